@@ -1,5 +1,6 @@
 """The rooms are as docs/architecture.md draws them, and what keeps them so finds what it is for."""
 
+import ast
 import configparser
 import shutil
 import subprocess
@@ -161,3 +162,32 @@ def test_the_pure_rooms_may_not_name_a_clock_or_chance(room: str, text: str) -> 
 def test_a_moment_that_came_in_may_be_turned_into_a_date() -> None:
     text = "from datetime import UTC, datetime\nAT = datetime.fromtimestamp(0, tz=UTC)\n"
     assert ruff("autoscaler/planner/planted.py", text) == ""
+
+
+def states_assigned(source: str) -> list[str]:
+    """Return what is assigned to an attribute `state` of anything but `self`, as it is written."""
+    found = []
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Assign):
+            targets = [one for target in node.targets for one in ast.walk(target)]
+        elif isinstance(node, ast.AnnAssign | ast.AugAssign):
+            targets = [node.target]
+        else:
+            continue
+        written = [one for one in targets if isinstance(one, ast.Attribute) and one.attr == "state"]
+        found += [ast.unparse(one) for one in written if ast.unparse(one.value) != "self"]
+    return found
+
+
+def test_only_one_function_assigns_the_state_of_a_record() -> None:
+    """`LedgerState.enter` looks into the record's table. `changing` takes other assignments back."""
+    assigned = {
+        path.relative_to(ROOT / "autoscaler").as_posix(): found
+        for room in ("app", "controller", "ledger", "model", "planner", "store")
+        for path in sorted((ROOT / "autoscaler" / room).rglob("*.py"))
+        if (found := states_assigned(path.read_text()))
+    }
+    assert assigned == {"ledger/state.py": ["record.state", "record.state"]}
+    assert states_assigned("job.state, job.at = s, 1\nself.state = s\nx = job.state") == [
+        "job.state"
+    ]

@@ -1,19 +1,19 @@
 """The documents say what is so: links, commands, the first configuration, tables of the code."""
 
 import re
-from collections.abc import Mapping
-from enum import StrEnum
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from autoscaler.cli import commands
 from autoscaler.config import load, not_in_force
-from autoscaler.model.jobs import JOB_TRANSITIONS
-from autoscaler.model.launch_requests import LAUNCH_REQUEST_TRANSITIONS
-from autoscaler.model.machines import MACHINE_TRANSITIONS
-from autoscaler.model.runners import RUNNER_TRANSITIONS
+from autoscaler.model.changes import Record
+from autoscaler.model.interruptions import Rerun
+from autoscaler.model.jobs import Job
+from autoscaler.model.launch_requests import LaunchRequest
+from autoscaler.model.machines import Machine
+from autoscaler.model.runners import Runner
+from autoscaler.model.transitions import INITIAL_STATES, TRANSITIONS
 
 ROOT = Path(__file__).parents[1]
 ARCHITECTURE = (ROOT / "docs" / "architecture.md").read_text()
@@ -28,12 +28,14 @@ WORD = re.compile(r"`([^`]+)`")
 ARROW = re.compile(r"(\S+) --> (\S+)(?: : .+)?")
 """A line of a Mermaid state diagram: from, to."""
 
-TRANSITIONS: dict[str, Mapping[Any, frozenset[StrEnum]]] = {
-    "Job": JOB_TRANSITIONS,
-    "Launch request": LAUNCH_REQUEST_TRANSITIONS,
-    "Machine": MACHINE_TRANSITIONS,
-    "Runner": RUNNER_TRANSITIONS,
+RECORDS: dict[str, type[Record]] = {
+    "Job": Job,
+    "Launch request": LaunchRequest,
+    "Machine": Machine,
+    "Runner": Runner,
+    "Rerun": Rerun,
 }
+"""The headings of docs/architecture.md, and the records that they describe."""
 
 
 def prose(path: Path) -> str:
@@ -122,9 +124,9 @@ def test_the_readme_s_configuration_is_accepted_and_all_in_force(tmp_path: Path)
     assert not_in_force(configuration.settings) == []
 
 
-@pytest.mark.parametrize("record", TRANSITIONS)
+@pytest.mark.parametrize("record", RECORDS)
 def test_the_tables_of_transitions_are_the_code_s(record: str) -> None:
-    transitions = TRANSITIONS[record]
+    transitions = TRANSITIONS[RECORDS[record]]
     expected = [
         [f"`{state}`", ", ".join(f"`{to}`" for to in transitions if to in transitions[state])]
         for state in transitions
@@ -132,20 +134,27 @@ def test_the_tables_of_transitions_are_the_code_s(record: str) -> None:
     assert table(ARCHITECTURE, record) == expected
 
 
-def test_the_drawn_life_of_a_machine_has_the_transitions_of_the_code() -> None:
-    ((kind, drawing),) = CODE_BLOCK.findall(section(ARCHITECTURE, "Machine"))
+@pytest.mark.parametrize("record", RECORDS)
+def test_the_drawn_life_of_a_record_has_the_transitions_of_the_code(record: str) -> None:
+    ((kind, drawing),) = CODE_BLOCK.findall(section(ARCHITECTURE, record))
     first, *lines = [line.strip() for line in drawing.splitlines()]
     assert (kind, first) == ("mermaid", "stateDiagram-v2")
     drawn = [ARROW.fullmatch(line) for line in lines]
     assert None not in drawn
     arrows = [(arrow[1], arrow[2]) for arrow in drawn if arrow is not None]
+    table_of, initial = TRANSITIONS[RECORDS[record]], INITIAL_STATES[RECORDS[record]]
+    begins = [("[*]", state.value) for state in table_of if state in initial]
     expected = [
-        (state.value, to.value)
-        for state in MACHINE_TRANSITIONS
-        for to in MACHINE_TRANSITIONS
-        if to in MACHINE_TRANSITIONS[state]
+        (state.value, to.value) for state in table_of for to in table_of if to in table_of[state]
     ]
-    assert arrows == [("[*]", "requested"), *expected, ("terminated", "[*]")]
+    ends = [state.value for state in table_of if not table_of[state]] or ["terminated"]
+    assert arrows == [*begins, *expected, *((end, "[*]") for end in ends)]
+
+
+def test_the_records_of_the_documents_are_those_of_the_code() -> None:
+    assert set(RECORDS.values()) == set(TRANSITIONS)
+    rows = re.findall(r"^### (.+)$", ARCHITECTURE, re.MULTILINE)
+    assert [row for row in rows if row in RECORDS] == list(RECORDS)
 
 
 def test_every_room_is_drawn() -> None:

@@ -32,7 +32,7 @@ from autoscaler.controller.github_reader import GitHubReader
 from autoscaler.controller.guarded_github import GuardedGitHub
 from autoscaler.controller.guarded_providers import GuardedProvider
 from autoscaler.controller.intake import Intake
-from autoscaler.controller.journal import Journal
+from autoscaler.controller.journal import Journal, log_refused_transition
 from autoscaler.controller.launcher import Launcher
 from autoscaler.controller.opening import Opening
 from autoscaler.controller.ports.store import SavedState
@@ -93,7 +93,9 @@ class Parts:
             for name, ec2 in ec2_settings(configuration, saved.installations, agent_sha256).items()
         }
         self.providers = {name: GuardedProvider(ec2) for name, ec2 in self._ec2.items()}
-        ledger = Ledger(catalogue(configuration, saved.installations, {}, self._ec2))
+        ledger = Ledger(
+            catalogue(configuration, saved.installations, {}, self._ec2), log_refused_transition
+        )
         self._journal = Journal(ledger, store, clock, self._telemetry)
         UnmatchedJobs(self._journal, self._telemetry)
         self._effects = Effects(self._crashed)

@@ -8,6 +8,8 @@ import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
+import structlog
+
 from autoscaler.controller.ports.clock import Clock
 from autoscaler.controller.ports.store import DeliveryKey, Store, StoreError
 from autoscaler.controller.ports.telemetry import Telemetry
@@ -17,6 +19,20 @@ from autoscaler.model.changes import Changes, HistoryRow, copied
 from autoscaler.model.events import Event
 from autoscaler.model.fleet import Fleet
 from autoscaler.model.identifiers import Instant
+from autoscaler.model.transitions import UnlistedTransitionError
+
+_log = structlog.get_logger(__name__)
+
+
+def log_refused_transition(error: UnlistedTransitionError) -> None:
+    """Log a transition that is in no table. For the production ledger: the record keeps its state."""
+    _log.error(
+        "transition_refused",
+        kind=error.kind,
+        record=error.key,
+        before=error.before,
+        to=error.to,
+    )
 
 
 class Journal:

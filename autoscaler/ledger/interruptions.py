@@ -126,7 +126,8 @@ def look_at_job(state: LedgerState, job: Job, at: Instant) -> None:
         _end(state, rerun, refusal, at)
         return
     with state.changing(rerun):
-        rerun.state, rerun.due = RerunState.DUE, at + ASK_AGAIN.first
+        state.enter(rerun, RerunState.DUE)
+        rerun.due = at + ASK_AGAIN.first
     _note(state, rerun, at, "rerun_due", "its machine was interrupted")
 
 
@@ -276,7 +277,9 @@ def _end(
     state: LedgerState, rerun: Rerun, outcome: RerunOutcome, at: Instant, detail: str = ""
 ) -> None:
     with state.changing(rerun):
-        rerun.state, rerun.outcome, rerun.unanswered = RerunState.ENDED, outcome, 0
+        if not state.enter(rerun, RerunState.ENDED):
+            return
+        rerun.outcome, rerun.unanswered = outcome, 0
         rerun.due, rerun.ended_at = None, at
         rerun.reason = detail[:500]
     _note(state, rerun, at, f"rerun_{outcome}", detail)

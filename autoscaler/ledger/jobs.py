@@ -17,6 +17,7 @@ from autoscaler.model.events import JobAbandoned, JobObserved, JobReadRequested
 from autoscaler.model.identifiers import Instant, Seconds
 from autoscaler.model.jobs import JOB_TRANSITIONS, QUEUED_AT_MOST, Admission, Job, JobState
 from autoscaler.model.runners import Runner
+from autoscaler.model.transitions import may_become
 
 REREAD_AFTER: Seconds = 60.0
 """Delay before a disputed job or a job on hold is read again."""
@@ -83,7 +84,8 @@ def is_any_overdue(state: LedgerState, at: Instant) -> bool:
 
 def _abandon(state: LedgerState, job: Job, at: Instant, reason: str) -> None:
     with state.changing(job):
-        job.state, job.updated_at, job.disputed = JobState.COMPLETED, at, False
+        state.enter(job, JobState.COMPLETED)
+        job.updated_at, job.disputed = at, False
         job.completed_at, job.conclusion = at, ABANDONED
     state.reads.pop(job.id, None)
     state.note(job, at, JobState.COMPLETED, reason)
@@ -109,7 +111,7 @@ def _new_job(state: LedgerState, event: JobObserved) -> Job:
 
 
 def _merge(state: LedgerState, job: Job, event: JobObserved) -> None:
-    before, forward = job.state, event.state in JOB_TRANSITIONS[job.state]
+    before, forward = job.state, may_become(job, event.state)
     back = job.state in JOB_TRANSITIONS[event.state]
     level = forward is back  # the same state, or GitHub moves a job both ways
     with state.changing(job):
@@ -125,7 +127,9 @@ def _merge(state: LedgerState, job: Job, event: JobObserved) -> None:
             if event.state is not job.state or (job.disputed and not job.passed_over):
                 # A repeated answer, or a passed-over runner, must not extend the job's expiry.
                 job.updated_at = event.at
-            job.state, job.disputed = event.state, False
+            if event.state is not job.state:
+                state.enter(job, event.state)
+            job.disputed = False
         elif level and event.state is not job.state:
             # Webhooks do not show which of the two is newer: read the job.
             job.disputed = True

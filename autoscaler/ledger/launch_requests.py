@@ -29,12 +29,12 @@ from autoscaler.model.events import (
 from autoscaler.model.failures import FailureClass
 from autoscaler.model.identifiers import Instant, MachineId, Seconds
 from autoscaler.model.launch_requests import (
-    LAUNCH_REQUEST_TRANSITIONS,
     REPEAT_WINDOW,
     LaunchRequest,
     LaunchRequestState,
 )
 from autoscaler.model.machines import Machine, MachineState, Placement
+from autoscaler.model.transitions import may_become
 
 _WORST_FIRST = (
     FailureClass.CONFIGURATION,
@@ -85,13 +85,13 @@ def on_launch_request_prepared(state: LedgerState, event: LaunchRequestPrepared)
 def on_launch_request_sent(state: LedgerState, event: LaunchRequestSent) -> None:
     """Mark the request as sent: from now on its machines may exist."""
     request = state.launch_requests.get(event.launch_request)
-    if request is None or LaunchRequestState.SENT not in LAUNCH_REQUEST_TRANSITIONS[request.state]:
+    if request is None or not may_become(request, LaunchRequestState.SENT):
         return
     if request.attempts:
         # The first attempt already used tokens for the machines.
         spend(state, request.provider, event.at, 1, 0)
     with state.changing(request):
-        request.state = LaunchRequestState.SENT
+        state.enter(request, LaunchRequestState.SENT)
         request.sent_at = request.sent_at if request.sent_at is not None else event.at
         request.last_sent_at = event.at
         request.attempts += 1
@@ -105,7 +105,7 @@ def on_launch_outcome_unknown(state: LedgerState, event: LaunchOutcomeUnknown) -
     if request is None or request.state is not LaunchRequestState.SENT:
         return
     with state.changing(request):
-        request.state = LaunchRequestState.UNKNOWN
+        state.enter(request, LaunchRequestState.UNKNOWN)
         request.reason = event.message[:500]
     state.note(request, event.at, "unknown", event.message)
 
@@ -309,6 +309,6 @@ def _settle(
 ) -> None:
     if request.state is not LaunchRequestState.SETTLED:
         with state.changing(request):
-            request.state = LaunchRequestState.SETTLED
+            state.enter(request, LaunchRequestState.SETTLED)
             request.settled_at = at
     state.note(request, at, event, detail)

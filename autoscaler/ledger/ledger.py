@@ -27,7 +27,7 @@ from autoscaler.ledger import (
     starting,
 )
 from autoscaler.ledger.launch_rate import launch_tokens
-from autoscaler.ledger.state import LedgerState
+from autoscaler.ledger.state import LedgerState, Refuse, raise_unlisted
 from autoscaler.model import events as e
 from autoscaler.model.catalogue import Catalogue
 from autoscaler.model.changes import Changes, Record
@@ -50,8 +50,9 @@ PRUNED_AT_ONCE = 500
 class Ledger:
     """All records of one installation. Only the control loop changes them."""
 
-    def __init__(self, catalogue: Catalogue) -> None:
-        self._state = LedgerState(catalogue)
+    def __init__(self, catalogue: Catalogue, refuse: Refuse = raise_unlisted) -> None:
+        """`refuse` gets every transition that is in no table. By default it is raised."""
+        self._state = LedgerState(catalogue, refuse)
 
     @property
     def state(self) -> LedgerState:

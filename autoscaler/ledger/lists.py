@@ -23,13 +23,13 @@ from autoscaler.model.failures import FailureClass
 from autoscaler.model.identifiers import Instant, MachineId, ProviderMachineId, Seconds
 from autoscaler.model.interruptions import NoticeKind
 from autoscaler.model.machines import (
-    MACHINE_TRANSITIONS,
     REPORTED_FROM_ATTEMPT,
     Machine,
     MachineState,
     Placement,
     WorkEvidence,
 )
+from autoscaler.model.transitions import may_become
 
 ABSENT = "not listed any more"
 ABSENCE_CONFIRMED_AFTER: Seconds = 60.0
@@ -246,10 +246,8 @@ def _gone(state: LedgerState, machine: Machine, at: Instant, reason: str) -> Non
     to = MachineState.TERMINATED
     if machine.state not in _EXPECTED_TO_LEAVE and reason == ABSENT:
         to = MachineState.LOST
-    if machine.state is MachineState.LOST and to is MachineState.LOST:
-        return
-    if to not in MACHINE_TRANSITIONS[machine.state]:
-        return
+    if not may_become(machine, to):
+        return  # an earlier listing showed the same
     if machine.state in _NOT_YET_UP:
         with state.changing(machine):
             machine.failure = FailureClass.UNKNOWN

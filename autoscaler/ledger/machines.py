@@ -23,13 +23,13 @@ from autoscaler.model.events import (
 from autoscaler.model.failures import FailureClass
 from autoscaler.model.identifiers import Instant
 from autoscaler.model.machines import (
-    MACHINE_TRANSITIONS,
     ExitReason,
     Machine,
     MachineState,
     TerminationReason,
 )
-from autoscaler.model.runners import IDLE_STATES, RUNNER_TRANSITIONS, RunnerState
+from autoscaler.model.runners import IDLE_STATES, RunnerState
+from autoscaler.model.transitions import may_become
 
 TERMINATE_AGAIN = Backoff(120.0, 600.0)
 """Delay before the next request to terminate a machine. It doubles up to ten minutes."""
@@ -94,7 +94,7 @@ def on_seen(state: LedgerState, event: MachineSeen) -> None:
 def on_exited(state: LedgerState, event: MachineExited) -> None:
     """Mark the machine as exited. It has two minutes to power itself off."""
     machine = state.machines[event.machine]
-    if _S.EXITED in MACHINE_TRANSITIONS[machine.state]:
+    if may_become(machine, _S.EXITED):
         with state.changing(machine):
             machine.work.exit_reason = event.reason
         if event.reason is ExitReason.VERSION_DEPRECATED and _had_no_job(state, machine):
@@ -113,7 +113,9 @@ def on_termination_requested(state: LedgerState, event: TerminationRequested) ->
     close_its_runner(state, machine, event.at, event.reason)
     if machine.state is not _S.TERMINATING:
         failure = _failure_to_become_ready(machine, event.reason_code)
-        move(state, machine, _S.TERMINATING, event.at, f"{event.reason_code}: {event.reason}")
+        detail = f"{event.reason_code}: {event.reason}"
+        if not move(state, machine, _S.TERMINATING, event.at, detail):
+            return
         with state.changing(machine):
             machine.termination.reason = event.reason_code
             machine.failure = failure or machine.failure
@@ -200,22 +202,19 @@ def leave(state: LedgerState, machine: Machine, at: Instant, reason: str) -> Non
 
 def move(
     state: LedgerState, machine: Machine, to: MachineState, at: Instant, detail: str = ""
-) -> None:
-    """Change a machine's state.
-
-    Raises: ValueError if `MACHINE_TRANSITIONS` does not have this transition.
-    """
-    if to not in MACHINE_TRANSITIONS[machine.state]:
-        message = f"machine {machine.id}: no transition from {machine.state} to {to}"
-        raise ValueError(message)
+) -> bool:
+    """Change a machine's state. Return False if `MACHINE_TRANSITIONS` does not have this transition."""
     with state.changing(machine):
-        machine.state, machine.since, machine.absence = to, at, 0.0
+        if not state.enter(machine, to):
+            return False
+        machine.since, machine.absence = at, 0.0
         if to in (_S.TERMINATED, _S.LOST):
             machine.progress.ended_at = at
         machine.due = due(state, machine)
         if detail:
             machine.reason = detail[:500]
     state.note(machine, at, to, detail)
+    return True
 
 
 def fail(
@@ -241,10 +240,11 @@ def see(state: LedgerState, machine: Machine, at: Instant) -> None:
 def close_its_runner(state: LedgerState, machine: Machine, at: Instant, reason: str) -> None:
     """End the registration of a machine that exits or is terminated."""
     runner = state.runners.get(machine.work.runner) if machine.work.runner is not None else None
-    if runner is None or RunnerState.DONE not in RUNNER_TRANSITIONS[runner.state]:
+    if runner is None or not may_become(runner, RunnerState.DONE):
         return
     with state.changing(runner):
-        runner.state, runner.since, runner.reason = RunnerState.DONE, at, reason[:500]
+        state.enter(runner, RunnerState.DONE)
+        runner.since, runner.reason = at, reason[:500]
     state.note(runner, at, RunnerState.DONE, reason)
 
 

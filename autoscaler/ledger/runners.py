@@ -19,10 +19,10 @@ from autoscaler.model.identifiers import Instant, JobId
 from autoscaler.model.machines import Machine, MachineState
 from autoscaler.model.runners import (
     PASSED_OVER_AFTER,
-    RUNNER_TRANSITIONS,
     Runner,
     RunnerState,
 )
+from autoscaler.model.transitions import may_become
 
 
 def on_runner_named(state: LedgerState, event: RunnerNamed) -> None:
@@ -157,10 +157,12 @@ def _forget_assignment(state: LedgerState, machine: Machine) -> None:
 def _advance(
     state: LedgerState, runner: Runner, to: RunnerState, at: Instant, detail: str = ""
 ) -> None:
-    if to not in RUNNER_TRANSITIONS[runner.state]:
+    """Change a registration's state, unless the fact came too late for that."""
+    if not may_become(runner, to):
         return
     with state.changing(runner):
-        runner.state, runner.since = to, at
+        state.enter(runner, to)
+        runner.since = at
         if detail and to in (RunnerState.DONE, RunnerState.DEREGISTERING):
             runner.reason = detail[:500]
     state.note(runner, at, to, detail)

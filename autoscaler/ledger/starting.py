@@ -80,7 +80,7 @@ def on_controller_started(state: LedgerState, event: ControllerStarted) -> None:
         if runner.state is RunnerState.DEREGISTERING:
             with state.changing(runner):
                 known = runner.github_id is not None
-                runner.state = RunnerState.REGISTERED if known else RunnerState.NAMED
+                state.enter(runner, RunnerState.REGISTERED if known else RunnerState.NAMED)
     for account in {runner.demand.account for runner in state.runners.values()}:
         level = state.catalogue.registration.refilled(0.0, event.absence)
         state.registration_levels[account] = (level, event.at)

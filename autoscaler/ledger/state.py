@@ -1,10 +1,13 @@
 """The ledger's state: the records, what else is known, and the changes that are not stored yet.
 
-Records change only inside `changing`, which updates the indexes.
+Records change only inside `changing`, which updates the indexes. Their states change only through `enter`,
+which allows the transitions of the record's table.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from enum import StrEnum
+from typing import Any
 
 from autoscaler.ledger.indexes import IndexedRecords
 from autoscaler.model.catalogue import Catalogue, LaunchTokens, Offering
@@ -28,18 +31,30 @@ from autoscaler.model.jobs import Admission, Job, RunQuestion
 from autoscaler.model.launch_requests import LaunchRequest
 from autoscaler.model.machines import Machine
 from autoscaler.model.runners import Runner
+from autoscaler.model.transitions import INITIAL_STATES, UnlistedTransitionError, may_become
 
 MOST_CLASSES = 10_000
 """Maximum number of demand classes in the cache. Anybody who can start jobs chooses their labels."""
 
 _NOTHING = Changes()
 
+Refuse = Callable[[UnlistedTransitionError], None]
+"""What to do about a transition that is in no table. If it returns, the record keeps its state."""
+
+
+def raise_unlisted(error: UnlistedTransitionError) -> None:
+    """Raise the error, because only a mistake in the code asks for such a transition."""
+    raise error
+
 
 class LedgerState(IndexedRecords):
     """Records, indexes and unsaved changes. O(log n) for every change of one record."""
 
-    def __init__(self, catalogue: Catalogue) -> None:
+    def __init__(self, catalogue: Catalogue, refuse: Refuse = raise_unlisted) -> None:
         super().__init__(catalogue)
+        self._refuse = refuse
+        self._states: dict[int, Any] = {}
+        """The states, as `enter` set them, of the records that `changing` is open for."""
         self.offerings: dict[str, Offering] = {}
         self.use_catalogue(catalogue)
         self.started_at: Instant = 0.0
@@ -154,16 +169,41 @@ class LedgerState(IndexedRecords):
 
     @contextmanager
     def changing(self, record: Record) -> Iterator[None]:
-        """Return a context in which the record's fields may change. Updates its indexes afterwards."""
+        """Return a context in which the record's fields may change. Updates its indexes afterwards.
+
+        The state changes only through `enter`: a state that was assigned directly is taken back and refused.
+        """
         self.unindex(record)
+        self._states[id(record)] = record.state
         try:
             yield
         finally:
+            found, record.state = record.state, self._states.pop(id(record))
             self.index(record)
             self._touched[kind_and_key(record)] = record
+        if found is not record.state:
+            self._refuse(UnlistedTransitionError(*kind_and_key(record), record.state, found))
+
+    def enter(self, record: Record, to: StrEnum) -> bool:
+        """Change a record's state, inside `changing`. Return False if its table has no such transition.
+
+        Raises: UnlistedTransitionError, if this is what the ledger was told to do about such a transition.
+        """
+        before = self._states[id(record)]
+        if not may_become(record, to):
+            self._refuse(UnlistedTransitionError(*kind_and_key(record), before, to))
+            return False
+        record.state = self._states[id(record)] = to  # type: ignore[assignment]
+        return True
 
     def add(self, record: Record, *, stored: bool = False) -> None:
-        """Add a record. `stored`: it comes from the store and need not be saved."""
+        """Add a record. `stored`: it comes from the store and need not be saved.
+
+        A new record that begins in a state in which none may begin is refused.
+        """
+        if not stored and record.state not in INITIAL_STATES[type(record)]:
+            self._refuse(UnlistedTransitionError(*kind_and_key(record), None, record.state))
+            return
         if isinstance(record, Job):
             self.jobs[record.id] = record
         elif isinstance(record, LaunchRequest):

@@ -33,6 +33,13 @@ class RerunState(StrEnum):
     ENDED = "ended"
 
 
+RERUN_TRANSITIONS: dict[RerunState, frozenset[RerunState]] = {
+    RerunState.WAITING: frozenset({RerunState.DUE, RerunState.ENDED}),
+    RerunState.DUE: frozenset({RerunState.ENDED}),
+    RerunState.ENDED: frozenset(),
+}
+
+
 class RerunOutcome(StrEnum):
     """Whether an interrupted job was rerun, or why not.
 

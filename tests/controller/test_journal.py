@@ -5,13 +5,19 @@ import gc
 from typing import Any
 
 import pytest
+from structlog.testing import capture_logs
 
+from autoscaler.controller.journal import log_refused_transition
 from autoscaler.controller.ports.store import StoreError
-from autoscaler.model.events import MachineReportedStage
+from autoscaler.ledger.ledger import Ledger
+from autoscaler.model.events import ControllerStarted, MachineReportedStage, TerminationRequested
+from autoscaler.model.identifiers import MachineId
+from autoscaler.model.machines import Machine, TerminationReason
 from tests.controller.agents import launched
 from tests.controller.controllers import World
 from tests.controller.fakes_store import FakeStore
 from tests.controller.virtual_time import on_virtual_time
+from tests.ledger import builders
 
 
 @on_virtual_time
@@ -30,7 +36,8 @@ async def test_a_commit_holds_the_records_as_they_were_when_it_was_asked_for() -
     kept = world.store.commits[before]
     (record,) = kept.records
     assert [row.detail for row in kept.history] == ["driver"]
-    assert getattr(record, "stage") == "driver"  # noqa: B009
+    assert isinstance(record, Machine)
+    assert record.progress.stage == "driver"
     assert controller.only_machine().progress.stage == "network"
     await journal.commit()
     assert world.store.machine(agent.machine).progress.stage == "network"
@@ -104,3 +111,24 @@ async def test_a_write_that_fails_or_is_cancelled_is_reported_by_the_journal_alo
         gc.collect()
         await asyncio.sleep(0)
         assert unseen == [], how
+
+
+def test_the_ledger_of_serve_logs_a_transition_that_is_in_no_table_and_goes_on() -> None:
+    world = builders.World()
+    world.ledger = Ledger(world.catalogue, log_refused_transition)
+    world.do(ControllerStarted, 0.0)
+    world.launch(1)
+    world.lists(world.listed("c0", terminated=True))
+    with capture_logs() as lines:
+        world.do(TerminationRequested, MachineId("c0"), TerminationReason.IDLE, "by mistake")
+    assert lines == [
+        {
+            "event": "transition_refused",
+            "log_level": "error",
+            "kind": "machine",
+            "record": "c0",
+            "before": "terminated",
+            "to": "terminating",
+        }
+    ]
+    assert world.states() == {"c0": "terminated"}

@@ -140,7 +140,7 @@ def test_beside_jobs_that_failed_by_themselves_each_of_ours_is_asked_for_alone()
     async def scenario() -> None:
         world, controller, reruns, rerunner = await killed()
         both = (JOB, JobId(2))
-        controller.state.add(replace(controller.state.reruns[JOB], job=both[1]))
+        controller.state.add(replace(controller.state.reruns[JOB], job=both[1]), stored=True)
         apart = RerunAnswer(both, None, "others failed too", apart=True)
         reruns.script.extend([apart, ACCEPTED])
         await rerunner.ask_for_due()
@@ -189,7 +189,7 @@ def test_jobs_that_were_asked_for_together_are_not_asked_for_alone_too() -> None
     async def scenario() -> None:
         _, controller, reruns, rerunner = await killed()
         both = (JOB, JobId(2))
-        controller.state.add(replace(controller.state.reruns[JOB], job=both[1]))
+        controller.state.add(replace(controller.state.reruns[JOB], job=both[1]), stored=True)
         reruns.script.append(RerunAnswer(both, RerunOutcome.ACCEPTED))
         await rerunner.ask_for_due()
         assert [jobs for *_, jobs in reruns.asked] == [both]

@@ -582,10 +582,10 @@ def test_a_date_of_one_that_only_waits_has_github_asked_about_nobody() -> None:
     world = two_of_a_run(times=1)
     ask(world, 1, 2)
     answer(world, None, 1, 2)
-    waiting = world.state.reruns[JobId(2)]
-    with world.state.changing(waiting):
-        waiting.state, waiting.due = RerunState.WAITING, world.now
-        waiting.created_at -= SIBLINGS_AWAITED
+    waiting = replace(world.state.reruns[JobId(2)], state=RerunState.WAITING)
+    waiting.due, waiting.created_at = world.now, waiting.created_at - SIBLINGS_AWAITED
+    world.state.drop(world.state.reruns[JobId(2)])
+    world.state.add(waiting, stored=True)
     assert due(world) == []
     assert due(world.after(ASK_AGAIN.first)) == [(1,)]
 
