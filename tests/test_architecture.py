@@ -61,7 +61,7 @@ PLANTS = {
     "pydantic in the controller": Plant(
         "controller", {"controller/github_reader.py": "import pydantic"}
     ),
-    "boto3 in the store": Plant("aws", {"store/fields.py": "import boto3.session"}),
+    "boto3 in the store": Plant("aws", {"store/codec.py": "import boto3.session"}),
     "gidgethub in the server": Plant("gidgethub", {"server/answers.py": "import gidgethub"}),
     "sqlite3 at GitHub": Plant("database", {"github/targets.py": "import sqlite3"}),
     "metrics in the controller": Plant(

@@ -5,15 +5,23 @@ together with the SKUs that may serve it.
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
 from autoscaler.model.catalogue import Catalogue, Scope, Sku
 from autoscaler.model.identifiers import SkuName
 
 
+class _Computed:
+    """Values that are computed once: a plan uses hundreds of classes as keys many times."""
+
+    __slots__ = ("_hash", "account")
+    _hash: int
+    account: str
+
+
 @dataclass(frozen=True, slots=True, order=True)
-class DemandClass:
+class DemandClass(_Computed):
     """Jobs that any runner of the class could run. `skus` keeps the configured order.
 
     `account` is the organization or user whose registration limits a runner of this class counts against.
@@ -23,8 +31,6 @@ class DemandClass:
     runner_group: str
     labels: tuple[str, ...]
     skus: tuple[SkuName, ...]
-    account: str = field(init=False, compare=False, repr=False)
-    _hash: int = field(init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         account = self.scope.partition(":")[2].partition("/")[0].lower()
@@ -32,8 +38,12 @@ class DemandClass:
         key = (self.scope, self.runner_group, self.labels, self.skus)
         object.__setattr__(self, "_hash", hash(key))
 
+    def __reduce__(self) -> tuple[object, ...]:
+        """Return how a copy is made: it computes its own values."""
+        return DemandClass, (self.scope, self.runner_group, self.labels, self.skus)
+
     def __hash__(self) -> int:
-        """Return the stored hash. A plan uses hundreds of classes as keys many times."""
+        """Return the hash that was computed at the start."""
         return self._hash
 
     @property

@@ -23,8 +23,8 @@ from autoscaler.model.jobs import Job, JobState
 from autoscaler.model.launch_requests import LaunchRequest, LaunchRequestState
 from autoscaler.model.machines import Machine
 from autoscaler.model.runners import Runner, RunnerState
-from autoscaler.store import codec, tables
-from autoscaler.store.rerun_codec import encode_rerun
+from autoscaler.store import tables
+from autoscaler.store.codec import encode
 
 Row = dict[str, object]
 
@@ -156,7 +156,7 @@ def _job_row(job: Job) -> Row:
         "id": job_key(job.id),
         "state": job.state.value,
         "ended_at": _first(job.completed_at, job.updated_at) if ended else None,
-        "record": codec.encode_job(job),
+        "record": encode(job),
     }
 
 
@@ -166,7 +166,7 @@ def _launch_request_row(request: LaunchRequest) -> Row:
         "id": name(request.id, "launch request id"),
         "state": request.state.value,
         "ended_at": _first(request.settled_at, request.created_at) if ended else None,
-        "record": codec.encode_launch_request(request),
+        "record": encode(request),
     }
 
 
@@ -177,7 +177,7 @@ def _machine_row(machine: Machine) -> Row:
         "launch_request": name(machine.launch_request, "machine's launch request"),
         "state": machine.state.value,
         "ended_at": None if machine.occupies else machine.prunable_from,
-        "record": codec.encode_machine(machine),
+        "record": encode(machine),
     }
 
 
@@ -187,7 +187,7 @@ def _runner_row(runner: Runner) -> Row:
         "machine": name(runner.machine, "runner's machine"),
         "state": runner.state.value,
         "ended_at": runner.since if runner.state is RunnerState.DONE else None,
-        "record": codec.encode_runner(runner),
+        "record": encode(runner),
     }
 
 
@@ -196,7 +196,7 @@ def _rerun_row(rerun: Rerun) -> Row:
         "job": job_key(rerun.job),
         "state": rerun.state.value,
         "ended_at": rerun.ended_at,
-        "record": encode_rerun(rerun),
+        "record": encode(rerun),
     }
 
 

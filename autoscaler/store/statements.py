@@ -3,11 +3,11 @@
 Bulk writes differ between databases and go through a `Dialect`.
 """
 
-import json
 import secrets
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Protocol, TypeVar
+from collections.abc import Iterable, Sequence
+from typing import Any, Protocol
 
+import msgspec
 from sqlalchemy import (
     Column,
     ColumnElement,
@@ -31,12 +31,14 @@ from autoscaler.controller.ports.store import (
 from autoscaler.model.failures import FailureClass
 from autoscaler.model.identifiers import InstallationId, Instant
 from autoscaler.model.installations import Installations
+from autoscaler.model.interruptions import Rerun
 from autoscaler.model.jobs import Job
+from autoscaler.model.launch_requests import LaunchRequest
+from autoscaler.model.machines import Machine
+from autoscaler.model.runners import Runner
 from autoscaler.store.batch import Batch
 from autoscaler.store.bodies import decompress
-from autoscaler.store.codec import decode_job, decode_launch_request, decode_machine, decode_runner
-from autoscaler.store.fields import CorruptRecordError, Fields
-from autoscaler.store.rerun_codec import decode_rerun
+from autoscaler.store.codec import CorruptRecordError, R, decode
 from autoscaler.store.rows import InboxRow, Row, read_history
 from autoscaler.store.tables import (
     cooldowns,
@@ -49,8 +51,6 @@ from autoscaler.store.tables import (
     reruns,
     runners,
 )
-
-Record = TypeVar("Record")
 
 PRUNE_AT_ONCE = 100
 """Maximum number of rows that one transaction of `prune` deletes, so that deliveries do not wait long."""
@@ -89,7 +89,7 @@ def write(connection: Connection, dialect: Dialect, batch: Batch) -> frozenset[D
     if batch.cooldowns:
         dialect.upsert(connection, cooldowns, list(batch.cooldowns.values()))
     if batch.installations is not None:
-        former = json.dumps({"ids": batch.installations.former})
+        former = msgspec.json.encode(batch.installations.former).decode()
         _set_meta(connection, dialect, "installation", batch.installations.own)
         _set_meta(connection, dialect, "former_installations", former)
     if batch.heartbeat is not None:
@@ -113,30 +113,30 @@ def load(connection: Connection, dialect: Dialect, horizon: Instant) -> SavedSta
             _installation(connection, dialect), _former_installations(connection)
         ),
         heartbeat=None if heartbeat is None else float(heartbeat),
-        jobs=_read(connection, jobs, _kept(jobs, horizon), decode_job),
+        jobs=_read(connection, jobs, _kept(jobs, horizon), Job),
         launch_requests=_read(
             connection,
             launch_requests,
             or_(_kept(launch_requests, horizon), launch_requests.c.id.in_(of_machines)),
-            decode_launch_request,
+            LaunchRequest,
         ),
-        machines=_read(connection, machines, _kept(machines, horizon), decode_machine),
+        machines=_read(connection, machines, _kept(machines, horizon), Machine),
         runners=_read(
             connection,
             runners,
             or_(_kept(runners, horizon), runners.c.machine.in_(kept)),
-            decode_runner,
+            Runner,
         ),
         cooldowns=_cooldowns(connection),
         unapplied=_unapplied(connection),
         arrived_until=None if arrived_until is None else float(arrived_until),
-        reruns=_read(connection, reruns, true(), decode_rerun),
+        reruns=_read(connection, reruns, true(), Rerun),
     )
 
 
 def find_job(connection: Connection, job: int) -> Job | None:
     """Return a job of any age, or None if its row was deleted."""
-    found = _read(connection, jobs, jobs.c.id == job, decode_job)
+    found = _read(connection, jobs, jobs.c.id == job, Job)
     return found[0] if found else None
 
 
@@ -207,19 +207,17 @@ def _read(
     connection: Connection,
     table: Table,
     where: ColumnElement[bool],
-    decode: Callable[[str], Record],
-) -> tuple[Record, ...]:
+    kind: type[R],
+) -> tuple[R, ...]:
     key = _key(table)
     rows = connection.execute(select(key, table.c.record).where(where).order_by(key))
-    return tuple(_decoded(((row[0], row[1]) for row in rows), table, decode))
+    return tuple(_decoded(((row[0], row[1]) for row in rows), table, kind))
 
 
-def _decoded(
-    rows: Iterable[tuple[Any, str]], table: Table, decode: Callable[[str], Record]
-) -> Iterable[Record]:
+def _decoded(rows: Iterable[tuple[Any, str]], table: Table, kind: type[R]) -> Iterable[R]:
     for key, text in rows:
         try:
-            yield decode(text)
+            yield decode(kind, text)
         except CorruptRecordError as error:
             raise StoreError(f"the row {key} of {table.name} is damaged: {error}") from error
 
@@ -264,8 +262,8 @@ def _installation(connection: Connection, dialect: Dialect) -> InstallationId:
 def _former_installations(connection: Connection) -> tuple[InstallationId, ...]:
     text = _get_meta(connection, "former_installations")
     try:
-        return () if text is None else tuple(map(InstallationId, Fields.parse(text).texts("ids")))
-    except CorruptRecordError as error:
+        return () if text is None else msgspec.json.decode(text, type=tuple[InstallationId, ...])
+    except msgspec.DecodeError as error:
         raise StoreError(f"the row former_installations of meta is damaged: {error}") from error
 
 

@@ -188,7 +188,7 @@ async def test_a_folder_that_is_not_there_is_named(tmp_path: Path) -> None:
         ("UPDATE jobs SET record = '{'", "the row 1 of jobs is damaged: not JSON"),
         ("UPDATE inbox SET body = x'00'", "the delivery a in inbox is damaged"),
         (
-            "INSERT INTO meta VALUES ('former_installations', '{\"ids\": [1]}')",
+            "INSERT INTO meta VALUES ('former_installations', '[1]')",
             "the row former_installations of meta is damaged: ",
         ),
     ],

@@ -19,11 +19,9 @@ from autoscaler.model.identifiers import (
     RunnerName,
 )
 from autoscaler.model.installations import Installations
-from autoscaler.model.jobs import JobState
 from autoscaler.model.readings import Reading, ReadingKind
 from autoscaler.store.batch import Decision, Heartbeat
 from autoscaler.store.bodies import compress, decompress
-from autoscaler.store.fields import CorruptRecordError, Fields
 from autoscaler.store.readings import _row
 from autoscaler.store.rows import cooldown_row, delivery_row, history_row, record_row
 from autoscaler.store.sqlite import SqliteStore
@@ -105,39 +103,6 @@ def test_a_value_that_cannot_be_stored(make: Callable[[], object], words: str) -
     with pytest.raises(StoreError) as refused:
         make()
     assert str(refused.value) == words
-
-
-@pytest.mark.parametrize(
-    ("read", "words"),
-    [
-        (lambda of: of.text("flag"), "flag is not a string"),
-        (lambda of: of.texts("flag"), "flag is not a list of strings"),
-        (lambda of: of.texts("whole_list"), "whole_list is not a list of strings"),
-        (lambda of: of.flag("none"), "none is not true or false"),
-        (lambda of: of.amounts("flag"), "flag is not a list of [name, integer]"),
-        (lambda of: of.amounts("whole_list"), "whole_list is not a list of [name, integer]"),
-        (lambda of: of.part("flag"), "flag is not an object"),
-        (lambda of: of.part("gone"), "gone is missing"),
-        (lambda of: of.choice("word", JobState), f"word is not one of {', '.join(JobState)}"),
-        (lambda of: of.whole_or_none("flag"), "flag is not an integer"),
-        (lambda of: of.number_or_none("flag"), "flag is not a number"),
-        (lambda _: Fields.parse("[]"), "record is not an object"),
-    ],
-)
-def test_a_field_that_is_not_what_it_should_be(
-    read: Callable[[Fields], object], words: str
-) -> None:
-    fields = Fields.parse('{"flag": true, "whole_list": [1], "none": null, "word": "odd"}')
-    with pytest.raises(CorruptRecordError) as refused:
-        read(fields)
-    assert str(refused.value) == words
-
-
-@pytest.mark.parametrize("amounts", ['["a", 1, 2]', '["a"]', "[1, 1]", '["a", "b"]', "{}"])
-def test_an_amount_is_a_name_and_an_integer(amounts: str) -> None:
-    assert Fields.parse('{"x": [["a", 1]]}').amounts("x") == (("a", 1),)
-    with pytest.raises(CorruptRecordError, match="x is not a list"):
-        Fields.parse(f'{{"x": [["a", 1], {amounts}]}}').amounts("x")
 
 
 def test_an_error_that_is_not_sqlite_s_is_named_by_its_kind(path: Path) -> None:

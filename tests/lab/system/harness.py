@@ -20,7 +20,7 @@ from autoscaler.model.jobs import Job, JobState
 from autoscaler.model.launch_requests import LaunchRequest, LaunchRequestState
 from autoscaler.model.machines import Machine, MachineState
 from autoscaler.model.runners import Runner, RunnerState
-from autoscaler.store.codec import decode_job, decode_launch_request, decode_machine, decode_runner
+from autoscaler.store.codec import R, decode
 from lab.github.records import Job as PushedJob
 from lab.github.settings import JobSpec
 from lab.laboratory import Laboratory
@@ -63,14 +63,14 @@ def history_of(lab: Laboratory, machine: str, event: str) -> list[str]:
 def records_in(file: sqlite3.Connection) -> Records:
     """All records of an open store."""
 
-    def texts(table: str) -> list[str]:
-        return [text for (text,) in file.execute(f"SELECT record FROM {table}")]
+    def of(kind: type[R], table: str) -> tuple[R, ...]:
+        return tuple(decode(kind, text) for (text,) in file.execute(f"SELECT record FROM {table}"))
 
     return Records(
-        tuple(map(decode_job, texts("jobs"))),
-        tuple(map(decode_launch_request, texts("launch_requests"))),
-        tuple(map(decode_machine, texts("machines"))),
-        tuple(map(decode_runner, texts("runners"))),
+        of(Job, "jobs"),
+        of(LaunchRequest, "launch_requests"),
+        of(Machine, "machines"),
+        of(Runner, "runners"),
     )
 
 
