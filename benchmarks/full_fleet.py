@@ -25,6 +25,7 @@ from autoscaler.ledger.ledger import Ledger
 from autoscaler.model.catalogue import Catalogue, Offering
 from autoscaler.model.events import LaunchedMachine, ListedMachine
 from autoscaler.model.identifiers import (
+    InstallationId,
     Instant,
     ProviderMachineId,
     ProviderName,
@@ -38,6 +39,7 @@ from autoscaler.observability.metrics import PrometheusTelemetry
 from autoscaler.simulator.world.crash_point import CrashPoint
 from autoscaler.simulator.world.ids import SequentialIds
 from autoscaler.simulator.world.process import ControllerProcess, Ports
+from autoscaler.simulator.world.terms import Terms
 from autoscaler.store.sqlite import SqliteStore
 from benchmarks.counted_github import CountedGitHub
 from benchmarks.crowded_fleet import EAST, NOW, REPOSITORY, Crowd, crowded
@@ -78,18 +80,25 @@ class FullStore(SqliteStore):
         return self.left
 
 
-class ListedProvider:
+class ListedProvider(Terms):
     """Implements the Provider port: lists the machines of a ledger, and launches what is asked for."""
 
-    name = EAST
+    notices = None
 
     def __init__(self, catalogue: Catalogue, machines: Sequence[Machine], clock: FastClock) -> None:
+        super().__init__(EAST, catalogue)
         options = [option for sku in catalogue.skus.values() for option in sku.launch_options]
         self._offerings = {one.key: one for option in options for one in option.offerings}
         self._own = catalogue.installations.own
         self._clock = clock
         self._orders: dict[str, LaunchOrder] = {}
         self._listed = [_listed(machine, self._own) for machine in machines]
+
+    async def open(self) -> None:
+        """Nothing needs to be read."""
+
+    def adopt(self, installation: InstallationId) -> None:
+        """No installation is adopted here."""
 
     async def prepare(self, order: LaunchOrder) -> str:
         """Return the call's token as the request."""
@@ -140,7 +149,7 @@ class ListedProvider:
         del machine
         return ""
 
-    def verify(self, proof: bytes) -> ProvenIdentity:
+    async def verify(self, proof: bytes) -> ProvenIdentity:
         """No machine boots."""
         raise ProofRefusedError("not_signed", repr(proof))
 
@@ -244,14 +253,12 @@ class FullFleet:
             store=store,
             github=github,
             providers={EAST: ListedProvider(catalogue, machines, clock)},
-            notices={},
             reruns=github,
             clock=clock,
             duty_clock=clock,
             ids=SequentialIds(),
             lists=github,
             syncs=True,
-            tag=lambda _: None,
             telemetry=PrometheusTelemetry(catalogue.skus, providers, "benchmark"),
             parse=parse,
             pace=self._pace,

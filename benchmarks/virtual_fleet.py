@@ -116,14 +116,12 @@ class VirtualFleet:
             store=self._store,
             github=self.github,
             providers={EAST: self._provider},
-            notices={},
             reruns=self.github,
             clock=self.clock,
             duty_clock=self.clock,
             ids=SequentialIds(),
             lists=self.github,
             syncs=True,
-            tag=lambda _: None,
             telemetry=self.heard,
             parse=parse,
             pace=Pace(batch_idle=0.25, batch_max=2.0, tick=30.0),
@@ -243,10 +241,7 @@ def _catalogue(setting: Setting) -> Catalogue:
 
 def _provider(catalogue: Catalogue, store: MemoryStore, clock: VirtualClock) -> SimulatedProvider:
     options = [option for sku in catalogue.skus.values() for option in sku.launch_options]
-    offerings = {offering.key: offering for option in options for offering in option.offerings}
-    quota = {offering.quota_key: 10**6 for offering in offerings.values()}
+    quota = {offering.quota_key: 10**6 for option in options for offering in option.offerings}
     calm = FaultSchedule((), asyncio.get_running_loop().time())
     invariants = Invariants(catalogue, store)
-    return SimulatedProvider(
-        EAST, offerings, quota, calm, invariants, catalogue.installations.own, clock.now
-    )
+    return SimulatedProvider(EAST, catalogue, quota, calm, invariants, clock.now)

@@ -32,7 +32,7 @@ LEFT_OUT: dict[str, tuple[str, ...]] = {
     "controller": (
         "tests/controller/test_rule*.py",
         "tests/controller/test_healing.py",
-        "tests/app/test_hints.py",
+        "tests/providers/test_ec2_hints.py",
     ),
 }
 """Slow files of those tests: they judge no mutant, so one that only they would kill survives."""

@@ -45,6 +45,9 @@ PLANTS = {
             "providers/ec2/tags.py": "import autoscaler.providers.second",
         },
     ),
+    "fleet.yaml read by the server": Plant(
+        "configuration", {"server/answers.py": "import autoscaler.config.document"}
+    ),
     "a circle between two modules": Plant(
         "circles",
         {

@@ -8,12 +8,12 @@ from autoscaler.controller.intake import Intake
 from autoscaler.controller.journal import Journal
 from autoscaler.controller.operator_actions import OperatorActions
 from autoscaler.controller.ports.clock import Clock
+from autoscaler.controller.ports.provider import Provider
 from autoscaler.controller.ports.telemetry import Telemetry
 from autoscaler.github.client import GitHubClient
 from autoscaler.github.webhook import parse_workflow_job, verify_signature
 from autoscaler.model.events import JobObserved
 from autoscaler.model.identifiers import InstallationId, ProviderName
-from autoscaler.providers.ec2.provider import Ec2Provider
 from autoscaler.server.admin import AdminEndpoint
 from autoscaler.server.serving import Endpoint
 from autoscaler.server.webhook import WebhookEndpoint
@@ -37,18 +37,16 @@ def admin_endpoints(
     configuration: config.Configuration,
     journal: Journal,
     client: GitHubClient,
-    providers: Mapping[ProviderName, Ec2Provider],
+    providers: Mapping[ProviderName, Provider],
 ) -> list[Endpoint]:
     """Create the endpoint of /admin if there is a token. Raises ConfigurationError."""
     tokens = [token.get_secret_value() for token in config.read_admin_tokens(configuration)]
     if not tokens:
         return []
 
-    def tag_with(installation: InstallationId) -> None:
+    def adopt(installation: InstallationId) -> None:
         for provider in providers.values():
-            provider.take_over(installation)
+            provider.adopt(installation)
 
-    operator_actions = OperatorActions(
-        journal, GuardedGitHubLists(client.lists), providers, tag_with
-    )
+    operator_actions = OperatorActions(journal, GuardedGitHubLists(client.lists), providers, adopt)
     return [AdminEndpoint(operator_actions, tokens)]

@@ -13,12 +13,10 @@ import structlog
 from autoscaler import config
 from autoscaler.app.agent_file import build_agent
 from autoscaler.app.endpoints import admin_endpoints, webhook_endpoint
-from autoscaler.app.hints import hint
 from autoscaler.app.host import file_limit, keep_agent_beside
 from autoscaler.app.pricing import make_pricing
 from autoscaler.app.translation import (
     catalogue,
-    ec2_settings,
     github_settings,
     health_check_parameters,
     label_values,
@@ -35,6 +33,12 @@ from autoscaler.controller.intake import Intake
 from autoscaler.controller.journal import Journal, log_refused_transition
 from autoscaler.controller.launcher import Launcher
 from autoscaler.controller.opening import Opening
+from autoscaler.controller.ports.provider import (
+    OutcomeUnknownError,
+    ProviderContext,
+    ProviderError,
+    ProviderFactory,
+)
 from autoscaler.controller.ports.store import SavedState
 from autoscaler.controller.quotas import KeptQuotas
 from autoscaler.controller.reconciler import Pace, Reconciler, failure_of
@@ -49,8 +53,6 @@ from autoscaler.ledger.ledger import Ledger
 from autoscaler.model.events import ControllerStarted
 from autoscaler.model.identifiers import ProviderName, Seconds
 from autoscaler.observability.metrics import PrometheusTelemetry
-from autoscaler.providers.ec2.channel import WorkerChannel
-from autoscaler.providers.ec2.provider import Ec2Provider
 from autoscaler.server.bootstrap import BootstrapEndpoint
 from autoscaler.server.health import HealthEndpoint
 from autoscaler.server.serving import Endpoint, Serving
@@ -74,7 +76,7 @@ class Parts:
         clock: SystemClock,
         store: OpenedStore,
         saved: SavedState,
-        workers: Mapping[ProviderName, WorkerChannel],
+        factories: Mapping[ProviderName, ProviderFactory],
     ) -> None:
         self._configuration = configuration
         self._clock = clock
@@ -88,13 +90,13 @@ class Parts:
             github_settings(configuration), clock, self._telemetry, token_clock=self._pacing
         )
         self.github = GuardedGitHub(self._client)
-        self._ec2 = {
-            name: Ec2Provider(ec2, self._telemetry, clock, workers[name])
-            for name, ec2 in ec2_settings(configuration, saved.installations, agent_sha256).items()
+        context = ProviderContext(saved.installations, agent_sha256, self._telemetry, clock)
+        self.providers = {
+            name: GuardedProvider(factory.make(context)) for name, factory in factories.items()
         }
-        self.providers = {name: GuardedProvider(ec2) for name, ec2 in self._ec2.items()}
         ledger = Ledger(
-            catalogue(configuration, saved.installations, {}, self._ec2), log_refused_transition
+            catalogue(configuration, saved.installations, (), self.providers),
+            log_refused_transition,
         )
         self._journal = Journal(ledger, store, clock, self._telemetry)
         UnmatchedJobs(self._journal, self._telemetry)
@@ -102,15 +104,14 @@ class Parts:
         self._registrar = Registrar(self._journal, self.github, clock)
         self._intake = Intake(store, self._journal, parse_workflow_job)
         arrived_until = saved.arrived_until if saved.arrived_until is not None else clock.now()
-        world = World(
-            store, self._client, self.github, self._ec2, self.providers, self._telemetry, clock
-        )
+        world = World(store, self._client, self.github, self.providers, self._telemetry, clock)
         self._sold: frozenset[ProviderName] = frozenset()
         self._pricing = make_pricing(
-            ledger, self._ec2, store, self._sell_again, self._telemetry, clock
+            ledger, self.providers, store, self._sell_again, self._telemetry, clock
         )
-        limits = {name: provider.limits for name, provider in self._ec2.items()}
-        self._quotas = KeptQuotas(limits, store, self._telemetry, clock)
+        limits = {name: provider.limits for name, provider in self.providers.items()}
+        kept = {name: one for name, one in limits.items() if one is not None}
+        self._quotas = KeptQuotas(kept, store, self._telemetry, clock)
         self._opening = Opening(self.providers, self._open_and_list, self._sell, clock)
         self._poller = make_poller(
             self._journal,
@@ -129,26 +130,27 @@ class Parts:
         self.serving = self._make_serving(agent)
 
     async def _open_and_list(self, name: ProviderName) -> bool:
+        provider = self.providers[name]
         try:
-            await self._ec2[name].open()
-        except Exception as error:  # noqa: BLE001 - any error concerns this provider only
-            _log.error("provider_not_opened", provider=name, error=str(error), hint=hint(error))
+            await provider.open()
+        except (ProviderError, OutcomeUnknownError) as error:
+            hint = provider.hint(error)
+            _log.error("provider_not_opened", provider=name, error=str(error), hint=hint)
             return False
         await self._pricing.first_known(name)
         return await self._poller.list_machines(name)
 
     async def _read_again(self, name: ProviderName) -> None:
         try:
-            await self._ec2[name].open()
-        except Exception as error:  # noqa: BLE001 - as above; the values read last stay in use
+            await self.providers[name].open()
+        except (ProviderError, OutcomeUnknownError) as error:  # the values read last stay in use
             _log.warning("provider_not_read_again", provider=name, error=str(error))
 
     def _sell(self, opened: Collection[ProviderName]) -> None:
         installations = self._journal.ledger.state.catalogue.installations
         self._sold = frozenset(opened)
-        sold = {name: self._ec2[name] for name in self._sold}
         self._journal.ledger.replace_catalogue(
-            catalogue(self._configuration, installations, sold, self._ec2)
+            catalogue(self._configuration, installations, self._sold, self.providers)
         )
 
     def _sell_again(self) -> None:
@@ -233,7 +235,7 @@ class Parts:
         others: list[Endpoint] = [
             BootstrapEndpoint(self._bootstrap, agent, self._telemetry, earlier=earlier),
             HealthEndpoint(self._unhealthy, self._unready, self._metrics, tokens),
-            *admin_endpoints(self._configuration, self._journal, self._client, self._ec2),
+            *admin_endpoints(self._configuration, self._journal, self._client, self.providers),
         ]
         settings = server_settings(self._configuration)
         allowed = settings.within(file_limit())

@@ -2,36 +2,37 @@
 
 from collections.abc import Callable, Mapping
 
-from autoscaler.controller.guarded_providers import GuardedPrices
 from autoscaler.controller.ports.clock import Clock
+from autoscaler.controller.ports.provider import Provider
 from autoscaler.controller.ports.readings import ReadingCache
 from autoscaler.controller.ports.telemetry import Telemetry
 from autoscaler.controller.pricing import Pricing
 from autoscaler.ledger.ledger import Ledger
 from autoscaler.model.catalogue import CapacityType
 from autoscaler.model.identifiers import ProviderName
-from autoscaler.providers.ec2.provider import Ec2Provider
 
 
 def make_pricing(
     ledger: Ledger,
-    ec2: Mapping[ProviderName, Ec2Provider],
+    providers: Mapping[ProviderName, Provider],
     cache: ReadingCache,
     sell: Callable[[], None],
     telemetry: Telemetry,
     clock: Clock,
 ) -> Pricing:
-    """Return the reader of all EC2 providers' prices.
+    """Return the reader of the prices of all providers that list any.
 
     `sell` updates the offerings' on-demand prices. The ledger gets the spot prices.
     """
 
+    prices = {name: provider.prices for name, provider in providers.items()}
+    readers = {name: reader for name, reader in prices.items() if reader is not None}
+
     def changed(kind: CapacityType) -> None:
         if kind is CapacityType.SPOT:
-            known = {name: provider.prices.known_prices(kind) for name, provider in ec2.items()}
+            known = {name: reader.known_prices(kind) for name, reader in readers.items()}
             ledger.use_spot_prices(known)
         else:
             sell()
 
-    readers = {name: GuardedPrices(provider.prices) for name, provider in ec2.items()}
     return Pricing(readers, cache, changed, telemetry, clock)

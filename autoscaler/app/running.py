@@ -10,13 +10,13 @@ from autoscaler import config
 from autoscaler.app.host import new_event_loop, raise_file_limit
 from autoscaler.app.parts import Parts
 from autoscaler.app.preflight import load_for_service
+from autoscaler.app.translation import provider_factories
 from autoscaler.controller.ports.store import StoreError
 from autoscaler.controller.reconciler import failure_of
 from autoscaler.controller.system import SystemClock
 from autoscaler.ledger.ledger import KEPT_FOR
-from autoscaler.model.identifiers import ProviderName
 from autoscaler.observability.logs import LogLevel, LogStyle, configure_logging
-from autoscaler.providers.ec2.channel import WorkerChannel
+from autoscaler.providers.registry import provider_kinds
 from autoscaler.server.listener import ListenError
 from autoscaler.store.opening import open_store
 
@@ -52,18 +52,14 @@ async def _serve(configuration: config.Configuration, clock: SystemClock) -> Non
     file = configuration.sqlite_file()
     url = configuration.settings.store if file is None else f"sqlite:///{file.resolve()}"
     async with AsyncExitStack() as stack:
-        workers = {
-            ProviderName(name): WorkerChannel(provider.ec2.region)
-            for name, provider in configuration.settings.providers.items()
-            if provider.ec2 is not None
-        }
-        for worker in workers.values():
-            stack.push_async_callback(worker.close)
-            await worker.start()  # they import while the store is opened
+        factories = provider_factories(configuration, provider_kinds())
+        for factory in factories.values():
+            stack.push_async_callback(factory.close)
+            await factory.start()  # SDKs are imported while the store is opened
         store = await open_store(url)
         stack.push_async_callback(store.close)
         saved = await store.load(clock.now() - KEPT_FOR)
-        parts = Parts(configuration, clock, store, saved, workers)
+        parts = Parts(configuration, clock, store, saved, factories)
         stack.push_async_callback(parts.github.close)
         await parts.resume(saved)
         await stack.enter_async_context(parts.serving)

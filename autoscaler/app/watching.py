@@ -7,13 +7,13 @@ from autoscaler.app.collecting import keep_out_of_collections
 from autoscaler.controller.circuits import Circuits
 from autoscaler.controller.consoles import Consoles
 from autoscaler.controller.guarded_github import GuardedGitHub, GuardedGitHubLists, GuardedReruns
-from autoscaler.controller.guarded_providers import GuardedNotices, GuardedProvider
 from autoscaler.controller.intake import Intake
 from autoscaler.controller.journal import Journal
 from autoscaler.controller.loop_lag import LoopLag
 from autoscaler.controller.notice_reader import NoticeReader
 from autoscaler.controller.poller import PeriodicTask, Poller
 from autoscaler.controller.ports.clock import Clock
+from autoscaler.controller.ports.provider import Provider
 from autoscaler.controller.ports.store import Store
 from autoscaler.controller.ports.telemetry import Telemetry
 from autoscaler.controller.quotas import KeptQuotas
@@ -22,7 +22,6 @@ from autoscaler.controller.syncing import Syncing
 from autoscaler.controller.watching_groups import GroupWatch
 from autoscaler.github.client import GitHubClient
 from autoscaler.model.identifiers import Instant, ProviderName
-from autoscaler.providers.ec2.provider import Ec2Provider
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,8 +31,7 @@ class World:
     store: Store
     client: GitHubClient
     github: GuardedGitHub
-    ec2: Mapping[ProviderName, Ec2Provider]
-    providers: Mapping[ProviderName, GuardedProvider]
+    providers: Mapping[ProviderName, Provider]
     telemetry: Telemetry
     clock: Clock
 
@@ -50,11 +48,8 @@ def make_poller(
     lists = GuardedGitHubLists(world.client.lists)
     syncing = Syncing(journal, lists, world.github, intake.recall, world.telemetry, world.clock)
     groups = GroupWatch(journal, world.github, lists, world.telemetry, world.clock)
-    queues = {
-        name: GuardedNotices(provider.notices)
-        for name, provider in world.ec2.items()
-        if provider.notices is not None
-    }
+    notices = {name: provider.notices for name, provider in world.providers.items()}
+    queues = {name: queue for name, queue in notices.items() if queue is not None}
     notice_reader = NoticeReader(journal, queues, world.telemetry, world.clock)
     consoles = Consoles(journal, world.providers)
     circuits = Circuits(journal, world.providers, world.clock)

@@ -4,10 +4,13 @@ A machine proves its identity once; later requests are authenticated by a nonce.
 registers runners; this module hands each registration over to its machine.
 """
 
+import asyncio
 import hashlib
 import hmac
 from collections.abc import Awaitable, Callable, Container, Mapping
 from typing import Any
+
+import structlog
 
 from autoscaler.controller.journal import Journal
 from autoscaler.controller.launch_times import launch_times_fit
@@ -18,7 +21,13 @@ from autoscaler.controller.ports.bootstrap import (
     NotKnownYetError,
     StayReady,
 )
-from autoscaler.controller.ports.provider import ProofRefusedError, ProvenIdentity, Provider
+from autoscaler.controller.ports.provider import (
+    OutcomeUnknownError,
+    ProofRefusedError,
+    ProvenIdentity,
+    Provider,
+    ProviderError,
+)
 from autoscaler.controller.registrar import Registrar
 from autoscaler.controller.registration_releaser import RegistrationReleaser
 from autoscaler.model import events as e
@@ -39,6 +48,9 @@ PROTOCOLS = frozenset({1})
 
 TRY_AGAIN: Seconds = 5.0
 
+VERIFIED_WITHIN: Seconds = 3.0
+"""How long a provider may take to check a proof. Kubernetes' provider asks its API server."""
+
 LISTED_WITHIN: Seconds = 6.0
 """How long an attestation waits for a provider listing: agents wait 10 s for an answer."""
 
@@ -49,6 +61,8 @@ AWAITING_AT_ONCE = 1280
 RESTORED_FROM: Seconds = 120.0
 """A store whose last heartbeat is older than this at the start may be a restored backup. After a shorter
 absence, an idle machine gets a job without waiting for GitHub's list."""
+
+_log = structlog.get_logger(__name__)
 
 _ASSIGNED = frozenset({MachineState.ASSIGNED, MachineState.EXITED})
 _OVER = frozenset(
@@ -102,11 +116,7 @@ class BootstrapService:
         if name not in self._opened:
             # The provider's account is not known yet, so the proof cannot be checked.
             raise NotKnownYetError(TRY_AGAIN)
-        try:
-            identity = self._providers[name].verify(proof)
-        except ProofRefusedError as error:
-            status = 403 if error.reason in ("account", "region") else 401
-            raise BootstrapRefusedError(status, error.reason) from error
+        identity = await self._verify(name, proof)
         checked()
         machine = await self._identified(name, identity)
         self._check_records(machine, _hash(nonce))
@@ -195,6 +205,19 @@ class BootstrapService:
         self.shutting_down = True
         self._registrar.wake_all()
 
+    async def _verify(self, provider: ProviderName, proof: bytes) -> ProvenIdentity:
+        """Return the proven identity. A proof that cannot be checked now is checked again later."""
+        try:
+            async with asyncio.timeout(VERIFIED_WITHIN):
+                return await self._providers[provider].verify(proof)
+        except ProofRefusedError as error:
+            status = 403 if error.reason in ("account", "region") else 401
+            raise BootstrapRefusedError(status, error.reason) from error
+        except (ProviderError, OutcomeUnknownError, TimeoutError) as error:
+            problem = str(error) or f"no answer within {VERIFIED_WITHIN:g} s"
+            _log.warning("proof_not_checked", provider=provider, error=problem)
+            raise NotKnownYetError(TRY_AGAIN) from error
+
     async def _identified(self, provider: ProviderName, identity: ProvenIdentity) -> Machine:
         """Return the machine of this identity. Waits for the next listing if it is not known yet."""
         try:
@@ -235,8 +258,11 @@ class BootstrapService:
             raise BootstrapRefusedError(410, "ended")
         if machine.work.handed_over or machine.work.unverified:
             raise BootstrapRefusedError(409, "assigned")
-        if machine.placement.image and machine.placement.image != identity.image:
+        launched = machine.placement.image
+        if launched and identity.image and launched != identity.image:
             raise BootstrapRefusedError(403, "image")
+        if not identity.launch_time:
+            return
         if not machine.placement.launch_time:
             raise NotKnownYetError(TRY_AGAIN)
         if not launch_times_fit(machine, identity):

@@ -2,7 +2,7 @@
 
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 
-from autoscaler.controller.guards import guard, log_unlisted
+from autoscaler.controller.guards import guard
 from autoscaler.controller.ports.notices import Message, NoticeQueue
 from autoscaler.controller.ports.prices import PriceAnswer, PriceReader
 from autoscaler.controller.ports.provider import (
@@ -14,10 +14,12 @@ from autoscaler.controller.ports.provider import (
     Provider,
     ProviderError,
 )
-from autoscaler.model.catalogue import CapacityType
+from autoscaler.controller.ports.quotas import QuotaLimits
+from autoscaler.model.catalogue import CapacityType, LaunchRate, Offering
 from autoscaler.model.events import ListedMachine
 from autoscaler.model.failures import FailureClass
 from autoscaler.model.identifiers import (
+    InstallationId,
     ProviderMachineId,
     ProviderName,
     Seconds,
@@ -38,6 +40,49 @@ class GuardedProvider:
     def name(self) -> ProviderName:
         """See `Provider`."""
         return self._provider.name
+
+    @property
+    def launch_rate(self) -> LaunchRate | None:
+        """See `Provider`."""
+        return self._provider.launch_rate
+
+    @property
+    def largest_request(self) -> int:
+        """See `Provider`."""
+        return self._provider.largest_request
+
+    @property
+    def notices(self) -> NoticeQueue | None:
+        """See `Provider`. The queue is guarded, too."""
+        queue = self._provider.notices
+        return GuardedNotices(queue) if queue is not None else None
+
+    @property
+    def prices(self) -> PriceReader | None:
+        """See `Provider`. The reader is guarded, too."""
+        reader = self._provider.prices
+        return GuardedPrices(reader) if reader is not None else None
+
+    @property
+    def limits(self) -> QuotaLimits | None:
+        """See `Provider`."""
+        return self._provider.limits
+
+    async def open(self) -> None:
+        """See `Provider`."""
+        await guard(self._provider.open, _LISTED, OutcomeUnknownError)
+
+    def hint(self, error: Exception) -> str | None:
+        """See `Provider`."""
+        return self._provider.hint(error)
+
+    def offerings(self, sku: SkuName, option: int) -> tuple[Offering, ...]:
+        """See `Provider`."""
+        return self._provider.offerings(sku, option)
+
+    def adopt(self, installation: InstallationId) -> None:
+        """See `Provider`."""
+        self._provider.adopt(installation)
 
     async def prepare(self, order: LaunchOrder) -> str:
         """See `Provider`. An unlisted error is a `ProviderError`, because preparing launches nothing."""
@@ -78,14 +123,10 @@ class GuardedProvider:
         """See `Provider`."""
         return await guard(lambda: self._provider.console(machine), _LISTED, OutcomeUnknownError)
 
-    def verify(self, proof: bytes) -> ProvenIdentity:
-        """See `Provider`."""
-        try:
-            return self._provider.verify(proof)
-        except ProofRefusedError:
-            raise
-        except Exception as error:
-            raise ProofRefusedError("malformed", log_unlisted(error)) from error
+    async def verify(self, proof: bytes) -> ProvenIdentity:
+        """See `Provider`. An unlisted error refuses the proof, because the proof may have caused it."""
+        listed = (*_LISTED, ProofRefusedError)
+        return await guard(lambda: self._provider.verify(proof), listed, _malformed)
 
     async def close(self) -> None:
         """See `Provider`."""
@@ -122,6 +163,11 @@ class GuardedPrices:
         """See `PriceReader`."""
         return self._reader.price_kinds
 
+    @property
+    def fix(self) -> str:
+        """See `PriceReader`."""
+        return self._reader.fix
+
     async def read_prices(self, capacity_type: CapacityType) -> PriceAnswer:
         """See `PriceReader`."""
         try:
@@ -142,6 +188,10 @@ class GuardedPrices:
     def known_prices(self, capacity_type: CapacityType) -> tuple[Price, ...]:
         """See `PriceReader`."""
         return self._reader.known_prices(capacity_type)
+
+
+def _malformed(message: str) -> ProofRefusedError:
+    return ProofRefusedError("malformed", message)
 
 
 def _refused(message: str) -> ProviderError:

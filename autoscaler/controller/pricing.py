@@ -32,8 +32,6 @@ AGAIN_FIRST: Seconds = 300.0
 FIRST_WAIT: Seconds = 20.0
 """How long a provider's offerings wait for the first prices, if none are stored."""
 
-FIX = "allow what docs/ec2.md#permissions lists, or give prices in the provider"
-
 Changed = Callable[[CapacityType], None]
 """Called when prices of this capacity type have changed."""
 
@@ -61,7 +59,12 @@ class Pricing:
         self._told: dict[tuple[ProviderName, CapacityType], object] = {}
 
     async def first_known(self, name: ProviderName) -> None:
-        """Wait until a provider's on-demand prices were read or refused, or for `FIRST_WAIT` seconds."""
+        """Wait until a provider's on-demand prices were read or refused, or for `FIRST_WAIT` seconds.
+
+        Returns at once for a provider without a reader.
+        """
+        if name not in self._known:
+            return
         known = asyncio.ensure_future(self._known[name].wait())
         patience = asyncio.ensure_future(self._clock.sleep(FIRST_WAIT))
         try:
@@ -165,6 +168,6 @@ class Pricing:
             provider=name,
             capacity_type=kind.value,
             error=str(problem or "the provider lists none of these types"),
-            fix=FIX if denied else None,
+            fix=self._readers[name].fix if denied else None,
             in_use={source.value: number for source, number in sources.items() if number},
         )

@@ -16,8 +16,6 @@ from autoscaler.model.failures import FailureClass
 from autoscaler.model.identifiers import ProviderName
 from autoscaler.model.readings import ReadingKind
 
-FIX = "allow what docs/ec2.md#permissions lists, or give quotas in the provider"
-
 _log = structlog.get_logger(__name__)
 
 
@@ -44,7 +42,9 @@ class KeptQuotas:
 
     async def take_in(self, name: ProviderName) -> None:
         """Report and store the quotas that a provider uses now. Raises StoreError."""
-        limits = self._limits[name]
+        limits = self._limits.get(name)
+        if limits is None:
+            return
         readings = limits.readings()
         read_at = min((one.read_at for one in readings), default=None)
         self._telemetry.quotas(name, limits.sources(), read_at)
@@ -71,7 +71,7 @@ class KeptQuotas:
             "quotas_not_read",
             provider=name,
             error=str(problem),
-            fix=FIX if denied else None,
+            fix=limits.fix if denied else None,
             in_use=sources,
             age_seconds=age,
         )

@@ -17,6 +17,9 @@ MINUTE: Seconds = 60.0
 HOUR: Seconds = 3600.0
 DEFAULT_LIFETIME: Seconds = 24 * HOUR
 
+LARGEST_REQUEST = 1000
+"""Machines in one launch request to a provider that is not in `Catalogue.largest_requests`."""
+
 
 class OperatingSystem(StrEnum):
     """The runner's operating system, spelled as GitHub's default label."""
@@ -264,7 +267,8 @@ class LaunchTokens:
 class Catalogue:
     """Everything that the planner may choose from. `skus` keeps the configured order.
 
-    A provider that is not in `launch_rates` has no rate limit.
+    A provider that is not in `launch_rates` has no rate limit. `largest_requests` are the maximum
+    numbers of machines in one launch request, by provider.
     """
 
     fleet: str
@@ -274,6 +278,11 @@ class Catalogue:
     limits: Limits = field(default_factory=Limits)
     registration: RegistrationRate = field(default_factory=RegistrationRate)
     launch_rates: Mapping[ProviderName, LaunchRate] = field(default_factory=dict)
+    largest_requests: Mapping[ProviderName, int] = field(default_factory=dict)
+
+    def largest_request(self, provider: ProviderName) -> int:
+        """Return how many machines one launch request to a provider may contain."""
+        return self.largest_requests.get(provider, LARGEST_REQUEST)
 
     def with_installations(self, installations: Installations) -> "Catalogue":
         """Return a copy for these installation IDs."""

@@ -28,9 +28,6 @@ from autoscaler.model.launch_requests import LaunchRequest
 from autoscaler.model.machines import Machine
 from autoscaler.planner.circuit_breakers import CircuitBreakers
 
-MAX_MACHINES_PER_REQUEST = 1000
-"""Maximum machines in one request: a CreateFleet launches no more, and Karpenter requests no more."""
-
 _ROUNDING = 1e-9
 _NO_LIMIT = 1 << 60
 
@@ -123,7 +120,7 @@ class Headroom:
         tokens = self.tokens.get(placement.provider)
         if tokens is None:
             return True
-        begun = self.placed[placement] % MAX_MACHINES_PER_REQUEST != 0
+        begun = self._in_begun_request(placement) != 0
         return tokens.machines >= 1.0 if begun else tokens.enough
 
     def takes(self, placement: Placement) -> bool:
@@ -178,7 +175,7 @@ class Headroom:
 
     def _take(self, placement: Placement, count: int) -> None:
         if (tokens := self.tokens.get(placement.provider)) is not None:
-            begins = self.placed[placement] % MAX_MACHINES_PER_REQUEST == 0
+            begins = self._in_begun_request(placement) == 0
             self.tokens[placement.provider] = tokens.less(int(begins), count)
         self.placed[placement] += count
         self.circuit_breakers.count(placement.sku, placement.option, count)
@@ -187,15 +184,20 @@ class Headroom:
         for quota, units in placement.quota_units.items():
             self.by_quota[quota] = self.in_quota(quota) - units * count
 
+    def _in_begun_request(self, placement: Placement) -> int:
+        """Return how many machines the last request of a placement has; 0 if the next one begins another."""
+        return self.placed[placement] % self.fleet.catalogue.largest_request(placement.provider)
+
     def ahead(self, placement: Placement) -> int:
         """Return how many more machines fit a begun request and its SKU, without further checks."""
-        begun = self.placed[placement] % MAX_MACHINES_PER_REQUEST
+        begun = self._in_begun_request(placement)
         if not begun or self.circuit_breakers.launches_one_at_a_time(
             placement.sku, placement.option
         ):
             return 0
         headroom = self.in_sku(self.fleet.catalogue.skus[placement.sku])
-        return max(0, min(headroom, MAX_MACHINES_PER_REQUEST - begun))
+        largest = self.fleet.catalogue.largest_request(placement.provider)
+        return max(0, min(headroom, largest - begun))
 
     def ahead_of_all(self, placements: Collection[Placement]) -> int:
         """Return how many more machines the shared limits allow in any mix of these placements."""
@@ -236,7 +238,7 @@ class Search:
                 self.fleet.cooldowns, throttle_key(option.provider), self.fleet.now
             )
             if throttled is not None:
-                # EC2's token bucket refills in seconds, so waiting is better than a dearer option.
+                # A token bucket refills in seconds, so waiting is better than a dearer option.
                 self.reasons.append(f"{option.provider} throttles launches ({throttled.reason})")
                 return None
             for placement in self._placements(index, option):

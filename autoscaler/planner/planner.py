@@ -71,7 +71,7 @@ def plan(fleet: Fleet) -> Plan:
         *unverified,
         *idle,
         *assigned,
-        *launched.launches(),
+        *launched.launches(fleet.catalogue),
         *runner_reads,
         *reads_due(fleet),
     )

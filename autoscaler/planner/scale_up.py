@@ -7,14 +7,14 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from autoscaler.model.catalogue import Sku
+from autoscaler.model.catalogue import Catalogue, Sku
 from autoscaler.model.demand import DemandClass
 from autoscaler.model.fleet import Fleet
 from autoscaler.model.identifiers import SkuName
 from autoscaler.model.plan import Launch
 from autoscaler.planner.classes import Classes
 from autoscaler.planner.matching import Matching
-from autoscaler.planner.placement import MAX_MACHINES_PER_REQUEST, Headroom, Placement, Search
+from autoscaler.planner.placement import Headroom, Placement, Search
 from autoscaler.planner.registration import RegistrationBudget
 
 
@@ -26,13 +26,14 @@ class ScaleUp:
     launched: Counter[DemandClass] = field(default_factory=Counter)
     blocked: dict[DemandClass, str] = field(default_factory=dict)
 
-    def launches(self) -> list[Launch]:
-        """Return the launch requests to make, none larger than a provider accepts."""
+    def launches(self, catalogue: Catalogue) -> list[Launch]:
+        """Return the launch requests to make, none larger than its provider accepts."""
         requests = []
         for placement, count in self.placed.items():
+            largest = catalogue.largest_request(placement.provider)
             keys = tuple(offering.key for offering in placement.offerings)
             while count > 0:
-                size = min(count, MAX_MACHINES_PER_REQUEST)
+                size = min(count, largest)
                 requests.append(
                     Launch(
                         placement.sku,

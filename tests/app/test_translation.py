@@ -2,13 +2,15 @@
 
 from pathlib import Path
 
-from autoscaler.app.translation import catalogue, ec2_settings, health_check_parameters
+from autoscaler.app.translation import catalogue, health_check_parameters, provider_factories
+from autoscaler.controller.ports.provider import ProviderContext
 from autoscaler.controller.system import SystemClock
 from autoscaler.ledger.ledger import Ledger
 from autoscaler.model.catalogue import Rate
-from autoscaler.model.identifiers import InstallationId
+from autoscaler.model.identifiers import InstallationId, ProviderName
 from autoscaler.model.installations import Installations
-from autoscaler.providers.ec2.provider import Ec2Provider
+from autoscaler.providers.ec2.translation import ec2_settings
+from autoscaler.providers.registry import provider_kinds
 from tests.config.fleet_file import MINIMAL, Folder
 from tests.controller.fakes import RecordingTelemetry
 
@@ -18,12 +20,10 @@ OURS = InstallationId("0badcafe")
 def test_how_fast_a_provider_launches_is_known_before_it_is_opened(tmp_path: Path) -> None:
     """A restart counts on no more calls than its absence gave, opened or not."""
     configuration = Folder(tmp_path).load(MINIMAL)
-    settings = ec2_settings(configuration, Installations(OURS), "0" * 64)
-    configured = {
-        name: Ec2Provider(one, RecordingTelemetry(), SystemClock())
-        for name, one in settings.items()
-    }
-    known = catalogue(configuration, Installations(OURS), {}, configured)
+    context = ProviderContext(Installations(OURS), "0" * 64, RecordingTelemetry(), SystemClock())
+    factories = provider_factories(configuration, provider_kinds())
+    configured = {name: factory.make(context) for name, factory in factories.items()}
+    known = catalogue(configuration, Installations(OURS), (), configured)
     (name,) = configured
     assert known.launch_rates[name].calls == Rate(50, 5.0)
     assert Ledger(known).fleet(0.0).launch_tokens[name].calls == 50.0
@@ -32,8 +32,9 @@ def test_how_fast_a_provider_launches_is_known_before_it_is_opened(tmp_path: Pat
 def test_former_ids_reach_the_ledger_and_every_provider(tmp_path: Path) -> None:
     configuration = Folder(tmp_path).load(MINIMAL)
     ids = Installations(OURS, (InstallationId("01d01d01"),))
-    assert catalogue(configuration, ids, {}, {}).installations == ids
-    (settings,) = ec2_settings(configuration, ids, "0" * 64).values()
+    assert catalogue(configuration, ids, (), {}).installations == ids
+    east = ProviderName("east")
+    settings = ec2_settings(east, configuration.settings, tmp_path, ids, "0" * 64)
     assert settings.installations == ids
 
 

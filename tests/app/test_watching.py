@@ -32,7 +32,7 @@ async def test_an_opening_that_fails_ends_the_loop_with_its_error() -> None:
     store, telemetry = controller.world.store, controller.world.telemetry
     key = AppKey(1, pem(rsa_key()))
     client = GitHubClient(GitHubSettings("https://github.invalid", (key,)), clock, telemetry)
-    world = World(store, client, GuardedGitHub(client), {}, {}, telemetry, clock)
+    world = World(store, client, GuardedGitHub(client), {}, telemetry, clock)
     opening = Opening((EAST,), broken, lambda _: None, clock)
     quotas = KeptQuotas({}, FakeReadings(), telemetry, clock)
     poller = make_poller(

@@ -6,6 +6,8 @@ from collections import deque
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+from autoscaler.controller.ports.notices import NoticeQueue
+from autoscaler.controller.ports.prices import PriceReader
 from autoscaler.controller.ports.provider import (
     LaunchAnswer,
     LaunchOrder,
@@ -14,10 +16,12 @@ from autoscaler.controller.ports.provider import (
     ProvenIdentity,
     ProviderError,
 )
-from autoscaler.model.catalogue import CapacityType
+from autoscaler.controller.ports.quotas import QuotaLimits
+from autoscaler.model.catalogue import LARGEST_REQUEST, CapacityType, LaunchRate, Offering
 from autoscaler.model.events import LaunchedMachine, LaunchFailure, ListedMachine
 from autoscaler.model.failures import FailureClass
 from autoscaler.model.identifiers import (
+    InstallationId,
     Instant,
     LaunchRequestId,
     ProviderMachineId,
@@ -101,6 +105,15 @@ class FakeProvider:
         self.quota_script: deque[ProviderError | OutcomeUnknownError | None] = deque()
         self.collect_script: deque[ProviderError | OutcomeUnknownError | None] = deque()
         self.console_script: deque[ProviderError | OutcomeUnknownError | str | Seconds] = deque()
+        self.open_script: deque[ProviderError | OutcomeUnknownError | None] = deque()
+        self.verify_script: deque[ProviderError | OutcomeUnknownError | Seconds] = deque()
+        self.launch_rate: LaunchRate | None = None
+        self.largest_request = LARGEST_REQUEST
+        self.notices: NoticeQueue | None = None
+        self.prices: PriceReader | None = None
+        self.limits: QuotaLimits | None = None
+        self.offered: dict[tuple[SkuName, int], tuple[Offering, ...]] = {}
+        self.adopted: list[InstallationId] = []
         self.image_id = IMAGE
         self.image_script: deque[ProviderError | OutcomeUnknownError | None] = deque()
         self.images_read: list[SkuName] = []
@@ -111,6 +124,20 @@ class FakeProvider:
     @property
     def name(self) -> ProviderName:
         return self._name
+
+    async def open(self) -> None:
+        await self.fuse.burn()
+        await asyncio.sleep(self.latency)
+        _raise_first(self.open_script)
+
+    def hint(self, error: Exception) -> str | None:
+        return "mend it" if isinstance(error, ProviderError) else None
+
+    def offerings(self, sku: SkuName, option: int) -> tuple[Offering, ...]:
+        return self.offered.get((sku, option), ())
+
+    def adopt(self, installation: InstallationId) -> None:
+        self.adopted.append(installation)
 
     @property
     def running(self) -> list[Instance]:
@@ -207,7 +234,12 @@ class FakeProvider:
         await asyncio.sleep(self.latency if isinstance(step, str) else step)
         return step if isinstance(step, str) else "too late"
 
-    def verify(self, proof: bytes) -> ProvenIdentity:
+    async def verify(self, proof: bytes) -> ProvenIdentity:
+        step = self.verify_script.popleft() if self.verify_script else None
+        if isinstance(step, ProviderError | OutcomeUnknownError):
+            raise step
+        if step is not None:
+            await asyncio.sleep(step)
         word, _, rest = proof.decode().partition(":")
         if word == "refused":
             raise ProofRefusedError(rest, "SECRET-PROOF is not shown")

@@ -6,10 +6,11 @@ from dataclasses import replace
 import pytest
 from structlog.testing import capture_logs
 
-from autoscaler.controller.bootstrap import AWAITING_AT_ONCE, LISTED_WITHIN
+from autoscaler.controller.bootstrap import AWAITING_AT_ONCE, LISTED_WITHIN, VERIFIED_WITHIN
 from autoscaler.controller.ports.bootstrap import Assigned, NotKnownYetError, StayReady
-from autoscaler.controller.ports.provider import OutcomeUnknownError
+from autoscaler.controller.ports.provider import OutcomeUnknownError, ProviderError
 from autoscaler.model.events import RunnersListed
+from autoscaler.model.failures import FailureClass
 from autoscaler.model.identifiers import (
     LaunchRequestId,
     MachineId,
@@ -55,6 +56,44 @@ def test_a_proof_that_is_not_believed_is_refused(reason: str, status: int) -> No
         assert controller.only_machine().state is MachineState.LAUNCHED
 
     scenario()
+
+
+@pytest.mark.parametrize(
+    "step",
+    [
+        OutcomeUnknownError("the API server does not answer"),
+        ProviderError(FailureClass.THROTTLED, "TooManyRequests", "later"),
+        60.0,
+    ],
+    ids=["unreachable", "throttled", "hanging"],
+)
+def test_a_proof_that_cannot_be_checked_now_is_checked_again(
+    step: OutcomeUnknownError | ProviderError | float,
+) -> None:
+    @on_virtual_time
+    async def scenario() -> None:
+        controller, (agent,) = await launched(World())
+        controller.world.east.verify_script.append(step)
+        asked_at = controller.world.clock.now()
+        with pytest.raises(NotKnownYetError), capture_logs() as logs:
+            await agent.attest()
+        assert controller.world.clock.now() - asked_at <= VERIFIED_WITHIN
+        assert [line["event"] for line in logs] == ["proof_not_checked"]
+        assert logs[0]["error"]
+        assert controller.only_machine().state is MachineState.LAUNCHED
+        await agent.attest()
+        assert controller.only_machine().state is MachineState.BOOTED
+
+    scenario()
+
+
+@on_virtual_time
+async def test_a_proof_without_image_and_launch_time_proves_the_machine() -> None:
+    """Kubernetes' TokenReview names the pod by its UID, and nothing else of it."""
+    controller, (agent,) = await launched(World())
+    controller.only_machine().placement.launch_time = ""
+    await agent.attest(f"signed:{agent.instance.id},,".encode())
+    assert controller.only_machine().state is MachineState.BOOTED
 
 
 @on_virtual_time

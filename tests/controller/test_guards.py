@@ -44,6 +44,9 @@ class BrokenProvider(FakeProvider):
 
     error: Exception = TypeError("a bug")
 
+    async def open(self) -> NoReturn:
+        raise self.error
+
     async def prepare(self, order: object) -> NoReturn:
         raise self.error
 
@@ -66,7 +69,7 @@ class BrokenProvider(FakeProvider):
     async def console(self, machine: object) -> NoReturn:
         raise self.error
 
-    def verify(self, proof: bytes) -> NoReturn:
+    async def verify(self, proof: bytes) -> NoReturn:
         raise self.error
 
 
@@ -112,6 +115,7 @@ async def read_all(provider: GuardedProvider) -> None:
 @pytest.mark.parametrize(
     "call",
     [
+        lambda p: p.open(),
         lambda p: p.launch("{}"),
         lambda p: p.terminate([]),
         read_all,
@@ -119,7 +123,7 @@ async def read_all(provider: GuardedProvider) -> None:
         lambda p: p.collect([]),
         lambda p: p.console("i-1"),
     ],
-    ids=["launch", "terminate", "machines", "quotas", "collect", "console"],
+    ids=["open", "launch", "terminate", "machines", "quotas", "collect", "console"],
 )
 async def test_a_providers_bug_is_an_unknown_outcome(
     call: Callable[[GuardedProvider], Awaitable[object]],
@@ -136,7 +140,7 @@ async def test_a_bug_in_preparing_launched_nothing() -> None:
 
 async def test_a_proof_that_breaks_the_reader_is_refused() -> None:
     with pytest.raises(ProofRefusedError) as caught:
-        GuardedProvider(BrokenProvider()).verify(b"x")
+        await GuardedProvider(BrokenProvider()).verify(b"x")
     assert caught.value.reason == "malformed"
 
 

@@ -8,21 +8,20 @@ from autoscaler.controller.intake import APPLIED_AT_ONCE
 from autoscaler.controller.launcher import ANSWERED_AT_ONCE
 from autoscaler.controller.reconciler import LARGE_FLEET
 from autoscaler.ledger.jobs import EXPIRED_AT_ONCE
-from autoscaler.model.catalogue import IdlePolicy, Limits
+from autoscaler.model.catalogue import LARGEST_REQUEST, IdlePolicy, Limits
 from autoscaler.model.changes import HistoryRow
 from autoscaler.model.events import MachinesListed, QuotasRead
 from autoscaler.model.identifiers import JobId
 from autoscaler.model.jobs import QUEUED_AT_MOST, Job, JobState
 from autoscaler.model.machines import Machine, MachineState, TerminationReason
 from autoscaler.model.plan import Plan, Terminate
-from autoscaler.planner.placement import MAX_MACHINES_PER_REQUEST
 from tests.controller.agents import queue
 from tests.controller.controllers import Controller, World
 from tests.controller.virtual_time import on_virtual_time
 from tests.ledger.builders import listed
 from tests.planner.fleets import EAST, catalogue, queued, sku
 
-MANY = 2 * MAX_MACHINES_PER_REQUEST + 100
+MANY = 2 * LARGEST_REQUEST + 100
 
 
 def wants(machines: int, limit: int | None = None) -> World:
@@ -49,7 +48,7 @@ async def test_a_plan_of_thousands_of_machines_is_recorded_call_by_call() -> Non
     await controller.resume()
     await controller.turn()
     assert count(controller, MachineState.LAUNCHED) == MANY == len(world.east.running)
-    assert most_in_a_commit(world, MachineState.REQUESTED) == MAX_MACHINES_PER_REQUEST
+    assert most_in_a_commit(world, MachineState.REQUESTED) == LARGEST_REQUEST
     assert controller.crashes == []
 
 
@@ -179,7 +178,7 @@ async def test_what_others_add_between_two_calls_of_a_plan_counts_in_the_caps() 
     controller.journal.on_history(appears)
     controller.journal.changed.clear()
     await controller.loop.turn()
-    assert len(controller.state.machines) == MAX_MACHINES_PER_REQUEST
+    assert len(controller.state.machines) == LARGEST_REQUEST
     assert controller.journal.changed.is_set(), "the rest is planned again at once"
     await controller.turn()
     await controller.turn()
@@ -243,13 +242,13 @@ async def test_launches_recorded_in_pieces_stop_at_a_quota_that_is_read_meanwhil
     def appears(rows: Sequence[HistoryRow]) -> None:
         if not known and any(row.event == "requested" for row in rows):
             known.extend(controller.state.used_by_quota)
-            quotas = ((known[0], 4 * MAX_MACHINES_PER_REQUEST),)
+            quotas = ((known[0], 4 * LARGEST_REQUEST),)
             controller.journal.note(QuotasRead(world.clock.now(), EAST, quotas))
 
     controller.journal.on_history(appears)
     await controller.turn()
     await controller.turn()
-    assert controller.state.used_by_quota[known[0]] <= 4 * MAX_MACHINES_PER_REQUEST
+    assert controller.state.used_by_quota[known[0]] <= 4 * LARGEST_REQUEST
 
 
 @on_virtual_time

@@ -32,6 +32,7 @@ DENIED = ProviderError(FailureClass.CONFIGURATION, "AccessDeniedException", "not
 class FakeLimits:
     """An account with one quota. `says` is what reading it gives: vCPUs, or why it cannot be read."""
 
+    fix = "give quotas in the provider"
     clock: VirtualClock
     says: float | ProviderError | OutcomeUnknownError
     known: Reading | None = None
@@ -63,21 +64,22 @@ class LimitedProvider(FakeProvider):
     """Asks its account anew each time, as the port says."""
 
     name_: ProviderName = EAST
-    limits: FakeLimits = field(kw_only=True)
+    account: FakeLimits = field(kw_only=True)
 
     def __post_init__(self) -> None:
         super().__init__(self.name_)
+        self.limits = self.account
 
     async def quotas(self) -> Mapping[str, int]:
         await super().quotas()
-        return self.limits.read()
+        return self.account.read()
 
 
 class Process:
     """One start of the controller, as far as quotas go. The world outlives it."""
 
     def __init__(self, world: World, cache: FakeReadings, limits: FakeLimits) -> None:
-        provider = LimitedProvider(limits=limits)
+        provider = LimitedProvider(account=limits)
         self.cache = cache
         self.provider = provider
         self.journal = Journal(Ledger(world.catalogue), world.store, world.clock, world.telemetry)
@@ -130,7 +132,7 @@ async def test_what_was_read_is_kept_and_a_refusal_after_a_restart_changes_nothi
     assert cache.kept[EAST, ReadingKind.QUOTA] == (kept,), "with the time of the last reading"
     (refused,) = events(logs, "quotas_not_read")
     assert "AccessDeniedException" in refused["error"]
-    assert "docs/ec2.md#permissions" in refused["fix"]
+    assert refused["fix"] == "give quotas in the provider"
     assert refused["in_use"] == {"cache": 1}
     assert refused["age_seconds"] == pytest.approx(3605.0, abs=10.0)
 
@@ -162,7 +164,7 @@ async def test_a_refusal_that_goes_on_is_logged_once_and_its_end_too() -> None:
     logs = await process.run(3 * UPKEEP_EVERY)
     assert len(events(logs, "quotas_not_read")) == 1
     assert world.telemetry.quotas_told[-1] == (EAST, {**NONE, QuotaSource.CACHE: 1}, EPOCH - 60.0)
-    process.provider.limits.says = 48.0
+    process.provider.account.says = 48.0
     logs = await process.run(5.0)
     assert process.quotas == {f"east/{G}": 48}
     assert [line["sources"] for line in events(logs, "quotas_in_use")] == [{"api": 1}]

@@ -49,7 +49,7 @@ class ProvingProvider(FakeProvider):
         super().__init__()
         self._verify = verify
 
-    def verify(self, proof: bytes) -> ProvenIdentity:
+    async def verify(self, proof: bytes) -> ProvenIdentity:
         proven = self._verify(proof, ACCOUNT)
         number = int(proven.provider_id.removeprefix("i-"), 16)
         return replace(

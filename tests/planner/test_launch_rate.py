@@ -44,6 +44,23 @@ def test_where_there_are_more_skus_than_calls_the_oldest_jobs_go_first() -> None
     assert (demand.skus[0], run.reason) == ("a", REASON)
 
 
+def test_no_request_is_larger_than_its_provider_accepts() -> None:
+    known = dataclasses.replace(limited(Rate(9, 0.5)), largest_requests={EAST: 3})
+    world = World(known)
+    queue_one_of_each(world, *["gpu"] * 7)
+    assert sizes(world) == [("gpu", 3), ("gpu", 3), ("gpu", 1)]
+    world.carry_out()
+    assert calls(world) == pytest.approx(9 - 3, abs=0.1)
+
+
+def test_a_provider_that_takes_one_machine_in_a_request_counts_each_as_a_request() -> None:
+    world = World(dataclasses.replace(limited(Rate(2, 0.5)), largest_requests={EAST: 1}))
+    queue_one_of_each(world, *["gpu"] * 3)
+    assert sizes(world) == [("gpu", 1), ("gpu", 1)]
+    ((_, runs),) = world.plan().waiting.items()
+    assert [run.reason for run in runs if run.blocked] == [REASON]
+
+
 def test_what_waits_for_a_call_shares_it() -> None:
     world = World(limited(Rate(1, 0.5), "a", "b"))
     queue_one_of_each(world, "a", "b", "b", "a", "b")

@@ -101,5 +101,5 @@ class ProviderContract:
         self, provider: Provider, proof: bytes
     ) -> None:
         with pytest.raises(ProofRefusedError) as refusal:
-            provider.verify(proof)
+            await provider.verify(proof)
         assert refusal.value.reason in REFUSALS

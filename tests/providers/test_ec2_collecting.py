@@ -386,7 +386,7 @@ async def test_after_a_take_over_both_installations_left_overs_are_collected(
         replace(settings, installations=Installations(InstallationId("other"))), worker, order
     )
     provider = Ec2Provider(settings, RememberingTelemetry(), clock, Borrowed(worker))
-    provider.take_over(old)
+    provider.adopt(old)
     used = template_of(await provider.prepare(order))
     await provider.collect(())
     clock.time += TEMPLATE_KEPT_FOR + 1
@@ -416,7 +416,7 @@ async def test_after_a_take_over_templates_carry_the_older_installation_s_id(
     provider: Ec2Provider, client: Any, make_order: MakeOrder
 ) -> None:
     before = template_of(await provider.prepare(make_order(1, "before")))
-    provider.take_over(InstallationId("01d01d01"))
+    provider.adopt(InstallationId("01d01d01"))
     after = template_of(await provider.prepare(make_order(1, "after")))
     assert after != before
     (version,) = client.describe_launch_template_versions(LaunchTemplateId=after)[

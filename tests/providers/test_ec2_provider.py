@@ -30,7 +30,7 @@ pytestmark = pytest.mark.asyncio(loop_scope="session")
 async def test_the_account_and_the_zones_are_read_when_it_opens(
     provider: Ec2Provider, subnets: tuple[str, ...]
 ) -> None:
-    found = provider.offerings(
+    found = provider.offerings_of(
         ["g5.xlarge"],
         [CapacityType.SPOT, CapacityType.ON_DEMAND],
         OperatingSystem.LINUX,
@@ -43,7 +43,7 @@ async def test_the_account_and_the_zones_are_read_when_it_opens(
         ("us-east-1b", "on-demand"),
     ]
     with pytest.raises(InstanceTypeError, match=r"m7g\.xlarge is not x64"):
-        provider.offerings(
+        provider.offerings_of(
             ["m7g.xlarge"], [CapacityType.SPOT], OperatingSystem.LINUX, Architecture.X64
         )
 
@@ -59,11 +59,12 @@ async def test_a_document_counts_only_for_the_account_that_sts_names(
     assert provider.believes_documents
     ours, theirs = document(accountId=ACCOUNT), document(accountId="999999999999")
     with pytest.raises(ProofRefusedError, match="account: the provider has not been opened"):
-        provider.verify(signed(ours, signer.signer_info(ours)))
+        await provider.verify(signed(ours, signer.signer_info(ours)))
     await provider.open()
-    assert provider.verify(signed(ours, signer.signer_info(ours))).image.startswith("ami-")
+    proven = await provider.verify(signed(ours, signer.signer_info(ours)))
+    assert proven.image.startswith("ami-")
     with pytest.raises(ProofRefusedError, match="account"):
-        provider.verify(signed(theirs, signer.signer_info(theirs)))
+        await provider.verify(signed(theirs, signer.signer_info(theirs)))
 
 
 async def test_the_request_names_one_subnet_a_zone_and_a_template_of_its_own(

@@ -5,12 +5,15 @@ from pathlib import Path
 import pytest
 
 from autoscaler import config
-from autoscaler.app.translation import ec2_settings, offering_problems
+from autoscaler.app.translation import offering_problems
 from autoscaler.model.catalogue import CapacityType, OperatingSystem, Rate
 from autoscaler.model.identifiers import InstallationId, ProviderName
 from autoscaler.model.installations import Installations
 from autoscaler.providers.ec2.instance_types import Prices
 from autoscaler.providers.ec2.settings import Ec2Settings
+from autoscaler.providers.ec2.translation import ec2_settings
+
+THERE = ProviderName("there")
 
 TEXT = """
 fleet: ci
@@ -38,8 +41,8 @@ def loaded(tmp_path: Path, region: str, more: str) -> config.Configuration:
 
 def provider_settings(tmp_path: Path, more: str) -> Ec2Settings:
     configuration = loaded(tmp_path, "us-east-1", more)
-    made = ec2_settings(configuration, Installations(InstallationId("0badcafe")), "0" * 64)
-    return made[ProviderName("there")]
+    ids = Installations(InstallationId("0badcafe"))
+    return ec2_settings(THERE, configuration.settings, tmp_path, ids, "0" * 64)
 
 
 def test_prices_and_the_spot_factor(tmp_path: Path) -> None:
@@ -88,11 +91,10 @@ def test_the_types_that_skus_launch_are_those_whose_prices_are_read(tmp_path: Pa
     )
     text = TEXT.replace("[{provider: there, instance_types: [g5.xlarge]}]", launch_options) + more
     path.write_text(text.replace("REGION", "eu-west-1").replace("MORE", "quotas: {}"))
-    made = ec2_settings(
-        config.load(path, files=False), Installations(InstallationId("0badcafe")), "0" * 64
-    )
+    ids = Installations(InstallationId("0badcafe"))
+    made = ec2_settings(THERE, config.load(path, files=False).settings, tmp_path, ids, "0" * 64)
     linux, windows = OperatingSystem.LINUX, OperatingSystem.WINDOWS
-    assert made[ProviderName("there")].offered == {
+    assert made.offered == {
         CapacityType.SPOT: {("g5.xlarge", linux), ("g6.xlarge", windows)},
         CapacityType.ON_DEMAND: {
             ("g5.xlarge", linux),

@@ -75,7 +75,7 @@ def sold(provider: Ec2Provider) -> list[tuple[str, str]]:
 
     kinds = ["g5.xlarge", "g4dn.xlarge"]
     where = ([CapacityType.ON_DEMAND], OperatingSystem.LINUX, Architecture.X64)
-    return [of(one) for one in provider.offerings(kinds, *where)]
+    return [of(one) for one in provider.offerings_of(kinds, *where)]
 
 
 async def test_pools_of_zones_that_do_not_sell_the_type_are_left_out(settings: Ec2Settings) -> None:

@@ -4,7 +4,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from autoscaler.controller.ports.provider import OutcomeUnknownError, ProviderError
+from autoscaler.controller.ports.provider_errors import OutcomeUnknownError, ProviderError
 from autoscaler.model.catalogue import CapacityType
 from autoscaler.model.prices import Price, PriceSource
 
@@ -23,6 +23,10 @@ class PriceReader(Protocol):
     @property
     def price_kinds(self) -> Collection[CapacityType]:
         """The capacity types whose prices are worth reading; others are never asked for."""
+
+    @property
+    def fix(self) -> str:
+        """What an operator can do if the provider does not permit reading its prices."""
 
     async def read_prices(self, capacity_type: CapacityType) -> PriceAnswer:
         """Return the prices of this capacity type that the configuration can use. Raises nothing.

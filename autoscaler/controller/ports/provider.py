@@ -1,66 +1,34 @@
-"""The port of a provider of machines.
+"""The port of a provider of machines: EC2, a Kubernetes cluster, or another source of machines.
 
-A provider never retries a launch or a termination by itself; the controller decides about retries,
-deadlines and cooldowns.
+A provider never retries a launch or a termination by itself. The controller decides about retries,
+deadlines and cooldowns. docs/providers.md explains how to add a provider.
 """
 
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from autoscaler.model.catalogue import CapacityType
+from autoscaler.controller.ports.clock import Clock
+from autoscaler.controller.ports.notices import NoticeQueue
+from autoscaler.controller.ports.prices import PriceReader
+from autoscaler.controller.ports.provider_errors import OutcomeUnknownError as OutcomeUnknownError
+from autoscaler.controller.ports.provider_errors import ProofRefusedError as ProofRefusedError
+from autoscaler.controller.ports.provider_errors import ProviderError as ProviderError
+from autoscaler.controller.ports.quotas import QuotaLimits
+from autoscaler.controller.ports.telemetry import Telemetry
+from autoscaler.model.catalogue import CapacityType, LaunchRate, Offering
 from autoscaler.model.events import LaunchedMachine, LaunchFailure, ListedMachine
-from autoscaler.model.failures import FailureClass, FailureScope
 from autoscaler.model.identifiers import (
+    InstallationId,
     LaunchRequestId,
     ProviderMachineId,
     ProviderName,
-    Seconds,
     SkuName,
 )
+from autoscaler.model.installations import Installations
 
 MOST_CONSOLE = 16 * 1024
 """Maximum number of characters of a console output, the last ones."""
-
-
-class ProviderError(Exception):
-    """The provider refused, or could not be asked. `failure` says what to do next.
-
-    `retry_after` (seconds) is set where the provider gave one, `reach` where the failure goes
-    farther than its class says, `offering` (a key) where the provider named the one that it refuses.
-    """
-
-    def __init__(
-        self,
-        failure: FailureClass,
-        code: str,
-        message: str,
-        retry_after: Seconds | None = None,
-        reach: FailureScope | None = None,
-        offering: str | None = None,
-    ) -> None:
-        super().__init__(f"{code}: {message}")
-        self.failure = failure
-        self.code = code
-        self.message = message
-        self.retry_after = retry_after
-        self.reach = reach
-        self.offering = offering
-
-
-class OutcomeUnknownError(Exception):
-    """The request may have been carried out: a time-out, a connection that broke, a 5xx."""
-
-
-class ProofRefusedError(Exception):
-    """A machine's proof of identity is invalid. `reason` is a fixed, short word.
-
-    One of: malformed, signature, certificate, account, region, expired.
-    """
-
-    def __init__(self, reason: str, detail: str = "") -> None:
-        super().__init__(f"{reason}: {detail}" if detail else reason)
-        self.reason = reason
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,11 +58,15 @@ class LaunchAnswer:
 
 @dataclass(frozen=True, slots=True)
 class ProvenIdentity:
-    """The content of a valid proof: enough to find the launched machine and to compare it."""
+    """The content of a valid proof: enough to find the launched machine and to compare it.
+
+    `image` and `launch_time` are empty if this kind of proof does not contain them. The controller
+    then does not compare them.
+    """
 
     provider_id: ProviderMachineId
-    image: str
-    launch_time: str
+    image: str = ""
+    launch_time: str = ""
 
 
 class Provider(Protocol):
@@ -104,11 +76,56 @@ class Provider(Protocol):
     def name(self) -> ProviderName:
         """As the configuration calls it."""
 
+    @property
+    def launch_rate(self) -> LaunchRate | None:
+        """How many launch requests the provider accepts, and machines in them; None: no limit.
+
+        The planner keeps to it, so that requests do not wait here. Known before `open`.
+        """
+
+    @property
+    def largest_request(self) -> int:
+        """The maximum number of machines in one launch request. Known before `open`."""
+
+    @property
+    def notices(self) -> NoticeQueue | None:
+        """The provider's notices about machines, such as interruptions, or None if it has none."""
+
+    @property
+    def prices(self) -> PriceReader | None:
+        """The reader of the provider's prices, or None if all prices are in the configuration."""
+
+    @property
+    def limits(self) -> QuotaLimits | None:
+        """Where the values of `quotas` come from, or None if none of them needs to be kept."""
+
+    async def open(self) -> None:
+        """Read what `offerings` and `verify` need, such as the account. The controller calls it daily.
+
+        Nothing is launched before the first call that succeeds. Raises ProviderError,
+        OutcomeUnknownError.
+        """
+
+    def hint(self, error: Exception) -> str | None:
+        """Return what an operator can do about an error of this provider, or None."""
+
+    def offerings(self, sku: SkuName, option: int) -> tuple[Offering, ...]:
+        """Return the offerings of a SKU's launch option with their prices, in order of preference.
+
+        `option` is its position in the SKU's `on`. Empty before `open`, and if there are none.
+        """
+
+    def adopt(self, installation: InstallationId) -> None:
+        """Use this installation's ID for new machines; the previous IDs become former ones.
+
+        Unused resources of all these IDs belong to this fleet (see `collect`).
+        """
+
     async def prepare(self, order: LaunchOrder) -> str:
         """Resolve image and template, and return the exact request as text, to be stored.
 
-        Makes at most things that cost nothing and can be made again (a launch template).
-        Idempotent. Raises ProviderError.
+        Creates at most things that cost nothing and can be created again (a launch template).
+        Idempotent. Raises ProviderError, OutcomeUnknownError.
         """
 
     async def launch(self, request: str) -> LaunchAnswer:
@@ -129,7 +146,7 @@ class Provider(Protocol):
     def machines(self) -> AsyncIterator[tuple[ListedMachine, ...]]:
         """Yield every machine whose tags name this fleet, in pages, of any installation.
 
-        Machines that ended may be among them for a while, as `terminated`. Exhausting the
+        Terminated machines may be among them for a while, as `terminated`. Exhausting the
         iterator without an error is a complete list. Raises ProviderError, OutcomeUnknownError.
         """
 
@@ -143,8 +160,8 @@ class Provider(Protocol):
     async def collect(self, requests: Sequence[str]) -> tuple[str, ...]:
         """Delete unused resources of this installation's launches. Return their ids.
 
-        Keeps what `requests` name: stored requests that may still be sent. Never deletes a machine.
-        Raises: ProviderError, OutcomeUnknownError.
+        Keeps the resources of `requests`: stored requests that may still be sent. Never deletes a
+        machine. Raises ProviderError, OutcomeUnknownError.
         """
 
     async def image(self, sku: SkuName) -> str:
@@ -160,11 +177,39 @@ class Provider(Protocol):
         for a machine without a console that can be read), OutcomeUnknownError.
         """
 
-    def verify(self, proof: bytes) -> ProvenIdentity:
-        """Check a machine's proof of identity. Pure but for its pinned certificates.
+    async def verify(self, proof: bytes) -> ProvenIdentity:
+        """Check a machine's proof of identity, with pinned certificates or by asking the provider.
 
-        Raises ProofRefusedError.
+        Any host may send a proof: refuse a malformed one before asking another system about it.
+        Raises ProofRefusedError; ProviderError or OutcomeUnknownError if the proof could not be
+        checked now, and the machine then tries again.
         """
 
     async def close(self) -> None:
         """Release connections and worker processes. Idempotent."""
+
+
+@dataclass(frozen=True, slots=True)
+class ProviderContext:
+    """What a provider gets from the controller. `agent_sha256` is the hash of the agent's file."""
+
+    installations: Installations
+    agent_sha256: str
+    telemetry: Telemetry
+    clock: Clock
+
+
+class ProviderFactory(Protocol):
+    """Creates one configured provider, in two steps: the first one does not need the store."""
+
+    async def start(self) -> None:
+        """Start what takes long to start, such as a worker process, without waiting for it.
+
+        The controller opens its store meanwhile.
+        """
+
+    def make(self, context: ProviderContext) -> Provider:
+        """Return the provider. Called once. Raises ValueError if its configuration cannot be used."""
+
+    async def close(self) -> None:
+        """Release what `start` started. Idempotent; also called after the provider's own `close`."""

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
-from autoscaler.controller.ports.provider import OutcomeUnknownError, ProviderError
+from autoscaler.controller.ports.provider_errors import OutcomeUnknownError, ProviderError
 from autoscaler.model.quotas import QuotaSource
 from autoscaler.model.readings import Reading
 
@@ -14,6 +14,10 @@ class QuotaLimits(Protocol):
     @property
     def problem(self) -> ProviderError | OutcomeUnknownError | None:
         """Why the last read failed, or None if it succeeded. After a failure the old quotas stay in use."""
+
+    @property
+    def fix(self) -> str:
+        """What an operator can do if the provider does not permit reading its quotas."""
 
     def use_kept(self, readings: Sequence[Reading]) -> None:
         """Use these stored quotas until the provider returns newer ones."""

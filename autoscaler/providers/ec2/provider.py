@@ -38,6 +38,7 @@ from autoscaler.providers.ec2.collecting import Collector
 from autoscaler.providers.ec2.console import read_console
 from autoscaler.providers.ec2.endings import terminate_machines
 from autoscaler.providers.ec2.errors import first_part
+from autoscaler.providers.ec2.hints import hint
 from autoscaler.providers.ec2.identity import IdentityVerifier, pinned_certificates
 from autoscaler.providers.ec2.instance_types import InstanceTypeError, instance_type
 from autoscaler.providers.ec2.notice_queue import Ec2NoticeQueue
@@ -53,6 +54,9 @@ from autoscaler.providers.ec2.throttle import Throttle, request_bucket, resource
 
 PAGE = 500
 """Machines in a page of the list. The worker needs about 0.2 s to parse a page."""
+
+LARGEST_REQUEST = 1000
+"""Machines in one CreateFleet: EC2 launches no more, and Karpenter requests no more."""
 
 _TEMPLATE_NOT_FOUND = frozenset({"InvalidLaunchTemplateId", "InvalidLaunchTemplateName"})
 _NOT_FOUND = _TEMPLATE_NOT_FOUND | {"InvalidAMIID", "InvalidSubnetID"}
@@ -102,6 +106,11 @@ class Ec2Provider:
         return Ec2NoticeQueue(self._settings, self._api, url, self.prices.listed)
 
     @property
+    def largest_request(self) -> int:
+        """The maximum number of machines that one CreateFleet launches."""
+        return LARGEST_REQUEST
+
+    @property
     def launch_rate(self) -> LaunchRate:
         """The rate limit of CreateFleet. The planner keeps it, so that requests do not wait here."""
         requests = request_bucket("CreateFleet", self._settings.request_buckets)
@@ -113,8 +122,8 @@ class Ec2Provider:
         """Return whether a certificate is pinned; without one no machine can prove its identity."""
         return bool(self._verifier.certificates)
 
-    def take_over(self, installation: InstallationId) -> None:
-        """Use this installation's id for tags, and delete unused resources of all former ids too."""
+    def adopt(self, installation: InstallationId) -> None:
+        """Use this installation's ID for tags, and delete unused resources of all former IDs too."""
         self._settings = self._settings.after_takeover(installation)
         self._resources.use(self._settings)
         self._collector.use(self._settings)
@@ -133,14 +142,24 @@ class Ec2Provider:
         self._account = await self._resources.account()
         await self._resources.read_sold()
 
-    def offerings(
+    def hint(self, error: Exception) -> str | None:
+        """Return a fix for the error codes of AWS and its SDK that an operator can mend."""
+        return hint(error)
+
+    def offerings(self, sku: SkuName, option: int) -> tuple[Offering, ...]:
+        """Return a launch option's offerings (see `Provider`)."""
+        known = self._settings.skus[sku]
+        wanted = known.options[option]
+        return self.offerings_of(wanted.instance_types, wanted.capacity_types, known.os, known.arch)
+
+    def offerings_of(
         self,
         instance_types: Sequence[str],
         capacity_types: Sequence[CapacityType],
         os: OperatingSystem,
         arch: Architecture,
     ) -> tuple[Offering, ...]:
-        """Return a launch option's offerings: by capacity type, then instance type, then zone.
+        """Return offerings by capacity type, then instance type, then zone.
 
         Raises InstanceTypeError (a ValueError), naming the type, when it is not known, has no
         price, or is of another architecture.
@@ -254,8 +273,8 @@ class Ec2Provider:
         """Return the latest console output, or else the last transition's (see `Provider`)."""
         return await read_console(self._api, machine)
 
-    def verify(self, proof: bytes) -> ProvenIdentity:
-        """Verify an instance identity document (see `Provider`)."""
+    async def verify(self, proof: bytes) -> ProvenIdentity:
+        """Verify an instance identity document, without asking AWS (see `Provider`)."""
         if self._account is None:
             raise ProofRefusedError("account", "the provider has not been opened")
         return self._verifier.verify(proof, self._account)

@@ -26,12 +26,21 @@ class CanaryImage:
 
 
 @dataclass(frozen=True, slots=True)
+class Ec2Option:
+    """One launch option of a SKU: instance types and capacity types, each in order of preference."""
+
+    instance_types: tuple[str, ...]
+    capacity_types: tuple[CapacityType, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Ec2Sku:
     """The EC2 settings of one SKU's machines.
 
     `image_name` is a glob for DescribeImages, `image_owner` an account id or an owner alias of EC2.
     `disk_gb` is the minimum size of the root volume in GiB; `None` keeps the image's size.
-    `user_data` is plain text without a secret.
+    `user_data` is plain text without a secret. `options` are the SKU's launch options at this provider,
+    by their position in the SKU's `on`.
     """
 
     name: SkuName
@@ -42,6 +51,7 @@ class Ec2Sku:
     disk_gb: int | None = None
     user_data: str = field(default="", repr=False)
     canary: CanaryImage | None = None
+    options: Mapping[int, Ec2Option] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         size = len(self.user_data.encode())

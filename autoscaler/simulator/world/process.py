@@ -5,7 +5,7 @@ left off, because they would hide mistakes of the simulation.
 """
 
 import asyncio
-from collections.abc import Callable, Collection, Coroutine, Mapping
+from collections.abc import Collection, Coroutine, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
@@ -25,7 +25,6 @@ from autoscaler.controller.poller import PeriodicTask, Poller
 from autoscaler.controller.ports.clock import Clock, Ids
 from autoscaler.controller.ports.github import GitHub
 from autoscaler.controller.ports.github_lists import GitHubLists
-from autoscaler.controller.ports.notices import NoticeQueue
 from autoscaler.controller.ports.provider import Provider
 from autoscaler.controller.ports.reruns import Reruns
 from autoscaler.controller.ports.store import SavedState, Store
@@ -56,21 +55,19 @@ class Ports:
     """What a process stands on. `pace` is how it gathers changes, `parse` how it reads a body.
 
     Without `syncs` GitHub's lists are read for an operator alone, as by a controller whose calls are
-    used up; `duty_clock` is for that and for re-runs. `tag` is told which installation's id new machines bear.
+    used up; `duty_clock` is for that and for re-runs.
     """
 
     catalogue: Catalogue
     store: Store
     github: GitHub
     providers: Mapping[ProviderName, Provider]
-    notices: Mapping[ProviderName, NoticeQueue]
     reruns: Reruns
     clock: Clock
     duty_clock: Clock
     ids: Ids
     lists: GitHubLists
     syncs: bool
-    tag: Callable[[InstallationId], None]
     telemetry: Telemetry
     parse: Parse
     pace: Pace
@@ -182,9 +179,9 @@ class Parts:
         self._registrar = Registrar(self.journal, github, ports.clock)
         self.intake = Intake(ports.store, self.journal, ports.parse)
         arrived = saved.arrived_until if saved.arrived_until is not None else ports.clock.now()
-        ports.tag(saved.installations.own)
+        self._adopt(saved.installations.own)
         self.operator_actions = OperatorActions(
-            self.journal, ports.lists, self._providers, ports.tag
+            self.journal, ports.lists, self._providers, self._adopt
         )
         opening = Opening(ports.providers, self._list, self._sell, ports.clock)
         self._poller = Poller(
@@ -207,6 +204,10 @@ class Parts:
         )
         self.loop = self._make_loop(github)
 
+    def _adopt(self, installation: InstallationId) -> None:
+        for provider in self._providers.values():
+            provider.adopt(installation)
+
     async def _list(self, name: ProviderName) -> bool:
         return await self._poller.list_machines(name)
 
@@ -216,9 +217,11 @@ class Parts:
     def _tasks(self) -> list[PeriodicTask]:
         ports, journal = self._ports, self.journal
         telemetry, clock = ports.telemetry, ports.duty_clock
+        notices = {name: provider.notices for name, provider in self._providers.items()}
+        queues = {name: queue for name, queue in notices.items() if queue is not None}
         tasks = [
             Rerunner(journal, ports.reruns, clock).run,
-            *NoticeReader(journal, ports.notices, telemetry, ports.clock).tasks,
+            *NoticeReader(journal, queues, telemetry, ports.clock).tasks,
             *Consoles(journal, self._providers).tasks,
             Circuits(journal, self._providers, clock).run,
         ]

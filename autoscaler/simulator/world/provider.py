@@ -8,6 +8,7 @@ import itertools
 import json
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 
+from autoscaler.controller.ports.notices import NoticeQueue
 from autoscaler.controller.ports.provider import (
     LaunchAnswer,
     LaunchOrder,
@@ -15,10 +16,11 @@ from autoscaler.controller.ports.provider import (
     ProvenIdentity,
     ProviderError,
 )
-from autoscaler.model.catalogue import Offering
+from autoscaler.model.catalogue import Catalogue, Offering
 from autoscaler.model.events import LaunchedMachine, LaunchFailure, ListedMachine
 from autoscaler.model.failures import FailureClass
 from autoscaler.model.identifiers import (
+    InstallationId,
     Instant,
     LaunchRequestId,
     ProviderMachineId,
@@ -31,6 +33,7 @@ from autoscaler.simulator.world.fault_schedule import FaultSchedule
 from autoscaler.simulator.world.instances import IMAGE, Instance
 from autoscaler.simulator.world.invariants import Invariants
 from autoscaler.simulator.world.schedule import FaultKind
+from autoscaler.simulator.world.terms import Terms
 
 PAGE = 20
 SMALL_PAGE = 2
@@ -39,42 +42,46 @@ SHOWN_AFTER_END: Seconds = 3600.0
 """Terminated instances are listed for about an hour (EC2 guide: terminate instances)."""
 
 
-class SimulatedProvider:
+class SimulatedProvider(Terms):
     """Implements the Provider port for one process after another; `crash_point` is the living one's.
 
-    `quota` is how many units of each quota the account has. `on_launch` and `on_end` are told of
-    each machine that begins and ends, whoever wanted it. `installation` tags new machines.
+    `catalogue` has its offerings and rates. `quota` is how many units of each quota the account has.
+    `on_launch` and `on_end` are told of each machine that begins and ends, whoever wanted it. The world
+    sets `notices`.
     """
 
     def __init__(
         self,
         name: ProviderName,
-        offerings: Mapping[str, Offering],
+        catalogue: Catalogue,
         quota: Mapping[str, int],
         fault_schedule: FaultSchedule,
         invariants: Invariants,
-        installation: str,
         now: Callable[[], Instant],
     ) -> None:
+        super().__init__(name, catalogue)
         self.crash_point = CrashPoint()
         self.instances: dict[ProviderMachineId, Instance] = {}
         self.running: dict[ProviderMachineId, Instance] = {}
         self.on_launch: Callable[[Instance], None] = lambda _: None
         self.on_end: Callable[[Instance], None] = lambda _: None
-        self._name = name
-        self._offerings = offerings
+        self.notices: NoticeQueue | None = None
+        self._offerings = {offering.key: offering for offering in _offerings(catalogue)}
         self._quota = quota
         self._fault_schedule = fault_schedule
         self._invariants = invariants
-        self.installation = installation
+        self.installation = catalogue.installations.own
         self._now = now
         self._answers: dict[str, LaunchAnswer] = {}
         self._prepared = itertools.count(1)
 
-    @property
-    def name(self) -> ProviderName:
-        """Return the name that the catalogue uses."""
-        return self._name
+    async def open(self) -> None:
+        """Nothing needs to be read."""
+        await self.crash_point.burn()
+
+    def adopt(self, installation: InstallationId) -> None:
+        """Tag new machines with this ID."""
+        self.installation = installation
 
     async def prepare(self, order: LaunchOrder) -> str:
         """The request, with the image that a name stands for."""
@@ -203,7 +210,7 @@ class SimulatedProvider:
         instance = self.instances.get(machine)
         return instance.console if instance is not None else ""
 
-    def verify(self, proof: bytes) -> ProvenIdentity:
+    async def verify(self, proof: bytes) -> ProvenIdentity:
         """Return the identity in a proof. No proof is forged in this world."""
         instance, image, launch_time = proof.decode().removeprefix("signed:").split(",")
         return ProvenIdentity(ProviderMachineId(instance), image, launch_time)
@@ -273,6 +280,11 @@ class SimulatedProvider:
         return LaunchedMachine(
             machine, offering.instance_type, offering.zone, offering.capacity_type
         )
+
+
+def _offerings(catalogue: Catalogue) -> list[Offering]:
+    options = [option for sku in catalogue.skus.values() for option in sku.launch_options]
+    return [offering for option in options for offering in option.offerings]
 
 
 def _failure(failure: FailureClass, code: str, offering: Offering) -> LaunchFailure:

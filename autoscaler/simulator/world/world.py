@@ -7,9 +7,8 @@ from dataclasses import dataclass
 from autoscaler.controller.ports.store import StoreError
 from autoscaler.controller.ports.telemetry import Telemetry
 from autoscaler.controller.reconciler import Pace
-from autoscaler.model.catalogue import Catalogue, Offering
+from autoscaler.model.catalogue import Catalogue
 from autoscaler.model.identifiers import (
-    InstallationId,
     Instant,
     LaunchRequestId,
     ProviderMachineId,
@@ -95,6 +94,8 @@ class SimulatedWorld:
             name: SimulatedNotices(provider, self.fault_schedule, _now)
             for name, provider in self.providers.items()
         }
+        for name, queue in self.notices.items():
+            self.providers[name].notices = queue
         around = Surroundings(
             self.supervisor.living, self.actions, self.fault_schedule, self.invariants, _now
         )
@@ -186,23 +187,17 @@ class SimulatedWorld:
             self.store,
             self.github,
             self.providers,
-            self.notices,
             self.reruns,
             HostClock(self.fault_schedule),
             BusyClock(self.fault_schedule),
             self._ids,
             self.lists,
             self._schedule.lists,
-            self._tag,
             setting.telemetry,
             parse,
             setting.pace,
         )
         return ControllerProcess(ports, crash_point)
-
-    def _tag(self, installation: InstallationId) -> None:
-        for provider in self.providers.values():
-            provider.installation = installation
 
     def _begin(self, fault: Fault) -> None:
         """Begin a fault that acts at one moment. The other parts query the fault schedule themselves."""
@@ -235,16 +230,7 @@ class SimulatedWorld:
     def _provider(self, name: ProviderName) -> SimulatedProvider:
         catalogue = self._setting.catalogue
         quota = {k: n for k, n in self._setting.quota.items() if k.startswith(f"{name}/")}
-        offerings = {offering.key: offering for offering in _offerings(catalogue)}
-        return SimulatedProvider(
-            name,
-            offerings,
-            quota,
-            self.fault_schedule,
-            self.invariants,
-            catalogue.installations.own,
-            _now,
-        )
+        return SimulatedProvider(name, catalogue, quota, self.fault_schedule, self.invariants, _now)
 
     def _stranger(self, name: ProviderName, number: int) -> Instance:
         skus = self._setting.catalogue.skus.values()
@@ -274,11 +260,6 @@ class SimulatedWorld:
 
 def _now() -> Instant:
     return EPOCH + asyncio.get_running_loop().time()
-
-
-def _offerings(catalogue: Catalogue) -> list[Offering]:
-    options = [option for sku in catalogue.skus.values() for option in sku.launch_options]
-    return [offering for option in options for offering in option.offerings]
 
 
 def _providers(catalogue: Catalogue) -> list[ProviderName]:

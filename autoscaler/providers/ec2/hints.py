@@ -1,4 +1,4 @@
-"""Fixes for a provider that cannot be opened, by error code, for the log."""
+"""Fixes for errors of AWS and its SDK, by error code, for the log."""
 
 from autoscaler.controller.ports.provider import ProviderError
 

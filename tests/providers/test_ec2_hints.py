@@ -9,9 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from autoscaler.app.hints import hint
 from autoscaler.controller.ports.provider import OutcomeUnknownError, ProviderError
 from autoscaler.model.failures import FailureClass
+from autoscaler.providers.ec2.account_limits import AccountLimits
+from autoscaler.providers.ec2.hints import hint
+from autoscaler.providers.ec2.prices import Ec2Prices
 from tests.config.fleet_file import Folder, changed
 from tests.patience import PATIENCE
 
@@ -29,6 +31,11 @@ def test_codes_that_say_what_to_do(code: str, words: str) -> None:
     found = hint(ProviderError(FailureClass.CONFIGURATION, code, "as AWS puts it"))
     assert found is not None
     assert words in found
+
+
+def test_a_refused_read_of_prices_or_quotas_names_the_permissions() -> None:
+    assert "docs/ec2.md#permissions" in Ec2Prices.fix
+    assert "docs/ec2.md#permissions" in AccountLimits.fix
 
 
 def test_others_say_it_themselves() -> None:

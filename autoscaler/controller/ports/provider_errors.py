@@ -1,0 +1,44 @@
+"""The errors of a provider of machines, split by what to do next."""
+
+from autoscaler.model.failures import FailureClass, FailureScope
+from autoscaler.model.identifiers import Seconds
+
+
+class ProviderError(Exception):
+    """The provider refused, or could not be asked. `failure` says what to do next.
+
+    `retry_after` (seconds) is set where the provider gave one, `reach` where the failure goes
+    farther than its class says, `offering` (a key) where the provider named the one that it refuses.
+    """
+
+    def __init__(
+        self,
+        failure: FailureClass,
+        code: str,
+        message: str,
+        retry_after: Seconds | None = None,
+        reach: FailureScope | None = None,
+        offering: str | None = None,
+    ) -> None:
+        super().__init__(f"{code}: {message}")
+        self.failure = failure
+        self.code = code
+        self.message = message
+        self.retry_after = retry_after
+        self.reach = reach
+        self.offering = offering
+
+
+class OutcomeUnknownError(Exception):
+    """The request may have been carried out: a time-out, a connection that broke, a 5xx."""
+
+
+class ProofRefusedError(Exception):
+    """A machine's proof of identity is invalid. `reason` is a fixed, short word.
+
+    One of: malformed, signature, certificate, account, region, expired.
+    """
+
+    def __init__(self, reason: str, detail: str = "") -> None:
+        super().__init__(f"{reason}: {detail}" if detail else reason)
+        self.reason = reason

@@ -1,0 +1,116 @@
+"""Converts fleet.yaml into the settings of an EC2 provider. Pure, except that it reads the CA file."""
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from autoscaler import config
+from autoscaler.config.settings import Ec2Settings as Ec2Section
+from autoscaler.config.settings import Settings, TokenBucket
+from autoscaler.config.sku_settings import Image, SkuSettings
+from autoscaler.model.catalogue import CapacityType, OperatingSystem, Rate
+from autoscaler.model.identifiers import ProviderName, SkuName
+from autoscaler.model.installations import Installations
+from autoscaler.providers.ec2.settings import CanaryImage, Ec2Option, Ec2Settings, Ec2Sku
+from autoscaler.providers.ec2.user_data import render_user_data
+
+
+def ec2_section(settings: Settings, name: ProviderName) -> Ec2Section:
+    """Return the `ec2` section of a provider. Raises ValueError if it is of another kind."""
+    section = settings.providers[name].ec2
+    if section is None:
+        raise ValueError(f"provider {name} is not on EC2")
+    return section
+
+
+def ec2_settings(
+    name: ProviderName,
+    settings: Settings,
+    folder: Path,
+    installations: Installations,
+    agent_sha256: str,
+) -> Ec2Settings:
+    """Return the settings of one provider, with its SKUs. File names are relative to `folder`."""
+    ec2 = ec2_section(settings, name)
+    return Ec2Settings(
+        name=name,
+        fleet=settings.fleet,
+        installations=installations,
+        region=ec2.region,
+        subnets=ec2.subnets,
+        security_groups=ec2.security_groups,
+        skus=dict(_skus(name, settings, folder, agent_sha256)),
+        instance_profile=ec2.instance_profile,
+        identity_certificates=tuple(folder / file for file in ec2.identity_certificates),
+        interruption_queue=ec2.interruption_queue,
+        account=ec2.account,
+        prices=ec2.prices,
+        spot_price_factor=ec2.spot_price_factor,
+        offered=_offered(settings, name),
+        quotas=_quotas(settings, name),
+        request_buckets=_buckets(ec2.request_buckets),
+        resource_buckets=_buckets(ec2.resource_buckets),
+    )
+
+
+def _offered(
+    settings: Settings, provider: ProviderName
+) -> dict[CapacityType, frozenset[tuple[str, OperatingSystem]]]:
+    """Return the instance types that SKUs launch at a provider, all of them as on-demand, too."""
+    found: dict[CapacityType, set[tuple[str, OperatingSystem]]] = {k: set() for k in CapacityType}
+    for sku in settings.skus.values():
+        for option in _options(sku, provider).values():
+            for kind in {*option.capacity_types, CapacityType.ON_DEMAND}:
+                found[kind].update((one, sku.os) for one in option.instance_types)
+    return {kind: frozenset(types) for kind, types in found.items()}
+
+
+def _quotas(settings: Settings, provider: ProviderName) -> dict[str, int]:
+    of_all = config.limits(settings).quotas
+    mine = f"{provider}/"
+    return {key.removeprefix(mine): n for key, n in of_all.items() if key.startswith(mine)}
+
+
+def _buckets(given: Mapping[str, TokenBucket]) -> dict[str, Rate]:
+    return {api: Rate(one.burst, one.per_second) for api, one in given.items()}
+
+
+def _skus(
+    provider: ProviderName, settings: Settings, folder: Path, agent_sha256: str
+) -> Iterator[tuple[SkuName, Ec2Sku]]:
+    server = settings.server
+    ca_file = server.tls.ca_file if server.tls is not None else None
+    ca_pem = (folder / ca_file).read_text() if ca_file is not None else None
+    for name, sku in settings.skus.items():
+        options = _options(sku, provider)
+        if sku.image is None or not options:
+            continue
+        yield (
+            SkuName(name),
+            Ec2Sku(
+                name=SkuName(name),
+                os=sku.os,
+                arch=sku.arch,
+                image_name=sku.image.name,
+                image_owner=sku.image.owner,
+                disk_gb=sku.disk_gb,
+                user_data=render_user_data(
+                    sku.os, server.public_url, provider, agent_sha256, ca_pem
+                ),
+                canary=_canary(sku.image),
+                options=options,
+            ),
+        )
+
+
+def _options(sku: SkuSettings, provider: ProviderName) -> dict[int, Ec2Option]:
+    """Return the SKU's launch options at this provider, by their position in `on`."""
+    return {
+        index: Ec2Option(option.instance_types or (), option.capacity)
+        for index, option in enumerate(sku.launch_options)
+        if option.provider == provider
+    }
+
+
+def _canary(image: Image) -> CanaryImage | None:
+    canary = image.canary
+    return CanaryImage(canary.name, canary.owner, canary.percent) if canary is not None else None
