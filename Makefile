@@ -10,7 +10,7 @@ SEEDS ?= 1000
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test quick quick-planner quick-others fresh check lint types contracts crowds laboratory services kills worlds rooms pytest fuzz chaos chaos-bugs mutants format clean
+.PHONY: help setup demo test quick quick-planner quick-others fresh coverage check lint types contracts crowds laboratory services kills worlds rooms pytest fuzz chaos chaos-bugs mutants format clean
 
 help: ## List these commands.
 	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/  make \1  \t\2/p' Makefile | expand -t 20
@@ -38,6 +38,12 @@ quick-others:
 
 fresh: ## Run both commands of the README on a fresh Debian (as root; before each release).
 	@scripts/fresh.sh $(ARGS)
+
+coverage: setup ## Measure the branch coverage of the pure rooms and controller/; fails if it falls.
+	@echo '==> pytest, with coverage'
+	@$(BIN)/coverage erase
+	@$(BIN)/coverage run -m pytest -q -p no:cacheprovider tests/model tests/ledger tests/planner tests/controller
+	@$(BIN)/coverage report
 
 check: lint types contracts ## Run all checks that run no test: lint, types, import contracts.
 
