@@ -10,7 +10,7 @@ SEEDS ?= 1000
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test quick quick-planner quick-others fresh coverage check lint types contracts crowds laboratory services kills worlds rooms pytest fuzz chaos chaos-bugs mutants format clean
+.PHONY: help setup demo test quick quick-planner quick-others fresh coverage check lint types contracts crowds laboratory services kills worlds rooms pytest fuzz chaos chaos-bugs mutants pages format clean
 
 help: ## List these commands.
 	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/  make \1  \t\2/p' Makefile | expand -t 20
@@ -105,6 +105,9 @@ chaos-bugs: setup ## Plant known bugs one by one and check that each is found; A
 
 mutants: setup ## Run mutation tests on planner/ and ledger/ (an hour); ARGS=planner.shares for one.
 	@$(BIN)/python scripts/mutants.py $(ARGS)
+
+pages: setup ## Write the tables of docs/cases.md from the tests' markers.
+	@$(BIN)/python -m tests.cases
 
 format: setup ## Format the code and apply ruff's automatic fixes.
 	@$(BIN)/ruff check --fix --quiet .

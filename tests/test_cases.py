@@ -1,72 +1,22 @@
-"""docs/cases.md is true: each case has a source that anybody can read, and a test that is there."""
+"""docs/cases.md is what the tests' markers say, and each case has a source that anybody can read."""
 
-import ast
 import re
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
 
+from tests import cases
+from tests.cases import Shown, WrongMarkerError, markers
+
 ROOT = Path(__file__).parents[1]
-PAGE = (ROOT / "docs" / "cases.md").read_text()
-LINK = re.compile(r"\[[^\]]+\]\(([^)\s]+)\)")
-NAMED = re.compile(r"`(tests/[\w/]+\.py)::(\w+)(?:\[([^`]+)\])?`")
-WITHOUT_TEST = "Not yet"
+PAGE = cases.PAGE.read_text()
+LINK = re.compile(r"\[[^\]]+\](?:\(|: )([^)\s]+)")
 ROUTES = {"/api/v3", "/rate_limit"}
 """The only words of the page that may begin with a slash."""
-
-
-@dataclass(frozen=True, slots=True)
-class Row:
-    """A line of a table, and the heading that it stands under."""
-
-    section: str
-    case: str
-    source: str
-    shown: str
-
-
-def rows(page: str) -> list[Row]:
-    """Every line of every table, without the tables' heads."""
-    found = []
-    for part in page.split("\n## ")[1:]:
-        section, _, text = part.partition("\n")
-        lines = [line for line in text.splitlines() if line.startswith("|")]
-        cells = ([cell.strip() for cell in line.strip("|").split("|")] for line in lines[2:])
-        found += [Row(section, *row) for row in cells]
-    return found
-
-
-@cache
-def named_tests(path: str) -> dict[str, bool]:
-    """The names of a file's tests, and whether each is one of many by parameters."""
-    file = ROOT / path
-    if not file.is_file():
-        return {}
-    body = ast.parse(file.read_text()).body
-    marks = {
-        ast.unparse(node.targets[0])
-        for node in body
-        if isinstance(node, ast.Assign) and "parametrize" in ast.unparse(node.value)
-    }
-    return dict(_tests(body, marks))
-
-
-def _tests(body: list[ast.stmt], marks: set[str]) -> Iterator[tuple[str, bool]]:
-    for node in body:
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-            if node.name.startswith("test_"):
-                decorators = [ast.unparse(one) for one in node.decorator_list]
-                yield node.name, any("parametrize" in one or one in marks for one in decorators)
-        elif isinstance(node, ast.ClassDef):
-            yield from _tests(node.body, marks)
-        elif isinstance(node, ast.Assign) and ast.unparse(node.value).endswith(".TestCase"):
-            # What hypothesis makes of a state machine.
-            yield ast.unparse(node.targets[0]), False
 
 
 @cache
@@ -75,41 +25,54 @@ def texts_beside(path: str) -> str:
     return "\n".join(file.read_text() for file in sorted((ROOT / path).parent.glob("*.py")))
 
 
-def faults(page: str) -> list[str]:
-    """What is wrong with the page, in words."""
-    found = []
-    table = rows(page)
-    for row in table:
-        if not LINK.findall(row.source):
-            found.append(f"no source: {row.case}")
-        if row.section != WITHOUT_TEST:
-            found += [f"{fault}: {row.case}" for fault in _faults_of_tests(row.shown)]
-    cases = Counter(re.sub(r"\W+", " ", row.case).strip().casefold() for row in table)
-    found += [f"stands {count} times: {case}" for case, count in cases.items() if count > 1]
-    return found
+def cases_without_test(page: str) -> list[str]:
+    """The cases of the table that is written by hand."""
+    _, _, written_by_hand = page.partition(cases.END)
+    rows = re.findall(r"^\| (.+?) \| (.+?) \|", written_by_hand, re.MULTILINE)
+    return [case for case, source in rows if LINK.search(source)]
 
 
-def _faults_of_tests(shown: str) -> Iterator[str]:
-    named = NAMED.findall(shown)
-    if not named or NAMED.sub("", shown).strip(", "):
-        yield "no test, or more than tests"
-    if len(set(named)) != len(named):
-        yield "the same test twice"
-    for path, name, parameter in named:
-        known = named_tests(path)
-        if name not in known:
-            yield f"{path}::{name} is not there"
-        elif parameter and not (known[name] and f'"{parameter}"' in texts_beside(path)):
-            yield f"{path}::{name} has no [{parameter}]"
+def faults(found: tuple[Shown, ...], page: str) -> Iterator[str]:
+    """What is wrong with these markers, in words."""
+    twice = [
+        shown for shown, count in Counter((s.case, s.test) for s in found).items() if count > 1
+    ]
+    yield from (f"the same case twice: {test}: {case}" for case, test in twice)
+    topics = {(shown.case, shown.topic) for shown in found}
+    texts = [*(case for case, _ in topics), *cases_without_test(page)]
+    spelled = Counter(re.sub(r"\W+", " ", text).strip().casefold() for text in texts)
+    yield from (f"in two spellings or topics: {case}" for case, n in spelled.items() if n > 1)
+    for shown in found:
+        path, _, name = shown.test.partition("::")
+        _, _, parameter = name.rstrip("]").partition("[")
+        if parameter and f'"{parameter}"' not in texts_beside(path):
+            yield f"{path} has no parameter {parameter!r}"
+        for source in shown.sources:
+            try:
+                cases.link(source, page)
+            except KeyError:
+                yield f"unknown source {source!r}: {shown.test}"
 
 
-def test_every_case_stands_once_with_a_source_and_tests_that_are_there() -> None:
-    assert len(rows(PAGE)) > 200
-    assert faults(PAGE) == []
+def test_the_page_is_what_the_markers_say() -> None:
+    expected = cases.written(PAGE, cases.tables(cases.every_marker(), PAGE))
+    assert expected == PAGE, "run `make pages`"
+
+
+def test_every_case_has_a_source_and_one_spelling() -> None:
+    assert len({shown.case for shown in cases.every_marker()}) > 400
+    assert len(cases_without_test(PAGE)) == 3
+    assert list(faults(cases.every_marker(), PAGE)) == []
+
+
+def test_every_defined_source_is_used() -> None:
+    used = {source for shown in cases.every_marker() for source in shown.sources}
+    assert cases.definitions(PAGE).keys() - used == set()
 
 
 def test_every_source_can_be_read_by_anybody() -> None:
-    links = [urlsplit(link) for row in rows(PAGE) for link in LINK.findall(row.source)]
+    links = [urlsplit(link) for link in LINK.findall(PAGE)]
+    assert len(links) > 300
     assert {link.scheme for link in links} == {"https"}
     hosts = {link.hostname or "" for link in links}
     assert [host for host in hosts if not re.fullmatch(r"([a-z0-9-]+\.)+[a-z]{2,}", host)] == []
@@ -120,26 +83,77 @@ def test_it_names_nothing_that_only_one_host_has() -> None:
     assert set(words) == ROUTES
 
 
-GOOD = "[one](https://example.com/1)"
-TEST = "`tests/test_cases.py::test_a_wrong_page_is_noticed`"
+def marked(arguments: str, above: str = "def test_it(): ...") -> str:
+    return f"import pytest\n\n@pytest.mark.case({arguments})\n{above}\n"
+
+
+RIGHT = '"a case", topic="Hostile input", source="ARC#1; RFC 1"'
+DEFINES = f"{cases.BEGIN}{cases.END}| other | [b](https://b.example) | no |\n\n[RFC 1]: https://a.example\n"
+
+
+def test_markers_become_a_table() -> None:
+    text = marked(RIGHT) + marked(
+        '"a case", topic="Hostile input", source="ARC#1", param="x"',
+        "@pytest.mark.parametrize('x', ['x'])\nasync def test_more(x): ...",
+    )
+    text += "class TestAll:\n    @pytest.mark.case('z', topic=\"EC2's API\", source='a/b#2')\n"
+    text += "    def test_z(self): ...\n"
+    assert cases.tables(tuple(markers("tests/test_a.py", text)), DEFINES) == (
+        "## EC2's API\n\n| case | source | shown by |\n|---|---|---|\n"
+        "| z | [a/b#2](https://github.com/a/b/issues/2) | `tests/test_a.py::TestAll::test_z` |\n"
+        "\n## Hostile input\n\n| case | source | shown by |\n|---|---|---|\n"
+        "| a case | [ARC#1](https://github.com/actions/actions-runner-controller/issues/1), [RFC 1] "
+        "| `tests/test_a.py::test_it`, `tests/test_a.py::test_more[x]` |\n"
+    )
+
+
+def test_a_marker_on_a_state_machine_belongs_to_its_test() -> None:
+    text = marked(RIGHT, "class Machine: ...\n\nTestMachine = Machine.TestCase")
+    (shown,) = markers("tests/test_a.py", text)
+    assert shown.test == "tests/test_a.py::TestMachine"
 
 
 @pytest.mark.parametrize(
-    ("line", "fault"),
+    ("text", "fault"),
     [
-        (f"| a | nobody | {TEST} |", "no source"),
-        (f"| a | {GOOD} | |", "no test"),
-        (f"| a | {GOOD} | `tests/test_cases.py::test_gone` |", "is not there"),
-        (f"| a | {GOOD} | `tests/test_gone.py::test_gone` |", "is not there"),
-        (f"| a | {GOOD} | {TEST}, {TEST} |", "the same test twice"),
-        (f"| a | {GOOD} | {TEST}, by hand |", "more than tests"),
-        (f"| a | {GOOD} | {TEST[:-1]}[other]` |", "has no [other]"),
-        (f"| The case! | {GOOD} | {TEST} |", "stands 2 times"),
+        (marked('"a", topic="Hostile input"'), "tests/test_a.py:3: .* takes one text, topic="),
+        (marked('topic="Hostile input", source="b#1"'), "takes one text"),
+        (marked('CASE, topic="Hostile input", source="b#1"'), "all of them literals"),
+        (marked('"a", topic="Other", source="b#1"'), "unknown topic 'Other'"),
+        (marked(RIGHT + ', by="me"'), "unknown argument by"),
+        (
+            f"import pytest\n\npytestmark = pytest.mark.case({RIGHT})\n",
+            "only stand directly above a test",
+        ),
+        (marked(RIGHT, "class Other: ..."), "only stand directly above a test"),
+        (marked(RIGHT, "def helper(): ..."), "only stand directly above a test"),
     ],
 )
-def test_a_wrong_page_is_noticed(line: str, fault: str) -> None:
-    head = "# Cases\n\n## Some\n\n| case | source | shown by |\n|---|---|---|\n"
-    right = f"{head}| `the` case | {GOOD} | {TEST} |\n"
-    assert faults(right) == []
-    (found,) = faults(f"{right}{line}\n")
+def test_a_marker_that_cannot_be_read_is_an_error(text: str, fault: str) -> None:
+    with pytest.raises(WrongMarkerError, match=fault):
+        list(markers("tests/test_a.py", text))
+
+
+SHOWN = Shown("a case", "Hostile input", ("ARC#1", "RFC 1"), "tests/test_cases.py::test_it")
+
+
+@pytest.mark.parametrize(
+    ("more", "fault"),
+    [
+        (Shown("a case", "Hostile input", ("ARC#1",), SHOWN.test), "the same case twice"),
+        (Shown("A case!", "Hostile input", ("ARC#1",), "tests/a.py::b"), "in two spellings"),
+        (Shown("a case", "EC2's API", ("ARC#1",), "tests/a.py::b"), "in two spellings or topics"),
+        (Shown("Other", "EC2's API", ("ARC#1",), "tests/a.py::b"), "in two spellings or topics"),
+        (Shown("b", "EC2's API", ("RFC 2",), "tests/a.py::b"), "unknown source 'RFC 2'"),
+        (Shown("b", "EC2's API", ("nobody#2",), "tests/a.py::b"), "unknown source 'nobody#2'"),
+        (Shown("b", "EC2's API", ("",), "tests/a.py::b"), "unknown source ''"),
+        (
+            Shown("b", "EC2's API", ("ARC#1",), f"{SHOWN.test}[{'un' + 'known'}]"),
+            "has no parameter 'unknown'",
+        ),
+    ],
+)
+def test_wrong_markers_are_noticed(more: Shown, fault: str) -> None:
+    assert list(faults((SHOWN,), DEFINES)) == []
+    (found,) = faults((SHOWN, more), DEFINES)
     assert fault in found

@@ -84,6 +84,12 @@ def test_check_accepts_the_example_and_shows_it(example: Path) -> None:
     assert 'not in force yet: skus."linux.rocm.gpu.2": not served' in result.stdout
 
 
+@pytest.mark.case(
+    "unknown keys, wrong types, missing files: all reported at once, each with file, line, key "
+    "and fix",
+    topic="Operators' files",
+    source="YAML 1.2.2",
+)
 def test_check_prints_every_error_to_stderr_and_ends_with_2(example: Path) -> None:
     edit(example, "fleet: ci-gpu", "fleet: CI")
     edit(example, "    os: windows", "    os: window")
@@ -197,6 +203,12 @@ def test_check_s_table_is_whole_for_a_pipe(example: Path, monkeypatch: pytest.Mo
     assert "…" not in "".join(rows)
 
 
+@pytest.mark.case(
+    "scale-config.yml: images without GitHub's runner in them, which PyTorch's machines download "
+    "at boot",
+    topic="Operators' files",
+    source="GAR install-config-runner.sh",
+)
 def test_check_warns_of_stock_images_once_each(example: Path) -> None:
     edit(
         example,
@@ -308,6 +320,11 @@ def test_import_of_what_cannot_be_read(tmp_path: Path) -> None:
     assert '--prefix: "lf" is not a prefix of labels' in result.stderr
 
 
+@pytest.mark.case(
+    "the reader of the output has gone away",
+    topic="Operators' files",
+    source="Python: SIGPIPE",
+)
 @pytest.mark.parametrize(
     "arguments",
     [["schema"], ["check", "--skip-files", "FILE"], ["import", "SCALE"], ["version"], ["--help"]],

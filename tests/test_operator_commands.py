@@ -166,6 +166,12 @@ def test_where_everything_is_clear_it_ends_with_0(controller: Controller) -> Non
     assert "no unverified machines" in result.stderr
 
 
+@pytest.mark.case(
+    "a provider cannot be listed after the start: the list of unverified machines is shown as "
+    "incomplete",
+    topic="EC2's machines",
+    source="EC2: request throttling",
+)
 def test_nothing_is_called_clear_before_every_provider_was_listed(controller: Controller) -> None:
     controller.word.shown, controller.word.not_listed = [], [ProviderName("east")]
     result = controller.run("unverified")
@@ -218,6 +224,11 @@ def test_a_controller_without_the_endpoint_is_told(controller: Controller) -> No
     assert (result.exit_code, "no /admin endpoints" in result.stderr) == (1, True)
 
 
+@pytest.mark.case(
+    "strangers send admin requests, or guess tokens",
+    topic="Hostile input",
+    source="RFC 6750",
+)
 def test_the_token_follows_no_redirect(controller: Controller) -> None:
     result = controller.run("unverified", "--url", f"{controller.url}/moved")
     assert (result.exit_code, "answered 302" in result.stderr) == (1, True)

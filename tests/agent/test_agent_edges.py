@@ -101,6 +101,11 @@ def test_refuses_a_host_file_with_wrong_values(agent: ModuleType, values: dict[s
         agent.Host(values)
 
 
+@pytest.mark.case(
+    "the runner refuses to run as root",
+    topic="Runner and listener",
+    source="actions/runner Constants.cs",
+)
 def test_the_runner_is_never_root(agent: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 0)
     for user in ("root", None, "nobody-of-this-name"):
@@ -160,6 +165,11 @@ def test_logs_are_read_without_following_waiting_or_filling_memory(
     assert len(list(reader.pieces())) <= agent.MOST_LOG_FILES
 
 
+@pytest.mark.case(
+    "messages in the listener's log",
+    topic="Runner and listener",
+    source="actions/runner Runner.Listener",
+)
 @pytest.mark.parametrize(
     ("text", "sign"),
     [
@@ -188,6 +198,11 @@ def test_what_the_listeners_words_mean(agent: ModuleType, text: str, sign: str |
     assert not any(reader.take(None, False)[2:])
 
 
+@pytest.mark.case(
+    "the name of a job imitates a message of the listener",
+    topic="Runner and listener",
+    source="actions/runner JobDispatcher.cs",
+)
 @pytest.mark.parametrize("sign", ["registration has been deleted from the server", "' received"])
 @pytest.mark.parametrize(
     ("line", "meant"),
@@ -228,6 +243,12 @@ def test_the_last_error_line_before_any_job_is_kept(agent: ModuleType) -> None:
     assert reader.take(None, False).error == f"An error occurred: {DEPRECATED}"
 
 
+@pytest.mark.case(
+    "a listener retries its connection for ever, as behind a proxy that replaces GitHub's "
+    "certificate: the exit is logged with the error and counts against the SKU",
+    topic="Runner and listener",
+    source="actions/runner BrokerMessageListener.cs",
+)
 @pytest.mark.parametrize("line", ["Listening for Jobs", "Runner reconnected."])
 def test_an_error_is_over_once_the_listener_is_connected(agent: ModuleType, line: str) -> None:
     """BrokerMessageListener.cs and Runner.cs write these after what they retried has succeeded."""
@@ -308,6 +329,11 @@ def see(runner: Any, seen: Callable[[Any], bool]) -> Any:
     raise TimeoutError
 
 
+@pytest.mark.case(
+    "the agent passes the JIT configuration in the environment, never as an argument",
+    topic="Runner and listener",
+    source="actions/runner Constants.cs",
+)
 def test_a_runner_from_start_to_exit(installed: Any, open_folder: Path) -> None:
     (open_folder / "job").touch()
     see(installed, lambda signs: signs.message)
@@ -324,6 +350,11 @@ def test_a_runner_from_start_to_exit(installed: Any, open_folder: Path) -> None:
         assert (open_folder / "jit").stat().st_uid != 0
 
 
+@pytest.mark.case(
+    "jobs get the variables in `.env` and `.path` of the image",
+    topic="Runner and listener",
+    source="actions/runner runsvc.sh",
+)
 def test_path_is_that_of_the_image_and_its_files_stay_as_they_are(
     agent: ModuleType, open_folder: Path
 ) -> None:
@@ -355,6 +386,12 @@ def test_a_stop_reaches_the_listener_and_nothing_else(installed: Any, open_folde
     see(installed, lambda signs: signs.exited is not None)
 
 
+@pytest.mark.case(
+    "the machine is shut down while `run.sh` has no listener yet: the agent signals the listener "
+    "once it runs",
+    topic="Runner and listener",
+    source="actions/runner run-helper.sh",
+)
 def test_without_a_listener_a_stop_reaches_nothing_yet(
     agent: ModuleType, open_folder: Path
 ) -> None:
@@ -381,6 +418,12 @@ exit 7
 """
 
 
+@pytest.mark.case(
+    "GitHub refuses the version of a runner: the agent reads it from the listener's last error "
+    "line or exit status 7; the log and a metric show it",
+    topic="Runner and listener",
+    source="actions/runner#3651; actions/runner#2246",
+)
 def test_the_last_words_before_an_exit_are_read(agent: ModuleType, open_folder: Path) -> None:
     """Without an end of line, and written to standard error in the moment before the exit."""
     program = open_folder / "run.sh"
@@ -398,6 +441,11 @@ def test_the_last_words_before_an_exit_are_read(agent: ModuleType, open_folder: 
     close_pipes(runner)
 
 
+@pytest.mark.case(
+    "a listener does not start because a library is missing: the health check reports it",
+    topic="Runner and listener",
+    source="actions/runner: Linux prerequisites",
+)
 @pytest.mark.parametrize(
     ("answer", "ok", "detail"),
     [
@@ -439,6 +487,11 @@ def spared() -> Iterator[None]:
     path.write_text(before)
 
 
+@pytest.mark.case(
+    "memory runs out: the kernel kills the job, not the agent",
+    topic="EC2's machines",
+    source="systemd.exec",
+)
 def test_the_kernel_does_not_spare_the_runner(
     spared: None, agent: ModuleType, open_folder: Path
 ) -> None:
@@ -602,6 +655,11 @@ def test_a_retry_after_is_bounded(
     assert caught.value.retry_after == read
 
 
+@pytest.mark.case(
+    "a proxy's page does not count as an answer of the controller",
+    topic="EC2's machines",
+    source="RFC 9110, 15.3.1",
+)
 @pytest.mark.parametrize("status", [200, 403, 410, 426])
 @pytest.mark.parametrize("page", [b"<html>come back later</html>", b'{"status": "maintenance"}'])
 def test_a_page_of_somebody_elses_is_no_word_of_the_controllers(
@@ -657,6 +715,11 @@ def test_a_proxys_json_keeps_no_machine_waiting_for_ever(
     link.close()
 
 
+@pytest.mark.case(
+    "a proxy's page does not count as an answer of the controller",
+    topic="EC2's machines",
+    source="RFC 9110, 15.3.1",
+)
 def test_a_machine_behind_a_proxy_in_maintenance_powers_off(
     agent: ModuleType, server: Any, open_folder: Path
 ) -> None:
@@ -777,6 +840,11 @@ def test_only_the_given_authority_is_trusted(
             agent.Link(url, authority).ask("GET", "/", {})
 
 
+@pytest.mark.case(
+    "machines reach the controller and GitHub only through a proxy",
+    topic="Runner and listener",
+    source="GitHub: proxies of self-hosted runners",
+)
 @pytest.mark.parametrize(
     ("variables", "proxy"),
     [
@@ -840,6 +908,11 @@ class Tunnel(socketserver.StreamRequestHandler):
             target.shutdown(socket.SHUT_WR)
 
 
+@pytest.mark.case(
+    "machines reach the controller and GitHub only through a proxy",
+    topic="Runner and listener",
+    source="GitHub: proxies of self-hosted runners",
+)
 def test_https_goes_through_the_proxy_and_plain_http_does_not(
     agent: ModuleType, server: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -111,6 +111,11 @@ def test_retry_after_is_honoured_with_jitter(stage: Stage) -> None:
     assert 100 <= second - first <= 125
 
 
+@pytest.mark.case(
+    "`Retry-After: 0`: the delays still grow",
+    topic="EC2's machines",
+    source="RFC 9110, 10.2.3",
+)
 def test_a_retry_after_of_nothing_leaves_the_delays_growing(agent: ModuleType) -> None:
     """`Retry-After: 0` (RFC 9110, 10.2.3) from a server that is down is no call to hurry."""
     backoff = agent.Backoff()
@@ -160,6 +165,11 @@ def test_beats_once_a_minute_from_attestation_to_exit(stage: Stage) -> None:
     assert all(59 <= gap <= 62 for gap in gaps)
 
 
+@pytest.mark.case(
+    "the controller is away while machines boot and work",
+    topic="EC2's machines",
+    source="ARC#3450",
+)
 def test_the_controllers_silence_ends_no_runner(stage: Stage) -> None:
     stage.controller.usual["heartbeat"] = stage.module.Again("no answer")
     stage.agent._beat_at = stage.clock.now()
@@ -183,6 +193,17 @@ def test_a_closed_seat_does_not_end_a_job(stage: Stage) -> None:
     assert stage.runs() == "the runner exited with status 0"
 
 
+@pytest.mark.case(
+    "SIGTERM cancels the job: the agent stops a runner only if its registration is deleted and no"
+    " worker runs",
+    topic="Runner and listener",
+    source="actions/runner run-helper.sh",
+)
+@pytest.mark.case(
+    "a listener restarts again and again (codes 2 to 5) and gets no job",
+    topic="Runner and listener",
+    source="actions/runner Constants.cs; actions/runner run-helper.sh",
+)
 def test_no_job_for_two_minutes_gives_the_registration_back(stage: Stage) -> None:
     stage.controller.usual.update({"may-release": True, "release": 204})
     assert stage.runs() == "no job came, the registration is deleted"
@@ -199,6 +220,11 @@ def test_a_release_that_fails_lets_the_listener_run_on(stage: Stage, status: int
     assert stage.lasted == pytest.approx(180, abs=4)
 
 
+@pytest.mark.case(
+    "a runner without a registration polls for ever (after a 409 or 404, or a used registration)",
+    topic="Runner and listener",
+    source="actions/runner#4617; actions/runner#3822",
+)
 @pytest.mark.parametrize("status", [204, 404])
 def test_a_release_answered_after_the_thaw_ends_it_once_it_is_idle(
     stage: Stage, status: int
@@ -241,6 +267,11 @@ def test_nothing_is_deleted_when_the_controller_says_not_now(stage: Stage) -> No
     assert stage.lasted == pytest.approx(240, abs=6)
 
 
+@pytest.mark.case(
+    "GitHub assigns a job while its runner's registration is being deleted",
+    topic="Runner and listener",
+    source="ARC runner_graceful_stop.go",
+)
 @pytest.mark.parametrize("sign", [{"message": True}, {"worker": True}])
 def test_a_job_seen_with_the_listener_frozen_is_let_run(
     stage: Stage, sign: dict[str, bool]
@@ -267,6 +298,12 @@ def test_each_limit_counts_from_its_very_second(agent: ModuleType) -> None:
     assert waiting.decide(1721.0, nothing).reason == "hung"
 
 
+@pytest.mark.case(
+    "a listener retries its connection for ever, as behind a proxy that replaces GitHub's "
+    "certificate: the exit is logged with the error and counts against the SKU",
+    topic="Runner and listener",
+    source="actions/runner BrokerMessageListener.cs",
+)
 def test_a_runner_that_never_connected_says_so_when_it_leaves_unused(stage: Stage) -> None:
     """The listener retries a refused TLS connection for ever (BrokerMessageListener.cs)."""
     stage.controller.usual.update({"may-release": True, "release": 204})
@@ -309,6 +346,11 @@ def test_a_later_message_begins_the_12_minutes_anew(stage: Stage) -> None:
     assert stage.lasted == pytest.approx(1420, abs=2)
 
 
+@pytest.mark.case(
+    "the worker has ended and its listener stays",
+    topic="Runner and listener",
+    source="actions/runner JobDispatcher.cs",
+)
 def test_a_worker_gone_with_the_listener_alive_for_5_minutes(stage: Stage) -> None:
     stage.runner.script = {30: {"worker": True}, 1000: {"worker": False}}
     assert stage.runs() == "the worker is gone, the listener stays"
@@ -321,12 +363,23 @@ def test_a_job_too_short_for_its_worker_to_be_seen(stage: Stage) -> None:
     assert stage.lasted == pytest.approx(330, abs=2)
 
 
+@pytest.mark.case(
+    "a runner without a registration polls for ever (after a 409 or 404, or a used registration)",
+    topic="Runner and listener",
+    source="actions/runner#4617; actions/runner#3822",
+)
 def test_a_registration_that_github_refuses(stage: Stage) -> None:
     stage.runner.script = {10: {"refused": True}}
     assert stage.runs() == "GitHub refuses the registration"
     assert stage.lasted == pytest.approx(10, abs=2)
 
 
+@pytest.mark.case(
+    "GitHub refuses the version of a runner: the agent reads it from the listener's last error "
+    "line or exit status 7; the log and a metric show it",
+    topic="Runner and listener",
+    source="actions/runner#3651; actions/runner#2246",
+)
 @pytest.mark.parametrize("seen", [{"deprecated": True}, {"exited": 7}])
 def test_a_version_that_github_refuses(stage: Stage, seen: dict[str, Any]) -> None:
     """By its words, for older listeners exit with 1 or 2 or start again; or by its exit status."""
@@ -423,6 +476,12 @@ def test_a_machine_serves_once(agent: ModuleType, tmp_path: Path) -> None:
         agent.refuse_second_boot(host)
 
 
+@pytest.mark.case(
+    "the machine is shut down under a job, as for a spot interruption: the listener has 30 "
+    "seconds to cancel the job",
+    topic="Runner and listener",
+    source="actions/runner Runner.cs",
+)
 @pytest.mark.parametrize("takes", [8.0, None])
 def test_a_stop_is_passed_on_and_leaves_the_runner_half_a_minute(
     stage: Stage, takes: float | None
@@ -454,6 +513,12 @@ def test_a_stop_is_passed_on_and_leaves_the_runner_half_a_minute(
     assert stage.controller.bodies["exit"]["reason"] == "stopped"
 
 
+@pytest.mark.case(
+    "the machine is shut down while `run.sh` has no listener yet: the agent signals the listener "
+    "once it runs",
+    topic="Runner and listener",
+    source="actions/runner run-helper.sh",
+)
 def test_a_stop_reaches_a_listener_that_starts_after_it(stage: Stage) -> None:
     """run.sh may wait for Docker first, or restart its listener: it must not take a job then."""
     stage.assignment()
@@ -491,6 +556,11 @@ def test_where_the_controller_is_away_too_a_stop_waits_for_nobody(stage: Stage) 
     assert len(stage.controller.times("exit")) == 1
 
 
+@pytest.mark.case(
+    "Windows: `shutdown` exits with 1116 when there is no shutdown to cancel",
+    topic="Runner and listener",
+    source="Microsoft: system error codes",
+)
 @pytest.mark.parametrize(("status", "well"), [(0, True), (1116, True), (1, False), (5, False)])
 def test_a_shutdown_that_was_not_armed_is_taken_back_already(
     agent: ModuleType, monkeypatch: pytest.MonkeyPatch, status: int, well: bool

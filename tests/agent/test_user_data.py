@@ -50,6 +50,16 @@ def test_asks_for_the_agent_by_its_hash(system: OperatingSystem) -> None:
     assert f"'/bootstrap/agent.py?sha256={SHA}'" in text
 
 
+@pytest.mark.case(
+    "memory runs out: the kernel kills the job, not the agent",
+    topic="EC2's machines",
+    source="systemd.exec",
+)
+@pytest.mark.case(
+    "a job with sudo stops all services",
+    topic="EC2's machines",
+    source="systemd.unit",
+)
 def test_the_unit_is_hard_to_stop_and_spared_when_memory_runs_out() -> None:
     """systemd.unit(5), systemd.exec(5): where each word has to stand to count."""
     text = render_user_data(OperatingSystem.LINUX, URL, "us-east-1", SHA)
@@ -73,6 +83,11 @@ def test_the_unit_leaves_a_stop_to_the_agent_and_the_agent_its_time(agent: Modul
     assert "\nEnvironmentFile=-$etc/environment\n" in service
 
 
+@pytest.mark.case(
+    "Docker would end a job's containers at a shutdown before the agent is stopped",
+    topic="Runner and listener",
+    source="systemd.unit",
+)
 def test_the_agent_stops_before_docker_does() -> None:
     """systemd.unit(5), After: at a shutdown the order is reversed, and absent units do not matter."""
     text = render_user_data(OperatingSystem.LINUX, URL, "us-east-1", SHA)
@@ -93,6 +108,11 @@ root=/elsewhere
 LAST=no end of line"""
 
 
+@pytest.mark.case(
+    "the password of a proxy in `environment` has characters that a shell expands",
+    topic="Runner and listener",
+    source="systemd.exec",
+)
 def test_the_environment_file_is_read_as_systemd_reads_it(tmp_path: Path) -> None:
     """systemd.exec(5), EnvironmentFile: nothing is expanded or run, quotes around a value are taken off."""
     programs, etc = tmp_path / "bin", tmp_path / "etc/runner-agent"
@@ -120,6 +140,11 @@ def test_the_environment_file_is_read_as_systemd_reads_it(tmp_path: Path) -> Non
     assert (seen["QUOTED"], seen["SINGLE"], seen["LAST"]) == ("one two", "three", "no end of line")
 
 
+@pytest.mark.case(
+    "a CA certificate too long for user data of 16 KiB",
+    topic="Operators' files",
+    source="EC2: user data",
+)
 @BOTH
 @pytest.mark.parametrize(
     ("url", "provider", "sha"),
@@ -167,6 +192,11 @@ def test_shellcheck_finds_nothing(tmp_path: Path) -> None:
     assert done.returncode == 0
 
 
+@pytest.mark.case(
+    "Windows has `run.cmd`, and starts it in another way",
+    topic="Runner and listener",
+    source="GitHub: self-hosted runners",
+)
 def test_powershell_is_tokens_with_brackets_that_close() -> None:
     """What this shows: Pygments' PowerShell lexer knows every token, and outside of strings and
     comments all brackets close in order; the here-strings begin and end where they must. Not shown:

@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+import pytest
+
 from autoscaler.app.translation import catalogue, health_check_parameters, provider_factories
 from autoscaler.controller.ports.provider import ProviderContext
 from autoscaler.controller.system import SystemClock
@@ -38,6 +40,11 @@ def test_former_ids_reach_the_ledger_and_every_provider(tmp_path: Path) -> None:
     assert settings.installations == ids
 
 
+@pytest.mark.case(
+    "many machines behind one address check GitHub: they call only endpoints that cost nothing",
+    topic="Runner and listener",
+    source="GitHub: rate limit without authentication",
+)
 def test_machines_ask_github_what_costs_nothing(tmp_path: Path) -> None:
     """Calls without a token have 60 an hour for everything behind one address; this one is free."""
     found = health_check_parameters(Folder(tmp_path).load(MINIMAL))

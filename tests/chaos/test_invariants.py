@@ -229,6 +229,11 @@ def test_a_job_that_nothing_was_done_for_is_wrong_in_the_end() -> None:
     )
 
 
+@pytest.mark.case(
+    "an old answer, `waiting`, arrives after the job was approved",
+    topic="GitHub's REST API",
+    source="GitHub: using the REST API",
+)
 def test_an_old_answer_about_an_approval_is_put_right_by_the_lists() -> None:
     """Found by seed 59: `waiting` of before the approval was believed after it, for ever."""
     jobs = (

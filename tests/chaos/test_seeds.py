@@ -58,6 +58,11 @@ def test_every_kind_is_in_the_mix() -> None:
     assert set(HABITS) == set(FaultKind)
 
 
+@pytest.mark.case(
+    "all of these faults at once, in any order, with kills between any two steps",
+    topic="EC2's machines",
+    source="EC2: eventual consistency; GitHub: using webhooks",
+)
 def test_whatever_fails_nothing_is_lost_and_nothing_leaks() -> None:
     figures = Figures()
     campaign(SEEDS, figures)

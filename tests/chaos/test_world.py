@@ -177,6 +177,11 @@ def of_store_and_operator(kind: FaultKind, seed: int) -> tuple[tuple[str, ...], 
     return run(scenario())
 
 
+@pytest.mark.case(
+    "the store is lost: an operator names the installation whose machines belong to the fleet",
+    topic="EC2's machines",
+    source="ARC#4397",
+)
 @pytest.mark.parametrize("seed", [1, 2])
 @pytest.mark.parametrize("kind", [FaultKind.STORE_RESTORED, FaultKind.STORE_LOST])
 def test_a_store_restored_or_lost_is_healed_by_lists_and_by_an_operator_an_hour_later(

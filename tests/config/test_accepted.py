@@ -85,6 +85,11 @@ def test_a_sku_in_the_models_words(folder: Folder) -> None:
     assert found.deadlines == Deadlines()
 
 
+@pytest.mark.case(
+    "Windows images boot Windows machines, with more time",
+    topic="Images and disks",
+    source="EC2: Windows Fast Launch",
+)
 @pytest.mark.parametrize(
     ("keys", "expected"),
     [
@@ -215,6 +220,11 @@ def test_aliases_stand_for_whole_values(folder: Folder) -> None:
     assert settings.skus["cpu"].image == settings.skus["gpu"].image
 
 
+@pytest.mark.case(
+    "`on`, `no` and `yes` are text",
+    topic="Operators' files",
+    source="YAML 1.2.2",
+)
 def test_on_and_no_are_text_and_not_truth(folder: Folder) -> None:
     settings = folder.load(changed(("fleet: ci", "fleet: no"))).settings
     assert settings.fleet == "no"

@@ -7,6 +7,11 @@ from autoscaler.config.overlaps import SHORTEST_SILENCE
 from tests.config.fleet_file import EXAMPLE, MINIMAL, Folder, changed
 
 
+@pytest.mark.case(
+    "two SKUs whose names differ only in case",
+    topic="Operators' files",
+    source="GitHub: labels",
+)
 def test_two_skus_of_one_name_in_any_case(folder: Folder) -> None:
     text = MINIMAL + MINIMAL[MINIMAL.index("  gpu:") :].replace("gpu", "GPU")
     problem = folder.problem(text)
@@ -50,6 +55,11 @@ def test_all_errors_come_at_once_in_the_order_of_the_file(folder: Folder) -> Non
     ]
 
 
+@pytest.mark.case(
+    "an error does not repeat a secret that is in the wrong place",
+    topic="Operators' files",
+    source="CWE-532",
+)
 @pytest.mark.parametrize(
     ("old", "new"),
     [
@@ -67,6 +77,16 @@ def test_a_secret_in_the_wrong_place_is_not_repeated(folder: Folder, old: str, n
     assert "hunter2" not in "\n".join(map(str, problems))
 
 
+@pytest.mark.case(
+    "`lifetime` is below the six hours of a job without `timeout-minutes`: `check` warns",
+    topic="Runner and listener",
+    source="GitHub: workflow syntax",
+)
+@pytest.mark.case(
+    "overlapping labels: a warning names the SKU that gets the jobs",
+    topic="Operators' files",
+    source="GitHub: labels",
+)
 @pytest.mark.parametrize(
     ("addition", "key", "what"),
     [
@@ -120,12 +140,24 @@ def test_a_lifetime_as_long_as_a_job_that_sets_no_time_of_its_own_will_do(folder
     assert folder.load(MINIMAL + "    lifetime: 6h\n").warnings == ()
 
 
+@pytest.mark.case(
+    "a queue of another region, `rerun_interrupted` without a queue, times shorter than a boot or"
+    " a poll: warnings",
+    topic="Operators' files",
+    source="EventBridge: SQS targets",
+)
 def test_times_that_are_just_long_enough_will_do(folder: Folder) -> None:
     times = "    idle: {max_age: 10m}\n    deadlines: {boot: 1m, ready_silence: 1m}\n"
     assert folder.load(MINIMAL + times).warnings == ()
     assert SHORTEST_SILENCE > POLL_WAIT
 
 
+@pytest.mark.case(
+    "a queue of another region, `rerun_interrupted` without a queue, times shorter than a boot or"
+    " a poll: warnings",
+    topic="Operators' files",
+    source="EventBridge: SQS targets",
+)
 @pytest.mark.parametrize(
     ("host", "warned"),
     [
@@ -144,6 +176,11 @@ def test_a_queue_of_another_region_is_a_warning(folder: Folder, host: str, warne
     assert keys == [("providers.east.ec2.interruption_queue", True)] * warned
 
 
+@pytest.mark.case(
+    "secret files that every user of the host can read",
+    topic="Hostile input",
+    source="CWE-732",
+)
 def test_secrets_that_every_user_can_read_are_a_warning(folder: Folder) -> None:
     assert folder.load(MINIMAL).warnings == ()
     (folder.path / "secret").chmod(0o644)
@@ -154,6 +191,11 @@ def test_secrets_that_every_user_can_read_are_a_warning(folder: Folder) -> None:
     assert folder.load(MINIMAL).warnings == ()
 
 
+@pytest.mark.case(
+    "a copy of the store failed and left an empty file: a warning, because it is a new store",
+    topic="EC2's machines",
+    source="SQLite: how to corrupt",
+)
 def test_an_empty_store_is_a_warning(folder: Folder) -> None:
     store = folder.path / "state.db"
     store.touch()

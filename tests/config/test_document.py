@@ -40,6 +40,11 @@ UNREADABLE = [
 ]
 
 
+@pytest.mark.case(
+    "a repeated key; tags, merge keys, a second document",
+    topic="Operators' files",
+    source="YAML 1.2.2",
+)
 @pytest.mark.parametrize(
     ("content", "line", "what"), UNREADABLE, ids=[row[2] for row in UNREADABLE]
 )
@@ -68,6 +73,11 @@ def test_a_file_that_is_not_there(folder: Folder) -> None:
         load(folder.path)
 
 
+@pytest.mark.case(
+    "`on`, `no` and `yes` are text",
+    topic="Operators' files",
+    source="YAML 1.2.2",
+)
 def test_scalars_are_those_of_yaml_1_2() -> None:
     content = (
         b"on: [on, yes, NO, true, False, null, ~, 12, -3, 1.5, 1e3, 0x1F, 1:30, '7', 2026-11-21]"
@@ -84,6 +94,11 @@ def test_a_number_too_long_to_be_one_is_text() -> None:
     assert parse(b"a: " + b"9" * 5000, "f").root.plain() == {"a": "9" * 5000}
 
 
+@pytest.mark.case(
+    "a repeated key; tags, merge keys, a second document",
+    topic="Operators' files",
+    source="YAML 1.2.2",
+)
 def test_every_duplicate_key_is_told_with_both_lines() -> None:
     document = parse(b"a:\n  - b: 1\n    b: 2\n  - {c: 1, c: 2}\na: 3\n", "f")
     assert [(problem.line, problem.key) for problem in document.problems] == [

@@ -15,6 +15,12 @@ from tests.config.fleet_file import Folder
 DATA = Path(__file__).parent / "data"
 
 
+@pytest.mark.case(
+    "unknown keys, wrong types, missing files: all reported at once, each with file, line, key "
+    "and fix",
+    topic="Operators' files",
+    source="YAML 1.2.2",
+)
 def test_every_error_of_a_file_comes_at_once(folder: Folder) -> None:
     file = folder.path / "fleet.yaml"
     file.write_text((DATA / "errors.yaml").read_text())
@@ -34,6 +40,11 @@ def sections(of: type[Section]) -> Iterator[type[Section]]:
             yield from sections(inner)
 
 
+@pytest.mark.case(
+    "a misspelt key",
+    topic="Operators' files",
+    source="YAML 1.2.2",
+)
 @pytest.mark.parametrize(
     "section",
     sorted(set(sections(Settings)), key=str),

@@ -60,6 +60,11 @@ def runner_type(**keys: Any) -> str:
     return f"runner_types:\n  linux.one:\n{body}"
 
 
+@pytest.mark.case(
+    "scale-config.yml: every type and variant becomes a SKU",
+    topic="Operators' files",
+    source="pytorch/test-infra scale-config.yml",
+)
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.name)
 @pytest.mark.parametrize("prefix", ["", "lf.", "c.", "lf.c."])
 def test_every_type_and_variant_becomes_a_sku_that_check_accepts(
@@ -82,6 +87,11 @@ def test_every_type_and_variant_becomes_a_sku_that_check_accepts(
     )
 
 
+@pytest.mark.case(
+    "scale-config.yml: the prefix (`lf.`, `c.`, `lf.c.`) stays first, before the variant",
+    topic="Operators' files",
+    source="pytorch/test-infra scale-config.yml",
+)
 @pytest.mark.parametrize(
     ("label", "prefix", "variant", "expected"),
     [
@@ -102,6 +112,11 @@ def test_the_fleets_prefix_stays_first(
     assert prefixed(label, prefix, variant) == expected
 
 
+@pytest.mark.case(
+    "scale-config.yml: `ami`, `max_available`, `min_available`, `labels`, `disk_size`",
+    topic="Operators' files",
+    source="pytorch/test-infra scale-config.yml",
+)
 def test_what_each_key_becomes(tmp_path: Path) -> None:
     found = settings_of(imported(FIXTURE)[0], tmp_path).skus
     gpu = found["linux.g5.4xlarge.nvidia.gpu"]
@@ -125,6 +140,11 @@ def test_what_each_key_becomes(tmp_path: Path) -> None:
     assert (windows.image.name, windows.image.owner) == ("win-*", "amazon")
 
 
+@pytest.mark.case(
+    "scale-config.yml: `ami_experiment`",
+    topic="Operators' files",
+    source="pytorch/test-infra scale-config.yml",
+)
 def test_an_ami_experiment_becomes_a_canary_with_its_share(tmp_path: Path) -> None:
     text, account = imported(FIXTURE)
     image = settings_of(text, tmp_path).skus["linux.g5.4xlarge.nvidia.gpu"].image
@@ -140,6 +160,11 @@ def test_an_ami_experiment_becomes_a_canary_with_its_share(tmp_path: Path) -> No
         assert key in account.carried
 
 
+@pytest.mark.case(
+    "scale-config.yml: `variants` override and inherit",
+    topic="Operators' files",
+    source="pytorch/test-infra scale-config.yml",
+)
 def test_a_variant_overrides_and_inherits(tmp_path: Path) -> None:
     found = settings_of(imported(FIXTURE, "lf.")[0], tmp_path).skus
     canary = found["lf.canary.linux.g5.4xlarge.nvidia.gpu"]
@@ -152,6 +177,11 @@ def test_a_variant_overrides_and_inherits(tmp_path: Path) -> None:
     assert "lf.am2.linux.c5.large" in found
 
 
+@pytest.mark.case(
+    "scale-config.yml: `is_ephemeral: false`, and a name with `nonephemeral` that says `true`",
+    topic="Operators' files",
+    source="pytorch/test-infra scale-config.yml",
+)
 def test_everything_without_a_place_is_reported() -> None:
     why = reported(imported(FIXTURE)[1])
     odd, gpu = "linux.odd", "linux.g5.4xlarge.nvidia.gpu"
@@ -190,6 +220,11 @@ def test_everything_without_a_place_is_reported() -> None:
     assert {key: expected[key] in why[key] for key in why} == dict.fromkeys(why, True)
 
 
+@pytest.mark.case(
+    "a SKU with the name of a label that every runner has",
+    topic="Operators' files",
+    source="GitHub: labels",
+)
 def test_a_type_with_the_name_of_every_fleets_label_is_reported(tmp_path: Path) -> None:
     account = of_text(
         tmp_path, runner_type() + runner_type().partition("\n")[2].replace("linux.one", "Linux")
@@ -275,6 +310,11 @@ def test_a_prefix_goes_before_names_and_leaves_extra_labels_as_they_are(tmp_path
     assert {name: sku["labels"] for name, sku in account.skus.items()} == {"lf.linux.one": ["fast"]}
 
 
+@pytest.mark.case(
+    "scale-config.yml: types that cannot be launched, repeated labels and keys",
+    topic="Operators' files",
+    source="pytorch/test-infra scale-config.yml",
+)
 def test_a_key_that_stands_twice_is_reported_and_the_first_holds(tmp_path: Path) -> None:
     text = runner_type() + "    disk_size: 99\n"
     account = of_text(tmp_path, text)
@@ -284,6 +324,11 @@ def test_a_key_that_stands_twice_is_reported_and_the_first_holds(tmp_path: Path)
     assert "is repeated" in found.why
 
 
+@pytest.mark.case(
+    "scale-config.yml: types that cannot be launched, repeated labels and keys",
+    topic="Operators' files",
+    source="pytorch/test-infra scale-config.yml",
+)
 @pytest.mark.parametrize(
     ("keys", "key", "why"),
     [
@@ -386,6 +431,12 @@ def test_a_wide_terminal_needs_one_line_for_each() -> None:
     assert len(list(report_lines(account, "f", 1000))) == len(list(report_lines(account, "f")))
 
 
+@pytest.mark.case(
+    "scale-config.yml: images without GitHub's runner in them, which PyTorch's machines download "
+    "at boot",
+    topic="Operators' files",
+    source="GAR install-config-runner.sh",
+)
 def test_every_image_of_the_file_is_named_with_what_it_must_hold() -> None:
     """PyTorch's fleet downloads the runner at boot; here the image must hold it."""
     _, account = imported(FIXTURE)
@@ -413,6 +464,11 @@ PLACEHOLDERS = [
 ]
 
 
+@pytest.mark.case(
+    "scale-config.yml: a complete fleet.yaml with placeholders that were not replaced",
+    topic="Operators' files",
+    source="pytorch/test-infra scale-config.yml",
+)
 def test_a_placeholder_that_nobody_replaced_is_one_error(folder: Folder) -> None:
     text, _ = imported(FIXTURE)
     problems = [one for one in folder.refused(text) if "a placeholder" in one.what]

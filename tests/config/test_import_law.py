@@ -155,6 +155,11 @@ def imported(source: Path, prefix: str) -> tuple[str, Imported] | list[str]:
         return [one.key for one in error.problems]
 
 
+@pytest.mark.case(
+    "scale-config.yml: every type and variant becomes a SKU",
+    topic="Operators' files",
+    source="pytorch/test-infra scale-config.yml",
+)
 @settings(max_examples=200, deadline=None)
 @given(file=FILES, prefix=st.sampled_from(["", "lf.", "lf.c."]))
 def test_keys_in_are_keys_out_and_keys_reported(

@@ -39,6 +39,11 @@ def unprivileged() -> Iterator[Folder]:
             os.seteuid(0)
 
 
+@pytest.mark.case(
+    "an unknown time zone: the error suggests the zone of the same city, or none",
+    topic="Operators' files",
+    source="IANA: time zone database",
+)
 @pytest.mark.parametrize(
     ("written", "fix"),
     [
@@ -79,6 +84,11 @@ def test_a_suggested_time_zone_is_one() -> None:
         assert written.removeprefix("write ") in available_timezones(), written
 
 
+@pytest.mark.case(
+    "files that the controller's user cannot read or write, including the store's folder",
+    topic="Operators' files",
+    source="SQLite: WAL",
+)
 def test_a_file_that_may_not_be_read() -> None:
     with unprivileged() as folder:
         (folder.path / "secret").chmod(0)
@@ -116,6 +126,11 @@ def test_a_secret_too_long_for_a_name_is_not_repeated(folder: Folder) -> None:
     assert "hunter2" not in str(problem)
 
 
+@pytest.mark.case(
+    "a tab in the indentation",
+    topic="Operators' files",
+    source="YAML 1.2.2",
+)
 def test_a_tab_is_called_a_tab(folder: Folder) -> None:
     problem = folder.problem(changed(("    image:", "\timage:")))
     assert (problem.line, problem.what) == (16, "is indented with a tab")
@@ -129,6 +144,11 @@ def test_a_sign_that_yaml_reserves(folder: Folder, sign: str) -> None:
     assert problem.fix == "put the value in quotes"
 
 
+@pytest.mark.case(
+    "a certificate in place of a key, and other mix-ups of PEM files",
+    topic="Operators' files",
+    source="RFC 7468",
+)
 @pytest.mark.parametrize(
     ("name", "content", "what"),
     [
@@ -181,6 +201,11 @@ def test_a_missing_key_is_told_with_its_meaning_and_no_line_to_copy(folder: Fold
     )
 
 
+@pytest.mark.case(
+    "files that the controller's user cannot read or write, including the store's folder",
+    topic="Operators' files",
+    source="SQLite: WAL",
+)
 def test_a_store_whose_folder_may_not_be_written() -> None:
     with unprivileged() as folder:
         (folder.path / "kept").mkdir(0o555)
@@ -194,6 +219,11 @@ def test_a_store_whose_folder_may_not_be_written() -> None:
         )
 
 
+@pytest.mark.case(
+    "files that the controller's user cannot read or write, including the store's folder",
+    topic="Operators' files",
+    source="SQLite: WAL",
+)
 def test_a_store_that_may_not_be_written() -> None:
     with unprivileged() as folder:
         (folder.path / "state.db").write_bytes(b"SQLite format 3\0")

@@ -1,5 +1,7 @@
 """Instance types, quotas and APIs that EC2 does not have are errors with their lines."""
 
+import pytest
+
 from autoscaler.config import validate_offerings
 from autoscaler.config.offerings import Place
 from autoscaler.model.catalogue import Architecture, OperatingSystem
@@ -21,6 +23,11 @@ def refusal(
     return f"{instance_type} is not {arch}", "change arch"
 
 
+@pytest.mark.case(
+    "an instance type that does not exist",
+    topic="Operators' files",
+    source="Karpenter: instance types",
+)
 def test_types_that_cannot_be_offered(folder: Folder) -> None:
     text = changed(
         ("[g5.xlarge]", "\n      [g5.xlarge,\n       g9.xlarge,\n       m7g.large, g8.own]"),

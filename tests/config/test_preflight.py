@@ -20,6 +20,16 @@ def test_the_example_can_be_served(folder: Folder) -> None:
     assert unserved(folder.load(EXAMPLE.read_text())) == ()
 
 
+@pytest.mark.case(
+    "an App's key that cannot sign, a certificate without its key",
+    topic="Operators' files",
+    source="GitHub: App keys",
+)
+@pytest.mark.case(
+    "a CA certificate too long for user data of 16 KiB",
+    topic="Operators' files",
+    source="EC2: user data",
+)
 @pytest.mark.parametrize(
     ("name", "content", "key", "what", "fix"),
     [
@@ -112,6 +122,11 @@ def test_certificate_and_key_may_stand_in_one_file(folder: Folder) -> None:
     assert unserved(configuration) == ()
 
 
+@pytest.mark.case(
+    "a region for which no certificate can verify identity documents",
+    topic="Operators' files",
+    source="EC2: certificates by region",
+)
 @pytest.mark.parametrize("files", [True, False])
 @pytest.mark.parametrize(
     ("region", "fix"),
@@ -147,6 +162,11 @@ def _grow(file: Path) -> None:
         opened.truncate(2**21)
 
 
+@pytest.mark.case(
+    "an identity certificate that is not RSA of 2,048 bits",
+    topic="Operators' files",
+    source="EC2: certificates by region",
+)
 @pytest.mark.parametrize(
     ("spoil", "what"),
     [
@@ -171,6 +191,11 @@ def test_identity_certificates_that_cannot_be_used(
     assert "name a PEM file" in problem.fix
 
 
+@pytest.mark.case(
+    "an App's key that cannot sign, a certificate without its key",
+    topic="Operators' files",
+    source="GitHub: App keys",
+)
 def test_an_app_key_that_cannot_be_used(folder: Folder) -> None:
     configuration = folder.load(changed())
     (folder.path / "app.pem").write_text(pem(curve_key()))
@@ -188,6 +213,11 @@ def test_a_store_that_is_not_built(folder: Folder, files: bool) -> None:
     assert problem.fix == "write sqlite:///FILE"
 
 
+@pytest.mark.case(
+    "an ARM image and an x64 type in one SKU",
+    topic="Images and disks",
+    source="Karpenter: instance types",
+)
 @pytest.mark.parametrize(
     ("old", "new", "what", "fix"),
     [

@@ -81,6 +81,11 @@ def replaced(value: Any, path: tuple[Any, ...], new: Any) -> Any:
     return [replaced(v, path[1:], new) if i == path[0] else v for i, v in enumerate(value)]
 
 
+@pytest.mark.case(
+    "random bytes and random values for a configuration",
+    topic="Operators' files",
+    source="YAML 1.2.2",
+)
 @settings(max_examples=200, deadline=None)
 @given(content=st.one_of(st.binary(max_size=200), st.text(max_size=200).map(str.encode)))
 def test_random_bytes(tmp_path_factory: pytest.TempPathFactory, content: bytes) -> None:
@@ -89,6 +94,11 @@ def test_random_bytes(tmp_path_factory: pytest.TempPathFactory, content: bytes) 
     assert all(map(is_whole, problems))
 
 
+@pytest.mark.case(
+    "random bytes and random values for a configuration",
+    topic="Operators' files",
+    source="YAML 1.2.2",
+)
 @settings(max_examples=200, deadline=None)
 @given(value=VALUES)
 def test_random_values(tmp_path_factory: pytest.TempPathFactory, value: Any) -> None:

@@ -205,6 +205,11 @@ def test_one_wrong_key_of_a_sku_is_one_problem(
     assert fix in problem.fix
 
 
+@pytest.mark.case(
+    "a SKU with the name of a label that every runner has",
+    topic="Operators' files",
+    source="GitHub: labels",
+)
 @pytest.mark.parametrize(("old", "new", "line", "key", "what", "fix"), VALUES)
 def test_one_wrong_value_of_a_sku_is_one_problem(
     folder: Folder, old: str, new: str, line: int, key: str, what: str, fix: str

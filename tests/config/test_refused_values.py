@@ -280,6 +280,12 @@ VALUES = [
 ]
 
 
+@pytest.mark.case(
+    "unknown keys, wrong types, missing files: all reported at once, each with file, line, key "
+    "and fix",
+    topic="Operators' files",
+    source="YAML 1.2.2",
+)
 @pytest.mark.parametrize(("old", "new", "line", "key", "what", "fix"), VALUES)
 def test_one_wrong_value_is_one_problem(
     folder: Folder, old: str, new: str, line: int, key: str, what: str, fix: str

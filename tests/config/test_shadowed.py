@@ -22,6 +22,11 @@ def two_skus(first: str, second: str) -> str:
     return f"{MINIMAL}{first}  other:\n{ON}{second}"
 
 
+@pytest.mark.case(
+    "a SKU that no job can reach, because a SKU above it has all of its labels: an error",
+    topic="Operators' files",
+    source="GitHub: labels",
+)
 @pytest.mark.parametrize(
     ("first", "second"),
     [
@@ -117,6 +122,11 @@ def test_it_is_an_error_only_where_no_job_reaches_the_sku(skus: tuple[Sku, ...])
     assert not refused & {f"skus.{name}" for name in reached([*skus])}
 
 
+@pytest.mark.case(
+    "a SKU that no job can reach, because a SKU above it has all of its labels: an error",
+    topic="Operators' files",
+    source="GitHub: labels",
+)
 @given(st.tuples(sku("a"), sku("b")))
 def test_of_two_skus_for_every_repository_none_is_missed(skus: tuple[Sku, ...]) -> None:
     every = [Sku(s.name, s.labels, s.os, s.arch, (), unlabelled=s.unlabelled) for s in skus]

@@ -175,6 +175,11 @@ async def test_a_stale_launch_time_is_refused() -> None:
     )
 
 
+@pytest.mark.case(
+    "an identity document's `pendingTime` differs from the listed `LaunchTime`",
+    topic="EC2's machines",
+    source="EC2: instance identity documents",
+)
 @pytest.mark.parametrize(
     ("proven", "fits"),
     [
@@ -246,6 +251,11 @@ async def test_a_attestation_is_answered_as_soon_as_the_list_it_asked_for_is_the
     await asyncio.wait({watching})
 
 
+@pytest.mark.case(
+    "an instance that the fleet did not launch requests list after list",
+    topic="Hostile input",
+    source="EC2: instance identity documents",
+)
 @on_virtual_time
 async def test_an_instance_waits_for_one_list_at_a_time() -> None:
     controller, _ = await launched(World())
@@ -266,6 +276,11 @@ async def test_an_instance_waits_for_one_list_at_a_time() -> None:
     assert controller.lists_asked_for == [EAST, EAST], "the first one's end gives its place back"
 
 
+@pytest.mark.case(
+    "an instance that the fleet did not launch requests list after list",
+    topic="Hostile input",
+    source="EC2: instance identity documents",
+)
 @on_virtual_time
 async def test_beyond_a_great_many_that_wait_for_a_list_the_next_is_told_to_come_again() -> None:
     controller, (agent,) = await launched(World())
@@ -353,6 +368,11 @@ async def test_attestation_again_before_the_assignment_replaces_the_nonce() -> N
     assert assigned.jit_config == controller.world.github.secrets[assigned.runner]
 
 
+@pytest.mark.case(
+    "a job reads the identity document, or repeats its machine's requests",
+    topic="Hostile input",
+    source="EC2: instance identity documents",
+)
 @on_virtual_time
 async def test_attestation_again_after_the_assignment_was_handed_over_is_refused() -> None:
     """A job can read the document of identity; it must not get a second assignment with it."""
@@ -445,6 +465,12 @@ async def restored(stage: str) -> tuple[Controller, Agent, RunnerName]:
 STAGES = ["launched", "booted", "ready"]
 
 
+@pytest.mark.case(
+    "a restored store shows a machine as waiting, and the job on it attests to get it registered "
+    "again",
+    topic="EC2's machines",
+    source="EC2: instance identity documents",
+)
 @pytest.mark.parametrize("own_nonce", [False, True], ids=["made up", "its machine's"])
 @pytest.mark.parametrize("stage", STAGES)
 def test_over_a_restored_store_a_job_cannot_have_its_machine_registered_again(
@@ -528,6 +554,12 @@ async def test_after_a_short_absence_an_idle_machine_gets_its_job_before_any_lis
     await polling
 
 
+@pytest.mark.case(
+    "a restored store shows a machine as waiting, and the job on it attests to get it registered "
+    "again",
+    topic="EC2's machines",
+    source="EC2: instance identity documents",
+)
 @pytest.mark.parametrize("stage", STAGES)
 def test_a_nonce_that_a_store_from_before_the_start_knows_is_never_replaced(stage: str) -> None:
     """GitHub's list may be wrong once; the machine's agent keeps its nonce."""

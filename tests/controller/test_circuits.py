@@ -24,6 +24,12 @@ REFUSED = (
 )
 
 
+@pytest.mark.case(
+    "GitHub refuses the version of a runner: the agent reads it from the listener's last error "
+    "line or exit status 7; the log and a metric show it",
+    topic="Runner and listener",
+    source="actions/runner#3651; actions/runner#2246",
+)
 @on_virtual_time
 async def test_an_operator_reads_why_a_runner_left_without_a_job() -> None:
     world = World()
@@ -74,6 +80,12 @@ def test_what_is_expected_is_counted_and_not_logged(why: str) -> None:
     scenario()
 
 
+@pytest.mark.case(
+    "a listener retries its connection for ever, as behind a proxy that replaces GitHub's "
+    "certificate: the exit is logged with the error and counts against the SKU",
+    topic="Runner and listener",
+    source="actions/runner BrokerMessageListener.cs",
+)
 @on_virtual_time
 async def test_runners_that_cannot_connect_are_logged_and_open_the_breaker() -> None:
     """As behind a proxy that replaces GitHub's certificate: each gives its registration back first."""
@@ -134,6 +146,12 @@ async def test_the_first_refusal_opens_the_breaker_and_names_image_and_version()
     assert world.telemetry.counts.circuits_open == ("gpu",)
 
 
+@pytest.mark.case(
+    "GitHub refuses the version of a runner: the SKU's circuit breaker opens at once, with image "
+    "and version, until the image is replaced or an operator closes it",
+    topic="Runner and listener",
+    source="actions/runner#1991",
+)
 @on_virtual_time
 async def test_four_jobs_cost_four_machines_until_the_image_is_replaced() -> None:
     """Thirteen machines were launched for four jobs, and five minutes passed once it was good."""
@@ -188,6 +206,12 @@ async def test_no_image_is_read_while_no_breaker_is_open() -> None:
     assert world.east.images_read == []
 
 
+@pytest.mark.case(
+    "GitHub refuses the version of a runner: the SKU's circuit breaker opens at once, with image "
+    "and version, until the image is replaced or an operator closes it",
+    topic="Runner and listener",
+    source="actions/runner#1991",
+)
 @on_virtual_time
 async def test_an_operator_closes_the_breaker() -> None:
     world = World()

@@ -46,6 +46,11 @@ async def told(world: World, machine: MachineId) -> list[str]:
     return [row.detail for row in rows if row.event == "console"]
 
 
+@pytest.mark.case(
+    "why a machine did not come up: its history has the end of its console output",
+    topic="EC2's machines",
+    source="EC2: GetConsoleOutput",
+)
 def test_a_boot_that_is_late_leaves_its_console_behind() -> None:
     @on_virtual_time
     async def scenario() -> None:
@@ -103,6 +108,11 @@ def test_other_deadlines_are_asked_about_too(late: str) -> None:
     scenario()
 
 
+@pytest.mark.case(
+    "why a machine did not come up: its history has the end of its console output",
+    topic="EC2's machines",
+    source="EC2: GetConsoleOutput",
+)
 def test_one_that_goes_down_by_itself_before_it_is_up_is_asked_about() -> None:
     @on_virtual_time
     async def scenario() -> None:
@@ -146,6 +156,11 @@ def test_what_says_its_reason_itself_is_not_asked(why: str) -> None:
     scenario()
 
 
+@pytest.mark.case(
+    "a console has no latest output, is empty, may not be read, or does not answer",
+    topic="EC2's machines",
+    source="EC2: instance console output",
+)
 def test_an_answer_that_cannot_be_had_is_said_to_be_so_and_holds_up_no_end() -> None:
     @on_virtual_time
     async def scenario() -> None:
@@ -190,6 +205,11 @@ def test_of_very_many_some_are_asked_about() -> None:
 JIT = "eyIucnVubmVyIjoi" + "QUJD" * 100 + "=="
 
 
+@pytest.mark.case(
+    "an image prints credentials on its console",
+    topic="EC2's machines",
+    source="CWE-532",
+)
 @pytest.mark.parametrize(
     ("written", "shown"),
     [

@@ -57,6 +57,11 @@ async def test_jobs_of_one_run_cost_one_call_and_wait_for_its_answer() -> None:
     assert world.github.asked.count("run_from_fork") == 1
 
 
+@pytest.mark.case(
+    "a job of a pull request from a fork, before and after its run's head repository is known",
+    topic="GitHub's events",
+    source="GitHub: secure use; GitHub: get a workflow run",
+)
 @on_virtual_time
 async def test_a_job_of_a_fork_gets_no_machine_is_counted_and_logged() -> None:
     world = World(closed())
@@ -76,6 +81,11 @@ async def test_a_job_of_a_fork_gets_no_machine_is_counted_and_logged() -> None:
     assert waits == ["head_repository_unknown", "fork_not_allowed"]
 
 
+@pytest.mark.case(
+    "a job of a pull request from a fork, before and after its run's head repository is known",
+    topic="GitHub's events",
+    source="GitHub: secure use; GitHub: get a workflow run",
+)
 @pytest.mark.parametrize("answer", [RetryLaterError("503", 1.0), OperatorError("403"), None])
 def test_without_an_answer_nothing_is_launched(answer: GitHubError | None) -> None:
     """It fails closed: an outage, a missing permission and a 404 all leave the job waiting."""

@@ -111,6 +111,12 @@ def test_a_silent_machine_that_may_be_at_work_is_kept(what: str) -> None:
     scenario()
 
 
+@pytest.mark.case(
+    "lists hide a busy runner, its run and its job, while its agent is silent: only a 404 for the"
+    " runner's id proves its absence",
+    topic="GitHub's REST API",
+    source="GitHub: get a self-hosted runner",
+)
 @pytest.mark.parametrize(
     ("online", "busy", "gone", "ended"),
     [
@@ -231,6 +237,12 @@ async def lingers(world: World, *, registered: bool, online: bool = False) -> Co
     return controller
 
 
+@pytest.mark.case(
+    "a job stops its listener and worker with SIGSTOP: its machine is terminated half an hour "
+    "after the job, although its agent reports",
+    topic="Hostile input",
+    source="signal(7)",
+)
 @on_virtual_time
 async def test_a_job_that_stops_its_listener_and_worker_keeps_its_machine_half_an_hour() -> None:
     """Its agent sees a worker for ever, and says each minute that it is alive."""

@@ -161,6 +161,11 @@ async def test_a_bug_in_minting_may_have_registered_a_runner() -> None:
         await GuardedGitHub(BrokenGitHub()).register("org:acme", "g", RunnerName("r"), ("gpu",))
 
 
+@pytest.mark.case(
+    "one stuck deletion blocks everything",
+    topic="Complaints about other fleets",
+    source="GARM#854",
+)
 @pytest.mark.parametrize(
     "call",
     [

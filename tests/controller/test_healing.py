@@ -23,6 +23,11 @@ SECONDS = 600.0
 FOR_LISTS = 1.0 - RESERVES[Importance.SYNC]
 
 
+@pytest.mark.case(
+    "a `queued` webhook is lost, and no log shows it as failed",
+    topic="GitHub's events",
+    source="ARC#2788; ubicloud#1042; kent8192/reinhardt-web#4253",
+)
 @pytest.mark.parametrize(("limit", "runs"), [(5_000, 9), (15_000, 75)])
 def test_without_any_webhook_a_job_has_its_machine_asked_for_within_a_minute(
     limit: int, runs: int
@@ -34,6 +39,11 @@ def test_without_any_webhook_a_job_has_its_machine_asked_for_within_a_minute(
     assert 0 < found.most_in_an_hour <= limit * FOR_LISTS
 
 
+@pytest.mark.case(
+    "a fifth of the webhooks is lost",
+    topic="GitHub's events",
+    source="GitHub: failed deliveries",
+)
 @pytest.mark.parametrize(("limit", "runs"), [(5_000, 9), (15_000, 75)])
 def test_with_a_fifth_of_the_webhooks_lost_nearly_every_job_is_seen_within_a_minute(
     limit: int, runs: int
@@ -44,6 +54,11 @@ def test_with_a_fifth_of_the_webhooks_lost_nearly_every_job_is_seen_within_a_min
     assert found.all_jobs.p99 <= 60.0
 
 
+@pytest.mark.case(
+    "more active runs than calls: new runs come first, the others in turn",
+    topic="GitHub's events",
+    source="GitHub: rate limits",
+)
 @pytest.mark.parametrize(("limit", "runs", "longest"), [(15_000, 300, 180.0), (5_000, 75, 300.0)])
 def test_beyond_the_budget_new_runs_come_first_and_the_rest_in_turn(
     limit: int, runs: int, longest: float
@@ -75,6 +90,11 @@ def test_a_fleet_at_work_asks_github_for_a_registration_a_job_and_little_else() 
     assert found.queued_to_started.longest <= 180.0
 
 
+@pytest.mark.case(
+    "registrations, checks and deletions go before lists",
+    topic="GitHub's REST API",
+    source="GitHub: using the REST API",
+)
 @on_virtual_time
 async def test_with_the_hour_nearly_spent_lists_give_way_and_jobs_run_all_the_same() -> None:
     limit = 5_000
@@ -93,6 +113,11 @@ async def test_with_the_hour_nearly_spent_lists_give_way_and_jobs_run_all_the_sa
         assert (github.calls - before)["sync runs"] > 0
 
 
+@pytest.mark.case(
+    "a job is still queued a day after its last `queued`",
+    topic="GitHub's events",
+    source="GitHub: Actions limits",
+)
 @on_virtual_time
 async def test_a_job_is_forgotten_a_day_after_its_last_queued_though_github_is_not_read() -> None:
     controller = Controller(World())

@@ -129,6 +129,12 @@ def test_a_call_that_cannot_be_prepared_was_never_sent(error: str) -> None:
     scenario()
 
 
+@pytest.mark.case(
+    "CreateFleet's answer is lost, and a newer image appears: the repeated request is identical "
+    "and launches nothing twice",
+    topic="EC2's API",
+    source="EC2: idempotency",
+)
 @on_virtual_time
 async def test_an_unknown_outcome_is_repeated_byte_for_byte_and_launches_once() -> None:
     world = World()
@@ -147,6 +153,11 @@ async def test_an_unknown_outcome_is_repeated_byte_for_byte_and_launches_once() 
     assert world.east.violations == []
 
 
+@pytest.mark.case(
+    "an answer is lost, and a list shows the machines by their tag",
+    topic="EC2's API",
+    source="EC2: CreateFleet",
+)
 @on_virtual_time
 async def test_a_lost_answer_is_found_by_its_tag_in_a_list() -> None:
     world = World()
@@ -191,6 +202,11 @@ async def test_a_refusal_that_names_an_offering_holds_back_that_one_alone() -> N
     assert len(world.east.running) == 1
 
 
+@pytest.mark.case(
+    "an answer is lost and nothing was launched",
+    topic="EC2's API",
+    source="EC2: idempotency",
+)
 @on_virtual_time
 async def test_slots_are_written_off_after_a_repeat_and_two_complete_lists() -> None:
     world = World()
@@ -217,6 +233,12 @@ async def test_slots_are_written_off_after_a_repeat_and_two_complete_lists() -> 
     assert len(world.east.running) == 1
 
 
+@pytest.mark.case(
+    "AWS's pages differ in how long EC2 remembers a token: the controller repeats a request for "
+    "ten minutes only",
+    topic="EC2's API",
+    source="EC2: idempotency",
+)
 @on_virtual_time
 async def test_a_call_is_not_repeated_after_ten_minutes() -> None:
     world = World()

@@ -29,6 +29,11 @@ async def started(world: World) -> Controller:
     return controller
 
 
+@pytest.mark.case(
+    "jobs that arrive together share a call, of up to 1,000 machines",
+    topic="EC2's API",
+    source="Karpenter pkg/batcher",
+)
 @on_virtual_time
 async def test_jobs_that_come_together_are_launched_together() -> None:
     world = World()
@@ -68,6 +73,11 @@ async def test_a_stream_of_changes_is_not_waited_for_longer_than_a_second() -> N
     await controller.stop()
 
 
+@pytest.mark.case(
+    "minutes pass before a job is seen; each machine of a burst takes seconds",
+    topic="Complaints about other fleets",
+    source="GARM#270; GAR#3824",
+)
 @on_virtual_time
 async def test_a_job_alone_is_planned_for_at_once_however_much_else_is_said() -> None:
     world = World()
@@ -123,6 +133,11 @@ class StandingClock(VirtualClock):
         return EPOCH
 
 
+@pytest.mark.case(
+    "the host's clock jumps forward, is set back, and stands still until it has caught up",
+    topic="EC2's machines",
+    source="Python: time.time",
+)
 @on_virtual_time
 async def test_a_clock_that_was_set_back_ends_nothing() -> None:
     world = World(clock=StandingClock())
@@ -300,6 +315,11 @@ async def test_after_a_start_a_ready_machine_counts_only_once_it_has_polled() ->
     assert world.github.registered == [assigned.runner]
 
 
+@pytest.mark.case(
+    "the controller's process ends with the secret of a registration in its memory",
+    topic="EC2's machines",
+    source="ubicloud#692",
+)
 @on_virtual_time
 async def test_a_registration_whose_secret_went_with_a_process_is_replaced() -> None:
     world = World()
@@ -320,6 +340,11 @@ async def test_a_registration_whose_secret_went_with_a_process_is_replaced() -> 
     assert set(world.github.registrations) == {assigned.runner}
 
 
+@pytest.mark.case(
+    "the controller is away while machines boot and work",
+    topic="EC2's machines",
+    source="ARC#3450",
+)
 @pytest.mark.parametrize(("away", "kept_for"), [(1800.0, 900.0 + 1800.0), (86400.0, 2700.0)])
 def test_our_own_absence_extends_a_deadline_to_three_times_its_length(
     away: float, kept_for: float

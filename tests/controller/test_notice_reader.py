@@ -85,6 +85,12 @@ def attend(controller: Controller) -> tuple[NoticeReader, FakeQueue]:
     return NoticeReader(controller.journal, {EAST: queue}, world.telemetry, world.clock), queue
 
 
+@pytest.mark.case(
+    "a spot interruption of a ready machine: it is replaced and gets no registration, and its "
+    "offering is held back",
+    topic="EC2's machines",
+    source="EC2: spot interruption notices",
+)
 def test_a_ready_machine_is_ended_and_another_launched_once_the_notice_is_durable() -> None:
     @on_virtual_time
     async def scenario() -> None:
@@ -112,6 +118,11 @@ def test_a_ready_machine_is_ended_and_another_launched_once_the_notice_is_durabl
     scenario()
 
 
+@pytest.mark.case(
+    "a state change shows a machine's end at once; a forged one terminates nothing",
+    topic="EC2's machines",
+    source="EC2: EventBridge",
+)
 def test_a_state_that_changed_is_looked_at_and_the_machine_is_gone_at_once() -> None:
     @on_virtual_time
     async def scenario() -> None:
@@ -131,6 +142,12 @@ def test_a_state_that_changed_is_looked_at_and_the_machine_is_gone_at_once() -> 
     scenario()
 
 
+@pytest.mark.case(
+    "a state change has no reason: the controller reads it while the machine goes down, so that "
+    "its failure has a class",
+    topic="EC2's machines",
+    source="EC2: StateReason",
+)
 def test_a_notice_says_no_reason_so_the_machine_is_looked_at_for_the_class_of_its_failure() -> None:
     """`shutting-down` comes first, and what the machine ended with must not be lost by then."""
 
@@ -159,6 +176,11 @@ def test_a_notice_says_no_reason_so_the_machine_is_looked_at_for_the_class_of_it
     scenario()
 
 
+@pytest.mark.case(
+    "a state change shows a machine's end at once; a forged one terminates nothing",
+    topic="EC2's machines",
+    source="EC2: EventBridge",
+)
 def test_a_forged_state_change_ends_no_ready_machine() -> None:
     @on_virtual_time
     async def scenario() -> None:
@@ -174,6 +196,11 @@ def test_a_forged_state_change_ends_no_ready_machine() -> None:
     scenario()
 
 
+@pytest.mark.case(
+    "a state change shows a machine's end at once; a forged one terminates nothing",
+    topic="EC2's machines",
+    source="EC2: EventBridge",
+)
 def test_a_lie_about_a_state_ends_no_machine_at_work() -> None:
     @on_virtual_time
     async def scenario() -> None:
@@ -192,6 +219,11 @@ def test_a_lie_about_a_state_ends_no_machine_at_work() -> None:
     scenario()
 
 
+@pytest.mark.case(
+    "a message in the queue is unreadable, or arrives again and again",
+    topic="EC2's machines",
+    source="Karpenter pkg/controllers/interruption",
+)
 def test_poison_is_counted_and_taken_off_and_stops_nothing_beside_it() -> None:
     @on_virtual_time
     async def scenario() -> None:
@@ -217,6 +249,11 @@ def test_poison_is_counted_and_taken_off_and_stops_nothing_beside_it() -> None:
     scenario()
 
 
+@pytest.mark.case(
+    "a notice is lost between its queue and the store",
+    topic="EC2's machines",
+    source="SQS: at-least-once delivery",
+)
 def test_what_could_not_be_looked_at_stays_in_the_queue() -> None:
     @on_virtual_time
     async def scenario() -> None:
@@ -255,6 +292,11 @@ def test_an_interruption_does_not_wait_for_a_look_that_fails() -> None:
     scenario()
 
 
+@pytest.mark.case(
+    "a notice is lost between its queue and the store",
+    topic="EC2's machines",
+    source="SQS: at-least-once delivery",
+)
 def test_what_is_not_durable_stays_in_the_queue() -> None:
     @on_virtual_time
     async def scenario() -> None:
@@ -272,6 +314,11 @@ def test_what_is_not_durable_stays_in_the_queue() -> None:
     scenario()
 
 
+@pytest.mark.case(
+    "the queue does not exist, or may not be read",
+    topic="EC2's machines",
+    source="Karpenter pkg/controllers/interruption",
+)
 def test_a_queue_in_trouble_is_asked_ever_more_seldom_and_then_as_before() -> None:
     @on_virtual_time
     async def scenario() -> None:

@@ -77,6 +77,11 @@ class Desk:
         self.lists.registrations = [RegisteredRunner(1, RunnerName(name), online, busy)]
 
 
+@pytest.mark.case(
+    "only an operator can decide that no job needs a machine",
+    topic="EC2's machines",
+    source="ARC#4397",
+)
 @on_virtual_time
 async def test_a_confirmed_orphan_is_ended_durably_by_either_of_its_names() -> None:
     for name in ("x-i-1", "i-1"):
@@ -94,6 +99,12 @@ async def test_a_confirmed_orphan_is_ended_durably_by_either_of_its_names() -> N
         assert desk.lists.asked["runners"] == 1
 
 
+@pytest.mark.case(
+    "a provider cannot be listed after the start: the list of unverified machines is shown as "
+    "incomplete",
+    topic="EC2's machines",
+    source="EC2: request throttling",
+)
 @on_virtual_time
 async def test_a_provider_is_unlisted_until_a_list_of_it_was_whole_since_the_start() -> None:
     desk = await Desk().open()
@@ -118,6 +129,11 @@ async def test_a_confirmation_that_was_taken_outlives_its_process() -> None:
     assert desk.world.east.ended == [("i-1",)]
 
 
+@pytest.mark.case(
+    "only an operator can decide that no job needs a machine",
+    topic="EC2's machines",
+    source="ARC#4397",
+)
 @on_virtual_time
 async def test_a_machine_that_may_be_at_work_is_kept_until_the_operator_insists() -> None:
     desk = await Desk().open()

@@ -5,6 +5,7 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+import pytest
 from structlog.testing import capture_logs
 
 from autoscaler.controller.guarded_providers import GuardedPrices
@@ -112,6 +113,12 @@ class Scene:
         return [round(at) for one, at in self.reader.reads if one is kind]
 
 
+@pytest.mark.case(
+    "prices differ by region and change: the controller reads them from AWS, and the store keeps "
+    "them",
+    topic="EC2's API",
+    source="Karpenter's pricing provider; AWS: GetProducts",
+)
 @on_virtual_time
 async def test_on_demand_is_read_twice_a_day_and_spot_every_hour() -> None:
     scene = Scene()
@@ -164,6 +171,11 @@ async def test_where_nothing_can_be_read_nothing_is_waited_for() -> None:
     await cancelled(running)
 
 
+@pytest.mark.case(
+    "the Pricing API refuses (a service control policy, no permission): nothing waits for it",
+    topic="EC2's API",
+    source="Karpenter#3522; Karpenter#2604",
+)
 @on_virtual_time
 async def test_a_refusal_is_warned_of_with_a_fix_and_asked_about_ever_more_seldom() -> None:
     scene = Scene(kinds=(ON_DEMAND,))
@@ -219,6 +231,13 @@ async def test_metrics_say_which_source_is_in_use_and_of_when_it_is() -> None:
     assert told[1][2] >= EPOCH
 
 
+@pytest.mark.case(
+    "one request for prices fails among many (`ThrottlingException`, `InternalErrorException`): "
+    "its prices stay as they were, the others are used "
+    "and kept",
+    topic="EC2's API",
+    source="AWS: GetProducts",
+)
 @on_virtual_time
 async def test_a_partial_answer_replaces_only_what_it_names() -> None:
     long_ago = EPOCH - 99 * 3600.0

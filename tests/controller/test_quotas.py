@@ -115,6 +115,11 @@ def events(logs: list[Any], name: str) -> list[Any]:
     return [line for line in logs if line["event"] == name]
 
 
+@pytest.mark.case(
+    "Service Quotas refuses or does not answer after a restart: the last values are used",
+    topic="EC2's API",
+    source="Service Quotas: ListServiceQuotas",
+)
 @on_virtual_time
 async def test_what_was_read_is_kept_and_a_refusal_after_a_restart_changes_nothing() -> None:
     world, cache = World(), FakeReadings()

@@ -62,6 +62,11 @@ def stranger(world: World, installation: str, call: str = "unknown") -> Instance
     return instance
 
 
+@pytest.mark.case(
+    "absence in one list does not prove that a machine is gone",
+    topic="EC2's API",
+    source="EC2: eventual consistency",
+)
 @on_virtual_time
 async def test_a_list_that_broke_off_is_believed_in_what_it_shows_and_in_nothing_else() -> None:
     world = World()
@@ -112,6 +117,11 @@ async def test_machines_behind_an_empty_page_are_seen() -> None:
     )
 
 
+@pytest.mark.case(
+    "one error drops a whole batch",
+    topic="Complaints about other fleets",
+    source="GAR#5105",
+)
 @on_virtual_time
 async def test_one_providers_failure_stops_no_other() -> None:
     world = World(providers={EAST: FakeProvider(), WEST: FakeProvider(WEST)})
@@ -140,6 +150,11 @@ async def test_a_list_that_was_asked_for_comes_within_seconds() -> None:
     await cancelled(task)
 
 
+@pytest.mark.case(
+    "another installation's machines count in the limits and are never touched",
+    topic="EC2's machines",
+    source="Karpenter: tags",
+)
 @on_virtual_time
 async def test_another_installations_machines_are_counted_and_never_touched() -> None:
     world = World()
@@ -158,6 +173,11 @@ async def test_another_installations_machines_are_counted_and_never_touched() ->
     assert world.east.running == [theirs]
 
 
+@pytest.mark.case(
+    "a machine of a call that is not in the store (a restored backup) is kept as possibly at work",
+    topic="EC2's machines",
+    source="SQLite: backup",
+)
 @on_virtual_time
 async def test_our_own_machine_of_an_unknown_call_is_kept_as_possibly_assigned() -> None:
     world = World()
@@ -217,6 +237,11 @@ async def test_a_delivery_that_has_not_arrived_is_still_looked_for_after_a_resta
     assert world.github.since[-1] <= now - 7200.0
 
 
+@pytest.mark.case(
+    "GitHub redelivers for three days only",
+    topic="GitHub's events",
+    source="GitHub: failed deliveries",
+)
 @on_virtual_time
 async def test_no_delivery_is_asked_for_that_github_would_not_repeat() -> None:
     world = World()
@@ -226,6 +251,11 @@ async def test_no_delivery_is_asked_for_that_github_would_not_repeat() -> None:
     assert world.github.since == [pytest.approx(world.clock.now() - REDELIVERY_WINDOW, abs=2.0)]
 
 
+@pytest.mark.case(
+    "the clock was ahead before a restart: deliveries that failed meanwhile are still found",
+    topic="GitHub's events",
+    source="GitHub: failed deliveries",
+)
 @on_virtual_time
 async def test_after_a_clock_that_was_ahead_all_deliveries_are_looked_at() -> None:
     """What failed before now and after the time that the store holds would never be found."""
@@ -253,6 +283,11 @@ async def test_githubs_three_days_go_by_the_present_however_long_the_process_liv
     assert second - first == pytest.approx(3600.0, abs=1.0)
 
 
+@pytest.mark.case(
+    "failing deliveries of one App do not affect another App",
+    topic="GitHub's events",
+    source="GitHub: failed deliveries",
+)
 @on_virtual_time
 async def test_while_one_of_several_apps_fails_the_window_stays_where_it_is() -> None:
     """GitHub then tells the moment that it was asked about: it must not be an earlier one each time."""

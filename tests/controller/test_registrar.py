@@ -49,6 +49,11 @@ async def test_a_name_is_stored_before_it_is_registered_with_the_jobs_labels() -
     assert controller.crashes == []
 
 
+@pytest.mark.case(
+    "only the API can delete a JIT registration",
+    topic="GitHub's REST API",
+    source="actions/runner#2920",
+)
 @pytest.mark.parametrize(
     "error",
     [
@@ -80,6 +85,12 @@ def test_a_registration_without_its_secret_is_deleted_and_another_name_registere
     scenario()
 
 
+@pytest.mark.case(
+    "a registration exists at GitHub at once, offline: after a failed request the controller "
+    "looks it up and does not repeat it",
+    topic="GitHub's REST API",
+    source="runs-on#30; ubicloud#692",
+)
 @on_virtual_time
 async def test_after_an_unknown_outcome_the_name_is_looked_up_before_anything_else() -> None:
     world = World()
@@ -155,6 +166,11 @@ async def test_a_withdrawal_that_github_refuses_for_a_while_is_tried_again() -> 
     assert world.clock.now() - began > 90.0
 
 
+@pytest.mark.case(
+    "the deletion of a busy runner gets 422",
+    topic="GitHub's REST API",
+    source="ARC runner_graceful_stop.go",
+)
 @on_virtual_time
 async def test_a_registration_at_work_that_was_never_handed_over_is_left_alone() -> None:
     """GitHub's 422 wins, even where we cannot explain it."""

@@ -50,6 +50,11 @@ async def test_an_idle_runner_may_be_released_and_is_deleted() -> None:
     assert state_of_runner(controller) is RunnerState.DONE
 
 
+@pytest.mark.case(
+    "the answer to a release is lost: the agent may ask again",
+    topic="Runner and listener",
+    source="GitHub: REST, self-hosted runners",
+)
 @on_virtual_time
 async def test_a_release_whose_answer_was_lost_may_be_asked_for_again() -> None:
     """The machine still runs its listener and would stay on until its lifetime ends."""
@@ -71,6 +76,12 @@ async def test_before_the_acknowledgement_there_is_nothing_to_release() -> None:
     assert not await may_release(agent)
 
 
+@pytest.mark.case(
+    "SIGTERM cancels the job: the agent stops a runner only if its registration is deleted and no"
+    " worker runs",
+    topic="Runner and listener",
+    source="actions/runner run-helper.sh",
+)
 @on_virtual_time
 async def test_a_busy_runner_is_not_even_asked_about() -> None:
     world = World()
@@ -106,6 +117,11 @@ def test_what_github_does_not_do_is_told_and_changes_nothing(
     scenario()
 
 
+@pytest.mark.case(
+    "GitHub removes an offline ephemeral runner after a day",
+    topic="GitHub's REST API",
+    source="GitHub: removal of self-hosted runners",
+)
 @on_virtual_time
 async def test_a_registration_that_is_not_there_is_as_good_as_deleted() -> None:
     world = World()
@@ -161,6 +177,11 @@ async def flood(agent: Agent, seconds: float) -> list[int]:
     return answers
 
 
+@pytest.mark.case(
+    "a job with root asks for releases and reports stages as fast as it can",
+    topic="Hostile input",
+    source="GitHub: rate limits",
+)
 @pytest.mark.parametrize(
     ("error", "status"),
     [(RunnerBusyError("422"), 422), (RetryLaterError("502", 1.0), 503), (None, 404)],
@@ -229,6 +250,11 @@ async def test_answers_are_remembered_for_a_minute_and_no_longer() -> None:
     assert len(remembered) <= 3
 
 
+@pytest.mark.case(
+    "a job with root asks for releases and reports stages as fast as it can",
+    topic="Hostile input",
+    source="GitHub: rate limits",
+)
 @on_virtual_time
 async def test_what_a_job_says_of_its_machines_boot_writes_nothing() -> None:
     world = World()

@@ -90,6 +90,11 @@ async def ask_when_due(world: World, rerunner: Rerunner) -> None:
         await world.clock.sleep(rerun.due - world.clock.now())
 
 
+@pytest.mark.case(
+    "GitHub refuses to re-run a job until its run is complete",
+    topic="EC2's machines",
+    source="GitHub: re-run a job",
+)
 def test_github_refuses_until_the_run_is_complete_and_then_runs_it_again() -> None:
     @on_virtual_time
     async def scenario() -> None:
@@ -119,6 +124,11 @@ def test_nothing_is_asked_before_its_time() -> None:
     scenario()
 
 
+@pytest.mark.case(
+    "the answer to a re-run request is lost: it is not repeated",
+    topic="EC2's machines",
+    source="GitHub: re-run a job",
+)
 def test_a_request_whose_answer_was_lost_is_not_done_twice() -> None:
     @on_virtual_time
     async def scenario() -> None:
@@ -133,6 +143,11 @@ def test_a_request_whose_answer_was_lost_is_not_done_twice() -> None:
     scenario()
 
 
+@pytest.mark.case(
+    "the lost answer was for one of several jobs: the others are still re-run",
+    topic="EC2's machines",
+    source="GitHub: re-run a job",
+)
 def test_beside_jobs_that_failed_by_themselves_each_of_ours_is_asked_for_alone() -> None:
     """After a crash right then it is known which of them may have been run again."""
 
@@ -153,6 +168,11 @@ def test_beside_jobs_that_failed_by_themselves_each_of_ours_is_asked_for_alone()
     scenario()
 
 
+@pytest.mark.case(
+    "a re-run request that was never sent does not count an attempt of somebody else",
+    topic="EC2's machines",
+    source="GitHub: re-run a job",
+)
 @pytest.mark.parametrize("error", [RetryLaterError("502", 30.0), OperatorError("403")])
 def test_a_request_that_never_left_claims_nobody_elses_attempt(error: GitHubError) -> None:
     @on_virtual_time
@@ -169,6 +189,11 @@ def test_a_request_that_never_left_claims_nobody_elses_attempt(error: GitHubErro
     scenario()
 
 
+@pytest.mark.case(
+    "GitHub refuses to re-run a job until its run is complete",
+    topic="EC2's machines",
+    source="GitHub: re-run a job",
+)
 def test_the_list_outlives_the_controller() -> None:
     @on_virtual_time
     async def scenario() -> None:

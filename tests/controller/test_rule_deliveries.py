@@ -78,6 +78,11 @@ async def applied(deliveries: list[Delivery], restarts: frozenset[int] = frozens
     return controller
 
 
+@pytest.mark.case(
+    "deliveries arrive twice, late and out of order",
+    topic="GitHub's events",
+    source="GitHub: using webhooks",
+)
 @DETERMINED
 @given(lives=st.lists(st.sampled_from(LIVES), min_size=1, max_size=4), data=st.data())
 def test_any_order_and_any_number_of_times_is_the_same_ledger(
@@ -97,6 +102,12 @@ def test_any_order_and_any_number_of_times_is_the_same_ledger(
     run(scenario())
 
 
+@pytest.mark.case(
+    "a delivery is lost on its way: GitHub lists it as failed, and the controller asks for "
+    "redelivery",
+    topic="GitHub's events",
+    source="GitHub: failed deliveries",
+)
 @DETERMINED
 @given(
     lives=st.lists(
@@ -198,6 +209,11 @@ async def test_the_facts_and_the_mark_that_they_are_applied_are_one_transaction(
     assert {r.id for r in commit.records if isinstance(r, Job)} == {1, 2}
 
 
+@pytest.mark.case(
+    "one error drops a whole batch",
+    topic="Complaints about other fleets",
+    source="GAR#5105",
+)
 @on_virtual_time
 async def test_a_body_that_cannot_be_read_stops_nothing_behind_it() -> None:
     """Stored by an earlier release, say: it would stop every start from then on."""
@@ -265,6 +281,11 @@ async def test_a_body_is_read_once() -> None:
     assert set(controller.state.jobs) == {JobId(1)}
 
 
+@pytest.mark.case(
+    "deliveries of repositories outside every scope",
+    topic="Hostile input",
+    source="CWE-770",
+)
 @on_virtual_time
 async def test_what_is_outside_every_scope_is_neither_stored_nor_kept_in_memory() -> None:
     world = World()

@@ -90,6 +90,11 @@ def test_a_job_runs_once_and_everything_is_given_back() -> None:
     assert 30 < living.controller.fuse.burnt < LAST_CUT
 
 
+@pytest.mark.case(
+    "the controller is killed at any point: nothing is launched twice, nothing leaks",
+    topic="EC2's machines",
+    source="EC2: idempotency",
+)
 @pytest.mark.parametrize("cuts", [range(n, n + 20) for n in range(1, LAST_CUT, 20)], ids=str)
 def test_a_crash_at_any_point_launches_nothing_twice_and_leaks_nothing(cuts: range) -> None:
     for cut in cuts:

@@ -55,6 +55,11 @@ launch_steps = st.sampled_from(
 )
 
 
+@pytest.mark.case(
+    "a job reads user data and the metadata service: they contain no secret",
+    topic="Hostile input",
+    source="GitHub: secure use; EC2: user data",
+)
 @DETERMINED
 @given(
     registrations=st.lists(registration_steps, max_size=4),
@@ -119,6 +124,11 @@ CROWDED = catalogue(
 )
 
 
+@pytest.mark.case(
+    "jobs wait for ever without a visible reason",
+    topic="Complaints about other fleets",
+    source="ARC#3649; ARC#3420; ARC#3953; ARC#4027; GAR#4653; GAR#2925; runs-on#540",
+)
 @DETERMINED
 @given(
     steps=st.lists(
@@ -189,6 +199,11 @@ def _check_reasons(controller: Controller) -> None:
     assert all(run.reason for runs in controller.loop.plan.waiting.values() for run in runs)
 
 
+@pytest.mark.case(
+    "no metric of the time in the queue",
+    topic="Complaints about other fleets",
+    source="ARC#3423; ARC#4431; GAR#2025",
+)
 @on_virtual_time
 async def test_the_metrics_learn_of_jobs_and_machines_once() -> None:
     world = World()

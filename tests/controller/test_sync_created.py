@@ -11,6 +11,11 @@ from tests.controller.test_syncing import begin, syncing_of
 from tests.controller.virtual_time import on_virtual_time
 
 
+@pytest.mark.case(
+    "a repository is created, and the webhook of its first job is lost",
+    topic="GitHub's events",
+    source="GitHub: list organization repositories",
+)
 @pytest.mark.parametrize("created", [1.0, 100.0, 250.0, 299.0])
 @pytest.mark.parametrize("queued", [0.0, 15.0, 200.0])
 @pytest.mark.parametrize("limit", [5_000, 15_000])

@@ -34,6 +34,11 @@ def removed(world: World, first: RegisteredRunner, second: RegisteredRunner | No
     return found == [second or first]
 
 
+@pytest.mark.case(
+    "registrations that are in no record, and whose machine is gone",
+    topic="GitHub's REST API",
+    source="actions/runner#3669",
+)
 def test_a_registration_of_ours_without_a_machine_is_removed() -> None:
     assert removed(World(), registered(UNKNOWN))
 
@@ -62,6 +67,11 @@ def test_only_names_of_this_installation_are_removed(name: str) -> None:
     assert not removed(World(), registered(name))
 
 
+@pytest.mark.case(
+    "a take-over gives up an installation's id: resources with that id are still found and deleted",
+    topic="EC2's machines",
+    source="ARC#4397",
+)
 @pytest.mark.parametrize("installation", ["0badcafe", "01d01d01", "2bad2bad"])
 def test_after_take_overs_names_of_every_former_id_are_removed_once_their_machine_is_gone(
     installation: str,

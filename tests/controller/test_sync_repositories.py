@@ -2,6 +2,8 @@
 
 from dataclasses import replace
 
+import pytest
+
 from autoscaler.controller.ports.github_lists import MOST_REPOSITORIES, ListedRepository
 from autoscaler.controller.sync_schedule import Kind, Read, staleness
 from autoscaler.controller.sync_state import SyncState
@@ -11,6 +13,11 @@ from tests.controller.test_sync_state import ACTIVE, ENDED, NOW, WIDGETS, Desk, 
 from tests.planner.fleets import catalogue
 
 
+@pytest.mark.case(
+    "more repositories than the controller watches: it watches those with the latest activity",
+    topic="GitHub's events",
+    source="GitHub: an App's repositories",
+)
 def test_of_too_many_repositories_those_are_looked_at_that_showed_life_last() -> None:
     desk = Desk()
     old = [ListedRepository(f"acme/r{n:05}", 100.0 + n) for n in range(2 * MOST_REPOSITORIES)]
@@ -26,6 +33,11 @@ def test_of_too_many_repositories_those_are_looked_at_that_showed_life_last() ->
     assert desk.sync_state.unwatched == 0
 
 
+@pytest.mark.case(
+    "a repository is deleted, archived or taken from the App, during its job or after it",
+    topic="GitHub's events",
+    source="GitHub: an App's repositories",
+)
 def test_a_repository_that_is_gone_is_not_looked_at_once_its_jobs_have_ended() -> None:
     desk = Desk()
     both = [ListedRepository(WIDGETS, NOW), ListedRepository("acme/old", NOW)]
@@ -59,6 +71,12 @@ def test_runs_of_a_repository_that_is_gone_do_not_make_the_picture_old() -> None
         desk.sync_state.listed_runs("acme/old", [ACTIVE], NOW)
 
 
+@pytest.mark.case(
+    "one of an account's Apps is suspended, limited or not permitted: the repositories that the "
+    "other Apps see are found",
+    topic="GitHub's events",
+    source="GitHub: suspending an installation",
+)
 def test_a_list_that_is_not_whole_adds_and_takes_nothing_away() -> None:
     desk = Desk()
     state = desk.ledger.state

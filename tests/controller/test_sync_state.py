@@ -121,6 +121,11 @@ def test_a_list_that_contradicts_has_the_job_itself_asked_about(
     assert desk.read(listed(1, shown)) == ()
 
 
+@pytest.mark.case(
+    "GitHub shows a job as queued for ever although its run is completed",
+    topic="GitHub's events",
+    source="runs-on#539",
+)
 def test_a_job_queued_for_ever_in_a_run_that_is_over_stops_being_demand(desk: Desk) -> None:
     desk.hear(told(1))
     desk.sync_state.listed_runs(WIDGETS, [OVER], NOW)
@@ -136,6 +141,11 @@ def test_a_job_queued_for_ever_in_a_run_that_is_over_stops_being_demand(desk: De
     assert desk.read(listed(1), at=NOW + 120.0) == ()
 
 
+@pytest.mark.case(
+    "a run that seems completed was re-run meanwhile, and too few calls are left to read it",
+    topic="GitHub's events",
+    source="ARC#4315",
+)
 def test_a_job_of_a_re_run_is_no_ghost_while_the_run_has_not_been_looked_at_since(
     desk: Desk,
 ) -> None:
@@ -245,6 +255,11 @@ def test_failures_are_counted_until_it_is_read() -> None:
     assert desk.sync_state.known(NOW).turns == {scope: Turn(NOW + 4.0, NOW + 3.0, 1, 4)}
 
 
+@pytest.mark.case(
+    "one repository, spelled in two ways",
+    topic="GitHub's events",
+    source="GitHub: REST API, repositories",
+)
 def test_one_repository_spelt_in_two_ways_is_read_once() -> None:
     """The configuration, a webhook and a list may each write a name in a case of their own."""
     desk = Desk(replace(catalogue(), scopes=(Scope("acme", "Widgets"),)))

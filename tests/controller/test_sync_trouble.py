@@ -26,6 +26,12 @@ async def with_runs(count: int) -> tuple[Controller, FakeLists]:
     return controller, lists
 
 
+@pytest.mark.case(
+    "GitHub answers 403, 404 or 502 to a list for hours: the controller logs it and asks ever "
+    "less often",
+    topic="GitHub's events",
+    source="GitHub: best practices for the REST API",
+)
 @pytest.mark.parametrize(
     ("error", "most"),
     [
@@ -62,6 +68,12 @@ def test_while_nothing_can_be_read_the_picture_gets_older_and_ever_less_is_asked
     an_hour()
 
 
+@pytest.mark.case(
+    "GitHub answers 403, 404 or 502 to a list for hours: the controller logs it and asks ever "
+    "less often",
+    topic="GitHub's events",
+    source="GitHub: best practices for the REST API",
+)
 @on_virtual_time
 async def test_what_may_not_be_read_is_told_at_first_and_ever_more_seldom() -> None:
     controller, lists = await with_runs(2)
@@ -77,6 +89,12 @@ async def test_what_may_not_be_read_is_told_at_first_and_ever_more_seldom() -> N
     assert len(runs) < 16
 
 
+@pytest.mark.case(
+    "GitHub answers 403, 404 or 502 to a list for hours: the controller logs it and asks ever "
+    "less often",
+    topic="GitHub's events",
+    source="GitHub: best practices for the REST API",
+)
 @on_virtual_time
 async def test_one_repository_that_github_always_fails_at_is_asked_ever_less_often() -> None:
     controller, lists = await with_runs(4)
@@ -91,6 +109,11 @@ async def test_one_repository_that_github_always_fails_at_is_asked_ever_less_oft
     await cancelled(task)
 
 
+@pytest.mark.case(
+    "after an outage, all lists are read at their usual pace again",
+    topic="GitHub's events",
+    source="GitHub: rate limits",
+)
 @on_virtual_time
 async def test_after_an_outage_nothing_is_left_alone_for_longer() -> None:
     """An outage is not the fault of what happened to be read in it."""
@@ -108,6 +131,11 @@ async def test_after_an_outage_nothing_is_left_alone_for_longer() -> None:
     await cancelled(task)
 
 
+@pytest.mark.case(
+    "more repositories than the controller watches: it watches those with the latest activity",
+    topic="GitHub's events",
+    source="GitHub: an App's repositories",
+)
 @on_virtual_time
 async def test_repositories_that_are_too_many_are_counted_and_told() -> None:
     controller, lists = await begin(World())
@@ -121,6 +149,11 @@ async def test_repositories_that_are_too_many_are_counted_and_told() -> None:
     assert (line["scope"], line["repositories"], line["log_level"]) == ("org:acme", 2, "warning")
 
 
+@pytest.mark.case(
+    "the first read of the repositories or of a new run fails: it is repeated within seconds",
+    topic="GitHub's events",
+    source="GitHub: best practices for the REST API",
+)
 @pytest.mark.parametrize("of", ["org:acme", "acme/r1"], ids=["repositories", "runs and jobs"])
 def test_a_first_reading_that_fails_costs_no_more_than_a_minute(of: str) -> None:
     """Before it nothing is known, so that there is nothing else to read meanwhile."""
@@ -151,6 +184,11 @@ class _FirstJobsFail(FakeLists):
         return listed
 
 
+@pytest.mark.case(
+    "the first read of the repositories or of a new run fails: it is repeated within seconds",
+    topic="GitHub's events",
+    source="GitHub: best practices for the REST API",
+)
 @on_virtual_time
 async def test_a_new_run_whose_jobs_could_not_be_read_is_read_again_within_seconds() -> None:
     controller, _ = await begin(World())
@@ -179,6 +217,12 @@ async def long_runs(steady: float | None) -> tuple[Controller, FakeLists]:
     return controller, lists
 
 
+@pytest.mark.case(
+    "runs of several hundred jobs, with several pages each: the budget of calls holds, and no "
+    "list starves",
+    topic="GitHub's events",
+    source="GitHub: rate limits",
+)
 @on_virtual_time
 async def test_runs_of_many_jobs_take_no_more_calls_than_there_are() -> None:
     """All the time their pages are more than a quarter of the pace could pay for."""
@@ -189,6 +233,12 @@ async def test_runs_of_many_jobs_take_no_more_calls_than_there_are() -> None:
     assert lists.used == pytest.approx(2.0 * 1200.0, abs=2.0 * SAVED_FOR)
 
 
+@pytest.mark.case(
+    "runs of several hundred jobs, with several pages each: the budget of calls holds, and no "
+    "list starves",
+    topic="GitHub's events",
+    source="GitHub: rate limits",
+)
 @on_virtual_time
 async def test_runs_of_many_jobs_are_no_later_at_the_end_of_githubs_hour() -> None:
     controller, lists = await long_runs(steady=None)
@@ -215,6 +265,11 @@ class _LongLists(FakeLists):
         return Listing(listed.items, self.pages, self.whole)
 
 
+@pytest.mark.case(
+    "a list of 200 pages: the other lists are read meanwhile",
+    topic="GitHub's events",
+    source="GitHub: rate limits",
+)
 @pytest.mark.parametrize("limit", [15_000, 5_000])
 def test_a_list_of_many_pages_does_not_stop_all_other_reading(limit: int) -> None:
     @on_virtual_time

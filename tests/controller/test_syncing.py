@@ -157,6 +157,11 @@ async def test_a_job_that_its_runs_list_does_not_show_is_asked_about_by_itself()
     assert controller.state.jobs[JobId(2)].state is JobState.QUEUED
 
 
+@pytest.mark.case(
+    "GitHub shows a job as queued for ever although its run is completed",
+    topic="GitHub's events",
+    source="runs-on#539",
+)
 @on_virtual_time
 async def test_a_ghost_in_a_run_that_only_github_knows_to_be_over_is_given_up() -> None:
     controller, lists = await begin(World())
@@ -169,6 +174,11 @@ async def test_a_ghost_in_a_run_that_only_github_knows_to_be_over_is_given_up() 
     assert controller.state.jobs[JobId(1)].state is JobState.COMPLETED
 
 
+@pytest.mark.case(
+    "registrations that are in no record, and whose machine is gone",
+    topic="GitHub's REST API",
+    source="actions/runner#3669",
+)
 @pytest.mark.parametrize("busy", [False, True])
 def test_a_registration_without_a_machine_is_removed_unless_github_refuses(busy: bool) -> None:
     @on_virtual_time

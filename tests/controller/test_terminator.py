@@ -39,6 +39,11 @@ async def surplus(world: World, machines: int) -> tuple[Controller, list[Agent]]
     return controller, agents
 
 
+@pytest.mark.case(
+    "machines that end together share a call",
+    topic="EC2's API",
+    source="Karpenter pkg/batcher",
+)
 @on_virtual_time
 async def test_machines_that_end_together_are_ended_in_one_request() -> None:
     world = World()
@@ -116,6 +121,11 @@ def test_a_machine_terminated_while_its_runner_is_registered_leaves_no_registrat
     scenario()
 
 
+@pytest.mark.case(
+    "EC2 accepts or refuses TerminateInstances again and again, and the machine still exists",
+    topic="EC2's machines",
+    source="EC2: TerminateInstances",
+)
 @pytest.mark.parametrize("refused", [True, False])
 def test_a_machine_that_does_not_terminate_is_reported_from_the_third_request_on(
     refused: bool,
@@ -162,6 +172,11 @@ def test_a_machine_that_does_not_terminate_is_reported_from_the_third_request_on
     scenario()
 
 
+@pytest.mark.case(
+    "EC2 cannot terminate a machine, or refuses",
+    topic="EC2's machines",
+    source="GARM#854",
+)
 @pytest.mark.parametrize("how", ["one", "all", "unknown"])
 def test_an_end_that_was_refused_is_asked_for_again(how: str) -> None:
     @on_virtual_time

@@ -3,6 +3,7 @@
 import asyncio
 from typing import Any
 
+import pytest
 from structlog.testing import capture_logs
 
 from autoscaler.controller.unmatched import LINES, WINDOW
@@ -30,6 +31,11 @@ def told(logs: list[Any]) -> list[Any]:
     return [line for line in logs if line["event"].startswith("job")]
 
 
+@pytest.mark.case(
+    "a typing error in `runs-on` leaves no trace",
+    topic="Complaints about other fleets",
+    source="ARC#3649; GitHub: GitHub-hosted runners",
+)
 @on_virtual_time
 async def test_a_misspelt_label_is_counted_and_logged_with_the_sku_it_is_near() -> None:
     world = World()
@@ -77,6 +83,11 @@ async def test_each_job_is_counted_once_and_its_labels_logged_once_an_hour() -> 
     assert counted(world) == 11
 
 
+@pytest.mark.case(
+    "a typing error in `runs-on` leaves no trace",
+    topic="Complaints about other fleets",
+    source="ARC#3649; GitHub: GitHub-hosted runners",
+)
 @on_virtual_time
 async def test_a_flood_of_labels_is_a_few_lines_and_the_rest_a_number() -> None:
     world = World()

@@ -4,6 +4,7 @@ import asyncio
 from dataclasses import replace
 from typing import Any
 
+import pytest
 from structlog.testing import capture_logs
 
 from autoscaler.controller.ports.github import OperatorError
@@ -45,6 +46,11 @@ def shown(world: World) -> list[tuple[str, ...]]:
     return [said for said in world.telemetry.said if said[0] == "runner_group"]
 
 
+@pytest.mark.case(
+    "a runner group admits public repositories, or more than any `access` does",
+    topic="GitHub's events",
+    source="GitHub: secure use; GitHub: runner groups",
+)
 @on_virtual_time
 async def test_a_group_that_is_too_wide_is_warned_of_at_the_start_and_every_hour() -> None:
     world = World(one_repository())

@@ -1,5 +1,7 @@
 """Inputs that the fuzzers found once, as small as they could be made."""
 
+import pytest
+
 from tests.fuzz.bootstrap_requests import TURN, Step
 from tests.fuzz.bootstrap_target import BootstrapTarget
 
@@ -28,6 +30,11 @@ def ready(target: BootstrapTarget) -> list[Step]:
     return [ask("hello", hello), ask("gate", '{"passed": true}'), TURN]
 
 
+@pytest.mark.case(
+    "a machine's exit arrives during the replacement of its registration",
+    topic="Hostile input",
+    source="GitHub: REST, self-hosted runners",
+)
 def test_a_machine_that_leaves_while_its_registration_is_replaced() -> None:
     """The second poll deletes what was handed over; `exit` overtook the answer, and it was a 500."""
     target = BootstrapTarget()

@@ -48,6 +48,11 @@ def first_finding(target: Target) -> str:
     return "nothing"
 
 
+@pytest.mark.case(
+    "random and mutated deliveries, bootstrap requests and identity documents",
+    topic="Hostile input",
+    source="CWE-20",
+)
 @pytest.mark.parametrize("name", TARGETS)
 def test_nothing_is_accepted_that_was_not_signed_and_nothing_crashes(name: str) -> None:
     assert first_finding(TARGETS[name]()) == "nothing"
@@ -93,6 +98,11 @@ def gives_up_on_odd_bytes(proof: bytes, account: str) -> ProvenIdentity:
     return IdentityVerifier(REGION, documents.PINNED).verify(proof, account)
 
 
+@pytest.mark.case(
+    "an identity document signed by a certificate of the attacker's inside it",
+    topic="Hostile input",
+    source="EC2: instance identity documents; openssl-smime",
+)
 @pytest.mark.parametrize(
     ("verify", "found"),
     [
@@ -245,6 +255,11 @@ class CrashesOnStrangers(BootstrapService):
         await super().heartbeat(self._journal.ledger.state.machines[machine].id, "")
 
 
+@pytest.mark.case(
+    "a job reads the identity document, or repeats its machine's requests",
+    topic="Hostile input",
+    source="EC2: instance identity documents",
+)
 @pytest.mark.parametrize(
     ("hole", "found"),
     [

@@ -175,6 +175,11 @@ LIMITS = [
 ]
 
 
+@pytest.mark.case(
+    "403 or 429 with `retry-after`",
+    topic="GitHub's REST API",
+    source="GitHub: rate limits",
+)
 @pytest.mark.parametrize(("status", "headers", "body", "delay"), LIMITS)
 async def test_a_limit_is_kept_by_all_who_ask_until_it_is_over(
     asked: World,
@@ -199,6 +204,11 @@ async def test_a_limit_is_kept_by_all_who_ask_until_it_is_over(
     assert await read(client) is not None
 
 
+@pytest.mark.case(
+    "a limit on registrations does not stop reads",
+    topic="GitHub's REST API",
+    source="GAR rate-limits-and-tuning.md",
+)
 async def test_a_limit_on_minting_does_not_hold_the_questions(
     asked: World, client: GitHubClient
 ) -> None:
@@ -238,6 +248,11 @@ async def test_a_refusal_is_the_operators(asked: World, client: GitHubClient, st
     assert len(str(caught.value)) < 300
 
 
+@pytest.mark.case(
+    "redirects: followed for reads, and only within the API's origin",
+    topic="GitHub's REST API",
+    source="GitHub: using the REST API",
+)
 async def test_a_renamed_repository_is_followed_for_questions_only(
     asked: World, client: GitHubClient
 ) -> None:
@@ -251,6 +266,11 @@ async def test_a_renamed_repository_is_followed_for_questions_only(
     assert asked.github.count("DELETE") == 1
 
 
+@pytest.mark.case(
+    "redirects: followed for reads, and only within the API's origin",
+    topic="GitHub's REST API",
+    source="GitHub: using the REST API",
+)
 async def test_the_token_never_goes_to_another_origin(asked: World, client: GitHubClient) -> None:
     await read(client)
     for place in ("http://127.0.0.1:1/steal", "http://[", "//evil.example/x", "file:///etc"):
@@ -271,6 +291,11 @@ async def test_pages_that_lead_in_a_circle_are_left(asked: World, client: GitHub
     assert asked.github.count("GET .*/actions/runners") == 2
 
 
+@pytest.mark.case(
+    "at most 100 requests at the same time",
+    topic="GitHub's REST API",
+    source="GitHub: rate limits",
+)
 async def test_no_more_requests_are_under_way_than_allowed(asked: World) -> None:
     async with asked.client(concurrency=4) as client:
         await read(client)

@@ -29,6 +29,11 @@ async def test_a_jwt_is_kept_for_minutes_and_renewed_while_it_still_serves(
     assert await app.token() != first
 
 
+@pytest.mark.case(
+    "installation tokens last an hour, and may be revoked",
+    topic="GitHub's REST API",
+    source="GitHub: installation tokens",
+)
 async def test_a_token_is_asked_for_once_and_renewed_before_it_runs_out(
     world: World, client: GitHubClient
 ) -> None:
@@ -43,6 +48,11 @@ async def test_a_token_is_asked_for_once_and_renewed_before_it_runs_out(
     assert world.github.count("installation$") == 1
 
 
+@pytest.mark.case(
+    "installation tokens last an hour, and may be revoked",
+    topic="GitHub's REST API",
+    source="GitHub: installation tokens",
+)
 async def test_a_revoked_token_is_replaced_even_for_a_registration(
     world: World, client: GitHubClient
 ) -> None:

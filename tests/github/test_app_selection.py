@@ -38,6 +38,11 @@ async def register(client: GitHubClient, *numbers: int) -> None:
         await client.register("org:acme", "gpu", RunnerName(f"r{number}"), ("gpu",))
 
 
+@pytest.mark.case(
+    "several Apps share the registrations",
+    topic="GitHub's REST API",
+    source="GAR rate-limits-and-tuning.md",
+)
 async def test_a_registration_goes_to_the_app_with_the_most_room(
     world: World, two: GitHubClient
 ) -> None:
@@ -46,6 +51,11 @@ async def test_a_registration_goes_to_the_app_with_the_most_room(
     assert world.github.registered_by == [SECOND] * 5
 
 
+@pytest.mark.case(
+    "several Apps share the registrations",
+    topic="GitHub's REST API",
+    source="GAR rate-limits-and-tuning.md",
+)
 async def test_room_is_read_from_the_answers_and_used_up_evenly(
     world: World, two: GitHubClient
 ) -> None:
@@ -62,6 +72,11 @@ async def test_room_is_read_from_the_answers_and_used_up_evenly(
     await register(two, 9)
 
 
+@pytest.mark.case(
+    "reports about that bucket's size differ: the controller reads the answers and `/rate_limit`",
+    topic="GitHub's REST API",
+    source="GAR rate-limits-and-tuning.md",
+)
 async def test_the_registration_bucket_is_asked_for_once_before_the_first_registration(
     world: World, two: GitHubClient
 ) -> None:
@@ -95,6 +110,11 @@ async def test_no_word_about_the_bucket_stops_no_registration(
     assert len(world.github.registered_by) == 2
 
 
+@pytest.mark.case(
+    "`/rate_limit` does not answer",
+    topic="GitHub's REST API",
+    source="GitHub: rate limit",
+)
 async def test_a_question_about_the_bucket_that_hangs_delays_a_registration_by_a_second_and_no_other(
     world: World, two: GitHubClient
 ) -> None:
@@ -134,6 +154,11 @@ async def test_without_limits_the_load_is_shared_evenly(world: World, two: GitHu
     assert world.github.count("/rate_limit") == 2
 
 
+@pytest.mark.case(
+    "an App that is not installed, suspended, or refused",
+    topic="GitHub's REST API",
+    source="GitHub: REST, Apps",
+)
 async def test_an_app_without_an_installation_is_no_candidate(world: World) -> None:
     world.github.installed = {("2", "acme"): SECOND}
     async with world.client(apps=(1, 2)) as client:
@@ -172,6 +197,11 @@ async def test_an_app_is_asked_anew_about_another_scope_of_the_account(world: Wo
     assert SECOND in world.github.registered_by
 
 
+@pytest.mark.case(
+    "an App that is not installed, suspended, or refused",
+    topic="GitHub's REST API",
+    source="GitHub: REST, Apps",
+)
 @pytest.mark.parametrize(
     "fault",
     [
@@ -216,6 +246,11 @@ async def test_an_app_whose_key_is_refused_is_not_the_others_trouble(world: Worl
     assert world.github.count("installation$") == 3, "401 is asked once more with a new JWT"
 
 
+@pytest.mark.case(
+    "a registration that may exist is not requested by another App",
+    topic="GitHub's REST API",
+    source="ubicloud#692",
+)
 @pytest.mark.parametrize(
     "fault",
     [
@@ -305,6 +340,11 @@ async def test_a_registration_is_looked_up_and_deleted_by_whoever_can(
     assert await two.delete_runner("org:acme", found.github_id) is True
 
 
+@pytest.mark.case(
+    "one App may not read runner groups, or does not see one",
+    topic="GitHub's REST API",
+    source="GitHub: runner groups in REST",
+)
 async def test_what_one_app_is_refused_is_not_the_answer_to_anothers_registration(
     world: World, two: GitHubClient
 ) -> None:
@@ -324,6 +364,11 @@ async def test_what_one_app_is_refused_is_not_the_answer_to_anothers_registratio
     assert world.github.registered_by == [SECOND, SECOND]
 
 
+@pytest.mark.case(
+    "one App may not read runner groups, or does not see one",
+    topic="GitHub's REST API",
+    source="GitHub: runner groups in REST",
+)
 @pytest.mark.parametrize("blind", [FIRST, SECOND])
 async def test_a_group_that_one_app_does_not_see_is_used_by_the_other(
     world: World, two: GitHubClient, blind: int

@@ -54,6 +54,11 @@ def test_what_is_not_told_is_no_limit() -> None:
         assert budget.headroom(APP, request, NOW) == float("inf")
 
 
+@pytest.mark.case(
+    "registrations, checks and deletions go before lists",
+    topic="GitHub's REST API",
+    source="GitHub: using the REST API",
+)
 @pytest.mark.parametrize(
     ("remaining", "fit"),
     [
@@ -79,6 +84,11 @@ def test_the_reserves_fall_with_importance_and_a_registration_leaves_none() -> N
     assert len(set(shares)) == len(shares)
 
 
+@pytest.mark.case(
+    "registrations have a bucket of their own, `actions_runner_registration`",
+    topic="GitHub's REST API",
+    source="GAR rate-limits-and-tuning.md",
+)
 def test_a_registration_may_use_the_last_registration_and_no_more() -> None:
     budget = Budget(None)
     last = told(1, 10_000, resource="actions_runner_registration")
@@ -113,6 +123,11 @@ def test_answers_that_overtake_each_other_give_nothing_back() -> None:
     assert fits(budget, CHECK, NOW + 601)
 
 
+@pytest.mark.case(
+    "reports about that bucket's size differ: the controller reads the answers and `/rate_limit`",
+    topic="GitHub's REST API",
+    source="GAR rate-limits-and-tuning.md",
+)
 def test_the_bucket_is_the_one_that_the_answer_names() -> None:
     budget = Budget(None)
     # An older Enterprise Server: registrations count like everything else.
@@ -122,6 +137,11 @@ def test_the_bucket_is_the_one_that_the_answer_names() -> None:
     assert budget.resource_of(REGISTER) == "core"
 
 
+@pytest.mark.case(
+    "requests an hour, for each installation",
+    topic="GitHub's REST API",
+    source="GitHub: rate limits",
+)
 def test_each_installation_has_a_budget_of_its_own() -> None:
     budget = Budget(900)
     asked(budget, CHECK, Answer(200, CIMultiDict(told(0))))
@@ -129,6 +149,11 @@ def test_each_installation_has_a_budget_of_its_own() -> None:
     assert budget.shortage("app 2 on acme", CHECK, NOW) is None
 
 
+@pytest.mark.case(
+    "900 points a minute for an endpoint: a read costs 1, a write 5",
+    topic="GitHub's REST API",
+    source="GitHub: rate limits",
+)
 def test_a_minute_has_900_points_of_which_a_registration_takes_5() -> None:
     budget = Budget(900)
     for second in range(180):
@@ -160,6 +185,11 @@ def test_the_scarcer_of_bucket_and_points_is_the_room() -> None:
     assert budget.headroom(APP, REGISTER, NOW) == 0.0
 
 
+@pytest.mark.case(
+    "a secondary limit without `retry-after`",
+    topic="GitHub's REST API",
+    source="GitHub: rate limits",
+)
 def test_a_secondary_limit_without_a_time_is_left_alone_for_longer_each_time() -> None:
     budget, now, waits = Budget(None), NOW, []
     for _ in range(8):
@@ -214,6 +244,16 @@ def test_any_headers_leave_a_bounded_reading(headers: dict[str, str]) -> None:
     assert fits(budget, CHECK, NOW + 3600)
 
 
+@pytest.mark.case(
+    "900 points a minute for an endpoint: a read costs 1, a write 5",
+    topic="GitHub's REST API",
+    source="GitHub: rate limits",
+)
+@pytest.mark.case(
+    "GitHub recommends a second between two writes; the points are the limit",
+    topic="GitHub's REST API",
+    source="GitHub: using the REST API",
+)
 @STEADY
 @given(
     st.lists(st.tuples(st.floats(0, 5), st.sampled_from([REGISTER, CHECK])), max_size=200),

@@ -44,6 +44,12 @@ def entry(number: int, guid: str, age: float, **changes: Any) -> dict[str, Any]:
 OK = {"status": "OK", "status_code": 200}
 
 
+@pytest.mark.case(
+    "a delivery is lost on its way: GitHub lists it as failed, and the controller asks for "
+    "redelivery",
+    topic="GitHub's events",
+    source="GitHub: failed deliveries",
+)
 async def test_only_what_never_arrived_is_repeated_by_its_newest_try(
     world: World, client: GitHubClient
 ) -> None:
@@ -76,6 +82,12 @@ async def test_a_delivery_asked_for_is_left_alone_while_that_is_fresh(
     assert (await client.redeliver_failed(START - 3600)).asked == 0
 
 
+@pytest.mark.case(
+    "a delivery that keeps failing: the controller asks for redelivery ever less often, and lists"
+    " only what it needs",
+    topic="GitHub's events",
+    source="GitHub: failed deliveries",
+)
 async def test_what_goes_on_failing_is_repeated_ever_more_slowly(
     world: World, client: GitHubClient
 ) -> None:
@@ -99,6 +111,12 @@ async def test_what_goes_on_failing_is_repeated_ever_more_slowly(
     assert since == START + asked_at[-1] + 5, "a process that starts anew looks there"
 
 
+@pytest.mark.case(
+    "a delivery that keeps failing: the controller asks for redelivery ever less often, and lists"
+    " only what it needs",
+    topic="GitHub's events",
+    source="GitHub: failed deliveries",
+)
 async def test_what_fails_for_long_does_not_have_all_since_then_listed_again(
     world: World, client: GitHubClient
 ) -> None:
@@ -113,6 +131,11 @@ async def test_what_fails_for_long_does_not_have_all_since_then_listed_again(
     assert world.github.count("GET .*/deliveries") == 20 + 8
 
 
+@pytest.mark.case(
+    "GitHub shows an attempt as pending for ever: it counts as failed after ten minutes",
+    topic="GitHub's events",
+    source="GitHub: failed deliveries",
+)
 async def test_a_try_that_stays_pending_is_repeated_and_does_not_have_all_since_then_listed_again(
     world: World, client: GitHubClient
 ) -> None:
@@ -195,6 +218,11 @@ async def test_a_repeat_without_an_answer_is_not_sent_twice(
     assert world.github.count(ATTEMPT) == 1
 
 
+@pytest.mark.case(
+    "failing deliveries of one App do not affect another App",
+    topic="GitHub's events",
+    source="GitHub: failed deliveries",
+)
 async def test_every_app_has_deliveries_and_one_apps_trouble_is_its_own(world: World) -> None:
     world.github.deliveries = {"1": [entry(1, "a", 10)], "2": [entry(2, "b", 10)]}
     async with world.client(apps=(1, 2)) as client:

@@ -12,6 +12,11 @@ from tests.github.standin import timestamp
 APPS = (AppKey(1, "pem"),)
 
 
+@pytest.mark.case(
+    "an Enterprise Server has its API under `/api/v3`",
+    topic="GitHub's REST API",
+    source="GitHub Enterprise Server: REST",
+)
 @pytest.mark.parametrize("ending", ["", "/"])
 async def test_everything_is_asked_under_the_apis_path(world: World, ending: str) -> None:
     world.github.page_size = 2
@@ -54,6 +59,11 @@ def test_the_published_points_are_kept_where_they_are_in_force(
     assert GitHubSettings(api_url, APPS).points_per_minute == points
 
 
+@pytest.mark.case(
+    "an Enterprise Server has no limits unless its administrator sets them",
+    topic="GitHub's REST API",
+    source="GitHub Enterprise Server: rate limits; actions/stale#1227",
+)
 async def test_a_server_without_limits_is_asked_as_much_as_needed(world: World) -> None:
     world.github.installed["2", "acme"] = 90
     async with world.client(apps=(1, 2)) as client:

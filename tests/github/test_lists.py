@@ -89,6 +89,11 @@ async def test_jobs_are_facts_that_were_read(world: World, client: GitHubClient)
     assert (await client.lists.jobs(WIDGETS, 8, START)).items == ()
 
 
+@pytest.mark.case(
+    "the labels of one job are unreadable: the other jobs of the run are seen",
+    topic="GitHub's events",
+    source="GitHub: choosing runners",
+)
 @pytest.mark.parametrize(
     "bad",
     [
@@ -146,6 +151,12 @@ def repository(number: int, pushed_at: str | None = "2026-11-01T10:00:00Z") -> d
     return {"full_name": f"acme/w{number}", "pushed_at": pushed_at, "archived": False}
 
 
+@pytest.mark.case(
+    "one of an account's Apps is suspended, limited or not permitted: the repositories that the "
+    "other Apps see are found",
+    topic="GitHub's events",
+    source="GitHub: suspending an installation",
+)
 @pytest.mark.parametrize(
     ("route", "status", "body"),
     [
@@ -180,6 +191,11 @@ async def test_one_app_that_cannot_be_asked_hides_no_repository_of_another(
             await client.lists.repositories("org:acme")
 
 
+@pytest.mark.case(
+    "a list with more pages than the controller reads does not count as complete",
+    topic="GitHub's events",
+    source="GitHub: pagination",
+)
 @pytest.mark.parametrize("too_many", [False, True])
 async def test_a_list_of_too_many_pages_is_not_taken_for_all(
     world: World, client: GitHubClient, too_many: bool

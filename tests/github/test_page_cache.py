@@ -55,6 +55,11 @@ async def lists_that_keep(world: World, most: int) -> AsyncIterator[Lists]:
         await transport.close()
 
 
+@pytest.mark.case(
+    "304 answers are free",
+    topic="GitHub's REST API",
+    source="GitHub: rate limits",
+)
 async def test_what_has_not_changed_is_read_again_for_nothing(
     world: World, client: GitHubClient
 ) -> None:

@@ -80,6 +80,11 @@ ASKING: dict[Effect, tuple[str, Callable[[GitHubClient], Awaitable[object]]]] = 
 }
 
 
+@pytest.mark.case(
+    "HTML, 5xx, 401, 403, 404, 409, 422, 429, broken, cut and malformed answers each have a policy",
+    topic="GitHub's REST API",
+    source="GitHub: troubleshooting the REST API",
+)
 @pytest.mark.parametrize("effect", Effect)
 async def test_each_outcome_meets_its_policy(world: World, effect: Effect) -> None:
     pattern, ask = ASKING[effect]
@@ -99,6 +104,11 @@ async def test_each_outcome_meets_its_policy(world: World, effect: Effect) -> No
             assert world.github.count("/elsewhere") == (action is Action.FOLLOW)
 
 
+@pytest.mark.case(
+    "no answer before the timeout",
+    topic="GitHub's REST API",
+    source="GitHub: troubleshooting the REST API",
+)
 @pytest.mark.parametrize("effect", Effect)
 async def test_no_answer_in_time_meets_its_policy(world: World, effect: Effect) -> None:
     pattern, ask = ASKING[effect]
@@ -139,6 +149,12 @@ def test_every_outcome_is_shown_here() -> None:
     assert {outcome for outcome, _ in FAULTS} == set(Outcome) - elsewhere
 
 
+@pytest.mark.case(
+    "a registration exists at GitHub at once, offline: after a failed request the controller "
+    "looks it up and does not repeat it",
+    topic="GitHub's REST API",
+    source="runs-on#30; ubicloud#692",
+)
 def test_a_registration_is_never_asked_for_again_on_an_unverified_outcome() -> None:
     clear = {Action.TAKE, Action.HOLD, Action.RENEW, Action.OTHER_APP, Action.OPERATOR}
     for outcome, policy in POLICIES.items():

@@ -52,6 +52,11 @@ async def test_a_repositorys_runner_is_registered_there_in_its_only_group(
         await client.register("repo:acme/widgets", "gpu", NAME, LABELS)
 
 
+@pytest.mark.case(
+    "the number of calls grows with the number of configurations",
+    topic="GitHub's REST API",
+    source="GAR#5037",
+)
 async def test_a_hundred_registration_at_once_cost_three_calls_more(
     world: World, client: GitHubClient
 ) -> None:
@@ -62,12 +67,22 @@ async def test_a_hundred_registration_at_once_cost_three_calls_more(
     assert len(world.github.calls) == 103
 
 
+@pytest.mark.case(
+    "409: the name is registered already",
+    topic="GitHub's REST API",
+    source="ubicloud#692",
+)
 async def test_a_taken_name_is_said_to_be(client: GitHubClient) -> None:
     await client.register("org:acme", "gpu", NAME, LABELS)
     with pytest.raises(RunnerExistsError):
         await client.register("org:acme", "gpu", NAME, LABELS)
 
 
+@pytest.mark.case(
+    "503 answers in bursts",
+    topic="GitHub's REST API",
+    source="actions/runner#3479",
+)
 @pytest.mark.parametrize(
     "fault",
     [
@@ -121,6 +136,12 @@ async def test_a_runner_is_read_by_its_id_and_none_is_a_404(
     assert await client.read_runner(scope, registered.github_id + 1) is None
 
 
+@pytest.mark.case(
+    "lists hide a busy runner, its run and its job, while its agent is silent: only a 404 for the"
+    " runner's id proves its absence",
+    topic="GitHub's REST API",
+    source="GitHub: get a self-hosted runner",
+)
 @pytest.mark.parametrize("status", [403, 404])
 async def test_a_404_by_an_app_that_may_not_list_the_runners_says_nothing(
     world: World, client: GitHubClient, status: int
@@ -150,6 +171,12 @@ async def test_a_registration_that_never_left_may_be_asked_again(world: World) -
     assert world.github.count(REGISTER) == 0
 
 
+@pytest.mark.case(
+    "GitHub refuses a registration (no such group, not 1 to 100 labels, a full group): an "
+    "operator sees the reason",
+    topic="GitHub's REST API",
+    source="GitHub: REST, self-hosted runners; GitHub: Actions limits",
+)
 @pytest.mark.parametrize("status", [400, 403, 404, 422])
 async def test_a_refused_registration_is_the_operators(
     world: World, client: GitHubClient, status: int
@@ -160,6 +187,12 @@ async def test_a_refused_registration_is_the_operators(
         await client.register("org:acme", "gpu", NAME, LABELS)
 
 
+@pytest.mark.case(
+    "GitHub refuses a registration (no such group, not 1 to 100 labels, a full group): an "
+    "operator sees the reason",
+    topic="GitHub's REST API",
+    source="GitHub: REST, self-hosted runners; GitHub: Actions limits",
+)
 async def test_a_refused_registration_has_the_groups_read_again(
     world: World, client: GitHubClient
 ) -> None:
@@ -196,6 +229,11 @@ async def test_groups_come_in_pages(world: World, client: GitHubClient) -> None:
     assert world.github.count("runner-groups") == 3
 
 
+@pytest.mark.case(
+    "lists of runners have 100 entries a page, and can be filtered by name",
+    topic="GitHub's REST API",
+    source="GitHub: REST, self-hosted runners",
+)
 async def test_a_runner_is_found_by_its_exact_name_on_any_page(
     world: World, client: GitHubClient
 ) -> None:
@@ -209,6 +247,11 @@ async def test_a_runner_is_found_by_its_exact_name_on_any_page(
     assert await client.find_runner("org:acme", RunnerName("x-")) is None
 
 
+@pytest.mark.case(
+    "the deletion of a busy runner gets 422",
+    topic="GitHub's REST API",
+    source="ARC runner_graceful_stop.go",
+)
 async def test_a_runner_is_deleted_is_not_there_or_is_busy(
     world: World, client: GitHubClient
 ) -> None:

@@ -45,6 +45,11 @@ class Crowd:
             await asyncio.sleep(0)
 
 
+@pytest.mark.case(
+    "registrations, checks and deletions go before lists",
+    topic="GitHub's REST API",
+    source="GitHub: using the REST API",
+)
 async def test_a_waiting_registration_goes_before_all_else_and_a_sync_after() -> None:
     crowd = Crowd(1)
     await crowd.arrive(CHECK, SYNC, REMOVE, CHECK, REGISTER, SYNC, REGISTER)

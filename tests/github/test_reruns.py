@@ -44,6 +44,11 @@ async def ask(client: GitHubClient, *jobs: JobId, attempt: int = 1) -> RerunAnsw
     return await client.reruns.rerun(WIDGETS, 7, attempt, jobs)
 
 
+@pytest.mark.case(
+    "one App does not see the repository: the other App requests the re-run",
+    topic="EC2's machines",
+    source="GitHub: re-run a job",
+)
 @pytest.mark.parametrize("blind", [FIRST, SECOND])
 async def test_an_app_that_is_not_shown_the_repository_leaves_it_to_the_other(
     world: World, two: GitHubClient, blind: int
@@ -68,6 +73,11 @@ async def test_a_job_that_no_app_can_run_again_is_refused(
     assert answer.detail.endswith(f"{status} too old")
 
 
+@pytest.mark.case(
+    "the lost answer was for one of several jobs: the others are still re-run",
+    topic="EC2's machines",
+    source="GitHub: re-run a job",
+)
 @pytest.mark.parametrize(
     "fault",
     [
@@ -110,6 +120,11 @@ async def test_where_nothing_was_done_it_says_so(
     assert not isinstance(caught.value, RerunUnknownError)
 
 
+@pytest.mark.case(
+    "a cached answer shows the earlier attempt as completed",
+    topic="EC2's machines",
+    source="GitHub: re-run a job",
+)
 @pytest.mark.parametrize(
     ("status", "attempt"), [("in_progress", 2), ("queued", 1), ("completed", 1)]
 )

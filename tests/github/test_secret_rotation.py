@@ -30,6 +30,11 @@ def secrets_in(path: Path, content: str) -> list[bytes]:
     return [secret.get_secret_value() for secret in read_webhook_secrets(configuration)]
 
 
+@pytest.mark.case(
+    "two webhook secrets during a rotation",
+    topic="Operators' files",
+    source="GitHub: validating deliveries",
+)
 @pytest.mark.parametrize(
     ("live", "believed"),
     [

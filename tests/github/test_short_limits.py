@@ -25,6 +25,11 @@ REGISTER = "generate-jitconfig"
 FIRST, SECOND = 77, 90
 
 
+@pytest.mark.case(
+    "several Apps: each has points of its own",
+    topic="GitHub's REST API",
+    source="GitHub: rate limits",
+)
 async def test_points_of_one_app_that_are_spent_leave_the_others(world: World) -> None:
     budget = Budget(20)  # four registrations a minute
     queue = RequestQueue(budget, world.clock, 10)
@@ -58,6 +63,11 @@ async def test_points_of_one_app_that_are_spent_leave_the_others(world: World) -
     await transport.close()
 
 
+@pytest.mark.case(
+    "registrations, checks and deletions go before lists",
+    topic="GitHub's REST API",
+    source="GitHub: using the REST API",
+)
 async def test_what_waits_for_a_connection_goes_by_importance(world: World) -> None:
     world.github.runners["acme"] = {5: {"id": 5, "name": "old", "status": "offline", "busy": False}}
     async with world.client(concurrency=1) as client:

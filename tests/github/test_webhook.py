@@ -84,6 +84,11 @@ def test_a_body_changed_by_one_bit_is_refused(body: bytes, where: int, bit: int)
     assert not verify_signature(bytes(changed), signed(body, b"secret"), [b"secret"])
 
 
+@pytest.mark.case(
+    "`X-Hub-Signature` (sha1) proves nothing",
+    topic="Hostile input",
+    source="GitHub: validating deliveries; gidgethub",
+)
 @pytest.mark.parametrize(
     "header",
     [
@@ -201,6 +206,11 @@ def test_a_long_or_ugly_name_loses_no_job() -> None:
     assert len(observed.name) == 256
 
 
+@pytest.mark.case(
+    "an action or event that the controller does not use",
+    topic="GitHub's events",
+    source="GitHub: workflow_job events",
+)
 @pytest.mark.parametrize("body", [event("assigned"), b'{"action": "assigned"}'])
 def test_an_action_unknown_to_us_is_no_fact(body: bytes) -> None:
     assert parse_workflow_job(body, RECEIVED) is None

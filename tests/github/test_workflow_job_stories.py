@@ -103,6 +103,11 @@ class Story:
         return self.world.job(1).state
 
 
+@pytest.mark.case(
+    "`queued`, `in_progress`, `completed`: one machine from `queued` until `in_progress`",
+    topic="GitHub's events",
+    source="GitHub: workflow_job events",
+)
 def test_a_job_from_queued_to_completed_wants_one_machine_until_it_starts() -> None:
     story = Story().hear("queued", QUEUED)
     assert story.wanted == 1
@@ -112,6 +117,11 @@ def test_a_job_from_queued_to_completed_wants_one_machine_until_it_starts() -> N
     assert (job.queued_at, job.started_at, job.conclusion) == (NOON - 30, NOON + 60, "success")
 
 
+@pytest.mark.case(
+    "environments send `queued`, `waiting`, `queued`",
+    topic="GitHub's events",
+    source="cdk-github-runners#416",
+)
 def test_an_environments_queued_waiting_queued_wants_nothing_until_github_says_so() -> None:
     story = Story().hear("queued", QUEUED)
     story.hear("waiting", QUEUED, status="waiting")
@@ -125,6 +135,11 @@ def test_an_environments_queued_waiting_queued_wants_nothing_until_github_says_s
     assert (story.wanted, story.state) == (0, JobState.IN_PROGRESS)
 
 
+@pytest.mark.case(
+    "the state of an approval settles only seconds later",
+    topic="GitHub's events",
+    source="runs-on#429",
+)
 @pytest.mark.parametrize(
     "order", sorted(set(permutations(["queued", "waiting", "queued", "waiting"])))
 )
@@ -136,22 +151,42 @@ def test_approval_is_asked_about_however_its_deliveries_are_shuffled(order: list
     assert story.ask(JobState.QUEUED).wanted == 1
 
 
+@pytest.mark.case(
+    "`waiting` overtakes `queued`: the job is not stuck",
+    topic="GitHub's events",
+    source="runs-on#539",
+)
 def test_an_approval_whose_order_was_lost_is_not_stuck() -> None:
     story = Story().hear("queued", QUEUED).hear("waiting", QUEUED, status="waiting")
     story.ask(JobState.QUEUED)  # `waiting` came late: it is approved since
     assert (story.wanted, story.state) == (1, JobState.QUEUED)
 
 
+@pytest.mark.case(
+    "`queued` with `status: waiting`",
+    topic="GitHub's events",
+    source="octokit/webhooks schemas",
+)
 def test_queued_with_status_waiting_is_a_job_that_waits() -> None:
     story = Story().hear("queued", QUEUED, status="waiting")
     assert (story.state, story.wanted, story.questions) == (JobState.WAITING, 0, 0)
 
 
+@pytest.mark.case(
+    "`waiting` is followed by `in_progress` without `queued`",
+    topic="GitHub's events",
+    source="GitHub: run statuses",
+)
 def test_waiting_that_goes_straight_to_work_needs_no_queued() -> None:
     story = Story().hear("waiting", QUEUED, status="waiting").hear("in_progress", STARTED)
     assert (story.state, story.wanted, story.questions) == (JobState.IN_PROGRESS, 0, 0)
 
 
+@pytest.mark.case(
+    "`in_progress` with `status: queued`",
+    topic="GitHub's events",
+    source="octokit/webhooks schemas",
+)
 def test_in_progress_with_status_queued_has_started_on_its_runner() -> None:
     story = Story()
     runner = story.world.ready()
@@ -165,6 +200,11 @@ def test_in_progress_with_status_queued_has_started_on_its_runner() -> None:
     )
 
 
+@pytest.mark.case(
+    "`queued` with the name and id of a runner",
+    topic="GitHub's events",
+    source="github/docs#12083",
+)
 def test_a_queued_body_with_runner_fields_binds_nothing() -> None:
     story = Story()
     runner = story.world.ready()
@@ -173,6 +213,11 @@ def test_a_queued_body_with_runner_fields_binds_nothing() -> None:
     assert story.world.job(1).started_at is None
 
 
+@pytest.mark.case(
+    "`completed` first, for a job that was skipped",
+    topic="GitHub's events",
+    source="ARC#836",
+)
 def test_a_skipped_job_is_completed_first_and_wants_nothing() -> None:
     story = Story().hear("completed", SKIPPED)
     assert (story.state, story.wanted) == (JobState.COMPLETED, 0)
@@ -180,12 +225,22 @@ def test_a_skipped_job_is_completed_first_and_wants_nothing() -> None:
     assert (job.labels, job.conclusion, job.started_at) == ((), "skipped", None)
 
 
+@pytest.mark.case(
+    "`queued` after a skipped job's end",
+    topic="GitHub's events",
+    source="ARC#836",
+)
 def test_a_late_queued_of_a_skipped_job_wants_nothing_either() -> None:
     story = Story().hear("completed", SKIPPED).hear("queued", QUEUED)
     assert (story.state, story.wanted, story.questions) == (JobState.COMPLETED, 0, 0)
     assert story.world.job(1).labels == ("gpu",)
 
 
+@pytest.mark.case(
+    "cancelled before its start: no steps, no runner",
+    topic="GitHub's events",
+    source="ARC#2520",
+)
 def test_a_job_cancelled_in_the_queue_wants_nothing_any_more() -> None:
     story = Story().hear("queued", QUEUED)
     story.hear("completed", DONE, conclusion="cancelled", runner_name="", runner_id=0, steps=[])
@@ -193,12 +248,22 @@ def test_a_job_cancelled_in_the_queue_wants_nothing_any_more() -> None:
     assert story.world.job(1).started_at is None
 
 
+@pytest.mark.case(
+    "`completed` with empty labels",
+    topic="GitHub's events",
+    source="ARC#1370",
+)
 def test_completed_with_empty_labels_ends_the_job_it_names() -> None:
     story = Story().hear("queued", QUEUED).hear("completed", DONE, labels=[])
     assert (story.state, story.wanted) == (JobState.COMPLETED, 0)
     assert story.world.job(1).labels == ("gpu",)
 
 
+@pytest.mark.case(
+    "a re-run sends `completed` again for jobs of the earlier attempt",
+    topic="GitHub's events",
+    source="ARC#4315; ARC#4594",
+)
 def test_a_re_run_repeats_the_end_of_old_jobs_and_takes_no_new_ones_machine() -> None:
     story = Story()
     for old in range(1, 6):
@@ -210,6 +275,11 @@ def test_a_re_run_repeats_the_end_of_old_jobs_and_takes_no_new_ones_machine() ->
     assert story.world.job(10).state is JobState.QUEUED
 
 
+@pytest.mark.case(
+    "`completed` for jobs that the controller does not know",
+    topic="GitHub's events",
+    source="ARC#4315",
+)
 def test_ends_of_jobs_never_heard_of_take_no_machine_from_others() -> None:
     story = Story().hear("queued", QUEUED)
     for old in range(100, 105):
@@ -217,16 +287,36 @@ def test_ends_of_jobs_never_heard_of_take_no_machine_from_others() -> None:
     assert story.wanted == 1
 
 
+@pytest.mark.case(
+    "`queued` never arrives: `in_progress` makes the job known at the latest",
+    topic="GitHub's events",
+    source="ARC#2788; ubicloud#1042",
+)
+@pytest.mark.case(
+    "a re-run without `queued`",
+    topic="GitHub's events",
+    source="kent8192/reinhardt-web#4253",
+)
 def test_a_re_run_without_queued_is_known_once_it_starts() -> None:
     story = Story().hear("in_progress", STARTED, run_attempt=2).hear("completed", DONE)
     assert (story.state, story.wanted) == (JobState.COMPLETED, 0)
     assert story.world.job(1).run_attempt == 2
 
 
+@pytest.mark.case(
+    "`queued` twice",
+    topic="GitHub's events",
+    source="cdk-github-runners#416",
+)
 def test_queued_twice_is_one_job() -> None:
     assert Story().hear("queued", QUEUED).hear("queued", QUEUED).wanted == 1
 
 
+@pytest.mark.case(
+    "`created_at`, `run_attempt` or `workflow_name` missing",
+    topic="GitHub's events",
+    source="@octokit/webhooks-examples",
+)
 @pytest.mark.parametrize("field", ["created_at", "run_attempt", "run_id", "workflow_name", "name"])
 def test_a_body_that_lacks_a_field_is_a_job_all_the_same(field: str) -> None:
     story = Story().hear("queued", QUEUED, **{field: "missing"})
@@ -236,12 +326,22 @@ def test_a_body_that_lacks_a_field_is_a_job_all_the_same(field: str) -> None:
     assert (story.state, story.wanted) == (JobState.COMPLETED, 0)
 
 
+@pytest.mark.case(
+    "`created_at`, `run_attempt` or `workflow_name` missing",
+    topic="GitHub's events",
+    source="@octokit/webhooks-examples",
+)
 def test_an_old_body_without_created_at_is_as_old_as_its_started_at() -> None:
     story = Story().hear("queued", QUEUED, created_at="missing", started_at="2027-01-13T12:00:00Z")
     assert story.world.job(1).queued_at == NOON - 2 * 86_400
     assert (story.wanted, story.questions) == (0, 1), "redelivered: GitHub is asked first"
 
 
+@pytest.mark.case(
+    "a conclusion that no schema lists",
+    topic="GitHub's events",
+    source="octokit/webhooks common schemas",
+)
 @pytest.mark.parametrize("conclusion", ["startup_failure", "made_up_tomorrow", None])
 def test_a_conclusion_that_nobody_knows_ends_a_job_as_any_other(conclusion: str | None) -> None:
     story = Story().hear("queued", QUEUED).hear("completed", DONE, conclusion=conclusion)
@@ -249,6 +349,11 @@ def test_a_conclusion_that_nobody_knows_ends_a_job_as_any_other(conclusion: str 
     assert story.world.job(1).conclusion == conclusion
 
 
+@pytest.mark.case(
+    "`runs-on: {group: x}` sends no labels",
+    topic="GitHub's events",
+    source="GAR#3643; GAR#3548",
+)
 def test_a_job_of_a_group_alone_has_no_labels_and_is_an_unlabelled_skus() -> None:
     assert Story().hear("queued", QUEUED, labels=[]).wanted == 0
     willing = catalogue(replace(sku(), unlabelled=True))
@@ -256,6 +361,11 @@ def test_a_job_of_a_group_alone_has_no_labels_and_is_an_unlabelled_skus() -> Non
     assert story.wanted == 1
 
 
+@pytest.mark.case(
+    "labels are compared case-insensitively",
+    topic="GitHub's events",
+    source="GitHub: labels",
+)
 def test_labels_are_compared_without_regard_to_case() -> None:
     assert Story().hear("queued", QUEUED, labels=["GPU", "Self-Hosted", "LINUX"]).wanted == 1
 
@@ -268,6 +378,11 @@ BODIES: list[tuple[str, dict[str, Any]]] = [
 ]
 
 
+@pytest.mark.case(
+    "deliveries arrive twice, late and out of order",
+    topic="GitHub's events",
+    source="GitHub: using webhooks",
+)
 @STEADY
 @given(
     st.lists(st.integers(0, 3), max_size=4).flatmap(

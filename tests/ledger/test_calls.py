@@ -30,6 +30,11 @@ def cooldowns(world: World) -> dict[str, float]:
     return {c.key: c.until - world.now for c in held if c.until > world.now}
 
 
+@pytest.mark.case(
+    "phantom and failed runners use up capacity",
+    topic="Complaints about other fleets",
+    source="ARC#3685",
+)
 def test_a_recorded_call_counts_every_slot_at_its_dearest() -> None:
     world = World(MIXED)
     slots = world.record(2)

@@ -30,6 +30,11 @@ HOLDS = {
 }
 
 
+@pytest.mark.case(
+    "an unknown error code: tried again with growing delay, and shown",
+    topic="EC2's API",
+    source="EC2: error codes",
+)
 @pytest.mark.parametrize("failure", list(HOLDS))
 def test_each_failure_in_a_row_doubles_the_hold_up_to_the_longest(failure: FailureClass) -> None:
     state, now = LedgerState(catalogue()), 0.0
@@ -55,6 +60,11 @@ def test_failures_under_way_together_count_once() -> None:
     assert state.cooldowns["k"] == Cooldown("k", 540.0, 2, "third", FailureClass.CAPACITY)
 
 
+@pytest.mark.case(
+    "an error after minutes of throttling counts as the first one of its class",
+    topic="EC2's API",
+    source="EC2: request throttling",
+)
 @pytest.mark.parametrize("first", list(HOLDS))
 @pytest.mark.parametrize("other", list(HOLDS))
 def test_a_row_of_one_class_is_none_of_another(first: FailureClass, other: FailureClass) -> None:
@@ -69,6 +79,11 @@ def test_a_row_of_one_class_is_none_of_another(first: FailureClass, other: Failu
     assert state.cooldowns["k"] == Cooldown("k", now + hold, failures, "another", other)
 
 
+@pytest.mark.case(
+    "an error after minutes of throttling counts as the first one of its class",
+    topic="EC2's API",
+    source="EC2: request throttling",
+)
 def test_of_two_classes_the_hold_that_ends_later_stays_with_its_row() -> None:
     state = LedgerState(catalogue())
     for at in (0.0, 5.0):
@@ -152,6 +167,11 @@ def test_cooldowns_are_stored_once_each_time_they_change() -> None:
     assert state.take_changes().cooldowns == ()
 
 
+@pytest.mark.case(
+    "machines of a launch option fail one after the other: the launch option is held back",
+    topic="EC2's machines",
+    source="GAR#5007",
+)
 def test_from_the_third_machine_in_a_row_that_fails_its_option_is_held_back_longer_and_longer() -> (
     None
 ):

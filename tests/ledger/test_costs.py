@@ -27,6 +27,11 @@ def spot_machines(world: World, count: int = 2, name: str = "c") -> None:
             found.placement.instance_type, found.placement.zone = "g5.xlarge", "a"
 
 
+@pytest.mark.case(
+    "spot prices differ by zone and hour",
+    topic="EC2's API",
+    source="EC2: spot price history",
+)
 def test_a_spot_machine_costs_its_zones_price_and_counts_at_on_demand_in_the_limit() -> None:
     world = World()
     spot_machines(world)

@@ -125,6 +125,11 @@ def test_a_silent_machine_is_looked_at_again_a_quarter_of_an_hour_later() -> Non
     assert world.machine("c0").due == START + 86_400.0
 
 
+@pytest.mark.case(
+    "lists of runners are up to 60 seconds old: `busy` may be wrong",
+    topic="GitHub's REST API",
+    source="ARC runner_graceful_stop.go",
+)
 def test_two_reads_a_quarter_of_an_hour_apart_are_proof_and_one_is_not() -> None:
     world = silent()
     read_runner(world, True)
@@ -146,6 +151,11 @@ def test_the_second_read_is_due_a_quarter_of_an_hour_after_the_first_answer() ->
     assert world.machine("c0").due == START + 903 + 900
 
 
+@pytest.mark.case(
+    "runners at work are killed",
+    topic="Complaints about other fleets",
+    source="GAR#5085",
+)
 def test_a_read_that_is_no_proof_starts_over() -> None:
     world = silent()
     read_runner(world, True)
@@ -208,6 +218,11 @@ def test_a_machine_that_was_lost_has_no_new_lifetime() -> None:
     assert world.machine(machine).due == assigned + 86_400.0
 
 
+@pytest.mark.case(
+    "a listener that leaves without a job is not a failure",
+    topic="Runner and listener",
+    source="actions/runner#4726",
+)
 def test_a_runner_that_leaves_within_a_minute_refused_no_job() -> None:
     world = World()
     world.queue(1)
@@ -244,6 +259,12 @@ def unregistered(world: World, gone: bool = True) -> None:
     world.do(e.RunnerRead, C0, gone, "404", gone)
 
 
+@pytest.mark.case(
+    "a job stops its listener and worker with SIGSTOP: its machine is terminated half an hour "
+    "after the job, although its agent reports",
+    topic="Hostile input",
+    source="signal(7)",
+)
 def test_a_machine_that_lingers_after_its_job_ends_after_half_an_hour_despite_its_heartbeats() -> (
     None
 ):

@@ -14,6 +14,11 @@ from tests.ledger.builders import World
 SAID = ["the runner exited with status 0", "the runner exited with status 7", "job: success", ""]
 
 
+@pytest.mark.case(
+    "`run.sh` exits with 0 in any case: its status says nothing about the job",
+    topic="Runner and listener",
+    source="actions/runner run-helper.sh",
+)
 @pytest.mark.parametrize("said", SAID)
 def test_an_exit_ends_its_machine_and_says_nothing_of_the_job(said: str) -> None:
     world = World()
@@ -30,6 +35,17 @@ def test_an_exit_ends_its_machine_and_says_nothing_of_the_job(said: str) -> None
     assert (world.job(1).state, world.job(1).conclusion) == (JobState.COMPLETED, "failure")
 
 
+@pytest.mark.case(
+    "a runner misses several messages, and GitHub cancels the job",
+    topic="GitHub's events",
+    source="actions/runner#4728",
+    param="cancelled",
+)
+@pytest.mark.case(
+    "`completed` alone does not prove that a machine is idle",
+    topic="GitHub's events",
+    source="actions/runner#4492",
+)
 @pytest.mark.parametrize("conclusion", ["success", "failure", "cancelled"])
 def test_a_completed_job_ends_no_machine_before_its_exit(conclusion: str) -> None:
     """GitHub says `completed` while hooks, uploads and the listener may still be at work."""

@@ -46,6 +46,11 @@ def test_another_catalogue_changes_no_id() -> None:
     assert world.state.catalogue.installations == Installations(OLD, (BEFORE,))
 
 
+@pytest.mark.case(
+    "a take-over gives up an installation's id: resources with that id are still found and deleted",
+    topic="EC2's machines",
+    source="ARC#4397",
+)
 def test_a_machine_that_is_in_no_record_is_ours_by_a_former_id_and_possibly_at_work() -> None:
     world = taken_over()
     world.lists(listed("i-9", call="lost", installation=BEFORE), listed("i-8", installation="a"))
@@ -140,6 +145,11 @@ def test_an_id_that_this_installation_gave_up_is_not_taken_over_again() -> None:
     )
 
 
+@pytest.mark.case(
+    "an installation's tag may contain any text",
+    topic="EC2's machines",
+    source="EC2: tags",
+)
 @pytest.mark.parametrize(
     "strange", ["", "1badcaf", "1badcafe0", "1BADCAFE", "1badcafe\n", "*", "1badcaf?", "x" * 256]
 )

@@ -38,6 +38,11 @@ def held_jobs(world: World) -> list[int]:
     return [job for jobs in world.state.held.values() for job in jobs]
 
 
+@pytest.mark.case(
+    "a listener that leaves without a job is not a failure",
+    topic="Runner and listener",
+    source="actions/runner#4726",
+)
 def test_a_runner_that_leaves_idle_was_passed_over() -> None:
     world = World()
     world.queue(1)
@@ -47,6 +52,12 @@ def test_a_runner_that_leaves_idle_was_passed_over() -> None:
     assert held_jobs(world) == []
 
 
+@pytest.mark.case(
+    "GitHub never starts a queued job (a concurrency group, a fault at GitHub): it stops being "
+    "demand",
+    topic="GitHub's events",
+    source="GitHub: run statuses; GitHub: concurrency",
+)
 def test_two_different_runners_in_turn_hold_the_job_back() -> None:
     world = World()
     world.queue(1)
@@ -134,6 +145,11 @@ def test_idle_without_a_fitting_job_is_no_fault_and_looked_at_again() -> None:
     assert world.runner(runner).retry_at == START + 240.0
 
 
+@pytest.mark.case(
+    "GitHub gives a job to another runner if the first one does not pick it up in 60 seconds",
+    topic="GitHub's events",
+    source="actions/scaleset",
+)
 @pytest.mark.parametrize(("waited", "marked"), [(59.9, False), (60.0, True)])
 def test_github_has_a_minute_to_hand_a_job_out_before_a_runner_leaves(
     waited: float, marked: bool
@@ -154,6 +170,12 @@ def leaves_early(world: World, name: str) -> None:
     world.do(e.MachineExited, world.runner(runner).machine, "the runner exited with status 0")
 
 
+@pytest.mark.case(
+    "a job is completed and its machine gone before the webhook of its start: no second machine "
+    "is launched",
+    topic="GitHub's events",
+    source="GitHub: failed deliveries",
+)
 @pytest.mark.parametrize("leaves", [leaves_early, leaves_unasked])
 def test_nothing_is_launched_for_a_job_whose_machine_tells_of_its_end_before_github(
     leaves: Callable[[World, str], object],
@@ -296,6 +318,12 @@ def test_a_runner_of_another_scope_or_group_fits_nothing_here(other: DemandClass
     assert world.job(1).passed_over == ()
 
 
+@pytest.mark.case(
+    "GitHub never starts a queued job (a concurrency group, a fault at GitHub): it stops being "
+    "demand",
+    topic="GitHub's events",
+    source="GitHub: run statuses; GitHub: concurrency",
+)
 def test_probes_come_at_doubling_intervals_of_an_hour_at_most() -> None:
     world = World()
     world.queue(1)
@@ -451,6 +479,12 @@ def leaves_after_a_release(world: World, name: str) -> str:
     return runner
 
 
+@pytest.mark.case(
+    "runners that cannot connect to GitHub hold no job back, so jobs do not wait once they can "
+    "connect",
+    topic="Runner and listener",
+    source="actions/runner: automatic proxy and certificate checks",
+)
 def test_runners_that_cannot_connect_hold_no_job_back() -> None:
     """A proxy replaces GitHub's certificate for an hour: GitHub had no runner to give the job to."""
     world = World()

@@ -89,6 +89,12 @@ def due(world: World) -> list[tuple[int, ...]]:
 # --- machines --------------------------------------------------------------------------------------
 
 
+@pytest.mark.case(
+    "a spot interruption of a ready machine: it is replaced and gets no registration, and its "
+    "offering is held back",
+    topic="EC2's machines",
+    source="EC2: spot interruption notices",
+)
 @pytest.mark.parametrize("kind", [SPOT, REBALANCE, CHANGE])
 def test_a_ready_machine_is_replaced_and_never_assigned(kind: NoticeKind) -> None:
     world = World()
@@ -124,6 +130,11 @@ def test_a_registration_that_was_not_fetched_goes_with_its_machine() -> None:
     assert world.runner(runner).state == "done"
 
 
+@pytest.mark.case(
+    "a spot interruption of a machine at work: it is marked and not terminated",
+    topic="EC2's machines",
+    source="EC2: spot interruption notices",
+)
 @pytest.mark.parametrize("kind", NoticeKind)
 def test_a_machine_at_work_is_marked_and_never_ended(kind: NoticeKind) -> None:
     world = World()
@@ -147,6 +158,11 @@ def test_after_a_restart_only_a_machine_that_has_spoken_is_ended_for_a_notice() 
     assert [end.reason_code for end in world.intents(Terminate)] == [TerminationReason.INTERRUPTED]
 
 
+@pytest.mark.case(
+    "notices arrive late, twice, or for machines of others",
+    topic="EC2's machines",
+    source="SQS: at-least-once delivery",
+)
 def test_a_notice_that_comes_again_or_says_less_changes_nothing() -> None:
     world = World()
     machine = at_work(world)
@@ -159,6 +175,11 @@ def test_a_notice_that_comes_again_or_says_less_changes_nothing() -> None:
     assert world.machine(machine).interruption.at == world.now - 5.0
 
 
+@pytest.mark.case(
+    "notices arrive late, twice, or for machines of others",
+    topic="EC2's machines",
+    source="SQS: at-least-once delivery",
+)
 def test_notices_of_strangers_and_of_machines_that_are_over_change_nothing() -> None:
     world = World()
     machine = at_work(world)
@@ -181,6 +202,11 @@ def test_a_storm_of_notices_is_one_strike() -> None:
 # --- jobs ------------------------------------------------------------------------------------------
 
 
+@pytest.mark.case(
+    "a job that its machine's interruption killed is re-run, and no other",
+    topic="EC2's machines",
+    source="runs-on#259; runs-on#411",
+)
 def test_a_job_that_died_with_its_machine_is_due_to_be_run_again() -> None:
     world = killed()
     assert due(world) == []
@@ -212,6 +238,11 @@ def test_the_start_of_the_job_may_be_known_after_the_end_of_the_machine() -> Non
     assert due(world.after(ASK_AGAIN.first)) == [(1,)]
 
 
+@pytest.mark.case(
+    "spot is interrupted without any notice",
+    topic="EC2's machines",
+    source="EC2: spot interruption notices",
+)
 def test_the_reason_of_its_end_is_as_good_as_a_notice() -> None:
     world = World(opted_in())
     machine = at_work(world)
@@ -226,6 +257,11 @@ def test_the_reason_of_its_end_is_as_good_as_a_notice() -> None:
     assert due(world.after(ASK_AGAIN.first)) == [(1,)]
 
 
+@pytest.mark.case(
+    "a job fails ten minutes after its runner, when its machine is no longer in memory",
+    topic="EC2's machines",
+    source="actions/runner#3539",
+)
 def test_the_machine_and_its_job_may_leave_memory_before_the_job_fails() -> None:
     world = World(opted_in())
     machine = at_work(world)
@@ -237,6 +273,11 @@ def test_the_machine_and_its_job_may_leave_memory_before_the_job_fails() -> None
     assert due(world.after(ASK_AGAIN.first)) == [(1,)]
 
 
+@pytest.mark.case(
+    "a job that its machine's interruption killed is re-run, and no other",
+    topic="EC2's machines",
+    source="runs-on#259; runs-on#411",
+)
 def test_a_job_that_failed_before_the_notice_was_not_killed_by_it() -> None:
     world = World(opted_in())
     machine = at_work(world)
@@ -246,6 +287,11 @@ def test_a_job_that_failed_before_the_notice_was_not_killed_by_it() -> None:
     assert outcome(world) is RerunOutcome.NOT_KILLED
 
 
+@pytest.mark.case(
+    "a job that its machine's interruption killed is re-run, and no other",
+    topic="EC2's machines",
+    source="runs-on#259; runs-on#411",
+)
 def test_a_job_whose_machine_reported_the_runner_s_exit_was_not_killed() -> None:
     world = World(opted_in())
     machine = at_work(world)
@@ -271,6 +317,12 @@ def shown_taken(world: World, machine: str = "c0") -> None:
     world.lists(shown, complete=False)
 
 
+@pytest.mark.case(
+    "the operating system of an interrupted spot machine stops the agent: the runner reports a "
+    "failure, the agent reports `stopped`, and the job is re-run",
+    topic="EC2's machines",
+    source="actions/runner#1792; EC2: how termination works",
+)
 @pytest.mark.parametrize("fails_first", [True, False])
 def test_a_job_whose_machine_reported_its_stop_was_killed_as_one_whose_machine_vanished(
     fails_first: bool,
@@ -289,6 +341,12 @@ def test_a_job_whose_machine_reported_its_stop_was_killed_as_one_whose_machine_v
     assert due(world) == [(1,)]
 
 
+@pytest.mark.case(
+    "the operating system of an interrupted spot machine stops the agent: the runner reports a "
+    "failure, the agent reports `stopped`, and the job is re-run",
+    topic="EC2's machines",
+    source="actions/runner#1792; EC2: how termination works",
+)
 @pytest.mark.parametrize("asked_to_terminate", [True, False])
 def test_a_notice_may_come_after_the_report_of_the_stop(asked_to_terminate: bool) -> None:
     world = World(opted_in())
@@ -339,6 +397,11 @@ def test_a_notice_after_the_exit_of_a_runner_that_was_not_stopped_changes_nothin
     assert not world.ledger.take_changes()
 
 
+@pytest.mark.case(
+    "a job that its machine's interruption killed is re-run, and no other",
+    topic="EC2's machines",
+    source="runs-on#259; runs-on#411",
+)
 def test_a_job_whose_machine_was_lost_without_any_notice_is_not_run_again() -> None:
     world = World(opted_in())
     machine = at_work(world)
@@ -347,6 +410,11 @@ def test_a_job_whose_machine_was_lost_without_any_notice_is_not_run_again() -> N
     assert world.state.reruns == {}
 
 
+@pytest.mark.case(
+    "a rebalance recommendation",
+    topic="EC2's machines",
+    source="EC2: rebalance recommendations",
+)
 def test_a_recommendation_alone_kills_no_job() -> None:
     world = World(opted_in())
     machine = at_work(world)
@@ -356,6 +424,11 @@ def test_a_recommendation_alone_kills_no_job() -> None:
     assert world.state.reruns == {}
 
 
+@pytest.mark.case(
+    "a scheduled change by AWS Health, by id or ARN, of several machines at once",
+    topic="EC2's machines",
+    source="AWS Health: EventBridge schema",
+)
 def test_a_scheduled_change_kills_only_what_fails_after_its_time() -> None:
     world = World(opted_in())
     for job, name in ((1, "c"), (2, "d")):
@@ -368,6 +441,12 @@ def test_a_scheduled_change_kills_only_what_fails_after_its_time() -> None:
     assert due(world.after(ASK_AGAIN.first)) == [(2,)]
 
 
+@pytest.mark.case(
+    "GitHub shows a job of an interrupted spot machine as cancelled: this looks like a person's "
+    "wish, and the job is not re-run",
+    topic="EC2's machines",
+    source="runs-on#249",
+)
 @pytest.mark.parametrize("conclusion", ["success", "cancelled", "timed_out"])
 def test_only_failure_is_death(conclusion: str) -> None:
     world = World(opted_in())
@@ -395,6 +474,11 @@ def test_a_sku_that_did_not_opt_in_is_told_of_in_the_job_s_history_and_nothing_e
     assert due(world.after(GIVEN_UP_AFTER)) == []
 
 
+@pytest.mark.case(
+    "re-runs of interrupted jobs without end",
+    topic="EC2's machines",
+    source="runs-on#259; runs-on#411",
+)
 def test_a_label_opts_a_job_out() -> None:
     world = killed(labels=("gpu", NO_RERUN))
     assert outcome(world) is RerunOutcome.OPTED_OUT
@@ -448,6 +532,11 @@ def test_a_request_without_an_answer_that_was_carried_out_counts_as_accepted() -
     assert outcome(world) is RerunOutcome.ACCEPTED
 
 
+@pytest.mark.case(
+    "a person has re-run the job already",
+    topic="EC2's machines",
+    source="GitHub: re-run a job",
+)
 def test_somebody_else_s_attempt_ends_it() -> None:
     world = killed().after(ASK_AGAIN.first)
     for given in (None, RerunOutcome.SUPERSEDED):
@@ -475,6 +564,11 @@ def test_the_jobs_of_a_run_are_asked_for_together_and_cost_it_once() -> None:
     assert outcome(world, 1) is outcome(world, 2) is RerunOutcome.ACCEPTED
 
 
+@pytest.mark.case(
+    "many jobs of a run die at once, beside some that failed by themselves",
+    topic="EC2's machines",
+    source="GitHub: re-run failed jobs",
+)
 def test_a_run_s_other_job_waits_for_the_attempt_that_was_made_for_the_first() -> None:
     world = two_of_a_run(times=2)
     ask(world, 1, 2)
@@ -483,6 +577,11 @@ def test_a_run_s_other_job_waits_for_the_attempt_that_was_made_for_the_first() -
     assert due(world.after(ASK_AGAIN.longest)) == [(2,)]
 
 
+@pytest.mark.case(
+    "one killed job becomes known after the run was re-run for another",
+    topic="EC2's machines",
+    source="GitHub: re-run failed jobs",
+)
 def test_a_job_that_became_known_after_its_run_was_tried_again_is_of_that_attempt() -> None:
     """Its machine was found gone, or its end was heard of, later than its sibling's."""
     world = World(opted_in())
@@ -498,6 +597,11 @@ def test_a_job_that_became_known_after_its_run_was_tried_again_is_of_that_attemp
     assert due(world.after(ASK_AGAIN.first)) == [(2,)]
 
 
+@pytest.mark.case(
+    "the lost answer was for one of several jobs: the others are still re-run",
+    topic="EC2's machines",
+    source="GitHub: re-run a job",
+)
 def test_a_lost_answer_speaks_only_for_the_job_that_was_asked_for() -> None:
     """GitHub ran one of two again, and that answer was lost: the other one is still to be run."""
     world = two_of_a_run(times=2)
@@ -529,6 +633,12 @@ def test_what_was_answered_for_its_sibling_is_not_taken_for_a_lost_answer() -> N
     assert outcome(world, 2) is RerunOutcome.SUPERSEDED, "somebody else's"
 
 
+@pytest.mark.case(
+    "one spot interruption kills several jobs of a run, which fail seconds apart: one request and"
+    " one attempt for all",
+    topic="EC2's machines",
+    source="GitHub: re-run failed jobs",
+)
 @pytest.mark.parametrize("gap", [0.0, 4.0, 12.0, 20.0, 40.0])
 def test_one_reclaim_s_jobs_are_asked_for_together_though_they_fail_one_after_the_other(
     gap: float,
@@ -544,6 +654,12 @@ def test_one_reclaim_s_jobs_are_asked_for_together_though_they_fail_one_after_th
     assert asked[0] == asked[-1] == [(1, 2)]
 
 
+@pytest.mark.case(
+    "one spot interruption kills several jobs of a run, which fail seconds apart: one request and"
+    " one attempt for all",
+    topic="EC2's machines",
+    source="GitHub: re-run failed jobs",
+)
 def test_a_job_whose_end_nobody_hears_of_holds_the_others_up_for_a_quarter_of_an_hour() -> None:
     world = World(opted_in(1))
     for job, name in ((1, "c"), (2, "d")):
@@ -590,6 +706,12 @@ def test_a_date_of_one_that_only_waits_has_github_asked_about_nobody() -> None:
     assert due(world.after(ASK_AGAIN.first)) == [(1,)]
 
 
+@pytest.mark.case(
+    "one spot interruption kills several jobs of a run, which fail seconds apart: one request and"
+    " one attempt for all",
+    topic="EC2's machines",
+    source="GitHub: re-run failed jobs",
+)
 def test_what_died_in_one_attempt_costs_its_run_one_try_however_many_it_takes() -> None:
     """Beside a job that failed by itself, GitHub is asked for each of ours alone."""
     world = two_of_a_run(times=1)
@@ -610,6 +732,11 @@ def once_again(times: int) -> World:
     return world
 
 
+@pytest.mark.case(
+    "re-runs of interrupted jobs without end",
+    topic="EC2's machines",
+    source="runs-on#259; runs-on#411",
+)
 def test_a_run_is_tried_again_no_oftener_than_its_budget() -> None:
     world = once_again(times=1)
     fails(world, 2)
@@ -736,6 +863,12 @@ def taken_unnamed() -> tuple[World, RunnerName]:
     return world, runner
 
 
+@pytest.mark.case(
+    "a machine is taken while its job's webhooks are lost and GitHub's answers are wrong: GitHub "
+    "names the job hours later, and it is re-run",
+    topic="EC2's machines",
+    source="actions/runner#3539",
+)
 def test_a_job_that_github_names_hours_after_its_machine_was_taken_is_run_again() -> None:
     world, runner = taken_unnamed()
     ended = world.now + 600.0

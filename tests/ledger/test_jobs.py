@@ -202,6 +202,12 @@ def test_a_queued_job_has_no_runner_whatever_the_delivery_says() -> None:
     assert (job.runner_name, job.started_at, job.conclusion) == (None, None, None)
 
 
+@pytest.mark.case(
+    "GitHub may give a job to any idle runner with its labels: the controller binds the job when "
+    "`in_progress` names the runner",
+    topic="GitHub's events",
+    source="actions/runner#620; actions/scaleset",
+)
 def test_in_progress_binds_the_job_to_the_runner_it_names() -> None:
     world = World()
     runner = world.ready()
@@ -282,6 +288,12 @@ def test_a_job_elsewhere_that_names_our_runner_does_not_bind_it(
     assert world.state.runners[runner].state == state
 
 
+@pytest.mark.case(
+    "GitHub fails a job that was queued for a day: the controller reads the job before it "
+    "launches for it",
+    topic="GitHub's events",
+    source="GitHub: Actions limits",
+)
 @pytest.mark.parametrize(("age", "asked"), [(86_400.0, False), (86_401.0, True)])
 def test_a_job_said_to_be_queued_for_more_than_a_day_is_asked_about_first(
     age: float, asked: bool
@@ -295,6 +307,12 @@ def test_a_job_said_to_be_queued_for_more_than_a_day_is_asked_about_first(
 OPEN = [(QUEUED, DAY), (IN_PROGRESS, 5 * DAY + 3600.0), (WAITING, 35 * DAY)]
 
 
+@pytest.mark.case(
+    "a job is in progress or waiting, and no webhook reports its end: it counts as ended after 5 "
+    "or 35 days",
+    topic="GitHub's events",
+    source="GitHub: Actions limits",
+)
 @pytest.mark.parametrize(("state", "limit"), OPEN)
 @pytest.mark.parametrize("labels", [("gpu",), ("nobody's",)])
 def test_a_job_whose_end_nobody_tells_is_over_when_github_s_time_for_it_is(
@@ -316,6 +334,11 @@ def test_a_job_whose_end_nobody_tells_is_over_when_github_s_time_for_it_is(
     assert not +world.state.in_progress
 
 
+@pytest.mark.case(
+    "a job is still queued a day after its last `queued`",
+    topic="GitHub's events",
+    source="GitHub: Actions limits",
+)
 def test_a_job_queued_for_a_day_is_over_and_one_asked_about_meanwhile_is_no_younger() -> None:
     world = World()
     world.queue(1, 2)
@@ -338,6 +361,11 @@ def test_github_s_word_that_comes_after_all_is_taken_in() -> None:
     assert (world.job(1).state, world.job(1).runner_name) == (COMPLETED, "x1")
 
 
+@pytest.mark.case(
+    "a job starts just when its day in the queue is over",
+    topic="EC2's machines",
+    source="GitHub: Actions limits",
+)
 def test_a_job_that_starts_as_it_is_given_up_keeps_its_runner() -> None:
     world = World()
     world.queue(1)

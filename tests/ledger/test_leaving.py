@@ -26,6 +26,12 @@ def shows_leaving(
     world.lists(shown, complete=False)
 
 
+@pytest.mark.case(
+    "a state change has no reason: the controller reads it while the machine goes down, so that "
+    "its failure has a class",
+    topic="EC2's machines",
+    source="EC2: StateReason",
+)
 @pytest.mark.parametrize("state", [MachineState.LAUNCHED, MachineState.BOOTED])
 @pytest.mark.parametrize("failure", [QUOTA, CAPACITY, None])
 def test_what_never_came_up_has_failed_for_the_reason_that_is_shown(
@@ -48,6 +54,12 @@ def test_what_never_came_up_has_failed_for_the_reason_that_is_shown(
     assert (machine.state, machine.failure) == (MachineState.TERMINATED, failure or UNKNOWN)
 
 
+@pytest.mark.case(
+    "a person or the machine itself stops or shuts down a ready machine: it gets no registration,"
+    " and is terminated if it only stops",
+    topic="EC2's machines",
+    source="EC2: instance lifecycle",
+)
 def test_a_ready_one_is_assigned_no_more_and_another_is_launched() -> None:
     world = World()
     world.make_ready(1)
@@ -67,6 +79,12 @@ def test_a_registration_that_was_not_fetched_serves_no_job() -> None:
     assert world.runner(runner).state == "done"
 
 
+@pytest.mark.case(
+    "a person or the machine itself stops or shuts down a ready machine: it gets no registration,"
+    " and is terminated if it only stops",
+    topic="EC2's machines",
+    source="EC2: instance lifecycle",
+)
 def test_one_that_is_still_there_after_a_while_is_ended() -> None:
     """As one whose image says that a shutdown stops it."""
     world = World()

@@ -22,6 +22,11 @@ def misses(world: World, *moments: float, complete: bool = True) -> list[str]:
     return seen
 
 
+@pytest.mark.case(
+    "absence in one list does not prove that a machine is gone",
+    topic="EC2's API",
+    source="EC2: eventual consistency",
+)
 def test_absence_needs_two_complete_lists_a_minute_apart() -> None:
     world = World()
     world.make_ready()

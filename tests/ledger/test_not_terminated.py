@@ -2,6 +2,8 @@
 
 from dataclasses import replace
 
+import pytest
+
 from autoscaler.ledger.operator_requests import unverified
 from autoscaler.model import events as e
 from autoscaler.model.changes import HistoryRow
@@ -36,6 +38,11 @@ def reported(world: World) -> int:
     return found
 
 
+@pytest.mark.case(
+    "EC2 accepts or refuses TerminateInstances again and again, and the machine still exists",
+    topic="EC2's machines",
+    source="EC2: TerminateInstances",
+)
 def test_from_the_third_request_on_it_is_reported_and_not_before() -> None:
     world = World()
     world.make_ready(1)

@@ -1,5 +1,7 @@
 """The waiting time of the oldest job of a SKU, including disputed jobs and jobs on hold."""
 
+import pytest
+
 from autoscaler.controller.signals import fleet_counts
 from autoscaler.ledger.ledger import Ledger
 from autoscaler.model.jobs import JobState
@@ -13,6 +15,11 @@ def ages(world: World) -> dict[str, float]:
     return {str(name): age for name, age in oldest.items()}
 
 
+@pytest.mark.case(
+    "stuck jobs raise no alert",
+    topic="Complaints about other fleets",
+    source="ARC#3423",
+)
 def test_the_oldest_that_still_waits_counts() -> None:
     world = World(catalogue(sku("gpu"), sku("cpu")))
     assert ages(world) == {}
@@ -48,6 +55,11 @@ def test_a_job_in_doubt_waits_on() -> None:
     assert ages(world.after(7.0)) == {"gpu": 7.0}
 
 
+@pytest.mark.case(
+    "stuck jobs raise no alert",
+    topic="Complaints about other fleets",
+    source="ARC#3423",
+)
 def test_a_held_job_waits_on() -> None:
     world = World()
     began = world.now

@@ -266,6 +266,11 @@ def test_an_installation_that_nobody_shows_or_that_is_ours_is_not_taken_over() -
     assert refusal(world, "1badcafe").endswith(f"; shown are: {shown}")
 
 
+@pytest.mark.case(
+    "the store is lost: an operator names the installation whose machines belong to the fleet",
+    topic="EC2's machines",
+    source="ARC#4397",
+)
 def test_a_store_with_machines_of_its_own_takes_nothing_over_unless_told_twice() -> None:
     world = lost_store()
     world.make_ready(2)

@@ -40,6 +40,12 @@ def quota_usage(world: World) -> dict[str, float]:
     }
 
 
+@pytest.mark.case(
+    "CreateFleet answers 200 with InvalidFleetConfiguration for one override: the zone does not "
+    "sell the type",
+    topic="EC2's API",
+    source="packer#9946; compiler-explorer/infra#601",
+)
 @pytest.mark.parametrize("kind", [CONFIGURATION, FailureClass.UNKNOWN])
 @pytest.mark.parametrize("given", [0, 2])
 def test_an_error_of_one_override_holds_back_its_offering_alone(
@@ -50,6 +56,12 @@ def test_an_error_of_one_override_holds_back_its_offering_alone(
     assert quota_usage(world) == {sku_offering_key(GPU, B): first}
 
 
+@pytest.mark.case(
+    "CreateFleet answers 200 with InvalidFleetConfiguration for one override: the zone does not "
+    "sell the type",
+    topic="EC2's API",
+    source="packer#9946; compiler-explorer/infra#601",
+)
 def test_what_a_zone_does_not_sell_is_held_back_for_hours() -> None:
     world = world_after(failure(UNSUPPORTED, B), failure(FailureClass.CAPACITY, C))
     assert quota_usage(world) == {offering_key(B): 6 * 3600.0, offering_key(C): 180.0}
@@ -59,6 +71,11 @@ def test_what_a_zone_does_not_sell_is_held_back_for_hours() -> None:
     assert quota_usage(world) == {offering_key(B): 12 * 3600.0}
 
 
+@pytest.mark.case(
+    "EC2 refuses every override of a call as misconfigured, or some of them beside machines",
+    topic="EC2's API",
+    source="EC2: CreateFleetError",
+)
 def test_a_launch_option_is_held_back_where_every_override_says_so() -> None:
     world = world_after(*(failure(CONFIGURATION, key, message=key) for key in (A, B, C)))
     assert quota_usage(world) == {launch_option_key("gpu", 0): 60.0}  # type: ignore[arg-type]
@@ -82,6 +99,11 @@ def test_one_override_for_want_of_capacity_keeps_the_launch_option() -> None:
     }
 
 
+@pytest.mark.case(
+    "EC2 refuses every override of a call as misconfigured, or some of them beside machines",
+    topic="EC2's API",
+    source="EC2: CreateFleetError",
+)
 @pytest.mark.parametrize("named", [None, "east/m7i.large/z/on-demand"])
 def test_beside_machines_a_configuration_error_holds_back_nothing_else(named: str | None) -> None:
     assert quota_usage(world_after(failure(CONFIGURATION, named), given=1)) == {}

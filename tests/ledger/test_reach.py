@@ -49,6 +49,16 @@ def told(failure: FailureClass, reach: FailureScope | None, code: str = "Code") 
     return e.LaunchFailure(failure, code, "words", "east/g5.xlarge/a/spot", reach)
 
 
+@pytest.mark.case(
+    "no capacity: only that type, zone and capacity type is held back, for 3 minutes at first",
+    topic="EC2's API",
+    source="Karpenter pkg/cache",
+)
+@pytest.mark.case(
+    "a quota is exhausted: its whole family is held back, for longer",
+    topic="EC2's API",
+    source="EC2: error codes",
+)
 @pytest.mark.parametrize(("name", "failure", "reach", "hold"), REACHES)
 def test_a_failure_holds_back_what_it_reaches_for_every_sku_and_nothing_else(
     name: str, failure: FailureClass, reach: FailureScope | None, hold: float
@@ -160,6 +170,11 @@ def test_a_machine_that_ended_before_it_came_up_cools_down_what_its_reason_reach
         assert "option:gpu/0" not in world.state.cooldowns
 
 
+@pytest.mark.case(
+    "a spot machine that was up is interrupted: its offering is held back",
+    topic="EC2's machines",
+    source="Karpenter: disruption",
+)
 def test_spot_taken_back_from_a_machine_that_was_up_cools_its_offering_alone() -> None:
     world = World()
     world.make_ready(2)
@@ -205,6 +220,11 @@ def test_quotas_as_read_cap_launches_and_replace_the_readings_before() -> None:
     assert launches(world) == 10
 
 
+@pytest.mark.case(
+    "open calls count at their most expensive offering in every limit",
+    topic="EC2's API",
+    source="GAR#5007",
+)
 def test_open_calls_count_in_a_quota_at_their_dearest_offering() -> None:
     small, large = offering("g5.xlarge", units=4), offering("g5.4xlarge", units=16)
     world = World(catalogue(sku(offerings=(small, large))))

@@ -133,6 +133,11 @@ def test_what_was_restored_needs_no_saving() -> None:
     assert {type(r).__name__ for r in world.ledger.take_changes().records} == {"Machine"}
 
 
+@pytest.mark.case(
+    "a SKU is removed from the configuration while its machines exist",
+    topic="Operators' files",
+    source="ARC#4168",
+)
 def test_a_sku_that_left_the_configuration_stalls_nothing() -> None:
     """Its jobs are nobody's, its ready machines go back, and the rest goes on."""
     world = World(catalogue(sku("old"), sku("gpu")))

@@ -57,6 +57,11 @@ def restored(world: World, *shown: e.ListedMachine, later: float = 121.0) -> Wor
     return world
 
 
+@pytest.mark.case(
+    "a restored store shows a machine as booting or ready, and it has got a registration since",
+    topic="EC2's machines",
+    source="SQLite: backup",
+)
 @pytest.mark.parametrize("stage", BEFORE_READY)
 def test_no_machine_is_ended_that_may_have_been_assigned_since_the_backup(stage: str) -> None:
     world = restored(at(stage), UNKNOWN)
@@ -109,6 +114,12 @@ def late(stage: str) -> World:
     return world
 
 
+@pytest.mark.case(
+    "a restored store shows nothing that proves its age, and GitHub cannot be read after the "
+    "start: silent machines are kept",
+    topic="EC2's machines",
+    source="GitHub status",
+)
 @pytest.mark.parametrize("stage", STAGES)
 def test_nothing_silent_is_ended_while_github_has_not_shown_who_is_at_work(stage: str) -> None:
     world = late(stage)
@@ -336,6 +347,11 @@ def test_a_later_restart_doubts_nothing_that_was_launched_in_between() -> None:
     assert world.states()["c0"] == "ready"
 
 
+@pytest.mark.case(
+    "a job that a restored store shows as queued has run since",
+    topic="EC2's machines",
+    source="SQLite: backup",
+)
 def test_nothing_is_launched_for_a_queued_job_before_github_was_asked() -> None:
     world = World()
     world.queue(1, 2)
@@ -352,6 +368,11 @@ def test_nothing_is_launched_for_a_queued_job_before_github_was_asked() -> None:
     assert [launch.count for launch in world.intents(Launch)] == [2]
 
 
+@pytest.mark.case(
+    "a restored store shows a machine as booting or ready, and it has got a registration since",
+    topic="EC2's machines",
+    source="SQLite: backup",
+)
 def test_a_runner_that_github_names_shows_that_its_machine_has_a_assignment() -> None:
     world = at("launched")
     world.restart(AWAY)
@@ -361,6 +382,11 @@ def test_a_runner_that_github_names_shows_that_its_machine_has_a_assignment() ->
     assert world.intents(Terminate) == []
 
 
+@pytest.mark.case(
+    "after a restore, a runner has the id of an installation that was taken over after the backup",
+    topic="EC2's machines",
+    source="SQLite: backup",
+)
 @pytest.mark.parametrize("stage", BEFORE_READY)
 def test_a_runner_named_by_an_id_of_after_the_backup_shows_that_its_machine_has_a_assignment(
     stage: str,

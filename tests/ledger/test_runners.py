@@ -59,6 +59,12 @@ def test_a_machine_gets_a_second_registration_without_a_new_assignment() -> None
     assert (machine.progress.assigned_at, machine.work.handed_over) == (START, True)
 
 
+@pytest.mark.case(
+    "a machine fetches its registration and does not acknowledge it: it counts as no supply after"
+    " three minutes",
+    topic="EC2's machines",
+    source="ARC#4397",
+)
 def test_a_assignment_that_was_fetched_and_never_acknowledged_is_supply_for_three_minutes() -> None:
     """The machine may have vanished with it: a fitting job waits no longer for it than that."""
     world = World()
@@ -184,6 +190,11 @@ def test_a_registration_that_got_a_job_cannot_be_withdrawn() -> None:
     assert world.runner(name).state is RunnerState.LISTENING
 
 
+@pytest.mark.case(
+    "GitHub assigns a job while its runner's registration is being deleted",
+    topic="Runner and listener",
+    source="ARC runner_graceful_stop.go",
+)
 def test_a_job_may_come_while_the_registration_is_withdrawn() -> None:
     world = World()
     name = world.register(world.make_ready()[0])
@@ -234,6 +245,11 @@ def test_a_closed_registration_stays_closed() -> None:
     assert (runner.state, runner.reason) == (RunnerState.DONE, "r" * 500)
 
 
+@pytest.mark.case(
+    "1,500 registrations in 5 minutes for an organization",
+    topic="GitHub's REST API",
+    source="GitHub: Actions limits",
+)
 def test_turns_are_a_bucket_that_fills_with_time_up_to_the_burst() -> None:
     world = World(SLOW)
     assert registration_level(world.state, "acme", START) == 10.0

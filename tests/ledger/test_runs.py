@@ -148,6 +148,11 @@ def listening(world: World) -> RunnerName:
     return name
 
 
+@pytest.mark.case(
+    "GitHub gives a runner to a job that the SKU's `access` does not admit",
+    topic="GitHub's events",
+    source="GitHub: runner groups",
+)
 @pytest.mark.parametrize(
     ("repository", "from_fork", "says"),
     [
@@ -191,6 +196,11 @@ def test_a_job_that_only_its_labels_let_in_has_its_run_asked_about() -> None:
 OUTSIDE = (Scope("acme", None, repositories=("acme/widgets",)),)
 
 
+@pytest.mark.case(
+    "a repository outside every scope registers a runner with a name of this fleet",
+    topic="GitHub's events",
+    source="GitHub: secure use",
+)
 @pytest.mark.parametrize("repository", ["acme/elsewhere", "stranger/widgets"])
 @pytest.mark.parametrize("state", [JobState.IN_PROGRESS, JobState.COMPLETED])
 @pytest.mark.parametrize("runner_id", [None, 7, 8])
@@ -209,6 +219,11 @@ def test_a_name_from_outside_the_scopes_binds_and_marks_nothing(
     assert len(rows(world.state, OUTSIDE_ACCESS)) == seen
 
 
+@pytest.mark.case(
+    "a repository outside every scope registers a runner with a name of this fleet",
+    topic="GitHub's events",
+    source="GitHub: secure use",
+)
 def test_a_name_from_outside_the_scopes_marks_no_machine_of_a_restored_store() -> None:
     """The registration is not in the store: only the name would tell which machine it is."""
     world = World(replace(catalogue(closed()), scopes=OUTSIDE))

@@ -39,6 +39,11 @@ def test_every_time_has_happened_or_is_to_come(record: type) -> None:
     }
 
 
+@pytest.mark.case(
+    "the host's clock was ahead, and is set back while the controller restarts",
+    topic="EC2's machines",
+    source="Python: time.time",
+)
 def test_a_registration_whose_secret_is_lost_is_withdrawn_although_its_time_is_yet_to_come() -> (
     None
 ):
@@ -70,6 +75,11 @@ def test_a_job_that_was_read_before_was_not_read_since() -> None:
     assert read_at < world.state.started_at
 
 
+@pytest.mark.case(
+    "a backup was made between the record of a call and its request",
+    topic="EC2's machines",
+    source="SQLite: backup",
+)
 def test_a_call_of_the_backup_was_sent_after_it_and_its_machine_may_be_at_work() -> None:
     world = World()
     world.record(1)
@@ -183,6 +193,11 @@ def sent_before_the_backup(slots: int = 1, *found: str) -> World:
     return world
 
 
+@pytest.mark.case(
+    "a backup was made while a call was in flight",
+    topic="EC2's machines",
+    source="SQLite: backup",
+)
 def test_a_machine_found_for_a_call_that_was_under_way_may_be_at_work() -> None:
     world = sent_before_the_backup()
     world.now += 24 * 3600.0
@@ -219,6 +234,12 @@ def test_what_github_showed_before_a_machine_was_found_says_nothing_of_it() -> N
     ]
 
 
+@pytest.mark.case(
+    "after a restore of a backup that was made during a call, "
+    "the controller cannot know which of that call's machines has which slot",
+    topic="EC2's machines",
+    source="EC2: DescribeInstances",
+)
 def test_which_machine_of_the_call_has_the_name_that_github_shows_is_anyone_s_guess() -> None:
     world = sent_before_the_backup(3, "i-b", "i-a", "i-c")
     world.boot("c2")
@@ -228,6 +249,12 @@ def test_which_machine_of_the_call_has_the_name_that_github_shows_is_anyone_s_gu
     assert [intent.machine for intent in world.intents(Terminate)] == ["c2"]
 
 
+@pytest.mark.case(
+    "after a restore of a backup that was made during a call, "
+    "the controller cannot know which of that call's machines has which slot",
+    topic="EC2's machines",
+    source="EC2: DescribeInstances",
+)
 def test_nor_is_it_known_after_another_restart() -> None:
     world = World()
     world.send(2)

@@ -34,6 +34,11 @@ def lists_at(world: World, *moments: float, complete: bool = True) -> list[str]:
     return seen
 
 
+@pytest.mark.case(
+    "an answer is lost, and a list shows the machines by their tag",
+    topic="EC2's API",
+    source="EC2: CreateFleet",
+)
 def test_a_list_binds_the_machines_of_a_lost_answer_to_the_lowest_slots() -> None:
     world = unknown(3)
     world.lists(listed("i-1"), listed("i-2"), complete=False)

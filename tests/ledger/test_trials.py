@@ -70,6 +70,12 @@ BAD = [
 ]
 
 
+@pytest.mark.case(
+    "machines of a SKU fail one after the other: it launches one machine at a time, gives the "
+    "reason, and recovers with the first that becomes ready",
+    topic="EC2's machines",
+    source="Karpenter: disruption; GAR#5007",
+)
 def test_whatever_keeps_a_machine_from_becoming_ready_counts() -> None:
     world = World()
     for number, fate in enumerate(BAD, start=1):
@@ -148,6 +154,12 @@ def leaves(world: World, name: str, after: float = 5.0) -> str:
     return runner
 
 
+@pytest.mark.case(
+    "runners leave at once without a job, each time (refused for their age): one machine at a "
+    "time until one gets a job",
+    topic="EC2's machines",
+    source="community#194762",
+)
 def test_runners_that_leave_at_once_without_a_job_are_a_row() -> None:
     world = World()
     world.queue(1)
@@ -184,6 +196,12 @@ def test_those_under_way_together_count_once_while_it_is_held() -> None:
     assert exits(world) == 3
 
 
+@pytest.mark.case(
+    "runners leave at once without a job, each time (refused for their age): one machine at a "
+    "time until one gets a job",
+    topic="EC2's machines",
+    source="community#194762",
+)
 def test_a_runner_that_had_a_job_ends_the_row_whenever_github_says_so() -> None:
     world = World()
     runners = [leaves(world, name) for name in "abc"]
@@ -284,6 +302,11 @@ def test_those_of_the_same_image_count_once_while_the_breaker_is_open() -> None:
     assert quota_usage == [600, 1200, 2400, 3600, 3600]
 
 
+@pytest.mark.case(
+    "a job with root reports that GitHub refuses its runner's version",
+    topic="Hostile input",
+    source="GitHub: secure use",
+)
 def test_a_job_with_root_that_says_so_opens_nothing_or_not_for_long() -> None:
     """GitHub's word of its job comes before its lie, or ends what the lie began."""
     world = World()

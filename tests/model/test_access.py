@@ -19,6 +19,11 @@ def group(*repositories: str, every: bool = False, public: bool = False) -> Runn
     return RunnerGroup(visibility, public, restricted_to_workflows=False, repositories=chosen)
 
 
+@pytest.mark.case(
+    "a runner group admits public repositories, or more than any `access` does",
+    topic="GitHub's events",
+    source="GitHub: secure use; GitHub: runner groups",
+)
 @pytest.mark.parametrize(
     ("access", "shown", "found"),
     [

@@ -32,6 +32,11 @@ def test_a_class_is_scope_group_labels_and_the_skus_in_configured_order() -> Non
     )
 
 
+@pytest.mark.case(
+    "labels of the operating system or processor alone select no SKU",
+    topic="GitHub's events",
+    source="GitHub: labels",
+)
 @pytest.mark.parametrize(
     ("labels", "ours"),
     [
@@ -71,6 +76,11 @@ def test_an_unlabelled_sku_takes_what_only_githubs_own_labels_ask_for(
     assert bool(skus_for(*labels, of=(dataclasses.replace(sku(), unlabelled=True),))) is ours
 
 
+@pytest.mark.case(
+    "`runs-on: {group: x}` sends no labels",
+    topic="GitHub's events",
+    source="GAR#3643; GAR#3548",
+)
 def test_a_runner_for_the_empty_list_registers_with_its_skus_name() -> None:
     unlabelled = dataclasses.replace(sku("any"), unlabelled=True)
     found = classify(catalogue(sku(), unlabelled), REPO, [])
@@ -79,6 +89,11 @@ def test_a_runner_for_the_empty_list_registers_with_its_skus_name() -> None:
     assert found.runner_labels == ("any",)
 
 
+@pytest.mark.case(
+    "a runner has exactly the labels of its registration request",
+    topic="GitHub's events",
+    source="GAR#3491",
+)
 def test_a_runner_registers_with_exactly_its_jobs_labels() -> None:
     found = classify(catalogue(sku("gpu", labels=("extra",))), REPO, ["Linux", "gpu"])
     assert found is not None
@@ -126,6 +141,11 @@ def test_a_repository_scope_covers_that_repository_alone() -> None:
     assert classify(known, "acme/gadgets", ["gpu"]) is None
 
 
+@pytest.mark.case(
+    "a webhook does not contain the requested runner group",
+    topic="GitHub's events",
+    source="GitHub: workflow_job events",
+)
 def test_the_runner_group_comes_from_the_scope() -> None:
     found = classify(with_scopes(Scope("acme", None, "gpus")), REPO, ["gpu"])
     assert found is not None

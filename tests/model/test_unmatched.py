@@ -19,6 +19,11 @@ def fleet() -> Catalogue:
     return catalogue(sku(LARGE, labels=("a10g",)), small)
 
 
+@pytest.mark.case(
+    "a typing error in `runs-on` leaves no trace",
+    topic="Complaints about other fleets",
+    source="ARC#3649; GitHub: GitHub-hosted runners",
+)
 @pytest.mark.parametrize(
     ("labels", "repository", "why"),
     [

@@ -164,6 +164,11 @@ JIT_BLOB = base64.b64encode(json.dumps(FILES).encode()).decode()
 PRETTY_BLOB = base64.b64encode(json.dumps(FILES, indent=8).encode() * 2).decode()
 
 
+@pytest.mark.case(
+    "a JIT configuration in an error's text",
+    topic="Hostile input",
+    source="actions/runner Constants.cs",
+)
 @pytest.mark.parametrize(
     ("text", "secret"),
     [
@@ -250,6 +255,11 @@ def test_any_entry_comes_out_as_json_without_what_stood_under_secret_keys(
     assert all(clean[key] == REDACTED for key in entry if is_secret_key(key))
 
 
+@pytest.mark.case(
+    "an error quotes a JIT configuration with escaped characters",
+    topic="Hostile input",
+    source="RFC 8259, 7",
+)
 @pytest.mark.parametrize(
     "quoted",
     [

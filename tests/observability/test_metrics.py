@@ -233,6 +233,11 @@ def test_the_budget_is_shown_by_app_account_and_bucket_where_github_tells_it() -
     assert len(told) == 1
 
 
+@pytest.mark.case(
+    "no metric of the time in the queue",
+    topic="Complaints about other fleets",
+    source="ARC#3423",
+)
 def test_buckets_reach_hours() -> None:
     telemetry = make()
     telemetry.job_started(GPU, 7000.0)
@@ -322,6 +327,11 @@ def words(method: str) -> list[int]:
     ]
 
 
+@pytest.mark.case(
+    "metrics with unbounded labels",
+    topic="Complaints about other fleets",
+    source="ARC#3153; ARC#3670; ARC#4612",
+)
 @pytest.mark.parametrize(
     ("method", "place"), [(method, place) for method in CALLS for place in words(method)]
 )

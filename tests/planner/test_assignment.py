@@ -21,6 +21,12 @@ def assigned(world: World) -> list[tuple[str, tuple[str, ...]]]:
     return [(g.machine, g.demand.labels) for g in world.intents(Assign)]
 
 
+@pytest.mark.case(
+    "GitHub removes idle JIT runners after minutes: a machine parks without a registration, and "
+    "gets one when a job waits",
+    topic="Runner and listener",
+    source="actions/runner#4726; actions/runner#4248; ubicloud#2957",
+)
 def test_a_ready_machine_is_assigned_only_when_a_job_waits() -> None:
     world = World()
     world.make_ready()

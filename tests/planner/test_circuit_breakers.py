@@ -73,6 +73,12 @@ def in_storm(jobs: int = 10, minimum: int = 0) -> World:
     return world
 
 
+@pytest.mark.case(
+    "machines of a SKU fail one after the other: it launches one machine at a time, gives the "
+    "reason, and recovers with the first that becomes ready",
+    topic="EC2's machines",
+    source="Karpenter: disruption; GAR#5007",
+)
 def test_from_the_third_in_a_row_on_one_probe_at_a_time_is_launched() -> None:
     world = in_storm()
     for hold in (60, 120, 240):
@@ -107,6 +113,12 @@ def test_machines_launched_before_the_circuit_opened_are_waited_for() -> None:
     assert launched(world) == 1
 
 
+@pytest.mark.case(
+    "machines of a SKU fail one after the other: it launches one machine at a time, gives the "
+    "reason, and recovers with the first that becomes ready",
+    topic="EC2's machines",
+    source="Karpenter: disruption; GAR#5007",
+)
 def test_every_waiting_job_has_a_reason() -> None:
     world = in_storm()
     assert [(run.count, run.blocked) for run in world.plan().waiting[GPU_CLASS]] == [
@@ -160,6 +172,12 @@ def test_a_probe_that_is_ended_for_being_late_makes_room_for_the_next() -> None:
     assert world.plan().intents == ()
 
 
+@pytest.mark.case(
+    "machines of one launch option fail while another one works: the bad one gets a probe now and"
+    " then",
+    topic="EC2's machines",
+    source="Karpenter liveness.go",
+)
 def test_a_option_whose_machines_fail_gets_a_probe_while_another_option_serves() -> None:
     world = World(catalogue(TWO_OPTIONS))
     for name in "abc":
@@ -209,6 +227,12 @@ def serve_badly(world: World, hours: float) -> int:
     return count
 
 
+@pytest.mark.case(
+    "runners leave at once without a job, each time (refused for their age): one machine at a "
+    "time until one gets a job",
+    topic="EC2's machines",
+    source="community#194762",
+)
 def test_runners_that_are_refused_do_not_launch_without_end() -> None:
     world = World()
     world.queue(1)
@@ -354,6 +378,12 @@ def test_without_idle_runners_no_probe_is_under_way() -> None:
     assert CircuitBreakers(fleet, ()).sku_blocked(GPU) is None
 
 
+@pytest.mark.case(
+    "GitHub refuses its newest runner during an outage: the controller tries one machine now and "
+    "then",
+    topic="Runner and listener",
+    source="actions/runner#4613",
+)
 def test_a_refused_image_is_not_launched_until_it_is_replaced_but_for_a_probe() -> None:
     """GitHub refused its newest runner once, in an outage: one machine finds out when that is over."""
     world = World()

@@ -82,6 +82,11 @@ def test_a_plan_that_no_rate_holds_back_is_made_again_at_no_given_moment() -> No
     assert world.plan().again_at is None
 
 
+@pytest.mark.case(
+    "jobs that arrive together share a call, of up to 1,000 machines",
+    topic="EC2's API",
+    source="Karpenter pkg/batcher",
+)
 def test_a_call_takes_a_thousand_machines_and_the_next_begins_another() -> None:
     world = World(limited(Rate(2, 0.5)))
     for job in range(1, 2102):

@@ -2,6 +2,8 @@
 
 import dataclasses
 
+import pytest
+
 from autoscaler.model import events as e
 from autoscaler.model.identifiers import LaunchRequestId, MachineId
 from autoscaler.model.machines import MachineState, TerminationReason
@@ -23,6 +25,11 @@ def test_a_machine_that_does_not_fetch_its_assignment_is_ended() -> None:
     ]
 
 
+@pytest.mark.case(
+    "jobs of up to five days: each SKU has its own lifetime",
+    topic="Runner and listener",
+    source="GitHub: Actions limits",
+)
 def test_every_sku_has_its_own_lifetime() -> None:
     world = World(catalogue(dataclasses.replace(sku(), lifetime=600.0)))
     world.ready()
@@ -51,6 +58,11 @@ def test_a_machine_that_was_lost_and_found_has_the_lifetime_of_its_assignment() 
     assert world.intents(ReadRunner) == []
 
 
+@pytest.mark.case(
+    "a SKU is removed from the configuration while its machines exist",
+    topic="Operators' files",
+    source="ARC#4168",
+)
 def test_a_ready_machine_of_a_sku_that_left_the_configuration_is_ended() -> None:
     world = World()
     world.make_ready()

@@ -7,6 +7,11 @@ from tests.ledger.builders import World
 from tests.planner.fleets import catalogue, sku
 
 
+@pytest.mark.case(
+    "several labels of one job launch several machines",
+    topic="Complaints about other fleets",
+    source="pytorch/test-infra",
+)
 @pytest.mark.parametrize(
     "labels",
     [

@@ -49,6 +49,11 @@ def covers(of_runner: DemandClass, demand: DemandClass) -> bool:
     return list(Covering([of_runner]).of(demand)) == [0]
 
 
+@pytest.mark.case(
+    "all labels must match, and the group too",
+    topic="GitHub's events",
+    source="GitHub: labels",
+)
 @pytest.mark.parametrize(
     ("labels", "covered"),
     [(("gpu",), True), (("gpu", "x"), True), ((), True), (("y",), False), (("gpu", "y"), False)],
@@ -59,6 +64,11 @@ def test_a_runner_covers_jobs_that_ask_for_no_more_than_its_labels(
     assert covers(klass("gpu", "x"), klass(*labels)) is covered
 
 
+@pytest.mark.case(
+    "all labels must match, and the group too",
+    topic="GitHub's events",
+    source="GitHub: labels",
+)
 def test_a_runner_covers_its_own_scope_and_group_only() -> None:
     mine = klass("gpu")
     assert not covers(dataclasses.replace(mine, scope="org:other"), mine)

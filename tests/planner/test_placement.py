@@ -60,6 +60,11 @@ SECOND = (0, "on-demand", ("g5/a/on-demand", "g6/b/on-demand"), 1)
 THIRD = (1, "on-demand", ("pod//on-demand",), 1)
 
 
+@pytest.mark.case(
+    "no capacity of a type anywhere: the next type, then the next launch option",
+    topic="EC2's API",
+    source="Karpenter pkg/errors",
+)
 @pytest.mark.parametrize(
     ("held", "expected"),
     [
@@ -95,6 +100,11 @@ def test_a_throttled_option_further_down_does_not_block_what_is_above_it() -> No
     assert reason(world) == ("east is on hold: Code: words; west throttles launches (Code: words)")
 
 
+@pytest.mark.case(
+    "capacity is exhausted, and no message says so",
+    topic="Complaints about other fleets",
+    source="runs-on#73",
+)
 def test_every_hold_on_the_way_down_is_named_once() -> None:
     world = world_of(
         held=(quota_key("east/G-spot"), offering_key(OD.key), launch_option_key(GPU, 1))
@@ -141,6 +151,11 @@ def test_a_quota_counts_every_machine_at_the_most_it_may_take(
     assert [(keys, count) for _, _, keys, count in launches(world)] == expected
 
 
+@pytest.mark.case(
+    "new accounts have a quota of 0 for GPUs: jobs show it as their reason to wait",
+    topic="EC2's API",
+    source="EC2: on-demand quotas",
+)
 def test_a_full_quota_is_the_reason() -> None:
     world = world_of(ON_DEMAND, limits=Limits(quotas={"east/G": 3}))
     assert reason(world) == "the quota east/G is used up"

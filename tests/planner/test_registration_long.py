@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass, field
 
+import pytest
+
 from autoscaler.model import events as e
 from autoscaler.model.catalogue import RegistrationRate
 from autoscaler.model.identifiers import MachineId
@@ -67,6 +69,11 @@ class Run:
         world.starts(queue.values()[0].id, name)
 
 
+@pytest.mark.case(
+    "1,500 registrations in 5 minutes for an organization",
+    topic="GitHub's REST API",
+    source="GitHub: Actions limits",
+)
 def test_a_thousand_jobs_register_in_turn() -> None:
     world = World(catalogue(registration=RegistrationRate(BURST, RATE)))
     world.queue(*range(1, JOBS + 1))

@@ -4,6 +4,7 @@ import copy
 import dataclasses
 from collections import Counter
 
+import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
@@ -64,6 +65,27 @@ CATALOGUE = catalogue(
 LABELS = (("gpu",), ("cpu",), ("shared",), ("self-hosted", "GPU", "linux"), ("other",))
 
 
+@pytest.mark.case(
+    "a restored store shows nothing that proves its age, and GitHub cannot be read after the "
+    "start: silent machines are kept",
+    topic="EC2's machines",
+    source="GitHub status",
+)
+@pytest.mark.case(
+    "jobs wait for ever without a visible reason",
+    topic="Complaints about other fleets",
+    source="ARC#3649",
+)
+@pytest.mark.case(
+    "stale counters cause too many launches until a person deletes state",
+    topic="Complaints about other fleets",
+    source="ARC#4397",
+)
+@pytest.mark.case(
+    "runners at work are killed",
+    topic="Complaints about other fleets",
+    source="GAR#5085; GAR#4391; GAR#3802; GARM#834; ARC#3450; pytorch#87500; pytorch#140958",
+)
 class FleetMachine(RuleBasedStateMachine):
     """GitHub, a provider, machines and the clock take turns; the planner plans when it likes."""
 

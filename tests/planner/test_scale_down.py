@@ -133,6 +133,11 @@ def cut(world: World) -> list[CancelLaunchRequest | Launch]:
     return [i for i in world.plan().intents if isinstance(i, CancelLaunchRequest | Launch)]
 
 
+@pytest.mark.case(
+    "cancelled jobs leave machines behind",
+    topic="Complaints about other fleets",
+    source="GAR#1853",
+)
 def test_a_call_not_sent_yet_is_dropped_with_its_jobs() -> None:
     world = World()
     world.queue(1, 2)

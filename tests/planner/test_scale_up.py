@@ -27,6 +27,11 @@ def test_one_machine_a_job_and_one_call_a_sku() -> None:
     assert (second.sku, second.count) == ("cpu", 1)
 
 
+@pytest.mark.case(
+    "stale counters cause too many launches until a person deletes state",
+    topic="Complaints about other fleets",
+    source="ARC#4397",
+)
 def test_carried_out_it_plans_nothing_more_at_any_stage() -> None:
     world = World()
     world.queue(1, 2)
@@ -86,6 +91,17 @@ def test_but_any_skus_ready_machine_serves_before_a_launch() -> None:
     assert counts(world) == {}
 
 
+@pytest.mark.case(
+    "GitHub may give a job to any idle runner with its labels: the controller binds the job when "
+    "`in_progress` names the runner",
+    topic="GitHub's events",
+    source="actions/runner#620; actions/scaleset",
+)
+@pytest.mark.case(
+    "a race of assignments drops jobs; stolen runners leave a job without a machine for hours",
+    topic="Complaints about other fleets",
+    source="GAR#5026; GAR#3130; runs-on#168; runs-on#193",
+)
 def test_a_stolen_runner_repairs_itself() -> None:
     world = World()
     runner = world.ready("a")
@@ -135,6 +151,11 @@ def test_foreign_machines_count_in_the_caps(limit: int, launched: int) -> None:
     assert counts(world) == ({"gpu": launched} if launched else {})
 
 
+@pytest.mark.case(
+    "open calls count at their most expensive offering in every limit",
+    topic="EC2's API",
+    source="GAR#5007",
+)
 @pytest.mark.parametrize(("cap", "launched"), [(4, 2), (3, 1), (2, 0)])
 def test_slots_of_open_calls_count_in_every_cap(cap: int, launched: int) -> None:
     for known in (

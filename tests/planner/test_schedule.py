@@ -48,6 +48,11 @@ def test_a_minute_that_is_begun_counts(length: float, minutes: int) -> None:
     assert in_force(begun, "2026-06-01", *times) == [0, *[5] * minutes, *[0] * (3 - minutes)]
 
 
+@pytest.mark.case(
+    "schedules across midnight, and when the clocks change",
+    topic="Operators' files",
+    source="ARC#2986; ARC#3313",
+)
 def test_a_schedule_reaches_past_midnight() -> None:
     night = policy(("0 23 * * *", "UTC", 3 * 3600.0, 5))
     assert in_force(night, "2026-06-02", "00:00", "01:59", "02:00", "22:59") == [5, 5, 0, 0]
@@ -99,6 +104,11 @@ def test_and_three_hours_when_it_falls_back() -> None:
     assert in_force(night, "2026-11-01", *times) == [0, 2, 2, 2, 2, 0, 0]
 
 
+@pytest.mark.case(
+    "schedules across midnight, and when the clocks change",
+    topic="Operators' files",
+    source="ARC#2986; ARC#3313",
+)
 def test_an_hour_that_comes_twice_fires_once() -> None:
     twice = policy(("45 1 * * *", NEW_YORK, 3600.0, 2))
     times = ("05:44", "05:45", "06:00", "06:30", "06:44", "06:45", "06:59")

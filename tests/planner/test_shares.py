@@ -63,6 +63,11 @@ def test_a_sku_without_a_cap_has_no_shares() -> None:
     assert dataclasses.replace(sku("gpu"), fair_share=0.5).share is None
 
 
+@pytest.mark.case(
+    "one repository floods the queue, and retries use up the GPUs",
+    topic="Complaints about other fleets",
+    source="ARC#2736; pytorch#183016",
+)
 def test_a_flood_leaves_the_others_their_part_however_late_they_come() -> None:
     world = world_of(10, 0.5)
     ask(world, "acme/flood", range(1, 101))
@@ -184,6 +189,12 @@ def test_a_job_is_not_told_of_others_that_have_their_share_too() -> None:
         assert "other repositories go first" not in runs[-1].reason
 
 
+@pytest.mark.case(
+    "a job is in progress or waiting, and no webhook reports its end: it counts as ended after 5 "
+    "or 35 days",
+    topic="GitHub's events",
+    source="GitHub: Actions limits",
+)
 def test_a_job_whose_end_nobody_tells_leaves_the_share_of_its_repository_in_time() -> None:
     world = world_of(10, 0.2)
     for job in (1, 2):
@@ -222,6 +233,11 @@ def test_a_fleets_cap_is_shared_as_well_as_the_skus_own() -> None:
     assert matched(world) == {"acme/flood": 2, "acme/small": 2, "acme/other": 0}
 
 
+@pytest.mark.case(
+    "one repository floods the queue, and retries use up the GPUs",
+    topic="Complaints about other fleets",
+    source="ARC#2736; pytorch#183016",
+)
 @settings(derandomize=True, deadline=None, max_examples=25, database=None)
 @given(machines=st.integers(2, 6), share=st.sampled_from([0.2, 0.34, 0.5]))
 def test_however_large_the_flood_everybody_is_served_in_turn(machines: int, share: float) -> None:
@@ -259,6 +275,11 @@ def _one_turn(world: World, name: str) -> int:
     return len(jobs)
 
 
+@pytest.mark.case(
+    "one repository floods the queue, and retries use up the GPUs",
+    topic="Complaints about other fleets",
+    source="ARC#2736; pytorch#183016",
+)
 @settings(derandomize=True, deadline=None, max_examples=150, database=None)
 @given(
     machines=st.integers(1, 12),

@@ -76,6 +76,16 @@ def test_a_machine_that_said_goodbye_has_two_minutes() -> None:
     assert due(world, 120) == end(TerminationReason.EXITED, "its runner exited")
 
 
+@pytest.mark.case(
+    "EC2 cannot terminate a machine, or refuses",
+    topic="EC2's machines",
+    source="GARM#854",
+)
+@pytest.mark.case(
+    "one stuck deletion blocks everything",
+    topic="Complaints about other fleets",
+    source="GARM#854",
+)
 def test_an_end_without_effect_is_asked_for_again_on_its_first_ground() -> None:
     world = World()
     world.make_ready()
@@ -87,6 +97,11 @@ def test_an_end_without_effect_is_asked_for_again_on_its_first_ground() -> None:
     assert len(due(world, 360)) == 1
 
 
+@pytest.mark.case(
+    "`completed` alone does not prove that a machine is idle",
+    topic="GitHub's events",
+    source="actions/runner#4492",
+)
 def test_a_silent_assigned_machine_is_examined_and_never_ended_for_it() -> None:
     world = World()
     world.ready()

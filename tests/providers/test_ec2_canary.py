@@ -30,6 +30,11 @@ def takes_canary(sku: Ec2Sku, call: LaunchRequestId) -> bool:
     return sku_for(sku, call).image_name == "next-*"
 
 
+@pytest.mark.case(
+    "a canary image for a share of the launches",
+    topic="Images and disks",
+    source="pytorch/test-infra scale-config.yml",
+)
 @pytest.mark.parametrize("percent", [1, 10, 50])
 def test_the_share_of_the_calls_is_the_percentage(percent: float) -> None:
     share = sum(takes_canary(with_canary(percent), call) for call in CALLS) / len(CALLS) * 100
@@ -89,12 +94,22 @@ async def test_requests_name_the_template_of_the_image_that_was_drawn() -> None:
     assert [name for name, _ in api.calls].count("DescribeImages") == 2
 
 
+@pytest.mark.case(
+    "a canary image for a share of the launches",
+    topic="Images and disks",
+    source="pytorch/test-infra scale-config.yml",
+)
 async def test_the_same_call_asked_again_gets_the_same_bytes() -> None:
     ec2 = provider(TwoImages(), with_canary(50))
     for call in CALLS[:6]:
         assert await ec2.prepare(spot_order(call)) == await ec2.prepare(spot_order(call))
 
 
+@pytest.mark.case(
+    "a canary image for a share of the launches",
+    topic="Images and disks",
+    source="pytorch/test-infra scale-config.yml",
+)
 async def test_a_canary_that_is_not_there_stops_its_trial_and_nothing_else() -> None:
     api = TwoImages(canary_is_there=False)
     ec2 = provider(api, with_canary(100))

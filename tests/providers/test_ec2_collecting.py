@@ -110,6 +110,11 @@ class SlowlyDeleting(ScriptedApi):
         return await super().call(operation, arguments)
 
 
+@pytest.mark.case(
+    "launch templates that nothing needs are deleted, those of others are kept",
+    topic="Images and disks",
+    source="EC2: launch templates",
+)
 async def test_templates_that_no_sku_and_no_open_call_names_are_deleted(
     provider: Ec2Provider,
     settings: Ec2Settings,
@@ -191,6 +196,11 @@ async def test_a_template_that_was_collected_is_made_again_when_needed(
     assert await resources.template(sku) == "lt-2"
 
 
+@pytest.mark.case(
+    "launch templates in use survive a restart",
+    topic="EC2's API",
+    source="EC2: DeleteLaunchTemplate",
+)
 async def test_after_a_restart_nothing_goes_before_launches_could_have_asked_for_it(
     settings: Ec2Settings, clock: ManualClock
 ) -> None:
@@ -210,6 +220,11 @@ async def test_after_a_restart_nothing_goes_before_launches_could_have_asked_for
     assert await collecting.collect([]) == ("lt-1",)
 
 
+@pytest.mark.case(
+    "a SKU needs a launch template again while it is being deleted",
+    topic="EC2's API",
+    source="EC2: DeleteLaunchTemplate",
+)
 async def test_a_template_that_is_handed_out_while_others_are_deleted_stays(
     settings: Ec2Settings, clock: ManualClock
 ) -> None:
@@ -232,6 +247,11 @@ async def test_a_template_that_is_handed_out_while_others_are_deleted_stays(
     assert set(account.templates.values()) == {"lt-1", "lt-2"}
 
 
+@pytest.mark.case(
+    "a volume outlives its machine: it is deleted, volumes of others are kept",
+    topic="Images and disks",
+    source="EC2: volumes after termination",
+)
 async def test_volumes_that_stay_available_are_deleted_ours_alone(
     provider: Ec2Provider, settings: Ec2Settings, clock: ManualClock, client: Any
 ) -> None:
@@ -249,6 +269,11 @@ async def test_volumes_that_stay_available_are_deleted_ours_alone(
     assert await provider.collect([]) == ()
 
 
+@pytest.mark.case(
+    "a resource that cannot be deleted does not stop the deletion of others",
+    topic="EC2's API",
+    source="EC2: error codes",
+)
 async def test_what_cannot_be_deleted_holds_up_nothing_else(
     settings: Ec2Settings, clock: ManualClock
 ) -> None:
@@ -275,6 +300,11 @@ async def test_what_cannot_be_deleted_holds_up_nothing_else(
     assert tried[1] == ["lt-free", *locked[:-1], "vol-1"]
 
 
+@pytest.mark.case(
+    "EC2 throttles, or does not answer, while resources are being deleted",
+    topic="EC2's API",
+    source="EC2: request throttling",
+)
 @pytest.mark.parametrize(
     "error",
     [
@@ -304,6 +334,11 @@ async def test_a_kind_that_ec2_does_not_serve_now_is_left_for_the_next_time(
     assert asked.count("DeleteVolume") == 1
 
 
+@pytest.mark.case(
+    "EC2 throttles, or does not answer, while resources are being deleted",
+    topic="EC2's API",
+    source="EC2: request throttling",
+)
 async def test_a_deletion_that_is_never_answered_comes_last_the_next_time(
     settings: Ec2Settings, clock: ManualClock
 ) -> None:
@@ -370,6 +405,11 @@ async def test_somebody_being_quicker_is_no_error(
         assert await collecting.collect([]) == ()
 
 
+@pytest.mark.case(
+    "a take-over gives up an installation's id: resources with that id are still found and deleted",
+    topic="EC2's machines",
+    source="ARC#4397",
+)
 async def test_after_a_take_over_both_installations_left_overs_are_collected(
     settings: Ec2Settings,
     worker: WorkerChannel,

@@ -42,6 +42,11 @@ async def test_the_latest_output_is_given_up_to_its_bound(
     assert asked(front)[before:] == [(MACHINE, "true")] * 2
 
 
+@pytest.mark.case(
+    "a console has no latest output, is empty, may not be read, or does not answer",
+    topic="EC2's machines",
+    source="EC2: instance console output",
+)
 @pytest.mark.parametrize(
     "first",
     [

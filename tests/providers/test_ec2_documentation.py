@@ -5,6 +5,8 @@ import re
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from autoscaler.ledger.cooldowns import BACKOFFS
 from autoscaler.model.failures import FailureClass
 from autoscaler.providers.ec2.errors import MEANINGS, Meaning
@@ -50,6 +52,11 @@ def test_the_policy_allows_every_call_and_what_calls_lead_to_and_nothing_else() 
     assert set().union(*(actions(one) for one in statements())) == expected
 
 
+@pytest.mark.case(
+    "least privilege, restricted to the fleet's tag",
+    topic="EC2's API",
+    source="EC2: IAM policies",
+)
 def test_what_makes_tags_ends_or_deletes_is_bound_to_the_fleets_tag() -> None:
     for statement in statements():
         changing = {one for one in actions(statement) if not one.split(":")[1].startswith(READING)}
@@ -96,6 +103,11 @@ def test_the_rules_let_through_what_is_read_and_nothing_else() -> None:
     assert [set(one) for one in states] == [MATCHED_STATES]
 
 
+@pytest.mark.case(
+    "every error code has a class that decides what to do next",
+    topic="EC2's API",
+    source="Karpenter pkg/errors",
+)
 def test_every_code_stands_in_the_row_of_its_class_and_no_other() -> None:
     rows = re.findall(r"^\| (\w+) \| ([^|]+) \| ([^|]+) \| ([^|]+) \|$", TEXT, re.MULTILINE)[1:]
     expected: dict[Meaning, set[str]] = {}

@@ -20,6 +20,11 @@ def refuse(code: str, message: str) -> ProviderError:
     return ProviderError(FailureClass.UNKNOWN, code, message)
 
 
+@pytest.mark.case(
+    "machines that end together share a call",
+    topic="EC2's API",
+    source="Karpenter pkg/batcher",
+)
 async def test_machines_are_ended_in_batches_each_once() -> None:
     api = ScriptedApi(lambda *_: None)
     wanted = [machine(number) for number in range(2 * BATCH + 1)]
@@ -28,6 +33,11 @@ async def test_machines_are_ended_in_batches_each_once() -> None:
     assert [one for _, arguments in api.calls for one in arguments["ids"]] == wanted
 
 
+@pytest.mark.case(
+    "one id that EC2 does not terminate does not stop the termination of others",
+    topic="EC2's API",
+    source="EC2: TerminateInstances",
+)
 async def test_unknown_machines_are_left_out_and_the_rest_ended() -> None:
     unknown = {machine(1), machine(3)}
 
@@ -42,6 +52,11 @@ async def test_unknown_machines_are_left_out_and_the_rest_ended() -> None:
     assert api.calls[-1][1]["ids"] == [machine(0), machine(2), machine(4)]
 
 
+@pytest.mark.case(
+    "one id that EC2 does not terminate does not stop the termination of others",
+    topic="EC2's API",
+    source="EC2: TerminateInstances",
+)
 async def test_a_protected_machine_is_refused_and_shields_nobody() -> None:
     def answer(_: str, arguments: Mapping[str, Any]) -> None:
         if machine(2) in arguments["ids"]:

@@ -68,6 +68,16 @@ REASONS = {
 }
 
 
+@pytest.mark.case(
+    "every error code has a class that decides what to do next",
+    topic="EC2's API",
+    source="Karpenter pkg/errors; GAR variables.tf; aws/aws-parallelcluster-node#673",
+)
+@pytest.mark.case(
+    "an unknown error code: tried again with growing delay, and shown",
+    topic="EC2's API",
+    source="EC2: error codes",
+)
 @pytest.mark.parametrize(("code", "expected"), CODES.items())
 def test_codes_are_classed_by_what_to_do_next(code: str, expected: Meaning) -> None:
     assert meaning(code) == expected

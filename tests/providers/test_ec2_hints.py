@@ -43,6 +43,11 @@ def test_others_say_it_themselves() -> None:
     assert hint(OutcomeUnknownError("timed out")) is None
 
 
+@pytest.mark.case(
+    "no AWS credentials",
+    topic="Operators' files",
+    source="boto3: credentials",
+)
 def test_serve_without_credentials_says_how_to_give_some(tmp_path: Path) -> None:
     folder = Folder(tmp_path)
     file = folder.path / "fleet.yaml"

@@ -35,6 +35,11 @@ def test_a_document_signed_by_a_pinned_certificate_is_believed() -> None:
     assert proven.launch_time == "2026-09-03T21:25:44Z"
 
 
+@pytest.mark.case(
+    "an identity document in BER of indefinite lengths, as AWS sends it",
+    topic="Hostile input",
+    source="RFC 5652, 5.4; gravitational/teleport join_ec2_test.go",
+)
 def test_indefinite_lengths_are_read() -> None:
     content = document()
     proof = indefinite(content, HONEST.signer_info(content))
@@ -47,6 +52,11 @@ def test_base64_as_the_metadata_service_gives_it_is_read() -> None:
     assert VERIFIER.verify(proof, ACCOUNT).provider_id == "i-078517ca8a70a1dde"
 
 
+@pytest.mark.case(
+    "an identity document in BER of indefinite lengths, as AWS sends it",
+    topic="Hostile input",
+    source="RFC 5652, 5.4; gravitational/teleport join_ec2_test.go",
+)
 @pytest.mark.parametrize(
     ("region", "proof", "account", "machine"),
     [
@@ -83,6 +93,11 @@ def test_another_account_and_another_region_are_refused() -> None:
     assert refusal(signed(other_region, HONEST.signer_info(other_region))) == "region"
 
 
+@pytest.mark.case(
+    "an identity document signed by a certificate of the attacker's inside it",
+    topic="Hostile input",
+    source="EC2: instance identity documents; openssl-smime",
+)
 def test_a_foreign_certificate_in_the_document_is_not_believed() -> None:
     content = document()
     forged = signed(content, FOREIGN.signer_info(content), embedded=FOREIGN.certificate)
@@ -102,6 +117,11 @@ def test_a_pinned_certificate_in_the_document_lends_nothing_to_a_foreign_signatu
     assert refusal(signed(content, info, embedded=HONEST.certificate)) == "signature"
 
 
+@pytest.mark.case(
+    "an identity document beside the signed one",
+    topic="Hostile input",
+    source="EC2: instance identity documents",
+)
 def test_content_other_than_what_was_signed_is_refused() -> None:
     honest = HONEST.signer_info(document())
     assert refusal(signed(document(instanceId="i-0123456789abcdef0"), honest)) == "signature"
@@ -175,6 +195,11 @@ def test_nested_indefinite_lengths_are_refused_without_harm() -> None:
     assert refusal(b"\x30\x80" * 2000) == "malformed"
 
 
+@pytest.mark.case(
+    "an identity document in thousands of pieces",
+    topic="Hostile input",
+    source="CWE-407",
+)
 def test_a_document_in_more_pieces_than_anybody_needs_is_refused() -> None:
     """Each costs time, and whoever can reach us may send them: 4 KiB took a millisecond and more."""
     content = document()
@@ -192,6 +217,11 @@ def test_a_tag_of_several_bytes_is_refused() -> None:
     assert refusal(b"\x3f\x81\x01" + proof[1:]) == "malformed"
 
 
+@pytest.mark.case(
+    "identity documents of a region without a pinned certificate are refused",
+    topic="Hostile input",
+    source="EC2: certificates by region",
+)
 def test_a_region_without_a_certificate_believes_nobody() -> None:
     assert pinned_certificates("xx-nowhere-9") == ()
     content = document(region="xx-nowhere-9")

@@ -41,6 +41,11 @@ def test_the_table_has_what_gpu_runners_run_on() -> None:
     assert PRICES_DATED == "2026-07-20"
 
 
+@pytest.mark.case(
+    "Windows costs more for each vCPU",
+    topic="EC2's API",
+    source="EC2: on-demand prices",
+)
 @pytest.mark.parametrize(
     ("name", "os", "dollars"),
     [
@@ -55,6 +60,11 @@ def test_windows_costs_more_per_vcpu(name: str, os: OperatingSystem, dollars: fl
     assert instance_type(name).dollars_per_hour(os) == pytest.approx(dollars)
 
 
+@pytest.mark.case(
+    "a type without a price, or a region without prices in dollars, is an error with a fix",
+    topic="EC2's API",
+    source="Karpenter's prices by region",
+)
 def test_a_type_without_a_price_or_unknown_is_an_error_that_names_it() -> None:
     unpriced = next(one for one in instance_types().values() if one.linux_dollars_per_hour is None)
     with pytest.raises(InstanceTypeError, match=unpriced.name):
@@ -80,6 +90,11 @@ def test_where_aws_lists_no_dollars_there_are_the_operators_prices_alone() -> No
     assert "prices: {g6.xlarge: " in refusal.value.fix
 
 
+@pytest.mark.case(
+    "spot counts at the on-demand price by default",
+    topic="EC2's API",
+    source="EC2: spot instances",
+)
 @pytest.mark.parametrize(
     ("os", "factor", "dollars"),
     [
@@ -132,11 +147,21 @@ def test_every_type_of_the_table_has_a_family() -> None:
     assert all(quota_family(name) for name in instance_types())
 
 
+@pytest.mark.case(
+    "spot has quotas and an error of its own",
+    topic="EC2's API",
+    source="EC2: spot quotas",
+)
 def test_spot_and_on_demand_are_separate_quotas() -> None:
     assert quota("g5.xlarge", CapacityType.SPOT) == "spot/G and VT"
     assert quota("g5.xlarge", CapacityType.ON_DEMAND) == "on-demand/G and VT"
 
 
+@pytest.mark.case(
+    "P5 on spot has a quota of its own; AWS names none for P6",
+    topic="EC2's API",
+    source="EC2: instance quotas",
+)
 @pytest.mark.parametrize(
     ("name", "spot"),
     [

@@ -39,6 +39,12 @@ async def _everything_scripted_is_played(front: Ec2Front) -> AsyncIterator[None]
     assert front.unplayed() == []
 
 
+@pytest.mark.case(
+    "an instant fleet answers 200 with machines, and with an error for each override that gave "
+    "fewer",
+    topic="EC2's API",
+    source="EC2: instant fleets",
+)
 async def test_part_of_a_call_can_fail_and_says_which_offering(
     provider: Ec2Provider, make_order: MakeOrder, front: Ec2Front, subnets: tuple[str, ...]
 ) -> None:
@@ -57,6 +63,11 @@ async def test_part_of_a_call_can_fail_and_says_which_offering(
     ]
 
 
+@pytest.mark.case(
+    "fewer machines than requested, without a reason",
+    topic="EC2's API",
+    source="EC2: instant fleets",
+)
 async def test_fewer_machines_without_a_reason_is_an_unknown_failure(
     provider: Ec2Provider, make_order: MakeOrder, front: Ec2Front, subnets: tuple[str, ...]
 ) -> None:
@@ -67,6 +78,12 @@ async def test_fewer_machines_without_a_reason_is_an_unknown_failure(
     ]
 
 
+@pytest.mark.case(
+    "an image, subnet or permission is missing: an operator must act, and only that launch option"
+    " stops",
+    topic="EC2's API",
+    source="EC2: error codes",
+)
 @pytest.mark.parametrize(
     ("reply", "failure"),
     [
@@ -134,6 +151,11 @@ async def test_a_lost_answer_is_found_again_by_repeating_the_same_text(
     assert sent[0] == sent[1]
 
 
+@pytest.mark.case(
+    "a pinned image was removed",
+    topic="Images and disks",
+    source="pytorch#136762",
+)
 @pytest.mark.parametrize("gone", ["InvalidLaunchTemplateId.NotFound", "InvalidAMIID.NotFound"])
 async def test_a_template_or_image_that_is_gone_is_looked_up_again(
     provider: Ec2Provider,
@@ -158,6 +180,11 @@ async def test_a_template_or_image_that_is_gone_is_looked_up_again(
     ]
 
 
+@pytest.mark.case(
+    "a launch template is NotFound right after its creation",
+    topic="EC2's API",
+    source="EC2: eventual consistency",
+)
 async def test_a_template_that_was_just_made_and_is_not_visible_yet_is_waited_for(
     provider: Ec2Provider, make_order: MakeOrder, front: Ec2Front, clock: ManualClock
 ) -> None:
@@ -177,6 +204,12 @@ def zone_of(request: str, subnet: str) -> str | None:
     return next((one["AvailabilityZone"] for one in overrides if one["SubnetId"] == subnet), None)
 
 
+@pytest.mark.case(
+    "a subnet without free addresses: its zone is held back, and another subnet of the zone is "
+    "used",
+    topic="EC2's API",
+    source="Karpenter pkg/errors",
+)
 @pytest.mark.parametrize("whole", [True, False], ids=["whole call", "one override"])
 async def test_a_full_subnet_holds_its_zone_and_another_one_of_the_zone_is_taken(
     provider: Ec2Provider,
@@ -206,6 +239,11 @@ async def test_a_full_subnet_holds_its_zone_and_another_one_of_the_zone_is_taken
     assert zone_of(following, subnets[0]) == "us-east-1a"
 
 
+@pytest.mark.case(
+    "an error names a pool that the call did not request",
+    topic="EC2's API",
+    source="EC2: CreateFleetError",
+)
 async def test_a_pool_that_was_not_asked_for_costs_no_machine(
     provider: Ec2Provider, make_order: MakeOrder, front: Ec2Front, subnets: tuple[str, ...]
 ) -> None:
@@ -222,6 +260,11 @@ async def test_a_pool_that_was_not_asked_for_costs_no_machine(
     assert zone_of(following, subnets[0]) == "us-east-1a"  # in place of the full one there
 
 
+@pytest.mark.case(
+    "spot's service-linked role is missing: on-demand continues",
+    topic="EC2's API",
+    source="Karpenter#7998; Karpenter#3413",
+)
 async def test_a_missing_spot_role_is_spots_trouble_alone(
     provider: Ec2Provider, make_order: MakeOrder, front: Ec2Front
 ) -> None:
@@ -233,6 +276,11 @@ async def test_a_missing_spot_role_is_spots_trouble_alone(
     assert refusal.value.reach is FailureScope.CAPACITY_TYPE
 
 
+@pytest.mark.case(
+    "RequestLimitExceeded: the bucket is empty, and delays grow",
+    topic="EC2's API",
+    source="EC2: request throttling",
+)
 async def test_a_throttled_call_makes_the_next_one_wait_longer_each_time(
     provider: Ec2Provider, make_order: MakeOrder, front: Ec2Front, clock: ManualClock
 ) -> None:
@@ -245,6 +293,11 @@ async def test_a_throttled_call_makes_the_next_one_wait_longer_each_time(
     assert clock.slept == pytest.approx([1.0, 2.0, 4.0])
 
 
+@pytest.mark.case(
+    "the controller reads all pages of a list of machines",
+    topic="EC2's API",
+    source="EC2: DescribeInstances",
+)
 async def test_a_list_that_breaks_off_is_no_complete_list(
     provider: Ec2Provider, front: Ec2Front
 ) -> None:

@@ -41,6 +41,17 @@ def instance(state: str, code: str) -> InstanceRow:
     )
 
 
+@pytest.mark.case(
+    "a machine goes from pending to terminated: its StateReason decides the class",
+    topic="EC2's machines",
+    source="EC2: StateReason",
+)
+@pytest.mark.case(
+    "a machine goes from pending to terminated with Client.InternalError: an operator must give "
+    "access to the KMS key",
+    topic="EC2's machines",
+    source="EC2: launch problems",
+)
 @pytest.mark.parametrize(
     ("code", "failure", "reach", "held"),
     [
@@ -112,6 +123,11 @@ def test_a_machine_that_goes_down_says_why_before_it_is_gone(
     assert listed_machine(settings, silent).reason == state
 
 
+@pytest.mark.case(
+    "NotFound for a machine that is being terminated does not prove that it is gone",
+    topic="EC2's API",
+    source="EC2: eventual consistency",
+)
 async def test_a_machine_that_ec2_does_not_find_when_ended_is_not_proved_gone() -> None:
     def answer(*_: object) -> None:
         message = "The instance ID 'i-0c0' does not exist"
@@ -130,6 +146,11 @@ async def test_a_machine_that_ec2_does_not_find_when_ended_is_not_proved_gone() 
         assert world.machine("c0").state is state
 
 
+@pytest.mark.case(
+    "a machine is in no list right after its launch",
+    topic="EC2's API",
+    source="EC2: eventual consistency",
+)
 def test_a_machine_that_is_not_listed_right_after_its_launch_is_still_on_its_way(
     settings: Ec2Settings,
 ) -> None:
@@ -174,6 +195,11 @@ LINUX_DOLLARS, WINDOWS_DOLLARS = 1.006, 1.006 + 4 * 0.046
 """g5.xlarge in us-east-1, which has four vCPUs."""
 
 
+@pytest.mark.case(
+    "Windows costs more for each vCPU",
+    topic="EC2's API",
+    source="EC2: on-demand prices",
+)
 @pytest.mark.parametrize(
     ("sku_os", "platform", "dollars"),
     [

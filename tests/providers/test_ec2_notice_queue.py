@@ -69,6 +69,11 @@ async def test_messages_are_read_understood_and_settled(
     assert telemetry.calls[:2] == [("ReceiveMessage", "ok"), ("DeleteMessageBatch", "ok")]
 
 
+@pytest.mark.case(
+    "a message in the queue is unreadable, or arrives again and again",
+    topic="EC2's machines",
+    source="Karpenter pkg/controllers/interruption",
+)
 async def test_a_message_that_comes_again_and_again_is_set_aside(
     sqs: Any, straight: WorkerChannel, settings: Ec2Settings, telemetry: RememberingTelemetry
 ) -> None:
@@ -84,6 +89,11 @@ async def test_a_message_that_comes_again_and_again_is_set_aside(
     assert message.poison == f"received {MOST_RECEIVES + 1} times"
 
 
+@pytest.mark.case(
+    "the queue does not exist, or may not be read",
+    topic="EC2's machines",
+    source="Karpenter pkg/controllers/interruption",
+)
 async def test_a_queue_that_is_not_there_is_the_operators(
     sqs: Any, straight: WorkerChannel, settings: Ec2Settings, telemetry: RememberingTelemetry
 ) -> None:
@@ -110,6 +120,11 @@ async def test_what_sqs_does_not_take_off_is_an_error_but_for_a_receipt_that_is_
     assert api.calls[1:] == [("DeleteMessageBatch", asked)]
 
 
+@pytest.mark.case(
+    "a message in the queue is unreadable, or arrives again and again",
+    topic="EC2's machines",
+    source="Karpenter pkg/controllers/interruption",
+)
 async def test_poison_of_any_form_leaves_what_was_received_with_it(
     settings: Ec2Settings, telemetry: RememberingTelemetry
 ) -> None:

@@ -60,10 +60,21 @@ def health(**changes: Any) -> str:
     return event(HEALTH, RETIREMENT | changes, "aws.health")
 
 
+@pytest.mark.case(
+    "a spot interruption of a ready machine: it is replaced and gets no registration, and its "
+    "offering is held back",
+    topic="EC2's machines",
+    source="EC2: spot interruption notices",
+)
 def test_a_spot_interruption() -> None:
     assert parse_notice(spot()) == notice(NoticeKind.SPOT_INTERRUPTION, "to terminate")
 
 
+@pytest.mark.case(
+    "a rebalance recommendation",
+    topic="EC2's machines",
+    source="EC2: rebalance recommendations",
+)
 def test_a_rebalance_recommendation() -> None:
     found = parse_notice(event(REBALANCE, {"instance-id": ID}))
     assert found == notice(NoticeKind.REBALANCE_RECOMMENDATION, "")
@@ -80,12 +91,22 @@ def test_a_machine_that_comes_up_is_no_notice(state: str) -> None:
     assert parse_notice(event(STATE, {"instance-id": ID, "state": state})) is None
 
 
+@pytest.mark.case(
+    "a scheduled change by AWS Health, by id or ARN, of several machines at once",
+    topic="EC2's machines",
+    source="AWS Health: EventBridge schema",
+)
 def test_a_scheduled_change_means_the_time_that_it_starts() -> None:
     found = parse_notice(health())
     code = "AWS_EC2_PERSISTENT_INSTANCE_RETIREMENT_SCHEDULED"
     assert found == notice(NoticeKind.SCHEDULED_CHANGE, code, AT + 3600.0)
 
 
+@pytest.mark.case(
+    "a scheduled change by AWS Health, by id or ARN, of several machines at once",
+    topic="EC2's machines",
+    source="AWS Health: EventBridge schema",
+)
 def test_a_scheduled_change_names_several_machines_by_id_or_arn() -> None:
     other = "i-00000000000000001"
     entities = [
@@ -154,6 +175,11 @@ POISON = {
 }
 
 
+@pytest.mark.case(
+    "a message in the queue is unreadable, or arrives again and again",
+    topic="EC2's machines",
+    source="Karpenter pkg/controllers/interruption",
+)
 @pytest.mark.parametrize("body", POISON.values(), ids=POISON)
 def test_what_is_not_in_the_form_of_its_kind_is_poison(body: str) -> None:
     with pytest.raises(PoisonError) as refusal:

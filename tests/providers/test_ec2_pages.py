@@ -75,6 +75,11 @@ def provider_with(
     return Ec2Provider(settings, RememberingTelemetry(), clock or ManualClock(), api)
 
 
+@pytest.mark.case(
+    "a page of a list is empty and has a token: the controller reads the next page",
+    topic="EC2's API",
+    source="EC2: DescribeInstances; boto/boto3#130",
+)
 async def test_machines_behind_an_empty_page_are_listed(settings: Ec2Settings) -> None:
     """Those that a list did not reach would count as gone after the next such list."""
     one, two = machine(1, settings), machine(2, settings)
@@ -155,6 +160,11 @@ async def test_left_overs_behind_an_empty_page_are_collected(settings: Ec2Settin
     assert await collecting.collect([]) == ("lt-1", "lt-2", "vol-1", "vol-2")
 
 
+@pytest.mark.case(
+    "a page of a list is empty and has a token: the controller reads the next page",
+    topic="EC2's API",
+    source="EC2: DescribeInstances; boto/boto3#130",
+)
 async def test_a_cut_list_of_volumes_deletes_none_and_forgets_none(settings: Ec2Settings) -> None:
     """A volume that a cut list does not show was not in use meanwhile: its wait does not begin anew."""
     clock = ManualClock()

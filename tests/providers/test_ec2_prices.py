@@ -44,6 +44,11 @@ WANTED = {
 }
 
 
+@pytest.mark.case(
+    "China lists prices in yuan, GovCloud has no endpoint of the Pricing API",
+    topic="EC2's API",
+    source="Karpenter#2846; Karpenter#4677",
+)
 @pytest.mark.parametrize(
     ("region", "endpoint", "spot"),
     [
@@ -164,6 +169,11 @@ async def test_one_price_for_each_type_of_the_configuration_is_asked_for_and_no_
     assert asked == [("g4dn.xlarge", "windows", "eu-west-1"), ("g5.xlarge", "linux", "eu-west-1")]
 
 
+@pytest.mark.case(
+    "the history of spot prices lists other types, ends with an empty token, or never ends",
+    topic="EC2's API",
+    source="amazonica#97; aws-sdk-java-v2#927",
+)
 async def test_the_newest_spot_price_of_each_zone_is_taken_and_nothing_else() -> None:
     rows = [
         ["g5.xlarge", "a", "Linux/UNIX", "0.5", NOW - 60],
@@ -185,6 +195,11 @@ async def test_the_newest_spot_price_of_each_zone_is_taken_and_nothing_else() ->
     assert (first["instance_types"], first["at"]) == (["g5.xlarge"], NOW)
 
 
+@pytest.mark.case(
+    "the history of spot prices lists other types, ends with an empty token, or never ends",
+    topic="EC2's API",
+    source="amazonica#97; aws-sdk-java-v2#927",
+)
 async def test_a_list_without_an_end_is_an_error_and_not_for_ever() -> None:
     same = ScriptedApi(lambda *_: ([], "again"))
     answer = await read_spot(same, [("g5.xlarge", LINUX)], NOW)
@@ -199,6 +214,13 @@ async def test_a_list_without_an_end_is_an_error_and_not_for_ever() -> None:
 THROTTLED = ProviderError(FailureClass.THROTTLED, "ThrottlingException", "later")
 
 
+@pytest.mark.case(
+    "one request for prices fails among many (`ThrottlingException`, `InternalErrorException`): "
+    "its prices stay as they were, the others are used "
+    "and kept",
+    topic="EC2's API",
+    source="AWS: GetProducts",
+)
 async def test_a_request_that_fails_leaves_out_its_own_prices_alone() -> None:
     def answer(_: str, arguments: Mapping[str, Any]) -> Any:
         name = arguments["instance_type"]
@@ -300,6 +322,17 @@ def ask(name: str, os: str, page: str | None = None) -> dict[str, Any]:
     return {"region": "eu-west-1", "instance_type": name, "os": os, "page": page}
 
 
+@pytest.mark.case(
+    "prices differ by region and change: the controller reads them from AWS, and the store keeps "
+    "them",
+    topic="EC2's API",
+    source="Karpenter's pricing provider; AWS: GetProducts",
+)
+@pytest.mark.case(
+    "AWS lists Windows twice, once at the Linux price for an own licence",
+    topic="EC2's API",
+    source="aws-sdk-js#1819",
+)
 @pytest.mark.parametrize(
     ("name", "os", "tenancy", "family"),
     [

@@ -67,6 +67,11 @@ async def test_a_document_counts_only_for_the_account_that_sts_names(
         await provider.verify(signed(theirs, signer.signer_info(theirs)))
 
 
+@pytest.mark.case(
+    "two subnets of one zone are duplicate instance pools",
+    topic="EC2's API",
+    source="GAR#5297; GAR#2904",
+)
 async def test_the_request_names_one_subnet_a_zone_and_a_template_of_its_own(
     provider: Ec2Provider, make_order: MakeOrder, subnets: tuple[str, ...], moto_url: str
 ) -> None:
@@ -85,6 +90,11 @@ async def test_the_request_names_one_subnet_a_zone_and_a_template_of_its_own(
     assert data["BlockDeviceMappings"][0]["Ebs"]["VolumeSize"] == 100
 
 
+@pytest.mark.case(
+    "a newer image appears while the controller runs",
+    topic="Images and disks",
+    source="EC2: DescribeImages",
+)
 async def test_templates_and_images_are_looked_up_once_and_again_after_a_while(
     provider: Ec2Provider,
     make_order: MakeOrder,
@@ -116,6 +126,17 @@ async def test_a_template_that_an_earlier_process_made_is_used(
     assert outcomes == ["ok", "InvalidLaunchTemplateName", "ok"]
 
 
+@pytest.mark.case(
+    "an image, subnet or permission is missing: an operator must act, and only that launch option"
+    " stops",
+    topic="EC2's API",
+    source="EC2: error codes",
+)
+@pytest.mark.case(
+    "a pinned image was removed",
+    topic="Images and disks",
+    source="pytorch#136762",
+)
 async def test_an_image_that_does_not_exist_is_a_configuration_error(
     settings: Ec2Settings, worker: WorkerChannel, make_order: MakeOrder
 ) -> None:
@@ -138,6 +159,11 @@ async def test_an_order_for_a_sku_that_is_not_on_ec2_is_a_configuration_error(
         await provider.prepare(replace(make_order(1, "t"), sku=SkuName("other")))
 
 
+@pytest.mark.case(
+    "the controller reads all pages of a list of machines",
+    topic="EC2's API",
+    source="EC2: DescribeInstances",
+)
 async def test_machines_are_listed_page_by_page_with_price_and_quota(
     provider: Ec2Provider, make_order: MakeOrder, monkeypatch: pytest.MonkeyPatch
 ) -> None:

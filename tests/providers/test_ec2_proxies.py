@@ -38,6 +38,11 @@ async def behind_tls(
     await runner.cleanup()
 
 
+@pytest.mark.case(
+    "a proxy between the controller and AWS refuses, or loses an answer",
+    topic="EC2's API",
+    source="botocore httpsession.py",
+)
 async def test_calls_go_through_https_proxy(
     front: Ec2Front, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -54,6 +59,11 @@ async def test_calls_go_through_https_proxy(
         assert len(proxy.asked) == 1
 
 
+@pytest.mark.case(
+    "a proxy between the controller and AWS refuses, or loses an answer",
+    topic="EC2's API",
+    source="botocore httpsession.py",
+)
 async def test_a_proxy_that_refuses_sends_nothing_and_one_that_loses_the_answer_leaves_it_unknown(
     front: Ec2Front, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

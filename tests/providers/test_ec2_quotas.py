@@ -71,6 +71,11 @@ def offered(settings: Ec2Settings) -> Ec2Settings:
     return replace(settings, offered=types)
 
 
+@pytest.mark.case(
+    "P5 on spot has a quota of its own; AWS names none for P6",
+    topic="EC2's API",
+    source="EC2: instance quotas",
+)
 async def test_p5_on_spot_is_not_capped_by_the_quota_of_older_p_types(
     settings: Ec2Settings,
 ) -> None:
@@ -91,6 +96,11 @@ async def test_the_operators_word_comes_before_service_quotas(settings: Ec2Setti
     }
 
 
+@pytest.mark.case(
+    "Service Quotas refuses or does not answer after a restart: the last values are used",
+    topic="EC2's API",
+    source="Service Quotas: ListServiceQuotas",
+)
 async def test_without_leave_after_a_restart_the_last_quotas_hold_with_their_age(
     offered: Ec2Settings,
 ) -> None:
@@ -157,6 +167,11 @@ def quotas_page(*values: tuple[str, float], following: str | None = None) -> Rep
     return Reply(200, body=json.dumps({"Quotas": rows, "NextToken": following}))
 
 
+@pytest.mark.case(
+    "vCPU quotas by family, minus the usage of other machines in the account",
+    topic="EC2's API",
+    source="EC2: on-demand quotas; EC2: spot quotas",
+)
 @pytest.mark.asyncio(loop_scope="session")
 async def test_quotas_are_read_page_by_page_and_others_machines_taken_off(
     provider: Ec2Provider, make_order: MakeOrder, front: Ec2Front, moto_url: str
@@ -183,6 +198,11 @@ async def test_quotas_are_read_page_by_page_and_others_machines_taken_off(
     assert front.requests("ListServiceQuotas")[-1]["NextToken"] == "more"
 
 
+@pytest.mark.case(
+    "no permission to read Service Quotas",
+    topic="EC2's API",
+    source="Service Quotas: ListServiceQuotas",
+)
 @pytest.mark.asyncio(loop_scope="session")
 async def test_without_leave_to_read_quotas_the_operators_hold(
     settings: Ec2Settings, worker: WorkerChannel, front: Ec2Front
@@ -206,6 +226,11 @@ async def test_throttled_quotas_are_not_taken_for_none(
     assert provider.limits.problem.failure is FailureClass.THROTTLED
 
 
+@pytest.mark.case(
+    "Service Quotas lists a quota with an error in place of its value",
+    topic="EC2's API",
+    source="Service Quotas: ServiceQuota",
+)
 @pytest.mark.asyncio(loop_scope="session")
 async def test_a_quota_that_aws_cannot_say_does_not_hide_the_others(
     provider: Ec2Provider, front: Ec2Front

@@ -62,6 +62,11 @@ def order(capacity_type: CapacityType, **changes: Any) -> LaunchOrder:
     return replace(plain, **changes)
 
 
+@pytest.mark.case(
+    "a job reads user data and the metadata service: they contain no secret",
+    topic="Hostile input",
+    source="GitHub: secure use; EC2: user data",
+)
 def test_the_template_shuts_the_metadata_off_and_encrypts_the_disk() -> None:
     data = template_data(SETTINGS, SKU, IMAGE)
     assert data["MetadataOptions"] == {
@@ -90,6 +95,11 @@ def test_the_template_shuts_the_metadata_off_and_encrypts_the_disk() -> None:
     assert tags["autoscaler:sku"] == "linux.g5"
 
 
+@pytest.mark.case(
+    "every disk of an image is encrypted and deleted with its machine",
+    topic="Images and disks",
+    source="EC2: volumes after termination",
+)
 def test_every_disk_of_the_image_is_encrypted_and_goes_with_the_machine() -> None:
     data = template_data(SETTINGS, SKU, IMAGE._replace(other_disks=(("/dev/sdf", 40),)))
     root, other = data["BlockDeviceMappings"]
@@ -103,6 +113,11 @@ def test_the_template_of_a_stored_request_is_found() -> None:
     assert template_of(text) == "lt-7"
 
 
+@pytest.mark.case(
+    "the disk is never smaller than the image's snapshot",
+    topic="Images and disks",
+    source="EC2: EbsBlockDevice",
+)
 def test_the_disk_is_never_smaller_than_the_images_snapshot() -> None:
     large = template_data(SETTINGS, SKU, IMAGE._replace(root_gb=300))
     assert large["BlockDeviceMappings"][0]["Ebs"]["VolumeSize"] == 300
@@ -125,6 +140,11 @@ def test_the_templates_name_follows_its_content() -> None:
     assert len({name, *(template_name("ci gpu", one) for one in changed)}) == 7
 
 
+@pytest.mark.case(
+    "spot uses what is cheap and available, on-demand the types in order",
+    topic="EC2's API",
+    source="Karpenter pkg/providers/instance",
+)
 def test_an_on_demand_call_takes_the_types_in_order() -> None:
     text = fleet_request(SETTINGS, order(CapacityType.ON_DEMAND), "lt-1", SUBNETS)
     body = json.loads(text)
@@ -153,6 +173,11 @@ def test_an_on_demand_call_takes_the_types_in_order() -> None:
     assert text == json.dumps(body, sort_keys=True, separators=(",", ":"))
 
 
+@pytest.mark.case(
+    "spot uses what is cheap and available, on-demand the types in order",
+    topic="EC2's API",
+    source="Karpenter pkg/providers/instance",
+)
 def test_a_spot_call_takes_what_is_cheap_and_plentiful() -> None:
     body = json.loads(fleet_request(SETTINGS, order(CapacityType.SPOT), "lt-1", SUBNETS))
     assert body["SpotOptions"] == {"AllocationStrategy": "price-capacity-optimized"}
@@ -178,6 +203,11 @@ def test_an_order_that_cannot_be_put_is_a_configuration_error(changes: dict[str,
     assert refusal.value.failure is FailureClass.CONFIGURATION
 
 
+@pytest.mark.case(
+    "a newer image appears while the controller runs",
+    topic="Images and disks",
+    source="EC2: DescribeImages",
+)
 def test_the_newest_image_of_the_architecture_is_taken() -> None:
     newer = IMAGE._replace(id="ami-2", created="2026-02-01T00:00:00.000Z")
     other = IMAGE._replace(id="ami-3", created="2026-03-01T00:00:00.000Z", architecture="arm64")

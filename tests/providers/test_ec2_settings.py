@@ -64,6 +64,11 @@ def test_quotas_that_spot_alone_has(tmp_path: Path) -> None:
     assert made.quotas == {"on-demand/P": 96, "spot/P": 96, "spot/P5": 192}
 
 
+@pytest.mark.case(
+    "an account whose limits were raised, or are lower in practice",
+    topic="EC2's API",
+    source="GAR rate-limits-and-tuning.md",
+)
 def test_the_accounts_own_buckets(tmp_path: Path) -> None:
     more = (
         "request_buckets: {CreateFleet: {burst: 5, per_second: 2}}, "
@@ -105,6 +110,11 @@ def test_the_types_that_skus_launch_are_those_whose_prices_are_read(tmp_path: Pa
     }
 
 
+@pytest.mark.case(
+    "a type without a price, or a region without prices in dollars, is an error with a fix",
+    topic="EC2's API",
+    source="Karpenter's prices by region",
+)
 def test_a_region_without_prices_in_dollars_is_an_error_that_names_type_region_and_fix(
     tmp_path: Path,
 ) -> None:

@@ -78,6 +78,11 @@ def sold(provider: Ec2Provider) -> list[tuple[str, str]]:
     return [of(one) for one in provider.offerings_of(kinds, *where)]
 
 
+@pytest.mark.case(
+    "a zone does not sell an instance type: us-east-1e lacks most GPU types",
+    topic="EC2's API",
+    source="EC2: DescribeInstanceTypeOfferings",
+)
 async def test_pools_of_zones_that_do_not_sell_the_type_are_left_out(settings: Ec2Settings) -> None:
     # An empty page in the middle ends nothing: EC2 filters after it has cut the pages.
     account = Account([("g5.xlarge", A)], [], [("g4dn.xlarge", A), ("g4dn.xlarge", B)])
@@ -156,6 +161,11 @@ def test_a_zone_that_does_not_sell_the_type_is_a_class_of_its_own() -> None:
 NOT_TRIED = ("UnfulfillableCapacity", "Unable to fulfill capacity", "g4dn.xlarge", B)
 
 
+@pytest.mark.case(
+    "UnfulfillableCapacity for pools that an instant fleet did not try",
+    topic="EC2's API",
+    source="Karpenter pkg/errors",
+)
 @pytest.mark.parametrize("code", ["VcpuLimitExceeded", "InvalidFleetConfiguration", "SomethingNew"])
 def test_unfulfillable_capacity_beside_a_concrete_code_was_not_tried(code: str) -> None:
     answer = answered(NOT_TRIED, (code, "words", "g5.xlarge", A), NOT_TRIED)

@@ -15,6 +15,11 @@ from autoscaler.providers.ec2.throttle import (
 from tests.providers.doubles import ManualClock
 
 
+@pytest.mark.case(
+    "EC2 throttles requests by a bucket for each API",
+    topic="EC2's API",
+    source="EC2: request throttling",
+)
 @pytest.mark.parametrize(
     ("api", "capacity", "refill"),
     [
@@ -33,6 +38,11 @@ def test_requests_have_ec2s_published_sizes(api: str, capacity: int, refill: flo
     assert request_bucket(api, {api: Rate(7, 7)}) == Rate(7, 7)
 
 
+@pytest.mark.case(
+    "machines count against buckets, too: 1,000 and 2 a second for launches, 20 for terminations",
+    topic="EC2's API",
+    source="EC2: request throttling",
+)
 def test_machines_have_ec2s_published_sizes() -> None:
     assert {"TerminateInstances": Rate(1000, 20)} == RESOURCE_BUCKETS
     assert resource_bucket("DescribeInstances", {}) is None
@@ -102,6 +112,11 @@ async def test_a_refusal_empties_the_bucket() -> None:
     assert clock.slept == [2.0]
 
 
+@pytest.mark.case(
+    "RequestLimitExceeded: the bucket is empty, and delays grow",
+    topic="EC2's API",
+    source="EC2: request throttling",
+)
 async def test_refusals_in_a_row_double_the_back_off_and_those_under_way_count_once() -> None:
     clock = ManualClock()
     throttle = Throttle(clock)
@@ -143,6 +158,11 @@ class Interrupted(ManualClock):
         await super().sleep(seconds)
 
 
+@pytest.mark.case(
+    "EC2 throttles while calls already wait",
+    topic="EC2's API",
+    source="EC2: request throttling",
+)
 async def test_a_call_that_waits_already_keeps_a_back_off_that_begins_meanwhile() -> None:
     clock = Interrupted(
         lambda: throttle.refused("CreateFleet", 30.0),

@@ -52,6 +52,11 @@ async def failure_at(url: str) -> ProviderError:
     return refusal.value
 
 
+@pytest.mark.case(
+    "credentials cannot be resolved, or no connection is made: nothing was sent",
+    topic="EC2's API",
+    source="botocore endpoint.py",
+)
 async def test_nobody_listening_sends_nothing() -> None:
     failure = await failure_at("http://127.0.0.1:9")
     assert failure.code == "EndpointConnectionError"
@@ -63,6 +68,11 @@ async def test_a_name_that_does_not_resolve_sends_nothing() -> None:
     assert failure.code == "EndpointConnectionError"
 
 
+@pytest.mark.case(
+    "credentials cannot be resolved, or no connection is made: nothing was sent",
+    topic="EC2's API",
+    source="botocore endpoint.py",
+)
 async def test_credentials_that_a_program_does_not_give_send_nothing(
     front: Ec2Front, endpoint: str, use_profile: UseProfile
 ) -> None:
@@ -86,6 +96,11 @@ async def test_a_session_that_needs_a_new_login_is_an_operators_to_mend(
     assert failure.failure is FailureClass.CONFIGURATION
 
 
+@pytest.mark.case(
+    "credentials cannot be resolved, or no connection is made: nothing was sent",
+    topic="EC2's API",
+    source="botocore endpoint.py",
+)
 @pytest.mark.parametrize(
     ("status", "code", "failure"),
     [

@@ -101,6 +101,11 @@ async def test_calls_run_side_by_side(front: Ec2Front, worker: WorkerChannel) ->
     assert await slow == ACCOUNT
 
 
+@pytest.mark.case(
+    "no answer arrives at all",
+    topic="EC2's API",
+    source="EC2: idempotency",
+)
 async def test_silence_leaves_the_outcome_unknown(front: Ec2Front, endpoint: str) -> None:
     channel = WorkerChannel(REGION, endpoint, Timeouts(connect=5, read=0.2, answer=30))
     silent = await held(front, channel)

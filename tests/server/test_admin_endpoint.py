@@ -133,6 +133,11 @@ async def test_an_answer_is_bounded(admin: Admin) -> None:
     assert (len(told["unverified"]), told["total"]) == (MAX_MACHINES, MAX_MACHINES + 5)
 
 
+@pytest.mark.case(
+    "strangers send admin requests, or guess tokens",
+    topic="Hostile input",
+    source="RFC 6750",
+)
 @pytest.mark.parametrize(
     "headers",
     [
@@ -194,6 +199,11 @@ async def test_a_word_that_could_not_be_kept_is_not_answered_as_taken(admin: Adm
     assert await admin.ask("POST", "/admin/machines/i-1/terminate") == (503, {"error": "store"})
 
 
+@pytest.mark.case(
+    "strangers send admin requests, or guess tokens",
+    topic="Hostile input",
+    source="RFC 6750",
+)
 @pytest.mark.parametrize(
     ("path", "data"),
     [

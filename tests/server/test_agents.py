@@ -60,6 +60,11 @@ def test_a_folder_that_will_not_do_stops_nothing(tmp_path: Path, there: bool) ->
     assert keep_agent_beside(tmp_path / "other.db", AGENT) == (OLD,)
 
 
+@pytest.mark.case(
+    "a machine that boots during an upgrade gets the agent with the hash in its user data",
+    topic="EC2's machines",
+    source="EC2: user data",
+)
 async def test_an_agent_is_served_by_its_hash() -> None:
     async with running(Backstage(earlier=(OLD,))) as caller:
         for agent in (AGENT, OLD):

@@ -84,6 +84,11 @@ async def desk() -> AsyncIterator[Desk]:
         await server.close()
 
 
+@pytest.mark.case(
+    "unsigned bodies that stop a byte short",
+    topic="Hostile input",
+    source="GitHub: using webhooks",
+)
 @pytest.mark.parametrize("length", [1, 25, LIMIT])
 async def test_bodies_that_stop_a_byte_short_keep_no_other_out(desk: Desk, length: int) -> None:
     async with (

@@ -7,6 +7,8 @@ from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
+import pytest
+
 from autoscaler.model.identifiers import LaunchRequestId, ProviderMachineId, SkuName
 from autoscaler.server.bootstrap import BootstrapEndpoint
 from tests.controller.agents import launched
@@ -35,6 +37,12 @@ async def attest(endpoint: BootstrapEndpoint, instance: Instance) -> int:
     return (await endpoint.receive_attestation(read)).status
 
 
+@pytest.mark.case(
+    "a thousand machines boot at once while other instances of the account send requests without "
+    "end",
+    topic="Hostile input",
+    source="EC2: instance identity documents",
+)
 @on_virtual_time
 async def test_a_boot_wave_gets_through_though_others_of_the_account_ask_without_end() -> None:
     """Nobody launched them, so all that they say waits for a list; no machine of ours is refused."""

@@ -107,6 +107,11 @@ async def test_keys_of_a_later_agent_are_ignored_and_an_empty_body_is_an_empty_o
     assert bare.status == 204
 
 
+@pytest.mark.case(
+    "secrets in a parameter store that throttles and fills up",
+    topic="Complaints about other fleets",
+    source="GAR#5135; GAR#1841; GAR#2944; pytorch#67625",
+)
 async def test_a_assignment_is_handed_over_and_never_kept_on_the_way(caller: Caller) -> None:
     caller.behind.bootstrap.assignment = GRANT
     reply = await caller.say("poll", {"wait": 50})

@@ -79,6 +79,11 @@ def request_of(headers: int, size: int = 10) -> bytes:
     return b"\r\n".join(lines) + b"\r\n\r\n"
 
 
+@pytest.mark.case(
+    "many and long headers, and heads that never end",
+    topic="Hostile input",
+    source="CWE-770; CWE-400",
+)
 @pytest.mark.parametrize(
     ("request_", "status"),
     [
@@ -97,6 +102,11 @@ async def test_a_head_has_at_most_40_headers_of_2_kb(
     writer.close()
 
 
+@pytest.mark.case(
+    "many and long headers, and heads that never end",
+    topic="Hostile input",
+    source="CWE-770; CWE-400",
+)
 @pytest.mark.parametrize("before", [b"", PING])
 async def test_a_head_that_trickles_is_given_up_after_its_time(before: bytes) -> None:
     """A byte now and then is no progress, in a connection's first request or in a later one."""
@@ -203,6 +213,11 @@ async def test_an_answer_that_its_peer_does_not_read_gives_way_as_a_head_does() 
                 assert len(await unread[0][0].read()) < size
 
 
+@pytest.mark.case(
+    "connections that never send a request, or never begin a TLS handshake, fill the listener",
+    topic="Hostile input",
+    source="CWE-400",
+)
 @pytest.mark.parametrize("sent", [b"", SLOW_HEAD, SLOW_BODY])
 async def test_the_oldest_incomplete_connection_gives_way(sent: bytes) -> None:
     async with running(settings=FULL) as caller:
@@ -215,6 +230,11 @@ async def test_the_oldest_incomplete_connection_gives_way(sent: bytes) -> None:
             assert not any(reader.at_eof() for reader, _ in slow[1:])
 
 
+@pytest.mark.case(
+    "connections that never send a request, or never begin a TLS handshake, fill the listener",
+    topic="Hostile input",
+    source="CWE-400",
+)
 async def test_what_is_served_does_not_give_way() -> None:
     """Machines' polls of an hour are older than any stranger's connection."""
     async with running(settings=FULL) as caller:
@@ -229,6 +249,11 @@ async def test_what_is_served_does_not_give_way() -> None:
                 poll.cancel()
 
 
+@pytest.mark.case(
+    "one address takes every connection, or the process runs out of descriptors",
+    topic="Hostile input",
+    source="CWE-770",
+)
 async def test_one_address_never_takes_the_last_quarter() -> None:
     async with running(settings=FULL) as caller:
         address = caller.serving.address
@@ -259,6 +284,11 @@ async def strangers_before_tls(files: TlsFiles, settings: ServerSettings) -> Non
                 assert not any(reader.at_eof() for reader, _ in silent[2:])
 
 
+@pytest.mark.case(
+    "connections that never send a request, or never begin a TLS handshake, fill the listener",
+    topic="Hostile input",
+    source="CWE-400",
+)
 async def test_tls_handshakes_count_and_give_way(tmp_path: Path) -> None:
     await strangers_before_tls(make_certificate(tmp_path), FULL)
 

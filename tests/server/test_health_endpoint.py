@@ -49,6 +49,11 @@ async def test_they_are_for_reading(caller: Caller, path: str) -> None:
     assert (await caller.post(path)).status == 405
 
 
+@pytest.mark.case(
+    "strangers request the metrics, or request them all the time",
+    topic="Hostile input",
+    source="CWE-400; RFC 6750",
+)
 @pytest.mark.parametrize(("age", "scrapes"), [(3600.0, 1), (0.0, 20)])
 async def test_metrics_are_written_out_no_oftener_than_their_age_allows(
     age: float, scrapes: int
@@ -62,6 +67,11 @@ async def test_metrics_are_written_out_no_oftener_than_their_age_allows(
     assert METRICS_AGE == 1.0
 
 
+@pytest.mark.case(
+    "strangers request the metrics, or request them all the time",
+    topic="Hostile input",
+    source="CWE-400; RFC 6750",
+)
 @pytest.mark.parametrize(
     ("given", "status"),
     [

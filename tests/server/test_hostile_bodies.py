@@ -13,6 +13,11 @@ from autoscaler.server.bodies import MEBIBYTE
 from tests.server.fronts import BODY, BODY_TIMEOUT, Front, headers
 
 
+@pytest.mark.case(
+    "two lengths, or a length and chunks",
+    topic="Hostile input",
+    source="RFC 9112, 6.3",
+)
 @pytest.mark.parametrize(
     ("name", "value"),
     [
@@ -31,6 +36,11 @@ async def test_headers_that_contradict_each_other_are_refused(
     assert front.stored() == []
 
 
+@pytest.mark.case(
+    "encoded bodies, which may be compression bombs",
+    topic="Hostile input",
+    source="RFC 9110, 8.4",
+)
 @pytest.mark.parametrize("encoding", [b"gzip", b"deflate", b"br", b"zstd", b"identity, gzip", b"x"])
 async def test_an_encoded_body_is_refused_unread(front: Front, encoding: bytes) -> None:
     """Nothing is ever decompressed, so no bomb goes off."""
@@ -40,6 +50,11 @@ async def test_an_encoded_body_is_refused_unread(front: Front, encoding: bytes) 
     assert front.stored() == []
 
 
+@pytest.mark.case(
+    "oversized bodies",
+    topic="Hostile input",
+    source="GitHub: payload cap",
+)
 async def test_a_body_of_a_byte_too_many_is_refused_and_one_of_the_limit_is_not(
     front: Front,
 ) -> None:
@@ -64,6 +79,11 @@ async def test_a_length_that_is_no_number_is_refused(front: Front, declared: byt
     assert front.stored() == []
 
 
+@pytest.mark.case(
+    "oversized bodies",
+    topic="Hostile input",
+    source="GitHub: payload cap",
+)
 async def test_an_endless_chunked_body_is_cut_off_at_the_limit(front: Front) -> None:
     given = b"".join(b"%s: %s\r\n" % pair for pair in headers(BODY))
     head = b"POST /webhook HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n" + given
@@ -77,6 +97,11 @@ async def test_a_body_shorter_than_its_length_is_waited_for_and_given_up(front: 
     assert front.stored() == []
 
 
+@pytest.mark.case(
+    "slow bodies, and idle connections that declare large ones",
+    topic="Hostile input",
+    source="CWE-400",
+)
 async def test_a_body_that_trickles_is_given_up_after_its_time(front: Front) -> None:
     """A byte now and then keeps no connection: the time is for the whole body."""
     address = front.serving.address
@@ -96,6 +121,11 @@ async def test_a_body_that_trickles_is_given_up_after_its_time(front: Front) -> 
     assert front.stored() == []
 
 
+@pytest.mark.case(
+    "slow bodies, and idle connections that declare large ones",
+    topic="Hostile input",
+    source="CWE-400",
+)
 async def test_idle_connections_that_declare_large_bodies_shed_no_real_delivery(
     front: Front,
 ) -> None:

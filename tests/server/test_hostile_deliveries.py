@@ -11,6 +11,11 @@ import pytest
 from tests.server.fronts import BODY, JOB, SECRETS, Front, headers, signature
 
 
+@pytest.mark.case(
+    "two webhook secrets during a rotation",
+    topic="Operators' files",
+    source="GitHub: validating deliveries",
+)
 @pytest.mark.parametrize("secret", SECRETS)
 async def test_what_either_live_secret_signed_is_kept(front: Front, secret: bytes) -> None:
     """So that the tests below can fail: this server keeps what is good."""
@@ -18,6 +23,11 @@ async def test_what_either_live_secret_signed_is_kept(front: Front, secret: byte
     assert front.stored() == ["0b989ba4-242f-11e5-81e1-c7b6966d2516"]
 
 
+@pytest.mark.case(
+    "a redelivery under the same id has another body",
+    topic="GitHub's events",
+    source="GitHub: redelivering",
+)
 async def test_a_signed_body_sent_again_under_an_id_does_not_keep_that_id_s_own_out(
     front: Front,
 ) -> None:
@@ -50,6 +60,11 @@ SIGNED_BY_NOBODY: dict[str, bytes | None] = {
 }
 
 
+@pytest.mark.case(
+    "unsigned and wrongly signed deliveries, and signatures that are not ASCII",
+    topic="Hostile input",
+    source="GitHub: validating deliveries; Python: hmac",
+)
 @pytest.mark.parametrize("kind", SIGNED_BY_NOBODY)
 async def test_a_body_whose_signature_is_wrong_is_answered_401(front: Front, kind: str) -> None:
     given = headers(BODY, signature=SIGNED_BY_NOBODY[kind])
@@ -57,12 +72,22 @@ async def test_a_body_whose_signature_is_wrong_is_answered_401(front: Front, kin
     assert front.stored() == []
 
 
+@pytest.mark.case(
+    "`X-Hub-Signature` (sha1) proves nothing",
+    topic="Hostile input",
+    source="GitHub: validating deliveries; gidgethub",
+)
 async def test_the_old_sha1_header_beside_none_is_answered_401(front: Front) -> None:
     old = ((b"X-Hub-Signature", signature(BODY, algorithm="sha1")),)
     assert await front.send(BODY, headers(BODY, signature=None) + old) == 401
     assert front.stored() == []
 
 
+@pytest.mark.case(
+    "one bit of the body changed",
+    topic="Hostile input",
+    source="GitHub: validating deliveries",
+)
 @pytest.mark.parametrize("position", range(0, len(BODY), 29))
 async def test_one_bit_of_the_body_changed_is_answered_401(front: Front, position: int) -> None:
     changed = bytearray(BODY)
@@ -97,6 +122,11 @@ MALFORMED = {
 }
 
 
+@pytest.mark.case(
+    "malformed, non-UTF-8, deeply nested, cut-off bodies that are signed: 400, nothing stored",
+    topic="Hostile input",
+    source="RFC 8259, 8.1",
+)
 @pytest.mark.parametrize("kind", MALFORMED)
 async def test_a_malformed_body_is_answered_400_though_it_is_signed(
     front: Front, kind: str
@@ -106,6 +136,11 @@ async def test_a_malformed_body_is_answered_400_though_it_is_signed(
     assert front.stored() == []
 
 
+@pytest.mark.case(
+    "an unsigned body is not parsed",
+    topic="Hostile input",
+    source="GitHub: using webhooks",
+)
 @pytest.mark.parametrize("kind", MALFORMED)
 async def test_a_malformed_body_that_is_not_signed_is_not_even_parsed(
     front: Front, kind: str
@@ -116,6 +151,11 @@ async def test_a_malformed_body_that_is_not_signed_is_not_even_parsed(
     assert front.telemetry.deliveries == {"bad_signature": 1}
 
 
+@pytest.mark.case(
+    "headers that are missing, odd or doubled",
+    topic="Hostile input",
+    source="RFC 9110, 5.3",
+)
 @pytest.mark.parametrize(
     ("changes", "status"),
     [
@@ -141,6 +181,11 @@ async def test_headers_that_are_wrong_are_refused(
     assert len(front.stored()) == (status == 202)
 
 
+@pytest.mark.case(
+    "headers that are missing, odd or doubled",
+    topic="Hostile input",
+    source="RFC 9110, 5.3",
+)
 @pytest.mark.parametrize("name", [b"X-Hub-Signature-256", b"X-GitHub-Delivery", b"X-GitHub-Event"])
 @pytest.mark.parametrize("same", [True, False])
 async def test_a_header_given_twice_means_nothing(front: Front, name: bytes, same: bool) -> None:

@@ -4,6 +4,8 @@ import sys
 from types import FrameType
 from typing import Any, Self
 
+import pytest
+
 from tests.server.fronts import BODY, Front, headers
 
 
@@ -24,6 +26,11 @@ class _Calls:
         self.count += event in {"call", "c_call"}
 
 
+@pytest.mark.case(
+    "a media type with thousands of parameters, before any signature is checked",
+    topic="Hostile input",
+    source="CWE-407",
+)
 async def test_parameters_of_the_content_type_cost_no_more_than_their_bytes(front: Front) -> None:
     """Python's email package looks at all the rest of the header for every semicolon."""
     assert await front.send(BODY, headers(BODY)) == 202

@@ -73,6 +73,11 @@ async def test_a_body_is_left_to_its_reader_s_time_and_holds_up_no_other_s() -> 
     assert hall.closed == ["head", "late"]
 
 
+@pytest.mark.case(
+    "many and long headers, and heads that never end",
+    topic="Hostile input",
+    source="CWE-770; CWE-400",
+)
 @on_virtual_time
 async def test_incomplete_heads_hold_so_many_bytes_together() -> None:
     hall = Hall(heads_together=100)
@@ -171,6 +176,11 @@ def test_an_ipv6_network_is_one_peer(host: str, peer: str) -> None:
     assert peer_of(host) == peer
 
 
+@pytest.mark.case(
+    "one address takes every connection, or the process runs out of descriptors",
+    topic="Hostile input",
+    source="CWE-770",
+)
 @pytest.mark.parametrize("alone", [True, False])
 @pytest.mark.parametrize("descriptors", [300, 1_024, 4_096, 1_048_576])
 def test_connections_stay_below_the_descriptor_limit(descriptors: int, alone: bool) -> None:

@@ -51,6 +51,11 @@ async def test_each_kind_has_lines_of_its_own() -> None:
     assert (lines[-1]["kind"], lines[-1]["suppressed"]) == (["poll", "nonce"], 4)
 
 
+@pytest.mark.case(
+    "a flood of refusals does not flood the log",
+    topic="Hostile input",
+    source="CWE-779",
+)
 async def test_a_flood_of_bad_signatures_writes_few_lines(caller: Caller) -> None:
     headers = delivery_headers(b"{}") | {
         "X-Hub-Signature-256": "sha1=" + hmac.new(SECRET, b"{}", hashlib.sha1).hexdigest()

@@ -248,6 +248,11 @@ async def test_load_is_not_shed_by_depth() -> None:
         assert counted(caller) == {"accepted": 50}
 
 
+@pytest.mark.case(
+    "GitHub waits 10 seconds for a 2xx, and does not retry",
+    topic="GitHub's events",
+    source="GitHub: respond within 10 seconds",
+)
 async def test_load_is_shed_by_age() -> None:
     """No time at all: the one that waits is too old once the next one comes."""
     behind = Backstage(webhook_limits=WebhookLimits(oldest_pending=0.0))

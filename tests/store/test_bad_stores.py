@@ -118,6 +118,11 @@ def served_where_room_is_short(
     return Served(fleet, disk.folder / "state.db"), wrapper
 
 
+@pytest.mark.case(
+    "the disk fills up: the controller ends, reports it, and keeps what it acknowledged",
+    topic="EC2's machines",
+    source="SQLite: result codes",
+)
 @pytest.mark.parametrize("kind", SHORT_BY)
 async def test_a_full_disk_ends_it_and_what_was_answered_is_kept(
     kind: str, disk: Disk, tmp_path: Path
@@ -155,6 +160,11 @@ async def fill(path: Path) -> None:
     await store.close()
 
 
+@pytest.mark.case(
+    "the disk fills up: the controller ends, reports it, and keeps what it acknowledged",
+    topic="EC2's machines",
+    source="SQLite: result codes",
+)
 @pytest.mark.parametrize("kind", SHORT_BY)
 async def test_a_full_disk_is_named_at_the_start_and_the_store_is_kept(
     kind: str, disk: Disk, tmp_path: Path
@@ -172,6 +182,11 @@ async def test_a_full_disk_is_named_at_the_start_and_the_store_is_kept(
     assert await served.kept() == JOBS
 
 
+@pytest.mark.case(
+    "a store that is not writable is refused and not changed",
+    topic="EC2's machines",
+    source="SQLite: result codes",
+)
 async def test_a_store_that_may_not_be_written_to_is_refused_and_untouched(
     disk: Disk, tmp_path: Path
 ) -> None:
@@ -205,6 +220,11 @@ def _cut_off(good: bytes) -> bytes:
 DAMAGED = "the file is damaged: keep a copy, then restore a backup"
 
 
+@pytest.mark.case(
+    "a damaged store is refused by name and not changed, whichever page is damaged",
+    topic="EC2's machines",
+    source="SQLite: how to corrupt",
+)
 async def test_a_controller_refuses_a_damaged_store_and_leaves_it_as_it_is(tmp_path: Path) -> None:
     served = Served(tmp_path / "fleet", tmp_path / "state.db")
     await fill(served.store)
@@ -243,6 +263,11 @@ async def _kept_or_refusal(served: Served) -> set[int] | str:
         return str(error)
 
 
+@pytest.mark.case(
+    "a damaged store is refused by name and not changed, whichever page is damaged",
+    topic="EC2's machines",
+    source="SQLite: how to corrupt",
+)
 @pytest.mark.parametrize("garbage", [b"\xa5", b"\x00"], ids=["noise", "zeros"])
 async def test_no_page_that_is_damaged_takes_a_delivery_with_it_unseen(
     garbage: bytes, tmp_path: Path

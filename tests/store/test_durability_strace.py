@@ -32,6 +32,12 @@ def strace() -> str:
     return found
 
 
+@pytest.mark.case(
+    "power fails after a delivery, or a duplicate of one, was acknowledged: it was synced before "
+    "the answer",
+    topic="EC2's machines",
+    source="SQLite: WAL",
+)
 async def test_each_2xx_follows_a_sync_that_began_after_its_body_arrived(
     strace: str, tmp_path: Path
 ) -> None:

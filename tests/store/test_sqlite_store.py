@@ -66,6 +66,11 @@ async def test_the_installation_is_made_once(path: Path) -> None:
     assert set(installations.own) <= set("0123456789abcdef")
 
 
+@pytest.mark.case(
+    "a redelivery keeps its `X-GitHub-Delivery`",
+    topic="GitHub's events",
+    source="GitHub: redelivering",
+)
 async def test_a_delivery_is_kept_once_and_comes_back_until_it_is_applied(
     store: SqliteStore,
 ) -> None:
@@ -90,6 +95,11 @@ async def test_another_body_under_a_known_id_is_another_delivery(store: SqliteSt
     assert not await store.accept(captured)
 
 
+@pytest.mark.case(
+    "a captured delivery is sent again under any number of new ids",
+    topic="Hostile input",
+    source="GitHub: using webhooks",
+)
 async def test_a_body_under_another_id_is_the_same_delivery(store: SqliteStore) -> None:
     """A captured delivery can be sent again under any number of ids: none is in the signature."""
     assert await store.accept(delivery("a"))
@@ -227,6 +237,12 @@ async def test_a_machine_s_call_and_runners_are_loaded_and_kept_with_it(
     assert await store.prune(1000.0) == 3
 
 
+@pytest.mark.case(
+    "a machine is taken while its job's webhooks are lost and GitHub's answers are wrong: GitHub "
+    "names the job hours later, and it is re-run",
+    topic="EC2's machines",
+    source="actions/runner#3539",
+)
 async def test_a_machine_that_was_taken_from_its_runner_is_loaded_for_a_day(
     store: SqliteStore,
 ) -> None:
@@ -441,6 +457,11 @@ def _left_readable(path: Path) -> None:
     path.touch(0o644)
 
 
+@pytest.mark.case(
+    "the store's companion files are readable for others",
+    topic="Hostile input",
+    source="SQLite: WAL",
+)
 async def test_what_an_earlier_process_left_readable_is_made_the_owner_s_alone(
     path: Path,
 ) -> None:
@@ -472,6 +493,11 @@ async def test_every_commit_is_synced(store: SqliteStore) -> None:
     assert (pragma("journal_mode"), pragma("synchronous")) == ("wal", 2)
 
 
+@pytest.mark.case(
+    "a take-over gives up an installation's id: resources with that id are still found and deleted",
+    topic="EC2's machines",
+    source="ARC#4397",
+)
 async def test_an_installation_that_is_taken_over_stays_the_store_s_own(path: Path) -> None:
     store = await SqliteStore.open(path)
     (made,) = (await store.load(0.0)).installations.all

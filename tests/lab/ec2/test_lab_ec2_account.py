@@ -74,6 +74,11 @@ async def test_an_instance_shows_its_processor(ec2: Fixture) -> None:
     assert machine["CpuOptions"] == {"CoreCount": 2, "ThreadsPerCore": 2}
 
 
+@pytest.mark.case(
+    "new accounts have a quota of 0 for GPUs: jobs show it as their reason to wait",
+    topic="EC2's API",
+    source="EC2: on-demand quotas",
+)
 async def test_a_fleet_beyond_its_quota_is_partial_with_an_error_for_each_pool(
     ec2: Fixture,
 ) -> None:
@@ -85,6 +90,11 @@ async def test_a_fleet_beyond_its_quota_is_partial_with_an_error_for_each_pool(
     assert ec2.lab.quotas.used(G_ON_DEMAND) == 20
 
 
+@pytest.mark.case(
+    "spot has quotas and an error of its own",
+    topic="EC2's API",
+    source="EC2: spot quotas",
+)
 async def test_spot_has_a_quota_and_a_code_of_its_own(ec2: Fixture) -> None:
     ec2.lab.quotas.set(G_SPOT, 4)
     ec2.lab.quotas.set(G_ON_DEMAND, 0)

@@ -144,6 +144,11 @@ async def test_what_nobody_here_can_answer_is_refused(ec2: Fixture) -> None:
     assert len(ec2.lab.machines_left()) == 1
 
 
+@pytest.mark.case(
+    "a page of a list is empty and has a token: the controller reads the next page",
+    topic="EC2's API",
+    source="EC2: DescribeInstances; boto/boto3#130",
+)
 async def test_a_list_may_begin_with_an_empty_page(ec2: Fixture) -> None:
     """A token and no result, and then the whole list: it is not over before there is no token."""
     names = await ec2.running(3)

@@ -28,6 +28,12 @@ async def test_capacity_that_is_short_for_a_while_comes_back_by_itself(ec2: Fixt
     assert len(launched(await ec2.fleet(1, overrides=only))) == 1
 
 
+@pytest.mark.case(
+    "an instant fleet answers 200 with machines, and with an error for each override that gave "
+    "fewer",
+    topic="EC2's API",
+    source="EC2: instant fleets",
+)
 async def test_a_partial_fleet_is_the_same_each_time(ec2: Fixture) -> None:
     """HTTP 200 with instances and with an error for each override that gave less."""
     shapes = []
@@ -48,6 +54,11 @@ async def test_a_partial_fleet_is_the_same_each_time(ec2: Fixture) -> None:
     assert [zone for _, zone in shapes[0][1]] == list(ec2.network.zones) * 2
 
 
+@pytest.mark.case(
+    "a connection breaks before the call was carried out",
+    topic="EC2's API",
+    source="EC2: idempotency",
+)
 async def test_a_call_that_is_cut_was_never_carried_out(ec2: Fixture) -> None:
     ec2.lab.faults.cut_calls("CreateFleet", 1)
     with pytest.raises(HTTPClientError):
@@ -57,6 +68,11 @@ async def test_a_call_that_is_cut_was_never_carried_out(ec2: Fixture) -> None:
     assert ec2.lab.faults.cut == {"CreateFleet": 1}
 
 
+@pytest.mark.case(
+    "no answer arrives at all",
+    topic="EC2's API",
+    source="EC2: idempotency",
+)
 async def test_an_answer_is_lost_after_a_silence(ec2: Fixture) -> None:
     ec2.lab.faults.lose_answers("CreateFleet", 1, silence=45.0)
     call = asyncio.create_task(ec2.fleet(1))
@@ -106,6 +122,11 @@ async def test_what_was_sent_under_a_token_can_be_compared(ec2: Fixture) -> None
     assert other != first
 
 
+@pytest.mark.case(
+    "a machine is in no list right after its launch",
+    topic="EC2's API",
+    source="EC2: eventual consistency",
+)
 async def test_a_fresh_machine_is_not_seen_at_first(ec2: Fixture) -> None:
     """It is in no list, and NotFound by name, for describing as for ending; then it is there."""
     ec2.lab.faults.machines_unseen = 20.0
@@ -120,6 +141,11 @@ async def test_a_fresh_machine_is_not_seen_at_first(ec2: Fixture) -> None:
     assert name in ec2.host.machines
 
 
+@pytest.mark.case(
+    "a launch template is NotFound right after its creation",
+    topic="EC2's API",
+    source="EC2: eventual consistency",
+)
 async def test_a_fresh_template_is_not_seen_at_first(ec2: Fixture) -> None:
     ec2.lab.faults.templates_unseen = 5.0
     await ec2.make_template()
@@ -129,6 +155,11 @@ async def test_a_fresh_template_is_not_seen_at_first(ec2: Fixture) -> None:
     assert len(launched(await ec2.fleet(1))) == 1
 
 
+@pytest.mark.case(
+    "a machine goes from pending to terminated: its StateReason decides the class",
+    topic="EC2's machines",
+    source="EC2: StateReason",
+)
 @pytest.mark.parametrize(
     "reason",
     [
@@ -169,6 +200,11 @@ async def test_starts_fail_in_one_pool_until_they_are_let_go(ec2: Fixture) -> No
     await ec2.running(1)
 
 
+@pytest.mark.case(
+    "a volume outlives its machine: it is deleted, volumes of others are kept",
+    topic="Images and disks",
+    source="EC2: volumes after termination",
+)
 async def test_a_volume_is_left_behind_with_its_tags(ec2: Fixture) -> None:
     tags = [{"ResourceType": "volume", "Tags": [{"Key": "fleet", "Value": "ci"}]}]
     await ec2.make_template(TagSpecifications=tags)

@@ -60,6 +60,11 @@ async def test_a_token_repeated_while_its_call_is_under_way_launches_once(ec2: F
     assert len(ec2.lab.instances) == 2
 
 
+@pytest.mark.case(
+    "the same token with other parameters",
+    topic="EC2's API",
+    source="EC2: idempotency",
+)
 async def test_changed_parameters_under_one_token_are_refused(ec2: Fixture) -> None:
     await ec2.fleet(2, ClientToken="t-3")
     with pytest.raises(ClientError) as error:
@@ -159,6 +164,11 @@ async def test_other_refusals_per_pool(ec2: Fixture, refusal: str) -> None:
     assert (await ec2.fleet(1))["Errors"] == []
 
 
+@pytest.mark.case(
+    "two subnets of one zone are duplicate instance pools",
+    topic="EC2's API",
+    source="GAR#5297; GAR#2904",
+)
 async def test_two_subnets_of_one_zone_are_refused_whole(ec2: Fixture) -> None:
     second = await ec2.sdk(
         "create_subnet",
@@ -198,6 +208,11 @@ async def test_a_missing_image_fails_its_overrides_and_a_missing_template_the_ca
     assert code(error) == "InvalidLaunchTemplateId.NotFound"
 
 
+@pytest.mark.case(
+    "the disk is never smaller than the image's snapshot",
+    topic="Images and disks",
+    source="EC2: EbsBlockDevice",
+)
 async def test_a_disk_smaller_than_its_snapshot_is_refused(ec2: Fixture) -> None:
     small = [{"DeviceName": "/dev/xvda", "Ebs": {"VolumeSize": 29}}]
     await ec2.make_template(BlockDeviceMappings=small)

@@ -31,6 +31,11 @@ async def test_pending_then_running_and_booted_with_its_user_data(ec2: Fixture) 
     assert one.running_at == one.launched_at + PENDING
 
 
+@pytest.mark.case(
+    "Windows images boot Windows machines, with more time",
+    topic="Images and disks",
+    source="EC2: Windows Fast Launch",
+)
 async def test_windows_images_boot_windows_machines(ec2: Fixture) -> None:
     windows = ec2.lab.images.add("runner-windows", platform="windows", root_device="/dev/sda1")
     user_data = base64.b64encode(b"<powershell></powershell>").decode()

@@ -44,6 +44,11 @@ class Worker:
     async def close(self) -> None: ...
 
 
+@pytest.mark.case(
+    "AWS lists Windows twice, once at the Linux price for an own licence",
+    topic="EC2's API",
+    source="aws-sdk-js#1819",
+)
 async def test_one_product_is_left_of_all_that_look_like_it(ec2: Fixture) -> None:
     """Licences of one's own, SQL servers, reservations, dedicated hosts, other regions."""
     prices = ec2.lab.prices

@@ -28,6 +28,11 @@ async def listed(ec2: Fixture, **more: object) -> dict[str, set[str]]:
         page = {"NextToken": answer["NextToken"]}
 
 
+@pytest.mark.case(
+    "a zone does not sell an instance type: us-east-1e lacks most GPU types",
+    topic="EC2's API",
+    source="EC2: DescribeInstanceTypeOfferings",
+)
 async def test_the_offerings_are_aws_own_by_zone_in_pages(ec2: Fixture) -> None:
     zones = ec2.network.zones
     found = await listed(ec2, Filters=[{"Name": "location", "Values": list(zones)}])
@@ -46,6 +51,12 @@ async def test_a_type_that_a_zone_stopped_selling_is_not_listed_there(ec2: Fixtu
     assert first in await listed(ec2, Filters=[{"Name": "instance-type", "Values": [TYPE]}])
 
 
+@pytest.mark.case(
+    "CreateFleet answers 200 with InvalidFleetConfiguration for one override: the zone does not "
+    "sell the type",
+    topic="EC2's API",
+    source="packer#9946; compiler-explorer/infra#601",
+)
 async def test_a_fleet_answers_200_with_an_error_of_that_override_and_launches_elsewhere(
     ec2: Fixture,
 ) -> None:
@@ -78,6 +89,11 @@ async def test_run_instances_refuses_it_with_another_code(ec2: Fixture) -> None:
         )
 
 
+@pytest.mark.case(
+    "UnfulfillableCapacity for pools that an instant fleet did not try",
+    topic="EC2's API",
+    source="Karpenter pkg/errors",
+)
 async def test_a_fleet_may_leave_pools_untried_and_labels_them_so(ec2: Fixture) -> None:
     ec2.lab.faults.pools_tried = 3
     ec2.lab.faults.stop_selling(TYPE, *ec2.network.zones)

@@ -29,6 +29,11 @@ async def test_a_template_is_dated_by_the_labs_clock_and_keeps_its_tags(ec2: Fix
     assert (shown["DefaultVersionNumber"], shown["LatestVersionNumber"]) == (1, 1)
 
 
+@pytest.mark.case(
+    "launch templates that nothing needs are deleted, those of others are kept",
+    topic="Images and disks",
+    source="EC2: launch templates",
+)
 async def test_all_are_listed_by_tag_in_pages(ec2: Fixture) -> None:
     ours = [await make(ec2, f"ours-{number}") for number in range(17)]
     await make(ec2, "theirs", fleet="other")

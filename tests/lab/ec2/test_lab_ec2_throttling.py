@@ -38,6 +38,11 @@ def admitted(throttling: Throttling, most: int, **fields: str) -> int:
     return most - refused
 
 
+@pytest.mark.case(
+    "EC2 throttles requests by a bucket for each API",
+    topic="EC2's API",
+    source="EC2: request throttling",
+)
 @pytest.mark.parametrize(
     ("fields", "capacity", "refill"),
     [
@@ -67,6 +72,11 @@ def test_published_sizes_of_request_buckets(
     assert admitted(throttling, 200, **fields) == capacity
 
 
+@pytest.mark.case(
+    "EC2 throttles requests by a bucket for each API",
+    topic="EC2's API",
+    source="EC2: request throttling",
+)
 def test_each_api_has_a_bucket_of_its_own() -> None:
     throttling = Throttling(Now())
     throttling.limits = PUBLISHED
@@ -75,6 +85,11 @@ def test_each_api_has_a_bucket_of_its_own() -> None:
     assert throttling.refused == {LISTING: 150, "DescribeImages": 100}
 
 
+@pytest.mark.case(
+    "machines count against buckets, too: 1,000 and 2 a second for launches, 20 for terminations",
+    topic="EC2's API",
+    source="EC2: request throttling",
+)
 def test_published_sizes_of_the_buckets_of_instances() -> None:
     now = Now()
     throttling = Throttling(now)
@@ -103,6 +118,11 @@ def test_without_limits_nothing_is_refused_and_setting_them_fills_the_buckets() 
     assert throttling.limits is None
 
 
+@pytest.mark.case(
+    "EC2 refuses a throttled CreateFleet as a whole, and the token stays unused",
+    topic="EC2's API",
+    source="EC2: error codes",
+)
 async def test_a_throttled_fleet_is_refused_whole_and_its_token_stays_free(ec2: Fixture) -> None:
     ec2.lab.throttling.limits = RequestLimits(requests={"CreateFleet": Rate(1, 0.1)})
     assert len(launched(await ec2.fleet(1, ClientToken="t-1"))) == 1

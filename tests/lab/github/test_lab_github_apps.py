@@ -1,6 +1,7 @@
 """Several Apps on one GitHub: tokens, limits and webhooks of their own."""
 
 import aiohttp
+import pytest
 
 from lab.github.server import LabGitHub
 from lab.github.settings import LabApp, LabGitHubOptions, Limits
@@ -10,6 +11,11 @@ from tests.lab.github.harness import APP, SECRET, Client, HandClock, Key, Listen
 SECOND = APP + 1
 
 
+@pytest.mark.case(
+    "several Apps share the registrations",
+    topic="GitHub's REST API",
+    source="GAR rate-limits-and-tuning.md",
+)
 async def test_apps_share_runners_and_nothing_else(
     key: Key, clock: HandClock, listener: Listener
 ) -> None:

@@ -230,6 +230,11 @@ def test_every_route_was_asked_and_is_one_of_githubs(
     assert len(exchanges) > 70
 
 
+@pytest.mark.case(
+    "the controller's requests and the lab's answers conform to GitHub's OpenAPI description",
+    topic="GitHub's REST API",
+    source="@octokit/openapi",
+)
 def test_every_answer_is_as_described(recorded: tuple[list[Exchange], set[str]]) -> None:
     wrong, excused = set(), set()
     for exchange in recorded[0]:

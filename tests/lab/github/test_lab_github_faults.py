@@ -18,6 +18,11 @@ def _names(client: Client) -> list[str]:
     return [one.name for one in client.lab.runners]
 
 
+@pytest.mark.case(
+    "HTML, 5xx, 401, 403, 404, 409, 422, 429, broken, cut and malformed answers each have a policy",
+    topic="GitHub's REST API",
+    source="GitHub: troubleshooting the REST API",
+)
 @pytest.mark.parametrize(
     ("status", "retry_after"), [(500, None), (503, 7), (403, 30), (429, 60), (404, None)]
 )
@@ -35,6 +40,11 @@ async def test_a_refusal_is_githubs_own_and_nothing_was_done(
     assert client.lab.spoiled == {"status": 1}
 
 
+@pytest.mark.case(
+    "a page of HTML with JSON's content type",
+    topic="GitHub's REST API",
+    source="gidgethub",
+)
 async def test_html_comes_under_its_own_and_under_jsons_type(client: Client) -> None:
     secret = await client.token()
     client.lab.spoil(AnswerFault("html"), AnswerFault("html_as_json", status=200))
@@ -46,6 +56,12 @@ async def test_html_comes_under_its_own_and_under_jsons_type(client: Client) -> 
             assert (await answer.text()).startswith("<!DOCTYPE html>")
 
 
+@pytest.mark.case(
+    "a registration request without a clear answer: 5xx, HTML, broken JSON, timeout, connection "
+    "closed or cut",
+    topic="GitHub's REST API",
+    source="runs-on#30",
+)
 async def test_a_registration_can_be_done_and_not_answered(client: Client) -> None:
     await client.token()
     client.lab.spoil(
@@ -82,6 +98,11 @@ async def test_a_witness_is_told_of_a_fault_at_its_moment(client: Client) -> Non
     assert client.lab.names_registered == {"b": 1, "c": 1}
 
 
+@pytest.mark.case(
+    "bodies that break off, and bodies that are not JSON",
+    topic="GitHub's REST API",
+    source="RFC 9112, 8",
+)
 async def test_a_cut_body_breaks_off_and_a_garbled_one_is_no_json(client: Client) -> None:
     await client.token()
     client.lab.spoil(AnswerFault("cut", REGISTER), AnswerFault("garbled", REGISTER))
@@ -92,6 +113,11 @@ async def test_a_cut_body_breaks_off_and_a_garbled_one_is_no_json(client: Client
     assert _names(client) == ["a", "b"]
 
 
+@pytest.mark.case(
+    "no answer before the timeout",
+    topic="GitHub's REST API",
+    source="GitHub: troubleshooting the REST API",
+)
 async def test_a_stalled_request_is_given_up_by_its_caller(client: Client) -> None:
     await client.token()
     client.lab.spoil(AnswerFault("stall", "GET /orgs/{org}/actions/runners"))
@@ -115,6 +141,11 @@ async def test_faults_keep_to_their_route_their_times_and_their_share(make: Make
     assert (await client.register("a")).status == 201
 
 
+@pytest.mark.case(
+    "at most 100 requests at the same time",
+    topic="GitHub's REST API",
+    source="GitHub: rate limits",
+)
 async def test_too_many_at_once_are_refused(make: Make) -> None:
     client = await make(limits=Limits(concurrent=2))
     token = await client.token()
@@ -127,6 +158,11 @@ async def test_too_many_at_once_are_refused(make: Make) -> None:
     assert [(await client.call("GET", RUNNERS, token)).status for _ in range(3)] == [200] * 3
 
 
+@pytest.mark.case(
+    "an Enterprise Server has its API under `/api/v3`",
+    topic="GitHub's REST API",
+    source="GitHub Enterprise Server: REST",
+)
 async def test_an_enterprise_server_has_its_paths_behind_its_base(make: Make) -> None:
     client = await make(base_path="/api/v3")
     origin = client.lab.api_url.removesuffix("/api/v3")
@@ -147,6 +183,11 @@ async def test_an_enterprise_server_has_its_paths_behind_its_base(make: Make) ->
     assert (await client.call("GET", origin + RUNNERS, await client.token())).status == 404
 
 
+@pytest.mark.case(
+    "lists of runners are up to 60 seconds old: `busy` may be wrong",
+    topic="GitHub's REST API",
+    source="ARC runner_graceful_stop.go",
+)
 async def test_lists_may_be_as_old_as_their_cache(make: Make, clock: HandClock) -> None:
     client = await make(list_cache=60.0)
     runner = await client.runner("a")

@@ -57,6 +57,11 @@ async def test_installations_and_their_tokens(app: App) -> None:
     assert refused.value.response.status_code == 404
 
 
+@pytest.mark.case(
+    "a client library repeats a registration request after a 502",
+    topic="GitHub's REST API",
+    source="githubkit",
+)
 async def test_runners_from_registration_to_removal(acme: Installation, client: Client) -> None:
     actions = acme.rest.actions
     register = partial(
@@ -125,6 +130,11 @@ async def test_jobs_of_a_run(acme: Installation, client: Client) -> None:
     assert (one.labels, one.run_attempt) == (["gpu"], 1)
 
 
+@pytest.mark.case(
+    "a redelivery keeps its `X-GitHub-Delivery`",
+    topic="GitHub's events",
+    source="GitHub: redelivering",
+)
 async def test_deliveries_are_read_and_sent_again(
     app: App, client: Client, listener: Listener
 ) -> None:

@@ -44,6 +44,11 @@ async def test_a_waiting_poll_gets_the_job_that_is_pushed(client: Client) -> Non
     assert other.status is JobStatus.QUEUED
 
 
+@pytest.mark.case(
+    "all labels must match, and the group too",
+    topic="GitHub's events",
+    source="GitHub: labels",
+)
 async def test_labels_groups_and_repositories_decide(client: Client) -> None:
     pushed = client.lab.push(
         [
@@ -152,6 +157,11 @@ async def test_a_running_job_is_cancelled_through_its_runner(client: Client) -> 
     assert running.conclusion == "cancelled"
 
 
+@pytest.mark.case(
+    "a runner misses several messages, and GitHub cancels the job",
+    topic="GitHub's events",
+    source="actions/runner#4728",
+)
 async def test_a_cancelled_job_whose_runner_goes_on_is_ended(
     client: Client, clock: HandClock
 ) -> None:
@@ -168,6 +178,11 @@ async def test_a_cancelled_job_whose_runner_goes_on_is_ended(
     assert await runner.say("connect") == 404
 
 
+@pytest.mark.case(
+    "GitHub gives a job to another runner if the first one does not pick it up in 60 seconds",
+    topic="GitHub's events",
+    source="actions/scaleset",
+)
 async def test_an_assigned_job_not_started_goes_to_another(
     client: Client, clock: HandClock
 ) -> None:
@@ -198,6 +213,11 @@ async def test_a_job_that_is_to_end_says_so_to_its_runner(client: Client) -> Non
     assert pushed.status is JobStatus.IN_PROGRESS
 
 
+@pytest.mark.case(
+    "a job fails 10 minutes after its runner died",
+    topic="Runner and listener",
+    source="actions/runner#3539",
+)
 async def test_a_job_whose_runner_vanished_fails_after_ten_minutes(
     client: Client, clock: HandClock
 ) -> None:
@@ -218,6 +238,12 @@ async def test_a_job_whose_runner_vanished_fails_after_ten_minutes(
     assert (await client.ask("DELETE", path)).status == 204
 
 
+@pytest.mark.case(
+    "GitHub fails a job that was queued for a day: the controller reads the job before it "
+    "launches for it",
+    topic="GitHub's events",
+    source="GitHub: Actions limits",
+)
 async def test_a_job_queued_for_a_day_fails(client: Client, clock: HandClock) -> None:
     (pushed,) = client.lab.push([job()])
     await clock.advance(86_399)
@@ -248,6 +274,11 @@ async def test_a_lost_job_never_runs_and_never_ends(make: Make, clock: HandClock
     assert client.lab.unfinished == 2
 
 
+@pytest.mark.case(
+    "GitHub removes an offline ephemeral runner after a day",
+    topic="GitHub's REST API",
+    source="GitHub: removal of self-hosted runners",
+)
 async def test_silent_runners_go_offline_and_are_removed_after_a_day(
     client: Client, clock: HandClock
 ) -> None:
@@ -264,6 +295,11 @@ async def test_silent_runners_go_offline_and_are_removed_after_a_day(
     assert client.lab.runners == []
 
 
+@pytest.mark.case(
+    "a runner stops by itself when its registration is deleted",
+    topic="GitHub's REST API",
+    source="ARC runner_graceful_stop.go",
+)
 async def test_a_deleted_registration_ends_its_poll(client: Client) -> None:
     runner = await client.runner("a")
     poll = asyncio.create_task(runner.say("message", wait=5.0))

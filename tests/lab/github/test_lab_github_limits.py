@@ -2,6 +2,7 @@
 
 from collections.abc import Awaitable, Callable
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -13,6 +14,11 @@ Make = Callable[..., Awaitable[Client]]
 RUNNERS = "/orgs/acme/actions/runners"
 
 
+@pytest.mark.case(
+    "requests an hour, for each installation",
+    topic="GitHub's REST API",
+    source="GitHub: rate limits",
+)
 async def test_the_hourly_limit_is_counted_shown_and_renewed(make: Make, clock: HandClock) -> None:
     client = await make(limits=Limits(requests_per_hour=3))
     await client.token("globex")
@@ -32,6 +38,11 @@ async def test_the_hourly_limit_is_counted_shown_and_renewed(make: Make, clock: 
     assert (await client.ask("GET", RUNNERS)).status == 200
 
 
+@pytest.mark.case(
+    "900 points a minute for an endpoint: a read costs 1, a write 5",
+    topic="GitHub's REST API",
+    source="GitHub: rate limits",
+)
 async def test_writes_cost_five_points_of_an_endpoints_minute(make: Make, clock: HandClock) -> None:
     client = await make(limits=Limits(points_per_minute=20))
     statuses = [(await client.register(f"r{number}")).status for number in range(5)]
@@ -44,6 +55,11 @@ async def test_writes_cost_five_points_of_an_endpoints_minute(make: Make, clock:
     assert (await client.register("r9")).status == 201
 
 
+@pytest.mark.case(
+    "registrations have a bucket of their own, `actions_runner_registration`",
+    topic="GitHub's REST API",
+    source="GAR rate-limits-and-tuning.md",
+)
 async def test_registrations_have_a_bucket_of_their_own(make: Make) -> None:
     client = await make(limits=Limits(registrations_per_hour=2))
     answers = [await client.register(f"r{number}") for number in range(3)]
@@ -55,6 +71,11 @@ async def test_registrations_have_a_bucket_of_their_own(make: Make) -> None:
     assert limits["core"] == {"limit": 5000, "used": 0, "remaining": 5000, "reset": EPOCH + 3600}
 
 
+@pytest.mark.case(
+    "1,500 registrations in 5 minutes for an organization",
+    topic="GitHub's REST API",
+    source="GitHub: Actions limits",
+)
 async def test_registrations_in_five_minutes_are_counted_by_organization(
     make: Make, clock: HandClock
 ) -> None:
@@ -92,6 +113,11 @@ def test_a_window_never_gives_more_than_its_limit(steps: list[tuple[int, float]]
     assert all(total <= 10 for total in given_in.values())
 
 
+@pytest.mark.case(
+    "304 answers are free",
+    topic="GitHub's REST API",
+    source="GitHub: rate limits",
+)
 async def test_what_a_caller_has_already_costs_nothing_of_its_hour(make: Make) -> None:
     client = await make(limits=Limits(requests_per_hour=10))
     first = await client.ask("GET", RUNNERS)
@@ -111,6 +137,11 @@ async def test_what_a_caller_has_already_costs_nothing_of_its_hour(make: Make) -
         assert int(changed.headers["x-ratelimit-remaining"]) == 8
 
 
+@pytest.mark.case(
+    "many machines behind one address check GitHub: they call only endpoints that cost nothing",
+    topic="Runner and listener",
+    source="GitHub: rate limit without authentication",
+)
 async def test_anonymous_calls_count_but_those_for_the_rate_limit(client: Client) -> None:
     for _ in range(3):
         asked = await client.call("GET", f"{client.lab.api_url}/rate_limit", None)

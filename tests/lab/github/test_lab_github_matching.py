@@ -3,6 +3,7 @@
 import random
 from itertools import product
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -50,6 +51,11 @@ def test_a_group_that_is_restricted_to_workflows_takes_jobs_of_these_alone() -> 
     assert not fits(restricted, wants("gpu")._replace(workflow=deploys.replace("@main", "@topic")))
 
 
+@pytest.mark.case(
+    "a runner group admits public repositories, or more than any `access` does",
+    topic="GitHub's events",
+    source="GitHub: secure use; GitHub: runner groups",
+)
 def test_a_group_admits_public_repositories_only_where_it_says_so() -> None:
     organization = LabOrganization(
         "acme",

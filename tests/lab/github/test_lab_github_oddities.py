@@ -24,6 +24,26 @@ async def _said(client: Client, clock: HandClock, listener: Listener) -> list[tu
     return [(event["action"], event["workflow_job"]["status"]) for event in listener.events()]
 
 
+@pytest.mark.case(
+    "environments send `waiting` twice",
+    topic="GitHub's events",
+    source="community#63097",
+)
+@pytest.mark.case(
+    "`waiting` overtakes `queued`: the job is not stuck",
+    topic="GitHub's events",
+    source="runs-on#539",
+)
+@pytest.mark.case(
+    "`queued` with `status: waiting`",
+    topic="GitHub's events",
+    source="octokit/webhooks schemas",
+)
+@pytest.mark.case(
+    "`queued` never arrives: `in_progress` makes the job known at the latest",
+    topic="GitHub's events",
+    source="ARC#2788; ubicloud#1042",
+)
 @pytest.mark.parametrize(
     ("spec", "said"),
     [
@@ -52,6 +72,11 @@ async def test_before_it_starts(
     assert heard[-2:] == [("in_progress", "in_progress"), ("completed", "completed")]
 
 
+@pytest.mark.case(
+    "`in_progress` with `status: queued`",
+    topic="GitHub's events",
+    source="octokit/webhooks schemas",
+)
 async def test_in_progress_may_say_queued(make: Make, clock: HandClock, listener: Listener) -> None:
     client = await make(listener.url, delivery_concurrency=1)
     client.lab.push([_odd("started_as_queued")])
@@ -60,6 +85,11 @@ async def test_in_progress_may_say_queued(make: Make, clock: HandClock, listener
     assert listener.events()[1]["workflow_job"]["runner_name"] == "a"
 
 
+@pytest.mark.case(
+    "`completed` with empty labels",
+    topic="GitHub's events",
+    source="ARC#1370",
+)
 async def test_completed_may_come_first_and_without_labels(
     make: Make, clock: HandClock, listener: Listener
 ) -> None:
@@ -76,6 +106,11 @@ async def test_completed_may_come_first_and_without_labels(
     assert (told.json["status"], told.json["labels"]) == ("completed", ["gpu"])
 
 
+@pytest.mark.case(
+    "a re-run sends `completed` again for jobs of the earlier attempt",
+    topic="GitHub's events",
+    source="ARC#4315; ARC#4594",
+)
 async def test_a_rerun_of_failed_jobs_says_completed_again_for_the_others(
     make: Make, listener: Listener
 ) -> None:
@@ -111,6 +146,12 @@ async def test_a_rerun_of_failed_jobs_says_completed_again_for_the_others(
     assert client.lab.rerun_failed(good.run) == []
 
 
+@pytest.mark.case(
+    "GitHub removes idle JIT runners after minutes: a machine parks without a registration, and "
+    "gets one when a job waits",
+    topic="Runner and listener",
+    source="actions/runner#4726",
+)
 async def test_idle_runners_are_removed_in_minutes(make: Make, clock: HandClock) -> None:
     client = await make(patience=Patience(real_floor=0.0, idle=120.0))
     idle, busy = await client.runner("idle", ("none",)), await client.runner("busy")

@@ -70,6 +70,11 @@ async def speak(key: Key) -> AsyncIterator[Speak]:
         yield start
 
 
+@pytest.mark.case(
+    "the controller's requests and the lab's answers conform to GitHub's OpenAPI description",
+    topic="GitHub's REST API",
+    source="@octokit/openapi",
+)
 async def test_every_request_of_the_controller_is_as_described(
     make: Make, speak: Speak, listener: Listener
 ) -> None:
@@ -106,6 +111,12 @@ async def test_every_request_of_the_controller_is_as_described(
     assert len(routes) >= 10
 
 
+@pytest.mark.case(
+    "a registration request without a clear answer: 5xx, HTML, broken JSON, timeout, connection "
+    "closed or cut",
+    topic="GitHub's REST API",
+    source="runs-on#30",
+)
 @pytest.mark.parametrize(
     "fault",
     [

@@ -53,6 +53,11 @@ async def ask(reruns: JobReruns, *jobs: Job, attempt: int = 1) -> RerunOutcome |
     return answer.outcome
 
 
+@pytest.mark.case(
+    "GitHub refuses to re-run a job until its run is complete",
+    topic="EC2's machines",
+    source="GitHub: re-run a job",
+)
 async def test_a_run_that_is_not_complete_is_left_alone(lab: Client, reruns: JobReruns) -> None:
     first, _ = lab.lab.push([job("one"), job("two")])
     await end(lab, "failure")
@@ -64,6 +69,11 @@ async def test_a_run_that_is_not_complete_is_left_alone(lab: Client, reruns: Job
     assert names(lab) == [("one", 1), ("two", 1), ("one", 2)]
 
 
+@pytest.mark.case(
+    "many jobs of a run die at once, beside some that failed by themselves",
+    topic="EC2's machines",
+    source="GitHub: re-run failed jobs",
+)
 async def test_only_ours_run_again_where_others_failed_too(lab: Client, reruns: JobReruns) -> None:
     first, second, _ = lab.lab.push([job("one"), job("two"), job("bad")])
     for _ in range(3):
@@ -75,6 +85,11 @@ async def test_only_ours_run_again_where_others_failed_too(lab: Client, reruns: 
     assert names(lab)[3:] == [("one", 2)]
 
 
+@pytest.mark.case(
+    "many jobs of a run die at once, beside some that failed by themselves",
+    topic="EC2's machines",
+    source="GitHub: re-run failed jobs",
+)
 async def test_all_of_a_run_that_failed_run_again_by_one_request(
     lab: Client, reruns: JobReruns
 ) -> None:
@@ -87,6 +102,11 @@ async def test_all_of_a_run_that_failed_run_again_by_one_request(
     assert names(lab)[3:] == [("one", 2), ("two", 2)]
 
 
+@pytest.mark.case(
+    "a person has re-run the job already",
+    topic="EC2's machines",
+    source="GitHub: re-run a job",
+)
 async def test_a_run_that_somebody_tried_again_is_left_to_them(
     lab: Client, reruns: JobReruns
 ) -> None:
@@ -97,6 +117,11 @@ async def test_a_run_that_somebody_tried_again_is_left_to_them(
     assert names(lab) == [("one", 1), ("one", 2)]
 
 
+@pytest.mark.case(
+    "a permission is lost while a run waits for its re-run: its 404 is not final",
+    topic="EC2's machines",
+    source="GitHub: troubleshooting the REST API",
+)
 async def test_a_run_that_is_not_shown_is_no_refusal(lab: Client, reruns: JobReruns) -> None:
     """It may be gone; or a permission was lost, and comes back: it is asked about again."""
     lab.lab.push([job("one")])
@@ -122,6 +147,11 @@ async def test_a_limit_is_told_and_nothing_is_done(lab: Client, reruns: JobRerun
     assert names(lab) == [("one", 1)]
 
 
+@pytest.mark.case(
+    "the answer to a re-run request is lost: it is not repeated",
+    topic="EC2's machines",
+    source="GitHub: re-run a job",
+)
 async def test_a_request_whose_answer_is_lost_is_seen_by_the_runs_attempt(
     lab: Client, reruns: JobReruns
 ) -> None:

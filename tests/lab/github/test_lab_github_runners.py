@@ -28,6 +28,11 @@ async def test_a_group_lists_the_repositories_that_were_chosen_for_it(client: Cl
     assert (await client.ask("GET", f"{groups}/99/repositories")).status == 404
 
 
+@pytest.mark.case(
+    "a runner has exactly the labels of its registration request",
+    topic="GitHub's events",
+    source="GAR#3491",
+)
 async def test_a_registered_runner_is_offline_and_carries_what_was_asked_for(
     client: Client,
 ) -> None:
@@ -53,6 +58,11 @@ async def test_a_connected_runner_is_online(client: Client) -> None:
     assert runner.config["name"] == "a"
 
 
+@pytest.mark.case(
+    "409: the name is registered already",
+    topic="GitHub's REST API",
+    source="ubicloud#692",
+)
 async def test_a_taken_name_is_409_until_it_is_free(client: Client) -> None:
     first = await client.register("one")
     again = await client.register("ONE")
@@ -97,6 +107,11 @@ async def test_unknown_places_are_404(client: Client) -> None:
     assert (await client.ask("DELETE", f"{RUNNERS}/77")).status == 404
 
 
+@pytest.mark.case(
+    "lists of runners have 100 entries a page, and can be filtered by name",
+    topic="GitHub's REST API",
+    source="GitHub: REST, self-hosted runners",
+)
 async def test_runners_are_paged_and_found_by_name(client: Client) -> None:
     for number in range(5):
         await client.register(f"r{number}")
@@ -128,6 +143,11 @@ async def test_a_repository_lists_its_own_runners_only(client: Client) -> None:
     assert (await client.ask("DELETE", path)).status == 204
 
 
+@pytest.mark.case(
+    "the deletion of a busy runner gets 422",
+    topic="GitHub's REST API",
+    source="ARC runner_graceful_stop.go",
+)
 async def test_a_busy_runner_is_not_deleted_and_is_gone_after_its_job(client: Client) -> None:
     (queued,) = client.lab.push([job()])
     runner = await client.runner("a")

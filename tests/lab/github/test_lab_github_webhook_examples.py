@@ -84,6 +84,16 @@ async def _told(make: Make, listener: Listener, clock: HandClock) -> list[dict[s
     return listener.events()
 
 
+@pytest.mark.case(
+    "`queued` with the name and id of a runner",
+    topic="GitHub's events",
+    source="github/docs#12083",
+)
+@pytest.mark.case(
+    "GitHub's own examples of `workflow_job`",
+    topic="GitHub's events",
+    source="@octokit/webhooks-examples",
+)
 def test_every_example_is_read_when_it_is_signed(
     examples: dict[str, list[dict[str, Any]]],
 ) -> None:
@@ -106,6 +116,11 @@ def test_every_example_is_read_when_it_is_signed(
         assert seen.runner_name == (said["runner_name"] if started else None)
 
 
+@pytest.mark.case(
+    "an action or event that the controller does not use",
+    topic="GitHub's events",
+    source="GitHub: workflow_job events",
+)
 def test_other_events_of_github_are_read_as_no_job_or_refused(
     examples: dict[str, list[dict[str, Any]]],
 ) -> None:
@@ -139,6 +154,11 @@ async def test_what_the_lab_says_is_by_githubs_schema(
     assert _faults(schema, "workflow_job$queued", broken)
 
 
+@pytest.mark.case(
+    "GitHub's own examples of `workflow_job`",
+    topic="GitHub's events",
+    source="@octokit/webhooks-examples",
+)
 async def test_the_lab_says_what_the_examples_say(
     make: Make,
     listener: Listener,

@@ -5,6 +5,8 @@ import hmac
 import json
 from collections.abc import Awaitable, Callable
 
+import pytest
+
 from lab.github.settings import DeliveryFaults
 from tests.lab.github.harness import APP, SECRET, Client, HandClock, Listener, job, until
 
@@ -127,6 +129,11 @@ async def test_deliveries_are_paged_by_cursor(make: Make, listener: Listener) ->
     assert ids == [entry.id for entry in reversed(client.lab.delivery_log(APP))]
 
 
+@pytest.mark.case(
+    "GitHub redelivers for three days only",
+    topic="GitHub's events",
+    source="GitHub: failed deliveries",
+)
 async def test_deliveries_are_forgotten_after_three_days(
     make: Make, listener: Listener, clock: HandClock
 ) -> None:
@@ -148,6 +155,11 @@ async def test_bad_questions_about_deliveries(make: Make, listener: Listener) ->
     assert (await client.ask("GET", DELIVERIES)).status == 401
 
 
+@pytest.mark.case(
+    "GitHub waits 10 seconds for a 2xx, and does not retry",
+    topic="GitHub's events",
+    source="GitHub: respond within 10 seconds",
+)
 async def test_what_cannot_be_reached_or_does_not_answer_fails(
     make: Make, listener: Listener
 ) -> None:
@@ -223,6 +235,11 @@ async def test_shares_are_the_same_for_the_same_seed(make: Make, listener: Liste
     assert all(5 < len(names) < 35 for names in heard)
 
 
+@pytest.mark.case(
+    "environments send `queued`, `waiting`, `queued`",
+    topic="GitHub's events",
+    source="cdk-github-runners#416",
+)
 async def test_protected_environments_say_queued_waiting_queued(
     make: Make, listener: Listener, clock: HandClock
 ) -> None:
@@ -238,6 +255,11 @@ async def test_protected_environments_say_queued_waiting_queued(
     ]
 
 
+@pytest.mark.case(
+    "`completed` first, for a job that was skipped",
+    topic="GitHub's events",
+    source="ARC#836",
+)
 async def test_a_job_that_never_started_ends_without_runner_and_steps(
     make: Make, listener: Listener
 ) -> None:

@@ -36,6 +36,11 @@ async def test_many_machines_at_once(make_host: Hosts, user_data: UserData) -> N
         assert world.wrong == []
 
 
+@pytest.mark.case(
+    "Windows has `run.cmd`, and starts it in another way",
+    topic="Runner and listener",
+    source="GitHub: self-hosted runners",
+)
 async def test_windows_machine_lives_the_same_life(make_host: Hosts, user_data: UserData) -> None:
     async with running(World(scale=50, jobs=[0.1])) as world:
         host = make_host(world.scale)
@@ -184,6 +189,12 @@ async def test_pulling_the_plug_ends_everything_at_once(
         assert world.off == []
 
 
+@pytest.mark.case(
+    "the operating system of an interrupted spot machine stops the agent: the runner reports a "
+    "failure, the agent reports `stopped`, and the job is re-run",
+    topic="EC2's machines",
+    source="actions/runner#1792; EC2: how termination works",
+)
 async def test_a_shutdown_under_a_job_fails_the_job_and_reports_the_stop(
     make_host: Hosts, user_data: UserData
 ) -> None:

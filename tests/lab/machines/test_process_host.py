@@ -158,6 +158,12 @@ async def test_the_agents_death_powers_the_machine_off(
         assert members(sessions) == set()
 
 
+@pytest.mark.case(
+    "the machine is shut down under a job, as for a spot interruption: the listener has 30 "
+    "seconds to cancel the job",
+    topic="Runner and listener",
+    source="actions/runner Runner.cs",
+)
 async def test_a_stop_of_the_agent_lets_the_runner_cancel_its_job(
     process_host: MakeHost, user_data: UserData, open_folder: Path
 ) -> None:

@@ -62,6 +62,11 @@ def _longest_wait(records: Records) -> float:
     return max(waits)
 
 
+@pytest.mark.case(
+    "minutes pass before a job is seen; each machine of a burst takes seconds",
+    topic="Complaints about other fleets",
+    source="GARM#270; GAR#3824",
+)
 async def test_without_limits_a_thousand_jobs_take_few_calls() -> None:
     fleet = LabFleet(
         "acme",
@@ -84,6 +89,11 @@ async def test_without_limits_a_thousand_jobs_take_few_calls() -> None:
         await _ended_well(lab)
 
 
+@pytest.mark.case(
+    "a flood of deliveries, some of them malformed",
+    topic="GitHub's events",
+    source="GitHub: using webhooks",
+)
 async def test_within_githubs_limits_and_with_bad_deliveries_no_machine_waits_long() -> None:
     """A fifth of the deliveries fails at first, a fifth comes twice, a fifth comes late."""
     fleet = LabFleet(

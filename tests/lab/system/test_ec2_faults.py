@@ -133,6 +133,11 @@ def _peak(instances: list[Instance]) -> int:
     return most
 
 
+@pytest.mark.case(
+    "a fleet is partial: the missing machines come from the next capacity type",
+    topic="EC2's API",
+    source="EC2: instant fleets",
+)
 async def test_the_rest_of_a_partial_fleet_comes_from_the_next_offering(lab: Laboratory) -> None:
     for pool in _pools(["g6e.xlarge"], SPOT):
         lab.ec2.faults.set_capacity(pool, 2 if pool.zone == ZONES[0] else 0)
@@ -146,12 +151,22 @@ async def test_the_rest_of_a_partial_fleet_comes_from_the_next_offering(lab: Lab
     assert "InsufficientInstanceCapacity" in short[0].reason
 
 
+@pytest.mark.case(
+    "vCPU quotas by family, minus the usage of other machines in the account",
+    topic="EC2's API",
+    source="EC2: on-demand quotas; EC2: spot quotas",
+)
 async def test_a_quota_that_was_read_is_kept_and_not_run_into(lab: Laboratory) -> None:
     await _run(lab, _push(lab, "quota", 5))
     assert _peak(_instances(lab, "quota")) == INF_VCPUS // VCPUS_EACH
     assert {call.failure for call in _calls(lab, "quota")} == {None}
 
 
+@pytest.mark.case(
+    "a machine goes from pending to terminated for lack of capacity: another zone is used",
+    topic="EC2's machines",
+    source="EC2: StateReason",
+)
 async def test_a_machine_that_never_runs_for_want_of_capacity_is_made_up_for_elsewhere(
     lab: Laboratory,
 ) -> None:
@@ -170,6 +185,12 @@ async def test_a_machine_that_never_runs_for_want_of_capacity_is_made_up_for_els
     assert all(code in told[one.id].reason for one in dead)  # type: ignore[index]
 
 
+@pytest.mark.case(
+    "CreateFleet's answer is lost, and a newer image appears: the repeated request is identical "
+    "and launches nothing twice",
+    topic="EC2's API",
+    source="EC2: idempotency",
+)
 async def test_swallowed_answers_are_asked_for_again_in_the_same_words(lab: Laboratory) -> None:
     """Five times a newer image appears between the first sending and the repeat."""
     faults, images = lab.ec2.faults, lab.ec2.images
@@ -198,6 +219,11 @@ async def test_swallowed_answers_are_asked_for_again_in_the_same_words(lab: Labo
     assert _instances(lab, "swallowed")[-1].specification.image == image
 
 
+@pytest.mark.case(
+    "EC2 throttles while capacity comes and goes: no limit is exceeded, no launch option skipped",
+    topic="EC2's API",
+    source="EC2: request throttling",
+)
 async def test_capacity_storms_and_throttling_break_no_cap_and_skip_no_option(
     lab: Laboratory,
 ) -> None:
@@ -239,6 +265,11 @@ def _skipped(calls: list[LaunchRequest]) -> list[str]:
     return found
 
 
+@pytest.mark.case(
+    "spot's service-linked role is missing: on-demand continues",
+    topic="EC2's API",
+    source="Karpenter#7998; Karpenter#3413",
+)
 async def test_without_the_role_for_spot_it_is_bought_on_demand(lab: Laboratory) -> None:
     lab.ec2.faults.spot_role = False
     await _run(lab, _push(lab, "role", 2))
@@ -249,6 +280,12 @@ async def test_without_the_role_for_spot_it_is_bought_on_demand(lab: Laboratory)
     assert refused
 
 
+@pytest.mark.case(
+    "a subnet without free addresses: its zone is held back, and another subnet of the zone is "
+    "used",
+    topic="EC2's API",
+    source="Karpenter pkg/errors",
+)
 async def test_a_subnet_without_addresses_is_made_up_for_by_another_zone(lab: Laboratory) -> None:
     subnet = next(one.specification.subnet for one in lab.ec2.instances if one.zone == ZONES[0])
     lab.ec2.faults.set_addresses(subnet.id, 0)
@@ -258,6 +295,12 @@ async def test_a_subnet_without_addresses_is_made_up_for_by_another_zone(lab: La
     assert ZONES[0] not in {one.zone for one in _instances(lab, "addresses")}
 
 
+@pytest.mark.case(
+    "a machine goes from pending to terminated with Client.VolumeLimitExceeded: the account's "
+    "quota is the reason that jobs wait",
+    topic="EC2's machines",
+    source="EC2: StateReason; pytorch#157009",
+)
 async def test_a_volume_limit_is_shown_as_such_and_waited_for(lab: Laboratory) -> None:
     """It is the whole account's: no other offering of the provider is asked before it is tried again."""
     code = "Client.VolumeLimitExceeded"
@@ -279,6 +322,11 @@ async def test_a_volume_limit_is_shown_as_such_and_waited_for(lab: Laboratory) -
     assert code in machine.reason
 
 
+@pytest.mark.case(
+    "a page of a list is empty and has a token: the controller reads the next page",
+    topic="EC2's API",
+    source="EC2: DescribeInstances; boto/boto3#130",
+)
 async def test_lists_that_begin_with_an_empty_page_are_read_to_their_end(lab: Laboratory) -> None:
     """A machine that two such lists did not show would be taken for gone, and replaced."""
     lab.ec2.faults.empty_pages("DescribeInstances", 1000)

@@ -74,6 +74,11 @@ def _zones_asked(call: LaunchRequest) -> set[str]:
     return {offering.rsplit("/", 2)[1] for offering in call.offerings}
 
 
+@pytest.mark.case(
+    "a zone does not sell an instance type: us-east-1e lacks most GPU types",
+    topic="EC2's API",
+    source="EC2: DescribeInstanceTypeOfferings",
+)
 async def test_a_zone_that_is_listed_as_not_selling_a_type_is_never_asked(lab: Laboratory) -> None:
     assert lab.ec2.calls["DescribeInstanceTypeOfferings"] > 0
     await _run(lab, "listed", 3)
@@ -83,6 +88,12 @@ async def test_a_zone_that_is_listed_as_not_selling_a_type_is_never_asked(lab: L
     assert {call.failure for call in calls} == {None}
 
 
+@pytest.mark.case(
+    "CreateFleet answers 200 with InvalidFleetConfiguration for one override: the zone does not "
+    "sell the type",
+    topic="EC2's API",
+    source="packer#9946; compiler-explorer/infra#601",
+)
 async def test_a_zone_that_stopped_selling_a_type_costs_its_own_offering_alone(
     lab: Laboratory,
 ) -> None:
@@ -101,6 +112,11 @@ async def test_a_zone_that_stopped_selling_a_type_costs_its_own_offering_alone(
     assert {one.zone for one in lab.ec2.instances if one.tags[SKU_TAG] == "unlisted"} == {ZONES[1]}
 
 
+@pytest.mark.case(
+    "EC2 accepts or refuses TerminateInstances again and again, and the machine still exists",
+    topic="EC2's machines",
+    source="EC2: TerminateInstances",
+)
 async def test_a_machine_that_ec2_does_not_terminate_is_reported_from_the_third_request_on(
     lab: Laboratory,
 ) -> None:

@@ -115,6 +115,11 @@ async def _run(lab: Laboratory, jobs: list[PushedJob]) -> None:
     assert [len(one.starts) for one in jobs] == [1] * len(jobs)
 
 
+@pytest.mark.case(
+    "a repeated delivery causes two machines",
+    topic="Complaints about other fleets",
+    source="GAR 7.11",
+)
 async def test_a_delivery_that_comes_twice_gives_one_machine(lab: Laboratory) -> None:
     lab.github.disturb(DeliveryFaults(duplicate=1.0))
     jobs = _push(lab, "repeated", [20.0] * 4)
@@ -126,6 +131,11 @@ async def test_a_delivery_that_comes_twice_gives_one_machine(lab: Laboratory) ->
     assert len(_instances(lab, "repeated")) == len(jobs)
 
 
+@pytest.mark.case(
+    "jobs that met VcpuLimitExceeded are lost",
+    topic="Complaints about other fleets",
+    source="GAR 7.11",
+)
 async def test_jobs_that_met_a_quota_run_once_there_is_some(
     lab: Laboratory, pushed: Pushed
 ) -> None:
@@ -141,6 +151,16 @@ async def test_jobs_that_met_a_quota_run_once_there_is_some(
     assert {call.failure for call in calls} == {FailureClass.QUOTA, None}
 
 
+@pytest.mark.case(
+    "a limit is lowered below the machines at work",
+    topic="Operators' files",
+    source="GAR 7.11",
+)
+@pytest.mark.case(
+    "jobs beyond a limit are lost",
+    topic="Complaints about other fleets",
+    source="GAR 7.11",
+)
 async def test_jobs_beyond_a_cap_that_is_overdrawn_wait_and_run(
     lab: Laboratory, pushed: Pushed
 ) -> None:
@@ -173,6 +193,16 @@ def _there(machines: list[Instance], at: float) -> int:
     )
 
 
+@pytest.mark.case(
+    "403 or 429 with `retry-after`",
+    topic="GitHub's REST API",
+    source="GitHub: rate limits",
+)
+@pytest.mark.case(
+    "machines are launched and never registered while GitHub limits registrations",
+    topic="Complaints about other fleets",
+    source="GAR 7.11",
+)
 async def test_a_minute_without_registrations_costs_a_minute_and_no_machine(
     lab: Laboratory,
 ) -> None:

@@ -5,6 +5,8 @@ With notice and without, at work and ready, with a proper shutdown and as if the
 
 from dataclasses import replace
 
+import pytest
+
 from autoscaler.model.interruptions import NoticeKind
 from autoscaler.model.machines import ExitReason, Machine, MachineState, TerminationReason
 from lab.ec2.instances import Instance, InstanceState
@@ -45,6 +47,27 @@ def runs_of(lab: Laboratory, sku: str) -> list[str | None]:
     return [one.conclusion for one in lab.github.jobs if one.spec.name == sku]
 
 
+@pytest.mark.case(
+    "a rebalance recommendation",
+    topic="EC2's machines",
+    source="EC2: rebalance recommendations",
+)
+@pytest.mark.case(
+    "spot is interrupted without any notice",
+    topic="EC2's machines",
+    source="EC2: spot interruption notices",
+)
+@pytest.mark.case(
+    "a job that its machine's interruption killed is re-run, and no other",
+    topic="EC2's machines",
+    source="runs-on#259; runs-on#411",
+)
+@pytest.mark.case(
+    "the operating system of an interrupted spot machine stops the agent: the runner reports a "
+    "failure, the agent reports `stopped`, and the job is re-run",
+    topic="EC2's machines",
+    source="actions/runner#1792; EC2: how termination works",
+)
 async def test_machines_are_replaced_and_jobs_that_died_with_them_run_again(
     moto: MotoProcess,
 ) -> None:

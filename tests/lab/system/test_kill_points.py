@@ -9,6 +9,8 @@ import signal
 from collections import Counter
 from pathlib import Path
 
+import pytest
+
 from autoscaler.model.identifiers import Seconds
 from lab.ec2.moto import MotoProcess
 from lab.laboratory import LabFleet, Laboratory
@@ -83,6 +85,11 @@ async def _keep_killing(trial: Trial, chance: random.Random) -> Counter[str]:
     return kills
 
 
+@pytest.mark.case(
+    "the controller is killed at any point: nothing is launched twice, nothing leaks",
+    topic="EC2's machines",
+    source="EC2: idempotency",
+)
 async def test_killed_at_every_point_while_jobs_flow(tmp_path: Path, moto: MotoProcess) -> None:
     killer, order = AcknowledgementKiller(), tmp_path / "order"
     fleet = LabFleet(

@@ -60,6 +60,63 @@ async def outcome(moto: MotoProcess) -> AsyncIterator[Outcome]:
         )
 
 
+@pytest.mark.case(
+    "the listener acknowledges a job message, and no worker starts",
+    topic="Runner and listener",
+    source="actions/runner#4668; actions/runner#4703; actions/runner#4191; actions/runner#4076",
+    param="no-worker",
+)
+@pytest.mark.case(
+    "a listener hangs under its job: GitHub fails the job after 10 minutes, and the machine does "
+    "not stay for hours",
+    topic="Runner and listener",
+    source="actions/runner#4668; actions/runner#3539",
+    param="hangs-at-work",
+)
+@pytest.mark.case(
+    "a listener hangs before any job",
+    topic="Runner and listener",
+    source="actions/runner#4617",
+    param="hangs-idle",
+)
+@pytest.mark.case(
+    "a machine never boots: it counts as supply until its boot deadline, then it is terminated "
+    "and replaced",
+    topic="EC2's machines",
+    source="Karpenter liveness.go; GAR#5007",
+    param="never-boots",
+)
+@pytest.mark.case(
+    "user data starts no agent: the scheduled shutdown powers the machine off",
+    topic="EC2's machines",
+    source="EC2: user data",
+    param="no-agent",
+)
+@pytest.mark.case(
+    "a machine fails its health checks: it is terminated at once and replaced",
+    topic="EC2's machines",
+    source="ARC#3685",
+    param="fails-health-checks",
+)
+@pytest.mark.case(
+    "a machine loses its connection to the controller under a job: it may finish",
+    topic="EC2's machines",
+    source="GAR#4391",
+    param="silent-at-work",
+)
+@pytest.mark.case(
+    "a machine has finished and does not power off: it is terminated two minutes after its exit",
+    topic="EC2's machines",
+    source="ARC#4197",
+    param="stays-on",
+)
+@pytest.mark.case(
+    "a machine reports its exit while GitHub shows its runner busy: only that machine is "
+    "terminated",
+    topic="EC2's machines",
+    source="GitHub: secure use",
+    param="exits-at-work",
+)
 @EVERY_STORY
 async def test_a_misbehaving_machine_ends_as_designed_and_in_time(
     outcome: Outcome, name: str
@@ -80,6 +137,25 @@ async def test_a_misbehaving_machine_ends_as_designed_and_in_time(
     assert instance.reason[0] == (BY_ITSELF if story.reason_code is None else BY_USER)[0]
 
 
+@pytest.mark.case(
+    "a machine with a registration vanishes: it counts until GitHub has shown twice that its work"
+    " is over",
+    topic="EC2's machines",
+    source="GAR#5085",
+    param="vanishes-acknowledged",
+)
+@pytest.mark.case(
+    "a machine with a registration vanishes: it counts until GitHub has shown twice that its work"
+    " is over",
+    topic="EC2's machines",
+    source="GAR#5085",
+    param="vanishes-handed",
+)
+@pytest.mark.case(
+    "phantom and failed runners use up capacity",
+    topic="Complaints about other fleets",
+    source="ARC#3685; ARC#3821; ARC#4168; ARC#4258; ARC#4602; GAR#5007",
+)
 @EVERY_STORY
 async def test_it_is_counted_until_it_has_ended(outcome: Outcome, name: str) -> None:
     story, deed = STORIES[name], outcome.misdeeds[name]
@@ -96,6 +172,27 @@ async def test_it_is_counted_until_it_has_ended(outcome: Outcome, name: str) -> 
     assert len(seen) >= min(3, (first.ended_at - deed.at) // 200)
 
 
+@pytest.mark.case(
+    "a machine never boots: it counts as supply until its boot deadline, then it is terminated "
+    "and replaced",
+    topic="EC2's machines",
+    source="Karpenter liveness.go; GAR#5007",
+    param="never-boots",
+)
+@pytest.mark.case(
+    "a ready machine vanishes: it counts as supply for five minutes, then it is terminated and "
+    "replaced",
+    topic="EC2's machines",
+    source="ARC#4258",
+    param="vanishes-warm",
+)
+@pytest.mark.case(
+    "a ready machine vanishes: it counts as supply for five minutes, then it is terminated and "
+    "replaced",
+    topic="EC2's machines",
+    source="ARC#4258",
+    param="vanishes-ready",
+)
 @EVERY_STORY
 async def test_it_is_supply_only_as_long_as_it_may_serve(outcome: Outcome, name: str) -> None:
     story, deed = STORIES[name], outcome.misdeeds[name]
@@ -118,6 +215,12 @@ async def test_it_is_supply_only_as_long_as_it_may_serve(outcome: Outcome, name:
         assert second.launched_at < first.ended_at
 
 
+@pytest.mark.case(
+    "the listener acknowledges a job message, and no worker starts",
+    topic="Runner and listener",
+    source="actions/runner#4668",
+    param="no-worker",
+)
 @EVERY_STORY
 async def test_no_job_is_lost_or_run_twice(outcome: Outcome, name: str) -> None:
     story, jobs = STORIES[name], outcome.jobs[name]
@@ -125,6 +228,11 @@ async def test_no_job_is_lost_or_run_twice(outcome: Outcome, name: str) -> None:
     assert [len(one.starts) for one in jobs] == [1] * len(jobs)
 
 
+@pytest.mark.case(
+    "why a machine did not come up: its history has the end of its console output",
+    topic="EC2's machines",
+    source="EC2: GetConsoleOutput",
+)
 @pytest.mark.parametrize(
     ("name", "shown"),
     [
@@ -141,6 +249,11 @@ async def test_why_it_did_not_come_up_is_in_its_history(
     assert [one.endswith(shown) for one in consoles] == [True] if shown else consoles == []
 
 
+@pytest.mark.case(
+    "a registration outlives its machine: GitHub gives it no job",
+    topic="Runner and listener",
+    source="actions/runner#3669",
+)
 async def test_a_registration_that_outlives_its_machine_gets_no_job(outcome: Outcome) -> None:
     """The controller removes it, or GitHub after a day offline. See actions/runner#3669."""
     gone = outcome.machine("vanishes-handed")
@@ -151,12 +264,24 @@ async def test_a_registration_that_outlives_its_machine_gets_no_job(outcome: Out
     assert {(online, job) for _, online, job in left} <= {(False, None)}
 
 
+@pytest.mark.case(
+    "a machine reboots before it has a registration: it attests again with a new nonce, and stays"
+    " the same machine",
+    topic="EC2's machines",
+    source="cloud-init: boot stages",
+)
 async def test_a_reboot_before_the_assignment_is_a_new_attestation(outcome: Outcome) -> None:
     deed = outcome.misdeeds["reboots-ready"]
     assert deed.attestations == 2
     assert deed.exits == 1
 
 
+@pytest.mark.case(
+    "a machine reboots after it received its registration: it is refused, and powers off after 15"
+    " minutes",
+    topic="EC2's machines",
+    source="EC2: reboot",
+)
 async def test_a_reboot_after_the_assignment_is_refused(
     outcome: Outcome,
 ) -> None:
@@ -167,11 +292,23 @@ async def test_a_reboot_after_the_assignment_is_refused(
     assert outcome.machine("reboots-handed").work.tries == 1
 
 
+@pytest.mark.case(
+    "a machine reboots under its job: its marker powers it off, and GitHub fails the job when the"
+    " lock ends",
+    topic="EC2's machines",
+    source="EC2: reboot; actions/runner#3539",
+)
 async def test_a_reboot_during_the_job_sends_nothing_more(outcome: Outcome) -> None:
     deed = outcome.misdeeds["reboots-at-work"]
     assert (deed.attestations, deed.exits) == (1, 0)
 
 
+@pytest.mark.case(
+    "a job with root lies: another machine's id, an invented nonce, the document again, the "
+    "health checks twice",
+    topic="Hostile input",
+    source="EC2: instance identity documents; GitHub: secure use",
+)
 async def test_lies_are_refused_or_change_nothing(outcome: Outcome) -> None:
     """Requests that a job with root could send: no other machine is affected."""
     answers = dict(outcome.misdeeds["lies"].answers)

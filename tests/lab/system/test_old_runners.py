@@ -3,6 +3,7 @@
 import json
 from collections.abc import AsyncIterator
 
+import pytest
 import pytest_asyncio
 
 from autoscaler.model.machines import ExitReason
@@ -31,6 +32,12 @@ def logged(lab: Laboratory, event: str) -> list[dict[str, object]]:
     return [one for one in found if one.get("event") == event]
 
 
+@pytest.mark.case(
+    "GitHub refuses the version of a runner: the SKU's circuit breaker opens at once, with image "
+    "and version, until the image is replaced or an operator closes it",
+    topic="Runner and listener",
+    source="actions/runner#1991",
+)
 async def test_an_image_that_is_too_old_costs_a_machine_a_job_until_it_is_replaced(
     lab: Laboratory,
 ) -> None:

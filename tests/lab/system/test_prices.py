@@ -56,6 +56,12 @@ async def run_job(lab: Laboratory, name: str) -> None:
     assert (pushed.conclusion, len(pushed.starts)) == ("success", 1)
 
 
+@pytest.mark.case(
+    "prices differ by region and change: the controller reads them from AWS, and the store keeps "
+    "them",
+    topic="EC2's API",
+    source="Karpenter's pricing provider; AWS: GetProducts",
+)
 async def test_prices_are_read_kept_and_used(lab: Laboratory) -> None:
     await prices(lab, "on-demand", "api", 1)
     await prices(lab, "spot", "api", len(ZONES))
@@ -80,6 +86,11 @@ async def test_after_a_restart_the_kept_prices_serve_and_are_not_read_again(
     assert lab.ec2.calls["pricing"] == asked
 
 
+@pytest.mark.case(
+    "the Pricing API refuses (a service control policy, no permission): nothing waits for it",
+    topic="EC2's API",
+    source="Karpenter#3522; Karpenter#2604",
+)
 async def test_without_leave_to_read_prices_the_kept_ones_serve_and_jobs_run(
     lab: Laboratory,
 ) -> None:

@@ -54,6 +54,11 @@ async def test_a_quota_that_was_read_is_not_run_into(lab: Laboratory) -> None:
     assert refused_calls(lab) == []
 
 
+@pytest.mark.case(
+    "Service Quotas refuses or does not answer after a restart: the last values are used",
+    topic="EC2's API",
+    source="Service Quotas: ListServiceQuotas",
+)
 async def test_without_leave_after_a_restart_the_last_quota_is_not_run_into(
     lab: Laboratory,
 ) -> None:

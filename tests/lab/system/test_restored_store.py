@@ -139,6 +139,17 @@ async def stories(
     await asyncio.wait(under_way)
 
 
+@pytest.mark.case(
+    "an older backup is restored while machines are at work: no job dies, nothing is launched "
+    "twice",
+    topic="EC2's machines",
+    source="SQLite: backup",
+)
+@pytest.mark.case(
+    "a backup was made while a call was in flight",
+    topic="EC2's machines",
+    source="SQLite: backup",
+)
 async def test_over_a_restored_store_nobody_s_job_dies_and_nothing_is_launched_twice(
     stories: Stories,
 ) -> None:
@@ -146,6 +157,11 @@ async def test_over_a_restored_store_nobody_s_job_dies_and_nothing_is_launched_t
     await restored
 
 
+@pytest.mark.case(
+    "the store is lost: an operator names the installation whose machines belong to the fleet",
+    topic="EC2's machines",
+    source="ARC#4397",
+)
 async def test_a_lost_store_takes_its_old_installation_over_once_that_is_confirmed(
     stories: Stories,
 ) -> None:

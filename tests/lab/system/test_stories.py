@@ -99,6 +99,11 @@ async def _all_run_once(lab: Laboratory, sku: str, jobs: list[PushedJob]) -> Non
     await until(lambda: not _alive(lab, sku), PATIENCE, why)
 
 
+@pytest.mark.case(
+    "capacity is exhausted, and no message says so",
+    topic="Complaints about other fleets",
+    source="runs-on#73; runs-on#317; GAR#2612; openvdb/fvdb-core#961",
+)
 async def test_a_job_without_quota_is_held_with_a_reason(lab: Laboratory, pushed: Pushed) -> None:
     def told() -> bool:
         return any(
@@ -113,6 +118,11 @@ async def test_a_job_without_quota_is_held_with_a_reason(lab: Laboratory, pushed
         lab.ec2.faults.refuse(_pool("f2.6xlarge", zone), None)
 
 
+@pytest.mark.case(
+    "no capacity: only that type, zone and capacity type is held back, for 3 minutes at first",
+    topic="EC2's API",
+    source="Karpenter pkg/cache",
+)
 async def test_a_zone_without_capacity_is_made_up_for_by_another(
     lab: Laboratory, pushed: Pushed
 ) -> None:
@@ -121,6 +131,11 @@ async def test_a_zone_without_capacity_is_made_up_for_by_another(
     assert sorted(zones) == ["us-east-1a", "us-east-1c", "us-east-1c"]
 
 
+@pytest.mark.case(
+    "no capacity of a type anywhere: the next type, then the next launch option",
+    topic="EC2's API",
+    source="Karpenter pkg/errors",
+)
 async def test_a_type_without_capacity_is_made_up_for_by_the_next(
     lab: Laboratory, pushed: Pushed
 ) -> None:
@@ -128,6 +143,11 @@ async def test_a_type_without_capacity_is_made_up_for_by_the_next(
     assert [one.instance_type for one in _instances(lab, "types")] == ["g5.2xlarge"] * 3
 
 
+@pytest.mark.case(
+    "a quota is exhausted: its whole family is held back, for longer",
+    topic="EC2's API",
+    source="EC2: error codes",
+)
 async def test_a_quota_that_is_used_up_leads_to_the_next_option(
     lab: Laboratory, pushed: Pushed
 ) -> None:
@@ -135,6 +155,11 @@ async def test_a_quota_that_is_used_up_leads_to_the_next_option(
     assert [one.instance_type for one in _instances(lab, "options")] == ["c7i.2xlarge"] * 3
 
 
+@pytest.mark.case(
+    "a job of a repository that the runner group does not admit",
+    topic="GitHub's events",
+    source="GitHub: runner groups",
+)
 async def test_a_repository_that_is_not_allowed_gets_no_machine(
     lab: Laboratory, pushed: Pushed
 ) -> None:
@@ -148,6 +173,11 @@ async def test_a_repository_that_is_not_allowed_gets_no_machine(
     lab.github.cancel(refused)
 
 
+@pytest.mark.case(
+    "a job of a pull request from a fork, before and after its run's head repository is known",
+    topic="GitHub's events",
+    source="GitHub: secure use; GitHub: get a workflow run",
+)
 async def test_a_job_of_a_fork_gets_no_machine_and_says_why(
     lab: Laboratory, pushed: Pushed
 ) -> None:
@@ -178,6 +208,11 @@ async def test_the_ready_minimum_serves_at_once_and_is_refilled(lab: Laboratory)
     )
 
 
+@pytest.mark.case(
+    "cancelled jobs leave machines behind",
+    topic="Complaints about other fleets",
+    source="GAR#1853",
+)
 async def test_a_cancelled_jobs_machine_goes_back_idle_without_a_registration(
     lab: Laboratory,
 ) -> None:
@@ -209,6 +244,11 @@ async def test_a_ready_machine_is_replaced_at_its_age_and_never_assigned(lab: La
     assert _ready(lab, "aged")[0].id != old.id
 
 
+@pytest.mark.case(
+    "a job, or a hook without a timeout, that never ends",
+    topic="Runner and listener",
+    source="actions/runner ADR 1751; ARC#4100",
+)
 async def test_a_machine_past_its_lifetime_is_ended_whatever_it_does(
     lab: Laboratory, pushed: Pushed
 ) -> None:

@@ -22,6 +22,17 @@ asked about it then, before anything is launched for it again."""
 LIST = "GET /repos/{owner}/{repo}/actions/runs"
 
 
+@pytest.mark.case(
+    "a `queued` webhook is lost, and no log shows it as failed",
+    topic="GitHub's events",
+    source="ARC#2788",
+)
+@pytest.mark.case(
+    "a job is completed and its machine gone before the webhook of its start: no second machine "
+    "is launched",
+    topic="GitHub's events",
+    source="GitHub: failed deliveries",
+)
 async def test_every_job_has_its_machine_asked_for_within_a_minute_and_runs_once(
     moto: MotoProcess,
 ) -> None:
