@@ -30,7 +30,6 @@ import uvloop
 from aiohttp import web
 
 from autoscaler.controller.ports.store import Delivery
-from autoscaler.controller.ports.telemetry import Telemetry
 from autoscaler.controller.system import SystemClock
 from autoscaler.github.webhook import parse_workflow_job, verify_signature
 from autoscaler.model.events import JobObserved
@@ -95,7 +94,7 @@ def _requests(load: Load) -> Iterator[bytes]:
 
 
 class _Counting:
-    """Counts deliveries; nothing else of the Telemetry port is called here."""
+    """Counts deliveries."""
 
     def __init__(self) -> None:
         self.deliveries: Counter[str] = Counter()
@@ -165,9 +164,7 @@ def _endpoint() -> WebhookEndpoint[JobObserved]:
     def verify(body: bytes, header: str | None) -> bool:
         return verify_signature(body, header, [_SECRET])
 
-    return WebhookEndpoint(
-        verify, parse_workflow_job, accept, SystemClock(), cast(Telemetry, _Counting())
-    )
+    return WebhookEndpoint(verify, parse_workflow_job, accept, SystemClock(), _Counting())
 
 
 async def _bare() -> tuple[web.AppRunner, int]:

@@ -9,7 +9,7 @@ from autoscaler.controller.journal import Journal
 from autoscaler.controller.operator_actions import OperatorActions
 from autoscaler.controller.ports.clock import Clock
 from autoscaler.controller.ports.provider import Provider
-from autoscaler.controller.ports.telemetry import Telemetry
+from autoscaler.controller.ports.telemetry import DeliveryTelemetry
 from autoscaler.github.client import GitHubClient
 from autoscaler.github.webhook import parse_workflow_job, verify_signature
 from autoscaler.model.events import JobObserved
@@ -20,7 +20,7 @@ from autoscaler.server.webhook import WebhookEndpoint
 
 
 def webhook_endpoint(
-    configuration: config.Configuration, intake: Intake, clock: Clock, telemetry: Telemetry
+    configuration: config.Configuration, intake: Intake, clock: Clock, telemetry: DeliveryTelemetry
 ) -> WebhookEndpoint[JobObserved]:
     """Create the endpoint of /webhook. Raises ConfigurationError."""
     secrets = [one.get_secret_value() for one in config.read_webhook_secrets(configuration)]

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from autoscaler.controller.ports.clock import Clock
 from autoscaler.controller.ports.provider import Provider
 from autoscaler.controller.ports.readings import ReadingCache
-from autoscaler.controller.ports.telemetry import Telemetry
+from autoscaler.controller.ports.telemetry import PriceTelemetry
 from autoscaler.controller.pricing import Pricing
 from autoscaler.ledger.ledger import Ledger
 from autoscaler.model.catalogue import CapacityType
@@ -17,7 +17,7 @@ def make_pricing(
     providers: Mapping[ProviderName, Provider],
     cache: ReadingCache,
     sell: Callable[[], None],
-    telemetry: Telemetry,
+    telemetry: PriceTelemetry,
     clock: Clock,
 ) -> Pricing:
     """Return the reader of the prices of all providers that list any.

@@ -14,7 +14,7 @@ from autoscaler.controller.poller import PeriodicTask
 from autoscaler.controller.ports.clock import Clock
 from autoscaler.controller.ports.notices import Message, Notice, NoticeQueue
 from autoscaler.controller.ports.provider import OutcomeUnknownError, ProviderError
-from autoscaler.controller.ports.telemetry import Telemetry
+from autoscaler.controller.ports.telemetry import NoticeTelemetry
 from autoscaler.model.events import MachineNoticed, MachinesListed
 from autoscaler.model.identifiers import ProviderMachineId, ProviderName, Seconds
 from autoscaler.model.interruptions import NoticeKind
@@ -37,7 +37,7 @@ class NoticeReader:
         self,
         journal: Journal,
         queues: Mapping[ProviderName, NoticeQueue],
-        telemetry: Telemetry,
+        telemetry: NoticeTelemetry,
         clock: Clock,
     ) -> None:
         self._journal = journal

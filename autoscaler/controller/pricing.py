@@ -13,7 +13,7 @@ from autoscaler.controller.ports.clock import Clock
 from autoscaler.controller.ports.prices import PriceReader
 from autoscaler.controller.ports.provider import OutcomeUnknownError, ProviderError
 from autoscaler.controller.ports.readings import ReadingCache
-from autoscaler.controller.ports.telemetry import Telemetry
+from autoscaler.controller.ports.telemetry import PriceTelemetry
 from autoscaler.model.backoff import Backoff
 from autoscaler.model.catalogue import CapacityType
 from autoscaler.model.failures import FailureClass
@@ -46,7 +46,7 @@ class Pricing:
         readers: Mapping[ProviderName, PriceReader],
         cache: ReadingCache,
         changed: Changed,
-        telemetry: Telemetry,
+        telemetry: PriceTelemetry,
         clock: Clock,
     ) -> None:
         self._readers = readers

@@ -11,7 +11,7 @@ from autoscaler.controller.ports.clock import Clock
 from autoscaler.controller.ports.provider import OutcomeUnknownError, ProviderError
 from autoscaler.controller.ports.quotas import QuotaLimits
 from autoscaler.controller.ports.readings import ReadingCache
-from autoscaler.controller.ports.telemetry import Telemetry
+from autoscaler.controller.ports.telemetry import QuotaTelemetry
 from autoscaler.model.failures import FailureClass
 from autoscaler.model.identifiers import ProviderName
 from autoscaler.model.readings import ReadingKind
@@ -26,7 +26,7 @@ class KeptQuotas:
         self,
         limits: Mapping[ProviderName, QuotaLimits],
         cache: ReadingCache,
-        telemetry: Telemetry,
+        telemetry: QuotaTelemetry,
         clock: Clock,
     ) -> None:
         self._limits = limits

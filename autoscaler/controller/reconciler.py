@@ -14,7 +14,7 @@ from autoscaler.controller.journal import Journal
 from autoscaler.controller.poller import Poller
 from autoscaler.controller.ports.clock import Clock
 from autoscaler.controller.ports.store import StoreError
-from autoscaler.controller.ports.telemetry import Telemetry
+from autoscaler.controller.ports.telemetry import LoopTelemetry
 from autoscaler.controller.signals import fleet_counts
 from autoscaler.ledger.jobs import is_any_overdue
 from autoscaler.model.events import TimePassed
@@ -62,7 +62,7 @@ class Reconciler:
         executor: Executor,
         poller: Poller,
         effects: Effects,
-        telemetry: Telemetry,
+        telemetry: LoopTelemetry,
         clock: Clock,
         pacing: Clock,
         pace: Pace,

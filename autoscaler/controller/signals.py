@@ -4,7 +4,7 @@ from collections import Counter
 
 import structlog
 
-from autoscaler.controller.ports.telemetry import FleetCounts, Telemetry
+from autoscaler.controller.ports.telemetry import FleetCounts, RecordTelemetry
 from autoscaler.ledger.runs import OUTSIDE_ACCESS
 from autoscaler.ledger.state import LedgerState
 from autoscaler.model.changes import Changes, HistoryRow
@@ -17,7 +17,7 @@ from autoscaler.model.machines import MachineState, TerminationReason
 _log = structlog.get_logger(__name__)
 
 
-def report(changes: Changes, state: LedgerState, telemetry: Telemetry) -> None:
+def report(changes: Changes, state: LedgerState, telemetry: RecordTelemetry) -> None:
     """Count the events of new history rows."""
     requested: Counter[tuple[SkuName, ProviderName]] = Counter()
     for row in changes.history:
@@ -69,7 +69,7 @@ def _is_circuit_open(state: LedgerState, sku: SkuName) -> bool:
     return any(row is not None for row in rows)
 
 
-def _report_job(row: HistoryRow, state: LedgerState, telemetry: Telemetry) -> None:
+def _report_job(row: HistoryRow, state: LedgerState, telemetry: RecordTelemetry) -> None:
     rerun = state.reruns.get(JobId(int(row.record)))
     if rerun is not None and row.event in _ENDS_OF_RERUNS:
         telemetry.rerun(rerun.sku, _ENDS_OF_RERUNS[row.event])
@@ -86,7 +86,7 @@ def _report_job(row: HistoryRow, state: LedgerState, telemetry: Telemetry) -> No
         _log.warning("job_refused", code=row.event, job=job.id, repository=job.repository, sku=sku)
 
 
-def _report_machine(row: HistoryRow, state: LedgerState, telemetry: Telemetry) -> None:
+def _report_machine(row: HistoryRow, state: LedgerState, telemetry: RecordTelemetry) -> None:
     machine = state.machines.get(MachineId(row.record))
     if machine is None:
         return

@@ -16,7 +16,7 @@ from autoscaler.controller.journal import Journal
 from autoscaler.controller.ports.clock import Clock
 from autoscaler.controller.ports.github import GitHub, GitHubError, RetryLaterError, RunnerBusyError
 from autoscaler.controller.ports.github_lists import GitHubLists, ListedRun
-from autoscaler.controller.ports.telemetry import Telemetry
+from autoscaler.controller.ports.telemetry import SyncTelemetry
 from autoscaler.controller.sync_registrations import Registrations
 from autoscaler.controller.sync_schedule import BY_STATUS, Kind, Read, next_reads, staleness
 from autoscaler.controller.sync_state import SyncState, news, run_origins
@@ -65,7 +65,7 @@ class Syncing:
         lists: GitHubLists,
         github: GitHub,
         recall: Recall,
-        telemetry: Telemetry,
+        telemetry: SyncTelemetry,
         clock: Clock,
     ) -> None:
         self._journal = journal

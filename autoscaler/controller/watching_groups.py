@@ -6,7 +6,7 @@ from autoscaler.controller.journal import Journal
 from autoscaler.controller.ports.clock import Clock
 from autoscaler.controller.ports.github import GitHub, GitHubError
 from autoscaler.controller.ports.github_lists import GitHubLists
-from autoscaler.controller.ports.telemetry import Telemetry
+from autoscaler.controller.ports.telemetry import GroupTelemetry
 from autoscaler.model.access import Excess, excesses
 from autoscaler.model.catalogue import Scope
 from autoscaler.model.identifiers import Seconds
@@ -29,7 +29,7 @@ class GroupWatch:
         journal: Journal,
         github: GitHub,
         lists: GitHubLists,
-        telemetry: Telemetry,
+        telemetry: GroupTelemetry,
         clock: Clock,
     ) -> None:
         self._journal = journal

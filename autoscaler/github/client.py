@@ -20,7 +20,7 @@ from autoscaler.controller.ports.github import (
     RunnerBusyError,
     RunnerExistsError,
 )
-from autoscaler.controller.ports.telemetry import Telemetry
+from autoscaler.controller.ports.telemetry import GitHubTelemetry
 from autoscaler.github.api import Api, read_as
 from autoscaler.github.app_auth import App, Installation
 from autoscaler.github.app_selection import AppSelection
@@ -69,7 +69,7 @@ class GitHubClient:
         self,
         settings: GitHubSettings,
         clock: Clock,
-        telemetry: Telemetry,
+        telemetry: GitHubTelemetry,
         token_clock: Clock | None = None,
     ) -> None:
         tokens = token_clock or clock

@@ -15,7 +15,7 @@ import gidgethub
 from gidgethub import sansio
 
 from autoscaler.controller.ports.clock import Clock
-from autoscaler.controller.ports.telemetry import Telemetry
+from autoscaler.controller.ports.telemetry import GitHubTelemetry
 from autoscaler.github.exchange import BROKEN, Answer, Effect, NoAnswerError, NotSentError, Request
 from autoscaler.github.proxy import proxy_for
 from autoscaler.github.settings import GitHubSettings
@@ -32,7 +32,7 @@ _JSON = "application/json; charset=utf-8"
 class Transport:
     """Sends requests to one GitHub instance. The owner must await `close`."""
 
-    def __init__(self, settings: GitHubSettings, clock: Clock, telemetry: Telemetry) -> None:
+    def __init__(self, settings: GitHubSettings, clock: Clock, telemetry: GitHubTelemetry) -> None:
         self._settings = settings
         self._clock = clock
         self._telemetry = telemetry

@@ -21,7 +21,7 @@ from autoscaler.controller.ports.bootstrap import (
     BootstrapRefusedError,
     StayReady,
 )
-from autoscaler.controller.ports.telemetry import Telemetry
+from autoscaler.controller.ports.telemetry import BootstrapTelemetry
 from autoscaler.model.identifiers import MachineId, RunnerName, Seconds
 from autoscaler.observability.redaction import redact_text
 from autoscaler.server import bootstrap_requests as requests
@@ -80,7 +80,7 @@ class BootstrapEndpoint:
         self,
         bootstrap: Bootstrap,
         agent: bytes,
-        telemetry: Telemetry,
+        telemetry: BootstrapTelemetry,
         limits: BootstrapLimits | None = None,
         earlier: Iterable[bytes] = (),
     ) -> None:

@@ -16,7 +16,7 @@ from multidict import MultiMapping
 
 from autoscaler.controller.ports.clock import Clock
 from autoscaler.controller.ports.store import Delivery, StoreError
-from autoscaler.controller.ports.telemetry import Telemetry
+from autoscaler.controller.ports.telemetry import DeliveryTelemetry
 from autoscaler.model.identifiers import Instant, Seconds
 from autoscaler.server.bodies import MEBIBYTE, Bodies, BodyRefusedError
 from autoscaler.server.completion import Completion
@@ -107,7 +107,7 @@ class WebhookEndpoint(Generic[Fact]):
         parse: Parse[Fact],
         accept: Accept[Fact],
         clock: Clock,
-        telemetry: Telemetry,
+        telemetry: DeliveryTelemetry,
         limits: WebhookLimits | None = None,
     ) -> None:
         self._verify = verify

@@ -6,7 +6,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from autoscaler.model.identifiers import Instant, ProviderName, Seconds
-from tests.telemetry import NoTelemetry
 
 
 @dataclass(slots=True)
@@ -26,7 +25,7 @@ class ManualClock:
 
 
 @dataclass
-class RememberingTelemetry(NoTelemetry):
+class RememberingTelemetry:
     """Keeps the calls to providers as (operation, outcome)."""
 
     calls: list[tuple[str, str]] = field(default_factory=list)

@@ -19,13 +19,12 @@ from autoscaler.model.identifiers import (
     Seconds,
 )
 from autoscaler.model.machines import ExitReason
-from tests.telemetry import NoTelemetry
 
 NONCE = "0f" * 32
 MACHINE = MachineId("00c0ffee00c0ffee")
 
 
-class CountingTelemetry(NoTelemetry):
+class CountingTelemetry:
     """Counts what the server reports."""
 
     def __init__(self) -> None:

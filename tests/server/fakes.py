@@ -16,7 +16,6 @@ from autoscaler.controller.ports.bootstrap import (
     Assigned,
     Bootstrap,
 )
-from autoscaler.controller.ports.telemetry import Telemetry
 from autoscaler.model.identifiers import (
     Instant,
     RunnerName,
@@ -128,7 +127,7 @@ class Backstage:
     def serving(
         self, settings: ServerSettings = LOOPBACK, webhook: WebhookEndpoint[Any] | None = None
     ) -> Serving:
-        telemetry: Telemetry = self.telemetry
+        telemetry = self.telemetry
         bootstrap: Bootstrap = self.bootstrap
         webhook = webhook or WebhookEndpoint(
             verify, parse_job, self.inbox.accept, self.clock, telemetry, self.webhook_limits

@@ -1,4 +1,7 @@
-"""The port for metrics: one method for each thing that is counted or timed. Label values are bounded."""
+"""The port for metrics, by who reports: one method for each thing that is counted or timed.
+
+No method raises or blocks. Label values are bounded.
+"""
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
@@ -33,8 +36,8 @@ class FleetCounts:
     circuits_open: Collection[SkuName] = ()
 
 
-class Telemetry(Protocol):
-    """Never raises, never blocks."""
+class GitHubTelemetry(Protocol):
+    """The GitHub client reports its requests."""
 
     def github_call(self, endpoint: str, outcome: str, duration: Seconds) -> None:
         """One request to GitHub. `endpoint` is a route template; `outcome` the status or an error word."""
@@ -47,40 +50,56 @@ class Telemetry(Protocol):
         `resource` is GitHub's name of the bucket; None where GitHub told no numbers.
         """
 
+
+class SyncTelemetry(Protocol):
+    """Reports how well GitHub's lists are known."""
+
     def github_staleness(self, account: str, seconds: Seconds) -> None:
         """How old the oldest picture is that was read of an account's active runs and repositories."""
 
     def github_unwatched(self, account: str, repositories: int) -> None:
         """How many of an account's repositories are too many to be looked at."""
 
+
+class GroupTelemetry(Protocol):
+    """Reports the access of runner groups."""
+
     def runner_group(self, account: str, group: str, reason: str, too_wide: bool) -> None:
         """Whether a runner group admits more than the `access` of its SKUs, by what more it admits."""
+
+
+class ProviderTelemetry(Protocol):
+    """A provider reports its requests."""
 
     def provider_call(
         self, provider: ProviderName, operation: str, outcome: str, duration: Seconds
     ) -> None:
         """One request to a provider, such as CreateFleet; `outcome` is ok or the error's code."""
 
+
+class DeliveryTelemetry(Protocol):
+    """The webhook endpoint reports deliveries."""
+
     def delivery(self, answer: str) -> None:
         """One webhook delivery by what became of it: accepted, duplicate, ignored, ping, bad_signature, ..."""
+
+
+class BootstrapTelemetry(Protocol):
+    """The bootstrap endpoint reports requests of machines."""
 
     def bootstrap(self, step: str, answer: str) -> None:
         """One bootstrap request: its step, and ok or the refusal's reason."""
 
-    def job_started(self, sku: SkuName, waited: Seconds) -> None:
-        """A job went from queued to in progress."""
 
-    def job_completed(self, sku: SkuName, conclusion: str) -> None:
-        """A job of ours ended."""
+class UnmatchedTelemetry(Protocol):
+    """Reports jobs that no SKU serves."""
 
     def job_unmatched(self, reason: Unmatched) -> None:
         """A job of a configured scope was queued that no SKU serves."""
 
-    def job_refused(self, sku: SkuName, code: str) -> None:
-        """A job that no SKU of its labels may run, by the reason code."""
 
-    def job_outside_access(self, sku: SkuName, reason: str) -> None:
-        """A job ran on a machine whose SKU's `access` does not admit it: repository, fork or scope."""
+class PriceTelemetry(Protocol):
+    """Reports the sources of prices."""
 
     def prices(
         self,
@@ -91,10 +110,37 @@ class Telemetry(Protocol):
     ) -> None:
         """How many prices in use come from where, and when the provider gave them; None: never."""
 
+
+class QuotaTelemetry(Protocol):
+    """Reports the sources of quotas."""
+
     def quotas(
         self, provider: ProviderName, sources: Mapping[QuotaSource, int], read_at: Instant | None
     ) -> None:
         """How many quotas come from where, and when the provider gave the oldest; None: never."""
+
+
+class NoticeTelemetry(Protocol):
+    """Reports messages of the queues of notices."""
+
+    def notice(self, provider: ProviderName, kind: str) -> None:
+        """One message of a provider's queue of notices: a NoticeKind, other or poison."""
+
+
+class RecordTelemetry(Protocol):
+    """The journal reports what changed in the records."""
+
+    def job_started(self, sku: SkuName, waited: Seconds) -> None:
+        """A job went from queued to in progress."""
+
+    def job_completed(self, sku: SkuName, conclusion: str) -> None:
+        """A job of ours ended."""
+
+    def job_refused(self, sku: SkuName, code: str) -> None:
+        """A job that no SKU of its labels may run, by the reason code."""
+
+    def job_outside_access(self, sku: SkuName, reason: str) -> None:
+        """A job ran on a machine whose SKU's `access` does not admit it: repository, fork or scope."""
 
     def launches(self, sku: SkuName, provider: ProviderName, count: int) -> None:
         """Machines asked for."""
@@ -108,20 +154,44 @@ class Telemetry(Protocol):
     def runner_exited(self, sku: SkuName, reason: ExitReason) -> None:
         """A machine reported that its runner has left."""
 
-    def notice(self, provider: ProviderName, kind: str) -> None:
-        """One message of a provider's queue of notices: a NoticeKind, other or poison."""
-
     def machine_interrupted(self, sku: SkuName, kind: NoticeKind) -> None:
         """A machine of ours is taken back by its provider, or may be."""
 
     def rerun(self, sku: SkuName, outcome: RerunOutcome) -> None:
         """What became of a job whose machine was taken from under it."""
 
+
+class LoopTelemetry(Protocol):
+    """The control loop reports its turns."""
+
     def loop_pass(self, duration: Seconds) -> None:
         """One turn of the control loop."""
+
+    def fleet(self, counts: FleetCounts) -> None:
+        """The fleet after a turn of the control loop."""
+
+
+class LagTelemetry(Protocol):
+    """Reports delays of the event loop."""
 
     def event_loop_lag(self, longest: Seconds) -> None:
         """The longest time in the last minute or two that a due timer of the event loop waited."""
 
-    def fleet(self, counts: FleetCounts) -> None:
-        """The fleet after a turn of the control loop."""
+
+class Telemetry(
+    GitHubTelemetry,
+    SyncTelemetry,
+    GroupTelemetry,
+    ProviderTelemetry,
+    DeliveryTelemetry,
+    BootstrapTelemetry,
+    UnmatchedTelemetry,
+    PriceTelemetry,
+    QuotaTelemetry,
+    NoticeTelemetry,
+    RecordTelemetry,
+    LoopTelemetry,
+    LagTelemetry,
+    Protocol,
+):
+    """Everything that is reported, for what puts the parts together."""

@@ -5,7 +5,7 @@ from typing import Any
 
 from autoscaler.controller.ports.clock import Clock
 from autoscaler.controller.ports.provider import ProviderError
-from autoscaler.controller.ports.telemetry import Telemetry
+from autoscaler.controller.ports.telemetry import ProviderTelemetry
 from autoscaler.model.failures import FailureClass
 from autoscaler.model.identifiers import ProviderName
 from autoscaler.providers.ec2.channel import Api, CallOutcomeUnknownError
@@ -20,7 +20,7 @@ class MeteredApi:
         self,
         api: Api,
         provider: ProviderName,
-        telemetry: Telemetry,
+        telemetry: ProviderTelemetry,
         clock: Clock,
         throttle: Throttle,
     ) -> None:

@@ -18,7 +18,7 @@ from autoscaler.controller.ports.provider import (
     ProvenIdentity,
     ProviderError,
 )
-from autoscaler.controller.ports.telemetry import Telemetry
+from autoscaler.controller.ports.telemetry import ProviderTelemetry
 from autoscaler.model.catalogue import (
     Architecture,
     CapacityType,
@@ -70,7 +70,7 @@ class Ec2Provider:
     def __init__(
         self,
         settings: Ec2Settings,
-        telemetry: Telemetry,
+        telemetry: ProviderTelemetry,
         clock: Clock,
         api: Api | None = None,
     ) -> None:
