@@ -31,6 +31,7 @@ from autoscaler.controller.ports.provider import (
 from autoscaler.controller.registrar import Registrar
 from autoscaler.controller.registration_releaser import RegistrationReleaser
 from autoscaler.model import events as e
+from autoscaler.model.evidence import RESTORED_FROM
 from autoscaler.model.identifiers import (
     MachineId,
     ProviderMachineId,
@@ -57,10 +58,6 @@ LISTED_WITHIN: Seconds = 6.0
 AWAITING_AT_ONCE = 1280
 """Maximum number of attestations waiting for a provider listing (about 20 KB each). Further machines get
 503 and retry."""
-
-RESTORED_FROM: Seconds = 120.0
-"""A store whose last heartbeat is older than this at the start may be a restored backup. After a shorter
-absence, an idle machine gets a job without waiting for GitHub's list."""
 
 _log = structlog.get_logger(__name__)
 
@@ -277,7 +274,7 @@ class BootstrapService:
         state = self._journal.ledger.state
         if machine.created_at >= state.started_at:
             return
-        if machine.is_assignment_unknown(state.started_at, state.every_scope_listed_at):
+        if state.evidence.is_missing_for(machine):
             raise NotKnownYetError(TRY_AGAIN)
         if machine.nonce_hash and not hmac.compare_digest(machine.nonce_hash, nonce_hash):
             raise BootstrapRefusedError(401, "nonce")
@@ -289,9 +286,7 @@ class BootstrapService:
         """
         state = self._journal.ledger.state
         maybe_restored = state.was_away > RESTORED_FROM
-        if maybe_restored and machine.is_assignment_unknown(
-            state.started_at, state.every_scope_listed_at
-        ):
+        if maybe_restored and state.evidence.is_missing_for(machine):
             raise NotKnownYetError(TRY_AGAIN)
 
     def _authenticated(self, machine: MachineId, nonce: str, *, over: bool = False) -> Machine:

@@ -31,7 +31,7 @@ class Registrations:
     ) -> list[RegisteredRunner]:
         """Evaluate a complete list that began at `began_at`. Return the registrations to delete now."""
         # After a restore, an unverified machine may belong to any registration without a record.
-        unverified = any(one.work.unverified and one.occupies for one in state.machines.values())
+        unverified = state.counters.unverified_existing > 0
         lost = {
             runner.github_id: runner
             for runner in runners

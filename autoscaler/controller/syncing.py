@@ -20,7 +20,7 @@ from autoscaler.controller.ports.telemetry import SyncTelemetry
 from autoscaler.controller.sync_registrations import Registrations
 from autoscaler.controller.sync_schedule import BY_STATUS, Kind, Read, next_reads, staleness
 from autoscaler.controller.sync_state import SyncState, news, run_origins
-from autoscaler.ledger.restored import needs_runner_list
+from autoscaler.ledger.unverified import needs_runner_list
 from autoscaler.model.events import JobObserved, RunnersListed
 from autoscaler.model.identifiers import Instant, Seconds
 

@@ -25,8 +25,8 @@ class Counters:
         """Machines that may run a job and that no operator has released (`is_unverified`)."""
         self.not_terminating = 0
         """Machines that still exist after several requests to terminate them."""
-        self.possibly_assigned = 0
-        """Machines that count against the limits and have `Machine.unverified` set."""
+        self.unverified_existing = 0
+        """Unverified machines that still exist, also those that an operator released or that exited."""
         self.booting: dict[tuple[SkuName, int], dict[MachineId, None]] = {}
         self.runners_without_job: Counter[SkuName] = Counter()
         self.queues_by_repository: dict[DemandClass, dict[str, Any]] = {}
@@ -37,7 +37,7 @@ class Counters:
         """Add (1) or remove (-1) a machine."""
         self.unverified += sign if machine.is_unverified else 0
         self.not_terminating += sign if machine.does_not_terminate else 0
-        self.possibly_assigned += sign if machine.work.unverified and machine.occupies else 0
+        self.unverified_existing += sign if machine.work.unverified and machine.occupies else 0
         if request is None or machine.state not in BOOTING_STATES:
             return
         key = (machine.sku, request.option)

@@ -7,6 +7,7 @@ import math
 
 from autoscaler.ledger.state import LedgerState
 from autoscaler.model.catalogue import DEFAULT_LIFETIME, Deadlines
+from autoscaler.model.evidence import EVIDENCE_TIME
 from autoscaler.model.identifiers import Instant, Seconds
 from autoscaler.model.machines import Machine, MachineState, TerminationReason
 from autoscaler.model.runners import RunnerState
@@ -19,10 +20,6 @@ LINGERS: Seconds = 1800.0
 
 POWER_OFF_TIME: Seconds = 120.0
 """How long a machine may take to power itself off after it reported its runner's exit."""
-
-EVIDENCE_TIME: Seconds = 300.0
-"""After a start, machines from before it do not fail their boot or health checks for this long, because a
-listing may show that they run jobs."""
 
 _S = MachineState
 
@@ -81,13 +78,13 @@ def _lingers_until(state: LedgerState, machine: Machine) -> Instant:
 def _is_due_at_once(state: LedgerState, machine: Machine) -> bool:
     reason_codes = (TerminationReason.OPERATOR, TerminationReason.FINISHED)
     decided = machine.state is _S.ASSIGNED and machine.termination.reason in reason_codes
-    interrupted = machine.interruption.kind is not None and machine.is_unused(state.started_at)
+    interrupted = machine.interruption.kind is not None and state.evidence.proves_unused(machine)
     return decided or interrupted
 
 
 def _late(state: LedgerState, machine: Machine, patience: Seconds) -> Instant:
     due_at = machine.since + _extended(patience, machine)
-    if machine.work.agent_seen or machine.created_at >= state.started_at:
+    if state.evidence.proves_record_of(machine):
         return due_at
     # The store may be a restored backup. A listing shows that within minutes.
     return max(due_at, state.started_at + EVIDENCE_TIME)
@@ -95,7 +92,7 @@ def _late(state: LedgerState, machine: Machine, patience: Seconds) -> Instant:
 
 def _silent_while_ready(state: LedgerState, machine: Machine, patience: Seconds) -> Instant:
     due_at = _heard_at(machine) + _extended(patience, machine)
-    if machine.work.agent_seen:
+    if state.evidence.proves_record_of(machine):
         return due_at
     # After a start, give the agent the full time to send a request.
     return max(due_at, state.started_at + patience)

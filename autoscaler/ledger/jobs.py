@@ -7,10 +7,10 @@ may be lost, late, repeated or out of order.
 from autoscaler.ledger.indexes import is_held
 from autoscaler.ledger.interruptions import look_at_job
 from autoscaler.ledger.job_holds import release_holds
-from autoscaler.ledger.restored import shown_at_github
 from autoscaler.ledger.runners import bind_job, close_runner
 from autoscaler.ledger.runs import note_access, note_fork, note_outside_scope
 from autoscaler.ledger.state import LedgerState
+from autoscaler.ledger.unverified import shown_at_work
 from autoscaler.model.catalogue import Scope
 from autoscaler.model.demand import normalise_labels, scope_of
 from autoscaler.model.events import JobAbandoned, JobObserved, JobReadRequested
@@ -164,7 +164,7 @@ def _follow(state: LedgerState, job: Job, before: JobState | None, event: JobObs
     if scope is None or (runner is not None and not _is_the_same(runner, scope, event)):
         return
     if job.state is JobState.IN_PROGRESS and event.state is JobState.IN_PROGRESS:
-        shown_at_github(state, job.runner_name, at)
+        shown_at_work(state, job.runner_name, at)
     if runner is None:
         return
     if runner.job != job.id:

@@ -21,10 +21,10 @@ from autoscaler.ledger import (
     lists,
     machines,
     operator_requests,
-    restored,
     runners,
     runs,
     starting,
+    unverified,
 )
 from autoscaler.ledger.launch_rate import launch_tokens
 from autoscaler.ledger.state import LedgerState, Refuse, raise_unlisted
@@ -107,7 +107,7 @@ class Ledger:
         accounts = {demand.account for demand in s.queues} | set(s.registration_levels)
         return Fleet(
             now=now,
-            started_at=s.started_at,
+            evidence=s.evidence,
             catalogue=s.catalogue,
             offerings=s.offerings,
             jobs=s.jobs,
@@ -116,7 +116,6 @@ class Ledger:
             disputed=s.disputed,
             reads=s.reads,
             machines=s.machines,
-            runners_listed_at=s.every_scope_listed_at,
             by_state=s.by_state,
             due=s.due,
             runners=s.runners,
@@ -157,13 +156,13 @@ def _on_runner_closed(state: LedgerState, event: e.RunnerClosed) -> None:
     not_handed_over = runner is not None and runner.handed_over_at is None
     runners.on_runner_closed(state, event)
     if not_handed_over:
-        restored.closed_at_work(state, event.name, event.at)
+        unverified.closed_as_busy(state, event.name, event.at)
 
 
 def _on_machine_seen(state: LedgerState, event: e.MachineSeen) -> None:
     machines.on_seen(state, event)
     if event.polled:
-        restored.asked_for_an_assignment(state, event.machine, event.at)
+        unverified.polled_for_assignment(state, event.machine, event.at)
 
 
 def _on_time_passed(state: LedgerState, event: e.TimePassed) -> None:
@@ -203,7 +202,7 @@ _HANDLERS: dict[type[e.Event], Callable[[LedgerState, Any], None]] = {
     e.JobAbandoned: jobs.on_job_abandoned,
     e.RunRead: runs.on_run_read,
     e.RunReadRequested: runs.on_run_read_requested,
-    e.RunnersListed: restored.on_runners_listed,
+    e.RunnersListed: unverified.on_runners_listed,
     e.LaunchRequestRecorded: launch_requests.on_launch_request_recorded,
     e.LaunchRequestPrepared: launch_requests.on_launch_request_prepared,
     e.LaunchRequestSent: launch_requests.on_launch_request_sent,
@@ -220,7 +219,7 @@ _HANDLERS: dict[type[e.Event], Callable[[LedgerState, Any], None]] = {
     e.TerminationRequested: machines.on_termination_requested,
     e.TerminationAnswered: machines.on_termination_answered,
     e.RunnerReadRequested: machines.on_runner_read_requested,
-    e.MachineMarkedUnverified: restored.on_machine_marked_unverified,
+    e.MachineMarkedUnverified: unverified.on_machine_marked_unverified,
     e.RunnerRead: machines.on_runner_read,
     e.ConsoleRead: machines.on_console_read,
     e.RunnerNamed: runners.on_runner_named,
@@ -234,7 +233,7 @@ _HANDLERS: dict[type[e.Event], Callable[[LedgerState, Any], None]] = {
     e.MachineNoticed: interruptions.on_machine_noticed,
     e.RerunRequested: interruptions.on_rerun_requested,
     e.RerunAnswered: interruptions.on_rerun_answered,
-    e.MachineReleasedByOperator: operator_requests.on_machine_released_by_operator,
+    e.MachineReleasedByOperator: unverified.on_machine_released_by_operator,
     e.InstallationTakenOver: operator_requests.on_installation_taken_over,
     e.CircuitClosed: circuits.on_circuit_closed,
     e.ControllerStarted: starting.on_controller_started,

@@ -9,9 +9,10 @@ from autoscaler.ledger.cooldowns import hold_back, note_failed_boot
 from autoscaler.ledger.interruptions import note_interruption, note_terminated
 from autoscaler.ledger.job_holds import left_idle
 from autoscaler.ledger.launch_requests import bind, count_full_listing
+from autoscaler.ledger.listed_machines import new_machine
 from autoscaler.ledger.machines import close_its_runner, fail, leave, move
-from autoscaler.ledger.restored import UNKNOWN_LAUNCH_REQUEST, mark_older_records_unverified
 from autoscaler.ledger.state import LedgerState
+from autoscaler.ledger.unverified import adopt, check_age_of_store, listed_again
 from autoscaler.model.events import (
     LaunchedMachine,
     LaunchFailure,
@@ -20,16 +21,15 @@ from autoscaler.model.events import (
     QuotasRead,
 )
 from autoscaler.model.failures import FailureClass
-from autoscaler.model.identifiers import Instant, MachineId, ProviderMachineId, Seconds
+from autoscaler.model.identifiers import Instant, ProviderMachineId, Seconds
 from autoscaler.model.interruptions import NoticeKind
 from autoscaler.model.machines import (
     REPORTED_FROM_ATTEMPT,
     Machine,
     MachineState,
-    Placement,
-    WorkEvidence,
 )
 from autoscaler.model.transitions import may_become
+from autoscaler.model.unverified import UnverifiedReason
 
 ABSENT = "not listed any more"
 ABSENCE_CONFIRMED_AFTER: Seconds = 60.0
@@ -40,7 +40,7 @@ _NOT_YET_UP = frozenset({MachineState.LAUNCHED, MachineState.BOOTED})
 
 def on_machines_listed(state: LedgerState, event: MachinesListed) -> None:
     """Apply the machines that the listing shows, then those that a complete listing does not show."""
-    own, known = state.catalogue.installations.all, state.counters.possibly_assigned
+    own, known = state.catalogue.installations.all, state.counters.unverified_existing
     for listed in event.machines:
         if listed.provider_id in state.by_provider_id:
             _forget_foreign(
@@ -57,8 +57,8 @@ def on_machines_listed(state: LedgerState, event: MachinesListed) -> None:
         _believe_absence(state, event)
         state.machines_listed_at[event.provider] = event.began_at
     # Check once a listing, and at once if this part has brought an unverified machine.
-    if not event.more or state.counters.possibly_assigned > known:
-        mark_older_records_unverified(state, event.at)
+    if not event.more or state.counters.unverified_existing > known:
+        check_age_of_store(state, event.at)
 
 
 def on_quotas_read(state: LedgerState, event: QuotasRead) -> None:
@@ -100,10 +100,10 @@ def _see_ours(state: LedgerState, listed: ListedMachine, at: Instant) -> None:
             machine.placement.image, machine.placement.launch_time = new
             machine.absent_since = None
     _see_that_it_stays(state, machine, listed)
-    if listed.terminated or (listed.leaving and machine.is_unused(state.started_at)):
+    if listed.terminated or (listed.leaving and state.evidence.proves_unused(machine)):
         _ended_by_itself(state, machine, listed, at)
     elif machine.reason == ABSENT and not machine.occupies:
-        _found_again(state, machine, at)
+        listed_again(state, machine, at)
 
 
 def _see_that_it_stays(state: LedgerState, machine: Machine, listed: ListedMachine) -> None:
@@ -150,22 +150,12 @@ def _ended_by_itself(
         leave(state, machine, at, reason)
 
 
-def _found_again(state: LedgerState, machine: Machine, at: Instant) -> None:
-    reason = "lost, and listed again"
-    if machine.work.handed_over:
-        with state.changing(machine):
-            machine.work.unverified = True
-            machine.work.last_seen = at
-        move(state, machine, MachineState.ASSIGNED, at, reason)
-    else:
-        move(state, machine, MachineState.FAILED, at, reason)
-
-
 def _see_unbound(state: LedgerState, event: MachinesListed, listed: ListedMachine) -> None:
     request = state.launch_requests.get(listed.launch_request)
     if request is None or request.sent_at is None:
         # This installation's ID and an unknown or unsent request: the store is a restored backup.
-        adopt_unverified(state, event, listed, UNKNOWN_LAUNCH_REQUEST)
+        unknown = UnverifiedReason.UNKNOWN_LAUNCH_REQUEST
+        adopt(state, event.provider, listed, event.at, unknown)
         return
     launched = LaunchedMachine(
         listed.provider_id,
@@ -178,52 +168,15 @@ def _see_unbound(state: LedgerState, event: MachinesListed, listed: ListedMachin
     if bind(state, request, launched, event.at) is None:
         # The machine may be of a slot that was pruned from memory, and may run a job.
         if all(slot in state.machines for slot in request.slots):
-            _adopt(state, event, listed, MachineState.FAILED, "beyond its launch request's slots")
+            _add_surplus(state, event, listed)
         else:
-            adopt_unverified(state, event, listed, "its slot was pruned from memory")
+            adopt(state, event.provider, listed, event.at, UnverifiedReason.PRUNED_SLOT)
 
 
-def adopt_unverified(
-    state: LedgerState, event: MachinesListed, listed: ListedMachine, why: str
-) -> None:
-    """Create an unverified record for a machine with this fleet's tags. It is not surplus."""
-    _adopt(state, event, listed, MachineState.ASSIGNED, why)
-
-
-def _adopt(
-    state: LedgerState,
-    event: MachinesListed,
-    listed: ListedMachine,
-    to: MachineState,
-    why: str,
-) -> None:
-    unverified = to is MachineState.ASSIGNED
-    machine = Machine(
-        id=MachineId(f"x-{listed.provider_id}"),
-        sku=listed.sku,
-        provider=event.provider,
-        launch_request=listed.launch_request,
-        slot=-1,
-        created_at=event.at,
-        state=to,
-        since=event.at,
-        placement=Placement(
-            dollars_per_hour=listed.dollars_per_hour,
-            quota_usage=listed.quota_usage,
-            provider_id=listed.provider_id,
-            instance_type=listed.instance_type,
-            zone=listed.zone,
-            capacity_type=listed.capacity_type,
-            image=listed.image,
-            launch_time=listed.launch_time,
-        ),
-        reason=why,
-        due=event.at,
-        work=WorkEvidence(unverified=unverified, handed_over=unverified),
-    )
-    if unverified:
-        machine.progress.assigned_at = machine.work.last_seen = event.at
-        machine.due = event.at + ABSENCE_CONFIRMED_AFTER
+def _add_surplus(state: LedgerState, event: MachinesListed, listed: ListedMachine) -> None:
+    """Create a failed record for a machine that is one too many. The planner terminates it."""
+    why = "beyond its launch request's slots"
+    machine = new_machine(event.provider, listed, event.at, MachineState.FAILED, why)
     state.add(machine)
     state.note(machine, event.at, "adopted", machine.reason)
 

@@ -6,15 +6,15 @@ and the planner terminates it.
 
 from collections.abc import Iterable
 
-from autoscaler.ledger.lists import adopt_unverified
 from autoscaler.ledger.state import LedgerState
-from autoscaler.model.events import InstallationTakenOver, MachineReleasedByOperator, MachinesListed
+from autoscaler.ledger.unverified import adopt
+from autoscaler.model.events import InstallationTakenOver
 from autoscaler.model.identifiers import InstallationId, Instant, RunnerName, Seconds
 from autoscaler.model.jobs import JobState
 from autoscaler.model.launch_requests import LaunchRequestState
-from autoscaler.model.machines import Machine, TerminationReason
+from autoscaler.model.machines import Machine
 from autoscaler.model.runners import INSTALLATION_ID, machine_in_any_name, machine_in_name
-from autoscaler.model.unverified import UnverifiedMachine
+from autoscaler.model.unverified import UnverifiedMachine, UnverifiedReason
 
 HEARD_WITHIN: Seconds = 900.0
 """A machine is alive if its agent sent a request within this time."""
@@ -37,19 +37,6 @@ _NO_STORES_ID = (
 )
 
 
-def on_machine_released_by_operator(state: LedgerState, event: MachineReleasedByOperator) -> None:
-    """Make an unverified machine due for termination. A verified machine does not change."""
-    machine = state.machines.get(event.machine)
-    if machine is None or not machine.is_unverified:
-        return
-    with state.changing(machine):
-        machine.termination.reason = TerminationReason.OPERATOR
-        machine.due = event.at
-    state.note(
-        machine, event.at, "operator_released", "an operator said that no job needs this machine"
-    )
-
-
 def on_installation_taken_over(state: LedgerState, event: InstallationTakenOver) -> None:
     """Use the adopted installation's ID from now on, and mark its machines as unverified.
 
@@ -61,9 +48,8 @@ def on_installation_taken_over(state: LedgerState, event: InstallationTakenOver)
             if listed.installation == event.installation:
                 del known[listed.provider_id]
                 state.count_use(listed.sku, listed.dollars_per_hour, listed.quota_usage, -1)
-                seen = MachinesListed(event.at, provider, event.at, False, (listed,))
                 if listed.provider_id not in state.by_provider_id:  # two providers may show it
-                    adopt_unverified(state, seen, listed, "of an adopted installation")
+                    adopt(state, provider, listed, event.at, UnverifiedReason.ADOPTED_INSTALLATION)
 
 
 def unverified(state: LedgerState) -> list[UnverifiedMachine]:

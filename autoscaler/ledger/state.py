@@ -15,6 +15,7 @@ from autoscaler.model.changes import Changes, HistoryRow, Record
 from autoscaler.model.cooldowns import Cooldown
 from autoscaler.model.demand import DemandClass, classify
 from autoscaler.model.events import ListedMachine
+from autoscaler.model.evidence import StartEvidence
 from autoscaler.model.identifiers import (
     InstallationId,
     Instant,
@@ -120,10 +121,10 @@ class LedgerState(IndexedRecords):
             job.demand = of_fork
 
     @property
-    def every_scope_listed_at(self) -> Instant:
-        """Return when the oldest of all scopes' listings of runners began; 0.0 until each has one."""
+    def evidence(self) -> StartEvidence:
+        """Return what the start and GitHub's listings prove about machines from before. O(scopes)."""
         begun = (self.runners_listed_at.get(scope.key, 0.0) for scope in self.catalogue.scopes)
-        return min(begun, default=0.0)
+        return StartEvidence(self.started_at, min(begun, default=0.0))
 
     def dispute(self, job: Job, at: Instant, why: str) -> None:
         """Mark a job as disputed: it is read at GitHub before a machine is launched for it."""

@@ -10,6 +10,7 @@ from typing import Protocol, TypeVar
 from autoscaler.model.catalogue import Catalogue, LaunchTokens, Offering
 from autoscaler.model.cooldowns import Cooldown
 from autoscaler.model.demand import DemandClass
+from autoscaler.model.evidence import StartEvidence
 from autoscaler.model.identifiers import (
     Instant,
     JobId,
@@ -24,9 +25,6 @@ from autoscaler.model.jobs import Admission, Job, RunQuestion
 from autoscaler.model.launch_requests import LaunchRequest
 from autoscaler.model.machines import Machine, MachineState
 from autoscaler.model.runners import Runner
-
-READY_TRUSTED_FOR: Seconds = 120.0
-"""How long after the start of the controller a machine that was ready before counts as supply."""
 
 T_co = TypeVar("T_co", covariant=True)
 
@@ -57,8 +55,8 @@ class Fleet:
     """Demand, supply, what is on hold, and the time: the planner's only input."""
 
     now: Instant
-    started_at: Instant
-    """When the controller started."""
+    evidence: StartEvidence
+    """What is known about machines from before the start of the controller."""
     catalogue: Catalogue
     offerings: Mapping[str, Offering]
     """By `Offering.key`."""
@@ -106,8 +104,6 @@ class Fleet:
     """`queues` by repository (lower case), only of classes whose first SKU has a fair share."""
     running: Mapping[tuple[SkuName, str], int] = field(default_factory=dict)
     """Number of running jobs by the class's first SKU and the repository (lower case)."""
-    runners_listed_at: Instant = 0.0
-    """When the oldest of all scopes' listings of runners began; 0.0 until each scope has one."""
     unadmitted: Mapping[tuple[DemandClass, Admission], int] = field(default_factory=dict)
     """Number of jobs that may not use their SKUs, or not yet, because of the head repository."""
     unread: Mapping[int, Mapping[JobId, Job]] = field(default_factory=dict)
@@ -117,14 +113,15 @@ class Fleet:
     waiting: Sequence[tuple[Instant, DemandClass, JobId]] = ()
     """The jobs of all `queues`, oldest first, ties by class."""
 
+    @property
+    def started_at(self) -> Instant:
+        """Return when the controller started."""
+        return self.evidence.started_at
+
     def machines_in(self, sku: SkuName, state: MachineState) -> Sequence[Machine]:
         """Return the machines of a SKU in a state, by the moment at which they entered the state."""
         ordered = self.by_state.get((sku, state))
         return ordered.values() if ordered is not None else ()
-
-    def is_assignment_unknown(self, machine: Machine) -> bool:
-        """Return `Machine.is_assignment_unknown` at this moment."""
-        return machine.is_assignment_unknown(self.started_at, self.runners_listed_at)
 
     def count(self, sku: SkuName, state: MachineState) -> int:
         """Return the number of machines of a SKU in a state."""

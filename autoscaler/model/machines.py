@@ -15,6 +15,7 @@ from autoscaler.model.identifiers import (
     SkuName,
 )
 from autoscaler.model.interruptions import NoticeKind
+from autoscaler.model.unverified import UnverifiedReason
 
 
 class MachineState(StrEnum):
@@ -88,10 +89,6 @@ MACHINE_TRANSITIONS: dict[MachineState, frozenset[MachineState]] = {
 _UNASSIGNED = frozenset(
     {MachineState.LAUNCHED, MachineState.BOOTED, MachineState.READY, MachineState.ASSIGNED}
 )
-SHOWN_AT_GITHUB_WITHIN: Seconds = 60.0
-"""GitHub's listings lag by up to this long. A listing of runners that begins this long after the start of the
-controller shows every runner that an earlier process handed over."""
-
 REPORTED_FROM_ATTEMPT = 3
 """Report a machine to operators if it still exists at this request to terminate it."""
 
@@ -184,8 +181,8 @@ class WorkEvidence:
     """Registrations for the machine so far."""
     handed_over: bool = False
     """Whether the machine may have the JIT configuration of `runner`, and so may run a job."""
-    unverified: bool = False
-    """Whether the machine may have been assigned without a record of it.
+    unverified: UnverifiedReason | None = None
+    """Why the machine may have been assigned without a record of it; None if there is no reason.
 
     For example, a machine with this fleet's tags whose launch request is not in the store. Such a
     machine is not surplus. An operator can say that no job needs it.
@@ -275,36 +272,15 @@ class Machine:
     termination: Termination = field(default_factory=Termination)
     interruption: Interruption = field(default_factory=Interruption)
 
-    def is_unused(self, started_at: Instant) -> bool:
-        """Return True if no registration was handed over to the machine, and this is certain.
-
-        A restored store may be older than an assignment. So the machine must have been created, or its
-        agent must have attested or polled, after the controller started (`started_at`).
-        """
-        return self.is_unassigned and self._is_known(started_at)
-
-    def is_assignment_unknown(self, started_at: Instant, listed_at: Instant) -> bool:
-        """Return True if the machine may have been assigned before the controller started.
-
-        This holds until its agent attests or polls, or until GitHub's listings of runners of all
-        scopes, which would show its runner, are new enough. `listed_at` is when the oldest of these
-        listings began. A listing that began before the machine was found proves nothing about it.
-        """
-        proof_from = max(started_at + SHOWN_AT_GITHUB_WITHIN, self.since)
-        return self.is_unassigned and not self._is_known(started_at) and listed_at < proof_from
-
     @property
     def is_unassigned(self) -> bool:
         """Return True if, according to the store, no registration was handed over to the machine."""
         return self.state in _UNASSIGNED and not self.work.handed_over
 
-    def _is_known(self, started_at: Instant) -> bool:
-        return self.work.agent_seen or self.created_at >= started_at
-
     @property
     def is_unverified(self) -> bool:
         """Return True if the machine may run a job and no operator has released it."""
-        unverified = self.state is MachineState.ASSIGNED and self.work.unverified
+        unverified = self.state is MachineState.ASSIGNED and self.work.unverified is not None
         return unverified and self.termination.reason is not TerminationReason.OPERATOR
 
     @property

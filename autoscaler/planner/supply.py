@@ -11,7 +11,6 @@ from autoscaler.model.machines import BOOTING_STATES, Machine, MachineState
 from autoscaler.model.plan import DeregisterRunner
 from autoscaler.model.runners import IDLE_STATES, RunnerState
 from autoscaler.planner.matching import Supply, SupplyKind
-from autoscaler.planner.upkeep import trusted_ready
 
 
 @dataclass(slots=True)
@@ -88,8 +87,8 @@ def _count_machines(
             continue
         if machine.work.agent_seen:
             ready.append(machine)
-        elif trusted_ready(fleet, machine):
-            coming += 1
+        elif fleet.evidence.may_still_poll(fleet.now):
+            coming += 1  # it was ready before the start
     supply.ready[sku] = ready
     supply.by_pool[Supply(SupplyKind.READY, sku=sku)] = len(ready)
     supply.by_pool[Supply(SupplyKind.COMING, sku=sku)] = coming

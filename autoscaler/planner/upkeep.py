@@ -15,7 +15,7 @@ import math
 from autoscaler.model.backoff import Backoff
 from autoscaler.model.catalogue import DEFAULT_LIFETIME
 from autoscaler.model.cooldowns import active_cooldown, throttle_key
-from autoscaler.model.fleet import READY_TRUSTED_FOR, Fleet
+from autoscaler.model.fleet import Fleet
 from autoscaler.model.launch_requests import LaunchRequestState
 from autoscaler.model.machines import Machine, MachineState, TerminationReason
 from autoscaler.model.plan import (
@@ -55,13 +55,13 @@ def due_machines(fleet: Fleet) -> list[Terminate | MarkUnverified | ReadRunner]:
 
 
 def _due(fleet: Fleet, machine: Machine) -> Terminate | MarkUnverified | ReadRunner | None:
-    if machine.interruption.kind is not None and machine.is_unused(fleet.started_at):
+    if machine.interruption.kind is not None and fleet.evidence.proves_unused(machine):
         return Terminate(
             machine.id,
             TerminationReason.INTERRUPTED,
             f"{machine.interruption.kind} by its provider",
         )
-    if fleet.is_assignment_unknown(machine):
+    if fleet.evidence.is_missing_for(machine):
         return MarkUnverified(machine.id)
     match machine.state:
         case MachineState.LAUNCHED | MachineState.BOOTED | MachineState.READY:
@@ -165,8 +165,3 @@ def lost_configurations(fleet: Fleet) -> list[DeregisterRunner]:
         if runner.named_at < fleet.started_at
         and runner.state in (RunnerState.NAMED, RunnerState.REGISTERED)
     ]
-
-
-def trusted_ready(fleet: Fleet, machine: Machine) -> bool:
-    """Return whether a machine that was ready before a restart still counts as supply."""
-    return not machine.work.agent_seen and fleet.now < fleet.started_at + READY_TRUSTED_FOR

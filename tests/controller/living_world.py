@@ -117,7 +117,7 @@ class LivingWorld:
     def _list_runners(self, controller: Controller) -> None:
         """GitHub's list of registrations, as often as a controller reads it after a start."""
         now, state = self.world.clock.now(), controller.state
-        if controller.resumed and now - state.every_scope_listed_at >= LISTED_EVERY:
+        if controller.resumed and now - state.evidence.runners_listed_at >= LISTED_EVERY:
             at_work = tuple(r.name for r in self.world.github.registrations.values() if r.online)
             for scope in state.catalogue.scopes:
                 controller.journal.note(RunnersListed(now, scope.key, now, at_work))

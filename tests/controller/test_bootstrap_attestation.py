@@ -528,7 +528,7 @@ def test_over_a_restored_store_a_job_that_polls_gets_no_second_registration(
             assert await refusal(agent.poll(1.0)) == (409, "not_ready")
             await controller.turn()
         machine = controller.only_machine(MachineState.ASSIGNED)
-        assert (machine.work.unverified, machine.work.handed_over, machine.work.runner) == (
+        assert (bool(machine.work.unverified), machine.work.handed_over, machine.work.runner) == (
             True,
             True,
             None,

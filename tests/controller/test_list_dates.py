@@ -43,7 +43,7 @@ async def test_a_list_of_runners_tells_of_the_moment_at_which_it_began() -> None
     began_at = controller.journal.now
     task = asyncio.create_task(syncing_of(controller, lists).run())
     await asyncio.sleep(SLOW + 10.0)
-    listed_at = controller.state.every_scope_listed_at
+    listed_at = controller.state.evidence.runners_listed_at
     assert began_at <= listed_at <= world.clock.now() - SLOW
     await cancelled(task)
 

@@ -188,7 +188,7 @@ async def test_our_own_machine_of_an_unknown_call_is_kept_as_possibly_assigned()
         await world.clock.sleep(1800.0)
         await controller.turn()
     machine = controller.only_machine()
-    assert (machine.state, machine.work.unverified) == (MachineState.ASSIGNED, True)
+    assert (machine.state, bool(machine.work.unverified)) == (MachineState.ASSIGNED, True)
     assert world.east.ended == []
 
 

@@ -168,7 +168,7 @@ def test_a_lost_machine_that_is_listed_again_is_kept_if_it_may_be_at_work(
     machine = world.machine("c0")
     assert world.fleet().usage.machines == 1
     if handed_over:
-        assert (machine.state, machine.work.unverified) == (MachineState.ASSIGNED, True)
+        assert (machine.state, bool(machine.work.unverified)) == (MachineState.ASSIGNED, True)
         assert machine.due == world.now + 900.0
         assert world.intents(Terminate) == []
     else:
@@ -211,7 +211,7 @@ def test_our_id_with_an_unknown_call_is_possibly_assigned_and_never_surplus() ->
     world = World()
     world.lists(listed("i-9", call="lost-with-the-store", dollars=2.5))
     machine = world.machine("x-i-9")
-    assert (machine.state, machine.work.unverified, machine.work.handed_over) == (
+    assert (machine.state, bool(machine.work.unverified), machine.work.handed_over) == (
         MachineState.ASSIGNED,
         True,
         True,
@@ -290,7 +290,7 @@ def test_a_machine_beyond_slots_that_left_memory_is_possibly_at_work() -> None:
     world.state.drop(world.machine("c1"))
     world.lists(listed("i-c0"), listed("i-c1"))
     found = world.machine("x-i-c1")
-    assert (found.state, found.work.unverified) == (MachineState.ASSIGNED, True)
+    assert (found.state, bool(found.work.unverified)) == (MachineState.ASSIGNED, True)
 
 
 @pytest.mark.parametrize("sent", [True, False])

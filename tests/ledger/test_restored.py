@@ -5,12 +5,10 @@ from typing import NoReturn
 
 import pytest
 
-from autoscaler.ledger.restored import (
-    LISTED_AT_GITHUB,
-    NO_RUNNER_LIST_YET,
-    asked_for_an_assignment,
-    closed_at_work,
+from autoscaler.ledger.unverified import (
+    closed_as_busy,
     needs_runner_list,
+    polled_for_assignment,
 )
 from autoscaler.model import events as e
 from autoscaler.model.catalogue import Deadlines, Scope
@@ -27,6 +25,7 @@ from autoscaler.model.plan import (
     Terminate,
 )
 from autoscaler.model.runners import RunnerState
+from autoscaler.model.unverified import UnverifiedReason
 from tests.ledger.builders import START, World, listed
 from tests.planner.fleets import catalogue, sku
 
@@ -66,7 +65,7 @@ def restored(world: World, *shown: e.ListedMachine, later: float = 121.0) -> Wor
 def test_no_machine_is_ended_that_may_have_been_assigned_since_the_backup(stage: str) -> None:
     world = restored(at(stage), UNKNOWN)
     machine = world.machine("c0")
-    assert (machine.state, machine.work.unverified, machine.work.handed_over) == (
+    assert (machine.state, bool(machine.work.unverified), machine.work.handed_over) == (
         "assigned",
         True,
         True,
@@ -136,7 +135,9 @@ def test_nothing_silent_is_ended_while_github_has_not_shown_who_is_at_work(stage
         True,
     )
     history = world.ledger.take_changes().history
-    assert NO_RUNNER_LIST_YET in {row.detail for row in history if row.record == "c0"}
+    assert UnverifiedReason.NO_RUNNER_LIST_YET.explanation in {
+        row.detail for row in history if row.record == "c0"
+    }
     assert due(world) == []
     world.now += 900.0
     assert due(world) == [ReadRunner(C0)]
@@ -186,7 +187,9 @@ def test_a_machine_at_work_under_another_registration_proves_nothing_by_its_own(
         world.do(e.RunnerRead, C0, True, "the runner is absent")
     world.github_lists("ci-0badcafe-c0-2")
     machine = world.machine("c0")
-    assert (machine.work.runner, machine.reason) == (None, LISTED_AT_GITHUB)
+    listed_at_github = UnverifiedReason.LISTED_AT_GITHUB
+    assert (machine.work.runner, machine.work.unverified) == (None, listed_at_github)
+    assert machine.reason == listed_at_github.explanation
     assert (
         machine.work.finished_at,
         machine.work.finished_reads,
@@ -197,7 +200,7 @@ def test_a_machine_at_work_under_another_registration_proves_nothing_by_its_own(
         world.now,
     )
     assert machine.due == world.now + 900.0
-    assert (machine.work.handed_over, machine.work.unverified) == (True, True)
+    assert (machine.work.handed_over, bool(machine.work.unverified)) == (True, True)
     assert world.runner(name).state is RunnerState.DONE
     assert world.state.idle_runners == {}
 
@@ -216,7 +219,7 @@ def test_a_machine_that_took_its_registration_has_no_other_whatever_names_there_
         world.do(e.RunnerListening, name)
     world.restart(AWAY)
     world.github_lists("ci-0badcafe-c0-7")
-    assert (world.machine(machine).work.runner, world.machine(machine).work.unverified) == (
+    assert (world.machine(machine).work.runner, bool(world.machine(machine).work.unverified)) == (
         name,
         False,
     )
@@ -306,7 +309,7 @@ def test_a_ready_machine_is_believed_for_two_minutes_and_again_once_it_asks() ->
     assert world.states()["c0"] == "assigned"
     world.do(e.MachineSeen, C0, True)
     machine = world.machine("c0")
-    assert (machine.state, machine.work.unverified, machine.work.handed_over) == (
+    assert (machine.state, bool(machine.work.unverified), machine.work.handed_over) == (
         "ready",
         False,
         False,
@@ -377,7 +380,10 @@ def test_a_runner_that_github_names_shows_that_its_machine_has_a_assignment() ->
     world = at("launched")
     world.restart(AWAY)
     world.starts(1, "ci-0badcafe-c0-1")
-    assert (world.machine("c0").state, world.machine("c0").work.unverified) == ("assigned", True)
+    assert (world.machine("c0").state, bool(world.machine("c0").work.unverified)) == (
+        "assigned",
+        True,
+    )
     world.now += 4 * 3600.0
     assert world.intents(Terminate) == []
 
@@ -396,7 +402,10 @@ def test_a_runner_named_by_an_id_of_after_the_backup_shows_that_its_machine_has_
     world.now += 60.0
     # Since the backup another installation was taken over: new runners bear its id.
     world.github_lists("ci-01d01d01-c0-1")
-    assert (world.machine("c0").state, world.machine("c0").work.unverified) == ("assigned", True)
+    assert (world.machine("c0").state, bool(world.machine("c0").work.unverified)) == (
+        "assigned",
+        True,
+    )
     world.now += 4 * 3600.0
     assert world.intents(Terminate) == []
 
@@ -478,7 +487,7 @@ def test_a_machine_that_asks_for_a_assignment_has_nothing_left_of_the_doubt() ->
     )
     world.do(e.MachineSeen, C0, True)
     machine = world.machine("c0")
-    assert (machine.work.unverified, machine.work.handed_over) == (False, False)
+    assert (bool(machine.work.unverified), machine.work.handed_over) == (False, False)
     assert (machine.work.runner, machine.progress.assigned_at, machine.termination.reason) == (
         None,
         None,
@@ -499,7 +508,7 @@ def test_a_machine_of_an_unknown_call_stays_possibly_at_work_when_it_asks() -> N
     world.lists(UNKNOWN)
     world.do(e.MachineSeen, MachineId("x-i-9"), True)
     machine = world.machine("x-i-9")
-    assert (machine.state, machine.work.unverified, machine.work.handed_over) == (
+    assert (machine.state, bool(machine.work.unverified), machine.work.handed_over) == (
         "assigned",
         True,
         True,
@@ -527,8 +536,8 @@ def test_a_hand_over_that_is_taken_back_is_due_when_a_ready_one_would_be() -> No
 def test_nothing_is_known_of_a_machine_or_a_registration_that_is_nobody_s() -> None:
     world = World()
     world.ledger.take_changes()
-    asked_for_an_assignment(world.state, MachineId("nobody"), START)
-    closed_at_work(world.state, RunnerName("nobody"), START)
+    polled_for_assignment(world.state, MachineId("nobody"), START)
+    closed_as_busy(world.state, RunnerName("nobody"), START)
     assert not world.ledger.take_changes()
 
 
@@ -647,7 +656,7 @@ def test_what_an_operator_clears_up_at_once_still_shows_that_the_store_is_old() 
     world.now += 121.0
     world.lists(listed("i-c0"), UNKNOWN)
     machine = world.machine("c0")
-    assert (machine.state, machine.work.unverified) == ("assigned", True)
+    assert (machine.state, bool(machine.work.unverified)) == ("assigned", True)
 
 
 def test_a_list_of_registrations_that_comes_in_pieces_is_read_with_its_last_one() -> None:

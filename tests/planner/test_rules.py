@@ -521,7 +521,7 @@ class FleetMachine(RuleBasedStateMachine):
             k: set(v) for k, v in mine.counters.booting.items() if v
         }
         assert other.counters.unverified == mine.counters.unverified
-        assert other.counters.possibly_assigned == mine.counters.possibly_assigned
+        assert other.counters.unverified_existing == mine.counters.unverified_existing
         assert +other.counters.runners_without_job == +mine.counters.runners_without_job
         assert other.counters.running == mine.counters.running
         assert other.counters.queues_by_repository == mine.counters.queues_by_repository
