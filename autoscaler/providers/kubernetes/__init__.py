@@ -1,1 +1,1 @@
-"""Machines that are pods of a Kubernetes cluster. Not implemented yet: only its keys in fleet.yaml."""
+"""Machines that are pods of a Kubernetes cluster. fleet.yaml does not use them yet."""

@@ -1,0 +1,137 @@
+"""Converts pods into the model's types: launched and listed machines, offerings, notices. Pure."""
+
+import math
+from collections.abc import Mapping
+from decimal import Decimal
+from typing import Any
+
+from autoscaler.controller.ports.notices import Notice
+from autoscaler.model.catalogue import CapacityType, Offering
+from autoscaler.model.events import LaunchedMachine, ListedMachine
+from autoscaler.model.failures import FailureClass
+from autoscaler.model.identifiers import (
+    Instant,
+    LaunchRequestId,
+    ProviderMachineId,
+    ProviderName,
+    SkuName,
+)
+from autoscaler.model.interruptions import NoticeKind
+from autoscaler.providers.kubernetes import ownership
+from autoscaler.providers.kubernetes.manifests import RUNNER
+from autoscaler.providers.kubernetes.ownership import PodIdentity, metadata_of
+from autoscaler.providers.kubernetes.quantities import quantity
+from autoscaler.providers.kubernetes.settings import PODS, KubernetesSettings, PodOption
+from autoscaler.providers.kubernetes.statuses import pod_state
+
+_NEVER_TRUSTED_PRICE = 1e6
+"""Dollars an hour: an annotation cannot say more."""
+
+
+def offering(settings: KubernetesSettings, option: PodOption) -> Offering:
+    """Return the only offering of a launch option: its shape, in the provider's namespace."""
+    return Offering(
+        provider=settings.name,
+        instance_type=option.shape,
+        zone=settings.namespace,
+        capacity_type=CapacityType.ON_DEMAND,
+        dollars_per_hour=option.dollars_per_hour,
+        quota=option.quota,
+        quota_units=option.accelerator.count if option.accelerator is not None else 1,
+    )
+
+
+def identity(pod: Mapping[str, Any]) -> PodIdentity:
+    """Return the name and UID of a pod from the API server."""
+    return PodIdentity(pod["metadata"]["name"], pod["metadata"]["uid"])
+
+
+def launched_machine(pod: Mapping[str, Any]) -> LaunchedMachine:
+    """Return a created pod as a machine."""
+    return LaunchedMachine(
+        provider_id=identity(pod).machine,
+        instance_type=metadata_of(pod, "annotations").get(ownership.SHAPE, ""),
+        zone=pod["metadata"]["namespace"],
+        capacity_type=CapacityType.ON_DEMAND,
+        image=str(_runner(pod).get("image", "")),
+        launch_time=pod["metadata"]["creationTimestamp"],
+    )
+
+
+def listed_machine(settings: KubernetesSettings, pod: Mapping[str, Any]) -> ListedMachine:
+    """Return a listed pod as a machine.
+
+    A pod that cannot start is `leaving`, so that the controller deletes it and tries another launch option.
+    """
+    labels, annotations = metadata_of(pod, "labels"), metadata_of(pod, "annotations")
+    found, launched = pod_state(pod), launched_machine(pod)
+    hopeless = found.refused or (found.unschedulable and not settings.provisioner)
+    leaving = found.leaving or hopeless
+    return ListedMachine(
+        provider_id=launched.provider_id,
+        installation=labels.get(ownership.INSTALLATION, ""),
+        launch_request=LaunchRequestId(labels.get(ownership.LAUNCH_REQUEST, "")),
+        sku=SkuName(annotations.get(ownership.SKU, "")),
+        terminated=found.terminated,
+        instance_type=launched.instance_type,
+        zone=launched.zone,
+        capacity_type=launched.capacity_type,
+        dollars_per_hour=_price(annotations.get(ownership.PRICE, "")),
+        quota_usage=() if found.terminated else quota_usage(settings.name, pod),
+        image=launched.image,
+        launch_time=launched.launch_time,
+        reason=found.finding.text if found.finding is not None else "",
+        failure=found.finding.failure
+        if found.finding is not None and (found.terminated or leaving)
+        else None,
+        leaving=leaving,
+        state=found.state,
+    )
+
+
+def pod_notice(machine: ProviderMachineId, pod: Mapping[str, Any], now: Instant) -> Notice | None:
+    """Return the notice that a pod's status gives, or None if it runs or waits."""
+    state = pod_state(pod)
+    if not (state.terminated or state.leaving):
+        return None
+    detail = state.finding.text if state.finding is not None else state.state
+    disrupted = state.finding is not None and state.finding.failure is FailureClass.CAPACITY
+    interrupted = disrupted and not state.terminated
+    kind = NoticeKind.SPOT_INTERRUPTION if interrupted else NoticeKind.STATE_CHANGE
+    return Notice(kind, (machine,), now, detail)
+
+
+def quota_usage(provider: ProviderName, pod: Mapping[str, Any]) -> tuple[tuple[str, int], ...]:
+    """Return what a pod counts against, as (`Offering.quota_key`, units)."""
+    quota = metadata_of(pod, "annotations").get(ownership.QUOTA) or PODS
+    used = accelerators(pod).get(quota.partition("{")[0], 0)
+    return ((f"{provider}/{quota}", max(used, 1)),)
+
+
+def accelerators(pod: Mapping[str, Any]) -> dict[str, int]:
+    """Return the extended resources of a pod's runner, such as `nvidia.com/gpu`, by name."""
+    limits = (_runner(pod).get("resources") or {}).get("limits") or {}
+    return {name: math.ceil(_units(value)) for name, value in limits.items() if "/" in name}
+
+
+def _units(value: object) -> Decimal:
+    try:
+        return quantity(value)
+    except ValueError:
+        return Decimal(0)
+
+
+def _runner(pod: Mapping[str, Any]) -> Mapping[str, Any]:
+    for container in pod.get("spec", {}).get("containers") or ():
+        if container.get("name") == RUNNER:
+            found: Mapping[str, Any] = container
+            return found
+    return {}
+
+
+def _price(text: str) -> float:
+    try:
+        found = float(text)
+    except ValueError:
+        return 0.0
+    return found if 0 <= found <= _NEVER_TRUSTED_PRICE else 0.0

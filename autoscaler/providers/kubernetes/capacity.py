@@ -1,0 +1,116 @@
+"""Counts the accelerators of a cluster's nodes that this fleet may use. Pure.
+
+For clusters without a provisioner: a pod beyond this number fits on no node. The scheduler decides; this only
+keeps the planner from creating pods that could only wait.
+"""
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from autoscaler.providers.kubernetes.manifests import node_selector, tolerations
+from autoscaler.providers.kubernetes.ownership import FLEET, metadata_of
+from autoscaler.providers.kubernetes.quantities import quantity
+from autoscaler.providers.kubernetes.settings import KubernetesSettings, PodOption
+
+
+def free_units(
+    settings: KubernetesSettings,
+    nodes: Iterable[Mapping[str, Any]],
+    pods: Iterable[Mapping[str, Any]],
+) -> dict[str, int]:
+    """Return the accelerators by `Offering.quota_key`, without those that others use.
+
+    `pods` are those of all namespaces. The ledger counts this fleet's own.
+    """
+    usable = [node for node in nodes if _is_usable(node)]
+    others = _used_by_others(settings.fleet, pods)
+    found: dict[str, int] = {}
+    for option in settings.options.values():
+        if option.accelerator is None:
+            continue
+        resource = option.accelerator.resource
+        units = sum(
+            max(0, _allocatable(node, resource) - others[(_name(node), resource)])
+            for node in usable
+            if _fits(option, node)
+        )
+        found[f"{settings.name}/{option.quota}"] = units
+    return found
+
+
+def _is_usable(node: Mapping[str, Any]) -> bool:
+    if node.get("spec", {}).get("unschedulable"):
+        return False
+    conditions = node.get("status", {}).get("conditions") or ()
+    return any(one.get("type") == "Ready" and one.get("status") == "True" for one in conditions)
+
+
+def _fits(option: PodOption, node: Mapping[str, Any]) -> bool:
+    labels = metadata_of(node, "labels")
+    if any(labels.get(key) != value for key, value in node_selector(option).items()):
+        return False
+    accepted = tolerations(option)
+    return all(
+        any(_tolerates(one, taint) for one in accepted)
+        for taint in node.get("spec", {}).get("taints") or ()
+        if taint.get("effect") != "PreferNoSchedule"
+    )
+
+
+def _tolerates(toleration: Mapping[str, Any], taint: Mapping[str, Any]) -> bool:
+    """Kubernetes documentation, "Taints and Tolerations"."""
+    if toleration.get("effect") not in (None, "", taint.get("effect")):
+        return False
+    key = toleration.get("key")
+    if toleration.get("operator") == "Exists":
+        return not key or key == taint.get("key")
+    same_value = (toleration.get("value") or "") == (taint.get("value") or "")
+    return key == taint.get("key") and same_value
+
+
+def _allocatable(node: Mapping[str, Any], resource: str) -> int:
+    return _units((node.get("status", {}).get("allocatable") or {}).get(resource))
+
+
+def _used_by_others(fleet: str, pods: Iterable[Mapping[str, Any]]) -> Counter[tuple[str, str]]:
+    """Return the extended resources by node and name that pods outside the fleet use."""
+    used: Counter[tuple[str, str]] = Counter()
+    for pod in pods:
+        node = pod.get("spec", {}).get("nodeName")
+        ended = pod.get("status", {}).get("phase") in ("Failed", "Succeeded")
+        if not node or ended or metadata_of(pod, "labels").get(FLEET) == fleet:
+            continue
+        for resource, units in _extended(pod["spec"]).items():
+            used[(node, resource)] += units
+    return used
+
+
+def _extended(spec: Mapping[str, Any]) -> dict[str, int]:
+    """Return what the scheduler counts: all containers together, or the largest init container."""
+    together: Counter[str] = Counter()
+    for container in spec.get("containers") or ():
+        together.update(_limits(container))
+    largest = dict(together)
+    for container in spec.get("initContainers") or ():
+        for resource, units in _limits(container).items():
+            largest[resource] = max(largest.get(resource, 0), units)
+    return largest
+
+
+def _limits(container: Mapping[str, Any]) -> dict[str, int]:
+    limits = (container.get("resources") or {}).get("limits") or {}
+    return {name: _units(value) for name, value in limits.items() if "/" in name}
+
+
+def _units(value: object) -> int:
+    try:
+        return math.floor(quantity(value)) if value is not None else 0
+    except ValueError:
+        return 0
+
+
+def _name(node: Mapping[str, Any]) -> str:
+    found: str = node["metadata"]["name"]
+    return found

@@ -1,0 +1,100 @@
+"""The meaning of the API server's errors. A pure table.
+
+Sources: Kubernetes API reference, `Status`; apimachinery's `pkg/apis/meta/v1/types.go` (reasons); the
+admission plugins `resourcequota` ("exceeded quota: ..."), `podsecurity` ("violates PodSecurity ...").
+"""
+
+import re
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any
+
+from autoscaler.controller.ports.provider import OutcomeUnknownError, ProviderError
+from autoscaler.model.failures import FailureClass, FailureScope
+
+MAX_TEXT = 500
+"""Characters kept of any message from outside."""
+
+EXCEEDED_QUOTA = "ExceededQuota"
+UNREACHABLE = "Unreachable"
+_UNLISTED = "unlisted"
+
+_CLASSES: Mapping[str, FailureClass] = MappingProxyType(
+    {
+        EXCEEDED_QUOTA: FailureClass.QUOTA,
+        "PodSecurity": FailureClass.CONFIGURATION,
+        "BadRequest": FailureClass.CONFIGURATION,
+        "Unauthorized": FailureClass.CONFIGURATION,
+        "Forbidden": FailureClass.CONFIGURATION,
+        "NotFound": FailureClass.CONFIGURATION,
+        "Invalid": FailureClass.CONFIGURATION,
+        "AlreadyExists": FailureClass.CONFIGURATION,
+        "MethodNotAllowed": FailureClass.CONFIGURATION,
+        "NotAcceptable": FailureClass.CONFIGURATION,
+        "RequestEntityTooLarge": FailureClass.CONFIGURATION,
+        "UnsupportedMediaType": FailureClass.CONFIGURATION,
+        # Somebody changed the namespace's quota at the same time: admission gave up after its retries.
+        "Conflict": FailureClass.THROTTLED,
+        "TooManyRequests": FailureClass.THROTTLED,
+        "Expired": FailureClass.UNKNOWN,
+        "Gone": FailureClass.UNKNOWN,
+        UNREACHABLE: FailureClass.UNKNOWN,
+    }
+)
+
+CODES = frozenset({*_CLASSES, "InternalError", "ServiceUnavailable", "ServerTimeout", "Timeout"})
+"""The codes that may be labels of metrics."""
+
+_REASONS = MappingProxyType(
+    {
+        400: "BadRequest",
+        401: "Unauthorized",
+        403: "Forbidden",
+        404: "NotFound",
+        405: "MethodNotAllowed",
+        406: "NotAcceptable",
+        409: "Conflict",
+        410: "Gone",
+        413: "RequestEntityTooLarge",
+        415: "UnsupportedMediaType",
+        422: "Invalid",
+        429: "TooManyRequests",
+    }
+)
+_LIMITED = re.compile(r"limited: (.*)")
+_WHOLE_PROVIDER = frozenset({"pods", "count/pods"})
+
+
+def error_of(
+    status: int, body: Mapping[str, Any], retry_after: float | None = None
+) -> ProviderError | OutcomeUnknownError:
+    """Return the error for an answer of the API server with this HTTP status and `Status` object."""
+    message = " ".join(str(body.get("message") or "").split())[:MAX_TEXT]
+    reason = str(body.get("reason") or _REASONS.get(status) or f"HTTP {status}")
+    if status >= 500:
+        return OutcomeUnknownError(f"{reason}: {message}" if message else reason)
+    code, reach = _meaning(status, reason, message)
+    failure = _CLASSES.get(code, FailureClass.UNKNOWN)
+    wait = retry_after if retry_after is not None else _seconds(body)
+    return ProviderError(failure, code, message, wait, reach)
+
+
+def _meaning(status: int, reason: str, message: str) -> tuple[str, FailureScope | None]:
+    if status == 403 and "exceeded quota:" in message:
+        found = _LIMITED.search(message)
+        limited = {one.partition("=")[0] for one in found[1].split(",")} if found else set()
+        return EXCEEDED_QUOTA, FailureScope.PROVIDER if limited & _WHOLE_PROVIDER else None
+    if status == 403 and "violates PodSecurity" in message:
+        return "PodSecurity", None
+    return reason, None
+
+
+def _seconds(body: Mapping[str, Any]) -> float | None:
+    details = body.get("details")
+    found = details.get("retryAfterSeconds") if isinstance(details, Mapping) else None
+    return float(found) if isinstance(found, int | float) and found > 0 else None
+
+
+def metric_label(code: str) -> str:
+    """Return the code, or `unlisted`, so that the set of label values stays bounded."""
+    return code if code in CODES else _UNLISTED

@@ -1,0 +1,162 @@
+"""Makes the Pod of a launch request. Pure.
+
+The pod has two containers. The init container `attest` has the token that proves the pod's identity, and a
+volume in memory for the assignment. The container `runner` has this volume, but not the token. Both have the
+pod's accelerators, so that the health checks see the devices; Kubernetes counts them once, because an init
+container ends before the others start (Kubernetes documentation, "Init Containers": resource sharing).
+
+Sources: Kubernetes documentation, "Schedule GPUs" (GPUs stand in `limits`), "Pod Security Standards"
+(`restricted`), "Projected Volumes" (service account tokens with an audience).
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from autoscaler.controller.ports.provider import LaunchOrder
+from autoscaler.model.catalogue import Architecture
+from autoscaler.providers.kubernetes import ownership
+from autoscaler.providers.kubernetes.overlay import merged
+from autoscaler.providers.kubernetes.settings import KubernetesSettings, PodOption
+
+ATTEST = "attest"
+RUNNER = "runner"
+IDENTITY_VOLUME = "identity"
+ASSIGNMENT_VOLUME = "assignment"
+WORK_VOLUME = "work"
+
+IDENTITY_FOLDER = "/run/runner-identity"
+ASSIGNMENT_FOLDER = "/run/runner-assignment"
+WORK_FOLDER = "/home/runner/_work"
+
+TOKEN_SECONDS = 3600
+"""How long an identity token is valid. Kubelet replaces it before; 600 is the minimum."""
+
+GRACE_SECONDS = 60
+"""From SIGTERM to SIGKILL. A listener takes up to 30 seconds to report that its job was cancelled."""
+
+_ARCH = {Architecture.X64: "amd64", Architecture.ARM64: "arm64"}
+
+
+def pod_template(
+    settings: KubernetesSettings, option: PodOption, order: LaunchOrder
+) -> dict[str, Any]:
+    """Return the pod of a launch request, without its name and slot.
+
+    Raises OverlayError if the option's overlay breaks a rule.
+    """
+    generated = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {
+            "namespace": settings.namespace,
+            "labels": {
+                ownership.FLEET: settings.fleet,
+                ownership.INSTALLATION: settings.installations.own,
+                ownership.LAUNCH_REQUEST: order.launch_request,
+            },
+            "annotations": {
+                ownership.SKU: option.sku,
+                ownership.SHAPE: option.shape,
+                ownership.QUOTA: option.quota,
+                ownership.PRICE: f"{option.dollars_per_hour:g}",
+                ownership.DO_NOT_DISRUPT: "true",
+            },
+        },
+        "spec": _spec(settings, option),
+    }
+    return merged(generated, option.overlay)
+
+
+def named_pod(template: Mapping[str, Any], name: str, slot: int) -> dict[str, Any]:
+    """Return the pod of one slot of a launch request."""
+    metadata = template["metadata"]
+    labels = {**metadata["labels"], ownership.SLOT: str(slot)}
+    return {**template, "metadata": {**metadata, "name": name, "labels": labels}}
+
+
+def _spec(settings: KubernetesSettings, option: PodOption) -> dict[str, Any]:
+    spec: dict[str, Any] = {
+        "restartPolicy": "Never",
+        "automountServiceAccountToken": False,
+        "enableServiceLinks": False,
+        "serviceAccountName": settings.service_account,
+        "terminationGracePeriodSeconds": GRACE_SECONDS,
+        "securityContext": {
+            "runAsNonRoot": True,
+            "runAsUser": settings.user,
+            # Kubelet gives the group the volumes, so that the user can read the token.
+            "fsGroup": settings.user,
+            "seccompProfile": {"type": "RuntimeDefault"},
+        },
+        "nodeSelector": node_selector(option),
+        "tolerations": tolerations(option),
+        "initContainers": [
+            _container(option, ATTEST, settings.programs.attest, {IDENTITY_VOLUME: IDENTITY_FOLDER})
+        ],
+        "containers": [
+            _container(option, RUNNER, settings.programs.run, {WORK_VOLUME: WORK_FOLDER})
+        ],
+        "volumes": [
+            {"name": IDENTITY_VOLUME, "projected": {"sources": [_token(settings)]}},
+            {"name": ASSIGNMENT_VOLUME, "emptyDir": {"medium": "Memory", "sizeLimit": "8Mi"}},
+            {"name": WORK_VOLUME, "emptyDir": {}},
+        ],
+    }
+    if option.runtime_class is not None:
+        spec["runtimeClassName"] = option.runtime_class
+    return spec
+
+
+def _token(settings: KubernetesSettings) -> dict[str, Any]:
+    token = {
+        "audience": settings.audience,
+        "expirationSeconds": TOKEN_SECONDS,
+        "path": "token",
+    }
+    return {"serviceAccountToken": token}
+
+
+def _container(
+    option: PodOption, name: str, command: tuple[str, ...], mounts: Mapping[str, str]
+) -> dict[str, Any]:
+    folders = {ASSIGNMENT_VOLUME: ASSIGNMENT_FOLDER, **mounts}
+    return {
+        "name": name,
+        "image": option.image,
+        "command": list(command),
+        "resources": _resources(option),
+        "securityContext": {
+            "allowPrivilegeEscalation": False,
+            "capabilities": {"drop": ["ALL"]},
+        },
+        "volumeMounts": [
+            {"name": volume, "mountPath": folder, "readOnly": volume == IDENTITY_VOLUME}
+            for volume, folder in folders.items()
+        ],
+    }
+
+
+def _resources(option: PodOption) -> dict[str, dict[str, str]]:
+    limits = dict(option.resources)
+    requests = dict(option.resources)
+    if option.accelerator is not None:
+        limits[option.accelerator.resource] = str(option.accelerator.count)
+    return {"requests": requests, "limits": limits}
+
+
+def node_selector(option: PodOption) -> dict[str, str]:
+    """Return the labels that the pod's node must have."""
+    own = {"kubernetes.io/os": "linux", "kubernetes.io/arch": _ARCH[option.arch]}
+    return {**own, **option.node_selector}
+
+
+def tolerations(option: PodOption) -> list[dict[str, Any]]:
+    """Return the option's tolerations, and one for the usual taint of nodes with accelerators.
+
+    Kubernetes documentation, "Taints and Tolerations": nodes with special hardware.
+    """
+    found = [dict(one) for one in option.tolerations]
+    if option.accelerator is not None:
+        key = option.accelerator.resource
+        found.append({"key": key, "operator": "Exists", "effect": "NoSchedule"})
+    return found

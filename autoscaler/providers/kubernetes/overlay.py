@@ -1,0 +1,211 @@
+"""Merges an operator's overlay into a pod, and refuses one that would break a rule. Pure.
+
+An overlay has the form of a Pod: `metadata` with labels and annotations, and `spec`.
+
+- Mappings are merged key by key. `null` removes a key.
+- Lists of `_MERGE_KEYS` are merged element by element: an element with the same key is merged into the
+  pod's one, another one is added. These are the merge keys of Kubernetes' strategic merge patch (API
+  reference, `patchStrategy`).
+- Tolerations are added to those of the pod.
+- Any other list replaces the pod's one.
+- Init containers of an overlay run before `attest`, so that they do not delay an assigned job.
+
+What the provider relies on stays as it is (`_check`): see docs/kubernetes.md, "The overlay".
+"""
+
+from collections.abc import Iterator, Mapping
+from copy import deepcopy
+from types import MappingProxyType
+from typing import Any
+
+from autoscaler.providers.kubernetes.ownership import PREFIX
+
+_MERGE_KEYS: Mapping[str, str] = MappingProxyType(
+    {
+        "containers": "name",
+        "initContainers": "name",
+        "ephemeralContainers": "name",
+        "volumes": "name",
+        "env": "name",
+        "imagePullSecrets": "name",
+        "volumeMounts": "mountPath",
+        "volumeDevices": "devicePath",
+        "ports": "containerPort",
+        "hostAliases": "ip",
+    }
+)
+_ADDED = frozenset({"tolerations"})
+_METADATA = frozenset({"labels", "annotations"})
+_OURS = {"initContainers": "attest", "containers": "runner"}
+_OUR_VOLUMES = ("identity", "assignment")
+_KEPT_OF_CONTAINERS = ("command", "args", "restartPolicy", "lifecycle")
+_KEPT_OF_SPEC = ("restartPolicy", "automountServiceAccountToken", "serviceAccountName")
+_FORBIDDEN_IN_SPEC = ("hostNetwork", "hostPID", "hostIPC", "shareProcessNamespace", "nodeName")
+"""What would give a job the host's namespaces, the processes of `attest`, or a node behind the scheduler's
+back. Pod Security `baseline` forbids the first three, too."""
+
+
+class OverlayError(ValueError):
+    """An overlay breaks a rule. The message names the key, and says why."""
+
+
+def merged(pod: Mapping[str, Any], overlay: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the pod with the overlay merged into it. Raises OverlayError."""
+    unknown = sorted(set(overlay) - {"metadata", "spec"})
+    if unknown:
+        raise OverlayError(f"{unknown[0]}: an overlay has metadata and spec only")
+    for key in overlay:
+        if not isinstance(overlay[key], Mapping):
+            raise OverlayError(f"{key}: must be a mapping")
+    result: dict[str, Any] = _merge(deepcopy(dict(pod)), overlay, "")
+    containers = result.get("spec", {}).get("initContainers")
+    if isinstance(containers, list):
+        # Sorting is stable: the order of the others stays.
+        containers.sort(key=lambda one: one.get("name") == _OURS["initContainers"])
+    _check(pod, overlay, result)
+    return result
+
+
+def _merge(value: Any, overlay: Any, path: str) -> Any:
+    if isinstance(overlay, Mapping) and isinstance(value, Mapping):
+        found = dict(value)
+        for key, new in overlay.items():
+            if new is None:
+                found.pop(key, None)
+            else:
+                found[key] = _merge(found.get(key), new, f"{path}.{key}" if path else str(key))
+        return found
+    if isinstance(overlay, list) and isinstance(value, list):
+        name = path.rpartition(".")[2].partition("[")[0]
+        if name in _ADDED:
+            return [*value, *overlay]
+        if name in _MERGE_KEYS:
+            return _merge_lists(value, overlay, _MERGE_KEYS[name], path)
+    return deepcopy(overlay)
+
+
+def _merge_lists(value: list[Any], overlay: list[Any], key: str, path: str) -> list[Any]:
+    found = list(value)
+    for new in overlay:
+        if not isinstance(new, Mapping) or key not in new:
+            raise OverlayError(f"{path}: each element needs {key}")
+        for index, old in enumerate(found):
+            if isinstance(old, Mapping) and old.get(key) == new[key]:
+                found[index] = _merge(old, new, f"{path}[{new[key]}]")
+                break
+        else:
+            found.append(deepcopy(dict(new)))
+    return found
+
+
+def _check(pod: Mapping[str, Any], overlay: Mapping[str, Any], result: Mapping[str, Any]) -> None:
+    for problem in _problems(pod, overlay, result):
+        raise OverlayError(problem)
+
+
+def _problems(
+    pod: Mapping[str, Any], overlay: Mapping[str, Any], result: Mapping[str, Any]
+) -> Iterator[str]:
+    yield from _metadata_problems(
+        pod["metadata"], overlay.get("metadata") or {}, result["metadata"]
+    )
+    spec = result["spec"]
+    yield from _spec_problems(pod["spec"], spec)
+    yield from _volume_problems(pod["spec"], spec)
+    for kind, name in _OURS.items():
+        yield from _own_container_problems(pod["spec"], spec, kind, name)
+    for kind in ("initContainers", "containers"):
+        for container in _elements(spec, kind):
+            yield from _container_problems(kind, container)
+
+
+def _metadata_problems(
+    own: Mapping[str, Any], overlay: Mapping[str, Any], metadata: Mapping[str, Any]
+) -> Iterator[str]:
+    for key in sorted(set(overlay) - _METADATA):
+        yield f"metadata.{key}: only labels and annotations can be added"
+    for kind in sorted(_METADATA):
+        found = metadata.get(kind)
+        if not isinstance(found, Mapping):
+            yield f"metadata.{kind}: must be a mapping"
+            continue
+        for key in sorted({*own[kind], *(one for one in found if str(one).startswith(PREFIX))}):
+            if found.get(key) != own[kind].get(key):
+                yield f"metadata.{kind}.{key}: the autoscaler relies on it"
+
+
+def _spec_problems(own: Mapping[str, Any], spec: Mapping[str, Any]) -> Iterator[str]:
+    for key in _KEPT_OF_SPEC:
+        if spec.get(key) != own[key]:
+            yield f"spec.{key}: must stay {own[key]!r}"
+    for key in _FORBIDDEN_IN_SPEC:
+        if spec.get(key):
+            yield f"spec.{key}: is not allowed"
+    for key, value in own["nodeSelector"].items():
+        if (spec.get("nodeSelector") or {}).get(key) != value:
+            yield f"spec.nodeSelector.{key}: must stay {value!r}; change it in the SKU"
+
+
+def _volume_problems(own: Mapping[str, Any], spec: Mapping[str, Any]) -> Iterator[str]:
+    volumes = {one.get("name"): one for one in _elements(spec, "volumes")}
+    for volume in _elements(own, "volumes"):
+        if volume["name"] in _OUR_VOLUMES and volumes.get(volume["name"]) != volume:
+            yield f"spec.volumes[{volume['name']}]: must stay as it is"
+    for name, volume in volumes.items():
+        if "hostPath" in volume:
+            yield f"spec.volumes[{name}].hostPath: is not allowed"
+        if name not in _OUR_VOLUMES and _has_token(volume):
+            yield f"spec.volumes[{name}]: no container of a job may have a service account's token"
+
+
+def _has_token(volume: Mapping[str, Any]) -> bool:
+    projected = volume.get("projected")
+    sources = projected.get("sources") if isinstance(projected, Mapping) else None
+    return any(
+        isinstance(one, Mapping) and "serviceAccountToken" in one
+        for one in (sources if isinstance(sources, list) else ())
+    )
+
+
+def _own_container_problems(
+    own: Mapping[str, Any], spec: Mapping[str, Any], kind: str, name: str
+) -> Iterator[str]:
+    generated = next(one for one in own[kind] if one["name"] == name)
+    found = [one for one in _elements(spec, kind) if one.get("name") == name]
+    path = f"spec.{kind}[{name}]"
+    if len(found) != 1:
+        yield f"{path}: must be there"
+        return
+    for key in _KEPT_OF_CONTAINERS:
+        if found[0].get(key) != generated.get(key):
+            yield f"{path}.{key}: must stay as it is"
+    mounts = _elements(found[0], "volumeMounts")
+    for mount in _elements(generated, "volumeMounts"):
+        if mount["name"] in _OUR_VOLUMES and mount not in mounts:
+            yield f"{path}.volumeMounts[{mount['mountPath']}]: must stay as it is"
+    limits = (found[0].get("resources") or {}).get("limits") or {}
+    for resource, count in generated["resources"]["limits"].items():
+        if "/" in resource and limits.get(resource) != count:
+            yield f"{path}.resources.limits.{resource}: must stay {count}; change it in the SKU"
+
+
+def _container_problems(kind: str, container: Mapping[str, Any]) -> Iterator[str]:
+    name = container.get("name")
+    path = f"spec.{kind}[{name}]"
+    security = container.get("securityContext")
+    if isinstance(security, Mapping) and security.get("privileged"):
+        yield f"{path}.securityContext.privileged: is not allowed"
+    if name == _OURS["initContainers"] and kind == "initContainers":
+        return
+    for mount in _elements(container, "volumeMounts"):
+        if mount.get("name") == "identity":
+            yield f"{path}.volumeMounts: only {_OURS['initContainers']} may have the pod's token"
+        if mount.get("name") == "assignment" and name != _OURS["containers"]:
+            yield f"{path}.volumeMounts: only {_OURS['containers']} may have the assignment"
+
+
+def _elements(value: Mapping[str, Any], key: str) -> list[Mapping[str, Any]]:
+    found = value.get(key)
+    if not isinstance(found, list):
+        return []
+    return [one for one in found if isinstance(one, Mapping)]

@@ -1,0 +1,37 @@
+"""Reads quantities of Kubernetes, such as `500m` or `56Gi`. Pure.
+
+Source: Kubernetes API reference, "Quantity".
+"""
+
+from decimal import Decimal, InvalidOperation
+
+_SUFFIXES = {
+    "": Decimal(1),
+    "n": Decimal("1e-9"),
+    "u": Decimal("1e-6"),
+    "m": Decimal("1e-3"),
+    "k": Decimal(10) ** 3,
+    "M": Decimal(10) ** 6,
+    "G": Decimal(10) ** 9,
+    "T": Decimal(10) ** 12,
+    "P": Decimal(10) ** 15,
+    "E": Decimal(10) ** 18,
+    **{f"{letter}i": Decimal(1024) ** power for power, letter in enumerate("KMGTPE", 1)},
+}
+
+
+def quantity(text: object) -> Decimal:
+    """Return the value of a quantity. Raises ValueError."""
+    words = str(text).strip()
+    number = words.rstrip("numkKMGTPEi")
+    suffix = words[len(number) :]
+    if suffix == "E" or "e" in number.lower():
+        # `12E` is 12 exa, `12e3` is an exponent.
+        number, suffix = (words[:-1], "E") if suffix == "E" else (words, "")
+    try:
+        found = Decimal(number) * _SUFFIXES[suffix]
+    except (InvalidOperation, KeyError):
+        raise ValueError(f"{words!r} is not a quantity") from None
+    if not found.is_finite() or found < 0:
+        raise ValueError(f"{words!r} is not a quantity of a resource")
+    return found

@@ -1,0 +1,43 @@
+"""The stored text of a launch request: the pods to create. Pure."""
+
+import json
+
+from autoscaler.controller.ports.provider import LaunchOrder, ProviderError
+from autoscaler.model.failures import FailureClass
+from autoscaler.providers.kubernetes import ownership
+from autoscaler.providers.kubernetes.manifests import pod_template
+from autoscaler.providers.kubernetes.overlay import OverlayError
+from autoscaler.providers.kubernetes.ownership import pod_names
+from autoscaler.providers.kubernetes.settings import KubernetesSettings, PodOption
+
+
+def launch_text(settings: KubernetesSettings, order: LaunchOrder) -> str:
+    """Return the exact pods of a launch order as canonical JSON: their common part, and their names.
+
+    Raises ProviderError.
+    """
+    option = option_of(settings, order)
+    try:
+        template = pod_template(settings, option, order)
+        names = pod_names(settings.fleet, order.launch_request, order.count)
+    except OverlayError as error:
+        raise ProviderError(FailureClass.CONFIGURATION, "Overlay", str(error)) from error
+    except ValueError as error:
+        raise ProviderError(FailureClass.CONFIGURATION, "Name", str(error)) from error
+    request = {"pod": template, "names": names, "token": order.token}
+    return json.dumps(request, sort_keys=True, separators=(",", ":"))
+
+
+def option_of(settings: KubernetesSettings, order: LaunchOrder) -> PodOption:
+    """Return the launch option of an order. Raises ProviderError."""
+    option = settings.options.get((order.sku, order.option))
+    if option is None:
+        text = f"launch option {order.option} of {order.sku} is not on {settings.name}"
+        raise ProviderError(FailureClass.CONFIGURATION, "Sku", text)
+    return option
+
+
+def request_of(text: str) -> str:
+    """Return the launch request of a stored request."""
+    found: str = json.loads(text)["pod"]["metadata"]["labels"][ownership.LAUNCH_REQUEST]
+    return found

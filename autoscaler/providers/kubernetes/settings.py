@@ -1,0 +1,104 @@
+"""The settings of the Kubernetes provider: cluster, namespace, and the pods of each launch option."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from autoscaler.model.catalogue import Architecture
+from autoscaler.model.identifiers import InstallationId, ProviderName, SkuName
+from autoscaler.model.installations import Installations
+
+RUNNER_USER = 1001
+"""The user `runner` of GitHub's image ghcr.io/actions/actions-runner."""
+
+PODS = "pods"
+"""The resource that pods without an accelerator count against."""
+
+
+@dataclass(frozen=True, slots=True)
+class Accelerator:
+    """The accelerators of a pod: the resource of their device plugin, and how many.
+
+    NVIDIA's plugin calls it `nvidia.com/gpu`, AMD's `amd.com/gpu`.
+    """
+
+    resource: str
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class PodOption:
+    """The pods of one launch option of a SKU.
+
+    `shape` names them in offerings, like an instance type. `resources` are quantities by resource, such as
+    `cpu: "14"`: both requests and limits. `overlay` is merged into the pod at last (see `overlay`).
+    `dollars_per_hour` counts against the fleet's limits.
+    """
+
+    sku: SkuName
+    shape: str
+    image: str
+    arch: Architecture = Architecture.X64
+    resources: Mapping[str, str] = field(default_factory=dict)
+    accelerator: Accelerator | None = None
+    node_selector: Mapping[str, str] = field(default_factory=dict)
+    tolerations: tuple[Mapping[str, Any], ...] = ()
+    runtime_class: str | None = None
+    dollars_per_hour: float = 0.0
+    overlay: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def quota(self) -> str:
+        """Return the name of what limits these pods: a resource on the nodes that the selector matches.
+
+        Such as `amd.com/gpu{accelerator=mi300x}`.
+        """
+        resource = self.accelerator.resource if self.accelerator is not None else PODS
+        labels = ",".join(f"{key}={value}" for key, value in sorted(self.node_selector.items()))
+        return f"{resource}{{{labels}}}" if labels else resource
+
+
+@dataclass(frozen=True, slots=True)
+class PodPrograms:
+    """What the two containers of a pod run.
+
+    `attest` proves the pod's identity, runs the health checks and waits for an assignment. `run` runs the
+    runner with this assignment.
+    """
+
+    attest: tuple[str, ...]
+    run: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class KubernetesSettings:
+    """The settings of one provider: one namespace of one cluster.
+
+    `context` is a context of `kubeconfig` (None: the usual places of kubectl). Without a context, the
+    provider uses the service account of the pod that the controller runs in. `options` are by SKU and by
+    position in the SKU's `on`. `provisioner` says that nodes can be added, as by Karpenter: a pod that
+    fits on no node then waits for one. `timeout` is in seconds, for each request.
+    """
+
+    name: ProviderName
+    fleet: str
+    installations: Installations
+    namespace: str
+    options: Mapping[tuple[SkuName, int], PodOption]
+    programs: PodPrograms
+    context: str | None = None
+    kubeconfig: Path | None = None
+    service_account: str = "default"
+    provisioner: bool = True
+    user: int = RUNNER_USER
+    timeout: float = 30.0
+
+    @property
+    def audience(self) -> str:
+        """Return the audience of the tokens with which this fleet's pods prove their identity."""
+        return f"{self.fleet}.gpu-runner-autoscaler"
+
+    def after_takeover(self, installation: InstallationId) -> "KubernetesSettings":
+        """Return the settings after the adoption of another installation."""
+        return replace(self, installations=self.installations.after_takeover(installation))

@@ -1,0 +1,109 @@
+"""How many accelerators of the nodes are free, and how quantities are read."""
+
+from decimal import Decimal
+from typing import Any
+
+import pytest
+
+from autoscaler.providers.kubernetes.capacity import free_units
+from autoscaler.providers.kubernetes.quantities import quantity
+from tests.providers.kubernetes_pods import make_settings
+
+KEY = "cluster/amd.com/gpu{accelerator=mi300x}"
+
+
+def node(name: str, units: str = "8", **changes: Any) -> dict[str, Any]:
+    labels = {
+        "kubernetes.io/os": "linux",
+        "kubernetes.io/arch": "amd64",
+        "accelerator": "mi300x",
+        **changes.get("labels", {}),
+    }
+    ready = {"type": "Ready", "status": changes.get("ready", "True")}
+    spec = {key: changes[key] for key in ("taints", "unschedulable") if key in changes}
+    return {
+        "metadata": {"name": name, "labels": labels},
+        "spec": spec,
+        "status": {"allocatable": {"amd.com/gpu": units}, "conditions": [ready]},
+    }
+
+
+def pod(on: str, units: str, fleet: str = "", phase: str = "Running") -> dict[str, Any]:
+    container = {"name": "c", "resources": {"limits": {"amd.com/gpu": units}}}
+    return {
+        "metadata": {"labels": {"gpu-runner-autoscaler/fleet": fleet}},
+        "spec": {"nodeName": on, "containers": [container], "initContainers": [container]},
+        "status": {"phase": phase},
+    }
+
+
+def free(nodes: list[dict[str, Any]], pods: list[dict[str, Any]] | None = None) -> int:
+    return free_units(make_settings(), nodes, pods or [])[KEY]
+
+
+def test_only_accelerators_have_a_number() -> None:
+    assert set(free_units(make_settings(), [], [])) == {KEY}
+
+
+def test_the_usable_nodes_that_the_selector_matches_count() -> None:
+    nodes = [
+        node("a"),
+        node("b", labels={"accelerator": "mi250"}),
+        node("c", labels={"kubernetes.io/arch": "arm64"}),
+        node("d", ready="False"),
+        node("e", unschedulable=True),
+    ]
+    assert free(nodes) == 8
+
+
+@pytest.mark.parametrize(
+    ("taint", "units"),
+    [
+        ({"key": "amd.com/gpu", "value": "present", "effect": "NoSchedule"}, 8),
+        ({"key": "amd.com/gpu", "effect": "NoExecute"}, 0),
+        ({"key": "other", "effect": "NoSchedule"}, 0),
+        ({"key": "other", "effect": "PreferNoSchedule"}, 8),
+    ],
+)
+def test_a_taint_that_the_pods_do_not_tolerate_excludes_a_node(
+    taint: dict[str, str], units: int
+) -> None:
+    assert free([node("a", taints=[taint])]) == units
+
+
+def test_what_others_use_is_subtracted_and_our_own_is_not() -> None:
+    pods = [
+        pod("a", "3"),
+        pod("a", "2", fleet="ci"),
+        pod("a", "4", phase="Succeeded"),
+        pod("elsewhere", "5"),
+    ]
+    assert free([node("a"), node("b", "4")], pods) == 5 + 4
+
+
+def test_a_node_that_is_used_up_takes_nothing_from_others() -> None:
+    assert free([node("a"), node("b")], [pod("a", "9")]) == 8
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("14", "14"),
+        ("500m", "0.5"),
+        ("56Gi", str(56 * 2**30)),
+        ("1k", "1000"),
+        ("1.5Ki", "1536"),
+        ("2E", "2000000000000000000"),
+        ("12e3", "12000"),
+        ("1e-3", "0.001"),
+        ("1Ei", str(2**60)),
+    ],
+)
+def test_quantities(text: str, value: str) -> None:
+    assert quantity(text) == Decimal(value)
+
+
+@pytest.mark.parametrize("text", ["", "x", "1Gb", "-1", "nan", "inf", "1 Gi i", "Gi"])
+def test_what_is_no_quantity_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="not a quantity"):
+        quantity(text)

@@ -1,0 +1,79 @@
+"""What the API server's errors mean."""
+
+import pytest
+
+from autoscaler.controller.ports.provider import OutcomeUnknownError, ProviderError
+from autoscaler.model.failures import FailureClass, FailureScope
+from autoscaler.providers.kubernetes.errors import CODES, error_of, metric_label
+
+QUOTA = (
+    'pods "x" is forbidden: exceeded quota: gpus, requested: requests.nvidia.com/gpu=1, '
+    "used: requests.nvidia.com/gpu=8, limited: requests.nvidia.com/gpu=8"
+)
+PODS = (
+    'pods "x" is forbidden: exceeded quota: all, requested: pods=1, used: pods=9, limited: pods=9'
+)
+SECURITY = 'pods "x" is forbidden: violates PodSecurity "restricted:latest": runAsNonRoot != true (pod or ...)'
+
+
+def refusal(status: int, reason: str = "", message: str = "", **more: object) -> ProviderError:
+    error = error_of(status, {"reason": reason, "message": message, **more})
+    assert isinstance(error, ProviderError)
+    return error
+
+
+def test_a_quota_of_the_accelerators_concerns_what_uses_it() -> None:
+    error = refusal(403, "Forbidden", QUOTA)
+    assert (error.failure, error.code, error.reach) == (FailureClass.QUOTA, "ExceededQuota", None)
+    assert "used: requests.nvidia.com/gpu=8" in error.message
+
+
+def test_a_quota_of_pods_concerns_the_whole_provider() -> None:
+    error = refusal(403, "Forbidden", PODS)
+    assert (error.failure, error.reach) == (FailureClass.QUOTA, FailureScope.PROVIDER)
+
+
+@pytest.mark.parametrize(
+    ("status", "reason", "message", "code"),
+    [
+        (403, "Forbidden", SECURITY, "PodSecurity"),
+        (403, "Forbidden", "User cannot create resource", "Forbidden"),
+        (401, "Unauthorized", "", "Unauthorized"),
+        (401, "", "", "Unauthorized"),
+        (404, "NotFound", 'namespaces "runners" not found', "NotFound"),
+        (422, "Invalid", "spec.containers: Required value", "Invalid"),
+        (400, "BadRequest", "strict decoding error: unknown field", "BadRequest"),
+    ],
+)
+def test_what_an_operator_must_fix_is_a_configuration_error(
+    status: int, reason: str, message: str, code: str
+) -> None:
+    error = refusal(status, reason, message)
+    assert (error.failure, error.code) == (FailureClass.CONFIGURATION, code)
+
+
+def test_throttling_says_when_to_come_back() -> None:
+    error = error_of(429, {"reason": "TooManyRequests"}, retry_after=7.0)
+    assert isinstance(error, ProviderError)
+    assert (error.failure, error.retry_after) == (FailureClass.THROTTLED, 7.0)
+    assert refusal(429, "TooManyRequests", details={"retryAfterSeconds": 3}).retry_after == 3.0
+    assert (
+        refusal(429, "TooManyRequests", details={"retryAfterSeconds": "soon"}).retry_after is None
+    )
+
+
+@pytest.mark.parametrize("status", [500, 502, 503, 504])
+def test_a_failure_of_the_server_leaves_the_outcome_open(status: int) -> None:
+    assert isinstance(error_of(status, {"message": "etcd"}), OutcomeUnknownError)
+
+
+def test_messages_are_one_line_of_bounded_length() -> None:
+    error = refusal(422, "Invalid", "a\nb" + "x" * 5000)
+    assert error.message.startswith("a b")
+    assert len(error.message) <= 500
+
+
+def test_labels_of_metrics_are_bounded() -> None:
+    assert metric_label("ExceededQuota") == "ExceededQuota"
+    assert metric_label("whatever a server says") == "unlisted"
+    assert len(CODES) < 30

@@ -1,0 +1,266 @@
+"""The pods of the Kubernetes provider: what is in them, and which overlays are refused."""
+
+import json
+from copy import deepcopy
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from autoscaler.controller.ports.provider import ProviderError
+from autoscaler.model.catalogue import Architecture
+from autoscaler.model.failures import FailureClass
+from autoscaler.providers.kubernetes.manifests import pod_template
+from autoscaler.providers.kubernetes.overlay import OverlayError, merged
+from autoscaler.providers.kubernetes.requests import launch_text, request_of
+from tests.providers.kubernetes_pods import CPU_OPTION, OPTION, SKU, make_order, make_settings
+
+
+def spec(**changes: Any) -> dict[str, Any]:
+    found: dict[str, Any] = template(**changes)["spec"]
+    return found
+
+
+def template(**changes: Any) -> dict[str, Any]:
+    return pod_template(make_settings(), replace(OPTION, **changes), make_order())
+
+
+def by_name(elements: list[dict[str, Any]], name: str) -> dict[str, Any]:
+    return next(one for one in elements if one["name"] == name)
+
+
+def mounts(container: dict[str, Any]) -> set[str]:
+    return {one["name"] for one in container["volumeMounts"]}
+
+
+def test_accelerators_are_in_limits_only_and_in_both_containers() -> None:
+    for container in (*spec()["initContainers"], *spec()["containers"]):
+        assert container["resources"]["limits"] == {
+            "cpu": "16",
+            "memory": "64Gi",
+            "amd.com/gpu": "2",
+        }
+        assert container["resources"]["requests"] == {"cpu": "16", "memory": "64Gi"}
+
+
+def test_a_pod_runs_once_and_has_no_rights() -> None:
+    assert spec()["restartPolicy"] == "Never"
+    assert spec()["automountServiceAccountToken"] is False
+
+
+def test_only_the_init_container_has_the_token_and_it_is_for_this_fleet_only() -> None:
+    attest, runner = (
+        by_name(spec()["initContainers"], "attest"),
+        by_name(spec()["containers"], "runner"),
+    )
+    assert "identity" in mounts(attest)
+    assert "identity" not in mounts(runner)
+    volume = by_name(spec()["volumes"], "identity")
+    assert volume["projected"]["sources"] == [
+        {
+            "serviceAccountToken": {
+                "audience": "ci.gpu-runner-autoscaler",
+                "expirationSeconds": 3600,
+                "path": "token",
+            }
+        }
+    ]
+
+
+def test_the_assignment_passes_through_memory() -> None:
+    assert by_name(spec()["volumes"], "assignment")["emptyDir"]["medium"] == "Memory"
+    attest, runner = (
+        by_name(spec()["initContainers"], "attest"),
+        by_name(spec()["containers"], "runner"),
+    )
+    assert "assignment" in mounts(attest) & mounts(runner)
+    assert not any("secret" in volume for volume in spec()["volumes"])
+
+
+def test_a_pod_is_placed_by_architecture_selector_taint_and_runtime_class() -> None:
+    found = spec(arch=Architecture.ARM64, runtime_class="nvidia")
+    assert found["nodeSelector"] == {
+        "kubernetes.io/os": "linux",
+        "kubernetes.io/arch": "arm64",
+        "accelerator": "mi300x",
+    }
+    taint = {"key": "amd.com/gpu", "operator": "Exists", "effect": "NoSchedule"}
+    assert found["tolerations"] == [taint]
+    assert found["runtimeClassName"] == "nvidia"
+    assert "runtimeClassName" not in spec()
+
+
+def test_a_pod_carries_its_fleet_installation_request_and_sku() -> None:
+    metadata = template()["metadata"]
+    assert set(metadata["labels"].values()) == {"ci", "f00dface", "0123456789abcdef"}
+    assert metadata["annotations"]["gpu-runner-autoscaler/sku"] == SKU
+    assert metadata["annotations"]["karpenter.sh/do-not-disrupt"] == "true"
+
+
+def test_the_same_order_gives_the_same_text_and_another_request_other_names() -> None:
+    settings = make_settings()
+    text = launch_text(settings, make_order(2))
+    assert launch_text(settings, make_order(2)) == text
+    assert json.loads(text)["names"] == ["ci-0123456789abcdef-0", "ci-0123456789abcdef-1"]
+    assert request_of(text) == "0123456789abcdef"
+    other = json.loads(launch_text(settings, make_order(2, "fedcba9876543210")))
+    assert not set(other["names"]) & set(json.loads(text)["names"])
+
+
+@pytest.mark.parametrize("request_id", ["UPPER", "x" * 60, "dot.ted"])
+def test_a_name_that_kubernetes_does_not_allow_is_a_configuration_error(request_id: str) -> None:
+    with pytest.raises(ProviderError) as error:
+        launch_text(make_settings(), make_order(1, request_id))
+    assert (error.value.failure, error.value.code) == (FailureClass.CONFIGURATION, "Name")
+
+
+def test_a_broken_overlay_is_a_configuration_error() -> None:
+    option = replace(OPTION, overlay={"spec": {"restartPolicy": "Always"}})
+    with pytest.raises(ProviderError) as error:
+        launch_text(make_settings(options={(SKU, 0): option}), make_order())
+    assert (error.value.failure, error.value.code) == (FailureClass.CONFIGURATION, "Overlay")
+
+
+def test_an_overlay_merges_mappings_and_removes_keys_that_are_null() -> None:
+    found = merged(
+        template(),
+        {
+            "metadata": {"labels": {"team": "ml"}, "annotations": {"note": "x"}},
+            "spec": {"priorityClassName": "low", "enableServiceLinks": None},
+        },
+    )
+    assert found["metadata"]["labels"]["team"] == "ml"
+    assert found["metadata"]["labels"]["gpu-runner-autoscaler/fleet"] == "ci"
+    assert found["spec"]["priorityClassName"] == "low"
+    assert "enableServiceLinks" not in found["spec"]
+
+
+def test_containers_volumes_and_variables_merge_by_name() -> None:
+    overlay = {
+        "spec": {
+            "containers": [
+                {"name": "runner", "env": [{"name": "A", "value": "1"}], "workingDir": "/x"},
+                {"name": "sidecar", "image": "proxy:1"},
+            ],
+            "volumes": [{"name": "cache", "persistentVolumeClaim": {"claimName": "cache"}}],
+        }
+    }
+    found = merged(template(), overlay)["spec"]
+    assert [one["name"] for one in found["containers"]] == ["runner", "sidecar"]
+    runner = by_name(found["containers"], "runner")
+    assert (runner["workingDir"], runner["env"]) == ("/x", [{"name": "A", "value": "1"}])
+    assert runner["command"] == ["run"]
+    assert {one["name"] for one in found["volumes"]} == {"identity", "assignment", "work", "cache"}
+
+
+def test_tolerations_are_added_and_other_lists_are_replaced() -> None:
+    mine = {"key": "spot", "operator": "Exists"}
+    overlay: dict[str, Any] = {
+        "spec": {
+            "tolerations": [mine],
+            "containers": [
+                {"name": "runner", "securityContext": {"capabilities": {"drop": ["X"]}}}
+            ],
+        }
+    }
+    found = merged(template(), overlay)["spec"]
+    assert found["tolerations"] == [*spec()["tolerations"], mine]
+    runner = by_name(found["containers"], "runner")
+    assert runner["securityContext"]["capabilities"]["drop"] == ["X"]
+
+
+def test_further_init_containers_run_before_attest() -> None:
+    overlay = {"spec": {"initContainers": [{"name": "dind", "image": "docker:dind"}]}}
+    found = merged(template(), overlay)["spec"]["initContainers"]
+    assert [one["name"] for one in found] == ["dind", "attest"]
+
+
+def test_merging_changes_neither_the_pod_nor_the_overlay() -> None:
+    pod, overlay = (
+        template(),
+        {"spec": {"containers": [{"name": "runner", "env": [{"name": "A"}]}]}},
+    )
+    before = deepcopy((pod, overlay))
+    merged(pod, overlay)
+    assert (pod, overlay) == before
+
+
+def runner(**changes: Any) -> dict[str, Any]:
+    return {"spec": {"containers": [{"name": "runner", **changes}]}}
+
+
+def attest(**changes: Any) -> dict[str, Any]:
+    return {"spec": {"initContainers": [{"name": "attest", **changes}]}}
+
+
+TOKEN = {"projected": {"sources": [{"serviceAccountToken": {"path": "t"}}]}}
+
+
+@pytest.mark.parametrize(
+    ("overlay", "named"),
+    [
+        ({"kind": "Job"}, "kind"),
+        ({"metadata": {"name": "x"}}, "metadata.name"),
+        ({"metadata": {"labels": {"gpu-runner-autoscaler/fleet": "x"}}}, "metadata.labels"),
+        ({"metadata": {"annotations": {"gpu-runner-autoscaler/sku": "x"}}}, "metadata.annotations"),
+        ({"metadata": {"labels": None}}, "metadata.labels"),
+        ({"metadata": {"annotations": {"karpenter.sh/do-not-disrupt": "false"}}}, "do-not-disrupt"),
+        ({"spec": []}, "spec"),
+        ({"spec": {"restartPolicy": "OnFailure"}}, "spec.restartPolicy"),
+        ({"spec": {"automountServiceAccountToken": True}}, "spec.automountServiceAccountToken"),
+        ({"spec": {"automountServiceAccountToken": None}}, "spec.automountServiceAccountToken"),
+        ({"spec": {"serviceAccountName": "admin"}}, "spec.serviceAccountName"),
+        ({"spec": {"hostNetwork": True}}, "spec.hostNetwork"),
+        ({"spec": {"hostPID": True}}, "spec.hostPID"),
+        ({"spec": {"hostIPC": True}}, "spec.hostIPC"),
+        ({"spec": {"shareProcessNamespace": True}}, "spec.shareProcessNamespace"),
+        ({"spec": {"nodeName": "n"}}, "spec.nodeName"),
+        ({"spec": {"nodeSelector": {"kubernetes.io/arch": "arm64"}}}, "kubernetes.io/arch"),
+        ({"spec": {"nodeSelector": None}}, "spec.nodeSelector"),
+        ({"spec": {"volumes": [{"name": "identity", "emptyDir": {}}]}}, "spec.volumes[identity]"),
+        (
+            {"spec": {"volumes": [{"name": "assignment", "emptyDir": {"medium": ""}}]}},
+            "spec.volumes[assignment]",
+        ),
+        ({"spec": {"volumes": [{"name": "h", "hostPath": {"path": "/"}}]}}, "hostPath"),
+        ({"spec": {"volumes": [{"name": "t", **TOKEN}]}}, "spec.volumes[t]"),
+        ({"spec": {"volumes": [{"emptyDir": {}}]}}, "needs name"),
+        ({"spec": {"containers": None}}, "spec.containers[runner]"),
+        (runner(command=["sh"]), "spec.containers[runner].command"),
+        (runner(args=["x"]), "spec.containers[runner].args"),
+        (runner(resources={"limits": {"amd.com/gpu": "1"}}), "amd.com/gpu"),
+        (runner(resources={"limits": None}), "amd.com/gpu"),
+        (runner(securityContext={"privileged": True}), "privileged"),
+        (
+            runner(volumeMounts=[{"name": "identity", "mountPath": "/steal"}]),
+            "only attest may have the pod's token",
+        ),
+        (attest(command=["sh"]), "spec.initContainers[attest].command"),
+        (attest(restartPolicy="Always"), "spec.initContainers[attest].restartPolicy"),
+        (attest(volumeMounts=None), "volumeMounts"),
+        (
+            {"spec": {"containers": [{"name": "s", "securityContext": {"privileged": True}}]}},
+            "spec.containers[s].securityContext.privileged",
+        ),
+        (
+            {
+                "spec": {
+                    "containers": [
+                        {"name": "s", "volumeMounts": [{"name": "assignment", "mountPath": "/a"}]}
+                    ]
+                }
+            },
+            "only runner may have the assignment",
+        ),
+    ],
+)
+def test_an_overlay_that_breaks_a_rule_is_refused(overlay: dict[str, Any], named: str) -> None:
+    with pytest.raises(OverlayError) as error:
+        merged(template(), overlay)
+    assert named in str(error.value)
+
+
+def test_pods_without_accelerators_need_no_toleration() -> None:
+    found = pod_template(make_settings(), CPU_OPTION, make_order())["spec"]
+    assert found["tolerations"] == []
+    assert found["containers"][0]["resources"]["limits"] == {"cpu": "1", "memory": "1Gi"}

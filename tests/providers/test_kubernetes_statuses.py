@@ -1,0 +1,141 @@
+"""What the statuses of pods mean: states, reasons, failure classes, quotas, notices."""
+
+from typing import Any
+
+import pytest
+
+from autoscaler.model.failures import FailureClass
+from autoscaler.model.interruptions import NoticeKind
+from autoscaler.providers.kubernetes.answers import listed_machine, offering, pod_notice
+from tests.providers.kubernetes_pods import CPU_OPTION, OPTION, make_pod, make_settings
+
+CAPACITY, CONFIGURATION = FailureClass.CAPACITY, FailureClass.CONFIGURATION
+
+
+def ended(reason: str = "", **more: Any) -> dict[str, Any]:
+    return {"phase": "Failed", "reason": reason, "message": "why", **more}
+
+
+def terminated(reason: str, status: int, kind: str = "containerStatuses") -> dict[str, Any]:
+    state = {"terminated": {"reason": reason, "exitCode": status, "message": "m"}}
+    return {"phase": "Failed", kind: [{"name": "runner", "state": state}]}
+
+
+def waiting(reason: str, kind: str = "initContainerStatuses") -> dict[str, Any]:
+    state = {"waiting": {"reason": reason, "message": "not found"}}
+    return {"phase": "Pending", kind: [{"name": "attest", "state": state}]}
+
+
+def disrupted(reason: str, phase: str = "Failed") -> dict[str, Any]:
+    condition = {"type": "DisruptionTarget", "status": "True", "reason": reason, "message": "why"}
+    return {"phase": phase, "conditions": [condition]}
+
+
+def unscheduled(reason: str = "Unschedulable") -> dict[str, Any]:
+    message = "0/50 nodes are available: 50 Insufficient nvidia.com/gpu."
+    condition = {"type": "PodScheduled", "status": "False", "reason": reason, "message": message}
+    return {"phase": "Pending", "conditions": [condition]}
+
+
+@pytest.mark.parametrize(
+    ("status", "failure", "code"),
+    [
+        (ended("Evicted"), CAPACITY, "Evicted"),
+        (ended("Terminated"), CAPACITY, "Terminated"),
+        (ended("NodeLost"), CAPACITY, "NodeLost"),
+        (ended("Preempting"), CAPACITY, "Preempting"),
+        (disrupted("PreemptionByScheduler"), CAPACITY, "PreemptionByScheduler"),
+        (disrupted("DeletionByTaintManager"), CAPACITY, "DeletionByTaintManager"),
+        (disrupted("EvictionByEvictionAPI"), CAPACITY, "EvictionByEvictionAPI"),
+        (disrupted("DeletionByPodGC"), CAPACITY, "DeletionByPodGC"),
+        (ended("OutOfnvidia.com/gpu"), CAPACITY, "OutOfnvidia.com/gpu"),
+        (ended("UnexpectedAdmissionError"), CAPACITY, "UnexpectedAdmissionError"),
+        (ended("DeadlineExceeded"), None, "DeadlineExceeded"),
+        (terminated("OOMKilled", 137), None, "OOMKilled"),
+        (terminated("Error", 1), None, "Error"),
+        (terminated("Error", 2, "initContainerStatuses"), None, "Error"),
+        (terminated("StartError", 128), CONFIGURATION, "StartError"),
+        ({"phase": "Succeeded"}, None, "Succeeded"),
+        (terminated("Completed", 0) | {"phase": "Succeeded"}, None, "Succeeded"),
+    ],
+)
+def test_an_ended_pod_has_the_right_reason(
+    status: dict[str, Any], failure: FailureClass | None, code: str
+) -> None:
+    found = listed_machine(make_settings(), make_pod(status))
+    assert found.terminated
+    assert not found.leaving
+    assert found.failure is failure
+    assert found.reason.partition(":")[0] == code
+    assert found.quota_usage == ()
+
+
+@pytest.mark.parametrize(
+    "reason", ["ImagePullBackOff", "InvalidImageName", "CreateContainerConfigError"]
+)
+def test_a_pod_that_cannot_start_leaves_for_a_reason_of_configuration(reason: str) -> None:
+    found = listed_machine(make_settings(), make_pod(waiting(reason)))
+    assert (found.leaving, found.terminated, found.failure) == (True, False, CONFIGURATION)
+    assert found.reason == f"{reason}: container attest: not found"
+
+
+def test_the_first_failure_to_pull_an_image_is_tried_again() -> None:
+    found = listed_machine(make_settings(), make_pod(waiting("ErrImagePull")))
+    assert (found.leaving, found.failure, found.state) == (False, None, "ErrImagePull")
+
+
+def test_an_unschedulable_pod_waits_for_a_node_only_if_one_may_come() -> None:
+    pod = make_pod(unscheduled())
+    waits = listed_machine(make_settings(provisioner=True), pod)
+    assert (waits.leaving, waits.failure, waits.state) == (False, None, "Unschedulable")
+    assert "Insufficient nvidia.com/gpu" in waits.reason
+    refused = listed_machine(make_settings(provisioner=False), pod)
+    assert (refused.leaving, refused.failure) == (True, CAPACITY)
+
+
+def test_a_gated_pod_is_not_refused() -> None:
+    gated = make_pod(unscheduled("SchedulingGated"))
+    assert not listed_machine(make_settings(provisioner=False), gated).leaving
+
+
+def test_a_deleted_pod_leaves_and_an_evicted_one_names_the_eviction() -> None:
+    found = listed_machine(make_settings(), make_pod({"phase": "Running"}, deleted=True))
+    assert (found.leaving, found.terminated, found.failure) == (True, False, None)
+    status = disrupted("EvictionByEvictionAPI", "Running")
+    evicted = listed_machine(make_settings(), make_pod(status, deleted=True))
+    assert (evicted.leaving, evicted.failure) == (True, CAPACITY)
+
+
+def test_a_running_pod_counts_its_accelerators_and_price() -> None:
+    found = listed_machine(make_settings(), make_pod({"phase": "Running"}))
+    assert found.quota_usage == (("cluster/amd.com/gpu{accelerator=mi300x}", 2),)
+    assert found.dollars_per_hour == 3.5
+    assert (found.installation, found.launch_request) == ("f00dface", "0123456789abcdef")
+    assert found.image == OPTION.image
+
+
+def test_a_listed_pod_is_of_the_offering_that_was_sold() -> None:
+    settings = make_settings()
+    sold, found = offering(settings, OPTION), listed_machine(settings, make_pod())
+    assert (found.instance_type, found.zone) == (sold.instance_type, sold.zone)
+    assert found.quota_usage == ((sold.quota_key, sold.quota_units),)
+    assert offering(settings, CPU_OPTION).quota_key == "cluster/pods"
+
+
+@pytest.mark.parametrize("price", ["", "free", "nan", "-1", "1e300"])
+def test_a_price_that_somebody_changed_counts_as_nothing(price: str) -> None:
+    pod = make_pod()
+    pod["metadata"]["annotations"]["gpu-runner-autoscaler/dollars-per-hour"] = price
+    assert listed_machine(make_settings(), pod).dollars_per_hour == 0.0
+
+
+def test_an_eviction_is_an_interruption_and_an_end_a_change_of_state() -> None:
+    machine = listed_machine(make_settings(), make_pod()).provider_id
+    evicted = make_pod(disrupted("EvictionByEvictionAPI", "Running"), deleted=True)
+    notice = pod_notice(machine, evicted, 5.0)
+    assert notice is not None
+    assert (notice.kind, notice.means_at) == (NoticeKind.SPOT_INTERRUPTION, 5.0)
+    done = pod_notice(machine, make_pod({"phase": "Succeeded"}), 5.0)
+    assert done is not None
+    assert done.kind is NoticeKind.STATE_CHANGE
+    assert pod_notice(machine, make_pod({"phase": "Running"}), 5.0) is None
