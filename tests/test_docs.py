@@ -224,3 +224,20 @@ def test_the_metrics_and_log_lines_that_on_call_looks_up_are_there() -> None:
     assert {sign for sign in single if sign.startswith("autoscaler_")} <= set(metrics)
     lines = {sign for sign in single if not sign.startswith("autoscaler_")}
     assert {line for line in lines if f'"{line}"' not in code} == set()
+
+
+def test_the_places_to_look_are_there() -> None:
+    cells = [cell for row in table(ARCHITECTURE, "Where to look") for cell in row]
+    named = [word for cell in cells for word in WORD.findall(cell) if word.endswith(".py")]
+    assert len(named) > 20
+    assert [name for name in named if not (ROOT / "autoscaler" / name).is_file()] == []
+
+
+def test_the_ports_that_are_named_are_the_protocols() -> None:
+    folder = ROOT / "autoscaler" / "controller" / "ports"
+    code = "".join(path.read_text() for path in folder.glob("*.py"))
+    text = section(ARCHITECTURE, "The rooms").partition("(a port) in")[2].partition("Each Protocol")
+    assert text[1]
+    ports = set(re.findall(r"^class (\w+)\(Protocol\)", code, re.MULTILINE))
+    ports = {port for port in ports if not port.endswith("Telemetry")} | {"Telemetry"}
+    assert set(WORD.findall(text[0])) - {"controller/ports/"} == ports
