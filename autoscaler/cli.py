@@ -80,10 +80,13 @@ def check(
     config: Annotated[Path, typer.Argument(metavar="FILE", help="The configuration, fleet.yaml.")],
     skip_files: Annotated[
         bool,
-        typer.Option("--skip-files", help="Do not check the files that it names, such as keys."),
+        typer.Option("--skip-files", help="Do not read the files that fleet.yaml names."),
     ] = False,
 ) -> None:
-    """Check a configuration; exit status 2 if it has errors."""
+    """Check a configuration, and print a summary of it.
+
+    Prints every error and warning with its line and a fix. Exits with 2 if there is an error.
+    """
     from autoscaler.app import load_for_service
     from autoscaler.app.summary import summarise
     from autoscaler.config import ConfigurationError
@@ -104,7 +107,7 @@ def import_(
     prefix: Annotated[
         str,
         typer.Option(
-            help="Prefix of every SKU's name, but not of extra labels: lf., c. or lf.c.",
+            help="Prefix for the name of every SKU, but not for its `labels`: lf., c. or lf.c.",
             metavar="PREFIX",
         ),
     ] = "",
@@ -128,10 +131,13 @@ def import_(
     ] = None,
     strict: Annotated[
         bool,
-        typer.Option("--strict", help="If anything is reported, write nothing and exit with 1."),
+        typer.Option("--strict", help="If a key is reported, write nothing and exit with 1."),
     ] = False,
 ) -> None:
-    """Convert PyTorch's scale-config.yml into SKUs, and report every key that is not converted."""
+    """Convert PyTorch's scale-config.yml into SKUs.
+
+    Reports on stderr every key that it does not convert, with the reason.
+    """
     from autoscaler.config.runner_keys import ImportOptions
     from autoscaler.model.catalogue import OperatingSystem
 
@@ -142,7 +148,7 @@ def import_(
 
 @commands.command()
 def schema() -> None:
-    """Print the configuration's JSON Schema, for editors."""
+    """Print the JSON Schema of fleet.yaml, for editors."""
     from autoscaler.config import json_schema
 
     with _printing():
@@ -165,7 +171,7 @@ def version() -> None:
 
 
 def main() -> None:
-    """The `autoscaler` program."""
+    """Run `autoscaler` with the command line of this process."""
     commands()
 
 

@@ -17,7 +17,9 @@ def demo(
     scale: Annotated[
         float | None,
         typer.Option(
-            min=1, max=100_000, help="How many times faster than real time lab time runs."
+            min=1,
+            max=100_000,
+            help="How many times faster than real time lab time runs; default: 80.",
         ),
     ] = None,
     lose_job: Annotated[

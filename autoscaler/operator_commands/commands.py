@@ -30,11 +30,12 @@ _NOT_LISTED = (
 
 
 def unverified(config: Config, url: Url = None) -> None:
-    """List the machines for which the controller cannot prove whether a job runs on them.
+    """List unverified machines, on which a job may be running.
 
-    The controller counts these machines in its limits and does not terminate them before their SKU's
-    lifetime. Also lists machines that still exist after three requests to terminate them. Exits with 1
-    if there is any, or if a provider was not listed since the controller's start.
+    The controller cannot prove whether a job runs on these machines. It counts them in its limits and does
+    not terminate them before their SKU's lifetime. Also lists machines that still exist after three
+    requests to terminate them. Exits with 1 if it lists any machine, or if the controller has not listed
+    a provider's machines since its start.
     """
     with _client(config, url) as client:
         found, total, unlisted = client.unverified()
@@ -60,10 +61,10 @@ def terminate(
     ] = False,
     url: Url = None,
 ) -> None:
-    """Terminate MACHINE, an unverified machine on which no job runs.
+    """Terminate an unverified machine on which no job runs.
 
-    The controller refuses to terminate a machine that may be running a job. The answer gives the reason
-    and what to do. Use --force after you have checked the machine yourself.
+    The controller refuses while there are signs that the machine is running a job. The answer gives the
+    reason and what to do. Use --force after you have checked the machine yourself.
     """
     with _client(config, url) as client:
         terminated = client.terminate(machine, force=force)
@@ -77,14 +78,15 @@ def adopt(
     ],
     force: Annotated[
         bool,
-        typer.Option("--force", help="Adopt it even if this store has machines of its own."),
+        typer.Option("--force", help="Adopt the ID even if this store has machines of its own."),
     ] = False,
     url: Url = None,
 ) -> None:
-    """Adopt the machines of installation ID, whose store is lost.
+    """Adopt the machines of an installation whose store is lost.
 
-    The controller refuses while its store has machines of its own. The answer gives the reason and what
-    to do. Use --force after you have checked this yourself.
+    The installation ID becomes the ID of the controller's store. The controller refuses while its store has
+    machines of its own, among other reasons. The answer gives the reason and what to do. Never adopt the
+    ID of a controller that runs.
     """
     with _client(config, url) as client:
         adopted = client.adopt(installation, force=force)
@@ -96,9 +98,10 @@ def close_circuit(
     sku: Annotated[str, typer.Argument(metavar="SKU", help="A SKU whose circuit breaker is open.")],
     url: Url = None,
 ) -> None:
-    """Close the circuit breaker of SKU, after its problem was fixed.
+    """Close the circuit breaker of a SKU after a fix.
 
-    The controller again launches all machines that the jobs need. If they fail, the breaker opens again.
+    The controller then launches as many machines of the SKU as its jobs need. If they fail again, the
+    circuit breaker opens again.
     """
     with _client(config, url) as client:
         typer.echo(f"circuit breaker of {_plain(client.close_circuit(sku))} closed")
