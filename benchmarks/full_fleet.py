@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from autoscaler.app.collecting import keep_out_of_collections
+from autoscaler.controller.composition import Ports
 from autoscaler.controller.ports.provider import (
     LaunchAnswer,
     LaunchOrder,
@@ -38,7 +39,7 @@ from autoscaler.model.machines import Machine
 from autoscaler.observability.metrics import PrometheusTelemetry
 from autoscaler.simulator.world.crash_point import CrashPoint
 from autoscaler.simulator.world.ids import SequentialIds
-from autoscaler.simulator.world.process import ControllerProcess, Ports
+from autoscaler.simulator.world.process import ControllerProcess, settings
 from autoscaler.simulator.world.terms import Terms
 from autoscaler.store.sqlite import SqliteStore
 from benchmarks.counted_github import CountedGitHub
@@ -177,12 +178,15 @@ class FullFleet:
         state = self._ledger.state
         store.left = _saved(self._ledger)
         self._host(list(state.jobs.values()))
-        process = self._process = ControllerProcess(self._ports(store), CrashPoint())
+        catalogue = state.catalogue
+        process = self._process = ControllerProcess(
+            self._ports(store), settings(catalogue, parse, self._pace), CrashPoint()
+        )
         del self._ledger  # two copies would give the garbage collector twice the work
         process.start()
         freezing = asyncio.get_running_loop().create_task(keep_out_of_collections())
         try:
-            while process.parts is None or process.parts.loop.turned_at is None:  # noqa: ASYNC110
+            while process.controller is None or process.controller.reconciler.turned_at is None:  # noqa: ASYNC110
                 await asyncio.sleep(0.05)
             # What it took over is there by now: frozen a minute later, unless it is done here.
             gc.freeze()
@@ -249,19 +253,17 @@ class FullFleet:
         machines = tuple(self._ledger.state.machines.values())
         providers: list[ProviderName] = [EAST]
         return Ports(
-            catalogue=catalogue,
-            store=store,
-            github=github,
-            providers={EAST: ListedProvider(catalogue, machines, clock)},
-            reruns=github,
             clock=clock,
-            duty_clock=clock,
+            pacing=clock,
+            background=clock,
             ids=SequentialIds(),
-            lists=github,
-            syncs=True,
             telemetry=PrometheusTelemetry(catalogue.skus, providers, "benchmark"),
-            parse=parse,
-            pace=self._pace,
+            store=store,
+            readings=store,
+            github=github,
+            lists=github,
+            reruns=github,
+            providers={EAST: ListedProvider(catalogue, machines, clock)},
         )
 
 

@@ -12,6 +12,7 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 
 from autoscaler.controller.bootstrap import BootstrapService
+from autoscaler.controller.composition import Ports
 from autoscaler.controller.ports.bootstrap import (
     Assigned,
     BootstrapRefusedError,
@@ -40,7 +41,7 @@ from autoscaler.simulator.world.fault_schedule import FaultSchedule
 from autoscaler.simulator.world.ids import SequentialIds
 from autoscaler.simulator.world.instances import Instance
 from autoscaler.simulator.world.invariants import Invariants
-from autoscaler.simulator.world.process import ControllerProcess, Ports
+from autoscaler.simulator.world.process import ControllerProcess, settings
 from autoscaler.simulator.world.provider import SimulatedProvider
 from autoscaler.simulator.world.silence import Silence
 from autoscaler.simulator.world.store import INSTALLATION, MemoryStore
@@ -112,21 +113,20 @@ class VirtualFleet:
         self._provider = _provider(catalogue, self._store, self.clock)
         self._provider.on_launch, self._provider.on_end = self._switch_on, self._switch_off
         ports = Ports(
-            catalogue=catalogue,
-            store=self._store,
-            github=self.github,
-            providers={EAST: self._provider},
-            reruns=self.github,
             clock=self.clock,
-            duty_clock=self.clock,
+            pacing=self.clock,
+            background=self.clock,
             ids=SequentialIds(),
-            lists=self.github,
-            syncs=True,
             telemetry=self.heard,
-            parse=parse,
-            pace=Pace(batch_idle=0.25, batch_max=2.0, tick=30.0),
+            store=self._store,
+            readings=self._store,
+            github=self.github,
+            lists=self.github,
+            reruns=self.github,
+            providers={EAST: self._provider},
         )
-        self.process = ControllerProcess(ports, CrashPoint())
+        pace = Pace(batch_idle=0.25, batch_max=2.0, tick=30.0)
+        self.process = ControllerProcess(ports, settings(catalogue, parse, pace), CrashPoint())
 
     @property
     def machines(self) -> int:
@@ -180,7 +180,7 @@ class VirtualFleet:
         self._provider.shut_down(instance, "Client.InstanceInitiatedShutdown: its runner left")
 
     async def _serve(self, instance: Instance) -> None:
-        desk, nonce = self.process.ready.desk, f"SECRET-NONCE-{instance.id}"
+        desk, nonce = self.process.ready.bootstrap, f"SECRET-NONCE-{instance.id}"
         machine = await self._attest(desk, instance, nonce)
         await asyncio.sleep(HEALTH_CHECKS)
         await desk.health_checks(machine, nonce, True, "disk: ok")

@@ -1,19 +1,12 @@
 """Creates the endpoint for GitHub's webhooks, and the operator's endpoints if they are configured."""
 
-from collections.abc import Mapping
-
 from autoscaler import config
-from autoscaler.controller.guarded_github import GuardedGitHubLists
 from autoscaler.controller.intake import Intake
-from autoscaler.controller.journal import Journal
 from autoscaler.controller.operator_actions import OperatorActions
 from autoscaler.controller.ports.clock import Clock
-from autoscaler.controller.ports.provider import Provider
 from autoscaler.controller.ports.telemetry import DeliveryTelemetry
-from autoscaler.github.client import GitHubClient
 from autoscaler.github.webhook import parse_workflow_job, verify_signature
 from autoscaler.model.events import JobObserved
-from autoscaler.model.identifiers import InstallationId, ProviderName
 from autoscaler.server.admin import AdminEndpoint
 from autoscaler.server.serving import Endpoint
 from autoscaler.server.webhook import WebhookEndpoint
@@ -34,19 +27,8 @@ def webhook_endpoint(
 
 
 def admin_endpoints(
-    configuration: config.Configuration,
-    journal: Journal,
-    client: GitHubClient,
-    providers: Mapping[ProviderName, Provider],
+    configuration: config.Configuration, operator_actions: OperatorActions
 ) -> list[Endpoint]:
     """Create the endpoint of /admin if there is a token. Raises ConfigurationError."""
     tokens = [token.get_secret_value() for token in config.read_admin_tokens(configuration)]
-    if not tokens:
-        return []
-
-    def adopt(installation: InstallationId) -> None:
-        for provider in providers.values():
-            provider.adopt(installation)
-
-    operator_actions = OperatorActions(journal, GuardedGitHubLists(client.lists), providers, adopt)
-    return [AdminEndpoint(operator_actions, tokens)]
+    return [AdminEndpoint(operator_actions, tokens)] if tokens else []

@@ -47,10 +47,10 @@ class Opening:
         return sorted(set(self._providers) - self.opened)
 
     async def run(self) -> None:
-        """Open all providers. Retries each until it succeeds."""
+        """Open all providers that are not open. Retries each until it succeeds."""
         async with asyncio.TaskGroup() as group:
             group.create_task(self._wait_no_longer())
-            for name in self._providers:
+            for name in self.left:
                 group.create_task(self._open(name))
 
     async def read_daily(self, read: Callable[[ProviderName], Awaitable[None]]) -> None:

@@ -52,28 +52,32 @@ class Poller:
         github: GitHub,
         providers: Mapping[ProviderName, Provider],
         clock: Clock,
-        arrived_until: Instant,
-        tasks: Sequence[PeriodicTask] = (),
-        quotas_read: QuotasTried | None = None,
+        tasks: Sequence[PeriodicTask],
+        quotas_read: QuotasTried,
     ) -> None:
-        """`tasks` run beside the poller's own. `quotas_read` is called after each attempt to read quotas.
-
-        `arrived_until` may come from a clock that was ahead. It is then ignored, and deliveries of the
-        whole redelivery window are checked.
-        """
+        """`tasks` run beside the poller's own. `quotas_read` is called after each attempt to read quotas."""
         self._journal = journal
         self._store = store
         self._github = github
         self._providers = providers
         self._clock = clock
-        now = clock.now()
-        self._arrived_until = arrived_until if arrived_until <= now else now - REDELIVERY_WINDOW
+        self._arrived_until = clock.now()
         self._tasks = tasks
         self._quotas_read = quotas_read
         self._list_soon = {name: asyncio.Event() for name in providers}
         self._lists_begun = dict.fromkeys(providers, 0)
         self._listed: Wakeups[tuple[ProviderName, int]] = Wakeups(clock)
         self.github_answered = False
+
+    def resume(self, arrived_until: Instant | None) -> None:
+        """Check deliveries since then, or since now if None.
+
+        `arrived_until` may come from a clock that was ahead. It is then ignored, and deliveries of the
+        whole redelivery window are checked.
+        """
+        now = self._clock.now()
+        since = now if arrived_until is None else arrived_until
+        self._arrived_until = since if since <= now else now - REDELIVERY_WINDOW
 
     async def list_soon(self, provider: ProviderName, patience: Seconds) -> None:
         """List a provider's machines as soon as possible, and wait up to `patience` seconds for the list."""
@@ -158,8 +162,7 @@ class Poller:
             else:
                 found = tuple(sorted(quotas.items()))
                 await self._journal.record(QuotasRead(self._journal.now, name, found))
-            if self._quotas_read is not None:
-                await self._quotas_read(name)
+            await self._quotas_read(name)
             try:
                 collected = await provider.collect(self._sendable(name))
             except (ProviderError, OutcomeUnknownError) as error:

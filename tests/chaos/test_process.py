@@ -1,6 +1,7 @@
 """One controller process of the world: it ends as the real one does."""
 
 import asyncio
+from dataclasses import replace
 
 import pytest
 
@@ -8,11 +9,9 @@ from autoscaler.controller.opening import LISTED_TOGETHER
 from autoscaler.model.identifiers import Seconds
 from autoscaler.simulator.world.clock import HostClock
 from autoscaler.simulator.world.crash_point import CrashPoint
-from autoscaler.simulator.world.ids import SequentialIds
-from autoscaler.simulator.world.process import ControllerProcess, Ports
+from autoscaler.simulator.world.process import ControllerProcess
 from autoscaler.simulator.world.schedule import Schedule
 from autoscaler.simulator.world.virtual_time import Tasks, run
-from autoscaler.simulator.world.webhooks import parse
 from autoscaler.simulator.world.world import SimulatedWorld
 from tests.chaos.fleet import SETTING
 
@@ -30,22 +29,8 @@ def test_an_opening_that_fails_ends_the_process_with_its_error() -> None:
     async def scenario() -> None:
         world = SimulatedWorld(SETTING, Schedule(0, (), (), lists=False))
         clock = BrokenClock(world.fault_schedule)
-        ports = Ports(
-            SETTING.catalogue,
-            world.store,
-            world.github,
-            world.providers,
-            world.reruns,
-            clock,
-            clock,
-            SequentialIds(),
-            world.lists,
-            syncs=False,
-            telemetry=SETTING.telemetry,
-            parse=parse,
-            pace=SETTING.pace,
-        )
-        process = ControllerProcess(ports, CrashPoint())
+        ports = replace(world.ports(), clock=clock, pacing=clock, background=clock)
+        process = ControllerProcess(ports, world.settings, CrashPoint())
         process.start()
         assert process.running is not None
         with pytest.raises(ZeroDivisionError):

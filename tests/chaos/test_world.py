@@ -97,8 +97,8 @@ def test_a_controller_that_is_started_again_knows_the_ids_that_it_had() -> None:
     assert world.store.installations.all == ("0badcafe", "00000001")
     process = world.supervisor.process
     assert process is not None
-    assert process.parts is not None
-    known = process.parts.journal.ledger.state.catalogue
+    assert process.controller is not None
+    known = process.controller.journal.ledger.state.catalogue
     assert known.installations == world.store.installations
 
 

@@ -2,35 +2,34 @@
 
 import asyncio
 import json
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from autoscaler.controller.bootstrap import BootstrapService
-from autoscaler.controller.effects import Effects
-from autoscaler.controller.executor import Executor
-from autoscaler.controller.github_reader import GitHubReader
-from autoscaler.controller.intake import Intake
-from autoscaler.controller.journal import Journal
-from autoscaler.controller.launcher import Launcher
-from autoscaler.controller.poller import Poller
+from autoscaler.controller import composition
+from autoscaler.controller.composition import Ports, Settings
+from autoscaler.controller.ports.reruns import RerunAnswer, Reruns
 from autoscaler.controller.ports.store import Delivery
-from autoscaler.controller.reconciler import Pace, Reconciler
-from autoscaler.controller.registrar import Registrar
-from autoscaler.controller.registration_releaser import RegistrationReleaser
-from autoscaler.controller.terminator import Terminator
-from autoscaler.controller.unmatched import UnmatchedJobs
-from autoscaler.ledger.ledger import KEPT_FOR, Ledger
+from autoscaler.controller.reconciler import Pace
+from autoscaler.ledger.ledger import KEPT_FOR
 from autoscaler.ledger.state import LedgerState
 from autoscaler.model.catalogue import Catalogue
-from autoscaler.model.events import ControllerStarted, Event, JobObserved
-from autoscaler.model.identifiers import Instant, JobId, ProviderName, RunnerName, Seconds
+from autoscaler.model.events import JobObserved
+from autoscaler.model.identifiers import (
+    Instant,
+    JobId,
+    ProviderName,
+    RunnerName,
+    Seconds,
+)
 from autoscaler.model.jobs import JobState
 from autoscaler.model.machines import Machine, MachineState
 from tests.controller.fakes import CrashPoint, RecordingTelemetry, SequentialIds
 from tests.controller.fakes_github import FakeGitHub
+from tests.controller.fakes_lists import FakeLists
 from tests.controller.fakes_provider import FakeProvider
+from tests.controller.fakes_readings import FakeReadings
 from tests.controller.fakes_store import FakeStore
 from tests.controller.virtual_time import OWNER, Tasks, VirtualClock
 from tests.planner.fleets import EAST, catalogue
@@ -43,6 +42,15 @@ HEALTH_CHECK = {"disk_gb": 10}
 
 class ProcessGoneError(Exception):
     """The controller that was asked is no longer there."""
+
+
+class FakeReruns:
+    """GitHub while no job may run again yet."""
+
+    async def rerun(
+        self, repository: str, run_id: int, run_attempt: int, jobs: Sequence[JobId]
+    ) -> RerunAnswer:
+        return RerunAnswer(tuple(jobs), None)
 
 
 @dataclass
@@ -58,6 +66,38 @@ class World:
     clock: VirtualClock = field(default_factory=VirtualClock)
     ids: SequentialIds = field(default_factory=SequentialIds)
     telemetry: RecordingTelemetry = field(default_factory=RecordingTelemetry)
+    readings: FakeReadings = field(default_factory=FakeReadings)
+    lists: FakeLists = field(init=False)
+    reruns: Reruns = field(default_factory=FakeReruns)
+
+    def __post_init__(self) -> None:
+        # An account without spare calls, so that a test of something else has no list to expect.
+        self.lists = FakeLists(self.clock.now, steady=0.0)
+
+    def ports(self) -> Ports:
+        """The ports of a controller."""
+        return Ports(
+            clock=self.clock,
+            pacing=self.clock,
+            background=self.clock,
+            ids=self.ids,
+            telemetry=self.telemetry,
+            store=self.store,
+            readings=self.readings,
+            github=self.github,
+            lists=self.lists,
+            reruns=self.reruns,
+            providers=self.providers,
+        )
+
+    def settings(self, pace: Pace) -> Settings:
+        """The settings of a controller: the whole catalogue is for sale from the start."""
+        return Settings(
+            catalogue=lambda installations, _: self.catalogue.with_installations(installations),
+            health_checks=dict.fromkeys(self.catalogue.skus, HEALTH_CHECK),
+            parse=parse,
+            pace=pace,
+        )
 
     @property
     def east(self) -> FakeProvider:
@@ -74,70 +114,26 @@ class World:
         return fuse
 
 
-class DatedLedger(Ledger):
-    """A ledger that insists on each event's time, as the store's tables do."""
-
-    def apply(self, event: Event) -> None:
-        assert isinstance(event.at, float), event
-        super().apply(event)
-
-
 class Controller:
     """One process: what `app` builds, on fakes. `crashes` are the errors of effects."""
 
     def __init__(self, world: World, fuse_length: int | None = None, pace: Pace = PACE) -> None:
         self.world = world
         self.fuse = world.fuse(fuse_length)
-        self.crashes: list[BaseException] = []
         self._tasks = Tasks()
-        self.journal = Journal(
-            DatedLedger(world.catalogue), world.store, world.clock, world.telemetry
+        parts = self.parts = composition.Controller(
+            world.ports(), world.settings(pace), world.catalogue.installations
         )
-        UnmatchedJobs(self.journal, world.telemetry)
-        self.effects = Effects(self._crashed)
-        self.registrar = Registrar(self.journal, world.github, world.clock)
-        self.releaser = RegistrationReleaser(
-            self.journal, world.github, self.registrar, self.effects
-        )
-        self.intake = Intake(world.store, self.journal, parse)
-        self.github_reader = GitHubReader(self.journal, world.github)
-        self.launcher = Launcher(self.journal, world.providers)
-        self.terminator = Terminator(self.journal, world.providers, world.clock)
-        self.pace = pace
+        # Tests of opening run the opening's task; for the others every provider is open.
+        parts.opening.opened.update(world.providers)
+        self.journal, self.intake, self.effects = parts.journal, parts.intake, parts.effects
+        self.registrar, self.releaser = parts.registrar, parts.releaser
+        self.github_reader, self.launcher = parts.github_reader, parts.launcher
+        self.terminator, self.executor, self.poller = parts.terminator, parts.executor, parts.poller
+        self.operator_actions = parts.operator_actions
+        self.desk, self.loop, self.crashes = parts.bootstrap, parts.reconciler, parts.crashes
         self.running: asyncio.Task[None] | None = None
         self.resumed = False
-        self._begin(world.clock.now())
-
-    def _begin(self, arrived_until: Instant) -> None:
-        world = self.world
-        self.poller = Poller(
-            self.journal, world.store, world.github, world.providers, world.clock, arrived_until
-        )
-        self.lists_asked_for: list[ProviderName] = []
-        gates = dict.fromkeys(world.catalogue.skus, HEALTH_CHECK)
-        self.desk = BootstrapService(
-            self.journal, self.registrar, self.releaser, world.providers, gates, self._list_soon
-        )
-        self.executor = Executor(
-            self.journal,
-            world.ids,
-            self.effects,
-            self.launcher,
-            self.registrar,
-            self.terminator,
-            self.github_reader,
-        )
-        self.loop = Reconciler(
-            self.journal,
-            self.intake,
-            self.executor,
-            self.poller,
-            self.effects,
-            world.telemetry,
-            world.clock,
-            world.clock,
-            self.pace,
-        )
 
     @property
     def state(self) -> LedgerState:
@@ -150,18 +146,18 @@ class Controller:
         )
         return found
 
+    def take_list_requests(self) -> list[ProviderName]:
+        """Return the providers that were to be listed soon since the last call, while no poller runs."""
+        requests = self.poller._list_soon
+        names = [name for name, requested in requests.items() if requested.is_set()]
+        for name in names:
+            requests[name].clear()
+        return names
+
     async def resume(self) -> None:
         """Take over what the store holds."""
-        now = self.world.clock.now()
-        saved = await self.world.store.load(now - KEPT_FOR)
-        self._begin(saved.arrived_until if saved.arrived_until is not None else now)
-        self.journal.ledger.restore(
-            (*saved.launch_requests, *saved.machines, *saved.runners, *saved.jobs, *saved.reruns),
-            saved.cooldowns,
-        )
-        absence = max(0.0, now - saved.heartbeat) if saved.heartbeat is not None else 0.0
-        await self.journal.record(ControllerStarted(now, absence))
-        self.intake.resume(*saved.unapplied)
+        saved = await self.world.store.load(self.world.clock.now() - KEPT_FOR)
+        await self.parts.resume(saved)
         self.resumed = True
 
     def start(self) -> None:
@@ -217,15 +213,6 @@ class Controller:
             return asyncio.get_running_loop().create_task(work)
         finally:
             OWNER.reset(token)
-
-    def _crashed(self, error: BaseException) -> None:
-        if not isinstance(error, asyncio.CancelledError):
-            self.crashes.append(error)
-            self.loop.stop()
-
-    async def _list_soon(self, provider: ProviderName, patience: Seconds) -> None:
-        self.lists_asked_for.append(provider)
-        await self.poller.list_soon(provider, patience)
 
 
 def delivery(

@@ -9,6 +9,7 @@ from typing import Protocol, TypeVar
 from autoscaler.controller.ports.github import (
     GitHubError,
     NewRegistration,
+    OperatorError,
     Redelivered,
     RegisteredRunner,
     RunnerBusyError,
@@ -20,6 +21,10 @@ from autoscaler.model.identifiers import Instant, JobId, RunnerName, Seconds
 from tests.controller.fakes import CrashPoint
 
 T = TypeVar("T")
+
+NARROW = RunnerGroup(
+    "selected", allows_public_repositories=False, restricted_to_workflows=False, repositories=()
+)
 
 
 @dataclass
@@ -63,7 +68,7 @@ class FakeGitHub:
     jobs: dict[JobId, JobObserved | None] = field(default_factory=dict)
     since: list[Instant] = field(default_factory=list)
     on_register: Callable[[RunnerName], None] = lambda _: None
-    groups: dict[str, RunnerGroup] = field(default_factory=dict)
+    groups: dict[str, RunnerGroup] = field(default_factory=lambda: {"Default": NARROW})
     hides_runners: bool = False
     forks: dict[int, bool | None] = field(default_factory=dict)
     on_delete: Callable[[int], None] = lambda _: None
@@ -135,7 +140,12 @@ class FakeGitHub:
         return await self._answer("run_from_fork", lambda: self.forks.get(run_id, False))
 
     async def runner_group(self, scope: str, name: str) -> RunnerGroup:
-        return await self._answer("runner_group", lambda: self.groups[name])
+        def find() -> RunnerGroup:
+            if name not in self.groups:
+                raise OperatorError(f"there is no runner group {name}")
+            return self.groups[name]
+
+        return await self._answer("runner_group", find)
 
     async def redeliver_failed(self, since: Instant) -> Redelivered:
         self.since.append(since)

@@ -130,7 +130,7 @@ async def test_an_instance_that_nobody_launched_is_refused() -> None:
     controller, _ = await launched(World())
     await controller.world.clock.sleep(130.0)
     assert await refusal(Agent(controller, STRANGER).attest()) == (403, "instance")
-    assert controller.lists_asked_for == []
+    assert controller.take_list_requests() == []
 
 
 @on_virtual_time
@@ -139,7 +139,7 @@ async def test_just_after_a_start_an_unknown_instance_is_asked_to_wait_for_a_lis
     with pytest.raises(NotKnownYetError) as refused:
         await Agent(controller, STRANGER).attest()
     assert refused.value.retry_after > 0
-    assert controller.lists_asked_for == [EAST]
+    assert controller.take_list_requests() == [EAST]
 
 
 @on_virtual_time
@@ -157,7 +157,7 @@ async def test_while_a_call_is_in_flight_an_unknown_instance_may_be_its_answer()
     agent = Agent(controller, instance)
     with pytest.raises(NotKnownYetError):
         await agent.attest()
-    assert controller.lists_asked_for == [EAST]
+    assert controller.take_list_requests() == [EAST]
 
     # Bound by its tag in the list that was asked for, it is known at its next try.
     await controller.poller.list_machines(EAST)
@@ -230,7 +230,7 @@ async def test_a_machine_whose_launch_time_is_not_known_yet_waits_for_a_list() -
     controller.only_machine().placement.launch_time = ""
     with pytest.raises(NotKnownYetError):
         await agent.attest()
-    assert controller.lists_asked_for == [EAST]
+    assert controller.take_list_requests() == [EAST]
     await controller.poller.list_machines(EAST)
     await agent.attest()
     assert controller.only_machine().placement.launch_time == agent.instance.launch_time
@@ -263,17 +263,18 @@ async def test_an_instance_waits_for_one_list_at_a_time() -> None:
     waiting = asyncio.create_task(stranger.attest())
     await asyncio.sleep(0)
     asked = controller.world.clock.now()
+    assert controller.take_list_requests() == [EAST]
     for _ in range(3):
         with pytest.raises(NotKnownYetError):
             await stranger.attest()
     assert controller.world.clock.now() == asked
-    assert controller.lists_asked_for == [EAST]
+    assert controller.take_list_requests() == []
     with pytest.raises(NotKnownYetError):
         await waiting
     assert controller.world.clock.now() == asked + LISTED_WITHIN
     with pytest.raises(NotKnownYetError):
         await stranger.attest()
-    assert controller.lists_asked_for == [EAST, EAST], "the first one's end gives its place back"
+    assert controller.take_list_requests() == [EAST], "the first one's end gives its place back"
 
 
 @pytest.mark.case(
@@ -488,7 +489,7 @@ def test_over_a_restored_store_a_job_cannot_have_its_machine_registered_again(
             with pytest.raises(NotKnownYetError):
                 await job.attest()
             await world.clock.sleep(10.0)
-        assert controller.lists_asked_for == [], "no provider's list says who works"
+        assert controller.take_list_requests() == [], "no provider's list says who works"
         listed_at_github(controller, at_work)
         assert await refusal(job.attest()) == (409, "assigned")
         await queue(controller, 2)

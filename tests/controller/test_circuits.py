@@ -5,8 +5,7 @@ import asyncio
 import pytest
 from structlog.testing import capture_logs
 
-from autoscaler.controller.circuits import LOOK_EVERY, Circuits
-from autoscaler.controller.operator_actions import OperatorActions
+from autoscaler.controller.circuits import LOOK_EVERY
 from autoscaler.controller.ports.operator_requests import OperatorRequestRefusedError, RefusalKind
 from autoscaler.controller.ports.provider import OutcomeUnknownError
 from autoscaler.model.identifiers import JobId
@@ -14,7 +13,6 @@ from autoscaler.model.jobs import JobState
 from autoscaler.model.machines import ExitReason
 from tests.controller.agents import Agent, launched, say
 from tests.controller.controllers import Controller, World
-from tests.controller.fakes_lists import FakeLists
 from tests.controller.test_github_reader import answer
 from tests.controller.virtual_time import on_virtual_time
 
@@ -34,7 +32,6 @@ REFUSED = (
 async def test_an_operator_reads_why_a_runner_left_without_a_job() -> None:
     world = World()
     controller, (agent,) = await launched(world)
-    Circuits(controller.journal, world.providers, world.clock)
     await agent.attest()
     await agent.health_checks(version="2.320.0")
     await controller.turn()
@@ -66,7 +63,6 @@ def test_what_is_expected_is_counted_and_not_logged(why: str) -> None:
     async def scenario() -> None:
         world = World()
         controller, (agent,) = await launched(world)
-        Circuits(controller.journal, world.providers, world.clock)
         assigned = await agent.start_runner()
         if why == "after a job":
             await say(controller, 1, JobState.IN_PROGRESS, assigned.runner)
@@ -91,7 +87,6 @@ async def test_runners_that_cannot_connect_are_logged_and_open_the_breaker() -> 
     """As behind a proxy that replaces GitHub's certificate: each gives its registration back first."""
     world = World()
     controller, agents = await launched(world, 3)
-    Circuits(controller.journal, world.providers, world.clock)
     with capture_logs() as logs:
         for agent in agents:
             await agent.start_runner()
@@ -134,7 +129,6 @@ async def refuse(controller: Controller, agent: Agent) -> None:
 async def test_the_first_refusal_opens_the_breaker_and_names_image_and_version() -> None:
     world = World()
     controller, (agent,) = await launched(world)
-    Circuits(controller.journal, world.providers, world.clock)
     with capture_logs() as logs:
         await refuse(controller, agent)
     (line,) = (one for one in logs if one["event"] == "circuit_opened")
@@ -157,7 +151,7 @@ async def test_four_jobs_cost_four_machines_until_the_image_is_replaced() -> Non
     """Thirteen machines were launched for four jobs, and five minutes passed once it was good."""
     world = World()
     controller, agents = await refused(world)
-    circuits = Circuits(controller.journal, world.providers, world.clock)
+    circuits = controller.parts.circuits
     watching = asyncio.ensure_future(circuits.run())
     for agent in agents[1:]:
         await refuse(controller, agent)
@@ -188,7 +182,7 @@ def test_while_the_image_is_the_same_or_not_known_the_breaker_stays_open(
         if trouble is not None:
             world.east.image_id = "ami-newer"
         with capture_logs() as logs:
-            await Circuits(controller.journal, world.providers, world.clock).look()
+            await controller.parts.circuits.look()
         said = [(one["event"], one["sku"], one["provider"], one["error"]) for one in logs]
         assert said == ([("image_not_read", "gpu", "east", "reset")] if trouble else [])
         await controller.turn()
@@ -202,7 +196,7 @@ def test_while_the_image_is_the_same_or_not_known_the_breaker_stays_open(
 async def test_no_image_is_read_while_no_breaker_is_open() -> None:
     world = World()
     controller, _ = await launched(world)
-    await Circuits(controller.journal, world.providers, world.clock).look()
+    await controller.parts.circuits.look()
     assert world.east.images_read == []
 
 
@@ -216,9 +210,7 @@ async def test_no_image_is_read_while_no_breaker_is_open() -> None:
 async def test_an_operator_closes_the_breaker() -> None:
     world = World()
     controller, _ = await refused(world, jobs=1)
-    operator_actions = OperatorActions(
-        controller.journal, FakeLists(world.clock.now), world.providers
-    )
+    operator_actions = controller.operator_actions
     assert len(world.east.sent) == 1
     assert await operator_actions.close_circuit("gpu") == "gpu"
     await world_settles(controller)

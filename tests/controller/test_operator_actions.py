@@ -3,7 +3,6 @@
 import pytest
 from structlog.testing import capture_logs
 
-from autoscaler.controller.operator_actions import OperatorActions
 from autoscaler.controller.ports.github import RegisteredRunner, RetryLaterError
 from autoscaler.controller.ports.operator_requests import (
     OperatorRequestRefusedError,
@@ -24,7 +23,6 @@ from autoscaler.model.machines import TerminationReason
 from autoscaler.model.plan import MarkUnverified, Plan
 from tests.controller.agents import launched
 from tests.controller.controllers import Controller, World
-from tests.controller.fakes_lists import FakeLists
 from tests.controller.fakes_provider import Instance
 from tests.controller.fakes_store import INSTALLATION
 from tests.controller.virtual_time import on_virtual_time
@@ -41,21 +39,19 @@ class Desk:
 
     def __init__(self, installation: str = INSTALLATION) -> None:
         self.world = World()
-        self.told: list[InstallationId] = []
+        self.told = self.world.east.adopted
         instance = ProviderMachineId("i-1")
         self.world.east.instances[instance] = Instance(
             instance, LaunchRequestId("lost"), GPU, "east/g5.xlarge/a/on-demand", "t0", installation
         )
-        self.lists = FakeLists(self.world.clock.now, since=self.world.clock.now())
+        self.lists = self.world.lists
 
     async def open(self) -> "Desk":
         """Its controller has taken over what there is, and listed the machine."""
         self.controller = Controller(self.world)
         await self.controller.resume()
         await self.controller.poller.list_machines(EAST)
-        self.operator_actions = OperatorActions(
-            self.controller.journal, self.lists, [EAST], self.told.append
-        )
+        self.operator_actions = self.controller.operator_actions
         return self
 
     async def refused(self, machine: str, *, force: bool = False) -> OperatorRequestRefusedError:

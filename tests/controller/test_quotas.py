@@ -8,17 +8,14 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from autoscaler.controller.journal import Journal
-from autoscaler.controller.poller import UPKEEP_EVERY, Poller
+from autoscaler.controller.poller import UPKEEP_EVERY
 from autoscaler.controller.ports.provider import OutcomeUnknownError, ProviderError
 from autoscaler.controller.ports.store import StoreError
-from autoscaler.controller.quotas import KeptQuotas
-from autoscaler.ledger.ledger import Ledger
 from autoscaler.model.failures import FailureClass
 from autoscaler.model.identifiers import ProviderName
 from autoscaler.model.quotas import QuotaSource
 from autoscaler.model.readings import Reading, ReadingKind
-from tests.controller.controllers import World, cancelled
+from tests.controller.controllers import Controller, World, cancelled
 from tests.controller.fakes_provider import FakeProvider
 from tests.controller.fakes_readings import FakeReadings
 from tests.controller.virtual_time import EPOCH, VirtualClock, on_virtual_time
@@ -82,28 +79,18 @@ class Process:
         provider = LimitedProvider(account=limits)
         self.cache = cache
         self.provider = provider
-        self.journal = Journal(Ledger(world.catalogue), world.store, world.clock, world.telemetry)
-        self.kept = KeptQuotas({EAST: limits}, cache, world.telemetry, world.clock)
         world.providers[EAST] = provider
-        world.fuse(None)
-        self.poller = Poller(
-            self.journal,
-            world.store,
-            world.github,
-            world.providers,
-            world.clock,
-            world.clock.now(),
-            quotas_read=self.kept.take_in,
-        )
+        world.readings = cache
+        self.controller = Controller(world)
 
     @property
     def quotas(self) -> Mapping[str, int]:
-        return self.journal.ledger.state.quotas
+        return self.controller.state.quotas
 
     async def run(self, seconds: float) -> list[Any]:
         with capture_logs() as logs:
-            await self.kept.load()
-            task = asyncio.create_task(self.poller.run())
+            await self.controller.resume()
+            task = asyncio.create_task(self.controller.poller.run())
             await asyncio.sleep(seconds)
             if task.done():
                 await task

@@ -51,6 +51,7 @@ async def killed() -> tuple[World, Controller, FakeReruns, Rerunner]:
     known = catalogue()
     skus = {name: replace(sku, rerun_interrupted=2) for name, sku in known.skus.items()}
     world = World(catalogue=replace(known, skus=skus))
+    reruns = world.reruns = FakeReruns(world)
     controller, (agent,) = await launched(world)
     assigned = await agent.start_runner()
     await say(controller, 1, JobState.IN_PROGRESS, assigned.runner)
@@ -72,8 +73,7 @@ async def killed() -> tuple[World, Controller, FakeReruns, Rerunner]:
         replace(failed, run_id=7, conclusion="failure", completed_at=now)
     )
     await world.clock.sleep(ASK_AGAIN.first)
-    reruns = FakeReruns(world)
-    return world, controller, reruns, Rerunner(controller.journal, reruns, world.clock)
+    return world, controller, reruns, controller.parts.rerunner
 
 
 def outcome(world: World) -> RerunOutcome | None:
@@ -199,10 +199,10 @@ def test_the_list_outlives_the_controller() -> None:
     async def scenario() -> None:
         world, controller, _, _ = await killed()
         await controller.kill()
+        reruns = world.reruns = FakeReruns(world, deque([ACCEPTED]))
         again = Controller(world)
         await again.resume()
-        reruns = FakeReruns(world, deque([ACCEPTED]))
-        await Rerunner(again.journal, reruns, world.clock).ask_for_due()
+        await again.parts.rerunner.ask_for_due()
         assert reruns.asked == [("acme/widgets", 7, 1, (JOB,))]
         assert outcome(world) is RerunOutcome.ACCEPTED
 

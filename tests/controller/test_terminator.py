@@ -7,7 +7,6 @@ import pytest
 from structlog.testing import capture_logs
 
 from autoscaler.controller.executor import TERMINATED_AT_ONCE
-from autoscaler.controller.operator_actions import OperatorActions
 from autoscaler.controller.ports.github import RegistrationOutcomeUnknownError
 from autoscaler.controller.ports.operator_requests import OperatorRequestRefusedError
 from autoscaler.controller.ports.provider import OutcomeUnknownError, ProviderError
@@ -20,7 +19,6 @@ from autoscaler.model.machines import MachineState, TerminationReason
 from tests.controller.agents import Agent, assigned_machine, launched, runner_of, say
 from tests.controller.controllers import Controller, World
 from tests.controller.fakes_github import AnswerLost
-from tests.controller.fakes_lists import FakeLists
 from tests.controller.virtual_time import on_virtual_time
 from tests.planner.fleets import EAST
 
@@ -150,9 +148,7 @@ def test_a_machine_that_does_not_terminate_is_reported_from_the_third_request_on
                 assert len(unverified(controller.state)) == min(expected, 1)
                 await world.clock.sleep(600.0)
         words = "OperationNotPermitted: protected" if refused else "running"
-        operator_actions = OperatorActions(
-            controller.journal, FakeLists(world.clock.now), world.providers
-        )
+        operator_actions = controller.operator_actions
         with pytest.raises(
             OperatorRequestRefusedError, match=f"east does not terminate it: {words}"
         ):

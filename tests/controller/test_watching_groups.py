@@ -8,12 +8,11 @@ import pytest
 from structlog.testing import capture_logs
 
 from autoscaler.controller.ports.github import OperatorError
-from autoscaler.controller.watching_groups import AGAIN, EVERY, NAMED_AT_MOST, GroupWatch
+from autoscaler.controller.watching_groups import AGAIN, EVERY, NAMED_AT_MOST
 from autoscaler.model.access import RunnerGroup
 from autoscaler.model.catalogue import Access, Catalogue, Scope
 from autoscaler.model.identifiers import Seconds
 from tests.controller.controllers import Controller, World, cancelled
-from tests.controller.fakes_lists import FakeLists
 from tests.controller.virtual_time import on_virtual_time
 from tests.planner.fleets import catalogue, sku
 
@@ -31,12 +30,11 @@ async def watch(world: World, seconds: Seconds) -> list[Any]:
     """The warnings of a while."""
     controller = Controller(world)
     await controller.resume()
-    lists = FakeLists(world.clock.now, since=world.clock.now())
+    lists = world.lists
     for number in range(NAMED_AT_MOST + 2):
         lists.queue(f"acme/r{number}", number, number, world.clock.now())
-    watching = GroupWatch(controller.journal, world.github, lists, world.telemetry, world.clock)
     with capture_logs() as logs:
-        task = asyncio.create_task(watching.run())
+        task = asyncio.create_task(controller.parts.group_watch.run())
         await asyncio.sleep(seconds)
         await cancelled(task)
     return logs

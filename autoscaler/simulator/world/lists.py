@@ -21,18 +21,26 @@ NEWEST = 30
 PER_SECOND = 1.0
 """Requests a second for lists, as an account with 5,000 requests an hour can spare them."""
 
+USED_UP = 0.0
+"""The pace of an account without spare calls: its lists are read for operators and runner groups only."""
+
 
 class SimulatedLists:
     """Implements the GitHubLists port. `shown` are the jobs that a list showed before they completed."""
 
     def __init__(
-        self, actions: Actions, fault_schedule: FaultSchedule, now: Callable[[], Instant]
+        self,
+        actions: Actions,
+        fault_schedule: FaultSchedule,
+        now: Callable[[], Instant],
+        per_second: float,
     ) -> None:
         self.crash_point = CrashPoint()
         self.shown: set[JobId] = set()
         self._actions = actions
         self._fault_schedule = fault_schedule
         self._now = now
+        self._per_second = per_second
 
     async def repositories(self, scope: str) -> Listing[ListedRepository]:
         """List the repositories with runs, and one more."""
@@ -105,7 +113,8 @@ class SimulatedLists:
     def pace(self, scope: str) -> float:
         """Return the allowed requests a second."""
         del scope
-        return 0.0 if self._fault_schedule.active(FaultKind.SECONDARY_LIMIT) else PER_SECOND
+        limited = self._fault_schedule.active(FaultKind.SECONDARY_LIMIT)
+        return USED_UP if limited else self._per_second
 
     def _runs(self, repository: str, status: str | None = None) -> list[ListedRun]:
         if self._fault_schedule.hit(FaultKind.WRONG_ANSWERS):

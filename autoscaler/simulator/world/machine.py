@@ -207,7 +207,7 @@ class SimulatedMachine:
         if self._around.now() < self._seat.cut_off_until:
             raise ProcessGoneError
         process = self._around.process()
-        return await process.serve(request(process.ready.desk))
+        return await process.serve(request(process.ready.bootstrap))
 
     async def _pause(self, seconds: Seconds) -> None:
         if self._around.now() - self._heard > PATIENCE:

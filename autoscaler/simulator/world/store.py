@@ -21,6 +21,7 @@ from autoscaler.model.identifiers import (
     Instant,
     JobId,
     MachineId,
+    ProviderName,
     RunnerName,
     Seconds,
 )
@@ -29,6 +30,7 @@ from autoscaler.model.interruptions import Rerun
 from autoscaler.model.jobs import Job, JobState
 from autoscaler.model.launch_requests import LaunchRequest, LaunchRequestState
 from autoscaler.model.machines import Machine
+from autoscaler.model.readings import Reading, ReadingKind
 from autoscaler.model.runners import Runner, RunnerState
 from autoscaler.simulator.world.crash_point import CrashPoint
 
@@ -58,6 +60,9 @@ class Backup:
     heartbeat: Instant | None = None
     arrived_until: Instant | None = None
     installations: Installations = field(default_factory=lambda: Installations(INSTALLATION))
+    readings: dict[tuple[ProviderName, ReadingKind], tuple[Reading, ...]] = field(
+        default_factory=dict
+    )
 
 
 class MemoryStore:
@@ -76,6 +81,7 @@ class MemoryStore:
         self.heartbeat: Instant | None = None
         self.arrived_until: Instant | None = None
         self.forgotten: list[Instant] = []
+        self.readings: dict[tuple[ProviderName, ReadingKind], tuple[Reading, ...]] = {}
         self._group: list[tuple[Callable[[], Any], asyncio.Future[Any]]] = []
 
     def reopen(self, crash_point: CrashPoint) -> None:
@@ -93,6 +99,7 @@ class MemoryStore:
             self.heartbeat,
             self.arrived_until,
             self.installations,
+            dict(self.readings),
         )
 
     def restore(self, backup: "Backup") -> None:
@@ -104,6 +111,7 @@ class MemoryStore:
         self.heartbeat = backup.heartbeat
         self.arrived_until = backup.arrived_until
         self.installations = backup.installations
+        self.readings = dict(backup.readings)
 
     def of_kind(self, kind: type[T]) -> list[T]:
         """Return the durable records of one kind."""
@@ -168,6 +176,7 @@ class MemoryStore:
         installations: Installations | None = None,
     ) -> None:
         """Store a transaction."""
+        assert all(isinstance(row.at, float) for row in history), "an event without a time"
         kept = Commit(_copies(records), tuple(history), tuple(applied), tuple(cooldowns))
 
         def keep() -> None:
@@ -208,6 +217,17 @@ class MemoryStore:
             return 0
 
         return await self._durably(drop)
+
+    async def load_readings(self, provider: ProviderName, kind: ReadingKind) -> tuple[Reading, ...]:
+        """Return the last readings."""
+        await self.crash_point.burn()
+        return self.readings.get((provider, kind), ())
+
+    async def save_readings(
+        self, provider: ProviderName, kind: ReadingKind, readings: Sequence[Reading]
+    ) -> None:
+        """Keep these readings only."""
+        await self._durably(lambda: self.readings.update({(provider, kind): tuple(readings)}))
 
     async def close(self) -> None:
         """Nothing is open."""

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from autoscaler.controller.composition import Ports, Settings
 from autoscaler.controller.ports.store import StoreError
 from autoscaler.controller.ports.telemetry import Telemetry
 from autoscaler.controller.reconciler import Pace
@@ -28,12 +29,12 @@ from autoscaler.simulator.world.ids import SequentialIds
 from autoscaler.simulator.world.instances import STRANGER, Instance
 from autoscaler.simulator.world.invariants import Invariants
 from autoscaler.simulator.world.jobs import Registration
-from autoscaler.simulator.world.lists import SimulatedLists
+from autoscaler.simulator.world.lists import PER_SECOND, USED_UP, SimulatedLists
 from autoscaler.simulator.world.machine import Surroundings
 from autoscaler.simulator.world.machines import FORETOLD, Machines
 from autoscaler.simulator.world.notices import SimulatedNotices
 from autoscaler.simulator.world.operator import Operator
-from autoscaler.simulator.world.process import ControllerProcess, Ports
+from autoscaler.simulator.world.process import ControllerProcess, settings
 from autoscaler.simulator.world.provider import SimulatedProvider
 from autoscaler.simulator.world.reruns import SimulatedReruns
 from autoscaler.simulator.world.schedule import Fault, FaultKind, Schedule
@@ -87,7 +88,8 @@ class SimulatedWorld:
         self.github = SimulatedGitHub(
             self.actions, self.webhooks, self.fault_schedule, self.invariants, _now
         )
-        self.lists = SimulatedLists(self.actions, self.fault_schedule, _now)
+        pace = PER_SECOND if schedule.lists else USED_UP
+        self.lists = SimulatedLists(self.actions, self.fault_schedule, _now, pace)
         self.reruns = SimulatedReruns(self.actions, self.fault_schedule, self.invariants)
         self.providers = {name: self._provider(name) for name in _providers(setting.catalogue)}
         self.notices = {
@@ -130,9 +132,9 @@ class SimulatedWorld:
     def quiet(self) -> bool:
         """Return whether every job is completed and nothing is under way."""
         process = self.supervisor.process
-        if process is None or process.parts is None or not self.webhooks.settled:
+        if process is None or process.controller is None or not self.webhooks.settled:
             return False
-        state = process.parts.journal.ledger.state
+        state = process.controller.journal.ledger.state
         return (
             all(job.state is JobState.COMPLETED for job in self.actions.jobs.values())
             and not self.machines.running
@@ -181,23 +183,29 @@ class SimulatedWorld:
         self.github.crash_point = self.lists.crash_point = self.reruns.crash_point = crash_point
         for name, provider in self.providers.items():
             provider.crash_point = self.notices[name].crash_point = crash_point
-        setting = self._setting
-        ports = Ports(
-            setting.catalogue,
-            self.store,
-            self.github,
-            self.providers,
-            self.reruns,
-            HostClock(self.fault_schedule),
-            BusyClock(self.fault_schedule),
-            self._ids,
-            self.lists,
-            self._schedule.lists,
-            setting.telemetry,
-            parse,
-            setting.pace,
+        return ControllerProcess(self.ports(), self.settings, crash_point)
+
+    @property
+    def settings(self) -> Settings:
+        """A controller's settings."""
+        return settings(self._setting.catalogue, parse, self._setting.pace)
+
+    def ports(self) -> Ports:
+        """Return the ports of one process, which has its own clocks."""
+        host = HostClock(self.fault_schedule)
+        return Ports(
+            clock=host,
+            pacing=host,
+            background=BusyClock(self.fault_schedule),
+            ids=self._ids,
+            telemetry=self._setting.telemetry,
+            store=self.store,
+            readings=self.store,
+            github=self.github,
+            lists=self.lists,
+            reruns=self.reruns,
+            providers=self.providers,
         )
-        return ControllerProcess(ports, crash_point)
 
     def _begin(self, fault: Fault) -> None:
         """Begin a fault that acts at one moment. The other parts query the fault schedule themselves."""
@@ -248,9 +256,9 @@ class SimulatedWorld:
     def _look_for_unreported(self) -> None:
         """Check that the operator's list has each machine that survived three termination requests."""
         process = self.supervisor.process
-        if process is None or process.parts is None or self.supervisor.rewound_at is not None:
+        if process is None or process.controller is None or self.supervisor.rewound_at is not None:
             return  # a store that was rewound knows of fewer requests
-        listed = {one.provider_id for one in process.parts.operator_actions.unverified()}
+        listed = {one.provider_id for one in process.controller.operator_actions.unverified()}
         for instance in self.machines.running:
             if instance.asked_to_end >= REPORTED_FROM_ATTEMPT and instance.id not in listed:
                 self.invariants.note(

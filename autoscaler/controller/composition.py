@@ -1,0 +1,261 @@
+"""Composes a controller from its ports. No other code creates the controller's parts.
+
+`autoscaler serve`, the simulated worlds and the controller's tests each create a `Controller`. A part that
+is added here is in all of them.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, TypeVar
+
+import structlog
+
+from autoscaler.controller.bootstrap import BootstrapService
+from autoscaler.controller.circuits import Circuits
+from autoscaler.controller.consoles import Consoles
+from autoscaler.controller.effects import Effects
+from autoscaler.controller.executor import Executor
+from autoscaler.controller.github_reader import GitHubReader
+from autoscaler.controller.intake import Intake, Parse
+from autoscaler.controller.journal import Journal
+from autoscaler.controller.launcher import Launcher
+from autoscaler.controller.notice_reader import NoticeReader
+from autoscaler.controller.opening import Opening
+from autoscaler.controller.operator_actions import OperatorActions
+from autoscaler.controller.poller import PeriodicTask, Poller
+from autoscaler.controller.ports.clock import Clock, Ids
+from autoscaler.controller.ports.github import GitHub
+from autoscaler.controller.ports.github_lists import GitHubLists
+from autoscaler.controller.ports.provider import OutcomeUnknownError, Provider, ProviderError
+from autoscaler.controller.ports.readings import ReadingCache
+from autoscaler.controller.ports.reruns import Reruns
+from autoscaler.controller.ports.store import SavedState, Store
+from autoscaler.controller.ports.telemetry import Telemetry
+from autoscaler.controller.pricing import Pricing
+from autoscaler.controller.quotas import KeptQuotas
+from autoscaler.controller.reconciler import Pace, Reconciler, failure_of
+from autoscaler.controller.registrar import Registrar
+from autoscaler.controller.registration_releaser import RegistrationReleaser
+from autoscaler.controller.rerunner import Rerunner
+from autoscaler.controller.syncing import Syncing
+from autoscaler.controller.terminator import Terminator
+from autoscaler.controller.unmatched import UnmatchedJobs
+from autoscaler.controller.watching_groups import GroupWatch
+from autoscaler.ledger.ledger import Ledger
+from autoscaler.ledger.state import Refuse, raise_unlisted
+from autoscaler.model.catalogue import CapacityType, Catalogue
+from autoscaler.model.events import ControllerStarted
+from autoscaler.model.identifiers import InstallationId, ProviderName, SkuName
+from autoscaler.model.installations import Installations
+
+T = TypeVar("T")
+
+_log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ports:
+    """Everything outside the controller.
+
+    `pacing` is a clock of real time, for the pauses of the control loop. `background` is the clock of
+    tasks that may run late: the simulator slows it down, because they look every second for hours.
+
+    """
+
+    clock: Clock
+    pacing: Clock
+    background: Clock
+    ids: Ids
+    telemetry: Telemetry
+    store: Store
+    readings: ReadingCache
+    github: GitHub
+    lists: GitHubLists
+    reruns: Reruns
+    providers: Mapping[ProviderName, Provider]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """What the configuration decides.
+
+    `catalogue` returns the catalogue with the offerings of these open providers. `parse` reads the body of
+    a webhook delivery.
+    `refuse` gets every change of state that is in no table. By default it is raised.
+    `process_tasks` run beside the controller's own tasks, until they return or are cancelled.
+    """
+
+    catalogue: Callable[[Installations, Collection[ProviderName]], Catalogue]
+    health_checks: Mapping[SkuName, dict[str, Any]]
+    parse: Parse
+    pace: Pace
+    refuse: Refuse = raise_unlisted
+    process_tasks: Sequence[PeriodicTask] = ()
+
+
+class Controller:
+    """All parts of a controller. `resume` it once, then run its `reconciler`.
+
+    `crashes` are the errors of effects, each of which stops the reconciler.
+    """
+
+    def __init__(self, ports: Ports, settings: Settings, installations: Installations) -> None:
+        """`installations` are the store's."""
+        self._ports = ports
+        self._settings = settings
+        self._sold: frozenset[ProviderName] = frozenset()
+        self.crashes: list[BaseException] = []
+        clock, telemetry, providers = ports.clock, ports.telemetry, ports.providers
+        self.journal = journal = Journal(
+            Ledger(settings.catalogue(installations, ()), settings.refuse),
+            ports.store,
+            clock,
+            telemetry,
+        )
+        self.unmatched_jobs = UnmatchedJobs(journal, telemetry)
+        self.effects = Effects(self._crashed)
+        self.intake = Intake(ports.store, journal, settings.parse)
+        self.operator_actions = OperatorActions(journal, ports.lists, providers, self._adopt)
+        self.registrar = Registrar(journal, ports.github, clock)
+        self.releaser = RegistrationReleaser(journal, ports.github, self.registrar, self.effects)
+        self.github_reader = GitHubReader(journal, ports.github)
+        self.launcher = Launcher(journal, providers)
+        self.terminator = Terminator(journal, providers, ports.pacing)
+        self._make_tasks()
+        self.bootstrap = BootstrapService(
+            journal,
+            self.registrar,
+            self.releaser,
+            providers,
+            settings.health_checks,
+            self.poller.list_soon,
+            opened=self.opening.opened,
+        )
+        self.executor = Executor(
+            journal,
+            ports.ids,
+            self.effects,
+            self.launcher,
+            self.registrar,
+            self.terminator,
+            self.github_reader,
+        )
+        self.reconciler = Reconciler(
+            journal,
+            self.intake,
+            self.executor,
+            self.poller,
+            self.effects,
+            telemetry,
+            clock,
+            ports.pacing,
+            settings.pace,
+        )
+
+    def _make_tasks(self) -> None:
+        """Create the poller, and each part that has tasks of its own."""
+        ports, journal = self._ports, self.journal
+        clock, background, telemetry = ports.clock, ports.background, ports.telemetry
+        prices = _those(ports.providers, lambda provider: provider.prices)
+        limits = _those(ports.providers, lambda provider: provider.limits)
+        notices = _those(ports.providers, lambda provider: provider.notices)
+        self._prices = prices
+        self.pricing = Pricing(prices, ports.readings, self._use_new_prices, telemetry, clock)
+        self.quotas = KeptQuotas(limits, ports.readings, telemetry, clock)
+        self.opening = Opening(ports.providers, self._open_and_list, self._sell, clock)
+        self.rerunner = Rerunner(journal, ports.reruns, background)
+        self.notice_reader = NoticeReader(journal, notices, telemetry, clock)
+        self.consoles = Consoles(journal, ports.providers)
+        self.circuits = Circuits(journal, ports.providers, background)
+        self.syncing = Syncing(
+            journal, ports.lists, ports.github, self.intake.recall, telemetry, background
+        )
+        self.group_watch = GroupWatch(journal, ports.github, ports.lists, telemetry, background)
+        self.poller = Poller(
+            journal,
+            ports.store,
+            ports.github,
+            ports.providers,
+            clock,
+            (
+                self.opening.run,
+                self.rerunner.run,
+                *self.notice_reader.tasks,
+                *self.consoles.tasks,
+                self.circuits.run,
+                self.syncing.run,
+                partial(self.opening.read_daily, self._read_again),
+                self.pricing.run,
+                self.group_watch.run,
+                *self._settings.process_tasks,
+            ),
+            self.quotas.take_in,
+        )
+
+    async def resume(self, saved: SavedState) -> None:
+        """Continue from the records of the earlier process. Raises StoreError."""
+        ledger, now = self.journal.ledger, self.journal.now
+        ledger.restore(
+            (*saved.launch_requests, *saved.machines, *saved.runners, *saved.jobs, *saved.reruns),
+            saved.cooldowns,
+        )
+        absence = max(0.0, now - saved.heartbeat) if saved.heartbeat is not None else 0.0
+        await self.journal.record(ControllerStarted(now, absence))
+        self.intake.resume(*saved.unapplied)
+        self.poller.resume(saved.arrived_until)
+        await self.quotas.load()
+        left = Counter(m.provider for m in saved.machines if m.occupies)
+        for name in set(left) - set(self._ports.providers):
+            # The controller can neither list nor terminate them, so they count in the limits.
+            _log.error("provider_not_configured", provider=name, machines_left=left[name])
+
+    def _adopt(self, installation: InstallationId) -> None:
+        for provider in self._ports.providers.values():
+            provider.adopt(installation)
+
+    def _crashed(self, error: BaseException) -> None:
+        _log.error("effect_failed", error=failure_of(error), exc_info=error)
+        self.crashes.append(error)
+        self.reconciler.stop()
+
+    async def _open_and_list(self, name: ProviderName) -> bool:
+        provider = self._ports.providers[name]
+        try:
+            await provider.open()
+        except (ProviderError, OutcomeUnknownError) as error:
+            hint = provider.hint(error)
+            _log.error("provider_not_opened", provider=name, error=str(error), hint=hint)
+            return False
+        await self.pricing.first_known(name)
+        return await self.poller.list_machines(name)
+
+    async def _read_again(self, name: ProviderName) -> None:
+        try:
+            await self._ports.providers[name].open()
+        except (ProviderError, OutcomeUnknownError) as error:  # the values read last stay in use
+            _log.warning("provider_not_read_again", provider=name, error=str(error))
+
+    def _sell(self, opened: Collection[ProviderName]) -> None:
+        """Use the offerings of these providers."""
+        self._sold = frozenset(opened)
+        ledger = self.journal.ledger
+        installations = ledger.state.catalogue.installations
+        ledger.replace_catalogue(self._settings.catalogue(installations, self._sold))
+
+    def _use_new_prices(self, kind: CapacityType) -> None:
+        """Use new spot prices for costs, and new on-demand prices in the catalogue."""
+        if kind is CapacityType.SPOT:
+            known = {name: reader.known_prices(kind) for name, reader in self._prices.items()}
+            self.journal.ledger.use_spot_prices(known)
+        elif self._sold:
+            self._sell(self._sold)
+
+
+def _those(
+    providers: Mapping[ProviderName, Provider], part: Callable[[Provider], T | None]
+) -> dict[ProviderName, T]:
+    """Return this part of each provider that has one."""
+    found = {name: part(provider) for name, provider in providers.items()}
+    return {name: one for name, one in found.items() if one is not None}
