@@ -28,7 +28,7 @@ from autoscaler.github.budget import Budget
 from autoscaler.github.deliveries import Redelivery
 from autoscaler.github.exchange import Answer, Effect, Importance, Request
 from autoscaler.github.installations import Installations
-from autoscaler.github.jobs import JOB_STATES, Source, WorkflowJob, observe
+from autoscaler.github.jobs import JOB_STATES, Source, observe, read_job
 from autoscaler.github.list_pages import ListedRunner, RunnerPage
 from autoscaler.github.lists import Lists
 from autoscaler.github.page_cache import PageCache
@@ -187,7 +187,10 @@ class GitHubClient:
         answer = await self._shown(target, request)
         if answer is None:
             return None
-        read = read_as(WorkflowJob, request, answer)
+        try:
+            read = read_job(answer.data)
+        except ValueError as error:
+            raise unusable_answer(request, f"a job of an unknown shape ({error})") from None
         state = JOB_STATES.get(read.status or "")
         if state is None or read.id != job:
             raise unusable_answer(

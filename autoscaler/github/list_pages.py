@@ -9,9 +9,6 @@ from pydantic import (
     AfterValidator,
     Field,
     RootModel,
-    ValidationError,
-    ValidatorFunctionWrapHandler,
-    WrapValidator,
 )
 
 from autoscaler.controller.ports.github import RegisteredRunner
@@ -20,8 +17,8 @@ from autoscaler.github.jobs import (
     JOB_STATES,
     RepositoryName,
     Source,
-    WorkflowJob,
     observe,
+    read_job,
 )
 from autoscaler.github.page_cache import JOB, PageFormat
 from autoscaler.github.received import Received
@@ -60,17 +57,8 @@ class _RunPage(Received):
     workflow_runs: list[WorkflowRun]
 
 
-def _job_or_none(job: object, read: ValidatorFunctionWrapHandler) -> WorkflowJob | None:
-    # Anyone can write labels. Unreadable labels of one job must not hide the other jobs.
-    try:
-        readable: WorkflowJob = read(job)
-    except ValidationError:
-        return None
-    return readable
-
-
 class _JobPage(Received):
-    jobs: list[Annotated[WorkflowJob | None, WrapValidator(_job_or_none)]]
+    jobs: list[object]
 
 
 class ListedRunner(Received):
@@ -125,10 +113,12 @@ def _jobs(page: _JobPage, source: Source, run_id: int) -> tuple[JobObserved, ...
     return found
 
 
-def _observed(jobs: Iterable[WorkflowJob | None], source: Source) -> Iterator[JobObserved]:
-    for job in jobs:
-        # GitHub may introduce new states. A job in such a state must not hide the other jobs.
-        state = JOB_STATES.get(job.status or "") if job is not None else None
-        if job is not None and state is not None:
-            with suppress(ValueError, OverflowError):  # an invalid timestamp
+def _observed(jobs: Iterable[object], source: Source) -> Iterator[JobObserved]:
+    for data in jobs:
+        # Anyone can write labels, and GitHub may introduce new states. One job whose labels, state or
+        # timestamps cannot be read must not hide the other jobs.
+        with suppress(ValueError, OverflowError):
+            job = read_job(data)
+            state = JOB_STATES.get(job.status or "")
+            if state is not None:
                 yield observe(job, state, source)

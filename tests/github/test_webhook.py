@@ -233,6 +233,7 @@ def test_an_action_unknown_to_us_is_no_fact(body: bytes) -> None:
         event(id=True),
         event(id=0),
         event(id=2**63),
+        event(run_id=2**63),
         event(labels="missing"),
         event(labels=None),
         event(labels="gpu"),

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from autoscaler.github.jobs import Source, WorkflowJob, observe
+from autoscaler.github.jobs import Source, observe, read_job
 from autoscaler.github.webhook import parse_workflow_job
 from autoscaler.model.jobs import JobState
 from autoscaler.model.plan import Launch, ReadJob
@@ -82,7 +82,7 @@ class Story:
     def ask(self, status: JobState) -> "Story":
         """GitHub's own answer about job 1, which is in this state."""
         self.world.now += 1
-        job = WorkflowJob.model_validate(QUEUED | {"status": status.value})
+        job = read_job(QUEUED | {"status": status.value})
         sighting = Source("acme/widgets", self.world.now, read=True)
         self.world.ledger.apply(observe(job, status, sighting))
         return self

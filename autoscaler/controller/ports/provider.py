@@ -15,7 +15,7 @@ from autoscaler.controller.ports.provider_errors import OutcomeUnknownError as O
 from autoscaler.controller.ports.provider_errors import ProofRefusedError as ProofRefusedError
 from autoscaler.controller.ports.provider_errors import ProviderError as ProviderError
 from autoscaler.controller.ports.quotas import QuotaLimits
-from autoscaler.controller.ports.telemetry import Telemetry
+from autoscaler.controller.ports.telemetry import ProviderTelemetry
 from autoscaler.model.catalogue import CapacityType, LaunchRate, Offering
 from autoscaler.model.events import LaunchedMachine, LaunchFailure, ListedMachine
 from autoscaler.model.identifiers import (
@@ -195,7 +195,7 @@ class ProviderContext:
 
     installations: Installations
     agent_sha256: str
-    telemetry: Telemetry
+    telemetry: ProviderTelemetry
     clock: Clock
 
 
