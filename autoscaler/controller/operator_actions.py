@@ -14,8 +14,8 @@ from autoscaler.controller.ports.github import GitHubError
 from autoscaler.controller.ports.github_lists import GitHubLists
 from autoscaler.controller.ports.operator_requests import OperatorRequestRefusedError, RefusalKind
 from autoscaler.ledger.circuits import open_circuits
-from autoscaler.ledger.operator_requests import life_of, refusal_of_takeover, unverified
-from autoscaler.model.events import CircuitClosed, InstallationTakenOver, MachineReleasedByOperator
+from autoscaler.ledger.operator_requests import life_of, refusal_of_adoption, unverified
+from autoscaler.model.events import CircuitClosed, InstallationAdopted, MachineReleasedByOperator
 from autoscaler.model.identifiers import (
     InstallationId,
     MachineId,
@@ -38,13 +38,13 @@ class OperatorActions:
         journal: Journal,
         lists: GitHubLists,
         providers: Collection[ProviderName],
-        taken_over: Callable[[InstallationId], None] = lambda _: None,
+        accept_id: Callable[[InstallationId], None] = lambda _: None,
     ) -> None:
-        """`taken_over` is called with an adopted id before that is durable, to accept its tags."""
+        """`accept_id` is called with the adopted ID before the adoption is durable, so that providers accept its tags."""
         self._journal = journal
         self._lists = lists
         self._providers = providers
-        self._taken_over = taken_over
+        self._accept_id = accept_id
 
     def unverified(self) -> Sequence[UnverifiedMachine]:
         """See `OperatorRequests.unverified`."""
@@ -74,15 +74,15 @@ class OperatorActions:
     async def adopt(self, old_id: str, *, force: bool = False) -> InstallationId:
         """See `OperatorRequests.adopt`."""
         old = InstallationId(old_id)
-        refusal = refusal_of_takeover(self._journal.ledger.state, old, force=force)
+        refusal = refusal_of_adoption(self._journal.ledger.state, old, force=force)
         if refusal is not None:
             _refuse(RefusalKind.CONTRADICTED, refusal)
         # No await between the check and the change: no launch request may be recorded in between.
-        self._taken_over(old)
-        self._journal.note(InstallationTakenOver(self._journal.now, old))
+        self._accept_id(old)
+        self._journal.note(InstallationAdopted(self._journal.now, old))
         self._journal.changed.set()
         await self._journal.commit()
-        _log.warning("installation_taken_over", installation=old)
+        _log.warning("installation_adopted", installation=old)
         return old
 
     async def close_circuit(self, sku: str) -> SkuName:

@@ -33,13 +33,13 @@ _WITHDRAWABLE = frozenset({RunnerState.NAMED, RunnerState.REGISTERED})
 
 Counted = TypeVar("Counted")
 
-HELD_AFTER = 2
+ON_HOLD_AFTER = 2
 """A job is on hold after GitHub passed over this many different runners for it."""
 
 
-def is_held(job: Job) -> bool:
+def is_on_hold(job: Job) -> bool:
     """Return True if the job is on hold because of passed-over runners."""
-    return job.probe_at is not None and len(job.passed_over) >= HELD_AFTER
+    return job.probe_at is not None and len(job.passed_over) >= ON_HOLD_AFTER
 
 
 class IndexedRecords:
@@ -128,7 +128,7 @@ class IndexedRecords:
             self.disputed[demand] += 1
         elif job.admission is not Admission.ADMITTED:
             self.unadmitted[demand, job.admission] += 1
-        elif is_held(job):
+        elif is_on_hold(job):
             self.held.setdefault(demand, {})[job.id] = job
         else:
             queue = self.queues.get(demand)

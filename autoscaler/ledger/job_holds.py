@@ -7,7 +7,7 @@ read at GitHub first.
 
 from collections.abc import Iterator
 
-from autoscaler.ledger.indexes import HELD_AFTER, is_held
+from autoscaler.ledger.indexes import ON_HOLD_AFTER, is_on_hold
 from autoscaler.ledger.state import LedgerState
 from autoscaler.model.backoff import Backoff
 from autoscaler.model.demand import DemandClass
@@ -62,7 +62,7 @@ def take_marks_back(state: LedgerState, machine: Machine, at: Instant) -> None:
         if name in job.passed_over:
             with state.changing(job):
                 job.passed_over = tuple(one for one in job.passed_over if one != name)
-                if len(job.passed_over) < HELD_AFTER:
+                if len(job.passed_over) < ON_HOLD_AFTER:
                     job.probe_at = None
             state.note(job, at, "released", f"{name} could not connect to GitHub")
 
@@ -91,7 +91,7 @@ def release_holds(state: LedgerState, demand: DemandClass | None, at: Instant) -
     if demand is None:
         return
     asked = (state.jobs[job] for job in state.reads) if state.disputed.get(demand) else ()
-    disputed = [job for job in asked if job.disputed and job.demand == demand and is_held(job)]
+    disputed = [job for job in asked if job.disputed and job.demand == demand and is_on_hold(job)]
     for job in (*state.held.get(demand, {}).values(), *disputed):
         with state.changing(job):
             job.passed_over = ()
@@ -123,9 +123,9 @@ def _mark_passed_over(state: LedgerState, runner: Runner, at: Instant, queued_by
     with state.changing(job):
         job.passed_over = (*job.passed_over, runner.name)
     state.note(job, at, "passed_over", f"by {runner.name}")
-    if len(job.passed_over) >= HELD_AFTER:
+    if len(job.passed_over) >= ON_HOLD_AFTER:
         with state.changing(job):
-            job.probe_at = at + PROBES.delay(len(job.passed_over) - HELD_AFTER)
+            job.probe_at = at + PROBES.delay(len(job.passed_over) - ON_HOLD_AFTER)
         state.note(job, at, "held", f"passed over by {', '.join(job.passed_over[-2:])}")
     state.dispute(job, at, f"{runner.name} did not get it, or runs it")
     return True

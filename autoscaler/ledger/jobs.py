@@ -4,7 +4,7 @@ Counting webhooks would not work: GitHub sends `completed` again for old jobs of
 may be lost, late, repeated or out of order.
 """
 
-from autoscaler.ledger.indexes import is_held
+from autoscaler.ledger.indexes import is_on_hold
 from autoscaler.ledger.interruptions import look_at_job
 from autoscaler.ledger.job_holds import release_holds
 from autoscaler.ledger.runners import bind_job, close_runner
@@ -49,7 +49,7 @@ def on_job_observed(state: LedgerState, event: JobObserved) -> None:
         note_fork(state, job, event.at)
     if job.disputed or (_lacks_run(job) and not event.read):
         state.reads.setdefault(job.id, event.at)
-    elif event.read or job.state is not JobState.QUEUED or not is_held(job):
+    elif event.read or job.state is not JobState.QUEUED or not is_on_hold(job):
         state.reads.pop(job.id, None)
     _follow(state, job, before, event)
     look_at_job(state, job, event.at)

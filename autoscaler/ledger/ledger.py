@@ -234,7 +234,7 @@ _HANDLERS: dict[type[e.Event], Callable[[LedgerState, Any], None]] = {
     e.RerunRequested: interruptions.on_rerun_requested,
     e.RerunAnswered: interruptions.on_rerun_answered,
     e.MachineReleasedByOperator: unverified.on_machine_released_by_operator,
-    e.InstallationTakenOver: operator_requests.on_installation_taken_over,
+    e.InstallationAdopted: operator_requests.on_installation_adopted,
     e.CircuitClosed: circuits.on_circuit_closed,
     e.ControllerStarted: starting.on_controller_started,
     e.TimePassed: _on_time_passed,

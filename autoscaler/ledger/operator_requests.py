@@ -8,7 +8,7 @@ from collections.abc import Iterable
 
 from autoscaler.ledger.state import LedgerState
 from autoscaler.ledger.unverified import adopt
-from autoscaler.model.events import InstallationTakenOver
+from autoscaler.model.events import InstallationAdopted
 from autoscaler.model.identifiers import InstallationId, Instant, RunnerName, Seconds
 from autoscaler.model.jobs import JobState
 from autoscaler.model.launch_requests import LaunchRequestState
@@ -23,7 +23,7 @@ SHOWN = 3
 """Maximum number of names in a refusal."""
 
 _CONFIRM = "it terminates after its job; if no job needs it: autoscaler terminate {}"
-_TAKE_OVER = (
+_ADOPT = (
     "if the store of that installation was lost and no other controller uses it: "
     "autoscaler adopt {}; if one does, give this fleet another name"
 )
@@ -37,12 +37,12 @@ _NO_STORES_ID = (
 )
 
 
-def on_installation_taken_over(state: LedgerState, event: InstallationTakenOver) -> None:
+def on_installation_adopted(state: LedgerState, event: InstallationAdopted) -> None:
     """Use the adopted installation's ID from now on, and mark its machines as unverified.
 
     Machines of the previous ID still belong to this fleet, by their records or by this former ID.
     """
-    state.take_over(event.installation, event.at)
+    state.adopt_installation(event.installation, event.at)
     for provider, known in state.foreign.items():
         for listed in tuple(known.values()):
             if listed.installation == event.installation:
@@ -133,7 +133,7 @@ def life_of(
     return f"{len(names)} runners at work may be on it, such as {shown}"
 
 
-def refusal_of_takeover(
+def refusal_of_adoption(
     state: LedgerState, installation: InstallationId, *, force: bool
 ) -> str | None:
     """Return why an installation cannot be adopted, and what to do; None if it can."""
@@ -176,7 +176,7 @@ def _is_a_stores_id(installation: str) -> bool:
 
 
 def _what_to_do(installation: str) -> str:
-    return _TAKE_OVER.format(installation) if _is_a_stores_id(installation) else _NO_STORES_ID
+    return _ADOPT.format(installation) if _is_a_stores_id(installation) else _NO_STORES_ID
 
 
 def _may_be_of(state: LedgerState, name: RunnerName, machine: Machine) -> bool:

@@ -76,7 +76,7 @@ class LedgerState(IndexedRecords):
         self._touched: dict[tuple[str, str], Record] = {}
         self._history: list[HistoryRow] = []
         self._cooled: dict[str, Cooldown] = {}
-        self._taken_over: Installations | None = None
+        self._adopted: Installations | None = None
 
     def use_catalogue(self, catalogue: Catalogue) -> None:
         """Use another catalogue. Jobs keep their class."""
@@ -147,25 +147,25 @@ class LedgerState(IndexedRecords):
         self.cooldowns[cooldown.key] = cooldown
         self._cooled[cooldown.key] = cooldown
 
-    def take_over(self, installation: InstallationId, at: Instant) -> None:
+    def adopt_installation(self, installation: InstallationId, at: Instant) -> None:
         """Use another installation's ID from now on. The previous ID becomes a former one."""
         before = self.catalogue.installations
-        self._taken_over = before.after_takeover(installation)
-        self.use_catalogue(self.catalogue.with_installations(self._taken_over))
+        self._adopted = before.after_adoption(installation)
+        self.use_catalogue(self.catalogue.with_installations(self._adopted))
         was = f"was {before.own}"
-        self.note_row(HistoryRow(at, "installation", installation, "taken_over", was))
+        self.note_row(HistoryRow(at, "installation", installation, "adopted", was))
 
     def take_changes(self) -> Changes:
         """Return what changed since the last call."""
-        if not (self._touched or self._history or self._cooled or self._taken_over):
+        if not (self._touched or self._history or self._cooled or self._adopted):
             return _NOTHING
         changes = Changes(
             tuple(self._touched.values()),
             tuple(self._history),
             tuple(self._cooled.values()),
-            self._taken_over,
+            self._adopted,
         )
-        self._touched, self._history, self._cooled, self._taken_over = {}, [], {}, None
+        self._touched, self._history, self._cooled, self._adopted = {}, [], {}, None
         return changes
 
     @contextmanager

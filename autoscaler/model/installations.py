@@ -23,7 +23,7 @@ class Installations:
         """Return every ID: the current one, then the former ones."""
         return (self.own, *self.former)
 
-    def after_takeover(self, taken: InstallationId) -> "Installations":
+    def after_adoption(self, taken: InstallationId) -> "Installations":
         """Return the IDs after the adoption of another installation. Keeps the newest former IDs."""
         former = tuple(one for one in self.all if one != taken)
         return Installations(taken, former[:MOST_FORMER])

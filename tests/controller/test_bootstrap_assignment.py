@@ -6,7 +6,7 @@ import pytest
 
 from autoscaler.controller.ports.bootstrap import Assigned, NotKnownYetError
 from autoscaler.controller.ports.github import RetryLaterError
-from autoscaler.model.events import InstallationTakenOver
+from autoscaler.model.events import InstallationAdopted
 from autoscaler.model.identifiers import InstallationId, RunnerName
 from autoscaler.model.jobs import JobState
 from autoscaler.model.machines import MachineState
@@ -167,7 +167,7 @@ async def test_hand_overs_from_before_a_take_over_count() -> None:
     controller, agent = await assigned_machine(World())
     for installation in ("01d01d01", "2bad2bad", "3bad3bad")[:MAX_HANDED_OVER]:
         await agent.take_assignment()
-        taken = InstallationTakenOver(controller.journal.now, InstallationId(installation))
+        taken = InstallationAdopted(controller.journal.now, InstallationId(installation))
         await controller.journal.record(taken)
     assert await refusal(agent.poll()) == (410, "ended")
 

@@ -196,7 +196,7 @@ async def test_an_older_installation_is_taken_over_durably_and_its_machine_is_no
     assert "already" in await desk.not_taken(INSTALLATION, force=True)
     with capture_logs() as logs:
         assert await desk.operator_actions.adopt(OLD) == OLD
-    (line,) = [one for one in logs if one["event"] == "installation_taken_over"]
+    (line,) = [one for one in logs if one["event"] == "installation_adopted"]
     assert line["installation"] == OLD
     assert desk.told == [OLD]
     saved = await desk.world.store.load(0.0)

@@ -79,7 +79,7 @@ def test_after_take_overs_names_of_every_former_id_are_removed_once_their_machin
     world = World()
     world.make_ready()
     for taken in ("01d01d01", "2bad2bad"):
-        world.do(e.InstallationTakenOver, InstallationId(taken))
+        world.do(e.InstallationAdopted, InstallationId(taken))
     name = f"ci-{installation}-c0-1"
     assert removed(world, registered(f"ci-{installation}-00000000000000aa-1"))
     assert not removed(world, registered(name)), "its machine is there"

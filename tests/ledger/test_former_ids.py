@@ -2,7 +2,7 @@
 
 import pytest
 
-from autoscaler.ledger.operator_requests import life_of, refusal_of_takeover, unverified
+from autoscaler.ledger.operator_requests import life_of, refusal_of_adoption, unverified
 from autoscaler.model import events as e
 from autoscaler.model.identifiers import InstallationId, MachineId, RunnerName
 from autoscaler.model.installations import MOST_FORMER, Installations
@@ -18,7 +18,7 @@ C0 = MachineId("c0")
 def taken_over(world: World | None = None) -> World:
     """An installation that took another one over, and has no machine of that one any more."""
     world = world or World()
-    world.do(e.InstallationTakenOver, OLD)
+    world.do(e.InstallationAdopted, OLD)
     return world
 
 
@@ -27,7 +27,7 @@ def test_the_id_before_is_a_former_one_and_to_be_stored_with_the_new_one() -> No
     assert world.state.catalogue.installations == Installations(OLD, (BEFORE,))
     assert world.ledger.take_changes().installations == Installations(OLD, (BEFORE,))
     third = InstallationId("2bad2bad")
-    world.do(e.InstallationTakenOver, third)
+    world.do(e.InstallationAdopted, third)
     assert world.ledger.take_changes().installations == Installations(third, (OLD, BEFORE))
 
 
@@ -35,7 +35,7 @@ def test_of_many_take_overs_the_newest_ids_are_followed() -> None:
     world = World()
     taken = [InstallationId(f"{number:08x}") for number in range(MOST_FORMER + 2)]
     for one in taken:
-        world.do(e.InstallationTakenOver, one)
+        world.do(e.InstallationAdopted, one)
     assert world.state.catalogue.installations.all == tuple(reversed(taken[1:]))
 
 
@@ -81,7 +81,7 @@ def test_a_machine_that_was_another_s_when_it_was_first_seen_is_counted_once() -
     shown = listed("i-9", call="lost", installation=OLD)
     world.lists(shown)
     taken_over(world)
-    world.do(e.InstallationTakenOver, InstallationId("2bad2bad"))
+    world.do(e.InstallationAdopted, InstallationId("2bad2bad"))
     world.lists(shown)
     assert world.states() == {"x-i-9": "assigned"}
     assert world.state.foreign == {"east": {}}
@@ -143,7 +143,7 @@ def test_every_runner_named_before_leaves_memory_with_its_machine() -> None:
 
 
 def test_an_id_that_this_installation_gave_up_is_not_taken_over_again() -> None:
-    assert refusal_of_takeover(taken_over().state, BEFORE, force=True) == (
+    assert refusal_of_adoption(taken_over().state, BEFORE, force=True) == (
         "0badcafe is an id that this installation had before: all of it is ours already"
     )
 
@@ -164,9 +164,9 @@ def test_what_no_store_makes_as_its_id_is_not_taken_over(strange: str) -> None:
         "no store makes such an id, so it cannot be taken over: end its machines at their "
         "provider, or give this fleet another name"
     )
-    assert refusal_of_takeover(world.state, InstallationId(strange), force=True) == (
+    assert refusal_of_adoption(world.state, InstallationId(strange), force=True) == (
         f"an installation's id is 8 of the characters 0 to 9 and a to f: {words}"
     )
-    assert "shown are: none" in str(refusal_of_takeover(world.state, OLD, force=True))
+    assert "shown are: none" in str(refusal_of_adoption(world.state, OLD, force=True))
     (shown,) = unverified(world.state)
     assert (shown.installation, shown.what_to_do) == (strange, words)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from autoscaler.ledger.operator_requests import life_of, refusal_of_takeover, unverified
+from autoscaler.ledger.operator_requests import life_of, refusal_of_adoption, unverified
 from autoscaler.model import events as e
 from autoscaler.model.identifiers import (
     InstallationId,
@@ -182,7 +182,7 @@ def test_a_runner_named_before_a_take_over_is_life_on_its_machine_all_the_same()
     world = found_again()
     foreign = listed("i-1", call="lost", installation=OLD)
     world.lists(listed("i-c0"), foreign)
-    world.do(e.InstallationTakenOver, OLD)
+    world.do(e.InstallationAdopted, OLD)
     world.now += 1000.0
     assert life(world, "c0") is None
     assert life(world, "c0", "ci-0badcafe-c0-1") is not None
@@ -202,7 +202,7 @@ def used(world: World) -> tuple[int, float, int, dict[SkuName, int]]:
 def test_a_taken_over_installation_s_machines_are_ours_and_possibly_at_work() -> None:
     world = lost_store()
     before = used(world)
-    world.do(e.InstallationTakenOver, OLD)
+    world.do(e.InstallationAdopted, OLD)
     assert world.state.catalogue.installations.own == OLD
     assert world.states() == {"x-i-1": "assigned", "x-i-2": "assigned"}
     assert used(world) == before
@@ -212,7 +212,7 @@ def test_a_taken_over_installation_s_machines_are_ours_and_possibly_at_work() ->
     changes = world.ledger.take_changes()
     assert changes.installations == Installations(OLD, (INSTALLATION,))
     (row,) = (row for row in changes.history if row.kind == "installation")
-    assert (row.record, row.event, row.detail) == (OLD, "taken_over", "was 0badcafe")
+    assert (row.record, row.event, row.detail) == (OLD, "adopted", "was 0badcafe")
     assert world.ledger.take_changes().installations is None
 
 
@@ -221,7 +221,7 @@ def test_a_machine_that_two_providers_show_is_taken_over_once() -> None:
     shown = (listed("i-1", call="lost", installation=OLD, dollars=3.0),)
     for provider in ("east", "west"):
         world.do(e.MachinesListed, ProviderName(provider), world.now, True, shown)
-    world.do(e.InstallationTakenOver, OLD)
+    world.do(e.InstallationAdopted, OLD)
     assert world.states() == {"x-i-1": "assigned"}
     assert world.fleet().usage.machines == 1
 
@@ -229,7 +229,7 @@ def test_a_machine_that_two_providers_show_is_taken_over_once() -> None:
 def test_what_was_made_under_the_id_before_stays_ours_by_its_record() -> None:
     world = lost_store()
     world.make_ready(1)
-    world.do(e.InstallationTakenOver, OLD)
+    world.do(e.InstallationAdopted, OLD)
     olds = tuple(listed(one, call="lost", installation=OLD) for one in ("i-1", "i-2"))
     for _ in range(3):
         world.now += 61.0
@@ -243,7 +243,7 @@ def test_what_was_made_under_the_id_before_stays_ours_by_its_record() -> None:
 def test_a_runner_named_before_leaves_memory_with_its_machine_all_the_same() -> None:
     world = lost_store()
     name = world.ready()
-    world.do(e.InstallationTakenOver, OLD)
+    world.do(e.InstallationAdopted, OLD)
     world.do(e.MachineExited, MachineId("c0"), "bye")
     world.lists(listed("i-c0", terminated=True), complete=False)
     world.after(700.0)
@@ -251,7 +251,7 @@ def test_a_runner_named_before_leaves_memory_with_its_machine_all_the_same() -> 
 
 
 def refusal(world: World, installation: str, *, force: bool = False) -> str:
-    return refusal_of_takeover(world.state, InstallationId(installation), force=force) or ""
+    return refusal_of_adoption(world.state, InstallationId(installation), force=force) or ""
 
 
 def test_an_installation_that_nobody_shows_or_that_is_ours_is_not_taken_over() -> None:

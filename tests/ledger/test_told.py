@@ -158,9 +158,9 @@ def test_an_installation_that_is_taken_over() -> None:
     world = World()
     world.lists(listed("i-1", call="lost", installation=OLD))
     told(world)
-    rows = each(world, event(world, e.InstallationTakenOver, OLD))
+    rows = each(world, event(world, e.InstallationAdopted, OLD))
     assert rows == [
-        (1.0, "installation", OLD, "taken_over", "was 0badcafe"),
+        (1.0, "installation", OLD, "adopted", "was 0badcafe"),
         (1.0, "machine", "x-i-1", "adopted", "of an adopted installation"),
     ]
 

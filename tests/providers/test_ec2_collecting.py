@@ -444,7 +444,7 @@ async def test_a_template_with_a_former_id_stays_for_as_long_as_a_call_may_ask_f
     before = Ec2Provider(settings, RememberingTelemetry(), clock, Borrowed(worker))
     request = await before.prepare(make_order(1, "t"))
     # The next process has the former id from the store.
-    later = settings.after_takeover(InstallationId("01d01d01"))
+    later = settings.after_adoption(InstallationId("01d01d01"))
     provider = Ec2Provider(later, RememberingTelemetry(), clock, Borrowed(worker))
     clock.time += TEMPLATE_KEPT_FOR + 1
     assert await provider.collect([request]) == ()

@@ -502,7 +502,7 @@ async def test_an_installation_that_is_taken_over_stays_the_store_s_own(path: Pa
     store = await SqliteStore.open(path)
     (made,) = (await store.load(0.0)).installations.all
     old = InstallationId("01d01d01")
-    history = [HistoryRow(1.0, "installation", old, "taken_over", f"was {made}")]
+    history = [HistoryRow(1.0, "installation", old, "adopted", f"was {made}")]
     ids = Installations(old, (made,))
     await asyncio.gather(
         store.commit([], history, installations=ids), store.commit([machine("m-1")], [])

@@ -36,7 +36,7 @@ from autoscaler.model.events.machines import (
     TerminationAnswered,
     TerminationRequested,
 )
-from autoscaler.model.events.operator import InstallationTakenOver, MachineReleasedByOperator
+from autoscaler.model.events.operator import InstallationAdopted, MachineReleasedByOperator
 from autoscaler.model.events.providers import ListedMachine, MachinesListed, QuotasRead
 from autoscaler.model.events.runners import (
     RunnerClosed,
@@ -56,7 +56,7 @@ __all__ = [
     "ControllerStarted",
     "Event",
     "HealthChecksReported",
-    "InstallationTakenOver",
+    "InstallationAdopted",
     "JobAbandoned",
     "JobObserved",
     "JobReadRequested",

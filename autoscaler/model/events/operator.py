@@ -14,7 +14,7 @@ class MachineReleasedByOperator(Event):
 
 
 @dataclass(frozen=True, slots=True)
-class InstallationTakenOver(Event):
+class InstallationAdopted(Event):
     """An operator adopts an installation whose store is lost (`autoscaler adopt`)."""
 
     installation: InstallationId

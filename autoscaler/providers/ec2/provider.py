@@ -124,7 +124,7 @@ class Ec2Provider:
 
     def adopt(self, installation: InstallationId) -> None:
         """Use this installation's ID for tags, and delete unused resources of all former IDs too."""
-        self._settings = self._settings.after_takeover(installation)
+        self._settings = self._settings.after_adoption(installation)
         self._resources.use(self._settings)
         self._collector.use(self._settings)
 

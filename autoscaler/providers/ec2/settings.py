@@ -114,9 +114,9 @@ class Ec2Settings:
     resource_buckets: Mapping[str, Rate] = field(default_factory=dict)
     timeouts: Timeouts = Timeouts()
 
-    def after_takeover(self, taken: InstallationId) -> "Ec2Settings":
+    def after_adoption(self, taken: InstallationId) -> "Ec2Settings":
         """Return these settings with another installation's id."""
-        return replace(self, installations=self.installations.after_takeover(taken))
+        return replace(self, installations=self.installations.after_adoption(taken))
 
     @property
     def price_list(self) -> Prices:

@@ -99,6 +99,6 @@ class KubernetesSettings:
         """Return the audience of the tokens with which this fleet's pods prove their identity."""
         return f"{self.fleet}.gpu-runner-autoscaler"
 
-    def after_takeover(self, installation: InstallationId) -> "KubernetesSettings":
+    def after_adoption(self, installation: InstallationId) -> "KubernetesSettings":
         """Return the settings after the adoption of another installation."""
-        return replace(self, installations=self.installations.after_takeover(installation))
+        return replace(self, installations=self.installations.after_adoption(installation))

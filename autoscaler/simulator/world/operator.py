@@ -1,6 +1,6 @@
 """The operator of a world: they come when told to, look again and again, and confirm what is unverified.
 
-They know which installations are theirs, and force nothing but a takeover. What is refused they
+They know which installations are theirs, and force nothing but an adoption. What is refused they
 say again at their next look.
 """
 
