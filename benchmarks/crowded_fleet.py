@@ -187,7 +187,7 @@ def _listen(ledger: Ledger, machine: MachineId, demands: list[DemandClass]) -> R
     name = runner_name("ci", OWN, machine, 1)
     ledger.apply(e.RunnerNamed(NOW - 90.0, name, machine, demand))
     ledger.apply(e.RunnerRegistered(NOW - 89.0, name, len(ledger.state.runners)))
-    ledger.apply(e.RunnerHandedOver(NOW - 88.0, name))
+    ledger.apply(e.ConfigurationSent(NOW - 88.0, name))
     ledger.apply(e.RunnerListening(NOW - 87.0, name))
     return ledger.state.runners[name]
 

@@ -19,7 +19,9 @@ async def read_steps(file: Path) -> dict[str, Steps]:
     machines = {machine.id: machine for machine in saved.machines}
     return {
         runner.name: Steps(
-            machine.placement.provider_id or "", machine.progress.ready_at, runner.handed_over_at
+            machine.placement.provider_id or "",
+            machine.progress.ready_at,
+            runner.configuration_sent_at,
         )
         for runner in saved.runners
         if (machine := machines.get(runner.machine)) is not None

@@ -1,7 +1,7 @@
 """Answers machines' bootstrap requests: the `Bootstrap` port over the ledger.
 
 A machine proves its identity once; later requests are authenticated by a nonce. The `Registrar`
-registers runners; this module hands each registration over to its machine.
+registers runners; this module sends each one's configuration to its machine.
 """
 
 import asyncio
@@ -132,8 +132,8 @@ class BootstrapService:
     async def health_checks(
         self, machine: MachineId, nonce: str, passed: bool, detail: str, runner_version: str = ""
     ) -> None:
-        """Make the machine ready, or have it terminated. Ignores reports that come after the hand-over."""
-        if self._authenticated(machine, nonce).work.handed_over:
+        """Make the machine ready, or have it terminated. Ignores reports that come after the assignment."""
+        if self._authenticated(machine, nonce).work.may_run_job:
             return
         await self._journal.record(
             e.HealthChecksReported(self._journal.now, machine, passed, detail, runner_version)
@@ -159,7 +159,7 @@ class BootstrapService:
         """Record that the machine received its registration and starts the runner. Idempotent."""
         found = self._authenticated(machine, nonce)
         record = self._runner_of(found)
-        if record is None or record.name != runner or record.handed_over_at is None:
+        if record is None or record.name != runner or record.configuration_sent_at is None:
             raise BootstrapRefusedError(409, "second_assignment")
         if record.listening_at is not None:
             await self._journal.commit()  # the first acknowledgement may not be durable yet
@@ -253,7 +253,7 @@ class BootstrapService:
     def _compare(self, machine: Machine, identity: ProvenIdentity) -> None:
         if machine.state in _OVER or machine.state is MachineState.EXITED:
             raise BootstrapRefusedError(410, "ended")
-        if machine.work.handed_over or machine.work.unverified:
+        if machine.work.may_run_job or machine.work.unverified:
             raise BootstrapRefusedError(409, "assigned")
         launched = machine.placement.image
         if launched and identity.image and launched != identity.image:
@@ -312,20 +312,20 @@ class BootstrapService:
             raise BootstrapRefusedError(409, "not_ready")
         if runner.listening_at is not None or runner.state is RunnerState.BUSY:
             raise BootstrapRefusedError(409, "second_assignment")
-        if runner.handed_over_at is not None or runner.state is RunnerState.DONE:
+        if runner.configuration_sent_at is not None or runner.state is RunnerState.DONE:
             await self._releaser.replace(machine, runner)
             return None
         if runner.state is not RunnerState.REGISTERED or not self._registrar.has_secret(
             runner.name
         ):
             return None
-        return await self._hand_over(machine, runner)
+        return await self._send_configuration(machine, runner)
 
-    async def _hand_over(self, machine: Machine, runner: Runner) -> Assigned | None:
+    async def _send_configuration(self, machine: Machine, runner: Runner) -> Assigned | None:
         secret = self._registrar.take(runner.name)
         if secret is None:
             return None
-        await self._journal.record(e.RunnerHandedOver(self._journal.now, runner.name))
+        await self._journal.record(e.ConfigurationSent(self._journal.now, runner.name))
         if machine.work.runner != runner.name or runner.state is not RunnerState.REGISTERED:
             return None
         return Assigned(runner.name, secret)

@@ -141,7 +141,7 @@ class Executor:
         state = self._journal.ledger.state
         name = state.machines[machine].work.runner
         runner = state.runners.get(name) if name is not None else None
-        unused = runner is not None and runner.handed_over_at is None
+        unused = runner is not None and runner.configuration_sent_at is None
         return runner if unused else None
 
     def _launch(self, intent: Launch, now: float) -> Effect:

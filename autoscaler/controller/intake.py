@@ -129,7 +129,7 @@ class Intake:
             if event is not None:
                 await self.recall(event)
                 self._journal.note(event)
-        self._journal.hand_over([key for key, _ in piece if key is not None])
+        self._journal.start_commit([key for key, _ in piece if key is not None])
         return len(piece)
 
     def _read(self, delivery: Delivery) -> JobObserved | None:

@@ -77,17 +77,17 @@ class Journal:
 
     async def commit(self, applied: Sequence[DeliveryKey] = ()) -> None:
         """Make all events applied so far durable. Raises StoreError."""
-        self.hand_over(applied)
+        self.start_commit(applied)
         # The store writes in order, so the latest write implies all earlier ones. Shielded, because
         # cancelling a caller must not cancel the write.
         if self._latest is not None:
             await asyncio.shield(self._latest)
         self._raise_failure()
 
-    def hand_over(self, applied: Sequence[DeliveryKey] = ()) -> None:
+    def start_commit(self, applied: Sequence[DeliveryKey] = ()) -> None:
         """Pass all changes so far to the store, in one transaction. `commit` waits for it.
 
-        One transaction is under way at a time, and changes handed over meanwhile share the next one.
+        One transaction is under way at a time, and changes passed to it meanwhile share the next one.
         Otherwise the store could write a later transaction after it failed to write an earlier one.
         Raises: StoreError if an earlier transaction failed.
         """

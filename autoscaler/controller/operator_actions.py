@@ -40,7 +40,7 @@ class OperatorActions:
         providers: Collection[ProviderName],
         accept_id: Callable[[InstallationId], None] = lambda _: None,
     ) -> None:
-        """`accept_id` is called with the adopted ID before the adoption is durable, so that providers accept its tags."""
+        """`accept_id` is called with an adopted ID before the adoption is durable: it accepts the ID's tags."""
         self._journal = journal
         self._lists = lists
         self._providers = providers

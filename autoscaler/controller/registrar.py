@@ -73,7 +73,7 @@ class Registrar:
             )
 
     async def deregister(self, name: RunnerName, reason: str) -> None:
-        """Delete a registration that was not handed over. Retries until GitHub answers."""
+        """Delete a registration that its machine never got. Retries until GitHub answers."""
         runner = self._journal.ledger.state.runners[name]
         self._secrets.pop(name, None)
         # Also if the record is closed already: closing the record deletes nothing at GitHub, and the
@@ -126,7 +126,7 @@ class Registrar:
         await self._delete_with_retries(runner.demand.scope, registered.github_id)
 
     async def discard(self, runner: Runner) -> None:
-        """Delete the registration of a machine that terminates before the hand-over."""
+        """Delete the registration of a machine that terminates before it gets it."""
         self._secrets.pop(runner.name, None)
         if runner.github_id is not None:
             await self._delete_with_retries(runner.demand.scope, runner.github_id)

@@ -1,4 +1,4 @@
-"""Deletes registrations that were handed over to a machine.
+"""Deletes registrations whose configuration was sent to a machine.
 
 There are two cases: the machine releases its unused registration, or the answer with the registration
 did not reach the machine. If GitHub refuses (422, the runner is busy), the registration stays.
@@ -15,7 +15,7 @@ from autoscaler.model import events as e
 from autoscaler.model.cooldowns import active_cooldown, registration_key
 from autoscaler.model.identifiers import Instant, MachineId, RunnerName, Seconds
 from autoscaler.model.machines import Machine, MachineState
-from autoscaler.model.runners import MAX_HANDED_OVER, Runner, RunnerState, runner_name, runner_names
+from autoscaler.model.runners import MAX_ASSIGNMENTS, Runner, RunnerState, runner_name, runner_names
 
 TRY_AGAIN: Seconds = 5.0
 
@@ -100,11 +100,11 @@ class RegistrationReleaser:
         self._answers[name] = (self._now + REMEMBERED_FOR, status)
 
     async def replace(self, machine: Machine, runner: Runner) -> None:
-        """Replace a registration whose hand-over did not arrive: delete it and name a new one.
+        """Replace a registration whose configuration did not arrive: delete it and name a new one.
 
         Raises:
             BootstrapRefusedError: 410 if the machine gets no further registration, because GitHub
-                says that the runner is busy or too many registrations were handed over.
+                says that the runner is busy or too many configurations were sent.
             NotKnownYetError: GitHub cannot be reached now.
         """
         if runner.reason.startswith(SEAT_CLOSED):
@@ -121,7 +121,7 @@ class RegistrationReleaser:
                 self._replacing.discard(runner.name)
         if runner.listening_at is not None or runner.state is RunnerState.BUSY:
             raise BootstrapRefusedError(409, "second_assignment")
-        if self._handed_over(machine) >= MAX_HANDED_OVER:
+        if self._assignments_of(machine) >= MAX_ASSIGNMENTS:
             await self._close(runner, "handed over too often")
         self._name_again(machine, runner)
 
@@ -169,8 +169,10 @@ class RegistrationReleaser:
         )
         raise BootstrapRefusedError(410, "ended")
 
-    def _handed_over(self, machine: Machine) -> int:
+    def _assignments_of(self, machine: Machine) -> int:
         state = self._journal.ledger.state
         names = runner_names(state.catalogue, machine.id, machine.work.tries)
         known = (state.runners.get(name) for name in names)
-        return sum(runner is not None and runner.handed_over_at is not None for runner in known)
+        return sum(
+            runner is not None and runner.configuration_sent_at is not None for runner in known
+        )

@@ -45,7 +45,7 @@ def due(state: LedgerState, machine: Machine) -> Instant | None:
             return _late(state, machine, deadlines.health_checks)
         case _S.READY:
             return _silent_while_ready(state, machine, deadlines.ready_silence)
-        case _S.ASSIGNED if not machine.work.handed_over:
+        case _S.ASSIGNED if not machine.work.may_run_job:
             return _silent_while_ready(state, machine, deadlines.ready_silence)
         case _S.ASSIGNED:
             silent = _heard_at(machine) + _extended(SILENCE, machine)

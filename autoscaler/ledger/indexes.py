@@ -239,7 +239,7 @@ class IndexedRecords:
             self.idle_runners[runner.demand] += 1
             if runner.retry_at is not None:
                 self.idle_checks[runner.retry_at, runner.name] = runner
-        if runner.state in _WITHDRAWABLE and runner.handed_over_at is None:
+        if runner.state in _WITHDRAWABLE and runner.configuration_sent_at is None:
             self.deregistrable.setdefault(runner.demand, {})[runner.name] = runner
 
     def _unindex_runner(self, runner: Runner) -> None:

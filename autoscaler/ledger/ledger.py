@@ -153,9 +153,9 @@ def _on_runner_closed(state: LedgerState, event: e.RunnerClosed) -> None:
     machine = state.machines.get(runner.machine) if runner is not None else None
     if machine is not None and machine.work.runner == event.name:
         job_holds.left_idle(state, machine, event.at)
-    not_handed_over = runner is not None and runner.handed_over_at is None
+    not_sent = runner is not None and runner.configuration_sent_at is None
     runners.on_runner_closed(state, event)
-    if not_handed_over:
+    if not_sent:
         unverified.closed_as_busy(state, event.name, event.at)
 
 
@@ -225,7 +225,7 @@ _HANDLERS: dict[type[e.Event], Callable[[LedgerState, Any], None]] = {
     e.RunnerNamed: runners.on_runner_named,
     e.RunnerRegistered: runners.on_runner_registered,
     e.RunnerRegistrationFailed: runners.on_runner_registration_failed,
-    e.RunnerHandedOver: runners.on_runner_handed_over,
+    e.ConfigurationSent: runners.on_configuration_sent,
     e.RunnerListening: runners.on_runner_listening,
     e.RunnerDeregistrationRequested: runners.on_deregistration_requested,
     e.RunnerDeregistered: runners.on_runner_deregistered,

@@ -67,7 +67,7 @@ def on_health_checks(state: LedgerState, event: HealthChecksReported) -> None:
     if event.runner_version:
         with state.changing(machine):
             machine.progress.runner_version = event.runner_version
-    unassigned = machine.state is _S.ASSIGNED and not machine.work.handed_over
+    unassigned = machine.state is _S.ASSIGNED and not machine.work.may_run_job
     if not event.passed and (machine.state is _S.BOOTED or unassigned):
         note_failed_boot(state, machine, event.at, f"health checks: {event.detail}")
         fail(state, machine, FailureClass.HEALTH_CHECK, event.at, event.detail)

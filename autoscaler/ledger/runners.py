@@ -6,10 +6,10 @@ from autoscaler.ledger.machines import move, see
 from autoscaler.ledger.state import LedgerState
 from autoscaler.model.cooldowns import registration_key
 from autoscaler.model.events import (
+    ConfigurationSent,
     RunnerClosed,
     RunnerDeregistered,
     RunnerDeregistrationRequested,
-    RunnerHandedOver,
     RunnerListening,
     RunnerNamed,
     RunnerRegistered,
@@ -62,20 +62,20 @@ def on_runner_registration_failed(state: LedgerState, event: RunnerRegistrationF
     _give_machine_back(state, runner, event.at, reason)
 
 
-def on_runner_handed_over(state: LedgerState, event: RunnerHandedOver) -> None:
-    """Mark the registration as handed over: from now on the machine may run a job."""
+def on_configuration_sent(state: LedgerState, event: ConfigurationSent) -> None:
+    """Mark the configuration as sent: from now on the machine may run a job."""
     runner = state.runners.get(event.name)
     if runner is None:
         return
     with state.changing(runner):
-        runner.handed_over_at = event.at
+        runner.configuration_sent_at = event.at
         # If the runner stays silent, it stops counting as supply then.
         runner.retry_at = event.at + PASSED_OVER_AFTER
     machine = state.machines[runner.machine]
     with state.changing(machine):
-        machine.work.handed_over = True
+        machine.work.may_run_job = True
         machine.due = due(state, machine)
-    state.note(runner, event.at, "handed_over")
+    state.note(runner, event.at, "configuration_sent")
 
 
 def on_runner_listening(state: LedgerState, event: RunnerListening) -> None:
@@ -98,7 +98,7 @@ def on_deregistration_requested(state: LedgerState, event: RunnerDeregistrationR
 
 
 def on_runner_deregistered(state: LedgerState, event: RunnerDeregistered) -> None:
-    """Make the machine ready again: its registration was deleted before it was handed over."""
+    """Make the machine ready again: its registration was deleted before it got it."""
     runner = state.runners.get(event.name)
     if runner is not None:
         _give_machine_back(state, runner, event.at, event.reason)
@@ -143,7 +143,7 @@ def _give_machine_back(state: LedgerState, runner: Runner, at: Instant, reason: 
     machine = state.machines.get(runner.machine)
     if machine is None or machine.work.runner != runner.name:
         return
-    if machine.state is MachineState.ASSIGNED and not machine.work.handed_over:
+    if machine.state is MachineState.ASSIGNED and not machine.work.may_run_job:
         move(state, machine, MachineState.READY, at, reason)
         _forget_assignment(state, machine)
 

@@ -44,7 +44,7 @@ HAPPENED: dict[type[Record], tuple[str, ...]] = {
         "work.unregistered_at",
         "interruption.taken_at",
     ),
-    Runner: ("since", "named_at", "handed_over_at", "listening_at"),
+    Runner: ("since", "named_at", "configuration_sent_at", "listening_at"),
     LaunchRequest: ("created_at", "sent_at", "last_sent_at", "settled_at", "last_listed_at"),
     Job: ("updated_at", "read_at", "completed_at"),
     Rerun: ("created_at", "ended_at"),

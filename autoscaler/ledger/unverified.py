@@ -47,7 +47,7 @@ def adopt(
 ) -> None:
     """Create an unverified record for a machine with this fleet's tags. It is not surplus."""
     machine = new_machine(provider, listed, at, MachineState.ASSIGNED, why.explanation)
-    machine.work.unverified, machine.work.handed_over = why, True
+    machine.work.unverified, machine.work.may_run_job = why, True
     machine.progress.assigned_at = machine.work.last_seen = at
     machine.due = at + ADOPTED_DUE_AFTER
     state.add(machine)
@@ -57,7 +57,7 @@ def adopt(
 def listed_again(state: LedgerState, machine: Machine, at: Instant) -> None:
     """Take back that the machine is lost. It is unverified if it may have run a job."""
     why = UnverifiedReason.LISTED_AGAIN
-    if not machine.work.handed_over:
+    if not machine.work.may_run_job:
         move(state, machine, MachineState.FAILED, at, why.explanation)
         return
     with state.changing(machine):
@@ -159,16 +159,16 @@ def polled_for_assignment(state: LedgerState, machine_id: MachineId, at: Instant
     if work.unverified is not None and work.unverified.is_cleared_by_poll:
         move(state, machine, MachineState.READY, at, "its agent asks for an assignment")
         with state.changing(machine):
-            work.unverified, work.handed_over = None, False
+            work.unverified, work.may_run_job = None, False
             work.runner = machine.progress.assigned_at = machine.termination.reason = None
             work.read_at = work.unregistered_at = None
             machine.progress.ready_at = machine.progress.ready_at or at
             machine.due = due(state, machine)
         return
     runner = state.runners.get(work.runner) if work.runner is not None else None
-    if runner is not None and runner.handed_over_at is None and work.handed_over:
+    if runner is not None and runner.configuration_sent_at is None and work.may_run_job:
         with state.changing(machine):
-            work.handed_over = False
+            work.may_run_job = False
             machine.due = due(state, machine)
 
 
@@ -209,11 +209,11 @@ def _mark(state: LedgerState, machine: Machine, at: Instant, why: UnverifiedReas
         return
     if assigned:
         close_its_runner(state, machine, at, why.explanation)
-        state.note(machine, at, "handed_over", why.explanation)
+        state.note(machine, at, "may_run_job", why.explanation)
     else:
         move(state, machine, MachineState.ASSIGNED, at, why.explanation)
     with state.changing(machine):
-        work.unverified, work.handed_over = why, True
+        work.unverified, work.may_run_job = why, True
         machine.since, machine.progress.assigned_at, machine.absence = at, at, 0.0
         machine.reason, work.runner = why.explanation, None
         work.finished_at, work.finished_reads = None, 0
@@ -233,13 +233,13 @@ def _has_configuration(state: LedgerState, name: RunnerName, at: Instant) -> Non
     """Mark that a machine has the configuration of its runner, because GitHub shows the runner at work."""
     runner = state.runners.get(name)
     machine = state.machines.get(runner.machine) if runner is not None else None
-    if machine is None or machine.work.runner != name or machine.work.handed_over:
+    if machine is None or machine.work.runner != name or machine.work.may_run_job:
         return
     if machine.state is MachineState.ASSIGNED:
         with state.changing(machine):
-            machine.work.handed_over = True
+            machine.work.may_run_job = True
             machine.due = due(state, machine)
-        state.note(machine, at, "handed_over", "GitHub shows its runner online or at work")
+        state.note(machine, at, "may_run_job", "GitHub shows its runner online or at work")
 
 
 def _dispute(state: LedgerState, job: Job, at: Instant) -> None:

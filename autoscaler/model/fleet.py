@@ -79,7 +79,7 @@ class Fleet:
     idle_runners: Mapping[DemandClass, int]
     """Number of registrations that GitHub may still give a job."""
     deregistrable: Mapping[DemandClass, Mapping[RunnerName, Runner]]
-    """Registrations that were not handed over to their machines."""
+    """Registrations that their machines have not got."""
     launch_requests: Mapping[LaunchRequestId, LaunchRequest]
     """Launch requests that are not settled."""
     cooldowns: Mapping[str, Cooldown]

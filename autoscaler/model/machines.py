@@ -179,7 +179,7 @@ class WorkEvidence:
     """The current or last registration of the machine."""
     tries: int = 0
     """Registrations for the machine so far."""
-    handed_over: bool = False
+    may_run_job: bool = False
     """Whether the machine may have the JIT configuration of `runner`, and so may run a job."""
     unverified: UnverifiedReason | None = None
     """Why the machine may have been assigned without a record of it; None if there is no reason.
@@ -274,8 +274,8 @@ class Machine:
 
     @property
     def is_unassigned(self) -> bool:
-        """Return True if, according to the store, no registration was handed over to the machine."""
-        return self.state in _UNASSIGNED and not self.work.handed_over
+        """Return True if, according to the store, the machine cannot run a job."""
+        return self.state in _UNASSIGNED and not self.work.may_run_job
 
     @property
     def is_unverified(self) -> bool:

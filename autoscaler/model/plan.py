@@ -57,7 +57,7 @@ class Assign:
 
 @dataclass(frozen=True, slots=True)
 class DeregisterRunner:
-    """Delete a registration that was not handed over, because no job needs it."""
+    """Delete a registration that its machine never got, because no job needs it."""
 
     runner: RunnerName
     reason: str

@@ -19,8 +19,8 @@ from autoscaler.model.identifiers import (
 PASSED_OVER_AFTER: Seconds = 180.0
 """GitHub has passed over a runner that was idle for this long while a job with its labels was queued."""
 
-MAX_HANDED_OVER = 3
-"""Maximum number of registrations that are handed over to one machine."""
+MAX_ASSIGNMENTS = 3
+"""Maximum number of registrations whose configuration is sent to one machine."""
 
 MAX_NAME = 64
 """Maximum length of a runner name at GitHub."""
@@ -81,7 +81,7 @@ class RunnerState(StrEnum):
     registered     GitHub created the registration
     listening      the agent has the JIT configuration and starts the runner
     busy           GitHub gave the runner a job
-    deregistering  the registration is being deleted, because it was not handed over
+    deregistering  the registration is being deleted, because its machine never got it
     done           the registration is over
     """
 
@@ -123,7 +123,7 @@ class Runner:
     named_at: Instant
     github_id: int | None = None
     """GitHub's ID of the registration; None until GitHub answered."""
-    handed_over_at: Instant | None = None
+    configuration_sent_at: Instant | None = None
     """When the JIT configuration was sent to the machine."""
     listening_at: Instant | None = None
     job: JobId | None = None

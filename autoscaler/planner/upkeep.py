@@ -70,11 +70,11 @@ def _due(fleet: Fleet, machine: Machine) -> Terminate | MarkUnverified | ReadRun
             return Terminate(
                 machine.id, machine.termination.reason, _PROVEN[machine.termination.reason]
             )
-        case MachineState.ASSIGNED if not machine.work.handed_over:
+        case MachineState.ASSIGNED if not machine.work.may_run_job:
             return Terminate(
                 machine.id, TerminationReason.DEADLINE, "it did not fetch its assignment in time"
             )
-        case MachineState.FAILED if not machine.work.handed_over:
+        case MachineState.FAILED if not machine.work.may_run_job:
             return Terminate(machine.id, TerminationReason.SURPLUS, machine.reason)
         case MachineState.EXITED:
             return Terminate(machine.id, TerminationReason.EXITED, "its runner exited")

@@ -10,7 +10,7 @@ from autoscaler.model.events import InstallationAdopted
 from autoscaler.model.identifiers import InstallationId, RunnerName
 from autoscaler.model.jobs import JobState
 from autoscaler.model.machines import MachineState
-from autoscaler.model.runners import MAX_HANDED_OVER, RunnerState
+from autoscaler.model.runners import MAX_ASSIGNMENTS, RunnerState
 from tests.controller.agents import assigned_machine, launched, queue, refusal, runner_of, say
 from tests.controller.controllers import World
 from tests.controller.virtual_time import on_virtual_time
@@ -152,7 +152,7 @@ async def test_a_registration_that_could_not_be_replaced_can_be_acknowledged_aft
 async def test_after_three_hand_overs_the_seat_is_closed_for_good() -> None:
     world = World()
     controller, agent = await assigned_machine(world)
-    names = [(await agent.take_assignment()).runner for _ in range(MAX_HANDED_OVER)]
+    names = [(await agent.take_assignment()).runner for _ in range(MAX_ASSIGNMENTS)]
     assert len(set(names)) == 3
     for _ in range(3):
         assert await refusal(agent.poll()) == (410, "ended")
@@ -165,7 +165,7 @@ async def test_after_three_hand_overs_the_seat_is_closed_for_good() -> None:
 @on_virtual_time
 async def test_hand_overs_from_before_a_take_over_count() -> None:
     controller, agent = await assigned_machine(World())
-    for installation in ("01d01d01", "2bad2bad", "3bad3bad")[:MAX_HANDED_OVER]:
+    for installation in ("01d01d01", "2bad2bad", "3bad3bad")[:MAX_ASSIGNMENTS]:
         await agent.take_assignment()
         taken = InstallationAdopted(controller.journal.now, InstallationId(installation))
         await controller.journal.record(taken)

@@ -416,7 +416,7 @@ async def test_an_answer_is_given_only_once_it_is_durable() -> None:
     await controller.turn()
     assigned = await agent.take_assignment()
     assert isinstance(assigned, Assigned)
-    assert world.store.runner(assigned.runner).handed_over_at is not None
+    assert world.store.runner(assigned.runner).configuration_sent_at is not None
     await agent.acknowledge(assigned.runner)
     assert world.store.runner(assigned.runner).listening_at is not None
     await agent.exit()
@@ -529,7 +529,7 @@ def test_over_a_restored_store_a_job_that_polls_gets_no_second_registration(
             assert await refusal(agent.poll(1.0)) == (409, "not_ready")
             await controller.turn()
         machine = controller.only_machine(MachineState.ASSIGNED)
-        assert (bool(machine.work.unverified), machine.work.handed_over, machine.work.runner) == (
+        assert (bool(machine.work.unverified), machine.work.may_run_job, machine.work.runner) == (
             True,
             True,
             None,

@@ -83,7 +83,7 @@ async def test_a_poll_cancelled_while_its_assignment_is_being_written_costs_one_
     first = runner_of(controller).name
     poll = asyncio.create_task(agent.poll())
     await asyncio.sleep(0.001)
-    assert runner_of(controller).handed_over_at is not None
+    assert runner_of(controller).configuration_sent_at is not None
     await cancelled(poll)
     second = await agent.take_assignment()
     assert second.runner != first

@@ -63,13 +63,13 @@ async def test_a_commit_fails_if_what_was_handed_over_before_it_was_not_kept() -
     journal = controller.journal
     store.refuses = True
     journal.note(MachineReportedStage(journal.now, agent.machine, "driver"))
-    journal.hand_over()
+    journal.start_commit()
     journal.note(MachineReportedStage(journal.now, agent.machine, "network"))
     for _ in range(2):
         with pytest.raises(StoreError, match="cannot be stored"):
             await journal.commit()
     with pytest.raises(StoreError, match="cannot be stored"):
-        journal.hand_over()
+        journal.start_commit()
 
 
 @on_virtual_time
@@ -83,7 +83,7 @@ async def test_nothing_is_kept_behind_a_write_that_was_refused() -> None:
     store.refuses = True
     for stage in ("driver", "network", "disk"):
         journal.note(MachineReportedStage(journal.now, agent.machine, stage))
-        journal.hand_over()
+        journal.start_commit()
     with pytest.raises(StoreError, match="cannot be stored"):
         await journal.commit()
     assert store.commits[kept:] == []
@@ -101,7 +101,7 @@ async def test_a_write_that_fails_or_is_cancelled_is_reported_by_the_journal_alo
         journal = controller.journal
         store.refuses = how == "fails"
         journal.note(MachineReportedStage(journal.now, agent.machine, "driver"))
-        journal.hand_over()
+        journal.start_commit()
         assert journal._latest is not None
         if how == "is cancelled":
             journal._latest.cancel()

@@ -171,7 +171,7 @@ class _Episode:
         machine = MachineId(answered["machine"])
         if self._machine_signed_for(asked["proof"]) != machine:
             raise BrokenPropertyError(f"attested as {machine}, which its proof does not prove")
-        if machine in before.handed_over:
+        if machine in before.may_run_job:
             raise BrokenPropertyError(f"attested as {machine}, which was assigned before")
         self._records.nonces[machine] = asked["nonce"]
         self._records.ever.append(asked["nonce"])

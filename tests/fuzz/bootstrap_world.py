@@ -77,7 +77,7 @@ class Snapshot:
 
     machines: dict[MachineId, tuple[object, ...]]
     runners: dict[RunnerName, tuple[object, ...]]
-    handed_over: frozenset[MachineId]
+    may_run_job: frozenset[MachineId]
 
 
 class Fleet:
@@ -121,5 +121,5 @@ class Fleet:
         return Snapshot(
             {key: _values_of_machine(machine) for key, machine in state.machines.items()},
             {key: _values_of_runner(runner) for key, runner in state.runners.items()},
-            frozenset(key for key, machine in state.machines.items() if machine.work.handed_over),
+            frozenset(key for key, machine in state.machines.items() if machine.work.may_run_job),
         )

@@ -237,7 +237,7 @@ class LetsAnybodyExit(BootstrapService):
 
 class AttestsAsTheAssigned(BootstrapService):
     def _compare(self, machine: Machine, identity: ProvenIdentity) -> None:
-        if not machine.work.handed_over:
+        if not machine.work.may_run_job:
             super()._compare(machine, identity)
 
 
@@ -245,7 +245,7 @@ class AcknowledgesForOthers(BootstrapService):
     async def acknowledge(self, machine: MachineId, nonce: str, runner: RunnerName) -> None:
         self._authenticated(machine, nonce)
         for other in tuple(self._journal.ledger.state.runners.values()):
-            if other.machine != machine and other.handed_over_at is not None:
+            if other.machine != machine and other.configuration_sent_at is not None:
                 await self._journal.record(e.RunnerListening(self._journal.now, other.name))
 
 

@@ -208,7 +208,7 @@ class World:
     def assignment(self, machine: str, demand: DemandClass = GPU_CLASS) -> RunnerName:
         """Register a runner, hand it over, and let it listen."""
         runner = self.register(machine, demand)
-        self.do(e.RunnerHandedOver, runner)
+        self.do(e.ConfigurationSent, runner)
         self.do(e.RunnerListening, runner)
         return runner
 

@@ -74,7 +74,7 @@ def test_from_a_assignment_to_the_end_of_a_machine() -> None:
         lambda: world.queue(1),
         lambda: world.name(machine),
         event(world, e.RunnerRegistered, NAME, 7),
-        event(world, e.RunnerHandedOver, NAME),
+        event(world, e.ConfigurationSent, NAME),
         event(world, e.RunnerListening, NAME),
         lambda: world.starts(1, NAME),
         lambda: world.completes(1, runner_name=NAME),
@@ -92,7 +92,7 @@ def test_from_a_assignment_to_the_end_of_a_machine() -> None:
         (2.0, "machine", "c0", "assigned", ""),
         (2.0, "runner", NAME, "named", "for gpu"),
         (3.0, "runner", NAME, "registered", "id 7"),
-        (4.0, "runner", NAME, "handed_over", ""),
+        (4.0, "runner", NAME, "configuration_sent", ""),
         (5.0, "runner", NAME, "listening", ""),
         (6.0, "job", "1", "in_progress", "webhook"),
         (6.0, "runner", NAME, "busy", "job 1"),
@@ -336,7 +336,7 @@ def test_a_registration_that_nobody_starts_is_silent() -> None:
     world = World()
     (machine,) = world.make_ready()
     name = world.register(machine)
-    world.do(e.RunnerHandedOver, name)
+    world.do(e.ConfigurationSent, name)
     told(world)
     world.after(180.0)
     assert told(world) == [(180.0, "runner", name, "silent", "")]

@@ -153,13 +153,13 @@ def test_a_assigned_machine_that_vanishes_takes_its_registration_with_it() -> No
     assert world.runner(runner).reason == "its machine is terminated: not listed any more"
 
 
-@pytest.mark.parametrize("handed_over", [True, False])
+@pytest.mark.parametrize("may_run_job", [True, False])
 def test_a_lost_machine_that_is_listed_again_is_kept_if_it_may_be_at_work(
-    handed_over: bool,
+    may_run_job: bool,
 ) -> None:
     world = World()
     world.make_ready()
-    if handed_over:
+    if may_run_job:
         world.assignment("c0")
     misses(world, 1, 61)
     world.now += 3000
@@ -167,7 +167,7 @@ def test_a_lost_machine_that_is_listed_again_is_kept_if_it_may_be_at_work(
     world.lists(listed("i-c0"))
     machine = world.machine("c0")
     assert world.fleet().usage.machines == 1
-    if handed_over:
+    if may_run_job:
         assert (machine.state, bool(machine.work.unverified)) == (MachineState.ASSIGNED, True)
         assert machine.due == world.now + 900.0
         assert world.intents(Terminate) == []
@@ -211,7 +211,7 @@ def test_our_id_with_an_unknown_call_is_possibly_assigned_and_never_surplus() ->
     world = World()
     world.lists(listed("i-9", call="lost-with-the-store", dollars=2.5))
     machine = world.machine("x-i-9")
-    assert (machine.state, bool(machine.work.unverified), machine.work.handed_over) == (
+    assert (machine.state, bool(machine.work.unverified), machine.work.may_run_job) == (
         MachineState.ASSIGNED,
         True,
         True,

@@ -65,7 +65,7 @@ def restored(world: World, *shown: e.ListedMachine, later: float = 121.0) -> Wor
 def test_no_machine_is_ended_that_may_have_been_assigned_since_the_backup(stage: str) -> None:
     world = restored(at(stage), UNKNOWN)
     machine = world.machine("c0")
-    assert (machine.state, bool(machine.work.unverified), machine.work.handed_over) == (
+    assert (machine.state, bool(machine.work.unverified), machine.work.may_run_job) == (
         "assigned",
         True,
         True,
@@ -129,7 +129,7 @@ def test_nothing_silent_is_ended_while_github_has_not_shown_who_is_at_work(stage
     assert world.intents(ReadRunner) == []
     world.do(e.MachineMarkedUnverified, C0)
     machine = world.machine("c0")
-    assert (machine.state, machine.work.handed_over, machine.is_unverified) == (
+    assert (machine.state, machine.work.may_run_job, machine.is_unverified) == (
         "assigned",
         True,
         True,
@@ -165,7 +165,7 @@ def test_and_those_at_work_are_kept_whatever_number_their_registration_has(stage
         # GitHub's answers about the known registration prove nothing about an unknown one.
         assert world.machine("c0").work.runner is None
     machine = world.machine("c0")
-    assert (machine.work.handed_over, machine.is_unverified) == (True, True)
+    assert (machine.work.may_run_job, machine.is_unverified) == (True, True)
     # A job on a machine can poll like the agent. A machine without an attestation has no nonce to poll with.
     world.do(e.MachineSeen, C0, True)
     assert world.machine("c0").is_unverified == bool(machine.nonce_hash)
@@ -179,7 +179,7 @@ def test_a_machine_at_work_under_another_registration_proves_nothing_by_its_own(
     world.make_ready(1)
     name = world.register("c0")
     if proof in ("handed over", "found finished"):
-        world.do(e.RunnerHandedOver, name)
+        world.do(e.ConfigurationSent, name)
     world.restart(AWAY)
     if proof == "closed":
         world.do(e.RunnerClosed, name, "busy without having been handed over")
@@ -200,7 +200,7 @@ def test_a_machine_at_work_under_another_registration_proves_nothing_by_its_own(
         world.now,
     )
     assert machine.due == world.now + 900.0
-    assert (machine.work.handed_over, bool(machine.work.unverified)) == (True, True)
+    assert (machine.work.may_run_job, bool(machine.work.unverified)) == (True, True)
     assert world.runner(name).state is RunnerState.DONE
     assert world.state.idle_runners == {}
 
@@ -212,7 +212,7 @@ def test_a_machine_that_took_its_registration_has_no_other_whatever_names_there_
     world = World()
     (machine,) = world.make_ready(1)
     name = world.register("c0")
-    world.do(e.RunnerHandedOver, name)
+    world.do(e.ConfigurationSent, name)
     if busy:
         world.starts(1, name)
     else:
@@ -230,7 +230,7 @@ def test_a_machine_that_was_given_a_job_and_asked_for_a_assignment_can_be_doubte
     world.make_ready(1)
     world.starts(1, world.register("c0"))
     world.do(e.MachineSeen, C0, True)
-    assert not world.machine("c0").work.handed_over
+    assert not world.machine("c0").work.may_run_job
     world.restart(AWAY)
     world.now += 3600.0
     assert MarkUnverified(C0) in world.carry_out().intents
@@ -309,7 +309,7 @@ def test_a_ready_machine_is_believed_for_two_minutes_and_again_once_it_asks() ->
     assert world.states()["c0"] == "assigned"
     world.do(e.MachineSeen, C0, True)
     machine = world.machine("c0")
-    assert (machine.state, bool(machine.work.unverified), machine.work.handed_over) == (
+    assert (machine.state, bool(machine.work.unverified), machine.work.may_run_job) == (
         "ready",
         False,
         False,
@@ -433,7 +433,7 @@ def test_a_job_on_a_registration_that_was_handed_to_nobody_proves_the_hand_over(
     name = world.register("c0")
     world.restart(AWAY)
     world.starts(1, name)
-    assert world.machine("c0").work.handed_over
+    assert world.machine("c0").work.may_run_job
     world.now += 1000.0
     assert world.intents(Terminate) == []
     assert [one.machine for one in world.intents(ReadRunner)] == [C0]
@@ -446,12 +446,12 @@ def test_a_registration_that_github_keeps_as_busy_was_handed_over_unless_its_mac
     world.restart(AWAY)
     world.do(e.RunnerClosed, name, "busy without having been handed over")
     assert world.runner(name).state is RunnerState.DONE
-    assert world.machine("c0").work.handed_over
+    assert world.machine("c0").work.may_run_job
     world.now += 1000.0
     assert world.intents(Terminate) == []
     # GitHub may be wrong: an agent that polls has no assignment.
     world.do(e.MachineSeen, C0, True)
-    assert not world.machine("c0").work.handed_over
+    assert not world.machine("c0").work.may_run_job
 
 
 def test_a_machine_beyond_slots_that_left_memory_is_no_proof() -> None:
@@ -487,7 +487,7 @@ def test_a_machine_that_asks_for_a_assignment_has_nothing_left_of_the_doubt() ->
     )
     world.do(e.MachineSeen, C0, True)
     machine = world.machine("c0")
-    assert (bool(machine.work.unverified), machine.work.handed_over) == (False, False)
+    assert (bool(machine.work.unverified), machine.work.may_run_job) == (False, False)
     assert (machine.work.runner, machine.progress.assigned_at, machine.termination.reason) == (
         None,
         None,
@@ -508,7 +508,7 @@ def test_a_machine_of_an_unknown_call_stays_possibly_at_work_when_it_asks() -> N
     world.lists(UNKNOWN)
     world.do(e.MachineSeen, MachineId("x-i-9"), True)
     machine = world.machine("x-i-9")
-    assert (machine.state, bool(machine.work.unverified), machine.work.handed_over) == (
+    assert (machine.state, bool(machine.work.unverified), machine.work.may_run_job) == (
         "assigned",
         True,
         True,
@@ -519,7 +519,7 @@ def test_one_that_was_handed_its_registration_keeps_it_when_it_asks() -> None:
     world = World()
     world.ready()
     world.do(e.MachineSeen, C0, True)
-    assert world.machine("c0").work.handed_over
+    assert world.machine("c0").work.may_run_job
 
 
 def test_a_hand_over_that_is_taken_back_is_due_when_a_ready_one_would_be() -> None:
@@ -527,9 +527,9 @@ def test_a_hand_over_that_is_taken_back_is_due_when_a_ready_one_would_be() -> No
     world.make_ready(1)
     world.restart(AWAY)
     world.do(e.RunnerClosed, world.register("c0"), "busy")
-    assert world.machine("c0").work.handed_over
+    assert world.machine("c0").work.may_run_job
     world.do(e.MachineSeen, C0, True)
-    assert world.machine("c0").work.handed_over is False
+    assert world.machine("c0").work.may_run_job is False
     assert world.machine("c0").due == world.now + 300.0
 
 
@@ -562,7 +562,7 @@ def test_a_job_on_a_registration_before_its_machine_s_last_proves_nothing_of_tha
     world.do(e.RunnerDeregistered, first, "its job is gone")
     world.register("c0")
     world.starts(1, first)
-    assert not world.machine("c0").work.handed_over
+    assert not world.machine("c0").work.may_run_job
 
 
 def test_a_job_on_a_registration_whose_machine_left_memory_proves_nothing() -> None:
@@ -599,16 +599,16 @@ def test_a_assignment_that_the_backup_shows_as_not_fetched_may_have_been_fetched
     world.make_ready(1)
     world.register("c0")
     restored(world, UNKNOWN, later=119.0)
-    assert not world.machine("c0").work.handed_over  # its agent has a moment to poll
+    assert not world.machine("c0").work.may_run_job  # its agent has a moment to poll
     world.now += 2.0
     world.lists(listed("i-c0"), UNKNOWN)
-    assert world.machine("c0").work.handed_over
+    assert world.machine("c0").work.may_run_job
     world.now += 1000.0
     assert world.intents(Terminate) == []
     assert ReadRunner(C0) in world.intents(ReadRunner)
     # Its own agent asks for the assignment: it was not fetched after all.
     world.do(e.MachineSeen, C0, True)
-    assert not world.machine("c0").work.handed_over
+    assert not world.machine("c0").work.may_run_job
 
 
 def test_a_assignment_whose_agent_asked_since_the_start_is_never_doubted() -> None:
@@ -619,7 +619,7 @@ def test_a_assignment_whose_agent_asked_since_the_start_is_never_doubted() -> No
     world.do(e.MachineSeen, C0, True)
     world.now += 121.0
     world.lists(listed("i-c0"), UNKNOWN)
-    assert not world.machine("c0").work.handed_over
+    assert not world.machine("c0").work.may_run_job
 
 
 def test_what_came_at_the_moment_of_the_start_is_not_doubted() -> None:

@@ -42,7 +42,7 @@ def test_a_assignment_is_recorded_before_it_is_registered() -> None:
         1,
         START + 5,
     )
-    assert not machine.work.handed_over
+    assert not machine.work.may_run_job
     assert world.state.idle_runners == {GPU_CLASS: 1}
     assert world.state.deregistrable == {GPU_CLASS: {name: runner}}
 
@@ -50,13 +50,13 @@ def test_a_assignment_is_recorded_before_it_is_registered() -> None:
 def test_a_machine_gets_a_second_registration_without_a_new_assignment() -> None:
     world = World()
     first = world.register(world.make_ready()[0])
-    world.do(e.RunnerHandedOver, first)
+    world.do(e.ConfigurationSent, first)
     world.do(e.RunnerClosed, first, "asked again")
     world.now += 5
     second = world.name("c0")
     machine = world.machine("c0")
     assert (second, machine.work.runner, machine.work.tries) == ("ci-0badcafe-c0-2", second, 2)
-    assert (machine.progress.assigned_at, machine.work.handed_over) == (START, True)
+    assert (machine.progress.assigned_at, machine.work.may_run_job) == (START, True)
 
 
 @pytest.mark.case(
@@ -70,7 +70,7 @@ def test_a_assignment_that_was_fetched_and_never_acknowledged_is_supply_for_thre
     world = World()
     world.queue(1)
     name = world.register(world.make_ready()[0])
-    world.do(e.RunnerHandedOver, name)
+    world.do(e.ConfigurationSent, name)
     world.after(179)
     assert world.state.idle_runners == {GPU_CLASS: 1}
     world.after(1)
@@ -85,7 +85,7 @@ def test_from_the_hand_over_a_machines_silence_counts_as_a_assigned_ones() -> No
     world = World()
     name = world.register(world.make_ready()[0])
     assert world.machine("c0").due == START + 300.0
-    world.do(e.RunnerHandedOver, name)
+    world.do(e.ConfigurationSent, name)
     assert world.machine("c0").due == START + 900.0
 
 
@@ -95,8 +95,8 @@ def test_registered_handed_over_and_acknowledged() -> None:
     runner, machine = world.runner(name), world.machine("c0")
     assert (runner.state, runner.github_id) == (RunnerState.REGISTERED, 7)
     world.now += 1
-    world.do(e.RunnerHandedOver, name)
-    assert (runner.handed_over_at, machine.work.handed_over) == (START + 1, True)
+    world.do(e.ConfigurationSent, name)
+    assert (runner.configuration_sent_at, machine.work.may_run_job) == (START + 1, True)
     assert world.state.deregistrable == {}
     world.now += 1
     world.do(e.RunnerListening, name)
@@ -121,7 +121,7 @@ def test_events_of_unknown_runners_change_nothing() -> None:
     for event, values in (
         (e.RunnerRegistered, (7,)),
         (e.RunnerRegistrationFailed, (FailureClass.UNKNOWN, "x", START + 9)),
-        (e.RunnerHandedOver, ()),
+        (e.ConfigurationSent, ()),
         (e.RunnerListening, ()),
         (e.RunnerDeregistrationRequested, ("x",)),
         (e.RunnerDeregistered, ("x",)),
@@ -207,7 +207,7 @@ def test_a_job_may_come_while_the_registration_is_withdrawn() -> None:
 def test_nothing_handed_over_comes_back_ready() -> None:
     world = World()
     name = world.register(world.make_ready()[0])
-    world.do(e.RunnerHandedOver, name)
+    world.do(e.ConfigurationSent, name)
     world.do(e.RunnerDeregistered, name, "204")
     assert world.states() == {"c0": "assigned"}
     assert world.runner(name).state is RunnerState.DONE
@@ -281,7 +281,7 @@ def test_history_tells_the_registrations_story() -> None:
     assert [(r.record, r.event, r.detail) for r in rows if r.kind == "runner"] == [
         (name, "named", "for gpu linux"),
         (name, "registered", "id 7"),
-        (name, "handed_over", ""),
+        (name, "configuration_sent", ""),
         (name, "listening", ""),
         (name, "done", "terminated"),
     ]

@@ -175,7 +175,7 @@ def test_a_machine_beyond_its_calls_slots_is_surplus(extra: int) -> None:
     for number in range(extra):
         surplus = world.machine(f"x-i-{number}")
         assert (surplus.state, surplus.slot, surplus.due) == (MachineState.FAILED, -1, world.now)
-        assert (surplus.work.handed_over, bool(surplus.work.unverified)) == (False, False)
+        assert (surplus.work.may_run_job, bool(surplus.work.unverified)) == (False, False)
         assert surplus.reason == "beyond its launch request's slots"
     assert world.fleet().usage.machines == 1 + extra
     assert {end.machine for end in world.intents(Terminate)} == {f"x-i-{n}" for n in range(extra)}

@@ -130,7 +130,7 @@ def test_a_hand_over_that_github_shows(proof: str) -> None:
         rows = each(world, lambda: world.starts(1, name))
     else:
         rows = each(world, event(world, e.RunnerClosed, name, "busy"))
-    row = (61.0, "machine", "c0", "handed_over", "GitHub shows its runner online or at work")
+    row = (61.0, "machine", "c0", "may_run_job", "GitHub shows its runner online or at work")
     assert [one for one in rows if one[1] == "machine"] == [row]
 
 

@@ -233,7 +233,7 @@ def test_a_registration_that_was_given_back_or_never_handed_over_counts_for_noth
 def test_one_that_never_acknowledged_what_it_was_given_counts() -> None:
     world = World()
     runner = world.register(world.make_ready(1, "a")[0])
-    world.do(e.RunnerHandedOver, runner)
+    world.do(e.ConfigurationSent, runner)
     world.now += 600
     world.do(e.MachineExited, MachineId("a0"), "the runner could not be started: OSError")
     assert exits(world) == 1

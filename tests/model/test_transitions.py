@@ -22,7 +22,7 @@ from autoscaler.model.machines import (
 from autoscaler.model.runners import (
     IDLE_STATES,
     INSTALLATION_ID,
-    MAX_HANDED_OVER,
+    MAX_ASSIGNMENTS,
     PASSED_OVER_AFTER,
     RUNNER_TRANSITIONS,
     RunnerState,
@@ -70,7 +70,7 @@ def test_a_runner_is_withdrawn_only_before_its_machine_acknowledged_it() -> None
         "done": set(),
     }
     assert {RunnerState.NAMED, RunnerState.REGISTERED, RunnerState.LISTENING} == IDLE_STATES
-    assert (PASSED_OVER_AFTER, MAX_HANDED_OVER) == (180.0, 3)
+    assert (PASSED_OVER_AFTER, MAX_ASSIGNMENTS) == (180.0, 3)
 
 
 @pytest.mark.parametrize(

@@ -146,7 +146,7 @@ def test_the_newest_registrations_are_taken_back_first() -> None:
 def test_a_registration_that_was_handed_over_is_not_taken_back() -> None:
     world = World()
     world.queue(1)
-    world.do(e.RunnerHandedOver, world.register(world.make_ready()[0]))
+    world.do(e.ConfigurationSent, world.register(world.make_ready()[0]))
     world.completes(1)
     assert world.plan().intents == ()
 

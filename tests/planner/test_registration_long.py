@@ -63,7 +63,7 @@ class Run:
         name = world.machine(machine).work.runner
         assert name is not None
         world.do(e.RunnerRegistered, name, 1)
-        world.do(e.RunnerHandedOver, name)
+        world.do(e.ConfigurationSent, name)
         world.do(e.RunnerListening, name)
         (queue,) = world.state.queues.values()
         world.starts(queue.values()[0].id, name)

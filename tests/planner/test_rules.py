@@ -330,7 +330,7 @@ class FleetMachine(RuleBasedStateMachine):
         if not registered:
             return
         runner = data.draw(st.sampled_from(registered))
-        self.ledger.apply(e.RunnerHandedOver(self.now, runner.name))
+        self.ledger.apply(e.ConfigurationSent(self.now, runner.name))
         if data.draw(st.booleans()):
             self.ledger.apply(e.RunnerListening(self.now, runner.name))
 
@@ -347,7 +347,7 @@ class FleetMachine(RuleBasedStateMachine):
         leaving = [
             m
             for m in self.in_state(MachineState.ASSIGNED)
-            if m.work.handed_over and not self.is_busy(m.id)
+            if m.work.may_run_job and not self.is_busy(m.id)
         ]
         if leaving:
             machine = data.draw(st.sampled_from(leaving))
@@ -358,7 +358,7 @@ class FleetMachine(RuleBasedStateMachine):
         assigned = self.in_state(MachineState.ASSIGNED)
         if assigned:
             machine = data.draw(st.sampled_from(assigned))
-            finished = machine.work.handed_over and not self.is_busy(machine.id)
+            finished = machine.work.may_run_job and not self.is_busy(machine.id)
             self.ledger.apply(e.RunnerRead(self.now, machine.id, finished, "asked"))
 
     @rule(
@@ -462,7 +462,7 @@ class FleetMachine(RuleBasedStateMachine):
             if machine.state is MachineState.TERMINATING:
                 continue
             if intent.reason_code in UNASSIGNED_REASONS:
-                assert not machine.work.handed_over
+                assert not machine.work.may_run_job
             if intent.reason_code is TerminationReason.EXITED:
                 assert machine.state is MachineState.EXITED
             if intent.reason_code is TerminationReason.OPERATOR:

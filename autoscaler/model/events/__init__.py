@@ -39,10 +39,10 @@ from autoscaler.model.events.machines import (
 from autoscaler.model.events.operator import InstallationAdopted, MachineReleasedByOperator
 from autoscaler.model.events.providers import ListedMachine, MachinesListed, QuotasRead
 from autoscaler.model.events.runners import (
+    ConfigurationSent,
     RunnerClosed,
     RunnerDeregistered,
     RunnerDeregistrationRequested,
-    RunnerHandedOver,
     RunnerListening,
     RunnerNamed,
     RunnerRegistered,
@@ -52,6 +52,7 @@ from autoscaler.model.events.runners import (
 
 __all__ = [
     "CircuitClosed",
+    "ConfigurationSent",
     "ConsoleRead",
     "ControllerStarted",
     "Event",
@@ -85,7 +86,6 @@ __all__ = [
     "RunnerClosed",
     "RunnerDeregistered",
     "RunnerDeregistrationRequested",
-    "RunnerHandedOver",
     "RunnerListening",
     "RunnerNamed",
     "RunnerRead",

@@ -39,7 +39,7 @@ class RunnerRegistrationFailed(Event):
 
 
 @dataclass(frozen=True, slots=True)
-class RunnerHandedOver(Event):
+class ConfigurationSent(Event):
     """The JIT configuration is about to be sent to its machine."""
 
     name: RunnerName
@@ -54,7 +54,7 @@ class RunnerListening(Event):
 
 @dataclass(frozen=True, slots=True)
 class RunnerDeregistrationRequested(Event):
-    """The controller is about to delete a registration that was not handed over."""
+    """The controller is about to delete a registration that no machine got."""
 
     name: RunnerName
     reason: str
@@ -62,7 +62,7 @@ class RunnerDeregistrationRequested(Event):
 
 @dataclass(frozen=True, slots=True)
 class RunnerDeregistered(Event):
-    """The registration was deleted before it was handed over, or never created. Its machine is ready."""
+    """The registration was deleted before its machine got it, or never created. The machine is ready."""
 
     name: RunnerName
     reason: str

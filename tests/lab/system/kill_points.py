@@ -195,7 +195,7 @@ def acknowledgement_sent(trial: Trial) -> Callable[[sqlite3.Connection], None]:
     def check(store: sqlite3.Connection) -> None:
         runner = _runner(store, met)
         assert runner.state is RunnerState.REGISTERED
-        assert runner.handed_over_at is not None
+        assert runner.configuration_sent_at is not None
 
     return check
 
