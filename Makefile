@@ -10,7 +10,7 @@ SEEDS ?= 1000
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test quick quick-planner quick-others fresh coverage check lint types contracts crowds laboratory services kills worlds rooms pytest fuzz chaos chaos-bugs mutants pages format clean
+.PHONY: help setup demo test quick quick-planner quick-others fresh coverage check lint types contracts crowds laboratory services kills worlds rooms edges pytest fuzz chaos chaos-bugs mutants pages format clean
 
 help: ## List these commands.
 	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/  make \1  \t\2/p' Makefile | expand -t 20
@@ -69,6 +69,10 @@ crowds: setup
 	@echo '==> pytest -m whole_host'
 	@$(PYTEST) -m whole_host tests/lab
 
+# Folders and files that take half of the time of the tests outside tests/lab and tests/chaos. A process of
+# its own runs them, so that both cores are used to the end.
+EDGES := tests/agent tests/app tests/benchmarks tests/providers tests/server tests/store $(wildcard tests/test_*.py)
+
 # The tests of the laboratory mostly wait for processes. The others compute, so they run under `nice`.
 laboratory: setup
 	@echo '==> pytest tests/lab/system without test_kill_points.py'
@@ -87,8 +91,12 @@ worlds: setup
 	@nice $(PYTEST) tests/chaos
 
 rooms: setup
-	@echo '==> pytest without tests/lab and tests/chaos'
-	@nice $(PYTEST) --ignore=tests/lab --ignore=tests/chaos
+	@echo '==> pytest without tests/lab, tests/chaos and the edges'
+	@nice $(PYTEST) --ignore=tests/lab --ignore=tests/chaos $(EDGES:%=--ignore=%) tests
+
+edges: setup
+	@echo '==> pytest, the edges'
+	@nice $(PYTEST) $(EDGES)
 
 pytest: setup ## Run all tests; ARGS='-k name' selects some.
 	@echo '==> pytest'

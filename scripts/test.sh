@@ -50,10 +50,10 @@ summarise() {
 }
 
 beside=(lint rooms)
-behind=(laboratory services kills worlds types contracts)
+behind=(laboratory services kills worlds edges types contracts)
 run crowds
 processes=()
-for line in laboratory "services kills" worlds "types contracts"; do
+for line in laboratory "services kills" worlds "edges types contracts"; do
   # Ctrl-C ends the part, not the shell that records its result.
   (
     trap '' INT
