@@ -4,7 +4,7 @@ import gc
 import logging
 import signal
 from collections import Counter, deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from dataclasses import dataclass, field
 from itertools import islice
@@ -66,7 +66,7 @@ class Figures:
 
 
 def campaign(
-    seeds: range,
+    seeds: Sequence[int],
     figures: Figures,
     processes: int = 2,
     each: Callable[[Outcome], None] = lambda _: None,
@@ -84,7 +84,7 @@ def campaign(
             break
 
 
-def _outcomes(seeds: range, processes: int, at_once: int) -> Iterator[Outcome]:
+def _outcomes(seeds: Sequence[int], processes: int, at_once: int) -> Iterator[Outcome]:
     # In their order: which seed is the first to find something is the same each time.
     others = set(active_children())
     context = get_context("spawn")
@@ -105,7 +105,7 @@ def _outcomes(seeds: range, processes: int, at_once: int) -> Iterator[Outcome]:
         pool.shutdown(cancel_futures=True)
 
 
-def play_some(seeds: range) -> list[Outcome]:
+def play_some(seeds: Sequence[int]) -> list[Outcome]:
     """Play a few seeds in this process."""
     outcomes = [play(schedule_of(seed)) for seed in seeds]
     gc.collect()
