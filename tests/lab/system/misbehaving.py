@@ -21,6 +21,9 @@ from tests.lab.system.harness import SKU_TAG, Records, ec2_sku, read_records, un
 from tests.lab.system.pace import PATIENCE, yielding
 
 SCALE = 100.0
+SCRAPE_EVERY = 20.0
+"""Lab seconds between an answer and the next scrape."""
+
 FOR_EVER = 86_400.0
 Sample = tuple[float, dict[str, float]]
 """The time of a scrape, and every metric by name and labels."""
@@ -151,6 +154,10 @@ class Outcome:
         (found,) = (one for one in self.records.machines if one.placement.provider_id == name)
         return found
 
+    def scrapes(self, since: float, until: float) -> int:
+        """Return the number of scrapes in that time, one each `SCRAPE_EVERY` lab seconds on a quiet host."""
+        return sum(since < at < until for at, _ in self.samples)
+
     def counted(self, sku: str, since: float, until: float) -> list[Counter[str]]:
         """How many machines were counted in each state, for each scrape in that time."""
         return [
@@ -212,4 +219,4 @@ async def _look(lab: Laboratory, samples: list[Sample]) -> None:
     while True:
         at, counts = lab.clock.now(), await lab.controller.metrics()
         samples.append((at, counts))
-        await asyncio.sleep(0.2)
+        await asyncio.sleep(SCRAPE_EVERY / lab.fleet.scale)

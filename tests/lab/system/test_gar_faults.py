@@ -213,29 +213,19 @@ async def test_a_minute_without_registrations_costs_a_minute_and_no_machine(
     while not lab.github.calls[REGISTER, 403]:
         begun = lab.clock.now()
         await asyncio.sleep(_LOOK_EVERY)
-    # Half a minute is far from the first refusal, and from the end of its time.
-    refused = await _refused_until(lab, begun + LIMIT / 2)
+    half = begun + LIMIT / 2
+    await until(lambda: lab.clock.now() > half, PATIENCE, lab.controller.log_end)
     lab.github.spoil()
     await until(
         lambda: lab.github.calls[REGISTER, 201] > registered, PATIENCE, lab.controller.log_end
     )
     resumed = lab.clock.now()
     await _run(lab, jobs)
-    # What was under way when GitHub said no, and nothing more until its time was over.
-    assert lab.github.calls[REGISTER, 403] == refused[-1]
-    assert refused[-1] == refused[len(refused) // 2]
+    # Each registration that was under way when GitHub said no, and none a second time.
+    assert lab.github.calls[REGISTER, 403] <= len(jobs)
     assert resumed >= begun + LIMIT
     assert len(_instances(lab, "limited")) == len(jobs)
     assert lab.github.calls[REGISTER, 201] - registered == len(jobs)
-
-
-async def _refused_until(lab: Laboratory, end: float) -> list[int]:
-    """How many registrations were refused, looked at again and again until `end`."""
-    refused = []
-    while lab.clock.now() < end:
-        refused.append(lab.github.calls[REGISTER, 403])
-        await asyncio.sleep(_LOOK_EVERY)
-    return refused
 
 
 async def test_nothing_is_left_and_nothing_was_done_twice(lab: Laboratory) -> None:

@@ -13,8 +13,12 @@ from tests.lab.system.pace import PATIENCE, yielding
 pytestmark = pytest.mark.asyncio
 
 SCALE = 30.0
-SLACK = 15.0
-"""Lab seconds: half a real one, for a machine that has other things to do."""
+LOOKS = 3
+"""Maximum number of lists of a repository's runs before machines for all its jobs are requested.
+
+One list shows the run, and a busy host may read another or two before it has read the run's jobs. On virtual
+time, `tests/controller/test_healing.py` shows that this takes a minute at most.
+"""
 WORK = 30.0
 """Lab seconds: a job may be over, and its machine gone, before any list has shown it running. GitHub is
 asked about it then, before anything is launched for it again."""
@@ -33,7 +37,7 @@ LIST = "GET /repos/{owner}/{repo}/actions/runs"
     topic="GitHub's events",
     source="GitHub: failed deliveries",
 )
-async def test_every_job_has_its_machine_asked_for_within_a_minute_and_runs_once(
+async def test_every_job_has_its_machine_asked_for_at_the_next_look_and_runs_once(
     moto: MotoProcess,
 ) -> None:
     fleet = LabFleet(
@@ -47,19 +51,24 @@ async def test_every_job_has_its_machine_asked_for_within_a_minute_and_runs_once
     async with Laboratory(fleet, moto) as lab:
         await lab.start_controller()
         await asyncio.sleep(20.0 / lab.fleet.scale)
+        before = _looks(lab)
         for repository in fleet.repositories:
             name = f"acme/{repository}"
             lab.github.push([job(f"{repository} {n}", "gpu", WORK, name) for n in range(4)])
         (cancelled,) = lab.github.push([job("cancelled", "gpu", WORK)])
         lab.github.cancel(cancelled)
+        await until(lambda: len(lab.ec2.instances) == 8, PATIENCE, lab.controller.log_end)
+        assert _looks(lab) - before <= LOOKS * len(fleet.repositories)
         await at_rest(lab, PATIENCE)
         assert lab.wrong_jobs() == []
         assert lab.github.deliveries["ok"] == 0
         records = read_records(lab)
-        queued = [j.queued_at for j in lab.github.jobs if j.queued_at is not None]
-        asked = [machine.created_at for machine in records.machines]
-        assert len(asked) == 8, records
-        assert max(asked) - min(queued) <= 60.0 + SLACK, asked
+        assert len(records.machines) == 8, records
         # Nothing changes any more: the next look at the lists costs nothing.
         await until(lambda: lab.github.calls[LIST, 304] > 0, PATIENCE, lab.controller.log_end)
         assert not [route for route, status in lab.github.calls if status in (403, 429)]
+
+
+def _looks(lab: Laboratory) -> int:
+    """Return how often runs were listed so far."""
+    return lab.github.calls[LIST, 200] + lab.github.calls[LIST, 304]
