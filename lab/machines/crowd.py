@@ -13,7 +13,7 @@ from lab.machines.crowd_machine import CrowdMachine
 from lab.machines.wire import Wire
 
 ARMED = 1200.0
-"""After how many lab seconds a machine without an agent powers off."""
+"""The time after which a machine without an agent powers itself off, in lab seconds."""
 
 
 class CrowdHost:
@@ -28,7 +28,7 @@ class CrowdHost:
         self._closed = False
 
     async def boot(self, machine: LabMachine) -> None:
-        """Start the machine's life."""
+        """Start the machine."""
         if self._closed or machine.instance_id in self._running:
             return
         if self._wire is None:
@@ -56,7 +56,7 @@ class CrowdHost:
             await asyncio.wait({life})
 
     def console(self, instance_id: str) -> str:
-        """These machines write nothing."""
+        """Return no output: these machines write nothing."""
         del instance_id
         return ""
 

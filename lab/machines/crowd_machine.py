@@ -35,12 +35,12 @@ RETRY_MOST = 30.0
 """The agent's timers, in lab seconds; a test compares them with the agent's own."""
 
 MESSAGE_WAIT = 15.0
-"""How long the stand-in runner lets the lab's GitHub hold its question, in real seconds."""
+"""The longest wait of one request for a job to the lab's GitHub, in real seconds."""
 
 
 @dataclass(slots=True)
 class CrowdMachine:
-    """One machine's life: `live` returns when it has powered itself off."""
+    """One simulated machine. `live` returns when the machine has powered itself off."""
 
     wire: Wire
     lab: LabMachine
@@ -56,7 +56,7 @@ class CrowdMachine:
     work: tuple[LabRunner, Any] | None = field(default=None, init=False)
 
     async def live(self) -> None:
-        """Live from the attestation to the power-off. Raises ValueError for user data without a controller."""
+        """Run from the attestation to the power-off. Raises ValueError for user data without a controller."""
         self.settings = controller_settings(self.lab.user_data)
         if self.settings.ca is not None:
             self.tls = ssl.create_default_context(cadata=self.settings.ca)
@@ -78,7 +78,7 @@ class CrowdMachine:
                 beats.cancel()
 
     async def stop(self) -> None:
-        """Send what runner and agent send at a shutdown; `live` was cancelled before."""
+        """Send what the runner and the agent send at a shutdown. The caller has cancelled `live` before."""
         exit_report = {"detail": "the machine is being shut down", "reason": "stopped"}
         try:
             async with asyncio.timeout(STOP / self.wire.scale):
@@ -175,7 +175,7 @@ class CrowdMachine:
                     continue
 
     async def _run(self, runner: LabRunner) -> str:
-        """Be the runner until it leaves; returns what to report."""
+        """Act as the runner until it exits. Return the exit report."""
         self.job = False
         asking = asyncio.create_task(self._release_when_idle())
         running = asyncio.create_task(self._be_runner(runner, asking))
@@ -213,14 +213,14 @@ class CrowdMachine:
         return "the runner exited with status 0"
 
     async def _renew(self, runner: LabRunner, job: object) -> None:
-        """Ends when GitHub says that the job is over."""
+        """Renew the job's lock. Return when GitHub says that the job is over."""
         status = 0
         while status != 200:
             await self.wire.sleep(RENEW)
             status, _ = await self._tell(runner, "renew", {"job": job})
 
     async def _release_when_idle(self) -> None:
-        """Ends when the registration was given back."""
+        """Ask for a release of the unused registration. Return when the controller has deleted it."""
         await self.wire.sleep(NO_JOB)
         while True:
             try:

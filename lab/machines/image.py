@@ -21,35 +21,35 @@ UNPRIVILEGED = "nobody"
 
 @dataclass(frozen=True, slots=True)
 class Disk:
-    """One machine's root folder and what is where in it."""
+    """One machine's root folder, and the paths of its files."""
 
     root: Path
 
     @property
     def power(self) -> Path:
-        """The pipe that its stand-in for shutdown writes to."""
+        """The pipe to which the stand-in for `shutdown` writes."""
         return self.root / "run" / "power"
 
     @property
     def host_file(self) -> Path:
-        """The settings of the lab for its agent."""
+        """The file with the lab's settings for the agent."""
         return self.root / "etc" / "runner-agent" / "host.json"
 
     @property
     def runner(self) -> Path:
-        """Where its runner is installed."""
+        """The folder in which the runner is installed."""
         return self.root / "opt" / "actions-runner"
 
     @property
     def logs(self) -> Path:
-        """Output of its user data and of its agent."""
+        """The folder with the output of the user data and of the agent."""
         return self.root / "var" / "log"
 
 
 class Image:
-    """What all machines of one host share, in `folder`: commands, tools, runner, perhaps the agent.
+    """The files that all machines of one host share, in `folder`: commands, tools and the runner.
 
-    `baked` says whether machines find the agent on their disk or must fetch it.
+    `baked` says whether the agent is on the machines' disks. Otherwise the machines must fetch it.
     """
 
     def __init__(self, folder: Path, agent: bytes, baked: bool, scale: float) -> None:
@@ -78,7 +78,7 @@ class Image:
     def make_disk(
         self, root: Path, metadata_url: str, runner_version: str = RUNNER_VERSION
     ) -> Disk:
-        """A fresh disk for one machine."""
+        """Create the disk of one machine."""
         disk = Disk(root)
         for name in ("etc/systemd/system", "opt", "run/systemd/system", "var/log"):
             (root / name).mkdir(mode=0o755, parents=True)
@@ -116,7 +116,7 @@ class Image:
 
 
 def check_reachable(folder: Path) -> None:
-    """Raises ValueError for a folder that machines cannot use, or as root the runner's user cannot."""
+    """Raise ValueError if machines cannot use this folder, or if the runner's user cannot as root."""
     if len(str(folder).split()) != 1:
         # The path becomes part of command lines in the unit that the user data writes.
         raise ValueError(f"{folder} has a blank in its name: lab machines need a folder without")

@@ -13,7 +13,7 @@ from lab.machines.settings import controller_settings
 
 @dataclass(frozen=True, slots=True)
 class Said:
-    """One request of a machine. `step` is the last part of its path; `machine` is empty in `hello`."""
+    """One request of a machine. `step` is the last part of its path. `machine` is empty in `hello`."""
 
     machine: str
     step: str
@@ -21,18 +21,18 @@ class Said:
     body: dict[str, Any]
 
     def __repr__(self) -> str:
-        """Without the nonce."""
+        """Return a representation without the nonce."""
         return f"Said({self.step!r})"
 
 
 class Ear(Protocol):
-    """What listens in on one machine."""
+    """A listener for the requests of one machine."""
 
     async def before(self, said: Said) -> bool:
-        """Before a request is passed on; False breaks the connection instead."""
+        """Called before a request is passed on. Return False to break the connection instead."""
 
     async def after(self, said: Said, status: int, answer: dict[str, Any]) -> None:
-        """Before the answer is passed on."""
+        """Called before the controller's answer is passed on to the machine."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,7 @@ class _Line:
 
 
 class Interception:
-    """A loopback server, plain HTTP only, that machines use as their controller."""
+    """A loopback server (plain HTTP) that machines use as their controller. It passes requests on."""
 
     def __init__(self) -> None:
         self._lines: dict[str, _Line] = {}
@@ -52,7 +52,7 @@ class Interception:
         self._url = ""
 
     async def divert(self, instance_id: str, user_data: str, ear: Ear) -> str:
-        """User data that have a machine call this server, which passes on what it says.
+        """Return user data with this server as the controller, and call `ear` for the machine's requests.
 
         Raises ValueError for user data that name no controller.
         """
@@ -64,13 +64,13 @@ class Interception:
         return user_data.replace(controller, f"{self._url}/{instance_id}")
 
     async def say(self, controller: str, said: Said) -> int:
-        """Send a request as a machine and return the status, or 0 without an answer."""
+        """Send a request in the name of a machine. Return the status, or 0 if no answer came."""
         place = f"machines/{said.machine}/{said.step}" if said.machine else said.step
         status, _, _ = await self._ask(f"{controller}/bootstrap/{place}", said)
         return status
 
     def controller_of(self, instance_id: str) -> str:
-        """Whom this machine would have called."""
+        """Return the controller that this machine's original user data name."""
         return self._lines[instance_id].controller
 
     async def close(self) -> None:
@@ -128,7 +128,7 @@ class Interception:
 
 
 def _broken(request: web.Request) -> web.Response:
-    """Nothing is answered: the connection ends."""
+    """Break the connection without an answer."""
     if request.transport is not None:
         request.transport.abort()
     return web.Response(status=HTTPStatus.BAD_GATEWAY)

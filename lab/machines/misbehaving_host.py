@@ -1,6 +1,6 @@
 """A host whose first machines of a SKU misbehave on purpose, in the order of their boot.
 
-Each is a machine with a real agent. It sends the controller only what a real machine could send.
+Each is a machine with a real agent. It sends the controller only requests that a real machine could send.
 """
 
 import asyncio
@@ -19,17 +19,17 @@ from lab.machines.process import ProcessHost
 _M = Misbehaviour
 
 _HANG = (_M.HANGS_IDLE, _M.NO_WORKER, _M.HANGS_AT_WORK, _M.STOPS_AFTER_WORK)
-"""Where the listener's stand-in does the misdeed, some time after the acknowledgement."""
+"""The misbehaviours that the stand-in for the listener shows, some time after the acknowledgement."""
 
 PANIC = "Kernel panic - not syncing: VFS: Unable to mount root fs on unknown-block(0,0)\n"
 
 
 @dataclass(slots=True)
 class Misdeed:
-    """What one machine does wrong. `at` is the clock's time once it has done it.
+    """What one machine did wrong. `at` is the lab time at which it did so, None before that.
 
-    `machine` is the controller's name for it, `attestations` and `exits` how many times it said those,
-    `answers` the status that each of its lies was answered with.
+    `machine` is the controller's ID of the machine. `attestations` and `exits` are the numbers of these
+    requests that it sent. `answers` are the statuses of the answers to its forged requests.
     """
 
     kind: Misbehaviour
@@ -42,10 +42,10 @@ class Misdeed:
 
 
 class MisbehavingHost:
-    """A `MachineHost` over a `ProcessHost`, which is the caller's no more: `close` closes both.
+    """A `MachineHost` over a `ProcessHost`. `close` closes both.
 
-    `misbehaving` says, by SKU, what the first machine does wrong, what the second, and so on; those
-    that come after them behave.
+    `misbehaving` lists, by SKU, what its first machine does wrong, its second, and so on. All further
+    machines behave.
     """
 
     def __init__(
@@ -63,7 +63,7 @@ class MisbehavingHost:
         self.misdeeds: dict[str, list[Misdeed]] = {sku: [] for sku in misbehaving}
 
     async def boot(self, machine: LabMachine) -> None:
-        """Start it, with what it is to do wrong."""
+        """Start the machine, with the misbehaviour that is next for its SKU."""
         kinds = self._to_come.get(machine.sku)
         if not kinds:
             await self._host.boot(machine)
@@ -84,21 +84,21 @@ class MisbehavingHost:
         await self._host.boot(machine)
 
     async def shut_down(self, instance_id: str) -> None:
-        """Shut its operating system down."""
+        """Shut the machine's operating system down."""
         await self._host.shut_down(instance_id)
 
     async def kill(self, instance_id: str) -> None:
-        """Pull the plug."""
+        """Kill the machine's processes at once."""
         await self._host.kill(instance_id)
 
     def console(self, instance_id: str) -> str:
-        """What it wrote; of one that never boots, what stands on its screen."""
+        """Return the machine's output. A machine that never boots has the output of a hanging kernel."""
         if instance_id in self._dead:
             return PANIC
         return self._host.console(instance_id)
 
     async def close(self) -> None:
-        """Kill every machine, and stop listening in. Idempotent."""
+        """Kill every machine and stop the server between machines and controller. Idempotent."""
         await self._host.close()
         for task in self._tasks:
             task.cancel()
@@ -106,19 +106,19 @@ class MisbehavingHost:
         await self._interception.close()
 
     def now(self) -> float:
-        """Lab seconds."""
+        """Return the time in lab seconds."""
         return self._clock.now()
 
     def reboot(self, instance_id: str) -> None:
-        """Have a machine reboot, soon."""
+        """Reboot a machine in the background."""
         self._spawn(self._host.reboot(instance_id))
 
     def claim(self, misdeed: Misdeed, lie: str, said: Said) -> None:
-        """Send a request as the machine soon, and record the answer."""
+        """Send a request in the machine's name in the background, and record the status of the answer."""
         self._spawn(self._claim(misdeed, lie, said))
 
     def others(self, machine: str) -> list[str]:
-        """The controller's names for the other misbehaving machines."""
+        """Return the controller's IDs of the other misbehaving machines."""
         known = [deed.machine for deeds in self.misdeeds.values() for deed in deeds]
         return [name for name in known if name and name != machine]
 
@@ -143,7 +143,7 @@ class _Saboteur:
         self._down = False
 
     async def before(self, said: Said) -> bool:
-        """Whether the machine's words are passed on."""
+        """Return whether to pass on the machine's request."""
         deed = self._misdeed
         if said.step == "hello":
             self._hello, self._down = said, False
@@ -166,7 +166,7 @@ class _Saboteur:
         return not (deed.kind is _M.SILENT_AT_WORK and deed.at is not None)
 
     async def after(self, said: Said, status: int, answer: dict[str, Any]) -> None:
-        """The controller has answered; the machine has not heard it yet."""
+        """Misbehave after the controller has answered and before the machine gets the answer."""
         deed = self._misdeed
         if said.step == "hello" and status == 200:
             deed.machine = str(answer["machine"])
@@ -206,7 +206,7 @@ class _Saboteur:
             case _M.EXITS_AT_WORK:
                 self._misdeed.at = self._host.now()
                 exit_report = replace(said, step="exit", body={"detail": "not true"})
-                self._host.claim(self._misdeed, "its own exit under a job", exit_report)
+                self._host.claim(self._misdeed, "its own exit during a job", exit_report)
             case _M.LIES:
                 self._misdeed.at = self._host.now()
                 for lie, forged in self._lies(said):

@@ -10,27 +10,27 @@ class Misbehaviour(StrEnum):
     """What a machine does wrong, once. All but the first four boot normally."""
 
     NEVER_BOOTS = "never boots"
-    """Nothing of it ever runs: the kernel hangs, a volume does not attach."""
+    """The machine never runs a program: the kernel hangs, or a volume does not attach."""
     NO_AGENT = "boots without an agent"
-    """The user data end after their first line, which armed a shutdown."""
+    """The user data end after their first line, which schedules a shutdown."""
     FAILS_HEALTH_CHECKS = "fails its health checks"
     """The image has no runner."""
     HANGS_IDLE = "its listener hangs before any job"
     NO_WORKER = "gets a message and no worker"
-    """As in actions/runner#4668: the message is acknowledged, the job never starts."""
-    HANGS_AT_WORK = "its listener hangs under a job"
-    """The worker runs to its end, but the listener renews no lock and reports no end."""
+    """The runner gets a job message and acknowledges it, and the job never starts (actions/runner#4668)."""
+    HANGS_AT_WORK = "its listener hangs during a job"
+    """The worker finishes the job, but the listener neither renews the lock nor reports the end."""
     STOPS_AFTER_WORK = "its job is over, and has stopped listener and worker with SIGSTOP"
     REBOOTS_READY = "reboots before it gets an assignment"
-    REBOOTS_HANDED = "reboots with the assignment in its hands"
-    REBOOTS_AT_WORK = "reboots under its job"
-    VANISHES_READY = "parks and vanishes"
-    """It stands still, or its network is gone; EC2 shows it as running."""
-    VANISHES_HANDED = "vanishes with the assignment in its hands"
+    REBOOTS_HANDED = "reboots after it got the assignment"
+    REBOOTS_AT_WORK = "reboots during its job"
+    VANISHES_READY = "becomes ready and vanishes"
+    """The machine hangs, or has no network. EC2 shows it as running."""
+    VANISHES_HANDED = "vanishes after it got the assignment"
     VANISHES_ACKNOWLEDGED = "acknowledges the assignment and vanishes"
-    SILENT_AT_WORK = "is cut off from the controller under a job"
+    SILENT_AT_WORK = "is cut off from the controller during a job"
     STAYS_ON = "finishes and does not power off"
-    EXITS_AT_WORK = "reports its exit under a job"
+    EXITS_AT_WORK = "reports its exit during a job"
     LIES = "lies about itself and others"
 
 
@@ -44,14 +44,14 @@ _SABOTAGE = {
     Misbehaviour.STOPS_AFTER_WORK: f'echo stopped > {_RUNNER}/hang"',
     Misbehaviour.HANGS_AT_WORK: f'echo work > {_RUNNER}/hang"',
 }
-"""Lines of bash; the listener's stand-in looks for the file `hang`."""
+"""The line of bash for each misbehaviour. The stand-in for the listener looks for the file `hang`."""
 
 
 def sabotaged(user_data: str, kind: Misbehaviour) -> str:
-    """Linux user data with a line of sabotage after the first command, which arms the shutdown."""
+    """Return Linux user data with a line of sabotage after the first line, which schedules a shutdown."""
     interpreter, armed, rest = user_data.split("\n", 2)
     return "\n".join([interpreter, armed, _SABOTAGE.get(kind, ":"), rest])
 
 
 AT_WORK = 3
-"""The heartbeat, counted from the acknowledgement, at which something happens under the job."""
+"""The number of the heartbeat, from the acknowledgement on, at which the machine misbehaves during a job."""

@@ -1,6 +1,6 @@
-"""A host all of whose machines are listened in on.
+"""A host that passes all requests of its machines to a listener.
 
-Decides nothing: what the listener does not break passes through as it is.
+Requests that the listener does not break reach the controller unchanged.
 """
 
 from dataclasses import replace
@@ -10,7 +10,7 @@ from lab.machines.interception import Ear, Interception
 
 
 class OverheardHost:
-    """A `MachineHost` over another, which is the caller's no more: `close` closes both."""
+    """A `MachineHost` over another one. `close` closes both."""
 
     def __init__(self, host: MachineHost, ear: Ear) -> None:
         self._host = host
@@ -18,23 +18,26 @@ class OverheardHost:
         self._interception = Interception()
 
     async def boot(self, machine: LabMachine) -> None:
-        """Start it; it takes us for its controller. Raises ValueError if its user data name none."""
+        """Start the machine, with this host's server as its controller.
+
+        Raises ValueError if its user data name no controller.
+        """
         text = await self._interception.divert(machine.instance_id, machine.user_data, self._ear)
         await self._host.boot(replace(machine, user_data=text))
 
     async def shut_down(self, instance_id: str) -> None:
-        """Shut its operating system down."""
+        """Shut the machine's operating system down."""
         await self._host.shut_down(instance_id)
 
     async def kill(self, instance_id: str) -> None:
-        """Pull the plug."""
+        """Kill the machine's processes at once."""
         await self._host.kill(instance_id)
 
     def console(self, instance_id: str) -> str:
-        """What it wrote."""
+        """Return the machine's output."""
         return self._host.console(instance_id)
 
     async def close(self) -> None:
-        """Kill every machine, and stop listening in. Idempotent."""
+        """Kill every machine and stop the server between machines and controller. Idempotent."""
         await self._host.close()
         await self._interception.close()

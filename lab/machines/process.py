@@ -1,12 +1,11 @@
-"""Lab machines as processes: each runs the real Linux user data, and by it the real agent.
+"""Lab machines as processes: each runs the real Linux user data, which start the real agent.
 
-Decides how a machine is started, told apart and ended; never what it does. A machine is a root
-folder and a session of processes whose PATH holds the lab's stand-ins and a few plain tools only.
-As root the privileges that reach beyond the machine, that of rebooting among them, are dropped for
-good and the runner runs as `nobody`; otherwise all of it is the calling user.
+A machine is a root folder and a session of processes. Their PATH has only the lab's stand-ins and a few plain
+tools. If the lab runs as root, the machines drop for good the privileges that affect the host, such as
+rebooting, and the runner runs as `nobody`. Otherwise every process runs as the calling user.
 
-Windows machines run the same agent in the same way: their few lines of PowerShell are not executed
-here, only the controller's settings are read out of them.
+Windows machines run the same agent. Their PowerShell is not executed: this module only reads the controller's
+settings from it.
 """
 
 import asyncio
@@ -26,7 +25,7 @@ from lab.machines.process_tree import end_sessions, members
 from lab.machines.settings import controller_settings
 
 MAX_WRITTEN = 64 * 1024
-"""Bytes of a console's output, as EC2 keeps them."""
+"""The number of bytes of console output that EC2 keeps."""
 
 _DROPPED = (
     "sys_boot",
@@ -51,7 +50,7 @@ _BOOT_AGAIN = "systemctl start runner-agent.service"
 
 @dataclass(slots=True)
 class _Running:
-    """One machine that is up. `over` is set by whoever ends it first."""
+    """One running machine. `over` is set by the first call that ends it."""
 
     machine: LabMachine
     disk: Disk
@@ -64,12 +63,11 @@ class _Running:
 
 
 class ProcessHost:
-    """A `MachineHost` of real processes.
+    """A `MachineHost` of real processes. Raises ValueError for a folder that machines cannot use.
 
-    `folder` gets a folder for each machine and must be open to other users when run as root;
-    `scale` is lab seconds per real second; `agent` is the agent's source. With `baked` false,
-    Linux machines fetch it from the controller instead. `keep` leaves the machines' folders (and
-    their logs in var/log) behind. Raises ValueError for a folder that will not do.
+    `folder` gets a folder for each machine; as root it must be accessible to other users. `scale` is lab
+    seconds per real second. `agent` is the agent's source. If `baked` is False, Linux machines fetch the
+    agent from the controller. `keep` keeps the machines' folders, with their logs in var/log.
     """
 
     def __init__(
@@ -92,7 +90,7 @@ class ProcessHost:
         self._closed = False
 
     async def boot(self, machine: LabMachine) -> None:
-        """Make the machine's disk and start its user data."""
+        """Create the machine's disk and start its user data."""
         if self._closed or machine.instance_id in self._running:
             return
         root = self._folder / machine.instance_id
@@ -118,7 +116,7 @@ class ProcessHost:
         self._spawn(self._reap(running.process))
 
     async def reboot(self, instance_id: str) -> None:
-        """End all that a Linux machine runs, and start what its disk has to be started at boot."""
+        """End all processes of a Linux machine, and start those that its disk starts at boot."""
         running = self._running.get(instance_id)
         if running is None or running.over or running.process is None:
             return
@@ -132,7 +130,10 @@ class ProcessHost:
             self._spawn(self._reap(running.process))
 
     async def shut_down(self, instance_id: str) -> None:
-        """Stop the agent as systemd does at a shutdown, then end all else; a Windows machine is killed."""
+        """Stop the agent as systemd does at a shutdown, then end all other processes.
+
+        A Windows machine is killed.
+        """
         running = self._running.get(instance_id)
         if running is not None and not running.over:
             running.over = True
@@ -141,14 +142,14 @@ class ProcessHost:
         await self.kill(instance_id)
 
     async def kill(self, instance_id: str) -> None:
-        """End all of the machine's processes; `powered_off` is not called."""
+        """End all of the machine's processes. Does not call `powered_off`."""
         running = self._running.get(instance_id)
         if running is not None:
             running.over = True
             await self._end(running)
 
     def console(self, instance_id: str) -> str:
-        """The end of what its user data and its agent wrote."""
+        """Return the end of the output of the machine's user data and agent."""
         running = self._running.get(instance_id)
         if running is not None:
             return _written(running.disk)
@@ -163,7 +164,7 @@ class ProcessHost:
         await asyncio.to_thread(shutil.rmtree, self._image.folder, ignore_errors=True)
 
     def sessions(self, instance_id: str) -> tuple[int, ...]:
-        """The sessions of a machine: its own, and its runner's once that was started."""
+        """Return the sessions of a machine: its own, and its runner's once the runner was started."""
         running = self._running.get(instance_id)
         return () if running is None else tuple(_sessions(running))
 
@@ -196,7 +197,7 @@ class ProcessHost:
         return [bash, str(script)]
 
     def _hear(self, running: _Running) -> None:
-        """The machine's shutdown stand-in spoke: its arguments, a line each."""
+        """Act on a call of the machine's stand-in for `shutdown`: its arguments, one per line."""
         try:
             words = os.read(running.reader, 4096).decode("ascii", "replace")
         except BlockingIOError:
@@ -230,7 +231,7 @@ class ProcessHost:
         await running.machine.powered_off()
 
     async def _end(self, running: _Running) -> None:
-        """Everything of the machine goes, once, however many ask for it."""
+        """End all processes of the machine, once, even if several callers ask for it."""
         if running.ending is None:
             running.ending = asyncio.create_task(self._end_once(running))
         await asyncio.shield(running.ending)
@@ -273,7 +274,7 @@ def _members(running: _Running) -> set[int]:
 
 
 def _sessions(running: _Running) -> list[int]:
-    """The user data began a session, from which the agent runs; the runner began another."""
+    """Return the session that the user data began, in which the agent runs, and the runner's own."""
     found = [] if running.process is None else [running.process.pid]
     try:
         found.append(int((running.disk.runner / "session").read_text(encoding="ascii")[:10]))
@@ -283,7 +284,7 @@ def _sessions(running: _Running) -> list[int]:
 
 
 def _without_privileges() -> list[str]:
-    """As root, a command that drops for good what reaches beyond the machine (setpriv(1))."""
+    """Return a command that, as root, drops the privileges that affect the host (setpriv(1))."""
     if os.geteuid() != 0:
         return []
     setpriv = shutil.which("setpriv")

@@ -1,6 +1,6 @@
-"""Ends every process of a lab machine, by session and descent, whatever user it runs as.
+"""Ends every process of a lab machine, by session and descent, whichever user runs it.
 
-Reads only what the kernel shows to everybody, so that it works in a container without ptrace.
+Reads only files of /proc that every user may read, so that it works in a container without ptrace.
 """
 
 import os
@@ -17,9 +17,9 @@ class _Process(NamedTuple):
 
 
 def end_sessions(sessions: Iterable[int]) -> None:
-    """Kill every process of these sessions and every descendant of one; they are gone on return.
+    """Kill every process of these sessions and their descendants. On return, none is left.
 
-    They are stopped before they are killed: a stopped process starts no other one meanwhile.
+    Stops the processes before it kills them: a stopped process cannot start another one.
     """
     wanted = {session for session in sessions if session > 1 and session != os.getsid(0)}
     stopped: set[int] = set()
@@ -30,7 +30,7 @@ def end_sessions(sessions: Iterable[int]) -> None:
 
 
 def members(sessions: Iterable[int]) -> set[int]:
-    """Processes, not yet dead, of these sessions, and their descendants."""
+    """Return the living processes of these sessions, and their descendants."""
     return _members(set(sessions), set())
 
 
@@ -53,7 +53,7 @@ def _send(pids: Iterable[int], number: signal.Signals) -> None:
 
 
 def _processes() -> list[_Process]:
-    """Every process that is not a zombie (proc(5), /proc/PID/stat)."""
+    """Return every process that is not a zombie (proc(5), /proc/PID/stat)."""
     found = []
     for folder in os.scandir("/proc"):
         if not folder.name.isdigit():

@@ -1,4 +1,4 @@
-"""What lab machines read out of what they are given: controller settings, lab JIT configurations."""
+"""Parses what lab machines are given: the controller's settings, and lab JIT configurations."""
 
 import base64
 import binascii
@@ -9,7 +9,7 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class ControllerSettings:
-    """Whom a machine calls, as its user data says. `ca` is PEM text."""
+    """The controller that a machine calls, according to its user data. `ca` is PEM text."""
 
     url: str
     provider: str
@@ -26,14 +26,14 @@ class LabRunner:
     scale: float
 
     def __repr__(self) -> str:
-        """Without the token."""
+        """Return a representation without the token."""
         return f"LabRunner(runner_id={self.runner_id!r})"
 
 
 def controller_settings(user_data: str) -> ControllerSettings:
-    """Find the line of JSON that the user data of either platform writes to the controller file.
+    """Return the settings in the line of JSON that the user data of both platforms write to a file.
 
-    Raises ValueError where there is none.
+    Raises ValueError if there is no such line.
     """
     for line in user_data.splitlines():
         if not line.startswith("{"):
@@ -45,7 +45,7 @@ def controller_settings(user_data: str) -> ControllerSettings:
 
 
 def lab_runner(jit_config: str) -> LabRunner:
-    """Decode a lab JIT configuration. Raises ValueError."""
+    """Decode a lab JIT configuration. Raises ValueError if it is not one."""
     try:
         value = _object(base64.b64decode(jit_config, validate=True).decode())
         server, token = str(value["server"]), str(value["token"])

@@ -1,7 +1,7 @@
-"""What systemd does to the agent's unit when a lab machine's operating system shuts down.
+"""Stops the agent's unit as systemd does when a lab machine's operating system shuts down.
 
-Reads `KillMode` and `TimeoutStopSec` from the unit that the user data wrote, so that a wrong word there
-ends a job's runner as it would on a real machine. Decides nothing else about a machine.
+Reads `KillMode` and `TimeoutStopSec` from the unit that the user data wrote. So a mistake in the unit ends a
+job's runner as it would on a real machine.
 """
 
 import asyncio
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 DEFAULT_TIMEOUT = 90.0
-"""systemd-system.conf(5), DefaultTimeoutStopSec: seconds."""
+"""Seconds: DefaultTimeoutStopSec in systemd-system.conf(5)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,10 +28,9 @@ class Unit:
 
 
 def parse_unit(text: str) -> Unit:
-    """Read a unit file; what it does not say has systemd's default.
+    """Read a unit file. A missing key has systemd's default.
 
-    Raises:
-        ValueError: `TimeoutStopSec` is not a number of seconds, or `KillMode` is not one that this knows.
+    Raises: ValueError if `TimeoutStopSec` is not a number of seconds, or `KillMode` is not supported here.
     """
     said = dict(line.split("=", 1) for line in text.splitlines() if "=" in line)
     timeout = float(said.get("TimeoutStopSec", DEFAULT_TIMEOUT))
@@ -44,8 +43,8 @@ def parse_unit(text: str) -> Unit:
 async def stop(root: Path, everything: Callable[[], set[int]], scale: float) -> None:
     """Stop the agent's service: SIGTERM, then wait until its main process exits or the timeout is over.
 
-    Returns at once where the service does not run. What is left of it is the caller's to kill, as
-    systemd does. `scale` is machine seconds per real second.
+    Returns at once if the service does not run. The caller must kill the remaining processes, as systemd
+    does. `everything` returns the machine's processes. `scale` is machine seconds per real second.
     """
     try:
         unit = parse_unit((root / "etc/systemd/system/runner-agent.service").read_text("utf-8"))

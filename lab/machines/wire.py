@@ -1,4 +1,4 @@
-"""HTTP and time as the machines of a crowd share them, and what an answer tells them to do."""
+"""HTTP requests and time of the machines of a crowd, and the errors that tell a machine what to do next."""
 
 import asyncio
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ import aiohttp
 
 
 class Again(Exception):  # noqa: N818 - an instruction, as in the agent
-    """Not now; after `retry_after` lab seconds where that is given."""
+    """Try again later: after `retry_after` lab seconds if that is not None."""
 
     def __init__(self, why: str, retry_after: float | None = None) -> None:
         super().__init__(why)
@@ -16,16 +16,16 @@ class Again(Exception):  # noqa: N818 - an instruction, as in the agent
 
 
 class AttestAgain(Exception):  # noqa: N818
-    """A fresh proof is wanted."""
+    """Attest again, with a fresh proof of identity."""
 
 
 class PowerOff(Exception):  # noqa: N818
-    """Nothing is left to do."""
+    """Power the machine off."""
 
 
 @dataclass(slots=True)
 class Wire:
-    """What all machines of a crowd share: connections, and lab seconds per real second."""
+    """The connections that all machines of a crowd share. `scale` is lab seconds per real second."""
 
     session: aiohttp.ClientSession
     scale: float
@@ -35,13 +35,13 @@ class Wire:
         await asyncio.sleep(max(0.0, seconds) / self.scale)
 
     def now(self) -> float:
-        """Lab seconds since some moment."""
+        """Return lab seconds since an arbitrary moment."""
         return asyncio.get_running_loop().time() * self.scale
 
     async def post(
         self, url: str, token: str, body: dict[str, Any], **options: Any
     ) -> tuple[int, dict[str, Any], float | None]:
-        """Status, JSON object and Retry-After. Raises Again when no answer came."""
+        """Return the answer's status, JSON object and Retry-After. Raises Again if no answer came."""
         headers = {"Authorization": f"Bearer {token}"} if token else {}
         try:
             async with self.session.post(url, json=body, headers=headers, **options) as answer:
