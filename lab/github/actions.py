@@ -27,7 +27,7 @@ class NotTheirJobError(Exception):
 
 
 class JobCancelledError(Exception):
-    """410: the job was cancelled; the runner is to end it."""
+    """410: the job was cancelled, and the runner must end it."""
 
 
 class Actions:
@@ -57,11 +57,11 @@ class Actions:
     # What people do.
 
     def push(self, specs: Sequence[JobSpec]) -> list[Job]:
-        """Make the jobs and queue those that need nothing. Raises ValueError (see Workflows)."""
+        """Create the jobs and queue those without open needs. Raises ValueError (see Workflows)."""
         return self._admit(self._workflows.create(specs, self._clock.now()))
 
     def rerun_failed(self, run: Run, only: Job | None = None) -> list[Job]:
-        """Try a run's failed jobs (or one job) again, and say once more that the others are completed.
+        """Re-run a run's failed jobs, or one job. Send `completed` again for the others, as GitHub does.
 
         Raises ValueError while the run has not ended.
         """
@@ -98,7 +98,7 @@ class Actions:
         self._timers.at(self._clock.now() + self._patience.cancel, overdue)
 
     def end(self, job: Job) -> None:
-        """End a job early and successfully: its runner learns it when it renews the lock."""
+        """End a job early and successfully. Its runner learns it when it renews the lock."""
         job.over = True
 
     def lose_job(self, job: Job) -> bool:
@@ -126,13 +126,13 @@ class Actions:
     # What runners do.
 
     def connect(self, runner: Runner) -> None:
-        """Its listener has started. Raises RunnerGoneError."""
+        """Mark a runner as online: its listener has started. Raises RunnerGoneError."""
         self.runners.connect(runner)
 
     async def message(self, runner: Runner, wait: float) -> Job | None:
-        """Return a job for a runner after at most `wait` real seconds; repeat a lost answer.
+        """Return a job for a runner after at most `wait` real seconds, or None. Repeats a lost answer.
 
-        Raises RunnerGoneError, at once when the registration is removed meanwhile.
+        Raises RunnerGoneError at once if the registration is removed meanwhile.
         """
         self.runners.seen(runner)
         if runner.job is not None and runner.job.status is JobStatus.QUEUED:
@@ -162,7 +162,7 @@ class Actions:
         self._announce(job, "in_progress")
 
     def renew(self, runner: Runner, number: int) -> bool:
-        """Renew a job's lock. Return True if the job is to end now.
+        """Renew a job's lock. Return True if the runner must end the job now.
 
         Raises RunnerGoneError, NotTheirJobError, JobCancelledError.
         """
@@ -212,7 +212,7 @@ class Actions:
         self._timers.at(job.queued_at + job.spec.approval, approve)
 
     def _offer(self, job: Job) -> None:
-        """Queue for runners, with its deadline."""
+        """Give a job to an idle runner or queue it, and start the timer of its deadline."""
         if self.lose > 0:
             self.lose -= 1
             job.lost = True
@@ -264,7 +264,7 @@ class Actions:
             self.runners.close_poll(runner, None)
 
     def _finish(self, job: Job, conclusion: str) -> None:
-        """End a job, and skip or release what needed it."""
+        """End a job, and queue or skip the jobs that need it."""
         ending = [(job, conclusion)]
         ready: list[Job] = []
         for ended, outcome in ending:

@@ -26,7 +26,7 @@ _CURSOR = "v1_"
 
 
 class AppRoutes:
-    """Handlers for callers with an App's JWT."""
+    """The handlers for callers with an App's JWT."""
 
     def __init__(
         self,
@@ -41,7 +41,7 @@ class AppRoutes:
         self._shapes = shapes
 
     def routes(self) -> list[web.RouteDef]:
-        """Installations and tokens."""
+        """Return the routes of installations and tokens."""
         add = self._gateway.for_app
         return [
             add("GET", "/app/installations", self._installations),
@@ -92,7 +92,7 @@ class AppRoutes:
 
 
 class DeliveryRoutes:
-    """Handlers for an App's own webhook deliveries; `webhooks` are by App id."""
+    """The handlers for an App's own webhook deliveries. `webhooks` are by App ID."""
 
     def __init__(self, gateway: Gateway, webhooks: Mapping[int, Webhook], clock: Clock) -> None:
         self._gateway = gateway
@@ -100,7 +100,7 @@ class DeliveryRoutes:
         self._clock = clock
 
     def routes(self) -> list[web.RouteDef]:
-        """List, one, and redelivery."""
+        """Return the routes to list deliveries, to read one, and to redeliver one."""
         add = self._gateway.for_app
         one = "/app/hook/deliveries/{delivery_id}"
         return [

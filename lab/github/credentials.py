@@ -34,14 +34,14 @@ class Installation:
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """An authenticated caller; `installation` is None for an App by its JWT."""
+    """An authenticated caller. `installation` is None for an App with its JWT."""
 
     app_id: int
     installation: Installation | None
 
     @property
     def key(self) -> str:
-        """Names this caller's rate limits."""
+        """The key of this caller's rate limits."""
         if self.installation is None:
             return f"app {self.app_id}"
         return f"installation {self.installation.id}"

@@ -27,13 +27,13 @@ class Message:
     parts: tuple[bytes, ...] = field(repr=False)
 
     def body(self) -> bytes:
-        """JSON."""
+        """The body: JSON."""
         return b"".join(self.parts)
 
 
 @dataclass(slots=True, eq=False)
 class Delivery:
-    """One attempt. `status_code` is 0 until it ended; `duration` is lab seconds."""
+    """One attempt to deliver a message. `status_code` is 0 until it ended; `duration` is lab seconds."""
 
     id: int
     message: Message
@@ -47,11 +47,11 @@ class Delivery:
 
     @property
     def succeeded(self) -> bool:
-        """Whether it got a 2xx."""
+        """True if the answer had a 2xx status."""
         return 200 <= self.status_code < 300
 
     def shape(self) -> dict[str, Any]:
-        """As the list of deliveries shows it."""
+        """Return the delivery as the list of deliveries shows it."""
         message = self.message
         return {
             "id": self.id,
@@ -85,13 +85,13 @@ class DeliveryLog:
         self.entries: list[Delivery] = []
 
     def add(self, message: Message, now: float, *, redelivery: bool) -> Delivery:
-        """Open an entry."""
+        """Add an entry for an attempt that begins now."""
         delivery = Delivery(FIRST_DELIVERY + len(self.entries), message, now, redelivery)
         self.entries.append(delivery)
         return delivery
 
     def find(self, number: int, now: float) -> Delivery | None:
-        """By id, while it is kept."""
+        """Return the delivery with this ID, or None if it is not kept (any more)."""
         index = number - FIRST_DELIVERY
         if not 0 <= index < len(self.entries):
             return None

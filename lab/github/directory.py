@@ -1,4 +1,4 @@
-"""The organizations, repositories, runner groups and Apps of this GitHub, from the settings.
+"""The organizations, repositories, runner groups and Apps of the lab's GitHub, from the settings.
 
 Look-ups ignore case, as GitHub does.
 """
@@ -65,19 +65,19 @@ class Directory:
                 self._by_id[number] = installation
 
     def installation(self, number: int) -> Installation | None:
-        """By id."""
+        """Return the installation with this ID, or None."""
         return self._by_id.get(number)
 
     def installations_of(self, app_id: int) -> list[Installation]:
-        """One App's, in the order of the organizations."""
+        """Return an App's installations, in the order of the organizations."""
         return [found for found in self._by_id.values() if found.app_id == app_id]
 
     def organization(self, login: str) -> Organization | None:
-        """By login."""
+        """Return the organization with this login, or None."""
         return self.organizations.get(login.lower())
 
     def create_repository(self, owner: str, name: str, at: float) -> Repository:
-        """Make a private repository. Raises ValueError for an unknown owner and a taken name."""
+        """Create a private repository. Raises ValueError for an unknown owner or a name that exists."""
         organization = self.organization(owner)
         if organization is None or name.lower() in organization.repositories:
             raise ValueError(f"{owner}/{name} cannot be created")
@@ -88,6 +88,6 @@ class Directory:
         return made
 
     def repository(self, owner: str, name: str) -> Repository | None:
-        """By owner and short name."""
+        """Return the repository with this owner and short name, or None."""
         organization = self.organization(owner)
         return organization.repositories.get(name.lower()) if organization is not None else None

@@ -17,12 +17,12 @@ from lab.github.webhooks import Webhook
 
 
 def compact(value: object) -> bytes:
-    """JSON without blanks."""
+    """Return JSON without spaces."""
     return json.dumps(value, separators=(",", ":")).encode()
 
 
 class Events:
-    """Sends events to every App's webhook. `installations` are by (App id, organization's login)."""
+    """Sends events to every App's webhook. `installations` are by (App ID, organization's login)."""
 
     def __init__(
         self,
@@ -39,7 +39,7 @@ class Events:
         self._oddities = Oddities()
 
     def job(self, job: Job, action: str) -> None:
-        """A job changed."""
+        """Send a `workflow_job` event for a change of a job."""
         active = [webhook for webhook in self._webhooks.values() if webhook.url is not None]
         if not active:
             return
@@ -56,7 +56,7 @@ class Events:
             webhook.deliver("workflow_job", action, parts, (installation.id, repository.id))
 
     def ping(self, webhook: Webhook, now: float) -> None:
-        """A hook was set."""
+        """Send a `ping` event, because the webhook's URL was set."""
         hook: dict[str, Any] = {
             "type": "App",
             "id": webhook.hook_id,
@@ -78,7 +78,7 @@ class Events:
         webhook.deliver("ping", None, (compact(body),), None)
 
     def _tail(self, installation: Installation, job: Job) -> bytes:
-        """Repository, organization, sender and installation, to the end of the object."""
+        """Return the last part of the body: repository, organization, sender and installation."""
         repository = job.run.repository
         key = (installation.id, repository.id)
         tail = self._common.get(key)

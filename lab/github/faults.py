@@ -13,7 +13,7 @@ from aiohttp import web
 from lab.github.settings import AnswerFault
 
 UNANSWERED = 0
-"""The status under which a request without an answer is counted."""
+"""The status under which requests without an answer are counted."""
 
 _HTML = "<!DOCTYPE html>\n<html><head><title>Unicorn! &middot; GitHub</title></head></html>\n"
 _MESSAGES = {
@@ -26,7 +26,7 @@ Serve = Callable[[web.Request], Awaitable[web.Response]]
 
 
 class AnswerFaults:
-    """The active faults. `met` counts the applied ones by kind; `seed` decides shares."""
+    """The active faults. `met` counts applied faults by kind. `seed` decides which requests a share hits."""
 
     def __init__(self, faults: Sequence[AnswerFault], seed: int) -> None:
         self.met: Counter[str] = Counter()

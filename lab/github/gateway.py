@@ -32,7 +32,7 @@ OpenHandle = Callable[[web.Request], Awaitable[web.Response]]
 
 
 class RefusedError(Exception):
-    """An answer that is none of the good ones."""
+    """The request is answered with an error status."""
 
     def __init__(self, status: int, message: str, headers: Mapping[str, str] | None = None) -> None:
         super().__init__(f"{status} {message}")
@@ -65,25 +65,25 @@ class LimitedError(RefusedError):
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """One requested page of a list; `number` counts from 1."""
+    """One page of a list, as the request asks for it. `number` counts from 1."""
 
     number: int
     size: int
 
     def cut(self, items: Sequence[Any]) -> Sequence[Any]:
-        """This page's items."""
+        """Return the items of this page."""
         return items[(self.number - 1) * self.size : self.number * self.size]
 
 
 def whole_number(text: str | None, otherwise: int) -> int:
-    """Return a number from a path or query, or `otherwise` if there is none, as GitHub does."""
+    """Return a number from a path or query; `otherwise` if it is missing or no number, as GitHub does."""
     if text is None or not text.isascii() or not text.isdigit() or len(text) > 18:
         return otherwise
     return int(text)
 
 
 def page_of(request: web.Request) -> Page:
-    """`page` and `per_page` (30, at most 100)."""
+    """Return the page that `page` and `per_page` (default 30, at most 100) ask for."""
     size = whole_number(request.query.get("per_page"), 30)
     number = whole_number(request.query.get("page"), 1)
     return Page(max(number, 1), min(max(size, 1), 100))
@@ -93,12 +93,11 @@ ANONYMOUS_AN_HOUR = 60
 
 
 class Gateway:
-    """Wraps handlers. `calls` counts by (`METHOD /route`, status).
+    """Wraps handlers. `calls` counts requests by (`METHOD /route`, status).
 
-    `anonymous` counts the requests without credentials that GitHub takes off the 60 an hour of
-    everything behind one address ("Rate limits for the REST API"); /rate_limit costs nothing.
-
-    `origin` is the server's URL; the API's has the base path behind it.
+    `anonymous` counts the requests without credentials. GitHub allows 60 of them an hour for one IP address
+    ("Rate limits for the REST API"); /rate_limit is free. `origin` is the server's URL; the API's URL also has
+    the base path.
     """
 
     def __init__(
@@ -120,17 +119,17 @@ class Gateway:
         self._latency = options.latency
 
     def for_app(self, method: str, path: str, handle: Handle) -> web.RouteDef:
-        """A route for an App with its JWT."""
+        """Wrap a route that needs an App's JWT."""
         return self._route(method, path, handle, self._credentials.app, CORE)
 
     def for_installation(
         self, method: str, path: str, handle: Handle, resource: str | None = CORE
     ) -> web.RouteDef:
-        """Wrap a route that needs an installation token; `resource` is its bucket, None for free."""
+        """Wrap a route that needs an installation token. `resource` is its bucket; None costs nothing."""
         return self._route(method, path, handle, self._credentials.installation, resource)
 
     def for_anyone(self, method: str, path: str, handle: OpenHandle) -> web.RouteDef:
-        """A route without credentials and limits."""
+        """Wrap a route without credentials and limits."""
 
         async def serve(request: web.Request) -> web.Response:
             self.anonymous += "Authorization" not in request.headers
@@ -144,7 +143,7 @@ class Gateway:
     def paged(
         self, request: web.Request, page: Page, total: int, body: Mapping[str, Any]
     ) -> web.Response:
-        """A page of a list of `total`, counted and linked."""
+        """Return the answer with one page of a list, its `total` count and its links."""
         headers = self.page_links(request, page, total)
         return web.json_response({"total_count": total, **body}, headers=headers)
 
@@ -163,7 +162,7 @@ class Gateway:
         return {"Link": header} if header else {}
 
     def link(self, request: web.Request, **query: object) -> str:
-        """This request's URL with parts of its query replaced."""
+        """Return this request's URL with some parameters of its query replaced."""
         return f"{self.origin}{request.path}?{urlencode({**request.query, **query})}"
 
     def charge_registration(self, caller: Caller, organization: str) -> None:
@@ -284,7 +283,7 @@ def _bearer(request: web.Request) -> str:
 
 
 async def json_object(request: web.Request) -> dict[str, Any]:
-    """Return a request's body. Raises RefusedError: 400 if it is not JSON, 422 if not an object."""
+    """Return a request's body. Raises RefusedError: 400 if it is no JSON, 422 if it is no object."""
     try:
         body = json.loads(await request.read())
     except (ValueError, RecursionError):

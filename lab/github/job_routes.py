@@ -64,7 +64,7 @@ _ROOT = {
 
 
 class JobRoutes:
-    """Handlers for callers with an installation token."""
+    """The handlers for callers with an installation token."""
 
     def __init__(
         self, gateway: Gateway, directory: Directory, workflows: Workflows, shapes: Shapes
@@ -75,7 +75,7 @@ class JobRoutes:
         self._shapes = shapes
 
     def routes(self) -> list[web.RouteDef]:
-        """An installation's repositories, a job, a run and its jobs, a repository's runs."""
+        """Return the routes of an installation's repositories, of jobs, of runs and their jobs."""
         add = self._gateway.for_installation
         actions = "/repos/{owner}/{repo}/actions"
         return [
@@ -161,14 +161,14 @@ class JobRoutes:
 
 
 class SelfRoutes:
-    """Handlers about the service itself."""
+    """The handlers for requests about GitHub itself."""
 
     def __init__(self, gateway: Gateway, clock: Clock) -> None:
         self._gateway = gateway
         self._clock = clock
 
     def routes(self) -> list[web.RouteDef]:
-        """/rate_limit needs credentials, the rest does not; an unknown path is 404."""
+        """Return these routes. Only /rate_limit needs credentials. An unknown path is 404."""
         return [
             self._gateway.for_installation("GET", "/rate_limit", self._rate_limit, None),
             self._gateway.for_anyone("GET", "/meta", self._meta),
@@ -176,7 +176,7 @@ class SelfRoutes:
         ]
 
     def catch_all(self) -> web.RouteDef:
-        """The last route of all."""
+        """Return the last route, which answers every unknown path."""
         return self._gateway.for_anyone("*", "/{path:.*}", self._unknown)
 
     async def _rate_limit(self, _request: web.Request, caller: Caller) -> web.Response:

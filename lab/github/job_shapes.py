@@ -12,18 +12,18 @@ from lab.github.workflows import WORKFLOW_PATH
 
 
 def head_sha(run: Run) -> str:
-    """The commit that a run is for."""
+    """Return the SHA of a run's commit."""
     return digest(f"{run.repository.full_name} {run.id}")
 
 
 def visible(run: Run, *, every_attempt: bool = False) -> list[Job]:
-    """A run's jobs that GitHub shows: each one's last attempt, or every one."""
+    """Return a run's jobs that GitHub shows: the last attempt of each, or all attempts."""
     jobs = [*(run.earlier if every_attempt else ()), *run.jobs.values()]
     return [job for job in jobs if job.status is not JobStatus.BLOCKED]
 
 
 def run_status(run: Run) -> tuple[str, str | None]:
-    """A run's status and conclusion."""
+    """Return a run's status and conclusion."""
     seen = {job.status for job in run.jobs.values()}
     if seen == {JobStatus.COMPLETED}:
         worst = {job.conclusion for job in run.jobs.values()}
@@ -54,7 +54,7 @@ def _steps(job: Job) -> list[dict[str, Any]]:
 
 
 def job_shape(shapes: Shapes, job: Job) -> dict[str, Any]:
-    """A job. `started_at` is set from the first, as GitHub does; runner fields once it started."""
+    """Return a job's JSON. `started_at` is always set, as at GitHub; a started job has runner fields."""
     run = job.run
     url = f"{shapes.api}/repos/{run.repository.full_name}"
     ran_on = job.runner if job.started_at is not None else None
@@ -88,7 +88,7 @@ def job_shape(shapes: Shapes, job: Job) -> dict[str, Any]:
 
 
 def run_shape(shapes: Shapes, run: Run) -> dict[str, Any]:
-    """A workflow run."""
+    """Return a workflow run's JSON."""
     status, conclusion = run_status(run)
     repository = shapes.repository(run.repository)
     created = timestamp(run.created_at)

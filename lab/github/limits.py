@@ -18,7 +18,7 @@ CONCURRENT_PAUSE = 60
 
 @dataclass(slots=True)
 class Bucket:
-    """A fixed window of `length` seconds with room for `limit`."""
+    """A fixed window of `length` seconds that allows `limit` points."""
 
     limit: int
     length: float
@@ -26,13 +26,13 @@ class Bucket:
     reset: float = 0.0
 
     def roll(self, now: float) -> None:
-        """Begin a new window when the last has ended."""
+        """Begin a new window if the last one has ended."""
         if now >= self.reset:
             self.used = 0
             self.reset = now + self.length
 
     def take(self, cost: int, now: float) -> bool:
-        """Charge `cost` if there is room for it."""
+        """Charge `cost` points if the window allows them. Return whether it did."""
         self.roll(now)
         if self.used + cost > self.limit:
             return False
@@ -41,15 +41,15 @@ class Bucket:
 
     @property
     def remaining(self) -> int:
-        """What is left of this window."""
+        """The points left in this window."""
         return max(self.limit - self.used, 0)
 
 
 @dataclass(frozen=True, slots=True)
 class LimitHit:
-    """A request is refused. `primary`: the hourly bucket; else a secondary limit.
+    """The limit that refuses a request. `primary` is the hourly bucket; others are secondary limits.
 
-    `retry_after` is whole seconds, at least 1.
+    `retry_after` is in whole seconds, at least 1.
     """
 
     primary: bool
@@ -61,7 +61,7 @@ def _hit(bucket: Bucket, now: float, *, primary: bool) -> LimitHit:
 
 
 class RateLimits:
-    """Every caller's buckets. A caller is an installation or an App, by a key of its own."""
+    """The buckets of all callers. A caller is an installation or an App, identified by a key."""
 
     def __init__(self, limits: Limits | None) -> None:
         self._limits = limits
@@ -85,7 +85,7 @@ class RateLimits:
         return None
 
     def leave(self, caller: str) -> None:
-        """A request that was let in has been answered."""
+        """Count the end of a request that `enter` counted."""
         self._inside[caller] -= 1
 
     def hourly(self, caller: str, resource: str, now: float) -> Bucket | None:
@@ -106,7 +106,7 @@ class RateLimits:
     def charge(
         self, caller: str, endpoint: str, resource: str, now: float, *, write: bool
     ) -> LimitHit | None:
-        """Charge one request, or say why not."""
+        """Charge one request. Return the limit that refuses it, or None."""
         hourly = self.hourly(caller, resource, now)
         if self._limits is None or hourly is None:
             return None

@@ -1,6 +1,6 @@
 """Matches queued jobs with idle runners by class of labels and group.
 
-Pure except for `pick`. It knows jobs and runners by id only.
+Pure except for `pick`. Identifies jobs and runners by ID only.
 """
 
 from collections import OrderedDict
@@ -29,7 +29,7 @@ def fits(runner: RunnerClass, job: JobClass) -> bool:
 
 
 class _Line(Generic[K]):
-    """The waiting members of one class, oldest first, with numbers that order all classes."""
+    """The waiting jobs or runners of one class, oldest first. Their numbers order all classes."""
 
     __slots__ = ("kind", "waiting")
 
@@ -57,9 +57,9 @@ def _nth(lines: Iterable[_Line[K]], index: int) -> int | None:
 
 
 class Matching:
-    """Queued jobs and idle runners. Work per call grows with the number of classes only.
+    """Queued jobs and idle runners. A call costs time in proportion to the number of classes.
 
-    `pick` gets the number of matches (at least 1) and returns an index; None takes the oldest.
+    `pick` gets the number of matches (at least 1) and returns an index. None takes the oldest.
     """
 
     def __init__(self, pick: Callable[[int], int] | None = None) -> None:
@@ -71,18 +71,18 @@ class Matching:
         self._idle_order = 0
 
     def add_job(self, kind: JobClass, job: int, order: int, *, first: bool = False) -> None:
-        """Queue a job; `first` puts a returned job at the head of its class."""
+        """Queue a job. `first` puts a job that comes back at the head of its class."""
         line = self._job_line(kind)
         line.waiting[job] = order
         if first:
             line.waiting.move_to_end(job, last=False)
 
     def remove_job(self, kind: JobClass, job: int) -> None:
-        """Take a job out; nothing happens if it is not queued."""
+        """Remove a job from the queue. Does nothing if it is not queued."""
         self._job_line(kind).waiting.pop(job, None)
 
     def add_runner(self, kind: RunnerClass, runner: int) -> None:
-        """A runner is idle."""
+        """Add an idle runner."""
         self._idle_order += 1
         self._runner_line(kind).waiting[runner] = self._idle_order
 

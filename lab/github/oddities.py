@@ -9,11 +9,11 @@ from typing import Any
 from lab.github.records import Job
 
 Notice = tuple[str, Mapping[str, Any]]
-"""An event's action and the job as it shows it."""
+"""The action of an event, and the job's JSON in it."""
 
 
 class Oddities:
-    """The held-back events. Jobs without oddities have none."""
+    """Holds back events of jobs with oddities. The events of other jobs pass at once."""
 
     def __init__(self) -> None:
         self._held: dict[int, list[Notice]] = {}

@@ -1,8 +1,8 @@
 """The server side of the lab's runner protocol, which stand-in runners speak over HTTP.
 
-`lab/machine_host.py` lists requests and answers. In addition: 404 also if the job is not (or no
-longer) this runner's, 403 to a runner of a version that is too old, 410 to a
-renewal when the job was cancelled and is to be ended, 401 for a wrong token, 400 for a malformed body.
+`lab/machine_host.py` lists requests and answers. In addition: 404 if the job is not (or no longer) this
+runner's; 403 to a runner whose version is too old; 410 to a renewal of a cancelled job, which the runner must
+end; 401 for a wrong token; 400 for a malformed body.
 """
 
 import hmac
@@ -25,13 +25,13 @@ Answer = Callable[[Runner, dict[str, Any]], Awaitable[web.Response]]
 
 
 class _MalformedError(Exception):
-    """400."""
+    """The body is malformed: 400."""
 
 
 class ProtocolRoutes:
-    """Handlers for runners with the token of their JIT configuration. `calls` counts by step.
+    """The handlers for runners with the token of their JIT configuration. `calls` counts by step.
 
-    A runner that names no version is never too old.
+    A runner that sends no version is never too old.
     """
 
     def __init__(self, actions: Actions, scale: float, oldest: str) -> None:
@@ -41,7 +41,7 @@ class ProtocolRoutes:
         self.calls: Counter[tuple[str, int]] = Counter()
 
     def routes(self) -> list[web.RouteDef]:
-        """Five steps."""
+        """Return the routes of the five steps."""
         return [
             self._step("connect", self._connect),
             self._step("message", self._message),

@@ -12,7 +12,7 @@ from lab.github.settings import JobSpec
 
 
 class JobStatus(StrEnum):
-    """GitHub's words, and `blocked` for a job that GitHub does not show yet (its needs are open)."""
+    """GitHub's words, and `blocked`: GitHub does not show the job yet, because its needs are open."""
 
     BLOCKED = "blocked"
     WAITING = "waiting"
@@ -23,9 +23,10 @@ class JobStatus(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class RunnerGroup:
-    """`repositories` are short names in lower case, or None for all; `workflows` None is any.
+    """A runner group. `repositories` are short names in lower case, or None for all.
 
-    `open_to` are the repositories whose jobs its runners take: public ones only where it allows them.
+    `workflows` are the workflows that may use it, None for all. `open_to` are the repositories whose jobs its
+    runners accept; public ones only if the group allows them.
     """
 
     id: int
@@ -38,7 +39,7 @@ class RunnerGroup:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Repository:
-    """One repository; `owner` is its organization's login."""
+    """One repository. `owner` is the login of its organization."""
 
     id: int
     owner: str
@@ -56,7 +57,7 @@ class Repository:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Organization:
-    """Groups are found by id, repositories by short name in lower case."""
+    """An organization. Its groups are by ID, its repositories by short name in lower case."""
 
     id: int
     login: str
@@ -65,7 +66,7 @@ class Organization:
 
 
 class JobClass(NamedTuple):
-    """The parts of a job that matter for matching, in lower case."""
+    """The properties of a job that matter for matching, in lower case."""
 
     organization: str
     repository: str
@@ -75,7 +76,7 @@ class JobClass(NamedTuple):
 
 
 class RunnerClass(NamedTuple):
-    """The parts of a runner that matter for matching; `repository` is None for an organization's."""
+    """The properties of a runner that matter for matching. `repository` is None for an organization's."""
 
     organization: str
     repository: str | None
@@ -87,9 +88,9 @@ class RunnerClass(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class Run:
-    """One workflow run: the last attempt at each of its jobs by name, and those before it.
+    """One workflow run: the last attempt of each job by name, and the earlier attempts.
 
-    `head` is the repository that its commit is of: a fork, or its own.
+    `head` is the repository of its commit: a fork, or the run's own repository.
     """
 
     id: int
@@ -106,11 +107,11 @@ class Run:
 
 @dataclass(slots=True, eq=False)
 class Job:
-    """One job. `starts` names the runners that began it: one name, if all is well.
+    """One job. `starts` names the runners that started it: exactly one, unless something is wrong.
 
-    `assigned` is how often it was handed to a runner, started or not. `lost`: it vanished from
-    the queue on purpose. `over`: it ends now, whatever its seconds. `lease` is until when its
-    runner's silence is no reason to fail it.
+    `assigned` counts how often GitHub gave it to a runner, started or not. `lost`: a fault removed it from the
+    queue. `over`: it must end now, before its `seconds` have passed. `lease` is the time until which the
+    silence of its runner does not fail the job.
     """
 
     id: int
@@ -138,9 +139,9 @@ class Job:
 
 @dataclass(slots=True, eq=False)
 class Runner:
-    """One registration. `job` is what it was handed; `spent` once it has had its one job.
+    """One registration. `job` is the job that it was given. `spent` is True once it has had its one job.
 
-    `poll` is its open long poll: it is answered with a job, or with None when there is none.
+    `poll` is its open long poll. It is answered with a job, or with None if there is none.
     """
 
     id: int

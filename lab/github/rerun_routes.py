@@ -1,7 +1,7 @@
-"""Running jobs again over REST, as GitHub does: refused until the run is complete.
+"""The REST routes to re-run jobs. Like GitHub, they refuse until the run is complete.
 
-Shapes and statuses: GitHub's REST documentation, "Re-run a job from a workflow run" and "Re-run
-failed jobs from a workflow run".
+Shapes and statuses: GitHub's REST documentation, "Re-run a job from a workflow run" and "Re-run failed jobs
+from a workflow run".
 """
 
 from aiohttp import web
@@ -17,7 +17,7 @@ _RUNNING = "This workflow run is already running, or has not completed yet."
 
 
 class RerunRoutes:
-    """Handlers for callers with an installation token."""
+    """The handlers for callers with an installation token."""
 
     def __init__(
         self, gateway: Gateway, directory: Directory, workflows: Workflows, actions: Actions
@@ -28,7 +28,7 @@ class RerunRoutes:
         self._actions = actions
 
     def routes(self) -> list[web.RouteDef]:
-        """One job, or all of a run that failed."""
+        """Return the routes to re-run one job, or all failed jobs of a run."""
         add = self._gateway.for_installation
         actions = "/repos/{owner}/{repo}/actions"
         return [

@@ -1,7 +1,7 @@
 """REST routes for self-hosted runners and runner groups: register, list, read, delete.
 
-Shapes, statuses and messages: GitHub's REST documentation, "Self-hosted runners"; the words of the
-409 and the 422 as reports of users quote them.
+Shapes, statuses and messages: GitHub's REST documentation, "Self-hosted runners". The messages of 409 and 422
+are those that users have reported.
 """
 
 import base64
@@ -35,7 +35,7 @@ _LABEL_LENGTH = 256
 
 
 class RunnerRoutes:
-    """Handlers for callers with an installation token; `options` give scale and list cache."""
+    """The handlers for callers with an installation token. `options` give the scale and the list cache."""
 
     def __init__(
         self,
@@ -56,7 +56,7 @@ class RunnerRoutes:
         self._kept: dict[str, tuple[float, int, list[dict[str, Any]]]] = {}
 
     def routes(self) -> list[web.RouteDef]:
-        """The same for organizations and repositories, and the organizations' groups."""
+        """Return the routes of organizations' and repositories' runners, and of runner groups."""
         add = self._gateway.for_installation
         groups = "/orgs/{org}/actions/runner-groups"
         found = [
@@ -133,7 +133,7 @@ class RunnerRoutes:
     def _listed(
         self, scope: RunnerScope, page: Page, name: str | None
     ) -> tuple[int, list[dict[str, Any]]]:
-        """How many there are, and this page of them."""
+        """Return the number of runners, and those of this page."""
         if name is None:
             runners = self._actions.runners.of_scope(scope)
         else:
@@ -164,7 +164,7 @@ class RunnerRoutes:
         return found
 
     def _scope(self, request: web.Request, caller: Caller) -> RunnerScope:
-        """What the path names, if this installation may see it."""
+        """Return the scope in the path. Raises NotFoundError if this installation may not see it."""
         where = request.match_info
         organization = self._directory.organization(where.get("org") or where["owner"])
         if organization is None:

@@ -1,7 +1,7 @@
-"""The registered runners: where, under which name, and whether online and idle.
+"""The registered runners: their scopes and names, and whether they are online and idle.
 
-Names are unique within an organization or repository. A runner is idle, and offered to the matching, while
-it has an open poll and no job.
+Names are unique within an organization or repository. A runner is idle, and can be matched to a job, while it
+has an open poll and no job.
 """
 
 import asyncio
@@ -27,16 +27,16 @@ from lab.github.timers import Timers
 
 
 class NameTakenError(Exception):
-    """409: a runner of this name is registered already."""
+    """409: a runner with this name is registered already."""
 
 
 class RunnerGoneError(Exception):
-    """404: this registration no longer exists, or had its one job."""
+    """404: this registration does not exist any more, or its one job has ended."""
 
 
 @dataclass(frozen=True, slots=True)
 class RunnerScope:
-    """Where a runner is registered: an organization, or one repository of it."""
+    """Where a runner is registered: an organization, or one of its repositories."""
 
     organization: Organization
     repository: Repository | None
@@ -50,7 +50,7 @@ class RunnerScope:
 
 
 class Runners:
-    """All registrations. Those that are offline or idle for too long are removed."""
+    """All registrations. Removes those that are offline or idle for too long."""
 
     def __init__(
         self, clock: Clock, timers: Timers, matching: Matching, patience: Patience
@@ -102,7 +102,7 @@ class Runners:
         return runner
 
     def connect(self, runner: Runner) -> None:
-        """Its listener has started. Raises RunnerGoneError."""
+        """Mark a runner as online: its listener has started. Raises RunnerGoneError."""
         self.seen(runner)
         runner.connected = True
         if self._patience.idle < math.inf:
@@ -119,11 +119,11 @@ class Runners:
         del self._of_scope[runner.scope][runner.id]
 
     def of_scope(self, scope: RunnerScope) -> list[Runner]:
-        """An organization's or a repository's own runners, in the order of registration."""
+        """Return the runners of an organization or a repository itself, in the order of registration."""
         return list(self._of_scope.get(scope.key, {}).values())
 
     def named(self, scope: RunnerScope, name: str) -> Runner | None:
-        """By its exact name."""
+        """Return the runner with exactly this name, or None."""
         runner = self._by_name.get((scope.key, name.casefold()))
         return runner if runner is not None and runner.name == name else None
 
@@ -132,17 +132,17 @@ class Runners:
         return (scope.key, name.casefold()) in self._by_name
 
     def find(self, scope: RunnerScope, number: int) -> Runner | None:
-        """By its id, if it is registered there."""
+        """Return the runner with this ID if it is registered in this scope, or None."""
         return self._of_scope.get(scope.key, {}).get(number)
 
     def seen(self, runner: Runner) -> None:
-        """It spoke. Raises RunnerGoneError."""
+        """Record that a runner sent a request now. Raises RunnerGoneError."""
         if runner.gone or runner.spent:
             raise RunnerGoneError
         runner.seen_at = self._clock.now()
 
     def online(self, runner: Runner) -> bool:
-        """Whether it was heard of lately."""
+        """Return whether a runner has sent a request lately."""
         if not runner.connected or runner.spent:
             return False
         return (
@@ -150,7 +150,7 @@ class Runners:
         )
 
     def open_poll(self, runner: Runner) -> "asyncio.Future[Job | None]":
-        """Open a runner's poll and end its earlier one. The runner is idle if it has no job."""
+        """Open a runner's poll and end its earlier one. A runner without a job is idle from now on."""
         if runner.poll is not None:
             self.close_poll(runner, None)
         runner.poll = asyncio.get_running_loop().create_future()
@@ -159,7 +159,7 @@ class Runners:
         return runner.poll
 
     async def wait(self, runner: Runner, seconds: float) -> Job | None:
-        """What its poll brings within so many real seconds."""
+        """Return the answer to a runner's poll, or None after this many real seconds."""
         poll = self.open_poll(runner)
         try:
             async with asyncio.timeout(seconds):
@@ -188,7 +188,7 @@ class Runners:
             self.remove(runner)
 
     def _remove_if_away(self, runner: Runner) -> None:
-        """An ephemeral runner that was offline for long enough is removed."""
+        """Remove an ephemeral runner that has been offline for long enough."""
         if runner.gone:
             return
         due = runner.seen_at + self._patience.removal

@@ -47,7 +47,7 @@ _FIRST_HOOK = 400_000_001
 
 @dataclass(frozen=True, slots=True)
 class RegisteredRunnerView:
-    """A registration that stands; `job` is the id of the job it has."""
+    """A registration that exists. `job` is the ID of the runner's job, or None."""
 
     id: int
     name: str
@@ -66,10 +66,10 @@ def _free_port() -> socket.socket:
 
 
 class LabGitHub:
-    """A GitHub for the given Apps and organizations, on loopback, at a port of the system's choice.
+    """A GitHub for the given Apps and organizations, on a free port of loopback.
 
-    `clock` is the lab's (`options.scale` lab seconds a real second); `wall` is what JWTs and
-    tokens are checked by, Unix seconds: the time that the client's App signs with.
+    `clock` gives lab time (`options.scale` lab seconds per real second). `wall` gives the Unix time by which
+    JWTs and tokens are checked: the time with which the client's App signs.
     """
 
     def __init__(
@@ -112,7 +112,7 @@ class LabGitHub:
         self.api_url = ""
 
     async def start(self) -> None:
-        """Listen, and ping the webhooks that are set."""
+        """Listen, and send a ping to each webhook that is set."""
         application = web.Application(client_max_size=1 << 20)
         self._server = web.AppRunner(
             application, access_log=None, handler_cancellation=True, shutdown_timeout=_SHUTDOWN
@@ -129,7 +129,7 @@ class LabGitHub:
             self._events.ping(webhook, self._clock.now())
 
     async def close(self) -> None:
-        """Stop listening and sending. Idempotent. Raises what broke a part that ran by itself."""
+        """Stop listening and sending. Idempotent. Raises the error of a background task that failed."""
         self._actions.runners.close_polls()
         if self._server is not None:
             await self._server.cleanup()
@@ -148,15 +148,15 @@ class LabGitHub:
     def push(self, jobs: Sequence[JobSpec]) -> list[Job]:
         """Queue jobs and return their records, which follow the jobs' states.
 
-        Raises ValueError for unknown repositories, needs that are not there or go in a circle;
-        RuntimeError before `start`.
+        Raises ValueError for unknown repositories, and needs that do not exist or form a cycle; RuntimeError
+        before `start`.
         """
         if self._timing is None:
             raise RuntimeError("this GitHub has not been started")
         return self._actions.push(jobs)
 
     def create_repository(self, full_name: str) -> None:
-        """Make a repository now. Raises ValueError for an unknown owner and a taken name."""
+        """Create a repository now. Raises ValueError for an unknown owner or a name that exists."""
         owner, _, name = full_name.partition("/")
         self._directory.create_repository(owner, name, self._clock.now())
 
@@ -169,18 +169,18 @@ class LabGitHub:
         self._actions.end(job)
 
     def rerun_failed(self, run: Run) -> list[Job]:
-        """Run again what did not succeed in a run, under new ids; the rest says `completed` anew.
+        """Re-run a run's failed jobs, under new IDs. Send `completed` again for the others, as GitHub does.
 
         Raises ValueError while the run has not ended.
         """
         return self._actions.rerun_failed(run)
 
     def lose(self, job: Job) -> bool:
-        """Remove a job from the queue without an end. Return False if a runner already has it."""
+        """Remove a job from the queue for good. Return False if a runner already has it."""
         return self._actions.lose_job(job)
 
     def lose_next(self, count: int) -> None:
-        """Lose the next jobs that are queued."""
+        """Lose the next `count` jobs that are queued."""
         self._actions.lose = count
 
     def point_webhook(self, url: str | None, app_id: int | None = None) -> None:
@@ -204,11 +204,11 @@ class LabGitHub:
         self._faults.set(faults)
 
     async def settled(self) -> None:
-        """Return once every job that was pushed has ended. A lost one never does."""
+        """Return once every pushed job has ended. Never returns if a job was lost."""
         await self._actions.settled.wait()
 
     async def delivered(self) -> None:
-        """Return once every delivery that is due has been tried."""
+        """Return once every delivery that is due has been attempted."""
         for webhook in self._webhooks.values():
             await webhook.sent()
 
@@ -216,47 +216,47 @@ class LabGitHub:
 
     @property
     def jobs(self) -> list[Job]:
-        """Every job, in the order of pushing: times, conclusion, who started it how often."""
+        """All jobs in the order of pushing, with their times, conclusions and starts."""
         return list(self._workflows.jobs.values())
 
     @property
     def unfinished(self) -> int:
-        """How many jobs have not ended."""
+        """The number of jobs that have not ended."""
         return self._actions.unfinished
 
     @property
     def calls(self) -> Counter[tuple[str, int]]:
-        """REST requests by (`METHOD /route/{template}`, status)."""
+        """The number of REST requests by (`METHOD /route/{template}`, status)."""
         return self._gateway.calls
 
     @property
     def spoiled(self) -> Counter[str]:
-        """Faults of REST answers that struck, by kind."""
+        """The number of REST answers that a fault changed, by kind."""
         return self._faults.met
 
     @property
     def anonymous_calls(self) -> int:
-        """Requests without credentials that count in the hour of their address."""
+        """The number of requests without credentials that count against their IP address's limit."""
         return self._gateway.anonymous
 
     @property
     def protocol_calls(self) -> Counter[tuple[str, int]]:
-        """Runners' requests by (step, status)."""
+        """The number of runners' requests by (step, status)."""
         return self._protocol.calls
 
     @property
     def registered_ever(self) -> int:
-        """How many runners were ever registered."""
+        """The number of runners that were ever registered."""
         return self._actions.runners.registered
 
     @property
     def names_registered(self) -> Counter[str]:
-        """How often each name was ever registered."""
+        """The number of registrations by name, including removed ones."""
         return self._actions.runners.names
 
     @property
     def runners(self) -> list[RegisteredRunnerView]:
-        """The registrations that stand now."""
+        """The registrations that exist now."""
         found = self._actions.runners
         return [
             RegisteredRunnerView(
@@ -273,18 +273,18 @@ class LabGitHub:
 
     @property
     def deliveries(self) -> Counter[str]:
-        """Deliveries of all Apps by outcome: ok, failed, redelivered, and each fault's doing."""
+        """The number of deliveries of all Apps by outcome: ok, failed, redelivered, or the fault that hit."""
         total: Counter[str] = Counter()
         for webhook in self._webhooks.values():
             total += webhook.outcomes
         return total
 
     def delivery_log(self, app_id: int) -> list[Delivery]:
-        """One App's deliveries, oldest first."""
+        """Return one App's deliveries, oldest first."""
         return list(self._webhooks[app_id].log.entries)
 
     def _routes(self) -> list[web.RouteDef]:
-        """Every route; needs the URL, which is part of what they answer."""
+        """Return every route. Needs the server's URL, which is part of answers."""
         shapes = Shapes(self.api_url, self._gateway.origin, self._clock.now())
         directory, gateway = self._directory, self._gateway
         clock, options = self._clock, self._options

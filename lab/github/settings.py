@@ -27,7 +27,7 @@ Oddity = Literal[
 class LabApp:
     """A GitHub App, installed on every organization of the lab.
 
-    `public_key` is PEM. Without a `webhook_url` nothing is delivered until one is set.
+    `public_key` is PEM. If `webhook_url` is None, GitHub delivers nothing until a URL is set.
     """
 
     id: int
@@ -38,11 +38,11 @@ class LabApp:
 
 @dataclass(frozen=True, slots=True)
 class LabRunnerGroup:
-    """A runner group beside the default one. `repositories` (short names) None means all.
+    """A runner group in addition to the default one. `repositories` (short names) None means all.
 
-    Public repositories get its runners only where it allows them; with `workflows` only jobs of those
-    do (`owner/name/.github/workflows/ci.yml@branch`): docs.github.com, "Managing access to
-    self-hosted runners using groups".
+    Public repositories get its runners only if the group allows them. With `workflows`
+    (`owner/name/.github/workflows/ci.yml@branch`) only jobs of these workflows get them. Source:
+    docs.github.com, "Managing access to self-hosted runners using groups".
     """
 
     name: str
@@ -53,7 +53,7 @@ class LabRunnerGroup:
 
 @dataclass(frozen=True, slots=True)
 class LabOrganization:
-    """An organization with its repositories (short names); those of `public` are not private."""
+    """An organization with its repositories (short names). Those in `public` are public, others private."""
 
     login: str
     repositories: tuple[str, ...]
@@ -63,15 +63,14 @@ class LabOrganization:
 
 @dataclass(frozen=True, slots=True)
 class JobSpec:
-    """One job to push. `repository` is `owner/name`, `seconds` how long it runs (`math.inf`: until
-    `end` is called).
+    """One job to push. `repository` is `owner/name`; `seconds` is how long the job runs.
 
-    `needs` are names of jobs of the same run, which must have succeeded before this one is
-    queued; names are unique within a run. `group` is what `runs-on: {group: ...}` would ask for.
-    Without a `run_id` the jobs of one push, repository and workflow make one new run.
-    `approval` is for how long an environment's protection holds the job back (None: it does not):
-    GitHub then says queued, waiting, queued. `fork` is the `owner/name` that a pull request's run
-    comes from. `oddities` bend what webhooks say of it.
+    `seconds` may be `math.inf`: until `end` is called. `needs` are names of jobs of the same run that must
+    succeed before this one is queued. Names are unique within a run. `group` is the group of `runs-on: {group:
+    ...}`. Jobs of one push, repository and workflow without a `run_id` make one new run. `approval` is how long
+    an environment's protection holds the job back: GitHub then reports queued, waiting, queued. None is no
+    protection. `fork` is the `owner/name` from which a pull request's run comes. `oddities` change what
+    webhooks say about the job.
     """
 
     name: str
@@ -92,9 +91,8 @@ class JobSpec:
 class Limits:
     """GitHub's rate limits (docs: rate limits for the REST API; Actions limits).
 
-    Requests and registrations an hour are per installation, points a minute per installation and
-    endpoint (a read is 1, a write 5), registrations per 5 minutes per organization, requests at
-    the same time per installation.
+    Per installation: requests and registrations an hour, and requests at the same time. Per installation and
+    endpoint: points a minute (a read is 1, a write 5). Per organization: registrations in 5 minutes.
     """
 
     requests_per_hour: int = 5000
@@ -106,10 +104,10 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class DeliveryFaults:
-    """Shares (0 to 1) of first deliveries that go wrong; redeliveries go through.
+    """Shares (0 to 1) of first deliveries that go wrong. Redeliveries succeed.
 
-    `fail`: the delivery fails, is logged, and can be redelivered. `drop`: it is neither sent nor
-    logged. `duplicate`: sent twice. `reorder`: held back for up to `hold` seconds.
+    `fail`: the delivery fails, is logged, and can be redelivered. `drop`: it is neither sent nor logged.
+    `duplicate`: it is sent twice. `reorder`: it is held back for up to `hold` seconds.
     """
 
     fail: float = 0.0
@@ -125,16 +123,16 @@ class AnswerFault:
 
     | kind | the caller gets |
     |---|---|
-    | status | `status` with GitHub's JSON, `retry_after` (seconds) beside it where given |
-    | html, html_as_json | `status` with a page, under its own or JSON's content type |
-    | stall | nothing, for as long as it waits |
+    | status | `status` with GitHub's JSON, and `retry_after` (seconds) if given |
+    | html, html_as_json | `status` with a page, as HTML or with the content type of JSON |
+    | stall | nothing, for as long as the caller waits |
     | dropped | the connection closed without an answer |
-    | cut, garbled | half a body: short of its Content-Length, or with one that fits |
+    | cut, garbled | half of a body: shorter than its Content-Length, or with a matching one |
 
-    `route` is one as `LabGitHub.calls` names it, None any. It strikes the next `times` requests
-    (None: all, until other faults are set), or this `share` (0 to 1) of them. `done`: the request
-    is carried out nevertheless, as a cut and a garbled one always are. `then` is called when the
-    fault strikes: before the request is carried out, or after that where it is.
+    `route` is a route as `LabGitHub.calls` names it, None for all. The fault hits the next `times` requests
+    (None: all, until other faults are set), or this `share` (0 to 1) of them. `done`: GitHub carries the
+    request out nevertheless; with cut and garbled it always does. `then` is called when the fault hits: before
+    the request is carried out, or after it if `done`.
     """
 
     kind: Literal["status", "html", "html_as_json", "stall", "dropped", "cut", "garbled"]
@@ -151,13 +149,12 @@ class AnswerFault:
 class Patience:
     """How long GitHub waits for runners and jobs.
 
-    `start`: an assigned job not started is given to another runner. `lock`: a running job whose
-    runner was silent fails. `queue`: a job queued for longer fails. `cancel`: a cancelled job
-    that its runner does not end is ended. `presence`: a silent runner counts as offline.
-    `removal`: an ephemeral runner offline for that long is removed. `idle`: so is one that has
-    been online for that long without a job (reports say 2 to 60 minutes). `real_floor`: in real
-    seconds, the least that `start`, `lock`, `cancel` and `presence` may come to, so that a fast
-    lab on a busy machine does not fail healthy runners.
+    `start`: an assigned job that was not started goes to another runner. `lock`: a running job with a silent
+    runner fails. `queue`: a queued job fails. `cancel`: GitHub ends a cancelled job that its runner does not
+    end. `presence`: a silent runner counts as offline. `removal`: an offline ephemeral runner is removed.
+    `idle`: an online ephemeral runner without a job is removed (reports say after 2 to 60 minutes).
+    `real_floor`: the minimum of `start`, `lock`, `cancel` and `presence` in real seconds, so that a fast lab on
+    a busy host does not fail healthy runners.
     """
 
     start: float = 60.0
@@ -170,7 +167,7 @@ class Patience:
     real_floor: float = 5.0
 
     def at(self, scale: float) -> "Patience":
-        """The same with what may not come to less than `real_floor` real seconds made longer."""
+        """Return these durations with the floor applied, for a lab of this scale."""
         floor = self.real_floor * scale
         return replace(
             self,
@@ -183,16 +180,15 @@ class Patience:
 
 @dataclass(frozen=True, slots=True)
 class LabGitHubOptions:
-    """How this GitHub behaves.
+    """How the lab's GitHub behaves.
 
-    `scale` is lab seconds per real second, as of the clock that is given beside it. `limits` None
-    lifts them all. `pick` is which of several fitting runners or jobs is taken: the one that
-    waited longest, or any (by `seed`). The first `lose_jobs` queued jobs vanish from the queue.
-    `delivery_timeout` and `token_lifetime` are real seconds.
-    `base_path` stands before every REST path: an Enterprise Server's is `/api/v3`. Lists of runners
-    are answered for `list_cache` seconds as they were, so that `busy` may be stale. Every request
-    takes `latency` real seconds before anything is done about it. A runner of a version below
-    `oldest_runner` gets no jobs (BrokerErrorKind.RunnerVersionTooOld of actions/runner's Sdk).
+    `scale` is lab seconds per real second, as of the given clock. `limits` None removes all limits. `pick`
+    chooses among several matching runners or jobs: the one that waited longest, or any (by `seed`). The first
+    `lose_jobs` queued jobs disappear from the queue. `delivery_timeout` and `token_lifetime` are real seconds.
+    `base_path` begins every REST path; an Enterprise Server has `/api/v3`. For `list_cache` seconds, lists of
+    runners are answered as before, so that `busy` may be out of date. Each request waits `latency` real seconds
+    before it is carried out. A runner with a version below `oldest_runner` gets no jobs
+    (BrokerErrorKind.RunnerVersionTooOld of actions/runner's Sdk).
     """
 
     scale: float = 1.0

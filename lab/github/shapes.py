@@ -109,22 +109,22 @@ _PLAIN_REPOSITORY: Mapping[str, Any] = {
 
 
 def timestamp(moment: float) -> str:
-    """Unix seconds as GitHub writes them: whole seconds, UTC."""
+    """Return Unix seconds in GitHub's format: whole seconds in UTC."""
     return datetime.fromtimestamp(moment, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def node_id(kind: str, number: int) -> str:
-    """A global id in GitHub's look: a kind and something opaque."""
+    """Return a global node ID in GitHub's format: a kind and an opaque part."""
     return f"{kind}_{base64.urlsafe_b64encode(str(number).encode()).decode().rstrip('=')}"
 
 
 def digest(text: str) -> str:
-    """40 hexadecimal digits, such as a commit has."""
+    """Return 40 hexadecimal digits, like the SHA of a commit."""
     return hashlib.sha256(text.encode()).hexdigest()[:40]
 
 
 class Shapes:
-    """JSON values with links to one server: its API's URL and its pages', no slash at the end."""
+    """JSON values with links to one server: the URLs of its API and its pages, without a slash at the end."""
 
     def __init__(self, api: str, pages: str, founded: float) -> None:
         self.api = api
@@ -132,7 +132,7 @@ class Shapes:
         self._founded = timestamp(founded)
 
     def user(self, login: str, number: int, kind: str) -> dict[str, Any]:
-        """A simple user; `kind` is User, Organization or Bot."""
+        """Return a user's JSON. `kind` is User, Organization or Bot."""
         url = f"{self.api}/users/{login}"
         return {
             "login": login,
@@ -149,11 +149,11 @@ class Shapes:
         }
 
     def sender(self) -> dict[str, Any]:
-        """Who pushes everything here."""
+        """Return the JSON of the user who pushes everything in the lab."""
         return self.user("lab-pusher", 1000, "User")
 
     def organization(self, organization: Organization) -> dict[str, Any]:
-        """As webhooks carry it."""
+        """Return an organization's JSON as webhooks have it."""
         url = f"{self.api}/orgs/{organization.login}"
         return {
             "login": organization.login,
@@ -171,7 +171,7 @@ class Shapes:
         }
 
     def repository(self, repository: Repository) -> dict[str, Any]:
-        """As webhooks and workflow runs carry it."""
+        """Return a repository's JSON as webhooks and workflow runs have it."""
         name = repository.full_name
         created = timestamp(repository.created_at) if repository.created_at else self._founded
         url, html = f"{self.api}/repos/{name}", f"{self.pages}/{name}"
@@ -198,7 +198,7 @@ class Shapes:
         }
 
     def installation(self, installation: Installation, account: Organization) -> dict[str, Any]:
-        """An App's installation, as an App reads it."""
+        """Return the JSON of an App's installation, as the App reads it."""
         url = f"{self.api}/app/installations/{installation.id}"
         return {
             "id": installation.id,
@@ -223,7 +223,7 @@ class Shapes:
         }
 
     def runner_group(self, organization: str, group: RunnerGroup) -> dict[str, Any]:
-        """A runner group of an organization."""
+        """Return the JSON of an organization's runner group."""
         url = f"{self.api}/orgs/{organization}/actions/runner-groups/{group.id}"
         shape: dict[str, Any] = {
             "id": group.id,
@@ -244,7 +244,7 @@ class Shapes:
 
 
 def runner(record: Runner, *, online: bool) -> dict[str, Any]:
-    """A self-hosted runner; its system is unknown until it has connected."""
+    """Return a runner's JSON. Its operating system is `unknown` until the runner has connected."""
     system = "unknown"
     if record.connected:
         system = "windows" if "windows" in record.kind.labels else "linux"

@@ -12,7 +12,7 @@ from autoscaler.controller.ports.clock import Clock
 
 
 class Timers:
-    """`run` until cancelled; an error in a callback ends it and is raised there."""
+    """Timers in lab time. `run` runs until cancelled. It raises an error of a callback."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -21,19 +21,19 @@ class Timers:
         self._earlier = asyncio.Event()
 
     def at(self, moment: float, call: Callable[[], None]) -> None:
-        """Call back once, when the clock shows `moment` (Unix seconds) or more."""
+        """Call back once, at `moment` (Unix seconds) or later."""
         self._count += 1
         heapq.heappush(self._heap, (moment, self._count, call))
         if self._heap[0][1] == self._count:
             self._earlier.set()
 
     def fire(self) -> None:
-        """Call everything that is due."""
+        """Call all callbacks that are due."""
         while self._heap and self._heap[0][0] <= self._clock.now():
             heapq.heappop(self._heap)[2]()
 
     async def run(self) -> None:
-        """Fire what is due, sleep until the next, for ever."""
+        """Call all callbacks that are due, sleep until the next one, and repeat."""
         while True:
             self._earlier.clear()
             self.fire()

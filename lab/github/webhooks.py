@@ -33,7 +33,7 @@ _ENTERPRISE = {
 class Webhook:
     """One App's webhook. `faults` and `url` may be changed at any time.
 
-    `outcomes` counts: ok, failed, redelivered, and by fault: broken, dropped, duplicated, held.
+    `outcomes` counts ok, failed, redelivered, and faults: broken, dropped, duplicated, held.
     """
 
     def __init__(
@@ -58,7 +58,7 @@ class Webhook:
         self._session: aiohttp.ClientSession | None = None
 
     def start(self) -> None:
-        """Begin to send."""
+        """Start sending."""
         connector = aiohttp.TCPConnector(limit=self._concurrency)
         self._session = aiohttp.ClientSession(connector=connector, timeout=self._timeout)
         self._senders = [
@@ -78,7 +78,7 @@ class Webhook:
                 raise end
 
     async def sent(self) -> None:
-        """Return once everything queued so far has been tried."""
+        """Return once every queued event has been attempted."""
         await self._queue.join()
 
     def deliver(
@@ -88,9 +88,9 @@ class Webhook:
         parts: tuple[bytes, ...],
         about: tuple[int, int] | None,
     ) -> None:
-        """Deliver an event, once; `about` is its (installation id, repository id).
+        """Deliver an event once. `about` is its (installation ID, repository ID).
 
-        Without a URL it does nothing, like an inactive webhook.
+        Does nothing without a URL, like an inactive webhook.
         """
         if self.url is None:
             return
@@ -115,7 +115,7 @@ class Webhook:
             self._enqueue(message)
 
     def headers(self, message: Message, body: bytes) -> dict[str, str]:
-        """What is sent beside this body."""
+        """Return the headers to send with this body."""
         return {
             **self._enterprise,
             "Accept": "*/*",
@@ -131,7 +131,7 @@ class Webhook:
         }
 
     def redeliver(self, delivery: Delivery) -> None:
-        """Deliver again: a new entry with the same guid."""
+        """Deliver a message again: a new entry in the log with the same GUID."""
         self.outcomes["redelivered"] += 1
         self._enqueue(delivery.message, redelivery=True)
 

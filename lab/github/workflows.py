@@ -1,4 +1,4 @@
-"""Workflow runs and their jobs: the jobs of a push, and the jobs that a completed job queues or skips."""
+"""Workflow runs and their jobs: creates the jobs of a push, and queues or skips jobs when others complete."""
 
 from collections.abc import Mapping, Sequence
 
@@ -12,7 +12,7 @@ WORKFLOW_PATH = ".github/workflows/ci.yml"
 
 
 class Workflows:
-    """Every run and job there ever was, by id. `organizations` are by login in lower case."""
+    """All runs and jobs that ever existed, by ID. `organizations` are by login in lower case."""
 
     def __init__(self, organizations: Mapping[str, Organization]) -> None:
         self._organizations = organizations
@@ -22,7 +22,7 @@ class Workflows:
         self._forks: dict[str, Repository] = {}
 
     def repository(self, full_name: str) -> Repository:
-        """By `owner/name`, in any case. Raises ValueError for an unknown one."""
+        """Return a repository by `owner/name`, in any case. Raises ValueError for an unknown one."""
         owner, _, name = full_name.lower().partition("/")
         organization = self._organizations.get(owner)
         if organization is None or name not in organization.repositories:
@@ -30,10 +30,10 @@ class Workflows:
         return organization.repositories[name]
 
     def create(self, specs: Sequence[JobSpec], now: float) -> list[Job]:
-        """Make the jobs of one push, in order; those without open needs are ready.
+        """Create the jobs of one push, in order. Jobs without open needs are ready.
 
-        Raises ValueError for unknown repositories, names taken in a run, needs that the run does
-        not have and needs that go in a circle; nothing was made then.
+        Raises ValueError, and creates nothing, for unknown repositories, names that a run already has, and
+        needs that the run does not have or that form a cycle.
         """
         fresh: dict[tuple[str, str], int] = {}
         planned: list[tuple[int, JobSpec]] = []
@@ -51,9 +51,9 @@ class Workflows:
         return self._linked([self._make(run_id, spec, now) for run_id, spec in planned])
 
     def repeat(self, run: Run, now: float, only: Job | None = None) -> list[Job]:
-        """A new attempt at a run's jobs that did not succeed, or at one job alone, under new ids.
+        """Create a new attempt of a run's unsuccessful jobs, or of one job, under new IDs.
 
-        Raises ValueError while one of its jobs has not ended.
+        Raises ValueError while one of the run's jobs has not ended.
         """
         if any(job.status is not JobStatus.COMPLETED for job in run.jobs.values()):
             raise ValueError(f"run {run.id} has not ended")
@@ -68,7 +68,7 @@ class Workflows:
     def released(job: Job) -> tuple[list[Job], list[Job]]:
         """Return the jobs that a completed job queues, and those that it skips.
 
-        Both are direct dependents only: a skipped job completes too and is handled in turn.
+        Both are its direct dependents: a skipped job completes, too, and has dependents of its own.
         """
         ready: list[Job] = []
         skipped: list[Job] = []
@@ -119,7 +119,7 @@ class Workflows:
 
     @staticmethod
     def _linked(jobs: list[Job]) -> list[Job]:
-        """The same, each known to what it has to wait for."""
+        """Return the same jobs, each with the jobs that it needs."""
         for job in jobs:
             for need in (job.run.jobs[name] for name in job.spec.needs):
                 if need.status is not JobStatus.COMPLETED:
@@ -149,7 +149,7 @@ class Workflows:
         return job
 
     def _fork(self, full_name: str) -> Repository:
-        """Return another user's fork by `owner/name`; it is made at its first use."""
+        """Return another user's fork by `owner/name`. Creates it at the first use."""
         if full_name not in self._forks:
             owner, _, name = full_name.partition("/")
             number = FIRST_FORK + len(self._forks)
