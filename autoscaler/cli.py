@@ -150,9 +150,10 @@ def import_(
 def schema() -> None:
     """Print the JSON Schema of fleet.yaml, for editors."""
     from autoscaler.config import json_schema
+    from autoscaler.providers.registry import provider_kinds
 
     with _printing():
-        typer.echo(json_schema())
+        typer.echo(json_schema(provider_kinds()))
 
 
 commands.command()(operator_commands.unverified)

@@ -45,6 +45,9 @@ PLANTS = {
             "providers/ec2/tags.py": "import autoscaler.providers.second",
         },
     ),
+    "a provider's class in the composition root": Plant(
+        "provider-folders", {"app/parts.py": "import autoscaler.providers.ec2.provider"}
+    ),
     "fleet.yaml read by the server": Plant(
         "configuration", {"server/answers.py": "import autoscaler.config.document"}
     ),

@@ -21,6 +21,7 @@ from autoscaler.app import load_for_service
 from autoscaler.app.summary import summarise
 from autoscaler.cli import commands
 from autoscaler.config import load
+from autoscaler.providers.registry import provider_kinds
 from tests.config.fleet_file import EXAMPLE, Folder, filled
 
 SCALE_CONFIG = Path(__file__).parent / "config" / "data" / "scale-config.yml"
@@ -469,7 +470,7 @@ def test_serve_prints_a_configurations_errors_and_ends_with_2(
     program: Callable[[str, str, Any], None], tmp_path: Path
 ) -> None:
     def serve(path: Path, **_: Any) -> int:
-        load(path)
+        load(path, provider_kinds())
         return 0
 
     program("autoscaler.app", "serve", serve)

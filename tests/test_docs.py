@@ -14,6 +14,7 @@ from autoscaler.model.launch_requests import LaunchRequest
 from autoscaler.model.machines import Machine
 from autoscaler.model.runners import Runner
 from autoscaler.model.transitions import INITIAL_STATES, TRANSITIONS
+from autoscaler.providers.registry import provider_kinds
 
 ROOT = Path(__file__).parents[1]
 ARCHITECTURE = (ROOT / "docs" / "architecture.md").read_text()
@@ -119,7 +120,7 @@ def test_the_readme_s_configuration_is_accepted_and_all_in_force(tmp_path: Path)
     assert len(blocks) == 1
     path = tmp_path / "fleet.yaml"
     path.write_text(blocks[0])
-    configuration = load(path, files=False)
+    configuration = load(path, provider_kinds(), files=False)
     assert configuration.warnings == ()
     assert not_in_force(configuration.settings) == []
 

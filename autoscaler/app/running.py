@@ -16,20 +16,28 @@ from autoscaler.controller.reconciler import failure_of
 from autoscaler.controller.system import SystemClock
 from autoscaler.ledger.ledger import KEPT_FOR
 from autoscaler.observability.logs import LogLevel, LogStyle, configure_logging
-from autoscaler.providers.registry import provider_kinds
+from autoscaler.providers.registry import PROVIDERS, provider_kinds
 from autoscaler.server.listener import ListenError
 from autoscaler.store.opening import open_store
 
 _log = structlog.get_logger(__name__)
 
 
-def serve(path: Path, *, log_format: str, log_level: str, clock: SystemClock | None = None) -> int:
+def serve(
+    path: Path,
+    *,
+    log_format: str,
+    log_level: str,
+    clock: SystemClock | None = None,
+    providers: tuple[str, ...] = PROVIDERS,
+) -> int:
     """Run the controller until SIGTERM or SIGINT; return the exit status.
 
-    `clock` is the system's unless the laboratory gives a faster one. Raises ConfigurationError.
+    `clock` is the system's unless the laboratory gives a faster one. `providers` are lines of the registry.
+    Raises ConfigurationError.
     """
     # A full disk is not an error of fleet.yaml: opening the store reports it in the log.
-    configuration = load_for_service(path, try_store=False)
+    configuration = load_for_service(path, try_store=False, providers=providers)
     configure_logging(LogLevel(log_level), LogStyle(log_format))
     for warning in configuration.warnings:
         _log.warning("configuration", problem=str(warning))
@@ -38,7 +46,7 @@ def serve(path: Path, *, log_format: str, log_level: str, clock: SystemClock | N
     raise_file_limit()
     try:
         with asyncio.Runner(loop_factory=new_event_loop) as runner:
-            runner.run(_serve(configuration, clock or SystemClock()))
+            runner.run(_serve(configuration, clock or SystemClock(), providers))
     except (StoreError, ListenError) as error:
         _log.error("stopped", reason=str(error))
         return 1
@@ -48,11 +56,13 @@ def serve(path: Path, *, log_format: str, log_level: str, clock: SystemClock | N
     return 0
 
 
-async def _serve(configuration: config.Configuration, clock: SystemClock) -> None:
+async def _serve(
+    configuration: config.Configuration, clock: SystemClock, providers: tuple[str, ...]
+) -> None:
     file = configuration.sqlite_file()
     url = configuration.settings.store if file is None else f"sqlite:///{file.resolve()}"
     async with AsyncExitStack() as stack:
-        factories = provider_factories(configuration, provider_kinds())
+        factories = provider_factories(configuration, provider_kinds(providers))
         for factory in factories.values():
             stack.push_async_callback(factory.close)
             await factory.start()  # SDKs are imported while the store is opened

@@ -1,9 +1,11 @@
 """Prints a summary of a fleet.yaml: SKUs, limits, and keys without effect."""
 
+from collections.abc import Mapping
 from shutil import get_terminal_size
 from typing import TextIO
 
 from autoscaler.config import Configuration, not_in_force
+from autoscaler.config.settings import ProviderSettings
 from autoscaler.config.sku_settings import SkuSettings
 
 _HEADS = ("SKU", "labels", "on", "ready", "at most")
@@ -19,7 +21,7 @@ def summarise(configuration: Configuration, out: TextIO) -> None:
     On a terminal each SKU has one line that fits; elsewhere names, labels and launch options are complete.
     """
     settings = configuration.settings
-    rows = [_HEADS, *(_row(name, sku) for name, sku in settings.skus.items())]
+    rows = [_HEADS, *(_row(name, sku, settings.providers) for name, sku in settings.skus.items())]
     widths = [max(len(row[column]) for row in rows) for column in range(len(_HEADS))]
     if out.isatty():
         _fit(widths, get_terminal_size().columns)
@@ -52,12 +54,12 @@ def _cell(text: str, width: int) -> str:
     return text.ljust(width) if len(text) <= width else f"{text[: width - 1]}…"
 
 
-def _row(name: str, sku: SkuSettings) -> tuple[str, str, str, str, str]:
+def _row(
+    name: str, sku: SkuSettings, providers: Mapping[str, ProviderSettings]
+) -> tuple[str, str, str, str, str]:
     labels = ", ".join([*sku.labels, sku.os.value, sku.arch.value])
     launch_options = "; ".join(
-        f"{option.provider}: {', '.join(option.instance_types)} ({', '.join(option.capacity)})"
-        if option.instance_types
-        else f"{option.provider}: pod"
+        f"{option.provider}: {providers[option.provider].section.describe(option)}"
         for option in sku.launch_options
     )
     highest = max([sku.idle.minimum, *(entry.minimum for entry in sku.idle.schedule)])

@@ -7,35 +7,20 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 from autoscaler import config
-from autoscaler.config.document import Document
-from autoscaler.config.offerings import Place
-from autoscaler.config.problems import nearest
 from autoscaler.config.provider_kind import ProviderKind
 from autoscaler.config.sku_settings import SkuSettings
 from autoscaler.controller.ports.provider import Provider, ProviderFactory
 from autoscaler.github.settings import AppKey, GitHubSettings
 from autoscaler.model.catalogue import (
-    Architecture,
     Catalogue,
     LaunchOption,
-    OperatingSystem,
 )
 from autoscaler.model.identifiers import ProviderName, Seconds, SkuName
 from autoscaler.model.installations import Installations
-from autoscaler.providers.ec2 import instance_types
-from autoscaler.providers.ec2.operations import OPERATIONS
-from autoscaler.providers.ec2.throttle import RESOURCE_BUCKETS
 from autoscaler.server.settings import Address, ServerSettings, TlsFiles
 
 CLOCK_SKEW: Seconds = 60.0
 """The largest difference of a machine's clock; GitHub's tokens are valid for minutes."""
-
-
-def offering_problems(document: Document) -> tuple[config.Problem, ...]:
-    """Return errors for instance types, quotas and APIs that the project's table does not have."""
-    quotas = instance_types.quota_names()
-    apis = {"request_buckets": OPERATIONS, "resource_buckets": RESOURCE_BUCKETS}
-    return config.validate_offerings(document, _type_problem, quotas, apis)
 
 
 def catalogue(
@@ -74,7 +59,7 @@ def provider_factories(
         ProviderName(name): kind.factory(ProviderName(name), settings, folder)
         for name, section in settings.providers.items()
         for kind in kinds
-        if getattr(section, kind.key) is not None
+        if section.kind == kind.key
     }
     return {name: factory for name, factory in found.items() if factory is not None}
 
@@ -132,22 +117,3 @@ def _options(
         capacity_types = tuple(dict.fromkeys(offering.capacity_type for offering in offerings))
         # A launch option without offerings keeps its place, because cooldowns use its number.
         yield LaunchOption(ProviderName(option.provider), capacity_types, offerings)
-
-
-def _type_problem(
-    instance_type: str, os: OperatingSystem, arch: Architecture | None, place: Place
-) -> tuple[str, str] | None:
-    try:
-        found = instance_types.instance_type(instance_type)
-    except instance_types.InstanceTypeError as error:
-        meant = nearest(instance_type, instance_types.instance_types())
-        return error.what, error.fix if meant is None else f"did you mean {meant}?"
-    try:
-        if place.region is not None:
-            found.dollars_per_hour(os, instance_types.Prices(place.region, place.prices))
-    except instance_types.InstanceTypeError as error:
-        return error.what, error.fix
-    if arch is None or found.arch is arch:
-        return None
-    what = f"{found.name} is {found.arch}, the SKU is {arch}"
-    return what, f"write arch: {found.arch} in the SKU, or name another type"

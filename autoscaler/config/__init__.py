@@ -9,9 +9,9 @@ from autoscaler.config.credentials import (
     read_webhook_secrets,
 )
 from autoscaler.config.load import Configuration, json_schema, load
-from autoscaler.config.offerings import TypeCheck, validate_offerings
 from autoscaler.config.problems import ConfigurationError, Problem
 from autoscaler.config.settings import Settings
+from autoscaler.config.structure import settings_type
 from autoscaler.config.unbuilt import not_in_force, served_options
 
 __all__ = [
@@ -20,7 +20,6 @@ __all__ = [
     "ConfigurationError",
     "Problem",
     "Settings",
-    "TypeCheck",
     "json_schema",
     "limits",
     "load",
@@ -32,6 +31,6 @@ __all__ = [
     "registration_rate",
     "scopes",
     "served_options",
+    "settings_type",
     "sku",
-    "validate_offerings",
 ]

@@ -10,7 +10,6 @@ from autoscaler.config.sku_settings import Driver, SkuSettings
 from autoscaler.model.catalogue import (
     MINUTE,
     Access,
-    CapacityType,
     Deadlines,
     IdlePolicy,
     LaunchOption,
@@ -33,14 +32,11 @@ def scopes(settings: Settings) -> tuple[Scope, ...]:
 
 
 def limits(settings: Settings) -> Limits:
-    """Return the fleet's limits. A quota family without a capacity type applies to each of them."""
+    """Return the fleet's limits, with the quotas of all providers."""
     quotas: dict[str, int] = {}
     for provider, place in settings.providers.items():
-        given = place.ec2.quotas if place.ec2 else {}
-        # The narrower key replaces the wider one, in any order.
-        for name, vcpus in sorted(given.items(), key=lambda item: "/" in item[0]):
-            names = (name,) if "/" in name else tuple(f"{kind}/{name}" for kind in CapacityType)
-            quotas |= {f"{provider}/{key}": vcpus for key in names}
+        given = place.section.quota_limits()
+        quotas |= {f"{provider}/{quota}": units for quota, units in given.items()}
     return Limits(settings.limits.machines, settings.limits.dollars_per_hour, quotas)
 
 

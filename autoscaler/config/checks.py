@@ -4,26 +4,24 @@ Reads the file as written, so that one error hides no other. Ignores values of a
 `settings` reports.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from urllib.parse import urlsplit
 
 from pydantic_core import PydanticCustomError
 
 from autoscaler.config.document import Document, Node
-from autoscaler.config.problems import Problem, show
+from autoscaler.config.problems import Problem
 from autoscaler.config.scalars import Address, is_loopback, parse_address, parse_url
 
-PROVIDER_KINDS = ("ec2", "kubernetes")
 
-
-def check(document: Document) -> Iterator[Problem]:
-    """Return every contradiction outside `skus`."""
+def check(document: Document, kinds: Sequence[str]) -> Iterator[Problem]:
+    """Return every contradiction outside `skus`. `kinds` are the keys of the kinds of providers."""
     yield from _apps(document)
     yield from _scopes(document)
     yield from _transport(document)
     yield from _public_url(document)
     yield from _webhook_listen(document)
-    yield from _providers(document)
+    yield from _providers(document, kinds)
 
 
 def text(node: Node | None, *path: str | int) -> str | None:
@@ -32,10 +30,10 @@ def text(node: Node | None, *path: str | int) -> str | None:
     return found.value if found and isinstance(found.value, str) else None
 
 
-def kind_of(provider: Node | None) -> str | None:
-    """Return `ec2` or `kubernetes` if a provider has exactly one of them."""
-    kinds = [kind for kind in PROVIDER_KINDS if provider and provider.child(kind)]
-    return kinds[0] if len(kinds) == 1 else None
+def kind_of(provider: Node | None, kinds: Sequence[str]) -> str | None:
+    """Return the kind of a provider if it has exactly one of them."""
+    found = [kind for kind in kinds if provider and provider.child(kind)]
+    return found[0] if len(found) == 1 else None
 
 
 def _apps(document: Document) -> Iterator[Problem]:
@@ -124,35 +122,21 @@ def _webhook_listen(document: Document) -> Iterator[Problem]:
         )
 
 
-def _providers(document: Document) -> Iterator[Problem]:
-    """Check that each provider has one kind, and each region one provider.
-
-    All providers use the same AWS credentials, so two in one region would list each other's machines.
-    """
-    places: dict[str, tuple[str, int]] = {}
+def _providers(document: Document, known: Sequence[str]) -> Iterator[Problem]:
+    """Check that each provider has one kind."""
     providers = document.root.child("providers")
     for name, provider in providers.entries() if providers else ():
         if not isinstance(provider.value, dict):
             continue
-        path = ("providers", name)
-        kinds = [kind for kind in PROVIDER_KINDS if provider.child(kind)]
+        kinds = [kind for kind in known if provider.child(kind)]
         if not kinds and provider.value:
             continue  # `settings` reports its unknown keys.
         if len(kinds) != 1:
-            what = "has both ec2 and kubernetes" if kinds else "has neither ec2 nor kubernetes"
-            yield document.problem(path, what, "write exactly one of ec2 and kubernetes")
-            continue
-        region = text(provider, "ec2", "region")
-        if region is None:
-            continue
-        if region in places:
-            first, line = places[region]
-            what = f"{region} is already the region of provider {show(first)} (line {line})"
-            fix = (
-                f"list the subnets of both under {show(first)}: a region can have one provider only"
+            what = (
+                f"has both {' and '.join(kinds)}" if kinds else f"has neither {' nor '.join(known)}"
             )
-            yield document.problem((*path, "ec2", "region"), what, fix)
-        places.setdefault(region, (name, provider.line))
+            fix = f"write exactly one of {' and '.join(known)}"
+            yield document.problem(("providers", name), what, fix)
 
 
 def _address(value: str | None) -> Address | None:

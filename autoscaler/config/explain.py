@@ -9,18 +9,22 @@ from pydantic_core import ErrorDetails
 from autoscaler.config.document import Document
 from autoscaler.config.problems import KeyPath, Problem, listed, nearest, show
 from autoscaler.config.runner_types import RUNNER_TYPES
-from autoscaler.config.settings import Settings
 from autoscaler.config.shapes import Section
 
 _CONTAINERS = (tuple, Mapping)
 _KEY = "[key]"
 
 
-def explain(document: Document, errors: Iterable[ErrorDetails]) -> Iterator[Problem]:
-    """Return a problem for each error, but only one for a misspelled key: unknown, not also missing."""
+def explain(
+    document: Document, errors: Iterable[ErrorDetails], root: type[Section]
+) -> Iterator[Problem]:
+    """Return a problem for each error, but only one for a misspelled key: unknown, not also missing.
+
+    `root` is the structure of the file.
+    """
     errors = list(errors)
     unknown = {error["loc"] for error in errors if error["type"] == "extra_forbidden"}
-    misspelt = {(*loc[:-1], _meant(loc)) for loc in unknown}
+    misspelt = {(*loc[:-1], _meant(root, loc)) for loc in unknown}
     for error in errors:
         if error["type"] == "missing" and error["loc"] in misspelt:
             continue
@@ -29,13 +33,13 @@ def explain(document: Document, errors: Iterable[ErrorDetails]) -> Iterator[Prob
         path = error["loc"]
         if path and path[-1] == _KEY:
             path = path[:-1]
-        what, fix = sentence(error)
+        what, fix = sentence(error, root)
         yield document.problem(path, what, fix)
 
 
-def section_at(path: KeyPath) -> type[Section] | None:
+def section_at(root: type[Section], path: KeyPath) -> type[Section] | None:
     """Return the section at a path from the root, if there is one."""
-    section: type[Section] = Settings
+    section = root
     inside = False
     for part in path:
         if inside:
@@ -69,21 +73,21 @@ def container_in(annotation: Any) -> type | None:
     return next((found for part in get_args(annotation) if (found := container_in(part))), None)
 
 
-def _meant(path: KeyPath) -> str | None:
-    section = section_at(path[:-1])
+def _meant(root: type[Section], path: KeyPath) -> str | None:
+    section = section_at(root, path[:-1])
     return nearest(str(path[-1]), keys(section)) if section else None
 
 
-def sentence(error: ErrorDetails) -> tuple[str, str]:
+def sentence(error: ErrorDetails, root: type[Section]) -> tuple[str, str]:
     """Return the error and the fix."""
     kind = error["type"]
     if kind == "wrong":
         context = error["ctx"]
         return context["what"], context["fix"]
     if kind == "extra_forbidden":
-        return "unknown key", _unknown_fix(error["loc"])
+        return "unknown key", _unknown_fix(root, error["loc"])
     if kind == "missing":
-        return "is missing", _missing_fix(error["loc"])
+        return "is missing", _missing_fix(root, error["loc"])
     if error["input"] is None:
         return "has no value", "write one, or remove the key"
     if kind in _SENTENCES:
@@ -91,19 +95,19 @@ def sentence(error: ErrorDetails) -> tuple[str, str]:
     return error["msg"], "see docs/configuration.md"
 
 
-def _unknown_fix(path: KeyPath) -> str:
-    meant = _meant(path)
+def _unknown_fix(root: type[Section], path: KeyPath) -> str:
+    meant = _meant(root, path)
     if meant is not None:
         return f"did you mean {meant}?"
     if path == (RUNNER_TYPES,):
         return "this is a scale-config.yml: convert it with autoscaler import"
-    section = section_at(path[:-1])
+    section = section_at(root, path[:-1])
     known = listed(list(keys(section))) if section else ""
     return f"remove it; known keys: {known}"
 
 
-def _missing_fix(path: KeyPath) -> str:
-    section = section_at(path[:-1])
+def _missing_fix(root: type[Section], path: KeyPath) -> str:
+    section = section_at(root, path[:-1])
     field = keys(section).get(str(path[-1])) if section else None
     meaning = field.description if field else None
     about = f" ({meaning.rstrip('.')})" if meaning else ""

@@ -8,13 +8,14 @@ secret itself instead of the file name.
 
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from tempfile import TemporaryFile
 
 from autoscaler.config.checks import text
 from autoscaler.config.document import Document
 from autoscaler.config.problems import KeyPath, Problem, show, unreadable_fix
+from autoscaler.config.provider_kind import ProviderKind
 from autoscaler.config.shapes import FilePath
 from autoscaler.config.values import valid
 
@@ -32,9 +33,11 @@ _SECRET = {
 }
 
 
-def check_files(document: Document, folder: Path, *, try_store: bool) -> Iterator[Problem]:
+def check_files(
+    document: Document, folder: Path, kinds: Sequence[ProviderKind], *, try_store: bool
+) -> Iterator[Problem]:
     """Return an error for each file that is missing or unreadable; names are relative to `folder`."""
-    for path in _paths(document):
+    for path in _paths(document, kinds):
         name = text(document.root, *path)
         if name is None or not name or "\0" in name:
             continue
@@ -58,9 +61,11 @@ def empty_store(document: Document, folder: Path) -> Iterator[Problem]:
         yield document.problem(("store",), what, fix, warning=True)
 
 
-def exposed_secrets(document: Document, folder: Path) -> Iterator[Problem]:
+def exposed_secrets(
+    document: Document, folder: Path, kinds: Sequence[ProviderKind]
+) -> Iterator[Problem]:
     """Warn of each secret file that every user of the host can read."""
-    for path in _paths(document):
+    for path in _paths(document, kinds):
         file = named_file(document, folder, *path) if path[-1] in _SECRET else None
         if file is None or not file.stat().st_mode & stat.S_IROTH:
             continue
@@ -76,7 +81,7 @@ def named_file(document: Document, folder: Path, *path: str | int) -> Path | Non
     return folder / str(name)
 
 
-def _paths(document: Document) -> Iterator[KeyPath]:
+def _paths(document: Document, kinds: Sequence[ProviderKind]) -> Iterator[KeyPath]:
     root = document.root
     apps = root.get("github", "apps")
     for index, _ in apps.items() if apps else ():
@@ -88,9 +93,10 @@ def _paths(document: Document) -> Iterator[KeyPath]:
     yield ("server", "metrics_token_file")
     providers = root.child("providers")
     for name, provider in providers.entries() if providers else ():
-        certificates = provider.get("ec2", "identity_certificates")
-        for index, _ in certificates.items() if certificates else ():
-            yield ("providers", name, "ec2", "identity_certificates", index)
+        for kind in kinds:
+            section = provider.child(kind.key)
+            for path in kind.files(section) if section is not None else ():
+                yield ("providers", name, kind.key, *path)
 
 
 def _read_error(folder: Path, name: str) -> tuple[str, str] | None:

@@ -1,20 +1,18 @@
 """Checks each SKU of fleet.yaml against itself, the other SKUs and the providers.
 
-Reads the file as written, like `checks`. `offerings` checks the instance types.
+Reads the file as written, like `checks`. Each kind of provider checks its own keys.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from autoscaler.config.checks import kind_of, text
 from autoscaler.config.document import Document, Node
 from autoscaler.config.problems import KeyPath, Problem, listed, nearest, show
-
-_ONLY_EC2 = ("instance_types", "capacity")
-_ONLY_KUBERNETES = ("pod", "price")
+from autoscaler.config.provider_kind import ProviderKind
 
 
-def check_skus(document: Document) -> Iterator[Problem]:
-    """Return every contradiction within `skus`."""
+def check_skus(document: Document, kinds: Sequence[ProviderKind]) -> Iterator[Problem]:
+    """Return every contradiction within `skus`, except those that only a kind of provider knows."""
     seen: dict[str, str] = {}
     skus = document.root.child("skus")
     for name, sku in skus.entries() if skus else ():
@@ -23,24 +21,11 @@ def check_skus(document: Document) -> Iterator[Problem]:
             what = f"repeats the SKU {show(seen[name.lower()])}: labels are case-insensitive"
             yield document.problem(path, what, "rename one of them")
         seen.setdefault(name.lower(), name)
-        yield from _platform(document, path, sku)
         yield from _minimums(document, path, sku)
         yield from _labels(document, path, sku)
         launch_options = sku.child("on")
         for index, option in launch_options.items() if launch_options else ():
-            yield from _option(document, (*path, "on", index), option)
-
-
-def _platform(document: Document, path: KeyPath, sku: Node) -> Iterator[Problem]:
-    if text(sku, "os") == "windows" and text(sku, "arch") == "arm64":
-        what = "EC2 has no Windows on arm64"
-        yield document.problem((*path, "arch"), what, "write x64, or os: linux")
-    if isinstance(sku.value, dict) and sku.child("image") is None:
-        on_ec2 = [option for option in _options(sku) if _kind(document, option) == "ec2"]
-        if on_ec2:
-            what = "is missing, and a launch option is on EC2"
-            fix = 'add image: {name: "my-image-*", owner: self}'
-            yield document.problem((*path, "image"), what, fix)
+            yield from _option(document, (*path, "on", index), option, kinds)
 
 
 def _minimums(document: Document, path: KeyPath, sku: Node) -> Iterator[Problem]:
@@ -70,7 +55,9 @@ def _labels(document: Document, path: KeyPath, sku: Node) -> Iterator[Problem]:
         seen.add(str(name).lower())
 
 
-def _option(document: Document, path: KeyPath, option: Node) -> Iterator[Problem]:
+def _option(
+    document: Document, path: KeyPath, option: Node, kinds: Sequence[ProviderKind]
+) -> Iterator[Problem]:
     name = text(option, "provider")
     known = [key for key, _ in (document.root.child("providers") or Node(1)).entries()]
     if name is not None and name not in known:
@@ -80,16 +67,17 @@ def _option(document: Document, path: KeyPath, option: Node) -> Iterator[Problem
         )
         what = f"{show(name)} is not a provider of this file"
         yield document.problem((*path, "provider"), what, fix)
-    kind = _kind(document, option)
-    if kind == "ec2":
-        yield from _fits(document, path, option, "instance_types", _ONLY_KUBERNETES)
-    elif kind == "kubernetes":
-        yield from _fits(document, path, option, "pod", _ONLY_EC2)
+    provider = document.root.get("providers", name) if name is not None else None
+    found = kind_of(provider, [kind.key for kind in kinds])
+    for kind in kinds:
+        if kind.key == found:
+            others = [key for one in kinds if one is not kind for key in one.option_keys]
+            yield from _fits(document, path, option, kind.needs, others)
     yield from _repeats(document, path, option)
 
 
 def _fits(
-    document: Document, path: KeyPath, option: Node, needed: str, unsupported: tuple[str, ...]
+    document: Document, path: KeyPath, option: Node, needed: str, unsupported: Sequence[str]
 ) -> Iterator[Problem]:
     provider = text(option, "provider")
     if option.child(needed) is None:
@@ -102,25 +90,13 @@ def _fits(
 
 
 def _repeats(document: Document, path: KeyPath, option: Node) -> Iterator[Problem]:
-    for key in _ONLY_EC2:
-        values = option.child(key)
+    for key, values in option.entries():
         seen: set[object] = set()
-        for index, node in values.items() if values else ():
+        for index, node in values.items():
             if isinstance(node.value, str) and node.value in seen:
                 yield document.problem((*path, key, index), "is repeated", "remove it")
             if isinstance(node.value, str):
                 seen.add(node.value)
-
-
-def _kind(document: Document, option: Node) -> str | None:
-    name = text(option, "provider")
-    return kind_of(document.root.get("providers", name)) if name is not None else None
-
-
-def _options(sku: Node) -> Iterator[Node]:
-    launch_options = sku.child("on")
-    for _, option in launch_options.items() if launch_options else ():
-        yield option
 
 
 def _whole(sku: Node, *path: str | int) -> int | None:

@@ -1,7 +1,7 @@
 """Reads fleet.yaml: Settings and warnings, or every error at once.
 
-It checks that the files named in it exist. The caller passes in checks that need a provider's data,
-such as its instance types.
+It checks that the files named in it exist. The caller passes in the kinds of providers, and checks that
+need more data.
 """
 
 import json
@@ -19,10 +19,12 @@ from autoscaler.config.launch_options import check_skus
 from autoscaler.config.overlaps import find_warnings
 from autoscaler.config.placeholders import check_placeholders
 from autoscaler.config.problems import ConfigurationError, Problem, unreadable_fix
+from autoscaler.config.provider_kind import ProviderKind
 from autoscaler.config.scalars import write_duration
 from autoscaler.config.settings import Settings
 from autoscaler.config.shadowed import check_shadowed
 from autoscaler.config.stock_images import stock_images
+from autoscaler.config.structure import settings_type
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,12 +52,15 @@ DocumentCheck = Callable[[Document], Iterable[Problem]]
 
 def load(
     path: Path,
+    kinds: tuple[ProviderKind, ...],
     *,
     files: bool = True,
     try_store: bool = True,
     also: DocumentCheck | None = None,
 ) -> Configuration:
     """Read and check `path`. `files`: also check the files that it names.
+
+    `kinds` are the kinds of providers, with their keys and checks.
 
     `try_store`: also test that the store can be written, for callers that do not open it.
 
@@ -65,16 +70,18 @@ def load(
     document = parse(read_bounded(path, str(path)), str(path))
     problems = list(document.problems)
     settings: Settings | None = None
+    structure = settings_type(kinds)
     try:
         # As JSON, because pydantic's strict mode converts lists to tuples and text to enums only there.
-        settings = Settings.model_validate_json(json.dumps(document.root.plain()))
+        settings = structure.model_validate_json(json.dumps(document.root.plain()))
     except ValidationError as error:
-        problems += explain(document, error.errors(include_url=False))
-    problems += check(document)
-    problems += check_skus(document)
+        problems += explain(document, error.errors(include_url=False), structure)
+    problems += check(document, [kind.key for kind in kinds])
+    problems += check_skus(document, kinds)
+    problems += [problem for kind in kinds for problem in kind.check(document)]
     problems += check_shadowed(document)
     if files:
-        problems += check_files(document, path.parent, try_store=try_store)
+        problems += check_files(document, path.parent, kinds, try_store=try_store)
     problems += also(document) if also is not None else ()
     # For a placeholder, only its own error is reported.
     unfilled = [*check_placeholders(document)]
@@ -83,9 +90,10 @@ def load(
     if problems or settings is None:
         raise ConfigurationError(problems)
     warnings = [*find_warnings(document, settings), *stock_images(document, settings)]
+    warnings += [one for kind in kinds for one in kind.warnings(document, settings)]
     if files:
         warnings += empty_store(document, path.parent)
-        warnings += exposed_secrets(document, path.parent)
+        warnings += exposed_secrets(document, path.parent, kinds)
     return Configuration(path, settings, tuple(warnings), document)
 
 
@@ -100,9 +108,9 @@ def read_bounded(path: Path, shown: str, maximum: int = MAX_BYTES) -> bytes:
         raise ConfigurationError([problem]) from None
 
 
-def json_schema() -> str:
+def json_schema(kinds: tuple[ProviderKind, ...]) -> str:
     """Return the JSON Schema of fleet.yaml, for editors."""
-    schema = Settings.model_json_schema(by_alias=True)
+    schema = settings_type(kinds).model_json_schema(by_alias=True)
     schema["$schema"] = "https://json-schema.org/draft/2020-12/schema"
     schema["title"] = "fleet.yaml"
     for section in (schema, *schema["$defs"].values()):

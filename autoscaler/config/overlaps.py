@@ -1,9 +1,7 @@
 """Finds values of fleet.yaml that are allowed but probably not intended: warnings, not errors."""
 
-import re
 from collections.abc import Iterator
 from fnmatch import fnmatchcase
-from urllib.parse import urlsplit
 
 from autoscaler.config.document import Document
 from autoscaler.config.problems import Problem, show
@@ -25,8 +23,6 @@ SHORTEST_SILENCE: Seconds = 60.0
 SHORTEST_AGE: Seconds = 600.0
 """With a smaller maximum age, ready machines are replaced all day."""
 
-_SQS_REGION = re.compile(r"(?:^|\.)sqs(?:-fips)?\.([a-z]{2,4}(?:-[a-z]+)+-[0-9]{1,2})\.")
-
 
 def find_warnings(document: Document, settings: Settings) -> Iterator[Problem]:
     """Return the warnings."""
@@ -35,8 +31,6 @@ def find_warnings(document: Document, settings: Settings) -> Iterator[Problem]:
     yield from _globs_without_match(document, settings)
     yield from _access_outside_scopes(document, settings)
     yield from _minimums(document, settings)
-    yield from _queues(document, settings)
-    yield from _reruns_without_notices(document, settings)
     yield from _short_times(document, settings)
 
 
@@ -134,33 +128,6 @@ def _overlapping_minimums(document: Document, settings: Settings, most: int) -> 
         path = ("skus", name, "idle", "schedule", index, "min")
         fix = "lower one of them, move one, or raise limits.machines"
         yield document.problem(path, what, fix, warning=True)
-
-
-def _queues(document: Document, settings: Settings) -> Iterator[Problem]:
-    for name, provider in settings.providers.items():
-        queue = provider.ec2.interruption_queue if provider.ec2 is not None else None
-        found = _SQS_REGION.search(urlsplit(queue).hostname or "") if queue is not None else None
-        if provider.ec2 is not None and found is not None and found[1] != provider.ec2.region:
-            path = ("providers", name, "ec2", "interruption_queue")
-            what = f"is a queue in {found[1]}, but the provider is in {provider.ec2.region}"
-            fix = "use a queue in the provider's region"
-            yield document.problem(path, what, fix, warning=True)
-
-
-def _reruns_without_notices(document: Document, settings: Settings) -> Iterator[Problem]:
-    without_queue = {
-        name
-        for name, provider in settings.providers.items()
-        if provider.ec2 is not None and provider.ec2.interruption_queue is None
-    }
-    for name, sku in settings.skus.items():
-        providers = [
-            option.provider for option in sku.launch_options if option.provider in without_queue
-        ]
-        if sku.rerun_interrupted and providers:
-            what = f"needs interruption notices, and {show(providers[0])} has no interruption_queue"
-            path = ("skus", name, "rerun_interrupted")
-            yield document.problem(path, what, "add one there, or remove it", warning=True)
 
 
 def _short_times(document: Document, settings: Settings) -> Iterator[Problem]:

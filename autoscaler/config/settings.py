@@ -1,12 +1,12 @@
 """The structure of fleet.yaml: every key with its type and default.
 
-A type here validates one value by itself. `checks` validates combinations of values, on the file as
-written, so that one wrong key hides no other. Only `load` creates Settings. They are frozen and
-contain no secret, only the names of files with secrets.
+`structure` adds the keys of each kind of provider. A type here validates one value by itself. `checks`
+validates combinations of values, on the file as written, so that one wrong key hides no other. Only
+`load` creates Settings. They are frozen and contain no secret, only the names of files with secrets.
 """
 
 from collections.abc import Mapping
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 from pydantic import Field
 
@@ -16,12 +16,11 @@ from autoscaler.config.shapes import (
     Dollars,
     FilePath,
     Glob,
-    Name,
     Positive,
     Section,
     Text,
 )
-from autoscaler.config.sku_settings import SkuSettings
+from autoscaler.config.sku_settings import LaunchOptionSettings, SkuSettings
 
 
 class App(Section):
@@ -109,60 +108,37 @@ class LimitSettings(Section):
     """The most that all machines may cost in an hour; default: no limit."""
 
 
-class TokenBucket(Section):
-    """The token bucket of one EC2 API."""
+class ProviderSection(Section):
+    """The section of one kind of provider. Each kind has a subclass of its own."""
 
-    burst: Positive
-    """How many at once."""
-    per_second: Annotated[float, Field(gt=0, le=1e6)]
-    """How many a second on average."""
+    title: ClassVar[str]
+    """What messages call this kind of provider."""
+    built: ClassVar[bool] = True
+    """Whether providers of this kind are implemented."""
 
+    def describe(self, option: LaunchOptionSettings) -> str:
+        """Return a launch option at this provider in a few words, for the summary."""
+        raise NotImplementedError
 
-class Ec2Settings(Section):
-    """Machines on EC2, in one region."""
-
-    region: shapes.Region
-    """The AWS region."""
-    subnets: Annotated[tuple[shapes.SubnetId, ...], Field(min_length=1)]
-    """The subnets of the machines; several of one zone share its machines."""
-    security_groups: Annotated[tuple[shapes.SecurityGroupId, ...], Field(min_length=1)]
-    """The security groups of the machines."""
-    instance_profile: Name | None = None
-    """The name of the machines' instance profile; default: none."""
-    identity_certificates: tuple[FilePath, ...] = ()
-    """PEM files with further certificates that sign instance identity documents, beside AWS's own."""
-    interruption_queue: shapes.SecureUrl | None = None
-    """The URL of the SQS queue with EventBridge's events; without it there are no interruption notices."""
-    account: shapes.Account | None = None
-    """The account of the machines; default: that of the credentials."""
-    prices: Mapping[shapes.InstanceType, Dollars] = Field(default_factory=dict)
-    """Linux on-demand prices in dollars an hour by instance type; they replace AWS's prices."""
-    spot_price_factor: Annotated[float, Field(gt=0, le=1)] = 1.0
-    """The part of the on-demand price at which a spot machine counts."""
-    quotas: Mapping[shapes.Quota, Count] = Field(default_factory=dict)
-    """vCPUs by family (`G and VT`: spot and on-demand each) or quota (`spot/G and VT`)."""
-    request_buckets: Mapping[Name, TokenBucket] = Field(default_factory=dict)
-    """The account's limits of requests by API (`CreateFleet`), if they are not EC2's usual ones."""
-    resource_buckets: Mapping[Name, TokenBucket] = Field(default_factory=dict)
-    """The account's limits of machines in requests by API (`CreateFleet`)."""
-
-
-class KubernetesSettings(Section):
-    """Pods in one namespace of one cluster."""
-
-    context: Text
-    """The kubeconfig context."""
-    namespace: Name
-    """The namespace of the runner pods."""
+    def quota_limits(self) -> Mapping[str, int]:
+        """Return the configured quotas, as `Offering.quota` names them."""
+        return {}
 
 
 class ProviderSettings(Section):
     """One provider of machines: exactly one of the keys."""
 
-    ec2: Ec2Settings | None = None
-    """Machines on EC2."""
-    kubernetes: KubernetesSettings | None = None
-    """Pods on Kubernetes."""
+    @property
+    def kind(self) -> str:
+        """The key of the section that is there."""
+        return next(key for key in type(self).model_fields if getattr(self, key) is not None)
+
+    @property
+    def section(self) -> ProviderSection:
+        """The section that is there."""
+        found = getattr(self, self.kind)
+        assert isinstance(found, ProviderSection)
+        return found
 
 
 class Settings(Section):

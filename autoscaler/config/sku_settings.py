@@ -3,7 +3,6 @@
 `checks` validates it against its providers and the other SKUs.
 """
 
-from collections.abc import Mapping
 from enum import StrEnum
 from typing import Annotated
 
@@ -12,16 +11,14 @@ from pydantic import Field
 from autoscaler.config import shapes
 from autoscaler.config.shapes import (
     Count,
-    Dollars,
     Duration,
     Glob,
     Label,
     Name,
     Positive,
     Section,
-    Text,
 )
-from autoscaler.model.catalogue import Architecture, CapacityType, OperatingSystem
+from autoscaler.model.catalogue import Architecture, OperatingSystem
 
 
 class AcceleratorVendor(StrEnum):
@@ -38,30 +35,11 @@ class Driver(StrEnum):
     INSTALL = "install"
 
 
-class Pod(Section):
-    """A runner's pod."""
-
-    image: Text
-    """The container image."""
-    resources: Mapping[Text, Text] = Field(default_factory=dict)
-    """Requests and limits by resource, as text: `cpu: "14"`."""
-    node_selector: Mapping[Text, Text] = Field(default_factory=dict)
-    """Labels that the node must have."""
-
-
 class LaunchOptionSettings(Section):
-    """One launch option of a SKU."""
+    """One launch option of a SKU. Each kind of provider has further keys."""
 
     provider: Name
     """A key of `providers`."""
-    instance_types: Annotated[tuple[shapes.InstanceType, ...], Field(min_length=1)] | None = None
-    """EC2 instance types in order of preference."""
-    capacity: Annotated[tuple[CapacityType, ...], Field(min_length=1)] = (CapacityType.ON_DEMAND,)
-    """`spot`, `on-demand` or both, in order of preference (EC2)."""
-    price: Dollars = 0.0
-    """The price of a pod in dollars an hour (Kubernetes)."""
-    pod: Pod | None = None
-    """The runner's pod (Kubernetes)."""
 
 
 class Accelerator(Section):

@@ -22,14 +22,15 @@ def served_options(settings: Settings, name: str) -> tuple[int, ...]:
     return tuple(
         index
         for index, option in enumerate(launch_options)
-        if settings.providers[option.provider].ec2 is not None
+        if settings.providers[option.provider].section.built
     )
 
 
 def _providers(settings: Settings) -> Iterator[str]:
     for name, provider in settings.providers.items():
-        if provider.kubernetes is not None:
-            yield f"{dotted(('providers', name, 'kubernetes'))}: Kubernetes is not implemented yet"
+        if not provider.section.built:
+            key = dotted(("providers", name, provider.kind))
+            yield f"{key}: {provider.section.title} is not implemented yet"
 
 
 def _skus(settings: Settings) -> Iterator[str]:

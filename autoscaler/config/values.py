@@ -11,6 +11,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from autoscaler.config.document import Node
 from autoscaler.config.explain import sentence
+from autoscaler.config.shapes import Section
 
 
 def read(shape: Any, value: object) -> Any:
@@ -18,7 +19,7 @@ def read(shape: Any, value: object) -> Any:
     try:
         return _adapter(shape).validate_json(json.dumps(value), strict=True)
     except ValidationError as error:
-        raise ValueError(sentence(error.errors(include_url=False)[0])[0]) from None
+        raise ValueError(sentence(error.errors(include_url=False)[0], Section)[0]) from None
 
 
 def valid(node: Node | None, shape: Any, *path: str | int) -> Any:

@@ -18,6 +18,7 @@ from pydantic_core import PydanticCustomError
 from autoscaler import config
 from autoscaler.config.scalars import parse_secure_url, parse_url
 from autoscaler.model.identifiers import Seconds
+from autoscaler.providers.registry import provider_kinds
 
 PATIENCE: Seconds = 60.0
 """The controller lists the runners of every scope at GitHub before it terminates a machine."""
@@ -41,7 +42,7 @@ class OperatorClient:
 
         Raises ConfigurationError, also if fleet.yaml has no token, and UnusableUrlError.
         """
-        configuration = config.load(path, files=False)
+        configuration = config.load(path, provider_kinds(), files=False)
         server = configuration.settings.server
         self._url = (
             server.public_url if url is None else _checked_url(url, insecure=server.insecure)

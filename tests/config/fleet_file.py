@@ -6,6 +6,10 @@ import pytest
 
 from autoscaler.app import load_for_service, preflight
 from autoscaler.config import Configuration, ConfigurationError, Problem, load
+from autoscaler.config.sku_settings import SkuSettings
+from autoscaler.providers.ec2.configuration import Ec2OptionKeys
+from autoscaler.providers.kubernetes.configuration import KubernetesOptionKeys
+from autoscaler.providers.registry import provider_kinds
 from tests.config.keys import certificate, curve_key, pem, rsa_key
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "fleet.yaml"
@@ -53,7 +57,7 @@ class Folder:
         """Raises ConfigurationError."""
         file = self.path / "fleet.yaml"
         file.write_text(text)
-        return load(file)
+        return load(file, provider_kinds())
 
     def problems(self, text: str) -> list[Problem]:
         """The errors; there must be some."""
@@ -77,6 +81,20 @@ class Folder:
         found = self.problems(text)
         assert len(found) == 1, "\n".join(map(str, found))
         return found[0]
+
+
+def on_ec2(sku: SkuSettings, option: int = 0) -> Ec2OptionKeys:
+    """A launch option, with the keys that one on EC2 has."""
+    found = sku.launch_options[option]
+    assert isinstance(found, Ec2OptionKeys)
+    return found
+
+
+def on_kubernetes(sku: SkuSettings, option: int = 0) -> KubernetesOptionKeys:
+    """A launch option, with the keys that one on Kubernetes has."""
+    found = sku.launch_options[option]
+    assert isinstance(found, KubernetesOptionKeys)
+    return found
 
 
 def filled(text: str) -> str:
@@ -103,4 +121,5 @@ def changed(*pairs: tuple[str, str]) -> str:
 
 def unserved(configuration: Configuration, *, files: bool = True) -> tuple[Problem, ...]:
     """Why a configuration that reads well could not be served."""
-    return preflight(configuration.document, configuration.path.parent, files=files)
+    folder = configuration.path.parent
+    return preflight(configuration.document, folder, provider_kinds(), files=files)

@@ -30,7 +30,8 @@ from autoscaler.model.catalogue import (
 from autoscaler.model.demand import classify
 from autoscaler.model.identifiers import InstallationId, ProviderName
 from autoscaler.model.installations import Installations
-from tests.config.fleet_file import EXAMPLE, MINIMAL, Folder, changed
+from autoscaler.providers.registry import provider_kinds
+from tests.config.fleet_file import EXAMPLE, MINIMAL, Folder, changed, on_ec2, on_kubernetes
 
 
 def test_the_example_is_accepted_whole(folder: Folder) -> None:
@@ -44,8 +45,8 @@ def test_the_example_is_accepted_whole(folder: Folder) -> None:
         "linux.rocm.gpu.2",
     ]
     first = settings.skus["linux.g5.4xlarge.nvidia.gpu"]
-    assert first.launch_options[0].capacity == (CapacityType.SPOT, CapacityType.ON_DEMAND)
-    assert first.launch_options[1].pod is not None
+    assert on_ec2(first).capacity == (CapacityType.SPOT, CapacityType.ON_DEMAND)
+    assert on_kubernetes(first, 1).pod is not None
     assert first.idle.schedule[0].duration == 3 * 3600
     assert settings.limits.dollars_per_hour == 9000
     assert str(settings.server.listen) == "0.0.0.0:8443"
@@ -56,8 +57,8 @@ def test_left_out_keys_have_the_stated_defaults(folder: Folder) -> None:
     settings = folder.load(MINIMAL).settings
     found = settings.skus["gpu"]
     assert (found.os, found.arch) == (OperatingSystem.LINUX, Architecture.X64)
-    assert found.launch_options[0].capacity == (CapacityType.ON_DEMAND,)
-    assert found.launch_options[0].price == 0
+    assert on_ec2(found).capacity == (CapacityType.ON_DEMAND,)
+    assert on_kubernetes(found).price == 0
     assert found.image is not None
     assert found.image.owner == "self"
     assert settings.github.api_url == "https://api.github.com"
@@ -208,7 +209,7 @@ def test_settings_are_frozen_and_can_be_written_back(folder: Folder) -> None:
 def test_files_may_be_passed_over(tmp_path: Path) -> None:
     file = tmp_path / "fleet.yaml"
     file.write_text(MINIMAL)
-    assert load(file, files=False).settings.fleet == "ci"
+    assert load(file, provider_kinds(), files=False).settings.fleet == "ci"
 
 
 def test_aliases_stand_for_whole_values(folder: Folder) -> None:

@@ -212,3 +212,10 @@ def test_a_scope_that_serves_nothing_is_a_warning(folder: Folder) -> None:
     assert warning.key == "github.scopes[0].repositories[2]"
     assert warning.what == '"other/*" matches no repository of "Acme"'
     assert warning.warning
+
+
+@pytest.mark.parametrize("kind", ["ec2", "kubernetes"])
+def test_a_provider_without_its_section_s_values_is_an_error(folder: Folder, kind: str) -> None:
+    text = changed(("skus:", f"  empty:\n    {kind}:\nskus:"))
+    problem = folder.problem(text)
+    assert (problem.key, problem.what) == (f"providers.empty.{kind}", "has no value")

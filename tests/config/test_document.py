@@ -4,6 +4,7 @@ import pytest
 
 from autoscaler.config import ConfigurationError, load
 from autoscaler.config.document import MAX_BYTES, MAX_DEPTH, parse
+from autoscaler.providers.registry import provider_kinds
 from tests.config.fleet_file import MINIMAL, Folder
 
 BILLION_LAUGHS = b"a: &a [x, x, x, x, x, x, x, x, x, x]\n" + b"".join(
@@ -68,9 +69,9 @@ def test_a_root_that_is_no_mapping(folder: Folder) -> None:
 
 def test_a_file_that_is_not_there(folder: Folder) -> None:
     with pytest.raises(ConfigurationError, match=r"gone\.yaml: cannot be read: No such file"):
-        load(folder.path / "gone.yaml")
+        load(folder.path / "gone.yaml", provider_kinds())
     with pytest.raises(ConfigurationError, match="cannot be read: Is a directory"):
-        load(folder.path)
+        load(folder.path, provider_kinds())
 
 
 @pytest.mark.case(

@@ -8,13 +8,15 @@ from typing import Any
 
 from pydantic.fields import FieldInfo
 
-from autoscaler.config import Settings, json_schema
+from autoscaler.config import json_schema, settings_type
 from autoscaler.config.document import parse
 from autoscaler.config.explain import container_in, keys, section_in
 from autoscaler.config.scalars import write_duration
 from autoscaler.config.shapes import Section
+from autoscaler.providers.registry import provider_kinds
 from tests.config.fleet_file import EXAMPLE
 
+SETTINGS = settings_type(provider_kinds())
 DOCUMENT = Path(__file__).parents[2] / "docs" / "configuration.md"
 ROW = re.compile(r"^\| `([^`]+)` \| ([^|]+) \| ([^|]*) \| ([^|]+) \|$", re.MULTILINE)
 
@@ -53,20 +55,20 @@ def documented() -> dict[str, tuple[str, str]]:
 
 
 def test_every_key_is_documented_and_no_other() -> None:
-    assert list(documented()) == [path for path, _ in fields(Settings)]
+    assert list(documented()) == [path for path, _ in fields(SETTINGS)]
 
 
 def test_the_documented_defaults_are_the_real_ones() -> None:
-    real = {path: written_default(field) for path, field in fields(Settings)}
+    real = {path: written_default(field) for path, field in fields(SETTINGS)}
     assert {path: default for path, (_, default) in documented().items()} == real
 
 
 def test_every_key_has_a_description_for_editors() -> None:
-    assert [path for path, field in fields(Settings) if not field.description] == []
+    assert [path for path, field in fields(SETTINGS) if not field.description] == []
 
 
 def test_every_key_of_the_example_is_in_the_schema() -> None:
-    schema = json.loads(json_schema())
+    schema = json.loads(json_schema(provider_kinds()))
     assert schema["additionalProperties"] is False
     assert set(parse(EXAMPLE.read_bytes(), "f").root.plain()) <= set(schema["properties"])
     assert schema["$defs"]["Idle"]["properties"]["timeout"]["default"] == "10m"
@@ -74,6 +76,8 @@ def test_every_key_of_the_example_is_in_the_schema() -> None:
 
 
 def test_the_schemas_duration_pattern_agrees_with_the_reader() -> None:
-    pattern = json.loads(json_schema())["$defs"]["SkuSettings"]["properties"]["lifetime"]["pattern"]
+    pattern = json.loads(json_schema(provider_kinds()))["$defs"]["SkuSettings"]["properties"][
+        "lifetime"
+    ]["pattern"]
     assert all(re.search(pattern, good) for good in ("90s", "10m", "1h30m", "7d"))
     assert not any(re.search(pattern, bad) for bad in ("", "10", "m", "1m1h", "-1s", "1.5h"))

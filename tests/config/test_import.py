@@ -15,7 +15,8 @@ from autoscaler.config.runner_keys import ImportOptions
 from autoscaler.config.runner_types import prefixed
 from autoscaler.config.scale_config import Imported
 from autoscaler.model.catalogue import Architecture, OperatingSystem
-from tests.config.fleet_file import Folder, filled, unserved
+from autoscaler.providers.registry import provider_kinds
+from tests.config.fleet_file import Folder, filled, on_ec2, unserved
 
 ROOT = Path(__file__).parents[2]
 FIXTURE = Path(__file__).parent / "data" / "scale-config.yml"
@@ -37,7 +38,7 @@ def settings_of(text: str, folder: Path) -> Settings:
     """What fleet.yaml makes of the text; whatever `check` would say fails the test."""
     file = folder / "fleet.yaml"
     file.write_text(filled(text))
-    configuration = load(file, files=False)
+    configuration = load(file, provider_kinds(), files=False)
     assert unserved(configuration, files=False) == ()
     return configuration.settings
 
@@ -123,7 +124,7 @@ def test_what_each_key_becomes(tmp_path: Path) -> None:
     assert (gpu.os, gpu.arch, gpu.disk_gb) == (OperatingSystem.LINUX, Architecture.X64, 150)
     assert (gpu.max_machines, gpu.idle.minimum, gpu.labels) == (2400, 2, ("a10g", "fast"))
     assert gpu.launch_options[0].provider == "east"
-    assert gpu.launch_options[0].instance_types == ("g5.4xlarge",)
+    assert on_ec2(gpu).instance_types == ("g5.4xlarge",)
     assert gpu.image is not None
     assert (gpu.image.name, gpu.image.owner) == ("acme-gpu-2026*", "123456789012")
     arm = found["linux.arm64.m7g.4xlarge"]
@@ -172,7 +173,7 @@ def test_a_variant_overrides_and_inherits(tmp_path: Path) -> None:
     assert canary.image.name == "acme-gpu-2027*"
     assert (canary.disk_gb, canary.max_machines, canary.idle.minimum) == (150, 2400, 2)
     big = found["lf.big.linux.g5.4xlarge.nvidia.gpu"]
-    assert big.launch_options[0].instance_types == ("g5.12xlarge",)
+    assert on_ec2(big).instance_types == ("g5.12xlarge",)
     assert (big.max_machines, big.idle.minimum) == (1, 0)
     assert "lf.am2.linux.c5.large" in found
 

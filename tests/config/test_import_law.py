@@ -18,6 +18,7 @@ from autoscaler.config.runner_keys import ImportOptions
 from autoscaler.config.runner_types import prefixed
 from autoscaler.config.scale_config import Imported
 from autoscaler.model.catalogue import OperatingSystem
+from autoscaler.providers.registry import provider_kinds
 from tests.config.fleet_file import filled, unserved
 
 IMAGES = {OperatingSystem.LINUX: "mine-*|self", OperatingSystem.WINDOWS: "win-*|self"}
@@ -181,7 +182,7 @@ def test_keys_in_are_keys_out_and_keys_reported(
     assert whole <= {dotted(path) for path in places_of_types(file)}
 
     target.write_text(filled(text))
-    configuration = load(target, files=False)
+    configuration = load(target, provider_kinds(), files=False)
     assert unserved(configuration, files=False) == ()
     assert list(configuration.settings.skus) == list(account.skus)
     check_carried(file, prefix, account)

@@ -2,9 +2,8 @@
 
 import pytest
 
-from autoscaler.config import validate_offerings
-from autoscaler.config.offerings import Place
 from autoscaler.model.catalogue import Architecture, OperatingSystem
+from autoscaler.providers.ec2.offering_checks import Place, validate_offerings
 from tests.config.fleet_file import Folder, changed
 
 KNOWN = {"g5.xlarge": Architecture.X64, "m7g.large": Architecture.ARM64}

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from autoscaler.config import ConfigurationError, Problem, load
 from autoscaler.config.document import parse
+from autoscaler.providers.registry import provider_kinds
 from tests.config.fleet_file import EXAMPLE
 
 WORDS = [
@@ -49,7 +50,7 @@ def problems_of(folder: Path, content: bytes) -> tuple[Problem, ...]:
     file = folder / "fleet.yaml"
     file.write_bytes(content)
     try:
-        load(file, files=False)
+        load(file, provider_kinds(), files=False)
     except ConfigurationError as error:
         return error.problems
     return ()

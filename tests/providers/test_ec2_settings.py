@@ -5,13 +5,14 @@ from pathlib import Path
 import pytest
 
 from autoscaler import config
-from autoscaler.app.translation import offering_problems
 from autoscaler.model.catalogue import CapacityType, OperatingSystem, Rate
 from autoscaler.model.identifiers import InstallationId, ProviderName
 from autoscaler.model.installations import Installations
 from autoscaler.providers.ec2.instance_types import Prices
+from autoscaler.providers.ec2.offering_checks import offering_problems
 from autoscaler.providers.ec2.settings import Ec2Settings
 from autoscaler.providers.ec2.translation import ec2_settings
+from autoscaler.providers.registry import provider_kinds
 
 THERE = ProviderName("there")
 
@@ -36,7 +37,7 @@ skus:
 def loaded(tmp_path: Path, region: str, more: str) -> config.Configuration:
     path = tmp_path / "fleet.yaml"
     path.write_text(TEXT.replace("REGION", region).replace("MORE", more))
-    return config.load(path, files=False)
+    return config.load(path, provider_kinds(), files=False)
 
 
 def provider_settings(tmp_path: Path, more: str) -> Ec2Settings:
@@ -97,7 +98,9 @@ def test_the_types_that_skus_launch_are_those_whose_prices_are_read(tmp_path: Pa
     text = TEXT.replace("[{provider: there, instance_types: [g5.xlarge]}]", launch_options) + more
     path.write_text(text.replace("REGION", "eu-west-1").replace("MORE", "quotas: {}"))
     ids = Installations(InstallationId("0badcafe"))
-    made = ec2_settings(THERE, config.load(path, files=False).settings, tmp_path, ids, "0" * 64)
+    made = ec2_settings(
+        THERE, config.load(path, provider_kinds(), files=False).settings, tmp_path, ids, "0" * 64
+    )
     linux, windows = OperatingSystem.LINUX, OperatingSystem.WINDOWS
     assert made.offered == {
         CapacityType.SPOT: {("g5.xlarge", linux), ("g6.xlarge", windows)},

@@ -4,7 +4,9 @@ from collections import Counter
 
 import pytest
 
+from autoscaler.config import settings_type
 from autoscaler.config.provider_kind import ProviderKind
+from autoscaler.providers.ec2.kind import Ec2Kind
 from autoscaler.providers.registry import PROVIDERS, provider_kinds
 
 
@@ -14,6 +16,19 @@ def test_every_registered_line_is_a_kind_with_a_key_of_its_own() -> None:
     assert all(isinstance(kind, ProviderKind) for kind in kinds)
     assert max(Counter(kind.key for kind in kinds).values()) == 1
     assert "ec2" in {kind.key for kind in kinds}
+
+
+def test_two_kinds_with_the_same_keys_are_an_error() -> None:
+    with pytest.raises(TypeError, match="same key"):
+        settings_type((Ec2Kind(), Ec2Kind()))
+
+
+def test_two_kinds_that_share_a_key_of_launch_options_are_an_error() -> None:
+    class Other(Ec2Kind):
+        key = "other"
+
+    with pytest.raises(TypeError, match="instance_types"):
+        settings_type((Ec2Kind(), Other()))
 
 
 @pytest.mark.parametrize(

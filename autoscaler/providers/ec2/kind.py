@@ -1,11 +1,17 @@
 """The kind `ec2` of providers."""
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from autoscaler.config.document import Document, Node
+from autoscaler.config.problems import KeyPath, Problem
 from autoscaler.config.provider_kind import ProviderKind
 from autoscaler.config.settings import Settings
 from autoscaler.model.identifiers import ProviderName
+from autoscaler.providers.ec2 import file_checks
+from autoscaler.providers.ec2.configuration import Ec2OptionKeys, Ec2Section
+from autoscaler.providers.ec2.file_checks import KEY
 
 if TYPE_CHECKING:
     from autoscaler.providers.ec2.factory import Ec2Factory
@@ -14,10 +20,34 @@ if TYPE_CHECKING:
 class Ec2Kind(ProviderKind):
     """Machines on EC2."""
 
-    key = "ec2"
+    key = KEY
+    about = "Machines on EC2."
+    section = Ec2Section
+    option = Ec2OptionKeys
+    needs = "instance_types"
 
     def factory(self, name: ProviderName, settings: Settings, folder: Path) -> "Ec2Factory":
         """Return what creates the provider with its worker process."""
         from autoscaler.providers.ec2.factory import Ec2Factory
 
         return Ec2Factory(name, settings, folder)
+
+    def files(self, section: Node) -> Iterator[KeyPath]:
+        """Return the keys of the identity certificates."""
+        certificates = section.child("identity_certificates")
+        for index, _ in certificates.items() if certificates else ():
+            yield ("identity_certificates", index)
+
+    def check(self, document: Document) -> Iterator[Problem]:
+        """Return contradictions between regions, platforms and images."""
+        yield from file_checks.contradictions(document)
+
+    def preflight(self, document: Document, folder: Path, *, files: bool) -> Iterator[Problem]:
+        """Return unknown types, quotas and regions, and files that cannot be used."""
+        from autoscaler.providers.ec2.preflight import preflight
+
+        yield from preflight(document, folder, files=files)
+
+    def warnings(self, document: Document, settings: Settings) -> Iterator[Problem]:
+        """Return warnings about interruption queues."""
+        yield from file_checks.warnings(document, settings)

@@ -3,22 +3,21 @@
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from autoscaler import config
-from autoscaler.config.settings import Ec2Settings as Ec2Section
-from autoscaler.config.settings import Settings, TokenBucket
+from autoscaler.config.settings import Settings
 from autoscaler.config.sku_settings import Image, SkuSettings
 from autoscaler.model.catalogue import CapacityType, OperatingSystem, Rate
 from autoscaler.model.identifiers import ProviderName, SkuName
 from autoscaler.model.installations import Installations
+from autoscaler.providers.ec2.configuration import Ec2OptionKeys, Ec2Section, TokenBucket
 from autoscaler.providers.ec2.settings import CanaryImage, Ec2Option, Ec2Settings, Ec2Sku
 from autoscaler.providers.ec2.user_data import render_user_data
 
 
 def ec2_section(settings: Settings, name: ProviderName) -> Ec2Section:
-    """Return the `ec2` section of a provider. Raises ValueError if it is of another kind."""
-    section = settings.providers[name].ec2
-    if section is None:
-        raise ValueError(f"provider {name} is not on EC2")
+    """Return the `ec2` section of a provider. Raises TypeError if it is of another kind."""
+    section = settings.providers[name].section
+    if not isinstance(section, Ec2Section):
+        raise TypeError(f"provider {name} is not on EC2")
     return section
 
 
@@ -46,7 +45,7 @@ def ec2_settings(
         prices=ec2.prices,
         spot_price_factor=ec2.spot_price_factor,
         offered=_offered(settings, name),
-        quotas=_quotas(settings, name),
+        quotas=ec2.quota_limits(),
         request_buckets=_buckets(ec2.request_buckets),
         resource_buckets=_buckets(ec2.resource_buckets),
     )
@@ -62,12 +61,6 @@ def _offered(
             for kind in {*option.capacity_types, CapacityType.ON_DEMAND}:
                 found[kind].update((one, sku.os) for one in option.instance_types)
     return {kind: frozenset(types) for kind, types in found.items()}
-
-
-def _quotas(settings: Settings, provider: ProviderName) -> dict[str, int]:
-    of_all = config.limits(settings).quotas
-    mine = f"{provider}/"
-    return {key.removeprefix(mine): n for key, n in of_all.items() if key.startswith(mine)}
 
 
 def _buckets(given: Mapping[str, TokenBucket]) -> dict[str, Rate]:
@@ -107,7 +100,7 @@ def _options(sku: SkuSettings, provider: ProviderName) -> dict[int, Ec2Option]:
     return {
         index: Ec2Option(option.instance_types or (), option.capacity)
         for index, option in enumerate(sku.launch_options)
-        if option.provider == provider
+        if option.provider == provider and isinstance(option, Ec2OptionKeys)
     }
 
 

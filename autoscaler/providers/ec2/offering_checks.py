@@ -1,7 +1,6 @@
 """Checks the instance types, quotas and APIs in fleet.yaml against what EC2 has.
 
-The composition root passes the checks of EC2's types in. Reads the file as written, like `checks`, so
-that one error hides no other.
+Reads the file as written, like `config.checks`, so that one error hides no other.
 """
 
 from collections.abc import Collection, Iterator, Mapping
@@ -9,11 +8,15 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from autoscaler.config import shapes
-from autoscaler.config.checks import kind_of
 from autoscaler.config.document import Document, Node
 from autoscaler.config.problems import KeyPath, Problem, listed, nearest, show
+from autoscaler.config.provider_kind import sections_of
 from autoscaler.config.values import valid
 from autoscaler.model.catalogue import Architecture, OperatingSystem
+from autoscaler.providers.ec2 import instance_types
+from autoscaler.providers.ec2.file_checks import KEY
+from autoscaler.providers.ec2.operations import OPERATIONS
+from autoscaler.providers.ec2.throttle import RESOURCE_BUCKETS
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +39,13 @@ class TypeCheck(Protocol):
         """Return a short sentence that names the type, and the fix. `arch` None allows any."""
 
 
+def offering_problems(document: Document) -> tuple[Problem, ...]:
+    """Return errors for instance types, quotas and APIs that the project's table does not have."""
+    quotas = instance_types.quota_names()
+    apis = {"request_buckets": OPERATIONS, "resource_buckets": RESOURCE_BUCKETS}
+    return validate_offerings(document, _type_problem, quotas, apis)
+
+
 def validate_offerings(
     document: Document,
     check: TypeCheck,
@@ -55,35 +65,26 @@ def validate_offerings(
     return tuple(sorted(found))
 
 
-def ec2_providers(document: Document) -> Iterator[tuple[str, Node]]:
-    """Return the EC2 providers by name, each with its `ec2` section."""
-    providers = document.root.child("providers")
-    for name, provider in providers.entries() if providers else ():
-        ec2 = provider.child("ec2")
-        if ec2 is not None:
-            yield name, ec2
-
-
 def _quotas(document: Document, families: Collection[str]) -> Iterator[Problem]:
-    for provider, ec2 in ec2_providers(document):
+    for provider, ec2 in sections_of(document, KEY):
         quotas = ec2.child("quotas")
         for quota, _ in quotas.entries() if quotas else ():
             family = quota.rpartition("/")[2]
             if family in families or quota in families or not _is(shapes.Quota, quota):
                 continue
-            path = ("providers", provider, "ec2", "quotas", quota)
+            path = ("providers", provider, KEY, "quotas", quota)
             yield document.problem(
                 path, f"{show(family)} is not a quota family", _fix(family, families)
             )
 
 
 def _buckets(document: Document, apis: Mapping[str, Collection[str]]) -> Iterator[Problem]:
-    for provider, ec2 in ec2_providers(document):
+    for provider, ec2 in sections_of(document, KEY):
         for key, known in apis.items():
             buckets = ec2.child(key)
             for api, _ in buckets.entries() if buckets else ():
                 if api not in known and _is(shapes.Name, api):
-                    path = ("providers", provider, "ec2", key, api)
+                    path = ("providers", provider, KEY, key, api)
                     what = f"{show(api)} is not an API with this limit"
                     yield document.problem(path, what, _fix(api, known))
 
@@ -122,12 +123,31 @@ def _place(document: Document, option: Node) -> Place | None:
     """Return the place of a launch option, as far as the file has it; None if it is not on EC2."""
     name = valid(option, shapes.Name, "provider")
     provider = document.root.get("providers", name) if name is not None else None
-    kind = kind_of(provider)
-    if provider is None or kind is None:
+    ec2 = provider.child(KEY) if provider is not None else None
+    if provider is None or (ec2 is None and not provider.value):
         return Place()
-    if kind != "ec2":
+    if ec2 is None:
         return None
-    prices = provider.get("ec2", "prices")
+    prices = ec2.child("prices")
     # `settings` reports an invalid price. Its value is not needed here.
     known = {one: valid(node, shapes.Dollars) or 0.0 for one, node in (prices or Node(1)).entries()}
-    return Place(valid(provider, shapes.Region, "ec2", "region"), known)
+    return Place(valid(ec2, shapes.Region, "region"), known)
+
+
+def _type_problem(
+    instance_type: str, os: OperatingSystem, arch: Architecture | None, place: Place
+) -> tuple[str, str] | None:
+    try:
+        found = instance_types.instance_type(instance_type)
+    except instance_types.InstanceTypeError as error:
+        meant = nearest(instance_type, instance_types.instance_types())
+        return error.what, error.fix if meant is None else f"did you mean {meant}?"
+    try:
+        if place.region is not None:
+            found.dollars_per_hour(os, instance_types.Prices(place.region, place.prices))
+    except instance_types.InstanceTypeError as error:
+        return error.what, error.fix
+    if arch is None or found.arch is arch:
+        return None
+    what = f"{found.name} is {found.arch}, the SKU is {arch}"
+    return what, f"write arch: {found.arch} in the SKU, or name another type"

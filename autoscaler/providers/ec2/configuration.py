@@ -1,0 +1,75 @@
+"""The keys of an EC2 provider and its launch options in fleet.yaml, with their defaults."""
+
+from collections.abc import Mapping
+from typing import Annotated
+
+from pydantic import Field
+
+from autoscaler.config import shapes
+from autoscaler.config.settings import ProviderSection
+from autoscaler.config.shapes import Count, Dollars, FilePath, Name, Positive, Section
+from autoscaler.config.sku_settings import LaunchOptionSettings
+from autoscaler.model.catalogue import CapacityType
+
+
+class Ec2OptionKeys(LaunchOptionSettings):
+    """The keys of a launch option on EC2."""
+
+    instance_types: Annotated[tuple[shapes.InstanceType, ...], Field(min_length=1)] | None = None
+    """EC2 instance types in order of preference."""
+    capacity: Annotated[tuple[CapacityType, ...], Field(min_length=1)] = (CapacityType.ON_DEMAND,)
+    """`spot`, `on-demand` or both, in order of preference (EC2)."""
+
+
+class TokenBucket(Section):
+    """The token bucket of one EC2 API."""
+
+    burst: Positive
+    """How many at once."""
+    per_second: Annotated[float, Field(gt=0, le=1e6)]
+    """How many a second on average."""
+
+
+class Ec2Section(ProviderSection):
+    """Machines on EC2, in one region."""
+
+    title = "EC2"
+
+    region: shapes.Region
+    """The AWS region."""
+    subnets: Annotated[tuple[shapes.SubnetId, ...], Field(min_length=1)]
+    """The subnets of the machines; several of one zone share its machines."""
+    security_groups: Annotated[tuple[shapes.SecurityGroupId, ...], Field(min_length=1)]
+    """The security groups of the machines."""
+    instance_profile: Name | None = None
+    """The name of the machines' instance profile; default: none."""
+    identity_certificates: tuple[FilePath, ...] = ()
+    """PEM files with further certificates that sign instance identity documents, beside AWS's own."""
+    interruption_queue: shapes.SecureUrl | None = None
+    """The URL of the SQS queue with EventBridge's events; without it there are no interruption notices."""
+    account: shapes.Account | None = None
+    """The account of the machines; default: that of the credentials."""
+    prices: Mapping[shapes.InstanceType, Dollars] = Field(default_factory=dict)
+    """Linux on-demand prices in dollars an hour by instance type; they replace AWS's prices."""
+    spot_price_factor: Annotated[float, Field(gt=0, le=1)] = 1.0
+    """The part of the on-demand price at which a spot machine counts."""
+    quotas: Mapping[shapes.Quota, Count] = Field(default_factory=dict)
+    """vCPUs by family (`G and VT`: spot and on-demand each) or quota (`spot/G and VT`)."""
+    request_buckets: Mapping[Name, TokenBucket] = Field(default_factory=dict)
+    """The account's limits of requests by API (`CreateFleet`), if they are not EC2's usual ones."""
+    resource_buckets: Mapping[Name, TokenBucket] = Field(default_factory=dict)
+    """The account's limits of machines in requests by API (`CreateFleet`)."""
+
+    def describe(self, option: LaunchOptionSettings) -> str:
+        """Return the instance types and capacity types."""
+        assert isinstance(option, Ec2OptionKeys)
+        return f"{', '.join(option.instance_types or ())} ({', '.join(option.capacity)})"
+
+    def quota_limits(self) -> Mapping[str, int]:
+        """Return the quotas in vCPUs. A family without a capacity type applies to each of them."""
+        found: dict[str, int] = {}
+        # The narrower key replaces the wider one, in any order.
+        for name, vcpus in sorted(self.quotas.items(), key=lambda item: "/" in item[0]):
+            names = (name,) if "/" in name else tuple(f"{kind}/{name}" for kind in CapacityType)
+            found |= dict.fromkeys(names, vcpus)
+        return found
