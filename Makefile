@@ -114,8 +114,9 @@ chaos-bugs: setup ## Plant known bugs one by one and check that each is found; A
 mutants: setup ## Run mutation tests on planner/ and ledger/ (an hour); ARGS=planner.shares for one.
 	@$(BIN)/python scripts/mutants.py $(ARGS)
 
-pages: setup ## Write the tables of docs/cases.md from the tests' markers.
+pages: setup ## Write the tables of docs/cases.md and the list of docs/mutants.md.
 	@$(BIN)/python -m tests.cases
+	@$(BIN)/python scripts/mutant_survivors.py
 
 format: setup ## Format the code and apply ruff's automatic fixes.
 	@$(BIN)/ruff check --fix --quiet .

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import libcst
 from libcst.metadata import MetadataWrapper, PositionProvider
+from mutant_survivors import Survivor, change
 from mutmut.mutation.file_mutation import Mutation, create_mutations, deep_replace
 
 ROOT = Path(__file__).parents[1]
@@ -57,11 +58,22 @@ class Change:
         ]
         return min(spans, key=lambda span: span[1] - span[0], default=(self._line, self._line))
 
+    @cached_property
+    def survivor(self) -> Survivor:
+        """As docs/mutants.yaml lists it."""
+        marked = self._marked()
+        before = [line[1:] for line in marked if line[0] == "-"]
+        after = [line[1:] for line in marked if line[0] == "+"]
+        return Survivor(self._function(), change(before, after))
+
     def __str__(self) -> str:
-        """As docs/mutants.md lists it."""
+        """The function, and its lines before and after."""
+        return "\n".join([f"@@ {self._function()}", *self._marked()])
+
+    def _marked(self) -> list[str]:
         lines = difflib.unified_diff(self.source.splitlines(), self.text.splitlines(), n=0)
         marked = [line for line in lines if line[:3] not in ("---", "+++") and line[:2] != "@@"]
-        return "\n".join([f"@@ {self._function()}", *(x[0] + x[1:].strip() for x in marked)])
+        return [line[0] + line[1:].strip() for line in marked]
 
     def _function(self) -> str:
         module = self.path.removesuffix(".py").replace("/", ".").partition(".")[2]

@@ -5,7 +5,7 @@
 Draws N changes of each room and judges each in a copy of the project below .cache/mutants: the tests
 that execute the changed statement run, the fastest first, until one fails. A pytest process that has
 collected a room's tests judges a change in a fork (mutant_warm.py). At least 85 % are to be killed.
-Each survivor is printed as docs/mutants.md lists them. A change whose tests use far more CPU time than
+Each survivor is printed, with its line for docs/mutants.yaml. A change whose tests use far more CPU time than
 before, or that wait for ever, counts as timed out, which is as good as killed.
 
 Each result is kept at once in .cache/mutants/sample.jsonl, and the same command continues there. The
@@ -17,16 +17,17 @@ that take more CPU seconds together are left out, the slowest first. The checkou
 import argparse
 import json
 import os
-import runpy
 import sys
 from collections import Counter
+from collections.abc import Collection
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from queue import Queue
 from typing import Any
 
-from mutant_changes import ROOT, Change, draw
+from mutant_changes import Change, draw
 from mutant_room import LEFT_OUT, LONGEST, WORK, Room, digest, prepared
+from mutant_survivors import Survivor, entries, listed
 
 RESULTS = WORK / "sample.jsonl"
 ENOUGH = 0.85
@@ -87,8 +88,8 @@ def _judged(known: dict[str, Any] | None, now: str, seconds: float) -> bool:
     return bool(known["digest"] == now and known.get("seconds", LONGEST) >= seconds)
 
 
-def report(drawn: list[Change], known: dict[str, Any], listed: set[Any]) -> int:
-    """Print a table and the survivors that docs/mutants.md does not list; 1 if too many survived."""
+def report(drawn: list[Change], known: dict[str, Any], survivors: Collection[Survivor]) -> int:
+    """Print a table and the survivors that docs/mutants.yaml does not list; 1 if too many survived."""
     status = 0
     print(
         f"\n{'room':14}{'mutants':>9}{'killed':>9}{'timeout':>9}{'survived':>9}{'share':>8}{'CPU s each':>12}"
@@ -105,8 +106,9 @@ def report(drawn: list[Change], known: dict[str, Any], listed: set[Any]) -> int:
         status |= share < ENOUGH
     for change in drawn:
         found = known.get(change.key, {})
-        if found.get("result") == "survived" and str(change) not in listed:
-            print(f"\nsurvived:\n{change}")
+        if found.get("result") == "survived" and change.survivor not in survivors:
+            line = f"{change.survivor.function}: [{change.survivor.change!r}]"
+            print(f"\nsurvived:\n{change}\n{line}")
     return status
 
 
@@ -135,9 +137,7 @@ def main() -> int:
             run(room, some, copies, known, asked.seconds)
     except KeyboardInterrupt:
         interrupted = True
-    survivors = runpy.run_path(str(ROOT / "scripts" / "mutants.py"))["listed"]
-    listed = {str(one) for one in survivors((ROOT / "docs" / "mutants.md").read_text())}
-    status = report(drawn, known, listed)
+    status = report(drawn, known, listed(entries()))
     if interrupted:
         print("interrupted: the same command continues here")
         return 130

@@ -6,7 +6,7 @@
 Copies the two rooms and their tests below .cache/mutants, lets mutmut change one thing at a time
 there, and judges what came out: each room has at least 90 % of its mutants killed (one that makes
 the tests run out of time or memory counts as killed), and each survivor stands with its reason in
-docs/mutants.md, which names no mutant that is killed. It never changes the checkout.
+docs/mutants.yaml, which lists no mutant that is killed. It never changes the checkout.
 """
 
 import argparse
@@ -19,14 +19,15 @@ import shutil
 import subprocess
 import sys
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from mutant_survivors import FILE, Survivor, change, entries, listed
+
 ROOT = Path(__file__).parents[1]
 WORK = ROOT / ".cache" / "mutants"
-SURVIVORS = ROOT / "docs" / "mutants.md"
 ROOMS = ("ledger", "planner")
 ENOUGH = 0.9
 MEMORY = 4 << 30
@@ -57,50 +58,47 @@ class Mutant:
         """Module name such as planner.shares."""
         return ".".join(self.function.split(".")[:2])
 
+    @property
+    def survivor(self) -> Survivor:
+        """As docs/mutants.yaml lists it."""
+        return Survivor(self.function, change(self.before, self.after))
+
     def __str__(self) -> str:
         lines = [f"@@ {self.function}", *(f"-{x}" for x in self.before)]
         return "\n".join([*lines, *(f"+{x}" for x in self.after)])
 
 
-def listed(text: str) -> list[Mutant]:
-    """The mutants that a document lists in its blocks of `diff`. Raises ValueError for other lines.
-
-    A change begins with `@@ function`; a line `or` parts other changes of the same lines.
-    """
-    found = []
-    for block in re.findall(r"^```diff\n(.*?)^```$", text, re.MULTILINE | re.DOTALL):
-        for change in re.split(r"^@@ ", block, flags=re.MULTILINE)[1:]:
-            function, *lines = change.splitlines()
-            before = tuple(line[1:].strip() for line in lines if line.startswith("-"))
-            after: list[list[str]] = [[]]
-            for line in lines[len(before) :]:
-                if line == "or":
-                    after.append([])
-                elif line.startswith("+"):
-                    after[-1].append(line[1:].strip())
-                else:
-                    message = f"not a line of a change: {line!r}"
-                    raise ValueError(message)
-            found.extend(Mutant(function, before, tuple(lines)) for lines in after)
-    return found
-
-
-def verdict(results: dict[Mutant, str], known: Iterable[Mutant], rooms: Iterable[str]) -> list[str]:
+def verdict(
+    results: dict[Mutant, str], known: Counter[Survivor], rooms: Iterable[str]
+) -> list[str]:
     """What is wrong with these results; nothing if all is well. `rooms` are those run in full."""
-    known, wrong = set(known), []
+    wrong = []
     for room in rooms:
         outcomes = Counter(result for mutant, result in results.items() if mutant.room == room)
         share = 1.0 - outcomes["survived"] / outcomes.total()
         if share < ENOUGH:
             wrong.append(f"{room}: {share:.1%} killed, {ENOUGH:.0%} wanted")
-    for mutant, result in sorted(results.items()):
-        if result == "survived" and mutant not in known:
-            wrong.append(f"survived and is not in {SURVIVORS.name}:\n{mutant}")
-        elif result != "survived" and mutant in known:
-            wrong.append(f"{result} and yet in {SURVIVORS.name}:\n{mutant}")
+    alike: dict[Survivor, list[Mutant]] = defaultdict(list)
+    for mutant in sorted(results):
+        alike[mutant.survivor].append(mutant)
+    for survivor, mutants in alike.items():
+        survived = [mutant for mutant in mutants if results[mutant] == "survived"]
+        if len(survived) > known[survivor]:
+            wrong += [f"survived and is not in {FILE.name}:\n{_shown(one)}" for one in survived]
+        elif len(survived) < known[survivor]:
+            others = ", ".join(sorted({results[mutant] for mutant in mutants} - {"survived"}))
+            wrong.append(f"{others or 'once'} and yet in {FILE.name}:\n{_line(survivor)}")
     run = {mutant.module for mutant in results}
-    gone = sorted(m for m in known if m.module in run and m not in results)
-    return wrong + [f"in {SURVIVORS.name} and no mutant any more:\n{mutant}" for mutant in gone]
+    gone = (x for x in known if ".".join(x.function.split(".")[:2]) in run and x not in alike)
+    return wrong + [f"in {FILE.name} and no mutant any more:\n{_line(x)}" for x in sorted(gone)]
+
+
+def _line(survivor: Survivor) -> str:
+    return f"{survivor.function}: [{survivor.change!r}]"
+
+
+def _shown(mutant: Mutant) -> str:
+    return f"{mutant}\n{_line(mutant.survivor)}"
 
 
 def read_results(work: Path) -> dict[Mutant, str]:
@@ -237,7 +235,7 @@ def main() -> int:
     if status or not results:
         print(f"error: mutmut ended with status {status} and {len(results)} results")
         return 2
-    wrong = verdict(results, listed(SURVIVORS.read_text()), () if asked.modules else ROOMS)
+    wrong = verdict(results, listed(entries()), () if asked.modules else ROOMS)
     print("\n\n".join([report(results), *wrong]))
     print(f"\n{len(wrong)} wrong, {(time.monotonic() - began) / 60:.0f} minutes")
     return 1 if wrong else 0

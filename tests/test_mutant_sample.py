@@ -75,7 +75,8 @@ settings.register_profile("mutants", settings.get_profile("default"))
 @pytest.fixture
 def scripts(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, ModuleType]]:
     monkeypatch.syspath_prepend(str(SCRIPTS))
-    names = ("mutant_changes", "mutant_room", "mutant_warm", "mutant_sample", "mutant_processes")
+    parts = ("changes", "processes", "room", "sample", "survivors", "warm")
+    names = [f"mutant_{part}" for part in parts]
     yield {name.removeprefix("mutant_"): importlib.import_module(name) for name in names}
     for name in names:
         del sys.modules[name]
@@ -123,6 +124,8 @@ def test_each_change_is_judged_by_the_tests_that_execute_it(
         room.close()
     results = {name: one["result"] for name, one in found.items()}
     assert (copy / "autoscaler/room/code.py").read_text() == CODE
+    (added,) = (change for change in drawn if str(change).endswith("+return a - a"))
+    assert added.survivor == scripts["survivors"].Survivor("room.code.double", "+ -> -")
 
     def of(function: str, after: str) -> Any:
         (name,) = (x for x in results if x.startswith(f"@@ {function}") and x.endswith(after))

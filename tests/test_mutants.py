@@ -1,36 +1,47 @@
-"""What is made of mutation testing's results, and the list of survivors in docs/mutants.md."""
+"""What is made of mutation testing's results, and the list of survivors in docs/mutants.yaml."""
 
 import ast
 import json
 import runpy
+import sys
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 ROOT = Path(__file__).parents[1]
-SCRIPT: dict[str, Any] = runpy.run_path(str(ROOT / "scripts" / "mutants.py"))
-Mutant, listed, verdict = SCRIPT["Mutant"], SCRIPT["listed"], SCRIPT["verdict"]
+sys.path.insert(0, str(ROOT / "scripts"))
+try:
+    SCRIPT: dict[str, Any] = runpy.run_path(str(ROOT / "scripts" / "mutants.py"))
+    LIST: dict[str, Any] = vars(sys.modules.pop("mutant_survivors"))
+finally:
+    sys.path.remove(str(ROOT / "scripts"))
+Mutant, verdict = SCRIPT["Mutant"], SCRIPT["verdict"]
+Survivor, change, listed = LIST["Survivor"], LIST["change"], LIST["listed"]
 
 LESS = Mutant("planner.assignments.assignments", ("if a < b:",), ("if a <= b:",))
 MORE = Mutant("planner.assignments.assignments", ("if a < b:",), ("if a > b:",))
+ALIKE = Mutant("planner.assignments.assignments", ("if b < c:",), ("if b <= c:",))
 GONE = Mutant("planner.supply.FleetSupply.take", ("x = 1", "y = 2"), ())
 OTHER = Mutant("ledger.launch_requests.bind", ("pass",), ("raise",))
 
-DOCUMENT = """
-They are the same, for a is never b.
+ENTRIES = [
+    {
+        "heading": "Equal",
+        "reason": "They are the same, for a is never b.\n",
+        "changes": {
+            "planner.assignments.assignments": ["< -> <=", "< -> >"],
+            "planner.supply.FleetSupply.take": ["x = 1 y = 2 -> (nothing)"],
+        },
+    },
+    {"reason": "So are these.", "changes": {"planner.supply.FleetSupply.take": ["1 -> 2"]}},
+]
 
-```diff
-@@ planner.assignments.assignments
--    if a < b:
-+    if a <= b:
-or
-+    if a > b:
-@@ planner.supply.FleetSupply.take
--    x = 1
--    y = 2
-```
-"""
+
+def known(*mutants: Any) -> Counter[Any]:
+    return Counter(mutant.survivor for mutant in mutants)
+
 
 GENERATED = """
 def x_f__mutmut_orig(a):
@@ -61,48 +72,117 @@ class C:
 """
 
 
-def test_the_list_is_read_from_the_blocks_of_a_document() -> None:
-    assert listed(DOCUMENT) == [LESS, MORE, GONE]
+@pytest.mark.parametrize(
+    ("before", "after", "expected"),
+    [
+        ("return min(2.0 ** min(n, 16), 9)", "return min(2.0 ** min(n, 17), 9)", "16 -> 17"),
+        ("wait = 10.0", "wait = 11.0", "10.0 -> 11.0"),
+        ("if a >= b:", "if a > b:", ">= -> >"),
+        ("x = a // 60", "x = a / 60", "// -> /"),
+        ("x.pop(key, None)", "x.pop(key, )", "None -> (nothing)"),
+        ("f(a, b=c)", "f(a)", ", b = c -> (nothing)"),
+        ("if is_it(one):", "if not is_it(one):", "if -> if not"),
+        ("code = text.partition(x)", "code = text.rpartition(x)", ".partition -> .rpartition"),
+        (
+            "run = names.get(it.name) if it.name is not None else None",
+            "run = names.get(it.name) if (it.name is not None) or True else None",
+            "if … -> if (…) or True",
+        ),
+        ('say("no room", a)', 'say("NO ROOM", a)', '"no room" -> "NO ROOM"'),
+        ("placement = self.current.get(sku)", "placement = None", "self.current.get(sku) -> None"),
+    ],
+)
+def test_a_change_is_shown_without_the_words_that_stay(
+    before: str, after: str, expected: str
+) -> None:
+    assert change((before,), (after,)) == expected
+    assert change(("first", *before.split(), "last"), ("first", after, "last")) == expected
 
 
-def test_a_list_that_cannot_be_read_is_an_error() -> None:
-    with pytest.raises(ValueError, match="not a line of a change: 'what'"):
-        listed("```diff\n@@ planner.assignments.assignments\n-a\n+b\nwhat\n```\n")
+def test_survivors_are_listed_by_function_and_change() -> None:
+    also = Survivor("planner.supply.FleetSupply.take", "1 -> 2")
+    assert listed(ENTRIES) == known(LESS, MORE, GONE) + Counter([also])
+
+
+@pytest.mark.parametrize(
+    ("reason", "changes", "error"),
+    [
+        ("They are the same.", ["what"], "planner.a.b: not a change such as `16 -> 17`: 'what'"),
+        (" ", ["1 -> 2"], "no reason: "),
+    ],
+)
+def test_a_list_that_cannot_be_read_is_an_error(
+    reason: str, changes: list[str], error: str
+) -> None:
+    with pytest.raises(ValueError, match=error):
+        listed([{"reason": reason, "changes": {"planner.a.b": changes}}])
+
+
+def test_the_page_lists_the_survivors_with_their_reasons() -> None:
+    assert LIST["written"](f"# Mutants\n\n{LIST['BEGIN']}old", ENTRIES) == (
+        f"# Mutants\n\n{LIST['BEGIN']}\n### Equal\n\nThey are the same, for a is never b.\n\n"
+        "- `planner.assignments.assignments`: `< -> <=`, `< -> >`\n"
+        "- `planner.supply.FleetSupply.take`: `x = 1 y = 2 -> (nothing)`\n\n"
+        "So are these.\n\n- `planner.supply.FleetSupply.take`: `1 -> 2`\n"
+    )
+
+
+def test_the_page_is_what_the_list_says() -> None:
+    page = LIST["PAGE"].read_text()
+    assert LIST["written"](page, LIST["entries"]()) == page, "run `make pages`"
 
 
 def test_all_is_well_where_every_survivor_is_listed() -> None:
     killed = {Mutant("planner.assignments.f", (str(n),), ()): "killed" for n in range(9)}
     results = {**killed, LESS: "survived", OTHER: "timeout"}
-    assert verdict(results, [LESS], ["ledger", "planner"]) == []
+    assert verdict(results, known(LESS), ["ledger", "planner"]) == []
 
 
 @pytest.mark.parametrize(
-    ("known", "wrong"),
+    ("expected", "wrong"),
     [
         (
             [],
-            "survived and is not in mutants.md:\n@@ planner.assignments.assignments\n-if a < b:\n+if a <= b:",
+            "survived and is not in mutants.yaml:\n@@ planner.assignments.assignments\n-if a < b:\n+if a <= b:"
+            "\nplanner.assignments.assignments: ['< -> <=']",
         ),
-        ([LESS, MORE], "killed and yet in mutants.md:\n@@ planner.assignments.assignments"),
+        (
+            [LESS, MORE],
+            "killed and yet in mutants.yaml:\nplanner.assignments.assignments: ['< -> >']",
+        ),
+        (
+            [LESS, LESS],
+            "once and yet in mutants.yaml:\nplanner.assignments.assignments: ['< -> <=']",
+        ),
         (
             [LESS, Mutant("planner.assignments.f", ("gone",), ())],
-            "in mutants.md and no mutant any more:\n@@ planner.assignments.f\n-gone",
+            "in mutants.yaml and no mutant any more:\nplanner.assignments.f: ['gone -> (nothing)']",
         ),
     ],
 )
-def test_a_list_that_says_something_else_is_wrong(known: list[Any], wrong: str) -> None:
-    (found,) = verdict({LESS: "survived", MORE: "killed"}, known, [])
-    assert found.startswith(wrong)
+def test_a_list_that_says_something_else_is_wrong(expected: list[Any], wrong: str) -> None:
+    (found,) = verdict({LESS: "survived", MORE: "killed"}, known(*expected), [])
+    assert found == wrong
+
+
+def test_of_two_changes_that_read_alike_both_are_listed_if_both_survive() -> None:
+    survived, killed = {LESS: "survived", ALIKE: "survived"}, {LESS: "survived", ALIKE: "killed"}
+    assert verdict(survived, known(LESS, ALIKE), []) == []
+    assert len(verdict(survived, known(LESS), [])) == 2
+    assert verdict(killed, known(LESS), []) == []
+    (found,) = verdict(killed, known(LESS, ALIKE), [])
+    assert found.startswith("killed and yet in mutants.yaml")
 
 
 def test_what_is_listed_of_modules_that_were_not_run_is_no_matter() -> None:
-    assert verdict({MORE: "killed"}, [GONE, OTHER], []) == []
+    assert verdict({MORE: "killed"}, known(GONE, OTHER), []) == []
 
 
 def test_each_room_needs_nine_of_ten_killed() -> None:
     eight = {Mutant("planner.assignments.f", (str(n),), ()): "killed" for n in range(8)}
     results = {**eight, LESS: "survived", OTHER: "killed"}
-    assert verdict(results, [LESS], ["ledger", "planner"]) == ["planner: 88.9% killed, 90% wanted"]
+    wrong = verdict(results, known(LESS), ["ledger", "planner"])
+    assert wrong == ["planner: 88.9% killed, 90% wanted"]
 
 
 def test_results_are_read_from_what_mutmut_leaves(tmp_path: Path) -> None:
@@ -119,8 +199,8 @@ def test_results_are_read_from_what_mutmut_leaves(tmp_path: Path) -> None:
     }
 
 
-def lines_of(function: str) -> set[str]:
-    """The lines of a function, without their indentation. Raises LookupError if it does not exist."""
+def lines_of(function: str) -> list[str]:
+    """The lines of a function. Raises LookupError if it does not exist."""
     words = function.split(".")
     for count in range(len(words) - 1, 0, -1):
         module = ROOT.joinpath("autoscaler", *words[:count]).with_suffix(".py")
@@ -131,11 +211,34 @@ def lines_of(function: str) -> set[str]:
     source = module.read_text()
     node: ast.AST = ast.parse(source)
     for name in words[count:]:
-        node = next(x for x in ast.iter_child_nodes(node) if getattr(x, "name", "") == name)
+        named = (x for x in ast.iter_child_nodes(node) if getattr(x, "name", "") == name)
+        if (found := next(named, None)) is None:
+            raise LookupError(function)
+        node = found
     assert isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
-    return {line.strip() for line in source.splitlines()[node.lineno - 1 : node.end_lineno]}
+    return source.splitlines()[node.lineno - 1 : node.end_lineno]
 
 
 def test_every_survivor_that_is_listed_is_a_change_of_today_s_code() -> None:
-    for mutant in listed((ROOT / "docs" / "mutants.md").read_text()):
-        assert lines_of(mutant.function).issuperset(mutant.before), str(mutant)
+    survivors = listed(LIST["entries"]())
+    assert len(survivors) > 50
+    for survivor in survivors:
+        assert LIST["changes_of"](lines_of(survivor.function), survivor), str(survivor)
+
+
+@pytest.mark.parametrize(
+    ("text", "possible"),
+    [
+        ("16 -> 17", True),
+        ("min(n, 16) -> None", True),
+        ("if … -> if (…) or True", True),
+        ("(n, … else 0 -> (None, … else 1", True),
+        ("6 -> 7", False),
+        ("min(m, 16) -> None", False),
+        ("-> 7", False),
+        (" -> 7", False),
+    ],
+)
+def test_a_change_of_what_a_function_does_not_have_is_noticed(text: str, possible: bool) -> None:
+    lines = ["def of(n):", "    return min(", "        n, 16", "    ) if n is not None else 0"]
+    assert LIST["changes_of"](lines, Survivor("planner.a.of", text)) is possible
