@@ -105,7 +105,7 @@ class Launcher:
 
     async def _refused(self, request: LaunchRequest, error: ProviderError) -> None:
         failure = LaunchFailure(
-            error.failure, error.code, error.message, error.offering, error.reach
+            error.failure, error.code, error.message, error.offering, error.scope
         )
         await self._journal.record(
             LaunchRequestAnswered(self._journal.now, request.id, (), (failure,), error.retry_after)

@@ -83,7 +83,7 @@ def hold_back_answered(
     every = not answer.launched and wrong.issuperset(request.offerings)
     for failure in answer.failures:
         named = failure.offering if failure.offering in request.offerings else None
-        of_one = named is not None and failure.reach is None
+        of_one = named is not None and failure.scope is None
         if failure.failure is FailureClass.CONFIGURATION and answer.launched:
             of_one = named is not None
             if not of_one:
@@ -124,7 +124,7 @@ def _reached(
     state: LedgerState, request: LaunchRequest, failure: LaunchFailure, keys: tuple[str, ...]
 ) -> set[str]:
     offerings = [state.offerings[key] for key in keys if key in state.offerings]
-    match failure.reach:
+    match failure.scope:
         case FailureScope.ZONE:
             return {zone_key(request.provider, offering.zone) for offering in offerings}
         case FailureScope.CAPACITY_TYPE:

@@ -134,7 +134,7 @@ def _ended_by_itself(
         code, _, message = reason.partition(": ")
         sold = f"{machine.placement.instance_type}/{machine.placement.zone}/{machine.placement.capacity_type}"
         offering = f"{machine.provider}/{sold}"
-        found = LaunchFailure(failure, code, message, offering, listed.reach)
+        found = LaunchFailure(failure, code, message, offering, listed.scope)
         hold_back(state, request, found, at)
         if not early:
             # No notice arrived, or not yet. The machine existed when its agent last sent a request.

@@ -45,8 +45,8 @@ def offered(world: World) -> tuple[list[str], list[str]]:
     return found["gpu"], found["other"]
 
 
-def told(failure: FailureClass, reach: FailureScope | None, code: str = "Code") -> e.LaunchFailure:
-    return e.LaunchFailure(failure, code, "words", "east/g5.xlarge/a/spot", reach)
+def told(failure: FailureClass, scope: FailureScope | None, code: str = "Code") -> e.LaunchFailure:
+    return e.LaunchFailure(failure, code, "words", "east/g5.xlarge/a/spot", scope)
 
 
 @pytest.mark.case(
@@ -59,13 +59,13 @@ def told(failure: FailureClass, reach: FailureScope | None, code: str = "Code") 
     topic="EC2's API",
     source="EC2: error codes",
 )
-@pytest.mark.parametrize(("name", "failure", "reach", "hold"), REACHES)
+@pytest.mark.parametrize(("name", "failure", "scope", "hold"), REACHES)
 def test_a_failure_holds_back_what_it_reaches_for_every_sku_and_nothing_else(
-    name: str, failure: FailureClass, reach: FailureScope | None, hold: float
+    name: str, failure: FailureClass, scope: FailureScope | None, hold: float
 ) -> None:
     world = two_skus()
     world.send(1)
-    world.answer("c", failures=[told(failure, reach)])
+    world.answer("c", failures=[told(failure, scope)])
     world.queue(1)
     world.queue(2, labels=("other",))
     assert offered(world) == ASKED_NEXT[name]
@@ -94,9 +94,9 @@ def quota_usage(world: World) -> set[str]:
 def test_a_machine_that_was_launched_after_a_hold_and_came_up_lifts_its_zone_and_its_type() -> None:
     world = two_skus()
     world.send(1, "held")
-    for reach in (FailureScope.ZONE, FailureScope.PROVIDER):
-        world.do(e.LaunchRequestRecorded, *_call(f"call-{reach}"))
-        world.answer(f"call-{reach}", failures=[told(FailureClass.QUOTA, reach)])
+    for scope in (FailureScope.ZONE, FailureScope.PROVIDER):
+        world.do(e.LaunchRequestRecorded, *_call(f"call-{scope}"))
+        world.answer(f"call-{scope}", failures=[told(FailureClass.QUOTA, scope)])
     assert quota_usage(world) == {
         "zone:east/a",
         "capacity_type:east/spot",
@@ -141,7 +141,7 @@ def _call(name: str) -> tuple[object, ...]:
 
 @pytest.mark.parametrize("stage", ["launched", "booted"])
 @pytest.mark.parametrize(
-    ("failure", "reach", "key", "hold"),
+    ("failure", "scope", "key", "hold"),
     [
         (FailureClass.CAPACITY, None, "offering:east/g5.xlarge/a/on-demand", 180.0),
         (FailureClass.CAPACITY, FailureScope.ZONE, "zone:east/a", 180.0),
@@ -151,15 +151,15 @@ def _call(name: str) -> tuple[object, ...]:
     ],
 )
 def test_a_machine_that_ended_before_it_came_up_cools_down_what_its_reason_reaches(
-    stage: str, failure: FailureClass, reach: FailureScope | None, key: str, hold: float
+    stage: str, failure: FailureClass, scope: FailureScope | None, key: str, hold: float
 ) -> None:
     world = World()
     world.launch(1)
     if stage == "booted":
         world.boot("c0")
     shown = listed("i-c0", terminated=True, reason="Client.VolumeLimitExceeded: too many disks")
-    world.lists(replace(shown, failure=failure, reach=reach))
-    world.lists(replace(shown, failure=failure, reach=reach))
+    world.lists(replace(shown, failure=failure, scope=scope))
+    world.lists(replace(shown, failure=failure, scope=scope))
     machine, cooldown = world.machine("c0"), world.state.cooldowns[key]
     assert (machine.state, machine.failure) == (MachineState.TERMINATED, failure)
     assert (cooldown.failures, cooldown.until) == (1, world.now + hold)

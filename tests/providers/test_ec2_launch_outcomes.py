@@ -231,7 +231,7 @@ async def test_a_full_subnet_holds_its_zone_and_another_one_of_the_zone_is_taken
         failure = refusal.value
     else:
         (failure,) = (await provider.launch(request)).failures
-    assert (failure.failure, failure.reach) == (FailureClass.CAPACITY, FailureScope.ZONE)
+    assert (failure.failure, failure.scope) == (FailureClass.CAPACITY, FailureScope.ZONE)
     assert failure.offering is not None
     assert failure.offering.split("/")[2] == "us-east-1a"
     following = await provider.prepare(make_order(2, "u"))
@@ -255,7 +255,7 @@ async def test_a_pool_that_was_not_asked_for_costs_no_machine(
     front.script("CreateFleet", Reply(200, body=body))
     answer = await provider.launch(request)
     assert [one.provider_id for one in answer.launched] == ["i-00000000000000001"]
-    assert [(one.code, one.reach) for one in answer.failures] == [(code, FailureScope.ZONE)] * 2
+    assert [(one.code, one.scope) for one in answer.failures] == [(code, FailureScope.ZONE)] * 2
     following = await provider.prepare(make_order(2, "u"))
     assert zone_of(following, subnets[0]) == "us-east-1a"  # in place of the full one there
 
@@ -273,7 +273,7 @@ async def test_a_missing_spot_role_is_spots_trouble_alone(
     with pytest.raises(ProviderError) as refusal:
         await provider.launch(await provider.prepare(make_order(1, "t")))
     assert refusal.value.failure is FailureClass.CONFIGURATION
-    assert refusal.value.reach is FailureScope.CAPACITY_TYPE
+    assert refusal.value.scope is FailureScope.CAPACITY_TYPE
 
 
 @pytest.mark.case(

@@ -53,7 +53,7 @@ def instance(state: str, code: str) -> InstanceRow:
     source="EC2: launch problems",
 )
 @pytest.mark.parametrize(
-    ("code", "failure", "reach", "held"),
+    ("code", "failure", "scope", "held"),
     [
         (
             "Client.VolumeLimitExceeded",
@@ -84,12 +84,12 @@ def test_a_machine_that_went_from_pending_to_terminated_cools_down_what_its_reas
     settings: Ec2Settings,
     code: str,
     failure: FailureClass | None,
-    reach: FailureScope | None,
+    scope: FailureScope | None,
     held: set[str],
 ) -> None:
     row = instance("terminated", code)
     shown = listed_machine(dataclasses.replace(settings, fleet="ci"), row)
-    assert (shown.failure, shown.reach) == (failure, reach)
+    assert (shown.failure, shown.scope) == (failure, scope)
     world = World()
     world.launch(1)
     world.lists(shown)

@@ -206,7 +206,7 @@ def refusal(message: str, code: str = "InvalidFleetConfiguration") -> str | None
     if refused is None:
         return None
     assert refused[1].failure is FailureClass.UNSUPPORTED
-    assert (refused[1].reach, refused[1].retry_after) == (None, 7.0)
+    assert (refused[1].scope, refused[1].retry_after) == (None, 7.0)
     return refused[1].offering
 
 
@@ -229,11 +229,11 @@ async def test_a_refused_call_is_an_error_whatever_it_names(
     settings: Ec2Settings, code: str, message: str, named: str
 ) -> None:
     # Of a repeat, only an error says nothing about the first try: an answer would end the call.
-    reach = FailureScope.ZONE if named.endswith("a") else None
+    scope = FailureScope.ZONE if named.endswith("a") else None
 
     def answer(operation: str, arguments: Mapping[str, Any]) -> Any:
         assert operation == "CreateFleet"
-        raise ProviderError(FailureClass.CAPACITY, code, message, None, reach)
+        raise ProviderError(FailureClass.CAPACITY, code, message, None, scope)
 
     telemetry, api = RememberingTelemetry(), ScriptedApi(answer)
     provider = Ec2Provider(settings, telemetry, ManualClock(), api)
@@ -251,7 +251,7 @@ def test_a_full_subnet_is_named_as_before() -> None:
     assert refused is not None
     assert refused[0] == "subnet-0e"
     assert refused[1].failure is FailureClass.CAPACITY
-    assert (refused[1].reach, refused[1].offering) == (
+    assert (refused[1].scope, refused[1].offering) == (
         FailureScope.ZONE,
         f"east/g5.xlarge/{B}/on-demand",
     )

@@ -24,13 +24,13 @@ def refusal(status: int, reason: str = "", message: str = "", **more: object) ->
 
 def test_a_quota_of_the_accelerators_concerns_what_uses_it() -> None:
     error = refusal(403, "Forbidden", QUOTA)
-    assert (error.failure, error.code, error.reach) == (FailureClass.QUOTA, "ExceededQuota", None)
+    assert (error.failure, error.code, error.scope) == (FailureClass.QUOTA, "ExceededQuota", None)
     assert "used: requests.nvidia.com/gpu=8" in error.message
 
 
 def test_a_quota_of_pods_concerns_the_whole_provider() -> None:
     error = refusal(403, "Forbidden", PODS)
-    assert (error.failure, error.reach) == (FailureClass.QUOTA, FailureScope.PROVIDER)
+    assert (error.failure, error.scope) == (FailureClass.QUOTA, FailureScope.PROVIDER)
 
 
 @pytest.mark.parametrize(

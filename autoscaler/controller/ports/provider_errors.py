@@ -7,7 +7,7 @@ from autoscaler.model.identifiers import Seconds
 class ProviderError(Exception):
     """The provider refused, or could not be asked. `failure` says what to do next.
 
-    `retry_after` (seconds) is set where the provider gave one, `reach` where the failure goes
+    `retry_after` (seconds) is set where the provider gave one, `scope` where the failure goes
     farther than its class says, `offering` (a key) where the provider named the one that it refuses.
     """
 
@@ -17,7 +17,7 @@ class ProviderError(Exception):
         code: str,
         message: str,
         retry_after: Seconds | None = None,
-        reach: FailureScope | None = None,
+        scope: FailureScope | None = None,
         offering: str | None = None,
     ) -> None:
         super().__init__(f"{code}: {message}")
@@ -25,7 +25,7 @@ class ProviderError(Exception):
         self.code = code
         self.message = message
         self.retry_after = retry_after
-        self.reach = reach
+        self.scope = scope
         self.offering = offering
 
 

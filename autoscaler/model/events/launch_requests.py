@@ -60,7 +60,7 @@ class LaunchedMachine:
 class LaunchFailure:
     """One reason why a provider did not launch all machines of a request.
 
-    `offering` is a key, or None if the whole request failed. `reach` is set if the failure concerns
+    `offering` is a key, or None if the whole request failed. `scope` is set if the failure concerns
     more than its class says.
     """
 
@@ -68,7 +68,7 @@ class LaunchFailure:
     code: str
     message: str
     offering: str | None = None
-    reach: FailureScope | None = None
+    scope: FailureScope | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -38,7 +38,7 @@ class ListedMachine:
     """Why the machine is terminated or shuts down, in the provider's words."""
     failure: FailureClass | None = None
     """The class of `reason`, if it has one."""
-    reach: FailureScope | None = None
+    scope: FailureScope | None = None
     leaving: bool = False
     """Whether the machine shuts down."""
     state: str = ""

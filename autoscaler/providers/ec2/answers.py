@@ -47,7 +47,7 @@ def refused_override(
     only in the message. Without this, all offerings of the request would be put on hold.
     """
     unsupported = says_unsupported(error.code, error.message)
-    if error.reach is not FailureScope.ZONE and not unsupported:
+    if error.scope is not FailureScope.ZONE and not unsupported:
         return None
     kind = request["TargetCapacitySpecification"]["DefaultTargetCapacityType"]
     for override in request["LaunchTemplateConfigs"][0]["Overrides"]:
@@ -58,8 +58,8 @@ def refused_override(
             sold = f"{override['InstanceType']}/{override['AvailabilityZone']}/{kind}"
             offering = f"{provider}/{sold}"
             failure = FailureClass.UNSUPPORTED if unsupported else error.failure
-            wait, reach = error.retry_after, error.reach
-            named_one = ProviderError(failure, error.code, error.message, wait, reach, offering)
+            wait, scope = error.retry_after, error.scope
+            named_one = ProviderError(failure, error.code, error.message, wait, scope, offering)
             return override["SubnetId"], named_one
     return None
 
@@ -93,12 +93,12 @@ def _tried(errors: list[FleetErrorRow]) -> list[FleetErrorRow]:
 def _failure(provider: ProviderName, capacity_type: str, row: FleetErrorRow) -> LaunchFailure:
     meaning = error_meaning(row.code)
     if not (row.instance_type and row.zone):
-        return LaunchFailure(meaning.failure, row.code, row.message, None, meaning.reach)
+        return LaunchFailure(meaning.failure, row.code, row.message, None, meaning.scope)
     offering = f"{provider}/{row.instance_type}/{row.zone}/{capacity_type}"
     failure = meaning.failure
     if says_unsupported(row.code, row.message):
         failure = FailureClass.UNSUPPORTED
-    return LaunchFailure(failure, row.code, row.message, offering, meaning.reach)
+    return LaunchFailure(failure, row.code, row.message, offering, meaning.scope)
 
 
 def listed_machine(
@@ -131,7 +131,7 @@ def listed_machine(
         launch_time=row.launch_time,
         reason=row.reason or (row.state if leaving else ""),
         failure=ending.failure if ending else None,
-        reach=ending.reach if ending else None,
+        scope=ending.scope if ending else None,
         leaving=leaving,
         state=row.state,
     )

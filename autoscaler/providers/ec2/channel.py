@@ -205,7 +205,7 @@ def _failure(answer: Mapping[str, Any]) -> Exception:
         return CallOutcomeUnknownError(code, message)
     found = meaning(code)
     seconds = _seconds(answer["retry_after"])
-    return ProviderError(found.failure, code, message, seconds, found.reach)
+    return ProviderError(found.failure, code, message, seconds, found.scope)
 
 
 def _seconds(text: str | None) -> Seconds | None:

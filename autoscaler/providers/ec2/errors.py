@@ -16,7 +16,7 @@ class Meaning(NamedTuple):
     """The class of a code, and its scope if it is wider than the class's usual one."""
 
     failure: FailureClass
-    reach: FailureScope | None = None
+    scope: FailureScope | None = None
 
 
 _UNLISTED = Meaning(FailureClass.UNKNOWN)
@@ -173,7 +173,7 @@ def says_unsupported(code: str, message: str) -> bool:
         return False
     found = meaning(code)
     of_the_offering = code == "Unsupported" or found.failure is FailureClass.CONFIGURATION
-    return of_the_offering and found.reach is None
+    return of_the_offering and found.scope is None
 
 
 def unsent_failure_class(code: str) -> FailureClass:

@@ -225,7 +225,7 @@ class Ec2Provider:
         }
         for failure in result.failures:
             self._note(failure.code)
-            if failure.reach is FailureScope.ZONE and failure.offering is not None:
+            if failure.scope is FailureScope.ZONE and failure.offering is not None:
                 zone = failure.offering.rsplit("/", 2)[1]
                 if zone in subnets:
                     self._resources.note_full(subnets[zone])
@@ -294,7 +294,7 @@ class Ec2Provider:
         """Return the error for a refusal of the whole call."""
         refused = refused_override(self.name, body, error)
         if refused is not None:
-            if error.reach is FailureScope.ZONE:
+            if error.scope is FailureScope.ZONE:
                 self._resources.note_full(refused[0])
             return refused[1]
         if first_part(error.code) in _TEMPLATE_NOT_FOUND and self._resources.is_new(template):
