@@ -170,8 +170,8 @@ def test_a_moment_that_came_in_may_be_turned_into_a_date() -> None:
     assert ruff("autoscaler/planner/planted.py", text) == ""
 
 
-def states_assigned(source: str) -> list[str]:
-    """Return what is assigned to an attribute `state` of anything but `self`, as it is written."""
+def assigned(source: str, attribute: str) -> list[str]:
+    """Return what is assigned to this attribute of anything but `self`, as it is written."""
     found = []
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Assign):
@@ -180,20 +180,32 @@ def states_assigned(source: str) -> list[str]:
             targets = [node.target]
         else:
             continue
-        written = [one for one in targets if isinstance(one, ast.Attribute) and one.attr == "state"]
-        found += [ast.unparse(one) for one in written if ast.unparse(one.value) != "self"]
+        written = (one for one in targets if isinstance(one, ast.Attribute))
+        found += [
+            ast.unparse(one)
+            for one in written
+            if one.attr == attribute and ast.unparse(one.value) != "self"
+        ]
     return found
+
+
+def assigned_by_file(attribute: str) -> dict[str, list[str]]:
+    """Return what is assigned to this attribute in the product, by file."""
+    return {
+        path.relative_to(ROOT / "autoscaler").as_posix(): found
+        for room in ("app", "controller", "ledger", "model", "planner", "store")
+        for path in sorted((ROOT / "autoscaler" / room).rglob("*.py"))
+        if (found := assigned(path.read_text(), attribute))
+    }
 
 
 def test_only_one_function_assigns_the_state_of_a_record() -> None:
     """`LedgerState.enter` looks into the record's table. `changing` takes other assignments back."""
-    assigned = {
-        path.relative_to(ROOT / "autoscaler").as_posix(): found
-        for room in ("app", "controller", "ledger", "model", "planner", "store")
-        for path in sorted((ROOT / "autoscaler" / room).rglob("*.py"))
-        if (found := states_assigned(path.read_text()))
-    }
-    assert assigned == {"ledger/state.py": ["record.state", "record.state"]}
-    assert states_assigned("job.state, job.at = s, 1\nself.state = s\nx = job.state") == [
-        "job.state"
-    ]
+    assert assigned_by_file("state") == {"ledger/state.py": ["record.state", "record.state"]}
+    written = "job.state, job.at = s, 1\nself.state = s\nx = job.state"
+    assert assigned(written, "state") == ["job.state"]
+
+
+def test_only_one_module_makes_machines_unverified_or_verified() -> None:
+    """Every rule about this state is in `ledger/unverified.py`."""
+    assert set(assigned_by_file("unverified")) == {"ledger/unverified.py"}

@@ -88,21 +88,19 @@ def _believe_absence(state: LedgerState, event: MachinesListed) -> None:
 
 def _see_ours(state: LedgerState, listed: ListedMachine, at: Instant) -> None:
     machine = state.machines[state.by_provider_id[listed.provider_id]]
+    was_absent = machine.absent_since is not None
     new = (
         listed.image or machine.placement.image,
         listed.launch_time or machine.placement.launch_time,
     )
-    if (
-        new != (machine.placement.image, machine.placement.launch_time)
-        or machine.absent_since is not None
-    ):
+    if new != (machine.placement.image, machine.placement.launch_time) or was_absent:
         with state.changing(machine):
             machine.placement.image, machine.placement.launch_time = new
             machine.absent_since = None
     _see_that_it_stays(state, machine, listed)
     if listed.terminated or (listed.leaving and state.evidence.proves_unused(machine)):
         _ended_by_itself(state, machine, listed, at)
-    elif machine.reason == ABSENT and not machine.occupies:
+    elif was_absent and not machine.occupies:
         listed_again(state, machine, at)
 
 
@@ -197,7 +195,7 @@ def _miss(state: LedgerState, machine: Machine, event: MachinesListed) -> None:
 
 def _gone(state: LedgerState, machine: Machine, at: Instant, reason: str) -> None:
     to = MachineState.TERMINATED
-    if machine.state not in _EXPECTED_TO_LEAVE and reason == ABSENT:
+    if machine.state not in _EXPECTED_TO_LEAVE and machine.absent_since is not None:
         to = MachineState.LOST
     if not may_become(machine, to):
         return  # an earlier listing showed the same
