@@ -9,6 +9,7 @@ from autoscaler.config.schedule_overlaps import largest_minimum
 from autoscaler.config.settings import Settings
 from autoscaler.config.sku_settings import SkuSettings
 from autoscaler.model.identifiers import Seconds
+from autoscaler.model.labels import label_set
 
 UNTIMED_JOB: Seconds = 6 * 3600.0
 """GitHub's default for `timeout-minutes` (docs.github.com, workflow syntax). A job that sets it may run
@@ -36,7 +37,7 @@ def find_warnings(document: Document, settings: Settings) -> Iterator[Problem]:
 
 def own_labels(name: str, sku: SkuSettings) -> frozenset[str]:
     """Return a SKU's name and extra labels in lower case, because GitHub ignores case."""
-    return frozenset({name.lower(), *(label.lower() for label in sku.labels)})
+    return label_set((name, *sku.labels))
 
 
 def _shared_labels(document: Document, settings: Settings) -> Iterator[Problem]:

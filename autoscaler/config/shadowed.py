@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from autoscaler.config.checks import text
 from autoscaler.config.document import Document, Node
 from autoscaler.config.problems import Problem, show
+from autoscaler.model.labels import covers, label_set
 
 _WILDCARDS = frozenset("*?[]")
 _PLATFORM = (("os", "linux"), ("arch", "x64"))
@@ -66,7 +67,7 @@ def _offer(document: Document, name: str, sku: Node) -> _Offer | None:
     return _Offer(
         name,
         sku.line,
-        frozenset({name.lower(), *(label.lower() for label in given)}),
+        label_set((name, *given)),
         (os, arch),
         unlabelled is not None and unlabelled.value is True,
         forks is not None and forks.value is True,
@@ -91,7 +92,7 @@ def _owned(document: Document) -> list[str]:
 
 
 def _has_labels_of(above: _Offer, offer: _Offer) -> bool:
-    return offer.labels <= above.labels and _admits(above, offer)
+    return covers(above.labels, offer.labels) and _admits(above, offer)
 
 
 def _takes_unlabelled_of(above: _Offer, offer: _Offer) -> bool:

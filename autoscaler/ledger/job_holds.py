@@ -13,6 +13,7 @@ from autoscaler.model.backoff import Backoff
 from autoscaler.model.demand import DemandClass
 from autoscaler.model.identifiers import Instant, Seconds
 from autoscaler.model.jobs import Job
+from autoscaler.model.labels import covers
 from autoscaler.model.machines import Machine
 from autoscaler.model.runners import PASSED_OVER_AFTER, Runner, RunnerState
 
@@ -145,11 +146,11 @@ def _job_not_given(state: LedgerState, runner: Runner, queued_by: Instant) -> Jo
 
 def _fitting(state: LedgerState, runner: Runner) -> Iterator[Job]:
     """Yield the oldest queued jobs of each class that the runner could run."""
-    offered = set(runner.demand.runner_labels)
+    offered = frozenset(runner.demand.runner_labels)
     for demand, queue in state.queues.items():
         if (
             demand.scope == runner.demand.scope
             and demand.runner_group == runner.demand.runner_group
-            and offered.issuperset(demand.labels)
+            and covers(offered, demand.labels)
         ):
             yield from queue.values()[:_LOOK_AT]

@@ -10,6 +10,7 @@ from fnmatch import fnmatchcase
 
 from autoscaler.model.catalogue import Catalogue, Scope, Sku
 from autoscaler.model.identifiers import SkuName
+from autoscaler.model.labels import covers, label_set
 
 
 class _Computed:
@@ -57,7 +58,7 @@ class DemandClass(_Computed):
 
 def normalise_labels(labels: Iterable[str]) -> tuple[str, ...]:
     """Return labels in lower case, sorted, without duplicates. GitHub ignores the case of labels."""
-    return tuple(sorted({label.lower() for label in labels}))
+    return tuple(sorted(label_set(labels)))
 
 
 def scope_of(catalogue: Catalogue, repository: str) -> Scope | None:
@@ -88,9 +89,8 @@ def serves(sku: Sku, labels: tuple[str, ...], repository: str, from_fork: bool =
 
 def fits(sku: Sku, labels: tuple[str, ...]) -> bool:
     """Return True if `sku` has all of these normalised labels, and they select it."""
-    if sku.unlabelled and not sku.labels.intersection(labels):
-        return sku.offered_labels.issuperset(labels)
-    return bool(sku.labels.intersection(labels)) and sku.offered_labels.issuperset(labels)
+    selected = sku.unlabelled or bool(sku.labels.intersection(labels))
+    return selected and covers(sku.offered_labels, labels)
 
 
 def classify(

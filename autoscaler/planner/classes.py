@@ -64,7 +64,7 @@ def _order(demand: DemandClass) -> tuple[str, str, tuple[str, ...], tuple[str, .
 
 
 class Covering:
-    """The runner pools that may serve a class: those whose runners have all of its labels."""
+    """The runner pools that may serve a class, by the rule of `model.labels`, for many classes at once."""
 
     def __init__(self, runners: Sequence[DemandClass]) -> None:
         self._having: dict[tuple[str, str], dict[str, int]] = {}

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable
 from itertools import islice
 from typing import Generic, TypeVar
 
+from autoscaler.model.labels import covers
 from lab.github.records import JobClass, RunnerClass
 
 K = TypeVar("K")
@@ -25,7 +26,7 @@ def fits(runner: RunnerClass, job: JobClass) -> bool:
         return False
     if runner.group_workflows is not None and job.workflow not in runner.group_workflows:
         return False
-    return job.labels <= runner.labels
+    return covers(runner.labels, job.labels)
 
 
 class _Line(Generic[K]):

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from autoscaler.controller.ports.clock import Clock
+from autoscaler.model.labels import label_set
 from lab.github.matching import Matching
 from lab.github.records import (
     Job,
@@ -90,7 +91,7 @@ class Runners:
                 scope.repository.name.lower() if scope.repository is not None else None,
                 group.name.lower(),
                 group.open_to,
-                frozenset(label.lower() for label in labels),
+                label_set(labels),
                 group.workflows,
             ),
             token=secrets.token_hex(20),

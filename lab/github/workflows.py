@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
+from autoscaler.model.labels import label_set
 from lab.github.records import Job, JobClass, JobStatus, Organization, Repository, Run
 from lab.github.settings import JobSpec
 
@@ -139,7 +140,7 @@ class Workflows:
             repository.owner.lower(),
             repository.name.lower(),
             spec.group.lower() if spec.group is not None else None,
-            frozenset(label.lower() for label in spec.labels),
+            label_set(spec.labels),
             f"{repository.full_name}/{WORKFLOW_PATH}@{spec.branch}",
         )
         number = FIRST_JOB + len(self.jobs)

@@ -9,6 +9,7 @@ from dataclasses import replace
 
 from autoscaler.model.identifiers import Instant, JobId, RunnerName, Seconds
 from autoscaler.model.jobs import JobState
+from autoscaler.model.labels import covers, label_set
 from autoscaler.simulator.world.fault_schedule import FaultSchedule
 from autoscaler.simulator.world.jobs import Registration, SimulatedJob
 from autoscaler.simulator.world.schedule import FaultKind, JobArrival
@@ -68,7 +69,7 @@ class Actions:
             len(self.registrations) + 1,
             scope,
             name,
-            frozenset(label.lower() for label in labels),
+            label_set(labels),
             self._now(),
         )
         self.registrations[name] = made
@@ -123,7 +124,7 @@ class Actions:
                 self._start(self._chosen(fitting), registration)
 
     def _fitting(self, registration: Registration) -> list[SimulatedJob]:
-        return [job for job in self.queued.values() if registration.labels >= job.labels]
+        return [job for job in self.queued.values() if covers(registration.labels, job.labels)]
 
     def _assign(self, job: SimulatedJob, registration: Registration) -> None:
         del self.queued[job.id]

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 
 from autoscaler.model.catalogue import Catalogue, Offering
 from autoscaler.model.identifiers import Instant, RunnerName, Seconds, SkuName
+from autoscaler.model.labels import covers
 from autoscaler.model.launch_requests import LaunchRequest
 from autoscaler.model.machines import Machine
 from autoscaler.simulator.world.instances import STRANGER, Instance, Seat
@@ -182,13 +183,13 @@ class Invariants:
         ]
         for job in queued:
             waited = now - max(job.queued_at, job.words[-1][0])
-            if waited > SERVED_WITHIN and any(offered >= job.labels for offered in ready):
+            if waited > SERVED_WITHIN and any(covers(offered, job.labels) for offered in ready):
                 self.note(f"job {job.id} starves beside a ready machine")
 
     def _without_machine(self, queued: list[SimulatedJob]) -> Iterator[SimulatedJob]:
         """Yield, of each SKU with headroom, the newest jobs for which there is no machine without a job."""
         for name, sku in self._catalogue.skus.items():
-            waiting = [job for job in queued if sku.offered_labels >= job.labels]
+            waiting = [job for job in queued if covers(sku.offered_labels, job.labels)]
             offerings = [offering for option in sku.launch_options for offering in option.offerings]
             if waiting and any(not [*self._broken(name, [one], 1)] for one in offerings):
                 coming = sum(

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 
 from autoscaler.model.identifiers import Instant, JobId, RunnerName
 from autoscaler.model.jobs import JobState
+from autoscaler.model.labels import label_set
 from autoscaler.simulator.world.schedule import JobArrival
 from autoscaler.simulator.world.webhooks import Word
 
@@ -86,7 +87,7 @@ class SimulatedJob:
     @property
     def labels(self) -> frozenset[str]:
         """Return its labels in lower case, as GitHub compares them."""
-        return frozenset(label.lower() for label in self.arrival.labels)
+        return label_set(self.arrival.labels)
 
     @property
     def run(self) -> int:
