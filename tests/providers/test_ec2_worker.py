@@ -1,6 +1,7 @@
 """The worker process: it dies with its parent and no sooner, and its death loses no call silently."""
 
 import asyncio
+import json
 import os
 import signal
 import subprocess
@@ -99,6 +100,54 @@ async def test_calls_run_side_by_side(front: Ec2Front, worker: WorkerChannel) ->
     assert not slow.done()
     front.release.set()
     assert await slow == ACCOUNT
+
+
+async def test_a_caller_that_is_cancelled_leaves_the_worker_at_work(
+    front: Ec2Front, worker: WorkerChannel
+) -> None:
+    cancelled = await held(front, worker)
+    pid = worker.pid
+    cancelled.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await cancelled
+    assert await worker.call("GetCallerIdentity", {}) == ACCOUNT
+    front.release.set()  # its late answer is nobody's
+    assert await worker.call("GetCallerIdentity", {}) == ACCOUNT
+    assert worker.pid == pid
+
+
+async def test_a_long_answer_arrives_whole(front: Ec2Front, worker: WorkerChannel) -> None:
+    account = "1" * 3_000_000
+    body = (
+        '<GetCallerIdentityResponse xmlns="https://sts.amazonaws.com/doc/2011-06-15/">'
+        f"<GetCallerIdentityResult><Account>{account}</Account></GetCallerIdentityResult>"
+        "</GetCallerIdentityResponse>"
+    )
+    front.script("GetCallerIdentity", Reply(200, body=body))
+    assert await worker.call("GetCallerIdentity", {}) == account
+
+
+@pytest.mark.parametrize("whole", [True, False], ids=["whole", "cut off"])
+async def test_a_call_that_was_cut_off_is_not_made(whole: bool) -> None:
+    """A controller that is killed while it writes leaves a part of a line."""
+    setup = {"region": REGION, "endpoint_url": None, "connect": 1, "read": 1, "threads": 1}
+    process = await asyncio.create_subprocess_exec(
+        sys.executable,
+        "-m",
+        "autoscaler.providers.ec2.worker",
+        json.dumps(setup),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    )
+    assert process.stdin is not None
+    assert process.stdout is not None
+    line = b'{"id": 1, "operation": "NoSuchOperation", "arguments": {}}\n'
+    process.stdin.write(line if whole else line[:-10])
+    if whole:
+        assert json.loads(await process.stdout.readline())["error"] == "KeyError"
+    process.stdin.close()
+    assert await process.stdout.read() == b""
+    assert await process.wait() == 0
 
 
 @pytest.mark.case(

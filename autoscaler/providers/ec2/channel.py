@@ -1,7 +1,8 @@
 """Runs the worker process: starts it, sends calls to it, and receives the answers.
 
-Restarts a worker that ended. Raises ProviderError if AWS refused a call, and OutcomeUnknownError if
-AWS may have carried it out. Does not repeat calls.
+A call and its answer are JSON objects, one in each line. Restarts a worker that ended. Raises ProviderError
+if AWS refused a call, and OutcomeUnknownError if AWS may have carried it out. Does not repeat calls.
+docs/adr/0015-lines-of-json-to-the-aws-worker.md says why this is no library.
 """
 
 import asyncio
@@ -10,18 +11,20 @@ import json
 import sys
 from asyncio.subprocess import PIPE, Process
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from itertools import count
 from typing import Any, Protocol
 
 from autoscaler.controller.ports.provider import OutcomeUnknownError, ProviderError
 from autoscaler.model.failures import FailureClass
 from autoscaler.model.identifiers import Seconds
 from autoscaler.providers.ec2.errors import meaning, outcome_unknown, unsent_failure_class
-from autoscaler.providers.ec2.frames import HEADER, body_length, encode
 from autoscaler.providers.ec2.settings import Timeouts
 
 THREADS = 16
 """Maximum number of calls in flight. Further calls wait in the controller, without a timeout."""
+
+MAX_LINE = 64 * 1024 * 1024
+"""Bytes. No answer is as long: a page of 500 machines has some 120 KB."""
 
 
 class CallOutcomeUnknownError(OutcomeUnknownError):
@@ -42,14 +45,64 @@ class Api(Protocol):
         """Release the resources. Idempotent."""
 
 
-@dataclass(slots=True)
-class _Running:
-    """One worker process and the calls it has not answered."""
+class _Worker:
+    """One worker process and the calls that it has not answered."""
 
-    process: Process
-    reader: asyncio.Task[None] | None = None
-    pending: dict[int, asyncio.Future[dict[str, Any]]] = field(default_factory=dict)
-    ended: bool = False
+    def __init__(self, process: Process) -> None:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        self.process = process
+        self.ended = False
+        self._calls, self._answers = process.stdin, process.stdout
+        self._pending: dict[int, asyncio.Future[dict[str, Any]]] = {}
+        self._numbers = count(1)
+        self._reader = asyncio.create_task(self._read_answers())
+
+    async def exchange(self, operation: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        """Send a call and return its answer. Raises CallOutcomeUnknownError if the worker ends."""
+        number = next(self._numbers)
+        call = {"id": number, "operation": operation, "arguments": arguments}
+        answer: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
+        self._pending[number] = answer
+        try:
+            # If the worker has ended, `_read_answers` fails every pending call.
+            with contextlib.suppress(ConnectionError):
+                self._calls.write(json.dumps(call).encode() + b"\n")
+                await self._calls.drain()
+            return await answer
+        finally:
+            self._pending.pop(number, None)
+
+    async def end(self) -> None:
+        """Let the worker end by itself, and kill it if it does not."""
+        self._calls.close()
+        try:
+            async with asyncio.timeout(_END_PATIENCE):
+                await self.process.wait()
+        except TimeoutError:
+            self.kill()
+            await self.process.wait()
+        await self._reader
+
+    def kill(self) -> None:
+        """Kill the worker. The next call starts another one."""
+        self.ended = True
+        with contextlib.suppress(ProcessLookupError):
+            self.process.kill()
+
+    async def _read_answers(self) -> None:
+        # A line that is too long or incomplete is a ValueError.
+        with contextlib.suppress(ConnectionError, ValueError):
+            async for line in self._answers:
+                answer = json.loads(line)
+                future = self._pending.get(answer["id"])
+                if future is not None and not future.done():
+                    future.set_result(answer)
+        self.kill()
+        for future in self._pending.values():
+            if not future.done():
+                error = CallOutcomeUnknownError("WorkerEnded", "the worker process ended")
+                future.set_exception(error)
 
 
 class WorkerChannel:
@@ -66,21 +119,20 @@ class WorkerChannel:
             "read": self._timeouts.read,
             "threads": THREADS,
         }
-        self._running: _Running | None = None
+        self._worker: _Worker | None = None
         self._starting = asyncio.Lock()
         self._slots = asyncio.Semaphore(THREADS)
-        self._last_id = 0
         self._closed = False
 
     @property
     def pid(self) -> int | None:
         """The worker's process id, or None if no worker is running."""
-        running = self._running
-        return None if running is None or running.ended else running.process.pid
+        worker = self._worker
+        return None if worker is None or worker.ended else worker.process.pid
 
     async def start(self) -> None:
         """Start the worker before its first call, because its imports take most of a second."""
-        await self._worker()
+        await self._living_worker()
 
     async def call(self, operation: str, arguments: Mapping[str, Any]) -> Any:
         """Make one call, without retries. Raises ProviderError, OutcomeUnknownError (see `Api`)."""
@@ -94,107 +146,48 @@ class WorkerChannel:
         """End the worker. Calls in flight get an unknown outcome."""
         self._closed = True
         async with self._starting:
-            running, self._running = self._running, None
-            if running is not None:
-                await _end(running)
+            worker, self._worker = self._worker, None
+            if worker is not None:
+                await worker.end()
 
     async def _exchange(self, operation: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
-        running = await self._worker()
-        self._last_id += 1
-        number = self._last_id
-        frame = encode({"id": number, "operation": operation, "arguments": arguments})
-        future = asyncio.get_running_loop().create_future()
-        running.pending[number] = future
+        worker = await self._living_worker()
         try:
             async with asyncio.timeout(self._timeouts.answer):
-                await _send(running, frame)
-                answer: dict[str, Any] = await future
+                return await worker.exchange(operation, arguments)
         except TimeoutError:
             # A call that hangs in spite of its timeouts blocks its thread, so a new worker is started.
-            running.ended = True
-            _kill(running.process)
+            worker.kill()
             text = f"{operation} got no answer in {self._timeouts.answer:g} s"
             raise CallOutcomeUnknownError("WorkerTimeout", text) from None
-        finally:
-            running.pending.pop(number, None)
-        return answer
 
-    async def _worker(self) -> _Running:
+    async def _living_worker(self) -> _Worker:
         async with self._starting:
             if self._closed:
                 raise ProviderError(FailureClass.UNKNOWN, "Closed", "the provider is closed")
-            if self._running is None or self._running.ended:
-                if self._running is not None:
-                    await _end(self._running)
-                self._running = await self._start()
-            return self._running
+            if self._worker is not None and self._worker.ended:
+                await self._worker.end()
+                self._worker = None
+            if self._worker is None:
+                self._worker = await self._start()
+            return self._worker
 
-    async def _start(self) -> _Running:
+    async def _start(self) -> _Worker:
         # In its own session, so that Ctrl-C in a terminal does not end it before the controller.
         process = await asyncio.create_subprocess_exec(
             sys.executable,
             "-m",
             "autoscaler.providers.ec2.worker",
+            json.dumps(self._setup),
             stdin=PIPE,
             stdout=PIPE,
+            limit=MAX_LINE,
             start_new_session=True,
         )
-        running = _Running(process)
-        running.reader = asyncio.create_task(_read_answers(running))
-        await _send(running, encode(self._setup))
-        return running
-
-
-async def _send(running: _Running, frame: bytes) -> None:
-    stdin = running.process.stdin
-    assert stdin is not None
-    # If the worker has ended, `_read_answers` fails every pending call.
-    with contextlib.suppress(ConnectionError):
-        stdin.write(frame)
-        await stdin.drain()
-
-
-async def _read_answers(running: _Running) -> None:
-    stdout = running.process.stdout
-    assert stdout is not None
-    try:
-        while True:
-            header = await stdout.readexactly(HEADER.size)
-            answer = json.loads(await stdout.readexactly(body_length(header)))
-            future = running.pending.get(answer["id"])
-            if future is not None and not future.done():
-                future.set_result(answer)
-    except (asyncio.IncompleteReadError, ConnectionError, ValueError):
-        _kill(running.process)
-    finally:
-        running.ended = True
-        for future in running.pending.values():
-            if not future.done():
-                future.set_exception(
-                    CallOutcomeUnknownError("WorkerEnded", "the worker process ended")
-                )
-
-
-async def _end(running: _Running) -> None:
-    stdin = running.process.stdin
-    assert stdin is not None
-    stdin.close()
-    try:
-        async with asyncio.timeout(_END_PATIENCE):
-            await running.process.wait()
-    except TimeoutError:
-        _kill(running.process)
-        await running.process.wait()
-    if running.reader is not None:
-        await running.reader
+        return _Worker(process)
 
 
 _END_PATIENCE: Seconds = 5.0
-
-
-def _kill(process: Process) -> None:
-    with contextlib.suppress(ProcessLookupError):
-        process.kill()
 
 
 def _failure(answer: Mapping[str, Any]) -> Exception:

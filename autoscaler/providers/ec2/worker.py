@@ -1,10 +1,11 @@
 """The worker process: runs boto3, whose parsing would block the controller's event loop.
 
-Reads calls from standard input, makes each of them once, several at the same time, and writes the
-answers to standard output. Ends when standard input ends, also if the controller was killed. Ignores
-signals, so that it does not end before the controller.
+Reads calls from standard input, one JSON object in each line. Makes each call once, several at the same
+time, and writes each answer as a line to standard output. Ends when standard input ends, also if the
+controller was killed. Ignores signals, so that it does not end before the controller.
 """
 
+import json
 import os
 import signal
 import sys
@@ -20,26 +21,21 @@ from botocore.exceptions import ClientError
 
 from autoscaler.providers.ec2.clients import Clients
 from autoscaler.providers.ec2.departures import Departures
-from autoscaler.providers.ec2.frames import encode, read_frame
 from autoscaler.providers.ec2.operations import OPERATIONS
 from autoscaler.providers.ec2.price_regions import pricing_region
 from autoscaler.providers.ec2.proxies import keep_metadata_direct
 from autoscaler.providers.ec2.rows import MAX_TEXT
 
 
-def main() -> None:
-    """Serve until standard input ends."""
+def main(setup: Mapping[str, Any]) -> None:
+    """Serve until standard input ends. `setup` is the JSON object that the channel gives."""
     # A service manager may signal all processes, and the controller still needs the worker.
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
     keep_metadata_direct(os.environ)
     answers = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # so that a print of a library does not break the frames
-    calls = sys.stdin.buffer
-    setup = read_frame(calls)
-    if not isinstance(setup, dict):
-        return
-    _serve(calls, answers, setup)
+    os.dup2(2, 1)  # so that a print of a library does not come between the answers
+    _serve(sys.stdin.buffer, answers, setup)
     # Nothing reads the answers of calls that are still in flight.
     os._exit(0)
 
@@ -53,14 +49,16 @@ def _serve(calls: BinaryIO, answers: BinaryIO, setup: Mapping[str, Any]) -> None
     lock = threading.Lock()
 
     def run(call: Mapping[str, Any]) -> None:
-        frame = encode({"id": call["id"]} | answer(clients, departures, call))
+        line = json.dumps({"id": call["id"]} | answer(clients, departures, call)).encode() + b"\n"
         with lock:
-            answers.write(frame)
+            answers.write(line)
             answers.flush()
 
     pool = ThreadPoolExecutor(max_workers=setup["threads"])
-    while isinstance(call := read_frame(calls), dict):
-        pool.submit(run, call)
+    for line in calls:
+        # The controller may be killed within a line.
+        if line.endswith(b"\n"):
+            pool.submit(run, json.loads(line))
 
 
 def _client(session: boto3.session.Session, setup: Mapping[str, Any], service: str) -> Any:
@@ -104,4 +102,4 @@ def _error(code: str, message: str, *, sent: bool) -> dict[str, object]:
 
 
 if __name__ == "__main__":
-    main()
+    main(json.loads(sys.argv[1]))
