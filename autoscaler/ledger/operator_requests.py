@@ -32,7 +32,7 @@ _TERMINATE = (
     "(termination protection, permissions, a host that hangs) and terminate it there"
 )
 _NO_STORES_ID = (
-    "no store makes such an id, so it cannot be taken over: end its machines at their provider, "
+    "no controller creates such an ID, so it cannot be adopted: terminate its machines at their provider, "
     "or give this fleet another name"
 )
 
@@ -139,11 +139,9 @@ def refusal_of_adoption(
     """Return why an installation cannot be adopted, and what to do; None if it can."""
     own = state.catalogue.installations.own
     if installation == own:
-        return f"{own} is this installation already"
+        return f"{own} is the ID of this installation already"
     if installation in state.catalogue.installations.former:
-        return (
-            f"{installation} is an id that this installation had before: all of it is ours already"
-        )
+        return f"{installation} is a former ID of this installation: its machines already belong to this fleet"
     if not _is_a_stores_id(installation):
         # It would be in runner names, whose length GitHub limits, and in filters.
         return f"an installation's id is 8 of the characters 0 to 9 and a to f: {_NO_STORES_ID}"
@@ -158,14 +156,14 @@ def refusal_of_adoption(
     )
     if under_way:
         # Their machines would have the previous ID in their tags.
-        return f"{under_way} calls to providers are under way: say it again in a minute"
+        return f"{under_way} launch requests are in flight: repeat the command in a minute"
     live = sum(one.occupies for one in state.machines.values())
     if live and not force:
         return (
-            f"this store is not empty: installation {own} has {live} machines of its own. Is another "
-            f"controller at work for {installation}? Then give this fleet another name. If its store "
-            "is lost and no controller uses it, say it again with --force: the machines here stay "
-            "this fleet's own"
+            f"this store is not empty: installation {own} has {live} machines of its own. If another "
+            f"controller uses {installation}, give this fleet another name. If its store is lost and no "
+            "controller uses it, repeat the command with --force: the machines of this store stay in this "
+            "fleet"
         )
     return None
 

@@ -224,7 +224,7 @@ async def test_what_an_operator_s_take_over_gave_up_is_ours_in_the_next_process_
     desk.world.east.instances[late] = made
     await desk.open()
     assert [one.machine for one in desk.operator_actions.unverified()] == ["x-i-1", "x-i-2"]
-    assert "had before" in await _refused(desk, INSTALLATION)
+    assert "is a former ID" in await _refused(desk, INSTALLATION)
 
 
 async def _refused(desk: Desk, installation: str) -> str:

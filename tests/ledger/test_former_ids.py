@@ -144,7 +144,7 @@ def test_every_runner_named_before_leaves_memory_with_its_machine() -> None:
 
 def test_an_id_that_this_installation_gave_up_is_not_taken_over_again() -> None:
     assert refusal_of_adoption(taken_over().state, BEFORE, force=True) == (
-        "0badcafe is an id that this installation had before: all of it is ours already"
+        "0badcafe is a former ID of this installation: its machines already belong to this fleet"
     )
 
 
@@ -161,7 +161,7 @@ def test_what_no_store_makes_as_its_id_is_not_taken_over(strange: str) -> None:
     world = World()
     world.lists(listed("i-1", installation=strange))
     words = (
-        "no store makes such an id, so it cannot be taken over: end its machines at their "
+        "no controller creates such an ID, so it cannot be adopted: terminate its machines at their "
         "provider, or give this fleet another name"
     )
     assert refusal_of_adoption(world.state, InstallationId(strange), force=True) == (

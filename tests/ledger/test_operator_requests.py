@@ -257,7 +257,7 @@ def refusal(world: World, installation: str, *, force: bool = False) -> str:
 def test_an_installation_that_nobody_shows_or_that_is_ours_is_not_taken_over() -> None:
     world = lost_store()
     assert refusal(world, OLD) == ""
-    assert "is this installation already" in refusal(world, "0badcafe", force=True)
+    assert "is the ID of this installation already" in refusal(world, "0badcafe", force=True)
     assert f"shown are: {OLD}" in refusal(world, "1badcafe", force=True)
     assert "shown are: none" in refusal(World(), OLD)
     others = [f"0000000{one}" for one in "dcba"]
@@ -275,9 +275,9 @@ def test_a_store_with_machines_of_its_own_takes_nothing_over_unless_told_twice()
     world = lost_store()
     world.make_ready(2)
     assert refusal(world, OLD) == (
-        "this store is not empty: installation 0badcafe has 2 machines of its own. Is another "
-        f"controller at work for {OLD}? Then give this fleet another name. If its store is lost and "
-        "no controller uses it, say it again with --force: the machines here stay this fleet's own"
+        "this store is not empty: installation 0badcafe has 2 machines of its own. If another "
+        f"controller uses {OLD}, give this fleet another name. If its store is lost and no controller "
+        "uses it, repeat the command with --force: the machines of this store stay in this fleet"
     )
     assert refusal(world, OLD, force=True) == ""
 
@@ -285,7 +285,7 @@ def test_a_store_with_machines_of_its_own_takes_nothing_over_unless_told_twice()
 def test_nothing_is_taken_over_while_a_call_is_under_way() -> None:
     world = lost_store()
     world.send(1)
-    assert "1 calls to providers are under way" in refusal(world, OLD, force=True)
+    assert "1 launch requests are in flight" in refusal(world, OLD, force=True)
 
 
 def test_a_machine_in_no_list_and_a_job_of_nobody_are_no_trouble() -> None:
