@@ -19,6 +19,7 @@ from autoscaler.model.installations import Installations
 from autoscaler.providers.ec2.channel import WorkerChannel
 from autoscaler.providers.ec2.provider import Ec2Provider
 from autoscaler.providers.ec2.settings import Ec2Settings, Ec2Sku, Timeouts
+from tests.patience import PATIENCE
 from tests.providers.contract import MakeOrder
 from tests.providers.doubles import ManualClock, RememberingTelemetry
 from tests.providers.ec2_front import Ec2Front
@@ -87,7 +88,9 @@ async def endpoint(front: Ec2Front) -> AsyncIterator[str]:
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
 async def worker(endpoint: str, _credentials: None) -> AsyncIterator[WorkerChannel]:
-    channel = WorkerChannel(REGION, endpoint, Timeouts(connect=2, read=5, answer=30))
+    channel = WorkerChannel(
+        REGION, endpoint, Timeouts(connect=PATIENCE, read=PATIENCE, answer=PATIENCE)
+    )
     yield channel
     await channel.close()
 

@@ -144,5 +144,5 @@ async def test_the_image_is_read_anew_and_launched_from_then_on() -> None:
     for number in (2, 3):
         assert await ec2.image(sku.name) == "gpu-*"
         assert [name for name, _ in api.calls].count("DescribeImages") == number
-    with pytest.raises(ProviderError):
+    with pytest.raises(ProviderError, match="none is not a SKU on EC2"):
         await ec2.image(SkuName("none"))

@@ -11,6 +11,7 @@ from autoscaler.providers.ec2.identity import (
     IdentityVerifier,
     load_certificates,
     pinned_certificates,
+    pinned_regions,
 )
 from tests.providers.aws_documents import US_WEST_1, US_WEST_2
 from tests.providers.documents import ACCOUNT, REGION, Signer, document, indefinite, signed
@@ -44,6 +45,21 @@ def test_indefinite_lengths_are_read() -> None:
     content = document()
     proof = indefinite(content, HONEST.signer_info(content))
     assert VERIFIER.verify(proof, ACCOUNT).provider_id == "i-078517ca8a70a1dde"
+
+
+def test_a_signed_text_that_is_not_json_is_malformed() -> None:
+    for content, why in (
+        (b"{", "the content is not JSON"),
+        (b"[]", "the content is not a JSON object"),
+    ):
+        with pytest.raises(ProofRefusedError, match=why) as caught:
+            VERIFIER.verify(signed(content, HONEST.signer_info(content)), ACCOUNT)
+        assert caught.value.reason == "malformed"
+
+
+def test_the_pinned_regions_are_named_as_aws_names_them() -> None:
+    assert {"us-east-1", "eu-west-1"} < set(pinned_regions())
+    assert not [region for region in pinned_regions() if "." in region]
 
 
 def test_base64_as_the_metadata_service_gives_it_is_read() -> None:

@@ -221,6 +221,16 @@ def test_a_listed_windows_machine_counts_at_the_windows_price(
     assert shown.dollars_per_hour == pytest.approx(dollars)
 
 
+def test_a_listed_machine_counts_at_the_current_price_or_else_at_the_settings(
+    settings: Ec2Settings,
+) -> None:
+    of_today = dataclasses.replace(settings.price_list, overrides={"g5.xlarge": 7.5})
+    of_settings = dataclasses.replace(settings, prices={"g5.xlarge": 2.5})
+    row = instance("running", "")
+    assert listed_machine(of_settings, row, of_today).dollars_per_hour == 7.5
+    assert listed_machine(of_settings, row).dollars_per_hour == 2.5
+
+
 class _Instances:
     """DescribeInstances' answer with one machine, `fields` beside what every machine has."""
 

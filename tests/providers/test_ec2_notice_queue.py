@@ -17,6 +17,7 @@ from autoscaler.providers.ec2.notice_queue import MOST_RECEIVES, Ec2NoticeQueue
 from autoscaler.providers.ec2.provider import Ec2Provider
 from autoscaler.providers.ec2.settings import Ec2Settings, Timeouts
 from autoscaler.providers.ec2.throttle import Throttle
+from tests.patience import PATIENCE
 from tests.providers.conftest import REGION
 from tests.providers.doubles import ManualClock, RememberingTelemetry, ScriptedApi
 from tests.providers.test_ec2_notices import ID, POISON, event, spot
@@ -32,7 +33,9 @@ def sqs(moto_url: str, _credentials: None) -> Any:
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def straight(moto_url: str, _credentials: None) -> AsyncIterator[WorkerChannel]:
     """A worker that speaks to moto itself."""
-    channel = WorkerChannel(REGION, moto_url, Timeouts(connect=2, read=30, answer=40))
+    channel = WorkerChannel(
+        REGION, moto_url, Timeouts(connect=PATIENCE, read=PATIENCE, answer=PATIENCE)
+    )
     yield channel
     await channel.close()
 
@@ -81,10 +84,13 @@ async def test_a_message_that_comes_again_and_again_is_set_aside(
     url = sqs.create_queue(QueueName="again", Attributes=attributes)["QueueUrl"]
     sqs.send_message(QueueUrl=url, MessageBody=spot())
     queue = queue_at(url, straight, settings, telemetry)
+    seen = set()
     for _ in range(MOST_RECEIVES):
         (message,) = await queue.receive(0)
         assert message.notice is not None
+        seen.add(message.id)
     (message,) = await queue.receive(0)
+    assert {message.id} == seen
     assert message.notice is None
     assert message.poison == f"received {MOST_RECEIVES + 1} times"
 

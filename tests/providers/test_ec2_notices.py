@@ -186,3 +186,19 @@ def test_what_is_not_in_the_form_of_its_kind_is_poison(body: str) -> None:
         parse_notice(body)
     assert 0 < len(str(refusal.value)) <= 200
     assert ID not in str(refusal.value)
+
+
+def test_a_scheduled_change_starts_in_the_zone_that_health_names() -> None:
+    later = health(startTime="Fri, 31 Jul 2026 09:00:00 +0200")
+    utc = health(startTime="Fri, 31 Jul 2026 09:00:00 GMT")
+    early, late = parse_notice(later), parse_notice(utc)
+    assert early is not None
+    assert late is not None
+    assert late.means_at - early.means_at == 7200.0
+
+
+def test_poison_says_where_it_is_wrong_if_that_has_a_name() -> None:
+    with pytest.raises(PoisonError, match=r"^Input should be an object$"):
+        parse_notice("[]")
+    with pytest.raises(PoisonError, match=r"^time: Input should be a valid string$"):
+        parse_notice(spot()[:-1] + ', "time": 5}')

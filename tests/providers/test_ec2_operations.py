@@ -1,14 +1,18 @@
 """Each request and answer of the worker process, checked against the service models of botocore."""
 
+import json
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
 import boto3
 import pytest
+from botocore.exceptions import ClientError
 from botocore.stub import Stubber
 
+from autoscaler.providers.ec2 import worker
 from autoscaler.providers.ec2.clients import Clients
+from autoscaler.providers.ec2.departures import Departures
 from autoscaler.providers.ec2.operations import OPERATIONS
 
 AT = datetime(2026, 11, 22, 10, 0, tzinfo=UTC)
@@ -55,6 +59,7 @@ SPOT = {
     "SpotPrice": "0.4",
     "Timestamp": AT,
 }
+BARE_SPOT = {"InstanceType": "g5.xlarge", "SpotPrice": "0.4", "Timestamp": AT}
 FLEET = {
     "Type": "instant",
     "TargetCapacitySpecification": {"TotalTargetCapacity": 3},
@@ -136,6 +141,43 @@ def failed(number: int, code: str, message: str | None = None) -> dict[str, Any]
     said = {} if message is None else {"Message": message}
     return {"Id": str(number), "Code": code, "SenderFault": True, **said}
 
+
+ON_DEMAND_FILTERS = {
+    "regionCode": "eu-west-1",
+    "instanceType": "g5.xlarge",
+    "operatingSystem": "Linux",
+    "licenseModel": "No License required",
+    "preInstalledSw": "NA",
+    "capacitystatus": "Used",
+    "marketoption": "OnDemand",
+    "tenancy": "Shared",
+    "productFamily": "Compute Instance",
+}
+
+
+def products(**filters: str) -> dict[str, Any]:
+    """A request for the on-demand prices of an instance type."""
+    wanted = ON_DEMAND_FILTERS | filters
+    return {
+        "ServiceCode": "AmazonEC2",
+        "Filters": [{"Type": "TERM_MATCH", "Field": f, "Value": v} for f, v in wanted.items()],
+        "MaxResults": 100,
+    }
+
+
+def listed(name: str, system: str, *dollars: str) -> str:
+    """An item of the price list, as the Pricing API returns it: a text of JSON."""
+    dimensions = {str(n): {"pricePerUnit": {"USD": text}} for n, text in enumerate(dollars)}
+    attributes = {"instanceType": name, "operatingSystem": system}
+    terms = {"OnDemand": {"one": {"priceDimensions": dimensions}}}
+    return json.dumps({"product": {"attributes": attributes}, "terms": terms})
+
+
+IN_IRELAND = {"region": "eu-west-1", "instance_type": "g5.xlarge", "os": "linux"}
+METAL = {**IN_IRELAND, "instance_type": "g4dn.metal", "os": "windows"}
+SUBNET = {"SubnetId": "subnet-a", "AvailabilityZone": "us-east-1a", "AvailableIpAddressCount": 250}
+QUOTAS = {"ServiceCode": "ec2", "MaxResults": 100}
+TAIL = {"id": "i-1", "most": 4, "latest": True}
 
 # The operation, its service, its arguments, the request, the answer, and what is made of it.
 CASES: list[tuple[str, str, dict[str, Any], dict[str, Any], dict[str, Any], object]] = [
@@ -285,6 +327,124 @@ CASES: list[tuple[str, str, dict[str, Any], dict[str, Any], dict[str, Any], obje
         },
         [("InternalError", "later"), ("InternalError", "")],
     ),
+    ("GetCallerIdentity", "sts", {}, {}, {"Account": "123456789012"}, "123456789012"),
+    (
+        "DescribeSubnets",
+        "ec2",
+        {"ids": ("subnet-a",)},
+        {"SubnetIds": ["subnet-a"]},
+        {"Subnets": [SUBNET]},
+        [("subnet-a", "us-east-1a", 250)],
+    ),
+    ("DeleteLaunchTemplate", "ec2", {"id": "lt-1"}, {"LaunchTemplateId": "lt-1"}, {}, None),
+    ("DeleteVolume", "ec2", {"id": "vol-1"}, {"VolumeId": "vol-1"}, {}, None),
+    (
+        "TerminateInstances",
+        "ec2",
+        {"ids": ("i-1", "i-2")},
+        {"InstanceIds": ["i-1", "i-2"]},
+        {},
+        None,
+    ),
+    (
+        "GetConsoleOutput",
+        "ec2",
+        TAIL,
+        {"InstanceId": "i-1", "Latest": True},
+        {"InstanceId": "i-1", "Output": "panic"},
+        "anic",
+    ),
+    (
+        "GetConsoleOutput",
+        "ec2",
+        {**TAIL, "latest": False},
+        {"InstanceId": "i-1", "Latest": False},
+        {"InstanceId": "i-1"},
+        "",
+    ),
+    (
+        "ListServiceQuotas",
+        "service-quotas",
+        FIRST,
+        QUOTAS,
+        {
+            "Quotas": [
+                {"QuotaCode": "L-1", "Value": 64.0},
+                {
+                    "QuotaCode": "L-2",
+                    "ErrorReason": {"ErrorCode": "SERVICE_QUOTA_NOT_AVAILABLE_ERROR"},
+                },
+            ],
+            **NEXT,
+        },
+        ([("L-1", 64.0)], "p2"),
+    ),
+    (
+        "ListServiceQuotas",
+        "service-quotas",
+        SECOND,
+        {**QUOTAS, "NextToken": "p1"},
+        {"Quotas": []},
+        ([], None),
+    ),
+    (
+        "GetProducts",
+        "pricing",
+        {**IN_IRELAND, **FIRST},
+        products(),
+        {
+            "PriceList": [
+                listed("g5.xlarge", "Linux", "1.006", "0.0"),
+                listed("g5.xlarge", "Linux", "none"),
+                "[]",
+                "{",
+            ],
+            **NEXT,
+        },
+        ([("g5.xlarge", "linux", 1.006)], "p2"),
+    ),
+    (
+        "GetProducts",
+        "pricing",
+        {**METAL, **SECOND},
+        {
+            **products(
+                instanceType="g4dn.metal",
+                operatingSystem="Windows",
+                tenancy="Dedicated",
+                productFamily="Compute Instance (bare metal)",
+            ),
+            "NextToken": "p1",
+        },
+        {},
+        ([], None),
+    ),
+    (
+        "DescribeVolumes",
+        "ec2",
+        {**TAGS, **SECOND},
+        {"Filters": [*tagged(500)["Filters"], AVAILABLE], "MaxResults": 500, "NextToken": "p1"},
+        {"Volumes": []},
+        ([], None),
+    ),
+    (
+        "DescribeSpotPriceHistory",
+        "ec2",
+        {**ASKED, **FIRST},
+        HISTORY,
+        {"SpotPriceHistory": [{**BARE_SPOT}]},
+        ([("g5.xlarge", "", "", "0.4", AT.timestamp())], None),
+    ),
+    ("ReceiveMessage", "sqs", {"url": "https://sqs/q", "wait": 20, "most": 10}, RECEIVED, {}, []),
+    (
+        "DeleteMessageBatch",
+        "sqs",
+        {"url": "https://sqs/q", "receipts": ("r-0", "r-1")},
+        DELETED,
+        {"Successful": [], "Failed": []},
+        [],
+    ),
+    ("CreateFleet", "ec2", FLEET, FLEET, {}, ([], [])),
 ]
 
 
@@ -313,3 +473,47 @@ def test_a_request_says_what_it_was_asked_for_and_the_answer_is_reduced(
         assert OPERATIONS[operation](Clients(lambda _: client), arguments) == made
         stub.assert_no_pending_responses()
     client.close()
+
+
+def test_every_operation_is_checked() -> None:
+    assert {one[0] for one in CASES} == set(OPERATIONS)
+
+
+@pytest.mark.parametrize(
+    ("response", "code", "message", "status", "after"),
+    [
+        ({}, "", "", 0, None),
+        (
+            {
+                "Error": {"Code": "RequestLimitExceeded", "Message": "slow down"},
+                "ResponseMetadata": {"HTTPStatusCode": 503, "HTTPHeaders": {"retry-after": "7"}},
+            },
+            "RequestLimitExceeded",
+            "slow down",
+            503,
+            "7",
+        ),
+    ],
+)
+def test_a_refusal_is_reduced_to_its_code_words_status_and_wait(
+    response: dict[str, Any], code: str, message: str, status: int, after: str | None
+) -> None:
+    def refuse(_: str) -> Any:
+        raise ClientError(response, "GetCallerIdentity")  # type: ignore[arg-type]
+
+    call = {"operation": "GetCallerIdentity", "arguments": {}}
+    refusal = worker.answer(Clients(refuse), Arrived(), call)
+    assert refusal == {
+        "error": code,
+        "message": message,
+        "sent": True,
+        "status": status,
+        "retry_after": after,
+    }
+
+
+class Arrived(Departures):
+    """Says that every request arrived."""
+
+    def may_have_arrived(self, error: Exception) -> bool:
+        return True

@@ -36,6 +36,7 @@ from tests.providers.doubles import ManualClock, ScriptedApi
 LINUX, WINDOWS = OperatingSystem.LINUX, OperatingSystem.WINDOWS
 ON_DEMAND, SPOT = CapacityType.ON_DEMAND, CapacityType.SPOT
 NOW = 1.8e9
+ENDLESS = "EndlessPages: the pages of {} never end"
 G5 = Price(ON_DEMAND, "g5.xlarge", LINUX, "", 1.123, NOW)
 G5_SPOT = Price(SPOT, "g5.xlarge", LINUX, "us-east-1a", 0.4, NOW)
 WANTED = {
@@ -203,12 +204,23 @@ async def test_the_newest_spot_price_of_each_zone_is_taken_and_nothing_else() ->
 async def test_a_list_without_an_end_is_an_error_and_not_for_ever() -> None:
     same = ScriptedApi(lambda *_: ([], "again"))
     answer = await read_spot(same, [("g5.xlarge", LINUX)], NOW)
-    assert "EndlessPages" in str(answer.problem)
+    assert str(answer.problem) == ENDLESS.format("DescribeSpotPriceHistory")
     assert len(same.calls) == 2
     grows = ScriptedApi(lambda _, arguments: ([], f"{arguments['page']}x"))
     answer = await read_on_demand(grows, "eu-west-1", [("g5.xlarge", LINUX)], NOW)
-    assert "EndlessPages" in str(answer.problem)
+    assert str(answer.problem) == ENDLESS.format("GetProducts")
     assert len(grows.calls) == MAX_PAGES
+
+
+def test_a_readers_spot_prices_by_source_are_those_of_a_day(settings: Ec2Settings) -> None:
+    offered = {CapacityType.SPOT: frozenset({("g5.xlarge", LINUX)})}
+    clock = ManualClock()
+    reader = Ec2Prices(replace(settings, offered=offered), ScriptedApi(lambda *_: None), clock)
+    price = Price(CapacityType.SPOT, "g5.xlarge", LINUX, "us-east-1a", 0.4, clock.time)
+    assert reader.use_prices([price], PriceSource.API)
+    assert reader.price_sources(CapacityType.SPOT)[PriceSource.API] == 1
+    clock.time += 25 * 3600.0
+    assert reader.price_sources(CapacityType.SPOT)[PriceSource.API] == 0
 
 
 THROTTLED = ProviderError(FailureClass.THROTTLED, "ThrottlingException", "later")

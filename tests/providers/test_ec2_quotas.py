@@ -134,6 +134,14 @@ async def test_the_operators_quota_is_in_use_whatever_was_kept(offered: Ec2Setti
     assert account.sources() == {QuotaSource.CONFIGURED: 1, QuotaSource.UNKNOWN: 3}
 
 
+async def test_kept_quotas_of_several_reads_stand_side_by_side(offered: Ec2Settings) -> None:
+    account = Account(offered)
+    readings = [Reading(name, 8.0, 1.0) for name in ("on-demand/G and VT", "spot/G and VT")]
+    for one in readings:
+        account.limits.use_kept([one])
+    assert account.limits.readings() == tuple(readings)
+
+
 def test_others_count_by_family_and_capacity_type_and_this_fleet_does_not() -> None:
     rows = [
         row("g5.xlarge"),

@@ -231,6 +231,7 @@ def test_no_fitting_image_is_a_configuration_error(images: list[ImageRow], code:
 def test_settings_that_ec2_would_refuse_are_refused_here() -> None:
     with pytest.raises(ValueError, match="16385 bytes"):
         replace(SKU, user_data="x" * 16_385)
+    assert len(replace(SKU, user_data="x" * 16_384).user_data) == 16_384
     with pytest.raises(ValueError, match="no subnets"):
         replace(SETTINGS, subnets=())
     with pytest.raises(ValueError, match="fit into a tag"):

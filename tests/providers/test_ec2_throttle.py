@@ -184,3 +184,15 @@ async def test_an_answer_to_an_earlier_call_does_not_end_the_back_off() -> None:
     throttle.accepted("CreateFleet")
     await throttle.admit("CreateFleet")
     assert clock.slept == [1.0]
+
+
+async def test_a_call_without_machines_takes_none_of_their_tokens() -> None:
+    clock = ManualClock()
+    throttle = Throttle(clock, resources={"TerminateInstances": Rate(1, 0.001)})
+    for _ in range(5):
+        await throttle.admit("TerminateInstances")
+    assert clock.slept == []
+    await throttle.admit("TerminateInstances", 1)
+    assert clock.slept == []
+    await throttle.admit("TerminateInstances", 1)
+    assert clock.slept == [pytest.approx(1000.0)]

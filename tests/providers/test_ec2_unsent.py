@@ -12,6 +12,7 @@ from autoscaler.controller.ports.provider import OutcomeUnknownError, ProviderEr
 from autoscaler.model.failures import FailureClass
 from autoscaler.providers.ec2.channel import WorkerChannel
 from autoscaler.providers.ec2.settings import Timeouts
+from tests.patience import PATIENCE
 from tests.providers.conftest import REGION
 from tests.providers.ec2_front import Ec2Front, Reply
 from tests.server.certificates import make_certificate
@@ -40,7 +41,9 @@ def use_profile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> UseProfile:
 
 @asynccontextmanager
 async def channel_to(url: str, **timeouts: float) -> AsyncIterator[WorkerChannel]:
-    channel = WorkerChannel(REGION, url, Timeouts(**{"connect": 5, "read": 5, **timeouts}))
+    channel = WorkerChannel(
+        REGION, url, Timeouts(**{"connect": PATIENCE, "read": PATIENCE, **timeouts})
+    )
     yield channel
     await channel.close()
 

@@ -185,11 +185,24 @@ async def test_a_worker_that_dies_leaves_outcomes_unknown_and_is_replaced(
     assert pid is not None
     silent = await held(front, worker)
     os.kill(pid, signal.SIGKILL)
-    with pytest.raises(OutcomeUnknownError, match="WorkerEnded"):
+    with pytest.raises(OutcomeUnknownError, match="WorkerEnded: the worker process ended"):
         await silent
     front.release.set()
     assert await worker.call("GetCallerIdentity", {}) == ACCOUNT
     assert worker.pid != pid
+
+
+async def test_an_answer_to_a_call_that_was_cancelled_disturbs_no_other(
+    front: Ec2Front, worker: WorkerChannel
+) -> None:
+    cancelled = await held(front, worker)
+    pid = worker.pid
+    cancelled.cancel()
+    await asyncio.wait({cancelled})
+    front.release.set()
+    for _ in range(3):
+        assert await worker.call("GetCallerIdentity", {}) == ACCOUNT
+    assert worker.pid == pid
 
 
 async def test_a_call_that_outlasts_its_patience_ends_the_worker(
@@ -214,6 +227,7 @@ async def test_a_call_that_outlasts_its_patience_ends_the_worker(
 
 
 async def test_a_closed_channel_ends_its_worker_and_refuses_calls(endpoint: str) -> None:
+    others = asyncio.all_tasks()
     channel = WorkerChannel(REGION, endpoint)
     await channel.call("GetCallerIdentity", {})
     pid = channel.pid
@@ -221,7 +235,8 @@ async def test_a_closed_channel_ends_its_worker_and_refuses_calls(endpoint: str)
     await channel.close()
     await channel.close()
     assert wait_until_gone(pid)
-    with pytest.raises(ProviderError, match="Closed"):
+    assert asyncio.all_tasks() <= others
+    with pytest.raises(ProviderError, match="Closed: the provider is closed"):
         await channel.call("GetCallerIdentity", {})
 
 
