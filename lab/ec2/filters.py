@@ -8,10 +8,10 @@ from lab.ec2.query import Ec2Error, Tree
 
 
 class Filters:
-    """A request's filters, for a kind of thing that has attributes of the `known` names."""
+    """A request's filters, for resources whose attributes have the names in `known`."""
 
     def __init__(self, params: Tree, known: frozenset[str]) -> None:
-        """Raises Ec2Error for a filter that this kind of thing does not have."""
+        """Raises Ec2Error for a filter that these resources do not have."""
         self._filters = [
             (one.text("Name"), one.texts("Value")) for one in params.structures("Filter")
         ]

@@ -45,7 +45,7 @@ OPTIONS = {CapacityType.SPOT: "SpotOptions", CapacityType.ON_DEMAND: "OnDemandOp
 
 @dataclass(frozen=True, slots=True)
 class _Candidate:
-    """One override: what it launches, and how the answer names it."""
+    """One override: what it launches, and how the answer describes it."""
 
     template: Template
     override: dict[str, str]
@@ -53,7 +53,7 @@ class _Candidate:
     zone: str
 
     def shown(self) -> dict[str, Any]:
-        """LaunchTemplateAndOverrides as the answer has it."""
+        """Return LaunchTemplateAndOverrides as the answer contains it."""
         names = {name: name[:1].lower() + name[1:] for name in self.override}
         overrides = {names[name]: value for name, value in self.override.items()}
         return {

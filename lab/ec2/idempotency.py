@@ -9,7 +9,7 @@ MAX_TOKEN = 64
 
 
 class ClientTokens:
-    """All tokens that were used, with their parameters and answers."""
+    """All used tokens, with their parameters and answers."""
 
     def __init__(self) -> None:
         self._first: dict[tuple[str, str], tuple[dict[str, str], asyncio.Future[str]]] = {}
@@ -17,7 +17,7 @@ class ClientTokens:
     async def once(self, fields: dict[str, str], work: Callable[[], Awaitable[str]]) -> str:
         """Carry out a request, unless its token already has an answer. Raises Ec2Error.
 
-        A request that failed as a whole leaves its token free.
+        The token of a request that failed as a whole can be used again.
         """
         token = fields.get("ClientToken", "")
         if not token:

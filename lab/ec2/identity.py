@@ -1,9 +1,9 @@
-"""Instance identity documents and their signatures, in the form that AWS gives them.
+"""Instance identity documents and their signatures, in AWS's format.
 
 Also makes the forged documents that tests need.
 
-The ASN.1 is that of AWS's RSA-2048 signature: SignedData with the content embedded, no
-certificate, signed attributes, BER with indefinite lengths around the DER of the signer.
+The ASN.1 is that of AWS's RSA-2048 signature: SignedData with the content embedded, no certificate, signed
+attributes, BER with indefinite lengths around the DER of the signer.
 """
 
 import base64
@@ -29,18 +29,18 @@ DATA = cms.ContentType("data").dump()
 
 @dataclass(frozen=True, slots=True)
 class IdentitySigner:
-    """A key with its certificate. All have the same names, as a forged one would."""
+    """A key with its certificate. All certificates have the same names, as a forged one would have."""
 
     key: rsa.RSAPrivateKey
     certificate: x509.Certificate
 
     def __repr__(self) -> str:
-        """Without the key."""
+        """Return a representation without the key."""
         return f"IdentitySigner(serial={self.certificate.serial_number})"
 
     @classmethod
     def generate(cls) -> "IdentitySigner":
-        """Make a 2048-bit key and its own certificate. Takes some 100 ms of processor time."""
+        """Create a 2048-bit key and its certificate. Takes about 100 ms of CPU time."""
         key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
         name = x509.Name(
             [
@@ -64,7 +64,7 @@ class IdentitySigner:
 
     @property
     def certificate_pem(self) -> bytes:
-        """The certificate, to be pinned."""
+        """The certificate in PEM, for clients that pin it."""
         return self.certificate.public_bytes(serialization.Encoding.PEM)
 
     def sign(
@@ -75,10 +75,10 @@ class IdentitySigner:
         claims: "IdentitySigner | None" = None,
         embed_certificate: bool = False,
     ) -> bytes:
-        """Sign a document: base64 in lines of 76, as `/dynamic/instance-identity/rsa2048` has it.
+        """Return a document's signature: base64 in lines of 76, as `/dynamic/instance-identity/rsa2048`.
 
-        The rest makes it false: `shown` stands in the place of what was signed, `claims` names
-        another signer's certificate as issuer and serial, `embed_certificate` includes this one's.
+        The other parameters make a forgery: `shown` replaces the signed content, `claims` names another
+        signer's certificate as issuer and serial number, `embed_certificate` adds this one's certificate.
         """
         named = asn1_x509.Certificate.load(
             (claims or self).certificate.public_bytes(serialization.Encoding.DER)
@@ -133,7 +133,7 @@ def _attribute(kind: str, value: Any) -> cms.CMSAttribute:
 
 
 def _signed_data(content: bytes, certificates: bytes, signer_info: bytes) -> bytes:
-    """ContentInfo in AWS's mix of indefinite and definite lengths."""
+    """Return the ContentInfo with AWS's mix of indefinite and definite lengths."""
     version = core.Integer(1).dump()
     digests = _definite(0x31, algos.DigestAlgorithm({"algorithm": "sha256"}).dump())
     embedded = DATA + _indefinite(0xA0, _indefinite(0x24, core.OctetString(content).dump()))
@@ -155,10 +155,10 @@ def _definite(tag: int, content: bytes) -> bytes:
 
 
 def render_document(fields: Mapping[str, str]) -> bytes:
-    """The document's text: AWS's names, in AWS's order and layout.
+    """Return a document's text with AWS's names, order and layout.
 
-    `fields` gives accountId, architecture, availabilityZone, imageId, instanceId, instanceType,
-    pendingTime, privateIp and region; what AWS always leaves empty is added.
+    `fields` has accountId, architecture, availabilityZone, imageId, instanceId, instanceType, pendingTime,
+    privateIp and region. The fields that AWS leaves empty are added.
     """
     document: dict[str, str | None] = {
         "billingProducts": None,

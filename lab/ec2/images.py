@@ -1,4 +1,4 @@
-"""Machine images, kept by the front: moto gives every image the same 15 GiB root disk.
+"""Machine images, stored by the front, because moto gives every image the same 15 GiB root disk.
 
 Answers DescribeImages and DeregisterImage.
 """
@@ -46,7 +46,7 @@ class Image:
 
     @property
     def snapshot_id(self) -> str:
-        """Its root snapshot."""
+        """The ID of its root snapshot."""
         return "snap-" + self.id.removeprefix("ami-")
 
 
@@ -86,7 +86,7 @@ class Images:
         return image
 
     def publish(self, older: Image, name: str, tags: Mapping[str, str] | None = None) -> Image:
-        """Register a newer image like another one, created now, as a rebuild does."""
+        """Register a newer copy of an image, created now, as a rebuild does."""
         self._latest = max(self._latest + 1, self._now())
         newer = replace(
             older,
@@ -103,7 +103,7 @@ class Images:
         return [one for one in self._by_id.values() if fnmatchcase(one.name, pattern)]
 
     def find(self, image_id: str) -> Image:
-        """Raises Ec2Error for an image that is not there."""
+        """Return the image with this ID. Raises Ec2Error if it does not exist."""
         if not image_id.startswith("ami-"):
             raise Ec2Error("InvalidAMIID.Malformed", f'Invalid id: "{image_id}"')
         image = self._by_id.get(image_id)

@@ -14,7 +14,7 @@ from lab.ec2.images import Image
 
 
 class InstanceState(StrEnum):
-    """EC2's own names; `code` is the number that goes with each."""
+    """EC2's names of the states. `code` is EC2's number of a state."""
 
     PENDING = "pending"
     RUNNING = "running"
@@ -24,7 +24,7 @@ class InstanceState(StrEnum):
 
     @property
     def code(self) -> int:
-        """EC2's number."""
+        """EC2's number of this state."""
         return STATE_CODES[self]
 
 
@@ -51,7 +51,7 @@ class Pool(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Subnet:
-    """A subnet as moto has it. `addresses` are those of its CIDR block, less EC2's own five."""
+    """A subnet as moto has it. `addresses` is the size of its CIDR block, less the five that EC2 reserves."""
 
     id: str
     zone: str
@@ -61,10 +61,10 @@ class Subnet:
 
 @dataclass(frozen=True, slots=True)
 class LaunchSpecification:
-    """One kind of instance to launch: template, override and request merged.
+    """What to launch: the merged data of template, override and request.
 
-    `user_data` is base64 as EC2 keeps it. `tags` and `volume_tags` are those at launch.
-    `disk_gb` is the root volume's size, `delete_disk` whether it goes with the instance.
+    `user_data` is base64, as EC2 stores it. `tags` and `volume_tags` are those at launch. `disk_gb` is the size
+    of the root volume. `delete_disk` is whether the volume is deleted with the instance.
     """
 
     image: Image
@@ -83,12 +83,11 @@ class LaunchSpecification:
 
 @dataclass(slots=True, eq=False)
 class Instance:
-    """One instance. Moments are Unix seconds of lab time. Read only, but for `lifecycle` and tags.
+    """One instance. Times are Unix seconds of lab time. Only `lifecycle` and tagging change it.
 
-    `tags` is replaced, never changed in place.
-    `running_at` is None if it never ran; `ended_at` is when it began to end (billing stops).
-    Before `visible_at` no call but the one that made it knows it. `leaves_disk` is whether its
-    root volume outlives it.
+    `tags` is replaced, never changed in place. `running_at` is None if the instance never ran. `ended_at` is
+    when it began to end, and billing stops. Before `visible_at` only the call that created it shows it.
+    `leaves_disk` is whether its root volume remains after its end.
     """
 
     id: str
@@ -113,21 +112,21 @@ class Instance:
 
     @property
     def instance_type(self) -> str:
-        """Such as g5.4xlarge."""
+        """The type, such as g5.4xlarge."""
         return self.specification.instance_type
 
     @property
     def zone(self) -> str:
-        """Such as us-east-1a."""
+        """The zone, such as us-east-1a."""
         return self.specification.subnet.zone
 
     @property
     def pool(self) -> Pool:
-        """What its capacity counts against."""
+        """The pool whose capacity it uses."""
         return Pool(self.instance_type, self.zone, self.capacity_type)
 
     def billed_seconds(self, now: float) -> float:
-        """Lab seconds in `running`, up to `now`; EC2's minimum of 60 s is not applied."""
+        """Return the lab seconds in `running` up to `now`, without EC2's minimum of 60 s."""
         if self.running_at is None:
             return 0.0
         return (now if self.ended_at is None else self.ended_at) - self.running_at

@@ -1,6 +1,6 @@
-"""What a launch template or a request says about the instances to launch.
+"""Reads what a launch template or a request says about the instances to launch.
 
-Reads the parameters, and merges those of a template, an override and a request.
+Merges the data of a template, an override and a request.
 """
 
 from dataclasses import dataclass, field
@@ -10,7 +10,7 @@ from lab.ec2.query import Tree
 
 @dataclass(frozen=True, slots=True)
 class LaunchData:
-    """What a template or a request says about instances; empty where it says nothing."""
+    """What a template or a request says about instances. A field is empty if it says nothing."""
 
     image: str = ""
     instance_type: str = ""
@@ -26,7 +26,7 @@ class LaunchData:
     market: str = ""
 
     def overlaid(self, other: "LaunchData") -> "LaunchData":
-        """This, with what `other` says put over it; tags of both, the other's first."""
+        """Return this data, overridden by what `other` says. Tags of both; those of `other` win."""
         return LaunchData(
             image=other.image or self.image,
             instance_type=other.instance_type or self.instance_type,
@@ -44,9 +44,9 @@ class LaunchData:
 
 
 def launch_data(params: Tree) -> LaunchData:
-    """Read the launch data of a RunInstances request, or that within CreateLaunchTemplate's.
+    """Return the launch data of a RunInstances request, or of the data in CreateLaunchTemplate.
 
-    Both name their parameters alike. Raises Ec2Error.
+    Both use the same parameter names. Raises Ec2Error.
     """
     profile = params.structure("IamInstanceProfile")
     return LaunchData(
@@ -69,7 +69,7 @@ def launch_data(params: Tree) -> LaunchData:
 
 
 def requested_tags(params: Tree, kind: str) -> dict[str, str]:
-    """The tags that a request's TagSpecifications give to a kind of resource."""
+    """Return the tags in a request's TagSpecifications for a kind of resource."""
     return {
         tag.text("Key"): tag.text("Value")
         for specification in params.structures("TagSpecification")

@@ -1,7 +1,7 @@
-"""Launches: what a kind of instance is, how many a pool gives, and RunInstances.
+"""Launches instances: what launch data mean, how many instances a pool provides, and RunInstances.
 
-Decides what launch data means and what is refused and how. Never spreads a request over pools:
-that is `fleets`. What the lab does not do is refused, never ignored.
+Each launch uses one pool; `fleets` spreads a request over pools. Refuses parameters that the lab does not
+implement, and ignores none.
 """
 
 import secrets
@@ -22,7 +22,7 @@ from lab.ec2.templates import LaunchTemplates
 from lab.ec2.throttling import Throttling
 
 MAX_USER_DATA = 16 * 1024
-"""Bytes before base64 (EC2 User Guide, instance user data)."""
+"""The maximum size in bytes before base64 (EC2 User Guide, instance user data)."""
 NETWORK = 10 << 24
 MAX_DISK_GB = 65_536
 NO_ADDRESSES = (
@@ -30,7 +30,7 @@ NO_ADDRESSES = (
     "The specified subnet does not have enough free addresses to satisfy the request.",
 )
 Bound = tuple[int, tuple[str, str]]
-"""How many instances there is room for, and the code and message for any more."""
+"""The number of instances that can be launched, and the code and message of the error for any more."""
 RUN_PARAMETERS = frozenset(
     {
         "Action",
@@ -57,7 +57,7 @@ RUN_PARAMETERS = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """So many instances of one kind, out of one pool."""
+    """A number of equal instances to launch from one pool."""
 
     specification: LaunchSpecification
     capacity_type: CapacityType
@@ -66,14 +66,14 @@ class Order:
 
     @property
     def pool(self) -> Pool:
-        """What the order draws on."""
+        """The pool whose capacity the order uses."""
         specification = self.specification
         return Pool(specification.instance_type, specification.subnet.zone, self.capacity_type)
 
 
 @dataclass(slots=True)
 class Launcher:
-    """Makes instances within what pools, quotas and subnets give."""
+    """Creates instances within the limits of pools, quotas and subnets."""
 
     instances: Instances
     lifecycle: Lifecycle
@@ -87,7 +87,7 @@ class Launcher:
     now: Callable[[], float]
 
     async def specify(self, data: LaunchData) -> LaunchSpecification:
-        """Resolve everything that launch data names. Raises Ec2Error."""
+        """Return the specification for launch data, with all that the data refer to. Raises Ec2Error."""
         if not data.instance_type:
             raise Ec2Error(
                 "MissingParameter", "The request must contain the parameter InstanceType"
@@ -120,9 +120,9 @@ class Launcher:
         )
 
     def room(self, order: Order, wanted: int) -> tuple[int, tuple[str, str] | None]:
-        """How many of these can be had now, and the error for the rest: that of the closest bound.
+        """Return how many of these instances can be launched now, and the error for any more.
 
-        Raises Ec2Error for a type that a quota cannot be counted for.
+        The error is that of the tightest limit. Raises Ec2Error for a type whose quota is not known.
         """
         tightest, error = wanted, None
         for bound in (*self._account_bounds(order), *self._pool_bounds(order)):
@@ -152,7 +152,7 @@ class Launcher:
             yield room, (NO_CAPACITY, message)
 
     def launch(self, order: Order, count: int) -> list[Instance]:
-        """Make instances, all in one reservation."""
+        """Create instances in one reservation."""
         reservation = "r-" + secrets.token_hex(9)[:17]
         return [self._launch_one(order, reservation) for _ in range(count)]
 
@@ -179,7 +179,7 @@ class Launcher:
 
 
 def capacity_type_of(lifecycle: str) -> CapacityType:
-    """EC2's word for a way of buying. Raises Ec2Error for one that the lab does not sell."""
+    """Return the capacity type for EC2's market type. Raises Ec2Error for one that the lab does not sell."""
     try:
         return CapacityType(lifecycle)
     except ValueError as error:
@@ -187,7 +187,7 @@ def capacity_type_of(lifecycle: str) -> CapacityType:
 
 
 async def run_instances(launcher: Launcher, params: Tree) -> list[Instance]:
-    """RunInstances: at least MinCount of one kind, or Ec2Error and nothing."""
+    """Answer RunInstances: launch at least MinCount instances, or raise Ec2Error and launch none."""
     unknown = params.keys() - RUN_PARAMETERS
     if unknown:
         raise Ec2Error("UnsupportedOperation", f"The lab does not do {sorted(unknown)[0]}.")

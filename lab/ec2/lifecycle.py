@@ -1,6 +1,6 @@
-"""What happens to an instance in time: pending, running, shutting down, terminated.
+"""Moves instances through their states: pending, running, shutting-down, terminated.
 
-Decides when an instance moves on, and has its machine booted and killed. Never launches one.
+Boots and kills their machines.
 """
 
 import asyncio
@@ -21,14 +21,14 @@ TAKEN_BACK = ("Server.SpotInstanceTermination", "Spot instance termination")
 BY_ITSELF = ("Client.InstanceInitiatedShutdown", "Instance initiated shutdown")
 
 RUNNER_TAG = "lab:runner-version"
-"""The tag of an image that says which version of actions/runner is in it."""
+"""The tag of an image with its version of actions/runner."""
 
 
 @dataclass(slots=True)
 class Delays:
-    """Lab seconds; may be changed at any time and hold for what begins after that.
+    """Durations in lab seconds. Tests may change them at any time, for what begins after that.
 
-    `listed` is how long a terminated instance is still described (EC2: about an hour).
+    `listed` is how long EC2 still describes a terminated instance (about an hour).
     """
 
     pending: float = 5.0
@@ -37,7 +37,7 @@ class Delays:
 
 
 class Lifecycle:
-    """Moves instances, with one task for each that is under way."""
+    """Moves instances. Each instance that starts or ends has a task."""
 
     def __init__(
         self, instances: Instances, host: MachineHost, clock: Clock, faults: Faults, delays: Delays
@@ -52,14 +52,14 @@ class Lifecycle:
         self.metadata_root = ""
 
     def launch(self, instance: Instance) -> None:
-        """Let a fresh instance, already added, come up in its time, or fail to."""
+        """Start a new instance, or let it fail to start if a fault says so."""
         self._faults.launched(instance)
         task = asyncio.create_task(self._start(instance))
         self._starting[instance.id] = task
         task.add_done_callback(lambda _: self._starting.pop(instance.id, None))
 
     def terminate(self, instance: Instance) -> None:
-        """End an instance as TerminateInstances does: at once in name, in its time in fact.
+        """Terminate an instance as TerminateInstances does: it is `shutting-down` at once, terminated later.
 
         EC2 tries to shut the operating system down (User Guide, "How instance termination works").
         """
@@ -77,9 +77,9 @@ class Lifecycle:
         self._spawn(self._end_and_terminate(instance, starting, self._host.shut_down))
 
     def take_back(self, instance: Instance, properly: bool = True) -> None:
-        """End an instance as spot does: at once, whatever it is at.
+        """Terminate an instance as a spot interruption does: at once, in any state.
 
-        `properly` says whether its operating system is shut down: EC2 tries, and guarantees nothing.
+        `properly` is whether its operating system is shut down first, which EC2 tries and does not guarantee.
         """
         if instance.ended_at is None:
             starting = self._starting.get(instance.id)
@@ -88,7 +88,7 @@ class Lifecycle:
             self._spawn(self._end_and_terminate(instance, starting, end))
 
     async def powered_off(self, instance: Instance) -> None:
-        """The machine has gone down by itself; what that means is the shutdown behavior's."""
+        """Stop or terminate an instance whose machine powered itself off, as its shutdown behavior says."""
         if self._faults.leaks(instance) or instance.ended_at is not None:
             return
         stops = instance.specification.shutdown_behavior != "terminate"
@@ -99,14 +99,14 @@ class Lifecycle:
             self._spawn(self._terminated_later(instance))
 
     def listed(self, instance: Instance) -> bool:
-        """Whether EC2 would describe it: already, and still."""
+        """Return whether EC2 lists the instance: it is visible already, and did not end too long ago."""
         now = self._clock.now()
         if instance.terminated_at is not None:
             return now < instance.terminated_at + self._delays.listed
         return instance.visible_at <= now
 
     def console(self, instance: Instance) -> str:
-        """What an instance wrote, as of now; whoever asks for less than the latest gets it too."""
+        """Return an instance's current console output, also to callers that do not ask for the latest."""
         return self._host.console(instance.id)
 
     async def close(self) -> None:
@@ -175,7 +175,7 @@ class Lifecycle:
 
 
 def decoded(user_data: str) -> bytes:
-    """User data as the machine reads it; what is not base64 stays as it is."""
+    """Return user data as the machine reads it. Text that is not base64 is returned unchanged."""
     try:
         return base64.b64decode(user_data, validate=True)
     except binascii.Error:

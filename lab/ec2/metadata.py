@@ -1,7 +1,6 @@
 """The instance metadata service, IMDSv2 only: `/{instance}/latest/...` for each instance.
 
-Decides what a machine may read about itself. Never answers without a token, nor for an instance
-that is not there; tokens are bound to their instance.
+Answers only with a valid token, and only for existing instances. A token belongs to one instance.
 """
 
 import secrets
@@ -21,7 +20,7 @@ MAX_TTL = 21_600
 
 
 class MetadataService:
-    """Serves every instance of one account."""
+    """Serves the metadata of every instance of one account."""
 
     def __init__(
         self, instances: Instances, signer: IdentitySigner, account: str, region: str
@@ -45,14 +44,14 @@ class MetadataService:
         self.requests = 0
 
     def routes(self) -> list[web.RouteDef]:
-        """What to serve."""
+        """Return the routes to serve."""
         return [
             web.put(r"/{instance:i-[0-9a-f]+}/latest/api/token", self._issue),
             web.get(r"/{instance:i-[0-9a-f]+}/latest/{path:.+}", self._read),
         ]
 
     def fields(self, one: Instance) -> dict[str, str]:
-        """What an instance's identity document says."""
+        """Return the fields of an instance's identity document."""
         return {
             "accountId": self._account,
             "architecture": one.specification.image.architecture,
@@ -66,11 +65,11 @@ class MetadataService:
         }
 
     def document(self, one: Instance) -> bytes:
-        """The identity document."""
+        """Return an instance's identity document."""
         return render_document(self.fields(one))
 
     def signature(self, one: Instance) -> bytes:
-        """The document, signed. Kept: a signature takes more than a millisecond."""
+        """Return the document's signature. It is cached, because signing takes more than a millisecond."""
         if one.id not in self._signatures:
             self._signatures[one.id] = self._signer.sign(self.document(one))
         return self._signatures[one.id]

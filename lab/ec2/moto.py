@@ -1,7 +1,4 @@
-"""moto in a process of its own, and the way to ask it something.
-
-Decides nothing about EC2. Never answers by itself what moto can answer.
-"""
+"""Starts moto in its own process, and sends requests to it."""
 
 import asyncio
 import os
@@ -28,14 +25,14 @@ class MotoAnswer(NamedTuple):
 
 
 class MotoProcess:
-    """One moto server. Several LabEc2 may share it: each account has a world of its own."""
+    """One moto server. Several LabEc2 may share it: each account is separate in moto."""
 
     def __init__(self) -> None:
         self._process: subprocess.Popen[bytes] | None = None
         self.url = ""
 
     def start(self) -> None:
-        """Start it and wait until it listens (1 to 2 s). Blocks. Raises RuntimeError if it fails."""
+        """Start moto and wait until it listens (1 to 2 s). Blocks. Raises RuntimeError if it fails."""
         root = str(Path(__file__).resolve().parents[3])
         path = os.pathsep.join(filter(None, [root, os.environ.get("PYTHONPATH")]))
         self._process = subprocess.Popen(
@@ -55,7 +52,7 @@ class MotoProcess:
         self.url = f"http://127.0.0.1:{int(port)}/"
 
     def close(self) -> None:
-        """Have it leave, and wait. Blocks. Idempotent."""
+        """Stop moto and wait for its exit. Blocks. Idempotent."""
         process, self._process = self._process, None
         if process is None:
             return
@@ -63,7 +60,7 @@ class MotoProcess:
 
 
 class MotoClient:
-    """Asks moto as one account in one region."""
+    """Sends requests to moto for one account in one region."""
 
     def __init__(self, url: str, account: str, region: str) -> None:
         self._url = url
@@ -82,19 +79,19 @@ class MotoClient:
     async def forward(
         self, body: bytes, path: str = "", headers: Mapping[str, str] | None = None
     ) -> MotoAnswer:
-        """Pass a request on; `headers` (the caller's own) say which service is meant, else EC2."""
+        """Pass a request on. `headers` are the caller's and name the service; without them it is EC2."""
         sent = self._headers | dict(headers or {})
         async with self._session.post(self._url + path, data=body, headers=sent) as response:
             content_type = response.headers.get("Content-Type", "text/xml")
             return MotoAnswer(response.status, content_type, await response.read())
 
     async def ask(self, action: str, **fields: str) -> Any:
-        """Call an action with query fields. Returns the answer as `read_xml` does; raises Ec2Error."""
+        """Call an action with query fields. Return the answer as `read_xml` does. Raises Ec2Error."""
         form = {"Action": action, "Version": API_VERSION} | fields
         return read_xml((await self.forward(urlencode(form).encode())).body)
 
     async def close(self) -> None:
-        """Release connections. Idempotent."""
+        """Close the connections. Idempotent."""
         await self._session.close()
         # Lets closing transports finish, so that none is collected while open.
         await asyncio.sleep(0)

@@ -1,7 +1,7 @@
-"""The process that moto runs in, so that its work never holds up the lab's event loop.
+"""The process in which moto runs, so that its work does not block the lab's event loop.
 
-It serves on a free port of loopback, writes that port as one line, and leaves when its standard
-input closes: however its parent ends, nothing stays behind. It changes nothing about moto.
+Listens on a free port of loopback, writes the port as one line, and exits when its standard input is closed. So
+it exits even if its parent is killed.
 """
 
 import logging
@@ -17,7 +17,7 @@ from werkzeug.serving import make_server
 
 
 def main() -> None:
-    """Serve until standard input ends."""
+    """Serve until standard input is closed."""
     logging.getLogger("werkzeug").setLevel(logging.WARNING)
     server = make_server(
         "127.0.0.1",

@@ -1,4 +1,4 @@
-"""Pages of a list: MaxResults, and a NextToken that goes on after the last thing shown.
+"""Pages of a list: MaxResults, and a NextToken that continues after the last listed resource.
 
 Resources that appear or disappear between pages do not move the others.
 """
@@ -13,7 +13,7 @@ from lab.ec2.query import Ec2Error, Tree, answer, element, whole_number
 Thing = TypeVar("Thing")
 MOST = 1000
 START = -1
-"""What a token for the beginning of a list goes on after."""
+"""The number after which a list continues whose token points to its beginning."""
 
 
 def page_of(
@@ -22,7 +22,7 @@ def page_of(
     number: Callable[[Thing], int],
     smallest: int = 5,
 ) -> tuple[list[Thing], str]:
-    """Return the requested page and its `nextToken` element; `number` counts up from 0.
+    """Return the requested page and its `nextToken` element. `number` returns an ascending number.
 
     Raises Ec2Error.
     """

@@ -25,7 +25,7 @@ Shape = TypeVar("Shape")
 
 
 class Ec2Error(Exception):
-    """The answer is an error. `status` is the HTTP status: EC2's for the code, 400 for most."""
+    """An error of EC2. `status` is the HTTP status: EC2's for the code, 400 for most codes."""
 
     def __init__(self, code: str, message: str, status: int | None = None) -> None:
         super().__init__(f"{code}: {message}")
@@ -34,18 +34,18 @@ class Ec2Error(Exception):
         self.status = status or STATUS_OF_CODE.get(code, 400)
 
     def body(self) -> str:
-        """The error as EC2 writes it."""
+        """Return the error in EC2's XML."""
         error = element("Errors", {"Error": {"Code": self.code, "Message": self.message}})
         return f"<Response>{error}<RequestID>{request_id()}</RequestID></Response>"
 
 
 def request_id() -> str:
-    """A fresh request id."""
+    """Return a new request ID."""
     return secrets.token_hex(16)
 
 
 def parse_query(body: bytes) -> dict[str, str]:
-    """Read a form. Raises Ec2Error for anything but a bounded form in UTF-8 with an action."""
+    """Read a form. Raises Ec2Error if it is too large, not UTF-8 or has no action."""
     try:
         pairs = parse_qsl(
             body.decode(), keep_blank_values=True, strict_parsing=True, max_num_fields=MAX_FIELDS
@@ -61,27 +61,27 @@ def parse_query(body: bytes) -> dict[str, str]:
 class Tree(dict[str, Any]):
     """Parameters of an EC2 query: nested text, lists and structures.
 
-    Every method raises Ec2Error if the request holds another shape.
+    Every method raises Ec2Error if the parameter has another form.
     """
 
     def text(self, name: str, default: str = "") -> str:
-        """A single value."""
+        """Return a single value."""
         return self._checked(name, self.get(name, default), str)
 
     def texts(self, name: str) -> list[str]:
-        """A list of values; empty if not there."""
+        """Return a list of values; empty if the parameter is missing."""
         return [self._checked(name, one, str) for one in self._listed(name)]
 
     def structure(self, name: str) -> "Tree":
-        """A structure; empty if not there."""
+        """Return a structure; empty if the parameter is missing."""
         return self._checked(name, self.get(name, Tree()), Tree)
 
     def structures(self, name: str) -> list["Tree"]:
-        """A list of structures; empty if not there."""
+        """Return a list of structures; empty if the parameter is missing."""
         return [self._checked(name, one, Tree) for one in self._listed(name)]
 
     def plain(self) -> dict[str, str]:
-        """All of it, where it holds values only."""
+        """Return all parameters, which must be single values."""
         return {name: self.text(name) for name in self}
 
     def _listed(self, name: str) -> list[Any]:
@@ -94,7 +94,7 @@ class Tree(dict[str, Any]):
 
 
 def nest(fields: Mapping[str, str]) -> Tree:
-    """Turn `A.1.B=x` into `{"A": [{"B": "x"}]}`. Raises Ec2Error where the names contradict."""
+    """Turn `A.1.B=x` into `{"A": [{"B": "x"}]}`. Raises Ec2Error if names contradict each other."""
     root: dict[str, Any] = {}
     for name, value in fields.items():
         parts = name.split(".")
@@ -129,7 +129,7 @@ def whole_number(text: str, name: str, lowest: int, highest: int) -> int:
 
 
 def element(name: str, value: Any) -> str:
-    """One XML element: mappings become children, sequences `item`s, `None` nothing at all."""
+    """Return an XML element. Mappings become children, sequences become `item`s, `None` is left out."""
     if value is None:
         return ""
     if isinstance(value, bool):
@@ -144,7 +144,7 @@ def element(name: str, value: Any) -> str:
 
 
 def answer(action: str, content: str) -> str:
-    """A successful answer around rendered elements."""
+    """Return a successful answer with these rendered elements."""
     return (
         f'<{action}Response xmlns="{NAMESPACE}"><requestId>{request_id()}</requestId>'
         f"{content}</{action}Response>"
@@ -152,20 +152,20 @@ def answer(action: str, content: str) -> str:
 
 
 def tag_set(tags: Mapping[str, str]) -> list[dict[str, str]]:
-    """Tags as EC2 lists them."""
+    """Return tags in EC2's XML."""
     return [{"key": key, "value": value} for key, value in tags.items()]
 
 
 def timestamp(instant: float, fraction: str = ".000") -> str:
-    """A moment (Unix seconds) as EC2 writes it, in whole seconds."""
+    """Return a time (Unix seconds) in EC2's format, in whole seconds."""
     moment = datetime.fromtimestamp(int(instant), UTC)
     return moment.strftime("%Y-%m-%dT%H:%M:%S") + fraction + "Z"
 
 
 def read_xml(body: bytes) -> Any:
-    """An answer as nested dicts, lists (of `item`s) and text, without namespaces.
+    """Return an answer as nested dicts, lists (of `item`s) and text, without namespaces.
 
-    Raises Ec2Error when the answer is an error.
+    Raises Ec2Error if the answer is an error.
     """
     root = ElementTree.fromstring(body)  # noqa: S314  comes from our own moto process only
     tree = _plain(root)

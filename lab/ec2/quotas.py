@@ -1,9 +1,9 @@
-"""vCPU quotas by family, counted over the instances that there are; Service Quotas' answers.
+"""vCPU quotas by family, and how much of them the lab's instances use.
 
 Every quota is unlimited until it is set.
 
-Codes and names: Service Quotas, service `ec2`. On demand counts running instances (EC2 User
-Guide, "On-Demand Instance quotas"), spot those and what is asked for ("Spot Instance quotas").
+Codes and names: Service Quotas, service `ec2`. On-demand counts running instances (EC2 User Guide, "On-Demand
+Instance quotas"). Spot counts running and requested instances ("Spot Instance quotas").
 """
 
 import re
@@ -29,7 +29,7 @@ _ODD_SIZES = {"c4.8xlarge": 36, "d2.8xlarge": 36}
 
 @dataclass(frozen=True, slots=True)
 class Quota:
-    """One of the account's quotas. `families` are the beginnings of its types' names."""
+    """One of the account's quotas. `families` are the prefixes of its instance types' names."""
 
     code: str
     name: str
@@ -88,7 +88,7 @@ def quota_of(instance_type: str, capacity_type: CapacityType) -> Quota | None:
 
 
 def vcpus(instance_type: str) -> int | None:
-    """By the size in the name: 2 for large, 4 for each xlarge; None for sizes that do not say it."""
+    """Return a type's vCPUs by its size: 2 for large, 4 for each xlarge; None if the size is unknown."""
     size = instance_type.partition(".")[2]
     fits = _SIZE.fullmatch(size)
     if instance_type in _ODD_SIZES:
@@ -99,7 +99,7 @@ def vcpus(instance_type: str) -> int | None:
 
 
 class Quotas:
-    """The account's quotas. `denied` refuses to show them; EC2 still enforces them."""
+    """The account's quotas. With `denied` Service Quotas does not show them; EC2 still enforces them."""
 
     def __init__(self, instances: Instances) -> None:
         self.denied = False
@@ -107,7 +107,7 @@ class Quotas:
         self._limits: dict[str, int] = {}
 
     def set(self, code: str, limit: int | None) -> None:
-        """Set a quota, by its code, in vCPUs; None is unlimited. Raises KeyError."""
+        """Set a quota, by its code, in vCPUs. None is unlimited. Raises KeyError for an unknown code."""
         if code not in _CODES:
             raise KeyError(code)
         if limit is None:
@@ -116,11 +116,11 @@ class Quotas:
             self._limits[code] = limit
 
     def value(self, code: str) -> int:
-        """What Service Quotas says about one, in vCPUs."""
+        """Return what Service Quotas shows for a quota, in vCPUs."""
         return self._limits.get(code, BOUNDLESS)
 
     def used(self, code: str) -> int:
-        """How many vCPUs pending and running instances take of one now. Raises Ec2Error."""
+        """Return the vCPUs that pending and running instances use of a quota now. Raises Ec2Error."""
         return sum(
             _counted(pool.instance_type) * machines
             for pool, machines in self._instances.in_use()
@@ -128,9 +128,9 @@ class Quotas:
         )
 
     def room(self, pool: Pool) -> tuple[int, tuple[str, str]] | None:
-        """Return how many more instances fit (None: unlimited), and the error code for the others.
+        """Return how many more instances fit (None: unlimited), and the error code for any more.
 
-        Raises Ec2Error for a type that cannot be counted.
+        Raises Ec2Error for a type whose vCPUs are not known.
         """
         quota = quota_of(pool.instance_type, pool.capacity_type)
         limit = None if quota is None else self._limits.get(quota.code)

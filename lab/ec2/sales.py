@@ -21,7 +21,7 @@ FILTERS = frozenset({"instance-type", "location"})
 
 @cache
 def _listed(region: str) -> dict[str, frozenset[str]]:
-    """Instance type to the zones of a region that sell it."""
+    """Return, by instance type, the zones of a region that sell it."""
     # Find moto without importing it, which takes half a second.
     moto = find_spec("moto")
     (root,) = (moto.submodule_search_locations if moto is not None else None) or ("",)

@@ -1,4 +1,4 @@
-"""A network for the lab: one VPC, one subnet a zone, one security group, made in moto."""
+"""Creates a network for the lab in moto: one VPC, one subnet for each zone, one security group."""
 
 from dataclasses import dataclass
 
@@ -9,7 +9,7 @@ MAX_ZONES = 6
 
 @dataclass(frozen=True, slots=True)
 class Network:
-    """What a provider's configuration names. `subnets` and `zones` go together, in order."""
+    """The part of a provider's configuration about its network. `subnets` and `zones` have the same order."""
 
     vpc: str
     zones: tuple[str, ...]
@@ -18,7 +18,7 @@ class Network:
 
 
 async def seed_network(moto: MotoClient, region: str, zones: int) -> Network:
-    """Make a network with so many zones (1 to 6; a to f). Raises Ec2Error, ValueError."""
+    """Create a network with this number of zones (1 to 6, named a to f). Raises Ec2Error, ValueError."""
     if not 1 <= zones <= MAX_ZONES:
         raise ValueError(f"zones must be 1 to {MAX_ZONES}, not {zones}")
     vpc = (await moto.ask("CreateVpc", CidrBlock="10.0.0.0/16"))["vpc"]["vpcId"]

@@ -1,6 +1,6 @@
-"""The lab's EC2 as a whole: one loopback server for the SDK and for the machines' metadata.
+"""The lab's EC2: one loopback server for the SDK and for the machines' metadata.
 
-It listens on loopback only. Its identity documents verify against its own certificate only.
+Its identity documents verify only against its own certificate.
 """
 
 import asyncio
@@ -44,7 +44,7 @@ class Account:
 
 @dataclass(frozen=True, slots=True)
 class _Running:
-    """The parts that exist between start and close."""
+    """The parts that exist between `start` and `close`."""
 
     front: Front
     client: MotoClient
@@ -53,13 +53,12 @@ class _Running:
 
 
 class LabEc2:
-    """EC2 for one account in one region. Everything but the faults and images needs `start` first.
+    """EC2 for one account in one region. Call `start` before anything but `faults` and `images`.
 
-    `host` runs the machines (it is the caller's to close); `clock` gives lab time. A `moto` that
-    is given is shared and left running, one for each account; without it one is started here.
-    Without a `signer` of identity documents a new one is made.
-    Tests may change `faults`, `quotas`, `prices`, `throttling` and `delays` at any time and read
-    `instances`. `events` is the queue at `queue_url`, which receives each change of a state.
+    `host` runs the machines; the caller closes it. `clock` gives lab time. If `moto` is given, it is shared
+    (one account for each LabEc2) and left running; otherwise `start` starts one. Without a `signer` of identity
+    documents, a new one is created. Tests may change `faults`, `quotas`, `prices`, `throttling` and `delays` at
+    any time and read `instances`. `events` is the queue at `queue_url`, which receives each change of a state.
     """
 
     def __init__(
@@ -94,7 +93,7 @@ class LabEc2:
         self._closing = AsyncExitStack()
 
     async def start(self) -> None:
-        """Start moto (seconds, unless shared), make a certificate, and listen."""
+        """Start moto (takes seconds, unless it is shared), create a certificate, and listen."""
         async with AsyncExitStack() as stack:
             moto = self._shared_moto
             if moto is None:
@@ -150,7 +149,7 @@ class LabEc2:
 
     @property
     def endpoint_url(self) -> str:
-        """For AWS_ENDPOINT_URL. Any credentials will do."""
+        """The URL for AWS_ENDPOINT_URL. The server accepts all credentials."""
         return self._running.front.url
 
     @property
@@ -165,41 +164,41 @@ class LabEc2:
 
     @property
     def calls(self) -> Counter[str]:
-        """Calls received by EC2 action; other services by their name, such as `sts`."""
+        """The number of calls by EC2 action, or by the name of another service, such as `sts`."""
         return self._running.front.calls
 
     @property
     def errors(self) -> Counter[tuple[str, str]]:
-        """Calls that the front itself answered with an error, by action and code."""
+        """The number of calls that the front answered with an error, by action and code."""
         return self._running.front.errors
 
     @property
     def sendings(self) -> Mapping[str, list[str]]:
-        """SHA-256 of each request with a client token, by token, in the order of arrival."""
+        """The SHA-256 of each request with a client token, by token, in the order of arrival."""
         return self._running.front.sendings
 
     @property
     def first_sent(self) -> Mapping[str, float]:
-        """When a request with this client token first came, in lab time."""
+        """Return when the first request with this client token arrived, in lab time."""
         return self._running.front.first_sent
 
     @property
     def metadata_requests(self) -> int:
-        """Requests to the metadata service, all instances together."""
+        """The number of requests to the metadata service by all instances."""
         return self._running.metadata.requests
 
     async def seed_network(self, zones: int = 3) -> Network:
-        """Make a VPC with a subnet in each of so many zones, and a security group."""
+        """Create a VPC with a subnet in each of this number of zones, and a security group."""
         return await seed_network(self._running.client, self.region, zones)
 
     def metadata_url(self, instance_id: str) -> str:
-        """An instance's own metadata service, without `/latest`."""
+        """Return the URL of an instance's metadata service, without `/latest`."""
         return f"{self._running.front.url}/{instance_id}"
 
     def document(self, instance_id: str, **changes: str) -> bytes:
-        """An instance's identity document, with some of its fields changed; unsigned.
+        """Return an instance's identity document with some fields changed, without a signature.
 
-        Raises KeyError for an instance that never was.
+        Raises KeyError for an unknown instance.
         """
         one = self.instances.find(instance_id)
         if one is None:
@@ -208,15 +207,14 @@ class LabEc2:
 
     @property
     def queue_url(self) -> str:
-        """The queue of EventBridge's events, as SQS names it."""
+        """The URL of the SQS queue with EventBridge's events."""
         return f"{self._running.front.url}/{self.account}/events"
 
     def interrupt(self, instance_id: str, notice: bool = True, properly: bool = True) -> None:
-        """Interrupt an instance as spot does, at once; with `notice` the warning event comes before.
+        """Interrupt a spot instance at once. With `notice`, send the warning event before.
 
-        `properly` shuts its operating system down; otherwise the machine is just gone.
-
-        Raises KeyError for an instance that never was.
+        `properly` shuts its operating system down first; otherwise its processes are killed. Raises KeyError
+        for an unknown instance.
         """
         one = self.instances.find(instance_id)
         if one is None:
@@ -226,11 +224,11 @@ class LabEc2:
         self._lifecycle.take_back(one, properly)
 
     def machines_left(self) -> tuple[Instance, ...]:
-        """Every instance that is not terminated."""
+        """Return every instance that is not terminated."""
         return tuple(one for one in self.instances if one.state is not InstanceState.TERMINATED)
 
     def machine_hours(self) -> float:
-        """Lab hours in `running`, all instances together, up to now."""
+        """Return the lab hours that all instances have spent in `running` up to now."""
         now = self._clock.now()
         return sum(one.billed_seconds(now) for one in self.instances) / 3600
 

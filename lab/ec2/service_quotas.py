@@ -1,4 +1,4 @@
-"""Service Quotas' API for the lab's quotas: AWS JSON in, AWS JSON out."""
+"""Answers Service Quotas' API for the lab's quotas, in AWS JSON."""
 
 import json
 from collections.abc import Callable, Mapping
@@ -13,7 +13,7 @@ _PREFIX = "ServiceQuotasV20190624."
 
 
 class _RefusedError(Exception):
-    """The answer is an error of this name."""
+    """The request is answered with an error of this name."""
 
     def __init__(self, name: str, message: str) -> None:
         super().__init__(f"{name}: {message}")
@@ -22,7 +22,7 @@ class _RefusedError(Exception):
 
 
 class ServiceQuotas:
-    """Answers for one account in one region."""
+    """Service Quotas for one account in one region."""
 
     def __init__(self, quotas: Quotas, account: str, region: str) -> None:
         self._quotas = quotas
@@ -34,7 +34,7 @@ class ServiceQuotas:
         }
 
     def answer(self, target: str, body: bytes) -> tuple[int, str]:
-        """The HTTP status and body for a request with this X-Amz-Target."""
+        """Return the HTTP status and body for a request with this X-Amz-Target."""
         try:
             return 200, json.dumps(self._handler(target)(_read(body)))
         except _RefusedError as error:

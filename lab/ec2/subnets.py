@@ -1,6 +1,6 @@
-"""Subnets: moto has them, and the lab counts the addresses that its instances take.
+"""Subnets: moto stores them, and the lab counts the addresses that its instances use.
 
-Keeps moto's answers until a call may have changed them.
+Caches moto's answers until a call may have changed them.
 """
 
 import re
@@ -16,11 +16,11 @@ _FREE = re.compile(
     rb"|<availableIpAddressCount>(?P<free>\d+)</availableIpAddressCount>"
 )
 Addresses = Callable[[str, int], int]
-"""How many addresses a subnet has in all, by its id and the number in its CIDR block."""
+"""Returns the number of addresses of a subnet, from its ID and the number in its CIDR block."""
 
 
 class Subnets:
-    """Looks subnets up in moto, once."""
+    """Looks subnets up in moto, with a cache."""
 
     def __init__(self, moto: MotoClient, instances: Instances, addresses: Addresses) -> None:
         self._moto = moto
@@ -29,12 +29,12 @@ class Subnets:
         self._known: dict[str, Subnet] = {}
 
     def forwarded(self, action: str) -> None:
-        """Forget what this call may have changed."""
+        """Clear the cache if this call may have changed a subnet."""
         if not action.startswith(READING_VERBS):
             self._known.clear()
 
     async def find(self, subnet_id: str) -> Subnet:
-        """Raises Ec2Error for a subnet that is not there."""
+        """Return the subnet with this ID. Raises Ec2Error if it does not exist."""
         if not subnet_id:
             raise Ec2Error("MissingInput", "The lab launches into named subnets only.")
         if subnet_id not in self._known:
@@ -49,12 +49,12 @@ class Subnets:
         return self._known[subnet_id]
 
     def free(self, subnet_id: str, in_block: int) -> int:
-        """How many addresses are left of those that its CIDR block has (all but EC2's own five)."""
+        """Return the number of free addresses, of the `in_block` that the CIDR block has for instances."""
         total = self._addresses(subnet_id, in_block)
         return max(0, total - self._instances.addresses_taken(subnet_id))
 
     def corrected(self, body: bytes) -> bytes:
-        """DescribeSubnets' answer with the addresses that are free; moto knows no instances."""
+        """Return DescribeSubnets' answer with the lab's free addresses, because moto knows no instances."""
         # An item's id and its count, in whichever order moto writes them.
         found = list(_FREE.finditer(body))
         corrected, end = [], 0

@@ -21,7 +21,7 @@ MAX_NAME = 128
 
 @dataclass(frozen=True, slots=True)
 class Template:
-    """One version of a launch template, as a launch takes it."""
+    """One version of a launch template, as a launch uses it."""
 
     id: str
     version: str
@@ -39,7 +39,7 @@ class _Version:
 
 @dataclass(slots=True)
 class _Named:
-    """A launch template. Moments are Unix seconds of lab time."""
+    """A launch template. Times are Unix seconds of lab time."""
 
     number: int
     id: str
@@ -52,7 +52,7 @@ class _Named:
 
 
 class LaunchTemplates:
-    """The account's launch templates, in the order of their making."""
+    """The account's launch templates, in the order of their creation."""
 
     def __init__(self, account: str, now: Callable[[], float], faults: Faults) -> None:
         self._creator = f"arn:aws:iam::{account}:root"
@@ -63,11 +63,11 @@ class LaunchTemplates:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Of those that are there."""
+        """The names of the existing templates."""
         return tuple(one.name for one in self._by_id.values())
 
     def find(self, wanted: Tree) -> Template:
-        """The version that a LaunchTemplateSpecification means. Raises Ec2Error."""
+        """Return the version that a LaunchTemplateSpecification names. Raises Ec2Error."""
         named = self._wanted(wanted)
         version = _version(named, wanted.text("Version", "$Default"))
         return Template(named.id, str(version.number), version.data)
@@ -96,7 +96,7 @@ class LaunchTemplates:
         return answer("CreateLaunchTemplate", element("launchTemplate", self._shown(made)))
 
     def create_version(self, params: Tree) -> str:
-        """Answer CreateLaunchTemplateVersion; nothing is taken over from an earlier one."""
+        """Answer CreateLaunchTemplateVersion. Copies nothing from an earlier version."""
         if "SourceVersion" in params:
             raise Ec2Error("UnsupportedOperation", "The lab does not do SourceVersion.")
         named = self._wanted(params)
@@ -207,7 +207,7 @@ def _attributes(one: _Named) -> dict[str, str]:
 
 
 def _data_shown(said: Mapping[str, Any]) -> dict[str, Any]:
-    """The same data as an answer names it: small first letters, and lists with `Set` behind."""
+    """Return launch data with the names of an answer: first letter in lower case, lists end in `Set`."""
     shown: dict[str, Any] = {}
     for name, value in said.items():
         small = name[:1].lower() + name[1:]

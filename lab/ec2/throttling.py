@@ -1,9 +1,9 @@
-"""EC2's own request limits: token buckets for requests and for the instances that they touch.
+"""EC2's request limits: token buckets for requests and for the instances in them.
 
 Refuses requests with RequestLimitExceeded while limits are set; off by default.
 
-Sizes: EC2 Developer Guide, "Request throttling for the Amazon EC2 API"; each API has a bucket of
-its own, for each account and region.
+Sizes: EC2 Developer Guide, "Request throttling for the Amazon EC2 API". Each API has its own bucket for each
+account and region.
 """
 
 from collections import Counter
@@ -22,10 +22,10 @@ TERMINATING = "instances terminated"
 
 @dataclass(frozen=True, slots=True)
 class RequestLimits:
-    """As EC2 publishes them. `requests` are APIs with a size of their own.
+    """The limits that EC2 publishes. `requests` are the APIs with a size of their own.
 
-    CreateFleet is in no published list, so it counts as any other mutating call; what it launches
-    draws on the bucket of RunInstances.
+    CreateFleet is in no published list, so it has the size of other mutating calls. Its instances use the
+    bucket of RunInstances.
     """
 
     requests: Mapping[str, Rate] = field(
@@ -43,7 +43,7 @@ class RequestLimits:
     terminated: Rate = field(default=Rate(1000, 20))
 
     def bucket(self, api: str) -> Rate:
-        """The size of one bucket, by API or by one of this module's names."""
+        """Return the size of a bucket, by API or by one of this module's names."""
         known = {LISTING: self.listing, LAUNCHING: self.launched, TERMINATING: self.terminated}
         if api in known:
             return known[api]
@@ -62,7 +62,7 @@ class _Level:
 
 
 class Throttling:
-    """One account's buckets. `refused` counts what was refused, by bucket."""
+    """One account's buckets. `refused` counts refused requests by bucket."""
 
     def __init__(self, now: Callable[[], float]) -> None:
         self._now = now
@@ -72,7 +72,7 @@ class Throttling:
 
     @property
     def limits(self) -> RequestLimits | None:
-        """In force from now on; `None` refuses nothing. Setting them fills every bucket."""
+        """The limits from now on; None refuses nothing. Setting them fills every bucket."""
         return self._limits
 
     @limits.setter
@@ -86,11 +86,11 @@ class Throttling:
         self._take(LISTING if action == "DescribeInstances" and _lists_all(fields) else action, 1)
 
     def launch(self, instances: int) -> None:
-        """Take tokens for a launch of so many instances. Raises Ec2Error, and takes none."""
+        """Take tokens for a launch of this number of instances. Raises Ec2Error, and then takes none."""
         self._take(LAUNCHING, instances)
 
     def terminate(self, instances: int) -> None:
-        """Take tokens for the end of so many instances. Raises Ec2Error, and takes none."""
+        """Take tokens to terminate this number of instances. Raises Ec2Error, and then takes none."""
         self._take(TERMINATING, instances)
 
     def _take(self, api: str, tokens: int) -> None:

@@ -30,7 +30,7 @@ class Volumes:
         self._deleted: set[str] = set()
 
     def left(self) -> tuple[str, ...]:
-        """Every volume that is there."""
+        """Return every volume that exists."""
         return tuple(one.volume_id for one in self._existing())
 
     def describe(self, params: Tree) -> str:
