@@ -1,1 +1,1 @@
-"""What the hot paths cost. Each program here measures one of them; none is a test."""
+"""Measures the cost of the hot paths. Each program here measures one of them; none is a test."""

@@ -1,8 +1,8 @@
-"""A GitHub in memory that counts every call against an hour's limit.
+"""A GitHub in memory that counts every call against an hourly limit.
 
-It implements the ports `GitHub`, `GitHubLists` and `Reruns` and decides what a call costs, as GitHub does: a
-page of 100 is a call, and a page in which nothing has changed since it was last read is answered
-304 and free, unless `always_counts`. What is kept back for what matters more is the product's own.
+Implements the ports `GitHub`, `GitHubLists` and `Reruns`. A call costs what it costs at GitHub: each page of
+100 is one call. A page that has not changed since it was last read is answered 304 and free, unless
+`always_counts`. The share of the limit that is reserved for important requests is the product's.
 """
 
 import asyncio
@@ -74,14 +74,14 @@ class CountedGitHub:
         return NewRegistration(made.id, f"SECRET-JIT-{made.id}")
 
     async def find_runner(self, scope: str, name: RunnerName) -> RegisteredRunner | None:
-        """A registration by its name."""
+        """Return a registration by its name, or None."""
         del scope
         await self._ask("check", Importance.CHECK)
         found = self._actions.registered.get(name)
         return found.listed() if found is not None else None
 
     async def read_runner(self, scope: str, github_id: int) -> RegisteredRunner | None:
-        """A registration by its id."""
+        """Return a registration by its ID, or None."""
         del scope
         await self._ask("check", Importance.CHECK)
         registered = self._actions.registered.values()
@@ -89,7 +89,7 @@ class CountedGitHub:
         return found.listed() if found is not None else None
 
     async def delete_runner(self, scope: str, github_id: int) -> bool:
-        """Delete a registration that is not at work."""
+        """Delete a registration, unless its runner has a job."""
         del scope
         await self._ask("remove", Importance.REMOVE)
         registered = self._actions.registered.values()
@@ -102,44 +102,44 @@ class CountedGitHub:
         return True
 
     async def read_job(self, repository: str, job: JobId, now: Instant) -> JobObserved | None:
-        """What there is to say of a job."""
+        """Return what GitHub shows of a job, or None."""
         del repository
         await self._ask("check", Importance.CHECK)
         found = self._actions.jobs.get(job)
         return found.fact(now, read=True) if found is not None else None
 
     async def run_from_fork(self, repository: str, run_id: int) -> bool | None:
-        """Nothing comes from a fork here."""
+        """Return False: no run comes from a fork."""
         del repository, run_id
         await self._ask("check", Importance.CHECK)
         return False
 
     async def runner_group(self, scope: str, name: str) -> RunnerGroup:
-        """The one that there is."""
+        """Return the only runner group."""
         del scope, name
         await self._ask("check", Importance.CHECK)
         return RunnerGroup("all", allows_public_repositories=False, restricted_to_workflows=False)
 
     async def redeliver_failed(self, since: Instant) -> Redelivered:
-        """List the deliveries since then; what is lost here is in no list."""
+        """Read the pages of deliveries since then. Lost deliveries are not in them."""
         while self.delivered and self.delivered[0] < since - OVERLAP:
             self.delivered.popleft()
         await self._ask("deliveries", Importance.SYNC, 1 + len(self.delivered) // PAGE)
         return Redelivered(0, self._now())
 
     async def close(self) -> None:
-        """Nothing is open."""
+        """Do nothing: nothing is open."""
 
     async def rerun(
         self, repository: str, run_id: int, run_attempt: int, jobs: Sequence[JobId]
     ) -> RerunAnswer:
-        """Nothing is interrupted here, so nothing is run again."""
+        """Refuse to re-run jobs: no job is interrupted here."""
         del repository, run_id, run_attempt
         await self._ask("rerun", Importance.CHECK)
         return RerunAnswer(tuple(jobs), RerunOutcome.REFUSED)
 
     async def repositories(self, scope: str) -> Listing[ListedRepository]:
-        """All of them, pushed to just now."""
+        """List all repositories, each pushed to just now."""
 
         def read() -> tuple[list[ListedRepository], list[Hashable]]:
             listed = [ListedRepository(name, self._now()) for name in self._actions.runs]
@@ -148,7 +148,7 @@ class CountedGitHub:
         return await self._list("sync repositories", scope, read)
 
     async def newest_repositories(self, scope: str) -> Listing[ListedRepository]:
-        """They were all there before."""
+        """List 30 repositories, all created before the benchmark."""
 
         def read() -> tuple[list[ListedRepository], list[Hashable]]:
             listed = [ListedRepository(name, self._now(), 0.0) for name in self._actions.runs]
@@ -157,7 +157,7 @@ class CountedGitHub:
         return await self._list("sync repositories", f"{scope} newest", read)
 
     async def newest_runs(self, repository: str) -> Listing[ListedRun]:
-        """The newest hundred."""
+        """List the newest 100 runs."""
         runs = self._actions.runs[repository]
         return await self._runs(
             "sync runs",
@@ -166,7 +166,7 @@ class CountedGitHub:
         )
 
     async def runs(self, repository: str, status: str) -> Listing[ListedRun]:
-        """All in a state."""
+        """List all runs in a state."""
         runs = self._actions.runs[repository]
         return await self._runs(
             "sync runs",
@@ -175,14 +175,14 @@ class CountedGitHub:
         )
 
     async def run(self, repository: str, run_id: int) -> Listing[ListedRun]:
-        """One, if it is there."""
+        """List a run; nothing if it does not exist."""
         runs = self._actions.runs[repository]
         return await self._runs(
             "sync runs", run_id, lambda: [runs[run_id]] if run_id in runs else []
         )
 
     async def jobs(self, repository: str, run_id: int, now: Instant) -> Listing[JobObserved]:
-        """A run's jobs, as facts of that moment."""
+        """List a run's jobs with their states at this moment."""
 
         def read() -> tuple[list[JobObserved], list[Hashable]]:
             found = self._actions.runs[repository].get(run_id)
@@ -192,7 +192,7 @@ class CountedGitHub:
         return await self._list("sync jobs", run_id, read)
 
     async def runners(self, scope: str) -> Listing[RegisteredRunner]:
-        """Every registration."""
+        """List every registration."""
 
         def read() -> tuple[list[RegisteredRunner], list[Hashable]]:
             listed = [runner.listed() for runner in self._actions.registered.values()]
@@ -201,7 +201,7 @@ class CountedGitHub:
         return await self._list("sync runners", scope, read)
 
     def pace(self, scope: str) -> float:
-        """As the product reckons it: what is left above the share that is kept back."""
+        """Return the calls per second as the product computes them, without the reserved share."""
         del scope
         now = self._now()
         self._roll(now)
@@ -239,7 +239,7 @@ class CountedGitHub:
         await asyncio.sleep(LATENCY)
 
     def _charge(self, kind: str, importance: Importance, calls: int) -> None:
-        """Raises RetryLaterError where what is left is kept for what matters more."""
+        """Charge a call. Raises RetryLaterError if the rest is reserved for more important calls."""
         now = self._now()
         self._roll(now)
         if self.used + calls > self._limit * (1.0 - RESERVES[importance]):

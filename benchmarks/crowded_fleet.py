@@ -1,7 +1,7 @@
-"""A fleet of any size in which many classes of jobs share labels, built event by event.
+"""Builds a ledger of any size in which many classes of jobs share labels, event by event.
 
-Class after class may be served by several SKUs, and runners of some classes may serve others: the
-planner has to weigh them all against one another.
+Several SKUs may serve a class, and a class's runners may serve others, so the planner has to compare all of
+them.
 """
 
 import random
@@ -73,7 +73,7 @@ class Crowd:
 
 
 def crowded(crowd: Crowd) -> Ledger:
-    """The ledger of such a fleet at `NOW`."""
+    """Return the ledger of such a fleet at `NOW`."""
     known = catalogue(crowd)
     ledger = Ledger(known)
     began = NOW - crowd.jobs * crowd.apart - 300.0
@@ -104,7 +104,7 @@ def crowded(crowd: Crowd) -> Ledger:
 
 
 def label_sets(count: int) -> list[tuple[str, ...]]:
-    """Single labels, then pairs: a runner with a pair may serve the jobs of either label."""
+    """Return single labels, then pairs. A runner with a pair of labels may serve jobs with either label."""
     pairs = [
         (f"label-{one:02}", f"label-{(one + apart) % LABELS:02}")
         for apart in range(1, LABELS // 2)
@@ -114,7 +114,7 @@ def label_sets(count: int) -> list[tuple[str, ...]]:
 
 
 def catalogue(crowd: Crowd) -> Catalogue:
-    """SKUs with half of the labels each; one alone has all."""
+    """Return a catalogue of SKUs with half of the labels each. One SKU has all labels."""
     skus = {}
     for number in range(crowd.skus):
         first = number * LABELS // crowd.skus
@@ -145,7 +145,7 @@ def catalogue(crowd: Crowd) -> Catalogue:
 def queue(
     ledger: Ledger, job: int, labels: tuple[str, ...], at: Instant, run: int | None = None
 ) -> None:
-    """GitHub says that a job is queued."""
+    """Apply that GitHub queued a job."""
     ledger.apply(e.JobObserved(at, JobId(job), JobState.QUEUED, REPOSITORY, labels, at, run_id=run))
 
 
@@ -180,7 +180,7 @@ def _make_ready(ledger: Ledger, machine: MachineId, at: Instant) -> None:
 
 
 def _listen(ledger: Ledger, machine: MachineId, demands: list[DemandClass]) -> Runner:
-    """Its runner is registered for a class that its SKU serves, and has no job yet."""
+    """Register the machine's runner for a class that its SKU serves. It has no job yet."""
     sku = ledger.state.machines[machine].sku
     fitting = [demand for demand in demands if sku in demand.skus]
     demand = fitting[len(ledger.state.runners) % len(fitting)]
@@ -193,7 +193,7 @@ def _listen(ledger: Ledger, machine: MachineId, demands: list[DemandClass]) -> R
 
 
 def _work(ledger: Ledger, runner: Runner, job: int, run: int | None) -> None:
-    """GitHub has given the runner a job."""
+    """Apply that GitHub gave the runner a job."""
     labels = runner.demand.labels
     queue(ledger, job, labels, NOW - 95.0, run)
     ledger.apply(

@@ -1,7 +1,7 @@
-"""From a machine's first packet to its runner's listener being connected, with GitHub at some distance.
+"""Measures the time from a machine's first packet until its runner's listener is connected.
 
-Run: `PYTHONPATH=. python benchmarks/first_packet.py [--machines 10] [--latency 0.1]`. Real agents in
-real time, one after the other, each with a job that waits for it: attestation, health checks, registration,
+Run: `PYTHONPATH=. python benchmarks/first_packet.py [--machines 10] [--latency 0.1]`. Runs real agents in real
+time, one after the other, each with a job that waits for it: attestation, health checks, registration,
 assignment, acknowledgement, listener. GitHub takes `--latency` seconds for each call. Prints one JSON object.
 """
 
@@ -22,7 +22,7 @@ LOOK_EVERY = 0.002
 
 @dataclass(frozen=True, slots=True)
 class Findings:
-    """Real seconds, GitHub's own included."""
+    """The results in real seconds, with GitHub's latency."""
 
     machines: int
     github_latency: float
@@ -32,7 +32,7 @@ class Findings:
 
 
 async def measure(options: argparse.Namespace) -> Findings:
-    """One machine at a time. Raises TimeoutError if one does not come."""
+    """Measure one machine after the other. Raises TimeoutError if a machine does not come up."""
     section = {"on": [{"provider": "lab", "instance_types": ["g5.xlarge"]}]}
     fleet = LabFleet(
         "acme", ("widgets",), {LABEL: section}, scale=1.0, github_latency=options.latency

@@ -1,12 +1,12 @@
-"""From a job's accepted delivery to the CreateFleet that asks for its machine, against an oracle.
+"""Measures the time from a job's accepted delivery to its CreateFleet call, compared with an ideal fleet.
 
-Run: `PYTHONPATH=. python benchmarks/launch_latency.py [--jobs-a-second 50] [--seconds 60]
-[--skus 1 20]`. A real controller, GitHub and EC2 on loopback in real time; registrations are not
-limited, EC2's published request bucket for CreateFleet is in force, and no machine boots within the
-run. Prints one JSON object for each number of SKUs: how much later than in an ideal fleet within the
-same bucket (`launch_oracle.py`) as many jobs had their machines asked for, and how long jobs waited
-for that in both. Where several SKUs wait for tokens their turns may fall differently, so that single
-jobs of the two are not alike; the n-th to be served are.
+Run: `PYTHONPATH=. python benchmarks/launch_latency.py [--jobs-a-second 50] [--seconds 60] [--skus 1 20]`. Runs
+a real controller, GitHub and EC2 on loopback in real time. Registrations are not limited, EC2's published
+request bucket for CreateFleet applies, and no machine boots during the run.
+
+Prints one JSON object for each number of SKUs. It contains how long jobs waited for the call, here and in an
+ideal fleet with the same bucket (`launch_oracle.py`), and by how much the n-th launched job was later here. If
+several SKUs wait for tokens, the two may launch jobs in another order, so single jobs are not compared.
 """
 
 import argparse
@@ -32,7 +32,7 @@ RATE = Rate(50, 5.0)
 
 @dataclass(frozen=True, slots=True)
 class Findings:
-    """Milliseconds, but for the counts."""
+    """The results in milliseconds, and counts."""
 
     skus: int
     jobs: int
@@ -48,7 +48,7 @@ class Findings:
 
 
 async def measure(skus: int, options: argparse.Namespace) -> Findings:
-    """One lab, one minute of jobs. Raises TimeoutError if they are not all asked for."""
+    """Run one lab for a minute of jobs. Raises TimeoutError if a job's machine is not requested."""
     section = {"on": [{"provider": "lab", "instance_types": ["g5.xlarge"]}]}
     fleet = LabFleet(
         "acme",
@@ -70,7 +70,7 @@ async def measure(skus: int, options: argparse.Namespace) -> Findings:
 
 
 async def _push(lab: Laboratory, skus: int, options: argparse.Namespace) -> int:
-    """Queue jobs one by one at random moments; how many."""
+    """Queue jobs one by one at random moments. Return their number."""
     choice = random.Random(options.seed)
     clock = asyncio.get_running_loop()
     moment, end, pushed = clock.time(), clock.time() + options.seconds, 0
@@ -83,7 +83,7 @@ async def _push(lab: Laboratory, skus: int, options: argparse.Namespace) -> int:
 
 
 def _accepted(lab: Laboratory) -> list[tuple[float, str]]:
-    """When each queued job's delivery was answered, and its SKU."""
+    """Return for each queued job when its delivery was answered, and its SKU."""
     found = []
     for delivery in lab.github.delivery_log(APP_ID):
         if delivery.message.action == "queued" and delivery.succeeded:
@@ -95,7 +95,7 @@ def _accepted(lab: Laboratory) -> list[tuple[float, str]]:
 
 
 def _calls(lab: Laboratory) -> dict[str, list[tuple[float, int]]]:
-    """Each SKU's CreateFleet calls: when they came to EC2, and how many machines they asked for."""
+    """Return each SKU's CreateFleet calls: when each reached EC2, and the number of machines in it."""
     machines = Counter((i.tags["autoscaler:sku"], i.client_token) for i in lab.ec2.instances)
     calls: dict[str, list[tuple[float, int]]] = defaultdict(list)
     for (sku, token), count in machines.items():

@@ -1,8 +1,7 @@
-"""The earliest moment at which each job's machine could have been asked for, by EC2's limits alone.
+"""Computes the earliest moment at which each job's machine can be requested within EC2's limits. Pure.
 
-Pure. An ideal fleet knows a job at the moment its delivery was accepted, needs no time to think,
-and sends a call whenever the bucket has a token: for the SKU whose job has waited longest, with
-everything that waits for that SKU.
+The ideal fleet knows a job when its delivery was accepted, and plans in no time. It sends a call whenever the
+bucket has a token: for the SKU whose job has waited longest, for all jobs that wait for that SKU.
 """
 
 from collections import deque
@@ -19,11 +18,11 @@ class _Bucket:
     at: float
 
     def ready_at(self) -> float:
-        """When the next token is there."""
+        """Return when the next token is available."""
         return self.at + max(0.0, 1.0 - self.level) / self.rate.per_second
 
     def take(self, moment: float) -> None:
-        """Use one at this moment, which is none before `ready_at`."""
+        """Use a token at this moment, which must not be before `ready_at`."""
         self.level = self.rate.refilled(self.level, moment - self.at) - 1.0
         self.at = moment
 
@@ -36,12 +35,12 @@ class _Queues:
         self.waiting.setdefault(sku, deque()).append(job)
 
     def take_oldest(self) -> deque[int]:
-        """All jobs of the SKU whose first is the oldest."""
+        """Remove and return all jobs of the SKU with the oldest job."""
         return self.waiting.pop(min(self.waiting, key=lambda sku: self.waiting[sku][0]))
 
 
 def earliest(accepted: Sequence[tuple[float, str]], rate: Rate) -> list[float]:
-    """For each job, given as (moment, SKU) in order of time, when an ideal fleet sends its call."""
+    """Return for each job, given as (moment, SKU) in order of time, when the ideal fleet sends its call."""
     sent = [0.0] * len(accepted)
     queues = _Queues()
     bucket = _Bucket(rate, float(rate.burst), accepted[0][0] if accepted else 0.0)
@@ -57,9 +56,9 @@ def earliest(accepted: Sequence[tuple[float, str]], rate: Rate) -> list[float]:
 def sent_at(
     accepted: Sequence[tuple[float, str]], calls: Mapping[str, Sequence[tuple[float, int]]]
 ) -> list[float]:
-    """When each job's call was sent: a SKU's calls, as (moment, machines), serve its jobs in order.
+    """Return when each job's call was sent. A SKU's calls, (moment, machines), serve its jobs in order.
 
-    Raises ValueError if the calls ask for fewer machines than there are jobs.
+    Raises ValueError if the calls request fewer machines than there are jobs.
     """
     moments = {
         sku: iter([at for at, n in sorted(made) for _ in range(n)]) for sku, made in calls.items()

@@ -1,13 +1,13 @@
-"""How long the controller holds its event loop in one piece, by cause, in milliseconds of CPU time.
+"""Measures for how long the controller blocks its event loop, by cause, in milliseconds of CPU time.
 
-    PYTHONPATH=. .venv/bin/python benchmarks/loop_stalls.py [--machines 3500] [--jobs 10000]
-        [--burst 5000] [--rate 500] [--room 1000] [--seconds 60] [--scale 1]
+Run: `PYTHONPATH=. python benchmarks/loop_stalls.py [--machines 3500] [--jobs 10000] [--burst 5000] [--rate 500]
+[--room 1000] [--seconds 60] [--scale 1]`. The controller runs in this process and starts with this number of
+machines and queued jobs. During the measurement it reads GitHub's and the provider's lists, prunes old records,
+and gets `--burst` more jobs at `--rate` a second. It may launch `--room` more machines.
 
-The controller runs in this process with so many machines and queued jobs from the start, while GitHub's
-lists and the provider's are read, what ended is forgotten, and `--burst` more jobs come at `--rate` a
-second. `--room` is how many machines may be launched beside those there are. CPU time of the loop's own
-thread counts: other processes change nothing, and neither does waiting. `gc` is the part of the longest
-step that Python's garbage collector took. `--scale` runs the controller's clock faster than the host's.
+Only CPU time of the loop's thread counts, so other processes and waiting do not change the figures. `gc` is the
+part of the longest step that Python's garbage collector took. `--scale` is the speed of the controller's clock
+compared with real time.
 """
 
 import argparse
@@ -26,7 +26,7 @@ JOBS_A_RUN = 75
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """See the options of the same names; `seconds` are the controller's."""
+    """The options of the same names. `seconds` are seconds of the controller's clock."""
 
     machines: int
     jobs: int
@@ -38,7 +38,7 @@ class Load:
 
 
 async def measure(load: Load) -> Steps:
-    """Run the controller, and measure it from its first turn on. To be run in a TimedLoop."""
+    """Run the controller in a TimedLoop, and measure it from its first turn on."""
     loop = asyncio.get_running_loop()
     assert isinstance(loop, TimedLoop)
     crowd = Crowd(

@@ -1,11 +1,10 @@
-"""What a plan costs, in milliseconds of this process's CPU time, by the size of the fleet.
+"""Measures the cost of a plan in milliseconds of CPU time, by the size of the fleet.
 
-    PYTHONPATH=. .venv/bin/python benchmarks/planner_cost.py [--large] [--before FOLDER]
-
-Every figure is the least of several plans of one fleet. `scans` is the same cost in plain scans of as many
-objects (a look at one attribute of every machine and job), so that hosts can be compared. `--before` names
-the folder of an older `planner/` package (as `git worktree add ../before REVISION` leaves it in
-`../before/autoscaler`): its plan of the same fleet is measured in the same run and has to be equal.
+Run: `PYTHONPATH=. python benchmarks/planner_cost.py [--large] [--before FOLDER]`. Each figure is the minimum of
+several plans of one fleet. `scans` is the same cost in units of one scan that reads an attribute of every
+machine and job, so that hosts can be compared. `--before` names the folder of an older `planner/` package (`git
+worktree add ../before REVISION` creates one in `../before/autoscaler`). The older planner is measured in the
+same run, and must return the same plan.
 """
 
 import argparse
@@ -84,7 +83,7 @@ def main() -> None:
 
 
 def cheapest(make: MakePlan, fleet: Fleet, tries: int) -> tuple[float, Plan]:
-    """The least milliseconds of CPU time of some plans, and the plan."""
+    """Return the minimum CPU time of some plans, in milliseconds, and the plan."""
     least, made = float("inf"), Plan()
     for _ in range(tries):
         gc.collect()
@@ -95,7 +94,7 @@ def cheapest(make: MakePlan, fleet: Fleet, tries: int) -> tuple[float, Plan]:
 
 
 def _scan(ledger: Ledger) -> float:
-    """Milliseconds to look at an attribute of every machine and every job."""
+    """Return the milliseconds that it takes to read an attribute of every machine and job."""
     records: list[Machine | Job] = [*ledger.state.machines.values(), *ledger.state.jobs.values()]
     least = float("inf")
     for _ in range(15):
@@ -106,7 +105,7 @@ def _scan(ledger: Ledger) -> float:
 
 
 def _older(folder: Path) -> MakePlan:
-    """The `plan` of an older planner, which reads the fleets of today."""
+    """Return the `plan` function of an older planner, which reads today's fleets."""
     name = "autoscaler.before"
     package = ModuleType(name)
     package.__path__ = [str(folder / "planner")]

@@ -1,7 +1,7 @@
-"""A large fleet at work, hour after hour: how many calls it costs at GitHub, by kind.
+"""Counts the calls to GitHub, by kind, of a large fleet at work for hours.
 
-It decides how jobs come (as PyTorch's: a push's builds, and its tests when they are done) and reads
-the counters. `healing.py` runs it.
+Jobs arrive as in PyTorch's repository: the builds of a push, and its tests when the builds are done.
+`healing.py` runs this.
 """
 
 import asyncio
@@ -25,9 +25,9 @@ BUILDS, TESTS = 12, 67
 
 @dataclass(frozen=True, slots=True)
 class Steady:
-    """So many jobs an hour, each of `works` seconds on the average, for `seconds` after a warm-up.
+    """The load: jobs an hour, each of `works` seconds on average, for `seconds` after a warm-up.
 
-    `registrations` is how many registrations a second are asked for: 2.5 for each App, 5 at most.
+    `registrations` is the number of registrations a second: 2.5 for each App, 5 at most.
     """
 
     limit: int
@@ -42,10 +42,10 @@ class Steady:
 
 @dataclass(frozen=True, slots=True)
 class Hour:
-    """A fleet's calls of an hour, by kind: what counted, what was free (304), what had no room.
+    """A fleet's calls in an hour, by kind: counted, free (304) and refused.
 
-    `counted` is what GitHub's hourly limit of the installation sees at most: all but registrations,
-    which have a bucket of their own.
+    `counted` is the maximum that GitHub's hourly limit of the installation counts: all calls but registrations,
+    which have their own bucket.
     """
 
     limit: int

@@ -1,7 +1,7 @@
-"""How long a webhook delivery takes to become durable, at a steady rate and flat out.
+"""Measures how long a webhook delivery takes to become durable, at a steady rate and at full speed.
 
-Run: `python benchmarks/store_accept.py [--rate 500] [--seconds 10] [--folder DIR]`. The rate is an
-open one: arrivals do not wait for each other, and a late answer counts from when it was due.
+Run: `python benchmarks/store_accept.py [--rate 500] [--seconds 10] [--folder DIR]`. At the steady rate,
+deliveries do not wait for each other. The time counts from when a delivery was due.
 """
 
 import argparse
@@ -21,7 +21,7 @@ IN_FLIGHT = 64
 
 
 def make_body(dice: random.Random, number: int) -> bytes:
-    """A body of a workflow_job event's size, compressible as one is (to about a quarter)."""
+    """Return a body with the size of a workflow_job event, as compressible as one (to about a quarter)."""
     fields = {f"field_{n}": dice.randbytes(12).hex() for n in range(120)}
     text = json.dumps({"id": number, **fields})
     filler = "https://api.github.com/repos/acme/widgets/actions/jobs/ " * 200
@@ -29,7 +29,7 @@ def make_body(dice: random.Random, number: int) -> bytes:
 
 
 def delivery(bodies: list[bytes], number: int) -> Delivery:
-    """The one of this number at a rate."""
+    """Return the delivery with this number at a rate."""
     body = bodies[number % len(bodies)]
     return Delivery(f"rate-{number}", "workflow_job", time.time(), body)
 
@@ -37,7 +37,7 @@ def delivery(bodies: list[bytes], number: int) -> Delivery:
 async def at_a_rate(
     store: SqliteStore, bodies: list[bytes], rate: float, count: int
 ) -> list[float]:
-    """Seconds from when each delivery was due to its answer."""
+    """Return the seconds from when each delivery was due to its answer."""
     waits: list[float] = []
 
     async def one(number: int, due: float) -> None:
@@ -56,7 +56,7 @@ async def at_a_rate(
 
 
 async def flat_out(store: SqliteStore, bodies: list[bytes], seconds: float) -> float:
-    """Deliveries a second with `IN_FLIGHT` callers that never pause."""
+    """Return the deliveries a second with `IN_FLIGHT` callers that never pause."""
     end = time.perf_counter() + seconds
     done = 0
 

@@ -1,8 +1,8 @@
-"""How long it takes to give a thousand ready machines back at once.
+"""Measures how long it takes to terminate a thousand ready machines at once.
 
-Run: `PYTHONPATH=. python benchmarks/terminating_ready.py [--machines 1000]`. A schedule's minimum keeps
-them ready for a few minutes of real time; when it ends, all of them are idle for too long in the
-same moment. EC2's published request limits are in force. Prints one JSON object.
+Run: `PYTHONPATH=. python benchmarks/terminating_ready.py [--machines 1000]`. A schedule's minimum keeps the
+machines ready for a few minutes of real time. When the schedule ends, all of them pass their idle timeout at
+the same moment. EC2's published request limits apply. Prints one JSON object.
 """
 
 import argparse
@@ -25,7 +25,7 @@ SKU = "linux.gpu"
 
 @dataclass(frozen=True, slots=True)
 class Findings:
-    """`seconds` from the schedule's end to the end of the last machine.
+    """The results. `seconds` is from the schedule's end to the end of the last machine.
 
     The answer to its poll makes a machine power itself off. The controller also sends TerminateInstances.
     """

@@ -54,7 +54,7 @@ class Steps:
 
 
 class TimedLoop(asyncio.SelectorEventLoop):
-    """Runs each callback under a stopwatch."""
+    """An event loop that measures the CPU time of each callback."""
 
     def __init__(self) -> None:
         self.steps = Steps()
@@ -64,7 +64,7 @@ class TimedLoop(asyncio.SelectorEventLoop):
 
     @contextmanager
     def measured(self) -> Iterator[Steps]:
-        """Measure the steps that are run inside, and the garbage collector's part of them."""
+        """Measure the steps inside this context, and the garbage collector's part of them."""
         gc.callbacks.append(self._on_collection)
         self.steps.measuring = True
         try:
