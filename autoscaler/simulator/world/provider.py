@@ -61,6 +61,7 @@ class SimulatedProvider(Terms):
     ) -> None:
         super().__init__(name, catalogue)
         self.crash_point = CrashPoint()
+        self.latency = LATENCY
         self.instances: dict[ProviderMachineId, Instance] = {}
         self.running: dict[ProviderMachineId, Instance] = {}
         self.on_launch: Callable[[Instance], None] = lambda _: None
@@ -86,7 +87,7 @@ class SimulatedProvider(Terms):
     async def prepare(self, order: LaunchOrder) -> str:
         """The request, with the image that a name stands for."""
         await self.crash_point.burn()
-        await asyncio.sleep(LATENCY)
+        await asyncio.sleep(self.latency)
         return json.dumps(
             {
                 "call": order.launch_request,
@@ -108,15 +109,15 @@ class SimulatedProvider(Terms):
         known = self._answers.get(order["token"])
         self._invariants.launching(request, repeated=known is not None)
         if hit(FaultKind.THROTTLED):
-            await asyncio.sleep(LATENCY)
+            await asyncio.sleep(self.latency)
             raise ProviderError(FailureClass.THROTTLED, "RequestLimitExceeded", "later")
         if hit(FaultKind.LAUNCH_5XX):
-            await asyncio.sleep(LATENCY)
+            await asyncio.sleep(self.latency)
             raise OutcomeUnknownError("500 InternalError")
         answer = known or self._carry_out(order)
         self._answers[order["token"]] = answer
         slow = hit(FaultKind.LAUNCH_SLOW)
-        await asyncio.sleep(LATENCY if slow is None else float(slow.target))
+        await asyncio.sleep(self.latency if slow is None else float(slow.target))
         await crash_point.burn()
         if hit(FaultKind.LAUNCH_SWALLOWED):
             raise OutcomeUnknownError("the connection broke")
@@ -141,7 +142,7 @@ class SimulatedProvider(Terms):
                 # One that shuts down already ends for the reason that it had.
                 if instance.stays_until <= self._now() and instance.stopping_at is None:
                     self.shut_down(instance, "User initiated")
-        await asyncio.sleep(LATENCY)
+        await asyncio.sleep(self.latency)
         await crash_point.burn()
         if hit(FaultKind.END_SWALLOWED):
             raise OutcomeUnknownError("the connection broke")
@@ -160,7 +161,7 @@ class SimulatedProvider(Terms):
             if instance.launched_at <= then
             and (instance.ended_at is None or instance.ended_at > then - SHOWN_AFTER_END)
         ]
-        await asyncio.sleep(LATENCY)
+        await asyncio.sleep(self.latency)
         breaks = self._fault_schedule.hit(FaultKind.LIST_BREAKS)
         gaps = self._fault_schedule.hit(FaultKind.EMPTY_PAGES) is not None
         size = SMALL_PAGE if gaps else PAGE
@@ -183,7 +184,7 @@ class SimulatedProvider(Terms):
     async def quotas(self) -> Mapping[str, int]:
         """Return the quotas of the account."""
         await self.crash_point.burn()
-        await asyncio.sleep(LATENCY)
+        await asyncio.sleep(self.latency)
         return dict(self._quota)
 
     async def collect(self, requests: Sequence[str]) -> tuple[str, ...]:
@@ -196,14 +197,14 @@ class SimulatedProvider(Terms):
         """The one image that there is."""
         del sku
         await self.crash_point.burn()
-        await asyncio.sleep(LATENCY)
+        await asyncio.sleep(self.latency)
         return IMAGE
 
     async def console(self, machine: ProviderMachineId) -> str:
         """Return the console output so far. Empty for a machine that does not exist."""
         crash_point = self.crash_point
         await crash_point.burn()
-        await asyncio.sleep(LATENCY)
+        await asyncio.sleep(self.latency)
         if self._fault_schedule.hit(FaultKind.THROTTLED):
             raise ProviderError(FailureClass.THROTTLED, "RequestLimitExceeded", "later")
         await crash_point.burn()

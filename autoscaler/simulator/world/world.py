@@ -1,10 +1,11 @@
 """Plays a schedule: jobs, faults and machines around one controller process after another."""
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from autoscaler.controller.composition import Ports, Settings
+from autoscaler.controller.ports.provider import Provider
 from autoscaler.controller.ports.store import StoreError
 from autoscaler.controller.ports.telemetry import Telemetry
 from autoscaler.controller.reconciler import Pace
@@ -52,12 +53,18 @@ SETTLES: Seconds = 3600.0
 """Seconds after the last job within which it gets a machine, runs, and the machine is terminated."""
 
 
+def itself(provider: SimulatedProvider) -> Provider:
+    """Return the provider itself."""
+    return provider
+
+
 @dataclass(frozen=True, slots=True)
 class Setting:
     """The settings of a world. `quota` is that of the account, by `Offering.quota_key`.
 
     `boot` is by SKU the time until a machine's attestation. `strangers` is how many machines of
-    another installation each provider runs under this fleet's name.
+    another installation each provider runs under this fleet's name. `connect` returns what the controller
+    uses to reach a simulated provider: by default the provider itself.
     """
 
     catalogue: Catalogue
@@ -66,6 +73,7 @@ class Setting:
     telemetry: Telemetry
     pace: Pace
     strangers: int = 1
+    connect: Callable[[SimulatedProvider], Provider] = itself
 
 
 class SimulatedWorld:
@@ -204,7 +212,9 @@ class SimulatedWorld:
             github=self.github,
             lists=self.lists,
             reruns=self.reruns,
-            providers=self.providers,
+            providers={
+                name: self._setting.connect(provider) for name, provider in self.providers.items()
+            },
         )
 
     def _begin(self, fault: Fault) -> None:
