@@ -18,7 +18,7 @@ from autoscaler.model.identifiers import InstallationId, LaunchRequestId, Provid
 from autoscaler.model.installations import Installations
 from autoscaler.providers.ec2.channel import WorkerChannel
 from autoscaler.providers.ec2.provider import Ec2Provider
-from autoscaler.providers.ec2.settings import Ec2Settings, Ec2Sku, Timeouts
+from autoscaler.providers.ec2.settings import Ec2Option, Ec2Settings, Ec2Sku, Timeouts
 from tests.patience import PATIENCE
 from tests.providers.contract import MakeOrder
 from tests.providers.doubles import ManualClock, RememberingTelemetry
@@ -117,6 +117,7 @@ def settings(subnets: tuple[str, ...]) -> Ec2Settings:
         image_owner=IMAGE_OWNER,
         disk_gb=100,
         user_data="#!/bin/sh\n",
+        options={0: Ec2Option(("g5.xlarge", "g4dn.xlarge"), (CapacityType.ON_DEMAND,))},
     )
     return Ec2Settings(
         name=ProviderName("east"),

@@ -10,9 +10,16 @@ from collections.abc import Callable
 
 import pytest
 
-from autoscaler.controller.ports.provider import LaunchOrder, ProofRefusedError, Provider
+from autoscaler.controller.ports.provider import (
+    MOST_CONSOLE,
+    LaunchOrder,
+    OutcomeUnknownError,
+    ProofRefusedError,
+    Provider,
+    ProviderError,
+)
 from autoscaler.model.events import ListedMachine
-from autoscaler.model.identifiers import ProviderMachineId
+from autoscaler.model.identifiers import InstallationId, ProviderMachineId
 
 MakeOrder = Callable[[int, str], LaunchOrder]
 
@@ -92,6 +99,91 @@ class ProviderContract:
         image = await provider.image(order.sku)
         await provider.launch(await provider.prepare(order))
         assert {one.image for one in (await listed(provider)).values()} == {image}
+
+    async def test_its_offerings_have_distinct_keys_of_its_own_and_a_price(
+        self, provider: Provider, make_order: MakeOrder
+    ) -> None:
+        order = make_order(1, "token-offerings")
+        offerings = provider.offerings(order.sku, order.option)
+        assert offerings
+        keys = [offering.key for offering in offerings]
+        assert len(set(keys)) == len(keys)
+        assert set(order.offerings) <= set(keys)
+        assert {offering.provider for offering in offerings} == {provider.name}
+        assert all(one.dollars_per_hour >= 0 and one.quota_units > 0 for one in offerings)
+
+    async def test_opening_it_again_changes_no_offering(
+        self, provider: Provider, make_order: MakeOrder
+    ) -> None:
+        order = make_order(1, "token-open")
+        before = provider.offerings(order.sku, order.option)
+        await provider.open()
+        assert provider.offerings(order.sku, order.option) == before
+
+    async def test_its_rates_allow_a_launch(self, provider: Provider) -> None:
+        assert provider.largest_request >= 1
+        if provider.launch_rate is not None:
+            assert provider.launch_rate.full.enough
+
+    async def test_a_machine_uses_the_quota_of_its_offering(
+        self, provider: Provider, make_order: MakeOrder
+    ) -> None:
+        order = make_order(1, "token-quota")
+        offerings = {one.key: one for one in provider.offerings(order.sku, order.option)}
+        (launched,) = (await provider.launch(await provider.prepare(order))).launched
+        machine = (await listed(provider))[launched.provider_id]
+        used = offerings[
+            "/".join((provider.name, machine.instance_type, machine.zone, machine.capacity_type))
+        ]
+        assert machine.quota_usage in ((), ((used.quota_key, used.quota_units),))
+
+    async def test_quotas_have_the_keys_of_offerings(self, provider: Provider) -> None:
+        quotas = await provider.quotas()
+        assert all(key.startswith(f"{provider.name}/") for key in quotas)
+        assert all(units >= 0 for units in quotas.values())
+
+    async def test_after_an_adoption_new_machines_have_its_id_and_the_others_are_listed_too(
+        self, provider: Provider, make_order: MakeOrder
+    ) -> None:
+        request = await provider.prepare(make_order(1, "token-before"))
+        (before,) = (await provider.launch(request)).launched
+        adopted = InstallationId("ad0b7ed1")
+        provider.adopt(adopted)
+        request = await provider.prepare(make_order(1, "token-after"))
+        (after,) = (await provider.launch(request)).launched
+        machines = await listed(provider)
+        assert machines[after.provider_id].installation == adopted
+        assert machines[before.provider_id].installation not in ("", adopted)
+
+    async def test_collecting_terminates_no_machine(
+        self, provider: Provider, make_order: MakeOrder
+    ) -> None:
+        request = await provider.prepare(make_order(1, "token-collect"))
+        (launched,) = (await provider.launch(request)).launched
+        await provider.collect([])
+        await provider.collect([request])
+        assert not (await listed(provider))[launched.provider_id].terminated
+
+    async def test_a_console_is_bounded_text_or_an_error_of_the_port(
+        self, provider: Provider, make_order: MakeOrder
+    ) -> None:
+        request = await provider.prepare(make_order(1, "token-console"))
+        (launched,) = (await provider.launch(request)).launched
+        try:
+            shown = await provider.console(launched.provider_id)
+        except (ProviderError, OutcomeUnknownError):
+            return
+        assert isinstance(shown, str)
+        assert len(shown) <= MOST_CONSOLE
+
+    async def test_it_has_no_hint_for_an_error_that_is_not_its_own(
+        self, provider: Provider
+    ) -> None:
+        assert provider.hint(ZeroDivisionError()) is None
+
+    async def test_it_may_be_closed_twice(self, provider: Provider) -> None:
+        await provider.close()
+        await provider.close()
 
     async def test_ending_nothing_asks_nothing(self, provider: Provider) -> None:
         assert await provider.terminate([]) == {}
