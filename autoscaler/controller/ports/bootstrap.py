@@ -51,7 +51,7 @@ class Assigned:
     jit_config: str
 
     def __repr__(self) -> str:
-        """Without the secret."""
+        """Return a representation without the secret."""
         return f"Assigned(runner={self.runner!r})"
 
 

@@ -9,20 +9,20 @@ class Clock(Protocol):
     """A clock. Raises only `asyncio.CancelledError`."""
 
     def now(self) -> Instant:
-        """Unix seconds. Never goes back within a process."""
+        """Return Unix seconds. They never decrease within a process."""
 
     async def sleep(self, seconds: Seconds) -> None:
         """Sleep for `seconds` of this clock's time."""
 
 
 class Ids(Protocol):
-    """Makes unique ids."""
+    """Creates unique IDs."""
 
     def machine(self) -> MachineId:
-        """16 hexadecimal digits, never given before."""
+        """Return a new ID of 16 hexadecimal digits."""
 
     def launch_request(self) -> LaunchRequestId:
-        """16 hexadecimal digits, never given before."""
+        """Return a new ID of 16 hexadecimal digits."""
 
     def token(self) -> str:
-        """An idempotency token: at most 64 ASCII characters."""
+        """Return a new idempotency token: at most 64 ASCII characters."""

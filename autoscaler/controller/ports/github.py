@@ -44,7 +44,7 @@ class NewRegistration:
     jit_config: str
 
     def __repr__(self) -> str:
-        """Without the secret."""
+        """Return a representation without the secret."""
         return f"NewRegistration(github_id={self.github_id})"
 
 
@@ -71,7 +71,7 @@ class Redelivered:
 
 
 class GitHub(Protocol):
-    """Raises only what the methods name, and GitHubError's subclasses."""
+    """GitHub's REST API. Methods raise the errors that they name, and no others."""
 
     async def register(
         self, scope: str, runner_group: str, name: RunnerName, labels: tuple[str, ...]
@@ -104,9 +104,9 @@ class GitHub(Protocol):
         """
 
     async def run_from_fork(self, repository: str, run_id: int) -> bool | None:
-        """Return whether a run's head repository is another than the run's own.
+        """Return whether a run's head repository differs from the run's own repository (a fork).
 
-        None for 404, and where GitHub does not name them. Raises RetryLaterError, OperatorError.
+        Return None for 404, and if GitHub does not return both. Raises RetryLaterError, OperatorError.
         """
 
     async def runner_group(self, scope: str, name: str) -> RunnerGroup:
@@ -124,4 +124,4 @@ class GitHub(Protocol):
         """
 
     async def close(self) -> None:
-        """Release connections. Idempotent."""
+        """Close the connections. Idempotent."""

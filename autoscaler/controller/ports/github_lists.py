@@ -80,19 +80,19 @@ class GitHubLists(Protocol):
         """Return the repositories that the Apps on a scope's account can access, within the scope."""
 
     async def newest_repositories(self, scope: str) -> Listing[ListedRepository]:
-        """The newest 30 repositories of an organization's scope, in one call."""
+        """Return the newest 30 repositories of an organization's scope, in one call."""
 
     async def newest_runs(self, repository: str) -> Listing[ListedRun]:
-        """The newest 100 runs of a repository, whatever their state."""
+        """Return the newest 100 runs of a repository, in any state."""
 
     async def runs(self, repository: str, status: str) -> Listing[ListedRun]:
-        """All runs of a repository in one of GitHub's states, such as `queued`."""
+        """Return all runs of a repository in one of GitHub's states, such as `queued`."""
 
     async def run(self, repository: str, run_id: int) -> Listing[ListedRun]:
-        """One run; an empty list for 404."""
+        """Return one run; an empty list for 404."""
 
     async def jobs(self, repository: str, run_id: int, now: Instant) -> Listing[JobObserved]:
-        """The jobs of a run's last attempt, as facts with `read` set; an empty list for 404."""
+        """Return the jobs of a run's last attempt, as events with `read` set; an empty list for 404."""
 
     async def runners(self, scope: str) -> Listing[RegisteredRunner]:
         """Return every registration in a scope, including those of others."""

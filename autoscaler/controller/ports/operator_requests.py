@@ -26,7 +26,7 @@ class OperatorRequestRefusedError(Exception):
 
 
 class OperatorRequests(Protocol):
-    """What an operator can request."""
+    """The requests of an operator."""
 
     def unverified(self) -> Sequence[UnverifiedMachine]:
         """Return the unverified machines, and the machines that do not terminate."""
@@ -35,10 +35,10 @@ class OperatorRequests(Protocol):
         """Return the providers whose machines were not listed completely since the start."""
 
     async def terminate(self, machine: str, *, force: bool = False) -> MachineId:
-        """Release an unverified machine, by its own or its provider's id, to be terminated.
+        """Release an unverified machine for termination. `machine` is its ID or the provider's.
 
-        With `force`, also if it may be running a job. Durable on return.
-        Raises: OperatorRequestRefusedError, StoreError.
+        With `force`, also if it may be running a job. Durable on return. Raises: OperatorRequestRefusedError,
+        StoreError.
         """
 
     async def adopt(self, old_id: str, *, force: bool = False) -> InstallationId:

@@ -1,4 +1,4 @@
-"""Prices as they are read and used."""
+"""The port through which the controller reads and uses a provider's prices."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -18,11 +18,11 @@ class PriceAnswer:
 
 
 class PriceReader(Protocol):
-    """A provider whose prices can be read."""
+    """A provider that lists its prices."""
 
     @property
     def price_kinds(self) -> Collection[CapacityType]:
-        """The capacity types whose prices are worth reading; others are never asked for."""
+        """The capacity types whose prices the controller reads."""
 
     @property
     def fix(self) -> str:
@@ -31,14 +31,14 @@ class PriceReader(Protocol):
     async def read_prices(self, capacity_type: CapacityType) -> PriceAnswer:
         """Return the prices of this capacity type that the configuration can use. Raises nothing.
 
-        A request that fails leaves out the prices that it asked for, and no others.
+        If a request fails, only the prices of that request are missing.
         """
 
     def use_prices(self, prices: Sequence[Price], source: PriceSource) -> bool:
-        """Use these from now on, for what they name; return True if anything costs another price."""
+        """Use these prices from now on. Return True if an offering has a new price."""
 
     def price_sources(self, capacity_type: CapacityType) -> Mapping[PriceSource, int]:
-        """How many of the configured prices come from where now."""
+        """Return how many of the prices in use come from each source."""
 
     def known_prices(self, capacity_type: CapacityType) -> tuple[Price, ...]:
         """Return the prices in use that the provider listed, now or before a restart."""

@@ -23,7 +23,7 @@ class QuotaLimits(Protocol):
         """Use these stored quotas until the provider returns newer ones."""
 
     def readings(self) -> tuple[Reading, ...]:
-        """Return the newest value that the provider gave of each quota."""
+        """Return the newest value of each quota that the provider returned."""
 
     def sources(self) -> Mapping[QuotaSource, int]:
-        """Return how many of the quotas that matter to the configuration come from where."""
+        """Return how many of the quotas that the configuration needs come from each source."""

@@ -8,12 +8,12 @@ from autoscaler.model.readings import Reading, ReadingKind
 
 
 class ReadingCache(Protocol):
-    """Keeps the last readings. Every method raises StoreError and nothing else."""
+    """Stores the last readings. Every method raises StoreError and nothing else."""
 
     async def load_readings(self, provider: ProviderName, kind: ReadingKind) -> tuple[Reading, ...]:
-        """Return what was kept last of this provider and kind, by name."""
+        """Return the stored readings of this provider and kind, by name."""
 
     async def save_readings(
         self, provider: ProviderName, kind: ReadingKind, readings: Sequence[Reading]
     ) -> None:
-        """Keep these in place of all of this provider and kind. Durable on return."""
+        """Replace all stored readings of this provider and kind. Durable on return."""

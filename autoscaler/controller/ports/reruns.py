@@ -1,4 +1,4 @@
-"""GitHub as it is asked to run jobs again. Errors are those of `ports.github`."""
+"""The port through which GitHub re-runs jobs. Errors are those of `ports.github`."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,9 +11,10 @@ from autoscaler.model.interruptions import RerunOutcome
 
 @dataclass(frozen=True, slots=True)
 class RerunAnswer:
-    """What GitHub did about `jobs`: an outcome, or None where it does not allow it yet.
+    """The outcome of a request to re-run `jobs`, or None if GitHub does not allow it yet.
 
-    `apart`: nothing was asked for, since others failed too: each is to be asked for by itself.
+    `apart`: nothing was requested, because other jobs of the run failed, too. Each job needs a request of its
+    own.
     """
 
     jobs: tuple[JobId, ...]
@@ -23,7 +24,7 @@ class RerunAnswer:
 
 
 class RerunUnknownError(RetryLaterError):
-    """GitHub may have run `jobs` again: no answer tells."""
+    """GitHub may have re-run `jobs`: its answer is lost."""
 
     def __init__(self, message: str, retry_after: Seconds, jobs: tuple[JobId, ...]) -> None:
         super().__init__(message, retry_after)
@@ -31,14 +32,14 @@ class RerunUnknownError(RetryLaterError):
 
 
 class Reruns(Protocol):
-    """Runs jobs again, each method once."""
+    """Requests re-runs. Sends each request once."""
 
     async def rerun(
         self, repository: str, run_id: int, run_attempt: int, jobs: Sequence[JobId]
     ) -> RerunAnswer:
-        """Try these failed jobs of a run again, whose last attempt is `run_attempt`.
+        """Re-run these failed jobs of a run, all or none. `run_attempt` is its last known attempt.
 
-        All of them or none: where an answer is lost, what was asked for is what it was for.
-        ACCEPTED, SUPERSEDED (there is a later attempt), REFUSED, or None. Raises RerunUnknownError;
-        RetryLaterError and OperatorError (a run that is not shown, too) where nothing was done.
+        The outcome is ACCEPTED, SUPERSEDED (the run has a later attempt), REFUSED, or None (not yet). Raises
+        RerunUnknownError; RetryLaterError and OperatorError (also if GitHub does not show the run) if nothing
+        was re-run.
         """

@@ -27,10 +27,9 @@ class StoreError(Exception):
 
 
 DeliveryKey = NewType("DeliveryKey", bytes)
-"""Identifies a delivery: the SHA-256 of its body. GitHub's signature covers the body and not the id.
-
-An old body that is sent again under new ids is the old delivery, and takes no id from another.
-"""
+"""Identifies a delivery: the SHA-256 of its body. GitHub's signature covers the body, but not the delivery's
+ID. So an old body that is sent again under a new ID is a duplicate, and cannot use up the ID of another
+delivery."""
 
 
 @dataclass(frozen=True)
@@ -44,18 +43,17 @@ class Delivery:
 
     @cached_property
     def key(self) -> DeliveryKey:
-        """The same for a redelivery, and for nothing else. Computed once, for it costs 10 us."""
+        """The same for all redeliveries of this delivery, and for no other. Cached: it takes 10 us."""
         return DeliveryKey(hashlib.sha256(self.body).digest())
 
 
 @dataclass(frozen=True, slots=True)
 class SavedState:
-    """All that the controller starts from. `heartbeat` is when the last holder was last alive,
-    `arrived_until` until when all webhook deliveries had arrived.
+    """All that the controller loads at its start. `heartbeat` is the time of the last stored heartbeat.
 
-    `jobs` are those not completed, or completed after the horizon given to `load`; `machines`
-    those that exist, or whose `prunable_from` is after it; calls and runners likewise, and those of
-    these machines; `reruns` are all.
+    All webhook deliveries up to `arrived_until` had arrived. `jobs`, `launch_requests`, `machines` and
+    `runners` are those that have not ended, or that ended after the horizon given to `load`. Launch requests
+    and runners of these machines are included. `reruns` are all reruns.
     """
 
     installations: Installations
@@ -71,15 +69,18 @@ class SavedState:
 
 
 class Store(Protocol):
-    """One writer. Every method raises StoreError and nothing else."""
+    """The store. It has one writer. Every method raises StoreError and nothing else."""
 
     async def load(self, horizon: Instant) -> SavedState:
-        """Everything alive, and what ended after `horizon`. Makes the installation id on first use."""
+        """Return all records that have not ended, or ended after `horizon`.
+
+        The first call on a new store creates the installation ID.
+        """
 
     def accept(self, delivery: Delivery) -> Awaitable[bool]:
-        """Keep a webhook delivery; False if its key is known. Durable (fsync) once that is given.
+        """Store a webhook delivery. Return False if its key is known. Durable (fsync) when the future is done.
 
-        A future costs a delivery less than the task that a coroutine needs to outlast its caller.
+        Returns a future, because it costs less than a task, which a coroutine needs to outlive its caller.
         """
 
     async def commit(
@@ -90,11 +91,11 @@ class Store(Protocol):
         cooldowns: Sequence[Cooldown] = (),
         installations: Installations | None = None,
     ) -> None:
-        """Write records with their history rows, and mark deliveries applied, in one transaction.
+        """Write records with their history rows, and mark deliveries as applied, in one transaction.
 
-        `installations`, if any, replace the store's own id and its former ones.
-        Records are copied before the first await, so the caller may go on changing them.
-        Calls that overlap are grouped into one fsync. Durable on return.
+        `installations` replaces the store's own ID and its former ones, if it is not None. Records are copied
+        before the first await, so the caller may change them afterwards. Overlapping calls share one fsync.
+        Durable on return.
         """
 
     async def record_heartbeat(self, at: Instant, arrived_until: Instant | None = None) -> None:
@@ -113,4 +114,4 @@ class Store(Protocol):
         """Delete records that ended before this moment, with their history. Return the number deleted."""
 
     async def close(self) -> None:
-        """Finish what is under way and release the file. Idempotent."""
+        """Finish the current transactions and release the file. Idempotent."""

@@ -19,10 +19,10 @@ from autoscaler.model.unmatched import Unmatched
 
 @dataclass(frozen=True, slots=True)
 class FleetCounts:
-    """The fleet at one moment, by SKU. Jobs that no SKU serves are not included.
+    """The fleet's counts at one moment, by SKU. Jobs that no SKU serves are not included.
 
-    `oldest_waiting` is how many seconds the oldest waiting job has been queued.
-    `circuits_open` are the SKUs whose circuit breaker is not closed.
+    `oldest_waiting` is how many seconds the oldest waiting job has been queued. `circuits_open` are the SKUs
+    whose circuit breaker is not closed.
     """
 
     jobs_waiting: Mapping[SkuName, int] = field(default_factory=dict)
@@ -37,69 +37,70 @@ class FleetCounts:
 
 
 class GitHubTelemetry(Protocol):
-    """The GitHub client reports its requests."""
+    """Metrics that the GitHub client reports."""
 
     def github_call(self, endpoint: str, outcome: str, duration: Seconds) -> None:
-        """One request to GitHub. `endpoint` is a route template; `outcome` the status or an error word."""
+        """Count a request to GitHub. `endpoint` is a route template, `outcome` the status or an error word."""
 
     def github_budget(
         self, app: int, account: str, resource: str, remaining: int | None, limit: int | None
     ) -> None:
-        """One answer to an App (`account` empty) or its installation, and what that bucket holds.
+        """Count an answer to an App (`account` is empty) or its installation, and set its rate limit bucket.
 
-        `resource` is GitHub's name of the bucket; None where GitHub told no numbers.
+        `resource` is GitHub's name of the bucket. `remaining` and `limit` are None if the answer has no such
+        headers.
         """
 
 
 class SyncTelemetry(Protocol):
-    """Reports how well GitHub's lists are known."""
+    """Metrics about how up to date GitHub's lists are."""
 
     def github_staleness(self, account: str, seconds: Seconds) -> None:
-        """How old the oldest picture is that was read of an account's active runs and repositories."""
+        """Set the age of the oldest data about an account's active runs and repositories."""
 
     def github_unwatched(self, account: str, repositories: int) -> None:
-        """How many of an account's repositories are too many to be looked at."""
+        """Set the number of an account's repositories that are not watched because there are too many."""
 
 
 class GroupTelemetry(Protocol):
-    """Reports the access of runner groups."""
+    """Metrics about the access of runner groups."""
 
     def runner_group(self, account: str, group: str, reason: str, too_wide: bool) -> None:
-        """Whether a runner group admits more than the `access` of its SKUs, by what more it admits."""
+        """Set whether a runner group admits more than the `access` of its SKUs, by kind of excess."""
 
 
 class ProviderTelemetry(Protocol):
-    """A provider reports its requests."""
+    """Metrics that a provider reports."""
 
     def provider_call(
         self, provider: ProviderName, operation: str, outcome: str, duration: Seconds
     ) -> None:
-        """One request to a provider, such as CreateFleet; `outcome` is ok or the error's code."""
+        """Count a request to a provider, such as CreateFleet. `outcome` is ok or the error's code."""
 
 
 class DeliveryTelemetry(Protocol):
-    """The webhook endpoint reports deliveries."""
+    """Metrics that the webhook endpoint reports."""
 
     def delivery(self, answer: str) -> None:
-        """One webhook delivery by what became of it: accepted, duplicate, ignored, ping, bad_signature, ..."""
+        """Count a webhook delivery by its outcome: accepted, duplicate, ignored, ping, bad_signature, ..."""
 
 
 class BootstrapTelemetry(Protocol):
-    """The bootstrap endpoint reports requests of machines."""
+    """Metrics that the bootstrap endpoint reports."""
 
     def bootstrap(self, step: str, answer: str) -> None:
-        """One bootstrap request: its step, and ok or the refusal's reason."""
+        """Count a bootstrap request by its step, and by ok or the reason of the refusal."""
 
 
 class UnmatchedTelemetry(Protocol):
-    """Reports jobs that no SKU serves."""
+    """Metrics about jobs that no SKU serves."""
 
     def job_unmatched(self, reason: Unmatched) -> None:
-        """A job of a configured scope was queued that no SKU serves."""
+        """Count a queued job of a configured scope that no SKU serves."""
 
 
 class PriceTelemetry(Protocol):
-    """Reports the sources of prices."""
+    """Metrics about the sources of prices."""
 
     def prices(
         self,
@@ -108,74 +109,77 @@ class PriceTelemetry(Protocol):
         sources: Mapping[PriceSource, int],
         read_at: Instant | None,
     ) -> None:
-        """How many prices in use come from where, and when the provider gave them; None: never."""
+        """Set how many prices in use come from each source, and when the provider gave the oldest of them.
+
+        None if the provider gave none.
+        """
 
 
 class QuotaTelemetry(Protocol):
-    """Reports the sources of quotas."""
+    """Metrics about the sources of quotas."""
 
     def quotas(
         self, provider: ProviderName, sources: Mapping[QuotaSource, int], read_at: Instant | None
     ) -> None:
-        """How many quotas come from where, and when the provider gave the oldest; None: never."""
+        """Set how many quotas come from each source, and when the provider gave the oldest (None: none)."""
 
 
 class NoticeTelemetry(Protocol):
-    """Reports messages of the queues of notices."""
+    """Metrics about the queues of notices."""
 
     def notice(self, provider: ProviderName, kind: str) -> None:
-        """One message of a provider's queue of notices: a NoticeKind, other or poison."""
+        """Count a message of a provider's queue of notices: a NoticeKind, other or poison."""
 
 
 class RecordTelemetry(Protocol):
-    """The journal reports what changed in the records."""
+    """Metrics about changes of records, which the journal reports."""
 
     def job_started(self, sku: SkuName, waited: Seconds) -> None:
-        """A job went from queued to in progress."""
+        """Observe the wait of a job that went from queued to in progress."""
 
     def job_completed(self, sku: SkuName, conclusion: str) -> None:
-        """A job of ours ended."""
+        """Count a completed job of this fleet."""
 
     def job_refused(self, sku: SkuName, code: str) -> None:
-        """A job that no SKU of its labels may run, by the reason code."""
+        """Count a job that no SKU with its labels may run, by reason code."""
 
     def job_outside_access(self, sku: SkuName, reason: str) -> None:
-        """A job ran on a machine whose SKU's `access` does not admit it: repository, fork or scope."""
+        """Count a job that ran outside its SKU's `access`, by reason: repository, fork or scope."""
 
     def launches(self, sku: SkuName, provider: ProviderName, count: int) -> None:
-        """Machines asked for."""
+        """Count requested machines."""
 
     def launch_failures(self, sku: SkuName, failure: FailureClass, count: int) -> None:
-        """Slots or machines that failed before they could serve."""
+        """Count slots or machines that failed before they became ready."""
 
     def machine_terminated(self, sku: SkuName, reason_code: TerminationReason) -> None:
-        """The controller decided to end a machine."""
+        """Count a machine that the controller decided to terminate."""
 
     def runner_exited(self, sku: SkuName, reason: ExitReason) -> None:
-        """A machine reported that its runner has left."""
+        """Count a machine's report that its runner exited."""
 
     def machine_interrupted(self, sku: SkuName, kind: NoticeKind) -> None:
-        """A machine of ours is taken back by its provider, or may be."""
+        """Count a machine that its provider interrupts, or may interrupt."""
 
     def rerun(self, sku: SkuName, outcome: RerunOutcome) -> None:
-        """What became of a job whose machine was taken from under it."""
+        """Count the outcome of a job whose machine was interrupted."""
 
 
 class LoopTelemetry(Protocol):
-    """The control loop reports its turns."""
+    """Metrics that the control loop reports."""
 
     def loop_pass(self, duration: Seconds) -> None:
-        """One turn of the control loop."""
+        """Observe the duration of a turn of the control loop."""
 
     def fleet(self, counts: FleetCounts) -> None:
-        """The fleet after a turn of the control loop."""
+        """Set the gauges of the fleet after a turn of the control loop."""
 
 
 class LagTelemetry(Protocol):
-    """Reports delays of the event loop."""
+    """Metrics about delays of the event loop."""
 
     def event_loop_lag(self, longest: Seconds) -> None:
-        """The longest time in the last minute or two that a due timer of the event loop waited."""
+        """Set the longest delay of a timer of the event loop in the last minute or two."""
 
 
 class Telemetry(
@@ -194,4 +198,4 @@ class Telemetry(
     LagTelemetry,
     Protocol,
 ):
-    """Everything that is reported, for what puts the parts together."""
+    """All metrics, for the code that composes the controller."""
