@@ -34,7 +34,10 @@ _NEVER: Final = 2**31 - 1
 
 
 async def keep_out_of_collections() -> None:
-    """Freeze all objects there are, now and every minute, until cancelled. Freezing itself is O(1)."""
+    """Exclude existing objects from garbage collections, now and every minute, until cancelled.
+
+    Once an hour, scan all objects. `gc.freeze` itself is O(1).
+    """
     before = gc.get_threshold()
     try:
         gc.set_threshold(*YOUNG, _NEVER)

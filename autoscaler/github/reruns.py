@@ -1,7 +1,7 @@
 """Implements the port `Reruns`: asks GitHub to re-run jobs.
 
 Reads the run first. GitHub refuses a re-run with 403 until the run is completed. If the run has a
-later attempt, its jobs were already re-run. A 404 for the run is an error and not a error_for, because
+later attempt, its jobs were already re-run. A 404 for the run is an error and not a refusal, because
 the App may get its permission back.
 
 Routes: docs.github.com REST "Workflow runs" (Get, Re-run a job, Re-run failed jobs) and "Workflow

@@ -21,12 +21,12 @@ class Target:
 
     @property
     def route(self) -> str:
-        """The URI template that its routes begin with."""
+        """The URI template with which routes about it begin."""
         return "/orgs/{org}" if self.repository is None else "/repos/{owner}/{repo}"
 
     @property
     def variables(self) -> Mapping[str, str]:
-        """The variables of `route`."""
+        """The values of the variables in `route`."""
         if self.repository is None:
             return {"org": self.owner}
         return {"owner": self.owner, "repo": self.repository}

@@ -192,7 +192,7 @@ def on_console_read(state: LedgerState, event: ConsoleRead) -> None:
 def leave(state: LedgerState, machine: Machine, at: Instant, reason: str) -> None:
     """Mark a machine as terminating that shuts down without a request of the controller.
 
-    The controller requests its termination only if it still exists after `TERMINATE_AGAIN.first`.
+    The controller requests its termination only if the machine still exists after `TERMINATE_AGAIN.first`.
     """
     close_its_runner(state, machine, at, reason)
     move(state, machine, _S.TERMINATING, at, reason)

@@ -35,7 +35,7 @@ class UnusableUrlError(Exception):
 
 
 class OperatorClient:
-    """One fleet's controller."""
+    """Sends an operator's requests to the controller of one fleet.yaml."""
 
     def __init__(self, path: Path, url: str | None = None) -> None:
         """`url` is the controller's URL, if it is not `server.public_url`.

@@ -67,7 +67,7 @@ class Connection(web.RequestHandler):
         super().data_received(data)
 
     def connection_lost(self, exc: BaseException | None) -> None:
-        """Give the place back."""
+        """Free the connection's place."""
         self._places.leave(self.place)
         super().connection_lost(exc)
         self.let_go()
@@ -82,7 +82,7 @@ class Connection(web.RequestHandler):
             self.at(Stage.SERVED)
 
     def may_stay(self, body: int) -> bool:
-        """Return False if it sent much more than a head and a body of `body` bytes.
+        """Return False if the peer sent much more than a head and a body of `body` bytes.
 
         The parser may then hold further heads, which no limit counts.
         """
