@@ -53,7 +53,7 @@ def catalogue(
 def provider_factories(
     configuration: config.Configuration, kinds: Sequence[ProviderKind]
 ) -> dict[ProviderName, ProviderFactory]:
-    """Return what creates each configured provider whose kind is implemented."""
+    """Return the factory of each configured provider whose kind is implemented."""
     settings, folder = configuration.settings, configuration.path.parent
     found = {
         ProviderName(name): kind.factory(ProviderName(name), settings, folder)

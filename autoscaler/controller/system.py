@@ -23,7 +23,7 @@ class SystemClock:
     _latest: Instant = field(default=0.0, init=False)
 
     def now(self) -> Instant:
-        """Unix seconds on this clock."""
+        """Return the Unix seconds of this clock."""
         self._latest = max(self._latest, self.epoch + (time.time() - self.epoch) * self.scale)
         return self._latest
 
@@ -33,16 +33,16 @@ class SystemClock:
 
 
 class RandomIds:
-    """Ids from the system's randomness."""
+    """Creates random IDs."""
 
     def machine(self) -> MachineId:
-        """64 random bits."""
+        """Return 64 random bits in hexadecimal."""
         return MachineId(secrets.token_hex(8))
 
     def launch_request(self) -> LaunchRequestId:
-        """64 random bits."""
+        """Return 64 random bits in hexadecimal."""
         return LaunchRequestId(secrets.token_hex(8))
 
     def token(self) -> str:
-        """128 random bits."""
+        """Return 128 random bits in hexadecimal."""
         return secrets.token_hex(16)

@@ -18,7 +18,7 @@ from autoscaler.model.runners import IDLE_STATES, Runner
 
 
 class Counters:
-    """The counters. `Fleet` documents those that it has, too. Every change costs O(log n)."""
+    """Counters and small indexes over all records. Each change of a record updates them in O(log n)."""
 
     def __init__(self) -> None:
         self.unverified = 0

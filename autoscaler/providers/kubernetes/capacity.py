@@ -60,7 +60,7 @@ def _fits(option: PodOption, node: Mapping[str, Any]) -> bool:
 
 
 def _tolerates(toleration: Mapping[str, Any], taint: Mapping[str, Any]) -> bool:
-    """Kubernetes documentation, "Taints and Tolerations"."""
+    """Return whether a toleration matches a taint (Kubernetes documentation, "Taints and Tolerations")."""
     if toleration.get("effect") not in (None, "", taint.get("effect")):
         return False
     key = toleration.get("key")

@@ -101,7 +101,10 @@ class Invariants:
                 self.note(f"{instance.id} was stopped while its runner listened")
 
     def _ours(self, instance: Instance) -> bool:
-        """Whether it bears the store's id, or is in the store from before another id was taken over."""
+        """Return whether the machine is this fleet's: by its installation ID, or by a record in the store.
+
+        Machines from before an adoption have only a record.
+        """
         if instance.installation in (STRANGER, self._store.installations.own):
             return instance.installation != STRANGER
         return any(

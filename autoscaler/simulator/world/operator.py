@@ -20,7 +20,10 @@ LOOKS_EVERY: Seconds = 300.0
 
 
 class Operator:
-    """`process` raises ProcessGoneError while no controller is there."""
+    """A simulated operator, who releases unverified machines and adopts lost installations.
+
+    `process` returns the controller. It raises ProcessGoneError while no controller runs.
+    """
 
     def __init__(self, process: Callable[[], ControllerProcess]) -> None:
         self.confirmed = 0
@@ -29,18 +32,18 @@ class Operator:
         self._attending: asyncio.Task[None] | None = None
 
     def come(self) -> None:
-        """Look now, and again and again."""
+        """Begin to look at the fleet, now and repeatedly."""
         if self._attending is None:
             self._attending = unowned(self._attend())
 
     def leave(self) -> None:
-        """The world ends."""
+        """Stop looking, because the world ends."""
         if self._attending is not None:
             self._attending.cancel()
 
     async def _attend(self) -> None:
         while True:
-            # Where it is being started anew, they look again later.
+            # If the controller is being restarted, the operator looks again later.
             with suppress(ProcessGoneError, StoreError):
                 await self._look()
             await asyncio.sleep(LOOKS_EVERY)

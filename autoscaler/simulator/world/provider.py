@@ -77,7 +77,7 @@ class SimulatedProvider(Terms):
         self._prepared = itertools.count(1)
 
     async def open(self) -> None:
-        """Nothing needs to be read."""
+        """Do nothing: there is nothing to read."""
         await self.crash_point.burn()
 
     def adopt(self, installation: InstallationId) -> None:
@@ -85,7 +85,7 @@ class SimulatedProvider(Terms):
         self.installation = installation
 
     async def prepare(self, order: LaunchOrder) -> str:
-        """The request, with the image that a name stands for."""
+        """Return the request with the image that the SKU's image name means."""
         await self.crash_point.burn()
         await asyncio.sleep(self.latency)
         return json.dumps(
@@ -188,13 +188,13 @@ class SimulatedProvider(Terms):
         return dict(self._quota)
 
     async def collect(self, requests: Sequence[str]) -> tuple[str, ...]:
-        """Launches leave nothing behind here."""
+        """Delete nothing: launches leave nothing behind."""
         del requests
         await self.crash_point.burn()
         return ()
 
     async def image(self, sku: SkuName) -> str:
-        """The one image that there is."""
+        """Return the only image."""
         del sku
         await self.crash_point.burn()
         await asyncio.sleep(self.latency)
@@ -217,7 +217,7 @@ class SimulatedProvider(Terms):
         return ProvenIdentity(ProviderMachineId(instance), image, launch_time)
 
     async def close(self) -> None:
-        """Nothing is open."""
+        """Do nothing: nothing is open."""
 
     def add(self, instance: Instance) -> None:
         """Add a running machine."""

@@ -66,7 +66,10 @@ class Backup:
 
 
 class MemoryStore:
-    """Writes in the order of the calls, `latency` seconds later; overlapping calls are one group."""
+    """A store in memory. Each write is done `latency` seconds later, in the order of the calls.
+
+    Overlapping calls are one transaction.
+    """
 
     def __init__(self, latency: Seconds = 0.002) -> None:
         self.crash_point = CrashPoint()
