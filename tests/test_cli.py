@@ -133,7 +133,7 @@ def test_check_tells_a_type_without_a_price_and_takes_the_operators(example: Pat
     assert run("check", example).exit_code == 0
 
 
-def test_check_looks_into_secret_files_unless_told_not_to(example: Path) -> None:
+def test_check_looks_into_secret_files_unless_asked_not_to(example: Path) -> None:
     (example.parent / "github-app.pem").write_text("no key")
     (example.parent / "webhook-secret").write_text("")
     result = run("check", example)
@@ -246,9 +246,9 @@ def test_check_tells_what_serve_would_refuse(example: Path) -> None:
 
 def test_serve_refuses_what_check_refuses_without_starting_anything(example: Path) -> None:
     (example.parent / "server.key").write_text("")
-    told = run("check", example)
+    reported = run("check", example)
     served = run("serve", "-c", example)
-    assert (served.exit_code, served.stderr) == (2, told.stderr)
+    assert (served.exit_code, served.stderr) == (2, reported.stderr)
     assert "server.tls.key_file" in served.stderr
     assert not (example.parent / "state.db").exists()
 
@@ -356,7 +356,7 @@ def test_a_reader_that_went_away_is_no_error_of_ours(
     [["schema"], ["check", "--skip-files", "FILE"], ["import", "SCALE"], ["version"]],
 )
 @pytest.mark.parametrize("unbuffered", ["", "1"])
-def test_a_full_disk_behind_standard_output_is_told_in_a_line(
+def test_a_full_disk_behind_standard_output_is_reported_in_one_line(
     arguments: list[str], unbuffered: str, example: Path
 ) -> None:
     places = {"FILE": str(example), "SCALE": str(SCALE_CONFIG)}

@@ -188,7 +188,7 @@ def test_confirm_hands_the_word_on(controller: Controller) -> None:
     assert controller.word.taken == [("i-1", False), ("01d01d01", True)]
 
 
-def test_a_refusal_is_told_and_force_overrides_it(controller: Controller) -> None:
+def test_a_refusal_is_reported_and_force_overrides_it(controller: Controller) -> None:
     result = controller.run("terminate", "i-busy")
     assert (result.exit_code, result.stderr) == (1, "it is at work\n")
     assert controller.run("terminate", "i-busy", "--force").exit_code == 0
@@ -211,7 +211,7 @@ def test_exactly_one_name_is_given(
     assert controller.word.taken == []
 
 
-def test_a_token_that_is_not_believed_is_told(controller: Controller) -> None:
+def test_a_token_that_is_not_believed_is_reported(controller: Controller) -> None:
     (controller.file.parent / "admin-token").write_text("w" * 40)
     result = controller.run("unverified")
     assert result.exit_code == 1
@@ -219,7 +219,7 @@ def test_a_token_that_is_not_believed_is_told(controller: Controller) -> None:
     assert "w" * 40 not in result.output
 
 
-def test_a_controller_without_the_endpoint_is_told(controller: Controller) -> None:
+def test_a_controller_without_the_endpoint_is_reported(controller: Controller) -> None:
     result = controller.run("unverified", "--url", f"{controller.url}/nothing")
     assert (result.exit_code, "no /admin endpoints" in result.stderr) == (1, True)
 
@@ -235,12 +235,12 @@ def test_the_token_follows_no_redirect(controller: Controller) -> None:
     assert controller.elsewhere.heard == []
 
 
-def test_an_answer_of_somebody_else_s_is_told(controller: Controller) -> None:
+def test_an_answer_of_somebody_else_s_is_reported(controller: Controller) -> None:
     result = controller.run("unverified", "--url", f"{controller.url}/broken")
     assert (result.exit_code, "does not answer" in result.stderr) == (1, True)
 
 
-def test_a_controller_that_is_not_there_is_told(tmp_path: Path) -> None:
+def test_a_controller_that_is_not_there_is_reported(tmp_path: Path) -> None:
     file = fleet_file(tmp_path, "http://127.0.0.1:1")
     result = CliRunner().invoke(commands, ["unverified", "--config", str(file)])
     assert result.exit_code == 1
@@ -256,7 +256,7 @@ def test_a_controller_that_is_not_there_is_told(tmp_path: Path) -> None:
         ("a b" * 20, "visible ASCII"),
     ],
 )
-def test_a_file_without_a_usable_token_is_told_with_its_key(
+def test_a_file_without_a_usable_token_is_reported_with_its_key(
     tmp_path: Path, tokens: str, words: str
 ) -> None:
     file = fleet_file(tmp_path, "http://127.0.0.1:1", tokens)
@@ -269,7 +269,7 @@ def test_a_file_without_a_usable_token_is_told_with_its_key(
         assert not tokens or tokens not in result.output
 
 
-def test_a_configuration_without_a_token_is_told(tmp_path: Path) -> None:
+def test_a_configuration_without_a_token_is_reported(tmp_path: Path) -> None:
     file = Folder(tmp_path).path / "fleet.yaml"
     file.write_text(changed())
     result = CliRunner().invoke(commands, ["terminate", "i-1", "--config", str(file)])
@@ -295,11 +295,11 @@ def test_a_url_that_the_token_cannot_go_to_is_a_command_line_that_cannot_be_used
 ) -> None:
     result = controller.run("unverified", "--url", url)
     assert result.exit_code == 2, result.output
-    told = " ".join(result.stderr.replace("│", " ").split())
-    assert "--url" in told
-    assert words in told
-    assert "fix: " in told
-    assert "mine" not in told
+    reported = " ".join(result.stderr.replace("│", " ").split())
+    assert "--url" in reported
+    assert words in reported
+    assert "fix: " in reported
+    assert "mine" not in reported
 
 
 def test_where_fleet_yaml_says_insecure_the_token_goes_over_plain_http(tmp_path: Path) -> None:
@@ -318,14 +318,14 @@ def test_the_token_goes_to_no_proxy_in_the_clear(
     assert controller.run("terminate", "i-1").exit_code == 0
 
 
-def test_what_is_no_id_is_told_with_where_ids_are(controller: Controller) -> None:
+def test_what_is_no_id_is_reported_with_where_ids_are(controller: Controller) -> None:
     for command, given in (("terminate", "a b"), ("adopt", "a/b")):
         result = controller.run(command, given)
         assert (result.exit_code, "autoscaler unverified" in result.stderr) == (1, True)
     assert controller.word.taken == []
 
 
-def test_an_authority_that_cannot_be_used_is_told_with_its_key(tmp_path: Path) -> None:
+def test_an_authority_that_cannot_be_used_is_reported_with_its_key(tmp_path: Path) -> None:
     file = fleet_file(tmp_path, "https://127.0.0.1:1")
     files = "certificate_file: server.pem, key_file: server.key, ca_file: none.pem"
     file.write_text(file.read_text().replace("server:\n", f"server:\n  tls: {{{files}}}\n"))

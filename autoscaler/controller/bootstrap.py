@@ -80,7 +80,7 @@ class BootstrapService:
         registrar: Registrar,
         releaser: RegistrationReleaser,
         providers: Mapping[ProviderName, Provider],
-        gates: Mapping[SkuName, dict[str, Any]],
+        health_checks: Mapping[SkuName, dict[str, Any]],
         list_soon: Callable[[ProviderName, Seconds], Awaitable[None]],
         opened: Container[ProviderName] | None = None,
     ) -> None:
@@ -88,7 +88,7 @@ class BootstrapService:
         self._registrar = registrar
         self._releaser = releaser
         self._providers = providers
-        self._gates = gates
+        self._health_checks = health_checks
         self._list_soon = list_soon
         self._opened: Container[ProviderName] = providers if opened is None else opened
         self._awaiting: set[tuple[ProviderName, ProviderMachineId]] = set()
@@ -118,7 +118,7 @@ class BootstrapService:
         machine = await self._identified(name, identity)
         self._check_records(machine, _hash(nonce))
         await self._journal.record(e.MachineAttested(self._journal.now, machine.id, _hash(nonce)))
-        return AttestationAnswer(machine.id, machine.sku, self._gates.get(machine.sku, {}))
+        return AttestationAnswer(machine.id, machine.sku, self._health_checks.get(machine.sku, {}))
 
     async def stage(self, machine: MachineId, nonce: str, stage: str) -> None:
         """Record a stage of the boot. Ignores reports that come after the assignment.

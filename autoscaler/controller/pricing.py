@@ -56,7 +56,7 @@ class Pricing:
         self._clock = clock
         self._known = {name: asyncio.Event() for name in readers}
         self._read_at: dict[tuple[ProviderName, CapacityType], float] = {}
-        self._told: dict[tuple[ProviderName, CapacityType], object] = {}
+        self._reported: dict[tuple[ProviderName, CapacityType], object] = {}
 
     async def first_known(self, name: ProviderName) -> None:
         """Wait until a provider's on-demand prices were read or refused, or for `FIRST_WAIT` seconds.
@@ -145,8 +145,8 @@ class Pricing:
         sources = self._readers[name].price_sources(kind)
         self._telemetry.prices(name, kind, sources, self._read_at.get(where))
         in_use = {source.value: number for source, number in sources.items() if number}
-        if self._told.get(where) != in_use:
-            self._told[where] = in_use
+        if self._reported.get(where) != in_use:
+            self._reported[where] = in_use
             if in_use:
                 _log.info("prices_in_use", provider=name, capacity_type=kind.value, sources=in_use)
         if changed:

@@ -78,7 +78,7 @@ class Reconciler:
         self._pace = pace
         self._stopping = asyncio.Event()
         self.plan = Plan()
-        self._told: dict[tuple[SkuName, str, str], Instant] = {}
+        self._reported: dict[tuple[SkuName, str, str], Instant] = {}
         self._due = asyncio.Event()
         self._planning_took: Seconds = 0.0
         self.turned_at: Instant | None = None
@@ -158,11 +158,11 @@ class Reconciler:
             if run.blocked
         }
         now = self._pacing.now()
-        for sku, reason, code in sorted(reasons - self._told.keys()):
+        for sku, reason, code in sorted(reasons - self._reported.keys()):
             named = {"code": code} if code else {}
             _log.warning("jobs_wait", sku=sku, reason=reason, **named)
-        recent = {key: at for key, at in self._told.items() if now - at < REMIND_AFTER}
-        self._told = recent | dict.fromkeys(reasons, now)
+        recent = {key: at for key, at in self._reported.items() if now - at < REMIND_AFTER}
+        self._reported = recent | dict.fromkeys(reasons, now)
 
     async def _gather(self) -> None:
         """Wait for a change or the next tick, then until the batch of changes is complete (see `Pace`)."""

@@ -188,7 +188,7 @@ class LedgerState(IndexedRecords):
     def enter(self, record: Record, to: StrEnum) -> bool:
         """Change a record's state, inside `changing`. Return False if its table has no such transition.
 
-        Raises: UnlistedTransitionError, if this is what the ledger was told to do about such a transition.
+        Raises: UnlistedTransitionError, if this is what the ledger is configured to do about such a transition.
         """
         before = self._states[id(record)]
         if not may_become(record, to):

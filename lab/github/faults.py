@@ -42,7 +42,7 @@ class AnswerFaults:
         self, name: str, request: web.Request, handle: Serve
     ) -> tuple[web.StreamResponse, int]:
         """Return the answer to a request of the route `name`, and the status to count it under."""
-        fault = self._strike(name)
+        fault = self._take(name)
         if fault is None:
             response = await handle(request)
             return response, response.status
@@ -61,7 +61,7 @@ class AnswerFaults:
             return _hung_up(request), UNANSWERED
         return _instead(fault), fault.status
 
-    def _strike(self, name: str) -> AnswerFault | None:
+    def _take(self, name: str) -> AnswerFault | None:
         for index, (fault, left) in enumerate(self._left):
             if fault.route not in {None, name} or self._random.random() >= fault.share:
                 continue

@@ -66,7 +66,7 @@ class RunnerRoutes:
         for scope in ("/orgs/{org}", "/repos/{owner}/{repo}"):
             runners = f"{scope}/actions/runners"
             found += [
-                add("POST", f"{runners}/generate-jitconfig", self._mint, REGISTRATION),
+                add("POST", f"{runners}/generate-jitconfig", self._register, REGISTRATION),
                 add("GET", runners, self._list),
                 add("GET", f"{runners}/{{runner_id}}", self._one),
                 add("DELETE", f"{runners}/{{runner_id}}", self._delete),
@@ -91,7 +91,7 @@ class RunnerRoutes:
         shapes = [self._shapes.repository(one) for one in page.cut(found)]
         return self._gateway.paged(request, page, len(found), {"repositories": shapes})
 
-    async def _mint(self, request: web.Request, caller: Caller) -> web.Response:
+    async def _register(self, request: web.Request, caller: Caller) -> web.Response:
         scope = self._scope(request, caller)
         body = await json_object(request)
         name, group_id, labels = _name(body), _group_id(body), _labels(body)

@@ -801,7 +801,7 @@ def test_github_must_answer(agent: ModuleType, server: Any, status: int, ok: boo
     assert [check.ok for check in checks if check.name == "github"] == [ok]
 
 
-def test_nobody_there_and_no_url_are_told_apart_from_github(agent: ModuleType) -> None:
+def test_nobody_there_and_no_url_are_distinguished_from_github(agent: ModuleType) -> None:
     host = agent.Host({"runner_directory": "/nowhere"})
     for url in ("http://127.0.0.1:1/", "ftp://github.com", "http://[", "no url"):
         checks = agent.run_health_checks({"github": url}, 0.0, host, 1.0)
@@ -877,7 +877,7 @@ def test_the_proxy_of_the_environment(
 
 
 @pytest.mark.parametrize("url", ["https://proxy:1", "http://proxy:port", "http://"])
-def test_a_proxy_that_cannot_be_used_is_told(
+def test_a_proxy_that_cannot_be_used_is_reported(
     agent: ModuleType, monkeypatch: pytest.MonkeyPatch, url: str
 ) -> None:
     monkeypatch.setenv("HTTPS_PROXY", url)

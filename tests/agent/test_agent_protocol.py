@@ -240,7 +240,7 @@ def test_a_file_of_256_kib_is_read(agent: ModuleType, tmp_path: Path) -> None:
         ({"controller": "https://", "provider": "p"}, "not an http or https URL"),
     ],
 )
-def test_a_controller_file_that_cannot_be_used_is_told(
+def test_a_controller_file_that_cannot_be_used_is_reported(
     agent: ModuleType, tmp_path: Path, values: dict[str, Any] | None, said: str
 ) -> None:
     path = tmp_path / "controller.json"

@@ -61,11 +61,11 @@ def stage(agent: ModuleType, open_folder: Path) -> Stage:
 
 def test_the_table_in_the_documentation_is_true(agent: ModuleType) -> None:
     rows = re.findall(r"^\| `([A-Z_]+)` \| (\d+) \|", Path("docs/agent.md").read_text(), re.M)
-    told = {name: float(seconds) for name, seconds in rows}
+    reported = {name: float(seconds) for name, seconds in rows}
     source = Path("autoscaler/agent/limits.py").read_text()
     block = source[source.index("# Timers") : source.index("# Bounds")]
     names = re.findall(r"^([A-Z_]+) =", block, re.M)
-    assert told == {name: getattr(agent, name) for name in names}
+    assert reported == {name: getattr(agent, name) for name in names}
     assert len(names) == 12
 
 
@@ -141,7 +141,7 @@ def test_a_beat_that_is_refused_while_waiting_leads_to_a_attestation(stage: Stag
     assert len(stage.controller.times("hello")) == 2
 
 
-def test_a_gate_that_was_not_heard_is_told_again_before_any_poll(stage: Stage) -> None:
+def test_a_gate_that_was_not_heard_is_reported_again_before_any_poll(stage: Stage) -> None:
     stage.controller.answers["gate"] = [stage.module.Again("503")]
     stage.controller.usual["poll"] = stage.module.PowerOff("410")
     stage.live()

@@ -29,7 +29,7 @@ def test_no_seeds_and_no_processes_are_a_mistake(arguments: list[str]) -> None:
 
 
 @pytest.mark.parametrize("text", ["# Readme", "{}", "[]", '{"seed":', None, "folder"])
-def test_what_cannot_be_replayed_is_told_in_a_line_and_is_no_violation(
+def test_what_cannot_be_replayed_is_reported_in_one_line_and_is_no_violation(
     text: str | None, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = tmp_path / "kept.json"
@@ -48,9 +48,9 @@ def test_a_replay_tells_its_timeline_and_what_was_wrong(
     path.write_text(LOST.to_json())
     stops = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
     assert main(["--replay", str(path)]) == 1
-    told = capsys.readouterr().out
-    assert "webhook_vanished for 60 s" in told
-    assert "job 1 is queued in the end" in told
+    reported = capsys.readouterr().out
+    assert "webhook_vanished for 60 s" in reported
+    assert "job 1 is queued in the end" in reported
     # Signals are the command's own to answer, not of who calls it.
     assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)] == stops
 

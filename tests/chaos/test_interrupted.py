@@ -57,7 +57,7 @@ def waited(until: Callable[[], bool]) -> bool:
 def test_no_process_of_a_hunt_is_left(number: signal.Signals) -> None:
     with started("tests.chaos.bugs", "no_dedupe") as hunting:
         # The first child applies the patch.
-        assert waited(lambda: "--until-found" in _told(children(hunting.pid, 1)))
+        assert waited(lambda: "--until-found" in _reported(children(hunting.pid, 1)))
         (player,) = children(hunting.pid, 1)
         all_of_it = [player, *children(player, at_least=2)]
         os.kill(hunting.pid, number)
@@ -76,7 +76,7 @@ def test_seeds_end_at_once_though_it_is_pressed_twice() -> None:
     assert waited(lambda: not any(map(runs, workers)))
 
 
-def _told(processes: list[int]) -> str:
+def _reported(processes: list[int]) -> str:
     return " ".join(map(_command_line, processes))
 
 

@@ -122,8 +122,8 @@ def test_labels_are_the_name_and_the_extra_ones_in_lower_case(folder: Folder) ->
 
 
 def test_jobs_are_run_again_as_often_as_a_sku_says_and_never_by_default(folder: Folder) -> None:
-    told = folder.load(changed(("  gpu:\n", "  gpu:\n    rerun_interrupted: 2\n"))).settings
-    assert sku(told, "gpu", ()).rerun_interrupted == 2
+    reported = folder.load(changed(("  gpu:\n", "  gpu:\n    rerun_interrupted: 2\n"))).settings
+    assert sku(reported, "gpu", ()).rerun_interrupted == 2
     assert sku(folder.load(MINIMAL).settings, "gpu", ()).rerun_interrupted == 0
     problem = folder.problem(changed(("  gpu:\n", "  gpu:\n    labels: [No-Rerun]\n")))
     assert "default label of all runners" in str(problem)

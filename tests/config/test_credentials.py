@@ -73,7 +73,7 @@ def test_a_key_that_no_app_has(folder: Folder, content: str, what: str) -> None:
     assert content.splitlines()[1] not in str(problem)
 
 
-def test_every_bad_key_file_is_told(folder: Folder) -> None:
+def test_every_bad_key_file_is_reported(folder: Folder) -> None:
     two = "[{id: 1, private_key_file: app.pem}, {id: 2, private_key_file: github-app.pem}]"
     text = changed(("[{id: 1, private_key_file: app.pem}]", two))
     configuration = folder.load(text)

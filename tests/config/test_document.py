@@ -100,7 +100,7 @@ def test_a_number_too_long_to_be_one_is_text() -> None:
     topic="Operators' files",
     source="YAML 1.2.2",
 )
-def test_every_duplicate_key_is_told_with_both_lines() -> None:
+def test_every_duplicate_key_is_reported_with_both_lines() -> None:
     document = parse(b"a:\n  - b: 1\n    b: 2\n  - {c: 1, c: 2}\na: 3\n", "f")
     assert [(problem.line, problem.key) for problem in document.problems] == [
         (3, "a[0].b"),

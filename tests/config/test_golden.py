@@ -52,7 +52,7 @@ def sections(of: type[Section]) -> Iterator[type[Section]]:
     sorted(set(sections(SETTINGS)), key=str),
     ids=str,
 )
-def test_a_misspelt_key_is_told_the_right_one(section: type[Section]) -> None:
+def test_a_misspelt_key_is_reported_with_the_right_one(section: type[Section]) -> None:
     for key in keys(section):
         dropped, swapped = key[:2] + key[3:], key[:-2] + key[:-3:-1]
         for misspelt in (dropped, swapped) if len(key) > 3 else ():

@@ -171,12 +171,12 @@ def test_keys_in_are_keys_out_and_keys_reported(
     source.write_text(yaml.safe_dump(file, sort_keys=False))
     outcome = imported(source, prefix)
     if isinstance(outcome, list):
-        check_told(file, prefix, (), outcome)
+        check_reported(file, prefix, (), outcome)
         return
     text, account = outcome
     reported = [one.key for one in account.reported]
     assert not set(account.carried) & set(reported)
-    check_told(file, prefix, account.carried, reported)
+    check_reported(file, prefix, account.carried, reported)
     assert all(one.line >= 1 and one.why for one in account.reported)
     whole = {one.key for one in account.reported if one.why == "not a runner type"}
     assert whole <= {dotted(path) for path in places_of_types(file)}
@@ -205,15 +205,15 @@ def merged(
             yield prefixed(label, prefix, name), below, own | changed
 
 
-def check_told(
+def check_reported(
     file: Mapping[str, Any], prefix: str, carried: Sequence[str], reported: Sequence[str]
 ) -> None:
-    """Each key is told once, and beside them only types; of those each that lacks what it needs."""
+    """Each key is reported once, and beside them only types; of those each that lacks what it needs."""
     keys = accounted(file)
-    told = [*carried, *reported]
+    named = [*carried, *reported]
     types = {dotted(path) for path in places_of_types(file)} - set(keys)
-    assert sorted(key for key in told if key not in types) == keys
-    assert max(Counter(told).values()) == 1
+    assert sorted(key for key in named if key not in types) == keys
+    assert max(Counter(named).values()) == 1
     for _, place, own in merged(file, prefix):
         needed = [dotted(own[key][0]) for key in NEEDED if key in own]
         if len(needed) < len(NEEDED):

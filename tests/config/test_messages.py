@@ -108,7 +108,7 @@ def test_a_fleet_yaml_that_may_not_be_read() -> None:
         assert problem.fix.startswith("let the user who runs this")
 
 
-def test_a_missing_file_is_told_with_the_folder_where_names_start(
+def test_a_missing_file_is_reported_with_the_folder_where_names_start(
     folder: Folder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (folder.path / "fleet.yaml").write_text(changed(("app.pem", "gone.pem")))
@@ -194,7 +194,7 @@ def test_two_providers_of_one_region(folder: Folder, account: str) -> None:
     )
 
 
-def test_a_missing_key_is_told_with_its_meaning_and_no_line_to_copy(folder: Folder) -> None:
+def test_a_missing_key_is_reported_with_its_meaning_and_no_line_to_copy(folder: Folder) -> None:
     problem = folder.problem(changed(("fleet: ci\n", "")))
     assert problem.fix == (
         "add the key fleet (The fleet's name, in the names of runners and the tags of machines)"

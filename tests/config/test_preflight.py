@@ -306,14 +306,14 @@ def test_a_refused_key_hides_nothing_else(folder: Folder) -> None:
         ("private_key_file: app.pem", "private_key_file: gone", "github.apps[0].private_key_file"),
     ],
 )
-def test_what_is_wrong_by_itself_is_told_once_and_judged_no_further(
+def test_what_is_wrong_by_itself_is_reported_once_and_judged_no_further(
     folder: Folder, old: str, new: str, key: str
 ) -> None:
     (problem,) = folder.refused(changed((old, new)))
     assert problem.key.replace('"', "") == key
 
 
-def test_a_name_and_its_value_are_both_told(folder: Folder) -> None:
+def test_a_name_and_its_value_are_both_reported(folder: Folder) -> None:
     found = folder.refused(changed(("[sg-0a]}", "[sg-0a], quotas: {Standrad: many}}")))
     assert [problem.what for problem in found] == [
         '"Standrad" is not a quota family',
@@ -329,7 +329,7 @@ def test_a_region_as_long_as_its_shape_allows(folder: Folder) -> None:
     assert only(folder.load(text)).key == "providers.east.ec2.region"
 
 
-def test_a_misspelt_type_is_told_the_right_one_by_itself(folder: Folder) -> None:
+def test_a_misspelt_type_is_reported_with_the_right_one_by_itself(folder: Folder) -> None:
     problem = only(folder.load(changed(("g5.xlarge", "g5.xlrage"))))
     assert (problem.what, problem.fix) == (
         "instance type g5.xlrage is not known",

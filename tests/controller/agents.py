@@ -1,4 +1,4 @@
-"""What a machine says at the bootstrap desk, step by step, for tests that lead it by the hand."""
+"""What a machine says at the bootstrap service, step by step, for tests that lead it by the hand."""
 
 from typing import Any
 
@@ -117,7 +117,7 @@ async def say(
 
 
 async def assigned_machine(world: World) -> tuple[Controller, Agent]:
-    """A ready machine whose registration is minted and waits for its poll."""
+    """A ready machine whose runner is registered and waits for its poll."""
     controller, (agent,) = await launched(world)
     await agent.make_ready()
     await controller.turn()

@@ -103,23 +103,23 @@ class World:
     def east(self) -> FakeProvider:
         return self.providers[EAST]
 
-    def fuse(self, length: int | None) -> CrashPoint:
-        """A fuse for the next process, in every port."""
-        fuse = CrashPoint(length)
-        self.store.reopen(fuse)
-        self.github.fuse = fuse
+    def crash_point(self, length: int | None) -> CrashPoint:
+        """Set a crash point for the next process, in every port."""
+        crash_point = CrashPoint(length)
+        self.store.reopen(crash_point)
+        self.github.crash_point = crash_point
         self.github.now = self.clock.now
         for provider in self.providers.values():
-            provider.fuse = fuse
-        return fuse
+            provider.crash_point = crash_point
+        return crash_point
 
 
 class Controller:
     """One process: what `app` builds, on fakes. `crashes` are the errors of effects."""
 
-    def __init__(self, world: World, fuse_length: int | None = None, pace: Pace = PACE) -> None:
+    def __init__(self, world: World, crash_after: int | None = None, pace: Pace = PACE) -> None:
         self.world = world
-        self.fuse = world.fuse(fuse_length)
+        self.crash_point = world.crash_point(crash_after)
         self._tasks = Tasks()
         parts = self.parts = composition.Controller(
             world.ports(), world.settings(pace), world.catalogue.installations
@@ -171,11 +171,11 @@ class Controller:
 
     async def serve(self, request: Coroutine[Any, Any, T]) -> T:
         """Answer a request in this process; raises ProcessGoneError when it dies before that."""
-        if self.fuse.blown.is_set():
+        if self.crash_point.blown.is_set():
             request.close()
             raise ProcessGoneError
         task = self._own(request)
-        gone = asyncio.ensure_future(self.fuse.blown.wait())
+        gone = asyncio.ensure_future(self.crash_point.blown.wait())
         try:
             await asyncio.wait({task, gone}, return_when=asyncio.FIRST_COMPLETED)
             if task.done() and not task.cancelled():
@@ -183,12 +183,12 @@ class Controller:
             raise ProcessGoneError
         finally:
             gone.cancel()
-            if not self.fuse.blown.is_set():
+            if not self.crash_point.blown.is_set():
                 task.cancel()
 
     async def kill(self) -> None:
         """Nothing of it goes on, and nobody hears of it: SIGKILL."""
-        self.fuse.blown.set()
+        self.crash_point.blown.set()
         while tasks := self._tasks.unfinished():
             for task in tasks:
                 task.cancel()

@@ -1,4 +1,4 @@
-"""Telemetry that remembers, beside the simulator's ids and fuse, for tests."""
+"""Telemetry that remembers, beside the simulator's ids and crash point, for tests."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -20,10 +20,10 @@ from autoscaler.simulator.world.ids import SequentialIds as SequentialIds
 class RecordingTelemetry:
     """Keeps every word: (method, label values), and the last counts of the fleet."""
 
-    prices_told: list[
+    prices_reported: list[
         tuple[ProviderName, CapacityType, Mapping[PriceSource, int], Instant | None]
     ] = field(default_factory=list)
-    quotas_told: list[tuple[ProviderName, Mapping[QuotaSource, int], Instant | None]] = field(
+    quotas_reported: list[tuple[ProviderName, Mapping[QuotaSource, int], Instant | None]] = field(
         default_factory=list
     )
     said: list[tuple[str, ...]] = field(default_factory=list)
@@ -88,12 +88,12 @@ class RecordingTelemetry:
         sources: Mapping[PriceSource, int],
         read_at: Instant | None,
     ) -> None:
-        self.prices_told.append((provider, capacity_type, sources, read_at))
+        self.prices_reported.append((provider, capacity_type, sources, read_at))
 
     def quotas(
         self, provider: ProviderName, sources: Mapping[QuotaSource, int], read_at: Instant | None
     ) -> None:
-        self.quotas_told.append((provider, sources, read_at))
+        self.quotas_reported.append((provider, sources, read_at))
 
     def launches(self, sku: SkuName, provider: ProviderName, count: int) -> None:
         self.said.extend([("launches", sku, provider)] * count)

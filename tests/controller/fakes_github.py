@@ -59,7 +59,7 @@ class FakeGitHub:
     """
 
     latency: Seconds = 0.2
-    fuse: CrashPoint = field(default_factory=CrashPoint)
+    crash_point: CrashPoint = field(default_factory=CrashPoint)
     registrations: dict[RunnerName, Registration] = field(default_factory=dict)
     registered: list[RunnerName] = field(default_factory=list)
     deleted: list[RunnerName] = field(default_factory=list)
@@ -158,14 +158,14 @@ class FakeGitHub:
 
     async def _answer(self, method: str, carry_out: Callable[[], T]) -> T:
         self.asked.append(method)
-        await self.fuse.burn()
+        await self.crash_point.burn()
         await asyncio.sleep(self.latency / 2)
         step = self.scripts[method].popleft() if self.scripts[method] else None
         if isinstance(step, GitHubError):
             raise step
         answer = carry_out()
         await asyncio.sleep(self.latency / 2)
-        await self.fuse.burn()
+        await self.crash_point.burn()
         if isinstance(step, AnswerLost):
             raise step.error
         return answer

@@ -70,20 +70,20 @@ class LivingWorld:
 
     # --- controllers --------------------------------------------------------------------------
 
-    async def run(self, fuses: Sequence[int | None], limit: Seconds = 3 * 3600.0) -> None:
-        """Run controllers with these fuses, one after the other, until nothing is left to do.
+    async def run(self, crash_points: Sequence[int | None], limit: Seconds = 3 * 3600.0) -> None:
+        """Run controllers with these crash points, one after the other, until nothing is left to do.
 
         Raises TimeoutError where something is left after `limit`.
         """
         async with asyncio.timeout(limit):
-            for length in fuses:
+            for length in crash_points:
                 self.controller = controller = Controller(self.world, length)
                 controller.start()
-                while not controller.fuse.blown.is_set() and not self.quiet:
+                while not controller.crash_point.blown.is_set() and not self.quiet:
                     await asyncio.sleep(1.0)
                     self._look_for_crashes(controller)
                     self._list_runners(controller)
-                if not controller.fuse.blown.is_set():
+                if not controller.crash_point.blown.is_set():
                     await controller.stop()
                     self._look_for_crashes(controller)
                     break
@@ -125,7 +125,7 @@ class LivingWorld:
     def _look_for_crashes(self, controller: Controller) -> None:
         self.crashes.extend(e for e in controller.crashes if e not in self.crashes)
         running = controller.running
-        if running is not None and running.done() and not controller.fuse.blown.is_set():
+        if running is not None and running.done() and not controller.crash_point.blown.is_set():
             running.result()
 
     # --- jobs ---------------------------------------------------------------------------------
@@ -165,24 +165,24 @@ class LivingWorld:
         self._deliveries += 1
         now = self.world.clock.now()
         runner = work.ran_on[-1] if work.ran_on else None
-        told = delivery(
+        reported = delivery(
             self._deliveries, work.id, work.state, now, queued_at=work.queued_at, runner=runner
         )
-        event = parse(told.body, now)
+        event = parse(reported.body, now)
         assert event is not None
         self.world.github.jobs[JobId(work.id)] = replace(event, read=True)
-        self._spawn(self._deliver(told))
+        self._spawn(self._deliver(reported))
 
-    async def _deliver(self, told: Delivery) -> None:
+    async def _deliver(self, reported: Delivery) -> None:
         try:
-            await self.process.serve(self.process.intake.accept(told))
+            await self.process.serve(self.process.intake.accept(reported))
         except (ProcessGoneError, StoreError):
-            self.failed.append(told)
+            self.failed.append(reported)
 
     async def _redeliver(self, since: Instant) -> int:
         again, self.failed = self.failed, []
-        for told in again:
-            self._spawn(self._deliver(told))
+        for reported in again:
+            self._spawn(self._deliver(reported))
         return len(again)
 
     # --- recorded first, then sent ------------------------------------------------------------

@@ -199,7 +199,7 @@ async def test_while_github_cannot_delete_the_machine_is_asked_to_wait() -> None
 
 
 @on_virtual_time
-async def test_while_minting_is_held_back_no_registration_is_replaced() -> None:
+async def test_while_registering_is_held_back_no_registration_is_replaced() -> None:
     world = World()
     controller, agent = await assigned_machine(world)
     await agent.take_assignment()

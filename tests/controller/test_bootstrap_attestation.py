@@ -1,4 +1,4 @@
-"""Who may say hello: every refusal of the bootstrap desk before a machine is believed."""
+"""Who may say hello: every refusal of the bootstrap service before a machine is believed."""
 
 import asyncio
 from dataclasses import replace
@@ -110,14 +110,14 @@ async def test_only_the_served_protocol_versions_are_spoken() -> None:
 
 
 @on_virtual_time
-async def test_the_right_machine_is_told_who_it_is_and_what_to_check() -> None:
+async def test_the_right_machine_learns_who_it_is_and_what_to_check() -> None:
     world = World()
     controller, (agent,) = await launched(world)
     answer = await controller.desk.attest(EAST, proof_of(agent.instance), agent.nonce, 1, "1.0")
     machine = controller.only_machine()
     assert (answer.machine, answer.sku, answer.health_checks) == (machine.id, "gpu", HEALTH_CHECK)
     assert machine.state is MachineState.BOOTED
-    controller.desk._gates = {}
+    controller.desk._health_checks = {}
     again = await controller.desk.attest(EAST, proof_of(agent.instance), agent.nonce, 1, "1.0")
     assert again.health_checks == {}
     durable = world.store.machine(machine.id)
@@ -283,7 +283,7 @@ async def test_an_instance_waits_for_one_list_at_a_time() -> None:
     source="EC2: instance identity documents",
 )
 @on_virtual_time
-async def test_beyond_a_great_many_that_wait_for_a_list_the_next_is_told_to_come_again() -> None:
+async def test_beyond_a_great_many_that_wait_for_a_list_the_next_is_asked_to_come_again() -> None:
     controller, (agent,) = await launched(World())
     waiting = [
         asyncio.create_task(
@@ -313,7 +313,7 @@ async def test_a_machine_of_another_provider_is_not_this_one() -> None:
 
 
 @on_virtual_time
-async def test_a_machine_that_ended_is_told_to_power_off() -> None:
+async def test_a_machine_that_ended_is_asked_to_power_off() -> None:
     controller, (agent,) = await launched(World())
     await agent.attest()
     await agent.health_checks(passed=False)

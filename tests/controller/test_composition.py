@@ -27,7 +27,7 @@ class BrokenClock(VirtualClock):
 async def resumed(world: World, ports: Ports) -> Controller:
     """A controller on these ports, before its first pass."""
     saved = await world.store.load(world.clock.now() - KEPT_FOR)
-    world.fuse(None)
+    world.crash_point(None)
     controller = Controller(ports, world.settings(PACE), saved.installations)
     await controller.resume(saved)
     return controller

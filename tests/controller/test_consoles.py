@@ -40,7 +40,7 @@ def one_at(controller: Controller, instance: ProviderMachineId) -> Machine:
     return found
 
 
-async def told(world: World, machine: MachineId) -> list[str]:
+async def reported(world: World, machine: MachineId) -> list[str]:
     """What its history has of its console."""
     rows = await world.store.history("machine", machine)
     return [row.detail for row in rows if row.event == "console"]
@@ -66,7 +66,7 @@ def test_a_boot_that_is_late_leaves_its_console_behind() -> None:
         assert machine.termination.reason is TerminationReason.DEADLINE
         failed = ("launch_failures", "gpu", FailureClass.BOOT_DEADLINE)
         assert world.telemetry.said.count(failed) == 1
-        assert await told(world, machine.id) == ["[  1.2] Kernel panic - not syncing"]
+        assert await reported(world, machine.id) == ["[  1.2] Kernel panic - not syncing"]
         (line,) = (one for one in logs if one["event"] == "machine_not_ready")
         assert line["shown"] == "[  1.2] Kernel panic - not syncing"
         assert line["provider_id"] == agent.instance.id
@@ -103,7 +103,7 @@ def test_other_deadlines_are_asked_about_too(late: str) -> None:
                 await agent.health_checks()
             await world.clock.sleep(HEALTH_CHECK_DEADLINE)
             await controller.turn()
-        assert await told(world, agent.machine) == ["the console output is empty"]
+        assert await reported(world, agent.machine) == ["the console output is empty"]
 
     scenario()
 
@@ -126,7 +126,7 @@ def test_one_that_goes_down_by_itself_before_it_is_up_is_asked_about() -> None:
             await controller.poller.list_machines(EAST)
         machine = one_at(controller, agent.instance.id)
         assert (machine.state, machine.failure) == (MachineState.TERMINATED, FailureClass.UNKNOWN)
-        assert await told(world, machine.id) == ["no agent on this image"]
+        assert await reported(world, machine.id) == ["no agent on this image"]
         assert len(world.east.consoles_asked) == 1
 
     scenario()
@@ -175,7 +175,7 @@ def test_an_answer_that_cannot_be_had_is_said_to_be_so_and_holds_up_no_end() -> 
                 agent.instance.id for agent in agents
             }
         said = [
-            (await told(world, machine.id))[0]
+            (await reported(world, machine.id))[0]
             for machine in controller.state.machines.values()
             if machine.termination.reason is TerminationReason.DEADLINE
         ]

@@ -156,7 +156,7 @@ async def test_what_the_port_names_goes_through_as_it_is() -> None:
         await GuardedGitHub(github).register("org:acme", "g", RunnerName("r"), ("gpu",))
 
 
-async def test_a_bug_in_minting_may_have_registered_a_runner() -> None:
+async def test_a_bug_in_registering_may_have_registered_a_runner() -> None:
     with pytest.raises(RegistrationOutcomeUnknownError):
         await GuardedGitHub(BrokenGitHub()).register("org:acme", "g", RunnerName("r"), ("gpu",))
 

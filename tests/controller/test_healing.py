@@ -67,7 +67,7 @@ def test_beyond_the_budget_new_runs_come_first_and_the_rest_in_turn(
     assert found.in_new_runs.jobs > 30
     assert found.in_new_runs.longest <= 60.0
     assert 60.0 < found.all_jobs.longest <= longest
-    assert found.staleness > 60.0, "and it is told"
+    assert found.staleness > 60.0, "and it is reported"
     assert found.most_in_an_hour <= limit * FOR_LISTS
 
 

@@ -253,7 +253,7 @@ async def test_a_call_is_not_repeated_after_ten_minutes() -> None:
 
 
 @on_virtual_time
-async def test_a_call_withdrawn_while_it_is_prepared_is_never_sent() -> None:
+async def test_a_call_cancelled_while_it_is_prepared_is_never_sent() -> None:
     world = World()
     world.east.latency = 5.0
     controller = await controller_with_jobs(world, 1)

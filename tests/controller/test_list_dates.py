@@ -22,14 +22,14 @@ async def test_a_machine_launched_during_a_providers_list_is_not_missing_from_it
     world = World()
     controller, _ = await launched(world)
     world.east.latency = SLOW
-    sweep = asyncio.create_task(controller.poller.list_machines(EAST))
+    listing = asyncio.create_task(controller.poller.list_machines(EAST))
     await asyncio.sleep(1.0)
     world.east.latency = 0.5
     await queue(controller, 2)
     await controller.turn()
     assert len(world.east.running) == 2
     began_at = world.clock.now() - 6.0
-    assert await sweep
+    assert await listing
     assert [machine.absent_since for machine in controller.state.machines.values()] == [None] * 2
     assert controller.state.machines_listed_at[EAST] == pytest.approx(began_at, abs=0.5)
 

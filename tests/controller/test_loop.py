@@ -114,7 +114,7 @@ async def test_a_launch_put_off_for_a_rate_leaves_at_the_first_moment() -> None:
 
 
 @on_virtual_time
-async def test_a_reason_that_comes_and_goes_is_told_once_a_minute() -> None:
+async def test_a_reason_that_comes_and_goes_is_reported_once_a_minute() -> None:
     world = World(
         replace(catalogue(sku("a"), sku("b")), launch_rates={EAST: LaunchRate(Rate(1, 2.0))})
     )
@@ -242,7 +242,7 @@ async def test_after_a_failed_write_nothing_is_written_that_builds_on_it() -> No
 
 
 @on_virtual_time
-async def test_an_effect_that_fails_unexpectedly_stops_the_loop_and_is_told() -> None:
+async def test_an_effect_that_fails_unexpectedly_stops_the_loop_and_is_reported() -> None:
     world = World()
 
     def fail(_: str) -> None:

@@ -26,10 +26,10 @@ class HeldReconciler(VirtualLoop):
 
 
 def lags(story: Callable[[HeldReconciler], Coroutine[Any, Any, None]]) -> list[Seconds]:
-    """Return what the telemetry was told while the story went on."""
+    """Return what the telemetry received while the story went on."""
     heard = RecordingTelemetry()
 
-    async def told() -> None:
+    async def reported() -> None:
         loop = asyncio.get_running_loop()
         assert isinstance(loop, HeldReconciler)
         watching = loop.create_task(LoopLag(heard).run())
@@ -38,7 +38,7 @@ def lags(story: Callable[[HeldReconciler], Coroutine[Any, Any, None]]) -> list[S
         watching.cancel()
 
     with asyncio.Runner(loop_factory=HeldReconciler) as runner:
-        runner.run(told())
+        runner.run(reported())
     return heard.lags
 
 

@@ -39,7 +39,7 @@ class Desk:
 
     def __init__(self, installation: str = INSTALLATION) -> None:
         self.world = World()
-        self.told = self.world.east.adopted
+        self.reported = self.world.east.adopted
         instance = ProviderMachineId("i-1")
         self.world.east.instances[instance] = Instance(
             instance, LaunchRequestId("lost"), GPU, "east/g5.xlarge/a/on-demand", "t0", installation
@@ -65,7 +65,7 @@ class Desk:
         with pytest.raises(OperatorRequestRefusedError) as caught:
             await self.operator_actions.adopt(installation, force=force)
         assert caught.value.kind is RefusalKind.CONTRADICTED
-        assert self.told == []
+        assert self.reported == []
         return caught.value.reason
 
     def at_work(self, name: str, *, online: bool = False, busy: bool = False) -> None:
@@ -198,7 +198,7 @@ async def test_an_older_installation_is_taken_over_durably_and_its_machine_is_no
         assert await desk.operator_actions.adopt(OLD) == OLD
     (line,) = [one for one in logs if one["event"] == "installation_adopted"]
     assert line["installation"] == OLD
-    assert desk.told == [OLD]
+    assert desk.reported == [OLD]
     saved = await desk.world.store.load(0.0)
     assert saved.installations == Installations(OLD, (INSTALLATION,))
     assert [one.machine for one in desk.operator_actions.unverified()] == ["x-i-1"]
@@ -234,7 +234,9 @@ async def _refused(desk: Desk, installation: str) -> str:
 
 
 @on_virtual_time
-async def test_a_machine_that_the_planner_doubts_is_listed_once_that_is_recorded() -> None:
+async def test_a_machine_that_the_planner_marks_unverified_is_listed_once_that_is_recorded() -> (
+    None
+):
     controller, _ = await launched(World())
     machine = controller.only_machine().id
     await controller.executor.carry_out(Plan((MarkUnverified(machine),)))

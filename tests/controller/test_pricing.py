@@ -1,4 +1,4 @@
-"""Prices are read when they are due, kept, and told of; a provider that refuses stops nothing."""
+"""Prices are read when they are due, kept, and reported; a provider that refuses stops nothing."""
 
 import asyncio
 from collections import deque
@@ -193,12 +193,12 @@ async def test_a_refusal_is_warned_of_with_a_fix_and_asked_about_ever_more_seldo
     assert "AccessDeniedException" in warned[0]["error"]
     assert warned[0]["fix"] == ("give prices in the provider")
     assert warned[0]["in_use"] == {"built_in": 1}
-    told = [
+    reported = [
         line["sources"]
         for line in logs
         if line["event"] == "prices_in_use" and line["capacity_type"] == "on-demand"
     ]
-    assert told == [{"built_in": 1}, {"api": 1}]
+    assert reported == [{"built_in": 1}, {"api": 1}]
 
 
 @on_virtual_time
@@ -222,13 +222,13 @@ async def test_what_was_known_stays_in_use_while_nothing_can_be_read() -> None:
 async def test_metrics_say_which_source_is_in_use_and_of_when_it_is() -> None:
     scene = Scene(replace(G5, read_at=EPOCH - 99 * 3600.0), kinds=(ON_DEMAND,))
     await scene.run(5.0)
-    told = [said[1:] for said in scene.telemetry.prices_told if said[1] is ON_DEMAND]
+    reported = [said[1:] for said in scene.telemetry.prices_reported if said[1] is ON_DEMAND]
     assert [
         (next(source for source, number in sources.items() if number), read_at)
-        for _, sources, read_at in told
-    ] == [(PriceSource.CACHE, EPOCH - 99 * 3600.0), (PriceSource.API, told[1][2])]
-    assert told[1][2] is not None
-    assert told[1][2] >= EPOCH
+        for _, sources, read_at in reported
+    ] == [(PriceSource.CACHE, EPOCH - 99 * 3600.0), (PriceSource.API, reported[1][2])]
+    assert reported[1][2] is not None
+    assert reported[1][2] >= EPOCH
 
 
 @pytest.mark.case(
@@ -253,7 +253,7 @@ async def test_a_partial_answer_replaces_only_what_it_names() -> None:
     assert warned["error"] == "time-out"
     assert warned["in_use"] == {"api": 1, "cache": 1}
     assert len(scene.read_at(ON_DEMAND)) == 2, "asked again soon"
-    *_, (_, _, _, read_at) = scene.telemetry.prices_told
+    *_, (_, _, _, read_at) = scene.telemetry.prices_reported
     assert read_at == long_ago, "the oldest price in use"
 
 

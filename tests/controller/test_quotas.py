@@ -1,4 +1,4 @@
-"""Quotas are kept and told of: a restart without leave to read them goes on with the last ones."""
+"""Quotas are kept and reported: a restart without leave to read them goes on with the last ones."""
 
 import asyncio
 from collections.abc import Mapping, Sequence
@@ -142,7 +142,7 @@ async def test_without_any_reading_it_is_said_that_no_limit_is_known() -> None:
         None,
     )
     assert process.cache.kept == {}
-    assert world.telemetry.quotas_told[-1] == (EAST, {**NONE, QuotaSource.UNKNOWN: 1}, None)
+    assert world.telemetry.quotas_reported[-1] == (EAST, {**NONE, QuotaSource.UNKNOWN: 1}, None)
 
 
 NONE = dict.fromkeys(QuotaSource, 0)
@@ -155,7 +155,11 @@ async def test_a_refusal_that_goes_on_is_logged_once_and_its_end_too() -> None:
     process = Process(world, cache, FakeLimits(world.clock, DENIED))
     logs = await process.run(3 * UPKEEP_EVERY)
     assert len(events(logs, "quotas_not_read")) == 1
-    assert world.telemetry.quotas_told[-1] == (EAST, {**NONE, QuotaSource.CACHE: 1}, EPOCH - 60.0)
+    assert world.telemetry.quotas_reported[-1] == (
+        EAST,
+        {**NONE, QuotaSource.CACHE: 1},
+        EPOCH - 60.0,
+    )
     process.provider.account.says = 48.0
     logs = await process.run(5.0)
     assert process.quotas == {f"east/{G}": 48}

@@ -1,4 +1,4 @@
-"""Registrations: minted once under a recorded name, and taken back when nobody needs them."""
+"""Registrations: made once under a recorded name, and taken back when nobody needs them."""
 
 import asyncio
 
@@ -131,7 +131,7 @@ def test_a_registration_that_fails_becomes_ready_the_machine_and_holds_the_scope
 
 
 @on_virtual_time
-async def test_a_registration_whose_job_is_gone_is_withdrawn_and_its_machine_ready() -> None:
+async def test_a_registration_whose_job_is_gone_is_deregistered_and_its_machine_ready() -> None:
     world = World()
     controller, agent = await ready(world)
     await controller.turn()
@@ -190,7 +190,7 @@ async def test_a_registration_at_work_that_was_never_handed_over_is_left_alone()
 
 
 @on_virtual_time
-async def test_a_assignment_withdrawn_while_it_is_registered_leaves_no_registration() -> None:
+async def test_an_assignment_taken_back_while_it_is_registered_leaves_no_registration() -> None:
     world = World()
     world.github.latency = 4.0
     controller, agent = await ready(world)
@@ -239,7 +239,7 @@ async def test_a_machine_that_goes_while_its_registration_is_registered_leaves_n
 
 
 @on_virtual_time
-async def test_no_secret_is_kept_once_it_was_taken_or_withdrawn() -> None:
+async def test_no_secret_is_kept_once_it_was_taken_or_deregistered() -> None:
     world = World()
     controller, _ = await ready(world)
     await controller.turn()
@@ -251,7 +251,7 @@ async def test_no_secret_is_kept_once_it_was_taken_or_withdrawn() -> None:
 
 
 @on_virtual_time
-async def test_a_boot_wave_is_registered_a_bounded_number_at_once_and_not_for_those_withdrawn() -> (
+async def test_a_boot_wave_is_registered_a_bounded_number_at_once_and_not_for_those_deregistered() -> (
     None
 ):
     world = World()

@@ -1,4 +1,4 @@
-"""An idle machine that wants to leave: what it is told, whatever GitHub answers."""
+"""An idle machine that wants to leave: which answer it gets, whatever GitHub answers."""
 
 import asyncio
 import copy
@@ -102,7 +102,7 @@ async def test_a_busy_runner_is_not_even_asked_about() -> None:
         (OperatorError("403"), 503),
     ],
 )
-def test_what_github_does_not_do_is_told_and_changes_nothing(
+def test_what_github_does_not_do_is_reported_and_changes_nothing(
     error: GitHubError, status: int
 ) -> None:
     @on_virtual_time

@@ -181,7 +181,7 @@ async def test_a_delivery_that_comes_twice_is_applied_once() -> None:
 
 @on_virtual_time
 async def test_a_delivery_that_the_store_refuses_is_not_applied_and_ends_the_process() -> None:
-    """A full disk may have room for every other write for ever: nobody would be told."""
+    """A full disk may have room for every other write for ever: no operator would learn of it."""
     world = World()
     controller = Controller(world)
     await controller.resume()

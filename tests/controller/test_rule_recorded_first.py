@@ -29,16 +29,16 @@ LAST_CUT = 220
 
 
 async def live(
-    world: World, jobs: int, fuses: list[int | None], cancelled: frozenset[int] = frozenset()
+    world: World, jobs: int, crash_points: list[int | None], cancelled: frozenset[int] = frozenset()
 ) -> LivingWorld:
-    """Queue some jobs, run controllers with these fuses, and see everything through."""
+    """Queue some jobs, run controllers with these crash points, and see everything through."""
     living = LivingWorld(world)
     for job in range(1, jobs + 1):
         living.queue(job)
     for job in cancelled:
         if job <= jobs:
             living.cancel(job)
-    await living.run([*fuses, None])
+    await living.run([*crash_points, None])
     return living
 
 
@@ -87,7 +87,7 @@ def test_a_job_runs_once_and_everything_is_given_back() -> None:
     assert len(living.work[1].ran_on) == 1
     assert len(living.world.east.instances) == 1
     assert living.controller is not None
-    assert 30 < living.controller.fuse.burnt < LAST_CUT
+    assert 30 < living.controller.crash_point.burnt < LAST_CUT
 
 
 @pytest.mark.case(
@@ -132,7 +132,7 @@ other_steps: st.SearchStrategy[GitHubError | AnswerLost | None] = st.sampled_fro
 @given(
     jobs=st.integers(1, 4),
     cancelled=st.frozensets(st.integers(1, 4), max_size=2),
-    fuses=st.lists(st.integers(1, 150), max_size=4),
+    crash_points=st.lists(st.integers(1, 150), max_size=4),
     launches=st.lists(launch_steps, max_size=4),
     registrations=st.lists(registration_steps, max_size=4),
     others=st.lists(other_steps, max_size=4),
@@ -140,7 +140,7 @@ other_steps: st.SearchStrategy[GitHubError | AnswerLost | None] = st.sampled_fro
 def test_whatever_goes_wrong_together_is_put_right(
     jobs: int,
     cancelled: frozenset[int],
-    fuses: list[int | None],
+    crash_points: list[int | None],
     launches: list[ProviderError | OutcomeUnknownError | Partly | Lost | None],
     registrations: list[GitHubError | AnswerLost | None],
     others: list[GitHubError | AnswerLost | None],
@@ -151,7 +151,7 @@ def test_whatever_goes_wrong_together_is_put_right(
         world.github.script("register", *registrations)
         for method in ("find_runner", "read_runner", "delete_runner", "redeliver_failed"):
             world.github.script(method, *others)
-        return await live(world, jobs, fuses, cancelled)
+        return await live(world, jobs, crash_points, cancelled)
 
     living = run(scenario())
     check(living)

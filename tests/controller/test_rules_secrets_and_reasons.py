@@ -64,12 +64,12 @@ launch_steps = st.sampled_from(
 @given(
     registrations=st.lists(registration_steps, max_size=4),
     launches=st.lists(launch_steps, max_size=3),
-    fuses=st.lists(st.integers(1, 120), max_size=3),
+    crash_points=st.lists(st.integers(1, 120), max_size=3),
 )
 def test_no_secret_is_in_any_record_row_label_or_log_line(
     registrations: list[GitHubError | AnswerLost | None],
     launches: list[ProviderError | OutcomeUnknownError | Partly | Lost | None],
-    fuses: list[int | None],
+    crash_points: list[int | None],
 ) -> None:
     async def scenario() -> LivingWorld:
         world = World()
@@ -78,13 +78,13 @@ def test_no_secret_is_in_any_record_row_label_or_log_line(
         living = LivingWorld(world)
         for job in (1, 2, 3):
             living.queue(job)
-        await living.run([*fuses, None])
+        await living.run([*crash_points, None])
         return living
 
     with capture_logs() as lines:
         living = run(scenario())
     store = living.world.store
-    assert living.world.github.secrets, "there were secrets to be told"
+    assert living.world.github.secrets, "there were secrets to leak"
     for written in (
         store.commits,
         store.inbox,
@@ -133,7 +133,7 @@ CROWDED = catalogue(
 @given(
     steps=st.lists(
         st.tuples(
-            st.sampled_from(["queue", "wait", "start", "complete", "park", "pass"]),
+            st.sampled_from(["queue", "wait", "start", "complete", "become_ready", "pass"]),
             st.integers(1, 6),
             st.sampled_from([("gpu",), ("cpu",), ("gpu", "linux"), ("nobody",)]),
         ),
@@ -173,7 +173,7 @@ async def _step(controller: Controller, what: str, job: int, labels: tuple[str, 
             await say(controller, job, JobState.IN_PROGRESS, labels=labels)
         case "complete":
             await say(controller, job, JobState.COMPLETED, labels=labels)
-        case "park":
+        case "become_ready":
             for machine in tuple(controller.state.machines.values()):
                 if (
                     machine.state is MachineState.LAUNCHED
@@ -186,7 +186,7 @@ async def _step(controller: Controller, what: str, job: int, labels: tuple[str, 
 
 
 def _check_reasons(controller: Controller) -> None:
-    told = {
+    reported = {
         demand: sum(run.count for run in runs)
         for demand, runs in controller.loop.plan.waiting.items()
     }
@@ -195,7 +195,7 @@ def _check_reasons(controller: Controller) -> None:
         for job in controller.state.jobs.values()
         if job.state is JobState.QUEUED and job.demand is not None
     )
-    assert told == waiting
+    assert reported == waiting
     assert all(run.reason for runs in controller.loop.plan.waiting.values() for run in runs)
 
 

@@ -24,7 +24,7 @@ def registered(name: str, *, online: bool = False, busy: bool = False) -> Regist
 
 
 def removed(world: World, first: RegisteredRunner, second: RegisteredRunner | None = None) -> bool:
-    """Whether two lists a minute apart, with a sweep between, have it removed."""
+    """Whether two lists a minute apart, with a full listing between, have it removed."""
     registrations = Registrations()
     assert registrations.listed([first], world.state, world.now) == []
     world.after(CONFIRMED_AFTER)

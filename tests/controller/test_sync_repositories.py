@@ -9,7 +9,7 @@ from autoscaler.controller.sync_schedule import Kind, Read, staleness
 from autoscaler.controller.sync_state import SyncState
 from autoscaler.model.catalogue import Scope
 from autoscaler.model.events import TimePassed
-from tests.controller.test_sync_state import ACTIVE, ENDED, NOW, WIDGETS, Desk, told
+from tests.controller.test_sync_state import ACTIVE, ENDED, NOW, WIDGETS, Desk, reported
 from tests.planner.fleets import catalogue
 
 
@@ -23,7 +23,7 @@ def test_of_too_many_repositories_those_are_looked_at_that_showed_life_last() ->
     old = [ListedRepository(f"acme/r{n:05}", 100.0 + n) for n in range(2 * MOST_REPOSITORIES)]
     pushed = [replace(one, pushed_at=NOW) for one in old[1000:1020]]
     listed = [*old[:1000], *pushed, *old[1020:]]
-    desk.hear(replace(told(1), repository=old[3].name))
+    desk.hear(replace(reported(1), repository=old[3].name))
     unwatched = desk.sync_state.listed_repositories("org:acme", listed, desk.ledger.state)
     known = desk.sync_state.known(NOW).repositories
     assert unwatched == desk.sync_state.unwatched == MOST_REPOSITORIES
@@ -42,11 +42,11 @@ def test_a_repository_that_is_gone_is_not_looked_at_once_its_jobs_have_ended() -
     desk = Desk()
     both = [ListedRepository(WIDGETS, NOW), ListedRepository("acme/old", NOW)]
     desk.sync_state.listed_repositories("org:acme", both, desk.ledger.state)
-    desk.hear(replace(told(1), repository="acme/old"))
+    desk.hear(replace(reported(1), repository="acme/old"))
     for _ in range(2):
         desk.sync_state.listed_repositories("org:acme", both[:1], desk.ledger.state)
         assert "acme/old" in desk.sync_state.known(NOW).repositories, "its job may still be served"
-    desk.hear(replace(told(1, ENDED), repository="acme/old"))
+    desk.hear(replace(reported(1, ENDED), repository="acme/old"))
     desk.ledger.apply(TimePassed(NOW + 3600.0))
     assert not desk.ledger.state.jobs
     desk.sync_state.look_at(desk.ledger.state, NOW + 3600.0)

@@ -39,12 +39,12 @@ QUEUED, WAITING, STARTED, ENDED = (
 )
 
 
-def told(job: int, state: JobState = QUEUED, *labels: str, at: float = NOW) -> JobObserved:
+def reported(job: int, state: JobState = QUEUED, *labels: str, at: float = NOW) -> JobObserved:
     return replace(queued(job, at, *labels, state=state), run_id=7)
 
 
 def listed(job: int, state: JobState = QUEUED, *labels: str) -> JobObserved:
-    return replace(told(job, state, *labels), read=True)
+    return replace(reported(job, state, *labels), read=True)
 
 
 class Desk:
@@ -77,7 +77,7 @@ def desk() -> Desk:
     return made
 
 
-def test_a_job_that_no_webhook_told_of_is_demand(desk: Desk) -> None:
+def test_a_job_that_no_webhook_reported_is_demand(desk: Desk) -> None:
     assert desk.read(listed(1)) == (listed(1),)
     (queue,) = desk.ledger.state.queues.values()
     assert [job.id for job in queue.values()] == [1]
@@ -93,18 +93,18 @@ def test_what_is_nobodys_or_over_is_not_remembered(desk: Desk, seen: JobObserved
 
 
 def test_lost_starts_and_ends_are_made_up_for(desk: Desk) -> None:
-    desk.hear(told(1), told(2), told(3, STARTED))
+    desk.hear(reported(1), reported(2), reported(3, STARTED))
     assert len(desk.read(listed(1, STARTED), listed(2, ENDED), listed(3, ENDED))) == 3
     assert [desk.state(n) for n in (1, 2, 3)] == [STARTED, ENDED, ENDED]
 
 
 def test_an_older_list_takes_nothing_back(desk: Desk) -> None:
-    desk.hear(told(1, STARTED), told(2, ENDED))
+    desk.hear(reported(1, STARTED), reported(2, ENDED))
     assert desk.read(listed(1), listed(2), listed(2, STARTED)) == ()
 
 
 def test_a_runners_name_that_came_without_is_added_once(desk: Desk) -> None:
-    desk.hear(told(1, STARTED))
+    desk.hear(reported(1, STARTED))
     named = replace(listed(1, STARTED), runner_name=RunnerName("r"))
     assert desk.read(named) == (named,)
     assert desk.read(named) == ()
@@ -114,8 +114,8 @@ def test_a_runners_name_that_came_without_is_added_once(desk: Desk) -> None:
 def test_a_list_that_contradicts_has_the_job_itself_asked_about(
     desk: Desk, said: JobState, shown: JobState
 ) -> None:
-    desk.hear(told(1, said))
-    assert desk.read(listed(1, shown)) == (told(1, shown),)
+    desk.hear(reported(1, said))
+    assert desk.read(listed(1, shown)) == (reported(1, shown),)
     assert desk.ledger.state.jobs[JobId(1)].disputed
     assert JobId(1) in desk.ledger.state.reads
     assert desk.read(listed(1, shown)) == ()
@@ -127,7 +127,7 @@ def test_a_list_that_contradicts_has_the_job_itself_asked_about(
     source="runs-on#539",
 )
 def test_a_job_queued_for_ever_in_a_run_that_is_over_stops_being_demand(desk: Desk) -> None:
-    desk.hear(told(1))
+    desk.hear(reported(1))
     desk.sync_state.listed_runs(WIDGETS, [OVER], NOW)
     assert desk.read(listed(1)) == ()
     desk.sync_state.listed_runs(WIDGETS, [OVER], NOW + GHOST_AFTER - 1.0)
@@ -150,7 +150,7 @@ def test_a_job_of_a_re_run_is_no_ghost_while_the_run_has_not_been_looked_at_sinc
     desk: Desk,
 ) -> None:
     """With too few calls a run's jobs may be read twice between two readings of the run."""
-    desk.hear(told(1, STARTED), told(2))
+    desk.hear(reported(1, STARTED), reported(2))
     desk.sync_state.listed_runs(WIDGETS, [OVER], NOW)
     for at in (NOW + 200.0, NOW + 400.0):
         assert desk.read(listed(2), at=at) == ()
@@ -177,7 +177,7 @@ def test_readings_of_what_is_over_are_not_remembered_for_ever(desk: Desk) -> Non
 
 
 def test_a_run_that_works_again_has_no_ghosts(desk: Desk) -> None:
-    desk.hear(told(1))
+    desk.hear(reported(1))
     for at in (NOW, NOW + 100.0):
         desk.sync_state.listed_runs(WIDGETS, [OVER], at)
         assert desk.read(listed(1), at=at) == ()
@@ -186,21 +186,21 @@ def test_a_run_that_works_again_has_no_ghosts(desk: Desk) -> None:
 
 
 def test_what_a_run_that_is_over_shows_as_queued_is_not_begun_with(desk: Desk) -> None:
-    desk.hear(told(1))
+    desk.hear(reported(1))
     desk.sync_state.listed_runs(WIDGETS, [OVER], NOW)
     desk.read(listed(1), listed(2))
     assert JobId(2) not in desk.ledger.state.jobs
 
 
 def test_giving_up_a_job_that_has_started_changes_nothing(desk: Desk) -> None:
-    desk.hear(told(1, STARTED))
+    desk.hear(reported(1, STARTED))
     desk.ledger.apply(JobAbandoned(NOW, JobId(1), "too late"))
     desk.ledger.apply(JobAbandoned(NOW, JobId(9), "unknown"))
     assert desk.state(1) is STARTED
 
 
 def test_jobs_that_a_list_does_not_show_are_asked_about_a_few_at_a_time(desk: Desk) -> None:
-    desk.hear(*(told(n) for n in range(1, 6)))
+    desk.hear(*(reported(n) for n in range(1, 6)))
     fresh = desk.sync_state.listed_jobs(KEY, [listed(1)], desk.ledger.state, NOW)
     assert fresh.ask == ()
     later = desk.sync_state.listed_jobs(KEY, [listed(1)], desk.ledger.state, NOW + 120.0)
@@ -212,7 +212,7 @@ def test_jobs_that_a_list_does_not_show_are_asked_about_a_few_at_a_time(desk: De
 def test_runs_are_remembered_from_lists_and_from_the_ledger_until_they_are_over(
     desk: Desk,
 ) -> None:
-    desk.hear(replace(told(1), run_id=8), replace(told(2, QUEUED, "elsewhere"), run_id=9))
+    desk.hear(replace(reported(1), run_id=8), replace(reported(2, QUEUED, "elsewhere"), run_id=9))
     assert set(desk.sync_state.known(NOW).runs) == {KEY, (WIDGETS, 8)}
     desk.sync_state.listed_runs(WIDGETS, [OVER, replace(OVER, id=8), replace(OVER, id=10)], NOW)
     assert desk.sync_state.known(NOW).runs[KEY].changed
@@ -224,7 +224,7 @@ def test_a_run_whose_jobs_were_read_since_it_changed_is_read_at_its_own_pace_aga
     desk: Desk,
 ) -> None:
     """A run that stays marked as changed would be read every 15 s, ahead of all others, for ever."""
-    desk.hear(told(1))
+    desk.hear(reported(1))
     desk.sync_state.listed_runs(WIDGETS, [ACTIVE], NOW)
     desk.sync_state.listed_runs(WIDGETS, [replace(ACTIVE, mark="in_progress 2")], NOW)
     assert desk.sync_state.known(NOW).runs[KEY].changed
@@ -267,7 +267,7 @@ def test_one_repository_spelt_in_two_ways_is_read_once() -> None:
     shown = [ListedRepository("acme/Widgets")]
     desk.sync_state.listed_repositories("repo:acme/Widgets", shown, desk.ledger.state)
     desk.sync_state.listed_runs("acme/Widgets", [ACTIVE], NOW)
-    desk.hear(told(1))
+    desk.hear(reported(1))
     assert desk.ledger.state.jobs[JobId(1)].repository == WIDGETS
     desk.sync_state.listed_repositories("repo:acme/Widgets", shown, desk.ledger.state)
     known = desk.sync_state.known(NOW)
@@ -280,7 +280,7 @@ def test_a_run_that_no_list_shows_any_more_is_looked_at_by_itself(desk: Desk) ->
     assert desk.sync_state.known(late).runs[KEY].unlisted
     desk.sync_state.run_is_not_there(*KEY, late)
     assert KEY not in desk.sync_state.known(late).runs
-    desk.hear(told(1))
+    desk.hear(reported(1))
     desk.sync_state.run_is_not_there(*KEY, late)
     assert not desk.sync_state.known(late).runs[KEY].unlisted
 
@@ -292,7 +292,7 @@ def test_repositories_are_those_of_the_scope_and_show_when_they_were_last_alive(
     found = [ListedRepository(name, 5.0) for name in names]
     desk.sync_state.listed_repositories("org:acme", found, desk.ledger.state)
     assert desk.sync_state.known(NOW).repositories == {WIDGETS: 5.0, "acme/world": 5.0}
-    desk.hear(told(1), replace(queued(2, NOW), repository="globex/else"))
+    desk.hear(reported(1), replace(queued(2, NOW), repository="globex/else"))
     desk.sync_state.was_read(Read(Kind.NEWEST, "acme/world"), NOW)
     desk.sync_state.listed_repositories("org:acme", found[:1], desk.ledger.state)
     assert desk.sync_state.known(NOW).repositories == {WIDGETS: NOW}
@@ -314,11 +314,11 @@ class Unread(dict[JobId, Job]):
 def test_the_ledger_is_taken_over_without_a_look_at_every_job() -> None:
     """At 200,000 jobs such a look took 214 ms every 5 s, in which nothing else went on."""
     desk = Desk()
-    desk.hear(*(replace(told(n), run_id=n % 3) for n in range(1, 10)))
+    desk.hear(*(replace(reported(n), run_id=n % 3) for n in range(1, 10)))
     state = desk.ledger.state
     state.jobs = Unread(state.jobs)
-    desk.ledger.apply(replace(told(10), run_id=3, repository="acme/tools", at=NOW + 5.0))
-    desk.ledger.apply(replace(told(1, ENDED), run_id=1, at=NOW + 5.0))
+    desk.ledger.apply(replace(reported(10), run_id=3, repository="acme/tools", at=NOW + 5.0))
+    desk.ledger.apply(replace(reported(1, ENDED), run_id=1, at=NOW + 5.0))
     desk.sync_state.look_at(state, NOW + 5.0)
     known = desk.sync_state.known(NOW + 5.0)
     assert set(known.runs) == {(WIDGETS, 0), (WIDGETS, 1), (WIDGETS, 2), ("acme/tools", 3)}
@@ -330,7 +330,7 @@ def test_the_ledger_is_taken_over_without_a_look_at_every_job() -> None:
 def test_a_change_of_a_job_hides_it_from_no_list_that_is_read_before_the_next_look(
     desk: Desk,
 ) -> None:
-    desk.hear(told(1))
+    desk.hear(reported(1))
     job = desk.ledger.state.jobs[JobId(1)]
     with desk.ledger.state.changing(job):
         job.read_at = NOW

@@ -1,4 +1,4 @@
-"""Lists that cannot be read, or that take many calls: what is told of it, and what it costs."""
+"""Lists that cannot be read, or that take many calls: what is reported of it, and what it costs."""
 
 import asyncio
 from collections import defaultdict
@@ -49,20 +49,20 @@ def test_while_nothing_can_be_read_the_picture_gets_older_and_ever_less_is_asked
     @on_virtual_time
     async def an_hour() -> None:
         controller, lists = await with_runs(8)
-        told = controller.world.telemetry.staleness
+        reported = controller.world.telemetry.staleness
         task = asyncio.create_task(syncing_of(controller, lists).run())
         await asyncio.sleep(60.0)
-        assert told["acme"] <= 60.0
+        assert reported["acme"] <= 60.0
         lists.broken = defaultdict(lambda: error)
         before = lists.asked.total()
         await asyncio.sleep(HOUR)
-        assert told["acme"] >= HOUR
+        assert reported["acme"] >= HOUR
         assert lists.asked.total() - before <= most
         lists.broken = {}
         await asyncio.sleep(900.0)
-        told.clear()
+        reported.clear()
         await asyncio.sleep(60.0)
-        assert told["acme"] <= 60.0, "and all is well again"
+        assert reported["acme"] <= 60.0, "and all is well again"
         await cancelled(task)
 
     an_hour()
@@ -75,7 +75,7 @@ def test_while_nothing_can_be_read_the_picture_gets_older_and_ever_less_is_asked
     source="GitHub: best practices for the REST API",
 )
 @on_virtual_time
-async def test_what_may_not_be_read_is_told_at_first_and_ever_more_seldom() -> None:
+async def test_what_may_not_be_read_is_reported_at_first_and_ever_more_seldom() -> None:
     controller, lists = await with_runs(2)
     lists.broken["acme/r1"] = OperatorError("403 Resource not accessible by integration")
     with capture_logs() as lines:
@@ -118,16 +118,16 @@ async def test_one_repository_that_github_always_fails_at_is_asked_ever_less_oft
 async def test_after_an_outage_nothing_is_left_alone_for_longer() -> None:
     """An outage is not the fault of what happened to be read in it."""
     controller, lists = await with_runs(8)
-    told = controller.world.telemetry.staleness
+    reported = controller.world.telemetry.staleness
     task = asyncio.create_task(syncing_of(controller, lists).run())
     await asyncio.sleep(60.0)
     lists.broken = defaultdict(lambda: RetryLaterError("502", 30.0))
     await asyncio.sleep(HOUR)
     lists.broken = {}
     await asyncio.sleep(75.0)
-    told.clear()
+    reported.clear()
     await asyncio.sleep(60.0)
-    assert told["acme"] <= 60.0
+    assert reported["acme"] <= 60.0
     await cancelled(task)
 
 
@@ -137,7 +137,7 @@ async def test_after_an_outage_nothing_is_left_alone_for_longer() -> None:
     source="GitHub: an App's repositories",
 )
 @on_virtual_time
-async def test_repositories_that_are_too_many_are_counted_and_told() -> None:
+async def test_repositories_that_are_too_many_are_counted_and_reported() -> None:
     controller, lists = await begin(World())
     lists.active = {f"acme/r{n}": {} for n in range(MOST_REPOSITORIES + 2)}
     with capture_logs() as lines:
@@ -242,13 +242,13 @@ async def test_runs_of_many_jobs_take_no_more_calls_than_there_are() -> None:
 @on_virtual_time
 async def test_runs_of_many_jobs_are_no_later_at_the_end_of_githubs_hour() -> None:
     controller, lists = await long_runs(steady=None)
-    told = controller.world.telemetry.staleness
+    reported = controller.world.telemetry.staleness
     task = asyncio.create_task(syncing_of(controller, lists).run())
     oldest = []
     for _ in range(59):
-        told.clear()
+        reported.clear()
         await asyncio.sleep(60.0)
-        oldest.append(told["acme"])
+        oldest.append(reported["acme"])
     await cancelled(task)
     assert max(oldest[-15:]) <= max(oldest[:15])
 
@@ -278,12 +278,12 @@ def test_a_list_of_many_pages_does_not_stop_all_other_reading(limit: int) -> Non
         lists = _LongLists(controller.world.clock.now, limit, since=controller.world.clock.now())
         for n in range(limit // 500):
             lists.queue(f"acme/r{n % 3}", n, n, controller.journal.now)
-        told = controller.world.telemetry.staleness
+        reported = controller.world.telemetry.staleness
         task = asyncio.create_task(syncing_of(controller, lists).run())
         await asyncio.sleep(300.0)
-        told.clear()
+        reported.clear()
         await asyncio.sleep(HOUR - 300.0)
-        assert told["acme"] <= 60.0
+        assert reported["acme"] <= 60.0
         assert lists.asked["repositories"] == 3
         assert 600 < lists.used <= limit * 0.8
         await cancelled(task)

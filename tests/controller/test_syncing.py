@@ -182,7 +182,7 @@ async def test_a_ghost_in_a_run_that_only_github_knows_to_be_over_is_given_up() 
 @pytest.mark.parametrize("busy", [False, True])
 def test_a_registration_without_a_machine_is_removed_unless_github_refuses(busy: bool) -> None:
     @on_virtual_time
-    async def lists_and_sweeps() -> None:
+    async def lists_and_full_listings() -> None:
         world = World()
         controller, lists = await begin(world)
         lists.registrations = [RegisteredRunner(5, OURS, online=False, busy=False)]
@@ -197,7 +197,7 @@ def test_a_registration_without_a_machine_is_removed_unless_github_refuses(busy:
         assert world.github.asked.count("delete_runner") == 1
         assert (OURS in world.github.registrations) is busy
 
-    lists_and_sweeps()
+    lists_and_full_listings()
 
 
 class ManyPages(FakeLists):

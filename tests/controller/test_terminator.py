@@ -136,13 +136,13 @@ def test_a_machine_that_does_not_terminate_is_reported_from_the_third_request_on
         world.east.stuck.add(instance)
         if refused:
             world.east.end_script.extend([{instance: "OperationNotPermitted: protected"}] * 5)
-        told: list[MutableMapping[str, Any]] = []
+        reported: list[MutableMapping[str, Any]] = []
         with capture_logs() as logs:
             for expected in (0, 0, 1, 2, 3):
                 await controller.turn()
                 await controller.poller.list_machines(EAST)
-                told = [one for one in logs if one["event"] == "machine_not_terminated"]
-                assert len(told) == expected
+                reported = [one for one in logs if one["event"] == "machine_not_terminated"]
+                assert len(reported) == expected
                 await controller.turn()
                 assert world.telemetry.counts.machines_not_terminating == min(expected, 1)
                 assert len(unverified(controller.state)) == min(expected, 1)
@@ -153,7 +153,7 @@ def test_a_machine_that_does_not_terminate_is_reported_from_the_third_request_on
             OperatorRequestRefusedError, match=f"east does not terminate it: {words}"
         ):
             await operator_actions.terminate(agent.machine)
-        assert told[-1] == {
+        assert reported[-1] == {
             "event": "machine_not_terminated",
             "log_level": "warning",
             "machine": agent.machine,

@@ -26,7 +26,7 @@ def counted(world: World) -> int:
     return world.telemetry.said.count(("job_unmatched", Unmatched.LABELS))
 
 
-def told(logs: list[Any]) -> list[Any]:
+def reported(logs: list[Any]) -> list[Any]:
     """The log lines about such jobs."""
     return [line for line in logs if line["event"].startswith("job")]
 
@@ -42,7 +42,7 @@ async def test_a_misspelt_label_is_counted_and_logged_with_the_sku_it_is_near() 
     controller = Controller(world)
     with capture_logs() as logs:
         await queue(controller, 1, *MISSPELT)
-    (line,) = told(logs)
+    (line,) = reported(logs)
     assert line == {
         "event": "job_unmatched",
         "log_level": "warning",
@@ -62,7 +62,7 @@ async def test_a_job_that_a_sku_serves_or_github_hosts_is_neither() -> None:
     with capture_logs() as logs:
         await queue(controller, 1, "gpu")
         await queue(controller, 2, "ubuntu-latest")
-    assert told(logs) == []
+    assert reported(logs) == []
     assert counted(world) == 0
 
 
@@ -76,10 +76,10 @@ async def test_each_job_is_counted_once_and_its_labels_logged_once_an_hour() -> 
         await queue(controller, 10, *MISSPELT)  # a delivery that came twice
         await say(controller, 10, JobState.COMPLETED, labels=MISSPELT)
         await controller.intake.apply_waiting()
-        assert [line["job"] for line in told(logs)] == [1]
+        assert [line["job"] for line in reported(logs)] == [1]
         await asyncio.sleep(WINDOW)
         await queue(controller, 11, *MISSPELT)
-    assert [line["job"] for line in told(logs)] == [1, 11]
+    assert [line["job"] for line in reported(logs)] == [1, 11]
     assert counted(world) == 11
 
 
@@ -95,10 +95,10 @@ async def test_a_flood_of_labels_is_a_few_lines_and_the_rest_a_number() -> None:
     with capture_logs() as logs:
         for job in range(1, 101):
             await queue(controller, job, f"label-{job}")
-        assert len(told(logs)) == LINES
+        assert len(reported(logs)) == LINES
         await asyncio.sleep(WINDOW)
         await queue(controller, 101, "label-101")
-    *_, rest, last = told(logs)
+    *_, rest, last = reported(logs)
     assert (rest["event"], rest["count"]) == ("jobs_unmatched_not_logged", 100 - LINES)
     assert last["job"] == 101
     assert counted(world) == 101

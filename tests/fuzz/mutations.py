@@ -8,7 +8,7 @@ from random import Random
 
 Mutation = Callable[[Random, bytearray, Sequence[bytes]], None]
 
-TELLING = (0x00, 0x01, 0x04, 0x06, 0x20, 0x22, 0x30, 0x31, 0x5C, 0x7B, 0x7F, 0x80, 0x84, 0xA0, 0xFF)
+SPECIAL = (0x00, 0x01, 0x04, 0x06, 0x20, 0x22, 0x30, 0x31, 0x5C, 0x7B, 0x7F, 0x80, 0x84, 0xA0, 0xFF)
 """Bytes that mean something to a parser of DER or of JSON, or to a decoder of text."""
 
 
@@ -36,7 +36,7 @@ def _flip(rng: Random, data: bytearray, _: Sequence[bytes]) -> None:
 
 def _set(rng: Random, data: bytearray, _: Sequence[bytes]) -> None:
     if data:
-        data[_at(rng, data)] = rng.choice(TELLING)
+        data[_at(rng, data)] = rng.choice(SPECIAL)
 
 
 def _truncate(rng: Random, data: bytearray, _: Sequence[bytes]) -> None:

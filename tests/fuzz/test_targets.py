@@ -214,7 +214,7 @@ def test_a_hole_in_the_parsers_of_notices_is_found(
     assert first_finding(NoticeTarget(parse)).startswith(found)
 
 
-# --- holes in the bootstrap desk ---------------------------------------------------------------
+# --- holes in the bootstrap service ---------------------------------------------------------------
 
 
 class BelievesAnyNonce(BootstrapService):

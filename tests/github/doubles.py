@@ -1,4 +1,4 @@
-"""A clock that only moves when told, and a telemetry that remembers."""
+"""A clock that only moves when a test moves it, and a telemetry that remembers."""
 
 from collections import Counter
 from dataclasses import dataclass, field

@@ -209,7 +209,7 @@ async def test_a_limit_is_kept_by_all_who_ask_until_it_is_over(
     topic="GitHub's REST API",
     source="GAR rate-limits-and-tuning.md",
 )
-async def test_a_limit_on_minting_does_not_hold_the_questions(
+async def test_a_limit_on_registering_does_not_hold_the_questions(
     asked: World, client: GitHubClient
 ) -> None:
     asked.github.faults = [Fault("generate-jitconfig", 429, {}, {"Retry-After": "60"}, times=9)]

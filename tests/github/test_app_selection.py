@@ -135,9 +135,9 @@ async def test_the_word_about_a_bucket_that_comes_late_counts_from_then_on(
     world: World, two: GitHubClient
 ) -> None:
     bucket = {"limit": 10_000, "remaining": 10, "reset": int(START) + 600}
-    told = {"resources": {"actions_runner_registration": bucket}}
+    reported = {"resources": {"actions_runner_registration": bucket}}
     world.github.registrations = {SECOND: 5000}
-    world.github.faults = [Fault("/rate_limit", 200, told, hang=True, by=FIRST)]
+    world.github.faults = [Fault("/rate_limit", 200, reported, hang=True, by=FIRST)]
     await register(two, 1, 2)
     assert world.github.registered_by == [FIRST, FIRST], "no limit is known of it"
     world.github.over.set()
@@ -279,7 +279,9 @@ async def test_what_is_wrong_with_the_request_is_not_asked_of_another_app(
     assert world.github.count(REGISTER) == 1
 
 
-async def test_when_all_apps_are_held_the_soonest_is_told(world: World, two: GitHubClient) -> None:
+async def test_when_all_apps_are_held_the_soonest_is_reported(
+    world: World, two: GitHubClient
+) -> None:
     world.github.faults = [
         Fault(REGISTER, 429, {}, {"Retry-After": "500"}, by=FIRST),
         Fault(REGISTER, 429, {}, {"Retry-After": "40"}, by=SECOND),

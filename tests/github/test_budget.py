@@ -21,7 +21,7 @@ REMOVE = Request("DELETE", "/runner", effect=Effect.WRITE, importance=Importance
 SYNC = Request("GET", "/deliveries", importance=Importance.SYNC)
 
 
-def told(
+def reported(
     remaining: int, limit: int = 5000, reset: float = 600, resource: str = "core"
 ) -> Mapping[str, str]:
     return {
@@ -45,7 +45,7 @@ def fits(budget: Budget, request: Request, now: Instant = NOW) -> bool:
     return budget.shortage(APP, request, now) is None
 
 
-def test_what_is_not_told_is_no_limit() -> None:
+def test_what_is_not_reported_is_no_limit() -> None:
     budget = Budget(None)
     for request in (REGISTER, CHECK, REMOVE, SYNC):
         for _ in range(10_000):
@@ -72,7 +72,7 @@ def test_what_is_not_told_is_no_limit() -> None:
 )
 def test_what_matters_less_leaves_a_reserve(remaining: int, fit: set[str]) -> None:
     budget = Budget(None)
-    asked(budget, CHECK, Answer(200, CIMultiDict(told(remaining))))
+    asked(budget, CHECK, Answer(200, CIMultiDict(reported(remaining))))
     requests = {"check": CHECK, "remove": REMOVE, "sync": SYNC}
     assert {name for name, request in requests.items() if fits(budget, request)} == fit
 
@@ -91,7 +91,7 @@ def test_the_reserves_fall_with_importance_and_a_registration_leaves_none() -> N
 )
 def test_a_registration_may_use_the_last_registration_and_no_more() -> None:
     budget = Budget(None)
-    last = told(1, 10_000, resource="actions_runner_registration")
+    last = reported(1, 10_000, resource="actions_runner_registration")
     asked(budget, REGISTER, Answer(201, CIMultiDict(last)))
     assert budget.headroom(APP, REGISTER, NOW) == 1.0
     assert fits(budget, REGISTER)
@@ -105,7 +105,7 @@ def test_a_registration_may_use_the_last_registration_and_no_more() -> None:
 
 def test_requests_under_way_are_counted_until_they_are_answered_or_lost() -> None:
     budget = Budget(None)
-    asked(budget, CHECK, Answer(200, CIMultiDict(told(103))))
+    asked(budget, CHECK, Answer(200, CIMultiDict(reported(103))))
     for _ in range(3):
         assert fits(budget, CHECK)
         budget.begin(APP, CHECK, NOW)
@@ -116,10 +116,10 @@ def test_requests_under_way_are_counted_until_they_are_answered_or_lost() -> Non
 
 def test_answers_that_overtake_each_other_give_nothing_back() -> None:
     budget = Budget(None)
-    asked(budget, CHECK, Answer(200, CIMultiDict(told(100))))
-    asked(budget, CHECK, Answer(200, CIMultiDict(told(140))))
+    asked(budget, CHECK, Answer(200, CIMultiDict(reported(100))))
+    asked(budget, CHECK, Answer(200, CIMultiDict(reported(140))))
     assert not fits(budget, CHECK)
-    asked(budget, CHECK, Answer(200, CIMultiDict(told(4999, reset=3600))), NOW + 601)
+    asked(budget, CHECK, Answer(200, CIMultiDict(reported(4999, reset=3600))), NOW + 601)
     assert fits(budget, CHECK, NOW + 601)
 
 
@@ -131,7 +131,7 @@ def test_answers_that_overtake_each_other_give_nothing_back() -> None:
 def test_the_bucket_is_the_one_that_the_answer_names() -> None:
     budget = Budget(None)
     # An older Enterprise Server: registrations count like everything else.
-    asked(budget, REGISTER, Answer(201, CIMultiDict(told(0))))
+    asked(budget, REGISTER, Answer(201, CIMultiDict(reported(0))))
     assert not fits(budget, REGISTER)
     assert not fits(budget, CHECK)
     assert budget.resource_of(REGISTER) == "core"
@@ -144,7 +144,7 @@ def test_the_bucket_is_the_one_that_the_answer_names() -> None:
 )
 def test_each_installation_has_a_budget_of_its_own() -> None:
     budget = Budget(900)
-    asked(budget, CHECK, Answer(200, CIMultiDict(told(0))))
+    asked(budget, CHECK, Answer(200, CIMultiDict(reported(0))))
     assert budget.shortage("app 1 on umbrella", CHECK, NOW) is None
     assert budget.shortage("app 2 on acme", CHECK, NOW) is None
 
@@ -178,7 +178,7 @@ def test_points_are_counted_by_endpoint_and_a_question_takes_one() -> None:
 
 def test_the_scarcer_of_bucket_and_points_is_the_room() -> None:
     budget = Budget(900)
-    bucket = told(7, 10_000, resource="actions_runner_registration")
+    bucket = reported(7, 10_000, resource="actions_runner_registration")
     asked(budget, REGISTER, Answer(201, CIMultiDict(bucket)))
     assert budget.headroom(APP, REGISTER, NOW) == 7.0
     asked(budget, REGISTER, answer(429, Retry_After="60"))
@@ -234,7 +234,7 @@ def test_headers_that_say_nothing_are_no_reading(headers: dict[str, str]) -> Non
 
 
 @STEADY
-@given(st.dictionaries(st.sampled_from(list(told(0))), st.text(max_size=6000), max_size=4))
+@given(st.dictionaries(st.sampled_from(list(reported(0))), st.text(max_size=6000), max_size=4))
 def test_any_headers_leave_a_bounded_reading(headers: dict[str, str]) -> None:
     budget = Budget(900)
     asked(budget, CHECK, Answer(429, CIMultiDict(headers)))

@@ -95,10 +95,10 @@ async def test_what_goes_on_failing_is_repeated_ever_more_slowly(
     world.github.deliveries["1"] = [again]
     asked_at, since = [], START - 10
     for _ in range(3 * 180):
-        told = await client.redeliver_failed(since)
+        reported = await client.redeliver_failed(since)
         # The caller's window moves on, as the reconciler's does.
-        since = max(START - 10, told.arrived_until)
-        if told.asked:
+        since = max(START - 10, reported.arrived_until)
+        if reported.asked:
             asked_at.append(world.clock.at - START)
             number = len(world.github.deliveries["1"]) + 1
             again = entry(number, "a", START - world.clock.at - 5, redelivery=True)
@@ -147,10 +147,10 @@ async def test_a_try_that_stays_pending_is_repeated_and_does_not_have_all_since_
     for n in range(2, 62):
         deliveries.append(entry(n, f"g{n}", START - world.clock.at, **OK))
         before = world.github.count("GET .*/deliveries")
-        told = await client.redeliver_failed(since)
-        since = told.arrived_until
+        reported = await client.redeliver_failed(since)
+        since = reported.arrived_until
         listed.append(world.github.count("GET .*/deliveries") - before)
-        if told.asked:
+        if reported.asked:
             asked_at.append(world.clock.at - START)
         world.clock.at += 20
     assert asked_at[0] == PENDING_FOR
@@ -229,8 +229,8 @@ async def test_every_app_has_deliveries_and_one_apps_trouble_is_its_own(world: W
         assert (await client.redeliver_failed(START - 3600)).asked == 2
         world.github.apps.pop("1")
         world.clock.at += 400
-        told = await client.redeliver_failed(START - 3600)
-        assert told == Redelivered(1, START - 3600)
+        reported = await client.redeliver_failed(START - 3600)
+        assert reported == Redelivered(1, START - 3600)
         world.github.apps.pop("2")
         with pytest.raises(OperatorError):
             await client.redeliver_failed(START - 3600)

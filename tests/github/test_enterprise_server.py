@@ -70,8 +70,8 @@ async def test_a_server_without_limits_is_asked_as_much_as_needed(world: World) 
         for number in range(400):
             await client.register("org:acme", "gpu", RunnerName(f"r{number}"), ("gpu",))
     assert len(world.github.registered) == 400
-    told = {(app, account, resource) for app, account, resource, *_ in world.telemetry.budgets}
-    assert (1, "acme", "actions_runner_registration") in told
+    reported = {(app, account, resource) for app, account, resource, *_ in world.telemetry.budgets}
+    assert (1, "acme", "actions_runner_registration") in reported
     assert {(remaining, limit) for *_, remaining, limit in world.telemetry.budgets} == {
         (None, None)
     }

@@ -1,4 +1,4 @@
-"""Minting, looking up and deleting registrations, and what goes wrong with them."""
+"""Creating, looking up and deleting registrations, and what goes wrong with them."""
 
 import asyncio
 from typing import Any

@@ -142,6 +142,6 @@ async def test_a_later_attempt_than_the_one_asked_about_takes_its_place(
     world: World, two: GitHubClient
 ) -> None:
     show(world, "in_progress", 3)
-    told = "the run is at attempt 3"
-    assert await ask(two, ONE) == RerunAnswer((ONE,), RerunOutcome.SUPERSEDED, told)
+    reported = "the run is at attempt 3"
+    assert await ask(two, ONE) == RerunAnswer((ONE,), RerunOutcome.SUPERSEDED, reported)
     assert world.github.count("POST .*/rerun") == 0

@@ -1,6 +1,6 @@
 """What GitHub sends in the course of a job, read from the wire into the real ledger.
 
-Each story is a list of signed bodies' contents; told is what machines would be launched for.
+Each story is a list of signed bodies' contents; `wanted` counts the machines that would be launched.
 """
 
 import json
@@ -60,7 +60,7 @@ SKIPPED = QUEUED | {
 
 
 class Story:
-    """A ledger that is told what webhooks say, a second apart."""
+    """A ledger that gets what webhooks say, a second apart."""
 
     def __init__(self, world: World | None = None) -> None:
         self.world = world or World(now=NOON)
@@ -395,6 +395,6 @@ def test_in_any_order_and_number_the_bodies_tell_the_same_job(order: list[int]) 
         story.hear(*BODIES[number])
     for body in BODIES:
         straight.hear(*body)
-    told, expected = story.world.job(1), straight.world.job(1)
-    assert replace(told, updated_at=0.0) == replace(expected, updated_at=0.0)
+    reported, expected = story.world.job(1), straight.world.job(1)
+    assert replace(reported, updated_at=0.0) == replace(expected, updated_at=0.0)
     assert (story.wanted, story.questions) == (0, 0)

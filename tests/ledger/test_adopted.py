@@ -87,7 +87,7 @@ def test_an_end_that_is_listed_for_an_hour_is_one_failure() -> None:
     assert world.state.cooldowns == held
 
 
-def test_an_end_told_near_the_end_of_a_hold_makes_it_no_longer() -> None:
+def test_an_end_reported_near_the_end_of_a_hold_makes_it_no_longer() -> None:
     world = World()
     world.launch(2)
     world.lists(ended("i-c0"), world.listed("c1"))
@@ -97,7 +97,7 @@ def test_an_end_told_near_the_end_of_a_hold_makes_it_no_longer() -> None:
     assert world.state.cooldowns == held
 
 
-def test_why_it_ended_is_told_as_the_provider_said_it() -> None:
+def test_why_it_ended_is_reported_as_the_provider_said_it() -> None:
     world = World()
     world.launch(1)
     world.lists(ended("i-c0", "no capacity: try later"))

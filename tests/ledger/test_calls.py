@@ -158,7 +158,7 @@ def test_no_answer_can_be_unknown_before_it_was_sent() -> None:
     assert world.call().state is LaunchRequestState.RECORDED
 
 
-def test_a_withdrawn_call_leaves_no_slot_and_no_hold() -> None:
+def test_a_cancelled_call_leaves_no_slot_and_no_hold() -> None:
     world = World()
     slots = world.record(2)
     world.do(e.LaunchRequestCancelled, LaunchRequestId("c"), "its job is gone")
@@ -172,7 +172,7 @@ def test_a_withdrawn_call_leaves_no_slot_and_no_hold() -> None:
     assert cooldowns(world) == {}
 
 
-def test_a_sent_call_cannot_be_withdrawn() -> None:
+def test_a_sent_call_cannot_be_cancelled() -> None:
     world = World()
     world.send(1)
     world.do(e.LaunchRequestCancelled, LaunchRequestId("c"), "too late")
@@ -251,7 +251,7 @@ def test_a_later_answer_in_the_same_storm_may_make_the_hold_longer() -> None:
     assert cooldowns(world) == {"throttle:east": 60.0}
 
 
-def test_simultaneous_failures_of_several_calls_are_one_strike() -> None:
+def test_simultaneous_failures_of_several_calls_are_one_failure() -> None:
     world = World()
     for name in "abc":
         world.send(1, name)

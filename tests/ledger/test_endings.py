@@ -17,7 +17,7 @@ def end(world: World, reason_code: TerminationReason = TerminationReason.IDLE) -
     world.do(e.TerminationRequested, C0, reason_code, "why")
 
 
-def test_an_end_is_recorded_with_its_ground() -> None:
+def test_an_end_is_recorded_with_its_reason() -> None:
     world = World()
     world.make_ready()
     end(world)
@@ -41,7 +41,7 @@ def test_an_end_is_asked_for_again_at_doubling_intervals_of_ten_minutes_at_most(
     assert world.machine("c0").since == START
 
 
-def test_the_first_ground_stands() -> None:
+def test_the_first_reason_stands() -> None:
     world = World()
     world.make_ready()
     end(world, TerminationReason.IDLE)
@@ -85,7 +85,7 @@ def test_ending_closes_the_registration() -> None:
     assert world.runner(runner).reason == "why"
 
 
-def test_what_the_provider_says_of_an_end_is_told_only_if_it_refused() -> None:
+def test_what_the_provider_says_of_an_end_is_reported_only_if_it_refused() -> None:
     world = World()
     world.make_ready()
     end(world)
@@ -193,7 +193,7 @@ def test_history_tells_what_github_said() -> None:
     assert (row.kind, row.event, row.detail) == ("machine", "runner_read", "offline")
 
 
-def test_why_a_registration_is_over_is_told_in_bounded_words() -> None:
+def test_why_a_registration_is_over_is_reported_in_bounded_words() -> None:
     world = World()
     (machine,) = world.make_ready()
     name = world.assignment(machine)

@@ -88,7 +88,9 @@ def test_a_machine_that_was_another_s_when_it_was_first_seen_is_counted_once() -
     assert world.fleet().usage.machines == 1
 
 
-def test_a_restored_store_doubts_what_it_shows_for_a_machine_with_a_former_id_too() -> None:
+def test_a_restored_store_leaves_unverified_what_it_shows_for_a_machine_with_a_former_id_too() -> (
+    None
+):
     world = taken_over()
     world.make_ready(1)
     world.restart(3600.0)
@@ -112,7 +114,7 @@ def test_a_job_on_a_runner_named_before_shows_that_its_machine_has_a_assignment(
     )
 
 
-def test_a_runner_named_before_whose_machine_is_not_known_may_be_on_any_that_cannot_be_told() -> (
+def test_a_runner_named_before_whose_machine_is_not_known_may_be_on_any_that_is_unverified() -> (
     None
 ):
     world = taken_over()

@@ -17,7 +17,7 @@ NAME = "ci-0badcafe-c0-1"
 Row = tuple[float, str, str, str, str]
 
 
-def told(world: World) -> list[Row]:
+def reported(world: World) -> list[Row]:
     """Return the new rows: seconds since the start, kind, record, event, detail."""
     rows = world.ledger.take_changes().history
     return [(row.at - START, row.kind, row.record, row.event, row.detail) for row in rows]
@@ -28,7 +28,7 @@ def each(world: World, *steps: Callable[[], Any]) -> list[Row]:
     for step in steps:
         world.now += 1.0
         step()
-    return told(world)
+    return reported(world)
 
 
 def event(world: World, kind: Callable[..., e.Event], *values: Any) -> Callable[[], None]:
@@ -68,7 +68,7 @@ def test_from_a_call_to_a_ready_machine() -> None:
 def test_from_a_assignment_to_the_end_of_a_machine() -> None:
     world = World()
     (machine,) = world.make_ready()
-    told(world)
+    reported(world)
     rows = each(
         world,
         lambda: world.queue(1),
@@ -109,7 +109,7 @@ def test_from_a_assignment_to_the_end_of_a_machine() -> None:
 def test_a_call_that_is_never_answered() -> None:
     world = World()
     world.send(1)
-    told(world)
+    reported(world)
     rows = each(
         world,
         event(world, e.LaunchOutcomeUnknown, LaunchRequestId("c"), "timed out"),
@@ -119,7 +119,7 @@ def test_a_call_that_is_never_answered() -> None:
     )
     world.now += 60.0
     world.lists()
-    rows += told(world)
+    rows += reported(world)
     assert rows == [
         (1.0, "launch_request", "c", "unknown", "timed out"),
         (2.0, "launch_request", "c", "sent", "attempt 2"),
@@ -130,11 +130,11 @@ def test_a_call_that_is_never_answered() -> None:
     assert world.call().settled_at == world.now
 
 
-def test_calls_that_are_withdrawn_and_wholly_given() -> None:
+def test_calls_that_are_cancelled_and_wholly_given() -> None:
     world = World()
     world.record(1)
     world.send(1, "d")
-    told(world)
+    reported(world)
     rows = each(
         world,
         event(world, e.LaunchRequestCancelled, LaunchRequestId("c"), "its job went away"),
@@ -151,7 +151,7 @@ def test_calls_that_are_withdrawn_and_wholly_given() -> None:
 def test_a_registration_that_is_taken_back_and_one_that_is_refused() -> None:
     world = World()
     (machine,) = world.make_ready()
-    told(world)
+    reported(world)
     second = "ci-0badcafe-c0-2"
     rows = each(
         world,
@@ -188,7 +188,7 @@ def test_a_machine_that_fails_its_gate_and_one_that_is_ended_under_its_runner() 
     world.boot(failed, assigned)
     world.do(e.HealthChecksReported, assigned, True, "ok")
     name = world.assignment(assigned)
-    told(world)
+    reported(world)
     rows = each(
         world,
         event(world, e.HealthChecksReported, failed, False, "no GPU"),
@@ -219,10 +219,10 @@ def test_machines_that_are_lost_and_found() -> None:
     shown = (world.listed(assigned), world.listed(booted))
     world.now += 1.0
     world.lists()
-    told(world)
+    reported(world)
     world.now += 60.0
     world.lists()
-    rows = told(world)
+    rows = reported(world)
     rows += each(world, lambda: world.lists(*shown))
     assert rows == [
         (61.0, "runner", name, "done", "its machine is terminated: not listed any more"),
@@ -239,7 +239,7 @@ def test_machines_that_are_lost_and_found() -> None:
 def test_machines_that_nobody_ordered() -> None:
     world = World()
     world.launch(1)
-    told(world)
+    reported(world)
     rows = each(
         world,
         lambda: world.lists(world.listed("c0"), listed("i-9"), listed("i-8", call="elsewhere")),
@@ -254,11 +254,11 @@ def test_a_job_that_is_passed_over_until_it_is_tried_again() -> None:
     world = World()
     world.queue(1)
     first, second = world.ready("c"), world.ready("d")
-    told(world)
+    reported(world)
     for wait in (180.0, 60.0, 600.0):
         world.after(wait)
         world.observe(1, JobState.QUEUED, read=True)
-    assert told(world) == [
+    assert reported(world) == [
         (180.0, "job", "1", "passed_over", f"by {first}"),
         (180.0, "job", "1", "disputed", f"{first} did not get it, or runs it"),
         (180.0, "runner", first, "passed_over", ""),
@@ -280,10 +280,10 @@ def test_a_held_job_is_released_when_one_of_its_class_starts() -> None:
         world.observe(1, JobState.QUEUED, read=True)
     third = world.ready("e")
     world.queue(2)
-    told(world)
+    reported(world)
     world.now += 1.0
     world.starts(2, third)
-    assert [row for row in told(world) if row[2] == "1"] == [
+    assert [row for row in reported(world) if row[2] == "1"] == [
         (241.0, "job", "1", "released", "a job of its class started"),
     ]
 
@@ -308,7 +308,7 @@ def test_a_restart_tells_of_the_calls_it_interrupted() -> None:
     world.record(1)
     world.send(1, "d")
     world.restart(30.0)
-    assert told(world) == [
+    assert reported(world) == [
         (30.0, "machine", "c0", "failed", "cancelled"),
         (30.0, "launch_request", "c", "cancelled", "not sent before a restart"),
         (30.0, "launch_request", "d", "unknown", "the controller restarted"),
@@ -319,7 +319,7 @@ def test_registrations_that_end_with_their_gate_or_at_github() -> None:
     world = World()
     rebooted, assigned = world.make_ready(2)
     first, second = world.name(rebooted), world.assignment(assigned)
-    told(world)
+    reported(world)
     rows = each(
         world,
         event(world, e.HealthChecksReported, rebooted, False, "no GPU"),
@@ -337,16 +337,16 @@ def test_a_registration_that_nobody_starts_is_silent() -> None:
     (machine,) = world.make_ready()
     name = world.register(machine)
     world.do(e.ConfigurationSent, name)
-    told(world)
+    reported(world)
     world.after(180.0)
-    assert told(world) == [(180.0, "runner", name, "silent", "")]
+    assert reported(world) == [(180.0, "runner", name, "silent", "")]
 
 
 def test_a_runner_is_busy_since_github_named_it_for_its_job() -> None:
     world = World()
     at_work, missed = world.ready("c"), world.ready("d")
     world.queue(1, 2)
-    told(world)
+    reported(world)
     rows = each(
         world,
         lambda: world.starts(1, at_work),

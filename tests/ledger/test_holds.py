@@ -83,7 +83,7 @@ def test_each_runner_that_leaves_has_github_asked_about_the_job_that_it_marks() 
     assert len(world.job(1).passed_over) == 2
 
 
-def test_a_doubt_without_an_answer_is_asked_about_every_minute() -> None:
+def test_an_uncertain_job_without_an_answer_is_asked_about_every_minute() -> None:
     world = World()
     world.queue(1)
     leaves_unasked(world, "a")
@@ -202,7 +202,7 @@ def test_a_job_that_github_still_shows_as_queued_was_not_run_and_is_launched_for
     assert world.intents(ReadJob) == []
 
 
-def test_each_runner_that_leaves_casts_doubt_on_one_job_the_oldest() -> None:
+def test_each_runner_that_leaves_makes_one_job_uncertain_the_oldest() -> None:
     world = World()
     world.queue(1)
     world.now += 1
@@ -214,7 +214,7 @@ def test_each_runner_that_leaves_casts_doubt_on_one_job_the_oldest() -> None:
     assert [intent.job for intent in world.intents(ReadJob)] == [1, 2]
 
 
-def test_a_runner_whose_job_is_known_casts_no_doubt() -> None:
+def test_a_runner_whose_job_is_known_makes_none_uncertain() -> None:
     world = World()
     world.queue(1, 2)
     world.starts(1, world.ready("a"))
@@ -415,7 +415,7 @@ def test_more_webhooks_about_a_held_job_answer_no_question() -> None:
     assert (held_jobs(world), world.state.queues) == ([], {})
 
 
-def test_a_start_that_is_told_again_releases_nothing_more() -> None:
+def test_a_start_that_is_reported_again_releases_nothing_more() -> None:
     world = World()
     world.starts(9, "somebody")
     world.queue(1)

@@ -53,8 +53,8 @@ def at_work(
     """A machine whose runner has a job of run 7."""
     world.queue(job, labels=labels)
     runner = world.assignment(world.make_ready(1, name)[0], replace(GPU_CLASS, labels=labels))
-    told = {"runner_name": runner, "run_id": 7, "run_attempt": attempt}
-    world.observe(job, JobState.IN_PROGRESS, labels, **told)
+    reported = {"runner_name": runner, "run_id": 7, "run_attempt": attempt}
+    world.observe(job, JobState.IN_PROGRESS, labels, **reported)
     return f"{name}0"
 
 
@@ -190,7 +190,7 @@ def test_notices_of_strangers_and_of_machines_that_are_over_change_nothing() -> 
     assert not world.ledger.take_changes()
 
 
-def test_a_storm_of_notices_is_one_strike() -> None:
+def test_a_storm_of_notices_is_one_failure() -> None:
     world = World()
     for name in ("c", "d", "f"):
         world.make_ready(1, name)
@@ -352,12 +352,12 @@ def test_a_notice_may_come_after_the_report_of_the_stop(asked_to_terminate: bool
     world = World(opted_in())
     at_work(world)
     stops(world.after(60.0))
-    told = world.now - 30.0
+    reported = world.now - 30.0
     fails(world.after(5.0))
     if asked_to_terminate:
         world.after(130.0).carry_out()
         assert world.machine("c0").state is MachineState.TERMINATING
-    notice(world, "c0", means_at=told)
+    notice(world, "c0", means_at=reported)
     assert due(world.after(ASK_AGAIN.first)) == [(1,)]
     assert active_cooldown(world.state.cooldowns, SOLD, world.now) is not None
 
@@ -468,7 +468,7 @@ def test_a_runner_that_stole_the_name_of_ours_has_nothing_run_again() -> None:
     assert world.state.reruns == {}
 
 
-def test_a_sku_that_did_not_opt_in_is_told_of_in_the_job_s_history_and_nothing_else() -> None:
+def test_a_sku_that_did_not_opt_in_is_reported_in_the_job_s_history_and_nothing_else() -> None:
     world = killed(times=0)
     assert outcome(world) is RerunOutcome.OFF
     assert due(world.after(GIVEN_UP_AFTER)) == []
@@ -748,7 +748,7 @@ def test_a_run_is_tried_again_no_oftener_than_its_budget() -> None:
     assert world.state.reruns[JobId(2)].ended_at == world.now
 
 
-def test_a_budget_that_is_used_up_when_the_job_ends_is_told_at_once() -> None:
+def test_a_budget_that_is_used_up_when_the_job_ends_is_reported_at_once() -> None:
     world = once_again(times=1)
     answer(world, RerunOutcome.ACCEPTED, 1)
     fails(world, 2)

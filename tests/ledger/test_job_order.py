@@ -36,7 +36,7 @@ def facts_of(last: int) -> st.SearchStrategy[list[int]]:
     )
 
 
-def told(order: list[int]) -> World:
+def reported(order: list[int]) -> World:
     world = World()
     for number in order:
         world.now += 1
@@ -48,7 +48,7 @@ def told(order: list[int]) -> World:
 @settings(max_examples=60, deadline=None)
 @given(st.sampled_from([2, 3]).flatmap(facts_of))
 def test_a_job_that_started_is_the_same_in_any_order(order: list[int]) -> None:
-    world, straight = told(order), told(sorted(set(order)))
+    world, straight = reported(order), reported(sorted(set(order)))
     for name in KEPT:
         assert getattr(world.job(1), name) == getattr(straight.job(1), name), name
     assert not world.job(1).disputed
@@ -59,7 +59,7 @@ def test_a_job_that_started_is_the_same_in_any_order(order: list[int]) -> None:
 @settings(max_examples=30, deadline=None)
 @given(facts_of(1), st.sampled_from([JobState.WAITING, JobState.QUEUED]))
 def test_a_job_that_waits_is_what_github_answers(order: list[int], truth: JobState) -> None:
-    world = told(order)
+    world = reported(order)
     assert world.job(1).disputed
     assert world.state.queues == {}
     assert list(world.state.reads) == [1]

@@ -121,7 +121,7 @@ def test_after_a_restart_only_a_machine_that_has_spoken_is_known_to_have_no_runn
     assert world.machine("c0").state is MachineState.READY
 
 
-def test_one_that_is_being_ended_keeps_its_ground() -> None:
+def test_one_that_is_being_ended_keeps_its_reason() -> None:
     world = World()
     world.make_ready(1)
     world.do(e.TerminationRequested, world.machine("c0").id, TerminationReason.IDLE, "idle")

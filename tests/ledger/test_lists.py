@@ -77,7 +77,7 @@ def test_slots_without_a_machine_are_not_missed() -> None:
 
 
 @pytest.mark.parametrize("stage", ["launched", "booted"])
-def test_a_machine_that_vanishes_before_it_is_up_strikes_its_option(stage: str) -> None:
+def test_a_machine_that_vanishes_before_it_is_up_counts_against_its_option(stage: str) -> None:
     world = World()
     world.launch(1)
     if stage == "booted":
@@ -89,7 +89,7 @@ def test_a_machine_that_vanishes_before_it_is_up_strikes_its_option(stage: str) 
     assert struck.reason == "not listed any more"
 
 
-def test_a_machine_of_a_forgotten_call_strikes_nothing() -> None:
+def test_a_machine_of_a_forgotten_call_counts_against_nothing() -> None:
     world = World()
     world.launch(1)
     world.state.drop(world.call())
@@ -108,7 +108,7 @@ def test_a_terminated_machine_is_gone_at_once(given: str) -> None:
     assert world.state.cooldowns["option:gpu/0"].reason == (given or "ended")
 
 
-def test_a_ready_machine_that_is_terminated_strikes_nothing() -> None:
+def test_a_ready_machine_that_is_terminated_counts_against_nothing() -> None:
     world = World()
     world.make_ready()
     world.lists(world.listed("c0", terminated=True))

@@ -61,11 +61,11 @@ def test_the_words_are_the_provider_s_refusal() -> None:
     shown(world)
     (row,) = asked(world, 1, "OperationNotPermitted: it has termination protection")
     assert row.detail.endswith("OperationNotPermitted: it has termination protection")
-    (told,) = unverified(world.state)
-    assert (told.machine, told.provider_id) == (C0, "i-c0")
-    assert "OperationNotPermitted: it has termination protection" in told.why
-    assert told.why.startswith("3 requests to terminate it (idle: idle for 600 s)")
-    assert "terminate it there" in told.what_to_do
+    (entry,) = unverified(world.state)
+    assert (entry.machine, entry.provider_id) == (C0, "i-c0")
+    assert "OperationNotPermitted: it has termination protection" in entry.why
+    assert entry.why.startswith("3 requests to terminate it (idle: idle for 600 s)")
+    assert "terminate it there" in entry.what_to_do
 
 
 def test_where_the_requests_are_accepted_the_words_are_the_state_that_it_shows() -> None:
@@ -77,8 +77,8 @@ def test_where_the_requests_are_accepted_the_words_are_the_state_that_it_shows()
     words = "shutting-down, Client.UserInitiatedShutdown: User initiated shutdown"
     assert row.detail.endswith(words)
     shown(world)
-    (told,) = unverified(world.state)
-    assert told.why.endswith("says: running")
+    (entry,) = unverified(world.state)
+    assert entry.why.endswith("says: running")
 
 
 def test_what_its_list_shows_of_most_machines_that_end_is_not_written() -> None:

@@ -46,7 +46,7 @@ def test_a_job_that_was_queued_before_we_heard_of_it_is_as_old_as_github_says() 
     assert ages(world) == {"gpu": 500.0}
 
 
-def test_a_job_in_doubt_waits_on() -> None:
+def test_an_uncertain_job_waits_on() -> None:
     world = World()
     world.queue(1)
     world.observe(1, JobState.WAITING)

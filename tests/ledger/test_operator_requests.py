@@ -41,7 +41,7 @@ def lost_store() -> World:
     return world
 
 
-def test_a_confirmed_orphan_is_ended_on_its_own_ground_and_once() -> None:
+def test_a_confirmed_orphan_is_ended_with_its_own_reason_and_once() -> None:
     world = orphaned()
     assert world.intents(Terminate) == []
     world.do(e.MachineReleasedByOperator, ORPHAN)
@@ -72,7 +72,7 @@ def test_of_a_machine_that_is_clear_a_confirmation_changes_nothing(machine: str)
     assert world.intents(Terminate) == []
 
 
-def test_what_cannot_be_told_is_listed_with_what_to_do() -> None:
+def test_what_is_unverified_is_listed_with_what_to_do() -> None:
     world = orphaned()
     world.make_ready(1)
     world.lists(listed("i-9", call="lost"), listed("i-c0"), listed("i-1", installation=OLD))
@@ -124,7 +124,7 @@ def life(world: World, machine: str, *at_work: str) -> str | None:
     return life_of(world.state, world.machine(machine), names, world.now)
 
 
-def test_a_runner_whose_machine_is_not_known_may_be_on_any_that_cannot_be_told() -> None:
+def test_a_runner_whose_machine_is_not_known_may_be_on_any_that_is_unverified() -> None:
     world = orphaned()
     world.ready()
     assert life(world, ORPHAN) is None
@@ -271,7 +271,7 @@ def test_an_installation_that_nobody_shows_or_that_is_ours_is_not_taken_over() -
     topic="EC2's machines",
     source="ARC#4397",
 )
-def test_a_store_with_machines_of_its_own_takes_nothing_over_unless_told_twice() -> None:
+def test_a_store_with_machines_of_its_own_takes_nothing_over_unless_asked_twice() -> None:
     world = lost_store()
     world.make_ready(2)
     assert refusal(world, OLD) == (

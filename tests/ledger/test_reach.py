@@ -45,7 +45,9 @@ def offered(world: World) -> tuple[list[str], list[str]]:
     return found["gpu"], found["other"]
 
 
-def told(failure: FailureClass, scope: FailureScope | None, code: str = "Code") -> e.LaunchFailure:
+def reported(
+    failure: FailureClass, scope: FailureScope | None, code: str = "Code"
+) -> e.LaunchFailure:
     return e.LaunchFailure(failure, code, "words", "east/g5.xlarge/a/spot", scope)
 
 
@@ -65,7 +67,7 @@ def test_a_failure_holds_back_what_it_reaches_for_every_sku_and_nothing_else(
 ) -> None:
     world = two_skus()
     world.send(1)
-    world.answer("c", failures=[told(failure, scope)])
+    world.answer("c", failures=[reported(failure, scope)])
     world.queue(1)
     world.queue(2, labels=("other",))
     assert offered(world) == ASKED_NEXT[name]
@@ -79,7 +81,7 @@ def test_a_failure_holds_back_what_it_reaches_for_every_sku_and_nothing_else(
 def test_the_reason_names_what_is_held() -> None:
     world = two_skus()
     world.send(1)
-    world.answer("c", failures=[told(FailureClass.QUOTA, FailureScope.PROVIDER, "MaxFleets")])
+    world.answer("c", failures=[reported(FailureClass.QUOTA, FailureScope.PROVIDER, "MaxFleets")])
     world.queue(1)
     (runs,) = world.plan().waiting.values()
     assert runs[0].reason == (
@@ -96,7 +98,7 @@ def test_a_machine_that_was_launched_after_a_hold_and_came_up_lifts_its_zone_and
     world.send(1, "held")
     for scope in (FailureScope.ZONE, FailureScope.PROVIDER):
         world.do(e.LaunchRequestRecorded, *_call(f"call-{scope}"))
-        world.answer(f"call-{scope}", failures=[told(FailureClass.QUOTA, scope)])
+        world.answer(f"call-{scope}", failures=[reported(FailureClass.QUOTA, scope)])
     assert quota_usage(world) == {
         "zone:east/a",
         "capacity_type:east/spot",
@@ -113,7 +115,7 @@ def test_a_machine_from_before_a_hold_says_nothing_about_it() -> None:
     world.launch(3, "before")
     world.now += 60.0
     world.do(e.LaunchRequestRecorded, *_call("refused"))
-    world.answer("refused", failures=[told(FailureClass.QUOTA, FailureScope.PROVIDER)])
+    world.answer("refused", failures=[reported(FailureClass.QUOTA, FailureScope.PROVIDER)])
     known = quota_usage(world)
     for machine in ("before0", "before1", "before2"):
         world.now += 5.0
@@ -164,8 +166,8 @@ def test_a_machine_that_ended_before_it_came_up_cools_down_what_its_reason_reach
     assert (machine.state, machine.failure) == (MachineState.TERMINATED, failure)
     assert (cooldown.failures, cooldown.until) == (1, world.now + hold)
     assert cooldown.reason == "Client.VolumeLimitExceeded: too many disks"
-    told = [row.event for row in world.ledger.take_changes().history if row.record == "c0"]
-    assert told[-2:] == ["failed", "terminated"]
+    reported = [row.event for row in world.ledger.take_changes().history if row.record == "c0"]
+    assert reported[-2:] == ["failed", "terminated"]
     if failure is not FailureClass.CONFIGURATION:
         assert "option:gpu/0" not in world.state.cooldowns
 

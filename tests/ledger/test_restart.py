@@ -17,7 +17,7 @@ from tests.ledger.builders import GPU, GPU_CLASS, START, World
 from tests.planner.fleets import EAST, catalogue, sku
 
 
-def test_recorded_calls_are_withdrawn_for_nothing_of_them_was_sent() -> None:
+def test_recorded_calls_are_cancelled_for_nothing_of_them_was_sent() -> None:
     world = World()
     world.record(2)
     world.restart(10.0)

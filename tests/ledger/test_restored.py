@@ -225,7 +225,9 @@ def test_a_machine_that_took_its_registration_has_no_other_whatever_names_there_
     )
 
 
-def test_a_machine_that_was_given_a_job_and_asked_for_a_assignment_can_be_doubted_still() -> None:
+def test_a_machine_that_was_given_a_job_and_asked_for_a_assignment_can_be_unverified_still() -> (
+    None
+):
     world = World()
     world.make_ready(1)
     world.starts(1, world.register("c0"))
@@ -250,9 +252,7 @@ def test_every_scope_must_have_been_shown() -> None:
     assert [end.machine for end in world.intents(Terminate)] == [C0]
 
 
-def test_one_that_could_not_be_told_becomes_ready_again_when_its_agent_asks_for_a_assignment() -> (
-    None
-):
+def test_one_that_was_unverified_becomes_ready_again_when_its_agent_asks_for_a_assignment() -> None:
     world = late("ready")
     world.now += 4 * 3600.0
     world.do(e.MachineMarkedUnverified, C0)
@@ -319,7 +319,7 @@ def test_a_ready_machine_is_believed_for_two_minutes_and_again_once_it_asks() ->
     assert [assignment.machine for assignment in world.intents(Assign)] == [C0]
 
 
-def test_a_machine_that_asked_since_the_start_is_never_doubted() -> None:
+def test_a_machine_that_asked_since_the_start_is_never_unverified() -> None:
     world = at("ready")
     world.restart(AWAY)
     world.do(e.MachineSeen, C0, True)
@@ -328,7 +328,7 @@ def test_a_machine_that_asked_since_the_start_is_never_doubted() -> None:
     assert world.states()["c0"] == "ready"
 
 
-def test_what_was_launched_since_the_start_is_not_doubted() -> None:
+def test_what_was_launched_since_the_start_is_not_unverified() -> None:
     world = World()
     world.restart(AWAY)
     world.launch(1)
@@ -338,7 +338,7 @@ def test_what_was_launched_since_the_start_is_not_doubted() -> None:
     assert world.states()["c0"] == "launched"
 
 
-def test_a_later_restart_doubts_nothing_that_was_launched_in_between() -> None:
+def test_a_later_restart_marks_nothing_unverified_that_was_launched_in_between() -> None:
     world = World()
     world.restart(AWAY)
     world.lists(UNKNOWN)
@@ -479,12 +479,13 @@ def test_a_job_that_was_read_since_the_start_is_not_asked_about_again() -> None:
     assert world.machine("x-i-9").state is MachineState.ASSIGNED
 
 
-def test_a_machine_that_asks_for_a_assignment_has_nothing_left_of_the_doubt() -> None:
+def test_a_machine_that_asks_for_a_assignment_is_verified() -> None:
     world = restored(at("launched"), UNKNOWN)
-    doubted = world.machine("c0")
-    assert (doubted.progress.assigned_at, doubted.work.last_seen) == (START + AWAY, None), (
-        "it has not spoken"
-    )
+    unverified_before = world.machine("c0")
+    assert (unverified_before.progress.assigned_at, unverified_before.work.last_seen) == (
+        START + AWAY,
+        None,
+    ), "it has not spoken"
     world.do(e.MachineSeen, C0, True)
     machine = world.machine("c0")
     assert (bool(machine.work.unverified), machine.work.may_run_job) == (False, False)
@@ -611,7 +612,7 @@ def test_a_assignment_that_the_backup_shows_as_not_fetched_may_have_been_fetched
     assert not world.machine("c0").work.may_run_job
 
 
-def test_a_assignment_whose_agent_asked_since_the_start_is_never_doubted() -> None:
+def test_a_assignment_whose_agent_asked_since_the_start_is_never_unverified() -> None:
     world = World()
     world.make_ready(1)
     world.register("c0")
@@ -622,7 +623,7 @@ def test_a_assignment_whose_agent_asked_since_the_start_is_never_doubted() -> No
     assert not world.machine("c0").work.may_run_job
 
 
-def test_what_came_at_the_moment_of_the_start_is_not_doubted() -> None:
+def test_what_came_at_the_moment_of_the_start_is_not_unverified() -> None:
     world = at("launched")
     world.restart(0.0)
     world.queue(1)
@@ -641,7 +642,7 @@ class _NotWalked(dict[MachineId, Machine]):
         raise AssertionError("every machine is looked at")
 
 
-def test_a_notice_of_one_machine_has_no_other_looked_at_while_all_can_be_told() -> None:
+def test_a_notice_of_one_machine_has_no_other_looked_at_while_all_are_verified() -> None:
     world = at("ready")
     world.state.machines = _NotWalked(world.state.machines)
     world.lists(listed("i-c0", terminated=True), complete=False)

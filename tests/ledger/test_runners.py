@@ -164,7 +164,7 @@ def test_a_registration_that_works_lifts_the_hold() -> None:
     )
 
 
-def test_a_withdrawn_registration_leaves_its_machine_ready() -> None:
+def test_a_deregistered_runner_leaves_its_machine_ready() -> None:
     world = World()
     name = world.register(world.make_ready()[0])
     world.do(e.RunnerDeregistrationRequested, name, "its job is gone")
@@ -183,7 +183,7 @@ def test_a_withdrawn_registration_leaves_its_machine_ready() -> None:
     assert (machine.reason, +world.state.deregistering) == ("204", {})
 
 
-def test_a_registration_that_got_a_job_cannot_be_withdrawn() -> None:
+def test_a_runner_that_got_a_job_cannot_be_deregistered() -> None:
     world = World()
     name = world.ready()
     world.do(e.RunnerDeregistrationRequested, name, "too late")
@@ -195,7 +195,7 @@ def test_a_registration_that_got_a_job_cannot_be_withdrawn() -> None:
     topic="Runner and listener",
     source="ARC runner_graceful_stop.go",
 )
-def test_a_job_may_come_while_the_registration_is_withdrawn() -> None:
+def test_a_job_may_come_while_its_runner_is_deregistered() -> None:
     world = World()
     name = world.register(world.make_ready()[0])
     world.do(e.RunnerDeregistrationRequested, name, "its job is gone")

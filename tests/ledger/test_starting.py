@@ -44,7 +44,7 @@ def test_every_time_has_happened_or_is_to_come(record: type) -> None:
     topic="EC2's machines",
     source="Python: time.time",
 )
-def test_a_registration_whose_secret_is_lost_is_withdrawn_although_its_time_is_yet_to_come() -> (
+def test_a_registration_whose_secret_is_lost_is_deregistered_although_its_time_is_yet_to_come() -> (
     None
 ):
     world = World()
@@ -279,7 +279,7 @@ def test_a_machine_found_for_a_call_that_was_under_way_boots_as_any_other() -> N
     assert world.states() == {"c0": "ready"}
 
 
-def test_in_place_of_a_machine_that_cannot_be_told_another_is_launched_at_once() -> None:
+def test_in_place_of_a_machine_that_is_unverified_another_is_launched_at_once() -> None:
     world = sent_before_the_backup()
     world.queue(1)
     assert world.intents(Launch) == []
@@ -289,7 +289,7 @@ def test_in_place_of_a_machine_that_cannot_be_told_another_is_launched_at_once()
     assert world.plan().intents == ()
 
 
-def test_a_machine_that_cannot_be_told_is_no_probe_of_a_trial() -> None:
+def test_a_machine_that_is_unverified_is_no_probe_of_a_circuit_breaker() -> None:
     world = sent_before_the_backup()
     world.queue(1)
     world.state.cool(Cooldown(boots_key(GPU), world.now, 3, "no gpu"))

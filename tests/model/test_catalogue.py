@@ -57,7 +57,7 @@ def test_a_sku_comes_with_the_designs_defaults() -> None:
     assert sku.max_machines is None
 
 
-def test_a_catalogue_has_no_caps_unless_told() -> None:
+def test_a_catalogue_has_no_caps_unless_given() -> None:
     known = Catalogue("ci", Installations(InstallationId("id")), {}, ())
     assert known.limits == Limits(None, None, {})
     assert known.registration == RegistrationRate(burst=25, per_second=2.5)

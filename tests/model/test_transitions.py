@@ -59,7 +59,7 @@ def test_a_settled_call_never_changes_again() -> None:
     assert REPEAT_WINDOW == 600.0
 
 
-def test_a_runner_is_withdrawn_only_before_its_machine_acknowledged_it() -> None:
+def test_a_runner_is_deregistered_only_before_its_machine_acknowledged_it() -> None:
     ways = {s.value: {to.value for to in ways} for s, ways in RUNNER_TRANSITIONS.items()}
     assert ways == {
         "named": {"registered", "deregistering", "busy", "done"},

@@ -144,7 +144,7 @@ def test_skus_that_left_the_configuration_are_added_up_as_other() -> None:
     assert value(telemetry, "jobs_waiting", sku=OTHER) == 0
 
 
-def test_everything_that_is_told_is_counted() -> None:
+def test_everything_that_is_reported_is_counted() -> None:
     telemetry = make()
     telemetry.github_call("GET /orgs/{org}/actions/runners", "200", 0.2)
     telemetry.provider_call(EAST, "CreateFleet", "InsufficientInstanceCapacity", 1.5)
@@ -229,8 +229,10 @@ def test_the_budget_is_shown_by_app_account_and_bucket_where_github_tells_it() -
     assert value(telemetry, "github_rate_limit_remaining", **bucket) == 8_999
     assert value(telemetry, "github_rate_limit", **bucket) == 10_000
     assert value(telemetry, "github_answers_total", app="7", account="", resource="core") == 1
-    told = {labels for name, labels in samples(telemetry) if name == "autoscaler_github_rate_limit"}
-    assert len(told) == 1
+    reported = {
+        labels for name, labels in samples(telemetry) if name == "autoscaler_github_rate_limit"
+    }
+    assert len(reported) == 1
 
 
 @pytest.mark.case(

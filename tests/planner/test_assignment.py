@@ -22,7 +22,7 @@ def assigned(world: World) -> list[tuple[str, tuple[str, ...]]]:
 
 
 @pytest.mark.case(
-    "GitHub removes idle JIT runners after minutes: a machine parks without a registration, and "
+    "GitHub removes idle JIT runners after minutes: a machine is ready without a registration, and "
     "gets one when a job waits",
     topic="Runner and listener",
     source="actions/runner#4726; actions/runner#4248; ubicloud#2957",

@@ -57,7 +57,7 @@ def gone(world: World, machine: MachineId, reason_code: TerminationReason) -> No
     world.lists(world.listed(machine, terminated=True), complete=False)
 
 
-def parks(world: World, machine: MachineId) -> None:
+def becomes_ready(world: World, machine: MachineId) -> None:
     world.boot(machine)
     world.do(e.HealthChecksReported, machine, True, "ok")
 
@@ -95,7 +95,7 @@ def test_from_the_third_in_a_row_on_one_probe_at_a_time_is_launched() -> None:
 def test_the_first_machine_that_becomes_ready_closes_the_circuit() -> None:
     world = in_storm()
     (probe,) = start(world, 1)
-    parks(world, probe)
+    becomes_ready(world, probe)
     assert launched(world) == 9
 
 
@@ -142,7 +142,7 @@ def test_the_metrics_show_an_open_circuit_until_it_closes() -> None:
     world = in_storm()
     assert fleet_counts(world.state, world.now).circuits_open == (GPU,)
     (probe,) = start(world, 1)
-    parks(world, probe)
+    becomes_ready(world, probe)
     assert fleet_counts(world.state, world.now).circuits_open == ()
     assert fleet_counts(in_exit_storm(1).state, 0.0).circuits_open == (GPU,)
 
@@ -185,7 +185,7 @@ def test_a_option_whose_machines_fail_gets_a_probe_while_another_option_serves()
     world.queue(*range(1, 11))
     (probe,) = start(world, 1)
     assert world.machine(probe).provider == WEST
-    parks(world, probe)
+    becomes_ready(world, probe)
     world.after(30)
     counts = {launch.provider: launch.count for launch in world.intents(Launch)}
     assert counts == {EAST: 1, WEST: 8}
@@ -193,7 +193,7 @@ def test_a_option_whose_machines_fail_gets_a_probe_while_another_option_serves()
     world.queue(11, 12)
     assert {launch.provider: launch.count for launch in world.intents(Launch)} == {WEST: 2}
     (first,) = (m for m in machines if world.machine(m).provider == EAST)
-    parks(world, first)
+    becomes_ready(world, first)
     assert {launch.provider: launch.count for launch in world.intents(Launch)} == {EAST: 2}
     assert open_circuit(world.state.cooldowns, launch_option_key(GPU, 0)) is None
 
@@ -218,7 +218,7 @@ def serve_badly(world: World, hours: float) -> int:
         before = set(world.state.machines)
         start(world, launched(world))
         for machine in [m for m in world.state.machines if m not in before]:
-            parks(world, machine)
+            becomes_ready(world, machine)
             count += 1
         for known in tuple(world.state.machines.values()):
             if known.state is MachineState.READY:
@@ -265,7 +265,7 @@ def test_a_probe_is_under_way_until_its_runner_gets_a_job_or_leaves(stage: str) 
     world.after(30)
     (probe,) = start(world, 1)
     if stage != "requested":
-        parks(world, probe)
+        becomes_ready(world, probe)
     if stage in ("named", "deregistering"):
         name = world.name(probe)
         if stage == "deregistering":
@@ -275,11 +275,11 @@ def test_a_probe_is_under_way_until_its_runner_gets_a_job_or_leaves(stage: str) 
     assert launched(world) == 0
 
 
-def test_a_probe_that_goes_while_its_registration_is_withdrawn_makes_place_for_another() -> None:
+def test_a_probe_that_goes_while_its_runner_is_deregistered_makes_place_for_another() -> None:
     world = in_exit_storm(5)
     world.after(30)
     (probe,) = start(world, 1)
-    parks(world, probe)
+    becomes_ready(world, probe)
     world.do(e.RunnerDeregistrationRequested, world.name(probe), "no queued job needs it")
     world.after(301.0)
     assert launched(world) == 1
@@ -291,7 +291,7 @@ def test_the_first_runner_that_gets_a_job_closes_the_circuit() -> None:
     world = in_exit_storm(5)
     world.after(30)
     (probe,) = start(world, 1)
-    parks(world, probe)
+    becomes_ready(world, probe)
     runner = world.assignment(probe)
     assert launched(world) == 0
     world.starts(1, runner)
@@ -303,7 +303,7 @@ def test_one_that_is_passed_over_for_minutes_does_not_stop_the_next_probe() -> N
     world = in_exit_storm(5)
     world.after(30)
     (probe,) = start(world, 1)
-    parks(world, probe)
+    becomes_ready(world, probe)
     runner = world.assignment(probe)
     world.after(180)
     assert world.runner(runner).passed_over
@@ -321,7 +321,7 @@ def test_a_ready_probe_that_is_ended_in_a_plan_is_none_any_more() -> None:
     world = in_exit_storm(1)
     world.after(30)
     (probe,) = start(world, 1)
-    parks(world, probe)
+    becomes_ready(world, probe)
     world.after(300)
     made = world.plan()
     assert [type(intent).__name__ for intent in made.intents] == ["Terminate", "Launch"]
@@ -353,7 +353,7 @@ def test_a_listening_probe_counts_unless_it_is_the_one_that_is_ended() -> None:
     world = in_exit_storm(5)
     world.after(30)
     (probe,) = start(world, 1)
-    parks(world, probe)
+    becomes_ready(world, probe)
     world.assignment(probe)
     assert reason(world) is not None
     assert reason(world, probe) is None
@@ -363,7 +363,7 @@ def test_one_that_is_passed_over_and_ended_is_not_counted_off_another() -> None:
     world = in_exit_storm(5)
     world.after(30)
     (probe,) = start(world, 1)
-    parks(world, probe)
+    becomes_ready(world, probe)
     world.assignment(probe)
     world.after(180)
     world.make_ready(1, "x")

@@ -36,7 +36,7 @@ def reached(
 @pytest.mark.parametrize(
     ("level", "ready", "coming", "age", "machines"),
     [
-        # Nothing on its way: what is left when it parks (60 s on), and a minute's worth.
+        # Nothing on its way: what is left when it becomes ready (60 s on), and a minute's worth.
         (30.0, 0, 0, 0.0, 30 + 6),
         (0.0, 0, 0, 0.0, 6 + 6),
         (10.0, 0, 0, 0.0, 16 + 6),
@@ -46,7 +46,7 @@ def reached(
         (30.0, 20, 0, 0.0, 20 + 16 + 6),
         (0.0, 4, 0, 0.0, 4 + 2 + 6),
         (0.0, 100, 0, 0.0, 6 + 6),
-        # Booting ones take none before the first of them parks.
+        # Booting ones take none before the first of them becomes ready.
         (0.0, 0, 4, 0.0, 6 + 6),
         (30.0, 0, 36, 0.0, 30 + 6),
         (30.0, 0, 40, 50.0, 30 + 5 + 6),

@@ -41,7 +41,7 @@ UNASSIGNED_REASONS = frozenset(TerminationReason) - {
     TerminationReason.LIFETIME,
     TerminationReason.OPERATOR,
 }
-"""Grounds that hold only while nothing was ever handed over to the machine."""
+"""Reasons that hold only while nothing was ever handed over to the machine."""
 SPOT = offering("g6.xlarge", "a", CapacityType.SPOT, 0.4, "G-spot")
 CATALOGUE = catalogue(
     dataclasses.replace(
@@ -171,7 +171,7 @@ class FleetMachine(RuleBasedStateMachine):
         self.ledger.apply(e.RunnersListed(self.now, f"org:{scope}", self.now, at_work))
 
     @rule(data=st.data(), ok=st.booleans())
-    def registration_is_minted_or_not(self, data: st.DataObject, ok: bool) -> None:
+    def runner_is_registered_or_not(self, data: st.DataObject, ok: bool) -> None:
         named = [r for r in self.state.runners.values() if r.state is RunnerState.NAMED]
         if not named:
             return
@@ -188,13 +188,13 @@ class FleetMachine(RuleBasedStateMachine):
             )
 
     @rule(data=st.data())
-    def registration_is_withdrawn(self, data: st.DataObject) -> None:
+    def runner_is_deregistered(self, data: st.DataObject) -> None:
         leaving = [r for r in self.state.runners.values() if r.state is RunnerState.DEREGISTERING]
         if leaving:
             runner = data.draw(st.sampled_from(leaving))
             busy = runner.name in self.truly_busy
-            told = e.RunnerClosed if busy else e.RunnerDeregistered
-            self.ledger.apply(told(self.now, runner.name, "busy" if busy else "gone"))
+            reported = e.RunnerClosed if busy else e.RunnerDeregistered
+            self.ledger.apply(reported(self.now, runner.name, "busy" if busy else "gone"))
 
     # --- the provider ---------------------------------------------------------------------------
 
@@ -446,7 +446,7 @@ class FleetMachine(RuleBasedStateMachine):
             assert after[cap] <= max(limit, before[cap]) + 1e-6, (cap, before, after)
 
     def check_calls(self, made: Plan) -> None:
-        """A provider's rate holds; what it puts off is planned for at the moment that is told."""
+        """A provider's rate holds; what it puts off is planned for at the moment that is reported."""
         taken = sum(isinstance(i, Launch) for i in made.intents)
         unsent = sum(isinstance(i, CancelLaunchRequest) for i in made.intents)
         for tokens in self.ledger.fleet(self.now).launch_tokens.values():
@@ -454,7 +454,7 @@ class FleetMachine(RuleBasedStateMachine):
         assert made.again_at is None or made.again_at > self.now
 
     def check_ends(self, made: Plan) -> None:
-        """Rule 4: only on its grounds, and never one at work but past its lifetime."""
+        """Rule 4: only for its reasons, and never one at work but past its lifetime."""
         for intent in made.intents:
             if not isinstance(intent, Terminate):
                 continue
@@ -493,8 +493,8 @@ class FleetMachine(RuleBasedStateMachine):
         fleet = self.ledger.fleet(self.now)
         made = plan(fleet)
         queued = [job for job in self.state.jobs.values() if job.state is JobState.QUEUED]
-        told = {demand: sum(run.count for run in runs) for demand, runs in made.waiting.items()}
-        assert told == Counter(job.demand for job in queued if job.demand is not None)
+        reported = {demand: sum(run.count for run in runs) for demand, runs in made.waiting.items()}
+        assert reported == Counter(job.demand for job in queued if job.demand is not None)
         assert all(run.reason for runs in made.waiting.values() for run in runs)
 
     @invariant()

@@ -120,7 +120,7 @@ def test_age_counts_from_the_first_readiness_not_from_the_last_assignment() -> N
     assert ends(alive(world)) == [("a0", "max_age")]
 
 
-def test_a_machine_is_ended_once_whatever_the_grounds() -> None:
+def test_a_machine_is_ended_once_whatever_the_reasons() -> None:
     world = world_with(IdlePolicy(max_age=3600.0), "a")
     world.now = START + 3600
     assert ends(world) == [("a0", "deadline")]
@@ -208,10 +208,10 @@ def test_room_that_a_cut_gives_back_is_used_in_the_same_plan(limits: Limits) -> 
     world.record(1)
     world.completes(1)
     world.queue(2, labels=("cpu",))
-    withdrawn, launched = cut(world)
-    assert isinstance(withdrawn, CancelLaunchRequest)
+    cancelled, launched = cut(world)
+    assert isinstance(cancelled, CancelLaunchRequest)
     assert isinstance(launched, Launch)
-    assert (withdrawn.launch_request, launched.sku, launched.count) == ("c", "cpu", 1)
+    assert (cancelled.launch_request, launched.sku, launched.count) == ("c", "cpu", 1)
 
 
 def test_a_ready_machine_of_the_minimum_outlives_many_idle_times() -> None:
@@ -230,10 +230,10 @@ def test_an_older_call_loses_only_what_the_younger_left() -> None:
     world.record(2, "b")
     for job in (1, 2, 3):
         world.completes(job)
-    withdrawn = [
+    cancelled = [
         (i.launch_request, i.reason) for i in cut(world) if isinstance(i, CancelLaunchRequest)
     ]
-    assert withdrawn == [
+    assert cancelled == [
         ("b", "2 of 2 machines are no longer needed"),
         ("a", "1 of 3 machines are no longer needed"),
     ]

@@ -244,7 +244,7 @@ def test_nor_is_it_where_its_machine_goes_before_github_has_answered() -> None:
     assert world.plan().intents == ()
 
 
-def test_a_call_that_is_withdrawn_is_launched_anew_if_it_is_needed() -> None:
+def test_a_call_that_is_cancelled_is_launched_anew_if_it_is_needed() -> None:
     world = World()
     world.queue(1)
     world.record(1)

@@ -156,7 +156,7 @@ def test_a_job_that_ends_leaves_the_lines_of_other_repositories_of_its_class_alo
     assert list(lines) == ["acme/small"]
 
 
-def test_a_job_is_told_that_others_go_first() -> None:
+def test_a_job_learns_that_others_go_first() -> None:
     world = world_of(4, 0.5)
     ask(world, "acme/flood", range(1, 21))
     world.now += 1
@@ -167,7 +167,7 @@ def test_a_job_is_told_that_others_go_first() -> None:
     )
 
 
-def test_a_job_is_not_told_of_others_of_its_class_for_there_github_decides() -> None:
+def test_a_job_does_not_learn_of_others_of_its_class_for_there_github_decides() -> None:
     world = world_of(10, 0.5)
     for job in range(5):
         world.observe(job, JobState.IN_PROGRESS, ("flood",), repository="acme/flood")
@@ -178,7 +178,7 @@ def test_a_job_is_not_told_of_others_of_its_class_for_there_github_decides() -> 
     assert runs[-1].reason == "max_machines of gpu (10) is reached"
 
 
-def test_a_job_is_not_told_of_others_that_have_their_share_too() -> None:
+def test_a_job_does_not_learn_of_others_that_have_their_share_too() -> None:
     world = world_of(4, 0.5)
     for number, repository in enumerate(("acme/flood", "acme/small")):
         for job in range(10 * number, 10 * number + 2):
@@ -215,7 +215,7 @@ def test_no_reason_names_more_than_a_few_repositories() -> None:
     assert run.reason.endswith("acme/r0, acme/r1, acme/r2, ...")
 
 
-def test_alone_a_repository_with_its_share_is_not_told_of_others() -> None:
+def test_alone_a_repository_with_its_share_does_not_learn_of_others() -> None:
     world = world_of(4, 0.5)
     ask(world, "acme/flood", range(1, 21))
     for job in range(21, 41):
@@ -268,9 +268,9 @@ def _one_turn(world: World, name: str) -> int:
     ]
     for job, machine in zip(jobs, world.make_ready(len(jobs), name), strict=True):
         runner = world.assignment(machine, job.demand or GPU_CLASS)
-        told = {"repository": job.repository, "runner_name": runner}
-        world.observe(job.id, JobState.IN_PROGRESS, job.labels, **told)
-        world.observe(job.id, JobState.COMPLETED, job.labels, **told)
+        reported = {"repository": job.repository, "runner_name": runner}
+        world.observe(job.id, JobState.IN_PROGRESS, job.labels, **reported)
+        world.observe(job.id, JobState.COMPLETED, job.labels, **reported)
         world.lists(world.listed(machine, terminated=True), complete=False)
     return len(jobs)
 

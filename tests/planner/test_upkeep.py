@@ -1,4 +1,4 @@
-"""What is due because time passed: each ground of an end, runner_reads, repeats, questions."""
+"""What is due because time passed: each reason to terminate, reads of runners, repeats, questions."""
 
 import pytest
 
@@ -86,7 +86,7 @@ def test_a_machine_that_said_goodbye_has_two_minutes() -> None:
     topic="Complaints about other fleets",
     source="GARM#854",
 )
-def test_an_end_without_effect_is_asked_for_again_on_its_first_ground() -> None:
+def test_an_end_without_effect_is_asked_for_again_for_its_first_reason() -> None:
     world = World()
     world.make_ready()
     world.do(e.TerminationRequested, C0, TerminationReason.IDLE, "idle")

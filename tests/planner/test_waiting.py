@@ -41,7 +41,7 @@ def test_a_job_that_nobody_covers_waits_for_nothing_here() -> None:
     assert world.plan().waiting == {}
 
 
-def test_a_job_in_doubt_waits_for_github_s_answer() -> None:
+def test_an_uncertain_job_waits_for_github_s_answer() -> None:
     world = World()
     world.queue(1)
     world.observe(1, JobState.WAITING)
@@ -97,7 +97,7 @@ def test_a_job_launched_for_in_this_plan_is_said_to_be() -> None:
     assert world.plan().waiting == {GPU_CLASS: (Waiting(2, PLANNED),)}
 
 
-def test_a_job_blocked_by_a_cap_is_told_which() -> None:
+def test_a_job_blocked_by_a_cap_learns_which() -> None:
     world = World(catalogue(limits=Limits(machines=1)))
     world.queue(1)
     world.now += 1

@@ -54,7 +54,7 @@ def test_a_call_that_takes_it_still_takes_it_when_the_share_grows() -> None:
 
 
 class TwoImages(ScriptedApi):
-    """An EC2 with the SKU's own image and, if it is there, the one on trial."""
+    """An EC2 with the SKU's own image and, if it is there, the canary's."""
 
     def __init__(self, canary_is_there: bool = True) -> None:
         super().__init__(self._answer)
@@ -121,7 +121,7 @@ async def test_a_canary_that_is_not_there_stops_its_trial_and_nothing_else() -> 
     assert "next-*" in line["error"]
 
 
-async def test_without_a_canary_an_image_that_is_not_there_is_told() -> None:
+async def test_without_a_canary_an_image_that_is_not_there_is_reported() -> None:
     api = TwoImages(canary_is_there=False)
     with pytest.raises(ProviderError) as refusal:
         await provider(api, replace(SKU, image_name="gone-*")).prepare(spot_order(CALLS[0]))

@@ -96,7 +96,7 @@ class Account:
 
 
 class SlowlyDeleting(ScriptedApi):
-    """Says when a template is being deleted, and carries it out when told."""
+    """Says when a template is being deleted, and carries it out when asked to."""
 
     def __init__(self, answer: Callable[[str, Mapping[str, Any]], Any]) -> None:
         super().__init__(answer)

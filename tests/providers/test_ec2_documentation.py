@@ -117,8 +117,8 @@ def test_every_code_stands_in_the_row_of_its_class_and_no_other() -> None:
     assert found == {frozenset(codes): one.failure for one, codes in expected.items()}
     for failure, _, _, hold in rows:
         growth = next(one for kind, one in BACKOFFS.items() if kind == failure)
-        told = re.findall(r"(\d+) (s|min)", hold)
-        seconds = [float(number) * {"s": 1, "min": 60}[unit] for number, unit in told]
+        reported = re.findall(r"(\d+) (s|min)", hold)
+        seconds = [float(number) * {"s": 1, "min": 60}[unit] for number, unit in reported]
         edge = [BACKOFF.first] if failure == FailureClass.THROTTLED else []
         assert seconds == [growth.first, *edge, growth.longest], failure
     assert BACKOFFS[FailureClass.THROTTLED].longest == BACKOFF.longest

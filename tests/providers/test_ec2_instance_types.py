@@ -104,7 +104,7 @@ def test_where_aws_lists_no_dollars_there_are_the_operators_prices_alone() -> No
         (WINDOWS, 0.5, 0.263 + 4 * 0.046),
     ],
 )
-def test_spot_counts_at_the_on_demand_price_unless_told_otherwise(
+def test_spot_counts_at_the_on_demand_price_unless_configured_otherwise(
     os: OperatingSystem, factor: float, dollars: float
 ) -> None:
     prices = Prices(spot_factor=factor)

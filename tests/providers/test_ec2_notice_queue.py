@@ -142,14 +142,14 @@ async def test_poison_of_any_form_leaves_what_was_received_with_it(
     assert good.notice is not None
 
 
-async def test_a_provider_has_a_queue_where_it_is_told_of_one(
+async def test_a_provider_has_a_queue_where_one_is_configured(
     settings: Ec2Settings, telemetry: RememberingTelemetry
 ) -> None:
     api = ScriptedApi(lambda operation, arguments: [])
     plain = Ec2Provider(settings, telemetry, ManualClock(), api)
     assert plain.notices is None
-    told = replace(settings, interruption_queue="https://sqs/q")
-    queue = Ec2Provider(told, telemetry, ManualClock(), api).notices
+    reported = replace(settings, interruption_queue="https://sqs/q")
+    queue = Ec2Provider(reported, telemetry, ManualClock(), api).notices
     assert queue is not None
     assert await queue.receive(99) == ()
     assert api.calls == [("ReceiveMessage", {"url": "https://sqs/q", "wait": 20, "most": 10})]

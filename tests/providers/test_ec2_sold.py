@@ -102,14 +102,14 @@ async def test_opening_again_reads_again(settings: Ec2Settings) -> None:
     assert sold(provider) == [("g5.xlarge", A), ("g4dn.xlarge", A), ("g4dn.xlarge", B)]
 
 
-async def test_a_type_that_no_zone_sells_is_told(settings: Ec2Settings) -> None:
+async def test_a_type_that_no_zone_sells_is_reported(settings: Ec2Settings) -> None:
     provider = provider_of(Account([("g5.xlarge", A), ("g5.xlarge", B)]), settings)
     await provider.open()
     with capture_logs() as logs:
         assert sold(provider) == [("g5.xlarge", A), ("g5.xlarge", B)]
-    (told,) = logs
-    assert told["event"] == "instance_type_not_sold"
-    assert (told["instance_type"], told["zones"]) == ("g4dn.xlarge", (A, B))
+    (reported,) = logs
+    assert reported["event"] == "instance_type_not_sold"
+    assert (reported["instance_type"], reported["zones"]) == ("g4dn.xlarge", (A, B))
 
 
 async def test_a_type_that_no_zone_sells_is_logged_once_until_that_changes(
@@ -210,7 +210,7 @@ def refusal(message: str, code: str = "InvalidFleetConfiguration") -> str | None
     return refused[1].offering
 
 
-def test_a_call_refused_whole_for_one_pool_is_told_of_that_pool_alone() -> None:
+def test_a_call_refused_whole_for_one_pool_is_reported_for_that_pool_alone() -> None:
     assert refusal(NOT_THERE) == f"east/g5.xlarge/{B}/on-demand"
     assert refusal(NOT_THERE, "Unsupported") == f"east/g5.xlarge/{B}/on-demand"
     assert refusal(NOT_THERE.replace("(us-east-1e)", "(us-east-1z)")) is None

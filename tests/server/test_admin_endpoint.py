@@ -116,21 +116,21 @@ ROUTES = [
 ]
 
 
-async def test_what_cannot_be_told_is_shown_to_who_has_a_token(admin: Admin) -> None:
+async def test_what_is_unverified_is_shown_to_who_has_a_token(admin: Admin) -> None:
     for token in (TOKEN, OLDER):
-        status, told = await admin.ask(
+        status, reported = await admin.ask(
             "GET", "/admin/unverified", headers={"Authorization": f"bearer {token}"}
         )
-        assert (status, told["total"], told["unlisted"]) == (200, 1, ["west"])
-        (one,) = told["unverified"]
+        assert (status, reported["total"], reported["unlisted"]) == (200, 1, ["west"])
+        (one,) = reported["unverified"]
         assert (one["machine"], one["provider_id"], one["since"]) == ("x-i-1", "i-1", 1000.0)
         assert (one["why"], one["what_to_do"]) == ("why", "what to do")
 
 
 async def test_an_answer_is_bounded(admin: Admin) -> None:
     admin.word.shown = [ONE] * (MAX_MACHINES + 5)
-    _, told = await admin.ask("GET", "/admin/unverified")
-    assert (len(told["unverified"]), told["total"]) == (MAX_MACHINES, MAX_MACHINES + 5)
+    _, reported = await admin.ask("GET", "/admin/unverified")
+    assert (len(reported["unverified"]), reported["total"]) == (MAX_MACHINES, MAX_MACHINES + 5)
 
 
 @pytest.mark.case(
@@ -153,11 +153,11 @@ async def test_an_answer_is_bounded(admin: Admin) -> None:
     ],
 )
 @pytest.mark.parametrize(("method", "path"), ROUTES)
-async def test_without_a_token_nothing_is_told_or_taken(
+async def test_without_a_token_nothing_is_answered_or_taken(
     admin: Admin, method: str, path: str, headers: list[tuple[str, str]]
 ) -> None:
-    status, told = await admin.ask(method, path, {"installation": "x"}, headers=headers)
-    assert (status, told) == (401, {"error": "token"})
+    status, reported = await admin.ask(method, path, {"installation": "x"}, headers=headers)
+    assert (status, reported) == (401, {"error": "token"})
     assert admin.word.taken == []
 
 
@@ -169,8 +169,8 @@ async def test_words_are_passed_on(admin: Admin) -> None:
         {"machine": "x-i-2"},
     )
     body = {"installation": "01d01d01", "force": False}
-    told = {"installation": "01d01d01"}
-    assert await admin.ask("POST", "/admin/adopt", body) == (200, told)
+    reported = {"installation": "01d01d01"}
+    assert await admin.ask("POST", "/admin/adopt", body) == (200, reported)
     assert await admin.ask("POST", "/admin/circuits/linux.gpu/close") == (200, {"sku": "linux.gpu"})
     assert admin.word.taken == [
         ("i-1", False),
@@ -188,10 +188,10 @@ async def test_a_refusal_comes_back_with_its_reason(
     admin: Admin, kind: RefusalKind, status: int
 ) -> None:
     admin.word.refusal = OperatorRequestRefusedError(kind, "because")
-    told = {"error": kind.value, "reason": "because"}
-    assert await admin.ask("POST", "/admin/machines/i-1/terminate") == (status, told)
-    assert await admin.ask("POST", "/admin/adopt", {"installation": "a"}) == (status, told)
-    assert await admin.ask("POST", "/admin/circuits/gpu/close") == (status, told)
+    reported = {"error": kind.value, "reason": "because"}
+    assert await admin.ask("POST", "/admin/machines/i-1/terminate") == (status, reported)
+    assert await admin.ask("POST", "/admin/adopt", {"installation": "a"}) == (status, reported)
+    assert await admin.ask("POST", "/admin/circuits/gpu/close") == (status, reported)
 
 
 async def test_a_word_that_could_not_be_kept_is_not_answered_as_taken(admin: Admin) -> None:
@@ -231,8 +231,8 @@ async def test_what_has_no_shape_is_refused(admin: Admin, path: str, data: bytes
 
 
 async def test_a_body_is_bounded(admin: Admin) -> None:
-    status, told = await admin.ask("POST", "/admin/machines/i-1/terminate", data=b" " * 5000)
-    assert (status, told) == (413, {"error": "too_large"})
+    status, reported = await admin.ask("POST", "/admin/machines/i-1/terminate", data=b" " * 5000)
+    assert (status, reported) == (413, {"error": "too_large"})
 
 
 async def test_refusals_are_logged_so_many_times_and_without_what_was_sent() -> None:

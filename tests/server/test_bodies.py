@@ -107,7 +107,7 @@ async def test_bodies_that_stop_a_byte_short_keep_no_other_out(desk: Desk, lengt
 
 
 async def test_what_was_read_whole_keeps_its_room_until_it_is_done_with(desk: Desk) -> None:
-    """A store that is slow to commit: nothing gives way, and the next one is told so at once."""
+    """A store that is slow to commit: nothing gives way, and the next one is refused at once."""
     desk.free.clear()
     waiting = [asyncio.create_task(desk.send(LIMIT)) for _ in range(4)]
     await until(lambda: desk.held == 4)

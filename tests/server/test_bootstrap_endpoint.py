@@ -213,7 +213,7 @@ async def test_a_queued_attestation_whose_caller_hangs_up_gives_its_place_back()
             assert (await refused).status == 429
             queued.cancel()
             hung_up = {("hello", "aborted"): round_, ("hello", "busy"): round_}
-            await until(partial(lambda told: counted(caller) == told, hung_up))
+            await until(partial(lambda reported: counted(caller) == reported, hung_up))
         queued = asyncio.create_task(caller.post("/bootstrap/hello", json=ATTESTATION))
         await until(lambda: behind.bootstrap.asked == 1)
         behind.bootstrap.go_on.set()

@@ -1,4 +1,4 @@
-"""/healthz, /readyz and /metrics say what they are told."""
+"""/healthz, /readyz and /metrics say what they are given."""
 
 import pytest
 

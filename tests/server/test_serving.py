@@ -34,7 +34,7 @@ from tests.server.fakes import (
 
 EVERYWHERE_ELSE = ["/bootstrap/agent.py", "/healthz", "/readyz", "/metrics"]
 POLL = 50
-"""Seconds for which a poll waits, if nothing happens: told at once means long before."""
+"""Seconds for which a poll waits, if nothing happens: an answer at once comes long before."""
 HEALTH = b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n"
 HEARTBEAT = (
     f"POST /bootstrap/machines/{MACHINE}/heartbeat HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n"
@@ -236,9 +236,9 @@ async def test_a_bad_renewal_is_logged_once_and_the_old_certificate_stays(
         with capture_logs() as logs:
             for _ in range(3):
                 assert await shown_by(caller.serving.address) == first
-        (told,) = logs
-        assert told["event"] == "certificate_not_reloaded"
-        assert str(files.certificate) in told["error"]
+        (reported,) = logs
+        assert reported["event"] == "certificate_not_reloaded"
+        assert str(files.certificate) in reported["error"]
         if how == "unreadable":
             files.key.rmdir()
         make_certificate(tmp_path)
@@ -248,7 +248,7 @@ async def test_a_bad_renewal_is_logged_once_and_the_old_certificate_stays(
 # --- the end -----------------------------------------------------------------------------------
 
 
-async def test_ready_machines_are_told_at_once_when_the_server_stops() -> None:
+async def test_ready_machines_are_answered_at_once_when_the_server_stops() -> None:
     behind = Backstage()
     async with running(behind, replace(LOOPBACK, shutdown=PATIENCE)) as caller:
         polls = [asyncio.create_task(caller.say("poll", {"wait": POLL})) for _ in range(20)]

@@ -125,7 +125,7 @@ def delivery(job: int, padding: int) -> bytes:
 def _event(job: int, padding: int) -> bytes:
     # Not compressible: what a store keeps of a body is compressed.
     noise = "".join(hashlib.sha256(f"{job}.{n}".encode()).hexdigest() for n in range(padding // 64))
-    told: dict[str, Any] = {
+    reported: dict[str, Any] = {
         "action": "queued",
         "workflow_job": {
             "id": job,
@@ -138,7 +138,7 @@ def _event(job: int, padding: int) -> bytes:
         "repository": {"full_name": "acme/widgets"},
         "noise": noise,
     }
-    return json.dumps(told).encode()
+    return json.dumps(reported).encode()
 
 
 async def _post(

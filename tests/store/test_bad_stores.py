@@ -91,7 +91,7 @@ async def refused_to_start(served: Served, *wrapper: str) -> str:
 
 
 async def goes_on(served: Served) -> None:
-    """A controller that is started now serves, and leaves when it is told."""
+    """A controller that is started now serves, and exits when it is asked to."""
     process = await served.start()
     assert process.returncode is None, served.log()
     assert await served.deliver(9001) == [202]

@@ -54,7 +54,7 @@ async def test_each_2xx_follows_a_sync_that_began_after_its_body_arrived(
         assert sorted(both) == [[200], [202]]
     # One more answer: what the loop's thread sent before it has returned, and stands in the trace.
     assert await served.deliver(FRESH + TWICE + 1) == [202]
-    # Strace passes no signal on: its child is told, and strace leaves with it.
+    # Strace passes no signal on: its child gets it, and strace leaves with it.
     os.kill(_child_of(process.pid), signal.SIGKILL)
     async with asyncio.timeout(PATIENCE):
         await process.wait()

@@ -49,11 +49,11 @@ async def test_a_batch_that_fails_fails_whole_and_the_store_goes_on(store: Sqlit
     pragma(store, "query_only = 1")
     answers = await everything_at_once(store)
     pragma(store, "query_only = 0")
-    told = [answer for answer in answers if isinstance(answer, StoreError)]
-    assert len(told) == len(answers)
+    reported = [answer for answer in answers if isinstance(answer, StoreError)]
+    assert len(reported) == len(answers)
     # An exception of one's own each: a shared one would gather every caller's traceback.
-    assert len({id(error) for error in told}) == len(told)
-    assert {str(error) for error in told} == {
+    assert len({id(error) for error in reported}) == len(reported)
+    assert {str(error) for error in reported} == {
         f"{store._file.path}: the file or its folder is read-only: let this user write to both "
         "(SQLITE_READONLY)"
     }

@@ -246,7 +246,7 @@ class StoreAgainstModel(RuleBasedStateMachine):
 
     @rule(changes=st.lists(ACCEPTS | COMMITS, min_size=1, max_size=4))
     def refused(self, changes: list[Accept | Commit]) -> None:
-        """The file turns read-only for a while: every caller is told, nothing is kept."""
+        """The file turns read-only for a while: every caller gets the error, nothing is kept."""
         pragma(self.store, "query_only = 1")
         assert all(isinstance(answer, StoreError) for answer in self.run(self.all_of(changes)))
         pragma(self.store, "query_only = 0")

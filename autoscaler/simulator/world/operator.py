@@ -1,4 +1,4 @@
-"""The operator of a world: they come when told to, look again and again, and confirm what is unverified.
+"""The operator of a world: they come when called, look again and again, and confirm what is unverified.
 
 They know which installations are theirs, and force nothing but an adoption. What is refused they
 say again at their next look.

@@ -30,7 +30,7 @@ class FaultKind(StrEnum):
     GITHUB_5XX = "github_5xx"  # not carried out
     GITHUB_SWALLOWED = "github_swallowed"  # carried out, and the answer is lost
     SECONDARY_LIMIT = "secondary_limit"  # refused for a minute
-    REGISTRATION_REFUSED = "mint_refused"  # 403: the App lost its permission
+    REGISTRATION_REFUSED = "registration_refused"  # 403: the App lost its permission
     STALE_LIST = "stale_list"  # runners as they were `target` seconds ago
     STALE_JOB = "stale_job"  # jobs as they were `target` seconds ago
     WRONG_ANSWERS = "wrong_answers"  # lists hide runs and runners, and jobs read as queued

@@ -42,7 +42,7 @@ class FakeHost:
 
 
 class ManualClock:
-    """Stands still until it is told to go on."""
+    """Stands still until a test lets it go on."""
 
     def __init__(self, now: float = 1.8e9) -> None:
         self._now = now
@@ -140,7 +140,7 @@ class Fixture:
         return self.template
 
     async def fleet(self, count: int, **changes: Any) -> Any:
-        """CreateFleet over two types in every zone, on demand unless told otherwise."""
+        """CreateFleet over two types in every zone, on demand unless a test asks otherwise."""
         capacity_type = changes.pop("capacity_type", "on-demand")
         overrides = changes.pop("overrides", None) or [
             {"InstanceType": instance_type, "SubnetId": subnet}

@@ -38,7 +38,7 @@ def states(messages: list[Any]) -> list[tuple[str, str]]:
     return [(one["instance-id"], one.get("state", one.get("instance-action"))) for one in details]
 
 
-async def test_the_ends_of_machines_are_told_in_order_and_their_beginnings_are_not(
+async def test_the_ends_of_machines_are_reported_in_order_and_their_beginnings_are_not(
     ec2: Fixture,
 ) -> None:
     (name,) = await ec2.running()
@@ -72,19 +72,19 @@ async def test_a_long_poll_ends_with_the_first_message(ec2: Fixture) -> None:
 
 
 async def test_spot_takes_a_machine_back_with_notice_or_without(ec2: Fixture) -> None:
-    told, untold, cut = await ec2.running(3)
-    ec2.lab.interrupt(told)
-    ec2.lab.interrupt(untold, notice=False)
+    reported, unreported, cut = await ec2.running(3)
+    ec2.lab.interrupt(reported)
+    ec2.lab.interrupt(unreported, notice=False)
     ec2.lab.interrupt(cut, notice=False, properly=False)
     await ec2.clock.advance(SHUTTING_DOWN)
-    assert set(ec2.host.shut_off) == {told, untold}
+    assert set(ec2.host.shut_off) == {reported, unreported}
     assert ec2.host.killed == [cut]
-    for one in await ec2.described(InstanceIds=[told, untold, cut]):
+    for one in await ec2.described(InstanceIds=[reported, unreported, cut]):
         assert one["State"]["Name"] == InstanceState.TERMINATED
         assert one["StateReason"]["Code"] == "Server.SpotInstanceTermination"
     messages = await receive(ec2)
-    assert states(messages)[0] == (told, "terminate")
-    assert (untold, "terminate") not in states(messages)
+    assert states(messages)[0] == (reported, "terminate")
+    assert (unreported, "terminate") not in states(messages)
     with pytest.raises(KeyError):
         ec2.lab.interrupt("i-none")
 

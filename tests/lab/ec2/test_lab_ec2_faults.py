@@ -87,14 +87,14 @@ async def test_an_answer_is_lost_after_a_silence(ec2: Fixture) -> None:
         await call
 
 
-async def test_a_witness_is_told_of_a_broken_call_at_its_moment(ec2: Fixture) -> None:
+async def test_a_callback_learns_of_a_broken_call_at_its_moment(ec2: Fixture) -> None:
     seen: list[tuple[str, int]] = []
 
-    def witness(fields: Mapping[str, str]) -> None:
+    def callback(fields: Mapping[str, str]) -> None:
         seen.append((fields["ClientToken"], len(ec2.lab.instances)))
 
-    ec2.lab.faults.cut_calls("CreateFleet", 1, witness)
-    ec2.lab.faults.lose_answers("CreateFleet", 1, then=witness)
+    ec2.lab.faults.cut_calls("CreateFleet", 1, callback)
+    ec2.lab.faults.lose_answers("CreateFleet", 1, then=callback)
     for _ in range(2):
         with pytest.raises(HTTPClientError):
             await ec2.fleet(2, ClientToken="t-1")

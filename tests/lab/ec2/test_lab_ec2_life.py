@@ -136,7 +136,7 @@ async def test_hours_and_peak_can_be_read(ec2: Fixture) -> None:
     assert [one.tags["sku"] for one in ec2.lab.instances] == ["gpu"] * 3
 
 
-async def test_root_volumes_go_with_their_instances_unless_told_to_stay(ec2: Fixture) -> None:
+async def test_root_volumes_go_with_their_instances_unless_reported_to_stay(ec2: Fixture) -> None:
     (name,) = await ec2.running()
     (volume,) = (await ec2.sdk("describe_volumes"))["Volumes"]
     assert (volume["State"], volume["Size"]) == ("in-use", 100)

@@ -152,7 +152,7 @@ async def test_the_signature_is_of_awss_shape_and_verifies(
     assert await openssl_accepts(tmp_path, signature, ec2.lab.certificate_pem) == document
 
 
-async def test_forged_documents_are_told_apart(ec2: Fixture, tmp_path: Path) -> None:
+async def test_forged_documents_are_reported_apart(ec2: Fixture, tmp_path: Path) -> None:
     (name,) = launched(await ec2.fleet(1))
     true = ec2.lab.document(name)
     lie = ec2.lab.document(name, accountId="999999999999", pendingTime="2020-01-01T00:00:00Z")

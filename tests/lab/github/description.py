@@ -93,10 +93,10 @@ class Description:
         if not isinstance(value, dict) or not named:
             return
         for key, inner in value.items():
-            told = [properties[key] for properties in named if key in properties]
-            if not told:
+            reported = [properties[key] for properties in named if key in properties]
+            if not reported:
                 yield f"{at}/{key}"
-            yield from self._unnamed(told, inner, f"{at}/{key}")
+            yield from self._unnamed(reported, inner, f"{at}/{key}")
 
     def _flat(self, schemas: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
         """The schemas behind references and combinations."""

@@ -162,7 +162,7 @@ class Client:
         return await self.ask("POST", f"{at}/actions/runners/generate-jitconfig", body)
 
     async def runner(self, name: str, labels: tuple[str, ...] = ("gpu",), **more: Any) -> "StandIn":
-        """A minted runner, connected."""
+        """A registered runner, connected."""
         answer = await self.register(name, labels, **more)
         assert answer.status == 201, answer
         runner = StandIn(self, answer.json["runner"]["id"], answer.json["encoded_jit_config"])
@@ -201,7 +201,7 @@ class StandIn:
 
 
 class Listener:
-    """A webhook endpoint that keeps what it got and answers as told."""
+    """A webhook endpoint that keeps what it got and answers as a test wants."""
 
     def __init__(self) -> None:
         self.got: list[tuple[dict[str, str], bytes]] = []

@@ -48,7 +48,7 @@ class World:
     clock: HandClock = field(default_factory=HandClock)
     runners: list[Runner] = field(default_factory=list)
     polls: list[asyncio.Task[Job | None]] = field(default_factory=list)
-    told: list[tuple[int, str]] = field(default_factory=list)
+    reported: list[tuple[int, str]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.directory = Directory([], [LabOrganization("acme", ("rocket",))])
@@ -60,7 +60,7 @@ class World:
             Matching(),
             self.workflows,
             Patience(),
-            lambda job, action: self.told.append((job.id, action)),
+            lambda job, action: self.reported.append((job.id, action)),
         )
 
     async def step(self, what: str, first: object, second: object) -> None:
@@ -114,7 +114,7 @@ class World:
                 assert one.runner.job is one
             if one.status is JobStatus.QUEUED and one.runner is None:
                 assert not any(fits(runner.kind, one.kind) for runner in idle)
-        ended = [number for number, action in self.told if action == "completed"]
+        ended = [number for number, action in self.reported if action == "completed"]
         assert len(ended) == len(set(ended)) == len(jobs) - self.actions.unfinished
 
 

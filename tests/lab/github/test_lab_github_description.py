@@ -62,9 +62,9 @@ class Recorder(Client):
     async def call(self, method: str, path: str, secret: str | None, body: Any = None) -> Answer:
         answer = await super().call(method, path, secret, body)
         parts = urlsplit(path)
-        told = parts.path + (f"?{parts.query}" if parts.query else "")
+        reported = parts.path + (f"?{parts.query}" if parts.query else "")
         if not parts.path.startswith("/lab/"):
-            exchange = Exchange(method, told, body, answer.status, answer.headers, answer.json)
+            exchange = Exchange(method, reported, body, answer.status, answer.headers, answer.json)
             self.exchanges.append(exchange)
         return answer
 

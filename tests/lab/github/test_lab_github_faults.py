@@ -1,4 +1,4 @@
-"""What goes wrong with REST answers when it is told to, and what was done all the same."""
+"""What goes wrong with REST answers when a test asks for it, and what was done all the same."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -83,7 +83,7 @@ async def test_a_dropped_request_was_not_done(client: Client) -> None:
     assert client.lab.calls[REGISTER, 0] == 1
 
 
-async def test_a_witness_is_told_of_a_fault_at_its_moment(client: Client) -> None:
+async def test_a_callback_learns_of_a_fault_at_its_moment(client: Client) -> None:
     await client.token()
     seen: list[list[str]] = []
     client.lab.spoil(

@@ -24,7 +24,7 @@ async def client(request: pytest.FixtureRequest, make: Make, listener: Listener)
 
 @pytest.fixture
 async def app(client: Client, key: Key) -> AsyncIterator[App]:
-    # Left to itself it would repeat a mint that a 502 answered.
+    # Left to itself it would repeat a registration that a 502 answered.
     auth = AppAuthStrategy(str(APP), key.private.decode())
     github = GitHub(
         auth,

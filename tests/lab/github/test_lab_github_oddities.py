@@ -102,8 +102,8 @@ async def test_completed_may_come_first_and_without_labels(
         ["gpu"],
         ["gpu"],
     ]
-    told = await client.ask("GET", f"/repos/acme/rocket/actions/jobs/{pushed.id}")
-    assert (told.json["status"], told.json["labels"]) == ("completed", ["gpu"])
+    reported = await client.ask("GET", f"/repos/acme/rocket/actions/jobs/{pushed.id}")
+    assert (reported.json["status"], reported.json["labels"]) == ("completed", ["gpu"])
 
 
 @pytest.mark.case(
@@ -126,8 +126,8 @@ async def test_a_rerun_of_failed_jobs_says_completed_again_for_the_others(
     listener.got.clear()
     again, later = client.lab.rerun_failed(good.run)
     await client.lab.delivered()
-    told = [(event["action"], event["workflow_job"]["id"]) for event in listener.events()]
-    assert told == [("queued", again.id), ("completed", good.id)]
+    reported = [(event["action"], event["workflow_job"]["id"]) for event in listener.events()]
+    assert reported == [("queued", again.id), ("completed", good.id)]
     assert {again.id, later.id}.isdisjoint({good.id, bad.id, after.id})
     with pytest.raises(ValueError, match="has not ended"):
         client.lab.rerun_failed(good.run)
@@ -147,7 +147,7 @@ async def test_a_rerun_of_failed_jobs_says_completed_again_for_the_others(
 
 
 @pytest.mark.case(
-    "GitHub removes idle JIT runners after minutes: a machine parks without a registration, and "
+    "GitHub removes idle JIT runners after minutes: a machine is ready without a registration, and "
     "gets one when a job waits",
     topic="Runner and listener",
     source="actions/runner#4726",

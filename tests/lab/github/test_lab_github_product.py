@@ -44,9 +44,9 @@ class Between:
         ) as answer:
             data = await answer.read()
             said: Any = json.loads(body) if body else None
-            told: Any = json.loads(data) if data else None
+            reported: Any = json.loads(data) if data else None
             self.exchanges.append(
-                Exchange(request.method, request.path_qs, said, answer.status, {}, told)
+                Exchange(request.method, request.path_qs, said, answer.status, {}, reported)
             )
             kind = answer.content_type if data else None
             return web.Response(body=data, status=answer.status, content_type=kind)

@@ -137,7 +137,7 @@ async def test_a_job_that_is_not_of_the_run_is_refused(lab: Client, reruns: JobR
     assert answer.detail.endswith("404 Not Found")
 
 
-async def test_a_limit_is_told_and_nothing_is_done(lab: Client, reruns: JobReruns) -> None:
+async def test_a_limit_is_reported_and_nothing_is_done(lab: Client, reruns: JobReruns) -> None:
     (first,) = lab.lab.push([job("one")])
     await end(lab, "failure")
     lab.lab.spoil(AnswerFault("status", RERUN, status=403, retry_after=7))

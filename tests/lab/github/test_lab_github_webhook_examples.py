@@ -58,7 +58,7 @@ def _kinds(value: Any, found: dict[str, set[str]], at: str = "") -> dict[str, se
     return found
 
 
-async def _told(make: Make, listener: Listener, clock: HandClock) -> list[dict[str, Any]]:
+async def _reported(make: Make, listener: Listener, clock: HandClock) -> list[dict[str, Any]]:
     """What the lab says of jobs that meet every end."""
     client = await make(listener.url, delivery_concurrency=1)
     fine, failed, _, early, held = client.lab.push(
@@ -136,7 +136,7 @@ def test_other_events_of_github_are_read_as_no_job_or_refused(
 async def test_what_the_lab_says_is_by_githubs_schema(
     make: Make, listener: Listener, clock: HandClock, schema: dict[str, Any]
 ) -> None:
-    events = await _told(make, listener, clock)
+    events = await _reported(make, listener, clock)
     conclusions = {event["workflow_job"]["conclusion"] for event in events}
     assert conclusions == {None, "success", "failure", "cancelled", "skipped"}
     assert {event["action"] for event in events} == {one.value for one in JobState}
@@ -169,7 +169,7 @@ async def test_the_lab_says_what_the_examples_say(
     for example in examples["workflow_job"]:
         _kinds(example, theirs)
     ours: dict[str, set[str]] = {}
-    for event in await _told(make, listener, clock):
+    for event in await _reported(make, listener, clock):
         _kinds(event, ours)
     whole = examples["workflow_job"][-1]
     always = {path for path in _kinds(whole, {}) if path.count("/") <= 2}

@@ -21,7 +21,9 @@ REQUIRED = {
 }  # fmt: skip
 
 
-async def test_a_job_is_told_of_from_queued_to_completed(make: Make, listener: Listener) -> None:
+async def test_a_job_is_reported_of_from_queued_to_completed(
+    make: Make, listener: Listener
+) -> None:
     client = await make(listener.url)
     (pushed,) = client.lab.push([job(labels=("GPU",))])
     await client.lab.delivered()

@@ -40,7 +40,7 @@ async def test_user_data_that_start_no_agent_power_off_by_the_armed_shutdown() -
         await host.boot(world.machine("i-1", "#!/bin/bash\n{}\n{not json\n"))
         await until(lambda: bool(world.off))
         await host.close()
-        assert world.told == []
+        assert world.reported == []
 
 
 Result = TypeVar("Result")

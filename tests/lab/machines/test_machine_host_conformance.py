@@ -1,4 +1,4 @@
-"""Both hosts of lab machines, told apart by nothing that a controller or GitHub could see."""
+"""Both hosts of lab machines, alike in everything that a controller or GitHub could see."""
 
 import asyncio
 import math
@@ -69,7 +69,7 @@ async def test_tries_again_after_refusals(make_host: Hosts, user_data: UserData)
 @pytest.mark.parametrize(
     ("step", "status"), [("hello", 403), ("hello", 426), ("poll", 410), ("acknowledge", 410)]
 )
-async def test_powers_off_when_told_that_all_is_over(
+async def test_powers_off_when_reported_that_all_is_over(
     make_host: Hosts, user_data: UserData, step: str, status: int
 ) -> None:
     async with running(World(scale=50)) as world:
@@ -181,11 +181,11 @@ async def test_pulling_the_plug_ends_everything_at_once(
         await until(lambda: world.count("started") == 1)
         await host.kill("i-1")
         await host.kill("i-unknown")
-        told = len(world.told)
+        reported = len(world.reported)
         await asyncio.sleep(0.2)
         await host.close()
         await host.close()
-        assert len(world.told) == told
+        assert len(world.reported) == reported
         assert world.off == []
 
 
@@ -205,14 +205,14 @@ async def test_a_shutdown_under_a_job_fails_the_job_and_reports_the_stop(
         await until(lambda: world.count("started") == 1)
         await host.shut_down("i-1")
         await host.shut_down("i-unknown")
-        told = len(world.told)
+        reported = len(world.reported)
         assert world.steps("i-1", "heartbeat")[-2:] == ["completed", "exit"]
         assert (world.conclusions, [said["reason"] for said in world.exits]) == (
             ["failure"],
             ["stopped"],
         )
         await host.close()
-        assert len(world.told) == told
+        assert len(world.reported) == reported
         assert world.off == []
         assert world.wrong == []
 
@@ -237,4 +237,4 @@ async def test_closing_ends_machines_in_every_stage(make_host: Hosts, user_data:
         await host.close()
         await host.boot(world.machine("i-3", user_data(world)))
         assert world.off == []
-        assert [who for who, _ in world.told if who == "i-3"] == []
+        assert [who for who, _ in world.reported if who == "i-3"] == []

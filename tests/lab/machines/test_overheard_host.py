@@ -50,11 +50,11 @@ async def test_a_plug_that_is_pulled_silences_the_machine(user_data: UserData) -
         silenced, heard = ("i-1", "hello"), ("i-2", "hello")
         for name, _ in (silenced, heard):
             await host.boot(world.machine(name, user_data(world)))
-        await until(lambda: {silenced, heard} <= set(world.told))
+        await until(lambda: {silenced, heard} <= set(world.reported))
         await host.kill("i-1")
-        said, others = world.told.count(silenced), world.told.count(heard)
-        await until(lambda: world.told.count(heard) >= others + 5)
-        assert world.told.count(silenced) <= said + 1  # one may have been on its way
+        said, others = world.reported.count(silenced), world.reported.count(heard)
+        await until(lambda: world.reported.count(heard) >= others + 5)
+        assert world.reported.count(silenced) <= said + 1  # one may have been on its way
         assert set(listener.said) == {"hello"}
         await host.close()
         assert world.off == []

@@ -1,6 +1,6 @@
 """A small but real HTTP server: metadata service, bootstrap protocol and the lab's runner protocol.
 
-It checks what it is sent and keeps a list of what it was told, in order.
+It checks what it is sent and keeps a list of what it was reported, in order.
 """
 
 import asyncio
@@ -47,7 +47,7 @@ class World:
     deletions: list[int] = field(default_factory=list)
     answers: dict[str, list[int]] = field(default_factory=lambda: defaultdict(list))
     forever: dict[str, int] = field(default_factory=dict)
-    told: list[tuple[str, str]] = field(default_factory=list)
+    reported: list[tuple[str, str]] = field(default_factory=list)
     conclusions: list[str] = field(default_factory=list)
     exits: list[dict[str, Any]] = field(default_factory=list)
     seats: dict[str, Seat] = field(default_factory=dict)
@@ -60,13 +60,13 @@ class World:
     def steps(self, instance: str, *leave_out: str) -> list[str]:
         """What this machine did, in order, repeats of a step as one."""
         found: list[str] = []
-        for who, step in self.told:
+        for who, step in self.reported:
             if who == instance and step not in leave_out and (not found or found[-1] != step):
                 found.append(step)
         return found
 
     def count(self, step: str) -> int:
-        return sum(1 for _, said in self.told if said == step)
+        return sum(1 for _, said in self.reported if said == step)
 
     def machine(self, instance: str, user_data: str, platform: str = "linux") -> LabMachine:
         async def powered_off() -> None:
@@ -97,7 +97,7 @@ class World:
     # --- bootstrap -------------------------------------------------------------------------------
 
     async def send_agent(self, request: web.Request) -> web.Response:
-        self.told.append(("", "agent"))
+        self.reported.append(("", "agent"))
         self.check(len(request.query.get("sha256", "")) == 64, "which agent")
         return web.Response(body=self.agent)
 
@@ -111,7 +111,7 @@ class World:
     async def hello(self, request: web.Request) -> web.Response:
         body = await request.json()
         instance = base64.b64decode(body["proof"], validate=True).decode()
-        self.told.append((instance, "hello"))
+        self.reported.append((instance, "hello"))
         self.check(body["protocol"] == 1 and body["provider"] == "lab", "hello")
         self.check(bool(re.fullmatch(r"[0-9a-f]{64}", body["nonce"])), "nonce")
         if refused := self.refusal("hello"):
@@ -127,7 +127,7 @@ class World:
     async def step(self, request: web.Request) -> web.Response:
         seat = self.seats[request.match_info["machine"]]
         step = request.match_info["step"]
-        self.told.append((seat.instance, step))
+        self.reported.append((seat.instance, step))
         if request.headers.get("Authorization") != f"Bearer {seat.nonces[-1]}":
             return web.json_response({"error": "nonce"}, status=401)
         if refused := self.refusal(step):
@@ -178,7 +178,7 @@ class World:
 
     async def runner(self, request: web.Request) -> web.Response:
         instance, step = request.match_info["runner"], request.match_info["step"]
-        self.told.append((instance, step))
+        self.reported.append((instance, step))
         self.check(request.headers.get("Authorization") == "Bearer t", "runner token")
         self.check(self.seats[f"m-{instance}"].acknowledged, "runner before the acknowledgement")
         body = await request.json()

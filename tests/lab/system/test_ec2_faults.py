@@ -180,9 +180,9 @@ async def test_a_machine_that_never_runs_for_want_of_capacity_is_made_up_for_els
     assert [(one.instance_type, one.zone == ZONES[0]) for one in served] == [
         ("g5.2xlarge", False)
     ] * 2
-    told = {one.placement.provider_id: one for one in _machines(lab, "stillborn")}
-    assert {told[one.id].failure for one in dead} == {FailureClass.CAPACITY}  # type: ignore[index]
-    assert all(code in told[one.id].reason for one in dead)  # type: ignore[index]
+    reported = {one.placement.provider_id: one for one in _machines(lab, "stillborn")}
+    assert {reported[one.id].failure for one in dead} == {FailureClass.CAPACITY}  # type: ignore[index]
+    assert all(code in reported[one.id].reason for one in dead)  # type: ignore[index]
 
 
 @pytest.mark.case(
@@ -307,13 +307,13 @@ async def test_a_volume_limit_is_shown_as_such_and_waited_for(lab: Laboratory) -
     lab.ec2.faults.fail_starts(1, code, "Volume limit exceeded")
     jobs = _push(lab, "volumes", 1)
 
-    def told() -> bool:
+    def reported() -> bool:
         return any(
             line["sku"] == "volumes" and code in line["reason"]
             for line in log_lines(lab, "jobs_wait")
         )
 
-    await until(told, PATIENCE, lab.controller.log_end)
+    await until(reported, PATIENCE, lab.controller.log_end)
     await _run(lab, jobs)
     dead, served = _instances(lab, "volumes")
     assert (dead.running_at, served.running_at is None) == (None, False)

@@ -128,9 +128,9 @@ async def test_a_machine_that_ec2_does_not_terminate_is_reported_from_the_third_
     await until(
         lambda: bool(log_lines(lab, "machine_not_terminated")), PATIENCE, lab.controller.log_end
     )
-    told = log_lines(lab, "machine_not_terminated")[0]
-    assert (told["provider_id"], told["attempts"]) == (instance.id, 3)
-    assert told["provider_says"] == "running"
+    reported = log_lines(lab, "machine_not_terminated")[0]
+    assert (reported["provider_id"], reported["attempts"]) == (instance.id, 3)
+    assert reported["provider_says"] == "running"
     await shows(lab, {"autoscaler_machines_not_terminating": 1}, PATIENCE)
     (line,) = await operator.unverified()
     assert instance.id in line

@@ -140,7 +140,7 @@ async def test_jobs_that_met_a_quota_run_once_there_is_some(
     lab: Laboratory, pushed: Pushed
 ) -> None:
     jobs = pushed["quota"]
-    await _told(lab, "quota", "VcpuLimitExceeded")
+    await _reported(lab, "quota", "VcpuLimitExceeded")
     assert _instances(lab, "quota") == []
     assert {one.status for one in jobs} == {JobStatus.QUEUED}
     for pool in QUOTA_POOLS:
@@ -164,7 +164,7 @@ async def test_jobs_that_met_a_quota_run_once_there_is_some(
 async def test_jobs_beyond_a_cap_that_is_overdrawn_wait_and_run(
     lab: Laboratory, pushed: Pushed
 ) -> None:
-    await _told(lab, "capped", f"max_machines of capped ({CAP}) is reached")
+    await _reported(lab, "capped", f"max_machines of capped ({CAP}) is reached")
     for one in pushed["capped"][:CAP_BEFORE]:
         assert not one.conclusion, "the cap was overdrawn"
         lab.github.end(one)
@@ -175,14 +175,14 @@ async def test_jobs_beyond_a_cap_that_is_overdrawn_wait_and_run(
     assert max(_there(machines, later.visible_at) for later in machines[CAP_BEFORE:]) == CAP
 
 
-async def _told(lab: Laboratory, sku: str, words: str) -> None:
+async def _reported(lab: Laboratory, sku: str, words: str) -> None:
     """Return once the log says why jobs of a SKU wait, in these words among others."""
 
-    def told() -> bool:
+    def reported() -> bool:
         lines = log_lines(lab, "jobs_wait")
         return any(line["sku"] == sku and words in line["reason"] for line in lines)
 
-    await until(told, PATIENCE, lab.controller.log_end)
+    await until(reported, PATIENCE, lab.controller.log_end)
 
 
 def _there(machines: list[Instance], at: float) -> int:

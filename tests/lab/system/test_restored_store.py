@@ -180,7 +180,7 @@ async def _restored(backup: Path, moto: MotoProcess) -> None:
         half = push(lab, "half way", 30)
         await until(backup.exists, PATIENCE, lab.controller.log_end)
         assert not any(one.starts for one in half)
-        # Of what the backup knows much can be told.
+        # Of what the backup knows much is verified.
         ear.spared = frozenset(str(machine.id) for machine in read_records(lab).machines)
         ear.wanted = 3
         later = [*half, *push(lab, "after", 50), *push(lab, "short", 20, 30.0)]

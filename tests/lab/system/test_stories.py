@@ -105,13 +105,13 @@ async def _all_run_once(lab: Laboratory, sku: str, jobs: list[PushedJob]) -> Non
     source="runs-on#73; runs-on#317; GAR#2612; openvdb/fvdb-core#961",
 )
 async def test_a_job_without_quota_is_held_with_a_reason(lab: Laboratory, pushed: Pushed) -> None:
-    def told() -> bool:
+    def reported() -> bool:
         return any(
             line["sku"] == "quota" and "VcpuLimitExceeded" in line["reason"]
             for line in log_lines(lab, "jobs_wait")
         )
 
-    await until(told, PATIENCE, lab.controller.log_end)
+    await until(reported, PATIENCE, lab.controller.log_end)
     assert not _instances(lab, "quota")
     assert pushed["quota"][0].status is JobStatus.QUEUED
     for zone in ZONES:

@@ -82,7 +82,7 @@ def test_lists_of_another_provider_prove_nothing() -> None:
     assert world.machine("c0").state is MachineState.REQUESTED
 
 
-def test_a_call_under_way_is_not_swept() -> None:
+def test_a_call_under_way_is_not_listed() -> None:
     world = World()
     world.send(1)
     lists_at(world, 700, 800, 900)

@@ -16,7 +16,7 @@ from autoscaler.model.identifiers import InstallationId, JobId, MachineId, Runne
 from autoscaler.model.interruptions import NoticeKind, RerunOutcome
 from autoscaler.model.jobs import JobState
 from tests.ledger.builders import START, World, listed
-from tests.ledger.test_history import each, event, told
+from tests.ledger.test_history import each, event, reported
 from tests.ledger.test_interruptions import (
     SOLD,
     SPOT,
@@ -40,10 +40,10 @@ def provider_id(world: World) -> Any:
     return world.machine("c0").placement.provider_id
 
 
-def test_a_notice_is_told_with_the_provider_s_words_or_without() -> None:
+def test_a_notice_is_reported_with_the_provider_s_words_or_without() -> None:
     world = World()
     world.make_ready(1)
-    told(world)
+    reported(world)
     rows = each(
         world,
         event(world, e.MachineNoticed, EAST, provider_id(world), NoticeKind(SPOT), START, "words"),
@@ -53,7 +53,7 @@ def test_a_notice_is_told_with_the_provider_s_words_or_without() -> None:
 
     world = World()
     world.make_ready(1)
-    told(world)
+    reported(world)
     rows = each(world, event(world, e.MachineNoticed, EAST, provider_id(world), SPOT, START, ""))
     assert rows == [(1.0, "machine", "c0", "interrupted", "spot_interruption")]
 
@@ -62,7 +62,7 @@ def test_a_job_s_history_tells_of_its_machine_and_of_what_follows() -> None:
     world = World(opted_in())
     machine = at_work(world)
     notice(world, machine)
-    told(world)
+    reported(world)
     rows = each(
         world,
         lambda: vanish(world, machine),
@@ -81,7 +81,7 @@ def test_a_job_s_history_tells_of_its_machine_and_of_what_follows() -> None:
 
 def test_a_run_that_is_not_tried_again_says_why() -> None:
     world = killed(times=0)
-    row = told(world)[-1]
+    row = reported(world)[-1]
     assert row[1:] == ("job", "1", "rerun_off", "")
     rerun = world.state.reruns[JobId(1)]
     assert (rerun.reason, rerun.unanswered, rerun.ended_at) == ("", 0, world.now)
@@ -94,15 +94,15 @@ def test_github_s_words_are_kept_up_to_their_five_hundredth_letter() -> None:
     assert world.state.reruns[JobId(1)].reason == "x" * 500
     world.do(e.RerunAnswered, (JobId(1),), RerunOutcome.REFUSED, "y" * 600)
     assert world.state.reruns[JobId(1)].reason == "y" * 500
-    assert told(world)[-1][3:] == ("rerun_refused", "y" * 500)
+    assert reported(world)[-1][3:] == ("rerun_refused", "y" * 500)
 
 
-def test_a_doubted_machine_that_asks_for_a_assignment() -> None:
+def test_an_unverified_machine_that_asks_for_a_assignment() -> None:
     world = World()
     world.launch(1)
     world.observe(1, JobState.QUEUED)
     world.restart(3600.0)
-    told(world)
+    reported(world)
     unknown = listed("i-9", call="after the backup")
     rows = each(
         world,
@@ -125,7 +125,7 @@ def test_a_hand_over_that_github_shows(proof: str) -> None:
     world.make_ready(1)
     name = world.register("c0")
     world.restart(60.0)
-    told(world)
+    reported(world)
     if proof == "a job":
         rows = each(world, lambda: world.starts(1, name))
     else:
@@ -138,7 +138,7 @@ def test_a_machine_whose_unknown_runner_github_names() -> None:
     world = World()
     world.launch(1)
     world.restart(60.0)
-    told(world)
+    reported(world)
     rows = each(world, lambda: world.starts(1, "ci-0badcafe-c0-1"))
     older = "the store is older than the machine: it may have been assigned since"
     assert (61.0, "machine", "c0", "assigned", older) in rows
@@ -148,7 +148,7 @@ def test_a_machine_whose_unknown_runner_github_names() -> None:
 def test_a_confirmed_orphan() -> None:
     world = World()
     world.lists(listed("i-9", call="lost"))
-    told(world)
+    reported(world)
     rows = each(world, event(world, e.MachineReleasedByOperator, MachineId("x-i-9")))
     words = "an operator said that no job needs this machine"
     assert rows == [(1.0, "machine", "x-i-9", "operator_released", words)]
@@ -157,7 +157,7 @@ def test_a_confirmed_orphan() -> None:
 def test_an_installation_that_is_taken_over() -> None:
     world = World()
     world.lists(listed("i-1", call="lost", installation=OLD))
-    told(world)
+    reported(world)
     rows = each(world, event(world, e.InstallationAdopted, OLD))
     assert rows == [
         (1.0, "installation", OLD, "adopted", "was 0badcafe"),
@@ -169,7 +169,7 @@ def test_the_moment_at_which_a_job_came_to_its_runner() -> None:
     world = World()
     started, ended = world.ready("c"), world.ready("d")
     world.queue(1, 2)
-    told(world)
+    reported(world)
     rows = each(
         world,
         lambda: world.starts(1, started),
@@ -191,7 +191,7 @@ def test_a_job_that_github_is_not_asked_about_again() -> None:
     world.observe(2, JobState.WAITING)
     assert (world.job(2).disputed, list(world.fleet().reads)) == (True, [2])
     world.starts(3, "somebody-else-s")
-    told(world)
+    reported(world)
     rows = each(
         world,
         event(world, e.JobAbandoned, JobId(1), "gone for a day"),
@@ -223,7 +223,7 @@ def test_a_machine_that_was_taken_without_a_notice_was_there_when_it_last_spoke(
     world.after(20.0)
     world.do(e.MachineSeen, C0)
     world.after(80.0)
-    told(world)
+    reported(world)
     reason = "Server.SpotInstanceTermination: taken"
     shown = dataclasses.replace(
         world.listed("c0", terminated=True), reason=reason, failure=FailureClass.CAPACITY
@@ -236,15 +236,15 @@ def test_a_machine_that_was_taken_without_a_notice_was_there_when_it_last_spoke(
 def test_a_notice_without_words() -> None:
     world = World()
     world.make_ready(1)
-    told(world)
+    reported(world)
     note_interruption(world.state, world.machine("c0"), SPOT, START, START)
-    assert told(world) == [(0.0, "machine", "c0", "interrupted", "spot_interruption")]
+    assert reported(world) == [(0.0, "machine", "c0", "interrupted", "spot_interruption")]
 
 
 def test_a_machine_that_its_provider_shows_on_its_way_down() -> None:
     world = World()
     name = world.register(world.make_ready(1)[0])
-    told(world)
+    reported(world)
     shown = dataclasses.replace(world.listed("c0"), leaving=True, reason="words")
     rows = each(world, lambda: world.lists(shown, complete=False))
     assert rows == [
@@ -254,11 +254,11 @@ def test_a_machine_that_its_provider_shows_on_its_way_down() -> None:
     assert world.machine("c0").reason == "words"
 
 
-def test_runners_that_leave_at_once_put_their_sku_on_trial_with_the_third() -> None:
+def test_runners_that_leave_at_once_open_their_sku_s_circuit_with_the_third() -> None:
     world = World()
     for machine in ("a0", "b0", "c0"):
         world.assignment(world.make_ready(1, machine[0])[0])
-    told(world)
+    reported(world)
     rows = each(
         world,
         *(event(world, e.MachineExited, MachineId(one), "bye") for one in ("a0", "b0", "c0")),
@@ -272,6 +272,6 @@ def test_runners_that_leave_at_once_put_their_sku_on_trial_with_the_third() -> N
 def test_an_orphan_that_exits_tells_nothing_of_runners() -> None:
     world = World()
     world.lists(listed("i-9", call="lost"))
-    told(world)
+    reported(world)
     rows = each(world, event(world, e.MachineExited, MachineId("x-i-9"), "bye"))
     assert rows == [(1.0, "machine", "x-i-9", "exited", "bye")]
