@@ -124,7 +124,7 @@ class JobArrival:
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
-    """All jobs and faults of a world. `lists`: the controller also reads GitHub's lists."""
+    """All jobs and faults of a world. `lists`: the account has calls to spare for GitHub's lists."""
 
     seed: int
     jobs: tuple[JobArrival, ...]
