@@ -49,20 +49,8 @@ RepositoryName = Annotated[
     str,
     Matching("[A-Za-z0-9][A-Za-z0-9_-]*/[A-Za-z0-9._-]+", "a repository", "write OWNER/NAME", 200),
 ]
-Region = Annotated[
-    str, Matching("[a-z]{2,4}(-[a-z]+)+-[0-9]{1,2}", "an AWS region", "write one such as us-east-1")
-]
-SubnetId = Annotated[
-    str, Matching("subnet-[0-9a-z]+", "a subnet id", "write one such as subnet-0123456789abcdef0")
-]
-SecurityGroupId = Annotated[
-    str, Matching("sg-[0-9a-z]+", "a security group id", "write one such as sg-0123456789abcdef0")
-]
 InstanceType = Annotated[
     str, Matching(r"[a-z0-9-]+\.[a-z0-9-]+", "an instance type", "write one such as g5.4xlarge")
-]
-Account = Annotated[
-    str, Matching("[0-9]{12}", "an AWS account id", "write its 12 digits in quotes")
 ]
 ImageOwner = Annotated[
     str,
@@ -76,14 +64,6 @@ ImageName = Annotated[
     str,
     Matching(
         r"[A-Za-z0-9 ()\[\]./'@_*?-]{1,128}", "an image name glob", "write one such as gpu-*", 128
-    ),
-]
-Quota = Annotated[
-    str,
-    Matching(
-        "((spot|on-demand)/)?[A-Za-z][A-Za-z0-9 -]*",
-        "a quota",
-        "write a family, such as G and VT, or on-demand/G and VT",
     ),
 ]
 PublicUrl = Annotated[str, AfterValidator(scalars.parse_public_url)]

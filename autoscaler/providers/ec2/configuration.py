@@ -10,6 +10,7 @@ from autoscaler.config.settings import ProviderSection
 from autoscaler.config.shapes import Count, Dollars, FilePath, Name, Positive, Section
 from autoscaler.config.sku_settings import LaunchOptionSettings
 from autoscaler.model.catalogue import CapacityType
+from autoscaler.providers.ec2.shapes import Account, Quota, Region, SecurityGroupId, SubnetId
 
 
 class Ec2OptionKeys(LaunchOptionSettings):
@@ -35,11 +36,11 @@ class Ec2Section(ProviderSection):
 
     title = "EC2"
 
-    region: shapes.Region
+    region: Region
     """The AWS region."""
-    subnets: Annotated[tuple[shapes.SubnetId, ...], Field(min_length=1)]
+    subnets: Annotated[tuple[SubnetId, ...], Field(min_length=1)]
     """The subnets of the machines; several of one zone share its machines."""
-    security_groups: Annotated[tuple[shapes.SecurityGroupId, ...], Field(min_length=1)]
+    security_groups: Annotated[tuple[SecurityGroupId, ...], Field(min_length=1)]
     """The security groups of the machines."""
     instance_profile: Name | None = None
     """The name of the machines' instance profile; default: none."""
@@ -47,13 +48,13 @@ class Ec2Section(ProviderSection):
     """PEM files with further certificates that sign instance identity documents, beside AWS's own."""
     interruption_queue: shapes.SecureUrl | None = None
     """The URL of the SQS queue with EventBridge's events; without it there are no interruption notices."""
-    account: shapes.Account | None = None
+    account: Account | None = None
     """The account of the machines; default: that of the credentials."""
     prices: Mapping[shapes.InstanceType, Dollars] = Field(default_factory=dict)
     """Linux on-demand prices in dollars an hour by instance type; they replace AWS's prices."""
     spot_price_factor: Annotated[float, Field(gt=0, le=1)] = 1.0
     """The part of the on-demand price at which a spot machine counts."""
-    quotas: Mapping[shapes.Quota, Count] = Field(default_factory=dict)
+    quotas: Mapping[Quota, Count] = Field(default_factory=dict)
     """vCPUs by family (`G and VT`: spot and on-demand each) or quota (`spot/G and VT`)."""
     request_buckets: Mapping[Name, TokenBucket] = Field(default_factory=dict)
     """The account's limits of requests by API (`CreateFleet`), if they are not EC2's usual ones."""

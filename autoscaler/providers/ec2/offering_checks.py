@@ -16,6 +16,7 @@ from autoscaler.model.catalogue import Architecture, OperatingSystem
 from autoscaler.providers.ec2 import instance_types
 from autoscaler.providers.ec2.file_checks import KEY
 from autoscaler.providers.ec2.operations import OPERATIONS
+from autoscaler.providers.ec2.shapes import Quota, Region
 from autoscaler.providers.ec2.throttle import RESOURCE_BUCKETS
 
 
@@ -70,7 +71,7 @@ def _quotas(document: Document, families: Collection[str]) -> Iterator[Problem]:
         quotas = ec2.child("quotas")
         for quota, _ in quotas.entries() if quotas else ():
             family = quota.rpartition("/")[2]
-            if family in families or quota in families or not _is(shapes.Quota, quota):
+            if family in families or quota in families or not _is(Quota, quota):
                 continue
             path = ("providers", provider, KEY, "quotas", quota)
             yield document.problem(
@@ -131,7 +132,7 @@ def _place(document: Document, option: Node) -> Place | None:
     prices = ec2.child("prices")
     # `settings` reports an invalid price. Its value is not needed here.
     known = {one: valid(node, shapes.Dollars) or 0.0 for one, node in (prices or Node(1)).entries()}
-    return Place(valid(ec2, shapes.Region, "region"), known)
+    return Place(valid(ec2, Region, "region"), known)
 
 
 def _type_problem(

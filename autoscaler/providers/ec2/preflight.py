@@ -18,6 +18,7 @@ from autoscaler.model.catalogue import OperatingSystem
 from autoscaler.providers.ec2.file_checks import KEY
 from autoscaler.providers.ec2.identity import load_certificates, pinned_regions
 from autoscaler.providers.ec2.offering_checks import offering_problems
+from autoscaler.providers.ec2.shapes import Region
 from autoscaler.providers.ec2.user_data import render_user_data
 
 _ANY_SHA256 = "0" * 64
@@ -35,7 +36,7 @@ def preflight(document: Document, folder: Path, *, files: bool) -> Iterator[Prob
 def _regions(document: Document) -> Iterator[Problem]:
     known = pinned_regions()
     for name, ec2 in sections_of(document, KEY):
-        region = valid(ec2, shapes.Region, "region")
+        region = valid(ec2, Region, "region")
         own = ec2.child("identity_certificates")
         if region is None or region in known or (own is not None and own.value):
             continue
