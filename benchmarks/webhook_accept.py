@@ -21,7 +21,7 @@ import multiprocessing
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Awaitable, Iterator
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from typing import cast
@@ -32,7 +32,6 @@ from aiohttp import web
 from autoscaler.controller.ports.store import Delivery
 from autoscaler.controller.system import SystemClock
 from autoscaler.github.webhook import parse_workflow_job, verify_signature
-from autoscaler.model.events import JobObserved
 from autoscaler.server.serving import Serving
 from autoscaler.server.settings import Address, ServerSettings
 from autoscaler.server.webhook import WebhookEndpoint
@@ -152,10 +151,10 @@ def _drive(orders: Connection) -> None:
             orders.send(runner.run(_apply(load)))
 
 
-def _endpoint() -> WebhookEndpoint[JobObserved]:
+def _endpoint() -> WebhookEndpoint:
     kept: set[str] = set()
 
-    async def accept(delivery: Delivery, _: JobObserved) -> bool:
+    async def accept(delivery: Delivery) -> bool:
         await asyncio.sleep(0)
         before = len(kept)
         kept.add(delivery.id)
@@ -164,7 +163,11 @@ def _endpoint() -> WebhookEndpoint[JobObserved]:
     def verify(body: bytes, header: str | None) -> bool:
         return verify_signature(body, header, [_SECRET])
 
-    return WebhookEndpoint(verify, parse_workflow_job, accept, SystemClock(), _Counting())
+    def take(delivery: Delivery) -> Awaitable[bool]:
+        parse_workflow_job(delivery.body, delivery.received_at)
+        return accept(delivery)
+
+    return WebhookEndpoint(verify, take, SystemClock(), _Counting())
 
 
 async def _bare() -> tuple[web.AppRunner, int]:

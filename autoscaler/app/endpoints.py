@@ -5,8 +5,7 @@ from autoscaler.controller.intake import Intake
 from autoscaler.controller.operator_actions import OperatorActions
 from autoscaler.controller.ports.clock import Clock
 from autoscaler.controller.ports.telemetry import DeliveryTelemetry
-from autoscaler.github.webhook import parse_workflow_job, verify_signature
-from autoscaler.model.events import JobObserved
+from autoscaler.github.webhook import verify_signature
 from autoscaler.server.admin import AdminEndpoint
 from autoscaler.server.serving import Endpoint
 from autoscaler.server.webhook import WebhookEndpoint
@@ -14,12 +13,11 @@ from autoscaler.server.webhook import WebhookEndpoint
 
 def webhook_endpoint(
     configuration: config.Configuration, intake: Intake, clock: Clock, telemetry: DeliveryTelemetry
-) -> WebhookEndpoint[JobObserved]:
+) -> WebhookEndpoint:
     """Create the endpoint of /webhook. Raises ConfigurationError."""
     secrets = [one.get_secret_value() for one in config.read_webhook_secrets(configuration)]
     return WebhookEndpoint(
         lambda body, header: verify_signature(body, header, secrets),
-        parse_workflow_job,
         intake.submit,
         clock,
         telemetry,

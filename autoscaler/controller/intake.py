@@ -40,26 +40,26 @@ class Intake:
         self._failure: StoreError | None = None
         self.jobs_queued = 0
 
-    async def accept(self, delivery: Delivery, event: JobObserved | None = None) -> bool | None:
+    async def accept(self, delivery: Delivery) -> bool | None:
         """Store a delivery as `submit` does, and wait until it is durable."""
-        return await self.submit(delivery, event)
+        return await self.submit(delivery)
 
-    def submit(
-        self, delivery: Delivery, event: JobObserved | None = None
-    ) -> "asyncio.Future[bool | None]":
+    def submit(self, delivery: Delivery) -> "asyncio.Future[bool | None]":
         """Return a future: True once the delivery is durable, False if it is a duplicate.
 
-        `event` is the event in the body, if the caller has parsed it. A delivery for a repository
-        outside every scope is not stored, and the future's result is None. The delivery is stored
-        even if its sender disconnects, unless the future is cancelled. Its error is a StoreError.
+        A delivery without an event, or for a repository outside every scope, is not stored, and the
+        future's result is None. The delivery is stored even if its sender disconnects, unless the
+        future is cancelled. Its error is a StoreError.
+
+        Raises: ValueError if the body is malformed.
         """
-        if event is None:
-            event = self._read(delivery)
-        if event is not None and self._is_outside(event):
-            self._waiting.append((None, event))
-            outside: asyncio.Future[bool | None] = asyncio.get_running_loop().create_future()
-            outside.set_result(None)
-            return outside
+        event = self._parse(delivery.body, delivery.received_at)
+        if event is None or self._is_outside(event):
+            if event is not None:
+                self._waiting.append((None, event))
+            unneeded: asyncio.Future[bool | None] = asyncio.get_running_loop().create_future()
+            unneeded.set_result(None)
+            return unneeded
         stored: asyncio.Future[bool | None] = asyncio.ensure_future(self._store.accept(delivery))
         stored.add_done_callback(partial(self._stored, delivery, event))
         return stored
@@ -67,7 +67,7 @@ class Intake:
     def _stored(
         self,
         delivery: Delivery,
-        event: JobObserved | None,
+        event: JobObserved,
         stored: "asyncio.Future[bool | None]",
     ) -> None:
         if stored.cancelled():
@@ -80,7 +80,7 @@ class Intake:
             self._journal.changed.set()
         elif error is None and stored.result():
             self._take(delivery.key, event)
-        elif error is None and event is not None and self._waits_to_be_queued(event):
+        elif error is None and self._waits_to_be_queued(event):
             self._take(None, event)
 
     def resume(self, *deliveries: Delivery) -> None:

@@ -8,7 +8,7 @@ import asyncio
 import re
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Final, Generic, TypeVar
+from typing import Final
 
 import structlog
 from aiohttp import web
@@ -17,7 +17,7 @@ from multidict import MultiMapping
 from autoscaler.controller.ports.clock import Clock
 from autoscaler.controller.ports.store import Delivery, StoreError
 from autoscaler.controller.ports.telemetry import DeliveryTelemetry
-from autoscaler.model.identifiers import Instant, Seconds
+from autoscaler.model.identifiers import Seconds
 from autoscaler.server.bodies import MEBIBYTE, Bodies, BodyRefusedError
 from autoscaler.server.completion import Completion
 from autoscaler.server.refusal_log import RefusalLog
@@ -25,19 +25,12 @@ from autoscaler.server.refusal_log import RefusalLog
 Verify = Callable[[bytes, str | None], bool]
 """Returns True if the X-Hub-Signature-256 header is valid for the body. Must not raise."""
 
-Fact = TypeVar("Fact")
-"""The parsed body. The server passes it on and does not read it."""
+Accept = Callable[[Delivery], Awaitable[bool | None]]
+"""Parses a workflow_job delivery at once, and stores it durably. The result is False for a duplicate, and None
+if the delivery is not needed.
 
-Parse = Callable[[bytes, Instant], Fact | None]
-"""Parses a workflow_job body. Returns None if the delivery is not needed.
-
-Raises: ValueError, whose text names the wrong field and contains nothing of the body.
-"""
-
-Accept = Callable[[Delivery, Fact], Awaitable[bool | None]]
-"""Stores a delivery durably. Returns False for a duplicate, None if it need not be stored.
-
-Raises: StoreError.
+Raises: ValueError when called, whose text names the wrong field and contains nothing of the body.
+StoreError when awaited.
 """
 
 _DELIVERY_ID = re.compile(r"[0-9A-Za-z][0-9A-Za-z-]{0,63}")
@@ -98,20 +91,18 @@ class WebhookLimits:
     oldest_pending: Seconds = 5.0
 
 
-class WebhookEndpoint(Generic[Fact]):
+class WebhookEndpoint:
     """The webhook's route."""
 
     def __init__(
         self,
         verify: Verify,
-        parse: Parse[Fact],
-        accept: Accept[Fact],
+        accept: Accept,
         clock: Clock,
         telemetry: DeliveryTelemetry,
         limits: WebhookLimits | None = None,
     ) -> None:
         self._verify = verify
-        self._parse = parse
         self._accept = accept
         self._clock = clock
         self._telemetry = telemetry
@@ -167,13 +158,11 @@ class WebhookEndpoint(Generic[Fact]):
 
     async def _judge_job(self, delivery: Delivery) -> str:
         try:
-            fact = self._parse(delivery.body, delivery.received_at)
+            accepting = self._accept(delivery)
         except (ValueError, RecursionError) as error:
             self._refusals.note("delivery_malformed", delivery=delivery.id, reason=str(error))
             return "malformed"
-        if fact is None:
-            return "ignored"
-        return await self._keep(delivery, self._accept(delivery, fact))
+        return await self._keep(delivery, accepting)
 
     async def _keep(self, delivery: Delivery, accepting: Awaitable[bool | None]) -> str:
         """Return the outcome. Storing continues if GitHub disconnects."""

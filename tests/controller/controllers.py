@@ -224,14 +224,16 @@ def delivery(
     queued_at: Instant | None = None,
     labels: tuple[str, ...] = ("gpu",),
     runner: RunnerName | None = None,
+    repository: str = "acme/widgets",
 ) -> Delivery:
-    """GitHub's word about a job of `acme/widgets`, in the tests' own spelling."""
+    """GitHub's report about a job, in the tests' own spelling."""
     body = {
         "job": job,
         "state": state,
         "queued_at": at if queued_at is None else queued_at,
         "labels": labels,
         "runner": runner,
+        "repository": repository,
     }
     return Delivery(f"d-{number}", "workflow_job", at, json.dumps(body).encode())
 
@@ -247,7 +249,7 @@ def parse(body: bytes, received_at: Instant) -> JobObserved | None:
         received_at,
         JobId(said["job"]),
         state,
-        "acme/widgets",
+        said.get("repository", "acme/widgets"),
         tuple(said["labels"]),
         said["queued_at"],
         runner_name=said["runner"],

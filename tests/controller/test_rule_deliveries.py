@@ -8,8 +8,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from autoscaler.controller.composition import Settings
 from autoscaler.controller.ports.store import Delivery, DeliveryKey, StoreError
+from autoscaler.controller.reconciler import Pace
 from autoscaler.ledger.ledger import KEPT_FOR
+from autoscaler.model.events import JobObserved
 from autoscaler.model.identifiers import Instant, JobId
 from autoscaler.model.jobs import Job, JobState
 from autoscaler.server.completion import Completion
@@ -220,7 +223,9 @@ async def test_a_body_that_cannot_be_read_stops_nothing_behind_it() -> None:
     world = World()
     controller = Controller(world)
     await controller.resume()
-    await controller.intake.accept(Delivery("bad", "workflow_job", EPOCH, b"\xff{"))
+    bad = Delivery("bad", "workflow_job", EPOCH, b"\xff{")
+    await world.store.accept(bad)
+    controller.intake.resume(bad)
     await queue(controller, 1)
     await controller.intake.apply_waiting()
     assert set(controller.state.jobs) == {JobId(1)}
@@ -233,11 +238,25 @@ async def test_an_action_that_means_nothing_here_is_applied_as_nothing() -> None
     controller = Controller(world)
     await controller.resume()
     body = json.dumps({"job": 1, "state": "unheard-of"}).encode()
-    await controller.intake.accept(Delivery("d", "workflow_job", EPOCH, body))
+    unknown = Delivery("d", "workflow_job", EPOCH, body)
+    assert await controller.intake.accept(unknown) is None
+    assert world.store.inbox == {}
+    await world.store.accept(unknown)
+    controller.intake.resume(unknown)
     await controller.intake.apply_waiting()
     assert controller.state.jobs == {}
     assert [one.id for one in world.store.inbox.values()] == ["d"]
     assert world.store.applied == set(world.store.inbox)
+
+
+@on_virtual_time
+async def test_a_malformed_body_is_refused_at_once_and_not_stored() -> None:
+    world = World()
+    controller = Controller(world)
+    await controller.resume()
+    with pytest.raises(ValueError, match="codec"):
+        controller.intake.submit(Delivery("bad", "workflow_job", EPOCH, b"\xff{"))
+    assert world.store.inbox == {}
 
 
 @on_virtual_time
@@ -268,17 +287,24 @@ async def _late(controller: Controller, number: int, state: JobState, queued_at:
 
 @on_virtual_time
 async def test_a_body_is_read_once() -> None:
-    """The server has read it, and hands over what it says."""
-    world = World()
+    read = []
+
+    class Counting(World):
+        def settings(self, pace: Pace) -> Settings:
+            return replace(super().settings(pace), parse=counted)
+
+    def counted(body: bytes, at: Instant) -> JobObserved | None:
+        read.append(body)
+        return parse(body, at)
+
+    world = Counting()
     controller = Controller(world)
     await controller.resume()
     made = delivery(1, 1, Q, world.clock.now())
-    fact = parse(made.body, made.received_at)
-    assert fact is not None
-    unread = replace(made, body=b"nothing that could be read")
-    assert await controller.intake.accept(unread, fact) is True
+    assert await controller.intake.accept(made) is True
     await controller.intake.apply_waiting()
     assert set(controller.state.jobs) == {JobId(1)}
+    assert read == [made.body]
 
 
 @pytest.mark.case(
@@ -291,18 +317,16 @@ async def test_what_is_outside_every_scope_is_neither_stored_nor_kept_in_memory(
     world = World()
     controller = Controller(world)
     await controller.resume()
-    made = delivery(1, 1, Q, world.clock.now())
-    fact = parse(made.body, made.received_at)
-    assert fact is not None
+    now = world.clock.now()
     for state in (Q, P, C):
-        elsewhere = replace(fact, repository="strangers/widgets", state=state)
-        assert await controller.intake.accept(made, elsewhere) is None
+        elsewhere = delivery(1, 1, state, now, repository="strangers/widgets")
+        assert await controller.intake.accept(elsewhere) is None
     await controller.intake.apply_waiting()
     assert world.store.inbox == {}
     assert controller.state.jobs == {}
     assert controller.intake.jobs_queued == 0
     assert not [record for commit in world.store.commits for record in commit.records]
-    assert await controller.intake.accept(made, fact) is True
+    assert await controller.intake.accept(delivery(1, 1, Q, now)) is True
 
 
 @on_virtual_time
@@ -313,10 +337,8 @@ async def test_the_end_of_a_job_whose_repository_left_the_scopes_is_heard() -> N
     await controller.resume()
     await queue(controller, 1)
     await controller.intake.apply_waiting()
-    ended = delivery(9, 1, C, world.clock.now())
-    fact = parse(ended.body, world.clock.now())
-    assert fact is not None
-    await controller.intake.accept(ended, replace(fact, repository="strangers/widgets"))
+    ended = delivery(9, 1, C, world.clock.now(), repository="strangers/widgets")
+    await controller.intake.accept(ended)
     await controller.intake.apply_waiting()
     assert controller.state.jobs[JobId(1)].state is C
 

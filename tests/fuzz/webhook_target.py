@@ -19,12 +19,11 @@ from multidict import CIMultiDict
 
 from autoscaler.controller.ports.store import Delivery, DeliveryKey, Store
 from autoscaler.github.webhook import parse_workflow_job, verify_signature
-from autoscaler.model.events import JobObserved
-from autoscaler.server.webhook import ANSWERS, Parse, Verify, WebhookEndpoint
+from autoscaler.server.webhook import ANSWERS, Verify, WebhookEndpoint
 from autoscaler.store.sqlite import SqliteStore
 from tests.fuzz.mutations import mutated, mutated_text
 from tests.fuzz.target import Finding, Input, described
-from tests.server.doubles import CountingTelemetry, StillClock
+from tests.server.doubles import CountingTelemetry, Parse, StillClock, reading
 
 SECRETS = (b"the live webhook secret", b"the one before it")
 STOLEN = b"a secret of an attacker"
@@ -47,7 +46,7 @@ class Parts:
     """The code under test. Tests of the fuzzer replace it by code with a hole."""
 
     verify: Verify = verify_live
-    parse: Parse[JobObserved] = parse_workflow_job
+    parse: Parse = parse_workflow_job
     accept: Accept = accept
 
 
@@ -65,8 +64,7 @@ class WebhookTarget:
         self._store = self._runner.run(SqliteStore.open(path))
         self._endpoint = WebhookEndpoint(
             parts.verify,
-            parts.parse,
-            lambda delivery, _: parts.accept(self._store, delivery),
+            reading(parts.parse, partial(parts.accept, self._store)),
             StillClock(),
             CountingTelemetry(),
         )

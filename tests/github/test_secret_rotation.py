@@ -11,6 +11,7 @@ from autoscaler.config import read_webhook_secrets
 from autoscaler.github.webhook import parse_workflow_job, verify_signature
 from autoscaler.server.webhook import WebhookEndpoint
 from tests.config.fleet_file import EXAMPLE, Folder
+from tests.server.doubles import reading
 from tests.server.fakes import Backstage, delivery_headers, running
 
 BODY = json.dumps(
@@ -52,8 +53,7 @@ async def test_a_delivery_is_believed_if_a_live_secret_signed_it(
     behind = Backstage()
     endpoint = WebhookEndpoint(
         lambda body, header: verify_signature(body, header, secrets),
-        parse_workflow_job,
-        behind.inbox.accept,
+        reading(parse_workflow_job, behind.inbox.accept),
         behind.clock,
         behind.telemetry,
     )

@@ -14,7 +14,7 @@ from autoscaler.github.webhook import parse_workflow_job, verify_signature
 from autoscaler.server.serving import Serving
 from autoscaler.server.webhook import WebhookEndpoint, WebhookLimits
 from autoscaler.store.sqlite import SqliteStore
-from tests.server.doubles import CountingTelemetry, StillClock
+from tests.server.doubles import CountingTelemetry, StillClock, reading
 from tests.server.fakes import LOOPBACK, Caller, running
 from tests.server.fronts import BODY_TIMEOUT, SECRETS, Front
 
@@ -46,8 +46,7 @@ async def front(tmp_path: Path, empty_store: Path) -> AsyncIterator[Front]:
         stack.push_async_callback(store.close)
         endpoint = WebhookEndpoint(
             lambda body, header: verify_signature(body, header, SECRETS),
-            parse_workflow_job,
-            lambda delivery, _: store.accept(delivery),
+            reading(parse_workflow_job, store.accept),
             StillClock(),
             telemetry,
             WebhookLimits(body_timeout=BODY_TIMEOUT),

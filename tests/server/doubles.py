@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
 from autoscaler.controller.ports.bootstrap import (
@@ -19,6 +19,7 @@ from autoscaler.model.identifiers import (
     Seconds,
 )
 from autoscaler.model.machines import ExitReason
+from autoscaler.server.webhook import Accept
 
 NONCE = "0f" * 32
 MACHINE = MachineId("00c0ffee00c0ffee")
@@ -60,14 +61,12 @@ class Inbox:
     broken: bool = False
     open: asyncio.Event = field(default_factory=asyncio.Event)
     asked: int = 0
-    facts: list[object] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.open.set()
 
-    async def accept(self, delivery: Delivery, fact: object) -> bool | None:
+    async def accept(self, delivery: Delivery) -> bool | None:
         self.asked += 1
-        self.facts.append(fact)
         await self.open.wait()
         if self.broken:
             raise StoreError("disk full")
@@ -75,6 +74,20 @@ class Inbox:
             return False
         self.kept[delivery.id] = delivery
         return True
+
+
+Parse = Callable[[bytes, Instant], object | None]
+
+
+def reading(parse: Parse, accept: Accept) -> Accept:
+    """As the controller's intake: reads a delivery at once, and keeps it if it is needed."""
+
+    def take(delivery: Delivery) -> Awaitable[bool | None]:
+        if parse(delivery.body, delivery.received_at) is not None:
+            return accept(delivery)
+        return asyncio.sleep(0)
+
+    return take
 
 
 class ScriptedBootstrap:

@@ -33,6 +33,7 @@ from tests.server.doubles import (
     Inbox,
     ScriptedBootstrap,
     StillClock,
+    reading,
 )
 
 SECRET = b"a webhook secret"
@@ -125,12 +126,16 @@ class Backstage:
         return self.exposed, "text/plain; v=1"
 
     def serving(
-        self, settings: ServerSettings = LOOPBACK, webhook: WebhookEndpoint[Any] | None = None
+        self, settings: ServerSettings = LOOPBACK, webhook: WebhookEndpoint | None = None
     ) -> Serving:
         telemetry = self.telemetry
         bootstrap: Bootstrap = self.bootstrap
         webhook = webhook or WebhookEndpoint(
-            verify, parse_job, self.inbox.accept, self.clock, telemetry, self.webhook_limits
+            verify,
+            reading(parse_job, self.inbox.accept),
+            self.clock,
+            telemetry,
+            self.webhook_limits,
         )
         machines = BootstrapEndpoint(
             bootstrap, AGENT, telemetry, self.bootstrap_limits, self.earlier
@@ -191,7 +196,7 @@ class Reply:
 async def running(
     behind: Backstage | None = None,
     settings: ServerSettings = LOOPBACK,
-    webhook: WebhookEndpoint[Any] | None = None,
+    webhook: WebhookEndpoint | None = None,
 ) -> AsyncIterator[Caller]:
     """A server on loopback, and a client of it."""
     behind = behind or Backstage()

@@ -13,6 +13,7 @@ from structlog.testing import capture_logs
 from autoscaler.controller.ports.store import Delivery
 from autoscaler.server.webhook import ANSWERS, WebhookEndpoint, WebhookLimits
 from tests.patience import PATIENCE
+from tests.server.doubles import reading
 from tests.server.fakes import (
     SECRET,
     Backstage,
@@ -208,7 +209,9 @@ async def test_a_delivery_is_read_as_of_the_moment_it_arrived() -> None:
         seen.append((body, at))
         return parse_job(body, at)
 
-    endpoint = WebhookEndpoint(verify, parse, behind.inbox.accept, behind.clock, behind.telemetry)
+    endpoint = WebhookEndpoint(
+        verify, reading(parse, behind.inbox.accept), behind.clock, behind.telemetry
+    )
     async with running(behind, webhook=endpoint) as caller:
         assert (await caller.deliver(JOB, "d-1")).status == 202
     assert seen == [(JOB, behind.clock.moment)]
@@ -287,11 +290,13 @@ async def test_a_delivery_under_way_is_kept_though_github_hangs_up(caller: Calle
 
 
 async def test_a_defect_is_answered_500_and_counted() -> None:
-    async def defective(_: Delivery, _fact: object) -> bool:
+    async def defective(_: Delivery) -> bool:
         raise LookupError
 
     behind = Backstage()
-    endpoint = WebhookEndpoint(verify, parse_job, defective, behind.clock, behind.telemetry)
+    endpoint = WebhookEndpoint(
+        verify, reading(parse_job, defective), behind.clock, behind.telemetry
+    )
     async with running(behind, webhook=endpoint) as caller:
         assert (await caller.deliver(JOB)).status == 500
         assert counted(caller) == {"failed": 1}
