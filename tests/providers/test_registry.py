@@ -1,5 +1,7 @@
 """One line registers a provider: every line leads to a kind, and a wrong one is an error."""
 
+import subprocess
+import sys
 from collections import Counter
 
 import pytest
@@ -16,6 +18,18 @@ def test_every_registered_line_is_a_kind_with_a_key_of_its_own() -> None:
     assert all(isinstance(kind, ProviderKind) for kind in kinds)
     assert max(Counter(kind.key for kind in kinds).values()) == 1
     assert "ec2" in {kind.key for kind in kinds}
+
+
+def test_the_kinds_import_no_sdk() -> None:
+    """`autoscaler check` loads them, and an SDK takes up to a second."""
+    code = (
+        "import sys\n"
+        "from autoscaler.providers.registry import provider_kinds\n"
+        "provider_kinds()\n"
+        "print(*{'boto3', 'botocore', 'kubernetes', 'aiohttp'} & sys.modules.keys())"
+    )
+    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    assert done.stdout.strip() == ""
 
 
 def test_two_kinds_with_the_same_keys_are_an_error() -> None:
