@@ -117,7 +117,7 @@ def test_check_looks_at_instance_types_prices_and_quotas(example: Path) -> None:
     ]
 
 
-def test_check_tells_a_type_without_a_price_and_takes_the_operators(example: Path) -> None:
+def test_check_prints_a_type_without_a_price_and_takes_the_operators(example: Path) -> None:
     from autoscaler.providers.ec2.instance_types import instance_types
 
     unpriced = next(
@@ -234,7 +234,7 @@ def test_check_of_a_file_that_is_not_there(tmp_path: Path) -> None:
     assert "gone.yaml: cannot be read: No such file or directory" in result.stderr
 
 
-def test_check_tells_what_serve_would_refuse(example: Path) -> None:
+def test_check_prints_what_serve_would_refuse(example: Path) -> None:
     edit(example, "sqlite:///state.db", "postgresql://autoscaler@db/autoscaler")
     edit(example, "region: us-east-1 ", "region: us-esat-1 ")
     (example.parent / "server.key").write_text("")

@@ -48,7 +48,9 @@ RETIRED = {
     "sweeps": "full listings",
     "swept": "listed",
     "sync book": "sync state",
+    "tell": "report",
     "telling": "reporting",
+    "tells": "reports",
     "told": "reported",
     "trials": "circuit breakers",
     "unclear": "unverified",
@@ -70,8 +72,6 @@ STILL_BEING_RENAMED = {
     "grant": "assignment",
     "hello": "attestation",
     "left out": "unwatched",
-    "tell": "report",
-    "tells": "reports",
 }
 """Words that the code still uses. Each one that is gone moves to `RETIRED`."""
 

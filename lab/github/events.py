@@ -45,9 +45,9 @@ class Events:
             return
         shape = job_shape(self._shapes, job)
         for said, shown in self._oddities.notices(job, action, shape):
-            self._tell(active, job, said, compact(shown))
+            self._send(active, job, said, compact(shown))
 
-    def _tell(self, webhooks: Sequence[Webhook], job: Job, action: str, what: bytes) -> None:
+    def _send(self, webhooks: Sequence[Webhook], job: Job, action: str, what: bytes) -> None:
         head = b'{"action":"%b","workflow_job":' % action.encode()
         repository = job.run.repository
         for webhook in webhooks:

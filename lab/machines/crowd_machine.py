@@ -193,7 +193,7 @@ class CrowdMachine:
         if await self._insist(runner, "connect", {}) == 404:
             return "GitHub refuses the registration"
         while True:
-            status, answer = await self._tell(runner, "message", {"wait": MESSAGE_WAIT})
+            status, answer = await self._send(runner, "message", {"wait": MESSAGE_WAIT})
             if status == 404:
                 return "GitHub refuses the registration"
             if status == 200:
@@ -217,7 +217,7 @@ class CrowdMachine:
         status = 0
         while status != 200:
             await self.wire.sleep(RENEW)
-            status, _ = await self._tell(runner, "renew", {"job": job})
+            status, _ = await self._send(runner, "renew", {"job": job})
 
     async def _release_when_idle(self) -> None:
         """Ask for a release of the unused registration. Return when the controller has deleted it."""
@@ -234,11 +234,11 @@ class CrowdMachine:
 
     async def _insist(self, runner: LabRunner, step: str, body: dict[str, Any]) -> int:
         while True:
-            status, _ = await self._tell(runner, step, body)
+            status, _ = await self._send(runner, step, body)
             if status in (204, 404):
                 return status
 
-    async def _tell(
+    async def _send(
         self, runner: LabRunner, step: str, body: dict[str, Any]
     ) -> tuple[int, dict[str, Any]]:
         url = f"{runner.server}/lab/runners/{runner.runner_id}/{step}"

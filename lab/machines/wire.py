@@ -1,4 +1,4 @@
-"""HTTP requests and time of the machines of a crowd, and the errors that tell a machine what to do next."""
+"""HTTP requests and time of the machines of a crowd, and the errors that say what a machine does next."""
 
 import asyncio
 from dataclasses import dataclass

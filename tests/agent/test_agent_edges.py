@@ -632,7 +632,7 @@ def attestation_body(machine: object = "m-1") -> bytes:
         (503, "Again"),
     ],
 )
-def test_what_an_answer_tells_to_do(
+def test_what_an_answer_asks_for(
     agent: ModuleType, server: Any, controller: Any, status: int, error: str
 ) -> None:
     server.answers = {ATTESTATION: (status, {"Retry-After": "7"}, b'{"error": "word"}')}

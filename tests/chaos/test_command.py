@@ -41,7 +41,7 @@ def test_what_cannot_be_replayed_is_reported_in_one_line_and_is_no_violation(
     assert capsys.readouterr().out.startswith(f"cannot replay {path}: ")
 
 
-def test_a_replay_tells_its_timeline_and_what_was_wrong(
+def test_a_replay_prints_its_timeline_and_what_was_wrong(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = tmp_path / "kept.json"

@@ -79,7 +79,7 @@ def test_what_the_console_of_a_hung_boot_shows_is_kept() -> None:
     assert [row.detail for row in rows if HUNG in row.detail]
 
 
-def test_a_machine_that_nobody_can_tell_waits_for_the_operator() -> None:
+def test_an_unverified_machine_waits_for_the_operator() -> None:
     """It hangs since before a restart, and GitHub's runners were not listed: it may be at work."""
     faults = (Fault(4.0, FaultKind.HUNG_BOOT, 60.0), Fault(90.0, FaultKind.CRASH, 5.0, 1, 1))
     world = played(arm_job(), *faults)
@@ -150,7 +150,7 @@ def test_the_registration_of_a_machine_taken_while_its_listener_starts_is_remove
     ],
     ids=["lists", "old lists", "late lists"],
 )
-def test_a_job_that_only_lists_tell_of_has_one_machine_launched_for_it(
+def test_a_job_that_only_lists_show_has_one_machine_launched_for_it(
     late: tuple[Fault, ...],
 ) -> None:
     """Its machine may be gone before a list shows that it ran: GitHub is asked first."""

@@ -66,12 +66,12 @@ class Folder:
         return list(caught.value.problems)
 
     def refused(self, text: str) -> list[Problem]:
-        """The errors that `check` tells; there must be some."""
+        """The errors that `check` prints; there must be some."""
         (self.path / "fleet.yaml").write_text(text)
         return self.refused_as_it_is()
 
     def refused_as_it_is(self, file: Path | None = None) -> list[Problem]:
-        """The errors that `check` tells of the file that is there; there must be some."""
+        """The errors that `check` prints for the file that is there; there must be some."""
         with pytest.raises(ConfigurationError) as caught:
             load_for_service(file or self.path / "fleet.yaml")
         return list(caught.value.problems)

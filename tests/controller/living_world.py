@@ -1,6 +1,6 @@
 """Machines, GitHub and its jobs going about their business while controllers come and go.
 
-Agents speak to the desk as docs/bootstrap.md says; GitHub gives jobs to idle runners and tells of
+Agents speak to the desk as docs/bootstrap.md says; GitHub gives jobs to idle runners and sends webhooks of
 it in deliveries, which fail while nobody is there. Nothing here belongs to a controller's process.
 """
 
@@ -133,7 +133,7 @@ class LivingWorld:
     def queue(self, job: int) -> None:
         """Somebody pushes."""
         self.work[job] = Work(job, self.world.clock.now())
-        self._tell(self.work[job])
+        self._send(self.work[job])
         self._give_out()
 
     def cancel(self, job: int) -> None:
@@ -141,7 +141,7 @@ class LivingWorld:
         work = self.work[job]
         if work.state is JobState.QUEUED:
             work.state = JobState.COMPLETED
-            self._tell(work)
+            self._send(work)
 
     def _give_out(self) -> None:
         for registration in tuple(self.world.github.registrations.values()):
@@ -154,14 +154,14 @@ class LivingWorld:
             return
         registration.busy, work.state = True, JobState.IN_PROGRESS
         work.ran_on.append(registration.name)
-        self._tell(work)
+        self._send(work)
         await asyncio.sleep(WORK)
         work.state = JobState.COMPLETED
         self.world.github.registrations.pop(registration.name, None)
-        self._tell(work)
+        self._send(work)
         self._finished[registration.name].set()
 
-    def _tell(self, work: Work) -> None:
+    def _send(self, work: Work) -> None:
         self._deliveries += 1
         now = self.world.clock.now()
         runner = work.ran_on[-1] if work.ran_on else None

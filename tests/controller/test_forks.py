@@ -26,7 +26,7 @@ def closed() -> Catalogue:
 
 
 async def queued(controller: Controller, *jobs: int, run: int = RUN) -> None:
-    """Webhooks tell of jobs of one run."""
+    """Webhooks report jobs of one run."""
     now = controller.journal.now
     for job in jobs:
         controller.journal.note(

@@ -1,4 +1,4 @@
-"""Jobs that no webhook tells of: how soon a machine is asked for, within how many of GitHub's calls.
+"""Jobs that no webhook reports: how soon a machine is asked for, within how many of GitHub's calls.
 
 The benchmark's own fleet on virtual time. Where jobs are healed no answer is ever 304: the worst case.
 """

@@ -35,7 +35,7 @@ async def test_a_machine_launched_during_a_providers_list_is_not_missing_from_it
 
 
 @on_virtual_time
-async def test_a_list_of_runners_tells_of_the_moment_at_which_it_began() -> None:
+async def test_a_list_of_runners_has_the_moment_at_which_it_began() -> None:
     """A runner that was handed over while it was read is in no page of it."""
     world = World()
     controller, lists = await begin(world)

@@ -290,7 +290,7 @@ async def test_githubs_three_days_go_by_the_present_however_long_the_process_liv
 )
 @on_virtual_time
 async def test_while_one_of_several_apps_fails_the_window_stays_where_it_is() -> None:
-    """GitHub then tells the moment that it was asked about: it must not be an earlier one each time."""
+    """GitHub then shows the moment that it was asked about: it must not be an earlier one each time."""
     world = World()
     world.store.arrived_until = began_at = world.clock.now() - 7200.0
 

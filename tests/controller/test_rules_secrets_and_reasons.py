@@ -96,7 +96,7 @@ def test_no_secret_is_in_any_record_row_label_or_log_line(
 
 
 @on_virtual_time
-async def test_refusals_tell_no_secret() -> None:
+async def test_refusals_show_no_secret() -> None:
     world = World()
     with capture_logs() as lines:
         controller, (agent,) = await launched(world)

@@ -19,7 +19,7 @@ import structlog
 from tests.fuzz.target import CHUNK, Finding, Target, Tried, try_chunk
 from tests.fuzz.targets import TARGETS
 
-TELL_EVERY = 5.0
+PRINT_EVERY = 5.0
 """Seconds between lines of progress."""
 
 _IN_FLIGHT = 3
@@ -58,7 +58,7 @@ class Campaign:
                 self.done += tried.count
                 for finding in tried.findings:
                     self._save(finding, tried.chunk)
-                if time.monotonic() - shown_at >= TELL_EVERY:
+                if time.monotonic() - shown_at >= PRINT_EVERY:
                     shown_at = time.monotonic()
                     self.show(self._progress(shown_at - began))
         finally:

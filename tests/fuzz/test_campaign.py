@@ -21,7 +21,7 @@ from tests.patience import PATIENCE
 ROOT = Path(__file__).parents[2]
 
 
-def test_a_campaign_tells_its_seed_rate_and_count(
+def test_a_campaign_prints_its_seed_rate_and_count(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     given = ["identity", "--seed", "7", "--count", "1200", "--processes", "1"]
@@ -93,7 +93,7 @@ def test_one_chunk_is_tried_again(capsys: pytest.CaptureFixture[str]) -> None:
     assert "identity: 0 found" in capsys.readouterr().out
 
 
-def test_ctrl_c_tells_what_was_done_and_leaves_no_process() -> None:
+def test_ctrl_c_prints_what_was_done_and_leaves_no_process() -> None:
     started = subprocess.Popen(
         [sys.executable, "-m", "tests.fuzz", "identity", "--seed", "7", "--processes", "1"],
         cwd=ROOT,

@@ -275,7 +275,7 @@ async def test_the_pace_is_what_the_hour_has_left_above_the_reserve(
     ],
     ids=["its own", "fork", "deleted fork", "no head", "no repository"],
 )
-async def test_a_runs_head_repository_tells_a_fork(
+async def test_a_runs_head_repository_shows_a_fork(
     world: World, client: GitHubClient, said: dict[str, Any], from_fork: bool | None
 ) -> None:
     """A fork that was deleted since has no head repository any more."""

@@ -389,7 +389,7 @@ BODIES: list[tuple[str, dict[str, Any]]] = [
         lambda again: st.permutations([*range(4), *again])
     )
 )
-def test_in_any_order_and_number_the_bodies_tell_the_same_job(order: list[int]) -> None:
+def test_in_any_order_and_number_the_bodies_report_the_same_job(order: list[int]) -> None:
     story, straight = Story(), Story()
     for number in order:
         story.hear(*BODIES[number])

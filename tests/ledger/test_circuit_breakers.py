@@ -50,7 +50,7 @@ def ended_by_itself(world: World, name: str) -> None:
     world.lists(world.listed(machine, terminated=True))
 
 
-def ended_by_itself_as_an_event_tells(world: World, name: str) -> None:
+def ended_by_itself_as_an_event_reports(world: World, name: str) -> None:
     (machine,) = world.launch(1, name)
     world.lists(replace(world.listed(machine), leaving=True))
 
@@ -66,7 +66,7 @@ BAD = [
     late_gate,
     failing_gate,
     ended_by_itself,
-    ended_by_itself_as_an_event_tells,
+    ended_by_itself_as_an_event_reports,
 ]
 
 

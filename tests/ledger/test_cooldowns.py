@@ -206,7 +206,7 @@ def test_a_machine_that_never_says_attestation_counts_as_one_that_failed() -> No
     assert world.machine("c0").failure is FailureClass.BOOT_DEADLINE
 
 
-def test_a_hold_that_is_made_longer_tells_the_newer_reason_and_one_that_is_not_the_older() -> None:
+def test_a_hold_that_is_made_longer_has_the_newer_reason_and_one_that_is_not_the_older() -> None:
     state = LedgerState(catalogue())
     count_failure(state, "k", FailureClass.THROTTLED, 0.0, "first", 60.0)
     count_failure(state, "k", FailureClass.THROTTLED, 0.0, "second", 60.0)
@@ -233,7 +233,7 @@ def test_an_answer_with_nothing_in_it_is_held_for_as_long_as_the_provider_asks()
     assert {hold.until - world.now for hold in world.state.cooldowns.values()} == {900.0}
 
 
-def test_a_option_held_for_its_machines_tells_what_became_of_the_last() -> None:
+def test_a_option_held_for_its_machines_shows_what_became_of_the_last() -> None:
     world = World()
     for name in ("c", "d", "e"):
         (machine,) = world.launch(1, name)

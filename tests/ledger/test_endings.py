@@ -185,7 +185,7 @@ def test_an_answer_about_a_machine_no_longer_assigned_is_ignored() -> None:
     assert world.machine("c0").work.finished_reads == 0
 
 
-def test_history_tells_what_github_said() -> None:
+def test_history_has_what_github_said() -> None:
     world = silent()
     world.ledger.take_changes()
     read_runner(world, True)

@@ -181,7 +181,7 @@ def test_a_machine_beyond_its_calls_slots_is_surplus(extra: int) -> None:
     assert {end.machine for end in world.intents(Terminate)} == {f"x-i-{n}" for n in range(extra)}
 
 
-def test_history_tells_the_calls_story() -> None:
+def test_history_has_the_calls_story() -> None:
     world = World()
     world.send(2)
     world.do(e.LaunchOutcomeUnknown, LaunchRequestId("c"), "timed out")

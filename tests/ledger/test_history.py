@@ -1,6 +1,6 @@
 """The history that an operator reads: each row's time, event and text.
 
-Each test tells a whole story, one thing a second, and reads all of it.
+Each test reads a whole story, one event a second, in the rows of the history.
 """
 
 from collections.abc import Callable
@@ -303,7 +303,7 @@ def test_a_job_that_is_disputed_and_read() -> None:
     ]
 
 
-def test_a_restart_tells_of_the_calls_it_interrupted() -> None:
+def test_a_restart_records_the_calls_it_interrupted() -> None:
     world = World()
     world.record(1)
     world.send(1, "d")

@@ -1,6 +1,6 @@
 """History of interruption notices, reruns, unverified machines and operators' requests.
 
-Each test tells a story, one thing a second, and reads every row of it: when, of what, and the words.
+Each test plays a story, one event a second, and reads every row of it: when, of what, and the words.
 """
 
 import dataclasses
@@ -58,7 +58,7 @@ def test_a_notice_is_reported_with_the_provider_s_words_or_without() -> None:
     assert rows == [(1.0, "machine", "c0", "interrupted", "spot_interruption")]
 
 
-def test_a_job_s_history_tells_of_its_machine_and_of_what_follows() -> None:
+def test_a_job_s_history_has_its_machine_and_what_follows() -> None:
     world = World(opted_in())
     machine = at_work(world)
     notice(world, machine)
@@ -269,7 +269,7 @@ def test_runners_that_leave_at_once_open_their_sku_s_circuit_with_the_third() ->
     ]
 
 
-def test_an_orphan_that_exits_tells_nothing_of_runners() -> None:
+def test_an_orphan_that_exits_says_nothing_of_runners() -> None:
     world = World()
     world.lists(listed("i-9", call="lost"))
     reported(world)

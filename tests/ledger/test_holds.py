@@ -177,7 +177,7 @@ def leaves_early(world: World, name: str) -> None:
     source="GitHub: failed deliveries",
 )
 @pytest.mark.parametrize("leaves", [leaves_early, leaves_unasked])
-def test_nothing_is_launched_for_a_job_whose_machine_tells_of_its_end_before_github(
+def test_nothing_is_launched_for_a_job_whose_machine_reports_its_end_before_github(
     leaves: Callable[[World, str], object],
 ) -> None:
     world = World()
@@ -436,7 +436,7 @@ def test_a_runner_passed_over_that_gets_a_job_after_all_is_believed_again() -> N
     assert world.runner(runner).state is RunnerState.BUSY
 
 
-def test_history_tells_who_passed_over_whom() -> None:
+def test_history_has_who_passed_over_whom() -> None:
     world = World()
     world.queue(1)
     leaves_idle(world, "a")

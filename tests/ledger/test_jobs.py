@@ -253,7 +253,7 @@ def test_an_unlabelled_skus_job_completes_with_empty_labels_in_its_class() -> No
     assert world.job(1).demand == demand
 
 
-def test_history_tells_states_disputes_and_where_the_word_came_from() -> None:
+def test_history_has_states_disputes_and_where_the_word_came_from() -> None:
     world = World()
     world.queue(1)
     world.queue(1)
@@ -315,7 +315,7 @@ OPEN = [(QUEUED, DAY), (IN_PROGRESS, 5 * DAY + 3600.0), (WAITING, 35 * DAY)]
 )
 @pytest.mark.parametrize(("state", "limit"), OPEN)
 @pytest.mark.parametrize("labels", [("gpu",), ("nobody's",)])
-def test_a_job_whose_end_nobody_tells_is_over_when_github_s_time_for_it_is(
+def test_a_job_whose_end_is_never_reported_is_over_when_github_s_time_for_it_is(
     state: JobState, limit: float, labels: tuple[str, ...]
 ) -> None:
     world = World()

@@ -199,7 +199,7 @@ def test_a_list_fills_in_image_and_launch_time_and_keeps_what_it_leaves_out() ->
     assert world.machine("c0").placement.launch_time == "t9"
 
 
-def test_a_list_that_tells_nothing_new_stores_nothing() -> None:
+def test_a_list_that_has_nothing_new_stores_nothing() -> None:
     world = World()
     world.launch(1)
     world.ledger.take_changes()

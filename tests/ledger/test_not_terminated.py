@@ -15,7 +15,7 @@ C0 = MachineId("c0")
 
 
 def asked(world: World, times: int, error: str = "") -> list[HistoryRow]:
-    """Ask for the end of c0 so many times more; what the history tells of the answers."""
+    """Ask for the end of c0 so many times more; what the history has of the answers."""
     rows: list[HistoryRow] = []
     for _ in range(times):
         world.do(e.TerminationRequested, C0, TerminationReason.IDLE, "idle for 600 s")

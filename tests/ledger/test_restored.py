@@ -288,7 +288,7 @@ def test_a_list_is_awaited_while_a_machine_requested_before_the_start_may_yet_sa
 
 
 @pytest.mark.parametrize("stage", STAGES)
-def test_a_list_is_awaited_until_one_can_tell(stage: str) -> None:
+def test_a_list_is_awaited_until_one_can_show_it(stage: str) -> None:
     world = late(stage)
     world.now -= 1.0
     world.github_lists()

@@ -272,7 +272,7 @@ def test_each_account_has_turns_of_its_own() -> None:
     assert world.fleet().registrations == {"acme": 10.0, "other": 9.0}
 
 
-def test_history_tells_the_registrations_story() -> None:
+def test_history_has_the_registrations_story() -> None:
     world = World()
     demand = dataclasses.replace(GPU_CLASS, labels=("gpu", "linux"))
     name = world.assignment(world.make_ready()[0], demand)

@@ -225,7 +225,7 @@ def test_a_name_from_outside_the_scopes_binds_and_marks_nothing(
     source="GitHub: secure use",
 )
 def test_a_name_from_outside_the_scopes_marks_no_machine_of_a_restored_store() -> None:
-    """The registration is not in the store: only the name would tell which machine it is."""
+    """The registration is not in the store: only the name would show which machine it is."""
     world = World(replace(catalogue(closed()), scopes=OUTSIDE))
     (machine,) = world.make_ready()
     name = next_name(world.ledger, machine)

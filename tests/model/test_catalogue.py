@@ -69,7 +69,7 @@ def test_a_scope_is_an_organisation_or_a_repository() -> None:
     assert Scope("acme", None).runner_group == "Default"
 
 
-def test_cooldown_keys_tell_what_is_held() -> None:
+def test_cooldown_keys_show_what_is_held() -> None:
     assert offering_key("east/g5/a/spot") == "offering:east/g5/a/spot"
     assert sku_offering_key(SkuName("gpu"), "east/g5/a/spot") == "offering:east/g5/a/spot/gpu"
     assert quota_key("east/G") == "quota:east/G"

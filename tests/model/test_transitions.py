@@ -135,7 +135,7 @@ def test_with_what_a_store_makes_as_its_id_the_longest_fleet_s_names_are_short_e
     assert len(runner_name("f" * 32, InstallationId("0badcafe"), MachineId("m" * 16), 9999)) < 64
 
 
-def test_names_of_former_ids_tell_of_the_same_machine() -> None:
+def test_names_of_former_ids_mean_the_same_machine() -> None:
     known = catalogue().with_installations(
         Installations(InstallationId("01d01d01"), (InstallationId("0badcafe"),))
     )
@@ -147,7 +147,7 @@ def test_names_of_former_ids_tell_of_the_same_machine() -> None:
         assert machine_in_name(known, RunnerName(strange)) is None
 
 
-def test_a_name_that_another_installation_of_the_fleet_gave_tells_of_a_machine_too() -> None:
+def test_a_name_that_another_installation_of_the_fleet_gave_means_a_machine_too() -> None:
     assert machine_in_any_name("ci", RunnerName("ci-2bad2bad-m-1-1")) == "m-1"
     for strange in ("ci-2bad2bad-1", "ci-2bad2bad-m-x", "lab-2bad2bad-m-1-1", "ci-short-m-1-1"):
         assert machine_in_any_name("ci", RunnerName(strange)) is None

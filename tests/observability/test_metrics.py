@@ -219,7 +219,7 @@ def test_access_is_counted_by_sku_and_runner_groups_by_what_they_admit_too_much(
         assert value(telemetry, "runner_group_too_wide", **group) == float(too_wide)
 
 
-def test_the_budget_is_shown_by_app_account_and_bucket_where_github_tells_it() -> None:
+def test_the_budget_is_shown_by_app_account_and_bucket_where_github_says_it() -> None:
     telemetry = make()
     telemetry.github_budget(7, "acme", "actions_runner_registration", 9_000, 10_000)
     telemetry.github_budget(7, "acme", "actions_runner_registration", 8_999, 10_000)

@@ -396,7 +396,7 @@ class FleetMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.backup is not None)
     @rule()
     def backup_is_restored(self) -> None:
-        """What was launched since is gone from the store; no list tells of it."""
+        """What was launched since is gone from the store; no list shows it."""
         assert self.backup is not None
         at, records, cooldowns = self.backup
         self.restart_with(copy.deepcopy(records), cooldowns, self.now - at)

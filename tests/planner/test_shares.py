@@ -195,7 +195,7 @@ def test_a_job_does_not_learn_of_others_that_have_their_share_too() -> None:
     topic="GitHub's events",
     source="GitHub: Actions limits",
 )
-def test_a_job_whose_end_nobody_tells_leaves_the_share_of_its_repository_in_time() -> None:
+def test_a_job_whose_end_is_never_reported_leaves_the_share_of_its_repository_in_time() -> None:
     world = world_of(10, 0.2)
     for job in (1, 2):
         world.observe(job, JobState.IN_PROGRESS, ("flood",), repository="acme/flood")

@@ -18,8 +18,8 @@ from tests.patience import PATIENCE
 from tests.server.doubles import MACHINE, NONCE, CountingTelemetry, ScriptedBootstrap
 from tests.server.fakes import (
     AGENT,
+    ASSIGNMENT,
     ATTESTATION,
-    GRANT,
     JIT_CONFIG,
     PROOF,
     STEPS,
@@ -113,9 +113,13 @@ async def test_keys_of_a_later_agent_are_ignored_and_an_empty_body_is_an_empty_o
     source="GAR#5135; GAR#1841; GAR#2944; pytorch#67625",
 )
 async def test_a_assignment_is_handed_over_and_never_kept_on_the_way(caller: Caller) -> None:
-    caller.behind.bootstrap.assignment = GRANT
+    caller.behind.bootstrap.assignment = ASSIGNMENT
     reply = await caller.say("poll", {"wait": 50})
-    assert reply.json == {"state": "assigned", "runner": GRANT.runner, "jit_config": JIT_CONFIG}
+    assert reply.json == {
+        "state": "assigned",
+        "runner": ASSIGNMENT.runner,
+        "jit_config": JIT_CONFIG,
+    }
     assert reply.headers["Cache-Control"] == "no-store"
     assert (await caller.say("poll", {"wait": 0})).json == {"state": "ready"}
 
@@ -273,7 +277,7 @@ async def test_what_a_machine_said_is_carried_out_though_it_hangs_up(caller: Cal
 async def test_a_assignment_that_nobody_is_there_to_take_breaks_nothing(caller: Caller) -> None:
     bootstrap = caller.behind.bootstrap
     bootstrap.go_on.clear()
-    bootstrap.assignment = GRANT
+    bootstrap.assignment = ASSIGNMENT
     address = caller.serving.address
     _, writer = await asyncio.open_connection(address.host, address.port)
     writer.write(

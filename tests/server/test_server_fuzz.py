@@ -19,7 +19,7 @@ from autoscaler.server.settings import Address
 from autoscaler.server.webhook import ANSWERS
 from tests.patience import PATIENCE
 from tests.server.doubles import MACHINE, NONCE
-from tests.server.fakes import ATTESTATION, GRANT, STEPS, Backstage, delivery_headers
+from tests.server.fakes import ASSIGNMENT, ATTESTATION, STEPS, Backstage, delivery_headers
 
 EXAMPLES = settings(
     max_examples=300,
@@ -150,7 +150,7 @@ def test_steps(server: ServerThread, step: str, data: st.DataObject, authorizati
     body = data.draw(st.one_of(bodies))
     bootstrap = server.behind.bootstrap
     bootstrap.said.clear()
-    bootstrap.assignment = GRANT  # so that no poll waits
+    bootstrap.assignment = ASSIGNMENT  # so that no poll waits
     path = f"/bootstrap/machines/{MACHINE}/{step}"
     status, said = server.post(path, body, {"Authorization": authorization})
     assert status in {200, 204, 400, 401}

@@ -22,7 +22,7 @@ from tests.patience import PATIENCE
 from tests.server.certificates import make_certificate
 from tests.server.doubles import MACHINE, NONCE
 from tests.server.fakes import (
-    GRANT,
+    ASSIGNMENT,
     LOOPBACK,
     PING,
     Backstage,
@@ -282,7 +282,7 @@ async def test_a_assignment_won_while_stopping_is_still_handed_over() -> None:
     behind = Backstage()
     async with running(behind) as caller:
         behind.bootstrap.go_on.clear()
-        behind.bootstrap.assignment = GRANT
+        behind.bootstrap.assignment = ASSIGNMENT
         poll = asyncio.create_task(caller.say("poll", {"wait": 50}))
         await until(lambda: behind.bootstrap.asked == 1)
         behind.bootstrap.go_on.set()

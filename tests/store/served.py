@@ -76,7 +76,7 @@ class Served:
         return (self.folder / "log").read_text()
 
     def stopped(self) -> str:
-        """The reason of its end, as its log tells it."""
+        """The reason of its end, as its log has it."""
         lines = [json.loads(line) for line in self.log().splitlines() if line.startswith("{")]
         reasons = [line["reason"] for line in lines if line.get("event") == "stopped"]
         return str(reasons[-1]) if reasons else self.log()

@@ -80,7 +80,7 @@ async def ended(process: asyncio.subprocess.Process) -> int:
 
 
 async def refused_to_start(served: Served, *wrapper: str) -> str:
-    """The reason that a controller tells which does not come up."""
+    """The reason that a controller prints if it does not start."""
     process = await served.start(*wrapper)
     if process.returncode is None:
         process.kill()

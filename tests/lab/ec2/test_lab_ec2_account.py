@@ -139,7 +139,7 @@ def test_a_quota_that_is_none_of_ec2s_is_refused(ec2: Fixture) -> None:
         ec2.lab.quotas.set("L-0", 1)
 
 
-async def test_service_quotas_tells_what_holds(ec2: Fixture) -> None:
+async def test_service_quotas_shows_what_holds(ec2: Fixture) -> None:
     ec2.lab.quotas.set(G_ON_DEMAND, 64)
     sdk = connect(ec2.lab, "service-quotas")
     one = (await sdk("get_service_quota", ServiceCode="ec2", QuotaCode=G_ON_DEMAND))["Quota"]
