@@ -75,7 +75,9 @@ PLANTS = {
     ),
     "moto in a provider": Plant("moto", {"providers/ec2/tags.py": "import moto"}),
     "the laboratory in the product": Plant("lab", {"app/running.py": "import lab.demo"}),
-    "kubernetes anywhere": Plant("kubernetes", {"config/files.py": "import kubernetes.client"}),
+    "kubernetes outside its room": Plant(
+        "kubernetes", {"config/files.py": "import kubernetes.client"}
+    ),
 }
 
 

@@ -73,10 +73,10 @@ def error_of(
     reason = str(body.get("reason") or _REASONS.get(status) or f"HTTP {status}")
     if status >= 500:
         return OutcomeUnknownError(f"{reason}: {message}" if message else reason)
-    code, reach = _meaning(status, reason, message)
+    code, scope = _meaning(status, reason, message)
     failure = _CLASSES.get(code, FailureClass.UNKNOWN)
     wait = retry_after if retry_after is not None else _seconds(body)
-    return ProviderError(failure, code, message, wait, reach)
+    return ProviderError(failure, code, message, wait, scope)
 
 
 def _meaning(status: int, reason: str, message: str) -> tuple[str, FailureScope | None]:

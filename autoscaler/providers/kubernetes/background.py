@@ -1,0 +1,62 @@
+"""Reads an endless iterator in a task of its own, and hands out what it yields in portions."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import suppress
+from typing import Generic, TypeVar
+
+from autoscaler.model.identifiers import Seconds
+
+MOST_WAITING = 5000
+"""Items that nobody has taken yet. Reading stops until some are taken."""
+
+T = TypeVar("T")
+
+
+class Background(Generic[T]):
+    """An iterator that is read continuously, from the first `take` on."""
+
+    def __init__(self, iterate: Callable[[], AsyncIterator[T]]) -> None:
+        self._iterate = iterate
+        self._items: asyncio.Queue[T] = asyncio.Queue(MOST_WAITING)
+        self._arrived = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+
+    async def take(self, most: int, wait: Seconds) -> list[T]:
+        """Return up to `most` items; wait up to `wait` seconds (real time) for the first.
+
+        Raises the iterator's error if it failed, once everything before is taken; the next call iterates
+        anew.
+        """
+        if self._task is None:
+            self._task = asyncio.create_task(self._read())
+        if self._items.empty():
+            await self._wait(self._task, wait)
+        found: list[T] = []
+        while len(found) < most and not self._items.empty():
+            found.append(self._items.get_nowait())
+        if not found and self._task.done():
+            task, self._task = self._task, None
+            await task
+        return found
+
+    async def close(self) -> None:
+        """End the task. Idempotent."""
+        task, self._task = self._task, None
+        if task is not None:
+            task.cancel()
+            with suppress(asyncio.CancelledError, Exception):
+                await task
+
+    async def _wait(self, task: asyncio.Task[None], wait: Seconds) -> None:
+        self._arrived.clear()
+        arrival = asyncio.create_task(self._arrived.wait())
+        try:
+            await asyncio.wait({arrival, task}, timeout=wait, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            arrival.cancel()
+
+    async def _read(self) -> None:
+        async for item in self._iterate():
+            await self._items.put(item)
+            self._arrived.set()

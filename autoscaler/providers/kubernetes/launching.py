@@ -1,0 +1,113 @@
+"""Creates the pods of a launch request.
+
+A pod's name is that of its launch request and slot. If a request is repeated, the API server answers 409 for
+the pods that exist, and they are adopted. So a repeat creates only what is missing.
+"""
+
+import asyncio
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from autoscaler.controller.ports.provider import (
+    LaunchAnswer,
+    OutcomeUnknownError,
+    ProviderError,
+)
+from autoscaler.model.events import LaunchedMachine, LaunchFailure
+from autoscaler.model.failures import FailureClass
+from autoscaler.providers.kubernetes import ownership, paths
+from autoscaler.providers.kubernetes.answers import launched_machine
+from autoscaler.providers.kubernetes.client import KubernetesApi
+from autoscaler.providers.kubernetes.manifests import named_pod
+from autoscaler.providers.kubernetes.ownership import metadata_of
+
+AT_ONCE = 50
+"""Pods that are created or deleted at once, for each launch request."""
+
+_STRICT = {"fieldValidation": "Strict"}
+"""An unknown field in a pod is an error, not a warning that nobody reads."""
+
+
+async def launch_pods(api: KubernetesApi, text: str) -> LaunchAnswer:
+    """Create the pods of a stored request, or adopt those that exist.
+
+    After a refusal, no more pods of the request are created: they would be refused for the same reason.
+    Raises ProviderError if nothing was launched, OutcomeUnknownError if that is not known of a pod.
+    """
+    request = json.loads(text)
+    pods = [named_pod(request["pod"], name, slot) for slot, name in enumerate(request["names"])]
+    launched: list[LaunchedMachine] = []
+    refused: list[ProviderError] = []
+    unknown: list[OutcomeUnknownError] = []
+    for start in range(0, len(pods), AT_ONCE):
+        batch = pods[start : start + AT_ONCE]
+        found = await asyncio.gather(*(_create(api, pod) for pod in batch))
+        launched += [one for one in found if isinstance(one, LaunchedMachine)]
+        refused += [one for one in found if isinstance(one, ProviderError)]
+        unknown += [one for one in found if isinstance(one, OutcomeUnknownError)]
+        if refused or unknown:
+            break
+    if unknown:
+        # A repeat adopts what was created, and creates the others.
+        raise unknown[0]
+    if refused and not launched:
+        raise refused[0]
+    return LaunchAnswer(tuple(launched), _failures(refused))
+
+
+def _failures(refused: Sequence[ProviderError]) -> tuple[LaunchFailure, ...]:
+    first = {one.code: one for one in reversed(refused)}
+    return tuple(
+        LaunchFailure(one.failure, one.code, one.message, None, one.scope) for one in first.values()
+    )
+
+
+async def _create(
+    api: KubernetesApi, pod: Mapping[str, Any]
+) -> LaunchedMachine | ProviderError | OutcomeUnknownError:
+    """Return the created or adopted machine, or the error."""
+    try:
+        return launched_machine(await create_pod(api, pod))
+    except (ProviderError, OutcomeUnknownError) as error:
+        return error
+
+
+async def create_pod(api: KubernetesApi, pod: Mapping[str, Any]) -> Any:
+    """Return the created pod, or the one that an earlier request created.
+
+    Raises ProviderError, OutcomeUnknownError.
+    """
+    metadata = pod["metadata"]
+    namespace = metadata["namespace"]
+    try:
+        return await api.request("POST", paths.pods(namespace), _STRICT, pod)
+    except ProviderError as error:
+        if error.code != "AlreadyExists":
+            raise
+    found = await _existing(api, namespace, metadata["name"])
+    ours = metadata_of(found, "labels")
+    if any(ours.get(key) != value for key, value in metadata["labels"].items()):
+        text = f"pod {metadata['name']} exists and is not of launch request "
+        text += metadata["labels"][ownership.LAUNCH_REQUEST]
+        raise ProviderError(FailureClass.CONFIGURATION, "AlreadyExists", text)
+    return found
+
+
+async def _existing(api: KubernetesApi, namespace: str, name: str) -> Any:
+    try:
+        return await api.request("GET", paths.pod(namespace, name))
+    except ProviderError as error:
+        if error.code != "NotFound":
+            raise
+        # Deleted a moment ago: only a repeat can tell whether the name is free.
+        raise OutcomeUnknownError(f"pod {name} existed and was deleted meanwhile") from error
+
+
+async def dry_run(api: KubernetesApi, pod: Mapping[str, Any]) -> None:
+    """Have the API server check a pod without creating it: fields, quotas, and Pod Security.
+
+    Raises ProviderError with what it refuses, OutcomeUnknownError.
+    """
+    namespace = pod["metadata"]["namespace"]
+    await api.request("POST", paths.pods(namespace), {**_STRICT, "dryRun": "All"}, pod)

@@ -1,0 +1,70 @@
+"""Lists a fleet's pods completely, in pages."""
+
+from collections.abc import AsyncIterator
+from typing import Any, NamedTuple
+
+from autoscaler.controller.ports.provider import ProviderError
+from autoscaler.providers.kubernetes import paths
+from autoscaler.providers.kubernetes.client import KubernetesApi
+from autoscaler.providers.kubernetes.ownership import selector
+from autoscaler.providers.kubernetes.settings import KubernetesSettings
+
+PAGE = 500
+"""Pods in a page."""
+
+_TRIES = 3
+_EXPIRED = frozenset({"Expired", "Gone"})
+
+
+class PodList(NamedTuple):
+    """A complete list of a fleet's pods, and the version to watch from."""
+
+    pods: list[dict[str, Any]]
+    version: str
+
+
+async def list_pods(api: KubernetesApi, settings: KubernetesSettings, page: int = PAGE) -> PodList:
+    """Return all pods of the fleet, of any installation, as of one moment.
+
+    All pages are of the version of the first one. The API server forgets a version after about five minutes
+    and answers 410 (Kubernetes documentation, "API Concepts": large result sets): the list begins anew.
+    Raises ProviderError, OutcomeUnknownError.
+    """
+    for left in reversed(range(_TRIES)):
+        try:
+            return await _all_pages(api, settings, page)
+        except ProviderError as error:
+            if error.code not in _EXPIRED or not left:
+                raise
+    raise AssertionError("unreachable")
+
+
+async def _all_pages(api: KubernetesApi, settings: KubernetesSettings, page: int) -> PodList:
+    pods: list[dict[str, Any]] = []
+    version = ""
+    async for one in pages(api, paths.pods(settings.namespace), selector(settings.fleet), page):
+        pods += one.pods
+        version = one.version
+    return PodList(pods, version)
+
+
+async def pages(
+    api: KubernetesApi, path: str, labels: str = "", page: int = PAGE
+) -> AsyncIterator[PodList]:
+    """Yield the pages of a list; at least one. Raises ProviderError, OutcomeUnknownError."""
+    query = {"limit": str(page)} | ({"labelSelector": labels} if labels else {})
+    following = ""
+    while True:
+        answer = await api.request(
+            "GET", path, query | ({"continue": following} if following else {})
+        )
+        metadata = answer.get("metadata") or {}
+        yield PodList(answer.get("items") or [], metadata.get("resourceVersion", ""))
+        following = metadata.get("continue") or ""
+        if not following:
+            return
+
+
+async def list_all(api: KubernetesApi, path: str) -> list[dict[str, Any]]:
+    """Return all objects of a collection. Raises ProviderError, OutcomeUnknownError."""
+    return [one async for page in pages(api, path) for one in page.pods]

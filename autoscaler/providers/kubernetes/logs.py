@@ -1,0 +1,41 @@
+"""Reads why a pod did not become ready: its status, and the end of its containers' logs."""
+
+from autoscaler.controller.ports.provider import MOST_CONSOLE, ProviderError
+from autoscaler.model.failures import FailureClass
+from autoscaler.model.identifiers import ProviderMachineId
+from autoscaler.providers.kubernetes import paths
+from autoscaler.providers.kubernetes.answers import identity
+from autoscaler.providers.kubernetes.client import KubernetesApi
+from autoscaler.providers.kubernetes.manifests import ATTEST, RUNNER
+from autoscaler.providers.kubernetes.ownership import identity_of
+from autoscaler.providers.kubernetes.settings import KubernetesSettings
+from autoscaler.providers.kubernetes.statuses import pod_state
+
+_LINES = "400"
+
+
+async def pod_logs(
+    api: KubernetesApi, settings: KubernetesSettings, machine: ProviderMachineId
+) -> str:
+    """Return a line about the pod's state, and the end of its containers' logs.
+
+    At most `MOST_CONSOLE` characters. Raises ProviderError, OutcomeUnknownError.
+    """
+    known = identity_of(machine)
+    name = known.name if known is not None else ""
+    pod = await api.request("GET", paths.pod(settings.namespace, name)) if known else None
+    if pod is None or identity(pod) != known:
+        raise ProviderError(FailureClass.UNKNOWN, "NotFound", f"pod {machine} does not exist")
+    state = pod_state(pod)
+    parts = [state.finding.text if state.finding is not None else state.state]
+    for container in (ATTEST, RUNNER):
+        query = {"container": container, "tailLines": _LINES}
+        try:
+            text = await api.text("GET", paths.log(settings.namespace, name), query)
+        except ProviderError as error:
+            # The container has not started, or the pod has no node.
+            if error.code != "BadRequest":
+                raise
+        else:
+            parts.append(f"{container}:\n{text[-MOST_CONSOLE:]}")
+    return "\n".join(parts)[-MOST_CONSOLE:]

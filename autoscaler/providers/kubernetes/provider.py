@@ -1,0 +1,179 @@
+"""Implements `Provider` for pods in one namespace of a Kubernetes cluster: one bare pod for each machine.
+
+Sends each stored request once. The planner decides whether to launch, repeat or terminate.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping, Sequence
+
+from autoscaler.controller.ports.clock import Clock
+from autoscaler.controller.ports.provider import (
+    LaunchAnswer,
+    LaunchOrder,
+    ProvenIdentity,
+    ProviderError,
+)
+from autoscaler.controller.ports.telemetry import ProviderTelemetry
+from autoscaler.model.catalogue import Offering
+from autoscaler.model.events import ListedMachine
+from autoscaler.model.failures import FailureClass
+from autoscaler.model.identifiers import InstallationId, ProviderMachineId, ProviderName, SkuName
+from autoscaler.providers.kubernetes import paths
+from autoscaler.providers.kubernetes.answers import listed_machine, offering
+from autoscaler.providers.kubernetes.capacity import free_units
+from autoscaler.providers.kubernetes.client import KubernetesApi
+from autoscaler.providers.kubernetes.identity import verify_token
+from autoscaler.providers.kubernetes.launching import AT_ONCE, launch_pods
+from autoscaler.providers.kubernetes.listing import PAGE, list_all, list_pods
+from autoscaler.providers.kubernetes.logs import pod_logs
+from autoscaler.providers.kubernetes.notices import PodNotices
+from autoscaler.providers.kubernetes.ownership import identity_of
+from autoscaler.providers.kubernetes.requests import launch_text, request_of
+from autoscaler.providers.kubernetes.settings import KubernetesSettings
+
+LARGEST_REQUEST = 250
+"""Pods in one launch request: half a second at the API server's own rate."""
+
+_HINTS = {
+    "Kubeconfig": "name a context of the kubeconfig, or run the controller in the cluster",
+    "Unauthorized": "renew the credentials of the kubeconfig's context",
+    "Forbidden": "grant the rights in deploy/kubernetes/ to the controller's user or service account",
+    "NotFound": "create the namespace, or correct it",
+    "PodSecurity": "remove what the namespace's Pod Security level forbids from the pod's overlay",
+    "Certificate": "correct the certificate authority of the kubeconfig's cluster",
+}
+
+
+class KubernetesProvider:
+    """Implements `Provider` for one namespace of one cluster."""
+
+    launch_rate = None
+    largest_request = LARGEST_REQUEST
+    prices = None
+    limits = None
+
+    def __init__(
+        self, settings: KubernetesSettings, telemetry: ProviderTelemetry, clock: Clock
+    ) -> None:
+        """Connects with the first request."""
+        self._settings = settings
+        self._api = KubernetesApi(settings, telemetry, clock)
+        self.notices = PodNotices(self._api, settings, clock)
+        self._opened = False
+        self._ended: dict[ProviderMachineId, str] = {}
+
+    @property
+    def name(self) -> ProviderName:
+        """The provider's name in the configuration."""
+        return self._settings.name
+
+    async def open(self) -> None:
+        """Check that the namespace's pods can be listed (see `Provider`)."""
+        await self._api.request("GET", paths.pods(self._settings.namespace), {"limit": "1"})
+        self._opened = True
+
+    def hint(self, error: Exception) -> str | None:
+        """Return what an operator can do about an error (see `Provider`)."""
+        return _HINTS.get(error.code) if isinstance(error, ProviderError) else None
+
+    def offerings(self, sku: SkuName, option: int) -> tuple[Offering, ...]:
+        """Return the one offering of a launch option (see `Provider`)."""
+        found = self._settings.options.get((sku, option))
+        if found is None or not self._opened:
+            return ()
+        return (offering(self._settings, found),)
+
+    def adopt(self, installation: InstallationId) -> None:
+        """Use this installation's ID for new pods (see `Provider`)."""
+        self._settings = self._settings.after_adoption(installation)
+
+    async def prepare(self, order: LaunchOrder) -> str:
+        """Return the pods to create as canonical JSON (see `Provider`)."""
+        return launch_text(self._settings, order)
+
+    async def launch(self, request: str) -> LaunchAnswer:
+        """Create the pods of a stored request (see `Provider`)."""
+        return await launch_pods(self._api, request)
+
+    async def terminate(
+        self, machines: Sequence[ProviderMachineId]
+    ) -> dict[ProviderMachineId, str]:
+        """Delete these pods, and no others of the same names (see `Provider`)."""
+        refused: dict[ProviderMachineId, str] = {}
+        wanted = list(dict.fromkeys(machines))
+        for start in range(0, len(wanted), AT_ONCE):
+            batch = wanted[start : start + AT_ONCE]
+            answers = await asyncio.gather(*map(self._delete, batch), return_exceptions=True)
+            for machine, answer in zip(batch, answers, strict=True):
+                if isinstance(answer, BaseException):
+                    raise answer
+                if answer:
+                    refused[machine] = answer
+        return refused
+
+    async def machines(self) -> AsyncIterator[tuple[ListedMachine, ...]]:
+        """Yield pages of all pods with this fleet's label (see `Provider`)."""
+        found = await list_pods(self._api, self._settings)
+        listed = [listed_machine(self._settings, pod) for pod in found.pods]
+        for start in range(0, len(listed), PAGE):
+            yield tuple(listed[start : start + PAGE])
+        own = self._settings.installations.all
+        self._ended = {
+            one.provider_id: one.launch_request
+            for one in listed
+            if one.terminated and one.installation in own
+        }
+
+    async def quotas(self) -> Mapping[str, int]:
+        """Return the accelerators of the nodes, if no provisioner adds nodes (see `Provider`)."""
+        if self._settings.provisioner:
+            return {}
+        nodes = await list_all(self._api, paths.NODES)
+        return free_units(self._settings, nodes, await list_all(self._api, paths.ALL_PODS))
+
+    async def collect(self, requests: Sequence[str]) -> tuple[str, ...]:
+        """Delete the pods that have ended, after a listing showed them as terminated (see `Provider`).
+
+        The names of a request that may still be sent stay taken, so that it creates no second pod.
+        """
+        kept = {request_of(request) for request in requests}
+        ended = [machine for machine, request in self._ended.items() if request not in kept]
+        refused = await self.terminate(ended)
+        return tuple(machine for machine in ended if machine not in refused)
+
+    async def image(self, sku: SkuName) -> str:
+        """Return the image of the SKU's first launch option here: as configured (see `Provider`)."""
+        for (name, _), option in sorted(self._settings.options.items(), key=lambda one: one[0]):
+            if name == sku:
+                return option.image
+        text = f"{sku} is not a SKU on {self.name}"
+        raise ProviderError(FailureClass.CONFIGURATION, "Sku", text)
+
+    async def console(self, machine: ProviderMachineId) -> str:
+        """Return the end of the logs of a pod's containers (see `Provider`)."""
+        return await pod_logs(self._api, self._settings, machine)
+
+    async def verify(self, proof: bytes) -> ProvenIdentity:
+        """Ask the API server whose token this is (see `Provider`)."""
+        return await verify_token(self._api, self._settings, proof)
+
+    async def close(self) -> None:
+        """End the watch and release the connections. Idempotent."""
+        await self.notices.close()
+        await self._api.close()
+
+    async def _delete(self, machine: ProviderMachineId) -> str:
+        """Delete one pod. Return why it was refused, or an empty text."""
+        found = identity_of(machine)
+        if found is None:
+            return f"{machine} is not a pod's name and UID"
+        body = {"preconditions": {"uid": found.uid}}
+        try:
+            await self._api.request(
+                "DELETE", paths.pod(self._settings.namespace, found.name), body=body
+            )
+        except ProviderError as error:
+            # Conflict: a pod of this name exists with another UID, so this one does not.
+            if error.code not in ("NotFound", "Conflict"):
+                raise
+        return ""

@@ -1,0 +1,375 @@
+"""What a broken or strange API server does to requests and to the watch.
+
+Against an HTTP server with scripted answers, because a real API server cannot be made to give them.
+tests/cluster has the tests against a real one.
+"""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import pytest_asyncio
+from aiohttp import web
+from aiohttp.test_utils import TestServer
+
+from autoscaler.controller.ports.provider import OutcomeUnknownError, ProviderError
+from autoscaler.model.failures import FailureClass
+from autoscaler.providers.kubernetes.client import KubernetesApi
+from autoscaler.providers.kubernetes.launching import launch_pods
+from autoscaler.providers.kubernetes.listing import list_pods
+from autoscaler.providers.kubernetes.provider import KubernetesProvider
+from autoscaler.providers.kubernetes.requests import launch_text
+from autoscaler.providers.kubernetes.settings import KubernetesSettings
+from autoscaler.providers.kubernetes.watch import PodWatch
+from tests.providers.doubles import ManualClock, RememberingTelemetry
+from tests.providers.kubernetes_pods import make_order, make_pod, make_settings
+
+Answer = Callable[[web.Request], Awaitable[web.StreamResponse]]
+POD = make_pod({"phase": "Running"})
+
+
+def body(status: int, content: Any, **headers: str) -> Answer:
+    async def answer(_: web.Request) -> web.StreamResponse:
+        text = content if isinstance(content, str) else json.dumps(content)
+        return web.Response(status=status, text=text, headers=headers)
+
+    return answer
+
+
+def pod_list(*pods: dict[str, Any], version: str = "5", following: str = "") -> Answer:
+    metadata = {"resourceVersion": version, "continue": following}
+    return body(200, {"kind": "PodList", "metadata": metadata, "items": list(pods)})
+
+
+def events(*found: Any, broken: bool = False) -> Answer:
+    """A watch that sends these events, and then ends, or breaks its connection."""
+
+    async def answer(request: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse()
+        response.enable_chunked_encoding()
+        await response.prepare(request)
+        for one in found:
+            line = one if isinstance(one, bytes) else json.dumps(one).encode() + b"\n"
+            await response.write(line)
+        if broken:
+            assert request.transport is not None
+            request.transport.abort()
+        return response
+
+    return answer
+
+
+def event(kind: str, version: str, pod: dict[str, Any] = POD) -> dict[str, Any]:
+    metadata = {**pod["metadata"], "resourceVersion": version}
+    return {"type": kind, "object": {**pod, "metadata": metadata}}
+
+
+def bookmark(version: str) -> dict[str, Any]:
+    return {"type": "BOOKMARK", "object": {"kind": "Pod", "metadata": {"resourceVersion": version}}}
+
+
+EXPIRED = {
+    "kind": "Status",
+    "code": 410,
+    "reason": "Expired",
+    "message": "too old resource version",
+}
+
+
+async def drop(request: web.Request) -> web.StreamResponse:
+    """Break the connection in place of an answer."""
+    assert request.transport is not None
+    request.transport.abort()
+    return web.Response()
+
+
+class Server:
+    """Answers in the scripted order; remembers the requests."""
+
+    def __init__(self) -> None:
+        self.answers: list[Answer] = []
+        self.requests: list[web.Request] = []
+        self.bodies: list[bytes] = []
+
+    async def handle(self, request: web.Request) -> web.StreamResponse:
+        self.requests.append(request)
+        self.bodies.append(await request.read())
+        return await self.answers.pop(0)(request)
+
+    @property
+    def asked(self) -> list[str]:
+        """Method, last part of the path, and version of each request."""
+        return [
+            " ".join(
+                [one.method, one.path.rpartition("/")[2], one.query.get("resourceVersion", "")]
+            ).strip()
+            for one in self.requests
+        ]
+
+
+@pytest.fixture
+def server() -> Server:
+    return Server()
+
+
+@pytest_asyncio.fixture
+async def settings(server: Server, tmp_path: Path) -> AsyncIterator[KubernetesSettings]:
+    app = web.Application()
+    app.router.add_route("*", "/{path:.*}", server.handle)
+    running = TestServer(app, host="127.0.0.1")
+    await running.start_server()
+    config = tmp_path / "kubeconfig"
+    _write(config, str(running.make_url("")), "secret")
+    yield replace(make_settings(), context="test", kubeconfig=config)
+    await running.close()
+
+
+def _write(path: Path, url: str, token: str) -> None:
+    content = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [{"name": "c", "cluster": {"server": url.rstrip("/")}}],
+        "users": [{"name": "u", "user": {"token": token}}],
+        "contexts": [{"name": "test", "context": {"cluster": "c", "user": "u"}}],
+        "current-context": "test",
+    }
+    path.write_text(json.dumps(content))
+
+
+@pytest_asyncio.fixture
+async def api(settings: KubernetesSettings) -> AsyncIterator[KubernetesApi]:
+    found = KubernetesApi(settings, RememberingTelemetry(), ManualClock())
+    yield found
+    await found.close()
+
+
+async def test_requests_carry_the_token_and_the_exact_json(
+    api: KubernetesApi, server: Server, settings: KubernetesSettings
+) -> None:
+    server.answers = [body(201, POD)]
+    answer = await launch_pods(api, launch_text(settings, make_order()))
+    assert len(answer.launched) == 1
+    [request] = server.requests
+    assert request.headers["Authorization"] == "Bearer secret"
+    assert request.headers["Content-Type"] == "application/json"
+    assert request.query["fieldValidation"] == "Strict"
+    sent = json.loads(server.bodies[0])
+    assert sent["metadata"]["name"] == "ci-0123456789abcdef-0"
+    assert sent["spec"]["containers"][0]["resources"]["limits"]["amd.com/gpu"] == "2"
+
+
+@pytest.mark.parametrize(
+    "answer", [body(500, "oops"), body(503, EXPIRED), body(200, "<html>"), drop], ids=str
+)
+async def test_a_pod_that_may_have_been_created_leaves_the_outcome_open_and_is_sent_once(
+    api: KubernetesApi, server: Server, settings: KubernetesSettings, answer: Answer
+) -> None:
+    server.answers = [answer, body(201, POD)]
+    with pytest.raises(OutcomeUnknownError):
+        await launch_pods(api, launch_text(settings, make_order()))
+    assert len(server.requests) == 1
+
+
+async def test_a_time_out_leaves_the_outcome_open(
+    server: Server, settings: KubernetesSettings
+) -> None:
+    async def never(_: web.Request) -> web.StreamResponse:
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    server.answers = [never]
+    api = KubernetesApi(replace(settings, timeout=0.05), RememberingTelemetry(), ManualClock())
+    with pytest.raises(OutcomeUnknownError):
+        await launch_pods(api, launch_text(settings, make_order()))
+    await api.close()
+
+
+async def test_of_a_partly_unknown_launch_a_repeat_adopts_what_was_created(
+    api: KubernetesApi, server: Server, settings: KubernetesSettings
+) -> None:
+    text = launch_text(settings, make_order(1))
+    server.answers = [drop, body(409, {"reason": "AlreadyExists"}), body(200, POD)]
+    with pytest.raises(OutcomeUnknownError):
+        await launch_pods(api, text)
+    [found] = (await launch_pods(api, text)).launched
+    assert found.provider_id == f"ci-0123456789abcdef-0.{POD['metadata']['uid']}"
+    assert server.asked == ["POST pods", "POST pods", "GET ci-0123456789abcdef-0"]
+
+
+async def test_a_pod_that_disappears_while_it_is_adopted_leaves_the_outcome_open(
+    api: KubernetesApi, server: Server, settings: KubernetesSettings
+) -> None:
+    server.answers = [body(409, {"reason": "AlreadyExists"}), body(404, {"reason": "NotFound"})]
+    with pytest.raises(OutcomeUnknownError):
+        await launch_pods(api, launch_text(settings, make_order()))
+
+
+async def test_throttling_says_when_to_come_back(
+    api: KubernetesApi, server: Server, settings: KubernetesSettings
+) -> None:
+    server.answers = [
+        body(429, "Too many requests, please try again later.", **{"Retry-After": "7"})
+    ]
+    with pytest.raises(ProviderError) as error:
+        await launch_pods(api, launch_text(settings, make_order()))
+    assert (error.value.failure, error.value.retry_after) == (FailureClass.THROTTLED, 7.0)
+    assert len(server.requests) == 1
+
+
+async def test_after_a_401_the_credentials_are_read_once_more(
+    api: KubernetesApi, server: Server, settings: KubernetesSettings
+) -> None:
+    server.answers = [pod_list(), body(401, {"reason": "Unauthorized"}), pod_list()]
+    await list_pods(api, settings)
+    assert settings.kubeconfig is not None
+    _write(settings.kubeconfig, str(server.requests[0].url.origin()), "renewed")
+    await list_pods(api, settings)
+    sent = [one.headers["Authorization"] for one in server.requests]
+    assert sent == ["Bearer secret", "Bearer secret", "Bearer renewed"]
+    server.answers = [body(401, {})] * 2
+    with pytest.raises(ProviderError) as error:
+        await list_pods(api, settings)
+    assert error.value.code == "Unauthorized"
+
+
+@pytest.mark.parametrize(
+    ("changes", "code"),
+    [({"context": "missing"}, "Kubeconfig"), ({"context": None, "kubeconfig": None}, "Kubeconfig")],
+)
+async def test_credentials_that_are_not_there_are_an_operators_matter(
+    settings: KubernetesSettings, changes: dict[str, Any], code: str
+) -> None:
+    provider = KubernetesProvider(
+        replace(settings, **changes), RememberingTelemetry(), ManualClock()
+    )
+    with pytest.raises(ProviderError) as error:
+        await provider.open()
+    assert (error.value.failure, error.value.code) == (FailureClass.CONFIGURATION, code)
+    assert provider.hint(error.value)
+    await provider.close()
+
+
+async def test_all_pages_are_listed_and_an_expired_list_begins_anew(
+    api: KubernetesApi, server: Server, settings: KubernetesSettings
+) -> None:
+    server.answers = [
+        pod_list(POD, following="next"),
+        body(410, EXPIRED),
+        pod_list(POD, following="again", version="8"),
+        pod_list(POD, version="8"),
+    ]
+    found = await list_pods(api, settings)
+    assert (len(found.pods), found.version) == (2, "8")
+    assert [one.query.get("continue") for one in server.requests] == [None, "next", None, "again"]
+    assert all(
+        one.query["labelSelector"] == "gpu-runner-autoscaler/fleet=ci" for one in server.requests
+    )
+
+
+async def test_a_list_that_always_expires_is_an_error_and_no_short_list(
+    api: KubernetesApi, server: Server, settings: KubernetesSettings
+) -> None:
+    server.answers = [pod_list(POD, following="next"), body(410, EXPIRED)] * 3
+    with pytest.raises(ProviderError):
+        await list_pods(api, settings)
+
+
+async def test_the_watch_goes_on_from_the_last_version_or_bookmark(
+    api: KubernetesApi, server: Server, settings: KubernetesSettings
+) -> None:
+    server.answers = [
+        pod_list(version="5"),
+        events(event("ADDED", "6")),
+        events(bookmark("9"), broken=True),
+        events(event("DELETED", "12")),
+    ]
+    watch = PodWatch(api, settings)
+    changes = watch.changes()
+    assert (await anext(changes)).pod is not None
+    assert (await anext(changes)).pod is None
+    assert server.asked == ["GET pods", "GET pods 5", "GET pods 6", "GET pods 9"]
+    assert all(one.query["allowWatchBookmarks"] == "true" for one in server.requests[1:])
+    await changes.aclose()
+
+
+@pytest.mark.parametrize(
+    "expired",
+    [body(410, EXPIRED), events({"type": "ERROR", "object": EXPIRED})],
+    ids=["answer", "event"],
+)
+async def test_after_410_the_pods_are_listed_again_and_the_missing_ones_named(
+    api: KubernetesApi, server: Server, settings: KubernetesSettings, expired: Answer
+) -> None:
+    server.answers = [pod_list(POD, version="5"), expired, pod_list(version="20"), drop]
+    watch = PodWatch(api, settings)
+    changes = watch.changes()
+    first = await anext(changes)
+    gone = await anext(changes)
+    assert (first.pod is None, gone.pod is None) == (False, True)
+    assert first.machine == gone.machine
+    with pytest.raises(OutcomeUnknownError):
+        await anext(changes)
+    assert watch.lists == 2
+    assert server.asked[-1] == "GET pods 20"
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        events(),
+        events(broken=True),
+        events(b"not json\n"),
+        events(b"{}\n"),
+        events(b"[]\n"),
+        events({"type": "ERROR", "object": {"code": 500}}),
+        body(500, "oops"),
+    ],
+    ids=["empty", "broken", "text", "object", "list", "error", "500"],
+)
+async def test_a_watch_that_says_nothing_is_an_error_so_that_its_reader_pauses(
+    api: KubernetesApi, server: Server, settings: KubernetesSettings, answer: Answer
+) -> None:
+    server.answers = [pod_list(version="5"), answer]
+    with pytest.raises(OutcomeUnknownError):
+        await anext(PodWatch(api, settings).changes())
+
+
+async def test_notices_come_from_the_watch_and_say_each_thing_once(
+    server: Server, settings: KubernetesSettings
+) -> None:
+    ended = {**POD, "status": {"phase": "Failed", "reason": "Evicted", "message": "disk"}}
+    server.answers = [
+        pod_list(POD),
+        events(event("MODIFIED", "6", ended), event("MODIFIED", "7", ended), event("DELETED", "8")),
+        drop,
+    ]
+    provider = KubernetesProvider(settings, RememberingTelemetry(), ManualClock())
+    [message] = await provider.notices.receive(600.0)
+    with pytest.raises(OutcomeUnknownError):
+        await provider.notices.receive(600.0)
+    assert message.notice is not None
+    assert message.notice.detail == "Evicted: disk"
+    await provider.notices.settle([message.receipt])
+    await provider.close()
+
+
+async def test_each_request_is_counted_by_its_name_and_outcome(
+    server: Server, settings: KubernetesSettings
+) -> None:
+    server.answers = [pod_list(), drop, body(422, {"reason": "Invalid"})]
+    telemetry = RememberingTelemetry()
+    api = KubernetesApi(settings, telemetry, ManualClock())
+    await list_pods(api, settings)
+    for error in (OutcomeUnknownError, ProviderError):
+        with pytest.raises(error):
+            await launch_pods(api, launch_text(settings, make_order()))
+    await api.close()
+    assert telemetry.calls == [
+        ("ListPods", "ok"),
+        ("CreatePod", "unknown"),
+        ("CreatePod", "Invalid"),
+    ]

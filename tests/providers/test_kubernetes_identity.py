@@ -1,0 +1,53 @@
+"""Which answers of a TokenReview prove which pod."""
+
+from typing import Any
+
+import pytest
+
+from autoscaler.controller.ports.provider import ProofRefusedError
+from autoscaler.providers.kubernetes.identity import POD_NAME, POD_UID, reviewed_pod
+from autoscaler.providers.kubernetes.ownership import PodIdentity, identity_of
+from tests.providers.kubernetes_pods import make_settings
+
+UID = "4b3f0a1e-0000-4000-8000-000000000001"
+
+
+def status(**changes: Any) -> dict[str, Any]:
+    """A status as the API server answers for a token of a pod, with changes to its user."""
+    user = {
+        "username": "system:serviceaccount:runners:default",
+        "extra": {POD_NAME: ["ci-x-0"], POD_UID: [UID]},
+    }
+    return {
+        "authenticated": True,
+        "audiences": ["ci.gpu-runner-autoscaler"],
+        "user": user | changes,
+    }
+
+
+def test_the_review_names_the_pod() -> None:
+    found = reviewed_pod(make_settings(), status())
+    assert found == PodIdentity("ci-x-0", UID)
+    assert identity_of(found.machine) == found
+
+
+@pytest.mark.parametrize(
+    ("review", "reason"),
+    [
+        ({}, "signature"),
+        ({"authenticated": False, "error": "expired"}, "signature"),
+        (status() | {"audiences": ["other"]}, "account"),
+        (status() | {"audiences": None}, "account"),
+        (status(username="system:serviceaccount:runners:admin"), "account"),
+        (status(username="system:serviceaccount:other:default"), "account"),
+        (status(username="admin"), "account"),
+        (status(extra={}), "account"),
+        (status(extra={POD_NAME: ["ci-x-0"]}), "account"),
+        (status(extra={POD_NAME: ["a", "b"], POD_UID: [UID]}), "account"),
+        (status(extra={POD_NAME: ["Not/a/name"], POD_UID: [UID]}), "account"),
+    ],
+)
+def test_anything_else_is_refused(review: dict[str, Any], reason: str) -> None:
+    with pytest.raises(ProofRefusedError) as refusal:
+        reviewed_pod(make_settings(), review)
+    assert refusal.value.reason == reason
