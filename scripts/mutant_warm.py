@@ -43,8 +43,13 @@ _SPAWNS = ("subprocess.Popen", "os.fork", "os.forkpty", "os.posix_spawn", "os.sy
 
 
 def _coverage() -> coverage.Coverage:
-    follow = ["thread"]
-    return coverage.Coverage(data_file=None, include=[f"{HERE}/autoscaler/*"], concurrency=follow)
+    # Without the settings in pyproject.toml, which name other packages and another concurrency.
+    return coverage.Coverage(
+        data_file=None,
+        config_file=False,
+        include=[f"{HERE}/autoscaler/*"],
+        concurrency=["thread"],
+    )
 
 
 class Warm:
