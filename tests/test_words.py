@@ -25,7 +25,6 @@ RETIRED = {
     "gates": "health checks",
     "granted": "assigned",
     "granting": "assigning",
-    "grants": "assignments",
     "ground": "reason",
     "grounds": "reasons",
     "hearer": "listener",
@@ -70,6 +69,7 @@ STILL_BEING_RENAMED = {
     "beats": "heartbeats",
     "gate": "health checks",
     "grant": "assignment",
+    "grants": "assignments",
     "hello": "attestation",
     "left out": "unwatched",
 }

@@ -100,7 +100,7 @@ async def _existing(api: KubernetesApi, namespace: str, name: str) -> Any:
     except ProviderError as error:
         if error.code != "NotFound":
             raise
-        # Deleted a moment ago: only a repeat can tell whether the name is free.
+        # Deleted a moment ago: only a repeat shows whether the name is free.
         raise OutcomeUnknownError(f"pod {name} existed and was deleted meanwhile") from error
 
 
