@@ -24,6 +24,7 @@ from autoscaler.model.failures import FailureClass
 from autoscaler.model.identifiers import JobId, RunnerName
 from autoscaler.model.jobs import JobState
 from autoscaler.model.machines import MachineState, TerminationReason
+from autoscaler.model.unmatched import Unmatched
 from tests.controller.agents import Agent, launched, queue, refusal, say
 from tests.controller.controllers import Controller, World
 from tests.controller.fakes_github import AnswerLost
@@ -33,7 +34,16 @@ from tests.controller.virtual_time import on_virtual_time, run
 from tests.planner.fleets import EAST, catalogue, sku
 
 DETERMINED = settings(derandomize=True, deadline=None, max_examples=20, database=None)
-LABEL_VALUES = {"gpu", "cpu", EAST, "success", "unknown", *FailureClass, *TerminationReason}
+LABEL_VALUES = {
+    "gpu",
+    "cpu",
+    EAST,
+    "success",
+    "unknown",
+    *FailureClass,
+    *TerminationReason,
+    *Unmatched,
+}
 
 registration_steps: st.SearchStrategy[GitHubError | AnswerLost | None] = st.sampled_from(
     [
