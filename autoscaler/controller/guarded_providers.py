@@ -100,7 +100,11 @@ class GuardedProvider:
 
     async def machines(self) -> AsyncIterator[tuple[ListedMachine, ...]]:
         """See `Provider`."""
-        pages = aiter(self._provider.machines())
+
+        async def begin() -> AsyncIterator[tuple[ListedMachine, ...]]:
+            return aiter(self._provider.machines())
+
+        pages = await guard(begin, _LISTED, OutcomeUnknownError)
         while True:
             page = await guard(lambda: anext(pages, None), _LISTED, OutcomeUnknownError)
             if page is None:

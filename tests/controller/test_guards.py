@@ -107,6 +107,17 @@ async def test_an_empty_page_is_passed_on_and_ends_no_list() -> None:
     assert [page async for page in GuardedProvider(Gapped()).machines()] == [(), (LISTED,)]
 
 
+async def test_a_list_that_does_not_even_begin_has_an_unknown_outcome() -> None:
+    """`machines` need not be a generator, and then it can fail before it returns one."""
+
+    class Hasty(FakeProvider):
+        def machines(self) -> NoReturn:
+            raise KeyError("no cloud")
+
+    with pytest.raises(OutcomeUnknownError, match="KeyError: 'no cloud'"):
+        await read_all(GuardedProvider(Hasty()))
+
+
 async def read_all(provider: GuardedProvider) -> None:
     async for _ in provider.machines():
         pass
