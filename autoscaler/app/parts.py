@@ -70,7 +70,7 @@ class Parts:
         )
         self.github = GuardedGitHub(self._client)
         context = ProviderContext(saved.installations, agent_sha256, self._telemetry, clock)
-        self._providers = {
+        self.providers = {
             name: GuardedProvider(factory.make(context)) for name, factory in factories.items()
         }
         self._controller = Controller(self._ports(store), self._settings(), saved.installations)
@@ -88,14 +88,14 @@ class Parts:
             github=self.github,
             lists=GuardedGitHubLists(self._client.lists),
             reruns=GuardedReruns(self._client.reruns),
-            providers=self._providers,
+            providers=self.providers,
         )
 
     def _settings(self) -> Settings:
         configuration = self._configuration
         return Settings(
             catalogue=lambda installations, opened: catalogue(
-                configuration, installations, opened, self._providers
+                configuration, installations, opened, self.providers
             ),
             health_checks=health_check_parameters(configuration),
             parse=parse_workflow_job,

@@ -71,6 +71,8 @@ async def _serve(
         saved = await store.load(clock.now() - KEPT_FOR)
         parts = Parts(configuration, clock, store, saved, factories)
         stack.push_async_callback(parts.github.close)
+        for provider in parts.providers.values():
+            stack.push_async_callback(provider.close)
         await parts.resume(saved)
         await stack.enter_async_context(parts.serving)
         stack.push_async_callback(parts.finish)

@@ -89,7 +89,10 @@ class Provider(Protocol):
 
     @property
     def notices(self) -> NoticeQueue | None:
-        """The provider's notices about machines, such as interruptions, or None if it has none."""
+        """The provider's notices about machines, such as interruptions, or None if it has none.
+
+        Known before `open`, as are `prices` and `limits`.
+        """
 
     @property
     def prices(self) -> PriceReader | None:
@@ -186,7 +189,7 @@ class Provider(Protocol):
         """
 
     async def close(self) -> None:
-        """Release connections and worker processes. Idempotent."""
+        """Release connections and tasks, when the controller stops. Idempotent."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,4 +215,4 @@ class ProviderFactory(Protocol):
         """Return the provider. Called once. Raises ValueError if its configuration cannot be used."""
 
     async def close(self) -> None:
-        """Release what `start` started. Idempotent; also called after the provider's own `close`."""
+        """Release what `start` started. Idempotent. Called after the provider's own `close`, if `make` was."""

@@ -54,12 +54,10 @@ class MemoryProvider:
 
     @property
     def notices(self) -> NoticeQueue | None:
-        return self._cloud.notices
+        cloud = CLOUDS.get(self._address)
+        return cloud.notices if cloud is not None else None
 
     async def open(self) -> None:
-        if self._address not in CLOUDS:
-            text = f"there is no cloud {self._address}"
-            raise ProviderError(FailureClass.CONFIGURATION, "NoSuchCloud", text)
         await self._cloud.open()
         self._cloud.adopt(self._installations.own)
 
@@ -125,4 +123,8 @@ class MemoryProvider:
 
     @property
     def _cloud(self) -> SimulatedProvider:
+        """The cloud. Raises ProviderError if it is not there."""
+        if self._address not in CLOUDS:
+            text = f"there is no cloud {self._address}"
+            raise ProviderError(FailureClass.CONFIGURATION, "NoSuchCloud", text)
         return CLOUDS[self._address]
