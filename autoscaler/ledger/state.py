@@ -68,6 +68,8 @@ class LedgerState(IndexedRecords):
         self.quotas: dict[str, int] = {}
         self.machines_listed_at: dict[ProviderName, Instant] = {}
         self.runners_listed_at: dict[str, Instant] = {}
+        self._all_runners_listed_at: Instant | None = None
+        """When the oldest of the scopes' listings of runners began; None if that changed since."""
         self.reads: dict[JobId, Instant] = {}
         self.run_origins: dict[int, bool] = {}
         self.run_questions: dict[int, RunQuestion] = {}
@@ -81,6 +83,7 @@ class LedgerState(IndexedRecords):
     def use_catalogue(self, catalogue: Catalogue) -> None:
         """Use another catalogue. Jobs keep their class."""
         self.catalogue = catalogue
+        self._all_runners_listed_at = None
         self._classes: dict[tuple[str, tuple[str, ...], bool], DemandClass | None] = {}
         self._same: dict[DemandClass, DemandClass] = {}
         self.offerings = {
@@ -122,9 +125,19 @@ class LedgerState(IndexedRecords):
 
     @property
     def evidence(self) -> StartEvidence:
-        """Return what the start and GitHub's listings prove about machines from before. O(scopes)."""
-        begun = (self.runners_listed_at.get(scope.key, 0.0) for scope in self.catalogue.scopes)
-        return StartEvidence(self.started_at, min(begun, default=0.0))
+        """Return what the start and GitHub's listings prove about machines from before.
+
+        O(1), because each change of a machine asks for it; O(scopes) after a new listing.
+        """
+        if self._all_runners_listed_at is None:
+            begun = (self.runners_listed_at.get(scope.key, 0.0) for scope in self.catalogue.scopes)
+            self._all_runners_listed_at = min(begun, default=0.0)
+        return StartEvidence(self.started_at, self._all_runners_listed_at)
+
+    def note_runners_listed(self, scope: str, began_at: Instant) -> None:
+        """Note when the newest complete listing of a scope's runners began."""
+        self.runners_listed_at[scope] = began_at
+        self._all_runners_listed_at = None
 
     def dispute(self, job: Job, at: Instant, why: str) -> None:
         """Mark a job as disputed: it is read at GitHub before a machine is launched for it."""

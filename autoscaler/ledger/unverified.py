@@ -93,7 +93,7 @@ def check_age_of_store(state: LedgerState, at: Instant) -> None:
 def on_runners_listed(state: LedgerState, event: RunnersListed) -> None:
     """Mark the machines of online or busy runners as assigned."""
     if not event.more:
-        state.runners_listed_at[event.scope] = event.began_at
+        state.note_runners_listed(event.scope, event.began_at)
     for name in event.at_work:
         shown_at_work(state, name, event.at, UnverifiedReason.LISTED_AT_GITHUB)
 

@@ -1,6 +1,7 @@
 """A restored store: idle machines may be assigned, and queued jobs may have run."""
 
 import dataclasses
+from collections.abc import Iterator
 from typing import NoReturn
 
 import pytest
@@ -667,3 +668,32 @@ def test_a_list_of_registrations_that_comes_in_pieces_is_read_with_its_last_one(
     assert world.state.runners_listed_at == {}
     world.do(e.RunnersListed, scope.key, world.now, ())
     assert world.state.runners_listed_at == {scope.key: world.now}
+
+
+class CountedScopes(tuple[Scope, ...]):
+    """Scopes that count how often they are read."""
+
+    reads = 0
+
+    def __iter__(self) -> Iterator[Scope]:
+        CountedScopes.reads += 1
+        return super().__iter__()
+
+
+def test_the_evidence_follows_listings_and_scopes_and_is_kept_between() -> None:
+    """Each request of a machine asks for the evidence, and a fleet may have hundreds of scopes."""
+    first, second = Scope("acme", None), Scope("zeta", None)
+    world = World(dataclasses.replace(catalogue(), scopes=CountedScopes((first,))))
+    world.make_ready()
+    world.do(e.RunnersListed, first.key, world.now, ())
+    assert world.state.evidence.runners_listed_at == world.now
+    CountedScopes.reads = 0
+    for _ in range(10):
+        world.do(e.MachineSeen, MachineId("c0"), True)
+    assert CountedScopes.reads == 0
+    world.ledger.replace_catalogue(
+        dataclasses.replace(catalogue(), scopes=CountedScopes((first, second)))
+    )
+    assert world.state.evidence.runners_listed_at == 0.0
+    world.do(e.RunnersListed, second.key, world.now + 1.0, ())
+    assert world.state.evidence.runners_listed_at == world.now
