@@ -15,6 +15,7 @@ from autoscaler.controller.ports.clock import Clock
 from autoscaler.controller.ports.notices import Message, Notice, NoticeQueue
 from autoscaler.controller.ports.provider import OutcomeUnknownError, ProviderError
 from autoscaler.controller.ports.telemetry import NoticeTelemetry
+from autoscaler.model.backoff import Backoff
 from autoscaler.model.events import MachineNoticed, MachinesListed
 from autoscaler.model.identifiers import ProviderMachineId, ProviderName, Seconds
 from autoscaler.model.interruptions import NoticeKind
@@ -22,8 +23,9 @@ from autoscaler.model.interruptions import NoticeKind
 WAIT: Seconds = 20.0
 """Longest wait of one request that SQS allows (real seconds)."""
 
-FIRST_PAUSE: Seconds = 5.0
-LONGEST_PAUSE: Seconds = 300.0
+PAUSES = Backoff(5.0, 300.0)
+"""Pause after a failed read."""
+
 POISON = "poison"
 OTHER = "other"
 
@@ -51,16 +53,16 @@ class NoticeReader:
         return [partial(self._read_repeatedly, name) for name in self._queues]
 
     async def _read_repeatedly(self, name: ProviderName) -> None:
-        pause = FIRST_PAUSE
+        failures = 0
         while True:
             try:
                 await self.read(name)
             except (ProviderError, OutcomeUnknownError) as error:
                 _log.warning("notices_not_read", provider=name, error=str(error))
-                await self._clock.sleep(pause)
-                pause = min(2.0 * pause, LONGEST_PAUSE)
+                await self._clock.sleep(PAUSES.delay(failures))
+                failures += 1
             else:
-                pause = FIRST_PAUSE
+                failures = 0
 
     async def read(self, name: ProviderName) -> int:
         """Receive, apply and settle messages once. Return the number of messages.

@@ -7,16 +7,15 @@ runs"), not for a job. Until it is known, a job is no demand for a SKU that does
 from itertools import islice
 
 from autoscaler.ledger.state import LedgerState
+from autoscaler.model.backoff import Backoff
 from autoscaler.model.demand import admits, scope_of
 from autoscaler.model.events import JobObserved, RunRead, RunReadRequested
-from autoscaler.model.identifiers import Instant, Seconds
+from autoscaler.model.identifiers import Instant
 from autoscaler.model.jobs import Admission, Job, RunQuestion
 from autoscaler.model.runners import Runner
 
-FIRST_WAIT: Seconds = 15.0
-"""Delay before a run is read again. It doubles up to `LONGEST_WAIT`."""
-
-LONGEST_WAIT: Seconds = 600.0
+READS = Backoff(15.0, 600.0)
+"""Delay before a run is read again."""
 
 MOST_RUNS = 20_000
 """Maximum number of runs whose origin is kept. The oldest is removed first, and may be read again."""
@@ -45,8 +44,8 @@ def on_run_read_requested(state: LedgerState, event: RunReadRequested) -> None:
     if event.run_id not in state.unread:
         return
     last = state.run_questions.get(event.run_id)
-    wait = FIRST_WAIT if last is None else last.wait
-    state.run_questions[event.run_id] = RunQuestion(event.at + wait, min(2.0 * wait, LONGEST_WAIT))
+    reads = 0 if last is None else last.reads
+    state.run_questions[event.run_id] = RunQuestion(event.at + READS.delay(reads), reads + 1)
     if len(state.run_questions) > 2 * len(state.unread) + 100:
         asked = state.run_questions
         state.run_questions = {run: asked[run] for run in asked if run in state.unread}

@@ -93,7 +93,7 @@ class Job:
 
 @dataclass(frozen=True, slots=True)
 class RunQuestion:
-    """When to read a run at GitHub again, and the delay after that, in seconds."""
+    """When to read a run at GitHub again, and how often it was requested."""
 
     due: Instant
-    wait: Seconds
+    reads: int

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 import pytest
 from structlog.testing import capture_logs
 
-from autoscaler.controller.notice_reader import FIRST_PAUSE, LONGEST_PAUSE, WAIT, NoticeReader
+from autoscaler.controller.notice_reader import PAUSES, WAIT, NoticeReader
 from autoscaler.controller.ports.notices import Message, Notice
 from autoscaler.controller.ports.provider import OutcomeUnknownError, ProviderError
 from autoscaler.controller.ports.store import StoreError
@@ -332,8 +332,8 @@ def test_a_queue_in_trouble_is_asked_ever_more_seldom_and_then_as_before() -> No
         await asyncio.sleep(2000.0)
         task.cancel()
         gaps = [b - a for a, b in zip(queue.asked_at, queue.asked_at[1:], strict=False)]
-        assert gaps[:3] == [FIRST_PAUSE, 2 * FIRST_PAUSE, 4 * FIRST_PAUSE]
-        assert max(gaps) == LONGEST_PAUSE
+        assert gaps[:3] == [PAUSES.first, 2 * PAUSES.first, 4 * PAUSES.first]
+        assert max(gaps) == PAUSES.longest
         assert gaps[-1] == WAIT
 
     scenario()

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from autoscaler.ledger.runs import FIRST_WAIT, LONGEST_WAIT, MOST_RUNS, OUTSIDE_ACCESS
+from autoscaler.ledger.runs import MOST_RUNS, OUTSIDE_ACCESS, READS
 from autoscaler.ledger.state import LedgerState
 from autoscaler.model import events as e
 from autoscaler.model.catalogue import Access, Scope, Sku
@@ -99,8 +99,8 @@ def test_a_run_without_an_answer_is_asked_about_ever_less_often() -> None:
             world.carry_out()
         world.after(1.0)
     waits = [after - before for before, after in pairwise(asked)]
-    assert waits[:3] == [FIRST_WAIT, 2 * FIRST_WAIT, 4 * FIRST_WAIT]
-    assert waits[-1] == LONGEST_WAIT
+    assert waits[:3] == [READS.first, 2 * READS.first, 4 * READS.first]
+    assert waits[-1] == READS.longest
     assert world.intents(Launch) == []
 
 
