@@ -25,7 +25,7 @@ class Plant(NamedTuple):
 PLANTS = {
     "an import upwards": Plant("rooms", {"model/plan.py": "import autoscaler.planner.planner"}),
     "an import between two rooms of one floor": Plant(
-        "rooms", {"github/timestamps.py": "import autoscaler.store.fields"}
+        "rooms", {"github/timestamps.py": "import autoscaler.store.codec"}
     ),
     "an import upwards inside a function": Plant(
         "rooms",

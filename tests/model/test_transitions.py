@@ -1,4 +1,4 @@
-"""The four transition tables, and what follows from a state."""
+"""The transition tables of the records, and what follows from a state."""
 
 import pytest
 
