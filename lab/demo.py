@@ -24,7 +24,7 @@ from lab.report import (
     PriceOf,
     Steps,
     make_report,
-    print_left_out,
+    print_not_replayed,
     print_report,
 )
 from lab.verdict import Fault, verdict, violations
@@ -205,7 +205,7 @@ class _Demo:
         console.print()
         report = make_report(lab, self._push, self._price_of, await self._steps(lab.folder))
         print_report(console, report)
-        print_left_out(console, self._push)
+        print_not_replayed(console, self._push)
         for line in lines:
             console.print(line, style="green" if passed else "red", soft_wrap=True)
         return 0 if passed else FAILED

@@ -52,7 +52,7 @@ class Phase(_Section):
     jobs: Annotated[tuple[PushJobs, ...], Field(min_length=1, max_length=200)]
 
 
-class LeftOut(_Section):
+class NotReplayed(_Section):
     """Jobs of the same push that are not replayed, and the reason."""
 
     label: Word
@@ -67,7 +67,7 @@ class Push(_Section):
     repository: Annotated[str, Field(pattern=r"^[A-Za-z0-9-]{1,39}/[A-Za-z0-9._-]{1,100}$")]
     skus: Annotated[Mapping[Word, PushSku], Field(min_length=1, max_length=100)]
     phases: Annotated[tuple[Phase, ...], Field(min_length=1, max_length=20)]
-    left_out: tuple[LeftOut, ...] = ()
+    not_replayed: tuple[NotReplayed, ...] = ()
 
     @model_validator(mode="after")
     def _check(self) -> Self:

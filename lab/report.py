@@ -151,10 +151,10 @@ def print_report(console: Console, report: Report) -> None:
     console.print(_sentences(report))
 
 
-def print_left_out(console: Console, push: Push) -> None:
+def print_not_replayed(console: Console, push: Push) -> None:
     """Print how many jobs of the push were not replayed, and why."""
     reasons: Counter[str] = Counter()
-    for one in push.left_out:
+    for one in push.not_replayed:
         reasons[one.why] += one.count
     if reasons:
         words = ", ".join(f"{count} ({why})" for why, count in reasons.items())

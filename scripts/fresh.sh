@@ -30,7 +30,7 @@ if ! command -v mmdebstrap > /dev/null; then
     < /dev/null > /dev/null
 fi
 (($# > 0)) || set -- 'make demo' 'make test'
-[[ -z "$(git status --porcelain)" ]] || say "Uncommitted changes are left out"
+[[ -z "$(git status --porcelain)" ]] || say "Uncommitted changes are omitted"
 
 scratch="$(mktemp -d)"
 root="$scratch/root"

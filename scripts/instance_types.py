@@ -3,7 +3,7 @@
     python scripts/instance_types.py SOURCE.csv > autoscaler/providers/ec2/data/instance_types.csv
 
 SOURCE has the columns instance_type, vcpu, memory_mib, arch, gpu_count, gpu_name and
-linux_on_demand_usd_per_hour_us_east_1, among others. Types without a known size are left out:
+linux_on_demand_usd_per_hour_us_east_1, among others. Types without a known size are omitted:
 nothing can be counted for them. It never asks AWS.
 """
 

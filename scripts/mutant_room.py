@@ -28,7 +28,7 @@ ALSO: dict[str, tuple[str, ...]] = {
     "providers": ("tests/app", "tests/agent/test_user_data.py"),
 }
 """Tests that look at a room besides those of its own folder."""
-LEFT_OUT: dict[str, tuple[str, ...]] = {
+SKIPPED_TESTS: dict[str, tuple[str, ...]] = {
     "controller": (
         "tests/controller/test_rule*.py",
         "tests/controller/test_healing.py",
@@ -49,7 +49,7 @@ SPARE = (3.0, 5.0)
 ASLEEP = 60.0
 """Real seconds that a test's process may sleep, besides its usual time: then it waits for ever."""
 LONGEST = 8.0
-"""CPU seconds by default: tests of a change beyond this are left out, the slowest first."""
+"""CPU seconds by default: tests of a change beyond this are skipped, the slowest first."""
 FEW = 3
 """Tests that may fail without any change: a mutant is judged by the others."""
 STOPPED = 5.0
@@ -74,7 +74,7 @@ class Room:
         reading, writing = os.pipe()
         self._log = (copy / f"{name}.log").open("w")
         command = [sys.executable, "-m", "pytest", *OPTIONS, "--capture=no", "-p", "mutant_warm"]
-        ignored = [f"--ignore-glob={copy / pattern}" for pattern in LEFT_OUT.get(name, ())]
+        ignored = [f"--ignore-glob={copy / pattern}" for pattern in SKIPPED_TESTS.get(name, ())]
         self._process = subprocess.Popen(
             [*command, f"--basetemp={self._temporary}/base", *suite(name), *ignored],
             cwd=copy,
@@ -201,7 +201,7 @@ class Room:
                 print(f"{self.name}: {len(failed)} tests fail, once more: {failed}", flush=True)
                 modules += json.loads(reach.read_text())["modules"]
             if failed:
-                print(f"{self.name}: fail without any change, so left out: {failed}", flush=True)
+                print(f"{self.name}: fail without any change, so skipped: {failed}", flush=True)
             known = json.loads(reach.read_text())
             file.write_text(json.dumps({**known, "modules": modules + known["modules"]}))
         return json.loads(file.read_text())  # type: ignore[no-any-return]

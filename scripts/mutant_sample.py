@@ -11,7 +11,7 @@ before, or that wait for ever, counts as timed out, which is as good as killed.
 Each result is kept at once in .cache/mutants/sample.jsonl, and the same command continues there. The
 draw is in random order, so the results of an interrupted run are a random sample, too. Survivors are
 judged again when a test of their room has changed, and with a larger `--seconds`: tests of a change
-that take more CPU seconds together are left out, the slowest first. The checkout is never changed.
+that take more CPU seconds together are skipped, the slowest first. The checkout is never changed.
 """
 
 import argparse
@@ -26,7 +26,7 @@ from queue import Queue
 from typing import Any
 
 from mutant_changes import Change, draw
-from mutant_room import LEFT_OUT, LONGEST, WORK, Room, digest, prepared
+from mutant_room import LONGEST, SKIPPED_TESTS, WORK, Room, digest, prepared
 from mutant_survivors import Survivor, entries, listed
 
 RESULTS = WORK / "sample.jsonl"
@@ -131,8 +131,8 @@ def main() -> int:
         for room in asked.rooms:
             some, total = draw(room, asked.sample, asked.seed)
             print(f"{room}: {len(some)} of {total} changes", flush=True)
-            if left_out := LEFT_OUT.get(room):
-                print(f"{room}: no mutant is judged by {', '.join(left_out)}", flush=True)
+            if skipped := SKIPPED_TESTS.get(room):
+                print(f"{room}: no mutant is judged by {', '.join(skipped)}", flush=True)
             drawn += some
             run(room, some, copies, known, asked.seconds)
     except KeyboardInterrupt:

@@ -29,7 +29,7 @@ JOINED = re.compile(
 )
 """The blanks between tokens that Python's usual format does not have."""
 UNCHANGED = 3
-"""At least so many unchanged tokens in the middle of a change are left out of its text."""
+"""At least so many unchanged tokens in the middle of a change do not appear in its text."""
 
 
 @dataclass(frozen=True, slots=True, order=True)

@@ -102,7 +102,7 @@ def _shown(mutant: Mutant) -> str:
 
 
 def read_results(work: Path) -> dict[Mutant, str]:
-    """By mutant killed, timeout or survived, from mutmut's files; what was not run is left out.
+    """By mutant killed, timeout or survived, from mutmut's files; mutants that were not run do not appear.
 
     Two mutants that read alike are one, and survive if either does.
     """

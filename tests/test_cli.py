@@ -424,7 +424,7 @@ def test_import_strictly_refuses_a_type_that_only_its_variants_can_be(tmp_path: 
     file.write_text(f"runner_types: {{linux.base: {base}}}")
     result = run("import", file, "--strict")
     assert (result.exit_code, result.stdout) == (1, "")
-    assert "left out: has no instance_type" in result.stderr
+    assert "skipped: has no instance_type" in result.stderr
 
 
 def test_check_of_a_scale_config_names_import() -> None:

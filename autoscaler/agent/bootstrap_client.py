@@ -55,7 +55,7 @@ class Controller:
             "agent": VERSION,
         }
         before = time.time()
-        answer = self._ask("/bootstrap/hello", {}, body)
+        answer = self._ask("/bootstrap/attest", {}, body)
         self.skew = _skew(answer.date, before, time.time())
         self.machine, health_checks = self._expect(answer, http.client.OK, _welcome)
         return health_checks
@@ -138,7 +138,7 @@ def _object(text: bytes) -> dict[str, Any]:
 
 def _welcome(value: dict[str, Any]) -> tuple[str, dict[str, Any]] | None:
     """Return the machine's id and the parameters of the health checks."""
-    machine, health_checks = value.get("machine"), value.get("gate")
+    machine, health_checks = value.get("machine"), value.get("health_checks")
     return (
         (machine, health_checks) if is_name(machine) and isinstance(health_checks, dict) else None
     )

@@ -29,7 +29,7 @@ def run_health_checks(
     health_checks: dict[str, Any], skew: float | None, host: Host, timeout: float
 ) -> list[Check]:
     """Run the health checks with the controller's parameters. `timeout`: real seconds."""
-    checks = [Check("controller", True, "answered the hello")]
+    checks = [Check("controller", True, "answered the attestation")]
     wanted = health_checks.get("disk_gb")
     if isinstance(wanted, (int, float)):
         free = _free_bytes(host.root or os.sep) / 2**30

@@ -49,7 +49,7 @@ class Agent:
         self._controller = controller
         self._make_runner = runner
         self._backoff = Backoff()
-        self._beat_at: float | None = None
+        self._heartbeat_at: float | None = None
         self._closed = ""
         self._supervising = False
         self._stop_by: float | None = None
@@ -104,30 +104,30 @@ class Agent:
             except AttestAgain as reason:
                 self._controller.machine = None
                 ready, waiting, retry_after = False, True, None
-                say(f"hello again: {reason}")
+                say(f"attest again: {reason}")
             except Again as reason:
                 waiting, retry_after = True, reason.retry_after
                 say(f"again: {reason}")
 
     def _introduce(self) -> None:
         health_checks = self._controller.attest()
-        if self._beat_at is None:
-            self._beat_at = self._clock.now() + HEARTBEAT
-        self._controller.report("stage", {"stage": "gate"})
+        if self._heartbeat_at is None:
+            self._heartbeat_at = self._clock.now() + HEARTBEAT
+        self._controller.report("stage", {"stage": "health_checks"})
         checks = run_health_checks(
             health_checks, self._controller.skew, self._host, self._clock.network(10.0)
         )
         passed = all(check.ok for check in checks)
         found = [{"name": c.name, "ok": c.ok, "detail": c.detail} for c in checks]
-        self._controller.report("gate", {"passed": passed, "checks": found})
+        self._controller.report("health-checks", {"passed": passed, "checks": found})
         if not passed:
             failed = ", ".join(check.name for check in checks if not check.ok)
-            raise PowerOff(f"the gate failed: {failed}")
+            raise PowerOff(f"the health checks failed: {failed}")
 
     def _poll(self) -> Assignment | None:
-        self._beat()
+        self._heartbeat()
         begun = self._clock.now()
-        due = POLL_WAIT if self._beat_at is None else self._beat_at - begun
+        due = POLL_WAIT if self._heartbeat_at is None else self._heartbeat_at - begun
         assignment = self._controller.poll(max(1.0, min(POLL_WAIT, due)))
         if assignment is None and self._clock.now() - begun < RETRY_FIRST:
             # An immediate answer must not cause a busy loop.
@@ -149,18 +149,26 @@ class Agent:
         end = self._controller.heard + PATIENCE
         until = min(end, self._clock.now() + self._backoff.next(retry_after))
         while self._clock.now() < until:
-            self._beat()
-            due = until if self._beat_at is None else max(self._beat_at, self._clock.now() + 0.1)
+            self._heartbeat()
+            due = (
+                until
+                if self._heartbeat_at is None
+                else max(self._heartbeat_at, self._clock.now() + 0.1)
+            )
             self._clock.sleep(min(until, due) - self._clock.now())
         if self._clock.now() >= self._controller.heard + PATIENCE:
             raise PowerOff("no answer that knows this machine for 15 minutes")
 
-    def _beat(self) -> None:
+    def _heartbeat(self) -> None:
         """Send a heartbeat if it is due. A refusal counts only before the registration."""
         now = self._clock.now()
-        if self._beat_at is None or now < self._beat_at or self._controller.machine is None:
+        if (
+            self._heartbeat_at is None
+            or now < self._heartbeat_at
+            or self._controller.machine is None
+        ):
             return
-        self._beat_at = now + HEARTBEAT
+        self._heartbeat_at = now + HEARTBEAT
         try:
             self._controller.report("heartbeat", {})
         except Again:
@@ -196,11 +204,11 @@ class Agent:
             if isinstance(decision, Left):
                 runner.kill()
                 return decision
-            self._beat_while_running()
+            self._heartbeat_while_running()
 
-    def _beat_while_running(self) -> None:
+    def _heartbeat_while_running(self) -> None:
         try:
-            self._beat()
+            self._heartbeat()
         except AttestAgain:
             # A new attestation is not possible with a runner; the runner continues.
             return

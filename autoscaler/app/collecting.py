@@ -1,7 +1,7 @@
 """Keeps Python's garbage collector from scanning the whole fleet, which blocks the event loop.
 
 A full collection looks at every object that can be part of a cycle: 88 ms with 3,500 machines and 10,000
-jobs. Frozen objects are left out of it (`gc.freeze`, Python's documentation of `gc`). Reference counting
+jobs. It ignores frozen objects (`gc.freeze`, see Python's documentation of `gc`). Reference counting
 frees them all the same, unless they are part of a cycle when they are dropped. The controller's records and
 connections are not. Requests can leave small cycles behind, in aiohttp's answers for example, so
 one full collection an hour scans everything.

@@ -133,7 +133,7 @@ def _experiment(of_type: RunnerType, given: Given, done: Translation) -> None:  
         return
     errors = {one.path: error for one in (ami, percentage) if (error := _canary_error(one))}
     for one in (ami, percentage) if errors else ():
-        why = errors.get(one.path) or "left out, because the experiment's other key is wrong"
+        why = errors.get(one.path) or "skipped, because the experiment's other key is wrong"
         done.reported[one.path] = f"{why}: {_NO_CANARY}"
     if errors:
         return
@@ -181,7 +181,7 @@ def _copy(given: Given, shape: Any, key: str, done: Translation) -> bool:
     try:
         done.sku[key] = read(shape, given.node.plain())
     except ValueError as error:
-        done.reported[given.path] = f"{error}: left out"
+        done.reported[given.path] = f"{error}: skipped"
         return False
     done.carried.add(given.path)
     return True

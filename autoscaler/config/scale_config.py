@@ -67,7 +67,7 @@ class _Importing:
         self._taken: dict[str, KeyPath] = {}
         self._carried: set[KeyPath] = set()
         self._reported: dict[KeyPath, str] = {}
-        self._left_out: dict[KeyPath, str] = {}
+        self._skipped: dict[KeyPath, str] = {}
         self._assumed: Counter[str] = Counter()
         self._taken_images: Counter[str] = Counter()
 
@@ -78,7 +78,7 @@ class _Importing:
             done = translate(of_type, self._architecture_of, self._options)
         except UnconvertibleError as error:
             self._reported.setdefault(error.path, str(error))
-            self._left_out[of_type.path] = str(error)
+            self._skipped[of_type.path] = str(error)
             return
         self._taken[of_type.label.lower()] = of_type.path
         self._keep(of_type, done)
@@ -101,7 +101,7 @@ class _Importing:
         # The others are errors of a whole type. Its variants may still use its keys.
         for path, why in unreported.items():
             node = document.root.get(*path) or document.root
-            reported.append(Reported(node.line, dotted(path), f"left out: {why}"))
+            reported.append(Reported(node.line, dotted(path), f"skipped: {why}"))
         found = tuple(sorted(reported))
         return Imported(self._skus, tuple(carried), found, self._assumed, self._taken_images)
 
@@ -130,8 +130,8 @@ class _Importing:
 
     def _why_not(self, path: KeyPath) -> str:
         for end in range(len(path), 1, -1):
-            if path[:end] in self._left_out:
-                return f"left out with its type: {self._left_out[path[:end]]}"
+            if path[:end] in self._skipped:
+                return f"skipped with its type: {self._skipped[path[:end]]}"
         if len(path) == 1:
             return "unknown key"
         return "has no variants" if path[-1] == VARIANTS else "not a runner type"

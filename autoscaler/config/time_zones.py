@@ -41,7 +41,7 @@ _ELSEWHERE: Mapping[str, tuple[str, ...]] = {
     "Asia/Dubai": ("abu_dhabi",),
 }
 """Cities, countries with one zone and abbreviations that the database lacks, by their zone. Ambiguous
-ones, such as CST and IST, are left out."""
+ones, such as CST and IST, are omitted."""
 
 
 def suggestion(text: str) -> str:

@@ -93,7 +93,7 @@ class Transport:
         except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
             raise NotSentError("not_connected", type(error).__name__) from None
         except aiohttp.ClientHttpProxyError as error:
-            # The proxy refused the connection. Its message is left out: it may be a whole page.
+            # The proxy refused the connection. Its message is omitted: it may be a whole page.
             raise NotSentError("not_connected", f"the proxy answered {error.status}") from None
         except TimeoutError:
             raise NoAnswerError("timeout", f"no answer in {self._settings.timeout:g} s") from None

@@ -167,7 +167,7 @@ def due_reruns(state: LedgerState, now: Instant) -> list[tuple[Rerun, ...]]:
     """Return the jobs to rerun now, grouped by run and attempt.
 
     A group waits up to `SIBLINGS_AWAITED` for jobs whose end is not known yet, because GitHub would
-    rerun the others without them. Reruns over budget are left out; `give_up` ends them.
+    rerun the others without them. Reruns over budget are omitted; `give_up` ends them.
     """
     keys = {
         (one.run_id, one.run_attempt) for one in _due(state, now) if one.state is RerunState.DUE

@@ -105,7 +105,7 @@ class BootstrapEndpoint:
             await self._completion.finish(patience)
 
         app.router.add_get("/bootstrap/agent.py", self._send_agent)
-        app.router.add_post("/bootstrap/hello", self._read_attestation)
+        app.router.add_post("/bootstrap/attest", self._read_attestation)
         for step in self._steps:
             route = f"/bootstrap/machines/{{machine}}/{step}"
             app.router.add_post(route, partial(self._receive, step))
@@ -115,7 +115,7 @@ class BootstrapEndpoint:
     def _every_step(self) -> tuple[_Step, ...]:
         return (
             _Step("stage", requests.StageRequest, self._stage),
-            _Step("gate", requests.HealthChecksRequest, self._gate),
+            _Step("health-checks", requests.HealthChecksRequest, self._health_checks),
             _Step("poll", requests.PollRequest, self._poll),
             _Step("acknowledge", requests.AcknowledgeRequest, self._acknowledge),
             _Step("heartbeat", requests.Request, self._heartbeat),
@@ -154,7 +154,7 @@ class BootstrapEndpoint:
             checking = await self._wait_to_verify()
             return await self._completion.run(self._attest(body, checking))
 
-        return await self._answer("hello", None, work())
+        return await self._answer("attest", None, work())
 
     async def hear(
         self, name: requests.Step, machine: str, authorization: str, read: Read
@@ -224,13 +224,13 @@ class BootstrapEndpoint:
             answer = await self._bootstrap.attest(
                 body.provider, body.proof, body.nonce, body.protocol, body.agent, checking.close
             )
-        return {"machine": answer.machine, "sku": answer.sku, "gate": answer.health_checks}
+        return {"machine": answer.machine, "sku": answer.sku, "health_checks": answer.health_checks}
 
     async def _stage(self, machine: MachineId, nonce: str, body: requests.StageRequest) -> Result:
         await self._bootstrap.stage(machine, nonce, body.stage)
         return None
 
-    async def _gate(
+    async def _health_checks(
         self, machine: MachineId, nonce: str, body: requests.HealthChecksRequest
     ) -> Result:
         summary = requests.readable(redact_text(body.summary()))

@@ -106,9 +106,9 @@ class ExitRequest(Request):
 
 Step = Literal[
     "agent",
-    "hello",
+    "attest",
     "stage",
-    "gate",
+    "health-checks",
     "poll",
     "acknowledge",
     "heartbeat",

@@ -129,7 +129,7 @@ def whole_number(text: str, name: str, lowest: int, highest: int) -> int:
 
 
 def element(name: str, value: Any) -> str:
-    """Return an XML element. Mappings become children, sequences become `item`s, `None` is left out."""
+    """Return an XML element. Mappings become children, sequences become `item`s, `None` is omitted."""
     if value is None:
         return ""
     if isinstance(value, bool):

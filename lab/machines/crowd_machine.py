@@ -62,20 +62,20 @@ class CrowdMachine:
             self.tls = ssl.create_default_context(cadata=self.settings.ca)
         self.nonce = secrets.token_hex(32)
         self.heard = self.wire.now()
-        beats: asyncio.Task[None] | None = None
+        heartbeats: asyncio.Task[None] | None = None
         try:
-            beats = asyncio.create_task(self._beat())
+            heartbeats = asyncio.create_task(self._heartbeat())
             runner = await self._wait_for_assignment()
             self.supervised = True
             detail = await self._run(runner)
-            beats.cancel()
+            heartbeats.cancel()
             await self._report_exit(detail)
             self.supervised = False
         except PowerOff:
             return
         finally:
-            if beats is not None:
-                beats.cancel()
+            if heartbeats is not None:
+                heartbeats.cancel()
 
     async def stop(self) -> None:
         """Send what the runner and the agent send at a shutdown. The caller has cancelled `live` before."""
@@ -119,11 +119,11 @@ class CrowdMachine:
             "nonce": self.nonce,
             "agent": "crowd",
         }
-        url = f"{self.settings.url}/bootstrap/hello"
-        hello = self._expect(await self.wire.post(url, "", body, ssl=self.tls))
-        self.machine = str(hello.get("machine", ""))
-        await self._ask("stage", {"stage": "gate"})
-        await self._ask("gate", {"passed": True, "checks": []})
+        url = f"{self.settings.url}/bootstrap/attest"
+        answer = self._expect(await self.wire.post(url, "", body, ssl=self.tls))
+        self.machine = str(answer.get("machine", ""))
+        await self._ask("stage", {"stage": "health_checks"})
+        await self._ask("health-checks", {"passed": True, "checks": []})
         self.ready = True
 
     async def _proof(self) -> str:
@@ -164,7 +164,7 @@ class CrowdMachine:
             return retry_after * (1 + share / 4)
         return min(RETRY_MOST, RETRY_FIRST * 2.0 ** min(self.tries - 1, 10)) * (0.5 + share / 2)
 
-    async def _beat(self) -> None:
+    async def _heartbeat(self) -> None:
         """Send a heartbeat every minute from the attestation on. Other requests handle errors."""
         while True:
             await self.wire.sleep(HEARTBEAT)

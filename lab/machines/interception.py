@@ -13,7 +13,7 @@ from lab.machines.settings import controller_settings
 
 @dataclass(frozen=True, slots=True)
 class Said:
-    """One request of a machine. `step` is the last part of its path. `machine` is empty in `hello`."""
+    """One request of a machine. `step` is the last part of its path. `machine` is empty in `attest`."""
 
     machine: str
     step: str
@@ -83,7 +83,7 @@ class Interception:
     async def _start(self) -> None:
         app = web.Application()
         app.router.add_get("/{instance}/bootstrap/agent.py", self._send_agent)
-        app.router.add_post("/{instance}/bootstrap/hello", self._hear)
+        app.router.add_post("/{instance}/bootstrap/attest", self._hear)
         app.router.add_post("/{instance}/bootstrap/machines/{machine}/{step}", self._hear)
         self._session = aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=60))
         self._runner = web.AppRunner(app, shutdown_timeout=0.1)
@@ -103,7 +103,7 @@ class Interception:
         where = request.match_info
         authorization = request.headers.get("Authorization", "")
         body = await request.json()
-        said = Said(where.get("machine", ""), where.get("step", "hello"), authorization, body)
+        said = Said(where.get("machine", ""), where.get("step", "attest"), authorization, body)
         if not await line.ear.before(said):
             return _broken(request)
         place = request.path.partition("/bootstrap/")[2]

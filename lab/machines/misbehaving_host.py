@@ -138,15 +138,15 @@ class _Saboteur:
     def __init__(self, host: MisbehavingHost, misdeed: Misdeed) -> None:
         self._host = host
         self._misdeed = misdeed
-        self._hello: Said | None = None
-        self._beats: int | None = None
+        self._attestation: Said | None = None
+        self._heartbeats: int | None = None
         self._down = False
 
     async def before(self, said: Said) -> bool:
         """Return whether to pass on the machine's request."""
         deed = self._misdeed
-        if said.step == "hello":
-            self._hello, self._down = said, False
+        if said.step == "attest":
+            self._attestation, self._down = said, False
             deed.attestations += 1
         elif self._down:
             return False
@@ -159,16 +159,16 @@ class _Saboteur:
                 return await self._vanish()
             if deed.kind is _M.REBOOTS_READY:
                 return self._reboot()
-        if said.step == "heartbeat" and self._beats is not None:
-            self._beats += 1
-            if self._beats == AT_WORK:
+        if said.step == "heartbeat" and self._heartbeats is not None:
+            self._heartbeats += 1
+            if self._heartbeats == AT_WORK:
                 return self._at_work(said)
         return not (deed.kind is _M.SILENT_AT_WORK and deed.at is not None)
 
     async def after(self, said: Said, status: int, answer: dict[str, Any]) -> None:
         """Misbehave after the controller has answered and before the machine gets the answer."""
         deed = self._misdeed
-        if said.step == "hello" and status == 200:
+        if said.step == "attest" and status == 200:
             deed.machine = str(answer["machine"])
         elif said.step == "poll" and answer.get("state") == "assigned":
             if deed.kind is _M.VANISHES_HANDED:
@@ -176,7 +176,7 @@ class _Saboteur:
             elif deed.kind is _M.REBOOTS_HANDED and deed.at is None:
                 self._reboot()
         elif said.step == "acknowledge" and status == 204:
-            self._beats = 0
+            self._heartbeats = 0
             if deed.kind is _M.VANISHES_ACKNOWLEDGED:
                 await self._vanish()
             elif deed.kind in _HANG:
@@ -215,26 +215,33 @@ class _Saboteur:
 
     def _lies(self, said: Said) -> list[tuple[str, Said]]:
         """Return requests that a job with root could send: it knows the machine's nonce and proof."""
-        assert self._hello is not None
+        assert self._attestation is not None
         passed = {"passed": True, "checks": []}
         made_up = f"Bearer {secrets.token_hex(32)}"
-        anew = {**self._hello.body, "nonce": secrets.token_hex(32)}
+        anew = {**self._attestation.body, "nonce": secrets.token_hex(32)}
         lies = [
-            ("its own health checks, twice", replace(said, step="gate", body=passed)),
-            ("its own health checks, failed", replace(said, step="gate", body={"passed": False})),
+            ("its own health checks, twice", replace(said, step="health-checks", body=passed)),
+            (
+                "its own health checks, failed",
+                replace(said, step="health-checks", body={"passed": False}),
+            ),
             ("an assignment again", replace(said, step="poll", body={"wait": 1.0})),
             ("another's runner", replace(said, step="acknowledge", body={"runner": "r-1"})),
-            ("an attestation with another nonce", replace(self._hello, body=anew)),
+            ("an attestation with another nonce", replace(self._attestation, body=anew)),
             (
                 "an unknown machine's poll",
                 replace(said, machine="m-unknown", step="poll", body={"wait": 1.0}),
             ),
         ]
-        for step, body in (("gate", passed), ("exit", {"detail": "not true"})):
+        for step, body in (("health-checks", passed), ("exit", {"detail": "not true"})):
             forged = replace(said, step=step, body=body, authorization=made_up)
             lies.append((f"{step} with a made-up nonce", forged))
         for other in self._host.others(said.machine):
-            for step, body in (("exit", {"detail": "not true"}), ("release", {}), ("gate", passed)):
+            for step, body in (
+                ("exit", {"detail": "not true"}),
+                ("release", {}),
+                ("health-checks", passed),
+            ):
                 lies.append(
                     (f"another's {step}", replace(said, machine=other, step=step, body=body))
                 )

@@ -51,7 +51,7 @@ class ScriptedController:
 
     def attest(self) -> dict[str, Any]:
         self.machine = None
-        self._answer("hello")
+        self._answer("attest")
         self.machine = "m-1"
         return {}
 

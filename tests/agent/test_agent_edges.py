@@ -450,7 +450,7 @@ def test_the_last_words_before_an_exit_are_read(agent: ModuleType, open_folder: 
     ("answer", "ok", "detail"),
     [
         ("[ $1 = --version ] && echo 2.336.0", True, "2.336.0"),
-        ("echo hello", True, "not known: the answer is not a version"),
+        ("echo greetings", True, "not known: the answer is not a version"),
         ("echo 2.336.0; exec sleep 10", True, "not known: no answer in 60 s"),
         (
             'echo "Couldn\'t find a valid ICU package" >&2; exit 134',
@@ -459,7 +459,7 @@ def test_the_last_words_before_an_exit_are_read(agent: ModuleType, open_folder: 
         ),
     ],
 )
-def test_the_runners_version_is_a_check_of_the_gate(
+def test_the_health_checks_include_the_runners_version(
     agent: ModuleType, open_folder: Path, answer: str, ok: bool, detail: str
 ) -> None:
     (open_folder / "run.sh").touch()
@@ -609,12 +609,12 @@ def controller(agent: ModuleType, server: Any) -> Iterator[Any]:
 
 Answer = tuple[int, dict[str, str], bytes]
 
-ATTESTATION = "/bootstrap/hello"
+ATTESTATION = "/bootstrap/attest"
 POLL = "/bootstrap/machines/m-1/poll"
 
 
 def attestation_body(machine: object = "m-1") -> bytes:
-    return json.dumps({"machine": machine, "sku": "s", "gate": {}}).encode()
+    return json.dumps({"machine": machine, "sku": "s", "health_checks": {}}).encode()
 
 
 @pytest.mark.parametrize(
@@ -723,7 +723,7 @@ def test_a_proxys_json_keeps_no_machine_waiting_for_ever(
 def test_a_machine_behind_a_proxy_in_maintenance_powers_off(
     agent: ModuleType, server: Any, open_folder: Path
 ) -> None:
-    """End to end over HTTP: hello and gate went well, then a proxy answers in place of all."""
+    """End to end over HTTP: attestation and health checks went well, then a proxy answers in place of all."""
     (open_folder / "run.sh").touch()
     install_listener(open_folder)
     clock = VirtualClock()
@@ -733,7 +733,7 @@ def test_a_machine_behind_a_proxy_in_maintenance_powers_off(
     host.runner_user = "nobody"
     machine = "/bootstrap/machines/m-1/"
     server.answers = {ATTESTATION: (200, {}, attestation_body())}
-    server.answers |= {machine + step: (204, {}, b"") for step in ("stage", "gate")}
+    server.answers |= {machine + step: (204, {}, b"") for step in ("stage", "health-checks")}
     maintenance: Answer = (200, {}, b'{"status": "maintenance"}')
     server.answers |= {machine + step: maintenance for step in ("poll", "heartbeat")}
     began = clock.now()
@@ -830,10 +830,10 @@ def test_only_the_given_authority_is_trusted(
     server.socket = context.wrap_socket(
         server.socket, server_side=True, do_handshake_on_connect=False
     )
-    server.answers = {"/": (200, {}, b"hello")}
+    server.answers = {"/": (200, {}, b"greeting")}
     url = url_of(server, "https")
     link = agent.Link(url, certificate.decode())
-    assert link.ask("GET", "/", {}).body == b"hello"
+    assert link.ask("GET", "/", {}).body == b"greeting"
     link.close()
     for authority in (other.decode(), elsewhere.decode(), None):
         with pytest.raises(agent.Again, match="SSLCertVerificationError"):
@@ -923,7 +923,7 @@ def test_https_goes_through_the_proxy_and_plain_http_does_not(
     server.socket = context.wrap_socket(
         server.socket, server_side=True, do_handshake_on_connect=False
     )
-    server.answers = {"/": (200, {"Connection": "close"}, b"hello")}
+    server.answers = {"/": (200, {"Connection": "close"}, b"greeting")}
     with socketserver.ThreadingTCPServer(("127.0.0.1", 0), Tunnel) as proxy:
         proxy.behind, proxy.asked = server.server_address, []  # type: ignore[attr-defined]
         thread = threading.Thread(target=proxy.serve_forever, kwargs={"poll_interval": 0.01})
@@ -932,7 +932,7 @@ def test_https_goes_through_the_proxy_and_plain_http_does_not(
         monkeypatch.setenv("NO_PROXY", "")
         link = agent.Link(url_of(server, "https"), certificate.decode())
         try:
-            assert link.ask("GET", "/", {}).body == b"hello"
+            assert link.ask("GET", "/", {}).body == b"greeting"
             with pytest.raises(agent.Again):
                 agent.Link("http://127.0.0.1:1").ask("GET", "/", {})
         finally:
@@ -947,7 +947,7 @@ def test_https_goes_through_the_proxy_and_plain_http_does_not(
 
 
 def test_a_kept_connection_that_was_closed_is_opened_again(agent: ModuleType, server: Any) -> None:
-    server.answers = {"/": (200, {}, b"hello")}
+    server.answers = {"/": (200, {}, b"greeting")}
     link = agent.Link(url_of(server))
     assert link.ask("GET", "/", {}).status == 200
     link._connection.sock.shutdown(2)

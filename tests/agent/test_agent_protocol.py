@@ -35,7 +35,7 @@ class RecordedLink:
         return self.answers.pop(0)
 
 
-WELCOME = (200, {"machine": "m-1", "gate": {"disk_gb": 50}})
+WELCOME = (200, {"machine": "m-1", "health_checks": {"disk_gb": 50}})
 
 
 def controller(agent: ModuleType, link: RecordedLink) -> Any:
@@ -48,7 +48,7 @@ def test_a_attestation_carries_version_provider_proof_and_nonce(agent: ModuleTyp
     assert asking.attest() == {"disk_gb": 50}
     assert asking.machine == "m-1"
     ((method, path, headers, body, timeout),) = link.asked
-    assert (method, path, timeout) == ("POST", "/bootstrap/hello", 10.0)
+    assert (method, path, timeout) == ("POST", "/bootstrap/attest", 10.0)
     assert headers == {"Content-Type": "application/json"}
     nonce = body.pop("nonce")
     assert bytes.fromhex(nonce).hex() == nonce
@@ -98,7 +98,7 @@ def test_a_step_before_any_attestation_asks_for_one(agent: ModuleType) -> None:
 
 @pytest.mark.parametrize("length", [0, 1, 128, 129])
 def test_a_machines_name_has_1_to_128_characters(agent: ModuleType, length: int) -> None:
-    link = RecordedLink(agent, (200, {"machine": "m" * length, "gate": {}}))
+    link = RecordedLink(agent, (200, {"machine": "m" * length, "health_checks": {}}))
     asking = controller(agent, link)
     if 1 <= length <= 128:
         asking.attest()
@@ -347,7 +347,7 @@ def test_each_check_says_what_was_seen(
     monkeypatch.setattr(agent, "_free_bytes", {"/": 3 * 2**29}.__getitem__)
     checks = agent.run_health_checks({"disk_gb": 1.5, "clock_skew_s": 2}, 2.0, host, 1.0)
     assert [tuple(check) for check in checks] == [
-        ("controller", True, "answered the hello"),
+        ("controller", True, "answered the attestation"),
         ("disk", True, "1.5 GiB free, 1.5 wanted"),
         ("clock", True, "2.0 s off, 2 allowed"),
         ("runner", False, "the runner is not installed"),

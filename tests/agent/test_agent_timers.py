@@ -74,13 +74,13 @@ def test_a_whole_life(stage: Stage) -> None:
     stage.runner.script = {5: {"message": True, "worker": True}, 60: {"exited": 0, "worker": False}}
     assert stage.live() == "the runner exited with status 0"
     steps = [step for _, step in stage.controller.asked if step != "heartbeat"]
-    assert steps == ["hello", "stage", "gate", "poll", "acknowledge", "exit"]
+    assert steps == ["attest", "stage", "health-checks", "poll", "acknowledge", "exit"]
     assert stage.runner.started_with == "secret"
     assert Path(stage.host.marker).stat().st_mode & 0o777 == 0o600
 
 
 def test_patience_ends_after_15_minutes_without_an_answer(stage: Stage) -> None:
-    stage.controller.usual["hello"] = stage.module.Again("503")
+    stage.controller.usual["attest"] = stage.module.Again("503")
     assert "15 minutes" in stage.live()
     assert stage.clock.now() - stage.began == pytest.approx(900, abs=1)
 
@@ -97,17 +97,17 @@ def test_patience_begins_anew_with_every_answer_that_knows_the_machine(stage: St
 
 
 def test_refused_attestations_are_no_answer_that_knows_the_machine(stage: Stage) -> None:
-    stage.controller.usual["hello"] = stage.module.AttestAgain("401")
+    stage.controller.usual["attest"] = stage.module.AttestAgain("401")
     assert "15 minutes" in stage.live()
     assert stage.clock.now() - stage.began == pytest.approx(900, abs=1)
 
 
 def test_retry_after_is_honoured_with_jitter(stage: Stage) -> None:
-    stage.controller.answers["hello"] = [stage.module.Again("503", 100.0)]
+    stage.controller.answers["attest"] = [stage.module.Again("503", 100.0)]
     stage.assignment()
     stage.runner.script = {0: {"exited": 0}}
     stage.live()
-    first, second = stage.controller.times("hello")
+    first, second = stage.controller.times("attest")
     assert 100 <= second - first <= 125
 
 
@@ -133,35 +133,35 @@ def test_delays_grow_to_half_a_minute_at_most(agent: ModuleType) -> None:
     assert len({round(delay, 6) for delay in delays[10:]}) > 5
 
 
-def test_a_beat_that_is_refused_while_waiting_leads_to_a_attestation(stage: Stage) -> None:
+def test_a_refused_heartbeat_while_waiting_leads_to_an_attestation(stage: Stage) -> None:
     stage.controller.answers["poll"] = [stage.module.Again("503", 200.0)]
     stage.controller.answers["heartbeat"] = [stage.module.AttestAgain("401")]
     stage.controller.usual["poll"] = stage.module.PowerOff("410")
     stage.live()
-    assert len(stage.controller.times("hello")) == 2
+    assert len(stage.controller.times("attest")) == 2
 
 
-def test_a_gate_that_was_not_heard_is_reported_again_before_any_poll(stage: Stage) -> None:
-    stage.controller.answers["gate"] = [stage.module.Again("503")]
+def test_the_agent_repeats_unreceived_health_checks_before_any_poll(stage: Stage) -> None:
+    stage.controller.answers["health-checks"] = [stage.module.Again("503")]
     stage.controller.usual["poll"] = stage.module.PowerOff("410")
     stage.live()
     steps = [step for _, step in stage.controller.asked]
-    assert steps == ["hello", "stage", "gate", "hello", "stage", "gate", "poll"]
+    assert steps == ["attest", "stage", "health-checks", "attest", "stage", "health-checks", "poll"]
 
 
-def test_a_failed_gate_is_reported_and_ends_the_machine(stage: Stage) -> None:
+def test_the_agent_reports_failed_health_checks_and_powers_off(stage: Stage) -> None:
     (Path(stage.host.runner_directory) / "run.sh").unlink()
-    assert stage.live() == "the gate failed: runner"
-    assert [step for _, step in stage.controller.asked] == ["hello", "stage", "gate"]
+    assert stage.live() == "the health checks failed: runner"
+    assert [step for _, step in stage.controller.asked] == ["attest", "stage", "health-checks"]
 
 
-def test_beats_once_a_minute_from_attestation_to_exit(stage: Stage) -> None:
+def test_the_agent_sends_heartbeats_every_minute_from_attestation_to_exit(stage: Stage) -> None:
     stage.controller.answers["poll"] = [None] * 10 + [stage.module.Assignment("r-1", "secret")]
     stage.runner.script = {1: {"worker": True}, 600: {"exited": 0, "worker": False}}
     stage.live()
-    beats = stage.controller.times("heartbeat")
-    gaps = [later - earlier for earlier, later in itertools.pairwise(beats)]
-    assert len(beats) >= 15
+    heartbeats = stage.controller.times("heartbeat")
+    gaps = [later - earlier for earlier, later in itertools.pairwise(heartbeats)]
+    assert len(heartbeats) >= 15
     assert all(59 <= gap <= 62 for gap in gaps)
 
 
@@ -172,7 +172,7 @@ def test_beats_once_a_minute_from_attestation_to_exit(stage: Stage) -> None:
 )
 def test_the_controllers_silence_ends_no_runner(stage: Stage) -> None:
     stage.controller.usual["heartbeat"] = stage.module.Again("no answer")
-    stage.agent._beat_at = stage.clock.now()
+    stage.agent._heartbeat_at = stage.clock.now()
     stage.runner.script = {1: {"worker": True}, 80_000: {"exited": 0, "worker": False}}
     assert stage.runs() == "the runner exited with status 0"
     assert stage.lasted >= 80_000
@@ -180,7 +180,7 @@ def test_the_controllers_silence_ends_no_runner(stage: Stage) -> None:
 
 def test_a_closed_seat_ends_an_idle_runner_only(stage: Stage) -> None:
     stage.controller.usual["heartbeat"] = stage.module.PowerOff("410")
-    stage.agent._beat_at = stage.clock.now()
+    stage.agent._heartbeat_at = stage.clock.now()
     assert stage.runs() == "the controller has closed this seat"
     assert stage.runner.frozen
     assert stage.runner.killed
@@ -188,7 +188,7 @@ def test_a_closed_seat_ends_an_idle_runner_only(stage: Stage) -> None:
 
 def test_a_closed_seat_does_not_end_a_job(stage: Stage) -> None:
     stage.controller.usual["heartbeat"] = stage.module.PowerOff("410")
-    stage.agent._beat_at = stage.clock.now() + 30
+    stage.agent._heartbeat_at = stage.clock.now() + 30
     stage.runner.script = {1: {"worker": True}, 4000: {"exited": 0, "worker": False}}
     assert stage.runs() == "the runner exited with status 0"
 
@@ -428,7 +428,7 @@ def test_the_report_of_the_exit_holds_reason_and_text(stage: Stage) -> None:
         "reason": "exited",
         "detail": "the runner exited with status 1: Failed to create session. Forbidden",
     }
-    checks = {check["name"]: check for check in stage.controller.bodies["gate"]["checks"]}
+    checks = {check["name"]: check for check in stage.controller.bodies["health-checks"]["checks"]}
     assert checks["runner_version"] == {"name": "runner_version", "ok": True, "detail": "2.336.0"}
 
 

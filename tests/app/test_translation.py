@@ -48,4 +48,4 @@ def test_former_ids_reach_the_ledger_and_every_provider(tmp_path: Path) -> None:
 def test_machines_ask_github_what_costs_nothing(tmp_path: Path) -> None:
     """Calls without a token have 60 an hour for everything behind one address; this one is free."""
     found = health_check_parameters(Folder(tmp_path).load(MINIMAL))
-    assert {gate["github"] for gate in found.values()} == {"https://api.github.com/rate_limit"}
+    assert {checks["github"] for checks in found.values()} == {"https://api.github.com/rate_limit"}

@@ -66,5 +66,5 @@ class _Search:
         return self._left >= 0 and self._goes_wrong(self.only([*things, *beside]))
 
 
-def _others(chunks: list[list[Happening]], left_out: int) -> list[Happening]:
-    return list(chain.from_iterable(c for n, c in enumerate(chunks) if n != left_out))
+def _others(chunks: list[list[Happening]], skipped: int) -> list[Happening]:
+    return list(chain.from_iterable(c for n, c in enumerate(chunks) if n != skipped))

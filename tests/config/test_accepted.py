@@ -53,7 +53,7 @@ def test_the_example_is_accepted_whole(folder: Folder) -> None:
     assert configuration.sqlite_file() == folder.path / "state.db"
 
 
-def test_left_out_keys_have_the_stated_defaults(folder: Folder) -> None:
+def test_omitted_keys_have_the_stated_defaults(folder: Folder) -> None:
     settings = folder.load(MINIMAL).settings
     found = settings.skus["gpu"]
     assert (found.os, found.arch) == (OperatingSystem.LINUX, Architecture.X64)

@@ -196,14 +196,14 @@ def test_everything_without_a_place_is_reported() -> None:
         TYPE.format(arm, "min_available"): "0 means the default of PyTorch's fleet",
         TYPE.format(win, "is_ephemeral"): "true contradicts the name",
         TYPE.format("linux.unknown", "instance_type"): "instance type z9.mega is not known",
-        TYPE.format("linux.unknown", "os"): "left out with its type: instance type z9.mega",
-        TYPE.format("linux.unknown", "disk_size"): "left out with its type",
-        TYPE.format("linux.unknown", "is_ephemeral"): "left out with its type",
+        TYPE.format("linux.unknown", "os"): "skipped with its type: instance type z9.mega",
+        TYPE.format("linux.unknown", "disk_size"): "skipped with its type",
+        TYPE.format("linux.unknown", "is_ephemeral"): "skipped with its type",
         TYPE.format("macos.m2", "os"): '"macos" is not linux or windows',
-        TYPE.format("macos.m2", "instance_type"): "left out with its type",
-        TYPE.format("macos.m2", "disk_size"): "left out with its type",
-        TYPE.format("macos.m2", "is_ephemeral"): "left out with its type",
-        TYPE.format(odd, "disk_size"): '"big" is not a whole number: left out',
+        TYPE.format("macos.m2", "instance_type"): "skipped with its type",
+        TYPE.format("macos.m2", "disk_size"): "skipped with its type",
+        TYPE.format("macos.m2", "is_ephemeral"): "skipped with its type",
+        TYPE.format(odd, "disk_size"): '"big" is not a whole number: skipped',
         TYPE.format(odd, "is_ephemeral"): '"yes" is not true or false',
         TYPE.format(odd, "min_available"): "9 is more than max_available, 4",
         TYPE.format(odd, "labels[0]"): '"linux" is a default label of all runners',
@@ -211,7 +211,7 @@ def test_everything_without_a_place_is_reported() -> None:
         TYPE.format(odd, "labels[3]"): "is already a label of the SKU",
         TYPE.format(
             odd, "ami_experiment.ami"
-        ): "left out, because the experiment's other key is wrong",
+        ): "skipped, because the experiment's other key is wrong",
         TYPE.format(odd, "ami_experiment.percentage"): "200 is above 100",
         TYPE.format(odd, "ami_experiment.until"): "unknown key",
         TYPE.format(odd, "spot"): "unknown key",
@@ -233,7 +233,7 @@ def test_a_type_with_the_name_of_every_fleets_label_is_reported(tmp_path: Path) 
     assert list(account.skus) == ["linux.one"]
     why = '"Linux" is a default label of all runners'
     rows = [one.why for one in account.reported]
-    assert rows == [f"left out: {why}", *[f"left out with its type: {why}"] * 4]
+    assert rows == [f"skipped: {why}", *[f"skipped with its type: {why}"] * 4]
 
 
 def test_a_label_that_is_there_already_is_reported(tmp_path: Path) -> None:
@@ -243,7 +243,7 @@ def test_a_label_that_is_there_already_is_reported(tmp_path: Path) -> None:
     assert list(account.skus) == ["linux.one"]
     why = 'Linux.One is already the label of runner_types."linux.one"'
     rows = [one.why for one in account.reported]
-    assert rows == [f"left out: {why}", *[f"left out with its type: {why}"] * 4]
+    assert rows == [f"skipped: {why}", *[f"skipped with its type: {why}"] * 4]
     text = runner_type(variants="{am2: {disk_size: 20}}") + other.replace("linux", "am2.linux")
     account = of_text(tmp_path, text)
     assert account.skus["am2.linux.one"]["disk_gb"] == 20
@@ -259,7 +259,7 @@ def test_a_type_that_only_its_variants_can_be_is_reported_once_though_its_keys_s
     assert list(account.skus) == ["big.linux.base"]
     (found,) = account.reported
     assert (found.line, found.key) == (2, 'runner_types."linux.base"')
-    assert found.why == "left out: has no instance_type"
+    assert found.why == "skipped: has no instance_type"
     assert len(account.carried) == 3
 
 
@@ -277,7 +277,7 @@ def test_a_key_of_an_experiment_is_reported_with_its_own_error(
     why = reported(account)
     assert error in why[TYPE.format("linux.one", f"ami_experiment.{key}")]
     said = why[TYPE.format("linux.one", f"ami_experiment.{partner}")]
-    assert said.startswith("left out, because the experiment's other key is wrong: every launch")
+    assert said.startswith("skipped, because the experiment's other key is wrong: every launch")
 
 
 def test_one_of_a_kind_is_counted_as_one(tmp_path: Path) -> None:
@@ -342,7 +342,7 @@ def test_a_key_that_stands_twice_is_reported_and_the_first_holds(tmp_path: Path)
         ({"os": "{a: b}"}, "os", "linux or windows"),
     ],
 )
-def test_a_type_that_cannot_be_launched_as_it_stands_is_left_out_whole(
+def test_the_importer_skips_a_type_that_cannot_be_launched(
     tmp_path: Path, keys: dict[str, str], key: str, why: str
 ) -> None:
     text = runner_type(**keys) + runner_type().partition("\n")[2].replace("linux.one", "linux.two")

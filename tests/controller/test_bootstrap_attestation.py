@@ -1,4 +1,4 @@
-"""Who may say hello: every refusal of the bootstrap service before a machine is believed."""
+"""Who may attest: every refusal of the bootstrap service before a machine is believed."""
 
 import asyncio
 from dataclasses import replace
@@ -385,9 +385,7 @@ async def test_attestation_again_after_the_assignment_was_handed_over_is_refused
 
 
 @on_virtual_time
-async def test_a_ready_machine_that_says_attestation_again_becomes_ready_again_by_its_gate() -> (
-    None
-):
+async def test_a_ready_machine_that_attests_again_becomes_ready_after_its_health_checks() -> None:
     controller, (agent,) = await launched(World())
     await say(controller, 1, JobState.COMPLETED)
     await controller.turn()

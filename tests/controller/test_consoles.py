@@ -91,7 +91,7 @@ def test_it_is_asked_once_however_often_the_end_is_asked_for() -> None:
     scenario()
 
 
-@pytest.mark.parametrize("late", ["gate", "ready"])
+@pytest.mark.parametrize("late", ["health-checks", "ready"])
 def test_other_deadlines_are_asked_about_too(late: str) -> None:
     @on_virtual_time
     async def scenario() -> None:
@@ -132,7 +132,7 @@ def test_one_that_goes_down_by_itself_before_it_is_up_is_asked_about() -> None:
     scenario()
 
 
-@pytest.mark.parametrize("why", ["quota", "gate", "idle"])
+@pytest.mark.parametrize("why", ["quota", "health-checks", "idle"])
 def test_what_says_its_reason_itself_is_not_asked(why: str) -> None:
     @on_virtual_time
     async def scenario() -> None:
@@ -143,7 +143,7 @@ def test_what_says_its_reason_itself_is_not_asked(why: str) -> None:
                 agent.instance.terminated = True
                 agent.instance.reason = "Client.VolumeLimitExceeded: words"
                 agent.instance.failure = FailureClass.QUOTA
-            elif why == "gate":
+            elif why == "health-checks":
                 await agent.attest()
                 await agent.health_checks(passed=False)
             else:

@@ -146,7 +146,7 @@ def test_a_runner_in_no_list_is_absent_only_where_its_id_is_answered_404(
         for _ in range(8):
             await wait(controller, QUARTER / 2)
         assert world.github.asked.count("read_runner") >= 2
-        # Machines launched for the job meanwhile never say hello: those are terminated.
+        # Machines launched for the job meanwhile never attest: those are terminated.
         assert any(agent.instance.id in call for call in world.east.ended) is ended
 
     scenario()

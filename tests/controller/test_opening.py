@@ -57,7 +57,7 @@ async def test_several_are_for_sale_once_all_are_listed() -> None:
     market = Market({EAST: 2.0, WEST: 9.0})
     task = asyncio.create_task(market.opening.run())
     await asyncio.sleep(3.0)
-    assert market.opening.opened == {EAST}, "its machines are known: they may say hello"
+    assert market.opening.opened == {EAST}, "its machines are known: they may attest"
     assert market.sold == []
     await task
     assert market.sold == [(9.0, {EAST, WEST})] * 2

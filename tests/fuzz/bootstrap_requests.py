@@ -14,7 +14,7 @@ Step = dict[str, Any]
 MACHINES = 4
 STEPS = (
     "stage",
-    "gate",
+    "health-checks",
     "poll",
     "acknowledge",
     "heartbeat",
@@ -26,7 +26,7 @@ TURN: Step = {"do": "turn"}
 
 _BODIES = {
     "stage": '{"stage": "driver"}',
-    "gate": '{"passed": true, "checks": [{"name": "disk", "ok": true}]}',
+    "health-checks": '{"passed": true, "checks": [{"name": "disk", "ok": true}]}',
     "poll": '{"wait": 0}',
     "acknowledge": '{"runner": "<runner>"}',
     "exit": '{"detail": "runner left"}',
@@ -85,9 +85,9 @@ def any_steps(rng: Random, proofs: Proofs) -> list[Step]:
 
 def _led(rng: Random, proofs: Proofs, machine: int, far: int) -> list[Step]:
     honest = [
-        _hello(rng, proofs, machine, honest=True),
+        _attest(rng, proofs, machine, honest=True),
         _ask(rng, "stage", machine),
-        _ask(rng, "gate", machine),
+        _ask(rng, "health-checks", machine),
         TURN,
     ]
     return honest[:far]
@@ -96,7 +96,7 @@ def _led(rng: Random, proofs: Proofs, machine: int, far: int) -> list[Step]:
 def _any_ask(rng: Random, proofs: Proofs) -> Step:
     machine = rng.randrange(MACHINES)
     asked = (
-        _hello(rng, proofs, machine, honest=rng.random() < 0.3)
+        _attest(rng, proofs, machine, honest=rng.random() < 0.3)
         if rng.random() < 0.2
         else _ask(rng, rng.choice(STEPS), machine)
     )
@@ -105,7 +105,7 @@ def _any_ask(rng: Random, proofs: Proofs) -> Step:
     return _strange(rng, asked)
 
 
-def _hello(rng: Random, proofs: Proofs, machine: int, *, honest: bool) -> Step:
+def _attest(rng: Random, proofs: Proofs, machine: int, *, honest: bool) -> Step:
     said = {
         "protocol": 1 if honest else rng.choice((0, 1, 1, 1, 1, 2)),
         "provider": "east" if honest else rng.choice(("east",) * 5 + ("west", "", "../east")),
@@ -113,7 +113,7 @@ def _hello(rng: Random, proofs: Proofs, machine: int, *, honest: bool) -> Step:
         "nonce": rng.randbytes(32).hex(),
         "agent": "1.0",
     }
-    return _ask(rng, "hello", machine) | {"body": json.dumps(said)}
+    return _ask(rng, "attest", machine) | {"body": json.dumps(said)}
 
 
 def _ask(rng: Random, step: str, machine: int) -> Step:

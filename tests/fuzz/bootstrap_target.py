@@ -117,8 +117,8 @@ class _Episode:
         for one in said:
             if one.answer.status not in STATUSES:
                 raise BrokenPropertyError(f"{one.step} was answered {one.answer.status}")
-        heard = {self._attested(one, before) for one in said if one.step == "hello"}
-        heard |= {self._heard(one) for one in said if one.step != "hello"}
+        heard = {self._attested(one, before) for one in said if one.step == "attest"}
+        heard |= {self._heard(one) for one in said if one.step != "attest"}
         await asyncio.sleep(0.5)  # what was begun in the background belongs to this request
         self._only_they_changed(before, heard)
 
@@ -127,7 +127,7 @@ class _Episode:
         read = lambda: nullcontext(body)  # noqa: E731
         step = wanted["step"]
         authentic = self._is_authentic(machine, authorization)
-        if step == "hello":
+        if step == "attest":
             answer = await self._fleet.endpoint.receive_attestation(read)
         else:
             answer = await self._fleet.endpoint.hear(step, machine, authorization, read)
@@ -192,7 +192,7 @@ class _Episode:
         if not authentic:
             return None
         machine = MachineId(said.machine)
-        if good and (said.step == "exit" or _says_gate_failed(said)):
+        if good and (said.step == "exit" or _says_health_checks_failed(said)):
             self._records.may_end.add(machine)
         if good and said.step == "acknowledge":
             self._records.acknowledged.add(machine)
@@ -254,5 +254,5 @@ def _json(answer: web.Response) -> dict[str, Any]:
     return body
 
 
-def _says_gate_failed(said: Said) -> bool:
-    return said.step == "gate" and json.loads(said.body)["passed"] is False
+def _says_health_checks_failed(said: Said) -> bool:
+    return said.step == "health-checks" and json.loads(said.body)["passed"] is False

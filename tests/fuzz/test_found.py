@@ -23,11 +23,11 @@ def ask(step: str, body: str = "{}") -> Step:
 
 def ready(target: BootstrapTarget) -> list[Step]:
     """The first machine attests and passes its health checks; a turn assigns it."""
-    hello = (
+    attestation = (
         f'{{"protocol": 1, "provider": "east", "nonce": "{"ab" * 32}", "agent": "1.0",'
         f' "proof": "{target.proofs.honest(0)}"}}'
     )
-    return [ask("hello", hello), ask("gate", '{"passed": true}'), TURN]
+    return [ask("attest", attestation), ask("health-checks", '{"passed": true}'), TURN]
 
 
 @pytest.mark.case(

@@ -66,7 +66,7 @@ class Story:
         self.world = world or World(now=NOON)
 
     def hear(self, action: str, job: dict[str, Any], **changes: Any) -> "Story":
-        """One delivery. A field that is "missing" is left out."""
+        """One delivery. A field that is "missing" is omitted."""
         fields = {key: value for key, value in (job | changes).items() if value != "missing"}
         body = {
             "action": action,

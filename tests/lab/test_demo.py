@@ -42,7 +42,7 @@ phases:
     jobs: [{label: cpu.small, count: 2, minutes: 3}]
   - name: test
     jobs: [{label: gpu.large, count: 2, minutes: 3}, {label: win.large, count: 1, minutes: 2}]
-left_out:
+not_replayed:
   - {label: macos-15, count: 4, why: macOS}
 """
 SCALE = 200.0

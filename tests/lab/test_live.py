@@ -8,7 +8,7 @@ from rich.console import Console
 
 from lab.live import clock, screen
 from lab.push import read_example
-from lab.report import Report, SkuReport, print_left_out, print_report
+from lab.report import Report, SkuReport, print_not_replayed, print_report
 from lab.verdict import PASSED
 from lab.watch import Patience, Progress, SkuProgress
 
@@ -93,7 +93,7 @@ def test_the_result_of_the_example_fits_a_screen_of_80_by_24() -> None:
     console = Console(file=out, width=80)
     console.print()
     print_report(console, report)
-    print_left_out(console, push)
+    print_not_replayed(console, push)
     console.print(PASSED)
     lines = out.getvalue().splitlines()
     assert max(map(len, lines)) <= 80

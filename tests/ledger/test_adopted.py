@@ -105,7 +105,7 @@ def test_why_it_ended_is_reported_as_the_provider_said_it() -> None:
     assert reasons == ["Server.Code: no capacity: try later"]
 
 
-def test_a_list_has_the_image_that_the_answer_left_out() -> None:
+def test_a_list_has_the_image_that_the_answer_omitted() -> None:
     world = World()
     world.send(1)
     given = dataclasses.replace(launched("i-1"), image="", launch_time="")

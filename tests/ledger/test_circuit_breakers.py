@@ -28,18 +28,21 @@ def exits(world: World) -> int:
 
 def late_boot(world: World, name: str) -> None:
     (machine,) = world.launch(1, name)
-    world.do(e.TerminationRequested, machine, TerminationReason.DEADLINE, "no hello")
+    world.do(e.TerminationRequested, machine, TerminationReason.DEADLINE, "no attestation")
 
 
-def late_gate(world: World, name: str) -> None:
+def late_health_checks(world: World, name: str) -> None:
     (machine,) = world.launch(1, name)
     world.boot(machine)
     world.do(
-        e.TerminationRequested, machine, TerminationReason.DEADLINE, "its gate did not end in time"
+        e.TerminationRequested,
+        machine,
+        TerminationReason.DEADLINE,
+        "its health checks did not end in time",
     )
 
 
-def failing_gate(world: World, name: str) -> None:
+def failing_health_checks(world: World, name: str) -> None:
     (machine,) = world.launch(1, name)
     world.boot(machine)
     world.do(e.HealthChecksReported, machine, False, "no gpu")
@@ -63,8 +66,8 @@ def notice(world: World, machine: MachineId, kind: NoticeKind) -> None:
 
 BAD = [
     late_boot,
-    late_gate,
-    failing_gate,
+    late_health_checks,
+    failing_health_checks,
     ended_by_itself,
     ended_by_itself_as_an_event_reports,
 ]
@@ -107,12 +110,15 @@ def test_two_in_a_row_are_no_trial_and_say_nothing() -> None:
     ]
 
 
-def test_a_machine_that_was_ready_once_is_no_failed_boot_when_its_second_gate_is_late() -> None:
+def test_late_second_health_checks_of_a_once_ready_machine_are_no_failed_boot() -> None:
     world = World()
     (machine,) = world.make_ready()
     world.boot(machine)
     world.do(
-        e.TerminationRequested, machine, TerminationReason.DEADLINE, "its gate did not end in time"
+        e.TerminationRequested,
+        machine,
+        TerminationReason.DEADLINE,
+        "its health checks did not end in time",
     )
     assert boots(world) == 0
 

@@ -238,10 +238,13 @@ def test_a_option_held_for_its_machines_shows_what_became_of_the_last() -> None:
     for name in ("c", "d", "e"):
         (machine,) = world.launch(1, name)
         world.do(
-            e.TerminationRequested, machine, TerminationReason.DEADLINE, f"no hello from {name}"
+            e.TerminationRequested,
+            machine,
+            TerminationReason.DEADLINE,
+            f"no attestation from {name}",
         )
     (hold,) = (h for h in world.state.cooldowns.values() if h.until > world.now)
-    assert hold == Cooldown("option:gpu/0", world.now + 30.0, 3, "no hello from e")
+    assert hold == Cooldown("option:gpu/0", world.now + 30.0, 3, "no attestation from e")
 
 
 def test_a_failure_s_words_are_bounded() -> None:

@@ -247,7 +247,7 @@ def stopped() -> World:
     return world
 
 
-def beats(world: World, seconds: float) -> None:
+def heartbeats(world: World, seconds: float) -> None:
     """A heartbeat each minute; at the end, what the planner wants is left to be looked at."""
     for _ in range(round(seconds / 60)):
         world.now += 60
@@ -269,15 +269,15 @@ def test_a_machine_that_lingers_after_its_job_ends_after_half_an_hour_despite_it
     None
 ):
     world = stopped()
-    beats(world, 840)
+    heartbeats(world, 840)
     assert world.plan().intents == ()
-    beats(world, 60)
+    heartbeats(world, 60)
     assert world.intents(ReadRunner) == [ReadRunner(C0)]
     unregistered(world)
     assert world.plan().intents == ()
-    beats(world, 840)
+    heartbeats(world, 840)
     assert world.plan().intents == ()
-    beats(world, 60)
+    heartbeats(world, 60)
     assert world.intents(ReadRunner) == [ReadRunner(C0)]
     unregistered(world)
     (end,) = world.intents(Terminate)
@@ -291,7 +291,7 @@ def test_while_its_registration_may_be_there_a_machine_is_kept_and_asked_about_a
     world = stopped()
     for answers in ((True, False), (False, True), (False, False), (True, False)):
         for gone in answers:
-            beats(world, 900)
+            heartbeats(world, 900)
             assert world.intents(ReadRunner) == [ReadRunner(C0)]
             unregistered(world, gone)
             assert world.intents(Terminate) == []
@@ -301,11 +301,11 @@ def test_a_machine_whose_job_runs_is_not_even_asked_about_while_it_speaks() -> N
     world = World()
     world.queue(1)
     world.starts(1, world.ready())
-    beats(world, 7200)
+    heartbeats(world, 7200)
     assert world.plan().intents == ()
     for _ in range(2):
         unregistered(world)
-        beats(world, 900)
+        heartbeats(world, 900)
     assert world.intents(Terminate) == []
 
 
@@ -313,19 +313,19 @@ def test_no_answer_about_a_lingering_machine_is_asked_for_again_a_quarter_of_an_
     None
 ):
     world = stopped()
-    beats(world, 900)
+    heartbeats(world, 900)
     world.do(e.RunnerReadRequested, C0)
-    beats(world, 840)
+    heartbeats(world, 840)
     assert world.plan().intents == ()
-    beats(world, 60)
+    heartbeats(world, 60)
     assert world.intents(ReadRunner) == [ReadRunner(C0)]
 
 
 def test_two_answers_close_together_are_one() -> None:
     world = stopped()
-    beats(world, 1800)
+    heartbeats(world, 1800)
     unregistered(world)
-    beats(world, 60)
+    heartbeats(world, 60)
     unregistered(world)
     assert world.intents(Terminate) == []
 
@@ -340,19 +340,19 @@ def test_a_machine_that_was_asked_about_early_has_its_half_hour_all_the_same() -
     world.completes(1, runner_name=runner)
     world.now += 30
     unregistered(world)
-    beats(world, 900)
+    heartbeats(world, 900)
     unregistered(world)
     assert world.intents(Terminate) == []
-    beats(world, 900)
+    heartbeats(world, 900)
     unregistered(world)
     assert [end.reason_code for end in world.intents(Terminate)] == [TerminationReason.FINISHED]
 
 
 def test_what_is_known_of_a_lingering_machine_outlasts_a_restart() -> None:
     world = stopped()
-    beats(world, 900)
+    heartbeats(world, 900)
     unregistered(world)
     world.restart(10.0)
-    beats(world, 900)
+    heartbeats(world, 900)
     unregistered(world)
     assert [end.reason_code for end in world.intents(Terminate)] == [TerminationReason.FINISHED]

@@ -182,7 +182,7 @@ def test_a_registration_that_is_taken_back_and_one_that_is_refused() -> None:
     ]
 
 
-def test_a_machine_that_fails_its_gate_and_one_that_is_ended_under_its_runner() -> None:
+def test_failed_health_checks_and_a_termination_under_a_runner_enter_the_history() -> None:
     world = World()
     failed, assigned = world.launch(2)
     world.boot(failed, assigned)
@@ -315,7 +315,7 @@ def test_a_restart_records_the_calls_it_interrupted() -> None:
     ]
 
 
-def test_registrations_that_end_with_their_gate_or_at_github() -> None:
+def test_registrations_that_end_with_their_health_checks_or_at_github() -> None:
     world = World()
     rebooted, assigned = world.make_ready(2)
     first, second = world.name(rebooted), world.assignment(assigned)

@@ -113,7 +113,7 @@ def test_attestation_again_brings_a_new_nonce_but_no_new_deadline() -> None:
     assert (machine.since, machine.due) == (START, START + 600.0)
 
 
-def test_a_ready_machine_that_says_attestation_has_to_pass_its_gate_again() -> None:
+def test_a_ready_machine_that_attests_again_must_pass_its_health_checks_again() -> None:
     world = at_stage("ready", World())
     world.now += 10
     world.boot("c0")
@@ -133,7 +133,7 @@ def test_stages_are_kept_and_prove_life_but_move_no_deadline() -> None:
     )
 
 
-def test_a_passed_gate_becomes_ready() -> None:
+def test_a_machine_becomes_ready_when_its_health_checks_pass() -> None:
     world = at_stage("booted", World())
     world.now += 30
     world.do(e.HealthChecksReported, MachineId("c0"), True, "4 checks")
@@ -146,7 +146,7 @@ def test_a_passed_gate_becomes_ready() -> None:
     assert (machine.due, machine.work.last_seen) == (START + 330.0, START + 30)
 
 
-def test_a_failed_gate_fails_the_machine_which_still_counts() -> None:
+def test_a_machine_with_failed_health_checks_still_counts_until_terminated() -> None:
     world = at_stage("booted", World())
     world.do(e.HealthChecksReported, MachineId("c0"), False, "no GPU")
     machine = world.machine("c0")
@@ -161,14 +161,14 @@ def test_a_failed_gate_fails_the_machine_which_still_counts() -> None:
 
 @pytest.mark.parametrize("stage", ["launched", "ready", "assigned", "exited"])
 @pytest.mark.parametrize("passed", [True, False])
-def test_a_gate_report_out_of_turn_changes_nothing(stage: str, passed: bool) -> None:
+def test_a_health_check_report_out_of_turn_changes_nothing(stage: str, passed: bool) -> None:
     world = at_stage(stage, World())
     world.do(e.HealthChecksReported, MachineId("c0"), passed, "late")
     assert world.states() == {"c0": stage}
 
 
 @pytest.mark.parametrize("passed", [True, False])
-def test_a_machine_rebooted_before_its_hand_over_must_not_fail_its_gate(passed: bool) -> None:
+def test_health_checks_after_a_reboot_keep_or_end_the_registration(passed: bool) -> None:
     world = World()
     runner = world.register(world.make_ready()[0])
     world.boot("c0")

@@ -149,7 +149,7 @@ def test_everything_that_is_reported_is_counted() -> None:
     telemetry.github_call("GET /orgs/{org}/actions/runners", "200", 0.2)
     telemetry.provider_call(EAST, "CreateFleet", "InsufficientInstanceCapacity", 1.5)
     telemetry.delivery("accepted")
-    telemetry.bootstrap("hello", "signature")
+    telemetry.bootstrap("attest", "signature")
     telemetry.job_started(GPU, 90.0)
     telemetry.job_completed(GPU, "success")
     telemetry.job_unmatched(Unmatched.ACCESS)
@@ -170,7 +170,7 @@ def test_everything_that_is_reported_is_counted() -> None:
     assert value(telemetry, "provider_requests_total", **fleet, outcome=capacity) == 1
     assert value(telemetry, "provider_request_duration_seconds_sum", **fleet) == 1.5
     assert value(telemetry, "deliveries_total", answer="accepted") == 1
-    assert value(telemetry, "bootstrap_requests_total", step="hello", answer="signature") == 1
+    assert value(telemetry, "bootstrap_requests_total", step="attest", answer="signature") == 1
     assert value(telemetry, "job_queue_duration_seconds_bucket", sku=GPU, le="60.0") == 0
     assert value(telemetry, "job_queue_duration_seconds_bucket", sku=GPU, le="90.0") == 1
     assert value(telemetry, "jobs_completed_total", sku=GPU, conclusion="success") == 1
@@ -269,7 +269,7 @@ CALLS: dict[str, tuple[object, ...]] = {
     "runner_group": ("acme", "gpu", "public_repositories", True),
     "provider_call": (EAST, "CreateFleet", "ok", 0.1),
     "delivery": ("accepted",),
-    "bootstrap": ("hello", "ok"),
+    "bootstrap": ("attest", "ok"),
     "job_started": (GPU, 1.0),
     "job_completed": (GPU, "success"),
     "job_refused": (GPU, "fork_not_allowed"),
@@ -429,7 +429,7 @@ def exported() -> dict[str, tuple[str, frozenset[str]]]:
     telemetry.runner_group("acme", "gpu", "outside_access", too_wide=True)
     telemetry.provider_call(EAST, "CreateFleet", "ok", 0.1)
     telemetry.delivery("accepted")
-    telemetry.bootstrap("hello", "ok")
+    telemetry.bootstrap("attest", "ok")
     telemetry.job_completed(GPU, "success")
     telemetry.notice(EAST, "poison")
     found = {}

@@ -102,7 +102,7 @@ def test_nor_does_a_machine_that_leaves() -> None:
     assert registrable_machines(world.fleet(), {}, leaving) == {"acme": 30 + 6}
 
 
-def test_what_serves_jobs_already_is_left_out() -> None:
+def test_what_serves_jobs_already_is_omitted() -> None:
     matching = Matching()
     matching.machines["acme"] = 4
     known = RegistrationBudget(World().fleet(), {"acme": 12})

@@ -316,7 +316,7 @@ class FleetMachine(RuleBasedStateMachine):
             return
         machine = data.draw(st.sampled_from(booting))
         self.ledger.apply(e.MachineAttested(self.now, machine.id, "hash"))
-        self.ledger.apply(e.HealthChecksReported(self.now, machine.id, ok > 0, "gate"))
+        self.ledger.apply(e.HealthChecksReported(self.now, machine.id, ok > 0, "health-checks"))
 
     @rule(data=st.data())
     def machine_takes_its_assignment(self, data: st.DataObject) -> None:

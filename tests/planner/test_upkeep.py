@@ -41,7 +41,7 @@ def test_a_machine_that_does_not_say_attestation_in_time_is_ended() -> None:
     )
 
 
-def test_a_gate_that_does_not_end_in_time_ends_its_machine() -> None:
+def test_planner_terminates_a_machine_whose_health_checks_are_late() -> None:
     world = World()
     world.launch(1)
     world.boot("c0")
@@ -60,7 +60,7 @@ def test_a_ready_machine_may_be_silent_for_five_minutes() -> None:
     )
 
 
-def test_a_machine_that_failed_its_gate_is_ended_at_once() -> None:
+def test_planner_terminates_a_machine_with_failed_health_checks_at_once() -> None:
     world = World()
     world.launch(1)
     world.boot("c0")

@@ -188,7 +188,7 @@ class ProviderContract:
     async def test_ending_nothing_asks_nothing(self, provider: Provider) -> None:
         assert await provider.terminate([]) == {}
 
-    @pytest.mark.parametrize("proof", [b"", b"hello", b"\x30\x80", b"\x00" * 100_000])
+    @pytest.mark.parametrize("proof", [b"", b"greeting", b"\x30\x80", b"\x00" * 100_000])
     async def test_a_proof_that_is_none_is_refused_with_a_fixed_word(
         self, provider: Provider, proof: bytes
     ) -> None:

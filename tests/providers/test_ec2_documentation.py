@@ -68,11 +68,11 @@ def test_what_makes_tags_ends_or_deletes_is_bound_to_the_fleets_tag() -> None:
 
 def test_the_key_of_disks_is_used_by_ec2_alone_and_assigned_to_machines_alone() -> None:
     by_sid = {one["Sid"]: one for one in statements()}
-    use, grant = by_sid["UseKeyOfDisks"], by_sid["LetMachinesUseKeyOfDisks"]
+    use, delegate = by_sid["UseKeyOfDisks"], by_sid["LetMachinesUseKeyOfDisks"]
     assert actions(use) == FOR_DISKS
-    assert actions(grant) == {"kms:CreateGrant"}
-    assert grant["Condition"]["Bool"] == {"kms:GrantIsForAWSResource": "true"}
-    for one in (use, grant):
+    assert actions(delegate) == {"kms:CreateGrant"}
+    assert delegate["Condition"]["Bool"] == {"kms:GrantIsForAWSResource": "true"}
+    for one in (use, delegate):
         assert one["Condition"]["StringEquals"] == {"kms:ViaService": "ec2.REGION.amazonaws.com"}
         assert one["Resource"].startswith("arn:aws:kms:")
 

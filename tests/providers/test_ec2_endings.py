@@ -38,7 +38,7 @@ async def test_machines_are_ended_in_batches_each_once() -> None:
     topic="EC2's API",
     source="EC2: TerminateInstances",
 )
-async def test_unknown_machines_are_left_out_and_the_rest_ended() -> None:
+async def test_unknown_machines_do_not_stop_the_termination_of_the_others() -> None:
     unknown = {machine(1), machine(3)}
 
     def answer(_: str, arguments: Mapping[str, Any]) -> None:

@@ -164,7 +164,7 @@ async def test_one_price_for_each_type_of_the_configuration_is_asked_for_and_no_
     api = ScriptedApi(listing.answer)
     wanted = [("g5.xlarge", LINUX), ("g4dn.xlarge", WINDOWS)]
     found = await read_on_demand(api, "eu-west-1", wanted, NOW)
-    # The dearest of several, behind an empty page; what is not listed is left out.
+    # The dearest of several, behind an empty page; what is not listed is omitted.
     assert found == PriceAnswer((replace(G5, dollars_per_hour=1.3),))
     asked = [(a["instance_type"], a["os"], a["region"]) for _, a in api.calls if not a["page"]]
     assert asked == [("g4dn.xlarge", "windows", "eu-west-1"), ("g5.xlarge", "linux", "eu-west-1")]

@@ -29,7 +29,7 @@ SKU = Ec2Sku(
     image_name="gpu-*",
     image_owner="self",
     disk_gb=150,
-    user_data="#!/bin/sh\necho hello\n",
+    user_data="#!/bin/sh\necho greetings\n",
 )
 SETTINGS = Ec2Settings(
     name=ProviderName("east"),
@@ -238,4 +238,4 @@ def test_settings_that_ec2_would_refuse_are_refused_here() -> None:
         replace(SETTINGS, fleet="")
     with pytest.raises(ValueError, match="at least 1"):
         Rate(0, 1)
-    assert "hello" not in repr(SKU)
+    assert "greetings" not in repr(SKU)

@@ -83,7 +83,7 @@ def sold(provider: Ec2Provider) -> list[tuple[str, str]]:
     topic="EC2's API",
     source="EC2: DescribeInstanceTypeOfferings",
 )
-async def test_pools_of_zones_that_do_not_sell_the_type_are_left_out(settings: Ec2Settings) -> None:
+async def test_pools_of_zones_that_do_not_sell_the_type_are_omitted(settings: Ec2Settings) -> None:
     # An empty page in the middle ends nothing: EC2 filters after it has cut the pages.
     account = Account([("g5.xlarge", A)], [], [("g4dn.xlarge", A), ("g4dn.xlarge", B)])
     provider = provider_of(account, settings)

@@ -128,7 +128,7 @@ class ScriptedBootstrap:
         agent: str,
         checked: Callable[[], None],
     ) -> AttestationAnswer:
-        await self._heard("hello", provider, proof, nonce, protocol, agent)
+        await self._heard("attest", provider, proof, nonce, protocol, agent)
         checked()
         await self.listed.wait()
         return AttestationAnswer(
@@ -143,7 +143,7 @@ class ScriptedBootstrap:
         self, machine: MachineId, nonce: str, passed: bool, detail: str, runner_version: str = ""
     ) -> None:
         self._known(machine, nonce)
-        await self._heard("gate", passed, detail, runner_version)
+        await self._heard("health-checks", passed, detail, runner_version)
 
     async def poll(self, machine: MachineId, nonce: str, wait: Seconds) -> StayReady | Assigned:
         self._known(machine, nonce)

@@ -50,7 +50,7 @@ ATTESTATION: dict[str, Any] = {
 ASSIGNMENT = Assigned(RunnerName("ci-0123-m-1"), JIT_CONFIG)
 STEPS: dict[str, dict[str, Any]] = {
     "stage": {"stage": "driver"},
-    "gate": {"passed": True, "checks": []},
+    "health-checks": {"passed": True, "checks": []},
     "poll": {"wait": 0},
     "acknowledge": {"runner": "ci-0123-m-1"},
     "heartbeat": {},

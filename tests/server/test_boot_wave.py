@@ -1,4 +1,4 @@
-"""A thousand machines say hello at once, and others of the account with them: the real desk."""
+"""A thousand machines attest at once, and others of the account with them: the real desk."""
 
 import asyncio
 import base64

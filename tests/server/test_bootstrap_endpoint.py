@@ -45,16 +45,18 @@ async def test_the_agent_is_served_with_its_hash(caller: Caller) -> None:
     assert counted(caller) == {("agent", "ok"): 1, ("agent", "not_modified"): 1}
 
 
-async def test_attestation_is_answered_with_the_machine_and_its_gate(caller: Caller) -> None:
-    reply = await caller.post("/bootstrap/hello", json=ATTESTATION)
+async def test_the_answer_to_an_attestation_has_the_machine_and_its_health_checks(
+    caller: Caller,
+) -> None:
+    reply = await caller.post("/bootstrap/attest", json=ATTESTATION)
     assert reply.status == 200
     assert reply.json == {
         "machine": MACHINE,
         "sku": "linux.gpu",
-        "gate": {"disk_gb": 10, "github": "https://github.com"},
+        "health_checks": {"disk_gb": 10, "github": "https://github.com"},
     }
-    assert caller.behind.bootstrap.said == [("hello", "us-east-1", PROOF, NONCE, 1, "1.0")]
-    assert counted(caller) == {("hello", "ok"): 1}
+    assert caller.behind.bootstrap.said == [("attest", "us-east-1", PROOF, NONCE, 1, "1.0")]
+    assert counted(caller) == {("attest", "ok"): 1}
 
 
 async def test_a_proof_may_have_the_line_breaks_of_the_metadata_service(caller: Caller) -> None:
@@ -62,14 +64,14 @@ async def test_a_proof_may_have_the_line_breaks_of_the_metadata_service(caller: 
         ATTESTATION["proof"][at : at + 8] for at in range(0, len(ATTESTATION["proof"]), 8)
     )
     assert (
-        await caller.post("/bootstrap/hello", json=ATTESTATION | {"proof": broken})
+        await caller.post("/bootstrap/attest", json=ATTESTATION | {"proof": broken})
     ).status == 200
     assert caller.behind.bootstrap.said[0][2] == PROOF
 
 
 async def test_answers_carry_the_date_that_machines_check_their_clock_by(caller: Caller) -> None:
     before = time.time()
-    reply = await caller.post("/bootstrap/hello", json=ATTESTATION)
+    reply = await caller.post("/bootstrap/attest", json=ATTESTATION)
     sent = email.utils.parsedate_to_datetime(reply.headers["Date"]).timestamp()
     assert before - 1 <= sent <= time.time()
 
@@ -78,7 +80,7 @@ async def test_answers_carry_the_date_that_machines_check_their_clock_by(caller:
     ("step", "status", "answer", "said"),
     [
         ("stage", 204, None, ("stage", "driver")),
-        ("gate", 204, None, ("gate", True, "", "")),
+        ("health-checks", 204, None, ("health-checks", True, "", "")),
         ("poll", 200, {"state": "ready"}, ("poll", 0)),
         ("acknowledge", 204, None, ("acknowledge", "ci-0123-m-1")),
         ("heartbeat", 204, None, ("heartbeat",)),
@@ -124,12 +126,12 @@ async def test_a_assignment_is_handed_over_and_never_kept_on_the_way(caller: Cal
     assert (await caller.say("poll", {"wait": 0})).json == {"state": "ready"}
 
 
-async def test_the_gate_passes_on_what_failed_in_bounded_words(caller: Caller) -> None:
+async def test_the_summary_of_failed_health_checks_is_bounded(caller: Caller) -> None:
     checks = [
         {"name": "disk", "ok": False, "detail": "3 GB\x1b[2J\nfree" + "!" * 5_000},
         {"name": "clock", "ok": True, "detail": "fine"},
     ]
-    assert (await caller.say("gate", {"passed": False, "checks": checks})).status == 204
+    assert (await caller.say("health-checks", {"passed": False, "checks": checks})).status == 204
     ((_, passed, detail, _),) = caller.behind.bootstrap.said
     assert passed is False
     assert isinstance(detail, str)
@@ -152,7 +154,7 @@ async def test_the_runners_version_is_that_of_the_check_of_this_name(
     caller: Caller, detail: str, ok: bool, version: str
 ) -> None:
     checks = [{"name": "runner_version", "ok": ok, "detail": detail}]
-    assert (await caller.say("gate", {"passed": True, "checks": checks})).status == 204
+    assert (await caller.say("health-checks", {"passed": True, "checks": checks})).status == 204
     assert caller.behind.bootstrap.said[0][3] == version
 
 
@@ -175,15 +177,15 @@ async def test_attestations_are_checked_a_few_at_a_time() -> None:
     async with running(behind) as caller:
         behind.bootstrap.go_on.clear()
         first = [
-            asyncio.create_task(caller.post("/bootstrap/hello", json=ATTESTATION)) for _ in "ab"
+            asyncio.create_task(caller.post("/bootstrap/attest", json=ATTESTATION)) for _ in "ab"
         ]
         await until(lambda: behind.bootstrap.asked == 2)
-        third = await caller.post("/bootstrap/hello", json=ATTESTATION)
+        third = await caller.post("/bootstrap/attest", json=ATTESTATION)
         assert (third.status, third.json) == (429, {"error": "busy"})
         assert int(third.headers["Retry-After"]) >= 1
         behind.bootstrap.go_on.set()
         assert [(await reply).status for reply in first] == [200, 200]
-        assert (await caller.post("/bootstrap/hello", json=ATTESTATION)).status == 200
+        assert (await caller.post("/bootstrap/attest", json=ATTESTATION)).status == 200
 
 
 async def test_a_few_attestations_more_wait_for_their_turn() -> None:
@@ -191,7 +193,7 @@ async def test_a_few_attestations_more_wait_for_their_turn() -> None:
     async with running(behind) as caller:
         behind.bootstrap.go_on.clear()
         said = [
-            asyncio.create_task(caller.post("/bootstrap/hello", json=ATTESTATION)) for _ in "abcd"
+            asyncio.create_task(caller.post("/bootstrap/attest", json=ATTESTATION)) for _ in "abcd"
         ]
         (refused,), waiting = await asyncio.wait(said, return_when=asyncio.FIRST_COMPLETED)
         assert (await refused).status == 429
@@ -204,11 +206,12 @@ async def test_a_queued_attestation_whose_caller_hangs_up_gives_its_place_back()
     behind = Backstage(bootstrap_limits=BootstrapLimits(attestations=1, queued=1))
     async with running(behind) as caller:
         behind.bootstrap.go_on.clear()
-        checked = asyncio.create_task(caller.post("/bootstrap/hello", json=ATTESTATION))
+        checked = asyncio.create_task(caller.post("/bootstrap/attest", json=ATTESTATION))
         await until(lambda: behind.bootstrap.asked == 1)
         for round_ in range(1, 4):
             said = [
-                asyncio.create_task(caller.post("/bootstrap/hello", json=ATTESTATION)) for _ in "ab"
+                asyncio.create_task(caller.post("/bootstrap/attest", json=ATTESTATION))
+                for _ in "ab"
             ]
             # One of them is refused, so the other one waits in the only place.
             (refused,), (queued,) = await asyncio.wait(
@@ -216,9 +219,9 @@ async def test_a_queued_attestation_whose_caller_hangs_up_gives_its_place_back()
             )
             assert (await refused).status == 429
             queued.cancel()
-            hung_up = {("hello", "aborted"): round_, ("hello", "busy"): round_}
+            hung_up = {("attest", "aborted"): round_, ("attest", "busy"): round_}
             await until(partial(lambda reported: counted(caller) == reported, hung_up))
-        queued = asyncio.create_task(caller.post("/bootstrap/hello", json=ATTESTATION))
+        queued = asyncio.create_task(caller.post("/bootstrap/attest", json=ATTESTATION))
         await until(lambda: behind.bootstrap.asked == 1)
         behind.bootstrap.go_on.set()
         assert [(await one).status for one in (checked, queued)] == [200, 200]
@@ -230,7 +233,7 @@ async def test_a_attestation_that_waits_for_a_list_keeps_no_other_from_being_che
         behind.bootstrap.listed.clear()
         waiting = []
         for _ in range(6):
-            waiting.append(asyncio.create_task(caller.post("/bootstrap/hello", json=ATTESTATION)))
+            waiting.append(asyncio.create_task(caller.post("/bootstrap/attest", json=ATTESTATION)))
             await until(
                 lambda: behind.bootstrap.asked == len(waiting) or any(one.done() for one in waiting)
             )

@@ -36,15 +36,15 @@ def counted(caller: Caller) -> dict[tuple[str, str], int]:
         (429, "slow_down"),
     ],
 )
-@pytest.mark.parametrize("step", ["hello", *STEPS])
+@pytest.mark.parametrize("step", ["attest", *STEPS])
 async def test_a_refusal_is_answered_counted_and_logged(
     caller: Caller, step: str, status: int, reason: str
 ) -> None:
     caller.behind.bootstrap.error = BootstrapRefusedError(status, reason)
     with capture_logs() as logs:
         reply = await (
-            caller.post("/bootstrap/hello", json=ATTESTATION)
-            if step == "hello"
+            caller.post("/bootstrap/attest", json=ATTESTATION)
+            if step == "attest"
             else caller.say(step, STEPS[step])
         )
     assert (reply.status, reply.json) == (status, {"error": reason})
@@ -52,7 +52,7 @@ async def test_a_refusal_is_answered_counted_and_logged(
     assert counted(caller) == {(step, reason): 1}
     (line,) = logs
     assert (line["step"], line["status"], line["reason"]) == (step, status, reason)
-    assert line["machine"] == (None if step == "hello" else MACHINE)
+    assert line["machine"] == (None if step == "attest" else MACHINE)
     assert NONCE not in repr(logs)
     assert ATTESTATION["proof"] not in repr(logs)
 
@@ -62,10 +62,10 @@ async def test_what_is_not_known_yet_may_come_again(
     caller: Caller, seconds: float, header: str
 ) -> None:
     caller.behind.bootstrap.error = NotKnownYetError(seconds)
-    reply = await caller.post("/bootstrap/hello", json=ATTESTATION)
+    reply = await caller.post("/bootstrap/attest", json=ATTESTATION)
     assert (reply.status, reply.json) == (503, {"error": "not_known_yet"})
     assert reply.headers["Retry-After"] == header
-    assert counted(caller) == {("hello", "not_known_yet"): 1}
+    assert counted(caller) == {("attest", "not_known_yet"): 1}
 
 
 async def test_what_could_not_be_stored_is_not_acknowledged(caller: Caller) -> None:
@@ -127,9 +127,9 @@ async def test_another_nonce_is_refused_by_the_port(caller: Caller) -> None:
 async def test_a_malformed_attestation_never_reaches_the_port(
     caller: Caller, change: dict[str, Any]
 ) -> None:
-    reply = await caller.post("/bootstrap/hello", json=ATTESTATION | change)
+    reply = await caller.post("/bootstrap/attest", json=ATTESTATION | change)
     assert (reply.status, reply.json) == (400, {"error": "malformed"})
-    assert counted(caller) == {("hello", "malformed"): 1}
+    assert counted(caller) == {("attest", "malformed"): 1}
     assert caller.behind.bootstrap.said == []
 
 
@@ -139,10 +139,10 @@ async def test_a_malformed_attestation_never_reaches_the_port(
         ("stage", {}),
         ("stage", {"stage": "two words"}),
         ("stage", {"stage": "x" * 65}),
-        ("gate", {"checks": []}),
-        ("gate", {"passed": 1}),
-        ("gate", {"passed": True, "checks": [{"name": "a", "ok": True}] * 65}),
-        ("gate", {"passed": True, "checks": [{"name": "disk"}]}),
+        ("health-checks", {"checks": []}),
+        ("health-checks", {"passed": 1}),
+        ("health-checks", {"passed": True, "checks": [{"name": "a", "ok": True}] * 65}),
+        ("health-checks", {"passed": True, "checks": [{"name": "disk"}]}),
         ("poll", {}),
         ("poll", {"wait": 51}),
         ("poll", {"wait": -1}),

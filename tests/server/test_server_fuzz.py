@@ -172,7 +172,7 @@ def test_steps(server: ServerThread, step: str, data: st.DataObject, authorizati
 def test_attestations(server: ServerThread, body: bytes) -> None:
     bootstrap = server.behind.bootstrap
     bootstrap.said.clear()
-    status, _ = server.post("/bootstrap/hello", body, {})
+    status, _ = server.post("/bootstrap/attest", body, {})
     assert status in {200, 400}
     heard = [] if status == 400 else bootstrap.said
     assert bootstrap.said == heard

@@ -62,7 +62,7 @@ async def test_the_webhook_can_stand_alone() -> None:
             outside = replace(caller, session=session)
             assert (await outside.deliver(b'{"action": "queued"}')).status == 202
             assert [(await outside.get(path)).status for path in EVERYWHERE_ELSE] == [404] * 4
-            assert (await outside.post("/bootstrap/hello")).status == 404
+            assert (await outside.post("/bootstrap/attest")).status == 404
 
 
 async def test_stopping_closes_both_listeners() -> None:

@@ -47,7 +47,7 @@ class Answer:
 
 
 def read_trace(text: str) -> list[SystemCall]:
-    """The calls that returned, by the moment of their entry; those on no open file are left out."""
+    """The calls that returned, by the moment of their entry; those on no open file are omitted."""
     open_launch_requests: dict[str, tuple[re.Match[str], str]] = {}
     found: list[SystemCall] = []
     for line in text.splitlines():

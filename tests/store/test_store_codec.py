@@ -35,7 +35,7 @@ def test_every_record_comes_back_as_it_went_in(data: st.DataObject) -> None:
 
 
 @every_record
-def test_no_field_of_the_model_is_left_out(small: Any) -> None:
+def test_no_field_of_the_model_is_omitted(small: Any) -> None:
     assert _names(json.loads(encode(small)), "") == set(_fields(type(small), ""))
 
 

@@ -42,7 +42,7 @@ async def test_readings_are_there_after_a_restart_each_kind_replaced_by_itself(
 @pytest.mark.parametrize(
     "broken", [{"value": -1.0}, {"value": float("inf")}, {"read_at": float("inf")}]
 )
-async def test_a_row_that_makes_no_sense_is_left_out(
+async def test_a_row_that_makes_no_sense_is_omitted(
     tmp_path: Path, broken: dict[str, object]
 ) -> None:
     path = tmp_path / "state.db"

@@ -63,7 +63,7 @@ class FaultKind(StrEnum):
     # Machines: every n-th launch, or one that runs (the `target`-th, round about).
     HUNG_BOOT = "hung_boot"
     SLOW_BOOT = "slow_boot"  # takes ten minutes longer
-    FAILED_HEALTH_CHECKS = "failed_gate"
+    FAILED_HEALTH_CHECKS = "failed_health_checks"
     DIES_EARLY = "dies_early"  # pending -> terminated, with a reason
     TAKEN = "taken"  # without notice, under its job if it has one
     INTERRUPTED = "interrupted"  # two minutes' notice, then taken

@@ -10,7 +10,7 @@ from tests.lab.machines.conftest import Hosts, UserData
 from tests.lab.machines.world import World, running, until
 from tests.lab.system.pace import yielding
 
-BEFORE = ["hello", "stage", "gate", "poll", "acknowledge"]
+BEFORE = ["attest", "stage", "health-checks", "poll", "acknowledge"]
 
 
 async def test_runs_one_job_and_powers_off(make_host: Hosts, user_data: UserData) -> None:
@@ -54,20 +54,25 @@ async def test_windows_machine_lives_the_same_life(make_host: Hosts, user_data: 
 async def test_tries_again_after_refusals(make_host: Hosts, user_data: UserData) -> None:
     async with running(World(scale=150, jobs=[0.1])) as world:
         world.answers.update(
-            hello=[503, 429, 401], health_checks=[503], poll=[401, 503, 409], acknowledge=[503, 503]
+            {
+                "attest": [503, 429, 401],
+                "health-checks": [503],
+                "poll": [401, 503, 409],
+                "acknowledge": [503, 503],
+            }
         )
         host = make_host(world.scale)
         await host.boot(world.machine("i-1", user_data(world)))
         await until(lambda: bool(world.off))
         assert world.count("acknowledge") == 3
         assert world.count("completed") == 1
-        assert world.tokens >= 5, "every hello has a fresh proof"
+        assert world.tokens >= 5, "every attestation has a fresh proof"
         assert len(set(world.seats["m-i-1"].nonces)) == 1
         assert world.wrong == []
 
 
 @pytest.mark.parametrize(
-    ("step", "status"), [("hello", 403), ("hello", 426), ("poll", 410), ("acknowledge", 410)]
+    ("step", "status"), [("attest", 403), ("attest", 426), ("poll", 410), ("acknowledge", 410)]
 )
 async def test_powers_off_when_reported_that_all_is_over(
     make_host: Hosts, user_data: UserData, step: str, status: int
@@ -86,15 +91,17 @@ async def test_powers_off_when_nobody_knows_it_for_15_minutes(
     make_host: Hosts, user_data: UserData
 ) -> None:
     async with running(World(scale=yielding(1000))) as world:
-        world.forever["hello"] = 503
+        world.forever["attest"] = 503
         host = make_host(world.scale)
         await host.boot(world.machine("i-1", user_data(world)))
         await until(lambda: bool(world.off))
-        assert world.count("hello") > 3
+        assert world.count("attest") > 3
         assert world.count("stage") == 0
 
 
-async def test_beats_while_ready(make_host: Hosts, user_data: UserData) -> None:
+async def test_the_agent_sends_heartbeats_while_ready(
+    make_host: Hosts, user_data: UserData
+) -> None:
     async with running(World(scale=yielding(400), assignment=False)) as world:
         host = make_host(world.scale)
         await host.boot(world.machine("i-1", user_data(world)))

@@ -44,10 +44,10 @@ async def test_all_machines_are_heard_and_what_is_broken_is_said_again(user_data
 
 
 async def test_a_plug_that_is_pulled_silences_the_machine(user_data: UserData) -> None:
-    async with running(World(scale=50, forever={"hello": 503})) as world:
+    async with running(World(scale=50, forever={"attest": 503})) as world:
         listener = Listener()
         host = OverheardHost(CrowdHost(world.scale), listener)
-        silenced, heard = ("i-1", "hello"), ("i-2", "hello")
+        silenced, heard = ("i-1", "attest"), ("i-2", "attest")
         for name, _ in (silenced, heard):
             await host.boot(world.machine(name, user_data(world)))
         await until(lambda: {silenced, heard} <= set(world.reported))
@@ -55,6 +55,6 @@ async def test_a_plug_that_is_pulled_silences_the_machine(user_data: UserData) -
         said, others = world.reported.count(silenced), world.reported.count(heard)
         await until(lambda: world.reported.count(heard) >= others + 5)
         assert world.reported.count(silenced) <= said + 1  # one may have been on its way
-        assert set(listener.said) == {"hello"}
+        assert set(listener.said) == {"attest"}
         await host.close()
         assert world.off == []

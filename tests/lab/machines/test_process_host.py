@@ -140,7 +140,7 @@ async def test_a_wrong_agent_is_not_run_and_the_armed_shutdown_comes(
         await host.boot(world.machine("i-1", user_data(world)))
         await until(lambda: bool(world.off))
         assert world.count("agent") >= 1
-        assert world.count("hello") == 0
+        assert world.count("attest") == 0
 
 
 async def test_the_agents_death_powers_the_machine_off(
@@ -191,7 +191,7 @@ async def test_a_reboot_leaves_the_disk_and_nothing_that_ran(
         first = host.sessions("i-1")
         await host.reboot("i-1")
         assert members(first) == set()
-        await until(lambda: world.count("hello") == 2)
+        await until(lambda: world.count("attest") == 2)
         assert len(set(world.seats["m-i-1"].nonces)) == 2
         world.assignment = True
         await until(lambda: world.count("started") == 1)
@@ -199,7 +199,7 @@ async def test_a_reboot_leaves_the_disk_and_nothing_that_ran(
         await host.reboot("i-unknown")
         await until(lambda: bool(world.off))
         assert "a runner was started" in (open_folder / "i-1/var/log/agent.log").read_text()
-        assert world.count("hello") == 2
+        assert world.count("attest") == 2
 
 
 async def test_without_systemd_the_same(process_host: MakeHost, user_data: UserData) -> None:

@@ -57,11 +57,11 @@ class World:
     wrong: list[str] = field(default_factory=list)
     url: str = ""
 
-    def steps(self, instance: str, *leave_out: str) -> list[str]:
+    def steps(self, instance: str, *omitted: str) -> list[str]:
         """What this machine did, in order, repeats of a step as one."""
         found: list[str] = []
         for who, step in self.reported:
-            if who == instance and step not in leave_out and (not found or found[-1] != step):
+            if who == instance and step not in omitted and (not found or found[-1] != step):
                 found.append(step)
         return found
 
@@ -108,20 +108,20 @@ class World:
         headers = {"Retry-After": "2"} if status in (429, 503) else {}
         return web.json_response({"error": "refused"}, status=status, headers=headers)
 
-    async def hello(self, request: web.Request) -> web.Response:
+    async def attest(self, request: web.Request) -> web.Response:
         body = await request.json()
         instance = base64.b64decode(body["proof"], validate=True).decode()
-        self.reported.append((instance, "hello"))
-        self.check(body["protocol"] == 1 and body["provider"] == "lab", "hello")
+        self.reported.append((instance, "attest"))
+        self.check(body["protocol"] == 1 and body["provider"] == "lab", "attest")
         self.check(bool(re.fullmatch(r"[0-9a-f]{64}", body["nonce"])), "nonce")
-        if refused := self.refusal("hello"):
+        if refused := self.refusal("attest"):
             return refused
         seat = self.seats.setdefault(f"m-{instance}", Seat(instance))
         seat.nonces.append(body["nonce"])
         seat.health_checks = False
         health_checks = {"disk_gb": 0.001, "clock_skew_s": 60, "github": self.url + "/github"}
         return web.json_response(
-            {"machine": f"m-{instance}", "sku": "linux.gpu", "gate": health_checks}
+            {"machine": f"m-{instance}", "sku": "linux.gpu", "health_checks": health_checks}
         )
 
     async def step(self, request: web.Request) -> web.Response:
@@ -134,7 +134,7 @@ class World:
             return refused
         body = await request.json()
         act: dict[str, Callable[[Seat, dict[str, Any]], Any]] = {
-            "gate": self.health_checks,
+            "health-checks": self.health_checks,
             "exit": self.exit,
             "poll": self.poll,
             "acknowledge": self.acknowledge,
@@ -145,14 +145,14 @@ class World:
         return web.Response(status=204) if answer is None else web.json_response(answer)
 
     async def health_checks(self, seat: Seat, body: dict[str, Any]) -> None:
-        self.check(body["passed"] is True, f"gate {body}")
+        self.check(body["passed"] is True, f"health checks {body}")
         seat.health_checks = True
 
     async def exit(self, seat: Seat, body: dict[str, Any]) -> None:
         self.exits.append(body)
 
     async def poll(self, seat: Seat, body: dict[str, Any]) -> dict[str, Any]:
-        self.check(seat.health_checks, "poll before the gate")
+        self.check(seat.health_checks, "poll before the health checks")
         self.check(0 < body["wait"] <= 50, "wait")
         end = asyncio.get_running_loop().time() + body["wait"] / self.scale
         while asyncio.get_running_loop().time() < end and not self.assignment:  # noqa: ASYNC110
@@ -207,7 +207,7 @@ async def running(world: World) -> AsyncIterator[World]:
     document = "/metadata/{instance}/latest/dynamic/instance-identity/rsa2048"
     app.router.add_get(document, world.identity)
     app.router.add_get("/bootstrap/agent.py", world.send_agent)
-    app.router.add_post("/bootstrap/hello", world.hello)
+    app.router.add_post("/bootstrap/attest", world.attest)
     app.router.add_post("/bootstrap/machines/{machine}/{step}", world.step)
     app.router.add_post("/lab/runners/{runner}/{step}", world.runner)
     site_runner = web.AppRunner(app, shutdown_timeout=0.1)

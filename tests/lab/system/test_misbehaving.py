@@ -322,10 +322,10 @@ async def test_lies_are_refused_or_change_nothing(outcome: Outcome) -> None:
         "another's runner": {409},
         "an attestation with another nonce": {409},
         "an unknown machine's poll": {401},
-        "gate with a made-up nonce": {401},
+        "health-checks with a made-up nonce": {401},
         "exit with a made-up nonce": {401},
         "another's exit": {401},
         "another's release": {401},
-        "another's gate": {401},
+        "another's health-checks": {401},
     }
     assert answers["another's exit", 401] >= 8
