@@ -1,0 +1,1 @@
+"""Tests of the manifests in deploy/kubernetes and of the controller's image."""

@@ -1,0 +1,285 @@
+"""The manifests fit the product and one another: ports, files, limits, times, rights."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from autoscaler.app import load_for_service
+from autoscaler.app.parts import FINISH_WITHIN
+from autoscaler.server.listener import _TLS_SHUTDOWN
+from autoscaler.server.settings import Address, ServerSettings
+from tests.deploy.kustomization import Body, build, files_of
+from tests.deploy.manifests import (
+    COMPONENTS,
+    KUBERNETES,
+    NAME,
+    OVERLAY,
+    ROOT,
+    container,
+    container_ports,
+    fleet,
+    mounts,
+    objects,
+    of_kind,
+    only,
+    pod,
+)
+
+DOCUMENT = (ROOT / "docs" / "deploy.md").read_text()
+SELECTOR = {"app.kubernetes.io/name": NAME}
+CLUSTER_WIDE = {"Namespace", "ClusterRole", "ClusterRoleBinding"}
+BASE = KUBERNETES / "base"
+UNITS = {"Mi": 2**20, "Gi": 2**30}
+
+
+def size(quantity: str) -> int:
+    return int(quantity[:-2]) * UNITS[quantity[-2:]]
+
+
+def test_every_file_is_part_of_the_example_overlay() -> None:
+    used = files_of(OVERLAY)
+    there = {path for path in KUBERNETES.rglob("*.yaml") if "rbac" not in path.parts}
+    assert {path.resolve() for path in used} == there
+
+
+def test_objects_have_names_of_their_own_and_the_namespace_of_the_controller() -> None:
+    names = [(one["kind"], one["metadata"]["name"]) for one in objects()]
+    assert len(set(names)) == len(names)
+    for one in objects():
+        expected = None if one["kind"] in CLUSTER_WIDE else NAME
+        assert one["metadata"].get("namespace") == expected, one["metadata"]["name"]
+
+
+def test_every_component_works_alone() -> None:
+    for folder in sorted(COMPONENTS.iterdir()):
+        assert build(BASE) != [*build(BASE), *build(folder)]
+
+
+def test_the_fleet_yaml_of_the_example_can_be_served() -> None:
+    configuration = load_for_service(OVERLAY / "fleet.yaml", files=False)
+    assert configuration.settings.fleet == "first"
+    assert configuration.warnings == ()
+
+
+def test_the_controller_listens_on_the_ports_of_its_container() -> None:
+    server = fleet()["server"]
+    listen = {key: Address.parse(server[key]) for key in ("listen", "webhook_listen")}
+    assert {key: one.host for key, one in listen.items()} == dict.fromkeys(listen, "0.0.0.0")
+    assert container_ports() == {
+        "bootstrap": listen["listen"].port,
+        "webhook": listen["webhook_listen"].port,
+    }
+
+
+def test_services_lead_to_the_ports_of_the_container() -> None:
+    ports = container_ports()
+    for service in of_kind("Service"):
+        assert service["spec"]["selector"] == SELECTOR
+        # Machines and webhooks must reach a controller that is not ready, since there is no other one.
+        assert service["spec"]["publishNotReadyAddresses"] is True
+        for port in service["spec"]["ports"]:
+            assert port["targetPort"] == port["name"]
+            assert port["port"] == ports[port["name"]]
+
+
+def test_machines_outside_reach_the_port_of_the_public_url_and_nothing_else() -> None:
+    [port] = only("Service", f"{NAME}-machines")["spec"]["ports"]
+    assert fleet()["server"]["public_url"].endswith(f":{port['port']}")
+    assert port["targetPort"] == "bootstrap"
+
+
+def test_every_workload_object_selects_the_controller() -> None:
+    assert only("StatefulSet")["spec"]["selector"]["matchLabels"] == SELECTOR
+    assert only("StatefulSet")["spec"]["template"]["metadata"]["labels"] == SELECTOR
+    assert only("PodDisruptionBudget")["spec"]["selector"]["matchLabels"] == SELECTOR
+    for policy in of_kind("NetworkPolicy"):
+        assert policy["spec"]["podSelector"]["matchLabels"] == SELECTOR
+
+
+def test_two_controllers_never_use_one_store() -> None:
+    workload = only("StatefulSet")["spec"]
+    assert workload["replicas"] == 1
+    assert workload["podManagementPolicy"] == "Parallel"
+    assert "volumeClaimTemplates" not in workload
+    [volume] = [one for one in pod()["volumes"] if one["name"] == "store"]
+    claim = only("PersistentVolumeClaim", volume["persistentVolumeClaim"]["claimName"])
+    assert claim["spec"]["accessModes"] == ["ReadWriteOnce"]
+
+
+def test_the_store_and_nothing_else_is_on_the_volume() -> None:
+    store = Path(fleet()["store"].removeprefix("sqlite:///"))
+    assert store.parent == mounts()["store"]
+    writable = {m["name"] for m in container()["volumeMounts"] if not m.get("readOnly")}
+    assert writable == {"store", "tmp"}
+
+
+def files_in_fleet(value: Any) -> set[Path]:
+    """The values of all keys that end with `_file`."""
+    if isinstance(value, list):
+        return set().union(*map(files_in_fleet, value))
+    if not isinstance(value, dict):
+        return set()
+    found = {Path(v) for k, v in value.items() if str(k).endswith("_file")}
+    return found.union(*map(files_in_fleet, value.values()))
+
+
+def test_the_document_creates_every_secret_file_that_fleet_yaml_names() -> None:
+    secrets = {
+        volume["name"]: volume["secret"]["secretName"]
+        for volume in pod()["volumes"]
+        if "secret" in volume
+    }
+    commands = re.findall(r"create secret generic (\S+) (.*)", DOCUMENT.replace("\\\n", " "))
+    created = {
+        name: set(re.findall(r"--from-(?:file|literal)=([\w.-]+)=", arguments))
+        for name, arguments in commands
+    }
+    needed: dict[str, set[str]] = {name: set() for name in secrets.values()}
+    for file in files_in_fleet(fleet()):
+        [volume] = [name for name in secrets if mounts()[name] == file.parent]
+        needed[secrets[volume]].add(file.name)
+    assert created == needed
+
+
+def test_the_controller_is_told_where_its_fleet_yaml_is() -> None:
+    command, option, path = container()["args"]
+    assert (command, option) == ("serve", "-c")
+    assert Path(path) == mounts()["fleet"] / "fleet.yaml"
+    [volume] = [one for one in pod()["volumes"] if one["name"] == "fleet"]
+    assert volume["configMap"]["name"] == only("ConfigMap")["metadata"]["name"]
+
+
+def test_there_is_time_for_the_controller_to_stop() -> None:
+    settings = ServerSettings(Address("0.0.0.0", 8443))
+    stops_within = settings.shutdown + _TLS_SHUTDOWN + FINISH_WITHIN
+    assert pod()["terminationGracePeriodSeconds"] >= stops_within + 15
+
+
+def test_a_drain_may_evict_the_controller() -> None:
+    budget = only("PodDisruptionBudget")["spec"]
+    assert budget["maxUnavailable"] >= only("StatefulSet")["spec"]["replicas"]
+    assert budget["unhealthyPodEvictionPolicy"] == "AlwaysAllow"
+
+
+def test_the_memory_is_what_benchmarks_measured_and_some_more() -> None:
+    """With 3,500 machines; the limit also has room for a boot wave and for GitHub's cached pages."""
+    measured = (ROOT / "benchmarks" / "README.md").read_text()
+    found = re.search(r"\| (\d+) MB \(AWS worker (\d+) MB\); (\d+) MB where all", measured)
+    assert found is not None
+    steady, worker, booting = (int(number) * 10**6 for number in found.groups())
+    pages = re.search(
+        r"keeps results and ETags in at most (\d+) MB", (ROOT / "docs/github.md").read_text()
+    )
+    assert pages is not None
+    resources = container()["resources"]
+    assert size(resources["requests"]["memory"]) >= steady + worker
+    assert size(resources["limits"]["memory"]) >= booting + worker + int(pages[1]) * 10**6
+    assert "cpu" not in resources["limits"]
+
+
+def test_the_pod_passes_pod_security_restricted() -> None:
+    """https://kubernetes.io/docs/concepts/security/pod-security-standards/#restricted."""
+    labels = only("Namespace")["metadata"]["labels"]
+    assert labels["pod-security.kubernetes.io/enforce"] == "restricted"
+    security = pod()["securityContext"]
+    assert security["runAsNonRoot"] is True
+    assert security["runAsUser"] > 0
+    assert security["seccompProfile"] == {"type": "RuntimeDefault"}
+    assert container()["securityContext"] == {
+        "allowPrivilegeEscalation": False,
+        "readOnlyRootFilesystem": True,
+        "capabilities": {"drop": ["ALL"]},
+    }
+    kinds = {key for volume in pod()["volumes"] for key in volume} - {"name"}
+    assert kinds <= {"configMap", "emptyDir", "persistentVolumeClaim", "projected", "secret"}
+
+
+def test_the_secrets_can_be_read_by_the_group_of_the_controller_alone() -> None:
+    modes = {v["secret"]["defaultMode"] for v in pod()["volumes"] if "secret" in v}
+    assert modes == {0o440}
+    assert pod()["securityContext"]["fsGroup"] == pod()["securityContext"]["runAsGroup"]
+
+
+def test_without_components_nothing_may_connect_and_the_pod_has_no_token() -> None:
+    found = {one["kind"]: one for one in build(BASE)}
+    policy = found["NetworkPolicy"]["spec"]
+    assert policy["policyTypes"] == ["Ingress", "Egress"]
+    assert "ingress" not in policy
+    ports = [(p["protocol"], p["port"]) for rule in policy["egress"] for p in rule["ports"]]
+    assert ports == [("UDP", 53), ("TCP", 53), ("TCP", 443)]
+    assert found["ServiceAccount"]["automountServiceAccountToken"] is False
+    assert found["StatefulSet"]["spec"]["template"]["spec"]["automountServiceAccountToken"] is False
+
+
+@pytest.mark.parametrize(
+    ("component", "ports"),
+    [
+        ("machines-outside", ["bootstrap"]),
+        ("prometheus-operator", ["bootstrap"]),
+        ("webhooks-through-ingress", ["webhook"]),
+    ],
+)
+def test_a_component_opens_one_port_to_named_peers(component: str, ports: list[str]) -> None:
+    [policy] = [one for one in build(COMPONENTS / component) if one["kind"] == "NetworkPolicy"]
+    [rule] = policy["spec"]["ingress"]
+    assert policy["spec"]["policyTypes"] == ["Ingress"]
+    assert [port["port"] for port in rule["ports"]] == ports
+    assert all(
+        peer.keys() <= {"namespaceSelector", "ipBlock"} and any(peer.values())
+        for peer in rule["from"]
+    )
+    assert {"cidr": "0.0.0.0/0"} not in [peer.get("ipBlock") for peer in rule["from"]]
+
+
+def test_the_document_has_the_labels_with_which_namespaces_may_connect() -> None:
+    labels = set()
+    for policy in of_kind("NetworkPolicy"):
+        for peer in policy["spec"].get("ingress", [{"from": []}])[0]["from"]:
+            labels |= set(peer.get("namespaceSelector", {}).get("matchLabels", {}).items())
+    assert labels == set(re.findall(r"kubectl label namespace \S+ ([\w./-]+)=(\w+)", DOCUMENT))
+
+
+def test_prometheus_finds_one_service_and_its_files() -> None:
+    spec = only("ServiceMonitor")["spec"]
+    wanted = spec["selector"]["matchLabels"].items()
+    chosen = [s for s in of_kind("Service") if wanted <= s["metadata"]["labels"].items()]
+    assert [one["metadata"]["name"] for one in chosen] == [NAME]
+    [endpoint] = spec["endpoints"]
+    assert endpoint["port"] in [port["name"] for port in chosen[0]["spec"]["ports"]]
+    token, authority = (
+        endpoint["authorization"]["credentials"],
+        endpoint["tlsConfig"]["ca"]["secret"],
+    )
+    volumes = {v["secret"]["secretName"]: v["name"] for v in pod()["volumes"] if "secret" in v}
+    server = fleet()["server"]
+    assert str(mounts()[volumes[token["name"]]] / token["key"]) == server["metrics_token_file"]
+    assert str(mounts()[volumes[authority["name"]]] / authority["key"]) == server["tls"]["ca_file"]
+    assert endpoint["tlsConfig"]["serverName"] == f"{NAME}.{NAME}.svc"
+
+
+def test_the_ingress_leads_to_the_webhook_alone() -> None:
+    [rule] = only("Ingress")["spec"]["rules"]
+    [path] = rule["http"]["paths"]
+    assert (path["path"], path["pathType"]) == ("/webhook", "Exact")
+    assert path["backend"]["service"] == {"name": NAME, "port": {"name": "webhook"}}
+
+
+def bindings(found: list[Body]) -> list[Body]:
+    return [one for one in found if one["kind"].endswith(("Role", "RoleBinding"))]
+
+
+def test_a_controller_of_machines_outside_the_cluster_has_no_rights_in_it() -> None:
+    assert bindings(list(objects())) == []
+    [account] = of_kind("ServiceAccount")
+    assert pod()["serviceAccountName"] == account["metadata"]["name"]
+
+
+def test_a_change_of_fleet_yaml_restarts_the_controller() -> None:
+    """Kustomize adds a hash to the name of a generated ConfigMap, unless an option turns it off."""
+    body = yaml.safe_load((OVERLAY / "kustomization.yaml").read_text())
+    assert [one["name"] for one in body["configMapGenerator"]] == [NAME]
+    assert "generatorOptions" not in body
+    assert "options" not in body["configMapGenerator"][0]
