@@ -144,7 +144,7 @@ def test_the_document_creates_every_secret_file_that_fleet_yaml_names() -> None:
     assert created == needed
 
 
-def test_the_controller_is_told_where_its_fleet_yaml_is() -> None:
+def test_the_controller_reads_the_fleet_yaml_of_the_config_map() -> None:
     command, option, path = container()["args"]
     assert (command, option) == ("serve", "-c")
     assert Path(path) == mounts()["fleet"] / "fleet.yaml"
