@@ -1,6 +1,6 @@
 """A whole controller on virtual time beside a counted GitHub, with machines that do their jobs.
 
-The parts are the product's own, unmodified: loop, planner, executor, reconciler, syncing, desk. It
+The parts are the product's own, unmodified: loop, planner, executor, reconciler, synchronizer, bootstrap. It
 decides how a machine behaves (well) and which webhooks get lost; what is measured is decided elsewhere.
 """
 

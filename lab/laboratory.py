@@ -35,7 +35,7 @@ from lab.github.settings import (
 )
 from lab.machine_host import RUNNER_VERSION, MachineHost
 from lab.machines.crowd import CrowdHost
-from lab.machines.interception import Ear
+from lab.machines.interception import RequestListener
 from lab.machines.misbehaving_host import MisbehavingHost, Misdeed
 from lab.machines.misbehaviour import Misbehaviour
 from lab.machines.overheard_host import OverheardHost
@@ -56,7 +56,7 @@ class LabFleet:
     `group_repositories` are the short names of the repositories that may use the runner group, `None`
     for all. `misbehaving` is what the first machines of a SKU do wrong; it needs real agents.
     `runner_versions` are the runner versions in the images, by SKU, where they differ from the default.
-    `ear` sees every request of every machine. `program` is the Python arguments that start the
+    `listener` sees every request of every machine. `program` is the Python arguments that start the
     controller.
     """
 
@@ -77,7 +77,7 @@ class LabFleet:
     group_repositories: tuple[str, ...] | None = None
     misbehaving: Mapping[str, Sequence[Misbehaviour]] = field(default_factory=dict)
     runner_versions: Mapping[str, str] = field(default_factory=dict)
-    ear: Ear | None = None
+    listener: RequestListener | None = None
     program: tuple[str, ...] = ("-m", "lab.serve")
 
 
@@ -114,8 +114,8 @@ class Laboratory:
             self.folder.chmod(0o755)
             key = await asyncio.to_thread(rsa.generate_private_key, 65537, 2048)
             host = self._host()
-            if self.fleet.ear is not None:
-                host = OverheardHost(host, self.fleet.ear)
+            if self.fleet.listener is not None:
+                host = OverheardHost(host, self.fleet.listener)
             stack.push_async_callback(host.close)
             self._machines = host
             account = Account() if self._moto is None else Account(_account_id())

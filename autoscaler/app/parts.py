@@ -151,7 +151,7 @@ class Parts:
 
     def _unready(self) -> list[str]:
         controller = self._controller
-        left = controller.opening.left
+        left = controller.provider_opener.left
         reasons = [f"provider {name} could not be opened and listed" for name in left]
         if controller.reconciler.turned_at is None:
             reasons.append("the control loop has made no pass yet")

@@ -70,7 +70,7 @@ _OVER = frozenset(
 class BootstrapService:
     """Implements the Bootstrap port.
 
-    `list_soon` lists a provider's machines and waits for the list. Machines of a provider that is not
+    `list_now` lists a provider's machines and waits for the list. Machines of a provider that is not
     in `opened` yet get 503 (None: all providers are open).
     """
 
@@ -81,7 +81,7 @@ class BootstrapService:
         releaser: RegistrationReleaser,
         providers: Mapping[ProviderName, Provider],
         health_checks: Mapping[SkuName, dict[str, Any]],
-        list_soon: Callable[[ProviderName, Seconds], Awaitable[None]],
+        list_now: Callable[[ProviderName, Seconds], Awaitable[None]],
         opened: Container[ProviderName] | None = None,
     ) -> None:
         self._journal = journal
@@ -89,7 +89,7 @@ class BootstrapService:
         self._releaser = releaser
         self._providers = providers
         self._health_checks = health_checks
-        self._list_soon = list_soon
+        self._list_now = list_now
         self._opened: Container[ProviderName] = providers if opened is None else opened
         self._awaiting: set[tuple[ProviderName, ProviderMachineId]] = set()
         self.shutting_down = False
@@ -230,7 +230,7 @@ class BootstrapService:
             raise NotKnownYetError(TRY_AGAIN)
         self._awaiting.add(waiting)
         try:
-            await self._list_soon(provider, LISTED_WITHIN)
+            await self._list_now(provider, LISTED_WITHIN)
         finally:
             self._awaiting.discard(waiting)
 

@@ -13,16 +13,16 @@ from typing import Any, TypeVar
 import structlog
 
 from autoscaler.controller.bootstrap import BootstrapService
-from autoscaler.controller.circuits import Circuits
-from autoscaler.controller.consoles import Consoles
+from autoscaler.controller.circuit_watcher import CircuitWatcher
+from autoscaler.controller.console_reader import ConsoleReader
 from autoscaler.controller.effects import Effects
 from autoscaler.controller.executor import Executor
 from autoscaler.controller.github_reader import GitHubReader
+from autoscaler.controller.github_synchronizer import GitHubSynchronizer
 from autoscaler.controller.intake import Intake, Parse
 from autoscaler.controller.journal import Journal
 from autoscaler.controller.launcher import Launcher
 from autoscaler.controller.notice_reader import NoticeReader
-from autoscaler.controller.opening import Opening
 from autoscaler.controller.operator_actions import OperatorActions
 from autoscaler.controller.poller import PeriodicTask, Poller
 from autoscaler.controller.ports.clock import Clock, Ids
@@ -34,14 +34,14 @@ from autoscaler.controller.ports.reruns import Reruns
 from autoscaler.controller.ports.store import SavedState, Store
 from autoscaler.controller.ports.telemetry import Telemetry
 from autoscaler.controller.pricing import Pricing
+from autoscaler.controller.provider_opener import ProviderOpener
 from autoscaler.controller.quotas import KeptQuotas
 from autoscaler.controller.reconciler import Pace, Reconciler, failure_of
 from autoscaler.controller.registrar import Registrar
 from autoscaler.controller.registration_releaser import RegistrationReleaser
 from autoscaler.controller.rerunner import Rerunner
-from autoscaler.controller.syncing import Syncing
 from autoscaler.controller.terminator import Terminator
-from autoscaler.controller.unmatched import UnmatchedJobs
+from autoscaler.controller.unmatched import UnmatchedJobReporter
 from autoscaler.controller.watching_groups import GroupWatch
 from autoscaler.ledger.ledger import Ledger
 from autoscaler.ledger.state import Refuse, raise_unlisted
@@ -114,7 +114,7 @@ class Controller:
             clock,
             telemetry,
         )
-        self.unmatched_jobs = UnmatchedJobs(journal, telemetry)
+        UnmatchedJobReporter(journal, telemetry)
         self.effects = Effects(self._crashed)
         self.intake = Intake(ports.store, journal, settings.parse)
         self.operator_actions = OperatorActions(journal, ports.lists, providers, self._adopt)
@@ -130,8 +130,8 @@ class Controller:
             self.releaser,
             providers,
             settings.health_checks,
-            self.poller.list_soon,
-            opened=self.opening.opened,
+            self.poller.list_now,
+            opened=self.provider_opener.opened,
         )
         self.executor = Executor(
             journal,
@@ -164,12 +164,14 @@ class Controller:
         self._prices = prices
         self.pricing = Pricing(prices, ports.readings, self._use_new_prices, telemetry, clock)
         self.quotas = KeptQuotas(limits, ports.readings, telemetry, clock)
-        self.opening = Opening(ports.providers, self._open_and_list, self._sell, clock)
+        self.provider_opener = ProviderOpener(
+            ports.providers, self._open_and_list, self._sell, clock
+        )
         self.rerunner = Rerunner(journal, ports.reruns, background)
         self.notice_reader = NoticeReader(journal, notices, telemetry, clock)
-        self.consoles = Consoles(journal, ports.providers)
-        self.circuits = Circuits(journal, ports.providers, background)
-        self.syncing = Syncing(
+        self.console_reader = ConsoleReader(journal, ports.providers)
+        self.circuit_watcher = CircuitWatcher(journal, ports.providers, background)
+        self.github_synchronizer = GitHubSynchronizer(
             journal, ports.lists, ports.github, self.intake.recall, telemetry, background
         )
         self.group_watch = GroupWatch(journal, ports.github, ports.lists, telemetry, background)
@@ -180,13 +182,13 @@ class Controller:
             ports.providers,
             clock,
             (
-                self.opening.run,
+                self.provider_opener.run,
                 self.rerunner.run,
                 *self.notice_reader.tasks,
-                *self.consoles.tasks,
-                self.circuits.run,
-                self.syncing.run,
-                partial(self.opening.read_daily, self._read_again),
+                *self.console_reader.tasks,
+                self.circuit_watcher.run,
+                self.github_synchronizer.run,
+                partial(self.provider_opener.read_daily, self._read_again),
                 self.pricing.run,
                 self.group_watch.run,
                 *self._settings.process_tasks,

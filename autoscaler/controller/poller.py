@@ -64,7 +64,7 @@ class Poller:
         self._arrived_until = clock.now()
         self._tasks = tasks
         self._quotas_read = quotas_read
-        self._list_soon = {name: asyncio.Event() for name in providers}
+        self._listing_requested = {name: asyncio.Event() for name in providers}
         self._lists_begun = dict.fromkeys(providers, 0)
         self._listed: Wakeups[tuple[ProviderName, int]] = Wakeups(clock)
         self.github_answered = False
@@ -79,11 +79,11 @@ class Poller:
         since = now if arrived_until is None else arrived_until
         self._arrived_until = since if since <= now else now - REDELIVERY_WINDOW
 
-    async def list_soon(self, provider: ProviderName, patience: Seconds) -> None:
+    async def list_now(self, provider: ProviderName, patience: Seconds) -> None:
         """List a provider's machines as soon as possible, and wait up to `patience` seconds for the list."""
         if provider not in self._lists_begun:
             return
-        self._list_soon[provider].set()
+        self._listing_requested[provider].set()
         await self._listed.wait((provider, self._lists_begun[provider]), patience)
 
     async def run(self) -> None:
@@ -130,7 +130,7 @@ class Poller:
         return tuple(machines[first:])
 
     async def _list_repeatedly(self, name: ProviderName) -> None:
-        soon = self._list_soon[name]
+        soon = self._listing_requested[name]
         while True:
             soon.clear()
             # A request made while a listing is under way waits for the next listing.

@@ -107,9 +107,9 @@ class SyncState:
             return
         self._turns[read] = turn
 
-    def list_soon(self, scope: str, soon: bool) -> None:
+    def set_urgent(self, scope: str, urgent: bool) -> None:
         """Set whether a scope's registrations are read again sooner than usual."""
-        self._scopes[scope] = soon
+        self._scopes[scope] = urgent
 
     def look_at(self, state: LedgerState, now: Instant) -> None:
         """Add the repositories and runs that the ledger knows. O(repositories and runs)."""

@@ -23,7 +23,7 @@ WINDOW: Seconds = 3600.0
 _log = structlog.get_logger(__name__)
 
 
-class UnmatchedJobs:
+class UnmatchedJobReporter:
     """Counts each unmatched job, and logs each set of labels once in a window."""
 
     def __init__(self, journal: Journal, telemetry: UnmatchedTelemetry) -> None:

@@ -199,7 +199,7 @@ class LabGitHub:
         for webhook in self._webhooks.values():
             webhook.faults = faults
 
-    def spoil(self, *faults: AnswerFault) -> None:
+    def inject_faults(self, *faults: AnswerFault) -> None:
         """Replace the faults of REST answers by these."""
         self._faults.set(faults)
 

@@ -12,7 +12,7 @@ from lab.machines.settings import controller_settings
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class MachineRequest:
     """One request of a machine. `step` is the last part of its path. `machine` is empty in `attest`."""
 
     machine: str
@@ -22,23 +22,23 @@ class Said:
 
     def __repr__(self) -> str:
         """Return a representation without the nonce."""
-        return f"Said({self.step!r})"
+        return f"MachineRequest({self.step!r})"
 
 
-class Ear(Protocol):
+class RequestListener(Protocol):
     """A listener for the requests of one machine."""
 
-    async def before(self, said: Said) -> bool:
+    async def before(self, said: MachineRequest) -> bool:
         """Called before a request is passed on. Return False to break the connection instead."""
 
-    async def after(self, said: Said, status: int, answer: dict[str, Any]) -> None:
+    async def after(self, said: MachineRequest, status: int, answer: dict[str, Any]) -> None:
         """Called before the controller's answer is passed on to the machine."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Line:
     controller: str
-    ear: Ear
+    listener: RequestListener
 
 
 class Interception:
@@ -51,8 +51,8 @@ class Interception:
         self._starting = asyncio.Lock()
         self._url = ""
 
-    async def divert(self, instance_id: str, user_data: str, ear: Ear) -> str:
-        """Return user data with this server as the controller, and call `ear` for the machine's requests.
+    async def redirect(self, instance_id: str, user_data: str, listener: RequestListener) -> str:
+        """Return user data with this server as the controller, and call `listener` for the machine's requests.
 
         Raises ValueError for user data that name no controller.
         """
@@ -60,10 +60,10 @@ class Interception:
         async with self._starting:
             if self._runner is None:
                 await self._start()
-        self._lines[instance_id] = _Line(controller, ear)
+        self._lines[instance_id] = _Line(controller, listener)
         return user_data.replace(controller, f"{self._url}/{instance_id}")
 
-    async def say(self, controller: str, said: Said) -> int:
+    async def say(self, controller: str, said: MachineRequest) -> int:
         """Send a request in the name of a machine. Return the status, or 0 if no answer came."""
         place = f"machines/{said.machine}/{said.step}" if said.machine else said.step
         status, _, _ = await self._ask(f"{controller}/bootstrap/{place}", said)
@@ -103,19 +103,23 @@ class Interception:
         where = request.match_info
         authorization = request.headers.get("Authorization", "")
         body = await request.json()
-        said = Said(where.get("machine", ""), where.get("step", "attest"), authorization, body)
-        if not await line.ear.before(said):
+        said = MachineRequest(
+            where.get("machine", ""), where.get("step", "attest"), authorization, body
+        )
+        if not await line.listener.before(said):
             return _broken(request)
         place = request.path.partition("/bootstrap/")[2]
         status, headers, value = await self._ask(f"{line.controller}/bootstrap/{place}", said)
         if not status:
             return _broken(request)
-        await line.ear.after(said, status, value)
+        await line.listener.after(said, status, value)
         if status == HTTPStatus.NO_CONTENT:
             return web.Response(status=status)
         return web.json_response(value, status=status, headers=headers)
 
-    async def _ask(self, url: str, said: Said) -> tuple[int, dict[str, str], dict[str, Any]]:
+    async def _ask(
+        self, url: str, said: MachineRequest
+    ) -> tuple[int, dict[str, str], dict[str, Any]]:
         assert self._session is not None
         headers = {"Authorization": said.authorization} if said.authorization else {}
         try:

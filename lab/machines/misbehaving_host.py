@@ -12,7 +12,7 @@ from typing import Any
 
 from autoscaler.controller.ports.clock import Clock
 from lab.machine_host import LabMachine
-from lab.machines.interception import Interception, Said
+from lab.machines.interception import Interception, MachineRequest
 from lab.machines.misbehaviour import AT_WORK, Misbehaviour, sabotaged
 from lab.machines.process import ProcessHost
 
@@ -77,7 +77,7 @@ class MisbehavingHost:
             return
         saboteur = _Saboteur(self, misdeed)
         text = sabotaged(machine.user_data, misdeed.kind)
-        text = await self._interception.divert(machine.instance_id, text, saboteur)
+        text = await self._interception.redirect(machine.instance_id, text, saboteur)
         machine = replace(machine, user_data=text)
         if misdeed.kind is _M.STAYS_ON:
             machine = replace(machine, powered_off=saboteur.stay_on)
@@ -113,7 +113,7 @@ class MisbehavingHost:
         """Reboot a machine in the background."""
         self._spawn(self._host.reboot(instance_id))
 
-    def claim(self, misdeed: Misdeed, lie: str, said: Said) -> None:
+    def claim(self, misdeed: Misdeed, lie: str, said: MachineRequest) -> None:
         """Send a request in the machine's name in the background, and record the status of the answer."""
         self._spawn(self._claim(misdeed, lie, said))
 
@@ -122,7 +122,7 @@ class MisbehavingHost:
         known = [deed.machine for deeds in self.misdeeds.values() for deed in deeds]
         return [name for name in known if name and name != machine]
 
-    async def _claim(self, misdeed: Misdeed, lie: str, said: Said) -> None:
+    async def _claim(self, misdeed: Misdeed, lie: str, said: MachineRequest) -> None:
         controller = self._interception.controller_of(misdeed.instance_id)
         misdeed.answers[lie, await self._interception.say(controller, said)] += 1
 
@@ -138,11 +138,11 @@ class _Saboteur:
     def __init__(self, host: MisbehavingHost, misdeed: Misdeed) -> None:
         self._host = host
         self._misdeed = misdeed
-        self._attestation: Said | None = None
+        self._attestation: MachineRequest | None = None
         self._heartbeats: int | None = None
         self._down = False
 
-    async def before(self, said: Said) -> bool:
+    async def before(self, said: MachineRequest) -> bool:
         """Return whether to pass on the machine's request."""
         deed = self._misdeed
         if said.step == "attest":
@@ -165,7 +165,7 @@ class _Saboteur:
                 return self._at_work(said)
         return not (deed.kind is _M.SILENT_AT_WORK and deed.at is not None)
 
-    async def after(self, said: Said, status: int, answer: dict[str, Any]) -> None:
+    async def after(self, said: MachineRequest, status: int, answer: dict[str, Any]) -> None:
         """Misbehave after the controller has answered and before the machine gets the answer."""
         deed = self._misdeed
         if said.step == "attest" and status == 200:
@@ -196,7 +196,7 @@ class _Saboteur:
         self._host.reboot(self._misdeed.instance_id)
         return False
 
-    def _at_work(self, said: Said) -> bool:
+    def _at_work(self, said: MachineRequest) -> bool:
         match self._misdeed.kind:
             case _M.REBOOTS_AT_WORK:
                 return self._reboot()
@@ -213,7 +213,7 @@ class _Saboteur:
                     self._host.claim(self._misdeed, lie, forged)
         return True
 
-    def _lies(self, said: Said) -> list[tuple[str, Said]]:
+    def _lies(self, said: MachineRequest) -> list[tuple[str, MachineRequest]]:
         """Return requests that a job with root could send: it knows the machine's nonce and proof."""
         assert self._attestation is not None
         passed = {"passed": True, "checks": []}

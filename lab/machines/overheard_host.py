@@ -6,15 +6,15 @@ Requests that the listener does not break reach the controller unchanged.
 from dataclasses import replace
 
 from lab.machine_host import LabMachine, MachineHost
-from lab.machines.interception import Ear, Interception
+from lab.machines.interception import Interception, RequestListener
 
 
 class OverheardHost:
     """A `MachineHost` over another one. `close` closes both."""
 
-    def __init__(self, host: MachineHost, ear: Ear) -> None:
+    def __init__(self, host: MachineHost, listener: RequestListener) -> None:
         self._host = host
-        self._ear = ear
+        self._listener = listener
         self._interception = Interception()
 
     async def boot(self, machine: LabMachine) -> None:
@@ -22,7 +22,9 @@ class OverheardHost:
 
         Raises ValueError if its user data name no controller.
         """
-        text = await self._interception.divert(machine.instance_id, machine.user_data, self._ear)
+        text = await self._interception.redirect(
+            machine.instance_id, machine.user_data, self._listener
+        )
         await self._host.boot(replace(machine, user_data=text))
 
     async def shut_down(self, instance_id: str) -> None:

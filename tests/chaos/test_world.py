@@ -85,7 +85,7 @@ def test_an_unverified_machine_waits_for_the_operator() -> None:
     world = played(arm_job(), *faults)
     calm = 95.0
     (hung,) = [i for p in world.providers.values() for i in p.instances.values() if i.console]
-    assert world.operator.confirmed == 1
+    assert world.operator.resolved == 1
     assert hung.ended_at is not None
     assert hung.ended_at - hung.launched_at > calm + OPERATOR_COMES - 90.0
 
@@ -93,7 +93,7 @@ def test_an_unverified_machine_waits_for_the_operator() -> None:
 def test_a_controller_that_is_started_again_knows_the_ids_that_it_had() -> None:
     faults = (Fault(400.0, FaultKind.STORE_LOST, 300.0), Fault(1200.0, FaultKind.CRASH, 5.0, 1, 1))
     world = played(arm_job(3000.0), *faults, lists=True)
-    assert world.operator.confirmed > 0
+    assert world.operator.resolved > 0
     assert world.store.installations.all == ("0badcafe", "00000001")
     process = world.supervisor.process
     assert process is not None
@@ -172,7 +172,7 @@ def of_store_and_operator(kind: FaultKind, seed: int) -> tuple[tuple[str, ...], 
     async def scenario() -> tuple[tuple[str, ...], int]:
         world = SimulatedWorld(SETTING, schedule)
         await world.run(PATIENCE)
-        return (*world.invariants.violations, *left_wrong(world)), world.operator.confirmed
+        return (*world.invariants.violations, *left_wrong(world)), world.operator.resolved
 
     return run(scenario())
 
@@ -187,9 +187,9 @@ def of_store_and_operator(kind: FaultKind, seed: int) -> tuple[tuple[str, ...], 
 def test_a_store_restored_or_lost_is_healed_by_lists_and_by_an_operator_an_hour_later(
     kind: FaultKind, seed: int
 ) -> None:
-    violations, confirmed = of_store_and_operator(kind, seed)
+    violations, resolved = of_store_and_operator(kind, seed)
     assert violations == ()
-    assert confirmed > 0
+    assert resolved > 0
 
 
 def test_an_interrupted_job_is_run_again_and_one_that_says_no_is_not() -> None:

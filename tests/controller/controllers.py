@@ -124,8 +124,8 @@ class Controller:
         parts = self.parts = composition.Controller(
             world.ports(), world.settings(pace), world.catalogue.installations
         )
-        # Tests of opening run the opening's task; for the others every provider is open.
-        parts.opening.opened.update(world.providers)
+        # Tests of the ProviderOpener run its task; for the others every provider is open.
+        parts.provider_opener.opened.update(world.providers)
         self.journal, self.intake, self.effects = parts.journal, parts.intake, parts.effects
         self.registrar, self.releaser = parts.registrar, parts.releaser
         self.github_reader, self.launcher = parts.github_reader, parts.launcher
@@ -148,7 +148,7 @@ class Controller:
 
     def take_list_requests(self) -> list[ProviderName]:
         """Return the providers that were to be listed soon since the last call, while no poller runs."""
-        requests = self.poller._list_soon
+        requests = self.poller._listing_requested
         names = [name for name, requested in requests.items() if requested.is_set()]
         for name in names:
             requests[name].clear()
@@ -171,11 +171,11 @@ class Controller:
 
     async def serve(self, request: Coroutine[Any, Any, T]) -> T:
         """Answer a request in this process; raises ProcessGoneError when it dies before that."""
-        if self.crash_point.blown.is_set():
+        if self.crash_point.reached.is_set():
             request.close()
             raise ProcessGoneError
         task = self._own(request)
-        gone = asyncio.ensure_future(self.crash_point.blown.wait())
+        gone = asyncio.ensure_future(self.crash_point.reached.wait())
         try:
             await asyncio.wait({task, gone}, return_when=asyncio.FIRST_COMPLETED)
             if task.done() and not task.cancelled():
@@ -183,12 +183,12 @@ class Controller:
             raise ProcessGoneError
         finally:
             gone.cancel()
-            if not self.crash_point.blown.is_set():
+            if not self.crash_point.reached.is_set():
                 task.cancel()
 
     async def kill(self) -> None:
         """Nothing of it goes on, and nobody hears of it: SIGKILL."""
-        self.crash_point.blown.set()
+        self.crash_point.reached.set()
         while tasks := self._tasks.unfinished():
             for task in tasks:
                 task.cancel()

@@ -158,14 +158,14 @@ class FakeGitHub:
 
     async def _answer(self, method: str, carry_out: Callable[[], T]) -> T:
         self.asked.append(method)
-        await self.crash_point.burn()
+        await self.crash_point.count_call()
         await asyncio.sleep(self.latency / 2)
         step = self.scripts[method].popleft() if self.scripts[method] else None
         if isinstance(step, GitHubError):
             raise step
         answer = carry_out()
         await asyncio.sleep(self.latency / 2)
-        await self.crash_point.burn()
+        await self.crash_point.count_call()
         if isinstance(step, AnswerLost):
             raise step.error
         return answer

@@ -126,7 +126,7 @@ class FakeProvider:
         return self._name
 
     async def open(self) -> None:
-        await self.crash_point.burn()
+        await self.crash_point.count_call()
         await asyncio.sleep(self.latency)
         _raise_first(self.open_script)
 
@@ -145,10 +145,10 @@ class FakeProvider:
 
     async def prepare(self, order: LaunchOrder) -> str:
         self.prepared.append(order)
-        await self.crash_point.burn()
+        await self.crash_point.count_call()
         await asyncio.sleep(self.latency)
         _raise_first(self.prepare_script)
-        await self.crash_point.burn()
+        await self.crash_point.count_call()
         return json.dumps(
             {
                 "call": order.launch_request,
@@ -163,7 +163,7 @@ class FakeProvider:
         )
 
     async def launch(self, request: str) -> LaunchAnswer:
-        await self.crash_point.burn()
+        await self.crash_point.count_call()
         self.on_launch(request)
         self.sent.append(Sent(self._now, request))
         step = self.launch_script.popleft() if self.launch_script else None
@@ -172,7 +172,7 @@ class FakeProvider:
             raise step
         answer = self._carry_out(request, step if isinstance(step, Partly) else None)
         await asyncio.sleep(self.latency)
-        await self.crash_point.burn()
+        await self.crash_point.count_call()
         if isinstance(step, Lost):
             raise OutcomeUnknownError("the connection broke")
         return answer
@@ -180,7 +180,7 @@ class FakeProvider:
     async def terminate(
         self, machines: Sequence[ProviderMachineId]
     ) -> dict[ProviderMachineId, str]:
-        await self.crash_point.burn()
+        await self.crash_point.count_call()
         self.ended.append(tuple(machines))
         step = self.end_script.popleft() if self.end_script else {}
         if isinstance(step, ProviderError | OutcomeUnknownError):
@@ -189,11 +189,11 @@ class FakeProvider:
             if machine not in step and machine not in self.stuck:
                 self.shut_down(machine)
         await asyncio.sleep(self.latency)
-        await self.crash_point.burn()
+        await self.crash_point.count_call()
         return {machine: why for machine, why in step.items() if machine in machines}
 
     async def machines(self) -> AsyncIterator[tuple[ListedMachine, ...]]:
-        await self.crash_point.burn()
+        await self.crash_point.count_call()
         self.lists += 1
         listed = [_listed(instance) for instance in self.instances.values()]
         await asyncio.sleep(self.latency)
@@ -203,30 +203,30 @@ class FakeProvider:
             yield tuple(listed[start : start + PAGE])
         # An error after the pages: what was shown is true, what was not says nothing.
         _raise_first(self.list_script)
-        await self.crash_point.burn()
+        await self.crash_point.count_call()
 
     async def quotas(self) -> Mapping[str, int]:
-        await self.crash_point.burn()
+        await self.crash_point.count_call()
         await asyncio.sleep(self.latency)
         _raise_first(self.quota_script)
         return dict(self.quotas_left)
 
     async def collect(self, requests: Sequence[str]) -> tuple[str, ...]:
-        await self.crash_point.burn()
+        await self.crash_point.count_call()
         self.collected.append(tuple(requests))
         await asyncio.sleep(self.latency)
         _raise_first(self.collect_script)
         return ()
 
     async def image(self, sku: SkuName) -> str:
-        await self.crash_point.burn()
+        await self.crash_point.count_call()
         self.images_read.append(sku)
         await asyncio.sleep(self.latency)
         _raise_first(self.image_script)
         return self.image_id
 
     async def console(self, machine: ProviderMachineId) -> str:
-        await self.crash_point.burn()
+        await self.crash_point.count_call()
         self.consoles_asked.append(machine)
         step = self.console_script.popleft() if self.console_script else ""
         if isinstance(step, ProviderError | OutcomeUnknownError):

@@ -79,11 +79,11 @@ class LivingWorld:
             for length in crash_points:
                 self.controller = controller = Controller(self.world, length)
                 controller.start()
-                while not controller.crash_point.blown.is_set() and not self.quiet:
+                while not controller.crash_point.reached.is_set() and not self.quiet:
                     await asyncio.sleep(1.0)
                     self._look_for_crashes(controller)
                     self._list_runners(controller)
-                if not controller.crash_point.blown.is_set():
+                if not controller.crash_point.reached.is_set():
                     await controller.stop()
                     self._look_for_crashes(controller)
                     break
@@ -125,7 +125,7 @@ class LivingWorld:
     def _look_for_crashes(self, controller: Controller) -> None:
         self.crashes.extend(e for e in controller.crashes if e not in self.crashes)
         running = controller.running
-        if running is not None and running.done() and not controller.crash_point.blown.is_set():
+        if running is not None and running.done() and not controller.crash_point.reached.is_set():
             running.result()
 
     # --- jobs ---------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ from autoscaler.model.identifiers import JobId
 from autoscaler.model.jobs import JobState
 from tests.controller.controllers import Controller, World
 from tests.controller.fakes_lists import FakeLists
-from tests.controller.test_syncing import watch
+from tests.controller.test_github_synchronizer import watch
 from tests.controller.virtual_time import on_virtual_time
 from tests.planner.fleets import catalogue, sku
 

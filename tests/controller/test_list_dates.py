@@ -10,7 +10,7 @@ from autoscaler.controller.sync_schedule import INTERVALS, RUNNERS_SOON, Kind
 from autoscaler.model.identifiers import Seconds
 from tests.controller.agents import launched, queue
 from tests.controller.controllers import World, cancelled
-from tests.controller.test_syncing import OURS, begin, syncing_of
+from tests.controller.test_github_synchronizer import OURS, begin, syncing_of
 from tests.controller.virtual_time import on_virtual_time
 from tests.planner.fleets import EAST
 

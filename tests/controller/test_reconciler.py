@@ -141,11 +141,11 @@ async def test_a_list_that_was_asked_for_comes_within_seconds() -> None:
     await asyncio.sleep(10.0)
     assert world.east.lists == 1
     asked = world.clock.now()
-    await asyncio.gather(*(controller.poller.list_soon(EAST, 60.0) for _ in range(5)))
-    await controller.poller.list_soon(ProviderName("of another configuration"), 60.0)
+    await asyncio.gather(*(controller.poller.list_now(EAST, 60.0) for _ in range(5)))
+    await controller.poller.list_now(ProviderName("of another configuration"), 60.0)
     assert world.clock.now() - asked < 3.0
     assert world.east.lists == 2
-    await controller.poller.list_soon(EAST, 0.5)
+    await controller.poller.list_now(EAST, 0.5)
     assert world.east.lists == 2, "not at once after the last one"
     await cancelled(task)
 

@@ -87,7 +87,7 @@ def test_a_job_runs_once_and_everything_is_given_back() -> None:
     assert len(living.work[1].ran_on) == 1
     assert len(living.world.east.instances) == 1
     assert living.controller is not None
-    assert 30 < living.controller.crash_point.burnt < LAST_CUT
+    assert 30 < living.controller.crash_point.calls < LAST_CUT
 
 
 @pytest.mark.case(

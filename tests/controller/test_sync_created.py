@@ -7,7 +7,7 @@ import pytest
 from autoscaler.controller.ports.github import OperatorError
 from autoscaler.model.identifiers import JobId
 from tests.controller.controllers import World, cancelled
-from tests.controller.test_syncing import begin, syncing_of
+from tests.controller.test_github_synchronizer import begin, syncing_of
 from tests.controller.virtual_time import on_virtual_time
 
 

@@ -6,14 +6,14 @@ from collections import defaultdict
 import pytest
 from structlog.testing import capture_logs
 
+from autoscaler.controller.github_synchronizer import AT_ONCE, SAVED_FOR
 from autoscaler.controller.ports.github import GitHubError, OperatorError, RetryLaterError
 from autoscaler.controller.ports.github_lists import MOST_REPOSITORIES, ListedRepository, Listing
-from autoscaler.controller.syncing import AT_ONCE, SAVED_FOR
 from autoscaler.model.events import JobObserved
 from autoscaler.model.identifiers import Instant, JobId, Seconds
 from tests.controller.controllers import Controller, World, cancelled
 from tests.controller.fakes_lists import FakeLists
-from tests.controller.test_syncing import begin, syncing_of, watch
+from tests.controller.test_github_synchronizer import begin, syncing_of, watch
 from tests.controller.virtual_time import on_virtual_time
 
 HOUR: Seconds = 3600.0

@@ -96,7 +96,7 @@ class Fleet:
             self.controller.releaser,
             world.providers,
             {},
-            self.controller.poller.list_soon,
+            self.controller.poller.list_now,
         )
         self.endpoint = BootstrapEndpoint(self.desk, b"", CountingTelemetry())
         self.books = Books()

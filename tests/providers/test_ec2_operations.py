@@ -12,8 +12,8 @@ from botocore.stub import Stubber
 
 from autoscaler.providers.ec2 import worker
 from autoscaler.providers.ec2.clients import Clients
-from autoscaler.providers.ec2.departures import Departures
 from autoscaler.providers.ec2.operations import OPERATIONS
+from autoscaler.providers.ec2.sent_requests import SentRequests
 
 AT = datetime(2026, 11, 22, 10, 0, tzinfo=UTC)
 NEXT = {"NextToken": "p2"}
@@ -512,7 +512,7 @@ def test_a_refusal_is_reduced_to_its_code_words_status_and_wait(
     }
 
 
-class Arrived(Departures):
+class Arrived(SentRequests):
     """Says that every request arrived."""
 
     def may_have_arrived(self, error: Exception) -> bool:

@@ -36,7 +36,6 @@ from autoscaler.providers.ec2.canary import sku_for
 from autoscaler.providers.ec2.channel import Api, WorkerChannel
 from autoscaler.providers.ec2.collecting import Collector
 from autoscaler.providers.ec2.console import read_console
-from autoscaler.providers.ec2.endings import terminate_machines
 from autoscaler.providers.ec2.errors import first_part
 from autoscaler.providers.ec2.hints import hint
 from autoscaler.providers.ec2.identity import IdentityVerifier, pinned_certificates
@@ -50,6 +49,7 @@ from autoscaler.providers.ec2.resources import Resources
 from autoscaler.providers.ec2.rows import InstanceRow
 from autoscaler.providers.ec2.settings import Ec2Settings, Ec2Sku
 from autoscaler.providers.ec2.tags import FLEET
+from autoscaler.providers.ec2.termination import terminate_machines
 from autoscaler.providers.ec2.throttle import Throttle, request_bucket, resource_bucket
 
 PAGE = 500

@@ -20,11 +20,11 @@ from botocore.config import Config
 from botocore.exceptions import ClientError
 
 from autoscaler.providers.ec2.clients import Clients
-from autoscaler.providers.ec2.departures import Departures
 from autoscaler.providers.ec2.operations import OPERATIONS
 from autoscaler.providers.ec2.price_regions import pricing_region
 from autoscaler.providers.ec2.proxies import keep_metadata_direct
 from autoscaler.providers.ec2.rows import MAX_TEXT
+from autoscaler.providers.ec2.sent_requests import SentRequests
 
 
 def main(setup: Mapping[str, Any]) -> None:
@@ -41,15 +41,17 @@ def main(setup: Mapping[str, Any]) -> None:
 
 
 def _serve(calls: BinaryIO, answers: BinaryIO, setup: Mapping[str, Any]) -> None:
-    departures = Departures()
+    sent_requests = SentRequests()
     # All clients share one session, because each session reads boto3's endpoints and the credentials.
     # A session must not create two clients at once; `Clients` creates one at a time.
     session = cache(boto3.session.Session)
-    clients = Clients(lambda service: departures.watch(_client(session(), setup, service)))
+    clients = Clients(lambda service: sent_requests.watch(_client(session(), setup, service)))
     lock = threading.Lock()
 
     def run(call: Mapping[str, Any]) -> None:
-        line = json.dumps({"id": call["id"]} | answer(clients, departures, call)).encode() + b"\n"
+        line = (
+            json.dumps({"id": call["id"]} | answer(clients, sent_requests, call)).encode() + b"\n"
+        )
         with lock:
             answers.write(line)
             answers.flush()
@@ -73,17 +75,19 @@ def _client(session: boto3.session.Session, setup: Mapping[str, Any], service: s
     return session.client(service, config=config, endpoint_url=setup["endpoint_url"])  # type: ignore[call-overload]
 
 
-def answer(clients: Clients, departures: Departures, call: Mapping[str, Any]) -> dict[str, object]:
+def answer(
+    clients: Clients, sent_requests: SentRequests, call: Mapping[str, Any]
+) -> dict[str, object]:
     """Make one call. Return `{"result"}`, or `{"error"}` with its code, message and `sent`."""
-    departures.begin()
+    sent_requests.begin()
     try:
         return {"result": OPERATIONS[call["operation"]](clients, call["arguments"])}
     except ClientError as error:
         # The error may be from another service before the call: STS, for a role's credentials.
-        return _refusal(error, sent=departures.may_have_arrived(error))
+        return _refusal(error, sent=sent_requests.may_have_arrived(error))
     except Exception as error:  # noqa: BLE001 - the process boundary: every call gets an answer
         # A timeout, a broken connection, an unreadable answer: AWS may have carried the call out.
-        sent = departures.may_have_arrived(error)
+        sent = sent_requests.may_have_arrived(error)
         return _error(type(error).__name__, str(error), sent=sent)
 
 

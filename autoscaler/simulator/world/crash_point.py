@@ -9,20 +9,20 @@ class CrashPoint:
     Each call is counted twice: before it has any effect, and before its answer arrives.
     """
 
-    def __init__(self, length: int | None = None) -> None:
-        self.burnt = 0
-        self.blown = asyncio.Event()
-        self._length = length
+    def __init__(self, count: int | None = None) -> None:
+        self.calls = 0
+        self.reached = asyncio.Event()
+        self._count = count
 
-    def light(self, length: int) -> None:
-        """Block at the `length`-th count from now on."""
-        self._length = self.burnt + length
+    def arm(self, count: int) -> None:
+        """Block at the `count`-th count from now on."""
+        self._count = self.calls + count
 
-    async def burn(self) -> None:
+    async def count_call(self) -> None:
         """Count a call. From the n-th time on, never return."""
-        if not self.blown.is_set():
-            self.burnt += 1
-            if self._length is None or self.burnt < self._length:
+        if not self.reached.is_set():
+            self.calls += 1
+            if self._count is None or self.calls < self._count:
                 return
-            self.blown.set()
+            self.reached.set()
         await asyncio.Event().wait()

@@ -157,7 +157,7 @@ class SimulatedGitHub:
 
     async def _answer(self, carry_out: Callable[[], T], lost: GitHubError) -> T:
         crash_point, fault_schedule = self.crash_point, self._fault_schedule
-        await crash_point.burn()
+        await crash_point.count_call()
         await asyncio.sleep(LATENCY / 2)
         if fault_schedule.hit(FaultKind.SECONDARY_LIMIT):
             raise RetryLaterError("403 secondary rate limit", SECONDARY_WAIT)
@@ -165,7 +165,7 @@ class SimulatedGitHub:
             raise lost
         answer = carry_out()
         await asyncio.sleep(LATENCY / 2)
-        await crash_point.burn()
+        await crash_point.count_call()
         if fault_schedule.hit(FaultKind.GITHUB_SWALLOWED):
             raise lost
         return answer

@@ -131,12 +131,12 @@ class SimulatedLists:
 
     async def _answer(self, read: Callable[[], Sequence[T]]) -> Listing[T]:
         crash_point, fault_schedule = self.crash_point, self._fault_schedule
-        await crash_point.burn()
+        await crash_point.count_call()
         await asyncio.sleep(LATENCY)
         if fault_schedule.hit(FaultKind.SECONDARY_LIMIT):
             raise RetryLaterError("403 secondary rate limit", SECONDARY_WAIT)
         if fault_schedule.hit(FaultKind.GITHUB_5XX):
             raise RetryLaterError("502 Bad Gateway", 1.0)
         items = read()
-        await crash_point.burn()
+        await crash_point.count_call()
         return Listing(items, 1)

@@ -75,7 +75,7 @@ class SimulatedNotices:
                 break
         for waiting in shown:
             waiting.shown_from = self._now() + HIDDEN_FOR
-        await crash_point.burn()
+        await crash_point.count_call()
         return tuple(waiting.message for waiting in shown)
 
     async def settle(self, receipts: Sequence[str]) -> None:
@@ -87,7 +87,7 @@ class SimulatedNotices:
             if notice is not None and notice.kind is not NoticeKind.STATE_CHANGE:
                 for machine in notice.machines:
                     self.taken_in.setdefault(machine, self._now())
-        await self.crash_point.burn()
+        await self.crash_point.count_call()
 
     async def shown(self, machines: Sequence[ProviderMachineId]) -> tuple[ListedMachine, ...]:
         """Return how the provider shows these machines."""
@@ -95,7 +95,7 @@ class SimulatedNotices:
         return self._provider.show(machines)
 
     async def _request(self) -> None:
-        await self.crash_point.burn()
+        await self.crash_point.count_call()
         if self._fault_schedule.hit(FaultKind.QUEUE_FAILS):
             raise OutcomeUnknownError("the connection broke")
 

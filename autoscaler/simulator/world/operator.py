@@ -26,7 +26,7 @@ class Operator:
     """
 
     def __init__(self, process: Callable[[], ControllerProcess]) -> None:
-        self.confirmed = 0
+        self.resolved = 0
         self.refused = 0
         self._process = process
         self._attending: asyncio.Task[None] | None = None
@@ -51,9 +51,9 @@ class Operator:
     async def _look(self) -> None:
         for one in self._process().ready.operator_actions.unverified():
             if one.installation != STRANGER:
-                await self._confirm(one)
+                await self._resolve(one)
 
-    async def _confirm(self, one: UnverifiedMachine) -> None:
+    async def _resolve(self, one: UnverifiedMachine) -> None:
         process = self._process()
         operator_actions = process.ready.operator_actions
         try:
@@ -64,4 +64,4 @@ class Operator:
         except OperatorRequestRefusedError:
             self.refused += 1
         else:
-            self.confirmed += 1
+            self.resolved += 1

@@ -74,7 +74,7 @@ class ControllerProcess:
     @property
     def ready(self) -> Controller:
         """Return its controller. Raises ProcessGoneError unless it serves."""
-        if self.controller is None or self.crash_point.blown.is_set():
+        if self.controller is None or self.crash_point.reached.is_set():
             raise ProcessGoneError
         return self.controller
 
@@ -84,20 +84,20 @@ class ControllerProcess:
 
     async def serve(self, request: Coroutine[Any, Any, T]) -> T:
         """Answer a request in this process; raises ProcessGoneError when it dies before that."""
-        if self.crash_point.blown.is_set() or self.running is None or self.running.done():
+        if self.crash_point.reached.is_set() or self.running is None or self.running.done():
             request.close()
             raise ProcessGoneError
         try:
             return await self._own(request)
         except asyncio.CancelledError:
             asking = asyncio.current_task()
-            if self.crash_point.blown.is_set() and asking is not None and not asking.cancelling():
+            if self.crash_point.reached.is_set() and asking is not None and not asking.cancelling():
                 raise ProcessGoneError from None
             raise
 
     async def kill(self) -> None:
         """Stop everything at once, without any answer: SIGKILL."""
-        self.crash_point.blown.set()
+        self.crash_point.reached.set()
         while tasks := self._tasks.unfinished():
             for task in tasks:
                 task.cancel()

@@ -78,7 +78,7 @@ class SimulatedProvider(Terms):
 
     async def open(self) -> None:
         """Do nothing: there is nothing to read."""
-        await self.crash_point.burn()
+        await self.crash_point.count_call()
 
     def adopt(self, installation: InstallationId) -> None:
         """Tag new machines with this ID."""
@@ -86,7 +86,7 @@ class SimulatedProvider(Terms):
 
     async def prepare(self, order: LaunchOrder) -> str:
         """Return the request with the image that the SKU's image name means."""
-        await self.crash_point.burn()
+        await self.crash_point.count_call()
         await asyncio.sleep(self.latency)
         return json.dumps(
             {
@@ -104,7 +104,7 @@ class SimulatedProvider(Terms):
     async def launch(self, request: str) -> LaunchAnswer:
         """Launch as many machines as possible. A repeated token launches no more."""
         crash_point, hit = self.crash_point, self._fault_schedule.hit
-        await crash_point.burn()
+        await crash_point.count_call()
         order = json.loads(request)
         known = self._answers.get(order["token"])
         self._invariants.launching(request, repeated=known is not None)
@@ -118,7 +118,7 @@ class SimulatedProvider(Terms):
         self._answers[order["token"]] = answer
         slow = hit(FaultKind.LAUNCH_SLOW)
         await asyncio.sleep(self.latency if slow is None else float(slow.target))
-        await crash_point.burn()
+        await crash_point.count_call()
         if hit(FaultKind.LAUNCH_SWALLOWED):
             raise OutcomeUnknownError("the connection broke")
         return answer
@@ -128,7 +128,7 @@ class SimulatedProvider(Terms):
     ) -> dict[ProviderMachineId, str]:
         """Terminate machines. Unknown IDs are no error."""
         crash_point, hit = self.crash_point, self._fault_schedule.hit
-        await crash_point.burn()
+        await crash_point.count_call()
         if hit(FaultKind.END_REFUSED):
             raise ProviderError(FailureClass.THROTTLED, "RequestLimitExceeded", "later")
         for machine in machines:
@@ -143,7 +143,7 @@ class SimulatedProvider(Terms):
                 if instance.stays_until <= self._now() and instance.stopping_at is None:
                     self.shut_down(instance, "User initiated")
         await asyncio.sleep(self.latency)
-        await crash_point.burn()
+        await crash_point.count_call()
         if hit(FaultKind.END_SWALLOWED):
             raise OutcomeUnknownError("the connection broke")
         return {}
@@ -151,7 +151,7 @@ class SimulatedProvider(Terms):
     async def machines(self) -> AsyncIterator[tuple[ListedMachine, ...]]:
         """Yield pages of machines, which may be out of date."""
         crash_point = self.crash_point
-        await crash_point.burn()
+        await crash_point.count_call()
         eventual = self._fault_schedule.hit(FaultKind.EVENTUAL)
         then = self._now() - (eventual.target if eventual is not None else 0.0)
         shown = [
@@ -174,7 +174,7 @@ class SimulatedProvider(Terms):
                 yield ()
         if breaks is not None:
             raise OutcomeUnknownError("the connection broke")
-        await crash_point.burn()
+        await crash_point.count_call()
 
     def show(self, machines: Sequence[ProviderMachineId]) -> tuple[ListedMachine, ...]:
         """Return these machines as they are now, if they exist."""
@@ -183,31 +183,31 @@ class SimulatedProvider(Terms):
 
     async def quotas(self) -> Mapping[str, int]:
         """Return the quotas of the account."""
-        await self.crash_point.burn()
+        await self.crash_point.count_call()
         await asyncio.sleep(self.latency)
         return dict(self._quota)
 
     async def collect(self, requests: Sequence[str]) -> tuple[str, ...]:
         """Delete nothing: launches leave nothing behind."""
         del requests
-        await self.crash_point.burn()
+        await self.crash_point.count_call()
         return ()
 
     async def image(self, sku: SkuName) -> str:
         """Return the only image."""
         del sku
-        await self.crash_point.burn()
+        await self.crash_point.count_call()
         await asyncio.sleep(self.latency)
         return IMAGE
 
     async def console(self, machine: ProviderMachineId) -> str:
         """Return the console output so far. Empty for a machine that does not exist."""
         crash_point = self.crash_point
-        await crash_point.burn()
+        await crash_point.count_call()
         await asyncio.sleep(self.latency)
         if self._fault_schedule.hit(FaultKind.THROTTLED):
             raise ProviderError(FailureClass.THROTTLED, "RequestLimitExceeded", "later")
-        await crash_point.burn()
+        await crash_point.count_call()
         instance = self.instances.get(machine)
         return instance.console if instance is not None else ""
 

@@ -33,14 +33,14 @@ class SimulatedReruns:
     ) -> RerunAnswer:
         """Re-run a run whose last attempt is `run_attempt`."""
         crash_point, fault_schedule = self.crash_point, self._fault_schedule
-        await crash_point.burn()
+        await crash_point.count_call()
         await asyncio.sleep(LATENCY)
         if fault_schedule.hit(FaultKind.GITHUB_5XX):
             raise RetryLaterError("502 Bad Gateway", 1.0)
         if fault_schedule.hit(FaultKind.RERUN_REFUSED):
             raise OperatorError("403 Resource not accessible by integration")
         answer = self._carry_out(repository, run_id, run_attempt, tuple(jobs))
-        await crash_point.burn()
+        await crash_point.count_call()
         if fault_schedule.hit(FaultKind.GITHUB_SWALLOWED):
             raise RerunUnknownError("502 Bad Gateway", 1.0, tuple(jobs))
         return answer

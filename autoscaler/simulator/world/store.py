@@ -130,7 +130,7 @@ class MemoryStore:
 
     async def load(self, horizon: Instant) -> SavedState:
         """Return what is durable."""
-        await self.crash_point.burn()
+        await self.crash_point.count_call()
         machines = [m for m in self.of_kind(Machine) if m.occupies or m.prunable_from > horizon]
         kept, their_calls = {m.id for m in machines}, {m.launch_request for m in machines}
         return SavedState(
@@ -194,7 +194,7 @@ class MemoryStore:
 
     async def record_heartbeat(self, at: Instant, arrived_until: Instant | None = None) -> None:
         """Store a heartbeat at once, because nothing waits for it."""
-        await self.crash_point.burn()
+        await self.crash_point.count_call()
         if self.failure is not None:
             raise self.failure
         self.heartbeat = at
@@ -203,7 +203,7 @@ class MemoryStore:
 
     async def find_job(self, job: JobId) -> Job | None:
         """Return a job's durable record, or None."""
-        await self.crash_point.burn()
+        await self.crash_point.count_call()
         found = self.records.get(("job", str(job)))
         return copied(found) if isinstance(found, Job) else None
 
@@ -223,7 +223,7 @@ class MemoryStore:
 
     async def load_readings(self, provider: ProviderName, kind: ReadingKind) -> tuple[Reading, ...]:
         """Return the last readings."""
-        await self.crash_point.burn()
+        await self.crash_point.count_call()
         return self.readings.get((provider, kind), ())
 
     async def save_readings(
@@ -236,14 +236,14 @@ class MemoryStore:
         """Nothing is open."""
 
     async def _durably(self, write: Callable[[], T]) -> T:
-        await self.crash_point.burn()
+        await self.crash_point.count_call()
         loop = asyncio.get_running_loop()
         done: asyncio.Future[T] = loop.create_future()
         if not self._group:
             loop.call_later(self.latency, self._write, self._group, self.crash_point)
         self._group.append((write, done))
         result = await done
-        await self.crash_point.burn()
+        await self.crash_point.count_call()
         return result
 
     def _write(
@@ -251,7 +251,7 @@ class MemoryStore:
     ) -> None:
         if self._group is group:
             self._group = []
-        if crash_point.blown.is_set():
+        if crash_point.reached.is_set():
             return
         for write, done in group:
             # A cancelled caller does not roll its transaction back.

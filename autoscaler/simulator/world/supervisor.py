@@ -65,7 +65,7 @@ class Supervisor:
     def crash(self, fault: Fault, calls: int) -> None:
         """Kill the process that many calls of its ports from now; the next comes after the fault."""
         if self.process is not None:
-            self.process.crash_point.light(calls)
+            self.process.crash_point.arm(calls)
             self._down_until = fault.until
             self._fault_schedule.hits[fault.kind] += 1
 
@@ -89,7 +89,7 @@ class Supervisor:
         process = self.process = self._make(crash_point)
         process.start()
         assert process.running is not None
-        gone = asyncio.ensure_future(crash_point.blown.wait())
+        gone = asyncio.ensure_future(crash_point.reached.wait())
         try:
             await asyncio.wait({process.running, gone}, return_when=asyncio.FIRST_COMPLETED)
         finally:

@@ -30,7 +30,7 @@ async def test_a_refusal_is_githubs_own_and_nothing_was_done(
     client: Client, status: int, retry_after: int | None
 ) -> None:
     await client.token()
-    client.lab.spoil(AnswerFault("status", status=status, retry_after=retry_after))
+    client.lab.inject_faults(AnswerFault("status", status=status, retry_after=retry_after))
     refused = await client.register("a")
     assert (refused.status, _names(client)) == (status, [])
     assert isinstance(refused.json["message"], str)
@@ -47,7 +47,7 @@ async def test_a_refusal_is_githubs_own_and_nothing_was_done(
 )
 async def test_html_comes_under_its_own_and_under_jsons_type(client: Client) -> None:
     secret = await client.token()
-    client.lab.spoil(AnswerFault("html"), AnswerFault("html_as_json", status=200))
+    client.lab.inject_faults(AnswerFault("html"), AnswerFault("html_as_json", status=200))
     for status, kind in ((502, "text/html"), (200, "application/json")):
         url = client.lab.api_url + RUNNERS
         headers = {"Authorization": f"Bearer {secret}"}
@@ -64,7 +64,7 @@ async def test_html_comes_under_its_own_and_under_jsons_type(client: Client) -> 
 )
 async def test_a_registration_can_be_done_and_not_answered(client: Client) -> None:
     await client.token()
-    client.lab.spoil(
+    client.lab.inject_faults(
         AnswerFault("dropped", REGISTER, done=True), AnswerFault("status", REGISTER, done=True)
     )
     with pytest.raises(aiohttp.ServerDisconnectedError):
@@ -76,7 +76,7 @@ async def test_a_registration_can_be_done_and_not_answered(client: Client) -> No
 
 async def test_a_dropped_request_was_not_done(client: Client) -> None:
     await client.token()
-    client.lab.spoil(AnswerFault("dropped", REGISTER))
+    client.lab.inject_faults(AnswerFault("dropped", REGISTER))
     with pytest.raises(aiohttp.ServerDisconnectedError):
         await client.register("a")
     assert _names(client) == []
@@ -86,7 +86,7 @@ async def test_a_dropped_request_was_not_done(client: Client) -> None:
 async def test_a_callback_learns_of_a_fault_at_its_moment(client: Client) -> None:
     await client.token()
     seen: list[list[str]] = []
-    client.lab.spoil(
+    client.lab.inject_faults(
         AnswerFault("dropped", REGISTER, then=lambda: seen.append(_names(client))),
         AnswerFault("dropped", REGISTER, done=True, then=lambda: seen.append(_names(client))),
         AnswerFault("cut", REGISTER, then=lambda: seen.append(_names(client))),
@@ -105,7 +105,7 @@ async def test_a_callback_learns_of_a_fault_at_its_moment(client: Client) -> Non
 )
 async def test_a_cut_body_breaks_off_and_a_garbled_one_is_no_json(client: Client) -> None:
     await client.token()
-    client.lab.spoil(AnswerFault("cut", REGISTER), AnswerFault("garbled", REGISTER))
+    client.lab.inject_faults(AnswerFault("cut", REGISTER), AnswerFault("garbled", REGISTER))
     with pytest.raises(aiohttp.ClientPayloadError):
         await client.register("a")
     with pytest.raises(ValueError, match=r"JSON|Unterminated|Expecting"):
@@ -120,7 +120,7 @@ async def test_a_cut_body_breaks_off_and_a_garbled_one_is_no_json(client: Client
 )
 async def test_a_stalled_request_is_given_up_by_its_caller(client: Client) -> None:
     await client.token()
-    client.lab.spoil(AnswerFault("stall", "GET /orgs/{org}/actions/runners"))
+    client.lab.inject_faults(AnswerFault("stall", "GET /orgs/{org}/actions/runners"))
     asking = asyncio.create_task(client.ask("GET", RUNNERS))
     await until(lambda: client.lab.spoiled["stall"] == 1)
     asking.cancel()
@@ -132,12 +132,12 @@ async def test_faults_keep_to_their_route_their_times_and_their_share(make: Make
     client = await make(answer_faults=(lasting,))
     assert [(await client.register("a")).status for _ in range(3)] == [502] * 3
     assert (await client.ask("GET", RUNNERS)).status == 200
-    client.lab.spoil(AnswerFault("status", times=3, share=0.5))
+    client.lab.inject_faults(AnswerFault("status", times=3, share=0.5))
     statuses = [(await client.ask("GET", RUNNERS)).status for _ in range(40)]
     assert statuses.count(502) == 3
     assert statuses[:3] != [502] * 3
-    client.lab.spoil(lasting)
-    client.lab.spoil()
+    client.lab.inject_faults(lasting)
+    client.lab.inject_faults()
     assert (await client.register("a")).status == 201
 
 

@@ -134,12 +134,12 @@ async def test_a_registration_whose_answer_is_lost_is_looked_up(
     make: Make, speak: Speak, fault: AnswerFault
 ) -> None:
     lab = await make(base_path="/api/v3", wall=lambda: EPOCH)
-    lab.lab.spoil(fault)
+    lab.lab.inject_faults(fault)
     client = speak(lab.lab.api_url, timeout=1.0 if fault.kind == "stall" else 20.0)
     with pytest.raises(RegistrationOutcomeUnknownError):
         await client.register("org:acme", "Default", NAME, ("linux.gpu",))
     again = "dropped" if fault.kind == "stall" else fault.kind
-    lab.lab.spoil(AnswerFault(again, LIST, status=502))
+    lab.lab.inject_faults(AnswerFault(again, LIST, status=502))
     found = await client.find_runner("org:acme", NAME)
     assert found is not None
     assert lab.lab.registered_ever == 1

@@ -140,7 +140,7 @@ async def test_a_job_that_is_not_of_the_run_is_refused(lab: Client, reruns: JobR
 async def test_a_limit_is_reported_and_nothing_is_done(lab: Client, reruns: JobReruns) -> None:
     (first,) = lab.lab.push([job("one")])
     await end(lab, "failure")
-    lab.lab.spoil(AnswerFault("status", RERUN, status=403, retry_after=7))
+    lab.lab.inject_faults(AnswerFault("status", RERUN, status=403, retry_after=7))
     with pytest.raises(RetryLaterError) as refusal:
         await ask(reruns, first)
     assert 6 < refusal.value.retry_after <= 7
@@ -157,7 +157,7 @@ async def test_a_request_whose_answer_is_lost_is_seen_by_the_runs_attempt(
 ) -> None:
     (first,) = lab.lab.push([job("one")])
     await end(lab, "failure")
-    lab.lab.spoil(AnswerFault("dropped", RERUN, done=True))
+    lab.lab.inject_faults(AnswerFault("dropped", RERUN, done=True))
     with pytest.raises(RetryLaterError):
         await ask(reruns, first)
     assert await ask(reruns, first) is RerunOutcome.SUPERSEDED

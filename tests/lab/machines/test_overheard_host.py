@@ -3,7 +3,7 @@
 from typing import Any
 
 from lab.machines.crowd import CrowdHost
-from lab.machines.interception import Said
+from lab.machines.interception import MachineRequest
 from lab.machines.overheard_host import OverheardHost
 from tests.lab.machines.conftest import UserData
 from tests.lab.machines.world import World, running, until
@@ -17,14 +17,14 @@ class Listener:
         self.broken: list[str] = []
         self.answered: list[tuple[str, int]] = []
 
-    async def before(self, said: Said) -> bool:
+    async def before(self, said: MachineRequest) -> bool:
         self.said.append(said.step)
         if said.step == "acknowledge" and not self.broken:
             self.broken.append(said.body["runner"])
             return False
         return True
 
-    async def after(self, said: Said, status: int, _: dict[str, Any]) -> None:
+    async def after(self, said: MachineRequest, status: int, _: dict[str, Any]) -> None:
         self.answered.append((said.step, status))
 
 

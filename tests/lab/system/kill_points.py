@@ -15,7 +15,7 @@ from autoscaler.model.launch_requests import LaunchRequest, LaunchRequestState
 from autoscaler.model.runners import Runner, RunnerState
 from lab.github.settings import AnswerFault
 from lab.laboratory import APP_ID, Laboratory
-from lab.machines.interception import Said
+from lab.machines.interception import MachineRequest
 from tests.lab.system.harness import CALL_TAG, Records, records_in
 from tests.lab.system.mortal_controller import LastWrite, unwritten
 
@@ -31,7 +31,7 @@ class AcknowledgementKiller:
         self.unheard: Callable[[str], None] | None = None
         self.unanswered: Callable[[str], None] | None = None
 
-    async def before(self, said: Said) -> bool:
+    async def before(self, said: MachineRequest) -> bool:
         """The machine has sent it, the controller has not got it."""
         if said.step != "acknowledge" or self.unheard is None:
             return True
@@ -39,7 +39,7 @@ class AcknowledgementKiller:
         kill(said.body["runner"])
         return False
 
-    async def after(self, said: Said, status: int, _: dict[str, Any]) -> None:
+    async def after(self, said: MachineRequest, status: int, _: dict[str, Any]) -> None:
         """The controller has answered, the machine has not heard it."""
         if said.step == "acknowledge" and status == 204 and self.unanswered is not None:
             kill, self.unanswered = self.unanswered, None
@@ -255,7 +255,7 @@ def recorded_late(lab: Laboratory, records: Records) -> list[str]:
 
 def _drop_registration(trial: Trial, *, done: bool) -> None:
     kill = trial.lab.controller.kill_at_once
-    trial.lab.github.spoil(AnswerFault("dropped", REGISTER, done=done, then=kill))
+    trial.lab.github.inject_faults(AnswerFault("dropped", REGISTER, done=done, then=kill))
 
 
 def _call(store: sqlite3.Connection, met: list[str]) -> LaunchRequest:

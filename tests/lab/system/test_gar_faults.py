@@ -207,7 +207,9 @@ async def test_a_minute_without_registrations_costs_a_minute_and_no_machine(
     lab: Laboratory,
 ) -> None:
     registered = lab.github.calls[REGISTER, 201]
-    lab.github.spoil(AnswerFault("status", REGISTER, None, status=403, retry_after=int(LIMIT)))
+    lab.github.inject_faults(
+        AnswerFault("status", REGISTER, None, status=403, retry_after=int(LIMIT))
+    )
     begun = lab.clock.now()
     jobs = _push(lab, "limited", [20.0] * 20)
     while not lab.github.calls[REGISTER, 403]:
@@ -215,7 +217,7 @@ async def test_a_minute_without_registrations_costs_a_minute_and_no_machine(
         await asyncio.sleep(_LOOK_EVERY)
     half = begun + LIMIT / 2
     await until(lambda: lab.clock.now() > half, PATIENCE, lab.controller.log_end)
-    lab.github.spoil()
+    lab.github.inject_faults()
     await until(
         lambda: lab.github.calls[REGISTER, 201] > registered, PATIENCE, lab.controller.log_end
     )

@@ -93,7 +93,12 @@ async def _keep_killing(trial: Trial, chance: random.Random) -> Counter[str]:
 async def test_killed_at_every_point_while_jobs_flow(tmp_path: Path, moto: MotoProcess) -> None:
     killer, order = AcknowledgementKiller(), tmp_path / "order"
     fleet = LabFleet(
-        "acme", ("widgets",), SKUS, scale=yielding(30.0), ear=killer, program=(*MORTAL, str(order))
+        "acme",
+        ("widgets",),
+        SKUS,
+        scale=yielding(30.0),
+        listener=killer,
+        program=(*MORTAL, str(order)),
     )
     async with Laboratory(fleet, moto) as lab:
         trial = Trial(lab, killer, order)

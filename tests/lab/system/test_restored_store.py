@@ -22,7 +22,7 @@ from lab.ec2.instances import IN_USE
 from lab.ec2.moto import MotoProcess
 from lab.github.records import Job as PushedJob
 from lab.laboratory import LabFleet, Laboratory
-from lab.machines.interception import Said
+from lab.machines.interception import MachineRequest
 from tests.lab.system.harness import (
     CALL_TAG,
     Operator,
@@ -51,7 +51,7 @@ class StaysOn:
         self.spared: frozenset[str] = frozenset()
         self.hung: list[str] = []
 
-    async def before(self, said: Said) -> bool:
+    async def before(self, said: MachineRequest) -> bool:
         if said.step != "exit" or not self.wanted or said.machine in self.spared:
             return True
         self.wanted -= 1
@@ -63,13 +63,15 @@ class StaysOn:
         self.hung.append(instance)
         return False
 
-    async def after(self, _said: Said, _status: int, _answer: dict[str, Any]) -> None:
+    async def after(self, _said: MachineRequest, _status: int, _answer: dict[str, Any]) -> None:
         """Nothing is done to answers."""
 
 
-def fleet(ear: StaysOn) -> LabFleet:
+def fleet(listener: StaysOn) -> LabFleet:
     skus = {SKU: ec2_sku("g5.xlarge")}
-    return LabFleet("acme", ("widgets",), skus, scale=yielding(SCALE), most_machines=300, ear=ear)
+    return LabFleet(
+        "acme", ("widgets",), skus, scale=yielding(SCALE), most_machines=300, listener=listener
+    )
 
 
 def push(lab: Laboratory, name: str, count: int, seconds: float = math.inf) -> list[PushedJob]:
@@ -170,9 +172,9 @@ async def test_a_lost_store_takes_its_old_installation_over_once_that_is_confirm
 
 
 async def _restored(backup: Path, moto: MotoProcess) -> None:
-    ear = StaysOn()
-    async with Laboratory(fleet(ear), moto) as lab:
-        ear.lab, operator = lab, Operator(lab)
+    listener = StaysOn()
+    async with Laboratory(fleet(listener), moto) as lab:
+        listener.lab, operator = lab, Operator(lab)
         await lab.start_controller()
         long = push(lab, "before", 50)
         await until(lambda: started(long), PATIENCE, lab.controller.log_end)
@@ -181,10 +183,12 @@ async def _restored(backup: Path, moto: MotoProcess) -> None:
         await until(backup.exists, PATIENCE, lab.controller.log_end)
         assert not any(one.starts for one in half)
         # Of what the backup knows much is verified.
-        ear.spared = frozenset(str(machine.id) for machine in read_records(lab).machines)
-        ear.wanted = 3
+        listener.spared = frozenset(str(machine.id) for machine in read_records(lab).machines)
+        listener.wanted = 3
         later = [*half, *push(lab, "after", 50), *push(lab, "short", 20, 30.0)]
-        await until(lambda: started(later) and len(ear.hung) == 3, PATIENCE, lab.controller.log_end)
+        await until(
+            lambda: started(later) and len(listener.hung) == 3, PATIENCE, lab.controller.log_end
+        )
         await lab.controller.kill()
         lose(lab)
         shutil.move(backup, lab.folder / "state.db")
@@ -201,17 +205,17 @@ async def _restored(backup: Path, moto: MotoProcess) -> None:
         assert len(unknown) > 40
         await lab.start_controller()
         assert ids_of(await operator.unverified()) >= unknown & at_work(lab)
-        status, said = await operator.says("terminate", ear.hung[0])
+        status, said = await operator.says("terminate", listener.hung[0])
         assert (status, "runners at work may be on it" in said) == (1, True), said
         push(lab, "new", 10, 30.0)
         end(lab, [*long, *later])
-        await all_have_ended(lab, lambda: set(ear.hung))
+        await all_have_ended(lab, lambda: set(listener.hung))
         await until(
-            lambda: not _open_machines(lab) - set(ear.hung), PATIENCE, lab.controller.log_end
+            lambda: not _open_machines(lab) - set(listener.hung), PATIENCE, lab.controller.log_end
         )
-        assert ids_of(await operator.unverified()) == set(ear.hung)
+        assert ids_of(await operator.unverified()) == set(listener.hung)
         assert (await operator.says("terminate", "i-unknown"))[0] == 1
-        for one in ear.hung:
+        for one in listener.hung:
             assert (await operator.says("terminate", one))[0] == 0
         await until(lambda: not lab.left(), PATIENCE, lab.controller.log_end)
         await until(lambda: not _open_machines(lab), PATIENCE, lab.controller.log_end)
@@ -219,10 +223,10 @@ async def _restored(backup: Path, moto: MotoProcess) -> None:
         reason_codes = {
             str(m.placement.provider_id): m.termination.reason for m in read_records(lab).machines
         }
-        assert {reason_codes[one] for one in ear.hung} == {TerminationReason.OPERATOR}
+        assert {reason_codes[one] for one in listener.hung} == {TerminationReason.OPERATOR}
         # Nobody else was ended by us: each powered itself off after its job.
         assert {
-            reason_code for one, reason_code in reason_codes.items() if one not in ear.hung
+            reason_code for one, reason_code in reason_codes.items() if one not in listener.hung
         } <= {
             None,
             TerminationReason.EXITED,
@@ -230,13 +234,15 @@ async def _restored(backup: Path, moto: MotoProcess) -> None:
 
 
 async def _lost(moto: MotoProcess) -> None:
-    ear = StaysOn()
-    async with Laboratory(fleet(ear), moto) as lab:
-        ear.lab, operator = lab, Operator(lab)
+    listener = StaysOn()
+    async with Laboratory(fleet(listener), moto) as lab:
+        listener.lab, operator = lab, Operator(lab)
         await lab.start_controller()
-        ear.wanted = 1
+        listener.wanted = 1
         long = [*push(lab, "short", 1, 30.0), *push(lab, "before", 40)]
-        await until(lambda: started(long) and len(ear.hung) == 1, PATIENCE, lab.controller.log_end)
+        await until(
+            lambda: started(long) and len(listener.hung) == 1, PATIENCE, lab.controller.log_end
+        )
         (old,) = {one.tags[INSTALLATION_TAG] for one in lab.ec2.instances}
         await lab.controller.kill()
         lose(lab)
@@ -247,7 +253,7 @@ async def _lost(moto: MotoProcess) -> None:
         foreign = range(len(at_work(lab)), len(lines) + 1)
         await shows(lab, {"autoscaler_machines_foreign": foreign}, PATIENCE)
         assert all(f"adopt {old}" in line for line in lines)
-        status, said = await operator.says("terminate", ear.hung[0])
+        status, said = await operator.says("terminate", listener.hung[0])
         assert (status, "another installation" in said) == (1, True), said
         status, said = await operator.says("adopt", "0badcafe")
         assert (status, f"shown are: {old}" in said) == (1, True), said
@@ -256,14 +262,14 @@ async def _lost(moto: MotoProcess) -> None:
         assert await shown(lab, operator)
         new = push(lab, "new", 10, 30.0)
         end(lab, long)
-        await all_have_ended(lab, lambda: set(ear.hung))
+        await all_have_ended(lab, lambda: set(listener.hung))
         # Tags and names are the old installation's from then on, over a restart too.
         assert {one.tags[INSTALLATION_TAG] for one in lab.ec2.instances} == {old}
         assert all(one.starts[0].startswith(f"lab-{old}-") for one in new)
         assert await lab.controller.terminate() == 0
         await lab.start_controller()
         await shows(lab, {"autoscaler_machines_foreign": 0}, PATIENCE)
-        assert (await operator.says("terminate", ear.hung[0]))[0] == 0
+        assert (await operator.says("terminate", listener.hung[0]))[0] == 0
         await until(lambda: not lab.left(), PATIENCE, lab.controller.log_end)
 
 

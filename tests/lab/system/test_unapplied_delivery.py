@@ -26,14 +26,14 @@ async def test_a_stored_delivery_is_applied_at_the_start_while_all_lists_fail(
         store = await SqliteStore.open(lab.folder / "state.db")
         assert await store.accept(delivery(lab.clock.now()))
         await store.close()
-        lab.github.spoil(AnswerFault("status", None, None))
+        lab.github.inject_faults(AnswerFault("status", None, None))
         await lab.controller.start()
         await until(
             lambda: JOB in {job.id for job in read_records(lab).jobs},
             PATIENCE,
             lab.controller.log_end,
         )
-        lab.github.spoil()
+        lab.github.inject_faults()
 
 
 def delivery(now: float) -> Delivery:

@@ -50,7 +50,7 @@ _HARMLESS = re.compile(r"/[a-z0-9/_\-]*|[+/_\-]*", re.ASCII)
 _log = structlog.get_logger(__name__)
 
 
-class Consoles:
+class ConsoleReader:
     """Reads consoles in one task for each provider, so that a slow provider does not delay the others."""
 
     def __init__(self, journal: Journal, providers: Mapping[ProviderName, Provider]) -> None:

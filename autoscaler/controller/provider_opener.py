@@ -21,7 +21,7 @@ READ_AGAIN_EVERY: Seconds = 86400.0
 """Interval between two reads of a provider's offerings, which change over months."""
 
 
-class Opening:
+class ProviderOpener:
     """Opens providers. `opened` are those whose machines are known.
 
     `open_and_list` returns whether it succeeded, and raises nothing. `sell` gets all open providers.

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 from structlog.testing import capture_logs
 
-from autoscaler.controller.circuits import LOOK_EVERY
+from autoscaler.controller.circuit_watcher import LOOK_EVERY
 from autoscaler.controller.ports.operator_requests import OperatorRequestRefusedError, RefusalKind
 from autoscaler.controller.ports.provider import OutcomeUnknownError
 from autoscaler.model.identifiers import JobId
@@ -151,7 +151,7 @@ async def test_four_jobs_cost_four_machines_until_the_image_is_replaced() -> Non
     """Thirteen machines were launched for four jobs, and five minutes passed once it was good."""
     world = World()
     controller, agents = await refused(world)
-    circuits = controller.parts.circuits
+    circuits = controller.parts.circuit_watcher
     watching = asyncio.ensure_future(circuits.run())
     for agent in agents[1:]:
         await refuse(controller, agent)
@@ -182,7 +182,7 @@ def test_while_the_image_is_the_same_or_not_known_the_breaker_stays_open(
         if trouble is not None:
             world.east.image_id = "ami-newer"
         with capture_logs() as logs:
-            await controller.parts.circuits.look()
+            await controller.parts.circuit_watcher.look()
         said = [(one["event"], one["sku"], one["provider"], one["error"]) for one in logs]
         assert said == ([("image_not_read", "gpu", "east", "reset")] if trouble else [])
         await controller.turn()
@@ -196,7 +196,7 @@ def test_while_the_image_is_the_same_or_not_known_the_breaker_stays_open(
 async def test_no_image_is_read_while_no_breaker_is_open() -> None:
     world = World()
     controller, _ = await launched(world)
-    await controller.parts.circuits.look()
+    await controller.parts.circuit_watcher.look()
     assert world.east.images_read == []
 
 

@@ -56,7 +56,7 @@ Recall = Callable[[JobObserved], Awaitable[None]]
 """Loads a job from the store that is no longer in memory."""
 
 
-class Syncing:
+class GitHubSynchronizer:
     """Syncs each account in a task of its own, so that one account's errors do not affect others."""
 
     def __init__(
@@ -286,5 +286,5 @@ class _AccountSync:
                 continue
             _log.info("registration_removed", runner=runner.name, there=removed)
         # Removing a registration needs two lists; after a start, one list shows the runners at work.
-        self.state.list_soon(scope, registrations.suspects or needs_runner_list(state))
+        self.state.set_urgent(scope, registrations.suspects or needs_runner_list(state))
         return listed.calls

@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 import pytest
 from structlog.testing import capture_logs
 
-from autoscaler.controller.consoles import HIDDEN, MOST_WAITING, PATIENCE, SHOWN, readable
+from autoscaler.controller.console_reader import HIDDEN, MOST_WAITING, PATIENCE, SHOWN, readable
 from autoscaler.controller.ports.provider import MOST_CONSOLE, OutcomeUnknownError, ProviderError
 from autoscaler.model.failures import FailureClass
 from autoscaler.model.identifiers import MachineId, ProviderMachineId
@@ -24,7 +24,7 @@ HEALTH_CHECK_DEADLINE = 10 * 60.0
 @asynccontextmanager
 async def asking(controller: Controller) -> AsyncIterator[None]:
     """Its consoles are read, as beside a running loop."""
-    consoles = controller.parts.consoles
+    consoles = controller.parts.console_reader
     tasks = [asyncio.ensure_future(task()) for task in consoles.tasks]
     yield
     await asyncio.sleep(PATIENCE * (MOST_WAITING + 1))

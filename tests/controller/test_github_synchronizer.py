@@ -7,11 +7,11 @@ from dataclasses import replace
 import pytest
 from structlog.testing import capture_logs
 
+from autoscaler.controller.github_synchronizer import AT_ONCE, GitHubSynchronizer
 from autoscaler.controller.ports.github import OperatorError, RegisteredRunner, RetryLaterError
 from autoscaler.controller.ports.github_lists import Listing
 from autoscaler.controller.ports.store import StoreError
 from autoscaler.controller.sync_registrations import CONFIRMED_AFTER
-from autoscaler.controller.syncing import AT_ONCE, Syncing
 from autoscaler.model.catalogue import Scope
 from autoscaler.model.events import JobObserved
 from autoscaler.model.identifiers import Instant, JobId, RunnerName, Seconds
@@ -25,9 +25,9 @@ from tests.planner.fleets import EAST, catalogue
 OURS = RunnerName("ci-0badcafe-00000000000000aa-1")
 
 
-def syncing_of(controller: Controller, lists: FakeLists) -> Syncing:
+def syncing_of(controller: Controller, lists: FakeLists) -> GitHubSynchronizer:
     world = controller.world
-    return Syncing(
+    return GitHubSynchronizer(
         controller.journal,
         lists,
         world.github,

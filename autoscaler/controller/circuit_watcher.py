@@ -27,7 +27,7 @@ _EXPECTED = frozenset({ExitReason.UNUSED, ExitReason.SEAT_CLOSED, ExitReason.STO
 _log = structlog.get_logger(__name__)
 
 
-class Circuits:
+class CircuitWatcher:
     """Listens to the history that is about to be stored, and reads the providers' images in `run`."""
 
     def __init__(

@@ -24,7 +24,7 @@ _TUNNEL_REFUSED = "Tunnel connection failed"
 """The beginning of http.client's error text if a proxy refuses CONNECT."""
 
 
-class Departures:
+class SentRequests:
     """Remembers for each thread whether the request of its call was sent."""
 
     def __init__(self) -> None:
@@ -32,22 +32,22 @@ class Departures:
 
     def watch(self, client: Any) -> Any:
         """Observe the requests of this client; return the client."""
-        client.meta.events.register("before-send", self._leaving)
+        client.meta.events.register("before-send", self._note_sent)
         return client
 
     def begin(self) -> None:
         """Start a call in this thread: its request has not been sent."""
-        self._of_this_thread.left = False
+        self._of_this_thread.sent = False
 
     def may_have_arrived(self, error: Exception) -> bool:
         """Return whether AWS may have carried out the thread's call, which failed with `error`.
 
         False if there were no credentials or no connection.
         """
-        return self._of_this_thread.left and not _was_never_connected(error)
+        return self._of_this_thread.sent and not _was_never_connected(error)
 
-    def _leaving(self, **_: object) -> None:
-        self._of_this_thread.left = True
+    def _note_sent(self, **_: object) -> None:
+        self._of_this_thread.sent = True
 
 
 def _was_never_connected(error: Exception) -> bool:

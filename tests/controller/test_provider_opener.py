@@ -3,11 +3,11 @@
 import asyncio
 from collections.abc import Collection
 
-from autoscaler.controller.opening import (
+from autoscaler.controller.provider_opener import (
     AGAIN,
     LISTED_TOGETHER,
     READ_AGAIN_EVERY,
-    Opening,
+    ProviderOpener,
 )
 from autoscaler.controller.system import SystemClock
 from autoscaler.model.identifiers import ProviderName
@@ -25,7 +25,7 @@ class Market:
         self.asked: list[float] = []
         self.failures = failures
         self.listed_after = listed_after
-        self.opening = Opening(listed_after, self._list, self._sell, SystemClock())
+        self.opening = ProviderOpener(listed_after, self._list, self._sell, SystemClock())
 
     def _now(self) -> float:
         return asyncio.get_running_loop().time() - self.began
