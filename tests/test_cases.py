@@ -78,7 +78,7 @@ def test_every_source_can_be_read_by_anybody() -> None:
     assert [host for host in hosts if not re.fullmatch(r"([a-z0-9-]+\.)+[a-z]{2,}", host)] == []
 
 
-def test_it_names_nothing_that_only_one_host_has() -> None:
+def test_the_cases_page_names_nothing_that_only_one_host_has() -> None:
     words = re.findall(r"(?<![\w.:/*`])`?(/\w[\w./-]*)", LINK.sub("", PAGE))
     assert set(words) == ROUTES
 

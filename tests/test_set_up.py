@@ -96,7 +96,7 @@ def test_without_python_it_says_what_it_needs(checkout: Checkout) -> None:
     assert "Python 3.11 or newer is needed" in done.stderr
 
 
-def test_it_names_what_it_cannot_install(checkout: Checkout) -> None:
+def test_set_up_names_packages_that_it_cannot_install(checkout: Checkout) -> None:
     checkout.offer("python3", Path(sys.executable).resolve())
     done = checkout.set_up()
     assert done.returncode == 1
@@ -138,7 +138,7 @@ def test_root_installs_what_is_missing(checkout: Checkout, tmp_path: Path) -> No
         assert (done.returncode, (tmp_path / "apt").exists()) == (1, False)
 
 
-def test_it_sets_up_once(complete: Checkout) -> None:
+def test_set_up_runs_only_once(complete: Checkout) -> None:
     first = complete.set_up()
     assert (first.returncode, first.stderr) == (0, "")
     assert complete.calls() == ["venv", "sync", "packages"]

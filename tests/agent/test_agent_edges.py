@@ -753,7 +753,7 @@ def test_a_machine_behind_a_proxy_in_maintenance_powers_off(
         {"state": "else"},
     ],
 )
-def test_a_assignment_of_another_shape_is_none(
+def test_an_assignment_of_another_shape_is_none(
     agent: ModuleType, server: Any, controller: Any, answer: dict[str, str]
 ) -> None:
     server.answers = {
@@ -801,7 +801,7 @@ def test_github_must_answer(agent: ModuleType, server: Any, status: int, ok: boo
     assert [check.ok for check in checks if check.name == "github"] == [ok]
 
 
-def test_nobody_there_and_no_url_are_distinguished_from_github(agent: ModuleType) -> None:
+def test_the_github_check_fails_without_a_server_or_with_a_wrong_url(agent: ModuleType) -> None:
     host = agent.Host({"runner_directory": "/nowhere"})
     for url in ("http://127.0.0.1:1/", "ftp://github.com", "http://[", "no url"):
         checks = agent.run_health_checks({"github": url}, 0.0, host, 1.0)

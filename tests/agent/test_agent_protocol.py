@@ -42,7 +42,7 @@ def controller(agent: ModuleType, link: RecordedLink) -> Any:
     return agent.Controller(link, "ec2-eu", lambda: "cHJvb2Y=", VirtualClock())
 
 
-def test_a_attestation_carries_version_provider_proof_and_nonce(agent: ModuleType) -> None:
+def test_an_attestation_carries_version_provider_proof_and_nonce(agent: ModuleType) -> None:
     link = RecordedLink(agent, WELCOME)
     asking = controller(agent, link)
     assert asking.attest() == {"disk_gb": 50}
@@ -331,7 +331,7 @@ def test_a_proof_takes_a_token_of_a_minute(
     assert service.closed == 1
 
 
-def test_how_far_the_clock_is_off(agent: ModuleType) -> None:
+def test_clock_skew_is_measured_from_the_date_header(agent: ModuleType) -> None:
     """A Date header is cut to whole seconds, so it stands for their middle."""
     date = "Thu, 01 Jan 1970 00:01:40 GMT"
     assert agent._skew(date, 90.0, 92.0) == 9.5

@@ -19,7 +19,7 @@ from tests.controller.fakes import RecordingTelemetry
 OURS = InstallationId("0badcafe")
 
 
-def test_how_fast_a_provider_launches_is_known_before_it_is_opened(tmp_path: Path) -> None:
+def test_a_providers_launch_rate_is_known_before_it_is_opened(tmp_path: Path) -> None:
     """A restart counts on no more calls than its absence gave, opened or not."""
     configuration = Folder(tmp_path).load(MINIMAL)
     context = ProviderContext(Installations(OURS), "0" * 64, RecordingTelemetry(), SystemClock())

@@ -22,7 +22,7 @@ def test_tokens_come_back_while_nothing_waits() -> None:
     assert earliest([(0.0, "a"), (10.0, "a"), (10.1, "a")], Rate(1, 0.5)) == [0.0, 10.0, 12.0]
 
 
-def test_it_never_sends_more_than_the_bucket_gives() -> None:
+def test_the_oracle_sends_no_more_than_the_token_bucket_allows() -> None:
     choice = random.Random(7)
     accepted, now = [], 0.0
     for _ in range(2000):

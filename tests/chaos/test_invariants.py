@@ -207,7 +207,7 @@ def test_machines_on_their_way_are_for_the_oldest_jobs() -> None:
 
 
 @pytest.mark.parametrize("running", [6, 5])
-def test_nobody_starves_under_a_cap_that_is_reached(running: int) -> None:
+def test_waiting_jobs_are_no_starvation_while_the_cap_is_reached(running: int) -> None:
     invariants = stored()
     for number in range(running):
         invariants.began(instance(number))

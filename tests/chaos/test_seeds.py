@@ -63,7 +63,7 @@ def test_every_kind_is_in_the_mix() -> None:
     topic="EC2's machines",
     source="EC2: eventual consistency; GitHub: using webhooks",
 )
-def test_whatever_fails_nothing_is_lost_and_nothing_leaks() -> None:
+def test_under_all_faults_no_job_is_lost_and_no_machine_leaks() -> None:
     figures = Figures()
     campaign(IN_TESTS, figures)
     assert [(outcome.seed, outcome.violations) for outcome in figures.bad] == []

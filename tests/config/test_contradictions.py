@@ -19,7 +19,7 @@ def test_two_skus_of_one_name_in_any_case(folder: Folder) -> None:
     assert problem.what.startswith("repeats the SKU")
 
 
-def test_a_option_on_kubernetes_takes_a_pod_and_no_types(folder: Folder) -> None:
+def test_an_option_on_kubernetes_takes_a_pod_and_no_types(folder: Folder) -> None:
     text = EXAMPLE.read_text()
     bare = text.replace("{provider: gpu-cluster, price: 3.5, pod:", "{provider: gpu-cluster, pods:")
     keys = [problem.key for problem in folder.problems(bare)]

@@ -60,7 +60,7 @@ def test_a_misspelt_key_is_reported_with_the_right_one(section: type[Section]) -
                 assert nearest(misspelt, keys(section)) == key, misspelt
 
 
-def test_it_covers_what_can_be_wrong() -> None:
+def test_the_golden_errors_cover_every_kind_of_mistake() -> None:
     said = (DATA / "errors.txt").read_text()
     for what in (
         "unknown key; fix: did you mean private_key_file?",

@@ -117,7 +117,7 @@ def reached(skus: list[Sku]) -> set[str]:
 
 
 @given(st.tuples(sku("a"), sku("b"), sku("c")))
-def test_it_is_an_error_only_where_no_job_reaches_the_sku(skus: tuple[Sku, ...]) -> None:
+def test_a_shadowed_sku_is_an_error_only_if_no_job_reaches_it(skus: tuple[Sku, ...]) -> None:
     refused = {one.key for one in check_shadowed(parse(written([*skus]), "f"))}
     assert not refused & {f"skus.{name}" for name in reached([*skus])}
 

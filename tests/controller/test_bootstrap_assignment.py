@@ -40,7 +40,7 @@ async def test_only_the_machines_own_handed_over_assignment_can_be_acknowledged(
 
 
 @on_virtual_time
-async def test_a_assignment_that_was_closed_meanwhile_has_expired() -> None:
+async def test_an_assignment_that_was_closed_meanwhile_has_expired() -> None:
     """The machine's word comes after GitHub has said that the job on this runner is over."""
     controller, agent = await assigned_machine(World())
     assigned = await agent.take_assignment()
@@ -149,7 +149,7 @@ async def test_a_registration_that_could_not_be_replaced_can_be_acknowledged_aft
 
 
 @on_virtual_time
-async def test_after_three_hand_overs_the_seat_is_closed_for_good() -> None:
+async def test_after_three_handovers_the_seat_is_closed_for_good() -> None:
     world = World()
     controller, agent = await assigned_machine(world)
     names = [(await agent.take_assignment()).runner for _ in range(MAX_ASSIGNMENTS)]
@@ -163,7 +163,7 @@ async def test_after_three_hand_overs_the_seat_is_closed_for_good() -> None:
 
 
 @on_virtual_time
-async def test_hand_overs_from_before_a_take_over_count() -> None:
+async def test_handovers_from_before_a_take_over_count() -> None:
     controller, agent = await assigned_machine(World())
     for installation in ("01d01d01", "2bad2bad", "3bad3bad")[:MAX_ASSIGNMENTS]:
         await agent.take_assignment()
@@ -215,7 +215,7 @@ async def test_while_registering_is_held_back_no_registration_is_replaced() -> N
 
 
 @on_virtual_time
-async def test_a_assignment_is_for_the_machine_that_was_assigned_alone() -> None:
+async def test_an_assignment_is_for_the_machine_that_was_assigned_alone() -> None:
     world = World()
     controller, (one, other) = await launched(world, jobs=2)
     await one.make_ready()

@@ -237,7 +237,7 @@ async def test_a_machine_whose_launch_time_is_not_known_yet_waits_for_a_list() -
 
 
 @on_virtual_time
-async def test_a_attestation_is_answered_as_soon_as_the_list_it_asked_for_is_there() -> None:
+async def test_an_attestation_is_answered_as_soon_as_the_list_it_asked_for_is_there() -> None:
     world = World()
     controller, (agent,) = await launched(world)
     controller.only_machine().placement.launch_time = ""

@@ -27,7 +27,7 @@ async def test_a_poll_is_answered_when_the_registration_is_registered() -> None:
 
 
 @on_virtual_time
-async def test_a_poll_without_a_assignment_ends_after_its_time_and_keeps_the_machine_alive() -> (
+async def test_a_poll_without_an_assignment_ends_after_its_time_and_keeps_the_machine_alive() -> (
     None
 ):
     world = World()

@@ -74,7 +74,7 @@ def test_a_boot_that_is_late_leaves_its_console_behind() -> None:
     scenario()
 
 
-def test_it_is_asked_once_however_often_the_end_is_asked_for() -> None:
+def test_the_console_is_read_once_despite_repeated_terminations() -> None:
     @on_virtual_time
     async def scenario() -> None:
         world = World()
@@ -113,7 +113,7 @@ def test_other_deadlines_are_asked_about_too(late: str) -> None:
     topic="EC2's machines",
     source="EC2: GetConsoleOutput",
 )
-def test_one_that_goes_down_by_itself_before_it_is_up_is_asked_about() -> None:
+def test_the_console_of_a_machine_that_shuts_down_before_it_is_ready_is_read() -> None:
     @on_virtual_time
     async def scenario() -> None:
         world = World()

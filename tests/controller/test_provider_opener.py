@@ -64,14 +64,14 @@ async def test_several_are_for_sale_once_all_are_listed() -> None:
 
 
 @on_virtual_time
-async def test_one_that_cannot_be_listed_holds_the_others_up_for_half_a_minute() -> None:
+async def test_a_provider_that_cannot_be_listed_delays_the_others_for_half_a_minute() -> None:
     market = Market({EAST: 2.0, WEST: 500.0})
     await market.opening.run()
     assert market.sold == [(LISTED_TOGETHER, {EAST}), (500.0, {EAST, WEST})]
 
 
 @on_virtual_time
-async def test_it_is_tried_again_and_again_more_and_more_seldom() -> None:
+async def test_opening_a_provider_is_retried_with_exponential_backoff() -> None:
     market = Market({EAST: 0.0}, failures=9)
     await market.opening.run()
     waits = [

@@ -137,7 +137,7 @@ other_steps: st.SearchStrategy[GitHubError | AnswerLost | None] = st.sampled_fro
     registrations=st.lists(registration_steps, max_size=4),
     others=st.lists(other_steps, max_size=4),
 )
-def test_whatever_goes_wrong_together_is_put_right(
+def test_the_controller_recovers_from_any_combination_of_failures(
     jobs: int,
     cancelled: frozenset[int],
     crash_points: list[int | None],

@@ -151,7 +151,7 @@ async def test_an_answer_without_end_is_not_read(asked: World, client: GitHubCli
         await read(client)
 
 
-async def test_nobody_listening_is_an_outage(asked: World) -> None:
+async def test_a_refused_connection_to_github_is_an_outage(asked: World) -> None:
     async with asked.client() as client:
         assert await read(client) is not None
     asked.url = "http://127.0.0.1:1/api/v3"

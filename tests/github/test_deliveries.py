@@ -180,7 +180,7 @@ async def test_a_flood_is_spread_over_passes_and_nothing_is_forgotten(
     assert len(set(posts)) == total
 
 
-async def test_one_that_github_will_not_repeat_does_not_stop_the_others(
+async def test_one_delivery_that_github_refuses_to_redeliver_does_not_stop_the_others(
     world: World, client: GitHubClient
 ) -> None:
     world.github.deliveries["1"] = [entry(1, "too old", 200), entry(2, "b", 100)]

@@ -131,7 +131,7 @@ async def test_an_etag_that_is_none_is_not_sent_back(
     assert world.github.lists.conditional == 0
 
 
-async def test_how_much_is_kept_is_bounded_and_the_oldest_goes_first(world: World) -> None:
+async def test_the_page_cache_is_bounded_and_drops_the_oldest_page_first(world: World) -> None:
     world.github.lists.etags = True
     for number in (7, 8, 9):
         world.github.lists.jobs[WIDGETS, number] = [job(n) for n in range(1, 4)]
@@ -146,7 +146,7 @@ async def test_how_much_is_kept_is_bounded_and_the_oldest_goes_first(world: Worl
         assert await calls(7, 7) == [1, 1], "too long to be kept"
 
 
-async def test_as_many_repositories_are_kept_as_are_read(world: World) -> None:
+async def test_the_page_cache_holds_all_repositories_that_are_read(world: World) -> None:
     """They are read in turn, the oldest first: of one too many none would be there any more."""
     a_repository = PAGE + PER_PAGE * ITEM
     assert 2 * MOST_REPOSITORIES * a_repository <= MAX_BYTES

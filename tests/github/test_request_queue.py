@@ -88,7 +88,7 @@ async def test_a_limit_met_meanwhile_refuses_who_waits_at_once() -> None:
         crowd.queue.check(APP, CHECK)
 
 
-async def test_who_leaves_the_queue_holds_nobody_up() -> None:
+async def test_a_cancelled_request_does_not_block_the_queue() -> None:
     crowd = Crowd(1)
     await crowd.arrive(CHECK, REGISTER, CHECK)
     crowd.tasks[1].cancel()
@@ -97,7 +97,7 @@ async def test_who_leaves_the_queue_holds_nobody_up() -> None:
     assert crowd.passed == [CHECK, CHECK]
 
 
-async def test_who_is_cancelled_at_the_moment_of_passing_gives_its_place_back() -> None:
+async def test_a_request_cancelled_when_admitted_frees_its_place() -> None:
     crowd = Crowd(1)
     await crowd.arrive(CHECK, REGISTER, REMOVE)
     crowd.queue.leave(APP, CHECK, None)  # admits the registration, whose task has not run yet

@@ -209,7 +209,7 @@ def test_what_the_controller_added_stands_apart_from_the_whole_wait(
     assert f"each real second counts as {SCALE:g}." in output
 
 
-def test_it_says_from_the_start_what_it_is_doing(replays: dict[str, Replay]) -> None:
+def test_the_demo_prints_each_stage_from_the_start(replays: dict[str, Replay]) -> None:
     output = replays[GREEN].output
     stages = re.findall(r"^ +\d+\.\d s  (\w+ \w+ ?\w*)", output, re.MULTILINE)
     assert [stage.strip() for stage in stages] == [

@@ -35,7 +35,7 @@ def test_a_machine_whose_answer_was_lost_is_known_from_the_list() -> None:
     assert shown_as(bound) == ("i-1", EAST, "c", "g5.xlarge", "b", "on-demand", "ami-1", "t1")
 
 
-def test_a_machine_of_an_unknown_call_is_known_from_the_list() -> None:
+def test_a_machine_of_an_unknown_launch_request_is_known_from_the_list() -> None:
     world = World()
     world.now += 5.0
     world.lists(listed("i-1", call="elsewhere", zone="b", launch_time="t1"))
@@ -97,7 +97,7 @@ def test_an_end_reported_near_the_end_of_a_hold_makes_it_no_longer() -> None:
     assert world.state.cooldowns == held
 
 
-def test_why_it_ended_is_reported_as_the_provider_said_it() -> None:
+def test_the_providers_reason_for_a_termination_is_reported_unchanged() -> None:
     world = World()
     world.launch(1)
     world.lists(ended("i-c0", "no capacity: try later"))

@@ -35,7 +35,7 @@ def cooldowns(world: World) -> dict[str, float]:
     topic="Complaints about other fleets",
     source="ARC#3685",
 )
-def test_a_recorded_call_counts_every_slot_at_its_dearest() -> None:
+def test_a_recorded_launch_request_counts_every_slot_at_its_dearest() -> None:
     world = World(MIXED)
     slots = world.record(2)
     call = world.call()
@@ -138,7 +138,7 @@ def test_sendings_are_counted_from_the_first() -> None:
     )
 
 
-def test_events_of_unknown_calls_change_nothing() -> None:
+def test_events_of_unknown_launch_requests_change_nothing() -> None:
     world = World()
     world.ledger.take_changes()
     for event, values in (
@@ -158,7 +158,7 @@ def test_no_answer_can_be_unknown_before_it_was_sent() -> None:
     assert world.call().state is LaunchRequestState.RECORDED
 
 
-def test_a_cancelled_call_leaves_no_slot_and_no_hold() -> None:
+def test_a_cancelled_launch_request_leaves_no_slot_and_no_hold() -> None:
     world = World()
     slots = world.record(2)
     world.do(e.LaunchRequestCancelled, LaunchRequestId("c"), "its job is gone")
@@ -172,7 +172,7 @@ def test_a_cancelled_call_leaves_no_slot_and_no_hold() -> None:
     assert cooldowns(world) == {}
 
 
-def test_a_sent_call_cannot_be_cancelled() -> None:
+def test_a_sent_launch_request_cannot_be_cancelled() -> None:
     world = World()
     world.send(1)
     world.do(e.LaunchRequestCancelled, LaunchRequestId("c"), "too late")
@@ -251,7 +251,7 @@ def test_a_later_answer_in_the_same_storm_may_make_the_hold_longer() -> None:
     assert cooldowns(world) == {"throttle:east": 60.0}
 
 
-def test_simultaneous_failures_of_several_calls_are_one_failure() -> None:
+def test_simultaneous_failures_of_several_launch_requests_are_one_failure() -> None:
     world = World()
     for name in "abc":
         world.send(1, name)

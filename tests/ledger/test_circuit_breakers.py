@@ -79,7 +79,7 @@ BAD = [
     topic="EC2's machines",
     source="Karpenter: disruption; GAR#5007",
 )
-def test_whatever_keeps_a_machine_from_becoming_ready_counts() -> None:
+def test_every_failure_before_ready_counts_towards_the_circuit_breaker() -> None:
     world = World()
     for number, fate in enumerate(BAD, start=1):
         fate(world, fate.__name__)
@@ -99,7 +99,7 @@ def test_the_one_that_becomes_ready_ends_the_row() -> None:
     assert rows == ["circuit_opened", "circuit_closed"]
 
 
-def test_two_in_a_row_are_no_trial_and_say_nothing() -> None:
+def test_two_failures_in_a_row_do_not_open_the_circuit() -> None:
     world = World()
     late_boot(world, "a")
     late_boot(world, "b")
@@ -123,7 +123,7 @@ def test_late_second_health_checks_of_a_once_ready_machine_are_no_failed_boot() 
     assert boots(world) == 0
 
 
-def test_machines_that_are_ended_before_they_are_late_are_no_failure() -> None:
+def test_machines_that_are_terminated_before_they_are_late_are_no_failure() -> None:
     world = World()
     for reason_code in (
         TerminationReason.SURPLUS,
@@ -185,7 +185,7 @@ def test_after_a_minute_github_had_its_time_to_hand_a_job_out(after: float, coun
     assert exits(world) == counted
 
 
-def test_each_one_more_doubles_the_hold_up_to_a_quarter_of_an_hour() -> None:
+def test_each_further_failure_doubles_the_open_time_up_to_a_quarter_of_an_hour() -> None:
     world, quota_usage = World(), []
     for number in range(10):
         leaves(world, f"n{number}")
@@ -195,7 +195,7 @@ def test_each_one_more_doubles_the_hold_up_to_a_quarter_of_an_hour() -> None:
     assert quota_usage == [0, 0, 30, 60, 120, 240, 480, 900, 900, 900]
 
 
-def test_those_under_way_together_count_once_while_it_is_held() -> None:
+def test_machines_launched_together_count_as_one_failure_while_the_circuit_is_open() -> None:
     world = World()
     for name in "abcdef":
         leaves(world, name, 0.0)
@@ -236,7 +236,7 @@ def test_a_registration_that_was_given_back_or_never_handed_over_counts_for_noth
     assert exits(world) == 0
 
 
-def test_one_that_never_acknowledged_what_it_was_given_counts() -> None:
+def test_an_exit_before_the_acknowledgement_counts_towards_the_circuit_breaker() -> None:
     world = World()
     runner = world.register(world.make_ready(1, "a")[0])
     world.do(e.ConfigurationSent, runner)
@@ -296,7 +296,7 @@ def test_one_runner_that_github_refuses_for_its_version_opens_the_breaker(after:
     )
 
 
-def test_those_of_the_same_image_count_once_while_the_breaker_is_open() -> None:
+def test_machines_of_the_same_image_count_once_while_the_breaker_is_open() -> None:
     world, quota_usage = World(), []
     for name in "abc":
         is_refused(world, name, after=0.0)

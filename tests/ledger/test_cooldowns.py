@@ -106,7 +106,7 @@ def test_two_classes_in_turn_make_no_hold_longer() -> None:
         now += hold
 
 
-def test_calls_that_were_refused_are_no_row_of_machines_that_failed() -> None:
+def test_launch_requests_that_were_refused_are_no_row_of_machines_that_failed() -> None:
     world = World()
     for number in range(2):
         count_failure(
@@ -233,7 +233,7 @@ def test_an_answer_with_nothing_in_it_is_held_for_as_long_as_the_provider_asks()
     assert {hold.until - world.now for hold in world.state.cooldowns.values()} == {900.0}
 
 
-def test_a_option_held_for_its_machines_shows_what_became_of_the_last() -> None:
+def test_an_option_held_for_its_machines_shows_what_became_of_the_last() -> None:
     world = World()
     for name in ("c", "d", "e"):
         (machine,) = world.launch(1, name)

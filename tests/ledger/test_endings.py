@@ -193,7 +193,7 @@ def test_history_has_what_github_said() -> None:
     assert (row.kind, row.event, row.detail) == ("machine", "runner_read", "offline")
 
 
-def test_why_a_registration_is_over_is_reported_in_bounded_words() -> None:
+def test_the_reason_for_the_end_of_a_registration_is_cut_to_500_characters() -> None:
     world = World()
     (machine,) = world.make_ready()
     name = world.assignment(machine)

@@ -63,7 +63,7 @@ def test_a_machine_that_is_in_no_record_is_ours_by_a_former_id_and_possibly_at_w
     assert [end.machine for end in world.intents(Terminate)] == ["x-i-9"]
 
 
-def test_a_machine_of_a_call_from_before_takes_its_slot() -> None:
+def test_a_machine_of_a_launch_request_from_before_takes_its_slot() -> None:
     world = World()
     world.send(1)
     world.do(e.LaunchOutcomeUnknown, world.call().id, "no answer")
@@ -103,7 +103,7 @@ def test_a_restored_store_leaves_unverified_what_it_shows_for_a_machine_with_a_f
     assert world.machine("c0").work.unverified
 
 
-def test_a_job_on_a_runner_named_before_shows_that_its_machine_has_a_assignment() -> None:
+def test_a_job_on_a_runner_named_before_shows_that_its_machine_has_an_assignment() -> None:
     world = taken_over()
     world.launch(1)
     world.restart(3600.0)

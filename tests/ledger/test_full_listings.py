@@ -82,7 +82,7 @@ def test_lists_of_another_provider_prove_nothing() -> None:
     assert world.machine("c0").state is MachineState.REQUESTED
 
 
-def test_a_call_under_way_is_not_listed() -> None:
+def test_a_launch_request_under_way_is_not_listed() -> None:
     world = World()
     world.send(1)
     lists_at(world, 700, 800, 900)
@@ -90,7 +90,7 @@ def test_a_call_under_way_is_not_listed() -> None:
     assert world.machine("c0").state is MachineState.REQUESTED
 
 
-def test_writing_off_settles_the_call_and_holds_its_option() -> None:
+def test_writing_off_settles_the_launch_request_and_holds_its_option() -> None:
     world = unknown(2, repeated_after=100)
     world.now = START + 150
     world.lists(listed("i-1"))
@@ -110,7 +110,9 @@ def test_writing_off_settles_the_call_and_holds_its_option() -> None:
     assert world.fleet().usage.machines == 1
 
 
-def test_a_call_whose_machines_were_all_found_is_settled_by_the_next_complete_list() -> None:
+def test_a_launch_request_whose_machines_were_all_found_is_settled_by_the_next_complete_list() -> (
+    None
+):
     world = unknown(repeated_after=100)
     world.now = START + 150
     world.lists(listed("i-1"))
@@ -168,7 +170,7 @@ def test_a_written_off_slot_is_remembered_for_a_day() -> None:
 
 
 @pytest.mark.parametrize("extra", [1, 2])
-def test_a_machine_beyond_its_calls_slots_is_surplus(extra: int) -> None:
+def test_a_machine_beyond_its_launch_requests_slots_is_surplus(extra: int) -> None:
     world = World()
     world.launch(1)
     world.lists(world.listed("c0"), *(listed(f"i-{n}") for n in range(extra)))
@@ -181,7 +183,7 @@ def test_a_machine_beyond_its_calls_slots_is_surplus(extra: int) -> None:
     assert {end.machine for end in world.intents(Terminate)} == {f"x-i-{n}" for n in range(extra)}
 
 
-def test_history_has_the_calls_story() -> None:
+def test_history_has_the_launch_requests_story() -> None:
     world = World()
     world.send(2)
     world.do(e.LaunchOutcomeUnknown, LaunchRequestId("c"), "timed out")

@@ -36,7 +36,7 @@ def event(world: World, kind: Callable[..., e.Event], *values: Any) -> Callable[
     return lambda: world.do(kind, *values)
 
 
-def test_from_a_call_to_a_ready_machine() -> None:
+def test_from_a_launch_request_to_a_ready_machine() -> None:
     world = World()
     machine = MachineId("c0")
     rows = each(
@@ -65,7 +65,7 @@ def test_from_a_call_to_a_ready_machine() -> None:
     ]
 
 
-def test_from_a_assignment_to_the_end_of_a_machine() -> None:
+def test_from_an_assignment_to_the_end_of_a_machine() -> None:
     world = World()
     (machine,) = world.make_ready()
     reported(world)
@@ -106,7 +106,7 @@ def test_from_a_assignment_to_the_end_of_a_machine() -> None:
     assert world.runner(NAME).reason == "job 1 completed"
 
 
-def test_a_call_that_is_never_answered() -> None:
+def test_a_launch_request_that_is_never_answered() -> None:
     world = World()
     world.send(1)
     reported(world)
@@ -130,7 +130,7 @@ def test_a_call_that_is_never_answered() -> None:
     assert world.call().settled_at == world.now
 
 
-def test_calls_that_are_cancelled_and_wholly_given() -> None:
+def test_launch_requests_that_are_cancelled_and_wholly_given() -> None:
     world = World()
     world.record(1)
     world.send(1, "d")
@@ -148,7 +148,7 @@ def test_calls_that_are_cancelled_and_wholly_given() -> None:
     ]
 
 
-def test_a_registration_that_is_taken_back_and_one_that_is_refused() -> None:
+def test_a_registration_that_is_deregistered_and_one_that_is_refused() -> None:
     world = World()
     (machine,) = world.make_ready()
     reported(world)
@@ -303,7 +303,7 @@ def test_a_job_that_is_disputed_and_read() -> None:
     ]
 
 
-def test_a_restart_records_the_calls_it_interrupted() -> None:
+def test_a_restart_records_the_launch_requests_it_interrupted() -> None:
     world = World()
     world.record(1)
     world.send(1, "d")
@@ -332,7 +332,7 @@ def test_registrations_that_end_with_their_health_checks_or_at_github() -> None:
     ]
 
 
-def test_a_registration_that_nobody_starts_is_silent() -> None:
+def test_a_registration_that_no_machine_starts_becomes_silent() -> None:
     world = World()
     (machine,) = world.make_ready()
     name = world.register(machine)

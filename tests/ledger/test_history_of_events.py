@@ -97,7 +97,7 @@ def test_github_s_words_are_kept_up_to_their_five_hundredth_letter() -> None:
     assert reported(world)[-1][3:] == ("rerun_refused", "y" * 500)
 
 
-def test_an_unverified_machine_that_asks_for_a_assignment() -> None:
+def test_an_unverified_machine_that_asks_for_an_assignment() -> None:
     world = World()
     world.launch(1)
     world.observe(1, JobState.QUEUED)
@@ -120,7 +120,7 @@ def test_an_unverified_machine_that_asks_for_a_assignment() -> None:
 
 
 @pytest.mark.parametrize("proof", ["a job", "refused"])
-def test_a_hand_over_that_github_shows(proof: str) -> None:
+def test_a_handover_that_github_shows(proof: str) -> None:
     world = World()
     world.make_ready(1)
     name = world.register("c0")

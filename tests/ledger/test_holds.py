@@ -353,7 +353,7 @@ def test_the_next_start_of_its_class_ends_every_hold() -> None:
     assert 1 not in world.state.reads
 
 
-def test_nor_does_one_outlast_it_that_github_is_still_asked_about() -> None:
+def test_a_disputed_jobs_hold_ends_when_its_class_starts_a_job() -> None:
     world = World()
     world.queue(1)
     leaves_idle(world, "a")

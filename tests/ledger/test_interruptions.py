@@ -147,7 +147,7 @@ def test_a_machine_at_work_is_marked_and_never_ended(kind: NoticeKind) -> None:
     assert cooled is (kind in (SPOT, REBALANCE))
 
 
-def test_after_a_restart_only_a_machine_that_has_spoken_is_ended_for_a_notice() -> None:
+def test_after_a_restart_only_a_machine_that_has_spoken_is_terminated_for_a_notice() -> None:
     """A restored store may be older than the machine's assignment."""
     world = World()
     world.make_ready(1)
@@ -448,7 +448,7 @@ def test_a_scheduled_change_kills_only_what_fails_after_its_time() -> None:
     source="runs-on#249",
 )
 @pytest.mark.parametrize("conclusion", ["success", "cancelled", "timed_out"])
-def test_only_failure_is_death(conclusion: str) -> None:
+def test_a_conclusion_other_than_failure_does_not_count_as_killed(conclusion: str) -> None:
     world = World(opted_in())
     machine = at_work(world)
     notice(world, machine)
@@ -537,7 +537,7 @@ def test_a_request_without_an_answer_that_was_carried_out_counts_as_accepted() -
     topic="EC2's machines",
     source="GitHub: re-run a job",
 )
-def test_somebody_else_s_attempt_ends_it() -> None:
+def test_an_attempt_that_someone_else_started_ends_the_rerun() -> None:
     world = killed().after(ASK_AGAIN.first)
     for given in (None, RerunOutcome.SUPERSEDED):
         ask(world, 1)

@@ -85,7 +85,7 @@ def test_a_registration_that_was_not_fetched_serves_no_job() -> None:
     topic="EC2's machines",
     source="EC2: instance lifecycle",
 )
-def test_one_that_is_still_there_after_a_while_is_ended() -> None:
+def test_a_leaving_machine_that_stays_listed_is_terminated() -> None:
     """As one whose image says that a shutdown stops it."""
     world = World()
     world.launch(1)
@@ -121,7 +121,7 @@ def test_after_a_restart_only_a_machine_that_has_spoken_is_known_to_have_no_runn
     assert world.machine("c0").state is MachineState.READY
 
 
-def test_one_that_is_being_ended_keeps_its_reason() -> None:
+def test_a_terminating_machine_that_shows_leaving_keeps_its_reason() -> None:
     world = World()
     world.make_ready(1)
     world.do(e.TerminationRequested, world.machine("c0").id, TerminationReason.IDLE, "idle")

@@ -51,7 +51,7 @@ def test_a_list_begun_before_the_last_change_says_nothing_of_it() -> None:
     assert world.machine("c0").absent_since == START + 60
 
 
-def test_being_shown_once_ends_the_absence() -> None:
+def test_one_listing_with_the_machine_ends_its_absence() -> None:
     world = World()
     world.make_ready()
     misses(world, 1)
@@ -89,7 +89,7 @@ def test_a_machine_that_vanishes_before_it_is_up_counts_against_its_option(stage
     assert struck.reason == "not listed any more"
 
 
-def test_a_machine_of_a_forgotten_call_counts_against_nothing() -> None:
+def test_a_machine_of_a_forgotten_launch_request_counts_against_nothing() -> None:
     world = World()
     world.launch(1)
     world.state.drop(world.call())
@@ -145,7 +145,7 @@ def test_absence_of_a_machine_that_was_to_leave_is_its_end(way: str) -> None:
     assert misses(world, 1, 61) == [way, "terminated"]
 
 
-def test_a_assigned_machine_that_vanishes_takes_its_registration_with_it() -> None:
+def test_an_assigned_machine_that_vanishes_takes_its_registration_with_it() -> None:
     world = World()
     runner = world.ready()
     assert misses(world, 1, 61) == ["assigned", "lost"]
@@ -207,7 +207,7 @@ def test_a_list_that_has_nothing_new_stores_nothing() -> None:
     assert not world.ledger.take_changes()
 
 
-def test_our_id_with_an_unknown_call_is_possibly_assigned_and_never_surplus() -> None:
+def test_our_id_with_an_unknown_launch_request_is_possibly_assigned_and_never_surplus() -> None:
     world = World()
     world.lists(listed("i-9", call="lost-with-the-store", dollars=2.5))
     machine = world.machine("x-i-9")
@@ -274,7 +274,7 @@ def test_foreign_machines_are_forgotten_when_they_end_or_are_not_shown() -> None
     assert used(world) == (0, 0.0, 0, 0)
 
 
-def test_a_machine_gone_by_absence_that_is_listed_again_is_ended() -> None:
+def test_a_machine_gone_by_absence_that_is_listed_again_is_terminated() -> None:
     world = World()
     world.make_ready()
     world.do(e.TerminationRequested, MachineId("c0"), TerminationReason.IDLE, "idle")

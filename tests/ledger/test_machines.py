@@ -179,7 +179,9 @@ def test_health_checks_after_a_reboot_keep_or_end_the_registration(passed: bool)
 
 
 @pytest.mark.parametrize(("stage", "silence"), [("ready", 300.0), ("assigned", 900.0)])
-def test_a_word_from_the_machine_puts_its_silence_off(stage: str, silence: float) -> None:
+def test_a_message_from_the_machine_extends_its_silence_deadline(
+    stage: str, silence: float
+) -> None:
     world = at_stage(stage, World())
     world.now += 250
     world.do(e.MachineSeen, MachineId("c0"))
@@ -221,7 +223,7 @@ def test_words_that_need_their_machine_fail_without_it(
         World().do(event, MachineId("c9"), *values)
 
 
-def test_the_lifetime_is_the_last_deadline_of_a_assigned_machine() -> None:
+def test_the_lifetime_is_the_last_deadline_of_an_assigned_machine() -> None:
     world = at_stage("assigned", World(catalogue(SHORT)))
     world.now += 4500
     world.do(e.MachineSeen, MachineId("c0"))
@@ -247,7 +249,7 @@ def test_an_exit_gives_the_machine_two_minutes_and_closes_its_runner() -> None:
 
 
 @pytest.mark.parametrize("stage", ["launched", "booted", "ready", "exited"])
-def test_only_a_assigned_machine_exits(stage: str) -> None:
+def test_only_an_assigned_machine_exits(stage: str) -> None:
     world = at_stage(stage, World())
     world.now += 60
     world.do(e.MachineExited, MachineId("c0"), "bye")

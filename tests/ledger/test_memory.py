@@ -88,7 +88,7 @@ def test_jobs_that_are_not_over_are_never_forgotten() -> None:
     assert set(world.state.jobs) == {1, 2}
 
 
-def test_a_machine_is_forgotten_with_its_runners_and_its_call() -> None:
+def test_a_machine_is_forgotten_with_its_runners_and_its_launch_request() -> None:
     world = World()
     first, second = world.make_ready(2)
     world.do(e.RunnerClosed, world.register(first), "refused")
@@ -114,7 +114,7 @@ def test_failed_slots_are_forgotten_but_machines_to_be_ended_are_not() -> None:
     assert world.states() == {"c0": "failed"}
 
 
-def test_an_open_call_outlives_its_machines() -> None:
+def test_an_open_launch_request_outlives_its_machines() -> None:
     world = World()
     world.send(1)
     world.do(e.LaunchOutcomeUnknown, LaunchRequestId("c"), "timed out")
@@ -213,7 +213,7 @@ def test_of_thousands_that_ended_together_a_part_leaves_memory_at_once() -> None
     assert not world.state.jobs
 
 
-def test_the_slots_of_a_large_call_are_forgotten_in_proportion() -> None:
+def test_the_slots_of_a_large_launch_request_are_forgotten_in_proportion() -> None:
     """To forget a slot, the ledger does not look through all slots that are forgotten already."""
 
     def looked_at(slots: int) -> int:

@@ -54,7 +54,7 @@ def test_from_the_third_request_on_it_is_reported_and_not_before() -> None:
     assert len(asked(world, 2)) == 2
 
 
-def test_the_words_are_the_provider_s_refusal() -> None:
+def test_the_reported_reason_is_the_providers_refusal() -> None:
     world = World()
     world.make_ready(1)
     asked(world, 2)
@@ -68,7 +68,7 @@ def test_the_words_are_the_provider_s_refusal() -> None:
     assert "terminate it there" in entry.what_to_do
 
 
-def test_where_the_requests_are_accepted_the_words_are_the_state_that_it_shows() -> None:
+def test_the_reported_reason_is_the_listed_state_if_terminations_are_accepted() -> None:
     world = World()
     world.make_ready(1)
     asked(world, 2, "RequestLimitExceeded: later")
@@ -89,7 +89,7 @@ def test_what_its_list_shows_of_most_machines_that_end_is_not_written() -> None:
     assert world.machine("c0").termination.provider_state == ""
 
 
-def test_once_it_is_gone_it_is_reported_no_more() -> None:
+def test_a_terminated_machine_is_no_longer_reported_as_not_terminated() -> None:
     world = World()
     world.make_ready(1)
     asked(world, 4)

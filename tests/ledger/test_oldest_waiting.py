@@ -76,7 +76,7 @@ def test_a_clock_that_was_set_back_makes_no_age_below_zero() -> None:
     assert ages(world) == {"gpu": 0.0}
 
 
-def test_it_is_known_again_after_a_restart() -> None:
+def test_the_oldest_waiting_job_is_known_after_a_restart() -> None:
     world = World()
     world.queue(1)
     restarted = Ledger(world.catalogue)

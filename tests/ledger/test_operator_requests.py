@@ -41,7 +41,7 @@ def lost_store() -> World:
     return world
 
 
-def test_a_confirmed_orphan_is_ended_with_its_own_reason_and_once() -> None:
+def test_a_confirmed_orphan_is_terminated_with_its_own_reason_and_once() -> None:
     world = orphaned()
     assert world.intents(Terminate) == []
     world.do(e.MachineReleasedByOperator, ORPHAN)
@@ -87,7 +87,7 @@ def test_what_is_unverified_is_listed_with_what_to_do() -> None:
     assert [one.machine for one in unverified(world.state)] == [None]
 
 
-def test_each_is_shown_whole_and_in_the_order_of_the_provider_s_names() -> None:
+def test_unverified_machines_are_listed_in_the_order_of_provider_ids() -> None:
     world = World()
     shown = [listed("i-9", call="lost"), listed("i-8", call="lost")]
     strangers = [listed("i-7", installation=OLD), listed("i-6", installation=OLD)]
@@ -282,7 +282,7 @@ def test_a_store_with_machines_of_its_own_takes_nothing_over_unless_asked_twice(
     assert refusal(world, OLD, force=True) == ""
 
 
-def test_nothing_is_taken_over_while_a_call_is_under_way() -> None:
+def test_nothing_is_taken_over_while_a_launch_request_is_under_way() -> None:
     world = lost_store()
     world.send(1)
     assert "1 launch requests are in flight" in refusal(world, OLD, force=True)

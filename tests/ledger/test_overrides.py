@@ -110,7 +110,7 @@ def test_beside_machines_a_configuration_error_holds_back_nothing_else(named: st
     assert quota_usage(world_after(failure(CONFIGURATION, named))) == {OPTION: 60.0}
 
 
-def test_beside_machines_a_configuration_error_of_far_reach_holds_back_its_offering() -> None:
+def test_beside_machines_a_configuration_error_of_wide_scope_holds_back_its_offering() -> None:
     no_role = e.LaunchFailure(CONFIGURATION, "Code", "words", B, FailureScope.CAPACITY_TYPE)
     assert quota_usage(world_after(no_role, given=1)) == {sku_offering_key(GPU, B): 60.0}
     reached = f"capacity_type:east/{CapacityType.ON_DEMAND}"

@@ -193,7 +193,7 @@ def test_spot_taken_back_from_a_machine_that_was_up_cools_its_offering_alone() -
     assert held == {"offering:east/g5.xlarge/a/on-demand"}
 
 
-def test_a_machine_of_a_forgotten_call_cools_nothing_down() -> None:
+def test_a_machine_of_a_forgotten_launch_request_cools_nothing_down() -> None:
     world = World()
     world.launch(1)
     world.state.drop(world.call())
@@ -227,7 +227,7 @@ def test_quotas_as_read_cap_launches_and_replace_the_readings_before() -> None:
     topic="EC2's API",
     source="GAR#5007",
 )
-def test_open_calls_count_in_a_quota_at_their_dearest_offering() -> None:
+def test_open_launch_requests_count_in_a_quota_at_their_dearest_offering() -> None:
     small, large = offering("g5.xlarge", units=4), offering("g5.4xlarge", units=16)
     world = World(catalogue(sku(offerings=(small, large))))
     world.do(e.QuotasRead, EAST, (("east/G", 36),))

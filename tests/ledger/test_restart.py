@@ -17,7 +17,7 @@ from tests.ledger.builders import GPU, GPU_CLASS, START, World
 from tests.planner.fleets import EAST, catalogue, sku
 
 
-def test_recorded_calls_are_cancelled_for_nothing_of_them_was_sent() -> None:
+def test_recorded_launch_requests_are_cancelled_for_nothing_of_them_was_sent() -> None:
     world = World()
     world.record(2)
     world.restart(10.0)
@@ -26,7 +26,7 @@ def test_recorded_calls_are_cancelled_for_nothing_of_them_was_sent() -> None:
     assert world.ledger.take_changes().history[-1].detail == "not sent before a restart"
 
 
-def test_calls_under_way_are_of_unknown_outcome() -> None:
+def test_launch_requests_under_way_are_of_unknown_outcome() -> None:
     world = World()
     world.send(1)
     world.restart(10.0)
@@ -54,7 +54,9 @@ def test_ready_machines_are_unconfirmed_until_they_speak() -> None:
 
 
 @pytest.mark.parametrize(("seconds", "launches"), [(0.0, 0), (119.9, 0), (120.0, 1)])
-def test_they_are_believed_for_two_minutes_for_launching(seconds: float, launches: int) -> None:
+def test_ready_machines_count_as_supply_for_two_minutes_after_a_restart(
+    seconds: float, launches: int
+) -> None:
     world = World()
     world.make_ready()
     world.queue(1)
@@ -156,7 +158,7 @@ def test_a_sku_that_left_the_configuration_stalls_nothing() -> None:
     assert world.plan().intents == ()
 
 
-def test_a_provider_s_calls_and_machines_come_back_only_as_fast_as_its_rate() -> None:
+def test_a_provider_s_launch_requests_and_machines_come_back_only_as_fast_as_its_rate() -> None:
     rates = {EAST: LaunchRate(Rate(10, 0.5), Rate(20, 0.25))}
     world = World(dataclasses.replace(catalogue(), launch_rates=rates))
     world.launch(1)

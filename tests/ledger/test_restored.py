@@ -63,7 +63,7 @@ def restored(world: World, *shown: e.ListedMachine, later: float = 121.0) -> Wor
     source="SQLite: backup",
 )
 @pytest.mark.parametrize("stage", BEFORE_READY)
-def test_no_machine_is_ended_that_may_have_been_assigned_since_the_backup(stage: str) -> None:
+def test_no_machine_is_terminated_that_may_have_been_assigned_since_the_backup(stage: str) -> None:
     world = restored(at(stage), UNKNOWN)
     machine = world.machine("c0")
     assert (machine.state, bool(machine.work.unverified), machine.work.may_run_job) == (
@@ -121,7 +121,7 @@ def late(stage: str) -> World:
     source="GitHub status",
 )
 @pytest.mark.parametrize("stage", STAGES)
-def test_nothing_silent_is_ended_while_github_has_not_shown_who_is_at_work(stage: str) -> None:
+def test_nothing_silent_is_terminated_while_github_has_not_shown_who_is_at_work(stage: str) -> None:
     world = late(stage)
     world.now -= 1.0
     world.github_lists()  # too soon: one that was handed over last may not have been online yet
@@ -149,7 +149,7 @@ def due(world: World) -> list[Intent]:
 
 
 @pytest.mark.parametrize("stage", STAGES)
-def test_once_github_has_shown_who_is_at_work_the_others_end(stage: str) -> None:
+def test_idle_machines_are_terminated_once_github_has_listed_the_busy_runners(stage: str) -> None:
     world = late(stage)
     world.github_lists()
     world.now += 4 * 3600.0
@@ -157,7 +157,9 @@ def test_once_github_has_shown_who_is_at_work_the_others_end(stage: str) -> None
 
 
 @pytest.mark.parametrize("stage", STAGES)
-def test_and_those_at_work_are_kept_whatever_number_their_registration_has(stage: str) -> None:
+def test_machines_with_a_busy_runner_are_kept_whatever_the_number_of_its_registration(
+    stage: str,
+) -> None:
     world = late(stage)
     world.github_lists("ci-0badcafe-c0-7")
     for _ in range(4):
@@ -226,7 +228,7 @@ def test_a_machine_that_took_its_registration_has_no_other_whatever_names_there_
     )
 
 
-def test_a_machine_that_was_given_a_job_and_asked_for_a_assignment_can_be_unverified_still() -> (
+def test_a_machine_that_was_given_a_job_and_asked_for_an_assignment_can_be_unverified_still() -> (
     None
 ):
     world = World()
@@ -253,7 +255,7 @@ def test_every_scope_must_have_been_shown() -> None:
     assert [end.machine for end in world.intents(Terminate)] == [C0]
 
 
-def test_one_that_was_unverified_becomes_ready_again_when_its_agent_asks_for_a_assignment() -> None:
+def test_an_unverified_machine_becomes_ready_when_its_agent_polls() -> None:
     world = late("ready")
     world.now += 4 * 3600.0
     world.do(e.MachineMarkedUnverified, C0)
@@ -377,7 +379,7 @@ def test_nothing_is_launched_for_a_queued_job_before_github_was_asked() -> None:
     topic="EC2's machines",
     source="SQLite: backup",
 )
-def test_a_runner_that_github_names_shows_that_its_machine_has_a_assignment() -> None:
+def test_a_runner_that_github_names_shows_that_its_machine_has_an_assignment() -> None:
     world = at("launched")
     world.restart(AWAY)
     world.starts(1, "ci-0badcafe-c0-1")
@@ -395,7 +397,7 @@ def test_a_runner_that_github_names_shows_that_its_machine_has_a_assignment() ->
     source="SQLite: backup",
 )
 @pytest.mark.parametrize("stage", BEFORE_READY)
-def test_a_runner_named_by_an_id_of_after_the_backup_shows_that_its_machine_has_a_assignment(
+def test_a_runner_named_by_an_id_of_after_the_backup_shows_that_its_machine_has_an_assignment(
     stage: str,
 ) -> None:
     world = at(stage)
@@ -428,7 +430,7 @@ def test_a_name_that_anybody_chose_moves_no_machine_that_we_launched_ourselves()
     assert world.states() == {"c0": "ready"}
 
 
-def test_a_job_on_a_registration_that_was_handed_to_nobody_proves_the_hand_over() -> None:
+def test_a_job_on_a_registration_that_was_handed_to_nobody_proves_the_handover() -> None:
     world = World()
     world.make_ready(1)
     name = world.register("c0")
@@ -480,7 +482,7 @@ def test_a_job_that_was_read_since_the_start_is_not_asked_about_again() -> None:
     assert world.machine("x-i-9").state is MachineState.ASSIGNED
 
 
-def test_a_machine_that_asks_for_a_assignment_is_verified() -> None:
+def test_a_machine_that_asks_for_an_assignment_is_verified() -> None:
     world = restored(at("launched"), UNKNOWN)
     unverified_before = world.machine("c0")
     assert (unverified_before.progress.assigned_at, unverified_before.work.last_seen) == (
@@ -499,13 +501,13 @@ def test_a_machine_that_asks_for_a_assignment_is_verified() -> None:
     assert machine.due == world.now + 300.0
 
 
-def test_and_one_that_was_ready_before_has_been_for_as_long() -> None:
+def test_a_machine_ready_before_the_restore_keeps_its_ready_time() -> None:
     world = restored(at("ready"), UNKNOWN)
     world.do(e.MachineSeen, C0, True)
     assert world.machine("c0").progress.ready_at == START
 
 
-def test_a_machine_of_an_unknown_call_stays_possibly_at_work_when_it_asks() -> None:
+def test_a_machine_of_an_unknown_launch_request_stays_possibly_at_work_when_it_asks() -> None:
     world = World()
     world.lists(UNKNOWN)
     world.do(e.MachineSeen, MachineId("x-i-9"), True)
@@ -517,14 +519,14 @@ def test_a_machine_of_an_unknown_call_stays_possibly_at_work_when_it_asks() -> N
     )
 
 
-def test_one_that_was_handed_its_registration_keeps_it_when_it_asks() -> None:
+def test_a_machine_with_a_registration_keeps_it_when_its_agent_polls() -> None:
     world = World()
     world.ready()
     world.do(e.MachineSeen, C0, True)
     assert world.machine("c0").work.may_run_job
 
 
-def test_a_hand_over_that_is_taken_back_is_due_when_a_ready_one_would_be() -> None:
+def test_a_handover_that_is_taken_back_is_due_when_a_ready_one_would_be() -> None:
     world = World()
     world.make_ready(1)
     world.restart(AWAY)
@@ -596,7 +598,7 @@ def test_what_was_launched_since_the_start_has_its_deadline_and_no_more() -> Non
     assert world.machine("c0").due == world.now + 60.0
 
 
-def test_a_assignment_that_the_backup_shows_as_not_fetched_may_have_been_fetched_since() -> None:
+def test_an_assignment_that_the_backup_shows_as_not_fetched_may_have_been_fetched_since() -> None:
     world = World()
     world.make_ready(1)
     world.register("c0")
@@ -613,7 +615,7 @@ def test_a_assignment_that_the_backup_shows_as_not_fetched_may_have_been_fetched
     assert not world.machine("c0").work.may_run_job
 
 
-def test_a_assignment_whose_agent_asked_since_the_start_is_never_unverified() -> None:
+def test_an_assignment_whose_agent_asked_since_the_start_is_never_unverified() -> None:
     world = World()
     world.make_ready(1)
     world.register("c0")
@@ -624,7 +626,7 @@ def test_a_assignment_whose_agent_asked_since_the_start_is_never_unverified() ->
     assert not world.machine("c0").work.may_run_job
 
 
-def test_what_came_at_the_moment_of_the_start_is_not_unverified() -> None:
+def test_a_machine_launched_at_the_moment_of_the_start_is_verified() -> None:
     world = at("launched")
     world.restart(0.0)
     world.queue(1)

@@ -19,7 +19,7 @@ from tests.planner.fleets import catalogue
 SLOW = catalogue(registration=RegistrationRate(burst=10, per_second=0.5))
 
 
-def test_a_assignment_is_recorded_before_it_is_registered() -> None:
+def test_an_assignment_is_recorded_before_it_is_registered() -> None:
     world = World()
     world.make_ready()
     world.now += 5
@@ -65,7 +65,9 @@ def test_a_machine_gets_a_second_registration_without_a_new_assignment() -> None
     topic="EC2's machines",
     source="ARC#4397",
 )
-def test_a_assignment_that_was_fetched_and_never_acknowledged_is_supply_for_three_minutes() -> None:
+def test_an_assignment_that_was_fetched_and_never_acknowledged_is_supply_for_three_minutes() -> (
+    None
+):
     """The machine may have vanished with it: a fitting job waits no longer for it than that."""
     world = World()
     world.queue(1)
@@ -80,7 +82,7 @@ def test_a_assignment_that_was_fetched_and_never_acknowledged_is_supply_for_thre
     assert world.machine("c0").occupies
 
 
-def test_from_the_hand_over_a_machines_silence_counts_as_a_assigned_ones() -> None:
+def test_from_the_handover_a_machines_silence_counts_as_an_assigned_ones() -> None:
     """Ready and silent for 5 minutes ends a machine; once it has an assignment, 15 have GitHub asked."""
     world = World()
     name = world.register(world.make_ready()[0])

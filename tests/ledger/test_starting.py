@@ -80,7 +80,7 @@ def test_a_job_that_was_read_before_was_not_read_since() -> None:
     topic="EC2's machines",
     source="SQLite: backup",
 )
-def test_a_call_of_the_backup_was_sent_after_it_and_its_machine_may_be_at_work() -> None:
+def test_a_launch_request_of_the_backup_was_sent_after_it_and_its_machine_may_be_at_work() -> None:
     world = World()
     world.record(1)
     world.restart(3600.0)
@@ -93,7 +93,7 @@ def test_a_call_of_the_backup_was_sent_after_it_and_its_machine_may_be_at_work()
     assert world.intents(Terminate) == []
 
 
-def test_a_call_that_was_never_sent_is_made_anew() -> None:
+def test_a_launch_request_that_was_never_sent_is_made_anew() -> None:
     world = World()
     world.queue(1)
     world.record(1)
@@ -163,7 +163,7 @@ def test_a_runner_that_is_not_given_its_job_is_soon_no_hope() -> None:
     assert not idle(world, name)
 
 
-def test_a_sent_call_is_not_repeated_beyond_its_time() -> None:
+def test_a_sent_launch_request_is_not_repeated_beyond_its_time() -> None:
     world = World()
     world.send(1)
     world = set_back(world)
@@ -198,7 +198,7 @@ def sent_before_the_backup(slots: int = 1, *found: str) -> World:
     topic="EC2's machines",
     source="SQLite: backup",
 )
-def test_a_machine_found_for_a_call_that_was_under_way_may_be_at_work() -> None:
+def test_a_machine_found_for_a_launch_request_that_was_under_way_may_be_at_work() -> None:
     world = sent_before_the_backup()
     world.now += 24 * 3600.0
     assert world.intents(Terminate) == []
@@ -240,7 +240,7 @@ def test_what_github_showed_before_a_machine_was_found_says_nothing_of_it() -> N
     topic="EC2's machines",
     source="EC2: DescribeInstances",
 )
-def test_which_machine_of_the_call_has_the_name_that_github_shows_is_anyone_s_guess() -> None:
+def test_any_machine_of_the_launch_request_may_have_the_runner_that_github_lists() -> None:
     world = sent_before_the_backup(3, "i-b", "i-a", "i-c")
     world.boot("c2")
     world.github_lists("ci-0badcafe-c0-1")
@@ -255,7 +255,7 @@ def test_which_machine_of_the_call_has_the_name_that_github_shows_is_anyone_s_gu
     topic="EC2's machines",
     source="EC2: DescribeInstances",
 )
-def test_nor_is_it_known_after_another_restart() -> None:
+def test_the_machine_of_a_listed_runner_stays_unknown_after_another_restart() -> None:
     world = World()
     world.send(2)
     world.restart(3600.0)
@@ -271,7 +271,7 @@ def test_nor_is_it_known_after_another_restart() -> None:
     assert world.intents(Terminate) == []
 
 
-def test_a_machine_found_for_a_call_that_was_under_way_boots_as_any_other() -> None:
+def test_a_machine_found_for_a_launch_request_that_was_under_way_boots_as_any_other() -> None:
     world = sent_before_the_backup()
     world.boot("c0")
     world.do(e.HealthChecksReported, MachineId("c0"), True, "ok")

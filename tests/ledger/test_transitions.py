@@ -133,7 +133,7 @@ def noting(refused: list[str]) -> World:
     return world
 
 
-def test_where_it_is_only_noted_a_refused_transition_changes_no_state() -> None:
+def test_a_refused_transition_in_production_is_logged_and_changes_nothing() -> None:
     refused: list[str] = []
     world = noting(refused)
     world.launch(1)
@@ -153,7 +153,7 @@ def test_where_it_is_only_noted_a_refused_transition_changes_no_state() -> None:
     assert kind_and_key(machine)[1] not in world.state.machines
 
 
-def test_in_tests_a_refused_transition_is_an_error() -> None:
+def test_a_refused_transition_raises_in_tests() -> None:
     world = World()
     world.launch(1)
     world.lists(world.listed("c0", terminated=True))

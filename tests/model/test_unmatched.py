@@ -41,7 +41,7 @@ def fleet() -> Catalogue:
         (("self-hosted", "ubuntu-latest"), "acme/widgets", Unmatched.LABELS),
     ],
 )
-def test_why_no_sku_serves_a_job(
+def test_each_unmatched_job_has_its_reason(
     labels: tuple[str, ...], repository: str, why: Unmatched | None
 ) -> None:
     assert why_unmatched(fleet(), repository, labels) is why

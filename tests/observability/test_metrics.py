@@ -46,7 +46,7 @@ def value(telemetry: PrometheusTelemetry, name: str, **labels: str) -> float | N
     return samples(telemetry).get((f"autoscaler_{name}", tuple(sorted(labels.items()))))
 
 
-def test_it_is_a_telemetry() -> None:
+def test_prometheus_metrics_implement_the_telemetry_port() -> None:
     port: Telemetry = make()
     port.loop_pass(0.1)
 
@@ -186,7 +186,7 @@ def test_everything_that_is_reported_is_counted() -> None:
     assert value(telemetry, "loop_pass_duration_seconds_count") == 1
 
 
-def test_how_old_the_picture_of_an_account_is_is_shown() -> None:
+def test_the_staleness_of_an_accounts_data_is_a_metric() -> None:
     telemetry = make()
     telemetry.github_staleness("acme", 75.0)
     assert value(telemetry, "github_staleness_seconds", account="acme") == 75.0

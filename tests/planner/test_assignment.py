@@ -67,7 +67,7 @@ def test_one_assignment_a_job_even_across_plans() -> None:
     assert len(world.intents(Assign)) == 1
 
 
-def test_turns_to_register_go_to_the_class_of_the_oldest_job_first() -> None:
+def test_the_registration_budget_goes_to_the_class_of_the_oldest_job_first() -> None:
     world = World(catalogue(registration=RegistrationRate(burst=2, per_second=0.1)))
     world.make_ready(4)
     for job, labels in enumerate([("gpu", "linux"), ("gpu",), ("gpu", "linux"), ("gpu",)]):
@@ -86,7 +86,7 @@ def test_without_a_turn_nothing_is_assigned(waited: float, assignments: int) -> 
     assert len(world.intents(Assign)) == assignments
 
 
-def test_a_held_scope_registration_nothing_until_its_hold_is_over() -> None:
+def test_no_runner_registers_in_a_scope_on_hold() -> None:
     world = World()
     world.make_ready(2)
     world.queue(1, 2)
@@ -120,7 +120,7 @@ def test_a_machine_serves_any_class_of_its_sku_and_none_of_another() -> None:
     assert [launch.sku for launch in world.intents(Launch)] == ["cpu"]
 
 
-def test_a_registration_whose_job_is_gone_is_taken_back() -> None:
+def test_a_registration_whose_job_is_gone_is_deregistered() -> None:
     world = World()
     world.make_ready()
     world.queue(1)
@@ -130,7 +130,7 @@ def test_a_registration_whose_job_is_gone_is_taken_back() -> None:
     assert world.plan().intents == (DeregisterRunner(name, "no queued job needs it"),)
 
 
-def test_the_newest_registrations_are_taken_back_first() -> None:
+def test_the_newest_registrations_are_deregistered_first() -> None:
     world = World()
     world.make_ready(3)
     world.queue(1, 2, 3)
@@ -165,7 +165,7 @@ def test_a_machine_taken_back_serves_another_class_without_a_launch() -> None:
     assert world.plan().intents == (Assign(MachineId("c0"), LINUX),)
 
 
-def test_registrations_from_before_a_restart_are_taken_back_once() -> None:
+def test_registrations_from_before_a_restart_are_deregistered_once() -> None:
     world = World()
     world.queue(1)
     name = world.register(world.make_ready()[0])
@@ -178,7 +178,7 @@ def test_registrations_from_before_a_restart_are_taken_back_once() -> None:
     assert world.plan().intents == ()
 
 
-def test_their_machines_serve_another_class_without_a_launch() -> None:
+def test_machines_of_deregistered_runners_serve_another_class_without_a_launch() -> None:
     world = World()
     world.register(world.make_ready()[0])
     world.restart(5.0)
@@ -188,7 +188,7 @@ def test_their_machines_serve_another_class_without_a_launch() -> None:
     assert [type(i) for i in world.plan().intents] == [DeregisterRunner, Launch]
 
 
-def test_no_registration_is_taken_back_from_a_machine_that_is_ended() -> None:
+def test_no_registration_is_deregistered_from_a_machine_that_is_terminated() -> None:
     world = World()
     world.queue(1)
     world.register(world.make_ready()[0])
@@ -240,7 +240,7 @@ def test_jobs_that_a_runner_is_ready_for_make_their_class_no_older() -> None:
     assert [labels for _, labels in assigned(world)] == [("gpu", "linux")]
 
 
-def test_only_the_registrations_that_are_too_many_are_taken_back() -> None:
+def test_only_the_registrations_that_are_too_many_are_deregistered() -> None:
     world = World()
     world.queue(1, 2, 3)
     names = [world.register(machine) for machine in world.make_ready(3)]

@@ -79,7 +79,7 @@ def in_storm(jobs: int = 10, minimum: int = 0) -> World:
     topic="EC2's machines",
     source="Karpenter: disruption; GAR#5007",
 )
-def test_from_the_third_in_a_row_on_one_probe_at_a_time_is_launched() -> None:
+def test_after_three_failures_in_a_row_one_probe_at_a_time_is_launched() -> None:
     world = in_storm()
     for hold in (60, 120, 240):
         (probe,) = start(world, 1)
@@ -147,7 +147,7 @@ def test_the_metrics_show_an_open_circuit_until_it_closes() -> None:
     assert fleet_counts(in_exit_storm(1).state, 0.0).circuits_open == (GPU,)
 
 
-def test_another_sku_goes_on() -> None:
+def test_an_open_circuit_does_not_limit_another_sku() -> None:
     world = World(catalogue(sku("gpu"), sku("cpu")))
     for name in "abc":
         fails(world, world.launch(1, name)[0])
@@ -157,7 +157,7 @@ def test_another_sku_goes_on() -> None:
     assert {launch.sku: launch.count for launch in world.intents(Launch)} == {"gpu": 1, "cpu": 3}
 
 
-def test_a_probe_that_is_ended_for_being_late_makes_room_for_the_next() -> None:
+def test_a_probe_that_is_terminated_for_being_late_makes_room_for_the_next() -> None:
     """Within one plan, and carried out it plans nothing more (rule 2)."""
     world = World(catalogue(TWO_OPTIONS))
     for name in "abc":
@@ -178,7 +178,7 @@ def test_a_probe_that_is_ended_for_being_late_makes_room_for_the_next() -> None:
     topic="EC2's machines",
     source="Karpenter liveness.go",
 )
-def test_a_option_whose_machines_fail_gets_a_probe_while_another_option_serves() -> None:
+def test_an_option_whose_machines_fail_gets_a_probe_while_another_option_serves() -> None:
     world = World(catalogue(TWO_OPTIONS))
     for name in "abc":
         fails(world, world.launch(1, name)[0])
@@ -299,7 +299,7 @@ def test_the_first_runner_that_gets_a_job_closes_the_circuit() -> None:
     assert launched(world) == 4
 
 
-def test_one_that_is_passed_over_for_minutes_does_not_stop_the_next_probe() -> None:
+def test_a_probe_that_is_passed_over_for_minutes_does_not_stop_the_next_probe() -> None:
     world = in_exit_storm(5)
     world.after(30)
     (probe,) = start(world, 1)
@@ -310,14 +310,14 @@ def test_one_that_is_passed_over_for_minutes_does_not_stop_the_next_probe() -> N
     assert launched(world) == 1
 
 
-def test_ready_machines_do_not_end_what_only_a_job_ends() -> None:
+def test_ready_machines_do_not_close_the_circuit_that_only_a_job_closes() -> None:
     world = in_exit_storm(3)
     world.make_ready(1, "x")
     assert open_circuit(world.state.cooldowns, exits_key(GPU)) is not None
     assert open_circuit(world.state.cooldowns, boots_key(GPU)) is None
 
 
-def test_a_ready_probe_that_is_ended_in_a_plan_is_none_any_more() -> None:
+def test_a_ready_probe_that_is_terminated_in_a_plan_is_none_any_more() -> None:
     world = in_exit_storm(1)
     world.after(30)
     (probe,) = start(world, 1)
@@ -336,7 +336,7 @@ def reason(world: World, *ended: str) -> str | None:
     )
 
 
-def test_a_booting_probe_counts_unless_it_is_the_one_that_is_ended() -> None:
+def test_a_booting_probe_counts_unless_it_is_the_one_that_is_terminated() -> None:
     world = in_storm()
     (probe,) = start(world, 1)
     (other,) = world.make_ready(1, "x")
@@ -349,7 +349,7 @@ def test_a_booting_probe_counts_unless_it_is_the_one_that_is_ended() -> None:
     assert reason(world, "a0", probe) is None
 
 
-def test_a_listening_probe_counts_unless_it_is_the_one_that_is_ended() -> None:
+def test_a_listening_probe_counts_unless_it_is_the_one_that_is_terminated() -> None:
     world = in_exit_storm(5)
     world.after(30)
     (probe,) = start(world, 1)
@@ -359,7 +359,7 @@ def test_a_listening_probe_counts_unless_it_is_the_one_that_is_ended() -> None:
     assert reason(world, probe) is None
 
 
-def test_one_that_is_passed_over_and_ended_is_not_counted_off_another() -> None:
+def test_a_terminated_passed_over_probe_does_not_make_another_machine_surplus() -> None:
     world = in_exit_storm(5)
     world.after(30)
     (probe,) = start(world, 1)

@@ -37,7 +37,7 @@ def test_the_older_jobs_of_an_account_short_of_turns_leave_machines_to_the_other
     assert served(5, 3, {"acme": 2, "zeta": 3}, {READY: 1, COMING: 3}) == [2, 2]
 
 
-def test_what_the_other_cannot_use_goes_to_the_account_short_of_turns() -> None:
+def test_machines_that_one_account_cannot_use_go_to_the_account_short_of_budget() -> None:
     assert served(5, 1, {"acme": 2, "zeta": 1}, {READY: 4}) == [3, 1]
 
 
@@ -75,7 +75,7 @@ def served_in_turn(
     return dict(counts)
 
 
-def test_nobody_makes_way_for_an_account_that_has_no_turn_left() -> None:
+def test_no_account_yields_a_machine_to_an_account_without_registration_budget() -> None:
     jobs = [("yak", "any"), ("acme", "a"), ("acme", "a"), ("acme", "a"), ("zeta", "b")]
     found = served_in_turn(jobs, {"acme": 2, "yak": 1, "zeta": 1}, {READY_A: 3, READY_B: 1})
     assert found == {"acme": 2, "yak": 1, "zeta": 1}
@@ -107,7 +107,7 @@ def test_a_class_that_shares_no_machine_takes_no_turn_out_of_turn() -> None:
 
 
 @pytest.mark.parametrize("reach", [None, {}])
-def test_where_nothing_is_said_of_turns_nobody_is_bounded(reach: dict[str, int] | None) -> None:
+def test_without_a_registration_budget_no_account_is_limited(reach: dict[str, int] | None) -> None:
     world = World(SHARED)
     world.queue(1, 2)
     world.observe(3, JobState.QUEUED, repository="zeta/widgets")
@@ -149,7 +149,7 @@ def test_ready_machines_are_assigned_to_both_accounts_in_turn() -> None:
     assert assigned(world) == ["acme", "acme", "zeta", "zeta"]
 
 
-def test_also_where_a_registration_is_left_over() -> None:
+def test_two_accounts_share_ready_machines_although_a_registration_is_left_over() -> None:
     world = World(two_turns_each("gpu", "other"))
     world.make_ready(4)
     world.name(
@@ -162,7 +162,7 @@ def test_also_where_a_registration_is_left_over() -> None:
     assert assigned(world) == ["acme", "acme", "zeta", "zeta"]
 
 
-def test_also_where_machines_are_launched_for_others() -> None:
+def test_two_accounts_share_ready_machines_while_another_sku_launches() -> None:
     world = World(two_turns_each("gpu", "other"))
     world.make_ready(4)
     queue_both(world)

@@ -34,7 +34,7 @@ def queue_one_of_each(world: World, *skus: str) -> None:
         world.now += 0.01
 
 
-def test_where_there_are_more_skus_than_calls_the_oldest_jobs_go_first() -> None:
+def test_where_there_are_more_skus_than_launch_requests_the_oldest_jobs_go_first() -> None:
     world = World(limited(Rate(2, 0.5), "a", "b", "c"))
     queue_one_of_each(world, "c", "b", "a")
     assert sizes(world) == [("c", 1), ("b", 1)]
@@ -61,7 +61,7 @@ def test_a_provider_that_takes_one_machine_in_a_request_counts_each_as_a_request
     assert [run.reason for run in runs if run.blocked] == [REASON]
 
 
-def test_what_waits_for_a_call_shares_it() -> None:
+def test_waiting_machines_of_a_sku_share_one_launch_request() -> None:
     world = World(limited(Rate(1, 0.5), "a", "b"))
     queue_one_of_each(world, "a", "b", "b", "a", "b")
     assert sizes(world) == [("a", 2)]
@@ -87,7 +87,7 @@ def test_a_plan_that_no_rate_holds_back_is_made_again_at_no_given_moment() -> No
     topic="EC2's API",
     source="Karpenter pkg/batcher",
 )
-def test_a_call_takes_a_thousand_machines_and_the_next_begins_another() -> None:
+def test_a_launch_request_takes_a_thousand_machines_and_the_next_begins_another() -> None:
     world = World(limited(Rate(2, 0.5)))
     for job in range(1, 2102):
         world.queue(job)
@@ -97,7 +97,7 @@ def test_a_call_takes_a_thousand_machines_and_the_next_begins_another() -> None:
     assert sizes(world) == [("gpu", 101)]
 
 
-def test_nobody_goes_down_the_launch_options_for_want_of_a_call() -> None:
+def test_a_used_up_launch_rate_does_not_move_a_job_to_the_next_launch_option() -> None:
     kinds = (
         offering(capacity_type=CapacityType.SPOT, quota="G-spot"),
         offering(capacity_type=CapacityType.ON_DEMAND),
@@ -115,7 +115,7 @@ def unanswered(world: World, *names: str) -> None:
     world.now += 60.0
 
 
-def test_a_repeat_uses_a_call_and_no_machines() -> None:
+def test_a_repeated_launch_request_counts_as_a_request_and_no_machines() -> None:
     world = World(limited(Rate(3, 0.001), machines=Rate(10, 0.001)))
     unanswered(world, "c")
     world.now = START
@@ -123,7 +123,7 @@ def test_a_repeat_uses_a_call_and_no_machines() -> None:
     assert world.fleet().launch_tokens == {EAST: LaunchTokens(1.0, 7.0)}
 
 
-def test_repeats_come_first_and_are_no_more_than_there_are_calls() -> None:
+def test_repeats_come_first_and_are_no_more_than_there_are_launch_requests() -> None:
     world = World(limited(Rate(5, 0.0001)))
     unanswered(world, "c", "d", "f")
     world.queue(*range(1, 30))
@@ -133,14 +133,14 @@ def test_repeats_come_first_and_are_no_more_than_there_are_calls() -> None:
     assert world.plan().intents == ()
 
 
-def test_what_could_not_be_prepared_uses_none() -> None:
+def test_a_launch_request_that_could_not_be_prepared_uses_no_launch_rate() -> None:
     world = World(limited(Rate(2, 0.001)))
     world.record(1)
     world.answer("c", failures=[failure(FailureClass.UNKNOWN)])
     assert calls(world) == 2.0
 
 
-def test_a_call_that_is_never_sent_uses_none() -> None:
+def test_a_launch_request_that_is_never_sent_uses_no_launch_rate() -> None:
     world = World(limited(Rate(1, 0.001)))
     world.queue(1, 2)
     world.carry_out()
@@ -150,7 +150,7 @@ def test_a_call_that_is_never_sent_uses_none() -> None:
     assert calls(world) == 0.0
 
 
-def test_calls_come_back_with_time_and_never_more_than_the_burst() -> None:
+def test_the_launch_rate_refills_with_time_up_to_the_burst() -> None:
     world = World(limited(Rate(3, 0.5)))
     for name in "cde":
         world.send(1, name)
@@ -178,7 +178,7 @@ def test_a_provider_without_a_rate_takes_any_number() -> None:
     assert world.fleet().launch_tokens == {}
 
 
-def test_machines_may_be_limited_beside_calls() -> None:
+def test_machines_may_be_limited_beside_launch_requests() -> None:
     world = World(limited(Rate(50, 5.0), machines=Rate(3, 0.25)))
     world.queue(*range(1, 6))
     assert sizes(world) == [("gpu", 3)]
@@ -190,7 +190,7 @@ def test_machines_may_be_limited_beside_calls() -> None:
     assert sizes(world) == [("gpu", 1)]
 
 
-def test_a_call_needs_both_a_call_and_a_machine() -> None:
+def test_a_launch_request_needs_the_rates_of_requests_and_of_machines() -> None:
     world = World(limited(Rate(1, 0.5), "a", "b", machines=Rate(10, 10.0)))
     queue_one_of_each(world, "a", "b")
     assert sizes(world) == [("a", 1)]

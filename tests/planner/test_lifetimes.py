@@ -14,7 +14,7 @@ from tests.planner.fleets import catalogue, sku
 C0 = MachineId("c0")
 
 
-def test_a_machine_that_does_not_fetch_its_assignment_is_ended() -> None:
+def test_a_machine_that_does_not_fetch_its_assignment_is_terminated() -> None:
     world = World()
     world.queue(1)
     (machine,) = world.make_ready()
@@ -63,7 +63,7 @@ def test_a_machine_that_was_lost_and_found_has_the_lifetime_of_its_assignment() 
     topic="Operators' files",
     source="ARC#4168",
 )
-def test_a_ready_machine_of_a_sku_that_left_the_configuration_is_ended() -> None:
+def test_a_ready_machine_of_a_sku_that_left_the_configuration_is_terminated() -> None:
     world = World()
     world.make_ready()
     world.ledger.replace_catalogue(catalogue(sku("cpu")))
@@ -72,7 +72,7 @@ def test_a_ready_machine_of_a_sku_that_left_the_configuration_is_ended() -> None
     ]
 
 
-def test_a_call_that_is_under_way_keeps_no_other_from_being_repeated() -> None:
+def test_a_launch_request_that_is_under_way_keeps_no_other_from_being_repeated() -> None:
     world = World()
     world.send(1, "a")
     world.send(1, "b")
@@ -81,7 +81,7 @@ def test_a_call_that_is_under_way_keeps_no_other_from_being_repeated() -> None:
     assert world.intents(ResendLaunchRequest) == [ResendLaunchRequest(LaunchRequestId("b"))]
 
 
-def test_a_assigned_machine_of_a_sku_that_left_the_configuration_has_a_day() -> None:
+def test_an_assigned_machine_of_a_sku_that_left_the_configuration_has_a_day() -> None:
     world = World()
     world.ready()
     world.ledger.replace_catalogue(catalogue(sku("cpu")))

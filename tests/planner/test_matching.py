@@ -163,7 +163,7 @@ def test_a_job_moves_to_another_skus_booting_machine_for_the_sake_of_a_minimum()
     assert flow(found) == {(EITHER, coming_b): 1, (spare_class(A), COMING_A): 1}
 
 
-def test_no_more_jobs_move_than_the_minimum_wants() -> None:
+def test_no_more_jobs_move_than_the_ready_minimum_needs() -> None:
     coming_b = Supply(SupplyKind.COMING, sku=B)
     found = matched(["ab", "ab"], {COMING_A: 2, coming_b: 2}, {A: 1})
     assert flow(found) == {
@@ -173,7 +173,7 @@ def test_no_more_jobs_move_than_the_minimum_wants() -> None:
     }
 
 
-def test_as_many_jobs_move_as_the_minimum_wants() -> None:
+def test_jobs_move_to_other_machines_to_fill_the_ready_minimum() -> None:
     coming_b = Supply(SupplyKind.COMING, sku=B)
     found = matched(["ab", "ab"], {COMING_A: 2, coming_b: 2}, {A: 2})
     assert flow(found) == {(EITHER, coming_b): 2, (spare_class(A), COMING_A): 2}
@@ -234,7 +234,9 @@ def _fits(jobs: list[str], supply: dict[Supply, int]) -> bool:
     st.lists(st.sampled_from(["a", "b", "ab"]), max_size=6),
     st.fixed_dictionaries({pool: st.integers(0, 2) for pool in POOLS}),
 )
-def test_it_is_a_maximum_and_serves_the_oldest(jobs: list[str], supply: dict[Supply, int]) -> None:
+def test_the_matching_is_maximal_and_serves_the_oldest_jobs(
+    jobs: list[str], supply: dict[Supply, int]
+) -> None:
     found = matched(jobs, supply)
     served = [jobs[n] for n in best(jobs, supply)]
     for demand, label in ((ONLY_A, "a"), (ONLY_B, "b"), (EITHER, "ab")):

@@ -105,7 +105,7 @@ def test_a_throttled_option_further_down_does_not_block_what_is_above_it() -> No
     topic="Complaints about other fleets",
     source="runs-on#73",
 )
-def test_every_hold_on_the_way_down_is_named_once() -> None:
+def test_the_reason_names_each_launch_option_on_hold_once() -> None:
     world = world_of(
         held=(quota_key("east/G-spot"), offering_key(OD.key), launch_option_key(GPU, 1))
     )
@@ -161,7 +161,7 @@ def test_a_full_quota_is_the_reason() -> None:
     assert reason(world) == "the quota east/G is used up"
 
 
-def test_quotas_of_others_are_no_concern() -> None:
+def test_quotas_of_other_providers_and_families_do_not_limit_launches() -> None:
     world = world_of(ON_DEMAND, limits=Limits(quotas={"west/G": 0, "east/P": 0}))
     assert len(launches(world)) == 1
 
@@ -188,7 +188,7 @@ def test_rounding_leaves_no_dollar_unused() -> None:
     assert launches(world_of(dime, limits=Limits(dollars_per_hour=0.3), jobs=3))[0][3] == 3
 
 
-def test_full_pockets_are_the_reason() -> None:
+def test_the_reached_limit_of_dollars_an_hour_is_the_reason() -> None:
     world = world_of(ON_DEMAND, limits=Limits(dollars_per_hour=0.5))
     assert reason(world) == "the fleet's limit of 0.5 dollars an hour is reached"
 
@@ -246,6 +246,6 @@ def test_a_sku_that_does_not_fit_any_more_leaves_the_rest_to_smaller_ones() -> N
     assert counts == {"gpu": 1, "cpu": 1}
 
 
-def test_a_call_asks_for_a_thousand_machines_at_most() -> None:
+def test_a_launch_request_asks_for_a_thousand_machines_at_most() -> None:
     world = world_of(jobs=2001)
     assert [count for _, _, _, count in launches(world)] == [1000, 1000, 1]

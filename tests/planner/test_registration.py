@@ -53,7 +53,7 @@ def reached(
         (30.0, 0, 40, 500.0, 30 + 6 + 6),
     ],
 )
-def test_as_many_as_find_their_turn_within_a_minute_of_being_ready(
+def test_registrable_machines_are_those_that_register_within_a_minute_of_ready(
     level: float, ready: int, coming: int, age: float, machines: int
 ) -> None:
     assert reached(catalogue(registration=SLOW), level, ready, coming, age) == machines
@@ -82,7 +82,7 @@ def test_what_a_plan_launches_brings_it_no_more_turns() -> None:
     assert world.plan().intents == ()
 
 
-def test_a_slot_that_nobody_hopes_for_takes_no_turn() -> None:
+def test_an_open_slot_uses_registration_budget_only_in_its_retry_window() -> None:
     world = World(catalogue(registration=SLOW))
     world.queue(1)
     world.send(40)
@@ -93,7 +93,7 @@ def test_a_slot_that_nobody_hopes_for_takes_no_turn() -> None:
     assert registrable_machines(world.fleet(), {}, ()) == {"acme": 30 + 6}
 
 
-def test_nor_does_a_machine_that_leaves() -> None:
+def test_a_terminating_machine_is_not_registrable() -> None:
     world = World(catalogue(registration=SLOW))
     world.queue(1)
     leaving = world.launch(40)
@@ -130,7 +130,7 @@ def test_a_slow_boot_lets_more_be_launched() -> None:
         (RegistrationRate(burst=1, per_second=0.001), 5, 0, False),
     ],
 )
-def test_a_call_waits_for_a_minutes_worth_of_turns_or_for_all_that_is_wanted(
+def test_a_launch_waits_for_a_minute_of_registration_budget_or_for_all_machines(
     rate: RegistrationRate, wanted: int, allowed: int, worth: bool
 ) -> None:
     known = RegistrationBudget(World(catalogue(registration=rate)).fleet(), {})
@@ -189,7 +189,7 @@ def test_machines_that_come_back_to_be_ready_have_no_age() -> None:
     )
 
 
-def test_all_classes_of_an_account_share_its_call() -> None:
+def test_all_classes_of_an_account_share_its_launch_request() -> None:
     world = World(catalogue(registration=SLOW))
     world.state.registration_levels["acme"] = (0.0, START)
     world.launch(8)

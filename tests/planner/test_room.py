@@ -42,7 +42,7 @@ def test_a_slot_of_a_sku_that_left_the_configuration_is_room_too() -> None:
 
 
 @pytest.mark.parametrize(("dropped", "calls", "machines"), [(1, 1.0, 7.0), (2, 2.0, 8.0)])
-def test_slots_that_are_given_back_are_machines_and_all_of_a_call_s_are_a_call(
+def test_cancelled_slots_return_their_machines_and_a_whole_request_to_the_launch_rate(
     dropped: int, calls: float, machines: float
 ) -> None:
     rates = {EAST: LaunchRate(Rate(2, 0.5), Rate(8, 0.5))}
@@ -54,7 +54,9 @@ def test_slots_that_are_given_back_are_machines_and_all_of_a_call_s_are_a_call(
     assert headroom.tokens == {EAST: LaunchTokens(calls, machines)}
 
 
-def test_a_provider_takes_no_more_for_a_call_that_was_never_sent_than_at_its_best() -> None:
+def test_a_provider_takes_no_more_for_a_launch_request_that_was_never_sent_than_at_its_best() -> (
+    None
+):
     rates = {EAST: LaunchRate(Rate(2, 0.5), Rate(8, 0.5))}
     world = World(dataclasses.replace(catalogue(), launch_rates=rates))
     world.record(1)
@@ -64,7 +66,7 @@ def test_a_provider_takes_no_more_for_a_call_that_was_never_sent_than_at_its_bes
     assert headroom.tokens == {EAST: rates[EAST].full}
 
 
-def test_the_turn_of_a_call_that_is_not_needed_is_another_s_at_once() -> None:
+def test_the_turn_of_a_launch_request_that_is_not_needed_is_another_s_at_once() -> None:
     rates = {EAST: LaunchRate(Rate(1, 0.01))}
     known = catalogue(sku("gpu"), sku("cpu"))
     world = World(dataclasses.replace(known, launch_rates=rates))
@@ -92,7 +94,7 @@ def test_a_sku_without_machines_has_all_of_its_own_cap(most: int) -> None:
     assert [launch.count for launch in world.intents(Launch)] == [most]
 
 
-def test_a_call_that_was_partly_earned_comes_sooner() -> None:
+def test_a_launch_request_that_was_partly_earned_comes_sooner() -> None:
     rates = {EAST: LaunchRate(Rate(1, 0.5))}
     world = World(dataclasses.replace(catalogue(), launch_rates=rates))
     world.queue(1)
@@ -102,7 +104,7 @@ def test_a_call_that_was_partly_earned_comes_sooner() -> None:
     assert world.plan().again_at == pytest.approx(world.now + 1.0)
 
 
-def test_a_call_that_was_never_sent_is_given_back_once() -> None:
+def test_a_launch_request_that_was_never_sent_is_given_back_once() -> None:
     rates = {EAST: LaunchRate(Rate(3, 0.5), Rate(10, 0.5))}
     world = World(dataclasses.replace(catalogue(), launch_rates=rates))
     for name in ("a", "b", "c"):
@@ -112,7 +114,7 @@ def test_a_call_that_was_never_sent_is_given_back_once() -> None:
     assert world.fleet().launch_tokens == {EAST: LaunchTokens(1.0, 6.0)}
 
 
-def test_a_repeat_uses_one_call_of_those_there_are_and_no_machine() -> None:
+def test_repeats_share_the_request_rate_and_use_no_machine_rate() -> None:
     rates = {EAST: LaunchRate(Rate(3, 0.001), Rate(2, 0.001))}
     world = World(dataclasses.replace(catalogue(), launch_rates=rates))
     world.queue(1)
@@ -123,7 +125,7 @@ def test_a_repeat_uses_one_call_of_those_there_are_and_no_machine() -> None:
     assert [type(intent) for intent in world.plan().intents] == [ResendLaunchRequest, Launch]
 
 
-def test_the_last_call_that_a_provider_takes_may_be_a_repeat() -> None:
+def test_the_last_launch_request_that_a_provider_takes_may_be_a_repeat() -> None:
     world = World(dataclasses.replace(catalogue(), launch_rates={EAST: LaunchRate(Rate(2, 0.001))}))
     world.send(1)
     world.do(e.LaunchOutcomeUnknown, LaunchRequestId("c"), "timed out")

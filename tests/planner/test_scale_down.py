@@ -120,7 +120,7 @@ def test_age_counts_from_the_first_readiness_not_from_the_last_assignment() -> N
     assert ends(alive(world)) == [("a0", "max_age")]
 
 
-def test_a_machine_is_ended_once_whatever_the_reasons() -> None:
+def test_a_machine_is_terminated_once_whatever_the_reasons() -> None:
     world = world_with(IdlePolicy(max_age=3600.0), "a")
     world.now = START + 3600
     assert ends(world) == [("a0", "deadline")]
@@ -138,7 +138,7 @@ def cut(world: World) -> list[CancelLaunchRequest | Launch]:
     topic="Complaints about other fleets",
     source="GAR#1853",
 )
-def test_a_call_not_sent_yet_is_dropped_with_its_jobs() -> None:
+def test_a_launch_request_not_sent_yet_is_dropped_with_its_jobs() -> None:
     world = World()
     world.queue(1, 2)
     world.record(2)
@@ -152,7 +152,7 @@ def test_a_call_not_sent_yet_is_dropped_with_its_jobs() -> None:
     assert world.plan().intents == ()
 
 
-def test_a_call_still_needed_in_part_is_asked_for_anew_with_fewer_slots() -> None:
+def test_a_launch_request_still_needed_in_part_is_asked_for_anew_with_fewer_slots() -> None:
     world = World()
     world.queue(1, 2, 3)
     world.record(3)
@@ -166,7 +166,7 @@ def test_a_call_still_needed_in_part_is_asked_for_anew_with_fewer_slots() -> Non
     assert [len(call.slots) for call in world.state.open_launch_requests.values()] == [2]
 
 
-def test_the_youngest_calls_are_cut_back_first() -> None:
+def test_the_youngest_launch_requests_are_cut_back_first() -> None:
     world = World()
     world.queue(1, 2, 3, 4)
     world.record(2, "a")
@@ -183,7 +183,7 @@ def test_the_youngest_calls_are_cut_back_first() -> None:
     ]
 
 
-def test_a_call_that_was_sent_is_not_cut_back() -> None:
+def test_a_launch_request_that_was_sent_is_not_cut_back() -> None:
     world = World()
     world.queue(1)
     world.send(1)
@@ -191,7 +191,7 @@ def test_a_call_that_was_sent_is_not_cut_back() -> None:
     assert world.plan().intents == ()
 
 
-def test_a_machine_that_becomes_ready_meanwhile_makes_an_unsent_call_needless() -> None:
+def test_a_machine_that_becomes_ready_meanwhile_makes_an_unsent_launch_request_needless() -> None:
     world = World()
     world.queue(1)
     world.record(1)
@@ -222,7 +222,7 @@ def test_a_ready_machine_of_the_minimum_outlives_many_idle_times() -> None:
     assert world.machine(MachineId("a0")).progress.ready_at == START
 
 
-def test_an_older_call_loses_only_what_the_younger_left() -> None:
+def test_an_older_launch_request_loses_only_what_the_younger_left() -> None:
     world = World()
     world.queue(1, 2, 3, 4, 5)
     world.record(3, "a")

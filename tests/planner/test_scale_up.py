@@ -16,7 +16,7 @@ def counts(world: World) -> dict[str, int]:
     return {launch.sku: launch.count for launch in world.intents(Launch)}
 
 
-def test_one_machine_a_job_and_one_call_a_sku() -> None:
+def test_one_machine_a_job_and_one_launch_request_a_sku() -> None:
     world = World(catalogue(sku("gpu"), sku("cpu")))
     world.queue(1, 2, 3)
     world.now += 1
@@ -32,7 +32,7 @@ def test_one_machine_a_job_and_one_call_a_sku() -> None:
     topic="Complaints about other fleets",
     source="ARC#4397",
 )
-def test_carried_out_it_plans_nothing_more_at_any_stage() -> None:
+def test_a_carried_out_plan_needs_no_further_intents() -> None:
     world = World()
     world.queue(1, 2)
     assert counts(world) == {"gpu": 2}
@@ -83,7 +83,7 @@ def test_the_first_sku_in_configured_order_is_launched() -> None:
     assert counts(world) == {"zeta": 1}
 
 
-def test_but_any_skus_ready_machine_serves_before_a_launch() -> None:
+def test_a_ready_machine_of_any_sku_serves_before_a_launch() -> None:
     world = World(catalogue(sku("zeta", labels=("x",)), sku("alpha", labels=("x",))))
     world.make_ready(1, "p", "alpha")
     world.queue(1, labels=("x",))
@@ -157,7 +157,7 @@ def test_foreign_machines_count_in_the_caps(limit: int, launched: int) -> None:
     source="GAR#5007",
 )
 @pytest.mark.parametrize(("cap", "launched"), [(4, 2), (3, 1), (2, 0)])
-def test_slots_of_open_calls_count_in_every_cap(cap: int, launched: int) -> None:
+def test_slots_of_open_launch_requests_count_in_every_cap(cap: int, launched: int) -> None:
     for known in (
         catalogue(sku(max_machines=cap)),
         catalogue(limits=Limits(machines=cap)),
@@ -231,7 +231,7 @@ def test_a_machine_whose_unused_registration_goes_is_supply_again() -> None:
     assert counts(world) == {"gpu": 1}
 
 
-def test_nor_is_it_where_its_machine_goes_before_github_has_answered() -> None:
+def test_no_machine_is_launched_twice_if_the_machine_ends_before_github_answers() -> None:
     world = World()
     world.queue(1)
     (machine,) = world.make_ready()
@@ -244,7 +244,7 @@ def test_nor_is_it_where_its_machine_goes_before_github_has_answered() -> None:
     assert world.plan().intents == ()
 
 
-def test_a_call_that_is_cancelled_is_launched_anew_if_it_is_needed() -> None:
+def test_a_launch_request_that_is_cancelled_is_launched_anew_if_it_is_needed() -> None:
     world = World()
     world.queue(1)
     world.record(1)

@@ -98,7 +98,7 @@ def test_three_hours_are_three_hours_when_the_clock_springs_forward() -> None:
     assert in_force(night, "2026-03-08", *times) == [0, 2, 2, 2, 2, 0]
 
 
-def test_and_three_hours_when_it_falls_back() -> None:
+def test_three_hours_are_three_hours_when_the_clock_falls_back() -> None:
     night = policy(("0 1 * * *", NEW_YORK, 3 * 3600.0, 2))
     times = ("04:59", "05:00", "05:59", "06:30", "07:59", "08:00", "08:30")
     assert in_force(night, "2026-11-01", *times) == [0, 2, 2, 2, 2, 0, 0]

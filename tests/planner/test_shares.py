@@ -88,7 +88,7 @@ def test_a_repository_has_one_share_however_many_labels_it_asks_for() -> None:
     assert matched(world)["acme/small"] == 2
 
 
-def test_what_nobody_else_wants_is_used_all_the_same() -> None:
+def test_unused_shares_are_used_by_other_repositories() -> None:
     world = world_of(10, 0.2)
     ask(world, "acme/flood", range(1, 101))
     assert matched(world)["acme/flood"] == 10
@@ -240,7 +240,9 @@ def test_a_fleets_cap_is_shared_as_well_as_the_skus_own() -> None:
 )
 @settings(derandomize=True, deadline=None, max_examples=25, database=None)
 @given(machines=st.integers(2, 6), share=st.sampled_from([0.2, 0.34, 0.5]))
-def test_however_large_the_flood_everybody_is_served_in_turn(machines: int, share: float) -> None:
+def test_small_repositories_are_served_in_turn_during_a_flood_of_another(
+    machines: int, share: float
+) -> None:
     """Machines take a job each, GitHub hands out the oldest of a class, a turn is a job's length."""
     world, late = world_of(machines, share), range(1001, 1021)
     ask(world, "acme/flood", range(1, 1001))
@@ -289,7 +291,7 @@ def _one_turn(world: World, name: str) -> int:
     ),
     running=st.lists(st.sampled_from(REPOSITORIES), max_size=6),
 )
-def test_nobody_below_its_share_waits_for_one_above_and_the_cap_is_used(
+def test_repositories_below_their_share_go_first_and_the_cap_is_used(
     machines: int, share: float, queued: list[tuple[str, int]], running: list[str]
 ) -> None:
     world = world_of(machines, share)

@@ -19,7 +19,7 @@ def test_a_machine_ended_at_its_boot_deadline_is_no_supply() -> None:
     assert [type(intent) for intent in world.plan().intents] == [Terminate, Launch]
 
 
-def test_a_machine_that_was_found_for_an_unanswered_call_is_supply_and_its_other_slot_is_not() -> (
+def test_a_machine_that_was_found_for_an_unanswered_launch_request_is_supply_and_its_other_slot_is_not() -> (
     None
 ):
     world = World()

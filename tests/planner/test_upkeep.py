@@ -32,7 +32,7 @@ def end(reason_code: TerminationReason, reason: str) -> tuple[Terminate]:
     return (Terminate(C0, reason_code, reason),)
 
 
-def test_a_machine_that_does_not_say_attestation_in_time_is_ended() -> None:
+def test_a_machine_that_does_not_attest_in_time_is_terminated() -> None:
     world = World()
     world.launch(1)
     assert due(world, 899.9) == ()
@@ -68,7 +68,7 @@ def test_planner_terminates_a_machine_with_failed_health_checks_at_once() -> Non
     assert due(world, 0) == end(TerminationReason.SURPLUS, "no GPU")
 
 
-def test_a_machine_that_said_goodbye_has_two_minutes() -> None:
+def test_a_machine_that_reported_its_exit_has_two_minutes_to_terminate() -> None:
     world = World()
     world.ready()
     world.do(e.MachineExited, C0, "bye")
@@ -113,7 +113,7 @@ def test_a_silent_assigned_machine_is_examined_and_never_ended_for_it() -> None:
         assert world.plan().intents == ()
 
 
-def test_two_proofs_that_its_work_is_over_end_it() -> None:
+def test_two_proofs_that_the_job_is_over_terminate_the_machine() -> None:
     world = World()
     world.ready()
     for moment in (900, 1800):
@@ -126,7 +126,7 @@ def test_two_proofs_that_its_work_is_over_end_it() -> None:
     )
 
 
-def test_a_assigned_machine_is_ended_past_its_lifetime_and_not_before() -> None:
+def test_an_assigned_machine_is_terminated_past_its_lifetime_and_not_before() -> None:
     world = World()
     world.starts(1, world.ready())
     world.now = START + 86_000
@@ -146,7 +146,7 @@ def test_the_lifetime_counts_from_the_assignment() -> None:
     assert due(world, 86_600) == end(TerminationReason.LIFETIME, "assigned 86400 s ago")
 
 
-def test_a_machine_that_is_ended_is_no_supply_and_its_job_gets_another() -> None:
+def test_a_machine_that_is_terminated_is_no_supply_and_its_job_gets_another() -> None:
     world = World()
     world.make_ready()
     world.queue(1)
@@ -189,7 +189,7 @@ def unanswered() -> World:
 REPEATS = [5, 15, 35, 75, 135, 195, 255, 315, 375, 435, 495, 555]
 
 
-def test_an_unanswered_call_is_repeated_at_growing_intervals_for_ten_minutes() -> None:
+def test_an_unanswered_launch_request_is_repeated_at_growing_intervals_for_ten_minutes() -> None:
     world, moments = unanswered(), []
     for moment in range(1, 1000):
         world.now = START + moment
@@ -225,7 +225,7 @@ def test_a_throttled_provider_gets_no_repeats() -> None:
 
 
 @pytest.mark.parametrize("state", ["recorded", "sent", "settled"])
-def test_only_calls_of_unknown_outcome_are_repeated(state: str) -> None:
+def test_only_launch_requests_of_unknown_outcome_are_repeated(state: str) -> None:
     world = World()
     world.queue(1)
     if state == "recorded":
@@ -237,7 +237,7 @@ def test_only_calls_of_unknown_outcome_are_repeated(state: str) -> None:
     assert due(world, 100) == ()
 
 
-def test_a_call_whose_turn_is_later_keeps_no_other_from_being_repeated() -> None:
+def test_a_launch_request_whose_turn_is_later_keeps_no_other_from_being_repeated() -> None:
     world = unanswered()
     world.now += 5.0
     world.do(e.LaunchRequestSent, LaunchRequestId("c"))

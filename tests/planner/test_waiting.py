@@ -35,7 +35,7 @@ def test_a_job_that_github_holds_or_that_started_waits_for_nothing_here(state: s
     assert world.plan().waiting == {}
 
 
-def test_a_job_that_nobody_covers_waits_for_nothing_here() -> None:
+def test_a_job_that_no_sku_serves_has_no_waiting_reason() -> None:
     world = World()
     world.queue(1, labels=("macOS", "m1"))
     assert world.plan().waiting == {}

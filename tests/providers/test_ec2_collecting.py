@@ -387,7 +387,7 @@ async def test_a_volume_that_was_in_use_meanwhile_starts_over_and_few_go_at_once
     ("code", "raised"),
     [("InvalidVolume.NotFound", False), ("VolumeInUse", False), ("UnauthorizedOperation", True)],
 )
-async def test_somebody_being_quicker_is_no_error(
+async def test_a_volume_that_was_deleted_meanwhile_is_no_error(
     settings: Ec2Settings, clock: ManualClock, code: str, raised: bool
 ) -> None:
     def answer(operation: str, _: Mapping[str, Any]) -> Any:

@@ -65,7 +65,7 @@ WANTED = {
         ("us-iso-east-1", None, True),
     ],
 )
-def test_which_endpoint_lists_a_regions_prices_in_dollars(
+def test_each_region_has_its_endpoint_for_prices_in_dollars(
     region: str, endpoint: str | None, spot: bool
 ) -> None:
     """Karpenter asks the same; yuan and euros are no dollars, and GovCloud has no endpoint."""

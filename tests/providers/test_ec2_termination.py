@@ -57,7 +57,7 @@ async def test_unknown_machines_do_not_stop_the_termination_of_the_others() -> N
     topic="EC2's API",
     source="EC2: TerminateInstances",
 )
-async def test_a_protected_machine_is_refused_and_shields_nobody() -> None:
+async def test_one_protected_machine_does_not_stop_the_termination_of_the_others() -> None:
     def answer(_: str, arguments: Mapping[str, Any]) -> None:
         if machine(2) in arguments["ids"]:
             raise refuse("OperationNotPermitted", f"The instance '{machine(2)}' may not be ended")

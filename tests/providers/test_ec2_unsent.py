@@ -60,7 +60,7 @@ async def failure_at(url: str) -> ProviderError:
     topic="EC2's API",
     source="botocore endpoint.py",
 )
-async def test_nobody_listening_sends_nothing() -> None:
+async def test_a_refused_connection_proves_that_no_request_was_sent() -> None:
     failure = await failure_at("http://127.0.0.1:9")
     assert failure.code == "EndpointConnectionError"
     assert failure.failure is FailureClass.UNKNOWN

@@ -247,7 +247,9 @@ async def test_a_channel_that_was_never_used_closes(endpoint: str) -> None:
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
-async def test_it_ends_with_its_parent(endpoint: str, number: signal.Signals) -> None:
+async def test_the_worker_process_ends_with_its_parent(
+    endpoint: str, number: signal.Signals
+) -> None:
     parent = await asyncio.create_subprocess_exec(
         sys.executable, "-c", PARENT, endpoint, stdout=subprocess.PIPE
     )

@@ -70,7 +70,7 @@ class TestMemoryContract(ProviderContract):
     """Against a cloud in memory without faults."""
 
 
-def test_its_keys_are_part_of_fleet_yaml(tmp_path: Path) -> None:
+def test_the_memory_providers_keys_are_part_of_fleet_yaml(tmp_path: Path) -> None:
     catalogue = opened_catalogue(loaded(tmp_path))
     assert dict(catalogue.limits.quotas) == {"east/G": 120, "west/G": 192, "west/C": 60}
     assert catalogue.largest_request(EAST) == 3
@@ -100,7 +100,7 @@ def test_its_keys_are_part_of_fleet_yaml(tmp_path: Path) -> None:
         ("    arch: arm64", "    os: windows", "skus.armed.os", "no Windows in memory"),
     ],
 )
-def test_its_mistakes_are_errors_with_their_keys(
+def test_mistakes_in_the_memory_providers_keys_are_reported_with_the_key(
     tmp_path: Path, old: str, new: str, key: str, what: str
 ) -> None:
     assert old in TEXT

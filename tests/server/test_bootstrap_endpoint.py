@@ -114,7 +114,7 @@ async def test_keys_of_a_later_agent_are_ignored_and_an_empty_body_is_an_empty_o
     topic="Complaints about other fleets",
     source="GAR#5135; GAR#1841; GAR#2944; pytorch#67625",
 )
-async def test_a_assignment_is_handed_over_and_never_kept_on_the_way(caller: Caller) -> None:
+async def test_an_assignment_is_handed_over_and_never_kept_on_the_way(caller: Caller) -> None:
     caller.behind.bootstrap.assignment = ASSIGNMENT
     reply = await caller.say("poll", {"wait": 50})
     assert reply.json == {
@@ -227,7 +227,7 @@ async def test_a_queued_attestation_whose_caller_hangs_up_gives_its_place_back()
         assert [(await one).status for one in (checked, queued)] == [200, 200]
 
 
-async def test_a_attestation_that_waits_for_a_list_keeps_no_other_from_being_checked() -> None:
+async def test_an_attestation_that_waits_for_a_list_keeps_no_other_from_being_checked() -> None:
     behind = Backstage(bootstrap_limits=BootstrapLimits(attestations=2, queued=0))
     async with running(behind) as caller:
         behind.bootstrap.listed.clear()
@@ -277,7 +277,7 @@ async def test_what_a_machine_said_is_carried_out_though_it_hangs_up(caller: Cal
     await until(lambda: bootstrap.said == [("exited", "", "unknown")])
 
 
-async def test_a_assignment_that_nobody_is_there_to_take_breaks_nothing(caller: Caller) -> None:
+async def test_an_assignment_that_nobody_is_there_to_take_breaks_nothing(caller: Caller) -> None:
     bootstrap = caller.behind.bootstrap
     bootstrap.go_on.clear()
     bootstrap.assignment = ASSIGNMENT

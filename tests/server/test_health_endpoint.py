@@ -45,7 +45,7 @@ async def test_nothing_between_keeps_an_answer(caller: Caller, path: str) -> Non
 
 
 @pytest.mark.parametrize("path", ["/healthz", "/readyz", "/metrics"])
-async def test_they_are_for_reading(caller: Caller, path: str) -> None:
+async def test_health_endpoints_refuse_post(caller: Caller, path: str) -> None:
     assert (await caller.post(path)).status == 405
 
 

@@ -278,7 +278,7 @@ async def test_what_is_under_way_is_answered_before_the_end() -> None:
         await stopping
 
 
-async def test_a_assignment_won_while_stopping_is_still_handed_over() -> None:
+async def test_an_assignment_won_while_stopping_is_still_handed_over() -> None:
     behind = Backstage()
     async with running(behind) as caller:
         behind.bootstrap.go_on.clear()
@@ -388,7 +388,7 @@ async def test_what_is_no_bounded_http_is_refused_without_a_word_in_the_log(
     assert [r for r in caplog.records if r.name == "autoscaler.server.http"] == []
 
 
-def test_it_runs_on_uvloop_too(tmp_path: Path) -> None:
+def test_serving_works_on_uvloop(tmp_path: Path) -> None:
     async def scene() -> None:
         files = make_certificate(tmp_path)
         settings = replace(with_webhook_alone(), tls=files)

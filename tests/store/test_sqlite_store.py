@@ -49,7 +49,7 @@ async def rows_of_history(store: SqliteStore) -> int:
     return await store._transact(lambda c: c.execute(count).scalar_one())
 
 
-async def test_it_is_a_store(store: SqliteStore) -> None:
+async def test_the_sqlite_store_implements_the_store_port(store: SqliteStore) -> None:
     port: Store = store
     assert (await port.load(0.0)).jobs == ()
 

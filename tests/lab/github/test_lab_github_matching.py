@@ -123,7 +123,9 @@ STEPS = st.lists(st.tuples(st.sampled_from(["job", "runner"]), LABELS), max_size
 
 
 @given(STEPS)
-def test_nobody_waits_whom_a_search_would_find(steps: list[tuple[str, frozenset[str]]]) -> None:
+def test_matching_finds_the_same_pairs_as_a_plain_search(
+    steps: list[tuple[str, frozenset[str]]],
+) -> None:
     """Against a plain search through everything: FIFO both ways."""
     matching = Matching()
     jobs: dict[int, JobClass] = {}

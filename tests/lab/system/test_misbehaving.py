@@ -158,7 +158,9 @@ async def test_a_misbehaving_machine_ends_as_designed_and_in_time(
     source="ARC#3685; ARC#3821; ARC#4168; ARC#4258; ARC#4602; GAR#5007",
 )
 @EVERY_STORY
-async def test_it_is_counted_until_it_has_ended(outcome: Outcome, name: str) -> None:
+async def test_a_misbehaving_machine_is_counted_until_it_is_terminated(
+    outcome: Outcome, name: str
+) -> None:
     story, deed = STORIES[name], outcome.misdeeds[name]
     first = outcome.instances_of(name)[0]
     assert first.id == deed.instance_id
@@ -195,7 +197,9 @@ async def test_it_is_counted_until_it_has_ended(outcome: Outcome, name: str) -> 
     param="vanishes-ready",
 )
 @EVERY_STORY
-async def test_it_is_supply_only_as_long_as_it_may_serve(outcome: Outcome, name: str) -> None:
+async def test_a_misbehaving_machine_is_supply_only_while_it_may_serve_a_job(
+    outcome: Outcome, name: str
+) -> None:
     story, deed = STORIES[name], outcome.misdeeds[name]
     first, *others = outcome.instances_of(name)
     if story.alone:
@@ -244,7 +248,7 @@ async def test_no_job_is_lost_or_run_twice(outcome: Outcome, name: str) -> None:
         ("stays-on", None),
     ],
 )
-async def test_why_it_did_not_come_up_is_in_its_history(
+async def test_the_console_text_of_a_failed_boot_is_in_the_history(
     outcome: Outcome, name: str, shown: str | None
 ) -> None:
     consoles = outcome.consoles[name]
