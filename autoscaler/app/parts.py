@@ -108,13 +108,15 @@ class Parts:
         """Continue from the records of the earlier process. Raises StoreError."""
         await self._controller.resume(saved)
 
-    async def run(self) -> None:
-        """Run the control loop until SIGTERM, SIGINT or a failure, which is raised."""
+    def stop_on_signals(self) -> None:
+        """On SIGTERM or SIGINT, let `run` return; at once if it has not begun."""
         loop = asyncio.get_running_loop()
-        reconciler = self._controller.reconciler
         for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, reconciler.stop)
-        await reconciler.run()
+            loop.add_signal_handler(number, self._controller.reconciler.stop)
+
+    async def run(self) -> None:
+        """Run the control loop until a signal or a failure, which is raised."""
+        await self._controller.reconciler.run()
         if self._controller.crashes:
             raise BaseExceptionGroup("an effect failed", self._controller.crashes)
 

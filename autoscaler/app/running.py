@@ -74,6 +74,7 @@ async def _serve(
         for provider in parts.providers.values():
             stack.push_async_callback(provider.close)
         await parts.resume(saved)
+        parts.stop_on_signals()
         await stack.enter_async_context(parts.serving)
         stack.push_async_callback(parts.finish)
         _log.info("serving", fleet=configuration.settings.fleet, on=str(parts.serving.address))
