@@ -55,14 +55,10 @@ _ENDS = {
 MACHINE_TRANSITIONS: dict[MachineState, frozenset[MachineState]] = {
     MachineState.REQUESTED: frozenset({MachineState.LAUNCHED, MachineState.FAILED}),
     MachineState.LAUNCHED: frozenset({MachineState.BOOTED, MachineState.ASSIGNED, *_ENDS}),
-    MachineState.BOOTED: frozenset(
-        {MachineState.BOOTED, MachineState.READY, MachineState.ASSIGNED, *_ENDS}
-    ),
+    MachineState.BOOTED: frozenset({MachineState.READY, MachineState.ASSIGNED, *_ENDS}),
     MachineState.READY: frozenset({MachineState.BOOTED, MachineState.ASSIGNED, *_ENDS}),
-    MachineState.ASSIGNED: frozenset(
-        {MachineState.READY, MachineState.BOOTED, MachineState.EXITED, *_ENDS}
-    ),
-    MachineState.EXITED: frozenset({MachineState.READY, *_ENDS}),
+    MachineState.ASSIGNED: frozenset({MachineState.READY, MachineState.EXITED, *_ENDS}),
+    MachineState.EXITED: frozenset(_ENDS),
     MachineState.TERMINATING: frozenset({MachineState.TERMINATED, MachineState.LOST}),
     MachineState.FAILED: frozenset(
         {
@@ -81,6 +77,9 @@ MACHINE_TRANSITIONS: dict[MachineState, frozenset[MachineState]] = {
 
 - `launched -> assigned`, `booted -> assigned`: the store is a restored backup. The machine may have been
   assigned after the backup.
+- `ready -> booted`: the agent attests again, with a new nonce.
+- `assigned -> ready`: its registration was deleted before the machine got it, or it was assigned without a
+  record and its agent polls for an assignment.
 - `failed -> launched`: a listing shows the machine of a slot that the controller had written off.
 - `terminated` or `lost` `-> assigned` or `failed`: a listing shows the machine again. It becomes `assigned`
   if it may run a job, else `failed`.

@@ -78,8 +78,10 @@ def test_a_runner_is_deregistered_only_before_its_machine_acknowledged_it() -> N
     [
         ("requested", {"launched", "failed"}),
         ("launched", {"booted", "assigned", *OFF}),
+        ("booted", {"ready", "assigned", *OFF}),
         ("ready", {"booted", "assigned", *OFF}),
-        ("exited", {"ready", *OFF}),
+        ("assigned", {"ready", "exited", *OFF}),
+        ("exited", OFF),
         ("terminating", {"terminated", "lost"}),
         ("failed", {"launched", "terminating", "terminated", "lost"}),
         ("terminated", {"assigned", "failed"}),
