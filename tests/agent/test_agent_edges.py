@@ -188,7 +188,9 @@ def test_logs_are_read_without_following_waiting_or_filling_memory(
         ("2026-09-01 10:00:00Z: Listening for Jobs", None),
     ],
 )
-def test_what_the_listeners_words_mean(agent: ModuleType, text: str, sign: str | None) -> None:
+def test_the_agent_reads_each_sign_from_the_listeners_log(
+    agent: ModuleType, text: str, sign: str | None
+) -> None:
     reader = agent.SignReader()
     reader.feed(text.encode() + b"\n")
     signs = reader.take(None, False)
@@ -632,7 +634,7 @@ def attestation_body(machine: object = "m-1") -> bytes:
         (503, "Again"),
     ],
 )
-def test_what_an_answer_asks_for(
+def test_each_error_answer_leads_to_its_reaction(
     agent: ModuleType, server: Any, controller: Any, status: int, error: str
 ) -> None:
     server.answers = {ATTESTATION: (status, {"Retry-After": "7"}, b'{"error": "word"}')}
@@ -662,7 +664,7 @@ def test_a_retry_after_is_bounded(
 )
 @pytest.mark.parametrize("status", [200, 403, 410, 426])
 @pytest.mark.parametrize("page", [b"<html>come back later</html>", b'{"status": "maintenance"}'])
-def test_a_page_of_somebody_elses_is_no_word_of_the_controllers(
+def test_a_proxys_error_page_does_not_count_as_the_controllers_answer(
     agent: ModuleType, server: Any, controller: Any, status: int, page: bytes
 ) -> None:
     """A maintenance page keeps no machine on, and a proxy's refusal powers none off."""

@@ -516,7 +516,7 @@ def test_a_command_of_the_host_reads_nothing_and_its_status_counts(
     assert capfd.readouterr().err == f"runner-agent: {tmp_path}/absent: FileNotFoundError\n"
 
 
-def test_what_a_closed_connection_did_not_take_is_sent_again_whole(agent: ModuleType) -> None:
+def test_a_request_on_a_closed_kept_connection_is_sent_again_whole(agent: ModuleType) -> None:
     """A second request on a kept connection that the server closed is the same request."""
     asked: list[tuple[str, bytes]] = []
 

@@ -546,7 +546,7 @@ def test_a_stop_before_any_runner_ends_the_agent_at_once(stage: Stage) -> None:
         stage.agent.stop()
 
 
-def test_where_the_controller_is_away_too_a_stop_waits_for_nobody(stage: Stage) -> None:
+def test_a_stop_does_not_wait_for_an_unreachable_controller(stage: Stage) -> None:
     stage.assignment()
     stage.controller.usual["exit"] = stage.module.Again("no answer")
     stage.runner.script = {1: {"exited": 143}}

@@ -131,7 +131,7 @@ def test_the_file_runs_what_its_modules_say(tmp_path: Path) -> None:
         ("for x in (1, 2): ...", "line 1: only definitions"),
     ],
 )
-def test_what_would_mean_something_else_in_one_file_is_refused(
+def test_names_with_another_meaning_in_one_file_are_refused(
     tmp_path: Path, main: str, wrong: str
 ) -> None:
     with pytest.raises(ValueError, match=wrong.replace("(", r"\(")):

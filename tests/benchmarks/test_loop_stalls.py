@@ -21,7 +21,7 @@ async def hold_between_two_waits() -> None:
     await asyncio.sleep(0.0)
 
 
-async def test_what_holds_the_loop_is_found_by_its_cause_and_waiting_is_not() -> None:
+async def test_loop_stalls_are_attributed_to_their_cause_and_waiting_is_ignored() -> None:
     def in_a_loop_of_its_own() -> TimedLoop:
         with asyncio.Runner(loop_factory=TimedLoop) as runner:
             loop = runner.get_loop()

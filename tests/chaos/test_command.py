@@ -29,7 +29,7 @@ def test_no_seeds_and_no_processes_are_a_mistake(arguments: list[str]) -> None:
 
 
 @pytest.mark.parametrize("text", ["# Readme", "{}", "[]", '{"seed":', None, "folder"])
-def test_what_cannot_be_replayed_is_reported_in_one_line_and_is_no_violation(
+def test_an_unreadable_schedule_is_reported_in_one_line_and_is_no_violation(
     text: str | None, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = tmp_path / "kept.json"

@@ -78,7 +78,7 @@ def queued_job(number: int = 1, at: float = 0.0) -> SimulatedJob:
     return job
 
 
-def test_what_is_in_order_is_not_noted() -> None:
+def test_correct_behaviour_is_no_violation() -> None:
     invariants = stored(request(6))
     invariants.launching(request(6), repeated=False)
     invariants.launching(request(6), repeated=True)
@@ -273,7 +273,7 @@ def test_more_machines_than_were_asked_for() -> None:
     assert invariants.violations == ["a slot filled twice: call c-1 has a machine too many"]
 
 
-def test_a_job_run_again_whose_machine_nobody_took() -> None:
+def test_a_rerun_of_a_job_whose_machine_was_not_reclaimed_is_a_violation() -> None:
     invariants = stored()
     job = SimulatedJob(arrival(), JobState.COMPLETED, 0.0, killed="taken back")
     invariants.running_again(job)

@@ -30,7 +30,7 @@ def test_a_schedule_is_the_same_after_it_was_kept() -> None:
 
 
 @pytest.mark.parametrize("text", NO_SCHEDULES)
-def test_what_is_no_schedule_is_refused(text: str) -> None:
+def test_a_file_that_is_no_schedule_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match=r"."):
         from_json(text)
 
@@ -57,7 +57,7 @@ def test_only_what_matters_is_left() -> None:
     )
 
 
-def test_what_is_found_when_the_tries_are_over_goes_wrong_all_the_same() -> None:
+def test_a_shrunk_schedule_still_fails_when_the_tries_are_over() -> None:
     schedule = schedule_of(5)
     small = shrink(schedule, lambda part: len(part.jobs) >= 3, tries=4)
     assert 3 <= len(small.jobs) <= len(schedule.jobs)

@@ -69,7 +69,7 @@ def test_a_late_job_has_a_time_of_its_own_and_leaves_what_was_before_no_more_of_
     assert end <= ended < end + LOOK_EVERY
 
 
-def test_what_the_console_of_a_hung_boot_shows_is_kept() -> None:
+def test_the_console_text_of_a_hung_boot_is_stored() -> None:
     world = played(arm_job(), Fault(4.0, FaultKind.HUNG_BOOT, 60.0))
     rows = [row for commit in world.store.commits for row in commit.history]
     hung = [

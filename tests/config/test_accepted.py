@@ -172,7 +172,7 @@ def test_the_catalogue_is_built_from_it(folder: Folder) -> None:
     assert classify(catalogue, "other/widgets", ["linux.rocm.gpu.2"]) is None
 
 
-def test_what_is_not_in_force_is_named(folder: Folder) -> None:
+def test_keys_that_are_not_in_force_yet_are_named(folder: Folder) -> None:
     text = EXAMPLE.read_text().replace(
         "sqlite:///state.db", "postgresql://autoscaler@db/autoscaler"
     )

@@ -118,7 +118,7 @@ def test_the_fleets_prefix_stays_first(
     topic="Operators' files",
     source="pytorch/test-infra scale-config.yml",
 )
-def test_what_each_key_becomes(tmp_path: Path) -> None:
+def test_the_importer_translates_each_key(tmp_path: Path) -> None:
     found = settings_of(imported(FIXTURE)[0], tmp_path).skus
     gpu = found["linux.g5.4xlarge.nvidia.gpu"]
     assert (gpu.os, gpu.arch, gpu.disk_gb) == (OperatingSystem.LINUX, Architecture.X64, 150)
@@ -470,7 +470,7 @@ PLACEHOLDERS = [
     topic="Operators' files",
     source="pytorch/test-infra scale-config.yml",
 )
-def test_a_placeholder_that_nobody_replaced_is_one_error(folder: Folder) -> None:
+def test_each_unreplaced_placeholder_is_one_error(folder: Folder) -> None:
     text, _ = imported(FIXTURE)
     problems = [one for one in folder.refused(text) if "a placeholder" in one.what]
     assert [(one.key, one.what) for one in problems] == [

@@ -306,7 +306,7 @@ def test_a_refused_key_hides_nothing_else(folder: Folder) -> None:
         ("private_key_file: app.pem", "private_key_file: gone", "github.apps[0].private_key_file"),
     ],
 )
-def test_what_is_wrong_by_itself_is_reported_once_and_judged_no_further(
+def test_a_value_with_an_error_is_reported_once_and_not_checked_further(
     folder: Folder, old: str, new: str, key: str
 ) -> None:
     (problem,) = folder.refused(changed((old, new)))

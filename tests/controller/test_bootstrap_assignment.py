@@ -230,7 +230,7 @@ async def test_an_assignment_is_for_the_machine_that_was_assigned_alone() -> Non
 
 
 @on_virtual_time
-async def test_what_a_machine_says_after_its_assignment_ends_that_machine_only() -> None:
+async def test_a_machines_reports_after_its_assignment_affect_only_that_machine() -> None:
     world = World()
     controller, (one, other) = await launched(world, jobs=2)
     for agent in (one, other):

@@ -126,7 +126,7 @@ async def test_the_right_machine_learns_who_it_is_and_what_to_check() -> None:
 
 
 @on_virtual_time
-async def test_an_instance_that_nobody_launched_is_refused() -> None:
+async def test_an_instance_that_the_controller_did_not_launch_is_refused() -> None:
     controller, _ = await launched(World())
     await controller.world.clock.sleep(130.0)
     assert await refusal(Agent(controller, STRANGER).attest()) == (403, "instance")

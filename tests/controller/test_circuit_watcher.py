@@ -58,7 +58,7 @@ async def test_an_operator_reads_why_a_runner_left_without_a_job() -> None:
 
 
 @pytest.mark.parametrize("why", ["unused", "seat_closed", "after a job"])
-def test_what_is_expected_is_counted_and_not_logged(why: str) -> None:
+def test_expected_runner_exits_are_counted_and_not_logged(why: str) -> None:
     @on_virtual_time
     async def scenario() -> None:
         world = World()

@@ -133,7 +133,7 @@ def test_the_console_of_a_machine_that_shuts_down_before_it_is_ready_is_read() -
 
 
 @pytest.mark.parametrize("why", ["quota", "health-checks", "idle"])
-def test_what_says_its_reason_itself_is_not_asked(why: str) -> None:
+def test_the_console_is_not_read_if_the_machines_failure_has_a_reason(why: str) -> None:
     @on_virtual_time
     async def scenario() -> None:
         world = World()
@@ -235,7 +235,7 @@ JIT = "eyIucnVubmVyIjoi" + "QUJD" * 100 + "=="
         ("first " + "word " * 1000 + "last", None),
     ],
 )
-def test_what_is_kept_is_printable_bounded_and_hides_credentials(
+def test_stored_console_text_is_printable_bounded_and_hides_credentials(
     written: str, shown: str | None
 ) -> None:
     kept = readable(written)

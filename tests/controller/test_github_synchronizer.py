@@ -95,7 +95,7 @@ async def test_in_an_outage_an_account_is_left_alone_for_as_long_as_github_says(
 
 
 @on_virtual_time
-async def test_what_may_not_be_read_is_no_outage_and_the_longest_pause_holds() -> None:
+async def test_a_refused_read_is_no_outage_and_the_longest_pause_applies() -> None:
     controller, lists = await begin(World())
     for n in range(6):
         lists.queue(f"acme/r{n}", n, n, controller.journal.now)

@@ -155,7 +155,7 @@ async def test_a_proof_that_breaks_the_reader_is_refused() -> None:
     assert caught.value.reason == "malformed"
 
 
-async def test_what_the_port_names_goes_through_as_it_is() -> None:
+async def test_errors_of_the_port_pass_the_guard_unchanged() -> None:
     broken = BrokenProvider()
     broken.error = ProviderError(FailureClass.QUOTA, "Vcpu", "no more")
     with pytest.raises(ProviderError) as caught:

@@ -163,7 +163,7 @@ async def test_an_answer_of_a_thousand_machines_is_recorded_piece_by_piece() -> 
 
 
 @on_virtual_time
-async def test_what_others_add_between_two_calls_of_a_plan_counts_in_the_caps() -> None:
+async def test_machines_listed_during_a_plan_count_in_the_caps() -> None:
     """A machine of a lost installation may be listed while thousands of launches are being recorded."""
     world = wants(MANY, limit=MANY)
     controller = Controller(world)

@@ -75,7 +75,7 @@ async def test_a_registration_is_suspected_from_the_beginning_of_a_list_on() -> 
 
 
 @on_virtual_time
-async def test_what_took_long_to_read_is_read_again_an_interval_after_it_began() -> None:
+async def test_a_slow_read_is_repeated_an_interval_after_it_began() -> None:
     world = World()
     controller, lists = await begin(world)
     lists.queue("acme/widgets", 1, 1, world.clock.now())

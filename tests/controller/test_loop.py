@@ -181,7 +181,9 @@ async def test_stopping_finishes_what_is_in_flight_and_leaves_no_task() -> None:
 
 
 @on_virtual_time
-async def test_what_does_not_end_in_time_is_cut_off_and_resumed_by_the_next() -> None:
+async def test_effects_that_do_not_end_in_time_are_cancelled_and_resumed_by_the_next_process() -> (
+    None
+):
     world = World()
     world.east.latency = 200.0
     controller = await started(world)

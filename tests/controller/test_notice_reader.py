@@ -254,7 +254,7 @@ def test_poison_is_counted_and_taken_off_and_stops_nothing_beside_it() -> None:
     topic="EC2's machines",
     source="SQS: at-least-once delivery",
 )
-def test_what_could_not_be_looked_at_stays_in_the_queue() -> None:
+def test_a_notice_that_could_not_be_checked_stays_in_the_queue() -> None:
     @on_virtual_time
     async def scenario() -> None:
         world = World()
@@ -297,7 +297,7 @@ def test_an_interruption_does_not_wait_for_a_look_that_fails() -> None:
     topic="EC2's machines",
     source="SQS: at-least-once delivery",
 )
-def test_what_is_not_durable_stays_in_the_queue() -> None:
+def test_a_notice_that_is_not_stored_stays_in_the_queue() -> None:
     @on_virtual_time
     async def scenario() -> None:
         world = World()

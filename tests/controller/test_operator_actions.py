@@ -211,7 +211,7 @@ async def test_an_older_installation_is_taken_over_durably_and_its_machine_is_no
 
 
 @on_virtual_time
-async def test_what_an_operator_s_take_over_gave_up_is_ours_in_the_next_process_too() -> None:
+async def test_an_adopted_installation_stays_adopted_after_a_restart() -> None:
     desk = await Desk(OLD).open()
     await desk.operator_actions.adopt(OLD)
     saved = await desk.world.store.load(0.0)

@@ -202,7 +202,7 @@ async def test_a_refusal_is_warned_of_with_a_fix_and_asked_about_ever_more_seldo
 
 
 @on_virtual_time
-async def test_what_was_known_stays_in_use_while_nothing_can_be_read() -> None:
+async def test_known_prices_stay_in_use_while_no_price_can_be_read() -> None:
     scene = Scene(
         replace(G5, dollars_per_hour=1.3, read_at=EPOCH - 99 * 3600.0), kinds=(ON_DEMAND,)
     )

@@ -81,7 +81,7 @@ async def test_opening_a_provider_is_retried_with_exponential_backoff() -> None:
 
 
 @on_virtual_time
-async def test_what_the_open_ones_sell_is_read_again_daily_and_sold() -> None:
+async def test_the_offerings_of_open_providers_are_read_again_daily() -> None:
     market = Market({EAST: 2.0, WEST: 3.0})
     read: list[tuple[float, ProviderName]] = []
 

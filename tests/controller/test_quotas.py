@@ -108,7 +108,7 @@ def events(logs: list[Any], name: str) -> list[Any]:
     source="Service Quotas: ListServiceQuotas",
 )
 @on_virtual_time
-async def test_what_was_read_is_kept_and_a_refusal_after_a_restart_changes_nothing() -> None:
+async def test_read_quotas_are_stored_and_survive_a_refusal_after_a_restart() -> None:
     world, cache = World(), FakeReadings()
     first = Process(world, cache, FakeLimits(world.clock, 64.0))
     logs = await first.run(5.0)

@@ -102,7 +102,7 @@ async def test_a_busy_runner_is_not_even_asked_about() -> None:
         (OperatorError("403"), 503),
     ],
 )
-def test_what_github_does_not_do_is_reported_and_changes_nothing(
+def test_a_refused_deregistration_is_reported_and_changes_nothing(
     error: GitHubError, status: int
 ) -> None:
     @on_virtual_time

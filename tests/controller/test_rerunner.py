@@ -174,7 +174,7 @@ def test_beside_jobs_that_failed_by_themselves_each_of_ours_is_asked_for_alone()
     source="GitHub: re-run a job",
 )
 @pytest.mark.parametrize("error", [RetryLaterError("502", 30.0), OperatorError("403")])
-def test_a_request_that_never_left_claims_nobody_elses_attempt(error: GitHubError) -> None:
+def test_a_rerun_request_that_was_never_sent_claims_no_other_attempt(error: GitHubError) -> None:
     @on_virtual_time
     async def scenario() -> None:
         world, _, reruns, rerunner = await killed()

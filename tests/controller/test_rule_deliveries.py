@@ -118,7 +118,7 @@ def test_any_order_and_any_number_of_times_is_the_same_ledger(
     ),
     data=st.data(),
 )
-def test_what_was_lost_and_is_found_by_asking_is_the_same_ledger(
+def test_lost_deliveries_that_are_read_later_lead_to_the_same_ledger(
     lives: list[tuple[JobState, ...]], data: st.DataObject
 ) -> None:
     made = words(lives)
@@ -313,7 +313,7 @@ async def test_a_body_is_read_once() -> None:
     source="CWE-770",
 )
 @on_virtual_time
-async def test_what_is_outside_every_scope_is_neither_stored_nor_kept_in_memory() -> None:
+async def test_deliveries_outside_every_scope_are_neither_stored_nor_kept_in_memory() -> None:
     world = World()
     controller = Controller(world)
     await controller.resume()

@@ -90,7 +90,7 @@ def test_after_take_overs_names_of_every_former_id_are_removed_once_their_machin
 
 
 @pytest.mark.parametrize(("online", "busy"), [(True, False), (False, True), (True, True)])
-def test_what_may_be_at_work_is_kept_whenever_it_is_shown_so(online: bool, busy: bool) -> None:
+def test_a_runner_that_was_listed_as_busy_or_online_is_kept(online: bool, busy: bool) -> None:
     idle, at_work = registered(UNKNOWN), registered(UNKNOWN, online=online, busy=busy)
     assert not removed(World(), at_work)
     assert not removed(World(), at_work, idle)
@@ -108,7 +108,7 @@ def test_a_machine_that_is_there_or_was_lost_keeps_its_registration() -> None:
     assert not removed(world, registered(f"{OURS}c0-1"))
 
 
-def test_one_whose_slot_was_written_off_is_removed_as_one_that_nobody_knows() -> None:
+def test_a_registration_of_a_written_off_slot_is_removed_like_an_unknown_one() -> None:
     """A backup was made in mid-call, and its machine came, registered and went since."""
     world = World()
     world.send(1)

@@ -79,9 +79,7 @@ def test_a_run_never_read_goes_before_everything_that_is_late() -> None:
     assert reads(known, read_at, NOW, most=1) == [jobs(2)]
 
 
-def test_what_finds_runs_and_changed_runs_are_ahead_of_the_rest_and_hold_it_up_only_so_long() -> (
-    None
-):
+def test_reads_that_find_runs_go_first_and_delay_the_others_only_so_long() -> None:
     runs = {(WIDGETS, n): KnownRun(BEGAN, changed=n == 3) for n in range(1, 6)}
     known = Known(BEGAN, {}, {WIDGETS: NOW}, runs)
     read_at = everything_read(known, NOW - 60.0)
@@ -136,7 +134,7 @@ def test_staleness_is_the_oldest_picture_of_what_is_active() -> None:
     assert staleness(Known(BEGAN), NOW) == 0.0
 
 
-def test_what_was_tried_in_vain_is_no_picture() -> None:
+def test_failed_reads_do_not_make_the_data_fresh() -> None:
     """Permissions are lost, and GitHub has outages: the metric must say so."""
     newest, repositories = Read(Kind.NEWEST, WIDGETS), Read(Kind.REPOSITORIES, SCOPE)
     tried = {jobs(1): Turn(NOW), newest: Turn(NOW, NOW - 90.0), repositories: Turn(NOW, NOW - 90.0)}
@@ -156,7 +154,7 @@ def test_a_repository_does_not_turn_quiet_while_none_can_be_read() -> None:
     assert staleness(Known(BEGAN, {}, both, {}, tried | other), NOW) == 0.0
 
 
-def test_what_fails_again_and_again_is_tried_ever_less_often_and_never_given_up() -> None:
+def test_a_failing_read_is_retried_with_backoff_and_never_given_up() -> None:
     known = Known(BEGAN, {}, {}, {(WIDGETS, 1): KnownRun(BEGAN, changed=True)})
     for failures in (1, 2, 3, 4, 5, 6, 7, 8, 5_000):
         every = [15.0, 15.0, 30.0, 60.0, 120.0, 240.0, 480.0, SELDOM][min(failures, 7)]
@@ -166,7 +164,7 @@ def test_what_fails_again_and_again_is_tried_ever_less_often_and_never_given_up(
         assert next_reads(failing, NOW + every, 9) == [jobs(1)]
 
 
-def test_what_is_seldom_looked_at_anyway_is_no_oftener_for_failing() -> None:
+def test_a_rare_read_is_not_repeated_more_often_because_it_fails() -> None:
     names = [f"acme/r{n}" for n in range(8000)]
     newest = Read(Kind.NEWEST, names[0])
     tried = {Read(Kind.NEWEST, name): Turn(NOW + 9999.0) for name in names}
@@ -175,7 +173,7 @@ def test_what_is_seldom_looked_at_anyway_is_no_oftener_for_failing() -> None:
     assert next_reads(known, NOW + 2000.0, 9) == [newest]
 
 
-def test_what_was_never_read_is_tried_again_soon_and_ever_less_often_while_it_fails() -> None:
+def test_a_first_read_that_fails_is_retried_soon_and_then_with_backoff() -> None:
     known = Known(BEGAN, {SCOPE: False}, {WIDGETS: NOW}, {(WIDGETS, 1): KnownRun(BEGAN)})
     everything = next_reads(known, NOW, 99)
     for failures, every in ((0, 1), (1, 1), (2, 2), (3, 4), (5_000, SELDOM / FIRST_AGAIN)):

@@ -185,7 +185,7 @@ def test_a_run_that_works_again_has_no_ghosts(desk: Desk) -> None:
         assert desk.read(listed(1), at=at) == ()
 
 
-def test_what_a_run_that_is_over_shows_as_queued_is_not_begun_with(desk: Desk) -> None:
+def test_queued_jobs_of_a_completed_run_are_not_added(desk: Desk) -> None:
     desk.hear(reported(1))
     desk.sync_state.listed_runs(WIDGETS, [OVER], NOW)
     desk.read(listed(1), listed(2))

@@ -75,7 +75,7 @@ def test_while_nothing_can_be_read_the_picture_gets_older_and_ever_less_is_asked
     source="GitHub: best practices for the REST API",
 )
 @on_virtual_time
-async def test_what_may_not_be_read_is_reported_at_first_and_ever_more_seldom() -> None:
+async def test_a_refused_read_is_logged_at_first_and_then_less_and_less_often() -> None:
     controller, lists = await with_runs(2)
     lists.broken["acme/r1"] = OperatorError("403 Resource not accessible by integration")
     with capture_logs() as lines:

@@ -22,7 +22,7 @@ async def _waited(wakeups: Wakeups[str], key: str, seconds: Seconds) -> Seconds:
 
 
 @on_virtual_time
-async def test_everybody_wakes_at_his_own_end_whatever_the_order_of_coming() -> None:
+async def test_each_waiter_wakes_at_its_own_deadline() -> None:
     wakeups: Wakeups[str] = Wakeups(VirtualClock())
     waits = [3.0, 1.0, 2.0, 1.0, 0.0, -1.0]
     waited = await asyncio.gather(*(_waited(wakeups, "a", wait) for wait in waits))
@@ -30,7 +30,7 @@ async def test_everybody_wakes_at_his_own_end_whatever_the_order_of_coming() -> 
 
 
 @on_virtual_time
-async def test_news_wakes_all_who_wait_for_its_key_and_nobody_else() -> None:
+async def test_a_wakeup_wakes_only_the_waiters_of_its_key() -> None:
     wakeups: Wakeups[str] = Wakeups(VirtualClock())
     waiting = [asyncio.create_task(_waited(wakeups, key, 9.0)) for key in ("a", "a", "b")]
     await asyncio.sleep(1.0)
@@ -59,7 +59,7 @@ async def test_one_who_stops_waiting_takes_nothing_from_the_others() -> None:
 
 
 @on_virtual_time
-async def test_nothing_sleeps_on_once_nobody_waits() -> None:
+async def test_no_timer_remains_without_waiters() -> None:
     wakeups: Wakeups[str] = Wakeups(VirtualClock())
     for _ in range(2):  # and it works again afterwards
         waiting = asyncio.create_task(_waited(wakeups, "a", 9.0))

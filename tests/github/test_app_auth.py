@@ -83,7 +83,7 @@ async def test_the_first_app_that_is_installed_speaks(world: World) -> None:
     assert world.github.count("installations/90/access_tokens") == 1
 
 
-async def test_an_account_without_our_app_is_the_operators_and_nobody_elses_trouble(
+async def test_an_account_without_our_app_is_an_operator_error_and_affects_no_other(
     client: GitHubClient,
 ) -> None:
     with pytest.raises(OperatorError, match="no configured App is installed on globex"):

@@ -270,7 +270,7 @@ async def test_a_registration_that_may_have_been_made_is_not_sent_by_another_app
 
 
 @pytest.mark.parametrize("status", [409, 422])
-async def test_what_is_wrong_with_the_request_is_not_asked_of_another_app(
+async def test_a_refused_request_is_not_repeated_with_another_app(
     world: World, two: GitHubClient, status: int
 ) -> None:
     world.github.faults = [Fault(REGISTER, status, {"message": "Validation failed"})]
@@ -347,7 +347,7 @@ async def test_a_registration_is_looked_up_and_deleted_by_whoever_can(
     topic="GitHub's REST API",
     source="GitHub: runner groups in REST",
 )
-async def test_what_one_app_is_refused_is_not_the_answer_to_anothers_registration(
+async def test_a_refusal_of_one_app_does_not_answer_another_apps_registration(
     world: World, two: GitHubClient
 ) -> None:
     """Both read the groups at the same time, each for itself."""

@@ -45,7 +45,7 @@ def fits(budget: Budget, request: Request, now: Instant = NOW) -> bool:
     return budget.shortage(APP, request, now) is None
 
 
-def test_what_is_not_reported_is_no_limit() -> None:
+def test_a_budget_that_github_does_not_report_is_no_limit() -> None:
     budget = Budget(None)
     for request in (REGISTER, CHECK, REMOVE, SYNC):
         for _ in range(10_000):
@@ -70,7 +70,9 @@ def test_what_is_not_reported_is_no_limit() -> None:
         (0, set()),
     ],
 )
-def test_what_matters_less_leaves_a_reserve(remaining: int, fit: set[str]) -> None:
+def test_less_important_requests_leave_a_reserve_of_the_budget(
+    remaining: int, fit: set[str]
+) -> None:
     budget = Budget(None)
     asked(budget, CHECK, Answer(200, CIMultiDict(reported(remaining))))
     requests = {"check": CHECK, "remove": REMOVE, "sync": SYNC}

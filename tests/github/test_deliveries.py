@@ -88,7 +88,7 @@ async def test_a_delivery_asked_for_is_left_alone_while_that_is_fresh(
     topic="GitHub's events",
     source="GitHub: failed deliveries",
 )
-async def test_what_goes_on_failing_is_repeated_ever_more_slowly(
+async def test_a_failing_delivery_is_redelivered_with_backoff(
     world: World, client: GitHubClient
 ) -> None:
     again = entry(1, "a", 0)
@@ -117,7 +117,7 @@ async def test_what_goes_on_failing_is_repeated_ever_more_slowly(
     topic="GitHub's events",
     source="GitHub: failed deliveries",
 )
-async def test_what_fails_for_long_does_not_have_all_since_then_listed_again(
+async def test_a_long_failing_delivery_does_not_extend_the_listed_window(
     world: World, client: GitHubClient
 ) -> None:
     world.github.page_size = 10
@@ -237,7 +237,7 @@ async def test_every_app_has_deliveries_and_one_apps_trouble_is_its_own(world: W
     assert world.github.count("deliveries/2/attempts") == 2
 
 
-async def test_what_github_lists_late_is_found_in_the_next_pass(
+async def test_a_delivery_that_github_lists_late_is_found_in_the_next_pass(
     world: World, client: GitHubClient
 ) -> None:
     """A process that starts anew looks as far back, and no farther."""

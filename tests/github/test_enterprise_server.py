@@ -77,7 +77,7 @@ async def test_a_server_without_limits_is_asked_as_much_as_needed(world: World) 
     }
 
 
-async def test_what_github_says_of_the_budget_is_shown_by_app_and_bucket(world: World) -> None:
+async def test_the_metrics_show_githubs_budget_by_app_and_bucket(world: World) -> None:
     world.github.registrations = {77: 100}
     async with world.client() as client:
         await client.register("org:acme", "gpu", RunnerName("r"), ("gpu",))

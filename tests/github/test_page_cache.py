@@ -60,9 +60,7 @@ async def lists_that_keep(world: World, most: int) -> AsyncIterator[Lists]:
     topic="GitHub's REST API",
     source="GitHub: rate limits",
 )
-async def test_what_has_not_changed_is_read_again_for_nothing(
-    world: World, client: GitHubClient
-) -> None:
+async def test_an_unchanged_page_costs_no_budget(world: World, client: GitHubClient) -> None:
     world.github.page_size = 2
     world.github.lists.etags = True
     world.github.lists.jobs[WIDGETS, 7] = [job(n) for n in range(1, 6)]
@@ -93,7 +91,7 @@ async def test_each_app_has_etags_of_its_own(world: World) -> None:
         assert [one.name for one in third.items] == ["acme/gadgets"]
 
 
-async def test_what_nobody_has_asked_for_in_an_hour_is_forgotten(
+async def test_pages_that_were_not_read_for_an_hour_are_dropped(
     world: World, client: GitHubClient
 ) -> None:
     """Runs that are over are many, and their jobs are never asked for again."""

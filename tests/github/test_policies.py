@@ -124,7 +124,7 @@ async def test_no_answer_in_time_meets_its_policy(world: World, effect: Effect) 
         assert world.github.count(pattern) == times
 
 
-async def test_what_never_left_may_be_asked_again_whatever_it_is(world: World) -> None:
+async def test_a_request_that_was_never_sent_may_always_be_repeated(world: World) -> None:
     for effect, (pattern, ask) in ASKING.items():
         async with world.client() as client:
             await client.register("org:acme", "gpu", RunnerName(f"{effect}"), ("gpu",))
@@ -136,7 +136,7 @@ async def test_what_never_left_may_be_asked_again_whatever_it_is(world: World) -
             assert world.github.count(pattern) == 0
 
 
-async def test_what_leads_elsewhere_is_barred_and_not_tried_again(world: World) -> None:
+async def test_a_redirect_to_another_host_is_refused_and_not_retried(world: World) -> None:
     async with world.client() as client:
         away = {"Location": "https://evil.example/"}
         world.github.faults = [Fault("/actions/jobs/", 302, b"", away)]

@@ -127,7 +127,7 @@ async def test_a_proxy_that_is_not_there_sent_nothing(tmp_path: Path) -> None:
         ({"HTTPS_PROXY": "p:1", "NO_PROXY": "acme"}, "https://api.github.com", "http://p:1"),
     ],
 )
-def test_what_the_environment_says(
+def test_the_proxy_follows_the_environment(
     monkeypatch: pytest.MonkeyPatch, environment: dict[str, str], url: str, proxy: str | None
 ) -> None:
     for name in ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY"):

@@ -286,7 +286,7 @@ async def test_a_delete_without_githubs_own_answer_proves_nothing(
 
 
 @pytest.mark.parametrize("scope", ["acme", "org:", "org:../x", "repo:acme", "repo:a/b/c", "x:y"])
-async def test_what_is_no_scope_reaches_nobody(
+async def test_a_malformed_scope_causes_no_request(
     world: World, client: GitHubClient, scope: str
 ) -> None:
     with pytest.raises(OperatorError, match="is not a "):

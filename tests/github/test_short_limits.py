@@ -68,7 +68,7 @@ async def test_points_of_one_app_that_are_spent_leave_the_others(world: World) -
     topic="GitHub's REST API",
     source="GitHub: using the REST API",
 )
-async def test_what_waits_for_a_connection_goes_by_importance(world: World) -> None:
+async def test_requests_that_wait_for_a_connection_go_by_importance(world: World) -> None:
     world.github.runners["acme"] = {5: {"id": 5, "name": "old", "status": "offline", "busy": False}}
     async with world.client(concurrency=1) as client:
         await client.register("org:acme", "gpu", RunnerName("r1"), ("gpu",))

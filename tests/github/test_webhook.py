@@ -176,7 +176,7 @@ def test_a_skipped_job_has_no_labels_and_never_started() -> None:
     assert (skipped.labels, skipped.runner_name, skipped.started_at) == ((), None, None)
 
 
-def test_what_github_leaves_out_is_made_up_for() -> None:
+def test_fields_that_github_omits_get_defaults() -> None:
     bare = parsed(
         event(
             created_at="missing",
@@ -252,7 +252,7 @@ def test_an_action_unknown_to_us_is_no_fact(body: bytes) -> None:
         event().replace(b"GPU", b"\\ud800"),
     ],
 )
-def test_what_is_no_event_is_refused_by_type(body: bytes) -> None:
+def test_a_payload_that_is_no_workflow_job_event_is_malformed(body: bytes) -> None:
     with pytest.raises(MalformedPayloadError):
         parse_workflow_job(body, RECEIVED)
 

@@ -343,7 +343,7 @@ def test_an_old_body_without_created_at_is_as_old_as_its_started_at() -> None:
     source="octokit/webhooks common schemas",
 )
 @pytest.mark.parametrize("conclusion", ["startup_failure", "made_up_tomorrow", None])
-def test_a_conclusion_that_nobody_knows_ends_a_job_as_any_other(conclusion: str | None) -> None:
+def test_an_unknown_conclusion_completes_a_job(conclusion: str | None) -> None:
     story = Story().hear("queued", QUEUED).hear("completed", DONE, conclusion=conclusion)
     assert (story.state, story.wanted) == (JobState.COMPLETED, 0)
     assert story.world.job(1).conclusion == conclusion

@@ -195,7 +195,7 @@ def test_the_controller_reads_the_prices_of_all_instance_types(replays: dict[str
     assert "prices_not_read" not in (kept / "controller.log").read_text()
 
 
-def test_what_the_controller_added_stands_apart_from_the_whole_wait(
+def test_the_demo_shows_the_controllers_part_of_the_wait(
     replays: dict[str, Replay],
 ) -> None:
     """The part is in real seconds and at most the whole wait, which is in lab time."""

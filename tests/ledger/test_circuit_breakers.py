@@ -86,7 +86,7 @@ def test_every_failure_before_ready_counts_towards_the_circuit_breaker() -> None
         assert boots(world) == number
 
 
-def test_the_one_that_becomes_ready_ends_the_row() -> None:
+def test_a_machine_that_becomes_ready_closes_the_circuit() -> None:
     world = World()
     for fate in BAD:
         fate(world, fate.__name__)
@@ -256,7 +256,7 @@ def test_rows_are_kept_over_a_restart() -> None:
     assert open_circuit(world.state.cooldowns, boots_key(GPU)) is not None
 
 
-def test_what_is_counted_of_machines_and_runners_follows_each_change() -> None:
+def test_the_counters_of_machines_and_runners_follow_each_change() -> None:
     world = World()
     counters = world.state.counters
     world.send(2)

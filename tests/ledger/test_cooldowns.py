@@ -125,7 +125,7 @@ def test_a_provider_may_ask_for_a_longer_hold(at_least: float, until: float) -> 
     assert state.cooldowns["k"].until == until
 
 
-def test_what_works_again_starts_over() -> None:
+def test_a_success_resets_the_backoff() -> None:
     state = LedgerState(catalogue())
     count_failure(state, "k", FailureClass.CAPACITY, 0.0, "why")
     count_failure(state, "k", FailureClass.CAPACITY, 200.0, "why")

@@ -85,7 +85,7 @@ def test_ending_closes_the_registration() -> None:
     assert world.runner(runner).reason == "why"
 
 
-def test_what_the_provider_says_of_an_end_is_reported_only_if_it_refused() -> None:
+def test_a_termination_answer_is_recorded_only_if_the_provider_refused() -> None:
     world = World()
     world.make_ready()
     end(world)
@@ -348,7 +348,7 @@ def test_a_machine_that_was_asked_about_early_has_its_half_hour_all_the_same() -
     assert [end.reason_code for end in world.intents(Terminate)] == [TerminationReason.FINISHED]
 
 
-def test_what_is_known_of_a_lingering_machine_outlasts_a_restart() -> None:
+def test_the_evidence_about_a_lingering_machine_survives_a_restart() -> None:
     world = stopped()
     heartbeats(world, 900)
     unregistered(world)

@@ -158,7 +158,7 @@ def test_an_id_that_this_installation_gave_up_is_not_taken_over_again() -> None:
 @pytest.mark.parametrize(
     "strange", ["", "1badcaf", "1badcafe0", "1BADCAFE", "1badcafe\n", "*", "1badcaf?", "x" * 256]
 )
-def test_what_no_store_makes_as_its_id_is_not_taken_over(strange: str) -> None:
+def test_a_malformed_installation_id_cannot_be_adopted(strange: str) -> None:
     """A longer one makes names that GitHub refuses, and EC2's filters take `*` for everything."""
     world = World()
     world.lists(listed("i-1", installation=strange))

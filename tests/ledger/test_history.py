@@ -236,7 +236,7 @@ def test_machines_that_are_lost_and_found() -> None:
     assert world.machine(assigned).work.last_seen == world.now
 
 
-def test_machines_that_nobody_ordered() -> None:
+def test_machines_without_a_launch_request_enter_the_history() -> None:
     world = World()
     world.launch(1)
     reported(world)

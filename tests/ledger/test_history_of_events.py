@@ -211,7 +211,7 @@ def test_a_job_that_github_is_not_asked_about_again() -> None:
     assert (world.fleet().queues, world.fleet().reads) == ({}, {})
 
 
-def test_what_is_left_of_a_machine_s_console() -> None:
+def test_a_machines_console_text_enters_the_history() -> None:
     world = World()
     rows = each(world, event(world, e.ConsoleRead, C0, "kernel panic"))
     assert rows == [(1.0, "machine", "c0", "console", "kernel panic")]

@@ -624,7 +624,7 @@ def test_a_refusal_meanwhile_is_no_word_of_an_earlier_request_that_had_no_answer
     assert outcome(world) is RerunOutcome.ACCEPTED
 
 
-def test_what_was_answered_for_its_sibling_is_not_taken_for_a_lost_answer() -> None:
+def test_an_answer_for_another_job_of_the_run_is_not_taken_for_a_lost_answer() -> None:
     world = two_of_a_run(times=2)
     ask(world, 1, 2)
     answer(world, RerunOutcome.ACCEPTED, 1)
@@ -712,7 +712,7 @@ def test_a_date_of_one_that_only_waits_has_github_asked_about_nobody() -> None:
     topic="EC2's machines",
     source="GitHub: re-run failed jobs",
 )
-def test_what_died_in_one_attempt_costs_its_run_one_try_however_many_it_takes() -> None:
+def test_jobs_killed_in_one_attempt_cost_the_run_one_rerun() -> None:
     """Beside a job that failed by itself, GitHub is asked for each of ours alone."""
     world = two_of_a_run(times=1)
     ask(world, 1, 2)
@@ -829,7 +829,7 @@ def test_a_week_is_counted_from_its_machine_s_end_whatever_the_year() -> None:
     assert (outcome(world), due(world)) == (None, [(1,)])
 
 
-def test_what_github_never_allows_and_jobs_that_never_end_are_given_up() -> None:
+def test_reruns_that_github_never_allows_are_given_up() -> None:
     world = killed()
     notice(world, at_work(world, 2, "d"))
     vanish(world.after(120.0), "d0")

@@ -33,7 +33,7 @@ def test_a_queued_job_is_demand_of_its_class_from_when_github_queued_it() -> Non
     assert queue_of(world) == [2, 1]
 
 
-def test_a_job_that_nobody_covers_is_kept_without_a_class() -> None:
+def test_a_job_that_no_sku_serves_is_stored_without_a_class() -> None:
     world = World()
     world.queue(1, labels=("other",))
     assert world.job(1).demand is None
@@ -130,7 +130,7 @@ def test_a_job_in_progress_is_no_demand_any_more_and_counts_for_its_sku() -> Non
 
 @pytest.mark.parametrize("read", [True, False])
 @pytest.mark.parametrize("late", [QUEUED, WAITING])
-def test_what_comes_late_changes_no_state(late: JobState, read: bool) -> None:
+def test_late_job_events_change_no_state(late: JobState, read: bool) -> None:
     world = World()
     world.starts(1, "r-1")
     world.observe(1, late, read=read)

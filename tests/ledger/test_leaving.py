@@ -34,7 +34,7 @@ def shows_leaving(
 )
 @pytest.mark.parametrize("state", [MachineState.LAUNCHED, MachineState.BOOTED])
 @pytest.mark.parametrize("failure", [QUOTA, CAPACITY, None])
-def test_what_never_came_up_has_failed_for_the_reason_that_is_shown(
+def test_a_machine_that_ends_before_ready_fails_for_the_listed_reason(
     state: MachineState, failure: FailureClass | None
 ) -> None:
     world = World()

@@ -201,7 +201,7 @@ def test_a_word_while_booting_keeps_our_downtime_in_the_deadline() -> None:
     assert (world.machine("c0").absence, world.machine("c0").due) == (100.0, START + 700.0)
 
 
-def test_a_word_from_nobody_is_ignored() -> None:
+def test_a_report_of_an_unknown_machine_is_ignored() -> None:
     world = World()
     world.do(e.MachineSeen, MachineId("c9"))
     assert world.states() == {}

@@ -57,7 +57,7 @@ def test_completed_jobs_leave_memory_after_ten_minutes() -> None:
     assert world.ledger.take_changes().records != ()
 
 
-def test_what_is_forgotten_is_not_stored_again() -> None:
+def test_a_pruned_job_is_not_stored_again() -> None:
     world = World()
     world.completes(1)
     world.ledger.take_changes()

@@ -81,7 +81,7 @@ def test_the_reported_reason_is_the_listed_state_if_terminations_are_accepted() 
     assert entry.why.endswith("says: running")
 
 
-def test_what_its_list_shows_of_most_machines_that_end_is_not_written() -> None:
+def test_the_listed_state_of_a_terminating_machine_is_not_recorded_at_once() -> None:
     world = World()
     world.make_ready(1)
     asked(world, 1)

@@ -226,7 +226,7 @@ def test_a_machine_that_two_providers_show_is_taken_over_once() -> None:
     assert world.fleet().usage.machines == 1
 
 
-def test_what_was_made_under_the_id_before_stays_ours_by_its_record() -> None:
+def test_machines_of_the_former_id_stay_in_the_fleet() -> None:
     world = lost_store()
     world.make_ready(1)
     world.do(e.InstallationAdopted, OLD)
@@ -254,7 +254,7 @@ def refusal(world: World, installation: str, *, force: bool = False) -> str:
     return refusal_of_adoption(world.state, InstallationId(installation), force=force) or ""
 
 
-def test_an_installation_that_nobody_shows_or_that_is_ours_is_not_taken_over() -> None:
+def test_an_unlisted_or_own_installation_cannot_be_adopted() -> None:
     world = lost_store()
     assert refusal(world, OLD) == ""
     assert "is the ID of this installation already" in refusal(world, "0badcafe", force=True)
@@ -288,7 +288,7 @@ def test_nothing_is_taken_over_while_a_launch_request_is_under_way() -> None:
     assert "1 launch requests are in flight" in refusal(world, OLD, force=True)
 
 
-def test_a_machine_in_no_list_and_a_job_of_nobody_are_no_trouble() -> None:
+def test_an_unlisted_orphan_and_a_job_without_a_runner_cause_no_error() -> None:
     world = orphaned()
     world.observe(1, JobState.IN_PROGRESS)
     assert world.state.jobs[JobId(1)].runner_name is None

@@ -59,7 +59,7 @@ def test_a_burst_from_nothing_is_matched_once() -> None:
     assert calls_of(fleet_of(machines=0, jobs=4_000, skus=20)) < 17_000
 
 
-def test_machines_that_find_their_jobs_cost_a_few_launch_requests_each() -> None:
+def test_planning_for_machines_with_a_waiting_job_costs_few_function_calls() -> None:
     fleet = fleet_of(working=0, listening=20, ready=40, skus=20)
     assert calls_of(fleet) < 17_000
 

@@ -130,7 +130,7 @@ async def test_the_rest_is_motos_as_this_account(ec2: Fixture) -> None:
     assert (ec2.lab.calls["DescribeSubnets"], ec2.lab.calls["sts"]) == (1, 1)
 
 
-async def test_what_nobody_here_can_answer_is_refused(ec2: Fixture) -> None:
+async def test_an_unsupported_ec2_operation_is_refused(ec2: Fixture) -> None:
     (name,) = launched(await ec2.fleet(1))
     with pytest.raises(ClientError) as error:
         await ec2.sdk("stop_instances", InstanceIds=[name])

@@ -112,7 +112,7 @@ async def test_only_answers_to_calls_that_were_carried_out_are_lost(ec2: Fixture
     assert len(launched(await ec2.fleet(1))) == 1
 
 
-async def test_what_was_sent_under_a_token_can_be_compared(ec2: Fixture) -> None:
+async def test_the_lab_records_the_requests_of_each_client_token(ec2: Fixture) -> None:
     for _ in range(2):
         await ec2.fleet(1, ClientToken="t-2")
     with pytest.raises(ClientError, match="IdempotentParameterMismatch"):

@@ -90,7 +90,9 @@ async def test_a_token_opens_its_own_organization_only(client: Client) -> None:
     assert (await client.ask("GET", "/orgs/globex/actions/runners", org="globex")).status == 200
 
 
-async def test_what_needs_no_credentials_and_what_is_not_there(client: Client) -> None:
+async def test_public_routes_need_no_credentials_and_unknown_routes_are_not_found(
+    client: Client,
+) -> None:
     assert (await client.call("GET", "/", None)).status == 200
     meta = await client.call("GET", "/meta", None)
     assert meta.json["hooks"] == ["127.0.0.0/8"]

@@ -91,7 +91,7 @@ async def test_needs_are_queued_when_all_they_need_succeeded(client: Client) -> 
     assert late.status is JobStatus.QUEUED
 
 
-async def test_what_needed_a_failed_job_is_skipped_once(client: Client) -> None:
+async def test_jobs_that_need_a_failed_job_are_skipped_once(client: Client) -> None:
     root, left, right, end = client.lab.push(
         [
             job("root"),

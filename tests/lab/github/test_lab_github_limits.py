@@ -118,7 +118,7 @@ def test_a_window_never_gives_more_than_its_limit(steps: list[tuple[int, float]]
     topic="GitHub's REST API",
     source="GitHub: rate limits",
 )
-async def test_what_a_caller_has_already_costs_nothing_of_its_hour(make: Make) -> None:
+async def test_a_304_answer_costs_nothing_of_the_hourly_limit(make: Make) -> None:
     client = await make(limits=Limits(requests_per_hour=10))
     first = await client.ask("GET", RUNNERS)
     url = client.lab.api_url + RUNNERS

@@ -107,9 +107,7 @@ async def test_all_of_a_run_that_failed_run_again_by_one_request(
     topic="EC2's machines",
     source="GitHub: re-run a job",
 )
-async def test_a_run_that_somebody_tried_again_is_left_to_them(
-    lab: Client, reruns: JobReruns
-) -> None:
+async def test_a_run_that_someone_else_reran_is_not_rerun(lab: Client, reruns: JobReruns) -> None:
     (first,) = lab.lab.push([job("one")])
     await end(lab, "failure")
     lab.lab.rerun_failed(first.run)

@@ -133,7 +133,7 @@ def test_other_events_of_github_are_read_as_no_job_or_refused(
             assert seen is None, name
 
 
-async def test_what_the_lab_says_is_by_githubs_schema(
+async def test_the_labs_webhook_events_follow_githubs_schema(
     make: Make, listener: Listener, clock: HandClock, schema: dict[str, Any]
 ) -> None:
     events = await _reported(make, listener, clock)

@@ -162,7 +162,7 @@ async def test_bad_questions_about_deliveries(make: Make, listener: Listener) ->
     topic="GitHub's events",
     source="GitHub: respond within 10 seconds",
 )
-async def test_what_cannot_be_reached_or_does_not_answer_fails(
+async def test_a_delivery_to_an_unreachable_or_silent_receiver_fails(
     make: Make, listener: Listener
 ) -> None:
     client = await make(delivery_timeout=0.05)

@@ -94,7 +94,9 @@ def test_only_the_named_files_are_kept_and_fetched_once(tmp_path: Path, registry
     assert (other.returncode, set(more)) == (0, {*found, "left.js"})
 
 
-def test_what_is_not_as_pinned_is_refused_and_nothing_kept(tmp_path: Path, registry: str) -> None:
+def test_a_package_that_differs_from_its_pin_is_refused_and_not_kept(
+    tmp_path: Path, registry: str
+) -> None:
     done, found = _bring(tmp_path, registry, ("kept.json",), sha512="AAAA")
     assert (done.returncode, found) == (1, {})
     assert "is not the @scope/thing that is pinned" in done.stderr

@@ -86,6 +86,6 @@ def test_user_data_without_a_controller(text: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "?", "bm8=", "/w==", "e30=", "W10="])
-def test_what_is_no_lab_jit_configuration(text: str) -> None:
+def test_a_text_that_is_no_lab_jit_configuration_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="not a lab JIT"):
         lab_runner(text)

@@ -87,7 +87,7 @@ async def test_powers_off_when_reported_that_all_is_over(
         assert world.count("exit") == 0
 
 
-async def test_powers_off_when_nobody_knows_it_for_15_minutes(
+async def test_the_agent_powers_off_after_15_minutes_without_a_controller_that_knows_it(
     make_host: Hosts, user_data: UserData
 ) -> None:
     async with running(World(scale=yielding(1000))) as world:

@@ -152,7 +152,7 @@ async def stories(
     topic="EC2's machines",
     source="SQLite: backup",
 )
-async def test_over_a_restored_store_nobody_s_job_dies_and_nothing_is_launched_twice(
+async def test_after_a_restore_no_job_dies_and_no_machine_is_launched_twice(
     stories: Stories,
 ) -> None:
     restored, _ = stories
