@@ -136,7 +136,7 @@ def test_log_lines_are_seen_whole_and_once(agent: ModuleType, tmp_path: Path) ->
     assert b"".join(reader.pieces()) == b""
 
 
-def test_of_a_long_line_its_beginning_counts(agent: ModuleType) -> None:
+def test_a_long_log_line_is_cut_to_its_beginning(agent: ModuleType) -> None:
     lines = agent.Lines()
     long = b"Running job: " + b"x" * agent.MOST_LINE + b"OAuth token has been revoked"
     assert lines.whole(long[:5000]) == b""
@@ -426,7 +426,9 @@ exit 7
     topic="Runner and listener",
     source="actions/runner#3651; actions/runner#2246",
 )
-def test_the_last_words_before_an_exit_are_read(agent: ModuleType, open_folder: Path) -> None:
+def test_the_agent_reads_the_output_written_right_before_the_exit(
+    agent: ModuleType, open_folder: Path
+) -> None:
     """Without an end of line, and written to standard error in the moment before the exit."""
     program = open_folder / "run.sh"
     program.write_text(REFUSED_RUN)

@@ -258,7 +258,9 @@ def test_a_controller_that_is_away_lets_the_listener_run_on(stage: Stage, step: 
     assert stage.lasted == pytest.approx(180, abs=4)
 
 
-def test_nothing_is_deleted_when_the_controller_says_not_now(stage: Stage) -> None:
+def test_the_agent_keeps_its_registration_while_the_controller_refuses_the_release(
+    stage: Stage,
+) -> None:
     stage.controller.answers["may-release"] = [False, False, True]
     stage.controller.usual["release"] = 204
     stage.runs()
@@ -402,7 +404,7 @@ def test_a_version_that_github_refuses(stage: Stage, seen: dict[str, Any]) -> No
         ({}, "unused"),
     ],
 )
-def test_the_exit_carries_a_word_of_a_fixed_list(
+def test_the_exit_report_has_a_reason_of_a_fixed_list(
     stage: Stage, script: dict[float, dict[str, Any]], reason: str
 ) -> None:
     stage.controller.usual.update({"may-release": True, "release": 204})
@@ -562,7 +564,7 @@ def test_a_stop_does_not_wait_for_an_unreachable_controller(stage: Stage) -> Non
     source="Microsoft: system error codes",
 )
 @pytest.mark.parametrize(("status", "well"), [(0, True), (1116, True), (1, False), (5, False)])
-def test_a_shutdown_that_was_not_armed_is_taken_back_already(
+def test_cancelling_a_shutdown_that_is_not_scheduled_succeeds(
     agent: ModuleType, monkeypatch: pytest.MonkeyPatch, status: int, well: bool
 ) -> None:
     """`shutdown /a` with nothing pending ends with ERROR_NO_SHUTDOWN_IN_PROGRESS, 1116."""

@@ -55,7 +55,7 @@ def test_a_replay_prints_its_timeline_and_what_was_wrong(
     assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)] == stops
 
 
-def test_a_schedule_that_cannot_be_kept_is_said_to_be_so(tmp_path: Path) -> None:
+def test_a_schedule_that_cannot_be_written_is_reported(tmp_path: Path) -> None:
     path = tmp_path / "found" / "0.json"
     assert str(path) in kept(LOST, path)
     assert from_json(path.read_text()) == LOST

@@ -246,7 +246,7 @@ def test_an_old_answer_about_an_approval_is_put_right_by_the_lists() -> None:
     assert play(Schedule(59, jobs, (stale,), lists=True)).violations == ()
 
 
-def test_of_every_n_things_the_nth_is_hit_while_the_fault_holds() -> None:
+def test_a_fault_hits_every_nth_call_while_it_lasts() -> None:
     async def scenario() -> None:
         fault_schedule = FaultSchedule((Fault(10.0, FaultKind.THROTTLED, 20.0, every=3),), 0.0)
         assert fault_schedule.hit(FaultKind.THROTTLED) is None

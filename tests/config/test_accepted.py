@@ -71,7 +71,7 @@ def test_omitted_keys_have_the_stated_defaults(folder: Folder) -> None:
     assert (entry.duration, entry.timezone) == (3600, "UTC")
 
 
-def test_a_sku_in_the_models_words(folder: Folder) -> None:
+def test_a_sku_of_the_file_becomes_a_sku_of_the_model(folder: Folder) -> None:
     settings = folder.load(EXAMPLE.read_text()).settings
     launch_options = (LaunchOption(ProviderName("us-east-1"), (CapacityType.SPOT,), ()),)
     found = sku(settings, "linux.g5.4xlarge.nvidia.gpu", launch_options)

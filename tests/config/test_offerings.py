@@ -59,7 +59,7 @@ def test_buckets_of_no_api(folder: Folder) -> None:
     ]
 
 
-def test_nothing_is_asked_about_kubernetes(folder: Folder) -> None:
+def test_kubernetes_offerings_need_no_ec2_request(folder: Folder) -> None:
     text = changed(
         ("    ec2: {", "    kubernetes: {context: c, namespace: n}\n  other:\n    ec2: {")
     )

@@ -128,7 +128,7 @@ def test_a_shadowed_sku_is_an_error_only_if_no_job_reaches_it(skus: tuple[Sku, .
     source="GitHub: labels",
 )
 @given(st.tuples(sku("a"), sku("b")))
-def test_of_two_skus_for_every_repository_none_is_missed(skus: tuple[Sku, ...]) -> None:
+def test_every_shadowed_sku_for_all_repositories_is_found(skus: tuple[Sku, ...]) -> None:
     every = [Sku(s.name, s.labels, s.os, s.arch, (), unlabelled=s.unlabelled) for s in skus]
     refused = {one.key for one in check_shadowed(parse(written(every), "f"))}
     assert refused == {f"skus.{s.name}" for s in every} - {

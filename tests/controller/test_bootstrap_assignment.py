@@ -79,7 +79,7 @@ async def test_exit_twice_is_answered_twice_and_ends_the_machine_once() -> None:
 
 
 @pytest.mark.parametrize("step", ["acknowledge", "exit"])
-def test_said_again_while_the_first_is_being_written_waits_for_it(step: str) -> None:
+def test_a_repeated_report_waits_until_the_first_is_stored(step: str) -> None:
     """A 2xx says durable, to the one who asks again as well."""
 
     @on_virtual_time

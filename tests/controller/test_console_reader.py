@@ -161,7 +161,7 @@ def test_the_console_is_not_read_if_the_machines_failure_has_a_reason(why: str) 
     topic="EC2's machines",
     source="EC2: instance console output",
 )
-def test_an_answer_that_cannot_be_had_is_said_to_be_so_and_holds_up_no_end() -> None:
+def test_an_unreadable_console_is_reported_and_delays_no_termination() -> None:
     @on_virtual_time
     async def scenario() -> None:
         world = World()
@@ -189,7 +189,7 @@ def test_an_answer_that_cannot_be_had_is_said_to_be_so_and_holds_up_no_end() -> 
     scenario()
 
 
-def test_of_very_many_some_are_asked_about() -> None:
+def test_the_number_of_waiting_console_reads_is_bounded() -> None:
     @on_virtual_time
     async def scenario() -> None:
         world = World()

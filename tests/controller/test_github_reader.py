@@ -169,7 +169,7 @@ def test_a_question_without_an_answer_proves_nothing(method: str, error: GitHubE
 
 
 @on_virtual_time
-async def test_a_word_from_the_machine_between_the_reads_starts_them_anew() -> None:
+async def test_a_report_of_the_machine_between_the_reads_restarts_them() -> None:
     world = World()
     controller, agent = await silent(world, named=False)
     await wait(controller, QUARTER)
@@ -204,7 +204,7 @@ async def test_a_disputed_job_is_asked_about_and_nothing_launched_for_it_meanwhi
 
 
 @on_virtual_time
-async def test_a_404_is_no_word_about_a_disputed_job() -> None:
+async def test_a_404_does_not_settle_a_disputed_job() -> None:
     """GitHub answers so for a permission that was lost, too."""
     world = World()
     controller = Controller(world)

@@ -53,7 +53,7 @@ async def watch(controller: Controller, lists: FakeLists, seconds: Seconds) -> N
 
 
 @on_virtual_time
-async def test_one_repositorys_trouble_is_not_anothers() -> None:
+async def test_a_repository_that_cannot_be_read_does_not_stop_the_others() -> None:
     controller, lists = await begin(World())
     for n in (1, 2):
         lists.queue(f"acme/r{n}", n, n, controller.journal.now)

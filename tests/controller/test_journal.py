@@ -73,7 +73,7 @@ async def test_a_commit_fails_if_what_was_handed_over_before_it_was_not_kept() -
 
 
 @on_virtual_time
-async def test_nothing_is_kept_behind_a_write_that_was_refused() -> None:
+async def test_nothing_is_stored_after_a_refused_write() -> None:
     """The next process would find a gap: facts that build on others that are not there."""
     store = OneRefusal()
     controller, (agent,) = await launched(World(store=store))

@@ -80,7 +80,7 @@ async def test_a_stream_of_changes_is_not_waited_for_longer_than_a_second() -> N
     source="GARM#270; GAR#3824",
 )
 @on_virtual_time
-async def test_a_job_alone_is_planned_for_at_once_however_much_else_is_said() -> None:
+async def test_a_single_job_is_planned_at_once_despite_other_deliveries() -> None:
     world = World()
     controller = await started(world)
     for job in range(100, 120):

@@ -319,7 +319,7 @@ def test_a_notice_that_is_not_stored_stays_in_the_queue() -> None:
     topic="EC2's machines",
     source="Karpenter pkg/controllers/interruption",
 )
-def test_a_queue_in_trouble_is_asked_ever_more_seldom_and_then_as_before() -> None:
+def test_a_failing_notice_queue_is_read_with_backoff() -> None:
     @on_virtual_time
     async def scenario() -> None:
         world = World()
@@ -339,7 +339,7 @@ def test_a_queue_in_trouble_is_asked_ever_more_seldom_and_then_as_before() -> No
     scenario()
 
 
-def test_the_words_of_a_notice_are_in_the_machine_s_history() -> None:
+def test_a_notices_text_enters_the_machines_history() -> None:
     @on_virtual_time
     async def scenario() -> None:
         world = World()

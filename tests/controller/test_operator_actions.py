@@ -166,7 +166,7 @@ async def test_a_machine_is_kept_while_github_cannot_be_asked() -> None:
 
 
 @on_virtual_time
-async def test_nothing_else_is_ended_on_an_operator_s_word() -> None:
+async def test_an_operator_can_terminate_only_known_machines() -> None:
     desk = await Desk().open()
     assert (await desk.refused("i-2", force=True)).kind is RefusalKind.UNKNOWN
     await desk.operator_actions.terminate("i-1")
@@ -181,7 +181,7 @@ async def test_nothing_else_is_ended_on_an_operator_s_word() -> None:
 
 
 @on_virtual_time
-async def test_a_word_that_is_not_durable_was_not_taken() -> None:
+async def test_an_operators_request_that_is_not_stored_fails() -> None:
     desk = await Desk().open()
     desk.world.store.failure = StoreError("disk full")
     with pytest.raises(StoreError):

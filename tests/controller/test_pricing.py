@@ -161,7 +161,7 @@ async def test_a_first_start_waits_for_prices_no_longer_than_a_bound() -> None:
 
 
 @on_virtual_time
-async def test_where_nothing_can_be_read_nothing_is_waited_for() -> None:
+async def test_without_readable_prices_no_provider_waits() -> None:
     scene = Scene(kinds=())
     running = asyncio.create_task(scene.pricing.run())
     began = scene.clock.now()

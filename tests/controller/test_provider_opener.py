@@ -41,7 +41,7 @@ class Market:
 
 
 @on_virtual_time
-async def test_one_alone_is_for_sale_as_soon_as_it_is_listed() -> None:
+async def test_a_single_provider_sells_as_soon_as_its_machines_are_listed() -> None:
     market = Market({EAST: 2.0})
     task = asyncio.create_task(market.opening.run())
     await asyncio.sleep(1.0)

@@ -130,7 +130,7 @@ async def test_read_quotas_are_stored_and_survive_a_refusal_after_a_restart() ->
 
 
 @on_virtual_time
-async def test_without_any_reading_it_is_said_that_no_limit_is_known() -> None:
+async def test_unknown_quotas_are_logged() -> None:
     world = World()
     process = Process(world, FakeReadings(), FakeLimits(world.clock, OutcomeUnknownError("late")))
     logs = await process.run(5.0)

@@ -190,7 +190,7 @@ async def test_a_registration_at_work_that_was_never_handed_over_is_left_alone()
 
 
 @on_virtual_time
-async def test_an_assignment_taken_back_while_it_is_registered_leaves_no_registration() -> None:
+async def test_an_assignment_cancelled_during_registration_leaves_no_registration() -> None:
     world = World()
     world.github.latency = 4.0
     controller, agent = await ready(world)

@@ -209,7 +209,7 @@ def test_a_job_with_root_has_one_delete_a_minute_sent_to_github(
 
 
 @on_virtual_time
-async def test_one_release_is_in_flight_for_a_machine_and_another_waits_for_none() -> None:
+async def test_a_machine_has_one_release_in_flight_and_delays_no_other_machine() -> None:
     world = World()
     _controller, (one, other) = await launched(world, jobs=2)
     await one.start_runner()
@@ -256,7 +256,7 @@ async def test_answers_are_remembered_for_a_minute_and_no_longer() -> None:
     source="GitHub: rate limits",
 )
 @on_virtual_time
-async def test_what_a_job_says_of_its_machines_boot_writes_nothing() -> None:
+async def test_a_stage_report_of_a_running_machine_writes_nothing() -> None:
     world = World()
     controller, agent = await idle(world)
     await controller.journal.commit()

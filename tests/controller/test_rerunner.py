@@ -112,7 +112,7 @@ def test_github_refuses_until_the_run_is_complete_and_then_runs_it_again() -> No
     scenario()
 
 
-def test_nothing_is_asked_before_its_time() -> None:
+def test_no_rerun_is_requested_before_it_is_due() -> None:
     @on_virtual_time
     async def scenario() -> None:
         _, _, reruns, rerunner = await killed()

@@ -344,7 +344,7 @@ async def test_the_end_of_a_job_whose_repository_left_the_scopes_is_heard() -> N
 
 
 @on_virtual_time
-async def test_a_waiting_job_that_is_queued_in_the_same_words_again_is_asked_about() -> None:
+async def test_a_waiting_job_whose_queued_delivery_repeats_is_read_from_github() -> None:
     """As after the approval of a deployment: queued, waiting, queued. A replay costs one read a minute."""
     world = World()
     controller = Controller(world)

@@ -43,7 +43,7 @@ def test_a_registration_of_ours_without_a_machine_is_removed() -> None:
     assert removed(World(), registered(UNKNOWN))
 
 
-def test_one_whose_machine_is_known_to_be_gone_is_removed() -> None:
+def test_the_registration_of_a_terminated_machine_is_removed() -> None:
     world = World()
     world.make_ready()
     world.lists(world.listed("c0", terminated=True))

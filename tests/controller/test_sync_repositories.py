@@ -18,7 +18,7 @@ from tests.planner.fleets import catalogue
     topic="GitHub's events",
     source="GitHub: an App's repositories",
 )
-def test_of_too_many_repositories_those_are_looked_at_that_showed_life_last() -> None:
+def test_of_too_many_repositories_the_most_recently_active_are_watched() -> None:
     desk = Desk()
     old = [ListedRepository(f"acme/r{n:05}", 100.0 + n) for n in range(2 * MOST_REPOSITORIES)]
     pushed = [replace(one, pushed_at=NOW) for one in old[1000:1020]]

@@ -87,7 +87,7 @@ def test_a_job_that_no_webhook_reported_is_demand(desk: Desk) -> None:
 @pytest.mark.parametrize(
     "seen", [listed(1, QUEUED, "elsewhere"), listed(1, ENDED)], ids=["of others", "over"]
 )
-def test_what_is_nobodys_or_over_is_not_remembered(desk: Desk, seen: JobObserved) -> None:
+def test_completed_or_unknown_jobs_of_a_list_are_not_stored(desk: Desk, seen: JobObserved) -> None:
     assert desk.read(seen) == ()
     assert not desk.ledger.state.jobs
 

@@ -96,7 +96,7 @@ async def test_a_refused_read_is_logged_at_first_and_then_less_and_less_often() 
     source="GitHub: best practices for the REST API",
 )
 @on_virtual_time
-async def test_one_repository_that_github_always_fails_at_is_asked_ever_less_often() -> None:
+async def test_a_repository_that_always_fails_is_read_with_backoff() -> None:
     controller, lists = await with_runs(4)
     lists.broken["acme/r1"] = RetryLaterError("502", 1.0)
     task = asyncio.create_task(syncing_of(controller, lists).run())

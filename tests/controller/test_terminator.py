@@ -84,7 +84,7 @@ async def test_an_unused_registration_is_deleted_once_its_machines_end_is_stored
 
 
 @on_virtual_time
-async def test_nothing_is_deleted_or_ended_where_the_end_could_not_be_stored() -> None:
+async def test_no_machine_is_terminated_before_its_termination_is_stored() -> None:
     world = World()
     controller, _ = await assigned_machine(world)
     await world.clock.sleep(600.0)

@@ -55,9 +55,7 @@ async def test_quotas_that_cannot_be_read_stay_and_stop_neither_collecting_nor_o
 
 
 @on_virtual_time
-async def test_bodies_of_open_launch_requests_are_passed_to_the_garbage_collection() -> (
-    None
-):
+async def test_bodies_of_open_launch_requests_are_passed_to_the_garbage_collection() -> None:
     world = World()
     world.east.launch_script.append(OutcomeUnknownError("the connection broke"))
     controller = Controller(world)

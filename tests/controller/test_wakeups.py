@@ -50,7 +50,7 @@ async def test_all_can_be_woken_at_once() -> None:
 
 
 @on_virtual_time
-async def test_one_who_stops_waiting_takes_nothing_from_the_others() -> None:
+async def test_a_cancelled_waiter_does_not_affect_the_others() -> None:
     wakeups: Wakeups[str] = Wakeups(VirtualClock())
     gone, stays = (asyncio.create_task(_waited(wakeups, "a", wait)) for wait in (2.0, 5.0))
     await asyncio.sleep(1.0)

@@ -79,7 +79,7 @@ def test_a_process_that_dies_is_a_finding(tmp_path: Path) -> None:
         ("webhook", {"headers": [], "body": "{}", "github": [], "real": True}, 1),
     ],
 )
-def test_one_input_is_tried_again(
+def test_the_fuzzer_replays_one_input(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str, given: object, status: int
 ) -> None:
     path = tmp_path / "input.json"
@@ -88,7 +88,7 @@ def test_one_input_is_tried_again(
     assert f"{name}: {status} found" in capsys.readouterr().out
 
 
-def test_one_chunk_is_tried_again(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_fuzzer_replays_one_chunk(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["identity", "--seed", "7", "--chunk", "3"]) == 0
     assert "identity: 0 found" in capsys.readouterr().out
 

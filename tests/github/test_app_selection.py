@@ -101,7 +101,7 @@ async def test_one_app_alone_needs_no_comparison(world: World, client: GitHubCli
     ],
     ids=["500", "misshapen", "403"],
 )
-async def test_no_word_about_the_bucket_stops_no_registration(
+async def test_an_unreadable_rate_limit_stops_no_registration(
     world: World, two: GitHubClient, fault: Fault
 ) -> None:
     world.github.registrations = {FIRST: 10, SECOND: 20}
@@ -131,7 +131,7 @@ async def test_a_question_about_the_bucket_that_hangs_delays_a_registration_by_a
     assert world.github.count("/rate_limit") == 2
 
 
-async def test_the_word_about_a_bucket_that_comes_late_counts_from_then_on(
+async def test_a_late_rate_limit_answer_counts_from_then_on(
     world: World, two: GitHubClient
 ) -> None:
     bucket = {"limit": 10_000, "remaining": 10, "reset": int(START) + 600}
@@ -237,7 +237,7 @@ async def test_a_failing_app_is_tried_again_after_a_minute(world: World, two: Gi
     assert world.github.registered_by == [SECOND, SECOND, FIRST]
 
 
-async def test_an_app_whose_key_is_refused_is_not_the_others_trouble(world: World) -> None:
+async def test_an_app_with_a_refused_key_does_not_affect_the_other_app(world: World) -> None:
     world.github.installed["2", "acme"] = SECOND
     world.github.apps.pop("1")
     async with world.client(apps=(1, 2)) as client:

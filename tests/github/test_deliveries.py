@@ -223,7 +223,7 @@ async def test_a_repeat_without_an_answer_is_not_sent_twice(
     topic="GitHub's events",
     source="GitHub: failed deliveries",
 )
-async def test_every_app_has_deliveries_and_one_apps_trouble_is_its_own(world: World) -> None:
+async def test_a_failure_of_one_apps_deliveries_does_not_affect_the_other_app(world: World) -> None:
     world.github.deliveries = {"1": [entry(1, "a", 10)], "2": [entry(2, "b", 10)]}
     async with world.client(apps=(1, 2)) as client:
         assert (await client.redeliver_failed(START - 3600)).asked == 2

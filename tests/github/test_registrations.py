@@ -72,7 +72,7 @@ async def test_a_hundred_registration_at_once_cost_three_calls_more(
     topic="GitHub's REST API",
     source="ubicloud#692",
 )
-async def test_a_taken_name_is_said_to_be(client: GitHubClient) -> None:
+async def test_registering_a_taken_name_raises_runner_exists(client: GitHubClient) -> None:
     await client.register("org:acme", "gpu", NAME, LABELS)
     with pytest.raises(RunnerExistsError):
         await client.register("org:acme", "gpu", NAME, LABELS)

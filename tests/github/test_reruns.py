@@ -111,7 +111,7 @@ async def test_without_an_answer_it_says_for_which_job_it_may_have_been_done(
     ],
     ids=["run", "jobs", "limit", "permission"],
 )
-async def test_where_nothing_was_done_it_says_so(
+async def test_a_rerun_that_certainly_did_not_happen_says_so(
     world: World, two: GitHubClient, fault: Fault, error: type[GitHubError]
 ) -> None:
     world.github.faults = [fault]

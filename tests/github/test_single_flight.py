@@ -33,7 +33,7 @@ async def test_all_who_come_while_it_runs_share_it_and_the_next_one_starts_anew(
     assert await flights.run("k", work) == 3
 
 
-async def test_one_who_gives_up_takes_nothing_from_the_others() -> None:
+async def test_a_cancelled_caller_does_not_cancel_the_shared_flight() -> None:
     flights: SingleFlight[int] = SingleFlight()
     work = Work()
     impatient = asyncio.create_task(flights.run("k", work))

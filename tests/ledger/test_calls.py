@@ -222,9 +222,7 @@ def test_a_full_answer_with_failures_elsewhere_still_holds_those() -> None:
         (failure(FailureClass.UNKNOWN), {"option:gpu/0": 30.0}),
     ],
 )
-def test_what_is_held_depends_on_the_failure(
-    given: e.LaunchFailure, held: dict[str, float]
-) -> None:
+def test_the_hold_depends_on_the_failure(given: e.LaunchFailure, held: dict[str, float]) -> None:
     world = World()
     world.send(1)
     world.answer("c", failures=[given])
@@ -263,7 +261,7 @@ def test_simultaneous_failures_of_several_launch_requests_are_one_failure() -> N
     )
 
 
-def test_nothing_given_and_no_reason_counts_as_no_capacity() -> None:
+def test_an_empty_answer_without_an_error_counts_as_no_capacity() -> None:
     world = World()
     world.send(1)
     world.answer("c")

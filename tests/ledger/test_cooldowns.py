@@ -84,7 +84,7 @@ def test_a_row_of_one_class_is_none_of_another(first: FailureClass, other: Failu
     topic="EC2's API",
     source="EC2: request throttling",
 )
-def test_of_two_classes_the_hold_that_ends_later_stays_with_its_row() -> None:
+def test_of_two_failure_classes_the_longer_hold_stays() -> None:
     state = LedgerState(catalogue())
     for at in (0.0, 5.0):
         count_failure(state, "k", FailureClass.THROTTLED, at, "slow down")
@@ -247,7 +247,7 @@ def test_an_option_held_for_its_machines_shows_what_became_of_the_last() -> None
     assert hold == Cooldown("option:gpu/0", world.now + 30.0, 3, "no attestation from e")
 
 
-def test_a_failure_s_words_are_bounded() -> None:
+def test_a_failures_message_is_bounded() -> None:
     world = World()
     world.send(2)
     world.answer("c", "i-1", failures=[failure(FailureClass.CAPACITY, message="x" * 1000)])

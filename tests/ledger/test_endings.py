@@ -49,7 +49,7 @@ def test_the_first_reason_stands() -> None:
     assert world.machine("c0").termination.reason is TerminationReason.IDLE
 
 
-def test_a_word_from_an_ending_machine_does_not_hurry_the_next_request() -> None:
+def test_a_report_of_a_terminating_machine_does_not_hasten_the_next_request() -> None:
     world = World()
     world.make_ready()
     end(world)
@@ -168,7 +168,7 @@ def test_a_read_that_is_no_proof_starts_over() -> None:
     assert machine.work.finished_reads == 1
 
 
-def test_a_word_from_the_machine_starts_over() -> None:
+def test_a_report_of_the_machine_discards_the_finished_reads() -> None:
     world = silent()
     read_runner(world, True)
     world.do(e.MachineSeen, C0)
@@ -185,7 +185,7 @@ def test_an_answer_about_a_machine_no_longer_assigned_is_ignored() -> None:
     assert world.machine("c0").work.finished_reads == 0
 
 
-def test_history_has_what_github_said() -> None:
+def test_githubs_answer_enters_the_history() -> None:
     world = silent()
     world.ledger.take_changes()
     read_runner(world, True)

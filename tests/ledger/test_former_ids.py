@@ -31,7 +31,7 @@ def test_the_id_before_is_a_former_one_and_to_be_stored_with_the_new_one() -> No
     assert world.ledger.take_changes().installations == Installations(third, (OLD, BEFORE))
 
 
-def test_of_many_take_overs_the_newest_ids_are_followed() -> None:
+def test_only_the_newest_adopted_ids_are_kept() -> None:
     world = World()
     taken = [InstallationId(f"{number:08x}") for number in range(MOST_FORMER + 2)]
     for one in taken:

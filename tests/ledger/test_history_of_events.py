@@ -40,7 +40,7 @@ def provider_id(world: World) -> Any:
     return world.machine("c0").placement.provider_id
 
 
-def test_a_notice_is_reported_with_the_provider_s_words_or_without() -> None:
+def test_a_notice_enters_the_history_with_or_without_a_text() -> None:
     world = World()
     world.make_ready(1)
     reported(world)
@@ -87,7 +87,7 @@ def test_a_run_that_is_not_tried_again_says_why() -> None:
     assert (rerun.reason, rerun.unanswered, rerun.ended_at) == ("", 0, world.now)
 
 
-def test_github_s_words_are_kept_up_to_their_five_hundredth_letter() -> None:
+def test_githubs_error_message_is_cut_to_500_characters() -> None:
     world = killed().after(ASK_AGAIN.first)
     ask(world, 1)
     world.do(e.RerunAnswered, (JobId(1),), None, "x" * 600)
@@ -233,7 +233,7 @@ def test_a_machine_that_was_taken_without_a_notice_was_there_when_it_last_spoke(
     assert world.machine("c0").interruption.at == START + 20.0
 
 
-def test_a_notice_without_words() -> None:
+def test_a_notice_without_a_text_enters_the_history() -> None:
     world = World()
     world.make_ready(1)
     reported(world)

@@ -366,7 +366,7 @@ def test_a_disputed_jobs_hold_ends_when_its_class_starts_a_job() -> None:
     assert [launch.count for launch in world.intents(Launch)] == [1]
 
 
-def test_a_machine_that_goes_without_a_word_may_have_run_the_job_too() -> None:
+def test_a_machine_terminated_without_a_report_may_have_run_the_job() -> None:
     world = World()
     world.queue(1)
     world.ready("a")
@@ -509,7 +509,7 @@ def test_a_runner_that_cannot_connect_takes_back_its_own_mark_alone() -> None:
     assert world.job(1).probe_at is None
 
 
-def test_a_mark_is_taken_back_while_github_is_asked_about_its_job() -> None:
+def test_a_passed_over_mark_is_removed_while_github_is_asked_about_its_job() -> None:
     world = World()
     world.queue(1)
     runner = world.ready("a")
@@ -534,7 +534,7 @@ def test_a_runner_with_a_job_cannot_say_that_it_never_connected() -> None:
     assert world.job(1).passed_over == before
 
 
-def test_of_many_idle_runners_a_part_is_looked_at_at_once() -> None:
+def test_the_number_of_idle_runners_checked_at_once_is_bounded() -> None:
     """A wave of runners that was registered together is due together."""
     world = World()
     world.queue(*range(1, 2 * CHECKED_AT_ONCE + 2))

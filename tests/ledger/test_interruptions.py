@@ -180,7 +180,7 @@ def test_a_notice_that_comes_again_or_says_less_changes_nothing() -> None:
     topic="EC2's machines",
     source="SQS: at-least-once delivery",
 )
-def test_notices_of_strangers_and_of_machines_that_are_over_change_nothing() -> None:
+def test_notices_of_unknown_or_terminated_machines_change_nothing() -> None:
     world = World()
     machine = at_work(world)
     vanish(world, machine)
@@ -614,7 +614,7 @@ def test_a_lost_answer_speaks_only_for_the_job_that_was_asked_for() -> None:
     assert (other.state, other.run_attempt, other.unanswered) == (RerunState.DUE, 2, 0)
 
 
-def test_a_refusal_meanwhile_is_no_word_of_an_earlier_request_that_had_no_answer() -> None:
+def test_a_refusal_does_not_answer_an_earlier_unanswered_request() -> None:
     world = killed().after(ASK_AGAIN.first)
     ask(world, 1)
     ask(world.after(ASK_AGAIN.longest), 1)

@@ -78,7 +78,7 @@ def test_a_queue_depends_on_the_jobs_alone(order: list[int], copies: int) -> Non
     assert [job.id for job in queue.values()] == [2, 5, 1, 4, 3]
 
 
-def test_the_labels_said_first_stand() -> None:
+def test_the_labels_of_the_first_event_stay() -> None:
     world = World(catalogue(sku("gpu"), sku("cpu")))
     world.queue(1)
     world.starts(1, "r", labels=("cpu",))

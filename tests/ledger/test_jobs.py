@@ -108,7 +108,7 @@ def test_a_question_without_answer_is_due_again_a_minute_later() -> None:
     assert world.state.reads == {1: START + 60.0}
 
 
-def test_a_read_of_a_job_never_seen_is_taken_at_its_word() -> None:
+def test_a_read_of_an_unknown_job_is_believed() -> None:
     world = World()
     world.observe(1, QUEUED, read=True)
     assert (world.job(1).read_at, queue_of(world)) == (START, [1])
@@ -180,7 +180,7 @@ def test_completed_again_for_an_old_job_of_a_re_run_takes_no_new_one_away() -> N
     assert world.job(1).completed_at == START
 
 
-def test_the_first_word_on_a_fact_is_kept_and_gaps_are_filled() -> None:
+def test_the_first_value_of_a_field_is_kept_and_gaps_are_filled() -> None:
     world = World()
     world.observe(1, QUEUED, queued_at=950.0)
     world.observe(1, QUEUED, queued_at=940.0, name="build", workflow="ci", run_id=5, run_attempt=2)
@@ -253,7 +253,7 @@ def test_an_unlabelled_skus_job_completes_with_empty_labels_in_its_class() -> No
     assert world.job(1).demand == demand
 
 
-def test_history_has_states_disputes_and_where_the_word_came_from() -> None:
+def test_the_history_has_states_disputes_and_their_source() -> None:
     world = World()
     world.queue(1)
     world.queue(1)
@@ -295,9 +295,7 @@ def test_a_job_elsewhere_that_names_our_runner_does_not_bind_it(
     source="GitHub: Actions limits",
 )
 @pytest.mark.parametrize(("age", "asked"), [(86_400.0, False), (86_401.0, True)])
-def test_a_job_said_to_be_queued_for_more_than_a_day_is_asked_about_first(
-    age: float, asked: bool
-) -> None:
+def test_a_job_queued_for_more_than_a_day_is_read_before_a_launch(age: float, asked: bool) -> None:
     world = World()
     world.observe(1, JobState.QUEUED, queued_at=START - age)
     assert world.job(1).disputed is asked
@@ -353,7 +351,7 @@ def test_a_job_queued_for_a_day_is_over_and_one_asked_about_meanwhile_is_no_youn
     assert world.job(2).state is COMPLETED
 
 
-def test_github_s_word_that_comes_after_all_is_taken_in() -> None:
+def test_a_late_event_from_github_is_accepted() -> None:
     world = World()
     world.queue(1)
     world.after(DAY)

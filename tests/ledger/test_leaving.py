@@ -96,7 +96,7 @@ def test_a_leaving_machine_that_stays_listed_is_terminated() -> None:
     assert [end.machine for end in world.intents(Terminate)] == ["c0"]
 
 
-def test_a_spot_machine_that_is_taken_back_holds_its_offering_back_at_once() -> None:
+def test_a_spot_interruption_puts_the_offering_on_hold_at_once() -> None:
     world = World()
     world.make_ready(1)
     shows_leaving(world, "c0", "Server.SpotInstanceTermination: words", CAPACITY)

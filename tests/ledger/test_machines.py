@@ -194,7 +194,7 @@ def test_a_message_from_the_machine_extends_its_silence_deadline(
     assert machine.due == START + 350 + silence
 
 
-def test_a_word_while_booting_keeps_our_downtime_in_the_deadline() -> None:
+def test_a_report_while_booting_keeps_the_downtime_in_the_deadline() -> None:
     world = at_stage("booted", World())
     world.restart(100.0)
     world.do(e.MachineSeen, MachineId("c0"))

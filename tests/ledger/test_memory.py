@@ -203,7 +203,7 @@ def test_a_job_that_is_recalled_has_today_s_class() -> None:
     assert job.demand.skus == ("cpu",)
 
 
-def test_of_thousands_that_ended_together_a_part_leaves_memory_at_once() -> None:
+def test_the_number_of_jobs_pruned_at_once_is_bounded() -> None:
     world = World()
     for job in range(1, PRUNED_AT_ONCE + 3):
         world.completes(job)

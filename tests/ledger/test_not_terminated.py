@@ -99,7 +99,7 @@ def test_a_terminated_machine_is_no_longer_reported_as_not_terminated() -> None:
     assert reported(world) == 0
 
 
-def test_long_words_are_cut() -> None:
+def test_long_texts_of_the_provider_are_cut() -> None:
     world = World()
     world.make_ready(1)
     asked(world, 3, "x" * 5000)

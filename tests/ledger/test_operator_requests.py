@@ -53,7 +53,7 @@ def test_a_confirmed_orphan_is_terminated_with_its_own_reason_and_once() -> None
     assert world.intents(Terminate) == []
 
 
-def test_a_confirmation_outlives_a_restart_and_a_late_word_of_the_machine() -> None:
+def test_an_operators_release_survives_a_restart_and_a_late_report_of_the_machine() -> None:
     world = orphaned()
     world.do(e.MachineReleasedByOperator, ORPHAN)
     world.do(e.MachineSeen, ORPHAN)
@@ -62,7 +62,7 @@ def test_a_confirmation_outlives_a_restart_and_a_late_word_of_the_machine() -> N
 
 
 @pytest.mark.parametrize("machine", ["c0", "d0", "nobody"])
-def test_of_a_machine_that_is_clear_a_confirmation_changes_nothing(machine: str) -> None:
+def test_releasing_a_verified_machine_changes_nothing(machine: str) -> None:
     world = World()
     world.make_ready(1, "c")
     world.ready("d")
@@ -72,7 +72,7 @@ def test_of_a_machine_that_is_clear_a_confirmation_changes_nothing(machine: str)
     assert world.intents(Terminate) == []
 
 
-def test_what_is_unverified_is_listed_with_what_to_do() -> None:
+def test_unverified_machines_are_listed_with_what_to_do() -> None:
     world = orphaned()
     world.make_ready(1)
     world.lists(listed("i-9", call="lost"), listed("i-c0"), listed("i-1", installation=OLD))
@@ -136,7 +136,7 @@ def test_a_runner_whose_machine_is_not_known_may_be_on_any_that_is_unverified() 
     )
 
 
-def test_of_many_runners_that_may_be_on_it_three_are_named() -> None:
+def test_at_most_three_of_the_runners_that_may_be_on_the_machine_are_named() -> None:
     world = orphaned()
     names = [f"ci-0badcafe-{one}-1" for one in "dcba"]
     words = "runners at work may be on it, such as"

@@ -62,7 +62,7 @@ def test_an_error_of_one_override_holds_back_its_offering_alone(
     topic="EC2's API",
     source="packer#9946; compiler-explorer/infra#601",
 )
-def test_what_a_zone_does_not_sell_is_held_back_for_hours() -> None:
+def test_an_unsupported_offering_is_on_hold_for_hours() -> None:
     world = world_after(failure(UNSUPPORTED, B), failure(FailureClass.CAPACITY, C))
     assert quota_usage(world) == {offering_key(B): 6 * 3600.0, offering_key(C): 180.0}
     world.now += 6 * 3600.0
@@ -82,13 +82,13 @@ def test_a_launch_option_is_held_back_where_every_override_says_so() -> None:
     assert world.state.cooldowns[OPTION].failures == 1
 
 
-def test_where_no_zone_sells_it_the_launch_option_is_held_back_too() -> None:
+def test_the_launch_option_is_on_hold_if_no_zone_sells_it() -> None:
     world = world_after(*(failure(UNSUPPORTED, key) for key in (A, B, C)))
     every = {offering_key(key): 6 * 3600.0 for key in (A, B, C)}
     assert quota_usage(world) == every | {OPTION: 60.0}
 
 
-def test_one_override_for_want_of_capacity_keeps_the_launch_option() -> None:
+def test_one_override_without_capacity_keeps_the_launch_option_available() -> None:
     world = world_after(
         failure(CONFIGURATION, A), failure(UNSUPPORTED, B), failure(FailureClass.CAPACITY, C)
     )
@@ -127,7 +127,7 @@ def test_the_failure_of_the_slots_is_named_before_the_want_of_capacity() -> None
     assert {m.failure for m in world.state.machines.values()} == {UNSUPPORTED}
 
 
-def test_what_is_wrong_with_a_skus_image_keeps_the_offering_for_other_skus() -> None:
+def test_an_error_of_a_skus_image_leaves_the_offering_to_other_skus() -> None:
     other = SkuName("other")
     world = World(catalogue(sku(offerings=ZONES), sku("other", offerings=ZONES)))
     world.send(3)

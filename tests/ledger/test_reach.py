@@ -177,7 +177,7 @@ def test_a_machine_that_ended_before_it_came_up_cools_down_what_its_reason_reach
     topic="EC2's machines",
     source="Karpenter: disruption",
 )
-def test_spot_taken_back_from_a_machine_that_was_up_cools_its_offering_alone() -> None:
+def test_a_spot_interruption_of_a_running_machine_puts_only_its_offering_on_hold() -> None:
     world = World()
     world.make_ready(2)
     shown = [

@@ -127,7 +127,7 @@ def test_disputed_jobs_are_asked_about_again_and_cooldowns_kept() -> None:
     assert world.state.started_at == START + 10
 
 
-def test_what_was_restored_needs_no_saving() -> None:
+def test_restored_records_are_not_stored_again() -> None:
     world = World()
     world.make_ready()
     world.queue(1)

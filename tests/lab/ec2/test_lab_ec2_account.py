@@ -55,7 +55,7 @@ def test_the_size_in_a_types_name_says_its_vcpus(instance_type: str, count: int)
 
 
 @pytest.mark.parametrize("instance_type", ["m6id.metal", "t3.medium", "hpc7a.96xlarge"])
-def test_a_size_that_does_not_say_it_is_not_guessed(instance_type: str) -> None:
+def test_unknown_instance_sizes_have_no_vcpus(instance_type: str) -> None:
     assert vcpus(instance_type) is None
 
 

@@ -57,7 +57,7 @@ async def openssl_accepts(folder: Path, signature: bytes, certificate: bytes) ->
     return content if process.returncode == 0 else None
 
 
-async def test_nothing_without_a_token_of_ones_own(
+async def test_metadata_needs_the_instances_own_token(
     ec2: Fixture, http: aiohttp.ClientSession
 ) -> None:
     mine, other = (
@@ -122,7 +122,7 @@ async def test_a_machine_without_user_data_has_none(
     assert (await machine.get("user-data", await machine.token()))[0] == 404
 
 
-async def test_nothing_is_served_to_what_is_not_there(
+async def test_an_unknown_instance_gets_no_metadata(
     ec2: Fixture, http: aiohttp.ClientSession
 ) -> None:
     url = ec2.lab.metadata_url("i-0123456789abcdef0")

@@ -49,7 +49,7 @@ class Worker:
     topic="EC2's API",
     source="aws-sdk-js#1819",
 )
-async def test_one_product_is_left_of_all_that_look_like_it(ec2: Fixture) -> None:
+async def test_the_price_list_filter_finds_exactly_one_product(ec2: Fixture) -> None:
     """Licences of one's own, SQL servers, reservations, dedicated hosts, other regions."""
     prices = ec2.lab.prices
     prices.set_on_demand("g5.xlarge", 1.123)

@@ -320,7 +320,7 @@ async def test_a_runner_that_hung_up_is_given_nothing(client: Client) -> None:
     assert pushed.assigned == 0
 
 
-async def test_strangers_and_nonsense_are_refused(client: Client) -> None:
+async def test_wrong_secrets_and_malformed_messages_are_refused(client: Client) -> None:
     runner = await client.runner("a")
     url = f"{client.lab.api_url}/lab/runners/{runner.id}/message"
     for secret in (None, "wrong", "wr\udce9ng"):

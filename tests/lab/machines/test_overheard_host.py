@@ -28,7 +28,9 @@ class Listener:
         self.answered.append((said.step, status))
 
 
-async def test_all_machines_are_heard_and_what_is_broken_is_said_again(user_data: UserData) -> None:
+async def test_the_listener_gets_all_requests_and_broken_ones_are_repeated(
+    user_data: UserData,
+) -> None:
     async with running(World(scale=50, jobs=[0.1] * 2)) as world:
         listener = Listener()
         host = OverheardHost(CrowdHost(world.scale), listener)

@@ -237,7 +237,7 @@ async def test_a_machine_that_powers_off_is_not_killed_again(
         assert world.off == ["i-1", "i-2"]
 
 
-async def test_an_armed_shutdown_can_be_taken_back(
+async def test_a_scheduled_shutdown_can_be_cancelled(
     process_host: MakeHost, open_folder: Path
 ) -> None:
     script = """#!/bin/bash

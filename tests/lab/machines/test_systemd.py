@@ -26,7 +26,7 @@ def test_the_unit_of_the_user_data_has_the_agent_alone_signalled() -> None:
 
 
 @pytest.mark.parametrize("line", ["KillMode=none", "TimeoutStopSec=infinity and more"])
-def test_a_word_that_the_lab_does_not_know_is_an_error(line: str) -> None:
+def test_an_unknown_systemd_setting_is_an_error(line: str) -> None:
     with pytest.raises(ValueError, match=r"none|convert"):
         parse_unit(f"[Service]\n{line}\n")
 

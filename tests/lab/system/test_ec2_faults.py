@@ -191,7 +191,7 @@ async def test_a_machine_that_never_runs_for_want_of_capacity_is_made_up_for_els
     topic="EC2's API",
     source="EC2: idempotency",
 )
-async def test_swallowed_answers_are_asked_for_again_in_the_same_words(lab: Laboratory) -> None:
+async def test_lost_answers_are_repeated_with_the_same_request(lab: Laboratory) -> None:
     """Five times a newer image appears between the first sending and the repeat."""
     faults, images = lab.ec2.faults, lab.ec2.images
     (image,) = images.named("swallowed-*")
