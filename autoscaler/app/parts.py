@@ -25,7 +25,7 @@ from autoscaler.controller.guarded_github import GuardedGitHub, GuardedGitHubLis
 from autoscaler.controller.guarded_providers import GuardedProvider
 from autoscaler.controller.journal import log_refused_transition
 from autoscaler.controller.loop_lag import LoopLag
-from autoscaler.controller.ports.provider import ProviderContext, ProviderFactory
+from autoscaler.controller.ports.provider import Provider, ProviderContext, ProviderFactory
 from autoscaler.controller.ports.store import SavedState
 from autoscaler.controller.reconciler import Pace
 from autoscaler.controller.system import RandomIds, SystemClock
@@ -45,6 +45,10 @@ FINISH_WITHIN: Seconds = 30.0
 """How long requests in flight may take after SIGTERM (real time)."""
 
 _log = structlog.get_logger(__name__)
+
+
+class UnusableProviderError(Exception):
+    """A provider cannot be created from its configuration."""
 
 
 class Parts:
@@ -71,7 +75,8 @@ class Parts:
         self.github = GuardedGitHub(self._client)
         context = ProviderContext(saved.installations, agent_sha256, self._telemetry, clock)
         self.providers = {
-            name: GuardedProvider(factory.make(context)) for name, factory in factories.items()
+            name: GuardedProvider(_made(name, factory, context))
+            for name, factory in factories.items()
         }
         self._controller = Controller(self._ports(store), self._settings(), saved.installations)
         self.serving = self._make_serving(agent)
@@ -163,3 +168,10 @@ class Parts:
 
     def _metrics(self) -> tuple[bytes, str]:
         return self._telemetry.render(), self._telemetry.content_type
+
+
+def _made(name: ProviderName, factory: ProviderFactory, context: ProviderContext) -> Provider:
+    try:
+        return factory.make(context)
+    except ValueError as error:
+        raise UnusableProviderError(f"provider {name} cannot be created: {error}") from error

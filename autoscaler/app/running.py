@@ -8,7 +8,7 @@ import structlog
 
 from autoscaler import config
 from autoscaler.app.host import new_event_loop, raise_file_limit
-from autoscaler.app.parts import Parts
+from autoscaler.app.parts import Parts, UnusableProviderError
 from autoscaler.app.preflight import load_for_service
 from autoscaler.app.translation import provider_factories
 from autoscaler.controller.ports.store import StoreError
@@ -47,7 +47,7 @@ def serve(
     try:
         with asyncio.Runner(loop_factory=new_event_loop) as runner:
             runner.run(_serve(configuration, clock or SystemClock(), providers))
-    except (StoreError, ListenError) as error:
+    except (StoreError, ListenError, UnusableProviderError) as error:
         _log.error("stopped", reason=str(error))
         return 1
     except BaseExceptionGroup as group:

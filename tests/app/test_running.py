@@ -1,9 +1,11 @@
 """`autoscaler serve` as a process, with a provider that one line registers."""
 
 import asyncio
+import json
 import os
 import sys
 from pathlib import Path
+from typing import NoReturn
 
 from autoscaler.config.settings import Settings
 from autoscaler.controller.ports.provider import ProviderContext
@@ -20,8 +22,7 @@ SERVE = """\
 import sys
 from pathlib import Path
 from autoscaler.app import serve
-lines = ("tests.app.test_running:ClosingKind",)
-sys.exit(serve(Path("fleet.yaml"), log_format="json", log_level="info", providers=lines))
+sys.exit(serve(Path("fleet.yaml"), log_format="json", log_level="info", providers=(sys.argv[1],)))
 """
 
 
@@ -51,12 +52,23 @@ class ClosingKind(MemoryKind):
         return ClosingFactory(name, settings)
 
 
-async def test_every_provider_is_closed_before_its_factory(tmp_path: Path) -> None:
-    """A provider may have connections and tasks of its own, such as a watch of pods.
+class UnusableFactory(MemoryFactory):
+    """Cannot create a provider."""
 
-    SIGTERM arrives as soon as the process serves.
-    """
-    folder = Folder(tmp_path)
+    def make(self, context: ProviderContext) -> NoReturn:
+        raise ValueError("its cloud is not round")
+
+
+class UnusableKind(MemoryKind):
+    """The kind of these factories."""
+
+    def factory(self, name: ProviderName, settings: Settings, folder: Path) -> MemoryFactory:
+        del folder
+        return UnusableFactory(name, settings)
+
+
+async def served(folder: Folder, kind: str) -> tuple[int, list[str]]:
+    """The exit status and the output of a process that gets SIGTERM as soon as it serves."""
     nowhere = "scopes: [{org: acme}]\n  api_url: http://127.0.0.1:9"
     (folder.path / "fleet.yaml").write_text(TEXT.replace("scopes: [{org: acme}]", nowhere))
     process = await asyncio.create_subprocess_exec(
@@ -64,19 +76,36 @@ async def test_every_provider_is_closed_before_its_factory(tmp_path: Path) -> No
         "-u",
         "-c",
         SERVE,
+        f"tests.app.test_running:{kind}",
         cwd=folder.path,
         env=os.environ | {"PYTHONPATH": str(ROOT)},
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.STDOUT,
     )
     assert process.stdout is not None
+    lines: list[str] = []
     async with asyncio.timeout(PATIENCE):
-        lines: list[str] = []
         async for line in process.stdout:
-            lines.append(line.decode())
+            lines.append(line.decode().strip())
             if '"serving"' in lines[-1]:
                 process.terminate()
-        assert await process.wait() == 0, "".join(lines)
-    closed = [line.strip() for line in lines if line.startswith("closed")]
+        return await process.wait(), lines
+
+
+async def test_every_provider_is_closed_before_its_factory(tmp_path: Path) -> None:
+    """A provider may have connections and tasks of its own, such as a watch of pods."""
+    status, lines = await served(Folder(tmp_path), "ClosingKind")
+    assert status == 0, lines
+    closed = [line for line in lines if line.startswith("closed")]
     assert sorted(closed[:2]) == ["closed east", "closed west"]
     assert closed[2:] == ["closed a factory"] * 2
+
+
+async def test_a_provider_that_cannot_be_created_ends_the_start_with_its_reason(
+    tmp_path: Path,
+) -> None:
+    status, lines = await served(Folder(tmp_path), "UnusableKind")
+    (stopped,) = (json.loads(line) for line in lines)
+    assert stopped["event"] == "stopped"
+    assert stopped["reason"] == "provider east cannot be created: its cloud is not round"
+    assert status == 1

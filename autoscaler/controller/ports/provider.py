@@ -212,7 +212,10 @@ class ProviderFactory(Protocol):
         """
 
     def make(self, context: ProviderContext) -> Provider:
-        """Return the provider. Called once. Raises ValueError if its configuration cannot be used."""
+        """Return the provider. Called once.
+
+        Raises ValueError if its configuration cannot be used. Its text is for the operator.
+        """
 
     async def close(self) -> None:
         """Release what `start` started. Idempotent. Called after the provider's own `close`, if `make` was."""
