@@ -166,7 +166,7 @@ def leaves(world: World, name: str, after: float = 5.0) -> str:
     topic="EC2's machines",
     source="community#194762",
 )
-def test_runners_that_leave_at_once_without_a_job_are_a_row() -> None:
+def test_runners_that_exit_at_once_without_a_job_count_as_consecutive_failures() -> None:
     world = World()
     world.queue(1)
     for number, name in enumerate("abc", start=1):
@@ -208,7 +208,7 @@ def test_machines_launched_together_count_as_one_failure_while_the_circuit_is_op
     topic="EC2's machines",
     source="community#194762",
 )
-def test_a_runner_that_had_a_job_ends_the_row_whenever_github_says_so() -> None:
+def test_a_runner_that_had_a_job_resets_the_failure_count() -> None:
     world = World()
     runners = [leaves(world, name) for name in "abc"]
     world.observe(1, JobState.COMPLETED, runner_name=runners[0], read=True)
@@ -227,7 +227,7 @@ def test_a_job_as_short_as_you_like_is_a_job() -> None:
     assert exits(world) == 0
 
 
-def test_a_registration_that_was_given_back_or_never_handed_over_counts_for_nothing() -> None:
+def test_a_released_or_never_delivered_registration_is_no_failure() -> None:
     world = World()
     for name in "abc":
         runner = world.ready(name)
@@ -370,7 +370,7 @@ def test_a_row_of_early_exits_after_a_refusal_is_not_a_refusal() -> None:
     assert (row.failures, row.image) == (3, "")
 
 
-def test_an_operator_closes_every_row_of_a_sku() -> None:
+def test_an_operator_closes_every_circuit_of_a_sku() -> None:
     world = World()
     is_refused(world, "a")
     for name in "xyz":
@@ -389,7 +389,7 @@ def test_a_replaced_image_closes_nothing_else() -> None:
     assert boots(world) == 3
 
 
-def test_runners_of_machines_that_are_being_shut_down_are_no_row() -> None:
+def test_runners_of_machines_that_shut_down_do_not_count_as_failures() -> None:
     """Spot takes several at a time, just as they came up."""
     world = World()
     for name in "abcd":

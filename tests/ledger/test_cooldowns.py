@@ -44,7 +44,7 @@ def test_each_failure_in_a_row_doubles_the_hold_up_to_the_longest(failure: Failu
         now += hold
 
 
-def test_a_very_long_row_stays_at_the_longest() -> None:
+def test_the_hold_stays_at_its_maximum_after_many_failures() -> None:
     state = LedgerState(catalogue())
     state.cooldowns["k"] = Cooldown("k", 0.0, 5000, "why", FailureClass.CAPACITY)
     count_failure(state, "k", FailureClass.CAPACITY, 10.0, "again")
@@ -67,7 +67,7 @@ def test_failures_under_way_together_count_once() -> None:
 )
 @pytest.mark.parametrize("first", list(HOLDS))
 @pytest.mark.parametrize("other", list(HOLDS))
-def test_a_row_of_one_class_is_none_of_another(first: FailureClass, other: FailureClass) -> None:
+def test_failures_are_counted_per_failure_class(first: FailureClass, other: FailureClass) -> None:
     """After an hour of throttling one refusal is held back as a first one, not for an hour."""
     state, now = LedgerState(catalogue()), 0.0
     for hold in HOLDS[first]:
@@ -106,7 +106,7 @@ def test_two_classes_in_turn_make_no_hold_longer() -> None:
         now += hold
 
 
-def test_launch_requests_that_were_refused_are_no_row_of_machines_that_failed() -> None:
+def test_refused_launch_requests_do_not_count_as_failed_machines() -> None:
     world = World()
     for number in range(2):
         count_failure(
@@ -172,9 +172,7 @@ def test_cooldowns_are_stored_once_each_time_they_change() -> None:
     topic="EC2's machines",
     source="GAR#5007",
 )
-def test_from_the_third_machine_in_a_row_that_fails_its_option_is_held_back_longer_and_longer() -> (
-    None
-):
+def test_from_three_failed_machines_in_a_row_the_launch_option_is_on_hold_with_backoff() -> None:
     world = World()
     held = []
     for number in range(5):
@@ -188,7 +186,7 @@ def test_from_the_third_machine_in_a_row_that_fails_its_option_is_held_back_long
     assert world.state.cooldowns["option:gpu/0"].reason == "health checks: no gpu"
 
 
-def test_a_machine_that_comes_up_ends_the_row() -> None:
+def test_a_machine_that_becomes_ready_resets_the_failure_count() -> None:
     world = World()
     for number, passed in enumerate([False, False, True, False]):
         name = f"n{number}"

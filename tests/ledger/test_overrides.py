@@ -76,7 +76,7 @@ def test_an_unsupported_offering_is_on_hold_for_hours() -> None:
     topic="EC2's API",
     source="EC2: CreateFleetError",
 )
-def test_a_launch_option_is_held_back_where_every_override_says_so() -> None:
+def test_a_launch_option_is_on_hold_if_every_override_failed() -> None:
     world = world_after(*(failure(CONFIGURATION, key, message=key) for key in (A, B, C)))
     assert quota_usage(world) == {launch_option_key("gpu", 0): 60.0}  # type: ignore[arg-type]
     assert world.state.cooldowns[OPTION].failures == 1

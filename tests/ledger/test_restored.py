@@ -121,7 +121,7 @@ def late(stage: str) -> World:
     source="GitHub status",
 )
 @pytest.mark.parametrize("stage", STAGES)
-def test_nothing_silent_is_terminated_while_github_has_not_shown_who_is_at_work(stage: str) -> None:
+def test_no_silent_machine_is_terminated_before_github_lists_the_busy_runners(stage: str) -> None:
     world = late(stage)
     world.now -= 1.0
     world.github_lists()  # too soon: one that was handed over last may not have been online yet
@@ -331,7 +331,7 @@ def test_a_machine_that_asked_since_the_start_is_never_unverified() -> None:
     assert world.states()["c0"] == "ready"
 
 
-def test_what_was_launched_since_the_start_is_not_unverified() -> None:
+def test_machines_launched_since_the_start_are_verified() -> None:
     world = World()
     world.restart(AWAY)
     world.launch(1)
@@ -417,7 +417,7 @@ NOBODYS = ["ci-0badcafe-c1-1", "lab-0badcafe-c0-1", "ci-other-c0-1", "c0", "ci-0
 
 
 @pytest.mark.parametrize("name", NOBODYS)
-def test_a_name_of_nobody_s_shows_nothing(name: str) -> None:
+def test_an_unknown_runner_name_proves_nothing(name: str) -> None:
     world = at("launched")
     world.restart(AWAY)
     world.starts(1, name)
@@ -585,7 +585,7 @@ def test_a_name_that_anybody_chose_moves_no_machine_that_came_with_the_start() -
     assert world.states() == {"c0": "launched"}
 
 
-def test_what_was_launched_since_the_start_has_its_deadline_and_no_more() -> None:
+def test_machines_launched_since_the_start_have_their_usual_deadline() -> None:
     quick = dataclasses.replace(sku(), deadlines=Deadlines(boot=60.0, health_checks=60.0))
     world = World(catalogue(quick))
     world.launch(1)

@@ -120,7 +120,7 @@ def test_a_machine_that_was_being_ended_is_soon_ended() -> None:
     assert [intent.machine for intent in world.intents(Terminate)] == [machine]
 
 
-def test_what_is_held_back_is_soon_tried_again() -> None:
+def test_an_option_on_hold_in_a_restored_store_is_soon_tried_again() -> None:
     world = World()
     world.queue(1)
     world.send(1)

@@ -21,5 +21,5 @@ def test_a_price_comes_back_from_its_reading(
     ("name", "value"),
     [("g5.xlarge/beos/", 1.0), ("g5.xlarge", 1.0), ("", 1.0), ("g5.xlarge/linux/", 0.0)],
 )
-def test_what_is_no_price_makes_none(name: str, value: float) -> None:
+def test_an_invalid_reading_gives_no_price(name: str, value: float) -> None:
     assert price_of(CapacityType.SPOT, Reading(name, value, 1.8e9)) is None

@@ -144,7 +144,7 @@ def test_a_secret_s_key_hides_its_value_at_any_depth(
         "postgresql://autoscaler:hunter2@db/autoscaler",
     ],
 )
-def test_what_looks_like_a_credential_is_hidden_in_any_text(text: str) -> None:
+def test_logs_hide_text_that_looks_like_a_credential(text: str) -> None:
     stream = io.StringIO()
     configure_logging(stream=stream)
     logging.getLogger("a").warning("said %s", text)
@@ -206,7 +206,7 @@ def test_our_own_secrets_are_hidden_by_their_look(text: str, secret: str) -> Non
         "the bearer's proof",
     ],
 )
-def test_what_an_operator_looks_for_is_shown(text: str) -> None:
+def test_logs_show_the_ids_that_operators_search_for(text: str) -> None:
     """Ids to search GitHub and EC2 for are no secrets."""
     assert redact(None, "", {"event": "x", "about": text})["about"] == text
 

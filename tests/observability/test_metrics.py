@@ -367,7 +367,7 @@ def test_every_method_with_a_label_is_flooded() -> None:
     assert set(CALLS) == public - unlabelled
 
 
-def test_a_flood_of_one_label_leaves_the_words_of_another_their_places() -> None:
+def test_many_values_of_one_label_leave_room_for_another_labels_values() -> None:
     telemetry = make()
     for number in range(2000):
         telemetry.github_call(f"GET /repos/{number}", "200", 0.1)

@@ -46,7 +46,7 @@ def test_a_ready_machine_is_assigned_only_when_a_job_waits() -> None:
         (3, 2, ["a0", "b0"]),
     ],
 )
-def test_of_the_machines_ready_last_that_are_needed_the_longest_ready_goes_first(
+def test_among_needed_machines_the_longest_ready_is_assigned_first(
     jobs: int, turns: int, machines: list[str]
 ) -> None:
     world = World(catalogue(registration=RegistrationRate(burst=turns, per_second=0.001)))
@@ -57,7 +57,7 @@ def test_of_the_machines_ready_last_that_are_needed_the_longest_ready_goes_first
     assert [machine for machine, _ in assigned(world)] == machines
 
 
-def test_one_assignment_a_job_even_across_plans() -> None:
+def test_a_job_gets_one_assignment_across_plans() -> None:
     world = World()
     world.make_ready(3)
     world.queue(1)
@@ -143,7 +143,7 @@ def test_the_newest_registrations_are_deregistered_first() -> None:
     assert [w.runner for w in world.intents(DeregisterRunner)] == [names[2], names[1]]
 
 
-def test_a_registration_that_was_handed_over_is_not_taken_back() -> None:
+def test_a_registration_that_was_handed_over_is_not_deregistered() -> None:
     world = World()
     world.queue(1)
     world.do(e.ConfigurationSent, world.register(world.make_ready()[0]))

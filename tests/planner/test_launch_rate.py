@@ -34,7 +34,7 @@ def queue_one_of_each(world: World, *skus: str) -> None:
         world.now += 0.01
 
 
-def test_where_there_are_more_skus_than_launch_requests_the_oldest_jobs_go_first() -> None:
+def test_if_launch_requests_are_scarce_the_oldest_jobs_go_first() -> None:
     world = World(limited(Rate(2, 0.5), "a", "b", "c"))
     queue_one_of_each(world, "c", "b", "a")
     assert sizes(world) == [("c", 1), ("b", 1)]

@@ -112,7 +112,7 @@ def test_a_class_takes_from_its_pools_in_order() -> None:
     assert found.served(ONLY_B, SupplyKind.READY) == 0
 
 
-def test_nothing_is_served_beyond_what_there_is_or_is_wanted() -> None:
+def test_matching_exceeds_neither_supply_nor_demand() -> None:
     found = matched(["a"] * 3, {READY_A: 2})
     assert (found.matched[ONLY_A], found.used[READY_A]) == (2, 2)
     found = matched(["a"], {READY_A: 2})

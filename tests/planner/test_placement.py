@@ -176,7 +176,7 @@ def test_quotas_of_other_providers_and_families_do_not_limit_launches() -> None:
         (0.99, 1, []),
     ],
 )
-def test_where_dollars_are_short_the_cheaper_offerings_are_asked_for(
+def test_near_the_dollar_limit_the_cheaper_offerings_are_requested(
     dollars: float, jobs: int, expected: list[tuple[tuple[str, ...], int]]
 ) -> None:
     world = world_of(ON_DEMAND, limits=Limits(dollars_per_hour=dollars), jobs=jobs)

@@ -72,7 +72,7 @@ def test_each_machine_takes_turns_from_its_own_readiness_on(late: int, machines:
     assert registrable_machines(world.fleet(), {}, ()) == {"acme": machines}
 
 
-def test_what_a_plan_launches_brings_it_no_more_turns() -> None:
+def test_machines_launched_in_a_plan_do_not_raise_its_registration_budget() -> None:
     world = World(catalogue(registration=GITHUB))
     world.launch(1)
     world.now += 60.0
@@ -102,7 +102,7 @@ def test_a_terminating_machine_is_not_registrable() -> None:
     assert registrable_machines(world.fleet(), {}, leaving) == {"acme": 30 + 6}
 
 
-def test_what_serves_jobs_already_is_omitted() -> None:
+def test_machines_that_serve_jobs_already_use_up_registration_budget() -> None:
     matching = Matching()
     matching.machines["acme"] = 4
     known = RegistrationBudget(World().fleet(), {"acme": 12})

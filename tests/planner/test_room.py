@@ -23,7 +23,7 @@ def left(headroom: Headroom) -> tuple[int, float, int]:
     return (headroom.machines, headroom.dollars, headroom.in_quota("east/G"))
 
 
-def test_a_slot_that_is_given_back_is_room_under_every_cap() -> None:
+def test_a_cancelled_slot_frees_room_under_every_cap() -> None:
     world = World(CAPPED)
     world.record(2)
     headroom = Headroom(world.fleet())
@@ -104,7 +104,7 @@ def test_a_launch_request_that_was_partly_earned_comes_sooner() -> None:
     assert world.plan().again_at == pytest.approx(world.now + 1.0)
 
 
-def test_a_launch_request_that_was_never_sent_is_given_back_once() -> None:
+def test_an_unsent_launch_request_returns_its_tokens_once() -> None:
     rates = {EAST: LaunchRate(Rate(3, 0.5), Rate(10, 0.5))}
     world = World(dataclasses.replace(catalogue(), launch_rates=rates))
     for name in ("a", "b", "c"):

@@ -32,7 +32,7 @@ def ends(world: World) -> list[tuple[str, str]]:
 
 
 @pytest.mark.parametrize(("waited", "ended"), [(599.9, []), (600.0, [("a0", "idle")])])
-def test_an_idle_machine_is_given_back_after_its_time(
+def test_an_idle_machine_is_terminated_after_its_idle_time(
     waited: float, ended: list[tuple[str, str]]
 ) -> None:
     world = world_with(IdlePolicy(), "a")
@@ -58,7 +58,7 @@ def test_machines_that_jobs_or_the_minimum_need_stay() -> None:
     assert ends(world) == []
 
 
-def test_a_machine_assigned_now_is_not_given_back() -> None:
+def test_a_machine_assigned_in_this_plan_is_not_terminated_as_idle() -> None:
     world = world_with(IdlePolicy(timeout=60.0), "ab")
     world.now = START + 3600
     alive(world).queue(1)
@@ -94,7 +94,7 @@ def test_assigned_and_booting_machines_are_never_idle() -> None:
     assert ends(world) == []
 
 
-def test_unconfirmed_machines_are_not_given_back_as_idle() -> None:
+def test_machines_that_have_not_reported_since_the_start_are_not_terminated_as_idle() -> None:
     world = world_with(IdlePolicy(timeout=30.0), "a")
     world.restart(10.0)
     assert ends(world) == []

@@ -16,7 +16,7 @@ def counts(world: World) -> dict[str, int]:
     return {launch.sku: launch.count for launch in world.intents(Launch)}
 
 
-def test_one_machine_a_job_and_one_launch_request_a_sku() -> None:
+def test_each_job_gets_a_machine_and_each_sku_one_launch_request() -> None:
     world = World(catalogue(sku("gpu"), sku("cpu")))
     world.queue(1, 2, 3)
     world.now += 1
@@ -136,7 +136,7 @@ def test_a_held_job_is_no_demand_until_its_probe() -> None:
     assert counts(world) == {"gpu": 1}
 
 
-def test_a_stranger_machine_possibly_assigned_is_no_supply() -> None:
+def test_an_orphan_that_may_run_a_job_is_no_supply() -> None:
     world = World()
     world.lists(listed("i-9", call="unknown"))
     world.queue(1)

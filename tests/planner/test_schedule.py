@@ -65,7 +65,7 @@ def test_only_its_weekdays_count() -> None:
     assert in_force(weekdays, saturday, "07:30") == [2]
 
 
-def test_of_overlapping_schedules_the_largest_counts() -> None:
+def test_the_largest_of_overlapping_schedules_applies() -> None:
     both = policy(("0 7 * * *", "UTC", 7200.0, 5), ("0 8 * * *", "UTC", 7200.0, 3), minimum=1)
     assert in_force(both, "2026-06-01", "06:59", "07:30", "08:30", "09:30", "10:00") == [
         1,

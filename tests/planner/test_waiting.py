@@ -91,7 +91,7 @@ def test_reasons_go_down_the_queue_by_what_serves_it() -> None:
     ]
 
 
-def test_a_job_launched_for_in_this_plan_is_said_to_be() -> None:
+def test_a_job_with_a_launch_in_this_plan_has_that_waiting_reason() -> None:
     world = World()
     world.queue(1, 2)
     assert world.plan().waiting == {GPU_CLASS: (Waiting(2, PLANNED),)}

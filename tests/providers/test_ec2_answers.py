@@ -37,7 +37,7 @@ def test_only_machines_that_are_missing_without_a_reason_are_a_failure() -> None
     assert missing.message == "EC2 launched 2 fewer machines than requested, and gave no reason"
 
 
-def test_a_failure_without_an_offering_keeps_ec2s_code_and_words() -> None:
+def test_a_failure_without_an_offering_keeps_ec2s_code_and_message() -> None:
     full = FleetErrorRow("VcpuLimitExceeded", "too many", "", "")
     assert failures(5, full) == (
         LaunchFailure(FailureClass.QUOTA, "VcpuLimitExceeded", "too many", None, None),

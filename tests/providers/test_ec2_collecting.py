@@ -274,7 +274,7 @@ async def test_volumes_that_stay_available_are_deleted_ours_alone(
     topic="EC2's API",
     source="EC2: error codes",
 )
-async def test_what_cannot_be_deleted_holds_up_nothing_else(
+async def test_a_resource_that_cannot_be_deleted_does_not_stop_the_others(
     settings: Ec2Settings, clock: ManualClock
 ) -> None:
     locked = [f"lt-{number}" for number in range(MOST_AT_ONCE)]

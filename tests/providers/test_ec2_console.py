@@ -56,7 +56,7 @@ async def test_the_latest_output_is_given_up_to_its_bound(
     ],
     ids=["type", "state", "empty"],
 )
-async def test_where_there_is_no_latest_output_what_ec2_kept_is_given(
+async def test_without_the_latest_output_the_stored_console_output_is_returned(
     provider: Ec2Provider, front: Ec2Front, first: Reply
 ) -> None:
     before = len(asked(front))

@@ -57,7 +57,7 @@ def test_the_policy_allows_every_call_and_what_calls_lead_to_and_nothing_else() 
     topic="EC2's API",
     source="EC2: IAM policies",
 )
-def test_what_makes_tags_ends_or_deletes_is_bound_to_the_fleets_tag() -> None:
+def test_the_policy_binds_tagging_terminating_and_deleting_to_the_fleets_tag() -> None:
     for statement in statements():
         changing = {one for one in actions(statement) if not one.split(":")[1].startswith(READING)}
         if not changing or statement["Sid"] in WITHOUT_TAGS:

@@ -216,7 +216,7 @@ def test_nested_indefinite_lengths_are_refused_without_harm() -> None:
     topic="Hostile input",
     source="CWE-407",
 )
-def test_a_document_in_more_pieces_than_anybody_needs_is_refused() -> None:
+def test_an_identity_document_in_too_many_pieces_is_refused() -> None:
     """Each costs time, and whoever can reach us may send them: 4 KiB took a millisecond and more."""
     content = document()
     info = HONEST.signer_info(content)
@@ -238,7 +238,7 @@ def test_a_tag_of_several_bytes_is_refused() -> None:
     topic="Hostile input",
     source="EC2: certificates by region",
 )
-def test_a_region_without_a_certificate_believes_nobody() -> None:
+def test_a_region_without_a_certificate_refuses_every_proof() -> None:
     assert pinned_certificates("xx-nowhere-9") == ()
     content = document(region="xx-nowhere-9")
     proof = signed(content, HONEST.signer_info(content))

@@ -79,7 +79,7 @@ def test_an_override_is_the_linux_price() -> None:
     assert instance_type("g5.xlarge").dollars_per_hour(WINDOWS, prices) == pytest.approx(2.184)
 
 
-def test_where_aws_lists_no_dollars_there_are_the_operators_prices_alone() -> None:
+def test_in_regions_without_dollar_prices_only_the_operators_prices_apply() -> None:
     west = Prices("cn-north-1", {"g5.xlarge": 1.123})
     assert instance_type("g5.xlarge").dollars_per_hour(LINUX, west) == 1.123
     with pytest.raises(InstanceTypeError) as refusal:
@@ -200,7 +200,7 @@ def test_offerings_keep_the_order_of_capacity_types_then_types() -> None:
     assert {one.quota_units for one in found} == {16}
 
 
-def test_one_subnet_a_zone_the_one_with_most_free_addresses() -> None:
+def test_each_zone_uses_its_subnet_with_most_free_addresses() -> None:
     rows = [SubnetRow("s-2", "b", 9), SubnetRow("s-1", "a", 5), SubnetRow("s-3", "a", 50)]
     assert roomiest_subnets(rows) == {"a": "s-3", "b": "s-2"}
     assert list(roomiest_subnets(rows)) == ["a", "b"]

@@ -265,7 +265,7 @@ async def test_a_pool_that_was_not_asked_for_costs_no_machine(
     topic="EC2's API",
     source="Karpenter#7998; Karpenter#3413",
 )
-async def test_a_missing_spot_role_is_spots_trouble_alone(
+async def test_a_missing_spot_role_affects_only_spot(
     provider: Ec2Provider, make_order: MakeOrder, front: Ec2Front
 ) -> None:
     code = "AuthFailure.ServiceLinkedRoleCreationNotPermitted"

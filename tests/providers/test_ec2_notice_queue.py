@@ -111,7 +111,7 @@ async def test_a_queue_that_is_not_there_is_the_operators(
     assert refusal.value.failure is FailureClass.CONFIGURATION
 
 
-async def test_what_sqs_does_not_take_off_is_an_error_but_for_a_receipt_that_is_old(
+async def test_a_message_that_sqs_does_not_delete_is_an_error_unless_its_receipt_is_old(
     settings: Ec2Settings, telemetry: RememberingTelemetry
 ) -> None:
     def refuse(operation: str, arguments: Mapping[str, Any]) -> Any:

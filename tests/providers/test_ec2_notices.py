@@ -130,7 +130,7 @@ def test_a_scheduled_change_names_several_machines_by_id_or_arn() -> None:
         {"affectedEntities": [{"entityValue": "vol-0123456789abcdef0"}]},
     ],
 )
-def test_what_health_says_of_other_things_is_no_notice(changes: dict[str, Any]) -> None:
+def test_unrelated_health_events_are_no_notices(changes: dict[str, Any]) -> None:
     assert parse_notice(health(**changes)) is None
 
 
@@ -181,7 +181,7 @@ POISON = {
     source="Karpenter pkg/controllers/interruption",
 )
 @pytest.mark.parametrize("body", POISON.values(), ids=POISON)
-def test_what_is_not_in_the_form_of_its_kind_is_poison(body: str) -> None:
+def test_a_malformed_notice_is_a_poison_message(body: str) -> None:
     with pytest.raises(PoisonError) as refusal:
         parse_notice(body)
     assert 0 < len(str(refusal.value)) <= 200

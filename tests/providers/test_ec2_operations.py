@@ -495,7 +495,7 @@ def test_every_operation_is_checked() -> None:
         ),
     ],
 )
-def test_a_refusal_is_reduced_to_its_code_words_status_and_wait(
+def test_a_refusal_is_reduced_to_code_message_status_and_retry_after(
     response: dict[str, Any], code: str, message: str, status: int, after: str | None
 ) -> None:
     def refuse(_: str) -> Any:

@@ -96,7 +96,7 @@ async def test_a_list_that_breaks_off_behind_an_empty_page_is_no_complete_list(
         await listed(provider)
 
 
-async def test_what_others_use_of_a_quota_is_counted_behind_an_empty_page(
+async def test_other_usage_of_a_quota_is_counted_after_an_empty_page(
     settings: Ec2Settings,
 ) -> None:
     others = [machine(number, settings, fleet="another") for number in (1, 2)]
@@ -108,7 +108,7 @@ async def test_what_others_use_of_a_quota_is_counted_behind_an_empty_page(
     assert found == {"east/on-demand/G and VT": 40 - 2 * 4, "east/spot/Standard": 9}
 
 
-async def test_what_others_use_is_not_known_from_a_list_that_breaks_off(
+async def test_other_usage_of_a_quota_is_unknown_after_an_incomplete_list(
     settings: Ec2Settings,
 ) -> None:
     pages = Pages(

@@ -157,7 +157,7 @@ class Listing:
         return pages[number], str(number + 1) if number + 1 < len(pages) else ""
 
 
-async def test_one_price_for_each_type_of_the_configuration_is_asked_for_and_no_other() -> None:
+async def test_only_prices_of_configured_instance_types_are_requested() -> None:
     listing = Listing(
         GetProducts=[[["g5.xlarge", "linux", 1.1]], [], [["g5.xlarge", "linux", 1.3]]]
     )
@@ -288,7 +288,7 @@ def test_the_known_prices_are_the_listed_ones_of_the_configured_types() -> None:
         ("cn-north-1", set()),
     ],
 )
-async def test_what_has_no_dollars_is_never_asked_for(
+async def test_prices_of_regions_without_dollars_are_never_requested(
     settings: Ec2Settings, region: str, kinds: set[CapacityType]
 ) -> None:
     offered = {kind: frozenset(types) for kind, types in WANTED.items()}

@@ -203,7 +203,7 @@ async def test_a_terminated_machine_says_why_and_holds_nothing(
     assert one.quota_usage == ()
 
 
-async def test_unknown_machines_shield_nobody_from_ending(
+async def test_unknown_machines_do_not_stop_the_termination_of_known_ones(
     provider: Ec2Provider, make_order: MakeOrder
 ) -> None:
     answer = await provider.launch(await provider.prepare(make_order(1, "t")))

@@ -86,7 +86,9 @@ async def test_p5_on_spot_is_not_capped_by_the_quota_of_older_p_types(
     assert quota("p6-b200.48xlarge", CapacityType.SPOT) not in known
 
 
-async def test_the_operators_word_comes_before_service_quotas(settings: Ec2Settings) -> None:
+async def test_the_operators_quota_takes_precedence_over_service_quotas(
+    settings: Ec2Settings,
+) -> None:
     applied = [QuotaRow(QUOTA_ONE, 64.0), QuotaRow("L-34B43A08", 5.0), QuotaRow("L-0EA8095F", 1)]
     given = replace(settings, quotas={"on-demand/G and VT": 100, "spot/P": 0})
     assert await Account(given, *applied).limits.read() == {
@@ -161,7 +163,7 @@ def test_others_count_by_family_and_capacity_type_and_this_fleet_does_not() -> N
     }
 
 
-def test_what_is_left_is_never_less_than_nothing() -> None:
+def test_the_remaining_quota_is_never_negative() -> None:
     quotas = {"spot/P": 8, "on-demand/P": 8, "spot/F": 8}
     assert available_quotas(ProviderName("east"), quotas, {"spot/P": 5, "on-demand/P": 9}) == {
         "east/spot/P": 3,

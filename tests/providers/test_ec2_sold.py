@@ -194,7 +194,7 @@ def test_unfulfillable_capacity_alone_is_want_of_capacity(given: int) -> None:
         ("SomethingNew", NOT_THERE, False),
     ],
 )
-def test_what_says_that_a_zone_does_not_sell_a_type(
+def test_errors_that_mean_a_zone_does_not_sell_a_type(
     code: str, message: str, unsupported: bool
 ) -> None:
     assert says_unsupported(code, message) is unsupported

@@ -69,7 +69,7 @@ async def test_one_protected_machine_does_not_stop_the_termination_of_the_others
     assert api.calls[-1][1]["ids"] == [machine(1), machine(3)]
 
 
-async def test_a_malformed_id_is_refused_and_shields_nobody() -> None:
+async def test_a_malformed_id_does_not_stop_the_termination_of_the_others() -> None:
     bad = ProviderMachineId("not-a-machine")
 
     def answer(_: str, arguments: Mapping[str, Any]) -> None:

@@ -116,7 +116,7 @@ ROUTES = [
 ]
 
 
-async def test_what_is_unverified_is_shown_to_who_has_a_token(admin: Admin) -> None:
+async def test_unverified_machines_are_listed_for_a_valid_token(admin: Admin) -> None:
     for token in (TOKEN, OLDER):
         status, reported = await admin.ask(
             "GET", "/admin/unverified", headers={"Authorization": f"bearer {token}"}
@@ -194,7 +194,9 @@ async def test_a_refusal_comes_back_with_its_reason(
     assert await admin.ask("POST", "/admin/circuits/gpu/close") == (status, reported)
 
 
-async def test_a_word_that_could_not_be_kept_is_not_answered_as_taken(admin: Admin) -> None:
+async def test_an_operator_request_that_could_not_be_stored_is_not_acknowledged(
+    admin: Admin,
+) -> None:
     admin.word.refusal = StoreError("disk full")
     assert await admin.ask("POST", "/admin/machines/i-1/terminate") == (503, {"error": "store"})
 
@@ -246,7 +248,9 @@ async def test_refusals_are_logged_so_many_times_and_without_what_was_sent() -> 
 
 
 @pytest.mark.parametrize(("method", "path"), ROUTES)
-async def test_where_no_token_is_configured_there_is_nothing(method: str, path: str) -> None:
+async def test_without_a_configured_token_there_is_no_admin_endpoint(
+    method: str, path: str
+) -> None:
     async with running() as caller:
         assert await _status(caller, method, path) == 404
 

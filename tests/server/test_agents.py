@@ -42,7 +42,7 @@ def test_a_bounded_number_is_kept_the_latest(tmp_path: Path) -> None:
     assert len(list(folder.iterdir())) == MAX_AGENTS
 
 
-def test_what_was_changed_on_the_disk_is_not_served(tmp_path: Path) -> None:
+def test_an_agent_file_that_was_changed_on_disk_is_not_served(tmp_path: Path) -> None:
     folder = tmp_path / "agents"
     keep_agent(folder, OLD)
     (folder / f"{sha(OLD)}.py").write_bytes(b"import evil\n")

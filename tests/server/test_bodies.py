@@ -106,7 +106,7 @@ async def test_bodies_that_stop_a_byte_short_keep_no_other_out(desk: Desk, lengt
         assert {second.done(), third.done(), last.done()} == {False}
 
 
-async def test_what_was_read_whole_keeps_its_room_until_it_is_done_with(desk: Desk) -> None:
+async def test_a_complete_body_keeps_its_memory_budget_until_it_is_handled(desk: Desk) -> None:
     """A store that is slow to commit: nothing gives way, and the next one is refused at once."""
     desk.free.clear()
     waiting = [asyncio.create_task(desk.send(LIMIT)) for _ in range(4)]

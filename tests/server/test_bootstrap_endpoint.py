@@ -260,7 +260,7 @@ async def test_a_machine_that_hangs_up_ends_its_poll(caller: Caller) -> None:
     assert (await caller.say("heartbeat")).status == 204
 
 
-async def test_what_a_machine_said_is_carried_out_though_it_hangs_up(caller: Caller) -> None:
+async def test_a_machines_request_is_carried_out_although_it_disconnects(caller: Caller) -> None:
     bootstrap = caller.behind.bootstrap
     bootstrap.go_on.clear()
     address = caller.serving.address
@@ -277,7 +277,7 @@ async def test_what_a_machine_said_is_carried_out_though_it_hangs_up(caller: Cal
     await until(lambda: bootstrap.said == [("exited", "", "unknown")])
 
 
-async def test_an_assignment_that_nobody_is_there_to_take_breaks_nothing(caller: Caller) -> None:
+async def test_an_assignment_for_a_disconnected_machine_causes_no_error(caller: Caller) -> None:
     bootstrap = caller.behind.bootstrap
     bootstrap.go_on.clear()
     bootstrap.assignment = ASSIGNMENT

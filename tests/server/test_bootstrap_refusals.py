@@ -58,7 +58,7 @@ async def test_a_refusal_is_answered_counted_and_logged(
 
 
 @pytest.mark.parametrize(("seconds", "header"), [(0.2, "1"), (2.5, "3"), (30, "30")])
-async def test_what_is_not_known_yet_may_come_again(
+async def test_an_unknown_machine_may_attest_again(
     caller: Caller, seconds: float, header: str
 ) -> None:
     caller.behind.bootstrap.error = NotKnownYetError(seconds)

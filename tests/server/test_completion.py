@@ -21,7 +21,7 @@ async def fails() -> None:
 
 
 @on_virtual_time
-async def test_what_has_ended_is_not_kept() -> None:
+async def test_completed_requests_are_not_kept() -> None:
     completion = Completion()
     assert await completion.run(slow([])) == "answer"
     with pytest.raises(LookupError):

@@ -144,9 +144,7 @@ async def test_a_connection_may_idle_for_longer_than_a_head_may_take() -> None:
         PING.replace(b"sha256=", b"sha256=0"),
     ],
 )
-async def test_what_any_stranger_may_ask_for_keeps_no_connection(
-    caller: Caller, sent: bytes
-) -> None:
+async def test_unauthenticated_answers_close_the_connection(caller: Caller, sent: bytes) -> None:
     """Nor what was sent after it."""
     reader, writer = await connect(caller.serving.address, sent)
     async with asyncio.timeout(PATIENCE):
@@ -235,7 +233,7 @@ async def test_the_oldest_incomplete_connection_gives_way(sent: bytes) -> None:
     topic="Hostile input",
     source="CWE-400",
 )
-async def test_what_is_served_does_not_give_way() -> None:
+async def test_a_connection_in_use_is_not_closed_for_a_new_one() -> None:
     """Machines' polls of an hour are older than any stranger's connection."""
     async with running(settings=FULL) as caller:
         polls = [asyncio.create_task(caller.say("poll", {"wait": 50})) for _ in range(3)]
@@ -254,7 +252,7 @@ async def test_what_is_served_does_not_give_way() -> None:
     topic="Hostile input",
     source="CWE-770",
 )
-async def test_one_address_never_takes_the_last_quarter() -> None:
+async def test_one_address_never_takes_the_last_quarter_of_connections() -> None:
     async with running(settings=FULL) as caller:
         address = caller.serving.address
         mine = [await connect(address, POLL) for _ in range(3)]

@@ -40,7 +40,7 @@ async def test_metrics_are_passed_on(caller: Caller) -> None:
 
 
 @pytest.mark.parametrize("path", ["/healthz", "/readyz", "/metrics"])
-async def test_nothing_between_keeps_an_answer(caller: Caller, path: str) -> None:
+async def test_health_answers_are_not_cached(caller: Caller, path: str) -> None:
     assert (await caller.get(path)).headers["Cache-Control"] == "no-store"
 
 

@@ -17,7 +17,9 @@ from tests.server.fronts import BODY, JOB, SECRETS, Front, headers, signature
     source="GitHub: validating deliveries",
 )
 @pytest.mark.parametrize("secret", SECRETS)
-async def test_what_either_live_secret_signed_is_kept(front: Front, secret: bytes) -> None:
+async def test_deliveries_signed_with_either_live_secret_are_stored(
+    front: Front, secret: bytes
+) -> None:
     """So that the tests below can fail: this server keeps what is good."""
     assert await front.send(BODY, headers(BODY, signature=signature(BODY, secret))) == 202
     assert front.stored() == ["0b989ba4-242f-11e5-81e1-c7b6966d2516"]

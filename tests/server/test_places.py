@@ -153,7 +153,7 @@ async def test_a_place_that_was_left_is_counted_no_more() -> None:
 
 
 @on_virtual_time
-async def test_what_does_not_leave_at_the_end_is_closed() -> None:
+async def test_connections_that_stay_open_at_the_end_are_closed() -> None:
     hall = Hall()
     leaving, _ = hall.taken("a"), hall.taken("b")
     asyncio.get_running_loop().call_later(1, hall.places.leave, leaving)

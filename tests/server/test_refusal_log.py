@@ -71,7 +71,7 @@ async def test_a_flood_of_bad_signatures_writes_few_lines(caller: Caller) -> Non
     ]
 
 
-async def test_a_flood_of_strange_nonces_writes_few_lines(caller: Caller) -> None:
+async def test_many_unknown_nonces_write_few_log_lines(caller: Caller) -> None:
     with capture_logs() as lines:
         for number in range(3 * LINES):
             assert (await caller.say("heartbeat", nonce=f"{number:064x}")).status == 401
@@ -89,7 +89,7 @@ async def test_a_flood_at_one_step_hides_no_refusal_of_another(caller: Caller) -
 
 
 @pytest.mark.parametrize("path", ["/bootstrap/machines/../poll", "/bootstrap/machines/%2e%2e/poll"])
-async def test_a_stranger_s_path_is_not_written(caller: Caller, path: str) -> None:
+async def test_an_unauthenticated_requests_path_is_not_logged(caller: Caller, path: str) -> None:
     with capture_logs() as lines:
         assert (await caller.post(path, data=b"{}")).status in {400, 404}
     assert ".." not in str(lines)

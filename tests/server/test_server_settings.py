@@ -22,6 +22,6 @@ def test_an_address_is_read_and_written_the_same(text: str, address: Address) ->
 @pytest.mark.parametrize(
     "text", ["", "8443", ":8443", "host:", "host:65536", "host:-1", "host:1x", "::1:80", "[x]:80"]
 )
-def test_what_is_no_address_is_refused(text: str) -> None:
+def test_an_invalid_listen_address_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match=r"host:port|At least|IPv6|'x'"):
         Address.parse(text)

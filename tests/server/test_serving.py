@@ -261,7 +261,7 @@ async def test_ready_machines_are_answered_at_once_when_the_server_stops() -> No
         assert behind.telemetry.steps == {("poll", "ok"): 20}
 
 
-async def test_what_is_under_way_is_answered_before_the_end() -> None:
+async def test_requests_in_flight_are_answered_before_the_stop() -> None:
     behind = Backstage()
     async with running(behind) as caller:
         behind.inbox.open.clear()
@@ -291,7 +291,7 @@ async def test_an_assignment_won_while_stopping_is_still_handed_over() -> None:
         assert (await poll).json["state"] == "assigned"
 
 
-async def test_what_never_ends_does_not_hold_the_stop_up() -> None:
+async def test_a_request_that_never_ends_does_not_delay_the_stop() -> None:
     behind = Backstage()
     async with running(behind, replace(LOOPBACK, shutdown=0.1)) as caller:
         behind.inbox.open.clear()
@@ -377,7 +377,7 @@ async def test_a_machine_at_work_keeps_no_connection_until_it_speaks_again() -> 
         b"POST /webhook HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\nContent-Length: 6\r\n\r\n",
     ],
 )
-async def test_what_is_no_bounded_http_is_refused_without_a_word_in_the_log(
+async def test_malformed_or_unbounded_http_is_refused_without_a_log_line(
     caller: Caller, caplog: pytest.LogCaptureFixture, sent: bytes
 ) -> None:
     with caplog.at_level(logging.DEBUG, logger="autoscaler.server.http"):

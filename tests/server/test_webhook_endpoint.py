@@ -78,7 +78,9 @@ async def test_a_job_of_no_interest_is_ignored(caller: Caller) -> None:
         "sha1=" + hmac.new(SECRET, JOB, hashlib.sha1).hexdigest(),
     ],
 )
-async def test_what_is_not_signed_is_not_parsed_or_kept(caller: Caller, header: str | None) -> None:
+async def test_an_unsigned_delivery_is_neither_parsed_nor_stored(
+    caller: Caller, header: str | None
+) -> None:
     headers = delivery_headers(JOB)
     del headers["X-Hub-Signature-256"]
     if header is not None:

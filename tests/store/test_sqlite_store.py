@@ -404,7 +404,7 @@ async def test_a_decisions_rows_are_made_in_the_stores_thread(store: SqliteStore
     assert held.result()
 
 
-async def test_what_is_asked_at_once_is_done_one_after_the_other(store: SqliteStore) -> None:
+async def test_concurrent_store_calls_run_one_after_the_other(store: SqliteStore) -> None:
     """The file is one thread's: a second one would begin a transaction within a transaction."""
     await store.commit([job(1)], [])
     many = 8
@@ -462,7 +462,7 @@ def _left_readable(path: Path) -> None:
     topic="Hostile input",
     source="SQLite: WAL",
 )
-async def test_what_an_earlier_process_left_readable_is_made_the_owner_s_alone(
+async def test_a_store_file_readable_by_others_is_restricted_to_its_owner(
     path: Path,
 ) -> None:
     store = await SqliteStore.open(path)
@@ -514,7 +514,7 @@ async def test_an_installation_that_is_taken_over_stays_the_store_s_own(path: Pa
     await store.close()
 
 
-async def test_of_two_take_overs_at_once_the_last_says_all_ids(store: SqliteStore) -> None:
+async def test_the_last_of_two_adoptions_in_one_write_stores_all_ids(store: SqliteStore) -> None:
     assert (await store.load(0.0)).installations.former == ()
     first, second, made = (InstallationId(one) for one in ("01d01d01", "2bad2bad", "0badcafe"))
     once, twice = Installations(first, (made,)), Installations(second, (first, made))

@@ -59,7 +59,7 @@ def test_any_other_type_in_any_field_is_refused(small: Any) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", "null", '"x"', "{}", '{"id": 1}'])
-def test_what_is_no_record_is_refused(text: str) -> None:
+def test_a_malformed_record_is_refused(text: str) -> None:
     for kind in KINDS:
         with pytest.raises(CorruptRecordError):
             decode(kind, text)

@@ -30,7 +30,7 @@ async def kill_after(path: Path, lines: int) -> list[str]:
 
 
 @pytest.mark.parametrize("lines", [1, 97, 1500])
-async def test_what_was_answered_before_a_kill_is_in_the_file(path: Path, lines: int) -> None:
+async def test_acknowledged_writes_survive_a_kill(path: Path, lines: int) -> None:
     said = await kill_after(path, lines)
     accepted = [line[2:] for line in said if line.startswith("a ")]
     committed = {line[2:] for line in said if line.startswith("c ")}

@@ -244,7 +244,7 @@ class Journal:
         return [isinstance(change, Arrival) for change in changes]
 
 
-async def test_what_overlaps_shares_one_write() -> None:
+async def test_overlapping_changes_share_one_write() -> None:
     journal = Journal()
     with ThreadPoolExecutor(1) as thread:
         commits = GroupCommit(thread, journal.write)
@@ -256,7 +256,7 @@ async def test_what_overlaps_shares_one_write() -> None:
     assert journal.groups == [changes]
 
 
-async def test_what_arrives_during_a_write_waits_for_the_next_one() -> None:
+async def test_a_change_during_a_write_waits_for_the_next_write() -> None:
     journal = Journal()
     with ThreadPoolExecutor(1) as thread:
         commits = GroupCommit(thread, journal.write)
@@ -268,7 +268,7 @@ async def test_what_arrives_during_a_write_waits_for_the_next_one() -> None:
     assert journal.groups == [[Heartbeat(1.0)], [Heartbeat(2.0), Heartbeat(3.0), Heartbeat(4.0)]]
 
 
-async def test_a_writer_that_breaks_leaves_nobody_waiting() -> None:
+async def test_a_failed_writer_leaves_no_caller_waiting() -> None:
     journal = Journal()
     failures: list[object] = []
     asyncio.get_running_loop().set_exception_handler(
