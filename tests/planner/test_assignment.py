@@ -77,7 +77,7 @@ def test_the_registration_budget_goes_to_the_class_of_the_oldest_job_first() -> 
 
 
 @pytest.mark.parametrize(("waited", "assignments"), [(0.0, 0), (9.9, 0), (10.0, 1), (25.0, 2)])
-def test_without_a_turn_nothing_is_assigned(waited: float, assignments: int) -> None:
+def test_without_registration_budget_nothing_is_assigned(waited: float, assignments: int) -> None:
     world = World(catalogue(registration=RegistrationRate(burst=2, per_second=0.1)))
     world.make_ready(5)
     world.queue(1, 2, 3, 4, 5)
@@ -213,7 +213,7 @@ def test_a_registration_with_fewer_labels_does_not() -> None:
     assert world.plan().intents == (DeregisterRunner(name, "no queued job needs it"),)
 
 
-def test_an_account_out_of_turns_stops_no_other() -> None:
+def test_an_account_without_registration_budget_stops_no_other() -> None:
     known = catalogue(registration=RegistrationRate(burst=1, per_second=0.001))
     world = World(dataclasses.replace(known, scopes=(Scope("acme", None), Scope("zeta", None))))
     world.make_ready(3)

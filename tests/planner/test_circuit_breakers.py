@@ -248,7 +248,7 @@ def in_exit_storm(jobs: int) -> World:
     return world
 
 
-def test_during_the_back_off_nothing_is_launched_and_the_reason_is_shown() -> None:
+def test_during_the_backoff_nothing_is_launched_and_the_reason_is_shown() -> None:
     world = in_exit_storm(5)
     assert launched(world) == 0
     assert reasons(world).endswith("; a probe follows")

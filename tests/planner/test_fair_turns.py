@@ -46,7 +46,7 @@ def test_an_account_without_a_turn_waits_for_the_others() -> None:
     assert served(2, 2, {"acme": 0, "zeta": 2}, {READY: 3}) == [1, 2]
 
 
-def test_runners_that_are_registered_need_no_turn() -> None:
+def test_registered_runners_use_no_registration_budget() -> None:
     world = World(SHARED)
     world.queue(1)
     (demand,) = world.fleet().queues
@@ -81,7 +81,7 @@ def test_no_account_yields_a_machine_to_an_account_without_registration_budget()
     assert found == {"acme": 2, "yak": 1, "zeta": 1}
 
 
-def test_another_makes_way_for_the_last_turn_of_an_account() -> None:
+def test_a_job_yields_its_machine_for_the_last_registration_of_an_account() -> None:
     jobs = [("yak", "any"), ("acme", "a"), ("acme", "a"), ("acme", "a"), ("zeta", "b")]
     found = served_in_turn(jobs, {"acme": 2, "yak": 1, "zeta": 1}, {READY_A: 2, READY_B: 1})
     assert found["acme"] == 2

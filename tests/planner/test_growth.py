@@ -54,7 +54,7 @@ def test_a_burst_is_placed_many_machines_at_a_time() -> None:
     assert calls_of(many) < 1.2 * calls_of(some)
 
 
-def test_a_burst_from_nothing_is_matched_once() -> None:
+def test_matching_a_burst_in_an_empty_fleet_costs_few_function_calls() -> None:
     """Pools without machines are none, and what a launch serves is not looked for again."""
     assert calls_of(fleet_of(machines=0, jobs=4_000, skus=20)) < 17_000
 

@@ -120,13 +120,13 @@ def test_matching_exceeds_neither_supply_nor_demand() -> None:
     assert flow(matched(["a"], {READY_A: 0, runner(ONLY_A): -1})) == {}
 
 
-def test_a_job_makes_way_for_one_that_has_no_other_pool() -> None:
+def test_a_job_yields_its_machine_to_a_job_that_has_no_other() -> None:
     found = matched(["ab", "a"], {READY_A: 1, READY_B: 1})
     assert flow(found) == {(EITHER, READY_B): 1, (ONLY_A, READY_A): 1}
     assert found.used == {READY_A: 1, READY_B: 1}
 
 
-def test_making_way_may_take_several_steps() -> None:
+def test_yielding_a_machine_may_take_several_steps() -> None:
     wide, thin = klass("a", "x"), klass("a")
     known = catalogue(sku("a", labels=("x", "ab")), sku("b", labels=("ab",)))
     world = World(known)
@@ -180,7 +180,7 @@ def test_jobs_move_to_other_machines_to_fill_the_ready_minimum() -> None:
     assert found.matched[spare_class(A)] == 2
 
 
-def test_no_job_gives_its_ready_machine_up_for_the_sake_of_a_minimum() -> None:
+def test_no_job_yields_its_ready_machine_to_a_ready_minimum() -> None:
     coming_b = Supply(SupplyKind.COMING, sku=B)
     found = matched(["ab"], {READY_A: 1, coming_b: 1}, {A: 1})
     assert flow(found) == {(EITHER, READY_A): 1}
@@ -197,7 +197,7 @@ def test_a_job_that_holds_a_booting_machine_moves_although_another_holds_a_ready
     }
 
 
-def test_two_minimums_do_not_share_a_machine() -> None:
+def test_two_ready_minimums_do_not_share_a_machine() -> None:
     found = matched([], {READY_A: 3, READY_B: 1}, {A: 2, B: 2})
     assert flow(found) == {(spare_class(A), READY_A): 2, (spare_class(B), READY_B): 1}
     assert (found.matched[spare_class(A)], found.matched[spare_class(B)]) == (2, 1)

@@ -119,7 +119,7 @@ def test_the_reason_names_each_launch_option_on_hold_once() -> None:
     )
 
 
-def test_an_empty_launch_options_is_a_reason() -> None:
+def test_a_sku_without_launch_options_is_a_reason() -> None:
     world = world_of(dataclasses.replace(sku(), launch_options=()))
     assert reason(world) == "no provider in launch_options has an offering for it now"
 
@@ -183,7 +183,7 @@ def test_near_the_dollar_limit_the_cheaper_offerings_are_requested(
     assert [(keys, count) for _, _, keys, count in launches(world)] == expected
 
 
-def test_rounding_leaves_no_dollar_unused() -> None:
+def test_rounding_of_prices_wastes_no_part_of_the_dollar_limit() -> None:
     dime = sku(offerings=(offering(dollars=0.1),))
     assert launches(world_of(dime, limits=Limits(dollars_per_hour=0.3), jobs=3))[0][3] == 3
 

@@ -109,7 +109,7 @@ def test_machines_that_serve_jobs_already_use_up_registration_budget() -> None:
     assert known.allowed("acme", matching) == 8
 
 
-def test_a_slow_boot_lets_more_be_launched() -> None:
+def test_a_slow_boot_permits_more_launches() -> None:
     windows = dataclasses.replace(sku(), os=OperatingSystem.WINDOWS)
     assert reached(catalogue(windows, registration=SLOW), 0.0) == 18 + 6
     measured = World(catalogue(registration=SLOW))

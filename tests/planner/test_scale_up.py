@@ -102,7 +102,7 @@ def test_a_ready_machine_of_any_sku_serves_before_a_launch() -> None:
     topic="Complaints about other fleets",
     source="GAR#5026; GAR#3130; runs-on#168; runs-on#193",
 )
-def test_a_stolen_runner_repairs_itself() -> None:
+def test_a_job_whose_runner_took_another_job_gets_a_new_machine() -> None:
     world = World()
     runner = world.ready("a")
     world.queue(1, 2)
@@ -203,7 +203,7 @@ def test_booting_machines_count_for_the_minimum() -> None:
     assert counts(world) == {"gpu": 1}
 
 
-def test_a_minimum_never_takes_a_jobs_room() -> None:
+def test_a_ready_minimum_never_takes_capacity_from_a_job() -> None:
     world = warm(5, machines=3)
     world.queue(1, 2)
     assert counts(world) == {"gpu": 3}

@@ -23,7 +23,7 @@ def in_force(known: IdlePolicy, day: str, *times: str) -> list[int]:
     return [idle_minimum(known, at(day, time)) for time in times]
 
 
-def test_without_a_schedule_the_minimum_stands() -> None:
+def test_without_a_schedule_the_base_minimum_applies() -> None:
     assert idle_minimum(IdlePolicy(minimum=3), 0.0) == 3
     assert idle_minimum(IdlePolicy(), 0.0) == 0
 
@@ -42,7 +42,7 @@ def test_an_hour_has_sixty_minutes_whatever_the_length_is_asked_in() -> None:
 
 
 @pytest.mark.parametrize(("length", "minutes"), [(59.0, 1), (60.0, 1), (61.0, 2), (119.0, 2)])
-def test_a_minute_that_is_begun_counts(length: float, minutes: int) -> None:
+def test_a_schedules_length_is_rounded_up_to_whole_minutes(length: float, minutes: int) -> None:
     begun = policy(("0 7 * * *", "UTC", length, 5))
     times = ("06:59", "07:00", "07:01", "07:02")
     assert in_force(begun, "2026-06-01", *times) == [0, *[5] * minutes, *[0] * (3 - minutes)]
@@ -58,7 +58,7 @@ def test_a_schedule_reaches_past_midnight() -> None:
     assert in_force(night, "2026-06-02", "00:00", "01:59", "02:00", "22:59") == [5, 5, 0, 0]
 
 
-def test_only_its_weekdays_count() -> None:
+def test_a_schedule_applies_only_on_its_weekdays() -> None:
     weekdays = policy(("0 7 * * 1-5", "UTC", 3600.0, 20), minimum=2)
     friday, saturday = "2026-06-05", "2026-06-06"
     assert in_force(weekdays, friday, "07:30") == [20]
@@ -76,12 +76,12 @@ def test_the_largest_of_overlapping_schedules_applies() -> None:
     ]
 
 
-def test_the_minimum_stands_where_it_is_larger() -> None:
+def test_the_larger_of_base_minimum_and_schedule_applies() -> None:
     small = policy(("0 7 * * *", "UTC", 3600.0, 1), minimum=4)
     assert in_force(small, "2026-06-01", "07:30") == [4]
 
 
-def test_a_schedule_of_none_lowers_nothing() -> None:
+def test_a_schedule_of_zero_machines_keeps_none_ready() -> None:
     assert in_force(policy(("0 7 * * *", "UTC", 3600.0, 0)), "2026-06-01", "07:30") == [0]
 
 

@@ -68,7 +68,7 @@ def test_a_sku_without_a_cap_has_no_shares() -> None:
     topic="Complaints about other fleets",
     source="ARC#2736; pytorch#183016",
 )
-def test_a_flood_leaves_the_others_their_part_however_late_they_come() -> None:
+def test_repositories_get_their_share_although_a_flood_came_first() -> None:
     world = world_of(10, 0.5)
     ask(world, "acme/flood", range(1, 101))
     world.now += 60
@@ -156,7 +156,7 @@ def test_a_job_that_ends_leaves_the_lines_of_other_repositories_of_its_class_alo
     assert list(lines) == ["acme/small"]
 
 
-def test_a_job_learns_that_others_go_first() -> None:
+def test_the_waiting_reason_names_repositories_that_go_first() -> None:
     world = world_of(4, 0.5)
     ask(world, "acme/flood", range(1, 21))
     world.now += 1
@@ -167,7 +167,7 @@ def test_a_job_learns_that_others_go_first() -> None:
     )
 
 
-def test_a_job_does_not_learn_of_others_of_its_class_for_there_github_decides() -> None:
+def test_the_waiting_reason_names_no_other_repository_of_the_same_class() -> None:
     world = world_of(10, 0.5)
     for job in range(5):
         world.observe(job, JobState.IN_PROGRESS, ("flood",), repository="acme/flood")
@@ -178,7 +178,7 @@ def test_a_job_does_not_learn_of_others_of_its_class_for_there_github_decides() 
     assert runs[-1].reason == "max_machines of gpu (10) is reached"
 
 
-def test_a_job_does_not_learn_of_others_that_have_their_share_too() -> None:
+def test_the_waiting_reason_names_no_repository_within_its_share() -> None:
     world = world_of(4, 0.5)
     for number, repository in enumerate(("acme/flood", "acme/small")):
         for job in range(10 * number, 10 * number + 2):
@@ -205,7 +205,7 @@ def test_a_job_whose_end_is_never_reported_leaves_the_share_of_its_repository_in
     assert not filled(world.fleet(), {}, class_of("acme/flood"), "acme/flood")
 
 
-def test_no_reason_names_more_than_a_few_repositories() -> None:
+def test_a_waiting_reason_names_only_a_few_repositories() -> None:
     world = world_of(4, 0.25)
     for number in range(6):
         for job in range(10 * number, 10 * number + 5):
@@ -215,7 +215,7 @@ def test_no_reason_names_more_than_a_few_repositories() -> None:
     assert run.reason.endswith("acme/r0, acme/r1, acme/r2, ...")
 
 
-def test_alone_a_repository_with_its_share_does_not_learn_of_others() -> None:
+def test_the_waiting_reason_of_the_only_repository_names_no_other() -> None:
     world = world_of(4, 0.5)
     ask(world, "acme/flood", range(1, 21))
     for job in range(21, 41):

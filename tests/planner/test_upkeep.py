@@ -248,7 +248,7 @@ def test_a_launch_request_whose_turn_is_later_keeps_no_other_from_being_repeated
     assert world.intents(ResendLaunchRequest) == [ResendLaunchRequest(LaunchRequestId("d"))]
 
 
-def test_questions_are_asked_when_due_and_in_order() -> None:
+def test_github_reads_are_planned_when_due_and_in_order() -> None:
     world = World()
     for job in (2, 1):
         world.queue(job)
@@ -259,7 +259,7 @@ def test_questions_are_asked_when_due_and_in_order() -> None:
     assert due(world, 60) == (ReadJob(JobId(1)), ReadJob(JobId(2)))
 
 
-def test_intents_come_in_the_order_to_carry_them_out() -> None:
+def test_a_plans_intents_are_in_the_order_of_execution() -> None:
     world = World(catalogue(registration=RegistrationRate(10, 1.0)))
     world.send(1, "u")
     world.do(e.LaunchOutcomeUnknown, LaunchRequestId("u"), "timed out")

@@ -97,7 +97,7 @@ def test_a_job_with_a_launch_in_this_plan_has_that_waiting_reason() -> None:
     assert world.plan().waiting == {GPU_CLASS: (Waiting(2, PLANNED),)}
 
 
-def test_a_job_blocked_by_a_cap_learns_which() -> None:
+def test_the_waiting_reason_names_the_reached_cap() -> None:
     world = World(catalogue(limits=Limits(machines=1)))
     world.queue(1)
     world.now += 1
