@@ -1,0 +1,105 @@
+"""Requests to the cluster as its administrator: nodes, namespaces, quotas, and pods' statuses.
+
+Plays what lies outside the autoscaler: the operator, kubelets, and whoever else uses the cluster.
+"""
+
+import asyncio
+import json
+import ssl
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+
+import aiohttp
+
+from lab.kubernetes.cluster import Cluster
+
+_PAUSE = 0.05
+"""Seconds between two looks at an object."""
+
+
+class RequestFailedError(Exception):
+    """The API server refused a request of the administrator. The message is its answer."""
+
+
+class Administrator:
+    """Sends requests with all rights."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._url = cluster.url
+        token = cluster.credentials.tokens["admin"]
+        context = ssl.create_default_context(cafile=str(cluster.credentials.ca))
+        self._session = aiohttp.ClientSession(
+            headers={"Authorization": f"Bearer {token}"},
+            connector=aiohttp.TCPConnector(ssl=context, limit=20),
+        )
+
+    async def close(self) -> None:
+        """Release the connections."""
+        await self._session.close()
+
+    async def request(
+        self, method: str, path: str, body: Any = None, content_type: str = "application/json"
+    ) -> Any:
+        """Return the answer to one request. Raises RequestFailedError."""
+        data = None if body is None else json.dumps(body)
+        async with self._session.request(
+            method, self._url + path, data=data, headers={"Content-Type": content_type}
+        ) as answer:
+            text = await answer.text()
+            if answer.status >= 300:
+                raise RequestFailedError(f"{method} {path}: {answer.status} {text}")
+            return json.loads(text)
+
+    async def create(self, collection: str, body: Any) -> Any:
+        """Create an object in a collection, such as `/api/v1/nodes`."""
+        return await self.request("POST", collection, body)
+
+    async def patch(self, path: str, body: Any) -> Any:
+        """Merge `body` into an object (JSON merge patch)."""
+        return await self.request("PATCH", path, body, "application/merge-patch+json")
+
+    async def until(self, path: str, holds: Callable[[Any], bool], patience: float = 600.0) -> Any:
+        """Return the object at this path once it exists and `holds`.
+
+        `patience` is how long to wait, in seconds. Raises TimeoutError.
+        """
+        async with asyncio.timeout(patience):
+            while True:
+                with suppress(RequestFailedError):
+                    found = await self.request("GET", path)
+                    if holds(found):
+                        return found
+                await asyncio.sleep(_PAUSE)
+
+    async def gone(self, path: str, patience: float = 600.0) -> None:
+        """Return once there is no object at this path. Raises TimeoutError."""
+        async with asyncio.timeout(patience):
+            while True:
+                try:
+                    await self.request("GET", path)
+                except RequestFailedError:
+                    return
+                await asyncio.sleep(_PAUSE)
+
+    async def add_node(
+        self,
+        name: str,
+        resources: dict[str, str],
+        labels: dict[str, str] | None = None,
+        taints: list[dict[str, str]] | None = None,
+        arch: str = "amd64",
+    ) -> None:
+        """Add a node that kwok plays. `resources` is its capacity, such as `nvidia.com/gpu: "8"`."""
+        capacity = {"cpu": "128", "memory": "1Ti", "ephemeral-storage": "4Ti", "pods": "250"}
+        capacity |= resources
+        own = {"kubernetes.io/os": "linux", "kubernetes.io/arch": arch}
+        node = {
+            "metadata": {
+                "name": name,
+                "labels": own | {"kubernetes.io/hostname": name} | (labels or {}),
+            },
+            "spec": {"taints": taints or []},
+            "status": {"capacity": capacity, "allocatable": capacity},
+        }
+        await self.create("/api/v1/nodes", node)
