@@ -91,12 +91,19 @@ worlds: setup
 	@nice $(PYTEST) tests/chaos
 
 rooms: setup
-	@echo '==> pytest without tests/lab, tests/chaos and the edges'
-	@nice $(PYTEST) --ignore=tests/lab --ignore=tests/chaos $(EDGES:%=--ignore=%) tests
+	@echo '==> pytest without tests/lab, tests/chaos, tests/cluster and the edges'
+	@nice $(PYTEST) --ignore=tests/lab --ignore=tests/chaos --ignore=tests/cluster $(EDGES:%=--ignore=%) tests
 
 edges: setup
 	@echo '==> pytest, the edges'
 	@nice $(PYTEST) $(EDGES)
+
+programs: setup ## Build the Kubernetes cluster of the tests: once for all clones on a host, 10 minutes.
+	@nice $(BIN)/python -m lab.kubernetes.build
+
+cluster: programs
+	@echo '==> pytest tests/cluster'
+	@nice $(PYTEST) tests/cluster
 
 pytest: setup ## Run all tests; ARGS='-k name' selects some.
 	@echo '==> pytest'

@@ -4,7 +4,7 @@
 #
 #   scripts/fresh.sh [COMMAND ...]     runs these commands instead of `make demo` and `make test`
 #
-# Needs root and about 4 GB in TMPDIR. The fresh Debian uses the host's network and its settings for apt, pip,
+# Needs root and about 9 GB in TMPDIR. The fresh Debian uses the host's network and its settings for apt, pip,
 # uv, npm, proxies and certificates, and nothing else of the host. DEBIAN=trixie selects another release.
 set -euo pipefail
 cd -- "$(dirname -- "${BASH_SOURCE[0]}")/.."
@@ -13,7 +13,7 @@ PACKAGES=python3,make,git,ca-certificates
 SOURCES=(/etc/apt/sources.list /etc/apt/sources.list.d/debian.sources)
 SETTINGS=(/etc/resolv.conf /etc/hosts /etc/pip.conf ~/.config/pip/pip.conf /etc/uv/uv.toml
   ~/.config/uv/uv.toml /usr/local/share/ca-certificates/*.crt)
-VARIABLES='^(https?_proxy|no_proxy|all_proxy|ssl_cert_file|requests_ca_bundle|(pip|uv|npm_config)_[a-z_]+)$'
+VARIABLES='^(https?_proxy|no_proxy|all_proxy|ssl_cert_file|requests_ca_bundle|go(proxy|sumdb|private|noproxy)|(pip|uv|npm_config)_[a-z_]+)$'
 
 say() { printf '==> %s\n' "$*"; }
 fail() {

@@ -13,7 +13,7 @@ import pytest
 from tests.patience import PATIENCE
 
 SCRIPT = Path(__file__).parents[1] / "scripts" / "test.sh"
-LINES = ["laboratory", "services", "worlds", "edges"]
+LINES = ["laboratory", "services", "worlds", "edges", "programs"]
 """Each of them is the first in its line behind the others."""
 
 PARTS = [
@@ -27,6 +27,8 @@ PARTS = [
     "edges",
     "types",
     "contracts",
+    "programs",
+    "cluster",
 ]
 MAKE = """#!/bin/bash
 part="${@: -1}"
@@ -112,7 +114,8 @@ def test_ctrl_c_ends_all_parts_and_starts_no_other(run: Run) -> None:
     os.killpg(started.pid, signal.SIGINT)
     output, _ = started.communicate(timeout=PATIENCE)
     assert started.returncode == 1
-    assert not {"contracts", "kills", "types"} & set(run.calls.read_text().split())
+    later = {"contracts", "kills", "types", "cluster"}
+    assert not later & set(run.calls.read_text().split())
     results = {part: result for result, part in summary(output)}
     assert {results[part] for part in ("contracts", "types", "rooms", "kills")} == {"not"}
     assert {results[part] for part in ("lint", *LINES)} == {"FAILED"}

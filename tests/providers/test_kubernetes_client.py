@@ -16,8 +16,13 @@ import pytest_asyncio
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 
-from autoscaler.controller.ports.provider import OutcomeUnknownError, ProviderError
+from autoscaler.controller.ports.provider import (
+    MOST_CONSOLE,
+    OutcomeUnknownError,
+    ProviderError,
+)
 from autoscaler.model.failures import FailureClass
+from autoscaler.model.identifiers import ProviderMachineId
 from autoscaler.providers.kubernetes.client import KubernetesApi
 from autoscaler.providers.kubernetes.launching import launch_pods
 from autoscaler.providers.kubernetes.listing import list_pods
@@ -354,6 +359,26 @@ async def test_notices_come_from_the_watch_and_say_each_thing_once(
     assert message.notice is not None
     assert message.notice.detail == "Evicted: disk"
     await provider.notices.settle([message.receipt])
+    await provider.close()
+
+
+async def test_the_console_is_the_state_and_the_end_of_both_logs(
+    server: Server, settings: KubernetesSettings
+) -> None:
+    provider = KubernetesProvider(settings, RememberingTelemetry(), ManualClock())
+    machine = ProviderMachineId(f"{POD['metadata']['name']}.{POD['metadata']['uid']}")
+    ended = {**POD, "status": {"phase": "Failed", "reason": "Evicted", "message": "disk"}}
+    waiting = body(400, {"reason": "BadRequest", "message": "waiting to start"})
+    server.answers = [body(200, ended), body(200, "health check failed\n"), waiting]
+    shown = await provider.console(machine)
+    assert shown == "Evicted: disk\nattest:\nhealth check failed\n"
+    assert [one.query.get("container") for one in server.requests] == [None, "attest", "runner"]
+    server.answers = [body(200, POD), waiting, body(200, "x" * 3 * MOST_CONSOLE)]
+    assert len(await provider.console(machine)) == MOST_CONSOLE
+    other = {**POD, "metadata": {**POD["metadata"], "uid": "another"}}
+    server.answers = [body(200, other)]
+    with pytest.raises(ProviderError):
+        await provider.console(machine)
     await provider.close()
 
 

@@ -1,7 +1,8 @@
 """Checks a pod's token with the API server's TokenReview.
 
-A projected token names its pod and is valid as long as the pod exists. The API server checks its signature,
-its expiry and its audience, and puts the pod's name and UID into the user's `extra` fields (Kubernetes
+A projected token names its pod and is valid as long as the pod exists, and ten seconds longer: the API server
+remembers tokens that it accepted (apiserver, `tokenSuccessCacheTTL`). It checks a token's signature,
+expiry and audience, and puts the pod's name and UID into the user's `extra` fields (Kubernetes
 documentation, "Managing Service Accounts": bound tokens).
 """
 

@@ -1,0 +1,220 @@
+"""One real cluster for all tests here; a namespace with the shipped rights for each provider."""
+
+import asyncio
+import itertools
+import json
+import re
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import pytest_asyncio
+import yaml
+
+from autoscaler.controller.ports.provider import LaunchOrder
+from autoscaler.model.catalogue import CapacityType
+from autoscaler.model.identifiers import InstallationId, LaunchRequestId, ProviderName, SkuName
+from autoscaler.model.installations import Installations
+from autoscaler.providers.kubernetes.provider import KubernetesProvider
+from autoscaler.providers.kubernetes.settings import (
+    Accelerator,
+    KubernetesSettings,
+    PodOption,
+    PodPrograms,
+)
+from lab.kubernetes.admin import Administrator
+from lab.kubernetes.cluster import Cluster
+from tests.patience import PATIENCE
+from tests.providers.contract import MakeOrder
+from tests.providers.doubles import ManualClock, RememberingTelemetry
+
+RIGHTS = Path(__file__).parents[2] / "deploy" / "kubernetes" / "rbac"
+GPU = "nvidia.com/gpu"
+SKU = SkuName("linux.gpu.1")
+
+_numbers = itertools.count()
+
+
+@pytest.fixture(scope="session")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """Raises ProgramMissingError, whose message is the command that brings the programs."""
+    made = Cluster(tmp_path_factory.mktemp("cluster"), PATIENCE)
+    try:
+        made.start()
+        yield made
+    finally:
+        made.close()
+
+
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
+async def admin(cluster: Cluster) -> AsyncIterator[Administrator]:
+    administrator = Administrator(cluster)
+    yield administrator
+    await administrator.close()
+
+
+@dataclass(frozen=True)
+class Place:
+    """One namespace with its own fleet, its own nodes, and the shipped rights."""
+
+    name: str
+    """Of the namespace, the fleet, and the label `pool` of the nodes."""
+    token: str
+    """Of the controller's service account."""
+    settings: KubernetesSettings
+    cluster: Cluster
+    admin: Administrator
+
+    @property
+    def user(self) -> str:
+        return f"system:serviceaccount:{self.name}:gpu-runner-autoscaler"
+
+    async def add_node(self, gpus: int = 8, name: str = "") -> str:
+        found = name or f"{self.name}-node-{next(_numbers)}"
+        taint = {"key": GPU, "value": "present", "effect": "NoSchedule"}
+        await self.admin.add_node(found, {GPU: str(gpus)}, {"pool": self.name}, [taint])
+        return found
+
+    async def pods(self) -> dict[str, dict[str, Any]]:
+        """All pods of the namespace, by name."""
+        found = await self.admin.request("GET", f"/api/v1/namespaces/{self.name}/pods")
+        return {pod["metadata"]["name"]: pod for pod in found["items"]}
+
+    async def pod(self, name: str) -> dict[str, Any]:
+        found: dict[str, Any] = await self.admin.request("GET", self.path(name))
+        return found
+
+    def path(self, name: str) -> str:
+        return f"/api/v1/namespaces/{self.name}/pods/{name}"
+
+    async def set_status(self, name: str, status: dict[str, Any]) -> None:
+        """Write a pod's status, as its kubelet would."""
+        await self.admin.patch(f"{self.path(name)}/status", {"status": status})
+
+    async def pod_token(self, name: str, audience: str, bound: bool = True) -> bytes:
+        """A token as kubelet gets it for a pod's projected volume."""
+        spec: dict[str, Any] = {"audiences": [audience], "expirationSeconds": 600}
+        if bound:
+            uid = (await self.pod(name))["metadata"]["uid"]
+            spec["boundObjectRef"] = {"kind": "Pod", "apiVersion": "v1", "name": name, "uid": uid}
+        path = f"/api/v1/namespaces/{self.name}/serviceaccounts/default/token"
+        answer = await self.admin.create(path, {"spec": spec})
+        return str(answer["status"]["token"]).encode()
+
+    def make_order(self, count: int, request: str, sku: SkuName = SKU) -> LaunchOrder:
+        return LaunchOrder(
+            launch_request=LaunchRequestId(request),
+            sku=sku,
+            option=0,
+            capacity_type=CapacityType.ON_DEMAND,
+            offerings=(f"cluster/gpu-1/{self.name}/on-demand",),
+            count=count,
+            token=request,
+        )
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def place(cluster: Cluster, admin: Administrator) -> Place:
+    """A new namespace that enforces Pod Security `restricted`, with the shipped rights."""
+    name = f"runners-{next(_numbers)}"
+    labels = {"pod-security.kubernetes.io/enforce": "restricted"}
+    await admin.create("/api/v1/namespaces", {"metadata": {"name": name, "labels": labels}})
+    account = {"metadata": {"name": "gpu-runner-autoscaler"}}
+    await admin.create(f"/api/v1/namespaces/{name}/serviceaccounts", account)
+    for file in ("pods", "tokens", "capacity"):
+        for body in _objects(RIGHTS / f"{file}.yaml", name):
+            await admin.create(_collection(body, name), body)
+    await admin.until(f"/api/v1/namespaces/{name}/serviceaccounts/default", lambda _: True)
+    path = f"/api/v1/namespaces/{name}/serviceaccounts/gpu-runner-autoscaler/token"
+    answer = await admin.create(path, {"spec": {"expirationSeconds": 3600}})
+    token = str(answer["status"]["token"])
+    option = PodOption(
+        sku=SKU,
+        shape="gpu-1",
+        image="registry.example/runner-cuda:12.8",
+        resources={"cpu": "1", "memory": "1Gi", "ephemeral-storage": "10Gi"},
+        accelerator=Accelerator(GPU, 1),
+        node_selector={"pool": name},
+        dollars_per_hour=1.25,
+    )
+    settings = KubernetesSettings(
+        name=ProviderName("cluster"),
+        fleet=name,
+        installations=Installations(InstallationId("f00dface")),
+        namespace=name,
+        options={(SKU, 0): option},
+        programs=PodPrograms(("attest",), ("run",)),
+        context=name,
+        kubeconfig=cluster.kubeconfig(name, token),
+    )
+    return Place(name, token, settings, cluster, admin)
+
+
+def _objects(file: Path, namespace: str) -> list[dict[str, Any]]:
+    """The objects of a file with one namespace for all; cluster-wide ones get another name."""
+    text = re.sub(r"namespace: [a-z-]+", f"namespace: {namespace}", file.read_text())
+    found = list(yaml.safe_load_all(text))
+    for body in found:
+        if body["kind"].startswith("Cluster"):
+            body["metadata"]["name"] += f"-{namespace}"
+        if "roleRef" in body and body["roleRef"]["kind"] == "ClusterRole":
+            body["roleRef"]["name"] += f"-{namespace}"
+    return found
+
+
+def _collection(body: dict[str, Any], namespace: str) -> str:
+    kind = body["kind"].lower() + "s"
+    group = "/apis/rbac.authorization.k8s.io/v1"
+    if body["kind"].startswith("Cluster"):
+        return f"{group}/{kind}"
+    return f"{group}/namespaces/{namespace}/{kind}"
+
+
+@pytest.fixture
+def telemetry() -> RememberingTelemetry:
+    return RememberingTelemetry()
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def provider(
+    place: Place, telemetry: RememberingTelemetry
+) -> AsyncIterator[KubernetesProvider]:
+    opened = KubernetesProvider(place.settings, telemetry, ManualClock())
+    await opened.open()
+    yield opened
+    await opened.close()
+
+
+@pytest.fixture
+def make_order(place: Place) -> MakeOrder:
+    def make(count: int, token: str) -> LaunchOrder:
+        return replace(place.make_order(count, f"{token}-call"), token=token)
+
+    return make
+
+
+async def until(holds: Callable[[], Awaitable[bool]], pause: float = 0.05) -> None:
+    """Return once this holds. `pause` is in seconds, between two looks."""
+    async with asyncio.timeout(PATIENCE):
+        while True:
+            if await holds():
+                return
+            await asyncio.sleep(pause)
+
+
+async def listening(provider: KubernetesProvider) -> None:
+    """Return once the provider's watch has listed all pods."""
+
+    async def listed_once() -> bool:
+        return provider.notices._watch.lists > 0
+
+    await provider.notices.receive(0.0)
+    await until(listed_once)
+
+
+def names_of(request: str) -> list[str]:
+    """The names of a stored request's pods."""
+    found: list[str] = json.loads(request)["names"]
+    return found

@@ -1,0 +1,156 @@
+"""How pods end: evicted, preempted, with their node, by a kubelet, and what is read from them."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from autoscaler.controller.ports.notices import Notice
+from autoscaler.controller.ports.provider import ProviderError
+from autoscaler.model.failures import FailureClass
+from autoscaler.model.identifiers import ProviderMachineId
+from autoscaler.model.interruptions import NoticeKind
+from autoscaler.providers.kubernetes.provider import KubernetesProvider
+from tests.cluster.conftest import Place, listening, names_of
+from tests.patience import PATIENCE
+from tests.providers.contract import listed
+
+pytestmark = pytest.mark.asyncio(loop_scope="session")
+
+
+async def started(place: Place, provider: KubernetesProvider, request: str) -> ProviderMachineId:
+    """Launch one pod, and wait until it runs on a node."""
+    text = await provider.prepare(place.make_order(1, request))
+    [machine] = (await provider.launch(text)).launched
+    path = place.path(names_of(text)[0])
+    await place.admin.until(path, lambda pod: pod["status"].get("startTime"))
+    return machine.provider_id
+
+
+def name_of(machine: ProviderMachineId) -> str:
+    return str(machine).partition(".")[0]
+
+
+async def notices(
+    provider: KubernetesProvider, machine: ProviderMachineId, enough: Callable[[list[Notice]], bool]
+) -> list[Notice]:
+    """The notices about a machine, once they are enough."""
+    found: list[Notice] = []
+    async with asyncio.timeout(PATIENCE):
+        while not enough(found):
+            for message in await provider.notices.receive(1.0):
+                assert message.notice is not None
+                if machine in message.notice.machines:
+                    found.append(message.notice)
+    return found
+
+
+def interrupted(found: list[Notice]) -> bool:
+    return any(one.kind is NoticeKind.SPOT_INTERRUPTION for one in found)
+
+
+async def test_an_eviction_is_announced_and_the_pod_is_gone(
+    place: Place, provider: KubernetesProvider
+) -> None:
+    await place.add_node()
+    machine = await started(place, provider, "evicted")
+    await listening(provider)
+    name = name_of(machine)
+    eviction = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": name}}
+    await place.admin.create(f"{place.path(name)}/eviction", eviction)
+    found = await notices(provider, machine, interrupted)
+    assert any("EvictionByEvictionAPI" in one.detail for one in found)
+    await place.admin.gone(place.path(name))
+    assert await provider.notices.shown([machine]) == ()
+    assert machine not in await listed(provider)
+
+
+async def test_a_preempted_pod_names_the_scheduler(
+    place: Place, provider: KubernetesProvider
+) -> None:
+    await place.add_node(gpus=1)
+    machine = await started(place, provider, "preempted")
+    await listening(provider)
+    group = "/apis/scheduling.k8s.io/v1/priorityclasses"
+    await place.admin.create(group, {"metadata": {"name": place.name}, "value": 1_000_000})
+    pod = await place.pod(name_of(machine))
+    container = pod["spec"]["containers"][0]
+    important = {
+        "metadata": {"name": "important"},
+        "spec": {
+            "priorityClassName": place.name,
+            "tolerations": pod["spec"]["tolerations"],
+            "nodeSelector": pod["spec"]["nodeSelector"],
+            "securityContext": pod["spec"]["securityContext"],
+            "containers": [
+                {key: container[key] for key in ("name", "image", "resources", "securityContext")}
+            ],
+        },
+    }
+    await place.admin.create(f"/api/v1/namespaces/{place.name}/pods", important)
+    found = await notices(provider, machine, interrupted)
+    assert any("PreemptionByScheduler" in one.detail for one in found)
+
+
+async def test_a_pod_on_a_tainted_node_names_the_taint_manager(
+    place: Place, provider: KubernetesProvider
+) -> None:
+    node = await place.add_node()
+    machine = await started(place, provider, "drained")
+    await listening(provider)
+    found = await place.admin.request("GET", f"/api/v1/nodes/{node}")
+    taints = [*found["spec"]["taints"], {"key": "broken", "effect": "NoExecute"}]
+    await place.admin.patch(f"/api/v1/nodes/{node}", {"spec": {"taints": taints}})
+    seen = await notices(provider, machine, interrupted)
+    assert any("DeletionByTaintManager" in one.detail for one in seen)
+
+
+async def test_the_end_that_a_kubelet_reports_is_read_with_its_reason(
+    place: Place, provider: KubernetesProvider
+) -> None:
+    await place.add_node()
+    machine = await started(place, provider, "memory")
+    await listening(provider)
+    ended = {"reason": "OOMKilled", "exitCode": 137}
+    container = {"name": "runner", "image": "x", "imageID": "", "ready": False, "restartCount": 0}
+    status = {
+        "phase": "Failed",
+        "containerStatuses": [{**container, "state": {"terminated": ended}}],
+    }
+    await place.set_status(name_of(machine), status)
+    [notice] = await notices(provider, machine, bool)
+    assert notice.kind is NoticeKind.STATE_CHANGE
+    [shown] = await provider.notices.shown([machine])
+    assert shown.terminated
+    assert (shown.failure, shown.reason) == (
+        None,
+        "OOMKilled: container runner ended with status 137",
+    )
+
+
+async def test_a_pod_whose_image_cannot_be_pulled_leaves(
+    place: Place, provider: KubernetesProvider
+) -> None:
+    await place.add_node()
+    machine = await started(place, provider, "image")
+    state = {"waiting": {"reason": "ImagePullBackOff", "message": "not found"}}
+    container: dict[str, Any] = {"name": "attest", "image": "x", "imageID": "", "restartCount": 0}
+    status = {"initContainerStatuses": [{**container, "ready": False, "state": state}]}
+    await place.set_status(name_of(machine), status)
+    found = (await listed(provider))[machine]
+    assert (found.leaving, found.failure) == (True, FailureClass.CONFIGURATION)
+
+
+async def test_a_pod_that_cannot_start_says_why_in_place_of_logs(
+    place: Place, provider: KubernetesProvider
+) -> None:
+    [machine] = (await provider.launch(await provider.prepare(place.make_order(1, "log")))).launched
+    name = name_of(machine.provider_id)
+    await place.admin.until(place.path(name), lambda pod: pod["status"].get("conditions"))
+    text = await provider.console(machine.provider_id)
+    assert text.startswith("Unschedulable: ")
+    await provider.terminate([machine.provider_id])
+    with pytest.raises(ProviderError) as error:
+        await provider.console(machine.provider_id)
+    assert error.value.code == "NotFound"

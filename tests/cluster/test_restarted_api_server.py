@@ -1,0 +1,81 @@
+"""The API server is killed and restarted: no pod is doubled, and no change is missed for good.
+
+These tests come last (pytest sorts files by name), because the controllers need a while to connect again.
+"""
+
+import asyncio
+
+import pytest
+
+from autoscaler.controller.ports.provider import OutcomeUnknownError, ProviderError
+from autoscaler.providers.kubernetes.provider import KubernetesProvider
+from autoscaler.providers.kubernetes.watch import PodWatch
+from tests.cluster.conftest import Place, names_of
+from tests.cluster.test_kubernetes_watch import following, launch, new_api
+
+pytestmark = pytest.mark.asyncio(loop_scope="session")
+
+
+async def test_after_an_expired_version_the_pods_are_listed_again_and_the_missing_named(
+    place: Place, provider: KubernetesProvider
+) -> None:
+    api = new_api(place)
+    watch = PodWatch(api, place.settings, seconds=1)
+    gone, kept = [await launch(place, provider, name) for name in ("gone", "kept")]
+    changes = watch.changes()
+    assert {(await following(changes)).machine for _ in range(2)} == {gone, kept}
+    await changes.aclose()
+    await place.admin.request("DELETE", place.path(gone.partition(".")[0]))
+    # The new API server's watch cache begins after this version.
+    place.cluster.stop_api_server()
+    await asyncio.to_thread(place.cluster.start_api_server)
+    watch._version = "1"
+    changes = watch.changes()
+    found = [await following(changes) for _ in range(2)]
+    assert [(one.machine, one.pod is None) for one in found] == [(gone, True), (kept, False)]
+    assert watch.lists == 2
+    await api.close()
+
+
+async def test_the_watch_goes_on_after_the_api_server_was_killed(
+    place: Place, provider: KubernetesProvider
+) -> None:
+    api = new_api(place)
+    watch = PodWatch(api, place.settings)
+    first = await launch(place, provider, "before")
+    changes = watch.changes()
+    assert (await following(changes)).machine == first
+    waiting = asyncio.create_task(following(changes))
+    await asyncio.sleep(0)
+    place.cluster.stop_api_server()
+    with pytest.raises((OutcomeUnknownError, ProviderError)):
+        await waiting
+    with pytest.raises((OutcomeUnknownError, ProviderError)):
+        await following(watch.changes())
+    await asyncio.to_thread(place.cluster.start_api_server)
+    second = await launch(place, provider, "after")
+    changes = watch.changes()
+    while (await following(changes)).machine != second:
+        pass
+    await api.close()
+
+
+async def test_without_the_api_server_nothing_is_sent_and_afterwards_all_is_as_before(
+    place: Place, provider: KubernetesProvider
+) -> None:
+    first = await provider.prepare(place.make_order(2, "before"))
+    second = await provider.prepare(place.make_order(1, "while"))
+    await provider.launch(first)
+    place.cluster.stop_api_server()
+    try:
+        # The first request may find a connection that just broke.
+        with pytest.raises((ProviderError, OutcomeUnknownError)):
+            await provider.launch(second)
+        with pytest.raises(ProviderError) as error:
+            await provider.launch(second)
+        assert error.value.code == "Unreachable"
+    finally:
+        await asyncio.to_thread(place.cluster.start_api_server)
+    assert len((await provider.launch(first)).launched) == 2
+    assert len((await provider.launch(second)).launched) == 1
+    assert set(await place.pods()) == {*names_of(first), *names_of(second)}
