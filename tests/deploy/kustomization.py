@@ -17,9 +17,12 @@ _HEAD = {"apiVersion", "kind"}
 _KEYS = {"resources", "components", "configMapGenerator", "images", "patches"}
 
 
-def build(folder: Path) -> list[Body]:
-    """The objects of a folder with a kustomization.yaml."""
-    return _add_to([], folder)
+def build(folder: Path, *components: Path) -> list[Body]:
+    """The objects of a folder with a kustomization.yaml, and of further components."""
+    objects = _add_to([], folder)
+    for component in components:
+        objects = _add_to(objects, component)
+    return objects
 
 
 def files_of(folder: Path) -> set[Path]:
@@ -69,17 +72,17 @@ def _config_map(folder: Path, generator: Body) -> Body:
 
 
 def _apply(objects: list[Body], patch: Body) -> None:
+    operations = yaml.safe_load(patch["patch"])
     target = patch["target"]
-    assert target.keys() <= {"kind", "name"}
+    assert target.keys() == {"kind", "name"}
     chosen = [
         one
         for one in objects
-        if one["kind"] == target["kind"]
-        and one["metadata"]["name"] == target.get("name", one["metadata"]["name"])
+        if one["kind"] == target["kind"] and one["metadata"]["name"] == target["name"]
     ]
     assert chosen, f"no object for the patch of {target}"
     for one in chosen:
-        for operation in yaml.safe_load(patch["patch"]):
+        for operation in operations:
             _operate(one, operation)
 
 

@@ -9,6 +9,7 @@ import yaml
 
 from autoscaler.app import load_for_service
 from autoscaler.app.parts import FINISH_WITHIN
+from autoscaler.providers.kubernetes.ownership import FLEET
 from autoscaler.server.listener import _TLS_SHUTDOWN
 from autoscaler.server.settings import Address, ServerSettings
 from tests.deploy.kustomization import Body, build, files_of
@@ -32,6 +33,7 @@ DOCUMENT = (ROOT / "docs" / "deploy.md").read_text()
 SELECTOR = {"app.kubernetes.io/name": NAME}
 CLUSTER_WIDE = {"Namespace", "ClusterRole", "ClusterRoleBinding"}
 BASE = KUBERNETES / "base"
+PODS = COMPONENTS / "runner-pods"
 UNITS = {"Mi": 2**20, "Gi": 2**30}
 
 
@@ -39,10 +41,10 @@ def size(quantity: str) -> int:
     return int(quantity[:-2]) * UNITS[quantity[-2:]]
 
 
-def test_every_file_is_part_of_the_example_overlay() -> None:
-    used = files_of(OVERLAY)
-    there = {path for path in KUBERNETES.rglob("*.yaml") if "rbac" not in path.parts}
-    assert {path.resolve() for path in used} == there
+def test_every_file_is_part_of_a_kustomization() -> None:
+    """Or of the component for runner pods, which are not served yet."""
+    used = files_of(OVERLAY) | files_of(PODS) | {KUBERNETES / "rbac" / "capacity.yaml"}
+    assert {path.resolve() for path in used} == set(KUBERNETES.rglob("*.yaml"))
 
 
 def test_objects_have_names_of_their_own_and_the_namespace_of_the_controller() -> None:
@@ -51,11 +53,6 @@ def test_objects_have_names_of_their_own_and_the_namespace_of_the_controller() -
     for one in objects():
         expected = None if one["kind"] in CLUSTER_WIDE else NAME
         assert one["metadata"].get("namespace") == expected, one["metadata"]["name"]
-
-
-def test_every_component_works_alone() -> None:
-    for folder in sorted(COMPONENTS.iterdir()):
-        assert build(BASE) != [*build(BASE), *build(folder)]
 
 
 def test_the_fleet_yaml_of_the_example_can_be_served() -> None:
@@ -275,6 +272,35 @@ def test_a_controller_of_machines_outside_the_cluster_has_no_rights_in_it() -> N
     assert bindings(list(objects())) == []
     [account] = of_kind("ServiceAccount")
     assert pod()["serviceAccountName"] == account["metadata"]["name"]
+
+
+def test_with_runner_pods_the_controller_has_the_shipped_rights_alone() -> None:
+    """tests/cluster compares these rights with the requests of the provider."""
+    found = build(BASE, PODS)
+    [account] = [one["metadata"] for one in found if one["kind"] == "ServiceAccount"]
+    subject = {key: account[key] for key in ("name", "namespace")} | {"kind": "ServiceAccount"}
+    for one in bindings(found):
+        if one["kind"].endswith("Binding"):
+            assert one["subjects"] == [subject]
+    rules = [(one["metadata"], one["rules"]) for one in found if "rules" in one]
+    assert rules == [
+        (o["metadata"], o["rules"]) for o in build(KUBERNETES / "rbac") if "rules" in o
+    ]
+    assert all("secrets" not in rule["resources"] for _, ruled in rules for rule in ruled)
+    [workload] = [one for one in found if one["kind"] == "StatefulSet"]
+    assert workload["spec"]["template"]["spec"]["automountServiceAccountToken"] is True
+
+
+def test_runner_pods_reach_the_bootstrap_port_and_the_controller_the_api_server() -> None:
+    [policy] = [
+        one["spec"] for one in build(BASE, PODS) if one["metadata"]["name"] == f"{NAME}-pods"
+    ]
+    [rule] = policy["ingress"]
+    [peer] = rule["from"]
+    assert [port["port"] for port in rule["ports"]] == ["bootstrap"]
+    assert peer["namespaceSelector"]["matchLabels"] == {"kubernetes.io/metadata.name": "runners"}
+    assert peer["podSelector"]["matchExpressions"] == [{"key": FLEET, "operator": "Exists"}]
+    assert [port["port"] for port in policy["egress"][0]["ports"]] == [443, 6443]
 
 
 def test_a_change_of_fleet_yaml_restarts_the_controller() -> None:
