@@ -18,8 +18,8 @@ EVICTED = 100
 LOST = 2
 """Nodes that disappear, each with 100 pods."""
 
-PAUSE = 3.0
-"""Seconds between two lists, each of which costs 0.3 s of CPU."""
+PAUSE = 10.0
+"""Seconds between two lists of all pods, each of which costs half a second of CPU."""
 
 
 async def test_many_pods_are_created_and_listed_and_none_is_left_over(
