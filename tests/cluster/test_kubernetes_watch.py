@@ -51,6 +51,7 @@ async def test_changes_come_after_the_list_and_over_the_end_of_a_watch(
                 # A watch of one second may end without an event.
                 changes = watch.changes()
     assert watch.lists == 1
+    await changes.aclose()
     await api.close()
 
 
@@ -65,6 +66,7 @@ async def test_a_deleted_pod_is_a_change_without_a_pod(
     while (change := await following(changes)).pod is not None:
         assert change.machine == machine
     assert change.machine == machine
+    await changes.aclose()
     await api.close()
 
 

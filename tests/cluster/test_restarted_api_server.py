@@ -34,6 +34,7 @@ async def test_after_an_expired_version_the_pods_are_listed_again_and_the_missin
     found = [await following(changes) for _ in range(2)]
     assert [(one.machine, one.pod is None) for one in found] == [(gone, True), (kept, False)]
     assert watch.lists == 2
+    await changes.aclose()
     await api.close()
 
 
@@ -57,6 +58,7 @@ async def test_the_watch_goes_on_after_the_api_server_was_killed(
     changes = watch.changes()
     while (await following(changes)).machine != second:
         pass
+    await changes.aclose()
     await api.close()
 
 

@@ -1,7 +1,7 @@
 """An iterator that is read in the background: nothing is lost, and its errors arrive."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 
 import pytest
 
@@ -11,7 +11,7 @@ from autoscaler.providers.kubernetes.background import Background
 async def test_items_come_in_portions_and_an_error_after_them() -> None:
     began = 0
 
-    async def numbers() -> AsyncIterator[int]:
+    async def numbers() -> AsyncGenerator[int, None]:
         nonlocal began
         began += 1
         for number in range(5):
@@ -34,7 +34,7 @@ async def test_items_come_in_portions_and_an_error_after_them() -> None:
 async def test_waiting_in_vain_gives_nothing_and_loses_nothing() -> None:
     release = asyncio.Event()
 
-    async def one() -> AsyncIterator[str]:
+    async def one() -> AsyncGenerator[str, None]:
         await release.wait()
         yield "first"
         await asyncio.Event().wait()

@@ -1,8 +1,8 @@
 """Reads an endless iterator in a task of its own, and hands out what it yields in portions."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
-from contextlib import suppress
+from collections.abc import AsyncGenerator, Callable
+from contextlib import aclosing, suppress
 from typing import Generic, TypeVar
 
 from autoscaler.model.identifiers import Seconds
@@ -16,7 +16,7 @@ T = TypeVar("T")
 class Background(Generic[T]):
     """An iterator that is read continuously, from the first `take` on."""
 
-    def __init__(self, iterate: Callable[[], AsyncIterator[T]]) -> None:
+    def __init__(self, iterate: Callable[[], AsyncGenerator[T, None]]) -> None:
         self._iterate = iterate
         self._items: asyncio.Queue[T] = asyncio.Queue(MOST_WAITING)
         self._arrived = asyncio.Event()
@@ -57,6 +57,7 @@ class Background(Generic[T]):
             arrival.cancel()
 
     async def _read(self) -> None:
-        async for item in self._iterate():
-            await self._items.put(item)
-            self._arrived.set()
+        async with aclosing(self._iterate()) as items:
+            async for item in items:
+                await self._items.put(item)
+                self._arrived.set()

@@ -4,7 +4,8 @@ The API server keeps no messages, so `settle` has nothing to do. After a restart
 in the watch, the list that follows shows the pods as they are.
 """
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import aclosing
 from typing import Any
 
 from autoscaler.controller.ports.clock import Clock
@@ -69,11 +70,12 @@ class PodNotices:
             raise
         return pod if identity(pod) == known else None
 
-    async def _notices(self) -> AsyncIterator[Notice]:
-        async for change in self._watch.changes():
-            notice = self._notice(change)
-            if notice is not None:
-                yield notice
+    async def _notices(self) -> AsyncGenerator[Notice, None]:
+        async with aclosing(self._watch.changes()) as changes:
+            async for change in changes:
+                notice = self._notice(change)
+                if notice is not None:
+                    yield notice
 
     def _notice(self, change: Change) -> Notice | None:
         """Return what a change means, or None if it means nothing new."""

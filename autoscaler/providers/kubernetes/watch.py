@@ -6,7 +6,8 @@ while nothing changes. After 410 the changes since then are unknown, so the pods
 """
 
 import json
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import aclosing
 from typing import Any, NamedTuple
 
 from autoscaler.controller.ports.provider import OutcomeUnknownError, ProviderError
@@ -78,8 +79,9 @@ class PodWatch:
                     yield change
             before = self._read
             try:
-                async for change in self._watch():
-                    yield change
+                async with aclosing(self._watch()) as changes:
+                    async for change in changes:
+                        yield change
             except OutcomeUnknownError:
                 # The connection broke. If it carried anything, a new one probably does, too.
                 if self._read == before:
@@ -96,7 +98,7 @@ class PodWatch:
         self.lists += 1
         return changes
 
-    async def _watch(self) -> AsyncIterator[Change]:
+    async def _watch(self) -> AsyncGenerator[Change, None]:
         """Yield changes until the API server ends the watch, or does not know the version any more."""
         query = {
             "labelSelector": selector(self._settings.fleet),
