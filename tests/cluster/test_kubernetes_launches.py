@@ -56,12 +56,15 @@ async def test_the_scheduler_says_why_a_pod_waits(
     request = await provider.prepare(place.make_order(3, "full"))
     assert len((await provider.launch(request)).launched) == 3
 
-    async def one_waits() -> bool:
-        return len(await waiting(provider)) == 1
+    async def only_one_waits() -> bool:
+        # All three wait, one after the other, until the node shows its accelerators.
+        pods = [await place.admin.request("GET", place.path(name)) for name in names_of(request)]
+        scheduled = [pod for pod in pods if pod["spec"].get("nodeName")]
+        reasons = [one.reason for one in await waiting(provider)]
+        return len(scheduled) == 2 and [f"Insufficient {GPU}" in why for why in reasons] == [True]
 
-    await until(one_waits)
+    await until(only_one_waits)
     [machine] = await waiting(provider)
-    assert f"Insufficient {GPU}" in machine.reason
     assert not machine.leaving
     settings = replace(place.settings, provisioner=False)
     fixed = KubernetesProvider(settings, RememberingTelemetry(), ManualClock())
