@@ -48,7 +48,7 @@ class RerunOutcome(StrEnum):
     off          the SKU does not rerun interrupted jobs
     opted_out    the job has the label `no-rerun`
     over_budget  the maximum number of the run's attempts already had reruns
-    superseded   somebody else started another attempt of the run
+    superseded   another attempt of the run was started at GitHub
     refused      GitHub refused, or the job does not exist any more
     expired      GitHub did not allow a rerun, or did not show the run, for a week
     """

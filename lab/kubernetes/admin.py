@@ -1,6 +1,6 @@
 """Requests to the cluster as its administrator: nodes, namespaces, quotas, and pods' statuses.
 
-Plays what lies outside the autoscaler: the operator, kubelets, and whoever else uses the cluster.
+Plays what lies outside the autoscaler: the operator, kubelets, and other users of the cluster.
 """
 
 import asyncio

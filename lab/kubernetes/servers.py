@@ -19,7 +19,7 @@ class Ports:
 
 
 def etcd(ports: Ports, folder: Path) -> list[str]:
-    """Return etcd's command line. Without fsync, because nobody needs the data after a crash."""
+    """Return etcd's command line. Without fsync: the data need not survive a crash."""
     client, peers = f"http://127.0.0.1:{ports.etcd}", f"http://127.0.0.1:{ports.etcd_peers}"
     return [
         str(find("etcd")),

@@ -250,7 +250,7 @@ class FakeProvider:
         """Nothing is open."""
 
     def shut_down(self, machine: ProviderMachineId) -> None:
-        """The machine is off, whoever wanted it."""
+        """The machine is off, whatever the cause."""
         if machine in self.instances and not self.instances[machine].terminated:
             self.instances[machine].terminated = True
             self.on_end(machine)

@@ -2,13 +2,13 @@
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable
-from contextlib import aclosing, suppress
+from contextlib import aclosing
 from typing import Generic, TypeVar
 
 from autoscaler.model.identifiers import Seconds
 
 MOST_WAITING = 5000
-"""Items that nobody has taken yet. Reading stops until some are taken."""
+"""Maximum number of items that `take` has not returned yet. Reading stops until it returns some."""
 
 T = TypeVar("T")
 
@@ -45,8 +45,8 @@ class Background(Generic[T]):
         task, self._task = self._task, None
         if task is not None:
             task.cancel()
-            with suppress(asyncio.CancelledError, Exception):
-                await task
+            # An error of the iterator concerns nothing any more; a cancellation of the caller does.
+            await asyncio.gather(task, return_exceptions=True)
 
     async def _wait(self, task: asyncio.Task[None], wait: Seconds) -> None:
         self._arrived.clear()

@@ -33,7 +33,7 @@ _CLASSES: Mapping[str, FailureClass] = MappingProxyType(
         "NotAcceptable": FailureClass.CONFIGURATION,
         "RequestEntityTooLarge": FailureClass.CONFIGURATION,
         "UnsupportedMediaType": FailureClass.CONFIGURATION,
-        # Somebody changed the namespace's quota at the same time: admission gave up after its retries.
+        # Another request changed the namespace's quota at the same time: admission gave up after its retries.
         "Conflict": FailureClass.THROTTLED,
         "TooManyRequests": FailureClass.THROTTLED,
         "Expired": FailureClass.UNKNOWN,

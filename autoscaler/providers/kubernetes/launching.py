@@ -26,7 +26,7 @@ AT_ONCE = 50
 """Pods that are created or deleted at once, for each launch request."""
 
 _STRICT = {"fieldValidation": "Strict"}
-"""An unknown field in a pod is an error, not a warning that nobody reads."""
+"""The API server refuses a pod with an unknown field. Its default is a warning in the answer."""
 
 
 async def launch_pods(api: KubernetesApi, text: str) -> LaunchAnswer:

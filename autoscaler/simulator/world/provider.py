@@ -46,7 +46,7 @@ class SimulatedProvider(Terms):
     """Implements the Provider port for one process after another; `crash_point` is the living one's.
 
     `catalogue` has its offerings and rates. `quota` is how many units of each quota the account has.
-    `on_launch` and `on_end` are called for each machine that begins and ends, whoever wanted it. The world
+    `on_launch` and `on_end` are called for each machine that begins and ends, whatever the cause. The world
     sets `notices`.
     """
 
