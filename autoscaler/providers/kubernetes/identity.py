@@ -12,7 +12,7 @@ from typing import Any
 
 from autoscaler.controller.ports.provider import ProofRefusedError, ProvenIdentity
 from autoscaler.providers.kubernetes import paths
-from autoscaler.providers.kubernetes.client import KubernetesApi
+from autoscaler.providers.kubernetes.api_server import ApiServer
 from autoscaler.providers.kubernetes.ownership import PodIdentity, identity_of
 from autoscaler.providers.kubernetes.settings import KubernetesSettings
 
@@ -26,7 +26,7 @@ _TOKEN = re.compile(rb"[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+")
 
 
 async def verify_token(
-    api: KubernetesApi, settings: KubernetesSettings, proof: bytes
+    api: ApiServer, settings: KubernetesSettings, proof: bytes
 ) -> ProvenIdentity:
     """Return the pod whose token this is.
 

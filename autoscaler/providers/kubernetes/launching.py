@@ -18,7 +18,7 @@ from autoscaler.model.events import LaunchedMachine, LaunchFailure
 from autoscaler.model.failures import FailureClass
 from autoscaler.providers.kubernetes import ownership, paths
 from autoscaler.providers.kubernetes.answers import launched_machine
-from autoscaler.providers.kubernetes.client import KubernetesApi
+from autoscaler.providers.kubernetes.api_server import ApiServer
 from autoscaler.providers.kubernetes.manifests import named_pod
 from autoscaler.providers.kubernetes.ownership import metadata_of
 
@@ -29,7 +29,7 @@ _STRICT = {"fieldValidation": "Strict"}
 """The API server refuses a pod with an unknown field. Its default is a warning in the answer."""
 
 
-async def launch_pods(api: KubernetesApi, text: str) -> LaunchAnswer:
+async def launch_pods(api: ApiServer, text: str) -> LaunchAnswer:
     """Create the pods of a stored request, or adopt those that exist.
 
     After a refusal, no more pods of the request are created: they would be refused for the same reason.
@@ -64,7 +64,7 @@ def _failures(refused: Sequence[ProviderError]) -> tuple[LaunchFailure, ...]:
 
 
 async def _create(
-    api: KubernetesApi, pod: Mapping[str, Any]
+    api: ApiServer, pod: Mapping[str, Any]
 ) -> LaunchedMachine | ProviderError | OutcomeUnknownError:
     """Return the created or adopted machine, or the error."""
     try:
@@ -73,7 +73,7 @@ async def _create(
         return error
 
 
-async def create_pod(api: KubernetesApi, pod: Mapping[str, Any]) -> Any:
+async def create_pod(api: ApiServer, pod: Mapping[str, Any]) -> Any:
     """Return the created pod, or the one that an earlier request created.
 
     Raises ProviderError, OutcomeUnknownError.
@@ -94,7 +94,7 @@ async def create_pod(api: KubernetesApi, pod: Mapping[str, Any]) -> Any:
     return found
 
 
-async def _existing(api: KubernetesApi, namespace: str, name: str) -> Any:
+async def _existing(api: ApiServer, namespace: str, name: str) -> Any:
     try:
         return await api.request("GET", paths.pod(namespace, name))
     except ProviderError as error:
@@ -104,7 +104,7 @@ async def _existing(api: KubernetesApi, namespace: str, name: str) -> Any:
         raise OutcomeUnknownError(f"pod {name} existed and was deleted meanwhile") from error
 
 
-async def dry_run(api: KubernetesApi, pod: Mapping[str, Any]) -> None:
+async def dry_run(api: ApiServer, pod: Mapping[str, Any]) -> None:
     """Have the API server check a pod without creating it: fields, quotas, and Pod Security.
 
     Raises ProviderError with what it refuses, OutcomeUnknownError.

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 from autoscaler.controller.ports.provider import ProviderError
 from autoscaler.providers.kubernetes import paths
-from autoscaler.providers.kubernetes.client import KubernetesApi
+from autoscaler.providers.kubernetes.api_server import ApiServer
 from autoscaler.providers.kubernetes.ownership import selector
 from autoscaler.providers.kubernetes.settings import KubernetesSettings
 
@@ -23,7 +23,7 @@ class PodList(NamedTuple):
     version: str
 
 
-async def list_pods(api: KubernetesApi, settings: KubernetesSettings, page: int = PAGE) -> PodList:
+async def list_pods(api: ApiServer, settings: KubernetesSettings, page: int = PAGE) -> PodList:
     """Return all pods of the fleet, of any installation, as of one moment.
 
     All pages are of the version of the first one. The API server forgets a version after about five minutes
@@ -39,7 +39,7 @@ async def list_pods(api: KubernetesApi, settings: KubernetesSettings, page: int 
     raise AssertionError("unreachable")
 
 
-async def _all_pages(api: KubernetesApi, settings: KubernetesSettings, page: int) -> PodList:
+async def _all_pages(api: ApiServer, settings: KubernetesSettings, page: int) -> PodList:
     pods: list[dict[str, Any]] = []
     version = ""
     async for one in pages(api, paths.pods(settings.namespace), selector(settings.fleet), page):
@@ -49,7 +49,7 @@ async def _all_pages(api: KubernetesApi, settings: KubernetesSettings, page: int
 
 
 async def pages(
-    api: KubernetesApi, path: str, labels: str = "", page: int = PAGE
+    api: ApiServer, path: str, labels: str = "", page: int = PAGE
 ) -> AsyncIterator[PodList]:
     """Yield the pages of a list; at least one. Raises ProviderError, OutcomeUnknownError."""
     query = {"limit": str(page)} | ({"labelSelector": labels} if labels else {})
@@ -65,6 +65,6 @@ async def pages(
             return
 
 
-async def list_all(api: KubernetesApi, path: str) -> list[dict[str, Any]]:
+async def list_all(api: ApiServer, path: str) -> list[dict[str, Any]]:
     """Return all objects of a collection. Raises ProviderError, OutcomeUnknownError."""
     return [one async for page in pages(api, path) for one in page.pods]

@@ -5,7 +5,7 @@ from autoscaler.model.failures import FailureClass
 from autoscaler.model.identifiers import ProviderMachineId
 from autoscaler.providers.kubernetes import paths
 from autoscaler.providers.kubernetes.answers import identity
-from autoscaler.providers.kubernetes.client import KubernetesApi
+from autoscaler.providers.kubernetes.api_server import ApiServer
 from autoscaler.providers.kubernetes.manifests import ATTEST, RUNNER
 from autoscaler.providers.kubernetes.ownership import identity_of
 from autoscaler.providers.kubernetes.settings import KubernetesSettings
@@ -14,9 +14,7 @@ from autoscaler.providers.kubernetes.statuses import pod_state
 _LINES = "400"
 
 
-async def pod_logs(
-    api: KubernetesApi, settings: KubernetesSettings, machine: ProviderMachineId
-) -> str:
+async def pod_logs(api: ApiServer, settings: KubernetesSettings, machine: ProviderMachineId) -> str:
     """Return a line about the pod's state, and the end of its containers' logs.
 
     At most `MOST_CONSOLE` characters. Raises ProviderError, OutcomeUnknownError.

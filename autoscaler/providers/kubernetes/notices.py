@@ -16,8 +16,8 @@ from autoscaler.model.identifiers import ProviderMachineId, Seconds
 from autoscaler.model.interruptions import NoticeKind
 from autoscaler.providers.kubernetes import paths
 from autoscaler.providers.kubernetes.answers import identity, listed_machine, pod_notice
+from autoscaler.providers.kubernetes.api_server import ApiServer
 from autoscaler.providers.kubernetes.background import Background
-from autoscaler.providers.kubernetes.client import KubernetesApi
 from autoscaler.providers.kubernetes.ownership import identity_of
 from autoscaler.providers.kubernetes.settings import KubernetesSettings
 from autoscaler.providers.kubernetes.watch import Change, PodWatch
@@ -29,7 +29,7 @@ AT_ONCE = 10
 class PodNotices:
     """Implements `NoticeQueue` for one namespace."""
 
-    def __init__(self, api: KubernetesApi, settings: KubernetesSettings, clock: Clock) -> None:
+    def __init__(self, api: ApiServer, settings: KubernetesSettings, clock: Clock) -> None:
         self._api = api
         self._settings = settings
         self._clock = clock

@@ -20,6 +20,7 @@ from autoscaler.model.failures import FailureClass
 from autoscaler.model.identifiers import InstallationId, ProviderMachineId, ProviderName, SkuName
 from autoscaler.providers.kubernetes import paths
 from autoscaler.providers.kubernetes.answers import listed_machine, offering
+from autoscaler.providers.kubernetes.api_server import ApiServer
 from autoscaler.providers.kubernetes.capacity import free_units
 from autoscaler.providers.kubernetes.client import KubernetesApi
 from autoscaler.providers.kubernetes.identity import verify_token
@@ -53,11 +54,15 @@ class KubernetesProvider:
     limits = None
 
     def __init__(
-        self, settings: KubernetesSettings, telemetry: ProviderTelemetry, clock: Clock
+        self,
+        settings: KubernetesSettings,
+        telemetry: ProviderTelemetry,
+        clock: Clock,
+        api: ApiServer | None = None,
     ) -> None:
-        """Connects with the first request."""
+        """Connects to `api` with the first request; by default, to the API server of the settings."""
         self._settings = settings
-        self._api = KubernetesApi(settings, telemetry, clock)
+        self._api = api if api is not None else KubernetesApi(settings, telemetry, clock)
         self.notices = PodNotices(self._api, settings, clock)
         self._opened = False
         self._ended: dict[ProviderMachineId, str] = {}

@@ -14,7 +14,7 @@ from autoscaler.controller.ports.provider import OutcomeUnknownError, ProviderEr
 from autoscaler.model.identifiers import ProviderMachineId
 from autoscaler.providers.kubernetes import paths
 from autoscaler.providers.kubernetes.answers import identity
-from autoscaler.providers.kubernetes.client import KubernetesApi
+from autoscaler.providers.kubernetes.api_server import ApiServer
 from autoscaler.providers.kubernetes.errors import error_of
 from autoscaler.providers.kubernetes.listing import list_pods
 from autoscaler.providers.kubernetes.ownership import selector
@@ -57,7 +57,7 @@ class PodWatch:
     """Follows the pods of one fleet in one namespace."""
 
     def __init__(
-        self, api: KubernetesApi, settings: KubernetesSettings, seconds: int = WATCH_SECONDS
+        self, api: ApiServer, settings: KubernetesSettings, seconds: int = WATCH_SECONDS
     ) -> None:
         self._api = api
         self._settings = settings
