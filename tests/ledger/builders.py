@@ -1,6 +1,6 @@
 """A small world for tests of the pure rooms: a ledger, the time, and short methods for events.
 
-It decides nothing: every method applies the events that it is named after, at `now`.
+Every method applies the events that it is named after, at `now`.
 """
 
 import copy
@@ -213,7 +213,7 @@ class World:
         return runner
 
     def ready(self, name: str = "c") -> RunnerName:
-        """One more machine whose runner listens."""
+        """Launch a machine whose runner listens, and return the runner's name."""
         return self.assignment(self.make_ready(1, name)[0])
 
     # --- the controller ---------------------------------------------------------------------------

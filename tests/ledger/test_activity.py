@@ -76,7 +76,7 @@ def test_activity_follows_from_the_jobs(
     assert not world.state.activity.accounts
 
 
-def test_a_repositorys_last_delivery_sets_its_activity() -> None:
+def test_a_delivery_of_a_repository_updates_when_it_was_last_active() -> None:
     world = World()
     world.queue(1)
     world.after(30.0).queue(2)

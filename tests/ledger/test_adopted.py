@@ -25,7 +25,7 @@ def shown_as(machine: Machine) -> tuple[Any, ...]:
     )
 
 
-def test_a_machine_whose_answer_was_lost_is_known_from_the_list() -> None:
+def test_a_listing_fills_the_slot_of_a_machine_whose_answer_was_lost() -> None:
     world = World()
     world.send(1)
     world.do(e.LaunchOutcomeUnknown, LaunchRequestId("c"), "timed out")
@@ -35,7 +35,7 @@ def test_a_machine_whose_answer_was_lost_is_known_from_the_list() -> None:
     assert shown_as(bound) == ("i-1", EAST, "c", "g5.xlarge", "b", "on-demand", "ami-1", "t1")
 
 
-def test_a_machine_of_an_unknown_launch_request_is_known_from_the_list() -> None:
+def test_a_listing_adds_a_machine_of_an_unknown_launch_request() -> None:
     world = World()
     world.now += 5.0
     world.lists(listed("i-1", call="elsewhere", zone="b", launch_time="t1"))
@@ -53,7 +53,7 @@ def test_a_machine_of_an_unknown_launch_request_is_known_from_the_list() -> None
     )
 
 
-def test_a_slot_that_lists_did_not_show_is_not_held_against_its_machine_later() -> None:
+def test_listings_before_the_launch_do_not_count_towards_a_lost_machine() -> None:
     world = World()
     world.send(1)
     world.now += 1.0
@@ -75,7 +75,7 @@ def ended(machine: str, message: str = "words") -> e.ListedMachine:
     )
 
 
-def test_an_end_that_is_listed_for_an_hour_is_one_failure() -> None:
+def test_a_terminated_machine_in_many_listings_counts_as_one_failure() -> None:
     world = World()
     world.launch(1)
     world.lists(ended("i-c0"))
@@ -87,7 +87,7 @@ def test_an_end_that_is_listed_for_an_hour_is_one_failure() -> None:
     assert world.state.cooldowns == held
 
 
-def test_an_end_reported_near_the_end_of_a_hold_makes_it_no_longer() -> None:
+def test_a_machine_that_terminates_during_a_hold_does_not_extend_it() -> None:
     world = World()
     world.launch(2)
     world.lists(ended("i-c0"), world.listed("c1"))

@@ -110,7 +110,7 @@ def test_two_failures_in_a_row_do_not_open_the_circuit() -> None:
     ]
 
 
-def test_late_second_health_checks_of_a_once_ready_machine_are_no_failed_boot() -> None:
+def test_late_health_checks_after_a_reboot_are_not_a_failed_boot() -> None:
     world = World()
     (machine,) = world.make_ready()
     world.boot(machine)
@@ -123,7 +123,7 @@ def test_late_second_health_checks_of_a_once_ready_machine_are_no_failed_boot() 
     assert boots(world) == 0
 
 
-def test_machines_that_are_terminated_before_they_are_late_are_no_failure() -> None:
+def test_a_machine_terminated_before_its_boot_deadline_is_not_a_failure() -> None:
     world = World()
     for reason_code in (
         TerminationReason.SURPLUS,
@@ -135,7 +135,7 @@ def test_machines_that_are_terminated_before_they_are_late_are_no_failure() -> N
     assert boots(world) == 0
 
 
-def test_a_machine_that_its_provider_takes_back_is_no_failure() -> None:
+def test_a_machine_that_its_provider_interrupts_is_not_a_failed_boot() -> None:
     world = World()
     for kind in (NoticeKind.SPOT_INTERRUPTION, NoticeKind.REBALANCE_RECOMMENDATION):
         (machine,) = world.launch(1, kind.value)
@@ -143,7 +143,7 @@ def test_a_machine_that_its_provider_takes_back_is_no_failure() -> None:
     assert boots(world) == 0
 
 
-def test_rows_are_each_skus_own() -> None:
+def test_each_sku_has_its_own_circuit_breaker() -> None:
     world = World(catalogue(sku("gpu"), sku("cpu")))
     for name in "abc":
         late_boot(world, name)
@@ -179,7 +179,9 @@ def test_runners_that_exit_at_once_without_a_job_count_as_consecutive_failures()
 
 
 @pytest.mark.parametrize(("after", "counted"), [(59.9, 1), (60.0, 0)])
-def test_after_a_minute_github_had_its_time_to_hand_a_job_out(after: float, counted: int) -> None:
+def test_only_runners_that_leave_within_a_minute_count_as_failures(
+    after: float, counted: int
+) -> None:
     world = World()
     leaves(world, "a", after)
     assert exits(world) == counted
@@ -217,7 +219,7 @@ def test_a_runner_that_had_a_job_resets_the_failure_count() -> None:
     assert exits(world) == 1
 
 
-def test_a_job_as_short_as_you_like_is_a_job() -> None:
+def test_a_runner_with_a_one_second_job_is_not_a_failure() -> None:
     world = World()
     for number, name in enumerate("abcd", start=1):
         runner = world.ready(name)
@@ -227,7 +229,7 @@ def test_a_job_as_short_as_you_like_is_a_job() -> None:
     assert exits(world) == 0
 
 
-def test_a_released_or_never_delivered_registration_is_no_failure() -> None:
+def test_a_registration_that_its_machine_released_is_not_a_failure() -> None:
     world = World()
     for name in "abc":
         runner = world.ready(name)
@@ -245,7 +247,7 @@ def test_an_exit_before_the_acknowledgement_counts_towards_the_circuit_breaker()
     assert exits(world) == 1
 
 
-def test_rows_are_kept_over_a_restart() -> None:
+def test_open_circuits_survive_a_restart() -> None:
     world = World()
     for name in "abc":
         leaves(world, name)
@@ -285,7 +287,7 @@ def is_refused(world: World, name: str, image: str = "ami-old", after: float = 5
 
 @pytest.mark.parametrize("after", [5.0, 600.0])
 def test_one_runner_that_github_refuses_for_its_version_opens_the_breaker(after: float) -> None:
-    """Also one that listened for a while: GitHub refuses what asks for jobs."""
+    """Also a runner that listened for a while: GitHub refuses it when it asks for jobs."""
     world = World()
     is_refused(world, "a", after=after)
     row = open_circuit(world.state.cooldowns, exits_key(GPU))
@@ -313,8 +315,8 @@ def test_machines_of_the_same_image_count_once_while_the_breaker_is_open() -> No
     topic="Hostile input",
     source="GitHub: secure use",
 )
-def test_a_job_with_root_that_says_so_opens_nothing_or_not_for_long() -> None:
-    """GitHub's word of its job comes before its lie, or ends what the lie began."""
+def test_a_false_exit_reason_of_a_runner_with_a_job_does_not_keep_the_circuit_open() -> None:
+    """A job with root may report any exit reason. GitHub's report of the job counts, before it or after it."""
     world = World()
     world.queue(1, 2)
     runner = world.ready("a")
@@ -327,7 +329,7 @@ def test_a_job_with_root_that_says_so_opens_nothing_or_not_for_long() -> None:
     assert exits(world) == 0
 
 
-def test_a_job_on_another_image_closes_no_breaker() -> None:
+def test_a_job_on_another_image_does_not_close_the_circuit() -> None:
     world = World()
     world.queue(1)
     (old,) = world.make_ready(1, "p")
@@ -336,7 +338,7 @@ def test_a_job_on_another_image_closes_no_breaker() -> None:
     assert exits(world) == 3
 
 
-def test_an_image_that_was_replaced_closes_the_breaker_and_is_remembered() -> None:
+def test_a_replaced_image_closes_the_circuit_and_the_refused_image_is_remembered() -> None:
     world = World()
     is_refused(world, "a")
     world.do(e.CircuitClosed, GPU, "another image")
@@ -347,7 +349,7 @@ def test_an_image_that_was_replaced_closes_the_breaker_and_is_remembered() -> No
     assert exits(world) == 1
 
 
-def test_a_job_on_the_new_image_ends_a_row_of_early_exits_of_the_new_image() -> None:
+def test_a_job_on_the_new_image_resets_its_failure_count() -> None:
     world = World()
     world.queue(1)
     is_refused(world, "a")
@@ -359,8 +361,8 @@ def test_a_job_on_the_new_image_ends_a_row_of_early_exits_of_the_new_image() -> 
     assert exits(world) == 0
 
 
-def test_a_row_of_early_exits_after_a_refusal_is_not_a_refusal() -> None:
-    """The image that GitHub refused before has no part in it, and its absence does not end it."""
+def test_early_exits_after_an_image_was_replaced_do_not_name_the_old_image() -> None:
+    """The circuit opens for early exits, so replacing an image does not close it."""
     world = World()
     is_refused(world, "a")
     world.do(e.CircuitClosed, GPU, "another image")
@@ -381,7 +383,7 @@ def test_an_operator_closes_every_circuit_of_a_sku() -> None:
     assert refused_image(world.state, GPU) == ""
 
 
-def test_a_replaced_image_closes_nothing_else() -> None:
+def test_a_replaced_image_does_not_close_the_circuit_of_failed_boots() -> None:
     world = World()
     for name in "xyz":
         late_boot(world, name)
@@ -390,7 +392,7 @@ def test_a_replaced_image_closes_nothing_else() -> None:
 
 
 def test_runners_of_machines_that_shut_down_do_not_count_as_failures() -> None:
-    """Spot takes several at a time, just as they came up."""
+    """EC2 often interrupts several spot machines at once, just after they became ready."""
     world = World()
     for name in "abcd":
         machine = world.runner(world.ready(name)).machine

@@ -68,7 +68,7 @@ def test_failures_under_way_together_count_once() -> None:
 @pytest.mark.parametrize("first", list(HOLDS))
 @pytest.mark.parametrize("other", list(HOLDS))
 def test_failures_are_counted_per_failure_class(first: FailureClass, other: FailureClass) -> None:
-    """After an hour of throttling one refusal is held back as a first one, not for an hour."""
+    """After an hour of throttling, the first refusal of another class causes its shortest hold."""
     state, now = LedgerState(catalogue()), 0.0
     for hold in HOLDS[first]:
         count_failure(state, "k", first, now, "again")
@@ -84,7 +84,7 @@ def test_failures_are_counted_per_failure_class(first: FailureClass, other: Fail
     topic="EC2's API",
     source="EC2: request throttling",
 )
-def test_of_two_failure_classes_the_longer_hold_stays() -> None:
+def test_the_longer_hold_of_two_failure_classes_applies() -> None:
     state = LedgerState(catalogue())
     for at in (0.0, 5.0):
         count_failure(state, "k", FailureClass.THROTTLED, at, "slow down")
@@ -98,7 +98,7 @@ def test_of_two_failure_classes_the_longer_hold_stays() -> None:
     assert state.cooldowns["k"] == Cooldown("k", 210.0, 1, "slow down", FailureClass.THROTTLED)
 
 
-def test_two_classes_in_turn_make_no_hold_longer() -> None:
+def test_alternating_failure_classes_do_not_extend_the_hold() -> None:
     state, now = LedgerState(catalogue()), 0.0
     for kind, hold in [(FailureClass.THROTTLED, 5.0), (FailureClass.CONFIGURATION, 60.0)] * 9:
         count_failure(state, "k", kind, now, "why")
@@ -135,7 +135,7 @@ def test_a_success_resets_the_backoff() -> None:
     assert state.cooldowns["k"] == Cooldown("k", 440.0, 1, "again", FailureClass.CAPACITY)
 
 
-def test_lifting_what_is_not_held_stores_nothing() -> None:
+def test_ending_a_hold_that_is_over_stores_nothing() -> None:
     state = LedgerState(catalogue())
     lift(state, "k", 1.0)
     assert (state.cooldowns, state.take_changes().cooldowns) == ({}, ())
@@ -147,7 +147,7 @@ def test_lifting_what_is_not_held_stores_nothing() -> None:
     assert state.cooldowns["k"].until == 5.0
 
 
-def test_a_machine_lifts_its_offering_its_quota_and_the_throttle() -> None:
+def test_a_launched_machine_ends_the_holds_of_its_offering_quota_and_throttle() -> None:
     state, sold = LedgerState(catalogue()), offering()
     for_sku = sku_offering_key(GPU, sold.key)
     keys = (for_sku, offering_key(sold.key), quota_key("east/G"), throttle_key(EAST))
@@ -196,7 +196,7 @@ def test_a_machine_that_becomes_ready_resets_the_failure_count() -> None:
     assert world.state.cooldowns["option:gpu/0"].failures == 1
 
 
-def test_a_machine_that_never_says_attestation_counts_as_one_that_failed() -> None:
+def test_a_machine_that_never_attests_counts_as_failed() -> None:
     world = World()
     world.launch(1)
     world.do(e.TerminationRequested, "c0", TerminationReason.DEADLINE, "late")
@@ -204,7 +204,7 @@ def test_a_machine_that_never_says_attestation_counts_as_one_that_failed() -> No
     assert world.machine("c0").failure is FailureClass.BOOT_DEADLINE
 
 
-def test_a_hold_that_is_made_longer_has_the_newer_reason_and_one_that_is_not_the_older() -> None:
+def test_only_a_failure_that_extends_the_hold_replaces_its_reason() -> None:
     state = LedgerState(catalogue())
     count_failure(state, "k", FailureClass.THROTTLED, 0.0, "first", 60.0)
     count_failure(state, "k", FailureClass.THROTTLED, 0.0, "second", 60.0)
@@ -213,7 +213,7 @@ def test_a_hold_that_is_made_longer_has_the_newer_reason_and_one_that_is_not_the
     assert state.cooldowns["k"] == Cooldown("k", 61.0, 1, "third", FailureClass.THROTTLED)
 
 
-def test_a_failure_near_the_end_of_a_hold_makes_it_no_longer() -> None:
+def test_a_failure_of_an_old_launch_request_does_not_extend_the_hold() -> None:
     world = World()
     world.send(1)
     world.send(1, "d")
@@ -224,14 +224,14 @@ def test_a_failure_near_the_end_of_a_hold_makes_it_no_longer() -> None:
     assert world.state.cooldowns == held
 
 
-def test_an_answer_with_nothing_in_it_is_held_for_as_long_as_the_provider_asks() -> None:
+def test_the_hold_after_an_empty_answer_lasts_as_long_as_the_provider_asks() -> None:
     world = World()
     world.send(1)
     world.answer("c", retry=900.0)
     assert {hold.until - world.now for hold in world.state.cooldowns.values()} == {900.0}
 
 
-def test_an_option_held_for_its_machines_shows_what_became_of_the_last() -> None:
+def test_a_launch_option_on_hold_shows_why_its_last_machine_failed() -> None:
     world = World()
     for name in ("c", "d", "e"):
         (machine,) = world.launch(1, name)
@@ -253,7 +253,7 @@ def test_a_failures_message_is_bounded() -> None:
     assert len(world.machine("c1").reason) == 300
 
 
-def test_a_machine_that_comes_up_lifts_what_held_its_zone_and_its_capacity_type() -> None:
+def test_a_machine_that_becomes_ready_ends_the_holds_of_its_zone_and_capacity_type() -> None:
     world = World()
     keys = (zone_key(EAST, "a"), capacity_type_key(EAST, CapacityType.ON_DEMAND))
     for key in keys:
@@ -265,7 +265,7 @@ def test_a_machine_that_comes_up_lifts_what_held_its_zone_and_its_capacity_type(
     assert [world.state.cooldowns[k] for k in keys] == [Cooldown(k, world.now, 0, "") for k in keys]
 
 
-def test_a_machine_asked_for_after_a_hold_lifts_it_at_the_moment_it_comes() -> None:
+def test_a_machine_requested_after_a_hold_ends_it_when_it_is_launched() -> None:
     world = World()
     keys = (offering_key(world.keys()[0]), quota_key("east/G"), throttle_key(EAST))
     for key in keys:

@@ -32,7 +32,7 @@ def spot_machines(world: World, count: int = 2, name: str = "c") -> None:
     topic="EC2's API",
     source="EC2: spot price history",
 )
-def test_a_spot_machine_costs_its_zones_price_and_counts_at_on_demand_in_the_limit() -> None:
+def test_a_spot_machine_costs_the_spot_price_and_counts_in_the_limit_at_on_demand() -> None:
     world = World()
     spot_machines(world)
     counted = world.state.dollars_used
@@ -43,7 +43,7 @@ def test_a_spot_machine_costs_its_zones_price_and_counts_at_on_demand_in_the_lim
     assert world.fleet().usage.dollars_per_hour == counted
 
 
-def test_the_price_changes_with_the_hour_and_is_another_ones_nowhere() -> None:
+def test_only_the_newest_spot_price_of_the_same_type_zone_and_os_applies() -> None:
     world = World()
     spot_machines(world)
     counted = world.state.dollars_used
@@ -61,7 +61,7 @@ def test_the_price_changes_with_the_hour_and_is_another_ones_nowhere() -> None:
     assert costs(world) == pytest.approx(counted)
 
 
-def test_an_on_demand_machine_and_one_that_is_gone_cost_no_spot_price() -> None:
+def test_on_demand_and_terminated_machines_have_no_spot_price() -> None:
     world = World()
     world.launch(1, "plain")
     plain = world.state.dollars_used

@@ -4,7 +4,7 @@ from tests.ledger.builders import World
 from tests.planner.fleets import catalogue, offering, sku
 
 
-def test_the_dearest_offering_counts_wherever_it_stands() -> None:
+def test_the_most_expensive_offering_counts_whatever_its_position() -> None:
     large = offering("g5.2xlarge", dollars=2.0, units=8)
     world = World(catalogue(sku("gpu", offerings=(large, offering()))))
     (slot,) = world.record(1)
@@ -17,7 +17,7 @@ def test_the_dearest_offering_counts_wherever_it_stands() -> None:
     )
 
 
-def test_an_offering_that_takes_nothing_of_its_quota_counts_nothing() -> None:
+def test_an_offering_without_quota_units_uses_no_quota() -> None:
     world = World(catalogue(sku("gpu", offerings=(offering(units=0),))))
     (slot,) = world.record(1)
     assert world.machine(slot).placement.quota_usage == (("east/G", 0),)

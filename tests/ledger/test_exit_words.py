@@ -1,6 +1,6 @@
 """An exit report of a machine says nothing about its job: only GitHub knows how the job ended.
 
-actions/runner's `run.sh` ends with 0 whatever became of the job, and a job may have been root.
+actions/runner's `run.sh` ends with 0 for failed jobs too, and a job with root can change the exit code.
 """
 
 import pytest
@@ -20,7 +20,7 @@ SAID = ["the runner exited with status 0", "the runner exited with status 7", "j
     source="actions/runner run-helper.sh",
 )
 @pytest.mark.parametrize("said", SAID)
-def test_an_exit_ends_its_machine_and_says_nothing_of_the_job(said: str) -> None:
+def test_an_exit_report_does_not_complete_the_job(said: str) -> None:
     world = World()
     world.queue(1, 2)
     one, other = world.ready("a"), world.ready("b")
@@ -47,7 +47,9 @@ def test_an_exit_ends_its_machine_and_says_nothing_of_the_job(said: str) -> None
     source="actions/runner#4492",
 )
 @pytest.mark.parametrize("conclusion", ["success", "failure", "cancelled"])
-def test_a_completed_job_ends_no_machine_before_its_exit(conclusion: str) -> None:
+def test_a_completed_job_does_not_terminate_its_machine_before_the_exit_report(
+    conclusion: str,
+) -> None:
     """GitHub says `completed` while hooks, uploads and the listener may still be at work."""
     world = World()
     world.queue(1)

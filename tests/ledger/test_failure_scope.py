@@ -1,6 +1,6 @@
 """What a failure concerns: the offering, its zone, its capacity type, its quota, the provider.
 
-Also what a machine that ended before it came up says of the next launch, and quotas as read.
+Also the hold after a machine that ended before it was ready, and quotas that were read.
 """
 
 from dataclasses import replace
@@ -62,7 +62,7 @@ def reported(
     source="EC2: error codes",
 )
 @pytest.mark.parametrize(("name", "failure", "scope", "hold"), REACHES)
-def test_a_failure_holds_back_what_it_reaches_for_every_sku_and_nothing_else(
+def test_a_failure_puts_its_scope_on_hold_for_every_sku_and_nothing_else(
     name: str, failure: FailureClass, scope: FailureScope | None, hold: float
 ) -> None:
     world = two_skus()
@@ -78,7 +78,7 @@ def test_a_failure_holds_back_what_it_reaches_for_every_sku_and_nothing_else(
     assert offered(world) == (everywhere, ["east/g6.xlarge/a/spot"])
 
 
-def test_the_reason_names_what_is_held() -> None:
+def test_the_waiting_reason_names_what_is_on_hold() -> None:
     world = two_skus()
     world.send(1)
     world.answer("c", failures=[reported(FailureClass.QUOTA, FailureScope.PROVIDER, "MaxFleets")])
@@ -93,7 +93,7 @@ def quota_usage(world: World) -> set[str]:
     return {key for key, one in world.state.cooldowns.items() if one.failures}
 
 
-def test_a_machine_that_was_launched_after_a_hold_and_came_up_lifts_its_zone_and_its_type() -> None:
+def test_a_ready_machine_launched_after_a_hold_ends_it_for_its_zone_and_type() -> None:
     world = two_skus()
     world.send(1, "held")
     for scope in (FailureScope.ZONE, FailureScope.PROVIDER):
@@ -109,8 +109,8 @@ def test_a_machine_that_was_launched_after_a_hold_and_came_up_lifts_its_zone_and
     assert quota_usage(world) == {"capacity_type:east/spot"}
 
 
-def test_a_machine_from_before_a_hold_says_nothing_about_it() -> None:
-    """Twenty die of a limit on volumes while those launched before them come up one by one."""
+def test_a_machine_launched_before_a_hold_does_not_end_it() -> None:
+    """Launches fail at a volume limit while machines launched before them become ready one by one."""
     world = two_skus()
     world.launch(3, "before")
     world.now += 60.0
@@ -125,7 +125,7 @@ def test_a_machine_from_before_a_hold_says_nothing_about_it() -> None:
     assert world.state.cooldowns["capacity_type:east/on-demand"].failures == 1
 
 
-def test_a_machine_that_was_asked_for_before_its_offering_failed_does_not_lift_that() -> None:
+def test_a_machine_requested_before_its_offering_failed_does_not_end_the_hold() -> None:
     world = two_skus()
     first, *_ = world.keys("other")
     world.send(1, "early", "other")
@@ -152,7 +152,7 @@ def _call(name: str) -> tuple[object, ...]:
         (FailureClass.CONFIGURATION, None, "option:gpu/0", 60.0),
     ],
 )
-def test_a_machine_that_ended_before_it_came_up_cools_down_what_its_reason_reaches(
+def test_a_machine_that_ended_before_ready_puts_the_scope_of_its_failure_on_hold(
     stage: str, failure: FailureClass, scope: FailureScope | None, key: str, hold: float
 ) -> None:
     world = World()
@@ -193,7 +193,7 @@ def test_a_spot_interruption_of_a_running_machine_puts_only_its_offering_on_hold
     assert held == {"offering:east/g5.xlarge/a/on-demand"}
 
 
-def test_a_machine_of_a_forgotten_launch_request_cools_nothing_down() -> None:
+def test_a_machine_of_a_pruned_launch_request_puts_nothing_on_hold() -> None:
     world = World()
     world.launch(1)
     world.state.drop(world.call())
@@ -207,7 +207,7 @@ def launches(world: World) -> int:
     return sum(launch.count for launch in world.intents(Launch))
 
 
-def test_quotas_as_read_cap_launches_and_replace_the_readings_before() -> None:
+def test_the_newest_reading_of_quotas_caps_launches() -> None:
     world = World(catalogue(limits=Limits(quotas={"east/G": 40})))
     world.queue(*range(1, 21))
     assert launches(world) == 10
@@ -227,7 +227,7 @@ def test_quotas_as_read_cap_launches_and_replace_the_readings_before() -> None:
     topic="EC2's API",
     source="GAR#5007",
 )
-def test_open_launch_requests_count_in_a_quota_at_their_dearest_offering() -> None:
+def test_open_launch_requests_use_the_quota_of_their_largest_offering() -> None:
     small, large = offering("g5.xlarge", units=4), offering("g5.4xlarge", units=16)
     world = World(catalogue(sku(offerings=(small, large))))
     world.do(e.QuotasRead, EAST, (("east/G", 36),))

@@ -16,13 +16,13 @@ C0 = MachineId("c0")
 
 
 def taken_over(world: World | None = None) -> World:
-    """An installation that took another one over, and has no machine of that one any more."""
+    """Return the world after an adoption, with no machine of the former ID."""
     world = world or World()
     world.do(e.InstallationAdopted, OLD)
     return world
 
 
-def test_the_id_before_is_a_former_one_and_to_be_stored_with_the_new_one() -> None:
+def test_an_adoption_stores_the_new_id_with_all_former_ids() -> None:
     world = taken_over()
     assert world.state.catalogue.installations == Installations(OLD, (BEFORE,))
     assert world.ledger.take_changes().installations == Installations(OLD, (BEFORE,))
@@ -31,7 +31,7 @@ def test_the_id_before_is_a_former_one_and_to_be_stored_with_the_new_one() -> No
     assert world.ledger.take_changes().installations == Installations(third, (OLD, BEFORE))
 
 
-def test_only_the_newest_adopted_ids_are_kept() -> None:
+def test_the_number_of_former_ids_is_bounded() -> None:
     world = World()
     taken = [InstallationId(f"{number:08x}") for number in range(MOST_FORMER + 2)]
     for one in taken:
@@ -39,7 +39,7 @@ def test_only_the_newest_adopted_ids_are_kept() -> None:
     assert world.state.catalogue.installations.all == tuple(reversed(taken[1:]))
 
 
-def test_another_catalogue_changes_no_id() -> None:
+def test_replacing_the_catalogue_keeps_the_installation_ids() -> None:
     world = taken_over()
     world.ledger.replace_catalogue(catalogue(sku("cpu")))
     assert list(world.state.catalogue.skus) == ["cpu"]
@@ -51,7 +51,7 @@ def test_another_catalogue_changes_no_id() -> None:
     topic="EC2's machines",
     source="ARC#4397",
 )
-def test_a_machine_that_is_in_no_record_is_ours_by_a_former_id_and_possibly_at_work() -> None:
+def test_an_unknown_machine_with_a_former_id_belongs_to_the_fleet_and_is_unverified() -> None:
     world = taken_over()
     world.lists(listed("i-9", call="lost", installation=BEFORE), listed("i-8", installation="a"))
     assert world.states() == {"x-i-9": "assigned"}
@@ -63,7 +63,7 @@ def test_a_machine_that_is_in_no_record_is_ours_by_a_former_id_and_possibly_at_w
     assert [end.machine for end in world.intents(Terminate)] == ["x-i-9"]
 
 
-def test_a_machine_of_a_launch_request_from_before_takes_its_slot() -> None:
+def test_a_machine_with_a_former_id_fills_the_slot_of_its_launch_request() -> None:
     world = World()
     world.send(1)
     world.do(e.LaunchOutcomeUnknown, world.call().id, "no answer")
@@ -75,8 +75,8 @@ def test_a_machine_of_a_launch_request_from_before_takes_its_slot() -> None:
     )
 
 
-def test_a_machine_that_was_another_s_when_it_was_first_seen_is_counted_once() -> None:
-    """A backup from before the take-over is put in place, and the id is taken over once more."""
+def test_a_foreign_machine_that_is_adopted_is_counted_once() -> None:
+    """An operator restores a backup from before the adoption, and adopts the ID again."""
     world = World()
     shown = listed("i-9", call="lost", installation=OLD)
     world.lists(shown)
@@ -88,9 +88,7 @@ def test_a_machine_that_was_another_s_when_it_was_first_seen_is_counted_once() -
     assert world.fleet().usage.machines == 1
 
 
-def test_a_restored_store_leaves_unverified_what_it_shows_for_a_machine_with_a_former_id_too() -> (
-    None
-):
+def test_after_a_restore_a_machine_with_a_former_id_is_unverified_too() -> None:
     world = taken_over()
     world.make_ready(1)
     world.restart(3600.0)
@@ -103,7 +101,7 @@ def test_a_restored_store_leaves_unverified_what_it_shows_for_a_machine_with_a_f
     assert world.machine("c0").work.unverified
 
 
-def test_a_job_on_a_runner_named_before_shows_that_its_machine_has_an_assignment() -> None:
+def test_a_job_on_a_runner_with_a_former_id_proves_that_its_machine_has_an_assignment() -> None:
     world = taken_over()
     world.launch(1)
     world.restart(3600.0)
@@ -114,9 +112,7 @@ def test_a_job_on_a_runner_named_before_shows_that_its_machine_has_an_assignment
     )
 
 
-def test_a_runner_named_before_whose_machine_is_not_known_may_be_on_any_that_is_unverified() -> (
-    None
-):
+def test_a_runner_with_a_former_id_and_no_known_machine_may_be_on_any_unverified_machine() -> None:
     world = taken_over()
     world.lists(listed("i-9", call="lost", installation=OLD))
     orphan = world.machine("x-i-9")
@@ -127,7 +123,7 @@ def test_a_runner_named_before_whose_machine_is_not_known_may_be_on_any_that_is_
     assert life_of(world.state, orphan, [RunnerName("ci-2bad2bad-m-1")], world.now) is None
 
 
-def test_every_runner_named_before_leaves_memory_with_its_machine() -> None:
+def test_all_runners_of_a_machine_leave_memory_with_it_after_an_adoption() -> None:
     world = World()
     world.make_ready(1)
     first = world.register("c0")
@@ -141,10 +137,10 @@ def test_every_runner_named_before_leaves_memory_with_its_machine() -> None:
     assert (world.states(), list(world.state.runners)) == ({}, [])
 
 
-# --- ids that are not taken over ------------------------------------------------------------
+# --- ids that cannot be adopted ------------------------------------------------------------
 
 
-def test_an_id_that_this_installation_gave_up_is_not_taken_over_again() -> None:
+def test_a_former_id_of_this_installation_cannot_be_adopted() -> None:
     assert refusal_of_adoption(taken_over().state, BEFORE, force=True) == (
         "0badcafe is a former ID of this installation: its machines already belong to this fleet"
     )
@@ -159,7 +155,7 @@ def test_an_id_that_this_installation_gave_up_is_not_taken_over_again() -> None:
     "strange", ["", "1badcaf", "1badcafe0", "1BADCAFE", "1badcafe\n", "*", "1badcaf?", "x" * 256]
 )
 def test_a_malformed_installation_id_cannot_be_adopted(strange: str) -> None:
-    """A longer one makes names that GitHub refuses, and EC2's filters take `*` for everything."""
+    """GitHub refuses the names that a longer ID makes, and `*` in EC2's filters matches everything."""
     world = World()
     world.lists(listed("i-1", installation=strange))
     words = (

@@ -25,7 +25,7 @@ def unknown(slots: int = 1, *, repeated_after: float | None = None) -> World:
 
 
 def lists_at(world: World, *moments: float, complete: bool = True) -> list[str]:
-    """Empty lists begun at these moments after START; the slot's state after each."""
+    """Apply empty listings that began at these seconds after START. Return the slot's state after each."""
     seen = []
     for moment in moments:
         world.now = START + moment
@@ -39,7 +39,7 @@ def lists_at(world: World, *moments: float, complete: bool = True) -> list[str]:
     topic="EC2's API",
     source="EC2: CreateFleet",
 )
-def test_a_list_binds_the_machines_of_a_lost_answer_to_the_lowest_slots() -> None:
+def test_a_listing_binds_the_machines_of_a_lost_answer_to_the_lowest_slots() -> None:
     world = unknown(3)
     world.lists(listed("i-1"), listed("i-2"), complete=False)
     assert [world.machine(f"c{n}").placement.provider_id for n in range(3)] == ["i-1", "i-2", None]
@@ -47,12 +47,12 @@ def test_a_list_binds_the_machines_of_a_lost_answer_to_the_lowest_slots() -> Non
     assert world.call().state is LaunchRequestState.UNKNOWN
 
 
-def test_before_a_repeat_only_lists_after_ten_minutes_count() -> None:
+def test_before_a_repeat_only_listings_after_ten_minutes_count() -> None:
     assert lists_at(unknown(), 100, 200, 599, 600, 601, 660) == ["requested"] * 6
     assert lists_at(unknown(), 600.5, 660.4, 660.5) == ["requested", "requested", "failed"]
 
 
-def test_after_a_repeat_two_lists_a_minute_apart_write_the_slot_off() -> None:
+def test_after_a_repeat_two_listings_a_minute_apart_write_the_slot_off() -> None:
     assert lists_at(unknown(repeated_after=100), 100) == ["requested"]
     assert lists_at(unknown(repeated_after=100), 101, 160.9) == ["requested", "requested"]
     assert lists_at(unknown(repeated_after=100), 101, 161) == ["requested", "failed"]
@@ -69,20 +69,20 @@ def test_a_further_repeat_starts_the_count_again() -> None:
     assert lists_at(world, 215, 250, 275) == ["requested", "requested", "failed"]
 
 
-def test_incomplete_lists_prove_nothing() -> None:
+def test_incomplete_listings_write_no_slot_off() -> None:
     world = unknown(repeated_after=100)
     assert lists_at(world, 200, 300, 400, complete=False) == ["requested"] * 3
     assert world.call().full_listings == 0
 
 
-def test_lists_of_another_provider_prove_nothing() -> None:
+def test_listings_of_another_provider_write_no_slot_off() -> None:
     world = unknown(repeated_after=100)
     for moment in (200.0, 300.0):
         world.ledger.apply(e.MachinesListed(START + moment, "west", START + moment, True, ()))  # type: ignore[arg-type]
     assert world.machine("c0").state is MachineState.REQUESTED
 
 
-def test_a_launch_request_under_way_is_not_listed() -> None:
+def test_listings_do_not_count_for_a_launch_request_in_flight() -> None:
     world = World()
     world.send(1)
     lists_at(world, 700, 800, 900)
@@ -90,7 +90,7 @@ def test_a_launch_request_under_way_is_not_listed() -> None:
     assert world.machine("c0").state is MachineState.REQUESTED
 
 
-def test_writing_off_settles_the_launch_request_and_holds_its_option() -> None:
+def test_writing_slots_off_settles_the_launch_request_and_puts_its_option_on_hold() -> None:
     world = unknown(2, repeated_after=100)
     world.now = START + 150
     world.lists(listed("i-1"))
@@ -110,9 +110,7 @@ def test_writing_off_settles_the_launch_request_and_holds_its_option() -> None:
     assert world.fleet().usage.machines == 1
 
 
-def test_a_launch_request_whose_machines_were_all_found_is_settled_by_the_next_complete_list() -> (
-    None
-):
+def test_the_next_complete_listing_settles_a_launch_request_whose_machines_were_all_found() -> None:
     world = unknown(repeated_after=100)
     world.now = START + 150
     world.lists(listed("i-1"))
@@ -121,7 +119,7 @@ def test_a_launch_request_whose_machines_were_all_found_is_settled_by_the_next_c
     assert world.ledger.take_changes().history[-1].detail == "0 of 1 slots"
 
 
-def test_a_written_off_slot_takes_the_machine_that_turns_up_after_all() -> None:
+def test_a_machine_that_is_listed_late_fills_its_written_off_slot() -> None:
     world = unknown(repeated_after=100)
     lists_at(world, 150, 210)
     assert world.fleet().usage.machines == 0
@@ -143,7 +141,7 @@ def test_a_late_answer_fills_written_off_slots() -> None:
     assert world.states() == {"c0": "launched"}
 
 
-def test_a_late_answer_to_bound_slots_binds_nothing_more() -> None:
+def test_a_late_answer_about_bound_machines_changes_nothing() -> None:
     world = unknown(2)
     world.lists(listed("i-2"))
     world.do(e.LaunchRequestSent, LaunchRequestId("c"))
@@ -152,7 +150,7 @@ def test_a_late_answer_to_bound_slots_binds_nothing_more() -> None:
     assert world.call().failure is None
 
 
-def test_slots_refused_by_an_answer_take_no_machine_later() -> None:
+def test_a_slot_that_the_provider_refused_is_not_filled_later() -> None:
     world = World()
     world.send(1)
     world.answer("c")
@@ -183,7 +181,7 @@ def test_a_machine_beyond_its_launch_requests_slots_is_surplus(extra: int) -> No
     assert {end.machine for end in world.intents(Terminate)} == {f"x-i-{n}" for n in range(extra)}
 
 
-def test_history_has_the_launch_requests_story() -> None:
+def test_the_history_shows_each_step_of_a_launch_request() -> None:
     world = World()
     world.send(2)
     world.do(e.LaunchOutcomeUnknown, LaunchRequestId("c"), "timed out")

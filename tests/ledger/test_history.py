@@ -1,6 +1,6 @@
 """The history that an operator reads: each row's time, event and text.
 
-Each test reads a whole story, one event a second, in the rows of the history.
+Each test applies one event a second and reads all rows of the history.
 """
 
 from collections.abc import Callable
@@ -36,7 +36,7 @@ def event(world: World, kind: Callable[..., e.Event], *values: Any) -> Callable[
     return lambda: world.do(kind, *values)
 
 
-def test_from_a_launch_request_to_a_ready_machine() -> None:
+def test_the_history_shows_a_launch_from_request_to_ready() -> None:
     world = World()
     machine = MachineId("c0")
     rows = each(
@@ -65,7 +65,7 @@ def test_from_a_launch_request_to_a_ready_machine() -> None:
     ]
 
 
-def test_from_an_assignment_to_the_end_of_a_machine() -> None:
+def test_the_history_shows_a_machine_from_assignment_to_termination() -> None:
     world = World()
     (machine,) = world.make_ready()
     reported(world)
@@ -106,7 +106,7 @@ def test_from_an_assignment_to_the_end_of_a_machine() -> None:
     assert world.runner(NAME).reason == "job 1 completed"
 
 
-def test_a_launch_request_that_is_never_answered() -> None:
+def test_the_history_shows_a_launch_request_that_is_never_answered() -> None:
     world = World()
     world.send(1)
     reported(world)
@@ -130,7 +130,7 @@ def test_a_launch_request_that_is_never_answered() -> None:
     assert world.call().settled_at == world.now
 
 
-def test_launch_requests_that_are_cancelled_and_wholly_given() -> None:
+def test_the_history_shows_a_cancelled_and_a_fully_answered_launch_request() -> None:
     world = World()
     world.record(1)
     world.send(1, "d")
@@ -148,7 +148,7 @@ def test_launch_requests_that_are_cancelled_and_wholly_given() -> None:
     ]
 
 
-def test_a_registration_that_is_deregistered_and_one_that_is_refused() -> None:
+def test_the_history_shows_a_deregistered_and_a_refused_registration() -> None:
     world = World()
     (machine,) = world.make_ready()
     reported(world)
@@ -210,7 +210,7 @@ def test_failed_health_checks_and_a_termination_under_a_runner_enter_the_history
     assert world.runner(name).since == world.now
 
 
-def test_machines_that_are_lost_and_found() -> None:
+def test_the_history_shows_a_machine_that_is_lost_and_listed_again() -> None:
     world = World()
     assigned, booted = world.launch(2)
     world.boot(assigned, booted)
@@ -250,7 +250,7 @@ def test_machines_without_a_launch_request_enter_the_history() -> None:
     ]
 
 
-def test_a_job_that_is_passed_over_until_it_is_tried_again() -> None:
+def test_the_history_shows_a_job_that_is_passed_over_until_its_probe() -> None:
     world = World()
     world.queue(1)
     first, second = world.ready("c"), world.ready("d")
@@ -270,7 +270,7 @@ def test_a_job_that_is_passed_over_until_it_is_tried_again() -> None:
     ]
 
 
-def test_a_held_job_is_released_when_one_of_its_class_starts() -> None:
+def test_the_history_shows_the_release_of_a_job_on_hold() -> None:
     world = World()
     world.queue(1)
     world.ready("c")
@@ -288,7 +288,7 @@ def test_a_held_job_is_released_when_one_of_its_class_starts() -> None:
     ]
 
 
-def test_a_job_that_is_disputed_and_read() -> None:
+def test_the_history_shows_a_disputed_job_and_githubs_answer() -> None:
     world = World()
     rows = each(
         world,
@@ -315,7 +315,7 @@ def test_a_restart_records_the_launch_requests_it_interrupted() -> None:
     ]
 
 
-def test_registrations_that_end_with_their_health_checks_or_at_github() -> None:
+def test_the_history_shows_registrations_that_end_with_failed_health_checks_or_at_github() -> None:
     world = World()
     rebooted, assigned = world.make_ready(2)
     first, second = world.name(rebooted), world.assignment(assigned)
@@ -332,7 +332,7 @@ def test_registrations_that_end_with_their_health_checks_or_at_github() -> None:
     ]
 
 
-def test_a_registration_that_no_machine_starts_becomes_silent() -> None:
+def test_a_registration_that_no_agent_acknowledges_is_supply_no_longer() -> None:
     world = World()
     (machine,) = world.make_ready()
     name = world.register(machine)
@@ -342,7 +342,7 @@ def test_a_registration_that_no_machine_starts_becomes_silent() -> None:
     assert reported(world) == [(180.0, "runner", name, "silent", "")]
 
 
-def test_a_runner_is_busy_since_github_named_it_for_its_job() -> None:
+def test_a_runner_becomes_busy_when_github_names_it_for_a_job() -> None:
     world = World()
     at_work, missed = world.ready("c"), world.ready("d")
     world.queue(1, 2)

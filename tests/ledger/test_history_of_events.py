@@ -1,6 +1,6 @@
 """History of interruption notices, reruns, unverified machines and operators' requests.
 
-Each test plays a story, one event a second, and reads every row of it: when, of what, and the words.
+Each test applies one event a second and reads all rows: time, record, event and text.
 """
 
 import dataclasses
@@ -58,7 +58,7 @@ def test_a_notice_enters_the_history_with_or_without_a_text() -> None:
     assert rows == [(1.0, "machine", "c0", "interrupted", "spot_interruption")]
 
 
-def test_a_job_s_history_has_its_machine_and_what_follows() -> None:
+def test_the_history_of_a_job_shows_the_interruption_and_the_rerun() -> None:
     world = World(opted_in())
     machine = at_work(world)
     notice(world, machine)
@@ -79,7 +79,7 @@ def test_a_job_s_history_has_its_machine_and_what_follows() -> None:
     assert (rerun.machine, rerun.ended_at, rerun.reason) == ("c0", START + 3.0, "words")
 
 
-def test_a_run_that_is_not_tried_again_says_why() -> None:
+def test_the_history_shows_why_a_job_is_not_rerun() -> None:
     world = killed(times=0)
     row = reported(world)[-1]
     assert row[1:] == ("job", "1", "rerun_off", "")
@@ -97,7 +97,7 @@ def test_githubs_error_message_is_cut_to_500_characters() -> None:
     assert reported(world)[-1][3:] == ("rerun_refused", "y" * 500)
 
 
-def test_an_unverified_machine_that_asks_for_an_assignment() -> None:
+def test_the_history_shows_an_unverified_machine_that_polls_for_an_assignment() -> None:
     world = World()
     world.launch(1)
     world.observe(1, JobState.QUEUED)
@@ -120,7 +120,7 @@ def test_an_unverified_machine_that_asks_for_an_assignment() -> None:
 
 
 @pytest.mark.parametrize("proof", ["a job", "refused"])
-def test_a_handover_that_github_shows(proof: str) -> None:
+def test_the_history_shows_that_github_proves_an_assignment(proof: str) -> None:
     world = World()
     world.make_ready(1)
     name = world.register("c0")
@@ -134,7 +134,7 @@ def test_a_handover_that_github_shows(proof: str) -> None:
     assert [one for one in rows if one[1] == "machine"] == [row]
 
 
-def test_a_machine_whose_unknown_runner_github_names() -> None:
+def test_the_history_shows_a_machine_whose_unknown_runner_github_names() -> None:
     world = World()
     world.launch(1)
     world.restart(60.0)
@@ -145,7 +145,7 @@ def test_a_machine_whose_unknown_runner_github_names() -> None:
     assert world.machine("c0").progress.assigned_at == world.now
 
 
-def test_a_confirmed_orphan() -> None:
+def test_the_history_shows_an_unverified_machine_that_an_operator_releases() -> None:
     world = World()
     world.lists(listed("i-9", call="lost"))
     reported(world)
@@ -154,7 +154,7 @@ def test_a_confirmed_orphan() -> None:
     assert rows == [(1.0, "machine", "x-i-9", "operator_released", words)]
 
 
-def test_an_installation_that_is_taken_over() -> None:
+def test_the_history_shows_an_adopted_installation() -> None:
     world = World()
     world.lists(listed("i-1", call="lost", installation=OLD))
     reported(world)
@@ -165,7 +165,7 @@ def test_an_installation_that_is_taken_over() -> None:
     ]
 
 
-def test_the_moment_at_which_a_job_came_to_its_runner() -> None:
+def test_the_history_shows_when_a_runner_got_its_job() -> None:
     world = World()
     started, ended = world.ready("c"), world.ready("d")
     world.queue(1, 2)
@@ -183,7 +183,7 @@ def test_the_moment_at_which_a_job_came_to_its_runner() -> None:
     assert world.runner(started).since == START + 1.0
 
 
-def test_a_job_that_github_is_not_asked_about_again() -> None:
+def test_the_history_shows_an_abandoned_job() -> None:
     world = World()
     world.queue(1)
     world.observe(2, JobState.WAITING)
@@ -217,7 +217,7 @@ def test_a_machines_console_text_enters_the_history() -> None:
     assert rows == [(1.0, "machine", "c0", "console", "kernel panic")]
 
 
-def test_a_machine_that_was_taken_without_a_notice_was_there_when_it_last_spoke() -> None:
+def test_an_interruption_without_a_notice_is_dated_at_the_last_agent_request() -> None:
     world = World(opted_in())
     world.assignment(world.make_ready(1)[0])
     world.after(20.0)
@@ -241,7 +241,7 @@ def test_a_notice_without_a_text_enters_the_history() -> None:
     assert reported(world) == [(0.0, "machine", "c0", "interrupted", "spot_interruption")]
 
 
-def test_a_machine_that_its_provider_shows_on_its_way_down() -> None:
+def test_the_history_shows_a_machine_that_its_provider_shuts_down() -> None:
     world = World()
     name = world.register(world.make_ready(1)[0])
     reported(world)
@@ -254,7 +254,7 @@ def test_a_machine_that_its_provider_shows_on_its_way_down() -> None:
     assert world.machine("c0").reason == "words"
 
 
-def test_runners_that_leave_at_once_open_their_sku_s_circuit_with_the_third() -> None:
+def test_the_history_shows_the_circuit_opened_by_the_third_early_exit() -> None:
     world = World()
     for machine in ("a0", "b0", "c0"):
         world.assignment(world.make_ready(1, machine[0])[0])
@@ -269,7 +269,7 @@ def test_runners_that_leave_at_once_open_their_sku_s_circuit_with_the_third() ->
     ]
 
 
-def test_an_orphan_that_exits_says_nothing_of_runners() -> None:
+def test_the_history_of_an_unverified_machine_that_exits_names_no_runner() -> None:
     world = World()
     world.lists(listed("i-9", call="lost"))
     reported(world)

@@ -27,7 +27,7 @@ def leaves_unasked(world: World, name: str) -> str:
 
 
 def leaves_idle(world: World, name: str) -> str:
-    """The same, and a read at GitHub shows the job as queued."""
+    """Like `leaves_unasked`; then a read at GitHub shows the job as queued."""
     runner = leaves_unasked(world, name)
     for job in [job for job in world.state.jobs.values() if job.disputed]:
         world.observe(job.id, JobState.QUEUED, job.labels, read=True)
@@ -58,7 +58,7 @@ def test_a_runner_that_leaves_idle_was_passed_over() -> None:
     topic="GitHub's events",
     source="GitHub: run statuses; GitHub: concurrency",
 )
-def test_two_different_runners_in_turn_hold_the_job_back() -> None:
+def test_a_job_passed_over_by_two_different_runners_is_on_hold() -> None:
     world = World()
     world.queue(1)
     first, second = leaves_idle(world, "a"), leaves_idle(world, "b")
@@ -68,7 +68,7 @@ def test_two_different_runners_in_turn_hold_the_job_back() -> None:
     assert world.state.queues == {}
 
 
-def test_each_runner_that_leaves_has_github_asked_about_the_job_that_it_marks() -> None:
+def test_the_controller_reads_the_job_that_each_leaving_runner_passed_over() -> None:
     world = World()
     world.queue(1)
     for number, name in enumerate("ab"):
@@ -83,7 +83,7 @@ def test_each_runner_that_leaves_has_github_asked_about_the_job_that_it_marks() 
     assert len(world.job(1).passed_over) == 2
 
 
-def test_an_uncertain_job_without_an_answer_is_asked_about_every_minute() -> None:
+def test_an_uncertain_job_is_read_every_minute_until_github_answers() -> None:
     world = World()
     world.queue(1)
     leaves_unasked(world, "a")
@@ -97,7 +97,7 @@ def test_an_uncertain_job_without_an_answer_is_asked_about_every_minute() -> Non
     assert (world.intents(ReadJob), world.intents(Launch)) == ([], [])
 
 
-def test_a_job_that_no_runner_is_given_gets_no_younger_by_being_asked_about() -> None:
+def test_reading_a_job_at_github_does_not_extend_its_expiry() -> None:
     world = World()
     world.queue(1)
     leaves_idle(world, "a")
@@ -105,7 +105,7 @@ def test_a_job_that_no_runner_is_given_gets_no_younger_by_being_asked_about() ->
 
 
 def two_idle(world: World) -> None:
-    """Two runners stay, and are given no job for three minutes; GitHub says so after the first."""
+    """Two runners idle for three minutes each. After the first, GitHub shows the job as queued."""
     world.ready("a")
     world.ready("b")
     world.after(180)
@@ -113,7 +113,7 @@ def two_idle(world: World) -> None:
     world.after(60)
 
 
-def test_one_runner_marks_a_job_once() -> None:
+def test_a_runner_counts_once_as_passing_over_a_job() -> None:
     world = World()
     world.queue(1)
     runner = world.ready("a")
@@ -124,7 +124,7 @@ def test_one_runner_marks_a_job_once() -> None:
     assert world.job(1).passed_over == (runner,)
 
 
-def test_three_idle_minutes_are_the_limit() -> None:
+def test_a_runner_that_idles_for_three_minutes_passed_over_the_waiting_job() -> None:
     world = World()
     world.queue(1)
     runner = world.ready("a")
@@ -137,7 +137,7 @@ def test_three_idle_minutes_are_the_limit() -> None:
     assert world.job(1).passed_over == (runner,)
 
 
-def test_idle_without_a_fitting_job_is_no_fault_and_looked_at_again() -> None:
+def test_a_runner_that_idles_without_a_fitting_job_is_checked_again_later() -> None:
     world = World()
     runner = world.ready("a")
     world.after(180)
@@ -151,7 +151,7 @@ def test_idle_without_a_fitting_job_is_no_fault_and_looked_at_again() -> None:
     source="actions/scaleset",
 )
 @pytest.mark.parametrize(("waited", "marked"), [(59.9, False), (60.0, True)])
-def test_github_has_a_minute_to_hand_a_job_out_before_a_runner_leaves(
+def test_a_leaving_runner_passes_over_a_job_only_if_the_job_waited_a_minute(
     waited: float, marked: bool
 ) -> None:
     world = World()
@@ -191,7 +191,7 @@ def test_nothing_is_launched_for_a_job_whose_machine_reports_its_end_before_gith
     assert world.runner("ci-0badcafe-a0-1").job == 1
 
 
-def test_a_job_that_github_still_shows_as_queued_was_not_run_and_is_launched_for() -> None:
+def test_a_job_that_github_still_shows_as_queued_is_launched_for_again() -> None:
     world = World()
     world.queue(1)
     leaves_early(world, "a")
@@ -202,7 +202,7 @@ def test_a_job_that_github_still_shows_as_queued_was_not_run_and_is_launched_for
     assert world.intents(ReadJob) == []
 
 
-def test_each_runner_that_leaves_makes_one_job_uncertain_the_oldest() -> None:
+def test_each_leaving_runner_makes_the_oldest_job_uncertain() -> None:
     world = World()
     world.queue(1)
     world.now += 1
@@ -214,7 +214,7 @@ def test_each_runner_that_leaves_makes_one_job_uncertain_the_oldest() -> None:
     assert [intent.job for intent in world.intents(ReadJob)] == [1, 2]
 
 
-def test_a_runner_whose_job_is_known_makes_none_uncertain() -> None:
+def test_a_leaving_runner_whose_job_is_known_makes_no_job_uncertain() -> None:
     world = World()
     world.queue(1, 2)
     world.starts(1, world.ready("a"))
@@ -224,7 +224,7 @@ def test_a_runner_whose_job_is_known_makes_none_uncertain() -> None:
     assert [launch.count for launch in world.intents(Launch)] == [1]
 
 
-def test_a_job_that_came_after_the_runner_left_was_not_refused_by_it() -> None:
+def test_a_runner_passes_over_no_job_queued_after_it_left() -> None:
     world = World()
     runner = leaves_idle(world, "a")
     world.now += 1
@@ -268,7 +268,7 @@ def test_a_runner_not_yet_listening_was_not_passed_over() -> None:
     assert world.job(1).passed_over == ()
 
 
-def test_a_closed_idle_registration_was_passed_over_too() -> None:
+def test_an_idle_registration_that_is_closed_was_passed_over_too() -> None:
     world = World()
     world.queue(1)
     runner = world.ready("a")
@@ -277,7 +277,7 @@ def test_a_closed_idle_registration_was_passed_over_too() -> None:
     assert world.job(1).passed_over == (runner,)
 
 
-def test_two_runners_mark_two_jobs_before_one_twice_the_oldest_first() -> None:
+def test_two_runners_pass_over_the_two_oldest_jobs_and_not_one_twice() -> None:
     world = World()
     world.queue(2)
     world.now += 1
@@ -289,7 +289,7 @@ def test_two_runners_mark_two_jobs_before_one_twice_the_oldest_first() -> None:
     assert held_jobs(world) == [2]
 
 
-def test_a_runner_marks_only_jobs_that_it_fits() -> None:
+def test_a_runner_passes_over_only_jobs_that_it_could_run() -> None:
     world = World(catalogue(sku(labels=("extra",))))
     bigger = DemandClass("org:acme", "Default", ("extra", "gpu"), GPU_CLASS.skus)
     world.queue(1, labels=("gpu", "extra"))
@@ -309,7 +309,7 @@ def test_a_runner_marks_only_jobs_that_it_fits() -> None:
         DemandClass("org:acme", "other", ("gpu",), GPU_CLASS.skus),
     ],
 )
-def test_a_runner_of_another_scope_or_group_fits_nothing_here(other: DemandClass) -> None:
+def test_a_runner_of_another_scope_or_group_passes_over_no_job(other: DemandClass) -> None:
     world = World()
     world.queue(1)
     runner = world.assignment(world.make_ready(1, "a")[0], other)
@@ -324,7 +324,7 @@ def test_a_runner_of_another_scope_or_group_fits_nothing_here(other: DemandClass
     topic="GitHub's events",
     source="GitHub: run statuses; GitHub: concurrency",
 )
-def test_probes_come_at_doubling_intervals_of_an_hour_at_most() -> None:
+def test_a_job_on_hold_gets_probes_at_doubling_intervals_up_to_an_hour() -> None:
     world = World()
     world.queue(1)
     leaves_idle(world, "a")
@@ -339,7 +339,7 @@ def test_probes_come_at_doubling_intervals_of_an_hour_at_most() -> None:
         assert len(world.state.queues[GPU_CLASS]) == 1
 
 
-def test_the_next_start_of_its_class_ends_every_hold() -> None:
+def test_a_started_job_ends_the_holds_of_all_jobs_of_its_class() -> None:
     world = World()
     world.queue(1)
     leaves_idle(world, "a")
@@ -353,7 +353,7 @@ def test_the_next_start_of_its_class_ends_every_hold() -> None:
     assert 1 not in world.state.reads
 
 
-def test_a_disputed_jobs_hold_ends_when_its_class_starts_a_job() -> None:
+def test_a_started_job_ends_the_hold_of_a_disputed_job_of_its_class() -> None:
     world = World()
     world.queue(1)
     leaves_idle(world, "a")
@@ -376,7 +376,7 @@ def test_a_machine_terminated_without_a_report_may_have_run_the_job() -> None:
     assert world.intents(Launch) == []
 
 
-def test_a_start_of_another_class_ends_no_hold() -> None:
+def test_a_started_job_of_another_class_ends_no_hold() -> None:
     world = World(catalogue(sku(labels=("extra",))))
     world.queue(1)
     leaves_idle(world, "a")
@@ -386,7 +386,7 @@ def test_a_start_of_another_class_ends_no_hold() -> None:
     assert held_jobs(world) == [1]
 
 
-def test_a_held_job_that_starts_or_completes_is_held_no_more() -> None:
+def test_a_job_on_hold_that_starts_or_completes_is_released() -> None:
     for state in (JobState.IN_PROGRESS, JobState.COMPLETED):
         world = World()
         world.queue(1)
@@ -396,7 +396,7 @@ def test_a_held_job_that_starts_or_completes_is_held_no_more() -> None:
         assert (held_jobs(world), world.state.reads) == ([], {})
 
 
-def test_the_question_about_a_held_job_is_answered_once() -> None:
+def test_githubs_answer_about_an_uncertain_job_puts_it_on_hold() -> None:
     world = World()
     world.queue(1)
     two_idle(world)
@@ -406,7 +406,7 @@ def test_the_question_about_a_held_job_is_answered_once() -> None:
     assert held_jobs(world) == [1]
 
 
-def test_more_webhooks_about_a_held_job_answer_no_question() -> None:
+def test_webhooks_do_not_replace_the_read_of_an_uncertain_job() -> None:
     world = World()
     world.queue(1)
     two_idle(world)
@@ -415,7 +415,7 @@ def test_more_webhooks_about_a_held_job_answer_no_question() -> None:
     assert (held_jobs(world), world.state.queues) == ([], {})
 
 
-def test_a_start_that_is_reported_again_releases_nothing_more() -> None:
+def test_a_repeated_in_progress_event_ends_no_further_hold() -> None:
     world = World()
     world.starts(9, "somebody")
     world.queue(1)
@@ -425,7 +425,7 @@ def test_a_start_that_is_reported_again_releases_nothing_more() -> None:
     assert held_jobs(world) == [1]
 
 
-def test_a_runner_passed_over_that_gets_a_job_after_all_is_believed_again() -> None:
+def test_a_runner_that_gets_a_job_late_is_no_longer_passed_over() -> None:
     world = World()
     world.queue(1)
     runner = world.ready("a")
@@ -436,7 +436,7 @@ def test_a_runner_passed_over_that_gets_a_job_after_all_is_believed_again() -> N
     assert world.runner(runner).state is RunnerState.BUSY
 
 
-def test_history_has_who_passed_over_whom() -> None:
+def test_the_history_shows_which_runners_passed_over_a_job() -> None:
     world = World()
     world.queue(1)
     leaves_idle(world, "a")
@@ -485,8 +485,8 @@ def leaves_after_a_release(world: World, name: str) -> str:
     topic="Runner and listener",
     source="actions/runner: automatic proxy and certificate checks",
 )
-def test_runners_that_cannot_connect_hold_no_job_back() -> None:
-    """A proxy replaces GitHub's certificate for an hour: GitHub had no runner to give the job to."""
+def test_a_runner_that_could_not_connect_passes_over_no_job() -> None:
+    """If a proxy replaces GitHub's certificate, no runner connects, so GitHub passes over none."""
     world = World()
     world.queue(1)
     for number in range(12):
@@ -496,7 +496,7 @@ def test_runners_that_cannot_connect_hold_no_job_back() -> None:
     assert list(world.state.queues) == [GPU_CLASS]
 
 
-def test_a_runner_that_cannot_connect_takes_back_its_own_mark_alone() -> None:
+def test_a_report_of_a_failed_connection_removes_only_the_mark_of_its_runner() -> None:
     world = World()
     world.queue(1)
     first = leaves_after_a_release(world, "a")
@@ -509,7 +509,7 @@ def test_a_runner_that_cannot_connect_takes_back_its_own_mark_alone() -> None:
     assert world.job(1).probe_at is None
 
 
-def test_a_passed_over_mark_is_removed_while_github_is_asked_about_its_job() -> None:
+def test_a_passed_over_mark_is_removed_while_its_job_is_read() -> None:
     world = World()
     world.queue(1)
     runner = world.ready("a")
@@ -521,7 +521,7 @@ def test_a_passed_over_mark_is_removed_while_github_is_asked_about_its_job() -> 
     assert world.job(1).disputed, "GitHub's word of the job may still be on its way"
 
 
-def test_a_runner_with_a_job_cannot_say_that_it_never_connected() -> None:
+def test_a_runner_with_a_job_cannot_report_a_failed_connection() -> None:
     world = World()
     world.queue(1, 2)
     runner = leaves_after_a_release(world, "a")
@@ -535,7 +535,7 @@ def test_a_runner_with_a_job_cannot_say_that_it_never_connected() -> None:
 
 
 def test_the_number_of_idle_runners_checked_at_once_is_bounded() -> None:
-    """A wave of runners that was registered together is due together."""
+    """Runners that were registered together have their idle check at the same moment."""
     world = World()
     world.queue(*range(1, 2 * CHECKED_AT_ONCE + 2))
     names = [world.assignment(machine) for machine in world.make_ready(2 * CHECKED_AT_ONCE + 1)]

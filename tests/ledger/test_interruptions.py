@@ -1,4 +1,4 @@
-"""Interrupted machines: which are marked and replaced, and which jobs died with them."""
+"""Interrupted machines: which are marked and replaced, and which jobs are rerun."""
 
 from dataclasses import replace
 from typing import Any
@@ -69,7 +69,7 @@ def fails(world: World, job: int = 1, **fields: Any) -> None:
 
 
 def killed(times: int = 2, job: int = 1, labels: tuple[str, ...] = ("gpu",)) -> World:
-    """A job that died with its machine: noticed, gone, and failed ten minutes later."""
+    """Return a world with a job whose machine was interrupted; the job failed ten minutes later."""
     world = World(opted_in(times))
     machine = at_work(world, job, labels=labels)
     notice(world, machine)
@@ -96,7 +96,7 @@ def due(world: World) -> list[tuple[int, ...]]:
     source="EC2: spot interruption notices",
 )
 @pytest.mark.parametrize("kind", [SPOT, REBALANCE, CHANGE])
-def test_a_ready_machine_is_replaced_and_never_assigned(kind: NoticeKind) -> None:
+def test_an_interrupted_ready_machine_is_replaced_and_never_assigned(kind: NoticeKind) -> None:
     world = World()
     world.make_ready(1)
     world.queue(1)
@@ -114,14 +114,14 @@ def test_a_ready_machine_is_replaced_and_never_assigned(kind: NoticeKind) -> Non
     assert world.machine("c0").state is MachineState.TERMINATING
 
 
-def test_a_machine_that_still_boots_is_replaced_too() -> None:
+def test_an_interrupted_booting_machine_is_replaced() -> None:
     world = World()
     world.launch(1)
     notice(world, "c0")
     assert [end.reason_code for end in world.intents(Terminate)] == [TerminationReason.INTERRUPTED]
 
 
-def test_a_registration_that_was_not_fetched_goes_with_its_machine() -> None:
+def test_an_interrupted_machine_takes_its_unfetched_registration_with_it() -> None:
     world = World()
     runner = world.register(world.make_ready(1)[0])
     notice(world, "c0")
@@ -136,7 +136,7 @@ def test_a_registration_that_was_not_fetched_goes_with_its_machine() -> None:
     source="EC2: spot interruption notices",
 )
 @pytest.mark.parametrize("kind", NoticeKind)
-def test_a_machine_at_work_is_marked_and_never_ended(kind: NoticeKind) -> None:
+def test_an_interrupted_machine_with_a_job_is_not_terminated(kind: NoticeKind) -> None:
     world = World()
     machine = at_work(world)
     notice(world, machine, kind)
@@ -147,7 +147,7 @@ def test_a_machine_at_work_is_marked_and_never_ended(kind: NoticeKind) -> None:
     assert cooled is (kind in (SPOT, REBALANCE))
 
 
-def test_after_a_restart_only_a_machine_that_has_spoken_is_terminated_for_a_notice() -> None:
+def test_after_a_restart_a_notice_terminates_only_machines_whose_agent_polled() -> None:
     """A restored store may be older than the machine's assignment."""
     world = World()
     world.make_ready(1)
@@ -163,7 +163,7 @@ def test_after_a_restart_only_a_machine_that_has_spoken_is_terminated_for_a_noti
     topic="EC2's machines",
     source="SQS: at-least-once delivery",
 )
-def test_a_notice_that_comes_again_or_says_less_changes_nothing() -> None:
+def test_a_repeated_or_weaker_notice_changes_nothing() -> None:
     world = World()
     machine = at_work(world)
     notice(world, machine, REBALANCE)
@@ -190,7 +190,7 @@ def test_notices_of_unknown_or_terminated_machines_change_nothing() -> None:
     assert not world.ledger.take_changes()
 
 
-def test_a_storm_of_notices_is_one_failure() -> None:
+def test_many_notices_at_once_count_as_one_failure() -> None:
     world = World()
     for name in ("c", "d", "f"):
         world.make_ready(1, name)
@@ -207,7 +207,7 @@ def test_a_storm_of_notices_is_one_failure() -> None:
     topic="EC2's machines",
     source="runs-on#259; runs-on#411",
 )
-def test_a_job_that_died_with_its_machine_is_due_to_be_run_again() -> None:
+def test_a_job_that_failed_with_its_interrupted_machine_is_due_for_a_rerun() -> None:
     world = killed()
     assert due(world) == []
     assert due(world.after(ASK_AGAIN.first)) == [(1,)]
@@ -217,7 +217,7 @@ def test_a_job_that_died_with_its_machine_is_due_to_be_run_again() -> None:
     assert events[-3:] == ["interrupted", "completed", "rerun_due"]
 
 
-def test_the_end_of_the_job_may_be_known_before_that_of_the_machine() -> None:
+def test_a_rerun_is_due_if_the_job_fails_before_the_machine_is_seen_terminated() -> None:
     world = World(opted_in())
     machine = at_work(world)
     notice(world, machine)
@@ -227,7 +227,7 @@ def test_the_end_of_the_job_may_be_known_before_that_of_the_machine() -> None:
     assert due(world.after(ASK_AGAIN.first)) == [(1,)]
 
 
-def test_the_start_of_the_job_may_be_known_after_the_end_of_the_machine() -> None:
+def test_a_rerun_is_due_if_the_job_start_is_reported_after_the_termination() -> None:
     world = World(opted_in())
     world.queue(1)
     runner = world.assignment(world.make_ready(1)[0])
@@ -243,7 +243,7 @@ def test_the_start_of_the_job_may_be_known_after_the_end_of_the_machine() -> Non
     topic="EC2's machines",
     source="EC2: spot interruption notices",
 )
-def test_the_reason_of_its_end_is_as_good_as_a_notice() -> None:
+def test_a_spot_termination_reason_counts_as_an_interruption_notice() -> None:
     world = World(opted_in())
     machine = at_work(world)
     shown = replace(
@@ -262,7 +262,7 @@ def test_the_reason_of_its_end_is_as_good_as_a_notice() -> None:
     topic="EC2's machines",
     source="actions/runner#3539",
 )
-def test_the_machine_and_its_job_may_leave_memory_before_the_job_fails() -> None:
+def test_a_rerun_is_due_if_machine_and_job_left_memory_before_the_failure() -> None:
     world = World(opted_in())
     machine = at_work(world)
     notice(world, machine)
@@ -278,7 +278,7 @@ def test_the_machine_and_its_job_may_leave_memory_before_the_job_fails() -> None
     topic="EC2's machines",
     source="runs-on#259; runs-on#411",
 )
-def test_a_job_that_failed_before_the_notice_was_not_killed_by_it() -> None:
+def test_a_job_that_failed_before_the_notice_is_not_rerun() -> None:
     world = World(opted_in())
     machine = at_work(world)
     fails(world.after(60.0))
@@ -292,7 +292,7 @@ def test_a_job_that_failed_before_the_notice_was_not_killed_by_it() -> None:
     topic="EC2's machines",
     source="runs-on#259; runs-on#411",
 )
-def test_a_job_whose_machine_reported_the_runner_s_exit_was_not_killed() -> None:
+def test_a_job_whose_runner_exited_by_itself_is_not_rerun() -> None:
     world = World(opted_in())
     machine = at_work(world)
     notice(world, machine)
@@ -324,10 +324,10 @@ def shown_taken(world: World, machine: str = "c0") -> None:
     source="actions/runner#1792; EC2: how termination works",
 )
 @pytest.mark.parametrize("fails_first", [True, False])
-def test_a_job_whose_machine_reported_its_stop_was_killed_as_one_whose_machine_vanished(
+def test_a_job_whose_agent_reported_a_stop_is_rerun(
     fails_first: bool,
 ) -> None:
-    """At a shutdown the runner reports a failure, and the agent the exit, before the machine is gone."""
+    """At a shutdown the runner fails its job and the agent reports the exit; then the machine terminates."""
     world = World(opted_in())
     notice(world, at_work(world))
     world.after(120.0)
@@ -348,7 +348,7 @@ def test_a_job_whose_machine_reported_its_stop_was_killed_as_one_whose_machine_v
     source="actions/runner#1792; EC2: how termination works",
 )
 @pytest.mark.parametrize("asked_to_terminate", [True, False])
-def test_a_notice_may_come_after_the_report_of_the_stop(asked_to_terminate: bool) -> None:
+def test_a_rerun_is_due_if_the_notice_comes_after_the_stop_report(asked_to_terminate: bool) -> None:
     world = World(opted_in())
     at_work(world)
     stops(world.after(60.0))
@@ -363,7 +363,7 @@ def test_a_notice_may_come_after_the_report_of_the_stop(asked_to_terminate: bool
 
 
 @pytest.mark.parametrize("asked_to_terminate", [True, False])
-def test_the_reason_of_its_end_may_be_known_after_the_report_of_the_stop(
+def test_a_rerun_is_due_if_the_termination_reason_comes_after_the_stop_report(
     asked_to_terminate: bool,
 ) -> None:
     world = World(opted_in())
@@ -378,7 +378,7 @@ def test_the_reason_of_its_end_may_be_known_after_the_report_of_the_stop(
     assert due(world.after(ASK_AGAIN.first)) == [(1,)]
 
 
-def test_a_machine_that_a_person_stops_takes_no_job_with_it() -> None:
+def test_a_job_on_a_machine_that_a_person_stopped_is_not_rerun() -> None:
     world = World(opted_in())
     at_work(world)
     stops(world.after(60.0))
@@ -402,7 +402,7 @@ def test_a_notice_after_the_exit_of_a_runner_that_was_not_stopped_changes_nothin
     topic="EC2's machines",
     source="runs-on#259; runs-on#411",
 )
-def test_a_job_whose_machine_was_lost_without_any_notice_is_not_run_again() -> None:
+def test_a_job_whose_machine_was_lost_without_any_notice_is_not_rerun() -> None:
     world = World(opted_in())
     machine = at_work(world)
     vanish(world.after(60.0), machine)
@@ -415,7 +415,7 @@ def test_a_job_whose_machine_was_lost_without_any_notice_is_not_run_again() -> N
     topic="EC2's machines",
     source="EC2: rebalance recommendations",
 )
-def test_a_recommendation_alone_kills_no_job() -> None:
+def test_a_rebalance_recommendation_alone_causes_no_rerun() -> None:
     world = World(opted_in())
     machine = at_work(world)
     notice(world, machine, REBALANCE)
@@ -429,7 +429,7 @@ def test_a_recommendation_alone_kills_no_job() -> None:
     topic="EC2's machines",
     source="AWS Health: EventBridge schema",
 )
-def test_a_scheduled_change_kills_only_what_fails_after_its_time() -> None:
+def test_a_scheduled_change_causes_a_rerun_only_of_jobs_that_fail_after_its_time() -> None:
     world = World(opted_in())
     for job, name in ((1, "c"), (2, "d")):
         notice(world, at_work(world, job, name), CHANGE, means_at=world.now + 1000.0)
@@ -448,7 +448,7 @@ def test_a_scheduled_change_kills_only_what_fails_after_its_time() -> None:
     source="runs-on#249",
 )
 @pytest.mark.parametrize("conclusion", ["success", "cancelled", "timed_out"])
-def test_a_conclusion_other_than_failure_does_not_count_as_killed(conclusion: str) -> None:
+def test_a_job_with_a_conclusion_other_than_failure_is_not_rerun(conclusion: str) -> None:
     world = World(opted_in())
     machine = at_work(world)
     notice(world, machine)
@@ -457,7 +457,7 @@ def test_a_conclusion_other_than_failure_does_not_count_as_killed(conclusion: st
     assert outcome(world) is RerunOutcome.NOT_KILLED
 
 
-def test_a_runner_that_stole_the_name_of_ours_has_nothing_run_again() -> None:
+def test_a_job_on_a_foreign_runner_with_the_same_name_is_not_rerun() -> None:
     world = World(opted_in())
     world.queue(1)
     runner = world.assignment(world.make_ready(1)[0])
@@ -479,12 +479,12 @@ def test_a_sku_that_did_not_opt_in_is_reported_in_the_job_s_history_and_nothing_
     topic="EC2's machines",
     source="runs-on#259; runs-on#411",
 )
-def test_a_label_opts_a_job_out() -> None:
+def test_a_label_excludes_a_job_from_reruns() -> None:
     world = killed(labels=("gpu", NO_RERUN))
     assert outcome(world) is RerunOutcome.OPTED_OUT
 
 
-def test_every_sku_serves_jobs_with_that_label() -> None:
+def test_every_sku_serves_jobs_with_the_label_against_reruns() -> None:
     world = World()
     world.queue(1, labels=("gpu", NO_RERUN))
     demand = world.job(1).demand
@@ -503,7 +503,7 @@ def answer(world: World, given: RerunOutcome | None, *jobs: int) -> None:
     world.do(e.RerunAnswered, tuple(map(JobId, jobs)), given, "words")
 
 
-def test_github_is_asked_ever_more_seldom_until_it_allows_it() -> None:
+def test_rerun_requests_are_repeated_with_backoff_until_github_accepts() -> None:
     world = killed()
     waits = []
     world.after(ASK_AGAIN.first)
@@ -523,7 +523,7 @@ def test_github_is_asked_ever_more_seldom_until_it_allows_it() -> None:
     assert due(world.after(ASK_AGAIN.longest)) == []
 
 
-def test_a_request_without_an_answer_that_was_carried_out_counts_as_accepted() -> None:
+def test_an_unanswered_rerun_request_that_github_carried_out_counts_as_accepted() -> None:
     world = killed().after(ASK_AGAIN.first)
     ask(world, 1)
     world.restart(60.0)
@@ -537,7 +537,7 @@ def test_a_request_without_an_answer_that_was_carried_out_counts_as_accepted() -
     topic="EC2's machines",
     source="GitHub: re-run a job",
 )
-def test_an_attempt_that_someone_else_started_ends_the_rerun() -> None:
+def test_an_attempt_that_a_person_started_ends_the_rerun() -> None:
     world = killed().after(ASK_AGAIN.first)
     for given in (None, RerunOutcome.SUPERSEDED):
         ask(world, 1)
@@ -546,7 +546,7 @@ def test_an_attempt_that_someone_else_started_ends_the_rerun() -> None:
 
 
 def two_of_a_run(times: int) -> World:
-    """Two jobs of run 7 that died with their machines."""
+    """Return a world with two failed jobs of run 7, whose machines were interrupted."""
     world = World(opted_in(times))
     for job, name in ((1, "c"), (2, "d")):
         notice(world, at_work(world, job, name))
@@ -556,7 +556,7 @@ def two_of_a_run(times: int) -> World:
     return world.after(ASK_AGAIN.first)
 
 
-def test_the_jobs_of_a_run_are_asked_for_together_and_cost_it_once() -> None:
+def test_jobs_of_one_run_share_a_rerun_request_and_use_the_budget_once() -> None:
     world = two_of_a_run(times=1)
     assert due(world) == [(1, 2)]
     ask(world, 1, 2)
@@ -569,7 +569,7 @@ def test_the_jobs_of_a_run_are_asked_for_together_and_cost_it_once() -> None:
     topic="EC2's machines",
     source="GitHub: re-run failed jobs",
 )
-def test_a_run_s_other_job_waits_for_the_attempt_that_was_made_for_the_first() -> None:
+def test_the_other_job_of_a_rerun_run_waits_for_the_new_attempt() -> None:
     world = two_of_a_run(times=2)
     ask(world, 1, 2)
     answer(world, RerunOutcome.ACCEPTED, 1)
@@ -582,8 +582,8 @@ def test_a_run_s_other_job_waits_for_the_attempt_that_was_made_for_the_first() -
     topic="EC2's machines",
     source="GitHub: re-run failed jobs",
 )
-def test_a_job_that_became_known_after_its_run_was_tried_again_is_of_that_attempt() -> None:
-    """Its machine was found gone, or its end was heard of, later than its sibling's."""
+def test_a_job_that_is_found_killed_after_a_rerun_belongs_to_the_new_attempt() -> None:
+    """The controller learns of its interruption later than of the other job's."""
     world = World(opted_in())
     for job, name in ((1, "c"), (2, "d")):
         notice(world, at_work(world, job, name))
@@ -602,8 +602,8 @@ def test_a_job_that_became_known_after_its_run_was_tried_again_is_of_that_attemp
     topic="EC2's machines",
     source="GitHub: re-run a job",
 )
-def test_a_lost_answer_speaks_only_for_the_job_that_was_asked_for() -> None:
-    """GitHub ran one of two again, and that answer was lost: the other one is still to be run."""
+def test_a_lost_answer_counts_only_for_the_job_that_was_requested() -> None:
+    """GitHub reran one of two jobs, and the answer was lost: the other job still needs its rerun."""
     world = two_of_a_run(times=2)
     ask(world, 1, 2)
     answer(world, None, 2)
@@ -614,7 +614,7 @@ def test_a_lost_answer_speaks_only_for_the_job_that_was_asked_for() -> None:
     assert (other.state, other.run_attempt, other.unanswered) == (RerunState.DUE, 2, 0)
 
 
-def test_a_refusal_does_not_answer_an_earlier_unanswered_request() -> None:
+def test_a_refused_rerun_does_not_settle_an_earlier_unanswered_request() -> None:
     world = killed().after(ASK_AGAIN.first)
     ask(world, 1)
     ask(world.after(ASK_AGAIN.longest), 1)
@@ -624,7 +624,7 @@ def test_a_refusal_does_not_answer_an_earlier_unanswered_request() -> None:
     assert outcome(world) is RerunOutcome.ACCEPTED
 
 
-def test_an_answer_for_another_job_of_the_run_is_not_taken_for_a_lost_answer() -> None:
+def test_an_accepted_rerun_of_another_job_is_not_taken_for_a_lost_answer() -> None:
     world = two_of_a_run(times=2)
     ask(world, 1, 2)
     answer(world, RerunOutcome.ACCEPTED, 1)
@@ -640,7 +640,7 @@ def test_an_answer_for_another_job_of_the_run_is_not_taken_for_a_lost_answer() -
     source="GitHub: re-run failed jobs",
 )
 @pytest.mark.parametrize("gap", [0.0, 4.0, 12.0, 20.0, 40.0])
-def test_one_reclaim_s_jobs_are_asked_for_together_though_they_fail_one_after_the_other(
+def test_jobs_killed_together_share_a_rerun_request_although_they_fail_one_by_one(
     gap: float,
 ) -> None:
     world = World(opted_in(1))
@@ -660,7 +660,7 @@ def test_one_reclaim_s_jobs_are_asked_for_together_though_they_fail_one_after_th
     topic="EC2's machines",
     source="GitHub: re-run failed jobs",
 )
-def test_a_job_whose_end_nobody_hears_of_holds_the_others_up_for_a_quarter_of_an_hour() -> None:
+def test_a_rerun_waits_at_most_a_quarter_of_an_hour_for_sibling_jobs() -> None:
     world = World(opted_in(1))
     for job, name in ((1, "c"), (2, "d")):
         notice(world, at_work(world, job, name))
@@ -671,7 +671,7 @@ def test_a_job_whose_end_nobody_hears_of_holds_the_others_up_for_a_quarter_of_an
 
 
 @pytest.mark.parametrize("restarts", [0, 1, 2])
-def test_a_job_that_runs_on_has_github_asked_about_its_sibling_no_oftener_after_a_restart(
+def test_restarts_do_not_raise_the_number_of_rerun_requests(
     restarts: int,
 ) -> None:
     world = World(opted_in())
@@ -693,8 +693,8 @@ def test_a_job_that_runs_on_has_github_asked_about_its_sibling_no_oftener_after_
     assert asked == 5, "after 5, 20, 50, 110 and 230 s"
 
 
-def test_a_date_of_one_that_only_waits_has_github_asked_about_nobody() -> None:
-    """As a store has it that was set right by an earlier version."""
+def test_a_due_date_of_a_waiting_rerun_causes_no_request() -> None:
+    """A store that an earlier version repaired can have such a record."""
     world = two_of_a_run(times=1)
     ask(world, 1, 2)
     answer(world, None, 1, 2)
@@ -712,8 +712,8 @@ def test_a_date_of_one_that_only_waits_has_github_asked_about_nobody() -> None:
     topic="EC2's machines",
     source="GitHub: re-run failed jobs",
 )
-def test_jobs_killed_in_one_attempt_cost_the_run_one_rerun() -> None:
-    """Beside a job that failed by itself, GitHub is asked for each of ours alone."""
+def test_jobs_killed_in_one_attempt_use_the_rerun_budget_once() -> None:
+    """If another job of the run failed by itself, the controller requests a rerun of each killed job alone."""
     world = two_of_a_run(times=1)
     ask(world, 1, 2)
     answer(world, RerunOutcome.ACCEPTED, 1)
@@ -724,7 +724,7 @@ def test_jobs_killed_in_one_attempt_cost_the_run_one_rerun() -> None:
 
 
 def once_again(times: int) -> World:
-    """A job of run 7 was run again and dies again: it is job 2, of attempt 2."""
+    """A job of run 7 was rerun and is killed again: it is job 2, of attempt 2."""
     world = killed(times).after(ASK_AGAIN.first)
     ask(world, 1)
     notice(world, at_work(world, 2, "d", attempt=2))
@@ -737,7 +737,7 @@ def once_again(times: int) -> World:
     topic="EC2's machines",
     source="runs-on#259; runs-on#411",
 )
-def test_a_run_is_tried_again_no_oftener_than_its_budget() -> None:
+def test_a_run_is_rerun_no_more_often_than_its_budget() -> None:
     world = once_again(times=1)
     fails(world, 2)
     answer(world, RerunOutcome.ACCEPTED, 1)
@@ -748,21 +748,21 @@ def test_a_run_is_tried_again_no_oftener_than_its_budget() -> None:
     assert world.state.reruns[JobId(2)].ended_at == world.now
 
 
-def test_a_budget_that_is_used_up_when_the_job_ends_is_reported_at_once() -> None:
+def test_a_used_up_rerun_budget_is_reported_when_the_job_fails() -> None:
     world = once_again(times=1)
     answer(world, RerunOutcome.ACCEPTED, 1)
     fails(world, 2)
     assert outcome(world, 2) is RerunOutcome.OVER_BUDGET
 
 
-def test_a_budget_of_two_lets_what_was_run_again_die_once_more() -> None:
+def test_with_a_budget_of_two_a_job_that_is_killed_twice_is_rerun_twice() -> None:
     world = once_again(times=2)
     answer(world, RerunOutcome.ACCEPTED, 1)
     fails(world, 2)
     assert due(world.after(ASK_AGAIN.first)) == [(2,)]
 
 
-def test_jobs_of_two_runs_are_asked_for_apart() -> None:
+def test_jobs_of_two_runs_need_two_rerun_requests() -> None:
     world = World(opted_in())
     for job, name in ((1, "c"), (2, "d")):
         world.queue(job)
@@ -775,7 +775,7 @@ def test_jobs_of_two_runs_are_asked_for_apart() -> None:
     assert due(world.after(ASK_AGAIN.first)) == [(1,), (2,)]
 
 
-def test_a_refusal_holds_for_every_job_that_was_asked_for() -> None:
+def test_a_refused_rerun_request_ends_the_reruns_of_all_its_jobs() -> None:
     world = two_of_a_run(times=2)
     ask(world, 1, 2)
     answer(world, RerunOutcome.REFUSED, 1, 2)
@@ -783,7 +783,7 @@ def test_a_refusal_holds_for_every_job_that_was_asked_for() -> None:
     assert world.state.reruns[JobId(2)].ended_at == world.now
 
 
-def test_requests_for_what_is_not_due_change_nothing() -> None:
+def test_events_about_reruns_that_are_not_due_change_nothing() -> None:
     world = killed().after(ASK_AGAIN.first)
     ask(world, 1)
     answer(world, RerunOutcome.ACCEPTED, 1)
@@ -793,14 +793,14 @@ def test_requests_for_what_is_not_due_change_nothing() -> None:
     assert not world.ledger.take_changes()
 
 
-def test_a_sku_that_left_the_configuration_has_nothing_run_again() -> None:
+def test_jobs_of_a_sku_that_left_the_configuration_are_not_rerun() -> None:
     world = killed()
     world.ledger.replace_catalogue(catalogue(sku("cpu")))
     assert due(world.after(ASK_AGAIN.first)) == []
     assert outcome(world) is RerunOutcome.OVER_BUDGET
 
 
-def test_a_machine_without_a_runner_that_is_known_takes_no_job_with_it() -> None:
+def test_an_interrupted_machine_without_a_known_runner_causes_no_rerun() -> None:
     world = World(opted_in())
     world.lists(listed("i-9", call="lost"))
     notice(world, "x-i-9")
@@ -808,7 +808,7 @@ def test_a_machine_without_a_runner_that_is_known_takes_no_job_with_it() -> None
     assert (world.machine("x-i-9").interruption.taken_at, world.state.reruns) == (world.now, {})
 
 
-def test_a_job_that_does_not_end_is_waited_for_for_a_week() -> None:
+def test_a_rerun_waits_a_week_for_its_job_to_end() -> None:
     world = World(opted_in())
     notice(world, at_work(world))
     vanish(world.after(120.0), "c0")
@@ -820,7 +820,7 @@ def test_a_job_that_does_not_end_is_waited_for_for_a_week() -> None:
     assert (rerun.outcome, rerun.ended_at) == (RerunOutcome.EXPIRED, world.now)
 
 
-def test_a_week_is_counted_from_its_machine_s_end_whatever_the_year() -> None:
+def test_the_week_for_a_rerun_counts_from_the_termination_of_its_machine() -> None:
     world = World(opted_in(), now=1e9)
     notice(world, at_work(world))
     vanish(world.after(120.0), "c0")
@@ -841,7 +841,7 @@ def test_reruns_that_github_never_allows_are_given_up() -> None:
     assert world.state.reruns[JobId(1)].reason == "words"
 
 
-def test_the_list_outlives_a_restart_and_is_forgotten_after_days() -> None:
+def test_reruns_survive_a_restart_and_are_pruned_after_days() -> None:
     world = killed()
     world.restart(30.0)
     assert due(world.after(ASK_AGAIN.first)) == [(1,)]
@@ -854,7 +854,7 @@ def test_the_list_outlives_a_restart_and_is_forgotten_after_days() -> None:
 
 
 def taken_unnamed() -> tuple[World, RunnerName]:
-    """A machine was taken from a job before GitHub named its runner: no webhook came, reads were wrong."""
+    """A machine was interrupted before GitHub named its runner: no webhook came, and reads were wrong."""
     world = World(opted_in())
     world.queue(1)
     runner = world.assignment(world.make_ready(1)[0])
@@ -869,7 +869,7 @@ def taken_unnamed() -> tuple[World, RunnerName]:
     topic="EC2's machines",
     source="actions/runner#3539",
 )
-def test_a_job_that_github_names_hours_after_its_machine_was_taken_is_run_again() -> None:
+def test_a_job_that_github_reports_hours_after_the_interruption_is_rerun() -> None:
     world, runner = taken_unnamed()
     ended = world.now + 600.0
     world.after(23 * 3600.0)
@@ -878,7 +878,7 @@ def test_a_job_that_github_names_hours_after_its_machine_was_taken_is_run_again(
     assert world.state.reruns[JobId(1)].machine == "c0"
 
 
-def test_a_machine_that_was_taken_from_its_runner_is_remembered_for_a_day_only() -> None:
+def test_an_interrupted_machine_stays_in_memory_for_a_day() -> None:
     world, _ = taken_unnamed()
     world.after(DAY + KEPT_FOR)
     assert set(world.state.machines) == {"c0"}

@@ -30,7 +30,7 @@ KEPT = ("state", "labels", "demand", "runner_name", "started_at", "completed_at"
 
 
 def facts_of(last: int) -> st.SearchStrategy[list[int]]:
-    """Every fact up to `last` at least once, some twice, in any order."""
+    """Draw every fact up to `last` at least once, some twice, in any order."""
     return st.lists(st.integers(0, last), max_size=4).flatmap(
         lambda again: st.permutations([*range(last + 1), *again])
     )
@@ -47,7 +47,7 @@ def reported(order: list[int]) -> World:
 
 @settings(max_examples=60, deadline=None)
 @given(st.sampled_from([2, 3]).flatmap(facts_of))
-def test_a_job_that_started_is_the_same_in_any_order(order: list[int]) -> None:
+def test_events_of_a_started_job_give_the_same_record_in_any_order(order: list[int]) -> None:
     world, straight = reported(order), reported(sorted(set(order)))
     for name in KEPT:
         assert getattr(world.job(1), name) == getattr(straight.job(1), name), name
@@ -58,7 +58,9 @@ def test_a_job_that_started_is_the_same_in_any_order(order: list[int]) -> None:
 
 @settings(max_examples=30, deadline=None)
 @given(facts_of(1), st.sampled_from([JobState.WAITING, JobState.QUEUED]))
-def test_a_job_that_waits_is_what_github_answers(order: list[int], truth: JobState) -> None:
+def test_githubs_answer_decides_whether_a_disputed_job_is_queued_or_waiting(
+    order: list[int], truth: JobState
+) -> None:
     world = reported(order)
     assert world.job(1).disputed
     assert world.state.queues == {}
@@ -70,7 +72,9 @@ def test_a_job_that_waits_is_what_github_answers(order: list[int], truth: JobSta
 
 @settings(max_examples=30, deadline=None)
 @given(st.permutations([1, 2, 3, 4, 5]), st.integers(1, 3))
-def test_a_queue_depends_on_the_jobs_alone(order: list[int], copies: int) -> None:
+def test_the_order_of_a_queue_does_not_depend_on_the_order_of_events(
+    order: list[int], copies: int
+) -> None:
     world = World()
     for job in order * copies:
         world.observe(job, JobState.QUEUED, queued_at=900.0 - job % 3)
@@ -86,7 +90,7 @@ def test_the_labels_of_the_first_event_stay() -> None:
     assert world.job(1).demand == GPU_CLASS
 
 
-def test_a_held_job_whose_question_was_answered_is_released_like_any_other() -> None:
+def test_a_job_on_hold_that_was_read_is_released_like_any_other() -> None:
     world = World()
     world.queue(1)
     world.ready("c")

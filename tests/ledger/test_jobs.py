@@ -52,7 +52,7 @@ def test_a_waiting_job_is_no_demand() -> None:
 
 
 @pytest.mark.parametrize(("first", "second"), [(QUEUED, WAITING), (WAITING, QUEUED)])
-def test_queued_and_waiting_is_disputed_and_github_is_asked(
+def test_a_job_reported_as_queued_and_waiting_is_disputed_and_read(
     first: JobState, second: JobState
 ) -> None:
     world = World()
@@ -79,7 +79,7 @@ def test_githubs_answer_settles_a_dispute(truth: JobState) -> None:
     assert queue_of(world) == ([1] if truth is QUEUED else [])
 
 
-def test_more_of_the_same_does_not_settle_a_dispute() -> None:
+def test_repeated_webhooks_do_not_settle_a_dispute() -> None:
     world = World()
     world.queue(1)
     world.observe(1, WAITING)
@@ -89,7 +89,7 @@ def test_more_of_the_same_does_not_settle_a_dispute() -> None:
 
 
 @pytest.mark.parametrize("later", [IN_PROGRESS, COMPLETED])
-def test_moving_on_settles_a_dispute(later: JobState) -> None:
+def test_a_disputed_job_that_starts_or_completes_is_settled(later: JobState) -> None:
     world = World()
     world.queue(1)
     world.observe(1, WAITING)
@@ -98,7 +98,7 @@ def test_moving_on_settles_a_dispute(later: JobState) -> None:
     assert not world.state.reads
 
 
-def test_a_question_without_answer_is_due_again_a_minute_later() -> None:
+def test_a_read_without_an_answer_is_due_again_a_minute_later() -> None:
     world = World()
     world.queue(1)
     world.observe(1, WAITING)
@@ -108,7 +108,7 @@ def test_a_question_without_answer_is_due_again_a_minute_later() -> None:
     assert world.state.reads == {1: START + 60.0}
 
 
-def test_a_read_of_an_unknown_job_is_believed() -> None:
+def test_a_read_adds_an_unknown_job() -> None:
     world = World()
     world.observe(1, QUEUED, read=True)
     assert (world.job(1).read_at, queue_of(world)) == (START, [1])
@@ -142,7 +142,7 @@ def test_late_job_events_change_no_state(late: JobState, read: bool) -> None:
     assert world.job(1).runner_name == "r-1"
 
 
-def test_completed_that_comes_first_is_kept_with_what_it_says() -> None:
+def test_a_completed_event_that_comes_first_is_stored_with_its_fields() -> None:
     world = World()
     world.completes(1, (), completed_at=990.0, conclusion="skipped")
     job = world.job(1)
@@ -159,7 +159,7 @@ def test_labels_that_come_later_give_the_job_its_class() -> None:
     assert queue_of(world) == []
 
 
-def test_completed_with_empty_labels_takes_no_class_away() -> None:
+def test_a_completed_event_without_labels_keeps_the_demand_class() -> None:
     world = World()
     world.queue(1)
     world.completes(1, ())
@@ -167,7 +167,7 @@ def test_completed_with_empty_labels_takes_no_class_away() -> None:
     assert world.job(1).completed_at == START
 
 
-def test_completed_again_for_an_old_job_of_a_re_run_takes_no_new_one_away() -> None:
+def test_a_repeated_completed_event_of_an_old_attempt_removes_no_new_job() -> None:
     world = World()
     for old in range(1, 6):
         world.queue(old)
@@ -195,7 +195,7 @@ def test_the_first_value_of_a_field_is_kept_and_gaps_are_filled() -> None:
     assert job.conclusion == "success"
 
 
-def test_a_queued_job_has_no_runner_whatever_the_delivery_says() -> None:
+def test_a_queued_job_has_no_runner_even_if_the_delivery_names_one() -> None:
     world = World()
     world.observe(1, QUEUED, runner_name=RunnerName("r-1"), started_at=1.0, conclusion="success")
     job = world.job(1)
@@ -219,7 +219,7 @@ def test_in_progress_binds_the_job_to_the_runner_it_names() -> None:
     assert world.runner(runner).reason == "job 1 completed"
 
 
-def test_a_job_on_another_ones_runner_binds_nothing_of_ours() -> None:
+def test_a_job_on_a_foreign_runner_makes_no_runner_busy() -> None:
     world = World()
     runner = world.ready()
     world.starts(1, "somebody-else")
@@ -236,7 +236,7 @@ def test_completed_that_overtakes_in_progress_closes_the_runner_too() -> None:
     assert world.runner(runner).state is RunnerState.DONE
 
 
-def test_github_may_name_a_runner_before_its_machine_acknowledged_it() -> None:
+def test_a_job_may_start_before_the_agent_acknowledges_its_registration() -> None:
     world = World()
     runner = world.register(world.make_ready()[0])
     world.starts(1, runner)
@@ -278,10 +278,10 @@ def test_the_history_has_states_disputes_and_their_source() -> None:
         ("evil/repo", None, "listening"),
     ],
 )
-def test_a_job_elsewhere_that_names_our_runner_does_not_bind_it(
+def test_a_job_makes_a_runner_busy_only_if_scope_and_runner_id_match(
     repository: str, runner_id: int | None, state: str
 ) -> None:
-    """Anybody may register a runner under a name that he read in a log."""
+    """Anyone may register a runner with a name that they read in a log."""
     world = World()
     runner = world.ready()
     world.observe(1, IN_PROGRESS, repository=repository, runner_name=runner, runner_id=runner_id)
@@ -313,7 +313,7 @@ OPEN = [(QUEUED, DAY), (IN_PROGRESS, 5 * DAY + 3600.0), (WAITING, 35 * DAY)]
 )
 @pytest.mark.parametrize(("state", "limit"), OPEN)
 @pytest.mark.parametrize("labels", [("gpu",), ("nobody's",)])
-def test_a_job_whose_end_is_never_reported_is_over_when_github_s_time_for_it_is(
+def test_a_job_whose_end_is_never_reported_is_completed_at_githubs_time_limit(
     state: JobState, limit: float, labels: tuple[str, ...]
 ) -> None:
     world = World()
@@ -337,7 +337,7 @@ def test_a_job_whose_end_is_never_reported_is_over_when_github_s_time_for_it_is(
     topic="GitHub's events",
     source="GitHub: Actions limits",
 )
-def test_a_job_queued_for_a_day_is_over_and_one_asked_about_meanwhile_is_no_younger() -> None:
+def test_a_job_expires_after_a_day_in_the_queue_although_it_was_read() -> None:
     world = World()
     world.queue(1, 2)
     world.now += 3600.0
@@ -364,7 +364,7 @@ def test_a_late_event_from_github_is_accepted() -> None:
     topic="EC2's machines",
     source="GitHub: Actions limits",
 )
-def test_a_job_that_starts_as_it_is_given_up_keeps_its_runner() -> None:
+def test_a_job_that_starts_after_it_expired_keeps_its_runner() -> None:
     world = World()
     world.queue(1)
     runner = world.ready()

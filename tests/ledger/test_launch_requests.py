@@ -35,7 +35,7 @@ def cooldowns(world: World) -> dict[str, float]:
     topic="Complaints about other fleets",
     source="ARC#3685",
 )
-def test_a_recorded_launch_request_counts_every_slot_at_its_dearest() -> None:
+def test_a_recorded_launch_request_counts_each_slot_at_its_most_expensive_offering() -> None:
     world = World(MIXED)
     slots = world.record(2)
     call = world.call()
@@ -64,7 +64,7 @@ def test_a_recorded_launch_request_counts_every_slot_at_its_dearest() -> None:
     assert (dict(usage.by_sku), dict(usage.by_quota)) == ({GPU: 2}, {"east/G": 16, "east/P": 192})
 
 
-def test_a_machine_counts_at_what_it_really_is() -> None:
+def test_a_launched_machine_counts_at_its_actual_price_and_quota() -> None:
     world = World(MIXED)
     (slot,) = world.send(1)
     world.answer("c", "i-1")
@@ -100,7 +100,9 @@ def test_a_machine_counts_at_what_it_really_is() -> None:
         e.LaunchedMachine(ProviderMachineId("i-1"), "g5.xlarge", "a", CapacityType.SPOT),
     ],
 )
-def test_a_machine_of_no_asked_offering_stays_at_the_dearest(given: e.LaunchedMachine) -> None:
+def test_a_machine_of_an_unrequested_offering_counts_at_the_most_expensive_one(
+    given: e.LaunchedMachine,
+) -> None:
     world = World(MIXED)
     (slot,) = world.send(1)
     world.do(e.LaunchRequestAnswered, LaunchRequestId("c"), (given,), ())
@@ -109,7 +111,7 @@ def test_a_machine_of_no_asked_offering_stays_at_the_dearest(given: e.LaunchedMa
     assert machine.placement.quota_usage == (("east/G", 8), ("east/P", 96))
 
 
-def test_the_request_is_fixed_before_the_first_sending_only() -> None:
+def test_the_body_of_a_request_does_not_change_after_it_was_sent() -> None:
     world = World()
     world.send(1)
     assert world.call().body == "request-c"
@@ -118,7 +120,7 @@ def test_the_request_is_fixed_before_the_first_sending_only() -> None:
     world.do(e.LaunchRequestPrepared, LaunchRequestId("unknown"), "another")
 
 
-def test_sendings_are_counted_from_the_first() -> None:
+def test_each_sending_is_counted_and_the_first_one_is_dated() -> None:
     world = World()
     world.send(1)
     world.do(e.LaunchOutcomeUnknown, LaunchRequestId("c"), "timed out" * 100)
@@ -151,7 +153,7 @@ def test_events_of_unknown_launch_requests_change_nothing() -> None:
     assert not world.ledger.take_changes()
 
 
-def test_no_answer_can_be_unknown_before_it_was_sent() -> None:
+def test_a_launch_request_that_was_not_sent_has_no_unknown_outcome() -> None:
     world = World()
     world.record(1)
     world.do(e.LaunchOutcomeUnknown, LaunchRequestId("c"), "x")
@@ -200,7 +202,7 @@ def test_a_partial_answer_binds_the_lowest_slots_and_fails_the_rest() -> None:
     assert world.fleet().usage.machines == 2
 
 
-def test_a_full_answer_with_failures_elsewhere_still_holds_those() -> None:
+def test_failures_beside_a_full_answer_put_their_offerings_on_hold() -> None:
     world = World()
     world.send(1)
     world.answer("c", "i-1", failures=[failure(FailureClass.CAPACITY, B)])
@@ -238,7 +240,7 @@ def test_retry_after_makes_the_hold_longer() -> None:
     assert cooldowns(world) == {"throttle:east": 42.0}
 
 
-def test_a_later_answer_in_the_same_storm_may_make_the_hold_longer() -> None:
+def test_a_simultaneous_failure_with_retry_after_extends_the_hold() -> None:
     world = World()
     world.send(1, "a")
     world.send(1, "b")
@@ -273,7 +275,7 @@ def test_an_empty_answer_without_an_error_counts_as_no_capacity() -> None:
     assert world.machine("c0").reason == "the provider gave fewer and no reason"
 
 
-def test_the_worst_failure_names_the_slots() -> None:
+def test_the_slots_get_the_most_serious_failure_of_the_answer() -> None:
     world = World()
     kinds = [
         FailureClass.CAPACITY,
@@ -289,7 +291,7 @@ def test_the_worst_failure_names_the_slots() -> None:
         assert world.machine(f"c{number}-0").failure is kinds[number - 1]
 
 
-def test_a_machine_lifts_what_was_held_before() -> None:
+def test_a_launched_machine_ends_the_holds_of_earlier_failures() -> None:
     world = World()
     world.send(1, "a")
     keys = (f"offering:{A}", f"offering:{B}", "quota:east/G", "throttle:east", "option:gpu/0")
@@ -299,7 +301,7 @@ def test_a_machine_lifts_what_was_held_before() -> None:
     world.now += 600.0
     world.send(1, "b")
     world.answer("b", "i-1")
-    # A machine that was launched proves the offering; only one that came up proves the option.
+    # A launched machine proves that the offering works; only a ready one proves the launch option.
     held = {key for key, known in world.state.cooldowns.items() if known.failures}
     assert held == {f"offering:{B}", "option:gpu/0"}
     world.boot("b0")
@@ -324,7 +326,7 @@ def test_an_answer_never_binds_more_machines_than_slots() -> None:
     assert "i-2" not in world.state.by_provider_id
 
 
-def test_an_answer_in_pieces_is_an_answer_and_may_be_cut_short() -> None:
+def test_an_answer_applied_in_pieces_may_be_interrupted_by_a_restart() -> None:
     world = World()
     world.send(3)
     machines = tuple(launched(f"i-{number}") for number in range(3))

@@ -13,7 +13,7 @@ from tests.planner.fleets import EAST
 
 
 def misses(world: World, *moments: float, complete: bool = True) -> list[str]:
-    """Empty lists begun at these moments after START; the machine's state after each."""
+    """Apply empty listings that began at these seconds after START. Return the machine's state after each."""
     seen = []
     for moment in moments:
         world.now = START + moment
@@ -27,7 +27,7 @@ def misses(world: World, *moments: float, complete: bool = True) -> list[str]:
     topic="EC2's API",
     source="EC2: eventual consistency",
 )
-def test_absence_needs_two_complete_lists_a_minute_apart() -> None:
+def test_a_machine_is_lost_after_two_complete_listings_a_minute_apart_without_it() -> None:
     world = World()
     world.make_ready()
     assert misses(world, 1, 30, 60.9, 61) == ["ready", "ready", "ready", "lost"]
@@ -37,21 +37,21 @@ def test_absence_needs_two_complete_lists_a_minute_apart() -> None:
     assert world.fleet().usage.machines == 0
 
 
-def test_incomplete_lists_say_nothing_by_absence() -> None:
+def test_a_machine_missing_from_incomplete_listings_is_not_lost() -> None:
     world = World()
     world.make_ready()
     assert misses(world, 1, 100, 200, complete=False) == ["ready"] * 3
     assert world.machine("c0").absent_since is None
 
 
-def test_a_list_begun_before_the_last_change_says_nothing_of_it() -> None:
+def test_a_listing_that_began_before_a_launch_does_not_count_against_it() -> None:
     world = World()
     world.make_ready()
     assert misses(world, 0, 60) == ["ready", "ready"]
     assert world.machine("c0").absent_since == START + 60
 
 
-def test_one_listing_with_the_machine_ends_its_absence() -> None:
+def test_a_listing_with_the_machine_resets_its_absence() -> None:
     world = World()
     world.make_ready()
     misses(world, 1)
@@ -61,7 +61,7 @@ def test_one_listing_with_the_machine_ends_its_absence() -> None:
     assert misses(world, 62, 100) == ["ready", "ready"]
 
 
-def test_lists_of_another_provider_do_not_miss_our_machines() -> None:
+def test_listings_of_another_provider_lose_no_machine() -> None:
     world = World()
     world.make_ready()
     for moment in (10.0, 100.0):
@@ -70,14 +70,14 @@ def test_lists_of_another_provider_do_not_miss_our_machines() -> None:
     assert world.states() == {"c0": "ready"}
 
 
-def test_slots_without_a_machine_are_not_missed() -> None:
+def test_a_slot_without_a_machine_is_never_lost() -> None:
     world = World()
     world.send(1)
     assert misses(world, 10, 100, 1000) == ["requested"] * 3
 
 
 @pytest.mark.parametrize("stage", ["launched", "booted"])
-def test_a_machine_that_vanishes_before_it_is_up_counts_against_its_option(stage: str) -> None:
+def test_a_machine_that_is_lost_before_ready_counts_against_its_launch_option(stage: str) -> None:
     world = World()
     world.launch(1)
     if stage == "booted":
@@ -89,7 +89,7 @@ def test_a_machine_that_vanishes_before_it_is_up_counts_against_its_option(stage
     assert struck.reason == "not listed any more"
 
 
-def test_a_machine_of_a_forgotten_launch_request_counts_against_nothing() -> None:
+def test_a_lost_machine_of_a_pruned_launch_request_counts_against_nothing() -> None:
     world = World()
     world.launch(1)
     world.state.drop(world.call())
@@ -98,7 +98,7 @@ def test_a_machine_of_a_forgotten_launch_request_counts_against_nothing() -> Non
 
 
 @pytest.mark.parametrize("given", ["", "Server.InsufficientInstanceCapacity"])
-def test_a_terminated_machine_is_gone_at_once(given: str) -> None:
+def test_one_listing_as_terminated_is_enough(given: str) -> None:
     world = World()
     world.launch(1)
     world.lists(listed("i-c0", terminated=True, reason=given), complete=False)
@@ -108,7 +108,7 @@ def test_a_terminated_machine_is_gone_at_once(given: str) -> None:
     assert world.state.cooldowns["option:gpu/0"].reason == (given or "ended")
 
 
-def test_a_ready_machine_that_is_terminated_counts_against_nothing() -> None:
+def test_a_ready_machine_that_terminates_does_not_count_against_its_launch_option() -> None:
     world = World()
     world.make_ready()
     world.lists(world.listed("c0", terminated=True))
@@ -119,7 +119,7 @@ def test_a_ready_machine_that_is_terminated_counts_against_nothing() -> None:
     assert "option:gpu/0" not in {k for k, c in world.state.cooldowns.items() if c.failures}
 
 
-def test_a_gone_machine_stays_gone_whatever_is_listed() -> None:
+def test_a_terminated_machine_stays_terminated_whatever_is_listed() -> None:
     world = World()
     world.make_ready()
     world.lists(world.listed("c0", terminated=True))
@@ -131,7 +131,7 @@ def test_a_gone_machine_stays_gone_whatever_is_listed() -> None:
 
 
 @pytest.mark.parametrize("way", ["terminating", "exited", "failed"])
-def test_absence_of_a_machine_that_was_to_leave_is_its_end(way: str) -> None:
+def test_a_machine_that_was_to_terminate_and_is_not_listed_is_terminated(way: str) -> None:
     world = World()
     world.make_ready()
     if way == "terminating":
@@ -145,7 +145,7 @@ def test_absence_of_a_machine_that_was_to_leave_is_its_end(way: str) -> None:
     assert misses(world, 1, 61) == [way, "terminated"]
 
 
-def test_an_assigned_machine_that_vanishes_takes_its_registration_with_it() -> None:
+def test_the_registration_of_a_lost_machine_is_closed() -> None:
     world = World()
     runner = world.ready()
     assert misses(world, 1, 61) == ["assigned", "lost"]
@@ -178,7 +178,7 @@ def test_a_lost_machine_that_is_listed_again_is_kept_if_it_may_be_at_work(
         ]
 
 
-def test_a_lost_machine_may_be_seen_terminated_but_is_not_lost_twice() -> None:
+def test_a_lost_machine_can_become_terminated_but_not_lost_again() -> None:
     world = World()
     world.make_ready()
     misses(world, 1, 61, 200, 300)
@@ -187,7 +187,7 @@ def test_a_lost_machine_may_be_seen_terminated_but_is_not_lost_twice() -> None:
     assert world.states() == {"c0": "terminated"}
 
 
-def test_a_list_fills_in_image_and_launch_time_and_keeps_what_it_leaves_out() -> None:
+def test_a_listing_adds_image_and_launch_time_and_removes_neither() -> None:
     world = World()
     world.launch(1)
     world.lists(listed("i-c0", launch_time="t9"))
@@ -199,7 +199,7 @@ def test_a_list_fills_in_image_and_launch_time_and_keeps_what_it_leaves_out() ->
     assert world.machine("c0").placement.launch_time == "t9"
 
 
-def test_a_list_that_has_nothing_new_stores_nothing() -> None:
+def test_a_listing_without_changes_stores_nothing() -> None:
     world = World()
     world.launch(1)
     world.ledger.take_changes()
@@ -207,7 +207,7 @@ def test_a_list_that_has_nothing_new_stores_nothing() -> None:
     assert not world.ledger.take_changes()
 
 
-def test_our_id_with_an_unknown_launch_request_is_possibly_assigned_and_never_surplus() -> None:
+def test_a_machine_of_this_fleet_without_a_known_launch_request_is_unverified() -> None:
     world = World()
     world.lists(listed("i-9", call="lost-with-the-store", dollars=2.5))
     machine = world.machine("x-i-9")
@@ -231,7 +231,7 @@ def test_our_id_with_an_unknown_launch_request_is_possibly_assigned_and_never_su
     assert [end.reason_code for end in world.intents(Terminate)] == [TerminationReason.LIFETIME]
 
 
-def test_terminated_machines_that_we_do_not_know_are_no_news() -> None:
+def test_unknown_terminated_machines_are_ignored() -> None:
     world = World()
     world.lists(listed("i-9", call="unknown", terminated=True))
     assert world.states() == {}
@@ -251,7 +251,7 @@ def used(world: World) -> tuple[int, float, int, int]:
     )
 
 
-def test_machines_of_another_installation_count_in_the_caps_and_are_never_touched() -> None:
+def test_machines_of_another_installation_count_in_the_caps_and_are_not_terminated() -> None:
     world = World()
     world.lists(foreign("i-1"), foreign("i-2"), complete=False)
     world.lists(foreign("i-1"), foreign("i-2"))
@@ -261,7 +261,7 @@ def test_machines_of_another_installation_count_in_the_caps_and_are_never_touche
     assert world.plan().intents == ()
 
 
-def test_foreign_machines_are_forgotten_when_they_end_or_are_not_shown() -> None:
+def test_foreign_machines_are_dropped_when_they_terminate_or_are_not_listed() -> None:
     world = World()
     world.lists(foreign("i-1"), foreign("i-2"), foreign("i-3"))
     world.lists(foreign("i-1", terminated=True), complete=False)
@@ -274,7 +274,7 @@ def test_foreign_machines_are_forgotten_when_they_end_or_are_not_shown() -> None
     assert used(world) == (0, 0.0, 0, 0)
 
 
-def test_a_machine_gone_by_absence_that_is_listed_again_is_terminated() -> None:
+def test_a_machine_that_was_taken_for_terminated_and_is_listed_again_is_terminated() -> None:
     world = World()
     world.make_ready()
     world.do(e.TerminationRequested, MachineId("c0"), TerminationReason.IDLE, "idle")
@@ -284,7 +284,7 @@ def test_a_machine_gone_by_absence_that_is_listed_again_is_terminated() -> None:
     assert [end.machine for end in world.intents(Terminate)] == ["c0"]
 
 
-def test_a_machine_beyond_slots_that_left_memory_is_possibly_at_work() -> None:
+def test_a_machine_whose_slot_left_memory_is_unverified_and_not_surplus() -> None:
     world = World()
     world.launch(2)
     world.state.drop(world.machine("c1"))
@@ -294,7 +294,7 @@ def test_a_machine_beyond_slots_that_left_memory_is_possibly_at_work() -> None:
 
 
 @pytest.mark.parametrize("sent", [True, False])
-def test_a_machine_shown_as_a_stranger_s_before_it_is_known_as_ours_is_counted_once(
+def test_a_machine_listed_as_foreign_before_it_is_known_is_counted_once(
     sent: bool,
 ) -> None:
     world = World()
@@ -309,7 +309,7 @@ def test_a_machine_shown_as_a_stranger_s_before_it_is_known_as_ours_is_counted_o
 
 
 @pytest.mark.parametrize("cut", [(), (1,), (3, 4), (1, 2, 5)])
-def test_a_list_in_pieces_says_what_the_whole_list_says(cut: tuple[int, ...]) -> None:
+def test_a_listing_in_pieces_has_the_same_effect_as_in_one_piece(cut: tuple[int, ...]) -> None:
     def after(cuts: tuple[int, ...]) -> tuple[object, ...]:
         world = World()
         world.make_ready(4)

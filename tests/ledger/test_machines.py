@@ -49,14 +49,14 @@ def test_every_stage_has_its_deadline(stage: str, default: float, short: float) 
 
 
 @pytest.mark.parametrize(("stage", "default", "short"), DEADLINES)
-def test_our_downtime_is_added_up_to_three_times_the_length(
+def test_the_controllers_downtime_extends_a_deadline_up_to_three_times_its_length(
     stage: str, default: float, short: float
 ) -> None:
     world = at_stage(stage, World())
     world.restart(100.0)
     assert world.machine("c0").due == START + default + min(100.0, 2 * default)
     world.restart(3 * default)
-    # But some have their time from our start: ready to speak, before that to be shown at work.
+    # These deadlines count from the start: agents need time to poll, and listings to show a job.
     since_start = {"launched": 300.0, "booted": 300.0, "ready": default}
     until = world.now + since_start[stage] if stage in since_start else 0.0
     assert world.machine("c0").due == max(START + 3 * default, until)
@@ -74,7 +74,7 @@ def test_a_machine_of_a_sku_that_left_the_configuration_has_the_defaults() -> No
     assert world.states() == {}
 
 
-def test_a_slot_and_a_machine_that_is_gone_are_not_looked_at() -> None:
+def test_a_slot_and_a_terminated_machine_have_no_deadline() -> None:
     world = World()
     world.send(1)
     assert world.machine("c0").due is None
@@ -83,7 +83,7 @@ def test_a_slot_and_a_machine_that_is_gone_are_not_looked_at() -> None:
     assert world.machine("c0").due is None
 
 
-def test_attestation_boots_a_machine_and_believes_its_nonce() -> None:
+def test_an_attestation_boots_the_machine_and_stores_its_nonce() -> None:
     world = at_stage("launched", World())
     world.now += 40
     world.do(e.MachineAttested, MachineId("c0"), "hash-1")
@@ -100,7 +100,7 @@ def test_attestation_boots_a_machine_and_believes_its_nonce() -> None:
     )
 
 
-def test_attestation_again_brings_a_new_nonce_but_no_new_deadline() -> None:
+def test_a_second_attestation_brings_a_new_nonce_but_no_new_deadline() -> None:
     world = at_stage("booted", World())
     world.now += 200
     world.do(e.MachineAttested, MachineId("c0"), "hash-2")
@@ -121,7 +121,7 @@ def test_a_ready_machine_that_attests_again_must_pass_its_health_checks_again() 
     assert world.machine("c0").due == START + 610.0
 
 
-def test_stages_are_kept_and_prove_life_but_move_no_deadline() -> None:
+def test_a_stage_report_shows_life_but_extends_no_deadline() -> None:
     world = at_stage("booted", World())
     world.now += 30
     world.do(e.MachineReportedStage, MachineId("c0"), "driver")
@@ -161,7 +161,7 @@ def test_a_machine_with_failed_health_checks_still_counts_until_terminated() -> 
 
 @pytest.mark.parametrize("stage", ["launched", "ready", "assigned", "exited"])
 @pytest.mark.parametrize("passed", [True, False])
-def test_a_health_check_report_out_of_turn_changes_nothing(stage: str, passed: bool) -> None:
+def test_a_health_check_report_in_the_wrong_state_changes_nothing(stage: str, passed: bool) -> None:
     world = at_stage(stage, World())
     world.do(e.HealthChecksReported, MachineId("c0"), passed, "late")
     assert world.states() == {"c0": stage}
@@ -216,7 +216,7 @@ def test_a_report_of_an_unknown_machine_is_ignored() -> None:
         (e.MachineExited, ("bye",)),
     ],
 )
-def test_words_that_need_their_machine_fail_without_it(
+def test_events_that_need_a_known_machine_raise_key_error_without_it(
     event: type[e.Event], values: tuple[object, ...]
 ) -> None:
     with pytest.raises(KeyError):
@@ -257,7 +257,7 @@ def test_only_an_assigned_machine_exits(stage: str) -> None:
     assert world.machine("c0").since == START
 
 
-def test_a_way_that_is_not_in_the_table_is_an_error() -> None:
+def test_a_transition_that_is_not_in_the_table_raises() -> None:
     world = at_stage("launched", World())
     with pytest.raises(ValueError, match="machine c0: no transition from launched to ready"):
         move(world.state, world.machine("c0"), MachineState.READY, START)
@@ -281,7 +281,7 @@ def test_boot_time_is_learned_from_request_to_ready_without_our_downtime() -> No
     assert world.state.boot_seconds == {"gpu": 70.0}
 
 
-def test_a_second_boot_teaches_no_boot_time() -> None:
+def test_a_second_boot_does_not_change_the_learned_boot_time() -> None:
     world = at_stage("ready", World())
     world.now += 3000
     world.boot("c0")

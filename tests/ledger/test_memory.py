@@ -17,7 +17,7 @@ from tests.ledger.builders import GPU, GPU_CLASS, START, World, failure, listed
 from tests.planner.fleets import EAST, catalogue, sku
 
 
-def test_changes_are_taken_once() -> None:
+def test_take_changes_returns_each_change_once() -> None:
     world = World()
     world.queue(1)
     changes = world.ledger.take_changes()
@@ -66,7 +66,7 @@ def test_a_pruned_job_is_not_stored_again() -> None:
     assert not world.ledger.take_changes()
 
 
-def test_a_forgotten_job_can_be_recalled() -> None:
+def test_a_pruned_job_can_be_recalled() -> None:
     world = World()
     world.completes(1)
     job = world.job(1)
@@ -80,7 +80,7 @@ def test_a_forgotten_job_can_be_recalled() -> None:
     assert world.state.jobs == {}
 
 
-def test_jobs_that_are_not_over_are_never_forgotten() -> None:
+def test_jobs_that_are_not_completed_are_never_pruned() -> None:
     world = World()
     world.queue(1)
     world.starts(2, "r")
@@ -88,7 +88,7 @@ def test_jobs_that_are_not_over_are_never_forgotten() -> None:
     assert set(world.state.jobs) == {1, 2}
 
 
-def test_a_machine_is_forgotten_with_its_runners_and_its_launch_request() -> None:
+def test_a_machine_is_pruned_with_its_runners_and_its_launch_request() -> None:
     world = World()
     first, second = world.make_ready(2)
     world.do(e.RunnerClosed, world.register(first), "refused")
@@ -104,7 +104,7 @@ def test_a_machine_is_forgotten_with_its_runners_and_its_launch_request() -> Non
     assert world.state.by_provider_id == {}
 
 
-def test_failed_slots_are_forgotten_but_machines_to_be_ended_are_not() -> None:
+def test_failed_slots_are_pruned_but_machines_to_be_terminated_are_not() -> None:
     world = World()
     world.send(2)
     world.answer("c", "i-1", failures=[failure(FailureClass.CAPACITY)])
@@ -114,7 +114,7 @@ def test_failed_slots_are_forgotten_but_machines_to_be_ended_are_not() -> None:
     assert world.states() == {"c0": "failed"}
 
 
-def test_an_open_launch_request_outlives_its_machines() -> None:
+def test_an_open_launch_request_stays_when_its_machines_are_pruned() -> None:
     world = World()
     world.send(1)
     world.do(e.LaunchOutcomeUnknown, LaunchRequestId("c"), "timed out")
@@ -124,7 +124,7 @@ def test_an_open_launch_request_outlives_its_machines() -> None:
     assert set(world.state.launch_requests) == {"c"}
 
 
-def test_dropping_takes_a_record_out_of_every_index() -> None:
+def test_drop_removes_a_record_from_every_index() -> None:
     world = World()
     world.queue(1)
     name = world.ready()
@@ -142,7 +142,7 @@ def test_dropping_takes_a_record_out_of_every_index() -> None:
     assert list(state.idle_checks) == []
 
 
-def test_machines_are_counted_by_state_and_ordered_by_when_they_came_there() -> None:
+def test_machines_are_counted_by_state_and_ordered_by_when_they_entered_it() -> None:
     world = World()
     world.make_ready(1, "b")
     world.now += 1
@@ -157,7 +157,7 @@ def test_machines_are_counted_by_state_and_ordered_by_when_they_came_there() -> 
     assert [m.id for m in fleet.due.values()] == ["b0", "a0", "d0"]
 
 
-def test_rounding_does_not_add_up_in_an_empty_fleet() -> None:
+def test_rounding_errors_do_not_add_up_to_dollars_in_an_empty_fleet() -> None:
     world = World()
     world.state.count_use(GPU, 0.1, (), 1)
     world.state.count_use(GPU, 0.2, (), 1)
@@ -166,7 +166,7 @@ def test_rounding_does_not_add_up_in_an_empty_fleet() -> None:
     assert world.state.dollars_used == 0.0
 
 
-def test_another_catalogue_can_take_over() -> None:
+def test_the_catalogue_can_be_replaced() -> None:
     world = World()
     world.queue(1)
     other = catalogue(sku("gpu"), sku("cpu"))
@@ -177,7 +177,7 @@ def test_another_catalogue_can_take_over() -> None:
     assert world.state.jobs[JobId(2)].demand is not None
 
 
-def test_the_classes_remembered_are_bounded() -> None:
+def test_the_number_of_remembered_demand_classes_is_bounded() -> None:
     world = World()
     for number in range(MOST_CLASSES + 1):
         world.state.class_of(f"acme/{number}", ("gpu",))
@@ -193,7 +193,7 @@ def test_applying_an_unknown_kind_of_event_is_an_error() -> None:
         World().ledger.apply(e.Event(START))
 
 
-def test_a_job_that_is_recalled_has_today_s_class() -> None:
+def test_a_recalled_job_gets_its_class_from_the_current_catalogue() -> None:
     world = World()
     world.queue(1)
     job = world.job(1)
@@ -213,8 +213,8 @@ def test_the_number_of_jobs_pruned_at_once_is_bounded() -> None:
     assert not world.state.jobs
 
 
-def test_the_slots_of_a_large_launch_request_are_forgotten_in_proportion() -> None:
-    """To forget a slot, the ledger does not look through all slots that are forgotten already."""
+def test_pruning_a_large_launch_request_costs_in_proportion_to_its_slots() -> None:
+    """To prune a slot, the ledger does not search all slots that it pruned before."""
 
     def looked_at(slots: int) -> int:
         world = World()

@@ -1,4 +1,4 @@
-"""A machine that does not terminate is reported from the third request on, with its provider's words."""
+"""A machine that does not terminate is reported from the third request on, with the provider's reason."""
 
 from dataclasses import replace
 
@@ -15,7 +15,7 @@ C0 = MachineId("c0")
 
 
 def asked(world: World, times: int, error: str = "") -> list[HistoryRow]:
-    """Ask for the end of c0 so many times more; what the history has of the answers."""
+    """Repeat the termination of c0 so many times. Return the history's rows about the answers."""
     rows: list[HistoryRow] = []
     for _ in range(times):
         world.do(e.TerminationRequested, C0, TerminationReason.IDLE, "idle for 600 s")
@@ -32,7 +32,7 @@ def shown(world: World, state: str = "running", reason: str = "", *, gone: bool 
 
 
 def reported(world: World) -> int:
-    """How many machines the operator's list has; the metric says the same."""
+    """Return how many machines the operator's list has; the metric shows the same number."""
     found = len(unverified(world.state))
     assert world.state.counters.not_terminating == found
     return found
@@ -43,7 +43,7 @@ def reported(world: World) -> int:
     topic="EC2's machines",
     source="EC2: TerminateInstances",
 )
-def test_from_the_third_request_on_it_is_reported_and_not_before() -> None:
+def test_a_machine_that_does_not_terminate_is_reported_from_the_third_request_on() -> None:
     world = World()
     world.make_ready(1)
     assert asked(world, 2) == []
@@ -81,7 +81,7 @@ def test_the_reported_reason_is_the_listed_state_if_terminations_are_accepted() 
     assert entry.why.endswith("says: running")
 
 
-def test_the_listed_state_of_a_terminating_machine_is_not_recorded_at_once() -> None:
+def test_the_listed_state_is_not_recorded_after_the_first_request() -> None:
     world = World()
     world.make_ready(1)
     asked(world, 1)
@@ -99,7 +99,7 @@ def test_a_terminated_machine_is_no_longer_reported_as_not_terminated() -> None:
     assert reported(world) == 0
 
 
-def test_long_texts_of_the_provider_are_cut() -> None:
+def test_long_reasons_of_the_provider_are_cut() -> None:
     world = World()
     world.make_ready(1)
     asked(world, 3, "x" * 5000)

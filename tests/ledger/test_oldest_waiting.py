@@ -20,7 +20,7 @@ def ages(world: World) -> dict[str, float]:
     topic="Complaints about other fleets",
     source="ARC#3423",
 )
-def test_the_oldest_that_still_waits_counts() -> None:
+def test_the_age_is_that_of_the_oldest_job_that_still_waits() -> None:
     world = World(catalogue(sku("gpu"), sku("cpu")))
     assert ages(world) == {}
     world.queue(1)
@@ -40,13 +40,13 @@ def test_a_job_that_waits_for_an_approval_does_not_wait_for_a_runner() -> None:
     assert ages(world.after(60.0)) == {}
 
 
-def test_a_job_that_was_queued_before_we_heard_of_it_is_as_old_as_github_says() -> None:
+def test_the_age_counts_from_githubs_queue_time() -> None:
     world = World()
     world.observe(1, JobState.QUEUED, queued_at=world.now - 500.0)
     assert ages(world) == {"gpu": 500.0}
 
 
-def test_an_uncertain_job_waits_on() -> None:
+def test_an_uncertain_job_counts_as_waiting() -> None:
     world = World()
     world.queue(1)
     world.observe(1, JobState.WAITING)
@@ -60,7 +60,7 @@ def test_an_uncertain_job_waits_on() -> None:
     topic="Complaints about other fleets",
     source="ARC#3423",
 )
-def test_a_held_job_waits_on() -> None:
+def test_a_job_on_hold_counts_as_waiting() -> None:
     world = World()
     began = world.now
     world.queue(1)
@@ -70,7 +70,7 @@ def test_a_held_job_waits_on() -> None:
     assert ages(world) == {"gpu": world.now - began}
 
 
-def test_a_clock_that_was_set_back_makes_no_age_below_zero() -> None:
+def test_the_age_is_never_negative() -> None:
     world = World()
     world.observe(1, JobState.QUEUED, queued_at=world.now + 5.0)
     assert ages(world) == {"gpu": 0.0}

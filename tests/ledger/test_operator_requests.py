@@ -41,7 +41,7 @@ def lost_store() -> World:
     return world
 
 
-def test_a_confirmed_orphan_is_terminated_with_its_own_reason_and_once() -> None:
+def test_an_unverified_machine_that_an_operator_releases_is_terminated_once() -> None:
     world = orphaned()
     assert world.intents(Terminate) == []
     world.do(e.MachineReleasedByOperator, ORPHAN)
@@ -124,11 +124,11 @@ def life(world: World, machine: str, *at_work: str) -> str | None:
     return life_of(world.state, world.machine(machine), names, world.now)
 
 
-def test_a_runner_whose_machine_is_not_known_may_be_on_any_that_is_unverified() -> None:
+def test_a_runner_without_a_known_machine_may_be_on_any_unverified_machine() -> None:
     world = orphaned()
     world.ready()
     assert life(world, ORPHAN) is None
-    # Runners of another fleet, of another installation, or of a known machine are not on an orphan.
+    # An unverified machine cannot have a runner of another fleet, another installation or a known machine.
     others = (f"lab-{OLD}-m-1", "another-0badcafe-m-1", "ci-0badcafe-c0-1")
     assert life(world, ORPHAN, *others) is None
     assert life(world, ORPHAN, "ci-0badcafe-m-1", "ci-0badcafe-n-1") == (
@@ -144,7 +144,9 @@ def test_at_most_three_of_the_runners_that_may_be_on_the_machine_are_named() -> 
     assert life(world, ORPHAN, *names) == f"4 {words} {', '.join(sorted(names[1:]))}, ..."
 
 
-def test_a_job_in_progress_on_such_a_runner_is_life_too() -> None:
+def test_a_job_in_progress_on_a_runner_without_a_known_machine_protects_unverified_machines() -> (
+    None
+):
     world = orphaned()
     world.starts(1, "ci-0badcafe-m-1")
     assert life(world, ORPHAN) == "1 runners at work may be on it, such as ci-0badcafe-m-1"
@@ -165,7 +167,7 @@ def found_again() -> World:
     return world
 
 
-def test_a_machine_with_a_name_of_its_own_is_alive_by_its_own_runner_or_agent_alone() -> None:
+def test_only_its_own_runner_or_agent_protects_a_machine_with_a_known_id() -> None:
     world = found_again()
     world.now += 1000.0
     assert life(world, "c0", "ci-0badcafe-m-1") is None
@@ -178,7 +180,7 @@ def test_a_machine_with_a_name_of_its_own_is_alive_by_its_own_runner_or_agent_al
     assert life(world, "c0") is None
 
 
-def test_a_runner_named_before_a_take_over_is_life_on_its_machine_all_the_same() -> None:
+def test_a_runner_named_before_an_adoption_still_protects_its_machine() -> None:
     world = found_again()
     foreign = listed("i-1", call="lost", installation=OLD)
     world.lists(listed("i-c0"), foreign)
@@ -186,7 +188,7 @@ def test_a_runner_named_before_a_take_over_is_life_on_its_machine_all_the_same()
     world.now += 1000.0
     assert life(world, "c0") is None
     assert life(world, "c0", "ci-0badcafe-c0-1") is not None
-    # Its machine is known: it is on no other.
+    # The runner's machine is known, so it cannot be on x-i-1.
     assert life(world, "x-i-1", "ci-0badcafe-c0-1") is None
 
 
@@ -199,7 +201,7 @@ def used(world: World) -> tuple[int, float, int, dict[SkuName, int]]:
     return usage.machines, usage.dollars_per_hour, usage.by_quota["east/G"], by_sku
 
 
-def test_a_taken_over_installation_s_machines_are_ours_and_possibly_at_work() -> None:
+def test_machines_of_an_adopted_installation_belong_to_the_fleet_and_are_unverified() -> None:
     world = lost_store()
     before = used(world)
     world.do(e.InstallationAdopted, OLD)
@@ -216,7 +218,7 @@ def test_a_taken_over_installation_s_machines_are_ours_and_possibly_at_work() ->
     assert world.ledger.take_changes().installations is None
 
 
-def test_a_machine_that_two_providers_show_is_taken_over_once() -> None:
+def test_a_machine_that_two_providers_list_is_adopted_once() -> None:
     world = World()
     shown = (listed("i-1", call="lost", installation=OLD, dollars=3.0),)
     for provider in ("east", "west"):
@@ -240,7 +242,7 @@ def test_machines_of_the_former_id_stay_in_the_fleet() -> None:
     assert world.fleet().usage.machines == 3
 
 
-def test_a_runner_named_before_leaves_memory_with_its_machine_all_the_same() -> None:
+def test_a_runner_named_before_an_adoption_leaves_memory_with_its_machine() -> None:
     world = lost_store()
     name = world.ready()
     world.do(e.InstallationAdopted, OLD)
@@ -271,7 +273,7 @@ def test_an_unlisted_or_own_installation_cannot_be_adopted() -> None:
     topic="EC2's machines",
     source="ARC#4397",
 )
-def test_a_store_with_machines_of_its_own_takes_nothing_over_unless_asked_twice() -> None:
+def test_a_store_with_machines_adopts_only_with_force() -> None:
     world = lost_store()
     world.make_ready(2)
     assert refusal(world, OLD) == (
@@ -282,13 +284,13 @@ def test_a_store_with_machines_of_its_own_takes_nothing_over_unless_asked_twice(
     assert refusal(world, OLD, force=True) == ""
 
 
-def test_nothing_is_taken_over_while_a_launch_request_is_under_way() -> None:
+def test_no_installation_is_adopted_while_a_launch_request_is_in_flight() -> None:
     world = lost_store()
     world.send(1)
     assert "1 launch requests are in flight" in refusal(world, OLD, force=True)
 
 
-def test_an_unlisted_orphan_and_a_job_without_a_runner_cause_no_error() -> None:
+def test_an_unlisted_unverified_machine_and_a_job_without_a_runner_cause_no_error() -> None:
     world = orphaned()
     world.observe(1, JobState.IN_PROGRESS)
     assert world.state.jobs[JobId(1)].runner_name is None

@@ -23,7 +23,7 @@ CONFIGURATION, UNSUPPORTED = FailureClass.CONFIGURATION, FailureClass.UNSUPPORTE
 
 
 def world_after(*failures: e.LaunchFailure, given: int = 0) -> World:
-    """A call of three machines for three zones, answered with so many and these failures."""
+    """Return the world after an answer to three machines in three zones: so many machines, these failures."""
     world = World(catalogue(sku(offerings=ZONES)))
     world.send(3)
     world.answer("c", *(f"i-{number}" for number in range(given)), failures=failures)
@@ -31,7 +31,7 @@ def world_after(*failures: e.LaunchFailure, given: int = 0) -> World:
 
 
 def quota_usage(world: World) -> dict[str, float]:
-    """What is held back, and for how long from now."""
+    """Return the seconds of each hold from now."""
     known = world.state.cooldowns
     return {
         key: one.until - world.now
@@ -122,7 +122,7 @@ def test_every_override_beside_machines_holds_back_each_and_not_the_launch_optio
     assert quota_usage(world) == {sku_offering_key(GPU, key): 60.0 for key in (A, B, C)}
 
 
-def test_the_failure_of_the_slots_is_named_before_the_want_of_capacity() -> None:
+def test_the_slots_show_a_concrete_failure_rather_than_missing_capacity() -> None:
     world = world_after(failure(FailureClass.CAPACITY, A), failure(UNSUPPORTED, B, "Unsupported"))
     assert {m.failure for m in world.state.machines.values()} == {UNSUPPORTED}
 

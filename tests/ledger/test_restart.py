@@ -17,7 +17,7 @@ from tests.ledger.builders import GPU, GPU_CLASS, START, World
 from tests.planner.fleets import EAST, catalogue, sku
 
 
-def test_recorded_launch_requests_are_cancelled_for_nothing_of_them_was_sent() -> None:
+def test_recorded_launch_requests_that_were_not_sent_are_cancelled() -> None:
     world = World()
     world.record(2)
     world.restart(10.0)
@@ -26,7 +26,7 @@ def test_recorded_launch_requests_are_cancelled_for_nothing_of_them_was_sent() -
     assert world.ledger.take_changes().history[-1].detail == "not sent before a restart"
 
 
-def test_launch_requests_under_way_are_of_unknown_outcome() -> None:
+def test_launch_requests_in_flight_get_an_unknown_outcome() -> None:
     world = World()
     world.send(1)
     world.restart(10.0)
@@ -39,7 +39,7 @@ def test_launch_requests_under_way_are_of_unknown_outcome() -> None:
     assert world.call().state is LaunchRequestState.UNKNOWN
 
 
-def test_ready_machines_are_unconfirmed_until_they_speak() -> None:
+def test_ready_machines_are_not_assigned_until_their_agent_polls() -> None:
     world = World()
     world.make_ready()
     world.queue(1)
@@ -65,7 +65,7 @@ def test_ready_machines_count_as_supply_for_two_minutes_after_a_restart(
     assert len(world.intents(Launch)) == launches
 
 
-def test_ended_machines_are_not_asked_to_speak() -> None:
+def test_the_deadline_of_a_terminating_machine_is_not_extended_by_the_downtime() -> None:
     world = World()
     world.make_ready(1, "b")
     world.do(e.TerminationRequested, MachineId("b0"), TerminationReason.IDLE, "idle")
@@ -73,7 +73,7 @@ def test_ended_machines_are_not_asked_to_speak() -> None:
     assert (world.machine("b0").absence, world.machine("b0").due) == (0.0, START + 120.0)
 
 
-def test_absences_add_up_within_a_state() -> None:
+def test_downtimes_add_up_until_the_machine_changes_its_state() -> None:
     world = World()
     world.launch(1)
     world.restart(10.0)
@@ -84,7 +84,7 @@ def test_absences_add_up_within_a_state() -> None:
 
 
 @pytest.mark.parametrize("registered", [True, False])
-def test_a_withdrawal_under_way_is_begun_again(registered: bool) -> None:
+def test_a_deregistration_in_progress_starts_again(registered: bool) -> None:
     world = World()
     world.make_ready()
     name = world.register("c0") if registered else world.name("c0")
@@ -97,7 +97,7 @@ def test_a_withdrawal_under_way_is_begun_again(registered: bool) -> None:
     ]
 
 
-def test_registrations_handed_over_are_left_alone() -> None:
+def test_registrations_that_a_machine_fetched_are_kept() -> None:
     world = World()
     world.ready()
     world.restart(10.0)
@@ -106,14 +106,16 @@ def test_registrations_handed_over_are_left_alone() -> None:
 
 
 @pytest.mark.parametrize(("absence", "level"), [(0.0, 0.0), (4.0, 2.0), (100.0, 10.0)])
-def test_turns_are_counted_from_nothing_after_a_restart(absence: float, level: float) -> None:
+def test_the_registration_budget_starts_with_what_the_downtime_refilled(
+    absence: float, level: float
+) -> None:
     world = World(catalogue(registration=RegistrationRate(burst=10, per_second=0.5)))
     world.ready()
     world.restart(absence)
     assert world.fleet().registrations == {"acme": level}
 
 
-def test_disputed_jobs_are_asked_about_again_and_cooldowns_kept() -> None:
+def test_disputed_jobs_are_read_again_and_cooldowns_are_kept() -> None:
     world = World()
     world.queue(1, 2)
     world.observe(1, JobState.WAITING)
@@ -140,8 +142,8 @@ def test_restored_records_are_not_stored_again() -> None:
     topic="Operators' files",
     source="ARC#4168",
 )
-def test_a_sku_that_left_the_configuration_stalls_nothing() -> None:
-    """Its jobs are nobody's, its ready machines go back, and the rest goes on."""
+def test_a_sku_that_left_the_configuration_does_not_block_the_others() -> None:
+    """No SKU serves its jobs, its ready machines are terminated, and the other SKUs continue."""
     world = World(catalogue(sku("old"), sku("gpu")))
     world.make_ready(1, "o", "old")
     world.record(1, "u", "old")
@@ -158,7 +160,7 @@ def test_a_sku_that_left_the_configuration_stalls_nothing() -> None:
     assert world.plan().intents == ()
 
 
-def test_a_provider_s_launch_requests_and_machines_come_back_only_as_fast_as_its_rate() -> None:
+def test_the_launch_rate_after_a_restart_refills_at_its_normal_speed() -> None:
     rates = {EAST: LaunchRate(Rate(10, 0.5), Rate(20, 0.25))}
     world = World(dataclasses.replace(catalogue(), launch_rates=rates))
     world.launch(1)
@@ -166,7 +168,7 @@ def test_a_provider_s_launch_requests_and_machines_come_back_only_as_fast_as_its
     assert world.fleet().launch_tokens == {EAST: LaunchTokens(4.0, 2.0)}
 
 
-def test_before_the_start_there_is_a_fleet_that_holds_nothing() -> None:
+def test_before_the_start_the_fleet_is_empty() -> None:
     known = catalogue()
     fleet = Ledger(known).fleet(5.0)
     assert (fleet.started_at, fleet.now, fleet.machines, fleet.queues) == (0.0, 5.0, {}, {})

@@ -78,7 +78,7 @@ def test_no_machine_is_terminated_that_may_have_been_assigned_since_the_backup(s
 
 
 @pytest.mark.parametrize("stage", BEFORE_READY)
-def test_without_a_machine_that_it_does_not_know_the_store_is_believed(stage: str) -> None:
+def test_a_store_that_knows_every_listed_machine_is_trusted(stage: str) -> None:
     world = restored(at(stage))
     assert world.states() == {"c0": stage}
     world.github_lists()
@@ -89,7 +89,7 @@ def test_without_a_machine_that_it_does_not_know_the_store_is_believed(stage: st
 
 
 @pytest.mark.parametrize("stage", ["launched", "booted"])
-def test_after_a_start_nothing_fails_its_stage_before_lists_could_show_it_at_work(
+def test_after_a_start_no_stage_deadline_ends_before_listings_could_show_a_job(
     stage: str,
 ) -> None:
     world = at(stage)
@@ -105,7 +105,7 @@ STAGES = ["launched", "booted", "ready", "registered"]
 
 
 def late(stage: str) -> World:
-    """A machine that has not spoken since a start, at the moment when its stage is over."""
+    """Return a world with a machine in this state at its deadline, silent since the start."""
     world = at("ready" if stage == "registered" else stage)
     if stage == "registered":
         world.register("c0")
@@ -124,7 +124,7 @@ def late(stage: str) -> World:
 def test_no_silent_machine_is_terminated_before_github_lists_the_busy_runners(stage: str) -> None:
     world = late(stage)
     world.now -= 1.0
-    world.github_lists()  # too soon: one that was handed over last may not have been online yet
+    world.github_lists()  # too soon: the newest runner may not be online yet
     world.now += 4 * 3600.0
     assert (world.intents(Terminate), world.intents(MarkUnverified)) == ([], [MarkUnverified(C0)])
     assert world.intents(ReadRunner) == []
@@ -157,7 +157,7 @@ def test_idle_machines_are_terminated_once_github_has_listed_the_busy_runners(st
 
 
 @pytest.mark.parametrize("stage", STAGES)
-def test_machines_with_a_busy_runner_are_kept_whatever_the_number_of_its_registration(
+def test_a_machine_whose_listed_runner_has_another_number_is_kept(
     stage: str,
 ) -> None:
     world = late(stage)
@@ -175,7 +175,7 @@ def test_machines_with_a_busy_runner_are_kept_whatever_the_number_of_its_registr
 
 
 @pytest.mark.parametrize("proof", ["registered", "handed over", "found finished", "closed"])
-def test_a_machine_at_work_under_another_registration_proves_nothing_by_its_own(
+def test_githubs_answers_about_an_old_registration_prove_nothing_about_a_newer_one(
     proof: str,
 ) -> None:
     world = World()
@@ -209,7 +209,7 @@ def test_a_machine_at_work_under_another_registration_proves_nothing_by_its_own(
 
 
 @pytest.mark.parametrize("busy", [False, True])
-def test_a_machine_that_took_its_registration_has_no_other_whatever_names_there_are(
+def test_a_machine_that_fetched_its_registration_has_no_other(
     busy: bool,
 ) -> None:
     world = World()
@@ -228,9 +228,7 @@ def test_a_machine_that_took_its_registration_has_no_other_whatever_names_there_
     )
 
 
-def test_a_machine_that_was_given_a_job_and_asked_for_an_assignment_can_be_unverified_still() -> (
-    None
-):
+def test_a_machine_that_polled_although_it_has_a_job_can_become_unverified() -> None:
     world = World()
     world.make_ready(1)
     world.starts(1, world.register("c0"))
@@ -242,7 +240,7 @@ def test_a_machine_that_was_given_a_job_and_asked_for_an_assignment_can_be_unver
     assert world.plan().intents == ()
 
 
-def test_every_scope_must_have_been_shown() -> None:
+def test_no_machine_is_terminated_before_the_runners_of_every_scope_were_listed() -> None:
     two = (Scope("acme", None), Scope("globex", None))
     world = World(dataclasses.replace(catalogue(), scopes=two))
     world.launch(1)
@@ -264,7 +262,7 @@ def test_an_unverified_machine_becomes_ready_when_its_agent_polls() -> None:
     assert world.states()["c0"] == "ready"
 
 
-def test_a_list_is_awaited_while_a_machine_from_before_the_start_is_silent() -> None:
+def test_a_runner_list_is_needed_while_a_machine_from_before_the_start_is_silent() -> None:
     world = at("launched")
     assert needs_runner_list(world.state) is False
     world.restart(AWAY)
@@ -273,9 +271,7 @@ def test_a_list_is_awaited_while_a_machine_from_before_the_start_is_silent() -> 
     assert needs_runner_list(world.state) is False
 
 
-def test_a_list_is_awaited_while_a_machine_requested_before_the_start_may_yet_say_attestation() -> (
-    None
-):
+def test_a_runner_list_is_needed_while_a_machine_requested_before_the_start_may_attest() -> None:
     world = World()
     world.send(1)
     assert needs_runner_list(world.state) is False
@@ -291,7 +287,7 @@ def test_a_list_is_awaited_while_a_machine_requested_before_the_start_may_yet_sa
 
 
 @pytest.mark.parametrize("stage", STAGES)
-def test_a_list_is_awaited_until_one_can_show_it(stage: str) -> None:
+def test_a_runner_list_is_needed_until_one_is_new_enough(stage: str) -> None:
     world = late(stage)
     world.now -= 1.0
     world.github_lists()
@@ -301,7 +297,7 @@ def test_a_list_is_awaited_until_one_can_show_it(stage: str) -> None:
     assert needs_runner_list(world.state) is False
 
 
-def test_a_ready_machine_is_believed_for_two_minutes_and_again_once_it_asks() -> None:
+def test_a_ready_machine_is_unverified_after_two_minutes_until_its_agent_polls() -> None:
     world = restored(at("ready"), UNKNOWN, later=60.0)
     assert world.states()["c0"] == "ready"
     world.now += 61.0
@@ -322,7 +318,7 @@ def test_a_ready_machine_is_believed_for_two_minutes_and_again_once_it_asks() ->
     assert [assignment.machine for assignment in world.intents(Assign)] == [C0]
 
 
-def test_a_machine_that_asked_since_the_start_is_never_unverified() -> None:
+def test_a_machine_whose_agent_polled_since_the_start_is_never_unverified() -> None:
     world = at("ready")
     world.restart(AWAY)
     world.do(e.MachineSeen, C0, True)
@@ -369,7 +365,7 @@ def test_nothing_is_launched_for_a_queued_job_before_github_was_asked() -> None:
     world.observe(2, JobState.QUEUED, read=True)
     world.lists(UNKNOWN)
     assert [launch.count for launch in world.intents(Launch)] == [1]
-    # A job that is new needs no asking.
+    # A job that is new since the start need not be read.
     world.queue(3)
     assert [launch.count for launch in world.intents(Launch)] == [2]
 
@@ -403,7 +399,7 @@ def test_a_runner_named_by_an_id_of_after_the_backup_shows_that_its_machine_has_
     world = at(stage)
     world.restart(AWAY)
     world.now += 60.0
-    # Since the backup another installation was taken over: new runners bear its id.
+    # Another installation was adopted after the backup, so new runners have its ID.
     world.github_lists("ci-01d01d01-c0-1")
     assert (world.machine("c0").state, bool(world.machine("c0").work.unverified)) == (
         "assigned",
@@ -424,13 +420,13 @@ def test_an_unknown_runner_name_proves_nothing(name: str) -> None:
     assert world.states() == {"c0": "launched"}
 
 
-def test_a_name_that_anybody_chose_moves_no_machine_that_we_launched_ourselves() -> None:
+def test_a_runner_name_that_anyone_can_choose_changes_no_machine() -> None:
     world = at("ready")
     world.starts(1, "ci-0badcafe-c0-9")
     assert world.states() == {"c0": "ready"}
 
 
-def test_a_job_on_a_registration_that_was_handed_to_nobody_proves_the_handover() -> None:
+def test_a_job_on_a_registration_proves_that_its_machine_fetched_it() -> None:
     world = World()
     world.make_ready(1)
     name = world.register("c0")
@@ -442,7 +438,7 @@ def test_a_job_on_a_registration_that_was_handed_to_nobody_proves_the_handover()
     assert [one.machine for one in world.intents(ReadRunner)] == [C0]
 
 
-def test_a_registration_that_github_keeps_as_busy_was_handed_over_unless_its_machine_asks() -> None:
+def test_a_busy_registration_counts_as_fetched_until_its_agent_polls() -> None:
     world = World()
     world.make_ready(1)
     name = world.register("c0")
@@ -457,7 +453,7 @@ def test_a_registration_that_github_keeps_as_busy_was_handed_over_unless_its_mac
     assert not world.machine("c0").work.may_run_job
 
 
-def test_a_machine_beyond_slots_that_left_memory_is_no_proof() -> None:
+def test_a_machine_whose_slot_left_memory_does_not_show_an_outdated_store() -> None:
     world = World()
     world.launch(2)
     world.state.drop(world.machine("c1"))
@@ -482,7 +478,7 @@ def test_a_job_that_was_read_since_the_start_is_not_asked_about_again() -> None:
     assert world.machine("x-i-9").state is MachineState.ASSIGNED
 
 
-def test_a_machine_that_asks_for_an_assignment_is_verified() -> None:
+def test_a_machine_whose_agent_polls_is_verified() -> None:
     world = restored(at("launched"), UNKNOWN)
     unverified_before = world.machine("c0")
     assert (unverified_before.progress.assigned_at, unverified_before.work.last_seen) == (
@@ -507,7 +503,7 @@ def test_a_machine_ready_before_the_restore_keeps_its_ready_time() -> None:
     assert world.machine("c0").progress.ready_at == START
 
 
-def test_a_machine_of_an_unknown_launch_request_stays_possibly_at_work_when_it_asks() -> None:
+def test_a_machine_of_an_unknown_launch_request_stays_unverified_when_its_agent_polls() -> None:
     world = World()
     world.lists(UNKNOWN)
     world.do(e.MachineSeen, MachineId("x-i-9"), True)
@@ -526,7 +522,7 @@ def test_a_machine_with_a_registration_keeps_it_when_its_agent_polls() -> None:
     assert world.machine("c0").work.may_run_job
 
 
-def test_a_handover_that_is_taken_back_is_due_when_a_ready_one_would_be() -> None:
+def test_a_machine_whose_assignment_is_taken_back_gets_the_deadline_of_a_ready_one() -> None:
     world = World()
     world.make_ready(1)
     world.restart(AWAY)
@@ -537,7 +533,7 @@ def test_a_handover_that_is_taken_back_is_due_when_a_ready_one_would_be() -> Non
     assert world.machine("c0").due == world.now + 300.0
 
 
-def test_nothing_is_known_of_a_machine_or_a_registration_that_is_nobody_s() -> None:
+def test_unknown_machines_and_registrations_change_nothing() -> None:
     world = World()
     world.ledger.take_changes()
     polled_for_assignment(world.state, MachineId("nobody"), START)
@@ -545,7 +541,7 @@ def test_nothing_is_known_of_a_machine_or_a_registration_that_is_nobody_s() -> N
     assert not world.ledger.take_changes()
 
 
-def test_only_queued_jobs_of_ours_are_asked_about_and_once() -> None:
+def test_only_queued_jobs_of_this_fleet_are_read_and_once() -> None:
     world = World()
     world.queue(1)
     world.observe(2, JobState.IN_PROGRESS)
@@ -559,7 +555,7 @@ def test_only_queued_jobs_of_ours_are_asked_about_and_once() -> None:
     assert [row.record for row in rows] == ["1"]
 
 
-def test_a_job_on_a_registration_before_its_machine_s_last_proves_nothing_of_that() -> None:
+def test_a_job_on_an_older_registration_proves_nothing_about_the_newer_one() -> None:
     world = World()
     world.make_ready(1)
     first = world.register("c0")
@@ -578,7 +574,7 @@ def test_a_job_on_a_registration_whose_machine_left_memory_proves_nothing() -> N
     assert world.states() == {}
 
 
-def test_a_name_that_anybody_chose_moves_no_machine_that_came_with_the_start() -> None:
+def test_a_runner_name_that_anyone_can_choose_changes_no_machine_of_a_restart() -> None:
     world = at("launched")
     world.restart(0.0)
     world.starts(1, "ci-0badcafe-c0-9")
@@ -610,12 +606,12 @@ def test_an_assignment_that_the_backup_shows_as_not_fetched_may_have_been_fetche
     world.now += 1000.0
     assert world.intents(Terminate) == []
     assert ReadRunner(C0) in world.intents(ReadRunner)
-    # Its own agent asks for the assignment: it was not fetched after all.
+    # The agent polls for the assignment, so it did not fetch it before.
     world.do(e.MachineSeen, C0, True)
     assert not world.machine("c0").work.may_run_job
 
 
-def test_an_assignment_whose_agent_asked_since_the_start_is_never_unverified() -> None:
+def test_an_assigned_machine_whose_agent_polled_since_the_start_is_never_unverified() -> None:
     world = World()
     world.make_ready(1)
     world.register("c0")
@@ -636,7 +632,7 @@ def test_a_machine_launched_at_the_moment_of_the_start_is_verified() -> None:
     assert not world.job(1).disputed
 
 
-def test_a_ready_machine_is_believed_for_two_minutes_and_no_longer() -> None:
+def test_a_ready_machine_is_unverified_two_minutes_after_the_start() -> None:
     assert restored(at("ready"), UNKNOWN, later=120.0).states()["c0"] == "assigned"
 
 
@@ -645,14 +641,14 @@ class _NotWalked(dict[MachineId, Machine]):
         raise AssertionError("every machine is looked at")
 
 
-def test_a_notice_of_one_machine_has_no_other_looked_at_while_all_are_verified() -> None:
+def test_an_incomplete_listing_does_not_walk_all_machines_while_all_are_verified() -> None:
     world = at("ready")
     world.state.machines = _NotWalked(world.state.machines)
     world.lists(listed("i-c0", terminated=True), complete=False)
     assert world.machine("c0").state is MachineState.TERMINATED
 
 
-def test_what_an_operator_clears_up_at_once_still_shows_that_the_store_is_old() -> None:
+def test_an_unknown_machine_shows_an_outdated_store_although_an_operator_released_it() -> None:
     world = at("ready")
     world.restart(AWAY)
     world.lists(listed("i-c0"), UNKNOWN)
@@ -663,7 +659,7 @@ def test_what_an_operator_clears_up_at_once_still_shows_that_the_store_is_old() 
     assert (machine.state, bool(machine.work.unverified)) == ("assigned", True)
 
 
-def test_a_list_of_registrations_that_comes_in_pieces_is_read_with_its_last_one() -> None:
+def test_a_runner_list_in_pieces_counts_from_its_last_piece() -> None:
     world = World()
     (scope,) = world.catalogue.scopes
     world.do(e.RunnersListed, scope.key, world.now, (), True)
@@ -682,7 +678,7 @@ class CountedScopes(tuple[Scope, ...]):
         return super().__iter__()
 
 
-def test_the_evidence_follows_listings_and_scopes_and_is_kept_between() -> None:
+def test_the_evidence_is_computed_only_when_listings_or_scopes_change() -> None:
     """Each request of a machine asks for the evidence, and a fleet may have hundreds of scopes."""
     first, second = Scope("acme", None), Scope("zeta", None)
     world = World(dataclasses.replace(catalogue(), scopes=CountedScopes((first,))))

@@ -68,7 +68,7 @@ def test_a_machine_gets_a_second_registration_without_a_new_assignment() -> None
 def test_an_assignment_that_was_fetched_and_never_acknowledged_is_supply_for_three_minutes() -> (
     None
 ):
-    """The machine may have vanished with it: a fitting job waits no longer for it than that."""
+    """The machine may have ended after it fetched the assignment, so a job waits for it only so long."""
     world = World()
     world.queue(1)
     name = world.register(world.make_ready()[0])
@@ -82,8 +82,10 @@ def test_an_assignment_that_was_fetched_and_never_acknowledged_is_supply_for_thr
     assert world.machine("c0").occupies
 
 
-def test_from_the_handover_a_machines_silence_counts_as_an_assigned_ones() -> None:
-    """Ready and silent for 5 minutes ends a machine; once it has an assignment, 15 have GitHub asked."""
+def test_after_its_registration_was_sent_a_machine_has_the_silence_limit_of_an_assigned_one() -> (
+    None
+):
+    """A ready machine is terminated after 5 silent minutes; the runner of an assigned one is read after 15."""
     world = World()
     name = world.register(world.make_ready()[0])
     assert world.machine("c0").due == START + 300.0
@@ -91,7 +93,7 @@ def test_from_the_handover_a_machines_silence_counts_as_an_assigned_ones() -> No
     assert world.machine("c0").due == START + 900.0
 
 
-def test_registered_handed_over_and_acknowledged() -> None:
+def test_a_runner_is_registered_then_sent_to_its_machine_then_acknowledged() -> None:
     world = World()
     name = world.register(world.make_ready()[0])
     runner, machine = world.runner(name), world.machine("c0")
@@ -110,7 +112,7 @@ def test_registered_handed_over_and_acknowledged() -> None:
     assert (runner.listening_at, runner.since) == (START + 2, START + 2)
 
 
-def test_an_acknowledgement_before_the_registration_is_not_believed() -> None:
+def test_an_acknowledgement_before_the_registration_is_ignored() -> None:
     world = World()
     name = world.name(world.make_ready()[0])
     world.do(e.RunnerListening, name)
@@ -134,7 +136,7 @@ def test_events_of_unknown_runners_change_nothing() -> None:
 
 
 @pytest.mark.parametrize(("retry_in", "held"), [(1.0, 30.0), (90.0, 90.0)])
-def test_a_failed_registration_becomes_ready_the_machine_and_holds_its_scope(
+def test_a_failed_registration_returns_its_machine_to_ready_and_puts_its_scope_on_hold(
     retry_in: float, held: float
 ) -> None:
     world = World()
@@ -155,7 +157,7 @@ def test_a_failed_registration_becomes_ready_the_machine_and_holds_its_scope(
     assert world.name("c0") == "ci-0badcafe-c0-2"
 
 
-def test_a_registration_that_works_lifts_the_hold() -> None:
+def test_a_successful_registration_ends_the_hold_of_its_scope() -> None:
     world = World()
     name = world.name(world.make_ready(2)[0])
     world.do(e.RunnerRegistrationFailed, name, FailureClass.UNKNOWN, "503", START)
@@ -206,7 +208,7 @@ def test_a_job_may_come_while_its_runner_is_deregistered() -> None:
     assert (world.runner(name).state, +world.state.deregistering) == (RunnerState.BUSY, {})
 
 
-def test_nothing_handed_over_comes_back_ready() -> None:
+def test_a_machine_that_got_its_registration_does_not_return_to_ready() -> None:
     world = World()
     name = world.register(world.make_ready()[0])
     world.do(e.ConfigurationSent, name)
@@ -215,7 +217,7 @@ def test_nothing_handed_over_comes_back_ready() -> None:
     assert world.runner(name).state is RunnerState.DONE
 
 
-def test_an_older_registration_takes_no_machine_from_a_newer_one() -> None:
+def test_closing_an_older_registration_does_not_release_the_machine_of_a_newer_one() -> None:
     world = World()
     first = world.register(world.make_ready()[0])
     second = world.name("c0")
@@ -227,7 +229,7 @@ def test_an_older_registration_takes_no_machine_from_a_newer_one() -> None:
     assert world.states() == {"c0": "assigned"}
 
 
-def test_closing_an_older_registration_blames_no_newer_one() -> None:
+def test_closing_an_older_registration_does_not_count_as_passed_over() -> None:
     world = World()
     first = world.register(world.make_ready()[0])
     world.queue(1)
@@ -252,7 +254,7 @@ def test_a_closed_registration_stays_closed() -> None:
     topic="GitHub's REST API",
     source="GitHub: Actions limits",
 )
-def test_turns_are_a_bucket_that_fills_with_time_up_to_the_burst() -> None:
+def test_the_registration_budget_refills_with_time_up_to_the_burst() -> None:
     world = World(SLOW)
     assert registration_level(world.state, "acme", START) == 10.0
     for number in range(4):
@@ -266,7 +268,7 @@ def test_turns_are_a_bucket_that_fills_with_time_up_to_the_burst() -> None:
     assert world.fleet().registrations == {"acme": 6.5}
 
 
-def test_each_account_has_turns_of_its_own() -> None:
+def test_each_account_has_its_own_registration_budget() -> None:
     world = World(SLOW)
     other = DemandClass("repo:Other/widgets", "Default", ("gpu",), (GPU,))
     world.name(world.make_ready()[0], other)
@@ -274,7 +276,7 @@ def test_each_account_has_turns_of_its_own() -> None:
     assert world.fleet().registrations == {"acme": 10.0, "other": 9.0}
 
 
-def test_history_has_the_registrations_story() -> None:
+def test_the_history_shows_each_step_of_a_registration() -> None:
     world = World()
     demand = dataclasses.replace(GPU_CLASS, labels=("gpu", "linux"))
     name = world.assignment(world.make_ready()[0], demand)
@@ -289,7 +291,7 @@ def test_history_has_the_registrations_story() -> None:
     ]
 
 
-def test_a_registration_says_since_when_and_only_its_end_has_a_reason() -> None:
+def test_a_registration_has_a_time_for_each_state_and_a_reason_only_when_done() -> None:
     world = World()
     (machine,) = world.make_ready()
     world.now += 1.0
@@ -312,7 +314,7 @@ def test_registrations_that_are_being_deleted_are_counted_one_by_one() -> None:
     assert world.fleet().deregistering == {GPU: 2}
 
 
-def test_a_runner_that_was_busy_is_counted_out_of_the_idle_once() -> None:
+def test_a_busy_runner_leaves_the_idle_count_once() -> None:
     world = World()
     first, second = (world.assignment(machine) for machine in world.make_ready(2))
     world.queue(1)

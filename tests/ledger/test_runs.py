@@ -1,4 +1,4 @@
-"""Runs from forks: which jobs become demand, which are refused, and what ran where it may not."""
+"""Runs of forks: which jobs become demand, which do not, and jobs that ran outside their SKU's access."""
 
 from dataclasses import replace
 from itertools import pairwise
@@ -30,7 +30,7 @@ def rows(state: LedgerState, event: str) -> list[str]:
 
 
 @pytest.mark.parametrize("state", [JobState.QUEUED, JobState.WAITING])
-def test_a_job_is_no_demand_until_its_runs_head_repository_is_known(state: JobState) -> None:
+def test_a_job_is_not_demand_until_the_head_repository_of_its_run_is_known(state: JobState) -> None:
     world = World(catalogue(closed()))
     world.observe(1, state, run_id=7)
     assert world.intents(Launch) == []
@@ -43,7 +43,7 @@ def test_a_job_is_no_demand_until_its_runs_head_repository_is_known(state: JobSt
     assert world.plan().waiting[next(iter(world.state.queues))][0].code == ""
 
 
-def test_a_job_of_a_fork_is_no_demand_and_says_why() -> None:
+def test_a_job_of_a_fork_is_not_demand_and_has_a_reason() -> None:
     world = World(catalogue(closed()))
     world.observe(1, JobState.QUEUED, run_id=7)
     (waiting,) = world.plan().waiting.values()
@@ -57,7 +57,7 @@ def test_a_job_of_a_fork_is_no_demand_and_says_why() -> None:
     assert world.intents(Launch) == world.intents(ReadRun) == []
 
 
-def test_every_job_of_a_run_is_judged_by_one_question() -> None:
+def test_one_read_of_the_run_decides_about_all_its_jobs() -> None:
     world = World(catalogue(closed(), closed("cpu")))
     world.observe(1, JobState.QUEUED, run_id=7)
     world.observe(2, JobState.QUEUED, ("cpu",), run_id=7)
@@ -82,14 +82,14 @@ def test_a_job_of_a_fork_goes_to_the_skus_that_take_it() -> None:
     assert [launch.sku for launch in world.intents(Launch)] == ["open"]
 
 
-def test_where_every_sku_takes_jobs_of_forks_nobody_is_asked() -> None:
+def test_no_run_is_read_if_every_sku_takes_jobs_of_forks() -> None:
     world = World()
     world.observe(1, JobState.QUEUED, run_id=7)
     assert world.intents(ReadRun) == []
     assert len(world.intents(Launch)) == 1
 
 
-def test_a_run_without_an_answer_is_asked_about_ever_less_often() -> None:
+def test_a_run_that_cannot_be_read_is_retried_with_backoff() -> None:
     world = World(catalogue(closed()))
     world.observe(1, JobState.QUEUED, run_id=7)
     asked = []
@@ -104,7 +104,7 @@ def test_a_run_without_an_answer_is_asked_about_ever_less_often() -> None:
     assert world.intents(Launch) == []
 
 
-def test_questions_about_runs_that_nobody_waits_for_are_forgotten() -> None:
+def test_planned_reads_of_runs_without_waiting_jobs_are_dropped() -> None:
     world = World(catalogue(closed()))
     for number in range(1, 400):
         world.observe(number, JobState.QUEUED, run_id=number)
@@ -114,7 +114,7 @@ def test_questions_about_runs_that_nobody_waits_for_are_forgotten() -> None:
     assert len(world.state.run_questions) < 150
 
 
-def test_a_job_whose_run_is_not_named_has_itself_asked_about() -> None:
+def test_a_job_without_a_run_id_is_read_itself() -> None:
     world = World(catalogue(closed()))
     world.queue(1)
     assert world.intents(ReadJob) == [ReadJob(JobId(1))]
@@ -122,7 +122,7 @@ def test_a_job_whose_run_is_not_named_has_itself_asked_about() -> None:
     assert world.intents(ReadRun) == [ReadRun("acme/widgets", 7)]
 
 
-def test_what_is_known_of_runs_survives_a_restart() -> None:
+def test_the_origin_of_a_run_survives_a_restart() -> None:
     world = World(catalogue(closed()))
     world.observe(1, JobState.QUEUED, run_id=7)
     world.do(e.RunRead, 7, False)
@@ -133,7 +133,7 @@ def test_what_is_known_of_runs_survives_a_restart() -> None:
     assert {again.job(n).admission for n in (1, 2)} == {Admission.ADMITTED}
 
 
-def test_origins_of_runs_are_bounded() -> None:
+def test_the_number_of_remembered_run_origins_is_bounded() -> None:
     world = World(catalogue(closed()))
     for run in range(MOST_RUNS + 5):
         world.do(e.RunRead, run, False)
@@ -161,7 +161,7 @@ def listening(world: World) -> RunnerName:
         ("acme/secret", False, "repository: job 2 of acme/secret"),
     ],
 )
-def test_a_job_on_a_machine_that_its_sku_does_not_admit_is_noted_once(
+def test_a_job_outside_the_access_of_its_sku_is_recorded_once(
     repository: str, from_fork: bool, says: str | None
 ) -> None:
     """GitHub gives a runner to any job that its group admits and its labels cover."""
@@ -182,7 +182,7 @@ def test_a_job_on_a_machine_that_its_sku_does_not_admit_is_noted_once(
     assert world.runner(name).job == 2
 
 
-def test_a_job_that_only_its_labels_let_in_has_its_run_asked_about() -> None:
+def test_the_run_of_a_job_that_matches_a_runner_but_no_sku_is_read() -> None:
     """`runs-on: [self-hosted, linux]` names no SKU, and a runner with more labels takes it."""
     world = World(catalogue(closed()))
     name = listening(world)
@@ -204,7 +204,7 @@ OUTSIDE = (Scope("acme", None, repositories=("acme/widgets",)),)
 @pytest.mark.parametrize("repository", ["acme/elsewhere", "stranger/widgets"])
 @pytest.mark.parametrize("state", [JobState.IN_PROGRESS, JobState.COMPLETED])
 @pytest.mark.parametrize("runner_id", [None, 7, 8])
-def test_a_name_from_outside_the_scopes_binds_and_marks_nothing(
+def test_a_job_outside_the_scopes_that_names_a_runner_changes_no_record(
     repository: str, state: JobState, runner_id: int | None
 ) -> None:
     world = World(replace(catalogue(closed()), scopes=OUTSIDE))
@@ -224,8 +224,8 @@ def test_a_name_from_outside_the_scopes_binds_and_marks_nothing(
     topic="GitHub's events",
     source="GitHub: secure use",
 )
-def test_a_name_from_outside_the_scopes_marks_no_machine_of_a_restored_store() -> None:
-    """The registration is not in the store: only the name would show which machine it is."""
+def test_a_job_outside_the_scopes_changes_no_machine_of_a_restored_store() -> None:
+    """The registration is not in the store: only the runner's name points to the machine."""
     world = World(replace(catalogue(closed()), scopes=OUTSIDE))
     (machine,) = world.make_ready()
     name = next_name(world.ledger, machine)

@@ -21,7 +21,7 @@ CAPACITY, QUOTA, UNKNOWN = FailureClass.CAPACITY, FailureClass.QUOTA, FailureCla
 def shows_leaving(
     world: World, machine: str, reason: str = "a: b", failure: FailureClass | None = None
 ) -> None:
-    """A list shows it in `shutting-down`, `stopping` or `stopped`."""
+    """Apply a listing that shows the machine in `shutting-down`, `stopping` or `stopped`."""
     shown = replace(world.listed(machine), leaving=True, reason=reason, failure=failure)
     world.lists(shown, complete=False)
 
@@ -34,7 +34,7 @@ def shows_leaving(
 )
 @pytest.mark.parametrize("state", [MachineState.LAUNCHED, MachineState.BOOTED])
 @pytest.mark.parametrize("failure", [QUOTA, CAPACITY, None])
-def test_a_machine_that_ends_before_ready_fails_for_the_listed_reason(
+def test_a_machine_that_shuts_down_before_ready_fails_for_the_listed_reason(
     state: MachineState, failure: FailureClass | None
 ) -> None:
     world = World()
@@ -60,7 +60,7 @@ def test_a_machine_that_ends_before_ready_fails_for_the_listed_reason(
     topic="EC2's machines",
     source="EC2: instance lifecycle",
 )
-def test_a_ready_one_is_assigned_no_more_and_another_is_launched() -> None:
+def test_a_ready_machine_that_shuts_down_is_not_assigned_and_is_replaced() -> None:
     world = World()
     world.make_ready(1)
     world.queue(1)
@@ -72,7 +72,7 @@ def test_a_ready_one_is_assigned_no_more_and_another_is_launched() -> None:
     assert world.machine("c0").failure is None
 
 
-def test_a_registration_that_was_not_fetched_serves_no_job() -> None:
+def test_a_registration_not_fetched_by_a_machine_that_shuts_down_serves_no_job() -> None:
     world = World()
     runner = world.register(world.make_ready(1)[0])
     shows_leaving(world, "c0")
@@ -85,8 +85,8 @@ def test_a_registration_that_was_not_fetched_serves_no_job() -> None:
     topic="EC2's machines",
     source="EC2: instance lifecycle",
 )
-def test_a_leaving_machine_that_stays_listed_is_terminated() -> None:
-    """As one whose image says that a shutdown stops it."""
+def test_a_machine_that_stays_in_shutting_down_is_terminated() -> None:
+    """For example an instance whose shutdown behavior is `stop`."""
     world = World()
     world.launch(1)
     shows_leaving(world, "c0")
@@ -105,14 +105,14 @@ def test_a_spot_interruption_puts_the_offering_on_hold_at_once() -> None:
     assert world.intents(Terminate) == []
 
 
-def test_a_machine_with_a_runner_goes_that_way_after_its_job_and_is_left_alone() -> None:
+def test_an_assigned_machine_that_shuts_down_stays_assigned() -> None:
     world = World()
     world.assignment(world.make_ready(1)[0])
     shows_leaving(world, "c0")
     assert world.machine("c0").state is MachineState.ASSIGNED
 
 
-def test_after_a_restart_only_a_machine_that_has_spoken_is_known_to_have_no_runner() -> None:
+def test_after_a_restart_only_a_machine_whose_agent_polled_counts_as_without_a_runner() -> None:
     """A restored store may be older than the machine's assignment."""
     world = World()
     world.make_ready(1)
@@ -121,7 +121,7 @@ def test_after_a_restart_only_a_machine_that_has_spoken_is_known_to_have_no_runn
     assert world.machine("c0").state is MachineState.READY
 
 
-def test_a_terminating_machine_that_shows_leaving_keeps_its_reason() -> None:
+def test_a_terminating_machine_that_shuts_down_keeps_its_reason() -> None:
     world = World()
     world.make_ready(1)
     world.do(e.TerminationRequested, world.machine("c0").id, TerminationReason.IDLE, "idle")
@@ -133,7 +133,7 @@ def test_a_terminating_machine_that_shows_leaving_keeps_its_reason() -> None:
     )
 
 
-def test_the_notice_alone_ends_nothing() -> None:
+def test_a_state_change_notice_alone_terminates_no_machine() -> None:
     world = World()
     world.make_ready(1)
     said = (

@@ -23,12 +23,12 @@ from tests.planner.fleets import EAST
 
 DAY = 86_400.0
 NO_TIMES_OF_OURS = {"queued_at", "started_at", "interruption.at", "work.agent_seen"}
-"""GitHub's, and what a notice says of a time to come."""
+"""Times that GitHub or a notice gives, not this controller."""
 OF_THE_NOTICE: dict[type, set[str]] = {Rerun: {"taken_at"}}
 
 
 @pytest.mark.parametrize("record", [LaunchRequest, Job, Machine, Rerun, Runner])
-def test_every_time_has_happened_or_is_to_come(record: type) -> None:
+def test_every_time_field_of_a_record_is_in_the_past_or_the_future_list(record: type) -> None:
     names = {field.name for field in fields(record)}
     if record is Machine:
         names |= {f"{part}.{field.name}" for part in PARTS for field in fields(PARTS[part])}
@@ -44,9 +44,7 @@ def test_every_time_has_happened_or_is_to_come(record: type) -> None:
     topic="EC2's machines",
     source="Python: time.time",
 )
-def test_a_registration_whose_secret_is_lost_is_deregistered_although_its_time_is_yet_to_come() -> (
-    None
-):
+def test_a_registration_dated_in_the_future_is_deregistered_after_a_restart() -> None:
     world = World()
     world.queue(1)
     (machine,) = world.make_ready()
@@ -56,7 +54,7 @@ def test_a_registration_whose_secret_is_lost_is_deregistered_although_its_time_i
     assert [intent.runner for intent in world.intents(DeregisterRunner)] == [name]
 
 
-def test_a_machine_from_before_is_not_taken_for_one_that_was_launched_since() -> None:
+def test_a_machine_dated_in_the_future_is_not_taken_for_one_launched_since_the_start() -> None:
     world = World()
     (machine,) = world.make_ready()
     world.now -= DAY
@@ -64,7 +62,7 @@ def test_a_machine_from_before_is_not_taken_for_one_that_was_launched_since() ->
     assert not world.state.evidence.proves_unused(world.machine(machine))
 
 
-def test_a_job_that_was_read_before_was_not_read_since() -> None:
+def test_a_job_read_in_the_future_does_not_count_as_read_since_the_start() -> None:
     world = World()
     world.queue(1)
     world.job(1).read_at = world.now
@@ -80,7 +78,7 @@ def test_a_job_that_was_read_before_was_not_read_since() -> None:
     topic="EC2's machines",
     source="SQLite: backup",
 )
-def test_a_launch_request_of_the_backup_was_sent_after_it_and_its_machine_may_be_at_work() -> None:
+def test_a_machine_of_a_launch_request_sent_after_the_backup_may_run_a_job() -> None:
     world = World()
     world.record(1)
     world.restart(3600.0)
@@ -93,7 +91,7 @@ def test_a_launch_request_of_the_backup_was_sent_after_it_and_its_machine_may_be
     assert world.intents(Terminate) == []
 
 
-def test_a_launch_request_that_was_never_sent_is_made_anew() -> None:
+def test_a_launch_request_that_was_never_sent_is_planned_again() -> None:
     world = World()
     world.queue(1)
     world.record(1)
@@ -103,13 +101,13 @@ def test_a_launch_request_that_was_never_sent_is_made_anew() -> None:
 
 
 def set_back(world: World) -> World:
-    """The clock was a day ahead; now it is right, and we are restarted."""
+    """Set a clock that was a day ahead right, and restart the controller."""
     world.now -= DAY
     world.restart(0.0)
     return world
 
 
-def test_a_machine_that_was_being_ended_is_soon_ended() -> None:
+def test_a_terminating_machine_dated_in_the_future_is_terminated_soon() -> None:
     world = World()
     (machine,) = world.make_ready()
     world.do(e.TerminationRequested, machine, TerminationReason.IDLE, "idle")
@@ -120,7 +118,7 @@ def test_a_machine_that_was_being_ended_is_soon_ended() -> None:
     assert [intent.machine for intent in world.intents(Terminate)] == [machine]
 
 
-def test_an_option_on_hold_in_a_restored_store_is_soon_tried_again() -> None:
+def test_a_hold_dated_in_the_future_ends_soon_after_the_start() -> None:
     world = World()
     world.queue(1)
     world.send(1)
@@ -134,7 +132,7 @@ def test_an_option_on_hold_in_a_restored_store_is_soon_tried_again() -> None:
     assert len(world.intents(Launch)) == 1
 
 
-def test_what_is_held_back_for_less_is_tried_again_no_later() -> None:
+def test_a_restart_does_not_change_a_short_hold() -> None:
     world = World()
     world.queue(1)
     world.send(1)
@@ -145,7 +143,7 @@ def test_what_is_held_back_for_less_is_tried_again_no_later() -> None:
     assert world.ledger.take_changes().cooldowns == (), "nothing is written again"
 
 
-def test_after_a_clock_that_was_ahead_a_job_s_end_is_waited_for_no_longer_than_a_week() -> None:
+def test_after_a_clock_that_was_ahead_a_rerun_waits_at_most_a_week_for_its_job() -> None:
     world = World(opted_in())
     notice(world, at_work(world))
     vanish(world, "c0")
@@ -154,7 +152,7 @@ def test_after_a_clock_that_was_ahead_a_job_s_end_is_waited_for_no_longer_than_a
     assert rerun.due == rerun.created_at + GIVEN_UP_AFTER == world.now - BEFORE_THE_START + 7 * DAY
 
 
-def test_a_runner_that_is_not_given_its_job_is_soon_no_hope() -> None:
+def test_after_a_clock_that_was_ahead_an_idle_runner_is_soon_passed_over() -> None:
     world = World()
     name = world.ready()
     world = set_back(world)
@@ -163,7 +161,7 @@ def test_a_runner_that_is_not_given_its_job_is_soon_no_hope() -> None:
     assert not idle(world, name)
 
 
-def test_a_sent_launch_request_is_not_repeated_beyond_its_time() -> None:
+def test_a_sent_launch_request_is_not_repeated_after_its_retry_window() -> None:
     world = World()
     world.send(1)
     world = set_back(world)
@@ -172,7 +170,7 @@ def test_a_sent_launch_request_is_not_repeated_beyond_its_time() -> None:
     assert sent_at + REPEAT_WINDOW <= world.now
 
 
-def test_a_restart_brings_no_scheduled_change_forward() -> None:
+def test_a_restart_does_not_change_the_time_of_a_scheduled_change() -> None:
     world = World()
     (machine,) = world.make_ready()
     in_ten_days = world.now + 10 * DAY
@@ -198,14 +196,14 @@ def sent_before_the_backup(slots: int = 1, *found: str) -> World:
     topic="EC2's machines",
     source="SQLite: backup",
 )
-def test_a_machine_found_for_a_launch_request_that_was_under_way_may_be_at_work() -> None:
+def test_a_machine_found_for_a_launch_request_in_flight_at_the_restart_may_run_a_job() -> None:
     world = sent_before_the_backup()
     world.now += 24 * 3600.0
     assert world.intents(Terminate) == []
     assert [intent.machine for intent in world.intents(MarkUnverified)] == ["c0"]
 
 
-def test_a_machine_found_for_a_slot_that_was_written_off_may_be_at_work() -> None:
+def test_a_machine_found_for_a_written_off_slot_may_run_a_job() -> None:
     world = World()
     world.send(1)
     world.do(e.LaunchOutcomeUnknown, LaunchRequestId("c"), "timed out")
@@ -218,7 +216,7 @@ def test_a_machine_found_for_a_slot_that_was_written_off_may_be_at_work() -> Non
     assert world.intents(Terminate) == []
 
 
-def test_what_github_showed_before_a_machine_was_found_says_nothing_of_it() -> None:
+def test_runner_lists_from_before_a_machine_was_found_prove_nothing_about_it() -> None:
     world = World()
     world.send(1)
     world.restart(3600.0)
@@ -271,7 +269,7 @@ def test_the_machine_of_a_listed_runner_stays_unknown_after_another_restart() ->
     assert world.intents(Terminate) == []
 
 
-def test_a_machine_found_for_a_launch_request_that_was_under_way_boots_as_any_other() -> None:
+def test_a_machine_found_for_a_launch_request_in_flight_boots_normally() -> None:
     world = sent_before_the_backup()
     world.boot("c0")
     world.do(e.HealthChecksReported, MachineId("c0"), True, "ok")
@@ -279,7 +277,7 @@ def test_a_machine_found_for_a_launch_request_that_was_under_way_boots_as_any_ot
     assert world.states() == {"c0": "ready"}
 
 
-def test_in_place_of_a_machine_that_is_unverified_another_is_launched_at_once() -> None:
+def test_an_unverified_machine_is_replaced_at_once() -> None:
     world = sent_before_the_backup()
     world.queue(1)
     assert world.intents(Launch) == []
@@ -289,7 +287,7 @@ def test_in_place_of_a_machine_that_is_unverified_another_is_launched_at_once() 
     assert world.plan().intents == ()
 
 
-def test_a_machine_that_is_unverified_is_no_probe_of_a_circuit_breaker() -> None:
+def test_an_unverified_machine_does_not_count_as_a_probe() -> None:
     world = sent_before_the_backup()
     world.queue(1)
     world.state.cool(Cooldown(boots_key(GPU), world.now, 3, "no gpu"))

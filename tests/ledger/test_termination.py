@@ -17,7 +17,7 @@ def end(world: World, reason_code: TerminationReason = TerminationReason.IDLE) -
     world.do(e.TerminationRequested, C0, reason_code, "why")
 
 
-def test_an_end_is_recorded_with_its_reason() -> None:
+def test_a_termination_is_recorded_with_its_reason() -> None:
     world = World()
     world.make_ready()
     end(world)
@@ -31,7 +31,7 @@ def test_an_end_is_recorded_with_its_reason() -> None:
     assert world.fleet().usage.machines == 1
 
 
-def test_an_end_is_asked_for_again_at_doubling_intervals_of_ten_minutes_at_most() -> None:
+def test_a_termination_request_is_repeated_with_backoff_up_to_ten_minutes() -> None:
     world = World()
     world.make_ready()
     for interval in (120.0, 240.0, 480.0, 600.0, 600.0):
@@ -41,7 +41,7 @@ def test_an_end_is_asked_for_again_at_doubling_intervals_of_ten_minutes_at_most(
     assert world.machine("c0").since == START
 
 
-def test_the_first_reason_stands() -> None:
+def test_the_first_termination_reason_is_kept() -> None:
     world = World()
     world.make_ready()
     end(world, TerminationReason.IDLE)
@@ -49,7 +49,7 @@ def test_the_first_reason_stands() -> None:
     assert world.machine("c0").termination.reason is TerminationReason.IDLE
 
 
-def test_a_report_of_a_terminating_machine_does_not_hasten_the_next_request() -> None:
+def test_an_agents_report_does_not_change_when_the_termination_is_repeated() -> None:
     world = World()
     world.make_ready()
     end(world)
@@ -66,7 +66,7 @@ def test_a_report_of_a_terminating_machine_does_not_hasten_the_next_request() ->
         (False, TerminationReason.OPERATOR, None),
     ],
 )
-def test_a_machine_that_is_late_failed_in_its_stage(
+def test_the_failure_class_names_the_stage_that_missed_its_deadline(
     booted: bool, reason_code: TerminationReason, failure: FailureClass | None
 ) -> None:
     world = World()
@@ -77,7 +77,7 @@ def test_a_machine_that_is_late_failed_in_its_stage(
     assert world.machine("c0").failure is failure
 
 
-def test_ending_closes_the_registration() -> None:
+def test_a_termination_closes_the_registration() -> None:
     world = World()
     runner = world.ready()
     end(world, TerminationReason.LIFETIME)
@@ -116,7 +116,7 @@ def read_runner(world: World, finished: bool) -> None:
     world.do(e.RunnerRead, C0, finished, "offline")
 
 
-def test_a_silent_machine_is_looked_at_again_a_quarter_of_an_hour_later() -> None:
+def test_the_runner_of_a_silent_machine_is_read_again_after_a_quarter_of_an_hour() -> None:
     world = silent()
     world.do(e.RunnerReadRequested, C0)
     assert world.machine("c0").due == START + 1800.0
@@ -130,7 +130,7 @@ def test_a_silent_machine_is_looked_at_again_a_quarter_of_an_hour_later() -> Non
     topic="GitHub's REST API",
     source="ARC runner_graceful_stop.go",
 )
-def test_two_reads_a_quarter_of_an_hour_apart_are_proof_and_one_is_not() -> None:
+def test_two_reads_a_quarter_of_an_hour_apart_prove_that_the_work_is_over() -> None:
     world = silent()
     read_runner(world, True)
     machine = world.machine("c0")
@@ -156,7 +156,7 @@ def test_the_second_read_is_due_a_quarter_of_an_hour_after_the_first_answer() ->
     topic="Complaints about other fleets",
     source="GAR#5085",
 )
-def test_a_read_that_is_no_proof_starts_over() -> None:
+def test_a_read_that_shows_the_runner_at_work_resets_the_count() -> None:
     world = silent()
     read_runner(world, True)
     world.now += 900
@@ -201,7 +201,7 @@ def test_the_reason_for_the_end_of_a_registration_is_cut_to_500_characters() -> 
     assert len(world.runner(name).reason) == 500
 
 
-def test_a_machine_that_was_lost_has_no_new_lifetime() -> None:
+def test_a_lost_machine_that_is_listed_again_keeps_its_lifetime() -> None:
     world = World()
     (machine,) = world.make_ready()
     world.assignment(machine)
@@ -223,7 +223,7 @@ def test_a_machine_that_was_lost_has_no_new_lifetime() -> None:
     topic="Runner and listener",
     source="actions/runner#4726",
 )
-def test_a_runner_that_leaves_within_a_minute_refused_no_job() -> None:
+def test_a_runner_that_leaves_within_a_minute_passed_over_no_job() -> None:
     world = World()
     world.queue(1)
     (machine,) = world.make_ready()
@@ -234,11 +234,11 @@ def test_a_runner_that_leaves_within_a_minute_refused_no_job() -> None:
     assert world.job(1).passed_over == ()
 
 
-# --- a job that stops its listener and worker, and whose agent goes on to speak -------------------
+# --- a job that stops its listener and worker, while the agent sends heartbeats -------------------
 
 
 def stopped() -> World:
-    """GitHub says that the job is completed; the machine goes on to speak every minute."""
+    """GitHub shows the job as completed, and the agent sends a heartbeat every minute."""
     world = World()
     world.queue(1)
     runner = world.ready()
@@ -248,7 +248,7 @@ def stopped() -> World:
 
 
 def heartbeats(world: World, seconds: float) -> None:
-    """A heartbeat each minute; at the end, what the planner wants is left to be looked at."""
+    """Send a heartbeat each minute, without planning."""
     for _ in range(round(seconds / 60)):
         world.now += 60
         world.do(e.MachineSeen, C0)
@@ -265,9 +265,7 @@ def unregistered(world: World, gone: bool = True) -> None:
     topic="Hostile input",
     source="signal(7)",
 )
-def test_a_machine_that_lingers_after_its_job_ends_after_half_an_hour_despite_its_heartbeats() -> (
-    None
-):
+def test_a_machine_that_stays_after_its_job_is_terminated_after_half_an_hour() -> None:
     world = stopped()
     heartbeats(world, 840)
     assert world.plan().intents == ()
@@ -286,8 +284,8 @@ def test_a_machine_that_lingers_after_its_job_ends_after_half_an_hour_despite_it
     assert world.intents(Terminate) == [end]
 
 
-def test_while_its_registration_may_be_there_a_machine_is_kept_and_asked_about_again() -> None:
-    """One answer that is no proof starts it anew: unknown means keep."""
+def test_a_machine_is_kept_and_read_again_while_its_registration_may_exist() -> None:
+    """An answer that proves nothing resets the count: unknown means keep."""
     world = stopped()
     for answers in ((True, False), (False, True), (False, False), (True, False)):
         for gone in answers:
@@ -297,7 +295,7 @@ def test_while_its_registration_may_be_there_a_machine_is_kept_and_asked_about_a
             assert world.intents(Terminate) == []
 
 
-def test_a_machine_whose_job_runs_is_not_even_asked_about_while_it_speaks() -> None:
+def test_the_runner_of_a_machine_with_heartbeats_and_a_running_job_is_not_read() -> None:
     world = World()
     world.queue(1)
     world.starts(1, world.ready())
@@ -309,9 +307,7 @@ def test_a_machine_whose_job_runs_is_not_even_asked_about_while_it_speaks() -> N
     assert world.intents(Terminate) == []
 
 
-def test_no_answer_about_a_lingering_machine_is_asked_for_again_a_quarter_of_an_hour_later() -> (
-    None
-):
+def test_an_unanswered_read_of_a_runner_is_repeated_a_quarter_of_an_hour_later() -> None:
     world = stopped()
     heartbeats(world, 900)
     world.do(e.RunnerReadRequested, C0)
@@ -321,7 +317,7 @@ def test_no_answer_about_a_lingering_machine_is_asked_for_again_a_quarter_of_an_
     assert world.intents(ReadRunner) == [ReadRunner(C0)]
 
 
-def test_two_answers_close_together_are_one() -> None:
+def test_two_reads_close_together_count_once() -> None:
     world = stopped()
     heartbeats(world, 1800)
     unregistered(world)
@@ -330,8 +326,8 @@ def test_two_answers_close_together_are_one() -> None:
     assert world.intents(Terminate) == []
 
 
-def test_a_machine_that_was_asked_about_early_has_its_half_hour_all_the_same() -> None:
-    """Its agent was silent when GitHub said that its job is completed, and speaks again."""
+def test_an_early_read_does_not_shorten_the_half_hour_after_the_job() -> None:
+    """The agent was silent when GitHub showed the job as completed, and then sends heartbeats again."""
     world = World()
     world.queue(1)
     runner = world.ready()
@@ -348,7 +344,7 @@ def test_a_machine_that_was_asked_about_early_has_its_half_hour_all_the_same() -
     assert [end.reason_code for end in world.intents(Terminate)] == [TerminationReason.FINISHED]
 
 
-def test_the_evidence_about_a_lingering_machine_survives_a_restart() -> None:
+def test_the_reads_of_a_machine_that_stays_after_its_job_survive_a_restart() -> None:
     world = stopped()
     heartbeats(world, 900)
     unregistered(world)

@@ -53,7 +53,7 @@ def one_of_each() -> tuple[World, dict[type[Record], Record]]:
 
 
 def in_state(world: World, record: Record, state: StrEnum) -> Record:
-    """Replace a record by its copy in this state, as if the store had it so."""
+    """Replace a record by its copy in this state, as if it came from the store."""
     copy = replace(record, state=state)  # type: ignore[arg-type]
     world.state.drop(record)
     world.state.add(copy, stored=True)
@@ -70,9 +70,7 @@ def every_pair() -> list[tuple[str, StrEnum, StrEnum]]:
 
 
 @pytest.mark.parametrize(("kind", "before", "to"), every_pair())
-def test_a_record_enters_a_state_only_as_its_table_says(
-    kind: str, before: StrEnum, to: StrEnum
-) -> None:
+def test_only_transitions_of_the_table_are_allowed(kind: str, before: StrEnum, to: StrEnum) -> None:
     world, records = one_of_each()
     record = in_state(world, records[KINDS[kind]], before)
     listed = to in TRANSITIONS[KINDS[kind]][before]
@@ -88,7 +86,7 @@ def test_a_record_enters_a_state_only_as_its_table_says(
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_state_that_is_assigned_directly_is_taken_back_and_refused(kind: str) -> None:
-    """Also where the table has the transition: there is one way to change a state."""
+    """Also if the table has the transition: only `enter` may change a state."""
     world, records = one_of_each()
     record = records[KINDS[kind]]
     before = record.state
@@ -99,11 +97,11 @@ def test_a_state_that_is_assigned_directly_is_taken_back_and_refused(kind: str) 
             record.state = other
         assert record.state is before
     with world.state.changing(record):
-        pass  # its indexes are in order
+        pass  # checks the indexes
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_new_record_begins_only_where_one_may_begin(kind: str) -> None:
+def test_a_new_record_starts_only_in_an_initial_state(kind: str) -> None:
     world, records = one_of_each()
     record = records[KINDS[kind]]
     for state in TRANSITIONS[KINDS[kind]]:
