@@ -1,4 +1,4 @@
-"""Builds the programs of the cluster from Go modules, once for all clones on a host.
+"""Builds the programs of the cluster and of its deployments from Go modules, once for all clones on a host.
 
     python -m lab.kubernetes.build
 
@@ -12,14 +12,15 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from lab.kubernetes.programs import (
     ASSETS,
     GO,
-    PROGRAMS,
+    SETS,
     TOOLCHAIN,
+    Program,
     ProgramMissingError,
     built_folder,
     cache,
@@ -37,38 +38,52 @@ def build_missing(environment: Mapping[str, str], note: Note) -> None:
 
     Raises OSError (also if uv is missing), and CalledProcessError if a step fails.
     """
-    if _complete(environment):
+    if not _missing(environment):
         return
     root = cache(environment)
     root.mkdir(parents=True, exist_ok=True)
     with (root / "lock").open("w") as lock:
         # Another clone may be building.
         fcntl.flock(lock, fcntl.LOCK_EX)
-        if not _complete(environment):
-            _build(environment, root, note)
+        missing = _missing(environment)
+        if missing:
+            _build(missing, environment, root, note)
 
 
-def _complete(environment: Mapping[str, str]) -> bool:
+def _missing(environment: Mapping[str, str]) -> list[Sequence[Program]]:
+    """Return the sets of programs of which one is missing."""
+    return [programs for programs in SETS if not _complete(programs, environment)]
+
+
+def _complete(programs: Sequence[Program], environment: Mapping[str, str]) -> bool:
     try:
-        for program in PROGRAMS:
+        for program in programs:
             find(program.name, environment)
     except ProgramMissingError:
         return False
     return True
 
 
-def _build(environment: Mapping[str, str], root: Path, note: Note) -> None:
+def _build(
+    missing: Sequence[Sequence[Program]], environment: Mapping[str, str], root: Path, note: Note
+) -> None:
     work = root / "build"
-    output = work / "output"
-    output.mkdir(parents=True, exist_ok=True)
-    note(f"Building a Kubernetes cluster for the tests in {root}: once, about 10 minutes")
+    work.mkdir(exist_ok=True)
+    names = [program.name for programs in missing for program in programs]
+    note(f"Building {', '.join(names)} in {root}, once: all programs take about 10 minutes")
     settings = _settings(environment, work, _toolchain(work, note))
-    for number, program in enumerate(PROGRAMS, 1):
-        note(f"Building {program.name} {program.version} ({number} of {len(PROGRAMS)})")
-        command = ["go", "build", "-trimpath", "-mod=readonly", "-ldflags", program.linker_flags]
-        command += ["-o", str(output / program.name), program.package]
-        subprocess.run(command, cwd=GO / program.module, env=settings, check=True)  # noqa: S603
-    output.rename(built_folder(environment))
+    for programs in missing:
+        target = built_folder(programs, environment)
+        output = work / target.name
+        output.mkdir(exist_ok=True)
+        for program in programs:
+            number = names.index(program.name) + 1
+            note(f"Building {program.name} {program.version} ({number} of {len(names)})")
+            command = ["go", "build", "-trimpath", "-mod=readonly"]
+            command += ["-ldflags", program.linker_flags]
+            command += ["-o", str(output / program.name), program.package]
+            subprocess.run(command, cwd=GO / program.module, env=settings, check=True)  # noqa: S603
+        output.rename(target)
     shutil.rmtree(work)
 
 
@@ -109,7 +124,7 @@ def main() -> int:
         build_missing(os.environ, lambda line: print(f"==> {line}", flush=True))  # noqa: T201
     except (OSError, subprocess.CalledProcessError) as error:
         hint = f"or name a folder of programs in {ASSETS}"
-        print(f"==> Could not build the Kubernetes cluster, {hint}: {error}", file=sys.stderr)  # noqa: T201
+        print(f"==> Could not build the programs of Kubernetes, {hint}: {error}", file=sys.stderr)  # noqa: T201
         return 1
     return 0
 

@@ -1,4 +1,4 @@
-"""Names the programs of the cluster, and finds them on this host.
+"""Names the programs of the cluster and of its deployments, and finds them on this host.
 
 `lab.kubernetes.build` builds them once for all clones on a host.
 """
@@ -6,7 +6,7 @@
 import hashlib
 import os
 import platform
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,6 +21,7 @@ ASSETS = "KUBEBUILDER_ASSETS"
 """Variable with a folder of programs to use instead of built ones, as in Kubebuilder's tests."""
 
 _KUBERNETES = "k8s.io/kubernetes"
+_KUSTOMIZE = "sigs.k8s.io/kustomize/kustomize/v5"
 
 
 @dataclass(frozen=True)
@@ -54,7 +55,7 @@ class Program:
         )
 
 
-PROGRAMS = (
+CLUSTER = (
     Program("etcd", "etcd", "go.etcd.io/etcd/server/v3", "go.etcd.io/etcd/server/v3"),
     Program("kwok", "kwok", "sigs.k8s.io/kwok", "sigs.k8s.io/kwok/cmd/kwok"),
     *(
@@ -62,6 +63,18 @@ PROGRAMS = (
         for name in ("kube-apiserver", "kube-controller-manager", "kube-scheduler")
     ),
 )
+"""A Kubernetes cluster."""
+
+DEPLOYMENT = (
+    Program("helm", "helm", "helm.sh/helm/v4", "helm.sh/helm/v4/cmd/helm"),
+    Program("kustomize", "kustomize", _KUSTOMIZE, _KUSTOMIZE),
+)
+"""What operators deploy with."""
+
+SETS = (CLUSTER, DEPLOYMENT)
+"""Programs that are built together, each set into a folder of its own: a new Helm needs no new cluster."""
+
+PROGRAMS = tuple(program for one in SETS for program in one)
 
 
 class ProgramMissingError(Exception):
@@ -74,12 +87,16 @@ def cache(environment: Mapping[str, str] = os.environ) -> Path:
     return Path(root) / "gpu-runner-autoscaler" / "kubernetes"
 
 
-def built_folder(environment: Mapping[str, str] = os.environ) -> Path:
-    """Return the folder of the built programs, named after all that they are built from."""
+def built_folder(
+    programs: Sequence[Program] = CLUSTER, environment: Mapping[str, str] = os.environ
+) -> Path:
+    """Return the folder of a set of built programs, named after all that they are built from."""
     digest = hashlib.sha256(f"{platform.system()} {platform.machine()}".encode())
-    for source in sorted([*GO.glob("*/go.*"), TOOLCHAIN]):
+    modules = sorted({program.module for program in programs})
+    sources = [GO / module / name for module in modules for name in ("go.mod", "go.sum")]
+    for source in [*sources, TOOLCHAIN]:
         digest.update(f"\0{source.name}\0".encode() + source.read_bytes())
-    for program in PROGRAMS:
+    for program in programs:
         digest.update(f"\0{program.package} {program.linker_flags}".encode())
     return cache(environment) / f"programs-{digest.hexdigest()[:12]}"
 
@@ -89,9 +106,10 @@ def find(name: str, environment: Mapping[str, str] = os.environ) -> Path:
 
     Raises ProgramMissingError.
     """
+    [programs] = [one for one in SETS if name in {program.name for program in one}]
     assets = environment.get(ASSETS)
     folders = [Path(assets)] if assets else []
-    for folder in (*folders, built_folder(environment)):
+    for folder in (*folders, built_folder(programs, environment)):
         if os.access(folder / name, os.X_OK):
             return folder / name
-    raise ProgramMissingError(f"{name} is missing; build it (about 10 minutes, once): {COMMAND}")
+    raise ProgramMissingError(f"{name} is missing; build it (minutes, once): {COMMAND}")

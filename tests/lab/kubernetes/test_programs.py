@@ -8,8 +8,11 @@ import pytest
 
 from lab.kubernetes.build import build_missing
 from lab.kubernetes.programs import (
+    CLUSTER,
     COMMAND,
+    DEPLOYMENT,
     PROGRAMS,
+    SETS,
     ProgramMissingError,
     built_folder,
     cache,
@@ -31,11 +34,15 @@ def environment(tmp_path: Path) -> dict[str, str]:
     """An empty cache, with a toolchain that is there already."""
     found = {"XDG_CACHE_HOME": str(tmp_path), "PATH": os.environ["PATH"], "FAIL": ""}
     found["CALLS"] = str(tmp_path / "calls")
-    go = cache(found) / "build" / "toolchain" / "go" / "bin" / "go"
+    add_toolchain(found)
+    return found
+
+
+def add_toolchain(environment: dict[str, str]) -> None:
+    go = cache(environment) / "build" / "toolchain" / "go" / "bin" / "go"
     go.parent.mkdir(parents=True)
     go.write_text(GO)
     go.chmod(0o755)
-    return found
 
 
 def test_a_missing_program_names_the_command_that_builds_it(environment: dict[str, str]) -> None:
@@ -48,13 +55,15 @@ def test_all_programs_are_built_once_from_pinned_versions(environment: dict[str,
     build_missing(environment, lines.append)
     built = lines[-len(PROGRAMS) :]
     assert [line.split()[1] for line in built] == [one.name for one in PROGRAMS]
-    assert built[0] == f"Building etcd {PROGRAMS[0].version} (1 of 5)"
-    for program in PROGRAMS:
-        assert find(program.name, environment) == built_folder(environment) / program.name
+    assert built[0] == f"Building etcd {PROGRAMS[0].version} (1 of 7)"
+    for programs in SETS:
+        for program in programs:
+            folder = built_folder(programs, environment)
+            assert find(program.name, environment) == folder / program.name
     calls = Path(environment["CALLS"]).read_text().splitlines()
     assert len(calls) == len(PROGRAMS)
     assert all(" -mod=readonly " in call for call in calls)
-    assert any(f"gitVersion={PROGRAMS[-1].version}" in call for call in calls)
+    assert any(f"gitVersion={CLUSTER[-1].version}" in call for call in calls)
     assert not (cache(environment) / "build").exists()
     build_missing(environment, lines.append)
     assert len(Path(environment["CALLS"]).read_text().splitlines()) == len(PROGRAMS)
@@ -65,9 +74,21 @@ def test_after_a_failure_nothing_is_half_there_and_the_next_build_goes_on(
 ) -> None:
     with pytest.raises(subprocess.CalledProcessError):
         build_missing(environment | {"FAIL": "kube-scheduler"}, lambda _: None)
-    assert not built_folder(environment).exists()
+    assert not built_folder(CLUSTER, environment).exists()
     build_missing(environment, lambda _: None)
-    assert find("kube-scheduler", environment).parent == built_folder(environment)
+    assert find("kube-scheduler", environment).parent == built_folder(CLUSTER, environment)
+
+
+def test_another_helm_builds_no_other_cluster(environment: dict[str, str]) -> None:
+    build_missing(environment, lambda _: None)
+    calls = Path(environment["CALLS"])
+    calls.unlink()
+    # As if its version had changed.
+    built_folder(DEPLOYMENT, environment).rename(cache(environment) / "programs-of-before")
+    add_toolchain(environment)
+    build_missing(environment, lambda _: None)
+    built = [line.rpartition("/")[2] for line in calls.read_text().splitlines()]
+    assert built == [one.package.rpartition("/")[2] for one in DEPLOYMENT]
 
 
 def test_a_folder_of_programs_takes_the_place_of_a_build(
