@@ -1,7 +1,8 @@
 """Sends requests to the API server with the official client's connection, credentials and TLS settings.
 
 Objects stay plain JSON: parsing 1,500 pods into the client's models takes seconds of CPU. Nothing here repeats
-a request, except once after a 401 with fresh credentials: a request with refused credentials had no effect.
+a request, except once with fresh credentials: after a 401, or if the API server's certificate is not trusted.
+Such a request had no effect.
 """
 
 import asyncio
@@ -15,6 +16,7 @@ from autoscaler.controller.ports.provider import OutcomeUnknownError, ProviderEr
 from autoscaler.controller.ports.telemetry import ProviderTelemetry
 from autoscaler.model.failures import FailureClass
 from autoscaler.providers.kubernetes import paths
+from autoscaler.providers.kubernetes.credentials import BEARER_TOKEN, credential_errors, new_client
 from autoscaler.providers.kubernetes.errors import MAX_TEXT, UNREACHABLE, error_of, metric_label
 from autoscaler.providers.kubernetes.settings import KubernetesSettings
 
@@ -23,10 +25,9 @@ if TYPE_CHECKING:
     from kubernetes.aio.client import ApiClient
 
 JSON = "application/json"
-CONNECTIONS = 60
-"""Parallel connections to one API server, watches included."""
-
-_AUTHENTICATION = ["BearerToken"]
+_AUTHENTICATION = [BEARER_TOKEN]
+_RETIRED = 2
+"""Clients with earlier credentials that stay open for their requests in flight."""
 
 
 class KubernetesApi:
@@ -117,9 +118,8 @@ class KubernetesApi:
     ) -> AsyncIterator["ClientResponse"]:
         with _network_errors(f"{method} {path}"):
             client = self._client or await self._connect()
-            answer = await self._send(client, method, path, query, body, limit)
-            if answer.status == 401:
-                answer.release()
+            answer = await self._accepted(client, method, path, query, body, limit)
+            if answer is None:
                 client = await self._renew(client)
                 answer = await self._send(client, method, path, query, body, limit)
             try:
@@ -128,6 +128,27 @@ class KubernetesApi:
                 yield answer
             finally:
                 answer.close()
+
+    async def _accepted(
+        self,
+        client: "ApiClient",
+        method: str,
+        path: str,
+        query: Mapping[str, str] | None,
+        body: Mapping[str, Any] | None,
+        limit: float,
+    ) -> "ClientResponse | None":
+        """Return the answer, or None if one side refused the credentials of the other one."""
+        import aiohttp
+
+        try:
+            answer = await self._send(client, method, path, query, body, limit)
+        except (aiohttp.ClientConnectorCertificateError, aiohttp.ClientConnectorSSLError):
+            return None
+        if answer.status == 401:
+            answer.release()
+            return None
+        return answer
 
     async def _send(
         self,
@@ -138,14 +159,15 @@ class KubernetesApi:
         body: Mapping[str, Any] | None,
         limit: float,
     ) -> "ClientResponse":
-        method, url, headers, content, _ = await client.param_serialize(
-            method,
-            path,
-            query_params=list((query or {}).items()),
-            header_params={"Accept": JSON, "Content-Type": JSON},
-            body=body,
-            auth_settings=_AUTHENTICATION,
-        )
+        with credential_errors():
+            method, url, headers, content, _ = await client.param_serialize(
+                method,
+                path,
+                query_params=list((query or {}).items()),
+                header_params={"Accept": JSON, "Content-Type": JSON},
+                body=body,
+                auth_settings=_AUTHENTICATION,
+            )
         answer = await client.rest_client.request(
             method, url, headers=headers, body=content, _request_timeout=limit
         )
@@ -155,37 +177,20 @@ class KubernetesApi:
     async def _connect(self) -> "ApiClient":
         async with self._renewing:
             if self._client is None:
-                self._client = await _new_client(self._settings)
+                self._client = await new_client(self._settings)
             return self._client
 
     async def _renew(self, refused: "ApiClient") -> "ApiClient":
         """Read the credentials again: a rotated token, a certificate, or a plugin's new answer."""
         async with self._renewing:
             if self._client is refused:
-                # Requests of the old client may be in flight, so it stays open until `close`.
+                self._client = await new_client(self._settings)
+                # Requests of the old client may be in flight.
                 self._retired.append(refused)
-                self._client = await _new_client(self._settings)
+                for client in self._retired[:-_RETIRED]:
+                    await client.close()
+                del self._retired[:-_RETIRED]
         return await self._connect()
-
-
-async def _new_client(settings: KubernetesSettings) -> "ApiClient":
-    """Return a client with the current credentials. Raises ProviderError."""
-    from kubernetes.aio.client import ApiClient, Configuration
-    from kubernetes.aio.config import ConfigException, load_incluster_config, load_kube_config
-
-    found = Configuration()
-    try:
-        if settings.context is None and settings.kubeconfig is None:
-            load_incluster_config(client_configuration=found)
-        else:
-            kubeconfig = str(settings.kubeconfig) if settings.kubeconfig is not None else None
-            await load_kube_config(kubeconfig, settings.context, found, persist_config=False)
-    except (ConfigException, OSError, ValueError) as error:
-        raise ProviderError(FailureClass.CONFIGURATION, "Kubeconfig", str(error)) from error
-    found.connection_pool_maxsize = CONNECTIONS
-    # The controller decides about retries.
-    found.retries = None
-    return ApiClient(found)
 
 
 async def _lines(answer: "ClientResponse") -> AsyncIterator[bytes]:

@@ -36,7 +36,7 @@ LARGEST_REQUEST = 250
 """Pods in one launch request: half a second at the API server's own rate."""
 
 _HINTS = {
-    "Kubeconfig": "name a context of the kubeconfig, or run the controller in the cluster",
+    "Kubeconfig": "correct the kubeconfig, or give the controller's pod its service account's token",
     "Unauthorized": "renew the credentials of the kubeconfig's context",
     "Forbidden": "grant the rights in deploy/kubernetes/ to the controller's user or service account",
     "NotFound": "create the namespace, or correct it",

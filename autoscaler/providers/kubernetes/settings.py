@@ -12,6 +12,9 @@ from autoscaler.model.installations import Installations
 RUNNER_USER = 1001
 """The user `runner` of GitHub's image ghcr.io/actions/actions-runner."""
 
+SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
+"""Where kubelet writes a pod's token and the cluster's certificate authority."""
+
 PODS = "pods"
 """The resource that pods without an accelerator count against."""
 
@@ -76,7 +79,8 @@ class KubernetesSettings:
     """The settings of one provider: one namespace of one cluster.
 
     `context` is a context of `kubeconfig` (None: the usual places of kubectl). Without a context, the
-    provider uses the service account of the pod that the controller runs in. `options` are by SKU and by
+    provider uses the service account of the pod that the controller runs in: the token and the certificate
+    authority in `service_account_folder`. `options` are by SKU and by
     position in the SKU's `on`. `provisioner` says that nodes can be added, as by Karpenter: a pod that
     fits on no node then waits for one. `timeout` is in seconds, for each request.
     """
@@ -91,6 +95,7 @@ class KubernetesSettings:
     kubeconfig: Path | None = None
     service_account: str = "default"
     provisioner: bool = True
+    service_account_folder: Path = SERVICE_ACCOUNT
     user: int = RUNNER_USER
     timeout: float = 30.0
 

@@ -1,0 +1,72 @@
+"""Reads the credentials for an API server, and makes a client of the official library with them.
+
+They come from a context of a kubeconfig file, or from the service account of the pod that the controller runs
+in. Both can change while the controller runs: kubelet replaces a pod's token before it expires, a credential
+plugin such as `aws eks get-token` answers with another one, an administrator writes another kubeconfig.
+"""
+
+import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from autoscaler.controller.ports.provider import ProviderError
+from autoscaler.model.failures import FailureClass
+from autoscaler.providers.kubernetes.settings import KubernetesSettings
+
+if TYPE_CHECKING:
+    from kubernetes.aio.client import ApiClient, Configuration
+
+CODE = "Kubeconfig"
+"""The code of every error in credentials that the API server has not seen."""
+
+BEARER_TOKEN = "BearerToken"  # noqa: S105
+"""The name of the token in the library's configuration."""
+
+CONNECTIONS = 60
+"""Parallel connections to one API server, watches included."""
+
+
+async def new_client(settings: KubernetesSettings) -> "ApiClient":
+    """Return a client with the current credentials. Raises ProviderError."""
+    from kubernetes.aio.client import ApiClient, Configuration
+
+    found = Configuration()
+    with credential_errors():
+        try:
+            # A credential plugin that never ends would stop all requests.
+            async with asyncio.timeout(settings.timeout):
+                await _load(settings, found)
+        except TimeoutError as error:
+            raise ValueError(f"no credentials within {settings.timeout:g} s") from error
+        if BEARER_TOKEN not in found.api_key and found.cert_file is None:
+            # The library logs the error of a credential plugin, and continues without credentials.
+            raise ValueError("the context's user has no token or certificate, or its plugin failed")
+    found.connection_pool_maxsize = CONNECTIONS
+    # The controller decides about retries.
+    found.retries = None
+    return ApiClient(found)
+
+
+@contextmanager
+def credential_errors() -> Iterator[None]:
+    """Turn errors in credentials into those of the port: a missing file, or one that cannot be parsed."""
+    from kubernetes.aio.config import ConfigException
+
+    try:
+        yield
+    except (ConfigException, OSError, ValueError) as error:
+        raise ProviderError(FailureClass.CONFIGURATION, CODE, str(error)) from error
+
+
+async def _load(settings: KubernetesSettings, found: "Configuration") -> None:
+    from kubernetes.aio.config import load_kube_config
+    from kubernetes.aio.config.incluster_config import InClusterConfigLoader
+
+    if settings.context is not None or settings.kubeconfig is not None:
+        kubeconfig = str(settings.kubeconfig) if settings.kubeconfig is not None else None
+        await load_kube_config(kubeconfig, settings.context, found, persist_config=False)
+        return
+    folder = settings.service_account_folder
+    # Before a request, the library reads a token again that it read more than a minute ago.
+    InClusterConfigLoader(folder / "token", folder / "ca.crt").load_and_set(found)
