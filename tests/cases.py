@@ -34,6 +34,7 @@ TOPICS = (
     "Runner and listener",
     "EC2's API",
     "EC2's machines",
+    "Kubernetes",
     "Images and disks",
     "Operators' files",
     "Hostile input",

@@ -9,7 +9,7 @@ import json
 import os
 import time
 
-from autoscaler.agent.actions import Again, AttestAgain, PowerOff
+from autoscaler.agent.actions import Again, AttestAgain, PowerOff, Settings
 from autoscaler.agent.clock import Clock
 from autoscaler.agent.http_client import Answer, Link
 from autoscaler.agent.limits import MOST_BODY
@@ -31,7 +31,7 @@ class Controller:
     """The client of the bootstrap protocol. Converts each answer into the agent's next action.
 
     `heard` is the time of the last authenticated answer that knows this machine. Only this object has
-    the nonce.
+    the nonce. In a pod, the agent's second half continues with the `session` of the first.
     """
 
     def __init__(self, link: Link, provider: str, proof: Callable[[], str], clock: Clock) -> None:
@@ -43,6 +43,17 @@ class Controller:
         self.machine: str | None = None
         self.skew: float | None = None
         self.heard = clock.now()
+
+    def session(self) -> dict[str, Any]:
+        """Return what authenticates the requests after the attestation."""
+        return {"machine": self.machine, "nonce": self._nonce}
+
+    def resume(self, session: dict[str, Any]) -> None:
+        """Continue with the session of another process of this machine. Raises Settings."""
+        machine, nonce = session.get("machine"), session.get("nonce")
+        if not is_name(machine) or not is_name(nonce):
+            raise Settings("no session")
+        self.machine, self._nonce = machine, nonce
 
     def attest(self) -> dict[str, Any]:
         """Attest; return the parameters of the health checks. Raises Again, AttestAgain, PowerOff."""

@@ -7,7 +7,7 @@ import os
 import stat
 import sys
 
-from autoscaler.agent.actions import Settings
+from autoscaler.agent.actions import PowerOff, Settings
 from autoscaler.agent.limits import MOST_SETTINGS
 
 TYPE_CHECKING = False
@@ -92,3 +92,9 @@ class Host:
         if not isinstance(value, list) or not value or not all(isinstance(v, str) for v in value):
             raise Settings(f"host file: {key} must be a list of text")
         return value
+
+
+def refuse_second_boot(host: Host) -> None:
+    """Raise PowerOff if a runner was started before: a machine runs one runner."""
+    if os.path.lexists(host.marker):
+        raise PowerOff("a runner was started on this machine before")

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import binascii
 import http.client
 
 from autoscaler.agent.actions import Again
 from autoscaler.agent.http_client import Link
+from autoscaler.agent.limits import MOST_TOKEN
 
 
 def metadata_proof(url: str, timeout: float) -> str:
@@ -27,3 +29,19 @@ def metadata_proof(url: str, timeout: float) -> str:
         return "".join(proof.body.decode("ascii", "replace").split())
     finally:
         link.close()
+
+
+def token_proof(path: str) -> str:
+    """Read the pod's projected service account token, in base64. Raises Again.
+
+    Reads the file each time, because kubelet replaces the token before it expires (Kubernetes
+    documentation, "Projected Volumes").
+    """
+    try:
+        with open(path, "rb") as file:
+            token = file.read(MOST_TOKEN).strip()
+    except OSError as error:
+        raise Again(f"the pod's token: {error.strerror}") from error
+    if not token:
+        raise Again("the pod's token: empty")
+    return binascii.b2a_base64(token, newline=False).decode()

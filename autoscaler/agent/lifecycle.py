@@ -66,7 +66,12 @@ class Agent:
 
     def live(self) -> NoReturn:
         """Run the whole lifecycle. Ends by raising PowerOff with the reason."""
-        assignment = self.wait_for_assignment()
+        self.run(self.wait_for_assignment())
+
+    def run(self, assignment: Assignment) -> NoReturn:
+        """Run the runner to its end and report its exit. Ends by raising PowerOff with the reason."""
+        if self._heartbeat_at is None:
+            self._heartbeat_at = self._clock.now() + HEARTBEAT
         runner = self._make_runner(self._host)
         try:
             self._mark()

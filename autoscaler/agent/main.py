@@ -10,6 +10,9 @@ Run as `python3 -I -S agent.py [--host-file PATH]`. The host file (JSON, all key
 the defaults of `Host`. The file `controller.json` beside it ({"controller": URL, "provider": NAME,
 "ca": PEM or null}) names the controller. Both must belong to root, or to the agent's own user, and
 must not be writable by others.
+
+In a pod, the agent runs once in each container: as `agent.py attest`, and then as `agent.py run`
+(see `pod`).
 """
 
 from __future__ import annotations
@@ -19,13 +22,13 @@ import signal
 import sys
 
 from autoscaler.agent.actions import PowerOff, Settings, Stopped
-from autoscaler.agent.bootstrap_client import Controller
 from autoscaler.agent.clock import Clock
-from autoscaler.agent.host import WINDOWS, Host, read_trusted
-from autoscaler.agent.http_client import Link
+from autoscaler.agent.controller_file import connect
+from autoscaler.agent.host import WINDOWS, Host, read_trusted, refuse_second_boot
 from autoscaler.agent.identity import metadata_proof
 from autoscaler.agent.journal import say
 from autoscaler.agent.lifecycle import Agent
+from autoscaler.agent.pod import live_in_pod
 from autoscaler.agent.shutdown import disarm, power_off
 
 TYPE_CHECKING = False
@@ -35,18 +38,10 @@ if TYPE_CHECKING:
 
 def build(host: Host, controller_file: str) -> Agent:
     """Return the agent, made from its settings. Raises Settings."""
-    values = read_trusted(controller_file)
-    if values is None:
-        raise Settings(f"{controller_file}: absent")
-    url, provider, ca = values.get("controller"), values.get("provider"), values.get("ca")
-    if not isinstance(url, str) or not isinstance(provider, str):
-        raise Settings("controller file: controller and provider must be text")
-    if ca is not None and not isinstance(ca, str):
-        raise Settings("controller file: ca must be text or null")
     clock = Clock(host.time_scale)
     timeout = clock.network(5.0)
     proof = lambda: metadata_proof(host.metadata, timeout)  # noqa: E731
-    return Agent(host, clock, Controller(Link(url, ca), provider, proof, clock))
+    return Agent(host, clock, connect(controller_file, proof, clock))
 
 
 def host_file(arguments: Iterable[str]) -> str:
@@ -61,17 +56,14 @@ def host_file(arguments: Iterable[str]) -> str:
     return words[1]
 
 
-def refuse_second_boot(host: Host) -> None:
-    """Raise PowerOff if a runner was started before: a machine runs one runner."""
-    if os.path.lexists(host.marker):
-        raise PowerOff("a runner was started on this machine before")
-
-
 def main() -> int:
     """Run the agent, then power off. When this process ends, its service also powers off."""
     host = Host({})
     try:
-        path = host_file(sys.argv[1:])
+        words = sys.argv[1:]
+        if words and words[0] in ("attest", "run"):
+            return live_in_pod(words[0], host_file(words[1:]))
+        path = host_file(words)
         host = Host(read_trusted(path) or {})
         refuse_second_boot(host)
         folder = os.path.dirname(path)

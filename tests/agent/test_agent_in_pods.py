@@ -1,0 +1,261 @@
+"""The agent's two halves in a pod: what one passes to the other, and how each ends."""
+
+import base64
+import json
+import os
+import stat
+import subprocess
+import sys
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from autoscaler.app.agent_file import build_agent
+from autoscaler.providers.kubernetes import manifests
+from autoscaler.providers.kubernetes.programs import pod_programs
+from tests.agent.doubles import ScriptedController, VirtualClock
+from tests.agent.test_agent_protocol import WELCOME, RecordedLink
+from tests.agent.test_agent_protocol import controller as recorded_controller
+
+SHA = "ab" * 32
+URL = "https://fleet.internal.example:8443"
+CONTROLLER = {"controller": "http://127.0.0.1:9", "provider": "cluster", "ca": None}
+
+# Becomes the parent of orphans (prctl(2), PR_SET_CHILD_SUBREAPER = 36), as a container's first process is.
+ORPHANS = """\
+import ctypes, os, sys, time
+assert ctypes.CDLL(None).prctl(36, 1, 0, 0, 0) == 0
+from autoscaler.agent.pod import reap_orphans
+def child(work):
+    pid = os.fork()
+    if not pid:
+        work()
+        os._exit(7)
+    return pid
+middle = child(lambda: [child(lambda: None) for _ in range(3)])
+def zombies():
+    children = open(f'/proc/{os.getpid()}/task/{os.getpid()}/children').read().split()
+    return [one for one in children if open(f'/proc/{one}/stat').read().split()[2] == 'Z']
+while len(zombies()) < 4:
+    time.sleep(0.01)
+runner = child(lambda: None)
+while len(zombies()) < 5:
+    time.sleep(0.01)
+reap_orphans(runner)
+assert zombies() == [str(runner)], zombies()
+assert os.waitstatus_to_exitcode(os.waitpid(runner, 0)[1]) == 7
+reap_orphans(runner)
+"""
+
+
+@pytest.fixture
+def host(agent: ModuleType, tmp_path: Path) -> Any:
+    """The settings of a pod whose volumes are in a folder."""
+    for folder in (manifests.ASSIGNMENT_FOLDER, manifests.IDENTITY_FOLDER):
+        (tmp_path / folder.strip("/")).mkdir(parents=True)
+    path = tmp_path / "host.json"
+    path.write_text(json.dumps({"root": str(tmp_path)}))
+    return agent.pod_host(str(path))
+
+
+def run_half(agent_file: Path, host: Any, half: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-I", "-S", agent_file, half, "--host-file", f"{host.root}/host.json"],
+        check=False,
+        capture_output=True,
+        text=True,
+    )
+
+
+@pytest.fixture
+def agent_file(tmp_path: Path) -> Path:
+    file = tmp_path / "agent.py"
+    file.write_bytes(build_agent())
+    return file
+
+
+def test_the_agent_uses_the_folders_that_the_provider_mounts(agent: ModuleType) -> None:
+    assert agent.ASSIGNMENT_FOLDER == manifests.ASSIGNMENT_FOLDER
+    assert f"{manifests.IDENTITY_FOLDER}/token" == agent.IDENTITY_TOKEN
+    assert f"{agent.POD_RUNNER_DIRECTORY}/_work" == manifests.WORK_FOLDER
+
+
+def test_a_pods_settings_come_from_the_images_host_file(agent: ModuleType, tmp_path: Path) -> None:
+    found = agent.pod_host(str(tmp_path / "absent.json"))
+    assert (found.runner_directory, found.state) == ("/home/runner", "/run/runner-assignment")
+    path = tmp_path / "host.json"
+    path.write_text('{"runner_directory": "/opt/runner"}')
+    assert agent.pod_host(str(path)).runner_directory == "/opt/runner"
+
+
+def test_the_second_half_continues_the_session_of_the_first(agent: ModuleType, host: Any) -> None:
+    link = RecordedLink(agent, WELCOME, (204, None))
+    first = recorded_controller(agent, link)
+    first.attest()
+    given = agent.Assignment("fleet-1", "c2VjcmV0")
+    agent.write_assignment(host, first, given)
+    second = recorded_controller(agent, link)
+    assert agent.take_assignment(host, second) == given
+    second.report("heartbeat", {})
+    (_, _, _, attested, _), (_, path, headers, _, _) = link.asked
+    assert path == "/bootstrap/machines/m-1/heartbeat"
+    assert headers["Authorization"] == f"Bearer {attested['nonce']}"
+
+
+@pytest.mark.case(
+    "the job's container gets the JIT configuration in a file in memory, which is deleted before "
+    "the job starts",
+    topic="Kubernetes",
+    source="Kubernetes: emptyDir, medium Memory",
+)
+def test_an_assignment_is_read_by_its_owner_once(agent: ModuleType, host: Any) -> None:
+    first = recorded_controller(agent, RecordedLink(agent, WELCOME))
+    first.attest()
+    agent.write_assignment(host, first, agent.Assignment("fleet-1", "c2VjcmV0"))
+    [file] = Path(host.state).iterdir()
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    agent.take_assignment(host, first)
+    assert list(Path(host.state).iterdir()) == []
+    with pytest.raises(agent.Settings, match="absent"):
+        agent.take_assignment(host, first)
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {},
+        {"runner": "fleet-1", "jit_config": None},
+        {"runner": "fleet-1", "jit_config": "x", "machine": "../..", "nonce": "ab"},
+        {"runner": "fleet-1", "jit_config": "x", "machine": "m-1"},
+    ],
+)
+def test_a_broken_assignment_starts_no_runner(
+    agent: ModuleType, host: Any, values: dict[str, Any]
+) -> None:
+    Path(host.state, "assignment.json").write_text(json.dumps(values))
+    with pytest.raises(agent.Settings):
+        agent.take_assignment(host, recorded_controller(agent, RecordedLink(agent)))
+
+
+def test_an_assignment_that_cannot_be_written_is_reported(
+    agent: ModuleType, host: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Path(host.state, "assignment.json").mkdir()
+    clock = VirtualClock()
+    scripted = ScriptedController(agent, clock)
+    scripted.answers["poll"] = [agent.Assignment("fleet-1", "c2VjcmV0")]
+    scripted.session = lambda: {"machine": "m-1", "nonce": "ab"}  # type: ignore[attr-defined]
+    monkeypatch.setattr(agent, "connect", lambda *_: scripted)
+    monkeypatch.setattr(agent, "Clock", lambda _: clock)
+    monkeypatch.setattr(agent, "run_health_checks", lambda *_: [])
+    with pytest.raises(agent.PowerOff, match="could not be written"):
+        agent.attest(host)
+    assert scripted.bodies["exit"]["reason"] == "not_started"
+
+
+def test_each_proof_is_the_token_that_kubelet_wrote_last(agent: ModuleType, host: Any) -> None:
+    path = host.root + agent.IDENTITY_TOKEN
+    with pytest.raises(agent.Again, match="No such file"):
+        agent.token_proof(path)
+    for token in (b"a.b.c", b"d.e.f"):
+        Path(path).write_bytes(token + b"\n")
+        assert base64.b64decode(agent.token_proof(path)) == token
+    Path(path).write_bytes(b"")
+    with pytest.raises(agent.Again, match="empty"):
+        agent.token_proof(path)
+
+
+def test_the_runners_container_has_no_proof(agent: ModuleType) -> None:
+    with pytest.raises(agent.PowerOff):
+        agent.no_proof()
+
+
+@pytest.mark.case(
+    "the container runtime creates a pod's sandbox again, and its init containers run a second time",
+    topic="Kubernetes",
+    source="Kubernetes: Init Containers",
+)
+def test_a_pod_whose_runner_was_started_attests_no_more(
+    agent: ModuleType, agent_file: Path, host: Any
+) -> None:
+    Path(host.marker).touch()
+    done = run_half(agent_file, host, "attest")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "a runner was started on this machine before" in done.stderr
+
+
+def test_a_runners_container_without_an_assignment_fails(agent_file: Path, host: Any) -> None:
+    Path(host.state, "controller.json").write_text(json.dumps(CONTROLLER))
+    done = run_half(agent_file, host, "run")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "assignment.json: absent" in done.stderr
+
+
+@pytest.mark.case(
+    "a container's first process gets the orphans of a job, and has to reap them",
+    topic="Kubernetes",
+    source="pid_namespaces(7)",
+)
+def test_orphans_of_a_job_are_reaped_and_the_runner_is_not() -> None:
+    subprocess.run([sys.executable, "-c", ORPHANS], check=True)
+
+
+# --- the commands of the containers ---------------------------------------------------------------
+
+
+def test_the_commands_name_the_agent_by_its_hash_and_contain_no_variable() -> None:
+    programs = pod_programs(URL + "/", "cluster", SHA, "-----BEGIN CERTIFICATE-----$(A)")
+    *_, script, controller = programs.attest
+    assert script.count(SHA) == 2
+    assert json.loads(controller) == {
+        "controller": URL,
+        "provider": "cluster",
+        "ca": "-----BEGIN CERTIFICATE-----$(A)",
+    }
+    # Kubernetes would replace $(NAME), and would turn $$ into $.
+    assert not any(
+        mark in part for part in (*programs.attest, *programs.run) for mark in ("$(", "$$")
+    )
+
+
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [
+        (("ftp://x", "cluster", SHA), "not a plain http or https URL"),
+        (("https://x/?a", "cluster", SHA), "not a plain http or https URL"),
+        ((URL, "cluster", "ab"), "hexadecimal"),
+        ((URL, "cluster", SHA, "-----BEGIN PRIVATE KEY-----"), "private key"),
+        ((URL, "cluster", SHA, "x" * 65_537), "larger"),
+    ],
+)
+def test_values_that_cannot_be_part_of_a_command_are_refused(
+    values: tuple[str, ...], said: str
+) -> None:
+    with pytest.raises(ValueError, match=said):
+        pod_programs(*values)
+
+
+def test_a_pod_that_is_deleted_while_it_fetches_the_agent_ends_at_once(tmp_path: Path) -> None:
+    """Its command is the container's first process, which gets no SIGTERM that it does not handle."""
+    _, *arguments = pod_programs("http://127.0.0.1:9", "cluster", SHA).attest
+    process = subprocess.Popen(
+        [sys.executable, *arguments],
+        env=os.environ | {"RUNNER_AGENT_ROOT": str(tmp_path)},
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stderr is not None
+    line = process.stderr.readline()
+    assert line.startswith(
+        f"cannot fetch the agent from http://127.0.0.1:9/bootstrap/agent.py?sha256={SHA}"
+    )
+    process.terminate()
+    assert process.wait() == 143
+    process.stderr.close()
+
+
+def test_the_grace_period_is_longer_than_a_stopped_runner_needs(agent: ModuleType) -> None:
+    """STOP seconds for the job's end, one exit report of at most ten, and five to kill what is left."""
+    assert agent.STOP + 10.0 + 5.0 < manifests.GRACE_SECONDS
