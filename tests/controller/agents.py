@@ -1,4 +1,4 @@
-"""What a machine says at the bootstrap service, step by step, for tests that lead it by the hand."""
+"""A machine's requests to the bootstrap service, one method for each step."""
 
 from typing import Any
 
@@ -13,7 +13,7 @@ from tests.planner.fleets import EAST
 
 
 class Agent:
-    """One machine's agent; its nonce is its own."""
+    """The agent of one machine, with a nonce."""
 
     def __init__(self, controller: Controller, instance: Instance, nonce: str = "") -> None:
         self.controller = controller
@@ -52,7 +52,7 @@ class Agent:
         await self.controller.desk.acknowledge(self.machine, self.nonce, runner)
 
     async def start_runner(self) -> Assigned:
-        """Up to a listening runner that GitHub knows as online."""
+        """Do all steps up to a listening runner that GitHub shows as online."""
         await self.make_ready()
         await self.controller.turn()
         assigned = await self.take_assignment()
@@ -67,7 +67,7 @@ class Agent:
 
 
 async def refusal(work: Any) -> tuple[int, str]:
-    """The status and the word with which a request is refused."""
+    """Return the HTTP status and the error code with which a request is refused."""
     try:
         answer = await work
     except BootstrapRefusedError as error:
@@ -76,7 +76,7 @@ async def refusal(work: Any) -> tuple[int, str]:
 
 
 async def launched(world: World, jobs: int = 1) -> tuple[Controller, list[Agent]]:
-    """A controller that launched a machine for each of some queued jobs."""
+    """Return a controller that launched a machine for each of so many queued jobs, and their agents."""
     controller = Controller(world)
     await controller.resume()
     for job in range(1, jobs + 1):
@@ -88,7 +88,7 @@ async def launched(world: World, jobs: int = 1) -> tuple[Controller, list[Agent]
 
 
 async def queue(controller: Controller, job: int, state: JobState = JobState.QUEUED) -> None:
-    """GitHub says this of a job, now."""
+    """Deliver a `queued` webhook for each job."""
     await say(controller, job, state)
 
 
@@ -99,7 +99,7 @@ async def say(
     runner: RunnerName | None = None,
     labels: tuple[str, ...] = ("gpu",),
 ) -> None:
-    """GitHub says of a job that it is in a state, on a runner."""
+    """Deliver a webhook with a job's state and runner."""
     world = controller.world
     now = world.clock.now()
     known = controller.state.jobs.get(JobId(job))
@@ -117,7 +117,7 @@ async def say(
 
 
 async def assigned_machine(world: World) -> tuple[Controller, Agent]:
-    """A ready machine whose runner is registered and waits for its poll."""
+    """Return a controller and the agent of a machine that has a registration and has not fetched it."""
     controller, (agent,) = await launched(world)
     await agent.make_ready()
     await controller.turn()
@@ -126,7 +126,7 @@ async def assigned_machine(world: World) -> tuple[Controller, Agent]:
 
 
 def runner_of(controller: Controller) -> Runner:
-    """The registration of the one machine there is."""
+    """Return the registration of the only machine."""
     name = controller.only_machine().work.runner
     assert name is not None
     return controller.state.runners[name]

@@ -1,4 +1,4 @@
-"""The controller put together on fakes, as one process that can be turned, stopped and killed."""
+"""The composed controller on fakes, as one process that tests can step, stop and kill."""
 
 import asyncio
 import json
@@ -41,11 +41,11 @@ HEALTH_CHECK = {"disk_gb": 10}
 
 
 class ProcessGoneError(Exception):
-    """The controller that was asked is no longer there."""
+    """The controller process ended before it answered."""
 
 
 class FakeReruns:
-    """GitHub while no job may run again yet."""
+    """A GitHub that accepts no rerun yet."""
 
     async def rerun(
         self, repository: str, run_id: int, run_attempt: int, jobs: Sequence[JobId]
@@ -55,7 +55,7 @@ class FakeReruns:
 
 @dataclass
 class World:
-    """What outlives a controller: its store, its providers, GitHub and the time."""
+    """What survives a restart of the controller: its store, its providers, GitHub and the clock."""
 
     catalogue: Catalogue = field(default_factory=catalogue)
     store: FakeStore = field(default_factory=FakeStore)
@@ -71,7 +71,7 @@ class World:
     reruns: Reruns = field(default_factory=FakeReruns)
 
     def __post_init__(self) -> None:
-        # An account without spare calls, so that a test of something else has no list to expect.
+        # An account without spare calls, so that no test of something else gets lists.
         self.lists = FakeLists(self.clock.now, steady=0.0)
 
     def ports(self) -> Ports:
@@ -91,7 +91,7 @@ class World:
         )
 
     def settings(self, pace: Pace) -> Settings:
-        """The settings of a controller: the whole catalogue is for sale from the start."""
+        """Return the settings of a controller. All offerings of the catalogue are available from the start."""
         return Settings(
             catalogue=lambda installations, _: self.catalogue.with_installations(installations),
             health_checks=dict.fromkeys(self.catalogue.skus, HEALTH_CHECK),
@@ -115,7 +115,7 @@ class World:
 
 
 class Controller:
-    """One process: what `app` builds, on fakes. `crashes` are the errors of effects."""
+    """One controller process on fakes. `crashes` has the errors of requests that it sent."""
 
     def __init__(self, world: World, crash_after: int | None = None, pace: Pace = PACE) -> None:
         self.world = world
@@ -140,7 +140,7 @@ class Controller:
         return self.journal.ledger.state
 
     def only_machine(self, *states: MachineState) -> Machine:
-        """The one machine there is in these states (all that occupy something)."""
+        """Return the only machine in these states (by default all states that count in the limits)."""
         (found,) = (
             m for m in self.state.machines.values() if (m.state in states if states else m.occupies)
         )
@@ -155,22 +155,22 @@ class Controller:
         return names
 
     async def resume(self) -> None:
-        """Take over what the store holds."""
+        """Read the store."""
         saved = await self.world.store.load(self.world.clock.now() - KEPT_FOR)
         await self.parts.resume(saved)
         self.resumed = True
 
     def start(self) -> None:
-        """Run it as a process of its own: resume, then the loop."""
+        """Start the controller: read the store, then run the loop."""
         self.running = self._own(self._life())
 
     async def turn(self, then: Seconds = 5.0) -> None:
-        """One turn of the loop, and time for its effects."""
+        """Run one turn of the loop, and give its requests time to finish."""
         await self.loop.turn()
         await asyncio.sleep(then)
 
     async def serve(self, request: Coroutine[Any, Any, T]) -> T:
-        """Answer a request in this process; raises ProcessGoneError when it dies before that."""
+        """Answer a request. Raises ProcessGoneError if the process ends before that."""
         if self.crash_point.reached.is_set():
             request.close()
             raise ProcessGoneError
@@ -187,7 +187,7 @@ class Controller:
                 task.cancel()
 
     async def kill(self) -> None:
-        """Nothing of it goes on, and nobody hears of it: SIGKILL."""
+        """End the process like SIGKILL: all its tasks end without an error to anyone."""
         self.crash_point.reached.set()
         while tasks := self._tasks.unfinished():
             for task in tasks:
@@ -196,7 +196,7 @@ class Controller:
         self.running = None
 
     async def stop(self) -> None:
-        """SIGTERM: finish what is in flight."""
+        """End the process like SIGTERM: requests in flight finish."""
         self.loop.stop()
         if self.running is not None:
             await self.running
@@ -226,7 +226,7 @@ def delivery(
     runner: RunnerName | None = None,
     repository: str = "acme/widgets",
 ) -> Delivery:
-    """GitHub's report about a job, in the tests' own spelling."""
+    """Return a delivery about a job, in a short JSON form of these tests."""
     body = {
         "job": job,
         "state": state,
@@ -239,7 +239,7 @@ def delivery(
 
 
 def parse(body: bytes, received_at: Instant) -> JobObserved | None:
-    """The fact in a body of `delivery`. Raises ValueError."""
+    """Return the event in a body of `delivery`. Raises ValueError."""
     said = json.loads(body)
     if said["state"] not in set(JobState):
         return None
@@ -260,7 +260,7 @@ def parse(body: bytes, received_at: Instant) -> JobObserved | None:
 
 
 async def cancelled(task: asyncio.Task[Any]) -> None:
-    """Cancel a task and see it end."""
+    """Cancel a task and wait until it ended."""
     task.cancel()
     with suppress(asyncio.CancelledError):
         await task

@@ -18,7 +18,7 @@ from autoscaler.simulator.world.ids import SequentialIds as SequentialIds
 
 @dataclass
 class RecordingTelemetry:
-    """Keeps every word: (method, label values), and the last counts of the fleet."""
+    """Keeps every call as (method, label values), and the last counts of the fleet."""
 
     prices_reported: list[
         tuple[ProviderName, CapacityType, Mapping[PriceSource, int], Instant | None]

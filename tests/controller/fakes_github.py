@@ -41,7 +41,7 @@ class Registration:
 
 @dataclass(frozen=True)
 class AnswerLost:
-    """Carry it out, and raise this instead of an answer."""
+    """The request is carried out, and this error is raised instead of an answer."""
 
     error: GitHubError
 
@@ -79,7 +79,7 @@ class FakeGitHub:
     )
 
     def script(self, method: str, *steps: GitHubError | AnswerLost | None) -> None:
-        """What the next calls of a method come to; None is a good one."""
+        """Set the outcomes of the next calls of a method. None means success."""
         self.scripts[method].extend(steps)
 
     async def register(
@@ -154,7 +154,7 @@ class FakeGitHub:
         return Redelivered(asked, since if asked else self.now())
 
     async def close(self) -> None:
-        """Nothing is open."""
+        """Do nothing: this fake holds no connection."""
 
     async def _answer(self, method: str, carry_out: Callable[[], T]) -> T:
         self.asked.append(method)

@@ -52,7 +52,7 @@ class FakeLists:
     hidden: set[int] = field(default_factory=set)
 
     def queue(self, repository: str, run: int, job: int, at: Instant, label: str = "gpu") -> None:
-        """A job is queued, in a run that may be new."""
+        """Queue a job, in a run that may be new."""
         of_run = self.active.setdefault(repository, {}).setdefault(run, FakeRun(run))
         of_run.jobs[JobId(job)] = JobObserved(
             at, JobId(job), JobState.QUEUED, repository, (label,), at, run_id=run, read=True

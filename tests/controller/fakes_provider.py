@@ -56,7 +56,7 @@ class Instance:
 
 @dataclass(frozen=True)
 class Partly:
-    """Launch this many, and say why not more."""
+    """Launch so many machines, and give the failures of the others."""
 
     count: int
     failures: tuple[LaunchFailure, ...] = ()
@@ -64,19 +64,19 @@ class Partly:
 
 @dataclass(frozen=True)
 class Lost:
-    """Carry it out, and lose the answer."""
+    """The request is carried out, and its answer is lost."""
 
 
 @dataclass(frozen=True)
 class Sent:
-    """One launch request as it left."""
+    """One launch request as it was sent."""
 
     at: Instant
     request: str
 
 
 class FakeProvider:
-    """Scripts are consumed from the left; an empty script is a good day."""
+    """Each call takes the next outcome of its script. With an empty script it succeeds."""
 
     def __init__(self, name: ProviderName = EAST, latency: Seconds = 0.5) -> None:
         self.crash_point = CrashPoint()
@@ -157,7 +157,7 @@ class FakeProvider:
                 "count": order.count,
                 "token": order.token,
                 "image": self.image_id,
-                # As on EC2, where images and subnets change: prepared again, it is another text.
+                # On EC2 images and subnets change, so preparing again gives another text.
                 "prepared": len(self.prepared),
             }
         )
@@ -201,7 +201,7 @@ class FakeProvider:
             if self.gaps:
                 yield ()
             yield tuple(listed[start : start + PAGE])
-        # An error after the pages: what was shown is true, what was not says nothing.
+        # An error after the pages: the listed machines are real, and missing ones prove nothing.
         _raise_first(self.list_script)
         await self.crash_point.count_call()
 
@@ -247,16 +247,16 @@ class FakeProvider:
         return ProvenIdentity(ProviderMachineId(instance), image, launch_time)
 
     async def close(self) -> None:
-        """Nothing is open."""
+        """Do nothing: this fake holds no connection."""
 
     def shut_down(self, machine: ProviderMachineId) -> None:
-        """The machine is off, whatever the cause."""
+        """Terminate a machine, whatever the cause."""
         if machine in self.instances and not self.instances[machine].terminated:
             self.instances[machine].terminated = True
             self.on_end(machine)
 
     def add(self, instance: Instance) -> None:
-        """A machine that is there, whoever launched it."""
+        """Add a running machine that the controller may not know."""
         self.instances[instance.id] = instance
 
     @property
@@ -296,7 +296,7 @@ class FakeProvider:
 
 
 def proof_of(instance: Instance, image: str = IMAGE, launch_time: str | None = None) -> bytes:
-    """What the instance's metadata service would sign."""
+    """Return the proof of identity that the metadata service of the instance would give."""
     return f"signed:{instance.id},{image},{launch_time or instance.launch_time}".encode()
 
 

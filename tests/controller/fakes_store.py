@@ -1,4 +1,4 @@
-"""The simulator's store, under the name that tests know it by."""
+"""The simulator's store, under the name that the tests use."""
 
 from autoscaler.simulator.world.store import INSTALLATION as INSTALLATION
 from autoscaler.simulator.world.store import MemoryStore as FakeStore

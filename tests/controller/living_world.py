@@ -37,12 +37,12 @@ LISTED_EVERY: Seconds = 60.0
 
 
 class PoweredOffError(Exception):
-    """This machine does not go on."""
+    """The machine powered off."""
 
 
 @dataclass
 class Work:
-    """A job as GitHub has it. `ran_on` are the runners that ran it."""
+    """A job at GitHub. `ran_on` has the runners that ran it."""
 
     id: int
     queued_at: Instant
@@ -51,7 +51,7 @@ class Work:
 
 
 class LivingWorld:
-    """The world with a life of its own around one controller after another."""
+    """Jobs, machines and runners that act on their own while controllers are started and killed."""
 
     def __init__(self, world: World) -> None:
         self.world = world
@@ -73,7 +73,7 @@ class LivingWorld:
     async def run(self, crash_points: Sequence[int | None], limit: Seconds = 3 * 3600.0) -> None:
         """Run controllers with these crash points, one after the other, until nothing is left to do.
 
-        Raises TimeoutError where something is left after `limit`.
+        Raises TimeoutError if something is left after `limit` seconds.
         """
         async with asyncio.timeout(limit):
             for length in crash_points:
@@ -94,14 +94,14 @@ class LivingWorld:
 
     @property
     def process(self) -> Controller:
-        """The controller that there is, or was. Raises ProcessGoneError before the first."""
+        """Return the current or last controller. Raises ProcessGoneError before the first one."""
         if self.controller is None:
             raise ProcessGoneError
         return self.controller
 
     @property
     def quiet(self) -> bool:
-        """Whether every job is over and nothing is left of any machine, registration or call."""
+        """Return True if every job is completed and no machine, registration or launch request is left."""
         if self.controller is None or not self.controller.resumed or self.failed:
             return False
         state = self.controller.state
@@ -115,7 +115,7 @@ class LivingWorld:
         )
 
     def _list_runners(self, controller: Controller) -> None:
-        """GitHub's list of registrations, as often as a controller reads it after a start."""
+        """Apply GitHub's list of runners, as often as a controller reads it after a start."""
         now, state = self.world.clock.now(), controller.state
         if controller.resumed and now - state.evidence.runners_listed_at >= LISTED_EVERY:
             at_work = tuple(r.name for r in self.world.github.registrations.values() if r.online)
@@ -131,13 +131,13 @@ class LivingWorld:
     # --- jobs ---------------------------------------------------------------------------------
 
     def queue(self, job: int) -> None:
-        """Somebody pushes."""
+        """Queue a job, as after a push."""
         self.work[job] = Work(job, self.world.clock.now())
         self._send(self.work[job])
         self._give_out()
 
     def cancel(self, job: int) -> None:
-        """Somebody cancels a job that has not started."""
+        """Cancel a job that has not started."""
         work = self.work[job]
         if work.state is JobState.QUEUED:
             work.state = JobState.COMPLETED
@@ -201,7 +201,7 @@ class LivingWorld:
         self._spawn(_Machine(self, instance).life())
 
     def listen(self, name: RunnerName) -> asyncio.Event:
-        """A runner comes online; what is set when its job is over."""
+        """Put a runner online. Return the event that is set when its job is over."""
         registration = self.world.github.registrations.get(name)
         if registration is None:
             raise PoweredOffError("GitHub refuses the registration")
@@ -231,7 +231,7 @@ class _Machine:
         self._heard = living.world.clock.now()
 
     async def life(self) -> None:
-        """From the power button to the end."""
+        """Run the machine from power-on to power-off."""
         await asyncio.sleep(BOOT)
         try:
             while True:

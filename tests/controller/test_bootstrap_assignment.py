@@ -1,4 +1,4 @@
-"""One assignment for one machine: handed over once, replaced only while it is unused, ended for good."""
+"""One assignment for each machine: sent once, replaced only while it is unused, then never again."""
 
 import asyncio
 
@@ -30,7 +30,7 @@ async def test_a_second_assignment_is_refused_once_the_first_is_acknowledged() -
 
 
 @on_virtual_time
-async def test_only_the_machines_own_handed_over_assignment_can_be_acknowledged() -> None:
+async def test_a_machine_can_acknowledge_only_the_assignment_that_it_got() -> None:
     controller, agent = await assigned_machine(World())
     name = runner_of(controller).name
     assert await refusal(agent.acknowledge(name)) == (409, "second_assignment")
@@ -40,8 +40,8 @@ async def test_only_the_machines_own_handed_over_assignment_can_be_acknowledged(
 
 
 @on_virtual_time
-async def test_an_assignment_that_was_closed_meanwhile_has_expired() -> None:
-    """The machine's word comes after GitHub has said that the job on this runner is over."""
+async def test_acknowledging_a_closed_assignment_is_refused_as_expired() -> None:
+    """The acknowledgement comes after GitHub reported that the job on this runner is completed."""
     controller, agent = await assigned_machine(World())
     assigned = await agent.take_assignment()
     await say(controller, 1, JobState.COMPLETED, assigned.runner)
@@ -50,7 +50,7 @@ async def test_an_assignment_that_was_closed_meanwhile_has_expired() -> None:
 
 
 @on_virtual_time
-async def test_acknowledging_twice_is_answered_twice_and_changes_nothing() -> None:
+async def test_a_repeated_acknowledgement_is_answered_and_changes_nothing() -> None:
     controller, agent = await assigned_machine(World())
     assigned = await agent.take_assignment()
     await agent.acknowledge(assigned.runner)
@@ -61,7 +61,7 @@ async def test_acknowledging_twice_is_answered_twice_and_changes_nothing() -> No
 
 
 @on_virtual_time
-async def test_exit_twice_is_answered_twice_and_ends_the_machine_once() -> None:
+async def test_a_repeated_exit_report_is_answered_and_changes_nothing() -> None:
     world = World()
     controller, (agent,) = await launched(world)
     await agent.start_runner()
@@ -69,7 +69,7 @@ async def test_exit_twice_is_answered_twice_and_ends_the_machine_once() -> None:
     since = controller.only_machine().since
     await agent.exit()
     assert controller.only_machine().since == since
-    # It is given two minutes to power itself off.
+    # The machine has two minutes to power itself off.
     await controller.turn()
     assert world.east.ended == []
     await world.clock.sleep(120.0)
@@ -80,7 +80,7 @@ async def test_exit_twice_is_answered_twice_and_ends_the_machine_once() -> None:
 
 @pytest.mark.parametrize("step", ["acknowledge", "exit"])
 def test_a_repeated_report_waits_until_the_first_is_stored(step: str) -> None:
-    """A 2xx says durable, to the one who asks again as well."""
+    """A 2xx answer means durable, also for a repeated request."""
 
     @on_virtual_time
     async def scenario() -> None:
@@ -106,8 +106,8 @@ def test_a_repeated_report_waits_until_the_first_is_stored(step: str) -> None:
 
 
 @on_virtual_time
-async def test_the_same_nonce_again_before_the_acknowledgement_gets_another_name() -> None:
-    """The answer was lost: the registration that may lie about somewhere is deleted first."""
+async def test_a_second_poll_before_the_acknowledgement_replaces_the_registration() -> None:
+    """The answer may be lost, so the controller deletes the first registration."""
     world = World()
     controller, agent = await assigned_machine(world)
     first = await agent.take_assignment()
@@ -122,8 +122,8 @@ async def test_the_same_nonce_again_before_the_acknowledgement_gets_another_name
 
 
 @on_virtual_time
-async def test_an_acknowledgement_while_its_registration_is_being_replaced_has_expired() -> None:
-    """GitHub is deleting it: a runner that started now would never be given a job."""
+async def test_acknowledging_a_registration_that_is_being_replaced_is_refused() -> None:
+    """The controller is deleting the registration: a runner that starts now would get no job."""
     world = World()
     _, agent = await assigned_machine(world)
     first = await agent.take_assignment()
@@ -149,7 +149,7 @@ async def test_a_registration_that_could_not_be_replaced_can_be_acknowledged_aft
 
 
 @on_virtual_time
-async def test_after_three_handovers_the_seat_is_closed_for_good() -> None:
+async def test_after_three_registrations_a_machine_gets_no_more() -> None:
     world = World()
     controller, agent = await assigned_machine(world)
     names = [(await agent.take_assignment()).runner for _ in range(MAX_ASSIGNMENTS)]
@@ -163,7 +163,7 @@ async def test_after_three_handovers_the_seat_is_closed_for_good() -> None:
 
 
 @on_virtual_time
-async def test_handovers_from_before_a_take_over_count() -> None:
+async def test_registrations_from_before_an_adoption_count_too() -> None:
     controller, agent = await assigned_machine(World())
     for installation in ("01d01d01", "2bad2bad", "3bad3bad")[:MAX_ASSIGNMENTS]:
         await agent.take_assignment()
@@ -173,8 +173,8 @@ async def test_handovers_from_before_a_take_over_count() -> None:
 
 
 @on_virtual_time
-async def test_a_registration_at_work_closes_the_seat_instead_of_being_replaced() -> None:
-    """422: whoever polls with this nonce, a runner is at work with the assignment."""
+async def test_a_registration_with_a_job_is_not_replaced_and_the_machine_gets_no_more() -> None:
+    """GitHub answers 422: a runner is already running a job with the assignment."""
     world = World()
     _, agent = await assigned_machine(world)
     assigned = await agent.take_assignment()
@@ -199,7 +199,7 @@ async def test_while_github_cannot_delete_the_machine_is_asked_to_wait() -> None
 
 
 @on_virtual_time
-async def test_while_registering_is_held_back_no_registration_is_replaced() -> None:
+async def test_no_registration_is_replaced_while_its_scope_is_on_hold() -> None:
     world = World()
     controller, agent = await assigned_machine(world)
     await agent.take_assignment()
@@ -215,7 +215,7 @@ async def test_while_registering_is_held_back_no_registration_is_replaced() -> N
 
 
 @on_virtual_time
-async def test_an_assignment_is_for_the_machine_that_was_assigned_alone() -> None:
+async def test_only_the_assigned_machine_gets_its_assignment() -> None:
     world = World()
     controller, (one, other) = await launched(world, jobs=2)
     await one.make_ready()

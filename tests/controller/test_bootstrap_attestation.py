@@ -1,4 +1,4 @@
-"""Who may attest: every refusal of the bootstrap service before a machine is believed."""
+"""Attestation: every reason for which the bootstrap service refuses a machine."""
 
 import asyncio
 from dataclasses import replace
@@ -42,13 +42,13 @@ STRANGER = Instance(
     [
         ("malformed", 401),
         ("signature", 401),
-        ("certificate", 401),  # embedded in the document by a stranger, pinned by nobody
+        ("certificate", 401),  # embedded in the document by an attacker, not pinned
         ("expired", 401),
         ("account", 403),
         ("region", 403),
     ],
 )
-def test_a_proof_that_is_not_believed_is_refused(reason: str, status: int) -> None:
+def test_an_invalid_proof_is_refused(reason: str, status: int) -> None:
     @on_virtual_time
     async def scenario() -> None:
         controller, (agent,) = await launched(World())
@@ -89,7 +89,7 @@ def test_a_proof_that_cannot_be_checked_now_is_checked_again(
 
 @on_virtual_time
 async def test_a_proof_without_image_and_launch_time_proves_the_machine() -> None:
-    """Kubernetes' TokenReview names the pod by its UID, and nothing else of it."""
+    """Kubernetes' TokenReview gives only the pod's UID."""
     controller, (agent,) = await launched(World())
     controller.only_machine().placement.launch_time = ""
     await agent.attest(f"signed:{agent.instance.id},,".encode())
@@ -103,14 +103,14 @@ async def test_a_provider_that_is_not_configured_is_refused() -> None:
 
 
 @on_virtual_time
-async def test_only_the_served_protocol_versions_are_spoken() -> None:
+async def test_other_protocol_versions_are_refused() -> None:
     _, (agent,) = await launched(World())
     for version in (0, 2, 99):
         assert await refusal(agent.attest(protocol=version)) == (426, "protocol")
 
 
 @on_virtual_time
-async def test_the_right_machine_learns_who_it_is_and_what_to_check() -> None:
+async def test_the_answer_to_an_attestation_has_the_machine_id_and_the_health_checks() -> None:
     world = World()
     controller, (agent,) = await launched(world)
     answer = await controller.desk.attest(EAST, proof_of(agent.instance), agent.nonce, 1, "1.0")
@@ -134,7 +134,7 @@ async def test_an_instance_that_the_controller_did_not_launch_is_refused() -> No
 
 
 @on_virtual_time
-async def test_just_after_a_start_an_unknown_instance_is_asked_to_wait_for_a_list() -> None:
+async def test_after_a_start_an_unknown_instance_waits_for_a_listing() -> None:
     controller, _ = await launched(World())
     with pytest.raises(NotKnownYetError) as refused:
         await Agent(controller, STRANGER).attest()
@@ -143,7 +143,7 @@ async def test_just_after_a_start_an_unknown_instance_is_asked_to_wait_for_a_lis
 
 
 @on_virtual_time
-async def test_while_a_call_is_in_flight_an_unknown_instance_may_be_its_answer() -> None:
+async def test_an_unknown_instance_waits_while_a_launch_request_has_no_answer() -> None:
     world = World()
     world.east.launch_script.append(Lost())
     controller = Controller(world)
@@ -159,7 +159,7 @@ async def test_while_a_call_is_in_flight_an_unknown_instance_may_be_its_answer()
         await agent.attest()
     assert controller.take_list_requests() == [EAST]
 
-    # Bound by its tag in the list that was asked for, it is known at its next try.
+    # The requested listing binds the instance by its tag, so its next attestation succeeds.
     await controller.poller.list_machines(EAST)
     await agent.make_ready()
     assert controller.only_machine().state is MachineState.READY
@@ -167,7 +167,7 @@ async def test_while_a_call_is_in_flight_an_unknown_instance_may_be_its_answer()
 
 @on_virtual_time
 async def test_a_stale_launch_time_is_refused() -> None:
-    """An address or an id used again must not inherit what the one before it was given."""
+    """A reused address or id must not get the assignment of the earlier instance."""
     _, (agent,) = await launched(World())
     assert await refusal(agent.attest(proof_of(agent.instance, launch_time="t0"))) == (
         403,
@@ -224,7 +224,7 @@ async def test_another_image_than_the_one_launched_is_refused() -> None:
 
 
 @on_virtual_time
-async def test_a_machine_whose_launch_time_is_not_known_yet_waits_for_a_list() -> None:
+async def test_a_machine_without_a_known_launch_time_waits_for_a_listing() -> None:
     world = World()
     controller, (agent,) = await launched(world)
     controller.only_machine().placement.launch_time = ""
@@ -237,7 +237,7 @@ async def test_a_machine_whose_launch_time_is_not_known_yet_waits_for_a_list() -
 
 
 @on_virtual_time
-async def test_an_attestation_is_answered_as_soon_as_the_list_it_asked_for_is_there() -> None:
+async def test_an_attestation_is_answered_after_the_listing_that_it_waits_for() -> None:
     world = World()
     controller, (agent,) = await launched(world)
     controller.only_machine().placement.launch_time = ""
@@ -257,7 +257,7 @@ async def test_an_attestation_is_answered_as_soon_as_the_list_it_asked_for_is_th
     source="EC2: instance identity documents",
 )
 @on_virtual_time
-async def test_an_instance_waits_for_one_list_at_a_time() -> None:
+async def test_each_instance_waits_for_one_listing_at_a_time() -> None:
     controller, _ = await launched(World())
     stranger = Agent(controller, STRANGER)
     waiting = asyncio.create_task(stranger.attest())
@@ -283,7 +283,9 @@ async def test_an_instance_waits_for_one_list_at_a_time() -> None:
     source="EC2: instance identity documents",
 )
 @on_virtual_time
-async def test_beyond_a_great_many_that_wait_for_a_list_the_next_is_asked_to_come_again() -> None:
+async def test_beyond_the_limit_of_waiting_attestations_the_next_is_refused_with_retry_after() -> (
+    None
+):
     controller, (agent,) = await launched(World())
     waiting = [
         asyncio.create_task(
@@ -297,14 +299,14 @@ async def test_beyond_a_great_many_that_wait_for_a_list_the_next_is_asked_to_com
         await Agent(controller, STRANGER).attest()
     assert refused.value.retry_after > 0
     assert controller.world.clock.now() == asked
-    await agent.attest()  # one that is known waits for nothing
+    await agent.attest()  # a known machine does not wait
     outcomes = await asyncio.gather(*waiting, return_exceptions=True)
     assert {type(outcome) for outcome in outcomes} == {NotKnownYetError}
 
 
 @on_virtual_time
-async def test_a_machine_of_another_provider_is_not_this_one() -> None:
-    """The same id in two places is two machines."""
+async def test_the_same_instance_id_at_another_provider_is_another_machine() -> None:
+    """Two providers can use the same instance id."""
     world = World()
     controller, (agent,) = await launched(world)
     controller.only_machine().provider = ProviderName("west")
@@ -313,7 +315,7 @@ async def test_a_machine_of_another_provider_is_not_this_one() -> None:
 
 
 @on_virtual_time
-async def test_a_machine_that_ended_is_asked_to_power_off() -> None:
+async def test_a_terminated_machine_is_asked_to_power_off() -> None:
     controller, (agent,) = await launched(World())
     await agent.attest()
     await agent.health_checks(passed=False)
@@ -324,7 +326,7 @@ async def test_a_machine_that_ended_is_asked_to_power_off() -> None:
 
 
 @on_virtual_time
-async def test_another_machines_nonce_opens_nothing() -> None:
+async def test_the_nonce_of_another_machine_is_refused() -> None:
     controller, (one, other) = await launched(World(), jobs=2)
     await one.make_ready()
     await other.make_ready()
@@ -348,7 +350,7 @@ async def test_another_machines_nonce_opens_nothing() -> None:
 
 
 @on_virtual_time
-async def test_before_its_attestation_a_machine_has_no_nonce_at_all() -> None:
+async def test_requests_before_the_attestation_are_refused() -> None:
     controller, _ = await launched(World())
     machine = controller.only_machine().id
     assert await refusal(controller.desk.poll(machine, "", 1.0)) == (401, "nonce")
@@ -356,7 +358,7 @@ async def test_before_its_attestation_a_machine_has_no_nonce_at_all() -> None:
 
 
 @on_virtual_time
-async def test_attestation_again_before_the_assignment_replaces_the_nonce() -> None:
+async def test_a_second_attestation_before_the_assignment_replaces_the_nonce() -> None:
     controller, (agent,) = await launched(World())
     await agent.make_ready()
     await controller.turn()
@@ -375,8 +377,8 @@ async def test_attestation_again_before_the_assignment_replaces_the_nonce() -> N
     source="EC2: instance identity documents",
 )
 @on_virtual_time
-async def test_attestation_again_after_the_assignment_was_handed_over_is_refused() -> None:
-    """A job can read the document of identity; it must not get a second assignment with it."""
+async def test_a_second_attestation_after_the_assignment_was_sent_is_refused() -> None:
+    """A job can read the identity document, and must not get a second assignment with it."""
     controller, (agent,) = await launched(World())
     await agent.start_runner()
     again = Agent(controller, agent.instance, "SECRET-NONCE-2")
@@ -399,7 +401,7 @@ async def test_a_ready_machine_that_attests_again_becomes_ready_after_its_health
 
 
 @on_virtual_time
-async def test_an_answer_is_given_only_once_it_is_durable() -> None:
+async def test_the_answer_follows_the_commit() -> None:
     world = World()
     controller, (agent,) = await launched(world)
     machine = controller.only_machine().id
@@ -422,7 +424,7 @@ async def test_an_answer_is_given_only_once_it_is_durable() -> None:
 
 
 @on_virtual_time
-async def test_an_unknown_outcome_that_launched_nothing_leaves_no_machine_to_know() -> None:
+async def test_a_lost_request_that_launched_nothing_leaves_an_empty_slot() -> None:
     world = World()
     world.east.launch_script.append(OutcomeUnknownError("reset"))
     controller = Controller(world)
@@ -434,14 +436,14 @@ async def test_an_unknown_outcome_that_launched_nothing_leaves_no_machine_to_kno
 
 
 def listed_at_github(controller: Controller, *at_work: RunnerName) -> None:
-    """GitHub's list of every scope's registrations, begun now."""
+    """Apply GitHub's list of runners of every scope, which began now."""
     for scope in controller.state.catalogue.scopes:
         now = controller.journal.now
         controller.journal.note(RunnersListed(now, scope.key, now, at_work))
 
 
 async def restored(stage: str) -> tuple[Controller, Agent, RunnerName]:
-    """A machine whose job runs, over a store from when the machine was in `stage`."""
+    """Restore a store in which a machine is in `stage`, while the machine runs a job."""
     world = World()
     controller, (agent,) = await launched(world)
     if stage != "launched":
@@ -472,9 +474,7 @@ STAGES = ["launched", "booted", "ready"]
 )
 @pytest.mark.parametrize("own_nonce", [False, True], ids=["made up", "its machine's"])
 @pytest.mark.parametrize("stage", STAGES)
-def test_over_a_restored_store_a_job_cannot_have_its_machine_registered_again(
-    stage: str, own_nonce: bool
-) -> None:
+def test_after_a_restore_a_job_cannot_attest_for_its_machine(stage: str, own_nonce: bool) -> None:
     """A job with root can read the machine's proof of identity."""
 
     @on_virtual_time
@@ -500,10 +500,10 @@ def test_over_a_restored_store_a_job_cannot_have_its_machine_registered_again(
 
 @pytest.mark.parametrize("queued_first", [False, True], ids=["job after the list", "job before"])
 @pytest.mark.parametrize("stage", ["booted", "ready"])
-def test_over_a_restored_store_a_job_that_polls_gets_no_second_registration(
+def test_after_a_restore_a_job_that_polls_gets_no_second_registration(
     stage: str, queued_first: bool
 ) -> None:
-    """A job with root can read its agent's nonce, too, and do what the agent does when it is idle."""
+    """A job with root can read the agent's nonce too, and poll like an idle agent."""
 
     @on_virtual_time
     async def scenario() -> None:
@@ -518,7 +518,7 @@ def test_over_a_restored_store_a_job_that_polls_gets_no_second_registration(
             with pytest.raises(NotKnownYetError):
                 await agent.poll(1.0)
             await world.clock.sleep(5.0)
-        later = RunnerName(f"{at_work[:-1]}7")  # of a hand-over that the backup does not know
+        later = RunnerName(f"{at_work[:-1]}7")  # of a registration that the backup does not have
         listed_at_github(controller, later)
         if not queued_first:
             await queue(controller, 2)
@@ -537,7 +537,7 @@ def test_over_a_restored_store_a_job_that_polls_gets_no_second_registration(
 
 
 @on_virtual_time
-async def test_after_a_short_absence_an_idle_machine_gets_its_job_before_any_list() -> None:
+async def test_after_a_short_downtime_an_idle_machine_is_assigned_before_any_listing() -> None:
     world = World()
     controller, (agent,) = await launched(world)
     await agent.make_ready()
@@ -560,8 +560,8 @@ async def test_after_a_short_absence_an_idle_machine_gets_its_job_before_any_lis
     source="EC2: instance identity documents",
 )
 @pytest.mark.parametrize("stage", STAGES)
-def test_a_nonce_that_a_store_from_before_the_start_knows_is_never_replaced(stage: str) -> None:
-    """GitHub's list may be wrong once; the machine's agent keeps its nonce."""
+def test_a_nonce_from_before_the_start_is_never_replaced(stage: str) -> None:
+    """GitHub's list may be wrong once, so only the agent's own nonce is accepted."""
 
     @on_virtual_time
     async def scenario() -> None:
@@ -570,7 +570,7 @@ def test_a_nonce_that_a_store_from_before_the_start_knows_is_never_replaced(stag
         listed_at_github(controller)
         job = Agent(controller, agent.instance, "SECRET-NONCE-OF-THE-JOB")
         if stage == "launched":
-            await job.attest()  # none is known
+            await job.attest()  # the store has no nonce
             assert await refusal(agent.attest()) == (401, "nonce")
             return
         known = controller.only_machine().nonce_hash
@@ -584,8 +584,8 @@ def test_a_nonce_that_a_store_from_before_the_start_knows_is_never_replaced(stag
 
 
 @on_virtual_time
-async def test_a_list_begun_too_soon_after_a_start_lets_no_machine_in() -> None:
-    """A runner that was handed over last may not have been online yet."""
+async def test_a_runner_list_begun_too_soon_after_a_start_does_not_allow_attestations() -> None:
+    """The newest runner may not have been online yet."""
     controller, agent, _ = await restored("launched")
     await controller.world.clock.sleep(59.0)
     listed_at_github(controller)

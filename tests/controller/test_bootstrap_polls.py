@@ -1,4 +1,4 @@
-"""Long polls: answered when there is news, and harmless when they break off."""
+"""Long polls: answered when something changes, and safe to cancel."""
 
 import asyncio
 
@@ -40,7 +40,7 @@ async def test_a_poll_without_an_assignment_ends_after_its_time_and_keeps_the_ma
 
 
 @on_virtual_time
-async def test_a_cancelled_poll_leaves_nothing_behind() -> None:
+async def test_a_cancelled_poll_leaves_no_waiter() -> None:
     world = World()
     controller, (agent,) = await launched(world)
     await agent.make_ready()
@@ -57,8 +57,8 @@ async def test_a_cancelled_poll_leaves_nothing_behind() -> None:
 
 
 @on_virtual_time
-async def test_the_end_of_an_older_poll_does_not_deafen_the_newer_one() -> None:
-    """A broken connection is noticed late: the machine has polled again by then."""
+async def test_a_cancelled_older_poll_does_not_disturb_the_newer_one() -> None:
+    """The server notices a broken connection late, when the machine has polled again."""
     world = World()
     controller, (agent,) = await launched(world)
     await agent.make_ready()
@@ -77,7 +77,7 @@ async def test_the_end_of_an_older_poll_does_not_deafen_the_newer_one() -> None:
 async def test_a_poll_cancelled_while_its_assignment_is_being_written_costs_one_registration() -> (
     None
 ):
-    """It was about to leave, so nobody knows whether it did: it counts as handed over."""
+    """The answer may have been sent, so the registration counts as sent."""
     world = World()
     controller, agent = await assigned_machine(world)
     first = runner_of(controller).name
@@ -125,7 +125,7 @@ async def test_two_polls_at_once_never_get_the_same_assignment() -> None:
 
 
 @on_virtual_time
-async def test_leaving_answers_every_poll_at_once() -> None:
+async def test_a_shutdown_answers_every_poll_at_once() -> None:
     world = World()
     controller, (agent,) = await launched(world)
     await agent.make_ready()
@@ -138,7 +138,7 @@ async def test_leaving_answers_every_poll_at_once() -> None:
 
 
 @on_virtual_time
-async def test_a_ready_machine_that_is_ended_hears_it_in_its_poll() -> None:
+async def test_the_poll_of_a_terminated_ready_machine_is_answered_410() -> None:
     world = World()
     controller, (agent,) = await launched(world)
     await say(controller, 1, JobState.COMPLETED)

@@ -84,7 +84,7 @@ def test_expected_runner_exits_are_counted_and_not_logged(why: str) -> None:
 )
 @on_virtual_time
 async def test_runners_that_cannot_connect_are_logged_and_open_the_breaker() -> None:
-    """As behind a proxy that replaces GitHub's certificate: each gives its registration back first."""
+    """For example behind a proxy that replaces GitHub's certificate. Each machine releases its registration."""
     world = World()
     controller, agents = await launched(world, 3)
     with capture_logs() as logs:
@@ -99,7 +99,7 @@ async def test_runners_that_cannot_connect_are_logged_and_open_the_breaker() -> 
 
 
 async def refused(world: World, jobs: int = 4) -> tuple[Controller, list[Agent]]:
-    """GitHub refuses the first runner of a burst; the others of its image have not asked yet."""
+    """GitHub refuses the first runner of a burst. The other runners of its image have not connected yet."""
     controller, agents = await launched(world, jobs)
     for job in range(1, jobs + 1):
         world.github.jobs[JobId(job)] = answer(world, job, JobState.QUEUED)
@@ -108,7 +108,7 @@ async def refused(world: World, jobs: int = 4) -> tuple[Controller, list[Agent]]
 
 
 async def world_settles(controller: Controller) -> None:
-    """GitHub answers what became of the jobs, and what is planned then is carried out."""
+    """Apply GitHub's answers about the jobs, and carry out the next plan."""
     for _ in range(3):
         await asyncio.sleep(1.0)
         await controller.turn()
@@ -148,7 +148,7 @@ async def test_the_first_refusal_opens_the_breaker_and_names_image_and_version()
 )
 @on_virtual_time
 async def test_four_jobs_cost_four_machines_until_the_image_is_replaced() -> None:
-    """Thirteen machines were launched for four jobs, and five minutes passed once it was good."""
+    """Before the circuit breaker, thirteen machines were launched for four jobs."""
     world = World()
     controller, agents = await refused(world)
     circuits = controller.parts.circuit_watcher

@@ -25,7 +25,7 @@ class BrokenClock(VirtualClock):
 
 
 async def resumed(world: World, ports: Ports) -> Controller:
-    """A controller on these ports, before its first pass."""
+    """Return a controller on these ports, before its first turn."""
     saved = await world.store.load(world.clock.now() - KEPT_FOR)
     world.crash_point(None)
     controller = Controller(ports, world.settings(PACE), saved.installations)
@@ -34,7 +34,7 @@ async def resumed(world: World, ports: Ports) -> Controller:
 
 
 @on_virtual_time
-async def test_an_opening_that_fails_ends_the_loop_with_its_error() -> None:
+async def test_an_error_of_the_provider_opener_ends_the_loop() -> None:
     world = World()
     controller = await resumed(world, replace(world.ports(), clock=BrokenClock()))
     with pytest.raises(ZeroDivisionError):
@@ -45,8 +45,8 @@ CENTRAL = {"Journal", "Intake", "Executor", "Poller", "Reconciler", "BootstrapSe
 ROOT = Path(__file__).parents[2]
 
 
-def test_no_other_code_puts_a_controller_together() -> None:
-    """A wiring of its own could forget a part."""
+def test_only_composition_creates_the_parts_of_a_controller() -> None:
+    """A second composition could forget a part."""
     found = {}
     for folder in (
         "autoscaler",

@@ -1,4 +1,4 @@
-"""Why a machine did not come up: its console, asked for once, kept, and never waited for."""
+"""The console output of a machine that did not become ready: read once, stored, and never waited for."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -23,7 +23,7 @@ HEALTH_CHECK_DEADLINE = 10 * 60.0
 
 @asynccontextmanager
 async def asking(controller: Controller) -> AsyncIterator[None]:
-    """Its consoles are read, as beside a running loop."""
+    """Run the console reader, as beside a running loop."""
     consoles = controller.parts.console_reader
     tasks = [asyncio.ensure_future(task()) for task in consoles.tasks]
     yield
@@ -33,7 +33,7 @@ async def asking(controller: Controller) -> AsyncIterator[None]:
 
 
 def one_at(controller: Controller, instance: ProviderMachineId) -> Machine:
-    """The record of this one of the provider's machines."""
+    """Return the record of one of the provider's machines."""
     (found,) = (
         m for m in controller.state.machines.values() if m.placement.provider_id == instance
     )
@@ -41,7 +41,7 @@ def one_at(controller: Controller, instance: ProviderMachineId) -> Machine:
 
 
 async def reported(world: World, machine: MachineId) -> list[str]:
-    """What its history has of its console."""
+    """Return the console texts in the machine's history."""
     rows = await world.store.history("machine", machine)
     return [row.detail for row in rows if row.event == "console"]
 
@@ -51,7 +51,7 @@ async def reported(world: World, machine: MachineId) -> list[str]:
     topic="EC2's machines",
     source="EC2: GetConsoleOutput",
 )
-def test_a_boot_that_is_late_leaves_its_console_behind() -> None:
+def test_the_console_of_a_machine_that_misses_its_boot_deadline_is_kept() -> None:
     @on_virtual_time
     async def scenario() -> None:
         world = World()
@@ -92,7 +92,7 @@ def test_the_console_is_read_once_despite_repeated_terminations() -> None:
 
 
 @pytest.mark.parametrize("late", ["health-checks", "ready"])
-def test_other_deadlines_are_asked_about_too(late: str) -> None:
+def test_the_console_is_read_after_other_missed_deadlines_too(late: str) -> None:
     @on_virtual_time
     async def scenario() -> None:
         world = World()
@@ -246,6 +246,6 @@ def test_stored_console_text_is_printable_bounded_and_hides_credentials(
         assert kept == shown
 
 
-def test_a_credential_that_the_bound_cuts_through_is_not_kept_either() -> None:
+def test_a_credential_cut_at_the_bound_is_removed() -> None:
     half = "x" * 20 + "\nend"
     assert readable("." * (MOST_CONSOLE - len(half)) + half) == "end"

@@ -1,4 +1,4 @@
-"""Jobs whose run comes from a fork: one question for each run, and nothing launched before its answer."""
+"""Jobs of runs from forks: each run is read once, and nothing is launched before the answer."""
 
 from dataclasses import replace
 
@@ -42,7 +42,7 @@ async def begin(world: World) -> Controller:
 
 
 @on_virtual_time
-async def test_jobs_of_one_run_cost_one_call_and_wait_for_its_answer() -> None:
+async def test_jobs_of_one_run_share_one_read_and_wait_for_it() -> None:
     world = World(closed())
     controller = await begin(world)
     await queued(controller, 1, 2, 3)
@@ -88,7 +88,7 @@ async def test_a_job_of_a_fork_gets_no_machine_is_counted_and_logged() -> None:
 )
 @pytest.mark.parametrize("answer", [RetryLaterError("503", 1.0), OperatorError("403"), None])
 def test_without_an_answer_nothing_is_launched(answer: GitHubError | None) -> None:
-    """It fails closed: an outage, a missing permission and a 404 all leave the job waiting."""
+    """After an outage, a missing permission or a 404 the job waits."""
 
     @on_virtual_time
     async def scenario() -> None:
@@ -112,7 +112,7 @@ def test_without_an_answer_nothing_is_launched(answer: GitHubError | None) -> No
 
 
 @on_virtual_time
-async def test_a_read_that_waits_its_turn_while_its_run_becomes_known_is_not_sent() -> None:
+async def test_a_queued_read_of_a_run_that_becomes_known_is_not_sent() -> None:
     world = World(closed())
     controller = await begin(world)
     now = controller.journal.now
@@ -121,7 +121,7 @@ async def test_a_read_that_waits_its_turn_while_its_run_becomes_known_is_not_sen
         controller.journal.note(
             JobObserved(now, JobId(job), JobState.QUEUED, "acme/widgets", ("gpu",), now, run_id=job)
         )
-    world.github.latency = 40.0  # a question is due again after 15 s
+    world.github.latency = 40.0  # a read is due again after 15 s
     for _ in range(30):
         await controller.turn(10.0)
     assert controller.state.unread == {}
@@ -130,7 +130,7 @@ async def test_a_read_that_waits_its_turn_while_its_run_becomes_known_is_not_sen
 
 
 @pytest.mark.parametrize("fork", [False, True])
-def test_a_list_of_runs_says_it_without_another_call(fork: bool) -> None:
+def test_a_list_of_runs_shows_the_fork_without_another_call(fork: bool) -> None:
     @on_virtual_time
     async def scenario() -> None:
         world = World(closed())
@@ -147,7 +147,7 @@ def test_a_list_of_runs_says_it_without_another_call(fork: bool) -> None:
 
 
 @on_virtual_time
-async def test_a_machine_that_ran_a_job_outside_its_access_is_counted_and_logged() -> None:
+async def test_a_job_outside_the_access_of_its_sku_is_counted_and_logged() -> None:
     world = World(closed())
     controller = await begin(world)
     await queued(controller, 1)

@@ -1,4 +1,4 @@
-"""Questions to GitHub: a job that is disputed, and an assigned machine that has fallen silent."""
+"""Reads at GitHub: disputed jobs, and the runners of silent assigned machines."""
 
 from dataclasses import replace
 
@@ -24,7 +24,7 @@ QUARTER = 15 * 60.0
 
 
 def answer(world: World, job: int, state: JobState) -> JobObserved:
-    """GitHub's own answer about a job."""
+    """Return GitHub's answer about a job."""
     said = delivery(0, job, state, world.clock.now())
     event = parse(said.body, said.received_at)
     assert event is not None
@@ -32,14 +32,14 @@ def answer(world: World, job: int, state: JobState) -> JobObserved:
 
 
 async def silent(world: World, *, named: bool) -> tuple[Controller, Agent]:
-    """A machine whose runner listens, or works (`named`), and whose agent says nothing more."""
+    """Return a machine whose runner listens or, with `named`, runs a job, and whose agent became silent."""
     controller, (agent,) = await launched(world)
     assigned = await agent.start_runner()
     if named:
         await say(controller, 1, JobState.IN_PROGRESS, assigned.runner)
         world.github.jobs[JobId(1)] = answer(world, 1, JobState.IN_PROGRESS)
     else:
-        # Its job went elsewhere, and it has found no other.
+        # Another runner got its job, and it got no other.
         await say(controller, 1, JobState.COMPLETED)
         world.github.registrations[assigned.runner].online = False
     await controller.turn()
@@ -74,7 +74,7 @@ def test_two_reads_a_quarter_of_an_hour_apart_end_a_silent_machine(named: bool) 
 @pytest.mark.parametrize(
     "what", ["in_progress", "not shown", "online", "busy", "forgotten", "over", "hidden", "no id"]
 )
-def test_a_silent_machine_that_may_be_at_work_is_kept(what: str) -> None:
+def test_a_silent_machine_that_may_run_a_job_is_kept(what: str) -> None:
     @on_virtual_time
     async def scenario() -> None:
         world = World()
@@ -82,7 +82,7 @@ def test_a_silent_machine_that_may_be_at_work_is_kept(what: str) -> None:
         (registration,) = world.github.registrations.values()
         registration.online = what in ("online", "hidden")
         registration.busy = what in ("busy", "hidden")
-        # Every list of runners is empty, as lists of runs are: only its id finds it.
+        # Every list of runners is empty: only a read by id finds the runner.
         world.github.hides_runners = what in ("hidden", "no id")
         if what == "no id":
             name = controller.only_machine().work.runner
@@ -92,13 +92,13 @@ def test_a_silent_machine_that_may_be_at_work_is_kept(what: str) -> None:
             # 404: the App may have lost sight of the repository while the job goes on.
             world.github.jobs[JobId(1)] = None
         if what == "over":
-            # Its registration is, as far as we know, and GitHub would not delete it.
+            # Its registration may exist, and GitHub refused to delete it.
             registration.busy = True
             name = controller.only_machine().work.runner
             assert name is not None
             controller.journal.note(RunnerClosed(world.clock.now(), name, "busy"))
         if what == "forgotten":
-            # It was given up and started after all, and has left memory since.
+            # The job was abandoned, started late, and left memory.
             registration.busy = True
             controller.state.drop(controller.state.jobs[JobId(1)])
         for _ in range(20):
@@ -127,10 +127,10 @@ def test_a_silent_machine_that_may_be_at_work_is_kept(what: str) -> None:
     ],
     ids=["online", "busy", "contradicted", "404"],
 )
-def test_a_runner_in_no_list_is_absent_only_where_its_id_is_answered_404(
+def test_a_runner_in_no_list_is_absent_only_if_github_answers_404_for_its_id(
     online: bool, busy: bool, gone: bool, ended: bool
 ) -> None:
-    """GitHub's answers are all wrong at once: no run is listed, the job is `queued`, no runner is."""
+    """Several wrong answers of GitHub at once: no run and no runner is listed, and the job is `queued`."""
 
     @on_virtual_time
     async def scenario() -> None:
@@ -146,7 +146,7 @@ def test_a_runner_in_no_list_is_absent_only_where_its_id_is_answered_404(
         for _ in range(8):
             await wait(controller, QUARTER / 2)
         assert world.github.asked.count("read_runner") >= 2
-        # Machines launched for the job meanwhile never attest: those are terminated.
+        # Machines launched for the job meanwhile never attest, so the controller terminates them.
         assert any(agent.instance.id in call for call in world.east.ended) is ended
 
     scenario()
@@ -154,7 +154,7 @@ def test_a_runner_in_no_list_is_absent_only_where_its_id_is_answered_404(
 
 @pytest.mark.parametrize("error", [RetryLaterError("503", 1.0), OperatorError("401")])
 @pytest.mark.parametrize("method", ["find_runner", "read_runner"])
-def test_a_question_without_an_answer_proves_nothing(method: str, error: GitHubError) -> None:
+def test_a_read_without_an_answer_proves_nothing(method: str, error: GitHubError) -> None:
     @on_virtual_time
     async def scenario() -> None:
         world = World()
@@ -184,7 +184,7 @@ async def test_a_report_of_the_machine_between_the_reads_restarts_them() -> None
 
 
 @on_virtual_time
-async def test_a_disputed_job_is_asked_about_and_nothing_launched_for_it_meanwhile() -> None:
+async def test_a_disputed_job_is_read_and_nothing_is_launched_for_it_meanwhile() -> None:
     world = World()
     controller = Controller(world)
     await controller.resume()
@@ -205,7 +205,7 @@ async def test_a_disputed_job_is_asked_about_and_nothing_launched_for_it_meanwhi
 
 @on_virtual_time
 async def test_a_404_does_not_settle_a_disputed_job() -> None:
-    """GitHub answers so for a permission that was lost, too."""
+    """GitHub also answers 404 if the App lost a permission."""
     world = World()
     controller = Controller(world)
     await controller.resume()
@@ -219,7 +219,7 @@ async def test_a_404_does_not_settle_a_disputed_job() -> None:
 
 
 async def lingers(world: World, *, registered: bool, online: bool = False) -> Controller:
-    """A machine whose job GitHub shows as completed, and whose agent speaks for forty minutes more."""
+    """A machine whose job is completed at GitHub, and whose agent sends heartbeats for forty minutes more."""
     controller, (agent,) = await launched(world)
     assigned = await agent.start_runner()
     await say(controller, 1, JobState.IN_PROGRESS, assigned.runner)
@@ -245,7 +245,7 @@ async def lingers(world: World, *, registered: bool, online: bool = False) -> Co
 )
 @on_virtual_time
 async def test_a_job_that_stops_its_listener_and_worker_keeps_its_machine_half_an_hour() -> None:
-    """Its agent sees a worker for ever, and says each minute that it is alive."""
+    """The agent sees a worker process for ever, and sends a heartbeat each minute."""
     world = World()
     controller = await lingers(world, registered=False)
     assert len(world.east.ended) == 1
@@ -258,7 +258,7 @@ async def test_a_job_that_stops_its_listener_and_worker_keeps_its_machine_half_a
 
 @on_virtual_time
 async def test_the_registration_is_read_while_the_completed_job_is_still_in_memory() -> None:
-    """However long the ledger remembers a job, and however soon its machine is looked at."""
+    """The ledger keeps a completed job in memory until then."""
     world = World()
     controller, (agent,) = await launched(world)
     assigned = await agent.start_runner()
@@ -275,7 +275,7 @@ async def test_the_registration_is_read_while_the_completed_job_is_still_in_memo
 
 
 @pytest.mark.parametrize("online", [False, True])
-def test_a_machine_whose_registration_is_still_there_is_kept_while_it_speaks(online: bool) -> None:
+def test_a_machine_with_a_registration_is_kept_while_it_sends_heartbeats(online: bool) -> None:
     @on_virtual_time
     async def scenario() -> None:
         world = World()
@@ -287,7 +287,7 @@ def test_a_machine_whose_registration_is_still_there_is_kept_while_it_speaks(onl
 
 
 class TwoMinds(FakeGitHub):
-    """The list shows a runner online that a read by its id shows offline."""
+    """A GitHub whose list shows a runner online while a read by id shows it offline."""
 
     async def find_runner(self, scope: str, name: RunnerName) -> RegisteredRunner | None:
         found = await super().find_runner(scope, name)
@@ -295,7 +295,7 @@ class TwoMinds(FakeGitHub):
 
 
 @on_virtual_time
-async def test_a_runner_that_either_answer_shows_online_is_not_over() -> None:
+async def test_a_runner_that_the_list_or_a_read_shows_online_is_not_finished() -> None:
     world = World(github=TwoMinds())
     controller, _ = await silent(world, named=False)
     for _ in range(8):

@@ -1,4 +1,4 @@
-"""The task that reads GitHub's lists: one error stops one thing, and what is removed at GitHub."""
+"""The task that reads GitHub's lists: an error affects one read only; which registrations are removed."""
 
 import asyncio
 from collections.abc import Callable
@@ -44,7 +44,7 @@ async def begin(world: World) -> tuple[Controller, FakeLists]:
 
 
 async def watch(controller: Controller, lists: FakeLists, seconds: Seconds) -> None:
-    """Let it run for a while."""
+    """Run the synchronizer for some seconds."""
     task = asyncio.create_task(syncing_of(controller, lists).run())
     await asyncio.sleep(seconds)
     if task.done():
@@ -70,7 +70,7 @@ async def test_a_repository_that_cannot_be_read_does_not_stop_the_others() -> No
 
 
 @on_virtual_time
-async def test_in_an_outage_an_account_is_left_alone_for_as_long_as_github_says() -> None:
+async def test_during_an_outage_an_account_is_not_read_until_githubs_retry_after() -> None:
     scopes = (Scope("acme", None), Scope("globex", None))
     controller, lists = await begin(World(catalogue=replace(catalogue(), scopes=scopes)))
     for n in range(10):
@@ -95,7 +95,7 @@ async def test_in_an_outage_an_account_is_left_alone_for_as_long_as_github_says(
 
 
 @on_virtual_time
-async def test_a_refused_read_is_no_outage_and_the_longest_pause_applies() -> None:
+async def test_a_refused_read_is_not_an_outage_and_the_longest_pause_applies() -> None:
     controller, lists = await begin(World())
     for n in range(6):
         lists.queue(f"acme/r{n}", n, n, controller.journal.now)
@@ -115,7 +115,7 @@ async def test_a_refused_read_is_no_outage_and_the_longest_pause_applies() -> No
 
 
 @on_virtual_time
-async def test_a_store_that_fails_ends_it() -> None:
+async def test_a_store_error_ends_the_synchronizer() -> None:
     world = World()
     controller, lists = await begin(world)
     lists.queue("acme/widgets", 1, 1, controller.journal.now)
@@ -126,7 +126,7 @@ async def test_a_store_that_fails_ends_it() -> None:
 
 
 @on_virtual_time
-async def test_a_job_that_ended_long_ago_and_left_memory_is_not_begun_again() -> None:
+async def test_a_listed_job_that_completed_long_ago_is_not_added_again() -> None:
     world = World()
     controller, lists = await begin(world)
     lists.queue("acme/widgets", 7, 1, controller.journal.now)
@@ -143,7 +143,7 @@ async def test_a_job_that_ended_long_ago_and_left_memory_is_not_begun_again() ->
 
 
 @on_virtual_time
-async def test_a_job_that_its_runs_list_does_not_show_is_asked_about_by_itself() -> None:
+async def test_a_job_missing_from_the_list_of_its_run_is_read_by_itself() -> None:
     world = World()
     controller, lists = await begin(world)
     lists.queue("acme/widgets", 7, 1, controller.journal.now)
@@ -163,7 +163,7 @@ async def test_a_job_that_its_runs_list_does_not_show_is_asked_about_by_itself()
     source="runs-on#539",
 )
 @on_virtual_time
-async def test_a_ghost_in_a_run_that_only_github_knows_to_be_over_is_given_up() -> None:
+async def test_a_queued_job_of_a_completed_run_that_lists_do_not_show_is_abandoned() -> None:
     controller, lists = await begin(World())
     lists.queue("acme/widgets", 7, 1, controller.journal.now)
     await watch(controller, lists, 30.0)
@@ -224,7 +224,9 @@ class ManyPages(FakeLists):
 
 
 @on_virtual_time
-async def test_readings_at_a_time_are_bounded_and_long_lists_are_read_seldom() -> None:
+async def test_the_number_of_simultaneous_reads_is_bounded_and_long_lists_are_read_less_often() -> (
+    None
+):
     controller, _ = await begin(World())
     now = controller.world.clock.now
     lists = ManyPages(now)

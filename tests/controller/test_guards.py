@@ -1,4 +1,4 @@
-"""Rule 8: an error that nobody listed becomes the port's own, and stops one thing."""
+"""Rule 8: an unlisted error becomes an error of the port, and affects one call only."""
 
 from collections import defaultdict
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -40,7 +40,7 @@ from tests.controller.fakes_provider import FakeProvider
 
 
 class BrokenProvider(FakeProvider):
-    """Every call ends in an error that no port names."""
+    """Every call raises an error that no port lists."""
 
     error: Exception = TypeError("a bug")
 
@@ -92,7 +92,7 @@ LISTED = ListedMachine(
 
 
 class BrokenGitHub(FakeGitHub):
-    """Every call ends in an error that no port names."""
+    """Every call raises an error that no port lists."""
 
     async def _answer(self, method: str, carry_out: object) -> NoReturn:
         raise KeyError(method)
@@ -107,7 +107,7 @@ async def test_an_empty_page_is_passed_on_and_ends_no_list() -> None:
     assert [page async for page in GuardedProvider(Gapped()).machines()] == [(), (LISTED,)]
 
 
-async def test_a_list_that_does_not_even_begin_has_an_unknown_outcome() -> None:
+async def test_an_unlisted_error_before_the_first_page_is_an_unknown_outcome() -> None:
     """`machines` need not be a generator, and then it can fail before it returns one."""
 
     class Hasty(FakeProvider):
@@ -136,20 +136,20 @@ async def read_all(provider: GuardedProvider) -> None:
     ],
     ids=["open", "launch", "terminate", "machines", "quotas", "collect", "console"],
 )
-async def test_a_providers_bug_is_an_unknown_outcome(
+async def test_an_unlisted_error_of_a_provider_is_an_unknown_outcome(
     call: Callable[[GuardedProvider], Awaitable[object]],
 ) -> None:
     with pytest.raises(OutcomeUnknownError, match="TypeError: a bug"):
         await call(GuardedProvider(BrokenProvider()))
 
 
-async def test_a_bug_in_preparing_launched_nothing() -> None:
+async def test_an_unlisted_error_in_prepare_is_a_provider_error() -> None:
     with pytest.raises(ProviderError) as caught:
         await GuardedProvider(BrokenProvider()).prepare(None)  # type: ignore[arg-type]
     assert caught.value.failure is FailureClass.UNKNOWN
 
 
-async def test_a_proof_that_breaks_the_reader_is_refused() -> None:
+async def test_an_unlisted_error_in_verify_refuses_the_proof() -> None:
     with pytest.raises(ProofRefusedError) as caught:
         await GuardedProvider(BrokenProvider()).verify(b"x")
     assert caught.value.reason == "malformed"
@@ -167,7 +167,7 @@ async def test_errors_of_the_port_pass_the_guard_unchanged() -> None:
         await GuardedGitHub(github).register("org:acme", "g", RunnerName("r"), ("gpu",))
 
 
-async def test_a_bug_in_registering_may_have_registered_a_runner() -> None:
+async def test_an_unlisted_error_in_register_may_have_registered_a_runner() -> None:
     with pytest.raises(RegistrationOutcomeUnknownError):
         await GuardedGitHub(BrokenGitHub()).register("org:acme", "g", RunnerName("r"), ("gpu",))
 
@@ -198,7 +198,7 @@ async def test_a_bug_in_registering_may_have_registered_a_runner() -> None:
         "redeliver_failed",
     ],
 )
-async def test_any_other_bug_at_github_is_asked_about_again_later(
+async def test_any_other_unlisted_error_of_github_is_retried_later(
     call: Callable[[GuardedGitHub], Awaitable[object]],
 ) -> None:
     with pytest.raises(GitHubError) as caught:
@@ -219,7 +219,7 @@ async def test_any_other_bug_at_github_is_asked_about_again_later(
     ],
     ids=["repositories", "newest_repositories", "newest_runs", "runs", "run", "jobs", "runners"],
 )
-async def test_a_bug_in_reading_a_list_costs_that_reading_alone(
+async def test_an_unlisted_error_in_reading_a_list_affects_only_that_read(
     call: Callable[[GuardedGitHubLists], Awaitable[object]],
 ) -> None:
     lists = FakeLists(lambda: 0.0, latency=0.0)

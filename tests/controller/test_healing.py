@@ -1,6 +1,6 @@
-"""Jobs that no webhook reports: how soon a machine is asked for, within how many of GitHub's calls.
+"""Jobs without webhooks: how soon a machine is requested, and how many calls to GitHub that needs.
 
-The benchmark's own fleet on virtual time. Where jobs are healed no answer is ever 304: the worst case.
+These tests run the benchmark's fleet in virtual time. GitHub never answers 304, which is the worst case.
 """
 
 import asyncio
@@ -29,7 +29,7 @@ FOR_LISTS = 1.0 - RESERVES[Importance.SYNC]
     source="ARC#2788; ubicloud#1042; kent8192/reinhardt-web#4253",
 )
 @pytest.mark.parametrize(("limit", "runs"), [(5_000, 9), (15_000, 75)])
-def test_without_any_webhook_a_job_has_its_machine_asked_for_within_a_minute(
+def test_without_webhooks_a_machine_is_requested_for_each_job_within_a_minute(
     limit: int, runs: int
 ) -> None:
     found = run(heal(Load(limit, runs, seconds=SECONDS)))
@@ -45,7 +45,7 @@ def test_without_any_webhook_a_job_has_its_machine_asked_for_within_a_minute(
     source="GitHub: failed deliveries",
 )
 @pytest.mark.parametrize(("limit", "runs"), [(5_000, 9), (15_000, 75)])
-def test_with_a_fifth_of_the_webhooks_lost_nearly_every_job_is_seen_within_a_minute(
+def test_with_a_fifth_of_the_webhooks_lost_nearly_every_job_is_found_within_a_minute(
     limit: int, runs: int
 ) -> None:
     found = run(heal(Load(limit, runs, lost=0.2, every=3.0, seconds=SECONDS)))
@@ -60,7 +60,7 @@ def test_with_a_fifth_of_the_webhooks_lost_nearly_every_job_is_seen_within_a_min
     source="GitHub: rate limits",
 )
 @pytest.mark.parametrize(("limit", "runs", "longest"), [(15_000, 300, 180.0), (5_000, 75, 300.0)])
-def test_beyond_the_budget_new_runs_come_first_and_the_rest_in_turn(
+def test_if_calls_are_scarce_new_runs_are_read_first_and_the_rest_in_turn(
     limit: int, runs: int, longest: float
 ) -> None:
     found = run(heal(Load(limit, runs, seconds=SECONDS)))
@@ -71,7 +71,7 @@ def test_beyond_the_budget_new_runs_come_first_and_the_rest_in_turn(
     assert found.most_in_an_hour <= limit * FOR_LISTS
 
 
-def test_a_fleet_at_work_asks_github_for_a_registration_a_job_and_little_else() -> None:
+def test_a_busy_fleet_needs_little_more_than_one_registration_call_for_each_job() -> None:
     load = Steady(5_000, jobs_an_hour=600.0, works=200.0, warm_up=1200.0, seconds=1800.0)
     found = run(steady(load))
     assert found.jobs > 200
@@ -96,7 +96,7 @@ def test_a_fleet_at_work_asks_github_for_a_registration_a_job_and_little_else() 
     source="GitHub: using the REST API",
 )
 @on_virtual_time
-async def test_with_the_hour_nearly_spent_lists_give_way_and_jobs_run_all_the_same() -> None:
+async def test_with_few_calls_left_lists_stop_and_jobs_still_get_registrations() -> None:
     limit = 5_000
     setting = Setting(limit, REPOSITORIES, lost=0.0, always_counts=True, machines_boot=True)
     fleet = VirtualFleet(setting)
@@ -119,7 +119,9 @@ async def test_with_the_hour_nearly_spent_lists_give_way_and_jobs_run_all_the_sa
     source="GitHub: Actions limits",
 )
 @on_virtual_time
-async def test_a_job_is_forgotten_a_day_after_its_last_queued_though_github_is_not_read() -> None:
+async def test_a_job_expires_a_day_after_its_last_queued_event_although_github_is_not_read() -> (
+    None
+):
     controller = Controller(World())
     await controller.resume()
     await queue(controller, 1)

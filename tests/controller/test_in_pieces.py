@@ -1,4 +1,4 @@
-"""What comes by the thousand is taken in and carried out in pieces, so that nothing waits behind it."""
+"""Thousands of events or intents are handled in pieces, so that other tasks run in between."""
 
 import asyncio
 from collections.abc import Sequence
@@ -30,7 +30,7 @@ def wants(machines: int, limit: int | None = None) -> World:
 
 
 def most_in_a_commit(world: World, state: MachineState) -> int:
-    """Return how many machines came to a state in one transaction at most."""
+    """Return the largest number of machines that entered a state in one transaction."""
     return max(
         sum(isinstance(one, Machine) and one.state is state for one in commit.records)
         for commit in world.store.commits
@@ -42,7 +42,7 @@ def count(controller: Controller, state: MachineState) -> int:
 
 
 @on_virtual_time
-async def test_a_plan_of_thousands_of_machines_is_recorded_call_by_call() -> None:
+async def test_a_plan_of_thousands_of_machines_is_recorded_request_by_request() -> None:
     world = wants(MANY)
     controller = Controller(world)
     await controller.resume()
@@ -53,7 +53,7 @@ async def test_a_plan_of_thousands_of_machines_is_recorded_call_by_call() -> Non
 
 
 @on_virtual_time
-async def test_calls_are_recorded_together_up_to_a_number_of_machines() -> None:
+async def test_small_launch_requests_are_recorded_together_up_to_a_number_of_machines() -> None:
     half = LAUNCHED_AT_ONCE // 2
     names = ("a", "b", "c", "d")
     skus = [sku(name, idle=IdlePolicy(minimum=half)) for name in names]
@@ -70,8 +70,8 @@ async def test_calls_are_recorded_together_up_to_a_number_of_machines() -> None:
 
 
 @on_virtual_time
-async def test_others_have_a_turn_before_a_large_fleet_is_planned() -> None:
-    """A delivery that comes while time passes in the ledger does not wait for the plan as well."""
+async def test_other_tasks_run_before_a_large_fleet_is_planned() -> None:
+    """A delivery that arrives while the ledger applies TimePassed does not also wait for the plan."""
     assert await seen_before_the_plan(LARGE_FLEET)
 
 
@@ -92,7 +92,7 @@ async def seen_before_the_plan(jobs: int) -> bool:
     before = []
 
     async def look() -> None:
-        for _ in range(5):  # it only goes on as long as no virtual time passes
+        for _ in range(5):  # only steps that take no virtual time
             ended = controller.state.jobs[JobId(1)].state is JobState.COMPLETED
             before.append(ended and not controller.state.machines)
             await asyncio.sleep(0)
@@ -105,7 +105,7 @@ async def seen_before_the_plan(jobs: int) -> bool:
 
 
 @on_virtual_time
-async def test_expired_jobs_end_piece_by_piece_and_none_is_planned_for() -> None:
+async def test_expired_jobs_are_completed_in_pieces_and_none_is_launched_for() -> None:
     """After an outage of a day thousands of queued jobs have expired at GitHub."""
     world = World(catalogue=catalogue(sku()))
     controller = Controller(world)
@@ -132,7 +132,7 @@ async def test_expired_jobs_end_piece_by_piece_and_none_is_planned_for() -> None
 
 
 @on_virtual_time
-async def test_a_wave_of_ends_is_handed_to_the_store_in_a_step_of_its_own() -> None:
+async def test_many_terminations_are_passed_to_the_store_in_a_separate_step() -> None:
     """Recording so many intents and copying their records are two steps of the event loop."""
     world = wants(RECORDED_AT_ONCE + 1)
     controller = Controller(world)
@@ -152,7 +152,7 @@ async def test_a_wave_of_ends_is_handed_to_the_store_in_a_step_of_its_own() -> N
 
 
 @on_virtual_time
-async def test_an_answer_of_a_thousand_machines_is_recorded_piece_by_piece() -> None:
+async def test_an_answer_with_a_thousand_machines_is_recorded_in_pieces() -> None:
     world = wants(ANSWERED_AT_ONCE * 2 + 1)
     controller = Controller(world)
     await controller.resume()
@@ -164,7 +164,7 @@ async def test_an_answer_of_a_thousand_machines_is_recorded_piece_by_piece() -> 
 
 @on_virtual_time
 async def test_machines_listed_during_a_plan_count_in_the_caps() -> None:
-    """A machine of a lost installation may be listed while thousands of launches are being recorded."""
+    """A listing may show another machine while thousands of launches are being recorded."""
     world = wants(MANY, limit=MANY)
     controller = Controller(world)
     await controller.resume()
@@ -203,12 +203,12 @@ async def with_stored_deliveries() -> tuple[World, Controller]:
 
 
 @on_virtual_time
-async def test_deliveries_by_the_thousand_are_applied_piece_by_piece_in_their_order() -> None:
+async def test_thousands_of_deliveries_are_applied_in_pieces_and_in_order() -> None:
     world, controller = await with_stored_deliveries()
     already = len(world.store.commits)
     assert await controller.intake.apply_waiting() == STORED
     pieces = [c for c in world.store.commits[already:] if c.applied]
-    # Pieces that come while one is being written share the next transaction.
+    # Pieces that arrive during a write share the next transaction.
     together = APPLIED_AT_ONCE + 1
     assert [len(c.applied) for c in pieces] == [APPLIED_AT_ONCE, together]
     for commit in pieces:
@@ -219,7 +219,9 @@ async def test_deliveries_by_the_thousand_are_applied_piece_by_piece_in_their_or
 
 
 @on_virtual_time
-async def test_others_have_a_turn_between_two_pieces_and_all_are_durable_at_the_end() -> None:
+async def test_other_tasks_run_between_two_pieces_and_all_deliveries_are_durable_at_the_end() -> (
+    None
+):
     world, controller = await with_stored_deliveries()
     applying = asyncio.create_task(controller.intake.apply_waiting())
     seen: list[int] = []
@@ -233,7 +235,7 @@ async def test_others_have_a_turn_between_two_pieces_and_all_are_durable_at_the_
 
 
 @on_virtual_time
-async def test_launches_recorded_in_pieces_stop_at_a_quota_that_is_read_meanwhile() -> None:
+async def test_recording_launches_stops_at_a_quota_that_is_read_meanwhile() -> None:
     world = wants(MANY)
     controller = Controller(world)
     await controller.resume()
@@ -252,8 +254,8 @@ async def test_launches_recorded_in_pieces_stop_at_a_quota_that_is_read_meanwhil
 
 
 @on_virtual_time
-async def test_machines_are_ended_a_hundred_in_a_step_and_all_of_them() -> None:
-    """What is heard of the others meanwhile counts: each step is planned anew."""
+async def test_machines_are_terminated_a_hundred_in_a_step() -> None:
+    """Each step has a new plan, so events between the steps count."""
     many = 3 * TERMINATED_AT_ONCE + 20
     world = wants(many)
     controller = Controller(world)

@@ -1,4 +1,4 @@
-"""What a commit holds: the records as they were when it was asked for."""
+"""The contents of a commit: the records as they were when it was requested."""
 
 import asyncio
 import gc
@@ -21,8 +21,8 @@ from tests.ledger import builders
 
 
 @on_virtual_time
-async def test_a_commit_holds_the_records_as_they_were_when_it_was_asked_for() -> None:
-    """The store starts to write later, and a record must not run ahead of its row of history."""
+async def test_a_commit_stores_the_records_as_they_were_when_it_was_requested() -> None:
+    """The store writes later, and must not store a newer record than its history row."""
     world = World()
     controller, (agent,) = await launched(world)
     await agent.attest()
@@ -30,7 +30,7 @@ async def test_a_commit_holds_the_records_as_they_were_when_it_was_asked_for() -
     journal = controller.journal
     journal.note(MachineReportedStage(journal.now, agent.machine, "driver"))
     commit = asyncio.create_task(journal.commit())
-    await asyncio.sleep(0)  # asked for, and not begun to be written
+    await asyncio.sleep(0)  # the commit is requested, and the store has not begun to write
     journal.note(MachineReportedStage(journal.now, agent.machine, "network"))
     await commit
     kept = world.store.commits[before]
@@ -44,7 +44,7 @@ async def test_a_commit_holds_the_records_as_they_were_when_it_was_asked_for() -
 
 
 class OneRefusal(FakeStore):
-    """Refuses a transaction once, and keeps what was handed over behind it."""
+    """A store that refuses one transaction and stores the next ones."""
 
     refuses = False
 
@@ -56,7 +56,7 @@ class OneRefusal(FakeStore):
 
 
 @on_virtual_time
-async def test_a_commit_fails_if_what_was_handed_over_before_it_was_not_kept() -> None:
+async def test_a_commit_fails_if_an_earlier_commit_failed() -> None:
     store = OneRefusal()
     controller, (agent,) = await launched(World(store=store))
     await agent.attest()
@@ -74,7 +74,7 @@ async def test_a_commit_fails_if_what_was_handed_over_before_it_was_not_kept() -
 
 @on_virtual_time
 async def test_nothing_is_stored_after_a_refused_write() -> None:
-    """The next process would find a gap: facts that build on others that are not there."""
+    """Otherwise the next process would read records whose earlier changes are missing."""
     store = OneRefusal()
     controller, (agent,) = await launched(World(store=store))
     await agent.attest()
@@ -91,7 +91,7 @@ async def test_nothing_is_stored_after_a_refused_write() -> None:
 
 @on_virtual_time
 async def test_a_write_that_fails_or_is_cancelled_is_reported_by_the_journal_alone() -> None:
-    """asyncio would log an error that nothing took, and one in the callback that takes it."""
+    """asyncio logs an error that no code retrieved, and an error in a callback."""
     unseen: list[dict[str, Any]] = []
     asyncio.get_running_loop().set_exception_handler(lambda _, context: unseen.append(context))
     for how in ("fails", "is cancelled"):
@@ -113,7 +113,7 @@ async def test_a_write_that_fails_or_is_cancelled_is_reported_by_the_journal_alo
         assert unseen == [], how
 
 
-def test_the_ledger_of_serve_logs_a_transition_that_is_in_no_table_and_goes_on() -> None:
+def test_the_ledger_of_serve_logs_a_refused_transition_and_continues() -> None:
     world = builders.World()
     world.ledger = Ledger(world.catalogue, log_refused_transition)
     world.do(ControllerStarted, 0.0)

@@ -1,4 +1,4 @@
-"""Calls: what is sent was stored, and every kind of answer leads somewhere."""
+"""Launch requests: stored before they are sent, and the effect of each kind of answer."""
 
 import json
 
@@ -69,7 +69,7 @@ async def test_a_partial_answer_fills_slots_and_fails_the_rest() -> None:
     controller = await controller_with_jobs(world, 3)
     await controller.turn()
     assert states(controller) == [MachineState.FAILED, MachineState.LAUNCHED, MachineState.LAUNCHED]
-    # The next call asks for the one that is missing, elsewhere.
+    # The next launch request asks for the missing machine in another offering.
     await controller.turn()
     again = json.loads(world.east.sent[-1].request)
     assert (again["count"], again["offerings"]) == (1, ["east/g5.xlarge/b/on-demand"])
@@ -79,7 +79,7 @@ async def test_a_partial_answer_fills_slots_and_fails_the_rest() -> None:
 @pytest.mark.parametrize(
     "failure", [f for f in FailureClass if f not in ("boot_deadline", "health_check")]
 )
-def test_a_refusal_of_any_class_fails_the_slots_and_waits(failure: FailureClass) -> None:
+def test_a_refusal_of_any_class_fails_the_slots_and_causes_a_hold(failure: FailureClass) -> None:
     @on_virtual_time
     async def scenario() -> None:
         world = World()
@@ -104,7 +104,7 @@ def test_a_refusal_of_any_class_fails_the_slots_and_waits(failure: FailureClass)
 
 
 @pytest.mark.parametrize("error", ["refused", "unknown"])
-def test_a_call_that_cannot_be_prepared_was_never_sent(error: str) -> None:
+def test_a_launch_request_that_cannot_be_prepared_is_never_sent(error: str) -> None:
     @on_virtual_time
     async def scenario() -> None:
         world = World()
@@ -136,7 +136,9 @@ def test_a_call_that_cannot_be_prepared_was_never_sent(error: str) -> None:
     source="EC2: idempotency",
 )
 @on_virtual_time
-async def test_an_unknown_outcome_is_repeated_byte_for_byte_and_launches_once() -> None:
+async def test_a_launch_request_with_an_unknown_outcome_is_repeated_unchanged_and_launches_once() -> (
+    None
+):
     world = World()
     world.east.launch_script.extend([Lost(), Lost()])
     controller = await controller_with_jobs(world, 2)
@@ -159,7 +161,7 @@ async def test_an_unknown_outcome_is_repeated_byte_for_byte_and_launches_once() 
     source="EC2: CreateFleet",
 )
 @on_virtual_time
-async def test_a_lost_answer_is_found_by_its_tag_in_a_list() -> None:
+async def test_machines_of_a_lost_answer_are_found_in_a_listing_by_their_tag() -> None:
     world = World()
     world.east.launch_script.append(Lost())
     controller = await controller_with_jobs(world, 2)
@@ -172,7 +174,7 @@ async def test_a_lost_answer_is_found_by_its_tag_in_a_list() -> None:
 
 
 @on_virtual_time
-async def test_a_refused_repeat_says_nothing_about_the_first_try() -> None:
+async def test_a_refused_repeat_does_not_settle_the_first_request() -> None:
     world = World()
     world.east.launch_script.extend(
         [Lost(), ProviderError(FailureClass.THROTTLED, "RequestLimitExceeded", "later")]
@@ -189,7 +191,7 @@ B_ZONE = "east/g5.xlarge/b/on-demand"
 
 
 @on_virtual_time
-async def test_a_refusal_that_names_an_offering_holds_back_that_one_alone() -> None:
+async def test_a_refusal_that_names_an_offering_puts_only_that_on_hold() -> None:
     world = World()
     refused = ProviderError(FailureClass.UNSUPPORTED, "Unsupported", "not here", offering=B_ZONE)
     world.east.launch_script.append(refused)
@@ -208,12 +210,12 @@ async def test_a_refusal_that_names_an_offering_holds_back_that_one_alone() -> N
     source="EC2: idempotency",
 )
 @on_virtual_time
-async def test_slots_are_written_off_after_a_repeat_and_two_complete_lists() -> None:
+async def test_slots_are_written_off_after_a_repeat_and_two_complete_listings() -> None:
     world = World()
     world.east.launch_script.extend([OutcomeUnknownError("reset")] * 2)
     controller = await controller_with_jobs(world, 1)
     await controller.turn()
-    # Lists before the repeat say nothing: the request may still be on its way.
+    # Listings before the repeat prove nothing: the request may still arrive at the provider.
     await controller.poller.list_machines(EAST)
     await world.clock.sleep(6.0)
     await controller.turn()
@@ -226,7 +228,7 @@ async def test_slots_are_written_off_after_a_repeat_and_two_complete_lists() -> 
     assert await controller.poller.list_machines(EAST) is True
     assert states(controller) == [MachineState.FAILED]
     assert only_call(controller).state is LaunchRequestState.SETTLED
-    # The job is still wanted: a new call, with a token of its own.
+    # The job still waits, so there is a new launch request with a new token.
     await world.clock.sleep(60.0)
     await controller.turn()
     assert len({json.loads(s.request)["token"] for s in world.east.sent}) == 2
@@ -240,7 +242,7 @@ async def test_slots_are_written_off_after_a_repeat_and_two_complete_lists() -> 
     source="EC2: idempotency",
 )
 @on_virtual_time
-async def test_a_call_is_not_repeated_after_ten_minutes() -> None:
+async def test_a_launch_request_is_not_repeated_after_ten_minutes() -> None:
     world = World()
     world.east.launch_script.extend([OutcomeUnknownError("reset")] * 100)
     controller = await controller_with_jobs(world, 1)
@@ -253,7 +255,7 @@ async def test_a_call_is_not_repeated_after_ten_minutes() -> None:
 
 
 @on_virtual_time
-async def test_a_call_cancelled_while_it_is_prepared_is_never_sent() -> None:
+async def test_a_launch_request_cancelled_while_it_is_prepared_is_never_sent() -> None:
     world = World()
     world.east.latency = 5.0
     controller = await controller_with_jobs(world, 1)
@@ -268,7 +270,7 @@ async def test_a_call_cancelled_while_it_is_prepared_is_never_sent() -> None:
 
 
 @on_virtual_time
-async def test_a_call_of_which_a_part_is_not_needed_any_more_is_asked_for_anew() -> None:
+async def test_a_launch_request_that_is_needed_only_in_part_is_replaced_by_a_smaller_one() -> None:
     world = World()
     world.east.latency = 5.0
     controller = await controller_with_jobs(world, 3)
@@ -280,7 +282,7 @@ async def test_a_call_of_which_a_part_is_not_needed_any_more_is_asked_for_anew()
 
 
 @on_virtual_time
-async def test_an_answer_that_comes_after_a_list_bound_its_machines_changes_nothing() -> None:
+async def test_an_answer_after_a_listing_bound_its_machines_changes_nothing() -> None:
     world = World()
     world.east.latency = 5.0
     controller = await controller_with_jobs(world, 2)

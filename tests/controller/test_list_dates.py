@@ -1,4 +1,4 @@
-"""A list is as old as the moment at which its reading began: what happens meanwhile is not in it."""
+"""A list is dated at the start of its reading: it may miss later changes."""
 
 import asyncio
 
@@ -18,7 +18,7 @@ SLOW: Seconds = 20.0
 
 
 @on_virtual_time
-async def test_a_machine_launched_during_a_providers_list_is_not_missing_from_it() -> None:
+async def test_a_machine_launched_during_a_listing_does_not_count_as_missing_from_it() -> None:
     world = World()
     controller, _ = await launched(world)
     world.east.latency = SLOW
@@ -35,8 +35,8 @@ async def test_a_machine_launched_during_a_providers_list_is_not_missing_from_it
 
 
 @on_virtual_time
-async def test_a_list_of_runners_has_the_moment_at_which_it_began() -> None:
-    """A runner that was handed over while it was read is in no page of it."""
+async def test_a_list_of_runners_is_dated_at_its_start() -> None:
+    """A runner that registers while the list is read may be in no page of it."""
     world = World()
     controller, lists = await begin(world)
     lists.latency = SLOW
@@ -49,8 +49,10 @@ async def test_a_list_of_runners_has_the_moment_at_which_it_began() -> None:
 
 
 @on_virtual_time
-async def test_a_registration_is_suspected_from_the_beginning_of_a_list_on() -> None:
-    """Two lists that began a minute apart take it away, however long each of them took."""
+async def test_the_minute_before_a_registration_is_removed_counts_from_the_start_of_the_first_list() -> (
+    None
+):
+    """Two lists that began a minute apart remove a registration, however long each of them took."""
     world = World()
     controller, lists = await begin(world)
     await controller.poller.list_machines(EAST)
@@ -67,7 +69,7 @@ async def test_a_registration_is_suspected_from_the_beginning_of_a_list_on() -> 
     task = asyncio.create_task(syncing_of(controller, lists).run())
     while world.clock.now() < began_at + 200.0:
         await asyncio.sleep(29.0)
-        lists.latency = 0.3  # the first list alone took long
+        lists.latency = 0.3  # only the first list took long
         await controller.poller.list_machines(EAST)
     assert RUNNERS_SOON == CONFIRMED_AFTER
     assert deleted[0] - began_at == pytest.approx(RUNNERS_SOON, abs=3.0)

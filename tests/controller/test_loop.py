@@ -1,4 +1,4 @@
-"""The loop as a process: it gathers changes, stops cleanly, fails with its store, and resumes."""
+"""The reconciler: it batches changes, stops cleanly, ends if its store fails, and resumes."""
 
 import asyncio
 from dataclasses import replace
@@ -49,7 +49,7 @@ async def test_jobs_that_come_together_are_launched_together() -> None:
 
 
 @on_virtual_time
-async def test_a_flood_with_pauses_is_launched_for_together() -> None:
+async def test_jobs_with_short_pauses_between_them_are_launched_together() -> None:
     world = World()
     controller = await started(world)
     for group in range(4):
@@ -63,7 +63,7 @@ async def test_a_flood_with_pauses_is_launched_for_together() -> None:
 
 
 @on_virtual_time
-async def test_a_stream_of_changes_is_not_waited_for_longer_than_a_second() -> None:
+async def test_a_constant_stream_of_changes_delays_a_plan_for_at_most_a_second() -> None:
     world = World()
     controller = await started(world)
     began = world.clock.now()
@@ -98,7 +98,7 @@ async def test_a_single_job_is_planned_at_once_despite_other_deliveries() -> Non
 
 
 @on_virtual_time
-async def test_a_launch_put_off_for_a_rate_leaves_at_the_first_moment() -> None:
+async def test_a_launch_that_waits_for_the_launch_rate_is_sent_as_soon_as_possible() -> None:
     known = catalogue(sku("a"), sku("b"))
     world = World(replace(known, launch_rates={EAST: LaunchRate(Rate(1, 1 / 0.7))}))
     controller = await started(world)
@@ -128,7 +128,7 @@ async def test_a_reason_that_comes_and_goes_is_reported_once_a_minute() -> None:
 
 
 class StandingClock(VirtualClock):
-    """A clock that was set back: it stands still until the time it showed has come again."""
+    """A clock that was set back: it stands still until it reaches its earlier time again."""
 
     def now(self) -> Instant:
         return EPOCH
@@ -140,7 +140,7 @@ class StandingClock(VirtualClock):
     source="Python: time.time",
 )
 @on_virtual_time
-async def test_a_clock_that_was_set_back_ends_nothing() -> None:
+async def test_the_loop_continues_after_the_clock_was_set_back() -> None:
     world = World(clock=StandingClock())
     controller = await started(world)
     for job in range(1, 4):
@@ -153,7 +153,7 @@ async def test_a_clock_that_was_set_back_ends_nothing() -> None:
 
 
 @on_virtual_time
-async def test_without_a_change_it_turns_every_tick() -> None:
+async def test_without_changes_the_loop_plans_at_every_tick() -> None:
     world = World()
     controller = await started(world)
     before = world.telemetry.passes
@@ -164,7 +164,7 @@ async def test_without_a_change_it_turns_every_tick() -> None:
 
 
 @on_virtual_time
-async def test_stopping_finishes_what_is_in_flight_and_leaves_no_task() -> None:
+async def test_stopping_finishes_requests_in_flight_and_leaves_no_task() -> None:
     world = World()
     world.east.latency = 20.0
     before = asyncio.all_tasks()
@@ -181,7 +181,7 @@ async def test_stopping_finishes_what_is_in_flight_and_leaves_no_task() -> None:
 
 
 @on_virtual_time
-async def test_effects_that_do_not_end_in_time_are_cancelled_and_resumed_by_the_next_process() -> (
+async def test_requests_that_do_not_finish_at_a_stop_are_cancelled_and_resumed_after_the_restart() -> (
     None
 ):
     world = World()
@@ -203,7 +203,7 @@ async def test_effects_that_do_not_end_in_time_are_cancelled_and_resumed_by_the_
 
 
 @pytest.mark.parametrize("where", ["turn", "watching", "effect"])
-def test_a_store_that_fails_ends_it_with_a_store_error(where: str) -> None:
+def test_a_store_error_ends_the_loop(where: str) -> None:
     @on_virtual_time
     async def scenario() -> None:
         world = World()
@@ -215,7 +215,7 @@ def test_a_store_that_fails_ends_it_with_a_store_error(where: str) -> None:
             await queue(controller, 1)
         if where == "effect":
             await queue(controller, 1)
-            await asyncio.sleep(5.0)  # the next to write is the call's preparation
+            await asyncio.sleep(5.0)  # the next write is that of the prepared launch request
         world.store.failure = StoreError("disk full")
         with pytest.raises(StoreError) as failed:
             await asyncio.wait_for(controller.running, 60.0)
@@ -227,8 +227,8 @@ def test_a_store_that_fails_ends_it_with_a_store_error(where: str) -> None:
 
 
 @on_virtual_time
-async def test_after_a_failed_write_nothing_is_written_that_builds_on_it() -> None:
-    """The store may work again a moment later; memory is ahead of it all the same."""
+async def test_nothing_is_written_after_a_failed_write() -> None:
+    """The store may work again a moment later, but the ledger already has changes that it lacks."""
     world = World()
     controller, (agent,) = await launched(world)
     world.store.failure = StoreError("disk full")
@@ -244,7 +244,7 @@ async def test_after_a_failed_write_nothing_is_written_that_builds_on_it() -> No
 
 
 @on_virtual_time
-async def test_an_effect_that_fails_unexpectedly_stops_the_loop_and_is_reported() -> None:
+async def test_an_unexpected_error_of_a_request_stops_the_loop_and_is_reported() -> None:
     world = World()
 
     def fail(_: str) -> None:
@@ -259,7 +259,7 @@ async def test_an_effect_that_fails_unexpectedly_stops_the_loop_and_is_reported(
 
 
 @on_virtual_time
-async def test_a_successor_starts_from_the_tables() -> None:
+async def test_the_next_process_starts_with_the_records_of_the_store() -> None:
     world = World()
     controller, agents = await launched(world, 3)
     assigned = await agents[0].start_runner()
@@ -284,7 +284,7 @@ async def test_a_successor_starts_from_the_tables() -> None:
 
 
 @on_virtual_time
-async def test_deliveries_taken_in_and_not_applied_are_applied_by_the_successor() -> None:
+async def test_stored_deliveries_that_were_not_applied_are_applied_by_the_next_process() -> None:
     world = World()
     controller = Controller(world)
     await controller.resume()
@@ -299,7 +299,7 @@ async def test_deliveries_taken_in_and_not_applied_are_applied_by_the_successor(
 
 
 @on_virtual_time
-async def test_after_a_start_a_ready_machine_counts_only_once_it_has_polled() -> None:
+async def test_after_a_start_a_ready_machine_is_assigned_only_after_a_poll() -> None:
     world = World()
     controller, (agent,) = await launched(world)
     await say(controller, 1, JobState.COMPLETED)
@@ -324,7 +324,7 @@ async def test_after_a_start_a_ready_machine_counts_only_once_it_has_polled() ->
     source="ubicloud#692",
 )
 @on_virtual_time
-async def test_a_registration_whose_secret_went_with_a_process_is_replaced() -> None:
+async def test_a_registration_whose_jit_configuration_was_lost_in_a_restart_is_replaced() -> None:
     world = World()
     controller, (agent,) = await launched(world)
     await agent.make_ready()
@@ -349,7 +349,7 @@ async def test_a_registration_whose_secret_went_with_a_process_is_replaced() -> 
     source="ARC#3450",
 )
 @pytest.mark.parametrize(("away", "kept_for"), [(1800.0, 900.0 + 1800.0), (86400.0, 2700.0)])
-def test_our_own_absence_extends_a_deadline_to_three_times_its_length(
+def test_the_controllers_downtime_extends_a_deadline_to_at_most_three_times_its_length(
     away: float, kept_for: float
 ) -> None:
     @on_virtual_time
@@ -363,7 +363,7 @@ def test_our_own_absence_extends_a_deadline_to_three_times_its_length(
         await controller.kill()
         await asyncio.sleep(away)
         successor = await started(world)
-        # However late it is, lists have five minutes to show it at work, and GitHub does not.
+        # Listings have five minutes to show a job on the machine, and GitHub shows none.
         ends_at = max(launched_at + kept_for, world.clock.now() + 300.0)
         await asyncio.sleep(SHOWN_AT_GITHUB_WITHIN + 1.0)
         now = world.clock.now()
@@ -379,7 +379,7 @@ def test_our_own_absence_extends_a_deadline_to_three_times_its_length(
 
 
 @on_virtual_time
-async def test_a_machine_ready_while_we_were_away_is_not_ended_for_its_silence() -> None:
+async def test_a_machine_that_was_ready_during_the_downtime_is_not_terminated_for_silence() -> None:
     world = World()
     controller, (agent,) = await launched(world)
     await agent.make_ready()

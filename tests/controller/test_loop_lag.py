@@ -1,4 +1,4 @@
-"""The longest stall of the event loop, on virtual time: a step that takes long moves the clock on."""
+"""The longest stall of the event loop, in virtual time: a long step advances the clock."""
 
 import asyncio
 from collections.abc import Callable, Coroutine
@@ -11,7 +11,7 @@ from tests.controller.fakes import RecordingTelemetry
 
 
 class HeldReconciler(VirtualLoop):
-    """A loop of which a callback may take virtual time."""
+    """An event loop whose callbacks can take virtual time."""
 
     def __init__(self) -> None:
         self.held: Seconds = 0.0
@@ -21,12 +21,12 @@ class HeldReconciler(VirtualLoop):
         return super().time() + self.held
 
     def hold(self, seconds: Seconds) -> None:
-        """Take so long, in one piece."""
+        """Block the loop for so many seconds."""
         self.held += seconds
 
 
 def lags(story: Callable[[HeldReconciler], Coroutine[Any, Any, None]]) -> list[Seconds]:
-    """Return what the telemetry received while the story went on."""
+    """Return the lags that the telemetry received during the story."""
     heard = RecordingTelemetry()
 
     async def reported() -> None:
@@ -42,7 +42,7 @@ def lags(story: Callable[[HeldReconciler], Coroutine[Any, Any, None]]) -> list[S
     return heard.lags
 
 
-def test_the_longest_stall_is_shown_until_a_whole_window_after_its_own() -> None:
+def test_the_longest_stall_is_reported_until_the_next_whole_window_has_passed() -> None:
     async def story(loop: HeldReconciler) -> None:
         loop.hold(0.3)
         await asyncio.sleep(2 * EVERY)
@@ -54,7 +54,7 @@ def test_the_longest_stall_is_shown_until_a_whole_window_after_its_own() -> None
     assert [round(one, 3) for one in lags(story)] == [0.295, 0.295, 0.295, 0.04, 0.0]
 
 
-def test_a_loop_that_is_never_held_has_no_lag() -> None:
+def test_a_loop_that_is_never_blocked_has_no_lag() -> None:
     async def story(loop: HeldReconciler) -> None:
         del loop
         await asyncio.sleep(3.5 * WINDOW)
@@ -62,7 +62,7 @@ def test_a_loop_that_is_never_held_has_no_lag() -> None:
     assert {round(one, 9) for one in lags(story)} == {0.0}
 
 
-def test_a_stall_is_measured_up_to_one_interval_too_short() -> None:
+def test_a_stall_is_measured_at_most_one_interval_too_short() -> None:
     async def story(loop: HeldReconciler) -> None:
         for _ in range(7):
             loop.hold(0.02)

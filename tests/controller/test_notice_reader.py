@@ -1,4 +1,4 @@
-"""Notices on their way from a queue into the ledger: durable before they leave it, each kind's due."""
+"""Notices from a queue to the ledger: stored before they are deleted, and the effect of each kind."""
 
 import asyncio
 from collections import deque
@@ -29,7 +29,7 @@ STATE = NoticeKind.STATE_CHANGE
 
 @dataclass
 class FakeQueue:
-    """Gives out what waits, again until it is settled. `script` is what happens instead."""
+    """A queue that returns each message until it is deleted. `script` has outcomes to use instead."""
 
     world: World
     store: FakeStore
@@ -73,7 +73,7 @@ def said(
 
 
 async def ready(world: World) -> tuple[Controller, Agent]:
-    """A machine that an assignment waits for, and the loop has not turned."""
+    """Return a controller with a ready machine and a waiting job, before the next turn of the loop."""
     controller, (agent,) = await launched(world)
     await agent.make_ready()
     return controller, agent
@@ -91,7 +91,7 @@ def attend(controller: Controller) -> tuple[NoticeReader, FakeQueue]:
     topic="EC2's machines",
     source="EC2: spot interruption notices",
 )
-def test_a_ready_machine_is_ended_and_another_launched_once_the_notice_is_durable() -> None:
+def test_an_interruption_notice_is_stored_and_then_replaces_a_ready_machine() -> None:
     @on_virtual_time
     async def scenario() -> None:
         world = World()
@@ -123,7 +123,7 @@ def test_a_ready_machine_is_ended_and_another_launched_once_the_notice_is_durabl
     topic="EC2's machines",
     source="EC2: EventBridge",
 )
-def test_a_state_that_changed_is_looked_at_and_the_machine_is_gone_at_once() -> None:
+def test_after_a_state_change_notice_the_machine_is_described_and_recorded_as_terminated() -> None:
     @on_virtual_time
     async def scenario() -> None:
         world = World()
@@ -148,8 +148,8 @@ def test_a_state_that_changed_is_looked_at_and_the_machine_is_gone_at_once() -> 
     topic="EC2's machines",
     source="EC2: StateReason",
 )
-def test_a_notice_says_no_reason_so_the_machine_is_looked_at_for_the_class_of_its_failure() -> None:
-    """`shutting-down` comes first, and what the machine ended with must not be lost by then."""
+def test_after_a_state_change_notice_the_description_gives_the_failure_class() -> None:
+    """The first notice says `shutting-down`, and the reason of the shutdown must not be lost."""
 
     @on_virtual_time
     async def scenario() -> None:
@@ -201,7 +201,7 @@ def test_a_forged_state_change_ends_no_ready_machine() -> None:
     topic="EC2's machines",
     source="EC2: EventBridge",
 )
-def test_a_lie_about_a_state_ends_no_machine_at_work() -> None:
+def test_a_false_state_change_ends_no_assigned_machine() -> None:
     @on_virtual_time
     async def scenario() -> None:
         world = World()
@@ -224,7 +224,7 @@ def test_a_lie_about_a_state_ends_no_machine_at_work() -> None:
     topic="EC2's machines",
     source="Karpenter pkg/controllers/interruption",
 )
-def test_poison_is_counted_and_taken_off_and_stops_nothing_beside_it() -> None:
+def test_a_malformed_message_is_counted_and_deleted_and_the_others_are_applied() -> None:
     @on_virtual_time
     async def scenario() -> None:
         world = World()
@@ -273,7 +273,7 @@ def test_a_notice_that_could_not_be_checked_stays_in_the_queue() -> None:
     scenario()
 
 
-def test_an_interruption_does_not_wait_for_a_look_that_fails() -> None:
+def test_an_interruption_is_applied_although_describing_another_machine_fails() -> None:
     @on_virtual_time
     async def scenario() -> None:
         world = World()

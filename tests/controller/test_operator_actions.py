@@ -1,4 +1,4 @@
-"""An operator's confirmations, in a controller on fakes: taken, refused with a reason, carried out."""
+"""Operators' requests to a controller on fakes: accepted, refused with a reason, carried out."""
 
 import pytest
 from structlog.testing import capture_logs
@@ -35,7 +35,7 @@ LIMIT = RetryLaterError("secondary rate limit", 60.0)
 
 
 class Desk:
-    """A controller on an empty store that meets one machine, and who takes its operator's word."""
+    """A controller with an empty store whose provider lists one unknown machine, and its operator requests."""
 
     def __init__(self, installation: str = INSTALLATION) -> None:
         self.world = World()
@@ -47,7 +47,7 @@ class Desk:
         self.lists = self.world.lists
 
     async def open(self) -> "Desk":
-        """Its controller has taken over what there is, and listed the machine."""
+        """Start the controller and list the machine."""
         self.controller = Controller(self.world)
         await self.controller.resume()
         await self.controller.poller.list_machines(EAST)
@@ -55,13 +55,13 @@ class Desk:
         return self
 
     async def refused(self, machine: str, *, force: bool = False) -> OperatorRequestRefusedError:
-        """Why a machine is not given up."""
+        """Return the reason for which a termination is refused."""
         with pytest.raises(OperatorRequestRefusedError) as caught:
             await self.operator_actions.terminate(machine, force=force)
         return caught.value
 
     async def not_taken(self, installation: str, *, force: bool = False) -> str:
-        """Why an installation is not taken over."""
+        """Return the reason for which an adoption is refused."""
         with pytest.raises(OperatorRequestRefusedError) as caught:
             await self.operator_actions.adopt(installation, force=force)
         assert caught.value.kind is RefusalKind.CONTRADICTED
@@ -69,7 +69,7 @@ class Desk:
         return caught.value.reason
 
     def at_work(self, name: str, *, online: bool = False, busy: bool = False) -> None:
-        """GitHub shows a registration."""
+        """Let GitHub list a registration with this name."""
         self.lists.registrations = [RegisteredRunner(1, RunnerName(name), online, busy)]
 
 
@@ -79,7 +79,7 @@ class Desk:
     source="ARC#4397",
 )
 @on_virtual_time
-async def test_a_confirmed_orphan_is_ended_durably_by_either_of_its_names() -> None:
+async def test_an_operator_terminates_an_unverified_machine_by_machine_id_or_instance_id() -> None:
     for name in ("x-i-1", "i-1"):
         desk = await Desk().open()
         port: OperatorRequests = desk.operator_actions
@@ -102,7 +102,7 @@ async def test_a_confirmed_orphan_is_ended_durably_by_either_of_its_names() -> N
     source="EC2: request throttling",
 )
 @on_virtual_time
-async def test_a_provider_is_unlisted_until_a_list_of_it_was_whole_since_the_start() -> None:
+async def test_a_provider_counts_as_unlisted_until_a_complete_listing_since_the_start() -> None:
     desk = await Desk().open()
     port: OperatorRequests = desk.operator_actions
     assert port.unlisted() == []
@@ -116,7 +116,7 @@ async def test_a_provider_is_unlisted_until_a_list_of_it_was_whole_since_the_sta
 
 
 @on_virtual_time
-async def test_a_confirmation_that_was_taken_outlives_its_process() -> None:
+async def test_an_accepted_operator_request_survives_a_restart() -> None:
     desk = await Desk().open()
     await desk.operator_actions.terminate("i-1")
     await desk.controller.kill()
@@ -131,7 +131,7 @@ async def test_a_confirmation_that_was_taken_outlives_its_process() -> None:
     source="ARC#4397",
 )
 @on_virtual_time
-async def test_a_machine_that_may_be_at_work_is_kept_until_the_operator_insists() -> None:
+async def test_a_machine_that_may_run_a_job_is_terminated_only_with_force() -> None:
     desk = await Desk().open()
     for shown in ({"busy": True}, {"online": True}):
         desk.at_work(f"ci-{INSTALLATION}-m-1", **shown)
@@ -149,14 +149,14 @@ async def test_a_machine_that_may_be_at_work_is_kept_until_the_operator_insists(
 
 
 @on_virtual_time
-async def test_a_registration_that_does_nothing_keeps_no_machine() -> None:
+async def test_an_idle_registration_does_not_prevent_a_termination() -> None:
     desk = await Desk().open()
     desk.at_work(f"ci-{INSTALLATION}-m-1")
     await desk.operator_actions.terminate("i-1")
 
 
 @on_virtual_time
-async def test_a_machine_is_kept_while_github_cannot_be_asked() -> None:
+async def test_a_machine_is_kept_while_github_cannot_be_read() -> None:
     desk = await Desk().open()
     desk.lists.broken[SCOPE] = LIMIT
     refused = await desk.refused("i-1")
@@ -189,7 +189,7 @@ async def test_an_operators_request_that_is_not_stored_fails() -> None:
 
 
 @on_virtual_time
-async def test_an_older_installation_is_taken_over_durably_and_its_machine_is_not_ended() -> None:
+async def test_an_adopted_installation_is_stored_and_its_machine_is_not_terminated() -> None:
     desk = await Desk(OLD).open()
     assert [one.installation for one in desk.operator_actions.unverified()] == [OLD]
     assert "shown are: 01d01d01" in await desk.not_taken("2bad2bad")

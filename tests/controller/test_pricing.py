@@ -1,4 +1,4 @@
-"""Prices are read when they are due, kept, and reported; a provider that refuses stops nothing."""
+"""Prices are read when they are due, stored and reported; a refusal does not stop other reads."""
 
 import asyncio
 from collections import deque
@@ -31,9 +31,9 @@ DENIED = ProviderError(FailureClass.CONFIGURATION, "AccessDeniedException", "not
 
 @dataclass
 class FakeReader:
-    """A provider of `g5.xlarge`. Scripts are consumed from the left, then its price is given.
+    """A price reader of `g5.xlarge`. Each read takes the next outcome of its script, or returns the price.
 
-    An error of the port is the answer's problem, any other one is raised.
+    An error of the port is part of the answer; any other error is raised.
     """
 
     fix = "give prices in the provider"
@@ -83,7 +83,7 @@ class FakeReader:
 
 
 class Scene:
-    """One provider's prices, and all that hears of them."""
+    """The prices of one provider, with their cache, clock and listeners."""
 
     def __init__(self, *cached: Price, kinds: Sequence[CapacityType] = (ON_DEMAND, SPOT)) -> None:
         self.clock = VirtualClock()
@@ -120,7 +120,7 @@ class Scene:
     source="Karpenter's pricing provider; AWS: GetProducts",
 )
 @on_virtual_time
-async def test_on_demand_is_read_twice_a_day_and_spot_every_hour() -> None:
+async def test_on_demand_prices_are_read_twice_a_day_and_spot_prices_every_hour() -> None:
     scene = Scene()
     await scene.run(24 * 3600.0)
     day, hour = READ_EVERY[ON_DEMAND], READ_EVERY[SPOT]
@@ -134,7 +134,7 @@ async def test_on_demand_is_read_twice_a_day_and_spot_every_hour() -> None:
 
 
 @on_virtual_time
-async def test_kept_prices_serve_from_the_start_and_young_ones_are_not_read_again() -> None:
+async def test_stored_prices_are_used_from_the_start_and_recent_ones_are_not_read_again() -> None:
     scene = Scene(replace(G5, read_at=EPOCH - 3600.0), replace(G5_SPOT, read_at=EPOCH - 600.0))
     known = asyncio.create_task(scene.pricing.first_known(EAST))
     scene.reader.latency = 600.0
@@ -149,7 +149,7 @@ async def test_kept_prices_serve_from_the_start_and_young_ones_are_not_read_agai
 
 
 @on_virtual_time
-async def test_a_first_start_waits_for_prices_no_longer_than_a_bound() -> None:
+async def test_the_first_start_waits_for_prices_for_a_bounded_time() -> None:
     for latency, waits in ((5.0, 5.0), (3600.0, FIRST_WAIT)):
         scene = Scene()
         scene.reader.latency = latency
@@ -161,7 +161,7 @@ async def test_a_first_start_waits_for_prices_no_longer_than_a_bound() -> None:
 
 
 @on_virtual_time
-async def test_without_readable_prices_no_provider_waits() -> None:
+async def test_no_provider_waits_for_prices_that_it_does_not_read() -> None:
     scene = Scene(kinds=())
     running = asyncio.create_task(scene.pricing.run())
     began = scene.clock.now()
@@ -177,7 +177,7 @@ async def test_without_readable_prices_no_provider_waits() -> None:
     source="Karpenter#3522; Karpenter#2604",
 )
 @on_virtual_time
-async def test_a_refusal_is_warned_of_with_a_fix_and_asked_about_ever_more_seldom() -> None:
+async def test_a_refused_price_request_is_logged_with_a_fix_and_retried_with_backoff() -> None:
     scene = Scene(kinds=(ON_DEMAND,))
     scene.reader.script.extend([DENIED] * 3)
     with capture_logs() as logs:
@@ -219,7 +219,7 @@ async def test_known_prices_stay_in_use_while_no_price_can_be_read() -> None:
 
 
 @on_virtual_time
-async def test_metrics_say_which_source_is_in_use_and_of_when_it_is() -> None:
+async def test_metrics_show_the_source_of_prices_and_when_they_were_read() -> None:
     scene = Scene(replace(G5, read_at=EPOCH - 99 * 3600.0), kinds=(ON_DEMAND,))
     await scene.run(5.0)
     reported = [said[1:] for said in scene.telemetry.prices_reported if said[1] is ON_DEMAND]
@@ -239,7 +239,7 @@ async def test_metrics_say_which_source_is_in_use_and_of_when_it_is() -> None:
     source="AWS: GetProducts",
 )
 @on_virtual_time
-async def test_a_partial_answer_replaces_only_what_it_names() -> None:
+async def test_a_partial_answer_replaces_only_the_prices_that_it_has() -> None:
     long_ago = EPOCH - 99 * 3600.0
     g6 = replace(G5, instance_type="g6.xlarge", dollars_per_hour=0.8, read_at=long_ago)
     scene = Scene(replace(G5, dollars_per_hour=1.3, read_at=long_ago), g6, kinds=(ON_DEMAND,))
@@ -258,7 +258,7 @@ async def test_a_partial_answer_replaces_only_what_it_names() -> None:
 
 
 @on_virtual_time
-async def test_a_provider_that_lists_no_price_is_warned_of() -> None:
+async def test_a_provider_that_lists_no_price_causes_a_warning() -> None:
     scene = Scene(kinds=(ON_DEMAND,))
     scene.reader.script.append(PriceAnswer(()))
     with capture_logs() as logs:

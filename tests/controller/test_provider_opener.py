@@ -1,4 +1,4 @@
-"""What a provider offers is for sale once its machines are known, and the others' had their moment."""
+"""A provider is used after its first listing, and after the other providers had time for theirs."""
 
 import asyncio
 from collections.abc import Collection
@@ -17,7 +17,7 @@ EAST, WEST = ProviderName("east"), ProviderName("west")
 
 
 class Market:
-    """`listed_after` says how many seconds each provider's list takes, `failures` how many fail."""
+    """Some providers. `listed_after` has the seconds that each listing takes, `failures` how many fail."""
 
     def __init__(self, listed_after: dict[ProviderName, float], failures: int = 0) -> None:
         self.began = asyncio.get_running_loop().time()
@@ -41,7 +41,7 @@ class Market:
 
 
 @on_virtual_time
-async def test_a_single_provider_sells_as_soon_as_its_machines_are_listed() -> None:
+async def test_a_single_provider_is_used_after_its_first_listing() -> None:
     market = Market({EAST: 2.0})
     task = asyncio.create_task(market.opening.run())
     await asyncio.sleep(1.0)
@@ -53,7 +53,7 @@ async def test_a_single_provider_sells_as_soon_as_its_machines_are_listed() -> N
 
 
 @on_virtual_time
-async def test_several_are_for_sale_once_all_are_listed() -> None:
+async def test_several_providers_are_used_after_all_of_them_are_listed() -> None:
     market = Market({EAST: 2.0, WEST: 9.0})
     task = asyncio.create_task(market.opening.run())
     await asyncio.sleep(3.0)

@@ -1,4 +1,4 @@
-"""Quotas are kept and reported: a restart without leave to read them goes on with the last ones."""
+"""Quotas are stored and reported: after a restart without permission to read them, the last ones apply."""
 
 import asyncio
 from collections.abc import Mapping, Sequence
@@ -27,7 +27,7 @@ DENIED = ProviderError(FailureClass.CONFIGURATION, "AccessDeniedException", "not
 
 @dataclass
 class FakeLimits:
-    """An account with one quota. `says` is what reading it gives: vCPUs, or why it cannot be read."""
+    """An account with one quota. `says` is the answer to a read: vCPUs, or an error."""
 
     fix = "give quotas in the provider"
     clock: VirtualClock
@@ -58,7 +58,7 @@ class FakeLimits:
 
 @dataclass
 class LimitedProvider(FakeProvider):
-    """Asks its account anew each time, as the port says."""
+    """A provider that reads its account each time, as the port requires."""
 
     name_: ProviderName = EAST
     account: FakeLimits = field(kw_only=True)
@@ -73,7 +73,7 @@ class LimitedProvider(FakeProvider):
 
 
 class Process:
-    """One start of the controller, as far as quotas go. The world outlives it."""
+    """One controller process, as far as quotas are concerned. The world survives it."""
 
     def __init__(self, world: World, cache: FakeReadings, limits: FakeLimits) -> None:
         provider = LimitedProvider(account=limits)
@@ -149,7 +149,7 @@ NONE = dict.fromkeys(QuotaSource, 0)
 
 
 @on_virtual_time
-async def test_a_refusal_that_goes_on_is_logged_once_and_its_end_too() -> None:
+async def test_a_lasting_refusal_is_logged_once_and_its_end_too() -> None:
     world, cache = World(), FakeReadings()
     cache.kept[EAST, ReadingKind.QUOTA] = (Reading(G, 32.0, EPOCH - 60.0),)
     process = Process(world, cache, FakeLimits(world.clock, DENIED))

@@ -1,4 +1,4 @@
-"""Looking at the world: lists, failed deliveries and the heartbeat, each on its own."""
+"""The poller: listings, failed deliveries and the heartbeat, each independent of the others."""
 
 import asyncio
 
@@ -35,7 +35,7 @@ BROKEN = ProviderError(FailureClass.THROTTLED, "RequestLimitExceeded", "later")
 
 
 async def watch(controller: Controller, seconds: float) -> None:
-    """Let the reconciler run for a while."""
+    """Run the poller for some seconds."""
     task = asyncio.create_task(controller.poller.run())
     await asyncio.sleep(seconds)
     if task.done():
@@ -68,7 +68,7 @@ def stranger(world: World, installation: str, call: str = "unknown") -> Instance
     source="EC2: eventual consistency",
 )
 @on_virtual_time
-async def test_a_list_that_broke_off_is_believed_in_what_it_shows_and_in_nothing_else() -> None:
+async def test_an_incomplete_listing_adds_machines_and_removes_none() -> None:
     world = World()
     controller, agents = await launched(world, 3)
     gone = agents[2].instance
@@ -86,7 +86,7 @@ async def test_a_list_that_broke_off_is_believed_in_what_it_shows_and_in_nothing
 
 
 @on_virtual_time
-async def test_absence_needs_two_complete_lists_a_minute_apart() -> None:
+async def test_a_machine_is_lost_after_two_complete_listings_a_minute_apart_without_it() -> None:
     world = World()
     controller, (agent,) = await launched(world)
     del world.east.instances[agent.instance.id]
@@ -102,7 +102,7 @@ async def test_absence_needs_two_complete_lists_a_minute_apart() -> None:
 
 @on_virtual_time
 async def test_machines_behind_an_empty_page_are_seen() -> None:
-    """EC2 may give a token and no result: a list that ended there would prove absence."""
+    """EC2 may return an empty page with a token: ending the listing there would lose machines."""
     world = World()
     controller, agents = await launched(world, 5)
     world.east.gaps = True
@@ -123,7 +123,7 @@ async def test_machines_behind_an_empty_page_are_seen() -> None:
     source="GAR#5105",
 )
 @on_virtual_time
-async def test_one_providers_failure_stops_no_other() -> None:
+async def test_a_failing_provider_does_not_stop_the_listings_of_others() -> None:
     world = World(providers={EAST: FakeProvider(), WEST: FakeProvider(WEST)})
     world.providers[WEST].list_script.extend([BROKEN] * 1000)
     controller = await controller_of(world)
@@ -134,7 +134,7 @@ async def test_one_providers_failure_stops_no_other() -> None:
 
 
 @on_virtual_time
-async def test_a_list_that_was_asked_for_comes_within_seconds() -> None:
+async def test_a_requested_listing_is_read_within_seconds() -> None:
     world = World()
     controller = await controller_of(world)
     task = asyncio.create_task(controller.poller.run())
@@ -156,7 +156,7 @@ async def test_a_list_that_was_asked_for_comes_within_seconds() -> None:
     source="Karpenter: tags",
 )
 @on_virtual_time
-async def test_another_installations_machines_are_counted_and_never_touched() -> None:
+async def test_machines_of_another_installation_are_counted_and_not_terminated() -> None:
     world = World()
     theirs = stranger(world, "11111111")
     controller = await controller_of(world)
@@ -179,7 +179,7 @@ async def test_another_installations_machines_are_counted_and_never_touched() ->
     source="SQLite: backup",
 )
 @on_virtual_time
-async def test_our_own_machine_of_an_unknown_call_is_kept_as_possibly_assigned() -> None:
+async def test_a_machine_of_an_unknown_launch_request_is_kept_as_unverified() -> None:
     world = World()
     stranger(world, "0badcafe")
     controller = await controller_of(world)
@@ -193,7 +193,7 @@ async def test_our_own_machine_of_an_unknown_call_is_kept_as_possibly_assigned()
 
 
 @on_virtual_time
-async def test_a_machine_beyond_its_calls_slots_is_ended() -> None:
+async def test_a_machine_beyond_the_slots_of_its_launch_request_is_terminated() -> None:
     world = World()
     controller, (agent,) = await launched(world)
     extra = stranger(world, "0badcafe", agent.instance.call)
@@ -204,7 +204,7 @@ async def test_a_machine_beyond_its_calls_slots_is_ended() -> None:
 
 
 @on_virtual_time
-async def test_failed_deliveries_are_asked_for_since_all_had_arrived() -> None:
+async def test_failed_deliveries_are_searched_from_the_time_until_which_all_had_arrived() -> None:
     world = World()
     now = world.clock.now()
     world.store.heartbeat, world.store.arrived_until = now - 60.0, now - 7200.0
@@ -219,7 +219,7 @@ async def test_failed_deliveries_are_asked_for_since_all_had_arrived() -> None:
 
 
 @on_virtual_time
-async def test_a_delivery_that_has_not_arrived_is_still_looked_for_after_a_restart() -> None:
+async def test_a_missing_delivery_is_still_searched_for_after_a_restart() -> None:
     world = World()
     now = world.clock.now()
 
@@ -243,7 +243,7 @@ async def test_a_delivery_that_has_not_arrived_is_still_looked_for_after_a_resta
     source="GitHub: failed deliveries",
 )
 @on_virtual_time
-async def test_no_delivery_is_asked_for_that_github_would_not_repeat() -> None:
+async def test_deliveries_too_old_for_redelivery_are_not_searched() -> None:
     world = World()
     world.store.arrived_until = world.clock.now() - 10 * 86400.0
     controller = await controller_of(world)
@@ -257,8 +257,8 @@ async def test_no_delivery_is_asked_for_that_github_would_not_repeat() -> None:
     source="GitHub: failed deliveries",
 )
 @on_virtual_time
-async def test_after_a_clock_that_was_ahead_all_deliveries_are_looked_at() -> None:
-    """What failed before now and after the time that the store holds would never be found."""
+async def test_after_a_clock_that_was_ahead_all_deliveries_are_searched() -> None:
+    """Otherwise deliveries that failed before now and after the stored time would never be found."""
     world = World()
     now = world.clock.now()
     world.store.arrived_until = now + 3600.0
@@ -273,7 +273,7 @@ async def test_after_a_clock_that_was_ahead_all_deliveries_are_looked_at() -> No
 
 
 @on_virtual_time
-async def test_githubs_three_days_go_by_the_present_however_long_the_process_lives() -> None:
+async def test_githubs_limit_of_three_days_counts_from_the_present_time() -> None:
     world = World()
     world.store.arrived_until = world.clock.now() - 10 * 86400.0
     world.github.script("redeliver_failed", RetryLaterError("429", 3600.0))
@@ -289,8 +289,8 @@ async def test_githubs_three_days_go_by_the_present_however_long_the_process_liv
     source="GitHub: failed deliveries",
 )
 @on_virtual_time
-async def test_while_one_of_several_apps_fails_the_window_stays_where_it_is() -> None:
-    """GitHub then shows the moment that it was asked about: it must not be an earlier one each time."""
+async def test_while_one_of_several_apps_fails_the_search_starts_at_the_same_time() -> None:
+    """GitHub then returns the time of the request: the search must not start earlier each time."""
     world = World()
     world.store.arrived_until = began_at = world.clock.now() - 7200.0
 
@@ -307,7 +307,7 @@ async def test_while_one_of_several_apps_fails_the_window_stays_where_it_is() ->
 @pytest.mark.parametrize(
     ("error", "pause"), [(RetryLaterError("429", 300.0), 300.0), (OperatorError("401"), 60.0)]
 )
-def test_github_that_does_not_answer_is_asked_about_the_same_time_again(
+def test_after_an_error_of_github_the_search_for_deliveries_repeats_the_same_time(
     error: GitHubError, pause: float
 ) -> None:
     @on_virtual_time
@@ -332,7 +332,7 @@ def test_github_that_does_not_answer_is_asked_about_the_same_time_again(
 
 
 @on_virtual_time
-async def test_the_heartbeat_is_kept_and_old_rows_are_forgotten() -> None:
+async def test_the_heartbeat_is_stored_and_old_rows_are_pruned() -> None:
     world = World()
     controller = await controller_of(world)
     await watch(controller, 3605.0)
@@ -344,7 +344,7 @@ async def test_the_heartbeat_is_kept_and_old_rows_are_forgotten() -> None:
 
 
 @on_virtual_time
-async def test_a_store_that_fails_ends_it() -> None:
+async def test_a_store_error_ends_the_poller() -> None:
     world = World()
     controller = await controller_of(world)
     world.store.failure = StoreError("disk full")
@@ -354,7 +354,7 @@ async def test_a_store_that_fails_ends_it() -> None:
 
 
 @on_virtual_time
-async def test_a_long_list_is_taken_in_by_pieces_and_others_have_turns_in_between() -> None:
+async def test_a_long_listing_is_applied_in_pieces_and_other_tasks_run_in_between() -> None:
     """100,000 machines in one piece held the event loop for 284 ms."""
     controller, _ = await launched(World())
     strangers = [
@@ -377,7 +377,7 @@ async def test_a_long_list_is_taken_in_by_pieces_and_others_have_turns_in_betwee
 
 
 @on_virtual_time
-async def test_a_collection_that_fails_is_logged_with_its_provider_and_tried_again() -> None:
+async def test_a_failed_garbage_collection_is_logged_with_its_provider_and_retried() -> None:
     world = World()
     world.east.collect_script.append(BROKEN)
     controller = await controller_of(world)

@@ -1,4 +1,4 @@
-"""Registrations: made once under a recorded name, and taken back when nobody needs them."""
+"""Registrations: created once with a recorded name, and deleted when no job needs them."""
 
 import asyncio
 
@@ -32,7 +32,7 @@ async def ready(world: World) -> tuple[Controller, Agent]:
 
 
 @on_virtual_time
-async def test_a_name_is_stored_before_it_is_registered_with_the_jobs_labels() -> None:
+async def test_a_runner_name_is_stored_before_it_is_registered_with_the_jobs_labels() -> None:
     world = World()
     controller, _ = await ready(world)
     stored: list[RunnerName] = []
@@ -62,7 +62,7 @@ async def test_a_name_is_stored_before_it_is_registered_with_the_jobs_labels() -
         AnswerLost(RegistrationOutcomeUnknownError("reset")),
     ],
 )
-def test_a_registration_without_its_secret_is_deleted_and_another_name_registered(
+def test_a_registration_without_its_jit_configuration_is_deleted_and_another_is_created(
     error: GitHubError | AnswerLost,
 ) -> None:
     @on_virtual_time
@@ -92,7 +92,7 @@ def test_a_registration_without_its_secret_is_deleted_and_another_name_registere
     source="runs-on#30; ubicloud#692",
 )
 @on_virtual_time
-async def test_after_an_unknown_outcome_the_name_is_looked_up_before_anything_else() -> None:
+async def test_after_an_unknown_outcome_the_name_is_looked_up_first() -> None:
     world = World()
     controller, _ = await ready(world)
     world.github.script("register", RegistrationOutcomeUnknownError("502"))
@@ -108,7 +108,7 @@ async def test_after_an_unknown_outcome_the_name_is_looked_up_before_anything_el
 @pytest.mark.parametrize(
     ("error", "pause"), [(RetryLaterError("429", 40.0), 40.0), (OperatorError("403"), 60.0)]
 )
-def test_a_registration_that_fails_becomes_ready_the_machine_and_holds_the_scope_back(
+def test_a_failed_registration_returns_the_machine_to_ready_and_puts_the_scope_on_hold(
     error: GitHubError, pause: float
 ) -> None:
     @on_virtual_time
@@ -145,7 +145,7 @@ async def test_a_registration_whose_job_is_gone_is_deregistered_and_its_machine_
 
 
 @on_virtual_time
-async def test_a_withdrawal_that_github_refuses_for_a_while_is_tried_again() -> None:
+async def test_a_deregistration_that_github_refuses_is_tried_again() -> None:
     world = World()
     controller, agent = await ready(world)
     await controller.turn()
@@ -172,8 +172,8 @@ async def test_a_withdrawal_that_github_refuses_for_a_while_is_tried_again() -> 
     source="ARC runner_graceful_stop.go",
 )
 @on_virtual_time
-async def test_a_registration_at_work_that_was_never_handed_over_is_left_alone() -> None:
-    """GitHub's 422 wins, even where we cannot explain it."""
+async def test_a_busy_registration_that_was_never_sent_to_its_machine_is_kept() -> None:
+    """If GitHub answers 422, the runner is busy, even if the controller cannot explain why."""
     world = World()
     controller, _ = await ready(world)
     await controller.turn()
@@ -204,7 +204,7 @@ async def test_an_assignment_cancelled_during_registration_leaves_no_registratio
 
 
 @on_virtual_time
-async def test_a_name_looked_up_before_its_registration_is_through_leaves_no_registration() -> None:
+async def test_a_registration_that_completes_after_its_name_was_looked_up_is_deleted() -> None:
     world = World()
     world.github.latency = 4.0
     controller, _ = await ready(world)
@@ -224,9 +224,7 @@ async def test_a_name_looked_up_before_its_registration_is_through_leaves_no_reg
 
 
 @on_virtual_time
-async def test_a_machine_that_goes_while_its_registration_is_registered_leaves_none_behind() -> (
-    None
-):
+async def test_a_machine_that_ends_during_its_registration_leaves_no_registration() -> None:
     world = World()
     world.github.latency = 4.0
     controller, agent = await ready(world)
@@ -239,7 +237,7 @@ async def test_a_machine_that_goes_while_its_registration_is_registered_leaves_n
 
 
 @on_virtual_time
-async def test_no_secret_is_kept_once_it_was_taken_or_deregistered() -> None:
+async def test_no_jit_configuration_is_kept_after_it_was_fetched_or_deregistered() -> None:
     world = World()
     controller, _ = await ready(world)
     await controller.turn()
@@ -251,7 +249,7 @@ async def test_no_secret_is_kept_once_it_was_taken_or_deregistered() -> None:
 
 
 @on_virtual_time
-async def test_a_boot_wave_is_registered_a_bounded_number_at_once_and_not_for_those_deregistered() -> (
+async def test_a_bounded_number_of_registrations_is_created_at_once_and_none_without_a_job() -> (
     None
 ):
     world = World()
@@ -273,7 +271,7 @@ async def test_a_boot_wave_is_registered_a_bounded_number_at_once_and_not_for_th
 
 
 @on_virtual_time
-async def test_a_boot_wave_is_registered_to_its_end() -> None:
+async def test_every_machine_of_a_boot_wave_is_registered() -> None:
     world = World()
     controller, agents = await launched(world, jobs=REGISTRATIONS_AT_ONCE + 3)
     for agent in agents:

@@ -1,4 +1,4 @@
-"""An idle machine that wants to leave: which answer it gets, whatever GitHub answers."""
+"""The release of an idle machine's registration: the answer to the machine for each answer of GitHub."""
 
 import asyncio
 import copy
@@ -56,8 +56,8 @@ async def test_an_idle_runner_may_be_released_and_is_deleted() -> None:
     source="GitHub: REST, self-hosted runners",
 )
 @on_virtual_time
-async def test_a_release_whose_answer_was_lost_may_be_asked_for_again() -> None:
-    """The machine still runs its listener and would stay on until its lifetime ends."""
+async def test_a_release_whose_answer_was_lost_can_be_repeated() -> None:
+    """Otherwise the machine would run its listener until its lifetime ends."""
     world = World()
     controller, agent = await idle(world)
     assert await release(agent) == 204
@@ -67,7 +67,7 @@ async def test_a_release_whose_answer_was_lost_may_be_asked_for_again() -> None:
 
 
 @on_virtual_time
-async def test_before_the_acknowledgement_there_is_nothing_to_release() -> None:
+async def test_a_registration_cannot_be_released_before_its_acknowledgement() -> None:
     controller, (agent,) = await launched(World())
     await agent.make_ready()
     assert not await may_release(agent)
@@ -83,7 +83,7 @@ async def test_before_the_acknowledgement_there_is_nothing_to_release() -> None:
     source="actions/runner run-helper.sh",
 )
 @on_virtual_time
-async def test_a_busy_runner_is_not_even_asked_about() -> None:
+async def test_a_busy_runner_is_refused_without_a_request_to_github() -> None:
     world = World()
     controller, agent = await idle(world)
     await say(controller, 1, JobState.IN_PROGRESS, world.github.registered[0])
@@ -97,7 +97,7 @@ async def test_a_busy_runner_is_not_even_asked_about() -> None:
 @pytest.mark.parametrize(
     ("error", "status"),
     [
-        (RunnerBusyError("422"), 422),  # it took a job that we have not heard of yet
+        (RunnerBusyError("422"), 422),  # it got a job that no webhook reported yet
         (RetryLaterError("502", 1.0), 503),
         (OperatorError("403"), 503),
     ],
@@ -123,7 +123,7 @@ def test_a_refused_deregistration_is_reported_and_changes_nothing(
     source="GitHub: removal of self-hosted runners",
 )
 @on_virtual_time
-async def test_a_registration_that_is_not_there_is_as_good_as_deleted() -> None:
+async def test_a_registration_that_does_not_exist_counts_as_deleted() -> None:
     world = World()
     controller, agent = await idle(world)
     world.github.registrations.clear()
@@ -132,7 +132,7 @@ async def test_a_registration_that_is_not_there_is_as_good_as_deleted() -> None:
 
 
 @on_virtual_time
-async def test_while_github_is_not_to_be_asked_no_release_is_allowed() -> None:
+async def test_no_release_is_allowed_while_its_scope_is_on_hold() -> None:
     world = World()
     controller, agent = await idle(world)
     world.github.script("register", RetryLaterError("429", 300.0))
@@ -157,7 +157,7 @@ async def test_another_machines_registration_cannot_be_released() -> None:
 
 
 async def launched_for_another_job(controller: Controller) -> Agent:
-    """A second machine, for a job that the first runner does not take."""
+    """Launch a second machine, for a job that the first runner does not run."""
     world = controller.world
     known = set(world.east.instances)
     for job in (2, 3):
@@ -168,7 +168,7 @@ async def launched_for_another_job(controller: Controller) -> Agent:
 
 
 async def flood(agent: Agent, seconds: float) -> list[int]:
-    """What a job with root is answered that asks for its machine's release as fast as it can."""
+    """Return the answers to a job with root that requests its machine's release as often as it can."""
     clock, answers = agent.controller.world.clock, list[int]()
     until = clock.now() + seconds
     while clock.now() < until:
@@ -186,7 +186,7 @@ async def flood(agent: Agent, seconds: float) -> list[int]:
     ("error", "status"),
     [(RunnerBusyError("422"), 422), (RetryLaterError("502", 1.0), 503), (None, 404)],
 )
-def test_a_job_with_root_has_one_delete_a_minute_sent_to_github(
+def test_repeated_release_requests_cause_one_delete_a_minute(
     error: GitHubError | None, status: int
 ) -> None:
     @on_virtual_time
@@ -228,7 +228,7 @@ async def test_a_machine_has_one_release_in_flight_and_delays_no_other_machine()
 
 
 @on_virtual_time
-async def test_a_release_whose_caller_has_left_is_in_flight_no_more() -> None:
+async def test_a_release_can_be_repeated_after_its_caller_disconnected() -> None:
     world = World()
     _, agent = await idle(world)
     left = asyncio.create_task(release(agent))
@@ -238,8 +238,8 @@ async def test_a_release_whose_caller_has_left_is_in_flight_no_more() -> None:
 
 
 @on_virtual_time
-async def test_answers_are_remembered_for_a_minute_and_no_longer() -> None:
-    """Of each machine that was ever released one would be left, else."""
+async def test_answers_to_releases_are_remembered_for_a_minute() -> None:
+    """Otherwise memory would keep an answer for each machine that was ever released."""
     world = World()
     controller, agents = await launched(world, jobs=20)
     for agent in agents:

@@ -1,4 +1,4 @@
-"""Jobs that died with their machines: asked for until GitHub allows it, through crashes, once."""
+"""Jobs whose machines were interrupted: rerun once, as soon as GitHub allows it, also after crashes."""
 
 from collections import deque
 from collections.abc import Sequence
@@ -26,7 +26,7 @@ NOT_YET = RerunAnswer((JOB,), None, "the run is in_progress")
 
 @dataclass
 class FakeReruns:
-    """Answers from the left; keeps what it was asked, and what was durable by then."""
+    """A GitHub that gives scripted answers, and keeps each request with what was stored at that moment."""
 
     world: World
     script: deque[RerunAnswer | GitHubError] = field(default_factory=deque)
@@ -47,7 +47,7 @@ class FakeReruns:
 
 
 async def killed() -> tuple[World, Controller, FakeReruns, Rerunner]:
-    """A job whose spot machine was taken from under it, and that has failed."""
+    """Return a world with a failed job whose spot machine was interrupted."""
     known = catalogue()
     skus = {name: replace(sku, rerun_interrupted=2) for name, sku in known.skus.items()}
     world = World(catalogue=replace(known, skus=skus))
@@ -77,13 +77,13 @@ async def killed() -> tuple[World, Controller, FakeReruns, Rerunner]:
 
 
 def outcome(world: World) -> RerunOutcome | None:
-    """As it is on disk."""
+    """Return the outcome in the store."""
     (rerun,) = world.store.of_kind(Rerun)
     return rerun.outcome
 
 
 async def ask_when_due(world: World, rerunner: Rerunner) -> None:
-    """Ask, and let the time until the next try pass."""
+    """Request the due reruns, and wait until the next try."""
     await rerunner.ask_for_due()
     (rerun,) = world.store.of_kind(Rerun)
     if rerun.due is not None:
@@ -95,7 +95,7 @@ async def ask_when_due(world: World, rerunner: Rerunner) -> None:
     topic="EC2's machines",
     source="GitHub: re-run a job",
 )
-def test_github_refuses_until_the_run_is_complete_and_then_runs_it_again() -> None:
+def test_a_rerun_is_requested_until_the_run_is_complete_and_github_accepts() -> None:
     @on_virtual_time
     async def scenario() -> None:
         world, _, reruns, rerunner = await killed()
@@ -129,7 +129,7 @@ def test_no_rerun_is_requested_before_it_is_due() -> None:
     topic="EC2's machines",
     source="GitHub: re-run a job",
 )
-def test_a_request_whose_answer_was_lost_is_not_done_twice() -> None:
+def test_a_rerun_whose_answer_was_lost_happens_once() -> None:
     @on_virtual_time
     async def scenario() -> None:
         world, _, reruns, rerunner = await killed()
@@ -148,8 +148,8 @@ def test_a_request_whose_answer_was_lost_is_not_done_twice() -> None:
     topic="EC2's machines",
     source="GitHub: re-run a job",
 )
-def test_beside_jobs_that_failed_by_themselves_each_of_ours_is_asked_for_alone() -> None:
-    """After a crash right then it is known which of them may have been run again."""
+def test_beside_other_failed_jobs_each_killed_job_is_rerun_alone() -> None:
+    """After a crash the store shows which of the jobs may have been rerun."""
 
     @on_virtual_time
     async def scenario() -> None:
@@ -174,7 +174,9 @@ def test_beside_jobs_that_failed_by_themselves_each_of_ours_is_asked_for_alone()
     source="GitHub: re-run a job",
 )
 @pytest.mark.parametrize("error", [RetryLaterError("502", 30.0), OperatorError("403")])
-def test_a_rerun_request_that_was_never_sent_claims_no_other_attempt(error: GitHubError) -> None:
+def test_a_rerun_request_that_was_never_sent_does_not_take_over_another_attempt(
+    error: GitHubError,
+) -> None:
     @on_virtual_time
     async def scenario() -> None:
         world, _, reruns, rerunner = await killed()
@@ -194,7 +196,7 @@ def test_a_rerun_request_that_was_never_sent_claims_no_other_attempt(error: GitH
     topic="EC2's machines",
     source="GitHub: re-run a job",
 )
-def test_the_list_outlives_the_controller() -> None:
+def test_due_reruns_survive_a_restart() -> None:
     @on_virtual_time
     async def scenario() -> None:
         world, controller, _, _ = await killed()
@@ -209,7 +211,7 @@ def test_the_list_outlives_the_controller() -> None:
     scenario()
 
 
-def test_jobs_that_were_asked_for_together_are_not_asked_for_alone_too() -> None:
+def test_jobs_rerun_together_are_not_rerun_alone_too() -> None:
     @on_virtual_time
     async def scenario() -> None:
         _, controller, reruns, rerunner = await killed()

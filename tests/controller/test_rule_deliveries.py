@@ -1,4 +1,4 @@
-"""Rule 1: a delivery twice, late, out of order, lost, or found by asking: the same ledger."""
+"""Rule 1: deliveries that come twice, late, out of order, or are redelivered give the same ledger."""
 
 import asyncio
 import json
@@ -24,11 +24,11 @@ DETERMINED = settings(derandomize=True, deadline=None, max_examples=60, database
 Q, W, P, C = JobState.QUEUED, JobState.WAITING, JobState.IN_PROGRESS, JobState.COMPLETED
 
 LIVES = ((Q,), (Q, P), (Q, C), (Q, P, C), (W, Q, P), (Q, W, Q, P, C))
-"""What may be said of a job. Between `queued` and `waiting` alone only an answer decides."""
+"""Sequences of events of a job. Only a read decides between `queued` and `waiting`."""
 
 
 def words(jobs: list[tuple[JobState, ...]]) -> list[Delivery]:
-    """Every delivery GitHub makes for these jobs, in its own order and with its own times."""
+    """Return every delivery that GitHub makes for these jobs, in order and with its times."""
     made: list[Delivery] = []
     for number, states in enumerate(jobs, 1):
         queued_at = EPOCH - 100.0 + number
@@ -49,7 +49,7 @@ def words(jobs: list[tuple[JobState, ...]]) -> list[Delivery]:
 
 
 def shown(controller: Controller) -> object:
-    """The ledger, without when it heard what."""
+    """Return the ledger without the times of arrival."""
     state = controller.state
     return (
         {j.id: replace(j, updated_at=0.0, read_at=None) for j in state.jobs.values()},
@@ -59,7 +59,7 @@ def shown(controller: Controller) -> object:
 
 
 async def applied(deliveries: list[Delivery], restarts: frozenset[int] = frozenset()) -> Controller:
-    """A controller that was given these deliveries, and was killed after some of them."""
+    """Return a controller that got these deliveries and was restarted after some of them."""
     world = World()
     controller = Controller(world)
     await controller.resume()
@@ -88,7 +88,7 @@ async def applied(deliveries: list[Delivery], restarts: frozenset[int] = frozens
 )
 @DETERMINED
 @given(lives=st.lists(st.sampled_from(LIVES), min_size=1, max_size=4), data=st.data())
-def test_any_order_and_any_number_of_times_is_the_same_ledger(
+def test_repeated_and_reordered_deliveries_give_the_same_ledger(
     lives: list[tuple[JobState, ...]], data: st.DataObject
 ) -> None:
     made = words(lives)
@@ -141,7 +141,7 @@ def test_lost_deliveries_that_are_read_later_lead_to_the_same_ledger(
 
 
 @on_virtual_time
-async def test_accept_returns_only_once_the_store_has_it() -> None:
+async def test_accept_returns_after_the_store_has_the_delivery() -> None:
     world = World()
     world.store.latency = 3.0
     controller = Controller(world)
@@ -155,7 +155,7 @@ async def test_accept_returns_only_once_the_store_has_it() -> None:
 
 
 @on_virtual_time
-async def test_a_delivery_is_taken_in_although_its_sender_has_left() -> None:
+async def test_a_delivery_is_stored_although_its_sender_disconnected() -> None:
     world = World()
     world.store.latency = 3.0
     controller = Controller(world)
@@ -170,7 +170,7 @@ async def test_a_delivery_is_taken_in_although_its_sender_has_left() -> None:
 
 
 @on_virtual_time
-async def test_a_delivery_that_comes_twice_is_applied_once() -> None:
+async def test_a_repeated_delivery_is_applied_once() -> None:
     world = World()
     controller = Controller(world)
     await controller.resume()
@@ -184,7 +184,7 @@ async def test_a_delivery_that_comes_twice_is_applied_once() -> None:
 
 @on_virtual_time
 async def test_a_delivery_that_the_store_refuses_is_not_applied_and_ends_the_process() -> None:
-    """A full disk may have room for every other write for ever: no operator would learn of it."""
+    """A full disk may still have room for smaller writes, and no operator would notice the loss."""
     world = World()
     controller = Controller(world)
     await controller.resume()
@@ -200,7 +200,7 @@ async def test_a_delivery_that_the_store_refuses_is_not_applied_and_ends_the_pro
 
 
 @on_virtual_time
-async def test_the_facts_and_the_mark_that_they_are_applied_are_one_transaction() -> None:
+async def test_the_events_of_a_delivery_and_its_applied_mark_are_one_transaction() -> None:
     world = World()
     controller = Controller(world)
     await controller.resume()
@@ -218,8 +218,8 @@ async def test_the_facts_and_the_mark_that_they_are_applied_are_one_transaction(
     source="GAR#5105",
 )
 @on_virtual_time
-async def test_a_body_that_cannot_be_read_stops_nothing_behind_it() -> None:
-    """Stored by an earlier release, say: it would stop every start from then on."""
+async def test_an_unreadable_stored_body_does_not_block_later_deliveries() -> None:
+    """An earlier release may have stored such a body, and every start would fail."""
     world = World()
     controller = Controller(world)
     await controller.resume()
@@ -233,7 +233,7 @@ async def test_a_body_that_cannot_be_read_stops_nothing_behind_it() -> None:
 
 
 @on_virtual_time
-async def test_an_action_that_means_nothing_here_is_applied_as_nothing() -> None:
+async def test_an_unknown_action_is_marked_applied_without_an_effect() -> None:
     world = World()
     controller = Controller(world)
     await controller.resume()
@@ -260,7 +260,7 @@ async def test_a_malformed_body_is_refused_at_once_and_not_stored() -> None:
 
 
 @on_virtual_time
-async def test_a_rerun_that_repeats_an_old_jobs_end_brings_nothing_back_to_life() -> None:
+async def test_late_events_of_a_pruned_job_do_not_make_it_demand_again() -> None:
     world = World()
     controller = Controller(world)
     await controller.resume()
@@ -286,7 +286,7 @@ async def _late(controller: Controller, number: int, state: JobState, queued_at:
 
 
 @on_virtual_time
-async def test_a_body_is_read_once() -> None:
+async def test_each_body_is_parsed_once() -> None:
     read = []
 
     class Counting(World):
@@ -313,7 +313,7 @@ async def test_a_body_is_read_once() -> None:
     source="CWE-770",
 )
 @on_virtual_time
-async def test_deliveries_outside_every_scope_are_neither_stored_nor_kept_in_memory() -> None:
+async def test_deliveries_outside_every_scope_are_dropped() -> None:
     world = World()
     controller = Controller(world)
     await controller.resume()
@@ -330,8 +330,8 @@ async def test_deliveries_outside_every_scope_are_neither_stored_nor_kept_in_mem
 
 
 @on_virtual_time
-async def test_the_end_of_a_job_whose_repository_left_the_scopes_is_heard() -> None:
-    """It is in memory already, and must not stay there as one that runs."""
+async def test_a_known_job_whose_repository_left_the_scopes_is_still_completed() -> None:
+    """The job is in memory, and must not stay `in_progress` there."""
     world = World()
     controller = Controller(world)
     await controller.resume()
@@ -345,7 +345,7 @@ async def test_the_end_of_a_job_whose_repository_left_the_scopes_is_heard() -> N
 
 @on_virtual_time
 async def test_a_waiting_job_whose_queued_delivery_repeats_is_read_from_github() -> None:
-    """As after the approval of a deployment: queued, waiting, queued. A replay costs one read a minute."""
+    """For example after the approval of a deployment. A replay costs at most one read a minute."""
     world = World()
     controller = Controller(world)
     await controller.resume()
@@ -358,7 +358,7 @@ async def test_a_waiting_job_whose_queued_delivery_repeats_is_read_from_github()
     assert answer is not None
 
     async def again(number: int) -> bool:
-        """Whether GitHub is to be asked after the same body under a new id."""
+        """Return True if the job is read after the same body arrives with a new id."""
         repeated = Delivery(f"again-{number}", first.event, world.clock.now(), first.body)
         assert await controller.intake.accept(repeated) is False
         await controller.intake.apply_waiting()
@@ -376,7 +376,7 @@ async def test_a_waiting_job_whose_queued_delivery_repeats_is_read_from_github()
 
 
 @on_virtual_time
-async def test_replays_write_nothing_while_github_is_being_asked() -> None:
+async def test_replayed_deliveries_write_nothing_while_the_job_is_disputed() -> None:
     world = World()
     controller = Controller(world)
     await controller.resume()

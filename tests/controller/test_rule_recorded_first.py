@@ -25,13 +25,13 @@ from tests.controller.virtual_time import run
 
 DETERMINED = settings(derandomize=True, deadline=None, max_examples=60, database=None)
 LAST_CUT = 220
-"""Longer than any run of one job goes on: the test of the uncut run checks it."""
+"""More steps than a run of one job has, as the test without a crash checks."""
 
 
 async def live(
     world: World, jobs: int, crash_points: list[int | None], cancelled: frozenset[int] = frozenset()
 ) -> LivingWorld:
-    """Queue some jobs, run controllers with these crash points, and see everything through."""
+    """Queue some jobs, and run controllers with these crash points until everything is done."""
     living = LivingWorld(world)
     for job in range(1, jobs + 1):
         living.queue(job)
@@ -81,7 +81,7 @@ def _check_slots(world: World) -> None:
     assert len(set(bound)) == len(bound), "a machine in two slots"
 
 
-def test_a_job_runs_once_and_everything_is_given_back() -> None:
+def test_a_job_runs_once_and_its_machine_and_registration_are_removed() -> None:
     living = run(live(World(), 1, []))
     check(living)
     assert len(living.work[1].ran_on) == 1

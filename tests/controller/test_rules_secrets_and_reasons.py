@@ -1,4 +1,4 @@
-"""Rules 9 and 10: no secret is written down anywhere, and every job that waits has a reason."""
+"""Rules 9 and 10: no secret is stored or logged, and every waiting job has a reason."""
 
 import asyncio
 from collections import Counter

@@ -1,4 +1,4 @@
-"""What the metrics learn: the fleet's counts, and each row of history once."""
+"""What the metrics get: the counts of the fleet, and each history row once."""
 
 from dataclasses import replace
 
@@ -21,7 +21,7 @@ async def test_no_sku_of_a_new_fleet_has_an_open_circuit_breaker() -> None:
 
 
 @on_virtual_time
-async def test_a_completed_job_is_counted_by_its_conclusion() -> None:
+async def test_completed_jobs_are_counted_by_conclusion() -> None:
     controller, (agent,) = await launched(World())
     assigned = await agent.start_runner()
     await say(controller, 1, JobState.IN_PROGRESS, assigned.runner)

@@ -1,4 +1,4 @@
-"""Repositories created since the last list of all: seen within a minute, and what is not ours left alone."""
+"""Repositories created since the last full list: found within a minute; unreadable ones are dropped."""
 
 import asyncio
 
@@ -19,10 +19,10 @@ from tests.controller.virtual_time import on_virtual_time
 @pytest.mark.parametrize("created", [1.0, 100.0, 250.0, 299.0])
 @pytest.mark.parametrize("queued", [0.0, 15.0, 200.0])
 @pytest.mark.parametrize("limit", [5_000, 15_000])
-def test_a_job_of_a_new_repository_whose_webhook_is_lost_has_its_machine_within_a_minute(
+def test_a_job_of_a_new_repository_without_a_webhook_gets_a_machine_within_a_minute(
     created: float, queued: float, limit: int
 ) -> None:
-    """Lists of all repositories are read every 300 s: one that was created since is in none."""
+    """Lists of all repositories are read every 300 s and do not show newer repositories."""
 
     @on_virtual_time
     async def scenario() -> None:
@@ -47,8 +47,8 @@ def test_a_job_of_a_new_repository_whose_webhook_is_lost_has_its_machine_within_
 
 
 @on_virtual_time
-async def test_a_new_repository_that_the_app_may_not_see_is_soon_left_alone() -> None:
-    """An organization's list shows public ones to every App; the installation's does not."""
+async def test_a_new_repository_that_the_app_may_not_read_is_soon_not_read_any_more() -> None:
+    """An organization's list shows public repositories to every App; the installation's list does not."""
     world = World()
     controller, lists = await begin(world)
     lists.queue("acme/old", 1, 1, controller.journal.now)
@@ -66,7 +66,7 @@ async def test_a_new_repository_that_the_app_may_not_see_is_soon_left_alone() ->
 
 
 @on_virtual_time
-async def test_while_new_repositories_cannot_be_listed_the_picture_gets_older() -> None:
+async def test_staleness_grows_while_new_repositories_cannot_be_listed() -> None:
     world = World()
     controller, lists = await begin(world)
     lists.queue("acme/old", 1, 1, controller.journal.now)

@@ -1,4 +1,4 @@
-"""Registrations whose machine is gone: which are removed, and how many are not."""
+"""Registrations whose machine does not exist: which are removed, and which are kept."""
 
 from typing import Any
 
@@ -24,7 +24,7 @@ def registered(name: str, *, online: bool = False, busy: bool = False) -> Regist
 
 
 def removed(world: World, first: RegisteredRunner, second: RegisteredRunner | None = None) -> bool:
-    """Whether two lists a minute apart, with a full listing between, have it removed."""
+    """Return True if two lists a minute apart, with a complete listing in between, remove it."""
     registrations = Registrations()
     assert registrations.listed([first], world.state, world.now) == []
     world.after(CONFIRMED_AFTER)
@@ -73,7 +73,7 @@ def test_only_names_of_this_installation_are_removed(name: str) -> None:
     source="ARC#4397",
 )
 @pytest.mark.parametrize("installation", ["0badcafe", "01d01d01", "2bad2bad"])
-def test_after_take_overs_names_of_every_former_id_are_removed_once_their_machine_is_gone(
+def test_registrations_with_former_ids_are_removed_after_their_machine_is_gone(
     installation: str,
 ) -> None:
     world = World()
@@ -97,7 +97,7 @@ def test_a_runner_that_was_listed_as_busy_or_online_is_kept(online: bool, busy: 
     assert not removed(World(), idle, at_work)
 
 
-def test_a_machine_that_is_there_or_was_lost_keeps_its_registration() -> None:
+def test_the_registration_of_an_existing_or_lost_machine_is_kept() -> None:
     world = World()
     world.make_ready()
     assert not removed(world, registered(f"{OURS}c0-1"))
@@ -109,7 +109,7 @@ def test_a_machine_that_is_there_or_was_lost_keeps_its_registration() -> None:
 
 
 def test_a_registration_of_a_written_off_slot_is_removed_like_an_unknown_one() -> None:
-    """A backup was made in mid-call, and its machine came, registered and went since."""
+    """A backup was made during a launch request; since then its machine registered and ended."""
     world = World()
     world.send(1)
     world.restart(3600.0)
@@ -123,9 +123,7 @@ def test_a_registration_of_a_written_off_slot_is_removed_like_an_unknown_one() -
     assert removed(world, ours)
 
 
-def test_after_a_restored_backup_nothing_unknown_is_removed_while_a_machine_is_unexplained() -> (
-    None
-):
+def test_after_a_restore_no_unknown_registration_is_removed_while_a_machine_is_unverified() -> None:
     world = World()
     world.lists(listed("newer than the backup", call="unknown"))
     assert any(machine.work.unverified for machine in world.state.machines.values())
@@ -136,7 +134,7 @@ def test_after_a_restored_backup_nothing_unknown_is_removed_while_a_machine_is_u
         world.after(CONFIRMED_AFTER)
 
 
-def test_before_every_provider_was_listed_nothing_is_removed() -> None:
+def test_no_registration_is_removed_before_every_provider_was_listed() -> None:
     world, registrations = World(now=START), Registrations()
     for _ in range(5):
         assert registrations.listed([registered(UNKNOWN)], world.state, world.now) == []
@@ -148,7 +146,7 @@ def test_before_every_provider_was_listed_nothing_is_removed() -> None:
     assert registrations.listed([registered(UNKNOWN)], world.state, world.now) != []
 
 
-def test_less_than_a_minute_between_two_lists_is_not_enough_and_a_gap_begins_anew() -> None:
+def test_a_registration_must_be_in_lists_a_minute_apart_without_a_gap() -> None:
     world, registrations = World(), Registrations()
     one = registered(UNKNOWN)
     assert registrations.listed([one], world.state, world.now) == []
@@ -161,7 +159,7 @@ def test_less_than_a_minute_between_two_lists_is_not_enough_and_a_gap_begins_ane
     assert registrations.listed([one], world.state, world.now) == []
 
 
-def test_a_long_list_does_not_go_through_all_machines_for_each_registration() -> None:
+def test_a_long_list_of_registrations_scans_the_machines_once() -> None:
     world = World()
     for _ in range(3):
         world.make_ready()
@@ -176,7 +174,7 @@ def test_a_long_list_does_not_go_through_all_machines_for_each_registration() ->
 
 
 class _Counted(dict[MachineId, Machine]):
-    """Counts how often all machines are gone through."""
+    """A dictionary of machines that counts how often it is scanned."""
 
     walked = 0
 

@@ -1,4 +1,4 @@
-"""Which of an account's repositories are looked at: the liveliest, and none that is gone."""
+"""Which of an account's repositories are read: the most recently active, and no removed one."""
 
 from dataclasses import replace
 
@@ -18,7 +18,7 @@ from tests.planner.fleets import catalogue
     topic="GitHub's events",
     source="GitHub: an App's repositories",
 )
-def test_of_too_many_repositories_the_most_recently_active_are_watched() -> None:
+def test_beyond_the_limit_only_the_most_recently_active_repositories_are_watched() -> None:
     desk = Desk()
     old = [ListedRepository(f"acme/r{n:05}", 100.0 + n) for n in range(2 * MOST_REPOSITORIES)]
     pushed = [replace(one, pushed_at=NOW) for one in old[1000:1020]]
@@ -38,7 +38,7 @@ def test_of_too_many_repositories_the_most_recently_active_are_watched() -> None
     topic="GitHub's events",
     source="GitHub: an App's repositories",
 )
-def test_a_repository_that_is_gone_is_not_looked_at_once_its_jobs_have_ended() -> None:
+def test_a_removed_repository_is_not_read_after_its_jobs_have_ended() -> None:
     desk = Desk()
     both = [ListedRepository(WIDGETS, NOW), ListedRepository("acme/old", NOW)]
     desk.sync_state.listed_repositories("org:acme", both, desk.ledger.state)
@@ -54,8 +54,8 @@ def test_a_repository_that_is_gone_is_not_looked_at_once_its_jobs_have_ended() -
     assert set(desk.sync_state.known(NOW).repositories) == {WIDGETS}
 
 
-def test_runs_of_a_repository_that_is_gone_do_not_make_the_picture_old() -> None:
-    """Their jobs may not be read any more: nobody would ever say that they are over."""
+def test_runs_of_a_removed_repository_do_not_count_for_staleness() -> None:
+    """The App may not read their jobs any more, so these runs would never end."""
     desk = Desk()
     both = [ListedRepository(WIDGETS, NOW), ListedRepository("acme/old", NOW)]
     desk.sync_state.listed_repositories("org:acme", both, desk.ledger.state)
@@ -67,7 +67,7 @@ def test_runs_of_a_repository_that_is_gone_do_not_make_the_picture_old() -> None
         desk.sync_state.was_read(Read(Kind.NEWEST, WIDGETS), later)
         assert not desk.sync_state.known(later).runs
         assert staleness(desk.sync_state.known(later), later) == 0.0
-        # A list that was under way as the repository was forgotten.
+        # This list was being read when the repository was removed.
         desk.sync_state.listed_runs("acme/old", [ACTIVE], NOW)
 
 
@@ -77,7 +77,7 @@ def test_runs_of_a_repository_that_is_gone_do_not_make_the_picture_old() -> None
     topic="GitHub's events",
     source="GitHub: suspending an installation",
 )
-def test_a_list_that_is_not_whole_adds_and_takes_nothing_away() -> None:
+def test_an_incomplete_list_adds_repositories_and_removes_none() -> None:
     desk = Desk()
     state = desk.ledger.state
     desk.sync_state.listed_repositories("org:acme", [ListedRepository(WIDGETS, 5.0)], state)
@@ -88,7 +88,7 @@ def test_a_list_that_is_not_whole_adds_and_takes_nothing_away() -> None:
     assert desk.sync_state.known(NOW).repositories == {"acme/other": 7.0}
 
 
-def test_one_scopes_list_takes_nothing_from_another() -> None:
+def test_the_list_of_one_scope_removes_no_repository_of_another() -> None:
     desk = Desk(replace(catalogue(), scopes=(Scope("acme", "tools"), Scope("acme", None))))
     desk.sync_state = SyncState("acme", ["repo:acme/tools", "org:acme"], NOW)
     state = desk.ledger.state

@@ -1,4 +1,4 @@
-"""Which list is read next: pure values in, an order out."""
+"""Which list is read next."""
 
 from collections.abc import Mapping
 
@@ -30,7 +30,7 @@ WIDGETS = "acme/widgets"
 
 
 def everything_read(known: Known, at: Instant) -> dict[Read, Instant]:
-    """All that there is to read, read at one moment: new repositories, once all have been listed."""
+    """Return the state in which everything was read at one moment, new repositories after all repositories."""
     never = Known(BEGAN, known.scopes, known.repositories, known.runs)
     first = dict.fromkeys(next_reads(never, NOW, 10_000), at)
     listed = {read: at for read in first if read.kind is Kind.REPOSITORIES}
@@ -39,7 +39,7 @@ def everything_read(known: Known, at: Instant) -> dict[Read, Instant]:
 
 
 def turns(read_at: Mapping[Read, Instant]) -> dict[Read, Turn]:
-    """Everything was read when it was tried."""
+    """Return turns in which each try succeeded."""
     return {read: Turn(at, at) for read, at in read_at.items()}
 
 
@@ -67,7 +67,7 @@ def test_each_kind_is_read_at_its_own_interval() -> None:
         assert kind in after
 
 
-def test_a_run_never_read_goes_before_everything_that_is_late() -> None:
+def test_a_run_that_was_never_read_goes_before_every_late_read() -> None:
     known = Known(
         BEGAN,
         {SCOPE: True},
@@ -79,7 +79,7 @@ def test_a_run_never_read_goes_before_everything_that_is_late() -> None:
     assert reads(known, read_at, NOW, most=1) == [jobs(2)]
 
 
-def test_reads_that_find_runs_go_first_and_delay_the_others_only_so_long() -> None:
+def test_reads_that_find_runs_go_first_and_delay_the_others_for_a_bounded_time() -> None:
     runs = {(WIDGETS, n): KnownRun(BEGAN, changed=n == 3) for n in range(1, 6)}
     known = Known(BEGAN, {}, {WIDGETS: NOW}, runs)
     read_at = everything_read(known, NOW - 60.0)
@@ -103,7 +103,7 @@ def test_with_too_few_calls_the_rest_is_read_in_turn() -> None:
     assert order == [*range(10), *range(10)]
 
 
-def test_quiet_repositories_are_looked_at_for_new_runs_alone_and_never_too_many() -> None:
+def test_inactive_repositories_are_read_only_for_new_runs_and_a_bounded_number_at_once() -> None:
     names = [f"acme/r{n}" for n in range(2000)]
     known = Known(BEGAN, {}, dict.fromkeys(names, NOW - ACTIVE_FOR))
     read_at = everything_read(known, NOW)
@@ -112,14 +112,14 @@ def test_quiet_repositories_are_looked_at_for_new_runs_alone_and_never_too_many(
     assert len(reads(known, read_at, NOW + 500.0)) == 99
 
 
-def test_registrations_that_are_awaited_are_read_again_after_a_minute() -> None:
+def test_runners_are_listed_again_after_a_minute_while_a_list_is_needed() -> None:
     read_at = dict.fromkeys((Read(Kind.RUNNERS, SCOPE), Read(Kind.REPOSITORIES, SCOPE)), NOW)
     read_at[Read(Kind.CREATED, SCOPE)] = NOW + RUNNERS_SOON
     for soon, due in ((True, [Read(Kind.RUNNERS, SCOPE)]), (False, [])):
         assert reads(Known(BEGAN, {SCOPE: soon}), read_at, NOW + RUNNERS_SOON) == due
 
 
-def test_staleness_is_the_oldest_picture_of_what_is_active() -> None:
+def test_staleness_is_the_age_of_the_oldest_read_of_active_things() -> None:
     quiet, active = "acme/quiet", WIDGETS
     known = Known(
         BEGAN,
@@ -135,7 +135,7 @@ def test_staleness_is_the_oldest_picture_of_what_is_active() -> None:
 
 
 def test_failed_reads_do_not_make_the_data_fresh() -> None:
-    """Permissions are lost, and GitHub has outages: the metric must say so."""
+    """The metric must show lost permissions and outages of GitHub."""
     newest, repositories = Read(Kind.NEWEST, WIDGETS), Read(Kind.REPOSITORIES, SCOPE)
     tried = {jobs(1): Turn(NOW), newest: Turn(NOW, NOW - 90.0), repositories: Turn(NOW, NOW - 90.0)}
     runs = {(WIDGETS, 1): KnownRun(NOW - 80.0)}
@@ -144,7 +144,7 @@ def test_failed_reads_do_not_make_the_data_fresh() -> None:
     assert staleness(Known(BEGAN, {SCOPE: False}), NOW) == NOW - BEGAN, "nothing was ever listed"
 
 
-def test_a_repository_does_not_turn_quiet_while_none_can_be_read() -> None:
+def test_a_repository_does_not_become_inactive_during_an_outage() -> None:
     read_at = NOW - 3.0 * ACTIVE_FOR
     tried = {Read(Kind.NEWEST, WIDGETS): Turn(NOW, read_at)}
     known = Known(BEGAN, {}, {WIDGETS: read_at - 60.0}, {}, tried)
@@ -164,7 +164,7 @@ def test_a_failing_read_is_retried_with_backoff_and_never_given_up() -> None:
         assert next_reads(failing, NOW + every, 9) == [jobs(1)]
 
 
-def test_a_rare_read_is_not_repeated_more_often_because_it_fails() -> None:
+def test_a_failing_read_with_a_long_interval_keeps_its_interval() -> None:
     names = [f"acme/r{n}" for n in range(8000)]
     newest = Read(Kind.NEWEST, names[0])
     tried = {Read(Kind.NEWEST, name): Turn(NOW + 9999.0) for name in names}
@@ -186,7 +186,7 @@ def test_a_first_read_that_fails_is_retried_soon_and_then_with_backoff() -> None
             assert next_reads(failing, NOW + every * FIRST_AGAIN, 9) == [read]
 
 
-def test_a_run_that_could_not_be_read_goes_before_no_other_run() -> None:
+def test_a_run_that_could_not_be_read_has_no_priority_over_other_runs() -> None:
     known = Known(
         BEGAN,
         {SCOPE: False},
@@ -214,7 +214,7 @@ def test_a_list_of_many_pages_is_read_less_often() -> None:
     st.integers(-3, 12),
     st.floats(0.0, 2000.0),
 )
-def test_never_more_than_may_be_read_never_twice_and_nothing_under_way(
+def test_next_reads_gives_at_most_the_limit_without_repeats_or_reads_in_flight(
     active: dict[str, Instant], changed: dict[tuple[str, int], bool], most: int, later: float
 ) -> None:
     runs = {key: KnownRun(BEGAN, is_changed) for key, is_changed in changed.items()}
@@ -228,7 +228,7 @@ def test_never_more_than_may_be_read_never_twice_and_nothing_under_way(
 
 
 def test_new_repositories_of_an_organization_are_listed_between_the_lists_of_all() -> None:
-    """Of a repository's scope there are none, and without a list of all nobody knows whose they are."""
+    """A repository's scope has no new repositories, and only the full list shows which belong to the scope."""
     all_of_it, created = Read(Kind.REPOSITORIES, SCOPE), Read(Kind.CREATED, SCOPE)
     assert created not in next_reads(Known(BEGAN, {SCOPE: False}), NOW, 99)
     listed = Known(BEGAN, {SCOPE: False}, turns={all_of_it: Turn(NOW, NOW)})
@@ -240,7 +240,7 @@ def test_new_repositories_of_an_organization_are_listed_between_the_lists_of_all
     assert [read.kind for read in next_reads(listed, NOW, 99)] == [Kind.RUNNERS]
 
 
-def test_new_repositories_that_cannot_be_listed_make_the_picture_older() -> None:
+def test_new_repositories_that_cannot_be_listed_raise_the_staleness() -> None:
     all_of_it, created = Read(Kind.REPOSITORIES, SCOPE), Read(Kind.CREATED, SCOPE)
     turns_of = {all_of_it: Turn(NOW, NOW), created: Turn(NOW, NOW - 90.0)}
     assert staleness(Known(BEGAN, {SCOPE: False}, turns=turns_of), NOW) == 0.0

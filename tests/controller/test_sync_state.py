@@ -1,4 +1,4 @@
-"""What lists add to the ledger: lost words, ghosts, and nothing that is known already."""
+"""What lists add to the ledger: lost events, jobs that GitHub shows no more, and nothing known already."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -77,7 +77,7 @@ def desk() -> Desk:
     return made
 
 
-def test_a_job_that_no_webhook_reported_is_demand(desk: Desk) -> None:
+def test_a_listed_job_without_a_webhook_becomes_demand(desk: Desk) -> None:
     assert desk.read(listed(1)) == (listed(1),)
     (queue,) = desk.ledger.state.queues.values()
     assert [job.id for job in queue.values()] == [1]
@@ -87,23 +87,25 @@ def test_a_job_that_no_webhook_reported_is_demand(desk: Desk) -> None:
 @pytest.mark.parametrize(
     "seen", [listed(1, QUEUED, "elsewhere"), listed(1, ENDED)], ids=["of others", "over"]
 )
-def test_completed_or_unknown_jobs_of_a_list_are_not_stored(desk: Desk, seen: JobObserved) -> None:
+def test_listed_jobs_that_are_completed_or_of_no_sku_are_not_stored(
+    desk: Desk, seen: JobObserved
+) -> None:
     assert desk.read(seen) == ()
     assert not desk.ledger.state.jobs
 
 
-def test_lost_starts_and_ends_are_made_up_for(desk: Desk) -> None:
+def test_lists_make_up_for_lost_in_progress_and_completed_events(desk: Desk) -> None:
     desk.hear(reported(1), reported(2), reported(3, STARTED))
     assert len(desk.read(listed(1, STARTED), listed(2, ENDED), listed(3, ENDED))) == 3
     assert [desk.state(n) for n in (1, 2, 3)] == [STARTED, ENDED, ENDED]
 
 
-def test_an_older_list_takes_nothing_back(desk: Desk) -> None:
+def test_an_older_list_does_not_undo_newer_events(desk: Desk) -> None:
     desk.hear(reported(1, STARTED), reported(2, ENDED))
     assert desk.read(listed(1), listed(2), listed(2, STARTED)) == ()
 
 
-def test_a_runners_name_that_came_without_is_added_once(desk: Desk) -> None:
+def test_a_missing_runner_name_is_added_once(desk: Desk) -> None:
     desk.hear(reported(1, STARTED))
     named = replace(listed(1, STARTED), runner_name=RunnerName("r"))
     assert desk.read(named) == (named,)
@@ -111,7 +113,7 @@ def test_a_runners_name_that_came_without_is_added_once(desk: Desk) -> None:
 
 
 @pytest.mark.parametrize(("said", "shown"), [(QUEUED, WAITING), (WAITING, QUEUED)])
-def test_a_list_that_contradicts_has_the_job_itself_asked_about(
+def test_a_job_that_a_list_contradicts_is_read_itself(
     desk: Desk, said: JobState, shown: JobState
 ) -> None:
     desk.hear(reported(1, said))
@@ -126,7 +128,7 @@ def test_a_list_that_contradicts_has_the_job_itself_asked_about(
     topic="GitHub's events",
     source="runs-on#539",
 )
-def test_a_job_queued_for_ever_in_a_run_that_is_over_stops_being_demand(desk: Desk) -> None:
+def test_a_job_that_stays_queued_in_a_completed_run_stops_being_demand(desk: Desk) -> None:
     desk.hear(reported(1))
     desk.sync_state.listed_runs(WIDGETS, [OVER], NOW)
     assert desk.read(listed(1)) == ()
@@ -146,10 +148,10 @@ def test_a_job_queued_for_ever_in_a_run_that_is_over_stops_being_demand(desk: De
     topic="GitHub's events",
     source="ARC#4315",
 )
-def test_a_job_of_a_re_run_is_no_ghost_while_the_run_has_not_been_looked_at_since(
+def test_a_job_of_a_new_attempt_is_kept_until_its_run_was_read_again(
     desk: Desk,
 ) -> None:
-    """With too few calls a run's jobs may be read twice between two readings of the run."""
+    """If calls are scarce, the jobs of a run may be read twice between two reads of the run."""
     desk.hear(reported(1, STARTED), reported(2))
     desk.sync_state.listed_runs(WIDGETS, [OVER], NOW)
     for at in (NOW + 200.0, NOW + 400.0):
@@ -159,7 +161,7 @@ def test_a_job_of_a_re_run_is_no_ghost_while_the_run_has_not_been_looked_at_sinc
     assert desk.state(2) is QUEUED
 
 
-def test_readings_of_what_is_over_are_not_remembered_for_ever(desk: Desk) -> None:
+def test_reads_of_completed_runs_are_pruned(desk: Desk) -> None:
     desk.sync_state.listed_repositories("org:acme", [ListedRepository(WIDGETS)], desk.ledger.state)
     kinds = (Kind.NEWEST, Kind.QUEUED, Kind.JOBS, Kind.RUN)
     reads = [Read(kind, WIDGETS, 7 if kind in (Kind.JOBS, Kind.RUN) else 0) for kind in kinds]
@@ -170,13 +172,13 @@ def test_readings_of_what_is_over_are_not_remembered_for_ever(desk: Desk) -> Non
     desk.sync_state.listed_repositories("org:acme", [], desk.ledger.state)
     desk.read()
     for read in reads:
-        # each as its own reading ends
+        # each when its read ends
         desk.sync_state.was_read(read, NOW)
         desk.sync_state.was_not_read(read, NOW, counts=True)
     assert not desk.sync_state.known(NOW).turns
 
 
-def test_a_run_that_works_again_has_no_ghosts(desk: Desk) -> None:
+def test_jobs_of_a_run_that_is_active_again_are_kept(desk: Desk) -> None:
     desk.hear(reported(1))
     for at in (NOW, NOW + 100.0):
         desk.sync_state.listed_runs(WIDGETS, [OVER], at)
@@ -192,14 +194,14 @@ def test_queued_jobs_of_a_completed_run_are_not_added(desk: Desk) -> None:
     assert JobId(2) not in desk.ledger.state.jobs
 
 
-def test_giving_up_a_job_that_has_started_changes_nothing(desk: Desk) -> None:
+def test_abandoning_a_job_that_has_started_changes_nothing(desk: Desk) -> None:
     desk.hear(reported(1, STARTED))
     desk.ledger.apply(JobAbandoned(NOW, JobId(1), "too late"))
     desk.ledger.apply(JobAbandoned(NOW, JobId(9), "unknown"))
     assert desk.state(1) is STARTED
 
 
-def test_jobs_that_a_list_does_not_show_are_asked_about_a_few_at_a_time(desk: Desk) -> None:
+def test_jobs_missing_from_a_list_are_read_a_few_at_a_time(desk: Desk) -> None:
     desk.hear(*(reported(n) for n in range(1, 6)))
     fresh = desk.sync_state.listed_jobs(KEY, [listed(1)], desk.ledger.state, NOW)
     assert fresh.ask == ()
@@ -220,10 +222,10 @@ def test_runs_are_remembered_from_lists_and_from_the_ledger_until_they_are_over(
     assert set(desk.sync_state.known(NOW).runs) == {(WIDGETS, 8)}
 
 
-def test_a_run_whose_jobs_were_read_since_it_changed_is_read_at_its_own_pace_again(
+def test_a_changed_run_is_read_at_its_normal_interval_after_its_jobs_were_read(
     desk: Desk,
 ) -> None:
-    """A run that stays marked as changed would be read every 15 s, ahead of all others, for ever."""
+    """Otherwise a run marked as changed would be read every 15 s for ever, before all others."""
     desk.hear(reported(1))
     desk.sync_state.listed_runs(WIDGETS, [ACTIVE], NOW)
     desk.sync_state.listed_runs(WIDGETS, [replace(ACTIVE, mark="in_progress 2")], NOW)
@@ -234,7 +236,7 @@ def test_a_run_whose_jobs_were_read_since_it_changed_is_read_at_its_own_pace_aga
     assert not desk.sync_state.known(NOW).runs[KEY].changed
 
 
-def test_repositories_of_no_scope_crowd_out_none_that_is() -> None:
+def test_repositories_outside_the_scopes_use_no_place_in_the_limit() -> None:
     scope = Scope("acme", None, repositories=("acme/w*",))
     desk = Desk(replace(catalogue(), scopes=(scope,)))
     others = [ListedRepository(f"acme/other{n}") for n in range(MOST_REPOSITORIES)]
@@ -245,7 +247,7 @@ def test_repositories_of_no_scope_crowd_out_none_that_is() -> None:
     assert len(desk.sync_state.known(NOW).repositories) == MOST_REPOSITORIES
 
 
-def test_failures_are_counted_until_it_is_read() -> None:
+def test_failed_reads_are_counted_until_one_succeeds() -> None:
     desk = Desk()
     scope = Read(Kind.REPOSITORIES, "org:acme")
     struck = [desk.sync_state.was_not_read(scope, NOW + n, counts=n != 1) for n in range(3)]
@@ -260,8 +262,8 @@ def test_failures_are_counted_until_it_is_read() -> None:
     topic="GitHub's events",
     source="GitHub: REST API, repositories",
 )
-def test_one_repository_spelt_in_two_ways_is_read_once() -> None:
-    """The configuration, a webhook and a list may each write a name in a case of their own."""
+def test_a_repository_name_in_different_case_is_read_once() -> None:
+    """The configuration, webhooks and lists may write a name in different case."""
     desk = Desk(replace(catalogue(), scopes=(Scope("acme", "Widgets"),)))
     desk.sync_state = SyncState("acme", ["repo:acme/Widgets"], NOW)
     shown = [ListedRepository("acme/Widgets")]
@@ -274,7 +276,7 @@ def test_one_repository_spelt_in_two_ways_is_read_once() -> None:
     assert (set(known.repositories), set(known.runs)) == ({"acme/Widgets"}, {("acme/Widgets", 7)})
 
 
-def test_a_run_that_no_list_shows_any_more_is_looked_at_by_itself(desk: Desk) -> None:
+def test_a_run_missing_from_the_lists_is_read_itself(desk: Desk) -> None:
     late = NOW + UNLISTED_FOR + 1.0
     assert not desk.sync_state.known(NOW).runs[KEY].unlisted
     assert desk.sync_state.known(late).runs[KEY].unlisted
@@ -285,7 +287,7 @@ def test_a_run_that_no_list_shows_any_more_is_looked_at_by_itself(desk: Desk) ->
     assert not desk.sync_state.known(late).runs[KEY].unlisted
 
 
-def test_repositories_are_those_of_the_scope_and_show_when_they_were_last_alive() -> None:
+def test_the_repositories_of_the_scope_have_their_last_activity() -> None:
     scopes = (Scope("acme", "tools"), Scope("acme", None, repositories=("acme/w*",)))
     desk = Desk(replace(catalogue(), scopes=scopes))
     names = [WIDGETS, "acme/world", "acme/tools", "acme/other"]
@@ -300,7 +302,7 @@ def test_repositories_are_those_of_the_scope_and_show_when_they_were_last_alive(
 
 
 class Unread(dict[JobId, Job]):
-    """The jobs of a fleet that nobody may look through."""
+    """Jobs that must not be scanned."""
 
     def __iter__(self) -> Iterator[JobId]:
         raise AssertionError("all jobs are looked through")
@@ -311,8 +313,8 @@ class Unread(dict[JobId, Job]):
     items = values
 
 
-def test_the_ledger_is_taken_over_without_a_look_at_every_job() -> None:
-    """At 200,000 jobs such a look took 214 ms every 5 s, in which nothing else went on."""
+def test_the_sync_state_follows_the_ledger_without_scanning_every_job() -> None:
+    """With 200,000 jobs a scan blocked the event loop for 214 ms every 5 s."""
     desk = Desk()
     desk.hear(*(replace(reported(n), run_id=n % 3) for n in range(1, 10)))
     state = desk.ledger.state
@@ -327,7 +329,7 @@ def test_the_ledger_is_taken_over_without_a_look_at_every_job() -> None:
     assert shown.ask == (4, 7)
 
 
-def test_a_change_of_a_job_hides_it_from_no_list_that_is_read_before_the_next_look(
+def test_a_changed_job_still_counts_in_the_next_list(
     desk: Desk,
 ) -> None:
     desk.hear(reported(1))

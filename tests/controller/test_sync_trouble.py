@@ -1,4 +1,4 @@
-"""Lists that cannot be read, or that take many calls: what is reported of it, and what it costs."""
+"""Lists that cannot be read or take many calls: what is reported, and how many calls they use."""
 
 import asyncio
 from collections import defaultdict
@@ -38,12 +38,12 @@ async def with_runs(count: int) -> tuple[Controller, FakeLists]:
         # At double the time up to 900 s: newest runs and jobs, the run itself (never read, so after
         # 15 s at first), queued runs and the two other states; and the scope's three lists.
         (OperatorError("403"), 8 * (8 + 8 + 9 + 3 + 1 + 1) + 3 * 5),
-        # After each pause of 30 s as many as may be under way, until the first of them has failed.
+        # After each pause of 30 s, as many reads as allowed at once, until the first of them fails.
         (RetryLaterError("502", 30.0), int(HOUR / 30.0) * AT_ONCE),
     ],
     ids=["permission lost", "outage"],
 )
-def test_while_nothing_can_be_read_the_picture_gets_older_and_ever_less_is_asked(
+def test_while_nothing_can_be_read_staleness_grows_and_reads_back_off(
     error: GitHubError, most: int
 ) -> None:
     @on_virtual_time
@@ -75,7 +75,7 @@ def test_while_nothing_can_be_read_the_picture_gets_older_and_ever_less_is_asked
     source="GitHub: best practices for the REST API",
 )
 @on_virtual_time
-async def test_a_refused_read_is_logged_at_first_and_then_less_and_less_often() -> None:
+async def test_a_refused_read_is_logged_with_backoff() -> None:
     controller, lists = await with_runs(2)
     lists.broken["acme/r1"] = OperatorError("403 Resource not accessible by integration")
     with capture_logs() as lines:
@@ -103,7 +103,7 @@ async def test_a_repository_that_always_fails_is_read_with_backoff() -> None:
     await asyncio.sleep(60.0)
     before = lists.failed.copy()
     await asyncio.sleep(HOUR)
-    # Its four lists 7 to 9 times each: what was never read is tried again after 15 s, then at double
+    # Its four lists 7 to 9 times each: a list that was never read is tried after 15 s, then at double
     # the time up to 900 s.
     assert (lists.failed - before).total() <= 33
     await cancelled(task)
@@ -115,8 +115,8 @@ async def test_a_repository_that_always_fails_is_read_with_backoff() -> None:
     source="GitHub: rate limits",
 )
 @on_virtual_time
-async def test_after_an_outage_nothing_is_left_alone_for_longer() -> None:
-    """An outage is not the fault of what happened to be read in it."""
+async def test_after_an_outage_no_read_keeps_its_backoff() -> None:
+    """An outage is no reason to delay the lists that failed during it."""
     controller, lists = await with_runs(8)
     reported = controller.world.telemetry.staleness
     task = asyncio.create_task(syncing_of(controller, lists).run())
@@ -137,7 +137,7 @@ async def test_after_an_outage_nothing_is_left_alone_for_longer() -> None:
     source="GitHub: an App's repositories",
 )
 @on_virtual_time
-async def test_repositories_that_are_too_many_are_counted_and_reported() -> None:
+async def test_repositories_beyond_the_limit_are_counted_and_reported() -> None:
     controller, lists = await begin(World())
     lists.active = {f"acme/r{n}": {} for n in range(MOST_REPOSITORIES + 2)}
     with capture_logs() as lines:
@@ -155,8 +155,8 @@ async def test_repositories_that_are_too_many_are_counted_and_reported() -> None
     source="GitHub: best practices for the REST API",
 )
 @pytest.mark.parametrize("of", ["org:acme", "acme/r1"], ids=["repositories", "runs and jobs"])
-def test_a_first_reading_that_fails_costs_no_more_than_a_minute(of: str) -> None:
-    """Before it nothing is known, so that there is nothing else to read meanwhile."""
+def test_a_failed_first_read_delays_the_lists_by_at_most_a_minute(of: str) -> None:
+    """Before the first read nothing is known, so there is nothing else to read."""
 
     @on_virtual_time
     async def a_minute() -> None:
@@ -224,8 +224,8 @@ async def long_runs(steady: float | None) -> tuple[Controller, FakeLists]:
     source="GitHub: rate limits",
 )
 @on_virtual_time
-async def test_runs_of_many_jobs_take_no_more_calls_than_there_are() -> None:
-    """All the time their pages are more than a quarter of the pace could pay for."""
+async def test_lists_of_many_pages_stay_within_the_budget_of_calls() -> None:
+    """All pages together need more than the allowed calls."""
     controller, lists = await long_runs(steady=2.0)
     task = asyncio.create_task(syncing_of(controller, lists).run())
     await asyncio.sleep(1200.0)
@@ -240,7 +240,7 @@ async def test_runs_of_many_jobs_take_no_more_calls_than_there_are() -> None:
     source="GitHub: rate limits",
 )
 @on_virtual_time
-async def test_runs_of_many_jobs_are_no_later_at_the_end_of_githubs_hour() -> None:
+async def test_lists_of_many_pages_do_not_get_staler_towards_the_end_of_githubs_hour() -> None:
     controller, lists = await long_runs(steady=None)
     reported = controller.world.telemetry.staleness
     task = asyncio.create_task(syncing_of(controller, lists).run())
@@ -271,7 +271,7 @@ class _LongLists(FakeLists):
     source="GitHub: rate limits",
 )
 @pytest.mark.parametrize("limit", [15_000, 5_000])
-def test_a_list_of_many_pages_does_not_stop_all_other_reading(limit: int) -> None:
+def test_a_list_of_many_pages_does_not_stop_other_reads(limit: int) -> None:
     @on_virtual_time
     async def an_hour() -> None:
         controller, _ = await begin(World())
@@ -292,7 +292,7 @@ def test_a_list_of_many_pages_does_not_stop_all_other_reading(limit: int) -> Non
 
 
 @on_virtual_time
-async def test_a_list_of_repositories_that_is_not_whole_takes_none_away() -> None:
+async def test_an_incomplete_list_of_repositories_removes_none() -> None:
     controller, _ = await begin(World())
     lists = _LongLists(controller.world.clock.now, since=controller.world.clock.now())
     lists.queue("acme/r1", 1, 1, controller.journal.now)
@@ -311,8 +311,8 @@ async def test_a_list_of_repositories_that_is_not_whole_takes_none_away() -> Non
 
 
 @on_virtual_time
-async def test_many_pages_are_paid_for_by_fewer_readings() -> None:
-    """Else a pace that GitHub's numbers do not lower would be passed."""
+async def test_a_list_of_many_pages_uses_the_budget_of_other_reads() -> None:
+    """Otherwise the controller would exceed a rate that GitHub's headers do not lower."""
     readings = []
     for pages in (1, 200):
         controller, _ = await begin(World())
@@ -329,7 +329,7 @@ async def test_many_pages_are_paid_for_by_fewer_readings() -> None:
 
 
 @pytest.mark.parametrize(("free", "share"), [(False, 1.0), (True, 3.0)])
-def test_an_answer_that_nothing_has_changed_gives_its_call_back(free: bool, share: float) -> None:
+def test_a_304_answer_does_not_use_the_budget(free: bool, share: float) -> None:
     @on_virtual_time
     async def ten_minutes() -> None:
         controller, lists = await with_runs(40)

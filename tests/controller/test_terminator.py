@@ -1,4 +1,4 @@
-"""Ends: gathered into one request, asked for again where refused, and never on a guess."""
+"""Terminations: sent together, repeated if refused, and never without proof."""
 
 from collections.abc import MutableMapping
 from typing import Any
@@ -24,7 +24,7 @@ from tests.planner.fleets import EAST
 
 
 async def surplus(world: World, machines: int) -> tuple[Controller, list[Agent]]:
-    """Ready machines whose jobs are gone, idle for longer than they may be."""
+    """Return ready machines without jobs whose idle time is over."""
     controller, agents = await launched(world, machines)
     for job in range(1, machines + 1):
         await say(controller, job, JobState.COMPLETED)
@@ -43,7 +43,7 @@ async def surplus(world: World, machines: int) -> tuple[Controller, list[Agent]]
     source="Karpenter pkg/batcher",
 )
 @on_virtual_time
-async def test_machines_that_end_together_are_ended_in_one_request() -> None:
+async def test_machines_that_terminate_together_share_one_request() -> None:
     world = World()
     controller, agents = await surplus(world, 5)
     await controller.turn()
@@ -54,7 +54,7 @@ async def test_machines_that_end_together_are_ended_in_one_request() -> None:
 
 
 @on_virtual_time
-async def test_an_end_is_stored_before_it_is_asked_for() -> None:
+async def test_a_termination_is_stored_before_it_is_sent() -> None:
     world = World()
     controller, (agent,) = await surplus(world, 1)
     stored: list[MachineState] = []
@@ -69,8 +69,8 @@ async def test_an_end_is_stored_before_it_is_asked_for() -> None:
 
 
 @on_virtual_time
-async def test_an_unused_registration_is_deleted_once_its_machines_end_is_stored() -> None:
-    """Rule 3: a crash in between would delete the registration of a machine that the store assignments."""
+async def test_an_unused_registration_is_deleted_after_the_termination_is_stored() -> None:
+    """Rule 3: otherwise, after a crash, the store would have an assignment whose registration is deleted."""
     world = World()
     controller, agent = await assigned_machine(world)
     registered = runner_of(controller)
@@ -174,7 +174,7 @@ def test_a_machine_that_does_not_terminate_is_reported_from_the_third_request_on
     source="GARM#854",
 )
 @pytest.mark.parametrize("how", ["one", "all", "unknown"])
-def test_an_end_that_was_refused_is_asked_for_again(how: str) -> None:
+def test_a_refused_termination_is_repeated(how: str) -> None:
     @on_virtual_time
     async def scenario() -> None:
         world = World()
@@ -204,7 +204,7 @@ def test_an_end_that_was_refused_is_asked_for_again(how: str) -> None:
 
 
 @on_virtual_time
-async def test_many_ends_are_sent_in_pieces_that_a_provider_takes() -> None:
+async def test_many_terminations_are_sent_in_requests_that_the_provider_accepts() -> None:
     world = World()
     controller, agents = await launched(world, 501)
     await world.clock.sleep(15 * 60.0)
@@ -216,7 +216,7 @@ async def test_many_ends_are_sent_in_pieces_that_a_provider_takes() -> None:
 
 
 @on_virtual_time
-async def test_a_machine_of_a_provider_that_left_the_configuration_is_left_alone() -> None:
+async def test_no_request_is_sent_to_a_provider_that_left_the_configuration() -> None:
     world = World()
     controller, _ = await surplus(world, 1)
     del world.providers[EAST]

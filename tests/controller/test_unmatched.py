@@ -1,4 +1,4 @@
-"""A job that no SKU serves leaves a trace: each is counted, and its labels are logged now and then."""
+"""A job that no SKU serves is counted, and its labels are logged at most once an hour."""
 
 import asyncio
 from typing import Any
@@ -56,7 +56,7 @@ async def test_a_misspelt_label_is_counted_and_logged_with_the_sku_it_is_near() 
 
 
 @on_virtual_time
-async def test_a_job_that_a_sku_serves_or_github_hosts_is_neither() -> None:
+async def test_a_job_for_a_sku_or_a_github_hosted_runner_is_neither_counted_nor_logged() -> None:
     world = World()
     controller = Controller(world)
     with capture_logs() as logs:
@@ -73,7 +73,7 @@ async def test_each_job_is_counted_once_and_its_labels_logged_once_an_hour() -> 
     with capture_logs() as logs:
         for job in range(1, 11):
             await queue(controller, job, *MISSPELT)
-        await queue(controller, 10, *MISSPELT)  # a delivery that came twice
+        await queue(controller, 10, *MISSPELT)  # a repeated delivery
         await say(controller, 10, JobState.COMPLETED, labels=MISSPELT)
         await controller.intake.apply_waiting()
         assert [line["job"] for line in reported(logs)] == [1]
@@ -89,7 +89,7 @@ async def test_each_job_is_counted_once_and_its_labels_logged_once_an_hour() -> 
     source="ARC#3649; GitHub: GitHub-hosted runners",
 )
 @on_virtual_time
-async def test_a_flood_of_labels_is_a_few_lines_and_the_rest_a_number() -> None:
+async def test_many_different_labels_cause_a_few_log_lines_and_a_count() -> None:
     world = World()
     controller = Controller(world)
     with capture_logs() as logs:

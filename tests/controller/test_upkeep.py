@@ -1,4 +1,4 @@
-"""Slow tasks at providers: quotas read, left-overs collected, each for itself."""
+"""Slow tasks at providers, each independent: reading quotas and garbage collection."""
 
 import asyncio
 
@@ -17,7 +17,7 @@ BROKEN = ProviderError(FailureClass.THROTTLED, "RequestLimitExceeded", "later")
 
 
 async def watch(controller: Controller, seconds: float) -> None:
-    """Let the reconciler run for a while."""
+    """Run the upkeep for some seconds."""
     task = asyncio.create_task(controller.poller.run())
     await asyncio.sleep(seconds)
     if task.done():
@@ -42,7 +42,7 @@ async def test_quotas_are_read_at_once_and_every_ten_minutes() -> None:
 
 
 @on_virtual_time
-async def test_quotas_that_cannot_be_read_stay_and_stop_neither_collecting_nor_others() -> None:
+async def test_quotas_that_cannot_be_read_stay_and_other_upkeep_continues() -> None:
     world = World(providers={EAST: FakeProvider(), WEST: FakeProvider(WEST)})
     controller = Controller(world)
     await controller.resume()

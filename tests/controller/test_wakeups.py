@@ -1,4 +1,4 @@
-"""Who waits is woken by news of his own key, or at his end, and leaves nothing behind."""
+"""A waiter wakes when its key is woken or its time is over, and leaves no timer behind."""
 
 import asyncio
 
@@ -8,7 +8,7 @@ from tests.controller.virtual_time import VirtualClock, on_virtual_time
 
 
 class StoppedClock(VirtualClock):
-    """Was set back, so that it stands still; sleeping takes its time all the same."""
+    """A clock that was set back and stands still. Sleeping still takes its time."""
 
     def now(self) -> Instant:
         return 1_000.0
@@ -41,7 +41,7 @@ async def test_a_wakeup_wakes_only_the_waiters_of_its_key() -> None:
 
 
 @on_virtual_time
-async def test_all_can_be_woken_at_once() -> None:
+async def test_wake_all_wakes_every_waiter() -> None:
     wakeups: Wakeups[str] = Wakeups(VirtualClock())
     waiting = [asyncio.create_task(_waited(wakeups, key, 9.0)) for key in ("a", "b")]
     await asyncio.sleep(1.0)
@@ -71,13 +71,13 @@ async def test_no_timer_remains_without_waiters() -> None:
 
 
 @on_virtual_time
-async def test_a_clock_that_stands_still_ends_the_wait_all_the_same() -> None:
+async def test_the_wait_ends_although_the_clock_stands_still() -> None:
     assert await _waited(Wakeups(StoppedClock()), "a", 2.0) == 2.0
 
 
 @on_virtual_time
-async def test_all_who_wait_for_one_thing_go_on_in_the_order_in_which_they_came() -> None:
-    """A set of futures has another order in each process: their addresses."""
+async def test_waiters_of_one_key_continue_in_their_order() -> None:
+    """A set of futures would have another order in each process, because of their addresses."""
     wakeups: Wakeups[str] = Wakeups(VirtualClock())
     woken: list[int] = []
 

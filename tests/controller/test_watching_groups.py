@@ -1,4 +1,4 @@
-"""Runner groups are read at the start and every hour, and one that is too wide is warned of."""
+"""Runner groups are read at the start and every hour, with a warning about one that is too wide."""
 
 import asyncio
 from dataclasses import replace
@@ -21,13 +21,13 @@ NARROW = RunnerGroup("selected", False, False, ("acme/widgets",))
 
 
 def one_repository() -> Catalogue:
-    """A SKU for `acme/widgets` alone, in the group `gpu`, and a repository's scope."""
+    """Return a SKU for `acme/widgets` alone, in the group `gpu`, and a repository's scope."""
     known = catalogue(replace(sku(), access=Access(("acme/widgets",))))
     return replace(known, scopes=(Scope("acme", None, "gpu"), Scope("acme", "other")))
 
 
 async def watch(world: World, seconds: Seconds) -> list[Any]:
-    """The warnings of a while."""
+    """Return the warnings of some seconds."""
     controller = Controller(world)
     await controller.resume()
     lists = world.lists
@@ -50,7 +50,9 @@ def shown(world: World) -> list[tuple[str, ...]]:
     source="GitHub: secure use; GitHub: runner groups",
 )
 @on_virtual_time
-async def test_a_group_that_is_too_wide_is_warned_of_at_the_start_and_every_hour() -> None:
+async def test_a_runner_group_that_is_too_wide_causes_a_warning_at_the_start_and_every_hour() -> (
+    None
+):
     world = World(one_repository())
     world.github.groups["gpu"] = WIDE
     logs = await watch(world, 10.0)
@@ -69,7 +71,7 @@ async def test_a_group_that_is_too_wide_is_warned_of_at_the_start_and_every_hour
 
 
 @on_virtual_time
-async def test_a_group_that_fits_lowers_the_metric_again() -> None:
+async def test_a_runner_group_that_fits_again_clears_the_metric() -> None:
     world = World(one_repository())
     world.github.groups["gpu"] = NARROW
     assert await watch(world, 10.0) == []
@@ -77,7 +79,7 @@ async def test_a_group_that_fits_lowers_the_metric_again() -> None:
 
 
 @on_virtual_time
-async def test_a_group_that_cannot_be_read_is_reported_and_read_again_within_minutes() -> None:
+async def test_a_runner_group_that_cannot_be_read_is_reported_and_retried_within_minutes() -> None:
     world = World(one_repository())
     world.github.groups["gpu"] = NARROW
     world.github.script("runner_group", OperatorError("403 Resource not accessible"))

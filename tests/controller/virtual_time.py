@@ -14,7 +14,7 @@ P = ParamSpec("P")
 
 
 def on_virtual_time(test: Callable[P, Coroutine[Any, Any, None]]) -> Callable[P, None]:
-    """Make an ordinary test of an asynchronous one."""
+    """Run an asynchronous test in virtual time."""
 
     @functools.wraps(test)
     def wrapper(*args: P.args, **kwargs: P.kwargs) -> None:
