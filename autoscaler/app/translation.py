@@ -53,15 +53,14 @@ def catalogue(
 def provider_factories(
     configuration: config.Configuration, kinds: Sequence[ProviderKind]
 ) -> dict[ProviderName, ProviderFactory]:
-    """Return the factory of each configured provider whose kind is implemented."""
+    """Return the factory of each configured provider."""
     settings, folder = configuration.settings, configuration.path.parent
-    found = {
+    return {
         ProviderName(name): kind.factory(ProviderName(name), settings, folder)
         for name, section in settings.providers.items()
         for kind in kinds
         if section.kind == kind.key
     }
-    return {name: factory for name, factory in found.items() if factory is not None}
 
 
 def github_settings(configuration: config.Configuration) -> GitHubSettings:

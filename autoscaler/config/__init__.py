@@ -12,7 +12,7 @@ from autoscaler.config.load import Configuration, json_schema, load
 from autoscaler.config.problems import ConfigurationError, Problem
 from autoscaler.config.settings import Settings
 from autoscaler.config.structure import settings_type
-from autoscaler.config.unbuilt import not_in_force, served_options
+from autoscaler.config.unbuilt import not_in_force
 
 __all__ = [
     "AppCredentials",
@@ -30,7 +30,6 @@ __all__ = [
     "read_webhook_secrets",
     "registration_rate",
     "scopes",
-    "served_options",
     "settings_type",
     "sku",
 ]

@@ -38,10 +38,8 @@ class ProviderKind(ABC):
         ]
 
     @abstractmethod
-    def factory(
-        self, name: ProviderName, settings: Settings, folder: Path
-    ) -> ProviderFactory | None:
-        """Return what creates a configured provider, or None if the kind is not implemented yet.
+    def factory(self, name: ProviderName, settings: Settings, folder: Path) -> ProviderFactory:
+        """Return what creates a configured provider.
 
         `folder` is that of fleet.yaml: the files that it names are relative to it.
         """

@@ -113,8 +113,8 @@ class ProviderSection(Section):
 
     title: ClassVar[str]
     """What messages call this kind of provider."""
-    built: ClassVar[bool] = True
-    """Whether providers of this kind are implemented."""
+    requests_accelerators: ClassVar[bool] = False
+    """Whether the provider gives a machine the accelerators of its SKU, by vendor and count."""
 
     def describe(self, option: LaunchOptionSettings) -> str:
         """Return a launch option at this provider in a few words, for the summary."""

@@ -42,7 +42,7 @@ def size(quantity: str) -> int:
 
 
 def test_every_file_is_part_of_a_kustomization() -> None:
-    """Or of the component for runner pods, which are not served yet."""
+    """Or of the component for runner pods, which the example does not have."""
     used = files_of(OVERLAY) | files_of(PODS) | {KUBERNETES / "rbac" / "capacity.yaml"}
     assert {path.resolve() for path in used} == set(KUBERNETES.rglob("*.yaml"))
 

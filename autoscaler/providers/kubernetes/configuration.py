@@ -1,12 +1,41 @@
 """The keys of a Kubernetes provider and its launch options in fleet.yaml, with their defaults."""
 
 from collections.abc import Mapping
+from enum import StrEnum
+from typing import Any
 
 from pydantic import Field
 
 from autoscaler.config.settings import ProviderSection
-from autoscaler.config.shapes import Dollars, Name, Section, Text
+from autoscaler.config.shapes import Dollars, FilePath, Section, Text
 from autoscaler.config.sku_settings import LaunchOptionSettings
+from autoscaler.providers.kubernetes.shapes import (
+    ExtendedResource,
+    LabelValue,
+    Namespace,
+    ObjectName,
+    QualifiedName,
+    Quantity,
+)
+
+
+class TaintEffect(StrEnum):
+    """What a taint does to pods that do not tolerate it, spelled as Kubernetes does."""
+
+    NO_SCHEDULE = "NoSchedule"
+    PREFER_NO_SCHEDULE = "PreferNoSchedule"
+    NO_EXECUTE = "NoExecute"
+
+
+class Toleration(Section):
+    """A taint of nodes that the pod tolerates."""
+
+    key: QualifiedName
+    """The taint's key."""
+    value: LabelValue | None = None
+    """The taint's value; default: any value."""
+    effect: TaintEffect | None = None
+    """`NoSchedule`, `PreferNoSchedule` or `NoExecute`; default: every effect."""
 
 
 class Pod(Section):
@@ -14,10 +43,20 @@ class Pod(Section):
 
     image: Text
     """The container image."""
-    resources: Mapping[Text, Text] = Field(default_factory=dict)
-    """Requests and limits by resource, as text: `cpu: "14"`."""
-    node_selector: Mapping[Text, Text] = Field(default_factory=dict)
+    resources: Mapping[QualifiedName, Quantity] = Field(default_factory=dict)
+    """Requests and limits by resource, as text: `cpu: "14"`. `ephemeral-storage` defaults to `disk_gb`."""
+    accelerator_resource: ExtendedResource | None = None
+    """The resource of the accelerators; default: `nvidia.com/gpu` or `amd.com/gpu`, by vendor."""
+    node_selector: Mapping[QualifiedName, LabelValue] = Field(default_factory=dict)
     """Labels that the node must have."""
+    tolerations: tuple[Toleration, ...] = ()
+    """Taints of nodes that the pod tolerates, besides the usual one of its accelerators."""
+    runtime_class: ObjectName | None = None
+    """The runtime class, where accelerators need one; default: the node's default runtime."""
+    topology_spread: tuple[QualifiedName, ...] = ()
+    """Node labels over whose values to spread the fleet's pods if possible: `topology.kubernetes.io/zone`."""
+    overlay: Mapping[str, Any] = Field(default_factory=dict)
+    """`metadata` and `spec` to merge into the pod, in the form of a Pod."""
 
 
 class KubernetesOptionKeys(LaunchOptionSettings):
@@ -33,14 +72,20 @@ class KubernetesSection(ProviderSection):
     """Pods in one namespace of one cluster."""
 
     title = "Kubernetes"
-    built = False
+    requests_accelerators = True
 
-    context: Text
-    """The kubeconfig context."""
-    namespace: Name
+    context: Text | None = None
+    """The kubeconfig context; default: the current one. Without both keys: the controller's own cluster."""
+    kubeconfig: FilePath | None = None
+    """The kubeconfig; default: that of `KUBECONFIG`, or `~/.kube/config`."""
+    namespace: Namespace
     """The namespace of the runner pods."""
+    service_account: ObjectName = "default"
+    """The service account of the runner pods. They get no token for the API server."""
+    provisioner: bool = True
+    """Whether nodes are added for waiting pods, as by Karpenter. If not, free capacity is the quota."""
 
     def describe(self, option: LaunchOptionSettings) -> str:
-        """Return a word: the pod is too long for the summary."""
-        del option
-        return "pod"
+        """Return the image."""
+        assert isinstance(option, KubernetesOptionKeys)
+        return f"pod {option.pod.image}" if option.pod is not None else "pod"

@@ -1,21 +1,42 @@
-"""The kind `kubernetes` of providers. Its keys are accepted in fleet.yaml and have no effect yet."""
+"""The kind `kubernetes` of providers."""
 
+from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+from autoscaler.config.document import Document, Node
+from autoscaler.config.problems import KeyPath, Problem
 from autoscaler.config.provider_kind import ProviderKind
 from autoscaler.config.settings import Settings
 from autoscaler.model.identifiers import ProviderName
+from autoscaler.providers.kubernetes import file_checks
 from autoscaler.providers.kubernetes.configuration import KubernetesOptionKeys, KubernetesSection
+from autoscaler.providers.kubernetes.file_checks import KEY
+
+if TYPE_CHECKING:
+    from autoscaler.providers.kubernetes.factory import KubernetesFactory
 
 
 class KubernetesKind(ProviderKind):
     """Pods of a Kubernetes cluster."""
 
-    key = "kubernetes"
+    key = KEY
     about = "Pods on Kubernetes."
     section = KubernetesSection
     option = KubernetesOptionKeys
     needs = "pod"
 
-    def factory(self, name: ProviderName, settings: Settings, folder: Path) -> None:
-        """Return None: the provider is not implemented yet."""
+    def factory(self, name: ProviderName, settings: Settings, folder: Path) -> "KubernetesFactory":
+        """Return what creates the provider."""
+        from autoscaler.providers.kubernetes.factory import KubernetesFactory
+
+        return KubernetesFactory(name, settings, folder)
+
+    def files(self, section: Node) -> Iterator[KeyPath]:
+        """Return the key of the kubeconfig."""
+        if section.child("kubeconfig") is not None:
+            yield ("kubeconfig",)
+
+    def check(self, document: Document) -> Iterator[Problem]:
+        """Return contradictions between providers, and between a SKU and its pods."""
+        yield from file_checks.contradictions(document)

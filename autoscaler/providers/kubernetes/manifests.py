@@ -102,6 +102,16 @@ def _spec(settings: KubernetesSettings, option: PodOption) -> dict[str, Any]:
             {"name": WORK_VOLUME, "emptyDir": {}},
         ],
     }
+    if option.topology_spread:
+        spec["topologySpreadConstraints"] = [
+            {
+                "maxSkew": 1,
+                "topologyKey": key,
+                "whenUnsatisfiable": "ScheduleAnyway",
+                "labelSelector": {"matchLabels": {ownership.FLEET: settings.fleet}},
+            }
+            for key in option.topology_spread
+        ]
     if option.runtime_class is not None:
         spec["runtimeClassName"] = option.runtime_class
     return spec

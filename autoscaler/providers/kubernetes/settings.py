@@ -36,6 +36,7 @@ class PodOption:
 
     `shape` names them in offerings, like an instance type. `resources` are quantities by resource, such as
     `cpu: "14"`: both requests and limits. `overlay` is merged into the pod at last (see `overlay`).
+    `topology_spread` are labels of nodes over whose values the fleet's pods are spread if possible.
     `dollars_per_hour` counts against the fleet's limits.
     """
 
@@ -48,6 +49,7 @@ class PodOption:
     node_selector: Mapping[str, str] = field(default_factory=dict)
     tolerations: tuple[Mapping[str, Any], ...] = ()
     runtime_class: str | None = None
+    topology_spread: tuple[str, ...] = ()
     dollars_per_hour: float = 0.0
     overlay: Mapping[str, Any] = field(default_factory=dict)
 

@@ -1,0 +1,73 @@
+"""Checks the combinations of values in fleet.yaml that concern Kubernetes. Reads the file as written."""
+
+from collections.abc import Iterator
+
+from autoscaler.config.checks import text
+from autoscaler.config.document import Document
+from autoscaler.config.problems import Problem, show
+from autoscaler.config.provider_kind import options_of, sections_of
+
+KEY = "kubernetes"
+"""The key of a Kubernetes provider's section."""
+
+_ACCELERATORS = ("nvidia.com/", "amd.com/")
+"""The beginnings of the resources of device plugins that `accelerator` stands for."""
+
+
+def contradictions(document: Document) -> Iterator[Problem]:
+    """Return the contradictions between keys."""
+    yield from _namespaces(document)
+    yield from _systems(document)
+    yield from _accelerators(document)
+
+
+def _namespaces(document: Document) -> Iterator[Problem]:
+    """Check that each namespace has one provider: two would list each other's pods as their own."""
+    places: dict[tuple[str | None, ...], tuple[str, int]] = {}
+    for name, section in sections_of(document, KEY):
+        namespace = text(section, "namespace")
+        if namespace is None:
+            continue
+        place = (text(section, "kubeconfig"), text(section, "context"), namespace)
+        if place in places:
+            first, line = places[place]
+            what = f"{show(namespace)} is already the namespace of provider {show(first)} (line {line})"
+            fix = f"use provider {show(first)} in the SKUs, or write another namespace or context"
+            yield document.problem(("providers", name, KEY, "namespace"), what, fix)
+        places.setdefault(place, (name, section.line))
+
+
+def _systems(document: Document) -> Iterator[Problem]:
+    checked: set[str] = set()
+    for name, sku, _, option in options_of(document, KEY):
+        if name in checked:
+            continue
+        checked.add(name)
+        provider = show(text(option, "provider"))
+        if text(sku, "os") == "windows":
+            what = f"pods run on Linux only, and {provider} is on Kubernetes"
+            yield document.problem(
+                ("skus", name, "os"), what, "remove it, or the launch option on Kubernetes"
+            )
+        if text(sku, "driver") == "install":
+            what = f"a pod uses the driver of its node, and {provider} is on Kubernetes"
+            fix = "write preinstalled, or remove the launch option on Kubernetes"
+            yield document.problem(("skus", name, "driver"), what, fix)
+
+
+def _accelerators(document: Document) -> Iterator[Problem]:
+    """Check that accelerators are in `accelerator`, and nowhere else."""
+    for name, sku, index, option in options_of(document, KEY):
+        path = ("skus", name, "on", index, "pod")
+        resources = option.get("pod", "resources")
+        for key, _ in resources.entries() if resources else ():
+            if key.startswith(_ACCELERATORS):
+                what = "accelerators are not part of resources"
+                fix = "write accelerator: {vendor: ..., count: ...} in the SKU"
+                if key not in ("nvidia.com/gpu", "amd.com/gpu"):
+                    fix += f", and accelerator_resource: {key} in the pod"
+                yield document.problem((*path, "resources", key), what, fix)
+        if option.get("pod", "accelerator_resource") and sku.child("accelerator") is None:
+            what = "names the resource of accelerators, and the SKU has none"
+            fix = "add accelerator: {vendor: ..., count: ...} to the SKU, or remove it"
+            yield document.problem((*path, "accelerator_resource"), what, fix)

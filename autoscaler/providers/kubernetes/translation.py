@@ -1,0 +1,121 @@
+"""Converts fleet.yaml into the settings of a Kubernetes provider. Pure, except that it reads the CA file."""
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from types import MappingProxyType
+
+from autoscaler.config.settings import Settings
+from autoscaler.config.sku_settings import AcceleratorVendor, SkuSettings
+from autoscaler.model.identifiers import ProviderName, SkuName
+from autoscaler.model.installations import Installations
+from autoscaler.providers.kubernetes.configuration import (
+    KubernetesOptionKeys,
+    KubernetesSection,
+    Pod,
+    Toleration,
+)
+from autoscaler.providers.kubernetes.programs import pod_programs
+from autoscaler.providers.kubernetes.settings import Accelerator, KubernetesSettings, PodOption
+
+VENDOR_RESOURCES: Mapping[AcceleratorVendor, str] = MappingProxyType(
+    {AcceleratorVendor.NVIDIA: "nvidia.com/gpu", AcceleratorVendor.AMD: "amd.com/gpu"}
+)
+"""The resource of each vendor's device plugin (Kubernetes documentation, "Schedule GPUs")."""
+
+EPHEMERAL_STORAGE = "ephemeral-storage"
+
+
+def kubernetes_section(settings: Settings, name: ProviderName) -> KubernetesSection:
+    """Return the `kubernetes` section of a provider. Raises TypeError if it is of another kind."""
+    section = settings.providers[name].section
+    if not isinstance(section, KubernetesSection):
+        raise TypeError(f"provider {name} is not on Kubernetes")
+    return section
+
+
+def kubernetes_settings(
+    name: ProviderName,
+    settings: Settings,
+    folder: Path,
+    installations: Installations,
+    agent_sha256: str,
+) -> KubernetesSettings:
+    """Return the settings of one provider, with its pods. File names are relative to `folder`."""
+    section = kubernetes_section(settings, name)
+    server = settings.server
+    ca_file = server.tls.ca_file if server.tls is not None else None
+    ca_pem = (folder / ca_file).read_text() if ca_file is not None else None
+    return KubernetesSettings(
+        name=name,
+        fleet=settings.fleet,
+        installations=installations,
+        namespace=section.namespace,
+        options=pod_options(settings, name),
+        programs=pod_programs(server.public_url, name, agent_sha256, ca_pem),
+        context=section.context,
+        kubeconfig=folder / section.kubeconfig if section.kubeconfig is not None else None,
+        service_account=section.service_account,
+        provisioner=section.provisioner,
+    )
+
+
+def pod_options(settings: Settings, provider: ProviderName) -> dict[tuple[SkuName, int], PodOption]:
+    """Return the launch options at a provider, by SKU and by position in the SKU's `on`."""
+    return {
+        (SkuName(name), index): _option(SkuName(name), sku, option, shape)
+        for name, sku in settings.skus.items()
+        for shape, index, option in _shapes(name, sku, provider)
+        if option.pod is not None
+    }
+
+
+def _shapes(
+    name: str, sku: SkuSettings, provider: ProviderName
+) -> Iterator[tuple[str, int, KubernetesOptionKeys]]:
+    """Yield a SKU's launch options at a provider, each with a name of its own and its position.
+
+    The names are in offerings, on which a failure puts a hold: the second option is `SKU.2`.
+    """
+    number = 0
+    for index, option in enumerate(sku.launch_options):
+        if option.provider == provider and isinstance(option, KubernetesOptionKeys):
+            number += 1
+            yield name if number == 1 else f"{name}.{number}", index, option
+
+
+def _option(name: SkuName, sku: SkuSettings, option: KubernetesOptionKeys, shape: str) -> PodOption:
+    pod = option.pod
+    assert pod is not None
+    resources = dict(pod.resources)
+    if sku.disk_gb is not None:
+        resources.setdefault(EPHEMERAL_STORAGE, f"{sku.disk_gb}Gi")
+    return PodOption(
+        sku=name,
+        shape=shape,
+        image=pod.image,
+        arch=sku.arch,
+        resources=resources,
+        accelerator=_accelerator(sku, pod),
+        node_selector=pod.node_selector,
+        tolerations=tuple(_toleration(one) for one in pod.tolerations),
+        runtime_class=pod.runtime_class,
+        topology_spread=pod.topology_spread,
+        dollars_per_hour=option.price,
+        overlay=pod.overlay,
+    )
+
+
+def _accelerator(sku: SkuSettings, pod: Pod) -> Accelerator | None:
+    if sku.accelerator is None:
+        return None
+    usual = VENDOR_RESOURCES[sku.accelerator.vendor]
+    return Accelerator(pod.accelerator_resource or usual, sku.accelerator.count)
+
+
+def _toleration(found: Toleration) -> dict[str, str]:
+    toleration = {"key": found.key, "operator": "Exists"}
+    if found.value is not None:
+        toleration |= {"operator": "Equal", "value": found.value}
+    if found.effect is not None:
+        toleration["effect"] = found.effect.value
+    return toleration
