@@ -6,7 +6,7 @@ Plays what lies outside the autoscaler: the operator, kubelets, and other users 
 import asyncio
 import json
 import ssl
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
 from typing import Any
 
@@ -20,6 +20,10 @@ _PAUSE = 0.05
 
 class RequestFailedError(Exception):
     """The API server refused a request of the administrator. The message is its answer."""
+
+    def __init__(self, message: str, status: int) -> None:
+        super().__init__(message)
+        self.status = status
 
 
 class Administrator:
@@ -48,8 +52,20 @@ class Administrator:
         ) as answer:
             text = await answer.text()
             if answer.status >= 300:
-                raise RequestFailedError(f"{method} {path}: {answer.status} {text}")
+                raise RequestFailedError(f"{method} {path}: {answer.status} {text}", answer.status)
             return json.loads(text)
+
+    async def watch(self, path: str, version: str) -> AsyncIterator[Any]:
+        """Yield the changes of a collection after a version, until the API server ends the watch.
+
+        Raises RequestFailedError, aiohttp.ClientError.
+        """
+        url = f"{self._url}{path}?watch=1&resourceVersion={version}"
+        async with self._session.get(url, timeout=aiohttp.ClientTimeout(total=None)) as answer:
+            if answer.status >= 300:
+                raise RequestFailedError(f"watch {path}: {answer.status}", answer.status)
+            async for line in _lines(answer.content):
+                yield json.loads(line)
 
     async def create(self, collection: str, body: Any) -> Any:
         """Create an object in a collection, such as `/api/v1/nodes`."""
@@ -103,3 +119,12 @@ class Administrator:
             "status": {"capacity": capacity, "allocatable": capacity},
         }
         await self.create("/api/v1/nodes", node)
+
+
+async def _lines(stream: aiohttp.StreamReader) -> AsyncIterator[bytes]:
+    """Yield the lines of an answer. A pod's line may be longer than aiohttp's own limit for lines."""
+    rest = b""
+    async for piece in stream.iter_any():
+        *lines, rest = (rest + piece).split(b"\n")
+        for line in lines:
+            yield line

@@ -8,6 +8,9 @@ from lab.kubernetes.programs import find
 
 HERE = Path(__file__).parent
 
+KUBELET = "lab/kubelet"
+"""Label of nodes. Those with the value `processes` are left to `lab.kubernetes.kubelet`."""
+
 
 @dataclass(frozen=True)
 class Ports:
@@ -82,12 +85,12 @@ def scheduler(credentials: Credentials, url: str) -> list[str]:
 
 
 def kwok(credentials: Credentials, url: str) -> list[str]:
-    """Return the command line of kwok, which plays the kubelets as in `stages.yaml`."""
+    """Return the command line of kwok, which plays the kubelets of most nodes as in `stages.yaml`."""
     return [
         str(find("kwok")),
         f"--kubeconfig={credentials.kubeconfig('kwok', url, credentials.tokens['kwok'])}",
         f"--config={HERE / 'stages.yaml'}",
-        "--manage-all-nodes=true",
+        f"--manage-nodes-with-label-selector={KUBELET}!=processes",
         "--node-lease-duration-seconds=40",
         "--server-address=",
     ]

@@ -86,21 +86,22 @@ class Image:
             (root / name).mkdir(mode=0o700, parents=True)
         if self._baked:
             (root / "opt" / "runner-agent" / "agent.py").symlink_to(self.agent)
-        self._install_runner(disk, runner_version)
+        self.install_runner(disk.runner, runner_version)
         os.mkfifo(disk.power, 0o600)
         disk.host_file.touch(0o600)
         disk.host_file.write_text(json.dumps(self._host(disk, metadata_url)), encoding="utf-8")
         return disk
 
-    def _install_runner(self, disk: Disk, version: str) -> None:
-        (disk.runner / "bin").mkdir(parents=True)
-        (disk.runner / "bin" / "version").write_text(f"{version}\n")
-        (disk.runner / "run.sh").symlink_to(self._programs / "run.sh")
+    def install_runner(self, folder: Path, version: str = RUNNER_VERSION) -> None:
+        """Install the runner in a new folder, which the runner's user owns."""
+        (folder / "bin").mkdir(parents=True)
+        (folder / "bin" / "version").write_text(f"{version}\n")
+        (folder / "run.sh").symlink_to(self._programs / "run.sh")
         for name in ("Runner.Listener", "Runner.Worker"):
-            (disk.runner / "bin" / name).symlink_to(self._programs / name)
+            (folder / "bin" / name).symlink_to(self._programs / name)
         if os.geteuid() == 0:
             account = pwd.getpwnam(UNPRIVILEGED)
-            os.chown(disk.runner, account.pw_uid, account.pw_gid)
+            os.chown(folder, account.pw_uid, account.pw_gid)
 
     def _host(self, disk: Disk, metadata_url: str) -> dict[str, object]:
         shutdown = str(self.bin / "shutdown")

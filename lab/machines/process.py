@@ -172,7 +172,7 @@ class ProcessHost:
         root = str(disk.root)
         with (disk.logs / "boot.log").open("ab") as log:
             return await asyncio.create_subprocess_exec(
-                *_without_privileges(),
+                *without_privileges(),
                 *arguments,
                 cwd=root,
                 env={"PATH": str(self._image.bin), "RUNNER_AGENT_ROOT": root, "LANG": "C.UTF-8"},
@@ -283,7 +283,7 @@ def _sessions(running: _Running) -> list[int]:
     return found
 
 
-def _without_privileges() -> list[str]:
+def without_privileges() -> list[str]:
     """Return a command that, as root, drops the privileges that affect the host (setpriv(1))."""
     if os.geteuid() != 0:
         return []

@@ -1,0 +1,144 @@
+"""Plays the kubelets of a few nodes: the containers of their pods are processes on this host.
+
+kwok leaves nodes with the label `KUBELET` alone, and their pods. Each node has a lease, which is renewed as a
+kubelet does, so that the node stays ready.
+"""
+
+import asyncio
+from collections.abc import Mapping
+from contextlib import suppress
+from datetime import UTC, datetime
+from typing import Any, Self
+
+import aiohttp
+
+from lab.kubernetes.admin import Administrator, RequestFailedError
+from lab.kubernetes.containers import Runtime
+from lab.kubernetes.pod_worker import PodWorker
+from lab.kubernetes.servers import KUBELET
+
+RENEWED_EVERY = 10.0
+"""Real seconds between renewals of a lease (KubeletConfiguration, nodeLeaseDurationSeconds / 4)."""
+
+_RETRY = 0.2
+_LEASES = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases"
+
+
+class Kubelet:
+    """The kubelets of all nodes that it adds. Use it as an async context manager.
+
+    `scale` is lab seconds per real second. The end of the context kills all containers.
+    """
+
+    def __init__(self, admin: Administrator, runtime: Runtime, scale: float) -> None:
+        self.runtime = runtime
+        self._admin = admin
+        self._scale = scale
+        self._nodes: set[str] = set()
+        self._workers: dict[str, PodWorker] = {}
+        self._seen: frozenset[str] = frozenset()
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._loops: list[asyncio.Task[None]] = []
+
+    async def __aenter__(self) -> Self:
+        """Begin to follow the pods."""
+        self._loops = [asyncio.create_task(one()) for one in (self._follow, self._renew)]
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        """Kill all containers, as when the nodes lose power."""
+        for loop in self._loops:
+            loop.cancel()
+        await asyncio.gather(*self._loops, return_exceptions=True)
+        tasks = list(self._tasks.values())
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        await self.runtime.close()
+
+    async def add_node(
+        self,
+        name: str,
+        resources: dict[str, str],
+        labels: dict[str, str] | None = None,
+        taints: list[dict[str, str]] | None = None,
+        arch: str = "amd64",
+    ) -> None:
+        """Add a ready node (see `Administrator.add_node`) and run its pods."""
+        lease = {"metadata": {"name": name}, "spec": self._lease(name)}
+        await self._admin.create(_LEASES, lease)
+        self._nodes.add(name)
+        own = {KUBELET: "processes", **(labels or {})}
+        await self._admin.add_node(name, resources, own, taints, arch)
+        ready = {
+            "type": "Ready",
+            "status": "True",
+            "reason": "KubeletReady",
+            "message": "kubelet is posting ready status",
+            "lastHeartbeatTime": _now(),
+            "lastTransitionTime": _now(),
+        }
+        await self._admin.patch(f"/api/v1/nodes/{name}/status", {"status": {"conditions": [ready]}})
+
+    def pods(self) -> tuple[str, ...]:
+        """Return the names of the pods whose containers have not ended."""
+        return tuple(worker.name for worker in self._workers.values())
+
+    async def run_out_of_memory(self, name: str) -> None:
+        """Kill the containers of a pod, as the kernel does at their memory limit."""
+        for worker in list(self._workers.values()):
+            if worker.name == name:
+                await worker.kill(out_of_memory=True)
+
+    async def _follow(self) -> None:
+        """List and watch the pods, from the beginning after each failure."""
+        while True:
+            with suppress(aiohttp.ClientError, RequestFailedError, TimeoutError):
+                found = await self._admin.request("GET", "/api/v1/pods")
+                shown = {pod["metadata"]["uid"]: pod for pod in found["items"]}
+                for pod in shown.values():
+                    self._see(pod)
+                for uid in set(self._workers) - set(shown):
+                    self._workers[uid].stop(0.0)
+                version = found["metadata"]["resourceVersion"]
+                async for change in self._admin.watch("/api/v1/pods", version):
+                    if change["type"] == "ERROR":
+                        break
+                    self._see(change["object"], deleted=change["type"] == "DELETED")
+            await asyncio.sleep(_RETRY)
+
+    def _see(self, pod: Mapping[str, Any], *, deleted: bool = False) -> None:
+        """Start the containers of a new pod on one of the nodes, or stop those of a deleted one."""
+        metadata, uid = pod["metadata"], pod["metadata"]["uid"]
+        if pod["spec"].get("nodeName") not in self._nodes:
+            return
+        leaving = deleted or metadata.get("deletionTimestamp") is not None
+        worker = self._workers.get(uid)
+        if worker is None and not deleted and (leaving or uid not in self._seen):
+            worker = PodWorker(self._admin, self.runtime, pod, self._scale)
+            self._workers[uid] = worker
+            self._tasks[uid] = asyncio.create_task(self._work(uid, worker))
+        if worker is not None and leaving:
+            grace = 0.0 if deleted else float(metadata.get("deletionGracePeriodSeconds") or 0)
+            worker.stop(grace)
+
+    async def _work(self, uid: str, worker: PodWorker) -> None:
+        # A pod may be deleted while its last status is on its way. Then nothing runs any more.
+        ended, self._seen = uid in self._seen, self._seen | {uid}
+        await (worker.delete() if ended else worker.run())
+        del self._workers[uid], self._tasks[uid]
+
+    async def _renew(self) -> None:
+        while True:
+            await asyncio.sleep(RENEWED_EVERY)
+            for name in sorted(self._nodes):
+                with suppress(aiohttp.ClientError, RequestFailedError):
+                    await self._admin.patch(f"{_LEASES}/{name}", {"spec": self._lease(name)})
+
+    @staticmethod
+    def _lease(name: str) -> dict[str, Any]:
+        return {"holderIdentity": name, "leaseDurationSeconds": 40, "renewTime": _now(".%fZ")}
+
+
+def _now(end: str = "Z") -> str:
+    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S" + end)

@@ -1,0 +1,145 @@
+"""Makes the status of a pod as kubelet reports it. Pure.
+
+Sources: kubelet's `pkg/kubelet/status/generate.go` (conditions) and `pkg/kubelet/kubelet_pods.go` (`getPhase`,
+`convertToAPIContainerStatuses`), Kubernetes documentation, "Pod Lifecycle".
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+KILLED = 137
+"""The exit status after SIGKILL: 128 plus the signal's number."""
+
+CANNOT_START = 128
+"""The exit status that runtimes report for a container whose command does not exist."""
+
+
+@dataclass(slots=True)
+class ContainerState:
+    """What kubelet knows of one container. Times are RFC 3339. `exit_code` is None until it has ended."""
+
+    name: str
+    image: str
+    init: bool
+    started: str | None = None
+    finished: str | None = None
+    exit_code: int | None = None
+    reason: str = ""
+
+    @property
+    def succeeded(self) -> bool:
+        """True if the container has ended with status 0."""
+        return self.exit_code == 0
+
+    def end(self, exit_code: int, at: str, *, out_of_memory: bool = False) -> None:
+        """Record the end of the container's first process."""
+        self.exit_code, self.finished = exit_code, at
+        if out_of_memory:
+            self.reason = "OOMKilled"
+        elif exit_code == CANNOT_START and self.started is None:
+            self.reason = "StartError"
+        else:
+            self.reason = "Completed" if exit_code == 0 else "Error"
+
+
+def containers_of(pod: Mapping[str, Any]) -> list[ContainerState]:
+    """Return the states of a pod's containers before any has started, init containers first."""
+    spec = pod["spec"]
+    return [
+        ContainerState(one["name"], one["image"], init)
+        for key, init in (("initContainers", True), ("containers", False))
+        for one in spec.get(key) or ()
+    ]
+
+
+def phase_of(containers: Sequence[ContainerState]) -> str:
+    """Return the phase of a pod with `restartPolicy: Never`."""
+    main = [one for one in containers if not one.init]
+    if any(one.exit_code is not None and not one.succeeded for one in containers if one.init):
+        return "Failed"
+    if all(one.exit_code is not None for one in main):
+        return "Succeeded" if all(one.succeeded for one in main) else "Failed"
+    return "Running" if any(one.started for one in main) else "Pending"
+
+
+def pod_status(
+    containers: Sequence[ContainerState], started: str, now: str, host: str = "127.0.0.1"
+) -> dict[str, Any]:
+    """Return the status to report at `now`. `started` is when kubelet accepted the pod."""
+    phase = phase_of(containers)
+    return {
+        "phase": phase,
+        "startTime": started,
+        "hostIP": host,
+        "podIP": host,
+        "conditions": [
+            {**one, "lastTransitionTime": now} for one in _conditions(containers, phase)
+        ],
+        "initContainerStatuses": [_shown(one) for one in containers if one.init],
+        "containerStatuses": [_shown(one) for one in containers if not one.init],
+    }
+
+
+def without_trace(containers: Iterable[ContainerState], at: str) -> None:
+    """Mark main containers that never ran as ended, as kubelet does when it has stopped their pod."""
+    for one in containers:
+        if not one.init and one.exit_code is None:
+            one.exit_code, one.reason, one.finished = KILLED, "ContainerStatusUnknown", at
+
+
+def _conditions(containers: Sequence[ContainerState], phase: str) -> list[dict[str, str]]:
+    incomplete = [one.name for one in containers if one.init and not one.succeeded]
+    main_started = any(one.started for one in containers if not one.init)
+    unready = [one.name for one in containers if not one.init and not _runs(one)]
+    initialized = {"type": "Initialized", "status": "True"}
+    if phase == "Succeeded":
+        initialized["reason"] = "PodCompleted"
+    elif incomplete and not main_started:
+        initialized = _false("Initialized", "ContainersNotInitialized", incomplete, "incomplete")
+    if phase in ("Succeeded", "Failed"):
+        reason = "PodCompleted" if phase == "Succeeded" else "PodFailed"
+        ready = [
+            {"type": kind, "status": "False", "reason": reason}
+            for kind in ("Ready", "ContainersReady")
+        ]
+    elif unready:
+        ready = [
+            _false(kind, "ContainersNotReady", unready, "unready")
+            for kind in ("Ready", "ContainersReady")
+        ]
+    else:
+        ready = [{"type": kind, "status": "True"} for kind in ("Ready", "ContainersReady")]
+    return [{"type": "PodReadyToStartContainers", "status": "True"}, initialized, *ready]
+
+
+def _false(kind: str, reason: str, names: Sequence[str], word: str) -> dict[str, str]:
+    message = f"containers with {word} status: [{' '.join(names)}]"
+    return {"type": kind, "status": "False", "reason": reason, "message": message}
+
+
+def _runs(one: ContainerState) -> bool:
+    return one.started is not None and one.exit_code is None
+
+
+def _shown(one: ContainerState) -> dict[str, Any]:
+    ready = one.succeeded if one.init else _runs(one)
+    return {
+        "name": one.name,
+        "image": one.image,
+        "imageID": one.image if one.started else "",
+        "containerID": f"lab://{one.name}" if one.started else "",
+        "restartCount": 0,
+        "ready": ready,
+        "started": _runs(one),
+        "state": _state(one),
+    }
+
+
+def _state(one: ContainerState) -> dict[str, Any]:
+    if one.exit_code is not None:
+        times = {"startedAt": one.started, "finishedAt": one.finished}
+        return {"terminated": {"exitCode": one.exit_code, "reason": one.reason, **times}}
+    if one.started is not None:
+        return {"running": {"startedAt": one.started}}
+    return {"waiting": {"reason": "PodInitializing"}}

@@ -1,0 +1,165 @@
+"""Plays what kubelet does with one pod, from its binding to its end."""
+
+import asyncio
+from collections.abc import Mapping
+from contextlib import suppress
+from datetime import UTC, datetime
+from typing import Any
+
+import aiohttp
+
+from lab.kubernetes.admin import Administrator, RequestFailedError
+from lab.kubernetes.containers import Container, Runtime
+from lab.kubernetes.pod_statuses import (
+    CANNOT_START,
+    ContainerState,
+    containers_of,
+    phase_of,
+    pod_status,
+    without_trace,
+)
+
+_STRATEGIC = "application/strategic-merge-patch+json"
+"""Kubelet's kind of patch: conditions of others stay (`pkg/util/pod/pod.go`)."""
+
+_RETRY = 0.5
+"""Real seconds until a request is sent again that the API server did not answer."""
+
+
+class PodWorker:
+    """One pod. `run` returns when its containers have ended, and the pod is deleted if that was asked for.
+
+    `scale` is lab seconds per real second: the grace period is in lab seconds.
+    """
+
+    def __init__(
+        self, admin: Administrator, runtime: Runtime, pod: Mapping[str, Any], scale: float
+    ) -> None:
+        self._admin = admin
+        self._runtime = runtime
+        self._pod = pod
+        self.name: str = pod["metadata"]["name"]
+        self._scale = scale
+        self._path = "/api/v1/namespaces/{namespace}/pods/{name}".format(**pod["metadata"])
+        self._containers = containers_of(pod)
+        self._running: dict[str, Container] = {}
+        self._started = _now()
+        self._stopping: asyncio.Task[None] | None = None
+
+    async def run(self) -> None:
+        """Run the init containers one after another, and then the others, unless the pod is deleted."""
+        await self._make_volumes()
+        await self._report()
+        specs = {one["name"]: one for key in _KEYS for one in self._pod["spec"].get(key) or ()}
+        for state in self._containers:
+            if state.init and not self._over:
+                await self._run_container(state, specs[state.name])
+        main = [one for one in self._containers if not one.init]
+        if not self._over:
+            await asyncio.gather(*(self._run_container(one, specs[one.name]) for one in main))
+        if self._stopping is not None:
+            await self._stopping
+            without_trace(self._containers, _now())
+            await self._report()
+            await self.delete()
+        await asyncio.to_thread(self._runtime.remove, self._pod)
+
+    def stop(self, grace: float) -> None:
+        """Stop the containers, because the pod was deleted. `grace` is in seconds. Idempotent."""
+        if self._stopping is None:
+            self._stopping = asyncio.create_task(self._stop(grace))
+
+    async def kill(self, *, out_of_memory: bool = False) -> None:
+        """Kill all processes of the pod's containers."""
+        for container in list(self._running.values()):
+            await container.kill(out_of_memory=out_of_memory)
+
+    @property
+    def _over(self) -> bool:
+        return self._stopping is not None or phase_of(self._containers) == "Failed"
+
+    async def _make_volumes(self) -> None:
+        for volume in self._pod["spec"].get("volumes") or ():
+            sources = (volume.get("projected") or {}).get("sources") or ()
+            tokens = [one["serviceAccountToken"] for one in sources if "serviceAccountToken" in one]
+            files = {one["path"]: await self._token(one) for one in tokens}
+            self._runtime.make_volume(self._pod, volume["name"], files)
+
+    async def _token(self, source: Mapping[str, Any]) -> str:
+        """Return a token that is bound to the pod, as kubelet asks for it (TokenRequest API)."""
+        metadata, spec = self._pod["metadata"], self._pod["spec"]
+        bound = {
+            "kind": "Pod",
+            "apiVersion": "v1",
+            "name": metadata["name"],
+            "uid": metadata["uid"],
+        }
+        wanted = {
+            "audiences": [source["audience"]],
+            "expirationSeconds": source["expirationSeconds"],
+            "boundObjectRef": bound,
+        }
+        account = spec.get("serviceAccountName", "default")
+        path = f"/api/v1/namespaces/{metadata['namespace']}/serviceaccounts/{account}/token"
+        answer = await self._insist("POST", path, {"spec": wanted})
+        return str(answer["status"]["token"]) if answer is not None else ""
+
+    async def _run_container(self, state: ContainerState, spec: Mapping[str, Any]) -> None:
+        try:
+            container = await self._runtime.start(self._pod, spec)
+        except OSError:
+            state.end(CANNOT_START, _now())
+            await self._report()
+            return
+        self._running[state.name] = container
+        if self._stopping is not None:
+            await container.kill()
+        state.started = _now()
+        await self._report()
+        status = await container.ended()
+        del self._running[state.name]
+        state.end(status, _now(), out_of_memory=container.out_of_memory)
+        await self._report()
+
+    async def _stop(self, grace: float) -> None:
+        """Send SIGTERM, and SIGKILL after the grace period."""
+        running = list(self._running.values())
+        for container in running:
+            container.terminate()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(grace / self._scale):
+                await asyncio.gather(*(container.over.wait() for container in running))
+        await self.kill()
+
+    async def _report(self) -> None:
+        """Write the pod's status. A pod that does not exist any more needs none."""
+        status = pod_status(self._containers, self._started, _now())
+        body = {"metadata": {"uid": self._pod["metadata"]["uid"]}, "status": status}
+        await self._insist("PATCH", f"{self._path}/status", body, _STRATEGIC)
+
+    async def delete(self) -> None:
+        """Remove the stopped pod from the API server, as kubelet does at last."""
+        body = {"gracePeriodSeconds": 0, "preconditions": {"uid": self._pod["metadata"]["uid"]}}
+        await self._insist("DELETE", self._path, body)
+
+    async def _insist(
+        self, method: str, path: str, body: Any, content_type: str = "application/json"
+    ) -> Any:
+        """Repeat a request until it is answered. Return None if there is no such pod any more."""
+        while True:
+            with suppress(aiohttp.ClientError, TimeoutError):
+                try:
+                    return await self._admin.request(method, path, body, content_type)
+                except RequestFailedError as error:
+                    if error.status in (404, 409):
+                        return None
+                    if error.status not in (429, 500, 503, 504):
+                        raise
+            await asyncio.sleep(_RETRY)
+
+
+_KEYS = ("initContainers", "containers")
+
+
+def _now() -> str:
+    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -1,0 +1,179 @@
+"""The lab's kubelet: it runs a pod's containers as processes, and reports them as a real kubelet does."""
+
+import shutil
+import tempfile
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import pytest_asyncio
+
+from lab.kubernetes.admin import Administrator
+from lab.kubernetes.containers import Runtime
+from lab.kubernetes.kubelet import Kubelet
+from tests.cluster.conftest import Place, until
+
+pytestmark = pytest.mark.asyncio(loop_scope="session")
+
+SCALE = 20.0
+HANDLES = "trap 'echo stopped; exit 3' TERM; echo ready; while :; do sleep 0.05; done"
+IGNORES = "echo ready; while :; do sleep 0.05; done"
+
+
+@pytest.fixture(scope="module")
+def folder() -> Iterator[Path]:
+    """A folder that other users may enter: pytest's own are closed to them."""
+    made = Path(tempfile.mkdtemp(prefix="kubelet-"))
+    made.chmod(0o755)
+    yield made
+    shutil.rmtree(made)
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
+async def kubelet(admin: Administrator, folder: Path) -> AsyncIterator[Kubelet]:
+    async with Kubelet(admin, Runtime(folder, SCALE), SCALE) as made:
+        await made.add_node("processes", {"cpu": "64"}, {"pool": "processes"})
+        yield made
+
+
+def container(name: str, script: str, **more: Any) -> dict[str, Any]:
+    return {
+        "name": name,
+        "image": "registry.example/lab:1",
+        "command": ["sh", "-c", script],
+        "securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}},
+        **more,
+    }
+
+
+def pod(place: Place, name: str, init: str, main: str) -> dict[str, Any]:
+    """A pod with an init container that has a token, a container, and a volume that both share."""
+    shared = {"name": "shared", "mountPath": "/run/shared"}
+    token = {"serviceAccountToken": {"audience": "a", "expirationSeconds": 600, "path": "token"}}
+    identity = {"name": "identity", "mountPath": "/run/identity"}
+    return {
+        "metadata": {"name": name, "namespace": place.name},
+        "spec": {
+            "restartPolicy": "Never",
+            "automountServiceAccountToken": False,
+            "terminationGracePeriodSeconds": 30,
+            "nodeSelector": {"pool": "processes"},
+            "securityContext": {
+                "runAsNonRoot": True,
+                "runAsUser": 1001,
+                "seccompProfile": {"type": "RuntimeDefault"},
+            },
+            "initContainers": [container("first", init, volumeMounts=[shared, identity])],
+            "containers": [container("second", main, volumeMounts=[shared])],
+            "volumes": [
+                {"name": "shared", "emptyDir": {"medium": "Memory"}},
+                {"name": "identity", "projected": {"sources": [token]}},
+            ],
+        },
+    }
+
+
+async def phase(place: Place, name: str, *phases: str) -> dict[str, Any]:
+    found: dict[str, Any] = await place.admin.until(
+        place.path(name), lambda one: one["status"]["phase"] in phases
+    )
+    return found
+
+
+def terminated(one: dict[str, Any], kind: str = "containerStatuses") -> dict[str, Any]:
+    found: dict[str, Any] = one["status"][kind][0]["state"]["terminated"]
+    return found
+
+
+def conditions(one: dict[str, Any]) -> dict[str, tuple[str, str]]:
+    return {c["type"]: (c["status"], c.get("reason", "")) for c in one["status"]["conditions"]}
+
+
+async def test_containers_run_in_order_and_only_the_first_has_the_token(
+    place: Place, kubelet: Kubelet
+) -> None:
+    first = "cat $RUNNER_AGENT_ROOT/run/identity/token > $RUNNER_AGENT_ROOT/run/shared/copy"
+    second = 'cd $RUNNER_AGENT_ROOT/run && [[ "$(< shared/copy)" == *.*.* ]] && [ ! -e identity ] && exit 0'
+    made = pod(place, "ordered", first, second)
+    made["spec"]["containers"][0]["command"] = ["bash", "-c", second]
+    await place.admin.create(f"/api/v1/namespaces/{place.name}/pods", made)
+    found = await phase(place, "ordered", "Succeeded", "Failed")
+    assert found["status"]["phase"] == "Succeeded"
+    assert terminated(found, "initContainerStatuses")["reason"] == "Completed"
+    assert (terminated(found)["exitCode"], terminated(found)["reason"]) == (0, "Completed")
+    assert conditions(found)["Ready"] == ("False", "PodCompleted")
+    assert conditions(found)["PodScheduled"][0] == "True"
+
+
+async def test_a_failed_init_container_fails_the_pod(place: Place, kubelet: Kubelet) -> None:
+    made = pod(place, "failed", "exit 5", "exit 0")
+    await place.admin.create(f"/api/v1/namespaces/{place.name}/pods", made)
+    found = await phase(place, "failed", "Succeeded", "Failed")
+    assert found["status"]["phase"] == "Failed"
+    assert terminated(found, "initContainerStatuses")["exitCode"] == 5
+    assert "waiting" in found["status"]["containerStatuses"][0]["state"]
+    assert conditions(found)["Initialized"] == ("False", "ContainersNotInitialized")
+
+
+async def test_a_command_that_does_not_exist_is_a_start_error(
+    place: Place, kubelet: Kubelet
+) -> None:
+    made = pod(place, "absent", "exit 0", "exit 0")
+    made["spec"]["containers"][0]["command"] = ["no-such-command"]
+    await place.admin.create(f"/api/v1/namespaces/{place.name}/pods", made)
+    found = await phase(place, "absent", "Succeeded", "Failed")
+    assert (terminated(found)["exitCode"], terminated(found)["reason"]) == (128, "StartError")
+
+
+@pytest.mark.parametrize(("script", "status"), [(HANDLES, 3), (IGNORES, 137)])
+async def test_a_deleted_pod_gets_sigterm_and_then_sigkill(
+    place: Place, kubelet: Kubelet, script: str, status: int
+) -> None:
+    name = f"deleted-{status}"
+    collection = f"/api/v1/namespaces/{place.name}/pods"
+    made = await place.admin.create(collection, pod(place, name, "exit 0", script))
+    found = await phase(place, name, "Running")
+    assert conditions(found)["Ready"][0] == "True"
+    version = found["metadata"]["resourceVersion"]
+    await place.admin.until(
+        place.path(name), lambda _: "ready" in kubelet.runtime.log_of(made, "second")
+    )
+    await place.admin.request("DELETE", place.path(name))
+    last: dict[str, Any] = {}
+    async for change in place.admin.watch(collection, version):
+        if change["object"]["metadata"]["name"] == name:
+            last = change["object"] if change["type"] == "MODIFIED" else last
+            if change["type"] == "DELETED":
+                break
+    assert terminated(last)["exitCode"] == status
+    assert last["status"]["phase"] == "Failed"
+    await place.admin.gone(place.path(name))
+
+
+async def test_a_container_at_its_memory_limit_is_killed(place: Place, kubelet: Kubelet) -> None:
+    made = pod(place, "memory", "exit 0", IGNORES)
+    await place.admin.create(f"/api/v1/namespaces/{place.name}/pods", made)
+    await phase(place, "memory", "Running")
+    await kubelet.run_out_of_memory("memory")
+    found = await phase(place, "memory", "Succeeded", "Failed")
+    assert (terminated(found)["exitCode"], terminated(found)["reason"]) == (137, "OOMKilled")
+
+
+async def test_a_pod_that_is_deleted_before_its_container_runs_leaves_nothing(
+    place: Place, kubelet: Kubelet, folder: Path
+) -> None:
+    made = await place.admin.create(
+        f"/api/v1/namespaces/{place.name}/pods", pod(place, "early", HANDLES, "exit 0")
+    )
+    await place.admin.until(
+        place.path("early"), lambda _: "ready" in kubelet.runtime.log_of(made, "first")
+    )
+    await place.admin.request("DELETE", place.path("early"))
+    await place.admin.gone(place.path("early"))
+
+    async def has_ended() -> bool:
+        return "early" not in kubelet.pods()
+
+    await until(has_ended)
+    assert not kubelet.runtime.folder_of(made).exists()
