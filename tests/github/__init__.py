@@ -1,1 +1,1 @@
-"""The GitHub edge against a GitHub of its own on loopback."""
+"""Tests of the GitHub client against a small GitHub on loopback."""

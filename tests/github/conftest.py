@@ -1,4 +1,4 @@
-"""A GitHub to talk to and a client that talks to it."""
+"""A small GitHub on loopback and a client of it."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -46,7 +46,7 @@ def telemetry() -> RememberingTelemetry:
 
 @dataclass
 class World:
-    """The stand-in, its URL, and what it takes to make a client of it."""
+    """The small GitHub, its URL, and the keys and clock for a client."""
 
     github: StandIn
     url: str

@@ -1,4 +1,4 @@
-"""A clock that only moves when a test moves it, and a telemetry that remembers."""
+"""A clock that only tests advance, and a telemetry that keeps its calls."""
 
 from collections import Counter
 from dataclasses import dataclass, field
@@ -10,7 +10,7 @@ START: Instant = 1_800_000_000.0
 
 @dataclass
 class ManualClock:
-    """Implements Clock. Sleeping takes no time but this clock's own."""
+    """Implements Clock. Sleeping advances this clock and takes no real time."""
 
     at: Instant = START
     slept: list[Seconds] = field(default_factory=list)

@@ -1,4 +1,4 @@
-"""What the stand-in for GitHub does wrong, and to whom."""
+"""Faults of the small GitHub."""
 
 import re
 from dataclasses import dataclass, field
@@ -24,7 +24,7 @@ class Fault:
     by: int | None = None
 
     def fits(self, call: str, holder: str) -> bool:
-        """Whether this request is one to spoil."""
+        """Return True if the fault applies to this request."""
         if not self.times or re.search(self.match, call) is None:
             return False
         return self.by is None or holder == str(self.by)

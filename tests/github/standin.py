@@ -60,7 +60,7 @@ class StandIn:
     arrival: asyncio.Condition = field(default_factory=asyncio.Condition)
 
     def count(self, pattern: str) -> int:
-        """How many requests matched `METHOD path-pattern`."""
+        """Return how many requests matched `METHOD path-pattern`."""
         return sum(1 for call in self.calls if re.search(pattern, call))
 
     async def until_under_way(self, number: int) -> None:
@@ -75,7 +75,7 @@ class StandIn:
 
     @web.middleware
     async def fail(self, request: web.Request, handler: Any) -> web.StreamResponse:
-        """Count, hold up and spoil."""
+        """Count the request, delay it, and apply its fault."""
         call = f"{request.method} {request.rel_url}"
         self.calls.append(call)
         self.under_way += 1
@@ -107,7 +107,7 @@ class StandIn:
         return web.Response(status=fault.status, body=fault.body, headers=fault.headers)
 
     def app_of(self, request: web.Request) -> str:
-        """The App whose JWT this is."""
+        """Return the App that signed this JWT."""
         token = _bearer(request)
         try:
             app = jwt.decode(token, options={"verify_signature": False})["iss"]
@@ -125,7 +125,7 @@ class StandIn:
         return str(app)
 
     def need_token(self, request: web.Request) -> int:
-        """The installation that asks; whoever has no live token is refused."""
+        """Return the installation of the request's token. Without a valid token the request is refused."""
         token = _bearer(request)
         if self.tokens.get(token, 0.0) <= self.clock.now():
             raise _refuse(401, "Bad credentials")
@@ -228,7 +228,7 @@ class StandIn:
         return web.json_response(job)
 
     async def list_deliveries(self, request: web.Request) -> web.Response:
-        """Newest first, in cursor pages."""
+        """List deliveries in pages with a cursor, newest first."""
         entries = self.deliveries.get(self.app_of(request), [])
         return self._page(request, entries[::-1], None, cursor="cursor")
 
@@ -253,7 +253,7 @@ class StandIn:
         return web.json_response(body, headers=headers)
 
     def application(self) -> web.Application:
-        """The routes, under a prefix as a GHES has one."""
+        """Return the application with all routes, under a path prefix as GitHub Enterprise Server has it."""
         app = web.Application(middlewares=[self.fail, self.lists.tag])
         root, org, repo = "/api/v3", "/api/v3/orgs/{owner}", "/api/v3/repos/{owner}/{repo}"
         app.router.add_post(f"{root}/app/installations/{{id}}/access_tokens", self.access_token)
@@ -275,7 +275,7 @@ class StandIn:
 
     @asynccontextmanager
     async def serving(self) -> AsyncIterator[str]:
-        """Serve on a free port; yields the API's URL."""
+        """Serve on a free port. Yields the API's URL."""
         server = TestServer(self.application())
         await server.start_server()
         try:

@@ -22,7 +22,7 @@ class StandInLists:
 
     @web.middleware
     async def tag(self, request: web.Request, handler: Any) -> web.StreamResponse:
-        """Answer 304 to whoever has it already."""
+        """Answer 304 if the request has the current ETag."""
         answer: web.StreamResponse = await handler(request)
         named = request.headers.get("If-None-Match")
         self.conditional += named is not None
@@ -36,7 +36,7 @@ class StandInLists:
         return answer
 
     def add_routes(self, app: web.Application, root: str, need: Any, page: Paged) -> None:
-        """Serve them to whoever has a token."""
+        """Add the routes of the lists. They need a token."""
 
         async def runs(request: web.Request) -> web.Response:
             need(request)

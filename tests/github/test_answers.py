@@ -1,4 +1,4 @@
-"""Questions: what is asked again, when it is given up, and what limits do to all callers."""
+"""Reads: which are retried, when they fail, and the effect of rate limits on all callers."""
 
 import asyncio
 from typing import Any
@@ -48,7 +48,7 @@ async def read(client: GitHubClient) -> JobObserved | None:
     return await client.read_job("acme/widgets", JOB, START)
 
 
-async def test_a_job_is_read_as_a_fact(asked: World, client: GitHubClient) -> None:
+async def test_a_job_read_at_github_is_an_event(asked: World, client: GitHubClient) -> None:
     assert await read(client) == JobObserved(
         at=START,
         id=JOB,
@@ -87,7 +87,7 @@ async def test_a_jobs_status_is_its_state(
 @pytest.mark.parametrize(
     "changes", [{"status": "dreaming"}, {"id": 43}, {"labels": None}, {"created_at": "soon"}]
 )
-async def test_a_job_of_an_unknown_shape_is_no_fact(
+async def test_an_answer_that_is_no_job_raises(
     asked: World, client: GitHubClient, changes: dict[str, Any]
 ) -> None:
     asked.github.jobs["acme/widgets", 42] = job(**changes)
@@ -95,7 +95,7 @@ async def test_a_job_of_an_unknown_shape_is_no_fact(
         await read(client)
 
 
-async def test_a_job_that_is_not_there_is_none(world: World, client: GitHubClient) -> None:
+async def test_a_job_that_does_not_exist_is_none(world: World, client: GitHubClient) -> None:
     assert await read(client) is None
 
 
@@ -112,7 +112,7 @@ async def test_a_job_that_is_not_there_is_none(world: World, client: GitHubClien
     ],
     ids=["500", "502", "520", "999", "html as json", "html", "not utf-8"],
 )
-async def test_a_question_is_asked_again_with_growing_delay(
+async def test_a_failed_read_is_retried_with_backoff(
     asked: World, client: GitHubClient, fault: Fault
 ) -> None:
     fault.times = 2
@@ -121,7 +121,7 @@ async def test_a_question_is_asked_again_with_growing_delay(
     assert asked.clock.slept == [1.0, 3.0]
 
 
-async def test_a_question_is_given_up_after_three_times(asked: World, client: GitHubClient) -> None:
+async def test_a_read_fails_after_three_attempts(asked: World, client: GitHubClient) -> None:
     asked.github.faults = [Fault(GET_JOB, 503, headers={"Retry-After": "7"}, times=9)]
     with pytest.raises(RetryLaterError) as caught:
         await read(client)
@@ -129,7 +129,7 @@ async def test_a_question_is_given_up_after_three_times(asked: World, client: Gi
     assert asked.github.count(GET_JOB) == 3
 
 
-async def test_a_connection_that_breaks_each_time_is_an_outage(
+async def test_a_connection_that_breaks_at_each_attempt_is_an_outage(
     asked: World, client: GitHubClient
 ) -> None:
     asked.github.faults = [Fault(GET_JOB, cut=True, times=9)]
@@ -138,14 +138,16 @@ async def test_a_connection_that_breaks_each_time_is_an_outage(
     assert asked.clock.slept == [1.0, 3.0]
 
 
-async def test_a_question_without_any_answer_is_given_up(asked: World) -> None:
+async def test_a_read_without_any_answer_fails(asked: World) -> None:
     asked.github.faults = [Fault(GET_JOB, hang=True, times=9)]
     async with asked.client(patience=0.2) as client:
         with pytest.raises(RetryLaterError, match="timeout"):
             await read(client)
 
 
-async def test_an_answer_without_end_is_not_read(asked: World, client: GitHubClient) -> None:
+async def test_an_answer_above_the_size_limit_is_not_read(
+    asked: World, client: GitHubClient
+) -> None:
     asked.github.faults = [Fault(GET_JOB, 200, b" " * (MAX_ANSWER + 1), JSON, times=3)]
     with pytest.raises(RetryLaterError, match="more than 8388608 bytes"):
         await read(client)
@@ -181,7 +183,7 @@ LIMITS = [
     source="GitHub: rate limits",
 )
 @pytest.mark.parametrize(("status", "headers", "body", "delay"), LIMITS)
-async def test_a_limit_is_kept_by_all_who_ask_until_it_is_over(
+async def test_all_callers_wait_until_a_rate_limit_is_over(
     asked: World,
     client: GitHubClient,
     status: int,
@@ -209,7 +211,7 @@ async def test_a_limit_is_kept_by_all_who_ask_until_it_is_over(
     topic="GitHub's REST API",
     source="GAR rate-limits-and-tuning.md",
 )
-async def test_a_limit_on_registering_does_not_hold_the_questions(
+async def test_a_limit_on_registrations_does_not_stop_reads(
     asked: World, client: GitHubClient
 ) -> None:
     asked.github.faults = [Fault("generate-jitconfig", 429, {}, {"Retry-After": "60"}, times=9)]
@@ -220,7 +222,7 @@ async def test_a_limit_on_registering_does_not_hold_the_questions(
     assert await read(client) is not None
 
 
-async def test_a_budget_that_an_answer_used_up_is_not_overdrawn(
+async def test_no_request_is_sent_after_an_answer_showed_a_used_up_budget(
     asked: World, client: GitHubClient
 ) -> None:
     spent = {"X-RateLimit-Remaining": "0", "X-RateLimit-Reset": str(int(START) + 30)}
@@ -232,7 +234,9 @@ async def test_a_budget_that_an_answer_used_up_is_not_overdrawn(
     assert await read(client) is not None
 
 
-async def test_one_accounts_limit_is_not_anothers(asked: World, client: GitHubClient) -> None:
+async def test_the_rate_limit_of_one_account_does_not_stop_another(
+    asked: World, client: GitHubClient
+) -> None:
     asked.github.installed["1", "umbrella"] = 78
     asked.github.faults = [Fault("orgs/acme/actions", 429)]
     with pytest.raises(RetryLaterError):
@@ -241,7 +245,9 @@ async def test_one_accounts_limit_is_not_anothers(asked: World, client: GitHubCl
 
 
 @pytest.mark.parametrize("status", [403, 401])
-async def test_a_refusal_is_the_operators(asked: World, client: GitHubClient, status: int) -> None:
+async def test_a_refused_request_raises_operator_error(
+    asked: World, client: GitHubClient, status: int
+) -> None:
     asked.github.faults = [Fault(GET_JOB, status, {"message": "Must have\x1b admin" * 50}, times=2)]
     with pytest.raises(OperatorError, match="Must have  admin") as caught:
         await read(client)
@@ -253,7 +259,7 @@ async def test_a_refusal_is_the_operators(asked: World, client: GitHubClient, st
     topic="GitHub's REST API",
     source="GitHub: using the REST API",
 )
-async def test_a_renamed_repository_is_followed_for_questions_only(
+async def test_redirects_of_a_renamed_repository_are_followed_only_for_reads(
     asked: World, client: GitHubClient
 ) -> None:
     there = {"Location": "/api/v3/repos/acme/widgets/actions/jobs/42"}
@@ -283,7 +289,7 @@ async def test_the_token_never_goes_to_another_origin(asked: World, client: GitH
         await client.find_runner("org:acme", RunnerName("r"))
 
 
-async def test_pages_that_lead_in_a_circle_are_left(asked: World, client: GitHubClient) -> None:
+async def test_pages_that_link_in_a_circle_are_an_error(asked: World, client: GitHubClient) -> None:
     link = {"Link": f'<{asked.url}/orgs/acme/actions/runners?page=1>; rel="next"'}
     asked.github.faults = [Fault("GET .*/actions/runners", 200, {"runners": []}, link, times=99)]
     with pytest.raises(RetryLaterError, match="never end"):
@@ -296,7 +302,7 @@ async def test_pages_that_lead_in_a_circle_are_left(asked: World, client: GitHub
     topic="GitHub's REST API",
     source="GitHub: rate limits",
 )
-async def test_no_more_requests_are_under_way_than_allowed(asked: World) -> None:
+async def test_the_number_of_requests_in_flight_is_bounded(asked: World) -> None:
     async with asked.client(concurrency=4) as client:
         await read(client)
         asked.github.hold = asyncio.Event()
@@ -307,7 +313,7 @@ async def test_no_more_requests_are_under_way_than_allowed(asked: World) -> None
     assert asked.github.most_under_way == 4
 
 
-async def test_close_may_come_twice_and_ends_what_is_under_way(asked: World) -> None:
+async def test_close_can_be_called_twice_and_ends_requests_in_flight(asked: World) -> None:
     async with asked.client() as client:
         asked.github.hold = asyncio.Event()
         pending = asyncio.create_task(read(client))

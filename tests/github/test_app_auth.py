@@ -1,4 +1,4 @@
-"""Who speaks for which account, for how long a token serves, and what stays secret."""
+"""Which App is used for which account, how long a token is used, and what stays secret."""
 
 import asyncio
 
@@ -18,7 +18,7 @@ from tests.github.faults import Fault
 ANYBODY = RunnerName("r")
 
 
-async def test_a_jwt_is_kept_for_minutes_and_renewed_while_it_still_serves(
+async def test_a_jwt_is_reused_for_minutes_and_renewed_before_it_expires(
     keys: KeyPair, clock: ManualClock
 ) -> None:
     app = App(AppKey(1, keys.private_pem), clock)
@@ -34,7 +34,7 @@ async def test_a_jwt_is_kept_for_minutes_and_renewed_while_it_still_serves(
     topic="GitHub's REST API",
     source="GitHub: installation tokens",
 )
-async def test_a_token_is_asked_for_once_and_renewed_before_it_runs_out(
+async def test_a_token_is_requested_once_and_renewed_before_it_expires(
     world: World, client: GitHubClient
 ) -> None:
     await asyncio.gather(*(client.find_runner("org:acme", ANYBODY) for _ in range(20)))
@@ -76,7 +76,7 @@ async def test_organisations_and_repositories_each_have_their_own_installation(
     assert world.github.count("installations/78/access_tokens") == 1
 
 
-async def test_the_first_app_that_is_installed_speaks(world: World) -> None:
+async def test_the_first_app_with_an_installation_is_used(world: World) -> None:
     world.github.installed = {("2", "acme"): 90}
     async with world.client(apps=(1, 2)) as client:
         await client.find_runner("org:acme", ANYBODY)
@@ -91,7 +91,7 @@ async def test_an_account_without_our_app_is_an_operator_error_and_affects_no_ot
     assert await client.find_runner("org:acme", ANYBODY) is None
 
 
-async def test_an_app_installed_anew_is_found_again(world: World, client: GitHubClient) -> None:
+async def test_a_reinstalled_app_is_found_again(world: World, client: GitHubClient) -> None:
     await client.find_runner("org:acme", ANYBODY)
     world.github.installed["1", "acme"] = 79
     world.github.tokens.clear()
@@ -101,7 +101,7 @@ async def test_an_app_installed_anew_is_found_again(world: World, client: GitHub
     assert world.github.count("installations/79/access_tokens") == 1
 
 
-async def test_a_failing_token_fails_all_who_wait_for_it_at_once(
+async def test_a_failed_token_request_fails_all_its_waiters_at_once(
     world: World, client: GitHubClient
 ) -> None:
     world.github.faults = [Fault("access_tokens", 500, times=99)]
@@ -121,7 +121,7 @@ async def test_a_token_that_could_break_a_header_is_refused(
         await client.find_runner("org:acme", ANYBODY)
 
 
-async def test_tokens_may_live_on_a_clock_of_their_own(world: World) -> None:
+async def test_tokens_can_use_another_clock(world: World) -> None:
     settings = GitHubSettings(world.url, (AppKey(1, world.keys.private_pem),))
     fast = ManualClock(START + 1_000_000)
     without = GitHubClient(settings, fast, world.telemetry)
@@ -133,7 +133,7 @@ async def test_tokens_may_live_on_a_clock_of_their_own(world: World) -> None:
     await client.close()
 
 
-async def test_a_key_that_github_does_not_know_is_the_operators(world: World) -> None:
+async def test_a_key_that_github_does_not_know_raises_operator_error(world: World) -> None:
     world.github.apps.pop("1")
     async with world.client() as client:
         with pytest.raises(OperatorError, match="401"):

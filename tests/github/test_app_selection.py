@@ -1,4 +1,4 @@
-"""Several Apps share an account's work: who goes first, and who takes over when."""
+"""Several Apps for one account: which App is used first, and when another takes over."""
 
 import asyncio
 from collections import Counter
@@ -43,7 +43,7 @@ async def register(client: GitHubClient, *numbers: int) -> None:
     topic="GitHub's REST API",
     source="GAR rate-limits-and-tuning.md",
 )
-async def test_a_registration_goes_to_the_app_with_the_most_room(
+async def test_a_registration_uses_the_app_with_the_most_headroom(
     world: World, two: GitHubClient
 ) -> None:
     world.github.registrations = {FIRST: 100, SECOND: 5000}
@@ -56,7 +56,7 @@ async def test_a_registration_goes_to_the_app_with_the_most_room(
     topic="GitHub's REST API",
     source="GAR rate-limits-and-tuning.md",
 )
-async def test_room_is_read_from_the_answers_and_used_up_evenly(
+async def test_headroom_is_read_from_the_answers_and_used_evenly(
     world: World, two: GitHubClient
 ) -> None:
     world.github.registrations = {FIRST: 3, SECOND: 5}
@@ -77,7 +77,7 @@ async def test_room_is_read_from_the_answers_and_used_up_evenly(
     topic="GitHub's REST API",
     source="GAR rate-limits-and-tuning.md",
 )
-async def test_the_registration_bucket_is_asked_for_once_before_the_first_registration(
+async def test_the_registration_limit_is_read_once_before_the_first_registration(
     world: World, two: GitHubClient
 ) -> None:
     world.github.registrations = {FIRST: 10, SECOND: 20}
@@ -115,7 +115,7 @@ async def test_an_unreadable_rate_limit_stops_no_registration(
     topic="GitHub's REST API",
     source="GitHub: rate limit",
 )
-async def test_a_question_about_the_bucket_that_hangs_delays_a_registration_by_a_second_and_no_other(
+async def test_a_hanging_rate_limit_read_delays_only_the_first_registration_by_a_second(
     world: World, two: GitHubClient
 ) -> None:
     world.github.registrations = {FIRST: 10, SECOND: 20}
@@ -131,7 +131,7 @@ async def test_a_question_about_the_bucket_that_hangs_delays_a_registration_by_a
     assert world.github.count("/rate_limit") == 2
 
 
-async def test_a_late_rate_limit_answer_counts_from_then_on(
+async def test_a_late_rate_limit_answer_is_used_for_later_registrations(
     world: World, two: GitHubClient
 ) -> None:
     bucket = {"limit": 10_000, "remaining": 10, "reset": int(START) + 600}
@@ -159,7 +159,7 @@ async def test_without_limits_the_load_is_shared_evenly(world: World, two: GitHu
     topic="GitHub's REST API",
     source="GitHub: REST, Apps",
 )
-async def test_an_app_without_an_installation_is_no_candidate(world: World) -> None:
+async def test_an_app_without_an_installation_is_not_used(world: World) -> None:
     world.github.installed = {("2", "acme"): SECOND}
     async with world.client(apps=(1, 2)) as client:
         await register(client, *range(4))
@@ -167,7 +167,7 @@ async def test_an_app_without_an_installation_is_no_candidate(world: World) -> N
         assert world.github.count("installation$") == 2
         world.github.installed["1", "acme"] = FIRST
         world.clock.at += 300
-        await register(client, 4)  # has it looked for, and waits for nobody
+        await register(client, 4)  # starts the read of the limit, and does not wait for it
         await world.github.until_called("installation$", 3)
         for number in range(5, 100):
             await register(client, number)
@@ -177,7 +177,7 @@ async def test_an_app_without_an_installation_is_no_candidate(world: World) -> N
     assert world.github.count("installation$") == 3
 
 
-async def test_each_app_is_asked_about_each_scope(world: World) -> None:
+async def test_each_app_looks_up_each_scope(world: World) -> None:
     world.github.installed = {("1", "acme"): FIRST, ("2", "umbrella"): SECOND}
     async with world.client(apps=(1, 2)) as client:
         await register(client, 1)
@@ -187,7 +187,7 @@ async def test_each_app_is_asked_about_each_scope(world: World) -> None:
     assert world.github.count("/repos/umbrella/lab/installation") == 2
 
 
-async def test_an_app_is_asked_anew_about_another_scope_of_the_account(world: World) -> None:
+async def test_another_scope_of_the_account_is_looked_up_too(world: World) -> None:
     async with world.client(apps=(1, 2)) as client:
         await register(client, 1)
         world.github.installed["2", "acme"] = SECOND
@@ -215,7 +215,7 @@ async def test_an_app_is_asked_anew_about_another_scope_of_the_account(world: Wo
     ],
     ids=["token 500", "suspended", "uninstalled", "403", "404", "401", "429"],
 )
-async def test_a_failing_apps_work_moves_to_another(
+async def test_another_app_takes_over_from_a_failing_one(
     world: World, two: GitHubClient, fault: Fault
 ) -> None:
     world.github.faults = [fault]
@@ -279,7 +279,7 @@ async def test_a_refused_request_is_not_repeated_with_another_app(
     assert world.github.count(REGISTER) == 1
 
 
-async def test_when_all_apps_are_held_the_soonest_is_reported(
+async def test_if_all_apps_are_on_hold_the_earliest_end_is_reported(
     world: World, two: GitHubClient
 ) -> None:
     world.github.faults = [
@@ -295,14 +295,16 @@ async def test_when_all_apps_are_held_the_soonest_is_reported(
     assert world.github.registered_by == [SECOND]
 
 
-async def test_when_no_app_is_allowed_it_is_the_operators(world: World, two: GitHubClient) -> None:
+async def test_if_no_app_is_allowed_operator_error_is_raised(
+    world: World, two: GitHubClient
+) -> None:
     world.github.faults = [Fault(REGISTER, 403, NO_ACCESS, times=9)]
     with pytest.raises(OperatorError, match="not accessible"):
         await register(two, 1)
     assert world.github.count(REGISTER) == 2
 
 
-async def test_when_one_app_is_held_and_the_other_not_allowed_waiting_may_help(
+async def test_if_one_app_is_on_hold_and_the_other_not_allowed_the_error_is_retry_later(
     world: World, two: GitHubClient
 ) -> None:
     world.github.faults = [
@@ -314,7 +316,7 @@ async def test_when_one_app_is_held_and_the_other_not_allowed_waiting_may_help(
 
 
 @pytest.mark.parametrize("blind", [FIRST, SECOND])
-async def test_a_job_that_one_app_is_not_shown_is_read_by_the_other(
+async def test_a_job_that_one_app_cannot_see_is_read_by_the_other(
     world: World, two: GitHubClient, blind: int
 ) -> None:
     world.github.jobs["acme/widgets", 42] = JOB
@@ -324,7 +326,7 @@ async def test_a_job_that_one_app_is_not_shown_is_read_by_the_other(
     assert await two.read_job("acme/widgets", JobId(43), START) is None
 
 
-async def test_a_job_is_not_gone_while_an_app_that_may_see_it_is_held(
+async def test_a_job_is_not_reported_missing_while_another_app_is_on_hold(
     world: World, two: GitHubClient
 ) -> None:
     world.github.faults = [Fault("/actions/jobs/", 429, {}, {"Retry-After": "40"}, by=SECOND)]
@@ -332,7 +334,7 @@ async def test_a_job_is_not_gone_while_an_app_that_may_see_it_is_held(
         await two.read_job("acme/widgets", JobId(43), START)
 
 
-async def test_a_registration_is_looked_up_and_deleted_by_whoever_can(
+async def test_any_app_with_access_looks_up_and_deletes_a_registration(
     world: World, two: GitHubClient
 ) -> None:
     await register(two, 1)
@@ -350,14 +352,14 @@ async def test_a_registration_is_looked_up_and_deleted_by_whoever_can(
 async def test_a_refusal_of_one_app_does_not_answer_another_apps_registration(
     world: World, two: GitHubClient
 ) -> None:
-    """Both read the groups at the same time, each for itself."""
+    """Both Apps read the runner groups at the same time, independently."""
     world.github.faults = [
         Fault("/runner-groups", 403, NO_ACCESS, hang=True, by=FIRST),
         Fault(r"GET .*/actions/runners\?", 403, NO_ACCESS, by=FIRST),
     ]
     refused = asyncio.create_task(register(two, 1))
     await world.github.until_called("/runner-groups", 1)
-    await two.find_runner("org:acme", RunnerName("r"))  # from here on the first App comes last
+    await two.find_runner("org:acme", RunnerName("r"))  # from now on the first App is tried last
     async with asyncio.timeout(PATIENCE):
         await register(two, 2)
     assert not refused.done()
@@ -384,7 +386,7 @@ async def test_a_group_that_one_app_does_not_see_is_used_by_the_other(
         await two.register("org:acme", "none", RunnerName("r9"), ("gpu",))
 
 
-async def test_a_group_made_anew_is_read_again_by_every_app(
+async def test_a_recreated_runner_group_is_read_again_by_every_app(
     world: World, two: GitHubClient
 ) -> None:
     await register(two, 1, 2)

@@ -1,4 +1,4 @@
-"""The budget by itself: values in, decisions out."""
+"""The budget of requests, without any network."""
 
 from collections.abc import Mapping
 from copy import deepcopy
@@ -91,7 +91,7 @@ def test_the_reserves_fall_with_importance_and_a_registration_leaves_none() -> N
     topic="GitHub's REST API",
     source="GAR rate-limits-and-tuning.md",
 )
-def test_a_registration_may_use_the_last_registration_and_no_more() -> None:
+def test_registrations_may_use_the_whole_budget_and_no_more() -> None:
     budget = Budget(None)
     last = reported(1, 10_000, resource="actions_runner_registration")
     asked(budget, REGISTER, Answer(201, CIMultiDict(last)))
@@ -116,7 +116,7 @@ def test_requests_under_way_are_counted_until_they_are_answered_or_lost() -> Non
     assert fits(budget, CHECK)
 
 
-def test_answers_that_overtake_each_other_give_nothing_back() -> None:
+def test_reordered_answers_do_not_raise_the_budget() -> None:
     budget = Budget(None)
     asked(budget, CHECK, Answer(200, CIMultiDict(reported(100))))
     asked(budget, CHECK, Answer(200, CIMultiDict(reported(140))))
@@ -130,7 +130,7 @@ def test_answers_that_overtake_each_other_give_nothing_back() -> None:
     topic="GitHub's REST API",
     source="GAR rate-limits-and-tuning.md",
 )
-def test_the_bucket_is_the_one_that_the_answer_names() -> None:
+def test_the_answer_names_the_bucket_that_it_uses() -> None:
     budget = Budget(None)
     # An older Enterprise Server: registrations count like everything else.
     asked(budget, REGISTER, Answer(201, CIMultiDict(reported(0))))
@@ -169,7 +169,7 @@ def test_a_minute_has_900_points_of_which_a_registration_takes_5() -> None:
     assert budget.headroom(APP, REGISTER, NOW + 60) == 4.0, "those of the first second"
 
 
-def test_points_are_counted_by_endpoint_and_a_question_takes_one() -> None:
+def test_points_are_counted_for_each_endpoint_and_a_read_takes_one() -> None:
     budget = Budget(900)
     for _ in range(900):
         asked(budget, CHECK, answer())
@@ -178,7 +178,7 @@ def test_points_are_counted_by_endpoint_and_a_question_takes_one() -> None:
     assert budget.headroom(APP, REMOVE, NOW) == 180.0
 
 
-def test_the_scarcer_of_bucket_and_points_is_the_room() -> None:
+def test_the_headroom_is_the_smaller_of_bucket_and_points() -> None:
     budget = Budget(900)
     bucket = reported(7, 10_000, resource="actions_runner_registration")
     asked(budget, REGISTER, Answer(201, CIMultiDict(bucket)))
@@ -192,7 +192,7 @@ def test_the_scarcer_of_bucket_and_points_is_the_room() -> None:
     topic="GitHub's REST API",
     source="GitHub: rate limits",
 )
-def test_a_secondary_limit_without_a_time_is_left_alone_for_longer_each_time() -> None:
+def test_secondary_limits_without_retry_after_double_the_hold() -> None:
     budget, now, waits = Budget(None), NOW, []
     for _ in range(8):
         asked(budget, CHECK, answer(429), now)
@@ -204,7 +204,7 @@ def test_a_secondary_limit_without_a_time_is_left_alone_for_longer_each_time() -
     assert budget.backoff(APP, CHECK, now) == 60.0
 
 
-def test_refusals_of_requests_that_were_under_way_together_are_one() -> None:
+def test_refusals_of_requests_in_flight_together_count_once() -> None:
     budget = Budget(None)
     for _ in range(20):
         asked(budget, CHECK, answer(429))
@@ -231,13 +231,13 @@ def test_a_shorter_hold_does_not_end_a_longer_one() -> None:
         {"X-RateLimit-Limit": "5000"},
     ],
 )
-def test_headers_that_say_nothing_are_no_reading(headers: dict[str, str]) -> None:
+def test_headers_without_usable_limits_give_no_reading(headers: dict[str, str]) -> None:
     assert reading_of(Answer(200, CIMultiDict(headers)), "core", NOW) is None
 
 
 @STEADY
 @given(st.dictionaries(st.sampled_from(list(reported(0))), st.text(max_size=6000), max_size=4))
-def test_any_headers_leave_a_bounded_reading(headers: dict[str, str]) -> None:
+def test_arbitrary_headers_give_a_bounded_reading(headers: dict[str, str]) -> None:
     budget = Budget(900)
     asked(budget, CHECK, Answer(429, CIMultiDict(headers)))
     shortage = budget.shortage(APP, CHECK, NOW)

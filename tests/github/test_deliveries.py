@@ -27,7 +27,7 @@ ATTEMPT = "POST .*/attempts"
 
 
 def entry(number: int, guid: str, age: float, **changes: Any) -> dict[str, Any]:
-    """One try, `age` seconds old, which failed."""
+    """Return a failed attempt that is `age` seconds old."""
     return {
         "id": number,
         "guid": guid,
@@ -50,7 +50,7 @@ OK = {"status": "OK", "status_code": 200}
     topic="GitHub's events",
     source="GitHub: failed deliveries",
 )
-async def test_only_what_never_arrived_is_repeated_by_its_newest_try(
+async def test_only_deliveries_that_never_succeeded_are_redelivered_by_their_newest_attempt(
     world: World, client: GitHubClient
 ) -> None:
     world.github.deliveries["1"] = [
@@ -70,7 +70,7 @@ async def test_only_what_never_arrived_is_repeated_by_its_newest_try(
     ]
 
 
-async def test_a_delivery_asked_for_is_left_alone_while_that_is_fresh(
+async def test_a_recently_requested_redelivery_is_not_repeated(
     world: World, client: GitHubClient
 ) -> None:
     world.github.deliveries["1"] = [entry(1, "a", 100)]
@@ -96,7 +96,7 @@ async def test_a_failing_delivery_is_redelivered_with_backoff(
     asked_at, since = [], START - 10
     for _ in range(3 * 180):
         reported = await client.redeliver_failed(since)
-        # The caller's window moves on, as the reconciler's does.
+        # The caller's search starts later each time, as the poller's does.
         since = max(START - 10, reported.arrived_until)
         if reported.asked:
             asked_at.append(world.clock.at - START)
@@ -136,7 +136,7 @@ async def test_a_long_failing_delivery_does_not_extend_the_listed_window(
     topic="GitHub's events",
     source="GitHub: failed deliveries",
 )
-async def test_a_try_that_stays_pending_is_repeated_and_does_not_have_all_since_then_listed_again(
+async def test_a_delivery_that_stays_pending_is_redelivered_without_a_longer_search(
     world: World, client: GitHubClient
 ) -> None:
     world.github.page_size = 10
@@ -158,22 +158,20 @@ async def test_a_try_that_stays_pending_is_repeated_and_does_not_have_all_since_
     assert set(listed[int(PENDING_FOR / 20) + 1 :]) == {1}
 
 
-async def test_pages_are_read_until_the_moment_asked_for(
-    world: World, client: GitHubClient
-) -> None:
+async def test_pages_are_read_until_the_requested_time(world: World, client: GitHubClient) -> None:
     world.github.page_size = 10
     world.github.deliveries["1"] = [entry(n, f"g{n}", 1000 - n) for n in range(1, 100)]
     assert (await client.redeliver_failed(START - (1000 - 75) + OVERLAP)).asked == 25
     assert world.github.count("GET .*/deliveries") == 3
 
 
-async def test_a_flood_is_spread_over_passes_and_nothing_is_forgotten(
+async def test_many_failed_deliveries_are_redelivered_over_several_passes(
     world: World, client: GitHubClient
 ) -> None:
     total = MAX_REPEATS * 2 + 7
     world.github.deliveries["1"] = [entry(n, f"g{n}", 1000 - n) for n in range(1, total + 1)]
     asked = [(await client.redeliver_failed(START - 3600)).asked]
-    # The caller's window has moved on: what is left over is remembered.
+    # The caller's search starts later now: the client remembers the remaining deliveries.
     asked += [(await client.redeliver_failed(START)).asked for _ in range(3)]
     assert asked == [MAX_REPEATS, MAX_REPEATS, 7, 0]
     posts = [call for call in world.github.calls if call.startswith("POST")]
@@ -192,7 +190,7 @@ async def test_one_delivery_that_github_refuses_to_redeliver_does_not_stop_the_o
     assert world.github.count("deliveries/1/attempts") == 1
 
 
-async def test_a_limit_stops_the_pass_and_the_rest_is_asked_later(
+async def test_a_rate_limit_stops_the_pass_and_the_rest_is_redelivered_later(
     world: World, client: GitHubClient
 ) -> None:
     world.github.deliveries["1"] = [entry(n, f"g{n}", 100 - n) for n in range(1, 6)]
@@ -207,7 +205,7 @@ async def test_a_limit_stops_the_pass_and_the_rest_is_asked_later(
     assert posts == ["1", "2", "3", "3", "4", "5"]
 
 
-async def test_a_repeat_without_an_answer_is_not_sent_twice(
+async def test_a_redelivery_request_without_an_answer_is_not_sent_twice(
     world: World, client: GitHubClient
 ) -> None:
     world.github.deliveries["1"] = [entry(1, "a", 100)]
@@ -240,7 +238,7 @@ async def test_a_failure_of_one_apps_deliveries_does_not_affect_the_other_app(wo
 async def test_a_delivery_that_github_lists_late_is_found_in_the_next_pass(
     world: World, client: GitHubClient
 ) -> None:
-    """A process that starts anew looks as far back, and no farther."""
+    """After a restart the controller searches equally far back."""
     since = (await client.redeliver_failed(START - 3600)).arrived_until
     assert since == START
     world.clock.at += 20
@@ -251,7 +249,7 @@ async def test_a_delivery_that_github_lists_late_is_found_in_the_next_pass(
     assert world.github.count("deliveries/2/attempts") == 2
 
 
-async def test_an_app_that_is_always_refused_keeps_the_window_where_it_is(world: World) -> None:
+async def test_while_an_app_is_refused_the_search_starts_at_the_same_time(world: World) -> None:
     world.github.apps.pop("1")
     since, windows = START - 3600, []
     async with world.client(apps=(1, 2)) as client:
@@ -262,7 +260,7 @@ async def test_an_app_that_is_always_refused_keeps_the_window_where_it_is(world:
     assert windows == [START - 3600] * 10
 
 
-async def test_a_list_of_an_unknown_shape_is_no_list(world: World, client: GitHubClient) -> None:
+async def test_a_malformed_list_of_deliveries_raises(world: World, client: GitHubClient) -> None:
     for changes in ({"delivered_at": "then"}, {"guid": None}, {"id": "1"}):
         world.github.deliveries["1"] = [entry(1, "a", 10) | changes]
         with pytest.raises(RetryLaterError):
@@ -284,7 +282,9 @@ tries = st.lists(
 
 @STEADY
 @given(tries, st.sets(st.sampled_from("abef")))
-def test_failed_is_what_no_try_brought_home(listed: list[Attempt], left: set[str]) -> None:
+def test_a_delivery_failed_if_no_attempt_succeeded_or_is_pending(
+    listed: list[Attempt], left: set[str]
+) -> None:
     before = {guid: FailedDelivery(guid, 1, START) for guid in left}
     failed = failed_deliveries(listed, before)
     home = {attempt.guid for attempt in listed if attempt.succeeded or attempt.pending}

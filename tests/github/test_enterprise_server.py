@@ -1,4 +1,4 @@
-"""GitHub Enterprise Server: the API has a path of its own, and mostly no limits."""
+"""GitHub Enterprise Server: its API has another path, and mostly no rate limits."""
 
 import pytest
 
@@ -18,7 +18,7 @@ APPS = (AppKey(1, "pem"),)
     source="GitHub Enterprise Server: REST",
 )
 @pytest.mark.parametrize("ending", ["", "/"])
-async def test_everything_is_asked_under_the_apis_path(world: World, ending: str) -> None:
+async def test_all_requests_use_the_path_of_the_api_url(world: World, ending: str) -> None:
     world.github.page_size = 2
     world.github.groups["acme"] = [(n, f"group-{n}") for n in range(1, 6)]
     world.github.jobs["acme/widgets", 42] = {"id": 42, "labels": ["gpu"], "status": "queued"}
@@ -53,9 +53,7 @@ async def test_everything_is_asked_under_the_apis_path(world: World, ending: str
         ("https://github.com.evil.example/api/v3", None),
     ],
 )
-def test_the_published_points_are_kept_where_they_are_in_force(
-    api_url: str, points: int | None
-) -> None:
+def test_the_points_limit_applies_only_to_github_com(api_url: str, points: int | None) -> None:
     assert GitHubSettings(api_url, APPS).points_per_minute == points
 
 
@@ -64,7 +62,7 @@ def test_the_published_points_are_kept_where_they_are_in_force(
     topic="GitHub's REST API",
     source="GitHub Enterprise Server: rate limits; actions/stale#1227",
 )
-async def test_a_server_without_limits_is_asked_as_much_as_needed(world: World) -> None:
+async def test_a_server_without_limits_gets_as_many_requests_as_needed(world: World) -> None:
     world.github.installed["2", "acme"] = 90
     async with world.client(apps=(1, 2)) as client:
         for number in range(400):

@@ -37,7 +37,7 @@ def job(number: int, status: str = "queued") -> dict[str, Any]:
     }
 
 
-async def test_the_newest_runs_are_one_page_and_those_of_a_state_are_all(
+async def test_the_newest_runs_are_one_page_and_runs_of_a_state_are_all_pages(
     world: World, client: GitHubClient
 ) -> None:
     world.github.page_size = 2
@@ -66,10 +66,10 @@ async def test_a_run_is_marked_by_its_state_and_its_attempt(
     assert (await client.lists.run(WIDGETS, 2)).items == ()
 
 
-async def test_runs_that_are_over_share_one_mark_until_one_is_run_again(
+async def test_completed_runs_share_one_mark_until_one_is_rerun(
     world: World, client: GitHubClient
 ) -> None:
-    """They are nearly all that is kept, and their marks would be half of it."""
+    """Most kept runs are completed, and separate marks would double the memory."""
     later = {"updated_at": "2026-11-01T11:00:00Z"}
     over = [run(1, "completed"), run(2, "completed") | later, run(3, "completed", 2)]
     world.github.lists.runs[WIDGETS] = over
@@ -78,7 +78,7 @@ async def test_runs_that_are_over_share_one_mark_until_one_is_run_again(
     assert third != first
 
 
-async def test_jobs_are_facts_that_were_read(world: World, client: GitHubClient) -> None:
+async def test_listed_jobs_are_events_marked_as_read(world: World, client: GitHubClient) -> None:
     states = ["queued", "pending", "waiting", "in_progress", "completed", "thinking"]
     world.github.lists.jobs[WIDGETS, 7] = [job(n, state) for n, state in enumerate(states, 1)]
     listed = await client.lists.jobs(WIDGETS, 7, START)
@@ -106,10 +106,10 @@ async def test_jobs_are_facts_that_were_read(world: World, client: GitHubClient)
     ],
     ids=["control", "many", "none", "id", "status", "time"],
 )
-async def test_one_job_that_is_not_understood_hides_no_other(
+async def test_one_malformed_job_does_not_hide_the_others(
     world: World, client: GitHubClient, bad: dict[str, Any]
 ) -> None:
-    """`runs-on` is a stranger's to write; his run's list must not be asked for again for ever."""
+    """Anyone can write any `runs-on`; the list of that run must not be requested for ever."""
     world.github.lists.jobs[WIDGETS, 7] = [job(1), {**job(2), **bad}, job(3)]
     listed = await client.lists.jobs(WIDGETS, 7, START)
     assert [one.id for one in listed.items] == [1, 3]
@@ -172,7 +172,7 @@ def repository(number: int, pushed_at: str | None = "2026-11-01T10:00:00Z") -> d
     ],
     ids=["limit", "permission", "outage", "hidden", "suspended"],
 )
-async def test_one_app_that_cannot_be_asked_hides_no_repository_of_another(
+async def test_one_failing_app_does_not_hide_the_repositories_of_another(
     world: World, route: str, status: int, body: dict[str, Any]
 ) -> None:
     world.github.installed = {("1", "acme"): 77, ("2", "acme"): 78}
@@ -197,10 +197,10 @@ async def test_one_app_that_cannot_be_asked_hides_no_repository_of_another(
     source="GitHub: pagination",
 )
 @pytest.mark.parametrize("too_many", [False, True])
-async def test_a_list_of_too_many_pages_is_not_taken_for_all(
+async def test_a_list_with_too_many_pages_is_incomplete(
     world: World, client: GitHubClient, too_many: bool
 ) -> None:
-    """Of the registrations a part would say that nobody else is at work."""
+    """An incomplete list of runners would show that the other runners are not busy."""
     world.github.page_size = 1
     count = MAX_PAGES + too_many
     world.github.lists.repositories = [repository(n) for n in range(count)]
@@ -220,7 +220,7 @@ async def test_a_list_of_too_many_pages_is_not_taken_for_all(
 
 
 @pytest.mark.parametrize("pushed_at", ["soon", "2026-11-01T10:00:00+99:00"])
-async def test_a_repository_pushed_at_a_time_that_is_none_is_no_answer(
+async def test_an_invalid_push_time_makes_the_list_an_error(
     world: World, client: GitHubClient, pushed_at: str
 ) -> None:
     world.github.lists.repositories = [repository(1, pushed_at)]
@@ -228,16 +228,14 @@ async def test_a_repository_pushed_at_a_time_that_is_none_is_no_answer(
         await client.lists.repositories("org:acme")
 
 
-async def test_a_list_of_another_shape_is_asked_for_again_later(
-    world: World, client: GitHubClient
-) -> None:
+async def test_a_malformed_list_raises_retry_later(world: World, client: GitHubClient) -> None:
     world.github.faults.append(Fault("/runs", status=200, body={"workflow_runs": [{"id": -1}]}))
     with pytest.raises(RetryLaterError):
         await client.lists.newest_runs(WIDGETS)
     assert ListedRun(1, RunStatus(False), "") not in (await client.lists.newest_runs(WIDGETS)).items
 
 
-async def test_the_pace_is_what_the_hour_has_left_above_the_reserve(
+async def test_the_pace_of_lists_is_what_is_left_of_the_hourly_limit_above_the_reserve(
     world: World, client: GitHubClient
 ) -> None:
     assert client.lists.pace("org:acme") == 1.0
@@ -278,7 +276,7 @@ async def test_the_pace_is_what_the_hour_has_left_above_the_reserve(
 async def test_a_runs_head_repository_shows_a_fork(
     world: World, client: GitHubClient, said: dict[str, Any], from_fork: bool | None
 ) -> None:
-    """A fork that was deleted since has no head repository any more."""
+    """The run of a deleted fork has no head repository."""
     world.github.lists.runs[WIDGETS] = [{"id": 7, "status": "queued", "run_attempt": 1, **said}]
     assert await client.run_from_fork(WIDGETS, 7) is from_fork
     (listed,) = (await client.lists.newest_runs(WIDGETS)).items
@@ -286,7 +284,7 @@ async def test_a_runs_head_repository_shows_a_fork(
     assert await client.run_from_fork(WIDGETS, 8) is None
 
 
-async def test_an_answer_about_another_run_is_no_answer(world: World, client: GitHubClient) -> None:
+async def test_an_answer_about_another_run_is_an_error(world: World, client: GitHubClient) -> None:
     answer = {"id": 8, "repository": {"id": 1}, "head_repository": {"id": 1}}
     world.github.faults = [Fault("actions/runs/7", 200, answer)]
     with pytest.raises(RetryLaterError, match="another run"):

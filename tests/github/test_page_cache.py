@@ -1,4 +1,4 @@
-"""The cache of lists: which requests it saves, how long and how much it keeps."""
+"""The cache of list pages: which requests it saves, how long it keeps pages, and how many."""
 
 import gc
 import tracemalloc
@@ -38,7 +38,7 @@ from tests.github.test_lists import WIDGETS, job, run
 
 @asynccontextmanager
 async def lists_that_keep(world: World, most: int) -> AsyncIterator[Lists]:
-    """Lists of which so many bytes are kept."""
+    """Return lists whose cache has so many bytes."""
     settings = GitHubSettings(world.url, (AppKey(1, world.keys.private_pem),))
     clock, budget = world.clock, Budget(settings.points_per_minute)
     transport = Transport(settings, clock, world.telemetry)
@@ -76,7 +76,7 @@ async def test_an_unchanged_page_costs_no_budget(world: World, client: GitHubCli
 
 
 async def test_each_app_has_etags_of_its_own(world: World) -> None:
-    """GitHub answers 304 for what one App was shown; another may be shown other repositories."""
+    """An ETag belongs to one App: another App may see other repositories."""
     world.github.installed["2", "acme"] = 78
     world.github.lists.etags = True
     world.github.lists.repositories = [{"full_name": "acme/widgets"}]
@@ -94,7 +94,7 @@ async def test_each_app_has_etags_of_its_own(world: World) -> None:
 async def test_pages_that_were_not_read_for_an_hour_are_dropped(
     world: World, client: GitHubClient
 ) -> None:
-    """Runs that are over are many, and their jobs are never asked for again."""
+    """There are many completed runs, and their jobs are never listed again."""
     world.github.lists.etags = True
     for number in (7, 8, 9):
         world.github.lists.jobs[WIDGETS, number] = [job(number)]
@@ -107,16 +107,14 @@ async def test_pages_that_were_not_read_for_an_hour_are_dropped(
     assert calls == [1, 0, 0]
 
 
-async def test_a_304_that_was_not_asked_for_is_no_answer(
-    world: World, client: GitHubClient
-) -> None:
+async def test_an_unexpected_304_is_an_error(world: World, client: GitHubClient) -> None:
     world.github.faults.append(Fault("/runs", status=304, body=b""))
     with pytest.raises(OperatorError):
         await client.lists.newest_runs(WIDGETS)
 
 
 @pytest.mark.parametrize("etag", ["no quotes", '"' + "x" * 300 + '"', '"a\tb"', ""])
-async def test_an_etag_that_is_none_is_not_sent_back(
+async def test_an_unusable_etag_is_not_sent_back(
     world: World, client: GitHubClient, etag: str
 ) -> None:
     body = {"total_count": 0, "workflow_runs": []}
@@ -145,7 +143,7 @@ async def test_the_page_cache_is_bounded_and_drops_the_oldest_page_first(world: 
 
 
 async def test_the_page_cache_holds_all_repositories_that_are_read(world: World) -> None:
-    """They are read in turn, the oldest first: of one too many none would be there any more."""
+    """Pages are read in turn, so with one page too many every page would be dropped before its next read."""
     a_repository = PAGE + PER_PAGE * ITEM
     assert 2 * MOST_REPOSITORIES * a_repository <= MAX_BYTES
     world.github.page_size = PER_PAGE
@@ -158,10 +156,10 @@ async def test_the_page_cache_holds_all_repositories_that_are_read(world: World)
             assert sum([(await lists.newest_runs(name)).calls for name in names]) == calls
 
 
-async def test_all_that_is_kept_takes_a_quarter_of_a_gigabyte_at_most(
+async def test_the_page_cache_takes_at_most_a_quarter_of_a_gigabyte(
     world: World, client: GitHubClient
 ) -> None:
-    """A job at work, with its names and times, is the largest of the items."""
+    """A job in progress, with its names and times, is the largest item."""
     shown = {
         "name": "linux-cuda / test (default, 1, 5)",
         "workflow_name": "trunk",
@@ -180,9 +178,9 @@ async def test_all_that_is_kept_takes_a_quarter_of_a_gigabyte_at_most(
     ]
 
     async def taken(ask: Callable[[], Awaitable[Listing[Any]]]) -> float:
-        """The bytes that each item of a list takes by its being kept."""
+        """Return the bytes that the cache needs for each item of a list."""
         left = []
-        for etags in (False, False, True):  # at first whatever else is kept, as of addresses
+        for etags in (False, False, True):  # the first rounds also allocate other objects
             world.github.lists.etags = etags
             gc.collect()
             tracemalloc.start()

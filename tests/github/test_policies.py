@@ -1,4 +1,4 @@
-"""Each outcome has its policy, for questions, changes and registrations; the document says the same."""
+"""Each outcome has its policy for reads, changes and registrations, and the documents show the same."""
 
 import re
 from collections.abc import Awaitable, Callable
@@ -65,7 +65,7 @@ ERRORS: dict[Action, tuple[type[GitHubError], int]] = {
     Action.FOLLOW: (GitHubError, 1),
     Action.OPERATOR: (OperatorError, 1),
 }
-"""What leaves the client, and how often was asked."""
+"""By action: the error that the client raises, and the number of requests."""
 
 ASKING: dict[Effect, tuple[str, Callable[[GitHubClient], Awaitable[object]]]] = {
     Effect.READ: (
@@ -86,14 +86,14 @@ ASKING: dict[Effect, tuple[str, Callable[[GitHubClient], Awaitable[object]]]] = 
     source="GitHub: troubleshooting the REST API",
 )
 @pytest.mark.parametrize("effect", Effect)
-async def test_each_outcome_meets_its_policy(world: World, effect: Effect) -> None:
+async def test_each_outcome_leads_to_the_action_of_its_policy(world: World, effect: Effect) -> None:
     pattern, ask = ASKING[effect]
     async with world.client() as client:
         await client.find_runner("org:acme", RunnerName("r"))
         for outcome, details in FAULTS:
             if effect is Effect.WRITE and details["status"] == 200:
                 continue  # a change that was carried out needs no body
-            world.clock.at += 10_000  # what was held is over
+            world.clock.at += 10_000  # all holds are over
             world.github.calls.clear()
             world.github.faults = [Fault(pattern, times=99, **details)]
             action = POLICIES[outcome].action(effect)
@@ -110,7 +110,7 @@ async def test_each_outcome_meets_its_policy(world: World, effect: Effect) -> No
     source="GitHub: troubleshooting the REST API",
 )
 @pytest.mark.parametrize("effect", Effect)
-async def test_no_answer_in_time_meets_its_policy(world: World, effect: Effect) -> None:
+async def test_a_timeout_leads_to_the_action_of_its_policy(world: World, effect: Effect) -> None:
     pattern, ask = ASKING[effect]
     async with world.client() as client:
         await client.register("org:acme", "gpu", RunnerName("before"), ("gpu",))
@@ -144,7 +144,7 @@ async def test_a_redirect_to_another_host_is_refused_and_not_retried(world: Worl
             await client.read_job("acme/widgets", JobId(42), START)
 
 
-def test_every_outcome_is_shown_here() -> None:
+def test_every_outcome_is_tested_here() -> None:
     elsewhere = {Outcome.ANSWERED, Outcome.UNANSWERED, Outcome.NOT_SENT, Outcome.BARRED}
     assert {outcome for outcome, _ in FAULTS} == set(Outcome) - elsewhere
 
@@ -155,7 +155,7 @@ def test_every_outcome_is_shown_here() -> None:
     topic="GitHub's REST API",
     source="runs-on#30; ubicloud#692",
 )
-def test_a_registration_is_never_asked_for_again_on_an_unverified_outcome() -> None:
+def test_a_registration_is_never_repeated_after_an_unknown_outcome() -> None:
     clear = {Action.TAKE, Action.HOLD, Action.RENEW, Action.OTHER_APP, Action.OPERATOR}
     for outcome, policy in POLICIES.items():
         assert policy.register in clear | {Action.LOOK_UP} or outcome is Outcome.NOT_SENT
@@ -169,7 +169,7 @@ def rows(width: int) -> list[tuple[str, ...]]:
     return [row for row in split if len(row) == width]
 
 
-def test_the_documents_table_is_the_codes() -> None:
+def test_the_documented_policies_are_those_of_the_code() -> None:
     assert rows(5) == [
         (
             f"`{outcome}`",

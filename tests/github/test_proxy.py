@@ -43,7 +43,7 @@ asyncio.run(main())
 
 @asynccontextmanager
 async def github(folder: Path) -> AsyncIterator[tuple[str, list[str | None]]]:
-    """A GitHub behind TLS: its URL, and the tokens that it was shown."""
+    """A GitHub behind TLS: its URL, and the tokens that it received."""
     tokens: list[str | None] = []
 
     async def answer(request: web.Request) -> web.Response:
@@ -63,7 +63,7 @@ async def github(folder: Path) -> AsyncIterator[tuple[str, list[str | None]]]:
 
 
 async def asked(folder: Path, url: str, **environment: str) -> Any:
-    """What a request comes to with these variables set."""
+    """Return the outcome of a request with these environment variables."""
     known = {"PATH": "/usr/bin:/bin", "PYTHONPATH": ":".join(sys.path), "HOME": str(folder)}
     process = await asyncio.create_subprocess_exec(
         sys.executable,
@@ -91,14 +91,14 @@ async def test_requests_go_through_https_proxy_in_a_tunnel(tmp_path: Path) -> No
         assert tokens == ["Bearer TOKEN"]
 
 
-async def test_no_proxy_leads_past_it(tmp_path: Path) -> None:
+async def test_no_proxy_bypasses_the_proxy(tmp_path: Path) -> None:
     async with github(tmp_path) as (url, _), connect_proxy() as proxy:
         around = {"HTTPS_PROXY": proxy.url, "NO_PROXY": "example.com,127.0.0.1"}
         assert await asked(tmp_path, url, **around) == SAID
         assert proxy.asked == []
 
 
-async def test_a_proxy_that_refuses_sent_nothing(tmp_path: Path) -> None:
+async def test_a_refusal_by_the_proxy_means_that_nothing_was_sent(tmp_path: Path) -> None:
     async with github(tmp_path) as (url, tokens), connect_proxy() as proxy:
         proxy.refusal = "403 Forbidden"
         kind, said = await asked(tmp_path, url, HTTPS_PROXY=proxy.url)
@@ -107,7 +107,7 @@ async def test_a_proxy_that_refuses_sent_nothing(tmp_path: Path) -> None:
         assert tokens == []
 
 
-async def test_a_proxy_that_is_not_there_sent_nothing(tmp_path: Path) -> None:
+async def test_an_unreachable_proxy_means_that_nothing_was_sent(tmp_path: Path) -> None:
     async with github(tmp_path) as (url, _):
         kind, _ = await asked(tmp_path, url, HTTPS_PROXY="http://127.0.0.1:9")
         assert kind == "NotSentError"

@@ -25,7 +25,7 @@ REGISTER = "generate-jitconfig"
 LABELS = ("self-hosted", "gpu")
 
 
-def test_the_client_is_the_ports_github(client: GitHubClient) -> None:
+def test_the_client_implements_the_github_port(client: GitHubClient) -> None:
     port: GitHub = client
     assert port is client
 
@@ -57,7 +57,7 @@ async def test_a_repositorys_runner_is_registered_there_in_its_only_group(
     topic="GitHub's REST API",
     source="GAR#5037",
 )
-async def test_a_hundred_registration_at_once_cost_three_calls_more(
+async def test_a_hundred_registrations_at_once_need_three_more_calls(
     world: World, client: GitHubClient
 ) -> None:
     await asyncio.gather(
@@ -104,7 +104,7 @@ async def test_registering_a_taken_name_raises_runner_exists(client: GitHubClien
     ],
     ids=lambda fault: f"{fault.status}-cut={fault.cut}-done={fault.done}",
 )
-async def test_a_registration_without_a_clear_answer_is_unknown_and_is_not_repeated(
+async def test_a_registration_without_a_usable_answer_is_unknown_and_is_not_repeated(
     world: World, client: GitHubClient, fault: Fault
 ) -> None:
     world.github.faults = [fault]
@@ -143,7 +143,7 @@ async def test_a_runner_is_read_by_its_id_and_none_is_a_404(
     source="GitHub: get a self-hosted runner",
 )
 @pytest.mark.parametrize("status", [403, 404])
-async def test_a_404_by_an_app_that_may_not_list_the_runners_says_nothing(
+async def test_a_404_for_an_app_without_permission_proves_nothing(
     world: World, client: GitHubClient, status: int
 ) -> None:
     refusal = {"message": "Not Found", "documentation_url": "https://docs.github.com/rest"}
@@ -153,7 +153,7 @@ async def test_a_404_by_an_app_that_may_not_list_the_runners_says_nothing(
     assert world.github.count(r"actions/runners/7") == 1
 
 
-async def test_an_answer_about_another_runner_is_no_answer(
+async def test_an_answer_about_another_runner_is_an_error(
     world: World, client: GitHubClient
 ) -> None:
     await client.register("org:acme", "gpu", NAME, LABELS)
@@ -162,7 +162,7 @@ async def test_an_answer_about_another_runner_is_no_answer(
         await client.read_runner("org:acme", 1)
 
 
-async def test_a_registration_that_never_left_may_be_asked_again(world: World) -> None:
+async def test_a_registration_that_was_not_sent_may_be_repeated(world: World) -> None:
     async with world.client() as client:
         await client.find_runner("org:acme", NAME)
         world.github.faults = [Fault("runner-groups", 503, times=9)]
@@ -178,7 +178,7 @@ async def test_a_registration_that_never_left_may_be_asked_again(world: World) -
     source="GitHub: REST, self-hosted runners; GitHub: Actions limits",
 )
 @pytest.mark.parametrize("status", [400, 403, 404, 422])
-async def test_a_refused_registration_is_the_operators(
+async def test_a_refused_registration_raises_operator_error(
     world: World, client: GitHubClient, status: int
 ) -> None:
     refusal = {"message": "Resource not accessible by integration"}
@@ -193,7 +193,7 @@ async def test_a_refused_registration_is_the_operators(
     topic="GitHub's REST API",
     source="GitHub: REST, self-hosted runners; GitHub: Actions limits",
 )
-async def test_a_refused_registration_has_the_groups_read_again(
+async def test_after_a_refused_registration_the_runner_groups_are_read_again(
     world: World, client: GitHubClient
 ) -> None:
     await client.register("org:acme", "gpu", NAME, LABELS)
@@ -252,7 +252,7 @@ async def test_a_runner_is_found_by_its_exact_name_on_any_page(
     topic="GitHub's REST API",
     source="ARC runner_graceful_stop.go",
 )
-async def test_a_runner_is_deleted_is_not_there_or_is_busy(
+async def test_deleting_a_runner_succeeds_finds_none_or_finds_it_busy(
     world: World, client: GitHubClient
 ) -> None:
     registered = await client.register("org:acme", "gpu", NAME, LABELS)
@@ -275,7 +275,7 @@ async def test_a_runner_is_deleted_is_not_there_or_is_busy(
     ],
     ids=["502", "proxy's 404", "empty 422", "proxy's 200", "cut"],
 )
-async def test_a_delete_without_githubs_own_answer_proves_nothing(
+async def test_a_delete_with_an_answer_that_is_not_githubs_is_retried_later(
     world: World, client: GitHubClient, fault: Fault
 ) -> None:
     await client.register("org:acme", "gpu", NAME, LABELS)
@@ -297,7 +297,7 @@ async def test_a_malformed_scope_causes_no_request(
 async def test_every_call_is_counted_by_route_and_outcome(
     world: World, client: GitHubClient
 ) -> None:
-    # aiohttp sends a GET anew by itself when a kept connection breaks, hence two cuts.
+    # aiohttp repeats a GET itself if a kept-alive connection breaks, so the fault happens twice.
     ask = "GET .*/actions/runners"
     world.github.faults = [Fault(ask, 503), Fault(ask, cut=True, times=2)]
     await client.register("org:acme", "gpu", NAME, LABELS)
@@ -317,7 +317,7 @@ async def test_every_call_is_counted_by_route_and_outcome(
     assert dict(world.telemetry.calls) == counted
 
 
-async def test_a_group_is_read_with_the_repositories_that_were_chosen_for_it(
+async def test_a_runner_group_is_read_with_its_selected_repositories(
     world: World, client: GitHubClient
 ) -> None:
     world.github.groups["acme"] = [(1, "Default"), (5, "GPU")]

@@ -26,7 +26,7 @@ class Crowd:
         self.tasks: list[asyncio.Task[None]] = []
 
     async def arrive(self, *requests: Request) -> None:
-        """Let them come in this order, and wait until none of them can get further."""
+        """Add requests in this order, and wait until no more of them can be admitted."""
         for request in requests:
             self.tasks.append(asyncio.create_task(self._pass(request)))
         await self.settle()
@@ -50,7 +50,7 @@ class Crowd:
     topic="GitHub's REST API",
     source="GitHub: using the REST API",
 )
-async def test_a_waiting_registration_goes_before_all_else_and_a_sync_after() -> None:
+async def test_waiting_registrations_go_first_and_lists_last() -> None:
     crowd = Crowd(1)
     await crowd.arrive(CHECK, SYNC, REMOVE, CHECK, REGISTER, SYNC, REGISTER)
     order = [CHECK, REGISTER, REGISTER, CHECK, REMOVE, SYNC, SYNC]
@@ -60,7 +60,7 @@ async def test_a_waiting_registration_goes_before_all_else_and_a_sync_after() ->
     await asyncio.gather(*crowd.tasks)
 
 
-async def test_a_sync_leaves_connections_to_what_matters_more() -> None:
+async def test_lists_leave_connections_for_more_important_requests() -> None:
     crowd = Crowd(10)
     await crowd.arrive(*[SYNC] * 20)
     assert crowd.passed == [SYNC] * 8
@@ -75,7 +75,7 @@ async def test_a_sync_leaves_connections_to_what_matters_more() -> None:
     await asyncio.gather(*crowd.tasks)
 
 
-async def test_a_limit_met_meanwhile_refuses_who_waits_at_once() -> None:
+async def test_a_new_rate_limit_refuses_waiting_requests_at_once() -> None:
     crowd = Crowd(1)
     await crowd.arrive(CHECK, CHECK, REGISTER, REMOVE)
     await crowd.leave(CHECK, Answer(429, {"retry-after": "30"}))

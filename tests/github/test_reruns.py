@@ -1,4 +1,4 @@
-"""Having jobs run again, where GitHub or one of two Apps answers badly."""
+"""Reruns of jobs if GitHub fails or one of two Apps lacks access."""
 
 from collections.abc import AsyncIterator
 
@@ -23,7 +23,7 @@ ALL_AGAIN = "POST .*/actions/runs/7/rerun-failed-jobs"
 
 @pytest_asyncio.fixture
 async def two(world: World) -> AsyncIterator[GitHubClient]:
-    """Two Apps, and a run whose two jobs failed."""
+    """A client of two Apps, and a run with two failed jobs."""
     world.github.installed = {("1", "acme"): FIRST, ("2", "acme"): SECOND}
     show(world, status="completed")
     world.github.lists.jobs[WIDGETS, 7] = [failed(ONE), failed(OTHER)]
@@ -50,10 +50,10 @@ async def ask(client: GitHubClient, *jobs: JobId, attempt: int = 1) -> RerunAnsw
     source="GitHub: re-run a job",
 )
 @pytest.mark.parametrize("blind", [FIRST, SECOND])
-async def test_an_app_that_is_not_shown_the_repository_leaves_it_to_the_other(
+async def test_an_app_without_access_to_the_repository_leaves_the_rerun_to_the_other(
     world: World, two: GitHubClient, blind: int
 ) -> None:
-    """What one App is not shown is not gone."""
+    """A repository that one App cannot see may still exist."""
     world.github.faults = [
         Fault("/actions/", 404, NOT_FOUND, by=blind, times=99),
         Fault(ALL_AGAIN, 201, b"{}"),
@@ -88,7 +88,7 @@ async def test_a_job_that_no_app_can_run_again_is_refused(
     ],
     ids=["502", "html", "proxy", "cut"],
 )
-async def test_without_an_answer_it_says_for_which_job_it_may_have_been_done(
+async def test_a_lost_answer_names_the_jobs_that_may_have_been_rerun(
     world: World, two: GitHubClient, fault: Fault
 ) -> None:
     world.github.lists.jobs[WIDGETS, 7].append(failed(BAD))
@@ -111,7 +111,7 @@ async def test_without_an_answer_it_says_for_which_job_it_may_have_been_done(
     ],
     ids=["run", "jobs", "limit", "permission"],
 )
-async def test_a_rerun_that_certainly_did_not_happen_says_so(
+async def test_a_rerun_that_did_not_happen_has_no_unknown_outcome(
     world: World, two: GitHubClient, fault: Fault, error: type[GitHubError]
 ) -> None:
     world.github.faults = [fault]
@@ -128,19 +128,17 @@ async def test_a_rerun_that_certainly_did_not_happen_says_so(
 @pytest.mark.parametrize(
     ("status", "attempt"), [("in_progress", 2), ("queued", 1), ("completed", 1)]
 )
-async def test_until_the_attempt_that_is_asked_about_has_ended_nothing_is_asked_for(
+async def test_no_rerun_is_requested_before_the_attempt_is_completed(
     world: World, two: GitHubClient, status: str, attempt: int
 ) -> None:
-    """An answer out of a cache may show the attempt before, and that one as completed."""
+    """A cached answer may show the previous attempt, as completed."""
     show(world, status, attempt)
     answer = await ask(two, ONE, attempt=2)
     assert (answer.jobs, answer.outcome) == ((ONE,), None)
     assert world.github.count("POST .*/rerun") == 0
 
 
-async def test_a_later_attempt_than_the_one_asked_about_takes_its_place(
-    world: World, two: GitHubClient
-) -> None:
+async def test_a_newer_attempt_supersedes_the_rerun(world: World, two: GitHubClient) -> None:
     show(world, "in_progress", 3)
     reported = "the run is at attempt 3"
     assert await ask(two, ONE) == RerunAnswer((ONE,), RerunOutcome.SUPERSEDED, reported)

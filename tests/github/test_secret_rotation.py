@@ -1,4 +1,4 @@
-"""Two webhook secrets live while one is being replaced: from the file, at the endpoint."""
+"""Two webhook secrets are valid while one replaces the other: in the file and at the endpoint."""
 
 import hashlib
 import hmac
@@ -24,7 +24,7 @@ BODY = json.dumps(
 
 
 def secrets_in(path: Path, content: str) -> list[bytes]:
-    """What a `webhook_secret_file` of this content gives."""
+    """Return the secrets of a `webhook_secret_file` with this content."""
     folder = Folder(path)
     configuration = folder.load(EXAMPLE.read_text())
     (path / "webhook-secret").write_text(content)
@@ -46,7 +46,7 @@ def secrets_in(path: Path, content: str) -> list[bytes]:
     ],
     ids=["before", "both", "both, other way round", "after"],
 )
-async def test_a_delivery_is_believed_if_a_live_secret_signed_it(
+async def test_a_delivery_is_accepted_if_any_current_secret_signed_it(
     tmp_path: Path, live: str, believed: list[str]
 ) -> None:
     secrets = secrets_in(tmp_path, live)

@@ -30,7 +30,7 @@ FIRST, SECOND = 77, 90
     topic="GitHub's REST API",
     source="GitHub: rate limits",
 )
-async def test_points_of_one_app_that_are_spent_leave_the_others(world: World) -> None:
+async def test_used_up_points_of_one_app_do_not_limit_the_others(world: World) -> None:
     budget = Budget(20)  # four registrations a minute
     queue = RequestQueue(budget, world.clock, 10)
     settings = GitHubSettings(world.url, (AppKey(1, "unused"),))

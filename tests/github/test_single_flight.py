@@ -21,7 +21,7 @@ class Work:
         return number
 
 
-async def test_all_who_come_while_it_runs_share_it_and_the_next_one_starts_anew() -> None:
+async def test_callers_during_a_run_share_it_and_a_later_caller_starts_a_new_one() -> None:
     flights: SingleFlight[int] = SingleFlight()
     work = Work()
     waiting = [asyncio.create_task(flights.run("k", work)) for _ in range(5)]

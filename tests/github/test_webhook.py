@@ -1,4 +1,4 @@
-"""What a webhook body proves and says."""
+"""Signatures and contents of webhook bodies."""
 
 import hashlib
 import hmac
@@ -18,7 +18,7 @@ from autoscaler.github.webhook import (
 from autoscaler.model.events import JobObserved
 from autoscaler.model.jobs import JobState
 
-# The same examples each time, however busy the machine is.
+# The same examples each time, also on a busy host.
 STEADY = settings(derandomize=True, deadline=None)
 RECEIVED = 1_800_000_000.0
 
@@ -65,14 +65,14 @@ def parsed(body: bytes) -> JobObserved:
 
 @STEADY
 @given(st.binary(max_size=200), st.lists(st.binary(min_size=1, max_size=40), min_size=1))
-def test_each_live_secret_proves_a_body(body: bytes, secrets: list[bytes]) -> None:
+def test_a_signature_by_each_current_secret_is_valid(body: bytes, secrets: list[bytes]) -> None:
     for secret in secrets:
         assert verify_signature(body, signed(body, secret), secrets)
 
 
 @STEADY
 @given(st.binary(max_size=50), st.text(max_size=100), st.sampled_from(["", "sha256=", "sha1="]))
-def test_no_text_but_the_signature_proves_anything(body: bytes, text: str, prefix: str) -> None:
+def test_no_other_text_is_a_valid_signature(body: bytes, text: str, prefix: str) -> None:
     assert not verify_signature(body, prefix + text, [b"secret"])
 
 
@@ -105,16 +105,16 @@ def test_a_body_changed_by_one_bit_is_refused(body: bytes, where: int, bit: int)
         signed(b"body", b"other"),
     ],
 )
-def test_other_spellings_and_algorithms_are_refused(header: str | None) -> None:
+def test_signatures_in_other_forms_and_algorithms_are_refused(header: str | None) -> None:
     assert not verify_signature(b"body", header, [b"secret", b"old"])
 
 
-def test_without_a_secret_or_with_an_empty_one_nothing_is_proved() -> None:
+def test_without_a_secret_or_with_an_empty_one_no_signature_is_valid() -> None:
     assert not verify_signature(b"body", signed(b"body", b""), [])
     assert not verify_signature(b"body", signed(b"body", b""), [b""])
 
 
-def test_a_queued_job_in_full() -> None:
+def test_all_fields_of_a_queued_job_are_read() -> None:
     assert parsed(event()) == JobObserved(
         at=RECEIVED,
         id=parsed(event()).id,
@@ -144,7 +144,7 @@ def test_a_queued_job_in_full() -> None:
         ("completed", "in_progress", JobState.COMPLETED),
     ],
 )
-def test_the_action_decides_but_for_a_queued_job_that_waits(
+def test_the_action_gives_the_state_except_queued_with_status_waiting(
     action: str, status: str, state: JobState
 ) -> None:
     assert parsed(event(action, status=status)).state is state
@@ -195,12 +195,12 @@ def test_fields_that_github_omits_get_defaults() -> None:
     assert (bare.name, bare.workflow) == ("", "")
 
 
-def test_a_time_of_year_one_is_no_time() -> None:
+def test_a_time_in_the_year_one_is_ignored() -> None:
     never = "0001-01-01T00:00:00Z"
     assert parsed(event(created_at=never, started_at=never)).queued_at == RECEIVED
 
 
-def test_a_long_or_ugly_name_loses_no_job() -> None:
+def test_long_or_odd_names_lose_no_job() -> None:
     observed = parsed(event(name="matrix\x00\n" + "x" * 5000))
     assert observed.name.startswith("matrix  x")
     assert len(observed.name) == 256
@@ -212,7 +212,7 @@ def test_a_long_or_ugly_name_loses_no_job() -> None:
     source="GitHub: workflow_job events",
 )
 @pytest.mark.parametrize("body", [event("assigned"), b'{"action": "assigned"}'])
-def test_an_action_unknown_to_us_is_no_fact(body: bytes) -> None:
+def test_an_unknown_action_gives_no_event(body: bytes) -> None:
     assert parse_workflow_job(body, RECEIVED) is None
 
 
@@ -275,25 +275,29 @@ actions = st.sampled_from(["queued", "waiting", "in_progress", "completed", "oth
 
 @STEADY
 @given(json_values)
-def test_any_json_is_a_fact_none_or_the_typed_error(value: Any) -> None:
+def test_any_json_gives_an_event_none_or_malformed(value: Any) -> None:
     check(json.dumps(value).encode())
 
 
 @STEADY
 @given(st.binary(max_size=300))
-def test_any_bytes_are_a_fact_none_or_the_typed_error(body: bytes) -> None:
+def test_any_bytes_give_an_event_none_or_malformed(body: bytes) -> None:
     check(body)
 
 
 @STEADY
 @given(actions, st.dictionaries(field_names, json_values, max_size=3))
-def test_any_event_with_some_fields_broken(action: str, changes: dict[str, Any]) -> None:
+def test_any_event_with_broken_fields_gives_an_event_none_or_malformed(
+    action: str, changes: dict[str, Any]
+) -> None:
     check(event(action, **{k: v for k, v in changes.items() if k in job()}))
 
 
 @STEADY
 @given(st.integers(0), st.integers(1, 255))
-def test_any_event_with_one_byte_changed(where: int, change: int) -> None:
+def test_any_event_with_one_changed_byte_gives_an_event_none_or_malformed(
+    where: int, change: int
+) -> None:
     body = bytearray(event("completed", runner_name="r"))
     body[where % len(body)] ^= change
     check(bytes(body))

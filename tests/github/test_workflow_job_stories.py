@@ -60,7 +60,7 @@ SKIPPED = QUEUED | {
 
 
 class Story:
-    """A ledger that gets what webhooks say, a second apart."""
+    """A ledger that gets webhook events, one each second."""
 
     def __init__(self, world: World | None = None) -> None:
         self.world = world or World(now=NOON)
@@ -80,7 +80,7 @@ class Story:
         return self
 
     def ask(self, status: JobState) -> "Story":
-        """GitHub's own answer about job 1, which is in this state."""
+        """Apply GitHub's answer that job 1 is in this state."""
         self.world.now += 1
         job = read_job(QUEUED | {"status": status.value})
         sighting = Source("acme/widgets", self.world.now, read=True)
@@ -89,17 +89,17 @@ class Story:
 
     @property
     def wanted(self) -> int:
-        """How many machines would be asked for now."""
+        """Return how many machines the planner would launch now."""
         return sum(launch.count for launch in self.world.intents(Launch))
 
     @property
     def questions(self) -> int:
-        """How many jobs GitHub would be asked about now."""
+        """Return how many jobs the planner would read now."""
         return len(self.world.intents(ReadJob))
 
     @property
     def state(self) -> JobState:
-        """Of job 1."""
+        """The state of job 1."""
         return self.world.job(1).state
 
 
@@ -108,7 +108,7 @@ class Story:
     topic="GitHub's events",
     source="GitHub: workflow_job events",
 )
-def test_a_job_from_queued_to_completed_wants_one_machine_until_it_starts() -> None:
+def test_a_job_needs_one_machine_from_queued_to_in_progress() -> None:
     story = Story().hear("queued", QUEUED)
     assert story.wanted == 1
     assert story.hear("in_progress", STARTED).wanted == 0
@@ -122,7 +122,7 @@ def test_a_job_from_queued_to_completed_wants_one_machine_until_it_starts() -> N
     topic="GitHub's events",
     source="cdk-github-runners#416",
 )
-def test_an_environments_queued_waiting_queued_wants_nothing_until_github_says_so() -> None:
+def test_a_protected_environments_job_needs_no_machine_until_it_was_read() -> None:
     story = Story().hear("queued", QUEUED)
     story.hear("waiting", QUEUED, status="waiting")
     assert (story.wanted, story.questions) == (0, 1)
@@ -143,7 +143,7 @@ def test_an_environments_queued_waiting_queued_wants_nothing_until_github_says_s
 @pytest.mark.parametrize(
     "order", sorted(set(permutations(["queued", "waiting", "queued", "waiting"])))
 )
-def test_approval_is_asked_about_however_its_deliveries_are_shuffled(order: list[str]) -> None:
+def test_an_approved_job_is_read_whatever_the_order_of_its_deliveries(order: list[str]) -> None:
     story = Story()
     for action in order:
         story.hear(action, QUEUED, status=action)
@@ -156,9 +156,9 @@ def test_approval_is_asked_about_however_its_deliveries_are_shuffled(order: list
     topic="GitHub's events",
     source="runs-on#539",
 )
-def test_an_approval_whose_order_was_lost_is_not_stuck() -> None:
+def test_an_approved_job_with_reordered_deliveries_becomes_demand_after_a_read() -> None:
     story = Story().hear("queued", QUEUED).hear("waiting", QUEUED, status="waiting")
-    story.ask(JobState.QUEUED)  # `waiting` came late: it is approved since
+    story.ask(JobState.QUEUED)  # `waiting` arrived late: the job is approved
     assert (story.wanted, story.state) == (1, JobState.QUEUED)
 
 
@@ -177,7 +177,7 @@ def test_queued_with_status_waiting_is_a_job_that_waits() -> None:
     topic="GitHub's events",
     source="GitHub: run statuses",
 )
-def test_waiting_that_goes_straight_to_work_needs_no_queued() -> None:
+def test_a_waiting_job_can_start_without_a_queued_event() -> None:
     story = Story().hear("waiting", QUEUED, status="waiting").hear("in_progress", STARTED)
     assert (story.state, story.wanted, story.questions) == (JobState.IN_PROGRESS, 0, 0)
 
@@ -205,7 +205,7 @@ def test_in_progress_with_status_queued_has_started_on_its_runner() -> None:
     topic="GitHub's events",
     source="github/docs#12083",
 )
-def test_a_queued_body_with_runner_fields_binds_nothing() -> None:
+def test_runner_fields_of_a_queued_job_are_ignored() -> None:
     story = Story()
     runner = story.world.ready()
     story.hear("queued", QUEUED, runner_name=runner, runner_id=7)
@@ -218,7 +218,7 @@ def test_a_queued_body_with_runner_fields_binds_nothing() -> None:
     topic="GitHub's events",
     source="ARC#836",
 )
-def test_a_skipped_job_is_completed_first_and_wants_nothing() -> None:
+def test_a_skipped_job_needs_no_machine() -> None:
     story = Story().hear("completed", SKIPPED)
     assert (story.state, story.wanted) == (JobState.COMPLETED, 0)
     job = story.world.job(1)
@@ -230,7 +230,7 @@ def test_a_skipped_job_is_completed_first_and_wants_nothing() -> None:
     topic="GitHub's events",
     source="ARC#836",
 )
-def test_a_late_queued_of_a_skipped_job_wants_nothing_either() -> None:
+def test_a_late_queued_event_of_a_skipped_job_needs_no_machine() -> None:
     story = Story().hear("completed", SKIPPED).hear("queued", QUEUED)
     assert (story.state, story.wanted, story.questions) == (JobState.COMPLETED, 0, 0)
     assert story.world.job(1).labels == ("gpu",)
@@ -241,7 +241,7 @@ def test_a_late_queued_of_a_skipped_job_wants_nothing_either() -> None:
     topic="GitHub's events",
     source="ARC#2520",
 )
-def test_a_job_cancelled_in_the_queue_wants_nothing_any_more() -> None:
+def test_a_job_cancelled_while_queued_needs_no_machine() -> None:
     story = Story().hear("queued", QUEUED)
     story.hear("completed", DONE, conclusion="cancelled", runner_name="", runner_id=0, steps=[])
     assert (story.state, story.wanted) == (JobState.COMPLETED, 0)
@@ -264,7 +264,7 @@ def test_completed_with_empty_labels_ends_the_job_it_names() -> None:
     topic="GitHub's events",
     source="ARC#4315; ARC#4594",
 )
-def test_a_re_run_repeats_the_end_of_old_jobs_and_takes_no_new_ones_machine() -> None:
+def test_repeated_completed_events_of_old_attempts_remove_no_new_job() -> None:
     story = Story()
     for old in range(1, 6):
         story.hear("queued", QUEUED, id=old).hear("completed", DONE, id=old)
@@ -280,7 +280,7 @@ def test_a_re_run_repeats_the_end_of_old_jobs_and_takes_no_new_ones_machine() ->
     topic="GitHub's events",
     source="ARC#4315",
 )
-def test_ends_of_jobs_never_heard_of_take_no_machine_from_others() -> None:
+def test_completed_events_of_unknown_jobs_remove_no_other_job() -> None:
     story = Story().hear("queued", QUEUED)
     for old in range(100, 105):
         story.hear("completed", DONE, id=old)
@@ -297,7 +297,7 @@ def test_ends_of_jobs_never_heard_of_take_no_machine_from_others() -> None:
     topic="GitHub's events",
     source="kent8192/reinhardt-web#4253",
 )
-def test_a_re_run_without_queued_is_known_once_it_starts() -> None:
+def test_a_rerun_job_without_a_queued_event_is_known_when_it_starts() -> None:
     story = Story().hear("in_progress", STARTED, run_attempt=2).hear("completed", DONE)
     assert (story.state, story.wanted) == (JobState.COMPLETED, 0)
     assert story.world.job(1).run_attempt == 2
@@ -308,7 +308,7 @@ def test_a_re_run_without_queued_is_known_once_it_starts() -> None:
     topic="GitHub's events",
     source="cdk-github-runners#416",
 )
-def test_queued_twice_is_one_job() -> None:
+def test_two_queued_events_are_one_job() -> None:
     assert Story().hear("queued", QUEUED).hear("queued", QUEUED).wanted == 1
 
 
@@ -318,7 +318,7 @@ def test_queued_twice_is_one_job() -> None:
     source="@octokit/webhooks-examples",
 )
 @pytest.mark.parametrize("field", ["created_at", "run_attempt", "run_id", "workflow_name", "name"])
-def test_a_body_that_lacks_a_field_is_a_job_all_the_same(field: str) -> None:
+def test_a_body_without_an_optional_field_is_still_a_job(field: str) -> None:
     story = Story().hear("queued", QUEUED, **{field: "missing"})
     assert (story.wanted, story.questions) == (1, 0)
     story.hear("in_progress", STARTED, **{field: "missing"})
@@ -331,7 +331,7 @@ def test_a_body_that_lacks_a_field_is_a_job_all_the_same(field: str) -> None:
     topic="GitHub's events",
     source="@octokit/webhooks-examples",
 )
-def test_an_old_body_without_created_at_is_as_old_as_its_started_at() -> None:
+def test_a_body_without_created_at_uses_started_at() -> None:
     story = Story().hear("queued", QUEUED, created_at="missing", started_at="2027-01-13T12:00:00Z")
     assert story.world.job(1).queued_at == NOON - 2 * 86_400
     assert (story.wanted, story.questions) == (0, 1), "redelivered: GitHub is asked first"
@@ -354,7 +354,7 @@ def test_an_unknown_conclusion_completes_a_job(conclusion: str | None) -> None:
     topic="GitHub's events",
     source="GAR#3643; GAR#3548",
 )
-def test_a_job_of_a_group_alone_has_no_labels_and_is_an_unlabelled_skus() -> None:
+def test_a_job_with_only_a_runner_group_goes_to_a_sku_without_labels() -> None:
     assert Story().hear("queued", QUEUED, labels=[]).wanted == 0
     willing = catalogue(replace(sku(), unlabelled=True))
     story = Story(World(willing, NOON)).hear("queued", QUEUED, labels=[])
@@ -389,7 +389,7 @@ BODIES: list[tuple[str, dict[str, Any]]] = [
         lambda again: st.permutations([*range(4), *again])
     )
 )
-def test_in_any_order_and_number_the_bodies_report_the_same_job(order: list[int]) -> None:
+def test_reordered_and_repeated_bodies_give_the_same_job(order: list[int]) -> None:
     story, straight = Story(), Story()
     for number in order:
         story.hear(*BODIES[number])

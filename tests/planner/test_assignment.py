@@ -1,4 +1,4 @@
-"""Who gets a registration now, and which registrations are taken back."""
+"""Which machines get a registration now, and which registrations are deregistered."""
 
 import dataclasses
 
@@ -96,7 +96,7 @@ def test_no_runner_registers_in_a_scope_on_hold() -> None:
     assert len(assigned(world)) == 2
 
 
-def test_jobs_that_idle_runners_serve_get_no_second_one() -> None:
+def test_jobs_that_idle_runners_serve_get_no_second_runner() -> None:
     world = World()
     world.ready("a")
     world.make_ready(2, "b")
@@ -120,7 +120,7 @@ def test_a_machine_serves_any_class_of_its_sku_and_none_of_another() -> None:
     assert [launch.sku for launch in world.intents(Launch)] == ["cpu"]
 
 
-def test_a_registration_whose_job_is_gone_is_deregistered() -> None:
+def test_a_registration_without_a_waiting_job_is_deregistered() -> None:
     world = World()
     world.make_ready()
     world.queue(1)
@@ -143,7 +143,7 @@ def test_the_newest_registrations_are_deregistered_first() -> None:
     assert [w.runner for w in world.intents(DeregisterRunner)] == [names[2], names[1]]
 
 
-def test_a_registration_that_was_handed_over_is_not_deregistered() -> None:
+def test_a_registration_that_was_sent_to_its_machine_is_not_deregistered() -> None:
     world = World()
     world.queue(1)
     world.do(e.ConfigurationSent, world.register(world.make_ready()[0]))
@@ -151,7 +151,7 @@ def test_a_registration_that_was_handed_over_is_not_deregistered() -> None:
     assert world.plan().intents == ()
 
 
-def test_a_machine_taken_back_serves_another_class_without_a_launch() -> None:
+def test_a_machine_whose_registration_is_deregistered_serves_another_class() -> None:
     world = World()
     world.make_ready()
     world.queue(1)
@@ -213,7 +213,7 @@ def test_a_registration_with_fewer_labels_does_not() -> None:
     assert world.plan().intents == (DeregisterRunner(name, "no queued job needs it"),)
 
 
-def test_an_account_without_registration_budget_stops_no_other() -> None:
+def test_an_account_without_registration_budget_does_not_stop_others() -> None:
     known = catalogue(registration=RegistrationRate(burst=1, per_second=0.001))
     world = World(dataclasses.replace(known, scopes=(Scope("acme", None), Scope("zeta", None))))
     world.make_ready(3)
@@ -230,7 +230,7 @@ def test_an_account_without_registration_budget_stops_no_other() -> None:
     assert scopes == [("org:acme", ("gpu",)), ("org:zeta", ("gpu",))]
 
 
-def test_jobs_that_a_runner_is_ready_for_make_their_class_no_older() -> None:
+def test_jobs_with_an_idle_runner_do_not_count_for_the_age_of_their_class() -> None:
     world = World(catalogue(registration=RegistrationRate(burst=2, per_second=0.001)))
     world.ready("r")
     world.make_ready(2)
@@ -240,7 +240,7 @@ def test_jobs_that_a_runner_is_ready_for_make_their_class_no_older() -> None:
     assert [labels for _, labels in assigned(world)] == [("gpu", "linux")]
 
 
-def test_only_the_registrations_that_are_too_many_are_deregistered() -> None:
+def test_only_surplus_registrations_are_deregistered() -> None:
     world = World()
     world.queue(1, 2, 3)
     names = [world.register(machine) for machine in world.make_ready(3)]
@@ -254,7 +254,7 @@ def test_only_the_registrations_that_are_too_many_are_deregistered() -> None:
     )
 
 
-def test_machines_taken_back_serve_as_many_jobs_of_another_class() -> None:
+def test_deregistered_machines_serve_as_many_jobs_of_another_class() -> None:
     world = World()
     world.queue(1, 2, 3)
     for machine in world.make_ready(3):

@@ -33,7 +33,7 @@ def reasons(world: World) -> str:
 
 
 def start(world: World, number: int = 0) -> list[MachineId]:
-    """Carry the plan out, and have the providers give every machine that it asks for."""
+    """Carry out the plan. The providers launch every requested machine."""
     before = set(world.state.launch_requests)
     world.carry_out()
     machines: list[MachineId] = []
@@ -63,7 +63,7 @@ def becomes_ready(world: World, machine: MachineId) -> None:
 
 
 def in_storm(jobs: int = 10, minimum: int = 0) -> World:
-    """Three machines of a SKU failed, and all holds are over."""
+    """Return a world in which three machines of a SKU failed, after all holds ended."""
     world = World(catalogue(sku(idle=IdlePolicy(minimum))))
     for name in "abc":
         (machine,) = world.launch(1, name)
@@ -99,7 +99,7 @@ def test_the_first_machine_that_becomes_ready_closes_the_circuit() -> None:
     assert launched(world) == 9
 
 
-def test_machines_launched_before_the_circuit_opened_are_waited_for() -> None:
+def test_no_probe_is_launched_while_machines_from_before_the_circuit_opened_boot() -> None:
     world = World()
     world.queue(*range(1, 11))
     machines = start(world, 10)
@@ -158,7 +158,7 @@ def test_an_open_circuit_does_not_limit_another_sku() -> None:
 
 
 def test_a_probe_that_is_terminated_for_being_late_makes_room_for_the_next() -> None:
-    """Within one plan, and carried out it plans nothing more (rule 2)."""
+    """In one plan, and the next plan is empty (rule 2)."""
     world = World(catalogue(TWO_OPTIONS))
     for name in "abc":
         fails(world, world.launch(1, name)[0])
@@ -212,7 +212,7 @@ def leaves(world: World, machine: MachineId) -> None:
 
 
 def serve_badly(world: World, hours: float) -> int:
-    """A runner too old for GitHub: every machine comes up, and its runner leaves without a job."""
+    """GitHub refuses the runner version: every machine becomes ready, and its runner leaves without a job."""
     until, count = world.now + hours * 3600, 0
     while world.now < until:
         before = set(world.state.machines)
@@ -260,7 +260,7 @@ def test_during_the_backoff_nothing_is_launched_and_the_reason_is_shown() -> Non
 
 
 @pytest.mark.parametrize("stage", ["requested", "ready", "named", "deregistering", "listening"])
-def test_a_probe_is_under_way_until_its_runner_gets_a_job_or_leaves(stage: str) -> None:
+def test_a_probe_lasts_until_its_runner_gets_a_job_or_leaves(stage: str) -> None:
     world = in_exit_storm(5)
     world.after(30)
     (probe,) = start(world, 1)
@@ -275,7 +275,7 @@ def test_a_probe_is_under_way_until_its_runner_gets_a_job_or_leaves(stage: str) 
     assert launched(world) == 0
 
 
-def test_a_probe_that_goes_while_its_runner_is_deregistered_makes_place_for_another() -> None:
+def test_a_probe_that_ends_while_its_runner_is_deregistered_allows_another_probe() -> None:
     world = in_exit_storm(5)
     world.after(30)
     (probe,) = start(world, 1)
@@ -317,7 +317,7 @@ def test_ready_machines_do_not_close_the_circuit_that_only_a_job_closes() -> Non
     assert open_circuit(world.state.cooldowns, boots_key(GPU)) is None
 
 
-def test_a_ready_probe_that_is_terminated_in_a_plan_is_none_any_more() -> None:
+def test_a_ready_probe_that_the_plan_terminates_no_longer_counts_as_a_probe() -> None:
     world = in_exit_storm(1)
     world.after(30)
     (probe,) = start(world, 1)
@@ -330,7 +330,7 @@ def test_a_ready_probe_that_is_terminated_in_a_plan_is_none_any_more() -> None:
 
 
 def reason(world: World, *ended: str) -> str | None:
-    """Return why no machine may be launched after these machines are terminated."""
+    """Return the reason why no machine may be launched after these machines are terminated."""
     return CircuitBreakers(world.fleet(), {MachineId(machine) for machine in ended}).sku_blocked(
         GPU
     )
@@ -371,7 +371,7 @@ def test_a_terminated_passed_over_probe_does_not_make_another_machine_surplus() 
     assert reason(world, probe, "x0") is None
 
 
-def test_without_idle_runners_no_probe_is_under_way() -> None:
+def test_without_idle_runners_no_probe_is_in_progress() -> None:
     world = in_exit_storm(5)
     world.after(30)
     fleet = dataclasses.replace(world.fleet(), runners_without_job={})
@@ -384,8 +384,8 @@ def test_without_idle_runners_no_probe_is_under_way() -> None:
     topic="Runner and listener",
     source="actions/runner#4613",
 )
-def test_a_refused_image_is_not_launched_until_it_is_replaced_but_for_a_probe() -> None:
-    """GitHub refused its newest runner once, in an outage: one machine finds out when that is over."""
+def test_a_refused_image_is_launched_only_as_a_probe_until_it_is_replaced() -> None:
+    """After an outage in which GitHub refused even new runners, one probe shows that it is over."""
     world = World()
     (first,) = world.make_ready(1, "a")
     world.lists(dataclasses.replace(world.listed(first), image="ami-old"), complete=False)

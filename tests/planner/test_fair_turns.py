@@ -1,4 +1,4 @@
-"""Accounts that share machines: none takes more than it can register while another can use them."""
+"""Accounts that share machines: no account gets more than it can register while another can use them."""
 
 import dataclasses
 from collections import Counter
@@ -20,7 +20,7 @@ SHARED = dataclasses.replace(catalogue(), scopes=(Scope("acme", None), Scope("ze
 
 
 def served(acme: int, zeta: int, reach: dict[str, int], supply: dict[Supply, int]) -> list[int]:
-    """How many jobs of acme, the older ones, and of zeta are matched."""
+    """Return how many jobs of acme (the older jobs) and of zeta are matched."""
     world = World(SHARED)
     for job in range(acme + zeta):
         owner = "acme" if job < acme else "zeta"
@@ -32,7 +32,7 @@ def served(acme: int, zeta: int, reach: dict[str, int], supply: dict[Supply, int
     return [counts["acme"], counts["zeta"]]
 
 
-def test_the_older_jobs_of_an_account_short_of_turns_leave_machines_to_the_other() -> None:
+def test_older_jobs_of_an_account_with_little_budget_leave_machines_to_the_other() -> None:
     assert served(5, 3, {"acme": 2, "zeta": 3}, {READY: 4}) == [2, 2]
     assert served(5, 3, {"acme": 2, "zeta": 3}, {READY: 1, COMING: 3}) == [2, 2]
 
@@ -41,7 +41,7 @@ def test_machines_that_one_account_cannot_use_go_to_the_account_short_of_budget(
     assert served(5, 1, {"acme": 2, "zeta": 1}, {READY: 4}) == [3, 1]
 
 
-def test_an_account_without_a_turn_waits_for_the_others() -> None:
+def test_an_account_without_registration_budget_gets_only_spare_machines() -> None:
     assert served(2, 2, {"acme": 0, "zeta": 2}, {READY: 2}) == [0, 2]
     assert served(2, 2, {"acme": 0, "zeta": 2}, {READY: 3}) == [1, 2]
 
@@ -61,7 +61,7 @@ READY_A, READY_B = (Supply(SupplyKind.READY, sku=name) for name in (A, B))
 def served_in_turn(
     jobs: list[tuple[str, str]], reach: dict[str, int], supply: dict[Supply, int]
 ) -> dict[str, int]:
-    """How many jobs of each account are matched. A job is its account and its label."""
+    """Return how many jobs of each account are matched. A job is a pair of account and label."""
     known = catalogue(sku("a", labels=("any",)), sku("b", labels=("any",)))
     owners = sorted({owner for owner, _ in jobs})
     world = World(dataclasses.replace(known, scopes=tuple(Scope(o, None) for o in owners)))
@@ -81,26 +81,26 @@ def test_no_account_yields_a_machine_to_an_account_without_registration_budget()
     assert found == {"acme": 2, "yak": 1, "zeta": 1}
 
 
-def test_a_job_yields_its_machine_for_the_last_registration_of_an_account() -> None:
+def test_jobs_of_a_short_account_get_machines_before_another_accounts_last_registration() -> None:
     jobs = [("yak", "any"), ("acme", "a"), ("acme", "a"), ("acme", "a"), ("zeta", "b")]
     found = served_in_turn(jobs, {"acme": 2, "yak": 1, "zeta": 1}, {READY_A: 2, READY_B: 1})
     assert found["acme"] == 2
     assert "zeta" not in found or found["zeta"] == 0
 
 
-def test_a_class_by_itself_is_served_once_however_short_another_is() -> None:
+def test_a_class_with_its_own_machines_is_served_within_its_budget() -> None:
     jobs = [("acme", "a"), ("acme", "a"), ("zeta", "b")]
     found = served_in_turn(jobs, {"acme": 1, "zeta": 1}, {READY_A: 1, READY_B: 5})
     assert found == {"acme": 1, "zeta": 1}
 
 
-def test_an_account_is_short_by_the_jobs_of_all_its_classes() -> None:
+def test_the_shortage_of_an_account_counts_jobs_of_all_its_classes() -> None:
     jobs = [("acme", "a"), ("acme", "a"), ("acme", "any"), ("zeta", "a")]
     found = served_in_turn(jobs, {"acme": 2, "zeta": 1}, {READY_A: 3})
     assert found == {"acme": 2, "zeta": 1}
 
 
-def test_a_class_that_shares_no_machine_takes_no_turn_out_of_turn() -> None:
+def test_jobs_with_their_own_machines_do_not_use_the_shared_budget_first() -> None:
     jobs = [*[("acme", "b")] * 2, *[("zeta", "b")] * 2, *[("acme", "a")] * 5]
     found = served_in_turn(jobs, {"acme": 2, "zeta": 2}, {READY_A: 5, READY_B: 2})
     assert found == {"acme": 2 + 5}
@@ -114,7 +114,7 @@ def test_without_a_registration_budget_no_account_is_limited(reach: dict[str, in
     assert match(world.fleet(), {READY: 2, COMING: 1}, {}, reach).matched.total() == 3
 
 
-def test_jobs_are_counted_by_account_where_a_machine_is_to_register() -> None:
+def test_only_jobs_matched_to_machines_count_for_the_budget_of_their_account() -> None:
     world = World(SHARED)
     world.queue(1, 2, 3)
     (demand,) = world.fleet().queues
@@ -124,14 +124,14 @@ def test_jobs_are_counted_by_account_where_a_machine_is_to_register() -> None:
 
 
 def two_turns_each(*skus: str) -> Catalogue:
-    """Each account may register two runners, and hardly a third."""
+    """Return a catalogue in which each account can register two runners."""
     known = catalogue(*(sku(name) for name in skus), registration=RegistrationRate(2, 0.001))
     scopes = tuple(Scope(owner, None) for owner in ("acme", "yak", "zeta"))
     return dataclasses.replace(known, scopes=scopes)
 
 
 def queue_both(world: World) -> None:
-    """Five jobs of acme, then three of zeta."""
+    """Queue five jobs of acme, then three of zeta."""
     world.queue(*range(1, 6))
     world.now += 1.0
     for job in range(6, 9):
@@ -142,7 +142,7 @@ def assigned(world: World) -> list[str]:
     return [intent.demand.account for intent in world.intents(Assign)]
 
 
-def test_ready_machines_are_assigned_to_both_accounts_in_turn() -> None:
+def test_ready_machines_are_assigned_to_both_accounts_alternately() -> None:
     world = World(two_turns_each("gpu"))
     world.make_ready(4)
     queue_both(world)

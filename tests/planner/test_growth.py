@@ -1,4 +1,4 @@
-"""What a plan costs as a fleet grows, in calls of functions: the same on every host."""
+"""The cost of a plan as a fleet grows, in function calls, which are the same on every host."""
 
 import random
 import sys
@@ -16,7 +16,7 @@ from tests.planner.fleets import apply_plan
 
 
 def calls_of(fleet: Fleet) -> int:
-    """How many functions of ours a plan of this fleet calls."""
+    """Return how many calls of this project's functions a plan of this fleet needs."""
     calls = 0
 
     def count(_frame: FrameType, event: str, _argument: object) -> None:
@@ -36,18 +36,18 @@ def fleet_of(**changes: int) -> Fleet:
     return crowded(replace(Crowd(200, 400, skus=4), **changes)).fleet(NOW)  # type: ignore[arg-type]
 
 
-def test_classes_that_share_labels_cost_in_proportion() -> None:
+def test_the_cost_of_a_plan_grows_in_proportion_to_classes_with_shared_labels() -> None:
     few, many = (fleet_of(classes=n, most_machines=200) for n in (50, 200))
     assert calls_of(many) < 6 * calls_of(few)
     assert calls_of(many) < 100 * 200
 
 
-def test_jobs_of_the_same_classes_that_have_to_wait_cost_nothing_more() -> None:
+def test_more_waiting_jobs_of_the_same_classes_cost_no_more() -> None:
     some, many = (fleet_of(jobs=n, most_machines=200) for n in (1_000, 4_000))
     assert calls_of(many) < 1.1 * calls_of(some)
 
 
-def test_a_burst_is_placed_many_machines_at_a_time() -> None:
+def test_a_burst_is_placed_in_groups_of_machines() -> None:
     some, many = (fleet_of(machines=0, jobs=n, classes=20) for n in (500, 4_000))
     launches = [one for one in plan(many).intents if isinstance(one, Launch)]
     assert sum(launch.count for launch in launches) == 4_000
@@ -55,7 +55,7 @@ def test_a_burst_is_placed_many_machines_at_a_time() -> None:
 
 
 def test_matching_a_burst_in_an_empty_fleet_costs_few_function_calls() -> None:
-    """Pools without machines are none, and what a launch serves is not looked for again."""
+    """The matching skips supply without machines, and does not search again what a launch serves."""
     assert calls_of(fleet_of(machines=0, jobs=4_000, skus=20)) < 17_000
 
 
@@ -66,7 +66,7 @@ def test_planning_for_machines_with_a_waiting_job_costs_few_function_calls() -> 
 
 @pytest.mark.parametrize("working", [0, 60, 90])
 @pytest.mark.parametrize("machines", [0, 30, 120])
-def test_a_plan_that_is_carried_out_launches_nothing_more(machines: int, working: int) -> None:
+def test_after_a_plan_is_carried_out_nothing_more_is_launched(machines: int, working: int) -> None:
     minimum = IdlePolicy(minimum=3)
     for seed in range(4):
         crowd = Crowd(machines, 90, 40, skus=5, working=working, listening=4, ready=5, seed=seed)
@@ -83,7 +83,7 @@ def test_a_plan_that_is_carried_out_launches_nothing_more(machines: int, working
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_the_jobs_of_all_queues_are_known_by_age(seed: int) -> None:
+def test_jobs_of_all_queues_are_iterated_by_age(seed: int) -> None:
     ledger = crowded(Crowd(40, 60, 20, working=50, apart=0.5, seed=seed))
     for job in random.Random(seed).sample(list(ledger.state.jobs.values()), 30):
         with ledger.state.changing(job):

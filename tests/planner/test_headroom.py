@@ -1,4 +1,4 @@
-"""What is left under the caps while a plan is made, and what a slot that is given back adds."""
+"""Headroom under the caps while a plan is made, and what a cancelled slot returns to it."""
 
 import dataclasses
 
@@ -23,7 +23,7 @@ def left(headroom: Headroom) -> tuple[int, float, int]:
     return (headroom.machines, headroom.dollars, headroom.in_quota("east/G"))
 
 
-def test_a_cancelled_slot_frees_room_under_every_cap() -> None:
+def test_a_cancelled_slot_frees_headroom_under_every_cap() -> None:
     world = World(CAPPED)
     world.record(2)
     headroom = Headroom(world.fleet())
@@ -32,7 +32,7 @@ def test_a_cancelled_slot_frees_room_under_every_cap() -> None:
     assert (left(headroom), headroom.in_sku(CAPPED.skus[GPU])) == ((4, 6.0, 20), 2)
 
 
-def test_a_slot_of_a_sku_that_left_the_configuration_is_room_too() -> None:
+def test_a_cancelled_slot_of_a_removed_sku_frees_headroom_too() -> None:
     world = World(CAPPED)
     world.record(1)
     world.ledger.replace_catalogue(dataclasses.replace(CAPPED, skus={}))
@@ -54,9 +54,7 @@ def test_cancelled_slots_return_their_machines_and_a_whole_request_to_the_launch
     assert headroom.tokens == {EAST: LaunchTokens(calls, machines)}
 
 
-def test_a_provider_takes_no_more_for_a_launch_request_that_was_never_sent_than_at_its_best() -> (
-    None
-):
+def test_returned_launch_tokens_do_not_exceed_the_bucket() -> None:
     rates = {EAST: LaunchRate(Rate(2, 0.5), Rate(8, 0.5))}
     world = World(dataclasses.replace(catalogue(), launch_rates=rates))
     world.record(1)
@@ -66,7 +64,7 @@ def test_a_provider_takes_no_more_for_a_launch_request_that_was_never_sent_than_
     assert headroom.tokens == {EAST: rates[EAST].full}
 
 
-def test_the_turn_of_a_launch_request_that_is_not_needed_is_another_s_at_once() -> None:
+def test_a_cancelled_launch_request_makes_its_token_available_in_the_same_plan() -> None:
     rates = {EAST: LaunchRate(Rate(1, 0.01))}
     known = catalogue(sku("gpu"), sku("cpu"))
     world = World(dataclasses.replace(known, launch_rates=rates))
@@ -77,7 +75,7 @@ def test_the_turn_of_a_launch_request_that_is_not_needed_is_another_s_at_once() 
     assert world.plan().intents == ()
 
 
-def test_a_probe_that_is_not_sent_makes_place_for_another() -> None:
+def test_a_cancelled_probe_allows_another_probe() -> None:
     world = World()
     world.state.cool(Cooldown(boots_key(GPU), world.now, 3, "no gpu"))
     world.record(2)
@@ -88,13 +86,13 @@ def test_a_probe_that_is_not_sent_makes_place_for_another() -> None:
 
 
 @pytest.mark.parametrize("most", [1, 2])
-def test_a_sku_without_machines_has_all_of_its_own_cap(most: int) -> None:
+def test_a_sku_without_machines_has_its_whole_cap_as_headroom(most: int) -> None:
     world = World(catalogue(sku("gpu", max_machines=most)))
     world.queue(1, 2, 3)
     assert [launch.count for launch in world.intents(Launch)] == [most]
 
 
-def test_a_launch_request_that_was_partly_earned_comes_sooner() -> None:
+def test_a_partly_refilled_launch_rate_shortens_the_wait() -> None:
     rates = {EAST: LaunchRate(Rate(1, 0.5))}
     world = World(dataclasses.replace(catalogue(), launch_rates=rates))
     world.queue(1)
@@ -125,7 +123,7 @@ def test_repeats_share_the_request_rate_and_use_no_machine_rate() -> None:
     assert [type(intent) for intent in world.plan().intents] == [ResendLaunchRequest, Launch]
 
 
-def test_the_last_launch_request_that_a_provider_takes_may_be_a_repeat() -> None:
+def test_a_repeat_may_use_the_last_launch_token() -> None:
     world = World(dataclasses.replace(catalogue(), launch_rates={EAST: LaunchRate(Rate(2, 0.001))}))
     world.send(1)
     world.do(e.LaunchOutcomeUnknown, LaunchRequestId("c"), "timed out")

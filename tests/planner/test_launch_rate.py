@@ -1,4 +1,4 @@
-"""A provider takes so many launch calls at once and so many a second: what waits shares the next."""
+"""A provider's launch rate: a burst of requests, then so many a second; waiting machines share the next."""
 
 import dataclasses
 
@@ -75,7 +75,7 @@ def test_waiting_machines_of_a_sku_share_one_launch_request() -> None:
     assert world.plan().again_at == pytest.approx(again_at + 2.0), "the other SKU's turn is next"
 
 
-def test_a_plan_that_no_rate_holds_back_is_made_again_at_no_given_moment() -> None:
+def test_a_plan_within_the_launch_rate_needs_no_later_plan() -> None:
     world = World(limited(Rate(1, 0.5)))
     assert world.plan().again_at is None
     world.queue(1)
@@ -87,7 +87,7 @@ def test_a_plan_that_no_rate_holds_back_is_made_again_at_no_given_moment() -> No
     topic="EC2's API",
     source="Karpenter pkg/batcher",
 )
-def test_a_launch_request_takes_a_thousand_machines_and_the_next_begins_another() -> None:
+def test_a_launch_request_has_at_most_a_thousand_machines() -> None:
     world = World(limited(Rate(2, 0.5)))
     for job in range(1, 2102):
         world.queue(job)
@@ -123,7 +123,7 @@ def test_a_repeated_launch_request_counts_as_a_request_and_no_machines() -> None
     assert world.fleet().launch_tokens == {EAST: LaunchTokens(1.0, 7.0)}
 
 
-def test_repeats_come_first_and_are_no_more_than_there_are_launch_requests() -> None:
+def test_repeats_use_launch_tokens_before_new_launch_requests() -> None:
     world = World(limited(Rate(5, 0.0001)))
     unanswered(world, "c", "d", "f")
     world.queue(*range(1, 30))
@@ -161,7 +161,7 @@ def test_the_launch_rate_refills_with_time_up_to_the_burst() -> None:
     assert calls(world) == 3.0
 
 
-def test_a_restart_counts_on_no_more_than_its_absence_gave() -> None:
+def test_the_launch_rate_after_a_restart_has_only_what_the_downtime_refilled() -> None:
     world = World(limited(Rate(50, 5.0)))
     world.do(e.ControllerStarted, 2.0)
     assert calls(world) == 50.0, "nothing was ever sent"
@@ -178,7 +178,7 @@ def test_a_provider_without_a_rate_takes_any_number() -> None:
     assert world.fleet().launch_tokens == {}
 
 
-def test_machines_may_be_limited_beside_launch_requests() -> None:
+def test_a_provider_can_limit_machines_beside_launch_requests() -> None:
     world = World(limited(Rate(50, 5.0), machines=Rate(3, 0.25)))
     world.queue(*range(1, 6))
     assert sizes(world) == [("gpu", 3)]

@@ -1,4 +1,4 @@
-"""When an assigned machine is ended for its time, and what else is due that stands in no deadline."""
+"""When the lifetime of an assigned machine ends, and other terminations without a deadline."""
 
 import dataclasses
 
@@ -41,7 +41,7 @@ def test_every_sku_has_its_own_lifetime() -> None:
     ]
 
 
-def test_a_machine_that_was_lost_and_found_has_the_lifetime_of_its_assignment() -> None:
+def test_a_lost_machine_that_is_listed_again_keeps_the_lifetime_of_its_assignment() -> None:
     world = World()
     world.ready()
     shown = world.listed("c0")
@@ -72,7 +72,7 @@ def test_a_ready_machine_of_a_sku_that_left_the_configuration_is_terminated() ->
     ]
 
 
-def test_a_launch_request_that_is_under_way_keeps_no_other_from_being_repeated() -> None:
+def test_a_launch_request_in_flight_does_not_delay_the_repeat_of_another() -> None:
     world = World()
     world.send(1, "a")
     world.send(1, "b")

@@ -1,4 +1,4 @@
-"""A job with several labels is one job: one machine, whichever of its labels a SKU is named by."""
+"""A job with several labels needs one machine, whichever label is the name of a SKU."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Which supply serves which class: a maximum matching, the same one every time, oldest first."""
+"""Which supply serves which demand class: a deterministic maximum matching, oldest jobs first."""
 
 import dataclasses
 
@@ -34,7 +34,7 @@ def runner(demand: DemandClass) -> Supply:
 def matched(
     jobs: list[str], supply: dict[Supply, int], minimum: dict[SkuName, int] | None = None
 ) -> Matching:
-    """Match jobs of these labels, the first the oldest, each a second younger."""
+    """Match jobs with these labels. The first job is the oldest, each next one a second younger."""
     world = World(BOTH)
     for number, label in enumerate(jobs):
         world.observe(number, JobState.QUEUED, (label,), queued_at=float(number))
@@ -81,7 +81,7 @@ def test_a_runner_for_the_empty_list_offers_its_skus_name() -> None:
     assert not covers(klass(skus=(A,)), klass("ab"))
 
 
-def test_pools_are_used_runners_first_then_ready_coming_and_unsent_in_sku_order() -> None:
+def test_supply_is_used_in_order_runners_ready_booting_then_unsent() -> None:
     runners = [runner(ONLY_A), runner(EITHER)]
     everything = dict.fromkeys((UNSENT_A, COMING_A, READY_B, READY_A, *runners), 1)
     order = (runner(EITHER), READY_A, READY_B, COMING_A, UNSENT_A)
@@ -99,7 +99,7 @@ def test_a_class_has_the_runners_that_cover_it_in_their_order() -> None:
     assert list(Covering([]).of(klass("gpu"))) == []
 
 
-def test_a_class_takes_from_its_pools_in_order() -> None:
+def test_a_class_uses_its_supply_in_order() -> None:
     found = matched(["a"] * 5, {runner(ONLY_A): 1, READY_A: 2, COMING_A: 1, UNSENT_A: 1})
     assert flow(found) == {
         (ONLY_A, runner(ONLY_A)): 1,
@@ -139,14 +139,14 @@ def test_yielding_a_machine_may_take_several_steps() -> None:
     assert {flow(found).get((thin, pool), 0) for pool in (READY_A, runner(wide))} == {0, 1}
 
 
-def test_the_oldest_goes_first_where_there_is_too_little() -> None:
+def test_the_oldest_job_goes_first_if_supply_is_scarce() -> None:
     assert flow(matched(["ab", "a", "ab"], {READY_A: 1})) == {(EITHER, READY_A): 1}
     assert flow(matched(["a", "ab", "ab"], {READY_A: 1})) == {(ONLY_A, READY_A): 1}
     found = matched(["ab", "a", "ab", "a"], {READY_A: 3})
     assert (found.matched[EITHER], found.matched[ONLY_A]) == (2, 1)
 
 
-def test_a_class_waits_as_long_as_its_next_job_and_not_as_its_last() -> None:
+def test_the_age_of_a_class_is_that_of_its_next_unmatched_job() -> None:
     found = matched(["a", "a", "ab", "a"], {READY_A: 2})
     assert (found.matched[ONLY_A], found.matched[EITHER]) == (2, 0)
 
@@ -157,7 +157,7 @@ def test_the_ready_minimum_comes_after_every_job() -> None:
     assert found.matched[spare_class(A)] == 1
 
 
-def test_a_job_moves_to_another_skus_booting_machine_for_the_sake_of_a_minimum() -> None:
+def test_a_job_moves_to_another_skus_booting_machine_to_fill_a_ready_minimum() -> None:
     coming_b = Supply(SupplyKind.COMING, sku=B)
     found = matched(["ab"], {COMING_A: 1, coming_b: 1}, {A: 1})
     assert flow(found) == {(EITHER, coming_b): 1, (spare_class(A), COMING_A): 1}
@@ -187,7 +187,7 @@ def test_no_job_yields_its_ready_machine_to_a_ready_minimum() -> None:
     assert found.matched[spare_class(A)] == 0
 
 
-def test_a_job_that_holds_a_booting_machine_moves_although_another_holds_a_ready_one() -> None:
+def test_a_job_with_a_booting_machine_moves_while_a_job_with_a_ready_machine_stays() -> None:
     coming_b = Supply(SupplyKind.COMING, sku=B)
     found = matched(["a", "ab"], {READY_A: 1, COMING_A: 1, coming_b: 1}, {A: 1})
     assert flow(found) == {
@@ -212,7 +212,7 @@ FITS = {
 
 
 def best(jobs: list[str], supply: dict[Supply, int]) -> set[int]:
-    """The oldest jobs that can be served together, by trying every way (for few jobs)."""
+    """Return the oldest jobs that can be served together, by trying every combination (for few jobs)."""
     chosen: set[int] = set()
     for number in range(len(jobs)):
         if _fits([jobs[n] for n in (*chosen, number)], dict(supply)):

@@ -1,4 +1,4 @@
-"""Where a SKU is launched: down its launch_options, past what is held, within quotas and dollars."""
+"""Where a SKU is launched: its launch options in order, without those on hold, within quotas and dollars."""
 
 import dataclasses
 
@@ -78,7 +78,7 @@ THIRD = (1, "on-demand", ("pod//on-demand",), 1)
         ((throttle_key(WEST),), FIRST),
     ],
 )
-def test_capacity_types_and_options_are_tried_in_order_past_what_is_held(
+def test_capacity_types_and_options_are_tried_in_order_without_those_on_hold(
     held: tuple[str, ...], expected: tuple[int, str, tuple[str, ...], int]
 ) -> None:
     world = world_of(held=held)
@@ -88,7 +88,7 @@ def test_capacity_types_and_options_are_tried_in_order_past_what_is_held(
     assert launches(world) == [FIRST]
 
 
-def test_a_throttled_provider_is_waited_for_rather_than_left_for_a_dearer_option() -> None:
+def test_a_throttled_provider_is_waited_for_instead_of_a_more_expensive_option() -> None:
     world = world_of(held=(throttle_key(EAST),))
     assert launches(world) == []
     assert reason(world) == "east throttles launches (Code: words)"
@@ -119,7 +119,7 @@ def test_the_reason_names_each_launch_option_on_hold_once() -> None:
     )
 
 
-def test_a_sku_without_launch_options_is_a_reason() -> None:
+def test_a_job_of_a_sku_without_launch_options_has_a_waiting_reason() -> None:
     world = world_of(dataclasses.replace(sku(), launch_options=()))
     assert reason(world) == "no provider in launch_options has an offering for it now"
 
@@ -156,7 +156,7 @@ def test_a_quota_counts_every_machine_at_the_most_it_may_take(
     topic="EC2's API",
     source="EC2: on-demand quotas",
 )
-def test_a_full_quota_is_the_reason() -> None:
+def test_a_used_up_quota_is_the_waiting_reason() -> None:
     world = world_of(ON_DEMAND, limits=Limits(quotas={"east/G": 3}))
     assert reason(world) == "the quota east/G is used up"
 
@@ -188,12 +188,12 @@ def test_rounding_of_prices_wastes_no_part_of_the_dollar_limit() -> None:
     assert launches(world_of(dime, limits=Limits(dollars_per_hour=0.3), jobs=3))[0][3] == 3
 
 
-def test_the_reached_limit_of_dollars_an_hour_is_the_reason() -> None:
+def test_the_reached_dollar_limit_is_the_waiting_reason() -> None:
     world = world_of(ON_DEMAND, limits=Limits(dollars_per_hour=0.5))
     assert reason(world) == "the fleet's limit of 0.5 dollars an hour is reached"
 
 
-def test_a_full_quota_falls_through_to_the_next_option() -> None:
+def test_a_used_up_quota_leads_to_the_next_option() -> None:
     full = Limits(quotas={"east/G": 0, "east/G-spot": 0})
     assert launches(world_of(limits=full)) == [THIRD]
 
@@ -206,7 +206,9 @@ def test_a_full_quota_falls_through_to_the_next_option() -> None:
         (Limits(machines=0), 0, "max_machines of gpu (0) is reached"),
     ],
 )
-def test_caps_on_machines_are_reasons(limits: Limits, cap: int | None, words: str) -> None:
+def test_reached_caps_on_machines_are_waiting_reasons(
+    limits: Limits, cap: int | None, words: str
+) -> None:
     world = world_of(dataclasses.replace(sku(), max_machines=cap), limits=limits)
     assert (launches(world), reason(world)) == ([], words)
 
@@ -237,7 +239,7 @@ def test_a_shared_cap_goes_to_the_oldest_job_of_any_sku(
     assert {launch.sku: launch.count for launch in world.intents(Launch)} == expected
 
 
-def test_a_sku_that_does_not_fit_any_more_leaves_the_rest_to_smaller_ones() -> None:
+def test_a_sku_that_does_not_fit_leaves_the_rest_of_a_quota_to_smaller_ones() -> None:
     world = World(shared(Limits(dollars_per_hour=3.0)))
     for job, label in enumerate(["gpu", "gpu", "cpu", "cpu"]):
         world.queue(job, labels=(label,))

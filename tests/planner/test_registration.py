@@ -1,4 +1,4 @@
-"""RegistrationBudget to register: how many machines may be launched now, and when a call is worth while."""
+"""RegistrationBudget: how many machines may be launched now, and when a launch request is worth its token."""
 
 import dataclasses
 import random
@@ -21,7 +21,7 @@ SLOW = RegistrationRate(burst=30, per_second=0.1)
 def reached(
     known: Catalogue, level: float, ready: int = 0, coming: int = 0, age: float = 0.0
 ) -> int:
-    """The reach of `acme` with so many tokens now, and machines of this age that boot."""
+    """Return how many machines of `acme` can register, with so many tokens and booting machines of this age."""
     world = World(known)
     world.queue(1)
     if coming:
@@ -36,17 +36,17 @@ def reached(
 @pytest.mark.parametrize(
     ("level", "ready", "coming", "age", "machines"),
     [
-        # Nothing on its way: what is left when it becomes ready (60 s on), and a minute's worth.
+        # Without booting machines: the tokens when a new one is ready (in 60 s), and those of a minute more.
         (30.0, 0, 0, 0.0, 30 + 6),
         (0.0, 0, 0, 0.0, 6 + 6),
         (10.0, 0, 0, 0.0, 16 + 6),
         (27.0, 0, 0, 0.0, 30 + 6),
-        # Ready machines take their turns all the while, so that more are used than the burst.
+        # Ready machines use tokens meanwhile, so more than the burst can register.
         (30.0, 4, 0, 0.0, 4 + 30 + 6),
         (30.0, 20, 0, 0.0, 20 + 16 + 6),
         (0.0, 4, 0, 0.0, 4 + 2 + 6),
         (0.0, 100, 0, 0.0, 6 + 6),
-        # Booting ones take none before the first of them becomes ready.
+        # Booting machines use no token before the first of them is ready.
         (0.0, 0, 4, 0.0, 6 + 6),
         (30.0, 0, 36, 0.0, 30 + 6),
         (30.0, 0, 40, 50.0, 30 + 5 + 6),
@@ -60,7 +60,9 @@ def test_registrable_machines_are_those_that_register_within_a_minute_of_ready(
 
 
 @pytest.mark.parametrize(("late", "machines"), [(1, 1 + 1 + 30 + 6), (100, 1 + 33 + 6)])
-def test_each_machine_takes_turns_from_its_own_readiness_on(late: int, machines: int) -> None:
+def test_each_machine_uses_registration_budget_from_when_it_is_ready(
+    late: int, machines: int
+) -> None:
     world = World(catalogue(registration=SLOW))
     world.queue(1)
     world.launch(1)
@@ -68,7 +70,7 @@ def test_each_machine_takes_turns_from_its_own_readiness_on(late: int, machines:
     world.launch(late, "late")
     world.now += 30.0
     world.state.registration_levels["acme"] = (30.0, world.now)
-    # One is ready now, the others in half a minute, when the bucket is full again.
+    # One machine is ready now, the others in half a minute, when the bucket is full again.
     assert registrable_machines(world.fleet(), {}, ()) == {"acme": machines}
 
 
@@ -137,7 +139,7 @@ def test_a_launch_waits_for_a_minute_of_registration_budget_or_for_all_machines(
     assert known.worth_a_request(wanted, allowed) is worth
 
 
-def test_the_burst_is_launched_for_at_once_and_no_more_than_can_register() -> None:
+def test_no_more_machines_are_launched_than_can_register_after_they_boot() -> None:
     world = World(catalogue(registration=GITHUB))
     world.queue(*range(1, 501))
     assert [launch.count for launch in world.intents(Launch)] == [175]
@@ -149,7 +151,7 @@ def test_the_burst_is_launched_for_at_once_and_no_more_than_can_register() -> No
     )
 
 
-def test_accounts_do_not_share_their_turns() -> None:
+def test_accounts_do_not_share_their_registration_budget() -> None:
     known = catalogue(sku("gpu"), sku("cpu"), registration=GITHUB)
     more = dataclasses.replace(known.scopes[0], owner="other")
     world = World(dataclasses.replace(known, scopes=(*known.scopes, more)))
@@ -160,7 +162,7 @@ def test_accounts_do_not_share_their_turns() -> None:
     assert launches == {"gpu": 175, "cpu": 175}
 
 
-def test_accounts_that_share_a_sku_do_not_launch_for_each_others_turns() -> None:
+def test_accounts_that_share_a_sku_launch_only_for_their_own_registration_budget() -> None:
     known = catalogue(registration=GITHUB)
     more = dataclasses.replace(known.scopes[0], owner="other")
     world = World(dataclasses.replace(known, scopes=(*known.scopes, more)))
@@ -176,11 +178,11 @@ def test_accounts_that_share_a_sku_do_not_launch_for_each_others_turns() -> None
 FAST = RegistrationRate(burst=30, per_second=1.0)
 
 
-def test_a_machine_launched_just_now_registers_no_second_sooner() -> None:
+def test_a_machine_launched_now_registers_after_its_whole_boot_time() -> None:
     assert reached(catalogue(registration=FAST), 30.0, coming=1) == 30 + 60
 
 
-def test_machines_that_come_back_to_be_ready_have_no_age() -> None:
+def test_a_machine_that_becomes_ready_again_has_no_boot_age() -> None:
     world = World(catalogue(registration=FAST))
     world.queue(1)
     assert (
@@ -189,7 +191,7 @@ def test_machines_that_come_back_to_be_ready_have_no_age() -> None:
     )
 
 
-def test_all_classes_of_an_account_share_its_launch_request() -> None:
+def test_all_classes_of_an_account_share_its_registration_budget() -> None:
     world = World(catalogue(registration=SLOW))
     world.state.registration_levels["acme"] = (0.0, START)
     world.launch(8)
@@ -200,7 +202,7 @@ def test_all_classes_of_an_account_share_its_launch_request() -> None:
 
 
 class Counting(Flow):
-    """Counts the classes that its searches leave without having found anything."""
+    """A matching that counts the classes whose searches find nothing."""
 
     left_behind = 0
 
@@ -210,7 +212,7 @@ class Counting(Flow):
 
 
 class Forgetful(Counting):
-    """Searches anew for each job, whether its account has a turn to register or not."""
+    """A matching that searches for each job, even if its account has no registration budget."""
 
     def _without_registrations(self, number: int) -> bool:
         del number
@@ -218,14 +220,14 @@ class Forgetful(Counting):
 
 
 @pytest.mark.parametrize("seed", range(60))
-def test_what_is_remembered_of_an_account_without_turns_changes_no_match(seed: int) -> None:
+def test_skipping_accounts_without_budget_changes_no_match(seed: int) -> None:
     draw = random.Random(seed)
     owners, classes, runners, machines = 2, 12, 8, 4
     accounts = [draw.randrange(owners) for _ in range(classes)]
     free = [draw.randrange(3) for _ in range(runners)] + [
         draw.randrange(6) for _ in range(machines)
     ]
-    # Runners serve the classes of one account: they are registered there.
+    # Runners serve only the classes of the account in which they are registered.
     pools = [
         [
             *(n for n in range(runners) if n % owners == account and draw.random() < 0.4),
@@ -248,10 +250,10 @@ def test_what_is_remembered_of_an_account_without_turns_changes_no_match(seed: i
 
 
 @pytest.mark.parametrize(("kind", "most"), [(Counting, 50), (Forgetful, 50 * 50)])
-def test_classes_of_an_account_without_turns_are_searched_once(
+def test_classes_of_an_account_without_budget_are_searched_once(
     kind: type[Counting], most: int
 ) -> None:
-    """Each of 50 classes may use its own runner and the next one's; none may register a machine."""
+    """Each of 50 classes can use its own runner and that of the next class; none can register a machine."""
     classes = range(50)
     pools = [[number, (number + 1) % 50, 50] for number in classes]
     flow = kind(pools, [1] * 50 + [1_000], 50, [0] * 50)

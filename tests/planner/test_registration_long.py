@@ -28,7 +28,7 @@ class Run:
     others: list[object] = field(default_factory=list)
 
     def step(self, seconds: float) -> None:
-        """Everything that takes `seconds`: calls are answered, machines boot, assignments start jobs."""
+        """Advance by `seconds`: requests are answered, machines boot, assigned machines start jobs."""
         world = self.world
         world.after(seconds)
         for call in list(world.state.open_launch_requests.values()):
@@ -58,7 +58,7 @@ class Run:
                 self.others.append(intent)
 
     def start(self, machine: MachineId) -> None:
-        """The machine takes its assignment and GitHub gives it the oldest job."""
+        """The machine fetches its assignment, and GitHub gives it the oldest job."""
         world = self.world
         name = world.machine(machine).work.runner
         assert name is not None
@@ -74,7 +74,7 @@ class Run:
     topic="GitHub's REST API",
     source="GitHub: Actions limits",
 )
-def test_a_thousand_jobs_register_in_turn() -> None:
+def test_a_thousand_jobs_register_within_githubs_limits() -> None:
     world = World(catalogue(registration=RegistrationRate(BURST, RATE)))
     world.queue(*range(1, JOBS + 1))
     run = Run(world)
@@ -85,7 +85,7 @@ def test_a_thousand_jobs_register_in_turn() -> None:
     assert max(run.waits) <= 120.0
     assert len(run.calls) <= 12
     assert run.others == []
-    # The n-th registration's turn, and nobody launched more than boot and a shared minute earlier.
+    # No machine is launched earlier than a boot and a minute before its registration.
     turns = [max(0.0, (n + 1 - BURST) / RATE) for n in range(JOBS)]
     assert all(at >= turn - BOOT - 61.0 for at, turn in zip(run.launched, turns, strict=True))
     assert all(at >= turn for at, turn in zip(run.assigned, turns, strict=True))

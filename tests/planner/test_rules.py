@@ -1,4 +1,4 @@
-"""The rules that never bend, held against a world that does what it likes with a fleet."""
+"""The ten rules as properties of arbitrary histories of a fleet."""
 
 import copy
 import dataclasses
@@ -41,7 +41,7 @@ UNASSIGNED_REASONS = frozenset(TerminationReason) - {
     TerminationReason.LIFETIME,
     TerminationReason.OPERATOR,
 }
-"""Reasons that hold only while nothing was ever handed over to the machine."""
+"""Termination reasons that are valid only for machines that never got a registration."""
 SPOT = offering("g6.xlarge", "a", CapacityType.SPOT, 0.4, "G-spot")
 CATALOGUE = catalogue(
     dataclasses.replace(
@@ -87,7 +87,7 @@ LABELS = (("gpu",), ("cpu",), ("shared",), ("self-hosted", "GPU", "linux"), ("ot
     source="GAR#5085; GAR#4391; GAR#3802; GARM#834; ARC#3450; pytorch#87500; pytorch#140958",
 )
 class FleetMachine(RuleBasedStateMachine):
-    """GitHub, a provider, machines and the clock take turns; the planner plans when it likes."""
+    """Random steps of GitHub, a provider, machines, the clock and the planner."""
 
     catalogue = CATALOGUE
 
@@ -305,7 +305,7 @@ class FleetMachine(RuleBasedStateMachine):
         return [m for m in self.state.machines.values() if m.state in states]
 
     def is_busy(self, machine: MachineId) -> bool:
-        """In truth, whatever the store says."""
+        """Return True if the machine really runs a job, whatever the store says."""
         return machine in self.truly_busy.values()
 
     @rule(data=st.data(), ok=st.integers(0, 5))
@@ -376,7 +376,7 @@ class FleetMachine(RuleBasedStateMachine):
             if not self.is_busy(machine.id):
                 self.ledger.apply(e.MachineReleasedByOperator(self.now, machine.id))
 
-    # --- ourselves ------------------------------------------------------------------------------
+    # --- the controller ------------------------------------------------------------------------------
 
     @rule(seconds=st.sampled_from([0.5, 5.0, 61.0, 200.0, 901.0, 4000.0, 90000.0]))
     def time_passes(self, seconds: float) -> None:
@@ -396,7 +396,7 @@ class FleetMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.backup is not None)
     @rule()
     def backup_is_restored(self) -> None:
-        """What was launched since is gone from the store; no list shows it."""
+        """Restore a backup: the store lacks the machines launched since, and no listing shows them."""
         assert self.backup is not None
         at, records, cooldowns = self.backup
         self.restart_with(copy.deepcopy(records), cooldowns, self.now - at)
@@ -439,14 +439,14 @@ class FleetMachine(RuleBasedStateMachine):
         }
 
     def check_caps(self, before: dict[str, float]) -> None:
-        """Rule 5. Machines that turned up for written-off slots may have filled a cap over."""
+        """Rule 5. Only machines found for written-off slots may exceed a cap."""
         limits = {"machines": 7, "dollars": 5.0, "gpu": 4, "quota": 20}
         after = self.usage()
         for cap, limit in limits.items():
             assert after[cap] <= max(limit, before[cap]) + 1e-6, (cap, before, after)
 
     def check_calls(self, made: Plan) -> None:
-        """A provider's rate holds; what it puts off is planned for at the moment that is reported."""
+        """The launch rate is kept, and `again_at` is the time at which a delayed launch is planned."""
         taken = sum(isinstance(i, Launch) for i in made.intents)
         unsent = sum(isinstance(i, CancelLaunchRequest) for i in made.intents)
         for tokens in self.ledger.fleet(self.now).launch_tokens.values():
@@ -454,7 +454,7 @@ class FleetMachine(RuleBasedStateMachine):
         assert made.again_at is None or made.again_at > self.now
 
     def check_ends(self, made: Plan) -> None:
-        """Rule 4: only for its reasons, and never one at work but past its lifetime."""
+        """Rule 4: terminations have valid reasons, and a busy machine is terminated only after its lifetime."""
         for intent in made.intents:
             if not isinstance(intent, Terminate):
                 continue
@@ -540,7 +540,7 @@ class FleetMachine(RuleBasedStateMachine):
 
 
 class ShortOfTurns(FleetMachine):
-    """The same with two organisations that may register, and a provider that launches, now and then."""
+    """The same with two organizations and low rates of registrations and launches."""
 
     catalogue = dataclasses.replace(
         CATALOGUE,

@@ -1,4 +1,4 @@
-"""What is given back: idle machines beyond need, machines too old, calls not sent yet."""
+"""Scale down: idle machines, machines ready for too long, and launch requests that were not sent."""
 
 import pytest
 
@@ -12,7 +12,7 @@ from tests.planner.fleets import EAST, catalogue, sku
 
 
 def world_with(policy: IdlePolicy, ready: str = "") -> World:
-    """One machine for each letter, ready a minute apart."""
+    """Return a world with a machine for each letter, ready a minute apart."""
     world = World(catalogue(sku(idle=policy)))
     for name in ready:
         world.make_ready(1, name)
@@ -21,7 +21,7 @@ def world_with(policy: IdlePolicy, ready: str = "") -> World:
 
 
 def alive(world: World) -> World:
-    """Every machine has spoken just now."""
+    """Let the agent of every machine report now."""
     for machine in list(world.state.machines.values()):
         world.do(e.MachineSeen, machine.id)
     return world
@@ -42,7 +42,7 @@ def test_an_idle_machine_is_terminated_after_its_idle_time(
         assert world.intents(Terminate)[0].reason == "idle for 600 s"
 
 
-def test_the_machines_ready_longest_go_first() -> None:
+def test_the_machines_ready_longest_are_terminated_first() -> None:
     world = world_with(IdlePolicy(timeout=300.0), "abc")
     world.now = START + 360
     assert ends(alive(world)) == [("a0", "idle"), ("b0", "idle")]
@@ -75,7 +75,7 @@ def test_a_scheduled_minimum_keeps_machines_and_lets_them_go_afterwards() -> Non
     assert ends(alive(world)) == [("c0", "idle"), ("c1", "idle")]
 
 
-def test_a_machine_taken_back_has_its_idle_time_anew() -> None:
+def test_the_idle_time_starts_again_after_a_deregistration() -> None:
     world = world_with(IdlePolicy(timeout=300.0), "a")
     world.now = START + 290
     name = world.name("a0")
@@ -138,7 +138,7 @@ def cut(world: World) -> list[CancelLaunchRequest | Launch]:
     topic="Complaints about other fleets",
     source="GAR#1853",
 )
-def test_a_launch_request_not_sent_yet_is_dropped_with_its_jobs() -> None:
+def test_an_unsent_launch_request_is_cancelled_with_its_jobs() -> None:
     world = World()
     world.queue(1, 2)
     world.record(2)
@@ -152,7 +152,7 @@ def test_a_launch_request_not_sent_yet_is_dropped_with_its_jobs() -> None:
     assert world.plan().intents == ()
 
 
-def test_a_launch_request_still_needed_in_part_is_asked_for_anew_with_fewer_slots() -> None:
+def test_a_launch_request_needed_only_in_part_is_replaced_by_a_smaller_one() -> None:
     world = World()
     world.queue(1, 2, 3)
     world.record(3)
@@ -166,7 +166,7 @@ def test_a_launch_request_still_needed_in_part_is_asked_for_anew_with_fewer_slot
     assert [len(call.slots) for call in world.state.open_launch_requests.values()] == [2]
 
 
-def test_the_youngest_launch_requests_are_cut_back_first() -> None:
+def test_the_newest_launch_requests_are_reduced_first() -> None:
     world = World()
     world.queue(1, 2, 3, 4)
     world.record(2, "a")
@@ -183,7 +183,7 @@ def test_the_youngest_launch_requests_are_cut_back_first() -> None:
     ]
 
 
-def test_a_launch_request_that_was_sent_is_not_cut_back() -> None:
+def test_a_sent_launch_request_is_not_reduced() -> None:
     world = World()
     world.queue(1)
     world.send(1)
@@ -191,7 +191,7 @@ def test_a_launch_request_that_was_sent_is_not_cut_back() -> None:
     assert world.plan().intents == ()
 
 
-def test_a_machine_that_becomes_ready_meanwhile_makes_an_unsent_launch_request_needless() -> None:
+def test_an_unsent_launch_request_is_cancelled_if_a_machine_becomes_ready() -> None:
     world = World()
     world.queue(1)
     world.record(1)
@@ -202,7 +202,7 @@ def test_a_machine_that_becomes_ready_meanwhile_makes_an_unsent_launch_request_n
 @pytest.mark.parametrize(
     "limits", [Limits(machines=1), Limits(dollars_per_hour=1.0), Limits(quotas={"east/G": 4})]
 )
-def test_room_that_a_cut_gives_back_is_used_in_the_same_plan(limits: Limits) -> None:
+def test_headroom_of_a_cancelled_launch_request_is_used_in_the_same_plan(limits: Limits) -> None:
     world = World(catalogue(sku("gpu"), sku("cpu"), limits=limits))
     world.queue(1)
     world.record(1)
@@ -214,7 +214,7 @@ def test_room_that_a_cut_gives_back_is_used_in_the_same_plan(limits: Limits) -> 
     assert (cancelled.launch_request, launched.sku, launched.count) == ("c", "cpu", 1)
 
 
-def test_a_ready_machine_of_the_minimum_outlives_many_idle_times() -> None:
+def test_a_ready_machine_of_the_minimum_has_no_idle_time() -> None:
     world = world_with(IdlePolicy(minimum=1, timeout=60.0), "a")
     for _ in range(5):
         world.now += 600
@@ -222,7 +222,7 @@ def test_a_ready_machine_of_the_minimum_outlives_many_idle_times() -> None:
     assert world.machine(MachineId("a0")).progress.ready_at == START
 
 
-def test_an_older_launch_request_loses_only_what_the_younger_left() -> None:
+def test_an_older_launch_request_is_reduced_after_the_newer_ones() -> None:
     world = World()
     world.queue(1, 2, 3, 4, 5)
     world.record(3, "a")

@@ -1,4 +1,4 @@
-"""What is launched: once for every job that nothing serves, then for the ready minimum."""
+"""Launches: one machine for each job without supply, then the ready minimum."""
 
 import pytest
 
@@ -52,7 +52,7 @@ def test_a_carried_out_plan_needs_no_further_intents() -> None:
     assert world.plan().intents == ()
 
 
-def test_slots_that_failed_are_asked_for_anew_elsewhere() -> None:
+def test_failed_slots_are_launched_in_another_offering() -> None:
     world = World()
     world.queue(1, 2)
     world.send(2)
@@ -112,7 +112,7 @@ def test_a_job_whose_runner_took_another_job_gets_a_new_machine() -> None:
     assert counts(world) == {"gpu": 1}
 
 
-def test_a_runner_that_was_passed_over_is_no_supply() -> None:
+def test_a_runner_that_was_passed_over_does_not_count_as_supply() -> None:
     world = World()
     world.ready("a")
     world.queue(1)
@@ -123,7 +123,7 @@ def test_a_runner_that_was_passed_over_is_no_supply() -> None:
     assert counts(world) == {"gpu": 1}
 
 
-def test_a_held_job_is_no_demand_until_its_probe() -> None:
+def test_a_job_on_hold_is_not_demand_until_its_probe() -> None:
     world = World()
     world.queue(1)
     for name in "ab":
@@ -136,7 +136,7 @@ def test_a_held_job_is_no_demand_until_its_probe() -> None:
     assert counts(world) == {"gpu": 1}
 
 
-def test_an_orphan_that_may_run_a_job_is_no_supply() -> None:
+def test_an_unverified_machine_does_not_count_as_supply() -> None:
     world = World()
     world.lists(listed("i-9", call="unknown"))
     world.queue(1)
@@ -171,7 +171,7 @@ def test_slots_of_open_launch_requests_count_in_every_cap(cap: int, launched: in
         assert counts(world) == ({"gpu": launched} if launched else {})
 
 
-def test_machines_at_work_and_on_their_way_out_count_in_the_caps() -> None:
+def test_assigned_and_terminating_machines_count_in_the_caps() -> None:
     world = World(catalogue(sku(max_machines=2)))
     world.starts(9, world.ready("a"))
     world.do(e.MachineExited, world.runner(world.ready("b")).machine, "bye")
@@ -215,13 +215,13 @@ def test_a_ready_minimum_never_takes_capacity_from_a_job() -> None:
     }
 
 
-def test_machines_at_work_are_no_part_of_the_minimum() -> None:
+def test_assigned_machines_do_not_count_for_the_ready_minimum() -> None:
     world = warm(1)
     world.starts(1, world.ready("a"))
     assert counts(world) == {"gpu": 1}
 
 
-def test_a_machine_whose_unused_registration_goes_is_supply_again() -> None:
+def test_a_machine_is_supply_again_while_its_registration_is_deregistered() -> None:
     world = World()
     world.queue(1)
     name = world.register(world.make_ready()[0])
@@ -244,7 +244,7 @@ def test_no_machine_is_launched_twice_if_the_machine_ends_before_github_answers(
     assert world.plan().intents == ()
 
 
-def test_a_launch_request_that_is_cancelled_is_launched_anew_if_it_is_needed() -> None:
+def test_a_cancelled_launch_request_is_launched_again_if_it_is_needed() -> None:
     world = World()
     world.queue(1)
     world.record(1)

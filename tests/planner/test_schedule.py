@@ -1,4 +1,4 @@
-"""The ready minimum in force: cron, timezones across DST, how long, and overlaps."""
+"""The ready minimum at a time: cron expressions, time zones with DST, durations and overlaps."""
 
 from datetime import UTC, datetime
 
@@ -15,7 +15,7 @@ def policy(*scheduled: tuple[str, str, float, int], minimum: int = 0) -> IdlePol
 
 
 def at(day: str, time: str) -> float:
-    """A moment in UTC."""
+    """Return a time in UTC."""
     return datetime.fromisoformat(f"{day}T{time}").replace(tzinfo=UTC).timestamp()
 
 
@@ -28,13 +28,13 @@ def test_without_a_schedule_the_base_minimum_applies() -> None:
     assert idle_minimum(IdlePolicy(), 0.0) == 0
 
 
-def test_a_schedule_is_in_force_from_its_firing_for_its_length() -> None:
+def test_a_schedule_applies_from_its_start_for_its_duration() -> None:
     daily = policy(("30 7 * * *", "UTC", 3600.0, 5))
     times = ("07:29", "07:29:59", "07:30", "07:30:01", "08:29:59", "08:30")
     assert in_force(daily, "2026-06-01", *times) == [0, 0, 5, 5, 5, 0]
 
 
-def test_an_hour_has_sixty_minutes_whatever_the_length_is_asked_in() -> None:
+def test_schedules_of_a_minute_and_of_a_day_have_their_exact_duration() -> None:
     short = policy(("0 * * * *", "UTC", 60.0, 5))
     assert in_force(short, "2026-06-01", "07:00", "07:01") == [5, 0]
     long = policy(("0 0 * * *", "UTC", 86_400.0, 5))
@@ -42,7 +42,9 @@ def test_an_hour_has_sixty_minutes_whatever_the_length_is_asked_in() -> None:
 
 
 @pytest.mark.parametrize(("length", "minutes"), [(59.0, 1), (60.0, 1), (61.0, 2), (119.0, 2)])
-def test_a_schedules_length_is_rounded_up_to_whole_minutes(length: float, minutes: int) -> None:
+def test_the_duration_of_a_schedule_is_rounded_up_to_whole_minutes(
+    length: float, minutes: int
+) -> None:
     begun = policy(("0 7 * * *", "UTC", length, 5))
     times = ("06:59", "07:00", "07:01", "07:02")
     assert in_force(begun, "2026-06-01", *times) == [0, *[5] * minutes, *[0] * (3 - minutes)]
@@ -53,7 +55,7 @@ def test_a_schedules_length_is_rounded_up_to_whole_minutes(length: float, minute
     topic="Operators' files",
     source="ARC#2986; ARC#3313",
 )
-def test_a_schedule_reaches_past_midnight() -> None:
+def test_a_schedule_can_continue_past_midnight() -> None:
     night = policy(("0 23 * * *", "UTC", 3 * 3600.0, 5))
     assert in_force(night, "2026-06-02", "00:00", "01:59", "02:00", "22:59") == [5, 5, 0, 0]
 
@@ -109,13 +111,13 @@ def test_three_hours_are_three_hours_when_the_clock_falls_back() -> None:
     topic="Operators' files",
     source="ARC#2986; ARC#3313",
 )
-def test_an_hour_that_comes_twice_fires_once() -> None:
+def test_an_hour_that_the_clock_repeats_starts_a_schedule_once() -> None:
     twice = policy(("45 1 * * *", NEW_YORK, 3600.0, 2))
     times = ("05:44", "05:45", "06:00", "06:30", "06:44", "06:45", "06:59")
     assert in_force(twice, "2026-11-01", *times) == [0, 2, 2, 2, 2, 0, 0]
 
 
-def test_a_cron_that_fires_once_in_years_waits_for_its_day() -> None:
+def test_a_cron_expression_for_a_leap_day_matches_only_that_day() -> None:
     leap = policy(("0 0 29 2 *", "UTC", 3600.0, 9), minimum=1)
     assert in_force(leap, "2026-06-01", "00:00") == [1]
     assert in_force(leap, "2028-02-29", "00:30", "01:00") == [9, 1]

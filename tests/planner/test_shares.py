@@ -1,4 +1,4 @@
-"""Shares: no repository floods a capped SKU while others wait, and nothing stands idle for it."""
+"""Fair shares: no repository fills a capped SKU while others wait, and no machine idles because of it."""
 
 import dataclasses
 from collections import Counter
@@ -18,7 +18,7 @@ from tests.planner.fleets import catalogue, sku
 
 REPOSITORIES = ("acme/flood", "acme/small", "acme/other")
 LABELS = {name: name.partition("/")[2] for name in REPOSITORIES}
-"""Each repository asks for a label of its own: shares hold between classes."""
+"""Each repository has its own label, so that shares apply between classes."""
 
 
 def capped(machines: int, share: float) -> Sku:
@@ -41,7 +41,7 @@ def ask(world: World, repository: str, jobs: range) -> None:
 
 
 def matched(world: World) -> dict[str, int]:
-    """How many jobs of each repository have a machine, or one on its way."""
+    """Return how many jobs of each repository have a machine, or one that boots."""
     plan = world.carry_out()
     return {
         name: sum(run.count for run in plan.waiting.get(class_of(name), ()) if not run.blocked)
@@ -68,7 +68,7 @@ def test_a_sku_without_a_cap_has_no_shares() -> None:
     topic="Complaints about other fleets",
     source="ARC#2736; pytorch#183016",
 )
-def test_repositories_get_their_share_although_a_flood_came_first() -> None:
+def test_repositories_get_their_share_although_another_queued_many_jobs_first() -> None:
     world = world_of(10, 0.5)
     ask(world, "acme/flood", range(1, 101))
     world.now += 60
@@ -96,7 +96,7 @@ def test_unused_shares_are_used_by_other_repositories() -> None:
     assert len(launch.slots) == 10
 
 
-def test_a_class_of_a_sku_that_has_no_share_or_is_not_there_is_never_beyond_it() -> None:
+def test_a_class_of_a_sku_without_a_share_is_never_above_its_share() -> None:
     taken = {(GPU, "acme/flood"): 9, (SkuName("none"), "acme/flood"): 9}
     fleet = world_of(10, 1.0).fleet()
     assert filled(fleet, taken, class_of("acme/flood"), "acme/flood") is False
@@ -114,7 +114,7 @@ def test_without_a_share_the_oldest_jobs_go_first() -> None:
     assert (world.state.counters.queues_by_repository, world.state.counters.running) == ({}, {})
 
 
-def test_machines_that_becomes_ready_go_to_the_class_whose_turn_it_is() -> None:
+def test_machines_that_become_ready_go_to_the_class_that_is_next() -> None:
     world = world_of(4, 0.5)
     ask(world, "acme/flood", range(1, 21))
     world.make_ready(4)
@@ -124,7 +124,7 @@ def test_machines_that_becomes_ready_go_to_the_class_whose_turn_it_is() -> None:
     assert assigned == {class_of("acme/flood"): 2, class_of("acme/small"): 2}
 
 
-def test_jobs_that_run_fill_the_share_of_their_repository_alone() -> None:
+def test_running_jobs_count_only_in_the_share_of_their_repository() -> None:
     world = world_of(4, 0.5)
     ask(world, "acme/flood", range(1, 21))
     for job, machine in enumerate(world.make_ready(4), start=1):
@@ -146,7 +146,7 @@ def test_jobs_that_run_fill_the_share_of_their_repository_alone() -> None:
     assert world.state.counters.running == {(GPU, "acme/flood"): 1}
 
 
-def test_a_job_that_ends_leaves_the_lines_of_other_repositories_of_its_class_alone() -> None:
+def test_a_completed_job_does_not_change_the_queues_of_other_repositories() -> None:
     world = world_of(4, 0.5)
     for job, repository in ((1, "acme/flood"), (2, "acme/small")):
         world.observe(job, JobState.QUEUED, ("flood",), repository=repository)
@@ -195,7 +195,7 @@ def test_the_waiting_reason_names_no_repository_within_its_share() -> None:
     topic="GitHub's events",
     source="GitHub: Actions limits",
 )
-def test_a_job_whose_end_is_never_reported_leaves_the_share_of_its_repository_in_time() -> None:
+def test_a_job_whose_end_is_never_reported_leaves_the_share_when_it_expires() -> None:
     world = world_of(10, 0.2)
     for job in (1, 2):
         world.observe(job, JobState.IN_PROGRESS, ("flood",), repository="acme/flood")
@@ -224,7 +224,7 @@ def test_the_waiting_reason_of_the_only_repository_names_no_other() -> None:
         assert runs[-1].reason == "max_machines of gpu (4) is reached"
 
 
-def test_a_fleets_cap_is_shared_as_well_as_the_skus_own() -> None:
+def test_the_cap_of_the_fleet_is_shared_like_that_of_a_sku() -> None:
     known = catalogue(capped(10, 0.2), limits=Limits(machines=4))
     world = World(known)
     ask(world, "acme/flood", range(1, 21))
@@ -240,10 +240,10 @@ def test_a_fleets_cap_is_shared_as_well_as_the_skus_own() -> None:
 )
 @settings(derandomize=True, deadline=None, max_examples=25, database=None)
 @given(machines=st.integers(2, 6), share=st.sampled_from([0.2, 0.34, 0.5]))
-def test_small_repositories_are_served_in_turn_during_a_flood_of_another(
+def test_small_repositories_are_served_while_another_has_many_jobs(
     machines: int, share: float
 ) -> None:
-    """Machines take a job each, GitHub hands out the oldest of a class, a turn is a job's length."""
+    """Each round, every machine runs one job, and GitHub assigns the oldest job of a class."""
     world, late = world_of(machines, share), range(1001, 1021)
     ask(world, "acme/flood", range(1, 1001))
     world.now += 1
@@ -253,13 +253,13 @@ def test_small_repositories_are_served_in_turn_during_a_flood_of_another(
         if all(world.job(job).state is JobState.COMPLETED for job in late):
             break
         assert _one_turn(world, f"t{turn}") == machines
-    # Two of three repositories want 10 jobs each, and the flood has its share of each turn.
+    # Two repositories have 10 jobs each, and the third uses its share of each round.
     least = max(1, int(machines * share))
     assert turn <= 20 // min(2 * least, machines - least) + 2
 
 
 def _one_turn(world: World, name: str) -> int:
-    """Give each class the machines that the plan has for it, run their jobs; how many ran."""
+    """Assign the machines of the plan to each class and run their jobs. Return how many ran."""
     plan = world.plan()
     jobs = [
         job

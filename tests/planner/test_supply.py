@@ -1,4 +1,4 @@
-"""What counts as supply for launching: what comes and is known of, and nothing that ends now."""
+"""Which machines count as supply: known booting machines, and none that is being terminated."""
 
 from autoscaler.model import events as e
 from autoscaler.model.identifiers import LaunchRequestId
@@ -10,7 +10,7 @@ def launched(world: World) -> int:
     return sum(launch.count for launch in world.intents(Launch))
 
 
-def test_a_machine_ended_at_its_boot_deadline_is_no_supply() -> None:
+def test_a_machine_that_misses_its_boot_deadline_is_not_supply() -> None:
     world = World()
     world.queue(1)
     world.launch(1)
@@ -19,9 +19,7 @@ def test_a_machine_ended_at_its_boot_deadline_is_no_supply() -> None:
     assert [type(intent) for intent in world.plan().intents] == [Terminate, Launch]
 
 
-def test_a_machine_that_was_found_for_an_unanswered_launch_request_is_supply_and_its_other_slot_is_not() -> (
-    None
-):
+def test_of_an_unanswered_launch_request_only_found_machines_are_supply() -> None:
     world = World()
     world.queue(1, 2)
     world.send(2)

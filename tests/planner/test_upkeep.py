@@ -1,4 +1,4 @@
-"""What is due because time passed: each reason to terminate, reads of runners, repeats, questions."""
+"""Intents that are due by time: terminations by reason, reads of runners and jobs, repeated requests."""
 
 import pytest
 
@@ -23,7 +23,7 @@ C0 = MachineId("c0")
 
 
 def due(world: World, seconds: float) -> tuple[object, ...]:
-    """What is planned `seconds` after the start."""
+    """Return the intents planned `seconds` after the start."""
     world.now = START + seconds
     return world.plan().intents
 
@@ -68,7 +68,7 @@ def test_planner_terminates_a_machine_with_failed_health_checks_at_once() -> Non
     assert due(world, 0) == end(TerminationReason.SURPLUS, "no GPU")
 
 
-def test_a_machine_that_reported_its_exit_has_two_minutes_to_terminate() -> None:
+def test_a_machine_that_reported_its_exit_has_two_minutes_to_power_off() -> None:
     world = World()
     world.ready()
     world.do(e.MachineExited, C0, "bye")
@@ -86,7 +86,7 @@ def test_a_machine_that_reported_its_exit_has_two_minutes_to_terminate() -> None
     topic="Complaints about other fleets",
     source="GARM#854",
 )
-def test_an_end_without_effect_is_asked_for_again_for_its_first_reason() -> None:
+def test_a_termination_without_effect_is_repeated_with_its_first_reason() -> None:
     world = World()
     world.make_ready()
     world.do(e.TerminationRequested, C0, TerminationReason.IDLE, "idle")
@@ -102,7 +102,7 @@ def test_an_end_without_effect_is_asked_for_again_for_its_first_reason() -> None
     topic="GitHub's events",
     source="actions/runner#4492",
 )
-def test_a_silent_assigned_machine_is_examined_and_never_ended_for_it() -> None:
+def test_the_runner_of_a_silent_assigned_machine_is_read_and_the_machine_is_kept() -> None:
     world = World()
     world.ready()
     assert due(world, 899.9) == ()
@@ -113,7 +113,7 @@ def test_a_silent_assigned_machine_is_examined_and_never_ended_for_it() -> None:
         assert world.plan().intents == ()
 
 
-def test_two_proofs_that_the_job_is_over_terminate_the_machine() -> None:
+def test_two_reads_that_prove_the_end_of_the_job_terminate_the_machine() -> None:
     world = World()
     world.ready()
     for moment in (900, 1800):
@@ -146,7 +146,7 @@ def test_the_lifetime_counts_from_the_assignment() -> None:
     assert due(world, 86_600) == end(TerminationReason.LIFETIME, "assigned 86400 s ago")
 
 
-def test_a_machine_that_is_terminated_is_no_supply_and_its_job_gets_another() -> None:
+def test_a_terminated_machine_is_not_supply_and_its_job_gets_another() -> None:
     world = World()
     world.make_ready()
     world.queue(1)
@@ -154,7 +154,7 @@ def test_a_machine_that_is_terminated_is_no_supply_and_its_job_gets_another() ->
     assert [type(i) for i in due(world, 300)] == [Terminate, Launch]
 
 
-def test_an_ended_machines_registration_is_no_supply() -> None:
+def test_the_registration_of_a_terminated_machine_is_not_supply() -> None:
     world = World()
     world.ready()
     world.now = START + 86_300
@@ -164,7 +164,7 @@ def test_an_ended_machines_registration_is_no_supply() -> None:
     assert [type(i) for i in due(world, 86_400)] == [Terminate, Launch]
 
 
-def test_the_other_machines_registrations_still_are() -> None:
+def test_registrations_of_other_machines_stay_supply() -> None:
     world = World()
     world.ready("a")
     world.now += 100
@@ -212,8 +212,8 @@ def test_after_ten_minutes_nothing_is_repeated(moment: float, repeated: bool) ->
     assert any(isinstance(intent, ResendLaunchRequest) for intent in found) is repeated
 
 
-def test_a_slot_that_nobody_knows_about_any_more_is_no_supply() -> None:
-    """It stays in the caps; the job gets a machine elsewhere."""
+def test_an_unanswered_slot_is_not_supply_after_the_retry_window() -> None:
+    """The slot still counts in the caps, and the job gets another machine."""
     assert [type(intent) for intent in due(unanswered(), 600.0)] == [Launch]
 
 
@@ -237,7 +237,7 @@ def test_only_launch_requests_of_unknown_outcome_are_repeated(state: str) -> Non
     assert due(world, 100) == ()
 
 
-def test_a_launch_request_whose_turn_is_later_keeps_no_other_from_being_repeated() -> None:
+def test_a_launch_request_with_a_later_repeat_does_not_delay_another() -> None:
     world = unanswered()
     world.now += 5.0
     world.do(e.LaunchRequestSent, LaunchRequestId("c"))

@@ -1,4 +1,4 @@
-"""Rule 10: every job that waits has a reason that a person can read."""
+"""Rule 10: every waiting job has a reason that a person can read."""
 
 import pytest
 
@@ -23,13 +23,13 @@ HELD = "GitHub did not assign the job to two runners with its labels; retrying f
 
 
 def reasons(world: World) -> list[tuple[int, str, bool]]:
-    """Of the one class that waits."""
+    """Return the waiting reasons of the only class with jobs."""
     (runs,) = world.plan().waiting.values()
     return [(run.count, run.reason, run.blocked) for run in runs]
 
 
 @pytest.mark.parametrize("state", ["waiting", "in_progress", "completed"])
-def test_a_job_that_github_holds_or_that_started_waits_for_nothing_here(state: str) -> None:
+def test_waiting_and_started_jobs_have_no_waiting_reason(state: str) -> None:
     world = World()
     world.observe(1, JobState(state))
     assert world.plan().waiting == {}
@@ -47,14 +47,14 @@ def test_an_uncertain_job_waits_for_github_s_answer() -> None:
     world.observe(1, JobState.WAITING)
     world.queue(2, 3)
     world.observe(4, JobState.WAITING)
-    world.queue(4)  # GitHub holds it for all that is known
+    world.queue(4)  # a job that GitHub may hold for an approval
     assert reasons(world) == [(2, PLANNED, False), (1, ASKED, True)]
     assert fleet_counts(world.state, world.now).jobs_waiting == {"gpu": 3}
     world.observe(1, JobState.COMPLETED, read=True)
     assert reasons(world) == [(2, PLANNED, False)]
 
 
-def test_a_held_job_was_not_given_to_runners_that_fit_it() -> None:
+def test_the_waiting_reason_of_a_job_on_hold_is_that_runners_were_passed_over() -> None:
     world = World()
     world.queue(1)
     for name in "ab":
@@ -69,7 +69,7 @@ def test_a_held_job_was_not_given_to_runners_that_fit_it() -> None:
     assert reasons(world) == [(1, PLANNED, False), (1, HELD, True)]
 
 
-def test_reasons_go_down_the_queue_by_what_serves_it() -> None:
+def test_waiting_reasons_follow_the_order_in_which_supply_serves_the_queue() -> None:
     world = World(catalogue(sku(max_machines=4), registration=RegistrationRate(1, 0.001)))
     world.ready("a")
     world.make_ready(1, "p")
@@ -115,7 +115,7 @@ def test_a_class_without_jobs_has_no_entry() -> None:
     assert world.plan().waiting == {}
 
 
-def test_a_scope_in_which_nothing_can_be_registered_says_so() -> None:
+def test_jobs_of_a_scope_on_hold_have_that_waiting_reason() -> None:
     world = World()
     world.make_ready(1)
     world.queue(1)

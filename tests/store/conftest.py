@@ -1,4 +1,4 @@
-"""A store on a real file, closed again."""
+"""A store on a real file, closed after the test."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path

@@ -30,7 +30,7 @@ _TEXT = st.text(st.characters(exclude_categories=()), max_size=12)
 
 
 def every_field(record: type[Any]) -> st.SearchStrategy[Any]:
-    """Builds a dataclass with a value for each of its fields, defaults or not."""
+    """Return a strategy for a dataclass with a value for each field, also for those with a default."""
     hints = typing.get_type_hints(record)
     return st.builds(
         record, **{f.name: _of(hints[f.name]) for f in dataclasses.fields(record) if f.init}

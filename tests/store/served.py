@@ -47,7 +47,7 @@ class Served:
         (self.folder / "fleet.yaml").write_text(text)
 
     async def start(self, *wrapper: str) -> asyncio.subprocess.Process:
-        """Start it, behind `wrapper`; returns once it listens, or has ended."""
+        """Start the controller with `wrapper` before its command. Returns when it listens or has ended."""
         log = self.folder / "log"
         log.write_bytes(b"")
         command = (*wrapper, sys.executable, "-m", "autoscaler.cli", "serve", "-c", "fleet.yaml")
@@ -67,22 +67,22 @@ class Served:
             await asyncio.sleep(0.02)
 
     def listens(self) -> int | None:
-        """The port that its log names, if it has one."""
+        """Return the port that its log names, or None."""
         found = re.search(r'"on": "127\.0\.0\.1:(\d+)"', self.log())
         return int(found[1]) if found else None
 
     def log(self) -> str:
-        """All that it said in this life."""
+        """Return the log of this process."""
         return (self.folder / "log").read_text()
 
     def stopped(self) -> str:
-        """The reason of its end, as its log has it."""
+        """Return the reason in its log for which it ended."""
         lines = [json.loads(line) for line in self.log().splitlines() if line.startswith("{")]
         reasons = [line["reason"] for line in lines if line.get("event") == "stopped"]
         return str(reasons[-1]) if reasons else self.log()
 
     async def deliver(self, *jobs: int, pieces: int = 1, padding: int = 12_000) -> list[int]:
-        """One connection, one delivery after the other; their statuses, 0 where none came."""
+        """Send deliveries one after the other on one connection. Return their statuses, 0 without an answer."""
         statuses = []
         try:
             reader, writer = await asyncio.open_connection("127.0.0.1", self.port)
@@ -100,7 +100,7 @@ class Served:
         return statuses
 
     async def kept(self) -> set[int]:
-        """The jobs that the store holds, applied or not, once nobody serves it any more."""
+        """Return the jobs in the store, applied or not, after the controller ended."""
         store = await SqliteStore.open(self.store)
         try:
             state = await store.load(0.0)
@@ -111,7 +111,7 @@ class Served:
 
 
 def delivery(job: int, padding: int) -> bytes:
-    """A signed delivery that a job is queued, as it goes over the wire."""
+    """Return the HTTP request of a signed delivery about a queued job."""
     body = _event(job, padding)
     signature = hmac.new(_SECRET, body, hashlib.sha256).hexdigest()
     head = (
@@ -123,7 +123,7 @@ def delivery(job: int, padding: int) -> bytes:
 
 
 def _event(job: int, padding: int) -> bytes:
-    # Not compressible: what a store keeps of a body is compressed.
+    # Random text, because the store compresses bodies.
     noise = "".join(hashlib.sha256(f"{job}.{n}".encode()).hexdigest() for n in range(padding // 64))
     reported: dict[str, Any] = {
         "action": "queued",
@@ -148,7 +148,7 @@ async def _post(
         writer.write(part)
         await writer.drain()
         if pieces > 1:
-            await asyncio.sleep(0.003)  # so that the other side reads it in several pieces
+            await asyncio.sleep(0.003)  # so that the controller reads it in several pieces
     head = await reader.readuntil(b"\r\n\r\n")
     length = re.search(rb"(?i)content-length: (\d+)", head)
     await reader.readexactly(int(length[1]) if length else 0)

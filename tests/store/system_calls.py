@@ -39,7 +39,7 @@ class SystemCall:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """One answer on a connection: when its request had been read, and when it was to leave."""
+    """One answer on a connection: when its request had been read, and when it was sent."""
 
     status: int
     arrived: float
@@ -47,7 +47,7 @@ class Answer:
 
 
 def read_trace(text: str) -> list[SystemCall]:
-    """The calls that returned, by the moment of their entry; those on no open file are omitted."""
+    """Return the completed calls in order of their start, without those on no open file."""
     open_launch_requests: dict[str, tuple[re.Match[str], str]] = {}
     found: list[SystemCall] = []
     for line in text.splitlines():
@@ -64,7 +64,7 @@ def read_trace(text: str) -> list[SystemCall]:
 
 
 def answers(calls: list[SystemCall]) -> list[Answer]:
-    """Every answer of every TCP connection."""
+    """Return every answer of every TCP connection."""
     arrived: dict[str, float] = {}
     found = []
     for call in calls:
@@ -78,7 +78,7 @@ def answers(calls: list[SystemCall]) -> list[Answer]:
 
 
 def too_early(found: list[Answer], calls: list[SystemCall], wal: Path) -> list[Answer]:
-    """The 2xx answers among these that left without a write to the log and a sync of it since they arrived."""
+    """Return the 2xx answers sent without a write and a sync of the log after their request arrived."""
     writes = [c for c in calls if c.name == "pwrite64" and c.file == str(wal) and c.result > 0]
     syncs = [c for c in calls if c.name in _SYNCS and c.file == str(wal) and c.result == 0]
     return [

@@ -24,14 +24,14 @@ _CAP_SYS_ADMIN = 1 << 21
 
 
 def may_mount() -> bool:
-    """Whether this process may mount a disk: root has not the right to it everywhere."""
+    """Return True if this process may mount a disk. In some containers root may not."""
     status = Path("/proc/self/status").read_text()
     (effective,) = (line.split()[1] for line in status.splitlines() if line.startswith("CapEff"))
     return bool(int(effective, 16) & _CAP_SYS_ADMIN)
 
 
 class Disk:
-    """A small disk in memory on a folder, or the folder itself with its permissions."""
+    """A small in-memory disk mounted on a folder, or the folder itself with its permissions."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -43,7 +43,7 @@ class Disk:
         self.mounted = True
 
     def leave_no_room(self, size: int) -> None:
-        """Fill it up; it has this many bytes at most."""
+        """Fill the disk, which has at most so many bytes."""
         with pytest.raises(OSError, match="No space left"):
             (self.folder / "filler").write_bytes(b"x" * (size + 1))
 
@@ -51,7 +51,7 @@ class Disk:
         _run("mount", "-o", f"remount,{options}", str(self.folder))
 
     def write_protect(self, protected: bool) -> None:
-        """Let nobody write to it, or let them again."""
+        """Forbid or allow writes."""
         if self.mounted:
             self.change("ro" if protected else "rw")
         else:
@@ -80,7 +80,7 @@ async def ended(process: asyncio.subprocess.Process) -> int:
 
 
 async def refused_to_start(served: Served, *wrapper: str) -> str:
-    """The reason that a controller prints if it does not start."""
+    """Return the reason that a controller prints if it does not start."""
     process = await served.start(*wrapper)
     if process.returncode is None:
         process.kill()
@@ -91,7 +91,7 @@ async def refused_to_start(served: Served, *wrapper: str) -> str:
 
 
 async def goes_on(served: Served) -> None:
-    """A controller that is started now serves, and exits when it is asked to."""
+    """Check that a controller started now serves, and exits on SIGTERM."""
     process = await served.start()
     assert process.returncode is None, served.log()
     assert await served.deliver(9001) == [202]
@@ -109,7 +109,7 @@ WORDS = {
 def served_where_room_is_short(
     kind: str, disk: Disk, fleet: Path, size: str, limit: int
 ) -> tuple[Served, tuple[str, ...]]:
-    """A store on a disk of this size, or the command that limits its files to so many bytes."""
+    """Return a store on a disk of this size, or with a command that limits its files to so many bytes."""
     if kind == "disk":
         disk.mount(size)
     else:
@@ -124,7 +124,7 @@ def served_where_room_is_short(
     source="SQLite: result codes",
 )
 @pytest.mark.parametrize("kind", SHORT_BY)
-async def test_a_full_disk_ends_it_and_what_was_answered_is_kept(
+async def test_a_full_disk_ends_the_controller_and_acknowledged_deliveries_are_kept(
     kind: str, disk: Disk, tmp_path: Path
 ) -> None:
     served, wrapper = served_where_room_is_short(kind, disk, tmp_path / "fleet", "3m", 1_500_000)
@@ -151,7 +151,7 @@ async def test_a_full_disk_ends_it_and_what_was_answered_is_kept(
 
 
 async def fill(path: Path) -> None:
-    """A store with deliveries that were answered, closed well."""
+    """Create a store with acknowledged deliveries, closed cleanly."""
     store = await SqliteStore.open(path)
     for job in JOBS:
         assert await store.accept(
@@ -269,10 +269,10 @@ async def _kept_or_refusal(served: Served) -> set[int] | str:
     source="SQLite: how to corrupt",
 )
 @pytest.mark.parametrize("garbage", [b"\xa5", b"\x00"], ids=["noise", "zeros"])
-async def test_no_page_that_is_damaged_takes_a_delivery_with_it_unseen(
+async def test_a_damaged_page_is_reported_or_loses_no_delivery(
     garbage: bytes, tmp_path: Path
 ) -> None:
-    """Each page in turn: the file is named as damaged, or every delivery is there."""
+    """For each damaged page, the controller names the file, or every delivery is still there."""
     served = Served(tmp_path / "fleet", tmp_path / "state.db")
     await fill(served.store)
     good = served.store.read_bytes()

@@ -52,9 +52,9 @@ async def test_each_2xx_follows_a_sync_that_began_after_its_body_arrived(
     for job in range(FRESH + 1, FRESH + TWICE + 1):
         both = await asyncio.gather(served.deliver(job), served.deliver(job))
         assert sorted(both) == [[200], [202]]
-    # One more answer: what the loop's thread sent before it has returned, and stands in the trace.
+    # After one more answer, all earlier calls of the loop's thread have returned and are in the trace.
     assert await served.deliver(FRESH + TWICE + 1) == [202]
-    # Strace passes no signal on: its child gets it, and strace leaves with it.
+    # strace passes no signal on, so the signal goes to its child, and strace ends with the child.
     os.kill(_child_of(process.pid), signal.SIGKILL)
     async with asyncio.timeout(PATIENCE):
         await process.wait()
@@ -73,7 +73,7 @@ async def test_each_2xx_follows_a_sync_that_began_after_its_body_arrived(
 
 
 def as_of_the_first(*pair: Answer) -> list[Answer]:
-    """Two answers to one delivery: the duplicate's is judged as if it had come with the first."""
+    """Return the answers with a duplicate dated at the arrival of the first delivery."""
     arrived = min(answer.arrived for answer in pair)
     return [replace(one, arrived=arrived) if one.status == 200 else one for one in pair]
 
@@ -114,12 +114,12 @@ def at(line: str, moment: float) -> str:
         ([at(BODY, 5.0), at(WRITE, 6.0), at(SYNC, 7.0), at(SENT, 8.0), BODY, SENT], 1),
     ],
 )
-def test_an_answer_that_is_too_early_is_found(lines: list[str], early: int) -> None:
+def test_the_check_finds_an_answer_before_its_sync(lines: list[str], early: int) -> None:
     calls = read_trace("\n".join(lines))
     assert len(too_early(answers(calls), calls, Path(WAL))) == early
 
 
-def test_calls_of_threads_in_turn_are_put_together_again() -> None:
+def test_interleaved_system_calls_of_threads_are_joined() -> None:
     calls = read_trace(
         "\n".join(
             [

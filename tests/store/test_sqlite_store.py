@@ -54,7 +54,7 @@ async def test_the_sqlite_store_implements_the_store_port(store: SqliteStore) ->
     assert (await port.load(0.0)).jobs == ()
 
 
-async def test_the_installation_is_made_once(path: Path) -> None:
+async def test_the_installation_id_is_created_once(path: Path) -> None:
     ids = set()
     for _ in range(2):
         store = await SqliteStore.open(path)
@@ -71,7 +71,7 @@ async def test_the_installation_is_made_once(path: Path) -> None:
     topic="GitHub's events",
     source="GitHub: redelivering",
 )
-async def test_a_delivery_is_kept_once_and_comes_back_until_it_is_applied(
+async def test_a_delivery_is_stored_once_and_loaded_until_it_is_applied(
     store: SqliteStore,
 ) -> None:
     assert await store.accept(delivery("b", 200.0))
@@ -84,12 +84,12 @@ async def test_a_delivery_is_kept_once_and_comes_back_until_it_is_applied(
 
 
 async def test_another_body_under_a_known_id_is_another_delivery(store: SqliteStore) -> None:
-    """GitHub signs the body alone: whoever has an old one could send it under an id to come."""
+    """GitHub signs only the body: an attacker could send an old body with a future id."""
     captured = Delivery("a", "workflow_job", 100.0, b'{"action": "completed"}')
     assert await store.accept(captured)
     assert await store.accept(delivery("a"))
     assert (await store.load(0.0)).unapplied == (captured, delivery("a"))
-    # Each is marked by itself: what was not applied yet must come back after a crash.
+    # Each is marked separately: an unapplied delivery must be loaded after a crash.
     await store.commit([], [], applied=[captured.key])
     assert (await store.load(0.0)).unapplied == (delivery("a"),)
     assert not await store.accept(captured)
@@ -101,7 +101,7 @@ async def test_another_body_under_a_known_id_is_another_delivery(store: SqliteSt
     source="GitHub: using webhooks",
 )
 async def test_a_body_under_another_id_is_the_same_delivery(store: SqliteStore) -> None:
-    """A captured delivery can be sent again under any number of ids: none is in the signature."""
+    """An attacker can send a captured delivery with many ids, because the signature does not cover the id."""
     assert await store.accept(delivery("a"))
     for number in range(20):
         assert not await store.accept(replace(delivery("a"), id=f"replay-{number}"))
@@ -218,7 +218,7 @@ async def test_load_leaves_out_what_ended_before_the_horizon(store: SqliteStore)
     assert [r.name for r in state.runners] == ["r2"]
 
 
-async def test_a_machine_s_call_and_runners_are_loaded_and_kept_with_it(
+async def test_the_launch_request_and_runners_of_a_machine_are_kept_with_it(
     store: SqliteStore,
 ) -> None:
     await store.commit(
@@ -243,10 +243,10 @@ async def test_a_machine_s_call_and_runners_are_loaded_and_kept_with_it(
     topic="EC2's machines",
     source="actions/runner#3539",
 )
-async def test_a_machine_that_was_taken_from_its_runner_is_loaded_for_a_day(
+async def test_an_interrupted_machine_is_loaded_for_a_day(
     store: SqliteStore,
 ) -> None:
-    """GitHub may name the job that it ran only then: a controller that was restarted must know it."""
+    """GitHub may name its job only then, and a restarted controller must know the machine."""
     taken = machine("m", MachineState.TERMINATED, 10.0, of="c")
     taken.interruption.taken_at = 10.0
     await store.commit(
@@ -266,7 +266,7 @@ async def test_a_machine_that_was_taken_from_its_runner_is_loaded_for_a_day(
     assert (await store.load(horizon)).machines == ()
 
 
-async def test_a_job_that_left_memory_is_found_until_it_is_forgotten(store: SqliteStore) -> None:
+async def test_a_job_that_left_memory_is_found_until_it_is_pruned(store: SqliteStore) -> None:
     ended = job(5, JobState.COMPLETED, 50.0)
     await store.commit([ended], [])
     assert await store.find_job(JobId(5)) == ended
@@ -275,7 +275,9 @@ async def test_a_job_that_left_memory_is_found_until_it_is_forgotten(store: Sqli
     assert await store.find_job(JobId(5)) is None
 
 
-async def test_forget_takes_history_along_and_spares_what_lives(store: SqliteStore) -> None:
+async def test_prune_removes_history_with_its_records_and_keeps_active_records(
+    store: SqliteStore,
+) -> None:
     await store.commit(
         [job(1, JobState.COMPLETED, 50.0), job(2), machine("m", MachineState.TERMINATED, 50.0)],
         [
@@ -297,7 +299,7 @@ async def test_forget_takes_history_along_and_spares_what_lives(store: SqliteSto
     assert [c.key for c in (await store.load(0.0)).cooldowns] == ["held"]
 
 
-async def test_forget_keeps_the_history_of_another_kind_s_record_of_the_same_name(
+async def test_prune_keeps_the_history_of_a_record_of_another_kind_with_the_same_name(
     store: SqliteStore,
 ) -> None:
     rows = [row("job", "1", 90.0), row("machine", "1", 90.0)]
@@ -307,7 +309,7 @@ async def test_forget_keeps_the_history_of_another_kind_s_record_of_the_same_nam
     assert len(await store.history("machine", "1")) == 1
 
 
-async def test_forget_keeps_what_ended_at_that_very_moment(store: SqliteStore) -> None:
+async def test_prune_keeps_records_that_ended_at_the_exact_time(store: SqliteStore) -> None:
     await store.commit(
         [
             job(1, JobState.COMPLETED, 60.0),
@@ -322,7 +324,7 @@ async def test_forget_keeps_what_ended_at_that_very_moment(store: SqliteStore) -
     assert await store.prune(60.5) == 5
 
 
-async def test_forget_takes_reruns_that_ended_long_ago(store: SqliteStore) -> None:
+async def test_prune_removes_reruns_that_ended_long_ago(store: SqliteStore) -> None:
     old, young = (rerun(number, RerunState.ENDED, at) for number, at in ((1, 50.0), (2, 90.0)))
     await store.commit([old, young, rerun(3, at=50.0)], [])
     assert await store.prune(60.0) == 1
@@ -330,16 +332,14 @@ async def test_forget_takes_reruns_that_ended_long_ago(store: SqliteStore) -> No
 
 
 @pytest.mark.parametrize("name", ["", "one", "\u0661", "\u00b2", "9" * 19, "-1", "1.5"])
-async def test_history_of_what_cannot_be_a_job_s_number_is_forgotten(
-    store: SqliteStore, name: str
-) -> None:
+async def test_prune_removes_history_with_an_invalid_job_id(store: SqliteStore, name: str) -> None:
     await store.commit([job(1)], [row("job", name, 10.0), row("job", "1", 10.0)])
     await store.prune(60.0)
     assert await store.history("job", name) == ()
     assert len(await store.history("job", "1")) == 1
 
 
-async def test_forget_never_takes_a_delivery_that_was_not_applied(store: SqliteStore) -> None:
+async def test_prune_never_removes_a_delivery_that_was_not_applied(store: SqliteStore) -> None:
     for name, at in (("old", 10.0), ("waiting", 10.0), ("new", 90.0)):
         await store.accept(delivery(name, at))
     await store.commit([], [], applied=[delivery("old").key, delivery("new").key])
@@ -349,7 +349,7 @@ async def test_forget_never_takes_a_delivery_that_was_not_applied(store: SqliteS
     assert not await store.accept(delivery("new"))
 
 
-async def test_forget_takes_more_than_one_transaction_holds(store: SqliteStore) -> None:
+async def test_prune_removes_more_rows_than_one_transaction_has(store: SqliteStore) -> None:
     ended = [job(number, JobState.COMPLETED, 50.0) for number in range(1200)]
     await store.commit(ended, [row("job", str(number)) for number in range(1200)])
     assert await store.prune(60.0) == 1200
@@ -361,7 +361,7 @@ async def test_history_gives_the_newest_rows_oldest_first(store: SqliteStore) ->
     assert [r.at for r in await store.history("job", "1", limit=3)] == [7.0, 8.0, 9.0]
 
 
-async def test_history_keeps_text_that_no_database_would_take(store: SqliteStore) -> None:
+async def test_history_keeps_text_that_databases_refuse(store: SqliteStore) -> None:
     strange = HistoryRow(1.0, "job", "1", "said", "a\0b\ud800c" + "x" * 10_000)
     await store.commit([], [strange])
     (kept,) = await store.history("job", "1")
@@ -389,8 +389,8 @@ async def test_a_value_that_cannot_be_stored_fails_its_own_caller_only(store: Sq
     assert [j.id for j in state.jobs] == [1]
 
 
-async def test_a_decisions_rows_are_made_in_the_stores_thread(store: SqliteStore) -> None:
-    """They take the CPU 30 us a machine: a thousand would hold the event loop."""
+async def test_the_rows_of_a_commit_are_encoded_in_the_stores_thread(store: SqliteStore) -> None:
+    """Encoding takes 30 us a machine: a thousand would block the event loop."""
     go_on = threading.Event()
     held = store._thread.submit(go_on.wait)
     refused = asyncio.create_task(store.commit([job(2**63)], []))
@@ -405,7 +405,7 @@ async def test_a_decisions_rows_are_made_in_the_stores_thread(store: SqliteStore
 
 
 async def test_concurrent_store_calls_run_one_after_the_other(store: SqliteStore) -> None:
-    """The file is one thread's: a second one would begin a transaction within a transaction."""
+    """One thread uses the file: a second one would begin a transaction within a transaction."""
     await store.commit([job(1)], [])
     many = 8
     found = await asyncio.gather(
@@ -417,7 +417,7 @@ async def test_concurrent_store_calls_run_one_after_the_other(store: SqliteStore
     assert found[2 * many :] == [True] * many
 
 
-async def test_a_caller_that_is_cancelled_takes_nothing_from_the_others(
+async def test_a_cancelled_caller_does_not_affect_the_others(
     store: SqliteStore,
 ) -> None:
     tasks = [asyncio.ensure_future(store.accept(delivery(str(n)))) for n in range(20)]
@@ -430,7 +430,7 @@ async def test_a_caller_that_is_cancelled_takes_nothing_from_the_others(
     assert await store.accept(delivery("later"))
 
 
-async def test_close_finishes_what_is_under_way_and_refuses_what_comes_later(path: Path) -> None:
+async def test_close_finishes_running_calls_and_refuses_later_ones(path: Path) -> None:
     store = await SqliteStore.open(path)
     tasks = [asyncio.ensure_future(store.accept(delivery(str(n)))) for n in range(5)]
     await asyncio.sleep(0)
@@ -443,7 +443,7 @@ async def test_close_finishes_what_is_under_way_and_refuses_what_comes_later(pat
         await store.load(0.0)
 
 
-async def test_the_file_and_its_companions_are_the_owner_s_alone(path: Path) -> None:
+async def test_only_the_owner_can_read_the_store_and_its_log_files(path: Path) -> None:
     _left_readable(path)
     store = await SqliteStore.open(path)
     await store.accept(delivery("a"))
@@ -498,7 +498,7 @@ async def test_every_commit_is_synced(store: SqliteStore) -> None:
     topic="EC2's machines",
     source="ARC#4397",
 )
-async def test_an_installation_that_is_taken_over_stays_the_store_s_own(path: Path) -> None:
+async def test_an_adopted_installation_id_survives_a_restart(path: Path) -> None:
     store = await SqliteStore.open(path)
     (made,) = (await store.load(0.0)).installations.all
     old = InstallationId("01d01d01")
@@ -526,10 +526,10 @@ async def test_the_last_of_two_adoptions_in_one_write_stores_all_ids(store: Sqli
     assert (await store.load(0.0)).installations == twice
 
 
-async def test_no_transaction_of_forget_takes_or_looks_at_more_than_a_few_rows(
+async def test_each_transaction_of_prune_reads_and_removes_only_a_few_rows(
     store: SqliteStore,
 ) -> None:
-    """Deliveries wait for each: pruning stopped them for up to 592 ms."""
+    """Deliveries wait for each transaction: a large one delayed them by up to 592 ms."""
     many = 5 * LOOK_AT_ONCE
     living = [job(number) for number in range(100)]
     rows = [row("job", str(number % 200), float(number % 7)) for number in range(many)]
@@ -548,7 +548,7 @@ async def test_no_transaction_of_forget_takes_or_looks_at_more_than_a_few_rows(
     assert await store.history("job", "107") == ()
 
 
-async def test_forget_deletes_a_few_records_in_each_transaction(store: SqliteStore) -> None:
+async def test_prune_deletes_a_few_records_in_each_transaction(store: SqliteStore) -> None:
     ended = [job(number, JobState.COMPLETED, 50.0) for number in range(1000)]
     await store.commit([*ended, machine("m", MachineState.TERMINATED, 50.0)], [])
     gone = []

@@ -1,4 +1,4 @@
-"""Records as JSON: what goes in comes out, and what is damaged is named."""
+"""Records as JSON: decoding gives the encoded record, and names what is damaged."""
 
 import copy
 import dataclasses
@@ -26,7 +26,7 @@ every_record = pytest.mark.parametrize("small", SMALL, ids=lambda record: type(r
 
 @settings(derandomize=True, deadline=None)
 @given(st.data())
-def test_every_record_comes_back_as_it_went_in(data: st.DataObject) -> None:
+def test_every_record_is_decoded_as_it_was_encoded(data: st.DataObject) -> None:
     for kind in KINDS:
         record = data.draw(every_field(kind))
         text = encode(record)
@@ -86,7 +86,7 @@ def test_a_value_of_another_type_is_not_converted(key: str, wrong: object) -> No
 
 
 @pytest.mark.parametrize("amount", [["a", 1, 2], ["a"], [1, 1], ["a", "b"], {}])
-def test_an_amount_is_a_name_and_an_integer(amount: object) -> None:
+def test_a_quota_usage_is_a_name_and_an_integer(amount: object) -> None:
     good = json.loads(encode(machine("m")))
     good["placement"]["quota_usage"] = [["a", 1]]
     assert decode(Machine, json.dumps(good)).placement.quota_usage == (("a", 1),)
@@ -130,7 +130,7 @@ def _changed(
 
 
 @pytest.mark.parametrize("wrong", [float("nan"), float("inf"), float("-inf")])
-def test_a_time_that_is_no_moment_is_refused_before_it_is_queued(wrong: float) -> None:
+def test_a_number_that_is_not_finite_is_refused_before_it_is_queued(wrong: float) -> None:
     of_part = dataclasses.replace(machine("m").placement, dollars_per_hour=wrong)
     for record in (
         dataclasses.replace(job(1), updated_at=wrong),
@@ -152,12 +152,12 @@ def test_bodies_are_compressed_without_loss(body: bytes) -> None:
 
 @settings(derandomize=True, deadline=None)
 @given(st.lists(st.binary()))
-def test_many_bodies_are_compressed_as_each_of_them_is(bodies: list[bytes]) -> None:
+def test_compress_all_gives_the_same_bytes_as_compress(bodies: list[bytes]) -> None:
     assert compress_all(bodies) == [compress(body) for body in bodies]
 
 
 def test_the_dictionary_is_the_one_that_stored_bodies_were_compressed_with() -> None:
-    """Another one makes every stored body unreadable: a change needs a magic number of its own."""
+    """With another dictionary every stored body is unreadable: a change needs a new magic number."""
     assert hashlib.sha256(DICTIONARY).hexdigest() == (
         "8ea41e3f17b25be577092122623bbd695f712e384054f5809d1f16ce63be6874"
     )

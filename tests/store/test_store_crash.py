@@ -1,4 +1,4 @@
-"""SIGKILL while deliveries flow: what was answered is there, and nothing is there by half."""
+"""SIGKILL during deliveries: acknowledged deliveries are stored, and no commit is stored in part."""
 
 import asyncio
 import signal
@@ -15,7 +15,7 @@ ROOT = Path(__file__).parents[2]
 
 
 async def kill_after(path: Path, lines: int) -> list[str]:
-    """Let a child work on the file until it has said so many lines; all that it said."""
+    """Kill a child process after it printed so many lines. Return what it printed."""
     child = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "tests.store.accepting_child", str(path)),
         stdout=subprocess.PIPE,
@@ -42,7 +42,7 @@ async def test_acknowledged_writes_survive_a_kill(path: Path, lines: int) -> Non
     jobs = {str(job.id) for job in state.jobs}
     assert committed <= jobs
     assert not committed & waiting
-    # A decision is kept whole or not at all, and a delivery waits until its decision is kept.
+    # A commit is stored whole or not at all, and a delivery waits until its commit is stored.
     assert jobs == {runner.name[1:] for runner in state.runners}
     assert not jobs & waiting
     assert set(accepted) <= jobs | waiting

@@ -1,4 +1,4 @@
-"""The store when the disk, the file or another process is in its way."""
+"""The store if the disk is full, the file is unusable, or another process uses it."""
 
 import asyncio
 import json
@@ -27,7 +27,7 @@ def delivery(name: str, body: bytes = b"{}") -> Delivery:
 
 
 def pragma(store: SqliteStore, setting: str) -> None:
-    """Makes the store's own connection meet a real error of SQLite."""
+    """Cause a real SQLite error on the store's connection."""
     connection = store._file._connection.connection
     store._thread.submit(lambda: connection.cursor().execute(f"PRAGMA {setting}")).result()
 
@@ -44,14 +44,14 @@ async def everything_at_once(store: SqliteStore) -> Sequence[object]:
     )
 
 
-async def test_a_batch_that_fails_fails_whole_and_the_store_goes_on(store: SqliteStore) -> None:
+async def test_a_failed_batch_stores_nothing_and_the_store_continues(store: SqliteStore) -> None:
     before = await store.load(0.0)
     pragma(store, "query_only = 1")
     answers = await everything_at_once(store)
     pragma(store, "query_only = 0")
     reported = [answer for answer in answers if isinstance(answer, StoreError)]
     assert len(reported) == len(answers)
-    # An exception of one's own each: a shared one would gather every caller's traceback.
+    # Each caller gets its own exception: a shared one would collect the tracebacks of all callers.
     assert len({id(error) for error in reported}) == len(reported)
     assert {str(error) for error in reported} == {
         f"{store._file.path}: the file or its folder is read-only: let this user write to both "
@@ -61,12 +61,12 @@ async def test_a_batch_that_fails_fails_whole_and_the_store_goes_on(store: Sqlit
     assert await store.accept(delivery("a"))
 
 
-async def test_a_full_disk_keeps_nothing_of_the_batch_it_meets(store: SqliteStore) -> None:
+async def test_a_full_disk_stores_nothing_of_the_batch(store: SqliteStore) -> None:
     body = b"".join(number.to_bytes(4, "big") for number in range(50_000))
     pragma(store, "max_page_count = 1")
     held = asyncio.create_task(store.record_heartbeat(1.0))
     await asyncio.sleep(0)  # it is queued
-    await asyncio.sleep(0)  # its write is under way: what comes now shares the next one
+    await asyncio.sleep(0)  # its write has begun: later commits share the next write
     batch: list[asyncio.Future[Any]] = [
         asyncio.create_task(store.commit([job(1)], [], applied=[delivery("a").key])),
         asyncio.ensure_future(store.accept(delivery("large", body))),
@@ -83,7 +83,7 @@ async def test_a_full_disk_keeps_nothing_of_the_batch_it_meets(store: SqliteStor
     assert await store.accept(delivery("small"))
 
 
-async def test_no_error_shows_what_was_to_be_written(store: SqliteStore) -> None:
+async def test_errors_do_not_show_the_data_to_be_written(store: SqliteStore) -> None:
     pragma(store, "query_only = 1")
     for answer in await everything_at_once(store):
         assert isinstance(answer, StoreError)
@@ -166,7 +166,7 @@ def _folder(path: Path) -> None:
         (_folder, "cannot be opened"),
     ],
 )
-async def test_a_file_that_cannot_be_used_is_named_and_let_go(
+async def test_an_unusable_file_is_named_and_closed(
     path: Path, prepare: Callable[[Path], None], words: str
 ) -> None:
     prepare(path)
@@ -212,13 +212,13 @@ def edit(path: Path, statement: str) -> None:
     connection.close()
 
 
-async def test_opening_that_is_cancelled_lets_the_file_go(path: Path) -> None:
+async def test_a_cancelled_open_closes_the_file(path: Path) -> None:
     opening = asyncio.create_task(SqliteStore.open(path))
     await asyncio.sleep(0)
     opening.cancel()
     with pytest.raises(asyncio.CancelledError):
         await opening
-    # The thread that was opening it closes it again, at its own time.
+    # The thread that opened the file closes it later.
     for _ in range(500):
         try:
             store = await SqliteStore.open(path)
@@ -231,7 +231,7 @@ async def test_opening_that_is_cancelled_lets_the_file_go(path: Path) -> None:
 
 
 class Journal:
-    """A `write` that remembers its groups, and fails on demand."""
+    """A `write` function that keeps its groups, and fails on demand."""
 
     def __init__(self) -> None:
         self.groups: list[list[Change]] = []

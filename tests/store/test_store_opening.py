@@ -8,7 +8,7 @@ from autoscaler.controller.ports.store import Delivery, StoreError
 from autoscaler.store.opening import open_store
 
 
-async def test_open_store_takes_the_contract_s_url(
+async def test_open_store_accepts_sqlite_urls(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)

@@ -1,4 +1,4 @@
-"""What providers said is kept in the store: by provider and kind, the last readings alone."""
+"""Readings in the store: the last ones of each provider and kind."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -20,7 +20,7 @@ B = Reading("g5.xlarge/linux/us-east-1b", 0.52, 1.8e9)
 NOTHING_OF_P = Reading("on-demand/P", 0.0, 1.8e9)
 
 
-async def test_readings_are_there_after_a_restart_each_kind_replaced_by_itself(
+async def test_readings_survive_a_restart_and_each_kind_replaces_only_itself(
     tmp_path: Path,
 ) -> None:
     store = await SqliteStore.open(tmp_path / "state.db")

@@ -115,7 +115,7 @@ def kind_and_key(record: Record) -> tuple[str, str]:
 
 
 def ended(record: Record) -> float | None:
-    """When it ended, in the words of the port: completed, settled, gone, done."""
+    """Return the time at which the record ended (completed, settled, terminated or done)."""
     match record:
         case Job():
             return record.completed_at if record.state is JobState.COMPLETED else None
@@ -131,7 +131,7 @@ def ended(record: Record) -> float | None:
 
 @dataclass
 class Model:
-    """What the file must hold."""
+    """The expected contents of the file."""
 
     inbox: dict[DeliveryKey, Delivery] = field(default_factory=dict)
     applied: set[DeliveryKey] = field(default_factory=set)
@@ -142,7 +142,7 @@ class Model:
     installations: Installations | None = None
 
     def do(self, change: Accept | Commit) -> bool | None:
-        """Apply one change and say what the store must answer."""
+        """Apply one change, and return the answer that the store must give."""
         if isinstance(change, Accept):
             known = change.delivery.key in self.inbox
             if not known:
@@ -157,7 +157,7 @@ class Model:
         return None
 
     def waiting(self) -> list[Delivery]:
-        """Deliveries not applied, in the order of their arrival."""
+        """Return the deliveries that are not applied, in order of arrival."""
         return [d for d in self.inbox.values() if d.key not in self.applied]
 
     def alive(self, horizon: float) -> set[tuple[str, str]]:
@@ -182,7 +182,7 @@ class Model:
         return found
 
     def forget(self, before: float) -> int:
-        """Drop what ended before; how many records."""
+        """Drop the records that ended before. Return how many."""
         machines = [r for r in self.records.values() if isinstance(r, Machine)]
         stay = [m for m in machines if not ended_before(m, before)]
         used = {m.launch_request for m in stay}
@@ -216,7 +216,7 @@ def ended_before(record: Record, before: float) -> bool:
 
 
 class StoreAgainstModel(RuleBasedStateMachine):
-    """Any order of what the controller does, with failures and crashes in between."""
+    """Random sequences of the controller's calls, with failures and crashes in between."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -240,13 +240,13 @@ class StoreAgainstModel(RuleBasedStateMachine):
 
     @rule(changes=st.lists(ACCEPTS | COMMITS, min_size=1, max_size=6))
     def at_once(self, changes: list[Accept | Commit]) -> None:
-        """Overlapping calls count in the order in which they were made."""
+        """Overlapping calls take effect in the order of the calls."""
         wanted = [self.model.do(change) for change in changes]
         assert self.run(self.all_of(changes)) == wanted
 
     @rule(changes=st.lists(ACCEPTS | COMMITS, min_size=1, max_size=4))
     def refused(self, changes: list[Accept | Commit]) -> None:
-        """The file turns read-only for a while: every caller gets the error, nothing is kept."""
+        """Make the file read-only for a while: every caller gets the error, and nothing is stored."""
         pragma(self.store, "query_only = 1")
         assert all(isinstance(answer, StoreError) for answer in self.run(self.all_of(changes)))
         pragma(self.store, "query_only = 0")
@@ -267,7 +267,7 @@ class StoreAgainstModel(RuleBasedStateMachine):
 
     @rule()
     def crash(self) -> None:
-        """The file and its log as they are now, without the process that had them open."""
+        """Continue with a copy of the file and its log, as after a crash of the process."""
         left = self.path
         self.lives += 1
         shutil.copy(left, self.path)

@@ -51,7 +51,7 @@ CHARACTERS = "has characters that cannot be stored"
         (replace(runner("r"), machine=MachineId("\0")), f"runner's machine {CHARACTERS}"),
     ],
 )
-def test_a_record_that_cannot_be_stored(record: Record, words: str) -> None:
+def test_a_record_that_cannot_be_stored_is_named(record: Record, words: str) -> None:
     with pytest.raises(StoreError) as refused:
         record_row(record)
     assert str(refused.value) == words
@@ -99,14 +99,14 @@ def test_the_largest_numbers_of_jobs_can_be_stored() -> None:
         ),
     ],
 )
-def test_a_value_that_cannot_be_stored(make: Callable[[], object], words: str) -> None:
+def test_a_value_that_cannot_be_stored_is_named(make: Callable[[], object], words: str) -> None:
     with pytest.raises(StoreError) as refused:
         make()
     assert str(refused.value) == words
 
 
-def test_an_error_that_is_not_sqlite_s_is_named_by_its_kind(path: Path) -> None:
-    """Its own words could hold what was to be written."""
+def test_an_error_that_sqlite_did_not_raise_is_reported_by_its_type(path: Path) -> None:
+    """The message of such an error can contain the data to be written."""
     file = SqliteFile(path)
     with pytest.raises(StoreError) as refused:
         file.transaction(lambda c: c.execute(text("SELECT :secret")))

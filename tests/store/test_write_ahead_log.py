@@ -46,7 +46,7 @@ def _read(path: Path) -> sqlite3.Connection:
     return reader
 
 
-async def test_the_log_is_written_from_its_start_again_and_does_not_grow(
+async def test_the_log_is_reused_from_its_start_and_does_not_grow(
     store: SqliteStore, log: Path
 ) -> None:
     largest = 0
