@@ -1,18 +1,18 @@
-"""In which order tests run, what garbage collections leave out, and Hypothesis' profile for mutants."""
+"""The order of tests, objects that the garbage collector skips, and Hypothesis' profile for mutants."""
 
 import gc
 
 import pytest
 from hypothesis import Phase, settings
 
-# For `make mutants`: that an example fails is enough, and the smallest one takes minutes to find.
+# For `make mutants`: any failing example is enough, and finding the smallest one takes minutes.
 settings.register_profile(
     "mutants", settings.get_profile("ci"), phases=(Phase.explicit, Phase.generate)
 )
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The rules come last: they take seconds, and what is plainly wrong shows sooner elsewhere."""
+    """Run the tests of the rules last: they take seconds, and other tests show simple mistakes sooner."""
     items.sort(key=lambda item: item.path.name == "test_rules.py")
 
 

@@ -1,4 +1,4 @@
-"""A small HTTP proxy on loopback that does CONNECT alone, and remembers what it was asked for."""
+"""A small HTTP proxy on loopback that supports only CONNECT and keeps the requests."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -16,7 +16,7 @@ class ConnectProxy:
     authorizations: list[str] = field(default_factory=list)
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """One client, to its end."""
+        """Serve one client until it disconnects."""
         head = (await reader.readuntil(b"\r\n\r\n")).decode().split("\r\n")
         method, target, _ = head[0].split(" ")
         self.asked.append(f"{method} {target}")

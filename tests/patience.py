@@ -1,4 +1,4 @@
-"""How long a test waits for what must happen: on a busy host, everything takes longer."""
+"""How long a test waits for an event: on a busy host, everything takes longer."""
 
 PATIENCE = 300.0
-"""Real seconds. A net for a test that would hang: no test passes or measures anything by it."""
+"""Real seconds, after which a test fails instead of hanging. No test passes or measures by this limit."""

@@ -1,4 +1,4 @@
-"""The rooms are as docs/architecture.md draws them, and what keeps them so finds what it is for."""
+"""The rooms import only what docs/architecture.md allows, and the checks of that find violations."""
 
 import ast
 import configparser
@@ -116,7 +116,7 @@ def plant(folder: Path, lines: dict[str, str]) -> None:
             file.write(f"\n{text}\n")
 
 
-def test_every_contract_is_kept() -> None:
+def test_the_import_contracts_hold() -> None:
     done = lint_imports(ROOT)
     assert done.returncode == 0, done.stdout + done.stderr
     assert f"Contracts: {len(contracts())} kept, 0 broken." in done.stdout
@@ -130,7 +130,7 @@ def test_a_planted_import_breaks_its_contract(planted: Plant, tmp_path: Path) ->
     assert "Contracts: 0 kept, 1 broken." in done.stdout
 
 
-def test_no_contract_goes_without_a_plant() -> None:
+def test_every_contract_has_a_planted_violation() -> None:
     assert {planted.contract for planted in PLANTS.values()} == contracts()
 
 
@@ -163,11 +163,11 @@ def ruff(file: str, text: str) -> str:
         "from .plan import plan\n",
     ],
 )
-def test_the_pure_rooms_may_not_name_a_clock_or_chance(room: str, text: str) -> None:
+def test_the_pure_rooms_use_no_clock_and_no_random_numbers(room: str, text: str) -> None:
     assert "TID25" in ruff(f"autoscaler/{room}/planted.py", text)
 
 
-def test_a_moment_that_came_in_may_be_turned_into_a_date() -> None:
+def test_the_pure_rooms_may_convert_a_given_time_to_a_date() -> None:
     text = "from datetime import UTC, datetime\nAT = datetime.fromtimestamp(0, tz=UTC)\n"
     assert ruff("autoscaler/planner/planted.py", text) == ""
 

@@ -1,4 +1,4 @@
-"""docs/cases.md is what the tests' markers say, and each case has a source that anybody can read."""
+"""docs/cases.md matches the markers of the tests, and each case has a public source."""
 
 import re
 from collections import Counter
@@ -33,7 +33,7 @@ def cases_without_test(page: str) -> list[str]:
 
 
 def faults(found: tuple[Shown, ...], page: str) -> Iterator[str]:
-    """What is wrong with these markers, in words."""
+    """Return the mistakes of these markers as messages."""
     twice = [
         shown for shown, count in Counter((s.case, s.test) for s in found).items() if count > 1
     ]
@@ -54,7 +54,7 @@ def faults(found: tuple[Shown, ...], page: str) -> Iterator[str]:
                 yield f"unknown source {source!r}: {shown.test}"
 
 
-def test_the_page_is_what_the_markers_say() -> None:
+def test_the_cases_page_matches_the_markers() -> None:
     expected = cases.written(PAGE, cases.tables(cases.every_marker(), PAGE))
     assert expected == PAGE, "run `make pages`"
 
@@ -70,7 +70,7 @@ def test_every_defined_source_is_used() -> None:
     assert cases.definitions(PAGE).keys() - used == set()
 
 
-def test_every_source_can_be_read_by_anybody() -> None:
+def test_every_source_is_public() -> None:
     links = [urlsplit(link) for link in LINK.findall(PAGE)]
     assert len(links) > 300
     assert {link.scheme for link in links} == {"https"}
@@ -78,7 +78,7 @@ def test_every_source_can_be_read_by_anybody() -> None:
     assert [host for host in hosts if not re.fullmatch(r"([a-z0-9-]+\.)+[a-z]{2,}", host)] == []
 
 
-def test_the_cases_page_names_nothing_that_only_one_host_has() -> None:
+def test_the_cases_page_names_no_local_path() -> None:
     words = re.findall(r"(?<![\w.:/*`])`?(/\w[\w./-]*)", LINK.sub("", PAGE))
     assert set(words) == ROUTES
 
@@ -153,7 +153,7 @@ SHOWN = Shown("a case", "Hostile input", ("ARC#1", "RFC 1"), "tests/test_cases.p
         ),
     ],
 )
-def test_wrong_markers_are_noticed(more: Shown, fault: str) -> None:
+def test_wrong_markers_are_reported(more: Shown, fault: str) -> None:
     assert list(faults((SHOWN,), DEFINES)) == []
     (found,) = faults((SHOWN, more), DEFINES)
     assert fault in found

@@ -1,4 +1,4 @@
-"""The command line: what each command is given, what it prints where, and its exit status."""
+"""The command line: the options of each command, its output, and its exit status."""
 
 import json
 import os
@@ -37,7 +37,7 @@ def example(tmp_path: Path) -> Path:
 
 
 def run(*arguments: str | Path) -> Result:
-    """One command in this process, with a wide terminal."""
+    """Run one command in this process, with a wide terminal."""
     return CliRunner(env={"COLUMNS": "200"}).invoke(commands, [str(part) for part in arguments])
 
 
@@ -48,7 +48,7 @@ def edit(file: Path, old: str, new: str) -> None:
 
 
 class Given:
-    """What a program that a command hands over to was called with."""
+    """The arguments with which a command started its program."""
 
     def __init__(self, status: int) -> None:
         self.status = status
@@ -62,7 +62,7 @@ class Given:
 
 @pytest.fixture
 def program(monkeypatch: pytest.MonkeyPatch) -> Callable[[str, str, Any], None]:
-    """Puts a program of the test's own where a command imports one from."""
+    """Replace the program that a command imports by one of the test."""
 
     def put(module: str, name: str, what: Any) -> None:
         stand_in = ModuleType(module)
@@ -104,7 +104,7 @@ def test_check_prints_every_error_to_stderr_and_ends_with_2(example: Path) -> No
     assert second.endswith("fix: did you mean windows?")
 
 
-def test_check_looks_at_instance_types_prices_and_quotas(example: Path) -> None:
+def test_check_validates_instance_types_prices_and_quotas(example: Path) -> None:
     edit(example, "[g4dn.xlarge]", "[g4dn.huge]")
     edit(example, "    arch: arm64\n", "")
     edit(example, "region: us-east-1 ", "quotas: {Q: 1}\n      region: us-east-1 ")
@@ -119,7 +119,9 @@ def test_check_looks_at_instance_types_prices_and_quotas(example: Path) -> None:
     ]
 
 
-def test_check_prints_a_type_without_a_price_and_takes_the_operators(example: Path) -> None:
+def test_check_reports_a_type_without_a_price_and_accepts_the_operators_price(
+    example: Path,
+) -> None:
     from autoscaler.providers.ec2.instance_types import instance_types
 
     unpriced = next(
@@ -135,7 +137,7 @@ def test_check_prints_a_type_without_a_price_and_takes_the_operators(example: Pa
     assert run("check", example).exit_code == 0
 
 
-def test_check_looks_into_secret_files_unless_asked_not_to(example: Path) -> None:
+def test_check_reads_secret_files_unless_an_option_excludes_them(example: Path) -> None:
     (example.parent / "github-app.pem").write_text("no key")
     (example.parent / "webhook-secret").write_text("")
     result = run("check", example)
@@ -172,7 +174,7 @@ def many_skus(example: Path) -> None:
 
 
 @pytest.mark.parametrize("columns", [60, 80, 200])
-def test_check_s_table_fits_a_terminal_with_a_line_for_each_sku(
+def test_the_table_of_check_fits_the_terminal_with_a_line_for_each_sku(
     example: Path, monkeypatch: pytest.MonkeyPatch, columns: int
 ) -> None:
     many_skus(example)
@@ -189,7 +191,9 @@ def test_check_s_table_fits_a_terminal_with_a_line_for_each_sku(
     assert all(row.startswith("lf.c.linux.g6") for row in table[4:])
 
 
-def test_check_s_table_is_whole_for_a_pipe(example: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_table_of_check_is_not_cut_for_a_pipe(
+    example: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     many_skus(example)
     monkeypatch.setenv("COLUMNS", "80")
     rows = run("check", "--skip-files", example).stdout.splitlines()
@@ -229,7 +233,7 @@ def test_check_warns_of_stock_images_once_each(example: Path) -> None:
     )
 
 
-def test_check_of_a_file_that_is_not_there(tmp_path: Path) -> None:
+def test_check_of_a_missing_file_reports_it(tmp_path: Path) -> None:
     result = run("check", tmp_path / "gone.yaml")
     assert result.exit_code == 2
     assert result.stderr.count("\n") == 1
@@ -255,7 +259,7 @@ def test_serve_refuses_what_check_refuses_without_starting_anything(example: Pat
     assert not (example.parent / "state.db").exists()
 
 
-def test_import_writes_skus_to_standard_output_and_the_report_to_the_other() -> None:
+def test_import_writes_skus_to_stdout_and_its_report_to_stderr() -> None:
     result = run("import", SCALE_CONFIG, "--prefix", "lf.")
     assert result.exit_code == 0
     assert result.stdout.splitlines()[1] == "skus:"
@@ -289,7 +293,7 @@ def test_import_writes_a_whole_file_that_check_accepts(tmp_path: Path) -> None:
     assert 'image: {name: "win-*", owner: amazon}' in file.read_text()
 
 
-def test_import_overwrites_nothing(tmp_path: Path) -> None:
+def test_import_does_not_overwrite_a_file(tmp_path: Path) -> None:
     file = tmp_path / "fleet.yaml"
     file.write_text("mine")
     result = run("import", SCALE_CONFIG, "--output", file)
@@ -298,7 +302,7 @@ def test_import_overwrites_nothing(tmp_path: Path) -> None:
     assert file.read_text() == "mine"
 
 
-def test_import_strictly_writes_nothing_that_is_not_whole(tmp_path: Path) -> None:
+def test_import_strict_writes_nothing_if_a_key_is_not_converted(tmp_path: Path) -> None:
     file = tmp_path / "fleet.yaml"
     result = run("import", SCALE_CONFIG, "--strict", "-o", file)
     assert (result.exit_code, result.stdout) == (1, "")
@@ -314,7 +318,7 @@ def test_import_strictly_writes_nothing_that_is_not_whole(tmp_path: Path) -> Non
     assert file.read_text().startswith("# Imported")
 
 
-def test_import_of_what_cannot_be_read(tmp_path: Path) -> None:
+def test_import_reports_an_unreadable_file(tmp_path: Path) -> None:
     result = run("import", tmp_path / "gone.yml")
     assert (result.exit_code, result.stdout) == (2, "")
     assert "gone.yml: cannot be read: No such file or directory; fix: " in result.stderr
@@ -333,7 +337,7 @@ def test_import_of_what_cannot_be_read(tmp_path: Path) -> None:
     [["schema"], ["check", "--skip-files", "FILE"], ["import", "SCALE"], ["version"], ["--help"]],
 )
 @pytest.mark.parametrize("unbuffered", ["", "1"])
-def test_a_reader_that_went_away_is_no_error_of_ours(
+def test_a_closed_pipe_on_stdout_is_not_an_error(
     arguments: list[str], unbuffered: str, example: Path
 ) -> None:
     places = {"FILE": str(example), "SCALE": str(SCALE_CONFIG)}
@@ -358,7 +362,7 @@ def test_a_reader_that_went_away_is_no_error_of_ours(
     [["schema"], ["check", "--skip-files", "FILE"], ["import", "SCALE"], ["version"]],
 )
 @pytest.mark.parametrize("unbuffered", ["", "1"])
-def test_a_full_disk_behind_standard_output_is_reported_in_one_line(
+def test_a_full_disk_on_stdout_is_reported_in_one_line(
     arguments: list[str], unbuffered: str, example: Path
 ) -> None:
     places = {"FILE": str(example), "SCALE": str(SCALE_CONFIG)}
@@ -378,7 +382,7 @@ def test_a_full_disk_behind_standard_output_is_reported_in_one_line(
     assert "ignored" not in done.stderr
 
 
-def test_import_leaves_no_part_of_a_file_that_does_not_fit(tmp_path: Path) -> None:
+def test_import_leaves_no_partial_file_on_a_full_disk(tmp_path: Path) -> None:
     file = tmp_path / "fleet.yaml"
     command = [
         sys.executable,
@@ -402,7 +406,7 @@ def test_import_leaves_no_part_of_a_file_that_does_not_fit(tmp_path: Path) -> No
     assert not file.exists()
 
 
-def test_import_to_a_place_that_takes_no_file(tmp_path: Path) -> None:
+def test_import_reports_an_output_path_that_cannot_be_written(tmp_path: Path) -> None:
     result = run("import", SCALE_CONFIG, "-o", tmp_path / "gone" / "fleet.yaml")
     assert result.exit_code == 2
     assert "cannot be written: No such file or directory; fix: name a file that can be written" in (
@@ -410,7 +414,7 @@ def test_import_to_a_place_that_takes_no_file(tmp_path: Path) -> None:
     )
 
 
-def test_import_names_the_provider_of_the_skus_alone() -> None:
+def test_the_provider_option_of_import_names_the_provider_of_the_skus() -> None:
     result = run("import", SCALE_CONFIG, "--provider", "mine")
     assert result.stdout.splitlines()[1] == "skus:"
     assert "{provider: mine, " in result.stdout
@@ -420,7 +424,7 @@ def test_import_names_the_provider_of_the_skus_alone() -> None:
     assert result.stderr.startswith("--provider: ")
 
 
-def test_import_strictly_refuses_a_type_that_only_its_variants_can_be(tmp_path: Path) -> None:
+def test_import_strict_refuses_a_type_that_only_its_variants_complete(tmp_path: Path) -> None:
     file = tmp_path / "scale-config.yml"
     base = "{os: linux, disk_size: 100, variants: {big: {instance_type: c7i.large}}}"
     file.write_text(f"runner_types: {{linux.base: {base}}}")
@@ -429,7 +433,7 @@ def test_import_strictly_refuses_a_type_that_only_its_variants_can_be(tmp_path: 
     assert "skipped: has no instance_type" in result.stderr
 
 
-def test_check_of_a_scale_config_names_import() -> None:
+def test_check_of_a_scale_config_suggests_import() -> None:
     result = run("check", SCALE_CONFIG)
     assert result.exit_code == 2
     assert "runner_types: unknown key; fix: this is a scale-config.yml: convert it with" in (
@@ -437,17 +441,17 @@ def test_check_of_a_scale_config_names_import() -> None:
     )
 
 
-def test_schema_is_json() -> None:
+def test_schema_prints_json() -> None:
     found = json.loads(run("schema").stdout)
     assert found["title"] == "fleet.yaml"
     assert found["required"] == ["fleet", "github", "server", "store", "providers", "skus"]
 
 
-def test_version_is_the_installed_one() -> None:
+def test_version_prints_the_installed_version() -> None:
     assert run("version").stdout == version("gpu-runner-autoscaler") + "\n"
 
 
-def test_serve_hands_its_options_over(
+def test_serve_passes_its_options_on(
     program: Callable[[str, str, Any], None], example: Path
 ) -> None:
     served = Given(status=0)
@@ -492,7 +496,7 @@ def test_serve_prints_a_configurations_errors_and_ends_with_2(
         ["sevre"],
     ],
 )
-def test_a_command_line_that_cannot_be_used(arguments: list[str]) -> None:
+def test_an_invalid_command_line_exits_with_2(arguments: list[str]) -> None:
     result = run(*arguments)
     assert result.exit_code == 2
     assert result.stdout == ""

@@ -1,4 +1,4 @@
-"""The documents say what is so: links, commands, the first configuration, tables of the code."""
+"""The documents are true: links, commands, the first configuration, and tables of the code."""
 
 import re
 from pathlib import Path
@@ -45,13 +45,13 @@ def prose(path: Path) -> str:
 
 
 def anchors(path: Path) -> set[str]:
-    """What its headings can be linked by."""
+    """Return the anchors of the headings."""
     headings = (heading.lower() for heading in HEADING.findall(prose(path)))
     return {re.sub(r"[^\w\- ]", "", heading).replace(" ", "-") for heading in headings}
 
 
 def section(text: str, title: str) -> str:
-    """What stands under a heading, up to the next one."""
+    """Return the text under a heading, up to the next one."""
     found = re.search(rf"^#+ {re.escape(title)}\n(.*?)(?=^#|\Z)", text, re.MULTILINE | re.DOTALL)
     assert found is not None, title
     return found[1]
@@ -64,7 +64,7 @@ def table(text: str, title: str) -> list[list[str]]:
 
 
 @pytest.mark.parametrize("path", DOCUMENTS, ids=NAMES)
-def test_links_inside_the_project_lead_somewhere(path: Path) -> None:
+def test_links_inside_the_project_have_targets(path: Path) -> None:
     broken = []
     for link in LINK.findall(prose(path)):
         if link.startswith(("https://", "mailto:")):
@@ -77,7 +77,7 @@ def test_links_inside_the_project_lead_somewhere(path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", DOCUMENTS, ids=NAMES)
-def test_plain_http_is_linked_nowhere(path: Path) -> None:
+def test_no_link_uses_plain_http(path: Path) -> None:
     assert [link for link in LINK.findall(prose(path)) if link.startswith("http:")] == []
 
 
@@ -115,7 +115,7 @@ def test_files_that_are_named_exist() -> None:
     assert [name for name in sorted(named) if not (ROOT / name).exists()] == []
 
 
-def test_the_readme_s_configuration_is_accepted_and_all_in_force(tmp_path: Path) -> None:
+def test_the_configuration_of_the_readme_is_accepted_and_has_full_effect(tmp_path: Path) -> None:
     blocks = [block for kind, block in CODE_BLOCK.findall(README) if kind == "yaml"]
     assert len(blocks) == 1
     path = tmp_path / "fleet.yaml"
@@ -170,7 +170,7 @@ def test_every_room_is_drawn() -> None:
     assert len(drawn) == len(there)
 
 
-def test_the_floors_are_those_of_the_contract() -> None:
+def test_the_order_of_the_rooms_is_that_of_the_import_contract() -> None:
     contract = (ROOT / ".importlinter").read_text()
     layers = contract.partition("\nlayers =\n")[2].partition("\nexhaustive")[0]
     block = CODE_BLOCK.findall(section(ARCHITECTURE, "The rooms"))[0][1]
@@ -180,7 +180,7 @@ def test_the_floors_are_those_of_the_contract() -> None:
     ]
 
 
-def test_all_ten_rules_name_tests_that_are_there() -> None:
+def test_all_ten_rules_name_existing_tests() -> None:
     rows = table(ARCHITECTURE, "The ten rules")
     assert [rule.partition(".")[0] for rule, _ in rows] == [str(n) for n in range(1, 11)]
     for rule, tests in rows:
@@ -207,7 +207,7 @@ def signs() -> set[str]:
     return {word for cell in cells for word in WORD.findall(cell)} - {"jobs_wait"}
 
 
-def test_the_reasons_that_on_call_looks_up_are_the_planner_s() -> None:
+def test_the_waiting_reasons_in_operations_are_those_of_the_planner() -> None:
     code = "".join(path.read_text() for path in (ROOT / "autoscaler" / "planner").glob("*.py"))
     reasons = {sign for sign in signs() if " " in sign}
     assert len(reasons) > 10
@@ -217,7 +217,7 @@ def test_the_reasons_that_on_call_looks_up_are_the_planner_s() -> None:
     assert missing == set()
 
 
-def test_the_metrics_and_log_lines_that_on_call_looks_up_are_there() -> None:
+def test_the_metrics_and_log_events_in_operations_exist() -> None:
     code = "".join(path.read_text() for path in (ROOT / "autoscaler").rglob("*.py"))
     metrics = WORD.findall((ROOT / "docs" / "metrics.md").read_text())
     single = {sign.partition("{")[0] for sign in signs() if " " not in sign}
@@ -227,7 +227,7 @@ def test_the_metrics_and_log_lines_that_on_call_looks_up_are_there() -> None:
     assert {line for line in lines if f'"{line}"' not in code} == set()
 
 
-def test_the_places_to_look_are_there() -> None:
+def test_the_files_in_where_to_look_exist() -> None:
     cells = [cell for row in table(ARCHITECTURE, "Where to look") for cell in row]
     named = [word for cell in cells for word in WORD.findall(cell) if word.endswith(".py")]
     assert len(named) > 20

@@ -1,4 +1,4 @@
-"""scripts/fresh.sh: Ctrl-C leaves nothing behind. A stand-in for mmdebstrap makes no root."""
+"""scripts/fresh.sh: Ctrl-C removes all its files. A fake mmdebstrap creates no root file system."""
 
 import os
 import signal
@@ -38,7 +38,7 @@ def fresh(tmp_path: Path, scratch: Path) -> Iterator[subprocess.Popen[str]]:
         (programs / name).chmod(0o755)
     path = f"{programs}:{os.environ['PATH']}"
     go_on = str(tmp_path / "go_on")
-    # What a shell started in the background ignores SIGINT, and hands that down.
+    # A process that a shell started in the background ignores SIGINT, and so do its children.
     command = ["env", "--default-signal=INT", "bash", "scripts/fresh.sh", "true"]
     with subprocess.Popen(
         command,
@@ -65,7 +65,7 @@ def read_until(process: subprocess.Popen[str], line: str) -> None:
     raise AssertionError("".join(seen))
 
 
-def test_ctrl_c_ends_it_and_removes_what_it_made(
+def test_ctrl_c_ends_the_script_and_removes_its_files(
     fresh: subprocess.Popen[str], scratch: Path, tmp_path: Path
 ) -> None:
     """A second Ctrl-C, while it removes the root, stops nothing: people press it more than once."""

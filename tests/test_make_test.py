@@ -1,4 +1,4 @@
-"""scripts/test.sh: every part runs whatever fails, and the summary names what failed.
+"""scripts/test.sh: every part runs even if one fails, and the summary names the failed parts.
 
 A stand-in for `make` plays the parts.
 """
@@ -14,7 +14,7 @@ from tests.patience import PATIENCE
 
 SCRIPT = Path(__file__).parents[1] / "scripts" / "test.sh"
 LINES = ["laboratory", "services", "worlds", "edges", "programs"]
-"""Each of them is the first in its line behind the others."""
+"""Each part starts after the parts before it in its line."""
 
 PARTS = [
     "crowds",
@@ -95,7 +95,7 @@ def test_every_part_runs_once_and_their_output_is_shown(run: Run) -> None:
     assert all(f"all of {part}\n" in output for part in PARTS)
 
 
-def test_what_fails_stops_nothing_else_and_is_named(run: Run) -> None:
+def test_a_failed_part_does_not_stop_the_others_and_is_named(run: Run) -> None:
     done = run.start(fail="crowds lint laboratory")
     output, _ = done.communicate(timeout=PATIENCE)
     assert done.returncode == 1

@@ -1,4 +1,4 @@
-"""The sampler of mutants: a stable draw, and a verdict that a small project's tests give."""
+"""The sampler of mutants: a stable random sample, and results from the tests of a small project."""
 
 import importlib
 import os
@@ -107,7 +107,7 @@ def test_an_edited_function_changes_no_other_part_of_the_draw(
     assert [x.key for x in draw("room", 1000, 2, tmp_path / "one")[0]] != [x.key for x in before]
 
 
-def test_each_change_is_judged_by_the_tests_that_execute_it(
+def test_each_change_is_tested_by_the_tests_that_execute_it(
     scripts: dict[str, ModuleType], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     copy = project(tmp_path / "copy")
@@ -140,7 +140,7 @@ def test_each_change_is_judged_by_the_tests_that_execute_it(
     assert of("room.code.Counter.more", "range(None)]")["result"] == "killed"
 
 
-def test_a_change_is_judged_again_if_all_was_stopped_meanwhile(
+def test_a_change_is_tested_again_if_its_process_was_stopped(
     scripts: dict[str, ModuleType],
 ) -> None:
     pauses = scripts["room"].PAUSES
@@ -191,7 +191,7 @@ def test_time_in_which_a_process_is_stopped_does_not_count(
         assert stopped == (True, True)
 
 
-def test_a_survivor_is_judged_again_with_other_or_more_tests(
+def test_a_survivor_is_tested_again_if_its_tests_changed(
     scripts: dict[str, ModuleType],
 ) -> None:
     judged = scripts["sample"]._judged

@@ -92,9 +92,7 @@ class C:
         ("placement = self.current.get(sku)", "placement = None", "self.current.get(sku) -> None"),
     ],
 )
-def test_a_change_is_shown_without_the_words_that_stay(
-    before: str, after: str, expected: str
-) -> None:
+def test_only_the_changed_part_of_a_line_is_shown(before: str, after: str, expected: str) -> None:
     assert change((before,), (after,)) == expected
     assert change(("first", *before.split(), "last"), ("first", after, "last")) == expected
 
@@ -127,12 +125,12 @@ def test_the_page_lists_the_survivors_with_their_reasons() -> None:
     )
 
 
-def test_the_page_is_what_the_list_says() -> None:
+def test_the_mutants_page_matches_the_list() -> None:
     page = LIST["PAGE"].read_text()
     assert LIST["written"](page, LIST["entries"]()) == page, "run `make pages`"
 
 
-def test_all_is_well_where_every_survivor_is_listed() -> None:
+def test_a_complete_list_of_survivors_passes() -> None:
     killed = {Mutant("planner.assignments.f", (str(n),), ()): "killed" for n in range(9)}
     results = {**killed, LESS: "survived", OTHER: "timeout"}
     assert verdict(results, known(LESS), ["ledger", "planner"]) == []
@@ -160,7 +158,7 @@ def test_all_is_well_where_every_survivor_is_listed() -> None:
         ),
     ],
 )
-def test_a_list_that_says_something_else_is_wrong(expected: list[Any], wrong: str) -> None:
+def test_a_wrong_list_of_survivors_fails(expected: list[Any], wrong: str) -> None:
     (found,) = verdict({LESS: "survived", MORE: "killed"}, known(*expected), [])
     assert found == wrong
 
@@ -174,7 +172,7 @@ def test_of_two_changes_that_read_alike_both_are_listed_if_both_survive() -> Non
     assert found.startswith("killed and yet in mutants.yaml")
 
 
-def test_what_is_listed_of_modules_that_were_not_run_is_no_matter() -> None:
+def test_listed_survivors_of_modules_that_were_not_run_are_ignored() -> None:
     assert verdict({MORE: "killed"}, known(GONE, OTHER), []) == []
 
 
@@ -185,7 +183,7 @@ def test_each_room_needs_nine_of_ten_killed() -> None:
     assert wrong == ["planner: 88.9% killed, 90% wanted"]
 
 
-def test_results_are_read_from_what_mutmut_leaves(tmp_path: Path) -> None:
+def test_results_are_read_from_mutmuts_files(tmp_path: Path) -> None:
     folder = tmp_path / "mutants" / "autoscaler" / "planner"
     folder.mkdir(parents=True)
     (folder / "assignments.py").write_text(GENERATED)
@@ -239,6 +237,6 @@ def test_every_survivor_that_is_listed_is_a_change_of_today_s_code() -> None:
         (" -> 7", False),
     ],
 )
-def test_a_change_of_what_a_function_does_not_have_is_noticed(text: str, possible: bool) -> None:
+def test_a_listed_change_that_its_function_lacks_is_reported(text: str, possible: bool) -> None:
     lines = ["def of(n):", "    return min(", "        n, 16", "    ) if n is not None else 0"]
     assert LIST["changes_of"](lines, Survivor("planner.a.of", text)) is possible

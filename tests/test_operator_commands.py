@@ -52,7 +52,7 @@ OTHER = UnverifiedMachine(
 
 @dataclass
 class Word:
-    """Shows two machines, takes every word but one."""
+    """Lists two machines, and accepts every request but one."""
 
     shown: list[UnverifiedMachine] = field(default_factory=lambda: [OURS, OTHER])
     not_listed: list[ProviderName] = field(default_factory=list)
@@ -82,7 +82,7 @@ class Word:
 
 
 class Elsewhere:
-    """Sends whoever comes to another place."""
+    """Redirects every request to another address."""
 
     def __init__(self) -> None:
         self.heard: list[str] = []
@@ -105,7 +105,7 @@ class Elsewhere:
 
 @dataclass
 class Controller:
-    """A server in a thread of its own, and an operator with its fleet.yaml."""
+    """A server in its own thread, and an operator with its fleet.yaml."""
 
     file: Path
     url: str
@@ -149,7 +149,7 @@ def fleet_file(folder: Path, url: str, tokens: str = f"{'o' * 40}\n{TOKEN}\n") -
     return file
 
 
-def test_unverified_prints_a_line_a_machine_and_ends_with_1(controller: Controller) -> None:
+def test_unverified_prints_a_line_for_each_machine_and_exits_with_1(controller: Controller) -> None:
     result = controller.run("unverified")
     assert result.exit_code == 1, result.output
     assert result.stdout.splitlines() == [
@@ -159,7 +159,7 @@ def test_unverified_prints_a_line_a_machine_and_ends_with_1(controller: Controll
     ]
 
 
-def test_where_everything_is_clear_it_ends_with_0(controller: Controller) -> None:
+def test_unverified_without_machines_exits_with_0(controller: Controller) -> None:
     controller.word.shown = []
     result = controller.run("unverified")
     assert (result.exit_code, result.stdout) == (0, "")
@@ -172,7 +172,7 @@ def test_where_everything_is_clear_it_ends_with_0(controller: Controller) -> Non
     topic="EC2's machines",
     source="EC2: request throttling",
 )
-def test_nothing_is_called_clear_before_every_provider_was_listed(controller: Controller) -> None:
+def test_unverified_reports_providers_that_were_not_listed_yet(controller: Controller) -> None:
     controller.word.shown, controller.word.not_listed = [], [ProviderName("east")]
     result = controller.run("unverified")
     assert (result.exit_code, result.stdout) == (1, "")
@@ -180,7 +180,7 @@ def test_nothing_is_called_clear_before_every_provider_was_listed(controller: Co
     assert "no unverified" not in result.stderr
 
 
-def test_confirm_hands_the_word_on(controller: Controller) -> None:
+def test_terminate_and_adopt_call_the_controller(controller: Controller) -> None:
     result = controller.run("terminate", "i-1")
     assert (result.exit_code, result.stdout) == (0, "machine x-i-1 is being terminated\n")
     result = controller.run("adopt", "01d01d01", "--force")
@@ -194,7 +194,7 @@ def test_a_refusal_is_reported_and_force_overrides_it(controller: Controller) ->
     assert controller.run("terminate", "i-busy", "--force").exit_code == 0
 
 
-def test_close_circuit_hands_the_word_on_or_says_why_not(controller: Controller) -> None:
+def test_close_circuit_calls_the_controller_or_prints_the_refusal(controller: Controller) -> None:
     result = controller.run("close-circuit", "gpu")
     assert (result.exit_code, result.stdout) == (0, "circuit breaker of gpu closed\n")
     assert controller.word.taken == [("gpu", False)]
@@ -211,7 +211,7 @@ def test_exactly_one_name_is_given(
     assert controller.word.taken == []
 
 
-def test_a_token_that_is_not_believed_is_reported(controller: Controller) -> None:
+def test_a_refused_token_is_reported(controller: Controller) -> None:
     (controller.file.parent / "admin-token").write_text("w" * 40)
     result = controller.run("unverified")
     assert result.exit_code == 1
@@ -229,13 +229,13 @@ def test_a_controller_without_the_endpoint_is_reported(controller: Controller) -
     topic="Hostile input",
     source="RFC 6750",
 )
-def test_the_token_follows_no_redirect(controller: Controller) -> None:
+def test_the_token_is_not_sent_to_a_redirect(controller: Controller) -> None:
     result = controller.run("unverified", "--url", f"{controller.url}/moved")
     assert (result.exit_code, "answered 302" in result.stderr) == (1, True)
     assert controller.elsewhere.heard == []
 
 
-def test_an_answer_of_somebody_else_s_is_reported(controller: Controller) -> None:
+def test_an_answer_of_another_server_is_reported(controller: Controller) -> None:
     result = controller.run("unverified", "--url", f"{controller.url}/broken")
     assert (result.exit_code, "does not answer" in result.stderr) == (1, True)
 
@@ -290,7 +290,7 @@ def test_a_configuration_without_a_token_is_reported(tmp_path: Path) -> None:
         ("http://fleet.example.com", "would send secrets without encryption"),
     ],
 )
-def test_a_url_that_the_token_cannot_go_to_is_a_command_line_that_cannot_be_used(
+def test_a_url_without_https_is_refused_for_the_token(
     controller: Controller, url: str, words: str
 ) -> None:
     result = controller.run("unverified", "--url", url)
@@ -302,7 +302,7 @@ def test_a_url_that_the_token_cannot_go_to_is_a_command_line_that_cannot_be_used
     assert "mine" not in reported
 
 
-def test_where_fleet_yaml_says_insecure_the_token_goes_over_plain_http(tmp_path: Path) -> None:
+def test_with_insecure_in_fleet_yaml_the_token_is_sent_over_plain_http(tmp_path: Path) -> None:
     file = fleet_file(tmp_path, "http://127.0.0.1:1")
     file.write_text(file.read_text().replace("server:\n", "server:\n  insecure: true\n"))
     url = "http://controller.invalid"
@@ -310,7 +310,7 @@ def test_where_fleet_yaml_says_insecure_the_token_goes_over_plain_http(tmp_path:
     assert (result.exit_code, f"{url} does not answer" in result.stderr) == (1, True)
 
 
-def test_the_token_goes_to_no_proxy_in_the_clear(
+def test_the_token_is_not_sent_to_a_proxy_unencrypted(
     controller: Controller, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("http_proxy", "http://127.0.0.1:1")
@@ -318,14 +318,14 @@ def test_the_token_goes_to_no_proxy_in_the_clear(
     assert controller.run("terminate", "i-1").exit_code == 0
 
 
-def test_what_is_no_id_is_reported_with_where_ids_are(controller: Controller) -> None:
+def test_an_invalid_id_is_reported_with_where_to_find_ids(controller: Controller) -> None:
     for command, given in (("terminate", "a b"), ("adopt", "a/b")):
         result = controller.run(command, given)
         assert (result.exit_code, "autoscaler unverified" in result.stderr) == (1, True)
     assert controller.word.taken == []
 
 
-def test_an_authority_that_cannot_be_used_is_reported_with_its_key(tmp_path: Path) -> None:
+def test_an_unusable_ca_file_is_reported_with_its_key(tmp_path: Path) -> None:
     file = fleet_file(tmp_path, "https://127.0.0.1:1")
     files = "certificate_file: server.pem, key_file: server.key, ca_file: none.pem"
     file.write_text(file.read_text().replace("server:\n", f"server:\n  tls: {{{files}}}\n"))

@@ -55,7 +55,7 @@ class Checkout:
         )
 
     def calls(self) -> list[str]:
-        """How uv was called since the last look, and when packages were brought."""
+        """Return the calls of uv since the last time, and when packages were downloaded."""
         path = self.folder / "calls"
         lines = path.read_text().splitlines() if path.exists() else []
         path.unlink(missing_ok=True)
@@ -83,14 +83,14 @@ def checkout(tmp_path: Path) -> Checkout:
 
 @pytest.fixture
 def complete(checkout: Checkout) -> Checkout:
-    """One where nothing is missing."""
+    """Return a checkout in which nothing is missing."""
     checkout.offer("python3", Path(sys.executable).resolve())
     for tool in TESTS_ONLY:
         checkout.offer(tool, checkout.programs / "sh")
     return checkout
 
 
-def test_without_python_it_says_what_it_needs(checkout: Checkout) -> None:
+def test_without_python_set_up_prints_what_it_needs(checkout: Checkout) -> None:
     done = checkout.set_up()
     assert done.returncode == 1
     assert "Python 3.11 or newer is needed" in done.stderr
@@ -104,21 +104,21 @@ def test_set_up_names_packages_that_it_cannot_install(checkout: Checkout) -> Non
     assert checkout.calls() == []
 
 
-def test_the_demo_wants_nothing_that_only_tests_use(checkout: Checkout) -> None:
+def test_the_demo_installs_nothing_that_only_tests_use(checkout: Checkout) -> None:
     checkout.offer("python3", Path(sys.executable).resolve())
     done = checkout.set_up("demo")
     assert (done.returncode, done.stderr) == (0, "")
     assert checkout.calls() == ["venv", "sync"]
 
 
-def test_the_tests_after_a_demo_bring_what_is_missing(complete: Checkout) -> None:
+def test_set_up_for_tests_after_a_demo_adds_the_missing_packages(complete: Checkout) -> None:
     complete.set_up("demo")
     complete.calls()
     assert complete.set_up("test").returncode == 0
     assert complete.calls() == ["packages"]
 
 
-def test_another_purpose_is_refused(complete: Checkout) -> None:
+def test_an_unknown_purpose_is_refused(complete: Checkout) -> None:
     done = complete.set_up("tests")
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr == "error: usage: scripts/bootstrap.sh [demo|test]\n"
@@ -156,7 +156,7 @@ def test_another_lock_is_installed_into_the_same_environment(complete: Checkout)
     assert complete.calls() == ["sync", "packages"]
 
 
-def test_a_checkout_that_was_moved_is_set_up_anew(complete: Checkout, tmp_path: Path) -> None:
+def test_a_moved_checkout_is_set_up_again(complete: Checkout, tmp_path: Path) -> None:
     complete.set_up()
     complete.calls()
     moved = Checkout(complete.folder.rename(tmp_path / "elsewhere"), complete.programs)
@@ -164,7 +164,7 @@ def test_a_checkout_that_was_moved_is_set_up_anew(complete: Checkout, tmp_path: 
     assert moved.calls() == ["venv", "sync", "packages"]
 
 
-def test_an_environment_without_its_python_is_made_anew(complete: Checkout) -> None:
+def test_an_environment_without_its_python_is_created_again(complete: Checkout) -> None:
     complete.set_up()
     complete.calls()
     (complete.folder / ".venv" / "bin" / "python").unlink()
@@ -172,7 +172,7 @@ def test_an_environment_without_its_python_is_made_anew(complete: Checkout) -> N
     assert complete.calls() == ["venv", "sync", "packages"]
 
 
-def test_packages_that_did_not_come_stop_nothing_and_alone_are_tried_again(
+def test_missing_packages_do_not_stop_set_up_and_only_they_are_retried(
     complete: Checkout,
 ) -> None:
     (complete.folder / "offline").touch()
@@ -183,6 +183,6 @@ def test_packages_that_did_not_come_stop_nothing_and_alone_are_tried_again(
     assert complete.calls() == ["packages"]
 
 
-def test_the_wheel_holds_the_product_without_the_laboratory() -> None:
+def test_the_wheel_contains_the_product_without_the_laboratory() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())
     assert project["tool"]["hatch"]["build"]["targets"]["wheel"] == {"packages": ["autoscaler"]}

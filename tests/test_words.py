@@ -1,4 +1,4 @@
-"""Retired words stay away: the glossary has one term for each thing, and code and documents use it."""
+"""Retired words are not used: the glossary has one term for each thing, and code and documents use it."""
 
 import re
 import subprocess

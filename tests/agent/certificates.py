@@ -1,4 +1,4 @@
-"""Certificates for servers of the tests, made on the spot."""
+"""Certificates for the servers of tests."""
 
 import datetime
 import ipaddress

@@ -36,7 +36,7 @@ def agent() -> ModuleType:
 
 @pytest.fixture
 def open_folder() -> Iterator[Path]:
-    """A folder that other users may enter: pytest's own are closed to them."""
+    """A folder that other users can open. They cannot open those of pytest."""
     folder = Path(tempfile.mkdtemp(prefix="runner-agent-"))
     folder.chmod(0o755)
     yield folder

@@ -1,4 +1,4 @@
-"""A clock that only moves when it is slept on, a controller and a runner that follow a script."""
+"""A clock that only sleeping advances, and a controller and a runner that follow a script."""
 
 from collections import defaultdict
 from collections.abc import Callable

@@ -31,7 +31,7 @@ AGENT = build_agent()
 # --- the file itself ------------------------------------------------------------------------------
 
 
-def test_is_python_3_9_and_standard_library_only() -> None:
+def test_the_agent_is_python_3_9_and_needs_only_the_standard_library() -> None:
     tree = ast.parse(AGENT, feature_version=(3, 9))
     imported: set[str] = set()
     for node in ast.walk(tree):
@@ -42,7 +42,7 @@ def test_is_python_3_9_and_standard_library_only() -> None:
     assert imported <= sys.stdlib_module_names
 
 
-def test_starts_with_few_modules(tmp_path: Path) -> None:
+def test_the_agent_imports_few_modules_at_its_start(tmp_path: Path) -> None:
     file = tmp_path / "agent.py"
     file.write_bytes(AGENT)
     code = f"import sys; sys.argv = ['agent.py']; exec(compile(open({str(file)!r}).read(), 'a', 'exec'), {{'__name__': 'a'}}); print(len(sys.modules))"  # noqa: E501
@@ -55,7 +55,7 @@ def test_starts_with_few_modules(tmp_path: Path) -> None:
 # --- settings -------------------------------------------------------------------------------------
 
 
-def test_reads_a_file_of_its_own(agent: ModuleType, tmp_path: Path) -> None:
+def test_the_agent_reads_a_configuration_file(agent: ModuleType, tmp_path: Path) -> None:
     path = tmp_path / "host.json"
     assert agent.read_trusted(str(path)) is None
     path.write_text('{"time_scale": 2}')
@@ -63,14 +63,18 @@ def test_reads_a_file_of_its_own(agent: ModuleType, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("text", ["[]", "{", "1" * 300_000])
-def test_refuses_a_file_of_another_shape(agent: ModuleType, tmp_path: Path, text: str) -> None:
+def test_the_agent_refuses_a_malformed_configuration_file(
+    agent: ModuleType, tmp_path: Path, text: str
+) -> None:
     path = tmp_path / "host.json"
     path.write_text(text)
     with pytest.raises(agent.Settings):
         agent.read_trusted(str(path))
 
 
-def test_refuses_a_file_that_others_could_have_made(agent: ModuleType, tmp_path: Path) -> None:
+def test_the_agent_refuses_a_configuration_file_that_other_users_can_write(
+    agent: ModuleType, tmp_path: Path
+) -> None:
     path = tmp_path / "host.json"
     path.write_text("{}")
     path.chmod(0o666)
@@ -96,7 +100,9 @@ def test_refuses_a_file_that_others_could_have_made(agent: ModuleType, tmp_path:
         {"runner_user": 0},
     ],
 )
-def test_refuses_a_host_file_with_wrong_values(agent: ModuleType, values: dict[str, Any]) -> None:
+def test_the_agent_refuses_a_host_file_with_wrong_values(
+    agent: ModuleType, values: dict[str, Any]
+) -> None:
     with pytest.raises(agent.Settings):
         agent.Host(values)
 
@@ -120,7 +126,7 @@ def test_the_runner_is_never_root(agent: ModuleType, monkeypatch: pytest.MonkeyP
 # --- what the listener writes ---------------------------------------------------------------------
 
 
-def test_log_lines_are_seen_whole_and_once(agent: ModuleType, tmp_path: Path) -> None:
+def test_each_log_line_is_read_whole_and_once(agent: ModuleType, tmp_path: Path) -> None:
     old = tmp_path / "Runner_1-utc.log"
     old.write_text("Acknowledging runner request 'old'\n")
     reader = agent.LogReader(str(tmp_path))
@@ -210,14 +216,16 @@ def test_the_agent_reads_each_sign_from_the_listeners_log(
     ("line", "meant"),
     [("Running job: {}", "message"), ("Job {} completed with result: Failed", "finished")],
 )
-def test_a_jobs_name_forges_no_sign(agent: ModuleType, sign: str, line: str, meant: str) -> None:
+def test_the_name_of_a_job_cannot_imitate_a_log_line(
+    agent: ModuleType, sign: str, line: str, meant: str
+) -> None:
     reader = agent.SignReader()
     reader.feed(f"{line.format(sign)}\nListening for Jobs\n".encode())
     signs = reader.take(None, False)
     assert [name for name in ("message", "finished", "refused") if getattr(signs, name)] == [meant]
 
 
-def test_a_refusal_in_a_line_of_its_own_counts_beside_a_job(agent: ModuleType) -> None:
+def test_a_refusal_on_a_separate_line_counts_although_a_job_runs(agent: ModuleType) -> None:
     reader = agent.SignReader()
     reader.feed(b"Running job: build\nRunner OAuth token has been revoked.\n")
     signs = reader.take(None, False)
@@ -311,7 +319,7 @@ def installed(agent: ModuleType, open_folder: Path) -> Iterator[Any]:
     yield runner
     runner.kill()
     with contextlib.suppress(ProcessLookupError):
-        # A worker whose listener has left is not below run.sh any more, but still in its group.
+        # A worker whose listener exited is no longer below run.sh, but still in its process group.
         os.killpg(runner._process.pid, signal.SIGKILL)
     close_pipes(runner)
 
@@ -336,12 +344,12 @@ def see(runner: Any, seen: Callable[[Any], bool]) -> Any:
     topic="Runner and listener",
     source="actions/runner Constants.cs",
 )
-def test_a_runner_from_start_to_exit(installed: Any, open_folder: Path) -> None:
+def test_the_agent_runs_a_runner_from_start_to_exit(installed: Any, open_folder: Path) -> None:
     (open_folder / "job").touch()
     see(installed, lambda signs: signs.message)
     assert see(installed, lambda signs: signs.worker).exited is None
     (open_folder / "done").touch()
-    # Once a worker was seen, words count for nothing.
+    # After a worker was seen, log lines about a refusal do not count.
     assert not see(installed, lambda signs: not signs.worker).message
     (open_folder / "leave").touch()
     signs = see(installed, lambda signs: signs.exited is not None)
@@ -357,10 +365,8 @@ def test_a_runner_from_start_to_exit(installed: Any, open_folder: Path) -> None:
     topic="Runner and listener",
     source="actions/runner runsvc.sh",
 )
-def test_path_is_that_of_the_image_and_its_files_stay_as_they_are(
-    agent: ModuleType, open_folder: Path
-) -> None:
-    """`.env` is the listener's own to read; `.path` is for whoever starts it (runsvc.sh)."""
+def test_the_runner_uses_the_path_of_the_image(agent: ModuleType, open_folder: Path) -> None:
+    """The listener reads `.env` itself; the program that starts it reads `.path` (runsvc.sh)."""
     program = open_folder / "run.sh"
     program.write_text('#!/bin/bash\n[[ "$PATH" == /image/bin:/usr/bin:/bin ]] && exit 4\n')
     program.chmod(0o755)
@@ -378,8 +384,8 @@ def test_path_is_that_of_the_image_and_its_files_stay_as_they_are(
         assert agent.search_path(str(open_folder)) == {}
 
 
-def test_a_stop_reaches_the_listener_and_nothing_else(installed: Any, open_folder: Path) -> None:
-    """run.sh forwards no signal by default, and the worker's steps are the listener's to end."""
+def test_a_stop_signals_only_the_listener(installed: Any, open_folder: Path) -> None:
+    """run.sh forwards no signal by default, and the listener ends the steps of its worker."""
     (open_folder / "job").touch()
     see(installed, lambda signs: signs.worker)
     installed.freeze()
@@ -394,7 +400,7 @@ def test_a_stop_reaches_the_listener_and_nothing_else(installed: Any, open_folde
     topic="Runner and listener",
     source="actions/runner run-helper.sh",
 )
-def test_without_a_listener_a_stop_reaches_nothing_yet(
+def test_a_stop_signals_nothing_before_the_listener_runs(
     agent: ModuleType, open_folder: Path
 ) -> None:
     """As while run.sh waits for Docker (RUNNER_WAIT_FOR_DOCKER_IN_SECONDS, run-helper.sh.template)."""
@@ -429,7 +435,7 @@ exit 7
 def test_the_agent_reads_the_output_written_right_before_the_exit(
     agent: ModuleType, open_folder: Path
 ) -> None:
-    """Without an end of line, and written to standard error in the moment before the exit."""
+    """The line has no end, and the runner writes it to stderr just before it exits."""
     program = open_folder / "run.sh"
     program.write_text(REFUSED_RUN)
     program.chmod(0o755)
@@ -480,7 +486,7 @@ def test_the_health_checks_include_the_runners_version(
 
 @pytest.fixture
 def spared() -> Iterator[None]:
-    """This process is one that the kernel spares (or, without the privilege, the opposite)."""
+    """Give this process an OOM score like the agent's (or, without the privilege, the opposite)."""
     path = Path("/proc/self/oom_score_adj")
     before = path.read_text()
     try:
@@ -496,10 +502,10 @@ def spared() -> Iterator[None]:
     topic="EC2's machines",
     source="systemd.exec",
 )
-def test_the_kernel_does_not_spare_the_runner(
+def test_the_runner_does_not_inherit_the_agents_oom_protection(
     spared: None, agent: ModuleType, open_folder: Path
 ) -> None:
-    """The unit's OOMScoreAdjust is the agent's alone: a job that eats the memory goes first."""
+    """The unit's OOMScoreAdjust is only for the agent: the kernel first kills a job that uses up the memory."""
     program = open_folder / "run.sh"
     program.write_text("#!/bin/bash\nread -r own < /proc/self/oom_score_adj; exit $((own + 7))\n")
     program.chmod(0o755)
@@ -552,7 +558,7 @@ def _status(pid: int) -> str:
         return "\nState:\tZ"
 
 
-def test_both_ways_to_list_children_agree(agent: ModuleType, installed: Any) -> None:
+def test_both_ways_to_list_child_processes_agree(agent: ModuleType, installed: Any) -> None:
     pid = installed._process.pid
     see(installed, lambda _: bool(agent.children_of(pid)))
     assert agent.children_of(pid) == agent.children_by_parent(pid)
@@ -582,7 +588,7 @@ class Scripted(http.server.BaseHTTPRequestHandler):
     do_PUT = do_GET  # noqa: N815
 
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002
-        """Say nothing."""
+        """Log nothing."""
 
 
 @pytest.fixture
@@ -650,7 +656,7 @@ def test_each_error_answer_leads_to_its_reaction(
 @pytest.mark.parametrize(
     ("named", "read"), [("0", 0.0), ("-3", 0.0), ("1e9", 300.0), ("Wed, 21 Oct", None)]
 )
-def test_a_retry_after_is_bounded(
+def test_the_value_of_retry_after_is_bounded(
     agent: ModuleType, server: Any, controller: Any, named: str, read: float | None
 ) -> None:
     server.answers = {ATTESTATION: (503, {"Retry-After": named}, b'{"error": "busy"}')}
@@ -669,7 +675,7 @@ def test_a_retry_after_is_bounded(
 def test_a_proxys_error_page_does_not_count_as_the_controllers_answer(
     agent: ModuleType, server: Any, controller: Any, status: int, page: bytes
 ) -> None:
-    """A maintenance page keeps no machine on, and a proxy's refusal powers none off."""
+    """A proxy's maintenance page does not keep a machine running, and its refusal does not power one off."""
     before = controller.heard
     server.answers = {ATTESTATION: (status, {}, page)}
     with pytest.raises(agent.Again):
@@ -689,7 +695,7 @@ def test_a_proxys_error_page_does_not_count_as_the_controllers_answer(
         b"x" * 70_000,
     ],
 )
-def test_an_answer_of_another_shape_is_none(
+def test_a_malformed_answer_is_no_answer(
     agent: ModuleType, server: Any, controller: Any, body: bytes
 ) -> None:
     server.answers = {ATTESTATION: (200, {}, body)}
@@ -699,10 +705,10 @@ def test_an_answer_of_another_shape_is_none(
 
 
 @pytest.mark.parametrize("step", ["poll", "heartbeat", "may-release", "release"])
-def test_a_proxys_json_keeps_no_machine_waiting_for_ever(
+def test_a_proxys_json_answers_do_not_keep_a_machine_waiting_for_ever(
     agent: ModuleType, server: Any, step: str
 ) -> None:
-    """Whichever answer it replaces, patience goes on: the machine powers off in its time."""
+    """Whichever answer the proxy replaces, the machine powers off after 15 minutes."""
     clock = VirtualClock()
     link = agent.Link(url_of(server))
     asked = agent.Controller(link, "lab", lambda: "cHJvb2Y=", clock)
@@ -757,7 +763,7 @@ def test_a_machine_behind_a_proxy_in_maintenance_powers_off(
         {"state": "else"},
     ],
 )
-def test_an_assignment_of_another_shape_is_none(
+def test_a_malformed_assignment_is_no_assignment(
     agent: ModuleType, server: Any, controller: Any, answer: dict[str, str]
 ) -> None:
     server.answers = {
@@ -769,7 +775,7 @@ def test_an_assignment_of_another_shape_is_none(
         controller.poll(1.0)
 
 
-def test_the_nonce_authenticates_and_is_one_for_life(
+def test_the_agent_authenticates_with_one_nonce_until_it_ends(
     agent: ModuleType, server: Any, controller: Any
 ) -> None:
     ready: Answer = (200, {}, b'{"state": "ready"}')
@@ -798,7 +804,9 @@ def test_the_clock_is_compared_with_the_date_header(
 
 
 @pytest.mark.parametrize(("status", "ok"), [(200, True), (404, True), (502, False)])
-def test_github_must_answer(agent: ModuleType, server: Any, status: int, ok: bool) -> None:
+def test_the_github_check_needs_an_answer(
+    agent: ModuleType, server: Any, status: int, ok: bool
+) -> None:
     server.answers = {"/api/v3?x=1": (status, {}, b"")}
     host = agent.Host({"runner_directory": "/nowhere"})
     checks = agent.run_health_checks({"github": url_of(server) + "/api/v3?x=1"}, 0.0, host, 1.0)
@@ -812,7 +820,7 @@ def test_the_github_check_fails_without_a_server_or_with_a_wrong_url(agent: Modu
         assert [check.ok for check in checks if check.name == "github"] == [False]
 
 
-def test_the_metadata_service_is_asked_with_a_token(agent: ModuleType, server: Any) -> None:
+def test_the_agent_reads_the_metadata_service_with_a_token(agent: ModuleType, server: Any) -> None:
     path = "/x/latest/dynamic/instance-identity/rsa2048"
     server.answers = {"/x/latest/api/token": (200, {}, b"tok\n"), path: (200, {}, b"QUJD\nREVG\n")}
     assert agent.metadata_proof(url_of(server) + "/x", 2.0) == "QUJDREVG"
@@ -867,7 +875,7 @@ def test_only_the_given_authority_is_trusted(
         ({"HTTPS_PROXY": "http://p:1", "NO_PROXY": "i.fleet.example"}, ("p", 1, {})),
     ],
 )
-def test_the_proxy_of_the_environment(
+def test_the_agent_uses_the_proxy_of_the_environment(
     agent: ModuleType,
     monkeypatch: pytest.MonkeyPatch,
     variables: dict[str, str],
@@ -891,7 +899,7 @@ def test_a_proxy_that_cannot_be_used_is_reported(
 
 
 class Tunnel(socketserver.StreamRequestHandler):
-    """A proxy that connects whoever asks to the one server it knows."""
+    """A proxy that connects every client to one server."""
 
     def handle(self) -> None:
         lines = iter(self.rfile.readline, b"\r\n")
@@ -950,7 +958,7 @@ def test_https_goes_through_the_proxy_and_plain_http_does_not(
     assert asked.count(b"CONNECT") == 1
 
 
-def test_a_kept_connection_that_was_closed_is_opened_again(agent: ModuleType, server: Any) -> None:
+def test_a_closed_keep_alive_connection_is_opened_again(agent: ModuleType, server: Any) -> None:
     server.answers = {"/": (200, {}, b"greeting")}
     link = agent.Link(url_of(server))
     assert link.ask("GET", "/", {}).status == 200
@@ -963,7 +971,7 @@ def test_a_kept_connection_that_was_closed_is_opened_again(agent: ModuleType, se
 
 
 def run_agent(folder: Path, host: dict[str, Any] | str) -> subprocess.CompletedProcess[str]:
-    """Run the file as a service would, with a power-off that ends it by its parent."""
+    """Run the agent's file as a service does, with a command in place of the power-off."""
     script = folder / "power-off"
     script.write_text('#!/bin/bash\necho off >> "${0%/*}/off"\nkill -9 $PPID\n')
     script.chmod(0o755)
@@ -987,7 +995,7 @@ def run_agent(folder: Path, host: dict[str, Any] | str) -> subprocess.CompletedP
     )
 
 
-def test_the_shutdown_that_it_asked_for_does_not_wait_for_it(tmp_path: Path) -> None:
+def test_the_agent_ends_on_sigterm_after_it_requested_the_power_off(tmp_path: Path) -> None:
     """systemd signals the service that called `shutdown`, and would wait for it."""
     script = tmp_path / "signals"
     script.write_text("#!/bin/bash\nkill -TERM $PPID\n")
@@ -1001,7 +1009,7 @@ def test_the_shutdown_that_it_asked_for_does_not_wait_for_it(tmp_path: Path) -> 
     assert done.returncode == -signal.SIGTERM
 
 
-def test_a_boot_that_finds_the_marker_powers_off(tmp_path: Path) -> None:
+def test_the_agent_powers_off_at_a_second_boot(tmp_path: Path) -> None:
     marker = tmp_path / "var" / "lib" / "runner-agent" / "started"
     marker.parent.mkdir(parents=True)
     marker.touch()
@@ -1013,7 +1021,7 @@ def test_a_boot_that_finds_the_marker_powers_off(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "controller", [None, "{}", '{"controller": "ftp://x", "provider": "p"}', '{"controller": 1}']
 )
-def test_without_a_controller_it_powers_off(tmp_path: Path, controller: str | None) -> None:
+def test_without_a_controller_the_agent_powers_off(tmp_path: Path, controller: str | None) -> None:
     if controller is not None:
         (tmp_path / "controller.json").write_text(controller)
     run_agent(tmp_path, {"root": str(tmp_path)})

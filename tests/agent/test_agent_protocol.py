@@ -1,4 +1,4 @@
-"""What the agent sends, byte by byte, and the values that it starts with."""
+"""The exact bytes that the agent sends, and its default settings."""
 
 import contextlib
 import errno
@@ -19,7 +19,7 @@ from tests.patience import PATIENCE
 
 
 class RecordedLink:
-    """Gives the answers in turn and keeps what was asked."""
+    """A connection that gives scripted answers and keeps the requests."""
 
     def __init__(self, agent: ModuleType, *answers: tuple[int, object]) -> None:
         self.answers = [
@@ -56,7 +56,7 @@ def test_an_attestation_carries_version_provider_proof_and_nonce(agent: ModuleTy
     assert body == {"protocol": 1, "provider": "ec2-eu", "proof": "cHJvb2Y=", "agent": "1"}
 
 
-def test_each_step_is_asked_at_its_own_path(agent: ModuleType) -> None:
+def test_each_step_is_sent_to_its_own_path(agent: ModuleType) -> None:
     assigned = {"state": "assigned", "runner": "r-1", "jit_config": "secret"}
     link = RecordedLink(
         agent,
@@ -89,7 +89,7 @@ def test_each_step_is_asked_at_its_own_path(agent: ModuleType) -> None:
         }
 
 
-def test_a_step_before_any_attestation_asks_for_one(agent: ModuleType) -> None:
+def test_a_step_before_the_attestation_requires_one(agent: ModuleType) -> None:
     link = RecordedLink(agent)
     with pytest.raises(agent.AttestAgain):
         controller(agent, link).poll(1.0)
@@ -97,7 +97,7 @@ def test_a_step_before_any_attestation_asks_for_one(agent: ModuleType) -> None:
 
 
 @pytest.mark.parametrize("length", [0, 1, 128, 129])
-def test_a_machines_name_has_1_to_128_characters(agent: ModuleType, length: int) -> None:
+def test_a_machine_id_has_1_to_128_characters(agent: ModuleType, length: int) -> None:
     link = RecordedLink(agent, (200, {"machine": "m" * length, "health_checks": {}}))
     asking = controller(agent, link)
     if 1 <= length <= 128:
@@ -109,18 +109,20 @@ def test_a_machines_name_has_1_to_128_characters(agent: ModuleType, length: int)
 
 
 @pytest.mark.parametrize("name", ["", "ä", "a b", "a/b", "..", "-"])
-def test_a_name_is_letters_digits_and_some_marks(agent: ModuleType, name: str) -> None:
+def test_an_id_has_letters_digits_and_a_few_other_characters(agent: ModuleType, name: str) -> None:
     assert not agent.is_name(name)
     assert agent.is_name("m-1_a.b")
 
 
 @pytest.mark.parametrize("length", [64 * 1024 - 1, 64 * 1024])
-def test_a_secret_is_shorter_than_an_answer_may_be(agent: ModuleType, length: int) -> None:
+def test_a_jit_configuration_is_ascii_and_shorter_than_64_kib(
+    agent: ModuleType, length: int
+) -> None:
     assert agent._is_secret("x" * length) == (length < 64 * 1024)
     assert not agent._is_secret("ä")
 
 
-def test_the_values_of_an_ec2_machine(agent: ModuleType) -> None:
+def test_the_default_settings_of_an_ec2_machine(agent: ModuleType) -> None:
     assert vars(agent.Host({})) == {
         "root": "",
         "metadata": "http://169.254.169.254",
@@ -135,7 +137,7 @@ def test_the_values_of_an_ec2_machine(agent: ModuleType) -> None:
     assert agent.Host({}).marker == "/var/lib/runner-agent/started"
 
 
-def test_the_values_of_a_windows_machine(
+def test_the_default_settings_of_a_windows_machine(
     agent: ModuleType, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(agent, "WINDOWS", True)
@@ -148,7 +150,7 @@ def test_the_values_of_a_windows_machine(
     assert agent.runner_program(host).endswith("run.cmd")
 
 
-def test_a_host_file_may_say_otherwise(agent: ModuleType) -> None:
+def test_a_host_file_overrides_the_default_settings(agent: ModuleType) -> None:
     values = {
         "root": "/r",
         "metadata": "http://127.0.0.1:1/x/",
@@ -184,7 +186,7 @@ def test_a_wrong_value_is_named(agent: ModuleType, values: dict[str, Any], said:
     assert str(caught.value) == said
 
 
-def test_the_path_of_the_host_file(agent: ModuleType) -> None:
+def test_the_host_file_is_read_from_its_path(agent: ModuleType) -> None:
     assert agent.host_file([]) == "/etc/runner-agent/host.json"
     assert agent.host_file(iter(["--host-file", "/x"])) == "/x"
     for wrong in (["--host-file"], ["/x"], ["--other", "/x"], ["--host-file", "/x", "/y"]):
@@ -202,7 +204,7 @@ def test_the_path_of_the_host_file(agent: ModuleType) -> None:
         (None, "not a regular file"),
     ],
 )
-def test_a_file_that_cannot_be_used_is_named(
+def test_an_unusable_configuration_file_is_named(
     agent: ModuleType, tmp_path: Path, text: str | None, said: str
 ) -> None:
     path = tmp_path / "host.json"
@@ -215,7 +217,9 @@ def test_a_file_that_cannot_be_used_is_named(
     assert str(caught.value) == f"{path}: {said}"
 
 
-def test_a_link_is_named_with_the_kernels_reason(agent: ModuleType, tmp_path: Path) -> None:
+def test_a_symbolic_link_is_refused_with_the_kernels_reason(
+    agent: ModuleType, tmp_path: Path
+) -> None:
     path = tmp_path / "host.json"
     path.symlink_to("/etc/hostname")
     with pytest.raises(agent.Settings) as caught:
@@ -223,7 +227,7 @@ def test_a_link_is_named_with_the_kernels_reason(agent: ModuleType, tmp_path: Pa
     assert str(caught.value) == f"{path}: {os.strerror(errno.ELOOP)}"
 
 
-def test_a_file_of_256_kib_is_read(agent: ModuleType, tmp_path: Path) -> None:
+def test_a_configuration_file_of_256_kib_is_read(agent: ModuleType, tmp_path: Path) -> None:
     path = tmp_path / "host.json"
     path.write_text("{}" + " " * 262_142)
     assert agent.read_trusted(str(path)) == {}
@@ -269,7 +273,7 @@ def test_the_usual_port_of_https_is_443(agent: ModuleType, monkeypatch: pytest.M
 
 
 class Metadata:
-    """Answers as the metadata service, and keeps what it was asked."""
+    """A metadata service that keeps the requests."""
 
     def __init__(self, agent: ModuleType, token: int, identity: int) -> None:
         self.answers = [
@@ -297,7 +301,7 @@ class Metadata:
         (200, 404, "metadata service: identity 404"),
     ],
 )
-def test_a_proof_takes_a_token_of_a_minute(
+def test_reading_the_proof_uses_a_token_of_a_minute(
     agent: ModuleType,
     monkeypatch: pytest.MonkeyPatch,
     token: int,
@@ -332,7 +336,7 @@ def test_a_proof_takes_a_token_of_a_minute(
 
 
 def test_clock_skew_is_measured_from_the_date_header(agent: ModuleType) -> None:
-    """A Date header is cut to whole seconds, so it stands for their middle."""
+    """A Date header has whole seconds, so the agent takes the middle of that second."""
     date = "Thu, 01 Jan 1970 00:01:40 GMT"
     assert agent._skew(date, 90.0, 92.0) == 9.5
     assert agent._skew(date, 110.0, 112.0) == 10.5
@@ -340,7 +344,7 @@ def test_clock_skew_is_measured_from_the_date_header(agent: ModuleType) -> None:
     assert agent._skew("yesterday", 0.0, 1.0) is None
 
 
-def test_each_check_says_what_was_seen(
+def test_each_health_check_reports_its_measured_value(
     agent: ModuleType, open_folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     host = agent.Host({"runner_directory": str(open_folder), "runner_user": "nobody"})
@@ -385,7 +389,7 @@ def test_a_runner_without_a_user_of_its_own_fails_its_check(
     assert tuple(version) == ("runner_version", False, "Runner.Listener does not start: Settings")
 
 
-def test_the_listener_is_asked_for_its_version_where_it_is_installed(
+def test_the_installed_listener_is_run_for_its_version(
     agent: ModuleType, open_folder: Path
 ) -> None:
     install_listener(open_folder, '[ "$PWD" = "${0%/bin/*}" ] && echo 2.336.0')
@@ -393,7 +397,7 @@ def test_the_listener_is_asked_for_its_version_where_it_is_installed(
     assert tuple(agent._check_version(host, 60.0)) == ("runner_version", True, "2.336.0")
 
 
-def test_github_is_asked_for_its_path_and_query(
+def test_the_github_check_requests_the_path_and_query_of_its_url(
     agent: ModuleType, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[Any] = []
@@ -446,7 +450,7 @@ echo "$HOME $USER $LOGNAME" > user
 """
 
 
-def test_a_runner_starts_in_its_folder_with_nothing_to_read(
+def test_a_runner_starts_in_its_folder_without_standard_input(
     agent: ModuleType, open_folder: Path
 ) -> None:
     (open_folder / "run.sh").write_text(START)
@@ -472,10 +476,10 @@ def test_a_runner_starts_in_its_folder_with_nothing_to_read(
     assert stat.S_IMODE((open_folder / "pwd").stat().st_mode) == 0o644
 
 
-def test_a_pipe_that_the_runner_closed_is_not_looked_at_again(
+def test_a_pipe_that_the_runner_closed_is_not_polled_again(
     agent: ModuleType, open_folder: Path
 ) -> None:
-    """An open pipe at its end is always ready: each look would return at once."""
+    """An open pipe at its end is always ready, so each poll would return at once."""
     (open_folder / "run.sh").write_text("#!/bin/bash\nexec > /dev/null 2>&1\n")
     (open_folder / "run.sh").chmod(0o755)
     values = {"runner_directory": str(open_folder), "runner_user": "nobody"}
@@ -488,8 +492,8 @@ def test_a_pipe_that_the_runner_closed_is_not_looked_at_again(
     assert process.stderr.closed
 
 
-def test_a_process_may_have_any_name(agent: ModuleType) -> None:
-    """A job chooses its processes' names."""
+def test_processes_with_any_name_are_read(agent: ModuleType) -> None:
+    """A job chooses the names of its processes."""
     comm = Path("/proc/self/comm")
     before = comm.read_bytes()
     try:
@@ -502,7 +506,7 @@ def test_a_process_may_have_any_name(agent: ModuleType) -> None:
     assert agent.process_name(2**22 + 1) == ""
 
 
-def test_a_command_of_the_host_reads_nothing_and_its_status_counts(
+def test_a_host_command_has_no_standard_input_and_its_exit_status_counts(
     agent: ModuleType, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     script = 'readlink /proc/$$/fd/0 > "$1"; echo printed'
@@ -516,8 +520,8 @@ def test_a_command_of_the_host_reads_nothing_and_its_status_counts(
     assert capfd.readouterr().err == f"runner-agent: {tmp_path}/absent: FileNotFoundError\n"
 
 
-def test_a_request_on_a_closed_kept_connection_is_sent_again_whole(agent: ModuleType) -> None:
-    """A second request on a kept connection that the server closed is the same request."""
+def test_a_request_on_a_closed_keep_alive_connection_is_sent_again_whole(agent: ModuleType) -> None:
+    """If the server closed a keep-alive connection, the agent repeats the same request."""
     asked: list[tuple[str, bytes]] = []
 
     def answer_one(server: socket.socket) -> None:

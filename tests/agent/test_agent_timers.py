@@ -18,7 +18,7 @@ from tests.agent.doubles import (
 
 
 class Stage:
-    """An agent with a scripted controller and runner, its state in a folder of its own."""
+    """An agent with a scripted controller and runner, and a separate state folder."""
 
     def __init__(self, agent: ModuleType, folder: Path) -> None:
         self.clock = VirtualClock()
@@ -37,13 +37,13 @@ class Stage:
         self.controller.answers["poll"] = [self.module.Assignment("r-1", "secret")]
 
     def live(self) -> str:
-        """Until it powers off; why."""
+        """Run the agent until it powers off. Return the reason."""
         with pytest.raises(self.module.PowerOff) as caught:
             self.agent.live()
         return str(caught.value)
 
     def runs(self, **script: Any) -> str:
-        """Supervise a runner; why it ended."""
+        """Supervise a runner. Return the reason why it ended."""
         self.controller.machine = "m-1"
         self.runner.start("secret")
         self.left = self.agent.supervise(self.runner)
@@ -59,7 +59,7 @@ def stage(agent: ModuleType, open_folder: Path) -> Stage:
     return Stage(agent, open_folder)
 
 
-def test_the_table_in_the_documentation_is_true(agent: ModuleType) -> None:
+def test_the_timers_match_the_documentation(agent: ModuleType) -> None:
     rows = re.findall(r"^\| `([A-Z_]+)` \| (\d+) \|", Path("docs/agent.md").read_text(), re.M)
     reported = {name: float(seconds) for name, seconds in rows}
     source = Path("autoscaler/agent/limits.py").read_text()
@@ -69,7 +69,7 @@ def test_the_table_in_the_documentation_is_true(agent: ModuleType) -> None:
     assert len(names) == 12
 
 
-def test_a_whole_life(stage: Stage) -> None:
+def test_an_agent_attests_polls_runs_a_job_and_reports_the_exit(stage: Stage) -> None:
     stage.assignment()
     stage.runner.script = {5: {"message": True, "worker": True}, 60: {"exited": 0, "worker": False}}
     assert stage.live() == "the runner exited with status 0"
@@ -79,13 +79,13 @@ def test_a_whole_life(stage: Stage) -> None:
     assert Path(stage.host.marker).stat().st_mode & 0o777 == 0o600
 
 
-def test_patience_ends_after_15_minutes_without_an_answer(stage: Stage) -> None:
+def test_the_agent_powers_off_after_15_minutes_without_an_answer(stage: Stage) -> None:
     stage.controller.usual["attest"] = stage.module.Again("503")
     assert "15 minutes" in stage.live()
     assert stage.clock.now() - stage.began == pytest.approx(900, abs=1)
 
 
-def test_patience_begins_anew_with_every_answer_that_knows_the_machine(stage: Stage) -> None:
+def test_each_answer_that_knows_the_machine_restarts_the_15_minutes(stage: Stage) -> None:
     again = stage.module.Again("503")
     stage.controller.answers["poll"] = [again, None, again, None]
     stage.controller.answers["heartbeat"] = [None] * 20
@@ -96,7 +96,7 @@ def test_patience_begins_anew_with_every_answer_that_knows_the_machine(stage: St
     assert stage.clock.now() - last == pytest.approx(900, abs=61)
 
 
-def test_refused_attestations_are_no_answer_that_knows_the_machine(stage: Stage) -> None:
+def test_refused_attestations_do_not_restart_the_15_minutes(stage: Stage) -> None:
     stage.controller.usual["attest"] = stage.module.AttestAgain("401")
     assert "15 minutes" in stage.live()
     assert stage.clock.now() - stage.began == pytest.approx(900, abs=1)
@@ -116,15 +116,15 @@ def test_retry_after_is_honoured_with_jitter(stage: Stage) -> None:
     topic="EC2's machines",
     source="RFC 9110, 10.2.3",
 )
-def test_a_retry_after_of_nothing_leaves_the_delays_growing(agent: ModuleType) -> None:
-    """`Retry-After: 0` (RFC 9110, 10.2.3) from a server that is down is no call to hurry."""
+def test_a_retry_after_of_zero_does_not_stop_the_backoff(agent: ModuleType) -> None:
+    """A server that is down may send `Retry-After: 0` (RFC 9110, 10.2.3). The agent still backs off."""
     backoff = agent.Backoff()
     delays = [backoff.next(0.0) for _ in range(10)]
     assert delays[0] >= 0.5
     assert min(delays[6:]) >= 15
 
 
-def test_delays_grow_to_half_a_minute_at_most(agent: ModuleType) -> None:
+def test_retry_delays_grow_up_to_half_a_minute(agent: ModuleType) -> None:
     backoff = agent.Backoff()
     delays = [backoff.next() for _ in range(30)]
     assert all(0.5 <= delay <= 30 for delay in delays)
@@ -170,7 +170,7 @@ def test_the_agent_sends_heartbeats_every_minute_from_attestation_to_exit(stage:
     topic="EC2's machines",
     source="ARC#3450",
 )
-def test_the_controllers_silence_ends_no_runner(stage: Stage) -> None:
+def test_an_unreachable_controller_ends_no_runner(stage: Stage) -> None:
     stage.controller.usual["heartbeat"] = stage.module.Again("no answer")
     stage.agent._heartbeat_at = stage.clock.now()
     stage.runner.script = {1: {"worker": True}, 80_000: {"exited": 0, "worker": False}}
@@ -178,7 +178,7 @@ def test_the_controllers_silence_ends_no_runner(stage: Stage) -> None:
     assert stage.lasted >= 80_000
 
 
-def test_a_closed_seat_ends_an_idle_runner_only(stage: Stage) -> None:
+def test_the_answer_ended_stops_only_an_idle_runner(stage: Stage) -> None:
     stage.controller.usual["heartbeat"] = stage.module.PowerOff("410")
     stage.agent._heartbeat_at = stage.clock.now()
     assert stage.runs() == "the controller has closed this seat"
@@ -186,7 +186,7 @@ def test_a_closed_seat_ends_an_idle_runner_only(stage: Stage) -> None:
     assert stage.runner.killed
 
 
-def test_a_closed_seat_does_not_end_a_job(stage: Stage) -> None:
+def test_the_answer_ended_does_not_stop_a_job(stage: Stage) -> None:
     stage.controller.usual["heartbeat"] = stage.module.PowerOff("410")
     stage.agent._heartbeat_at = stage.clock.now() + 30
     stage.runner.script = {1: {"worker": True}, 4000: {"exited": 0, "worker": False}}
@@ -204,7 +204,7 @@ def test_a_closed_seat_does_not_end_a_job(stage: Stage) -> None:
     topic="Runner and listener",
     source="actions/runner Constants.cs; actions/runner run-helper.sh",
 )
-def test_no_job_for_two_minutes_gives_the_registration_back(stage: Stage) -> None:
+def test_without_a_job_for_two_minutes_the_agent_releases_its_registration(stage: Stage) -> None:
     stage.controller.usual.update({"may-release": True, "release": 204})
     assert stage.runs() == "no job came, the registration is deleted"
     assert stage.lasted == pytest.approx(120, abs=2)
@@ -212,7 +212,7 @@ def test_no_job_for_two_minutes_gives_the_registration_back(stage: Stage) -> Non
 
 
 @pytest.mark.parametrize("status", [422, 503, 0])
-def test_a_release_that_fails_lets_the_listener_run_on(stage: Stage, status: int) -> None:
+def test_after_a_failed_release_the_listener_continues(stage: Stage, status: int) -> None:
     stage.controller.usual["may-release"] = True
     stage.controller.answers["release"] = [status, 404]
     assert "deleted" in stage.runs()
@@ -226,10 +226,10 @@ def test_a_release_that_fails_lets_the_listener_run_on(stage: Stage, status: int
     source="actions/runner#4617; actions/runner#3822",
 )
 @pytest.mark.parametrize("status", [204, 404])
-def test_a_release_answered_after_the_thaw_ends_it_once_it_is_idle(
+def test_a_release_answered_after_the_listener_was_resumed_ends_the_idle_listener(
     stage: Stage, status: int
 ) -> None:
-    """The registration is gone, so no job can come: it stays only for one that came meanwhile."""
+    """The registration is deleted, so the agent waits only for a job that started meanwhile."""
     stage.controller.usual.update({"may-release": True, "release": status})
     stage.controller.before_release = stage.runner.resume
     assert stage.runs() == "the registration is deleted"
@@ -238,7 +238,7 @@ def test_a_release_answered_after_the_thaw_ends_it_once_it_is_idle(
     assert stage.lasted == pytest.approx(121, abs=2)
 
 
-def test_a_job_taken_before_a_late_answer_runs_to_its_end(stage: Stage) -> None:
+def test_a_job_started_before_a_late_release_answer_runs_to_its_end(stage: Stage) -> None:
     stage.controller.usual.update({"may-release": True, "release": 204})
     stage.controller.before_release = stage.runner.resume
     stage.runner.script = {
@@ -251,7 +251,9 @@ def test_a_job_taken_before_a_late_answer_runs_to_its_end(stage: Stage) -> None:
 
 
 @pytest.mark.parametrize("step", ["may-release", "release"])
-def test_a_controller_that_is_away_lets_the_listener_run_on(stage: Stage, step: str) -> None:
+def test_while_the_controller_is_unreachable_the_listener_continues(
+    stage: Stage, step: str
+) -> None:
     stage.controller.usual.update({"may-release": True, "release": 204})
     stage.controller.answers[step] = [stage.module.Again("no answer")]
     assert "deleted" in stage.runs()
@@ -275,7 +277,7 @@ def test_the_agent_keeps_its_registration_while_the_controller_refuses_the_relea
     source="ARC runner_graceful_stop.go",
 )
 @pytest.mark.parametrize("sign", [{"message": True}, {"worker": True}])
-def test_a_job_seen_with_the_listener_frozen_is_let_run(
+def test_a_job_found_while_the_listener_is_frozen_runs_to_its_end(
     stage: Stage, sign: dict[str, bool]
 ) -> None:
     stage.controller.usual.update({"may-release": True, "release": 204})
@@ -286,7 +288,7 @@ def test_a_job_seen_with_the_listener_frozen_is_let_run(
     assert not stage.runner.frozen
 
 
-def test_each_limit_counts_from_its_very_second(agent: ModuleType) -> None:
+def test_each_limit_counts_exactly_from_its_start(agent: ModuleType) -> None:
     nothing = agent.Signs(None, False, False, False, False)
     idle = agent.Watch(1000.0)
     assert idle.decide(1119.9, nothing) is None
@@ -306,7 +308,7 @@ def test_each_limit_counts_from_its_very_second(agent: ModuleType) -> None:
     topic="Runner and listener",
     source="actions/runner BrokerMessageListener.cs",
 )
-def test_a_runner_that_never_connected_says_so_when_it_leaves_unused(stage: Stage) -> None:
+def test_an_unused_runner_that_never_connected_reports_that_reason(stage: Stage) -> None:
     """The listener retries a refused TLS connection for ever (BrokerMessageListener.cs)."""
     stage.controller.usual.update({"may-release": True, "release": 204})
     error = "Runner connect error: The SSL connection could not be established."
@@ -317,8 +319,8 @@ def test_a_runner_that_never_connected_says_so_when_it_leaves_unused(stage: Stag
     assert left.detail == f"no job came, the registration is deleted: {error}"
 
 
-def test_a_stopped_agent_gives_no_registration_back(stage: Stage) -> None:
-    """The listener has half a minute to leave: freezing it would take that away."""
+def test_a_stopped_agent_does_not_release_its_registration(stage: Stage) -> None:
+    """The listener has half a minute to exit, which freezing it would use up."""
     stage.controller.usual.update({"may-release": True, "release": 204})
     look = stage.runner.look
 
@@ -335,14 +337,14 @@ def test_a_stopped_agent_gives_no_registration_back(stage: Stage) -> None:
     assert stage.runner.froze == 0
 
 
-def test_a_message_without_a_worker_for_12_minutes(stage: Stage) -> None:
+def test_a_job_message_without_a_worker_for_12_minutes_ends_the_runner(stage: Stage) -> None:
     stage.runner.script = {30: {"message": True}}
     assert stage.runs() == "a job message came, but no worker"
     assert stage.lasted == pytest.approx(750, abs=2)
     assert stage.controller.times("may-release") == []
 
 
-def test_a_later_message_begins_the_12_minutes_anew(stage: Stage) -> None:
+def test_a_later_job_message_restarts_the_12_minutes(stage: Stage) -> None:
     stage.runner.script = {30: {"message": True}, 700: {"message": True}}
     stage.runs()
     assert stage.lasted == pytest.approx(1420, abs=2)
@@ -353,13 +355,13 @@ def test_a_later_message_begins_the_12_minutes_anew(stage: Stage) -> None:
     topic="Runner and listener",
     source="actions/runner JobDispatcher.cs",
 )
-def test_a_worker_gone_with_the_listener_alive_for_5_minutes(stage: Stage) -> None:
+def test_a_listener_that_stays_5_minutes_after_its_worker_is_ended(stage: Stage) -> None:
     stage.runner.script = {30: {"worker": True}, 1000: {"worker": False}}
     assert stage.runs() == "the worker is gone, the listener stays"
     assert stage.lasted == pytest.approx(1300, abs=2)
 
 
-def test_a_job_too_short_for_its_worker_to_be_seen(stage: Stage) -> None:
+def test_a_job_whose_worker_was_never_seen_counts_as_finished(stage: Stage) -> None:
     stage.runner.script = {30: {"message": True, "finished": True}}
     assert stage.runs() == "the worker is gone, the listener stays"
     assert stage.lasted == pytest.approx(330, abs=2)
@@ -370,7 +372,7 @@ def test_a_job_too_short_for_its_worker_to_be_seen(stage: Stage) -> None:
     topic="Runner and listener",
     source="actions/runner#4617; actions/runner#3822",
 )
-def test_a_registration_that_github_refuses(stage: Stage) -> None:
+def test_a_registration_that_github_refuses_ends_the_runner(stage: Stage) -> None:
     stage.runner.script = {10: {"refused": True}}
     assert stage.runs() == "GitHub refuses the registration"
     assert stage.lasted == pytest.approx(10, abs=2)
@@ -383,8 +385,10 @@ def test_a_registration_that_github_refuses(stage: Stage) -> None:
     source="actions/runner#3651; actions/runner#2246",
 )
 @pytest.mark.parametrize("seen", [{"deprecated": True}, {"exited": 7}])
-def test_a_version_that_github_refuses(stage: Stage, seen: dict[str, Any]) -> None:
-    """By its words, for older listeners exit with 1 or 2 or start again; or by its exit status."""
+def test_a_runner_version_that_github_refuses_ends_the_runner(
+    stage: Stage, seen: dict[str, Any]
+) -> None:
+    """The agent recognizes it by the exit status or, for older listeners, by the log line."""
     said = "An error occurred: Runner version v2.320.0 is deprecated and cannot receive messages."
     stage.runner.script = {10: {**seen, "error": said}}
     assert stage.runs() == f"GitHub refuses the runner's version: {said}"
@@ -413,7 +417,7 @@ def test_the_exit_report_has_a_reason_of_a_fixed_list(
     assert stage.left.reason == reason
 
 
-def test_an_error_from_before_a_job_is_no_reason_after_it(stage: Stage) -> None:
+def test_an_error_before_a_job_is_not_reported_after_the_job(stage: Stage) -> None:
     stage.runner.script = {
         1: {"error": "Runner connect error: once"},
         5: {"worker": True},
@@ -422,7 +426,7 @@ def test_an_error_from_before_a_job_is_no_reason_after_it(stage: Stage) -> None:
     assert stage.runs() == "the runner exited with status 0"
 
 
-def test_the_report_of_the_exit_holds_reason_and_text(stage: Stage) -> None:
+def test_the_exit_report_has_a_reason_and_a_text(stage: Stage) -> None:
     stage.assignment()
     stage.runner.script = {3: {"exited": 1, "error": "Failed to create session. Forbidden"}}
     stage.live()
@@ -434,7 +438,7 @@ def test_the_report_of_the_exit_holds_reason_and_text(stage: Stage) -> None:
     assert checks["runner_version"] == {"name": "runner_version", "ok": True, "detail": "2.336.0"}
 
 
-def test_words_of_refusal_do_not_end_a_running_job(stage: Stage) -> None:
+def test_a_refusal_in_the_log_does_not_end_a_running_job(stage: Stage) -> None:
     stage.runner.script = {
         5: {"worker": True},
         10: {"refused": True},
@@ -449,7 +453,7 @@ def test_the_exit_is_reported_for_five_minutes_at_most(stage: Stage) -> None:
     assert stage.clock.now() - stage.began == pytest.approx(300, abs=1)
 
 
-def test_a_refused_exit_report_ends_it(stage: Stage) -> None:
+def test_a_refused_exit_report_is_not_repeated(stage: Stage) -> None:
     stage.controller.answers["exit"] = [stage.module.AttestAgain("401")]
     stage.agent.report_exit(stage.module.Left("exited", "done"))
     assert stage.clock.now() == stage.began
@@ -463,13 +467,15 @@ def test_no_runner_starts_where_the_marker_cannot_be_written(stage: Stage) -> No
     assert stage.runner.started_with is None
 
 
-def test_a_shutdown_that_stays_armed_lets_no_job_start(agent: ModuleType) -> None:
+def test_no_job_starts_while_the_scheduled_shutdown_cannot_be_cancelled(agent: ModuleType) -> None:
     agent.disarm(["true"])
     with pytest.raises(agent.PowerOff, match="armed"):
         agent.disarm(["false"], pause=0.0)
 
 
-def test_a_machine_serves_once(agent: ModuleType, tmp_path: Path) -> None:
+def test_a_machine_with_a_marker_of_an_earlier_boot_powers_off(
+    agent: ModuleType, tmp_path: Path
+) -> None:
     host = agent.Host({"root": str(tmp_path)})
     agent.refuse_second_boot(host)
     Path(host.state).mkdir(parents=True)
@@ -485,10 +491,10 @@ def test_a_machine_serves_once(agent: ModuleType, tmp_path: Path) -> None:
     source="actions/runner Runner.cs",
 )
 @pytest.mark.parametrize("takes", [8.0, None])
-def test_a_stop_is_passed_on_and_leaves_the_runner_half_a_minute(
+def test_a_stop_is_passed_to_the_runner_which_has_half_a_minute(
     stage: Stage, takes: float | None
 ) -> None:
-    """A runner that cancels its job in time is not killed before; one that does not is."""
+    """A runner that cancels its job within that time is not killed; a slower one is."""
     stage.assignment()
     stage.runner.script = {1: {"message": True, "worker": True}}
     stopped: list[float] = []
@@ -521,8 +527,8 @@ def test_a_stop_is_passed_on_and_leaves_the_runner_half_a_minute(
     topic="Runner and listener",
     source="actions/runner run-helper.sh",
 )
-def test_a_stop_reaches_a_listener_that_starts_after_it(stage: Stage) -> None:
-    """run.sh may wait for Docker first, or restart its listener: it must not take a job then."""
+def test_a_stop_also_ends_a_listener_that_starts_after_it(stage: Stage) -> None:
+    """run.sh may wait for Docker, or restart its listener, which must not get a job then."""
     stage.assignment()
     stage.runner.listens_from = 10.0
 

@@ -21,7 +21,7 @@ BOTH = pytest.mark.parametrize("system", list(OperatingSystem))
 
 
 @BOTH
-def test_is_small_with_a_certificate_in_it(system: OperatingSystem) -> None:
+def test_user_data_with_a_certificate_stays_within_ec2s_limit(system: OperatingSystem) -> None:
     ca = make_certificate("127.0.0.1")[0].decode()
     text = render_user_data(system, URL, "us-east-1", SHA, ca * 3)
     assert len(text.encode()) < MAX_BYTES
@@ -30,22 +30,22 @@ def test_is_small_with_a_certificate_in_it(system: OperatingSystem) -> None:
 
 
 @BOTH
-def test_the_first_command_arms_a_shutdown(system: OperatingSystem) -> None:
+def test_the_first_command_schedules_a_shutdown(system: OperatingSystem) -> None:
     first, second = render_user_data(system, URL, "us-east-1", SHA).splitlines()[:2]
     assert first in ("#!/bin/bash", "<powershell>")
     assert second.startswith(("shutdown -P +20", "shutdown.exe /s /t 2400"))
 
 
 @BOTH
-def test_pins_the_agent(system: OperatingSystem) -> None:
+def test_user_data_checks_the_hash_of_the_agent(system: OperatingSystem) -> None:
     text = render_user_data(system, URL, "us-east-1", SHA)
     assert SHA in text
     assert "@" not in text.replace("@'", "").replace("'@", "").replace("[@]", "")
 
 
 @BOTH
-def test_asks_for_the_agent_by_its_hash(system: OperatingSystem) -> None:
-    """A controller of another version keeps the agents of earlier ones."""
+def test_user_data_fetches_the_agent_by_its_hash(system: OperatingSystem) -> None:
+    """A controller also serves the agents of its earlier versions."""
     text = render_user_data(system, URL, "us-east-1", SHA)
     assert f"'/bootstrap/agent.py?sha256={SHA}'" in text
 
@@ -60,8 +60,8 @@ def test_asks_for_the_agent_by_its_hash(system: OperatingSystem) -> None:
     topic="EC2's machines",
     source="systemd.unit",
 )
-def test_the_unit_is_hard_to_stop_and_spared_when_memory_runs_out() -> None:
-    """systemd.unit(5), systemd.exec(5): where each word has to stand to count."""
+def test_the_unit_refuses_a_manual_stop_and_has_oom_protection() -> None:
+    """systemd.unit(5) and systemd.exec(5) define the section of each setting."""
     text = render_user_data(OperatingSystem.LINUX, URL, "us-east-1", SHA)
     unit = text[text.index("[Unit]") : text.index("\nUNIT\n")]
     head, _, rest = unit.partition("[Service]")
@@ -72,8 +72,8 @@ def test_the_unit_is_hard_to_stop_and_spared_when_memory_runs_out() -> None:
     assert "\nOOMPolicy=continue\n" in service
 
 
-def test_the_unit_leaves_a_stop_to_the_agent_and_the_agent_its_time(agent: ModuleType) -> None:
-    """systemd.kill(5): `mixed` signals the main process alone; the rest is killed at the timeout."""
+def test_a_stop_of_the_unit_signals_only_the_agent_and_gives_it_time(agent: ModuleType) -> None:
+    """systemd.kill(5): `mixed` signals only the main process, and kills the rest at the timeout."""
     text = render_user_data(OperatingSystem.LINUX, URL, "us-east-1", SHA)
     unit = text[text.index("[Unit]") : text.index("\nUNIT\n")]
     service = unit.partition("[Service]")[2].partition("[Install]")[0]
@@ -89,7 +89,7 @@ def test_the_unit_leaves_a_stop_to_the_agent_and_the_agent_its_time(agent: Modul
     source="systemd.unit",
 )
 def test_the_agent_stops_before_docker_does() -> None:
-    """systemd.unit(5), After: at a shutdown the order is reversed, and absent units do not matter."""
+    """systemd.unit(5), After: a shutdown reverses the order, and missing units are ignored."""
     text = render_user_data(OperatingSystem.LINUX, URL, "us-east-1", SHA)
     head = text[text.index("[Unit]") : text.index("[Service]")]
     assert "\nAfter=network-online.target docker.service containerd.service\n" in head
@@ -114,7 +114,7 @@ LAST=no end of line"""
     source="systemd.exec",
 )
 def test_the_environment_file_is_read_as_systemd_reads_it(tmp_path: Path) -> None:
-    """systemd.exec(5), EnvironmentFile: nothing is expanded or run, quotes around a value are taken off."""
+    """systemd.exec(5), EnvironmentFile: values are not expanded or run, and lose their quotes."""
     programs, etc = tmp_path / "bin", tmp_path / "etc/runner-agent"
     programs.mkdir()
     etc.mkdir(parents=True)
@@ -159,7 +159,7 @@ def test_the_environment_file_is_read_as_systemd_reads_it(tmp_path: Path) -> Non
         (URL, "p", "ab"),
     ],
 )
-def test_refuses_what_does_not_fit_in(
+def test_user_data_with_invalid_values_is_refused(
     system: OperatingSystem, url: str, provider: str, sha: str
 ) -> None:
     with pytest.raises(ValueError, match="not"):
@@ -167,7 +167,7 @@ def test_refuses_what_does_not_fit_in(
 
 
 @BOTH
-def test_refuses_a_key_and_what_ec2_would_not_take(system: OperatingSystem) -> None:
+def test_user_data_with_a_private_key_or_invalid_values_is_refused(system: OperatingSystem) -> None:
     certificate, key = make_certificate("127.0.0.1")
     with pytest.raises(ValueError, match="private key"):
         render_user_data(system, URL, "p", SHA, (certificate + key).decode())
@@ -175,7 +175,7 @@ def test_refuses_a_key_and_what_ec2_would_not_take(system: OperatingSystem) -> N
         render_user_data(system, URL, "p", SHA, certificate.decode() * 40)
 
 
-def test_shellcheck_finds_nothing(tmp_path: Path) -> None:
+def test_shellcheck_accepts_the_user_data(tmp_path: Path) -> None:
     script = tmp_path / "user-data.sh"
     script.write_text(render_user_data(OperatingSystem.LINUX, URL, "us-east-1", SHA))
     programs = [
@@ -197,7 +197,7 @@ def test_shellcheck_finds_nothing(tmp_path: Path) -> None:
     topic="Runner and listener",
     source="GitHub: self-hosted runners",
 )
-def test_powershell_is_tokens_with_brackets_that_close() -> None:
+def test_the_powershell_script_has_valid_tokens_and_balanced_brackets() -> None:
     """What this shows: Pygments' PowerShell lexer knows every token, and outside of strings and
     comments all brackets close in order; the here-strings begin and end where they must. Not shown:
     that PowerShell runs it, which nothing here can.

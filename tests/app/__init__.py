@@ -1,1 +1,1 @@
-"""The composition root: what it says when a part cannot be used."""
+"""Tests of the composition root."""

@@ -1,4 +1,4 @@
-"""The file that machines run is the agent's modules: nothing added, nothing lost, always the same bytes."""
+"""The file that machines run contains exactly the agent's modules, always with the same bytes."""
 
 import ast
 import os
@@ -86,7 +86,7 @@ def test_the_file_imports_only_the_standard_library() -> None:
     assert not [node for node in imports if "autoscaler" in ast.unparse(node)]
 
 
-def test_the_file_runs_what_its_modules_say(tmp_path: Path) -> None:
+def test_the_file_behaves_like_its_modules(tmp_path: Path) -> None:
     folder = package(
         tmp_path,
         words="import os\n\nWORD = os.sep\n",
@@ -131,7 +131,7 @@ def test_the_file_runs_what_its_modules_say(tmp_path: Path) -> None:
         ("for x in (1, 2): ...", "line 1: only definitions"),
     ],
 )
-def test_names_with_another_meaning_in_one_file_are_refused(
+def test_modules_whose_names_conflict_in_one_file_are_refused(
     tmp_path: Path, main: str, wrong: str
 ) -> None:
     with pytest.raises(ValueError, match=wrong.replace("(", r"\(")):

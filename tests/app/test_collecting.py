@@ -1,4 +1,4 @@
-"""Objects that live long are frozen, which is safe as long as no dropped one is part of a cycle."""
+"""Long-lived objects are frozen for the garbage collector, which is safe if no dropped one is in a cycle."""
 
 import asyncio
 import gc
@@ -12,7 +12,7 @@ from benchmarks.virtual_fleet import LABEL, REPOSITORIES, Setting, VirtualFleet
 TURNS = RegistrationRate(50, 5.0)
 
 
-def test_full_collections_look_only_at_what_is_new() -> None:
+def test_full_garbage_collections_scan_only_new_objects() -> None:
     async def story() -> tuple[int, int, int]:
         freezing = asyncio.get_running_loop().create_task(keep_out_of_collections())
         await asyncio.sleep(1.0)
@@ -38,7 +38,7 @@ class Knot:
         self.myself = self
 
 
-def test_new_objects_cause_no_full_collection_while_young_cycles_are_freed() -> None:
+def test_new_objects_cause_no_full_collection_and_young_cycles_are_freed() -> None:
     full: list[float] = []
 
     def on_collection(phase: str, info: dict[str, int]) -> None:
@@ -81,8 +81,8 @@ def test_a_frozen_cycle_is_freed_within_the_hour() -> None:
     assert run(story()) == (True, True)
 
 
-def test_jobs_and_machines_leave_nothing_to_the_collector() -> None:
-    """What is frozen while it lives, and in a cycle when it is dropped, would never be freed."""
+def test_jobs_and_machines_leave_no_cycles() -> None:
+    """A frozen object that is in a cycle when it is dropped would never be freed."""
 
     async def story() -> int:
         fleet = VirtualFleet(

@@ -27,14 +27,14 @@ sys.exit(serve(Path("fleet.yaml"), log_format="json", log_level="info", provider
 
 
 class ClosingProvider(MemoryProvider):
-    """Writes a line when it is closed."""
+    """A provider that prints a line when it is closed."""
 
     async def close(self) -> None:
         sys.stdout.write(f"closed {self.name}\n")
 
 
 class ClosingFactory(MemoryFactory):
-    """Creates such providers, and writes a line when it is closed itself."""
+    """Creates such providers, and prints a line when it is closed."""
 
     def make(self, context: ProviderContext) -> MemoryProvider:
         made = super().make(context)
@@ -68,7 +68,7 @@ class UnusableKind(MemoryKind):
 
 
 async def served(folder: Folder, kind: str) -> tuple[int, list[str]]:
-    """The exit status and the output of a process that gets SIGTERM as soon as it serves."""
+    """Return the exit status and the output of a process that gets SIGTERM as soon as it serves."""
     nowhere = "scopes: [{org: acme}]\n  api_url: http://127.0.0.1:9"
     (folder.path / "fleet.yaml").write_text(TEXT.replace("scopes: [{org: acme}]", nowhere))
     process = await asyncio.create_subprocess_exec(
@@ -93,7 +93,7 @@ async def served(folder: Folder, kind: str) -> tuple[int, list[str]]:
 
 
 async def test_every_provider_is_closed_before_its_factory(tmp_path: Path) -> None:
-    """A provider may have connections and tasks of its own, such as a watch of pods."""
+    """A provider may have its own connections and tasks, such as a watch of pods."""
     status, lines = await served(Folder(tmp_path), "ClosingKind")
     assert status == 0, lines
     closed = [line for line in lines if line.startswith("closed")]

@@ -1,4 +1,4 @@
-"""fleet.yaml in the words of each part: what holds for providers that could not be opened yet."""
+"""The settings that each part gets from fleet.yaml, also for providers that are not open yet."""
 
 from pathlib import Path
 
@@ -20,7 +20,7 @@ OURS = InstallationId("0badcafe")
 
 
 def test_a_providers_launch_rate_is_known_before_it_is_opened(tmp_path: Path) -> None:
-    """A restart counts on no more calls than its absence gave, opened or not."""
+    """After a restart the launch rate has only what the downtime refilled, even before the provider is open."""
     configuration = Folder(tmp_path).load(MINIMAL)
     context = ProviderContext(Installations(OURS), "0" * 64, RecordingTelemetry(), SystemClock())
     factories = provider_factories(configuration, provider_kinds())
@@ -45,7 +45,7 @@ def test_former_ids_reach_the_ledger_and_every_provider(tmp_path: Path) -> None:
     topic="Runner and listener",
     source="GitHub: rate limit without authentication",
 )
-def test_machines_ask_github_what_costs_nothing(tmp_path: Path) -> None:
-    """Calls without a token have 60 an hour for everything behind one address; this one is free."""
+def test_the_github_check_of_machines_uses_no_rate_limit(tmp_path: Path) -> None:
+    """GitHub allows 60 calls an hour without a token for each address. This call does not count."""
     found = health_check_parameters(Folder(tmp_path).load(MINIMAL))
     assert {checks["github"] for checks in found.values()} == {"https://api.github.com/rate_limit"}

@@ -8,17 +8,17 @@ from autoscaler.model.catalogue import Rate
 from benchmarks.launch_oracle import earliest, sent_at
 
 
-def test_while_there_are_tokens_every_job_has_a_call_at_once() -> None:
+def test_while_tokens_are_left_every_job_gets_a_launch_request_at_once() -> None:
     accepted = [(0.0, "a"), (0.1, "b"), (0.2, "a")]
     assert earliest(accepted, Rate(3, 1.0)) == [0.0, 0.1, 0.2]
 
 
-def test_without_a_token_jobs_of_a_sku_share_the_next_call_and_the_oldest_goes_first() -> None:
+def test_without_a_token_jobs_of_a_sku_share_the_next_launch_request_oldest_first() -> None:
     accepted = [(0.0, "a"), (0.1, "b"), (0.2, "a"), (0.3, "b")]
     assert earliest(accepted, Rate(1, 0.5)) == [0.0, 2.0, 4.0, 2.0]
 
 
-def test_tokens_come_back_while_nothing_waits() -> None:
+def test_tokens_refill_while_no_job_waits() -> None:
     assert earliest([(0.0, "a"), (10.0, "a"), (10.1, "a")], Rate(1, 0.5)) == [0.0, 10.0, 12.0]
 
 
@@ -34,7 +34,7 @@ def test_the_oracle_sends_no_more_than_the_token_bucket_allows() -> None:
         assert within <= 50 + 5 * 10.0 + 1
 
 
-def test_a_job_is_served_by_the_call_that_its_place_in_the_queue_falls_in() -> None:
+def test_the_position_of_a_job_in_the_queue_decides_its_launch_request() -> None:
     accepted = [(0.0, "a"), (0.1, "a"), (0.2, "b"), (0.3, "a")]
     calls = {"a": [(2.0, 1), (1.0, 2)], "b": [(1.5, 1)]}
     assert sent_at(accepted, calls) == [1.0, 1.0, 1.5, 2.0]

@@ -8,7 +8,7 @@ from pathlib import Path
 BENCHMARK = Path(__file__).parents[2] / "benchmarks" / "webhook_accept.py"
 
 
-async def test_the_benchmark_ends_in_a_ratio() -> None:
+async def test_the_benchmark_prints_a_ratio() -> None:
     process = await asyncio.create_subprocess_exec(
         sys.executable, str(BENCHMARK), "--deliveries", "200", stdout=asyncio.subprocess.PIPE
     )

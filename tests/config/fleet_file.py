@@ -1,4 +1,4 @@
-"""A fleet.yaml in a folder of its own, with every file that it names."""
+"""A fleet.yaml in a separate folder, with every file that it names."""
 
 from pathlib import Path
 
@@ -60,24 +60,24 @@ class Folder:
         return load(file, provider_kinds())
 
     def problems(self, text: str) -> list[Problem]:
-        """The errors; there must be some."""
+        """Return the errors. Fails if there are none."""
         with pytest.raises(ConfigurationError) as caught:
             self.load(text)
         return list(caught.value.problems)
 
     def refused(self, text: str) -> list[Problem]:
-        """The errors that `check` prints; there must be some."""
+        """Return the errors that `check` prints. Fails if there are none."""
         (self.path / "fleet.yaml").write_text(text)
         return self.refused_as_it_is()
 
     def refused_as_it_is(self, file: Path | None = None) -> list[Problem]:
-        """The errors that `check` prints for the file that is there; there must be some."""
+        """Return the errors that `check` prints for the existing file. Fails if there are none."""
         with pytest.raises(ConfigurationError) as caught:
             load_for_service(file or self.path / "fleet.yaml")
         return list(caught.value.problems)
 
     def problem(self, text: str) -> Problem:
-        """The only error."""
+        """Return the only error."""
         found = self.problems(text)
         assert len(found) == 1, "\n".join(map(str, found))
         return found[0]
@@ -98,7 +98,7 @@ def on_kubernetes(sku: SkuSettings, option: int = 0) -> KubernetesOptionKeys:
 
 
 def filled(text: str) -> str:
-    """What `import --whole` wrote, with every placeholder replaced as its reader is asked to."""
+    """Return the output of `import --whole` with every placeholder replaced as its text says."""
     for placeholder, own in (
         ("YOUR-APP-ID", "1234"),
         ("YOUR-ORGANIZATION", "acme"),
@@ -111,7 +111,7 @@ def filled(text: str) -> str:
 
 
 def changed(*pairs: tuple[str, str]) -> str:
-    """MINIMAL with texts replaced; each must be there."""
+    """Return MINIMAL with texts replaced. Fails if a text is missing."""
     text = MINIMAL
     for old, new in pairs:
         assert old in text, old
@@ -120,6 +120,6 @@ def changed(*pairs: tuple[str, str]) -> str:
 
 
 def unserved(configuration: Configuration, *, files: bool = True) -> tuple[Problem, ...]:
-    """Why a configuration that reads well could not be served."""
+    """Return the problems of a valid configuration that cannot be served."""
     folder = configuration.path.parent
     return preflight(configuration.document, folder, provider_kinds(), files=files)

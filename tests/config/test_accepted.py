@@ -33,7 +33,7 @@ from autoscaler.providers.registry import provider_kinds
 from tests.config.fleet_file import EXAMPLE, MINIMAL, Folder, changed, on_ec2, on_kubernetes
 
 
-def test_the_example_is_accepted_whole(folder: Folder) -> None:
+def test_every_key_of_the_example_is_accepted(folder: Folder) -> None:
     configuration = folder.load(EXAMPLE.read_text())
     settings = configuration.settings
     assert configuration.warnings == ()
@@ -52,7 +52,7 @@ def test_the_example_is_accepted_whole(folder: Folder) -> None:
     assert configuration.sqlite_file() == folder.path / "state.db"
 
 
-def test_omitted_keys_have_the_stated_defaults(folder: Folder) -> None:
+def test_omitted_keys_have_their_defaults(folder: Folder) -> None:
     settings = folder.load(MINIMAL).settings
     found = settings.skus["gpu"]
     assert (found.os, found.arch) == (OperatingSystem.LINUX, Architecture.X64)
@@ -102,14 +102,16 @@ def test_a_sku_of_the_file_becomes_a_sku_of_the_model(folder: Folder) -> None:
         ),
     ],
 )
-def test_deadlines_depend_on_the_machine(folder: Folder, keys: str, expected: Deadlines) -> None:
+def test_deadlines_depend_on_os_and_machine_type(
+    folder: Folder, keys: str, expected: Deadlines
+) -> None:
     text = MINIMAL.replace("    on: [{", "    {OTHER}on: [{")
     other = "\n    ".join(keys.replace(", deadlines", "\ndeadlines").split("\n")) + "\n    "
     settings = folder.load(text.replace("{OTHER}", other)).settings
     assert sku(settings, "gpu", ()).deadlines == expected
 
 
-def test_a_share_of_a_capped_sku(folder: Folder) -> None:
+def test_a_sku_with_a_cap_has_a_fair_share(folder: Folder) -> None:
     text = changed(("    on: [{", "    max_machines: 10\n    fair_share: 0.25\n    on: [{"))
     assert sku(folder.load(text).settings, "gpu", ()).share == 2
     assert sku(folder.load(changed()).settings, "gpu", ()).share is None
@@ -120,7 +122,7 @@ def test_labels_are_the_name_and_the_extra_ones_in_lower_case(folder: Folder) ->
     assert sku(settings, "GPU", ()).labels == {"gpu", "a10g", "fast"}
 
 
-def test_jobs_are_run_again_as_often_as_a_sku_says_and_never_by_default(folder: Folder) -> None:
+def test_reruns_are_off_unless_a_sku_allows_them(folder: Folder) -> None:
     reported = folder.load(changed(("  gpu:\n", "  gpu:\n    rerun_interrupted: 2\n"))).settings
     assert sku(reported, "gpu", ()).rerun_interrupted == 2
     assert sku(folder.load(MINIMAL).settings, "gpu", ()).rerun_interrupted == 0
@@ -155,7 +157,7 @@ def test_quotas_by_family_hold_for_each_capacity_type(folder: Folder) -> None:
     }
 
 
-def test_the_catalogue_is_built_from_it(folder: Folder) -> None:
+def test_the_catalogue_is_built_from_the_settings(folder: Folder) -> None:
     settings = folder.load(EXAMPLE.read_text()).settings
     skus = {name: sku(settings, name, ()) for name in settings.skus}
     catalogue = Catalogue(
@@ -171,7 +173,7 @@ def test_the_catalogue_is_built_from_it(folder: Folder) -> None:
     assert classify(catalogue, "other/widgets", ["linux.rocm.gpu.2"]) is None
 
 
-def test_keys_that_are_not_in_force_yet_are_named(folder: Folder) -> None:
+def test_keys_without_effect_are_named(folder: Folder) -> None:
     text = EXAMPLE.read_text().replace(
         "sqlite:///state.db", "postgresql://autoscaler@db/autoscaler"
     )
@@ -187,7 +189,7 @@ def test_keys_that_are_not_in_force_yet_are_named(folder: Folder) -> None:
     ]
 
 
-def test_a_plain_configuration_is_wholly_in_force(folder: Folder) -> None:
+def test_every_key_of_a_plain_configuration_has_an_effect(folder: Folder) -> None:
     assert not_in_force(folder.load(MINIMAL).settings) == []
 
 
@@ -200,13 +202,13 @@ def test_settings_are_frozen_and_can_be_written_back(folder: Folder) -> None:
     assert folder.load(dumped).settings == settings
 
 
-def test_files_may_be_passed_over(tmp_path: Path) -> None:
+def test_a_configuration_can_be_loaded_without_its_files(tmp_path: Path) -> None:
     file = tmp_path / "fleet.yaml"
     file.write_text(MINIMAL)
     assert load(file, provider_kinds(), files=False).settings.fleet == "ci"
 
 
-def test_aliases_stand_for_whole_values(folder: Folder) -> None:
+def test_yaml_aliases_can_replace_whole_values(folder: Folder) -> None:
     text = changed(
         ('image: {name: "runner-*"}', 'image: &image {name: "runner-*"}'),
     )
@@ -220,7 +222,7 @@ def test_aliases_stand_for_whole_values(folder: Folder) -> None:
     topic="Operators' files",
     source="YAML 1.2.2",
 )
-def test_on_and_no_are_text_and_not_truth(folder: Folder) -> None:
+def test_on_and_no_are_strings_and_not_booleans(folder: Folder) -> None:
     settings = folder.load(changed(("fleet: ci", "fleet: no"))).settings
     assert settings.fleet == "no"
     assert json.loads(settings.model_dump_json())["skus"]["gpu"]["launch_options"]

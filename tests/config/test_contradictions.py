@@ -12,7 +12,7 @@ from tests.config.fleet_file import EXAMPLE, MINIMAL, Folder, changed
     topic="Operators' files",
     source="GitHub: labels",
 )
-def test_two_skus_of_one_name_in_any_case(folder: Folder) -> None:
+def test_two_skus_whose_names_differ_only_in_case_are_refused(folder: Folder) -> None:
     text = MINIMAL + MINIMAL[MINIMAL.index("  gpu:") :].replace("gpu", "GPU")
     problem = folder.problem(text)
     assert (problem.line, problem.key) == (17, "skus.GPU")
@@ -126,7 +126,9 @@ def test_a_secret_in_the_wrong_place_is_not_repeated(folder: Folder, old: str, n
         ),
     ],
 )
-def test_warnings_do_not_refuse(folder: Folder, addition: str, key: str, what: str) -> None:
+def test_a_file_with_warnings_is_accepted(
+    folder: Folder, addition: str, key: str, what: str
+) -> None:
     text = MINIMAL + addition + MINIMAL[MINIMAL.index("    on: [{") :]
     configuration = folder.load(text.replace("store:", "limits: {machines: 3}\nstore:"))
     (warning,) = configuration.warnings
@@ -136,7 +138,7 @@ def test_warnings_do_not_refuse(folder: Folder, addition: str, key: str, what: s
     assert f": warning: {key}: " in str(warning)
 
 
-def test_a_lifetime_as_long_as_a_job_that_sets_no_time_of_its_own_will_do(folder: Folder) -> None:
+def test_a_lifetime_of_githubs_default_job_timeout_is_accepted(folder: Folder) -> None:
     assert folder.load(MINIMAL + "    lifetime: 6h\n").warnings == ()
 
 
@@ -146,7 +148,7 @@ def test_a_lifetime_as_long_as_a_job_that_sets_no_time_of_its_own_will_do(folder
     topic="Operators' files",
     source="EventBridge: SQS targets",
 )
-def test_times_that_are_just_long_enough_will_do(folder: Folder) -> None:
+def test_times_at_their_minimum_are_accepted(folder: Folder) -> None:
     times = "    idle: {max_age: 10m}\n    deadlines: {boot: 1m, ready_silence: 1m}\n"
     assert folder.load(MINIMAL + times).warnings == ()
     assert SHORTEST_SILENCE > POLL_WAIT
@@ -206,7 +208,7 @@ def test_an_empty_store_is_a_warning(folder: Folder) -> None:
     assert folder.load(MINIMAL).warnings == ()
 
 
-def test_a_scope_that_serves_nothing_is_a_warning(folder: Folder) -> None:
+def test_a_scope_without_a_sku_is_a_warning(folder: Folder) -> None:
     scopes = '[{org: Acme, repositories: ["acme/*", "*", "other/*"]}, {repo: a/b}]'
     (warning,) = folder.load(changed(("[{org: acme}]", scopes))).warnings
     assert warning.key == "github.scopes[0].repositories[2]"

@@ -24,7 +24,7 @@ def test_secrets_are_in_no_repr(folder: Folder) -> None:
     assert NAMED_FILES["github-app.pem"].splitlines()[1] not in shown
 
 
-def test_blank_lines_and_carriage_returns_are_no_secrets(folder: Folder) -> None:
+def test_blank_lines_and_carriage_returns_are_not_part_of_a_secret(folder: Folder) -> None:
     configuration = folder.load(EXAMPLE.read_text())
     (folder.path / "webhook-secret").write_bytes(b"\r\none\r\n\n  \ntwo")
     secrets = [secret.get_secret_value() for secret in read_webhook_secrets(configuration)]
@@ -40,7 +40,9 @@ def test_blank_lines_and_carriage_returns_are_no_secrets(folder: Folder) -> None
         (b"s" * 70_000, "larger than 64 KiB"),
     ],
 )
-def test_a_file_that_holds_no_webhook_secret(folder: Folder, content: bytes, what: str) -> None:
+def test_a_file_without_a_webhook_secret_is_refused(
+    folder: Folder, content: bytes, what: str
+) -> None:
     configuration = folder.load(EXAMPLE.read_text())
     (folder.path / "webhook-secret").write_bytes(content)
     with pytest.raises(ConfigurationError, match=what) as caught:
@@ -60,7 +62,7 @@ def test_a_file_that_holds_no_webhook_secret(folder: Folder, content: bytes, wha
     ],
     ids=["encrypted", "curve", "broken", "certificate"],
 )
-def test_a_key_that_no_app_has(folder: Folder, content: str, what: str) -> None:
+def test_an_invalid_app_key_is_refused(folder: Folder, content: str, what: str) -> None:
     configuration = folder.load(changed())
     (folder.path / "app.pem").write_text(content)
     with pytest.raises(ConfigurationError) as caught:

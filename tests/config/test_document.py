@@ -49,7 +49,7 @@ UNREADABLE = [
 @pytest.mark.parametrize(
     ("content", "line", "what"), UNREADABLE, ids=[row[2] for row in UNREADABLE]
 )
-def test_a_file_that_cannot_be_read(content: bytes, line: int, what: str) -> None:
+def test_an_unreadable_yaml_file_is_refused(content: bytes, line: int, what: str) -> None:
     with pytest.raises(ConfigurationError) as caught:
         parse(content, "fleet.yaml")
     (problem,) = caught.value.problems
@@ -58,7 +58,7 @@ def test_a_file_that_cannot_be_read(content: bytes, line: int, what: str) -> Non
     assert problem.fix
 
 
-def test_a_root_that_is_no_mapping(folder: Folder) -> None:
+def test_a_file_whose_root_is_not_a_mapping_is_refused(folder: Folder) -> None:
     problem = folder.problem("- a\n- b\n")
     assert (problem.line, problem.key) == (1, "")
     assert str(problem) == (
@@ -67,7 +67,7 @@ def test_a_root_that_is_no_mapping(folder: Folder) -> None:
     )
 
 
-def test_a_file_that_is_not_there(folder: Folder) -> None:
+def test_a_missing_file_is_reported(folder: Folder) -> None:
     with pytest.raises(ConfigurationError, match=r"gone\.yaml: cannot be read: No such file"):
         load(folder.path / "gone.yaml", provider_kinds())
     with pytest.raises(ConfigurationError, match="cannot be read: Is a directory"):
@@ -91,7 +91,7 @@ def test_scalars_are_those_of_yaml_1_2() -> None:
     ]
 
 
-def test_a_number_too_long_to_be_one_is_text() -> None:
+def test_a_number_that_is_too_long_is_text() -> None:
     assert parse(b"a: " + b"9" * 5000, "f").root.plain() == {"a": "9" * 5000}
 
 

@@ -1,4 +1,4 @@
-"""docs/configuration.md, the example file and the JSON Schema say what the code does."""
+"""docs/configuration.md, the example file and the JSON Schema agree with the code."""
 
 import json
 import re

@@ -23,7 +23,7 @@ DATA = Path(__file__).parent / "data"
     topic="Operators' files",
     source="YAML 1.2.2",
 )
-def test_every_error_of_a_file_comes_at_once(folder: Folder) -> None:
+def test_all_errors_of_a_file_are_reported_at_once(folder: Folder) -> None:
     file = folder.path / "fleet.yaml"
     file.write_text((DATA / "errors.yaml").read_text())
     with pytest.raises(ConfigurationError) as caught:

@@ -22,20 +22,20 @@ ROOT = Path(__file__).parents[2]
 FIXTURE = Path(__file__).parent / "data" / "scale-config.yml"
 PYTORCH = Path(os.environ.get("SCALE_CONFIGS", ROOT / "../shared/data/pytorch"))
 FILES = [FIXTURE, *sorted(PYTORCH.glob("scale-config*.yml"))]
-"""PyTorch's own two are imported as well where they are."""
+"""Also PyTorch's two files, if they exist on this host."""
 
 IMAGES = {OperatingSystem.LINUX: "mine-*|self", OperatingSystem.WINDOWS: "win-*|amazon"}
 TYPE = 'runner_types."{}".{}'
 
 
 def imported(file: Path, prefix: str = "", *, whole: bool = True) -> tuple[str, Imported]:
-    """The text and the account of a file."""
+    """Return the output and the report of a file."""
     options = ImportOptions(prefix, "east", IMAGES)
     return import_scale_config(file, options, _architecture_of, whole=whole)
 
 
 def settings_of(text: str, folder: Path) -> Settings:
-    """What fleet.yaml makes of the text; whatever `check` would say fails the test."""
+    """Return the settings that the text becomes. Any problem of `check` fails the test."""
     file = folder / "fleet.yaml"
     file.write_text(filled(text))
     configuration = load(file, provider_kinds(), files=False)
@@ -44,7 +44,7 @@ def settings_of(text: str, folder: Path) -> Settings:
 
 
 def of_text(tmp_path: Path, text: str, prefix: str = "") -> Imported:
-    """The account of a file's text."""
+    """Return the report of a file with this text."""
     file = tmp_path / "scale-config.yml"
     file.write_text(text)
     return imported(file, prefix)[1]
@@ -55,7 +55,7 @@ def reported(account: Imported) -> dict[str, str]:
 
 
 def runner_type(**keys: Any) -> str:
-    """A file of one good type, with keys changed or added."""
+    """Return a file with one valid type, with keys changed or added."""
     lines = {"instance_type": "c5.large", "os": "linux", "is_ephemeral": "true", "disk_size": 15}
     body = "".join(f"    {key}: {value}\n" for key, value in (lines | keys).items())
     return f"runner_types:\n  linux.one:\n{body}"
@@ -183,7 +183,7 @@ def test_a_variant_overrides_and_inherits(tmp_path: Path) -> None:
     topic="Operators' files",
     source="pytorch/test-infra scale-config.yml",
 )
-def test_everything_without_a_place_is_reported() -> None:
+def test_every_key_without_an_equivalent_is_reported() -> None:
     why = reported(imported(FIXTURE)[1])
     odd, gpu = "linux.odd", "linux.g5.4xlarge.nvidia.gpu"
     arm, win = "linux.arm64.m7g.4xlarge", "windows.4xlarge.nonephemeral"
@@ -236,7 +236,7 @@ def test_a_type_with_the_name_of_every_fleets_label_is_reported(tmp_path: Path) 
     assert rows == [f"skipped: {why}", *[f"skipped with its type: {why}"] * 4]
 
 
-def test_a_label_that_is_there_already_is_reported(tmp_path: Path) -> None:
+def test_a_label_that_exists_already_is_reported(tmp_path: Path) -> None:
     other = runner_type().partition("\n")[2]
     text = runner_type() + other.replace("linux.one", "Linux.One")
     account = of_text(tmp_path, text)
@@ -250,7 +250,7 @@ def test_a_label_that_is_there_already_is_reported(tmp_path: Path) -> None:
     assert len(account.reported) == 5
 
 
-def test_a_type_that_only_its_variants_can_be_is_reported_once_though_its_keys_serve(
+def test_a_type_that_only_its_variants_complete_is_reported_once(
     tmp_path: Path,
 ) -> None:
     base = "{os: linux, disk_size: 100, variants: {big: {instance_type: c7i.large}}}"
@@ -280,7 +280,7 @@ def test_a_key_of_an_experiment_is_reported_with_its_own_error(
     assert said.startswith("skipped, because the experiment's other key is wrong: every launch")
 
 
-def test_one_of_a_kind_is_counted_as_one(tmp_path: Path) -> None:
+def test_counts_of_one_are_in_the_singular(tmp_path: Path) -> None:
     file = tmp_path / "scale-config.yml"
     file.write_text("runner_types: {linux.one: {instance_type: c5.large, os: linux}}")
     lines = list(report_lines(imported(file)[1], "f"))
@@ -290,14 +290,14 @@ def test_one_of_a_kind_is_counted_as_one(tmp_path: Path) -> None:
     ]
 
 
-def test_an_empty_file_is_not_sent_to_an_example_of_ours(tmp_path: Path) -> None:
+def test_the_error_for_an_empty_file_suggests_pytorchs_file(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError) as caught:
         of_text(tmp_path, "")
     (problem,) = caught.value.problems
     assert problem.fix.startswith("use PyTorch's scale-config.yml")
 
 
-def test_a_whole_file_has_caps_and_says_what_is_to_be_replaced(tmp_path: Path) -> None:
+def test_a_whole_file_has_caps_and_lists_what_to_replace(tmp_path: Path) -> None:
     text, _ = imported(FIXTURE, whole=True)
     found = settings_of(text, tmp_path)
     assert (found.limits.machines, found.limits.dollars_per_hour) == (10, 20)
@@ -306,7 +306,7 @@ def test_a_whole_file_has_caps_and_says_what_is_to_be_replaced(tmp_path: Path) -
         assert placeholder in words
 
 
-def test_a_prefix_goes_before_names_and_leaves_extra_labels_as_they_are(tmp_path: Path) -> None:
+def test_a_prefix_changes_names_and_not_extra_labels(tmp_path: Path) -> None:
     account = of_text(tmp_path, runner_type(labels="[fast]"), prefix="lf.")
     assert {name: sku["labels"] for name, sku in account.skus.items()} == {"lf.linux.one": ["fast"]}
 
@@ -316,7 +316,7 @@ def test_a_prefix_goes_before_names_and_leaves_extra_labels_as_they_are(tmp_path
     topic="Operators' files",
     source="pytorch/test-infra scale-config.yml",
 )
-def test_a_key_that_stands_twice_is_reported_and_the_first_holds(tmp_path: Path) -> None:
+def test_a_duplicate_key_is_reported_and_the_first_one_is_used(tmp_path: Path) -> None:
     text = runner_type() + "    disk_size: 99\n"
     account = of_text(tmp_path, text)
     assert account.skus["linux.one"]["disk_gb"] == 15
@@ -369,8 +369,8 @@ def test_a_file_that_gives_no_sku_is_an_error(tmp_path: Path, text: str, what: s
         of_text(tmp_path, text)
 
 
-def test_a_file_that_comes_to_more_than_a_fleet_yaml_holds(tmp_path: Path) -> None:
-    # Each variant is a few bytes here and a whole SKU there.
+def test_a_file_with_too_many_skus_is_refused(tmp_path: Path) -> None:
+    # Each variant has a few bytes in this file, and becomes a whole SKU.
     variants = "{" + ", ".join(f"v{number}: {{}}" for number in range(9000)) + "}"
     with pytest.raises(ConfigurationError, match="results in more than 1024 KiB"):
         of_text(tmp_path, runner_type(variants=variants))
@@ -387,7 +387,7 @@ def test_a_file_that_comes_to_more_than_a_fleet_yaml_holds(tmp_path: Path) -> No
         (ImportOptions("", "east", {OperatingSystem.WINDOWS: "a|b"}), "--windows-ami"),
     ],
 )
-def test_options_that_cannot_be_used(options: ImportOptions, file: str) -> None:
+def test_invalid_options_of_import_are_refused(options: ImportOptions, file: str) -> None:
     with pytest.raises(ConfigurationError) as caught:
         import_scale_config(FIXTURE, options, _architecture_of)
     (problem,) = caught.value.problems
@@ -395,7 +395,7 @@ def test_options_that_cannot_be_used(options: ImportOptions, file: str) -> None:
     assert problem.fix
 
 
-def test_the_report_is_a_table_by_line_with_a_sum() -> None:
+def test_the_report_is_a_table_ordered_by_line_with_a_total() -> None:
     _, account = imported(FIXTURE)
     lines = list(report_lines(account, "scale-config.yml"))
     places = [line.split()[0] for line in lines if line.startswith("scale-config.yml:")]
@@ -415,7 +415,7 @@ def test_the_report_is_a_table_by_line_with_a_sum() -> None:
     )
 
 
-def test_a_terminal_gets_no_line_that_is_wider_than_it_and_loses_nothing() -> None:
+def test_a_narrow_terminal_gets_wrapped_lines_with_the_whole_report() -> None:
     _, account = imported(FIXTURE)
     place = "/somewhere/scale-config.yml"
     lines = list(report_lines(account, place, 80))
@@ -427,7 +427,7 @@ def test_a_terminal_gets_no_line_that_is_wider_than_it_and_loses_nothing() -> No
     assert lines[-1] == list(report_lines(account, place))[-1]
 
 
-def test_a_wide_terminal_needs_one_line_for_each() -> None:
+def test_a_wide_terminal_gets_one_line_for_each_entry() -> None:
     _, account = imported(FIXTURE)
     assert len(list(report_lines(account, "f", 1000))) == len(list(report_lines(account, "f")))
 
@@ -439,7 +439,7 @@ def test_a_wide_terminal_needs_one_line_for_each() -> None:
     source="GAR install-config-runner.sh",
 )
 def test_every_image_of_the_file_is_named_with_what_it_must_hold() -> None:
-    """PyTorch's fleet downloads the runner at boot; here the image must hold it."""
+    """PyTorch's fleet downloads the runner at boot. Here the image must contain it."""
     _, account = imported(FIXTURE)
     lines = [line for line in report_lines(account, "f") if line.startswith("image ")]
     holds = (
@@ -482,7 +482,7 @@ def test_each_unreplaced_placeholder_is_one_error(folder: Folder) -> None:
     assert folder.load(filled(text)).settings.github.apps[0].id == 1234
 
 
-def test_the_skus_part_alone_goes_into_another_file(tmp_path: Path) -> None:
+def test_the_skus_can_be_inserted_into_another_file(tmp_path: Path) -> None:
     part, _ = imported(FIXTURE, whole=False)
     whole, _ = imported(FIXTURE)
     assert part.startswith('# Imported from "scale-config.yml".\nskus:\n')

@@ -76,7 +76,7 @@ Path_ = tuple[str | int, ...]
 
 
 def leaves(path: Path_, value: Any, depth: int = 0) -> Iterator[tuple[Path_, Any]]:
-    """The keys of a type or variant, written anew: lists of labels and experiments are opened."""
+    """Return the keys of a type or variant, with those inside lists of labels and experiments."""
     if not isinstance(value, dict) or not value:
         yield path, value
         return
@@ -98,7 +98,7 @@ def image(text: str) -> dict[str, str]:
 
 
 def stands_in(sku: Mapping[str, Any], key: str, below: Path_, value: Any) -> bool:
-    """Whether a SKU says what a key of the file said."""
+    """Return True if a SKU has the meaning of a key of the file."""
     plain: dict[str, Callable[[], bool]] = {
         "instance_type": lambda: bool(sku["on"][0]["instance_types"] == [value]),
         "os": lambda: bool(sku.get("os", "linux") == value),
@@ -120,7 +120,7 @@ def stands_in(sku: Mapping[str, Any], key: str, below: Path_, value: Any) -> boo
 
 
 def is_plainly_good(key: str, value: Any) -> bool:
-    """What must come through wherever its type does."""
+    """Return True if the key must be converted whenever its type is."""
     if key == "disk_size":
         return type(value) is int and 0 < value <= 65_536
     if key == "max_available":
@@ -129,7 +129,7 @@ def is_plainly_good(key: str, value: Any) -> bool:
 
 
 def places_of_types(file: Mapping[str, Any]) -> Iterator[Path_]:
-    """Where types and variants stand."""
+    """Return the paths of types and variants."""
     for label, keys in file["runner_types"].items():
         yield ("runner_types", label)
         variants = keys.get("variants") if isinstance(keys, dict) else None
@@ -147,7 +147,7 @@ def accounted(file: Mapping[str, Any]) -> list[str]:
 
 
 def imported(source: Path, prefix: str) -> tuple[str, Imported] | list[str]:
-    """Text and account; where nothing can be a SKU, the keys that say why."""
+    """Return output and report, or, if no type can be a SKU, the keys of the problems."""
     try:
         return import_scale_config(
             source, ImportOptions(prefix, "east", IMAGES), _architecture_of, whole=True
@@ -163,7 +163,7 @@ def imported(source: Path, prefix: str) -> tuple[str, Imported] | list[str]:
 )
 @settings(max_examples=200, deadline=None)
 @given(file=FILES, prefix=st.sampled_from(["", "lf.", "lf.c."]))
-def test_keys_in_are_keys_out_and_keys_reported(
+def test_each_key_is_either_converted_or_reported(
     tmp_path_factory: pytest.TempPathFactory, file: dict[str, Any], prefix: str
 ) -> None:
     folder = tmp_path_factory.getbasetemp()
@@ -191,7 +191,7 @@ def test_keys_in_are_keys_out_and_keys_reported(
 def merged(
     file: Mapping[str, Any], prefix: str
 ) -> Iterator[tuple[str, Path_, dict[str, tuple[Path_, Any]]]]:
-    """Each type and variant anew: its label, its place, and its keys with place and value."""
+    """Yield each type and variant: its label, its path, and its keys with path and value."""
     for label, keys in file["runner_types"].items():
         base = keys if isinstance(keys, dict) else {}
         at: Path_ = ("runner_types", label)
@@ -208,7 +208,7 @@ def merged(
 def check_reported(
     file: Mapping[str, Any], prefix: str, carried: Sequence[str], reported: Sequence[str]
 ) -> None:
-    """Each key is reported once, and beside them only types; of those each that lacks what it needs."""
+    """Check that each key is reported once, and each type that lacks a required key."""
     keys = accounted(file)
     named = [*carried, *reported]
     types = {dotted(path) for path in places_of_types(file)} - set(keys)
@@ -221,7 +221,7 @@ def check_reported(
 
 
 def check_carried(file: Mapping[str, Any], prefix: str, account: Imported) -> None:
-    """Each key that was carried over stands in every SKU that the type or variant came to."""
+    """Check that each converted key is in every SKU of its type or variant."""
     carried, shown = set(account.carried), set()
     found = list(merged(file, prefix))
     claims = Counter(label.lower() for label, _, _ in found)
@@ -232,7 +232,7 @@ def check_carried(file: Mapping[str, Any], prefix: str, account: Imported) -> No
                 where = dotted((*path, *leaf[1:]))
                 shown.add(where)
                 if claims[label.lower()] > 1:
-                    continue  # The first that is fit has it: a test of its own.
+                    continue  # The first usable one has it, which another test shows.
                 if is_plainly_good(key, at):
                     assert where in carried, where
                 if where in carried:

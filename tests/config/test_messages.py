@@ -23,7 +23,7 @@ SECOND_IN_REGION = """\
 
 @contextmanager
 def unprivileged() -> Iterator[Folder]:
-    """A folder whose owner this process is meanwhile, without root's right to read everything."""
+    """A folder that this process owns, while it does not have root's permission to read everything."""
     with tempfile.TemporaryDirectory() as name:
         folder = Folder(Path(name))
         folder.refused(changed(("fleet: ci", "fleet: CI")))  # imports what it needs, still as root
@@ -78,7 +78,7 @@ def test_an_unknown_time_zone_suggests_the_same_place_or_none(
     assert problem.fix == fix
 
 
-def test_a_suggested_time_zone_is_one() -> None:
+def test_a_suggested_time_zone_exists() -> None:
     for city in ("seattle", "dallas", "boston", "ottawa", "milan", "basel", "delhi", "osaka"):
         written = suggestion(city)
         assert written.removeprefix("write ") in available_timezones(), written
@@ -89,7 +89,7 @@ def test_a_suggested_time_zone_is_one() -> None:
     topic="Operators' files",
     source="SQLite: WAL",
 )
-def test_a_file_that_may_not_be_read() -> None:
+def test_a_secret_file_without_read_permission_is_reported() -> None:
     with unprivileged() as folder:
         (folder.path / "secret").chmod(0)
         problem = folder.problem(changed())
@@ -100,7 +100,7 @@ def test_a_file_that_may_not_be_read() -> None:
         )
 
 
-def test_a_fleet_yaml_that_may_not_be_read() -> None:
+def test_a_fleet_yaml_without_read_permission_is_reported() -> None:
     with unprivileged() as folder:
         (folder.path / "fleet.yaml").chmod(0)
         (problem,) = folder.refused_as_it_is()
@@ -131,14 +131,14 @@ def test_a_secret_too_long_for_a_name_is_not_repeated(folder: Folder) -> None:
     topic="Operators' files",
     source="YAML 1.2.2",
 )
-def test_a_tab_is_called_a_tab(folder: Folder) -> None:
+def test_a_tab_is_reported_as_a_tab(folder: Folder) -> None:
     problem = folder.problem(changed(("    image:", "\timage:")))
     assert (problem.line, problem.what) == (16, "is indented with a tab")
     assert problem.fix == "indent with spaces: YAML does not allow tabs there"
 
 
 @pytest.mark.parametrize("sign", ["@", "`", "%"])
-def test_a_sign_that_yaml_reserves(folder: Folder, sign: str) -> None:
+def test_a_reserved_character_of_yaml_is_reported(folder: Folder, sign: str) -> None:
     problem = folder.problem(changed(("fleet: ci", f"fleet: {sign}ci")))
     assert (problem.line, problem.what) == (1, f"has a value that begins with {sign}")
     assert problem.fix == "put the value in quotes"
@@ -176,7 +176,7 @@ def test_a_sign_that_yaml_reserves(folder: Folder, sign: str) -> None:
         ),
     ],
 )
-def test_one_kind_of_pem_file_in_place_of_another(
+def test_the_wrong_kind_of_pem_file_is_reported(
     folder: Folder, name: str, content: str, what: str
 ) -> None:
     (folder.path / name).write_text(content)
@@ -185,7 +185,7 @@ def test_one_kind_of_pem_file_in_place_of_another(
 
 
 @pytest.mark.parametrize("account", ["", ', account: "123456789012"'])
-def test_two_providers_of_one_region(folder: Folder, account: str) -> None:
+def test_two_providers_with_the_same_region_are_reported(folder: Folder, account: str) -> None:
     problem = folder.problem(changed(("[sg-0a]}", f"{SECOND_IN_REGION}{account}}}")))
     assert (problem.line, problem.key) == (14, "providers.also.ec2.region")
     assert problem.what == 'us-east-1 is already the region of provider "east" (line 11)'
@@ -206,7 +206,7 @@ def test_a_missing_key_is_reported_with_its_meaning_and_no_line_to_copy(folder: 
     topic="Operators' files",
     source="SQLite: WAL",
 )
-def test_a_store_whose_folder_may_not_be_written() -> None:
+def test_a_store_in_a_read_only_folder_is_reported() -> None:
     with unprivileged() as folder:
         (folder.path / "kept").mkdir(0o555)
         problem = folder.problem(changed(("sqlite:///state.db", "sqlite:///kept/state.db")))
@@ -224,7 +224,7 @@ def test_a_store_whose_folder_may_not_be_written() -> None:
     topic="Operators' files",
     source="SQLite: WAL",
 )
-def test_a_store_that_may_not_be_written() -> None:
+def test_a_read_only_store_is_reported() -> None:
     with unprivileged() as folder:
         (folder.path / "state.db").write_bytes(b"SQLite format 3\0")
         (folder.path / "state.db").chmod(0o444)
@@ -232,12 +232,12 @@ def test_a_store_that_may_not_be_written() -> None:
         assert problem.what == '"sqlite:///state.db" cannot be written: Permission denied'
 
 
-def test_a_store_on_a_file_system_that_takes_no_files(folder: Folder) -> None:
+def test_a_store_on_a_file_system_without_new_files_is_reported(folder: Folder) -> None:
     problem = folder.problem(changed(("sqlite:///state.db", "sqlite:////proc/state.db")))
     assert '"sqlite:////proc/state.db" cannot be written' in problem.what
 
 
-def test_looking_whether_the_store_can_be_written_leaves_nothing(folder: Folder) -> None:
+def test_the_check_of_the_store_leaves_no_file(folder: Folder) -> None:
     store = folder.path / "state.db"
     store.write_bytes(b"SQLite format 3\0")
     before = store.stat()
@@ -253,13 +253,13 @@ SCHEDULED = """\
 """
 
 
-def test_a_scheduled_minimum_above_the_cap_of_its_sku(folder: Folder) -> None:
+def test_a_scheduled_minimum_above_the_cap_of_its_sku_is_reported(folder: Folder) -> None:
     problem = folder.problem(MINIMAL + "    max_machines: 5\n" + SCHEDULED)
     assert (problem.line, problem.key) == (18, "skus.gpu.idle.schedule[1].min")
     assert problem.what == "20 is more than max_machines, 5"
 
 
-def test_a_scheduled_minimum_above_the_cap_of_the_fleet(folder: Folder) -> None:
+def test_a_scheduled_minimum_above_the_cap_of_the_fleet_is_reported(folder: Folder) -> None:
     other = f"  other:\n{ON}    idle: {{min: 1}}\n"
     text = changed(("store:", "limits: {machines: 20}\nstore:")) + SCHEDULED + other
     (warning,) = folder.load(text).warnings
@@ -276,12 +276,12 @@ MORNING = '    idle: {min: 1, schedule: [{cron: "0 7 * * 1-5", for: 3h, min: 12}
     [
         # 8 in London is 8 or 9 UTC, within 7 to 10 UTC.
         ('[{cron: "0 8 * * 1-5", timezone: Europe/London, min: 10}]', 22),
-        # 11 in Berlin is 10 UTC in winter, when the other one is over, and 9 UTC in summer.
+        # 11 in Berlin is 10 UTC in winter, when the other schedule is over, and 9 UTC in summer.
         ('[{cron: "0 11 * * *", timezone: Europe/Berlin, min: 10}]', 22),
         ('[{cron: "0 6 * * *", for: 1h, min: 10}]', None),
         ('[{cron: "0 10 * * *", for: 20h, min: 10}]', None),
         ('[{cron: "0 7 * * 6", for: 24h, min: 10}]', None),
-        # Those of one SKU do not add up.
+        # Schedules of one SKU do not add up.
         (
             '[{cron: "0 8 * * *", min: 5}, {cron: "0 8 * * *", min: 6}, {cron: "30 8 * * *", min: 7}]',
             None,
@@ -290,10 +290,10 @@ MORNING = '    idle: {min: 1, schedule: [{cron: "0 7 * * 1-5", for: 3h, min: 12}
         ('[{cron: "* * * * *", min: 9}]', 21),
     ],
 )
-def test_schedules_of_several_skus_that_overlap(
+def test_overlapping_schedules_above_the_cap_of_the_fleet_are_reported(
     folder: Folder, other: str, total: int | None
 ) -> None:
-    """Each of them fits in `limits.machines` alone."""
+    """Each schedule alone fits into `limits.machines`."""
     text = changed(("store:", "limits: {machines: 20}\nstore:")) + MORNING
     text += f"  other:\n{ON}    idle: {{schedule: {other}}}\n"
     warnings = folder.load(text).warnings

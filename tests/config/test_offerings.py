@@ -12,7 +12,7 @@ KNOWN = {"g5.xlarge": Architecture.X64, "m7g.large": Architecture.ARM64}
 def refusal(
     instance_type: str, os: OperatingSystem, arch: Architecture | None, place: Place
 ) -> tuple[str, str] | None:
-    """Knows two types, and takes the operator's price for any other."""
+    """A provider kind that knows two types, and accepts the operator's price for any other."""
     if instance_type in place.prices:
         return None
     if instance_type not in KNOWN:
@@ -27,7 +27,7 @@ def refusal(
     topic="Operators' files",
     source="Karpenter: instance types",
 )
-def test_types_that_cannot_be_offered(folder: Folder) -> None:
+def test_unknown_instance_types_are_refused(folder: Folder) -> None:
     text = changed(
         ("[g5.xlarge]", "\n      [g5.xlarge,\n       g9.xlarge,\n       m7g.large, g8.own]"),
         ("[sg-0a]}", "[sg-0a], prices: {g8.own: 2}}"),
@@ -39,7 +39,7 @@ def test_types_that_cannot_be_offered(folder: Folder) -> None:
     ]
 
 
-def test_quotas_of_no_family(folder: Folder) -> None:
+def test_quotas_of_unknown_families_are_refused(folder: Folder) -> None:
     text = changed(("[sg-0a]}", "[sg-0a], quotas: {Standrad: 1, spot/Q: 2, on-demand/P: 3}}"))
     problems = validate_offerings(folder.load(text).document, refusal, ["Standard", "P"])
     assert [(problem.key, problem.fix) for problem in problems] == [
@@ -48,7 +48,7 @@ def test_quotas_of_no_family(folder: Folder) -> None:
     ]
 
 
-def test_buckets_of_no_api(folder: Folder) -> None:
+def test_request_buckets_of_unknown_apis_are_refused(folder: Folder) -> None:
     bucket = "{burst: 1, per_second: 1}"
     text = changed(("[sg-0a]}", f"[sg-0a], request_buckets: {{CreateFlet: {bucket}}}}}"))
     problems = validate_offerings(

@@ -11,7 +11,7 @@ from tests.config.keys import certificate, curve_key, pem, rsa_key
 
 
 def only(configuration: Configuration) -> Problem:
-    """The one problem that there is."""
+    """Return the only problem."""
     (problem,) = unserved(configuration)
     return problem
 
@@ -103,7 +103,7 @@ def test_the_example_can_be_served(folder: Folder) -> None:
         "long ca",
     ],
 )
-def test_files_of_tls_that_cannot_be_used(
+def test_unusable_tls_files_are_reported(
     folder: Folder, name: str, content: str | bytes, key: str, what: str, fix: str
 ) -> None:
     configuration = folder.load(EXAMPLE.read_text())
@@ -115,7 +115,7 @@ def test_files_of_tls_that_cannot_be_used(
     assert unserved(configuration, files=False) == ()
 
 
-def test_certificate_and_key_may_stand_in_one_file(folder: Folder) -> None:
+def test_certificate_and_key_can_be_in_one_file(folder: Folder) -> None:
     text = EXAMPLE.read_text().replace("key_file: server.key", "key_file: server.pem")
     configuration = folder.load(text)
     (folder.path / "server.pem").write_text(certificate(rsa_key()) + pem(rsa_key()))
@@ -135,7 +135,7 @@ def test_certificate_and_key_may_stand_in_one_file(folder: Folder) -> None:
         ("zz-nowhere-9", "add AWS's certificate for the region to identity_certificates"),
     ],
 )
-def test_a_region_whose_machines_could_prove_nothing(
+def test_a_region_without_an_identity_certificate_is_reported(
     folder: Folder, files: bool, region: str, fix: str
 ) -> None:
     text = changed(
@@ -148,7 +148,7 @@ def test_a_region_whose_machines_could_prove_nothing(
     assert problem.fix.startswith(fix)
 
 
-def test_a_region_of_its_own_certificate_is_served(folder: Folder) -> None:
+def test_a_region_with_a_configured_identity_certificate_is_accepted(folder: Folder) -> None:
     (folder.path / "mine.pem").write_text(certificate(rsa_key()))
     text = changed(
         ("region: us-east-1", "region: zz-nowhere-9"),
@@ -176,7 +176,7 @@ def _grow(file: Path) -> None:
     ],
     ids=["none", "curve", "large"],
 )
-def test_identity_certificates_that_cannot_be_used(
+def test_unusable_identity_certificates_are_reported(
     folder: Folder, spoil: Callable[[Path], object], what: str
 ) -> None:
     file = folder.path / "mine.pem"
@@ -196,7 +196,7 @@ def test_identity_certificates_that_cannot_be_used(
     topic="Operators' files",
     source="GitHub: App keys",
 )
-def test_an_app_key_that_cannot_be_used(folder: Folder) -> None:
+def test_an_unusable_app_key_is_reported(folder: Folder) -> None:
     configuration = folder.load(changed())
     (folder.path / "app.pem").write_text(pem(curve_key()))
     problem = only(configuration)
@@ -205,7 +205,7 @@ def test_an_app_key_that_cannot_be_used(folder: Folder) -> None:
 
 
 @pytest.mark.parametrize("files", [True, False])
-def test_a_store_that_is_not_built(folder: Folder, files: bool) -> None:
+def test_a_store_kind_that_is_not_implemented_is_reported(folder: Folder, files: bool) -> None:
     text = changed(("sqlite:///state.db", "postgresql://autoscaler@db/autoscaler"))
     (problem,) = unserved(folder.load(text), files=files)
     assert (problem.line, problem.key) == (9, "store")
@@ -230,7 +230,7 @@ def test_a_store_that_is_not_built(folder: Folder, files: bool) -> None:
         ),
     ],
 )
-def test_an_instance_type_of_the_other_architecture(
+def test_an_instance_type_of_another_architecture_is_reported(
     folder: Folder, old: str, new: str, what: str, fix: str
 ) -> None:
     problem = only(folder.load(changed((old, new))))
@@ -239,7 +239,7 @@ def test_an_instance_type_of_the_other_architecture(
     assert fix in problem.fix
 
 
-def test_everything_at_once(folder: Folder) -> None:
+def test_all_problems_are_reported_at_once(folder: Folder) -> None:
     configuration = folder.load(
         EXAMPLE.read_text()
         .replace("region: us-east-1", "region: us-esat-1")
@@ -266,7 +266,7 @@ SPOILT = [
 ]
 
 
-def test_a_refused_key_hides_nothing_else(folder: Folder) -> None:
+def test_an_unknown_key_does_not_hide_other_problems(folder: Folder) -> None:
     text = EXAMPLE.read_text().replace("fleet: ci-gpu", "fleet: ci-gpu\nflet: ci-gpu")
     for old, new, _ in SPOILT:
         assert old in text, old
@@ -313,7 +313,7 @@ def test_a_value_with_an_error_is_reported_once_and_not_checked_further(
     assert problem.key.replace('"', "") == key
 
 
-def test_a_name_and_its_value_are_both_reported(folder: Folder) -> None:
+def test_a_wrong_key_and_its_wrong_value_are_both_reported(folder: Folder) -> None:
     found = folder.refused(changed(("[sg-0a]}", "[sg-0a], quotas: {Standrad: many}}")))
     assert [problem.what for problem in found] == [
         '"Standrad" is not a quota family',
@@ -321,7 +321,7 @@ def test_a_name_and_its_value_are_both_reported(folder: Folder) -> None:
     ]
 
 
-def test_a_region_as_long_as_its_shape_allows(folder: Folder) -> None:
+def test_a_region_of_the_maximum_length_is_checked(folder: Folder) -> None:
     region = "us-" + "a" * 60 + "-1"
     text = changed(
         ("region: us-east-1", f"region: {region}"), ("[sg-0a]}", "[sg-0a], prices: {g5.xlarge: 1}}")
@@ -329,7 +329,7 @@ def test_a_region_as_long_as_its_shape_allows(folder: Folder) -> None:
     assert only(folder.load(text)).key == "providers.east.ec2.region"
 
 
-def test_a_misspelt_type_is_reported_with_the_right_one_by_itself(folder: Folder) -> None:
+def test_a_misspelt_instance_type_is_reported_once_with_the_right_one(folder: Folder) -> None:
     problem = only(folder.load(changed(("g5.xlarge", "g5.xlrage"))))
     assert (problem.what, problem.fix) == (
         "instance type g5.xlrage is not known",
@@ -338,12 +338,12 @@ def test_a_misspelt_type_is_reported_with_the_right_one_by_itself(folder: Folder
 
 
 @pytest.mark.parametrize("content", ["", "SQLite format 3\0" + "\0" * 84])
-def test_a_store_of_our_own_is_opened_again(folder: Folder, content: str) -> None:
+def test_an_existing_store_is_accepted(folder: Folder, content: str) -> None:
     (folder.path / "state.db").write_text(content)
     assert unserved(folder.load(changed())) == ()
 
 
-def test_a_store_that_is_a_folder_or_no_database(folder: Folder) -> None:
+def test_a_store_path_that_is_a_folder_or_no_database_is_reported(folder: Folder) -> None:
     (folder.path / "state.db").write_text("my notes on the fleet")
     assert folder.problem(changed()).what.endswith("is not a SQLite database")
     (folder.path / "state.db").unlink()

@@ -46,7 +46,7 @@ EXAMPLE_DATA = parse(EXAMPLE.read_bytes(), "fleet.yaml").root.plain()
 
 
 def problems_of(folder: Path, content: bytes) -> tuple[Problem, ...]:
-    """The problems of a file; none if it was accepted."""
+    """Return the problems of a file, or nothing if it was accepted."""
     file = folder / "fleet.yaml"
     file.write_bytes(content)
     try:
@@ -57,7 +57,7 @@ def problems_of(folder: Path, content: bytes) -> tuple[Problem, ...]:
 
 
 def is_whole(problem: Problem) -> bool:
-    """Whether a problem says where, what and a fix of its own, on one line."""
+    """Return True if a problem has a place, a message and a fix, each on one line."""
     said = problem.what and problem.fix and problem.fix != "see docs/configuration.md"
     return bool(said) and problem.line >= 1 and str(problem).isprintable()
 
@@ -89,7 +89,9 @@ def replaced(value: Any, path: tuple[Any, ...], new: Any) -> Any:
 )
 @settings(max_examples=200, deadline=None)
 @given(content=st.one_of(st.binary(max_size=200), st.text(max_size=200).map(str.encode)))
-def test_random_bytes(tmp_path_factory: pytest.TempPathFactory, content: bytes) -> None:
+def test_random_bytes_are_accepted_or_refused_with_problems(
+    tmp_path_factory: pytest.TempPathFactory, content: bytes
+) -> None:
     problems = problems_of(tmp_path_factory.getbasetemp(), content)
     assert problems
     assert all(map(is_whole, problems))
@@ -102,7 +104,9 @@ def test_random_bytes(tmp_path_factory: pytest.TempPathFactory, content: bytes) 
 )
 @settings(max_examples=200, deadline=None)
 @given(value=VALUES)
-def test_random_values(tmp_path_factory: pytest.TempPathFactory, value: Any) -> None:
+def test_random_values_are_accepted_or_refused_with_problems(
+    tmp_path_factory: pytest.TempPathFactory, value: Any
+) -> None:
     problems = problems_of(tmp_path_factory.getbasetemp(), yaml.safe_dump(value).encode())
     assert problems
     assert all(map(is_whole, problems))
@@ -110,12 +114,12 @@ def test_random_values(tmp_path_factory: pytest.TempPathFactory, value: Any) -> 
 
 @settings(max_examples=300, deadline=None)
 @given(path=st.sampled_from(places(EXAMPLE_DATA)), value=VALUES)
-def test_the_example_with_one_value_replaced(
+def test_the_example_with_one_random_value_is_accepted_or_refused_with_problems(
     tmp_path_factory: pytest.TempPathFactory, path: tuple[Any, ...], value: Any
 ) -> None:
     content = yaml.safe_dump(replaced(EXAMPLE_DATA, path, value)).encode()
     assert all(map(is_whole, problems_of(tmp_path_factory.getbasetemp(), content)))
 
 
-def test_the_example_itself_goes_through_the_same_way(tmp_path: Path) -> None:
+def test_the_example_has_no_problems(tmp_path: Path) -> None:
     assert problems_of(tmp_path, yaml.safe_dump(EXAMPLE_DATA).encode()) == ()

@@ -4,7 +4,7 @@ import pytest
 
 from tests.config.fleet_file import MINIMAL, Folder, changed
 
-# Lines that are added to a SKU; below `skus.gpu`, the key; what is said, the fix.
+# The lines added to a SKU; the key below `skus.gpu`, message and fix of the problem.
 KEYS = [
     ("os: macos", "os", "not linux or windows", "linux or windows"),
     ("os: windows\narch: arm64", "arch", "no Windows", "x64"),
@@ -80,7 +80,7 @@ KEYS = [
     ),
 ]
 
-# What is replaced, by what; the line, the key, what is said, the fix.
+# The replaced text, its replacement; line, key, message and fix of the problem.
 VALUES = [
     (
         "[sg-0a]}",

@@ -4,7 +4,7 @@ import pytest
 
 from tests.config.fleet_file import Folder, changed
 
-# What is replaced, by what; the line, the key, what is said, the fix.
+# The replaced text, its replacement; line, key, message and fix of the problem.
 VALUES = [
     ("fleet: ci", "fleet: CI_1", 1, "fleet", "not a fleet name", "a to z"),
     (

@@ -37,7 +37,9 @@ def two_skus(first: str, second: str) -> str:
         ("    labels: [other]\n    unlabelled: true\n", "    unlabelled: true\n"),
     ],
 )
-def test_a_sku_whose_jobs_all_go_to_one_above(folder: Folder, first: str, second: str) -> None:
+def test_a_sku_whose_jobs_all_go_to_a_sku_above_is_an_error(
+    folder: Folder, first: str, second: str
+) -> None:
     problem = folder.problem(two_skus(first, second))
     assert problem.key == "skus.other"
     assert problem.what == 'gets no job: "gpu" (line 14) comes first and has all of its labels'
@@ -59,19 +61,17 @@ def test_a_sku_whose_jobs_all_go_to_one_above(folder: Folder, first: str, second
         ("    labels: [other]\n", "    access: {forks: true}\n"),
     ],
 )
-def test_a_sku_that_some_job_reaches_is_none_of_them(
-    folder: Folder, first: str, second: str
-) -> None:
+def test_a_sku_that_gets_some_jobs_is_accepted(folder: Folder, first: str, second: str) -> None:
     assert list(folder.load(two_skus(first, second)).settings.skus) == ["gpu", "other"]
 
 
-def test_a_sku_without_jobs_is_found_beside_another_error(folder: Folder) -> None:
+def test_a_shadowed_sku_is_reported_beside_another_error(folder: Folder) -> None:
     text = two_skus("    labels: [other]\n", "    lifetime: long\n")
     assert [one.key for one in folder.problems(text)] == ["skus.other", "skus.other.lifetime"]
 
 
 def sku(name: str) -> st.SearchStrategy[Sku]:
-    """A SKU with some of three labels, its neighbours' names among them."""
+    """Return a SKU with some of three labels, which can be names of other SKUs."""
     return st.builds(
         lambda labels, os, unlabelled, globs, forks: Sku(
             SkuName(name),
@@ -91,7 +91,7 @@ def sku(name: str) -> st.SearchStrategy[Sku]:
 
 
 def written(skus: list[Sku]) -> bytes:
-    """The SKUs as a fleet.yaml has them."""
+    """Return the fleet.yaml of these SKUs."""
     lines = ["github: {scopes: [{org: acme}]}", "skus:"]
     for one in skus:
         labels = ", ".join(sorted(one.labels - {one.name}))
@@ -105,7 +105,7 @@ def written(skus: list[Sku]) -> bytes:
 
 
 def reached(skus: list[Sku]) -> set[str]:
-    """Those that some set of labels reaches first, from one of three repositories."""
+    """Return the SKUs that get a job with some set of labels from one of three repositories."""
     found: set[str] = set()
     every = sorted({label for one in skus for label in one.offered_labels})
     for count in range(len(every) + 1):
@@ -128,7 +128,7 @@ def test_a_shadowed_sku_is_an_error_only_if_no_job_reaches_it(skus: tuple[Sku, .
     source="GitHub: labels",
 )
 @given(st.tuples(sku("a"), sku("b")))
-def test_every_shadowed_sku_for_all_repositories_is_found(skus: tuple[Sku, ...]) -> None:
+def test_every_shadowed_sku_without_access_limits_is_found(skus: tuple[Sku, ...]) -> None:
     every = [Sku(s.name, s.labels, s.os, s.arch, (), unlabelled=s.unlabelled) for s in skus]
     refused = {one.key for one in check_shadowed(parse(written(every), "f"))}
     assert refused == {f"skus.{s.name}" for s in every} - {

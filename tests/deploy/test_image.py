@@ -22,12 +22,12 @@ def lint(text: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([HADOLINT, "-"], input=text, capture_output=True, text=True, check=False)
 
 
-def test_hadolint_finds_nothing() -> None:
+def test_hadolint_accepts_the_dockerfile() -> None:
     found = lint(TEXT)
     assert (found.returncode, found.stdout) == (0, "")
 
 
-def test_hadolint_finds_what_is_wrong() -> None:
+def test_hadolint_reports_a_planted_mistake() -> None:
     found = lint("FROM python:latest\nRUN pip install uv\n")
     assert found.returncode == 1
     assert {"DL3007", "DL3013"} <= set(re.findall(r"DL\d+", found.stdout))

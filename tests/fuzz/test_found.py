@@ -35,7 +35,7 @@ def ready(target: BootstrapTarget) -> list[Step]:
     topic="Hostile input",
     source="GitHub: REST, self-hosted runners",
 )
-def test_a_machine_that_leaves_while_its_registration_is_replaced() -> None:
+def test_an_exit_report_during_the_replacement_of_a_registration_is_answered() -> None:
     """The second poll deletes what was handed over; `exit` overtook the answer, and it was a 500."""
     target = BootstrapTarget()
     poll, leave = ask("poll", '{"wait": 0}'), ask("exit", '{"detail": "runner left"}')

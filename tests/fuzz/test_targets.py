@@ -111,7 +111,7 @@ def gives_up_on_odd_bytes(proof: bytes, account: str) -> ProvenIdentity:
         (gives_up_on_odd_bytes, "verify crashed: UnicodeDecodeError"),
     ],
 )
-def test_a_hole_in_the_identity_reader_is_found(
+def test_a_planted_hole_in_the_identity_reader_is_found(
     verify: Callable[[bytes, str], ProvenIdentity], found: str
 ) -> None:
     assert first_finding(IdentityTarget(verify)).startswith(found)
@@ -180,7 +180,7 @@ async def forgets_to_store(store: Store, delivery: Delivery) -> bool:
         ({"accept": forgets_to_store}, "and the store has no such delivery"),
     ],
 )
-def test_a_hole_in_the_webhook_is_found(hole: dict[str, Any], found: str) -> None:
+def test_a_planted_hole_in_the_webhook_is_found(hole: dict[str, Any], found: str) -> None:
     assert found in first_finding(WebhookTarget(webhook_target.Parts(**hole)))
 
 
@@ -208,7 +208,7 @@ def reads_with_pythons_json(body: str) -> Notice | None:
         (reads_with_pythons_json, "the parser crashed"),
     ],
 )
-def test_a_hole_in_the_parsers_of_notices_is_found(
+def test_a_planted_hole_in_the_notice_parsers_is_found(
     parse: Callable[[str], Notice | None], found: str
 ) -> None:
     assert first_finding(NoticeTarget(parse)).startswith(found)
@@ -271,5 +271,7 @@ class CrashesOnStrangers(BootstrapService):
         ({"verify": believes_embedded_certificates}, "which its proof does not prove"),
     ],
 )
-def test_a_hole_in_the_bootstrap_protocol_is_found(hole: dict[str, Any], found: str) -> None:
+def test_a_planted_hole_in_the_bootstrap_protocol_is_found(
+    hole: dict[str, Any], found: str
+) -> None:
     assert found in first_finding(BootstrapTarget(bootstrap_world.Parts(**hole)))

@@ -13,7 +13,7 @@ OUTSIDE = Excess.OUTSIDE_ACCESS
 
 
 def group(*repositories: str, every: bool = False, public: bool = False) -> RunnerGroup:
-    """A group of these repositories, or of every one."""
+    """Return a runner group of these repositories, or of all repositories."""
     chosen = None if every else repositories
     visibility = "all" if every else "selected"
     return RunnerGroup(visibility, public, restricted_to_workflows=False, repositories=chosen)
@@ -51,15 +51,15 @@ def group(*repositories: str, every: bool = False, public: bool = False) -> Runn
         ),
     ],
 )
-def test_a_group_is_too_wide(
+def test_runner_groups_that_are_too_wide_are_found(
     access: tuple[str, ...], shown: RunnerGroup, found: tuple[Finding, ...]
 ) -> None:
-    """Repositories to come count, too: a group of all admits them."""
+    """A group of all repositories also admits future ones."""
     known = catalogue(replace(sku(), access=Access(access)))
     assert excesses(known, known.scopes[0], shown, KNOWN) == found
 
 
-def test_the_access_of_any_sku_counts_and_so_does_the_scope() -> None:
+def test_a_runner_group_may_admit_what_any_sku_or_the_scope_admits() -> None:
     known = catalogue(
         replace(sku("gpu"), access=Access(("acme/widgets",))),
         replace(sku("cpu"), access=Access(("acme/gadgets",))),
@@ -70,7 +70,7 @@ def test_the_access_of_any_sku_counts_and_so_does_the_scope() -> None:
     assert excesses(narrow, narrow.scopes[0], both, KNOWN) == (Finding(OUTSIDE, ("acme/gadgets",)),)
 
 
-def test_a_group_admits_too_much_where_it_admits_a_repository_of_another_groups_scope() -> None:
+def test_a_runner_group_that_admits_a_repository_of_another_groups_scope_is_too_wide() -> None:
     scopes = (
         Scope("acme", None, repositories=("acme/w*",), runner_group="A"),
         Scope("acme", None, repositories=("acme/g*",), runner_group="B"),

@@ -36,20 +36,20 @@ def bare_sku() -> Sku:
     )
 
 
-def test_an_offering_is_keyed_by_all_that_makes_it_one() -> None:
+def test_the_key_of_an_offering_has_all_its_parts() -> None:
     spot = offering("g6.xlarge", "us-east-1a", CapacityType.SPOT, quota="G-spot")
     assert spot.key == "east/g6.xlarge/us-east-1a/spot"
     assert spot.quota_key == "east/G-spot"
 
 
-def test_a_sku_offers_its_labels_and_githubs_three() -> None:
+def test_a_sku_offers_its_labels_and_githubs_three_default_labels() -> None:
     assert bare_sku().offered_labels == {
         *("win", "big", "self-hosted", "windows", "arm64"),
         "no-rerun",
     }
 
 
-def test_a_sku_comes_with_the_designs_defaults() -> None:
+def test_a_sku_has_default_settings() -> None:
     sku = bare_sku()
     assert sku.idle == IdlePolicy(minimum=0, timeout=600.0, schedule=(), max_age=86400.0)
     assert sku.deadlines == Deadlines(boot=900.0, health_checks=600.0, ready_silence=300.0)
@@ -69,7 +69,7 @@ def test_a_scope_is_an_organisation_or_a_repository() -> None:
     assert Scope("acme", None).runner_group == "Default"
 
 
-def test_cooldown_keys_show_what_is_held() -> None:
+def test_cooldown_keys_show_what_is_on_hold() -> None:
     assert offering_key("east/g5/a/spot") == "offering:east/g5/a/spot"
     assert sku_offering_key(SkuName("gpu"), "east/g5/a/spot") == "offering:east/g5/a/spot/gpu"
     assert quota_key("east/G") == "quota:east/G"
@@ -79,7 +79,7 @@ def test_cooldown_keys_show_what_is_held() -> None:
 
 
 @pytest.mark.parametrize(("now", "expected"), [(99.0, True), (100.0, False), (101.0, False)])
-def test_a_hold_is_over_at_its_end(now: float, expected: bool) -> None:
+def test_a_hold_ends_exactly_at_its_end(now: float, expected: bool) -> None:
     cooldown = Cooldown("k", 100.0, 1, "why")
     assert (active_cooldown({"k": cooldown}, "k", now) is cooldown) is expected
     assert active_cooldown({"k": cooldown}, "other", now) is None

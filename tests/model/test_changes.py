@@ -29,7 +29,7 @@ PARTS: dict[str, type[Any]] = {
 
 
 @pytest.mark.parametrize("kind", [Job, LaunchRequest, Machine, Runner, Rerun])
-def test_a_copy_has_every_field_of_its_record_and_a_life_of_its_own(kind: type[Record]) -> None:
+def test_a_copy_of_a_record_is_equal_and_independent(kind: type[Record]) -> None:
     names = [field.name for field in fields(kind)]
     values: dict[str, Any] = {name: f"value of {name}" for name in names}
     record = kind(**values | _parts(kind))
@@ -40,7 +40,7 @@ def test_a_copy_has_every_field_of_its_record_and_a_life_of_its_own(kind: type[R
     assert copy == kind(**values | _parts(kind))
 
 
-def test_a_change_to_a_part_of_a_machine_leaves_the_copy_as_it_was() -> None:
+def test_changing_a_part_of_a_machine_does_not_change_the_copy() -> None:
     parts = _parts(Machine)
     values: dict[str, Any] = {field.name: "" for field in fields(Machine)}
     machine = Machine(**values | parts)

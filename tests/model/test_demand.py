@@ -25,7 +25,7 @@ def test_labels_are_compared_without_regard_to_case_order_and_repeats() -> None:
     assert normalise_labels(["Linux", "GPU", "linux"]) == ("gpu", "linux")
 
 
-def test_a_class_is_scope_group_labels_and_the_skus_in_configured_order() -> None:
+def test_a_demand_class_has_scope_group_labels_and_the_skus_in_configured_order() -> None:
     of = (sku("zeta", labels=("shared",)), sku("alpha", labels=("shared",)))
     assert classify(catalogue(*of), REPO, ["Shared", "SELF-HOSTED"]) == DemandClass(
         "org:acme", "Default", ("self-hosted", "shared"), (SkuName("zeta"), SkuName("alpha"))
@@ -51,7 +51,7 @@ def test_a_class_is_scope_group_labels_and_the_skus_in_configured_order() -> Non
         ((), False),
     ],
 )
-def test_a_job_is_ours_when_one_sku_covers_it_by_a_label_of_its_own(
+def test_a_sku_serves_a_job_that_has_one_of_its_own_labels(
     labels: tuple[str, ...], ours: bool
 ) -> None:
     assert bool(skus_for(*labels, of=(sku("gpu", labels=("extra",)),))) is ours
@@ -70,7 +70,7 @@ def test_a_job_is_ours_when_one_sku_covers_it_by_a_label_of_its_own(
         (("other",), False),
     ],
 )
-def test_an_unlabelled_sku_takes_what_only_githubs_own_labels_ask_for(
+def test_a_sku_without_labels_serves_jobs_with_only_githubs_default_labels(
     labels: tuple[str, ...], ours: bool
 ) -> None:
     assert bool(skus_for(*labels, of=(dataclasses.replace(sku(), unlabelled=True),))) is ours
@@ -118,7 +118,7 @@ def test_access_says_which_repositories_may_use_a_sku(
     assert (skus_for("gpu", of=(guarded,), repository=repository) != ()) is ours
 
 
-def test_a_guarded_sku_leaves_the_job_to_the_next_that_covers_it() -> None:
+def test_a_job_outside_the_access_of_a_sku_goes_to_the_next_sku_with_its_labels() -> None:
     guarded = dataclasses.replace(sku("a", labels=("x",)), access=Access(("acme/secret",)))
     assert skus_for("x", of=(guarded, sku("b", labels=("x",)))) == ("b",)
 

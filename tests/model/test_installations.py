@@ -4,7 +4,7 @@ from autoscaler.model.identifiers import InstallationId
 from autoscaler.model.installations import Installations
 
 
-def test_the_ids_of_before_a_take_over_are_known() -> None:
+def test_the_former_ids_of_an_installation_are_known() -> None:
     own, *others = (InstallationId(f"{number:08x}") for number in range(12))
     ids = Installations(own)
     assert ids.all == (own,)

@@ -37,7 +37,7 @@ from tests.planner.fleets import catalogue
 OFF = {"failed", "terminating", "terminated", "lost"}
 
 
-def test_jobs_only_move_forward_but_between_queued_and_waiting() -> None:
+def test_jobs_only_move_forward_except_between_queued_and_waiting() -> None:
     assert {state.value: {to.value for to in ways} for state, ways in JOB_TRANSITIONS.items()} == {
         "waiting": {"queued", "in_progress", "completed"},
         "queued": {"waiting", "in_progress", "completed"},
@@ -46,7 +46,7 @@ def test_jobs_only_move_forward_but_between_queued_and_waiting() -> None:
     }
 
 
-def test_a_settled_call_never_changes_again() -> None:
+def test_a_settled_launch_request_never_changes() -> None:
     assert {
         s.value: {to.value for to in ways} for s, ways in LAUNCH_REQUEST_TRANSITIONS.items()
     } == {
@@ -87,7 +87,9 @@ def test_a_runner_is_deregistered_only_before_its_machine_acknowledged_it() -> N
         ("terminated", {"assigned", "failed"}),
     ],
 )
-def test_a_machine_moves_only_as_drawn(state: str, ways: set[str]) -> None:
+def test_the_transitions_of_a_machine_are_those_of_the_documents(
+    state: str, ways: set[str]
+) -> None:
     assert {to.value for to in MACHINE_TRANSITIONS[MachineState(state)]} == ways
 
 
@@ -104,7 +106,7 @@ def test_every_machine_state_has_its_row() -> None:
 
 
 @pytest.mark.parametrize("state", list(MachineState))
-def test_a_machine_counts_in_the_caps_until_it_is_gone(state: MachineState) -> None:
+def test_a_machine_counts_in_the_caps_until_it_is_terminated(state: MachineState) -> None:
     world = World()
     (machine,) = (world.machine(m) for m in world.launch(1))
     machine.state = state
@@ -132,12 +134,12 @@ def test_a_runner_name_has_at_most_64_characters() -> None:
         runner_name("ci", InstallationId("0badcafe"), machine, 10)
 
 
-def test_with_what_a_store_makes_as_its_id_the_longest_fleet_s_names_are_short_enough() -> None:
+def test_runner_names_of_the_longest_fleet_name_fit_into_64_characters() -> None:
     assert INSTALLATION_ID.fullmatch("0badcafe")
     assert len(runner_name("f" * 32, InstallationId("0badcafe"), MachineId("m" * 16), 9999)) < 64
 
 
-def test_names_of_former_ids_mean_the_same_machine() -> None:
+def test_runner_names_with_former_ids_name_the_same_machine() -> None:
     known = catalogue().with_installations(
         Installations(InstallationId("01d01d01"), (InstallationId("0badcafe"),))
     )
@@ -149,13 +151,13 @@ def test_names_of_former_ids_mean_the_same_machine() -> None:
         assert machine_in_name(known, RunnerName(strange)) is None
 
 
-def test_a_name_that_another_installation_of_the_fleet_gave_means_a_machine_too() -> None:
+def test_runner_names_of_another_installation_of_the_fleet_name_a_machine_too() -> None:
     assert machine_in_any_name("ci", RunnerName("ci-2bad2bad-m-1-1")) == "m-1"
     for strange in ("ci-2bad2bad-1", "ci-2bad2bad-m-x", "lab-2bad2bad-m-1-1", "ci-short-m-1-1"):
         assert machine_in_any_name("ci", RunnerName(strange)) is None
 
 
-def test_changes_are_true_as_soon_as_there_is_anything_to_store() -> None:
+def test_changes_are_true_if_there_is_anything_to_store() -> None:
     assert not Changes()
     assert Changes(history=(HistoryRow(1.0, "job", "1", "queued"),))
     assert Changes(cooldowns=(Cooldown("k", 1.0, 1, "why"),))

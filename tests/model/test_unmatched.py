@@ -14,7 +14,7 @@ SMALL = "linux.c7i.large"
 
 
 def fleet() -> Catalogue:
-    """A large SKU for all, and a small one for a single repository."""
+    """Return a catalogue with a large SKU for all repositories and a small SKU for one."""
     small = replace(sku(SMALL, labels=("fast",)), access=Access(("acme/kernels",)))
     return catalogue(sku(LARGE, labels=("a10g",)), small)
 
@@ -57,18 +57,18 @@ def test_each_unmatched_job_has_its_reason(
         *("macos-15", "macos-15-intel", "macos-latest-xlarge"),
     ],
 )
-def test_jobs_for_runners_that_github_hosts_are_not_ours_to_miss(label: str) -> None:
+def test_jobs_for_github_hosted_runners_are_not_unmatched(label: str) -> None:
     assert why_unmatched(fleet(), "acme/widgets", (label,)) is None
 
 
 @pytest.mark.parametrize(
     "label", ["ubuntu", "ubuntu-gpu", "windows-gpu-latest", "my-ubuntu-latest"]
 )
-def test_labels_that_only_look_like_those_of_github_s_runners(label: str) -> None:
+def test_labels_similar_to_github_hosted_runners_are_unmatched(label: str) -> None:
     assert why_unmatched(fleet(), "acme/widgets", (label,)) is Unmatched.LABELS
 
 
-def test_a_scope_that_leaves_the_repository_out_covers_no_job_of_it() -> None:
+def test_a_scope_without_the_repository_covers_none_of_its_jobs() -> None:
     narrow = replace(fleet(), scopes=(Scope("acme", None, repositories=("acme/kernels",)),))
     assert why_unmatched(narrow, "acme/widgets", ("gpu",)) is None
 
@@ -87,9 +87,11 @@ def test_a_scope_that_leaves_the_repository_out_covers_no_job_of_it() -> None:
         ((), None),
     ],
 )
-def test_the_nearest_sku(labels: tuple[str, ...], nearest: str | None) -> None:
+def test_the_sku_with_the_closest_labels_is_found(
+    labels: tuple[str, ...], nearest: str | None
+) -> None:
     assert nearest_sku(fleet(), labels) == nearest
 
 
-def test_without_skus_none_is_near() -> None:
+def test_without_skus_no_closest_sku_is_found() -> None:
     assert nearest_sku(replace(fleet(), skus={}), ("gpu",)) is None

@@ -1,4 +1,4 @@
-"""Log lines as they leave the process: shape, level, time, and no secret in any of them."""
+"""Log lines: their form, level and time, and no secret in any of them."""
 
 import base64
 import io
@@ -70,7 +70,7 @@ def test_level_applies_to_both_kinds() -> None:
     assert [line["event"] for line in json_lines(stream)] == ["yes", "yes"]
 
 
-def test_a_chatty_library_shows_warnings_only() -> None:
+def test_verbose_libraries_log_only_warnings() -> None:
     stream = io.StringIO()
     configure_logging(LogLevel.INFO, stream=stream)
     logging.getLogger("botocore.hooks").info("no")
@@ -78,7 +78,7 @@ def test_a_chatty_library_shows_warnings_only() -> None:
     assert [line["event"] for line in json_lines(stream)] == ["yes"]
 
 
-def test_calling_it_again_replaces_the_first_set_up() -> None:
+def test_configuring_logging_again_replaces_the_first_configuration() -> None:
     first, second = io.StringIO(), io.StringIO()
     configure_logging(stream=first)
     configure_logging(stream=second)
@@ -96,7 +96,7 @@ def test_calling_it_again_replaces_the_first_set_up() -> None:
         (io.StringIO(), LogStyle.CONSOLE, False),
     ],
 )
-def test_the_style_follows_option_and_terminal(
+def test_the_log_format_follows_the_option_and_the_terminal(
     stream: io.StringIO, style: LogStyle, is_json: bool
 ) -> None:
     configure_logging(style=style, stream=stream)
@@ -182,8 +182,8 @@ PRETTY_BLOB = base64.b64encode(json.dumps(FILES, indent=8).encode() * 2).decode(
         ("{'Authorization': 'Bearer t0psecret'}", "t0psecret"),
     ],
 )
-def test_our_own_secrets_are_hidden_by_their_look(text: str, secret: str) -> None:
-    """Under a key that says nothing: in the middle of an error's text, say."""
+def test_the_projects_own_secrets_are_recognized_by_their_form(text: str, secret: str) -> None:
+    """Also in a value whose key does not show it, for example in an error message."""
     shown = redact(None, "", {"reason": text, "error": ValueError(text)})
     assert secret not in json.dumps(shown)
     assert json.dumps(shown).count(REDACTED) == 2
@@ -207,7 +207,7 @@ def test_our_own_secrets_are_hidden_by_their_look(text: str, secret: str) -> Non
     ],
 )
 def test_logs_show_the_ids_that_operators_search_for(text: str) -> None:
-    """Ids to search GitHub and EC2 for are no secrets."""
+    """Ids with which operators search GitHub and EC2 are not secrets."""
     assert redact(None, "", {"event": "x", "about": text})["about"] == text
 
 
@@ -224,12 +224,12 @@ def test_a_traceback_is_shown_without_local_variables(style: LogStyle) -> None:
     assert "RuntimeError: broke" in stream.getvalue()
 
 
-def test_numbers_flags_and_absence_pass_as_they_are() -> None:
+def test_numbers_booleans_and_none_are_logged_unchanged() -> None:
     entry = {"event": "x", "count": 3, "rate": 0.5, "ok": True, "token": None, "has_token": True}
     assert redact(None, "", dict(entry)) == entry
 
 
-def test_sizes_are_bounded() -> None:
+def test_the_size_of_a_log_entry_is_bounded() -> None:
     deep: list[object] = []
     for _ in range(100):
         deep = [deep]
@@ -237,7 +237,7 @@ def test_sizes_are_bounded() -> None:
     assert len(json.dumps(entry)) < 2 * TEXT_LIMIT
 
 
-def test_a_repr_that_raises_costs_the_value_only() -> None:
+def test_a_repr_that_raises_hides_only_its_value() -> None:
     class Broken:
         def __repr__(self) -> str:
             raise RuntimeError
@@ -247,7 +247,7 @@ def test_a_repr_that_raises_costs_the_value_only() -> None:
 
 @settings(derandomize=True, deadline=None)
 @given(st.dictionaries(st.text(), st.recursive(st.text() | st.binary(), st.lists), max_size=5))
-def test_any_entry_comes_out_as_json_without_what_stood_under_secret_keys(
+def test_any_entry_is_logged_as_json_without_the_values_of_secret_keys(
     entry: dict[str, object],
 ) -> None:
     clean = redact(None, "", {**entry, "nonce": "0123456789abcdef"})
@@ -276,7 +276,7 @@ def test_any_entry_comes_out_as_json_without_what_stood_under_secret_keys(
 def test_a_jit_configuration_that_an_error_quotes_is_not_written(
     quoted: str, letter: str, written: str
 ) -> None:
-    """As .NET, JSON and URLs escape its letters, which cut it into pieces that look like words."""
+    """.NET, JSON and URLs escape its letters, which split it into pieces that look like words."""
     secret = "eyJ" + ("A1b2C3d4" * 3 + letter) * 20
     reported = redact_text(
         "GitHub said: " + quoted.format(secret.replace(letter, written)) + " (422)"

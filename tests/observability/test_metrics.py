@@ -1,4 +1,4 @@
-"""What /metrics says, that its labels stay bounded, and that the documentation lists all of it."""
+"""The contents of /metrics: values, bounded labels, and agreement with the documentation."""
 
 import re
 from collections.abc import Collection
@@ -51,7 +51,7 @@ def test_prometheus_metrics_implement_the_telemetry_port() -> None:
     port.loop_pass(0.1)
 
 
-def test_known_series_are_there_from_the_start_at_zero() -> None:
+def test_known_series_exist_from_the_start_with_zero() -> None:
     telemetry = make()
     for sku in (GPU, WINDOWS):
         assert value(telemetry, "jobs_waiting", sku=sku) == 0
@@ -96,7 +96,7 @@ def test_quotas_are_shown_by_their_source_and_when_they_were_read() -> None:
     assert value(telemetry, "quotas", provider=EAST, source="api") == 3
 
 
-def test_gauges_show_the_last_fleet_and_go_back_to_zero() -> None:
+def test_gauges_show_the_last_fleet_and_return_to_zero() -> None:
     telemetry = make()
     telemetry.fleet(
         FleetCounts(
@@ -205,7 +205,7 @@ def test_the_longest_lag_of_the_event_loop_is_shown_from_the_start() -> None:
     assert value(telemetry, "event_loop_lag_max_seconds") == 0.0
 
 
-def test_access_is_counted_by_sku_and_runner_groups_by_what_they_admit_too_much() -> None:
+def test_jobs_outside_access_and_runner_groups_that_are_too_wide_are_counted() -> None:
     telemetry = make()
     telemetry.job_refused(GPU, "fork_not_allowed")
     telemetry.job_outside_access(GPU, "fork")
@@ -240,14 +240,14 @@ def test_the_budget_is_shown_by_app_account_and_bucket_where_github_says_it() ->
     topic="Complaints about other fleets",
     source="ARC#3423",
 )
-def test_buckets_reach_hours() -> None:
+def test_histogram_buckets_extend_to_hours() -> None:
     telemetry = make()
     telemetry.job_started(GPU, 7000.0)
     assert value(telemetry, "job_queue_duration_seconds_bucket", sku=GPU, le="3600.0") == 0
     assert value(telemetry, "job_queue_duration_seconds_bucket", sku=GPU, le="7200.0") == 1
 
 
-def test_impossible_numbers_neither_raise_nor_spoil_the_sums() -> None:
+def test_impossible_numbers_neither_raise_nor_change_the_sums() -> None:
     telemetry = make()
     for wrong in (float("nan"), float("inf"), -5.0):
         telemetry.job_started(GPU, wrong)
@@ -345,13 +345,13 @@ def test_a_flood_of_one_label_s_values_makes_a_bounded_number_of_series(
     for label in seen.keys() - {"le", "version", "python", "implementation"}:
         assert len(seen[label]) <= MOST_VALUES[label], label
     assert any(OTHER in values for values in seen.values())
-    # Under a bound, and counted all the same.
+    # The label is bounded, and the observation is still counted.
     counted = {name for name, labels in samples(telemetry) if OTHER in dict(labels).values()}
     assert counted
 
 
 @pytest.mark.parametrize("method", CALLS)
-def test_a_flood_of_all_labels_at_once_makes_no_product_of_them(method: str) -> None:
+def test_many_values_of_all_labels_at_once_do_not_multiply_the_series(method: str) -> None:
     """One value less for each label that varies too: series grow with the flood's length, not beyond."""
     before = len(samples(make()))
     one = len(samples(flooded(method, words(method), 1))) - before
@@ -375,7 +375,7 @@ def test_many_values_of_one_label_leave_room_for_another_labels_values() -> None
     assert value(telemetry, "github_requests_total", endpoint=OTHER, outcome="418") == 1
 
 
-def test_a_flood_is_counted_to_the_last() -> None:
+def test_every_observation_with_an_arbitrary_label_is_counted() -> None:
     telemetry = flooded("delivery", {0}, 2000)
     found = samples(telemetry)
     total = sum(
@@ -394,7 +394,7 @@ def test_a_bounded_label_never_has_more_values_than_promised(words: list[str], e
     assert label.value("known") == "known"
 
 
-def test_metrics_stand_apart_from_the_library_s_own_registry() -> None:
+def test_metrics_are_not_in_the_default_registry_of_the_library() -> None:
     make(), make()
     assert not [m for m in REGISTRY.collect() if m.name.startswith("autoscaler")]
 

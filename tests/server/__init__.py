@@ -1,1 +1,1 @@
-"""The server over real sockets, with everything behind it in memory."""
+"""Tests of the server over real sockets, with all ports behind it in memory."""

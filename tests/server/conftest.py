@@ -1,4 +1,4 @@
-"""A running server and a client of it, with everything behind it in memory, or with a real store."""
+"""A running server and a client of it, with all ports behind it in memory, or with a real store."""
 
 import asyncio
 import shutil
@@ -27,7 +27,7 @@ async def caller() -> AsyncIterator[Caller]:
 
 @pytest.fixture(scope="module")
 def empty_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Made once: bringing a new file up to date takes longer than most of these tests."""
+    """An empty store, made once, because migrating a new file takes longer than most of these tests."""
 
     async def make(path: Path) -> None:
         await (await SqliteStore.open(path)).close()

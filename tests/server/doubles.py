@@ -26,7 +26,7 @@ MACHINE = MachineId("00c0ffee00c0ffee")
 
 
 class CountingTelemetry:
-    """Counts what the server reports."""
+    """A telemetry that counts the calls of the server."""
 
     def __init__(self) -> None:
         self.deliveries: Counter[str] = Counter()
@@ -41,7 +41,7 @@ class CountingTelemetry:
 
 @dataclass
 class StillClock:
-    """Stands at one moment."""
+    """A clock that stands still."""
 
     moment: Instant = 1_000_000.0
 
@@ -80,7 +80,7 @@ Parse = Callable[[bytes, Instant], object | None]
 
 
 def reading(parse: Parse, accept: Accept) -> Accept:
-    """As the controller's intake: reads a delivery at once, and keeps it if it is needed."""
+    """Like the controller's intake: parses a delivery at once, and stores it if it is needed."""
 
     def take(delivery: Delivery) -> Awaitable[bool | None]:
         if parse(delivery.body, delivery.received_at) is not None:

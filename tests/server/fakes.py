@@ -62,7 +62,7 @@ LOOPBACK = ServerSettings(listen=Address("127.0.0.1", 0), shutdown=1.0)
 
 
 def parse_job(body: bytes, _: Instant) -> object | None:
-    """As strict as the real one where the server cares: raises ValueError, or None for a foreign action."""
+    """Return the job, or None for another action. Raises ValueError like the real parser."""
     job = json.loads(body.decode())
     if not isinstance(job, dict) or not isinstance(job.get("action"), str):
         raise ValueError("no action")  # noqa: TRY004
@@ -80,7 +80,7 @@ def verify(body: bytes, header: str | None) -> bool:
 def delivery_headers(
     body: bytes, delivery: str = "1", event: str = "workflow_job"
 ) -> dict[str, str]:
-    """As GitHub signs and labels it."""
+    """Return the headers that GitHub sends with this body."""
     return {
         "Content-Type": "application/json",
         "X-GitHub-Event": event,
@@ -101,12 +101,12 @@ def _ping() -> bytes:
 
 
 PING = _ping()
-"""A request that GitHub signed: its connection stays open."""
+"""A request with GitHub's signature, whose connection stays open."""
 
 
 @dataclass
 class Backstage:
-    """Everything behind one server under test."""
+    """All ports behind one server under test."""
 
     telemetry: CountingTelemetry = field(default_factory=CountingTelemetry)
     clock: StillClock = field(default_factory=StillClock)
@@ -148,7 +148,7 @@ class Backstage:
 
 @dataclass
 class Caller:
-    """A client of one running server, and what is behind that server."""
+    """A client of one running server, with the ports behind that server."""
 
     session: aiohttp.ClientSession
     serving: Serving
@@ -165,13 +165,13 @@ class Caller:
     async def deliver(
         self, body: bytes, delivery: str = "1", event: str = "workflow_job", **headers: str
     ) -> "Reply":
-        """A signed delivery; `headers` replace GitHub's own, dashes written as underscores."""
+        """Send a signed delivery. `headers` replace GitHub's, with underscores in place of dashes."""
         sent = delivery_headers(body, delivery, event)
         sent |= {name.replace("_", "-"): value for name, value in headers.items()}
         return await self.post("/webhook", data=body, headers=sent)
 
     async def say(self, step: str, body: object = None, nonce: str = NONCE) -> "Reply":
-        """What MACHINE says at one step."""
+        """Send one step of MACHINE."""
         return await self.post(
             f"/bootstrap/machines/{MACHINE}/{step}",
             json={} if body is None else body,
@@ -181,7 +181,7 @@ class Caller:
 
 @dataclass(frozen=True)
 class Reply:
-    """An answer, read whole."""
+    """An answer that was read completely."""
 
     status: int
     body: bytes
@@ -211,7 +211,7 @@ def with_webhook_alone(settings: ServerSettings = LOOPBACK) -> ServerSettings:
 
 
 async def until(condition: Callable[[], bool]) -> None:
-    """Let the loop turn until it holds."""
+    """Run the event loop until the condition is true."""
     async with asyncio.timeout(PATIENCE):
         while not condition():  # noqa: ASYNC110
             await asyncio.sleep(0.001)

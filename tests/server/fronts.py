@@ -1,4 +1,4 @@
-"""A webhook server with the real signature, parser and store, spoken to byte by byte."""
+"""A webhook server with the real signature check, parser and store, for requests of arbitrary bytes."""
 
 import asyncio
 import hmac
@@ -38,7 +38,7 @@ def signature(body: bytes, secret: bytes = SECRETS[0], algorithm: str = "sha256"
 
 
 def headers(body: bytes, **changes: bytes | None) -> Headers:
-    """As GitHub sends them; None leaves one out."""
+    """Return the headers that GitHub sends. None omits one."""
     names = {"type": "Content-Type", "signature": "X-Hub-Signature-256"}
     names |= {"delivery": "X-GitHub-Delivery", "event": "X-GitHub-Event"}
     values: dict[str, bytes | None] = {
@@ -53,21 +53,21 @@ def headers(body: bytes, **changes: bytes | None) -> Headers:
 
 @dataclass
 class Front:
-    """A running server, and the file behind it."""
+    """A running server, and the file of its store."""
 
     serving: Serving
     path: Path
     telemetry: CountingTelemetry
 
     async def send(self, body: bytes, given: Headers, *, length: int | None = None) -> int:
-        """The status that a POST of these very bytes is answered with."""
+        """Return the status of a POST with exactly these bytes."""
         size = len(body) if length is None else length
         lines = [b"POST /webhook HTTP/1.1", b"Host: x", b"Connection: close"]
         lines += [b"Content-Length: %d" % size, *(b"%s: %s" % pair for pair in given)]
         return await self.send_bytes(b"\r\n".join(lines) + b"\r\n\r\n" + body)
 
     async def send_bytes(self, sent: bytes) -> int:
-        """The status that these bytes are answered with."""
+        """Return the status of the answer to these bytes."""
         address = self.serving.address
         reader, writer = await asyncio.open_connection(address.host, address.port)
         try:
@@ -78,6 +78,6 @@ class Front:
             writer.close()
 
     def stored(self) -> list[str]:
-        """The ids in the file, read past the process that writes it."""
+        """Return the ids in the file, read without the process that writes it."""
         with closing(sqlite3.connect(self.path)) as connection:
             return [row[0] for row in connection.execute("SELECT id FROM inbox ORDER BY seq")]

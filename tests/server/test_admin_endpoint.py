@@ -1,4 +1,4 @@
-"""/admin: who may ask, what is passed on, and how refusals come back."""
+"""/admin: authentication, the requests that are passed on, and the answers to refused ones."""
 
 import json
 from collections.abc import AsyncIterator, Sequence
@@ -45,7 +45,7 @@ ONE = UnverifiedMachine(
 
 @dataclass
 class Word:
-    """Takes every word, unless it is to refuse."""
+    """Accepts every operator request, or refuses with `refusal`."""
 
     shown: list[UnverifiedMachine] = field(default_factory=lambda: [ONE])
     refusal: Exception | None = None
@@ -77,7 +77,7 @@ class Word:
 
 @dataclass
 class Admin:
-    """The endpoint on a listener, and an operator with a token."""
+    """The endpoint on a listener, and a client with a token."""
 
     session: aiohttp.ClientSession
     word: Word
@@ -153,7 +153,7 @@ async def test_an_answer_is_bounded(admin: Admin) -> None:
     ],
 )
 @pytest.mark.parametrize(("method", "path"), ROUTES)
-async def test_without_a_token_nothing_is_answered_or_taken(
+async def test_requests_without_a_token_are_refused(
     admin: Admin, method: str, path: str, headers: list[tuple[str, str]]
 ) -> None:
     status, reported = await admin.ask(method, path, {"installation": "x"}, headers=headers)
@@ -161,7 +161,7 @@ async def test_without_a_token_nothing_is_answered_or_taken(
     assert admin.word.taken == []
 
 
-async def test_words_are_passed_on(admin: Admin) -> None:
+async def test_operator_requests_are_passed_on(admin: Admin) -> None:
     assert await admin.ask("POST", "/admin/machines/i-1/terminate") == (200, {"machine": "x-i-1"})
     forced = {"force": True}
     assert await admin.ask("POST", "/admin/machines/i-2/terminate", forced) == (
@@ -227,7 +227,9 @@ async def test_an_operator_request_that_could_not_be_stored_is_not_acknowledged(
         ("/admin/adopt", b'{"installation": "a", "force": null}'),
     ],
 )
-async def test_what_has_no_shape_is_refused(admin: Admin, path: str, data: bytes) -> None:
+async def test_malformed_operator_requests_are_refused(
+    admin: Admin, path: str, data: bytes
+) -> None:
     assert await admin.ask("POST", path, data=data) == (400, {"error": "malformed"})
     assert admin.word.taken == []
 
@@ -237,7 +239,7 @@ async def test_a_body_is_bounded(admin: Admin) -> None:
     assert (status, reported) == (413, {"error": "too_large"})
 
 
-async def test_refusals_are_logged_so_many_times_and_without_what_was_sent() -> None:
+async def test_refusals_are_logged_a_bounded_number_of_times_and_without_their_contents() -> None:
     async with administered(Word()) as admin:
         with structlog.testing.capture_logs() as lines:
             wrong = {"Authorization": "Bearer a-wrong-token"}

@@ -1,4 +1,4 @@
-"""Machines that boot across an upgrade, or across the way back, get the agent that they ask for."""
+"""Machines that boot during an upgrade or a downgrade get the agent that they request."""
 
 import hashlib
 import os
@@ -21,7 +21,7 @@ def age(folder: Path, agent: bytes, seconds: int) -> None:
     os.utime(folder / f"{sha(agent)}.py", (seconds, seconds))
 
 
-def test_every_start_finds_the_agents_of_the_starts_before(tmp_path: Path) -> None:
+def test_every_start_finds_the_agents_of_earlier_starts(tmp_path: Path) -> None:
     folder = tmp_path / "agents"
     assert keep_agent(folder, OLDER) == ()
     age(folder, OLDER, 1)
@@ -32,7 +32,7 @@ def test_every_start_finds_the_agents_of_the_starts_before(tmp_path: Path) -> No
     assert folder.stat().st_mode & 0o777 == 0o700
 
 
-def test_a_bounded_number_is_kept_the_latest(tmp_path: Path) -> None:
+def test_only_the_latest_agents_are_kept(tmp_path: Path) -> None:
     folder = tmp_path / "agents"
     many = [b"%d" % number for number in range(MAX_AGENTS + 3)]
     for number, agent in enumerate(many):
@@ -51,7 +51,7 @@ def test_an_agent_file_that_was_changed_on_disk_is_not_served(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("there", [True, False])
-def test_a_folder_that_will_not_do_stops_nothing(tmp_path: Path, there: bool) -> None:
+def test_an_unusable_agent_folder_does_not_prevent_the_start(tmp_path: Path, there: bool) -> None:
     store = tmp_path / "state.db"
     if there:
         (tmp_path / "state.db.agents").write_text("a file")

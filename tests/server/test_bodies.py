@@ -1,4 +1,4 @@
-"""The room that bodies share: who slows down gives way to who comes now, over real sockets."""
+"""The memory budget of request bodies: slow bodies are aborted for new ones, over real sockets."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -39,7 +39,7 @@ class Desk:
 
     @asynccontextmanager
     async def sending(self, length: int, sent: int) -> AsyncIterator[asyncio.Task[str]]:
-        """A connection that has sent so much of a body, and the answer to come."""
+        """A connection that has sent a part of a body, and its later answer."""
         before = self.begun
         reader, writer = await asyncio.open_connection("127.0.0.1", self.port)
         head = (
@@ -90,7 +90,7 @@ async def desk() -> AsyncIterator[Desk]:
     source="GitHub: using webhooks",
 )
 @pytest.mark.parametrize("length", [1, 25, LIMIT])
-async def test_bodies_that_stop_a_byte_short_keep_no_other_out(desk: Desk, length: int) -> None:
+async def test_incomplete_bodies_do_not_block_other_bodies(desk: Desk, length: int) -> None:
     async with (
         desk.sending(LIMIT, LIMIT - 1) as first,
         desk.sending(LIMIT, LIMIT - 1) as second,
@@ -107,7 +107,7 @@ async def test_bodies_that_stop_a_byte_short_keep_no_other_out(desk: Desk, lengt
 
 
 async def test_a_complete_body_keeps_its_memory_budget_until_it_is_handled(desk: Desk) -> None:
-    """A store that is slow to commit: nothing gives way, and the next one is refused at once."""
+    """With a slow store no complete body is aborted, and the next one is refused at once."""
     desk.free.clear()
     waiting = [asyncio.create_task(desk.send(LIMIT)) for _ in range(4)]
     await until(lambda: desk.held == 4)
@@ -117,7 +117,7 @@ async def test_a_complete_body_keeps_its_memory_budget_until_it_is_handled(desk:
     assert await desk.send(LIMIT) == str(LIMIT)
 
 
-async def test_all_room_is_given_back_by_those_who_lost_it_too(desk: Desk) -> None:
+async def test_aborted_bodies_return_their_memory_budget(desk: Desk) -> None:
     async with desk.sending(LIMIT, LIMIT - 1), desk.sending(LIMIT, LIMIT - 1):
         for _ in range(5):
             async with desk.sending(LIMIT, LIMIT - 1), desk.sending(LIMIT, LIMIT - 1):

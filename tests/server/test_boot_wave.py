@@ -1,4 +1,4 @@
-"""A thousand machines attest at once, and others of the account with them: the real desk."""
+"""A thousand machines attest at once, together with foreign instances, to the real bootstrap service."""
 
 import asyncio
 import base64
@@ -44,8 +44,8 @@ async def attest(endpoint: BootstrapEndpoint, instance: Instance) -> int:
     source="EC2: instance identity documents",
 )
 @on_virtual_time
-async def test_a_boot_wave_gets_through_though_others_of_the_account_ask_without_end() -> None:
-    """Nobody launched them, so all that they say waits for a list; no machine of ours is refused."""
+async def test_a_boot_wave_is_answered_although_foreign_instances_attest_endlessly() -> None:
+    """The foreign instances wait for a listing each time; no machine of this fleet is refused."""
     world = World(catalogue=catalogue(sku(max_machines=WAVE)))
     controller, agents = await launched(world, jobs=WAVE)
     endpoint = BootstrapEndpoint(controller.desk, b"", CountingTelemetry())
@@ -64,7 +64,7 @@ async def test_a_boot_wave_gets_through_though_others_of_the_account_ask_without
             await asyncio.sleep(0.01)
 
     for machine in controller.state.machines.values():
-        machine.placement.launch_time = ""  # each needs the next list
+        machine.placement.launch_time = ""  # each needs the next listing
     asking = [asyncio.create_task(ask(number)) for number in range(STRANGERS)]
     await asyncio.sleep(1.0)
     watching = asyncio.create_task(controller.poller.run())

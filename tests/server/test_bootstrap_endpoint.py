@@ -1,4 +1,4 @@
-"""docs/bootstrap.md over real HTTP: every request, every status, and what is kept out."""
+"""docs/bootstrap.md over real HTTP: every request and every status."""
 
 import asyncio
 import base64
@@ -69,7 +69,7 @@ async def test_a_proof_may_have_the_line_breaks_of_the_metadata_service(caller: 
     assert caller.behind.bootstrap.said[0][2] == PROOF
 
 
-async def test_answers_carry_the_date_that_machines_check_their_clock_by(caller: Caller) -> None:
+async def test_answers_have_the_date_header_for_the_clock_check(caller: Caller) -> None:
     before = time.time()
     reply = await caller.post("/bootstrap/attest", json=ATTESTATION)
     sent = email.utils.parsedate_to_datetime(reply.headers["Date"]).timestamp()
@@ -114,7 +114,7 @@ async def test_keys_of_a_later_agent_are_ignored_and_an_empty_body_is_an_empty_o
     topic="Complaints about other fleets",
     source="GAR#5135; GAR#1841; GAR#2944; pytorch#67625",
 )
-async def test_an_assignment_is_handed_over_and_never_kept_on_the_way(caller: Caller) -> None:
+async def test_an_assignment_is_sent_once_with_cache_control_no_store(caller: Caller) -> None:
     caller.behind.bootstrap.assignment = ASSIGNMENT
     reply = await caller.say("poll", {"wait": 50})
     assert reply.json == {
@@ -150,7 +150,7 @@ async def test_the_summary_of_failed_health_checks_is_bounded(caller: Caller) ->
         ("2.336.0\n", True, ""),
     ],
 )
-async def test_the_runners_version_is_that_of_the_check_of_this_name(
+async def test_the_runner_version_comes_from_the_health_check_of_that_name(
     caller: Caller, detail: str, ok: bool, version: str
 ) -> None:
     checks = [{"name": "runner_version", "ok": ok, "detail": detail}]
@@ -162,7 +162,7 @@ async def test_the_runners_version_is_that_of_the_check_of_this_name(
     ("said", "reason"),
     [("version_deprecated", "version_deprecated"), ("jobless", "unknown"), ("", "unknown")],
 )
-async def test_an_exit_has_a_reason_of_the_list_and_quotes_no_configuration(
+async def test_an_exit_report_has_a_known_reason_and_no_jit_configuration(
     caller: Caller, said: str, reason: str
 ) -> None:
     configuration = base64.b64encode(b'{".runner": "' + b"x" * 900).decode()
@@ -188,7 +188,7 @@ async def test_attestations_are_checked_a_few_at_a_time() -> None:
         assert (await caller.post("/bootstrap/attest", json=ATTESTATION)).status == 200
 
 
-async def test_a_few_attestations_more_wait_for_their_turn() -> None:
+async def test_a_few_more_attestations_wait_to_be_checked() -> None:
     behind = Backstage(bootstrap_limits=BootstrapLimits(attestations=1, queued=2))
     async with running(behind) as caller:
         behind.bootstrap.go_on.clear()
@@ -202,7 +202,7 @@ async def test_a_few_attestations_more_wait_for_their_turn() -> None:
         assert [(await reply).status for reply in waiting] == [200, 200, 200]
 
 
-async def test_a_queued_attestation_whose_caller_hangs_up_gives_its_place_back() -> None:
+async def test_a_queued_attestation_whose_caller_disconnects_frees_its_place() -> None:
     behind = Backstage(bootstrap_limits=BootstrapLimits(attestations=1, queued=1))
     async with running(behind) as caller:
         behind.bootstrap.go_on.clear()
@@ -213,7 +213,7 @@ async def test_a_queued_attestation_whose_caller_hangs_up_gives_its_place_back()
                 asyncio.create_task(caller.post("/bootstrap/attest", json=ATTESTATION))
                 for _ in "ab"
             ]
-            # One of them is refused, so the other one waits in the only place.
+            # One of them is refused, and the other one waits in the only place.
             (refused,), (queued,) = await asyncio.wait(
                 said, return_when=asyncio.FIRST_COMPLETED, timeout=5
             )
@@ -227,7 +227,7 @@ async def test_a_queued_attestation_whose_caller_hangs_up_gives_its_place_back()
         assert [(await one).status for one in (checked, queued)] == [200, 200]
 
 
-async def test_an_attestation_that_waits_for_a_list_keeps_no_other_from_being_checked() -> None:
+async def test_an_attestation_that_waits_for_a_listing_does_not_block_others() -> None:
     behind = Backstage(bootstrap_limits=BootstrapLimits(attestations=2, queued=0))
     async with running(behind) as caller:
         behind.bootstrap.listed.clear()
@@ -241,7 +241,7 @@ async def test_an_attestation_that_waits_for_a_list_keeps_no_other_from_being_ch
         assert [(await reply).status for reply in waiting] == [200] * 6
 
 
-async def test_a_machine_that_hangs_up_ends_its_poll(caller: Caller) -> None:
+async def test_a_machine_that_disconnects_ends_its_poll(caller: Caller) -> None:
     async with aiohttp.ClientSession(f"http://{caller.serving.address}") as machine:
         poll = asyncio.create_task(
             machine.post(
@@ -288,15 +288,15 @@ async def test_an_assignment_for_a_disconnected_machine_causes_no_error(caller: 
         f'Authorization: Bearer {NONCE}\r\n\r\n{{"wait": 50}}'.encode()
     )
     await until(lambda: bootstrap.asked == 1)
-    # The assignment comes in the same turn of the loop in which the connection breaks.
+    # The assignment is made in the same turn of the event loop in which the connection breaks.
     writer.transport.abort()
     bootstrap.go_on.set()
     await until(lambda: sum(counted(caller).values()) == 1)
     assert (await caller.say("heartbeat")).status == 204
 
 
-async def test_a_poll_that_was_answered_is_forgotten() -> None:
-    """A machine polls for hours: what is kept of each poll would fill the memory."""
+async def test_answered_polls_are_not_kept_in_memory() -> None:
+    """A machine polls for hours, so data kept for each poll would fill the memory."""
 
     @asynccontextmanager
     async def body() -> AsyncIterator[bytes]:

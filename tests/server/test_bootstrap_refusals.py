@@ -1,4 +1,4 @@
-"""docs/bootstrap.md over real HTTP: every refusal, and what never reaches the port."""
+"""docs/bootstrap.md over real HTTP: every refusal, and the requests that never reach the port."""
 
 from typing import Any
 
@@ -68,14 +68,14 @@ async def test_an_unknown_machine_may_attest_again(
     assert counted(caller) == {("attest", "not_known_yet"): 1}
 
 
-async def test_what_could_not_be_stored_is_not_acknowledged(caller: Caller) -> None:
+async def test_a_request_that_could_not_be_stored_is_not_acknowledged(caller: Caller) -> None:
     caller.behind.bootstrap.error = StoreError("disk full")
     reply = await caller.say("acknowledge", STEPS["acknowledge"])
     assert (reply.status, reply.json) == (503, {"error": "store_failed"})
     assert "Retry-After" in reply.headers
 
 
-async def test_a_defect_is_answered_500_and_counted(caller: Caller) -> None:
+async def test_an_unexpected_error_is_answered_500_and_counted(caller: Caller) -> None:
     caller.behind.bootstrap.error = LookupError()
     assert (await caller.say("heartbeat")).status == 500
     assert counted(caller) == {("heartbeat", "failed"): 1}
@@ -86,7 +86,7 @@ async def test_a_defect_is_answered_500_and_counted(caller: Caller) -> None:
     [None, "", "Bearer", "Bearer abc", f"Basic {NONCE}", f"Bearer {NONCE}0", "Bearer " + "é" * 64],
 )
 @pytest.mark.parametrize("step", STEPS)
-async def test_without_a_nonce_nothing_is_heard(
+async def test_a_request_without_a_nonce_is_refused(
     caller: Caller, step: str, authorization: str | None
 ) -> None:
     headers = {} if authorization is None else {"Authorization": authorization}
@@ -167,7 +167,7 @@ async def test_a_malformed_step_never_reaches_the_port(
 @pytest.mark.parametrize(
     "body", [b"\xff\xfe", b"{", b"[" * 60_000, b'{"wait":1' + b" " * 65_600 + b"}"]
 )
-async def test_bytes_that_are_no_bounded_json_are_refused(caller: Caller, body: bytes) -> None:
+async def test_bodies_that_are_not_bounded_json_are_refused(caller: Caller, body: bytes) -> None:
     reply = await caller.post(
         f"/bootstrap/machines/{MACHINE}/poll",
         data=body,

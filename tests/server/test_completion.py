@@ -1,4 +1,4 @@
-"""Work that goes on when its caller has left: its end, its errors, and what is kept of it."""
+"""Work that continues after its caller disconnected: its end, its errors, and its memory."""
 
 import asyncio
 
@@ -31,7 +31,7 @@ async def test_completed_requests_are_not_kept() -> None:
 
 
 @on_virtual_time
-async def test_work_goes_on_without_its_caller_and_its_error_is_logged() -> None:
+async def test_work_continues_after_its_caller_disconnects_and_its_error_is_logged() -> None:
     completion, done = Completion(), list[str]()
     callers = [asyncio.create_task(completion.run(work)) for work in (slow(done), fails())]
     await asyncio.sleep(0.5)
@@ -47,7 +47,7 @@ async def test_work_goes_on_without_its_caller_and_its_error_is_logged() -> None
 
 
 @on_virtual_time
-async def test_at_the_end_work_has_its_time_and_is_then_cancelled() -> None:
+async def test_at_a_shutdown_work_has_a_time_limit_and_is_then_cancelled() -> None:
     loop = asyncio.get_running_loop()
     began = loop.time()
     completion, done = Completion(), list[str]()

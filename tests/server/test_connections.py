@@ -1,4 +1,4 @@
-"""Strangers' connections on a real listener: who is closed, when, and who is served all the same."""
+"""Connections of attackers on a real listener: which connections are closed, when, and which are served."""
 
 import asyncio
 import gc
@@ -41,7 +41,7 @@ SLOW_BODY = (
     b"Content-Length: 10\r\n\r\n{"
 )
 FULL = replace(LOOPBACK, max_connections=4, head=10 * PATIENCE, keepalive=10 * PATIENCE)
-"""Whoever is closed without an answer had to give way: nothing else comes for long."""
+"""Limits at which only a new connection closes another one during a test."""
 
 Pair = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
@@ -55,7 +55,7 @@ async def connect(address: Address, sent: bytes = b"", source: str = "127.0.0.1"
 
 
 async def is_closed(pair: Pair) -> bool:
-    """Whether the server closes it without an answer."""
+    """Return True if the server closes the connection without an answer."""
     async with asyncio.timeout(PATIENCE):
         try:
             return await pair[0].read() == b""
@@ -73,7 +73,7 @@ async def held(pairs: list[Pair]) -> AsyncIterator[None]:
 
 
 def request_of(headers: int, size: int = 10) -> bytes:
-    """A request with so many headers besides Host, and so many bytes in the first of their values."""
+    """Return a request with so many headers besides Host, and so many bytes in the first one's value."""
     lines = [b"GET /healthz HTTP/1.1", b"Host: x", b"X-0: " + b"a" * size]
     lines += [b"X-%d: y" % number for number in range(1, headers)]
     return b"\r\n".join(lines) + b"\r\n\r\n"
@@ -94,7 +94,7 @@ def request_of(headers: int, size: int = 10) -> bytes:
         (b"GET /healthz?" + b"a" * 2_048 + b" HTTP/1.1\r\nHost: x\r\n\r\n", b" 400 "),
     ],
 )
-async def test_a_head_has_at_most_40_headers_of_2_kb(
+async def test_a_request_has_at_most_40_headers_of_2_kb(
     caller: Caller, request_: bytes, status: bytes
 ) -> None:
     reader, writer = await connect(caller.serving.address, request_)
@@ -108,8 +108,8 @@ async def test_a_head_has_at_most_40_headers_of_2_kb(
     source="CWE-770; CWE-400",
 )
 @pytest.mark.parametrize("before", [b"", PING])
-async def test_a_head_that_trickles_is_given_up_after_its_time(before: bytes) -> None:
-    """A byte now and then is no progress, in a connection's first request or in a later one."""
+async def test_a_slow_request_head_is_closed_after_its_time_limit(before: bytes) -> None:
+    """Sending a byte now and then does not extend the limit, in the first request or in a later one."""
     async with running(settings=replace(LOOPBACK, head=1.0)) as caller:
         reader, writer = await connect(caller.serving.address, before)
         if before:
@@ -124,7 +124,7 @@ async def test_a_head_that_trickles_is_given_up_after_its_time(before: bytes) ->
         writer.close()
 
 
-async def test_a_connection_may_idle_for_longer_than_a_head_may_take() -> None:
+async def test_a_connection_may_be_idle_for_longer_than_a_request_head_may_take() -> None:
     async with running(settings=replace(LOOPBACK, head=1.0)) as caller:
         reader, writer = await connect(caller.serving.address, PING)
         assert b" 200 " in await reader.readuntil(b"\r\n\r\n")
@@ -145,7 +145,7 @@ async def test_a_connection_may_idle_for_longer_than_a_head_may_take() -> None:
     ],
 )
 async def test_unauthenticated_answers_close_the_connection(caller: Caller, sent: bytes) -> None:
-    """Nor what was sent after it."""
+    """Also if more bytes follow the request."""
     reader, writer = await connect(caller.serving.address, sent)
     async with asyncio.timeout(PATIENCE):
         answer = await reader.read()
@@ -154,10 +154,10 @@ async def test_unauthenticated_answers_close_the_connection(caller: Caller, sent
 
 
 @pytest.mark.parametrize(("behind", "stays"), [(30, False), (1, True)])
-async def test_a_connection_with_a_long_head_behind_its_request_does_not_stay(
+async def test_a_connection_with_bytes_after_its_request_is_closed(
     caller: Caller, behind: int, stays: bool
 ) -> None:
-    """Bytes that come together with a request are not counted as a head's, and an idle one has no limit."""
+    """Such bytes do not count as a request head, and an idle connection has no limit on them."""
     lines = [b"POST /webhook HTTP/1.1", *(b"X-%d: " % n + b"a" * 2_000 for n in range(behind))]
     reader, writer = await connect(caller.serving.address, PING + b"\r\n".join(lines))
     answer = await reader.readuntil(b"\r\n\r\n")
@@ -184,8 +184,8 @@ async def test_a_connection_stays_after_deliveries_of_any_size(caller: Caller) -
 
 
 @pytest.mark.parametrize("complete", [True, False])
-async def test_a_request_that_is_refused_before_its_body_holds_no_place(complete: bool) -> None:
-    """Neither while its body does not come nor after that."""
+async def test_a_request_refused_before_its_body_frees_its_connection_place(complete: bool) -> None:
+    """Both while its body is missing and afterwards."""
     refused = SLOW_BODY.replace(b"application/json", b"text/plain")
     async with running(settings=replace(LOOPBACK, head=0.5)) as caller:
         pair = await connect(caller.serving.address, refused)
@@ -196,7 +196,7 @@ async def test_a_request_that_is_refused_before_its_body_holds_no_place(complete
         pair[1].close()
 
 
-async def test_an_answer_that_its_peer_does_not_read_gives_way_as_a_head_does() -> None:
+async def test_a_connection_that_does_not_read_its_answer_can_be_closed_for_a_new_one() -> None:
     size = 8_000_000
     async with running(Backstage(exposed=b"x" * size), FULL) as caller:
         address = caller.serving.address
@@ -217,7 +217,7 @@ async def test_an_answer_that_its_peer_does_not_read_gives_way_as_a_head_does() 
     source="CWE-400",
 )
 @pytest.mark.parametrize("sent", [b"", SLOW_HEAD, SLOW_BODY])
-async def test_the_oldest_incomplete_connection_gives_way(sent: bytes) -> None:
+async def test_the_oldest_incomplete_connection_is_closed_for_a_new_one(sent: bytes) -> None:
     async with running(settings=FULL) as caller:
         address = caller.serving.address
         slow = [await connect(address, sent) for _ in range(3)]
@@ -234,7 +234,7 @@ async def test_the_oldest_incomplete_connection_gives_way(sent: bytes) -> None:
     source="CWE-400",
 )
 async def test_a_connection_in_use_is_not_closed_for_a_new_one() -> None:
-    """Machines' polls of an hour are older than any stranger's connection."""
+    """Machines' polls of an hour are older than the connections of attackers."""
     async with running(settings=FULL) as caller:
         polls = [asyncio.create_task(caller.say("poll", {"wait": 50})) for _ in range(3)]
         await until(lambda: caller.behind.bootstrap.asked == 3)
@@ -267,7 +267,7 @@ async def test_one_address_never_takes_the_last_quarter_of_connections() -> None
 
 
 async def strangers_before_tls(files: TlsFiles, settings: ServerSettings) -> None:
-    """TCP connections that begin no handshake fill the listener; a machine is served all the same."""
+    """TCP connections without a TLS handshake fill the listener, and a machine is still served."""
     async with Backstage().serving(replace(settings, tls=files)) as serving:
         silent = [await connect(serving.address) for _ in range(3)]
         silent.append(await connect(serving.address, source="127.0.0.2"))
@@ -287,16 +287,16 @@ async def strangers_before_tls(files: TlsFiles, settings: ServerSettings) -> Non
     topic="Hostile input",
     source="CWE-400",
 )
-async def test_tls_handshakes_count_and_give_way(tmp_path: Path) -> None:
+async def test_tls_handshakes_count_as_connections_and_can_be_closed(tmp_path: Path) -> None:
     await strangers_before_tls(make_certificate(tmp_path), FULL)
 
 
-def test_tls_handshakes_count_and_give_way_on_uvloop(tmp_path: Path) -> None:
+def test_tls_handshakes_count_as_connections_and_can_be_closed_on_uvloop(tmp_path: Path) -> None:
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(strangers_before_tls(make_certificate(tmp_path), FULL))
 
 
-async def test_a_handshake_that_fails_gives_its_place_back(tmp_path: Path) -> None:
+async def test_a_failed_tls_handshake_frees_its_place(tmp_path: Path) -> None:
     files = make_certificate(tmp_path)
     async with Backstage().serving(replace(FULL, tls=files)) as serving:
         for _ in range(20):
@@ -307,7 +307,7 @@ async def test_a_handshake_that_fails_gives_its_place_back(tmp_path: Path) -> No
         await strangers_before_tls(files, FULL)
 
 
-async def test_a_flood_of_refused_connections_writes_few_lines() -> None:
+async def test_many_refused_connections_write_few_log_lines() -> None:
     async with running(settings=FULL) as caller:
         mine = [await connect(caller.serving.address, POLL) for _ in range(3)]
         await until(lambda: caller.behind.bootstrap.asked == 3)
@@ -346,8 +346,8 @@ async def test_no_answer_names_the_software_or_repeats_the_request(
 
 
 @pytest.mark.parametrize("sent", [PING, POLL, SLOW_HEAD, SLOW_BODY, b""])
-def test_a_closed_connection_leaves_nothing_to_the_collector(sent: bytes) -> None:
-    """What is frozen while it lives, and in a cycle when it is dropped, would be kept for an hour."""
+def test_a_closed_connection_leaves_no_cycles(sent: bytes) -> None:
+    """A frozen object that is in a cycle when it is dropped would stay in memory for an hour."""
 
     async def story() -> int:
         async with running(settings=FULL) as caller:

@@ -1,4 +1,4 @@
-"""/healthz, /readyz and /metrics say what they are given."""
+"""/healthz, /readyz and /metrics answer with what the controller reports."""
 
 import pytest
 
@@ -8,13 +8,13 @@ from tests.server.fakes import Backstage, Caller, running
 TOKEN = "0123456789abcdef" * 2
 
 
-async def test_well_and_ready(caller: Caller) -> None:
+async def test_a_healthy_controller_answers_200(caller: Caller) -> None:
     healthy, ready = await caller.get("/healthz"), await caller.get("/readyz")
     assert (healthy.status, healthy.json) == (200, {"healthy": True, "reasons": []})
     assert (ready.status, ready.json) == (200, {"ready": True, "reasons": []})
 
 
-async def test_unhealthy_says_why(caller: Caller) -> None:
+async def test_an_unhealthy_controller_answers_with_its_reason(caller: Caller) -> None:
     caller.behind.unhealthy = ["the control loop has made no pass for 31 s"]
     reply = await caller.get("/healthz")
     assert reply.status == 503
@@ -25,7 +25,7 @@ async def test_unhealthy_says_why(caller: Caller) -> None:
     assert (await caller.get("/readyz")).status == 200
 
 
-async def test_unready_says_every_reason(caller: Caller) -> None:
+async def test_a_controller_that_is_not_ready_answers_with_every_reason(caller: Caller) -> None:
     caller.behind.unready = ["ledger not loaded", "GitHub has not answered yet"]
     reply = await caller.get("/readyz")
     assert reply.status == 503
@@ -33,7 +33,7 @@ async def test_unready_says_every_reason(caller: Caller) -> None:
     assert (await caller.get("/healthz")).status == 200
 
 
-async def test_metrics_are_passed_on(caller: Caller) -> None:
+async def test_metrics_are_served(caller: Caller) -> None:
     reply = await caller.get("/metrics")
     assert (reply.status, reply.body) == (200, b"up 1\n")
     assert reply.headers["Content-Type"] == "text/plain; v=1"
@@ -55,10 +55,10 @@ async def test_health_endpoints_refuse_post(caller: Caller, path: str) -> None:
     source="CWE-400; RFC 6750",
 )
 @pytest.mark.parametrize(("age", "scrapes"), [(3600.0, 1), (0.0, 20)])
-async def test_metrics_are_written_out_no_oftener_than_their_age_allows(
+async def test_metrics_are_rendered_at_most_once_in_their_cache_time(
     age: float, scrapes: int
 ) -> None:
-    """A stranger who asks for them all the time takes nothing from the deliveries."""
+    """A client that requests metrics constantly does not slow down deliveries."""
     behind = Backstage(metrics=((), age))
     async with running(behind) as caller:
         replies = [await caller.get("/metrics") for _ in range(20)]
@@ -81,7 +81,7 @@ async def test_metrics_are_written_out_no_oftener_than_their_age_allows(
         ({"Authorization": f"Bearer {TOKEN}"}, 200),
     ],
 )
-async def test_metrics_want_a_token_where_there_is_one(given: dict[str, str], status: int) -> None:
+async def test_metrics_need_the_configured_token(given: dict[str, str], status: int) -> None:
     async with running(Backstage(metrics=((b"old", TOKEN.encode()), 1.0))) as caller:
         reply = await caller.get("/metrics", headers=given)
         assert reply.status == status

@@ -31,7 +31,7 @@ from tests.server.fronts import BODY, BODY_TIMEOUT, Front, headers
 async def test_headers_that_contradict_each_other_are_refused(
     front: Front, name: bytes, value: bytes
 ) -> None:
-    """Two lengths, or a length and chunks: whoever stands before us may see another body."""
+    """With two lengths, or a length and chunks, a proxy in front of the server may see another body."""
     assert await front.send(BODY, (*headers(BODY), (name, value))) in {400, 415}
     assert front.stored() == []
 
@@ -42,8 +42,8 @@ async def test_headers_that_contradict_each_other_are_refused(
     source="RFC 9110, 8.4",
 )
 @pytest.mark.parametrize("encoding", [b"gzip", b"deflate", b"br", b"zstd", b"identity, gzip", b"x"])
-async def test_an_encoded_body_is_refused_unread(front: Front, encoding: bytes) -> None:
-    """Nothing is ever decompressed, so no bomb goes off."""
+async def test_a_body_with_a_content_encoding_is_refused(front: Front, encoding: bytes) -> None:
+    """The server never decompresses a body, so a decompression bomb has no effect."""
     bomb = gzip.compress(b" " * (4 * MEBIBYTE))
     given = (*headers(bomb), (b"Content-Encoding", encoding))
     assert await front.send(bomb, given) == 415
@@ -55,7 +55,7 @@ async def test_an_encoded_body_is_refused_unread(front: Front, encoding: bytes) 
     topic="Hostile input",
     source="GitHub: payload cap",
 )
-async def test_a_body_of_a_byte_too_many_is_refused_and_one_of_the_limit_is_not(
+async def test_only_a_body_above_the_limit_is_refused(
     front: Front,
 ) -> None:
     largest = BODY[:-1] + b" " * (MAX_BODY - len(BODY)) + b"}"
@@ -92,7 +92,7 @@ async def test_an_endless_chunked_body_is_cut_off_at_the_limit(front: Front) -> 
     assert front.stored() == []
 
 
-async def test_a_body_shorter_than_its_length_is_waited_for_and_given_up(front: Front) -> None:
+async def test_a_body_shorter_than_its_length_times_out(front: Front) -> None:
     assert await front.send(BODY[:-1], headers(BODY), length=len(BODY)) == 408
     assert front.stored() == []
 
@@ -102,8 +102,8 @@ async def test_a_body_shorter_than_its_length_is_waited_for_and_given_up(front: 
     topic="Hostile input",
     source="CWE-400",
 )
-async def test_a_body_that_trickles_is_given_up_after_its_time(front: Front) -> None:
-    """A byte now and then keeps no connection: the time is for the whole body."""
+async def test_a_slow_body_times_out(front: Front) -> None:
+    """The limit applies to the whole body, so sending a byte now and then does not help."""
     address = front.serving.address
     reader, writer = await asyncio.open_connection(address.host, address.port)
     given = b"".join(b"%s: %s\r\n" % pair for pair in headers(BODY))
@@ -126,10 +126,10 @@ async def test_a_body_that_trickles_is_given_up_after_its_time(front: Front) -> 
     topic="Hostile input",
     source="CWE-400",
 )
-async def test_idle_connections_that_declare_large_bodies_shed_no_real_delivery(
+async def test_idle_connections_that_declare_large_bodies_do_not_block_real_deliveries(
     front: Front,
 ) -> None:
-    """64 times 1 MiB is all that may be held; what is only declared holds nothing."""
+    """The budget is 64 MiB, and only received bytes use it, not declared ones."""
     address = front.serving.address
     head = b"".join(b"%s: %s\r\n" % pair for pair in headers(BODY))
     idle = []
@@ -138,7 +138,9 @@ async def test_idle_connections_that_declare_large_bodies_shed_no_real_delivery(
         length = b"Content-Length: %d\r\n" % MEBIBYTE
         writer.write(b"POST /webhook HTTP/1.1\r\nHost: x\r\n" + length + head + b"\r\n{")
         idle.append(writer)
-    assert await front.send(BODY, headers(BODY, signature=None)) == 401  # those before are read
+    assert (
+        await front.send(BODY, headers(BODY, signature=None)) == 401
+    )  # the requests before this one are read
     assert await front.send(BODY, headers(BODY)) == 202
     assert len(front.stored()) == 1
     for writer in idle:

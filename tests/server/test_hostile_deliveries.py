@@ -17,10 +17,10 @@ from tests.server.fronts import BODY, JOB, SECRETS, Front, headers, signature
     source="GitHub: validating deliveries",
 )
 @pytest.mark.parametrize("secret", SECRETS)
-async def test_deliveries_signed_with_either_live_secret_are_stored(
+async def test_deliveries_signed_with_either_current_secret_are_stored(
     front: Front, secret: bytes
 ) -> None:
-    """So that the tests below can fail: this server keeps what is good."""
+    """This server stores valid deliveries, so the tests below can fail."""
     assert await front.send(BODY, headers(BODY, signature=signature(BODY, secret))) == 202
     assert front.stored() == ["0b989ba4-242f-11e5-81e1-c7b6966d2516"]
 
@@ -30,10 +30,10 @@ async def test_deliveries_signed_with_either_live_secret_are_stored(
     topic="GitHub's events",
     source="GitHub: redelivering",
 )
-async def test_a_signed_body_sent_again_under_an_id_does_not_keep_that_id_s_own_out(
+async def test_a_replayed_body_with_a_future_id_does_not_block_that_delivery(
     front: Front,
 ) -> None:
-    """The signature covers the body alone: an id can be preempted, its delivery cannot."""
+    """The signature covers only the body, so an attacker can use an id first, but cannot block its delivery."""
     captured = json.dumps(JOB | {"action": "completed"}).encode()
     assert await front.send(captured, headers(captured)) == 202
     assert await front.send(BODY, headers(BODY)) == 202
@@ -79,7 +79,7 @@ async def test_a_body_whose_signature_is_wrong_is_answered_401(front: Front, kin
     topic="Hostile input",
     source="GitHub: validating deliveries; gidgethub",
 )
-async def test_the_old_sha1_header_beside_none_is_answered_401(front: Front) -> None:
+async def test_a_delivery_with_only_the_sha1_header_is_answered_401(front: Front) -> None:
     old = ((b"X-Hub-Signature", signature(BODY, algorithm="sha1")),)
     assert await front.send(BODY, headers(BODY, signature=None) + old) == 401
     assert front.stored() == []
@@ -172,11 +172,11 @@ async def test_a_malformed_body_that_is_not_signed_is_not_even_parsed(
         ({"type": None}, 415),
         ({"type": b"text/json"}, 415),
         ({"type": b"application/x-www-form-urlencoded"}, 415),
-        ({"type": b"application/json; charset=utf-16"}, 202),  # only the bytes count
+        ({"type": b"application/json; charset=utf-16"}, 202),  # the charset is ignored
         ({"type": b"\xff\xfe"}, 415),
     ],
 )
-async def test_headers_that_are_wrong_are_refused(
+async def test_invalid_headers_are_refused(
     front: Front, changes: dict[str, bytes | None], status: int
 ) -> None:
     assert await front.send(BODY, headers(BODY, **changes)) == status
@@ -190,7 +190,7 @@ async def test_headers_that_are_wrong_are_refused(
 )
 @pytest.mark.parametrize("name", [b"X-Hub-Signature-256", b"X-GitHub-Delivery", b"X-GitHub-Event"])
 @pytest.mark.parametrize("same", [True, False])
-async def test_a_header_given_twice_means_nothing(front: Front, name: bytes, same: bool) -> None:
+async def test_a_duplicate_header_is_refused(front: Front, name: bytes, same: bool) -> None:
     given = headers(BODY)
     value = dict(given)[name]
     again = ((name, value if same else value[:-1] + b"0"),)

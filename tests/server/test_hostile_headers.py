@@ -1,4 +1,4 @@
-"""Headers that are long, many or slow: what they cost before any signature was looked at."""
+"""Long, many or slow headers: their cost before the signature is checked."""
 
 import sys
 from types import FrameType
@@ -10,7 +10,7 @@ from tests.server.fronts import BODY, Front, headers
 
 
 class _Calls:
-    """Counts what this thread calls while it is entered, C functions included."""
+    """Counts this thread's function calls inside the `with` block, C functions included."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -31,8 +31,8 @@ class _Calls:
     topic="Hostile input",
     source="CWE-407",
 )
-async def test_parameters_of_the_content_type_cost_no_more_than_their_bytes(front: Front) -> None:
-    """Python's email package looks at all the rest of the header for every semicolon."""
+async def test_the_cost_of_a_content_type_header_grows_linearly(front: Front) -> None:
+    """For each semicolon, Python's email package scans the rest of the header."""
     assert await front.send(BODY, headers(BODY)) == 202
     with _Calls() as usual:
         assert await front.send(BODY, headers(BODY)) == 200

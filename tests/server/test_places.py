@@ -1,4 +1,4 @@
-"""Who gives way among a listener's connections, on virtual time and without any socket."""
+"""Which of a listener's connections are closed for new ones, in virtual time and without sockets."""
 
 import asyncio
 
@@ -10,7 +10,7 @@ from tests.controller.virtual_time import on_virtual_time
 
 
 class Hall:
-    """Places, and who was closed."""
+    """Places of connections, and the connections that were closed."""
 
     def __init__(self, **limits: int) -> None:
         self.places = Places(PlaceLimits(**{"connections": 4, "head": 10, **limits}))
@@ -49,7 +49,7 @@ async def test_a_head_has_ten_seconds_from_its_first_byte() -> None:
 
 
 @on_virtual_time
-async def test_a_handshake_s_time_is_not_its_request_s() -> None:
+async def test_a_tls_handshake_and_a_request_head_have_separate_time_limits() -> None:
     hall = Hall()
     place = hall.taken("a")
     await asyncio.sleep(9)
@@ -61,7 +61,7 @@ async def test_a_handshake_s_time_is_not_its_request_s() -> None:
 
 
 @on_virtual_time
-async def test_a_body_is_left_to_its_reader_s_time_and_holds_up_no_other_s() -> None:
+async def test_a_body_has_no_time_limit_here_and_does_not_extend_others() -> None:
     hall = Hall()
     body = hall.taken("body")
     hall.move(body, Stage.BODY)
@@ -79,7 +79,7 @@ async def test_a_body_is_left_to_its_reader_s_time_and_holds_up_no_other_s() -> 
     source="CWE-770; CWE-400",
 )
 @on_virtual_time
-async def test_incomplete_heads_hold_so_many_bytes_together() -> None:
+async def test_the_bytes_of_all_incomplete_heads_are_bounded() -> None:
     hall = Hall(heads_together=100)
     first, second, third = (hall.taken(name) for name in "abc")
     hall.hear(first, 50)
@@ -90,13 +90,13 @@ async def test_incomplete_heads_hold_so_many_bytes_together() -> None:
     assert hall.closed == []
     hall.hear(third, 1)
     assert hall.closed == ["a"]
-    hall.hear(second, 1_000)  # a body, while it is served: bounded where bodies are
+    hall.hear(second, 1_000)  # a body of a served request, which has its own limits
     hall.hear(third, 49)
     assert hall.closed == ["a"]
 
 
 @on_virtual_time
-async def test_a_peer_at_its_share_closes_one_of_its_own() -> None:
+async def test_a_peer_at_its_limit_closes_its_own_connection() -> None:
     hall = Hall()
     hall.taken("other")
     served = hall.taken("mine-0", "me")
@@ -109,7 +109,7 @@ async def test_a_peer_at_its_share_closes_one_of_its_own() -> None:
 
 
 @on_virtual_time
-async def test_unfinished_requests_give_way_by_age_and_then_idle_connections() -> None:
+async def test_the_oldest_unfinished_requests_are_closed_first_and_then_idle_connections() -> None:
     hall = Hall()
     idle = hall.taken("idle")
     hall.move(idle, Stage.SERVED, Stage.IDLE)
@@ -125,7 +125,7 @@ async def test_unfinished_requests_give_way_by_age_and_then_idle_connections() -
 
 
 @on_virtual_time
-async def test_none_is_left_where_all_are_served() -> None:
+async def test_no_connection_is_closed_if_all_are_being_served() -> None:
     hall = Hall()
     places = [hall.taken(name) for name in "abcd"]
     for place in places:
@@ -139,8 +139,8 @@ async def test_none_is_left_where_all_are_served() -> None:
 
 
 @on_virtual_time
-async def test_a_place_that_was_left_is_counted_no_more() -> None:
-    """A connection's last callbacks may come after it gave way."""
+async def test_a_closed_connection_is_no_longer_counted() -> None:
+    """The last callbacks of a connection may come after it was closed."""
     hall = Hall(heads_together=100)
     place = hall.taken("a")
     hall.hear(place, 60)
@@ -172,7 +172,7 @@ async def test_connections_that_stay_open_at_the_end_are_closed() -> None:
     ],
 )
 def test_an_ipv6_network_is_one_peer(host: str, peer: str) -> None:
-    """A stranger has 2^64 addresses of his own there."""
+    """An attacker has 2^64 addresses in one IPv6 network."""
     assert peer_of(host) == peer
 
 

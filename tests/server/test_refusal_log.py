@@ -1,4 +1,4 @@
-"""A flood of refusals is counted in full and written in a few lines."""
+"""Many refusals are all counted, and write a few log lines."""
 
 import asyncio
 import hashlib
@@ -14,7 +14,7 @@ from tests.server.fakes import SECRET, Caller, delivery_headers
 
 
 @on_virtual_time
-async def test_within_a_window_so_many_lines_are_written_and_then_how_many_more() -> None:
+async def test_a_window_has_a_few_lines_and_then_the_number_of_the_others() -> None:
     log = RefusalLog(lines=3, window=60.0)
     with capture_logs() as lines:
         for number in range(10):
@@ -38,8 +38,8 @@ async def test_within_a_window_so_many_lines_are_written_and_then_how_many_more(
 
 
 @on_virtual_time
-async def test_each_kind_has_lines_of_its_own() -> None:
-    """A flood of bad signatures hides no signed delivery that was malformed."""
+async def test_each_kind_of_refusal_has_its_own_lines() -> None:
+    """Many bad signatures do not hide the line about a signed malformed delivery."""
     log = RefusalLog(lines=1)
     with capture_logs() as lines:
         for _ in range(5):
@@ -56,7 +56,7 @@ async def test_each_kind_has_lines_of_its_own() -> None:
     topic="Hostile input",
     source="CWE-779",
 )
-async def test_a_flood_of_bad_signatures_writes_few_lines(caller: Caller) -> None:
+async def test_many_bad_signatures_write_few_log_lines(caller: Caller) -> None:
     headers = delivery_headers(b"{}") | {
         "X-Hub-Signature-256": "sha1=" + hmac.new(SECRET, b"{}", hashlib.sha1).hexdigest()
     }
@@ -80,7 +80,7 @@ async def test_many_unknown_nonces_write_few_log_lines(caller: Caller) -> None:
     assert all("0" * 60 not in str(line) for line in lines), "no nonce is written"
 
 
-async def test_a_flood_at_one_step_hides_no_refusal_of_another(caller: Caller) -> None:
+async def test_many_refusals_of_one_step_do_not_hide_those_of_another(caller: Caller) -> None:
     with capture_logs() as lines:
         for number in range(2 * LINES):
             await caller.say("heartbeat", nonce=f"{number:064x}")

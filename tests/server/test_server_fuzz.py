@@ -1,6 +1,6 @@
 """Arbitrary deliveries, bootstrap requests and bytes over a real socket.
 
-Never a 500, never anything kept that was not signed, never anything heard without a nonce.
+The server never answers 500, stores no unsigned delivery, and passes on no request without a nonce.
 """
 
 import asyncio
@@ -43,7 +43,7 @@ header_values = st.text(st.characters(codec="latin-1", exclude_categories=["Cc"]
 
 @st.composite
 def mutated(draw: st.DrawFn, texts: st.SearchStrategy[bytes]) -> bytes:
-    """A well-formed body with a few bytes of it replaced, dropped or doubled."""
+    """Draw a valid body with a few bytes replaced, dropped or doubled."""
     body = bytearray(draw(texts))
     for _ in range(draw(st.integers(1, 4))):
         at = draw(st.integers(0, len(body)))
@@ -56,7 +56,7 @@ def encoded(values: st.SearchStrategy[Any]) -> st.SearchStrategy[bytes]:
 
 
 class ServerThread:
-    """A server whose loop turns in a thread of its own, and one connection to it."""
+    """A server whose event loop runs in its own thread, and one connection to it."""
 
     def __init__(self) -> None:
         self.behind = Backstage()
@@ -119,7 +119,7 @@ def server() -> Iterator[ServerThread]:
 @example(body=b'{"action": "queued"}', signed=True, changes={})
 @example(body=b'{"action": "queued"}', signed=False, changes={})
 @example(body=b'{"action": ' + b"[" * 50_000, signed=True, changes={})
-def test_deliveries(
+def test_random_deliveries_are_stored_only_if_they_are_signed(
     server: ServerThread, body: bytes, signed: bool, changes: dict[str, str]
 ) -> None:
     inbox = server.behind.inbox
@@ -142,7 +142,9 @@ def test_deliveries(
     data=st.data(),
     authorization=st.just(f"Bearer {NONCE}") | header_values,
 )
-def test_steps(server: ServerThread, step: str, data: st.DataObject, authorization: str) -> None:
+def test_random_bootstrap_steps_are_passed_on_only_with_the_nonce(
+    server: ServerThread, step: str, data: st.DataObject, authorization: str
+) -> None:
     bodies = [encoded(json_values), mutated(st.just(json.dumps(STEPS[step]).encode()))]
     if STEPS[step]:
         changed = st.tuples(st.sampled_from(sorted(STEPS[step])), json_values)
@@ -169,7 +171,9 @@ def test_steps(server: ServerThread, step: str, data: st.DataObject, authorizati
     | mutated(st.just(json.dumps(ATTESTATION).encode()))
     | encoded(json_values)
 )
-def test_attestations(server: ServerThread, body: bytes) -> None:
+def test_random_attestations_are_passed_on_only_if_well_formed(
+    server: ServerThread, body: bytes
+) -> None:
     bootstrap = server.behind.bootstrap
     bootstrap.said.clear()
     status, _ = server.post("/bootstrap/attest", body, {})
@@ -193,7 +197,7 @@ def test_attestations(server: ServerThread, body: bytes) -> None:
         st.just(b"POST /webhook HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n")
     )
 )
-def test_bytes(server: ServerThread, sent: bytes) -> None:
+def test_random_bytes_cause_no_server_error(server: ServerThread, sent: bytes) -> None:
     with socket.create_connection((server.address.host, server.address.port), 10) as peer:
         peer.sendall(sent)
         peer.shutdown(socket.SHUT_WR)

@@ -1,4 +1,4 @@
-"""Addresses as they stand in fleet.yaml."""
+"""Listen addresses as fleet.yaml writes them."""
 
 import pytest
 

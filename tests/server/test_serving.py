@@ -1,4 +1,4 @@
-"""The listeners: what stands where, TLS, bounds on connections, and a prompt and clean end."""
+"""The listeners: their endpoints, TLS, limits of connections, and a prompt and clean stop."""
 
 import asyncio
 import errno
@@ -34,7 +34,7 @@ from tests.server.fakes import (
 
 EVERYWHERE_ELSE = ["/bootstrap/agent.py", "/healthz", "/readyz", "/metrics"]
 POLL = 50
-"""Seconds for which a poll waits, if nothing happens: an answer at once comes long before."""
+"""Seconds for which a poll waits if nothing happens, much longer than an immediate answer takes."""
 HEALTH = b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n"
 HEARTBEAT = (
     f"POST /bootstrap/machines/{MACHINE}/heartbeat HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n"
@@ -46,13 +46,13 @@ async def connect(address: Address) -> tuple[asyncio.StreamReader, asyncio.Strea
     return await asyncio.open_connection(address.host, address.port)
 
 
-async def test_everything_stands_on_one_listener_by_default(caller: Caller) -> None:
+async def test_all_endpoints_are_on_one_listener_by_default(caller: Caller) -> None:
     assert caller.serving.webhook_address == caller.serving.address
     assert (await caller.deliver(b'{"action": "queued"}')).status == 202
     assert [(await caller.get(path)).status for path in EVERYWHERE_ELSE] == [200] * 4
 
 
-async def test_the_webhook_can_stand_alone() -> None:
+async def test_the_webhook_can_have_its_own_listener() -> None:
     async with running(settings=with_webhook_alone()) as caller:
         assert caller.serving.webhook_address != caller.serving.address
         assert (await caller.deliver(b'{"action": "queued"}')).status == 404
@@ -75,10 +75,10 @@ async def test_stopping_closes_both_listeners() -> None:
             await connect(address)
 
 
-async def test_without_descriptors_it_says_so_and_accepts_once_there_are_some(
+async def test_without_file_descriptors_the_server_logs_it_and_accepts_later(
     caller: Caller,
 ) -> None:
-    """EMFILE is the process's, not the connection's: the next accept would fail at once, too."""
+    """EMFILE concerns the process, not one connection: the next accept would fail too."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     address = caller.serving.address
     with socket.create_connection((address.host, address.port)) as waiting:
@@ -112,7 +112,7 @@ async def test_an_address_in_use_is_named_and_nothing_is_left_listening() -> Non
             await connect(main)
 
 
-async def test_stopping_what_never_started_or_has_stopped_is_nothing() -> None:
+async def test_stopping_a_server_that_does_not_run_does_nothing() -> None:
     serving = Backstage().serving()
     await serving.stop()
     await serving.start()
@@ -126,7 +126,7 @@ async def test_stopping_what_never_started_or_has_stopped_is_nothing() -> None:
 # --- TLS ---------------------------------------------------------------------------------------
 
 
-async def test_tls_with_the_given_certificate(tmp_path: Path) -> None:
+async def test_tls_uses_the_configured_certificate(tmp_path: Path) -> None:
     files = make_certificate(tmp_path)
     async with running(settings=replace(LOOPBACK, tls=files)) as caller:
         trusting = ssl.create_default_context(cafile=files.certificate)
@@ -188,7 +188,7 @@ async def test_a_certificate_that_cannot_be_used_is_named(
 
 
 async def shown_by(address: Address) -> bytes:
-    """The certificate that a new connection is shown."""
+    """Return the certificate that a new connection gets."""
     trusting = ssl.create_default_context()
     trusting.check_hostname, trusting.verify_mode = False, ssl.CERT_NONE
     _, writer = await asyncio.open_connection(address.host, address.port, ssl=trusting)
@@ -201,7 +201,7 @@ def der(files: TlsFiles) -> bytes:
     return ssl.PEM_cert_to_DER_cert(files.certificate.read_text())
 
 
-async def test_a_renewed_certificate_is_shown_to_the_next_connection(tmp_path: Path) -> None:
+async def test_a_renewed_certificate_is_used_for_the_next_connection(tmp_path: Path) -> None:
     files = make_certificate(tmp_path)
     first = der(files)
     async with running(settings=replace(LOOPBACK, tls=files)) as caller:
@@ -278,7 +278,7 @@ async def test_requests_in_flight_are_answered_before_the_stop() -> None:
         await stopping
 
 
-async def test_an_assignment_won_while_stopping_is_still_handed_over() -> None:
+async def test_an_assignment_made_while_stopping_is_still_sent() -> None:
     behind = Backstage()
     async with running(behind) as caller:
         behind.bootstrap.go_on.clear()
@@ -325,7 +325,7 @@ async def test_connections_beyond_the_limit_are_closed_and_it_recovers() -> None
 
 
 async def _gets_in(caller: Caller) -> bool:
-    """Whether a connection is taken: the server must first see the other one close."""
+    """Return True if a connection is accepted after the server sees the other one close."""
     async with asyncio.timeout(PATIENCE):
         while True:
             try:
@@ -355,7 +355,7 @@ async def test_an_idle_connection_is_closed_after_its_answer() -> None:
         writer.close()
 
 
-async def test_a_machine_at_work_keeps_no_connection_until_it_speaks_again() -> None:
+async def test_connections_between_heartbeats_are_closed() -> None:
     async with running(settings=replace(LOOPBACK, keepalive=2 * PATIENCE)) as caller:
         reader, writer = await connect(caller.serving.address)
         writer.write(HEARTBEAT)

@@ -1,4 +1,4 @@
-"""Which deliveries are kept, and how each is answered and counted."""
+"""Which deliveries are stored, and how each is answered and counted."""
 
 import asyncio
 import hashlib
@@ -32,7 +32,7 @@ def counted(caller: Caller) -> dict[str, int]:
     return dict(caller.behind.telemetry.deliveries)
 
 
-async def test_a_delivery_is_kept_as_it_came(caller: Caller) -> None:
+async def test_a_delivery_is_stored_unchanged(caller: Caller) -> None:
     reply = await caller.deliver(JOB, "0b989ba4-242f-11e5-81e1-c7b6966d2516")
     assert (reply.status, reply.json) == (202, {"result": "accepted"})
     (kept,) = caller.behind.inbox.kept.values()
@@ -41,7 +41,7 @@ async def test_a_delivery_is_kept_as_it_came(caller: Caller) -> None:
     assert counted(caller) == {"accepted": 1}
 
 
-async def test_a_delivery_sent_twice_is_kept_once(caller: Caller) -> None:
+async def test_a_repeated_delivery_is_stored_once(caller: Caller) -> None:
     assert (await caller.deliver(JOB)).status == 202
     again = await caller.deliver(JOB)
     assert (again.status, again.json) == (200, {"result": "duplicate"})
@@ -51,7 +51,7 @@ async def test_a_delivery_sent_twice_is_kept_once(caller: Caller) -> None:
 @pytest.mark.parametrize(
     ("event", "status", "word"), [("ping", 200, "ping"), ("workflow_run", 202, "ignored")]
 )
-async def test_other_events_are_answered_and_not_kept(
+async def test_other_events_are_answered_and_not_stored(
     caller: Caller, event: str, status: int, word: str
 ) -> None:
     reply = await caller.deliver(b"{}", event=event)
@@ -60,7 +60,7 @@ async def test_other_events_are_answered_and_not_kept(
     assert caller.behind.inbox.asked == 0
 
 
-async def test_a_job_of_no_interest_is_ignored(caller: Caller) -> None:
+async def test_a_delivery_with_an_unknown_action_is_ignored(caller: Caller) -> None:
     reply = await caller.deliver(b'{"action": "invented"}')
     assert (reply.status, reply.json) == (202, {"result": "ignored"})
     assert caller.behind.inbox.asked == 0
@@ -117,7 +117,7 @@ async def test_a_signature_of_another_body_proves_nothing(caller: Caller) -> Non
         b'{"action":' * 50_000,
     ],
 )
-async def test_a_signed_body_that_is_no_job_is_refused(caller: Caller, body: bytes) -> None:
+async def test_a_signed_body_that_is_not_a_job_is_refused(caller: Caller, body: bytes) -> None:
     reply = await caller.deliver(body)
     assert (reply.status, reply.json) == (400, {"error": "malformed"})
     assert counted(caller) == {"malformed": 1}
@@ -174,7 +174,7 @@ async def test_a_body_beyond_the_limit_is_refused(chunked: bool) -> None:
         assert (await caller.deliver(whole)).status == 202
 
 
-async def test_a_body_that_does_not_come_is_not_waited_for() -> None:
+async def test_a_missing_body_times_out() -> None:
     behind = Backstage(webhook_limits=WebhookLimits(body_timeout=0.05))
     async with running(behind) as caller:
         address = caller.serving.address
@@ -188,7 +188,7 @@ async def test_a_body_that_does_not_come_is_not_waited_for() -> None:
         assert counted(caller) == {"too_slow": 1}
 
 
-async def test_a_peer_that_leaves_in_the_middle_is_counted_and_harmless() -> None:
+async def test_a_peer_that_disconnects_during_its_body_is_counted() -> None:
     behind = Backstage()
     async with running(behind) as caller:
         address = caller.serving.address
@@ -204,7 +204,7 @@ async def test_a_peer_that_leaves_in_the_middle_is_counted_and_harmless() -> Non
         assert (await caller.deliver(JOB)).status == 202
 
 
-async def test_a_delivery_is_read_as_of_the_moment_it_arrived() -> None:
+async def test_a_delivery_is_dated_at_its_arrival() -> None:
     behind, seen = Backstage(), list[tuple[bytes, float]]()
 
     def parse(body: bytes, at: float) -> object:
@@ -220,7 +220,7 @@ async def test_a_delivery_is_read_as_of_the_moment_it_arrived() -> None:
     assert behind.inbox.kept["d-1"].received_at == behind.clock.moment
 
 
-async def test_what_could_not_be_stored_is_not_acknowledged(caller: Caller) -> None:
+async def test_a_delivery_that_could_not_be_stored_is_not_acknowledged(caller: Caller) -> None:
     caller.behind.inbox.broken = True
     with capture_logs() as logs:
         reply = await caller.deliver(JOB, "d-1")
@@ -242,7 +242,7 @@ async def test_no_answer_before_the_delivery_is_durable(caller: Caller) -> None:
     assert list(caller.behind.inbox.kept) == ["1"]
 
 
-async def test_load_is_not_shed_by_depth() -> None:
+async def test_many_waiting_deliveries_are_all_accepted() -> None:
     behind = Backstage(webhook_limits=WebhookLimits(oldest_pending=PATIENCE))
     async with running(behind) as caller:
         behind.inbox.open.clear()
@@ -258,8 +258,8 @@ async def test_load_is_not_shed_by_depth() -> None:
     topic="GitHub's events",
     source="GitHub: respond within 10 seconds",
 )
-async def test_load_is_shed_by_age() -> None:
-    """No time at all: the one that waits is too old once the next one comes."""
+async def test_deliveries_are_refused_if_the_oldest_waits_too_long() -> None:
+    """With a limit of zero, a waiting delivery is too old as soon as the next one arrives."""
     behind = Backstage(webhook_limits=WebhookLimits(oldest_pending=0.0))
     async with running(behind) as caller:
         behind.inbox.open.clear()
@@ -274,7 +274,7 @@ async def test_load_is_shed_by_age() -> None:
         assert counted(caller) == {"accepted": 2, "shed": 1}
 
 
-async def test_a_delivery_under_way_is_kept_though_github_hangs_up(caller: Caller) -> None:
+async def test_a_delivery_is_stored_although_github_disconnects(caller: Caller) -> None:
     inbox = caller.behind.inbox
     inbox.open.clear()
     async with aiohttp.ClientSession(f"http://{caller.serving.address}") as github:
@@ -291,7 +291,7 @@ async def test_a_delivery_under_way_is_kept_though_github_hangs_up(caller: Calle
     assert (await caller.deliver(JOB, "7")).json == {"result": "duplicate"}
 
 
-async def test_a_defect_is_answered_500_and_counted() -> None:
+async def test_an_unexpected_error_is_answered_500_and_counted() -> None:
     async def defective(_: Delivery) -> bool:
         raise LookupError
 
