@@ -131,6 +131,8 @@ def _reached(
             return {capacity_type_key(request.provider, request.capacity_type)}
         case FailureScope.PROVIDER:
             return {capacity_type_key(request.provider, kind) for kind in CapacityType}
+        case FailureScope.MACHINE:
+            return set()
     match failure.failure:
         case FailureClass.CAPACITY | FailureClass.UNSUPPORTED:
             return {offering_key(key) for key in keys}

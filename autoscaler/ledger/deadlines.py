@@ -59,6 +59,11 @@ def due(state: LedgerState, machine: Machine) -> Instant | None:
     return None
 
 
+def is_silent(machine: Machine, at: Instant) -> bool:
+    """Return True if an assigned machine's agent has been silent for `SILENCE`."""
+    return machine.state is _S.ASSIGNED and at >= _heard_at(machine) + _extended(SILENCE, machine)
+
+
 def work_over_at(state: LedgerState, machine: Machine) -> Instant | None:
     """Return when GitHub reported that the job of a machine's runner is completed, or None."""
     runner = state.runners.get(machine.work.runner) if machine.work.runner is not None else None

@@ -6,14 +6,15 @@ killed by an interruption only if all of these hold:
 - GitHub bound the job to a runner of this fleet.
 - The provider gave notice of the machine, or a reason for its termination.
 - The agent reported that the operating system stopped the runner, or the machine disappeared without a
-  report of the runner's exit.
+  report of the runner's exit, or the agent has been silent for 15 minutes, and the runner's work is over.
+  A pod on a lost node does not disappear until the node is deleted.
 - The job failed after the notice.
 """
 
 from collections.abc import Iterator
 
 from autoscaler.ledger.cooldowns import count_failure
-from autoscaler.ledger.deadlines import due
+from autoscaler.ledger.deadlines import due, is_silent
 from autoscaler.ledger.state import LedgerState
 from autoscaler.model.backoff import Backoff
 from autoscaler.model.changes import HistoryRow
@@ -96,6 +97,12 @@ def note_terminated(state: LedgerState, machine: Machine, at: Instant) -> None:
         note_taken(state, machine, at)
 
 
+def note_silent(state: LedgerState, machine: Machine, at: Instant) -> None:
+    """Mark a machine as interrupted if its agent is silent after a notice, and its runner's work is over."""
+    if is_silent(machine, at) and machine.interruption.taken_at is None:
+        note_taken(state, machine, at)
+
+
 def note_taken(state: LedgerState, machine: Machine, at: Instant) -> None:
     """Mark a machine as interrupted under its runner, if it had a notice, and check the runner's job."""
     if machine.interruption.kind not in _TAKES:
@@ -112,7 +119,7 @@ def look_at_job(state: LedgerState, job: Job, at: Instant) -> None:
     """Check whether a job died with its machine, and schedule or refuse its rerun."""
     rerun = state.reruns.get(job.id)
     if rerun is None:
-        machine = _taken_under(state, job)
+        machine = _taken_under(state, job, at)
         if machine is None or job.run_id is None:
             return
         rerun = _new_rerun(state, job, job.run_id, machine, at)
@@ -225,12 +232,21 @@ def _known(state: LedgerState, jobs: tuple[JobId, ...]) -> list[Rerun]:
     return [rerun for rerun in found if rerun is not None and rerun.state is RerunState.DUE]
 
 
-def _taken_under(state: LedgerState, job: Job) -> Machine | None:
+def _taken_under(state: LedgerState, job: Job, at: Instant) -> Machine | None:
+    """Return the interrupted machine on which the job ran, or None."""
     runner = state.runners.get(job.runner_name) if job.runner_name is not None else None
     if runner is None or runner.job != job.id:
         return None
     machine = state.machines.get(runner.machine)
-    return machine if machine is not None and machine.interruption.taken_at is not None else None
+    if machine is None:
+        return None
+    taken = machine.interruption.taken_at is not None
+    silent = machine.interruption.kind in _TAKES and is_silent(machine, at)
+    if silent and not taken and job.state is JobState.COMPLETED:
+        with state.changing(machine):
+            machine.interruption.taken_at = at
+        taken = True
+    return machine if taken else None
 
 
 def _new_rerun(state: LedgerState, job: Job, run_id: int, machine: Machine, at: Instant) -> Rerun:

@@ -20,13 +20,14 @@ from autoscaler.model.events import (
     MachinesListed,
     QuotasRead,
 )
-from autoscaler.model.failures import FailureClass
+from autoscaler.model.failures import FailureClass, FailureScope
 from autoscaler.model.identifiers import Instant, ProviderMachineId, Seconds
 from autoscaler.model.interruptions import NoticeKind
 from autoscaler.model.machines import (
     REPORTED_FROM_ATTEMPT,
     Machine,
     MachineState,
+    TerminationReason,
 )
 from autoscaler.model.transitions import may_become
 from autoscaler.model.unverified import UnverifiedReason
@@ -100,6 +101,8 @@ def _see_ours(state: LedgerState, listed: ListedMachine, at: Instant) -> None:
     _see_that_it_stays(state, machine, listed)
     if listed.terminated or (listed.leaving and state.evidence.proves_unused(machine)):
         _ended_by_itself(state, machine, listed, at)
+    elif listed.cannot_start and machine.state in _NOT_YET_UP:
+        _cannot_start(state, machine, listed, at)
     elif was_absent and not machine.occupies:
         listed_again(state, machine, at)
 
@@ -123,21 +126,18 @@ def _ended_by_itself(
     """Apply that a machine shuts down or is terminated without a request of the controller.
 
     Before the machine was ready, the provider's reason is a launch failure and puts on hold what it
-    concerns. Later, only lack of capacity (a spot interruption) does.
+    concerns. Later, only lack of capacity (a spot interruption) or the loss of its host does.
     """
     reason = listed.reason or "ended"
     failure, early = listed.failure, machine.state in _NOT_YET_UP
-    request = state.launch_requests.get(machine.launch_request) if machine.occupies else None
-    if request is not None and failure is not None and (early or failure is FailureClass.CAPACITY):
-        code, _, message = reason.partition(": ")
-        sold = f"{machine.placement.instance_type}/{machine.placement.zone}/{machine.placement.capacity_type}"
-        offering = f"{machine.provider}/{sold}"
-        found = LaunchFailure(failure, code, message, offering, listed.scope)
-        hold_back(state, request, found, at)
-        if not early:
+    if machine.occupies and (early or failure is FailureClass.CAPACITY):
+        _hold_back(state, machine, listed, at)
+        if failure is FailureClass.CAPACITY and not early:
             # No notice arrived, or not yet. The machine existed when its agent last sent a request.
             alive_at = machine.work.last_seen or machine.since
-            note_interruption(state, machine, NoticeKind.SPOT_INTERRUPTION, alive_at, at, reason)
+            alone = listed.scope is FailureScope.MACHINE
+            kind = NoticeKind.SCHEDULED_CHANGE if alone else NoticeKind.SPOT_INTERRUPTION
+            note_interruption(state, machine, kind, alive_at, at, reason)
     if early and failure is None:
         note_failed_boot(state, machine, at, reason)
     if early:
@@ -146,6 +146,31 @@ def _ended_by_itself(
         _gone(state, machine, at, reason)
     else:
         leave(state, machine, at, reason)
+
+
+def _cannot_start(state: LedgerState, machine: Machine, listed: ListedMachine, at: Instant) -> None:
+    """Mark a machine as failed that cannot start, so that the planner terminates it.
+
+    Not after a restart, until its record is proven: another container of the pod may run its job.
+    """
+    if not state.evidence.proves_unused(machine):
+        return
+    _hold_back(state, machine, listed, at)
+    with state.changing(machine):
+        machine.termination.reason = TerminationReason.CANNOT_START
+    fail(state, machine, listed.failure or FailureClass.UNKNOWN, at, listed.reason)
+
+
+def _hold_back(state: LedgerState, machine: Machine, listed: ListedMachine, at: Instant) -> None:
+    """Put on hold what the provider's reason concerns, if it has a class."""
+    request = state.launch_requests.get(machine.launch_request)
+    if request is None or listed.failure is None:
+        return
+    code, _, message = listed.reason.partition(": ")
+    place = machine.placement
+    offering = f"{machine.provider}/{place.instance_type}/{place.zone}/{place.capacity_type}"
+    failure = LaunchFailure(listed.failure, code, message, offering, listed.scope)
+    hold_back(state, request, failure, at)
 
 
 def _see_unbound(state: LedgerState, event: MachinesListed, listed: ListedMachine) -> None:

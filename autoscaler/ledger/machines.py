@@ -3,7 +3,7 @@
 from autoscaler.ledger.circuits import note_refused_image
 from autoscaler.ledger.cooldowns import note_early_exit, note_failed_boot, note_good_boot
 from autoscaler.ledger.deadlines import LINGERS, SILENCE, due, lifetime_end, work_over_at
-from autoscaler.ledger.interruptions import note_taken
+from autoscaler.ledger.interruptions import note_silent, note_taken
 from autoscaler.ledger.job_holds import HANDED_OUT_WITHIN
 from autoscaler.ledger.state import LedgerState
 from autoscaler.model.backoff import Backoff
@@ -158,6 +158,8 @@ def on_runner_read(state: LedgerState, event: RunnerRead) -> None:
     machine = state.machines.get(event.machine)
     if machine is None or machine.state is not _S.ASSIGNED:
         return
+    if event.finished:
+        note_silent(state, machine, event.at)
     with state.changing(machine):
         if not event.finished:
             machine.work.finished_at, machine.work.finished_reads = None, 0

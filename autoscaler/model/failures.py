@@ -32,8 +32,10 @@ class FailureScope(StrEnum):
     zone           all instance types in the zone, for example because its subnet is full
     capacity_type  the capacity type, for example because the account may not use spot instances
     provider       all launches at the provider, because of a limit of the whole account
+    machine        the machine alone, for example because its host is drained or broke
     """
 
     ZONE = "zone"
     CAPACITY_TYPE = "capacity_type"
     PROVIDER = "provider"
+    MACHINE = "machine"

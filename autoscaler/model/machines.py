@@ -109,6 +109,7 @@ class TerminationReason(StrEnum):
     OPERATOR = "operator"
     INTERRUPTED = "interrupted"
     FINISHED = "finished"
+    CANNOT_START = "cannot_start"
 
 
 class ExitReason(StrEnum):

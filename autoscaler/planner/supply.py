@@ -5,12 +5,16 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from autoscaler.model.fleet import Fleet
-from autoscaler.model.identifiers import MachineId, SkuName
+from autoscaler.model.identifiers import MachineId, Seconds, SkuName
 from autoscaler.model.launch_requests import LaunchRequest, LaunchRequestState
-from autoscaler.model.machines import BOOTING_STATES, Machine, MachineState
+from autoscaler.model.machines import BOOTING_STATES, Machine, MachineState, TerminationReason
 from autoscaler.model.plan import DeregisterRunner
 from autoscaler.model.runners import IDLE_STATES, RunnerState
 from autoscaler.planner.matching import Supply, SupplyKind
+
+GIVES_WAY_WITHIN: Seconds = 120.0
+"""How long a machine that cannot start counts as supply until it is gone, in each of its last two states. So
+its job gets no second machine from the next launch option beside it."""
 
 
 @dataclass(slots=True)
@@ -61,6 +65,18 @@ def count_deregistration(
     supply.by_pool[Supply(SupplyKind.COMING, sku=sku)] += 1
 
 
+def _giving_way(fleet: Fleet, sku: SkuName) -> int:
+    """Return how many machines that cannot start are not gone yet. O(machines that failed lately)."""
+    found = 0
+    for state in (MachineState.FAILED, MachineState.TERMINATING):
+        for machine in reversed(fleet.machines_in(sku, state)):
+            if fleet.now >= machine.since + GIVES_WAY_WITHIN:
+                break
+            moves = machine.termination.reason is TerminationReason.CANNOT_START
+            found += moves and machine.occupies
+    return found
+
+
 def _remove_runner(fleet: Fleet, machine: Machine, supply: FleetSupply) -> None:
     runner = fleet.runners.get(machine.work.runner) if machine.work.runner is not None else None
     if runner is None:
@@ -81,6 +97,7 @@ def _count_machines(
     coming = fleet.deregistering.get(sku, 0)
     for state in BOOTING_STATES:
         coming += fleet.count(sku, state) - leaving_by_state.get((sku, state), 0)
+    coming += _giving_way(fleet, sku)
     ready = []
     for machine in fleet.machines_in(sku, MachineState.READY):
         if machine.id in leaving:

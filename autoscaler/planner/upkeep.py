@@ -75,7 +75,8 @@ def _due(fleet: Fleet, machine: Machine) -> Terminate | MarkUnverified | ReadRun
                 machine.id, TerminationReason.DEADLINE, "it did not fetch its assignment in time"
             )
         case MachineState.FAILED if not machine.work.may_run_job:
-            return Terminate(machine.id, TerminationReason.SURPLUS, machine.reason)
+            known = machine.termination.reason
+            return Terminate(machine.id, known or TerminationReason.SURPLUS, machine.reason)
         case MachineState.EXITED:
             return Terminate(machine.id, TerminationReason.EXITED, "its runner exited")
         case MachineState.TERMINATING:

@@ -11,6 +11,7 @@ from autoscaler.controller.ports.provider import ProviderError
 from autoscaler.model.failures import FailureClass
 from autoscaler.model.identifiers import ProviderMachineId
 from autoscaler.model.interruptions import NoticeKind
+from autoscaler.providers.kubernetes.ownership import FLEET
 from autoscaler.providers.kubernetes.provider import KubernetesProvider
 from tests.cluster.conftest import Place, listening, names_of
 from tests.patience import PATIENCE
@@ -47,7 +48,9 @@ async def notices(
 
 
 def interrupted(found: list[Notice]) -> bool:
-    return any(one.kind is NoticeKind.SPOT_INTERRUPTION for one in found)
+    """Whether the node takes the pod away, or another pod does."""
+    kinds = {NoticeKind.SCHEDULED_CHANGE, NoticeKind.SPOT_INTERRUPTION}
+    return any(one.kind in kinds for one in found)
 
 
 async def test_an_eviction_is_announced_and_the_pod_is_gone(
@@ -61,9 +64,36 @@ async def test_an_eviction_is_announced_and_the_pod_is_gone(
     await place.admin.create(f"{place.path(name)}/eviction", eviction)
     found = await notices(provider, machine, interrupted)
     assert any("EvictionByEvictionAPI" in one.detail for one in found)
-    await place.admin.gone(place.path(name))
-    assert await provider.notices.shown([machine]) == ()
+    await notices(
+        provider, machine, lambda seen: [one.detail for one in seen] == ["does not exist"]
+    )
+    [gone] = await provider.notices.shown([machine])
+    assert (gone.terminated, gone.leaving, gone.failure) == (True, False, FailureClass.CAPACITY)
+    assert gone.reason.startswith("EvictionByEvictionAPI: ")
     assert machine not in await listed(provider)
+
+
+async def test_a_pod_that_is_only_missing_proves_nothing(
+    place: Place, provider: KubernetesProvider
+) -> None:
+    text = await provider.prepare(place.make_order(1, "missing"))
+    [machine] = (await provider.launch(text)).launched
+    await place.admin.request("DELETE", place.path(name_of(machine.provider_id)))
+    assert await provider.notices.shown([machine.provider_id]) == ()
+
+
+async def test_a_pod_that_lost_its_label_is_not_gone(
+    place: Place, provider: KubernetesProvider
+) -> None:
+    """The watch reports it as deleted, because its selector does not match the pod any more."""
+    await place.add_node()
+    machine = await started(place, provider, "label")
+    await listening(provider)
+    path = place.path(name_of(machine))
+    await place.admin.patch(path, {"metadata": {"labels": {FLEET: None}}})
+    await notices(provider, machine, bool)
+    [shown] = await provider.notices.shown([machine])
+    assert not shown.terminated
 
 
 async def test_a_preempted_pod_names_the_scheduler(
@@ -129,7 +159,7 @@ async def test_the_end_that_a_kubelet_reports_is_read_with_its_reason(
     )
 
 
-async def test_a_pod_whose_image_cannot_be_pulled_leaves(
+async def test_a_pod_whose_image_cannot_be_pulled_cannot_start(
     place: Place, provider: KubernetesProvider
 ) -> None:
     await place.add_node()
@@ -139,7 +169,7 @@ async def test_a_pod_whose_image_cannot_be_pulled_leaves(
     status = {"initContainerStatuses": [{**container, "ready": False, "state": state}]}
     await place.set_status(name_of(machine), status)
     found = (await listed(provider))[machine]
-    assert (found.leaving, found.failure) == (True, FailureClass.CONFIGURATION)
+    assert (found.cannot_start, found.failure) == (True, FailureClass.CONFIGURATION)
 
 
 async def test_a_pod_that_cannot_start_says_why_in_place_of_logs(

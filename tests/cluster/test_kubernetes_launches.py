@@ -65,11 +65,11 @@ async def test_the_scheduler_says_why_a_pod_waits(
 
     await until(only_one_waits)
     [machine] = await waiting(provider)
-    assert not machine.leaving
+    assert not machine.cannot_start
     settings = replace(place.settings, provisioner=False)
     fixed = KubernetesProvider(settings, RememberingTelemetry(), ManualClock())
     [refused] = await waiting(fixed)
-    assert (refused.leaving, refused.failure) == (True, FailureClass.CAPACITY)
+    assert (refused.cannot_start, refused.failure) == (True, FailureClass.CAPACITY)
     await fixed.close()
 
 

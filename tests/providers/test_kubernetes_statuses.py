@@ -4,16 +4,20 @@ from typing import Any
 
 import pytest
 
-from autoscaler.model.failures import FailureClass
+from autoscaler.model.failures import FailureClass, FailureScope
 from autoscaler.model.interruptions import NoticeKind
 from autoscaler.providers.kubernetes.answers import listed_machine, offering, pod_notice
 from tests.providers.kubernetes_pods import CPU_OPTION, OPTION, make_pod, make_settings
 
 CAPACITY, CONFIGURATION = FailureClass.CAPACITY, FailureClass.CONFIGURATION
+MACHINE = FailureScope.MACHINE
+
+LOW = "The node was low on resource: memory. Threshold quantity: 100Mi, available: 80Mi."
+TOO_MUCH = "Pod ephemeral local storage usage exceeds the total limit of containers 10Gi."
 
 
-def ended(reason: str = "", **more: Any) -> dict[str, Any]:
-    return {"phase": "Failed", "reason": reason, "message": "why", **more}
+def ended(reason: str = "", message: str = "why", **more: Any) -> dict[str, Any]:
+    return {"phase": "Failed", "reason": reason, "message": message, **more}
 
 
 def terminated(reason: str, status: int, kind: str = "containerStatuses") -> dict[str, Any]:
@@ -40,7 +44,8 @@ def unscheduled(reason: str = "Unschedulable") -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("status", "failure", "code"),
     [
-        (ended("Evicted"), CAPACITY, "Evicted"),
+        (ended("Evicted", LOW), CAPACITY, "Evicted"),
+        (ended("Evicted", TOO_MUCH), None, "Evicted"),
         (ended("Terminated"), CAPACITY, "Terminated"),
         (ended("NodeLost"), CAPACITY, "NodeLost"),
         (ended("Preempting"), CAPACITY, "Preempting"),
@@ -50,6 +55,10 @@ def unscheduled(reason: str = "Unschedulable") -> dict[str, Any]:
         (disrupted("DeletionByPodGC"), CAPACITY, "DeletionByPodGC"),
         (ended("OutOfnvidia.com/gpu"), CAPACITY, "OutOfnvidia.com/gpu"),
         (ended("UnexpectedAdmissionError"), CAPACITY, "UnexpectedAdmissionError"),
+        (ended("TopologyAffinityError"), CAPACITY, "TopologyAffinityError"),
+        (ended("SMTAlignmentError"), CAPACITY, "SMTAlignmentError"),
+        (terminated("ContainerStatusUnknown", 137), CAPACITY, "ContainerStatusUnknown"),
+        (terminated("Unknown", 255), CAPACITY, "Unknown"),
         (ended("DeadlineExceeded"), None, "DeadlineExceeded"),
         (terminated("OOMKilled", 137), None, "OOMKilled"),
         (terminated("Error", 1), None, "Error"),
@@ -70,32 +79,73 @@ def test_an_ended_pod_has_the_right_reason(
     assert found.quota_usage == ()
 
 
+@pytest.mark.case(
+    "a node is drained, lost, restarted or under pressure: its pods' jobs were interrupted, and nothing is put "
+    "on hold, because other nodes may have room",
+    topic="Kubernetes",
+    source="Kubernetes: Disruptions",
+)
+@pytest.mark.parametrize(
+    ("status", "scope"),
+    [
+        (disrupted("EvictionByEvictionAPI"), MACHINE),
+        (disrupted("DeletionByTaintManager"), MACHINE),
+        (disrupted("DeletionByPodGC"), MACHINE),
+        (ended("Evicted", LOW), MACHINE),
+        (ended("Terminated"), MACHINE),
+        (terminated("ContainerStatusUnknown", 137), MACHINE),
+        (terminated("Unknown", 255), MACHINE),
+        (disrupted("PreemptionByScheduler"), None),
+        (ended("Preempting") | disrupted("TerminationByKubelet"), None),
+        (ended("OutOfpods"), None),
+    ],
+)
+def test_only_a_preemption_or_a_full_node_means_that_capacity_is_short(
+    status: dict[str, Any], scope: FailureScope | None
+) -> None:
+    found = listed_machine(make_settings(), make_pod(status))
+    assert (found.failure, found.scope) == (CAPACITY, scope)
+
+
+@pytest.mark.case(
+    "a job writes more than its pod's limit of ephemeral storage: kubelet evicts the pod, and the job is not "
+    "rerun, as after too much memory",
+    topic="Kubernetes",
+    source="Kubernetes: Local ephemeral storage",
+)
+def test_a_pod_that_exceeds_its_own_limit_is_not_interrupted() -> None:
+    found = listed_machine(make_settings(), make_pod(ended("Evicted", TOO_MUCH)))
+    assert (found.failure, found.reason) == (None, f"Evicted: {TOO_MUCH}")
+
+
 @pytest.mark.parametrize(
     "reason", ["ImagePullBackOff", "InvalidImageName", "CreateContainerConfigError"]
 )
-def test_a_pod_that_cannot_start_leaves_for_a_reason_of_configuration(reason: str) -> None:
+def test_a_pod_that_cannot_start_has_a_reason_of_configuration(reason: str) -> None:
     found = listed_machine(make_settings(), make_pod(waiting(reason)))
-    assert (found.leaving, found.terminated, found.failure) == (True, False, CONFIGURATION)
+    assert (found.leaving, found.terminated) == (False, False)
+    assert (found.cannot_start, found.failure) == (True, CONFIGURATION)
     assert found.reason == f"{reason}: container attest: not found"
 
 
 def test_the_first_failure_to_pull_an_image_is_tried_again() -> None:
     found = listed_machine(make_settings(), make_pod(waiting("ErrImagePull")))
-    assert (found.leaving, found.failure, found.state) == (False, None, "ErrImagePull")
+    assert not found.leaving
+    assert (found.cannot_start, found.failure, found.state) == (False, None, "ErrImagePull")
 
 
 def test_an_unschedulable_pod_waits_for_a_node_only_if_one_may_come() -> None:
     pod = make_pod(unscheduled())
     waits = listed_machine(make_settings(provisioner=True), pod)
-    assert (waits.leaving, waits.failure, waits.state) == (False, None, "Unschedulable")
+    assert (waits.cannot_start, waits.failure, waits.state) == (False, None, "Unschedulable")
     assert "Insufficient nvidia.com/gpu" in waits.reason
     refused = listed_machine(make_settings(provisioner=False), pod)
-    assert (refused.leaving, refused.failure) == (True, CAPACITY)
+    assert (refused.cannot_start, refused.failure) == (True, CAPACITY)
 
 
 def test_a_gated_pod_is_not_refused() -> None:
     gated = make_pod(unscheduled("SchedulingGated"))
-    assert not listed_machine(make_settings(provisioner=False), gated).leaving
+    assert not listed_machine(make_settings(provisioner=False), gated).cannot_start
 
 
 def test_a_deleted_pod_leaves_and_an_evicted_one_names_the_eviction() -> None:
@@ -104,6 +154,18 @@ def test_a_deleted_pod_leaves_and_an_evicted_one_names_the_eviction() -> None:
     status = disrupted("EvictionByEvictionAPI", "Running")
     evicted = listed_machine(make_settings(), make_pod(status, deleted=True))
     assert (evicted.leaving, evicted.failure) == (True, CAPACITY)
+
+
+@pytest.mark.case(
+    "a node is lost: its deleted pods stay until the node is deleted, and the reason names the node",
+    topic="Kubernetes",
+    source="Kubernetes: Nodes, and Pod garbage collection",
+)
+def test_a_deleted_pod_names_the_node_that_has_not_ended_it() -> None:
+    pod = make_pod(disrupted("DeletionByTaintManager", "Running"), deleted=True)
+    pod["spec"] |= {"nodeName": "gpu-7"}
+    found = listed_machine(make_settings(), pod)
+    assert found.reason == "DeletionByTaintManager: why; node gpu-7 has not confirmed its end yet"
 
 
 def test_a_running_pod_counts_its_accelerators_and_price() -> None:
@@ -130,12 +192,32 @@ def test_a_price_that_somebody_changed_counts_as_nothing(price: str) -> None:
 
 
 def test_an_eviction_is_an_interruption_and_an_end_a_change_of_state() -> None:
-    machine = listed_machine(make_settings(), make_pod()).provider_id
+    settings = make_settings()
     evicted = make_pod(disrupted("EvictionByEvictionAPI", "Running"), deleted=True)
-    notice = pod_notice(machine, evicted, 5.0)
+    notice = pod_notice(settings, evicted, 5.0)
     assert notice is not None
-    assert (notice.kind, notice.means_at) == (NoticeKind.SPOT_INTERRUPTION, 5.0)
-    done = pod_notice(machine, make_pod({"phase": "Succeeded"}), 5.0)
+    assert (notice.kind, notice.means_at) == (NoticeKind.SCHEDULED_CHANGE, 5.0)
+    preempted = make_pod(disrupted("PreemptionByScheduler", "Running"), deleted=True)
+    notice = pod_notice(settings, preempted, 5.0)
+    assert notice is not None
+    assert notice.kind is NoticeKind.SPOT_INTERRUPTION
+    done = pod_notice(settings, make_pod({"phase": "Succeeded"}), 5.0)
     assert done is not None
     assert done.kind is NoticeKind.STATE_CHANGE
-    assert pod_notice(machine, make_pod({"phase": "Running"}), 5.0) is None
+    assert pod_notice(settings, make_pod({"phase": "Running"}), 5.0) is None
+
+
+@pytest.mark.parametrize(
+    ("status", "said"),
+    [
+        (waiting("ImagePullBackOff"), NoticeKind.STATE_CHANGE),
+        (unscheduled(), NoticeKind.STATE_CHANGE),
+        (waiting("ErrImagePull"), None),
+        (unscheduled("SchedulingGated"), None),
+    ],
+)
+def test_a_pod_that_cannot_start_is_announced(
+    status: dict[str, Any], said: NoticeKind | None
+) -> None:
+    notice = pod_notice(make_settings(provisioner=False), make_pod(status), 5.0)
+    assert (notice.kind if notice is not None else None) is said

@@ -41,6 +41,11 @@ class ListedMachine:
     scope: FailureScope | None = None
     leaving: bool = False
     """Whether the machine shuts down."""
+    cannot_start: bool = False
+    """Whether the machine cannot start: no host takes it, or its image cannot be read.
+
+    It stays until the controller terminates it. `reason` and `failure` say why.
+    """
     state: str = ""
     """The provider's name of the machine's state."""
 

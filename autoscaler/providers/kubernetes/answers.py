@@ -8,11 +8,10 @@ from typing import Any
 from autoscaler.controller.ports.notices import Notice
 from autoscaler.model.catalogue import CapacityType, Offering
 from autoscaler.model.events import LaunchedMachine, ListedMachine
-from autoscaler.model.failures import FailureClass
+from autoscaler.model.failures import FailureClass, FailureScope
 from autoscaler.model.identifiers import (
     Instant,
     LaunchRequestId,
-    ProviderMachineId,
     ProviderName,
     SkuName,
 )
@@ -22,7 +21,7 @@ from autoscaler.providers.kubernetes.manifests import RUNNER
 from autoscaler.providers.kubernetes.ownership import PodIdentity, metadata_of
 from autoscaler.providers.kubernetes.quantities import quantity
 from autoscaler.providers.kubernetes.settings import PODS, KubernetesSettings, PodOption
-from autoscaler.providers.kubernetes.statuses import pod_state
+from autoscaler.providers.kubernetes.statuses import PodState, pod_state
 
 _NEVER_TRUSTED_PRICE = 1e6
 """Dollars an hour: an annotation cannot say more."""
@@ -61,12 +60,13 @@ def launched_machine(pod: Mapping[str, Any]) -> LaunchedMachine:
 def listed_machine(settings: KubernetesSettings, pod: Mapping[str, Any]) -> ListedMachine:
     """Return a listed pod as a machine.
 
-    A pod that cannot start is `leaving`, so that the controller deletes it and tries another launch option.
+    The controller deletes a pod that cannot start, and then tries another launch option.
     """
     labels, annotations = metadata_of(pod, "labels"), metadata_of(pod, "annotations")
     found, launched = pod_state(pod), launched_machine(pod)
-    hopeless = found.refused or (found.unschedulable and not settings.provisioner)
-    leaving = found.leaving or hopeless
+    cannot_start = _cannot_start(settings, found)
+    finding = found.finding
+    ends = finding is not None and (found.terminated or found.leaving or cannot_start)
     return ListedMachine(
         provider_id=launched.provider_id,
         installation=labels.get(ownership.INSTALLATION, ""),
@@ -80,25 +80,34 @@ def listed_machine(settings: KubernetesSettings, pod: Mapping[str, Any]) -> List
         quota_usage=() if found.terminated else quota_usage(settings.name, pod),
         image=launched.image,
         launch_time=launched.launch_time,
-        reason=found.finding.text if found.finding is not None else "",
-        failure=found.finding.failure
-        if found.finding is not None and (found.terminated or leaving)
-        else None,
-        leaving=leaving,
+        reason=finding.text if finding is not None else "",
+        failure=finding.failure if finding is not None and ends else None,
+        scope=finding.scope if finding is not None and ends else None,
+        leaving=found.leaving,
+        cannot_start=cannot_start,
         state=found.state,
     )
 
 
-def pod_notice(machine: ProviderMachineId, pod: Mapping[str, Any], now: Instant) -> Notice | None:
-    """Return the notice that a pod's status gives, or None if it runs or waits."""
-    state = pod_state(pod)
-    if not (state.terminated or state.leaving):
+def _cannot_start(settings: KubernetesSettings, found: PodState) -> bool:
+    """Return True if a pod stays pending until somebody changes something."""
+    return found.refused or (found.unschedulable and not settings.provisioner)
+
+
+def pod_notice(settings: KubernetesSettings, pod: Mapping[str, Any], now: Instant) -> Notice | None:
+    """Return the notice that a pod's status gives, or None if it runs or waits.
+
+    An eviction or the loss of a node is a change of one host: other nodes may have room.
+    """
+    state, machine = pod_state(pod), identity(pod).machine
+    if not (state.terminated or state.leaving or _cannot_start(settings, state)):
         return None
-    detail = state.finding.text if state.finding is not None else state.state
-    disrupted = state.finding is not None and state.finding.failure is FailureClass.CAPACITY
-    interrupted = disrupted and not state.terminated
-    kind = NoticeKind.SPOT_INTERRUPTION if interrupted else NoticeKind.STATE_CHANGE
-    return Notice(kind, (machine,), now, detail)
+    finding = state.finding
+    kind = NoticeKind.STATE_CHANGE
+    if state.leaving and finding is not None and finding.failure is FailureClass.CAPACITY:
+        alone = finding.scope is FailureScope.MACHINE
+        kind = NoticeKind.SCHEDULED_CHANGE if alone else NoticeKind.SPOT_INTERRUPTION
+    return Notice(kind, (machine,), now, finding.text if finding is not None else state.state)
 
 
 def quota_usage(provider: ProviderName, pod: Mapping[str, Any]) -> tuple[tuple[str, int], ...]:

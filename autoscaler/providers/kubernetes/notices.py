@@ -2,10 +2,15 @@
 
 The API server keeps no messages, so `settle` has nothing to do. After a restart of the controller, or a gap
 in the watch, the list that follows shows the pods as they are.
+
+A pod is terminated if the watch reported its removal, and the API server does not have it any more. A missing
+pod alone proves nothing. Nor does the report alone: a watch with a label selector also reports a pod as deleted
+that lost the label (Kubernetes documentation, "API Concepts").
 """
 
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
+from dataclasses import replace
 from typing import Any
 
 from autoscaler.controller.ports.clock import Clock
@@ -25,6 +30,9 @@ from autoscaler.providers.kubernetes.watch import Change, PodWatch
 AT_ONCE = 10
 """Messages of one `receive`."""
 
+MOST_REMOVED = 5000
+"""Removed pods that are remembered, the last ones. Others are missing in two complete lists."""
+
 
 class PodNotices:
     """Implements `NoticeQueue` for one namespace."""
@@ -35,6 +43,7 @@ class PodNotices:
         self._clock = clock
         self._watch = PodWatch(api, settings)
         self._said: dict[ProviderMachineId, NoticeKind] = {}
+        self._removed: dict[ProviderMachineId, ListedMachine] = {}
         self._background: Background[Notice] = Background(self._notices)
         self._numbers = 0
 
@@ -51,8 +60,14 @@ class PodNotices:
 
     async def shown(self, machines: Sequence[ProviderMachineId]) -> tuple[ListedMachine, ...]:
         """Return these pods as the API server shows them now (see `NoticeQueue`)."""
-        found = [await self._pod(machine) for machine in machines]
-        return tuple(listed_machine(self._settings, pod) for pod in found if pod is not None)
+        found = []
+        for machine in machines:
+            pod = await self._pod(machine)
+            if pod is not None:
+                found.append(listed_machine(self._settings, pod))
+            elif machine in self._removed:
+                found.append(self._removed[machine])
+        return tuple(found)
 
     async def close(self) -> None:
         """End the watch. Idempotent."""
@@ -81,14 +96,29 @@ class PodNotices:
         """Return what a change means, or None if it means nothing new."""
         if change.pod is None:
             said = self._said.pop(change.machine, None)
-            # A pod that was listed as gone before has been reported.
-            if said is NoticeKind.STATE_CHANGE:
+            if change.removed is not None:
+                self._remember(change.machine, change.removed)
+            elif said is NoticeKind.STATE_CHANGE:
+                # A pod that was listed as gone before has been reported.
                 return None
             return Notice(
                 NoticeKind.STATE_CHANGE, (change.machine,), self._clock.now(), "does not exist"
             )
-        notice = pod_notice(change.machine, change.pod, self._clock.now())
+        notice = pod_notice(self._settings, change.pod, self._clock.now())
         if notice is None or self._said.get(change.machine) is notice.kind:
             return None
         self._said[change.machine] = notice.kind
         return notice
+
+    def _remember(self, machine: ProviderMachineId, pod: Mapping[str, Any]) -> None:
+        last = listed_machine(self._settings, pod)
+        self._removed[machine] = replace(
+            last,
+            terminated=True,
+            leaving=False,
+            cannot_start=False,
+            quota_usage=(),
+            reason=last.reason or "Removed: the pod was deleted",
+        )
+        if len(self._removed) > MOST_REMOVED:
+            del self._removed[next(iter(self._removed))]

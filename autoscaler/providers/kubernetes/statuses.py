@@ -2,37 +2,62 @@
 
 Sources: Kubernetes documentation, "Pod Lifecycle", "Disruptions" (condition DisruptionTarget) and
 "Node-pressure Eviction"; kubelet's `pkg/kubelet/images/types.go`, `pkg/kubelet/container/sync_result.go`,
-`pkg/kubelet/lifecycle/predicate.go` and `pkg/kubelet/cm/admission/errors.go`.
+`pkg/kubelet/lifecycle/predicate.go`, `pkg/kubelet/cm/admission/errors.go` and
+`pkg/kubelet/cm/topologymanager/scope.go`.
 """
 
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
-from autoscaler.model.failures import FailureClass
+from autoscaler.model.failures import FailureClass, FailureScope
 
 MAX_REASON = 500
 """Characters kept of any message from outside."""
 
+_PREEMPTIONS = frozenset({"PreemptionByScheduler", "Preempting"})
+"""Another pod needs the room: capacity is short."""
+
 _DISRUPTIONS = frozenset(
     {
         # The condition DisruptionTarget.
-        "PreemptionByScheduler",
         "DeletionByTaintManager",
         "EvictionByEvictionAPI",
         "DeletionByPodGC",
         "TerminationByKubelet",
-        # The pod's own reason: node pressure, a critical pod, the node's shutdown, a lost node.
+        # The pod's own reason: node pressure, the node's shutdown, a lost node.
         "Evicted",
-        "Preempting",
         "NodeShutdown",
         "Terminated",
         "Shutdown",
         "NodeLost",
     }
 )
-_NO_ROOM = frozenset({"UnexpectedAdmissionError", "NodeAffinity", "NodeName", "NodePorts"})
+"""Something happens to the pod's node. This says nothing about other nodes."""
+
+_OF_THE_NODE = "The node "
+"""How the message of an eviction for node pressure begins (`pkg/kubelet/eviction/helpers.go`).
+
+Kubelet also evicts a pod that exceeds its own limit of ephemeral storage, or the size of a volume. The job did
+that, as with memory.
+"""
+
+_LOST_CONTAINERS = frozenset({"ContainerStatusUnknown", "Unknown"})
+"""The node was restarted, or its container runtime lost the container. Kubelet writes the first, and containerd
+the second with exit status 255 (`internal/cri/server/restart.go`)."""
+
+_NO_ROOM = frozenset(
+    {
+        "UnexpectedAdmissionError",
+        "NodeAffinity",
+        "NodeName",
+        "NodePorts",
+        "TopologyAffinityError",
+        "SMTAlignmentError",
+    }
+)
 """Kubelet's refusals of a pod that the scheduler put on its node. A device plugin without a healthy device
-gives UnexpectedAdmissionError. `OutOfcpu` and `OutOfnvidia.com/gpu` begin with `OutOf`."""
+gives UnexpectedAdmissionError, and devices on another NUMA node TopologyAffinityError. `OutOfcpu` and
+`OutOfnvidia.com/gpu` begin with `OutOf`."""
 
 _IMAGE = frozenset(
     {
@@ -55,11 +80,15 @@ UNSCHEDULABLE = "Unschedulable"
 
 
 class Finding(NamedTuple):
-    """Why a pod ended or does not start. `failure` is None if it says nothing about the next launch."""
+    """Why a pod ended or does not start. `failure` is None if it says nothing about the next launch.
+
+    `scope` is `machine` if it says nothing about other nodes.
+    """
 
     code: str
     message: str
     failure: FailureClass | None = None
+    scope: FailureScope | None = None
 
     @property
     def text(self) -> str:
@@ -91,8 +120,8 @@ def pod_state(pod: Mapping[str, Any]) -> PodState:
     if phase in ("Failed", "Succeeded"):
         return PodState(phase, disrupted or _end(status, phase), terminated=True)
     if pod.get("metadata", {}).get("deletionTimestamp"):
-        deleted = Finding("Deleted", "the pod was deleted")
-        return PodState("Terminating", disrupted or deleted, leaving=True)
+        node = _text((pod.get("spec") or {}).get("nodeName"))
+        return PodState("Terminating", _deleted(disrupted, node), leaving=True)
     if phase == "Pending":
         return _pending(status)
     return PodState(phase)
@@ -116,18 +145,27 @@ def _pending(status: Mapping[str, Any]) -> PodState:
     return PodState("Pending")
 
 
+def _deleted(disrupted: Finding | None, node: str) -> Finding:
+    """Return why a pod is deleted. Only its node's kubelet can end it: a lost node leaves it as it is."""
+    found = disrupted or Finding("Deleted", "the pod was deleted")
+    waits = f"node {node} has not confirmed its end yet"
+    return found._replace(message=f"{found.message}; {waits}" if node else found.message)
+
+
 def _disruption(status: Mapping[str, Any]) -> Finding | None:
+    """Return what took the pod from its node. The pod's own reason is more exact than the condition."""
     condition = _condition(status, "DisruptionTarget")
-    reasons = (
-        (condition.get("reason"), condition.get("message"))
-        if condition.get("status") == "True"
-        else ("", ""),
-        (status.get("reason"), status.get("message")),
-    )
+    reasons = [(status.get("reason"), status.get("message"))]
+    if condition.get("status") == "True":
+        reasons.append((condition.get("reason"), condition.get("message")))
     for reason, message in reasons:
-        code = _text(reason)
+        code, text = _text(reason), _text(message)
+        if code in _PREEMPTIONS:
+            return Finding(code, text, FailureClass.CAPACITY)
+        if code == "Evicted" and not text.startswith(_OF_THE_NODE):
+            return Finding(code, text)
         if code in _DISRUPTIONS:
-            return Finding(code, _text(message), FailureClass.CAPACITY)
+            return Finding(code, text, FailureClass.CAPACITY, FailureScope.MACHINE)
     return None
 
 
@@ -144,6 +182,9 @@ def _end(status: Mapping[str, Any], phase: str) -> Finding:
         if reason in ("StartError", "ContainerCannotRun"):
             message = f"container {name}: {_text(ended.get('message'))}"
             return Finding(reason, message, FailureClass.CONFIGURATION)
+        if reason in _LOST_CONTAINERS:
+            message = f"the node lost container {name}"
+            return Finding(reason, message, FailureClass.CAPACITY, FailureScope.MACHINE)
         if reason == "OOMKilled" or exit_code not in (0, None):
             message = f"container {name} ended with status {exit_code}"
             return Finding(reason or "Error", message)

@@ -47,10 +47,14 @@ def _event(line: bytes) -> _Event:
 
 
 class Change(NamedTuple):
-    """A pod as it is now. `pod` is None if it does not exist any more."""
+    """A pod as it is now. `pod` is None if it does not exist any more.
+
+    `removed` is then its last state, or None if only a list did not show it.
+    """
 
     machine: ProviderMachineId
     pod: Mapping[str, Any] | None
+    removed: Mapping[str, Any] | None = None
 
 
 class PodWatch:
@@ -125,6 +129,6 @@ class PodWatch:
         machine = identity(pod).machine
         if kind == "DELETED":
             self._known.discard(machine)
-            return Change(machine, None)
+            return Change(machine, None, pod)
         self._known.add(machine)
         return Change(machine, pod)

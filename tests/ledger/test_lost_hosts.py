@@ -1,0 +1,169 @@
+"""Machines that cannot start, and machines whose host is lost and that never disappear."""
+
+from dataclasses import replace
+
+import pytest
+
+from autoscaler.ledger.deadlines import SILENCE
+from autoscaler.ledger.interruptions import ASK_AGAIN, due_reruns
+from autoscaler.model import events as e
+from autoscaler.model.cooldowns import active_cooldown, offering_key
+from autoscaler.model.failures import FailureClass, FailureScope
+from autoscaler.model.identifiers import MachineId
+from autoscaler.model.interruptions import NoticeKind
+from autoscaler.model.machines import MachineState, TerminationReason
+from autoscaler.model.plan import Launch, Terminate
+from autoscaler.planner.supply import GIVES_WAY_WITHIN
+from tests.ledger.builders import World
+from tests.ledger.test_interruptions import at_work, fails, notice, opted_in
+
+CAPACITY, CONFIGURATION = FailureClass.CAPACITY, FailureClass.CONFIGURATION
+SOLD = offering_key("east/g5.xlarge/a/on-demand")
+
+
+def cannot_start(world: World, machine: str = "c0", failure: FailureClass = CAPACITY) -> None:
+    """A list shows a pod that no node takes."""
+    shown = replace(world.listed(machine), cannot_start=True, reason="Code: m", failure=failure)
+    world.lists(shown, complete=False)
+
+
+def terminates(world: World, machine: str = "c0") -> None:
+    [end] = world.intents(Terminate)
+    world.do(e.TerminationRequested, end.machine, end.reason_code, end.reason)
+
+
+@pytest.mark.case(
+    "no node takes a pod, or its image cannot be pulled: the pod is deleted at once, and the next launch "
+    "option is used when the pod is gone",
+    topic="Kubernetes",
+    source="Kubernetes: Pod Lifecycle",
+)
+def test_a_machine_that_cannot_start_is_terminated_before_another_is_launched() -> None:
+    world = World()
+    world.queue(1)
+    world.launch(1)
+    cannot_start(world)
+    machine = world.machine("c0")
+    assert (machine.state, machine.failure) == (MachineState.FAILED, CAPACITY)
+    assert active_cooldown(world.state.cooldowns, SOLD, world.now) is not None
+    [end] = world.intents(Terminate)
+    assert (end.machine, end.reason_code) == ("c0", TerminationReason.CANNOT_START)
+    assert world.intents(Launch) == []
+    terminates(world)
+    assert world.intents(Launch) == []
+    world.now += 1.0
+    world.lists(world.listed("c0", terminated=True), complete=False)
+    assert machine.state is MachineState.TERMINATED
+    assert len(world.intents(Launch)) == 1
+
+
+def test_a_job_does_not_wait_for_a_machine_that_does_not_disappear() -> None:
+    world = World()
+    world.queue(1)
+    world.launch(1)
+    cannot_start(world)
+    terminates(world)
+    world.now += GIVES_WAY_WITHIN - 1.0
+    assert world.intents(Launch) == []
+    world.now += 1.0
+    assert len(world.intents(Launch)) == 1
+
+
+def test_a_machine_that_cannot_start_counts_no_failed_boot() -> None:
+    world = World()
+    world.queue(1, 2, 3, 4)
+    world.launch(4)
+    for machine in ("c0", "c1", "c2", "c3"):
+        cannot_start(world, machine)
+    assert [row for row in world.state.cooldowns.values() if "boots" in row.key] == []
+
+
+def test_a_ready_machine_that_seems_unable_to_start_stays() -> None:
+    """Another container of its pod may be the one that cannot start."""
+    world = World()
+    world.make_ready(1)
+    cannot_start(world)
+    assert world.machine("c0").state is MachineState.READY
+
+
+def test_after_a_restart_a_machine_that_has_not_spoken_is_not_given_up() -> None:
+    """A restored store may be older than the machine's assignment."""
+    world = World()
+    world.launch(1)
+    world.restart(60.0)
+    cannot_start(world)
+    assert world.machine("c0").state is MachineState.LAUNCHED
+
+
+@pytest.mark.case(
+    "a node is drained, lost, restarted or under pressure: its pods' jobs were interrupted, and nothing is put "
+    "on hold, because other nodes may have room",
+    topic="Kubernetes",
+    source="Kubernetes: Disruptions",
+)
+@pytest.mark.parametrize("ready", [True, False])
+def test_the_loss_of_one_host_puts_nothing_on_hold(ready: bool) -> None:
+    world = World()
+    world.queue(1)
+    if ready:
+        world.ready()
+    else:
+        world.launch(1)
+    shown = replace(world.listed("c0", terminated=True), reason="DeletionByPodGC: the node is gone")
+    shown = replace(shown, failure=CAPACITY, scope=FailureScope.MACHINE)
+    world.lists(shown, complete=False)
+    machine = world.machine("c0")
+    assert machine.state is MachineState.TERMINATED
+    kind = machine.interruption.kind
+    assert kind is (NoticeKind.SCHEDULED_CHANGE if ready else None)
+    assert world.state.cooldowns == {}
+    # The listening runner may have run the job, so the job is read at GitHub first.
+    assert len(world.intents(Launch)) == (0 if ready else 1)
+
+
+def silent(world: World, machine: str) -> None:
+    """GitHub shows that the work of a silent machine is over."""
+    world.do(e.RunnerRead, MachineId(machine), True, "job 1 is over")
+
+
+@pytest.mark.case(
+    "a node dies under a job: its pod stays Terminating until somebody deletes the node, and the job is rerun",
+    topic="Kubernetes",
+    source="Kubernetes: Nodes, and Pod garbage collection",
+)
+@pytest.mark.parametrize("fails_after", [600.0, 1000.0])
+def test_a_job_under_a_pod_that_never_disappears_is_rerun(fails_after: float) -> None:
+    world = World(opted_in())
+    machine = at_work(world)
+    begun = world.now
+    world.now = begun + 340.0
+    notice(world, machine, NoticeKind.SCHEDULED_CHANGE)
+    world.now = begun + fails_after
+    fails(world)
+    world.now = max(world.now, begun + SILENCE)
+    silent(world, machine)
+    assert world.machine(machine).interruption.taken_at is not None
+    [[rerun]] = due_reruns(world.state, world.now + ASK_AGAIN.first)
+    assert rerun.job == 1
+
+
+def test_a_job_that_fails_while_its_agent_speaks_is_not_rerun() -> None:
+    world = World(opted_in())
+    machine = at_work(world)
+    notice(world, machine, NoticeKind.SCHEDULED_CHANGE)
+    world.now += SILENCE
+    world.do(e.MachineSeen, MachineId(machine), False)
+    world.now += SILENCE - 1.0
+    fails(world)
+    silent(world, machine)
+    assert world.machine(machine).interruption.taken_at is None
+    assert world.state.reruns == {}
+
+
+def test_a_job_under_a_silent_machine_without_a_notice_is_not_rerun() -> None:
+    world = World(opted_in())
+    machine = at_work(world)
+    world.now += SILENCE
+    fails(world)
+    silent(world, machine)
+    assert world.state.reruns == {}
