@@ -246,6 +246,20 @@ def test_an_old_answer_about_an_approval_is_put_right_by_the_lists() -> None:
     assert play(Schedule(59, jobs, (stale,), lists=True)).violations == ()
 
 
+def test_an_interrupted_job_that_github_never_showed_need_not_be_reported() -> None:
+    """Found by seed 625. An idle machine took job 15; all webhooks were lost, and the lists hid its run."""
+    jobs = (
+        JobArrival(1780.2, 69, ("arm",), 3670.8),
+        JobArrival(2066.31, 15, ("arm",), 393.8, repository="acme/gadgets"),
+    )
+    faults = (
+        Fault(1788.2, FaultKind.WEBHOOK_VANISHED, 3070.8),
+        Fault(1788.2, FaultKind.WRONG_ANSWERS, 3070.8),
+        Fault(2200.3, FaultKind.INTERRUPTED, 120.0, target=47),
+    )
+    assert play(Schedule(625, jobs, faults, lists=True)).violations == ()
+
+
 def test_a_fault_hits_every_nth_call_while_it_lasts() -> None:
     async def scenario() -> None:
         fault_schedule = FaultSchedule((Fault(10.0, FaultKind.THROTTLED, 20.0, every=3),), 0.0)

@@ -119,7 +119,9 @@ def _unreported(world: SimulatedWorld) -> list[str]:
             continue
         rerun = reruns.get(job.id)
         if rerun is None and (
-            _without_notice(world, job) or _before_the_store(world, job.started_at)
+            _unheard_of(world, job)
+            or _without_notice(world, job)
+            or _before_the_store(world, job.started_at)
         ):
             continue
         if rerun is None:
