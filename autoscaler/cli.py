@@ -16,7 +16,7 @@ import typer
 from autoscaler import operator_commands
 
 if TYPE_CHECKING:
-    from autoscaler.config import Problem
+    from autoscaler.config import Configuration, Problem
     from autoscaler.config.runner_keys import ImportOptions
     from autoscaler.model.catalogue import Architecture, OperatingSystem
 
@@ -82,6 +82,12 @@ def check(
         bool,
         typer.Option("--skip-files", help="Do not read the files that fleet.yaml names."),
     ] = False,
+    online: Annotated[
+        bool,
+        typer.Option(
+            "--online", help="Also ask the clusters of Kubernetes providers. Creates nothing."
+        ),
+    ] = False,
 ) -> None:
     """Check a configuration, and print a summary of it.
 
@@ -91,14 +97,19 @@ def check(
     from autoscaler.app.summary import summarise
     from autoscaler.config import ConfigurationError
 
+    if online and skip_files:
+        raise typer.BadParameter("--online reads the files; leave out --skip-files")
     try:
         configuration = load_for_service(config, files=not skip_files)
     except ConfigurationError as error:
         _report(error.problems)
         raise typer.Exit(USAGE_ERROR) from None
     _report(configuration.warnings)
+    lines = _ask_providers(configuration) if online else ()
     with _printing():
         summarise(configuration, sys.stdout)
+        for line in lines:
+            typer.echo(line)
 
 
 @commands.command(name="import")
@@ -174,6 +185,17 @@ def version() -> None:
 def main() -> None:
     """Run `autoscaler` with the command line of this process."""
     commands()
+
+
+def _ask_providers(configuration: "Configuration") -> tuple[str, ...]:
+    """Print the problems that the providers report. Return the other answers. Raises Exit for an error."""
+    from autoscaler.app.online import check_online
+
+    answers = check_online(configuration)
+    _report(answers.problems)
+    if any(not problem.warning for problem in answers.problems):
+        raise typer.Exit(USAGE_ERROR)
+    return answers.lines
 
 
 def _import(

@@ -148,6 +148,33 @@ def test_check_reads_secret_files_unless_an_option_excludes_them(example: Path) 
     assert run("check", "--skip-files", example).exit_code == 0
 
 
+def test_check_online_asks_the_clusters_and_says_which_providers_it_did_not_ask(
+    example: Path,
+) -> None:
+    before, text = example.read_text().split("providers:\n")
+    kubeconfig = {
+        "contexts": [{"name": "gpu", "context": {"cluster": "k", "user": "u"}}],
+        "clusters": [{"name": "k", "cluster": {"server": "https://127.0.0.1:1"}}],
+        "users": [{"name": "u", "user": {"token": "t"}}],
+    }
+    (example.parent / "k").write_text(json.dumps(kubeconfig))
+    text = text.replace("{context: gpu,", "{kubeconfig: k, context: gpu,")
+    example.write_text(f"{before}providers:\n{text}")
+    result = run("check", "--online", example)
+    assert (result.exit_code, result.stdout) == (2, "")
+    [line] = result.stderr.splitlines()
+    assert "providers.gpu-cluster.kubernetes.context: the cluster cannot be asked" in line
+    without_pods = "\n".join(
+        one for one in example.read_text().splitlines() if "gpu-cluster" not in one
+    )
+    without_pods = without_pods.replace("    kubernetes: {", "#").partition("  linux.rocm")[0]
+    example.write_text(without_pods)
+    result = run("check", "--online", example)
+    assert (result.exit_code, result.stderr) == (0, "")
+    assert result.stdout.endswith("us-east-1: not checked online\n")
+    assert run("check", "--online", "--skip-files", example).exit_code == 2
+
+
 def test_check_passes_with_warnings(example: Path) -> None:
     edit(example, "    os: windows", "    labels: [linux.rocm.gpu.2]\n    os: windows")
     result = run("check", example)

@@ -5,6 +5,7 @@ Each kind is an instance of a subclass, in the folder of its provider. `provider
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 from autoscaler.config.checks import text
@@ -14,6 +15,14 @@ from autoscaler.config.settings import ProviderSection, Settings
 from autoscaler.config.sku_settings import LaunchOptionSettings
 from autoscaler.controller.ports.provider import ProviderFactory
 from autoscaler.model.identifiers import ProviderName
+
+
+@dataclass(frozen=True, slots=True)
+class OnlineCheck:
+    """What providers answered to `check --online`. `lines` are about what is well, for the operator."""
+
+    problems: tuple[Problem, ...] = ()
+    lines: tuple[str, ...] = ()
 
 
 class ProviderKind(ABC):
@@ -61,6 +70,17 @@ class ProviderKind(ABC):
         """Return why the file cannot be served, without network requests. `files`: read its files, too."""
         del document, folder, files
         return iter(())
+
+    async def check_online(
+        self, document: Document, settings: Settings, folder: Path
+    ) -> OnlineCheck:
+        """Ask the configured providers of this kind whether they would accept the launch options.
+
+        Changes nothing. A provider that does not answer is a problem. By default, no provider is asked.
+        """
+        del document, folder
+        names = [name for name, one in settings.providers.items() if one.kind == self.key]
+        return OnlineCheck(lines=tuple(f"{name}: not checked online" for name in names))
 
     def warnings(self, document: Document, settings: Settings) -> Iterator[Problem]:
         """Return the warnings about values that are allowed but probably not intended."""

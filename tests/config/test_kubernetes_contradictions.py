@@ -1,8 +1,12 @@
 """What `check` says about pods in fleet.yaml: each message names the key and a fix."""
 
+import json
+from typing import Any
+
 import pytest
 
 from tests.config.fleet_file import MINIMAL, Folder
+from tests.config.keys import certificate, curve_key, pem
 
 PODS = (
     MINIMAL[: MINIMAL.index("providers:")]
@@ -142,3 +146,98 @@ def test_two_namespaces_of_a_cluster_and_one_namespace_of_two_clusters_are_accep
   third:
     kubernetes: {context: d, namespace: runners}"""
     assert folder.load(pods((SECTION, others))).warnings == ()
+
+
+@pytest.mark.parametrize(
+    ("overlay", "what"),
+    [
+        ("{spec: {hostNetwork: true}}", "spec.hostNetwork: is not allowed"),
+        ("{spec: {restartPolicy: Always}}", "spec.restartPolicy: must stay 'Never'"),
+        (
+            "{spec: {containers: [{name: runner, command: [sh]}]}}",
+            "spec.containers[runner].command: must stay as it is",
+        ),
+        (
+            "{spec: {containers: [{name: runner, resources: {limits: {amd.com/gpu: 1}}}]}}",
+            "spec.containers[runner].resources.limits.amd.com/gpu: must stay 2",
+        ),
+        ("{metadata: {labels: {gpu-runner-autoscaler/fleet: x}}}", "the autoscaler relies on it"),
+        ("{kind: Job}", "kind: an overlay has metadata and spec only"),
+    ],
+)
+def test_an_overlay_that_breaks_a_rule_is_found_without_the_cluster(
+    folder: Folder, overlay: str, what: str
+) -> None:
+    pod = f"{{image: i, overlay: {overlay}}}}}\n    accelerator: {{vendor: amd, count: 2"
+    [problem] = folder.refused(pods((POD, pod)))
+    assert problem.key == "skus.gpu.on[0].pod.overlay"
+    assert what in problem.what
+    assert problem.fix == "remove it from the overlay"
+
+
+def kubeconfig(**changes: Any) -> str:
+    content = {
+        "current-context": "one",
+        "contexts": [
+            {"name": "one", "context": {"cluster": "k", "user": "u"}},
+            {"name": "also-one", "context": {"cluster": "k", "user": "v"}},
+            {"name": "broken", "context": {"cluster": "gone", "user": "u"}},
+        ],
+        "clusters": [{"name": "k", "cluster": {"server": "https://k.example:6443/"}}],
+    }
+    return json.dumps(content | changes)
+
+
+@pytest.mark.parametrize(
+    ("content", "section", "key", "what", "fix"),
+    [
+        (kubeconfig(), "context: on", "context", '"on" is not a context of "k"', "mean one?"),
+        (kubeconfig(), "context: zzz", "context", '"zzz" is not', "also-one, broken or one"),
+        (kubeconfig(), "context: broken", "context", "no cluster with a server", "correct"),
+        (kubeconfig(contexts=[]), "context: one", "context", "not a context", "add it"),
+        (
+            kubeconfig(**{"current-context": ""}),
+            "service_account: default",
+            "kubeconfig",
+            "no current context",
+            "add the key context",
+        ),
+        ("[", "context: one", "context", "is not YAML", "name a kubeconfig"),
+        ("word", "service_account: a", "kubeconfig", "not a kubeconfig", "name a kubeconfig"),
+        (None, "context: one", "kubeconfig", "does not exist", "create the file"),
+    ],
+)
+def test_a_kubeconfig_that_cannot_be_used(
+    folder: Folder, content: str | None, section: str, key: str, what: str, fix: str
+) -> None:
+    if content is not None:
+        (folder.path / "k").write_text(content)
+    text = pods((SECTION, f"{{kubeconfig: k, namespace: n, {section}}}"))
+    [problem] = folder.refused(text)
+    assert problem.key == f"providers.cluster.kubernetes.{key}"
+    assert what in problem.what
+    assert fix in problem.fix
+
+
+@pytest.mark.parametrize("context", ["context: also-one", "context: one", "service_account: x"])
+def test_two_contexts_of_one_cluster_are_one_namespace(folder: Folder, context: str) -> None:
+    (folder.path / "k").write_text(kubeconfig())
+    two = f"""{{kubeconfig: k, namespace: n}}
+  other:
+    kubernetes: {{kubeconfig: k, namespace: n, {context}}}"""
+    [problem] = folder.refused(pods((SECTION, two)))
+    assert problem.key == "providers.other.kubernetes.namespace"
+    assert 'already the namespace of provider "cluster"' in problem.what
+
+
+def test_a_ca_file_that_is_too_long_for_a_command(folder: Folder) -> None:
+    ca = (folder.path / "ca.pem").read_text()
+    (folder.path / "ca.pem").write_text(ca * (70_000 // len(ca)))
+    key = curve_key()
+    (folder.path / "server.pem").write_text(certificate(key))
+    (folder.path / "server.key").write_text(pem(key))
+    tls = "  tls: {certificate_file: server.pem, key_file: server.key, ca_file: ca.pem}\n"
+    [problem] = folder.refused(pods(("store:", f"{tls}store:"), ("url: http:", "url: https:")))
+    assert problem.key == "server.tls.ca_file"
+    assert "cannot be part of a pod's command" in problem.what
+    assert "keep only the CA certificate" in problem.fix

@@ -9,6 +9,7 @@ import pytest
 from autoscaler.app import load_for_service
 from autoscaler.app.translation import provider_factories
 from autoscaler.config import Configuration
+from autoscaler.config.sku_settings import AcceleratorVendor
 from autoscaler.controller.ports.provider import ProviderContext
 from autoscaler.model.catalogue import Architecture
 from autoscaler.model.identifiers import InstallationId, ProviderName, SkuName
@@ -16,7 +17,7 @@ from autoscaler.model.installations import Installations
 from autoscaler.providers.kubernetes.manifests import pod_template
 from autoscaler.providers.kubernetes.provider import KubernetesProvider
 from autoscaler.providers.kubernetes.settings import Accelerator, KubernetesSettings, PodOption
-from autoscaler.providers.kubernetes.translation import kubernetes_settings
+from autoscaler.providers.kubernetes.translation import VENDOR_RESOURCES, kubernetes_settings
 from autoscaler.providers.registry import provider_kinds
 from tests.config.fleet_file import EXAMPLE, MINIMAL, Folder
 from tests.providers.doubles import ManualClock, RememberingTelemetry
@@ -196,6 +197,10 @@ def test_accelerators_have_the_resource_of_their_vendor_or_the_named_one(folder:
     nvidia = option(folder, sku="accelerator: {vendor: nvidia, count: 8}")
     assert nvidia.accelerator == Accelerator("nvidia.com/gpu", 8)
     assert option(folder).accelerator is None
+
+
+def test_every_vendor_has_a_resource() -> None:
+    assert set(VENDOR_RESOURCES) == set(AcceleratorVendor)
 
 
 def test_two_launch_options_of_a_sku_have_offerings_of_their_own(folder: Folder) -> None:

@@ -24,7 +24,7 @@ def free_units(
 
     `pods` are those of all namespaces. The ledger counts this fleet's own.
     """
-    usable = [node for node in nodes if _is_usable(node)]
+    nodes = list(nodes)
     others = _used_by_others(settings.fleet, pods)
     found: dict[str, int] = {}
     for option in settings.options.values():
@@ -33,11 +33,15 @@ def free_units(
         resource = option.accelerator.resource
         units = sum(
             max(0, _allocatable(node, resource) - others[(_name(node), resource)])
-            for node in usable
-            if _fits(option, node)
+            for node in fitting_nodes(option, nodes)
         )
         found[f"{settings.name}/{option.quota}"] = units
     return found
+
+
+def fitting_nodes(option: PodOption, nodes: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """Return the ready nodes that the option's node selector and tolerations match."""
+    return [node for node in nodes if _is_usable(node) and _fits(option, node)]
 
 
 def _is_usable(node: Mapping[str, Any]) -> bool:

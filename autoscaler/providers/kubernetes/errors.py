@@ -61,6 +61,18 @@ _REASONS = MappingProxyType(
         429: "TooManyRequests",
     }
 )
+HINTS: Mapping[str, str] = MappingProxyType(
+    {
+        "Kubeconfig": "correct the kubeconfig, or give the controller's pod its service account's token",
+        "Unauthorized": "renew the credentials of the kubeconfig's context",
+        "Forbidden": "grant the rights in deploy/kubernetes/ to the controller's user or service account",
+        "NotFound": "create the namespace, or correct it",
+        "PodSecurity": "remove what the namespace's Pod Security level forbids from the pod's overlay",
+        "Certificate": "correct the certificate authority of the kubeconfig's cluster",
+    }
+)
+"""What an operator can do, by the error's code."""
+
 _LIMITED = re.compile(r"limited: (.*)")
 _WHOLE_PROVIDER = frozenset({"pods", "count/pods"})
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from autoscaler.config.document import Document, Node
 from autoscaler.config.problems import KeyPath, Problem
-from autoscaler.config.provider_kind import ProviderKind
+from autoscaler.config.provider_kind import OnlineCheck, ProviderKind
 from autoscaler.config.settings import Settings
 from autoscaler.model.identifiers import ProviderName
 from autoscaler.providers.kubernetes import file_checks
@@ -40,3 +40,17 @@ class KubernetesKind(ProviderKind):
     def check(self, document: Document) -> Iterator[Problem]:
         """Return contradictions between providers, and between a SKU and its pods."""
         yield from file_checks.contradictions(document)
+
+    def preflight(self, document: Document, folder: Path, *, files: bool) -> Iterator[Problem]:
+        """Return overlays that break a rule, unknown contexts, and files that cannot be used."""
+        from autoscaler.providers.kubernetes.preflight import preflight
+
+        yield from preflight(document, folder, files=files)
+
+    async def check_online(
+        self, document: Document, settings: Settings, folder: Path
+    ) -> OnlineCheck:
+        """Ask each cluster for the rights of the credentials, and for a dry run of each launch option."""
+        from autoscaler.providers.kubernetes.online_checks import check_online
+
+        return await check_online(document, settings, folder)

@@ -1,11 +1,13 @@
 """The paths of the API server that the provider uses, and the names of its requests. Pure.
 
-deploy/kubernetes/ grants exactly these verbs and resources.
+deploy/kubernetes/ grants exactly these verbs and resources. Every user may send access reviews about itself
+(Kubernetes documentation, "Using RBAC Authorization": system:basic-user).
 """
 
 from urllib.parse import quote
 
 TOKEN_REVIEWS = "/apis/authentication.k8s.io/v1/tokenreviews"  # noqa: S105 - a path
+ACCESS_REVIEWS = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
 NODES = "/api/v1/nodes"
 ALL_PODS = "/api/v1/pods"
 
@@ -27,6 +29,7 @@ def log(namespace: str, name: str) -> str:
 
 _OPERATIONS = {
     ("POST", "tokenreviews"): "ReviewToken",
+    ("POST", "selfsubjectaccessreviews"): "ReviewAccess",
     ("POST", "pods"): "CreatePod",
     ("GET", "pods"): "ListPods",
     ("GET", "nodes"): "ListNodes",

@@ -23,6 +23,7 @@ from autoscaler.providers.kubernetes.answers import listed_machine, offering
 from autoscaler.providers.kubernetes.api_server import ApiServer
 from autoscaler.providers.kubernetes.capacity import free_units
 from autoscaler.providers.kubernetes.client import KubernetesApi
+from autoscaler.providers.kubernetes.errors import HINTS
 from autoscaler.providers.kubernetes.identity import verify_token
 from autoscaler.providers.kubernetes.launching import AT_ONCE, launch_pods
 from autoscaler.providers.kubernetes.listing import PAGE, list_all, list_pods
@@ -34,15 +35,6 @@ from autoscaler.providers.kubernetes.settings import KubernetesSettings
 
 LARGEST_REQUEST = 250
 """Pods in one launch request: half a second at the API server's own rate."""
-
-_HINTS = {
-    "Kubeconfig": "correct the kubeconfig, or give the controller's pod its service account's token",
-    "Unauthorized": "renew the credentials of the kubeconfig's context",
-    "Forbidden": "grant the rights in deploy/kubernetes/ to the controller's user or service account",
-    "NotFound": "create the namespace, or correct it",
-    "PodSecurity": "remove what the namespace's Pod Security level forbids from the pod's overlay",
-    "Certificate": "correct the certificate authority of the kubeconfig's cluster",
-}
 
 
 class KubernetesProvider:
@@ -79,7 +71,7 @@ class KubernetesProvider:
 
     def hint(self, error: Exception) -> str | None:
         """Return what an operator can do about an error (see `Provider`)."""
-        return _HINTS.get(error.code) if isinstance(error, ProviderError) else None
+        return HINTS.get(error.code) if isinstance(error, ProviderError) else None
 
     def offerings(self, sku: SkuName, option: int) -> tuple[Offering, ...]:
         """Return the one offering of a launch option (see `Provider`)."""

@@ -5,6 +5,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 from autoscaler.config.settings import Settings
+from autoscaler.config.sku_settings import Accelerator as AcceleratorSettings
 from autoscaler.config.sku_settings import AcceleratorVendor, SkuSettings
 from autoscaler.model.identifiers import ProviderName, SkuName
 from autoscaler.model.installations import Installations
@@ -95,7 +96,7 @@ def _option(name: SkuName, sku: SkuSettings, option: KubernetesOptionKeys, shape
         image=pod.image,
         arch=sku.arch,
         resources=resources,
-        accelerator=_accelerator(sku, pod),
+        accelerator=accelerator_of(sku.accelerator, pod),
         node_selector=pod.node_selector,
         tolerations=tuple(_toleration(one) for one in pod.tolerations),
         runtime_class=pod.runtime_class,
@@ -105,11 +106,11 @@ def _option(name: SkuName, sku: SkuSettings, option: KubernetesOptionKeys, shape
     )
 
 
-def _accelerator(sku: SkuSettings, pod: Pod) -> Accelerator | None:
-    if sku.accelerator is None:
+def accelerator_of(wanted: AcceleratorSettings | None, pod: Pod) -> Accelerator | None:
+    """Return the accelerators of a SKU's pod: their resource, and how many."""
+    if wanted is None:
         return None
-    usual = VENDOR_RESOURCES[sku.accelerator.vendor]
-    return Accelerator(pod.accelerator_resource or usual, sku.accelerator.count)
+    return Accelerator(pod.accelerator_resource or VENDOR_RESOURCES[wanted.vendor], wanted.count)
 
 
 def _toleration(found: Toleration) -> dict[str, str]:

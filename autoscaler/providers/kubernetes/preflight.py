@@ -1,0 +1,130 @@
+"""Checks whether a Kubernetes provider of fleet.yaml can serve: overlays, kubeconfig files, the CA file.
+
+Reads the file as written, so that one error hides no other, and makes no network requests. It looks only into
+kubeconfig files that fleet.yaml names: those in the usual places of kubectl belong to the host.
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from autoscaler.config import shapes
+from autoscaler.config.certificates import authority
+from autoscaler.config.checks import text
+from autoscaler.config.document import Document
+from autoscaler.config.files import named_file
+from autoscaler.config.problems import Problem, show
+from autoscaler.config.provider_kind import options_of, sections_of
+from autoscaler.config.sku_settings import Accelerator
+from autoscaler.config.values import valid
+from autoscaler.controller.ports.provider import LaunchOrder
+from autoscaler.model.catalogue import CapacityType
+from autoscaler.model.identifiers import InstallationId, LaunchRequestId, ProviderName, SkuName
+from autoscaler.model.installations import Installations
+from autoscaler.providers.kubernetes.configuration import Pod
+from autoscaler.providers.kubernetes.file_checks import KEY
+from autoscaler.providers.kubernetes.kubeconfigs import KubeconfigError, server_of
+from autoscaler.providers.kubernetes.manifests import pod_template
+from autoscaler.providers.kubernetes.overlay import OverlayError
+from autoscaler.providers.kubernetes.programs import pod_programs
+from autoscaler.providers.kubernetes.settings import KubernetesSettings, PodOption, PodPrograms
+from autoscaler.providers.kubernetes.translation import accelerator_of
+
+_ANY_SHA256 = "0" * 64
+_NO_PROGRAMS = PodPrograms(("attest",), ("run",))
+
+
+def preflight(document: Document, folder: Path, *, files: bool) -> Iterator[Problem]:
+    """Return every problem. `files`: also check the files that fleet.yaml names."""
+    yield from _overlays(document)
+    if files:
+        yield from _kubeconfigs(document, folder)
+        yield from _authority(document, folder)
+
+
+def sample_order(sku: SkuName, option: int) -> LaunchOrder:
+    """Return an order for one pod, for checks that create nothing."""
+    return LaunchOrder(
+        launch_request=LaunchRequestId("check"),
+        sku=sku,
+        option=option,
+        capacity_type=CapacityType.ON_DEMAND,
+        offerings=(),
+        count=1,
+        token="check",  # noqa: S106 - it names the request
+    )
+
+
+def _overlays(document: Document) -> Iterator[Problem]:
+    for name, sku, index, option in options_of(document, KEY):
+        pod = valid(option, Pod, "pod")
+        if pod is None:
+            continue
+        wanted = valid(sku, Accelerator, "accelerator")
+        own = PodOption(
+            sku=SkuName(name),
+            shape=name,
+            image=pod.image,
+            resources=pod.resources,
+            accelerator=accelerator_of(wanted, pod),
+            node_selector=pod.node_selector,
+            overlay=pod.overlay,
+        )
+        settings = KubernetesSettings(
+            name=ProviderName("check"),
+            fleet="check",
+            installations=Installations(InstallationId("check")),
+            namespace="check",
+            options={},
+            programs=_NO_PROGRAMS,
+        )
+        try:
+            pod_template(settings, own, sample_order(SkuName(name), index))
+        except OverlayError as error:
+            path = ("skus", name, "on", index, "pod", "overlay")
+            yield document.problem(path, str(error), "remove it from the overlay")
+
+
+def _kubeconfigs(document: Document, folder: Path) -> Iterator[Problem]:
+    servers: dict[tuple[str, str], str] = {}
+    for name, section in sections_of(document, KEY):
+        file = named_file(document, folder, "providers", name, KEY, "kubeconfig")
+        if file is None:
+            continue
+        path = ("providers", name, KEY)
+        try:
+            server = server_of(file, text(section, "context"))
+        except KubeconfigError as error:
+            key = "context" if section.child("context") is not None else "kubeconfig"
+            yield document.problem((*path, key), error.what, error.fix)
+            continue
+        place = (server, text(section, "namespace") or "")
+        if place in servers and not _written_twice(document, servers[place], name):
+            what = f"{show(place[1])} of {server} is already the namespace of provider "
+            fix = "write another namespace, or use one provider"
+            yield document.problem((*path, "namespace"), what + show(servers[place]), fix)
+        servers.setdefault(place, name)
+
+
+def _written_twice(document: Document, first: str, second: str) -> bool:
+    """Return whether both have the same words, which `file_checks` reports."""
+    providers = document.root.child("providers")
+    found = [providers.get(name, KEY) if providers else None for name in (first, second)]
+    keys = ("kubeconfig", "context", "namespace")
+    return len({tuple(text(one, key) for key in keys) for one in found}) == 1
+
+
+def _authority(document: Document, folder: Path) -> Iterator[Problem]:
+    """Check that the CA file fits into the command of a container."""
+    ca_pem = authority(document, folder)
+    url = valid(document.root, shapes.PublicUrl, "server", "public_url")
+    names = [name for name, _ in sections_of(document, KEY)]
+    if ca_pem is None or url is None or not names:
+        return
+    try:
+        pod_programs(url, names[0], _ANY_SHA256, ca_pem)
+    except ValueError as error:
+        path = ("server", "tls", "ca_file")
+        file = valid(document.root, shapes.FilePath, *path)
+        what = f"{show(file)} cannot be part of a pod's command: {error}"
+        fix = "keep only the CA certificate that signed the server's certificate in it"
+        yield document.problem(path, what, fix)
