@@ -151,7 +151,7 @@ def assert_nothing_behind(folder: Path) -> None:
     ] == []
 
 
-def test_green_when_every_job_runs_once(replays: dict[str, Replay]) -> None:
+def test_the_demo_passes_if_every_job_runs_once(replays: dict[str, Replay]) -> None:
     status, output, kept, folder = replays[GREEN]
     assert status == 0, output
     assert output.rstrip().endswith("PASSED: every job ran exactly once, and nothing is left.")
@@ -159,7 +159,7 @@ def test_green_when_every_job_runs_once(replays: dict[str, Replay]) -> None:
     assert_nothing_behind(folder)
 
 
-def test_the_table_and_what_stands_below_it(replays: dict[str, Replay]) -> None:
+def test_the_demo_prints_its_table_and_summary(replays: dict[str, Replay]) -> None:
     output = replays[GREEN].output
     rows = {line.split()[0]: line.split() for line in output.splitlines() if "$" in line}
     assert {name: (row[1], row[2]) for name, row in rows.items() if name != "Cost:"} == {
@@ -221,7 +221,7 @@ def test_the_demo_prints_each_stage_from_the_start(replays: dict[str, Replay]) -
     assert output.index("starting EC2") < output.index("lab time, all: ")
 
 
-def test_a_lost_job_is_noticed_as_expected(replays: dict[str, Replay]) -> None:
+def test_a_planted_lost_job_is_reported(replays: dict[str, Replay]) -> None:
     found = replays[LOST]
     assert found.status == 0, found.output
     assert found.lines("Noticed: ") == [
@@ -236,7 +236,7 @@ def test_a_lost_job_is_noticed_as_expected(replays: dict[str, Replay]) -> None:
     assert_nothing_behind(found.folder)
 
 
-def test_a_leaked_machine_is_noticed_as_expected(replays: dict[str, Replay]) -> None:
+def test_a_planted_leaked_machine_is_reported(replays: dict[str, Replay]) -> None:
     found = replays[LEAKED]
     assert found.status == 0, found.output
     gave_up, machine, volume = found.lines("Noticed: ")
@@ -250,7 +250,7 @@ def test_a_leaked_machine_is_noticed_as_expected(replays: dict[str, Replay]) -> 
     assert_nothing_behind(found.folder)
 
 
-def test_red_when_something_is_wrong_without_a_planted_fault(replays: dict[str, Replay]) -> None:
+def test_the_demo_fails_on_an_error_without_a_planted_fault(replays: dict[str, Replay]) -> None:
     found = replays[HASTY]
     assert found.status == 1
     assert found.lines("FAILED: ")[0].startswith("FAILED: gave up: for ")
@@ -281,7 +281,7 @@ def read_until(process: subprocess.Popen[str], words: str) -> str:
     return seen
 
 
-def test_ctrl_c_removes_everything(folder: Path, push: Path) -> None:
+def test_ctrl_c_removes_all_files_and_processes(folder: Path, push: Path) -> None:
     process = start(push, folder)
     before = read_until(process, "lab time, all: 2 ")
     process.send_signal(signal.SIGINT)
@@ -292,7 +292,7 @@ def test_ctrl_c_removes_everything(folder: Path, push: Path) -> None:
     assert_nothing_behind(folder)
 
 
-def test_a_push_that_cannot_be_used(tmp_path: Path) -> None:
+def test_an_invalid_push_file_is_reported(tmp_path: Path) -> None:
     file = tmp_path / "push.yaml"
     file.write_text(PUSH.replace("gpu.large, count: 2", "gpu.huge, count: 2"))
     status, output = demo(DemoOptions(push=file))
@@ -301,7 +301,7 @@ def test_a_push_that_cannot_be_used(tmp_path: Path) -> None:
     assert "gpu.huge" in output
 
 
-def test_an_instance_type_without_a_price(push: Path) -> None:
+def test_an_instance_type_without_a_price_is_reported(push: Path) -> None:
     def unknown(instance_type: str, os: OperatingSystem) -> float:
         raise ValueError(f"instance type {instance_type} is not known")
 
@@ -310,7 +310,7 @@ def test_an_instance_type_without_a_price(push: Path) -> None:
     assert out.getvalue() == "error: instance type m7g.large is not known\n"
 
 
-def test_a_lab_that_cannot_start_says_why(
+def test_a_lab_that_cannot_start_reports_the_reason(
     folder: Path, push: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     place = folder / "a place"

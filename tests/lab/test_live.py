@@ -25,7 +25,7 @@ def progress(seconds: float, **rows: SkuProgress) -> Progress:
 @pytest.mark.parametrize(
     ("seconds", "shown"), [(0, "0:00"), (59.6, "1:00"), (605, "10:05"), (3661, "1:01:01")]
 )
-def test_lab_time(seconds: float, shown: str) -> None:
+def test_lab_time_is_printed_in_hours_minutes_and_seconds(seconds: float, shown: str) -> None:
     assert clock(seconds) == shown
 
 
@@ -60,7 +60,9 @@ def test_plain_text_prints_changes_at_once_and_unchanged_rows_only_once() -> Non
 @pytest.mark.parametrize(
     ("machines", "words"), [(0, ""), (1, ", 1 machine left"), (7, ", 7 machines left")]
 )
-def test_plain_text_says_what_is_left_once_every_job_is_done(machines: int, words: str) -> None:
+def test_plain_text_reports_remaining_machines_after_every_job_is_done(
+    machines: int, words: str
+) -> None:
     out = StringIO()
     done = SkuProgress(0, 0, 0, 0, 5, 5)
     with screen(Console(file=out, width=80)) as shown:
@@ -71,13 +73,13 @@ def test_plain_text_says_what_is_left_once_every_job_is_done(machines: int, word
 @pytest.mark.parametrize(
     ("share", "shown"), [(0.5, "0:50"), (0.95, "1:35"), (1.0, "1:40"), (0.001, "0:01")]
 )
-def test_a_share_of_the_jobs_waited_no_longer(share: float, shown: str) -> None:
+def test_percentiles_of_the_wait_are_shown(share: float, shown: str) -> None:
     row = SkuReport(100, tuple(map(float, range(1, 101))), (0.3, 0.4, 2.0), 1, 0.0)
     assert row.wait(share) == shown
 
 
 @pytest.mark.parametrize(("share", "shown"), [(0.5, "0.4s"), (1.0, "2.0s")])
-def test_a_share_of_the_jobs_waited_no_longer_for_the_controller(share: float, shown: str) -> None:
+def test_percentiles_of_the_wait_for_the_controller_are_shown(share: float, shown: str) -> None:
     assert SkuReport(3, (5.0,), (0.3, 0.4, 2.0), 1, 0.0).controller(share) == shown
 
 
@@ -113,7 +115,7 @@ def test_the_result_of_the_example_fits_a_screen_of_80_by_24() -> None:
     assert "Most of it is booting; each real second counts as 80.\n" in text
 
 
-def test_patience_does_not_shrink_below_what_a_machine_needs() -> None:
+def test_the_time_limit_is_at_least_what_a_machine_needs() -> None:
     slow = Patience(stuck=900, left=600, overdue=7200, real_floor=12).at(10)
     assert (slow.stuck, slow.left, slow.overdue) == (900, 600, 7200)
     fast = Patience(stuck=900, left=600, overdue=7200, real_floor=12).at(1000)

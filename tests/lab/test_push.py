@@ -65,7 +65,7 @@ def test_the_examples_machines_exist() -> None:
     assert arms == ["linux.arm64.m8g.4xlarge", "linux.arm64.m7g.4xlarge"]
 
 
-def test_tests_need_every_build() -> None:
+def test_test_jobs_need_every_build_job() -> None:
     specs = read_example().job_specs()
     builds = tuple(spec.name for spec in specs if spec.name.startswith("build / "))
     tests = [spec for spec in specs if spec.name.startswith("test / ")]
@@ -101,7 +101,7 @@ def drop_sku(content: dict[str, Any]) -> None:
         (lambda c: c.update(phases=[]), "phases: "),
     ],
 )
-def test_an_error_names_file_and_key(tmp_path: Path, edit: Edit, message: str) -> None:
+def test_a_push_error_names_file_and_key(tmp_path: Path, edit: Edit, message: str) -> None:
     file = edited(tmp_path, edit)
     with pytest.raises(PushError) as caught:
         read_push(file)
@@ -109,7 +109,7 @@ def test_an_error_names_file_and_key(tmp_path: Path, edit: Edit, message: str) -
     assert message in str(caught.value)
 
 
-def test_each_error_has_its_own_line(tmp_path: Path) -> None:
+def test_each_push_error_has_its_own_line(tmp_path: Path) -> None:
     file = edited(tmp_path, lambda content: content.update(about="", repository="x"))
     with pytest.raises(PushError) as caught:
         read_push(file)
@@ -135,6 +135,6 @@ def test_a_file_that_is_not_a_push_is_refused(tmp_path: Path, text: str, message
         read_push(file)
 
 
-def test_a_file_that_is_not_there(tmp_path: Path) -> None:
+def test_a_missing_push_file_is_reported(tmp_path: Path) -> None:
     with pytest.raises(PushError, match="cannot be read: No such file"):
         read_push(tmp_path / "push.yaml")

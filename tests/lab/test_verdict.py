@@ -8,19 +8,19 @@ LOST = Violation("job build 1: started 0 times, queued, lost by the lab", plante
 OTHER = Violation("job build 2: started 2 times, success")
 
 
-def test_without_a_fault_nothing_may_be_wrong() -> None:
+def test_without_a_planted_fault_any_error_fails() -> None:
     assert verdict([], None) == (True, [PASSED])
     assert verdict([OTHER], None) == (False, [f"FAILED: {OTHER.text}"])
 
 
 @pytest.mark.parametrize("fault", Fault)
-def test_a_planted_fault_that_is_noticed_is_a_success(fault: Fault) -> None:
+def test_a_planted_fault_that_is_reported_is_a_success(fault: Fault) -> None:
     last = f"PASSED: {fault.value} was noticed, as expected."
     assert verdict([LOST], fault) == (True, [f"Noticed: {LOST.text}", last])
 
 
 @pytest.mark.parametrize("fault", Fault)
-def test_a_planted_fault_that_is_not_noticed_is_a_failure(fault: Fault) -> None:
+def test_a_planted_fault_that_is_not_reported_is_a_failure(fault: Fault) -> None:
     assert verdict([], fault) == (False, [f"FAILED: the demo did not notice {fault.value}"])
 
 

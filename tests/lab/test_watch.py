@@ -34,7 +34,7 @@ class StillLab:
         return list(self.there)
 
 
-def test_a_replay_whose_machines_boot_slowly_is_not_given_up() -> None:
+def test_a_replay_with_slow_boots_is_not_aborted() -> None:
     """On a host with a load of 22 a boot takes 13 real seconds, each 80 seconds of lab time."""
     lab = StillLab()
     watch = Watch(cast("Laboratory", lab), Patience(), 600.0)
@@ -46,7 +46,7 @@ def test_a_replay_whose_machines_boot_slowly_is_not_given_up() -> None:
     assert watch.ending() is None
 
 
-def test_a_replay_in_which_no_job_changes_is_given_up() -> None:
+def test_a_replay_in_which_no_job_changes_is_aborted() -> None:
     """The machines still come and go, for example if GitHub lost a job."""
     lab = StillLab()
     watch = Watch(cast("Laboratory", lab), Patience(), 600.0)

@@ -1,1 +1,1 @@
-"""Providers: the contract they all keep, and EC2's own."""
+"""Tests of providers: the contract of all providers, and EC2."""

@@ -1,4 +1,4 @@
-"""Signed documents for tests: honest ones, forged ones, in DER and in BER of indefinite length."""
+"""Signed documents for tests: valid and forged ones, in DER and in BER with indefinite lengths."""
 
 import datetime
 import hashlib
@@ -18,7 +18,7 @@ REGION = "us-east-1"
 
 
 def document(**changes: Any) -> bytes:
-    """A document's JSON with some of its fields changed; None takes one away."""
+    """Return a document's JSON with some fields changed. None removes a field."""
     fields: dict[str, Any] = {
         "accountId": ACCOUNT,
         "architecture": "x86_64",

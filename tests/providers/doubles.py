@@ -10,7 +10,7 @@ from autoscaler.model.identifiers import Instant, ProviderName, Seconds
 
 @dataclass(slots=True)
 class ManualClock:
-    """Time that passes only when somebody sleeps or the test says so."""
+    """A clock that only sleeping or a test advances."""
 
     time: Instant = 1_000_000.0
     slept: list[Seconds] = field(default_factory=list)

@@ -109,5 +109,5 @@ class Ec2Front:
         )
 
     def unplayed(self) -> list[Reply]:
-        """What was scripted and never asked for."""
+        """Return the scripted replies that no request used."""
         return [reply for replies in self._replies.values() for reply in replies]

@@ -30,7 +30,7 @@ def failures(machines: int, *errors: FleetErrorRow) -> tuple[LaunchFailure, ...]
     return launch_answer(EAST, fleet(machines), answer, "ami-1").failures
 
 
-def test_only_machines_that_are_missing_without_a_reason_are_a_failure() -> None:
+def test_machines_missing_without_an_error_count_as_failures() -> None:
     assert failures(3) == ()
     (missing,) = failures(5)
     assert (missing.failure, missing.code) == (FailureClass.UNKNOWN, "Unfulfilled")
@@ -56,7 +56,7 @@ class Durations:
         self.seen.append((operation, outcome, duration))
 
 
-async def test_the_time_of_a_call_is_measured_without_the_wait_before_it() -> None:
+async def test_the_duration_of_a_call_excludes_the_wait_before_it() -> None:
     clock, durations = ManualClock(), Durations()
 
     def answer(operation: str, arguments: Mapping[str, Any]) -> str:
@@ -70,7 +70,7 @@ async def test_the_time_of_a_call_is_measured_without_the_wait_before_it() -> No
     assert durations.seen == [("RunInstances", "ok", 0.25)] * 12
 
 
-async def test_subnets_are_read_again_once_one_was_full() -> None:
+async def test_subnets_are_read_again_after_one_was_full() -> None:
     free = {"subnet-a": 9, "subnet-b": 5}
     api = ScriptedApi(lambda *_: [[name, "us-east-1a", left] for name, left in free.items()])
     settings = replace(SETTINGS, subnets=tuple(free))

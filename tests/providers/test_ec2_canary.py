@@ -36,18 +36,18 @@ def takes_canary(sku: Ec2Sku, call: LaunchRequestId) -> bool:
     source="pytorch/test-infra scale-config.yml",
 )
 @pytest.mark.parametrize("percent", [1, 10, 50])
-def test_the_share_of_the_calls_is_the_percentage(percent: float) -> None:
+def test_the_canary_image_gets_its_percentage_of_launch_requests(percent: float) -> None:
     share = sum(takes_canary(with_canary(percent), call) for call in CALLS) / len(CALLS) * 100
     assert share == pytest.approx(percent, abs=2)
 
 
-def test_none_and_all() -> None:
+def test_a_percentage_of_0_gets_none_and_100_gets_all() -> None:
     assert not any(takes_canary(with_canary(0), call) for call in CALLS)
     assert all(takes_canary(with_canary(100), call) for call in CALLS)
     assert sku_for(SKU, CALLS[0]) is SKU
 
 
-def test_a_call_that_takes_it_still_takes_it_when_the_share_grows() -> None:
+def test_a_launch_request_with_the_canary_keeps_it_when_the_percentage_grows() -> None:
     small = {call for call in CALLS if takes_canary(with_canary(10), call)}
     large = {call for call in CALLS if takes_canary(with_canary(30), call)}
     assert small < large
@@ -83,7 +83,7 @@ def spot_order(call: LaunchRequestId) -> LaunchOrder:
     return order(CapacityType.SPOT, launch_request=call)
 
 
-async def test_requests_name_the_template_of_the_image_that_was_drawn() -> None:
+async def test_requests_name_the_template_of_the_chosen_image() -> None:
     api, sku = TwoImages(), with_canary(50)
     ec2 = provider(api, sku)
     for call in CALLS[:20]:
@@ -99,7 +99,7 @@ async def test_requests_name_the_template_of_the_image_that_was_drawn() -> None:
     topic="Images and disks",
     source="pytorch/test-infra scale-config.yml",
 )
-async def test_the_same_call_asked_again_gets_the_same_bytes() -> None:
+async def test_preparing_a_launch_request_again_gives_the_same_bytes() -> None:
     ec2 = provider(TwoImages(), with_canary(50))
     for call in CALLS[:6]:
         assert await ec2.prepare(spot_order(call)) == await ec2.prepare(spot_order(call))
@@ -110,7 +110,7 @@ async def test_the_same_call_asked_again_gets_the_same_bytes() -> None:
     topic="Images and disks",
     source="pytorch/test-infra scale-config.yml",
 )
-async def test_a_canary_that_is_not_there_stops_its_trial_and_nothing_else() -> None:
+async def test_a_missing_canary_image_stops_only_the_canary() -> None:
     api = TwoImages(canary_is_there=False)
     ec2 = provider(api, with_canary(100))
     with capture_logs() as logs:
@@ -121,14 +121,14 @@ async def test_a_canary_that_is_not_there_stops_its_trial_and_nothing_else() -> 
     assert "next-*" in line["error"]
 
 
-async def test_without_a_canary_an_image_that_is_not_there_is_reported() -> None:
+async def test_without_a_canary_a_missing_image_is_reported() -> None:
     api = TwoImages(canary_is_there=False)
     with pytest.raises(ProviderError) as refusal:
         await provider(api, replace(SKU, image_name="gone-*")).prepare(spot_order(CALLS[0]))
     assert refusal.value.failure is FailureClass.CONFIGURATION
 
 
-async def test_a_canary_whose_runner_github_refuses_is_passed_over() -> None:
+async def test_a_canary_whose_runner_github_refuses_is_not_used() -> None:
     api = TwoImages()
     ec2 = provider(api, with_canary(100))
     for refused, taken in (("next-*", "gpu-*"), ("gpu-*", "next-*"), ("", "next-*")):
@@ -136,8 +136,8 @@ async def test_a_canary_whose_runner_github_refuses_is_passed_over() -> None:
         assert api.images[template_of(await ec2.prepare(one))] == taken
 
 
-async def test_the_image_is_read_anew_and_launched_from_then_on() -> None:
-    """A circuit breaker closes on a newer image: launches must not go on with the remembered one."""
+async def test_after_a_new_read_the_new_image_is_launched() -> None:
+    """A newer image closes a circuit breaker, so launches must not continue with the cached image."""
     api, sku = TwoImages(), SKU
     ec2 = provider(api, sku)
     await ec2.prepare(spot_order(CALLS[0]))

@@ -1,4 +1,4 @@
-"""Launch templates and volumes that nothing uses are deleted; everybody else's stay."""
+"""Unused launch templates and volumes of this fleet are deleted, and those of others are kept."""
 
 import asyncio
 from collections.abc import Callable, Iterator, Mapping
@@ -58,13 +58,13 @@ def templates(client: Any, settings: Ec2Settings) -> set[str]:
 
 
 async def other_template(settings: Ec2Settings, worker: WorkerChannel, order: Any) -> str:
-    """What a provider with these settings makes for an order."""
+    """Return the template that a provider with these settings creates for an order."""
     provider = Ec2Provider(settings, RememberingTelemetry(), ManualClock(), Borrowed(worker))
     return template_of(await provider.prepare(order))
 
 
 class Account:
-    """An account with one image, whose templates are as old as can be and go at once."""
+    """An account with one image, whose templates are old enough to be deleted at once."""
 
     def __init__(self) -> None:
         self.templates: dict[str, str] = {}
@@ -96,7 +96,7 @@ class Account:
 
 
 class SlowlyDeleting(ScriptedApi):
-    """Says when a template is being deleted, and carries it out when asked to."""
+    """Reports when a template is being deleted, and deletes it when the test allows it."""
 
     def __init__(self, answer: Callable[[str, Mapping[str, Any]], Any]) -> None:
         super().__init__(answer)
@@ -115,7 +115,7 @@ class SlowlyDeleting(ScriptedApi):
     topic="Images and disks",
     source="EC2: launch templates",
 )
-async def test_templates_that_no_sku_and_no_open_call_names_are_deleted(
+async def test_templates_that_no_sku_and_no_open_launch_request_uses_are_deleted(
     provider: Ec2Provider,
     settings: Ec2Settings,
     worker: WorkerChannel,
@@ -145,7 +145,7 @@ async def test_templates_that_no_sku_and_no_open_call_names_are_deleted(
     assert templates(client, settings) == kept
 
 
-async def test_a_template_handed_out_a_moment_ago_is_kept_though_its_sku_has_another(
+async def test_a_recently_used_template_is_kept_although_its_sku_has_another(
     settings: Ec2Settings,
     worker: WorkerChannel,
     make_order: MakeOrder,
@@ -180,7 +180,7 @@ async def test_a_template_handed_out_a_moment_ago_is_kept_though_its_sku_has_ano
     assert templates(client, settings) == {second}
 
 
-async def test_a_template_that_was_collected_is_made_again_when_needed(
+async def test_a_deleted_template_is_created_again_when_needed(
     settings: Ec2Settings, clock: ManualClock
 ) -> None:
     api = ScriptedApi(Account().answer)
@@ -201,7 +201,7 @@ async def test_a_template_that_was_collected_is_made_again_when_needed(
     topic="EC2's API",
     source="EC2: DeleteLaunchTemplate",
 )
-async def test_after_a_restart_nothing_goes_before_launches_could_have_asked_for_it(
+async def test_after_a_restart_no_template_is_deleted_before_launch_requests_could_use_it(
     settings: Ec2Settings, clock: ManualClock
 ) -> None:
     api = ScriptedApi(Account().answer)
@@ -225,7 +225,7 @@ async def test_after_a_restart_nothing_goes_before_launches_could_have_asked_for
     topic="EC2's API",
     source="EC2: DeleteLaunchTemplate",
 )
-async def test_a_template_that_is_handed_out_while_others_are_deleted_stays(
+async def test_a_template_used_while_others_are_deleted_is_kept(
     settings: Ec2Settings, clock: ManualClock
 ) -> None:
     account = Account()
@@ -252,7 +252,7 @@ async def test_a_template_that_is_handed_out_while_others_are_deleted_stays(
     topic="Images and disks",
     source="EC2: volumes after termination",
 )
-async def test_volumes_that_stay_available_are_deleted_ours_alone(
+async def test_only_volumes_of_this_fleet_that_stay_available_are_deleted(
     provider: Ec2Provider, settings: Ec2Settings, clock: ManualClock, client: Any
 ) -> None:
     ours = make_volume(client, settings.fleet, settings.installations.own)
@@ -314,7 +314,7 @@ async def test_a_resource_that_cannot_be_deleted_does_not_stop_the_others(
     ids=["throttled", "unknown"],
 )
 @pytest.mark.parametrize("failing", ["DescribeLaunchTemplates", "DeleteLaunchTemplate"])
-async def test_a_kind_that_ec2_does_not_serve_now_is_left_for_the_next_time(
+async def test_a_kind_of_resource_that_cannot_be_listed_is_collected_the_next_time(
     settings: Ec2Settings, clock: ManualClock, error: Exception, failing: str
 ) -> None:
     def answer(operation: str, _: Mapping[str, Any]) -> Any:
@@ -339,7 +339,7 @@ async def test_a_kind_that_ec2_does_not_serve_now_is_left_for_the_next_time(
     topic="EC2's API",
     source="EC2: request throttling",
 )
-async def test_a_deletion_that_is_never_answered_comes_last_the_next_time(
+async def test_a_deletion_without_an_answer_comes_last_the_next_time(
     settings: Ec2Settings, clock: ManualClock
 ) -> None:
     def answer(operation: str, arguments: Mapping[str, Any]) -> Any:
@@ -362,7 +362,7 @@ def collector(settings: Ec2Settings, clock: ManualClock, api: ScriptedApi) -> Co
     return Collector(settings, api, clock, Resources(settings, api, clock))
 
 
-async def test_a_volume_that_was_in_use_meanwhile_starts_over_and_few_go_at_once(
+async def test_the_wait_of_a_volume_restarts_after_use_and_few_are_deleted_at_once(
     settings: Ec2Settings, clock: ManualClock
 ) -> None:
     volumes = [f"vol-{number}" for number in range(MOST_AT_ONCE + 5)]
@@ -410,7 +410,7 @@ async def test_a_volume_that_was_deleted_meanwhile_is_no_error(
     topic="EC2's machines",
     source="ARC#4397",
 )
-async def test_after_a_take_over_both_installations_left_overs_are_collected(
+async def test_after_an_adoption_unused_resources_of_both_installations_are_collected(
     settings: Ec2Settings,
     worker: WorkerChannel,
     client: Any,
@@ -437,7 +437,7 @@ async def test_after_a_take_over_both_installations_left_overs_are_collected(
     assert templates(client, settings) == {strange, used, used_still}
 
 
-async def test_a_template_with_a_former_id_stays_for_as_long_as_a_call_may_ask_for_it(
+async def test_a_template_with_a_former_id_is_kept_while_a_launch_request_may_use_it(
     settings: Ec2Settings, worker: WorkerChannel, client: Any, make_order: MakeOrder
 ) -> None:
     clock = ManualClock(FAR)
@@ -452,7 +452,7 @@ async def test_a_template_with_a_former_id_stays_for_as_long_as_a_call_may_ask_f
     assert templates(client, settings) == set()
 
 
-async def test_after_a_take_over_templates_carry_the_older_installation_s_id(
+async def test_after_an_adoption_templates_have_the_adopted_id(
     provider: Ec2Provider, client: Any, make_order: MakeOrder
 ) -> None:
     before = template_of(await provider.prepare(make_order(1, "before")))

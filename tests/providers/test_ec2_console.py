@@ -32,7 +32,7 @@ def asked(front: Ec2Front) -> list[tuple[str, str]]:
     return [(one["InstanceId"], one["Latest"]) for one in front.requests("GetConsoleOutput")]
 
 
-async def test_the_latest_output_is_given_up_to_its_bound(
+async def test_the_latest_console_output_is_returned_up_to_its_bound(
     provider: Ec2Provider, front: Ec2Front
 ) -> None:
     before = len(asked(front))

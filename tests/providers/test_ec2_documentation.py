@@ -37,7 +37,7 @@ def actions(statement: dict[str, Any]) -> set[str]:
     return {named} if isinstance(named, str) else set(named)
 
 
-def test_the_policy_allows_every_call_and_what_calls_lead_to_and_nothing_else() -> None:
+def test_the_policy_allows_exactly_the_calls_and_their_dependent_actions() -> None:
     calls = {f"ec2:{name}" for name in OPERATIONS} - {"ec2:GetCallerIdentity"}
     calls -= {"ec2:ListServiceQuotas", "ec2:ReceiveMessage", "ec2:DeleteMessageBatch"}
     calls -= {"ec2:GetProducts"}
@@ -66,7 +66,7 @@ def test_the_policy_binds_tagging_terminating_and_deleting_to_the_fleets_tag() -
         assert [value for key, value in equals.items() if key.endswith(f"/{FLEET}")] == ["FLEET"]
 
 
-def test_the_key_of_disks_is_used_by_ec2_alone_and_assigned_to_machines_alone() -> None:
+def test_the_disk_key_can_be_used_only_by_ec2_for_instances() -> None:
     by_sid = {one["Sid"]: one for one in statements()}
     use, delegate = by_sid["UseKeyOfDisks"], by_sid["LetMachinesUseKeyOfDisks"]
     assert actions(use) == FOR_DISKS
@@ -77,7 +77,7 @@ def test_the_key_of_disks_is_used_by_ec2_alone_and_assigned_to_machines_alone() 
         assert one["Resource"].startswith("arn:aws:kms:")
 
 
-def test_spot_s_role_is_given_the_key_of_disks() -> None:
+def test_the_spot_role_may_use_the_disk_key() -> None:
     (command,) = re.findall(r"aws kms create-grant .*?\n```", TEXT, re.DOTALL)
     assert "/spot.amazonaws.com/AWSServiceRoleForEC2Spot" in command
     operations = set(command.partition("--operations ")[2].replace("\\", "").split()) - {"```"}
@@ -89,13 +89,13 @@ def test_spot_s_role_is_given_the_key_of_disks() -> None:
     } <= operations
 
 
-def test_launching_without_a_condition_makes_nothing() -> None:
+def test_permissions_without_a_condition_create_no_resource() -> None:
     (from_what,) = (one for one in statements() if one["Sid"] == "LaunchFrom")
     made = {"fleet", "instance", "launch-template", "volume"}
     assert not made & {arn.rpartition(":")[2].partition("/")[0] for arn in from_what["Resource"]}
 
 
-def test_the_rules_let_through_what_is_read_and_nothing_else() -> None:
+def test_the_event_rules_match_exactly_the_events_that_are_read() -> None:
     rules = list(json.loads(BLOCKS[1]).values())
     passed = {(source, kind) for r in rules for source in r["source"] for kind in r["detail-type"]}
     assert passed == set(PARSERS)
@@ -108,7 +108,7 @@ def test_the_rules_let_through_what_is_read_and_nothing_else() -> None:
     topic="EC2's API",
     source="Karpenter pkg/errors",
 )
-def test_every_code_stands_in_the_row_of_its_class_and_no_other() -> None:
+def test_every_error_code_is_documented_in_the_row_of_its_class() -> None:
     rows = re.findall(r"^\| (\w+) \| ([^|]+) \| ([^|]+) \| ([^|]+) \|$", TEXT, re.MULTILINE)[1:]
     expected: dict[Meaning, set[str]] = {}
     for code, meaning in MEANINGS.items():

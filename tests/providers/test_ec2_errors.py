@@ -79,19 +79,19 @@ REASONS = {
     source="EC2: error codes",
 )
 @pytest.mark.parametrize(("code", "expected"), CODES.items())
-def test_codes_are_classed_by_what_to_do_next(code: str, expected: Meaning) -> None:
+def test_error_codes_have_the_class_of_their_remedy(code: str, expected: Meaning) -> None:
     assert meaning(code) == expected
     assert failure_class(code) is expected.failure
 
 
 @pytest.mark.parametrize(("code", "expected"), REASONS.items())
-def test_reasons_for_an_end_are_classed_by_what_they_say_of_the_next_launch(
+def test_termination_reasons_have_the_class_of_their_effect_on_launches(
     code: str, expected: Meaning | None
 ) -> None:
     assert ending_meaning(code) == expected
 
 
-def test_a_server_error_is_a_refusal_only_when_its_code_says_so() -> None:
+def test_a_server_error_is_a_refusal_only_for_known_codes() -> None:
     assert not outcome_unknown("InsufficientInstanceCapacity", 500)
     assert not outcome_unknown("RequestLimitExceeded", 503)
     assert outcome_unknown("InternalError", 500)

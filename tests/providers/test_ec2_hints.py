@@ -1,4 +1,4 @@
-"""A provider that does not open says what an operator can do about it."""
+"""The hints for an operator if a provider cannot be opened."""
 
 import json
 import os
@@ -27,7 +27,7 @@ from tests.patience import PATIENCE
         ("InvalidSubnetID.NotFound", "correct subnets"),
     ],
 )
-def test_codes_that_say_what_to_do(code: str, words: str) -> None:
+def test_known_error_codes_have_a_hint(code: str, words: str) -> None:
     found = hint(ProviderError(FailureClass.CONFIGURATION, code, "as AWS puts it"))
     assert found is not None
     assert words in found
@@ -38,7 +38,7 @@ def test_a_refused_read_of_prices_or_quotas_names_the_permissions() -> None:
     assert "docs/ec2.md#permissions" in AccountLimits.fix
 
 
-def test_others_say_it_themselves() -> None:
+def test_other_error_codes_have_no_hint() -> None:
     assert hint(ProviderError(FailureClass.UNKNOWN, "InternalError", "sorry")) is None
     assert hint(OutcomeUnknownError("timed out")) is None
 
@@ -48,7 +48,7 @@ def test_others_say_it_themselves() -> None:
     topic="Operators' files",
     source="boto3: credentials",
 )
-def test_serve_without_credentials_says_how_to_give_some(tmp_path: Path) -> None:
+def test_without_credentials_the_hint_names_how_to_configure_them(tmp_path: Path) -> None:
     folder = Folder(tmp_path)
     file = folder.path / "fleet.yaml"
     github = "api_url: http://127.0.0.1:9\n  scopes: ["

@@ -1,4 +1,4 @@
-"""Which instance identity documents are believed."""
+"""Which instance identity documents are accepted."""
 
 import base64
 from pathlib import Path
@@ -28,7 +28,7 @@ def refusal(proof: bytes, verifier: IdentityVerifier = VERIFIER, account: str = 
     return caught.value.reason
 
 
-def test_a_document_signed_by_a_pinned_certificate_is_believed() -> None:
+def test_a_document_signed_by_a_pinned_certificate_is_accepted() -> None:
     content = document()
     proven = VERIFIER.verify(signed(content, HONEST.signer_info(content)), ACCOUNT)
     assert proven.provider_id == "i-078517ca8a70a1dde"
@@ -41,7 +41,7 @@ def test_a_document_signed_by_a_pinned_certificate_is_believed() -> None:
     topic="Hostile input",
     source="RFC 5652, 5.4; gravitational/teleport join_ec2_test.go",
 )
-def test_indefinite_lengths_are_read() -> None:
+def test_indefinite_lengths_are_accepted() -> None:
     content = document()
     proof = indefinite(content, HONEST.signer_info(content))
     assert VERIFIER.verify(proof, ACCOUNT).provider_id == "i-078517ca8a70a1dde"
@@ -80,7 +80,7 @@ def test_base64_as_the_metadata_service_gives_it_is_read() -> None:
         ("us-west-1", US_WEST_1, "883474662888", "i-01b940c45fd11fe74"),
     ],
 )
-def test_documents_that_aws_signed_are_believed_in_their_region_only(
+def test_documents_that_aws_signed_are_accepted_only_in_their_region(
     region: str, proof: bytes, account: str, machine: str
 ) -> None:
     verifier = IdentityVerifier(region, pinned_certificates(region))
@@ -92,7 +92,7 @@ def test_documents_that_aws_signed_are_believed_in_their_region_only(
     assert refusal(proof, elsewhere, account) == "certificate"
 
 
-def test_every_changed_byte_of_an_aws_document_is_noticed() -> None:
+def test_an_aws_document_with_any_changed_byte_is_refused() -> None:
     verifier = IdentityVerifier("us-west-2", pinned_certificates("us-west-2"))
     raw = base64.b64decode(US_WEST_2)
     start = raw.index(b"accountId")
@@ -114,19 +114,19 @@ def test_another_account_and_another_region_are_refused() -> None:
     topic="Hostile input",
     source="EC2: instance identity documents; openssl-smime",
 )
-def test_a_foreign_certificate_in_the_document_is_not_believed() -> None:
+def test_a_document_signed_by_its_own_foreign_certificate_is_refused() -> None:
     content = document()
     forged = signed(content, FOREIGN.signer_info(content), embedded=FOREIGN.certificate)
     assert refusal(forged) == "certificate"
 
 
-def test_a_foreign_certificate_that_names_the_pinned_one_is_not_believed() -> None:
+def test_a_foreign_certificate_with_the_name_of_the_pinned_one_is_refused() -> None:
     content = document()
     info = SAME_SERIAL.signer_info(content)
     assert refusal(signed(content, info, embedded=SAME_SERIAL.certificate)) == "signature"
 
 
-def test_a_pinned_certificate_in_the_document_lends_nothing_to_a_foreign_signature() -> None:
+def test_a_foreign_signature_beside_a_pinned_certificate_is_refused() -> None:
     content = document()
     info = FOREIGN.signer_info(content)
     info["sid"] = HONEST.identifier()
@@ -143,7 +143,7 @@ def test_content_other_than_what_was_signed_is_refused() -> None:
     assert refusal(signed(document(instanceId="i-0123456789abcdef0"), honest)) == "signature"
 
 
-def test_a_digest_of_something_else_is_refused_though_its_signature_holds() -> None:
+def test_a_valid_signature_over_another_digest_is_refused() -> None:
     content = document()
     assert refusal(signed(content, HONEST.signer_info(content, b"\x01" * 32))) == "signature"
 
@@ -217,7 +217,7 @@ def test_nested_indefinite_lengths_are_refused_without_harm() -> None:
     source="CWE-407",
 )
 def test_an_identity_document_in_too_many_pieces_is_refused() -> None:
-    """Each costs time, and whoever can reach us may send them: 4 KiB took a millisecond and more."""
+    """Each piece costs time, and any client can send them: 4 KiB took more than a millisecond."""
     content = document()
     info = HONEST.signer_info(content)
     assert refusal(indefinite(content, info, chunk=1)) == "malformed"
@@ -245,7 +245,7 @@ def test_a_region_without_a_certificate_refuses_every_proof() -> None:
     assert refusal(proof, IdentityVerifier("xx-nowhere-9", ())) == "certificate"
 
 
-def test_certificates_from_files_are_believed_beside_the_regions_own(tmp_path: Path) -> None:
+def test_certificates_from_files_are_accepted_beside_those_of_the_region(tmp_path: Path) -> None:
     path = tmp_path / "lab.pem"
     path.write_bytes(HONEST.pem + FOREIGN.pem)
     pinned = pinned_certificates(REGION, [path])
@@ -263,7 +263,7 @@ def test_a_certificate_file_that_cannot_be_used_is_named(tmp_path: Path) -> None
         pinned_certificates(REGION, [tmp_path / "empty.pem"])
 
 
-def test_a_region_is_no_path() -> None:
+def test_a_region_name_cannot_be_a_path() -> None:
     with pytest.raises(ValueError, match="not the name of a region"):
         pinned_certificates("../us-east-1")
 

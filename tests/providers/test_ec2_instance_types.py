@@ -32,7 +32,7 @@ LINUX, WINDOWS = OperatingSystem.LINUX, OperatingSystem.WINDOWS
 EAST = ProviderName("east")
 
 
-def test_the_table_has_what_gpu_runners_run_on() -> None:
+def test_the_table_has_the_usual_gpu_instance_types() -> None:
     one = instance_type("g5.4xlarge")
     assert (one.vcpus, one.memory_mib, one.arch) == (16, 65536, Architecture.X64)
     assert (one.gpu_count, one.gpu_name) == (1, "a10g")
@@ -73,7 +73,7 @@ def test_a_type_without_a_price_or_unknown_is_an_error_that_names_it() -> None:
         instance_type("z99.huge")
 
 
-def test_an_override_is_the_linux_price() -> None:
+def test_a_configured_price_is_the_linux_price() -> None:
     prices = Prices(overrides={"g5.xlarge": 2.0})
     assert instance_type("g5.xlarge").dollars_per_hour(LINUX, prices) == 2.0
     assert instance_type("g5.xlarge").dollars_per_hour(WINDOWS, prices) == pytest.approx(2.184)
@@ -139,7 +139,7 @@ def test_spot_counts_at_the_on_demand_price_unless_configured_otherwise(
         ("u7i-12tb.224xlarge", "High memory"),
     ],
 )
-def test_types_count_against_ec2s_families(name: str, family: str) -> None:
+def test_instance_types_count_in_the_quota_of_their_family(name: str, family: str) -> None:
     assert quota_family(name) == family
 
 
@@ -178,7 +178,7 @@ def test_spot_counts_late_p_types_apart_and_on_demand_does_not(name: str, spot: 
     assert quota(name, CapacityType.ON_DEMAND) == "on-demand/P"
 
 
-def test_quotas_are_named_by_family_or_where_they_are_no_familys() -> None:
+def test_quotas_are_named_by_family_or_by_their_own_name() -> None:
     names = quota_names()
     assert {"Standard", "P", "spot/P5", "spot/P6"} <= names
     assert not {"P5", "on-demand/P5", "spot/P"} & names
@@ -206,7 +206,7 @@ def test_each_zone_uses_its_subnet_with_most_free_addresses() -> None:
     assert list(roomiest_subnets(rows)) == ["a", "b"]
 
 
-def test_a_subnet_that_was_full_is_used_only_where_its_zone_has_no_other() -> None:
+def test_a_subnet_that_was_full_is_used_only_if_its_zone_has_no_other() -> None:
     rows = [SubnetRow("s-2", "b", 9), SubnetRow("s-1", "a", 5), SubnetRow("s-3", "a", 50)]
     assert roomiest_subnets(rows, {"s-2", "s-3"}) == {"a": "s-1", "b": "s-2"}
 

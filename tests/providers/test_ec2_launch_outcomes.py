@@ -1,4 +1,4 @@
-"""What the EC2 provider makes of answers that moto cannot give: refusals, parts, silence."""
+"""The EC2 provider's outcomes of answers that moto cannot give: refusals, partial answers, silence."""
 
 import json
 from collections.abc import AsyncIterator
@@ -45,7 +45,7 @@ async def _everything_scripted_is_played(front: Ec2Front) -> AsyncIterator[None]
     topic="EC2's API",
     source="EC2: instant fleets",
 )
-async def test_part_of_a_call_can_fail_and_says_which_offering(
+async def test_a_part_of_a_request_can_fail_and_names_its_offering(
     provider: Ec2Provider, make_order: MakeOrder, front: Ec2Front, subnets: tuple[str, ...]
 ) -> None:
     codes = ("InsufficientInstanceCapacity", "VcpuLimitExceeded", "SomethingNew")
@@ -68,7 +68,7 @@ async def test_part_of_a_call_can_fail_and_says_which_offering(
     topic="EC2's API",
     source="EC2: instant fleets",
 )
-async def test_fewer_machines_without_a_reason_is_an_unknown_failure(
+async def test_fewer_machines_without_an_error_are_an_unknown_failure(
     provider: Ec2Provider, make_order: MakeOrder, front: Ec2Front, subnets: tuple[str, ...]
 ) -> None:
     front.script("CreateFleet", Reply(200, body=PARTIAL.format(subnet=subnets[2], errors="")))
@@ -121,7 +121,7 @@ async def test_a_refused_call_is_classed_and_sent_once(
         (Reply(400, "IdempotentParameterMismatch", "oh"), "IdempotentParameterMismatch"),
     ],
 )
-async def test_an_answer_that_says_nothing_leaves_the_outcome_unknown_and_is_sent_once(
+async def test_an_unusable_answer_leaves_the_outcome_unknown_and_is_not_repeated(
     provider: Ec2Provider,
     make_order: MakeOrder,
     front: Ec2Front,
@@ -138,7 +138,7 @@ async def test_an_answer_that_says_nothing_leaves_the_outcome_unknown_and_is_sen
     assert telemetry.calls[-1] == ("CreateFleet", code)
 
 
-async def test_a_lost_answer_is_found_again_by_repeating_the_same_text(
+async def test_repeating_the_same_request_returns_the_lost_answer(
     provider: Ec2Provider, make_order: MakeOrder, front: Ec2Front
 ) -> None:
     front.script("CreateFleet", Reply(0, after=True))
@@ -157,7 +157,7 @@ async def test_a_lost_answer_is_found_again_by_repeating_the_same_text(
     source="pytorch#136762",
 )
 @pytest.mark.parametrize("gone", ["InvalidLaunchTemplateId.NotFound", "InvalidAMIID.NotFound"])
-async def test_a_template_or_image_that_is_gone_is_looked_up_again(
+async def test_a_deleted_template_or_image_is_looked_up_again(
     provider: Ec2Provider,
     make_order: MakeOrder,
     front: Ec2Front,
@@ -185,7 +185,7 @@ async def test_a_template_or_image_that_is_gone_is_looked_up_again(
     topic="EC2's API",
     source="EC2: eventual consistency",
 )
-async def test_a_template_that_was_just_made_and_is_not_visible_yet_is_waited_for(
+async def test_a_new_template_that_is_not_visible_yet_is_waited_for(
     provider: Ec2Provider, make_order: MakeOrder, front: Ec2Front, clock: ManualClock
 ) -> None:
     front.script("CreateFleet", Reply(400, "InvalidLaunchTemplateId.NotFound", "where is it"))
@@ -211,7 +211,7 @@ def zone_of(request: str, subnet: str) -> str | None:
     source="Karpenter pkg/errors",
 )
 @pytest.mark.parametrize("whole", [True, False], ids=["whole call", "one override"])
-async def test_a_full_subnet_holds_its_zone_and_another_one_of_the_zone_is_taken(
+async def test_a_full_subnet_puts_its_zone_on_hold_and_another_subnet_is_used_next(
     provider: Ec2Provider,
     make_order: MakeOrder,
     front: Ec2Front,
@@ -244,7 +244,7 @@ async def test_a_full_subnet_holds_its_zone_and_another_one_of_the_zone_is_taken
     topic="EC2's API",
     source="EC2: CreateFleetError",
 )
-async def test_a_pool_that_was_not_asked_for_costs_no_machine(
+async def test_an_answer_about_an_unrequested_pool_loses_no_machine(
     provider: Ec2Provider, make_order: MakeOrder, front: Ec2Front, subnets: tuple[str, ...]
 ) -> None:
     request = await provider.prepare(make_order(3, "t"))
@@ -298,7 +298,7 @@ async def test_a_throttled_call_makes_the_next_one_wait_longer_each_time(
     topic="EC2's API",
     source="EC2: DescribeInstances",
 )
-async def test_a_list_that_breaks_off_is_no_complete_list(
+async def test_a_listing_that_breaks_off_is_incomplete(
     provider: Ec2Provider, front: Ec2Front
 ) -> None:
     front.script("DescribeInstances", Reply(503, "RequestLimitExceeded", "slow"))

@@ -1,4 +1,4 @@
-"""What a listed instance's end says, and that not being found proves nothing either way."""
+"""Termination reasons of listed instances, and that a missing instance proves nothing."""
 
 import dataclasses
 from datetime import UTC, datetime
@@ -80,7 +80,7 @@ def instance(state: str, code: str) -> InstanceRow:
         ("Client.InstanceInitiatedShutdown", None, None, set()),
     ],
 )
-def test_a_machine_that_went_from_pending_to_terminated_cools_down_what_its_reason_says(
+def test_the_termination_reason_of_a_pending_machine_decides_what_is_put_on_hold(
     settings: Ec2Settings,
     code: str,
     failure: FailureClass | None,
@@ -104,15 +104,15 @@ def test_a_machine_that_went_from_pending_to_terminated_cools_down_what_its_reas
 
 
 @pytest.mark.parametrize("state", ["pending", "running"])
-def test_a_reason_counts_only_once_the_machine_goes_down(settings: Ec2Settings, state: str) -> None:
+def test_a_reason_counts_only_after_the_machine_shuts_down(
+    settings: Ec2Settings, state: str
+) -> None:
     shown = listed_machine(settings, instance(state, "Client.InternalError"))
     assert (shown.terminated, shown.leaving, shown.failure) == (False, False, None)
 
 
 @pytest.mark.parametrize("state", ["shutting-down", "stopping", "stopped"])
-def test_a_machine_that_goes_down_says_why_before_it_is_gone(
-    settings: Ec2Settings, state: str
-) -> None:
+def test_a_machine_that_shuts_down_shows_its_reason(settings: Ec2Settings, state: str) -> None:
     shown = listed_machine(settings, instance(state, "Client.InternalError"))
     assert (shown.terminated, shown.leaving) == (False, True)
     assert (shown.failure, shown.reason) == (
@@ -128,7 +128,7 @@ def test_a_machine_that_goes_down_says_why_before_it_is_gone(
     topic="EC2's API",
     source="EC2: eventual consistency",
 )
-async def test_a_machine_that_ec2_does_not_find_when_ended_is_not_proved_gone() -> None:
+async def test_a_machine_not_found_at_its_termination_is_not_proved_terminated() -> None:
     def answer(*_: object) -> None:
         message = "The instance ID 'i-0c0' does not exist"
         raise ProviderError(FailureClass.UNKNOWN, "InvalidInstanceID.NotFound", message)
@@ -151,7 +151,7 @@ async def test_a_machine_that_ec2_does_not_find_when_ended_is_not_proved_gone() 
     topic="EC2's API",
     source="EC2: eventual consistency",
 )
-def test_a_machine_that_is_not_listed_right_after_its_launch_is_still_on_its_way(
+def test_a_machine_missing_from_the_first_listing_still_boots(
     settings: Ec2Settings,
 ) -> None:
     world = World()
@@ -213,7 +213,7 @@ LINUX_DOLLARS, WINDOWS_DOLLARS = 1.006, 1.006 + 4 * 0.046
 def test_a_listed_windows_machine_counts_at_the_windows_price(
     settings: Ec2Settings, sku_os: OperatingSystem | None, platform: str, dollars: float
 ) -> None:
-    """By the operating system of its SKU; by its own platform where no SKU has its name any more."""
+    """The SKU gives the operating system, or EC2's platform field if the SKU does not exist any more."""
     row = dataclasses.replace(settings.skus[SKU], os=sku_os or OperatingSystem.LINUX)
     known = {SKU: row} if sku_os is not None else {}
     listed = instance("running", "")._replace(sku=SKU, platform=platform)

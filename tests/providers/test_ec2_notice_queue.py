@@ -48,7 +48,7 @@ def queue_at(
     return Ec2NoticeQueue(settings, metered, url)
 
 
-async def test_messages_are_read_understood_and_settled(
+async def test_messages_are_read_parsed_and_deleted(
     sqs: Any, straight: WorkerChannel, settings: Ec2Settings, telemetry: RememberingTelemetry
 ) -> None:
     url = sqs.create_queue(QueueName="notices")["QueueUrl"]
@@ -77,7 +77,7 @@ async def test_messages_are_read_understood_and_settled(
     topic="EC2's machines",
     source="Karpenter pkg/controllers/interruption",
 )
-async def test_a_message_that_comes_again_and_again_is_set_aside(
+async def test_a_message_that_is_received_too_often_is_set_aside(
     sqs: Any, straight: WorkerChannel, settings: Ec2Settings, telemetry: RememberingTelemetry
 ) -> None:
     attributes = {"VisibilityTimeout": "0"}
@@ -100,7 +100,7 @@ async def test_a_message_that_comes_again_and_again_is_set_aside(
     topic="EC2's machines",
     source="Karpenter pkg/controllers/interruption",
 )
-async def test_a_queue_that_is_not_there_is_the_operators(
+async def test_a_missing_queue_is_a_configuration_error(
     sqs: Any, straight: WorkerChannel, settings: Ec2Settings, telemetry: RememberingTelemetry
 ) -> None:
     url = sqs.create_queue(QueueName="gone")["QueueUrl"]
@@ -131,7 +131,7 @@ async def test_a_message_that_sqs_does_not_delete_is_an_error_unless_its_receipt
     topic="EC2's machines",
     source="Karpenter pkg/controllers/interruption",
 )
-async def test_poison_of_any_form_leaves_what_was_received_with_it(
+async def test_malformed_messages_do_not_affect_others_of_the_same_batch(
     settings: Ec2Settings, telemetry: RememberingTelemetry
 ) -> None:
     bodies = [*POISON.values(), spot()]
@@ -142,7 +142,7 @@ async def test_poison_of_any_form_leaves_what_was_received_with_it(
     assert good.notice is not None
 
 
-async def test_a_provider_has_a_queue_where_one_is_configured(
+async def test_a_provider_has_a_notice_queue_if_one_is_configured(
     settings: Ec2Settings, telemetry: RememberingTelemetry
 ) -> None:
     api = ScriptedApi(lambda operation, arguments: [])

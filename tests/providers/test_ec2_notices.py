@@ -1,4 +1,4 @@
-"""EventBridge's events as notices: each kind in its documented form, and whatever else is sent."""
+"""EventBridge's events as notices: each kind in its documented form, and malformed ones."""
 
 import json
 from typing import Any
@@ -66,7 +66,7 @@ def health(**changes: Any) -> str:
     topic="EC2's machines",
     source="EC2: spot interruption notices",
 )
-def test_a_spot_interruption() -> None:
+def test_a_spot_interruption_event_becomes_a_notice() -> None:
     assert parse_notice(spot()) == notice(NoticeKind.SPOT_INTERRUPTION, "to terminate")
 
 
@@ -75,19 +75,19 @@ def test_a_spot_interruption() -> None:
     topic="EC2's machines",
     source="EC2: rebalance recommendations",
 )
-def test_a_rebalance_recommendation() -> None:
+def test_a_rebalance_recommendation_event_becomes_a_notice() -> None:
     found = parse_notice(event(REBALANCE, {"instance-id": ID}))
     assert found == notice(NoticeKind.REBALANCE_RECOMMENDATION, "")
 
 
 @pytest.mark.parametrize("state", ["shutting-down", "stopping", "stopped", "terminated"])
-def test_a_state_that_a_machine_does_not_come_back_from(state: str) -> None:
+def test_a_final_state_change_event_becomes_a_notice(state: str) -> None:
     found = parse_notice(event(STATE, {"instance-id": ID, "state": state}))
     assert found == notice(NoticeKind.STATE_CHANGE, state)
 
 
 @pytest.mark.parametrize("state", ["pending", "running"])
-def test_a_machine_that_comes_up_is_no_notice(state: str) -> None:
+def test_a_starting_machine_gives_no_notice(state: str) -> None:
     assert parse_notice(event(STATE, {"instance-id": ID, "state": state})) is None
 
 
@@ -96,7 +96,7 @@ def test_a_machine_that_comes_up_is_no_notice(state: str) -> None:
     topic="EC2's machines",
     source="AWS Health: EventBridge schema",
 )
-def test_a_scheduled_change_means_the_time_that_it_starts() -> None:
+def test_a_scheduled_change_applies_from_its_start_time() -> None:
     found = parse_notice(health())
     code = "AWS_EC2_PERSISTENT_INSTANCE_RETIREMENT_SCHEDULED"
     assert found == notice(NoticeKind.SCHEDULED_CHANGE, code, AT + 3600.0)
@@ -181,7 +181,7 @@ POISON = {
     source="Karpenter pkg/controllers/interruption",
 )
 @pytest.mark.parametrize("body", POISON.values(), ids=POISON)
-def test_a_malformed_notice_is_a_poison_message(body: str) -> None:
+def test_a_malformed_notice_raises_poison_error(body: str) -> None:
     with pytest.raises(PoisonError) as refusal:
         parse_notice(body)
     assert 0 < len(str(refusal.value)) <= 200
@@ -197,7 +197,7 @@ def test_a_scheduled_change_starts_in_the_zone_that_health_names() -> None:
     assert late.means_at - early.means_at == 7200.0
 
 
-def test_poison_says_where_it_is_wrong_if_that_has_a_name() -> None:
+def test_the_error_of_a_malformed_notice_names_the_field() -> None:
     with pytest.raises(PoisonError, match=r"^Input should be an object$"):
         parse_notice("[]")
     with pytest.raises(PoisonError, match=r"^time: Input should be a valid string$"):

@@ -453,7 +453,7 @@ CASES: list[tuple[str, str, dict[str, Any], dict[str, Any], dict[str, Any], obje
     CASES,
     ids=[one[0] for one in CASES],
 )
-def test_a_request_says_what_it_was_asked_for_and_the_answer_is_reduced(
+def test_requests_have_their_arguments_and_answers_are_reduced(
     operation: str,
     service: str,
     arguments: Mapping[str, Any],
@@ -475,7 +475,7 @@ def test_a_request_says_what_it_was_asked_for_and_the_answer_is_reduced(
     client.close()
 
 
-def test_every_operation_is_checked() -> None:
+def test_every_operation_is_tested() -> None:
     assert {one[0] for one in CASES} == set(OPERATIONS)
 
 

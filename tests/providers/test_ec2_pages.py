@@ -1,4 +1,4 @@
-"""A list goes on for as long as EC2 gives a token: an empty page in its middle is not its end.
+"""A listing continues while EC2 returns a token: an empty page is not its end.
 
 EC2 may return a token with fewer results than asked for, or with none (EC2 API Reference,
 DescribeInstances: MaxResults, NextToken; boto/boto3#130).
@@ -81,14 +81,14 @@ def provider_with(
     source="EC2: DescribeInstances; boto/boto3#130",
 )
 async def test_machines_behind_an_empty_page_are_listed(settings: Ec2Settings) -> None:
-    """Those that a list did not reach would count as gone after the next such list."""
+    """Otherwise machines behind the page would be lost after the next such listing."""
     one, two = machine(1, settings), machine(2, settings)
     for pages in ([[one], [], [two]], [[], [], [one, two]], [[one], [], [], [two], []]):
         found = await listed(provider_with(Pages(DescribeInstances=pages), settings))
         assert list(found) == ["i-1", "i-2"]
 
 
-async def test_a_list_that_breaks_off_behind_an_empty_page_is_no_complete_list(
+async def test_a_listing_that_breaks_off_after_an_empty_page_is_incomplete(
     settings: Ec2Settings,
 ) -> None:
     provider = provider_with(Pages(DescribeInstances=[[machine(1, settings)], [], BROKE]), settings)
@@ -148,7 +148,7 @@ def collector(pages: Pages, settings: Ec2Settings, clock: ManualClock) -> Collec
     return Collector(settings, api, clock, Resources(settings, api, clock))
 
 
-async def test_left_overs_behind_an_empty_page_are_collected(settings: Ec2Settings) -> None:
+async def test_unused_resources_after_an_empty_page_are_collected(settings: Ec2Settings) -> None:
     clock = ManualClock()
     pages = Pages(
         DescribeLaunchTemplates=[[["lt-1", "a", 0.0]], [], [["lt-2", "b", 0.0]]],
@@ -165,8 +165,10 @@ async def test_left_overs_behind_an_empty_page_are_collected(settings: Ec2Settin
     topic="EC2's API",
     source="EC2: DescribeInstances; boto/boto3#130",
 )
-async def test_a_cut_list_of_volumes_deletes_none_and_forgets_none(settings: Ec2Settings) -> None:
-    """A volume that a cut list does not show was not in use meanwhile: its wait does not begin anew."""
+async def test_an_incomplete_list_of_volumes_deletes_none_and_keeps_their_waits(
+    settings: Ec2Settings,
+) -> None:
+    """A volume missing from an incomplete list was not in use, so its wait does not restart."""
     clock = ManualClock()
     whole: list[Any] = [[["vol-1"]], [], [["vol-2"]]]
     pages = Pages(DescribeVolumes=whole)

@@ -1,4 +1,4 @@
-"""Prices as AWS lists them: which are read, which are used, and what serves until then."""
+"""AWS' prices: which are read, which are used, and what is used before that."""
 
 import json
 from collections.abc import Mapping
@@ -68,7 +68,7 @@ WANTED = {
 def test_each_region_has_its_endpoint_for_prices_in_dollars(
     region: str, endpoint: str | None, spot: bool
 ) -> None:
-    """Karpenter asks the same; yuan and euros are no dollars, and GovCloud has no endpoint."""
+    """Like Karpenter: prices in yuan and euros are not used, and GovCloud has no endpoint."""
     assert pricing_region(region) == endpoint
     assert has_spot_dollars(region) is spot
 
@@ -86,7 +86,7 @@ def test_a_listed_price_comes_before_the_table_and_the_operators_before_it() -> 
 
 
 def test_until_it_is_listed_a_type_counts_at_twice_the_tables_price_in_another_region() -> None:
-    """A limit of dollars stays one: no region asks for twice as much."""
+    """A dollar limit stays safe, because no region costs twice as much."""
     g5 = instance_type("g5.xlarge")
     assert g5.dollars_per_hour(LINUX, Prices("sa-east-1")) == pytest.approx(ELSEWHERE * 1.006)
     assert g5.dollars_per_hour(LINUX, Prices("us-east-1")) == 1.006
@@ -95,7 +95,7 @@ def test_until_it_is_listed_a_type_counts_at_twice_the_tables_price_in_another_r
             g5.dollars_per_hour(LINUX, Prices(region))
 
 
-def test_the_book_says_where_each_price_comes_from() -> None:
+def test_each_price_shows_its_source() -> None:
     book = PriceBook(Prices("eu-west-1", {"g4dn.xlarge": 0.5}), WANTED)
     assert book.wanted(ON_DEMAND) == {("g5.xlarge", LINUX)}
     sources = book.sources(ON_DEMAND, NOW)
@@ -135,7 +135,7 @@ def test_the_table_of_a_newer_version_comes_before_an_older_cache() -> None:
     )
 
 
-def test_a_spot_price_is_this_hours_for_a_day() -> None:
+def test_a_spot_price_is_used_for_a_day() -> None:
     book = PriceBook(Prices("us-east-1"), WANTED)
     assert book.use([G5_SPOT], PriceSource.API)
     assert book.known(SPOT, NOW + SPOT_KEPT_FOR) == (G5_SPOT,)
@@ -164,7 +164,7 @@ async def test_only_prices_of_configured_instance_types_are_requested() -> None:
     api = ScriptedApi(listing.answer)
     wanted = [("g5.xlarge", LINUX), ("g4dn.xlarge", WINDOWS)]
     found = await read_on_demand(api, "eu-west-1", wanted, NOW)
-    # The dearest of several, behind an empty page; what is not listed is omitted.
+    # The most expensive of several prices, after an empty page; types that are not listed are omitted.
     assert found == PriceAnswer((replace(G5, dollars_per_hour=1.3),))
     asked = [(a["instance_type"], a["os"], a["region"]) for _, a in api.calls if not a["page"]]
     assert asked == [("g4dn.xlarge", "windows", "eu-west-1"), ("g5.xlarge", "linux", "eu-west-1")]
@@ -201,7 +201,7 @@ async def test_the_newest_spot_price_of_each_zone_is_taken_and_nothing_else() ->
     topic="EC2's API",
     source="amazonica#97; aws-sdk-java-v2#927",
 )
-async def test_a_list_without_an_end_is_an_error_and_not_for_ever() -> None:
+async def test_an_endless_price_list_is_an_error() -> None:
     same = ScriptedApi(lambda *_: ([], "again"))
     answer = await read_spot(same, [("g5.xlarge", LINUX)], NOW)
     assert str(answer.problem) == ENDLESS.format("DescribeSpotPriceHistory")
@@ -260,7 +260,7 @@ async def test_a_spot_request_that_fails_leaves_out_its_own_types_alone() -> Non
     assert found.problem is THROTTLED
 
 
-async def test_after_some_failures_in_a_row_aws_is_left_alone() -> None:
+async def test_after_some_consecutive_failures_no_more_prices_are_requested() -> None:
     def answer(_: str, arguments: Mapping[str, Any]) -> Any:
         if arguments["instance_type"] in {"t02", *(f"t{number:02}" for number in range(4, 20))}:
             raise THROTTLED
@@ -355,7 +355,7 @@ def ask(name: str, os: str, page: str | None = None) -> dict[str, Any]:
     ],
 )
 def test_the_filters_leave_one_product(name: str, os: str, tenancy: str, family: str) -> None:
-    """Not the SQL server's, not a reservation's, and of Windows not that of an own licence."""
+    """Not with SQL Server, not reserved, and for Windows not with the customer's licence."""
     aws = Aws(PriceList=[], NextToken=None)
     get_products(aws, ask(name, os))  # type: ignore[arg-type]
     filters = {one["Field"]: one["Value"] for one in aws.asked["Filters"]}
@@ -374,7 +374,7 @@ def test_the_filters_leave_one_product(name: str, os: str, tenancy: str, family:
     assert "NextToken" not in aws.asked
 
 
-def test_items_are_texts_of_json_and_those_of_another_form_are_passed_over() -> None:
+def test_malformed_items_of_the_price_list_are_skipped() -> None:
     items = [
         product("1.1230000000"),
         product("0.0000000000"),
@@ -393,7 +393,7 @@ def test_items_are_texts_of_json_and_those_of_another_form_are_passed_over() -> 
     assert page == "more"
 
 
-def test_the_spot_prices_of_this_moment_are_asked_for() -> None:
+def test_the_current_spot_prices_are_requested() -> None:
     moment = datetime(2026, 11, 22, 4, tzinfo=UTC)
     shown = {
         "InstanceType": "g5.xlarge",

@@ -48,7 +48,7 @@ async def test_the_account_and_the_zones_are_read_when_it_opens(
         )
 
 
-async def test_a_document_counts_only_for_the_account_that_sts_names(
+async def test_a_document_is_valid_only_for_the_account_that_sts_names(
     settings: Ec2Settings, worker: WorkerChannel, tmp_path: Path
 ) -> None:
     signer = Signer(serial=70)
@@ -112,7 +112,7 @@ async def test_templates_and_images_are_looked_up_once_and_again_after_a_while(
     assert operations.count("DescribeSubnets") == 2
 
 
-async def test_a_template_that_an_earlier_process_made_is_used(
+async def test_a_template_of_an_earlier_process_is_used(
     settings: Ec2Settings, worker: WorkerChannel, make_order: MakeOrder
 ) -> None:
     texts = []
@@ -152,7 +152,7 @@ async def test_an_image_that_does_not_exist_is_a_configuration_error(
         assert (refusal.value.failure, refusal.value.code) == (FailureClass.CONFIGURATION, code)
 
 
-async def test_an_order_for_a_sku_that_is_not_on_ec2_is_a_configuration_error(
+async def test_an_order_for_a_sku_of_another_provider_is_a_configuration_error(
     provider: Ec2Provider, make_order: MakeOrder
 ) -> None:
     with pytest.raises(ProviderError, match="other is not a SKU on EC2"):
@@ -192,7 +192,7 @@ async def test_other_installations_of_the_fleet_are_listed_and_other_fleets_are_
     assert [one.installation for one in (await listed(provider)).values()] == ["other"]
 
 
-async def test_a_terminated_machine_says_why_and_holds_nothing(
+async def test_a_terminated_machine_shows_its_reason_and_uses_no_quota(
     provider: Ec2Provider, make_order: MakeOrder
 ) -> None:
     answer = await provider.launch(await provider.prepare(make_order(1, "t")))

@@ -64,7 +64,7 @@ async def test_calls_go_through_https_proxy(
     topic="EC2's API",
     source="botocore httpsession.py",
 )
-async def test_a_proxy_that_refuses_sends_nothing_and_one_that_loses_the_answer_leaves_it_unknown(
+async def test_a_refusal_by_the_proxy_sends_nothing_and_a_lost_answer_is_unknown(
     front: Ec2Front, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with behind_tls(front, tmp_path, monkeypatch) as url, connect_proxy() as proxy:
@@ -99,7 +99,7 @@ async def test_credentials_of_the_instance_are_never_asked_for_through_a_proxy(
 
 @pytest.mark.parametrize("name", ["NO_PROXY", "no_proxy"])
 @pytest.mark.parametrize("known", ["", "example.com", "*"])
-async def test_metadata_services_join_no_proxy(
+async def test_metadata_services_are_excluded_from_the_proxy(
     monkeypatch: pytest.MonkeyPatch, name: str, known: str
 ) -> None:
     environment = {"HTTP_PROXY": "http://p:1", name: known}

@@ -1,4 +1,4 @@
-"""What the account lets the fleet have, by Service Quotas, the operator, and others' machines."""
+"""The fleet's quotas: Service Quotas or the operator's figure, minus machines of others."""
 
 import json
 from dataclasses import replace
@@ -36,7 +36,7 @@ def row(instance_type: str, lifecycle: str = "on-demand", **fields: object) -> I
     return plain._replace(**fields)  # type: ignore[arg-type]
 
 
-def test_every_family_has_its_code_on_demand_and_all_that_spot_has_too() -> None:
+def test_every_family_has_quota_codes_for_on_demand_and_spot() -> None:
     names = set(QUOTA_CODES.values())
     assert {quota(name, CapacityType.ON_DEMAND) for name in instance_types()} <= names
     spot = {quota(name, CapacityType.SPOT) for name in instance_types()}
@@ -103,7 +103,7 @@ async def test_the_operators_quota_takes_precedence_over_service_quotas(
     topic="EC2's API",
     source="Service Quotas: ListServiceQuotas",
 )
-async def test_without_leave_after_a_restart_the_last_quotas_hold_with_their_age(
+async def test_after_a_restart_without_permission_the_stored_quotas_apply_with_their_age(
     offered: Ec2Settings,
 ) -> None:
     first = Account(offered, QuotaRow(QUOTA_ONE, 64.0), QuotaRow(SPOT_G, 32.0))
@@ -128,7 +128,7 @@ async def test_without_leave_after_a_restart_the_last_quotas_hold_with_their_age
     assert again.sources() == {QuotaSource.API: 1, QuotaSource.CACHE: 1, QuotaSource.UNKNOWN: 2}
 
 
-async def test_the_operators_quota_is_in_use_whatever_was_kept(offered: Ec2Settings) -> None:
+async def test_the_operators_quota_applies_before_stored_ones(offered: Ec2Settings) -> None:
     account = Account(replace(offered, quotas={"on-demand/G and VT": 8}))
     account.limits.use_kept([Reading("on-demand/G and VT", 64.0, 5.0)])
     account.refusal = OutcomeUnknownError("time-out")
@@ -136,7 +136,7 @@ async def test_the_operators_quota_is_in_use_whatever_was_kept(offered: Ec2Setti
     assert account.sources() == {QuotaSource.CONFIGURED: 1, QuotaSource.UNKNOWN: 3}
 
 
-async def test_kept_quotas_of_several_reads_stand_side_by_side(offered: Ec2Settings) -> None:
+async def test_stored_quotas_of_several_reads_are_combined(offered: Ec2Settings) -> None:
     account = Account(offered)
     readings = [Reading(name, 8.0, 1.0) for name in ("on-demand/G and VT", "spot/G and VT")]
     for one in readings:
@@ -144,7 +144,7 @@ async def test_kept_quotas_of_several_reads_stand_side_by_side(offered: Ec2Setti
     assert account.limits.readings() == tuple(readings)
 
 
-def test_others_count_by_family_and_capacity_type_and_this_fleet_does_not() -> None:
+def test_usage_of_others_is_counted_by_family_and_capacity_type() -> None:
     rows = [
         row("g5.xlarge"),
         row("g4dn.2xlarge"),
@@ -183,7 +183,7 @@ def quotas_page(*values: tuple[str, float], following: str | None = None) -> Rep
     source="EC2: on-demand quotas; EC2: spot quotas",
 )
 @pytest.mark.asyncio(loop_scope="session")
-async def test_quotas_are_read_page_by_page_and_others_machines_taken_off(
+async def test_quotas_are_read_in_pages_minus_the_usage_of_others(
     provider: Ec2Provider, make_order: MakeOrder, front: Ec2Front, moto_url: str
 ) -> None:
     client = boto3.client("ec2", region_name=REGION, endpoint_url=moto_url)
@@ -214,7 +214,7 @@ async def test_quotas_are_read_page_by_page_and_others_machines_taken_off(
     source="Service Quotas: ListServiceQuotas",
 )
 @pytest.mark.asyncio(loop_scope="session")
-async def test_without_leave_to_read_quotas_the_operators_hold(
+async def test_without_permission_to_read_quotas_the_operators_apply(
     settings: Ec2Settings, worker: WorkerChannel, front: Ec2Front
 ) -> None:
     given = replace(settings, quotas={"spot/F": 12})
@@ -224,7 +224,7 @@ async def test_without_leave_to_read_quotas_the_operators_hold(
 
 
 @pytest.mark.asyncio(loop_scope="session")
-async def test_throttled_quotas_are_not_taken_for_none(
+async def test_throttled_quota_reads_do_not_mean_missing_quotas(
     provider: Ec2Provider, front: Ec2Front
 ) -> None:
     slow = Reply(400, "TooManyRequestsException", "slow")
@@ -242,7 +242,7 @@ async def test_throttled_quotas_are_not_taken_for_none(
     source="Service Quotas: ServiceQuota",
 )
 @pytest.mark.asyncio(loop_scope="session")
-async def test_a_quota_that_aws_cannot_say_does_not_hide_the_others(
+async def test_a_quota_that_aws_does_not_return_does_not_hide_the_others(
     provider: Ec2Provider, front: Ec2Front
 ) -> None:
     broken = {"ErrorCode": "SERVICE_QUOTA_NOT_AVAILABLE_ERROR", "ErrorMessage": "none"}

@@ -67,7 +67,7 @@ def order(capacity_type: CapacityType, **changes: Any) -> LaunchOrder:
     topic="Hostile input",
     source="GitHub: secure use; EC2: user data",
 )
-def test_the_template_shuts_the_metadata_off_and_encrypts_the_disk() -> None:
+def test_the_template_restricts_metadata_and_encrypts_the_disk() -> None:
     data = template_data(SETTINGS, SKU, IMAGE)
     assert data["MetadataOptions"] == {
         "HttpEndpoint": "enabled",
@@ -100,7 +100,7 @@ def test_the_template_shuts_the_metadata_off_and_encrypts_the_disk() -> None:
     topic="Images and disks",
     source="EC2: volumes after termination",
 )
-def test_every_disk_of_the_image_is_encrypted_and_goes_with_the_machine() -> None:
+def test_every_disk_of_the_image_is_encrypted_and_deleted_with_the_machine() -> None:
     data = template_data(SETTINGS, SKU, IMAGE._replace(other_disks=(("/dev/sdf", 40),)))
     root, other = data["BlockDeviceMappings"]
     assert (other["DeviceName"], other["Ebs"]) == ("/dev/sdf", {**root["Ebs"], "VolumeSize": 40})
@@ -123,7 +123,7 @@ def test_the_disk_is_never_smaller_than_the_images_snapshot() -> None:
     assert large["BlockDeviceMappings"][0]["Ebs"]["VolumeSize"] == 300
 
 
-def test_the_templates_name_follows_its_content() -> None:
+def test_the_name_of_a_template_is_derived_from_its_content() -> None:
     name = template_name("ci gpu", template_data(SETTINGS, SKU, IMAGE))
     assert name.startswith("autoscaler-ci-gpu-")
     assert name == template_name("ci gpu", template_data(SETTINGS, SKU, IMAGE))
@@ -145,7 +145,7 @@ def test_the_templates_name_follows_its_content() -> None:
     topic="EC2's API",
     source="Karpenter pkg/providers/instance",
 )
-def test_an_on_demand_call_takes_the_types_in_order() -> None:
+def test_an_on_demand_request_prefers_types_in_order() -> None:
     text = fleet_request(SETTINGS, order(CapacityType.ON_DEMAND), "lt-1", SUBNETS)
     body = json.loads(text)
     assert body["Type"] == "instant"
@@ -178,7 +178,7 @@ def test_an_on_demand_call_takes_the_types_in_order() -> None:
     topic="EC2's API",
     source="Karpenter pkg/providers/instance",
 )
-def test_a_spot_call_takes_what_is_cheap_and_plentiful() -> None:
+def test_a_spot_request_is_price_capacity_optimized() -> None:
     body = json.loads(fleet_request(SETTINGS, order(CapacityType.SPOT), "lt-1", SUBNETS))
     assert body["SpotOptions"] == {"AllocationStrategy": "price-capacity-optimized"}
     assert "OnDemandOptions" not in body
@@ -197,7 +197,9 @@ def test_a_spot_call_takes_what_is_cheap_and_plentiful() -> None:
         {"offerings": ("east/g5.xlarge/us-east-1a/spot",) * 301},
     ],
 )
-def test_an_order_that_cannot_be_put_is_a_configuration_error(changes: dict[str, Any]) -> None:
+def test_an_order_that_cannot_be_expressed_is_a_configuration_error(
+    changes: dict[str, Any],
+) -> None:
     with pytest.raises(ProviderError) as refusal:
         fleet_request(SETTINGS, order(CapacityType.SPOT, **changes), "lt-1", SUBNETS)
     assert refusal.value.failure is FailureClass.CONFIGURATION
@@ -208,7 +210,7 @@ def test_an_order_that_cannot_be_put_is_a_configuration_error(changes: dict[str,
     topic="Images and disks",
     source="EC2: DescribeImages",
 )
-def test_the_newest_image_of_the_architecture_is_taken() -> None:
+def test_the_newest_image_of_the_architecture_is_used() -> None:
     newer = IMAGE._replace(id="ami-2", created="2026-02-01T00:00:00.000Z")
     other = IMAGE._replace(id="ami-3", created="2026-03-01T00:00:00.000Z", architecture="arm64")
     assert newest_image(SKU, [newer, IMAGE, other]) == newer
@@ -228,7 +230,7 @@ def test_no_fitting_image_is_a_configuration_error(images: list[ImageRow], code:
     assert (refusal.value.code, refusal.value.failure) == (code, FailureClass.CONFIGURATION)
 
 
-def test_settings_that_ec2_would_refuse_are_refused_here() -> None:
+def test_settings_that_ec2_would_refuse_are_refused() -> None:
     with pytest.raises(ValueError, match="16385 bytes"):
         replace(SKU, user_data="x" * 16_385)
     assert len(replace(SKU, user_data="x" * 16_384).user_data) == 16_384

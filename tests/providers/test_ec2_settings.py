@@ -46,17 +46,17 @@ def provider_settings(tmp_path: Path, more: str) -> Ec2Settings:
     return ec2_settings(THERE, configuration.settings, tmp_path, ids, "0" * 64)
 
 
-def test_prices_and_the_spot_factor(tmp_path: Path) -> None:
+def test_prices_and_the_spot_factor_are_read(tmp_path: Path) -> None:
     made = provider_settings(tmp_path, "prices: {g5.xlarge: 2}, spot_price_factor: 0.4")
     assert made.price_list == Prices("us-east-1", {"g5.xlarge": 2.0}, 0.4)
 
 
-def test_quotas_by_family_and_by_capacity_type(tmp_path: Path) -> None:
+def test_quotas_are_read_by_family_and_capacity_type(tmp_path: Path) -> None:
     made = provider_settings(tmp_path, 'quotas: {"G and VT": 64, "spot/G and VT": 8}')
     assert made.quotas == {"on-demand/G and VT": 64, "spot/G and VT": 8}
 
 
-def test_quotas_that_spot_alone_has(tmp_path: Path) -> None:
+def test_quotas_that_only_spot_has_are_read(tmp_path: Path) -> None:
     configuration = loaded(tmp_path, "us-east-1", "quotas: {P: 96, spot/P5: 192, on-demand/P5: 1}")
     assert [one.what for one in offering_problems(configuration.document)] == [
         '"P5" is not a quota family'
@@ -70,7 +70,7 @@ def test_quotas_that_spot_alone_has(tmp_path: Path) -> None:
     topic="EC2's API",
     source="GAR rate-limits-and-tuning.md",
 )
-def test_the_accounts_own_buckets(tmp_path: Path) -> None:
+def test_the_configured_request_limits_are_used(tmp_path: Path) -> None:
     more = (
         "request_buckets: {CreateFleet: {burst: 5, per_second: 2}}, "
         "resource_buckets: {CreateFleet: {burst: 9000, per_second: 10.5}}"
@@ -80,11 +80,11 @@ def test_the_accounts_own_buckets(tmp_path: Path) -> None:
     assert made.resource_buckets == {"CreateFleet": Rate(9000, 10.5)}
 
 
-def test_a_region_that_aws_lists_needs_no_prices_of_the_operators(tmp_path: Path) -> None:
+def test_a_region_with_listed_prices_needs_no_configured_prices(tmp_path: Path) -> None:
     assert offering_problems(loaded(tmp_path, "eu-west-1", "quotas: {}").document) == ()
 
 
-def test_the_types_that_skus_launch_are_those_whose_prices_are_read(tmp_path: Path) -> None:
+def test_prices_are_read_for_the_types_of_the_skus(tmp_path: Path) -> None:
     path = tmp_path / "fleet.yaml"
     launch_options = (
         "[{provider: there, instance_types: [g5.xlarge], capacity: [spot]}, "
@@ -133,7 +133,7 @@ def test_a_region_without_prices_in_dollars_is_an_error_that_names_type_region_a
 @pytest.mark.parametrize(
     ("key", "api"), [("request_buckets", "CreateFlet"), ("resource_buckets", "DescribeInstances")]
 )
-def test_a_bucket_of_an_api_that_has_none_is_an_error(tmp_path: Path, key: str, api: str) -> None:
+def test_a_request_limit_of_an_unknown_api_is_an_error(tmp_path: Path, key: str, api: str) -> None:
     more = f"{key}: {{{api}: {{burst: 1, per_second: 1}}}}"
     (problem,) = offering_problems(loaded(tmp_path, "us-east-1", more).document)
     assert problem.key == f"providers.there.ec2.{key}.{api}"

@@ -1,4 +1,4 @@
-"""Types that a zone does not sell: never asked for, and what EC2 says where one was asked for."""
+"""Types that a zone does not offer: the provider does not request them, and EC2's errors if it did."""
 
 import json
 from collections.abc import Mapping
@@ -83,7 +83,7 @@ def sold(provider: Ec2Provider) -> list[tuple[str, str]]:
     topic="EC2's API",
     source="EC2: DescribeInstanceTypeOfferings",
 )
-async def test_pools_of_zones_that_do_not_sell_the_type_are_omitted(settings: Ec2Settings) -> None:
+async def test_pools_in_zones_that_do_not_offer_the_type_are_omitted(settings: Ec2Settings) -> None:
     # An empty page in the middle ends nothing: EC2 filters after it has cut the pages.
     account = Account([("g5.xlarge", A)], [], [("g4dn.xlarge", A), ("g4dn.xlarge", B)])
     provider = provider_of(account, settings)
@@ -92,7 +92,7 @@ async def test_pools_of_zones_that_do_not_sell_the_type_are_omitted(settings: Ec
     assert [one["zones"] for one in account.asked] == [[A, B]] * 3
 
 
-async def test_opening_again_reads_again(settings: Ec2Settings) -> None:
+async def test_opening_again_reads_the_offerings_again(settings: Ec2Settings) -> None:
     account = Account([("g5.xlarge", A), ("g5.xlarge", B), ("g4dn.xlarge", A)])
     provider = provider_of(account, settings)
     await provider.open()
@@ -102,7 +102,7 @@ async def test_opening_again_reads_again(settings: Ec2Settings) -> None:
     assert sold(provider) == [("g5.xlarge", A), ("g4dn.xlarge", A), ("g4dn.xlarge", B)]
 
 
-async def test_a_type_that_no_zone_sells_is_reported(settings: Ec2Settings) -> None:
+async def test_a_type_that_no_zone_offers_is_reported(settings: Ec2Settings) -> None:
     provider = provider_of(Account([("g5.xlarge", A), ("g5.xlarge", B)]), settings)
     await provider.open()
     with capture_logs() as logs:
@@ -112,7 +112,7 @@ async def test_a_type_that_no_zone_sells_is_reported(settings: Ec2Settings) -> N
     assert (reported["instance_type"], reported["zones"]) == ("g4dn.xlarge", (A, B))
 
 
-async def test_a_type_that_no_zone_sells_is_logged_once_until_that_changes(
+async def test_a_type_that_no_zone_offers_is_logged_once_until_that_changes(
     settings: Ec2Settings,
 ) -> None:
     nowhere = [("g5.xlarge", A), ("g5.xlarge", B)]
@@ -129,7 +129,9 @@ async def test_a_type_that_no_zone_sells_is_logged_once_until_that_changes(
     assert events == ["g4dn.xlarge"] * 2
 
 
-async def test_without_permission_to_ask_every_pool_stays(settings: Ec2Settings) -> None:
+async def test_without_permission_to_list_offerings_every_pool_is_used(
+    settings: Ec2Settings,
+) -> None:
     denied = ProviderError(FailureClass.CONFIGURATION, "UnauthorizedOperation", "no")
     provider = provider_of(Account(denied), settings)
     with capture_logs() as logs:
@@ -138,7 +140,7 @@ async def test_without_permission_to_ask_every_pool_stays(settings: Ec2Settings)
     assert len(sold(provider)) == 4
 
 
-async def test_an_answer_that_does_not_come_leaves_the_provider_closed(
+async def test_without_an_answer_the_provider_is_not_opened(
     settings: Ec2Settings,
 ) -> None:
     later = ProviderError(FailureClass.THROTTLED, "RequestLimitExceeded", "later")
@@ -151,7 +153,7 @@ def answered(*errors: tuple[str, str, str, str], given: int = 0) -> LaunchAnswer
     return launch_answer(EAST, REQUEST, (machines, [list(one) for one in errors]), "")
 
 
-def test_a_zone_that_does_not_sell_the_type_is_a_class_of_its_own() -> None:
+def test_a_zone_that_does_not_offer_the_type_has_its_own_failure_class() -> None:
     answer = answered(("InvalidFleetConfiguration", NOT_THERE, "g5.xlarge", B))
     (failure,) = answer.failures
     assert failure.failure is FailureClass.UNSUPPORTED
@@ -173,7 +175,7 @@ def test_unfulfillable_capacity_beside_a_concrete_code_was_not_tried(code: str) 
 
 
 @pytest.mark.parametrize("given", [0, 1])
-def test_unfulfillable_capacity_alone_is_want_of_capacity(given: int) -> None:
+def test_unfulfillable_capacity_alone_means_no_capacity(given: int) -> None:
     answer = answered(NOT_TRIED, given=given)
     assert [(one.failure, one.code) for one in answer.failures] == [
         (FailureClass.CAPACITY, "UnfulfillableCapacity")
@@ -194,7 +196,7 @@ def test_unfulfillable_capacity_alone_is_want_of_capacity(given: int) -> None:
         ("SomethingNew", NOT_THERE, False),
     ],
 )
-def test_errors_that_mean_a_zone_does_not_sell_a_type(
+def test_errors_for_a_zone_that_does_not_offer_a_type_are_recognized(
     code: str, message: str, unsupported: bool
 ) -> None:
     assert says_unsupported(code, message) is unsupported
@@ -210,7 +212,7 @@ def refusal(message: str, code: str = "InvalidFleetConfiguration") -> str | None
     return refused[1].offering
 
 
-def test_a_call_refused_whole_for_one_pool_is_reported_for_that_pool_alone() -> None:
+def test_a_request_refused_because_of_one_pool_is_reported_for_that_pool() -> None:
     assert refusal(NOT_THERE) == f"east/g5.xlarge/{B}/on-demand"
     assert refusal(NOT_THERE, "Unsupported") == f"east/g5.xlarge/{B}/on-demand"
     assert refusal(NOT_THERE.replace("(us-east-1e)", "(us-east-1z)")) is None
@@ -225,10 +227,10 @@ def test_a_call_refused_whole_for_one_pool_is_reported_for_that_pool_alone() -> 
         ("InsufficientFreeAddressesInSubnet", "subnet-0a is full", "g5.xlarge/us-east-1a"),
     ],
 )
-async def test_a_refused_call_is_an_error_whatever_it_names(
+async def test_a_refused_request_raises_whatever_it_names(
     settings: Ec2Settings, code: str, message: str, named: str
 ) -> None:
-    # Of a repeat, only an error says nothing about the first try: an answer would end the call.
+    # Only an error leaves the first request open: an answer would settle it.
     scope = FailureScope.ZONE if named.endswith("a") else None
 
     def answer(operation: str, arguments: Mapping[str, Any]) -> Any:
@@ -244,7 +246,7 @@ async def test_a_refused_call_is_an_error_whatever_it_names(
     assert refusal.value.offering == f"{settings.name}/{named}/on-demand"
 
 
-def test_a_full_subnet_is_named_as_before() -> None:
+def test_a_full_subnet_is_named_in_the_failure() -> None:
     code = "InsufficientFreeAddressesInSubnet"
     error = ProviderError(FailureClass.CAPACITY, code, "subnet-0e is full", None, FailureScope.ZONE)
     refused = refused_override(EAST, REQUEST, error)

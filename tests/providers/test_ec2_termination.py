@@ -1,4 +1,4 @@
-"""Ending machines: batches, unknown ids, refusals."""
+"""Terminations: batches, unknown ids, refusals."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -25,7 +25,7 @@ def refuse(code: str, message: str) -> ProviderError:
     topic="EC2's API",
     source="Karpenter pkg/batcher",
 )
-async def test_machines_are_ended_in_batches_each_once() -> None:
+async def test_machines_are_terminated_in_batches_each_once() -> None:
     api = ScriptedApi(lambda *_: None)
     wanted = [machine(number) for number in range(2 * BATCH + 1)]
     assert await terminate_machines(api, wanted + wanted[:3]) == {}

@@ -33,7 +33,7 @@ from tests.providers.doubles import ManualClock
         ("TerminateInstances", 100, 5),
     ],
 )
-def test_requests_have_ec2s_published_sizes(api: str, capacity: int, refill: float) -> None:
+def test_request_buckets_have_ec2s_published_sizes(api: str, capacity: int, refill: float) -> None:
     assert request_bucket(api, {}) == Rate(capacity, refill)
     assert request_bucket(api, {api: Rate(7, 7)}) == Rate(7, 7)
 
@@ -43,14 +43,14 @@ def test_requests_have_ec2s_published_sizes(api: str, capacity: int, refill: flo
     topic="EC2's API",
     source="EC2: request throttling",
 )
-def test_machines_have_ec2s_published_sizes() -> None:
+def test_machine_buckets_have_ec2s_published_sizes() -> None:
     assert {"TerminateInstances": Rate(1000, 20)} == RESOURCE_BUCKETS
     assert resource_bucket("DescribeInstances", {}) is None
     assert resource_bucket("CreateFleet", {}) is None
     assert resource_bucket("CreateFleet", {"CreateFleet": Rate(9, 9)}) == Rate(9, 9)
 
 
-async def test_a_burst_passes_and_then_one_call_a_refill() -> None:
+async def test_after_a_burst_one_request_is_sent_for_each_refilled_token() -> None:
     clock = ManualClock()
     throttle = Throttle(clock)
     for _ in range(50):
@@ -61,7 +61,7 @@ async def test_a_burst_passes_and_then_one_call_a_refill() -> None:
     assert clock.slept == pytest.approx([0.2] * 10)
 
 
-async def test_a_thousand_machines_pass_and_then_twenty_a_second() -> None:
+async def test_a_thousand_machines_are_requested_at_once_and_then_twenty_a_second() -> None:
     clock = ManualClock()
     throttle = Throttle(clock)
     await throttle.admit("TerminateInstances", 1000)
@@ -117,7 +117,7 @@ async def test_a_refusal_empties_the_bucket() -> None:
     topic="EC2's API",
     source="EC2: request throttling",
 )
-async def test_refusals_in_a_row_double_the_back_off_and_those_under_way_count_once() -> None:
+async def test_consecutive_refusals_double_the_backoff_and_simultaneous_ones_count_once() -> None:
     clock = ManualClock()
     throttle = Throttle(clock)
     waits = []
@@ -130,7 +130,7 @@ async def test_refusals_in_a_row_double_the_back_off_and_those_under_way_count_o
     assert waits == pytest.approx([1, 2, 4, 8, 16, 32, 60, 60, 60])
 
 
-async def test_a_call_that_is_taken_ends_the_row_and_ec2_may_ask_for_more() -> None:
+async def test_an_accepted_request_resets_the_backoff_and_retry_after_extends_it() -> None:
     clock = ManualClock()
     throttle = Throttle(clock)
     for _ in range(2):
@@ -146,7 +146,7 @@ async def test_a_call_that_is_taken_ends_the_row_and_ec2_may_ask_for_more() -> N
 
 
 class Interrupted(ManualClock):
-    """A clock that lets something happen while somebody sleeps, once each."""
+    """A clock that runs one scripted action during each sleep."""
 
     def __init__(self, *meanwhile: Callable[[], None]) -> None:
         super().__init__()
@@ -163,7 +163,7 @@ class Interrupted(ManualClock):
     topic="EC2's API",
     source="EC2: request throttling",
 )
-async def test_a_call_that_waits_already_keeps_a_back_off_that_begins_meanwhile() -> None:
+async def test_a_waiting_request_observes_a_backoff_that_begins_meanwhile() -> None:
     clock = Interrupted(
         lambda: throttle.refused("CreateFleet", 30.0),
         lambda: throttle.refused("CreateFleet", 45.0),

@@ -1,4 +1,4 @@
-"""What was certainly never sent is a plain failure; what may have arrived has an unknown outcome."""
+"""A request that was certainly not sent is a failure; one that may have arrived has an unknown outcome."""
 
 import asyncio
 import ssl
@@ -24,7 +24,7 @@ UseProfile = Callable[[str], None]
 
 @pytest.fixture
 def use_profile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> UseProfile:
-    """Have the next worker take its credentials from this profile alone."""
+    """Make the next worker use only the credentials of this profile."""
 
     def use(profile: str) -> None:
         file = tmp_path / "aws-config"
@@ -76,7 +76,7 @@ async def test_a_name_that_does_not_resolve_sends_nothing() -> None:
     topic="EC2's API",
     source="botocore endpoint.py",
 )
-async def test_credentials_that_a_program_does_not_give_send_nothing(
+async def test_a_failing_credential_process_sends_nothing(
     front: Ec2Front, endpoint: str, use_profile: UseProfile
 ) -> None:
     use_profile("credential_process = /bin/false")
@@ -87,7 +87,7 @@ async def test_credentials_that_a_program_does_not_give_send_nothing(
     assert len(front.seen) == before
 
 
-async def test_a_session_that_needs_a_new_login_is_an_operators_to_mend(
+async def test_an_expired_sso_session_is_a_configuration_error(
     endpoint: str, use_profile: UseProfile
 ) -> None:
     use_profile(
@@ -111,7 +111,7 @@ async def test_a_session_that_needs_a_new_login_is_an_operators_to_mend(
         (500, "InternalFailure", FailureClass.UNKNOWN),
     ],
 )
-async def test_a_role_that_sts_does_not_give_sends_nothing(
+async def test_a_role_that_sts_refuses_sends_nothing(
     front: Ec2Front,
     endpoint: str,
     use_profile: UseProfile,

@@ -1,4 +1,4 @@
-"""The worker process: it dies with its parent and no sooner, and its death loses no call silently."""
+"""The worker process: it ends with its parent and not earlier, and its death is reported to every caller."""
 
 import asyncio
 import json
@@ -37,7 +37,7 @@ asyncio.run(main())
 
 
 def wait_until_gone(pid: int, patience: float = PATIENCE) -> bool:
-    """Whether the process ended in time; a zombie counts as ended."""
+    """Wait until the process ended, and return True. A zombie counts as ended."""
     deadline = time.monotonic() + patience
     while time.monotonic() < deadline:
         try:
@@ -49,7 +49,7 @@ def wait_until_gone(pid: int, patience: float = PATIENCE) -> bool:
     return False
 
 
-async def test_boto3_is_in_the_worker_only() -> None:
+async def test_only_the_worker_process_imports_boto3() -> None:
     code = (
         "import sys; import autoscaler.providers.ec2.provider; "
         "sys.exit('boto3' in sys.modules or 'botocore' in sys.modules)"
@@ -102,7 +102,7 @@ async def test_calls_run_side_by_side(front: Ec2Front, worker: WorkerChannel) ->
     assert await slow == ACCOUNT
 
 
-async def test_a_caller_that_is_cancelled_leaves_the_worker_at_work(
+async def test_a_cancelled_caller_does_not_stop_the_worker(
     front: Ec2Front, worker: WorkerChannel
 ) -> None:
     cancelled = await held(front, worker)
@@ -111,7 +111,7 @@ async def test_a_caller_that_is_cancelled_leaves_the_worker_at_work(
     with pytest.raises(asyncio.CancelledError):
         await cancelled
     assert await worker.call("GetCallerIdentity", {}) == ACCOUNT
-    front.release.set()  # its late answer is nobody's
+    front.release.set()  # no caller waits for its late answer
     assert await worker.call("GetCallerIdentity", {}) == ACCOUNT
     assert worker.pid == pid
 
@@ -128,8 +128,8 @@ async def test_a_long_answer_arrives_whole(front: Ec2Front, worker: WorkerChanne
 
 
 @pytest.mark.parametrize("whole", [True, False], ids=["whole", "cut off"])
-async def test_a_call_that_was_cut_off_is_not_made(whole: bool) -> None:
-    """A controller that is killed while it writes leaves a part of a line."""
+async def test_an_incomplete_call_is_not_carried_out(whole: bool) -> None:
+    """A controller that is killed during a write leaves an incomplete line."""
     setup = {"region": REGION, "endpoint_url": None, "connect": 1, "read": 1, "threads": 1}
     process = await asyncio.create_subprocess_exec(
         sys.executable,
@@ -155,7 +155,9 @@ async def test_a_call_that_was_cut_off_is_not_made(whole: bool) -> None:
     topic="EC2's API",
     source="EC2: idempotency",
 )
-async def test_silence_leaves_the_outcome_unknown(front: Ec2Front, endpoint: str) -> None:
+async def test_a_call_without_an_answer_has_an_unknown_outcome(
+    front: Ec2Front, endpoint: str
+) -> None:
     channel = WorkerChannel(REGION, endpoint, Timeouts(connect=5, read=0.2, answer=30))
     silent = await held(front, channel)
     with pytest.raises(OutcomeUnknownError, match="ReadTimeoutError"):
@@ -164,7 +166,7 @@ async def test_silence_leaves_the_outcome_unknown(front: Ec2Front, endpoint: str
     await channel.close()
 
 
-async def test_signals_for_the_group_do_not_end_it_before_its_parent(
+async def test_signals_to_the_process_group_do_not_end_the_worker_before_its_parent(
     worker: WorkerChannel,
 ) -> None:
     await worker.call("GetCallerIdentity", {})
@@ -177,7 +179,7 @@ async def test_signals_for_the_group_do_not_end_it_before_its_parent(
     assert worker.pid == pid
 
 
-async def test_a_worker_that_dies_leaves_outcomes_unknown_and_is_replaced(
+async def test_calls_of_a_dead_worker_have_unknown_outcomes_and_it_is_replaced(
     front: Ec2Front, worker: WorkerChannel
 ) -> None:
     await worker.call("GetCallerIdentity", {})
@@ -192,7 +194,7 @@ async def test_a_worker_that_dies_leaves_outcomes_unknown_and_is_replaced(
     assert worker.pid != pid
 
 
-async def test_an_answer_to_a_call_that_was_cancelled_disturbs_no_other(
+async def test_a_late_answer_to_a_cancelled_call_does_not_disturb_others(
     front: Ec2Front, worker: WorkerChannel
 ) -> None:
     cancelled = await held(front, worker)
@@ -205,9 +207,7 @@ async def test_an_answer_to_a_call_that_was_cancelled_disturbs_no_other(
     assert worker.pid == pid
 
 
-async def test_a_call_that_outlasts_its_patience_ends_the_worker(
-    front: Ec2Front, endpoint: str
-) -> None:
+async def test_a_call_above_its_time_limit_ends_the_worker(front: Ec2Front, endpoint: str) -> None:
     channel = WorkerChannel(REGION, endpoint)
     await channel.call("GetCallerIdentity", {})  # starting it takes as long as the host is busy
     pid, patient = channel.pid, channel._timeouts
@@ -240,7 +240,7 @@ async def test_a_closed_channel_ends_its_worker_and_refuses_calls(endpoint: str)
         await channel.call("GetCallerIdentity", {})
 
 
-async def test_a_channel_that_was_never_used_closes(endpoint: str) -> None:
+async def test_an_unused_channel_can_be_closed(endpoint: str) -> None:
     channel = WorkerChannel(REGION, endpoint)
     await channel.close()
     assert channel.pid is None

@@ -111,7 +111,7 @@ def test_mistakes_in_the_memory_providers_keys_are_reported_with_the_key(
     assert what in problem.what
 
 
-async def test_a_cloud_that_is_not_there_says_what_to_do(tmp_path: Path) -> None:
+async def test_the_error_for_a_missing_cloud_has_a_hint(tmp_path: Path) -> None:
     made = GuardedProvider(providers(loaded(tmp_path))[EAST])
     with pytest.raises(ProviderError, match="cloud-east") as caught:
         await made.open()

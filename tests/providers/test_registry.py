@@ -1,4 +1,4 @@
-"""One line registers a provider: every line leads to a kind, and a wrong one is an error."""
+"""One line registers a provider: every line names a provider kind, and a wrong line is an error."""
 
 import subprocess
 import sys
@@ -12,7 +12,7 @@ from autoscaler.providers.ec2.kind import Ec2Kind
 from autoscaler.providers.registry import PROVIDERS, provider_kinds
 
 
-def test_every_registered_line_is_a_kind_with_a_key_of_its_own() -> None:
+def test_every_registered_line_is_a_provider_kind_with_its_own_key() -> None:
     kinds = provider_kinds()
     assert len(kinds) == len(PROVIDERS)
     assert all(isinstance(kind, ProviderKind) for kind in kinds)
@@ -53,6 +53,6 @@ def test_two_kinds_that_share_a_key_of_launch_options_are_an_error() -> None:
         ("autoscaler.providers.ec2.settings:Timeouts", TypeError),
     ],
 )
-def test_a_wrong_line_is_an_error(line: str, error: type[Exception]) -> None:
+def test_a_wrong_line_in_the_registry_is_an_error(line: str, error: type[Exception]) -> None:
     with pytest.raises(error):
         provider_kinds((line,))

@@ -1,4 +1,4 @@
-"""For each test a lab of its own, with a clock at 100 times."""
+"""A lab for each test, with a clock that runs at 100 times the real speed."""
 
 import itertools
 from collections.abc import AsyncIterator

@@ -1,4 +1,4 @@
-"""What the tests of the lab's EC2 share: a host that remembers, the real SDK, a lab at hand."""
+"""Shared by the tests of the lab's EC2: a host that keeps its requests, the real SDK, a started lab."""
 
 import asyncio
 from typing import Any
@@ -14,7 +14,7 @@ PENDING, SHUTTING_DOWN, LISTED = 30.0, 40.0, 3600.0
 
 
 class FakeHost:
-    """Remembers what it was asked, in order."""
+    """A machine host that keeps its requests, in order."""
 
     def __init__(self) -> None:
         self.machines: dict[str, LabMachine] = {}
@@ -42,7 +42,7 @@ class FakeHost:
 
 
 class ManualClock:
-    """Stands still until a test lets it go on."""
+    """A clock that only tests advance."""
 
     def __init__(self, now: float = 1.8e9) -> None:
         self._now = now
@@ -57,7 +57,7 @@ class ManualClock:
         await woken
 
     async def advance(self, seconds: float) -> None:
-        """Let time pass, with all that becomes due at the end of it."""
+        """Advance the time, and run everything that is due by then."""
         await settle()
         self._now += seconds
         due = [woken for at, woken in self._sleepers if at <= self._now]

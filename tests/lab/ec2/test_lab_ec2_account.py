@@ -1,4 +1,4 @@
-"""What an account may have: quotas by family, addresses of subnets, the role that spot needs."""
+"""Limits of an account: quotas by family, addresses of subnets, the role that spot needs."""
 
 import aiohttp
 import pytest
@@ -34,14 +34,14 @@ def refusals(fleet: dict[str, list[dict[str, str]]]) -> set[str]:
         ("x2idn.16xlarge", "L-7295265B", "L-E3A00192"),
     ],
 )
-def test_the_family_of_a_type_says_its_quota(
+def test_the_family_of_an_instance_type_decides_its_quota(
     instance_type: str, on_demand: str, spot: str | None
 ) -> None:
     found = [quota_of(instance_type, kind) for kind in (CapacityType.ON_DEMAND, CapacityType.SPOT)]
     assert [quota and quota.code for quota in found] == [on_demand, spot]
 
 
-def test_types_of_other_quotas_have_none_here() -> None:
+def test_types_with_other_quotas_have_no_quota_in_the_lab() -> None:
     assert quota_of("hpc7g.4xlarge", CapacityType.ON_DEMAND) is None
     assert quota_of("u-6tb1.112xlarge", CapacityType.ON_DEMAND) is None
 
@@ -50,7 +50,7 @@ def test_types_of_other_quotas_have_none_here() -> None:
     ("instance_type", "count"),
     [("t3.large", 2), ("g5.xlarge", 4), ("p5.48xlarge", 192), ("c4.8xlarge", 36)],
 )
-def test_the_size_in_a_types_name_says_its_vcpus(instance_type: str, count: int) -> None:
+def test_the_size_in_a_types_name_gives_its_vcpus(instance_type: str, count: int) -> None:
     assert vcpus(instance_type) == count
 
 
@@ -59,7 +59,7 @@ def test_unknown_instance_sizes_have_no_vcpus(instance_type: str) -> None:
     assert vcpus(instance_type) is None
 
 
-async def test_under_a_quota_what_cannot_be_counted_is_not_launched(ec2: Fixture) -> None:
+async def test_a_type_with_unknown_vcpus_is_not_launched_under_a_quota(ec2: Fixture) -> None:
     metal = [{"InstanceType": "m6id.metal", "SubnetId": ec2.network.subnets[0]}]
     assert len(launched(await ec2.fleet(1, overrides=metal))) == 1
     await ec2.ended([one.id for one in ec2.lab.instances])
@@ -110,7 +110,7 @@ async def test_families_do_not_share_a_quota(ec2: Fixture) -> None:
     assert len(launched(await ec2.fleet(3, overrides=standard))) == 3
 
 
-async def test_ended_machines_give_their_quota_back(ec2: Fixture) -> None:
+async def test_terminated_machines_return_their_quota(ec2: Fixture) -> None:
     ec2.lab.quotas.set(G_ON_DEMAND, 8)
     first = launched(await ec2.fleet(2))
     assert launched(await ec2.fleet(1)) == []
@@ -120,7 +120,7 @@ async def test_ended_machines_give_their_quota_back(ec2: Fixture) -> None:
     assert len(launched(await ec2.fleet(9))) == 9
 
 
-async def test_run_instances_without_quota_is_refused_whole(ec2: Fixture) -> None:
+async def test_run_instances_above_the_quota_launches_nothing(ec2: Fixture) -> None:
     ec2.lab.quotas.set(STANDARD, 4)
     with pytest.raises(ClientError, match="VcpuLimitExceeded"):
         await ec2.sdk(
@@ -134,12 +134,12 @@ async def test_run_instances_without_quota_is_refused_whole(ec2: Fixture) -> Non
     assert len(ec2.lab.instances) == 0
 
 
-def test_a_quota_that_is_none_of_ec2s_is_refused(ec2: Fixture) -> None:
+def test_an_unknown_quota_is_refused(ec2: Fixture) -> None:
     with pytest.raises(KeyError, match="L-0"):
         ec2.lab.quotas.set("L-0", 1)
 
 
-async def test_service_quotas_shows_what_holds(ec2: Fixture) -> None:
+async def test_service_quotas_shows_the_quotas_in_force(ec2: Fixture) -> None:
     ec2.lab.quotas.set(G_ON_DEMAND, 64)
     sdk = connect(ec2.lab, "service-quotas")
     one = (await sdk("get_service_quota", ServiceCode="ec2", QuotaCode=G_ON_DEMAND))["Quota"]
@@ -163,7 +163,7 @@ async def test_service_quotas_shows_what_holds(ec2: Fixture) -> None:
     ("operation", "params"),
     [("get_service_quota", {"QuotaCode": G_ON_DEMAND}), ("list_service_quotas", {})],
 )
-async def test_service_quotas_may_refuse_while_ec2_holds_to_them(
+async def test_service_quotas_can_refuse_reads_while_ec2_applies_the_quotas(
     ec2: Fixture, operation: str, params: dict[str, str]
 ) -> None:
     ec2.lab.quotas.set(G_ON_DEMAND, 8)
@@ -183,7 +183,7 @@ async def test_service_quotas_may_refuse_while_ec2_holds_to_them(
         ("list_services", {}, "UnknownOperationException"),
     ],
 )
-async def test_bad_questions_to_service_quotas(
+async def test_invalid_requests_to_service_quotas_are_refused(
     ec2: Fixture, operation: str, params: dict[str, str], code: str
 ) -> None:
     asked = params if operation == "list_services" else {"ServiceCode": "ec2"} | params
@@ -195,7 +195,7 @@ async def test_bad_questions_to_service_quotas(
 @pytest.mark.parametrize(
     "body", [b"", b"{", b"[]", b'{"ServiceCode": "ec2", "MaxResults": 0}', b"\xff"]
 )
-async def test_malformed_questions_to_service_quotas(ec2: Fixture, body: bytes) -> None:
+async def test_malformed_requests_to_service_quotas_are_refused(ec2: Fixture, body: bytes) -> None:
     headers = {
         "Authorization": "AWS4-HMAC-SHA256 Credential=lab/20260101/us-west-2/servicequotas/"
         "aws4_request, SignedHeaders=host, Signature=0",
@@ -208,7 +208,7 @@ async def test_malformed_questions_to_service_quotas(ec2: Fixture, body: bytes) 
         assert answer.status == 400
 
 
-async def test_a_subnet_runs_out_of_addresses_and_says_how_many_it_has(ec2: Fixture) -> None:
+async def test_a_subnet_shows_its_free_addresses_and_can_run_out_of_them(ec2: Fixture) -> None:
     full, other = ec2.network.subnets[:2]
 
     async def free() -> dict[str, int]:
@@ -230,7 +230,7 @@ async def test_a_subnet_runs_out_of_addresses_and_says_how_many_it_has(ec2: Fixt
     assert (await free())[full] == 8186
 
 
-async def test_without_its_role_spot_is_refused_and_on_demand_is_not(ec2: Fixture) -> None:
+async def test_without_the_service_linked_role_only_spot_is_refused(ec2: Fixture) -> None:
     ec2.lab.faults.spot_role = False
     fleet = await ec2.fleet(1, capacity_type="spot")
     assert launched(fleet) == []

@@ -1,4 +1,4 @@
-"""Describing: pages, filters, tags, images, and what the front leaves to moto or refuses."""
+"""Describe requests: pages, filters, tags, images, and what the lab passes to moto or refuses."""
 
 import time
 
@@ -9,7 +9,7 @@ from botocore.exceptions import ClientError
 from tests.lab.ec2.harness import PENDING, Fixture, connect, launched
 
 
-async def test_pages_hold_each_instance_once_while_others_come(ec2: Fixture) -> None:
+async def test_pages_show_each_instance_once_while_others_launch(ec2: Fixture) -> None:
     first = launched(await ec2.fleet(7))
     seen: list[str] = []
     params: dict[str, object] = {"MaxResults": 5}
@@ -65,7 +65,9 @@ async def test_tags_can_be_changed_later(ec2: Fixture) -> None:
         ({"MaxResults": 1001}, "InvalidParameterValue"),
     ],
 )
-async def test_bad_describe_requests(ec2: Fixture, params: dict[str, object], code: str) -> None:
+async def test_invalid_describe_requests_are_refused(
+    ec2: Fixture, params: dict[str, object], code: str
+) -> None:
     with pytest.raises(ClientError) as error:
         await ec2.sdk("describe_instances", **params)
     assert error.value.response["Error"]["Code"] == code
@@ -86,7 +88,7 @@ async def pages_read(ec2: Fixture) -> tuple[int, float]:
             query["NextToken"] = rest.partition("<")[0]
 
 
-async def test_seven_times_the_machines_take_no_more_than_twenty_times_the_work(
+async def test_listing_seven_times_the_machines_takes_at_most_twenty_times_the_work(
     ec2: Fixture,
 ) -> None:
     await ec2.fleet(500)
@@ -102,7 +104,7 @@ async def test_seven_times_the_machines_take_no_more_than_twenty_times_the_work(
     assert large < 20 * small
 
 
-async def test_images_are_the_accounts_own_and_ever_newer(ec2: Fixture) -> None:
+async def test_images_belong_to_the_account_and_get_newer(ec2: Fixture) -> None:
     second = ec2.lab.images.add("runner-linux-2", snapshot_gb=75)
     ec2.lab.images.add("runner-arm64-1", architecture="arm64")
     named = [{"Name": "name", "Values": ["runner-linux-*"]}]
@@ -119,7 +121,7 @@ async def test_images_are_the_accounts_own_and_ever_newer(ec2: Fixture) -> None:
     assert error.value.response["Error"]["Code"] == "InvalidAMIID.NotFound"
 
 
-async def test_the_rest_is_motos_as_this_account(ec2: Fixture) -> None:
+async def test_other_requests_go_to_moto_with_this_account(ec2: Fixture) -> None:
     subnets = await ec2.sdk("describe_subnets", SubnetIds=list(ec2.network.subnets))
     assert sorted(one["AvailabilityZone"] for one in subnets["Subnets"]) == list(ec2.network.zones)
     assert {one["OwnerId"] for one in subnets["Subnets"]} == {ec2.lab.account}
@@ -150,7 +152,7 @@ async def test_an_unsupported_ec2_operation_is_refused(ec2: Fixture) -> None:
     source="EC2: DescribeInstances; boto/boto3#130",
 )
 async def test_a_list_may_begin_with_an_empty_page(ec2: Fixture) -> None:
-    """A token and no result, and then the whole list: it is not over before there is no token."""
+    """A page may have a token and no result: a list ends only without a token."""
     names = await ec2.running(3)
     ec2.lab.faults.empty_pages("DescribeInstances", 1)
     empty = await ec2.sdk("describe_instances", MaxResults=5)

@@ -38,7 +38,7 @@ def states(messages: list[Any]) -> list[tuple[str, str]]:
     return [(one["instance-id"], one.get("state", one.get("instance-action"))) for one in details]
 
 
-async def test_the_ends_of_machines_are_reported_in_order_and_their_beginnings_are_not(
+async def test_terminations_cause_events_in_order_and_launches_cause_none(
     ec2: Fixture,
 ) -> None:
     (name,) = await ec2.running()
@@ -48,7 +48,9 @@ async def test_the_ends_of_machines_are_reported_in_order_and_their_beginnings_a
     assert states(messages) == [(name, "shutting-down"), (name, "terminated")]
 
 
-async def test_a_message_comes_again_until_it_is_deleted_by_its_last_receipt(ec2: Fixture) -> None:
+async def test_a_message_is_delivered_again_until_it_is_deleted_with_its_last_receipt(
+    ec2: Fixture,
+) -> None:
     ec2.lab.events.send("{}")
     (first,) = await receive(ec2)
     assert await receive(ec2) == []
@@ -71,7 +73,7 @@ async def test_a_long_poll_ends_with_the_first_message(ec2: Fixture) -> None:
     assert len(await polling) == 1
 
 
-async def test_spot_takes_a_machine_back_with_notice_or_without(ec2: Fixture) -> None:
+async def test_spot_interrupts_a_machine_with_or_without_a_notice(ec2: Fixture) -> None:
     reported, unreported, cut = await ec2.running(3)
     ec2.lab.interrupt(reported)
     ec2.lab.interrupt(unreported, notice=False)
@@ -106,6 +108,6 @@ async def test_every_event_is_in_the_form_that_aws_documents(ec2: Fixture) -> No
     assert [notice.means_at - ec2.clock.now() for notice in notices if notice] == [0, 60, 0, 0]
 
 
-async def test_what_the_lab_does_not_do_is_refused(ec2: Fixture) -> None:
+async def test_unsupported_queue_requests_are_refused(ec2: Fixture) -> None:
     with pytest.raises(ClientError, match="does not do"):
         await connect(ec2.lab, "sqs")("list_queues")

@@ -1,4 +1,4 @@
-"""What the lab makes go wrong on purpose: each fault through the real SDK."""
+"""The faults of the lab's EC2, each seen through the real SDK."""
 
 import asyncio
 from collections.abc import Mapping
@@ -34,7 +34,7 @@ async def test_capacity_that_is_short_for_a_while_comes_back_by_itself(ec2: Fixt
     topic="EC2's API",
     source="EC2: instant fleets",
 )
-async def test_a_partial_fleet_is_the_same_each_time(ec2: Fixture) -> None:
+async def test_a_partial_fleet_is_deterministic(ec2: Fixture) -> None:
     """HTTP 200 with instances and with an error for each override that gave less."""
     shapes = []
     for _ in range(2):
@@ -59,7 +59,7 @@ async def test_a_partial_fleet_is_the_same_each_time(ec2: Fixture) -> None:
     topic="EC2's API",
     source="EC2: idempotency",
 )
-async def test_a_call_that_is_cut_was_never_carried_out(ec2: Fixture) -> None:
+async def test_a_request_that_is_cut_off_is_not_carried_out(ec2: Fixture) -> None:
     ec2.lab.faults.cut_calls("CreateFleet", 1)
     with pytest.raises(HTTPClientError):
         await ec2.fleet(2, ClientToken="t-1")
@@ -87,7 +87,7 @@ async def test_an_answer_is_lost_after_a_silence(ec2: Fixture) -> None:
         await call
 
 
-async def test_a_callback_learns_of_a_broken_call_at_its_moment(ec2: Fixture) -> None:
+async def test_a_callback_runs_when_a_request_breaks(ec2: Fixture) -> None:
     seen: list[tuple[str, int]] = []
 
     def callback(fields: Mapping[str, str]) -> None:
@@ -127,8 +127,8 @@ async def test_the_lab_records_the_requests_of_each_client_token(ec2: Fixture) -
     topic="EC2's API",
     source="EC2: eventual consistency",
 )
-async def test_a_fresh_machine_is_not_seen_at_first(ec2: Fixture) -> None:
-    """It is in no list, and NotFound by name, for describing as for ending; then it is there."""
+async def test_a_new_machine_is_not_visible_at_first(ec2: Fixture) -> None:
+    """At first no list shows it, and describing or terminating it answers NotFound."""
     ec2.lab.faults.machines_unseen = 20.0
     (name,) = launched(await ec2.fleet(1))
     assert await ec2.described() == []
@@ -146,7 +146,7 @@ async def test_a_fresh_machine_is_not_seen_at_first(ec2: Fixture) -> None:
     topic="EC2's API",
     source="EC2: eventual consistency",
 )
-async def test_a_fresh_template_is_not_seen_at_first(ec2: Fixture) -> None:
+async def test_a_new_launch_template_is_not_visible_at_first(ec2: Fixture) -> None:
     ec2.lab.faults.templates_unseen = 5.0
     await ec2.make_template()
     with pytest.raises(ClientError, match=r"InvalidLaunchTemplateId\.NotFound"):
@@ -183,12 +183,12 @@ async def test_a_machine_goes_from_pending_to_terminated(ec2: Fixture, reason: s
     (dead, _) = ec2.lab.instances
     assert (dead.running_at, dead.billed_seconds(1e12)) == (None, 0.0)
     assert [one.id for one in ec2.lab.machines_left()] == [good]
-    # Its volume is gone with it, and so is what it took.
+    # Its volume is deleted with it, and uses no quota.
     assert len(ec2.lab.volumes.left()) == 1
     assert ec2.lab.instances.taken(dead.pool) == 1
 
 
-async def test_starts_fail_in_one_pool_until_they_are_let_go(ec2: Fixture) -> None:
+async def test_instance_starts_fail_in_one_pool_until_the_fault_ends(ec2: Fixture) -> None:
     ec2.lab.faults.fail_starts(9, "Client.InternalError", pool=pool(ec2))
     overrides = [{"InstanceType": "g5.xlarge", "SubnetId": s} for s in ec2.network.subnets[:2]]
     ec2.lab.faults.set_capacity(pool(ec2), 1)
@@ -205,7 +205,7 @@ async def test_starts_fail_in_one_pool_until_they_are_let_go(ec2: Fixture) -> No
     topic="Images and disks",
     source="EC2: volumes after termination",
 )
-async def test_a_volume_is_left_behind_with_its_tags(ec2: Fixture) -> None:
+async def test_a_volume_remains_after_its_instance_with_its_tags(ec2: Fixture) -> None:
     tags = [{"ResourceType": "volume", "Tags": [{"Key": "fleet", "Value": "ci"}]}]
     await ec2.make_template(TagSpecifications=tags)
     ec2.lab.faults.leave_disks(2)

@@ -1,4 +1,4 @@
-"""CreateFleet and RunInstances through the real SDK: what is launched, out of what, and refused how."""
+"""CreateFleet and RunInstances through the real SDK: launches, pools and errors."""
 
 import asyncio
 import time
@@ -20,7 +20,7 @@ def code(error: pytest.ExceptionInfo[ClientError]) -> str:
     return str(error.value.response["Error"]["Code"])
 
 
-async def test_fleet_launches_what_its_template_and_tags_say(ec2: Fixture) -> None:
+async def test_a_fleet_launches_with_its_template_and_tags(ec2: Fixture) -> None:
     fleet = await ec2.fleet(3, capacity_type="spot")
     (group,) = fleet["Instances"]
     assert fleet["Errors"] == []
@@ -45,7 +45,7 @@ async def test_fleet_launches_what_its_template_and_tags_say(ec2: Fixture) -> No
         assert machine["BlockDeviceMappings"][0]["Ebs"]["DeleteOnTermination"] is True
 
 
-async def test_same_token_and_parameters_launch_once(ec2: Fixture) -> None:
+async def test_the_same_token_and_parameters_launch_once(ec2: Fixture) -> None:
     first = await ec2.fleet(2, ClientToken="t-1")
     again = await ec2.fleet(2, ClientToken="t-1")
     assert launched(again) == launched(first)
@@ -132,7 +132,7 @@ async def test_capacity_is_per_pool_and_changes_at_run_time(ec2: Fixture) -> Non
     assert len(launched(await ec2.fleet(7))) == 7
 
 
-async def test_ended_instances_give_their_capacity_back(ec2: Fixture) -> None:
+async def test_terminated_instances_return_their_capacity(ec2: Fixture) -> None:
     only = [{"InstanceType": "g5.xlarge", "SubnetId": ec2.network.subnets[0]}]
     ec2.lab.faults.set_capacity(pool(ec2, "g5.xlarge", 0), 1)
     (first,) = launched(await ec2.fleet(1, overrides=only))
@@ -151,7 +151,7 @@ async def test_spot_and_on_demand_are_different_pools(ec2: Fixture) -> None:
 @pytest.mark.parametrize(
     "refusal", ["VcpuLimitExceeded", "MaxSpotInstanceCountExceeded", "UnfulfillableCapacity"]
 )
-async def test_other_refusals_per_pool(ec2: Fixture, refusal: str) -> None:
+async def test_other_errors_are_reported_for_each_pool(ec2: Fixture, refusal: str) -> None:
     ec2.lab.faults.refuse(pool(ec2, "g5.xlarge", 0), refusal)
     fleet = await ec2.fleet(2)
     assert [one["ErrorCode"] for one in fleet["Errors"]] == [refusal]
@@ -169,7 +169,7 @@ async def test_other_refusals_per_pool(ec2: Fixture, refusal: str) -> None:
     topic="EC2's API",
     source="GAR#5297; GAR#2904",
 )
-async def test_two_subnets_of_one_zone_are_refused_whole(ec2: Fixture) -> None:
+async def test_a_fleet_with_two_subnets_of_one_zone_is_refused(ec2: Fixture) -> None:
     second = await ec2.sdk(
         "create_subnet",
         VpcId=ec2.network.vpc,
@@ -228,7 +228,7 @@ async def test_a_disk_smaller_than_its_snapshot_is_refused(ec2: Fixture) -> None
         {"ReplaceUnhealthyInstances": True},
     ],
 )
-async def test_what_the_lab_does_not_do_is_refused(
+async def test_unsupported_fleet_requests_are_refused(
     ec2: Fixture, changes: dict[str, object]
 ) -> None:
     with pytest.raises(ClientError) as error:
@@ -236,7 +236,7 @@ async def test_what_the_lab_does_not_do_is_refused(
     assert code(error) == "UnsupportedOperation"
 
 
-async def test_a_name_that_is_taken_is_refused_as_moto_does(ec2: Fixture) -> None:
+async def test_a_template_name_that_exists_is_refused_as_by_moto(ec2: Fixture) -> None:
     request = {"LaunchTemplateName": "same", "LaunchTemplateData": {"ImageId": ec2.image.id}}
     await ec2.sdk("create_launch_template", **request)
     with pytest.raises(ClientError) as error:

@@ -1,4 +1,4 @@
-"""From pending to gone: states, machines booted and killed, what leaks, what is listed."""
+"""The life of an instance: its states, boots and terminations, leaks, and listings."""
 
 import asyncio
 import base64
@@ -15,7 +15,9 @@ async def state_of(ec2: Fixture, name: str) -> str:
     return str(machine["State"]["Name"])
 
 
-async def test_pending_then_running_and_booted_with_its_user_data(ec2: Fixture) -> None:
+async def test_an_instance_is_pending_then_running_and_boots_with_its_user_data(
+    ec2: Fixture,
+) -> None:
     (name,) = launched(await ec2.fleet(1))
     await ec2.clock.advance(PENDING - 1)
     assert await state_of(ec2, name) == "pending"
@@ -47,7 +49,7 @@ async def test_windows_images_boot_windows_machines(ec2: Fixture) -> None:
     assert (machine["Platform"], machine["RootDeviceName"]) == ("windows", "/dev/sda1")
 
 
-async def test_terminate_shuts_down_lists_for_a_while_and_forgets(ec2: Fixture) -> None:
+async def test_a_terminated_instance_shuts_down_and_stays_listed_for_a_while(ec2: Fixture) -> None:
     (name,) = await ec2.running()
     answer = await ec2.sdk("terminate_instances", InstanceIds=[name])
     (change,) = answer["TerminatingInstances"]
@@ -79,7 +81,7 @@ async def test_terminating_a_pending_instance_never_boots_it(ec2: Fixture) -> No
     assert [one.billed_seconds(1e12) for one in ec2.lab.instances] == [0, 0]
 
 
-async def test_one_unknown_id_ends_nothing(ec2: Fixture) -> None:
+async def test_a_request_with_an_unknown_id_terminates_nothing(ec2: Fixture) -> None:
     (name,) = await ec2.running()
     missing = ["i-0123456789abcdef0", "i-0123456789abcdef1"]
     with pytest.raises(ClientError, match="i-0123456789abcdef0, i-0123456789abcdef1") as error:
@@ -110,7 +112,9 @@ async def test_without_the_terminate_behavior_a_power_off_only_stops(ec2: Fixtur
     assert ec2.lab.machines_left() == ()
 
 
-async def test_a_leaking_instance_survives_everything_and_is_counted(ec2: Fixture) -> None:
+async def test_an_instance_with_the_leak_fault_never_terminates_and_is_counted(
+    ec2: Fixture,
+) -> None:
     ec2.lab.faults.leak_next(1)
     leaking, other = await ec2.running(2)
     answer = await ec2.sdk("terminate_instances", InstanceIds=[leaking, other])
@@ -123,7 +127,7 @@ async def test_a_leaking_instance_survives_everything_and_is_counted(ec2: Fixtur
     assert ec2.host.shut_off == [other]
 
 
-async def test_hours_and_peak_can_be_read(ec2: Fixture) -> None:
+async def test_the_lab_counts_instance_hours_and_the_peak(ec2: Fixture) -> None:
     names = await ec2.running(3)
     await ec2.clock.advance(1800)
     assert ec2.lab.machine_hours() == pytest.approx(1.5)
@@ -136,7 +140,9 @@ async def test_hours_and_peak_can_be_read(ec2: Fixture) -> None:
     assert [one.tags["sku"] for one in ec2.lab.instances] == ["gpu"] * 3
 
 
-async def test_root_volumes_go_with_their_instances_unless_reported_to_stay(ec2: Fixture) -> None:
+async def test_root_volumes_are_deleted_with_their_instances_unless_configured_otherwise(
+    ec2: Fixture,
+) -> None:
     (name,) = await ec2.running()
     (volume,) = (await ec2.sdk("describe_volumes"))["Volumes"]
     assert (volume["State"], volume["Size"]) == ("in-use", 100)
@@ -158,7 +164,7 @@ async def test_root_volumes_go_with_their_instances_unless_reported_to_stay(ec2:
     assert ec2.lab.volumes.left() == ()
 
 
-async def test_a_boot_under_way_is_let_finish_before_the_shutdown(ec2: Fixture) -> None:
+async def test_a_boot_in_progress_finishes_before_the_shutdown(ec2: Fixture) -> None:
     ec2.host.hold = asyncio.Event()
     (name,) = launched(await ec2.fleet(1))
     await ec2.clock.advance(PENDING)

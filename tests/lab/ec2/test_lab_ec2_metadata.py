@@ -130,7 +130,7 @@ async def test_an_unknown_instance_gets_no_metadata(
         assert answer.status == 404
 
 
-async def test_the_signature_is_of_awss_shape_and_verifies(
+async def test_the_signature_has_awss_form_and_is_valid(
     ec2: Fixture, http: aiohttp.ClientSession, tmp_path: Path
 ) -> None:
     (name,) = launched(await ec2.fleet(1))
@@ -152,7 +152,7 @@ async def test_the_signature_is_of_awss_shape_and_verifies(
     assert await openssl_accepts(tmp_path, signature, ec2.lab.certificate_pem) == document
 
 
-async def test_forged_documents_are_reported_apart(ec2: Fixture, tmp_path: Path) -> None:
+async def test_openssl_refuses_every_kind_of_forged_document(ec2: Fixture, tmp_path: Path) -> None:
     (name,) = launched(await ec2.fleet(1))
     true = ec2.lab.document(name)
     lie = ec2.lab.document(name, accountId="999999999999", pendingTime="2020-01-01T00:00:00Z")
@@ -167,7 +167,7 @@ async def test_forged_documents_are_reported_apart(ec2: Fixture, tmp_path: Path)
     }
     for kind, forged in forgeries.items():
         assert await openssl_accepts(tmp_path, forged, pinned) is None, kind
-    # Each is well made: it fails for what it is, not for being malformed.
+    # Each is well-formed, so openssl refuses it for the forgery.
     assert await openssl_accepts(tmp_path, forger.sign(true), forger.certificate_pem) == true
     assert await openssl_accepts(tmp_path, ec2.lab.signer.sign(lie), pinned) == lie
     embedded = cms.ContentInfo.load(base64.b64decode(forgeries["embeds its own"]))["content"]
@@ -175,5 +175,5 @@ async def test_forged_documents_are_reported_apart(ec2: Fixture, tmp_path: Path)
     assert embedded["encap_content_info"]["content"].native == lie
 
 
-def test_keys_are_not_shown() -> None:
+def test_keys_are_in_no_repr() -> None:
     assert repr(IdentitySigner.generate()).startswith("IdentitySigner(serial=")

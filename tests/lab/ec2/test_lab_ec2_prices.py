@@ -73,7 +73,7 @@ async def test_the_price_list_filter_finds_exactly_one_product(ec2: Fixture) -> 
         prices.empty_pages = 1
 
 
-async def test_products_come_in_pages_and_a_refusal_is_one(ec2: Fixture) -> None:
+async def test_products_are_listed_in_pages_and_can_be_refused(ec2: Fixture) -> None:
     sdk = connect(ec2.lab, "pricing", "us-east-1")
     for number in range(3):
         ec2.lab.prices.set_on_demand(f"g{number}.xlarge", 1.0)
@@ -96,7 +96,7 @@ async def test_products_come_in_pages_and_a_refusal_is_one(ec2: Fixture) -> None
         await elsewhere("get_products", ServiceCode="AmazonEC2")
 
 
-async def test_a_spot_price_holds_from_its_change_on(ec2: Fixture) -> None:
+async def test_a_spot_price_applies_from_its_change(ec2: Fixture) -> None:
     prices, (zone, other, _) = ec2.lab.prices, ec2.network.zones
     prices.set_spot("g5.xlarge", zone, 0.4)
     prices.set_spot("g5.xlarge", other, 0.6)

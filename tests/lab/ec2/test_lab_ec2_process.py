@@ -63,7 +63,7 @@ async def test_a_lab_without_a_shared_moto_brings_its_own() -> None:
     assert await gone(url)
 
 
-async def test_moto_leaves_when_its_parent_is_killed() -> None:
+async def test_moto_ends_when_its_parent_is_killed() -> None:
     parent = await asyncio.create_subprocess_exec(
         *(sys.executable, "-c", PARENT), stdout=asyncio.subprocess.PIPE, cwd=ROOT, env=os.environ
     )
@@ -75,7 +75,7 @@ async def test_moto_leaves_when_its_parent_is_killed() -> None:
     assert await gone(url)
 
 
-def test_ending_moto_twice_or_before_its_start_is_nothing() -> None:
+def test_stopping_moto_twice_or_before_its_start_does_nothing() -> None:
     moto = MotoProcess()
     moto.close()
     moto.close()

@@ -1,4 +1,4 @@
-"""Requests that no SDK would send: each is refused as such, and nothing falls over."""
+"""Requests that no SDK sends: the lab refuses each of them without an internal error."""
 
 import contextlib
 import io
@@ -45,7 +45,7 @@ async def test_malformed_requests_are_refused(ec2: Fixture, body: bytes) -> None
     assert len(await ec2.described()) == 0
 
 
-async def test_a_body_without_measure_is_refused(ec2: Fixture) -> None:
+async def test_a_body_above_the_size_limit_is_refused(ec2: Fixture) -> None:
     async with (
         aiohttp.ClientSession() as http,
         http.post(ec2.lab.endpoint_url, data=io.BytesIO(b"A=" + b"x" * 5_000_000)) as answer,
@@ -58,7 +58,7 @@ NAMES = st.lists(st.sampled_from(["A", "B", "1", "2", "10"]), min_size=1, max_si
 
 @settings(deadline=None)
 @given(st.dictionaries(NAMES, st.text(max_size=3), max_size=6))
-def test_nesting_keeps_every_value_or_refuses(fields: dict[str, str]) -> None:
+def test_nested_parameters_keep_every_value_or_are_refused(fields: dict[str, str]) -> None:
     parts = [tuple(name.split(".")) for name in fields]
     if any(a != b and b[: len(a)] == a for a in parts for b in parts):
         with pytest.raises(Ec2Error, match="MalformedQueryString"):
@@ -77,6 +77,6 @@ def leaves(node: object) -> list[str]:
 
 @settings(deadline=None)
 @given(st.binary(max_size=80))
-def test_any_body_is_a_form_or_refused(body: bytes) -> None:
+def test_any_body_is_parsed_as_a_form_or_refused(body: bytes) -> None:
     with contextlib.suppress(Ec2Error):
         assert "Action" in parse_query(body)

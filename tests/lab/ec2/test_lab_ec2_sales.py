@@ -33,7 +33,7 @@ async def listed(ec2: Fixture, **more: object) -> dict[str, set[str]]:
     topic="EC2's API",
     source="EC2: DescribeInstanceTypeOfferings",
 )
-async def test_the_offerings_are_aws_own_by_zone_in_pages(ec2: Fixture) -> None:
+async def test_offerings_are_listed_by_zone_in_pages(ec2: Fixture) -> None:
     zones = ec2.network.zones
     found = await listed(ec2, Filters=[{"Name": "location", "Values": list(zones)}])
     assert set(found) == set(zones)
@@ -41,7 +41,7 @@ async def test_the_offerings_are_aws_own_by_zone_in_pages(ec2: Fixture) -> None:
     assert ec2.lab.calls["DescribeInstanceTypeOfferings"] > 1
 
 
-async def test_a_type_that_a_zone_stopped_selling_is_not_listed_there(ec2: Fixture) -> None:
+async def test_a_type_that_a_zone_stopped_offering_is_not_listed_there(ec2: Fixture) -> None:
     first, *others = ec2.network.zones
     ec2.lab.faults.stop_selling(TYPE, first)
     found = await listed(ec2, Filters=[{"Name": "instance-type", "Values": [TYPE]}])
@@ -94,7 +94,7 @@ async def test_run_instances_refuses_it_with_another_code(ec2: Fixture) -> None:
     topic="EC2's API",
     source="Karpenter pkg/errors",
 )
-async def test_a_fleet_may_leave_pools_untried_and_labels_them_so(ec2: Fixture) -> None:
+async def test_a_fleet_may_skip_pools_and_marks_them_as_unfulfillable(ec2: Fixture) -> None:
     ec2.lab.faults.pools_tried = 3
     ec2.lab.faults.stop_selling(TYPE, *ec2.network.zones)
     fleet = await ec2.fleet(1)

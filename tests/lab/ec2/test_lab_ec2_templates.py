@@ -34,7 +34,7 @@ async def test_a_template_is_dated_by_the_labs_clock_and_keeps_its_tags(ec2: Fix
     topic="Images and disks",
     source="EC2: launch templates",
 )
-async def test_all_are_listed_by_tag_in_pages(ec2: Fixture) -> None:
+async def test_templates_are_listed_by_tag_in_pages(ec2: Fixture) -> None:
     ours = [await make(ec2, f"ours-{number}") for number in range(17)]
     await make(ec2, "theirs", fleet="other")
     seen: list[str] = []
@@ -52,7 +52,7 @@ async def test_all_are_listed_by_tag_in_pages(ec2: Fixture) -> None:
     assert len(everything) == 17 + 1 + 1
 
 
-async def test_a_deleted_template_is_gone_by_id_and_by_name(ec2: Fixture) -> None:
+async def test_a_deleted_template_is_found_neither_by_id_nor_by_name(ec2: Fixture) -> None:
     name = await make(ec2, "gone")
     await ec2.sdk("delete_launch_template", LaunchTemplateName="gone")
     for params, code in (

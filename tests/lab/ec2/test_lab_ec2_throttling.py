@@ -1,4 +1,4 @@
-"""EC2's request limits as the lab keeps them: who is refused, when, and that nothing then happened."""
+"""EC2's request limits in the lab: which requests are refused, and that these have no effect."""
 
 import asyncio
 
@@ -18,7 +18,7 @@ from tests.lab.ec2.harness import Fixture, launched
 
 
 class Now:
-    """A moment that is moved by hand."""
+    """A time that only tests advance."""
 
     def __init__(self) -> None:
         self.at = 1000.0
@@ -136,7 +136,7 @@ async def test_a_throttled_fleet_is_refused_whole_and_its_token_stays_free(ec2: 
     assert len(launched(await ec2.fleet(1, ClientToken="t-2"))) == 1
 
 
-async def test_launches_and_ends_draw_on_the_buckets_of_instances(ec2: Fixture) -> None:
+async def test_launches_and_terminations_use_the_instance_buckets(ec2: Fixture) -> None:
     ec2.lab.throttling.limits = RequestLimits(launched=Rate(4, 1), terminated=Rate(3, 1))
     names = launched(await ec2.fleet(4))
     with pytest.raises(ClientError, match="RequestLimitExceeded"):
@@ -149,7 +149,7 @@ async def test_launches_and_ends_draw_on_the_buckets_of_instances(ec2: Fixture) 
     assert [one.ended_at is None for one in ec2.lab.instances] == [False, False, False, True]
 
 
-async def test_a_repeated_token_launches_nothing_and_takes_no_instances_bucket(
+async def test_a_repeated_token_launches_nothing_and_uses_no_instance_bucket(
     ec2: Fixture,
 ) -> None:
     ec2.lab.throttling.limits = RequestLimits(launched=Rate(2, 0.001))

@@ -1,4 +1,4 @@
-"""A lab's GitHub for each test, on a clock moved by hand."""
+"""A lab's GitHub for each test, on a clock that only tests advance."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack

@@ -1,4 +1,4 @@
-"""What these tests are made with: a clock moved by hand, a client, a runner and a webhook listener."""
+"""Shared by these tests: a clock that only tests advance, a client, a runner and a webhook listener."""
 
 import asyncio
 import base64
@@ -43,7 +43,7 @@ class HandClock:
         await woken
 
     async def advance(self, seconds: float) -> None:
-        """Move on, waking whoever sleeps, each at its moment."""
+        """Advance the clock, and wake each sleeper at its time."""
         until = self._now + seconds
         await settle()
         while self._sleepers and self._sleepers[0][0] <= until:
@@ -63,7 +63,7 @@ async def settle() -> None:
 
 
 async def until(condition: Callable[[], bool]) -> None:
-    """Wait for something that real I/O brings about."""
+    """Wait for a result of real I/O."""
     async with asyncio.timeout(PATIENCE):
         while not condition():  # noqa: ASYNC110 - sockets have no event to wait for
             await asyncio.sleep(0.002)
@@ -115,7 +115,7 @@ class Answer:
 
 @dataclass
 class Client:
-    """Speaks to one lab as an App and as its installation."""
+    """A client of one lab, as an App and as its installation."""
 
     lab: LabGitHub
     key: Key
@@ -171,7 +171,7 @@ class Client:
 
 
 class StandIn:
-    """A runner's side of the lab's protocol, a step at a time."""
+    """A runner that does single steps of the lab's protocol."""
 
     def __init__(self, client: Client, number: int, encoded: str) -> None:
         self.client = client

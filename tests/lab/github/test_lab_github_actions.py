@@ -1,4 +1,4 @@
-"""Whatever runners, people and time do, in any order: the Actions service stays consistent."""
+"""Random steps of runners, users and time: the Actions service stays consistent."""
 
 import asyncio
 from contextlib import suppress
@@ -43,7 +43,7 @@ STEPS = st.lists(
 
 @dataclass
 class World:
-    """One service, and everybody who ever spoke to it."""
+    """One service, and all its runners and jobs."""
 
     clock: HandClock = field(default_factory=HandClock)
     runners: list[Runner] = field(default_factory=list)
@@ -84,7 +84,7 @@ class World:
         await settle()
 
     def _speak(self, what: str, runner: Runner, which: int) -> None:
-        """A runner says something of its own job, or of another where it has none."""
+        """Let a runner report about its own job, or about another one if it has none."""
         jobs = list(self.workflows.jobs)
         number = runner.job.id if runner.job is not None else ([*jobs, 0] * 6)[which]
         if what == "poll":

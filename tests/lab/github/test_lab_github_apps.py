@@ -16,7 +16,7 @@ SECOND = APP + 1
     topic="GitHub's REST API",
     source="GAR rate-limits-and-tuning.md",
 )
-async def test_apps_share_runners_and_nothing_else(
+async def test_apps_share_only_their_runners(
     key: Key, clock: HandClock, listener: Listener
 ) -> None:
     apps = [LabApp(APP, key.public, SECRET), LabApp(SECOND, key.public, "other", listener.url)]

@@ -1,4 +1,4 @@
-"""Who is let in: JWTs of the App, tokens of its installations."""
+"""Authentication: JWTs of the App, tokens of its installations."""
 
 import time
 from collections.abc import Awaitable, Callable
@@ -11,7 +11,7 @@ from tests.lab.github.harness import APP, Client, make_key
 Make = Callable[..., Awaitable[Client]]
 
 
-async def test_installations_are_found_in_every_way(client: Client) -> None:
+async def test_installations_are_found_by_every_route(client: Client) -> None:
     listed = await client.as_app("GET", "/app/installations")
     assert [found["account"]["login"] for found in listed.json] == ["acme", "globex"]
     assert all(found["app_id"] == APP for found in listed.json)

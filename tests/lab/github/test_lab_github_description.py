@@ -46,7 +46,7 @@ KNOWN = {
     ("GET /repos/{owner}/{repo}/actions/jobs/{job_id}", "conclusion"): _NULLABLE,
     ("GET /repos/{owner}/{repo}/actions/runs/{run_id}/jobs", "jobs/*/conclusion"): _NULLABLE,
 }
-# What GitHub sends and its description leaves out.
+# Fields that GitHub sends and its description lacks.
 UNNAMED = {
     "/status": "every error has it, as basic-error says; a plain validation error has it too",
     "/*/account/user_view_type": "in simple-user; the list of installations repeats an older one",
@@ -220,7 +220,7 @@ def _route(exchange: Exchange) -> str:
     return description().route(exchange.method, exchange.path)
 
 
-def test_every_route_was_asked_and_is_one_of_githubs(
+def test_every_route_is_tested_and_exists_at_github(
     recorded: tuple[list[Exchange], set[str]],
 ) -> None:
     exchanges, routes = recorded
@@ -235,7 +235,9 @@ def test_every_route_was_asked_and_is_one_of_githubs(
     topic="GitHub's REST API",
     source="@octokit/openapi",
 )
-def test_every_answer_is_as_described(recorded: tuple[list[Exchange], set[str]]) -> None:
+def test_every_answer_matches_githubs_description(
+    recorded: tuple[list[Exchange], set[str]],
+) -> None:
     wrong, excused = set(), set()
     for exchange in recorded[0]:
         route = _route(exchange)
@@ -261,12 +263,12 @@ def test_no_answer_has_a_key_that_github_does_not_know(
         if exchange.status >= 400 or "account" in "".join(unnamed):
             met |= unnamed
             unnamed -= set(UNNAMED)
-        # A delivery's own status is described; an error's is not to excuse another's.
+        # Every status must be described for its own route.
         assert not unnamed, exchange
     assert met == set(UNNAMED), "an exception that is none any more"
 
 
-def test_statuses_beside_the_description_are_those_any_endpoint_may_give(
+def test_undescribed_statuses_are_those_of_any_endpoint(
     recorded: tuple[list[Exchange], set[str]],
 ) -> None:
     met = set()
@@ -280,7 +282,7 @@ def test_statuses_beside_the_description_are_those_any_endpoint_may_give(
     assert met == set(ANYWHERE), "an exception that is none any more"
 
 
-def test_the_lab_takes_what_is_described_and_refuses_the_rest(
+def test_the_lab_accepts_described_requests_and_refuses_others(
     recorded: tuple[list[Exchange], set[str]],
 ) -> None:
     refused = 0
@@ -294,7 +296,7 @@ def test_the_lab_takes_what_is_described_and_refuses_the_rest(
     assert refused >= 4
 
 
-def test_a_wrong_answer_is_noticed(recorded: tuple[list[Exchange], set[str]]) -> None:
+def test_the_check_finds_a_wrong_answer(recorded: tuple[list[Exchange], set[str]]) -> None:
     registered = next(one for one in recorded[0] if one.method == "POST" and one.status == 201)
     listed = next(one for one in recorded[0] if "name=a" in one.path and one.status == 200)
     (runner,) = listed.data["runners"]

@@ -1,4 +1,4 @@
-"""What goes wrong with REST answers when a test asks for it, and what was done all the same."""
+"""Faults of REST answers, and whether the request was carried out."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -26,7 +26,7 @@ def _names(client: Client) -> list[str]:
 @pytest.mark.parametrize(
     ("status", "retry_after"), [(500, None), (503, 7), (403, 30), (429, 60), (404, None)]
 )
-async def test_a_refusal_is_githubs_own_and_nothing_was_done(
+async def test_a_refused_request_has_githubs_answer_and_no_effect(
     client: Client, status: int, retry_after: int | None
 ) -> None:
     await client.token()
@@ -45,7 +45,7 @@ async def test_a_refusal_is_githubs_own_and_nothing_was_done(
     topic="GitHub's REST API",
     source="gidgethub",
 )
-async def test_html_comes_under_its_own_and_under_jsons_type(client: Client) -> None:
+async def test_html_is_sent_with_the_type_of_html_and_of_json(client: Client) -> None:
     secret = await client.token()
     client.lab.inject_faults(AnswerFault("html"), AnswerFault("html_as_json", status=200))
     for status, kind in ((502, "text/html"), (200, "application/json")):
@@ -62,7 +62,7 @@ async def test_html_comes_under_its_own_and_under_jsons_type(client: Client) -> 
     topic="GitHub's REST API",
     source="runs-on#30",
 )
-async def test_a_registration_can_be_done_and_not_answered(client: Client) -> None:
+async def test_a_registration_can_be_carried_out_without_an_answer(client: Client) -> None:
     await client.token()
     client.lab.inject_faults(
         AnswerFault("dropped", REGISTER, done=True), AnswerFault("status", REGISTER, done=True)
@@ -74,7 +74,7 @@ async def test_a_registration_can_be_done_and_not_answered(client: Client) -> No
     assert (await client.register("a")).status == 409
 
 
-async def test_a_dropped_request_was_not_done(client: Client) -> None:
+async def test_a_dropped_request_has_no_effect(client: Client) -> None:
     await client.token()
     client.lab.inject_faults(AnswerFault("dropped", REGISTER))
     with pytest.raises(aiohttp.ServerDisconnectedError):
@@ -83,7 +83,7 @@ async def test_a_dropped_request_was_not_done(client: Client) -> None:
     assert client.lab.calls[REGISTER, 0] == 1
 
 
-async def test_a_callback_learns_of_a_fault_at_its_moment(client: Client) -> None:
+async def test_a_callback_runs_when_a_fault_happens(client: Client) -> None:
     await client.token()
     seen: list[list[str]] = []
     client.lab.inject_faults(
@@ -127,7 +127,7 @@ async def test_a_stalled_request_is_given_up_by_its_caller(client: Client) -> No
     assert (await client.ask("GET", RUNNERS)).status == 200
 
 
-async def test_faults_keep_to_their_route_their_times_and_their_share(make: Make) -> None:
+async def test_faults_apply_only_to_their_route_number_and_share(make: Make) -> None:
     lasting = AnswerFault("status", REGISTER, times=None)
     client = await make(answer_faults=(lasting,))
     assert [(await client.register("a")).status for _ in range(3)] == [502] * 3
@@ -188,7 +188,7 @@ async def test_an_enterprise_server_has_its_paths_behind_its_base(make: Make) ->
     topic="GitHub's REST API",
     source="ARC runner_graceful_stop.go",
 )
-async def test_lists_may_be_as_old_as_their_cache(make: Make, clock: HandClock) -> None:
+async def test_lists_can_be_as_old_as_their_cache(make: Make, clock: HandClock) -> None:
     client = await make(list_cache=60.0)
     runner = await client.runner("a")
     before = (await client.ask("GET", RUNNERS)).json

@@ -1,4 +1,4 @@
-"""The job queue: who gets which job, what follows from its end, and what GitHub ends by itself."""
+"""The job queue: which runner gets which job, what follows from its end, and jobs that GitHub ends."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -49,7 +49,7 @@ async def test_a_waiting_poll_gets_the_job_that_is_pushed(client: Client) -> Non
     topic="GitHub's events",
     source="GitHub: labels",
 )
-async def test_labels_groups_and_repositories_decide(client: Client) -> None:
+async def test_labels_group_and_repository_decide_which_runner_gets_a_job(client: Client) -> None:
     pushed = client.lab.push(
         [
             job("group", group="GPU"),
@@ -73,7 +73,7 @@ async def test_labels_groups_and_repositories_decide(client: Client) -> None:
     assert rocket.status is JobStatus.QUEUED
 
 
-async def test_needs_are_queued_when_all_they_need_succeeded(client: Client) -> None:
+async def test_a_job_is_queued_after_all_jobs_that_it_needs_succeeded(client: Client) -> None:
     build, lint, test = client.lab.push(
         [
             job("build"),
@@ -120,9 +120,7 @@ async def test_jobs_that_need_a_failed_job_are_skipped_once(client: Client) -> N
         ([job("a", run_id=7), job("b", run_id=7, repository="acme/anvil")], "two repositories"),
     ],
 )
-async def test_pushes_that_make_no_sense_are_refused(
-    client: Client, specs: list[JobSpec], words: str
-) -> None:
+async def test_invalid_pushes_are_refused(client: Client, specs: list[JobSpec], words: str) -> None:
     with pytest.raises(ValueError, match=words):
         client.lab.push(specs)
     assert client.lab.jobs == []
@@ -162,7 +160,7 @@ async def test_a_running_job_is_cancelled_through_its_runner(client: Client) -> 
     topic="GitHub's events",
     source="actions/runner#4728",
 )
-async def test_a_cancelled_job_whose_runner_goes_on_is_ended(
+async def test_a_cancelled_job_whose_runner_continues_is_completed(
     client: Client, clock: HandClock
 ) -> None:
     (running,) = client.lab.push([job()])
@@ -183,7 +181,7 @@ async def test_a_cancelled_job_whose_runner_goes_on_is_ended(
     topic="GitHub's events",
     source="actions/scaleset",
 )
-async def test_an_assigned_job_not_started_goes_to_another(
+async def test_an_assigned_job_that_does_not_start_goes_to_another_runner(
     client: Client, clock: HandClock
 ) -> None:
     (pushed,) = client.lab.push([job()])
@@ -202,7 +200,7 @@ async def test_an_assigned_job_not_started_goes_to_another(
     assert pushed.status is JobStatus.IN_PROGRESS
 
 
-async def test_a_job_that_is_to_end_says_so_to_its_runner(client: Client) -> None:
+async def test_a_job_to_be_ended_is_reported_to_its_runner_at_its_renewal(client: Client) -> None:
     (pushed,) = client.lab.push([job()])
     runner = await client.runner("a")
     assert await runner.take() == pushed.id
@@ -309,7 +307,7 @@ async def test_a_deleted_registration_ends_its_poll(client: Client) -> None:
     assert await poll == 404
 
 
-async def test_a_runner_that_hung_up_is_given_nothing(client: Client) -> None:
+async def test_a_disconnected_runner_gets_no_job(client: Client) -> None:
     runner = await client.runner("a")
     record = client.lab._actions.runners.by_id[runner.id]
     poll = asyncio.create_task(runner.take(30.0))
@@ -363,13 +361,13 @@ async def test_jobs_and_runs_over_rest(client: Client) -> None:
     assert (await client.ask("GET", f"{path}/runs/{other.run.id}/jobs")).status == 404
 
 
-def test_a_fast_lab_leaves_runners_their_real_seconds() -> None:
+def test_a_fast_lab_clock_does_not_shorten_real_seconds_of_runners() -> None:
     fast = Patience(real_floor=5.0).at(300.0)
     assert (fast.start, fast.lock, fast.queue) == (1500.0, 1500.0, 86_400.0)
     assert Patience().at(1.0) == Patience()
 
 
-async def test_a_busy_runner_that_polls_is_given_no_second_job(client: Client) -> None:
+async def test_a_busy_runner_that_polls_gets_no_second_job(client: Client) -> None:
     (first,) = client.lab.push([job("x")])
     runner = await client.runner("a")
     assert await runner.take() == first.id
@@ -388,7 +386,7 @@ async def test_a_busy_runner_that_polls_is_given_no_second_job(client: Client) -
 async def test_a_runner_of_an_old_version_gets_no_job(
     client: Client, version: str, status: int
 ) -> None:
-    """It may register and connect; refused is what asks for jobs (BrokerHttpClient.cs)."""
+    """It can register and connect; GitHub refuses its request for a job (BrokerHttpClient.cs)."""
     runner = await client.runner("old")
     answer = await runner.post("message", wait=0, version=version)
     assert answer.status == status

@@ -1,4 +1,4 @@
-"""GitHub's rate limits, as they are answered."""
+"""GitHub's rate limits and their answers."""
 
 from collections.abc import Awaitable, Callable
 
@@ -89,7 +89,7 @@ async def test_registrations_in_five_minutes_are_counted_by_organization(
     assert (await client.register("c")).status == 201
 
 
-async def test_limits_can_be_lifted_and_put_in_force(make: Make) -> None:
+async def test_limits_can_be_switched_off_and_on(make: Make) -> None:
     client = await make()
     free = await client.ask("GET", RUNNERS)
     assert "x-ratelimit-limit" not in free.headers
@@ -142,7 +142,7 @@ async def test_a_304_answer_costs_nothing_of_the_hourly_limit(make: Make) -> Non
     topic="Runner and listener",
     source="GitHub: rate limit without authentication",
 )
-async def test_anonymous_calls_count_but_those_for_the_rate_limit(client: Client) -> None:
+async def test_anonymous_calls_count_except_those_for_the_rate_limit(client: Client) -> None:
     for _ in range(3):
         asked = await client.call("GET", f"{client.lab.api_url}/rate_limit", None)
         assert (asked.status, asked.json["rate"]["limit"]) == (200, 60)

@@ -1,4 +1,4 @@
-"""Which runner may take which job, and who comes first."""
+"""Which runner can get which job, and the order of runners and jobs."""
 
 import random
 from itertools import product
@@ -56,7 +56,7 @@ def test_a_group_that_is_restricted_to_workflows_takes_jobs_of_these_alone() -> 
     topic="GitHub's events",
     source="GitHub: secure use; GitHub: runner groups",
 )
-def test_a_group_admits_public_repositories_only_where_it_says_so() -> None:
+def test_a_group_admits_public_repositories_only_if_configured() -> None:
     organization = LabOrganization(
         "acme",
         ("rocket", "anvil"),
@@ -106,7 +106,7 @@ def test_a_returned_job_goes_to_the_head_of_its_class() -> None:
     assert matching.job_for(offers("gpu")) == 1
 
 
-def test_an_arbitrary_pick_reaches_every_one_and_repeats_with_its_seed() -> None:
+def test_a_random_choice_reaches_every_runner_and_repeats_with_its_seed() -> None:
     def picks(seed: int) -> list[int | None]:
         matching = Matching(random.Random(seed).randrange)
         for number in range(6):

@@ -1,4 +1,4 @@
-"""What webhooks say when they do not simply say what happened, and re-runs of failed jobs."""
+"""Unusual webhooks that GitHub sends, and reruns of failed jobs."""
 
 from collections.abc import Awaitable, Callable
 from typing import Any
@@ -62,7 +62,7 @@ async def _said(client: Client, clock: HandClock, listener: Listener) -> list[tu
     ],
     ids=lambda value: " ".join(sorted(value.oddities)) if isinstance(value, JobSpec) else "",
 )
-async def test_before_it_starts(
+async def test_a_job_has_the_right_events_before_it_starts(
     make: Make, clock: HandClock, listener: Listener, spec: JobSpec, said: str
 ) -> None:
     client = await make(listener.url, delivery_concurrency=1)

@@ -1,4 +1,4 @@
-"""The controller's own GitHub client on the lab's: its requests, and each fault seen from its side."""
+"""The controller's GitHub client with the lab's GitHub: its requests, and its reaction to each fault."""
 
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -75,7 +75,7 @@ async def speak(key: Key) -> AsyncIterator[Speak]:
     topic="GitHub's REST API",
     source="@octokit/openapi",
 )
-async def test_every_request_of_the_controller_is_as_described(
+async def test_every_request_of_the_controller_matches_githubs_description(
     make: Make, speak: Speak, listener: Listener
 ) -> None:
     lab = await make(listener.url, wall=lambda: EPOCH)

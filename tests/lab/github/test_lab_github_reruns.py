@@ -1,4 +1,4 @@
-"""The controller's way of having jobs run again, on the lab's GitHub: when, which, and how often."""
+"""The controller's reruns at the lab's GitHub: when, which jobs, and how often."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable
 
@@ -58,7 +58,7 @@ async def ask(reruns: JobReruns, *jobs: Job, attempt: int = 1) -> RerunOutcome |
     topic="EC2's machines",
     source="GitHub: re-run a job",
 )
-async def test_a_run_that_is_not_complete_is_left_alone(lab: Client, reruns: JobReruns) -> None:
+async def test_a_run_that_is_not_completed_is_not_rerun(lab: Client, reruns: JobReruns) -> None:
     first, _ = lab.lab.push([job("one"), job("two")])
     await end(lab, "failure")
     assert await ask(reruns, first) is None
@@ -74,7 +74,9 @@ async def test_a_run_that_is_not_complete_is_left_alone(lab: Client, reruns: Job
     topic="EC2's machines",
     source="GitHub: re-run failed jobs",
 )
-async def test_only_ours_run_again_where_others_failed_too(lab: Client, reruns: JobReruns) -> None:
+async def test_if_other_jobs_failed_too_only_the_requested_job_is_rerun(
+    lab: Client, reruns: JobReruns
+) -> None:
     first, second, _ = lab.lab.push([job("one"), job("two"), job("bad")])
     for _ in range(3):
         await end(lab, "failure")
@@ -90,7 +92,7 @@ async def test_only_ours_run_again_where_others_failed_too(lab: Client, reruns: 
     topic="EC2's machines",
     source="GitHub: re-run failed jobs",
 )
-async def test_all_of_a_run_that_failed_run_again_by_one_request(
+async def test_all_failed_jobs_of_a_run_are_rerun_with_one_request(
     lab: Client, reruns: JobReruns
 ) -> None:
     first, second, _ = lab.lab.push([job("one"), job("two"), job("good")])
@@ -120,8 +122,8 @@ async def test_a_run_that_someone_else_reran_is_not_rerun(lab: Client, reruns: J
     topic="EC2's machines",
     source="GitHub: troubleshooting the REST API",
 )
-async def test_a_run_that_is_not_shown_is_no_refusal(lab: Client, reruns: JobReruns) -> None:
-    """It may be gone; or a permission was lost, and comes back: it is asked about again."""
+async def test_a_404_for_a_run_is_not_a_refusal(lab: Client, reruns: JobReruns) -> None:
+    """The run may be deleted, or the App lost a permission for a while: the controller asks again."""
     lab.lab.push([job("one")])
     with pytest.raises(OperatorError, match="404 Not Found"):
         await reruns.rerun(REPOSITORY, 1, 1, [JobId(1)])
@@ -150,7 +152,7 @@ async def test_a_limit_is_reported_and_nothing_is_done(lab: Client, reruns: JobR
     topic="EC2's machines",
     source="GitHub: re-run a job",
 )
-async def test_a_request_whose_answer_is_lost_is_seen_by_the_runs_attempt(
+async def test_a_rerun_whose_answer_is_lost_shows_in_the_attempt_of_the_run(
     lab: Client, reruns: JobReruns
 ) -> None:
     (first,) = lab.lab.push([job("one")])

@@ -21,7 +21,7 @@ async def test_groups_are_paged_and_named(client: Client) -> None:
     assert 'rel="prev"' in second.headers["link"]
 
 
-async def test_a_group_lists_the_repositories_that_were_chosen_for_it(client: Client) -> None:
+async def test_a_group_lists_its_selected_repositories(client: Client) -> None:
     groups = "/orgs/acme/actions/runner-groups"
     chosen = await client.ask("GET", f"{groups}/3/repositories")
     assert [one["full_name"] for one in chosen.json["repositories"]] == ["acme/anvil"]
@@ -33,7 +33,7 @@ async def test_a_group_lists_the_repositories_that_were_chosen_for_it(client: Cl
     topic="GitHub's events",
     source="GAR#3491",
 )
-async def test_a_registered_runner_is_offline_and_carries_what_was_asked_for(
+async def test_a_registered_runner_is_offline_and_has_the_requested_labels(
     client: Client,
 ) -> None:
     answer = await client.register("fleet-1", ("Linux", "my.gpu"), group=2)
@@ -63,7 +63,7 @@ async def test_a_connected_runner_is_online(client: Client) -> None:
     topic="GitHub's REST API",
     source="ubicloud#692",
 )
-async def test_a_taken_name_is_409_until_it_is_free(client: Client) -> None:
+async def test_an_existing_name_is_refused_with_409(client: Client) -> None:
     first = await client.register("one")
     again = await client.register("ONE")
     assert again.status == 409
@@ -98,7 +98,7 @@ async def test_bad_bodies_are_refused(client: Client, body: Any, status: int) ->
     assert client.lab.registered_ever == 0
 
 
-async def test_unknown_places_are_404(client: Client) -> None:
+async def test_unknown_scopes_are_404(client: Client) -> None:
     assert (await client.register("a", at="/repos/acme/nothing")).status == 404
     assert (await client.register("a", at="/orgs/umbrella")).status == 404
     assert (await client.register("a", group=2, at="/repos/acme/rocket")).status == 404
@@ -148,7 +148,7 @@ async def test_a_repository_lists_its_own_runners_only(client: Client) -> None:
     topic="GitHub's REST API",
     source="ARC runner_graceful_stop.go",
 )
-async def test_a_busy_runner_is_not_deleted_and_is_gone_after_its_job(client: Client) -> None:
+async def test_a_busy_runner_cannot_be_deleted_and_disappears_after_its_job(client: Client) -> None:
     (queued,) = client.lab.push([job()])
     runner = await client.runner("a")
     assert await runner.take() == queued.id

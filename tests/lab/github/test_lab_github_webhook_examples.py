@@ -94,7 +94,7 @@ async def _reported(make: Make, listener: Listener, clock: HandClock) -> list[di
     topic="GitHub's events",
     source="@octokit/webhooks-examples",
 )
-def test_every_example_is_read_when_it_is_signed(
+def test_every_signed_example_is_parsed(
     examples: dict[str, list[dict[str, Any]]],
 ) -> None:
     found = examples["workflow_job"]
@@ -121,7 +121,7 @@ def test_every_example_is_read_when_it_is_signed(
     topic="GitHub's events",
     source="GitHub: workflow_job events",
 )
-def test_other_events_of_github_are_read_as_no_job_or_refused(
+def test_other_events_of_github_give_no_job_or_are_refused(
     examples: dict[str, list[dict[str, Any]]],
 ) -> None:
     for name, found in examples.items():
@@ -159,7 +159,7 @@ async def test_the_labs_webhook_events_follow_githubs_schema(
     topic="GitHub's events",
     source="@octokit/webhooks-examples",
 )
-async def test_the_lab_says_what_the_examples_say(
+async def test_the_labs_events_have_the_form_of_githubs_examples(
     make: Make,
     listener: Listener,
     clock: HandClock,
@@ -179,7 +179,7 @@ async def test_the_lab_says_what_the_examples_say(
             assert kinds & theirs[path] or "NoneType" in kinds | theirs[path], path
 
 
-async def test_a_ping_is_as_described(make: Make, listener: Listener) -> None:
+async def test_a_ping_matches_githubs_schema(make: Make, listener: Listener) -> None:
     client = await make(listener.url)
     await client.lab.delivered()
     ping = json.loads(listener.got[0][1])

@@ -1,4 +1,4 @@
-"""Webhooks: what is sent, what becomes of it, and what the App can ask for afterwards."""
+"""Webhooks: what is sent, how it is answered, and what the App can list and redeliver."""
 
 import hashlib
 import hmac
@@ -21,9 +21,7 @@ REQUIRED = {
 }  # fmt: skip
 
 
-async def test_a_job_is_reported_of_from_queued_to_completed(
-    make: Make, listener: Listener
-) -> None:
+async def test_a_job_causes_events_from_queued_to_completed(make: Make, listener: Listener) -> None:
     client = await make(listener.url)
     (pushed,) = client.lab.push([job(labels=("GPU",))])
     await client.lab.delivered()
@@ -75,7 +73,7 @@ async def test_deliveries_are_signed_and_named(make: Make, listener: Listener) -
     assert len(body) > 6000
 
 
-async def test_a_refused_delivery_is_not_repeated_until_asked_for(
+async def test_a_refused_delivery_is_repeated_only_on_request(
     make: Make, listener: Listener, clock: HandClock
 ) -> None:
     client = await make(listener.url)
@@ -136,7 +134,7 @@ async def test_deliveries_are_paged_by_cursor(make: Make, listener: Listener) ->
     topic="GitHub's events",
     source="GitHub: failed deliveries",
 )
-async def test_deliveries_are_forgotten_after_three_days(
+async def test_deliveries_are_pruned_after_three_days(
     make: Make, listener: Listener, clock: HandClock
 ) -> None:
     client = await make(listener.url)
@@ -147,7 +145,9 @@ async def test_deliveries_are_forgotten_after_three_days(
     assert (await client.as_app("POST", f"{DELIVERIES}/{ping['id']}/attempts")).status == 404
 
 
-async def test_bad_questions_about_deliveries(make: Make, listener: Listener) -> None:
+async def test_invalid_requests_about_deliveries_are_refused(
+    make: Make, listener: Listener
+) -> None:
     client = await make(listener.url)
     assert (await client.as_app("GET", f"{DELIVERIES}?cursor=3")).status == 400
     assert (await client.as_app("GET", f"{DELIVERIES}?cursor=v1_x")).status == 400
@@ -177,7 +177,7 @@ async def test_a_delivery_to_an_unreachable_or_silent_receiver_fails(
     assert ends == [("failed to connect to host", 502), ("timed out", 504)]
 
 
-async def test_a_slow_listener_does_not_hold_up_the_others(make: Make, listener: Listener) -> None:
+async def test_a_slow_receiver_does_not_delay_the_others(make: Make, listener: Listener) -> None:
     client = await make(listener.url, delivery_concurrency=4)
     await client.lab.delivered()
     listener.stall.clear()
@@ -188,7 +188,7 @@ async def test_a_slow_listener_does_not_hold_up_the_others(make: Make, listener:
     assert len(listener.got) == 11
 
 
-async def test_the_switches_fail_drop_duplicate_and_delay(
+async def test_faults_fail_drop_duplicate_and_delay_deliveries(
     make: Make, listener: Listener, clock: HandClock
 ) -> None:
     client = await make(listener.url)
@@ -242,7 +242,7 @@ async def test_shares_are_the_same_for_the_same_seed(make: Make, listener: Liste
     topic="GitHub's events",
     source="cdk-github-runners#416",
 )
-async def test_protected_environments_say_queued_waiting_queued(
+async def test_jobs_of_protected_environments_are_queued_waiting_queued(
     make: Make, listener: Listener, clock: HandClock
 ) -> None:
     client = await make(listener.url, delivery_concurrency=1)

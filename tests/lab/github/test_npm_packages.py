@@ -1,4 +1,4 @@
-"""scripts/npm_packages.py: what it takes from a registry, what it refuses, what it says."""
+"""scripts/npm_packages.py: what it downloads, what it refuses, and its messages."""
 
 import base64
 import hashlib
@@ -106,7 +106,7 @@ def test_a_package_that_differs_from_its_pin_is_refused_and_not_kept(
 
 
 @pytest.mark.parametrize("registry", ["http://127.0.0.1:1/", "nonsense", "http://[", "http://a b/"])
-def test_without_a_registry_one_line_says_what_lacks_it(tmp_path: Path, registry: str) -> None:
+def test_without_a_registry_one_line_names_what_needs_it(tmp_path: Path, registry: str) -> None:
     done, found = _bring(tmp_path, registry, ("kept.json",))
     assert (done.returncode, done.stdout, found) == (1, "", {})
     (line,) = done.stderr.splitlines()
@@ -114,6 +114,6 @@ def test_without_a_registry_one_line_says_what_lacks_it(tmp_path: Path, registry
     assert line.endswith("): the tests that compare with it fail, and nothing else needs it")
 
 
-def test_a_missing_file_says_what_brings_it() -> None:
+def test_the_error_for_a_missing_file_names_the_command_that_downloads_it() -> None:
     with pytest.raises(FileNotFoundError, match=r"run: python scripts/npm_packages\.py"):
         package_file("SCHEMAS", "no-such.json")

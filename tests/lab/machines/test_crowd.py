@@ -1,4 +1,4 @@
-"""What a crowd must have in common with the agent, and how many machines it carries."""
+"""The crowd's machines behave like the agent, and it runs hundreds of them."""
 
 import asyncio
 from collections.abc import Coroutine, Generator
@@ -14,14 +14,14 @@ from tests.lab.machines.conftest import UserData
 from tests.lab.machines.world import World, running, until
 
 
-def test_the_timers_are_the_agents() -> None:
+def test_the_crowds_timers_are_those_of_the_agent() -> None:
     shared = [name for name in vars(crowd_machine) if name.isupper() and hasattr(limits, name)]
     assert len(shared) == 9
     for name in shared:
         assert getattr(crowd_machine, name) == getattr(limits, name)
 
 
-async def test_hundreds_of_machines(user_data: UserData) -> None:
+async def test_the_crowd_runs_hundreds_of_machines(user_data: UserData) -> None:
     async with running(World(scale=20, jobs=[0.05] * 300)) as world:
         host = CrowdHost(world.scale)
         text = user_data(world)
@@ -34,7 +34,7 @@ async def test_hundreds_of_machines(user_data: UserData) -> None:
         assert world.wrong == []
 
 
-async def test_user_data_that_start_no_agent_power_off_by_the_armed_shutdown() -> None:
+async def test_user_data_without_an_agent_powers_off_by_the_scheduled_shutdown() -> None:
     async with running(World(scale=6000)) as world:
         host = CrowdHost(world.scale)
         await host.boot(world.machine("i-1", "#!/bin/bash\n{}\n{not json\n"))
@@ -47,14 +47,14 @@ Result = TypeVar("Result")
 
 
 class Deaf(asyncio.Task[Result]):
-    """A task on which a cancellation is lost, as on one that is just returning."""
+    """A task that ignores a cancellation, like one that is just returning."""
 
     def cancel(self, msg: object = None) -> bool:
         del msg
         return not self.done()
 
 
-async def test_a_machine_that_is_killed_while_it_leaves_does_not_power_off() -> None:
+async def test_a_machine_that_is_killed_while_it_ends_does_not_power_off() -> None:
     lives: list[asyncio.Future[Any]] = []
 
     def deaf(
@@ -80,7 +80,7 @@ async def test_a_machine_that_is_killed_while_it_leaves_does_not_power_off() -> 
 
 
 @pytest.mark.parametrize("text", ["", "#!/bin/bash\n", '{"controller": 1, "provider": "p"}'])
-def test_user_data_without_a_controller(text: str) -> None:
+def test_user_data_without_a_controller_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="no controller"):
         controller_settings(text)
 

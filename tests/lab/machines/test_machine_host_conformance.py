@@ -1,4 +1,4 @@
-"""Both hosts of lab machines, alike in everything that a controller or GitHub could see."""
+"""Both kinds of hosts of lab machines behave alike for a controller and GitHub."""
 
 import asyncio
 import math
@@ -13,7 +13,7 @@ from tests.lab.system.pace import yielding
 BEFORE = ["attest", "stage", "health-checks", "poll", "acknowledge"]
 
 
-async def test_runs_one_job_and_powers_off(make_host: Hosts, user_data: UserData) -> None:
+async def test_a_machine_runs_one_job_and_powers_off(make_host: Hosts, user_data: UserData) -> None:
     async with running(World(scale=50, jobs=[0.2])) as world:
         host = make_host(world.scale)
         await host.boot(world.machine("i-1", user_data(world)))
@@ -24,7 +24,7 @@ async def test_runs_one_job_and_powers_off(make_host: Hosts, user_data: UserData
         assert world.wrong == []
 
 
-async def test_many_machines_at_once(make_host: Hosts, user_data: UserData) -> None:
+async def test_a_host_runs_many_machines_at_once(make_host: Hosts, user_data: UserData) -> None:
     names = [f"i-{number}" for number in range(6)]
     async with running(World(scale=50, jobs=[0.1] * 6)) as world:
         host = make_host(world.scale)
@@ -41,7 +41,7 @@ async def test_many_machines_at_once(make_host: Hosts, user_data: UserData) -> N
     topic="Runner and listener",
     source="GitHub: self-hosted runners",
 )
-async def test_windows_machine_lives_the_same_life(make_host: Hosts, user_data: UserData) -> None:
+async def test_a_windows_machine_does_the_same_steps(make_host: Hosts, user_data: UserData) -> None:
     async with running(World(scale=50, jobs=[0.1])) as world:
         host = make_host(world.scale)
         text = user_data(world, OperatingSystem.WINDOWS)
@@ -51,7 +51,7 @@ async def test_windows_machine_lives_the_same_life(make_host: Hosts, user_data: 
         assert world.wrong == []
 
 
-async def test_tries_again_after_refusals(make_host: Hosts, user_data: UserData) -> None:
+async def test_a_machine_tries_again_after_refusals(make_host: Hosts, user_data: UserData) -> None:
     async with running(World(scale=150, jobs=[0.1])) as world:
         world.answers.update(
             {
@@ -74,7 +74,7 @@ async def test_tries_again_after_refusals(make_host: Hosts, user_data: UserData)
 @pytest.mark.parametrize(
     ("step", "status"), [("attest", 403), ("attest", 426), ("poll", 410), ("acknowledge", 410)]
 )
-async def test_powers_off_when_reported_that_all_is_over(
+async def test_a_machine_powers_off_when_the_controller_answers_ended(
     make_host: Hosts, user_data: UserData, step: str, status: int
 ) -> None:
     async with running(World(scale=50)) as world:
@@ -111,7 +111,7 @@ async def test_the_agent_sends_heartbeats_while_ready(
         assert world.wrong == []
 
 
-async def test_gives_back_a_registration_that_gets_no_job(
+async def test_a_machine_releases_a_registration_without_a_job(
     make_host: Hosts, user_data: UserData
 ) -> None:
     world = World(scale=yielding(200), allowed=[False, True, True], deletions=[422, 404])
@@ -126,7 +126,9 @@ async def test_gives_back_a_registration_that_gets_no_job(
         assert world.count("exit") == 1
 
 
-async def test_a_job_keeps_it_from_releasing(make_host: Hosts, user_data: UserData) -> None:
+async def test_a_machine_with_a_job_does_not_release_its_registration(
+    make_host: Hosts, user_data: UserData
+) -> None:
     scale = yielding(600)
     async with running(World(scale=scale, jobs=[480.0 / scale])) as world:
         host = make_host(world.scale)
@@ -137,7 +139,7 @@ async def test_a_job_keeps_it_from_releasing(make_host: Hosts, user_data: UserDa
         assert world.count("renew") >= 2
 
 
-async def test_a_job_without_end_runs_until_github_says_that_it_is_over(
+async def test_an_endless_job_runs_until_github_ends_it(
     make_host: Hosts, user_data: UserData
 ) -> None:
     async with running(World(scale=600, jobs=[math.inf])) as world:
@@ -149,7 +151,7 @@ async def test_a_job_without_end_runs_until_github_says_that_it_is_over(
         assert world.conclusions == ["success"]
 
 
-async def test_powers_off_when_github_refuses_the_registration(
+async def test_a_machine_powers_off_when_github_refuses_the_registration(
     make_host: Hosts, user_data: UserData
 ) -> None:
     async with running(World(scale=50, registered=False)) as world:
@@ -159,7 +161,9 @@ async def test_powers_off_when_github_refuses_the_registration(
         assert world.steps("i-1", "heartbeat") == [*BEFORE, "connect", "exit"]
 
 
-async def test_reports_the_exit_until_it_is_heard(make_host: Hosts, user_data: UserData) -> None:
+async def test_a_machine_repeats_its_exit_report_until_it_is_answered(
+    make_host: Hosts, user_data: UserData
+) -> None:
     async with running(World(scale=50, jobs=[0.0])) as world:
         world.answers["exit"] = [503, 503]
         host = make_host(world.scale)
@@ -168,7 +172,7 @@ async def test_reports_the_exit_until_it_is_heard(make_host: Hosts, user_data: U
         assert world.count("exit") == 3
 
 
-async def test_powers_off_though_the_exit_is_never_heard(
+async def test_a_machine_powers_off_although_its_exit_report_gets_no_answer(
     make_host: Hosts, user_data: UserData
 ) -> None:
     async with running(World(scale=yielding(1500), jobs=[0.0])) as world:
@@ -179,7 +183,7 @@ async def test_powers_off_though_the_exit_is_never_heard(
         assert world.count("exit") > 3
 
 
-async def test_pulling_the_plug_ends_everything_at_once(
+async def test_a_killed_machine_ends_all_its_processes_at_once(
     make_host: Hosts, user_data: UserData
 ) -> None:
     async with running(World(scale=50, jobs=[60])) as world:
@@ -205,7 +209,7 @@ async def test_pulling_the_plug_ends_everything_at_once(
 async def test_a_shutdown_under_a_job_fails_the_job_and_reports_the_stop(
     make_host: Hosts, user_data: UserData
 ) -> None:
-    """As EC2 does when spot takes a machine: runner and agent report before the machine is gone."""
+    """As in a spot interruption: runner and agent report before the machine terminates."""
     async with running(World(scale=5, jobs=[3600])) as world:
         host = make_host(world.scale)
         await host.boot(world.machine("i-1", user_data(world)))
@@ -235,7 +239,9 @@ async def test_a_shutdown_of_a_machine_without_a_registration_reports_nothing(
         assert (world.exits, world.off) == ([], [])
 
 
-async def test_closing_ends_machines_in_every_stage(make_host: Hosts, user_data: UserData) -> None:
+async def test_closing_the_host_ends_machines_in_every_stage(
+    make_host: Hosts, user_data: UserData
+) -> None:
     async with running(World(scale=50, assignment=False)) as world:
         host = make_host(world.scale)
         await host.boot(world.machine("i-1", user_data(world)))

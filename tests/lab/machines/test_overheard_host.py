@@ -1,4 +1,4 @@
-"""A host that is listened in on: what its machines say passes through, unless it is broken."""
+"""A host whose machines' requests pass through a listener, which can drop them."""
 
 from typing import Any
 
@@ -45,7 +45,7 @@ async def test_the_listener_gets_all_requests_and_broken_ones_are_repeated(
         assert world.wrong == []
 
 
-async def test_a_plug_that_is_pulled_silences_the_machine(user_data: UserData) -> None:
+async def test_a_killed_machine_sends_nothing_more(user_data: UserData) -> None:
     async with running(World(scale=50, forever={"attest": 503})) as world:
         listener = Listener()
         host = OverheardHost(CrowdHost(world.scale), listener)

@@ -1,4 +1,4 @@
-"""What only machines made of real processes have: user data, users, a host to be kept from."""
+"""Machines of real processes: user data, users, and isolation from the real host."""
 
 import errno
 import os
@@ -60,7 +60,7 @@ echo done > finished
 """
 
 
-async def test_no_machine_reaches_the_hosts_own_poweroff(
+async def test_no_machine_can_power_off_the_real_host(
     process_host: MakeHost, open_folder: Path
 ) -> None:
     async with running(World(scale=50)) as world:
@@ -76,7 +76,7 @@ async def test_no_machine_reaches_the_hosts_own_poweroff(
             assert "NoNewPrivs:\t1" in (root / "privileges").read_text()
 
 
-async def test_the_runner_is_not_root_and_nothing_of_it_stays(
+async def test_the_runner_is_not_root_and_leaves_no_process(
     process_host: MakeHost, user_data: UserData, open_folder: Path
 ) -> None:
     async with running(World(scale=50, jobs=[60])) as world:
@@ -120,7 +120,7 @@ async def test_a_runner_that_is_too_old_is_refused_as_the_real_one_is(
         assert any("WRITE ERROR: An error occurred" in one.read_text() for one in diagnosed)
 
 
-async def test_an_agent_that_is_not_baked_is_fetched(
+async def test_an_agent_that_is_not_in_the_image_is_fetched(
     process_host: MakeHost, user_data: UserData
 ) -> None:
     async with running(World(scale=20, agent=AGENT, jobs=[0.1])) as world:
@@ -132,7 +132,7 @@ async def test_an_agent_that_is_not_baked_is_fetched(
         assert world.wrong == []
 
 
-async def test_a_wrong_agent_is_not_run_and_the_armed_shutdown_comes(
+async def test_an_agent_with_a_wrong_hash_is_not_run_and_the_shutdown_follows(
     process_host: MakeHost, user_data: UserData
 ) -> None:
     async with running(World(scale=yielding(500), agent=AGENT + b"\nraise SystemExit\n")) as world:
@@ -143,7 +143,7 @@ async def test_a_wrong_agent_is_not_run_and_the_armed_shutdown_comes(
         assert world.count("attest") == 0
 
 
-async def test_the_agents_death_powers_the_machine_off(
+async def test_the_machine_powers_off_if_the_agent_is_killed(
     process_host: MakeHost, user_data: UserData
 ) -> None:
     async with running(World(scale=50, jobs=[60])) as world:
@@ -167,7 +167,7 @@ async def test_the_agents_death_powers_the_machine_off(
 async def test_a_stop_of_the_agent_lets_the_runner_cancel_its_job(
     process_host: MakeHost, user_data: UserData, open_folder: Path
 ) -> None:
-    """As when spot takes a machine: the unit signals the agent alone (`KillMode=mixed`)."""
+    """As in a spot interruption: the unit signals only the agent (`KillMode=mixed`)."""
     async with running(World(scale=20, jobs=[3600])) as world:
         host = process_host(world.scale)
         await host.boot(world.machine("i-1", user_data(world)))
@@ -181,7 +181,7 @@ async def test_a_stop_of_the_agent_lets_the_runner_cancel_its_job(
         assert "stopped: the machine is being shut down" in log
 
 
-async def test_a_reboot_leaves_the_disk_and_nothing_that_ran(
+async def test_a_reboot_keeps_the_disk_and_ends_all_processes(
     process_host: MakeHost, user_data: UserData, open_folder: Path
 ) -> None:
     async with running(World(scale=50, assignment=False, jobs=[60])) as world:
@@ -202,7 +202,9 @@ async def test_a_reboot_leaves_the_disk_and_nothing_that_ran(
         assert world.count("attest") == 2
 
 
-async def test_without_systemd_the_same(process_host: MakeHost, user_data: UserData) -> None:
+async def test_machines_without_systemd_behave_the_same(
+    process_host: MakeHost, user_data: UserData
+) -> None:
     async with running(World(scale=50, jobs=[0.1])) as world:
         host = process_host(world.scale)
         bare = '#!/bin/bash\nPATH=/bin:/usr/bin rmdir "$RUNNER_AGENT_ROOT/run/systemd/system"\n'

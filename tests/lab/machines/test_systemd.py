@@ -1,4 +1,4 @@
-"""How the lab stops an agent's unit: by the words that stand in the unit."""
+"""The lab stops an agent's unit as the settings of the unit say."""
 
 from pathlib import Path
 
@@ -12,13 +12,13 @@ from tests.lab.machines.conftest import AGENT, UserData
 from tests.lab.machines.world import World, running, until
 
 
-def test_a_unit_that_says_nothing_has_its_whole_control_group_signalled() -> None:
+def test_a_unit_without_kill_mode_has_its_whole_control_group_signalled() -> None:
     unit = parse_unit("[Service]\nExecStart=/bin/true\n")
     assert unit == Unit("control-group", DEFAULT_TIMEOUT)
     assert unit.signalled(7, {7, 8, 9}) == {7, 8, 9}
 
 
-def test_the_unit_of_the_user_data_has_the_agent_alone_signalled() -> None:
+def test_a_stop_of_the_user_datas_unit_signals_only_the_agent() -> None:
     text = render_user_data(OperatingSystem.LINUX, "https://x.example", "lab", "ab" * 32)
     unit = parse_unit(text[text.index("[Unit]") : text.index("\nUNIT\n")])
     assert unit == Unit("mixed", 40.0)

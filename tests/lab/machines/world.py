@@ -58,7 +58,7 @@ class World:
     url: str = ""
 
     def steps(self, instance: str, *omitted: str) -> list[str]:
-        """What this machine did, in order, repeats of a step as one."""
+        """Return the steps of this machine in order, with repeats of a step as one."""
         found: list[str] = []
         for who, step in self.reported:
             if who == instance and step not in omitted and (not found or found[-1] != step):

@@ -32,7 +32,7 @@ class AcknowledgementKiller:
         self.unanswered: Callable[[str], None] | None = None
 
     async def before(self, said: MachineRequest) -> bool:
-        """The machine has sent it, the controller has not got it."""
+        """Called when the machine has sent the request, and the controller has not received it."""
         if said.step != "acknowledge" or self.unheard is None:
             return True
         kill, self.unheard = self.unheard, None
@@ -40,7 +40,7 @@ class AcknowledgementKiller:
         return False
 
     async def after(self, said: MachineRequest, status: int, _: dict[str, Any]) -> None:
-        """The controller has answered, the machine has not heard it."""
+        """Called when the controller has answered, and the machine has not received the answer."""
         if said.step == "acknowledge" and status == 204 and self.unanswered is not None:
             kill, self.unanswered = self.unanswered, None
             kill(said.body["runner"])
@@ -60,7 +60,7 @@ class Trial:
         self.swallowed: list[str] = []
 
     def renew_images(self, fields: Mapping[str, str]) -> None:
-        """A newer image of each SKU appears while a call is under way."""
+        """Add a newer image of each SKU during a launch request."""
         images = self.lab.ec2.images
         there = images.named("*")
         self.images.setdefault(fields["ClientToken"], frozenset(one.id for one in there))
@@ -69,7 +69,7 @@ class Trial:
             images.publish(newest, f"{sku}-{len(there)}")
 
     def swallow(self) -> None:
-        """Have the next answer of CreateFleet lost while newer images appear."""
+        """Lose the next answer of CreateFleet, and add newer images."""
 
         def swallowed(fields: Mapping[str, str]) -> None:
             self.renew_images(fields)
@@ -78,7 +78,7 @@ class Trial:
         self.lab.ec2.faults.lose_answers("CreateFleet", 1, then=swallowed)
 
     def kill_at(self, met: list[str], fields: Mapping[str, str]) -> None:
-        """Kill the controller at one of its calls, of which a newer image knows nothing."""
+        """Kill the controller at one of its calls, and add newer images."""
         self.lab.controller.kill_at_once()
         met.append(fields["ClientToken"])
         self.renew_images(fields)
@@ -88,7 +88,7 @@ class Trial:
 
 
 def call_arrives(trial: Trial) -> Callable[[sqlite3.Connection], None]:
-    """CreateFleet has arrived and was not carried out."""
+    """CreateFleet arrived and is not carried out."""
     met: list[str] = []
     trial.lab.ec2.faults.cut_calls("CreateFleet", 1, lambda fields: trial.kill_at(met, fields))
 
@@ -114,7 +114,7 @@ def template_arrives(trial: Trial) -> Callable[[sqlite3.Connection], None]:
 
 
 def registration_arrives(trial: Trial) -> Callable[[sqlite3.Connection], None]:
-    """A registration is asked for and not made."""
+    """A registration is requested and not created."""
     _drop_registration(trial, done=False)
 
     def check(store: sqlite3.Connection) -> None:
@@ -239,7 +239,7 @@ POINTS: dict[str, tuple[Place, ...]] = {
 
 
 def recorded_late(lab: Laboratory, records: Records) -> list[str]:
-    """What a dead controller had sent and its store does not know of, in words."""
+    """Return descriptions of what a killed controller sent and its store does not have."""
     tried = {call.token: call.attempts for call in records.calls}
     named = {str(runner.name) for runner in records.runners}
     slots = {str(call.id): len(call.slots) for call in records.calls}
@@ -273,7 +273,7 @@ def _runner(store: sqlite3.Connection, met: list[str]) -> Runner:
 
 
 def _unregistered(store: sqlite3.Connection) -> list[Runner]:
-    """Registrations that are recorded, and of which nothing more is known."""
+    """Return registrations that are recorded and not known to exist."""
     states = (RunnerState.NAMED, RunnerState.DEREGISTERING)
     found = (one for one in records_in(store).runners if one.state in states)
     return [one for one in found if one.github_id is None]

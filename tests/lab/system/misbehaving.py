@@ -1,4 +1,4 @@
-"""The stories of machines that misbehave on purpose, and one laboratory that lives them all.
+"""The stories of machines that misbehave on purpose, and one laboratory that runs all of them.
 
 Each has a SKU of its own, whose first machine is the one that misbehaves. Times are lab seconds.
 """
@@ -29,7 +29,7 @@ Sample = tuple[float, dict[str, float]]
 """The time of a scrape, and every metric by name and labels."""
 
 LONG = {"deadlines": {"boot": "3h", "health_checks": "3h", "ready_silence": "1h"}}
-"""For stories that are about something else than deadlines, which a busy host must not end."""
+"""For stories without deadlines, so that a busy host does not end them."""
 
 EARLY = 100.0
 """A real second: on a busy host, what was said and the lab's noting of it lie so far apart."""
@@ -149,7 +149,7 @@ class Outcome:
         return sorted(found, key=lambda one: one.launched_at)
 
     def machine(self, sku: str) -> Machine:
-        """The record of the one that misbehaved."""
+        """Return the record of the machine that misbehaved."""
         name = self.misdeeds[sku].instance_id
         (found,) = (one for one in self.records.machines if one.placement.provider_id == name)
         return found

@@ -31,7 +31,7 @@ class LastWrite:
     value: str
 
     def give(self, order: Path) -> None:
-        """Put the order where the process looks for it, whole at once."""
+        """Write the order atomically to the file that the process reads."""
         draft = order.with_suffix(".draft")
         draft.write_text(json.dumps(asdict(self)))
         draft.replace(order)
@@ -74,7 +74,7 @@ class _Fate:
 
 
 def main(order: Path) -> None:
-    """Be `autoscaler` until the order is carried out."""
+    """Run `autoscaler` until the order is carried out."""
     fate = _Fate(order)
 
     class Watched(sqlite3.Connection):

@@ -1,4 +1,4 @@
-"""How fast a laboratory's clock may run on a host that is busy with other things."""
+"""How fast a laboratory's clock may run on a busy host."""
 
 import time
 
@@ -30,5 +30,5 @@ def yielding(scale: float) -> float:
 
 
 def stretched(patience: float) -> float:
-    """Real seconds to wait for what a quiet host brings about in `patience`."""
+    """Return the real seconds to wait for what takes `patience` seconds on a quiet host."""
     return 2.0 * patience * _measured[-1]

@@ -74,7 +74,7 @@ def _most_before(records: Records) -> int:
     topic="Complaints about other fleets",
     source="GARM#270; GAR#3824",
 )
-async def test_without_limits_a_thousand_jobs_take_few_calls() -> None:
+async def test_without_limits_a_thousand_jobs_need_few_calls() -> None:
     fleet = LabFleet(
         "acme",
         ("widgets",),
@@ -102,7 +102,7 @@ async def test_without_limits_a_thousand_jobs_take_few_calls() -> None:
     source="GitHub: using webhooks",
 )
 async def test_within_githubs_limits_and_with_bad_deliveries_no_machine_waits_long() -> None:
-    """A fifth of the deliveries fails at first, a fifth comes twice, a fifth comes late."""
+    """A fifth of the deliveries fails at first, a fifth is repeated, a fifth is late."""
     fleet = LabFleet(
         "acme",
         ("widgets",),

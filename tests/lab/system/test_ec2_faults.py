@@ -123,7 +123,7 @@ async def _run(lab: Laboratory, jobs: list[PushedJob]) -> None:
 
 
 def _peak(instances: list[Instance]) -> int:
-    """How many there were at once at most; an end counts before a launch of the same moment."""
+    """Return the largest number at once. At the same moment, a termination counts before a launch."""
     changes = [(one.visible_at, 1) for one in instances]
     changes += [(one.terminated_at, -1) for one in instances if one.terminated_at is not None]
     there = most = 0
@@ -156,7 +156,7 @@ async def test_the_rest_of_a_partial_fleet_comes_from_the_next_offering(lab: Lab
     topic="EC2's API",
     source="EC2: on-demand quotas; EC2: spot quotas",
 )
-async def test_a_quota_that_was_read_is_kept_and_not_run_into(lab: Laboratory) -> None:
+async def test_launches_stay_within_a_quota_that_was_read(lab: Laboratory) -> None:
     await _run(lab, _push(lab, "quota", 5))
     assert _peak(_instances(lab, "quota")) == INF_VCPUS // VCPUS_EACH
     assert {call.failure for call in _calls(lab, "quota")} == {None}
@@ -167,7 +167,7 @@ async def test_a_quota_that_was_read_is_kept_and_not_run_into(lab: Laboratory) -
     topic="EC2's machines",
     source="EC2: StateReason",
 )
-async def test_a_machine_that_never_runs_for_want_of_capacity_is_made_up_for_elsewhere(
+async def test_a_machine_that_fails_for_lack_of_capacity_is_replaced_elsewhere(
     lab: Laboratory,
 ) -> None:
     code = "Server.InsufficientInstanceCapacity"
@@ -270,7 +270,7 @@ def _skipped(calls: list[LaunchRequest]) -> list[str]:
     topic="EC2's API",
     source="Karpenter#7998; Karpenter#3413",
 )
-async def test_without_the_role_for_spot_it_is_bought_on_demand(lab: Laboratory) -> None:
+async def test_without_the_spot_role_on_demand_machines_are_launched(lab: Laboratory) -> None:
     lab.ec2.faults.spot_role = False
     await _run(lab, _push(lab, "role", 2))
     lab.ec2.faults.spot_role = True
@@ -286,7 +286,7 @@ async def test_without_the_role_for_spot_it_is_bought_on_demand(lab: Laboratory)
     topic="EC2's API",
     source="Karpenter pkg/errors",
 )
-async def test_a_subnet_without_addresses_is_made_up_for_by_another_zone(lab: Laboratory) -> None:
+async def test_a_subnet_without_addresses_is_replaced_by_another_zone(lab: Laboratory) -> None:
     subnet = next(one.specification.subnet for one in lab.ec2.instances if one.zone == ZONES[0])
     lab.ec2.faults.set_addresses(subnet.id, 0)
     await _run(lab, _push(lab, "addresses", 2))
@@ -301,8 +301,8 @@ async def test_a_subnet_without_addresses_is_made_up_for_by_another_zone(lab: La
     topic="EC2's machines",
     source="EC2: StateReason; pytorch#157009",
 )
-async def test_a_volume_limit_is_shown_as_such_and_waited_for(lab: Laboratory) -> None:
-    """It is the whole account's: no other offering of the provider is asked before it is tried again."""
+async def test_a_volume_limit_is_reported_and_waited_for(lab: Laboratory) -> None:
+    """The limit is that of the account: no other offering of the provider is tried before the hold ends."""
     code = "Client.VolumeLimitExceeded"
     lab.ec2.faults.fail_starts(1, code, "Volume limit exceeded")
     jobs = _push(lab, "volumes", 1)
@@ -327,8 +327,10 @@ async def test_a_volume_limit_is_shown_as_such_and_waited_for(lab: Laboratory) -
     topic="EC2's API",
     source="EC2: DescribeInstances; boto/boto3#130",
 )
-async def test_lists_that_begin_with_an_empty_page_are_read_to_their_end(lab: Laboratory) -> None:
-    """A machine that two such lists did not show would be taken for gone, and replaced."""
+async def test_listings_that_begin_with_an_empty_page_are_read_to_their_end(
+    lab: Laboratory,
+) -> None:
+    """Otherwise two such listings would lose a machine, and it would be replaced."""
     lab.ec2.faults.empty_pages("DescribeInstances", 1000)
     jobs = _push(lab, "paged", 2, math.inf)
     await until(lambda: started(jobs), PATIENCE, lab.controller.log_end)
@@ -353,7 +355,7 @@ async def _listed(lab: Laboratory) -> None:
     )
 
 
-async def test_nothing_is_left_and_nothing_was_done_twice(lab: Laboratory) -> None:
+async def test_no_resource_is_left_and_no_request_was_carried_out_twice(lab: Laboratory) -> None:
     await at_rest(lab, PATIENCE)
     assert lab.wrong_jobs() == []
     assert wrong_slots(lab) == []

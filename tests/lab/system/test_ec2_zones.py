@@ -79,7 +79,9 @@ def _zones_asked(call: LaunchRequest) -> set[str]:
     topic="EC2's API",
     source="EC2: DescribeInstanceTypeOfferings",
 )
-async def test_a_zone_that_is_listed_as_not_selling_a_type_is_never_asked(lab: Laboratory) -> None:
+async def test_no_launch_is_requested_in_a_zone_that_does_not_offer_the_type(
+    lab: Laboratory,
+) -> None:
     assert lab.ec2.calls["DescribeInstanceTypeOfferings"] > 0
     await _run(lab, "listed", 3)
     calls = _calls(lab, "listed")
@@ -94,7 +96,7 @@ async def test_a_zone_that_is_listed_as_not_selling_a_type_is_never_asked(lab: L
     topic="EC2's API",
     source="packer#9946; compiler-explorer/infra#601",
 )
-async def test_a_zone_that_stopped_selling_a_type_costs_its_own_offering_alone(
+async def test_a_zone_that_stopped_offering_a_type_puts_only_its_offering_on_hold(
     lab: Laboratory,
 ) -> None:
     lab.ec2.faults.stop_selling("g6.xlarge", ZONES[0])
@@ -107,7 +109,7 @@ async def test_a_zone_that_stopped_selling_a_type_costs_its_own_offering_alone(
     assert WORDS in first.reason
     assert later
     assert {ZONES[0]}.isdisjoint(*(_zones_asked(call) for call in later))
-    # Neither the launch option nor the zones that were not tried are held back.
+    # Neither the launch option nor the untried zones are on hold.
     assert _held_back(lab) == {offering_key(one) for one in first.offerings if ZONES[0] in one}
     assert {one.zone for one in lab.ec2.instances if one.tags[SKU_TAG] == "unlisted"} == {ZONES[1]}
 

@@ -120,7 +120,7 @@ async def _run(lab: Laboratory, jobs: list[PushedJob]) -> None:
     topic="Complaints about other fleets",
     source="GAR 7.11",
 )
-async def test_a_delivery_that_comes_twice_gives_one_machine(lab: Laboratory) -> None:
+async def test_a_repeated_delivery_launches_one_machine(lab: Laboratory) -> None:
     lab.github.disturb(DeliveryFaults(duplicate=1.0))
     jobs = _push(lab, "repeated", [20.0] * 4)
     await _run(lab, jobs)
@@ -136,7 +136,7 @@ async def test_a_delivery_that_comes_twice_gives_one_machine(lab: Laboratory) ->
     topic="Complaints about other fleets",
     source="GAR 7.11",
 )
-async def test_jobs_that_met_a_quota_run_once_there_is_some(
+async def test_jobs_refused_for_a_quota_run_after_it_was_raised(
     lab: Laboratory, pushed: Pushed
 ) -> None:
     jobs = pushed["quota"]
@@ -161,9 +161,7 @@ async def test_jobs_that_met_a_quota_run_once_there_is_some(
     topic="Complaints about other fleets",
     source="GAR 7.11",
 )
-async def test_jobs_beyond_a_cap_that_is_overdrawn_wait_and_run(
-    lab: Laboratory, pushed: Pushed
-) -> None:
+async def test_jobs_beyond_a_lowered_cap_wait_and_then_run(lab: Laboratory, pushed: Pushed) -> None:
     await _reported(lab, "capped", f"max_machines of capped ({CAP}) is reached")
     for one in pushed["capped"][:CAP_BEFORE]:
         assert not one.conclusion, "the cap was overdrawn"
@@ -203,7 +201,7 @@ def _there(machines: list[Instance], at: float) -> int:
     topic="Complaints about other fleets",
     source="GAR 7.11",
 )
-async def test_a_minute_without_registrations_costs_a_minute_and_no_machine(
+async def test_a_minute_without_registrations_delays_jobs_and_loses_no_machine(
     lab: Laboratory,
 ) -> None:
     registered = lab.github.calls[REGISTER, 201]
@@ -230,7 +228,7 @@ async def test_a_minute_without_registrations_costs_a_minute_and_no_machine(
     assert lab.github.calls[REGISTER, 201] - registered == len(jobs)
 
 
-async def test_nothing_is_left_and_nothing_was_done_twice(lab: Laboratory) -> None:
+async def test_no_resource_is_left_and_no_request_was_carried_out_twice(lab: Laboratory) -> None:
     await at_rest(lab, PATIENCE)
     assert lab.wrong_jobs() == []
     assert wrong_slots(lab) == []

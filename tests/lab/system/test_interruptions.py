@@ -68,7 +68,7 @@ def runs_of(lab: Laboratory, sku: str) -> list[str | None]:
     topic="EC2's machines",
     source="actions/runner#1792; EC2: how termination works",
 )
-async def test_machines_are_replaced_and_jobs_that_died_with_them_run_again(
+async def test_interrupted_machines_are_replaced_and_their_jobs_are_rerun(
     moto: MotoProcess,
 ) -> None:
     fleet = LabFleet("acme", ("widgets",), SKUS, scale=yielding(60.0))

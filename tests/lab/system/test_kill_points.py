@@ -36,7 +36,7 @@ SKUS = {
     "linux.arm": ec2_sku("m7g.xlarge", arch="arm64"),
 }
 AT_ONCE = 8
-"""So many jobs are always under way: a point that needs one is never waited for in vain."""
+"""The number of jobs that are always active, so that every kill point is reached."""
 ANY_MOMENT: Seconds = 2.5
 """Real seconds: a controller opens its store and provider, and launches, registers and assigns for
 the jobs that arrived while it was down."""
@@ -52,7 +52,7 @@ async def _keep_pushing(lab: Laboratory, chance: random.Random) -> None:
 
 
 async def _dies(trial: Trial, place: Place) -> None:
-    """Arm a place, let a controller come to it, and look at what it has left."""
+    """Prepare a kill, wait until the controller reaches it, and check what it left."""
     check = place(trial)
     controller = trial.lab.controller
     await until(lambda: not controller.running, PATIENCE, controller.log_end)
@@ -69,7 +69,7 @@ async def _answer_swallowed(trial: Trial) -> None:
 
 
 async def _keep_killing(trial: Trial, chance: random.Random) -> Counter[str]:
-    """The first life has begun; how often it ended at which point."""
+    """Kill the controller repeatedly. Return how often it was killed at each point."""
     kills: Counter[str] = Counter()
     controller = trial.lab.controller
     for number in range(ROUNDS):
@@ -90,7 +90,9 @@ async def _keep_killing(trial: Trial, chance: random.Random) -> Counter[str]:
     topic="EC2's machines",
     source="EC2: idempotency",
 )
-async def test_killed_at_every_point_while_jobs_flow(tmp_path: Path, moto: MotoProcess) -> None:
+async def test_the_controller_is_killed_at_every_point_while_jobs_run(
+    tmp_path: Path, moto: MotoProcess
+) -> None:
     killer, order = AcknowledgementKiller(), tmp_path / "order"
     fleet = LabFleet(
         "acme",
@@ -119,13 +121,13 @@ async def test_killed_at_every_point_while_jobs_flow(tmp_path: Path, moto: MotoP
         _repeated_as_they_were(trial)
         # No name was registered twice, whatever became of the first answer.
         assert set(lab.github.names_registered.values()) == {1}
-        # That it was a trial at all: deliveries failed, and the kills fell among the work.
+        # The kills had an effect: deliveries failed, and jobs were active.
         assert lab.github.deliveries["redelivered"] > ROUNDS
         assert len(lab.github.jobs) > 2 * AT_ONCE
 
 
 def _repeated_as_they_were(trial: Trial) -> None:
-    """Every request was sent in the same words each time, and knows nothing of newer images."""
+    """Check that every request was repeated unchanged, without newer images."""
     ec2 = trial.lab.ec2
     assert len(trial.swallowed) == ROUNDS
     assert all(len(ec2.sendings[token]) > 1 for token in trial.swallowed)

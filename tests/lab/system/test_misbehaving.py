@@ -22,9 +22,9 @@ from tests.lab.system.misbehaving import EARLY, STORIES, Outcome, Sample, fleet,
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 LATE = 25
-"""Maximum number of scrapes between a deadline and what it demands: 500 lab seconds on a quiet host."""
+"""Maximum number of scrapes between a deadline and its effect: 500 lab seconds on a quiet host."""
 SEEN_WITHIN = 150.0
-"""The controller counts once a real second, and is asked five times as often."""
+"""The controller updates its counts once a real second, and scrapes are five times as frequent."""
 
 
 EVERY_STORY = pytest.mark.parametrize("name", sorted(STORIES))
@@ -32,7 +32,7 @@ EVERY_STORY = pytest.mark.parametrize("name", sorted(STORIES))
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def outcome(moto: MotoProcess) -> AsyncIterator[Outcome]:
-    """Every story, lived to its end."""
+    """Run every story to its end."""
     async with Laboratory(fleet(), moto) as lab:
         await lab.start_controller()
         jobs = {
@@ -118,7 +118,7 @@ async def outcome(moto: MotoProcess) -> AsyncIterator[Outcome]:
     param="exits-at-work",
 )
 @EVERY_STORY
-async def test_a_misbehaving_machine_ends_as_designed_and_in_time(
+async def test_a_misbehaving_machine_is_terminated_for_the_right_reason_and_in_time(
     outcome: Outcome, name: str
 ) -> None:
     story, deed, machine = STORIES[name], outcome.misdeeds[name], outcome.machine(name)
@@ -205,7 +205,7 @@ async def test_a_misbehaving_machine_is_supply_only_while_it_may_serve_a_job(
     if story.alone:
         assert others == []
         return
-    # Where GitHub has not taken the job back yet, a second machine may wait in vain for it.
+    # If GitHub still shows the job on the first machine, a second machine may wait without a job.
     second = others[0]
     assert len(others) <= (3 if story.kind is Misbehaviour.NO_WORKER else 1)
     assert deed.at is not None
@@ -260,7 +260,7 @@ async def test_the_console_text_of_a_failed_boot_is_in_the_history(
     topic="Runner and listener",
     source="actions/runner#3669",
 )
-async def test_a_registration_that_outlives_its_machine_gets_no_job(outcome: Outcome) -> None:
+async def test_a_registration_whose_machine_ended_gets_no_job(outcome: Outcome) -> None:
     """The controller removes it, or GitHub after a day offline. See actions/runner#3669."""
     gone = outcome.machine("vanishes-handed")
     (runner,) = (one for one in outcome.records.runners if one.machine == gone.id)
@@ -304,7 +304,7 @@ async def test_a_reboot_after_the_assignment_is_refused(
     topic="EC2's machines",
     source="EC2: reboot; actions/runner#3539",
 )
-async def test_a_reboot_during_the_job_sends_nothing_more(outcome: Outcome) -> None:
+async def test_after_a_reboot_during_its_job_a_machine_sends_nothing(outcome: Outcome) -> None:
     deed = outcome.misdeeds["reboots-at-work"]
     assert (deed.attestations, deed.exits) == (1, 0)
 
@@ -315,7 +315,7 @@ async def test_a_reboot_during_the_job_sends_nothing_more(outcome: Outcome) -> N
     topic="Hostile input",
     source="EC2: instance identity documents; GitHub: secure use",
 )
-async def test_lies_are_refused_or_change_nothing(outcome: Outcome) -> None:
+async def test_false_reports_are_refused_or_change_nothing(outcome: Outcome) -> None:
     """Requests that a job with root could send: no other machine is affected."""
     answers = dict(outcome.misdeeds["lies"].answers)
     statuses = {lie: {status for other, status in answers if other == lie} for lie, _ in answers}

@@ -1,4 +1,4 @@
-"""An image whose runner GitHub refuses: what it costs, what the operator reads, how it ends."""
+"""An image whose runner GitHub refuses: wasted machines, log lines, and the recovery."""
 
 import json
 from collections.abc import AsyncIterator
@@ -38,7 +38,7 @@ def logged(lab: Laboratory, event: str) -> list[dict[str, object]]:
     topic="Runner and listener",
     source="actions/runner#1991",
 )
-async def test_an_image_that_is_too_old_costs_a_machine_a_job_until_it_is_replaced(
+async def test_an_image_with_a_refused_runner_wastes_at_most_a_machine_for_each_job(
     lab: Laboratory,
 ) -> None:
     jobs = lab.github.push([job(f"build-{number}", "gpu", 30.0) for number in range(4)])

@@ -62,7 +62,7 @@ async def run_job(lab: Laboratory, name: str) -> None:
     topic="EC2's API",
     source="Karpenter's pricing provider; AWS: GetProducts",
 )
-async def test_prices_are_read_kept_and_used(lab: Laboratory) -> None:
+async def test_prices_are_read_stored_and_used(lab: Laboratory) -> None:
     await prices(lab, "on-demand", "api", 1)
     await prices(lab, "spot", "api", len(ZONES))
     (pushed,) = lab.github.push([job("first", "gpu", math.inf)])
@@ -74,7 +74,7 @@ async def test_prices_are_read_kept_and_used(lab: Laboratory) -> None:
     await until(lambda: bool(pushed.conclusion), PATIENCE, lab.controller.log_end)
 
 
-async def test_after_a_restart_the_kept_prices_serve_and_are_not_read_again(
+async def test_after_a_restart_stored_prices_are_used_and_not_read_again(
     lab: Laboratory,
 ) -> None:
     asked = lab.ec2.calls["pricing"]
@@ -91,7 +91,7 @@ async def test_after_a_restart_the_kept_prices_serve_and_are_not_read_again(
     topic="EC2's API",
     source="Karpenter#3522; Karpenter#2604",
 )
-async def test_without_leave_to_read_prices_the_kept_ones_serve_and_jobs_run(
+async def test_without_permission_to_read_prices_the_stored_ones_are_used_and_jobs_run(
     lab: Laboratory,
 ) -> None:
     assert await lab.controller.terminate() == 0

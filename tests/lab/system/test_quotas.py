@@ -48,7 +48,7 @@ def refused_calls(lab: Laboratory) -> list[str]:
     return [call.reason for call in calls if call.failure is FailureClass.QUOTA]
 
 
-async def test_a_quota_that_was_read_is_not_run_into(lab: Laboratory) -> None:
+async def test_launches_stay_within_a_quota_that_was_read(lab: Laboratory) -> None:
     await quota_from(lab, "api")
     await run_jobs(lab, "first")
     assert refused_calls(lab) == []
@@ -59,7 +59,7 @@ async def test_a_quota_that_was_read_is_not_run_into(lab: Laboratory) -> None:
     topic="EC2's API",
     source="Service Quotas: ListServiceQuotas",
 )
-async def test_without_leave_after_a_restart_the_last_quota_is_not_run_into(
+async def test_after_a_restart_without_permission_launches_stay_within_the_stored_quota(
     lab: Laboratory,
 ) -> None:
     assert await lab.controller.terminate() == 0

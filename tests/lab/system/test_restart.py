@@ -41,7 +41,7 @@ def _ready(lab: Laboratory) -> list[Machine]:
     return [one for one in read_records(lab).machines if one.state is MachineState.READY]
 
 
-async def test_sigterm_finishes_what_is_in_flight_and_nothing_is_done_twice(
+async def test_after_sigterm_requests_finish_and_none_is_carried_out_twice(
     lab: Laboratory,
 ) -> None:
     await until(lambda: len(_ready(lab)) == 2, PATIENCE, lab.controller.log_end)

@@ -43,7 +43,7 @@ INSTALLATION_TAG = "autoscaler:installation"
 
 
 class StaysOn:
-    """Has machines stand still when they report their exit: done with their jobs, and still there."""
+    """Stops machines when they report their exit, so that they stay after their jobs."""
 
     def __init__(self) -> None:
         self.lab: Laboratory
@@ -64,7 +64,7 @@ class StaysOn:
         return False
 
     async def after(self, _said: MachineRequest, _status: int, _answer: dict[str, Any]) -> None:
-        """Nothing is done to answers."""
+        """Do nothing with answers."""
 
 
 def fleet(listener: StaysOn) -> LabFleet:
@@ -85,7 +85,7 @@ def end(lab: Laboratory, jobs: list[PushedJob]) -> None:
 
 
 def back_up(lab: Laboratory, to: Path) -> None:
-    """As documented, while the controller writes."""
+    """Back the store up as documented, while the controller writes."""
     with (
         closing(sqlite3.connect(lab.folder / "state.db")) as of,
         closing(sqlite3.connect(to)) as copy,
@@ -108,7 +108,7 @@ def at_work(lab: Laboratory) -> set[str]:
 
 
 async def shown(lab: Laboratory, operator: Operator) -> list[str]:
-    """The operator's lines, once they are of those that are at work: the done leave meanwhile."""
+    """Return the operator's lines when only machines with a job are left in them."""
     async with asyncio.timeout(PATIENCE):
         while True:
             before = at_work(lab)
@@ -152,7 +152,7 @@ async def stories(
     topic="EC2's machines",
     source="SQLite: backup",
 )
-async def test_after_a_restore_no_job_dies_and_no_machine_is_launched_twice(
+async def test_after_a_restore_no_job_is_lost_and_no_machine_is_launched_twice(
     stories: Stories,
 ) -> None:
     restored, _ = stories
@@ -164,7 +164,7 @@ async def test_after_a_restore_no_job_dies_and_no_machine_is_launched_twice(
     topic="EC2's machines",
     source="ARC#4397",
 )
-async def test_a_lost_store_takes_its_old_installation_over_once_that_is_confirmed(
+async def test_after_a_lost_store_an_operator_adopts_the_old_installation(
     stories: Stories,
 ) -> None:
     _, lost = stories
@@ -182,7 +182,7 @@ async def _restored(backup: Path, moto: MotoProcess) -> None:
         half = push(lab, "half way", 30)
         await until(backup.exists, PATIENCE, lab.controller.log_end)
         assert not any(one.starts for one in half)
-        # Of what the backup knows much is verified.
+        # Most machines that the backup has are verified.
         listener.spared = frozenset(str(machine.id) for machine in read_records(lab).machines)
         listener.wanted = 3
         later = [*half, *push(lab, "after", 50), *push(lab, "short", 20, 30.0)]
@@ -224,7 +224,7 @@ async def _restored(backup: Path, moto: MotoProcess) -> None:
             str(m.placement.provider_id): m.termination.reason for m in read_records(lab).machines
         }
         assert {reason_codes[one] for one in listener.hung} == {TerminationReason.OPERATOR}
-        # Nobody else was ended by us: each powered itself off after its job.
+        # The controller terminated no other machine: each powered itself off after its job.
         assert {
             reason_code for one, reason_code in reason_codes.items() if one not in listener.hung
         } <= {
@@ -249,7 +249,7 @@ async def _lost(moto: MotoProcess) -> None:
         await lab.start_controller()
         assert len(list(lab.ec2.instances)) == 41
         lines = await shown(lab, operator)
-        # Those that are done leave meanwhile.
+        # Machines without a job terminate meanwhile.
         foreign = range(len(at_work(lab)), len(lines) + 1)
         await shows(lab, {"autoscaler_machines_foreign": foreign}, PATIENCE)
         assert all(f"adopt {old}" in line for line in lines)
@@ -263,7 +263,7 @@ async def _lost(moto: MotoProcess) -> None:
         new = push(lab, "new", 10, 30.0)
         end(lab, long)
         await all_have_ended(lab, lambda: set(listener.hung))
-        # Tags and names are the old installation's from then on, over a restart too.
+        # From now on, also after a restart, tags and names have the ID of the old installation.
         assert {one.tags[INSTALLATION_TAG] for one in lab.ec2.instances} == {old}
         assert all(one.starts[0].startswith(f"lab-{old}-") for one in new)
         assert await lab.controller.terminate() == 0

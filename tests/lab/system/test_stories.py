@@ -104,7 +104,7 @@ async def _all_run_once(lab: Laboratory, sku: str, jobs: list[PushedJob]) -> Non
     topic="Complaints about other fleets",
     source="runs-on#73; runs-on#317; GAR#2612; openvdb/fvdb-core#961",
 )
-async def test_a_job_without_quota_is_held_with_a_reason(lab: Laboratory, pushed: Pushed) -> None:
+async def test_a_job_without_quota_waits_with_a_reason(lab: Laboratory, pushed: Pushed) -> None:
     def reported() -> bool:
         return any(
             line["sku"] == "quota" and "VcpuLimitExceeded" in line["reason"]
@@ -123,7 +123,7 @@ async def test_a_job_without_quota_is_held_with_a_reason(lab: Laboratory, pushed
     topic="EC2's API",
     source="Karpenter pkg/cache",
 )
-async def test_a_zone_without_capacity_is_made_up_for_by_another(
+async def test_a_zone_without_capacity_is_replaced_by_another(
     lab: Laboratory, pushed: Pushed
 ) -> None:
     await _all_run_once(lab, "zones", pushed["zones"])
@@ -136,7 +136,7 @@ async def test_a_zone_without_capacity_is_made_up_for_by_another(
     topic="EC2's API",
     source="Karpenter pkg/errors",
 )
-async def test_a_type_without_capacity_is_made_up_for_by_the_next(
+async def test_a_type_without_capacity_is_replaced_by_the_next(
     lab: Laboratory, pushed: Pushed
 ) -> None:
     await _all_run_once(lab, "types", pushed["types"])
@@ -160,9 +160,7 @@ async def test_a_quota_that_is_used_up_leads_to_the_next_option(
     topic="GitHub's events",
     source="GitHub: runner groups",
 )
-async def test_a_repository_that_is_not_allowed_gets_no_machine(
-    lab: Laboratory, pushed: Pushed
-) -> None:
+async def test_a_repository_without_access_gets_no_machine(lab: Laboratory, pushed: Pushed) -> None:
     await _all_run_once(lab, "private", pushed["private"])
     (refused,) = pushed["refused"]
     assert refused.status is JobStatus.QUEUED
@@ -178,7 +176,7 @@ async def test_a_repository_that_is_not_allowed_gets_no_machine(
     topic="GitHub's events",
     source="GitHub: secure use; GitHub: get a workflow run",
 )
-async def test_a_job_of_a_fork_gets_no_machine_and_says_why(
+async def test_a_job_of_a_fork_gets_no_machine_and_has_a_reason(
     lab: Laboratory, pushed: Pushed
 ) -> None:
     def refused() -> list[str]:
@@ -213,7 +211,7 @@ async def test_the_ready_minimum_serves_at_once_and_is_refilled(lab: Laboratory)
     topic="Complaints about other fleets",
     source="GAR#1853",
 )
-async def test_a_cancelled_jobs_machine_goes_back_idle_without_a_registration(
+async def test_the_machine_of_a_cancelled_job_becomes_ready_without_a_registration(
     lab: Laboratory,
 ) -> None:
     (cancelled,) = _push(lab, "cancelled", 1)
@@ -249,7 +247,7 @@ async def test_a_ready_machine_is_replaced_at_its_age_and_never_assigned(lab: La
     topic="Runner and listener",
     source="actions/runner ADR 1751; ARC#4100",
 )
-async def test_a_machine_past_its_lifetime_is_ended_whatever_it_does(
+async def test_a_machine_past_its_lifetime_is_terminated_even_if_it_runs_a_job(
     lab: Laboratory, pushed: Pushed
 ) -> None:
     await until(
@@ -264,13 +262,13 @@ async def test_a_machine_past_its_lifetime_is_ended_whatever_it_does(
     assert machine.progress.ended_at - machine.progress.assigned_at >= 240.0
 
 
-async def test_more_jobs_than_all_offerings_hold_run_one_after_the_other(
+async def test_more_jobs_than_all_offerings_have_capacity_for_run_one_after_the_other(
     lab: Laboratory, pushed: Pushed
 ) -> None:
     await _all_run_once(lab, "scarce", pushed["scarce"])
 
 
-async def test_a_job_held_for_quota_runs_once_there_is_some(
+async def test_a_job_that_waits_for_quota_runs_when_quota_is_free(
     lab: Laboratory, pushed: Pushed
 ) -> None:
     for zone in ZONES:

@@ -19,7 +19,7 @@ JOB = JobId(10**12)
 async def test_a_stored_delivery_is_applied_at_the_start_while_all_lists_fail(
     moto: MotoProcess,
 ) -> None:
-    """The lists would heal its loss within minutes, and so would hide it."""
+    """GitHub's lists would replace a lost delivery within minutes, and so hide its loss."""
     skus = {SKU: ec2_sku("g5.xlarge")}
     fleet = LabFleet("acme", ("widgets",), skus, scale=yielding(60.0))
     async with Laboratory(fleet, moto) as lab:

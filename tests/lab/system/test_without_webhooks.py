@@ -1,4 +1,4 @@
-"""No webhook ever arrives, and every job runs: GitHub is looked at, inside a budget of calls."""
+"""Without any webhook every job runs: the controller reads GitHub's lists within a budget of calls."""
 
 import asyncio
 
@@ -37,7 +37,7 @@ LIST = "GET /repos/{owner}/{repo}/actions/runs"
     topic="GitHub's events",
     source="GitHub: failed deliveries",
 )
-async def test_every_job_has_its_machine_asked_for_at_the_next_look_and_runs_once(
+async def test_without_webhooks_every_job_gets_a_machine_at_the_next_list_and_runs_once(
     moto: MotoProcess,
 ) -> None:
     fleet = LabFleet(

@@ -23,7 +23,7 @@ class MemoryOptionKeys(LaunchOptionSettings):
     size: Name | None = None
     """The name of a size of machines."""
     dollars: Dollars = 1.0
-    """The price in zone a in dollars an hour; zone b is half as dear again."""
+    """The price in zone a in dollars an hour. Zone b costs 1.5 times as much."""
     family: Name = "G"
     """The quota that a machine counts against."""
     units: Positive = 4
@@ -80,7 +80,7 @@ class MemoryFactory:
         self._name, self._settings = name, settings
 
     async def start(self) -> None:
-        """Nothing takes long."""
+        """Do nothing: there is nothing to start."""
 
     def make(self, context: ProviderContext) -> MemoryProvider:
         """Return the provider, with the offerings of its launch options."""
@@ -107,4 +107,4 @@ class MemoryFactory:
             )
 
     async def close(self) -> None:
-        """Nothing was started."""
+        """Do nothing: there is nothing to close."""
