@@ -38,7 +38,7 @@ def catalogue(
         installations=installations,
         skus={
             SkuName(name): config.sku(
-                settings, name, tuple(_options(SkuName(name), sku, open_providers))
+                settings, name, tuple(_options(settings, SkuName(name), sku, open_providers))
             )
             for name, sku in settings.skus.items()
         },
@@ -108,11 +108,15 @@ def health_check_parameters(configuration: config.Configuration) -> dict[SkuName
 
 
 def _options(
-    name: SkuName, sku: SkuSettings, opened: Mapping[ProviderName, Provider]
+    settings: config.Settings,
+    name: SkuName,
+    sku: SkuSettings,
+    opened: Mapping[ProviderName, Provider],
 ) -> Iterator[LaunchOption]:
     for index, option in enumerate(sku.launch_options):
         provider = opened.get(ProviderName(option.provider))
         offerings = provider.offerings(name, index) if provider is not None else ()
         capacity_types = tuple(dict.fromkeys(offering.capacity_type for offering in offerings))
         # A launch option without offerings keeps its place, because cooldowns use its number.
-        yield LaunchOption(ProviderName(option.provider), capacity_types, offerings)
+        wait = settings.providers[option.provider].section.longest_wait()
+        yield LaunchOption(ProviderName(option.provider), capacity_types, offerings, wait)

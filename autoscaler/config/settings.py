@@ -21,6 +21,7 @@ from autoscaler.config.shapes import (
     Text,
 )
 from autoscaler.config.sku_settings import LaunchOptionSettings, SkuSettings
+from autoscaler.model.identifiers import Seconds
 
 
 class App(Section):
@@ -119,6 +120,10 @@ class ProviderSection(Section):
     def describe(self, option: LaunchOptionSettings) -> str:
         """Return a launch option at this provider in a few words, for the summary."""
         raise NotImplementedError
+
+    def longest_wait(self) -> Seconds:
+        """Return how long a launched machine may wait for a host. Its boot deadline is later by this time."""
+        return 0.0
 
     def quota_limits(self) -> Mapping[str, int]:
         """Return the configured quotas, as `Offering.quota` names them."""

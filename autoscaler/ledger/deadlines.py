@@ -40,7 +40,7 @@ def due(state: LedgerState, machine: Machine) -> Instant | None:
     deadlines = (state.catalogue.skus.get(machine.sku) or _FALLBACK).deadlines
     match machine.state:
         case _S.LAUNCHED:
-            return _late(state, machine, deadlines.boot)
+            return _late(state, machine, deadlines.boot + _longest_wait(state, machine))
         case _S.BOOTED:
             return _late(state, machine, deadlines.health_checks)
         case _S.READY:
@@ -85,6 +85,17 @@ def _is_due_at_once(state: LedgerState, machine: Machine) -> bool:
     decided = machine.state is _S.ASSIGNED and machine.termination.reason in reason_codes
     interrupted = machine.interruption.kind is not None and state.evidence.proves_unused(machine)
     return decided or interrupted
+
+
+def _longest_wait(state: LedgerState, machine: Machine) -> Seconds:
+    """Return how long a machine of this launch option may wait for a host before it boots."""
+    request = state.launch_requests.get(machine.launch_request)
+    sku = state.catalogue.skus.get(machine.sku)
+    if request is None or sku is None or request.option >= len(sku.launch_options):
+        return 0.0
+    option = sku.launch_options[request.option]
+    # Since the request, the configuration may have changed.
+    return option.longest_wait if option.provider == machine.provider else 0.0
 
 
 def _late(state: LedgerState, machine: Machine, patience: Seconds) -> Instant:

@@ -71,11 +71,15 @@ class Offering:
 
 @dataclass(frozen=True, slots=True)
 class LaunchOption:
-    """One launch option of a SKU: a provider and its offerings in order of preference."""
+    """One launch option of a SKU: a provider and its offerings in order of preference.
+
+    `longest_wait` is how long a launched machine may wait for a host before it boots, such as a pod for a node.
+    """
 
     provider: ProviderName
     capacity_types: tuple[CapacityType, ...]
     offerings: tuple[Offering, ...]
+    longest_wait: Seconds = 0.0
 
 
 @dataclass(frozen=True, slots=True)

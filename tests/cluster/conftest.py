@@ -117,6 +117,10 @@ class Place:
 
 @pytest_asyncio.fixture(loop_scope="session")
 async def place(cluster: Cluster, admin: Administrator) -> Place:
+    return await new_place(cluster, admin)
+
+
+async def new_place(cluster: Cluster, admin: Administrator) -> Place:
     """A new namespace that enforces Pod Security `restricted`, with the shipped rights."""
     name = f"runners-{next(_numbers)}"
     labels = {"pod-security.kubernetes.io/enforce": "restricted"}

@@ -49,9 +49,11 @@ async def test_a_pod_passes_restricted_pod_security_and_starts_on_a_node(
     assert mounted == ["assignment", "work"]
 
 
-async def test_the_scheduler_says_why_a_pod_waits(
-    place: Place, provider: KubernetesProvider
+async def test_the_scheduler_says_why_a_pod_waits_until_it_has_waited_too_long(
+    place: Place, telemetry: RememberingTelemetry
 ) -> None:
+    clock = ManualClock()
+    provider = KubernetesProvider(place.settings, telemetry, clock)
     await place.add_node(gpus=2)
     request = await provider.prepare(place.make_order(3, "full"))
     assert len((await provider.launch(request)).launched) == 3
@@ -66,11 +68,18 @@ async def test_the_scheduler_says_why_a_pod_waits(
     await until(only_one_waits)
     [machine] = await waiting(provider)
     assert not machine.cannot_start
+    clock.time += 899.0
+    assert not any(one.cannot_start for one in (await states(provider)).values())
+    clock.time += 1.0
+    [overdue] = [one for one in (await states(provider)).values() if one.cannot_start]
+    assert (overdue.provider_id, overdue.failure) == (machine.provider_id, FailureClass.CAPACITY)
+    assert f"no node within 900 s: {machine.reason.partition(': ')[2]}" in overdue.reason
     settings = replace(place.settings, provisioner=False)
     fixed = KubernetesProvider(settings, RememberingTelemetry(), ManualClock())
     [refused] = await waiting(fixed)
     assert (refused.cannot_start, refused.failure) == (True, FailureClass.CAPACITY)
     await fixed.close()
+    await provider.close()
 
 
 async def waiting(provider: KubernetesProvider) -> list[ListedMachine]:

@@ -53,6 +53,13 @@ SKU, POD, SECTION = "    on:\n", "{image: i}", "{context: c, namespace: runners}
             'use provider "cluster" in the SKUs',
         ),
         (
+            "runners}",
+            "runners, provisioner: false, pending_timeout: 5m}",
+            "providers.cluster.kubernetes.pending_timeout",
+            "has no effect: without a provisioner",
+            "remove it",
+        ),
+        (
             SKU,
             f"    os: windows\n{SKU}",
             "skus.gpu.os",

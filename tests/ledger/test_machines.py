@@ -49,6 +49,17 @@ def test_every_stage_has_its_deadline(stage: str, default: float, short: float) 
 
 
 @pytest.mark.parametrize(("stage", "default", "short"), DEADLINES)
+def test_only_the_boot_deadline_is_later_by_the_wait_for_a_host(
+    stage: str, default: float, short: float
+) -> None:
+    waiting = tuple(dataclasses.replace(one, longest_wait=40.0) for one in SHORT.launch_options)
+    world = at_stage(stage, World(catalogue(dataclasses.replace(SHORT, launch_options=waiting))))
+    later = 40.0 if stage == "launched" else 0.0
+    assert world.machine("c0").due == START + short + later
+    assert default >= short
+
+
+@pytest.mark.parametrize(("stage", "default", "short"), DEADLINES)
 def test_the_controllers_downtime_extends_a_deadline_up_to_three_times_its_length(
     stage: str, default: float, short: float
 ) -> None:

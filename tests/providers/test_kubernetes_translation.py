@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from autoscaler.app import load_for_service
-from autoscaler.app.translation import provider_factories
+from autoscaler.app.translation import catalogue, provider_factories
 from autoscaler.config import Configuration
 from autoscaler.config.sku_settings import AcceleratorVendor
 from autoscaler.controller.ports.provider import ProviderContext
@@ -135,6 +135,20 @@ contexts: [{name: c, context: {cluster: k, user: u}}]
 clusters: [{name: k, cluster: {server: "https://127.0.0.1:6443"}}]
 users: [{name: u, user: {token: t}}]
 """
+
+
+@pytest.mark.parametrize(
+    ("keys", "wait"),
+    [("", 900.0), (", pending_timeout: 5m", 300.0), (", provisioner: false", 0.0)],
+)
+def test_the_boot_deadline_of_pods_is_later_by_their_wait_for_a_node(
+    folder: Folder, keys: str, wait: float
+) -> None:
+    configuration = configured(folder, section=f"namespace: n{keys}")
+    sku = catalogue(configuration, INSTALLATIONS, [], {}).skus[SkuName("gpu")]
+    assert [option.longest_wait for option in sku.launch_options] == [wait]
+    settings = translated(configuration)
+    assert settings.pending_timeout == (wait or 900.0)
 
 
 def test_the_keys_of_the_section_have_an_effect(folder: Folder) -> None:

@@ -21,7 +21,12 @@ from autoscaler.providers.kubernetes.manifests import RUNNER
 from autoscaler.providers.kubernetes.ownership import PodIdentity, metadata_of
 from autoscaler.providers.kubernetes.quantities import quantity
 from autoscaler.providers.kubernetes.settings import PODS, KubernetesSettings, PodOption
-from autoscaler.providers.kubernetes.statuses import PodState, pod_state
+from autoscaler.providers.kubernetes.statuses import (
+    UNSCHEDULABLE,
+    Finding,
+    PodState,
+    pod_state,
+)
 
 _NEVER_TRUSTED_PRICE = 1e6
 """Dollars an hour: an annotation cannot say more."""
@@ -57,15 +62,18 @@ def launched_machine(pod: Mapping[str, Any]) -> LaunchedMachine:
     )
 
 
-def listed_machine(settings: KubernetesSettings, pod: Mapping[str, Any]) -> ListedMachine:
-    """Return a listed pod as a machine.
+def listed_machine(
+    settings: KubernetesSettings, pod: Mapping[str, Any], *, overdue: bool = False
+) -> ListedMachine:
+    """Return a listed pod as a machine. `overdue`: it has waited too long for a node.
 
     The controller deletes a pod that cannot start, and then tries another launch option.
     """
     labels, annotations = metadata_of(pod, "labels"), metadata_of(pod, "annotations")
     found, launched = pod_state(pod), launched_machine(pod)
-    cannot_start = _cannot_start(settings, found)
-    finding = found.finding
+    overdue = overdue and not found.terminated
+    cannot_start = overdue or _cannot_start(settings, found)
+    finding = _waited(settings, found) if overdue else found.finding
     ends = finding is not None and (found.terminated or found.leaving or cannot_start)
     return ListedMachine(
         provider_id=launched.provider_id,
@@ -87,6 +95,15 @@ def listed_machine(settings: KubernetesSettings, pod: Mapping[str, Any]) -> List
         cannot_start=cannot_start,
         state=found.state,
     )
+
+
+def _waited(settings: KubernetesSettings, found: PodState) -> Finding:
+    """Return that a pod waited too long for a node, with the scheduler's reason if there is one."""
+    text = f"no node within {settings.pending_timeout:g} s"
+    if found.finding is None:
+        return Finding(UNSCHEDULABLE, text, FailureClass.CAPACITY)
+    message = f"{text}: {found.finding.message}" if found.finding.message else text
+    return Finding(found.finding.code, message, FailureClass.CAPACITY)
 
 
 def _cannot_start(settings: KubernetesSettings, found: PodState) -> bool:

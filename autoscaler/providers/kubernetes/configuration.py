@@ -7,8 +7,9 @@ from typing import Any
 from pydantic import Field
 
 from autoscaler.config.settings import ProviderSection
-from autoscaler.config.shapes import Dollars, FilePath, Section, Text
+from autoscaler.config.shapes import Dollars, Duration, FilePath, Section, Text
 from autoscaler.config.sku_settings import LaunchOptionSettings
+from autoscaler.model.identifiers import Seconds
 from autoscaler.providers.kubernetes.shapes import (
     ExtendedResource,
     LabelValue,
@@ -84,6 +85,12 @@ class KubernetesSection(ProviderSection):
     """The service account of the runner pods. They get no token for the API server."""
     provisioner: bool = True
     """Whether nodes are added for waiting pods, as by Karpenter. If not, free capacity is the quota."""
+    pending_timeout: Duration = 900.0
+    """With a provisioner: how long a pod may wait for a node before the next launch option is tried."""
+
+    def longest_wait(self) -> Seconds:
+        """Return how long a pod may wait for a node."""
+        return self.pending_timeout if self.provisioner else 0.0
 
     def describe(self, option: LaunchOptionSettings) -> str:
         """Return the image."""

@@ -17,6 +17,7 @@ _ACCELERATORS = ("nvidia.com/", "amd.com/")
 def contradictions(document: Document) -> Iterator[Problem]:
     """Return the contradictions between keys."""
     yield from _namespaces(document)
+    yield from _timeouts(document)
     yield from _systems(document)
     yield from _accelerators(document)
 
@@ -35,6 +36,19 @@ def _namespaces(document: Document) -> Iterator[Problem]:
             fix = f"use provider {show(first)} in the SKUs, or write another namespace or context"
             yield document.problem(("providers", name, KEY, "namespace"), what, fix)
         places.setdefault(place, (name, section.line))
+
+
+def _timeouts(document: Document) -> Iterator[Problem]:
+    for name, section in sections_of(document, KEY):
+        provisioner = section.child("provisioner")
+        if (
+            provisioner is not None
+            and provisioner.value is False
+            and section.child("pending_timeout")
+        ):
+            what = "has no effect: without a provisioner, a pod that fits on no node is deleted at once"
+            fix = "remove it, or write provisioner: true"
+            yield document.problem(("providers", name, KEY, "pending_timeout"), what, fix)
 
 
 def _systems(document: Document) -> Iterator[Problem]:

@@ -30,6 +30,7 @@ from autoscaler.providers.kubernetes.listing import PAGE, list_all, list_pods
 from autoscaler.providers.kubernetes.logs import pod_logs
 from autoscaler.providers.kubernetes.notices import PodNotices
 from autoscaler.providers.kubernetes.ownership import identity_of
+from autoscaler.providers.kubernetes.pending import PendingPods
 from autoscaler.providers.kubernetes.requests import launch_text, request_of
 from autoscaler.providers.kubernetes.settings import KubernetesSettings
 
@@ -56,6 +57,7 @@ class KubernetesProvider:
         self._settings = settings
         self._api = api if api is not None else KubernetesApi(settings, telemetry, clock)
         self.notices = PodNotices(self._api, settings, clock)
+        self._pending = PendingPods(clock, settings.pending_timeout)
         self._opened = False
         self._ended: dict[ProviderMachineId, str] = {}
 
@@ -90,7 +92,9 @@ class KubernetesProvider:
 
     async def launch(self, request: str) -> LaunchAnswer:
         """Create the pods of a stored request (see `Provider`)."""
-        return await launch_pods(self._api, request)
+        answer = await launch_pods(self._api, request)
+        self._pending.created(one.provider_id for one in answer.launched)
+        return answer
 
     async def terminate(
         self, machines: Sequence[ProviderMachineId]
@@ -111,7 +115,11 @@ class KubernetesProvider:
     async def machines(self) -> AsyncIterator[tuple[ListedMachine, ...]]:
         """Yield pages of all pods with this fleet's label (see `Provider`)."""
         found = await list_pods(self._api, self._settings)
-        listed = [listed_machine(self._settings, pod) for pod in found.pods]
+        listed = [
+            listed_machine(self._settings, pod, overdue=self._pending.is_overdue(pod))
+            for pod in found.pods
+        ]
+        self._pending.forget_others({one.provider_id for one in listed})
         for start in range(0, len(listed), PAGE):
             yield tuple(listed[start : start + PAGE])
         own = self._settings.installations.all

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from autoscaler.model.catalogue import Architecture
-from autoscaler.model.identifiers import InstallationId, ProviderName, SkuName
+from autoscaler.model.identifiers import InstallationId, ProviderName, Seconds, SkuName
 from autoscaler.model.installations import Installations
 
 RUNNER_USER = 1001
@@ -82,9 +82,9 @@ class KubernetesSettings:
 
     `context` is a context of `kubeconfig` (None: the usual places of kubectl). Without a context, the
     provider uses the service account of the pod that the controller runs in: the token and the certificate
-    authority in `service_account_folder`. `options` are by SKU and by
-    position in the SKU's `on`. `provisioner` says that nodes can be added, as by Karpenter: a pod that
-    fits on no node then waits for one. `timeout` is in seconds, for each request.
+    authority in `service_account_folder`. `options` are by SKU and by position in the SKU's `on`.
+    `provisioner` says that nodes can be added, as by Karpenter: a pod that fits on no node then waits for one,
+    for `pending_timeout` seconds. `timeout` is in seconds, for each request.
     """
 
     name: ProviderName
@@ -97,6 +97,7 @@ class KubernetesSettings:
     kubeconfig: Path | None = None
     service_account: str = "default"
     provisioner: bool = True
+    pending_timeout: Seconds = 900.0
     service_account_folder: Path = SERVICE_ACCOUNT
     user: int = RUNNER_USER
     timeout: float = 30.0

@@ -57,6 +57,7 @@ def kubernetes_settings(
         kubeconfig=folder / section.kubeconfig if section.kubeconfig is not None else None,
         service_account=section.service_account,
         provisioner=section.provisioner,
+        pending_timeout=section.pending_timeout,
     )
 
 

@@ -1,0 +1,95 @@
+"""How long a pod may wait for a node, by the controller's clock."""
+
+from typing import Any
+
+import pytest
+
+from autoscaler.model.failures import FailureClass
+from autoscaler.providers.kubernetes.answers import identity, listed_machine
+from autoscaler.providers.kubernetes.pending import PendingPods
+from tests.providers.doubles import ManualClock
+from tests.providers.kubernetes_pods import make_pod, make_settings
+
+UNSCHEDULABLE = {
+    "type": "PodScheduled",
+    "status": "False",
+    "reason": "Unschedulable",
+    "message": "0/3 nodes are available: 3 Insufficient amd.com/gpu.",
+}
+
+
+def pending_pod(created: str = "2026-11-22T13:00:00Z") -> dict[str, Any]:
+    pod = make_pod({"phase": "Pending", "conditions": [UNSCHEDULABLE]})
+    pod["metadata"]["creationTimestamp"] = created
+    return pod
+
+
+@pytest.mark.case(
+    "the API server's clock is hours ahead or behind",
+    topic="Kubernetes",
+    source="Kubernetes: ObjectMeta",
+)
+@pytest.mark.parametrize("created", ["1999-01-01T00:00:00Z", "2099-01-01T00:00:00Z"])
+def test_the_wait_is_counted_from_the_creation_by_this_controller_s_clock(created: str) -> None:
+    clock = ManualClock()
+    pending, pod = PendingPods(clock, 900.0), pending_pod(created)
+    pending.created([identity(pod).machine])
+    clock.time += 600.0
+    assert not pending.is_overdue(pod)
+    pending.created([identity(pod).machine])  # a repeated request adopts the pod
+    clock.time += 300.0
+    assert pending.is_overdue(pod)
+
+
+def test_after_a_restart_the_wait_begins_with_the_first_list() -> None:
+    clock = ManualClock()
+    pending, pod = PendingPods(clock, 900.0), pending_pod()
+    assert not pending.is_overdue(pod)
+    clock.time += 899.0
+    assert not pending.is_overdue(pod)
+    clock.time += 1.0
+    assert pending.is_overdue(pod)
+
+
+def test_a_pod_with_a_node_and_a_deleted_pod_wait_for_none() -> None:
+    clock = ManualClock()
+    pending, pod = PendingPods(clock, 900.0), pending_pod()
+    pending.created([identity(pod).machine])
+    clock.time += 1000.0
+    on_a_node = {**pod, "spec": {**pod["spec"], "nodeName": "node"}}
+    assert not pending.is_overdue(on_a_node)
+    deleted = {**pod, "metadata": {**pod["metadata"], "deletionTimestamp": "2026-11-22T14:00:00Z"}}
+    assert not pending.is_overdue(deleted)
+
+
+def test_pods_that_no_list_shows_are_forgotten() -> None:
+    clock = ManualClock()
+    pending, pod = PendingPods(clock, 900.0), pending_pod()
+    pending.created([identity(pod).machine])
+    pending.forget_others([identity(pod).machine])
+    clock.time += 900.0
+    assert pending.is_overdue(pod)
+    pending.forget_others([])
+    assert not pending.is_overdue(pod)
+
+
+@pytest.mark.parametrize(
+    ("conditions", "reason"),
+    [
+        (
+            [UNSCHEDULABLE],
+            "Unschedulable: no node within 60 s: 0/3 nodes are available: 3 Insufficient amd.com/gpu.",
+        ),
+        ([], "Unschedulable: no node within 60 s"),
+    ],
+)
+def test_an_overdue_pod_cannot_start_for_lack_of_capacity(
+    conditions: list[dict[str, str]], reason: str
+) -> None:
+    pod = make_pod({"phase": "Pending", "conditions": conditions})
+    settings = make_settings(pending_timeout=60.0)
+    found = listed_machine(settings, pod, overdue=True)
+    assert (found.cannot_start, found.failure) == (True, FailureClass.CAPACITY)
+    assert found.reason == reason
+    assert found.scope is None
+    assert not listed_machine(settings, pod).cannot_start
