@@ -49,6 +49,8 @@ def api_server(ports: Ports, folder: Path, credentials: Credentials) -> list[str
         f"--tls-private-key-file={credentials.key}",
         f"--token-auth-file={credentials.token_file}",
         "--authorization-mode=RBAC",
+        # As kubeadm and cloud providers have it: Pod Security decides.
+        "--allow-privileged=true",
         "--service-cluster-ip-range=10.96.0.0/16",
         "--service-account-issuer=https://kubernetes.default.svc",
         f"--service-account-signing-key-file={credentials.service_account_key}",

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from autoscaler.app.agent_file import build_agent
-from autoscaler.providers.kubernetes import manifests
+from autoscaler.providers.kubernetes import container_modes, manifests
 from autoscaler.providers.kubernetes.programs import pod_programs
 from tests.agent.doubles import ScriptedController, VirtualClock
 from tests.agent.test_agent_protocol import WELCOME, RecordedLink
@@ -79,7 +79,7 @@ def agent_file(tmp_path: Path) -> Path:
 def test_the_agent_uses_the_folders_that_the_provider_mounts(agent: ModuleType) -> None:
     assert agent.ASSIGNMENT_FOLDER == manifests.ASSIGNMENT_FOLDER
     assert f"{manifests.IDENTITY_FOLDER}/token" == agent.IDENTITY_TOKEN
-    assert f"{agent.POD_RUNNER_DIRECTORY}/_work" == manifests.WORK_FOLDER
+    assert f"{agent.POD_RUNNER_DIRECTORY}/_work" == container_modes.WORK_FOLDER
 
 
 def test_a_pods_settings_come_from_the_images_host_file(agent: ModuleType, tmp_path: Path) -> None:

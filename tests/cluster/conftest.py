@@ -93,13 +93,15 @@ class Place:
         """Write a pod's status, as its kubelet would."""
         await self.admin.patch(f"{self.path(name)}/status", {"status": status})
 
-    async def pod_token(self, name: str, audience: str, bound: bool = True) -> bytes:
+    async def pod_token(
+        self, name: str, audience: str, bound: bool = True, account: str = "default"
+    ) -> bytes:
         """A token as kubelet gets it for a pod's projected volume."""
         spec: dict[str, Any] = {"audiences": [audience], "expirationSeconds": 600}
         if bound:
             uid = (await self.pod(name))["metadata"]["uid"]
             spec["boundObjectRef"] = {"kind": "Pod", "apiVersion": "v1", "name": name, "uid": uid}
-        path = f"/api/v1/namespaces/{self.name}/serviceaccounts/default/token"
+        path = f"/api/v1/namespaces/{self.name}/serviceaccounts/{account}/token"
         answer = await self.admin.create(path, {"spec": spec})
         return str(answer["status"]["token"]).encode()
 

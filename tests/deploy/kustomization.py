@@ -88,7 +88,8 @@ def _apply(objects: list[Body], patch: Body) -> None:
 
 def _operate(body: Any, operation: Body) -> None:
     """Apply one operation of a JSON patch (RFC 6902) to an object."""
-    *path, last = operation["path"].removeprefix("/").replace("~1", "/").split("/")
+    parts = operation["path"].removeprefix("/").split("/")
+    *path, last = [part.replace("~1", "/") for part in parts]
     for key in path:
         body = body[int(key)] if isinstance(body, list) else body[key]
     match operation["op"]:

@@ -34,6 +34,8 @@ SELECTOR = {"app.kubernetes.io/name": NAME}
 CLUSTER_WIDE = {"Namespace", "ClusterRole", "ClusterRoleBinding"}
 BASE = KUBERNETES / "base"
 PODS = COMPONENTS / "runner-pods"
+HOOKS = COMPONENTS / "container-hooks"
+DOCKER = COMPONENTS / "docker-in-docker"
 UNITS = {"Mi": 2**20, "Gi": 2**30}
 
 
@@ -42,8 +44,9 @@ def size(quantity: str) -> int:
 
 
 def test_every_file_is_part_of_a_kustomization() -> None:
-    """Or of the component for runner pods, which the example does not have."""
-    used = files_of(OVERLAY) | files_of(PODS) | {KUBERNETES / "rbac" / "capacity.yaml"}
+    """Of the example, or of a component for runner pods."""
+    used = files_of(OVERLAY) | {KUBERNETES / "rbac" / "capacity.yaml"}
+    used = used.union(*map(files_of, (PODS, HOOKS, DOCKER)))
     assert {path.resolve() for path in used} == set(KUBERNETES.rglob("*.yaml"))
 
 
@@ -289,6 +292,24 @@ def test_with_runner_pods_the_controller_has_the_shipped_rights_alone() -> None:
     assert all("secrets" not in rule["resources"] for _, ruled in rules for rule in ruled)
     [workload] = [one for one in found if one["kind"] == "StatefulSet"]
     assert workload["spec"]["template"]["spec"]["automountServiceAccountToken"] is True
+
+
+def test_a_container_mode_opens_the_namespace_of_the_runner_pods_alone() -> None:
+    before = build(BASE, PODS)
+    for component, level in ((HOOKS, "baseline"), (DOCKER, "privileged")):
+        found = build(BASE, PODS, component)
+        changed = [one for one in found if one not in before]
+        [namespace] = [one for one in changed if one["kind"] == "Namespace"]
+        assert namespace["metadata"] == {
+            "name": "runners",
+            "labels": {"pod-security.kubernetes.io/enforce": level},
+        }
+        changed.remove(namespace)
+        assert all(one["metadata"]["namespace"] == "runners" for one in changed)
+        assert {one["kind"] for one in changed} <= {"ServiceAccount", "Role", "RoleBinding"}
+        bound = [one["subjects"] for one in changed if one["kind"] == "RoleBinding"]
+        expected = {"kind": "ServiceAccount", "name": "container-hooks", "namespace": "runners"}
+        assert bound in ([], [[expected]])
 
 
 def test_runner_pods_reach_the_bootstrap_port_and_the_controller_the_api_server() -> None:

@@ -14,6 +14,11 @@ from autoscaler.controller.ports.provider import ProviderContext
 from autoscaler.model.catalogue import Architecture
 from autoscaler.model.identifiers import InstallationId, ProviderName, SkuName
 from autoscaler.model.installations import Installations
+from autoscaler.providers.kubernetes.container_modes import (
+    ContainerHooks,
+    ContainerMode,
+    DockerInDocker,
+)
 from autoscaler.providers.kubernetes.manifests import pod_template
 from autoscaler.providers.kubernetes.provider import KubernetesProvider
 from autoscaler.providers.kubernetes.settings import Accelerator, KubernetesSettings, PodOption
@@ -225,3 +230,29 @@ def test_two_launch_options_of_a_sku_have_offerings_of_their_own(folder: Folder)
         (("gpu", 0), "gpu"),
         (("gpu", 1), "gpu.2"),
     ]
+
+
+@pytest.mark.parametrize(
+    ("written", "mode"),
+    [
+        (
+            "{dind: {image: d, resources: {cpu: '2'}}}",
+            DockerInDocker("d", {"cpu": "2"}),
+        ),
+        ("{kubernetes: {service_account: hooks}}", ContainerHooks("hooks")),
+        (
+            "{kubernetes: {service_account: hooks, work_volume: {size: 20Gi}}}",
+            ContainerHooks("hooks", "20Gi"),
+        ),
+        (
+            "{kubernetes: {service_account: hooks, work_volume: {size: 1Gi, storage_class: s}}}",
+            ContainerHooks("hooks", "1Gi", "s"),
+        ),
+    ],
+    ids=["dind", "copied", "shared", "class"],
+)
+def test_a_container_mode_reaches_the_pod(
+    folder: Folder, written: str, mode: ContainerMode
+) -> None:
+    settings = translated(configured(folder, f"image: i, container_mode: {written}"))
+    assert settings.options[(SkuName("gpu"), 0)].container_mode == mode

@@ -39,6 +39,42 @@ class Toleration(Section):
     """`NoSchedule`, `PreferNoSchedule` or `NoExecute`; default: every effect."""
 
 
+class Dind(Section):
+    """A rootless Docker daemon beside the runner."""
+
+    image: Text
+    """A version of `docker:dind-rootless`. The container is privileged: its namespace must allow this."""
+    resources: Mapping[QualifiedName, Quantity] = Field(default_factory=dict)
+    """Requests and limits of the daemon with all containers of jobs; default: none."""
+
+
+class WorkVolume(Section):
+    """A volume that the runner's pod shares with the pods of its job."""
+
+    size: Quantity
+    """The size of the volume, such as `20Gi`."""
+    storage_class: ObjectName | None = None
+    """The storage class of the volume; default: the cluster's."""
+
+
+class KubernetesMode(Section):
+    """GitHub's container hooks, which run a job's container as a pod of its own."""
+
+    service_account: ObjectName
+    """The service account with the rights of the hooks. Only the runner's container gets its token."""
+    work_volume: WorkVolume | None = None
+    """A volume for the work folder; default: the hooks copy the folder to the job's pod."""
+
+
+class ContainerModeKeys(Section):
+    """How jobs run containers: as in GitHub's ARC, `dind` or `kubernetes`."""
+
+    dind: Dind | None = None
+    """A rootless Docker daemon beside the runner."""
+    kubernetes: KubernetesMode | None = None
+    """GitHub's container hooks: each job must have a container, which runs as a pod of its own."""
+
+
 class Pod(Section):
     """A runner's pod."""
 
@@ -56,6 +92,8 @@ class Pod(Section):
     """The runtime class, where accelerators need one; default: the node's default runtime."""
     topology_spread: tuple[QualifiedName, ...] = ()
     """Node labels over whose values to spread the fleet's pods if possible: `topology.kubernetes.io/zone`."""
+    container_mode: ContainerModeKeys | None = None
+    """How jobs run containers; default: they cannot."""
     overlay: Mapping[str, Any] = Field(default_factory=dict)
     """`metadata` and `spec` to merge into the pod, in the form of a Pod."""
 

@@ -51,8 +51,8 @@ def reviewed_pod(settings: KubernetesSettings, status: Mapping[str, Any]) -> Pod
     if settings.audience not in (status.get("audiences") or ()):
         raise ProofRefusedError("account", "the token is for another audience")
     user = status.get("user") or {}
-    expected = f"system:serviceaccount:{settings.namespace}:{settings.service_account}"
-    if user.get("username") != expected:
+    prefix = f"system:serviceaccount:{settings.namespace}:"
+    if user.get("username") not in {f"{prefix}{name}" for name in settings.service_accounts}:
         raise ProofRefusedError("account", "the token is of another service account")
     extra = user.get("extra") or {}
     names, uids = list(extra.get(POD_NAME) or []), list(extra.get(POD_UID) or [])

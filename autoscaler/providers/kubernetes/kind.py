@@ -9,7 +9,7 @@ from autoscaler.config.problems import KeyPath, Problem
 from autoscaler.config.provider_kind import OnlineCheck, ProviderKind
 from autoscaler.config.settings import Settings
 from autoscaler.model.identifiers import ProviderName
-from autoscaler.providers.kubernetes import file_checks
+from autoscaler.providers.kubernetes import container_mode_checks, file_checks
 from autoscaler.providers.kubernetes.configuration import KubernetesOptionKeys, KubernetesSection
 from autoscaler.providers.kubernetes.file_checks import KEY
 
@@ -40,6 +40,12 @@ class KubernetesKind(ProviderKind):
     def check(self, document: Document) -> Iterator[Problem]:
         """Return contradictions between providers, and between a SKU and its pods."""
         yield from file_checks.contradictions(document)
+        yield from container_mode_checks.contradictions(document)
+
+    def warnings(self, document: Document, settings: Settings) -> Iterator[Problem]:
+        """Return what the container modes of pods give to jobs."""
+        del settings
+        yield from container_mode_checks.warnings(document)
 
     def preflight(self, document: Document, folder: Path, *, files: bool) -> Iterator[Problem]:
         """Return overlays that break a rule, unknown contexts, and files that cannot be used."""

@@ -15,6 +15,11 @@ from typing import Any
 from autoscaler.controller.ports.provider import LaunchOrder
 from autoscaler.model.catalogue import Architecture
 from autoscaler.providers.kubernetes import ownership
+from autoscaler.providers.kubernetes.container_modes import (
+    WORK_FOLDER,
+    WORK_VOLUME,
+    add_container_mode,
+)
 from autoscaler.providers.kubernetes.overlay import merged
 from autoscaler.providers.kubernetes.settings import KubernetesSettings, PodOption
 
@@ -22,11 +27,9 @@ ATTEST = "attest"
 RUNNER = "runner"
 IDENTITY_VOLUME = "identity"
 ASSIGNMENT_VOLUME = "assignment"
-WORK_VOLUME = "work"
 
 IDENTITY_FOLDER = "/run/runner-identity"
 ASSIGNMENT_FOLDER = "/run/runner-assignment"
-WORK_FOLDER = "/home/runner/_work"
 
 TOKEN_SECONDS = 3600
 """How long an identity token is valid. Kubelet replaces it before; 600 is the minimum."""
@@ -114,6 +117,9 @@ def _spec(settings: KubernetesSettings, option: PodOption) -> dict[str, Any]:
         ]
     if option.runtime_class is not None:
         spec["runtimeClassName"] = option.runtime_class
+    if option.container_mode is not None:
+        resources = {"requests": dict(option.resources), "limits": dict(option.resources)}
+        spec = add_container_mode(spec, option.container_mode, option.image, resources)
     return spec
 
 

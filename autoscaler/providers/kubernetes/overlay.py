@@ -14,6 +14,7 @@ What the provider relies on stays as it is (`_check`): see docs/kubernetes.md, "
 """
 
 from collections.abc import Iterator, Mapping
+from collections.abc import Set as AbstractSet
 from copy import deepcopy
 from types import MappingProxyType
 from typing import Any
@@ -37,7 +38,13 @@ _MERGE_KEYS: Mapping[str, str] = MappingProxyType(
 _ADDED = frozenset({"tolerations"})
 _METADATA = frozenset({"labels", "annotations"})
 _OURS = {"initContainers": "attest", "containers": "runner"}
-_OUR_VOLUMES = ("identity", "assignment")
+_OUR_VOLUMES = ("identity", "assignment", "api-access")
+_ONE_CONTAINER = {
+    "identity": ("attest", "the pod's token"),
+    "assignment": ("runner", "the assignment"),
+    "api-access": ("runner", "the token of the container hooks"),
+}
+"""Volumes that no other container may have, except that `attest` has all it needs."""
 _KEPT_OF_CONTAINERS = ("command", "args", "restartPolicy", "lifecycle")
 _KEPT_OF_SPEC = ("restartPolicy", "automountServiceAccountToken", "serviceAccountName")
 _FORBIDDEN_IN_SPEC = ("hostNetwork", "hostPID", "hostIPC", "shareProcessNamespace", "nodeName")
@@ -115,8 +122,10 @@ def _problems(
     for kind, name in _OURS.items():
         yield from _own_container_problems(pod["spec"], spec, kind, name)
     for kind in ("initContainers", "containers"):
+        yield from _sidecar_problems(pod["spec"], spec, kind)
+        privileged = {one["name"] for one in _elements(pod["spec"], kind) if _privileged(one)}
         for container in _elements(spec, kind):
-            yield from _container_problems(kind, container)
+            yield from _container_problems(kind, container, privileged)
 
 
 def _metadata_problems(
@@ -148,13 +157,14 @@ def _spec_problems(own: Mapping[str, Any], spec: Mapping[str, Any]) -> Iterator[
 
 def _volume_problems(own: Mapping[str, Any], spec: Mapping[str, Any]) -> Iterator[str]:
     volumes = {one.get("name"): one for one in _elements(spec, "volumes")}
-    for volume in _elements(own, "volumes"):
-        if volume["name"] in _OUR_VOLUMES and volumes.get(volume["name"]) != volume:
-            yield f"spec.volumes[{volume['name']}]: must stay as it is"
+    kept = {one["name"]: one for one in _elements(own, "volumes") if one["name"] in _OUR_VOLUMES}
+    for name, volume in kept.items():
+        if volumes.get(name) != volume:
+            yield f"spec.volumes[{name}]: must stay as it is"
     for name, volume in volumes.items():
         if "hostPath" in volume:
             yield f"spec.volumes[{name}].hostPath: is not allowed"
-        if name not in _OUR_VOLUMES and _has_token(volume):
+        if name not in kept and _has_token(volume):
             yield f"spec.volumes[{name}]: no container of a job may have a service account's token"
 
 
@@ -179,6 +189,9 @@ def _own_container_problems(
     for key in _KEPT_OF_CONTAINERS:
         if found[0].get(key) != generated.get(key):
             yield f"{path}.{key}: must stay as it is"
+    for variable in _elements(generated, "env"):
+        if variable not in _elements(found[0], "env"):
+            yield f"{path}.env[{variable['name']}]: must stay as it is"
     mounts = _elements(found[0], "volumeMounts")
     for mount in _elements(generated, "volumeMounts"):
         if mount["name"] in _OUR_VOLUMES and mount not in mounts:
@@ -189,19 +202,33 @@ def _own_container_problems(
             yield f"{path}.resources.limits.{resource}: must stay {count}; change it in the SKU"
 
 
-def _container_problems(kind: str, container: Mapping[str, Any]) -> Iterator[str]:
+def _sidecar_problems(own: Mapping[str, Any], spec: Mapping[str, Any], kind: str) -> Iterator[str]:
+    """Yield what would keep `attest` from starting: a sidecar that does not restart is an init container."""
+    found = {one.get("name"): one for one in _elements(spec, kind)}
+    for container in _elements(own, kind):
+        policy = container.get("restartPolicy")
+        if policy is not None and found.get(container["name"], {}).get("restartPolicy") != policy:
+            yield f"spec.{kind}[{container['name']}].restartPolicy: must stay {policy!r}"
+
+
+def _privileged(container: Mapping[str, Any]) -> bool:
+    security = container.get("securityContext")
+    return isinstance(security, Mapping) and bool(security.get("privileged"))
+
+
+def _container_problems(
+    kind: str, container: Mapping[str, Any], privileged: AbstractSet[str]
+) -> Iterator[str]:
     name = container.get("name")
     path = f"spec.{kind}[{name}]"
-    security = container.get("securityContext")
-    if isinstance(security, Mapping) and security.get("privileged"):
+    if _privileged(container) and name not in privileged:
         yield f"{path}.securityContext.privileged: is not allowed"
     if name == _OURS["initContainers"] and kind == "initContainers":
         return
     for mount in _elements(container, "volumeMounts"):
-        if mount.get("name") == "identity":
-            yield f"{path}.volumeMounts: only {_OURS['initContainers']} may have the pod's token"
-        if mount.get("name") == "assignment" and name != _OURS["containers"]:
-            yield f"{path}.volumeMounts: only {_OURS['containers']} may have the assignment"
+        owner, what = _ONE_CONTAINER.get(str(mount.get("name")), (name, ""))
+        if name != owner or (owner == "attest" and kind == "containers"):
+            yield f"{path}.volumeMounts: only {owner} may have {what}"
 
 
 def _elements(value: Mapping[str, Any], key: str) -> list[Mapping[str, Any]]:

@@ -27,7 +27,7 @@ from autoscaler.providers.kubernetes.manifests import pod_template
 from autoscaler.providers.kubernetes.overlay import OverlayError
 from autoscaler.providers.kubernetes.programs import pod_programs
 from autoscaler.providers.kubernetes.settings import KubernetesSettings, PodOption, PodPrograms
-from autoscaler.providers.kubernetes.translation import accelerator_of
+from autoscaler.providers.kubernetes.translation import accelerator_of, container_mode_of
 
 _ANY_SHA256 = "0" * 64
 _NO_PROGRAMS = PodPrograms(("attest",), ("run",))
@@ -67,6 +67,7 @@ def _overlays(document: Document) -> Iterator[Problem]:
             resources=pod.resources,
             accelerator=accelerator_of(wanted, pod),
             node_selector=pod.node_selector,
+            container_mode=container_mode_of(pod.container_mode),
             overlay=pod.overlay,
         )
         settings = KubernetesSettings(

@@ -24,6 +24,7 @@ from autoscaler.providers.kubernetes.api_server import ApiServer
 from autoscaler.providers.kubernetes.capacity import free_units
 from autoscaler.providers.kubernetes.client import KubernetesApi
 from autoscaler.providers.kubernetes.errors import HINTS
+from autoscaler.providers.kubernetes.hook_pods import delete_left_pods
 from autoscaler.providers.kubernetes.identity import verify_token
 from autoscaler.providers.kubernetes.launching import AT_ONCE, launch_pods
 from autoscaler.providers.kubernetes.listing import PAGE, list_all, list_pods
@@ -139,11 +140,13 @@ class KubernetesProvider:
     async def collect(self, requests: Sequence[str]) -> tuple[str, ...]:
         """Delete the pods that have ended, after a listing showed them as terminated (see `Provider`).
 
-        The names of a request that may still be sent stay taken, so that it creates no second pod.
+        The names of a request that may still be sent stay taken, so that it creates no second pod. Pods of
+        container hooks whose runner's pod is gone are deleted, too.
         """
         kept = {request_of(request) for request in requests}
         ended = [machine for machine, request in self._ended.items() if request not in kept]
         refused = await self.terminate(ended)
+        await delete_left_pods(self._api, self._settings)
         return tuple(machine for machine in ended if machine not in refused)
 
     async def image(self, sku: SkuName) -> str:

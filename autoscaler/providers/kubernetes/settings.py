@@ -8,6 +8,7 @@ from typing import Any
 from autoscaler.model.catalogue import Architecture
 from autoscaler.model.identifiers import InstallationId, ProviderName, Seconds, SkuName
 from autoscaler.model.installations import Installations
+from autoscaler.providers.kubernetes.container_modes import ContainerHooks, ContainerMode
 
 RUNNER_USER = 1001
 """The user `runner` of GitHub's image ghcr.io/actions/actions-runner."""
@@ -37,7 +38,8 @@ class PodOption:
     `shape` names them in offerings, like an instance type. `resources` are quantities by resource, such as
     `cpu: "14"`: both requests and limits. `overlay` is merged into the pod at last (see `overlay`).
     `topology_spread` are labels of nodes over whose values the fleet's pods are spread if possible.
-    `dollars_per_hour` counts against the fleet's limits.
+    `container_mode` is how its jobs run containers (None: not at all). `dollars_per_hour` counts against the
+    fleet's limits.
     """
 
     sku: SkuName
@@ -50,6 +52,7 @@ class PodOption:
     tolerations: tuple[Mapping[str, Any], ...] = ()
     runtime_class: str | None = None
     topology_spread: tuple[str, ...] = ()
+    container_mode: ContainerMode | None = None
     dollars_per_hour: float = 0.0
     overlay: Mapping[str, Any] = field(default_factory=dict)
 
@@ -106,6 +109,16 @@ class KubernetesSettings:
     def audience(self) -> str:
         """Return the audience of the tokens with which this fleet's pods prove their identity."""
         return f"{self.fleet}.gpu-runner-autoscaler"
+
+    @property
+    def service_accounts(self) -> frozenset[str]:
+        """Return the service accounts of all pods."""
+        hooked = (
+            one.container_mode.service_account
+            for one in self.options.values()
+            if isinstance(one.container_mode, ContainerHooks)
+        )
+        return frozenset({self.service_account, *hooked})
 
     def after_adoption(self, installation: InstallationId) -> "KubernetesSettings":
         """Return the settings after the adoption of another installation."""

@@ -118,7 +118,7 @@ def pod_state(pod: Mapping[str, Any]) -> PodState:
     phase = status.get("phase") or "Pending"
     disrupted = _disruption(status)
     if phase in ("Failed", "Succeeded"):
-        return PodState(phase, disrupted or _end(status, phase), terminated=True)
+        return PodState(phase, disrupted or _end(status, phase, _sidecars(pod)), terminated=True)
     if pod.get("metadata", {}).get("deletionTimestamp"):
         node = _text((pod.get("spec") or {}).get("nodeName"))
         return PodState("Terminating", _deleted(disrupted, node), leaving=True)
@@ -169,7 +169,13 @@ def _disruption(status: Mapping[str, Any]) -> Finding | None:
     return None
 
 
-def _end(status: Mapping[str, Any], phase: str) -> Finding:
+def _sidecars(pod: Mapping[str, Any]) -> frozenset[str]:
+    """Return the init containers that run as long as the others: their exit status says nothing of the pod."""
+    found = (pod.get("spec") or {}).get("initContainers") or ()
+    return frozenset(_text(one.get("name")) for one in found if one.get("restartPolicy"))
+
+
+def _end(status: Mapping[str, Any], phase: str, sidecars: frozenset[str]) -> Finding:
     """Return why a pod ended that nothing disrupted."""
     code = _text(status.get("reason"))
     if code in _NO_ROOM or code.startswith("OutOf"):
@@ -177,6 +183,8 @@ def _end(status: Mapping[str, Any], phase: str) -> Finding:
     if code:
         return Finding(code, _text(status.get("message")))
     for name, state in _containers(status):
+        if name in sidecars:
+            continue
         ended = state.get("terminated") or {}
         reason, exit_code = _text(ended.get("reason")), ended.get("exitCode")
         if reason in ("StartError", "ContainerCannotRun"):

@@ -10,10 +10,16 @@ from autoscaler.config.sku_settings import AcceleratorVendor, SkuSettings
 from autoscaler.model.identifiers import ProviderName, SkuName
 from autoscaler.model.installations import Installations
 from autoscaler.providers.kubernetes.configuration import (
+    ContainerModeKeys,
     KubernetesOptionKeys,
     KubernetesSection,
     Pod,
     Toleration,
+)
+from autoscaler.providers.kubernetes.container_modes import (
+    ContainerHooks,
+    ContainerMode,
+    DockerInDocker,
 )
 from autoscaler.providers.kubernetes.programs import pod_programs
 from autoscaler.providers.kubernetes.settings import Accelerator, KubernetesSettings, PodOption
@@ -102,6 +108,7 @@ def _option(name: SkuName, sku: SkuSettings, option: KubernetesOptionKeys, shape
         tolerations=tuple(_toleration(one) for one in pod.tolerations),
         runtime_class=pod.runtime_class,
         topology_spread=pod.topology_spread,
+        container_mode=container_mode_of(pod.container_mode),
         dollars_per_hour=option.price,
         overlay=pod.overlay,
     )
@@ -112,6 +119,20 @@ def accelerator_of(wanted: AcceleratorSettings | None, pod: Pod) -> Accelerator 
     if wanted is None:
         return None
     return Accelerator(pod.accelerator_resource or VENDOR_RESOURCES[wanted.vendor], wanted.count)
+
+
+def container_mode_of(keys: ContainerModeKeys | None) -> ContainerMode | None:
+    """Return the mode. The checks of the file refuse two modes."""
+    if keys is None:
+        return None
+    if keys.dind is not None:
+        return DockerInDocker(keys.dind.image, keys.dind.resources)
+    if keys.kubernetes is None:
+        return None
+    account, volume = keys.kubernetes.service_account, keys.kubernetes.work_volume
+    if volume is None:
+        return ContainerHooks(account)
+    return ContainerHooks(account, volume.size, volume.storage_class)
 
 
 def _toleration(found: Toleration) -> dict[str, str]:

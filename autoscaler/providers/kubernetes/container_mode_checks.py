@@ -1,0 +1,79 @@
+"""Checks the container modes of pods in fleet.yaml. Reads the file as written."""
+
+from collections.abc import Iterator
+
+from autoscaler.config.checks import text
+from autoscaler.config.document import Document, Node
+from autoscaler.config.problems import KeyPath, Problem, show
+from autoscaler.config.provider_kind import options_of, sections_of
+from autoscaler.providers.kubernetes.file_checks import KEY
+
+_Option = tuple[KeyPath, Node, Node]
+"""The path of a launch option's pod, the SKU, and the pod."""
+
+
+def contradictions(document: Document) -> Iterator[Problem]:
+    """Return the contradictions between keys."""
+    for path, _, pod in _pods(document):
+        mode = pod.child("container_mode")
+        if mode is not None and (mode.child("dind") is None) == (mode.child("kubernetes") is None):
+            what, fix = "needs one of dind and kubernetes", "write one of them"
+            yield document.problem((*path, "container_mode"), what, fix)
+    yield from _accelerators(document)
+    yield from _namespaces(document)
+
+
+def warnings(document: Document) -> Iterator[Problem]:
+    """Return what a job can do in each container mode."""
+    namespaces = {name: text(section, "namespace") for name, section in sections_of(document, KEY)}
+    for path, _, option in _options(document):
+        namespace = show(namespaces[text(option, "provider") or ""] or "")
+        if option.get("pod", "container_mode", "dind") is not None:
+            what = f"is a privileged container: namespace {namespace} must enforce Pod Security privileged"
+            fix = "run only jobs there that may use every device of the node"
+            yield document.problem((*path, "container_mode", "dind"), what, fix, warning=True)
+        if option.get("pod", "container_mode", "kubernetes") is not None:
+            what = f"gives the runner rights to the pods and Secrets of namespace {namespace}"
+            fix = "keep everything else out of this namespace"
+            yield document.problem((*path, "container_mode", "kubernetes"), what, fix, warning=True)
+
+
+def _options(document: Document) -> Iterator[_Option]:
+    for name, sku, index, option in options_of(document, KEY):
+        yield ("skus", name, "on", index, "pod"), sku, option
+
+
+def _pods(document: Document) -> Iterator[_Option]:
+    for path, sku, option in _options(document):
+        pod = option.child("pod")
+        if pod is not None:
+            yield path, sku, pod
+
+
+def _has_hooks(pod: Node) -> bool:
+    return pod.get("container_mode", "kubernetes") is not None
+
+
+def _accelerators(document: Document) -> Iterator[Problem]:
+    for path, sku, pod in _pods(document):
+        if _has_hooks(pod) and sku.child("accelerator") is not None:
+            what = "runs jobs in other pods, which do not have the accelerators of the runner's pod"
+            fix = "use dind, or make the job's image that of the pod, or remove accelerator"
+            yield document.problem((*path, "container_mode", "kubernetes"), what, fix)
+
+
+def _namespaces(document: Document) -> Iterator[Problem]:
+    """Check that pods with rights are alone: the hooks could run commands in other pods of the namespace."""
+    hooked: set[str] = set()
+    for _, _, option in _options(document):
+        if option.get("pod", "container_mode", "kubernetes") is not None:
+            hooked.add(text(option, "provider") or "")
+    for path, _, option in _options(document):
+        provider = text(option, "provider") or ""
+        pod = option.child("pod")
+        if provider in hooked and pod is not None and not _has_hooks(pod):
+            what = f"other pods of provider {show(provider)} could run commands in these pods"
+            fix = (
+                "write container_mode: {kubernetes: ...}, or use a provider with another namespace"
+            )
+            yield document.problem(path, what, fix)

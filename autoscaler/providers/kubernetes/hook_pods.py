@@ -1,0 +1,61 @@
+"""Deletes pods that GitHub's container hooks created and can no longer delete.
+
+The hooks delete a job's pod after the job. If the runner's pod is lost before, the job's pod stays, with its
+requests of CPU and memory. GitHub's ARC also finds it by its label (`EphemeralRunnerReconciler`).
+"""
+
+import asyncio
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from autoscaler.controller.ports.provider import ProviderError
+from autoscaler.providers.kubernetes import paths
+from autoscaler.providers.kubernetes.api_server import ApiServer
+from autoscaler.providers.kubernetes.container_modes import ContainerHooks
+from autoscaler.providers.kubernetes.launching import AT_ONCE
+from autoscaler.providers.kubernetes.listing import list_pods, pages
+from autoscaler.providers.kubernetes.settings import KubernetesSettings
+
+RUNNER_POD = "runner-pod"
+"""The label with which the hooks name the runner's pod (actions/runner-container-hooks,
+`RunnerInstanceLabel`)."""
+
+
+async def delete_left_pods(api: ApiServer, settings: KubernetesSettings) -> None:
+    """Delete the pods of the hooks whose runner's pod is gone, if a launch option uses the hooks.
+
+    Raises ProviderError, OutcomeUnknownError.
+    """
+    modes = (one.container_mode for one in settings.options.values())
+    if not any(isinstance(one, ContainerHooks) for one in modes):
+        return
+    # In this order: a runner's pod exists before those of its hooks.
+    found = [
+        pod
+        async for page in pages(api, paths.pods(settings.namespace), RUNNER_POD)
+        for pod in page.pods
+    ]
+    if not found:
+        return
+    present = {pod["metadata"]["name"] for pod in (await list_pods(api, settings)).pods}
+    own = re.compile(rf"{re.escape(settings.fleet)}-[0-9a-f]+-[0-9]+")
+    left = [
+        pod
+        for pod in found
+        if own.fullmatch(pod["metadata"]["labels"][RUNNER_POD])
+        and pod["metadata"]["labels"][RUNNER_POD] not in present
+    ]
+    for start in range(0, len(left), AT_ONCE):
+        batch = left[start : start + AT_ONCE]
+        await asyncio.gather(*(_delete(api, settings, pod) for pod in batch))
+
+
+async def _delete(api: ApiServer, settings: KubernetesSettings, pod: Mapping[str, Any]) -> None:
+    metadata = pod["metadata"]
+    path = paths.pod(settings.namespace, metadata["name"])
+    try:
+        await api.request("DELETE", path, body={"preconditions": {"uid": metadata["uid"]}})
+    except ProviderError as error:
+        if error.code not in ("NotFound", "Conflict"):
+            raise

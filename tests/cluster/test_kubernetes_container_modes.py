@@ -1,0 +1,213 @@
+"""Container modes of pods: what the API server, its controllers and its rights say of them."""
+
+import ssl
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from typing import Any
+
+import aiohttp
+import pytest
+import pytest_asyncio
+import yaml
+
+from autoscaler.controller.ports.provider import ProofRefusedError, ProviderError
+from autoscaler.providers.kubernetes.container_modes import (
+    ContainerHooks,
+    ContainerMode,
+    DockerInDocker,
+)
+from autoscaler.providers.kubernetes.launching import dry_run
+from autoscaler.providers.kubernetes.manifests import named_pod, pod_template
+from autoscaler.providers.kubernetes.provider import KubernetesProvider
+from lab.kubernetes.admin import RequestFailedError
+from tests.cluster.conftest import SKU, Place, names_of
+from tests.deploy.manifests import COMPONENTS
+from tests.providers.contract import listed
+from tests.providers.doubles import ManualClock, RememberingTelemetry
+
+pytestmark = pytest.mark.asyncio(loop_scope="session")
+
+DOCKER = DockerInDocker("docker:29.7.2-dind-rootless", {"cpu": "2", "memory": "8Gi"})
+ACCOUNT = "container-hooks"
+HOOKED = ContainerHooks(ACCOUNT)
+REVIEWS = "/apis/authorization.k8s.io/v1/selfsubjectrulesreviews"
+ENFORCE = "pod-security.kubernetes.io/enforce"
+
+
+def opened(place: Place, mode: ContainerMode) -> KubernetesProvider:
+    option = replace(place.settings.options[(SKU, 0)], container_mode=mode, accelerator=None)
+    settings = replace(place.settings, options={(SKU, 0): option})
+    return KubernetesProvider(settings, RememberingTelemetry(), ManualClock())
+
+
+async def enforce(place: Place, level: str) -> None:
+    namespace = f"/api/v1/namespaces/{place.name}"
+    await place.admin.patch(namespace, {"metadata": {"labels": {ENFORCE: level}}})
+
+
+async def check(provider: KubernetesProvider, place: Place) -> None:
+    """Send the pod as a dry run."""
+    order = place.make_order(1, "0123456789abcdef")
+    template = pod_template(provider._settings, provider._settings.options[(SKU, 0)], order)
+    await dry_run(provider._api, named_pod(template, "probe", 0))
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def hooked(place: Place) -> AsyncIterator[KubernetesProvider]:
+    """A provider with hooks, in a namespace with their shipped rights."""
+    text = (COMPONENTS / "container-hooks" / "rights.yaml").read_text()
+    core, rbac = "/api/v1", "/apis/rbac.authorization.k8s.io/v1"
+    for body in yaml.safe_load_all(text.replace("namespace: runners", f"namespace: {place.name}")):
+        group = core if body["kind"] == "ServiceAccount" else rbac
+        collection = f"{group}/namespaces/{place.name}/{body['kind'].lower()}s"
+        await place.admin.create(collection, body)
+    provider = opened(place, HOOKED)
+    yield provider
+    await provider.close()
+
+
+async def token_of(place: Place, account: str) -> str:
+    path = f"/api/v1/namespaces/{place.name}/serviceaccounts/{account}/token"
+    answer = await place.admin.create(path, {"spec": {"expirationSeconds": 600}})
+    return str(answer["status"]["token"])
+
+
+async def rules_of(place: Place, token: str, namespace: str) -> set[tuple[str, str, str]]:
+    """API group, resource and verb of all rights on resources in a namespace."""
+    trust = ssl.create_default_context(cafile=str(place.cluster.credentials.ca))
+    async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(ssl=trust)) as session:
+        headers = {"Authorization": f"Bearer {token}"}
+        body = {"spec": {"namespace": namespace}}
+        url = place.cluster.url + REVIEWS
+        async with session.post(url, json=body, headers=headers) as answer:
+            found = (await answer.json())["status"]["resourceRules"]
+    return {
+        (group, resource, verb)
+        for rule in found
+        for group in rule["apiGroups"]
+        for resource in rule["resources"]
+        for verb in rule["verbs"]
+    }
+
+
+@pytest.mark.parametrize("level", ["baseline", "restricted"])
+async def test_a_pod_with_a_docker_daemon_needs_a_namespace_without_pod_security(
+    place: Place, level: str
+) -> None:
+    provider = opened(place, DOCKER)
+    await enforce(place, level)
+    with pytest.raises(ProviderError, match="privileged") as error:
+        await check(provider, place)
+    assert error.value.code == "PodSecurity"
+    await enforce(place, "privileged")
+    await check(provider, place)
+    await provider.close()
+
+
+@pytest.mark.parametrize("mode", [HOOKED, ContainerHooks(ACCOUNT, "1Gi")], ids=["copied", "shared"])
+async def test_the_runners_pod_with_hooks_passes_restricted(
+    place: Place, hooked: KubernetesProvider, mode: ContainerHooks
+) -> None:
+    provider = opened(place, mode)
+    await check(provider, place)
+    await provider.close()
+
+
+async def test_without_its_service_account_a_pod_with_hooks_is_refused(place: Place) -> None:
+    provider = opened(place, HOOKED)
+    with pytest.raises(ProviderError, match="container-hooks"):
+        await check(provider, place)
+    await provider.close()
+
+
+def job_pod(runner_pod: str) -> dict[str, Any]:
+    """A job's pod as the hooks create it: no security context in the job's container (`createJobPod`)."""
+    container = {"name": "job", "image": "node:24", "command": ["tail", "-f", "/dev/null"]}
+    return {
+        "metadata": {"name": f"{runner_pod}-workflow", "labels": {"runner-pod": runner_pod}},
+        "spec": {
+            "restartPolicy": "Never",
+            "containers": [container],
+            "securityContext": {"fsGroup": 1001},
+        },
+    }
+
+
+async def test_the_pod_of_a_job_passes_baseline_and_not_restricted(place: Place) -> None:
+    pods = f"/api/v1/namespaces/{place.name}/pods?dryRun=All"
+    with pytest.raises(RequestFailedError, match="violates PodSecurity"):
+        await place.admin.create(pods, job_pod("ci-0-0"))
+    await enforce(place, "baseline")
+    await place.admin.create(pods, job_pod("ci-0-0"))
+
+
+async def test_the_hooks_have_the_rights_that_they_ask_for_in_their_namespace_alone(
+    place: Place, hooked: KubernetesProvider
+) -> None:
+    """`requiredPermissions` of actions/runner-container-hooks 0.7, packages/k8s/src/k8s/index.ts."""
+    nothing = await rules_of(place, await token_of(place, "default"), place.name)
+    token = await token_of(place, ACCOUNT)
+    found = await rules_of(place, token, place.name) - nothing
+    wanted = {
+        ("", "pods"): "get list create delete",
+        ("", "pods/exec"): "get create",
+        ("", "pods/log"): "get list watch",
+        ("batch", "jobs"): "get list create delete",
+        ("", "secrets"): "create delete get list",
+    }
+    assert found == {
+        (group, resource, verb)
+        for (group, resource), verbs in wanted.items()
+        for verb in verbs.split()
+    }
+    assert await rules_of(place, token, "kube-system") == nothing
+    assert not any(group in {"", "batch"} for group, _, _ in nothing)
+
+
+async def test_a_pod_with_hooks_proves_its_identity_with_its_own_service_account(
+    place: Place, hooked: KubernetesProvider
+) -> None:
+    [name] = names_of(request := await hooked.prepare(place.make_order(1, "0123456789abcdef")))
+    [launched] = (await hooked.launch(request)).launched
+    audience = hooked._settings.audience
+    proof = await place.pod_token(name, audience, account=ACCOUNT)
+    assert (await hooked.verify(proof)).provider_id == launched.provider_id
+    plain = KubernetesProvider(place.settings, RememberingTelemetry(), ManualClock())
+    with pytest.raises(ProofRefusedError):
+        await plain.verify(proof)
+    await plain.close()
+
+
+async def test_the_claim_of_the_work_folder_has_the_name_that_the_hooks_expect(
+    place: Place, hooked: KubernetesProvider
+) -> None:
+    provider = opened(place, ContainerHooks(ACCOUNT, "1Gi"))
+    request = await provider.prepare(place.make_order(1, "0123456789abcdef"))
+    [launched] = (await provider.launch(request)).launched
+    [name] = names_of(request)
+    path = f"/api/v1/namespaces/{place.name}/persistentvolumeclaims/{name}-work"
+    claim = await place.admin.until(path, lambda _: True)
+    assert claim["metadata"]["ownerReferences"][0]["name"] == name
+    await provider.terminate([launched.provider_id])
+    await place.admin.gone(path)
+    await provider.close()
+
+
+async def test_the_pod_of_a_job_is_deleted_when_its_runner_is_gone(
+    place: Place, hooked: KubernetesProvider
+) -> None:
+    await enforce(place, "baseline")
+    request = await hooked.prepare(place.make_order(2, "0123456789abcdef"))
+    lost, _ = (await hooked.launch(request)).launched
+    pods = f"/api/v1/namespaces/{place.name}/pods"
+    names = [*names_of(request), "another-fleet-1f-0", "by-hand"]
+    for name in names:
+        await place.admin.create(pods, job_pod(name))
+    await listed(hooked)
+    await hooked.collect([])
+    assert {f"{name}-workflow" for name in names} <= set(await place.pods())
+    await hooked.terminate([lost.provider_id])
+    await hooked.collect([])
+    await place.admin.gone(place.path(f"{names[0]}-workflow"))
+    left = {name for name in await place.pods() if name.endswith("-workflow")}
+    assert left == {f"{name}-workflow" for name in names[1:]}

@@ -1,0 +1,76 @@
+"""What `check` says about the container modes of pods in fleet.yaml."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.config.fleet_file import Folder
+from tests.config.test_kubernetes_contradictions import POD, SKU, pods
+
+DIND = "{image: i, container_mode: {dind: {image: d}}}"
+HOOKS = "{image: i, container_mode: {kubernetes: {service_account: hooks}}}"
+MODE = "skus.gpu.on[0].pod.container_mode"
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Folder:
+    return Folder(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("changes", "key", "what", "fix"),
+    [
+        (
+            [(POD, "{image: i, container_mode: {}}")],
+            MODE,
+            "needs one of dind and kubernetes",
+            "write one of them",
+        ),
+        (
+            [(POD, HOOKS.replace("{kub", "{dind: {image: d}, kub"))],
+            MODE,
+            "needs one of dind and kubernetes",
+            "write one of them",
+        ),
+        (
+            [(POD, HOOKS), (SKU, f"    accelerator: {{vendor: amd, count: 1}}\n{SKU}")],
+            f"{MODE}.kubernetes",
+            "which do not have the accelerators of the runner's pod",
+            "use dind",
+        ),
+        (
+            [(POD, f"{HOOKS}}}\n      - {{provider: cluster, pod: {{image: i}}")],
+            "skus.gpu.on[1].pod",
+            'other pods of provider "cluster" could run commands in these pods',
+            "use a provider with another namespace",
+        ),
+    ],
+    ids=["neither", "both", "accelerator", "mixed"],
+)
+def test_each_message_names_the_key_and_a_fix(
+    folder: Folder, changes: list[tuple[str, str]], key: str, what: str, fix: str
+) -> None:
+    problem = folder.problem(pods(*changes))
+    assert problem.key == key
+    assert what in problem.what
+    assert fix in problem.fix
+
+
+def test_check_says_that_a_docker_daemon_is_privileged(folder: Folder) -> None:
+    [warning] = folder.load(pods((POD, DIND))).warnings
+    assert warning.key == f"{MODE}.dind"
+    assert 'namespace "runners" must enforce Pod Security privileged' in warning.what
+
+
+def test_check_says_what_the_hooks_may_do(folder: Folder) -> None:
+    [warning] = folder.load(pods((POD, HOOKS))).warnings
+    assert warning.key == f"{MODE}.kubernetes"
+    assert 'rights to the pods and Secrets of namespace "runners"' in warning.what
+
+
+def test_an_overlay_is_checked_with_the_containers_of_the_mode(folder: Folder) -> None:
+    overlay = "overlay: {spec: {initContainers: [{name: dind, restartPolicy: null}]}}"
+    text = pods((POD, DIND.replace("{image: i", f"{{image: i, {overlay}")))
+    [problem] = folder.refused(text)
+    assert problem.key == "skus.gpu.on[0].pod.overlay"
+    assert "spec.initContainers[dind].restartPolicy: must stay 'Always'" in problem.what
