@@ -98,7 +98,7 @@ edges: setup
 	@echo '==> pytest, the edges'
 	@nice $(PYTEST) $(EDGES)
 
-programs: setup ## Build the Kubernetes cluster of the tests: once for all clones on a host, 10 minutes.
+programs: setup ## Build the Kubernetes cluster and Helm for the tests: once for all clones on a host, 15 minutes.
 	@nice $(BIN)/python -m lab.kubernetes.build
 
 cluster: programs

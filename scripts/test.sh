@@ -4,7 +4,7 @@
 # A part is a target of the Makefile. `crowds` runs first and alone, because its thousand machines need the
 # whole host. `laboratory`, `services` and `kills` mostly wait for processes, so other parts run at the same
 # time. The output of background parts is printed when all parts have ended, except that of `programs`: its
-# first run on a host takes ten minutes.
+# first run on a host takes 15 minutes.
 set -uo pipefail
 cd -- "$(dirname -- "${BASH_SOURCE[0]}")/.." || exit
 

