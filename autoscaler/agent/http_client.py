@@ -48,7 +48,7 @@ def proxy_for(host: str, port: int) -> tuple[str, int, dict[str, str]] | None:
 
 
 def _name_and_port(text: str) -> tuple[str, str]:
-    """Return the name and the port (or "") of one entry of NO_PROXY; IPv6 may stand in brackets."""
+    """Return the name and the port (or "") of one entry of NO_PROXY; an IPv6 address may be in brackets."""
     if text.count(":") > 1:
         name, _, of_port = text.lstrip("[").partition("]")
         return name, of_port.lstrip(":")

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any, NoReturn
 
-SEAT_CLOSED = "the controller has closed this seat"
+ENDED = "the controller answered that this machine has ended"
 
 
 class Agent:
@@ -218,7 +218,7 @@ class Agent:
             # A new attestation is not possible with a runner; the runner continues.
             return
         except PowerOff:
-            self._closed = SEAT_CLOSED
+            self._closed = ENDED
 
     def _idle(self, runner: Any, watch: Watch) -> bool:
         """Return whether no worker runs and no job message has come. The runner must be stopped."""
@@ -229,8 +229,8 @@ class Agent:
         """Leave because no job can come any more, unless one has come meanwhile."""
         runner.freeze()
         if self._idle(runner, watch):
-            if self._closed == SEAT_CLOSED:
-                return watch.left("seat_closed", self._closed)
+            if self._closed == ENDED:
+                return watch.left("ended", self._closed)
             return watch.left_unused(self._closed)
         runner.resume()
         return None
@@ -256,7 +256,7 @@ class Agent:
         except (Again, AttestAgain):
             say("could not ask for the release")
         except PowerOff:
-            self._closed = SEAT_CLOSED
+            self._closed = ENDED
         finally:
             thaw.cancel()
         runner.resume()

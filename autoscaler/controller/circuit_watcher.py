@@ -21,7 +21,7 @@ LOOK_EVERY: Seconds = 60.0
 """How often the images of SKUs with an open circuit breaker are read."""
 
 _OPENED = "opened"
-_EXPECTED = frozenset({ExitReason.UNUSED, ExitReason.SEAT_CLOSED, ExitReason.STOPPED})
+_EXPECTED = frozenset({ExitReason.UNUSED, ExitReason.ENDED, ExitReason.STOPPED})
 """Reasons to exit without a job that are no failure: the runner was unused, or its machine was stopped."""
 
 _log = structlog.get_logger(__name__)

@@ -105,7 +105,7 @@ class Controller:
         """`installations` are the store's."""
         self._ports = ports
         self._settings = settings
-        self._sold: frozenset[ProviderName] = frozenset()
+        self._opened: frozenset[ProviderName] = frozenset()
         self.crashes: list[BaseException] = []
         clock, telemetry, providers = ports.clock, ports.telemetry, ports.providers
         self.journal = journal = Journal(
@@ -158,14 +158,14 @@ class Controller:
         """Create the poller, and each part that has tasks of its own."""
         ports, journal = self._ports, self.journal
         clock, background, telemetry = ports.clock, ports.background, ports.telemetry
-        prices = _those(ports.providers, lambda provider: provider.prices)
-        limits = _those(ports.providers, lambda provider: provider.limits)
-        notices = _those(ports.providers, lambda provider: provider.notices)
+        prices = _parts_of(ports.providers, lambda provider: provider.prices)
+        limits = _parts_of(ports.providers, lambda provider: provider.limits)
+        notices = _parts_of(ports.providers, lambda provider: provider.notices)
         self._prices = prices
         self.pricing = Pricing(prices, ports.readings, self._use_new_prices, telemetry, clock)
         self.quotas = KeptQuotas(limits, ports.readings, telemetry, clock)
         self.provider_opener = ProviderOpener(
-            ports.providers, self._open_and_list, self._sell, clock
+            ports.providers, self._open_and_list, self._use_offerings, clock
         )
         self.rerunner = Rerunner(journal, ports.reruns, background)
         self.notice_reader = NoticeReader(journal, notices, telemetry, clock)
@@ -239,25 +239,25 @@ class Controller:
         except (ProviderError, OutcomeUnknownError) as error:  # the values read last stay in use
             _log.warning("provider_not_read_again", provider=name, error=str(error))
 
-    def _sell(self, opened: Collection[ProviderName]) -> None:
-        """Use the offerings of these providers."""
-        self._sold = frozenset(opened)
+    def _use_offerings(self, opened: Collection[ProviderName]) -> None:
+        """Put the offerings of these providers into the catalogue."""
+        self._opened = frozenset(opened)
         ledger = self.journal.ledger
         installations = ledger.state.catalogue.installations
-        ledger.replace_catalogue(self._settings.catalogue(installations, self._sold))
+        ledger.replace_catalogue(self._settings.catalogue(installations, self._opened))
 
     def _use_new_prices(self, kind: CapacityType) -> None:
         """Use new spot prices for costs, and new on-demand prices in the catalogue."""
         if kind is CapacityType.SPOT:
             known = {name: reader.known_prices(kind) for name, reader in self._prices.items()}
             self.journal.ledger.use_spot_prices(known)
-        elif self._sold:
-            self._sell(self._sold)
+        elif self._opened:
+            self._use_offerings(self._opened)
 
 
-def _those(
+def _parts_of(
     providers: Mapping[ProviderName, Provider], part: Callable[[Provider], T | None]
 ) -> dict[ProviderName, T]:
-    """Return this part of each provider that has one."""
+    """Return, by provider, the part that `part` returns for it, without None."""
     found = {name: part(provider) for name, provider in providers.items()}
     return {name: one for name, one in found.items() if one is not None}

@@ -33,7 +33,7 @@ AT_ONCE = 10
 """Maximum number of concurrent reads, and of reads begun in one tick: 600 of GitHub's 900 points a minute."""
 
 PAID_AT_ONCE = 10
-"""Up to this many pages beyond the first are paid at once. More pages become debt."""
+"""The budget pays up to this many pages beyond the first at once, and further pages later, as debt."""
 
 PAID_BACK = 0.25
 """The share of the rate that pays debt, so that other lists are read meanwhile."""

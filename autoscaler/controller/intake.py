@@ -75,7 +75,7 @@ class Intake:
         error = stored.exception()
         if isinstance(error, StoreError):
             # A disk that is full for deliveries may have room for smaller writes for ever: this
-            # failure ends the process as any other would, and GitHub is asked for it by the next.
+            # failure ends the process too, and the next process asks GitHub to redeliver.
             self._failure = error
             self._journal.changed.set()
         elif error is None and stored.result():
@@ -91,14 +91,14 @@ class Intake:
     def _waits_to_be_queued(self, event: JobObserved) -> bool:
         """Return whether a known body may say something new: the job waits, and the body says `queued`.
 
-        A job that a deployment protection rule holds back is queued, waiting, and queued again. The ledger
-        then has GitHub asked about the job, so a body that a stranger repeats must not count often.
+        A job that a deployment protection rule holds back is queued, waiting, and queued again. The job is then
+        read at GitHub, so a body that an attacker repeats must not cause many reads.
         """
         job = self._journal.ledger.state.jobs.get(event.id)
         if job is None or job.state is not JobState.WAITING or event.state is not JobState.QUEUED:
             return False
         if job.disputed:
-            return False  # GitHub is being asked
+            return False  # the job is being read already
         return job.read_at is None or event.at >= job.read_at + REPEATED_AFTER
 
     def _take(self, key: DeliveryKey | None, event: JobObserved | None) -> None:

@@ -14,7 +14,7 @@ from autoscaler.controller.ports.github import GitHubError
 from autoscaler.controller.ports.github_lists import GitHubLists
 from autoscaler.controller.ports.operator_requests import OperatorRequestRefusedError, RefusalKind
 from autoscaler.ledger.circuits import open_circuits
-from autoscaler.ledger.operator_requests import life_of, refusal_of_adoption, unverified
+from autoscaler.ledger.operator_requests import evidence_of_life, refusal_of_adoption, unverified
 from autoscaler.model.events import CircuitClosed, InstallationAdopted, MachineReleasedByOperator
 from autoscaler.model.identifiers import (
     InstallationId,
@@ -60,7 +60,7 @@ class OperatorActions:
         if not force:
             at_work = await self._at_work()
             found = self._unverified_machine(machine)  # its state may have changed meanwhile
-            life = life_of(self._journal.ledger.state, found, at_work, self._journal.now)
+            life = evidence_of_life(self._journal.ledger.state, found, at_work, self._journal.now)
             if life is not None:
                 _refuse(
                     RefusalKind.CONTRADICTED,

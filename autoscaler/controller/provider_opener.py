@@ -24,20 +24,20 @@ READ_AGAIN_EVERY: Seconds = 86400.0
 class ProviderOpener:
     """Opens providers. `opened` are those whose machines are known.
 
-    `open_and_list` returns whether it succeeded, and raises nothing. `sell` gets all open providers.
+    `open_and_list` returns whether it succeeded, and raises nothing. `use_offerings` gets all open providers.
     """
 
     def __init__(
         self,
         providers: Collection[ProviderName],
         open_and_list: Callable[[ProviderName], Awaitable[bool]],
-        sell: Callable[[Collection[ProviderName]], None],
+        use_offerings: Callable[[Collection[ProviderName]], None],
         clock: Clock,
     ) -> None:
         self.opened: set[ProviderName] = set()
         self._providers = providers
         self._open_and_list = open_and_list
-        self._sell = sell
+        self._use_offerings = use_offerings
         self._clock = clock
         self._all_listed = asyncio.Event()
 
@@ -62,7 +62,7 @@ class ProviderOpener:
             await self._clock.sleep(READ_AGAIN_EVERY)
             for name in sorted(self.opened):
                 await read(name)
-            self._sell(self.opened)
+            self._use_offerings(self.opened)
 
     async def _open(self, name: ProviderName) -> None:
         failures = 0
@@ -73,7 +73,7 @@ class ProviderOpener:
         if not self.left:
             self._all_listed.set()
         await self._all_listed.wait()
-        self._sell(self.opened)
+        self._use_offerings(self.opened)
 
     async def _wait_no_longer(self) -> None:
         await self._clock.sleep(LISTED_TOGETHER)

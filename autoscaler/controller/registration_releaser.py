@@ -22,7 +22,7 @@ TRY_AGAIN: Seconds = 5.0
 REMEMBERED_FOR: Seconds = 60.0
 """How long a machine that releases again gets GitHub's last answer without another request to GitHub."""
 
-SEAT_CLOSED = "seat closed"
+NO_FURTHER_REGISTRATION = "no further registration"
 
 
 class RegistrationReleaser:
@@ -107,7 +107,7 @@ class RegistrationReleaser:
                 says that the runner is busy or too many configurations were sent.
             NotKnownYetError: GitHub cannot be reached now.
         """
-        if runner.reason.startswith(SEAT_CLOSED):
+        if runner.reason.startswith(NO_FURTHER_REGISTRATION):
             raise BootstrapRefusedError(410, "ended")
         if active_cooldown(
             self._journal.ledger.state.cooldowns, registration_key(runner.demand.scope), self._now
@@ -165,7 +165,7 @@ class RegistrationReleaser:
     async def _close(self, runner: Runner, reason: str) -> NoReturn:
         # The machine powers itself off on 410. The controller must not terminate it: it may be busy.
         await self._journal.record(
-            e.RunnerClosed(self._now, runner.name, f"{SEAT_CLOSED}: {reason}")
+            e.RunnerClosed(self._now, runner.name, f"{NO_FURTHER_REGISTRATION}: {reason}")
         )
         raise BootstrapRefusedError(410, "ended")
 

@@ -74,7 +74,7 @@ AHEAD = 30.0
 ACTIVE_FOR: Seconds = 900.0
 """How long after its last push, run or job a repository counts as active."""
 
-QUIET_PER_SECOND = 4.0
+INACTIVE_PER_SECOND = 4.0
 """How many inactive repositories are read a second: most of these answers are 304, which is free."""
 
 
@@ -222,7 +222,7 @@ def _is_read(known: Known, read: Read) -> bool:
 def _of_repositories(known: Known, now: Instant) -> Iterator[_Candidate]:
     active = {name for name, at in known.repositories.items() if now - at < ACTIVE_FOR}
     quiet = len(known.repositories) - len(active)
-    every = max(INTERVALS[Kind.NEWEST], quiet / QUIET_PER_SECOND)
+    every = max(INTERVALS[Kind.NEWEST], quiet / INACTIVE_PER_SECOND)
     for repository in known.repositories:
         newest = Read(Kind.NEWEST, repository)
         if repository not in active:

@@ -20,7 +20,7 @@ from autoscaler.model.events import Event, JobAbandoned, JobObserved, RunRead
 from autoscaler.model.identifiers import Instant, JobId, Seconds
 from autoscaler.model.jobs import Job, JobState
 
-GHOST_AFTER: Seconds = 60.0
+ABANDONED_AFTER: Seconds = 60.0
 """How long a completed run must show a job as queued before the job counts as abandoned."""
 
 UNLISTED_FOR: Seconds = 700.0
@@ -50,7 +50,7 @@ class _Run:
     changed: bool = False
     completed_since: Instant | None = None
     open_jobs: frozenset[JobId] = _NO_JOBS
-    ghosts: dict[JobId, Instant] = field(default_factory=dict)
+    seen_queued_at: dict[JobId, Instant] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,7 +171,7 @@ class SyncState:
             run.mark, run.listed_at = seen.mark, now
             if not seen.completed:
                 run.completed_since = None
-                run.ghosts.clear()
+                run.seen_queued_at.clear()
                 if repository in self._repositories:
                     self._repositories[repository] = now
             elif run.completed_since is None:
@@ -196,7 +196,7 @@ class SyncState:
         events: list[Event] = []
         for seen in listed:
             if run.completed_since is not None and seen.state in _NOT_STARTED:
-                events += self._ghost(run, seen, now)
+                events += self._abandoned_job(run, seen, now)
             elif (event := news(state, seen)) is not None:
                 events.append(event)
         shown = {seen.id for seen in listed}
@@ -207,12 +207,12 @@ class SyncState:
             self._forget_run(key)
         return Findings(tuple(events), ask)
 
-    def _ghost(self, run: _Run, seen: JobObserved, now: Instant) -> list[Event]:
+    def _abandoned_job(self, run: _Run, seen: JobObserved, now: Instant) -> list[Event]:
         """Return the event for a queued job of a completed run: GitHub assigns it no runner."""
         if seen.id not in run.open_jobs:
             return []
         # The run must be listed as completed again since then: it may have been re-run.
-        if run.listed_at - run.ghosts.setdefault(seen.id, now) < GHOST_AFTER:
+        if run.listed_at - run.seen_queued_at.setdefault(seen.id, now) < ABANDONED_AFTER:
             return []
         return [JobAbandoned(now, seen.id, "GitHub shows it as queued and its run as completed")]
 
@@ -220,7 +220,7 @@ class SyncState:
         job = state.jobs.get(job_id)
         if job is None or job.state is JobState.COMPLETED or job_id in self._asked:
             return False
-        return now - job.updated_at > GHOST_AFTER  # a list may be older than a fresh job
+        return now - job.updated_at > ABANDONED_AFTER  # a list may be older than a fresh job
 
     def saw(self, repository: str, at: Instant, state: LedgerState) -> None:
         """Watch a repository that showed activity, if a scope of this account covers it."""

@@ -3,7 +3,7 @@
 The planner launches nothing while a breaker is open, and one machine at a time after that.
 """
 
-from autoscaler.ledger.cooldowns import lift
+from autoscaler.ledger.cooldowns import end_hold
 from autoscaler.ledger.state import LedgerState
 from autoscaler.model.backoff import Backoff
 from autoscaler.model.changes import HistoryRow
@@ -61,11 +61,11 @@ def on_circuit_closed(state: LedgerState, event: CircuitClosed) -> None:
             boots_key(event.sku),
             *(launch_option_key(event.sku, one) for one in options),
         ):
-            lift(state, lifted, event.at)
+            end_hold(state, lifted, event.at)
         _remember_refused(state, event.sku, "", event.at)
     else:
         # Keep the refused image: a canary may still use it.
-        lift(state, key, event.at)
+        end_hold(state, key, event.at)
     state.note_row(HistoryRow(event.at, "sku", event.sku, "circuit_closed", event.detail[:500]))
 
 

@@ -163,12 +163,12 @@ def note_good_boot(state: LedgerState, machine: Machine, at: Instant) -> None:
     """Count a machine that became ready: end the holds of its option, SKU, zone and capacity type."""
     key = _option_of(state, machine)
     if key is not None:
-        lift(state, key, at)
+        end_hold(state, key, at)
         _close_circuit(state, boots_key(machine.sku), machine, at)
-    _lift_by(state, zone_key(machine.provider, machine.placement.zone), machine.created_at, at)
+    _end_hold_by(state, zone_key(machine.provider, machine.placement.zone), machine.created_at, at)
     if machine.placement.capacity_type:
         kind = CapacityType(machine.placement.capacity_type)
-        _lift_by(state, capacity_type_key(machine.provider, kind), machine.created_at, at)
+        _end_hold_by(state, capacity_type_key(machine.provider, kind), machine.created_at, at)
 
 
 def note_early_exit(state: LedgerState, machine: Machine, at: Instant, said: str) -> None:
@@ -210,7 +210,7 @@ def _row(known: Cooldown | None, failure: FailureClass) -> int:
 def _close_circuit(state: LedgerState, key: str, machine: Machine, at: Instant) -> None:
     if open_circuit(state.cooldowns, key) is not None:
         state.note(machine, at, "circuit_closed")
-    lift(state, key, at)
+    end_hold(state, key, at)
 
 
 def _option_of(state: LedgerState, machine: Machine) -> str | None:
@@ -218,25 +218,25 @@ def _option_of(state: LedgerState, machine: Machine) -> str | None:
     return launch_option_key(request.sku, request.option) if request is not None else None
 
 
-def lift(state: LedgerState, key: str, at: Instant) -> None:
+def end_hold(state: LedgerState, key: str, at: Instant) -> None:
     """End the hold of a key. The next failure counts as the first one."""
     known = state.cooldowns.get(key)
     if known is not None and known.failures:
         state.cool(Cooldown(key, at, 0, ""))
 
 
-def lift_offering(
+def end_offering_holds(
     state: LedgerState, sku: SkuName, offering: Offering, asked_at: Instant, at: Instant
 ) -> None:
     """End the holds of an offering and its quota: a machine requested at `asked_at` came from it."""
-    _lift_by(state, sku_offering_key(sku, offering.key), asked_at, at)
-    _lift_by(state, offering_key(offering.key), asked_at, at)
-    _lift_by(state, quota_key(offering.quota_key), asked_at, at)
-    _lift_by(state, throttle_key(offering.provider), asked_at, at)
+    _end_hold_by(state, sku_offering_key(sku, offering.key), asked_at, at)
+    _end_hold_by(state, offering_key(offering.key), asked_at, at)
+    _end_hold_by(state, quota_key(offering.quota_key), asked_at, at)
+    _end_hold_by(state, throttle_key(offering.provider), asked_at, at)
 
 
-def _lift_by(state: LedgerState, key: str, asked_at: Instant, at: Instant) -> None:
+def _end_hold_by(state: LedgerState, key: str, asked_at: Instant, at: Instant) -> None:
     """End a hold, unless the request was sent before the hold ended: then it proves nothing."""
     known = state.cooldowns.get(key)
     if known is not None and asked_at >= known.until:
-        lift(state, key, at)
+        end_hold(state, key, at)

@@ -1,4 +1,4 @@
-"""What spot machines cost less than they count against the limits.
+"""Calculates how much less spot machines cost than they count against the limits.
 
 A limit counts a spot machine at its on-demand price, so that it holds at any spot price.
 """

@@ -15,7 +15,7 @@ from autoscaler.model.runners import RunnerState
 SILENCE: Seconds = 900.0
 """After this silence of an assigned machine's agent, the controller reads its runner at GitHub."""
 
-LINGERS: Seconds = 1800.0
+TERMINATED_AFTER_JOB: Seconds = 1800.0
 """Terminate a machine this long after its job, if GitHub shows that its registration is deleted."""
 
 POWER_OFF_TIME: Seconds = 120.0
@@ -49,7 +49,7 @@ def due(state: LedgerState, machine: Machine) -> Instant | None:
             return _silent_while_ready(state, machine, deadlines.ready_silence)
         case _S.ASSIGNED:
             silent = _heard_at(machine) + _extended(SILENCE, machine)
-            return min(silent, lifetime_end(state, machine), _lingers_until(state, machine))
+            return min(silent, lifetime_end(state, machine), _next_read_after_job(state, machine))
         case _S.EXITED:
             return machine.since + _extended(POWER_OFF_TIME, machine)
         case _S.FAILED:
@@ -72,7 +72,7 @@ def work_over_at(state: LedgerState, machine: Machine) -> Instant | None:
     return runner.since
 
 
-def _lingers_until(state: LedgerState, machine: Machine) -> Instant:
+def _next_read_after_job(state: LedgerState, machine: Machine) -> Instant:
     """Return when to ask GitHub for a machine's registration although its agent sends requests."""
     over_at = work_over_at(state, machine)
     if over_at is None:

@@ -19,11 +19,11 @@ from autoscaler.model.runners import PASSED_OVER_AFTER, Runner, RunnerState
 
 PROBES = Backoff(600.0, 3600.0)
 
-HANDED_OUT_WITHIN: Seconds = 60.0
+JOB_ASSIGNED_WITHIN: Seconds = 60.0
 """GitHub gives an assigned job to another runner after a minute (actions/scaleset README)."""
 
 CHECKED_AT_ONCE = 40
-"""Idle runners (about 250 us each) that one TimePassed event checks. The next event goes on."""
+"""Maximum number of idle runners (about 250 us each) that one TimePassed event checks."""
 
 _CHECK_AGAIN: Seconds = 60.0
 _LOOK_AT = 100
@@ -39,7 +39,7 @@ def left_idle(state: LedgerState, machine: Machine, at: Instant) -> None:
     runner = state.runners.get(machine.work.runner) if machine.work.runner is not None else None
     if runner is None or runner.state is not RunnerState.LISTENING or runner.passed_over:
         return
-    before = at - HANDED_OUT_WITHIN
+    before = at - JOB_ASSIGNED_WITHIN
     if runner.since <= before and _mark_passed_over(state, runner, at, before):
         return
     job = min(_fitting(state, runner), key=lambda job: (job.queued_at, job.id), default=None)
@@ -47,7 +47,7 @@ def left_idle(state: LedgerState, machine: Machine, at: Instant) -> None:
         state.dispute(job, at, f"{runner.name} exited, and may have run it")
 
 
-def take_marks_back(state: LedgerState, machine: Machine, at: Instant) -> None:
+def remove_marks_of(state: LedgerState, machine: Machine, at: Instant) -> None:
     """Remove the passed-over marks of a runner that could not connect to GitHub.
 
     The agent deleted its registration before it reported this, and a job was marked then. Without this

@@ -7,9 +7,9 @@ from collections import deque
 
 from autoscaler.ledger.cooldowns import (
     count_failure,
+    end_offering_holds,
     hold_back,
     hold_back_answered,
-    lift_offering,
 )
 from autoscaler.ledger.launch_rate import spend
 from autoscaler.ledger.machines import fail, move
@@ -51,7 +51,7 @@ LISTINGS_APART: Seconds = 60.0
 def on_launch_request_recorded(state: LedgerState, event: LaunchRequestRecorded) -> None:
     """Create the request and its slots. They count against limits at the most expensive offering."""
     offerings = [state.offerings[key] for key in event.offerings]
-    dollars, quota_usage = dearest(offerings)
+    dollars, quota_usage = most_expensive(offerings)
     request = LaunchRequest(
         id=event.launch_request,
         sku=event.sku,
@@ -195,7 +195,7 @@ def fill_in(
             machine.placement.dollars_per_hour = offering.dollars_per_hour
             machine.placement.quota_usage = ((offering.quota_key, offering.quota_units),)
     if offering is not None:
-        lift_offering(state, request.sku, offering, machine.created_at, at)
+        end_offering_holds(state, request.sku, offering, machine.created_at, at)
 
 
 def free_slots(state: LedgerState, request: LaunchRequest) -> list[Machine]:
@@ -254,7 +254,7 @@ def count_full_listing(
     _settle(state, request, at, "written_off", f"{len(left)} of {len(request.slots)} slots")
 
 
-def dearest(offerings: list[Offering]) -> tuple[float, tuple[tuple[str, int], ...]]:
+def most_expensive(offerings: list[Offering]) -> tuple[float, tuple[tuple[str, int], ...]]:
     """Return the most that one slot may cost: dollars an hour, and units of each quota."""
     dollars = max(offering.dollars_per_hour for offering in offerings)
     return dollars, tuple(sorted(most_units(offerings).items()))

@@ -144,7 +144,7 @@ def _on_machine_exited(state: LedgerState, event: e.MachineExited) -> None:
     machine = state.machines[event.machine]
     job_holds.left_idle(state, machine, event.at)
     if event.reason is ExitReason.NOT_CONNECTED:
-        job_holds.take_marks_back(state, machine, event.at)
+        job_holds.remove_marks_of(state, machine, event.at)
     machines.on_exited(state, event)
 
 

@@ -2,9 +2,15 @@
 
 from autoscaler.ledger.circuits import note_refused_image
 from autoscaler.ledger.cooldowns import note_early_exit, note_failed_boot, note_good_boot
-from autoscaler.ledger.deadlines import LINGERS, SILENCE, due, lifetime_end, work_over_at
+from autoscaler.ledger.deadlines import (
+    SILENCE,
+    TERMINATED_AFTER_JOB,
+    due,
+    lifetime_end,
+    work_over_at,
+)
 from autoscaler.ledger.interruptions import note_silent, note_taken
-from autoscaler.ledger.job_holds import HANDED_OUT_WITHIN
+from autoscaler.ledger.job_holds import JOB_ASSIGNED_WITHIN
 from autoscaler.ledger.state import LedgerState
 from autoscaler.model.backoff import Backoff
 from autoscaler.model.changes import HistoryRow
@@ -181,7 +187,10 @@ def _note_unregistered(state: LedgerState, machine: Machine, event: RunnerRead) 
         machine.work.unregistered_at = None
     elif machine.work.unregistered_at is None:
         machine.work.unregistered_at = event.at
-    elif event.at - machine.work.unregistered_at >= SILENCE and event.at - over_at >= LINGERS:
+    elif (
+        event.at - machine.work.unregistered_at >= SILENCE
+        and event.at - over_at >= TERMINATED_AFTER_JOB
+    ):
         machine.termination.reason = TerminationReason.FINISHED
         machine.due = event.at
 
@@ -274,7 +283,7 @@ def _left_at_once(state: LedgerState, machine: Machine, at: Instant) -> bool:
     if runner is None or not _had_no_job(state, machine):
         return False
     started = runner.listening_at
-    return started is None or at - started < HANDED_OUT_WITHIN
+    return started is None or at - started < JOB_ASSIGNED_WITHIN
 
 
 def _had_no_job(state: LedgerState, machine: Machine) -> bool:

@@ -108,7 +108,7 @@ def _own(state: LedgerState, machine: Machine, why: str, what_to_do: str) -> Unv
     )
 
 
-def life_of(
+def evidence_of_life(
     state: LedgerState, machine: Machine, at_work: Iterable[RunnerName], now: Instant
 ) -> str | None:
     """Return the evidence that an unverified machine may be alive, or None.

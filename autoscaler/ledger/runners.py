@@ -1,6 +1,6 @@
 """Applies events of registrations: from the assignment to the end of the registration."""
 
-from autoscaler.ledger.cooldowns import count_failure, lift, note_job_given
+from autoscaler.ledger.cooldowns import count_failure, end_hold, note_job_given
 from autoscaler.ledger.deadlines import due
 from autoscaler.ledger.machines import move, see
 from autoscaler.ledger.state import LedgerState
@@ -47,7 +47,7 @@ def on_runner_registered(state: LedgerState, event: RunnerRegistered) -> None:
         return
     with state.changing(runner):
         runner.github_id = event.github_id
-    lift(state, registration_key(runner.demand.scope), event.at)
+    end_hold(state, registration_key(runner.demand.scope), event.at)
     _advance(state, runner, RunnerState.REGISTERED, event.at, f"id {event.github_id}")
 
 

@@ -1,7 +1,8 @@
 """Whether a run's commit comes from a fork, and which jobs may use which SKUs because of it.
 
 GitHub shows this for a run (`head_repository` and `repository`: docs.github.com, REST "Workflow
-runs"), not for a job. Until it is known, a job is no demand for a SKU that does not run jobs of forks.
+runs"), not for a job. Until it is known, the job does not count as demand for a SKU that does not run
+jobs of forks.
 """
 
 from itertools import islice

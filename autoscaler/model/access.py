@@ -12,11 +12,11 @@ from autoscaler.model.catalogue import Catalogue, Scope
 from autoscaler.model.demand import admits, scope_of
 
 _TO_COME = ("any-repository-to-come-1f0c9a7e", "1f0c9a7e-repository-to-come-0")
-"""Names that no repository has, for future repositories. Two, because `a*` matches the first one only."""
+"""Invented names that stand for future repositories. Two, because a glob like `a*` matches only the first."""
 
 
 class Excess(StrEnum):
-    """What a runner group admits and should not."""
+    """Which jobs a runner group admits although it should not."""
 
     PUBLIC_REPOSITORIES = "public_repositories"
     OUTSIDE_ACCESS = "outside_access"

@@ -1,4 +1,4 @@
-"""The exponential delay of everything that is tried again, except for the agent, which is a file of its own."""
+"""The exponential delay of all retries, except those of the agent, which is a separate file."""
 
 from dataclasses import dataclass
 

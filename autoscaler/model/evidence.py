@@ -1,7 +1,7 @@
 """What the controller has learned since its start about machines that its store had before.
 
-A store may be a restored backup, older than an assignment. So what it says of a machine is believed only with
-evidence. The questions that the ledger, the planner and the controller ask about it are here, and the waits.
+A store may be a restored backup, older than an assignment. So its record of a machine needs evidence. This
+module has the rules of that evidence, and how long to wait for it.
 """
 
 from dataclasses import dataclass

@@ -124,7 +124,7 @@ class ExitReason(StrEnum):
     NOT_STARTED = "not_started"
     UNUSED = "unused"
     NOT_CONNECTED = "not_connected"
-    SEAT_CLOSED = "seat_closed"
+    ENDED = "ended"
     HUNG = "hung"
     STOPPED = "stopped"
     UNKNOWN = "unknown"

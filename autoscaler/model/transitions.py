@@ -52,6 +52,6 @@ class UnlistedTransitionError(ValueError):
 def may_become(record: Record, to: StrEnum) -> bool:
     """Return True if the record's table has a transition from its state to `to`.
 
-    Ask this before `LedgerState.enter` where a fact may come late or twice, and then changes nothing.
+    Check this before `LedgerState.enter` for a fact that may come late or twice, and so must change nothing.
     """
     return to in TRANSITIONS[type(record)][record.state]

@@ -41,7 +41,7 @@ class Flow:
         self._last_pool = [len(free)] * len(pools)
         self._last_users: list[dict[int, int]] = [{} for _ in pools]
         self._skip = [0] * len(pools)
-        self._first_spare = len(pools)
+        self._first_minimum = len(pools)
 
     def limit(self, registrable: list[int] | None) -> None:
         """Limit the machines that each account may use in total. None removes the limit."""
@@ -50,8 +50,8 @@ class Flow:
             self._left = [n - taken for n, taken in zip(registrable, self.machines, strict=True)]
         self._stuck = self._stuck_by_account = 0
 
-    def add_spare(self, pools: list[int], kept: set[int]) -> int:
-        """Add a class without account. It moves no job away from a `kept` pool. Return its number."""
+    def add_ready_minimum(self, pools: list[int], kept: set[int]) -> int:
+        """Add the class of a ready minimum. It moves no job away from a `kept` pool. Return its number."""
         self.pools.append(pools)
         self.matched.append(0)
         self._next.append(0)
@@ -121,7 +121,7 @@ class Flow:
         for pool, users in enumerate(self.users):
             for number, count in users.items():
                 self.matched[number] += count
-                if pool >= self._runners and number < self._first_spare:
+                if pool >= self._runners and number < self._first_minimum:
                     self.machines[self._accounts[number]] += count
 
     def augment(self, number: int, wanted: int = 1) -> int:
@@ -208,7 +208,7 @@ class Flow:
             return None  # whether a class may use a pool depends on the path to it
         wanted = self._maybe_free & ~visited
         for pool in self.pools[step.number]:
-            if step.number >= self._first_spare and pool in self._kept:
+            if step.number >= self._first_minimum and pool in self._kept:
                 continue
             while users := self._bits[pool] & wanted:
                 other = (users & -users).bit_length() - 1
@@ -221,7 +221,7 @@ class Flow:
     def _next_pool(self, step: "_Step", visited: int) -> bool:
         """Go to the next pool with classes that could move. Return False if there is none."""
         pools, number, bits, left = self.pools[step.number], step.number, self._bits, self._left
-        spare, new = number >= self._first_spare, ~visited
+        spare, new = number >= self._first_minimum, ~visited
         for at in range(step.at, len(pools)):
             pool = pools[at]
             if spare and pool in self._kept:
@@ -261,7 +261,7 @@ class Flow:
         return self._left[self._accounts[number]] > 0
 
     def _lend(self, number: int, pool: int, count: int) -> None:
-        """Return a registration to the account of a class that gives up a machine (or take it back)."""
+        """Count one registration less for the account of a class that gives up a machine (or undo that)."""
         if self._left is not None and pool >= self._runners:
             self._left[self._accounts[number]] += count
 
@@ -278,7 +278,7 @@ class Flow:
         else:
             del users[number]
             self._bits[pool] &= ~(1 << number)
-        if pool >= self._runners and number < self._first_spare:
+        if pool >= self._runners and number < self._first_minimum:
             self.machines[self._accounts[number]] += count
             if self._left is not None:
                 self._left[self._accounts[number]] -= count

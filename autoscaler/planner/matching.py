@@ -18,7 +18,7 @@ from autoscaler.planner.classes import Classes, Covering, classes_of
 from autoscaler.planner.flow import Flow
 from autoscaler.planner.shares import MatchingOrder, Shares
 
-SPARE = "spare"  # not a valid scope: scopes begin with org: or repo:
+READY_MINIMUM = "ready minimum"  # not a valid scope: scopes begin with org: or repo:
 
 
 class SupplyKind(IntEnum):
@@ -77,13 +77,13 @@ class Matching:
             self.used[pool] += count
             self.kinds[demand][SupplyKind.UNSENT] += count
             self.flows.append((demand, pool, count))
-            if demand.scope != SPARE:
+            if demand.scope != READY_MINIMUM:
                 self.machines[demand.account] += count
 
 
-def spare_class(sku: SkuName) -> DemandClass:
+def ready_minimum_class(sku: SkuName) -> DemandClass:
     """Return the class that stands for a SKU's ready minimum. It is served after all jobs."""
-    return DemandClass(SPARE, "", (), (sku,))
+    return DemandClass(READY_MINIMUM, "", (), (sku,))
 
 
 def match(
@@ -117,7 +117,7 @@ class _Problem:
         self._classes, self._minimum, self._registrable = classes, minimum, registrable
         runners = sorted(
             (s for s, n in supply.items() if s.kind is SupplyKind.RUNNER and n > 0),
-            key=lambda pool: pool.runner_class or spare_class(SkuName("")),
+            key=lambda pool: pool.runner_class or ready_minimum_class(SkuName("")),
         )
         machines = [s for s, n in supply.items() if s.kind is not SupplyKind.RUNNER and n > 0]
         self._pools = [*runners, *machines]
@@ -195,7 +195,7 @@ class _Problem:
         first = len(self._classes.demands)
         ready = set(self._of_sku[0].values())
         for sku, wanted in self._minimum.items():
-            number = self._flow.add_spare(self._machines_of((sku,)), ready)
+            number = self._flow.add_ready_minimum(self._machines_of((sku,)), ready)
             self._flow.take_all(number, wanted)
         for number, wanted in enumerate(self._minimum.values(), first):
             while (missing := wanted - self._flow.matched[number]) > 0:
@@ -206,7 +206,7 @@ class _Problem:
         """Return the result by classes and pools instead of their numbers."""
         demands = self._classes.demands
         found = Matching(taken=shares.taken, moved=self._flow.moved)
-        all_classes = [*demands, *(spare_class(sku) for sku in self._minimum)]
+        all_classes = [*demands, *(ready_minimum_class(sku) for sku in self._minimum)]
         kinds = [[0] * len(_KINDS) for _ in all_classes]
         for pool, users in zip(self._pools, self._flow.users, strict=True):
             if users:

@@ -211,10 +211,10 @@ class Headroom:
         for quota, taken in units.items():
             if taken > 0:
                 most = min(most, self.in_quota(quota) // taken)
-        dearest = max((placement.dollars for placement in placements), default=0.0)
-        if dearest > 0.0:
+        highest = max((placement.dollars for placement in placements), default=0.0)
+        if highest > 0.0:
             # One less than the quotient, so that rounding does not allow one machine too many.
-            most = min(most, int(self.dollars / dearest) - 1)
+            most = min(most, int(self.dollars / highest) - 1)
         return max(0, most)
 
 
@@ -238,7 +238,7 @@ class Search:
                 self.fleet.cooldowns, throttle_key(option.provider), self.fleet.now
             )
             if throttled is not None:
-                # A token bucket refills in seconds, so waiting is better than a dearer option.
+                # A token bucket refills in seconds, so waiting is better than a more expensive option.
                 self.reasons.append(f"{option.provider} throttles launches ({throttled.reason})")
                 return None
             for placement in self._placements(index, option):

@@ -17,7 +17,7 @@ from autoscaler.model.plan import (
 )
 from autoscaler.planner.assignments import assignments, surplus_registrations
 from autoscaler.planner.classes import Classes, classes_of
-from autoscaler.planner.matching import Matching, Supply, SupplyKind, match, spare_class
+from autoscaler.planner.matching import Matching, Supply, SupplyKind, match, ready_minimum_class
 from autoscaler.planner.placement import Headroom
 from autoscaler.planner.registration import RegistrationBudget, registrable_machines
 from autoscaler.planner.scale_down import cut_back, idle_machines, minimum_in_force
@@ -93,8 +93,12 @@ def _scale_up_until_matched(
     """
     fleet, total = classes.fleet, ScaleUp()
     while True:
-        warm = {sku: n - matching.matched[spare_class(sku)] for sku, n in minimum.items()}
-        step = scale_up(classes, headroom, matching, RegistrationBudget(fleet, registrable), warm)
+        minimums = {
+            sku: n - matching.matched[ready_minimum_class(sku)] for sku, n in minimum.items()
+        }
+        step = scale_up(
+            classes, headroom, matching, RegistrationBudget(fleet, registrable), minimums
+        )
         total.blocked = step.blocked
         if not step.placed:
             return total, matching
@@ -102,7 +106,11 @@ def _scale_up_until_matched(
         for placement, count in step.placed.items():
             supply.by_pool[Supply(SupplyKind.UNSENT, sku=placement.sku)] += count
         if not matching.moved and not step.blocked:
-            wanted = {spare_class(sku): missing for sku, missing in warm.items() if missing > 0}
+            wanted = {
+                ready_minimum_class(sku): missing
+                for sku, missing in minimums.items()
+                if missing > 0
+            }
             wanted.update(step.launched)
             if sum(step.placed.values()) == sum(wanted.values()):
                 matching.add_launched(wanted)

@@ -1,4 +1,4 @@
-"""What to give back: ready machines that no job needs, and launch requests that were not sent yet.
+"""Plans terminations of ready machines that no job needs, and cancellations of unsent launch requests.
 
 Only machines that never got an assignment are terminated here, so no job can start on them meanwhile.
 """
@@ -46,7 +46,7 @@ class Cutback:
     drop: int
 
     def intents(self) -> list[CancelLaunchRequest | Launch]:
-        """Cancel it; request the machines that are still needed anew, from the same offerings."""
+        """Return a cancellation and, if some machines are still needed, a smaller launch."""
         launch_request, left = self.launch_request, len(self.launch_request.slots) - self.drop
         reason = f"{self.drop} of {len(launch_request.slots)} machines are no longer needed"
         found: list[CancelLaunchRequest | Launch] = [CancelLaunchRequest(launch_request.id, reason)]

@@ -1,4 +1,4 @@
-"""What to launch: machines for every unserved job, oldest first, then for the ready minimums.
+"""Plans launches: machines for every unserved job, oldest first, then for the ready minimums.
 
 No launch exceeds a limit. If a limit leaves too little for all, the oldest jobs get machines first.
 """
@@ -81,7 +81,7 @@ class _Placer:
         self.machines += 1
         return True
 
-    def place_warm(self, sku: Sku, missing: int) -> None:
+    def place_ready_minimum(self, sku: Sku, missing: int) -> None:
         """Place up to `missing` machines of a SKU, as far as there is headroom."""
         while missing > 0 and self.place(sku):
             placement = self.current[sku.name]
@@ -98,9 +98,9 @@ def scale_up(
     headroom: Headroom,
     matching: Matching,
     budget: RegistrationBudget,
-    warm: Mapping[SkuName, int],
+    minimums: Mapping[SkuName, int],
 ) -> ScaleUp:
-    """Launch for unserved jobs, and then for `warm`: the missing ready machines by SKU.
+    """Launch for unserved jobs, and then for `minimums`: the missing machines of ready minimums by SKU.
 
     Takes what it places out of `headroom`.
     """
@@ -108,8 +108,8 @@ def scale_up(
     fleet = classes.fleet
     placer = _Placer(fleet, headroom, result)
     _JobPlacer(classes, matching, budget, placer).run()
-    for name, missing in warm.items():
-        placer.place_warm(fleet.catalogue.skus[name], missing)
+    for name, missing in minimums.items():
+        placer.place_ready_minimum(fleet.catalogue.skus[name], missing)
     return result
 
 

@@ -12,9 +12,11 @@ from autoscaler.model.plan import DeregisterRunner
 from autoscaler.model.runners import IDLE_STATES, RunnerState
 from autoscaler.planner.matching import Supply, SupplyKind
 
-GIVES_WAY_WITHIN: Seconds = 120.0
-"""How long a machine that cannot start counts as supply until it is gone, in each of its last two states. So
-its job gets no second machine from the next launch option beside it."""
+REPLACED_AFTER: Seconds = 120.0
+"""How long an existing machine that cannot start counts as supply, as failed and again as terminating.
+
+Its job gets a machine from the next launch option afterwards, so that it does not have two machines.
+"""
 
 
 @dataclass(slots=True)
@@ -58,19 +60,19 @@ def count_supply(
 def count_deregistration(
     fleet: Fleet, supply: FleetSupply, deregistration: DeregisterRunner
 ) -> None:
-    """Count the runner out; its machine becomes ready again soon."""
+    """Count the machine as ready soon, instead of its runner as idle."""
     runner = fleet.runners[deregistration.runner]
     supply.by_pool[Supply(SupplyKind.RUNNER, runner_class=runner.demand)] -= 1
     sku = fleet.machines[runner.machine].sku
     supply.by_pool[Supply(SupplyKind.COMING, sku=sku)] += 1
 
 
-def _giving_way(fleet: Fleet, sku: SkuName) -> int:
-    """Return how many machines that cannot start are not gone yet. O(machines that failed lately)."""
+def _without_a_start(fleet: Fleet, sku: SkuName) -> int:
+    """Return how many machines that cannot start still exist. O(machines that failed lately)."""
     found = 0
     for state in (MachineState.FAILED, MachineState.TERMINATING):
         for machine in reversed(fleet.machines_in(sku, state)):
-            if fleet.now >= machine.since + GIVES_WAY_WITHIN:
+            if fleet.now >= machine.since + REPLACED_AFTER:
                 break
             moves = machine.termination.reason is TerminationReason.CANNOT_START
             found += moves and machine.occupies
@@ -97,7 +99,7 @@ def _count_machines(
     coming = fleet.deregistering.get(sku, 0)
     for state in BOOTING_STATES:
         coming += fleet.count(sku, state) - leaving_by_state.get((sku, state), 0)
-    coming += _giving_way(fleet, sku)
+    coming += _without_a_start(fleet, sku)
     ready = []
     for machine in fleet.machines_in(sku, MachineState.READY):
         if machine.id in leaving:

@@ -1,4 +1,4 @@
-"""What is due at this time: deadlines, lifetimes, launch requests to send again, reads from GitHub.
+"""Plans what is due by time: deadlines, lifetimes, launch requests to send again, reads from GitHub.
 
 A machine is terminated only for one of six reasons:
 

@@ -78,7 +78,7 @@ def _full_shares(fleet: Fleet, matching: Matching, demand: DemandClass) -> str:
         return ""
     sku, of_class = demand.skus[0], fleet.queues_by_repository.get(demand, {})
     full = sorted(r for r in of_class if filled(fleet, matching.taken, demand, r))
-    # GitHub decides within a class. A repository above its share before this plan goes by age too.
+    # Within a class GitHub decides. A repository above its share before this plan is ordered by age too.
     others = (
         r
         for d, lines in fleet.queues_by_repository.items()

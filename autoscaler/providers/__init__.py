@@ -1,1 +1,1 @@
-"""Places that machines come from: one folder each, blind to one another."""
+"""Providers of machines: one folder each. No provider imports another."""

@@ -1,6 +1,6 @@
 """Counts a listener's connections, and picks the one that gives way when there are too many.
 
-A stranger can open any number of connections. So the oldest connection with an unfinished handshake, head
+An attacker can open any number of connections. So the oldest connection with an unfinished handshake, head
 or body gives way to a new one, then the one that has been idle for longest. A connection whose request is
 being served never does. This module uses no sockets: the caller passes a function that closes the
 connection.

@@ -181,7 +181,7 @@ def test_an_unreachable_controller_ends_no_runner(stage: Stage) -> None:
 def test_the_answer_ended_stops_only_an_idle_runner(stage: Stage) -> None:
     stage.controller.usual["heartbeat"] = stage.module.PowerOff("410")
     stage.agent._heartbeat_at = stage.clock.now()
-    assert stage.runs() == "the controller has closed this seat"
+    assert stage.runs() == "the controller answered that this machine has ended"
     assert stage.runner.frozen
     assert stage.runner.killed
 

@@ -57,7 +57,7 @@ async def test_an_operator_reads_why_a_runner_left_without_a_job() -> None:
     )
 
 
-@pytest.mark.parametrize("why", ["unused", "seat_closed", "after a job"])
+@pytest.mark.parametrize("why", ["unused", "ended", "after a job"])
 def test_expected_runner_exits_are_counted_and_not_logged(why: str) -> None:
     @on_virtual_time
     async def scenario() -> None:

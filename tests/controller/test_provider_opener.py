@@ -25,7 +25,7 @@ class Market:
         self.asked: list[float] = []
         self.failures = failures
         self.listed_after = listed_after
-        self.opening = ProviderOpener(listed_after, self._list, self._sell, SystemClock())
+        self.opening = ProviderOpener(listed_after, self._list, self._use_offerings, SystemClock())
 
     def _now(self) -> float:
         return asyncio.get_running_loop().time() - self.began
@@ -36,7 +36,7 @@ class Market:
         self.failures -= 1
         return self.failures < 0
 
-    def _sell(self, opened: Collection[ProviderName]) -> None:
+    def _use_offerings(self, opened: Collection[ProviderName]) -> None:
         self.sold.append((self._now(), set(opened)))
 
 

@@ -14,8 +14,8 @@ from autoscaler.controller.ports.github_lists import (
 )
 from autoscaler.controller.sync_schedule import Kind, Read, Turn
 from autoscaler.controller.sync_state import (
+    ABANDONED_AFTER,
     ASK_AT_ONCE,
-    GHOST_AFTER,
     UNLISTED_FOR,
     SyncState,
 )
@@ -132,10 +132,10 @@ def test_a_job_that_stays_queued_in_a_completed_run_stops_being_demand(desk: Des
     desk.hear(reported(1))
     desk.sync_state.listed_runs(WIDGETS, [OVER], NOW)
     assert desk.read(listed(1)) == ()
-    desk.sync_state.listed_runs(WIDGETS, [OVER], NOW + GHOST_AFTER - 1.0)
-    assert desk.read(listed(1), at=NOW + GHOST_AFTER) == ()
-    desk.sync_state.listed_runs(WIDGETS, [OVER], NOW + GHOST_AFTER)
-    (given_up,) = desk.read(listed(1), at=NOW + GHOST_AFTER)
+    desk.sync_state.listed_runs(WIDGETS, [OVER], NOW + ABANDONED_AFTER - 1.0)
+    assert desk.read(listed(1), at=NOW + ABANDONED_AFTER) == ()
+    desk.sync_state.listed_runs(WIDGETS, [OVER], NOW + ABANDONED_AFTER)
+    (given_up,) = desk.read(listed(1), at=NOW + ABANDONED_AFTER)
     assert isinstance(given_up, JobAbandoned)
     assert desk.state(1) is ENDED
     assert not desk.ledger.state.queues
@@ -336,5 +336,5 @@ def test_a_changed_job_still_counts_in_the_next_list(
     job = desk.ledger.state.jobs[JobId(1)]
     with desk.ledger.state.changing(job):
         job.read_at = NOW
-    later = NOW + GHOST_AFTER + UNLISTED_FOR
+    later = NOW + ABANDONED_AFTER + UNLISTED_FOR
     assert desk.sync_state.listed_jobs(KEY, [], desk.ledger.state, later).ask == (JobId(1),)

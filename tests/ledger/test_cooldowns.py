@@ -2,7 +2,7 @@
 
 import pytest
 
-from autoscaler.ledger.cooldowns import count_failure, lift, lift_offering
+from autoscaler.ledger.cooldowns import count_failure, end_hold, end_offering_holds
 from autoscaler.ledger.state import LedgerState
 from autoscaler.model import events as e
 from autoscaler.model.catalogue import CapacityType
@@ -129,7 +129,7 @@ def test_a_success_resets_the_backoff() -> None:
     state = LedgerState(catalogue())
     count_failure(state, "k", FailureClass.CAPACITY, 0.0, "why")
     count_failure(state, "k", FailureClass.CAPACITY, 200.0, "why")
-    lift(state, "k", 250.0)
+    end_hold(state, "k", 250.0)
     assert state.cooldowns["k"] == Cooldown("k", 250.0, 0, "")
     count_failure(state, "k", FailureClass.CAPACITY, 260.0, "again")
     assert state.cooldowns["k"] == Cooldown("k", 440.0, 1, "again", FailureClass.CAPACITY)
@@ -137,12 +137,12 @@ def test_a_success_resets_the_backoff() -> None:
 
 def test_ending_a_hold_that_is_over_stores_nothing() -> None:
     state = LedgerState(catalogue())
-    lift(state, "k", 1.0)
+    end_hold(state, "k", 1.0)
     assert (state.cooldowns, state.take_changes().cooldowns) == ({}, ())
     count_failure(state, "k", FailureClass.CAPACITY, 0.0, "why")
-    lift(state, "k", 5.0)
+    end_hold(state, "k", 5.0)
     state.take_changes()
-    lift(state, "k", 9.0)
+    end_hold(state, "k", 9.0)
     assert state.take_changes().cooldowns == ()
     assert state.cooldowns["k"].until == 5.0
 
@@ -153,16 +153,16 @@ def test_a_launched_machine_ends_the_holds_of_its_offering_quota_and_throttle() 
     keys = (for_sku, offering_key(sold.key), quota_key("east/G"), throttle_key(EAST))
     for key in (*keys, "option:gpu/0"):
         count_failure(state, key, FailureClass.QUOTA, 0.0, "why")
-    lift_offering(state, GPU, sold, 599.9, 610.0)
+    end_offering_holds(state, GPU, sold, 599.9, 610.0)
     assert all(c.failures for c in state.cooldowns.values()), "asked for during the hold"
-    lift_offering(state, GPU, sold, 600.0, 610.0)
+    end_offering_holds(state, GPU, sold, 600.0, 610.0)
     assert {k for k, c in state.cooldowns.items() if not c.failures} == set(keys)
 
 
 def test_cooldowns_are_stored_once_each_time_they_change() -> None:
     state = LedgerState(catalogue())
     count_failure(state, "k", FailureClass.CAPACITY, 0.0, "why")
-    lift(state, "k", 5.0)
+    end_hold(state, "k", 5.0)
     assert state.take_changes().cooldowns == (Cooldown("k", 5.0, 0, ""),)
     assert state.take_changes().cooldowns == ()
 

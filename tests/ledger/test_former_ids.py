@@ -2,7 +2,7 @@
 
 import pytest
 
-from autoscaler.ledger.operator_requests import life_of, refusal_of_adoption, unverified
+from autoscaler.ledger.operator_requests import evidence_of_life, refusal_of_adoption, unverified
 from autoscaler.model import events as e
 from autoscaler.model.identifiers import InstallationId, MachineId, RunnerName
 from autoscaler.model.installations import MOST_FORMER, Installations
@@ -118,9 +118,9 @@ def test_a_runner_with_a_former_id_and_no_known_machine_may_be_on_any_unverified
     orphan = world.machine("x-i-9")
     for installation in (BEFORE, OLD):
         name = RunnerName(f"ci-{installation}-m-1")
-        found = life_of(world.state, orphan, [name], world.now)
+        found = evidence_of_life(world.state, orphan, [name], world.now)
         assert found == f"1 runners at work may be on it, such as {name}"
-    assert life_of(world.state, orphan, [RunnerName("ci-2bad2bad-m-1")], world.now) is None
+    assert evidence_of_life(world.state, orphan, [RunnerName("ci-2bad2bad-m-1")], world.now) is None
 
 
 def test_all_runners_of_a_machine_leave_memory_with_it_after_an_adoption() -> None:

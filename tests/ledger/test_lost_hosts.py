@@ -13,7 +13,7 @@ from autoscaler.model.identifiers import MachineId
 from autoscaler.model.interruptions import NoticeKind
 from autoscaler.model.machines import MachineState, TerminationReason
 from autoscaler.model.plan import Launch, Terminate
-from autoscaler.planner.supply import GIVES_WAY_WITHIN
+from autoscaler.planner.supply import REPLACED_AFTER
 from tests.ledger.builders import World
 from tests.ledger.test_interruptions import at_work, fails, notice, opted_in
 
@@ -63,7 +63,7 @@ def test_a_job_does_not_wait_for_a_machine_that_does_not_disappear() -> None:
     world.launch(1)
     cannot_start(world)
     terminates(world)
-    world.now += GIVES_WAY_WITHIN - 1.0
+    world.now += REPLACED_AFTER - 1.0
     assert world.intents(Launch) == []
     world.now += 1.0
     assert len(world.intents(Launch)) == 1

@@ -2,7 +2,7 @@
 
 import pytest
 
-from autoscaler.ledger.operator_requests import life_of, refusal_of_adoption, unverified
+from autoscaler.ledger.operator_requests import evidence_of_life, refusal_of_adoption, unverified
 from autoscaler.model import events as e
 from autoscaler.model.identifiers import (
     InstallationId,
@@ -121,7 +121,7 @@ def test_unverified_machines_are_listed_in_the_order_of_provider_ids() -> None:
 
 def life(world: World, machine: str, *at_work: str) -> str | None:
     names = [RunnerName(name) for name in at_work]
-    return life_of(world.state, world.machine(machine), names, world.now)
+    return evidence_of_life(world.state, world.machine(machine), names, world.now)
 
 
 def test_a_runner_without_a_known_machine_may_be_on_any_unverified_machine() -> None:

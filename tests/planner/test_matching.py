@@ -10,7 +10,7 @@ from autoscaler.model.demand import DemandClass
 from autoscaler.model.identifiers import SkuName
 from autoscaler.model.jobs import JobState
 from autoscaler.planner.classes import Covering
-from autoscaler.planner.matching import Matching, Supply, SupplyKind, match, spare_class
+from autoscaler.planner.matching import Matching, Supply, SupplyKind, match, ready_minimum_class
 from tests.ledger.builders import World
 from tests.planner.fleets import catalogue, sku
 
@@ -153,14 +153,14 @@ def test_the_age_of_a_class_is_that_of_its_next_unmatched_job() -> None:
 
 def test_the_ready_minimum_comes_after_every_job() -> None:
     found = matched(["a"], {READY_A: 1, COMING_A: 1}, {A: 2})
-    assert flow(found) == {(ONLY_A, READY_A): 1, (spare_class(A), COMING_A): 1}
-    assert found.matched[spare_class(A)] == 1
+    assert flow(found) == {(ONLY_A, READY_A): 1, (ready_minimum_class(A), COMING_A): 1}
+    assert found.matched[ready_minimum_class(A)] == 1
 
 
 def test_a_job_moves_to_another_skus_booting_machine_to_fill_a_ready_minimum() -> None:
     coming_b = Supply(SupplyKind.COMING, sku=B)
     found = matched(["ab"], {COMING_A: 1, coming_b: 1}, {A: 1})
-    assert flow(found) == {(EITHER, coming_b): 1, (spare_class(A), COMING_A): 1}
+    assert flow(found) == {(EITHER, coming_b): 1, (ready_minimum_class(A), COMING_A): 1}
 
 
 def test_no_more_jobs_move_than_the_ready_minimum_needs() -> None:
@@ -169,22 +169,22 @@ def test_no_more_jobs_move_than_the_ready_minimum_needs() -> None:
     assert flow(found) == {
         (EITHER, COMING_A): 1,
         (EITHER, coming_b): 1,
-        (spare_class(A), COMING_A): 1,
+        (ready_minimum_class(A), COMING_A): 1,
     }
 
 
 def test_jobs_move_to_other_machines_to_fill_the_ready_minimum() -> None:
     coming_b = Supply(SupplyKind.COMING, sku=B)
     found = matched(["ab", "ab"], {COMING_A: 2, coming_b: 2}, {A: 2})
-    assert flow(found) == {(EITHER, coming_b): 2, (spare_class(A), COMING_A): 2}
-    assert found.matched[spare_class(A)] == 2
+    assert flow(found) == {(EITHER, coming_b): 2, (ready_minimum_class(A), COMING_A): 2}
+    assert found.matched[ready_minimum_class(A)] == 2
 
 
 def test_no_job_yields_its_ready_machine_to_a_ready_minimum() -> None:
     coming_b = Supply(SupplyKind.COMING, sku=B)
     found = matched(["ab"], {READY_A: 1, coming_b: 1}, {A: 1})
     assert flow(found) == {(EITHER, READY_A): 1}
-    assert found.matched[spare_class(A)] == 0
+    assert found.matched[ready_minimum_class(A)] == 0
 
 
 def test_a_job_with_a_booting_machine_moves_while_a_job_with_a_ready_machine_stays() -> None:
@@ -193,14 +193,17 @@ def test_a_job_with_a_booting_machine_moves_while_a_job_with_a_ready_machine_sta
     assert flow(found) == {
         (ONLY_A, READY_A): 1,
         (EITHER, coming_b): 1,
-        (spare_class(A), COMING_A): 1,
+        (ready_minimum_class(A), COMING_A): 1,
     }
 
 
 def test_two_ready_minimums_do_not_share_a_machine() -> None:
     found = matched([], {READY_A: 3, READY_B: 1}, {A: 2, B: 2})
-    assert flow(found) == {(spare_class(A), READY_A): 2, (spare_class(B), READY_B): 1}
-    assert (found.matched[spare_class(A)], found.matched[spare_class(B)]) == (2, 1)
+    assert flow(found) == {
+        (ready_minimum_class(A), READY_A): 2,
+        (ready_minimum_class(B), READY_B): 1,
+    }
+    assert (found.matched[ready_minimum_class(A)], found.matched[ready_minimum_class(B)]) == (2, 1)
 
 
 POOLS = (READY_A, READY_B, COMING_A, runner(ONLY_A), runner(EITHER))

@@ -23,8 +23,8 @@ from autoscaler.providers.ec2.instance_types import (
 from autoscaler.providers.ec2.offerings import (
     price_offerings,
     quota_holds,
-    roomiest_subnets,
     running_cost,
+    subnets_with_most_addresses,
 )
 from autoscaler.providers.ec2.rows import SubnetRow
 
@@ -202,13 +202,13 @@ def test_offerings_keep_the_order_of_capacity_types_then_types() -> None:
 
 def test_each_zone_uses_its_subnet_with_most_free_addresses() -> None:
     rows = [SubnetRow("s-2", "b", 9), SubnetRow("s-1", "a", 5), SubnetRow("s-3", "a", 50)]
-    assert roomiest_subnets(rows) == {"a": "s-3", "b": "s-2"}
-    assert list(roomiest_subnets(rows)) == ["a", "b"]
+    assert subnets_with_most_addresses(rows) == {"a": "s-3", "b": "s-2"}
+    assert list(subnets_with_most_addresses(rows)) == ["a", "b"]
 
 
 def test_a_subnet_that_was_full_is_used_only_if_its_zone_has_no_other() -> None:
     rows = [SubnetRow("s-2", "b", 9), SubnetRow("s-1", "a", 5), SubnetRow("s-3", "a", 50)]
-    assert roomiest_subnets(rows, {"s-2", "s-3"}) == {"a": "s-1", "b": "s-2"}
+    assert subnets_with_most_addresses(rows, {"s-2", "s-3"}) == {"a": "s-1", "b": "s-2"}
 
 
 def test_a_machine_of_an_unknown_type_neither_stops_the_list_nor_counts() -> None:

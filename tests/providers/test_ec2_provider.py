@@ -56,7 +56,7 @@ async def test_a_document_is_valid_only_for_the_account_that_sts_names(
     pem.write_bytes(signer.pem)
     pinning = replace(settings, identity_certificates=(pem,))
     provider = Ec2Provider(pinning, RememberingTelemetry(), ManualClock(), Borrowed(worker))
-    assert provider.believes_documents
+    assert provider.accepts_documents
     ours, theirs = document(accountId=ACCOUNT), document(accountId="999999999999")
     with pytest.raises(ProofRefusedError, match="account: the provider has not been opened"):
         await provider.verify(signed(ours, signer.signer_info(ours)))

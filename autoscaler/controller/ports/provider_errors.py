@@ -7,8 +7,8 @@ from autoscaler.model.identifiers import Seconds
 class ProviderError(Exception):
     """The provider refused, or could not be asked. `failure` says what to do next.
 
-    `retry_after` (seconds) is set where the provider gave one, `scope` where the failure goes
-    farther than its class says, `offering` (a key) where the provider named the one that it refuses.
+    `retry_after` (seconds) is set if the provider gave one, `scope` if the failure concerns more than its
+    class says, and `offering` (a key) if the provider named the refused one.
     """
 
     def __init__(

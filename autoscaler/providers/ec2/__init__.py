@@ -1,1 +1,1 @@
-"""EC2 as a provider of machines. boto3 stands in `worker` alone, in a process of its own."""
+"""The EC2 provider. Only `worker`, which runs as a separate process, imports boto3."""

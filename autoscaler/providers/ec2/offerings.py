@@ -19,7 +19,7 @@ from autoscaler.providers.ec2.instance_types import (
 from autoscaler.providers.ec2.rows import SubnetRow
 
 
-def roomiest_subnets(
+def subnets_with_most_addresses(
     subnets: Iterable[SubnetRow], full: Collection[str] = frozenset()
 ) -> dict[str, str]:
     """Return by zone the subnet with the most free addresses, preferably one that is not in `full`.
@@ -38,14 +38,14 @@ def roomiest_subnets(
     return {zone: best[zone].id for zone in sorted(best)}
 
 
-Sold = Mapping[str, AbstractSet[str]]
+OfferedTypes = Mapping[str, AbstractSet[str]]
 """The instance types that each zone offers. For a zone that is missing, they are not known."""
 
 
 def price_offerings(
     provider: ProviderName,
     zones: Sequence[str],
-    sold: Sold,
+    sold: OfferedTypes,
     wanted: tuple[Sequence[str], Sequence[CapacityType], OperatingSystem],
     prices: Prices,
 ) -> tuple[Offering, ...]:

@@ -118,7 +118,7 @@ class Ec2Provider:
         return LaunchRate(requests, machines)
 
     @property
-    def believes_documents(self) -> bool:
+    def accepts_documents(self) -> bool:
         """Return whether a certificate is pinned; without one no machine can prove its identity."""
         return bool(self._verifier.certificates)
 
@@ -133,14 +133,14 @@ class Ec2Provider:
 
         Raises ProviderError, OutcomeUnknownError.
         """
-        if not self.believes_documents:
+        if not self.accepts_documents:
             text = (
                 f"no certificate is pinned for region {self._settings.region}, so no machine can "
                 "prove its identity; add AWS's certificate for the region to identity_certificates"
             )
             raise ProviderError(FailureClass.CONFIGURATION, "IdentityCertificates", text)
         self._account = await self._resources.account()
-        await self._resources.read_sold()
+        await self._resources.read_offered_types()
 
     def hint(self, error: Exception) -> str | None:
         """Return a fix for the error codes of AWS and its SDK that an operator can mend."""

@@ -1,7 +1,7 @@
 """Reads and caches what launches need: account, subnets, zones, images, launch templates.
 
 Subnets and images are cached for five minutes, launch templates until EC2 reports that one does not
-exist, and the instance types of zones until `read_sold` is called again.
+exist, and the instance types of zones until `read_offered_types` is called again.
 """
 
 import asyncio
@@ -17,7 +17,7 @@ from autoscaler.controller.ports.provider import ProviderError
 from autoscaler.model.failures import FailureClass
 from autoscaler.model.identifiers import Instant, Seconds, SkuName
 from autoscaler.providers.ec2.channel import Api
-from autoscaler.providers.ec2.offerings import Sold, roomiest_subnets
+from autoscaler.providers.ec2.offerings import OfferedTypes, subnets_with_most_addresses
 from autoscaler.providers.ec2.requests import (
     machine_tags,
     newest_image,
@@ -55,7 +55,7 @@ class Resources:
         self._clock = clock
         self._account = settings.account
         self._subnets: tuple[Instant, Mapping[str, str]] | None = None
-        self.sold: Sold = {}
+        self.sold: OfferedTypes = {}
         """The instance types that each zone sells, as last read; empty if not known."""
         self._images: dict[_Source, tuple[Instant, ImageRow]] = {}
         self._templates: dict[str, str] = {}
@@ -86,7 +86,7 @@ class Resources:
             return known[1]
         rows = await self._api.call("DescribeSubnets", {"ids": list(self._settings.subnets)})
         self._full = {one: at for one, at in self._full.items() if self._fresh(at)}
-        found = roomiest_subnets((SubnetRow(*row) for row in rows), self._full)
+        found = subnets_with_most_addresses((SubnetRow(*row) for row in rows), self._full)
         self._subnets = (self._clock.now(), found)
         return found
 
@@ -95,7 +95,7 @@ class Resources:
         """The zones of the subnets as last read; empty before."""
         return () if self._subnets is None else tuple(self._subnets[1])
 
-    async def read_sold(self) -> None:
+    async def read_offered_types(self) -> None:
         """Read which instance types the zones offer.
 
         Without the permission, every zone counts as offering every type. EC2 then refuses launches.
