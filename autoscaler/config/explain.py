@@ -59,7 +59,7 @@ def keys(section: type[Section]) -> dict[str, FieldInfo]:
 
 
 def section_in(annotation: Any) -> type[Section] | None:
-    """Return the type of the section, or of the sections, in a field."""
+    """Return the `Section` class in a field's type, for example inside a list or mapping, or None."""
     if isinstance(annotation, type) and issubclass(annotation, Section):
         return annotation
     return next((found for part in get_args(annotation) if (found := section_in(part))), None)

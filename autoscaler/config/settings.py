@@ -50,9 +50,9 @@ class Registrations(Section):
     """A token bucket for each account's runner registrations at GitHub."""
 
     burst: Positive = 25
-    """How many at once."""
+    """Maximum number of registrations at once."""
     per_second: Annotated[float, Field(gt=0, le=1e6)] = 2.5
-    """How many a second on average: about 2.5 for each App, 5 at most for one account."""
+    """Registrations a second on average: about 2.5 for each App, 5 at most for one account."""
 
 
 class GitHubSettings(Section):

@@ -48,7 +48,7 @@ class Accelerator(Section):
     vendor: AcceleratorVendor
     """`nvidia` or `amd`."""
     count: Positive
-    """How many."""
+    """The number of accelerators."""
 
 
 class Canary(Section):

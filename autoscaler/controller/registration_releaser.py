@@ -122,7 +122,7 @@ class RegistrationReleaser:
         if runner.listening_at is not None or runner.state is RunnerState.BUSY:
             raise BootstrapRefusedError(409, "second_assignment")
         if self._assignments_of(machine) >= MAX_ASSIGNMENTS:
-            await self._close(runner, "handed over too often")
+            await self._close(runner, "sent to its machine too often")
         self._name_again(machine, runner)
 
     def is_replacing(self, name: RunnerName) -> bool:

@@ -111,7 +111,7 @@ def _set_right(state: LedgerState, at: Instant) -> None:
 
 
 def _latest(record: Record, at: Instant) -> Instant:
-    """Return the latest moment for a delay. A rerun may wait a week for its job's end."""
+    """Return the latest moment at which a delay of this record may end. A rerun may wait a week for its job."""
     if isinstance(record, Rerun) and record.state is RerunState.WAITING:
         return record.created_at + GIVEN_UP_AFTER
     return at + AWAITED

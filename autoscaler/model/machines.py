@@ -206,7 +206,7 @@ class Termination:
     reason: TerminationReason | None = None
     """Why the controller terminates the machine."""
     attempts: int = 0
-    """Requests so far."""
+    """Number of requests to terminate the machine so far."""
     error: str = ""
     """The provider's refusal of the last request, or empty."""
     provider_state: str = ""

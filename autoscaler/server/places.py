@@ -62,7 +62,7 @@ class Place:
 
 @dataclass(slots=True)
 class _Queues:
-    """Places by stage, each in the order in which they came to it."""
+    """The places of connections by stage. In each stage, in the order in which they entered it."""
 
     places: int = 0
     of: dict[Stage, dict[Place, None]] = field(

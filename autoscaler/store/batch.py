@@ -67,7 +67,7 @@ class Decision:
         cooldowns: Sequence[Cooldown],
         installations: Installations | None = None,
     ) -> "Decision":
-        """Copy everything. `rows` checks later whether it can be stored."""
+        """Return a decision with copies of these records. `rows` checks later that each value can be stored."""
         return cls(
             tuple(map(copied, records)),
             tuple(history),

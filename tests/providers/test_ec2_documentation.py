@@ -23,7 +23,7 @@ READING = ("Describe", "List", "Get")
 WITHOUT_TAGS = {"LaunchFrom", "GiveMachinesTheirRole", "ReadNotices", "UseKeyOfDisks"}
 WITHOUT_TAGS |= {"LetMachinesUseKeyOfDisks"}
 FOR_DISKS = {"kms:DescribeKey", "kms:ReEncrypt*", "kms:Decrypt", "kms:GenerateDataKey*"}
-"""What encrypted disks take (github-aws-runners/terraform-aws-github-runner's policy)."""
+"""The KMS actions that encrypted disks need (policy of github-aws-runners/terraform-aws-github-runner)."""
 
 
 def statements() -> list[dict[str, Any]]:

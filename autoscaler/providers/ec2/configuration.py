@@ -26,9 +26,9 @@ class TokenBucket(Section):
     """The token bucket of one EC2 API."""
 
     burst: Positive
-    """How many at once."""
+    """Maximum number of tokens, which may be used at once."""
     per_second: Annotated[float, Field(gt=0, le=1e6)]
-    """How many a second on average."""
+    """Tokens that are added each second."""
 
 
 class Ec2Section(ProviderSection):

@@ -18,12 +18,12 @@ class Terms:
 
     @property
     def launch_rate(self) -> LaunchRate | None:
-        """The catalogue's."""
+        """The launch rate of the catalogue."""
         return self._catalogue.launch_rates.get(self._name)
 
     @property
     def largest_request(self) -> int:
-        """The catalogue's."""
+        """The largest request of the catalogue."""
         return self._catalogue.largest_request(self._name)
 
     @property

@@ -50,7 +50,7 @@ class Worker:
     source="aws-sdk-js#1819",
 )
 async def test_the_price_list_filter_finds_exactly_one_product(ec2: Fixture) -> None:
-    """Licences of one's own, SQL servers, reservations, dedicated hosts, other regions."""
+    """The list also has products with own licences, SQL Server, reservations and dedicated hosts."""
     prices = ec2.lab.prices
     prices.set_on_demand("g5.xlarge", 1.123)
     prices.set_on_demand("g4dn.xlarge", 0.71)

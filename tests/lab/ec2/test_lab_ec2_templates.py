@@ -1,4 +1,4 @@
-"""Launch templates: made, found, listed in pages, versioned, deleted; and what a launch takes."""
+"""Launch templates: created, found, listed in pages, versioned, deleted, and used by launches."""
 
 import pytest
 from botocore.exceptions import ClientError
