@@ -830,7 +830,7 @@ def test_the_agent_reads_the_metadata_service_with_a_token(agent: ModuleType, se
         agent.metadata_proof(url_of(server) + "/x", 2.0)
 
 
-def test_only_the_given_authority_is_trusted(
+def test_only_the_configured_certificate_authority_is_trusted(
     agent: ModuleType, server: Any, tmp_path: Path
 ) -> None:
     certificate, key = make_certificate("127.0.0.1")

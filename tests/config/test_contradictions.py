@@ -34,7 +34,7 @@ def test_tls_and_insecure_exclude_each_other(folder: Folder) -> None:
     assert (problem.key, problem.what) == ("server.insecure", "cannot be combined with tls")
 
 
-def test_all_errors_come_at_once_in_the_order_of_the_file(folder: Folder) -> None:
+def test_all_errors_are_reported_at_once_in_the_order_of_the_file(folder: Folder) -> None:
     text = changed(
         ("fleet: ci", "fleet: CI"),
         ("webhook_secret_file: secret", "webhook_secret_fil: secret"),

@@ -187,7 +187,7 @@ async def test_a_registration_with_a_job_is_not_replaced_and_the_machine_gets_no
 
 
 @on_virtual_time
-async def test_while_github_cannot_delete_the_machine_is_asked_to_wait() -> None:
+async def test_while_github_cannot_delete_the_old_registration_the_machine_has_to_wait() -> None:
     world = World()
     _, agent = await assigned_machine(world)
     first = await agent.take_assignment()

@@ -74,9 +74,7 @@ async def test_a_cancelled_older_poll_does_not_disturb_the_newer_one() -> None:
 
 
 @on_virtual_time
-async def test_a_poll_cancelled_while_its_assignment_is_being_written_costs_one_registration() -> (
-    None
-):
+async def test_a_poll_cancelled_while_its_assignment_is_written_uses_up_that_registration() -> None:
     """The answer may have been sent, so the registration counts as sent."""
     world = World()
     controller, agent = await assigned_machine(world)
@@ -155,7 +153,7 @@ async def test_the_poll_of_a_terminated_ready_machine_is_answered_410() -> None:
 
 
 @on_virtual_time
-async def test_stage_and_heartbeat_keep_a_machine_alive() -> None:
+async def test_stage_reports_and_heartbeats_reset_the_silence_of_a_machine() -> None:
     world = World()
     controller, (agent,) = await launched(world)
     await agent.attest()

@@ -90,7 +90,7 @@ async def test_nothing_is_stored_after_a_refused_write() -> None:
 
 
 @on_virtual_time
-async def test_a_write_that_fails_or_is_cancelled_is_reported_by_the_journal_alone() -> None:
+async def test_asyncio_logs_nothing_about_a_failed_or_cancelled_write() -> None:
     """asyncio logs an error that no code retrieved, and an error in a callback."""
     unseen: list[dict[str, Any]] = []
     asyncio.get_running_loop().set_exception_handler(lambda _, context: unseen.append(context))

@@ -131,7 +131,7 @@ def test_a_failed_registration_returns_the_machine_to_ready_and_puts_the_scope_o
 
 
 @on_virtual_time
-async def test_a_registration_whose_job_is_gone_is_deregistered_and_its_machine_ready() -> None:
+async def test_a_registration_whose_job_ended_is_deregistered_and_its_machine_is_ready() -> None:
     world = World()
     controller, agent = await ready(world)
     await controller.turn()

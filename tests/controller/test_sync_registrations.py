@@ -39,7 +39,7 @@ def removed(world: World, first: RegisteredRunner, second: RegisteredRunner | No
     topic="GitHub's REST API",
     source="actions/runner#3669",
 )
-def test_a_registration_of_ours_without_a_machine_is_removed() -> None:
+def test_a_registration_of_this_fleet_without_a_machine_is_removed() -> None:
     assert removed(World(), registered(UNKNOWN))
 
 

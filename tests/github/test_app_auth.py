@@ -83,7 +83,7 @@ async def test_the_first_app_with_an_installation_is_used(world: World) -> None:
     assert world.github.count("installations/90/access_tokens") == 1
 
 
-async def test_an_account_without_our_app_is_an_operator_error_and_affects_no_other(
+async def test_an_account_without_the_app_is_an_operator_error_and_affects_no_other(
     client: GitHubClient,
 ) -> None:
     with pytest.raises(OperatorError, match="no configured App is installed on globex"):

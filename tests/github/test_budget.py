@@ -105,7 +105,7 @@ def test_registrations_may_use_the_whole_budget_and_no_more() -> None:
     assert fits(budget, REGISTER, NOW + 600), "the hour is over"
 
 
-def test_requests_under_way_are_counted_until_they_are_answered_or_lost() -> None:
+def test_requests_in_flight_count_until_they_are_answered_or_lost() -> None:
     budget = Budget(None)
     asked(budget, CHECK, Answer(200, CIMultiDict(reported(103))))
     for _ in range(3):

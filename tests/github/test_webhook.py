@@ -157,7 +157,7 @@ def test_a_started_job_names_its_runner_and_a_queued_one_never_does() -> None:
     assert (queued.runner_name, queued.started_at) == (None, None)
 
 
-def test_a_completed_job_says_how_it_ended() -> None:
+def test_a_completed_job_has_its_conclusion() -> None:
     done = parsed(
         event(
             "completed",

@@ -51,7 +51,7 @@ def test_the_hold_stays_at_its_maximum_after_many_failures() -> None:
     assert state.cooldowns["k"] == Cooldown("k", 1810.0, 5001, "again", FailureClass.CAPACITY)
 
 
-def test_failures_under_way_together_count_once() -> None:
+def test_failures_of_requests_in_flight_together_count_once() -> None:
     state = LedgerState(catalogue())
     count_failure(state, "k", FailureClass.CAPACITY, 0.0, "first")
     count_failure(state, "k", FailureClass.CAPACITY, 179.9, "second")

@@ -43,7 +43,7 @@ def test_a_job_that_no_sku_serves_is_stored_without_a_class() -> None:
     assert world.job(1).state is COMPLETED
 
 
-def test_a_waiting_job_is_no_demand() -> None:
+def test_a_waiting_job_is_not_demand() -> None:
     world = World()
     world.observe(1, WAITING)
     assert queue_of(world) == []
@@ -115,7 +115,7 @@ def test_a_read_adds_an_unknown_job() -> None:
     assert [row.detail for row in world.ledger.take_changes().history] == ["read"]
 
 
-def test_a_job_in_progress_is_no_demand_any_more_and_counts_for_its_sku() -> None:
+def test_a_job_in_progress_is_not_demand_and_counts_for_its_sku() -> None:
     world = World()
     world.queue(1)
     world.now += 7

@@ -351,7 +351,7 @@ def test_the_history_of_an_answer_in_pieces_counts_all_of_them() -> None:
     assert [row.detail for row in rows if row.event == "answered"] == ["3 of 3"]
 
 
-def test_a_failure_of_an_offering_that_left_the_catalogue_holds_back_no_other() -> None:
+def test_a_failure_of_an_offering_that_left_the_catalogue_puts_no_other_on_hold() -> None:
     """A zone stops selling a type while a call is in flight, and the answer says so."""
     world = World(MIXED)
     world.send(2)

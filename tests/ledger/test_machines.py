@@ -274,7 +274,7 @@ def test_a_transition_that_is_not_in_the_table_raises() -> None:
         move(world.state, world.machine("c0"), MachineState.READY, START)
 
 
-def test_boot_time_is_learned_from_request_to_ready_without_our_downtime() -> None:
+def test_boot_time_is_measured_from_request_to_ready_without_the_downtime() -> None:
     world = World()
     world.send(1, "a")
     world.now += 5

@@ -48,7 +48,7 @@ def quota_usage(world: World) -> dict[str, float]:
 )
 @pytest.mark.parametrize("kind", [CONFIGURATION, FailureClass.UNKNOWN])
 @pytest.mark.parametrize("given", [0, 2])
-def test_an_error_of_one_override_holds_back_its_offering_alone(
+def test_an_error_of_one_override_puts_only_its_offering_on_hold(
     kind: FailureClass, given: int
 ) -> None:
     world = world_after(failure(kind, B), given=given)
@@ -105,19 +105,21 @@ def test_one_override_without_capacity_keeps_the_launch_option_available() -> No
     source="EC2: CreateFleetError",
 )
 @pytest.mark.parametrize("named", [None, "east/m7i.large/z/on-demand"])
-def test_beside_machines_a_configuration_error_holds_back_nothing_else(named: str | None) -> None:
+def test_beside_launched_machines_an_error_of_no_offering_of_the_request_puts_nothing_on_hold(
+    named: str | None,
+) -> None:
     assert quota_usage(world_after(failure(CONFIGURATION, named), given=1)) == {}
     assert quota_usage(world_after(failure(CONFIGURATION, named))) == {OPTION: 60.0}
 
 
-def test_beside_machines_a_configuration_error_of_wide_scope_holds_back_its_offering() -> None:
+def test_beside_launched_machines_an_error_of_wide_scope_puts_its_offering_on_hold() -> None:
     no_role = e.LaunchFailure(CONFIGURATION, "Code", "words", B, FailureScope.CAPACITY_TYPE)
     assert quota_usage(world_after(no_role, given=1)) == {sku_offering_key(GPU, B): 60.0}
     reached = f"capacity_type:east/{CapacityType.ON_DEMAND}"
     assert quota_usage(world_after(no_role)) == {reached: 60.0}
 
 
-def test_every_override_beside_machines_holds_back_each_and_not_the_launch_option() -> None:
+def test_beside_launched_machines_failed_overrides_do_not_put_the_launch_option_on_hold() -> None:
     world = world_after(*(failure(CONFIGURATION, key) for key in (A, B, C)), given=1)
     assert quota_usage(world) == {sku_offering_key(GPU, key): 60.0 for key in (A, B, C)}
 

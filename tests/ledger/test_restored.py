@@ -354,7 +354,7 @@ def test_a_later_restart_marks_nothing_unverified_that_was_launched_in_between()
     topic="EC2's machines",
     source="SQLite: backup",
 )
-def test_nothing_is_launched_for_a_queued_job_before_github_was_asked() -> None:
+def test_nothing_is_launched_for_a_queued_job_before_it_was_read() -> None:
     world = World()
     world.queue(1, 2)
     world.restart(AWAY)
@@ -467,7 +467,7 @@ def test_a_machine_whose_slot_left_memory_does_not_show_an_outdated_store() -> N
     assert world.states()["d0"] == "ready"
 
 
-def test_a_job_that_was_read_since_the_start_is_not_asked_about_again() -> None:
+def test_a_job_that_was_read_since_the_start_is_not_read_again() -> None:
     world = World()
     world.queue(1)
     world.restart(AWAY)

@@ -10,7 +10,7 @@ from autoscaler.model.readings import Reading
 @pytest.mark.parametrize("zone", ["", "us-east-1a"])
 @pytest.mark.parametrize("os", OperatingSystem)
 @pytest.mark.parametrize("kind", CapacityType)
-def test_a_price_comes_back_from_its_reading(
+def test_a_stored_price_is_read_back_unchanged(
     kind: CapacityType, os: OperatingSystem, zone: str
 ) -> None:
     price = Price(kind, "g5.xlarge", os, zone, 0.41, 1.8e9)

@@ -170,7 +170,7 @@ def test_the_launch_rate_after_a_restart_has_only_what_the_downtime_refilled() -
     assert calls(world) == 10.0
 
 
-def test_a_provider_without_a_rate_takes_any_number() -> None:
+def test_a_provider_without_a_launch_rate_accepts_any_number_of_requests() -> None:
     world = World(catalogue(*(sku(f"s{n}") for n in range(200))))
     queue_one_of_each(world, *(f"s{n}" for n in range(200)))
     assert len(world.intents(Launch)) == 200

@@ -94,7 +94,7 @@ async def test_fewer_machines_without_an_error_are_an_unknown_failure(
         (Reply(400, "SomethingNew", "no"), FailureClass.UNKNOWN),
     ],
 )
-async def test_a_refused_call_is_classed_and_sent_once(
+async def test_a_refused_request_has_a_failure_class_and_is_sent_once(
     provider: Ec2Provider,
     make_order: MakeOrder,
     front: Ec2Front,

@@ -175,7 +175,7 @@ async def test_only_prices_of_configured_instance_types_are_requested() -> None:
     topic="EC2's API",
     source="amazonica#97; aws-sdk-java-v2#927",
 )
-async def test_the_newest_spot_price_of_each_zone_is_taken_and_nothing_else() -> None:
+async def test_only_the_newest_spot_price_of_each_zone_is_read() -> None:
     rows = [
         ["g5.xlarge", "a", "Linux/UNIX", "0.5", NOW - 60],
         ["g5.xlarge", "a", "Linux/UNIX (Amazon VPC)", "0.4", NOW - 7200],

@@ -212,7 +212,7 @@ async def test_unknown_machines_do_not_stop_the_termination_of_known_ones(
     assert [one.terminated for one in (await listed(provider)).values()] == [True]
 
 
-async def test_a_spot_call_gives_spot_machines(
+async def test_a_spot_request_launches_spot_machines(
     provider: Ec2Provider, make_order: MakeOrder
 ) -> None:
     order = make_order(2, "t")

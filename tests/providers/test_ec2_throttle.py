@@ -71,7 +71,7 @@ async def test_a_thousand_machines_are_requested_at_once_and_then_twenty_a_secon
     assert clock.slept == pytest.approx([5.0, 0.5])
 
 
-async def test_a_call_larger_than_its_bucket_waits_for_a_full_one() -> None:
+async def test_a_request_larger_than_its_bucket_waits_for_a_full_bucket() -> None:
     clock = ManualClock()
     throttle = Throttle(clock, resources={"CreateFleet": Rate(10, 1)})
     await throttle.admit("CreateFleet", 1000)
@@ -186,7 +186,7 @@ async def test_an_answer_to_an_earlier_call_does_not_end_the_back_off() -> None:
     assert clock.slept == [1.0]
 
 
-async def test_a_call_without_machines_takes_none_of_their_tokens() -> None:
+async def test_a_request_without_machines_uses_no_machine_tokens() -> None:
     clock = ManualClock()
     throttle = Throttle(clock, resources={"TerminateInstances": Rate(1, 0.001)})
     for _ in range(5):

@@ -54,7 +54,7 @@ async def test_the_same_token_and_parameters_launch_once(ec2: Fixture) -> None:
     assert ec2.lab.calls["CreateFleet"] == 2
 
 
-async def test_a_token_repeated_while_its_call_is_under_way_launches_once(ec2: Fixture) -> None:
+async def test_a_token_repeated_during_its_request_launches_once(ec2: Fixture) -> None:
     answers = await asyncio.gather(*(ec2.fleet(2, ClientToken="t-2") for _ in range(4)))
     assert len({tuple(launched(one)) for one in answers}) == 1
     assert len(ec2.lab.instances) == 2
@@ -73,7 +73,7 @@ async def test_changed_parameters_under_one_token_are_refused(ec2: Fixture) -> N
     assert len(ec2.lab.instances) == 2
 
 
-async def test_a_failed_call_leaves_its_token_free(ec2: Fixture) -> None:
+async def test_the_token_of_a_failed_request_can_be_used_again(ec2: Fixture) -> None:
     ec2.lab.faults.fail_calls("CreateFleet", "RequestLimitExceeded", 1)
     with pytest.raises(ClientError) as error:
         await ec2.fleet(1, ClientToken="t-4")

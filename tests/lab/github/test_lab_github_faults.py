@@ -103,7 +103,7 @@ async def test_a_callback_runs_when_a_fault_happens(client: Client) -> None:
     topic="GitHub's REST API",
     source="RFC 9112, 8",
 )
-async def test_a_cut_body_breaks_off_and_a_garbled_one_is_no_json(client: Client) -> None:
+async def test_a_cut_body_is_incomplete_and_a_garbled_body_is_not_json(client: Client) -> None:
     await client.token()
     client.lab.inject_faults(AnswerFault("cut", REGISTER), AnswerFault("garbled", REGISTER))
     with pytest.raises(aiohttp.ClientPayloadError):

@@ -77,7 +77,9 @@ async def test_a_job_has_the_right_events_before_it_starts(
     topic="GitHub's events",
     source="octokit/webhooks schemas",
 )
-async def test_in_progress_may_say_queued(make: Make, clock: HandClock, listener: Listener) -> None:
+async def test_an_in_progress_event_may_have_the_status_queued(
+    make: Make, clock: HandClock, listener: Listener
+) -> None:
     client = await make(listener.url, delivery_concurrency=1)
     client.lab.push([_odd("started_as_queued")])
     heard = await _said(client, clock, listener)
@@ -111,7 +113,7 @@ async def test_completed_may_come_first_and_without_labels(
     topic="GitHub's events",
     source="ARC#4315; ARC#4594",
 )
-async def test_a_rerun_of_failed_jobs_says_completed_again_for_the_others(
+async def test_a_rerun_of_failed_jobs_repeats_the_completed_events_of_the_others(
     make: Make, listener: Listener
 ) -> None:
     client = await make(listener.url, delivery_concurrency=1)

@@ -162,7 +162,7 @@ async def test_a_busy_runner_cannot_be_deleted_and_disappears_after_its_job(clie
     assert await runner.say("connect") == 404
 
 
-async def test_a_runner_handed_a_job_is_busy_before_it_starts(client: Client) -> None:
+async def test_a_runner_is_busy_as_soon_as_it_is_assigned_a_job(client: Client) -> None:
     (queued,) = client.lab.push([job()])
     runner = await client.runner("a")
     assert await runner.take() == queued.id
