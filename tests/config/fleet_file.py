@@ -13,6 +13,7 @@ from autoscaler.providers.registry import provider_kinds
 from tests.config.keys import certificate, curve_key, pem, rsa_key
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "fleet.yaml"
+KUBERNETES_EXAMPLE = EXAMPLE.with_name("kubernetes.yaml")
 
 MINIMAL = """\
 fleet: ci
