@@ -76,7 +76,7 @@ class InstanceType:
         prices: Prices | None = None,
         capacity_type: CapacityType = CapacityType.ON_DEMAND,
     ) -> float:
-        """Return the price of one machine; default `prices`: us-east-1's. Raises InstanceTypeError.
+        """Return the price of one machine, by default at the prices of us-east-1. Raises InstanceTypeError.
 
         The Windows licence has no spot discount.
         """

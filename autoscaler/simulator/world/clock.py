@@ -12,7 +12,7 @@ from autoscaler.simulator.world.virtual_time import EPOCH
 
 
 class HostClock:
-    """A Clock for one process."""
+    """The clock of one controller process. It has the scheduled clock jumps, and never goes back."""
 
     def __init__(self, fault_schedule: FaultSchedule) -> None:
         self._fault_schedule = fault_schedule

@@ -17,8 +17,10 @@ from autoscaler.simulator.world.jobs import SimulatedJob
 from autoscaler.simulator.world.store import MemoryStore
 
 SERVED_WITHIN: Seconds = 2000.0
-"""A queued job and a ready machine that fits it, both there for so long, are starvation: the longest
-hold of a registration after two quarters of an hour of refusals is 32 minutes."""
+"""A job may not be queued for this long while a ready machine with its labels exists.
+
+The longest hold of a registration, after half an hour of refusals, is 32 minutes.
+"""
 
 NO_HOLD_LEFT: Seconds = 3700.0
 """This long after the last fault nothing is on hold any more: the longest hold is an hour, of a quota."""
