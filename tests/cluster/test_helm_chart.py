@@ -127,8 +127,10 @@ def test_the_renderer_of_the_other_tests_builds_what_kustomize_builds(
     assert by_name(build(tmp_path)) == by_name(kustomized(tmp_path))
 
 
-def test_the_example_of_an_overlay_is_built_by_kustomize() -> None:
-    assert by_name(build(OVERLAY)) == by_name(kustomized(OVERLAY))
+@pytest.mark.parametrize("overlay", ["example", "runner-pods"])
+def test_the_examples_are_built_by_kustomize(overlay: str) -> None:
+    folder = KUBERNETES / "overlays" / overlay
+    assert by_name(build(folder)) == by_name(kustomized(folder))
 
 
 def find_value(found: Any, wanted: Any) -> bool:

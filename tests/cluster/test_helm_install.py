@@ -1,10 +1,13 @@
 """Helm installs, upgrades and uninstalls the chart at the real API server."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
+from autoscaler.app import load_for_service
+from autoscaler.providers.kubernetes.kind import KubernetesKind
 from lab.kubernetes.admin import Administrator
 from lab.kubernetes.cluster import Cluster
 from tests.deploy.helm import CHART, helm
@@ -49,8 +52,28 @@ def config_of(pod: dict[str, Any]) -> str:
     return str(volume["configMap"]["name"])
 
 
+async def check_pods(cluster: Cluster, admin: Administrator, folder: Path) -> None:
+    """Check the example online, as the controller of the release."""
+    text = (KUBERNETES / "overlays" / "runner-pods" / "fleet.yaml").read_text()
+    path = f"{HERE}/serviceaccounts/{RELEASE}/token"
+    token = (await admin.create(path, {"spec": {"expirationSeconds": 600}}))["status"]["token"]
+    kubeconfig = cluster.kubeconfig(RELEASE, token)
+    text = text.replace(
+        "{namespace: runners}", f"{{namespace: {RUNNERS}, kubeconfig: {kubeconfig}}}"
+    )
+    lines = [line for line in text.splitlines() if "ca_file" not in line]
+    file = folder / "fleet.yaml"
+    file.write_text("\n".join(lines))
+    configuration = load_for_service(file, files=False)
+    found = await KubernetesKind().check_online(
+        configuration.document, configuration.settings, folder
+    )
+    assert found.problems == ()
+    assert found.lines == ("cluster: the API server accepts the pods of 1 launch option",)
+
+
 async def test_a_release_is_installed_upgraded_and_uninstalled(
-    admin: Administrator, access: tuple[str, ...]
+    cluster: Cluster, admin: Administrator, access: tuple[str, ...], tmp_path: Path
 ) -> None:
     namespace = yaml.safe_load((KUBERNETES / "base" / "namespace.yaml").read_text())
     namespace["metadata"]["name"] = RELEASE
@@ -66,6 +89,8 @@ async def test_a_release_is_installed_upgraded_and_uninstalled(
     assert not await may(admin, "create", RELEASE, "pods")
     assert not await may(admin, "get", RUNNERS, "secrets")
     assert not await may(admin, "get", RELEASE, "secrets")
+
+    await check_pods(cluster, admin, tmp_path)
 
     helm("upgrade", RELEASE, CHART, *access, values=VALUES | {"fleet": "fleet: corrected\n"})
     # The first pod never was ready. It is replaced nevertheless (docs/adr/0017).

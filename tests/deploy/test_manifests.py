@@ -9,6 +9,7 @@ import yaml
 
 from autoscaler.app import load_for_service
 from autoscaler.app.parts import FINISH_WITHIN
+from autoscaler.providers.kubernetes.configuration import KubernetesSection
 from autoscaler.providers.kubernetes.ownership import FLEET
 from autoscaler.server.listener import _TLS_SHUTDOWN
 from autoscaler.server.settings import Address, ServerSettings
@@ -33,6 +34,7 @@ DOCUMENT = (ROOT / "docs" / "deploy.md").read_text()
 SELECTOR = {"app.kubernetes.io/name": NAME}
 CLUSTER_WIDE = {"Namespace", "ClusterRole", "ClusterRoleBinding"}
 BASE = KUBERNETES / "base"
+POD_OVERLAY = KUBERNETES / "overlays" / "runner-pods"
 PODS = COMPONENTS / "runner-pods"
 HOOKS = COMPONENTS / "container-hooks"
 DOCKER = COMPONENTS / "docker-in-docker"
@@ -44,8 +46,8 @@ def size(quantity: str) -> int:
 
 
 def test_every_file_is_part_of_a_kustomization() -> None:
-    """Of the example, or of a component for runner pods."""
-    used = files_of(OVERLAY) | {KUBERNETES / "rbac" / "capacity.yaml"}
+    """Of an example, or of a component for runner pods."""
+    used = files_of(OVERLAY) | files_of(POD_OVERLAY) | {KUBERNETES / "rbac" / "capacity.yaml"}
     used = used.union(*map(files_of, (PODS, HOOKS, DOCKER)))
     assert {path.resolve() for path in used} == set(KUBERNETES.rglob("*.yaml"))
 
@@ -310,6 +312,35 @@ def test_a_container_mode_opens_the_namespace_of_the_runner_pods_alone() -> None
         bound = [one["subjects"] for one in changed if one["kind"] == "RoleBinding"]
         expected = {"kind": "ServiceAccount", "name": "container-hooks", "namespace": "runners"}
         assert bound in ([], [[expected]])
+
+
+def test_the_example_of_runner_pods_can_be_served_in_the_cluster() -> None:
+    configuration = load_for_service(POD_OVERLAY / "fleet.yaml", files=False)
+    assert configuration.warnings == ()
+    found = build(POD_OVERLAY)
+    [service] = [one["metadata"] for one in found if one["kind"] == "Service"]
+    host = f"{service['name']}.{service['namespace']}.svc"
+    assert configuration.settings.server.public_url == f"https://{host}:8443"
+    assert f"DNS:{host}" in DOCUMENT
+    [provider] = configuration.settings.providers.values()
+    section = provider.section
+    assert isinstance(section, KubernetesSection)
+    # Without a kubeconfig, the provider uses the token of its pod.
+    assert (section.context, section.kubeconfig) == (None, None)
+    assert {one["metadata"]["name"] for one in found if one["kind"] == "Namespace"} == {
+        NAME,
+        section.namespace,
+    }
+    assert "ServiceMonitor" in {one["kind"] for one in found}
+
+
+def test_both_examples_have_the_same_server_and_secrets() -> None:
+    one, other = (
+        yaml.safe_load((folder / "fleet.yaml").read_text()) for folder in (OVERLAY, POD_OVERLAY)
+    )
+    del one["server"]["public_url"], other["server"]["public_url"]
+    for key in ("github", "server", "store"):
+        assert one[key] == other[key]
 
 
 def test_runner_pods_reach_the_bootstrap_port_and_the_controller_the_api_server() -> None:

@@ -67,7 +67,7 @@ HINTS: Mapping[str, str] = MappingProxyType(
         "Unauthorized": "renew the credentials of the kubeconfig's context",
         "Forbidden": "grant the rights in deploy/kubernetes/ to the controller's user or service account",
         "NotFound": "create the namespace, or correct it",
-        "PodSecurity": "remove what the namespace's Pod Security level forbids from the pod's overlay",
+        "PodSecurity": "remove what the namespace's Pod Security level forbids, or change the level",
         "Certificate": "correct the certificate authority of the kubeconfig's cluster",
     }
 )
