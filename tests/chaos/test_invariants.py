@@ -260,6 +260,23 @@ def test_an_interrupted_job_that_github_never_showed_need_not_be_reported() -> N
     assert play(Schedule(625, jobs, faults, lists=True)).violations == ()
 
 
+def test_a_job_that_github_never_showed_after_a_restore_need_not_be_recorded() -> None:
+    """Found by seed 950: job 10 is newer than the backup, and ended while GitHub answered nothing."""
+    jobs = (
+        JobArrival(1044.51, 5, ("gpu", "no-rerun"), 545.7),
+        JobArrival(1053.34, 6, ("gpu", "no-rerun"), 173.5),
+        JobArrival(1380.47, 9, ("gpu",), 1397.7, cancelled=612.7),
+        JobArrival(1380.97, 10, ("gpu",), 1534.0, repository="acme/gadgets"),
+    )
+    faults = (
+        Fault(973.0, FaultKind.HUNG_BOOT, 1260.0, every=2),
+        Fault(2173.0, FaultKind.GITHUB_5XX, 1800.0),
+        Fault(2173.0, FaultKind.STORE_RESTORED, 3600.0, target=1993),
+        Fault(3194.3, FaultKind.WEBHOOK_VANISHED, 3140.6),
+    )
+    assert play(Schedule(950, jobs, faults, lists=True)).violations == ()
+
+
 def test_a_fault_hits_every_nth_call_while_it_lasts() -> None:
     async def scenario() -> None:
         fault_schedule = FaultSchedule((Fault(10.0, FaultKind.THROTTLED, 20.0, every=3),), 0.0)

@@ -89,7 +89,10 @@ def _cancelled_before_it_ran(job: SimulatedJob) -> bool:
 
 
 def _unheard_of(world: SimulatedWorld, job: SimulatedJob) -> bool:
-    """Return whether all its webhooks were lost, and it completed before the next list."""
+    """Return whether all its webhooks were lost, and it completed before the next list.
+
+    A store that was rewound has to hear again of a job that is not in it.
+    """
     unseen = job.id not in world.webhooks.logged and job.id not in world.lists.shown
     return unseen and job.state is JobState.COMPLETED
 

@@ -1,7 +1,7 @@
 """GitHub's lists for the controller: a run for each job, and every runner. They may be out of date."""
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from typing import TypeVar
 
 from autoscaler.controller.ports.github import RegisteredRunner, RetryLaterError
@@ -26,7 +26,11 @@ USED_UP = 0.0
 
 
 class SimulatedLists:
-    """Implements the GitHubLists port. `shown` are the jobs that a list showed before they completed."""
+    """Implements the GitHubLists port.
+
+    `shown` are the jobs that a list showed before they completed. After the store was rewound, only those
+    that it knows remain.
+    """
 
     def __init__(
         self,
@@ -41,6 +45,10 @@ class SimulatedLists:
         self._fault_schedule = fault_schedule
         self._now = now
         self._per_second = per_second
+
+    def rewind(self, known: Container[JobId]) -> None:
+        """Take note that the store was rewound and knows only these jobs."""
+        self.shown = {job for job in self.shown if job in known}
 
     async def repositories(self, scope: str) -> Listing[ListedRepository]:
         """List the repositories with runs, and one more."""

@@ -20,7 +20,10 @@ MENDING: Seconds = 30.0
 
 
 class Supervisor:
-    """`make` creates a process on the world's ports, with the given crash point in each of them."""
+    """`make` creates a process on the world's ports, with the given crash point in each of them.
+
+    `rewound` is called after the store was replaced with a backup or an empty one.
+    """
 
     def __init__(
         self,
@@ -28,6 +31,7 @@ class Supervisor:
         store: MemoryStore,
         fault_schedule: FaultSchedule,
         failed: Callable[[str], None],
+        rewound: Callable[[], None],
     ) -> None:
         self.process: ControllerProcess | None = None
         self.rewound_at: Seconds | None = None
@@ -35,6 +39,7 @@ class Supervisor:
         self._store = store
         self._fault_schedule = fault_schedule
         self._failed = failed
+        self._rewound = rewound
         self._down_until: Seconds = 0.0
         self._backups: dict[Fault, Backup] = {}
         self._restoring: Fault | None = None
@@ -85,6 +90,7 @@ class Supervisor:
             self._store.restore(self._backups.get(self._restoring) or self._nothing())
             self._restoring = None
             self.rewound_at = self._fault_schedule.time
+            self._rewound()
         crash_point = CrashPoint()
         process = self.process = self._make(crash_point)
         process.start()

@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Container
 from dataclasses import dataclass, replace
 
 from autoscaler.controller.ports.github import Redelivered
@@ -80,7 +80,8 @@ class _Failed:
 class Webhooks:
     """The App's webhook. `deliver` raises for what would be a 5xx or an unreachable host.
 
-    `logged` are the jobs with a delivery in GitHub's log: it arrived or can be redelivered.
+    `logged` are the jobs with a delivery in GitHub's log: it arrived or can be redelivered. After the store
+    was rewound, only those that the store knows or that can be redelivered remain.
     """
 
     def __init__(
@@ -121,6 +122,11 @@ class Webhooks:
         self._send(delivery, ON_THE_WAY if late is None else float(late.target))
         if fault_schedule.hit(FaultKind.WEBHOOK_REPEATED):
             self._send(delivery, AGAIN_AFTER)
+
+    def rewind(self, known: Container[JobId]) -> None:
+        """Take note that the store was rewound and knows only these jobs."""
+        failed = {json.loads(one.delivery.body)["job"] for one in self._failed}
+        self.logged = {job for job in self.logged if job in known or job in failed}
 
     def redeliver(self, since: Instant) -> Redelivered:
         """Send the deliveries again that failed since then."""

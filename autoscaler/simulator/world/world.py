@@ -18,7 +18,7 @@ from autoscaler.model.identifiers import (
     Seconds,
 )
 from autoscaler.model.interruptions import RerunState
-from autoscaler.model.jobs import JobState
+from autoscaler.model.jobs import Job, JobState
 from autoscaler.model.machines import REPORTED_FROM_ATTEMPT
 from autoscaler.model.runners import machine_in_name
 from autoscaler.simulator.world.actions import Actions
@@ -89,7 +89,7 @@ class SimulatedWorld:
         self._latency = self.store.latency
         self.invariants = Invariants(setting.catalogue, self.store)
         self.supervisor = Supervisor(
-            self._make, self.store, self.fault_schedule, self.invariants.note
+            self._make, self.store, self.fault_schedule, self.invariants.note, self._rewound
         )
         self.webhooks = Webhooks(self.fault_schedule, _now, self.supervisor.deliver)
         self.actions = Actions(self.fault_schedule, _now, self.webhooks.send)
@@ -185,6 +185,11 @@ class SimulatedWorld:
             if fault.kind is FaultKind.STORE_RESTORED:
                 kept_at = max(0.0, fault.at - fault.target)
                 loop.call_at(self._began + kept_at, self.supervisor.back_up, fault)
+
+    def _rewound(self) -> None:
+        known = {job.id for job in self.store.of_kind(Job)}
+        self.webhooks.rewind(known)
+        self.lists.rewind(known)
 
     def _make(self, crash_point: CrashPoint) -> ControllerProcess:
         self.store.reopen(crash_point)
