@@ -1,13 +1,21 @@
 """How many accelerators of the nodes are free, and how quantities are read."""
 
+from dataclasses import replace
 from decimal import Decimal
 from typing import Any
 
 import pytest
 
+from autoscaler.model import events as e
+from autoscaler.model.catalogue import Architecture, CapacityType, LaunchOption
+from autoscaler.model.identifiers import SkuName
+from autoscaler.model.plan import Launch
+from autoscaler.providers.kubernetes.answers import offering
 from autoscaler.providers.kubernetes.capacity import free_units
 from autoscaler.providers.kubernetes.quantities import quantity
-from tests.providers.kubernetes_pods import make_settings
+from tests.ledger.builders import World
+from tests.planner.fleets import catalogue, sku
+from tests.providers.kubernetes_pods import OPTION, make_settings
 
 KEY = "cluster/amd.com/gpu{accelerator=mi300x}"
 
@@ -79,6 +87,34 @@ def test_what_others_use_is_subtracted_and_our_own_is_not() -> None:
         pod("elsewhere", "5"),
     ]
     assert free([node("a"), node("b", "4")], pods) == 5 + 4
+
+
+@pytest.mark.parametrize("arm_first", [True, False])
+def test_launch_options_that_share_a_quota_count_the_nodes_of_each(arm_first: bool) -> None:
+    arm = replace(OPTION, sku=SkuName("arm"), arch=Architecture.ARM64)
+    options = {(OPTION.sku, 0): OPTION, (arm.sku, 0): arm}
+    if arm_first:
+        options = dict(reversed(options.items()))
+    nodes = [node("x64"), node("arm64", "4", labels={"kubernetes.io/arch": "arm64"})]
+    assert free_units(make_settings(options=options), nodes, []) == {KEY: 8 + 4}
+
+
+def test_the_planner_launches_no_more_pods_than_fit_and_says_why_the_others_wait() -> None:
+    settings = make_settings()
+    pods_of_two = offering(settings, OPTION)
+    pool = LaunchOption(settings.name, (CapacityType.ON_DEMAND,), (pods_of_two,))
+    world = World(catalogue(replace(sku(), launch_options=(pool,))))
+    world.do(e.MachinesListed, settings.name, world.now, True, ())
+    world.queue(1, 2, 3, 4, 5)
+    nodes, others = [node("a"), node("b", "4")], [pod("a", "3")]
+    free_now = tuple(free_units(settings, nodes, others).items())
+    assert free_now == ((KEY, 9),)
+    world.do(e.QuotasRead, settings.name, free_now)
+    assert sum(launch.count for launch in world.intents(Launch)) == 4
+    reasons = {run.reason for runs in world.plan().waiting.values() for run in runs}
+    assert f"the quota {KEY} is used up" in reasons
+    world.do(e.QuotasRead, settings.name, ((KEY, 10),))
+    assert sum(launch.count for launch in world.intents(Launch)) == 5
 
 
 def test_a_node_that_is_used_up_takes_nothing_from_others() -> None:

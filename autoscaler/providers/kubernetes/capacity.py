@@ -6,7 +6,7 @@ keeps the planner from creating pods that could only wait.
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from autoscaler.providers.kubernetes.manifests import node_selector, tolerations
@@ -22,21 +22,33 @@ def free_units(
 ) -> dict[str, int]:
     """Return the accelerators by `Offering.quota_key`, without those that others use.
 
-    `pods` are those of all namespaces. The ledger counts this fleet's own.
+    `pods` are those of all namespaces. The ledger counts this fleet's own. Launch options with the same
+    selector share a quota, although their architecture or tolerations may differ: a node that one of them fits
+    counts.
     """
     nodes = list(nodes)
     others = _used_by_others(settings.fleet, pods)
-    found: dict[str, int] = {}
+    sharing: dict[str, list[PodOption]] = {}
     for option in settings.options.values():
-        if option.accelerator is None:
-            continue
-        resource = option.accelerator.resource
-        units = sum(
-            max(0, _allocatable(node, resource) - others[(_name(node), resource)])
-            for node in fitting_nodes(option, nodes)
+        if option.accelerator is not None:
+            sharing.setdefault(option.quota, []).append(option)
+    return {
+        f"{settings.name}/{quota}": sum(
+            _free(node, options, others)
+            for node in nodes
+            if any(fitting_nodes(option, [node]) for option in options)
         )
-        found[f"{settings.name}/{option.quota}"] = units
-    return found
+        for quota, options in sharing.items()
+    }
+
+
+def _free(
+    node: Mapping[str, Any], options: Sequence[PodOption], others: Counter[tuple[str, str]]
+) -> int:
+    accelerator = options[0].accelerator
+    assert accelerator is not None
+    resource = accelerator.resource
+    return max(0, _allocatable(node, resource) - others[(_name(node), resource)])
 
 
 def fitting_nodes(option: PodOption, nodes: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
