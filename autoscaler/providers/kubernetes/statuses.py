@@ -121,7 +121,8 @@ def pod_state(pod: Mapping[str, Any]) -> PodState:
         return PodState(phase, disrupted or _end(status, phase, _sidecars(pod)), terminated=True)
     if pod.get("metadata", {}).get("deletionTimestamp"):
         node = _text((pod.get("spec") or {}).get("nodeName"))
-        return PodState("Terminating", _deleted(disrupted, node), leaving=True)
+        waits = _pending(status).finding if phase == "Pending" else None
+        return PodState("Terminating", _deleted(disrupted, waits, node), leaving=True)
     if phase == "Pending":
         return _pending(status)
     return PodState(phase)
@@ -145,11 +146,18 @@ def _pending(status: Mapping[str, Any]) -> PodState:
     return PodState("Pending")
 
 
-def _deleted(disrupted: Finding | None, node: str) -> Finding:
-    """Return why a pod is deleted. Only its node's kubelet can end it: a lost node leaves it as it is."""
+def _deleted(disrupted: Finding | None, waits: Finding | None, node: str) -> Finding:
+    """Return why a pod is deleted, and what it waited for.
+
+    Only its node's kubelet can end it: a lost node leaves it as it is.
+    """
     found = disrupted or Finding("Deleted", "the pod was deleted")
-    waits = f"node {node} has not confirmed its end yet"
-    return found._replace(message=f"{found.message}; {waits}" if node else found.message)
+    parts = [found.message]
+    if waits is not None:
+        parts.append(f"it waited: {waits.text}")
+    if node:
+        parts.append(f"node {node} has not confirmed its end yet")
+    return found._replace(message="; ".join(parts))
 
 
 def _disruption(status: Mapping[str, Any]) -> Finding | None:

@@ -1,0 +1,252 @@
+"""A whole controller over real pods: the real composition, with GitHub and the store in memory.
+
+The time is real, and a test can let it jump. The agents are played step by step, with the tokens of their pods.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field
+
+from autoscaler.controller import composition
+from autoscaler.controller.composition import Ports, Settings
+from autoscaler.controller.ports.bootstrap import Assigned, BootstrapRefusedError
+from autoscaler.controller.ports.provider import Provider
+from autoscaler.controller.ports.reruns import RerunAnswer
+from autoscaler.ledger.state import LedgerState
+from autoscaler.model.catalogue import (
+    Architecture,
+    CapacityType,
+    Catalogue,
+    LaunchOption,
+    OperatingSystem,
+    RegistrationRate,
+    Scope,
+    Sku,
+)
+from autoscaler.model.events import JobObserved
+from autoscaler.model.identifiers import Instant, JobId, ProviderName, RunnerName, Seconds
+from autoscaler.model.installations import Installations
+from autoscaler.model.interruptions import RerunOutcome
+from autoscaler.model.jobs import JobState
+from autoscaler.model.machines import ExitReason, Machine, MachineState
+from autoscaler.providers.kubernetes.answers import offering
+from autoscaler.simulator.world.virtual_time import EPOCH
+from tests.cluster.conftest import SKU, Place, until
+from tests.controller.controllers import PACE, parse
+from tests.controller.fakes import RecordingTelemetry, SequentialIds
+from tests.controller.fakes_github import FakeGitHub
+from tests.controller.fakes_lists import FakeLists
+from tests.controller.fakes_readings import FakeReadings
+from tests.controller.fakes_store import FakeStore
+
+REPOSITORY = "acme/widgets"
+AT_ONCE = 20
+"""Agents that speak at the same time."""
+
+
+class JumpingClock:
+    """Real time, plus the jumps so far."""
+
+    def __init__(self) -> None:
+        self._jumped: Seconds = 0.0
+
+    def now(self) -> Instant:
+        return EPOCH + asyncio.get_running_loop().time() + self._jumped
+
+    def jump(self, seconds: Seconds) -> None:
+        self._jumped += seconds
+
+    async def sleep(self, seconds: Seconds) -> None:
+        await asyncio.sleep(seconds)
+
+
+@dataclass
+class AcceptedReruns:
+    """A GitHub that reruns every job, and remembers which."""
+
+    jobs: list[JobId] = field(default_factory=list)
+
+    async def rerun(
+        self, repository: str, run_id: int, run_attempt: int, jobs: Sequence[JobId]
+    ) -> RerunAnswer:
+        self.jobs += jobs
+        return RerunAnswer(tuple(jobs), RerunOutcome.ACCEPTED)
+
+
+def catalogue_of(place: Place, options: tuple[LaunchOption, ...], reruns: int = 0) -> Catalogue:
+    """A catalogue with one SKU, of the place's installation."""
+    sku = Sku(
+        name=SKU,
+        labels=frozenset({SKU}),
+        os=OperatingSystem.LINUX,
+        arch=Architecture.X64,
+        launch_options=options,
+        rerun_interrupted=reruns,
+    )
+    return Catalogue(
+        fleet=place.name,
+        installations=place.settings.installations,
+        skus={SKU: sku},
+        scopes=(Scope("acme", None),),
+        registration=RegistrationRate(burst=10**9, per_second=1e9),
+    )
+
+
+def pods_option(place: Place) -> LaunchOption:
+    """The launch option of the place's pods."""
+    sold = offering(place.settings, place.settings.options[(SKU, 0)])
+    return LaunchOption(place.settings.name, (CapacityType.ON_DEMAND,), (sold,))
+
+
+class Fleet:
+    """A running controller, with what surrounds it."""
+
+    def __init__(
+        self, place: Place, catalogue: Catalogue, providers: Mapping[ProviderName, Provider]
+    ) -> None:
+        self.place = place
+        self.clock = JumpingClock()
+        self.github = FakeGitHub(latency=0.0, now=self.clock.now)
+        self.reruns = AcceptedReruns()
+        ports = Ports(
+            clock=self.clock,
+            pacing=self.clock,
+            background=self.clock,
+            ids=SequentialIds(),
+            telemetry=RecordingTelemetry(),
+            store=FakeStore(),
+            readings=FakeReadings(),
+            github=self.github,
+            lists=FakeLists(self.clock.now, steady=0.0),
+            reruns=self.reruns,
+            providers=providers,
+        )
+        self._store = ports.store
+        self.parts = composition.Controller(
+            ports,
+            Settings(
+                catalogue=lambda installations, _: _with(catalogue, installations),
+                health_checks={SKU: {}},
+                parse=parse,
+                pace=PACE,
+            ),
+            catalogue.installations,
+        )
+
+    @property
+    def state(self) -> LedgerState:
+        return self.parts.journal.ledger.state
+
+    def machines(self, *states: MachineState) -> list[Machine]:
+        """The machines in these states."""
+        return [one for one in self.state.machines.values() if one.state in states]
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        """Run the controller until the block ends."""
+        await self.parts.resume(await self._store.load(0.0))
+        loop = asyncio.create_task(self.parts.reconciler.run())
+        try:
+            yield
+        finally:
+            self.parts.reconciler.stop()
+            self.parts.bootstrap.shut_down()
+            await loop
+            await self.parts.reconciler.drain(30.0)
+        assert self.parts.crashes == []
+
+    # --- GitHub ---------------------------------------------------------------------------------
+
+    async def report(self, job: int, state: JobState, runner: RunnerName | None = None) -> None:
+        """GitHub reports a job, each of which has a run of its own. A completed job failed or succeeded."""
+        now = self.clock.now()
+        known = self.state.jobs.get(JobId(job))
+        observed = JobObserved(
+            now,
+            JobId(job),
+            state,
+            REPOSITORY,
+            (SKU,),
+            known.queued_at if known is not None else now,
+            run_id=job,
+            run_attempt=1,
+            runner_name=runner,
+            read=True,
+        )
+        self.github.jobs[JobId(job)] = observed
+        await self.parts.journal.record(observed)
+
+    async def ends(self, job: int, conclusion: str) -> None:
+        """GitHub ends a job, and deletes its runner's registration."""
+        now, runner = self.clock.now(), self.state.jobs[JobId(job)].runner_name
+        observed = JobObserved(
+            now,
+            JobId(job),
+            JobState.COMPLETED,
+            REPOSITORY,
+            (SKU,),
+            now,
+            run_id=job,
+            run_attempt=1,
+            runner_name=runner,
+            completed_at=now,
+            conclusion=conclusion,
+            read=True,
+        )
+        self.github.jobs[JobId(job)] = observed
+        if runner is not None:
+            self.github.registrations.pop(runner, None)
+        await self.parts.journal.record(observed)
+
+    # --- agents ---------------------------------------------------------------------------------
+
+    async def ready(self, machine: Machine) -> None:
+        """A pod's agent proves its identity, and passes its health checks."""
+        name = str(machine.placement.provider_id).partition(".")[0]
+        token = await self.place.pod_token(name, self.place.settings.audience)
+        desk = self.parts.bootstrap
+        await desk.attest(machine.provider, token, nonce_of(machine), 1, "1.0")
+        await desk.health_checks(machine.id, nonce_of(machine), True, "ok", "2.336.0")
+
+    async def listens(self, machine: Machine) -> RunnerName:
+        """Make a machine ready, and start its runner when it is assigned."""
+        await self.ready(machine)
+        desk, nonce = self.parts.bootstrap, nonce_of(machine)
+        while not isinstance(answer := await desk.poll(machine.id, nonce, 10.0), Assigned):
+            pass
+        await desk.acknowledge(machine.id, nonce, answer.runner)
+        self.github.registrations[answer.runner].online = True
+        return answer.runner
+
+    async def works(self, machine: Machine, job: int) -> None:
+        """Make a machine ready, and give its runner a job."""
+        runner = await self.listens(machine)
+        self.github.registrations[runner].busy = True
+        await self.report(job, JobState.IN_PROGRESS, runner)
+
+    async def exits(self, machine: Machine) -> None:
+        """The runner exits, and the pod succeeds."""
+        with suppress(BootstrapRefusedError):
+            nonce = nonce_of(machine)
+            await self.parts.bootstrap.exited(machine.id, nonce, "runner exited", ExitReason.EXITED)
+        name = str(machine.placement.provider_id).partition(".")[0]
+        await self.place.set_status(name, {"phase": "Succeeded"})
+
+    async def launched(self, count: int) -> list[Machine]:
+        """Return the launched machines once there are so many."""
+
+        async def enough() -> bool:
+            return len(self.machines(MachineState.LAUNCHED)) == count
+
+        await until(enough, 0.2)
+        return self.machines(MachineState.LAUNCHED)
+
+
+def nonce_of(machine: Machine) -> str:
+    """The secret of a machine's agent."""
+    return f"nonce-of-{machine.id}"
+
+
+def _with(catalogue: Catalogue, installations: Installations) -> Catalogue:
+    return catalogue.with_installations(installations)
