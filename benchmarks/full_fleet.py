@@ -154,6 +154,9 @@ class ListedProvider(Terms):
         """No machine boots."""
         raise ProofRefusedError("not_signed", repr(proof))
 
+    async def protect(self, machine: ProviderMachineId) -> None:
+        """Nothing is taken away."""
+
     async def close(self) -> None:
         """Nothing is open."""
 

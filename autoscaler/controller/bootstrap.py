@@ -49,8 +49,9 @@ PROTOCOLS = frozenset({1})
 
 TRY_AGAIN: Seconds = 5.0
 
-VERIFIED_WITHIN: Seconds = 3.0
-"""How long a provider may take to check a proof. Kubernetes' provider asks its API server."""
+ANSWERED_WITHIN: Seconds = 3.0
+"""How long a provider may take to check a proof or to protect a machine. Kubernetes' provider asks its API
+server."""
 
 LISTED_WITHIN: Seconds = 6.0
 """How long an attestation waits for a provider listing: agents wait 10 s for an answer."""
@@ -205,13 +206,13 @@ class BootstrapService:
     async def _verify(self, provider: ProviderName, proof: bytes) -> ProvenIdentity:
         """Return the proven identity. A proof that cannot be checked now is checked again later."""
         try:
-            async with asyncio.timeout(VERIFIED_WITHIN):
+            async with asyncio.timeout(ANSWERED_WITHIN):
                 return await self._providers[provider].verify(proof)
         except ProofRefusedError as error:
             status = 403 if error.reason in ("account", "region") else 401
             raise BootstrapRefusedError(status, error.reason) from error
         except (ProviderError, OutcomeUnknownError, TimeoutError) as error:
-            problem = str(error) or f"no answer within {VERIFIED_WITHIN:g} s"
+            problem = str(error) or f"no answer within {ANSWERED_WITHIN:g} s"
             _log.warning("proof_not_checked", provider=provider, error=problem)
             raise NotKnownYetError(TRY_AGAIN) from error
 
@@ -321,8 +322,22 @@ class BootstrapService:
             return None
         return await self._send_configuration(machine, runner)
 
+    async def _protect(self, machine: Machine) -> None:
+        """Have the provider keep the machine. Raises NotKnownYetError if it does not."""
+        if machine.placement.provider_id is None:
+            return
+        try:
+            async with asyncio.timeout(ANSWERED_WITHIN):
+                await self._providers[machine.provider].protect(machine.placement.provider_id)
+        except (ProviderError, OutcomeUnknownError, TimeoutError) as error:
+            problem = str(error) or f"no answer within {ANSWERED_WITHIN:g} s"
+            _log.warning("machine_not_protected", machine=machine.id, error=problem)
+            raise NotKnownYetError(TRY_AGAIN) from error
+
     async def _send_configuration(self, machine: Machine, runner: Runner) -> Assigned | None:
-        secret = self._registrar.take(runner.name)
+        await self._protect(machine)
+        waits = machine.state is MachineState.ASSIGNED and runner.state is RunnerState.REGISTERED
+        secret = self._registrar.take(runner.name) if waits else None
         if secret is None:
             return None
         await self._journal.record(e.ConfigurationSent(self._journal.now, runner.name))

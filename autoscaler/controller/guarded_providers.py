@@ -132,6 +132,10 @@ class GuardedProvider:
         listed = (*_LISTED, ProofRefusedError)
         return await guard(lambda: self._provider.verify(proof), listed, _malformed)
 
+    async def protect(self, machine: ProviderMachineId) -> None:
+        """See `Provider`."""
+        await guard(lambda: self._provider.protect(machine), _LISTED, OutcomeUnknownError)
+
     async def close(self) -> None:
         """See `Provider`."""
         await self._provider.close()

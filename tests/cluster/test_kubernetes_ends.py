@@ -11,7 +11,7 @@ from autoscaler.controller.ports.provider import ProviderError
 from autoscaler.model.failures import FailureClass
 from autoscaler.model.identifiers import ProviderMachineId
 from autoscaler.model.interruptions import NoticeKind
-from autoscaler.providers.kubernetes.ownership import FLEET
+from autoscaler.providers.kubernetes.ownership import DO_NOT_DISRUPT, FLEET
 from autoscaler.providers.kubernetes.provider import KubernetesProvider
 from tests.cluster.conftest import Place, listening, names_of
 from tests.patience import PATIENCE
@@ -183,4 +183,34 @@ async def test_a_pod_that_cannot_start_says_why_in_place_of_logs(
     await provider.terminate([machine.provider_id])
     with pytest.raises(ProviderError) as error:
         await provider.console(machine.provider_id)
+    assert error.value.code == "NotFound"
+
+
+@pytest.mark.case(
+    "Karpenter removes the node of a pod that is only ready, and waits for a pod that may run a job",
+    topic="Kubernetes",
+    source="Karpenter: disruption",
+)
+async def test_only_this_pod_is_protected_and_none_that_is_being_deleted(
+    place: Place, provider: KubernetesProvider
+) -> None:
+    await place.add_node()
+    machine = await started(place, provider, "protected")
+    path = place.path(name_of(machine))
+    assert DO_NOT_DISRUPT not in (await place.pod(name_of(machine)))["metadata"]["annotations"]
+    await provider.protect(machine)
+    annotations = (await place.pod(name_of(machine)))["metadata"]["annotations"]
+    assert annotations[DO_NOT_DISRUPT] == "true"
+    with pytest.raises(ProviderError) as error:
+        await provider.protect(ProviderMachineId(f"{name_of(machine)}.another-uid"))
+    assert error.value.code == "Invalid"
+    await place.admin.patch(path, {"metadata": {"finalizers": ["tests.example/stays"]}})
+    await place.admin.request("DELETE", path)
+    with pytest.raises(ProviderError) as error:
+        await provider.protect(machine)
+    assert error.value.code == "Leaving"
+    await place.admin.patch(path, {"metadata": {"finalizers": None}})
+    await place.admin.gone(path)
+    with pytest.raises(ProviderError) as error:
+        await provider.protect(machine)
     assert error.value.code == "NotFound"

@@ -44,6 +44,7 @@ async def test_all_that_a_provider_does_needs_exactly_the_shipped_rights(place: 
     await listed(provider)
     await listening(provider)
     await provider.notices.shown([first.provider_id])
+    await provider.protect(first.provider_id)
     await provider.quotas()
     await provider.verify(await place.pod_token(names_of(text)[0], settings.audience))
     with suppress(OutcomeUnknownError):

@@ -3,7 +3,7 @@
 import asyncio
 import json
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from autoscaler.controller.ports.notices import NoticeQueue
@@ -105,6 +105,9 @@ class FakeProvider:
         self.quota_script: deque[ProviderError | OutcomeUnknownError | None] = deque()
         self.collect_script: deque[ProviderError | OutcomeUnknownError | None] = deque()
         self.console_script: deque[ProviderError | OutcomeUnknownError | str | Seconds] = deque()
+        self.protect_script: deque[ProviderError | OutcomeUnknownError | None] = deque()
+        self.protected: list[ProviderMachineId] = []
+        self.on_protect: Callable[[ProviderMachineId], Awaitable[None]] | None = None
         self.open_script: deque[ProviderError | OutcomeUnknownError | None] = deque()
         self.verify_script: deque[ProviderError | OutcomeUnknownError | Seconds] = deque()
         self.launch_rate: LaunchRate | None = None
@@ -245,6 +248,14 @@ class FakeProvider:
             raise ProofRefusedError(rest, "SECRET-PROOF is not shown")
         instance, image, launch_time = rest.split(",")
         return ProvenIdentity(ProviderMachineId(instance), image, launch_time)
+
+    async def protect(self, machine: ProviderMachineId) -> None:
+        step = self.protect_script.popleft() if self.protect_script else None
+        if isinstance(step, ProviderError | OutcomeUnknownError):
+            raise step
+        if self.on_protect is not None:
+            await self.on_protect(machine)
+        self.protected.append(machine)
 
     async def close(self) -> None:
         """Do nothing: this fake holds no connection."""

@@ -6,14 +6,16 @@ import pytest
 
 from autoscaler.controller.ports.bootstrap import Assigned, NotKnownYetError
 from autoscaler.controller.ports.github import RetryLaterError
+from autoscaler.controller.ports.provider import OutcomeUnknownError
 from autoscaler.model.events import InstallationAdopted
-from autoscaler.model.identifiers import InstallationId, RunnerName
+from autoscaler.model.identifiers import InstallationId, ProviderMachineId, RunnerName
 from autoscaler.model.jobs import JobState
 from autoscaler.model.machines import MachineState
-from autoscaler.model.runners import MAX_ASSIGNMENTS, RunnerState
+from autoscaler.model.runners import MAX_ASSIGNMENTS, Runner, RunnerState
 from tests.controller.agents import assigned_machine, launched, queue, refusal, runner_of, say
-from tests.controller.controllers import World
+from tests.controller.controllers import Controller, World
 from tests.controller.virtual_time import on_virtual_time
+from tests.planner.fleets import EAST
 
 
 @on_virtual_time
@@ -244,3 +246,44 @@ async def test_a_machines_reports_after_its_assignment_affect_only_that_machine(
     await world.clock.sleep(125.0)
     await controller.turn()
     assert world.east.ended == [(one.instance.id,)]
+
+
+@pytest.mark.case(
+    "Karpenter removes the node of a pod that is only ready, and waits for a pod that may run a job",
+    topic="Kubernetes",
+    source="Karpenter: disruption",
+)
+@on_virtual_time
+async def test_a_machine_is_protected_before_it_gets_its_registration() -> None:
+    controller, agent = await assigned_machine(World())
+    east = controller.world.east
+    assert east.protected == []
+    error = OutcomeUnknownError("no answer")
+    east.protect_script.append(error)
+    with pytest.raises(NotKnownYetError):
+        await agent.poll()
+    assert runner_of(controller).configuration_sent_at is None
+    assigned = await agent.take_assignment()
+    assert east.protected == [agent.instance.id]
+    assert runner_of(controller).configuration_sent_at is not None
+    await agent.acknowledge(assigned.runner)
+
+
+@on_virtual_time
+async def test_a_machine_that_ends_while_it_is_protected_gets_no_registration() -> None:
+    controller, agent = await assigned_machine(World())
+
+    async def interrupted(machine: ProviderMachineId) -> None:
+        instance = controller.world.east.instances[machine]
+        instance.terminated = True
+        await controller.poller.list_machines(EAST)
+
+    controller.world.east.on_protect = interrupted
+    assert await refusal(agent.poll()) == (410, "ended")
+    assert runner_of_last(controller).configuration_sent_at is None
+
+
+def runner_of_last(controller: Controller) -> Runner:
+    """The only runner so far, of a machine that may be gone."""
+    (found,) = controller.state.runners.values()
+    return found

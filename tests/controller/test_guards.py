@@ -72,6 +72,9 @@ class BrokenProvider(FakeProvider):
     async def verify(self, proof: bytes) -> NoReturn:
         raise self.error
 
+    async def protect(self, machine: object) -> NoReturn:
+        raise self.error
+
 
 LISTED = ListedMachine(
     ProviderMachineId("i-1"),
@@ -133,8 +136,9 @@ async def read_all(provider: GuardedProvider) -> None:
         lambda p: p.quotas(),
         lambda p: p.collect([]),
         lambda p: p.console("i-1"),
+        lambda p: p.protect("i-1"),
     ],
-    ids=["open", "launch", "terminate", "machines", "quotas", "collect", "console"],
+    ids=["open", "launch", "terminate", "machines", "quotas", "collect", "console", "protect"],
 )
 async def test_an_unlisted_error_of_a_provider_is_an_unknown_outcome(
     call: Callable[[GuardedProvider], Awaitable[object]],
@@ -273,6 +277,7 @@ METHODS: list[tuple[Any, str, int, type[Exception]]] = [
     (GuardedProvider, "collect", 1, OutcomeUnknownError),
     (GuardedProvider, "image", 1, OutcomeUnknownError),
     (GuardedProvider, "console", 1, OutcomeUnknownError),
+    (GuardedProvider, "protect", 1, OutcomeUnknownError),
     (GuardedNotices, "receive", 1, OutcomeUnknownError),
     (GuardedNotices, "settle", 1, OutcomeUnknownError),
     (GuardedNotices, "shown", 1, OutcomeUnknownError),
@@ -288,7 +293,7 @@ async def test_a_guard_passes_on_arguments_and_answers_and_names_an_unlisted_err
     port, arguments = Recorder(), tuple(object() for _ in range(count))
     answer = await getattr(guarded(port), method)(*arguments)
     assert port.calls == [(method, arguments)]
-    assert answer == (None if method == "settle" else f"answer of {method}")
+    assert answer == (None if method in ("settle", "protect") else f"answer of {method}")
     port.error = ZeroDivisionError("a bug")
     with pytest.raises(instead) as caught:
         await getattr(guarded(port), method)(*arguments)

@@ -176,6 +176,13 @@ class ProviderContract:
         assert isinstance(shown, str)
         assert len(shown) <= MOST_CONSOLE
 
+    async def test_a_machine_may_be_protected_twice(
+        self, provider: Provider, make_order: MakeOrder
+    ) -> None:
+        answer = await provider.launch(await provider.prepare(make_order(1, "protected")))
+        for _ in range(2):
+            await provider.protect(answer.launched[0].provider_id)
+
     async def test_it_has_no_hint_for_an_error_that_is_not_its_own(
         self, provider: Provider
     ) -> None:

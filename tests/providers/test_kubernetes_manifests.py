@@ -94,7 +94,10 @@ def test_a_pod_carries_its_fleet_installation_request_and_sku() -> None:
     metadata = template()["metadata"]
     assert set(metadata["labels"].values()) == {"ci", "f00dface", "0123456789abcdef"}
     assert metadata["annotations"]["gpu-runner-autoscaler/sku"] == SKU
-    assert metadata["annotations"]["karpenter.sh/do-not-disrupt"] == "true"
+
+
+def test_a_pod_may_be_disrupted_until_it_gets_its_registration() -> None:
+    assert "karpenter.sh/do-not-disrupt" not in template()["metadata"]["annotations"]
 
 
 def test_the_same_order_gives_the_same_text_and_another_request_other_names() -> None:

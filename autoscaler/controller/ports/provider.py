@@ -188,6 +188,14 @@ class Provider(Protocol):
         checked now, and the machine then tries again.
         """
 
+    async def protect(self, machine: ProviderMachineId) -> None:
+        """Keep the provider from taking a machine away if it has the choice: it may run a job from now on.
+
+        The controller calls this before it gives a machine its registration, and gives none after an
+        error. Idempotent. Raises ProviderError (also for a machine that is going away),
+        OutcomeUnknownError.
+        """
+
     async def close(self) -> None:
         """Release connections and tasks, when the controller stops. Idempotent."""
 

@@ -279,6 +279,9 @@ class Ec2Provider:
             raise ProofRefusedError("account", "the provider has not been opened")
         return self._verifier.verify(proof, self._account)
 
+    async def protect(self, machine: ProviderMachineId) -> None:
+        """Do nothing: EC2 does not ask before an interruption (see `Provider`)."""
+
     async def close(self) -> None:
         """End the worker process. Idempotent."""
         await self._api.close()

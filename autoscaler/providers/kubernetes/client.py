@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from kubernetes.aio.client import ApiClient
 
 JSON = "application/json"
+MERGE_PATCH = "application/merge-patch+json"
 _AUTHENTICATION = [BEARER_TOKEN]
 _RETIRED = 2
 """Clients with earlier credentials that stay open for their requests in flight."""
@@ -164,7 +165,10 @@ class KubernetesApi:
                 method,
                 path,
                 query_params=list((query or {}).items()),
-                header_params={"Accept": JSON, "Content-Type": JSON},
+                header_params={
+                    "Accept": JSON,
+                    "Content-Type": MERGE_PATCH if method == "PATCH" else JSON,
+                },
                 body=body,
                 auth_settings=_AUTHENTICATION,
             )

@@ -62,7 +62,6 @@ def pod_template(
                 ownership.SHAPE: option.shape,
                 ownership.QUOTA: option.quota,
                 ownership.PRICE: f"{option.dollars_per_hour:g}",
-                ownership.DO_NOT_DISRUPT: "true",
             },
         },
         "spec": _spec(settings, option),

@@ -48,7 +48,9 @@ class Right(NamedTuple):
         return f"{self.verb} {self.resource}" + (" in all namespaces" * self.cluster_wide)
 
 
-_PODS = tuple(Right(verb, "", "pods") for verb in ("create", "delete", "get", "list", "watch"))
+_PODS = tuple(
+    Right(verb, "", "pods") for verb in ("create", "delete", "get", "list", "patch", "watch")
+)
 _RIGHTS = (
     *_PODS,
     Right("get", "", "pods/log"),

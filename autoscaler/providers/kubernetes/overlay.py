@@ -19,7 +19,7 @@ from copy import deepcopy
 from types import MappingProxyType
 from typing import Any
 
-from autoscaler.providers.kubernetes.ownership import PREFIX
+from autoscaler.providers.kubernetes.ownership import DO_NOT_DISRUPT, PREFIX
 
 _MERGE_KEYS: Mapping[str, str] = MappingProxyType(
     {
@@ -141,6 +141,9 @@ def _metadata_problems(
         for key in sorted({*own[kind], *(one for one in found if str(one).startswith(PREFIX))}):
             if found.get(key) != own[kind].get(key):
                 yield f"metadata.{kind}.{key}: the autoscaler relies on it"
+    annotations = metadata.get("annotations")
+    if isinstance(annotations, Mapping) and annotations.get(DO_NOT_DISRUPT, "true") != "true":
+        yield f"metadata.annotations.{DO_NOT_DISRUPT}: the autoscaler sets it when a job may run"
 
 
 def _spec_problems(own: Mapping[str, Any], spec: Mapping[str, Any]) -> Iterator[str]:

@@ -20,7 +20,9 @@ QUOTA = f"{PREFIX}quota"
 PRICE = f"{PREFIX}dollars-per-hour"
 
 DO_NOT_DISRUPT = "karpenter.sh/do-not-disrupt"
-"""Keeps Karpenter from draining the pod's node (Karpenter, "Disruption": pod-level controls)."""
+"""Keeps Karpenter from disrupting and draining the pod's node, until the pod has ended.
+
+Karpenter, "Disruption": pod-level controls; `IsDisruptable`, `IsEvictable` in `pkg/utils/pod/scheduling.go`."""
 
 MAX_NAME = 63
 """A pod's name is also its host name (RFC 1123 label)."""

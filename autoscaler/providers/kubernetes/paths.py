@@ -35,6 +35,7 @@ _OPERATIONS = {
     ("GET", "nodes"): "ListNodes",
     ("GET", "pod"): "GetPod",
     ("DELETE", "pod"): "DeletePod",
+    ("PATCH", "pod"): "PatchPod",
     ("GET", "log"): "GetLog",
 }
 

@@ -32,6 +32,7 @@ from autoscaler.providers.kubernetes.logs import pod_logs
 from autoscaler.providers.kubernetes.notices import PodNotices
 from autoscaler.providers.kubernetes.ownership import identity_of
 from autoscaler.providers.kubernetes.pending import PendingPods
+from autoscaler.providers.kubernetes.protection import protect_pod
 from autoscaler.providers.kubernetes.requests import launch_text, request_of
 from autoscaler.providers.kubernetes.settings import KubernetesSettings
 
@@ -164,6 +165,10 @@ class KubernetesProvider:
     async def verify(self, proof: bytes) -> ProvenIdentity:
         """Ask the API server whose token this is (see `Provider`)."""
         return await verify_token(self._api, self._settings, proof)
+
+    async def protect(self, machine: ProviderMachineId) -> None:
+        """Annotate a pod, so that Karpenter does not disrupt its node until it has ended (see `Provider`)."""
+        await protect_pod(self._api, self._settings.namespace, machine)
 
     async def close(self) -> None:
         """End the watch and release the connections. Idempotent."""

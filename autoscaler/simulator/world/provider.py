@@ -211,6 +211,9 @@ class SimulatedProvider(Terms):
         instance = self.instances.get(machine)
         return instance.console if instance is not None else ""
 
+    async def protect(self, machine: ProviderMachineId) -> None:
+        """Do nothing: this world's provider does not ask before an interruption."""
+
     async def verify(self, proof: bytes) -> ProvenIdentity:
         """Return the identity in a proof. No proof is forged in this world."""
         instance, image, launch_time = proof.decode().removeprefix("signed:").split(",")

@@ -107,6 +107,9 @@ class MemoryProvider:
     async def console(self, machine: ProviderMachineId) -> str:
         return await self._cloud.console(machine)
 
+    async def protect(self, machine: ProviderMachineId) -> None:
+        """Do nothing: this cloud takes no machine away."""
+
     async def verify(self, proof: bytes) -> ProvenIdentity:
         """Ask the cloud whose token this is: `signed:ID,...`. It names the machine and nothing else."""
         word, _, rest = proof.partition(b":")
