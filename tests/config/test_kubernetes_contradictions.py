@@ -140,6 +140,37 @@ def test_each_message_names_the_key_and_a_fix(
     assert fix in problem.fix
 
 
+@pytest.mark.parametrize(
+    ("key", "value"), [("instance_types", "[g5.xlarge]"), ("capacity", "[spot]")]
+)
+def test_a_pod_takes_no_keys_of_ec2(folder: Folder, key: str, value: str) -> None:
+    problem = folder.problem(pods(("{provider: cluster,", f"{{provider: cluster, {key}: {value},")))
+    assert problem.key == f"skus.gpu.on[0].{key}"
+    assert problem.what == 'is not supported by "cluster"'
+    assert problem.fix == "remove it, or name another provider"
+
+
+@pytest.mark.parametrize(("key", "value"), [("pod", "{image: i}"), ("price", "1.5")])
+def test_a_machine_on_ec2_takes_no_keys_of_pods(folder: Folder, key: str, value: str) -> None:
+    text = MINIMAL.replace("{provider: east,", f"{{provider: east, {key}: {value},")
+    problem = folder.problem(text)
+    assert problem.key == f"skus.gpu.on[0].{key}"
+    assert problem.what == 'is not supported by "east"'
+
+
+def test_a_machine_image_that_no_pod_uses_is_a_warning(folder: Folder) -> None:
+    image = f"    image: {{name: x}}\n{SKU}"
+    [warning] = folder.load(pods((SKU, image))).warnings
+    assert (warning.key, warning.warning) == ("skus.gpu.image", True)
+    assert "pods, which have images of their own" in warning.what
+    with_ec2 = """{image: i}}
+      - {provider: east, instance_types: [g5.xlarge]"""
+    east = """  east:
+    ec2: {region: us-east-1, subnets: [subnet-0a], security_groups: [sg-0a]}
+skus:"""
+    assert folder.load(pods((SKU, image), (POD, with_ec2), ("skus:", east))).warnings == ()
+
+
 def test_the_text_that_the_others_change_is_accepted(folder: Folder) -> None:
     assert folder.load(pods()).warnings == ()
 

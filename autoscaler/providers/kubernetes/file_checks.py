@@ -6,6 +6,8 @@ from autoscaler.config.checks import text
 from autoscaler.config.document import Document
 from autoscaler.config.problems import Problem, show
 from autoscaler.config.provider_kind import options_of, sections_of
+from autoscaler.config.settings import Settings
+from autoscaler.providers.kubernetes.configuration import KubernetesSection
 
 KEY = "kubernetes"
 """The key of a Kubernetes provider's section."""
@@ -20,6 +22,15 @@ def contradictions(document: Document) -> Iterator[Problem]:
     yield from _timeouts(document)
     yield from _systems(document)
     yield from _accelerators(document)
+
+
+def warnings(document: Document, settings: Settings) -> Iterator[Problem]:
+    """Return warnings about machine images of SKUs that have pods only."""
+    for name, sku in settings.skus.items():
+        sections = [settings.providers[one.provider].section for one in sku.launch_options]
+        if sku.image is not None and all(isinstance(one, KubernetesSection) for one in sections):
+            what = "has no effect: all launch options are pods, which have images of their own"
+            yield document.problem(("skus", name, "image"), what, "remove it", warning=True)
 
 
 def _namespaces(document: Document) -> Iterator[Problem]:

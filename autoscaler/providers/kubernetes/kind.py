@@ -43,8 +43,8 @@ class KubernetesKind(ProviderKind):
         yield from container_mode_checks.contradictions(document)
 
     def warnings(self, document: Document, settings: Settings) -> Iterator[Problem]:
-        """Return what the container modes of pods give to jobs."""
-        del settings
+        """Return machine images that no pod uses, and what the container modes of pods give to jobs."""
+        yield from file_checks.warnings(document, settings)
         yield from container_mode_checks.warnings(document)
 
     def preflight(self, document: Document, folder: Path, *, files: bool) -> Iterator[Problem]:
