@@ -131,7 +131,7 @@ class _AccountSync:
     def staleness(self) -> Seconds:
         """The age of the oldest read of something active (see `sync_schedule.staleness`)."""
         now = self._clock.now()
-        return staleness(self.state.known(now), now)
+        return staleness(self.state.known(), now)
 
     def tick(self, readings: asyncio.TaskGroup) -> None:
         """Begin the reads that are due and fit the budget. O(repositories and runs)."""
@@ -143,7 +143,7 @@ class _AccountSync:
         if now < self._not_before:
             return
         most = min(AT_ONCE - len(self._under_way), int(self._level))
-        for read in next_reads(self.state.known(now), now, most, self._under_way):
+        for read in next_reads(self.state.known(), now, most, self._under_way):
             self._under_way.add(read)
             self._level -= 1.0
             readings.create_task(self._read(read))

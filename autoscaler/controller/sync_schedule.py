@@ -84,6 +84,9 @@ EACH_CALL: Seconds = 6.0
 SELDOM: Seconds = 900.0
 """Longest interval between attempts of a read that always fails."""
 
+UNLISTED_FOR: Seconds = 700.0
+"""A run that no list has shown for this long is read by itself."""
+
 
 class Read(NamedTuple):
     """One read. `of` is a scope or a repository. There may be tens of thousands."""
@@ -106,15 +109,16 @@ class Turn:
     calls: int = 1
 
 
-class KnownRun(NamedTuple):
-    """A run that is not known to be completed. `changed`: it changed since its jobs were read.
+@dataclass(slots=True)
+class KnownRun:
+    """A run that is not known to be completed. `listed_at`: when a list last showed it.
 
-    `unlisted`: no list has shown it for so long that the run itself must be read.
+    `changed`: it changed since its jobs were read.
     """
 
     known_at: Instant
+    listed_at: Instant
     changed: bool = False
-    unlisted: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,6 +194,7 @@ class _Candidate(NamedTuple):
 
 
 def _candidates(known: Known, now: Instant) -> Iterator[_Candidate]:
+    """Yield all reads that are due, and perhaps others."""
     for scope, soon in known.scopes.items():
         repositories = Read(Kind.REPOSITORIES, scope)
         never = repositories not in known.turns
@@ -205,9 +210,10 @@ def _candidates(known: Known, now: Instant) -> Iterator[_Candidate]:
         if jobs not in known.turns:
             yield _Candidate(jobs, 1.0, first=True)
         else:
-            every = CHANGED_EVERY if run.changed else None
-            yield _Candidate(jobs, _lateness(known, jobs, now, every), ahead=run.changed)
-        if run.unlisted:
+            lateness = _lateness(known, jobs, now, CHANGED_EVERY if run.changed else None)
+            if lateness >= 1.0:  # few of them are due at once, and there may be thousands
+                yield _Candidate(jobs, lateness, ahead=run.changed)
+        if now - run.listed_at > UNLISTED_FOR:
             the_run = Read(Kind.RUN, repository, number)
             yield _Candidate(the_run, _lateness(known, the_run, now))
     yield from _of_repositories(known, now)
@@ -226,12 +232,14 @@ def _of_repositories(known: Known, now: Instant) -> Iterator[_Candidate]:
     for repository in known.repositories:
         newest = Read(Kind.NEWEST, repository)
         if repository not in active:
-            yield _Candidate(newest, _lateness(known, newest, now, every))
+            if (lateness := _lateness(known, newest, now, every)) >= 1.0:
+                yield _Candidate(newest, lateness)
             continue
         yield _Candidate(newest, _lateness(known, newest, now), ahead=True)
         for kind in BY_STATUS:
             read = Read(kind, repository)
-            yield _Candidate(read, _lateness(known, read, now))
+            if (lateness := _lateness(known, read, now)) >= 1.0:
+                yield _Candidate(read, lateness)
 
 
 def _lateness(known: Known, read: Read, now: Instant, every: Seconds | None = None) -> float:

@@ -23,9 +23,6 @@ from autoscaler.model.jobs import Job, JobState
 ABANDONED_AFTER: Seconds = 60.0
 """How long a completed run must show a job as queued before the job counts as abandoned."""
 
-UNLISTED_FOR: Seconds = 700.0
-"""A run that no list has shown for this long is read by itself."""
-
 ASK_AGAIN: Seconds = 300.0
 ASK_AT_ONCE = 3
 """Maximum number of a run's jobs missing from its list that are read after one listing."""
@@ -41,13 +38,10 @@ RunKey = tuple[str, int]
 
 
 @dataclass(slots=True)
-class _Run:
+class _Run(KnownRun):
     """A run that is not completed, or completed recently. `open_jobs` are the ledger's open jobs of it."""
 
-    known_at: Instant
-    listed_at: Instant
     mark: str = ""
-    changed: bool = False
     completed_since: Instant | None = None
     open_jobs: frozenset[JobId] = _NO_JOBS
     seen_queued_at: dict[JobId, Instant] = field(default_factory=dict)
@@ -75,13 +69,9 @@ class SyncState:
         self._turns: dict[Read, Turn] = {}
         self._asked: dict[JobId, Instant] = {}
 
-    def known(self, now: Instant) -> Known:
-        """Return what the schedule needs to choose the next reads."""
-        runs = {
-            key: KnownRun(run.known_at, run.changed, now - run.listed_at > UNLISTED_FOR)
-            for key, run in self._runs.items()
-        }
-        return Known(self._began_at, self._scopes, self._repositories, runs, self._turns)
+    def known(self) -> Known:
+        """Return what the schedule needs to choose the next reads. It shows later changes, too."""
+        return Known(self._began_at, self._scopes, self._repositories, self._runs, self._turns)
 
     @property
     def unwatched(self) -> int:
@@ -166,7 +156,7 @@ class SyncState:
             if run is None:
                 if seen.completed or len(self._runs) >= MOST_RUNS:
                     continue
-                run = self._runs[key] = _Run(now, now, seen.mark)
+                run = self._runs[key] = _Run(now, now, mark=seen.mark)
             run.changed = run.changed or run.mark != seen.mark
             run.mark, run.listed_at = seen.mark, now
             if not seen.completed:

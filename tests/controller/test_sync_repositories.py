@@ -25,7 +25,7 @@ def test_beyond_the_limit_only_the_most_recently_active_repositories_are_watched
     listed = [*old[:1000], *pushed, *old[1020:]]
     desk.hear(replace(reported(1), repository=old[3].name))
     unwatched = desk.sync_state.listed_repositories("org:acme", listed, desk.ledger.state)
-    known = desk.sync_state.known(NOW).repositories
+    known = desk.sync_state.known().repositories
     assert unwatched == desk.sync_state.unwatched == MOST_REPOSITORIES
     assert len(known) == MOST_REPOSITORIES
     assert {one.name for one in pushed} | {old[3].name, old[-1].name} <= known.keys()
@@ -45,13 +45,13 @@ def test_a_removed_repository_is_not_read_after_its_jobs_have_ended() -> None:
     desk.hear(replace(reported(1), repository="acme/old"))
     for _ in range(2):
         desk.sync_state.listed_repositories("org:acme", both[:1], desk.ledger.state)
-        assert "acme/old" in desk.sync_state.known(NOW).repositories, "its job may still be served"
+        assert "acme/old" in desk.sync_state.known().repositories, "its job may still be served"
     desk.hear(replace(reported(1, ENDED), repository="acme/old"))
     desk.ledger.apply(TimePassed(NOW + 3600.0))
     assert not desk.ledger.state.jobs
     desk.sync_state.look_at(desk.ledger.state, NOW + 3600.0)
     desk.sync_state.listed_repositories("org:acme", both[:1], desk.ledger.state)
-    assert set(desk.sync_state.known(NOW).repositories) == {WIDGETS}
+    assert set(desk.sync_state.known().repositories) == {WIDGETS}
 
 
 def test_runs_of_a_removed_repository_do_not_count_for_staleness() -> None:
@@ -65,8 +65,8 @@ def test_runs_of_a_removed_repository_do_not_count_for_staleness() -> None:
         desk.sync_state.was_read(Read(Kind.REPOSITORIES, "org:acme"), later)
         desk.sync_state.listed_repositories("org:acme", both[:1], desk.ledger.state)
         desk.sync_state.was_read(Read(Kind.NEWEST, WIDGETS), later)
-        assert not desk.sync_state.known(later).runs
-        assert staleness(desk.sync_state.known(later), later) == 0.0
+        assert not desk.sync_state.known().runs
+        assert staleness(desk.sync_state.known(), later) == 0.0
         # This list was being read when the repository was removed.
         desk.sync_state.listed_runs("acme/old", [ACTIVE], NOW)
 
@@ -83,9 +83,9 @@ def test_an_incomplete_list_adds_repositories_and_removes_none() -> None:
     desk.sync_state.listed_repositories("org:acme", [ListedRepository(WIDGETS, 5.0)], state)
     other = [ListedRepository("acme/other", 7.0)]
     desk.sync_state.listed_repositories("org:acme", other, state, whole=False)
-    assert desk.sync_state.known(NOW).repositories == {WIDGETS: 5.0, "acme/other": 7.0}
+    assert desk.sync_state.known().repositories == {WIDGETS: 5.0, "acme/other": 7.0}
     desk.sync_state.listed_repositories("org:acme", other, state)
-    assert desk.sync_state.known(NOW).repositories == {"acme/other": 7.0}
+    assert desk.sync_state.known().repositories == {"acme/other": 7.0}
 
 
 def test_the_list_of_one_scope_removes_no_repository_of_another() -> None:
@@ -95,4 +95,4 @@ def test_the_list_of_one_scope_removes_no_repository_of_another() -> None:
     desk.sync_state.listed_repositories("repo:acme/tools", [ListedRepository("acme/tools")], state)
     desk.sync_state.listed_repositories("org:acme", [ListedRepository(WIDGETS)], state)
     desk.sync_state.listed_repositories("org:acme", [], state)
-    assert set(desk.sync_state.known(NOW).repositories) == {"acme/tools"}
+    assert set(desk.sync_state.known().repositories) == {"acme/tools"}

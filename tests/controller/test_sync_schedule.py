@@ -38,6 +38,11 @@ def everything_read(known: Known, at: Instant) -> dict[Read, Instant]:
     return first | dict.fromkeys(next_reads(then, NOW, 10_000), at)
 
 
+def a_run(known_at: Instant = BEGAN, *, changed: bool = False) -> KnownRun:
+    """A run that all lists go on to show."""
+    return KnownRun(known_at, NOW + 10_000.0, changed)
+
+
 def turns(read_at: Mapping[Read, Instant]) -> dict[Read, Turn]:
     """Return turns in which each try succeeded."""
     return {read: Turn(at, at) for read, at in read_at.items()}
@@ -56,7 +61,7 @@ def jobs(run: int, repository: str = WIDGETS) -> Read:
 
 def test_each_kind_is_read_at_its_own_interval() -> None:
     known = Known(
-        BEGAN, {SCOPE: False}, {WIDGETS: NOW}, {(WIDGETS, 1): KnownRun(BEGAN, unlisted=True)}
+        BEGAN, {SCOPE: False}, {WIDGETS: NOW}, {(WIDGETS, 1): KnownRun(BEGAN, listed_at=BEGAN)}
     )
     read_at = everything_read(known, NOW)
     assert {read.kind for read in read_at} == set(Kind)
@@ -72,7 +77,7 @@ def test_a_run_that_was_never_read_goes_before_every_late_read() -> None:
         BEGAN,
         {SCOPE: True},
         {WIDGETS: NOW},
-        {(WIDGETS, 1): KnownRun(BEGAN), (WIDGETS, 2): KnownRun(NOW)},
+        {(WIDGETS, 1): a_run(), (WIDGETS, 2): a_run(NOW)},
     )
     read_at = everything_read(known, BEGAN)
     del read_at[jobs(2)]
@@ -80,7 +85,7 @@ def test_a_run_that_was_never_read_goes_before_every_late_read() -> None:
 
 
 def test_reads_that_find_runs_go_first_and_delay_the_others_for_a_bounded_time() -> None:
-    runs = {(WIDGETS, n): KnownRun(BEGAN, changed=n == 3) for n in range(1, 6)}
+    runs = {(WIDGETS, n): a_run(changed=n == 3) for n in range(1, 6)}
     known = Known(BEGAN, {}, {WIDGETS: NOW}, runs)
     read_at = everything_read(known, NOW - 60.0)
     first = reads(known, read_at, NOW, most=2)
@@ -91,7 +96,7 @@ def test_reads_that_find_runs_go_first_and_delay_the_others_for_a_bounded_time()
 
 
 def test_with_too_few_calls_the_rest_is_read_in_turn() -> None:
-    known = Known(BEGAN, {}, {}, {(WIDGETS, n): KnownRun(BEGAN) for n in range(10)})
+    known = Known(BEGAN, {}, {}, {(WIDGETS, n): a_run() for n in range(10)})
     read_at = {jobs(n): NOW - 1000.0 + n for n in range(10)}
     order = []
     for tick in range(20):
@@ -125,7 +130,7 @@ def test_staleness_is_the_age_of_the_oldest_read_of_active_things() -> None:
         BEGAN,
         {},
         {quiet: 0.0, active: NOW},
-        {(active, 1): KnownRun(NOW - 70.0)},
+        {(active, 1): a_run(NOW - 70.0)},
         turns({Read(Kind.NEWEST, active): NOW - 30.0}),
     )
     assert staleness(known, NOW) == 70.0
@@ -138,7 +143,7 @@ def test_failed_reads_do_not_make_the_data_fresh() -> None:
     """The metric must show lost permissions and outages of GitHub."""
     newest, repositories = Read(Kind.NEWEST, WIDGETS), Read(Kind.REPOSITORIES, SCOPE)
     tried = {jobs(1): Turn(NOW), newest: Turn(NOW, NOW - 90.0), repositories: Turn(NOW, NOW - 90.0)}
-    runs = {(WIDGETS, 1): KnownRun(NOW - 80.0)}
+    runs = {(WIDGETS, 1): a_run(NOW - 80.0)}
     assert staleness(Known(BEGAN, {SCOPE: False}, {WIDGETS: NOW}, {}, tried), NOW) == 90.0
     assert staleness(Known(BEGAN, {}, {}, runs, tried), NOW) == 80.0
     assert staleness(Known(BEGAN, {SCOPE: False}), NOW) == NOW - BEGAN, "nothing was ever listed"
@@ -155,7 +160,7 @@ def test_a_repository_does_not_become_inactive_during_an_outage() -> None:
 
 
 def test_a_failing_read_is_retried_with_backoff_and_never_given_up() -> None:
-    known = Known(BEGAN, {}, {}, {(WIDGETS, 1): KnownRun(BEGAN, changed=True)})
+    known = Known(BEGAN, {}, {}, {(WIDGETS, 1): a_run(changed=True)})
     for failures in (1, 2, 3, 4, 5, 6, 7, 8, 5_000):
         every = [15.0, 15.0, 30.0, 60.0, 120.0, 240.0, 480.0, SELDOM][min(failures, 7)]
         turn = {jobs(1): Turn(NOW, NOW - 60.0, failures)}
@@ -174,7 +179,7 @@ def test_a_failing_read_with_a_long_interval_keeps_its_interval() -> None:
 
 
 def test_a_first_read_that_fails_is_retried_soon_and_then_with_backoff() -> None:
-    known = Known(BEGAN, {SCOPE: False}, {WIDGETS: NOW}, {(WIDGETS, 1): KnownRun(BEGAN)})
+    known = Known(BEGAN, {SCOPE: False}, {WIDGETS: NOW}, {(WIDGETS, 1): a_run()})
     everything = next_reads(known, NOW, 99)
     for failures, every in ((0, 1), (1, 1), (2, 2), (3, 4), (5_000, SELDOM / FIRST_AGAIN)):
         for read in everything:
@@ -191,7 +196,7 @@ def test_a_run_that_could_not_be_read_has_no_priority_over_other_runs() -> None:
         BEGAN,
         {SCOPE: False},
         {},
-        {(WIDGETS, 1): KnownRun(BEGAN), (WIDGETS, 2): KnownRun(NOW)},
+        {(WIDGETS, 1): a_run(), (WIDGETS, 2): a_run(NOW)},
         {jobs(1): Turn(NOW - 3000.0, None, 1), Read(Kind.REPOSITORIES, SCOPE): Turn(NOW, None, 1)},
     )
     assert next_reads(known, NOW, 1) == [jobs(2)]
@@ -217,7 +222,7 @@ def test_a_list_of_many_pages_is_read_less_often() -> None:
 def test_next_reads_gives_at_most_the_limit_without_repeats_or_reads_in_flight(
     active: dict[str, Instant], changed: dict[tuple[str, int], bool], most: int, later: float
 ) -> None:
-    runs = {key: KnownRun(BEGAN, is_changed) for key, is_changed in changed.items()}
+    runs = {key: a_run(changed=is_changed) for key, is_changed in changed.items()}
     known = Known(BEGAN, {SCOPE: False}, active, runs)
     read_at = everything_read(known, NOW)
     found = reads(known, read_at, NOW + later, most)

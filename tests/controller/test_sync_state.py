@@ -12,11 +12,10 @@ from autoscaler.controller.ports.github_lists import (
     ListedRun,
     RunStatus,
 )
-from autoscaler.controller.sync_schedule import Kind, Read, Turn
+from autoscaler.controller.sync_schedule import UNLISTED_FOR, Kind, Read, Turn, next_reads
 from autoscaler.controller.sync_state import (
     ABANDONED_AFTER,
     ASK_AT_ONCE,
-    UNLISTED_FOR,
     SyncState,
 )
 from autoscaler.ledger.ledger import Ledger
@@ -167,7 +166,7 @@ def test_reads_of_completed_runs_are_pruned(desk: Desk) -> None:
     reads = [Read(kind, WIDGETS, 7 if kind in (Kind.JOBS, Kind.RUN) else 0) for kind in kinds]
     for read in reads:
         desk.sync_state.was_read(read, NOW)
-    assert set(desk.sync_state.known(NOW).turns) == set(reads)
+    assert set(desk.sync_state.known().turns) == set(reads)
     desk.sync_state.listed_runs(WIDGETS, [OVER], NOW)
     desk.sync_state.listed_repositories("org:acme", [], desk.ledger.state)
     desk.read()
@@ -175,7 +174,7 @@ def test_reads_of_completed_runs_are_pruned(desk: Desk) -> None:
         # each when its read ends
         desk.sync_state.was_read(read, NOW)
         desk.sync_state.was_not_read(read, NOW, counts=True)
-    assert not desk.sync_state.known(NOW).turns
+    assert not desk.sync_state.known().turns
 
 
 def test_jobs_of_a_run_that_is_active_again_are_kept(desk: Desk) -> None:
@@ -215,11 +214,11 @@ def test_runs_are_remembered_from_lists_and_from_the_ledger_until_they_are_over(
     desk: Desk,
 ) -> None:
     desk.hear(replace(reported(1), run_id=8), replace(reported(2, QUEUED, "elsewhere"), run_id=9))
-    assert set(desk.sync_state.known(NOW).runs) == {KEY, (WIDGETS, 8)}
+    assert set(desk.sync_state.known().runs) == {KEY, (WIDGETS, 8)}
     desk.sync_state.listed_runs(WIDGETS, [OVER, replace(OVER, id=8), replace(OVER, id=10)], NOW)
-    assert desk.sync_state.known(NOW).runs[KEY].changed
+    assert desk.sync_state.known().runs[KEY].changed
     desk.read(listed(3, ENDED))
-    assert set(desk.sync_state.known(NOW).runs) == {(WIDGETS, 8)}
+    assert set(desk.sync_state.known().runs) == {(WIDGETS, 8)}
 
 
 def test_a_changed_run_is_read_at_its_normal_interval_after_its_jobs_were_read(
@@ -229,11 +228,11 @@ def test_a_changed_run_is_read_at_its_normal_interval_after_its_jobs_were_read(
     desk.hear(reported(1))
     desk.sync_state.listed_runs(WIDGETS, [ACTIVE], NOW)
     desk.sync_state.listed_runs(WIDGETS, [replace(ACTIVE, mark="in_progress 2")], NOW)
-    assert desk.sync_state.known(NOW).runs[KEY].changed
+    assert desk.sync_state.known().runs[KEY].changed
     desk.read(listed(1))
-    assert not desk.sync_state.known(NOW).runs[KEY].changed
+    assert not desk.sync_state.known().runs[KEY].changed
     desk.sync_state.listed_runs(WIDGETS, [replace(ACTIVE, mark="in_progress 2")], NOW)
-    assert not desk.sync_state.known(NOW).runs[KEY].changed
+    assert not desk.sync_state.known().runs[KEY].changed
 
 
 def test_repositories_outside_the_scopes_use_no_place_in_the_limit() -> None:
@@ -242,9 +241,9 @@ def test_repositories_outside_the_scopes_use_no_place_in_the_limit() -> None:
     others = [ListedRepository(f"acme/other{n}") for n in range(MOST_REPOSITORIES)]
     many = [ListedRepository(f"acme/w{n}") for n in range(MOST_REPOSITORIES)]
     desk.sync_state.listed_repositories("org:acme", [*others, *many, *many], desk.ledger.state)
-    assert set(desk.sync_state.known(NOW).repositories) == {one.name for one in many}
+    assert set(desk.sync_state.known().repositories) == {one.name for one in many}
     desk.sync_state.listed_repositories("org:acme", [*many, *others[:1]], desk.ledger.state)
-    assert len(desk.sync_state.known(NOW).repositories) == MOST_REPOSITORIES
+    assert len(desk.sync_state.known().repositories) == MOST_REPOSITORIES
 
 
 def test_failed_reads_are_counted_until_one_succeeds() -> None:
@@ -254,7 +253,7 @@ def test_failed_reads_are_counted_until_one_succeeds() -> None:
     assert struck == [1, 1, 2]
     desk.sync_state.was_read(scope, NOW + 3.0, 4)
     desk.sync_state.was_not_read(scope, NOW + 4.0, counts=True)
-    assert desk.sync_state.known(NOW).turns == {scope: Turn(NOW + 4.0, NOW + 3.0, 1, 4)}
+    assert desk.sync_state.known().turns == {scope: Turn(NOW + 4.0, NOW + 3.0, 1, 4)}
 
 
 @pytest.mark.case(
@@ -272,19 +271,19 @@ def test_a_repository_name_in_different_case_is_read_once() -> None:
     desk.hear(reported(1))
     assert desk.ledger.state.jobs[JobId(1)].repository == WIDGETS
     desk.sync_state.listed_repositories("repo:acme/Widgets", shown, desk.ledger.state)
-    known = desk.sync_state.known(NOW)
+    known = desk.sync_state.known()
     assert (set(known.repositories), set(known.runs)) == ({"acme/Widgets"}, {("acme/Widgets", 7)})
 
 
 def test_a_run_missing_from_the_lists_is_read_itself(desk: Desk) -> None:
-    late = NOW + UNLISTED_FOR + 1.0
-    assert not desk.sync_state.known(NOW).runs[KEY].unlisted
-    assert desk.sync_state.known(late).runs[KEY].unlisted
+    late, itself = NOW + UNLISTED_FOR + 1.0, Read(Kind.RUN, *KEY)
+    assert itself not in next_reads(desk.sync_state.known(), NOW + UNLISTED_FOR, 99)
+    assert itself in next_reads(desk.sync_state.known(), late, 99)
     desk.sync_state.run_is_not_there(*KEY, late)
-    assert KEY not in desk.sync_state.known(late).runs
+    assert KEY not in desk.sync_state.known().runs
     desk.hear(reported(1))
     desk.sync_state.run_is_not_there(*KEY, late)
-    assert not desk.sync_state.known(late).runs[KEY].unlisted
+    assert itself not in next_reads(desk.sync_state.known(), late, 99)
 
 
 def test_the_repositories_of_the_scope_have_their_last_activity() -> None:
@@ -293,12 +292,12 @@ def test_the_repositories_of_the_scope_have_their_last_activity() -> None:
     names = [WIDGETS, "acme/world", "acme/tools", "acme/other"]
     found = [ListedRepository(name, 5.0) for name in names]
     desk.sync_state.listed_repositories("org:acme", found, desk.ledger.state)
-    assert desk.sync_state.known(NOW).repositories == {WIDGETS: 5.0, "acme/world": 5.0}
+    assert desk.sync_state.known().repositories == {WIDGETS: 5.0, "acme/world": 5.0}
     desk.hear(reported(1), replace(queued(2, NOW), repository="globex/else"))
     desk.sync_state.was_read(Read(Kind.NEWEST, "acme/world"), NOW)
     desk.sync_state.listed_repositories("org:acme", found[:1], desk.ledger.state)
-    assert desk.sync_state.known(NOW).repositories == {WIDGETS: NOW}
-    assert desk.sync_state.known(NOW).turns == {}
+    assert desk.sync_state.known().repositories == {WIDGETS: NOW}
+    assert desk.sync_state.known().turns == {}
 
 
 class Unread(dict[JobId, Job]):
@@ -322,7 +321,7 @@ def test_the_sync_state_follows_the_ledger_without_scanning_every_job() -> None:
     desk.ledger.apply(replace(reported(10), run_id=3, repository="acme/tools", at=NOW + 5.0))
     desk.ledger.apply(replace(reported(1, ENDED), run_id=1, at=NOW + 5.0))
     desk.sync_state.look_at(state, NOW + 5.0)
-    known = desk.sync_state.known(NOW + 5.0)
+    known = desk.sync_state.known()
     assert set(known.runs) == {(WIDGETS, 0), (WIDGETS, 1), (WIDGETS, 2), ("acme/tools", 3)}
     assert known.repositories == {WIDGETS: NOW + 5.0, "acme/tools": NOW + 5.0}
     shown = desk.sync_state.listed_jobs((WIDGETS, 1), [], state, NOW + 120.0)
