@@ -14,6 +14,7 @@ from pathlib import Path
 
 from autoscaler.app.collecting import keep_out_of_collections
 from autoscaler.controller.composition import Ports
+from autoscaler.controller.intake import Intake, Parse
 from autoscaler.controller.ports.provider import (
     LaunchAnswer,
     LaunchOrder,
@@ -162,15 +163,19 @@ class ListedProvider(Terms):
 
 
 class FullFleet:
-    """One controller process with a crowd to take over. Made inside the loop that it runs in."""
+    """One controller process with a crowd to take over. Made inside the loop that it runs in.
 
-    def __init__(self, crowd: Crowd, scale: float, pace: Pace) -> None:
+    `parse` reads the bodies of deliveries: by default, those of `deliver`.
+    """
+
+    def __init__(self, crowd: Crowd, scale: float, pace: Pace, parse: Parse = parse) -> None:
         self._crowd = crowd
-        self._clock = FastClock(scale, time.monotonic())
+        self.clock = FastClock(scale, time.monotonic())
         self._pace = pace
+        self._parse = parse
         self._ledger: Ledger = crowded(crowd)
         self._jobs = crowd.jobs + crowd.machines + 1
-        self.actions = HostedActions(self._clock.now, [REPOSITORY], lambda _: None)
+        self.actions = HostedActions(self.clock.now, [REPOSITORY], lambda _: None)
         self._process: ControllerProcess | None = None
 
     @asynccontextmanager
@@ -183,7 +188,7 @@ class FullFleet:
         self._host(list(state.jobs.values()))
         catalogue = state.catalogue
         process = self._process = ControllerProcess(
-            self._ports(store), settings(catalogue, parse, self._pace), CrashPoint()
+            self._ports(store), settings(catalogue, self._parse, self._pace), CrashPoint()
         )
         del self._ledger  # two copies would give the garbage collector twice the work
         process.start()
@@ -201,12 +206,24 @@ class FullFleet:
             await process.stop()
             await store.close()
 
+    @property
+    def intake(self) -> Intake:
+        """The controller's intake, while it is at work."""
+        assert self._process is not None
+        return self._process.ready.intake
+
+    @property
+    def turned_at(self) -> Instant | None:
+        """When the last pass of the control loop ended, on the controller's clock."""
+        assert self._process is not None
+        return self._process.ready.reconciler.turned_at
+
     async def deliver(self, count: int, a_second: float) -> None:
         """Have GitHub send webhooks of so many new jobs, evenly; the run of each is new or the last one's."""
-        began = self._clock.now()
+        began = self.clock.now()
         sending: set[asyncio.Task[None]] = set()
         for number in range(count):
-            await self._clock.sleep(began + number / a_second - self._clock.now())
+            await self.clock.sleep(began + number / a_second - self.clock.now())
             task = asyncio.get_running_loop().create_task(self._deliver(self._new_job(number)))
             sending.add(task)
             task.add_done_callback(sending.discard)
@@ -214,17 +231,16 @@ class FullFleet:
             await asyncio.wait(sending)
 
     async def _deliver(self, job: HostedJob) -> None:
-        assert self._process is not None
-        now = self._clock.now()
+        now = self.clock.now()
         delivery = Delivery(f"d-{job.id}", "workflow_job", now, body_of(job, now))
-        await self._process.ready.intake.accept(delivery)
+        await self.intake.accept(delivery)
 
     def _new_job(self, number: int) -> HostedJob:
         self._jobs += 1
         of = self._crowd.run_of(self._jobs) or 0
         run = self.actions.runs[REPOSITORY].setdefault(of, HostedRun(of, REPOSITORY))
         label = f"label-{number % 20:02}"
-        job = HostedJob(self._jobs, run, label, None, self._clock.now())
+        job = HostedJob(self._jobs, run, label, None, self.clock.now())
         self.actions.jobs[job.id] = run.jobs[job.id] = job
         run.open_jobs += 1
         return job
@@ -251,7 +267,7 @@ class FullFleet:
         return made
 
     def _ports(self, store: FullStore) -> Ports:
-        catalogue, clock = self._ledger.state.catalogue, self._clock
+        catalogue, clock = self._ledger.state.catalogue, self.clock
         github = CountedGitHub(self.actions, clock.now, CALLS_AN_HOUR, always_counts=False)
         machines = tuple(self._ledger.state.machines.values())
         providers: list[ProviderName] = [EAST]

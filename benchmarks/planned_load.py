@@ -1,0 +1,171 @@
+"""How soon deliveries are durable while a fleet is planned, without the laboratory on the same cores.
+
+Run: `PYTHONPATH=. python benchmarks/planned_load.py [--machines 3500] [--jobs 10000] [--room 0] [--rate 1000]
+[--seconds 60]`. The controller, its store and its webhook endpoint are the product's own, in this process. At
+the start, this number of machines is at work, and this number of jobs waits. `--room` more machines may be
+launched. GitHub and EC2 are in memory (`full_fleet.py`). A second process sends deliveries at a steady rate.
+Half of them queue jobs and half of them end these jobs, so that the controller plans all the while. Prints
+one JSON object.
+
+`live_fleet.py` measures the same with a whole laboratory beside it: a GitHub, an EC2 and thousands of machines,
+which compete with the controller for the host's cores.
+"""
+
+import argparse
+import asyncio
+import json
+import multiprocessing
+import sys
+import tempfile
+import time
+from collections import Counter
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from autoscaler.app.host import new_event_loop
+from autoscaler.controller.loop_lag import LoopLag
+from autoscaler.controller.reconciler import Pace
+from autoscaler.github.webhook import parse_workflow_job, verify_signature
+from autoscaler.observability.logs import LogLevel, LogStyle, configure_logging
+from autoscaler.server.serving import Serving
+from autoscaler.server.settings import Address, ServerSettings
+from autoscaler.server.webhook import WebhookEndpoint
+from benchmarks.crowded_fleet import REPOSITORY, Crowd
+from benchmarks.full_fleet import FullFleet
+from benchmarks.open_load import Answers, Stream, send
+
+SECRET = b"benchmark"
+LABEL = "label-00"
+JOBS_A_RUN = 75
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """The options of the same names."""
+
+    machines: int
+    jobs: int
+    room: int
+    rate: float
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Findings:
+    """`durable_*` are milliseconds from when a delivery was due to its 2xx. `plans` were made meanwhile.
+
+    `*_cpu_us` is the CPU time in microseconds a delivery: of the event loop's thread, of all threads of the
+    controller, and of the process that sends. `loop_lag_max_ms` is the longest delay of a timer.
+    """
+
+    deliveries: int
+    deliveries_refused: int
+    plans: int
+    loop_cpu_us: float
+    controller_cpu_us: float
+    sender_cpu_us: float
+    loop_lag_max_ms: float
+    durable_p50_ms: float
+    durable_p99_ms: float
+    durable_max_ms: float
+
+
+class _Telemetry:
+    """Counts deliveries and plans, and keeps the longest lag."""
+
+    def __init__(self) -> None:
+        self.deliveries: Counter[str] = Counter()
+        self.lag = 0.0
+        self.plans = 0
+
+    def delivery(self, answer: str) -> None:
+        self.deliveries[answer] += 1
+
+    def event_loop_lag(self, seconds: float) -> None:
+        self.lag = max(self.lag, seconds)
+
+    async def count_plans(self, fleet: FullFleet) -> None:
+        """Count until cancelled. Passes of the control loop are at least 35 ms apart."""
+        before = fleet.turned_at
+        while True:
+            await asyncio.sleep(0.01)
+            self.plans += fleet.turned_at != before
+            before = fleet.turned_at
+
+
+async def measure(load: Load) -> Findings:
+    """Put a fleet that is there from the start under load. Raises what ended the controller."""
+    crowd = Crowd(
+        load.machines,
+        load.jobs,
+        most_machines=load.machines + load.room,
+        jobs_a_run=JOBS_A_RUN,
+        apart=0.0371,
+    )
+    telemetry = _Telemetry()
+    with tempfile.TemporaryDirectory() as folder:
+        fleet = FullFleet(crowd, 1.0, Pace(), parse_workflow_job)
+        async with fleet.at_work(Path(folder)):
+            endpoint = WebhookEndpoint(
+                lambda body, header: verify_signature(body, header, [SECRET]),
+                fleet.intake.submit,
+                fleet.clock,
+                telemetry,
+            )
+            settings = ServerSettings(Address("127.0.0.1", 0))
+            async with Serving(settings, endpoint, []) as serving:
+                return await _loaded(load, fleet, f"http://{serving.address}/webhook", telemetry)
+
+
+async def _loaded(load: Load, fleet: FullFleet, url: str, telemetry: _Telemetry) -> Findings:
+    ahead = fleet.clock.now() - time.time()
+    stream = Stream(url, SECRET, REPOSITORY, LABEL, load.rate, load.seconds, ahead)
+    loop = asyncio.get_running_loop()
+    with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as other:
+        await loop.run_in_executor(other, time.time)  # the process has started
+        watching = [
+            loop.create_task(one)
+            for one in (LoopLag(telemetry).run(), telemetry.count_plans(fleet))
+        ]
+        spent = time.thread_time(), time.process_time()
+        answers: Answers = await loop.run_in_executor(other, send, stream)
+        count = len(answers.waits_ms)
+        loop_us, all_us = (
+            round((now - before) / count * 1e6, 1)
+            for before, now in zip(spent, (time.thread_time(), time.process_time()), strict=True)
+        )
+        for task in watching:
+            task.cancel()
+    return Findings(
+        deliveries=count,
+        deliveries_refused=count - answers.statuses[202],
+        plans=telemetry.plans,
+        loop_cpu_us=loop_us,
+        controller_cpu_us=all_us,
+        sender_cpu_us=answers.cpu_us,
+        loop_lag_max_ms=round(1000.0 * telemetry.lag, 1),
+        durable_p50_ms=answers.quantile(50),
+        durable_p99_ms=answers.quantile(99),
+        durable_max_ms=answers.quantile(100),
+    )
+
+
+def main() -> int:
+    """Exit status 1 if a delivery was refused."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--machines", type=int, default=3500)
+    parser.add_argument("--jobs", type=int, default=10_000)
+    parser.add_argument("--room", type=int, default=0, help="machines that may be launched")
+    parser.add_argument("--rate", type=float, default=1000.0, help="deliveries a second")
+    parser.add_argument("--seconds", type=float, default=60.0)
+    load = Load(**vars(parser.parse_args()))
+    configure_logging(LogLevel.ERROR, LogStyle.CONSOLE)
+    with asyncio.Runner(loop_factory=new_event_loop) as runner:
+        findings = runner.run(measure(load))
+    print(json.dumps(asdict(findings), indent=2))
+    return 1 if findings.deliveries_refused else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
