@@ -133,6 +133,11 @@ def job_pod(runner_pod: str) -> dict[str, Any]:
     }
 
 
+@pytest.mark.case(
+    "GitHub's container hooks set no security context in a job's pod",
+    topic="Kubernetes",
+    source="GitHub: container hooks",
+)
 async def test_the_pod_of_a_job_passes_baseline_and_not_restricted(place: Place) -> None:
     pods = f"/api/v1/namespaces/{place.name}/pods?dryRun=All"
     with pytest.raises(RequestFailedError, match="violates PodSecurity"):
@@ -193,6 +198,11 @@ async def test_the_claim_of_the_work_folder_has_the_name_that_the_hooks_expect(
     await provider.close()
 
 
+@pytest.mark.case(
+    "a runner's pod is lost during a job: the job's pod of GitHub's container hooks stays",
+    topic="Kubernetes",
+    source="GitHub: container hooks",
+)
 async def test_the_pod_of_a_job_is_deleted_when_its_runner_is_gone(
     place: Place, hooked: KubernetesProvider
 ) -> None:

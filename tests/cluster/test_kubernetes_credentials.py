@@ -81,6 +81,11 @@ async def test_in_a_cluster_the_controller_is_the_service_account_of_its_pod(
     assert credentials_used(place) == {credential(place.token)}
 
 
+@pytest.mark.case(
+    "kubelet replaces a pod's token, and the API server then refuses the old one",
+    topic="Kubernetes",
+    source="Kubernetes: service accounts",
+)
 async def test_a_token_that_kubelet_replaced_is_used_without_a_restart(
     place: Place, folder: Path, in_cluster: KubernetesProvider
 ) -> None:
@@ -181,6 +186,11 @@ async def test_a_credential_plugin_is_asked_again_after_a_401(place: Place, tmp_
     await provider.close()
 
 
+@pytest.mark.case(
+    "a credential plugin fails: the official client would send anonymous requests",
+    topic="Kubernetes",
+    source="Kubernetes: credential plugins",
+)
 async def test_a_failing_credential_plugin_sends_no_anonymous_request(
     place: Place, tmp_path: Path
 ) -> None:

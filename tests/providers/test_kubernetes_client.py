@@ -382,6 +382,23 @@ async def test_the_console_is_the_state_and_the_end_of_both_logs(
     await provider.close()
 
 
+async def test_the_console_has_the_log_of_a_docker_daemon_that_does_not_start(
+    server: Server, settings: KubernetesSettings
+) -> None:
+    provider = KubernetesProvider(settings, RememberingTelemetry(), ManualClock())
+    pod = make_pod({"phase": "Pending"})
+    pod["spec"]["initContainers"] = [{"name": "dind-files"}, {"name": "dind"}, {"name": "attest"}]
+    waiting = body(400, {"reason": "BadRequest", "message": "waiting to start"})
+    log = body(200, "missing necessary entries in /etc/subuid\n")
+    server.answers = [body(200, pod), body(200, ""), log, waiting, waiting]
+    machine = ProviderMachineId(f"{pod['metadata']['name']}.{pod['metadata']['uid']}")
+    shown = await provider.console(machine)
+    assert "dind:\nmissing necessary entries in /etc/subuid" in shown
+    asked = [one.query.get("container") for one in server.requests]
+    assert asked == [None, "dind-files", "dind", "attest", "runner"]
+    await provider.close()
+
+
 async def test_each_request_is_counted_by_its_name_and_outcome(
     server: Server, settings: KubernetesSettings
 ) -> None:

@@ -1,7 +1,9 @@
 """Pods whose jobs run containers: a Docker daemon as a sidecar, or GitHub's container hooks."""
 
+import subprocess
 from collections.abc import Mapping
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -102,6 +104,35 @@ def test_only_the_daemon_is_privileged_and_it_runs_as_the_user_of_the_runner() -
     assert others == dict.fromkeys(("dind-files", "attest", "runner"), restricted)
 
 
+@pytest.mark.case(
+    "a rootless Docker daemon refuses to start without entries for its user",
+    topic="Kubernetes",
+    source="docker-library/docker#251",
+)
+def test_the_daemon_finds_its_user_as_its_entry_point_looks_for_it(tmp_path: Path) -> None:
+    """docker-library/docker, `dockerd-entrypoint.sh`: `grep -qE "^($uid|$user):"` in two files."""
+    externals, dind = tmp_path / "externals", tmp_path / "dind"
+    for folder in (externals / "node24" / "bin", dind / "etc", dind / "externals"):
+        folder.mkdir(parents=True)
+    (externals / "node24" / "bin" / "node").write_text("#!/bin/sh\n")
+    shell, option, script = container(spec_of(DOCKER), "dind-files")["command"]
+    script = script.replace("/home/runner/externals", str(externals)).replace("/dind/", f"{dind}/")
+    subprocess.run([shell, option, script], check=True)
+    users = dict(line.split(":", 1) for line in (dind / "etc" / "passwd").read_text().splitlines())
+    groups = dict(line.split(":", 1) for line in (dind / "etc" / "group").read_text().splitlines())
+    daemon = container(spec_of(DOCKER), "dind")
+    user = daemon["securityContext"]["runAsUser"]
+    home = {one["name"]: one["value"] for one in daemon["env"]}["HOME"]
+    assert users["runner"] == f"x:{user}:{user}:runner:{home}:/bin/sh"
+    assert groups["runner"] == f"x:{user}:"
+    for file in ("subuid", "subgid"):
+        assert (dind / "etc" / file).read_text() == "runner:100000:65536\n"
+    assert {one["subPath"] for one in daemon["volumeMounts"] if "subPath" in one} == {
+        one.name for one in (dind / "etc").iterdir()
+    }
+    assert (dind / "externals" / "node24" / "bin" / "node").exists()
+
+
 def test_the_daemon_gets_no_accelerator_of_its_own() -> None:
     spec = spec_of(DOCKER)
     for name in ("dind", "dind-files"):
@@ -156,6 +187,11 @@ def test_without_the_hooks_a_pod_has_no_rights_at_the_api_server() -> None:
         assert tokens == ["ci.gpu-runner-autoscaler"]
 
 
+@pytest.mark.case(
+    "GitHub's container hooks cut a pod's name to make that of the job's pod",
+    topic="Kubernetes",
+    source="GitHub: container hooks",
+)
 def test_the_pods_of_two_jobs_never_get_one_name() -> None:
     """The hooks cut a runner pod's name to make `NAME-workflow` (`getJobPodName`): the slot must stay."""
     names = pod_names("f" * 32, LaunchRequestId("0" * 16), LARGEST_REQUEST)
@@ -246,6 +282,11 @@ def test_an_overlay_may_configure_the_daemon() -> None:
     )
 
 
+@pytest.mark.case(
+    "kubelet stops a sidecar after the other containers: its exit status is not the pod's",
+    topic="Kubernetes",
+    source="Kubernetes: sidecars",
+)
 def test_the_end_of_the_daemon_is_not_the_reason_of_the_pod() -> None:
     """Kubelet stops a sidecar after the other containers, and ignores its exit status."""
     ended = {"terminated": {"exitCode": 137, "reason": "Error"}}

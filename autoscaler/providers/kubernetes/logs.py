@@ -6,6 +6,7 @@ from autoscaler.model.identifiers import ProviderMachineId
 from autoscaler.providers.kubernetes import paths
 from autoscaler.providers.kubernetes.answers import identity
 from autoscaler.providers.kubernetes.api_server import ApiServer
+from autoscaler.providers.kubernetes.container_modes import DIND, DIND_FILES
 from autoscaler.providers.kubernetes.manifests import ATTEST, RUNNER
 from autoscaler.providers.kubernetes.ownership import identity_of
 from autoscaler.providers.kubernetes.settings import KubernetesSettings
@@ -26,7 +27,9 @@ async def pod_logs(api: ApiServer, settings: KubernetesSettings, machine: Provid
         raise ProviderError(FailureClass.UNKNOWN, "NotFound", f"pod {machine} does not exist")
     state = pod_state(pod)
     parts = [state.finding.text if state.finding is not None else state.state]
-    for container in (ATTEST, RUNNER):
+    # If a container of the mode fails, the others never start.
+    of_mode = {one.get("name") for one in pod["spec"].get("initContainers") or ()}
+    for container in (*(one for one in (DIND_FILES, DIND) if one in of_mode), ATTEST, RUNNER):
         query = {"container": container, "tailLines": _LINES}
         try:
             text = await api.text("GET", paths.log(settings.namespace, name), query)
