@@ -140,6 +140,18 @@ def test_a_machine_at_work_one_that_listens_and_a_stranger_s() -> None:
     ]
 
 
+@pytest.mark.parametrize("deregistered", [True, False])
+def test_a_machine_may_be_stopped_once_its_only_job_is_over(deregistered: bool) -> None:
+    """Found by seed 1050: an operator terminated a machine between its job's end and its runner's exit."""
+    invariants, machine = stored(), instance()
+    registration = Registration(1, "org:acme", RunnerName("r"), frozenset({"cpu"}), 0.0)
+    registration.job = SimulatedJob(arrival(), JobState.COMPLETED, 0.0)
+    registration.deleted_at = 60.0 if deregistered else None
+    invariants.seats.append(Seat(machine, registration=registration, listens=True))
+    invariants.ending(machine)
+    assert bool(invariants.violations) is not deregistered
+
+
 def test_a_registration_that_was_not_stored_or_comes_too_early() -> None:
     invariants = stored()
     invariants.seats.append(Seat(instance(), MachineId("m1")))

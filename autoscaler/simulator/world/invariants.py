@@ -99,7 +99,7 @@ class Invariants:
                 continue
             if seat.works:
                 self.note(f"{instance.id} was stopped at work")
-            elif seat.listens:
+            elif seat.awaits_job:
                 self.note(f"{instance.id} was stopped while its runner listened")
 
     def _ours(self, instance: Instance) -> bool:

@@ -57,6 +57,11 @@ class Registration:
         """Return whether a job runs on it, whatever GitHub lists."""
         return self.job is not None and self.job.state is JobState.IN_PROGRESS
 
+    @property
+    def spent(self) -> bool:
+        """Return whether its job is over and it is deregistered."""
+        return self.deleted_at is not None and self.job is not None and not self.works
+
 
 @dataclass(eq=False, slots=True)
 class SimulatedJob:
