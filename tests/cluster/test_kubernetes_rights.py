@@ -9,7 +9,7 @@ import yaml
 
 from autoscaler.controller.ports.provider import OutcomeUnknownError
 from autoscaler.providers.kubernetes.provider import KubernetesProvider
-from tests.cluster.conftest import RIGHTS, Place, listening, names_of
+from tests.cluster.conftest import RIGHTS, Place, listening, names_of, until
 from tests.providers.contract import listed
 from tests.providers.doubles import ManualClock, RememberingTelemetry
 
@@ -33,6 +33,11 @@ def used(event: dict[str, Any]) -> tuple[str, str]:
     return event["verb"], ("+" if target.get("namespace") else "") + "/".join(parts)
 
 
+def requests(place: Place) -> list[dict[str, Any]]:
+    """The audit log's events of the place's controller."""
+    return [one for one in place.cluster.audit_events() if one["user"]["username"] == place.user]
+
+
 async def test_all_that_a_provider_does_needs_exactly_the_shipped_rights(place: Place) -> None:
     settings = replace(place.settings, provisioner=False)
     provider = KubernetesProvider(settings, RememberingTelemetry(), ManualClock())
@@ -53,7 +58,13 @@ async def test_all_that_a_provider_does_needs_exactly_the_shipped_rights(place: 
     await provider.terminate([first.provider_id, second.provider_id])
     await provider.collect([])
     await provider.close()
-    mine = [one for one in place.cluster.audit_events() if one["user"]["username"] == place.user]
+
+    async def watch_is_logged() -> bool:
+        # The API server writes the event of a watch some time after its end.
+        return any(one["verb"] == "watch" for one in requests(place))
+
+    await until(watch_is_logged)
+    mine = requests(place)
     refused = [one for one in mine if one["responseStatus"]["code"] == 403]
     assert refused == []
     assert {used(event) for event in mine} == shipped()
