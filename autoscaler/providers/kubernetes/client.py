@@ -161,7 +161,8 @@ class KubernetesApi:
         limit: float,
     ) -> "ClientResponse":
         with credential_errors():
-            method, url, headers, content, _ = await client.param_serialize(
+            # Without the body: it is plain JSON, which the library would copy value by value.
+            method, url, headers, _, _ = await client.param_serialize(
                 method,
                 path,
                 query_params=list((query or {}).items()),
@@ -169,11 +170,10 @@ class KubernetesApi:
                     "Accept": JSON,
                     "Content-Type": MERGE_PATCH if method == "PATCH" else JSON,
                 },
-                body=body,
                 auth_settings=_AUTHENTICATION,
             )
         answer = await client.rest_client.request(
-            method, url, headers=headers, body=content, _request_timeout=limit
+            method, url, headers=headers, body=body, _request_timeout=limit
         )
         found: ClientResponse = answer.response
         return found

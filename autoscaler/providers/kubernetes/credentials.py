@@ -9,6 +9,8 @@ import asyncio
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+from urllib.request import getproxies, proxy_bypass
 
 from autoscaler.controller.ports.provider import ProviderError
 from autoscaler.model.failures import FailureClass
@@ -45,7 +47,19 @@ async def new_client(settings: KubernetesSettings) -> "ApiClient":
     found.connection_pool_maxsize = CONNECTIONS
     # The controller decides about retries.
     found.retries = None
+    if found.proxy is None:
+        found.proxy = environment_proxy(found.host)
+    # Otherwise aiohttp looks for a proxy and a .netrc file before each request, each time in a thread.
+    found.client_session_kwargs = {"trust_env": False}
     return ApiClient(found)
+
+
+def environment_proxy(url: str) -> str | None:
+    """Return the proxy for this URL in the environment (`HTTPS_PROXY`, `NO_PROXY`), or None."""
+    address = urlsplit(url)
+    if proxy_bypass(address.hostname or ""):
+        return None
+    return getproxies().get(address.scheme)
 
 
 @contextmanager
