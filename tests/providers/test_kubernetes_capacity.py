@@ -99,6 +99,24 @@ def test_launch_options_that_share_a_quota_count_the_nodes_of_each(arm_first: bo
     assert free_units(make_settings(options=options), nodes, []) == {KEY: 8 + 4}
 
 
+@pytest.mark.parametrize(
+    ("overlay", "units"),
+    [
+        ({}, 0),
+        ({"tolerations": [{"key": "team", "value": "ml", "effect": "NoSchedule"}]}, 8),
+        ({"tolerations": [{"operator": "Exists"}], "nodeSelector": {"rack": "1"}}, 8),
+        ({"tolerations": [{"operator": "Exists"}], "nodeSelector": {"rack": "2"}}, 0),
+    ],
+)
+def test_the_selector_and_tolerations_of_an_overlay_decide_which_nodes_count(
+    overlay: dict[str, Any], units: int
+) -> None:
+    option = replace(OPTION, overlay={"spec": overlay})
+    taint = {"key": "team", "value": "ml", "effect": "NoSchedule"}
+    nodes = [node("a", labels={"rack": "1"}, taints=[taint])]
+    assert free_units(make_settings(options={(OPTION.sku, 0): option}), nodes, []) == {KEY: units}
+
+
 def test_the_planner_launches_no_more_pods_than_fit_and_says_why_the_others_wait() -> None:
     settings = make_settings()
     pods_of_two = offering(settings, OPTION)

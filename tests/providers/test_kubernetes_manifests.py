@@ -255,6 +255,13 @@ TOKEN = {"projected": {"sources": [{"serviceAccountToken": {"path": "t"}}]}}
             },
             "only runner may have the assignment",
         ),
+        ({"spec": {"nodeSelector": "gpu"}}, "spec.nodeSelector: must be a mapping"),
+        ({"spec": {"tolerations": "all"}}, "spec.tolerations: must be a list"),
+        ({"spec": {"containers": "runner"}}, "spec.containers: must be a list"),
+        ({"spec": {"containers": [{"name": ["runner"]}]}}, "spec.containers: each element needs"),
+        ({"spec": {"volumes": [{"name": ["x"]}]}}, "spec.volumes: each element needs name"),
+        (runner(resources="8"), "spec.containers[runner].resources: must be a mapping"),
+        (runner(resources={"limits": "8"}), "resources.limits: must be a mapping"),
     ],
 )
 def test_an_overlay_that_breaks_a_rule_is_refused(overlay: dict[str, Any], named: str) -> None:

@@ -52,7 +52,7 @@ def _free(
 
 
 def fitting_nodes(option: PodOption, nodes: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """Return the ready nodes that the option's node selector and tolerations match."""
+    """Return the ready nodes that match the node selector and tolerations of the option and its overlay."""
     return [node for node in nodes if _is_usable(node) and _fits(option, node)]
 
 
@@ -64,10 +64,11 @@ def _is_usable(node: Mapping[str, Any]) -> bool:
 
 
 def _fits(option: PodOption, node: Mapping[str, Any]) -> bool:
-    labels = metadata_of(node, "labels")
-    if any(labels.get(key) != value for key, value in node_selector(option).items()):
+    labels, overlay = metadata_of(node, "labels"), option.overlay.get("spec") or {}
+    selector = {**node_selector(option), **(overlay.get("nodeSelector") or {})}
+    if any(labels.get(key) != value for key, value in selector.items()):
         return False
-    accepted = tolerations(option)
+    accepted = [*tolerations(option), *(overlay.get("tolerations") or ())]
     return all(
         any(_tolerates(one, taint) for one in accepted)
         for taint in node.get("spec", {}).get("taints") or ()

@@ -88,13 +88,17 @@ def _merge(value: Any, overlay: Any, path: str) -> Any:
             return [*value, *overlay]
         if name in _MERGE_KEYS:
             return _merge_lists(value, overlay, _MERGE_KEYS[name], path)
+    if isinstance(value, Mapping) and not isinstance(overlay, Mapping):
+        raise OverlayError(f"{path}: must be a mapping")
+    if isinstance(value, list) and not isinstance(overlay, list):
+        raise OverlayError(f"{path}: must be a list")
     return deepcopy(overlay)
 
 
 def _merge_lists(value: list[Any], overlay: list[Any], key: str, path: str) -> list[Any]:
     found = list(value)
     for new in overlay:
-        if not isinstance(new, Mapping) or key not in new:
+        if not isinstance(new, Mapping) or not isinstance(new.get(key), str | int):
             raise OverlayError(f"{path}: each element needs {key}")
         for index, old in enumerate(found):
             if isinstance(old, Mapping) and old.get(key) == new[key]:
