@@ -33,6 +33,8 @@ from lab.github.settings import (
     LabRunnerGroup,
     Limits,
 )
+from lab.kubernetes.cluster import Cluster
+from lab.kubernetes.lab_pods import PROVIDER, LabNode, LabPods
 from lab.machine_host import RUNNER_VERSION, MachineHost
 from lab.machines.crowd import CrowdHost
 from lab.machines.interception import RequestListener
@@ -57,7 +59,8 @@ class LabFleet:
     for all. `misbehaving` is what the first machines of a SKU do wrong; it needs real agents.
     `runner_versions` are the runner versions in the images, by SKU, where they differ from the default.
     `listener` sees every request of every machine. `program` is the Python arguments that start the
-    controller.
+    controller. With `nodes`, the lab has a Kubernetes cluster with these nodes, which is the provider
+    `cluster` of `skus`.
     """
 
     organization: str
@@ -79,12 +82,14 @@ class LabFleet:
     runner_versions: Mapping[str, str] = field(default_factory=dict)
     listener: RequestListener | None = None
     program: tuple[str, ...] = ("-m", "lab.serve")
+    nodes: tuple[LabNode, ...] = ()
 
 
 class Laboratory:
     """A laboratory. Use it as an async context manager; `close` stops everything that it started.
 
-    If `moto` is given, the laboratory shares it, in its own account, and leaves it running.
+    If `moto` is given, the laboratory shares it, in its own account, and leaves it running. It does the same
+    with `cluster`, in its own namespace. `pods` is None without nodes.
     """
 
     def __init__(
@@ -92,16 +97,19 @@ class Laboratory:
         fleet: LabFleet,
         moto: MotoProcess | None = None,
         report: Callable[[str], None] = lambda _: None,
+        cluster: Cluster | None = None,
     ) -> None:
         """`report` is called with the name of each part before it starts."""
         self.fleet = fleet
         self._moto = moto
+        self._cluster = cluster
         self._report = report
         self.clock = SystemClock(fleet.scale, time.time())
         self.folder = Path(tempfile.mkdtemp(prefix="autoscaler-lab-"))
         self.github: LabGitHub
         self.ec2: LabEc2
         self.controller: ControllerProcess
+        self.pods: LabPods | None = None
         self.misdeeds: Mapping[str, Sequence[Misdeed]] = {}
         self._machines: MachineHost
         self._closing = AsyncExitStack()
@@ -124,6 +132,8 @@ class Laboratory:
             self._report("EC2 (moto, and a proxy that adds what moto lacks)")
             await self.ec2.start()
             network = await self.ec2.seed_network(3)
+            if self.fleet.nodes:
+                await self._start_pods(stack)
             secret = secrets.token_hex(20)
             self.github = self._github(key, secret)
             stack.push_async_callback(self.github.close)
@@ -155,12 +165,16 @@ class Laboratory:
         await self._machines.kill(instance_id)
 
     def left(self) -> list[str]:
-        """Describe each machine, volume and registration that still exists."""
+        """Describe each machine, volume, pod and registration that still exists."""
         found = [
             f"machine {one.id} ({one.tags.get('autoscaler:sku', '?')}, {one.state})"
             for one in self.ec2.machines_left()
         ]
         found += [f"volume {volume}" for volume in self.ec2.volumes.left()]
+        found += [
+            f"pod {one.name} ({one.sku}, {one.phase})"
+            for one in (self.pods.left() if self.pods is not None else ())
+        ]
         found += [f"registration {runner.name}" for runner in self.github.runners]
         return found
 
@@ -171,6 +185,18 @@ class Laboratory:
             for job in self.github.jobs
             if not job.cancelled and (len(job.starts) != 1 or job.conclusion != "success")
         ]
+
+    async def _start_pods(self, stack: AsyncExitStack) -> None:
+        folder = self.folder / "kubernetes"
+        folder.mkdir(mode=0o755)
+        (folder / "containers").mkdir(mode=0o755)
+        pods = LabPods(folder, self.clock, self.fleet.nodes, self._cluster)
+        stack.push_async_callback(pods.close)
+        self._report(
+            "Kubernetes (API server, scheduler, controllers, and kubelets that the lab plays)"
+        )
+        await pods.start()
+        self.pods = pods
 
     def _host(self) -> MachineHost:
         if self.fleet.most_machines > MOST_PROCESSES:
@@ -223,6 +249,8 @@ class Laboratory:
 
     def _write_fleet_file(self, network: Network) -> Path:
         for sku, section in self.fleet.skus.items():
+            if not _is_on_ec2(section):
+                continue
             self.ec2.images.add(
                 f"{sku}-1",
                 platform=str(section.get("os", "linux")),
@@ -252,22 +280,27 @@ class Laboratory:
             },
             "store": "sqlite:///state.db",
             "limits": {"machines": self.fleet.most_machines},
-            "providers": {
-                "lab": {
-                    "ec2": {
-                        "region": self.ec2.region,
-                        "subnets": list(network.subnets),
-                        "security_groups": [network.security_group],
-                        "identity_certificates": ["identity.pem"],
-                        "interruption_queue": self.ec2.queue_url,
-                    }
-                }
-            },
+            "providers": self._providers(network),
             "skus": {
                 name: {**section, "image": {"name": f"{name}-*", "owner": "self"}}
+                if _is_on_ec2(section)
+                else dict(section)
                 for name, section in self.fleet.skus.items()
             },
         }
+
+    def _providers(self, network: Network) -> dict[str, Any]:
+        ec2 = {
+            "region": self.ec2.region,
+            "subnets": list(network.subnets),
+            "security_groups": [network.security_group],
+            "identity_certificates": ["identity.pem"],
+            "interruption_queue": self.ec2.queue_url,
+        }
+        found: dict[str, Any] = {"lab": {"ec2": ec2}}
+        if self.pods is not None:
+            found[PROVIDER] = self.pods.section
+        return found
 
     def _controller(self, fleet_file: Path) -> ControllerProcess:
         listen = yaml.safe_load(fleet_file.read_text())["server"]["public_url"]
@@ -284,6 +317,10 @@ class Laboratory:
         program += ["--clock-scale", str(self.clock.scale)]
         program += ["--clock-epoch", repr(self.clock.epoch)]
         return ControllerProcess(program, listen, self.folder / "controller.log", environment)
+
+
+def _is_on_ec2(section: Mapping[str, Any]) -> bool:
+    return any("instance_types" in option for option in section["on"])
 
 
 def _account_id() -> str:

@@ -5,7 +5,7 @@ kubelet does, so that the node stays ready.
 """
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any, Self
@@ -30,8 +30,17 @@ class Kubelet:
     `scale` is lab seconds per real second. The end of the context kills all containers.
     """
 
-    def __init__(self, admin: Administrator, runtime: Runtime, scale: float) -> None:
+    def __init__(
+        self,
+        admin: Administrator,
+        runtime: Runtime,
+        scale: float,
+        observe: Callable[[Mapping[str, Any], bool], None] = lambda _pod, _deleted: None,
+    ) -> None:
+        """`observe` is called with each change of a pod of any node, and whether the pod is deleted."""
         self.runtime = runtime
+        self._observe = observe
+        self._shown: dict[str, Mapping[str, Any]] = {}
         self._admin = admin
         self._scale = scale
         self._nodes: set[str] = set()
@@ -98,8 +107,8 @@ class Kubelet:
                 shown = {pod["metadata"]["uid"]: pod for pod in found["items"]}
                 for pod in shown.values():
                     self._see(pod)
-                for uid in set(self._workers) - set(shown):
-                    self._workers[uid].stop(0.0)
+                for uid in set(self._shown) - set(shown):
+                    self._see(self._shown[uid], deleted=True)
                 version = found["metadata"]["resourceVersion"]
                 async for change in self._admin.watch("/api/v1/pods", version):
                     if change["type"] == "ERROR":
@@ -110,6 +119,10 @@ class Kubelet:
     def _see(self, pod: Mapping[str, Any], *, deleted: bool = False) -> None:
         """Start the containers of a new pod on one of the nodes, or stop those of a deleted one."""
         metadata, uid = pod["metadata"], pod["metadata"]["uid"]
+        self._shown[uid] = pod
+        if deleted:
+            del self._shown[uid]
+        self._observe(pod, deleted)
         if pod["spec"].get("nodeName") not in self._nodes:
             return
         leaving = deleted or metadata.get("deletionTimestamp") is not None

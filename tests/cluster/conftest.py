@@ -3,15 +3,12 @@
 import asyncio
 import itertools
 import json
-import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 import pytest
 import pytest_asyncio
-import yaml
 
 from autoscaler.controller.ports.provider import LaunchOrder
 from autoscaler.model.catalogue import CapacityType
@@ -26,11 +23,11 @@ from autoscaler.providers.kubernetes.settings import (
 )
 from lab.kubernetes.admin import Administrator
 from lab.kubernetes.cluster import Cluster
+from lab.kubernetes.namespaces import make_namespace
 from tests.patience import PATIENCE
 from tests.providers.contract import MakeOrder
 from tests.providers.doubles import ManualClock, RememberingTelemetry
 
-RIGHTS = Path(__file__).parents[2] / "deploy" / "kubernetes" / "rbac"
 GPU = "nvidia.com/gpu"
 SKU = SkuName("linux.gpu.1")
 
@@ -125,17 +122,7 @@ async def place(cluster: Cluster, admin: Administrator) -> Place:
 async def new_place(cluster: Cluster, admin: Administrator) -> Place:
     """A new namespace that enforces Pod Security `restricted`, with the shipped rights."""
     name = f"runners-{next(_numbers)}"
-    labels = {"pod-security.kubernetes.io/enforce": "restricted"}
-    await admin.create("/api/v1/namespaces", {"metadata": {"name": name, "labels": labels}})
-    account = {"metadata": {"name": "gpu-runner-autoscaler"}}
-    await admin.create(f"/api/v1/namespaces/{name}/serviceaccounts", account)
-    for file in ("pods", "tokens", "capacity"):
-        for body in _objects(RIGHTS / f"{file}.yaml", name):
-            await admin.create(_collection(body, name), body)
-    await admin.until(f"/api/v1/namespaces/{name}/serviceaccounts/default", lambda _: True)
-    path = f"/api/v1/namespaces/{name}/serviceaccounts/gpu-runner-autoscaler/token"
-    answer = await admin.create(path, {"spec": {"expirationSeconds": 3600}})
-    token = str(answer["status"]["token"])
+    token = await make_namespace(admin, name)
     option = PodOption(
         sku=SKU,
         shape="gpu-1",
@@ -156,26 +143,6 @@ async def new_place(cluster: Cluster, admin: Administrator) -> Place:
         kubeconfig=cluster.kubeconfig(name, token),
     )
     return Place(name, token, settings, cluster, admin)
-
-
-def _objects(file: Path, namespace: str) -> list[dict[str, Any]]:
-    """The objects of a file with one namespace for all; cluster-wide ones get another name."""
-    text = re.sub(r"namespace: [a-z-]+", f"namespace: {namespace}", file.read_text())
-    found = list(yaml.safe_load_all(text))
-    for body in found:
-        if body["kind"].startswith("Cluster"):
-            body["metadata"]["name"] += f"-{namespace}"
-        if "roleRef" in body and body["roleRef"]["kind"] == "ClusterRole":
-            body["roleRef"]["name"] += f"-{namespace}"
-    return found
-
-
-def _collection(body: dict[str, Any], namespace: str) -> str:
-    kind = body["kind"].lower() + "s"
-    group = "/apis/rbac.authorization.k8s.io/v1"
-    if body["kind"].startswith("Cluster"):
-        return f"{group}/{kind}"
-    return f"{group}/namespaces/{namespace}/{kind}"
 
 
 @pytest.fixture

@@ -9,7 +9,8 @@ import yaml
 
 from autoscaler.controller.ports.provider import OutcomeUnknownError
 from autoscaler.providers.kubernetes.provider import KubernetesProvider
-from tests.cluster.conftest import RIGHTS, Place, listening, names_of, until
+from lab.kubernetes.namespaces import RIGHTS
+from tests.cluster.conftest import Place, listening, names_of, until
 from tests.providers.contract import listed
 from tests.providers.doubles import ManualClock, RememberingTelemetry
 
