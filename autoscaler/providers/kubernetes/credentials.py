@@ -14,6 +14,7 @@ from urllib.request import getproxies, proxy_bypass
 
 from autoscaler.controller.ports.provider import ProviderError
 from autoscaler.model.failures import FailureClass
+from autoscaler.providers.kubernetes.library import import_library
 from autoscaler.providers.kubernetes.settings import KubernetesSettings
 
 if TYPE_CHECKING:
@@ -31,6 +32,7 @@ CONNECTIONS = 60
 
 async def new_client(settings: KubernetesSettings) -> "ApiClient":
     """Return a client with the current credentials. Raises ProviderError."""
+    await asyncio.to_thread(import_library)
     from kubernetes.aio.client import ApiClient, Configuration
 
     found = Configuration()
