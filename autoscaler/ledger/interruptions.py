@@ -11,6 +11,7 @@ killed by an interruption only if all of these hold:
 - The job failed after the notice.
 """
 
+import math
 from collections.abc import Iterator
 
 from autoscaler.ledger.cooldowns import count_failure
@@ -125,7 +126,8 @@ def look_at_job(state: LedgerState, job: Job, at: Instant) -> None:
         rerun = _new_rerun(state, job, job.run_id, machine, at)
     if rerun.state is not RerunState.WAITING or job.state is not JobState.COMPLETED:
         return
-    if job.conclusion != "failure" or (job.completed_at or at) < rerun.taken_at:
+    # GitHub's times are whole seconds, and an evicted pod's job may fail in the second of its notice.
+    if job.conclusion != "failure" or (job.completed_at or at) < math.floor(rerun.taken_at):
         _end(state, rerun, RerunOutcome.NOT_KILLED, at, job.conclusion or "no conclusion")
         return
     refusal = _unwanted(state, job, rerun)

@@ -287,6 +287,16 @@ def test_a_job_that_failed_before_the_notice_is_not_rerun() -> None:
     assert outcome(world) is RerunOutcome.NOT_KILLED
 
 
+def test_a_job_that_failed_in_the_second_of_the_notice_is_due_for_a_rerun() -> None:
+    """GitHub's times are whole seconds. An evicted pod gets its notice and SIGTERM at once."""
+    world = World(opted_in())
+    machine = at_work(world)
+    notice(world.after(60.9), machine)
+    stops(world.after(0.05), machine)
+    fails(world, completed_at=float(int(world.now)))
+    assert due(world.after(ASK_AGAIN.first)) == [(1,)]
+
+
 @pytest.mark.case(
     "a job that its machine's interruption killed is re-run, and no other",
     topic="EC2's machines",
