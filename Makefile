@@ -10,7 +10,7 @@ SEEDS ?= 1000
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test quick quick-planner quick-others fresh coverage check lint types contracts crowds laboratory services kills worlds rooms edges pytest fuzz chaos chaos-bugs mutants pages format clean
+.PHONY: help setup demo demo-kubernetes test quick quick-planner quick-others fresh coverage check lint types contracts crowds laboratory services kills worlds rooms edges pytest fuzz chaos chaos-bugs mutants pages format clean
 
 help: ## List these commands.
 	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/  make \1  \t\2/p' Makefile | expand -t 20
@@ -22,6 +22,11 @@ demo: ## Replay one push against a simulated GitHub and EC2 on this host.
 	@echo '==> demo'
 	@scripts/bootstrap.sh demo
 	@$(BIN)/python -m lab $(ARGS)
+
+demo-kubernetes: ## Replay the push with its ROCm jobs in pods of a real Kubernetes API server.
+	@echo '==> demo-kubernetes'
+	@scripts/bootstrap.sh demo
+	@$(BIN)/python -m lab --kubernetes $(ARGS)
 
 test: setup ## Run all checks: lint, types, import contracts, tests. A summary names what failed.
 	@scripts/test.sh

@@ -35,6 +35,13 @@ def demo(
             help="Make the simulated EC2 keep one machine. The demo must report it.",
         ),
     ] = False,
+    kubernetes: Annotated[
+        bool,
+        typer.Option(
+            "--kubernetes",
+            help="Replay also the jobs that can run on pods, on a real Kubernetes API server.",
+        ),
+    ] = False,
     push: Annotated[
         Path | None,
         typer.Option(
@@ -62,9 +69,27 @@ def demo(
 
     fault = Fault.LOST_JOB if lose_job else Fault.LEAKED_MACHINE if leak_machine else None
     options = DemoOptions(
-        scale=DEFAULT_SCALE if scale is None else scale, fault=fault, push=push, keep=keep
+        scale=DEFAULT_SCALE if scale is None else scale,
+        fault=fault,
+        push=push,
+        keep=keep,
+        kubernetes=kubernetes,
     )
+    if kubernetes:
+        _build_programs()
     raise typer.Exit(run(price_of=price_of, steps_of=read_steps, options=options))
+
+
+def _build_programs() -> None:
+    """Build the programs of the cluster that are missing. Exits with status 1 if that fails."""
+    from lab.kubernetes.build import main as build
+
+    try:
+        status = build()
+    except KeyboardInterrupt:
+        raise typer.Exit(130) from None
+    if status:
+        raise typer.Exit(status)
 
 
 def price_of(instance_type: str, os: "OperatingSystem") -> float:

@@ -17,9 +17,12 @@ from pathlib import Path
 
 from rich.console import Console
 
-from lab.laboratory import LabFleet, Laboratory
+from lab.kubernetes.processes import ProgramFailedError
+from lab.kubernetes.programs import ProgramMissingError
+from lab.laboratory import Laboratory
 from lab.live import screen
 from lab.push import Push, PushError, read_example, read_push
+from lab.push_fleet import lab_fleet
 from lab.report import (
     PriceOf,
     Steps,
@@ -43,8 +46,6 @@ _TICK = 0.25
 _LOG_LINES = 15
 _LOG_WIDTH = 400
 _KEPT = ("controller.log", "fleet.yaml", "state.db", "state.db-wal", "metrics.txt", "calls.txt")
-_DEADLINE = 120.0
-"""Minimum deadline for each stage before a job, in real seconds: machines boot at this host's speed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,13 +55,14 @@ class DemoOptions:
     `scale` is lab seconds per real second. `push` is the push file; None is the built-in push.
     `fault` is an error that the lab makes on purpose; the demo passes if it reports that error.
     `keep` is a folder that receives the controller's log, configuration, store and metrics, and the
-    number of calls.
+    number of calls. `kubernetes` replays also the jobs that can run on pods.
     """
 
     scale: float = DEFAULT_SCALE
     fault: Fault | None = None
     push: Path | None = None
     keep: Path | None = None
+    kubernetes: bool = False
     patience: Patience = field(default_factory=Patience)
 
 
@@ -86,8 +88,8 @@ def main(
 ) -> int:
     """Replay a push and return the exit status. Call it in the main thread.
 
-    0: every job ran exactly once and succeeded, no machine, volume or registration is left, and the
-    controller exited with status 0; or the demo reported the planted fault and no other error.
+    0: every job ran exactly once and succeeded, no machine, volume, pod or registration is left, and
+    the controller exited with status 0; or the demo reported the planted fault and no other error.
     1: anything else went wrong. 2: the push file or the `keep` folder cannot be used. 128 plus the
     signal's number (130 for Ctrl-C): a signal stopped the demo.
     """
@@ -95,6 +97,7 @@ def main(
     out = console or Console(highlight=False, markup=False, emoji=False)
     try:
         push = read_example() if chosen.push is None else read_push(chosen.push)
+        push = push.with_pods() if chosen.kubernetes else push
         for sku in push.skus.values():
             price_of(sku.instance_type, sku.os)
         if chosen.keep is not None:
@@ -167,7 +170,13 @@ class _Demo:
                 stack.callback(_keep, lab.folder, self._options.keep)
             self._list_prices(lab)
             await lab.start_controller()
-        except (RuntimeError, ValueError, OSError) as error:
+        except (
+            RuntimeError,
+            ValueError,
+            OSError,
+            ProgramMissingError,
+            ProgramFailedError,
+        ) as error:
             raise _CannotStartError(str(error)) from error
         if self._options.fault is Fault.LOST_JOB:
             lab.github.lose_next(1)
@@ -236,6 +245,11 @@ class _Demo:
             lines.append(
                 "Windows machines run the same agent. Their PowerShell is parsed but not run."
             )
+        if push.pods:
+            lines.append(
+                f"{sum(counts[label] for label in push.pods)} jobs run in pods. Kubernetes' API server, "
+                "scheduler and controllers\nare the real programs, and its kubelets are simulated."
+            )
         self._console.print("\n".join(lines), end="\n\n")
 
     def _print_log(self, lab: Laboratory) -> None:
@@ -243,31 +257,6 @@ class _Demo:
         for line in lab.controller.log_end(_LOG_LINES).splitlines():
             self._console.print(f"  {line[:_LOG_WIDTH]}", soft_wrap=True, style="dim")
         self._console.print()
-
-
-def lab_fleet(push: Push, scale: float) -> LabFleet:
-    """Return the settings of a laboratory that can run this push."""
-    owner, _, name = push.repository.partition("/")
-    seconds = _DEADLINE * scale
-    deadlines = {
-        stage: f"{max(least, seconds):.0f}s"
-        for stage, least in (("boot", 1800.0), ("health_checks", 600.0), ("ready_silence", 300.0))
-    }
-    return LabFleet(
-        organization=owner,
-        repositories=(name,),
-        skus={
-            label: {
-                "on": [{"provider": "lab", "instance_types": [sku.instance_type]}],
-                "os": sku.os.value,
-                "arch": sku.arch.value,
-                "disk_gb": sku.disk_gb,
-                "deadlines": deadlines,
-            }
-            for label, sku in push.skus.items()
-        },
-        scale=scale,
-    )
 
 
 def _write_counts(

@@ -9,9 +9,8 @@ import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Self
+from typing import Self
 
 import yaml
 from cryptography.hazmat.primitives import serialization
@@ -24,65 +23,23 @@ from lab.ec2.lifecycle import RUNNER_TAG
 from lab.ec2.moto import MotoProcess
 from lab.ec2.seeding import Network
 from lab.ec2.service import Account, LabEc2
+from lab.fleet import APP_ID, MOST_PROCESSES, LabFleet, ec2_section, fleet_settings, is_on_ec2
 from lab.github.server import LabGitHub
 from lab.github.settings import (
-    DeliveryFaults,
     LabApp,
     LabGitHubOptions,
     LabOrganization,
     LabRunnerGroup,
-    Limits,
 )
 from lab.kubernetes.cluster import Cluster
-from lab.kubernetes.lab_pods import PROVIDER, LabNode, LabPods
+from lab.kubernetes.lab_pods import PROVIDER, LabPods
 from lab.machine_host import RUNNER_VERSION, MachineHost
 from lab.machines.crowd import CrowdHost
-from lab.machines.interception import RequestListener
 from lab.machines.misbehaving_host import MisbehavingHost, Misdeed
-from lab.machines.misbehaviour import Misbehaviour
 from lab.machines.overheard_host import OverheardHost
 from lab.machines.process import ProcessHost
 
-APP_ID = 1234
-MOST_PROCESSES = 100
-"""Maximum number of machines that run the real agent in their own processes."""
-
-
-@dataclass(frozen=True, slots=True)
-class LabFleet:
-    """Settings of a laboratory. `skus` is the section of that name in fleet.yaml, without `image`.
-
-    `scale` is lab seconds per real second. `most_machines` is the maximum number of machines at once.
-    `limits` are GitHub's rate limits, `None` for none. `registrations` is that section of fleet.yaml.
-    `github_latency` is the minimum duration of a call to GitHub, in real seconds.
-    `group_repositories` are the short names of the repositories that may use the runner group, `None`
-    for all. `misbehaving` is what the first machines of a SKU do wrong; it needs real agents.
-    `runner_versions` are the runner versions in the images, by SKU, where they differ from the default.
-    `listener` sees every request of every machine. `program` is the Python arguments that start the
-    controller. With `nodes`, the lab has a Kubernetes cluster with these nodes, which is the provider
-    `cluster` of `skus`.
-    """
-
-    organization: str
-    repositories: tuple[str, ...]
-    skus: Mapping[str, Mapping[str, Any]]
-    scale: float = 60.0
-    most_machines: int = MOST_PROCESSES
-    limits: Limits | None = None
-    github_latency: float = 0.0
-    faults: DeliveryFaults = field(default_factory=DeliveryFaults)
-    registrations: Mapping[str, float] = field(
-        default_factory=lambda: {"burst": 100_000, "per_second": 100_000.0}
-    )
-    lose_jobs: int = 0
-    pick: str = "fifo"
-    seed: int = 0
-    group_repositories: tuple[str, ...] | None = None
-    misbehaving: Mapping[str, Sequence[Misbehaviour]] = field(default_factory=dict)
-    runner_versions: Mapping[str, str] = field(default_factory=dict)
-    listener: RequestListener | None = None
-    program: tuple[str, ...] = ("-m", "lab.serve")
-    nodes: tuple[LabNode, ...] = ()
+__all__ = ["APP_ID", "LabFleet", "Laboratory"]
 
 
 class Laboratory:
@@ -249,7 +206,7 @@ class Laboratory:
 
     def _write_fleet_file(self, network: Network) -> Path:
         for sku, section in self.fleet.skus.items():
-            if not _is_on_ec2(section):
+            if not is_on_ec2(section):
                 continue
             self.ec2.images.add(
                 f"{sku}-1",
@@ -259,48 +216,16 @@ class Laboratory:
                 tags={RUNNER_TAG: self.fleet.runner_versions.get(sku, RUNNER_VERSION)},
             )
         address = f"127.0.0.1:{_free_port()}"
+        settings = fleet_settings(
+            self.fleet,
+            address,
+            self.github.api_url,
+            {"lab": ec2_section(self.ec2, network)}
+            | ({} if self.pods is None else {PROVIDER: self.pods.section}),
+        )
         path = self.folder / "fleet.yaml"
-        path.write_text(yaml.safe_dump(self._settings(network, address), sort_keys=False))
+        path.write_text(yaml.safe_dump(settings, sort_keys=False))
         return path
-
-    def _settings(self, network: Network, address: str) -> dict[str, Any]:
-        return {
-            "fleet": "lab",
-            "github": {
-                "api_url": self.github.api_url,
-                "apps": [{"id": APP_ID, "private_key_file": "github-app.pem"}],
-                "webhook_secret_file": "webhook-secret",
-                "scopes": [{"org": self.fleet.organization, "runner_group": "gpu"}],
-                "registrations": dict(self.fleet.registrations),
-            },
-            "server": {
-                "listen": address,
-                "public_url": f"http://{address}",
-                "admin_token_file": "admin-token",
-            },
-            "store": "sqlite:///state.db",
-            "limits": {"machines": self.fleet.most_machines},
-            "providers": self._providers(network),
-            "skus": {
-                name: {**section, "image": {"name": f"{name}-*", "owner": "self"}}
-                if _is_on_ec2(section)
-                else dict(section)
-                for name, section in self.fleet.skus.items()
-            },
-        }
-
-    def _providers(self, network: Network) -> dict[str, Any]:
-        ec2 = {
-            "region": self.ec2.region,
-            "subnets": list(network.subnets),
-            "security_groups": [network.security_group],
-            "identity_certificates": ["identity.pem"],
-            "interruption_queue": self.ec2.queue_url,
-        }
-        found: dict[str, Any] = {"lab": {"ec2": ec2}}
-        if self.pods is not None:
-            found[PROVIDER] = self.pods.section
-        return found
 
     def _controller(self, fleet_file: Path) -> ControllerProcess:
         listen = yaml.safe_load(fleet_file.read_text())["server"]["public_url"]
@@ -317,10 +242,6 @@ class Laboratory:
         program += ["--clock-scale", str(self.clock.scale)]
         program += ["--clock-epoch", repr(self.clock.epoch)]
         return ControllerProcess(program, listen, self.folder / "controller.log", environment)
-
-
-def _is_on_ec2(section: Mapping[str, Any]) -> bool:
-    return any("instance_types" in option for option in section["on"])
 
 
 def _account_id() -> str:

@@ -66,7 +66,8 @@ class _Terminal:
         real = time.monotonic() - self._began
         head = Text(
             f"{clock(progress.seconds)} of lab time in {real:.0f} s; "
-            f"{progress.machines} machines at EC2",
+            f"{progress.machines} machines at EC2"
+            + ("" if progress.pods is None else f", {progress.pods} pods"),
             style="bold",
         )
         self._live.update(Group(head, self._table(progress)), refresh=True)
@@ -126,7 +127,7 @@ def _words(row: SkuProgress) -> str:
 
 def _left(progress: Progress) -> str:
     """Return the number of machines that are left once every job is done, in words."""
-    total, machines = progress.total, progress.machines
+    total, machines = progress.total, progress.machines + (progress.pods or 0)
     if total.done < total.jobs or not machines:
         return ""
     return f", {machines} machine{'s' if machines > 1 else ''} left"

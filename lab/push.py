@@ -14,6 +14,9 @@ from lab.github.settings import JobSpec
 MOST_BYTES = 1 << 20
 MOST_JOBS = 1000
 
+NODE_ACCELERATORS = 16
+"""Accelerators on each node of the lab's cluster, such as the halves of eight MI350."""
+
 Word = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$")]
 Text = Annotated[str, Field(min_length=1, max_length=200)]
 Count = Annotated[int, Field(ge=1, le=MOST_JOBS)]
@@ -37,6 +40,19 @@ class PushSku(_Section):
     disk_gb: Annotated[int, Field(ge=1, le=65536)]
 
 
+class PushPods(_Section):
+    """The pods that run the jobs of one label: how many of an accelerator's resource each has."""
+
+    resource: Annotated[str, Field(pattern=r"^(amd|nvidia)\.com/[A-Za-z0-9._-]{1,63}$")]
+    count: Annotated[int, Field(ge=1, le=NODE_ACCELERATORS)]
+    dollars_per_hour: Annotated[float, Field(ge=0, le=10_000)]
+
+    @property
+    def vendor(self) -> str:
+        """Return the accelerator's vendor, as fleet.yaml names it."""
+        return self.resource.partition(".")[0]
+
+
 class PushJobs(_Section):
     """A number of equal jobs. `minutes` is the duration of one job in lab time."""
 
@@ -52,36 +68,79 @@ class Phase(_Section):
     jobs: Annotated[tuple[PushJobs, ...], Field(min_length=1, max_length=200)]
 
 
+class OnPods(_Section):
+    """How `with_pods` replays jobs: the phase, the minutes of each job, and its pod."""
+
+    phase: Word
+    minutes: Annotated[float, Field(gt=0, le=7200)]
+    pod: PushPods
+
+
 class NotReplayed(_Section):
-    """Jobs of the same push that are not replayed, and the reason."""
+    """Jobs of the same push that are not replayed on EC2, and the reason."""
 
     label: Word
     count: Count
     why: Text
+    on_pods: OnPods | None = None
 
 
 class Push(_Section):
-    """A whole push. `skus` are by label; at least one job uses each."""
+    """A whole push. `skus` are by label, and so are `pods`; at least one job uses each."""
 
     about: Text
     repository: Annotated[str, Field(pattern=r"^[A-Za-z0-9-]{1,39}/[A-Za-z0-9._-]{1,100}$")]
     skus: Annotated[Mapping[Word, PushSku], Field(min_length=1, max_length=100)]
+    pods: Annotated[Mapping[Word, PushPods], Field(max_length=100)] = Field(default_factory=dict)
     phases: Annotated[tuple[Phase, ...], Field(min_length=1, max_length=20)]
     not_replayed: tuple[NotReplayed, ...] = ()
 
     @model_validator(mode="after")
     def _check(self) -> Self:
         asked = {jobs.label for phase in self.phases for jobs in phase.jobs}
-        if unknown := sorted(asked - set(self.skus)):
+        if unknown := sorted(asked - set(self.labels)):
             raise ValueError(f"`skus` lacks labels that jobs use: {', '.join(unknown)}")
-        if idle := sorted(set(self.skus) - asked):
+        if idle := sorted(set(self.labels) - asked):
             raise ValueError(f"no job uses {', '.join(idle)}")
+        if both := sorted(set(self.skus) & set(self.pods)):
+            raise ValueError(f"both in `skus` and in `pods`: {', '.join(both)}")
         names = [phase.name for phase in self.phases]
         if len(set(names)) < len(names):
             raise ValueError("two phases have the same name")
+        for one in self.not_replayed:
+            if one.on_pods is not None and one.on_pods.phase not in names:
+                raise ValueError(f"there is no phase {one.on_pods.phase}")
         if self.count > MOST_JOBS:
             raise ValueError(f"{self.count} jobs; at most {MOST_JOBS} can be replayed")
         return self
+
+    def with_pods(self) -> "Push":
+        """Return the push with the jobs that can run on pods, and are not replayed otherwise.
+
+        Raises PushError if there are none.
+        """
+        moved = {one.label: (one.count, one.on_pods) for one in self.not_replayed if one.on_pods}
+        if not moved and not self.pods:
+            raise PushError("no job of this push runs on pods: write `pods`, or `on_pods`")
+        more: dict[str, list[PushJobs]] = {phase.name: [] for phase in self.phases}
+        for label, (count, on) in moved.items():
+            more[on.phase].append(PushJobs(label=label, count=count, minutes=on.minutes))
+        return Push(
+            about=self.about,
+            repository=self.repository,
+            skus=self.skus,
+            pods={**self.pods, **{label: on.pod for label, (_, on) in moved.items()}},
+            phases=tuple(
+                Phase(name=phase.name, jobs=(*phase.jobs, *more[phase.name]))
+                for phase in self.phases
+            ),
+            not_replayed=tuple(one for one in self.not_replayed if one.on_pods is None),
+        )
+
+    @property
+    def labels(self) -> list[str]:
+        """The labels of all machines, those on EC2 first."""
+        return [*self.skus, *self.pods]
 
     @property
     def count(self) -> int:
@@ -90,8 +149,8 @@ class Push(_Section):
 
     @property
     def jobs_by_label(self) -> Counter[str]:
-        """The number of jobs by label, in the order of `skus`."""
-        counts = Counter(dict.fromkeys(self.skus, 0))
+        """The number of jobs by label, in the order of `labels`."""
+        counts = Counter(dict.fromkeys(self.labels, 0))
         for phase in self.phases:
             for jobs in phase.jobs:
                 counts[jobs.label] += jobs.count

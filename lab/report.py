@@ -14,6 +14,7 @@ from rich.table import Table
 from autoscaler.model.catalogue import OperatingSystem
 from lab.ec2.instances import Instance
 from lab.github.records import Job
+from lab.kubernetes.lab_pods import LabPod, LabPods
 from lab.laboratory import Laboratory
 from lab.live import clock
 from lab.push import Push
@@ -24,6 +25,10 @@ PriceOf = Callable[[str, OperatingSystem], float]
 EC2_MINIMUM = 60.0
 """Minimum billed time in seconds (EC2 pricing: per second, with a minimum of 60 seconds)."""
 
+_MACHINES = {
+    "EC2": "EC2: instances launched.",
+    "used": "used: instances or pods launched.",
+}
 _CALLS_SHOWN = 2
 _WIDTH = 80
 
@@ -42,9 +47,19 @@ class Steps:
 
 
 @dataclass(frozen=True, slots=True)
+class PodReport:
+    """The figures of all pods, and the controller's requests to the API server."""
+
+    launched: int
+    peak: int
+    left: int
+    calls: Counter[str]
+
+
+@dataclass(frozen=True, slots=True)
 class SkuReport:
     """The figures of one SKU. `waits` are lab seconds from queued to started. `added` is the controller's
-    part of each wait in real seconds. Both are ascending. `dollars` is the cost of the instances."""
+    part of each wait in real seconds. Both are ascending. `dollars` is the cost of the instances or pods."""
 
     jobs: int
     waits: tuple[float, ...]
@@ -65,7 +80,8 @@ class SkuReport:
 class Report:
     """The figures of a replay. A job ran during `job_hours` of the billed `machine_hours`.
 
-    `scale` is lab seconds per real second.
+    `scale` is lab seconds per real second. `peak` and `machines_left` are of EC2. `pods` is None without
+    a cluster.
     """
 
     skus: Mapping[str, SkuReport]
@@ -78,6 +94,7 @@ class Report:
     job_hours: float
     github_calls: Counter[str]
     ec2_calls: Counter[str]
+    pods: PodReport | None = None
 
     @property
     def total(self) -> SkuReport:
@@ -100,9 +117,13 @@ def make_report(
     Raises ValueError if `price_of` does not know an instance type.
     """
     now = lab.clock.now()
-    machines: dict[str, list[Instance]] = {sku: [] for sku in push.skus}
+    machines: dict[str, list[Instance | LabPod]] = {sku: [] for sku in push.labels}
     for instance in lab.ec2.instances:
         machines.setdefault(instance.tags.get("autoscaler:sku", "?"), []).append(instance)
+    for pod in lab.pods or ():
+        machines.setdefault(pod.sku, []).append(pod)
+    prices = {sku: price_of(found.instance_type, found.os) for sku, found in push.skus.items()}
+    prices |= {sku: pods.dollars_per_hour for sku, pods in push.pods.items()}
     jobs = lab.github.jobs
     ended = [job.completed_at for job in jobs if job.completed_at is not None]
     began = min((job.created_at for job in jobs), default=now)
@@ -110,25 +131,23 @@ def make_report(
         skus={
             sku: _sku_report(
                 [job for job in jobs if job.spec.labels[0] == sku],
-                found,
+                machines[sku],
                 price,
                 now,
                 lambda job: _added(lab, job, steps),
             )
-            for sku, found, price in (
-                (sku, machines[sku], price_of(of.instance_type, of.os))
-                for sku, of in push.skus.items()
-            )
+            for sku, price in prices.items()
         },
         seconds=max(ended, default=now) - began,
         scale=lab.fleet.scale,
         peak=lab.ec2.instances.peak,
         machines_left=len(lab.ec2.machines_left()),
-        machine_hours=lab.ec2.machine_hours(),
+        machine_hours=lab.ec2.machine_hours() + (lab.pods.hours() if lab.pods else 0.0),
         ended=len(ended),
         job_hours=sum(_ran(job) for job in jobs) / 3600,
         github_calls=_github_calls(lab),
         ec2_calls=Counter(lab.ec2.calls),
+        pods=None if lab.pods is None else _pod_report(lab.pods),
     )
 
 
@@ -137,14 +156,15 @@ def print_report(console: Console, report: Report) -> None:
     table = Table(box=None, padding=(0, 1, 0, 0), pad_edge=False, show_footer=True)
     cells = _cells(report.total)
     table.add_column("SKU", "all", overflow="fold")
-    heads = ("jobs", "EC2", "added", "max", "wait", "max", "cost")
+    machines = "EC2" if report.pods is None else "used"
+    heads = ("jobs", machines, "added", "max", "wait", "max", "cost")
     for head, cell in zip(heads, cells, strict=True):
         table.add_column(head, cell, justify="right", no_wrap=True)
     for sku, row in report.skus.items():
         table.add_row(sku, *_cells(row))
     console.print(table)
     console.print(
-        "EC2: instances launched. added, max: median and longest wait for the controller\n"
+        f"{_MACHINES[machines]} added, max: median and longest wait for the controller\n"
         "in real seconds. wait, max: median and longest wait from queued to started in\n"
         f"lab time. Most of it is booting; each real second counts as {report.scale:g}."
     )
@@ -164,15 +184,22 @@ def print_not_replayed(console: Console, push: Push) -> None:
 def _sentences(report: Report) -> str:
     total = report.total
     busy = report.job_hours / report.machine_hours if report.machine_hours else 0.0
+    pods = report.pods
     return "\n".join(
         (
             f"{report.ended} of {total.jobs} jobs ended in {clock(report.seconds)} of lab time.",
-            f"Machines: {total.machines} launched, {report.peak} at the peak, "
-            f"{report.machines_left} left.",
+            f"Machines: {total.machines - (pods.launched if pods else 0)} launched, "
+            f"{report.peak} at the peak, {report.machines_left} left.",
+            *(
+                [f"Pods: {pods.launched} launched, {pods.peak} at the peak, {pods.left} left."]
+                if pods
+                else ()
+            ),
             f"Cost: ${total.dollars:,.2f} for {report.machine_hours:.1f} machine hours, "
             f"{busy:.0%} of them with a job.",
             _calls("GitHub", report.github_calls),
             _calls("EC2", report.ec2_calls),
+            *([_calls("Kubernetes", pods.calls)] if pods else ()),
         )
     )
 
@@ -198,7 +225,7 @@ def _github_calls(lab: Laboratory) -> Counter[str]:
 
 def _sku_report(
     jobs: Sequence[Job],
-    machines: Sequence[Instance],
+    machines: Sequence[Instance | LabPod],
     price: float,
     now: float,
     added: Callable[[Job], float | None],
@@ -208,8 +235,8 @@ def _sku_report(
         for job in jobs
         if job.started_at is not None and job.queued_at is not None
     ]
-    billed = (one.billed_seconds(now) for one in machines)
-    seconds = sum(max(ran, EC2_MINIMUM) for ran in billed if ran > 0)
+    billed = ((one.billed_seconds(now), isinstance(one, LabPod)) for one in machines)
+    seconds = sum(ran if pod else max(ran, EC2_MINIMUM) for ran, pod in billed if ran > 0)
     parts = sorted(part for job in jobs if (part := added(job)) is not None)
     return SkuReport(
         len(jobs), tuple(sorted(waits)), tuple(parts), len(machines), seconds / 3600 * price
@@ -223,7 +250,7 @@ def _added(lab: Laboratory, job: Job, steps: Mapping[str, Steps]) -> float | Non
     `ready` to its assignment. The faster clock does not slow the controller, hence real seconds.
     """
     step = steps.get(job.starts[0]) if job.starts else None
-    machine = lab.ec2.instances.find(step.instance) if step is not None else None
+    machine = _find(lab, step.instance) if step is not None else None
     if step is None or machine is None or job.queued_at is None:
         return None
     if step.ready_at is None or step.assigned_at is None:
@@ -231,6 +258,16 @@ def _added(lab: Laboratory, job: Job, steps: Mapping[str, Steps]) -> float | Non
     launching = max(0.0, machine.launched_at - job.queued_at)
     assigning = max(0.0, step.assigned_at - max(step.ready_at, job.queued_at))
     return (launching + assigning) / lab.fleet.scale
+
+
+def _find(lab: Laboratory, machine: str) -> Instance | LabPod | None:
+    """Return the instance or the pod of a provider's ID."""
+    pod = lab.pods.find(machine) if lab.pods is not None else None
+    return pod or lab.ec2.instances.find(machine)
+
+
+def _pod_report(pods: LabPods) -> PodReport:
+    return PodReport(len(list(pods)), pods.peak, len(pods.left()), pods.calls())
 
 
 def _rank(ascending: Sequence[float], share: float) -> float:

@@ -18,7 +18,7 @@ _BOOTING = (MachineState.REQUESTED, MachineState.LAUNCHED, MachineState.BOOTED)
 class Ending(Enum):
     """Why a replay ended."""
 
-    FINISHED = "every job ended, and no machine, volume or registration is left"
+    FINISHED = "every job ended, and no machine, volume, pod or registration is left"
     STUCK = "for {minutes:.0f} minutes no job ran and no job changed its state"
     LEFT = "every job ended, but nothing that is left was removed for {minutes:.0f} minutes"
     OVERDUE = "the replay took far longer than expected"
@@ -62,11 +62,15 @@ class SkuProgress:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """The progress of a replay: lab `seconds` since the push, and `machines` that exist at EC2 now."""
+    """The progress of a replay: lab `seconds` since the push, and `machines` that exist at EC2 now.
+
+    `pods` that have not ended are None if the lab has no cluster.
+    """
 
     seconds: float
     machines: int
     skus: Mapping[str, SkuProgress]
+    pods: int | None = None
 
     @property
     def total(self) -> SkuProgress:
@@ -104,6 +108,7 @@ class Watch:
         return Progress(
             seconds=self._lab.clock.now() - self._began,
             machines=self._lab.ec2.instances.alive,
+            pods=None if self._lab.pods is None else self._lab.pods.alive,
             skus={sku: _sku_progress(sku, jobs, metrics) for sku, jobs in by_sku.items()},
         )
 

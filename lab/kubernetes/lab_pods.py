@@ -127,6 +127,11 @@ class LabPods:
         """Return the pod with the provider's ID of this machine."""
         return next((pod for pod in self if pod.id == machine), None)
 
+    @property
+    def alive(self) -> int:
+        """The number of pods that have not ended."""
+        return sum(one.ended_at is None for one in self)
+
     def left(self) -> list[LabPod]:
         """Return the pods that exist."""
         return [pod for pod in self if pod.phase != "gone"]
@@ -156,7 +161,7 @@ class LabPods:
             pod.bound_at = now
         if pod.ended_at is None and pod.phase in ("gone", "Succeeded", "Failed"):
             pod.ended_at = now
-        self.peak = max(self.peak, sum(one.ended_at is None for one in self))
+        self.peak = max(self.peak, self.alive)
 
 
 async def _in_thread(work: Callable[[], None]) -> None:

@@ -9,7 +9,7 @@ import yaml
 from lab.kubernetes.admin import Administrator
 
 RIGHTS = Path(__file__).parents[2] / "deploy" / "kubernetes" / "rbac"
-"""The rights that an operator grants to the controller."""
+"""The rights that an operator gives to the controller."""
 
 ACCOUNT = "gpu-runner-autoscaler"
 _FILES = ("pods", "tokens", "capacity")

@@ -32,10 +32,10 @@ def pod_sku(**more: Any) -> dict[str, Any]:
 
 SKUS = {
     "rocm.twice": pod_sku(),
-    "rocm.deleted": pod_sku(rerun_interrupted=1),
+    "rocm.evicted": pod_sku(rerun_interrupted=1),
     "rocm.memory": pod_sku(),
     "rocm.secret": pod_sku(),
-    "rocm.warm": pod_sku(idle={"min": 1, "max_age": "10m"}),
+    "rocm.warm": pod_sku(idle={"min": 1}),
 }
 
 
@@ -62,15 +62,6 @@ def machines(lab: Laboratory, sku: str) -> list[Machine]:
     return [machine for machine in read_records(lab).machines if machine.sku == sku]
 
 
-def left(lab: Laboratory, sku: str) -> list[str]:
-    """The pods and registrations of a SKU that exist."""
-    found = [pod.name for pod in of(lab).left() if pod.sku == sku]
-    if found:
-        return found
-    names = {machine.work.runner for machine in machines(lab, sku)}
-    return [runner.name for runner in lab.github.runners if runner.name in names]
-
-
 async def push(lab: Laboratory, sku: str, *seconds: float) -> list[Job]:
     """Push one job for each duration; return them once they were started."""
     names = [f"{sku}-{number}" for number, _ in enumerate(seconds)]
@@ -81,14 +72,23 @@ async def push(lab: Laboratory, sku: str, *seconds: float) -> list[Job]:
 
 
 async def ended(lab: Laboratory, sku: str) -> None:
-    """Wait until the SKU's jobs have ended, and nothing of it is left."""
+    """Wait until the SKU's jobs have ended, none of its containers runs, and no registration is left."""
     mine = [one for one in lab.github.jobs if one.spec.labels[-1] == sku]
 
     def holds() -> bool:
-        return all(one.status is JobStatus.COMPLETED for one in mine) and not left(lab, sku)
+        done = all(one.status is JobStatus.COMPLETED for one in mine)
+        return (
+            done
+            and not [one for one in pods_of(lab, sku) if one.ended_at is None]
+            and not registered()
+        )
+
+    def registered() -> list[str]:
+        names = {machine.work.runner for machine in machines(lab, sku)}
+        return [runner.name for runner in lab.github.runners if runner.name in names]
 
     def why() -> str:
-        return f"{[one.status for one in mine]} {left(lab, sku)}\n{lab.controller.log_end()}"
+        return f"{[one.status for one in mine]} {pods_of(lab, sku)}\n{lab.controller.log_end()}"
 
     await until(holds, PATIENCE, why)
 
@@ -103,12 +103,17 @@ async def test_each_job_runs_once_in_a_pod_of_its_own(lab: Laboratory) -> None:
     assert [one.work.exit_reason for one in machines(lab, "rocm.twice")] == [ExitReason.EXITED] * 2
 
 
+@pytest.mark.case(
+    "the job's container gets the JIT configuration in a file in memory, which is deleted before "
+    "the job starts",
+    topic="Kubernetes",
+    source="Kubernetes: emptyDir, medium Memory",
+)
 async def test_the_jobs_container_finds_neither_token_nor_assignment(lab: Laboratory) -> None:
-    await push(lab, "rocm.secret", 60.0)
+    [running] = await push(lab, "rocm.secret", 86_400.0)
     [pod] = pods_of(lab, "rocm.secret")
-    found = await of(lab).admin.request(
-        "GET", f"/api/v1/namespaces/{of(lab).namespace}/pods/{pod.name}"
-    )
+    namespace = f"/api/v1/namespaces/{of(lab).namespace}"
+    found = await of(lab).admin.request("GET", f"{namespace}/pods/{pod.name}")
     folder = of(lab).kubelet.runtime.folder_of(found)
     attest, runner = folder / "containers" / "attest", folder / "containers" / "runner"
     assert (attest / "run/runner-identity/token").is_file()
@@ -116,37 +121,54 @@ async def test_the_jobs_container_finds_neither_token_nor_assignment(lab: Labora
     shared = {file.name for file in (runner / "run/runner-assignment").iterdir()}
     assert shared == {"agent.py", "controller.json", "started"}
     assert "jit" not in str(found["spec"]).lower()
-    secrets = await of(lab).admin.request("GET", f"/api/v1/namespaces/{of(lab).namespace}/secrets")
-    assert secrets["items"] == []
+    assert (await of(lab).admin.request("GET", f"{namespace}/secrets"))["items"] == []
+    lab.github.end(running)
     await ended(lab, "rocm.secret")
+    assert running.conclusion == "success"
 
 
-async def test_a_deleted_pods_job_is_cancelled_and_run_again(lab: Laboratory) -> None:
-    """As at a drain of its node: SIGTERM reaches the runner, which reports the end of its job."""
-    await push(lab, "rocm.deleted", 600.0)
-    [pod] = pods_of(lab, "rocm.deleted")
+@pytest.mark.case(
+    "a node is drained: SIGTERM reaches the runner, which reports the end of its job, and the job is re-run",
+    topic="Kubernetes",
+    source="Kubernetes: API-initiated eviction",
+)
+async def test_an_evicted_pods_job_is_cancelled_and_run_again(lab: Laboratory) -> None:
+    await push(lab, "rocm.evicted", 86_400.0)
+    [pod] = pods_of(lab, "rocm.evicted")
     eviction = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": pod.name}}
     path = f"/api/v1/namespaces/{of(lab).namespace}/pods/{pod.name}"
     await of(lab).admin.create(f"{path}/eviction", eviction)
 
+    def tries() -> list[Job]:
+        return [one for one in lab.github.jobs if one.spec.name == "rocm.evicted-0"]
+
     def again() -> bool:
-        tries = [one for one in lab.github.jobs if one.spec.name == "rocm.deleted-0"]
-        return len(tries) == 2 and bool(tries[1].starts)
+        return len(tries()) == 2 and bool(tries()[1].starts)
 
     await until(again, PATIENCE, lambda: lab.controller.log_end())
-    first, second = (one for one in lab.github.jobs if one.spec.name == "rocm.deleted-0")
+    first, second = tries()
     assert first.conclusion == "failure"
     assert first.starts != second.starts
-    assert ExitReason.STOPPED in [one.work.exit_reason for one in machines(lab, "rocm.deleted")]
+    lab.github.end(second)
+    await ended(lab, "rocm.evicted")
+    assert second.conclusion == "success"
+    reasons = {one.work.exit_reason for one in machines(lab, "rocm.evicted")}
+    assert reasons == {ExitReason.STOPPED, ExitReason.EXITED}
 
 
+@pytest.mark.case(
+    "a pod is killed at its memory limit: kubelet kills the agent, too",
+    topic="Kubernetes",
+    source="Kubernetes: memory.oom.group",
+)
 async def test_a_pod_at_its_memory_limit_leaves_no_registration(lab: Laboratory) -> None:
-    await push(lab, "rocm.memory", 6000.0)
+    await push(lab, "rocm.memory", 86_400.0)
     [pod] = pods_of(lab, "rocm.memory")
     await of(lab).kubelet.run_out_of_memory(pod.name)
     await ended(lab, "rocm.memory")
     [machine] = machines(lab, "rocm.memory")
     assert machine.state is MachineState.TERMINATED
+    assert machine.reason == "OOMKilled: container runner ended with status 137"
     [one] = [one for one in lab.github.jobs if one.spec.name == "rocm.memory-0"]
     assert len(one.starts) == 1
 
@@ -161,3 +183,15 @@ async def test_a_ready_pod_shows_as_a_running_init_container(lab: Laboratory) ->
     found = await of(lab).admin.request("GET", path)
     assert found["status"]["phase"] == "Pending"
     assert "running" in found["status"]["initContainerStatuses"][0]["state"]
+
+
+async def test_the_pods_that_have_ended_are_deleted(lab: Laboratory) -> None:
+    """The tests above left them: the controller deletes ended pods after a listing has shown them."""
+
+    def left() -> list[LabPod]:
+        return [one for one in of(lab).left() if one.sku != "rocm.warm"]
+
+    await until(lambda: not left(), PATIENCE, lambda: f"{left()}\n{lab.controller.log_end()}")
+    requests = of(lab).calls()
+    assert requests["create pods"] == len(list(of(lab)))
+    assert not [one for one in requests if "secret" in one]

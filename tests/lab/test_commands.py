@@ -51,6 +51,19 @@ def test_the_demo_gets_its_options(monkeypatch: pytest.MonkeyPatch, tmp_path: Pa
     assert shown.options["options"] == DemoOptions(fault=Fault.LEAKED_MACHINE)
 
 
+def test_the_demo_on_kubernetes_first_builds_what_is_missing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    shown, built = Given(), Given()
+    monkeypatch.setattr("lab.demo.main", shown)
+    monkeypatch.setattr("lab.kubernetes.build.main", built)
+    assert run("--kubernetes").exit_code == 0
+    assert shown.options["options"] == DemoOptions(kubernetes=True)
+    shown.options, built.status = {}, 1
+    assert run("--kubernetes").exit_code == 1
+    assert shown.options == {}
+
+
 @pytest.mark.parametrize("arguments", [("--scale", "0"), ("--lose-job", "--leak-machine")])
 def test_the_demo_refuses_wrong_options(arguments: tuple[str, ...]) -> None:
     result = run(*arguments)

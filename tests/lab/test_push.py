@@ -30,6 +30,8 @@ NOT_REPLAYED = {
     "linux.rocm.gpu.mi350.dpx.2": 3,
 }
 
+POD = {"resource": "amd.com/gpu", "count": 1, "dollars_per_hour": 1.0}
+
 Edit = Callable[[dict[str, Any]], object]
 
 
@@ -54,6 +56,24 @@ def test_the_example_is_the_trunk_push() -> None:
     assert {one.label: one.count for one in push.not_replayed} == NOT_REPLAYED
     assert sum(NOT_REPLAYED.values()) == 20
     assert push.shortest_minutes == 45 + 55
+
+
+def test_the_example_has_fourteen_jobs_for_pods() -> None:
+    push = read_example().with_pods()
+    assert push.count == 59 + 14
+    assert {label: push.jobs_by_label[label] for label in push.pods} == {
+        "linux.rocm.gpu.mi350.dpx.1": 11,
+        "linux.rocm.gpu.mi350.dpx.2": 3,
+    }
+    assert [(one.resource, one.count, one.vendor) for one in push.pods.values()] == [
+        ("amd.com/dpx_nps2", 1, "amd"),
+        ("amd.com/dpx_nps2", 2, "amd"),
+    ]
+    assert sum(one.count for one in push.not_replayed) == 6
+    assert len(push.job_specs()) == 73
+    without = push.model_copy(update={"pods": {}})
+    with pytest.raises(PushError, match="no job of this push runs on pods"):
+        without.with_pods()
 
 
 def test_the_examples_machines_exist() -> None:
@@ -97,6 +117,10 @@ def drop_sku(content: dict[str, Any]) -> None:
         (lambda c: c["phases"][0]["jobs"][0].pop("label"), "phases.0.jobs.0.label: Field required"),
         (lambda c: c["skus"]["linux.r7i.2xlarge"].update(os="bsd"), "skus.linux.r7i.2xlarge.os: "),
         (lambda c: c["skus"]["linux.r7i.2xlarge"].update(gpu=1), "skus.linux.r7i.2xlarge.gpu: "),
+        (lambda c: c["not_replayed"][2]["on_pods"].update(phase="x"), "there is no phase x"),
+        (lambda c: c["not_replayed"][2]["on_pods"]["pod"].update(resource="gpu"), "resource: "),
+        (lambda c: c.update(pods={"a": POD}), "no job uses a"),
+        (lambda c: c.update(pods={"linux.r7i.2xlarge": POD}), "both in `skus` and in `pods`"),
         (lambda c: c.update(repository="pytorch"), "repository: "),
         (lambda c: c.update(phases=[]), "phases: "),
     ],

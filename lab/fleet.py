@@ -1,0 +1,100 @@
+"""The settings of a laboratory, and the fleet.yaml that its controller gets."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from lab.ec2.seeding import Network
+from lab.ec2.service import LabEc2
+from lab.github.settings import DeliveryFaults, Limits
+from lab.kubernetes.lab_pods import LabNode
+from lab.machines.interception import RequestListener
+from lab.machines.misbehaviour import Misbehaviour
+
+APP_ID = 1234
+MOST_PROCESSES = 100
+"""Maximum number of machines that run the real agent in their own processes."""
+
+
+@dataclass(frozen=True, slots=True)
+class LabFleet:
+    """Settings of a laboratory. `skus` is the section of that name in fleet.yaml, without `image`.
+
+    `scale` is lab seconds per real second. `most_machines` is the maximum number of machines at once.
+    `limits` are GitHub's rate limits, `None` for none. `registrations` is that section of fleet.yaml.
+    `github_latency` is the minimum duration of a call to GitHub, in real seconds.
+    `group_repositories` are the short names of the repositories that may use the runner group, `None`
+    for all. `misbehaving` is what the first machines of a SKU do wrong; it needs real agents.
+    `runner_versions` are the runner versions in the images, by SKU, where they differ from the default.
+    `listener` sees every request of every machine. `program` is the Python arguments that start the
+    controller. With `nodes`, the lab has a Kubernetes cluster with these nodes, which is the provider
+    `cluster` of `skus`.
+    """
+
+    organization: str
+    repositories: tuple[str, ...]
+    skus: Mapping[str, Mapping[str, Any]]
+    scale: float = 60.0
+    most_machines: int = MOST_PROCESSES
+    limits: Limits | None = None
+    github_latency: float = 0.0
+    faults: DeliveryFaults = field(default_factory=DeliveryFaults)
+    registrations: Mapping[str, float] = field(
+        default_factory=lambda: {"burst": 100_000, "per_second": 100_000.0}
+    )
+    lose_jobs: int = 0
+    pick: str = "fifo"
+    seed: int = 0
+    group_repositories: tuple[str, ...] | None = None
+    misbehaving: Mapping[str, Sequence[Misbehaviour]] = field(default_factory=dict)
+    runner_versions: Mapping[str, str] = field(default_factory=dict)
+    listener: RequestListener | None = None
+    program: tuple[str, ...] = ("-m", "lab.serve")
+    nodes: tuple[LabNode, ...] = ()
+
+
+def fleet_settings(
+    fleet: LabFleet, address: str, github: str, providers: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Return the content of fleet.yaml: the controller listens on `address` and calls this GitHub."""
+    return {
+        "fleet": "lab",
+        "github": {
+            "api_url": github,
+            "apps": [{"id": APP_ID, "private_key_file": "github-app.pem"}],
+            "webhook_secret_file": "webhook-secret",
+            "scopes": [{"org": fleet.organization, "runner_group": "gpu"}],
+            "registrations": dict(fleet.registrations),
+        },
+        "server": {
+            "listen": address,
+            "public_url": f"http://{address}",
+            "admin_token_file": "admin-token",
+        },
+        "store": "sqlite:///state.db",
+        "limits": {"machines": fleet.most_machines},
+        "providers": dict(providers),
+        "skus": {
+            name: {**section, "image": {"name": f"{name}-*", "owner": "self"}}
+            if is_on_ec2(section)
+            else dict(section)
+            for name, section in fleet.skus.items()
+        },
+    }
+
+
+def ec2_section(ec2: LabEc2, network: Network) -> dict[str, Any]:
+    """Return the section of the provider on the lab's EC2."""
+    section = {
+        "region": ec2.region,
+        "subnets": list(network.subnets),
+        "security_groups": [network.security_group],
+        "identity_certificates": ["identity.pem"],
+        "interruption_queue": ec2.queue_url,
+    }
+    return {"ec2": section}
+
+
+def is_on_ec2(section: Mapping[str, Any]) -> bool:
+    """Return whether a SKU has a launch option on EC2."""
+    return any("instance_types" in option for option in section["on"])

@@ -1,0 +1,64 @@
+"""Makes the settings of a laboratory from a push."""
+
+import math
+from collections import Counter
+from collections.abc import Mapping
+from typing import Any
+
+from lab.fleet import LabFleet
+from lab.kubernetes.lab_pods import PROVIDER, LabNode
+from lab.push import NODE_ACCELERATORS, Push, PushPods
+
+_DEADLINE = 120.0
+"""Minimum deadline for each stage before a job, in real seconds: machines boot at this host's speed."""
+
+
+def lab_fleet(push: Push, scale: float) -> LabFleet:
+    """Return the settings of a laboratory that can run this push."""
+    owner, _, name = push.repository.partition("/")
+    seconds = _DEADLINE * scale
+    deadlines = {
+        stage: f"{max(least, seconds):.0f}s"
+        for stage, least in (("boot", 1800.0), ("health_checks", 600.0), ("ready_silence", 300.0))
+    }
+    return LabFleet(
+        organization=owner,
+        repositories=(name,),
+        skus={
+            label: {
+                "on": [{"provider": "lab", "instance_types": [sku.instance_type]}],
+                "os": sku.os.value,
+                "arch": sku.arch.value,
+                "disk_gb": sku.disk_gb,
+                "deadlines": deadlines,
+            }
+            for label, sku in push.skus.items()
+        }
+        | {label: _on_pods(pods, deadlines) for label, pods in push.pods.items()},
+        scale=scale,
+        nodes=_nodes(push),
+    )
+
+
+def _on_pods(pods: PushPods, deadlines: Mapping[str, str]) -> dict[str, Any]:
+    """Return the SKU of jobs that run on pods."""
+    pod = {
+        "image": "ghcr.io/actions/actions-runner:2.336.0",
+        "resources": {"cpu": "4", "memory": "16Gi"},
+        "accelerator_resource": pods.resource,
+    }
+    option = {"provider": PROVIDER, "price": pods.dollars_per_hour, "pod": pod}
+    accelerator = {"vendor": pods.vendor, "count": pods.count}
+    return {"on": [option], "accelerator": accelerator, "deadlines": dict(deadlines)}
+
+
+def _nodes(push: Push) -> tuple[LabNode, ...]:
+    """Return nodes that have room for all pods at once, and one more of each kind."""
+    wanted: Counter[str] = Counter()
+    for label, pods in push.pods.items():
+        wanted[pods.resource] += push.jobs_by_label[label] * pods.count
+    return tuple(
+        LabNode({resource: str(NODE_ACCELERATORS)})
+        for resource, count in wanted.items()
+        for _ in range(math.ceil(count / NODE_ACCELERATORS) + 1)
+    )
