@@ -15,7 +15,7 @@ from autoscaler.providers.kubernetes.capacity import free_units
 from autoscaler.providers.kubernetes.quantities import quantity
 from tests.ledger.builders import World
 from tests.planner.fleets import catalogue, sku
-from tests.providers.kubernetes_pods import OPTION, make_settings
+from tests.providers.kubernetes_pods import OPTION, make_pod, make_settings
 
 KEY = "cluster/amd.com/gpu{accelerator=mi300x}"
 
@@ -87,6 +87,24 @@ def test_what_others_use_is_subtracted_and_our_own_is_not() -> None:
         pod("elsewhere", "5"),
     ]
     assert free([node("a"), node("b", "4")], pods) == 5 + 4
+
+
+@pytest.mark.case(
+    "a node is lost: its deleted pods stay until the node is deleted, and take no room from other nodes",
+    topic="Kubernetes",
+    source="Kubernetes: Nodes, and Pod garbage collection",
+)
+@pytest.mark.parametrize(
+    "lost", [[node("b", ready="Unknown")], [node("b", unschedulable=True)], []]
+)
+def test_the_fleets_own_pods_on_a_lost_node_take_nothing_from_other_nodes(
+    lost: list[dict[str, Any]],
+) -> None:
+    """The ledger subtracts these pods, because they still exist."""
+    stuck, ended, here = make_pod({"phase": "Running"}), make_pod({"phase": "Failed"}), make_pod()
+    for one, name in ((stuck, "b"), (ended, "b"), (here, "a")):
+        one["spec"] = {**one["spec"], "nodeName": name}
+    assert free([node("a"), *lost], [stuck, ended, here, make_pod()]) == 8 + 2
 
 
 @pytest.mark.parametrize("arm_first", [True, False])

@@ -422,3 +422,24 @@ async def test_each_request_is_counted_by_its_name_and_outcome(
         ("CreatePod", "unknown"),
         ("CreatePod", "Invalid"),
     ]
+
+
+async def test_a_pod_whose_deletion_is_refused_stops_no_other(
+    server: Server, settings: KubernetesSettings
+) -> None:
+    provider = KubernetesProvider(settings, RememberingTelemetry(), ManualClock())
+    machines = [ProviderMachineId(f"ci-0123456789abcdef-{slot}.uid-{slot}") for slot in range(3)]
+
+    async def throttled(request: web.Request) -> web.StreamResponse:
+        if request.path.endswith("-1"):
+            return web.json_response({"reason": "TooManyRequests", "message": "later"}, status=429)
+        return web.json_response({})
+
+    server.answers = [throttled] * 3
+    refused = await provider.terminate(machines)
+    assert list(refused) == [machines[1]]
+    assert "later" in refused[machines[1]]
+    server.answers = [throttled]
+    with pytest.raises(ProviderError, match="later"):
+        await provider.terminate(machines[1:2])
+    await provider.close()

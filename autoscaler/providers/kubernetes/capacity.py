@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from autoscaler.providers.kubernetes.answers import quota_usage
 from autoscaler.providers.kubernetes.manifests import node_selector, tolerations
 from autoscaler.providers.kubernetes.ownership import FLEET, metadata_of
 from autoscaler.providers.kubernetes.quantities import quantity
@@ -22,24 +23,42 @@ def free_units(
 ) -> dict[str, int]:
     """Return the accelerators by `Offering.quota_key`, without those that others use.
 
-    `pods` are those of all namespaces. The ledger counts this fleet's own. Launch options with the same
-    selector share a quota, although their architecture or tolerations may differ: a node that one of them fits
-    counts.
+    `pods` are those of all namespaces. The ledger counts this fleet's own, also those on a node that takes no
+    more pods: their accelerators count here, too, so that they take nothing from the other nodes. Launch
+    options with the same selector share a quota, although their architecture or tolerations may differ: a node
+    that one of them fits counts.
     """
-    nodes = list(nodes)
+    nodes, pods = list(nodes), list(pods)
     others = _used_by_others(settings.fleet, pods)
     sharing: dict[str, list[PodOption]] = {}
     for option in settings.options.values():
         if option.accelerator is not None:
             sharing.setdefault(option.quota, []).append(option)
-    return {
-        f"{settings.name}/{quota}": sum(
-            _free(node, options, others)
-            for node in nodes
-            if any(fitting_nodes(option, [node]) for option in options)
-        )
-        for quota, options in sharing.items()
-    }
+    found: dict[str, int] = {}
+    for quota, options in sharing.items():
+        counted = [
+            node for node in nodes if any(fitting_nodes(option, [node]) for option in options)
+        ]
+        names = {_name(node) for node in counted}
+        key = f"{settings.name}/{quota}"
+        free = sum(_free(node, options, others) for node in counted)
+        found[key] = free + _used_elsewhere(settings, key, pods, names)
+    return found
+
+
+def _used_elsewhere(
+    settings: KubernetesSettings, key: str, pods: Iterable[Mapping[str, Any]], counted: set[str]
+) -> int:
+    """Return the units of this fleet's pods on nodes that do not count: cordoned, lost, or deleted."""
+    return sum(
+        units
+        for pod in pods
+        if metadata_of(pod, "labels").get(FLEET) == settings.fleet
+        and not _has_ended(pod)
+        and pod.get("spec", {}).get("nodeName", "") not in {"", *counted}
+        for used, units in quota_usage(settings.name, pod)
+        if used == key
+    )
 
 
 def _free(
@@ -96,12 +115,15 @@ def _used_by_others(fleet: str, pods: Iterable[Mapping[str, Any]]) -> Counter[tu
     used: Counter[tuple[str, str]] = Counter()
     for pod in pods:
         node = pod.get("spec", {}).get("nodeName")
-        ended = pod.get("status", {}).get("phase") in ("Failed", "Succeeded")
-        if not node or ended or metadata_of(pod, "labels").get(FLEET) == fleet:
+        if not node or _has_ended(pod) or metadata_of(pod, "labels").get(FLEET) == fleet:
             continue
         for resource, units in _extended(pod["spec"]).items():
             used[(node, resource)] += units
     return used
+
+
+def _has_ended(pod: Mapping[str, Any]) -> bool:
+    return pod.get("status", {}).get("phase") in ("Failed", "Succeeded")
 
 
 def _extended(spec: Mapping[str, Any]) -> dict[str, int]:

@@ -10,6 +10,7 @@ from autoscaler.controller.ports.clock import Clock
 from autoscaler.controller.ports.provider import (
     LaunchAnswer,
     LaunchOrder,
+    OutcomeUnknownError,
     ProvenIdentity,
     ProviderError,
 )
@@ -101,17 +102,21 @@ class KubernetesProvider:
     async def terminate(
         self, machines: Sequence[ProviderMachineId]
     ) -> dict[ProviderMachineId, str]:
-        """Delete these pods, and no others of the same names (see `Provider`)."""
+        """Delete these pods, and no others of the same names (see `Provider`).
+
+        Raises the error if the API server accepts none of the first ones.
+        """
         refused: dict[ProviderMachineId, str] = {}
         wanted = list(dict.fromkeys(machines))
         for start in range(0, len(wanted), AT_ONCE):
             batch = wanted[start : start + AT_ONCE]
-            answers = await asyncio.gather(*map(self._delete, batch), return_exceptions=True)
-            for machine, answer in zip(batch, answers, strict=True):
-                if isinstance(answer, BaseException):
-                    raise answer
-                if answer:
-                    refused[machine] = answer
+            answers = await asyncio.gather(*map(self._deleted, batch))
+            errors = [one for one in answers if not isinstance(one, str)]
+            if errors and len(errors) == len(batch) and not start:
+                raise errors[0]
+            for machine, why in zip(batch, answers, strict=True):
+                if why != "":
+                    refused[machine] = str(why) or type(why).__name__
         return refused
 
     async def machines(self) -> AsyncIterator[tuple[ListedMachine, ...]]:
@@ -174,6 +179,15 @@ class KubernetesProvider:
         """End the watch and release the connections. Idempotent."""
         await self.notices.close()
         await self._api.close()
+
+    async def _deleted(
+        self, machine: ProviderMachineId
+    ) -> str | ProviderError | OutcomeUnknownError:
+        """Delete one pod. Return why it was refused, an error, or an empty text."""
+        try:
+            return await self._delete(machine)
+        except (ProviderError, OutcomeUnknownError) as error:
+            return error
 
     async def _delete(self, machine: ProviderMachineId) -> str:
         """Delete one pod. Return why it was refused, or an empty text."""
