@@ -197,6 +197,23 @@ async def test_a_quota_that_is_used_up_is_a_warning(fleet: Fleet, place: Place) 
     assert "no quota left" in problem.what
 
 
+async def test_a_limit_of_the_namespace_is_not_reported_as_a_missing_right(
+    fleet: Fleet, place: Place
+) -> None:
+    limit = {"type": "Container", "max": {"cpu": "1m"}}
+    path = f"/api/v1/namespaces/{place.name}/limitranges"
+    await place.admin.create(path, {"metadata": {"name": "small"}, "spec": {"limits": [limit]}})
+
+    async def refused() -> bool:
+        return bool((await fleet.check()).problems)
+
+    await until(refused)
+    problem = await fleet.problem()
+    assert problem.key == "skus.gpu.on[0].pod"
+    assert "maximum cpu usage per Container is 1m" in problem.what
+    assert problem.fix.startswith("correct the pod, or the LimitRange")
+
+
 async def test_free_capacity_is_shown_where_no_provisioner_adds_nodes(
     fleet: Fleet, place: Place
 ) -> None:

@@ -180,6 +180,9 @@ class _Cluster:
             keys, fix = ("runtime_class",), "write one of kubectl get runtimeclasses, or remove it"
         elif self._settings.options[sku, index].overlay:
             keys, fix = ("overlay",), "correct the overlay: kubectl explain pod has the fields"
+        elif error.code == "Forbidden":
+            # No right is missing: they were checked before.
+            fix = "correct the pod, or the LimitRange, ResourceQuota or admission webhook that refuses it"
         elif error.code in ("Invalid", "BadRequest"):
             fix = "correct its keys"
         return self._document.problem((*option, *keys), what, fix)
