@@ -26,8 +26,8 @@ EC2_MINIMUM = 60.0
 """Minimum billed time in seconds (EC2 pricing: per second, with a minimum of 60 seconds)."""
 
 _MACHINES = {
-    "EC2": "EC2: instances launched.",
-    "used": "used: instances or pods launched.",
+    "EC2": "EC2: instances launched. ",
+    "used": "used: EC2 instances or pods launched.\n",
 }
 _CALLS_SHOWN = 2
 _WIDTH = 80
@@ -164,7 +164,7 @@ def print_report(console: Console, report: Report) -> None:
         table.add_row(sku, *_cells(row))
     console.print(table)
     console.print(
-        f"{_MACHINES[machines]} added, max: median and longest wait for the controller\n"
+        f"{_MACHINES[machines]}added, max: median and longest wait for the controller\n"
         "in real seconds. wait, max: median and longest wait from queued to started in\n"
         f"lab time. Most of it is booting; each real second counts as {report.scale:g}."
     )

@@ -77,6 +77,7 @@ def test_the_table_counts_pods_and_instances(green: Replay) -> None:
     assert rows["rocm.half"][3].endswith("s")
     calls = re.search(r"^Calls to Kubernetes: \d+", output, re.MULTILINE)
     assert calls is not None, output
+    assert "\nused: EC2 instances or pods launched.\nadded, max: " in output
     assert "Not replayed, because they do not run on EC2: 4 (macOS)." in output
 
 
