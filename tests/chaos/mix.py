@@ -5,7 +5,14 @@ from dataclasses import dataclass, replace
 from random import Random
 
 from autoscaler.model.identifiers import Seconds
-from autoscaler.simulator.world.schedule import REPOSITORY, Fault, FaultKind, JobArrival, Schedule
+from autoscaler.simulator.world.schedule import (
+    REPOSITORY,
+    Fault,
+    FaultKind,
+    Fleet,
+    JobArrival,
+    Schedule,
+)
 from tests.chaos.fleet import LABELS
 
 JOBS = (50, 60)
@@ -44,6 +51,64 @@ HEALED_BY_LISTS = (K.WRONG_ANSWERS,)
 
 APART_SHARE = 0.2
 """The share of the seeds that have a kind of `APART`. It is about the same for other kinds."""
+
+OF_EC2 = (
+    K.THROTTLED,
+    K.LAUNCH_5XX,
+    K.LAUNCH_SWALLOWED,
+    K.LAUNCH_SLOW,
+    K.NO_CAPACITY,
+    K.OVERRIDE_REFUSED,
+    K.PARTIAL_FLEET,
+    K.NO_QUOTA,
+    K.EVENTUAL,
+    K.LIST_BREAKS,
+    K.EMPTY_PAGES,
+    K.END_REFUSED,
+    K.END_IGNORED,
+    K.END_SWALLOWED,
+    K.DIES_EARLY,
+    K.TAKEN,
+    K.INTERRUPTED,
+    K.RETIRED,
+    K.REBALANCED,
+    K.NOTICE_LOST,
+    K.NOTICE_LATE,
+    K.NOTICE_REPEATED,
+    K.NOTICE_POISONED,
+    K.QUEUE_FAILS,
+)
+"""The kinds that a world without EC2 does not have."""
+
+OF_CLUSTERS = (
+    K.API_DOWN,
+    K.API_THROTTLED,
+    K.API_5XX,
+    K.API_SWALLOWED,
+    K.API_SLOW,
+    K.SHORT_PAGES,
+    K.LIST_EXPIRED,
+    K.WATCH_BREAKS,
+    K.WATCH_SILENT,
+    K.WATCH_EXPIRED,
+    K.REVIEW_FAILS,
+    K.POD_QUOTA,
+    K.IMAGE_PULL,
+    K.POD_REFUSED,
+    K.POD_STUCK,
+    K.POD_EVICTED,
+    K.POD_PREEMPTED,
+    K.POD_OUT_OF_MEMORY,
+    K.NODE_DRAINED,
+    K.NODE_LOST,
+    K.NODE_DIED,
+    K.NODES_TAKEN,
+    K.NO_NEW_NODES,
+)
+"""The kinds that only worlds with clusters have."""
+
+KINDS_OF_CLUSTERS = (5, 8)
+"""How many of them such a world has, beside the other kinds."""
 
 _REWOUND = (K.STORE_RESTORED, K.STORE_LOST)
 
@@ -112,20 +177,47 @@ HABITS: Mapping[FaultKind, Habit] = {
     K.STORE_RESTORED: Habit(times=(1, 1), lasts=(3600, 3600), every=(1,), target=(30, 3400)),
     K.WRONG_ANSWERS: Habit(times=(1, 1), lasts=(2700, 4000), every=(1,)),
     K.STORE_LOST: Habit(times=(1, 1), lasts=(3600, 3600), every=(1,)),
+    K.API_DOWN: Habit(times=(1, 3), lasts=(20, 900), every=(1,)),
+    K.API_THROTTLED: Habit(every=(1, 2, 3)),
+    K.API_5XX: Habit(every=(1, 2, 3)),
+    K.API_SWALLOWED: Habit(every=(1, 2, 3)),
+    K.API_SLOW: Habit(every=(1, 2, 3), target=(2, 40)),
+    K.SHORT_PAGES: Habit(lasts=(600, 5000), every=(1,)),
+    K.LIST_EXPIRED: Habit(every=(2, 3, 5)),
+    K.WATCH_BREAKS: Habit(lasts=(600, 5000), every=(1, 2, 5)),
+    K.WATCH_SILENT: Habit(lasts=(300, 3000), every=(1, 3)),
+    K.WATCH_EXPIRED: Habit(times=(2, 6), lasts=(0, 0), every=(1,)),
+    K.REVIEW_FAILS: Habit(every=(1, 2)),
+    K.POD_QUOTA: Habit(lasts=(300, 1200), every=(1, 2)),
+    K.IMAGE_PULL: Habit(every=(1, 2, 3)),
+    K.POD_REFUSED: Habit(every=(1, 2, 3)),
+    K.POD_STUCK: Habit(lasts=(300, 3000), every=(1, 2)),
+    K.POD_EVICTED: Habit(times=(1, 5), lasts=(0, 0), every=(1,), target=(0, 50)),
+    K.POD_PREEMPTED: Habit(times=(1, 5), lasts=(60, 900), every=(1,), target=(0, 50)),
+    K.POD_OUT_OF_MEMORY: Habit(times=(1, 3), lasts=(0, 0), every=(1,), target=(0, 50)),
+    K.NODE_DRAINED: Habit(times=(1, 3), lasts=(60, 1200), every=(1,), target=(0, 50)),
+    K.NODE_LOST: Habit(times=(1, 3), lasts=(60, 1500), every=(1,), target=(0, 50)),
+    K.NODE_DIED: Habit(times=(1, 3), lasts=(60, 1500), every=(1,), target=(0, 50)),
+    K.NODES_TAKEN: Habit(times=(1, 3), every=(1,), target=(0, 5)),
+    K.NO_NEW_NODES: Habit(every=(1,)),
 }
 
 
-def schedule_of(seed: int) -> Schedule:
-    """Return the schedule of a seed, always the same."""
+def schedule_of(seed: int, clusters: bool = False) -> Schedule:
+    """Return the schedule of a seed, always the same: over EC2, or over clusters alone and both in turn."""
     random = Random(seed)
     lists = seed % LISTS_EVERY == 0
-    drawn = [k for k in FaultKind if k not in (*NEED_LISTS, *APART)]
+    fleet = (Fleet.KUBERNETES, Fleet.BOTH)[seed % 2] if clusters else Fleet.EC2
+    absent = OF_EC2 if fleet is Fleet.KUBERNETES else ()
+    drawn = [k for k in FaultKind if k not in (*NEED_LISTS, *APART, *OF_CLUSTERS, *absent)]
     kinds = random.sample(drawn, random.randint(*KINDS))
     if lists:
         kinds.append(NEED_LISTS[seed // LISTS_EVERY % len(NEED_LISTS)])
     faults = [fault for kind in kinds for fault in _faults(random, kind)]
-    apart = [kind for kind in APART if lists or kind not in HEALED_BY_LISTS]
+    apart = [k for k in APART if (lists or k not in HEALED_BY_LISTS) and k not in absent]
     faults += [fault for kind in apart for fault in _drawn_apart(seed, kind)]
+    if clusters:
+        faults += _of_clusters(Random(f"{seed} clusters"))
     jobs = _jobs(random)
     faults = [_with_a_backup(fault) for fault in faults]
     for fault in [fault for fault in faults if fault.kind is K.STORE_RESTORED]:
@@ -141,7 +233,13 @@ def schedule_of(seed: int) -> Schedule:
         faults += _unreported(fault)
     jobs += _of_new_repositories(Random(f"{seed} new"), len(jobs))
     faults.sort(key=lambda fault: (fault.at, fault.kind))
-    return Schedule(seed, tuple(jobs), tuple(faults), lists)
+    return Schedule(seed, tuple(jobs), tuple(faults), lists, fleet)
+
+
+def _of_clusters(random: Random) -> list[Fault]:
+    """Return the faults of API servers, pods and nodes."""
+    kinds = random.sample(OF_CLUSTERS, random.randint(*KINDS_OF_CLUSTERS))
+    return [fault for kind in kinds for fault in _faults(random, kind)]
 
 
 def _at_work_unseen(fault: Fault, jobs: int) -> list[JobArrival]:

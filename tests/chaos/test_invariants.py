@@ -63,6 +63,11 @@ def stored(*requests: str, slots: int = 10) -> Invariants:
     return Invariants(CATALOGUE, store)
 
 
+def launch(invariants: Invariants, text: str, *, repeated: bool) -> None:
+    order = json.loads(text)
+    invariants.launching(text, order, 0 if repeated else order["count"])
+
+
 def instance(number: int = 1, installation: str = INSTALLATION) -> Instance:
     machine = ProviderMachineId(f"i-{number}")
     return Instance(machine, LaunchRequestId("c-1"), CPU, OFFERING, installation, 0.0)
@@ -80,35 +85,35 @@ def queued_job(number: int = 1, at: float = 0.0) -> SimulatedJob:
 
 def test_correct_behaviour_is_no_violation() -> None:
     invariants = stored(request(6))
-    invariants.launching(request(6), repeated=False)
-    invariants.launching(request(6), repeated=True)
+    launch(invariants, request(6), repeated=False)
+    launch(invariants, request(6), repeated=True)
     invariants.ending(instance())
     assert invariants.violations == []
 
 
 def test_a_request_that_was_not_stored() -> None:
     invariants = stored()
-    invariants.launching(request(), repeated=False)
+    launch(invariants, request(), repeated=False)
     assert invariants.violations == ["call c-1 was sent before it was stored"]
 
 
 def test_more_machines_than_slots() -> None:
     invariants = stored(request(4), slots=3)
-    invariants.launching(request(4), repeated=False)
+    launch(invariants, request(4), repeated=False)
     assert invariants.violations == ["call c-1 asks for more machines than it has slots"]
 
 
 def test_a_slot_filled_twice() -> None:
     invariants = stored(request())
-    invariants.launching(request(), repeated=False)
-    invariants.launching(request(token="t-2"), repeated=False)
+    launch(invariants, request(), repeated=False)
+    launch(invariants, request(token="t-2"), repeated=False)
     assert "a slot filled twice: call c-1 has another token" in invariants.violations
 
 
 def test_a_token_with_another_request() -> None:
     invariants = stored(request(), request(2))
-    invariants.launching(request(), repeated=False)
-    invariants.launching(request(2), repeated=True)
+    launch(invariants, request(), repeated=False)
+    launch(invariants, request(2), repeated=True)
     assert "token t-1 came with another request" in invariants.violations
 
 
@@ -116,11 +121,11 @@ def test_a_cap_counts_what_runs_and_what_is_asked_for() -> None:
     invariants = stored(request(3))
     for number in range(4):
         invariants.began(instance(number))
-    invariants.launching(request(3), repeated=False)
+    launch(invariants, request(3), repeated=False)
     assert invariants.violations == ["cap of cpu broken: 4 + 3 of 6"]
     invariants.violations.clear()
     invariants.ended(instance(0))
-    invariants.launching(request(3), repeated=True)
+    launch(invariants, request(3), repeated=True)
     assert invariants.violations == [], "a repeat launches nothing"
 
 
@@ -308,7 +313,7 @@ def test_a_fault_hits_every_nth_call_while_it_lasts() -> None:
 
 def test_more_machines_than_were_asked_for() -> None:
     invariants = stored(request(2))
-    invariants.launching(request(2), repeated=False)
+    launch(invariants, request(2), repeated=False)
     for number in range(2):
         invariants.began(instance(number))
     assert invariants.violations == []

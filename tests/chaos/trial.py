@@ -7,12 +7,12 @@ from autoscaler.model.identifiers import Instant, Seconds
 from autoscaler.model.interruptions import Rerun, RerunOutcome
 from autoscaler.model.jobs import Job, JobState
 from autoscaler.model.machines import Machine
+from autoscaler.simulator.world.instances import INJECTED, MAY_KILL, RETIRED_FOR
 from autoscaler.simulator.world.jobs import SimulatedJob
-from autoscaler.simulator.world.machines import INJECTED, RETIRED_FOR
 from autoscaler.simulator.world.schedule import FaultKind, Schedule
 from autoscaler.simulator.world.virtual_time import EPOCH, run
 from autoscaler.simulator.world.world import Setting, SimulatedWorld
-from tests.chaos.fleet import SETTING
+from tests.chaos.cluster_fleets import SETTINGS
 
 PATIENCE: Seconds = 2.5 * 3600.0
 """How long after the last fault all must be over: an operator comes after an hour, then all settles.
@@ -35,8 +35,9 @@ class Outcome:
     hits: Counter[FaultKind] = field(default_factory=Counter)
 
 
-def play(schedule: Schedule, setting: Setting = SETTING) -> Outcome:
-    """Play a schedule on virtual time."""
+def play(schedule: Schedule, setting: Setting | None = None) -> Outcome:
+    """Play a schedule on virtual time, by default with the providers that it names."""
+    setting = setting if setting is not None else SETTINGS[schedule.fleet]
 
     async def scenario() -> Outcome:
         world = SimulatedWorld(setting, schedule)
@@ -67,7 +68,7 @@ def _wrong_jobs(world: SimulatedWorld) -> list[str]:
     for job in world.actions.jobs.values():
         if job.state is not JobState.COMPLETED:
             found.append(f"job {job.id} is {job.state} in the end")
-        elif job.conclusion == "failure" and job.killed not in INJECTED:
+        elif job.conclusion == "failure" and job.killed not in MAY_KILL:
             found.append(f"job {job.id} failed without a fault")
         record = kept.get(job.id)
         if record is None and (
@@ -98,9 +99,14 @@ def _unheard_of(world: SimulatedWorld, job: SimulatedJob) -> bool:
 
 
 def _without_notice(world: SimulatedWorld, job: SimulatedJob) -> bool:
-    """Return whether no notice came of its machine's retirement: EC2 gives no reason afterwards."""
+    """Return whether no notice came of its machine's retirement: EC2 gives no reason afterwards.
+
+    A pod that was evicted and is removed leaves no reason either.
+    """
     seats = [s for s in world.machines.seats if s.registration is job.runner]
     gone = seats[0].instance
+    if gone.offering.provider in world.clusters:
+        return gone.id not in world.clusters[gone.offering.provider].noticed
     noticed = world.notices[gone.offering.provider].taken_in.get(gone.id)
     return job.killed == RETIRED_FOR and (noticed is None or noticed >= (gone.ended_at or 0.0))
 
@@ -147,4 +153,5 @@ def _left_over(world: SimulatedWorld) -> list[str]:
         if m.occupies
     ]
     found += [f"{r.name} was left registered" for r in world.orphaned_registrations]
+    found += [f"pod {n} was left" for c in world.clusters.values() for n in c.left_over]
     return found

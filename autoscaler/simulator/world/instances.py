@@ -1,6 +1,8 @@
 """The state of a simulated machine: as its provider knows it, and what really happens on it."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from autoscaler.model.catalogue import Offering
 from autoscaler.model.events import ListedMachine
@@ -18,12 +20,23 @@ IMAGE = "ami-1"
 STRANGER = "another"
 """The installation ID of machines that do not belong to this fleet."""
 
+TAKEN_FOR = "Server.SpotInstanceTermination: taken back"
+RETIRED_FOR = "Server.InstanceRetirement: its host is retired"
+POWERED_OFF = "Client.InstanceInitiatedShutdown: it powered itself off"
+OUT_OF_MEMORY = "OOMKilled: the container used more memory than its limit"
+INJECTED = (TAKEN_FOR, RETIRED_FOR)
+"""Reasons of ends that faults caused, and that the controller reports as interruptions."""
+
+MAY_KILL = (*INJECTED, OUT_OF_MEMORY)
+"""Only machines with these reasons may end while they run a job."""
+
 
 @dataclass(eq=False, slots=True)
 class Instance:
     """A machine as its provider knows it. `console` is what it wrote there.
 
     From `stopping_at` on its provider shows it as shutting down, and its operating system stops.
+    A pod's `slot` is its name: of each name, one runs at most.
     `asked_to_end` counts the requests to terminate it; until `stays_until` none of them has an effect,
     nor has its own power-off.
     """
@@ -39,6 +52,7 @@ class Instance:
     reason: str = ""
     failure: FailureClass | None = None
     console: str = ""
+    slot: str = ""
     asked_to_end: int = 0
     stays_until: Instant = 0.0
     _listed: dict[str, ListedMachine] = field(default_factory=dict)
@@ -84,6 +98,25 @@ class Instance:
     def proof(self) -> bytes:
         """Return what the metadata service would sign."""
         return f"signed:{self.id},{IMAGE},{self.launch_time}".encode()
+
+    async def started(self) -> None:
+        """Return when its operating system boots: at once on EC2."""
+
+    def assigned(self) -> None:
+        """Note that it has an assignment: EC2 does not know."""
+
+
+class MachineHost(Protocol):
+    """A simulated provider, as the world's machines need it. The world sets the callbacks."""
+
+    running: dict[ProviderMachineId, Instance]
+    on_launch: Callable[[Instance], None]
+    on_end: Callable[[Instance], None]
+
+    def shut_down(
+        self, instance: Instance, reason: str, failure: FailureClass | None = None
+    ) -> None:
+        """End a machine. `failure` CAPACITY: the provider takes it back."""
 
 
 @dataclass(eq=False, slots=True)

@@ -3,16 +3,16 @@
 Reads the store only to check that requests were stored before they were sent.
 """
 
-import json
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 from autoscaler.model.catalogue import Catalogue, Offering
 from autoscaler.model.identifiers import Instant, RunnerName, Seconds, SkuName
 from autoscaler.model.labels import covers
 from autoscaler.model.launch_requests import LaunchRequest
 from autoscaler.model.machines import Machine
-from autoscaler.simulator.world.instances import STRANGER, Instance, Seat
+from autoscaler.simulator.world.instances import POWERED_OFF, STRANGER, Instance, Seat
 from autoscaler.simulator.world.jobs import SimulatedJob
 from autoscaler.simulator.world.store import MemoryStore
 
@@ -52,6 +52,7 @@ class Invariants:
         self._tokens: dict[str, str] = {}
         self._asked: dict[str, int] = {}
         self._filled: Counter[str] = Counter()
+        self._served: set[str] = set()
         self._handed: dict[str, Seat] = {}
         self._unserved: dict[SimulatedJob, Instant] = {}
 
@@ -64,6 +65,9 @@ class Invariants:
         """Record that a machine was launched."""
         self._running.add(instance)
         self.launches += 1
+        if instance.slot:
+            self._begin_slot(instance)
+            return
         self._filled[instance.call] += 1
         if self._filled[instance.call] > self._asked.get(
             instance.call, self._filled[instance.call]
@@ -73,10 +77,20 @@ class Invariants:
     def ended(self, instance: Instance) -> None:
         """Record that a machine ended."""
         self._running.discard(instance)
+        if instance.slot and instance.reason == POWERED_OFF:
+            self._served.add(instance.slot)
 
-    def launching(self, request: str, *, repeated: bool) -> None:
-        """Check a launch request that arrives at a provider."""
-        order = json.loads(request)
+    def _begin_slot(self, instance: Instance) -> None:
+        """Check that a slot has one pod. After its pod ended by itself, it has none any more."""
+        others = [one for one in self._running if one.slot == instance.slot and one is not instance]
+        if others or instance.slot in self._served:
+            self.note(f"a slot filled twice: there is another pod {instance.slot}")
+
+    def launching(self, request: str, order: Mapping[str, Any], new: int) -> None:
+        """Check a launch request that arrives at a provider. `order` is its content.
+
+        `new` is the number of machines that it would launch: a repeated request launches no more.
+        """
         call = self._store.records.get(("launch_request", order["call"]))
         if not isinstance(call, LaunchRequest) or call.body != request:
             self.note(f"call {order['call']} was sent before it was stored")
@@ -87,8 +101,14 @@ class Invariants:
             self.note(f"token {order['token']} came with another request")
         if self._tokens.setdefault(order["call"], order["token"]) != order["token"]:
             self.note(f"a slot filled twice: call {order['call']} has another token")
-        if not repeated:
-            self._check_caps(order)
+        if new:
+            self._check_caps(order["sku"], order["offerings"], new)
+
+    def creating(self, name: str) -> None:
+        """Check a request to create a pod: its name is part of a stored request that was sent."""
+        requests = self._store.of_kind(LaunchRequest)
+        if not any(one.body and f'"{name}"' in one.body for one in requests):
+            self.note(f"pod {name} was created before its launch request was stored")
 
     def ending(self, instance: Instance) -> None:
         """Check a request to terminate a running machine."""
@@ -113,12 +133,9 @@ class Invariants:
             machine.placement.provider_id == instance.id for machine in self._store.of_kind(Machine)
         )
 
-    def _check_caps(self, order: dict[str, object]) -> None:
-        keys, count = order["offerings"], order["count"]
-        assert isinstance(keys, list)
-        assert isinstance(count, int)
+    def _check_caps(self, sku: SkuName, keys: Sequence[str], count: int) -> None:
         offerings = [self._offerings[key] for key in keys]
-        for broken in self._broken(SkuName(str(order["sku"])), offerings, count):
+        for broken in self._broken(sku, offerings, count):
             self.note(broken)
 
     def _broken(self, sku: SkuName, offerings: list[Offering], count: int) -> Iterator[str]:

@@ -77,6 +77,7 @@ class SimulatedMachine:
 
     async def live(self) -> None:
         """Run the agent until the machine powers off. Raises TakenError."""
+        await self._seat.instance.started()
         if self._manner.boot is None:
             await asyncio.Event().wait()
             return
@@ -130,6 +131,7 @@ class SimulatedMachine:
             raise PoweredOffError("another runner's configuration")
         await self._ask(lambda d: d.acknowledge(self._id, self._nonce, name))
         seat.registration, seat.listens = registration, True
+        seat.instance.assigned()
         await asyncio.sleep(LISTENER_STARTS)
         if self._around.fault_schedule.hit(FaultKind.TAKEN_STARTING):
             raise TakenError

@@ -1,13 +1,21 @@
 """All machines of a world: started when a provider launches them, and stopped when they end."""
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 
 from autoscaler.model.failures import FailureClass
 from autoscaler.model.identifiers import ProviderName, Seconds
 from autoscaler.model.interruptions import NoticeKind
-from autoscaler.simulator.world.instances import STRANGER, Instance, Seat
+from autoscaler.simulator.world.instances import (
+    POWERED_OFF,
+    RETIRED_FOR,
+    STRANGER,
+    TAKEN_FOR,
+    Instance,
+    MachineHost,
+    Seat,
+)
 from autoscaler.simulator.world.machine import (
     Manner,
     SimulatedMachine,
@@ -15,7 +23,6 @@ from autoscaler.simulator.world.machine import (
     TakenError,
 )
 from autoscaler.simulator.world.notices import SimulatedNotices
-from autoscaler.simulator.world.provider import SimulatedProvider
 from autoscaler.simulator.world.schedule import Fault, FaultKind
 from autoscaler.simulator.world.virtual_time import unowned
 
@@ -29,11 +36,6 @@ SHUTS_DOWN_FOR: Seconds = 6.0
 """Between the two state changes of a machine that EC2 takes back, `shutting-down` and `terminated` (EC2 User
 Guide, "Amazon EC2 instance state changes"). Its operating system stops its services meanwhile."""
 
-TAKEN_FOR = "Server.SpotInstanceTermination: taken back"
-RETIRED_FOR = "Server.InstanceRetirement: its host is retired"
-INJECTED = (TAKEN_FOR, RETIRED_FOR)
-"""Reasons of ends that faults caused. Only these may end a machine while it runs a job."""
-
 FORETOLD: Mapping[FaultKind, tuple[NoticeKind, Seconds]] = {
     FaultKind.INTERRUPTED: (NoticeKind.SPOT_INTERRUPTION, 120.0),
     FaultKind.RETIRED: (NoticeKind.SCHEDULED_CHANGE, 600.0),
@@ -43,12 +45,15 @@ FORETOLD: Mapping[FaultKind, tuple[NoticeKind, Seconds]] = {
 
 
 class Machines:
-    """`boot` is the boot time by SKU. Machines of other installations do nothing."""
+    """`boot` is the boot time by SKU. Machines of other installations do nothing.
+
+    `notices` has a queue for each EC2 provider. Only its machines get notices, and are taken back here.
+    """
 
     def __init__(
         self,
         around: Surroundings,
-        providers: Mapping[ProviderName, SimulatedProvider],
+        providers: Mapping[ProviderName, MachineHost],
         notices: Mapping[ProviderName, SimulatedNotices],
         boot: Mapping[str, Seconds],
     ) -> None:
@@ -79,13 +84,13 @@ class Machines:
 
     def take(self, fault: Fault) -> None:
         """Take one machine back without notice."""
-        instance = self._some(fault)
+        instance = self._some(fault, self._on_ec2)
         if instance is not None:
             self._shut_down(instance, TAKEN_FOR, FailureClass.CAPACITY)
 
     def foretell(self, fault: Fault) -> None:
         """Send a notice for one machine, and later end it. A rebalance recommendation ends nothing."""
-        instance = self._some(fault)
+        instance = self._some(fault, self._on_ec2)
         if instance is None:
             return
         kind, notice = FORETOLD[fault.kind]
@@ -100,9 +105,15 @@ class Machines:
 
     def cut_off(self, fault: Fault) -> None:
         """Cut one machine off from the controller for a while."""
-        instance = self._some(fault)
+        instance = self._some(fault, self.running)
         if instance is not None:
             self._seats[instance].cut_off_until = self._around.now() + fault.lasts
+
+    def stop_agent(self, instance: Instance) -> None:
+        """Stop the agent of a pod that is being deleted. It reports this once."""
+        machine = self._machines.get(instance)
+        if machine is not None:
+            unowned(machine.stop())
 
     def stop(self) -> None:
         """Stop all machines at the end of the world."""
@@ -118,19 +129,21 @@ class Machines:
         self._say_state_change(instance)
         take = partial(self._take, instance, reason, failure)
         asyncio.get_running_loop().call_later(SHUTS_DOWN_FOR, take)
-        machine = self._machines.get(instance)
-        if machine is not None:
-            unowned(machine.stop())
+        self.stop_agent(instance)
 
     def _say_state_change(self, instance: Instance) -> None:
-        queue = self._notices[instance.offering.provider]
-        queue.say(NoticeKind.STATE_CHANGE, instance.id, self._around.now())
+        queue = self._notices.get(instance.offering.provider)
+        if queue is not None:
+            queue.say(NoticeKind.STATE_CHANGE, instance.id, self._around.now())
 
     def _take(self, instance: Instance, reason: str, failure: FailureClass | None) -> None:
         self._providers[instance.offering.provider].shut_down(instance, reason, failure)
 
-    def _some(self, fault: Fault) -> Instance | None:
-        running = self.running
+    @property
+    def _on_ec2(self) -> list[Instance]:
+        return [one for one in self.running if one.offering.provider in self._notices]
+
+    def _some(self, fault: Fault, running: Sequence[Instance]) -> Instance | None:
         if not running:
             return None
         self._around.fault_schedule.hits[fault.kind] += 1
@@ -171,7 +184,7 @@ class Machines:
         else:
             # A machine that ignores its termination stays listed, although nothing runs on it.
             await asyncio.sleep(max(0.0, instance.stays_until - self._around.now()))
-            self._take(instance, "Client.InstanceInitiatedShutdown: it powered itself off", None)
+            self._take(instance, POWERED_OFF, None)
 
     def _switch_off(self, instance: Instance) -> None:
         self._around.invariants.ended(instance)

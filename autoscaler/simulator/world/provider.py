@@ -107,7 +107,7 @@ class SimulatedProvider(Terms):
         await crash_point.count_call()
         order = json.loads(request)
         known = self._answers.get(order["token"])
-        self._invariants.launching(request, repeated=known is not None)
+        self._invariants.launching(request, order, 0 if known is not None else order["count"])
         if hit(FaultKind.THROTTLED):
             await asyncio.sleep(self.latency)
             raise ProviderError(FailureClass.THROTTLED, "RequestLimitExceeded", "later")

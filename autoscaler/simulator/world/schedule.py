@@ -87,6 +87,41 @@ class FaultKind(StrEnum):
     STORE_RESTORED = "store_restored"  # from a backup `target` s old; an operator looks at its end
     STORE_LOST = "store_lost"  # an operator looks at its end
 
+    # Kubernetes' API servers: every n-th request, or event of a watch.
+    API_DOWN = "api_down"  # no connection, and every watch breaks
+    API_THROTTLED = "api_throttled"  # 429 with Retry-After
+    API_5XX = "api_5xx"  # not carried out
+    API_SWALLOWED = "api_swallowed"  # carried out, and the answer is lost
+    API_SLOW = "api_slow"  # carried out, and answered after `target` seconds; the client waits 30
+    SHORT_PAGES = "short_pages"  # lists come in pages of two pods, one, or none
+    LIST_EXPIRED = "list_expired"  # 410 for the next page of a list
+    WATCH_BREAKS = "watch_breaks"
+    WATCH_SILENT = "watch_silent"  # stays open, and says nothing until the client ends it
+    WATCH_EXPIRED = "watch_expired"  # all changes so far are forgotten: 410
+    REVIEW_FAILS = "review_fails"  # tokens cannot be checked
+    POD_QUOTA = "pod_quota"  # 403: exceeded quota
+
+    # Pods and nodes: every n-th pod, or one that runs (the `target`-th, round about) and its node.
+    IMAGE_PULL = "image_pull"  # the image cannot be pulled
+    POD_REFUSED = "pod_refused"  # by kubelet: no healthy device
+    POD_STUCK = "pod_stuck"  # SIGTERM has no effect until it is over
+    POD_EVICTED = "pod_evicted"  # by kubelet, for lack of disk: it fails, and stays listed
+    POD_PREEMPTED = "pod_preempted"  # by a pod of others
+    POD_OUT_OF_MEMORY = "pod_out_of_memory"
+    NODE_DRAINED = "node_drained"  # all its pods are evicted, and no pod is placed there
+    NODE_LOST = "node_lost"  # its kubelet does not reach the API server, and its pods go on
+    NODE_DIED = "node_died"  # with its pods. Its Node object is deleted when the fault ends
+    NODES_TAKEN = "nodes_taken"  # pods of others fill a pool of nodes
+    NO_NEW_NODES = "no_new_nodes"  # the provisioner cannot add nodes
+
+
+class Fleet(StrEnum):
+    """The providers of a world."""
+
+    EC2 = "ec2"
+    KUBERNETES = "kubernetes"
+    BOTH = "both"
+
 
 @dataclass(frozen=True, slots=True)
 class Fault:
@@ -130,6 +165,7 @@ class Schedule:
     jobs: tuple[JobArrival, ...]
     faults: tuple[Fault, ...]
     lists: bool = False
+    fleet: Fleet = Fleet.EC2
 
     @property
     def faults_end(self) -> Seconds:
@@ -175,6 +211,7 @@ def from_json(text: str) -> Schedule:
             tuple(JobArrival(**{**job, "labels": tuple(job["labels"])}) for job in said["jobs"]),
             tuple(Fault(**{**fault, "kind": FaultKind(fault["kind"])}) for fault in said["faults"]),
             bool(said.get("lists", False)),
+            Fleet(said.get("fleet", Fleet.EC2)),
         )
     except (KeyError, TypeError, AttributeError) as wrong:
         raise ValueError(f"not a schedule: {wrong!r}") from wrong

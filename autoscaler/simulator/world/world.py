@@ -2,9 +2,10 @@
 
 import asyncio
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from autoscaler.controller.composition import Ports, Settings
+from autoscaler.controller.ports.clock import Clock
 from autoscaler.controller.ports.provider import Provider
 from autoscaler.controller.ports.store import StoreError
 from autoscaler.controller.ports.telemetry import Telemetry
@@ -23,11 +24,12 @@ from autoscaler.model.machines import REPORTED_FROM_ATTEMPT
 from autoscaler.model.runners import machine_in_name
 from autoscaler.simulator.world.actions import Actions
 from autoscaler.simulator.world.clock import BusyClock, HostClock
+from autoscaler.simulator.world.cluster.control_plane import OF_CLUSTERS
 from autoscaler.simulator.world.crash_point import CrashPoint
 from autoscaler.simulator.world.fault_schedule import FaultSchedule
 from autoscaler.simulator.world.github import SimulatedGitHub
 from autoscaler.simulator.world.ids import SequentialIds
-from autoscaler.simulator.world.instances import STRANGER, Instance
+from autoscaler.simulator.world.instances import STRANGER, Instance, MachineHost
 from autoscaler.simulator.world.invariants import Invariants
 from autoscaler.simulator.world.jobs import Registration
 from autoscaler.simulator.world.lists import PER_SECOND, USED_UP, SimulatedLists
@@ -35,6 +37,7 @@ from autoscaler.simulator.world.machine import Surroundings
 from autoscaler.simulator.world.machines import FORETOLD, Machines
 from autoscaler.simulator.world.notices import SimulatedNotices
 from autoscaler.simulator.world.operator import Operator
+from autoscaler.simulator.world.pods import ClusterPlan, SimulatedCluster
 from autoscaler.simulator.world.process import ControllerProcess, settings
 from autoscaler.simulator.world.provider import SimulatedProvider
 from autoscaler.simulator.world.reruns import SimulatedReruns
@@ -58,13 +61,19 @@ def itself(provider: SimulatedProvider) -> Provider:
     return provider
 
 
+def no_provider(cluster: SimulatedCluster, clock: Clock) -> Provider:
+    """Raise ValueError: a setting with clusters says how a controller reaches them."""
+    raise ValueError(f"no provider for {cluster.name} on {clock}")
+
+
 @dataclass(frozen=True, slots=True)
 class Setting:
     """The settings of a world. `quota` is that of the account, by `Offering.quota_key`.
 
     `boot` is by SKU the time until a machine's attestation. `strangers` is how many machines of
     another installation each provider runs under this fleet's name. `connect` returns what the controller
-    uses to reach a simulated provider: by default the provider itself.
+    uses to reach a simulated provider: by default the provider itself. `clusters` are the providers that are
+    clusters, and `connect_cluster` returns the provider over one, for each process anew.
     """
 
     catalogue: Catalogue
@@ -74,6 +83,8 @@ class Setting:
     pace: Pace
     strangers: int = 1
     connect: Callable[[SimulatedProvider], Provider] = itself
+    clusters: Mapping[ProviderName, ClusterPlan] = field(default_factory=dict)
+    connect_cluster: Callable[[SimulatedCluster, Clock], Provider] = no_provider
 
 
 class SimulatedWorld:
@@ -99,7 +110,9 @@ class SimulatedWorld:
         pace = PER_SECOND if schedule.lists else USED_UP
         self.lists = SimulatedLists(self.actions, self.fault_schedule, _now, pace)
         self.reruns = SimulatedReruns(self.actions, self.fault_schedule, self.invariants)
-        self.providers = {name: self._provider(name) for name in _providers(setting.catalogue)}
+        names = _providers(setting.catalogue)
+        self.providers = {n: self._provider(n) for n in names if n not in setting.clusters}
+        self.clusters = {n: self._cluster(n) for n in names if n in setting.clusters}
         self.notices = {
             name: SimulatedNotices(provider, self.fault_schedule, _now)
             for name, provider in self.providers.items()
@@ -109,7 +122,10 @@ class SimulatedWorld:
         around = Surroundings(
             self.supervisor.living, self.actions, self.fault_schedule, self.invariants, _now
         )
-        self.machines = Machines(around, self.providers, self.notices, setting.boot)
+        hosts: dict[ProviderName, MachineHost] = {**self.providers, **self.clusters}
+        self.machines = Machines(around, hosts, self.notices, setting.boot)
+        for cluster in self.clusters.values():
+            cluster.on_stop = self.machines.stop_agent
         self.operator = Operator(self.supervisor.living)
 
     async def run(self, patience: Seconds) -> None:
@@ -177,6 +193,8 @@ class SimulatedWorld:
         for provider in self.providers.values():
             for number in range(self._setting.strangers):
                 provider.add(self._stranger(provider.name, number))
+        for cluster in self.clusters.values():
+            cluster.add_strangers(self._setting.strangers)
         loop.call_at(self._began + self._schedule.faults_end + OPERATOR_COMES, self.operator.come)
         for job in self._schedule.jobs:
             loop.call_at(self._began + job.at, self.actions.queue, job)
@@ -196,6 +214,8 @@ class SimulatedWorld:
         self.github.crash_point = self.lists.crash_point = self.reruns.crash_point = crash_point
         for name, provider in self.providers.items():
             provider.crash_point = self.notices[name].crash_point = crash_point
+        for cluster in self.clusters.values():
+            cluster.crash_point = crash_point
         return ControllerProcess(self.ports(), self.settings, crash_point)
 
     @property
@@ -217,10 +237,13 @@ class SimulatedWorld:
             github=self.github,
             lists=self.lists,
             reruns=self.reruns,
-            providers={
-                name: self._setting.connect(provider) for name, provider in self.providers.items()
-            },
+            providers=self._connected(host),
         )
+
+    def _connected(self, clock: Clock) -> dict[ProviderName, Provider]:
+        connect, connect_cluster = self._setting.connect, self._setting.connect_cluster
+        found = {name: connect(provider) for name, provider in self.providers.items()}
+        return found | {name: connect_cluster(one, clock) for name, one in self.clusters.items()}
 
     def _begin(self, fault: Fault) -> None:
         """Begin a fault that acts at one moment. The other parts query the fault schedule themselves."""
@@ -245,6 +268,9 @@ class SimulatedWorld:
                 asyncio.get_running_loop().call_later(fault.lasts, self._mend)
             case FaultKind.CLOCK_JUMP:
                 self.fault_schedule.hits[fault.kind] += 1
+            case kind if kind in OF_CLUSTERS and self.clusters:
+                names = list(self.clusters)
+                self.clusters[names[fault.target % len(names)]].begin(fault)
 
     def _mend(self) -> None:
         self.store.failure = None
@@ -255,12 +281,19 @@ class SimulatedWorld:
         quota = {k: n for k, n in self._setting.quota.items() if k.startswith(f"{name}/")}
         return SimulatedProvider(name, catalogue, quota, self.fault_schedule, self.invariants, _now)
 
+    def _cluster(self, name: ProviderName) -> SimulatedCluster:
+        plan = self._setting.clusters[name]
+        return SimulatedCluster(name, plan, self.fault_schedule, self.invariants, _now)
+
     def _stranger(self, name: ProviderName, number: int) -> Instance:
-        skus = self._setting.catalogue.skus.values()
-        sku = next(sku for sku in skus if sku.launch_options[-1].provider == name)
+        sku, offering = next(
+            (sku.name, option.offerings[-1])
+            for sku in self._setting.catalogue.skus.values()
+            for option in reversed(sku.launch_options)
+            if option.provider == name
+        )
         machine = ProviderMachineId(f"i-{name}-other-{number}")
-        offering = sku.launch_options[-1].offerings[-1]
-        return Instance(machine, LaunchRequestId("other"), sku.name, offering, STRANGER, _now())
+        return Instance(machine, LaunchRequestId("other"), sku, offering, STRANGER, _now())
 
     def _look(self) -> None:
         self._look_for_unreported()

@@ -1,0 +1,197 @@
+"""The kubelets of all nodes: they start, stop and report the pods that the scheduler put on their nodes.
+
+Source: Kubernetes documentation, "Pod Lifecycle": termination of pods, container states.
+"""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from autoscaler.model.identifiers import Seconds
+from autoscaler.simulator.world.cluster.nodes import Node
+from autoscaler.simulator.world.cluster.registry import Object, Registry
+from autoscaler.simulator.world.cluster.statuses import End, Stage, kubelet_status, with_condition
+from autoscaler.simulator.world.fault_schedule import FaultSchedule
+from autoscaler.simulator.world.schedule import FaultKind
+
+SEEN_AFTER: Seconds = 0.5
+PULL: Seconds = 5.0
+PULL_AGAIN: Seconds = 60.0
+STOPS_AFTER: Seconds = 3.0
+"""Between SIGTERM and the end of the containers. The pod's grace period is longer."""
+
+KILLED = End(137, "Error")
+STOPPED = End(143, "Error")
+EVICTED = End(137, "Error", "Evicted", "The node was low on resource: ephemeral-storage.")
+OUT_OF_MEMORY = End(137, "OOMKilled")
+REFUSED = End(
+    reason="UnexpectedAdmissionError",
+    message="Pod was rejected: Allocate failed due to no healthy devices present",
+    never_started=True,
+)
+
+
+class Containers(Protocol):
+    """What runs in pods."""
+
+    def start(self, pod: Object) -> None:
+        """Start the init container."""
+
+    def stop(self, pod: Object) -> None:
+        """Send SIGTERM to the containers."""
+
+    def ended(self, pod: Object, end: End, disrupted: bool) -> None:
+        """Note that no container of the pod runs any more."""
+
+
+@dataclass(eq=False, slots=True)
+class _Pod:
+    """A pod on its node, as its kubelet knows it. `disrupted`: the cluster ended it, without the controller."""
+
+    pod: Object
+    node: Node
+    stage: Stage = Stage.BOUND
+    initialized: bool = False
+    stopping: bool = False
+    removing: bool = False
+    disrupted: bool = False
+    end: End | None = None
+    timers: list[asyncio.TimerHandle] = field(default_factory=list)
+
+
+class Kubelets:
+    """Call `bound` for each pod that the scheduler puts on a node."""
+
+    def __init__(
+        self, registry: Registry, fault_schedule: FaultSchedule, containers: Containers
+    ) -> None:
+        self._registry = registry
+        self._fault_schedule = fault_schedule
+        self._containers = containers
+        self._pods: dict[str, _Pod] = {}
+        registry.listeners.append(self._changed)
+
+    def bound(self, pod: Object, node: Node) -> None:
+        """Begin to start a pod."""
+        known = self._pods[pod["metadata"]["uid"]] = _Pod(pod, node)
+        self._later(SEEN_AFTER, known, self._admit)
+
+    def assigned(self, pod: Object) -> None:
+        """The init container has ended well, and the other container runs."""
+        known = self._known(pod)
+        if known is not None:
+            known.initialized, known.stage = True, Stage.RUNNING
+            self._report(known)
+
+    def exit(self, pod: Object, end: End, disrupted: bool = False) -> None:
+        """End a pod's containers."""
+        known = self._known(pod)
+        if known is not None:
+            known.disrupted = known.disrupted or disrupted
+            self._end(known, end)
+
+    def disrupt(self, pod: Object) -> None:
+        """Note that the cluster, and not the controller, deletes a pod."""
+        known = self._known(pod)
+        if known is not None:
+            known.disrupted = True
+
+    def node_died(self, node: Node) -> None:
+        """Kill the containers of a node. Nothing reports it."""
+        for known in self._on(node):
+            known.disrupted = True
+            self._end(known, KILLED)
+
+    def connected_again(self, node: Node) -> None:
+        """Report what happened on a node while it was disconnected, and stop what was deleted."""
+        for known in self._on(node):
+            self._report(known)
+            self._look(known)
+
+    def runs(self, pod: Object) -> bool:
+        """Return whether a pod's containers may run."""
+        return self._known(pod) is not None
+
+    def _known(self, pod: Object) -> _Pod | None:
+        known = self._pods.get(pod["metadata"]["uid"])
+        return known if known is not None and known.end is None else None
+
+    def _on(self, node: Node) -> list[_Pod]:
+        return [known for known in self._pods.values() if known.node is node]
+
+    def _changed(self, pod: Object | None, last: Object) -> None:
+        known = self._pods.get(last["metadata"]["uid"])
+        if known is not None:
+            known.pod = last
+            if pod is None or "deletionTimestamp" in last["metadata"]:
+                self._look(known)
+
+    def _look(self, known: _Pod) -> None:
+        """Stop a deleted pod, if its kubelet knows that it was deleted."""
+        current = self._registry.current(known.pod)
+        deleted = current is None or "deletionTimestamp" in current["metadata"]
+        if not deleted or not known.node.connected or not known.node.alive:
+            return
+        if known.end is not None:
+            if not known.removing:
+                known.removing = True
+                self._later(SEEN_AFTER, known, self._remove)
+        elif not known.stopping:
+            known.stopping = True
+            self._containers.stop(known.pod)
+            stuck = self._fault_schedule.hit(FaultKind.POD_STUCK)
+            left = 0.0 if stuck is None else stuck.until - self._fault_schedule.time
+            self._later(max(STOPS_AFTER, left), known, lambda one: self._end(one, STOPPED))
+
+    def _admit(self, known: _Pod) -> None:
+        if self._fault_schedule.hit(FaultKind.POD_REFUSED):
+            self.exit(known.pod, REFUSED, disrupted=True)
+            return
+        known.stage = Stage.WAITING
+        self._report(known)
+        self._later(PULL, known, self._pulled)
+
+    def _pulled(self, known: _Pod) -> None:
+        failing = known.stage is Stage.BACK_OFF or self._fault_schedule.hit(FaultKind.IMAGE_PULL)
+        if failing and self._fault_schedule.active(FaultKind.IMAGE_PULL):
+            known.stage = Stage.BACK_OFF
+            self._report(known)
+            self._later(PULL_AGAIN, known, self._pulled)
+            return
+        known.stage = Stage.INIT
+        self._report(known)
+        self._containers.start(known.pod)
+
+    def _end(self, known: _Pod, end: End) -> None:
+        if known.end is not None:
+            return
+        for timer in known.timers:
+            timer.cancel()
+        known.end, known.stage = end, Stage.ENDED
+        self._containers.ended(known.pod, end, known.disrupted)
+        self._report(known)
+        self._look(known)
+
+    def _report(self, known: _Pod) -> None:
+        """Write the pod's status, if its node reaches the API server."""
+        current = self._registry.current(known.pod)
+        if current is None or not (known.node.connected and known.node.alive):
+            return
+        status = kubelet_status(current, known.stage, known.end, known.initialized)
+        if known.end is EVICTED:
+            content = {"status": "True", "reason": "TerminationByKubelet"}
+            status["conditions"] = with_condition(status, "DisruptionTarget", content)
+        if any(current["status"].get(key) != value for key, value in status.items()):
+            self._registry.change(current, status=status)
+
+    def _remove(self, known: _Pod) -> None:
+        """Delete the ended pod without grace, as kubelet does when nothing of it is left."""
+        current = self._registry.current(known.pod)
+        del self._pods[known.pod["metadata"]["uid"]]
+        if current is not None:
+            self._registry.remove(current)
+
+    def _later(self, seconds: Seconds, known: _Pod, step: Callable[[_Pod], None]) -> None:
+        loop = asyncio.get_running_loop()
+        known.timers.append(loop.call_later(seconds, step, known))

@@ -1,0 +1,112 @@
+"""The nodes of a cluster, and which pods fit on them: the scheduler's filters, as far as pods here need them.
+
+Sources: Kubernetes documentation, "Kubernetes Scheduler", "Taints and Tolerations", "Nodes" (heartbeats).
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from autoscaler.simulator.world.cluster.registry import Object
+
+UNREACHABLE = "node.kubernetes.io/unreachable"
+ENDED = ("Succeeded", "Failed")
+Usage = dict[str, Counter[str]]
+"""What pods use, by node and resource."""
+
+
+@dataclass(eq=False, slots=True)
+class Node:
+    """A node. `connected`: its kubelet reaches the API server. `alive`: its containers run.
+
+    `ready` is what the node controller has written. `added`: a provisioner launched it.
+    """
+
+    name: str
+    labels: Mapping[str, str]
+    allocatable: Mapping[str, int]
+    taints: tuple[Mapping[str, str], ...] = ()
+    connected: bool = True
+    alive: bool = True
+    ready: bool = True
+    cordoned: bool = False
+    added: bool = False
+    watched: bool = False
+    """Whether its provisioner will look whether it is empty."""
+
+    def shown(self) -> Object:
+        """Return the Node object."""
+        lost = () if self.ready else ({"key": UNREACHABLE, "effect": "NoExecute"},)
+        return {
+            "metadata": {"name": self.name, "labels": self.labels},
+            "spec": {"taints": [*self.taints, *lost], "unschedulable": self.cordoned},
+            "status": {
+                "allocatable": {name: str(units) for name, units in self.allocatable.items()},
+                "conditions": [{"type": "Ready", "status": "True" if self.ready else "Unknown"}],
+            },
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class NodePool:
+    """Equal nodes. A provisioner may add nodes, up to `most`; without one, `count` is all there are."""
+
+    name: str
+    count: int
+    allocatable: Mapping[str, int]
+    labels: Mapping[str, str] = field(default_factory=dict)
+    taints: tuple[Mapping[str, str], ...] = ()
+    most: int = 0
+
+    def has(self, node: Node) -> bool:
+        """Return whether a node is of this pool."""
+        return node.name.rpartition("-")[0] == self.name
+
+    def node(self, number: int, added: bool = False) -> Node:
+        """Return a new node of the pool."""
+        name = f"{self.name}-{number}"
+        labels = {"kubernetes.io/os": "linux", "kubernetes.io/arch": "amd64", **self.labels}
+        return Node(name, labels, self.allocatable, self.taints, added=added)
+
+
+def wants(pod: Object) -> Counter[str]:
+    """Return what a pod needs of a node: extended resources, and one of its `pods`."""
+    found = Counter({"pods": 1})
+    for container in pod["spec"]["containers"]:
+        limits = (container.get("resources") or {}).get("limits") or {}
+        found.update({name: int(units) for name, units in limits.items() if "/" in name})
+    return found
+
+
+def used(pods: Iterable[Object]) -> Usage:
+    """Return what the pods of each node use. A pod that is being deleted still uses it."""
+    found: Usage = {}
+    for pod in pods:
+        name = pod["spec"].get("nodeName")
+        if name is not None and pod["status"]["phase"] not in ENDED:
+            found.setdefault(name, Counter()).update(wants(pod))
+    return found
+
+
+def may_host(node: Node, pod: Object) -> bool:
+    """Return whether a node accepts a pod, whatever it has left."""
+    spec = pod["spec"]
+    selector = spec.get("nodeSelector") or {}
+    return (
+        node.ready
+        and not node.cordoned
+        and all(node.labels.get(key) == value for key, value in selector.items())
+        and all(_tolerated(taint, spec.get("tolerations") or ()) for taint in node.taints)
+    )
+
+
+def has_room(node: Node, pod: Object, taken: Usage) -> bool:
+    """Return whether a node has enough left for a pod."""
+    there = taken.get(node.name, Counter())
+    return all(
+        there[name] + units <= node.allocatable.get(name, 0) for name, units in wants(pod).items()
+    )
+
+
+def _tolerated(taint: Mapping[str, str], tolerations: Iterable[Mapping[str, str]]) -> bool:
+    return any(one.get("key") in (None, taint["key"]) for one in tolerations)

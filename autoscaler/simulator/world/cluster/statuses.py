@@ -1,0 +1,108 @@
+"""The statuses that kubelet, the scheduler and the controllers write. Pure.
+
+Sources: Kubernetes documentation, "Pod Lifecycle" (phases, container states, conditions), "Disruptions"
+(pod disruption conditions), "Node-pressure Eviction"; kubelet's `pkg/kubelet/status/generate.go`,
+`pkg/kubelet/images/types.go` and `pkg/kubelet/lifecycle/predicate.go`.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from enum import Enum, auto
+from typing import Any
+
+from autoscaler.simulator.world.cluster.registry import Object
+
+
+class Stage(Enum):
+    """How far a pod is on its node."""
+
+    BOUND = auto()
+    """The node's kubelet has written nothing yet."""
+    WAITING = auto()
+    """The image is being pulled."""
+    BACK_OFF = auto()
+    """The image could not be pulled, twice."""
+    INIT = auto()
+    """The init container runs."""
+    RUNNING = auto()
+    """The other container runs."""
+    ENDED = auto()
+
+
+@dataclass(frozen=True, slots=True)
+class End:
+    """How a pod's containers ended. `reason` and `message` are the pod's own, if kubelet gives any."""
+
+    exit_code: int = 0
+    container_reason: str = "Completed"
+    reason: str = ""
+    message: str = ""
+    never_started: bool = False
+
+
+def with_condition(
+    status: Object, kind: str, content: Mapping[str, str]
+) -> list[Mapping[str, str]]:
+    """Return the conditions of a status with one added or replaced."""
+    others = [one for one in status.get("conditions") or () if one["type"] != kind]
+    return [*others, {"type": kind, **content}]
+
+
+def unschedulable(message: str) -> dict[str, str]:
+    """Return the content of the condition PodScheduled that the scheduler writes."""
+    return {"status": "False", "reason": "Unschedulable", "message": message}
+
+
+def kubelet_status(pod: Object, stage: Stage, end: End | None, initialized: bool) -> dict[str, Any]:
+    """Return what kubelet writes about a pod. It keeps the conditions of others."""
+    if stage is Stage.BOUND:
+        return {}
+    if end is not None and end.never_started:
+        # Kubelet refuses the pod: it writes neither containers nor conditions.
+        return {"phase": "Failed", "reason": end.reason, "message": end.message}
+    ready = "True" if stage is Stage.RUNNING else "False"
+    conditions = [one for one in pod["status"].get("conditions") or () if one["type"] not in _OWN]
+    conditions += [
+        {"type": "Initialized", "status": "True" if initialized else "False"},
+        {"type": "Ready", "status": ready},
+        {"type": "ContainersReady", "status": ready},
+    ]
+    found: dict[str, Any] = {
+        "phase": _phase(stage, end),
+        "conditions": conditions,
+        "initContainerStatuses": _statuses(pod, "initContainers", _init(stage, end, initialized)),
+        "containerStatuses": _statuses(pod, "containers", _main(stage, end, initialized)),
+    }
+    if end is not None and end.reason:
+        found |= {"reason": end.reason, "message": end.message}
+    return found
+
+
+_OWN = frozenset({"Initialized", "Ready", "ContainersReady"})
+
+
+def _phase(stage: Stage, end: End | None) -> str:
+    if end is not None:
+        return "Failed" if end.exit_code or end.reason else "Succeeded"
+    return "Running" if stage is Stage.RUNNING else "Pending"
+
+
+def _init(stage: Stage, end: End | None, initialized: bool) -> Object:
+    if initialized:
+        return {"terminated": {"exitCode": 0, "reason": "Completed"}}
+    if end is not None:
+        return {"terminated": {"exitCode": end.exit_code, "reason": end.container_reason}}
+    if stage is Stage.BACK_OFF:
+        return {"waiting": {"reason": "ImagePullBackOff", "message": "Back-off pulling image"}}
+    return {"running": {}} if stage is Stage.INIT else {"waiting": {"reason": "PodInitializing"}}
+
+
+def _main(stage: Stage, end: End | None, initialized: bool) -> Object:
+    if end is not None and initialized:
+        return {"terminated": {"exitCode": end.exit_code, "reason": end.container_reason}}
+    return {"running": {}} if stage is Stage.RUNNING else {"waiting": {"reason": "PodInitializing"}}
+
+
+def _statuses(pod: Object, kind: str, state: Object) -> list[Object]:
+    containers: Iterable[Object] = pod["spec"].get(kind) or ()
+    return [{"name": one["name"], "state": state} for one in containers]
