@@ -34,7 +34,7 @@ from autoscaler.model.changes import Changes, Record
 from autoscaler.model.cooldowns import Cooldown
 from autoscaler.model.fleet import Fleet, Usage
 from autoscaler.model.identifiers import Instant, ProviderName, Seconds
-from autoscaler.model.jobs import Job
+from autoscaler.model.jobs import Job, JobState
 from autoscaler.model.launch_requests import LaunchRequestState
 from autoscaler.model.machines import ExitReason, Machine
 from autoscaler.model.prices import Price
@@ -178,15 +178,35 @@ def _prune(state: LedgerState, before: Instant) -> None:
         if not state.prunable or state.prunable.peekitem(0)[0][0] >= before:
             return
         record = state.prunable.peekitem(0)[1]
+        if isinstance(record, Job) and _machine_exists(state, record):
+            # The provider may report later that the machine was taken from the job. `_prune_with` drops it.
+            state.prunable.popitem(0)
+            continue
         state.drop(record)
         if isinstance(record, Machine):
-            _prune_with(state, record)
+            _prune_with(state, record, before)
 
 
-def _prune_with(state: LedgerState, machine: Machine) -> None:
+def _ended_at(job: Job) -> Instant:
+    return job.completed_at or job.updated_at
+
+
+def _machine_exists(state: LedgerState, job: Job) -> bool:
+    """Return whether the machine of a job's runner may still exist."""
+    runner = state.runners.get(job.runner_name) if job.runner_name is not None else None
+    machine = state.machines.get(runner.machine) if runner is not None else None
+    return machine is not None and machine.occupies
+
+
+def _prune_with(state: LedgerState, machine: Machine, before: Instant) -> None:
     for name in runner_names(state.catalogue, machine.id, machine.work.tries):
-        if name in state.runners:
-            state.drop(state.runners[name])
+        runner = state.runners.get(name)
+        if runner is None:
+            continue
+        job = state.jobs.get(runner.job) if runner.job is not None else None
+        if job is not None and job.state is JobState.COMPLETED and _ended_at(job) < before:
+            state.drop(job)
+        state.drop(runner)
     request = state.launch_requests.get(machine.launch_request)
     if request is None or request.state is not LaunchRequestState.SETTLED:
         return

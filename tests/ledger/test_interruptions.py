@@ -258,6 +258,25 @@ def test_a_spot_termination_reason_counts_as_an_interruption_notice() -> None:
 
 
 @pytest.mark.case(
+    "the provider cannot be listed for long after a machine was taken from its job",
+    topic="EC2's machines",
+    source="Kubernetes: node-pressure eviction leaves a failed pod",
+)
+def test_a_job_stays_in_memory_until_its_machine_is_known_to_be_terminated() -> None:
+    world = World(opted_in())
+    machine = at_work(world)
+    fails(world.after(600.0))
+    world.after(700.0)
+    shown = replace(
+        world.listed(machine, terminated=True),
+        reason="Evicted: the node was low on resource",
+        failure=FailureClass.CAPACITY,
+    )
+    world.lists(shown, complete=False)
+    assert due(world.after(ASK_AGAIN.first)) == [(1,)]
+
+
+@pytest.mark.case(
     "a job fails ten minutes after its runner, when its machine is no longer in memory",
     topic="EC2's machines",
     source="actions/runner#3539",

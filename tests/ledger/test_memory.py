@@ -57,6 +57,20 @@ def test_completed_jobs_leave_memory_after_ten_minutes() -> None:
     assert world.ledger.take_changes().records != ()
 
 
+def test_a_completed_job_leaves_memory_with_the_machine_of_its_runner() -> None:
+    world = World()
+    world.queue(1)
+    runner = world.ready()
+    world.starts(1, runner)
+    world.completes(1, runner_name=runner)
+    world.after(650)
+    assert set(world.state.jobs) == {1}
+    world.lists(listed("i-c0", terminated=True))
+    world.after(601)
+    assert (world.state.machines, world.state.jobs) == ({}, {})
+    assert not world.state.prunable
+
+
 def test_a_pruned_job_is_not_stored_again() -> None:
     world = World()
     world.completes(1)
