@@ -49,6 +49,11 @@ def _options(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--seeds", type=_positive, default=1000, help="how many")
     parser.add_argument("--first", type=int, default=0, help="the first one")
     parser.add_argument("--processes", type=_positive, default=2)
+    parser.add_argument(
+        "--clusters",
+        action="store_true",
+        help="worlds with Kubernetes clusters, every other with EC2",
+    )
     parser.add_argument("--until-found", action="store_true", help="stop at the first violation")
     parser.add_argument("--tries", type=int, default=200, help="schedules played to shrink one")
     parser.add_argument("--folder", type=Path, default=FOUND, help="where schedules are written")
@@ -83,7 +88,7 @@ def _play(console: Console, options: argparse.Namespace) -> int:
                 bad = f"{len(figures.bad)} bad" if figures.bad else ""
                 progress.update(task, advance=1, description=bad)
 
-            campaign(seeds, figures, options.processes, each, options.until_found)
+            campaign(seeds, figures, options.processes, each, options.until_found, options.clusters)
     finally:
         console.print(figures.summary())
     for outcome in figures.bad[:SHRUNK]:
@@ -106,7 +111,7 @@ def _replay(console: Console, path: Path) -> int:
 def _print_shrunk(console: Console, outcome: Outcome, options: argparse.Namespace) -> None:
     wanted = kind_of(outcome.violations[0])
     small = shrink(
-        schedule_of(outcome.seed),
+        schedule_of(outcome.seed, options.clusters),
         lambda part: wanted in map(kind_of, play(part).violations),
         options.tries,
     )

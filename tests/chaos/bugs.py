@@ -36,6 +36,10 @@ IN_TESTS = (*range(60), *range(60, WITHIN, LISTS_EVERY))
 """Seeds that `make test` plays: it finds every bug with these. After the first sixty, only those in which the
 controller reads GitHub's lists: their worlds have the faults that no other world has."""
 
+IN_TESTS_OF_CLUSTERS = tuple(range(24))
+"""Seeds whose worlds with Kubernetes clusters `make test` plays. They find the bugs of that provider."""
+
+_OF_CLUSTERS = "autoscaler/providers/kubernetes/"
 _COPIED = ("autoscaler", "tests/chaos")
 _SHRUNK = re.compile(r"^seed (\d+), shrunk to (\d+) events: (.*)$", re.MULTILINE)
 
@@ -58,6 +62,11 @@ def names() -> list[str]:
     return sorted(path.stem for path in PATCHES.glob("*.patch"))
 
 
+def is_of_clusters(name: str) -> bool:
+    """Return whether a bug is in the Kubernetes provider: only worlds with clusters can find it."""
+    return _OF_CLUSTERS in (PATCHES / f"{name}.patch").read_text()
+
+
 def hunt(name: str, tries: int = 200, folder: Path = FOUND) -> Hunt:
     """Play seeds with a planted bug until one finds it, and shrink that in so many `tries`.
 
@@ -66,6 +75,7 @@ def hunt(name: str, tries: int = 200, folder: Path = FOUND) -> Hunt:
     began = time.monotonic()
     with planted(name) as copy:
         options = ["--until-found", "--seeds", str(WITHIN), "--tries", str(tries)]
+        options += ["--clusters"] if is_of_clusters(name) else []
         done = play_in(copy, *options, "--folder", str(copy / "found"))
         printed = _SHRUNK.search(done.stdout)
         seed, events, violation = printed.groups() if printed is not None else ("-1", "0", "")

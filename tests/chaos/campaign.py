@@ -71,20 +71,24 @@ def campaign(
     processes: int = 2,
     each: Callable[[Outcome], None] = lambda _: None,
     until_found: bool = False,
+    clusters: bool = False,
 ) -> None:
     """Play the seeds, count each in `figures`, and call `each` with its outcome.
 
+    `clusters`: play the seeds' worlds with Kubernetes clusters, and not those over EC2 alone.
     Stops at the first violation if `until_found`. After an exception such as Ctrl-C, the figures are
     those of the seeds played so far.
     """
-    for outcome in _outcomes(seeds, processes, 1 if until_found else _AT_ONCE):
+    for outcome in _outcomes(seeds, processes, 1 if until_found else _AT_ONCE, clusters):
         figures.count(outcome)
         each(outcome)
         if until_found and figures.bad:
             break
 
 
-def _outcomes(seeds: Sequence[int], processes: int, at_once: int) -> Iterator[Outcome]:
+def _outcomes(
+    seeds: Sequence[int], processes: int, at_once: int, clusters: bool
+) -> Iterator[Outcome]:
     # In their order: which seed is the first to find something is the same each time.
     others = set(active_children())
     context = get_context("spawn")
@@ -94,7 +98,7 @@ def _outcomes(seeds: Sequence[int], processes: int, at_once: int) -> Iterator[Ou
     try:
         while True:
             for some in islice(left, _IN_FLIGHT * processes - len(waiting)):
-                waiting.append(pool.submit(play_some, some))
+                waiting.append(pool.submit(play_some, some, clusters))
             if not waiting:
                 return
             yield from waiting.popleft().result()
@@ -105,9 +109,9 @@ def _outcomes(seeds: Sequence[int], processes: int, at_once: int) -> Iterator[Ou
         pool.shutdown(cancel_futures=True)
 
 
-def play_some(seeds: Sequence[int]) -> list[Outcome]:
+def play_some(seeds: Sequence[int], clusters: bool) -> list[Outcome]:
     """Play a few seeds in this process."""
-    outcomes = [play(schedule_of(seed)) for seed in seeds]
+    outcomes = [play(schedule_of(seed, clusters)) for seed in seeds]
     gc.collect()
     return outcomes
 

@@ -223,7 +223,7 @@ def schedule_of(seed: int, clusters: bool = False) -> Schedule:
     for fault in [fault for fault in faults if fault.kind is K.STORE_RESTORED]:
         jobs += _at_work_since(fault, len(jobs))
         faults += _unseen(random, fault)
-        faults += _under_way(random, fault)
+        faults += [_slow_in(fleet, slow) for slow in _under_way(random, fault)]
         faults += _started_again(random, fault)
     faults += [_left_behind(fault) for fault in faults if fault.kind in _REWOUND]
     faults += [_held_before(fault) for fault in faults if fault.kind is K.DELETE_OF_BUSY]
@@ -328,6 +328,13 @@ def _under_way(random: Random, fault: Fault) -> list[Fault]:
     began = fault.at - fault.target - 60.0
     slow = Fault(round(began, 1), K.LAUNCH_SLOW, 60.0, target=90)
     return [slow] if random.random() < 0.5 else []
+
+
+def _slow_in(fleet: Fleet, slow: Fault) -> Fault:
+    """Return a fault of slow launches as the providers of a world have it."""
+    if fleet is not Fleet.KUBERNETES:
+        return slow
+    return replace(slow, kind=K.API_SLOW, target=25)
 
 
 def _started_again(random: Random, fault: Fault) -> list[Fault]:

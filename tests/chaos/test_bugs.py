@@ -10,7 +10,18 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from autoscaler.simulator.world.schedule import from_json
-from tests.chaos.bugs import IN_TESTS, PATCHES, WITHIN, hunt, main, names, planted, play_in
+from tests.chaos.bugs import (
+    IN_TESTS,
+    IN_TESTS_OF_CLUSTERS,
+    PATCHES,
+    WITHIN,
+    hunt,
+    is_of_clusters,
+    main,
+    names,
+    planted,
+    play_in,
+)
 from tests.chaos.mix import schedule_of
 from tests.chaos.trial import play
 
@@ -40,10 +51,11 @@ def test_a_planted_bug_is_found_by_a_shrunken_schedule(
 ) -> None:
     schedule = from_json((PATCHES / f"{name}.json").read_text())
     assert len(schedule) < 30
-    assert schedule.seed in IN_TESTS
-    whole = schedule_of(schedule.seed)
+    clusters = is_of_clusters(name)
+    assert schedule.seed in (IN_TESTS_OF_CLUSTERS if clusters else IN_TESTS)
+    whole = schedule_of(schedule.seed, clusters)
     assert {*schedule.jobs, *schedule.faults} <= {*whole.jobs, *whole.faults}, AGAIN
-    assert schedule.lists == whole.lists
+    assert (schedule.lists, schedule.fleet) == (whole.lists, whole.fleet)
     assert play(schedule).violations == ()
     done = replays[name]
     assert done.returncode == 1, done.stdout + done.stderr

@@ -6,11 +6,11 @@ import pytest
 
 from autoscaler.model.identifiers import SkuName
 from autoscaler.simulator.world.invariants import NO_HOLD_LEFT
-from autoscaler.simulator.world.schedule import FaultKind
-from tests.chaos.bugs import IN_TESTS, WITHIN
+from autoscaler.simulator.world.schedule import FaultKind, Fleet
+from tests.chaos.bugs import IN_TESTS, IN_TESTS_OF_CLUSTERS, WITHIN
 from tests.chaos.campaign import Figures, campaign
 from tests.chaos.fleet import CATALOGUE
-from tests.chaos.mix import FIRST_BACKUP, HABITS, LASTS, schedule_of
+from tests.chaos.mix import FIRST_BACKUP, HABITS, LASTS, OF_CLUSTERS, OF_EC2, schedule_of
 from tests.chaos.trial import Outcome
 
 SEEDS = range(WITHIN)
@@ -54,8 +54,18 @@ def test_a_backup_is_up_to_an_hour_old_and_what_worked_at_it_still_works_when_it
 
 def test_every_kind_is_in_the_mix() -> None:
     drawn = {fault.kind for seed in SEEDS for fault in schedule_of(seed).faults}
-    assert drawn == set(FaultKind)
+    assert drawn == set(FaultKind) - set(OF_CLUSTERS)
     assert set(HABITS) == set(FaultKind)
+
+
+def test_every_second_world_with_clusters_has_ec2_too_and_all_kinds_of_fault() -> None:
+    schedules = [schedule_of(seed, clusters=True) for seed in SEEDS]
+    alone = [one for one in schedules if one.fleet is Fleet.KUBERNETES]
+    assert [one.fleet for one in schedules[:4]] == 2 * [Fleet.KUBERNETES, Fleet.BOTH]
+    assert not {fault.kind for one in alone for fault in one.faults} & set(OF_EC2)
+    assert {fault.kind for one in schedules for fault in one.faults} == set(FaultKind)
+    for schedule in schedules:
+        assert len({fault.kind for fault in schedule.faults} & set(OF_CLUSTERS)) >= 5
 
 
 @pytest.mark.case(
@@ -68,7 +78,21 @@ def test_under_all_faults_no_job_is_lost_and_no_machine_leaks() -> None:
     campaign(IN_TESTS, figures)
     assert [(outcome.seed, outcome.violations) for outcome in figures.bad] == []
     assert figures.seeds == len(IN_TESTS)
-    assert set(figures.seeds_with) == set(FaultKind)
+    assert set(figures.seeds_with) == set(FaultKind) - set(OF_CLUSTERS)
+
+
+@pytest.mark.case(
+    "evictions, lost and dead nodes, image pull errors, full nodes, an API server that throttles, breaks "
+    "watches and forgets versions: all at once, and no job is lost and no pod doubled",
+    topic="Kubernetes",
+    source="Kubernetes: Disruptions; API Concepts",
+)
+def test_under_all_faults_of_clusters_no_job_is_lost_and_no_pod_is_left() -> None:
+    figures = Figures()
+    campaign(IN_TESTS_OF_CLUSTERS, figures, clusters=True)
+    assert [(outcome.seed, outcome.violations) for outcome in figures.bad] == []
+    assert figures.seeds == len(IN_TESTS_OF_CLUSTERS)
+    assert set(figures.seeds_with) >= set(OF_CLUSTERS)
 
 
 def test_after_ctrl_c_the_figures_are_those_of_the_seeds_played() -> None:
