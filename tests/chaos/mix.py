@@ -239,7 +239,10 @@ def schedule_of(seed: int, clusters: bool = False) -> Schedule:
 def _of_clusters(random: Random) -> list[Fault]:
     """Return the faults of API servers, pods and nodes."""
     kinds = random.sample(OF_CLUSTERS, random.randint(*KINDS_OF_CLUSTERS))
-    return [fault for kind in kinds for fault in _faults(random, kind)]
+    faults = [fault for kind in kinds for fault in _faults(random, kind)]
+    # Only a list in more than one page can expire.
+    paged = [replace(one, kind=K.SHORT_PAGES) for one in faults if one.kind is K.LIST_EXPIRED]
+    return faults + paged
 
 
 def _at_work_unseen(fault: Fault, jobs: int) -> list[JobArrival]:
