@@ -37,8 +37,8 @@ IN_TESTS = (*range(60), *range(60, WITHIN, LISTS_EVERY))
 controller reads GitHub's lists: their worlds have the faults that no other world has."""
 
 IN_TESTS_OF_CLUSTERS = (0, 2, 4, 8, 13, 30)
-"""Seeds whose worlds with Kubernetes clusters `make test` plays. They have all kinds of faults of clusters, and find
-the bugs of that provider."""
+"""Seeds whose worlds with Kubernetes clusters `make test` plays. They have all kinds of faults of clusters, and
+find the bugs of that provider."""
 
 _OF_CLUSTERS = "autoscaler/providers/kubernetes/"
 _COPIED = ("autoscaler", "tests/chaos")

@@ -85,7 +85,7 @@ def test_under_all_faults_no_job_is_lost_and_no_machine_leaks() -> None:
     "evictions, lost and dead nodes, image pull errors, full nodes, an API server that throttles, breaks "
     "watches and forgets versions: all at once, and no job is lost and no pod doubled",
     topic="Kubernetes",
-    source="Kubernetes: Disruptions; API Concepts",
+    source="Kubernetes: Disruptions",
 )
 def test_under_all_faults_of_clusters_no_job_is_lost_and_no_pod_is_left() -> None:
     figures = Figures()

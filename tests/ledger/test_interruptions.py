@@ -259,8 +259,8 @@ def test_a_spot_termination_reason_counts_as_an_interruption_notice() -> None:
 
 @pytest.mark.case(
     "the provider cannot be listed for long after a machine was taken from its job",
-    topic="EC2's machines",
-    source="Kubernetes: node-pressure eviction leaves a failed pod",
+    topic="Kubernetes",
+    source="Kubernetes: Pod Lifecycle",
 )
 def test_a_job_stays_in_memory_until_its_machine_is_known_to_be_terminated() -> None:
     world = World(opted_in())

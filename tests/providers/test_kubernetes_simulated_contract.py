@@ -1,4 +1,4 @@
-"""Pods on the simulated API server keep the contract of providers, like those on the real one (tests/cluster)."""
+"""Pods on the simulated API server keep the contract of providers, as on the real one in tests/cluster."""
 
 import asyncio
 from collections.abc import AsyncIterator

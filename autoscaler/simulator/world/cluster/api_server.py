@@ -161,7 +161,7 @@ class ApiServer:
         if method == "DELETE":
             return self._delete(pod, body)
         if method == "PATCH":
-            return Answer(200, self._registry.change(pod, metadata=_merged(pod, body)))
+            return self._patch(pod, body)
         return self._log(pod) if log else Answer(200, pod)
 
     def _list(self, path: str, query: Mapping[str, str]) -> Answer:
@@ -195,6 +195,12 @@ class ApiServer:
             return Answer(201, body)
         self._admission.creating(body)
         return Answer(201, self._registry.create(body))
+
+    def _patch(self, pod: Object, body: Object) -> Answer:
+        uid = (body.get("metadata") or {}).get("uid", pod["metadata"]["uid"])
+        if uid != pod["metadata"]["uid"]:
+            return _status(409, "Conflict", f"Precondition failed: UID in precondition: {uid}")
+        return Answer(200, self._registry.change(pod, metadata=_merged(pod, body)))
 
     def _delete(self, pod: Object, body: Object) -> Answer:
         uid = (body.get("preconditions") or {}).get("uid")
