@@ -56,7 +56,7 @@ QUOTA = {
     f"{ELASTIC}/pods{{pool=cpu}}": 12,
     f"{ELASTIC}/pods{{pool=arm}}": 16,
 }
-"""What the nodes have room for. A provisioner has no quota that it could tell: the operator configured it."""
+"""What the nodes have room for. Where a provisioner adds nodes, the quota is configured."""
 
 
 def _pod(sku: str, pool: str = "", gpus: int = 0, dollars: float = 0.2) -> PodOption:
