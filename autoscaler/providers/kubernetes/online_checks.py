@@ -118,7 +118,12 @@ class _Cluster:
 
     async def _missing_rights(self) -> AsyncIterator[Right]:
         rights = rights_of(self._settings)
-        answers = await asyncio.gather(*(self._is_allowed(right) for right in rights))
+        requests = (self._is_allowed(right) for right in rights)
+        # All of them end before an error is raised: a request that goes on would open a closed client again.
+        answers = await asyncio.gather(*requests, return_exceptions=True)
+        for answer in answers:
+            if isinstance(answer, BaseException):
+                raise answer
         for right, allowed in zip(rights, answers, strict=True):
             if not allowed:
                 yield right
