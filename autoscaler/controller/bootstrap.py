@@ -326,12 +326,14 @@ class BootstrapService:
         """Have the provider keep the machine. Raises NotKnownYetError if it does not."""
         if machine.placement.provider_id is None:
             return
+        provider = self._providers[machine.provider]
         try:
             async with asyncio.timeout(ANSWERED_WITHIN):
-                await self._providers[machine.provider].protect(machine.placement.provider_id)
+                await provider.protect(machine.placement.provider_id)
         except (ProviderError, OutcomeUnknownError, TimeoutError) as error:
             problem = str(error) or f"no answer within {ANSWERED_WITHIN:g} s"
-            _log.warning("machine_not_protected", machine=machine.id, error=problem)
+            hint = provider.hint(error)
+            _log.warning("machine_not_protected", machine=machine.id, error=problem, hint=hint)
             raise NotKnownYetError(TRY_AGAIN) from error
 
     async def _send_configuration(self, machine: Machine, runner: Runner) -> Assigned | None:

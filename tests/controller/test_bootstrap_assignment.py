@@ -3,11 +3,14 @@
 import asyncio
 
 import pytest
+from structlog.testing import capture_logs
 
 from autoscaler.controller.ports.bootstrap import Assigned, NotKnownYetError
 from autoscaler.controller.ports.github import RetryLaterError
 from autoscaler.controller.ports.provider import OutcomeUnknownError
+from autoscaler.controller.ports.provider_errors import ProviderError
 from autoscaler.model.events import InstallationAdopted
+from autoscaler.model.failures import FailureClass
 from autoscaler.model.identifiers import InstallationId, ProviderMachineId, RunnerName
 from autoscaler.model.jobs import JobState
 from autoscaler.model.machines import MachineState
@@ -258,10 +261,13 @@ async def test_a_machine_is_protected_before_it_gets_its_registration() -> None:
     controller, agent = await assigned_machine(World())
     east = controller.world.east
     assert east.protected == []
-    error = OutcomeUnknownError("no answer")
-    east.protect_script.append(error)
-    with pytest.raises(NotKnownYetError):
-        await agent.poll()
+    refused = ProviderError(FailureClass.CONFIGURATION, "Forbidden", "no right to patch pods")
+    for error, hint in ((OutcomeUnknownError("no answer"), None), (refused, "mend it")):
+        east.protect_script.append(error)
+        with pytest.raises(NotKnownYetError), capture_logs() as logs:
+            await agent.poll()
+        (line,) = (one for one in logs if one["event"] == "machine_not_protected")
+        assert line["hint"] == hint
     assert runner_of(controller).configuration_sent_at is None
     assigned = await agent.take_assignment()
     assert east.protected == [agent.instance.id]
