@@ -143,13 +143,14 @@ def test_containers_volumes_and_variables_merge_by_name() -> None:
         "spec": {
             "containers": [
                 {"name": "runner", "env": [{"name": "A", "value": "1"}], "workingDir": "/x"},
-                {"name": "sidecar", "image": "proxy:1"},
             ],
+            "initContainers": [{"name": "sidecar", "image": "proxy:1", "restartPolicy": "Always"}],
             "volumes": [{"name": "cache", "persistentVolumeClaim": {"claimName": "cache"}}],
         }
     }
     found = merged(template(), overlay)["spec"]
-    assert [one["name"] for one in found["containers"]] == ["runner", "sidecar"]
+    assert [one["name"] for one in found["containers"]] == ["runner"]
+    assert [one["name"] for one in found["initContainers"]] == ["sidecar", "attest"]
     runner = by_name(found["containers"], "runner")
     assert (runner["workingDir"], runner["env"]) == ("/x", [{"name": "A", "value": "1"}])
     assert runner["command"] == ["run"]
@@ -255,6 +256,15 @@ TOKEN = {"projected": {"sources": [{"serviceAccountToken": {"path": "t"}}]}}
             },
             "only runner may have the assignment",
         ),
+        (
+            {"spec": {"containers": [{"name": "s", "image": "proxy:1"}]}},
+            "spec.containers[s]: the pod would not end with its runner",
+        ),
+        (
+            {"spec": {"terminationGracePeriodSeconds": 0}},
+            "terminationGracePeriodSeconds: must stay",
+        ),
+        ({"spec": {"activeDeadlineSeconds": 60}}, "spec.activeDeadlineSeconds: is not allowed"),
         ({"spec": {"nodeSelector": "gpu"}}, "spec.nodeSelector: must be a mapping"),
         ({"spec": {"tolerations": "all"}}, "spec.tolerations: must be a list"),
         ({"spec": {"containers": "runner"}}, "spec.containers: must be a list"),

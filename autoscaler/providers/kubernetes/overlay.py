@@ -46,10 +46,22 @@ _ONE_CONTAINER = {
 }
 """Volumes that no other container may have, except that `attest` has all it needs."""
 _KEPT_OF_CONTAINERS = ("command", "args", "restartPolicy", "lifecycle")
-_KEPT_OF_SPEC = ("restartPolicy", "automountServiceAccountToken", "serviceAccountName")
-_FORBIDDEN_IN_SPEC = ("hostNetwork", "hostPID", "hostIPC", "shareProcessNamespace", "nodeName")
+_KEPT_OF_SPEC = (
+    "restartPolicy",
+    "automountServiceAccountToken",
+    "serviceAccountName",
+    "terminationGracePeriodSeconds",
+)
+_FORBIDDEN_IN_SPEC = (
+    "hostNetwork",
+    "hostPID",
+    "hostIPC",
+    "shareProcessNamespace",
+    "nodeName",
+    "activeDeadlineSeconds",
+)
 """What would give a job the host's namespaces, the processes of `attest`, or a node behind the scheduler's
-back. Pod Security `baseline` forbids the first three, too."""
+back, or would end it while it runs. Pod Security `baseline` forbids the first three, too."""
 
 
 class OverlayError(ValueError):
@@ -130,6 +142,7 @@ def _problems(
         privileged = {one["name"] for one in _elements(pod["spec"], kind) if _privileged(one)}
         for container in _elements(spec, kind):
             yield from _container_problems(kind, container, privileged)
+    yield from _further_container_problems(pod["spec"], spec)
 
 
 def _metadata_problems(
@@ -216,6 +229,17 @@ def _sidecar_problems(own: Mapping[str, Any], spec: Mapping[str, Any], kind: str
         policy = container.get("restartPolicy")
         if policy is not None and found.get(container["name"], {}).get("restartPolicy") != policy:
             yield f"spec.{kind}[{container['name']}].restartPolicy: must stay {policy!r}"
+
+
+def _further_container_problems(own: Mapping[str, Any], spec: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the containers that would keep the pod running after its runner was killed."""
+    names = {one["name"] for one in _elements(own, "containers")}
+    for container in _elements(spec, "containers"):
+        if container.get("name") not in names:
+            yield (
+                f"spec.containers[{container.get('name')}]: the pod would not end with its runner; "
+                "put it under initContainers with restartPolicy: Always"
+            )
 
 
 def _privileged(container: Mapping[str, Any]) -> bool:
