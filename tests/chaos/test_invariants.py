@@ -16,6 +16,13 @@ from autoscaler.model.identifiers import (
 )
 from autoscaler.model.jobs import JobState
 from autoscaler.model.launch_requests import LaunchRequest, LaunchRequestState
+from autoscaler.model.machines import (
+    Machine,
+    MachineState,
+    Placement,
+    Termination,
+    TerminationReason,
+)
 from autoscaler.simulator.world.fault_schedule import FaultSchedule
 from autoscaler.simulator.world.instances import Instance, Seat
 from autoscaler.simulator.world.invariants import (
@@ -145,16 +152,39 @@ def test_a_machine_at_work_one_that_listens_and_a_stranger_s() -> None:
     ]
 
 
-@pytest.mark.parametrize("deregistered", [True, False])
-def test_a_machine_may_be_stopped_once_its_only_job_is_over(deregistered: bool) -> None:
+@pytest.mark.parametrize(
+    ("reason", "deregistered", "allowed"),
+    [
+        (TerminationReason.OPERATOR, True, True),
+        (TerminationReason.OPERATOR, False, False),
+        (TerminationReason.EXITED, True, False),
+    ],
+)
+def test_an_operator_may_terminate_a_machine_once_its_only_job_is_over(
+    reason: TerminationReason, deregistered: bool, allowed: bool
+) -> None:
     """Found by seed 1050: an operator terminated a machine between its job's end and its runner's exit."""
-    invariants, machine = stored(), instance()
+    store, machine = MemoryStore(), instance()
+    invariants = Invariants(CATALOGUE, store)
+    record = Machine(
+        MachineId("m1"),
+        CPU,
+        WEST,
+        machine.call,
+        0,
+        0.0,
+        MachineState.TERMINATING,
+        0.0,
+        Placement(1.0, (), machine.id),
+        termination=Termination(reason),
+    )
+    store.records["machine", record.id] = record
     registration = Registration(1, "org:acme", RunnerName("r"), frozenset({"cpu"}), 0.0)
     registration.job = SimulatedJob(arrival(), JobState.COMPLETED, 0.0)
     registration.deleted_at = 60.0 if deregistered else None
     invariants.seats.append(Seat(machine, registration=registration, listens=True))
     invariants.ending(machine)
-    assert bool(invariants.violations) is not deregistered
+    assert (invariants.violations == []) is allowed
 
 
 def test_a_registration_that_was_not_stored_or_comes_too_early() -> None:

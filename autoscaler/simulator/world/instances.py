@@ -138,8 +138,3 @@ class Seat:
     def works(self) -> bool:
         """Return whether a job runs on the machine."""
         return self.registration is not None and self.listens and self.registration.works
-
-    @property
-    def awaits_job(self) -> bool:
-        """Return whether its listener may take a job: an ephemeral runner takes a single one."""
-        return self.listens and (self.registration is None or not self.registration.spent)

@@ -11,7 +11,7 @@ from autoscaler.model.catalogue import Catalogue, Offering
 from autoscaler.model.identifiers import Instant, RunnerName, Seconds, SkuName
 from autoscaler.model.labels import covers
 from autoscaler.model.launch_requests import LaunchRequest
-from autoscaler.model.machines import Machine
+from autoscaler.model.machines import Machine, TerminationReason
 from autoscaler.simulator.world.instances import POWERED_OFF, STRANGER, Instance, Seat
 from autoscaler.simulator.world.jobs import SimulatedJob
 from autoscaler.simulator.world.store import MemoryStore
@@ -119,8 +119,17 @@ class Invariants:
                 continue
             if seat.works:
                 self.note(f"{instance.id} was stopped at work")
-            elif seat.awaits_job:
+            elif seat.listens and not self._released(seat):
                 self.note(f"{instance.id} was stopped while its runner listened")
+
+    def _released(self, seat: Seat) -> bool:
+        """Return whether an operator had the machine terminated after its runner's only job."""
+        registration = seat.registration
+        return (registration is not None and registration.spent) and any(
+            machine.placement.provider_id == seat.instance.id
+            and machine.termination.reason is TerminationReason.OPERATOR
+            for machine in self._store.of_kind(Machine)
+        )
 
     def _ours(self, instance: Instance) -> bool:
         """Return whether the machine is this fleet's: by its installation ID, or by a record in the store.
