@@ -55,7 +55,7 @@ class Kubelet:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        """Kill all containers, as when the nodes lose power."""
+        """Kill all containers and delete the nodes, so that no pod is left waiting on them."""
         for loop in self._loops:
             loop.cancel()
         await asyncio.gather(*self._loops, return_exceptions=True)
@@ -64,6 +64,9 @@ class Kubelet:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         await self.runtime.close()
+        for name in self._nodes:
+            with suppress(aiohttp.ClientError, RequestFailedError, TimeoutError):
+                await self._admin.request("DELETE", f"/api/v1/nodes/{name}")
 
     async def add_node(
         self,

@@ -177,3 +177,13 @@ async def test_a_pod_that_is_deleted_before_its_container_runs_leaves_nothing(
 
     await until(has_ended)
     assert not kubelet.runtime.folder_of(made).exists()
+
+
+async def test_a_kubelet_that_stops_leaves_no_node_for_the_scheduler(
+    admin: Administrator, folder: Path
+) -> None:
+    place = folder / "short"
+    place.mkdir()
+    async with Kubelet(admin, Runtime(place, SCALE), SCALE) as stopped:
+        await stopped.add_node("short", {"cpu": "1"})
+    await admin.gone("/api/v1/nodes/short")
