@@ -3,7 +3,7 @@
 import asyncio
 import itertools
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -52,6 +52,15 @@ async def admin(cluster: Cluster) -> AsyncIterator[Administrator]:
     await administrator.close()
 
 
+def _ready(node: Mapping[str, Any]) -> bool:
+    """Whether the controller-manager has removed the taint that a new node gets (`not-ready`)."""
+    conditions = node.get("status", {}).get("conditions") or ()
+    taints = node["spec"].get("taints") or ()
+    return any(one["type"] == "Ready" and one["status"] == "True" for one in conditions) and all(
+        one["key"] == GPU for one in taints
+    )
+
+
 @dataclass(frozen=True)
 class Place:
     """One namespace with its own fleet, its own nodes, and the shipped rights."""
@@ -69,9 +78,11 @@ class Place:
         return f"system:serviceaccount:{self.name}:gpu-runner-autoscaler"
 
     async def add_node(self, gpus: int = 8, name: str = "") -> str:
+        """Add a node, and wait until the scheduler may use it."""
         found = name or f"{self.name}-node-{next(_numbers)}"
         taint = {"key": GPU, "value": "present", "effect": "NoSchedule"}
         await self.admin.add_node(found, {GPU: str(gpus)}, {"pool": self.name}, [taint])
+        await self.admin.until(f"/api/v1/nodes/{found}", _ready)
         return found
 
     async def pods(self) -> dict[str, dict[str, Any]]:
