@@ -323,10 +323,13 @@ class BootstrapService:
         return await self._send_configuration(machine, runner)
 
     async def _protect(self, machine: Machine) -> None:
-        """Have the provider keep the machine. Raises NotKnownYetError if it does not."""
-        if machine.placement.provider_id is None:
+        """Have the provider keep the machine. Raises NotKnownYetError if it does not.
+
+        A provider that left fleet.yaml cannot be asked, and the machine runs its job unprotected.
+        """
+        provider = self._providers.get(machine.provider)
+        if provider is None or machine.placement.provider_id is None:
             return
-        provider = self._providers[machine.provider]
         try:
             async with asyncio.timeout(ANSWERED_WITHIN):
                 await provider.protect(machine.placement.provider_id)

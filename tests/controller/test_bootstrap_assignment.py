@@ -276,6 +276,15 @@ async def test_a_machine_is_protected_before_it_gets_its_registration() -> None:
 
 
 @on_virtual_time
+async def test_a_machine_whose_provider_left_the_configuration_is_registered() -> None:
+    controller, agent = await assigned_machine(World())
+    del controller.world.providers[EAST]
+    assigned = await agent.take_assignment()
+    await agent.acknowledge(assigned.runner)
+    assert runner_of(controller).state is RunnerState.LISTENING
+
+
+@on_virtual_time
 async def test_a_machine_that_ends_while_it_is_protected_gets_no_registration() -> None:
     controller, agent = await assigned_machine(World())
 
