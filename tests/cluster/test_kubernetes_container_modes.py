@@ -11,6 +11,7 @@ import pytest_asyncio
 import yaml
 
 from autoscaler.controller.ports.provider import ProofRefusedError, ProviderError
+from autoscaler.providers.kubernetes import ownership
 from autoscaler.providers.kubernetes.container_modes import (
     ContainerHooks,
     ContainerMode,
@@ -213,6 +214,8 @@ async def test_the_pod_of_a_job_is_deleted_when_its_runner_is_gone(
     names = [*names_of(request), "another-fleet-1f-0", "by-hand"]
     for name in names:
         await place.admin.create(pods, job_pod(name))
+    hidden = place.path(names[1])
+    await place.admin.patch(hidden, {"metadata": {"labels": {ownership.FLEET: None}}})
     await listed(hooked)
     await hooked.collect([])
     assert {f"{name}-workflow" for name in names} <= set(await place.pods())

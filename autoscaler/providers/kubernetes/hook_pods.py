@@ -52,10 +52,23 @@ async def delete_left_pods(api: ApiServer, settings: KubernetesSettings) -> None
 
 
 async def _delete(api: ApiServer, settings: KubernetesSettings, pod: Mapping[str, Any]) -> None:
+    """Delete a job's pod once a GET has shown that its runner's pod is gone."""
     metadata = pod["metadata"]
     path = paths.pod(settings.namespace, metadata["name"])
+    if await _exists(api, paths.pod(settings.namespace, metadata["labels"][RUNNER_POD])):
+        return  # only its labels are missing
     try:
         await api.request("DELETE", path, body={"preconditions": {"uid": metadata["uid"]}})
     except ProviderError as error:
         if error.code not in ("NotFound", "Conflict"):
             raise
+
+
+async def _exists(api: ApiServer, path: str) -> bool:
+    try:
+        await api.request("GET", path)
+    except ProviderError as error:
+        if error.code != "NotFound":
+            raise
+        return False
+    return True
