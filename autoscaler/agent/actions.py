@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 
-class Again(Exception):  # noqa: N818 - an instruction, not an error
+class TryAgain(Exception):  # noqa: N818 - an instruction, not an error
     """Try again later, after at least `retry_after` seconds if that is given."""
 
     def __init__(self, why: str, retry_after: float | None = None) -> None:
@@ -12,7 +12,7 @@ class Again(Exception):  # noqa: N818 - an instruction, not an error
 
 
 class AttestAgain(Exception):  # noqa: N818
-    """The controller requires a new attestation first."""
+    """The controller refused a request: attest again before any other request."""
 
 
 class PowerOff(Exception):  # noqa: N818
@@ -23,5 +23,5 @@ class Stopped(PowerOff):
     """The machine is being shut down, by its provider or by a person."""
 
 
-class Settings(Exception):  # noqa: N818
+class BadSettings(Exception):  # noqa: N818
     """The host file, the controller file or the image cannot be used."""

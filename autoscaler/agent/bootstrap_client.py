@@ -9,7 +9,7 @@ import json
 import os
 import time
 
-from autoscaler.agent.actions import Again, AttestAgain, PowerOff, Settings
+from autoscaler.agent.actions import AttestAgain, BadSettings, PowerOff, TryAgain
 from autoscaler.agent.clock import Clock
 from autoscaler.agent.http_client import Answer, Link
 from autoscaler.agent.limits import MOST_BODY
@@ -30,8 +30,9 @@ Assignment = collections.namedtuple("Assignment", ("runner", "jit_config"))
 class Controller:
     """The client of the bootstrap protocol. Converts each answer into the agent's next action.
 
-    `heard` is the time of the last authenticated answer that knows this machine. Only this object has
-    the nonce. In a pod, the agent's second half continues with the `session` of the first.
+    `answered_at` is when the controller last answered a request of this machine as docs/bootstrap.md
+    expects. Only this object has the nonce. In a pod, the agent's second half continues with the
+    `session` of the first.
     """
 
     def __init__(self, link: Link, provider: str, proof: Callable[[], str], clock: Clock) -> None:
@@ -42,21 +43,24 @@ class Controller:
         self._nonce = os.urandom(32).hex()
         self.machine: str | None = None
         self.skew: float | None = None
-        self.heard = clock.now()
+        self.answered_at = clock.now()
 
     def session(self) -> dict[str, Any]:
-        """Return what authenticates the requests after the attestation."""
+        """Return the machine's ID and nonce, which authenticate the requests after the attestation."""
         return {"machine": self.machine, "nonce": self._nonce}
 
     def resume(self, session: dict[str, Any]) -> None:
-        """Continue with the session of another process of this machine. Raises Settings."""
+        """Continue with the session of another process of this machine. Raises BadSettings."""
         machine, nonce = session.get("machine"), session.get("nonce")
         if not is_name(machine) or not is_name(nonce):
-            raise Settings("no session")
+            raise BadSettings("no session")
         self.machine, self._nonce = machine, nonce
 
     def attest(self) -> dict[str, Any]:
-        """Attest; return the parameters of the health checks. Raises Again, AttestAgain, PowerOff."""
+        """Attest; return the parameters of the health checks.
+
+        Raises TryAgain, AttestAgain, PowerOff.
+        """
         self.machine = None
         body = {
             "protocol": PROTOCOL,
@@ -68,29 +72,32 @@ class Controller:
         before = time.time()
         answer = self._ask("/bootstrap/attest", {}, body)
         self.skew = _skew(answer.date, before, time.time())
-        self.machine, health_checks = self._expect(answer, http.client.OK, _welcome)
+        self.machine, health_checks = self._expect(answer, http.client.OK, _parse_attested)
         return health_checks
 
     def poll(self, wait: float) -> Assignment | None:
-        """Wait at most `wait` seconds for a registration. Raises Again, AttestAgain, PowerOff."""
+        """Wait at most `wait` seconds for a registration. Raises TryAgain, AttestAgain, PowerOff."""
         limit = self._clock.network(wait + 10.0)
-        return self._call("poll", {"wait": wait}, http.client.OK, _assign, limit)[0]
+        return self._call("poll", {"wait": wait}, http.client.OK, _parse_polled, limit)[0]
 
     def report(self, step: str, body: dict[str, Any]) -> None:
-        """Send a report, which is answered with 204. Raises Again, AttestAgain, PowerOff."""
+        """Send a report, which is answered with 204. Raises TryAgain, AttestAgain, PowerOff."""
         self._call(step, body, http.client.NO_CONTENT, lambda value: value == {})
 
     def may_release(self) -> bool:
-        """Return whether the controller can send a DELETE now. Raises Again, AttestAgain, PowerOff."""
-        allowed = lambda value: _one(value, "allowed", bool)  # noqa: E731
+        """Return whether the controller could now ask GitHub to delete the registration.
+
+        Raises TryAgain, AttestAgain, PowerOff.
+        """
+        allowed = lambda value: _value_of(value, "allowed", bool)  # noqa: E731
         return self._call("may-release", {}, http.client.OK, allowed)[0] is True
 
     def release(self, timeout: float) -> int:
         """Have the registration deleted within `timeout` real seconds; return GitHub's status.
 
-        Raises Again, AttestAgain, PowerOff.
+        Raises TryAgain, AttestAgain, PowerOff.
         """
-        status = lambda value: _one(value, "status", int)  # noqa: E731
+        status = lambda value: _value_of(value, "status", int)  # noqa: E731
         return int(self._call("release", {}, http.client.OK, status, timeout)[0])
 
     def _call(
@@ -126,8 +133,8 @@ class Controller:
         if answer.status == status:
             found = read(value)
             if not found:
-                raise Again(f"{status}: not an answer")
-            self.heard = self._clock.now()
+                raise TryAgain(f"{status}: not an answer")
+            self.answered_at = self._clock.now()
             return found
         word = value.get("error")
         ours = is_name(word)  # anything else is a proxy's page, not the controller's answer
@@ -136,7 +143,7 @@ class Controller:
             raise AttestAgain(why)
         if ours and answer.status in (403, 410, 426):
             raise PowerOff(f"the controller answered {why}")
-        raise Again(why, answer.retry_after)
+        raise TryAgain(why, answer.retry_after)
 
 
 def _object(text: bytes) -> dict[str, Any]:
@@ -147,15 +154,15 @@ def _object(text: bytes) -> dict[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
-def _welcome(value: dict[str, Any]) -> tuple[str, dict[str, Any]] | None:
-    """Return the machine's id and the parameters of the health checks."""
+def _parse_attested(value: dict[str, Any]) -> tuple[str, dict[str, Any]] | None:
+    """Return the machine's ID and the parameters of the health checks; None for another answer."""
     machine, health_checks = value.get("machine"), value.get("health_checks")
     return (
         (machine, health_checks) if is_name(machine) and isinstance(health_checks, dict) else None
     )
 
 
-def _assign(value: dict[str, Any]) -> tuple[Assignment | None] | None:
+def _parse_polled(value: dict[str, Any]) -> tuple[Assignment | None] | None:
     """Return (None,) for "stay ready", (Assignment,) for a registration, None for neither."""
     state, runner, secret = value.get("state"), value.get("runner"), value.get("jit_config")
     if state == "assigned" and is_name(runner) and _is_secret(secret):
@@ -163,7 +170,7 @@ def _assign(value: dict[str, Any]) -> tuple[Assignment | None] | None:
     return (None,) if state == "ready" else None
 
 
-def _one(value: dict[str, Any], key: str, kind: type) -> tuple[Any] | None:
+def _value_of(value: dict[str, Any], key: str, kind: type) -> tuple[Any] | None:
     """Return the value of `key` if it has exactly this type."""
     found = value.get(key)
     return (found,) if type(found) is kind else None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from autoscaler.agent.actions import Settings
+from autoscaler.agent.actions import BadSettings
 from autoscaler.agent.bootstrap_client import Controller
 from autoscaler.agent.clock import Clock
 from autoscaler.agent.host import read_trusted
@@ -14,13 +14,13 @@ if TYPE_CHECKING:
 
 
 def connect(controller_file: str, proof: Callable[[], str], clock: Clock) -> Controller:
-    """Return the client of the controller that this file names. Raises Settings."""
+    """Return the client of the controller that this file names. Raises BadSettings."""
     values = read_trusted(controller_file)
     if values is None:
-        raise Settings(f"{controller_file}: absent")
+        raise BadSettings(f"{controller_file}: absent")
     url, provider, ca = values.get("controller"), values.get("provider"), values.get("ca")
     if not isinstance(url, str) or not isinstance(provider, str):
-        raise Settings("controller file: controller and provider must be text")
+        raise BadSettings("controller file: controller and provider must be text")
     if ca is not None and not isinstance(ca, str):
-        raise Settings("controller file: ca must be text or null")
+        raise BadSettings("controller file: ca must be text or null")
     return Controller(Link(url, ca), provider, proof, clock)

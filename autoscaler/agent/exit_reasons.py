@@ -1,4 +1,4 @@
-"""Why a runner has left."""
+"""Why a runner ended."""
 
 from __future__ import annotations
 
@@ -10,5 +10,5 @@ DEPRECATED_EXIT = 7
 DEPRECATED_EXIT_VARIABLE = "ACTIONS_RUNNER_RETURN_VERSION_DEPRECATED_EXIT_CODE"
 
 
-Left = collections.namedtuple("Left", ("reason", "detail"))
-"""Why the runner has left: a reason of docs/bootstrap.md ("Exit reasons"), and text for people."""
+ExitCause = collections.namedtuple("ExitCause", ("reason", "detail"))
+"""Why the runner ended: a reason of docs/bootstrap.md ("Exit reasons"), and text for people."""

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import collections
 import os
 import subprocess
 import urllib.parse
 
-from autoscaler.agent.actions import Again, Settings
+from autoscaler.agent.actions import BadSettings, TryAgain
 from autoscaler.agent.bootstrap_client import is_name
+from autoscaler.agent.checks import Check
 from autoscaler.agent.host import WINDOWS, Host
 from autoscaler.agent.http_client import Link
 from autoscaler.agent.limits import MOST_VERSION
@@ -19,10 +19,14 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
+GITHUB_TIMEOUT = 10.0
+"""Real seconds for GitHub's answer, also in a lab: there, GitHub shares a host with all machines that boot."""
+
 VERSION_TIMEOUT = 60.0
 """Seconds for `Runner.Listener --version`: a new volume loads its blocks when they are first read."""
 
-Check = collections.namedtuple("Check", ("name", "ok", "detail"))
+FREE_INODES = 50_000
+"""A checkout of a large repository with its submodules has tens of thousands of files."""
 
 
 def run_health_checks(
@@ -34,21 +38,30 @@ def run_health_checks(
     if isinstance(wanted, (int, float)):
         free = _free_bytes(host.root or os.sep) / 2**30
         checks.append(Check("disk", free >= wanted, f"{free:.1f} GiB free, {wanted:g} wanted"))
+        if not WINDOWS:
+            checks.append(check_inodes(os.statvfs(host.root or os.sep)))
     allowed = health_checks.get("clock_skew_s")
     if isinstance(allowed, (int, float)):
         known = skew is not None and skew <= allowed
         detail = "no Date header" if skew is None else f"{skew:.1f} s off, {allowed:g} allowed"
         checks.append(Check("clock", known, detail))
-    url = health_checks.get("github")
-    if isinstance(url, str):
-        checks.append(_check_reachable(url, timeout))
+    for name in ("github", "broker"):
+        url = health_checks.get(name)
+        if isinstance(url, str):
+            checks.append(_check_reachable(name, url, timeout))
     checks.append(_check_runner(host))
     if checks[-1].ok:
         checks.append(_check_version(host, timeout * VERSION_TIMEOUT / 10.0))
     return checks
 
 
-def _check_reachable(url: str, timeout: float) -> Check:
+def check_inodes(found: Any) -> Check:
+    """Return the check of a file system's statvfs(3). Some, such as Btrfs, have no fixed number of inodes."""
+    enough = found.f_files == 0 or found.f_favail >= FREE_INODES
+    return Check("inodes", enough, f"{found.f_favail:,} free, {FREE_INODES:,} wanted")
+
+
+def _check_reachable(name: str, url: str, timeout: float) -> Check:
     try:
         path = urllib.parse.urlsplit(url)
         link = Link(f"{path.scheme}://{path.netloc}")
@@ -59,9 +72,9 @@ def _check_reachable(url: str, timeout: float) -> Check:
             )
         finally:
             link.close()
-    except (Again, Settings, ValueError) as error:
-        return Check("github", False, str(error)[:200])
-    return Check("github", answer.status < 500, f"answered {answer.status}")
+    except (TryAgain, BadSettings, ValueError) as error:
+        return Check(name, False, str(error)[:200])
+    return Check(name, answer.status < 500, f"answered {answer.status}")
 
 
 def _check_runner(host: Host) -> Check:
@@ -72,7 +85,7 @@ def _check_runner(host: Host) -> Check:
         return Check("runner", True, "installed")
     try:
         runner_account(host)
-    except Settings as error:
+    except BadSettings as error:
         return Check("runner", False, str(error))
     return Check("runner", True, "installed")
 
@@ -99,7 +112,7 @@ def _check_version(host: Host, timeout: float) -> Check:
         )
     except subprocess.TimeoutExpired:
         return Check("runner_version", True, f"not known: no answer in {VERSION_TIMEOUT:g} s")
-    except (OSError, Settings, subprocess.SubprocessError) as error:
+    except (OSError, BadSettings, subprocess.SubprocessError) as error:
         return Check("runner_version", False, f"{program} does not start: {type(error).__name__}")
     lines = done.stdout.splitlines()
     last = readable(lines[-1]) if lines else ""

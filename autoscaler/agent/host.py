@@ -7,7 +7,7 @@ import os
 import stat
 import sys
 
-from autoscaler.agent.actions import PowerOff, Settings
+from autoscaler.agent.actions import BadSettings, PowerOff
 from autoscaler.agent.limits import MOST_SETTINGS
 
 TYPE_CHECKING = False
@@ -20,7 +20,7 @@ WINDOWS = sys.platform == "win32"
 def read_trusted(path: str) -> dict[str, Any] | None:
     """Read a JSON object from a file that only root, or the agent's user, can write; None if absent.
 
-    Raises Settings.
+    Raises BadSettings.
     """
     flags = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
     try:
@@ -28,23 +28,23 @@ def read_trusted(path: str) -> dict[str, Any] | None:
     except FileNotFoundError:
         return None
     except OSError as error:
-        raise Settings(f"{path}: {error.strerror}") from error
+        raise BadSettings(f"{path}: {error.strerror}") from error
     found = os.fstat(descriptor)
     if not stat.S_ISREG(found.st_mode):
         os.close(descriptor)  # os.fdopen refuses a directory with an error of its own
-        raise Settings(f"{path}: not a regular file")
+        raise BadSettings(f"{path}: not a regular file")
     with os.fdopen(descriptor, "rb") as file:
         if not WINDOWS and (found.st_uid not in (0, os.geteuid()) or found.st_mode & 0o022):
-            raise Settings(f"{path}: others could have written it")
+            raise BadSettings(f"{path}: others could have written it")
         text = file.read(MOST_SETTINGS + 1)
     if len(text) > MOST_SETTINGS:
-        raise Settings(f"{path}: too long")
+        raise BadSettings(f"{path}: too long")
     try:
         value = json.loads(text)
     except ValueError as error:
-        raise Settings(f"{path}: not JSON") from error
+        raise BadSettings(f"{path}: not JSON") from error
     if not isinstance(value, dict):
-        raise Settings(f"{path}: not a JSON object")
+        raise BadSettings(f"{path}: not a JSON object")
     return value
 
 
@@ -64,7 +64,7 @@ class Host:
         self.disarm = self._argv(values, "disarm", ["shutdown", "/a" if WINDOWS else "-c"])
         scale = values.get("time_scale", 1.0)
         if isinstance(scale, bool) or not isinstance(scale, (int, float)) or not scale > 0:
-            raise Settings("host file: time_scale must be a number above 0")
+            raise BadSettings("host file: time_scale must be a number above 0")
         self.time_scale = float(scale)
         user = values.get("runner_user", "runner")
         self.runner_user = None if user is None else self._text(values, "runner_user", "runner")
@@ -83,14 +83,14 @@ class Host:
     def _text(values: dict[str, Any], key: str, default: str) -> str:
         value = values.get(key, default)
         if not isinstance(value, str):
-            raise Settings(f"host file: {key} must be text")
+            raise BadSettings(f"host file: {key} must be text")
         return value
 
     @staticmethod
     def _argv(values: dict[str, Any], key: str, default: list[str]) -> list[str]:
         value = values.get(key, default)
         if not isinstance(value, list) or not value or not all(isinstance(v, str) for v in value):
-            raise Settings(f"host file: {key} must be a list of text")
+            raise BadSettings(f"host file: {key} must be a list of text")
         return value
 
 

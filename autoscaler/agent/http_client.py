@@ -8,7 +8,7 @@ import http.client
 import os
 import urllib.parse
 
-from autoscaler.agent.actions import Again, Settings
+from autoscaler.agent.actions import BadSettings, TryAgain
 from autoscaler.agent.limits import MOST_BODY
 
 TYPE_CHECKING = False
@@ -22,7 +22,7 @@ def proxy_for(host: str, port: int) -> tuple[str, int, dict[str, str]] | None:
     """Return host, port and credential headers of the proxy for an https origin, or None.
 
     Reads HTTPS_PROXY and NO_PROXY as curl(1) and actions/runner do: a name in NO_PROXY matches itself
-    and its subdomains; `*` matches everything. Raises Settings.
+    and its subdomains; `*` matches everything. Raises BadSettings.
     """
     url = os.environ.get("HTTPS_PROXY") or os.environ.get("https_proxy")
     if not url:
@@ -38,7 +38,7 @@ def proxy_for(host: str, port: int) -> tuple[str, int, dict[str, str]] | None:
     except ValueError:
         place = ("", 0)
     if parts.scheme != "http" or not place[0]:
-        raise Settings("HTTPS_PROXY must be an http URL")
+        raise BadSettings("HTTPS_PROXY must be an http URL")
     headers = {}
     if parts.username is not None:
         words = (urllib.parse.unquote(one or "") for one in (parts.username, parts.password))
@@ -65,7 +65,7 @@ class Link:
     def __init__(self, url: str, ca: str | None = None) -> None:
         parts = urllib.parse.urlsplit(url)
         if parts.scheme not in ("http", "https") or not parts.hostname:
-            raise Settings("not an http or https URL")
+            raise BadSettings("not an http or https URL")
         self._secure = parts.scheme == "https"
         self._address = (parts.hostname, parts.port)
         self._prefix = parts.path.rstrip("/")
@@ -81,7 +81,7 @@ class Link:
         body: bytes | None = None,
         timeout: float = 10.0,
     ) -> Answer:
-        """Send one request. `timeout` is in real seconds. Raises Again if there is no answer."""
+        """Send one request. `timeout` is in real seconds. Raises TryAgain if there is no answer."""
         reused = self._connection is not None
         try:
             try:
@@ -92,11 +92,11 @@ class Link:
                 if not reused:
                     raise
                 return self._ask(method, path, headers, body, timeout)
-        except (OSError, http.client.HTTPException, ValueError, Settings) as error:
+        except (OSError, http.client.HTTPException, ValueError, BadSettings) as error:
             self.close()
-            if isinstance(error, Settings):
-                raise Again(str(error)) from error
-            raise Again(f"{self._address[0]}: {type(error).__name__}") from error
+            if isinstance(error, BadSettings):
+                raise TryAgain(str(error)) from error
+            raise TryAgain(f"{self._address[0]}: {type(error).__name__}") from error
 
     def close(self) -> None:
         """Close the connection. Idempotent."""

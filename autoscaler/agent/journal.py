@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 
 
-def say(text: str) -> None:
+def log_line(text: str) -> None:
     """Write one line to the service's journal. Never a secret, never a job's output."""
     sys.stderr.write(f"runner-agent: {text}\n")
     sys.stderr.flush()

@@ -7,21 +7,23 @@ import subprocess
 import threading
 import time
 
-from autoscaler.agent.actions import Again, AttestAgain, PowerOff, Settings, Stopped
+from autoscaler.agent.accelerators import check_accelerators
+from autoscaler.agent.actions import AttestAgain, BadSettings, PowerOff, Stopped, TryAgain
 from autoscaler.agent.bootstrap_client import Assignment, Controller
 from autoscaler.agent.clock import Backoff, Clock, uniform
-from autoscaler.agent.exit_reasons import Left
-from autoscaler.agent.health_checks import run_health_checks
+from autoscaler.agent.exit_reasons import ExitCause
+from autoscaler.agent.health_checks import GITHUB_TIMEOUT, run_health_checks
 from autoscaler.agent.host import Host
-from autoscaler.agent.journal import say
+from autoscaler.agent.image_check import check_image
+from autoscaler.agent.journal import log_line
 from autoscaler.agent.limits import (
     EXIT_REPORT,
-    FREEZE,
     HEARTBEAT,
     PATIENCE,
     POLL_WAIT,
     RETRY_FIRST,
     STOP,
+    SUSPEND,
 )
 from autoscaler.agent.runner import Runner
 from autoscaler.agent.supervision import Watch
@@ -55,7 +57,7 @@ class Agent:
         self._stop_by: float | None = None
 
     def stop(self, *_signal: object) -> None:
-        """Handle SIGTERM: give a runner its time to stop.
+        """Handle SIGTERM: give a runner that was started `STOP` seconds to exit.
 
         Raises Stopped if no runner was started.
         """
@@ -74,19 +76,21 @@ class Agent:
             self._heartbeat_at = self._clock.now() + HEARTBEAT
         runner = self._make_runner(self._host)
         try:
-            self._mark()
+            self._write_marker()
             self._supervising = True
             runner.start(assignment.jit_config)
-        except (OSError, Settings, subprocess.SubprocessError) as error:
-            left = Left("not_started", f"the runner could not be started: {type(error).__name__}")
+        except (OSError, BadSettings, subprocess.SubprocessError) as error:
+            cause = ExitCause(
+                "not_started", f"the runner could not be started: {type(error).__name__}"
+            )
         else:
-            say(f"runner {assignment.runner} started")
-            left = self.supervise(runner)
+            log_line(f"runner {assignment.runner} started")
+            cause = self.supervise(runner)
         if self._stop_by is not None:
-            self.report_exit(left, 0.0)
-            raise Stopped(left.detail)
-        self.report_exit(left)
-        raise PowerOff(left.detail)
+            self.report_exit(cause, 0.0)
+            raise Stopped(cause.detail)
+        self.report_exit(cause)
+        raise PowerOff(cause.detail)
 
     def wait_for_assignment(self) -> Assignment:
         """Attest, run the health checks and poll until a registration is acknowledged. Raises PowerOff."""
@@ -99,7 +103,7 @@ class Agent:
                     waiting = False
                     self._pause(retry_after)
                 if not ready:
-                    self._introduce()
+                    self._attest_and_check()
                     ready = True
                 assignment = self._poll()
                 if assignment is not None:
@@ -109,19 +113,21 @@ class Agent:
             except AttestAgain as reason:
                 self._controller.machine = None
                 ready, waiting, retry_after = False, True, None
-                say(f"attest again: {reason}")
-            except Again as reason:
+                log_line(f"attest again: {reason}")
+            except TryAgain as reason:
                 waiting, retry_after = True, reason.retry_after
-                say(f"again: {reason}")
+                log_line(f"again: {reason}")
 
-    def _introduce(self) -> None:
+    def _attest_and_check(self) -> None:
         health_checks = self._controller.attest()
         if self._heartbeat_at is None:
             self._heartbeat_at = self._clock.now() + HEARTBEAT
         self._controller.report("stage", {"stage": "health_checks"})
-        checks = run_health_checks(
-            health_checks, self._controller.skew, self._host, self._clock.network(10.0)
-        )
+        skew = self._controller.skew
+        checks = run_health_checks(health_checks, skew, self._host, GITHUB_TIMEOUT)
+        checks += check_accelerators(health_checks, self._host, self._clock)
+        if all(check.ok for check in checks):
+            checks += check_image(self._host, self._clock)
         passed = all(check.ok for check in checks)
         found = [{"name": c.name, "ok": c.ok, "detail": c.detail} for c in checks]
         self._controller.report("health-checks", {"passed": passed, "checks": found})
@@ -144,14 +150,14 @@ class Agent:
         while True:
             try:
                 self._controller.report("acknowledge", {"runner": assignment.runner})
-            except Again as reason:
+            except TryAgain as reason:
                 self._pause(reason.retry_after)
             else:
                 return
 
     def _pause(self, retry_after: float | None) -> None:
         """Wait before the next try, or power off after PATIENCE."""
-        end = self._controller.heard + PATIENCE
+        end = self._controller.answered_at + PATIENCE
         until = min(end, self._clock.now() + self._backoff.next(retry_after))
         while self._clock.now() < until:
             self._heartbeat()
@@ -161,7 +167,7 @@ class Agent:
                 else max(self._heartbeat_at, self._clock.now() + 0.1)
             )
             self._clock.sleep(min(until, due) - self._clock.now())
-        if self._clock.now() >= self._controller.heard + PATIENCE:
+        if self._clock.now() >= self._controller.answered_at + PATIENCE:
             raise PowerOff("no answer that knows this machine for 15 minutes")
 
     def _heartbeat(self) -> None:
@@ -176,10 +182,10 @@ class Agent:
         self._heartbeat_at = now + HEARTBEAT
         try:
             self._controller.report("heartbeat", {})
-        except Again:
+        except TryAgain:
             return
 
-    def _mark(self) -> None:
+    def _write_marker(self) -> None:
         """Write the marker, for root only, that this machine's one runner was started."""
         os.makedirs(self._host.state, mode=0o700, exist_ok=True)
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
@@ -187,26 +193,29 @@ class Agent:
         os.fsync(descriptor)
         os.close(descriptor)
 
-    def supervise(self, runner: Any) -> Left:
-        """Supervise the runner to its end; return why it ended. A silent controller is no reason."""
+    def supervise(self, runner: Any) -> ExitCause:
+        """Supervise the runner to its end, and return why it ended.
+
+        The runner continues while the controller does not answer.
+        """
         watch = Watch(self._clock.now())
         tick = max(0.2, 1.0 / self._clock.scale)
         interrupted = False
         while True:
-            signs = runner.look(tick)
+            signs = runner.read_signs(tick)
             decision = watch.decide(self._clock.now(), signs)
             if self._stop_by is not None:
                 interrupted = interrupted or runner.interrupt()
                 if signs.exited is not None or self._clock.now() >= self._stop_by:
-                    decision = Left("stopped", "the machine is being shut down")
-                elif not isinstance(decision, Left):
+                    decision = ExitCause("stopped", "the machine is being shut down")
+                elif not isinstance(decision, ExitCause):
                     continue
             if decision is None and self._closed and not watch.job_possible:
-                decision = self._give_up(runner, watch)
+                decision = self._stop_without_job(runner, watch)
             elif decision == Watch.RELEASE:
                 decision = self._release(runner, watch)
-                watch.ask_again(self._clock.now())
-            if isinstance(decision, Left):
+                watch.postpone_release(self._clock.now())
+            if isinstance(decision, ExitCause):
                 runner.kill()
                 return decision
             self._heartbeat_while_running()
@@ -222,61 +231,61 @@ class Agent:
 
     def _idle(self, runner: Any, watch: Watch) -> bool:
         """Return whether no worker runs and no job message has come. The runner must be stopped."""
-        watch.decide(self._clock.now(), runner.look(0.0))
+        watch.decide(self._clock.now(), runner.read_signs(0.0))
         return not watch.job_possible and not runner.worker_runs()
 
-    def _give_up(self, runner: Any, watch: Watch) -> Left | None:
-        """Leave because no job can come any more, unless one has come meanwhile."""
-        runner.freeze()
+    def _stop_without_job(self, runner: Any, watch: Watch) -> ExitCause | None:
+        """Return why to power off, because no job can come any more; None if one has come meanwhile."""
+        runner.suspend()
         if self._idle(runner, watch):
             if self._closed == ENDED:
-                return watch.left("ended", self._closed)
-            return watch.left_unused(self._closed)
+                return watch.cause("ended", self._closed)
+            return watch.unused_cause(self._closed)
         runner.resume()
         return None
 
-    def _release(self, runner: Any, watch: Watch) -> Left | None:
+    def _release(self, runner: Any, watch: Watch) -> ExitCause | None:
         """Have the idle runner's registration deleted. Return why to power off, or None to continue."""
-        limit = FREEZE / self._clock.scale
-        thaw = threading.Timer(limit, runner.resume)
+        limit = SUSPEND / self._clock.scale
+        resume_timer = threading.Timer(limit, runner.resume)
         try:
             if not self._controller.may_release():
                 return None
             began = time.monotonic()
-            thaw.start()
-            runner.freeze()
+            resume_timer.start()
+            runner.suspend()
             if self._idle(runner, watch):
                 left = began + limit - time.monotonic()
                 status = self._controller.release(max(0.01, left))
                 # A listener that was resumed before the answer may have taken a job.
                 if status in (204, 404):
-                    if runner.frozen:
-                        return watch.left_unused("no job came, the registration is deleted")
+                    if runner.suspended:
+                        return watch.unused_cause("no job came, the registration is deleted")
                     self._closed = "the registration is deleted"
-        except (Again, AttestAgain):
-            say("could not ask for the release")
+        except (TryAgain, AttestAgain):
+            log_line("could not ask for the release")
         except PowerOff:
             self._closed = ENDED
         finally:
-            thaw.cancel()
+            resume_timer.cancel()
         runner.resume()
         return None
 
-    def report_exit(self, why: Left, patience: float = EXIT_REPORT) -> None:
+    def report_exit(self, cause: ExitCause, patience: float = EXIT_REPORT) -> None:
         """Report the runner's exit, trying for at most five minutes; once if `patience` is 0."""
         self._backoff.reset()
         end = self._clock.now() + patience
         while True:
             try:
-                self._controller.report("exit", why._asdict())
-            except Again as reason:
+                self._controller.report("exit", cause._asdict())
+            except TryAgain as reason:
                 left = end - self._clock.now()
                 if left <= 0:
-                    say("the exit could not be reported")
+                    log_line("the exit could not be reported")
                     return
                 self._clock.sleep(min(left, self._backoff.next(reason.retry_after)))
             except (AttestAgain, PowerOff) as reason:
-                say(f"the exit report was refused: {reason}")
+                log_line(f"the exit report was refused: {reason}")
                 return
             else:
                 return

@@ -33,7 +33,7 @@ class LinuxRunner:
         self._listening = True
         self._printed = {False: Lines(), True: Lines()}
         self._process: subprocess.Popen[bytes] | None = None
-        self._frozen: list[int] = []
+        self._suspended: list[int] = []
         self._lock = threading.Lock()
 
     def start(self, jit_config: str) -> None:
@@ -60,7 +60,7 @@ class LinuxRunner:
         for pipe in self._open_pipes(self._process):
             os.set_blocking(pipe.fileno(), False)
 
-    def look(self, wait: float) -> Signs:
+    def read_signs(self, wait: float) -> Signs:
         """Wait at most `wait` real seconds for the exit or for output; return the signs."""
         process = self._started()
         self._drain(process, wait)
@@ -80,29 +80,29 @@ class LinuxRunner:
         """Return whether a Runner.Worker is among the runner's descendants."""
         return any(process_name(pid) == "Runner.Worker" for pid in descendants(self._started().pid))
 
-    def freeze(self) -> None:
-        """Stop every process of the runner, so that it can neither take a job nor start a worker."""
+    def suspend(self) -> None:
+        """Stop every process of the runner (SIGSTOP): it can neither take a job nor start a worker."""
         root = self._started().pid
         with self._lock:
             while True:
-                fresh = [pid for pid in (root, *descendants(root)) if pid not in self._frozen]
+                fresh = [pid for pid in (root, *descendants(root)) if pid not in self._suspended]
                 if not fresh:
                     return
                 for pid in fresh:
                     _signal(pid, signal.SIGSTOP)
-                    self._frozen.append(pid)
+                    self._suspended.append(pid)
 
     def resume(self) -> None:
-        """Continue the stopped processes. Idempotent; may be called from another thread."""
+        """Continue the stopped processes (SIGCONT). Idempotent; may be called from another thread."""
         with self._lock:
-            for pid in reversed(self._frozen):
+            for pid in reversed(self._suspended):
                 _signal(pid, signal.SIGCONT)
-            self._frozen.clear()
+            self._suspended.clear()
 
     @property
-    def frozen(self) -> bool:
+    def suspended(self) -> bool:
         """Return whether the runner is still stopped."""
-        return bool(self._frozen)
+        return bool(self._suspended)
 
     def interrupt(self) -> bool:
         """Send SIGTERM to the listener, which cancels its job within 30 seconds (Runner_Unloading).

@@ -21,12 +21,12 @@ import os
 import signal
 import sys
 
-from autoscaler.agent.actions import PowerOff, Settings, Stopped
+from autoscaler.agent.actions import BadSettings, PowerOff, Stopped
 from autoscaler.agent.clock import Clock
 from autoscaler.agent.controller_file import connect
 from autoscaler.agent.host import WINDOWS, Host, read_trusted, refuse_second_boot
 from autoscaler.agent.identity import metadata_proof
-from autoscaler.agent.journal import say
+from autoscaler.agent.journal import log_line
 from autoscaler.agent.lifecycle import Agent
 from autoscaler.agent.pod import live_in_pod
 from autoscaler.agent.shutdown import disarm, power_off
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 
 def build(host: Host, controller_file: str) -> Agent:
-    """Return the agent, made from its settings. Raises Settings."""
+    """Return the agent, made from its settings. Raises BadSettings."""
     clock = Clock(host.time_scale)
     timeout = clock.network(5.0)
     proof = lambda: metadata_proof(host.metadata, timeout)  # noqa: E731
@@ -45,14 +45,14 @@ def build(host: Host, controller_file: str) -> Agent:
 
 
 def host_file(arguments: Iterable[str]) -> str:
-    """Return the path given with --host-file, or the default. Raises Settings."""
+    """Return the path given with --host-file, or the default. Raises BadSettings."""
     words = list(arguments)
     if not words:
         return (
             "C:\\ProgramData\\runner-agent\\host.json" if WINDOWS else "/etc/runner-agent/host.json"
         )
     if len(words) != 2 or words[0] != "--host-file":
-        raise Settings("usage: agent.py [--host-file PATH]")
+        raise BadSettings("usage: agent.py [--host-file PATH]")
     return words[1]
 
 
@@ -73,10 +73,10 @@ def main() -> int:
         agent.live()
     except Stopped as reason:
         # systemd waits for this process, and then powers the machine off.
-        say(f"stopped: {reason}")
+        log_line(f"stopped: {reason}")
         return 1
-    except (PowerOff, Settings) as reason:
-        say(f"powering off: {reason}")
+    except (PowerOff, BadSettings) as reason:
+        log_line(f"powering off: {reason}")
     # The shutdown also stops this service, and must not wait for it.
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     power_off(host.power_off)

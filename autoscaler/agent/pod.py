@@ -13,14 +13,15 @@ import json
 import os
 import signal
 
-from autoscaler.agent.actions import PowerOff, Settings, Stopped
+from autoscaler.agent.actions import BadSettings, PowerOff, Stopped
 from autoscaler.agent.bootstrap_client import Assignment, Controller
 from autoscaler.agent.clock import Clock
 from autoscaler.agent.controller_file import connect
-from autoscaler.agent.exit_reasons import Left
+from autoscaler.agent.exit_reasons import ExitCause
 from autoscaler.agent.host import Host, read_trusted, refuse_second_boot
 from autoscaler.agent.identity import token_proof
-from autoscaler.agent.journal import say
+from autoscaler.agent.inspection import refuse_inspection
+from autoscaler.agent.journal import log_line
 from autoscaler.agent.lifecycle import Agent
 from autoscaler.agent.linux_runner import LinuxRunner
 from autoscaler.agent.listener_log import Signs
@@ -35,6 +36,7 @@ POD_RUNNER_DIRECTORY = "/home/runner"
 
 def live_in_pod(half: str, host_path: str) -> int:
     """Run one half, `attest` or `run`, and return the container's exit status."""
+    refuse_inspection()
     try:
         host = pod_host(host_path)
         if half == "attest":
@@ -42,26 +44,29 @@ def live_in_pod(half: str, host_path: str) -> int:
         else:
             run(host)
     except Stopped as reason:
-        say(f"stopped: {reason}")
+        log_line(f"stopped: {reason}")
         return 1
     except PowerOff as reason:
-        say(f"ending: {reason}")
+        log_line(f"ending: {reason}")
         return 1 if half == "attest" else 0
-    except Settings as reason:
-        say(f"ending: {reason}")
+    except BadSettings as reason:
+        log_line(f"ending: {reason}")
         return 1
     return 0
 
 
 def pod_host(path: str) -> Host:
-    """Return the settings of a pod: the image's host file, and a pod's own defaults. Raises Settings."""
+    """Return the settings of a pod: the image's host file over a pod's own defaults.
+
+    Raises BadSettings.
+    """
     host = Host({"runner_directory": POD_RUNNER_DIRECTORY, **(read_trusted(path) or {})})
     host.state = host.root + ASSIGNMENT_FOLDER
     return host
 
 
 def attest(host: Host) -> None:
-    """Get an assignment and write it for the second half. Raises PowerOff, Settings."""
+    """Get an assignment and write it for the second half. Raises PowerOff, BadSettings."""
     refuse_second_boot(host)
     clock = Clock(host.time_scale)
     controller = connect(
@@ -76,13 +81,13 @@ def attest(host: Host) -> None:
         write_assignment(host, controller, assignment)
     except OSError as error:
         detail = f"the assignment could not be written: {error.strerror}"
-        agent.report_exit(Left("not_started", detail))
+        agent.report_exit(ExitCause("not_started", detail))
         raise PowerOff(detail) from error
-    say(f"runner {assignment.runner} assigned")
+    log_line(f"runner {assignment.runner} assigned")
 
 
 def run(host: Host) -> None:
-    """Run the runner that the first half was assigned. Ends by raising PowerOff or Settings."""
+    """Run the runner that the first half was assigned. Ends by raising PowerOff or BadSettings."""
     clock = Clock(host.time_scale)
     controller = connect(os.path.join(host.state, "controller.json"), no_proof, clock)
     agent = Agent(host, clock, controller, PodRunner)
@@ -99,21 +104,21 @@ def write_assignment(host: Host, controller: Controller, assignment: Assignment)
 
 
 def take_assignment(host: Host, controller: Controller) -> Assignment:
-    """Return the assignment, and delete its file before any job can read it. Raises Settings.
+    """Return the assignment, and delete its file before any job can read it. Raises BadSettings.
 
     Gives the session to `controller`.
     """
     path = assignment_file(host)
     values = read_trusted(path)
     if values is None:
-        raise Settings(f"{path}: absent")
+        raise BadSettings(f"{path}: absent")
     try:
         os.unlink(path)
     except OSError as error:
-        raise Settings(f"{path}: {error.strerror}") from error
+        raise BadSettings(f"{path}: {error.strerror}") from error
     runner, jit_config = values.get("runner"), values.get("jit_config")
     if not isinstance(runner, str) or not isinstance(jit_config, str):
-        raise Settings(f"{path}: not an assignment")
+        raise BadSettings(f"{path}: not an assignment")
     controller.resume(values)
     return Assignment(runner, jit_config)
 
@@ -131,9 +136,9 @@ def no_proof() -> str:
 class PodRunner(LinuxRunner):
     """The runner in a container, whose first process is the agent."""
 
-    def look(self, wait: float) -> Signs:
+    def read_signs(self, wait: float) -> Signs:
         """Wait for signs of the runner (see `LinuxRunner`). Also reaps orphans."""
-        signs = super().look(wait)
+        signs = super().read_signs(wait)
         reap_orphans(self._started().pid)
         return signs
 

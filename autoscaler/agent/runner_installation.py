@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from autoscaler.agent.actions import Settings
+from autoscaler.agent.actions import BadSettings
 from autoscaler.agent.host import WINDOWS, Host
 from autoscaler.agent.limits import MOST_BODY
 
@@ -21,7 +21,8 @@ def runner_program(host: Host) -> str:
 def runner_account(host: Host) -> tuple[dict[str, Any], dict[str, str]]:
     """Return arguments for Popen that drop privileges, and the user's environment variables.
 
-    If the agent is not root, the runner has the agent's user. Raises Settings if it would be root.
+    If the agent is not root, the runner has the agent's user. Raises BadSettings if the runner would
+    run as root.
     """
     if not hasattr(os, "geteuid") or os.geteuid() != 0:
         return {}, {}
@@ -30,9 +31,9 @@ def runner_account(host: Host) -> tuple[dict[str, Any], dict[str, str]]:
     try:
         account = pwd.getpwnam(host.runner_user or "root")
     except KeyError as error:
-        raise Settings("the runner's user does not exist") from error
+        raise BadSettings("the runner's user does not exist") from error
     if account.pw_uid == 0:
-        raise Settings("the runner would run as root")
+        raise BadSettings("the runner would run as root")
     groups = os.getgrouplist(account.pw_name, account.pw_gid)
     identity = {"user": account.pw_uid, "group": account.pw_gid, "extra_groups": groups}
     name = account.pw_name

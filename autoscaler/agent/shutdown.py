@@ -6,7 +6,7 @@ import subprocess
 import time
 
 from autoscaler.agent.actions import PowerOff
-from autoscaler.agent.journal import say
+from autoscaler.agent.journal import log_line
 
 DISARMED = (0, 1116)
 """Exit statuses of `shutdown /a`: done, and ERROR_NO_SHUTDOWN_IN_PROGRESS (WinError.h)."""
@@ -19,7 +19,7 @@ def command(argv: list[str], fine: tuple[int, ...] = (0,)) -> bool:
             argv, check=False, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, timeout=60
         )
     except (OSError, subprocess.SubprocessError) as error:
-        say(f"{argv[0]}: {type(error).__name__}")
+        log_line(f"{argv[0]}: {type(error).__name__}")
         return False
     return done.returncode in fine
 
@@ -30,7 +30,7 @@ def disarm(argv: list[str], tries: int = 5, pause: float = 2.0) -> None:
         if command(argv, DISARMED):
             return
         time.sleep(pause)
-    raise PowerOff("the armed shutdown could not be taken back")
+    raise PowerOff("the scheduled shutdown could not be cancelled")
 
 
 def power_off(argv: list[str]) -> None:

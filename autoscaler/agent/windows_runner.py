@@ -73,7 +73,7 @@ if sys.platform == "win32":
             self._log = LogReader(os.path.join(host.runner_directory, "_diag"))
             self._signs = SignReader()
             self._listening = True
-            self._frozen: list[int] = []
+            self._suspended: list[int] = []
             self._begun = False
             self._missed = 0
 
@@ -95,7 +95,7 @@ if sys.platform == "win32":
             task = ["schtasks", "/run", "/tn", self._host.runner_task]
             subprocess.run(task, check=True)  # noqa: S603 - the name comes from the host file
 
-        def look(self, wait: float) -> Signs:
+        def read_signs(self, wait: float) -> Signs:
             """Sleep `wait` real seconds, then look. The exit status of a task's program is not known."""
             time.sleep(wait)
             names = _processes().values()
@@ -116,22 +116,22 @@ if sys.platform == "win32":
             """Return whether a worker is among the machine's processes."""
             return self.PROGRAMS[1] in _processes().values()
 
-        def freeze(self) -> None:
+        def suspend(self) -> None:
             """Suspend the listener (PROCESS_SUSPEND_RESUME)."""
             for pid, name in _processes().items():
                 if name == self.PROGRAMS[0]:
                     _with_process(pid, 0x800, ctypes.windll.ntdll.NtSuspendProcess)
-                    self._frozen.append(pid)
+                    self._suspended.append(pid)
 
         def resume(self) -> None:
             """Continue the suspended listener. Idempotent."""
-            while self._frozen:
-                _with_process(self._frozen.pop(), 0x800, ctypes.windll.ntdll.NtResumeProcess)
+            while self._suspended:
+                _with_process(self._suspended.pop(), 0x800, ctypes.windll.ntdll.NtResumeProcess)
 
         @property
-        def frozen(self) -> bool:
+        def suspended(self) -> bool:
             """Return whether the listener is still suspended."""
-            return bool(self._frozen)
+            return bool(self._suspended)
 
         def interrupt(self) -> bool:
             """Return True: Windows itself signals the shutdown to every process."""

@@ -20,7 +20,7 @@ from lab.machines.settings import (
     controller_settings,
     lab_runner,
 )
-from lab.machines.wire import Again, AttestAgain, PowerOff, Wire
+from lab.machines.wire import AttestAgain, PowerOff, TryAgain, Wire
 
 PATIENCE = 900.0
 HEARTBEAT = 60.0
@@ -48,7 +48,7 @@ class CrowdMachine:
     tls: ssl.SSLContext | bool = field(default=True, init=False)
     nonce: str = field(default="", init=False, repr=False)
     machine: str = field(default="", init=False)
-    heard: float = field(default=0.0, init=False)
+    answered_at: float = field(default=0.0, init=False)
     tries: int = field(default=0, init=False)
     ready: bool = field(default=False, init=False)
     job: bool = field(default=False, init=False)
@@ -61,7 +61,7 @@ class CrowdMachine:
         if self.settings.ca is not None:
             self.tls = ssl.create_default_context(cadata=self.settings.ca)
         self.nonce = secrets.token_hex(32)
-        self.heard = self.wire.now()
+        self.answered_at = self.wire.now()
         heartbeats: asyncio.Task[None] | None = None
         try:
             heartbeats = asyncio.create_task(self._heartbeat())
@@ -88,7 +88,7 @@ class CrowdMachine:
                     await self._insist(runner, "completed", failed)
                 if self.supervised:
                     await self._ask("exit", exit_report)
-        except (TimeoutError, Again, AttestAgain, PowerOff):
+        except (TimeoutError, TryAgain, AttestAgain, PowerOff):
             return
 
     async def _wait_for_assignment(self) -> LabRunner:
@@ -107,7 +107,7 @@ class CrowdMachine:
             except AttestAgain:
                 self.ready = False
                 await self._pause(None)
-            except Again as reason:
+            except TryAgain as reason:
                 await self._pause(reason.retry_after)
 
     async def _introduce(self) -> None:
@@ -140,19 +140,19 @@ class CrowdMachine:
                 answer.raise_for_status()
                 return "".join((await answer.text()).split())
         except (aiohttp.ClientError, TimeoutError) as error:
-            raise Again("metadata service") from error
+            raise TryAgain("metadata service") from error
 
     async def _acknowledge(self, runner: str) -> None:
         while True:
             try:
                 await self._ask("acknowledge", {"runner": runner})
-            except Again as reason:
+            except TryAgain as reason:
                 await self._pause(reason.retry_after)
             else:
                 return
 
     async def _pause(self, retry_after: float | None) -> None:
-        left = self.heard + PATIENCE - self.wire.now()
+        left = self.answered_at + PATIENCE - self.wire.now()
         if left <= 0:
             raise PowerOff
         await self.wire.sleep(min(left, self._delay(retry_after)))
@@ -171,7 +171,7 @@ class CrowdMachine:
             if self.machine:
                 try:
                     await self._ask("heartbeat", {})
-                except (Again, AttestAgain, PowerOff):
+                except (TryAgain, AttestAgain, PowerOff):
                     continue
 
     async def _run(self, runner: LabRunner) -> str:
@@ -228,7 +228,7 @@ class CrowdMachine:
                     status = (await self._ask("release", {})).get("status")
                     if status in (204, 404):
                         return
-            except (Again, AttestAgain, PowerOff):
+            except (TryAgain, AttestAgain, PowerOff):
                 pass
             await self.wire.sleep(RELEASE_AGAIN)
 
@@ -244,7 +244,7 @@ class CrowdMachine:
         url = f"{runner.server}/lab/runners/{runner.runner_id}/{step}"
         try:
             status, answer, _ = await self.wire.post(url, runner.token, body)
-        except Again:
+        except TryAgain:
             status, answer = 0, {}
         if status not in (200, 204, 404):
             await asyncio.sleep(0.3)
@@ -256,7 +256,7 @@ class CrowdMachine:
         while (left := end - self.wire.now()) > 0:
             try:
                 await self._ask("exit", {"detail": detail})
-            except Again as reason:
+            except TryAgain as reason:
                 await self.wire.sleep(min(left, self._delay(reason.retry_after)))
             except AttestAgain:
                 return
@@ -273,10 +273,10 @@ class CrowdMachine:
     def _expect(self, given: tuple[int, dict[str, Any], float | None]) -> dict[str, Any]:
         status, answer, retry_after = given
         if status in (200, 204):
-            self.heard = self.wire.now()
+            self.answered_at = self.wire.now()
             return answer
         if status in (401, 409):
             raise AttestAgain
         if status in (403, 410, 426):
             raise PowerOff
-        raise Again(str(status), retry_after)
+        raise TryAgain(str(status), retry_after)

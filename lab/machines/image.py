@@ -11,8 +11,9 @@ from importlib.resources import as_file, files
 from pathlib import Path
 
 from lab.machine_host import RUNNER_VERSION
+from lab.machines.gpus import gpus_of, install_nvidia
 
-_COMMANDS = ("shutdown", "systemctl")
+_COMMANDS = ("shutdown", "systemctl", "nvidia-smi", "rocminfo")
 _TOOLS = ("base64", "bash", "cat", "env", "mkdir", "mv", "setsid", "sh", "sha256sum", "sleep")
 """The commands that user data and stand-ins use. A lab machine's PATH has no others."""
 
@@ -76,9 +77,13 @@ class Image:
         (self.bin / "python3").symlink_to(Path(sys.executable).resolve())
 
     def make_disk(
-        self, root: Path, metadata_url: str, runner_version: str = RUNNER_VERSION
+        self,
+        root: Path,
+        metadata_url: str,
+        runner_version: str = RUNNER_VERSION,
+        instance_type: str = "",
     ) -> Disk:
-        """Create the disk of one machine."""
+        """Create the disk of one machine. Its GPUs are those of the instance type."""
         disk = Disk(root)
         for name in ("etc/systemd/system", "opt", "run/systemd/system", "var/log"):
             (root / name).mkdir(mode=0o755, parents=True)
@@ -87,6 +92,7 @@ class Image:
         if self._baked:
             (root / "opt" / "runner-agent" / "agent.py").symlink_to(self.agent)
         self.install_runner(disk.runner, runner_version)
+        install_nvidia(root, *gpus_of(instance_type))
         os.mkfifo(disk.power, 0o600)
         disk.host_file.touch(0o600)
         disk.host_file.write_text(json.dumps(self._host(disk, metadata_url)), encoding="utf-8")
@@ -117,7 +123,7 @@ class Image:
 
 
 def check_reachable(folder: Path) -> None:
-    """Raise ValueError if machines cannot use this folder, or if the runner's user cannot as root."""
+    """Raise ValueError if machines cannot use this folder. As root, other users must be able to enter it."""
     if len(str(folder).split()) != 1:
         # The path becomes part of command lines in the unit that the user data writes.
         raise ValueError(f"{folder} has a blank in its name: lab machines need a folder without")

@@ -83,8 +83,8 @@ class Interception:
     async def _start(self) -> None:
         app = web.Application()
         app.router.add_get("/{instance}/bootstrap/agent.py", self._send_agent)
-        app.router.add_post("/{instance}/bootstrap/attest", self._hear)
-        app.router.add_post("/{instance}/bootstrap/machines/{machine}/{step}", self._hear)
+        app.router.add_post("/{instance}/bootstrap/attest", self._pass_on)
+        app.router.add_post("/{instance}/bootstrap/machines/{machine}/{step}", self._pass_on)
         self._session = aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=60))
         self._runner = web.AppRunner(app, shutdown_timeout=0.1)
         await self._runner.setup()
@@ -98,7 +98,7 @@ class Interception:
         async with self._session.get(url, params=request.query) as answer:
             return web.Response(status=answer.status, body=await answer.read())
 
-    async def _hear(self, request: web.Request) -> web.StreamResponse:
+    async def _pass_on(self, request: web.Request) -> web.StreamResponse:
         line = self._lines[request.match_info["instance"]]
         where = request.match_info
         authorization = request.headers.get("Authorization", "")

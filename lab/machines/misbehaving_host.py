@@ -70,7 +70,7 @@ class MisbehavingHost:
             return
         misdeed = Misdeed(kinds.pop(0), machine.instance_id)
         self.misdeeds[machine.sku].append(misdeed)
-        if misdeed.kind in (_M.NEVER_BOOTS, _M.NO_AGENT, _M.FAILS_HEALTH_CHECKS):
+        if misdeed.kind in (_M.NEVER_BOOTS, _M.NO_AGENT, _M.FAILS_HEALTH_CHECKS, _M.LOSES_GPU):
             misdeed.at = self._clock.now()
         if misdeed.kind is _M.NEVER_BOOTS:
             self._dead.add(machine.instance_id)

@@ -15,6 +15,8 @@ class Misbehaviour(StrEnum):
     """The user data end after their first line, which schedules a shutdown."""
     FAILS_HEALTH_CHECKS = "fails its health checks"
     """The image has no runner."""
+    LOSES_GPU = "boots with one GPU too few"
+    """nvidia-smi shows the others, and exits with status 0."""
     HANGS_IDLE = "its listener hangs before any job"
     NO_WORKER = "gets a message and no worker"
     """The runner gets a job message and acknowledges it, and the job never starts (actions/runner#4668)."""
@@ -39,6 +41,7 @@ _RUNNER = '"$RUNNER_AGENT_ROOT/opt/actions-runner'
 _SABOTAGE = {
     Misbehaviour.NO_AGENT: 'echo "runner-agent: not on this image" >&2; exit 1',
     Misbehaviour.FAILS_HEALTH_CHECKS: f'mv {_RUNNER}/run.sh" {_RUNNER}/lost"',
+    Misbehaviour.LOSES_GPU: 'mv "$RUNNER_AGENT_ROOT/opt/gpus/gpu-1.xml" "$RUNNER_AGENT_ROOT/opt/lost"',
     Misbehaviour.HANGS_IDLE: f'echo idle > {_RUNNER}/hang"',
     Misbehaviour.NO_WORKER: f'echo message > {_RUNNER}/hang"',
     Misbehaviour.STOPS_AFTER_WORK: f'echo stopped > {_RUNNER}/hang"',

@@ -95,7 +95,11 @@ class ProcessHost:
             return
         root = self._folder / machine.instance_id
         disk = await asyncio.to_thread(
-            self._image.make_disk, root, machine.metadata_url, machine.runner_version
+            self._image.make_disk,
+            root,
+            machine.metadata_url,
+            machine.runner_version,
+            machine.instance_type,
         )
         arguments = self._first_boot(machine, disk)
         # Both ends: a pipe without a writer would be at its end after the first message.
@@ -103,7 +107,7 @@ class ProcessHost:
         writer = os.open(disk.power, os.O_WRONLY)
         running = _Running(machine, disk, reader, writer)
         self._running[machine.instance_id] = running
-        asyncio.get_running_loop().add_reader(reader, self._hear, running)
+        asyncio.get_running_loop().add_reader(reader, self._on_shutdown_command, running)
         try:
             running.process = await self._start(disk, arguments)
         except FileNotFoundError:
@@ -196,7 +200,7 @@ class ProcessHost:
         script.write_text(machine.user_data, encoding="utf-8")
         return [bash, str(script)]
 
-    def _hear(self, running: _Running) -> None:
+    def _on_shutdown_command(self, running: _Running) -> None:
         """Act on a call of the machine's stand-in for `shutdown`: its arguments, one per line."""
         try:
             words = os.read(running.reader, 4096).decode("ascii", "replace")

@@ -7,7 +7,7 @@ from typing import Any
 import aiohttp
 
 
-class Again(Exception):  # noqa: N818 - an instruction, as in the agent
+class TryAgain(Exception):  # noqa: N818 - an instruction, as in the agent
     """Try again later: after `retry_after` lab seconds if that is not None."""
 
     def __init__(self, why: str, retry_after: float | None = None) -> None:
@@ -41,7 +41,7 @@ class Wire:
     async def post(
         self, url: str, token: str, body: dict[str, Any], **options: Any
     ) -> tuple[int, dict[str, Any], float | None]:
-        """Return the answer's status, JSON object and Retry-After. Raises Again if no answer came."""
+        """Return the answer's status, JSON object and Retry-After. Raises TryAgain if no answer came."""
         headers = {"Authorization": f"Bearer {token}"} if token else {}
         try:
             async with self.session.post(url, json=body, headers=headers, **options) as answer:
@@ -52,4 +52,4 @@ class Wire:
                 delay = min(300.0, float(after)) if after.isdigit() else None
                 return answer.status, text if isinstance(text, dict) else {}, delay
         except (aiohttp.ClientError, TimeoutError, ValueError) as error:
-            raise Again(type(error).__name__) from error
+            raise TryAgain(type(error).__name__) from error

@@ -29,9 +29,10 @@ class ScriptedController:
     def __init__(self, agent: ModuleType, clock: VirtualClock) -> None:
         self.agent = agent
         self.clock = clock
-        self.heard = clock.now()
+        self.answered_at = clock.now()
         self.machine: str | None = None
         self.skew: float | None = 0.1
+        self.health_checks: dict[str, Any] = {}
         self.answers: dict[str, list[Any]] = defaultdict(list)
         self.usual: dict[str, Any] = {}
         self.asked: list[tuple[float, str]] = []
@@ -46,14 +47,14 @@ class ScriptedController:
         answer = self.answers[step].pop(0) if self.answers[step] else self.usual.get(step)
         if isinstance(answer, Exception):
             raise answer
-        self.heard = self.clock.now()
+        self.answered_at = self.clock.now()
         return answer
 
     def attest(self) -> dict[str, Any]:
         self.machine = None
         self._answer("attest")
         self.machine = "m-1"
-        return {}
+        return self.health_checks
 
     def poll(self, wait: float) -> Any:
         self.clock.sleep(wait)
@@ -82,8 +83,8 @@ class ScriptedRunner:
         self.script: dict[float, dict[str, Any]] = {}
         self.given: set[float] = set()
         self.started_with: str | None = None
-        self.frozen = False
-        self.froze = 0
+        self.suspended = False
+        self.suspensions = 0
         self.killed = False
         self.while_frozen: dict[str, Any] = {}
         self.interrupted_at: list[float] = []
@@ -105,23 +106,25 @@ class ScriptedRunner:
                     state.update(once)
         return state
 
-    def look(self, wait: float) -> Any:
-        assert wait == 0.0 or not self.frozen, "the release is answered within the freeze"
+    def read_signs(self, wait: float) -> Any:
+        assert wait == 0.0 or not self.suspended, (
+            "the release is answered while the listener is suspended"
+        )
         self.clock.sleep(wait)
         seen = {"message": False, "finished": False, "refused": False, **self._state()}
-        if self.frozen:
+        if self.suspended:
             seen.update(self.while_frozen)
         return self.agent.Signs(**seen)
 
     def worker_runs(self) -> bool:
         return bool(self._state()["worker"])
 
-    def freeze(self) -> None:
-        self.frozen = True
-        self.froze += 1
+    def suspend(self) -> None:
+        self.suspended = True
+        self.suspensions += 1
 
     def resume(self) -> None:
-        self.frozen = False
+        self.suspended = False
 
     def interrupt(self) -> bool:
         if self.clock.now() - self.began < self.listens_from:

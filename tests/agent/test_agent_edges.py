@@ -68,7 +68,7 @@ def test_the_agent_refuses_a_malformed_configuration_file(
 ) -> None:
     path = tmp_path / "host.json"
     path.write_text(text)
-    with pytest.raises(agent.Settings):
+    with pytest.raises(agent.BadSettings):
         agent.read_trusted(str(path))
 
 
@@ -83,7 +83,7 @@ def test_the_agent_refuses_a_configuration_file_that_other_users_can_write(
     pipe = tmp_path / "pipe.json"
     os.mkfifo(pipe)
     for refused in (path, link, pipe):
-        with pytest.raises(agent.Settings):
+        with pytest.raises(agent.BadSettings):
             agent.read_trusted(str(refused))
 
 
@@ -103,7 +103,7 @@ def test_the_agent_refuses_a_configuration_file_that_other_users_can_write(
 def test_the_agent_refuses_a_host_file_with_wrong_values(
     agent: ModuleType, values: dict[str, Any]
 ) -> None:
-    with pytest.raises(agent.Settings):
+    with pytest.raises(agent.BadSettings):
         agent.Host(values)
 
 
@@ -115,7 +115,7 @@ def test_the_agent_refuses_a_host_file_with_wrong_values(
 def test_the_runner_is_never_root(agent: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 0)
     for user in ("root", None, "nobody-of-this-name"):
-        with pytest.raises(agent.Settings):
+        with pytest.raises(agent.BadSettings):
             agent.runner_account(agent.Host({"runner_user": user}))
     identity, variables = agent.runner_account(agent.Host({"runner_user": "nobody"}))
     assert identity["user"] != 0
@@ -290,6 +290,7 @@ LISTENER = """#!/bin/bash
 echo "Listening for Jobs"
 while [ ! -e job ]; do echo x >> ticks; sleep 0.02; done
 echo "Running job: build"
+while [ -e hold ]; do sleep 0.02; done
 bin/Runner.Worker
 echo "Acknowledging runner request 'said by a job'"
 while [ ! -e leave ]; do sleep 0.02; done
@@ -333,7 +334,7 @@ def see(runner: Any, seen: Callable[[Any], bool]) -> Any:
     """Look until something is seen."""
     end = time.monotonic() + PATIENCE
     while time.monotonic() < end:
-        signs = runner.look(0.05)
+        signs = runner.read_signs(0.05)
         if seen(signs):
             return signs
     raise TimeoutError
@@ -345,8 +346,11 @@ def see(runner: Any, seen: Callable[[Any], bool]) -> Any:
     source="actions/runner Constants.cs",
 )
 def test_the_agent_runs_a_runner_from_start_to_exit(installed: Any, open_folder: Path) -> None:
+    # Once a worker is seen, the listener's messages do not count any more.
+    (open_folder / "hold").touch()
     (open_folder / "job").touch()
     see(installed, lambda signs: signs.message)
+    (open_folder / "hold").unlink()
     assert see(installed, lambda signs: signs.worker).exited is None
     (open_folder / "done").touch()
     # After a worker was seen, log lines about a refusal do not count.
@@ -388,9 +392,9 @@ def test_a_stop_signals_only_the_listener(installed: Any, open_folder: Path) -> 
     """run.sh forwards no signal by default, and the listener ends the steps of its worker."""
     (open_folder / "job").touch()
     see(installed, lambda signs: signs.worker)
-    installed.freeze()
+    installed.suspend()
     assert installed.interrupt()
-    assert not installed.frozen
+    assert not installed.suspended
     see(installed, lambda signs: signs.exited is not None)
 
 
@@ -444,7 +448,7 @@ def test_the_agent_reads_the_output_written_right_before_the_exit(
     )
     runner.start("the-jit-config")
     runner._process.wait(10)
-    signs = runner.look(0.0)
+    signs = runner.read_signs(0.0)
     assert signs.exited == 7
     assert signs.deprecated
     assert signs.error == f"An error occurred: {DEPRECATED}"
@@ -522,8 +526,8 @@ def test_a_frozen_runner_does_nothing_until_it_is_resumed(
 ) -> None:
     ticks = open_folder / "ticks"
     see(installed, lambda _: ticks.exists())
-    installed.freeze()
-    assert installed.frozen
+    installed.suspend()
+    assert installed.suspended
     before = ticks.stat().st_size
     (open_folder / "job").touch()
     time.sleep(0.15)
@@ -541,7 +545,7 @@ def test_kill_ends_a_frozen_runner_and_its_worker(
     see(installed, lambda signs: signs.worker)
     below = agent.descendants(installed._process.pid)
     assert len(below) >= 2
-    installed.freeze()
+    installed.suspend()
     installed.kill()
     end = time.monotonic() + PATIENCE
     alive = [pid for pid in below if Path(f"/proc/{pid}").exists()]
@@ -635,16 +639,16 @@ def attestation_body(machine: object = "m-1") -> bytes:
 @pytest.mark.parametrize(
     ("status", "error"),
     [
-        (400, "Again"),
+        (400, "TryAgain"),
         (401, "AttestAgain"),
         (403, "PowerOff"),
-        (404, "Again"),
+        (404, "TryAgain"),
         (409, "AttestAgain"),
         (410, "PowerOff"),
         (426, "PowerOff"),
-        (429, "Again"),
-        (500, "Again"),
-        (503, "Again"),
+        (429, "TryAgain"),
+        (500, "TryAgain"),
+        (503, "TryAgain"),
     ],
 )
 def test_each_error_answer_leads_to_its_reaction(
@@ -654,7 +658,7 @@ def test_each_error_answer_leads_to_its_reaction(
     with pytest.raises(getattr(agent, error)) as caught:
         controller.attest()
     assert "word" in str(caught.value)
-    if error == "Again":
+    if error == "TryAgain":
         assert caught.value.retry_after == 7
 
 
@@ -665,7 +669,7 @@ def test_the_value_of_retry_after_is_bounded(
     agent: ModuleType, server: Any, controller: Any, named: str, read: float | None
 ) -> None:
     server.answers = {ATTESTATION: (503, {"Retry-After": named}, b'{"error": "busy"}')}
-    with pytest.raises(agent.Again) as caught:
+    with pytest.raises(agent.TryAgain) as caught:
         controller.attest()
     assert caught.value.retry_after == read
 
@@ -681,11 +685,11 @@ def test_a_proxys_error_page_does_not_count_as_the_controllers_answer(
     agent: ModuleType, server: Any, controller: Any, status: int, page: bytes
 ) -> None:
     """A proxy's maintenance page does not keep a machine running, and its refusal does not power one off."""
-    before = controller.heard
+    before = controller.answered_at
     server.answers = {ATTESTATION: (status, {}, page)}
-    with pytest.raises(agent.Again):
+    with pytest.raises(agent.TryAgain):
         controller.attest()
-    assert controller.heard == before
+    assert controller.answered_at == before
 
 
 @pytest.mark.parametrize(
@@ -704,7 +708,7 @@ def test_a_malformed_answer_is_no_answer(
     agent: ModuleType, server: Any, controller: Any, body: bytes
 ) -> None:
     server.answers = {ATTESTATION: (200, {}, body)}
-    with pytest.raises(agent.Again):
+    with pytest.raises(agent.TryAgain):
         controller.attest()
     assert controller.machine is None
 
@@ -719,14 +723,14 @@ def test_a_proxys_json_answers_do_not_keep_a_machine_waiting_for_ever(
     asked = agent.Controller(link, "lab", lambda: "cHJvb2Y=", clock)
     server.answers = {ATTESTATION: (200, {}, attestation_body())}
     asked.attest()
-    asked.heard -= 100
-    heard, path = asked.heard, f"/bootstrap/machines/m-1/{step}"
+    asked.answered_at -= 100
+    answered_at, path = asked.answered_at, f"/bootstrap/machines/m-1/{step}"
     server.answers[path] = (200, {}, b'{"status": "maintenance"}')
     say = {"poll": lambda: asked.poll(1.0), "release": lambda: asked.release(1.0)}
     say |= {"may-release": asked.may_release, "heartbeat": lambda: asked.report("heartbeat", {})}
-    with pytest.raises(agent.Again):
+    with pytest.raises(agent.TryAgain):
         say[step]()
-    assert asked.heard == heard
+    assert asked.answered_at == answered_at
     link.close()
 
 
@@ -776,7 +780,7 @@ def test_a_malformed_assignment_is_no_assignment(
         POLL: (200, {}, json.dumps(answer).encode()),
     }
     controller.attest()
-    with pytest.raises(agent.Again):
+    with pytest.raises(agent.TryAgain):
         controller.poll(1.0)
 
 
@@ -809,13 +813,32 @@ def test_the_clock_is_compared_with_the_date_header(
 
 
 @pytest.mark.parametrize(("status", "ok"), [(200, True), (404, True), (502, False)])
-def test_the_github_check_needs_an_answer(
-    agent: ModuleType, server: Any, status: int, ok: bool
+@pytest.mark.parametrize("name", ["github", "broker"])
+def test_the_checks_of_github_need_an_answer(
+    agent: ModuleType, server: Any, name: str, status: int, ok: bool
 ) -> None:
     server.answers = {"/api/v3?x=1": (status, {}, b"")}
     host = agent.Host({"runner_directory": "/nowhere"})
-    checks = agent.run_health_checks({"github": url_of(server) + "/api/v3?x=1"}, 0.0, host, 1.0)
-    assert [check.ok for check in checks if check.name == "github"] == [ok]
+    checks = agent.run_health_checks({name: url_of(server) + "/api/v3?x=1"}, 0.0, host, 1.0)
+    assert [check.ok for check in checks if check.name == name] == [ok]
+
+
+@pytest.mark.parametrize("name", ["github", "broker"])
+def test_the_checks_of_github_need_its_name(agent: ModuleType, name: str) -> None:
+    host = agent.Host({"runner_directory": "/nowhere"})
+    checks = agent.run_health_checks({name: "https://github.invalid/"}, 0.0, host, 5.0)
+    assert [check.ok for check in checks if check.name == name] == [False]
+
+
+@pytest.mark.parametrize(
+    ("files", "free", "ok"), [(1_000_000, 49_999, False), (1_000_000, 50_000, True), (0, 0, True)]
+)
+def test_the_disk_needs_free_inodes(agent: ModuleType, files: int, free: int, ok: bool) -> None:
+    found = os.statvfs_result((4096, 4096, 1, 1, 1, files, free, free, 0, 255))
+    assert agent.check_inodes(found).ok is ok
+    host = agent.Host({"runner_user": None, "runner_directory": "/nowhere"})
+    checks = agent.run_health_checks({"disk_gb": 0}, None, host, 1.0)
+    assert "inodes" in [check.name for check in checks]
 
 
 def test_the_github_check_fails_without_a_server_or_with_a_wrong_url(agent: ModuleType) -> None:
@@ -831,7 +854,7 @@ def test_the_agent_reads_the_metadata_service_with_a_token(agent: ModuleType, se
     assert agent.metadata_proof(url_of(server) + "/x", 2.0) == "QUJDREVG"
     assert server.asked[1]["X-aws-ec2-metadata-token"] == "tok"
     server.answers[path] = (404, {}, b"")
-    with pytest.raises(agent.Again):
+    with pytest.raises(agent.TryAgain):
         agent.metadata_proof(url_of(server) + "/x", 2.0)
 
 
@@ -853,7 +876,7 @@ def test_only_the_configured_certificate_authority_is_trusted(
     assert link.ask("GET", "/", {}).body == b"greeting"
     link.close()
     for authority in (other.decode(), elsewhere.decode(), None):
-        with pytest.raises(agent.Again, match="SSLCertVerificationError"):
+        with pytest.raises(agent.TryAgain, match="SSLCertVerificationError"):
             agent.Link(url, authority).ask("GET", "/", {})
 
 
@@ -899,7 +922,7 @@ def test_a_proxy_that_cannot_be_used_is_reported(
 ) -> None:
     monkeypatch.setenv("HTTPS_PROXY", url)
     monkeypatch.setenv("NO_PROXY", "")
-    with pytest.raises(agent.Again, match="HTTPS_PROXY"):
+    with pytest.raises(agent.TryAgain, match="HTTPS_PROXY"):
         agent.Link("https://ci.fleet.example").ask("GET", "/", {})
 
 
@@ -950,7 +973,7 @@ def test_https_goes_through_the_proxy_and_plain_http_does_not(
         link = agent.Link(url_of(server, "https"), certificate.decode())
         try:
             assert link.ask("GET", "/", {}).body == b"greeting"
-            with pytest.raises(agent.Again):
+            with pytest.raises(agent.TryAgain):
                 agent.Link("http://127.0.0.1:1").ask("GET", "/", {})
         finally:
             link.close()

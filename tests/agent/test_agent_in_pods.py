@@ -49,6 +49,50 @@ assert os.waitstatus_to_exitcode(os.waitpid(runner, 0)[1]) == 7
 reap_orphans(runner)
 """
 
+# What a process of the same user gets from the agent, before and after the agent's first act in a container.
+INSPECTION = """\
+import ctypes, json, os, subprocess, sys
+from autoscaler.agent.pod import live_in_pod
+libc = ctypes.CDLL(None)
+if os.geteuid() == 0:
+    os.setgroups([])
+    os.setgid(1001)
+    os.setuid(1001)
+    assert libc.prctl(4, 1, 0, 0, 0) == 0  # as after the start of a program: PR_SET_DUMPABLE
+agent = os.getpid()
+def traced():
+    if libc.ptrace(16, agent, 0, 0):  # PTRACE_ATTACH
+        raise OSError('ptrace')
+    os.waitpid(agent, 0)
+    libc.ptrace(17, agent, 0, 0)  # PTRACE_DETACH
+LOOKS = {
+    'environ': lambda: open(f'/proc/{agent}/environ', 'rb').read(),
+    'mem': lambda: open(f'/proc/{agent}/mem', 'rb').close(),
+    'maps': lambda: open(f'/proc/{agent}/maps').read(),
+    'fd': lambda: os.listdir(f'/proc/{agent}/fd'),
+    'root': lambda: os.listdir(f'/proc/{agent}/root/'),
+    'ptrace': traced,
+}
+def succeeds(look):
+    pid = os.fork()
+    if not pid:
+        try:
+            look()
+        except OSError:
+            os._exit(1)
+        os._exit(0)
+    return os.waitpid(pid, 0)[1] == 0
+def job_sees():
+    return [name for name, look in LOOKS.items() if succeeds(look)]
+before = job_sees()
+assert live_in_pod(sys.argv[1], '/absent/host.json') == 1
+after = job_sees()
+runner = subprocess.Popen(['cat'], stdin=subprocess.PIPE)
+agent = runner.pid
+print(json.dumps([before, after, job_sees()]))
+runner.stdin.close()
+"""
+
 
 @pytest.fixture
 def host(agent: ModuleType, tmp_path: Path) -> Any:
@@ -118,7 +162,7 @@ def test_an_assignment_is_read_by_its_owner_once(agent: ModuleType, host: Any) -
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
     agent.take_assignment(host, first)
     assert list(Path(host.state).iterdir()) == []
-    with pytest.raises(agent.Settings, match="absent"):
+    with pytest.raises(agent.BadSettings, match="absent"):
         agent.take_assignment(host, first)
 
 
@@ -135,7 +179,7 @@ def test_a_broken_assignment_starts_no_runner(
     agent: ModuleType, host: Any, values: dict[str, Any]
 ) -> None:
     Path(host.state, "assignment.json").write_text(json.dumps(values))
-    with pytest.raises(agent.Settings):
+    with pytest.raises(agent.BadSettings):
         agent.take_assignment(host, recorded_controller(agent, RecordedLink(agent)))
 
 
@@ -155,15 +199,36 @@ def test_an_assignment_that_cannot_be_written_is_reported(
     assert scripted.bodies["exit"]["reason"] == "not_started"
 
 
+def test_github_has_as_long_to_answer_a_health_check_in_a_lab(
+    agent: ModuleType, host: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = agent.Clock(80.0)
+    limits: list[float] = []
+    assert clock.network(10.0) < agent.GITHUB_TIMEOUT
+    scripted = ScriptedController(agent, clock)
+    scripted.answers["poll"] = [agent.Assignment("fleet-1", "c2VjcmV0")]
+    scripted.session = lambda: {"machine": "m-1", "nonce": "ab"}  # type: ignore[attr-defined]
+    monkeypatch.setattr(agent, "connect", lambda *_: scripted)
+    monkeypatch.setattr(agent, "Clock", lambda _: clock)
+
+    def checked(_checks: object, _skew: object, _host: object, limit: float) -> list[Any]:
+        limits.append(limit)
+        return []
+
+    monkeypatch.setattr(agent, "run_health_checks", checked)
+    agent.attest(host)
+    assert limits == [10.0]
+
+
 def test_each_proof_is_the_token_that_kubelet_wrote_last(agent: ModuleType, host: Any) -> None:
     path = host.root + agent.IDENTITY_TOKEN
-    with pytest.raises(agent.Again, match="No such file"):
+    with pytest.raises(agent.TryAgain, match="No such file"):
         agent.token_proof(path)
     for token in (b"a.b.c", b"d.e.f"):
         Path(path).write_bytes(token + b"\n")
         assert base64.b64decode(agent.token_proof(path)) == token
     Path(path).write_bytes(b"")
-    with pytest.raises(agent.Again, match="empty"):
+    with pytest.raises(agent.TryAgain, match="empty"):
         agent.token_proof(path)
 
 
@@ -200,6 +265,23 @@ def test_a_runners_container_without_an_assignment_fails(agent_file: Path, host:
 )
 def test_orphans_of_a_job_are_reaped_and_the_runner_is_not() -> None:
     subprocess.run([sys.executable, "-c", ORPHANS], check=True)
+
+
+@pytest.mark.case(
+    "a job reads the agent's memory, environment or open files, or traces it",
+    topic="Hostile input",
+    source="prctl(2); ptrace(2)",
+)
+@pytest.mark.parametrize("half", ["attest", "run"])
+def test_a_job_can_neither_read_nor_trace_the_agent(half: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", INSPECTION, half], check=True, capture_output=True, text=True
+    )
+    before, after, of_the_runner = json.loads(done.stdout)
+    # Some hosts refuse ptrace anyway (Yama).
+    assert set(before) >= {"environ", "mem", "maps", "fd", "root"}
+    assert after == []
+    assert set(of_the_runner) >= {"environ", "mem", "maps", "fd", "root"}, "jobs may use debuggers"
 
 
 # --- the commands of the containers ---------------------------------------------------------------

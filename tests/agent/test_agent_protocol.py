@@ -104,7 +104,7 @@ def test_a_machine_id_has_1_to_128_characters(agent: ModuleType, length: int) ->
         asking.attest()
         assert asking.machine == "m" * length
     else:
-        with pytest.raises(agent.Again, match="200: not an answer"):
+        with pytest.raises(agent.TryAgain, match="200: not an answer"):
             asking.attest()
 
 
@@ -181,7 +181,7 @@ def test_a_host_file_overrides_the_default_settings(agent: ModuleType) -> None:
     ],
 )
 def test_a_wrong_value_is_named(agent: ModuleType, values: dict[str, Any], said: str) -> None:
-    with pytest.raises(agent.Settings) as caught:
+    with pytest.raises(agent.BadSettings) as caught:
         agent.Host(values)
     assert str(caught.value) == said
 
@@ -190,7 +190,7 @@ def test_the_host_file_is_read_from_its_path(agent: ModuleType) -> None:
     assert agent.host_file([]) == "/etc/runner-agent/host.json"
     assert agent.host_file(iter(["--host-file", "/x"])) == "/x"
     for wrong in (["--host-file"], ["/x"], ["--other", "/x"], ["--host-file", "/x", "/y"]):
-        with pytest.raises(agent.Settings) as caught:
+        with pytest.raises(agent.BadSettings) as caught:
             agent.host_file(wrong)
         assert str(caught.value) == "usage: agent.py [--host-file PATH]"
 
@@ -212,7 +212,7 @@ def test_an_unusable_configuration_file_is_named(
         path.mkdir()
     else:
         path.write_text(text)
-    with pytest.raises(agent.Settings) as caught:
+    with pytest.raises(agent.BadSettings) as caught:
         agent.read_trusted(str(path))
     assert str(caught.value) == f"{path}: {said}"
 
@@ -222,7 +222,7 @@ def test_a_symbolic_link_is_refused_with_the_kernels_reason(
 ) -> None:
     path = tmp_path / "host.json"
     path.symlink_to("/etc/hostname")
-    with pytest.raises(agent.Settings) as caught:
+    with pytest.raises(agent.BadSettings) as caught:
         agent.read_trusted(str(path))
     assert str(caught.value) == f"{path}: {os.strerror(errno.ELOOP)}"
 
@@ -250,7 +250,7 @@ def test_a_controller_file_that_cannot_be_used_is_reported(
     path = tmp_path / "controller.json"
     if values is not None:
         path.write_text(json.dumps(values))
-    with pytest.raises(agent.Settings, match=said):
+    with pytest.raises(agent.BadSettings, match=said):
         agent.build(agent.Host({}), str(path))
 
 
@@ -329,7 +329,7 @@ def test_reading_the_proof_uses_a_token_of_a_minute(
             ),
         ]
     else:
-        with pytest.raises(agent.Again) as caught:
+        with pytest.raises(agent.TryAgain) as caught:
             agent.metadata_proof("http://m", 2.0)
         assert str(caught.value) == said
     assert service.closed == 1
@@ -349,10 +349,13 @@ def test_each_health_check_reports_its_measured_value(
 ) -> None:
     host = agent.Host({"runner_directory": str(open_folder), "runner_user": "nobody"})
     monkeypatch.setattr(agent, "_free_bytes", {"/": 3 * 2**29}.__getitem__)
+    inodes = agent.Check("inodes", True, "many")
+    monkeypatch.setattr(agent, "check_inodes", lambda _: inodes)
     checks = agent.run_health_checks({"disk_gb": 1.5, "clock_skew_s": 2}, 2.0, host, 1.0)
     assert [tuple(check) for check in checks] == [
         ("controller", True, "answered the attestation"),
         ("disk", True, "1.5 GiB free, 1.5 wanted"),
+        tuple(inodes),
         ("clock", True, "2.0 s off, 2 allowed"),
         ("runner", False, "the runner is not installed"),
     ]
@@ -361,6 +364,7 @@ def test_each_health_check_reports_its_measured_value(
     checks = agent.run_health_checks({"disk_gb": 2, "clock_skew_s": 2}, None, host, 10.0)
     assert [tuple(check) for check in checks[1:]] == [
         ("disk", False, "1.5 GiB free, 2 wanted"),
+        tuple(inodes),
         ("clock", False, "no Date header"),
         ("runner", True, "installed"),
         ("runner_version", True, "2.336.0"),
@@ -386,7 +390,11 @@ def test_a_runner_without_a_user_of_its_own_fails_its_check(
     host = agent.Host({"runner_directory": str(open_folder), "runner_user": user})
     assert tuple(agent._check_runner(host)) == ("runner", False, said)
     version = agent._check_version(host, 10.0)
-    assert tuple(version) == ("runner_version", False, "Runner.Listener does not start: Settings")
+    assert tuple(version) == (
+        "runner_version",
+        False,
+        "Runner.Listener does not start: BadSettings",
+    )
 
 
 def test_the_installed_listener_is_run_for_its_version(
@@ -414,9 +422,9 @@ def test_the_github_check_requests_the_path_and_query_of_its_url(
             asked.append("closed")
 
     monkeypatch.setattr(agent, "Link", Recorded)
-    found = agent._check_reachable("https://ghes.example/api/v3?x=1", 5.0)
+    found = agent._check_reachable("github", "https://ghes.example/api/v3?x=1", 5.0)
     assert tuple(found) == ("github", True, "answered 499")
-    found = agent._check_reachable("https://ghes.example", 5.0)
+    found = agent._check_reachable("github", "https://ghes.example", 5.0)
     assert tuple(found) == ("github", False, "answered 500")
     headers = {"User-Agent": "runner-agent"}
     assert asked == [
@@ -487,7 +495,7 @@ def test_a_pipe_that_the_runner_closed_is_not_polled_again(
     runner.start("the-jit-config")
     process = runner._process
     process.wait(PATIENCE)
-    assert runner.look(0.0).exited == 0
+    assert runner.read_signs(0.0).exited == 0
     assert process.stdout.closed
     assert process.stderr.closed
 

@@ -66,7 +66,7 @@ def test_the_timers_match_the_documentation(agent: ModuleType) -> None:
     block = source[source.index("# Timers") : source.index("# Bounds")]
     names = re.findall(r"^([A-Z_]+) =", block, re.M)
     assert reported == {name: getattr(agent, name) for name in names}
-    assert len(names) == 12
+    assert len(names) == 15
 
 
 def test_an_agent_attests_polls_runs_a_job_and_reports_the_exit(stage: Stage) -> None:
@@ -80,19 +80,19 @@ def test_an_agent_attests_polls_runs_a_job_and_reports_the_exit(stage: Stage) ->
 
 
 def test_the_agent_powers_off_after_15_minutes_without_an_answer(stage: Stage) -> None:
-    stage.controller.usual["attest"] = stage.module.Again("503")
+    stage.controller.usual["attest"] = stage.module.TryAgain("503")
     assert "15 minutes" in stage.live()
     assert stage.clock.now() - stage.began == pytest.approx(900, abs=1)
 
 
 def test_each_answer_that_knows_the_machine_restarts_the_15_minutes(stage: Stage) -> None:
-    again = stage.module.Again("503")
+    again = stage.module.TryAgain("503")
     stage.controller.answers["poll"] = [again, None, again, None]
     stage.controller.answers["heartbeat"] = [None] * 20
     stage.controller.usual.update(poll=again, heartbeat=again)
     assert "15 minutes" in stage.live()
     last = stage.controller.times("heartbeat")[19]
-    assert stage.controller.heard == last > stage.began + 1100
+    assert stage.controller.answered_at == last > stage.began + 1100
     assert stage.clock.now() - last == pytest.approx(900, abs=61)
 
 
@@ -103,7 +103,7 @@ def test_refused_attestations_do_not_restart_the_15_minutes(stage: Stage) -> Non
 
 
 def test_retry_after_is_honoured_with_jitter(stage: Stage) -> None:
-    stage.controller.answers["attest"] = [stage.module.Again("503", 100.0)]
+    stage.controller.answers["attest"] = [stage.module.TryAgain("503", 100.0)]
     stage.assignment()
     stage.runner.script = {0: {"exited": 0}}
     stage.live()
@@ -134,7 +134,7 @@ def test_retry_delays_grow_up_to_half_a_minute(agent: ModuleType) -> None:
 
 
 def test_a_refused_heartbeat_while_waiting_leads_to_an_attestation(stage: Stage) -> None:
-    stage.controller.answers["poll"] = [stage.module.Again("503", 200.0)]
+    stage.controller.answers["poll"] = [stage.module.TryAgain("503", 200.0)]
     stage.controller.answers["heartbeat"] = [stage.module.AttestAgain("401")]
     stage.controller.usual["poll"] = stage.module.PowerOff("410")
     stage.live()
@@ -142,7 +142,7 @@ def test_a_refused_heartbeat_while_waiting_leads_to_an_attestation(stage: Stage)
 
 
 def test_the_agent_repeats_unreceived_health_checks_before_any_poll(stage: Stage) -> None:
-    stage.controller.answers["health-checks"] = [stage.module.Again("503")]
+    stage.controller.answers["health-checks"] = [stage.module.TryAgain("503")]
     stage.controller.usual["poll"] = stage.module.PowerOff("410")
     stage.live()
     steps = [step for _, step in stage.controller.asked]
@@ -153,6 +153,22 @@ def test_the_agent_reports_failed_health_checks_and_powers_off(stage: Stage) -> 
     (Path(stage.host.runner_directory) / "run.sh").unlink()
     assert stage.live() == "the health checks failed: runner"
     assert [step for _, step in stage.controller.asked] == ["attest", "stage", "health-checks"]
+
+
+def test_failed_checks_of_the_gpus_and_of_the_image_power_the_machine_off(stage: Stage) -> None:
+    program = Path(stage.host.root) / "opt/runner-agent/health-check"
+    program.parent.mkdir(parents=True)
+    program.write_text("#!/bin/sh\necho GPU 3 computes wrongly\nexit 1\n")
+    program.chmod(0o755)
+    assert stage.live() == "the health checks failed: image"
+    report = stage.controller.bodies["health-checks"]
+    assert not report["passed"]
+    last = {"name": "image", "ok": False, "detail": "exited with 1: GPU 3 computes wrongly"}
+    assert report["checks"][-1] == last
+    # A broken GPU could hang the image's program, which is therefore not run.
+    stage.controller.health_checks = {"accelerator": {"vendor": "amd", "count": 1}}
+    assert stage.live() == "the health checks failed: gpu_query"
+    assert [step for _, step in stage.controller.asked if step in ("poll", "acknowledge")] == []
 
 
 def test_the_agent_sends_heartbeats_every_minute_from_attestation_to_exit(stage: Stage) -> None:
@@ -171,7 +187,7 @@ def test_the_agent_sends_heartbeats_every_minute_from_attestation_to_exit(stage:
     source="ARC#3450",
 )
 def test_an_unreachable_controller_ends_no_runner(stage: Stage) -> None:
-    stage.controller.usual["heartbeat"] = stage.module.Again("no answer")
+    stage.controller.usual["heartbeat"] = stage.module.TryAgain("no answer")
     stage.agent._heartbeat_at = stage.clock.now()
     stage.runner.script = {1: {"worker": True}, 80_000: {"exited": 0, "worker": False}}
     assert stage.runs() == "the runner exited with status 0"
@@ -182,7 +198,7 @@ def test_the_answer_ended_stops_only_an_idle_runner(stage: Stage) -> None:
     stage.controller.usual["heartbeat"] = stage.module.PowerOff("410")
     stage.agent._heartbeat_at = stage.clock.now()
     assert stage.runs() == "the controller answered that this machine has ended"
-    assert stage.runner.frozen
+    assert stage.runner.suspended
     assert stage.runner.killed
 
 
@@ -208,7 +224,7 @@ def test_without_a_job_for_two_minutes_the_agent_releases_its_registration(stage
     stage.controller.usual.update({"may-release": True, "release": 204})
     assert stage.runs() == "no job came, the registration is deleted"
     assert stage.lasted == pytest.approx(120, abs=2)
-    assert stage.runner.frozen
+    assert stage.runner.suspended
 
 
 @pytest.mark.parametrize("status", [422, 503, 0])
@@ -216,7 +232,7 @@ def test_after_a_failed_release_the_listener_continues(stage: Stage, status: int
     stage.controller.usual["may-release"] = True
     stage.controller.answers["release"] = [status, 404]
     assert "deleted" in stage.runs()
-    assert stage.runner.froze == 2
+    assert stage.runner.suspensions == 2
     assert stage.lasted == pytest.approx(180, abs=4)
 
 
@@ -233,7 +249,7 @@ def test_a_release_answered_after_the_listener_was_resumed_ends_the_idle_listene
     stage.controller.usual.update({"may-release": True, "release": status})
     stage.controller.before_release = stage.runner.resume
     assert stage.runs() == "the registration is deleted"
-    assert stage.runner.frozen
+    assert stage.runner.suspended
     assert len(stage.controller.times("release")) == 1
     assert stage.lasted == pytest.approx(121, abs=2)
 
@@ -255,7 +271,7 @@ def test_while_the_controller_is_unreachable_the_listener_continues(
     stage: Stage, step: str
 ) -> None:
     stage.controller.usual.update({"may-release": True, "release": 204})
-    stage.controller.answers[step] = [stage.module.Again("no answer")]
+    stage.controller.answers[step] = [stage.module.TryAgain("no answer")]
     assert "deleted" in stage.runs()
     assert stage.lasted == pytest.approx(180, abs=4)
 
@@ -267,7 +283,7 @@ def test_the_agent_keeps_its_registration_while_the_controller_refuses_the_relea
     stage.controller.usual["release"] = 204
     stage.runs()
     assert len(stage.controller.times("release")) == 1
-    assert stage.runner.froze == 1
+    assert stage.runner.suspensions == 1
     assert stage.lasted == pytest.approx(240, abs=6)
 
 
@@ -285,7 +301,7 @@ def test_a_job_found_while_the_listener_is_frozen_runs_to_its_end(
     stage.runner.script = {200: {"worker": True}, 300: {"exited": 0, "worker": False}}
     assert stage.runs() == "the runner exited with status 0"
     assert stage.controller.times("release") == []
-    assert not stage.runner.frozen
+    assert not stage.runner.suspended
 
 
 def test_each_limit_counts_exactly_from_its_start(agent: ModuleType) -> None:
@@ -293,7 +309,7 @@ def test_each_limit_counts_exactly_from_its_start(agent: ModuleType) -> None:
     idle = agent.Watch(1000.0)
     assert idle.decide(1119.9, nothing) is None
     assert idle.decide(1120.0, nothing) == agent.Watch.RELEASE
-    idle.ask_again(1120.0)
+    idle.postpone_release(1120.0)
     assert idle.decide(1179.9, nothing) is None
     assert idle.decide(1180.0, nothing) == agent.Watch.RELEASE
     waiting = agent.Watch(1000.0)
@@ -312,17 +328,17 @@ def test_an_unused_runner_that_never_connected_reports_that_reason(stage: Stage)
     """The listener retries a refused TLS connection for ever (BrokerMessageListener.cs)."""
     stage.controller.usual.update({"may-release": True, "release": 204})
     error = "Runner connect error: The SSL connection could not be established."
-    look = stage.runner.look
-    stage.runner.look = lambda wait: look(wait)._replace(error=error)  # type: ignore[method-assign]
+    look = stage.runner.read_signs
+    stage.runner.read_signs = lambda wait: look(wait)._replace(error=error)  # type: ignore[method-assign]
     left = stage.agent.supervise(stage.runner)
     assert left.reason == "not_connected"
     assert left.detail == f"no job came, the registration is deleted: {error}"
 
 
 def test_a_stopped_agent_does_not_release_its_registration(stage: Stage) -> None:
-    """The listener has half a minute to exit, which freezing it would use up."""
+    """The listener has half a minute to exit, which suspending it would use up."""
     stage.controller.usual.update({"may-release": True, "release": 204})
-    look = stage.runner.look
+    look = stage.runner.read_signs
 
     def stops(wait: float) -> Any:
         if stage.lasted >= 119:
@@ -330,11 +346,11 @@ def test_a_stopped_agent_does_not_release_its_registration(stage: Stage) -> None
             stage.agent.stop()
         return look(wait)
 
-    stage.runner.look = stops  # type: ignore[method-assign]
+    stage.runner.read_signs = stops  # type: ignore[method-assign]
     assert stage.runs() == "the machine is being shut down"
     assert stage.lasted == pytest.approx(149, abs=2)
     assert stage.controller.times("may-release") == []
-    assert stage.runner.froze == 0
+    assert stage.runner.suspensions == 0
 
 
 def test_a_job_message_without_a_worker_for_12_minutes_ends_the_runner(stage: Stage) -> None:
@@ -448,14 +464,14 @@ def test_a_refusal_in_the_log_does_not_end_a_running_job(stage: Stage) -> None:
 
 
 def test_the_exit_is_reported_for_five_minutes_at_most(stage: Stage) -> None:
-    stage.controller.usual["exit"] = stage.module.Again("no answer")
-    stage.agent.report_exit(stage.module.Left("exited", "done"))
+    stage.controller.usual["exit"] = stage.module.TryAgain("no answer")
+    stage.agent.report_exit(stage.module.ExitCause("exited", "done"))
     assert stage.clock.now() - stage.began == pytest.approx(300, abs=1)
 
 
 def test_a_refused_exit_report_is_not_repeated(stage: Stage) -> None:
     stage.controller.answers["exit"] = [stage.module.AttestAgain("401")]
-    stage.agent.report_exit(stage.module.Left("exited", "done"))
+    stage.agent.report_exit(stage.module.ExitCause("exited", "done"))
     assert stage.clock.now() == stage.began
 
 
@@ -469,7 +485,7 @@ def test_no_runner_starts_where_the_marker_cannot_be_written(stage: Stage) -> No
 
 def test_no_job_starts_while_the_scheduled_shutdown_cannot_be_cancelled(agent: ModuleType) -> None:
     agent.disarm(["true"])
-    with pytest.raises(agent.PowerOff, match="armed"):
+    with pytest.raises(agent.PowerOff, match="scheduled"):
         agent.disarm(["false"], pause=0.0)
 
 
@@ -499,7 +515,7 @@ def test_a_stop_is_passed_to_the_runner_which_has_half_a_minute(
     stage.runner.script = {1: {"message": True, "worker": True}}
     stopped: list[float] = []
 
-    def look(wait: float) -> Any:
+    def read_signs(wait: float) -> Any:
         if not stopped and stage.runner.started_with and stage.lasted >= 100:
             stage.agent.stop()
             stage.agent.stop()
@@ -511,7 +527,7 @@ def test_a_stop_is_passed_to_the_runner_which_has_half_a_minute(
             gone = stage.lasted + takes
             stage.runner.script[gone] = {"exited": 143, "worker": False}
 
-    seen, stage.runner.look = stage.runner.look, look  # type: ignore[method-assign]
+    seen, stage.runner.read_signs = stage.runner.read_signs, read_signs  # type: ignore[method-assign]
     stage.runner.on_interrupt = cancels
     with pytest.raises(stage.module.Stopped):
         stage.agent.live()
@@ -532,7 +548,7 @@ def test_a_stop_also_ends_a_listener_that_starts_after_it(stage: Stage) -> None:
     stage.assignment()
     stage.runner.listens_from = 10.0
 
-    def look(wait: float) -> Any:
+    def read_signs(wait: float) -> Any:
         if stage.runner.started_with and stage.agent._stop_by is None:
             stage.agent.stop()
         return seen(wait)
@@ -540,7 +556,7 @@ def test_a_stop_also_ends_a_listener_that_starts_after_it(stage: Stage) -> None:
     def leaves() -> None:
         stage.runner.script[stage.clock.now() - stage.runner.began] = {"exited": 143}
 
-    seen, stage.runner.look = stage.runner.look, look  # type: ignore[method-assign]
+    seen, stage.runner.read_signs = stage.runner.read_signs, read_signs  # type: ignore[method-assign]
     stage.runner.on_interrupt = leaves
     with pytest.raises(stage.module.Stopped):
         stage.agent.live()
@@ -556,7 +572,7 @@ def test_a_stop_before_any_runner_ends_the_agent_at_once(stage: Stage) -> None:
 
 def test_a_stop_does_not_wait_for_an_unreachable_controller(stage: Stage) -> None:
     stage.assignment()
-    stage.controller.usual["exit"] = stage.module.Again("no answer")
+    stage.controller.usual["exit"] = stage.module.TryAgain("no answer")
     stage.runner.script = {1: {"exited": 143}}
     stage.agent._stop_by = stage.clock.now() + 30
     with pytest.raises(stage.module.Stopped):

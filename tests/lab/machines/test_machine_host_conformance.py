@@ -67,7 +67,7 @@ async def test_a_machine_tries_again_after_refusals(make_host: Hosts, user_data:
         assert world.count("acknowledge") == 3
         assert world.count("completed") == 1
         assert world.tokens >= 5, "every attestation has a fresh proof"
-        assert len(set(world.seats["m-i-1"].nonces)) == 1
+        assert len(set(world.served_machines["m-i-1"].nonces)) == 1
         assert world.wrong == []
 
 

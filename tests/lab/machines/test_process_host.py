@@ -192,7 +192,7 @@ async def test_a_reboot_keeps_the_disk_and_ends_all_processes(
         await host.reboot("i-1")
         assert members(first) == set()
         await until(lambda: world.count("attest") == 2)
-        assert len(set(world.seats["m-i-1"].nonces)) == 2
+        assert len(set(world.served_machines["m-i-1"].nonces)) == 2
         world.assignment = True
         await until(lambda: world.count("started") == 1)
         await host.reboot("i-1")
@@ -222,7 +222,7 @@ async def test_no_secret_and_no_message_of_a_job_in_the_logs(
         await until(lambda: bool(world.off))
         logs = "".join(path.read_text() for path in (open_folder / "i-1/var/log").iterdir())
         assert "runner fleet-i-1 started" in logs
-        assert world.seats["m-i-1"].nonces[0] not in logs
+        assert world.served_machines["m-i-1"].nonces[0] not in logs
         assert "Running job" not in logs
 
 

@@ -20,7 +20,7 @@ from tests.patience import PATIENCE
 
 
 @dataclass
-class Seat:
+class ServedMachine:
     """One machine as the server knows it."""
 
     instance: str
@@ -50,7 +50,7 @@ class World:
     reported: list[tuple[str, str]] = field(default_factory=list)
     conclusions: list[str] = field(default_factory=list)
     exits: list[dict[str, Any]] = field(default_factory=list)
-    seats: dict[str, Seat] = field(default_factory=dict)
+    served_machines: dict[str, ServedMachine] = field(default_factory=dict)
     tokens: int = 0
     issued: set[str] = field(default_factory=set)
     off: list[str] = field(default_factory=list)
@@ -116,24 +116,24 @@ class World:
         self.check(bool(re.fullmatch(r"[0-9a-f]{64}", body["nonce"])), "nonce")
         if refused := self.refusal("attest"):
             return refused
-        seat = self.seats.setdefault(f"m-{instance}", Seat(instance))
-        seat.nonces.append(body["nonce"])
-        seat.health_checks = False
+        served_machine = self.served_machines.setdefault(f"m-{instance}", ServedMachine(instance))
+        served_machine.nonces.append(body["nonce"])
+        served_machine.health_checks = False
         health_checks = {"disk_gb": 0.001, "clock_skew_s": 60, "github": self.url + "/github"}
         return web.json_response(
             {"machine": f"m-{instance}", "sku": "linux.gpu", "health_checks": health_checks}
         )
 
     async def step(self, request: web.Request) -> web.Response:
-        seat = self.seats[request.match_info["machine"]]
+        served_machine = self.served_machines[request.match_info["machine"]]
         step = request.match_info["step"]
-        self.reported.append((seat.instance, step))
-        if request.headers.get("Authorization") != f"Bearer {seat.nonces[-1]}":
+        self.reported.append((served_machine.instance, step))
+        if request.headers.get("Authorization") != f"Bearer {served_machine.nonces[-1]}":
             return web.json_response({"error": "nonce"}, status=401)
         if refused := self.refusal(step):
             return refused
         body = await request.json()
-        act: dict[str, Callable[[Seat, dict[str, Any]], Any]] = {
+        act: dict[str, Callable[[ServedMachine, dict[str, Any]], Any]] = {
             "health-checks": self.health_checks,
             "exit": self.exit,
             "poll": self.poll,
@@ -141,37 +141,46 @@ class World:
             "may-release": self.may_release,
             "release": self.release,
         }
-        answer = await act[step](seat, body) if step in act else None
+        answer = await act[step](served_machine, body) if step in act else None
         return web.Response(status=204) if answer is None else web.json_response(answer)
 
-    async def health_checks(self, seat: Seat, body: dict[str, Any]) -> None:
+    async def health_checks(self, served_machine: ServedMachine, body: dict[str, Any]) -> None:
         self.check(body["passed"] is True, f"health checks {body}")
-        seat.health_checks = True
+        served_machine.health_checks = True
 
-    async def exit(self, seat: Seat, body: dict[str, Any]) -> None:
+    async def exit(self, served_machine: ServedMachine, body: dict[str, Any]) -> None:
         self.exits.append(body)
 
-    async def poll(self, seat: Seat, body: dict[str, Any]) -> dict[str, Any]:
-        self.check(seat.health_checks, "poll before the health checks")
+    async def poll(self, served_machine: ServedMachine, body: dict[str, Any]) -> dict[str, Any]:
+        self.check(served_machine.health_checks, "poll before the health checks")
         self.check(0 < body["wait"] <= 50, "wait")
         end = asyncio.get_running_loop().time() + body["wait"] / self.scale
         while asyncio.get_running_loop().time() < end and not self.assignment:  # noqa: ASYNC110
             await asyncio.sleep(0.005)
         if not self.assignment:
             return {"state": "ready"}
-        seat.runner = f"fleet-{seat.instance}"
-        token = {"server": self.url, "runner_id": seat.instance, "token": "t", "scale": self.scale}
-        secret = base64.b64encode(json.dumps({**token, "name": seat.runner}).encode()).decode()
-        return {"state": "assigned", "runner": seat.runner, "jit_config": secret}
+        served_machine.runner = f"fleet-{served_machine.instance}"
+        token = {
+            "server": self.url,
+            "runner_id": served_machine.instance,
+            "token": "t",
+            "scale": self.scale,
+        }
+        secret = base64.b64encode(
+            json.dumps({**token, "name": served_machine.runner}).encode()
+        ).decode()
+        return {"state": "assigned", "runner": served_machine.runner, "jit_config": secret}
 
-    async def acknowledge(self, seat: Seat, body: dict[str, Any]) -> None:
-        self.check(body == {"runner": seat.runner}, "acknowledge")
-        seat.acknowledged = True
+    async def acknowledge(self, served_machine: ServedMachine, body: dict[str, Any]) -> None:
+        self.check(body == {"runner": served_machine.runner}, "acknowledge")
+        served_machine.acknowledged = True
 
-    async def may_release(self, seat: Seat, body: dict[str, Any]) -> dict[str, Any]:
+    async def may_release(
+        self, served_machine: ServedMachine, body: dict[str, Any]
+    ) -> dict[str, Any]:
         return {"allowed": self.allowed.pop(0) if self.allowed else True}
 
-    async def release(self, seat: Seat, body: dict[str, Any]) -> dict[str, Any]:
+    async def release(self, served_machine: ServedMachine, body: dict[str, Any]) -> dict[str, Any]:
         return {"status": self.deletions.pop(0) if self.deletions else 204}
 
     # --- the runner ------------------------------------------------------------------------------
@@ -180,7 +189,9 @@ class World:
         instance, step = request.match_info["runner"], request.match_info["step"]
         self.reported.append((instance, step))
         self.check(request.headers.get("Authorization") == "Bearer t", "runner token")
-        self.check(self.seats[f"m-{instance}"].acknowledged, "runner before the acknowledgement")
+        self.check(
+            self.served_machines[f"m-{instance}"].acknowledged, "runner before the acknowledgement"
+        )
         body = await request.json()
         if not self.registered:
             return web.Response(status=404)

@@ -4,7 +4,7 @@ from typing import Any
 
 from lab.machines.crowd import CrowdHost
 from lab.machines.interception import MachineRequest
-from lab.machines.overheard_host import OverheardHost
+from lab.machines.observed_host import ObservedHost
 from tests.lab.machines.conftest import UserData
 from tests.lab.machines.world import World, running, until
 
@@ -33,7 +33,7 @@ async def test_the_listener_gets_all_requests_and_broken_ones_are_repeated(
 ) -> None:
     async with running(World(scale=50, jobs=[0.1] * 2)) as world:
         listener = Listener()
-        host = OverheardHost(CrowdHost(world.scale), listener)
+        host = ObservedHost(CrowdHost(world.scale), listener)
         for name in ("i-1", "i-2"):
             await host.boot(world.machine(name, user_data(world)))
         await until(lambda: len(world.off) == 2)
@@ -48,14 +48,14 @@ async def test_the_listener_gets_all_requests_and_broken_ones_are_repeated(
 async def test_a_killed_machine_sends_nothing_more(user_data: UserData) -> None:
     async with running(World(scale=50, forever={"attest": 503})) as world:
         listener = Listener()
-        host = OverheardHost(CrowdHost(world.scale), listener)
-        silenced, heard = ("i-1", "attest"), ("i-2", "attest")
-        for name, _ in (silenced, heard):
+        host = ObservedHost(CrowdHost(world.scale), listener)
+        silenced, received = ("i-1", "attest"), ("i-2", "attest")
+        for name, _ in (silenced, received):
             await host.boot(world.machine(name, user_data(world)))
-        await until(lambda: {silenced, heard} <= set(world.reported))
+        await until(lambda: {silenced, received} <= set(world.reported))
         await host.kill("i-1")
-        said, others = world.reported.count(silenced), world.reported.count(heard)
-        await until(lambda: world.reported.count(heard) >= others + 5)
+        said, others = world.reported.count(silenced), world.reported.count(received)
+        await until(lambda: world.reported.count(received) >= others + 5)
         assert world.reported.count(silenced) <= said + 1  # one may have been on its way
         assert set(listener.said) == {"attest"}
         await host.close()

@@ -1,4 +1,4 @@
-"""A host that passes all requests of its machines to a listener.
+"""A host that reports all requests of its machines to a listener.
 
 Requests that the listener does not break reach the controller unchanged.
 """
@@ -9,8 +9,8 @@ from lab.machine_host import LabMachine, MachineHost
 from lab.machines.interception import Interception, RequestListener
 
 
-class OverheardHost:
-    """A `MachineHost` over another one. `close` closes both."""
+class ObservedHost:
+    """A `MachineHost` over another one, whose requests `listener` observes. `close` closes both."""
 
     def __init__(self, host: MachineHost, listener: RequestListener) -> None:
         self._host = host

@@ -1,0 +1,93 @@
+"""The health checks of a machine's accelerators, which its SKU names."""
+
+from __future__ import annotations
+
+import contextlib
+
+from autoscaler.agent.checks import Check
+from autoscaler.agent.clock import Clock
+from autoscaler.agent.devices import Wanted, check_devices, read_wanted
+from autoscaler.agent.host import WINDOWS, Host
+from autoscaler.agent.kernel_log import check_xids, read_kernel_log
+from autoscaler.agent.limits import FABRIC_WAIT, GPU_ANSWER
+from autoscaler.agent.nvidia import (
+    NvidiaLog,
+    check_nvidia_log,
+    check_nvlinks,
+    fabric_pending,
+    has_nvlink,
+    read_nvidia_smi,
+)
+from autoscaler.agent.programs import NotInstalled, NoUsableAnswer, Output, run_program
+from autoscaler.agent.rocm import check_amd_errors, module_version, read_rocminfo, read_topology
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+FABRIC_POLL = 5.0
+"""Seconds until the agent looks again whether the GPUs have registered with their fabric."""
+
+ROCM = "/opt/rocm/bin/"
+"""Where ROCm's programs are if they are not on the PATH."""
+
+
+def check_accelerators(health_checks: dict[str, Any], host: Host, clock: Clock) -> list[Check]:
+    """Run the health checks of the accelerators in the controller's parameters. Without any: no checks."""
+    parameters = health_checks.get("accelerator")
+    if not isinstance(parameters, dict):
+        return []
+    wanted = read_wanted(parameters)
+    try:
+        if wanted.vendor == "nvidia":
+            return _check_nvidia(wanted, host, clock)
+        if wanted.vendor == "amd":
+            return _check_amd(wanted, host, clock)
+    except (NotInstalled, NoUsableAnswer) as error:
+        return [Check("gpu_query", False, str(error))]
+    return [Check("gpu_query", False, "this agent does not know the vendor")]
+
+
+def _check_nvidia(wanted: Wanted, host: Host, clock: Clock) -> list[Check]:
+    log = _ask_nvidia(clock)
+    end = clock.now() + FABRIC_WAIT
+    while fabric_pending(log) and clock.now() < end:
+        clock.sleep(FABRIC_POLL)
+        log = _ask_nvidia(clock)
+    checks = [Check("gpu_query", True, "nvidia-smi answered"), *check_nvidia_log(log, wanted)]
+    if has_nvlink(log):
+        links = _run(["nvidia-smi", "nvlink", "--status"], clock)
+        checks.append(check_nvlinks(links.text, len(log.gpus)))
+    if not WINDOWS:
+        checks.append(check_xids(read_kernel_log(host.root + "/dev/kmsg")))
+    return checks
+
+
+def _ask_nvidia(clock: Clock) -> NvidiaLog:
+    return read_nvidia_smi(_run(["nvidia-smi", "-q", "-x"], clock))
+
+
+def _check_amd(wanted: Wanted, host: Host, clock: Clock) -> list[Check]:
+    try:
+        driver, gpus = read_rocminfo(_run_rocm(["rocminfo"], host, clock))
+        source = "rocminfo answered"
+    except NotInstalled:
+        driver, gpus = module_version(host.root), read_topology(host.root)
+        source = "from the kernel: rocminfo is not installed"
+    checks = [Check("gpu_query", True, source), *check_devices(gpus, driver, wanted)]
+    with contextlib.suppress(NotInstalled):
+        checks.append(
+            check_amd_errors(_run_rocm(["amd-smi", "metric", "--ecc", "--json"], host, clock))
+        )
+    return checks
+
+
+def _run_rocm(argv: list[str], host: Host, clock: Clock) -> Output:
+    try:
+        return _run(argv, clock)
+    except NotInstalled:
+        return _run([host.root + ROCM + argv[0], *argv[1:]], clock)
+
+
+def _run(argv: list[str], clock: Clock) -> Output:
+    return run_program(argv, clock.network(GPU_ANSWER))

@@ -1,0 +1,79 @@
+"""The accelerators that a SKU's machines must have, compared with those that a machine shows. Pure."""
+
+from __future__ import annotations
+
+import collections
+
+from autoscaler.agent.checks import Check, verdict
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import Any
+
+Wanted = collections.namedtuple(
+    "Wanted", ("vendor", "count", "models", "memory_gb", "driver_version")
+)
+"""The parameters of the check. Without a `driver_version`, `models` or `memory_gb`, any will do."""
+
+Device = collections.namedtuple("Device", ("place", "model", "memory_gib"))
+"""One accelerator. `place` names it for people, and `model` is empty if it does not answer."""
+
+
+def read_wanted(parameters: dict[str, Any]) -> Wanted:
+    """Return the controller's parameters (docs/bootstrap.md). Values of another type are not checked."""
+    count, models = parameters.get("count"), parameters.get("models")
+    memory, driver = parameters.get("memory_gb"), parameters.get("driver_version")
+    return Wanted(
+        parameters.get("vendor"),
+        count if isinstance(count, int) else 1,
+        [one for one in models if isinstance(one, str)] if isinstance(models, list) else [],
+        memory if isinstance(memory, (int, float)) else 0,
+        driver if isinstance(driver, str) else "",
+    )
+
+
+def check_devices(devices: Sequence[Device], driver: str, wanted: Wanted) -> list[Check]:
+    """Return the checks of the driver's version, and of the number, models and memory of the devices."""
+    return [
+        _check_driver(driver, wanted.driver_version),
+        _check_count(devices, wanted.count),
+        *_check_kind([device for device in devices if device.model], wanted),
+    ]
+
+
+def _check_driver(driver: str, wanted: str) -> Check:
+    """`wanted` is a whole version, or the beginning of one: 580 stands for every 580.x."""
+    other = bool(wanted) and driver != wanted and not driver.startswith(wanted + ".")
+    problems = [f"{driver or 'unknown'}, and {wanted} is wanted"] if other else []
+    return verdict("gpu_driver", problems, driver or "unknown")
+
+
+def _check_count(devices: Sequence[Device], wanted: int) -> Check:
+    problems = [f"{device.place} does not answer" for device in devices if not device.model]
+    found = len(devices) - len(problems)
+    if found != wanted:
+        problems.insert(0, f"{found} found, and {wanted} wanted")
+    return verdict("gpu_count", problems, str(found))
+
+
+def _check_kind(devices: Sequence[Device], wanted: Wanted) -> list[Check]:
+    known = [name.lower() for name in wanted.models]
+    others = [
+        f"{device.place} is {device.model}"
+        for device in devices
+        if known and device.model.lower() not in known
+    ]
+    if others:
+        others.append(f"wanted: {', '.join(wanted.models)}")
+    small = [
+        f"{device.place} has {device.memory_gib:.1f} GiB, and {wanted.memory_gb:g} are wanted"
+        for device in devices
+        if device.memory_gib < wanted.memory_gb
+    ]
+    models = ", ".join(sorted({device.model for device in devices}))
+    least = min((device.memory_gib for device in devices), default=0.0)
+    return [
+        verdict("gpu_model", others, models or "none"),
+        verdict("gpu_memory", small, f"at least {least:.1f} GiB"),
+    ]
