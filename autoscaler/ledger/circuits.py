@@ -45,7 +45,7 @@ def note_refused_image(state: LedgerState, machine: Machine, at: Instant, said: 
         f"{machine.placement.image or 'of unknown id'}: {said}"
     )
     until = at + REFUSED.delay(failures - IN_A_ROW)
-    state.cool(Cooldown(key, until, failures, reason[:300], image=machine.placement.image))
+    state.set_cooldown(Cooldown(key, until, failures, reason[:300], image=machine.placement.image))
     _remember_refused(state, machine.sku, machine.placement.image, at)
     state.note(machine, at, "circuit_opened", reason)
 
@@ -83,4 +83,4 @@ def open_circuits(state: LedgerState, sku: SkuName) -> list[Cooldown]:
 
 def _remember_refused(state: LedgerState, sku: SkuName, image: str, at: Instant) -> None:
     if image != refused_image(state, sku):
-        state.cool(Cooldown(refused_image_key(sku), at, 0, "", image=image))
+        state.set_cooldown(Cooldown(refused_image_key(sku), at, 0, "", image=image))

@@ -60,7 +60,7 @@ def count_failure(
         failures, hold = row + 1, BACKOFFS[failure].delay(row)
     until = at + max(hold, at_least)
     if until > in_force:
-        state.cool(Cooldown(key, until, failures, reason, failure))
+        state.set_cooldown(Cooldown(key, until, failures, reason, failure))
 
 
 _MAY_BE_OF_ONE_OVERRIDE = frozenset({FailureClass.CONFIGURATION, FailureClass.UNKNOWN})
@@ -154,7 +154,7 @@ def note_failed_boot(state: LedgerState, machine: Machine, at: Instant, reason: 
     _count(state, key, at, reason)
     boots = boots_key(machine.sku)
     failures = _row(state.cooldowns.get(boots), FailureClass.UNKNOWN) + 1
-    state.cool(Cooldown(boots, at, failures, reason[:300]))
+    state.set_cooldown(Cooldown(boots, at, failures, reason[:300]))
     if failures == IN_A_ROW:
         state.note(machine, at, "circuit_opened", reason)
 
@@ -173,7 +173,7 @@ def note_good_boot(state: LedgerState, machine: Machine, at: Instant) -> None:
 
 def note_early_exit(state: LedgerState, machine: Machine, at: Instant, said: str) -> None:
     """Count a runner that exited at once without a job: from the third in a row, its SKU is on hold."""
-    reason = f"their runners left at once without a job, the last one of {machine.id}: {said}"
+    reason = f"their runners exited at once without a job, the last one of {machine.id}: {said}"
     if _count(state, exits_key(machine.sku), at, reason) == IN_A_ROW:
         state.note(machine, at, "circuit_opened", reason)
 
@@ -198,7 +198,7 @@ def _count(state: LedgerState, key: str, at: Instant, reason: str) -> int:
     hold = 0.0
     if failures >= IN_A_ROW:
         hold = BACKOFFS[FailureClass.UNKNOWN].delay(failures - IN_A_ROW)
-    state.cool(Cooldown(key, at + hold, failures, reason[:300]))
+    state.set_cooldown(Cooldown(key, at + hold, failures, reason[:300]))
     return failures
 
 
@@ -222,7 +222,7 @@ def end_hold(state: LedgerState, key: str, at: Instant) -> None:
     """End the hold of a key. The next failure counts as the first one."""
     known = state.cooldowns.get(key)
     if known is not None and known.failures:
-        state.cool(Cooldown(key, at, 0, ""))
+        state.set_cooldown(Cooldown(key, at, 0, ""))
 
 
 def end_offering_holds(

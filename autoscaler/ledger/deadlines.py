@@ -48,7 +48,7 @@ def due(state: LedgerState, machine: Machine) -> Instant | None:
         case _S.ASSIGNED if not machine.work.may_run_job:
             return _silent_while_ready(state, machine, deadlines.ready_silence)
         case _S.ASSIGNED:
-            silent = _heard_at(machine) + _extended(SILENCE, machine)
+            silent = _last_seen_at(machine) + _extended(SILENCE, machine)
             return min(silent, lifetime_end(state, machine), _next_read_after_job(state, machine))
         case _S.EXITED:
             return machine.since + _extended(POWER_OFF_TIME, machine)
@@ -61,7 +61,9 @@ def due(state: LedgerState, machine: Machine) -> Instant | None:
 
 def is_silent(machine: Machine, at: Instant) -> bool:
     """Return True if an assigned machine's agent has been silent for `SILENCE`."""
-    return machine.state is _S.ASSIGNED and at >= _heard_at(machine) + _extended(SILENCE, machine)
+    return machine.state is _S.ASSIGNED and at >= _last_seen_at(machine) + _extended(
+        SILENCE, machine
+    )
 
 
 def work_over_at(state: LedgerState, machine: Machine) -> Instant | None:
@@ -107,14 +109,14 @@ def _late(state: LedgerState, machine: Machine, patience: Seconds) -> Instant:
 
 
 def _silent_while_ready(state: LedgerState, machine: Machine, patience: Seconds) -> Instant:
-    due_at = _heard_at(machine) + _extended(patience, machine)
+    due_at = _last_seen_at(machine) + _extended(patience, machine)
     if state.evidence.proves_record_of(machine):
         return due_at
     # After a start, give the agent the full time to send a request.
     return max(due_at, state.started_at + patience)
 
 
-def _heard_at(machine: Machine) -> Instant:
+def _last_seen_at(machine: Machine) -> Instant:
     return max(machine.work.last_seen or machine.since, machine.since)
 
 

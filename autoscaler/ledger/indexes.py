@@ -55,7 +55,7 @@ class IndexedRecords:
 
         self.queues: dict[DemandClass, Any] = {}
         self.waiting: Any = SortedList()
-        self.held: dict[DemandClass, dict[JobId, Job]] = {}
+        self.on_hold: dict[DemandClass, dict[JobId, Job]] = {}
         self.open_launch_requests: dict[LaunchRequestId, LaunchRequest] = {}
         self.by_state: dict[tuple[SkuName, MachineState], Any] = {}
         self.by_provider_id: dict[ProviderMachineId, MachineId] = {}
@@ -129,7 +129,7 @@ class IndexedRecords:
         elif job.admission is not Admission.ADMITTED:
             self.unadmitted[demand, job.admission] += 1
         elif is_on_hold(job):
-            self.held.setdefault(demand, {})[job.id] = job
+            self.on_hold.setdefault(demand, {})[job.id] = job
         else:
             queue = self.queues.get(demand)
             if queue is None:
@@ -160,11 +160,11 @@ class IndexedRecords:
                 self.waiting.remove((job.queued_at, job.demand, job.id))
             if not queue:
                 del self.queues[job.demand]
-        held = self.held.get(job.demand)
-        if held is not None:
-            held.pop(job.id, None)
-            if not held:
-                del self.held[job.demand]
+        on_hold = self.on_hold.get(job.demand)
+        if on_hold is not None:
+            on_hold.pop(job.id, None)
+            if not on_hold:
+                del self.on_hold[job.demand]
 
     def _is_unread(self, job: Job) -> bool:
         """Return True if the run's head repository must be read, to admit the job or to check its SKU."""
@@ -220,14 +220,17 @@ class IndexedRecords:
         self.prunable.pop((machine.prunable_from, "machine", machine.id), None)
 
     def count_use(
-        self, sku: SkuName, dollars: float, quota_usage: tuple[tuple[str, int], ...], sign: int
+        self, sku: SkuName, dollars: float, quota_usage: tuple[tuple[str, int], ...], number: int
     ) -> None:
-        """Add (1) or remove (-1) a machine, also of another installation, to or from the limits."""
-        self.machines_used += sign
-        self.dollars_used += sign * dollars
-        self.used_by_sku[sku] += sign
+        """Count this many more machines against the limits (fewer if negative), also of other installations.
+
+        `dollars` and `quota_usage` are of one machine.
+        """
+        self.machines_used += number
+        self.dollars_used += number * dollars
+        self.used_by_sku[sku] += number
         for quota, units in quota_usage:
-            self.used_by_quota[quota] += sign * units
+            self.used_by_quota[quota] += number * units
         if not self.machines_used:
             self.dollars_used = 0.0  # rounding errors must not add up over months
 

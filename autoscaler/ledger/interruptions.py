@@ -58,8 +58,8 @@ def on_machine_noticed(state: LedgerState, event: MachineNoticed) -> None:
     machine = state.machines[known] if known is not None else None
     if machine is None or machine.provider != event.provider:
         return
-    stopped = machine.work.exit_reason is ExitReason.STOPPED
-    if not machine.occupies or (machine.state in _LEAVING and not stopped):
+    gone = not machine.occupies or machine.state in _LEAVING
+    if gone and not (_is_unexplained(machine) and event.kind in _TAKES):
         return
     if event.kind is NoticeKind.STATE_CHANGE:
         return  # no interruption: the provider's listing will show the reason
@@ -84,12 +84,17 @@ def note_interruption(
     state.note(machine, at, "interrupted", f"{kind}: {detail}" if detail else kind)
     if kind in _SHORT:
         place = machine.placement
-        sold = f"{machine.provider}/{place.instance_type}/{place.zone}/{place.capacity_type}"
+        offering = f"{machine.provider}/{place.instance_type}/{place.zone}/{place.capacity_type}"
         count_failure(
-            state, offering_key(sold), FailureClass.CAPACITY, at, f"{kind} of {machine.id}"
+            state, offering_key(offering), FailureClass.CAPACITY, at, f"{kind} of {machine.id}"
         )
-    if machine.work.exit_reason is ExitReason.STOPPED:
+    if _is_unexplained(machine):
         note_taken(state, machine, at)
+
+
+def _is_unexplained(machine: Machine) -> bool:
+    """Return True if the machine disappeared or was stopped: a late notice may be the only explanation."""
+    return machine.state is MachineState.LOST or machine.work.exit_reason is ExitReason.STOPPED
 
 
 def note_terminated(state: LedgerState, machine: Machine, at: Instant) -> None:
@@ -113,10 +118,10 @@ def note_taken(state: LedgerState, machine: Machine, at: Instant) -> None:
     runner = state.runners.get(machine.work.runner) if machine.work.runner is not None else None
     job = state.jobs.get(runner.job) if runner is not None and runner.job is not None else None
     if job is not None:
-        look_at_job(state, job, at)
+        update_rerun(state, job, at)
 
 
-def look_at_job(state: LedgerState, job: Job, at: Instant) -> None:
+def update_rerun(state: LedgerState, job: Job, at: Instant) -> None:
     """Check whether a job died with its machine, and schedule or refuse its rerun."""
     rerun = state.reruns.get(job.id)
     if rerun is None:

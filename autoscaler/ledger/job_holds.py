@@ -57,9 +57,9 @@ def remove_marks_of(state: LedgerState, machine: Machine, at: Instant) -> None:
     runner = state.runners.get(name) if name is not None else None
     if name is None or runner is None or runner.job is not None:
         return
-    held = (job for jobs in state.held.values() for job in jobs.values())
+    on_hold = (job for jobs in state.on_hold.values() for job in jobs.values())
     asked = (state.jobs[job] for job in state.reads)
-    for job in {job.id: job for job in (*_fitting(state, runner), *held, *asked)}.values():
+    for job in {job.id: job for job in (*_fitting(state, runner), *on_hold, *asked)}.values():
         if name in job.passed_over:
             with state.changing(job):
                 job.passed_over = tuple(one for one in job.passed_over if one != name)
@@ -93,7 +93,7 @@ def release_holds(state: LedgerState, demand: DemandClass | None, at: Instant) -
         return
     asked = (state.jobs[job] for job in state.reads) if state.disputed.get(demand) else ()
     disputed = [job for job in asked if job.disputed and job.demand == demand and is_on_hold(job)]
-    for job in (*state.held.get(demand, {}).values(), *disputed):
+    for job in (*state.on_hold.get(demand, {}).values(), *disputed):
         with state.changing(job):
             job.passed_over = ()
             job.probe_at = None
@@ -104,7 +104,7 @@ def release_holds(state: LedgerState, demand: DemandClass | None, at: Instant) -
 
 def probe_held(state: LedgerState, at: Instant) -> None:
     """Retry jobs on hold whose `probe_at` has passed."""
-    for jobs in tuple(state.held.values()):
+    for jobs in tuple(state.on_hold.values()):
         for job in tuple(jobs.values()):
             if job.probe_at is not None and job.probe_at <= at:
                 with state.changing(job):
@@ -127,7 +127,7 @@ def _mark_passed_over(state: LedgerState, runner: Runner, at: Instant, queued_by
     if len(job.passed_over) >= ON_HOLD_AFTER:
         with state.changing(job):
             job.probe_at = at + PROBES.delay(len(job.passed_over) - ON_HOLD_AFTER)
-        state.note(job, at, "held", f"passed over by {', '.join(job.passed_over[-2:])}")
+        state.note(job, at, "on_hold", f"passed over by {', '.join(job.passed_over[-2:])}")
     state.dispute(job, at, f"{runner.name} did not get it, or runs it")
     return True
 

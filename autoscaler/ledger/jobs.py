@@ -5,7 +5,7 @@ may be lost, late, repeated or out of order.
 """
 
 from autoscaler.ledger.indexes import is_on_hold
-from autoscaler.ledger.interruptions import look_at_job
+from autoscaler.ledger.interruptions import update_rerun
 from autoscaler.ledger.job_holds import release_holds
 from autoscaler.ledger.runners import bind_job, close_runner
 from autoscaler.ledger.runs import note_access, note_fork, note_outside_scope
@@ -52,7 +52,7 @@ def on_job_observed(state: LedgerState, event: JobObserved) -> None:
     elif event.read or job.state is not JobState.QUEUED or not is_on_hold(job):
         state.reads.pop(job.id, None)
     _follow(state, job, before, event)
-    look_at_job(state, job, event.at)
+    update_rerun(state, job, event.at)
 
 
 def on_job_read_requested(state: LedgerState, event: JobReadRequested) -> None:
@@ -160,7 +160,7 @@ def _follow(state: LedgerState, job: Job, before: JobState | None, event: JobObs
     if job.runner_name is None:
         return
     scope, runner = scope_of(state.catalogue, job.repository), state.runners.get(job.runner_name)
-    # Anybody can choose a runner's name: outside the scopes it proves nothing.
+    # Anyone can choose a runner's name: outside the scopes it proves nothing.
     if scope is None or (runner is not None and not _is_the_same(runner, scope, event)):
         return
     if job.state is JobState.IN_PROGRESS and event.state is JobState.IN_PROGRESS:

@@ -100,13 +100,19 @@ def on_launch_request_sent(state: LedgerState, event: LaunchRequestSent) -> None
 
 
 def on_launch_outcome_unknown(state: LedgerState, event: LaunchOutcomeUnknown) -> None:
-    """Mark the outcome as unknown. The slots wait for a repeat or for two complete listings."""
+    """Mark the outcome as unknown. The slots wait for a repeat or for two complete listings.
+
+    The provider gets no launch request before the time that it named.
+    """
     request = state.launch_requests.get(event.launch_request)
     if request is None or request.state is not LaunchRequestState.SENT:
         return
     with state.changing(request):
         state.enter(request, LaunchRequestState.UNKNOWN)
         request.reason = event.message[:500]
+    if event.retry_after is not None:
+        refused = LaunchFailure(FailureClass.THROTTLED, "RetryAfter", event.message)
+        hold_back(state, request, refused, event.at, event.retry_after)
     state.note(request, event.at, "unknown", event.message)
 
 

@@ -14,6 +14,7 @@ from typing import Any
 
 from autoscaler.ledger import (
     circuits,
+    foreign,
     interruptions,
     job_holds,
     jobs,
@@ -38,6 +39,7 @@ from autoscaler.model.jobs import Job, JobState
 from autoscaler.model.launch_requests import LaunchRequestState
 from autoscaler.model.machines import ExitReason, Machine
 from autoscaler.model.prices import Price
+from autoscaler.model.readings import ForeignUsage
 from autoscaler.model.runners import runner_names
 
 KEPT_FOR: Seconds = 600.0
@@ -74,6 +76,10 @@ class Ledger:
             if job.disputed:
                 self._state.reads[job.id] = job.updated_at
 
+    def restore_foreign(self, provider: ProviderName, usage: ForeignUsage) -> None:
+        """Count what the store has about machines of other installations, until this provider is listed."""
+        foreign.restore(self._state, provider, usage)
+
     def replace_catalogue(self, catalogue: Catalogue) -> None:
         """Use another catalogue from now on, for example when a provider became available.
 
@@ -85,7 +91,7 @@ class Ledger:
         """Use these spot prices for the cost of spot machines. Limits do not use them."""
         self._state.spot_costs.use(prices)
 
-    def recall(self, job: Job) -> None:
+    def add_pruned_job(self, job: Job) -> None:
         """Add a job again that was pruned from memory."""
         self._state.admit(job)
         self._state.add(job, stored=True)
@@ -112,7 +118,7 @@ class Ledger:
             offerings=s.offerings,
             jobs=s.jobs,
             queues=s.queues,
-            held=s.held,
+            on_hold=s.on_hold,
             disputed=s.disputed,
             reads=s.reads,
             machines=s.machines,

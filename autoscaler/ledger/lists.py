@@ -1,14 +1,17 @@
 """Applies a provider's listing of machines.
 
 A listing binds machines whose launch answer was lost, and shows terminated and unknown machines. A missing
-machine is terminated or lost only after two complete listings, a minute apart, without it. Machines of
-another installation count against limits and are not changed.
+machine is terminated or lost only after two complete listings, a minute apart, without it.
 """
 
+from collections import deque
+from itertools import filterfalse
+
+from autoscaler.ledger import foreign
 from autoscaler.ledger.cooldowns import hold_back, note_failed_boot
 from autoscaler.ledger.interruptions import note_interruption, note_terminated
 from autoscaler.ledger.job_holds import left_idle
-from autoscaler.ledger.launch_requests import bind, count_full_listing
+from autoscaler.ledger.launch_requests import bind, count_full_listing, free_slots
 from autoscaler.ledger.listed_machines import new_machine
 from autoscaler.ledger.machines import close_its_runner, fail, leave, move
 from autoscaler.ledger.state import LedgerState
@@ -21,7 +24,7 @@ from autoscaler.model.events import (
     QuotasRead,
 )
 from autoscaler.model.failures import FailureClass, FailureScope
-from autoscaler.model.identifiers import Instant, ProviderMachineId, Seconds
+from autoscaler.model.identifiers import Instant, Seconds
 from autoscaler.model.interruptions import NoticeKind
 from autoscaler.model.machines import (
     REPORTED_FROM_ATTEMPT,
@@ -44,15 +47,15 @@ def on_machines_listed(state: LedgerState, event: MachinesListed) -> None:
     own, known = state.catalogue.installations.all, state.counters.unverified_existing
     for listed in event.machines:
         if listed.provider_id in state.by_provider_id:
-            _forget_foreign(
-                state, event, listed.provider_id
-            )  # it had another tag before: count it once
+            foreign.stop_counting(state, event, listed.provider_id)  # it had another tag before
             # Ignore its tags: they may have a former ID that is not kept any more.
             _see_ours(state, listed, event.at)
         elif listed.installation not in own:
-            _see_foreign(state, event, listed)
-        elif not listed.terminated:
-            _forget_foreign(state, event, listed.provider_id)
+            foreign.count(state, event, listed)
+        elif listed.terminated:
+            _see_ended_unbound(state, listed, event.at)
+        else:
+            foreign.stop_counting(state, event, listed.provider_id)
             _see_unbound(state, event, listed)
     if event.complete:
         _believe_absence(state, event)
@@ -71,17 +74,13 @@ def on_quotas_read(state: LedgerState, event: QuotasRead) -> None:
 
 def _believe_absence(state: LedgerState, event: MachinesListed) -> None:
     shown, last = event.shown, {listed.provider_id for listed in event.machines}
-    absent = [
-        machine
-        for machine in state.machines.values()
-        if machine.placement.provider_id not in shown and machine.provider == event.provider
-    ]
-    for machine in absent:
-        if machine.placement.provider_id not in last:
+    # One step of the event loop goes through all machines, so it runs no Python code for each of them.
+    absent = filterfalse(shown.__contains__, state.by_provider_id)
+    machines = [state.machines[state.by_provider_id[provider_id]] for provider_id in absent]
+    for machine in sorted(machines, key=lambda one: (one.created_at, one.launch_request, one.slot)):
+        if machine.placement.provider_id not in last and machine.provider == event.provider:
             _miss(state, machine, event)
-    for provider_id in tuple(state.foreign.get(event.provider, {})):
-        if provider_id not in shown and provider_id not in last:
-            _forget_foreign(state, event, provider_id)
+    foreign.stop_counting_absent(state, event, last)
     for request in tuple(state.open_launch_requests.values()):
         if request.provider == event.provider:
             count_full_listing(state, request, event.began_at, event.at)
@@ -105,6 +104,9 @@ def _see_ours(state: LedgerState, listed: ListedMachine, at: Instant) -> None:
         _cannot_start(state, machine, listed, at)
     elif was_absent and not machine.occupies:
         listed_again(state, machine, at)
+    elif listed.leaving and machine.state not in _EXPECTED_TO_LEAVE:
+        # A notice may be lost, and a pod on a dead node is removed without a list that shows its end.
+        _note_interruption(state, machine, listed, at)
 
 
 def _see_that_it_stays(state: LedgerState, machine: Machine, listed: ListedMachine) -> None:
@@ -132,12 +134,8 @@ def _ended_by_itself(
     failure, early = listed.failure, machine.state in _NOT_YET_UP
     if machine.occupies and (early or failure is FailureClass.CAPACITY):
         _hold_back(state, machine, listed, at)
-        if failure is FailureClass.CAPACITY and not early:
-            # No notice arrived, or not yet. The machine existed when its agent last sent a request.
-            alive_at = machine.work.last_seen or machine.since
-            alone = listed.scope is FailureScope.MACHINE
-            kind = NoticeKind.SCHEDULED_CHANGE if alone else NoticeKind.SPOT_INTERRUPTION
-            note_interruption(state, machine, kind, alive_at, at, reason)
+        if not early:
+            _note_interruption(state, machine, listed, at)
     if early and failure is None:
         note_failed_boot(state, machine, at, reason)
     if early:
@@ -146,6 +144,20 @@ def _ended_by_itself(
         _gone(state, machine, at, reason)
     else:
         leave(state, machine, at, reason)
+
+
+def _note_interruption(
+    state: LedgerState, machine: Machine, listed: ListedMachine, at: Instant
+) -> None:
+    """Note that the provider takes a machine back, if it gives lack of capacity as the reason.
+
+    No notice arrived, or not yet. The machine existed when its agent last sent a request.
+    """
+    if listed.failure is FailureClass.CAPACITY and machine.occupies:
+        alive_at = machine.work.last_seen or machine.since
+        alone = listed.scope is FailureScope.MACHINE
+        kind = NoticeKind.SCHEDULED_CHANGE if alone else NoticeKind.SPOT_INTERRUPTION
+        note_interruption(state, machine, kind, alive_at, at, listed.reason or "ended")
 
 
 def _cannot_start(state: LedgerState, machine: Machine, listed: ListedMachine, at: Instant) -> None:
@@ -180,7 +192,31 @@ def _see_unbound(state: LedgerState, event: MachinesListed, listed: ListedMachin
         unknown = UnverifiedReason.UNKNOWN_LAUNCH_REQUEST
         adopt(state, event.provider, listed, event.at, unknown)
         return
-    launched = LaunchedMachine(
+    if bind(state, request, _launched(listed), event.at) is None:
+        # The machine may be of a slot that was pruned from memory, and may run a job.
+        if all(slot in state.machines for slot in request.slots):
+            _add_surplus(state, event, listed)
+        else:
+            adopt(state, event.provider, listed, event.at, UnverifiedReason.PRUNED_SLOT)
+
+
+def _see_ended_unbound(state: LedgerState, listed: ListedMachine, at: Instant) -> None:
+    """Bind a machine that has ended already to a free slot of its launch request, and end its record.
+
+    Otherwise a repeat of the request would bind it as launched. A pod that ended keeps its name, so that the
+    API server answers 409 (Kubernetes documentation, "Object Names and IDs"), and CreateFleet answers a
+    repeated client token with the same instances.
+    """
+    request = state.launch_requests.get(listed.launch_request)
+    if request is None or request.sent_at is None:
+        return
+    machine = bind(state, request, _launched(listed), at, deque(free_slots(state, request)))
+    if machine is not None:
+        _ended_by_itself(state, machine, listed, at)
+
+
+def _launched(listed: ListedMachine) -> LaunchedMachine:
+    return LaunchedMachine(
         listed.provider_id,
         listed.instance_type,
         listed.zone,
@@ -188,12 +224,6 @@ def _see_unbound(state: LedgerState, event: MachinesListed, listed: ListedMachin
         listed.image,
         listed.launch_time,
     )
-    if bind(state, request, launched, event.at) is None:
-        # The machine may be of a slot that was pruned from memory, and may run a job.
-        if all(slot in state.machines for slot in request.slots):
-            _add_surplus(state, event, listed)
-        else:
-            adopt(state, event.provider, listed, event.at, UnverifiedReason.PRUNED_SLOT)
 
 
 def _add_surplus(state: LedgerState, event: MachinesListed, listed: ListedMachine) -> None:
@@ -205,11 +235,7 @@ def _add_surplus(state: LedgerState, event: MachinesListed, listed: ListedMachin
 
 
 def _miss(state: LedgerState, machine: Machine, event: MachinesListed) -> None:
-    if (
-        machine.placement.provider_id is None
-        or not machine.occupies
-        or machine.since >= event.began_at
-    ):
+    if not machine.occupies or machine.since >= event.began_at:
         return
     if machine.absent_since is None:
         with state.changing(machine):
@@ -232,20 +258,3 @@ def _gone(state: LedgerState, machine: Machine, at: Instant, reason: str) -> Non
     left_idle(state, machine, at)
     close_its_runner(state, machine, at, f"its machine is terminated: {reason}")
     move(state, machine, to, at, reason)
-
-
-def _see_foreign(state: LedgerState, event: MachinesListed, listed: ListedMachine) -> None:
-    known = state.foreign.setdefault(event.provider, {})
-    if listed.terminated:
-        _forget_foreign(state, event, listed.provider_id)
-    elif listed.provider_id not in known:
-        known[listed.provider_id] = listed
-        state.count_use(listed.sku, listed.dollars_per_hour, listed.quota_usage, 1)
-
-
-def _forget_foreign(
-    state: LedgerState, event: MachinesListed, provider_id: ProviderMachineId
-) -> None:
-    listed = state.foreign.get(event.provider, {}).pop(provider_id, None)
-    if listed is not None:
-        state.count_use(listed.sku, listed.dollars_per_hour, listed.quota_usage, -1)

@@ -272,12 +272,12 @@ def _is_unfit(state: LedgerState, machine: Machine, event: MachineExited) -> boo
     A runner that cannot connect exits after minutes. Its registration may already be deleted by then.
     """
     if event.reason is not ExitReason.NOT_CONNECTED:
-        return _left_at_once(state, machine, event.at)
+        return _exited_at_once(state, machine, event.at)
     runner = state.runners.get(machine.work.runner) if machine.work.runner is not None else None
     return runner is not None and runner.job is None
 
 
-def _left_at_once(state: LedgerState, machine: Machine, at: Instant) -> bool:
+def _exited_at_once(state: LedgerState, machine: Machine, at: Instant) -> bool:
     """Return True if the runner exited without a job before GitHub should have given it one."""
     runner = state.runners.get(machine.work.runner) if machine.work.runner is not None else None
     if runner is None or not _had_no_job(state, machine):

@@ -16,7 +16,7 @@ from autoscaler.model.machines import Machine
 from autoscaler.model.runners import INSTALLATION_ID, machine_in_any_name, machine_in_name
 from autoscaler.model.unverified import UnverifiedMachine, UnverifiedReason
 
-HEARD_WITHIN: Seconds = 900.0
+SEEN_WITHIN: Seconds = 900.0
 """A machine is alive if its agent sent a request within this time."""
 
 SHOWN = 3
@@ -116,9 +116,9 @@ def evidence_of_life(
     `at_work` are the runners that GitHub shows online or busy. A runner whose machine is not in the
     store may be on this machine.
     """
-    heard = machine.work.last_seen
-    if machine.nonce_hash and heard is not None and now - heard < HEARD_WITHIN:
-        return f"its agent spoke {now - heard:.0f} s ago"
+    last_seen = machine.work.last_seen
+    if machine.nonce_hash and last_seen is not None and now - last_seen < SEEN_WITHIN:
+        return f"its agent sent a request {now - last_seen:.0f} s ago"
     names = {name for name in at_work if _may_be_of(state, name, machine)}
     names |= {
         job.runner_name

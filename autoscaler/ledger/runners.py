@@ -59,7 +59,7 @@ def on_runner_registration_failed(state: LedgerState, event: RunnerRegistrationF
     reason = f"{event.failure}: {event.message}"
     key = registration_key(runner.demand.scope)
     count_failure(state, key, event.failure, event.at, reason, event.retry_at - event.at)
-    _give_machine_back(state, runner, event.at, reason)
+    _close_and_free_machine(state, runner, event.at, reason)
 
 
 def on_configuration_sent(state: LedgerState, event: ConfigurationSent) -> None:
@@ -101,7 +101,7 @@ def on_runner_deregistered(state: LedgerState, event: RunnerDeregistered) -> Non
     """Make the machine ready again: its registration was deleted before it got it."""
     runner = state.runners.get(event.name)
     if runner is not None:
-        _give_machine_back(state, runner, event.at, event.reason)
+        _close_and_free_machine(state, runner, event.at, event.reason)
 
 
 def on_runner_closed(state: LedgerState, event: RunnerClosed) -> None:
@@ -138,17 +138,17 @@ def registration_level(state: LedgerState, account: str, at: Instant) -> float:
     return rate.refilled(level, at - since)
 
 
-def _give_machine_back(state: LedgerState, runner: Runner, at: Instant, reason: str) -> None:
+def _close_and_free_machine(state: LedgerState, runner: Runner, at: Instant, reason: str) -> None:
     close_runner(state, runner, at, reason)
     machine = state.machines.get(runner.machine)
     if machine is None or machine.work.runner != runner.name:
         return
     if machine.state is MachineState.ASSIGNED and not machine.work.may_run_job:
         move(state, machine, MachineState.READY, at, reason)
-        _forget_assignment(state, machine)
+        _clear_assignment(state, machine)
 
 
-def _forget_assignment(state: LedgerState, machine: Machine) -> None:
+def _clear_assignment(state: LedgerState, machine: Machine) -> None:
     with state.changing(machine):
         machine.work.runner = None
         machine.progress.assigned_at = None

@@ -87,7 +87,7 @@ def note_outside_scope(state: LedgerState, event: JobObserved) -> None:
     """Add to the history that a machine ran a job of a repository outside all scopes.
 
     The runner is found by GitHub's ID of the registration, within the organization in which it is
-    registered. Its name alone proves nothing, because anybody can choose a runner's name.
+    registered. Its name alone proves nothing, because anyone can choose a runner's name.
     """
     runner = state.runners.get(event.runner_name) if event.runner_name is not None else None
     if runner is None or event.runner_id is None or event.runner_id != runner.github_id:

@@ -67,7 +67,7 @@ AWAITED: Seconds = 900.0
 def on_controller_started(state: LedgerState, event: ControllerStarted) -> None:
     """Continue after `absence` seconds of downtime."""
     state.started_at, state.was_away = event.at, event.absence
-    _set_right(state, event.at)
+    _correct_moments(state, event.at)
     for machine in tuple(state.machines.values()):
         if machine.state in _AGEING:
             with state.changing(machine):
@@ -75,7 +75,7 @@ def on_controller_started(state: LedgerState, event: ControllerStarted) -> None:
                 machine.work.agent_seen = False
                 machine.due = deadlines.due(state, machine)
     for request in tuple(state.open_launch_requests.values()):
-        _resume_call(state, request, event.at)
+        _resume_launch_request(state, request, event.at)
     for runner in tuple(state.runners.values()):
         if runner.state is RunnerState.DEREGISTERING:
             with state.changing(runner):
@@ -90,7 +90,7 @@ def on_controller_started(state: LedgerState, event: ControllerStarted) -> None:
             state.launch_levels[provider] = (gained, event.at)
 
 
-def _set_right(state: LedgerState, at: Instant) -> None:
+def _correct_moments(state: LedgerState, at: Instant) -> None:
     """Correct moments after the start, in case the host's clock was set back."""
     kept: tuple[Record, ...] = (
         *state.machines.values(),
@@ -102,12 +102,12 @@ def _set_right(state: LedgerState, at: Instant) -> None:
     for record in kept:
         # A launch request from the future must not be repeated.
         back = REPEAT_WINDOW if isinstance(record, LaunchRequest) else BEFORE_THE_START
-        _bring_back(state, record, HAPPENED[type(record)], at, at - back)
+        _limit_moments(state, record, HAPPENED[type(record)], at, at - back)
         latest = _latest(record, at)
-        _bring_back(state, record, TO_COME[type(record)], latest, latest)
+        _limit_moments(state, record, TO_COME[type(record)], latest, latest)
     for cooldown in tuple(state.cooldowns.values()):
         if cooldown.until > at + AWAITED:
-            state.cool(replace(cooldown, until=at + AWAITED))
+            state.set_cooldown(replace(cooldown, until=at + AWAITED))
 
 
 def _latest(record: Record, at: Instant) -> Instant:
@@ -117,7 +117,7 @@ def _latest(record: Record, at: Instant) -> Instant:
     return at + AWAITED
 
 
-def _bring_back(
+def _limit_moments(
     state: LedgerState, record: Record, names: tuple[str, ...], after: Instant, to: Instant
 ) -> None:
     for path in names:
@@ -129,7 +129,7 @@ def _bring_back(
                 setattr(part, name, to)
 
 
-def _resume_call(state: LedgerState, request: LaunchRequest, at: Instant) -> None:
+def _resume_launch_request(state: LedgerState, request: LaunchRequest, at: Instant) -> None:
     if request.state is LaunchRequestState.RECORDED:
         launch_requests.on_launch_request_cancelled(
             state, LaunchRequestCancelled(at, request.id, "not sent before a restart")

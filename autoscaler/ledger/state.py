@@ -31,11 +31,12 @@ from autoscaler.model.interruptions import Rerun
 from autoscaler.model.jobs import Admission, Job, RunQuestion
 from autoscaler.model.launch_requests import LaunchRequest
 from autoscaler.model.machines import Machine
+from autoscaler.model.readings import ForeignUsage
 from autoscaler.model.runners import Runner
 from autoscaler.model.transitions import INITIAL_STATES, UnlistedTransitionError, may_become
 
 MOST_CLASSES = 10_000
-"""Maximum number of demand classes in the cache. Anybody who can start jobs chooses their labels."""
+"""Maximum number of demand classes in the cache. Anyone who can start jobs chooses their labels."""
 
 _NOTHING = Changes()
 
@@ -44,7 +45,7 @@ Refuse = Callable[[UnlistedTransitionError], None]
 
 
 def raise_unlisted(error: UnlistedTransitionError) -> None:
-    """Raise the error, because only a mistake in the code asks for such a transition."""
+    """Raise the error. A transition that is in no table of `model/transitions.py` is a mistake in the code."""
     raise error
 
 
@@ -62,6 +63,8 @@ class LedgerState(IndexedRecords):
         self.was_away: Seconds = 0.0
         self.cooldowns: dict[str, Cooldown] = {}
         self.foreign: dict[ProviderName, dict[ProviderMachineId, ListedMachine]] = {}
+        self.foreign_before: dict[ProviderName, ForeignUsage] = {}
+        """By provider that was not listed since the start, what the store has about foreign machines."""
         self.registration_levels: dict[str, tuple[float, Instant]] = {}
         self.launch_levels: dict[ProviderName, tuple[LaunchTokens, Instant]] = {}
         self.boot_seconds: dict[SkuName, Seconds] = {}
@@ -77,7 +80,7 @@ class LedgerState(IndexedRecords):
 
         self._touched: dict[tuple[str, str], Record] = {}
         self._history: list[HistoryRow] = []
-        self._cooled: dict[str, Cooldown] = {}
+        self._changed_cooldowns: dict[str, Cooldown] = {}
         self._adopted: Installations | None = None
 
     def use_catalogue(self, catalogue: Catalogue) -> None:
@@ -155,10 +158,10 @@ class LedgerState(IndexedRecords):
         """Add a row of history, also about a record that is not in memory."""
         self._history.append(row)
 
-    def cool(self, cooldown: Cooldown) -> None:
+    def set_cooldown(self, cooldown: Cooldown) -> None:
         """Set a cooldown, or end one (with `until` in the past)."""
         self.cooldowns[cooldown.key] = cooldown
-        self._cooled[cooldown.key] = cooldown
+        self._changed_cooldowns[cooldown.key] = cooldown
 
     def adopt_installation(self, installation: InstallationId, at: Instant) -> None:
         """Use another installation's ID from now on. The previous ID becomes a former one."""
@@ -170,15 +173,15 @@ class LedgerState(IndexedRecords):
 
     def take_changes(self) -> Changes:
         """Return what changed since the last call."""
-        if not (self._touched or self._history or self._cooled or self._adopted):
+        if not (self._touched or self._history or self._changed_cooldowns or self._adopted):
             return _NOTHING
         changes = Changes(
             tuple(self._touched.values()),
             tuple(self._history),
-            tuple(self._cooled.values()),
+            tuple(self._changed_cooldowns.values()),
             self._adopted,
         )
-        self._touched, self._history, self._cooled, self._adopted = {}, [], {}, None
+        self._touched, self._history, self._changed_cooldowns, self._adopted = {}, [], {}, None
         return changes
 
     @contextmanager

@@ -26,6 +26,31 @@ class FailureClass(StrEnum):
     UNKNOWN = "unknown"
 
 
+HEALTH_CHECKS = (
+    "disk",
+    "inodes",
+    "clock",
+    "github",
+    "broker",
+    "runner",
+    "runner_version",
+    "gpu_query",
+    "gpu_driver",
+    "gpu_count",
+    "gpu_model",
+    "gpu_memory",
+    "gpu_errors",
+    "gpu_repair",
+    "gpu_temperature",
+    "gpu_fabric",
+    "gpu_nvlink",
+    "gpu_xid",
+    "image",
+    "other",
+)
+"""The health checks of the agent that can fail. `other` is one of another version of the agent."""
+
+
 class FailureScope(StrEnum):
     """What a failure concerns, if this does not follow from its class.
 

@@ -64,7 +64,7 @@ class Fleet:
     jobs: Mapping[JobId, Job]
     queues: Mapping[DemandClass, Ordered[Job]]
     """Jobs that want a runner now, oldest first."""
-    held: Mapping[DemandClass, Mapping[JobId, Job]]
+    on_hold: Mapping[DemandClass, Mapping[JobId, Job]]
     """Jobs on hold because GitHub passed over several runners for them."""
     disputed: Mapping[DemandClass, int]
     """Number of jobs that the controller must read at GitHub before it launches for them."""
@@ -121,7 +121,7 @@ class Fleet:
     def machines_in(self, sku: SkuName, state: MachineState) -> Sequence[Machine]:
         """Return the machines of a SKU in a state, by the moment at which they entered the state."""
         ordered = self.by_state.get((sku, state))
-        return ordered.values() if ordered is not None else ()
+        return ordered.values() if ordered else ()
 
     def count(self, sku: SkuName, state: MachineState) -> int:
         """Return the number of machines of a SKU in a state."""

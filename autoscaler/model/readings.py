@@ -1,9 +1,13 @@
-"""A number from a provider that the store keeps: a price or a quota."""
+"""A number from a provider that the store keeps: a price, a quota, or what machines of others use."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
-from autoscaler.model.identifiers import Instant
+from autoscaler.model.identifiers import Instant, SkuName
+
+ForeignUsage = Mapping[SkuName, tuple[int, float]]
+"""By SKU: the number of machines of other installations, and what all of them cost, in dollars an hour."""
 
 
 class ReadingKind(StrEnum):
@@ -12,6 +16,7 @@ class ReadingKind(StrEnum):
     ON_DEMAND_PRICE = "on_demand_price"
     SPOT_PRICE = "spot_price"
     QUOTA = "quota"
+    FOREIGN_USAGE = "foreign_usage"
 
 
 @dataclass(frozen=True, slots=True, order=True)

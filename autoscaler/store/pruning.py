@@ -52,7 +52,7 @@ def prune_history(connection: Connection, before: Instant, after: Cursor) -> Cur
     named: dict[str, set[str]] = {}
     for row in rows:
         named.setdefault(row.kind, set()).add(row.record)
-    stays = {kind: _there(connection, kind, names) for kind, names in named.items()}
+    stays = {kind: _existing(connection, kind, names) for kind, names in named.items()}
     gone = [row.seq for row in rows if row.record not in stays[row.kind]]
     if gone:
         connection.execute(delete(history).where(history.c.seq.in_(gone)))
@@ -64,7 +64,7 @@ def prune_cooldowns(connection: Connection, before: Instant) -> None:
     connection.execute(delete(cooldowns).where(cooldowns.c.until < before))
 
 
-def _there(connection: Connection, kind: str, names: Collection[str]) -> frozenset[str]:
+def _existing(connection: Connection, kind: str, names: Collection[str]) -> frozenset[str]:
     """Return those of these records of one kind that are in the store."""
     table = _KINDS.get(kind)
     if table is None:

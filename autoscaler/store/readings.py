@@ -1,4 +1,4 @@
-"""Reads and writes the providers' latest readings (prices, quotas) in an open transaction."""
+"""Reads and writes the providers' latest readings (see `ReadingKind`) in an open transaction."""
 
 import math
 from collections.abc import Sequence

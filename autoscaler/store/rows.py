@@ -120,7 +120,7 @@ def delivery_row(delivery: Delivery) -> InboxRow:
 
 
 def name(value: str, what: str) -> str:
-    """Return a key or another short word unchanged.
+    """Return a key or another short word unchanged. `what` names it in the error.
 
     Raises: StoreError if it has characters that cannot be stored.
     """
@@ -141,7 +141,7 @@ def job_key(value: int) -> int:
 
 
 def moment(value: Instant, what: str) -> Instant:
-    """Return a time in Unix seconds.
+    """Return a time (Unix seconds) unchanged. `what` names it in the error.
 
     Raises: StoreError if it is not finite.
     """

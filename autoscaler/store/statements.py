@@ -55,6 +55,9 @@ from autoscaler.store.tables import (
 PRUNE_AT_ONCE = 100
 """Maximum number of rows that one transaction of `prune` deletes, so that deliveries do not wait long."""
 
+READ_AT_ONCE = 500
+"""Maximum number of keys in one query: SQLite allows 32,766 variables, older versions 999."""
+
 
 class Dialect(Protocol):
     """The writes that differ between databases, each for many rows at once. No list is empty."""
@@ -62,10 +65,10 @@ class Dialect(Protocol):
     def insert_unknown(
         self, connection: Connection, rows: Sequence[InboxRow]
     ) -> frozenset[DeliveryKey]:
-        """Insert the deliveries whose bodies are new; return the keys that went in."""
+        """Insert the deliveries whose bodies are new. Return the keys of the inserted ones."""
 
     def mark_applied(self, connection: Connection, keys: Sequence[DeliveryKey]) -> None:
-        """Mark those of these deliveries that are there."""
+        """Mark the stored ones of these deliveries as applied."""
 
     def insert(self, connection: Connection, table: Table, rows: Sequence[Row]) -> None:
         """Insert rows that all have the same columns."""
@@ -102,18 +105,21 @@ def write(connection: Connection, dialect: Dialect, batch: Batch) -> frozenset[D
 def load(connection: Connection, dialect: Dialect, horizon: Instant) -> SavedState:
     """Return all records that have not ended, or ended after `horizon`.
 
-    Launch requests and runners of returned machines are included.
+    Launch requests and runners of returned machines are included, and the jobs of these runners: the provider
+    may still report that a machine was taken from a job that ended long ago.
     """
     heartbeat = _get_meta(connection, "heartbeat")
     arrived_until = _get_meta(connection, "arrived_until")
     kept = select(machines.c.id).where(_kept(machines, horizon))
     of_machines = select(machines.c.launch_request).where(_kept(machines, horizon))
+    of_kept = or_(_kept(runners, horizon), runners.c.machine.in_(kept))
+    found_runners = _read(connection, runners, of_kept, Runner)
     return SavedState(
         installations=Installations(
             _installation(connection, dialect), _former_installations(connection)
         ),
         heartbeat=None if heartbeat is None else float(heartbeat),
-        jobs=_read(connection, jobs, _kept(jobs, horizon), Job),
+        jobs=_jobs(connection, horizon, found_runners),
         launch_requests=_read(
             connection,
             launch_requests,
@@ -121,17 +127,23 @@ def load(connection: Connection, dialect: Dialect, horizon: Instant) -> SavedSta
             LaunchRequest,
         ),
         machines=_read(connection, machines, _kept(machines, horizon), Machine),
-        runners=_read(
-            connection,
-            runners,
-            or_(_kept(runners, horizon), runners.c.machine.in_(kept)),
-            Runner,
-        ),
+        runners=found_runners,
         cooldowns=_cooldowns(connection),
         unapplied=_unapplied(connection),
         arrived_until=None if arrived_until is None else float(arrived_until),
         reruns=_read(connection, reruns, true(), Rerun),
     )
+
+
+def _jobs(connection: Connection, horizon: Instant, of: Iterable[Runner]) -> tuple[Job, ...]:
+    """Return the jobs that have not ended, or ended after `horizon`, and those of these runners."""
+    found = _read(connection, jobs, _kept(jobs, horizon), Job)
+    known = {job.id for job in found}
+    others = sorted({one.job for one in of if one.job is not None} - known)
+    for start in range(0, len(others), READ_AT_ONCE):
+        some = jobs.c.id.in_(others[start : start + READ_AT_ONCE])
+        found += _read(connection, jobs, some, Job)
+    return found
 
 
 def find_job(connection: Connection, job: int) -> Job | None:

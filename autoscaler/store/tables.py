@@ -133,7 +133,7 @@ readings = Table(
     Column("value", Double, nullable=False),
     Column("read_at", Double, nullable=False),
 )
-"""The latest prices and quotas of the providers (see `ReadingCache`)."""
+"""The latest prices, quotas and sums of foreign machines of the providers (see `ReadingCache`)."""
 
 meta = Table(
     "meta",

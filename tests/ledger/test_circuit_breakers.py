@@ -161,7 +161,7 @@ def leaves(world: World, name: str, after: float = 5.0) -> str:
 
 
 @pytest.mark.case(
-    "runners leave at once without a job, each time (refused for their age): one machine at a "
+    "runners exit at once without a job, each time (refused for their age): one machine at a "
     "time until one gets a job",
     topic="EC2's machines",
     source="community#194762",
@@ -205,7 +205,7 @@ def test_machines_launched_together_count_as_one_failure_while_the_circuit_is_op
 
 
 @pytest.mark.case(
-    "runners leave at once without a job, each time (refused for their age): one machine at a "
+    "runners exit at once without a job, each time (refused for their age): one machine at a "
     "time until one gets a job",
     topic="EC2's machines",
     source="community#194762",

@@ -223,7 +223,7 @@ def test_the_newest_reading_of_quotas_caps_launches() -> None:
 
 
 @pytest.mark.case(
-    "open calls count at their most expensive offering in every limit",
+    "open launch requests count at their most expensive offering in every limit",
     topic="EC2's API",
     source="GAR#5007",
 )

@@ -47,7 +47,7 @@ def test_replacing_the_catalogue_keeps_the_installation_ids() -> None:
 
 
 @pytest.mark.case(
-    "a take-over gives up an installation's id: resources with that id are still found and deleted",
+    "an adoption gives up an installation's id: resources with that id are still found and deleted",
     topic="EC2's machines",
     source="ARC#4397",
 )
@@ -127,7 +127,7 @@ def test_all_runners_of_a_machine_leave_memory_with_it_after_an_adoption() -> No
     world = World()
     world.make_ready(1)
     first = world.register("c0")
-    world.do(e.RunnerClosed, first, "its hand-over did not arrive")
+    world.do(e.RunnerClosed, first, "its configuration did not arrive")
     second = world.assignment("c0")
     taken_over(world)
     assert {first, second} <= set(world.state.runners)

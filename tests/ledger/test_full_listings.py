@@ -1,5 +1,7 @@
 """Launch requests without an answer: bound by tag, repeated, written off after two full listings."""
 
+from dataclasses import replace
+
 import pytest
 
 from autoscaler.model import events as e
@@ -45,6 +47,45 @@ def test_a_listing_binds_the_machines_of_a_lost_answer_to_the_lowest_slots() -> 
     assert [world.machine(f"c{n}").placement.provider_id for n in range(3)] == ["i-1", "i-2", None]
     assert world.machine("c0").placement.launch_time == "t0"
     assert world.call().state is LaunchRequestState.UNKNOWN
+
+
+@pytest.mark.case(
+    "a pod ends before its launch request is answered, and a list shows it: a repeat would adopt it",
+    topic="Kubernetes",
+    source="Kubernetes: Pod Lifecycle",
+)
+@pytest.mark.parametrize("complete", [True, False])
+def test_a_machine_that_ended_before_the_answer_takes_its_slot_and_is_terminated(
+    complete: bool,
+) -> None:
+    """Found by seeds 125 and 147 of the worlds with clusters: it counted as launched until the next list."""
+    world = unknown(2)
+    refused = replace(
+        listed("i-1", terminated=True, reason="UnexpectedAdmissionError: no device"),
+        failure=FailureClass.CAPACITY,
+    )
+    world.lists(refused, complete=complete)
+    assert world.states() == {"c0": "terminated", "c1": "requested"}
+    ended = world.machine("c0")
+    assert (ended.failure, ended.reason) == (FailureClass.CAPACITY, refused.reason)
+    assert world.state.cooldowns["offering:east/g5.xlarge/a/on-demand"].failures == 1
+    world.answer("c", "i-1", "i-2")
+    assert world.states() == {"c0": "terminated", "c1": "launched"}
+    assert world.machine("c1").placement.provider_id == "i-2"
+
+
+@pytest.mark.parametrize("sent", [True, False])
+def test_a_machine_that_ended_fills_no_slot_that_was_written_off_or_not_sent(sent: bool) -> None:
+    if sent:
+        world = unknown(repeated_after=100)
+        lists_at(world, 150, 210)
+    else:
+        world = World()
+        world.record(1)
+    before = world.states()
+    world.lists(listed("i-1", terminated=True))
+    assert world.states() == before
+    assert world.machine("c0").placement.provider_id is None
 
 
 def test_before_a_repeat_only_listings_after_ten_minutes_count() -> None:

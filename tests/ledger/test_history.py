@@ -263,7 +263,7 @@ def test_the_history_shows_a_job_that_is_passed_over_until_its_probe() -> None:
         (180.0, "job", "1", "disputed", f"{first} did not get it, or runs it"),
         (180.0, "runner", first, "passed_over", ""),
         (240.0, "job", "1", "passed_over", f"by {second}"),
-        (240.0, "job", "1", "held", f"passed over by {first}, {second}"),
+        (240.0, "job", "1", "on_hold", f"passed over by {first}, {second}"),
         (240.0, "job", "1", "disputed", f"{second} did not get it, or runs it"),
         (240.0, "runner", second, "passed_over", ""),
         (840.0, "job", "1", "probe", "passed over by 2 runners"),

@@ -263,7 +263,7 @@ def test_the_history_shows_the_circuit_opened_by_the_third_early_exit() -> None:
         world,
         *(event(world, e.MachineExited, MachineId(one), "bye") for one in ("a0", "b0", "c0")),
     )
-    words = "their runners left at once without a job, the last one of c0: bye"
+    words = "their runners exited at once without a job, the last one of c0: bye"
     assert [row for row in rows if row[3] == "circuit_opened"] == [
         (3.0, "machine", "c0", "circuit_opened", words)
     ]

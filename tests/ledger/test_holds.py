@@ -35,11 +35,11 @@ def leaves_idle(world: World, name: str) -> str:
 
 
 def held_jobs(world: World) -> list[int]:
-    return [job for jobs in world.state.held.values() for job in jobs]
+    return [job for jobs in world.state.on_hold.values() for job in jobs]
 
 
 @pytest.mark.case(
-    "a listener that leaves without a job is not a failure",
+    "a listener that exits without a job is not a failure",
     topic="Runner and listener",
     source="actions/runner#4726",
 )
@@ -451,11 +451,11 @@ def test_the_history_shows_which_runners_passed_over_a_job() -> None:
         ("passed_over", f"by {names[0]}"),
         asked[0],
         ("passed_over", f"by {names[1]}"),
-        ("held", f"passed over by {names[0]}, {names[1]}"),
+        ("on_hold", f"passed over by {names[0]}, {names[1]}"),
         asked[1],
         ("probe", "passed over by 2 runners"),
         ("passed_over", f"by {names[2]}"),
-        ("held", f"passed over by {names[1]}, {names[2]}"),
+        ("on_hold", f"passed over by {names[1]}, {names[2]}"),
         asked[2],
         ("in_progress", "webhook"),
     ]

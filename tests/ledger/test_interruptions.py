@@ -391,6 +391,30 @@ def test_a_rerun_is_due_if_the_notice_comes_after_the_stop_report(asked_to_termi
     assert active_cooldown(world.state.cooldowns, SOLD, world.now) is not None
 
 
+@pytest.mark.case(
+    "a watch is silent while a pod is evicted, and shows the eviction after two lists without the pod",
+    topic="Kubernetes",
+    source="Kubernetes: API Concepts",
+)
+@pytest.mark.parametrize("stopped", [True, False])
+def test_a_rerun_is_due_if_the_notice_comes_after_two_lists_without_the_machine(
+    stopped: bool,
+) -> None:
+    """Found by seed 172 of the worlds with clusters."""
+    world = World(opted_in())
+    at_work(world)
+    if stopped:
+        stops(world.after(60.0))
+    world.after(10.0).lists()
+    world.after(60.0).lists()
+    expected = MachineState.TERMINATED if stopped else MachineState.LOST
+    assert world.machine("c0").state is expected
+    notice(world.after(1.0), "c0", CHANGE)
+    fails(world.after(500.0))
+    assert due(world.after(ASK_AGAIN.first)) == [(1,)]
+    assert world.machine("c0").state is expected
+
+
 @pytest.mark.parametrize("asked_to_terminate", [True, False])
 def test_a_rerun_is_due_if_the_termination_reason_comes_after_the_stop_report(
     asked_to_terminate: bool,
@@ -659,7 +683,7 @@ def test_an_accepted_rerun_of_another_job_is_not_taken_for_a_lost_answer() -> No
     answer(world, RerunOutcome.ACCEPTED, 1)
     ask(world.after(ASK_AGAIN.longest), 2)
     answer(world, RerunOutcome.SUPERSEDED, 2)
-    assert outcome(world, 2) is RerunOutcome.SUPERSEDED, "somebody else's"
+    assert outcome(world, 2) is RerunOutcome.SUPERSEDED, "another person's"
 
 
 @pytest.mark.case(
@@ -771,7 +795,7 @@ def test_a_run_is_rerun_no_more_often_than_its_budget() -> None:
     fails(world, 2)
     answer(world, RerunOutcome.ACCEPTED, 1)
     world.now += ASK_AGAIN.longest
-    assert due(world) == [], "nor while nobody has noticed that it is used up"
+    assert due(world) == [], "nor before the controller has noticed that it is used up"
     world.after(0.0)
     assert outcome(world, 2) is RerunOutcome.OVER_BUDGET
     assert world.state.reruns[JobId(2)].ended_at == world.now

@@ -31,7 +31,7 @@ def cooldowns(world: World) -> dict[str, float]:
 
 
 @pytest.mark.case(
-    "phantom and failed runners use up capacity",
+    "registrations without a machine and failed runners use up capacity",
     topic="Complaints about other fleets",
     source="ARC#3685",
 )
@@ -238,6 +238,17 @@ def test_retry_after_makes_the_hold_longer() -> None:
     world.send(1)
     world.answer("c", failures=[failure(FailureClass.THROTTLED)], retry=42.0)
     assert cooldowns(world) == {"throttle:east": 42.0}
+
+
+def test_an_unknown_outcome_with_retry_after_holds_all_launches_of_the_provider_back() -> None:
+    world = World()
+    world.send(1)
+    world.do(e.LaunchOutcomeUnknown, LaunchRequestId("c"), "503", 40.0)
+    assert world.call().state is LaunchRequestState.UNKNOWN
+    assert cooldowns(world) == {"throttle:east": 40.0}
+    # A second report about the same attempt changes nothing.
+    world.do(e.LaunchOutcomeUnknown, LaunchRequestId("c"), "no new answer", 400.0)
+    assert cooldowns(world) == {"throttle:east": 40.0}
 
 
 def test_a_simultaneous_failure_with_retry_after_extends_the_hold() -> None:

@@ -127,7 +127,7 @@ def silent(world: World, machine: str) -> None:
 
 
 @pytest.mark.case(
-    "a node dies under a job: its pod stays Terminating until somebody deletes the node, and the job is rerun",
+    "a node dies under a job: its pod stays Terminating until the node is deleted, and the job is rerun",
     topic="Kubernetes",
     source="Kubernetes: Nodes, and Pod garbage collection",
 )
@@ -167,3 +167,37 @@ def test_a_job_under_a_silent_machine_without_a_notice_is_not_rerun() -> None:
     fails(world)
     silent(world, machine)
     assert world.state.reruns == {}
+
+
+@pytest.mark.case(
+    "a node dies while the watch is silent: a list shows its pod's disruption before the pod is removed",
+    topic="Kubernetes",
+    source="Kubernetes: Nodes, and Pod garbage collection",
+)
+@pytest.mark.parametrize("shown", [True, False])
+def test_a_disruption_that_only_a_list_showed_explains_why_a_pod_disappeared(shown: bool) -> None:
+    world = World(opted_in())
+    machine = at_work(world)
+    world.now += 340.0
+    leaving = replace(world.listed(machine), leaving=True, reason="DeletionByTaintManager")
+    if shown:
+        world.lists(replace(leaving, failure=CAPACITY, scope=FailureScope.MACHINE))
+    assert world.machine(machine).state is MachineState.ASSIGNED
+    for _ in range(2):
+        world.now += 61.0
+        world.lists()
+    assert world.machine(machine).state is MachineState.LOST
+    fails(world)
+    assert [one.job for one in world.state.reruns.values()] == ([1] if shown else [])
+    assert world.state.cooldowns == {}, "other nodes may have room"
+
+
+@pytest.mark.parametrize("ended", [True, False])
+def test_a_disruption_of_a_pod_that_ended_before_is_no_interruption(ended: bool) -> None:
+    world = World(opted_in())
+    machine = at_work(world)
+    if ended:
+        world.do(e.MachineExited, MachineId(machine), "left")
+    leaving = replace(world.listed(machine), leaving=True, reason="EvictionByEvictionAPI")
+    world.lists(replace(leaving, failure=CAPACITY, scope=FailureScope.MACHINE))
+    assert (world.machine(machine).interruption.kind is None) is ended

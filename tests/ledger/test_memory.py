@@ -86,7 +86,7 @@ def test_a_pruned_job_can_be_recalled() -> None:
     job = world.job(1)
     world.ledger.take_changes()
     world.after(601)
-    world.ledger.recall(job)
+    world.ledger.add_pruned_job(job)
     assert not world.ledger.take_changes()
     world.queue(1)
     assert world.job(1).state is JobState.COMPLETED
@@ -212,7 +212,7 @@ def test_a_recalled_job_gets_its_class_from_the_current_catalogue() -> None:
     world.queue(1)
     job = world.job(1)
     again = World(catalogue(sku("cpu", labels=("gpu",))))
-    again.ledger.recall(job)
+    again.ledger.add_pruned_job(job)
     assert job.demand is not None
     assert job.demand.skus == ("cpu",)
 

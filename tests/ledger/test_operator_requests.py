@@ -175,7 +175,7 @@ def test_only_its_own_runner_or_agent_protects_a_machine_with_a_known_id() -> No
     assert life(world, "c0", f"ci-{OLD}-c0-1") is not None, "the store may be of before a take-over"
     world.do(e.MachineSeen, MachineId("c0"))
     world.now += 60.0
-    assert life(world, "c0") == "its agent spoke 60 s ago"
+    assert life(world, "c0") == "its agent sent a request 60 s ago"
     world.now += 840.0
     assert life(world, "c0") is None
 

@@ -174,18 +174,18 @@ def test_a_machine_whose_listed_runner_has_another_number_is_kept(
     assert world.machine("c0").is_unverified == bool(machine.nonce_hash)
 
 
-@pytest.mark.parametrize("proof", ["registered", "handed over", "found finished", "closed"])
+@pytest.mark.parametrize("proof", ["registered", "configuration sent", "found finished", "closed"])
 def test_githubs_answers_about_an_old_registration_prove_nothing_about_a_newer_one(
     proof: str,
 ) -> None:
     world = World()
     world.make_ready(1)
     name = world.register("c0")
-    if proof in ("handed over", "found finished"):
+    if proof in ("configuration sent", "found finished"):
         world.do(e.ConfigurationSent, name)
     world.restart(AWAY)
     if proof == "closed":
-        world.do(e.RunnerClosed, name, "busy without having been handed over")
+        world.do(e.RunnerClosed, name, "busy, but its configuration was never sent")
     if proof == "found finished":
         world.do(e.RunnerRead, C0, True, "the runner is absent")
     world.github_lists("ci-0badcafe-c0-2")
@@ -388,7 +388,7 @@ def test_a_runner_that_github_names_shows_that_its_machine_has_an_assignment() -
 
 
 @pytest.mark.case(
-    "after a restore, a runner has the id of an installation that was taken over after the backup",
+    "after a restore, a runner has the id of an installation that was adopted after the backup",
     topic="EC2's machines",
     source="SQLite: backup",
 )
@@ -443,7 +443,7 @@ def test_a_busy_registration_counts_as_fetched_until_its_agent_polls() -> None:
     world.make_ready(1)
     name = world.register("c0")
     world.restart(AWAY)
-    world.do(e.RunnerClosed, name, "busy without having been handed over")
+    world.do(e.RunnerClosed, name, "busy, but its configuration was never sent")
     assert world.runner(name).state is RunnerState.DONE
     assert world.machine("c0").work.may_run_job
     world.now += 1000.0

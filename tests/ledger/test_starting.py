@@ -74,7 +74,7 @@ def test_a_job_read_in_the_future_does_not_count_as_read_since_the_start() -> No
 
 
 @pytest.mark.case(
-    "a backup was made between the record of a call and its request",
+    "a backup was made between the record of a launch request and its sending",
     topic="EC2's machines",
     source="SQLite: backup",
 )
@@ -192,7 +192,7 @@ def sent_before_the_backup(slots: int = 1, *found: str) -> World:
 
 
 @pytest.mark.case(
-    "a backup was made while a call was in flight",
+    "a backup was made while a launch request was in flight",
     topic="EC2's machines",
     source="SQLite: backup",
 )
@@ -233,8 +233,8 @@ def test_runner_lists_from_before_a_machine_was_found_prove_nothing_about_it() -
 
 
 @pytest.mark.case(
-    "after a restore of a backup that was made during a call, "
-    "the controller cannot know which of that call's machines has which slot",
+    "after a restore of a backup that was made during a launch request, "
+    "the controller cannot know which of its machines has which slot",
     topic="EC2's machines",
     source="EC2: DescribeInstances",
 )
@@ -248,8 +248,8 @@ def test_any_machine_of_the_launch_request_may_have_the_runner_that_github_lists
 
 
 @pytest.mark.case(
-    "after a restore of a backup that was made during a call, "
-    "the controller cannot know which of that call's machines has which slot",
+    "after a restore of a backup that was made during a launch request, "
+    "the controller cannot know which of its machines has which slot",
     topic="EC2's machines",
     source="EC2: DescribeInstances",
 )
@@ -290,6 +290,6 @@ def test_an_unverified_machine_is_replaced_at_once() -> None:
 def test_an_unverified_machine_does_not_count_as_a_probe() -> None:
     world = sent_before_the_backup()
     world.queue(1)
-    world.state.cool(Cooldown(boots_key(GPU), world.now, 3, "no gpu"))
+    world.state.set_cooldown(Cooldown(boots_key(GPU), world.now, 3, "no gpu"))
     world.now += 3600.0
     assert [intent.count for intent in world.intents(Launch)] == [1]

@@ -219,7 +219,7 @@ def test_a_lost_machine_that_is_listed_again_keeps_its_lifetime() -> None:
 
 
 @pytest.mark.case(
-    "a listener that leaves without a job is not a failure",
+    "a listener that exits without a job is not a failure",
     topic="Runner and listener",
     source="actions/runner#4726",
 )

@@ -140,6 +140,13 @@ def machine(
 
 
 def runner(
-    name: str, state: RunnerState = RunnerState.REGISTERED, at: float = 100.0, *, on: str = "m0"
+    name: str,
+    state: RunnerState = RunnerState.REGISTERED,
+    at: float = 100.0,
+    on: str = "m0",
+    of: int | None = None,
 ) -> Runner:
-    return Runner(RunnerName(name), MachineId(on), DEMAND, state, at, at)
+    """`of` is the job that it ran."""
+    made = Runner(RunnerName(name), MachineId(on), DEMAND, state, at, at)
+    made.job = None if of is None else JobId(of)
+    return made

@@ -241,7 +241,7 @@ async def test_a_controller_refuses_a_damaged_store_and_leaves_it_as_it_is(tmp_p
     ("damage", "words"),
     [(_no_header, "the file is not a SQLite database"), (_no_pages, DAMAGED), (_cut_off, DAMAGED)],
 )
-async def test_a_damaged_file_is_named_and_can_be_put_right_again(
+async def test_a_damaged_file_is_named_and_opens_again_once_repaired(
     damage: Callable[[bytes], bytes], words: str, tmp_path: Path
 ) -> None:
     served = Served(tmp_path / "fleet", tmp_path / "state.db")

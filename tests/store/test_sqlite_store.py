@@ -238,6 +238,23 @@ async def test_the_launch_request_and_runners_of_a_machine_are_kept_with_it(
 
 
 @pytest.mark.case(
+    "the controller restarts after a machine was taken from its job, and the provider reports that only then",
+    topic="EC2's machines",
+    source="Kubernetes: Pod Lifecycle",
+)
+async def test_the_job_of_a_machine_is_loaded_however_long_ago_it_ended(
+    store: SqliteStore,
+) -> None:
+    numbers = range(1, statements.READ_AT_ONCE + 3)
+    *existing, last = numbers
+    await store.commit([machine(f"m{n}", MachineState.ASSIGNED, 10.0) for n in existing], [])
+    await store.commit([machine(f"m{last}", MachineState.TERMINATED, 50.0)], [])
+    await store.commit([runner(f"r{n}", RunnerState.DONE, 50.0, f"m{n}", n) for n in numbers], [])
+    await store.commit([job(n, JobState.COMPLETED, 50.0) for n in (0, *numbers)], [])
+    assert [one.id for one in (await store.load(100.0)).jobs] == existing
+
+
+@pytest.mark.case(
     "a machine is taken while its job's webhooks are lost and GitHub's answers are wrong: GitHub "
     "names the job hours later, and it is re-run",
     topic="EC2's machines",
@@ -494,7 +511,7 @@ async def test_every_commit_is_synced(store: SqliteStore) -> None:
 
 
 @pytest.mark.case(
-    "a take-over gives up an installation's id: resources with that id are still found and deleted",
+    "an adoption gives up an installation's id: resources with that id are still found and deleted",
     topic="EC2's machines",
     source="ARC#4397",
 )

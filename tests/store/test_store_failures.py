@@ -176,7 +176,7 @@ async def test_an_unusable_file_is_named_and_closed(
         assert str(path) in str(raised.value)
 
 
-async def test_a_folder_that_is_not_there_is_named(tmp_path: Path) -> None:
+async def test_a_missing_folder_is_named(tmp_path: Path) -> None:
     with pytest.raises(StoreError, match="cannot be opened: No such file"):
         await SqliteStore.open(tmp_path / "missing" / "state.db")
 

@@ -59,6 +59,7 @@ RECORDS = st.one_of(
         st.sampled_from(RunnerState),
         TIMES,
         on=st.sampled_from(["m0", "m1"]),
+        of=st.none() | st.integers(0, 3),
     ),
     st.builds(rerun, st.integers(0, 3), st.sampled_from(RerunState), TIMES),
 )
@@ -179,7 +180,9 @@ class Model:
                     for key, r in self.records.items()
                     if isinstance(r, Runner) and r.machine == carrier.id
                 }
-        return found
+        known = [self.records[key] for key in found]
+        jobs = {("job", str(r.job)) for r in known if isinstance(r, Runner)}
+        return found | (jobs & set(self.records))
 
     def forget(self, before: float) -> int:
         """Drop the records that ended before. Return how many."""

@@ -11,7 +11,7 @@ from autoscaler.model.jobs import JobState
 class JobObserved(Event):
     """GitHub reported a job, by a webhook or (`read`) in the answer to a request.
 
-    `runner_id` is GitHub's ID of the registration. Anybody can choose a runner's name, but not its ID.
+    `runner_id` is GitHub's ID of the registration. Anyone can choose a runner's name, but not its ID.
     """
 
     id: JobId

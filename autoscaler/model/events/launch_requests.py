@@ -87,10 +87,14 @@ class LaunchRequestAnswered(Event):
 
 @dataclass(frozen=True, slots=True)
 class LaunchOutcomeUnknown(Event):
-    """No answer arrived (time-out, broken connection). The provider may have launched machines."""
+    """No answer arrived (time-out, broken connection). The provider may have launched machines.
+
+    `retry_after` is set if the provider named a time before which it refuses requests.
+    """
 
     launch_request: LaunchRequestId
     message: str
+    retry_after: Seconds | None = None
 
 
 @dataclass(frozen=True, slots=True)
