@@ -75,7 +75,7 @@ async def test_subnets_are_read_again_after_one_was_full() -> None:
     api = ScriptedApi(lambda *_: [[name, "us-east-1a", left] for name, left in free.items()])
     settings = replace(SETTINGS, subnets=tuple(free))
     resources = Resources(settings, api, ManualClock())
-    assert resources.sold == {}
+    assert resources.offered_types == {}
     assert resources.image_of("lt-of-another-process") == ""
     for _ in range(2):
         assert await resources.subnets() == {"us-east-1a": "subnet-a"}

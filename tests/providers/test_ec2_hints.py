@@ -1,4 +1,4 @@
-"""The hints for an operator if a provider cannot be opened."""
+"""The hints for an operator about errors of AWS."""
 
 import json
 import os
@@ -11,9 +11,7 @@ import pytest
 
 from autoscaler.controller.ports.provider import OutcomeUnknownError, ProviderError
 from autoscaler.model.failures import FailureClass
-from autoscaler.providers.ec2.account_limits import AccountLimits
 from autoscaler.providers.ec2.hints import hint
-from autoscaler.providers.ec2.prices import Ec2Prices
 from tests.config.fleet_file import Folder, changed
 from tests.patience import PATIENCE
 
@@ -23,7 +21,11 @@ from tests.patience import PATIENCE
     [
         ("NoCredentialsError", "give the AWS SDK credentials"),
         ("ExpiredToken", "renew the credentials"),
+        ("UnrecognizedClientException", "renew the credentials"),
+        ("ExpiredTokenException", "renew the credentials"),
         ("UnauthorizedOperation", "docs/ec2.md#permissions"),
+        ("AccessDenied", "docs/ec2.md#permissions"),
+        ("AccessDeniedException", "docs/ec2.md#permissions"),
         ("InvalidSubnetID.NotFound", "correct subnets"),
     ],
 )
@@ -31,11 +33,6 @@ def test_known_error_codes_have_a_hint(code: str, words: str) -> None:
     found = hint(ProviderError(FailureClass.CONFIGURATION, code, "as AWS puts it"))
     assert found is not None
     assert words in found
-
-
-def test_a_refused_read_of_prices_or_quotas_names_the_permissions() -> None:
-    assert "docs/ec2.md#permissions" in Ec2Prices.fix
-    assert "docs/ec2.md#permissions" in AccountLimits.fix
 
 
 def test_other_error_codes_have_no_hint() -> None:

@@ -202,3 +202,9 @@ def test_the_error_of_a_malformed_notice_names_the_field() -> None:
         parse_notice("[]")
     with pytest.raises(PoisonError, match=r"^time: Input should be a valid string$"):
         parse_notice(spot()[:-1] + ', "time": 5}')
+
+
+def test_the_error_of_a_malformed_time_repeats_no_part_of_it() -> None:
+    detail = {"instance-id": ID, "instance-action": "terminate"}
+    with pytest.raises(PoisonError, match=r"^an invalid time$"):
+        parse_notice(event(SPOT, detail, time="soon-secret"))

@@ -12,13 +12,17 @@ import pytest
 from autoscaler.controller.ports.provider import OutcomeUnknownError
 from autoscaler.model.identifiers import ProviderMachineId
 from autoscaler.providers.ec2.calls import MeteredApi
-from autoscaler.providers.ec2.collecting import ORPHANED_AFTER, TEMPLATE_KEPT_FOR, Collector
 from autoscaler.providers.ec2.notice_queue import Ec2NoticeQueue
 from autoscaler.providers.ec2.provider import Ec2Provider
 from autoscaler.providers.ec2.resources import Resources
 from autoscaler.providers.ec2.rows import InstanceRow, QuotaRow
 from autoscaler.providers.ec2.settings import Ec2Settings
 from autoscaler.providers.ec2.throttle import Throttle
+from autoscaler.providers.ec2.unused_resources import (
+    ORPHANED_AFTER,
+    TEMPLATE_KEPT_FOR,
+    UnusedResources,
+)
 from tests.providers.conftest import SKU
 from tests.providers.contract import listed
 from tests.providers.doubles import ManualClock, RememberingTelemetry, ScriptedApi
@@ -143,9 +147,11 @@ async def test_a_notice_s_machine_is_shown_behind_an_empty_page(settings: Ec2Set
         await queue.shown(wanted)
 
 
-def collector(pages: Pages, settings: Ec2Settings, clock: ManualClock) -> Collector:
+def new_unused_resources(
+    pages: Pages, settings: Ec2Settings, clock: ManualClock
+) -> UnusedResources:
     api = ScriptedApi(pages.answer)
-    return Collector(settings, api, clock, Resources(settings, api, clock))
+    return UnusedResources(settings, api, clock, Resources(settings, api, clock))
 
 
 async def test_unused_resources_after_an_empty_page_are_collected(settings: Ec2Settings) -> None:
@@ -154,10 +160,10 @@ async def test_unused_resources_after_an_empty_page_are_collected(settings: Ec2S
         DescribeLaunchTemplates=[[["lt-1", "a", 0.0]], [], [["lt-2", "b", 0.0]]],
         DescribeVolumes=[[["vol-1"]], [], [["vol-2"]]],
     )
-    collecting = collector(pages, settings, clock)
-    assert await collecting.collect([]) == ()
+    unused_resources = new_unused_resources(pages, settings, clock)
+    assert await unused_resources.delete_unused([]) == ()
     clock.time += max(TEMPLATE_KEPT_FOR, ORPHANED_AFTER)
-    assert await collecting.collect([]) == ("lt-1", "lt-2", "vol-1", "vol-2")
+    assert await unused_resources.delete_unused([]) == ("lt-1", "lt-2", "vol-1", "vol-2")
 
 
 @pytest.mark.case(
@@ -172,12 +178,12 @@ async def test_an_incomplete_list_of_volumes_deletes_none_and_keeps_their_waits(
     clock = ManualClock()
     whole: list[Any] = [[["vol-1"]], [], [["vol-2"]]]
     pages = Pages(DescribeVolumes=whole)
-    collecting = collector(pages, settings, clock)
-    await collecting.collect([])
+    unused_resources = new_unused_resources(pages, settings, clock)
+    await unused_resources.delete_unused([])
     clock.time += ORPHANED_AFTER
     pages.pages["DescribeVolumes"] = [[["vol-1"]], [], BROKE]
     with pytest.raises(OutcomeUnknownError):
-        await collecting.collect([])
+        await unused_resources.delete_unused([])
     assert pages.deleted == []
     pages.pages["DescribeVolumes"] = whole
-    assert await collecting.collect([]) == ("vol-1", "vol-2")
+    assert await unused_resources.delete_unused([]) == ("vol-1", "vol-2")

@@ -21,7 +21,7 @@ def refuse(code: str, message: str) -> ProviderError:
 
 
 @pytest.mark.case(
-    "machines that end together share a call",
+    "machines that end together share a request",
     topic="EC2's API",
     source="Karpenter pkg/batcher",
 )

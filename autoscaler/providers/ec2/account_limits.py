@@ -21,8 +21,6 @@ from autoscaler.providers.ec2.settings import Ec2Settings
 class AccountLimits:
     """Implements `QuotaLimits` for one region. Sends no request before `read`."""
 
-    fix = "allow what docs/ec2.md#permissions lists, or give quotas in the provider"
-
     def __init__(self, settings: Ec2Settings, api: Api, clock: Clock) -> None:
         self._configured = settings.quotas
         self._wanted = {

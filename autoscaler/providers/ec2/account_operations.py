@@ -35,10 +35,10 @@ def describe_instance_type_offerings(
     if arguments["page"]:
         parameters["NextToken"] = arguments["page"]
     answer = clients.ec2.describe_instance_type_offerings(**parameters)
-    sold: list[tuple[str, str]] = [
+    offered: list[tuple[str, str]] = [
         (one["InstanceType"], one["Location"]) for one in answer["InstanceTypeOfferings"]
     ]
-    return sold, answer.get("NextToken")
+    return offered, answer.get("NextToken")
 
 
 def describe_images(clients: Clients, arguments: Arguments) -> tuple[list[ImageRow], str | None]:

@@ -7,6 +7,7 @@ _CREDENTIALS = (
     "AWS_SECRET_ACCESS_KEY"
 )
 _RENEW = "renew the credentials: they are unknown to AWS, or expired"
+_PERMIT = "give the credentials the permissions in docs/ec2.md#permissions"
 _LOG_IN = "log in again (aws sso login), or give the controller credentials that do not expire"
 _NETWORK = (
     "let this host reach AWS: its network, DNS, or HTTPS_PROXY and NO_PROXY in the controller's "
@@ -26,9 +27,13 @@ _HINTS = {
     "SSLError": "trust the certificate of AWS as this host sees it: put its CA into AWS_CA_BUNDLE",
     "AuthFailure": _RENEW,
     "ExpiredToken": _RENEW,
+    "ExpiredTokenException": _RENEW,
     "InvalidClientTokenId": _RENEW,
+    "UnrecognizedClientException": _RENEW,
     "RequestExpired": "correct this host's clock, or renew the credentials",
-    "UnauthorizedOperation": "give the credentials the permissions in docs/ec2.md#permissions",
+    "AccessDenied": _PERMIT,
+    "UnauthorizedOperation": _PERMIT,
+    "AccessDeniedException": _PERMIT,
     "InvalidSubnetID.NotFound": "correct subnets: they must be in this region and account",
 }
 

@@ -27,7 +27,7 @@ class Ec2Kind(ProviderKind):
     needs = "instance_types"
 
     def factory(self, name: ProviderName, settings: Settings, folder: Path) -> "Ec2Factory":
-        """Return what creates the provider with its worker process."""
+        """Return the factory of a provider, which also starts its worker process."""
         from autoscaler.providers.ec2.factory import Ec2Factory
 
         return Ec2Factory(name, settings, folder)

@@ -15,7 +15,7 @@ from email.utils import parsedate_to_datetime
 from types import MappingProxyType
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from autoscaler.controller.ports.notices import Notice
 from autoscaler.model.identifiers import Instant, ProviderMachineId
@@ -31,14 +31,9 @@ class PoisonError(ValueError):
     """The message is unreadable. The text has the reason, and no part of the message."""
 
 
-def _moment(text: str) -> str:
-    _iso(text)
-    return text
-
-
 _InstanceId = Annotated[str, Field(pattern=rf"^{_INSTANCE}$")]
 _Word = Annotated[str, Field(max_length=200, pattern=r"^[ -~]*$")]
-_Time = Annotated[str, Field(max_length=40), AfterValidator(_moment)]
+_Time = Annotated[str, Field(max_length=40)]
 
 
 class _Part(BaseModel):

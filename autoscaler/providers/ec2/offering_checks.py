@@ -10,7 +10,7 @@ from typing import Any, Protocol
 from autoscaler.config import shapes
 from autoscaler.config.document import Document, Node
 from autoscaler.config.problems import KeyPath, Problem, listed, nearest, show
-from autoscaler.config.provider_kind import sections_of
+from autoscaler.config.provider_kind import options_of, sections_of
 from autoscaler.config.values import valid
 from autoscaler.model.catalogue import Architecture, OperatingSystem
 from autoscaler.providers.ec2 import instance_types
@@ -60,6 +60,7 @@ def validate_offerings(
     """
     found = [
         *_types(document, check),
+        *_accelerators(document),
         *_quotas(document, families),
         *_buckets(document, apis or {}),
     ]
@@ -113,6 +114,24 @@ def _types(document: Document, check: TypeCheck) -> Iterator[Problem]:
                 problem = check(kind, os, arch, place) if kind is not None and place else None
                 if problem is not None:
                     yield document.problem(path, *problem)
+
+
+def _accelerators(document: Document) -> Iterator[Problem]:
+    """Check that each instance type has as many GPUs as its SKU's machines must have."""
+    for name, sku, index, option in options_of(document, KEY):
+        count = valid(sku, shapes.Positive, "accelerator", "count")
+        for position, node in _named_types(option) if count is not None else ():
+            found = instance_types.instance_types().get(str(node.value))
+            # The table counts none for the types that have a part of a GPU, such as g6f.
+            if (
+                found is None
+                or found.gpu_count == count
+                or (found.gpu_name and not found.gpu_count)
+            ):
+                continue
+            path: KeyPath = ("skus", name, "on", index, "instance_types", position)
+            what = f"{found.name} has {found.gpu_count or 'no'} GPUs, and the SKU's accelerator {count}"
+            yield document.problem(path, what, "name another type, or correct accelerator.count")
 
 
 def _named_types(option: Node) -> Iterator[tuple[int, Node]]:

@@ -45,7 +45,7 @@ OfferedTypes = Mapping[str, AbstractSet[str]]
 def price_offerings(
     provider: ProviderName,
     zones: Sequence[str],
-    sold: OfferedTypes,
+    offered: OfferedTypes,
     wanted: tuple[Sequence[str], Sequence[CapacityType], OperatingSystem],
     prices: Prices,
 ) -> tuple[Offering, ...]:
@@ -67,7 +67,7 @@ def price_offerings(
         for capacity_type in capacity_types
         for name in types
         for zone in zones
-        if zone not in sold or name in sold[zone]
+        if zone not in offered or name in offered[zone]
     )
 
 

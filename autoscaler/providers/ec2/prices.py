@@ -17,8 +17,6 @@ from autoscaler.providers.ec2.settings import Ec2Settings
 class Ec2Prices:
     """One region's prices. Sends no request before `read_prices`."""
 
-    fix = "allow what docs/ec2.md#permissions lists, or give prices in the provider"
-
     def __init__(self, settings: Ec2Settings, api: Api, clock: Clock) -> None:
         self._region = settings.region
         self._api = api

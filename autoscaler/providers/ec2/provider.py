@@ -34,7 +34,6 @@ from autoscaler.providers.ec2.answers import launch_answer, listed_machine, refu
 from autoscaler.providers.ec2.calls import MeteredApi
 from autoscaler.providers.ec2.canary import sku_for
 from autoscaler.providers.ec2.channel import Api, WorkerChannel
-from autoscaler.providers.ec2.collecting import Collector
 from autoscaler.providers.ec2.console import read_console
 from autoscaler.providers.ec2.errors import first_part
 from autoscaler.providers.ec2.hints import hint
@@ -51,6 +50,7 @@ from autoscaler.providers.ec2.settings import Ec2Settings, Ec2Sku
 from autoscaler.providers.ec2.tags import FLEET
 from autoscaler.providers.ec2.termination import terminate_machines
 from autoscaler.providers.ec2.throttle import Throttle, request_bucket, resource_bucket
+from autoscaler.providers.ec2.unused_resources import UnusedResources
 
 PAGE = 500
 """Machines in a page of the list. The worker needs about 0.2 s to parse a page."""
@@ -83,7 +83,7 @@ class Ec2Provider:
         self._settings = settings
         self._api = MeteredApi(worker, settings.name, telemetry, clock, throttle)
         self._resources = Resources(settings, self._api, clock)
-        self._collector = Collector(settings, self._api, clock, self._resources)
+        self._unused_resources = UnusedResources(settings, self._api, clock, self._resources)
         self.prices = Ec2Prices(settings, self._api, clock)
         self.limits = AccountLimits(settings, self._api, clock)
         self._verifier = IdentityVerifier(
@@ -126,7 +126,7 @@ class Ec2Provider:
         """Use this installation's ID for tags, and delete unused resources of all former IDs too."""
         self._settings = self._settings.after_adoption(installation)
         self._resources.use(self._settings)
-        self._collector.use(self._settings)
+        self._unused_resources.use(self._settings)
 
     async def open(self) -> None:
         """Read the account, the subnets' zones and their instance types; may be called again.
@@ -170,16 +170,16 @@ class Ec2Provider:
         wanted = (instance_types, capacity_types, os)
         zones = self._resources.zones
         prices = self.prices.listed()
-        found = price_offerings(self.name, zones, self._resources.sold, wanted, prices)
+        found = price_offerings(self.name, zones, self._resources.offered_types, wanted, prices)
         self._log_unsold(instance_types, {one.instance_type for one in found}, zones)
         return found
 
     def _log_unsold(
-        self, wanted: Sequence[str], sold: Collection[str], zones: tuple[str, ...]
+        self, wanted: Sequence[str], offered: Collection[str], zones: tuple[str, ...]
     ) -> None:
         """Log each type that no zone offers, but only once, because each new price repeats the check."""
         for name in sorted(set(wanted)):
-            if name in sold:
+            if name in offered:
                 self._unsold.pop(name, None)
             elif zones and self._unsold.get(name) != zones:
                 self._unsold[name] = zones
@@ -258,9 +258,9 @@ class Ec2Provider:
             if not page:
                 return available_quotas(self.name, known, others)
 
-    async def collect(self, requests: Sequence[str]) -> tuple[str, ...]:
+    async def delete_unused(self, requests: Sequence[str]) -> tuple[str, ...]:
         """Delete unused launch templates and volumes (see `Provider`)."""
-        return await self._collector.collect(requests)
+        return await self._unused_resources.delete_unused(requests)
 
     async def image(self, sku: SkuName) -> str:
         """Read the SKU's newest image, and use it from now on (see `Provider`)."""

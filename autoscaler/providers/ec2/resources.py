@@ -55,7 +55,7 @@ class Resources:
         self._clock = clock
         self._account = settings.account
         self._subnets: tuple[Instant, Mapping[str, str]] | None = None
-        self.sold: OfferedTypes = {}
+        self.offered_types: OfferedTypes = {}
         """The instance types that each zone sells, as last read; empty if not known."""
         self._images: dict[_Source, tuple[Instant, ImageRow]] = {}
         self._templates: dict[str, str] = {}
@@ -117,7 +117,7 @@ class Resources:
             name = self._settings.name
             _log.warning("instance_type_offerings_not_read", provider=name, error=str(error))
             found = {}
-        self.sold = found
+        self.offered_types = found
 
     async def template(self, sku: Ec2Sku) -> str:
         """Return the id of the launch template for the SKU's newest image; creates it if needed."""

@@ -13,17 +13,17 @@ from autoscaler.model.failures import FailureClass
 from autoscaler.model.identifiers import InstallationId
 from autoscaler.model.installations import Installations
 from autoscaler.providers.ec2.channel import WorkerChannel
-from autoscaler.providers.ec2.collecting import (
-    MOST_AT_ONCE,
-    ORPHANED_AFTER,
-    TEMPLATE_KEPT_FOR,
-    Collector,
-)
 from autoscaler.providers.ec2.provider import Ec2Provider
 from autoscaler.providers.ec2.requests import template_of
 from autoscaler.providers.ec2.resources import FRESH_FOR, Resources
 from autoscaler.providers.ec2.settings import Ec2Settings
 from autoscaler.providers.ec2.tags import FLEET, INSTALLATION
+from autoscaler.providers.ec2.unused_resources import (
+    MOST_AT_ONCE,
+    ORPHANED_AFTER,
+    TEMPLATE_KEPT_FOR,
+    UnusedResources,
+)
 from tests.providers.conftest import REGION, SKU, Borrowed
 from tests.providers.contract import MakeOrder
 from tests.providers.doubles import ManualClock, RememberingTelemetry, ScriptedApi
@@ -138,10 +138,10 @@ async def test_templates_that_no_sku_and_no_open_launch_request_uses_are_deleted
     open_request = await open_provider.prepare(order)
     current = template_of(await provider.prepare(order))
     kept = {foreign, template_of(open_request), current}
-    assert await provider.collect([open_request]) == ()  # all of them are young
+    assert await provider.delete_unused([open_request]) == ()  # all of them are young
     clock.time = FAR
     await provider.prepare(order)
-    assert await provider.collect([open_request]) == (old,)
+    assert await provider.delete_unused([open_request]) == (old,)
     assert templates(client, settings) == kept
 
 
@@ -174,9 +174,9 @@ async def test_a_recently_used_template_is_kept_although_its_sku_has_another(
     second = template_of(await provider.prepare(make_order(1, "u")))
     client.deregister_image(ImageId=image)
     assert second != first
-    assert await provider.collect([]) == ()
+    assert await provider.delete_unused([]) == ()
     clock.time += TEMPLATE_KEPT_FOR
-    assert await provider.collect([]) == (first,)
+    assert await provider.delete_unused([]) == (first,)
     assert templates(client, settings) == {second}
 
 
@@ -185,13 +185,13 @@ async def test_a_deleted_template_is_created_again_when_needed(
 ) -> None:
     api = ScriptedApi(Account().answer)
     resources = Resources(settings, api, clock)
-    collecting = Collector(settings, api, clock, resources)
+    unused_resources = UnusedResources(settings, api, clock, resources)
     sku = settings.skus[SKU]
     assert await resources.template(sku) == "lt-0"
     later = replace(sku, disk_gb=500)
     assert await resources.template(later) == "lt-1"
     clock.time += TEMPLATE_KEPT_FOR + 1
-    assert await collecting.collect([]) == ("lt-0",)
+    assert await unused_resources.delete_unused([]) == ("lt-0",)
     assert await resources.template(later) == "lt-1"
     assert await resources.template(sku) == "lt-2"
 
@@ -211,13 +211,13 @@ async def test_after_a_restart_no_template_is_deleted_before_launch_requests_cou
         await earlier.template(one)
     clock.time += 2 * TEMPLATE_KEPT_FOR
     resources = Resources(settings, api, clock)
-    collecting = Collector(settings, api, clock, resources)
-    assert await collecting.collect([]) == ()
+    unused_resources = UnusedResources(settings, api, clock, resources)
+    assert await unused_resources.delete_unused([]) == ()
     clock.time += TEMPLATE_KEPT_FOR - 1
-    assert await collecting.collect([]) == ()
+    assert await unused_resources.delete_unused([]) == ()
     assert await resources.template(sku) == "lt-0"
     clock.time += 1
-    assert await collecting.collect([]) == ("lt-1",)
+    assert await unused_resources.delete_unused([]) == ("lt-1",)
 
 
 @pytest.mark.case(
@@ -235,9 +235,9 @@ async def test_a_template_used_while_others_are_deleted_is_kept(
     for sku in skus:
         await earlier.template(sku)
     resources = Resources(settings, api, clock)
-    collecting = Collector(settings, api, clock, resources)
+    unused_resources = UnusedResources(settings, api, clock, resources)
     clock.time += TEMPLATE_KEPT_FOR
-    collected = asyncio.create_task(collecting.collect([]))
+    collected = asyncio.create_task(unused_resources.delete_unused([]))
     await api.deleting.wait()
     remade = asyncio.create_task(resources.template(skus[0]))
     assert await resources.template(skus[1]) == "lt-1"
@@ -258,15 +258,15 @@ async def test_only_volumes_of_this_fleet_that_stay_available_are_deleted(
     ours = make_volume(client, settings.fleet, settings.installations.own)
     foreign = make_volume(client, settings.fleet, "other")
     stranger = make_volume(client, settings.fleet + "x", settings.installations.own)
-    assert await provider.collect([]) == ()
+    assert await provider.delete_unused([]) == ()
     clock.time += ORPHANED_AFTER - 1
-    assert await provider.collect([]) == ()
+    assert await provider.delete_unused([]) == ()
     clock.time += 1
-    assert await provider.collect([]) == (ours,)
+    assert await provider.delete_unused([]) == (ours,)
     left = {one["VolumeId"] for one in client.describe_volumes()["Volumes"]}
     assert {foreign, stranger} <= left
     assert ours not in left
-    assert await provider.collect([]) == ()
+    assert await provider.delete_unused([]) == ()
 
 
 @pytest.mark.case(
@@ -287,14 +287,14 @@ async def test_a_resource_that_cannot_be_deleted_does_not_stop_the_others(
         return rows.get(operation, [["vol-1"]]), None
 
     api = ScriptedApi(answer)
-    collecting = collector(settings, clock, api)
-    await collecting.collect([])
+    unused_resources = new_unused_resources(settings, clock, api)
+    await unused_resources.delete_unused([])
     clock.time += TEMPLATE_KEPT_FOR
     tried: list[list[str]] = []
     for _ in range(2):
         api.calls.clear()
         with pytest.raises(ProviderError, match="locked"):
-            await collecting.collect([])
+            await unused_resources.delete_unused([])
         tried.append([call[1]["id"] for call in api.calls if call[0].startswith("Delete")])
     assert tried[0] == [*locked, "vol-1"]
     assert tried[1] == ["lt-free", *locked[:-1], "vol-1"]
@@ -324,11 +324,11 @@ async def test_a_kind_of_resource_that_cannot_be_listed_is_collected_the_next_ti
         return (templates if operation == "DescribeLaunchTemplates" else [["vol-1"]]), None
 
     api = ScriptedApi(answer)
-    collecting = collector(settings, clock, api)
-    await collecting.collect([])
+    unused_resources = new_unused_resources(settings, clock, api)
+    await unused_resources.delete_unused([])
     clock.time += TEMPLATE_KEPT_FOR
     with pytest.raises(type(error)):
-        await collecting.collect([])
+        await unused_resources.delete_unused([])
     asked = [operation for operation, _ in api.calls]
     assert asked.count(failing) == 1
     assert asked.count("DeleteVolume") == 1
@@ -348,18 +348,20 @@ async def test_a_deletion_without_an_answer_comes_last_the_next_time(
         return ([["vol-0"], ["vol-1"]] if operation == "DescribeVolumes" else []), None
 
     api = ScriptedApi(answer)
-    collecting = collector(settings, clock, api)
-    await collecting.collect([])
+    unused_resources = new_unused_resources(settings, clock, api)
+    await unused_resources.delete_unused([])
     clock.time += ORPHANED_AFTER
     for _ in range(2):
         with pytest.raises(OutcomeUnknownError):
-            await collecting.collect([])
+            await unused_resources.delete_unused([])
     tried = [call[1]["id"] for call in api.calls if call[0] == "DeleteVolume"]
     assert tried == ["vol-0", "vol-1", "vol-0"]
 
 
-def collector(settings: Ec2Settings, clock: ManualClock, api: ScriptedApi) -> Collector:
-    return Collector(settings, api, clock, Resources(settings, api, clock))
+def new_unused_resources(
+    settings: Ec2Settings, clock: ManualClock, api: ScriptedApi
+) -> UnusedResources:
+    return UnusedResources(settings, api, clock, Resources(settings, api, clock))
 
 
 async def test_the_wait_of_a_volume_restarts_after_use_and_few_are_deleted_at_once(
@@ -373,12 +375,12 @@ async def test_the_wait_of_a_volume_restarts_after_use_and_few_are_deleted_at_on
             return [[one] for one in shown[-1]], None
         return ([], None) if operation.startswith("Describe") else None
 
-    collecting = collector(settings, clock, ScriptedApi(answer))
+    unused_resources = new_unused_resources(settings, clock, ScriptedApi(answer))
     for listed in (volumes, volumes[1:], volumes):
         shown.append(listed)
-        await collecting.collect([])
+        await unused_resources.delete_unused([])
         clock.time += ORPHANED_AFTER / 2
-    deleted = await collecting.collect([])
+    deleted = await unused_resources.delete_unused([])
     assert len(deleted) == MOST_AT_ONCE
     assert volumes[0] not in deleted
 
@@ -395,18 +397,18 @@ async def test_a_volume_that_was_deleted_meanwhile_is_no_error(
             raise ProviderError(FailureClass.UNKNOWN, code, "no")
         return ([["vol-1"]] if operation == "DescribeVolumes" else [], None)
 
-    collecting = collector(settings, clock, ScriptedApi(answer))
-    await collecting.collect([])
+    unused_resources = new_unused_resources(settings, clock, ScriptedApi(answer))
+    await unused_resources.delete_unused([])
     clock.time += ORPHANED_AFTER
     if raised:
         with pytest.raises(ProviderError, match=code):
-            await collecting.collect([])
+            await unused_resources.delete_unused([])
     else:
-        assert await collecting.collect([]) == ()
+        assert await unused_resources.delete_unused([]) == ()
 
 
 @pytest.mark.case(
-    "a take-over gives up an installation's id: resources with that id are still found and deleted",
+    "an adoption gives up an installation's id: resources with that id are still found and deleted",
     topic="EC2's machines",
     source="ARC#4397",
 )
@@ -428,10 +430,10 @@ async def test_after_an_adoption_unused_resources_of_both_installations_are_coll
     provider = Ec2Provider(settings, RememberingTelemetry(), clock, Borrowed(worker))
     provider.adopt(old)
     used = template_of(await provider.prepare(order))
-    await provider.collect(())
+    await provider.delete_unused(())
     clock.time += TEMPLATE_KEPT_FOR + 1
     used_still = template_of(await provider.prepare(order))
-    assert set(await provider.collect(())) == {theirs, ours, template}
+    assert set(await provider.delete_unused(())) == {theirs, ours, template}
     left = {one["VolumeId"] for one in client.describe_volumes()["Volumes"]}
     assert foreign in left
     assert templates(client, settings) == {strange, used, used_still}
@@ -447,8 +449,8 @@ async def test_a_template_with_a_former_id_is_kept_while_a_launch_request_may_us
     later = settings.after_adoption(InstallationId("01d01d01"))
     provider = Ec2Provider(later, RememberingTelemetry(), clock, Borrowed(worker))
     clock.time += TEMPLATE_KEPT_FOR + 1
-    assert await provider.collect([request]) == ()
-    assert await provider.collect([]) == (template_of(request),)
+    assert await provider.delete_unused([request]) == ()
+    assert await provider.delete_unused([]) == (template_of(request),)
     assert templates(client, settings) == set()
 
 

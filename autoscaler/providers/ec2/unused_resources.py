@@ -50,7 +50,7 @@ _Problem = ProviderError | OutcomeUnknownError
 _log = structlog.get_logger(__name__)
 
 
-class Collector:
+class UnusedResources:
     """Deletes unused resources. Remembers orphaned volumes and failed deletions between calls."""
 
     def __init__(self, settings: Ec2Settings, api: Api, clock: Clock, resources: Resources) -> None:
@@ -66,7 +66,7 @@ class Collector:
         """Use the installation ids of these settings from now on."""
         self._owner = {FLEET: (settings.fleet,), INSTALLATION: settings.installations.all}
 
-    async def collect(self, requests: Sequence[str]) -> tuple[str, ...]:
+    async def delete_unused(self, requests: Sequence[str]) -> tuple[str, ...]:
         """Delete unused resources; return their ids.
 
         `requests` are the launch requests that may still be sent. The next call tries deletions that
