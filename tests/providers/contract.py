@@ -81,7 +81,7 @@ class ProviderContract:
         }
         assert len(await listed(provider)) == 2
 
-    async def test_an_ended_machine_is_gone_or_says_so_and_ending_it_again_is_no_error(
+    async def test_a_terminated_machine_is_listed_as_such_or_not_and_terminating_it_again_is_no_error(
         self, provider: Provider, make_order: MakeOrder
     ) -> None:
         answer = await provider.launch(await provider.prepare(make_order(2, "token-end")))
@@ -158,10 +158,10 @@ class ProviderContract:
     async def test_collecting_terminates_no_machine(
         self, provider: Provider, make_order: MakeOrder
     ) -> None:
-        request = await provider.prepare(make_order(1, "token-collect"))
+        request = await provider.prepare(make_order(1, "token-unused"))
         (launched,) = (await provider.launch(request)).launched
-        await provider.collect([])
-        await provider.collect([request])
+        await provider.delete_unused([])
+        await provider.delete_unused([request])
         assert not (await listed(provider))[launched.provider_id].terminated
 
     async def test_a_console_is_bounded_text_or_an_error_of_the_port(
@@ -196,7 +196,7 @@ class ProviderContract:
         assert await provider.terminate([]) == {}
 
     @pytest.mark.parametrize("proof", [b"", b"greeting", b"\x30\x80", b"\x00" * 100_000])
-    async def test_a_proof_that_is_none_is_refused_with_a_fixed_word(
+    async def test_a_malformed_proof_is_refused_with_a_fixed_word(
         self, provider: Provider, proof: bytes
     ) -> None:
         with pytest.raises(ProofRefusedError) as refusal:

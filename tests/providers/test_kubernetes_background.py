@@ -31,7 +31,7 @@ async def test_items_come_in_portions_and_an_error_after_them() -> None:
     await background.close()
 
 
-async def test_waiting_in_vain_gives_nothing_and_loses_nothing() -> None:
+async def test_a_wait_without_items_returns_and_loses_none() -> None:
     release = asyncio.Event()
 
     async def one() -> AsyncGenerator[str, None]:

@@ -13,6 +13,7 @@ from autoscaler.model.plan import Launch
 from autoscaler.providers.kubernetes.answers import offering
 from autoscaler.providers.kubernetes.capacity import free_units
 from autoscaler.providers.kubernetes.quantities import quantity
+from autoscaler.providers.kubernetes.settings import Accelerator
 from tests.ledger.builders import World
 from tests.planner.fleets import catalogue, sku
 from tests.providers.kubernetes_pods import OPTION, make_pod, make_settings
@@ -79,14 +80,30 @@ def test_a_taint_that_the_pods_do_not_tolerate_excludes_a_node(
     assert free([node("a", taints=[taint])]) == units
 
 
-def test_what_others_use_is_subtracted_and_our_own_is_not() -> None:
+def test_usage_by_others_is_subtracted_and_the_fleets_own_is_not() -> None:
     pods = [
         pod("a", "3"),
         pod("a", "2", fleet="ci"),
         pod("a", "4", phase="Succeeded"),
         pod("elsewhere", "5"),
     ]
-    assert free([node("a"), node("b", "4")], pods) == 5 + 4
+    # Each pod has two.
+    assert free([node("a"), node("b", "4")], pods) == 4 + 4
+
+
+@pytest.mark.case(
+    "two nodes have four free accelerators each: no pod with eight fits on one of them",
+    topic="Kubernetes",
+    source="Kubernetes: Assigning Pods to Nodes",
+)
+def test_a_pod_gets_its_accelerators_from_one_node() -> None:
+    eight = replace(OPTION, accelerator=Accelerator("amd.com/gpu", 8))
+    nodes = [node("a"), node("b"), node("c")]
+    taken = [pod("a", "4"), pod("b", "4")]
+    assert free_units(make_settings(options={(OPTION.sku, 0): eight}), nodes, taken) == {KEY: 8}
+    # A smaller pod can use what is left.
+    options = {(OPTION.sku, 0): eight, (SkuName("two"), 0): replace(OPTION, sku=SkuName("two"))}
+    assert free_units(make_settings(options=options), nodes, taken) == {KEY: 16}
 
 
 @pytest.mark.case(
@@ -144,7 +161,7 @@ def test_the_planner_launches_no_more_pods_than_fit_and_says_why_the_others_wait
     world.queue(1, 2, 3, 4, 5)
     nodes, others = [node("a"), node("b", "4")], [pod("a", "3")]
     free_now = tuple(free_units(settings, nodes, others).items())
-    assert free_now == ((KEY, 9),)
+    assert free_now == ((KEY, 8),)
     world.do(e.QuotasRead, settings.name, free_now)
     assert sum(launch.count for launch in world.intents(Launch)) == 4
     reasons = {run.reason for runs in world.plan().waiting.values() for run in runs}
@@ -176,6 +193,6 @@ def test_quantities(text: str, value: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "x", "1Gb", "-1", "nan", "inf", "1 Gi i", "Gi"])
-def test_what_is_no_quantity_is_refused(text: str) -> None:
+def test_malformed_quantities_are_refused(text: str) -> None:
     with pytest.raises(ValueError, match="not a quantity"):
         quantity(text)

@@ -23,7 +23,7 @@ from autoscaler.controller.ports.provider import (
 )
 from autoscaler.model.failures import FailureClass
 from autoscaler.model.identifiers import ProviderMachineId
-from autoscaler.providers.kubernetes.client import KubernetesApi
+from autoscaler.providers.kubernetes.client import ACCEPT, METADATA, KubernetesApi
 from autoscaler.providers.kubernetes.launching import launch_pods
 from autoscaler.providers.kubernetes.listing import list_pods
 from autoscaler.providers.kubernetes.provider import KubernetesProvider
@@ -167,6 +167,19 @@ async def test_requests_carry_the_token_and_the_exact_json(
     assert sent["spec"]["containers"][0]["resources"]["limits"]["amd.com/gpu"] == "2"
 
 
+async def test_a_created_pod_is_answered_with_its_metadata_only(
+    api: KubernetesApi, server: Server, settings: KubernetesSettings
+) -> None:
+    created = {"kind": "PartialObjectMetadata", "metadata": POD["metadata"]}
+    server.answers = [body(201, created), pod_list()]
+    [found] = (await launch_pods(api, launch_text(settings, make_order()))).launched
+    assert found.provider_id.endswith(POD["metadata"]["uid"])
+    assert found.image == POD["spec"]["containers"][0]["image"]
+    await list_pods(api, settings)
+    wanted = [request.headers["Accept"] for request in server.requests]
+    assert wanted == [METADATA, ACCEPT]
+
+
 @pytest.mark.parametrize(
     "answer", [body(500, "oops"), body(503, EXPIRED), body(200, "<html>"), drop], ids=str
 )
@@ -193,7 +206,7 @@ async def test_a_time_out_leaves_the_outcome_open(
     await api.close()
 
 
-async def test_of_a_partly_unknown_launch_a_repeat_adopts_what_was_created(
+async def test_a_repeat_of_a_partly_unknown_launch_adopts_the_created_pods(
     api: KubernetesApi, server: Server, settings: KubernetesSettings
 ) -> None:
     text = launch_text(settings, make_order(1))
@@ -213,7 +226,7 @@ async def test_a_pod_that_disappears_while_it_is_adopted_leaves_the_outcome_open
         await launch_pods(api, launch_text(settings, make_order()))
 
 
-async def test_throttling_says_when_to_come_back(
+async def test_throttling_has_the_time_of_the_next_try(
     api: KubernetesApi, server: Server, settings: KubernetesSettings
 ) -> None:
     server.answers = [
@@ -223,6 +236,35 @@ async def test_throttling_says_when_to_come_back(
         await launch_pods(api, launch_text(settings, make_order()))
     assert (error.value.failure, error.value.retry_after) == (FailureClass.THROTTLED, 7.0)
     assert len(server.requests) == 1
+
+
+@pytest.mark.parametrize("status", [429, 503])
+async def test_a_launch_is_held_back_for_the_longest_time_that_the_api_server_named(
+    api: KubernetesApi, server: Server, settings: KubernetesSettings, status: int
+) -> None:
+    server.answers = [body(status, {}, **{"Retry-After": word}) for word in ("3", "17", "later")]
+    with pytest.raises((ProviderError, OutcomeUnknownError)) as error:
+        await launch_pods(api, launch_text(settings, make_order(3)))
+    assert isinstance(error.value, ProviderError | OutcomeUnknownError)
+    assert error.value.retry_after == 17.0
+
+
+async def test_a_launch_that_is_throttled_in_part_says_when_to_come_back(
+    api: KubernetesApi, server: Server, settings: KubernetesSettings
+) -> None:
+    server.answers = [body(201, POD), body(429, {}, **{"Retry-After": "9"}), pod_list()]
+    answer = await launch_pods(api, launch_text(settings, make_order(2)))
+    assert (len(answer.launched), answer.retry_after) == (1, 9.0)
+
+
+async def test_a_launch_is_unknown_if_the_list_after_a_refusal_fails(
+    api: KubernetesApi, server: Server, settings: KubernetesSettings
+) -> None:
+    server.answers = [body(201, POD), body(429, {}), body(429, {}, **{"Retry-After": "9"})]
+    with pytest.raises(OutcomeUnknownError) as error:
+        await launch_pods(api, launch_text(settings, make_order(2)))
+    assert error.value.retry_after == 9.0
+    assert server.asked == ["POST pods", "POST pods", "GET pods"]
 
 
 async def test_after_a_401_the_credentials_are_read_once_more(
@@ -243,9 +285,12 @@ async def test_after_a_401_the_credentials_are_read_once_more(
 
 @pytest.mark.parametrize(
     ("changes", "code"),
-    [({"context": "missing"}, "Kubeconfig"), ({"context": None, "kubeconfig": None}, "Kubeconfig")],
+    [
+        ({"context": "missing"}, "Kubeconfig"),
+        ({"context": None, "kubeconfig": None}, "NotInCluster"),
+    ],
 )
-async def test_credentials_that_are_not_there_are_an_operators_matter(
+async def test_an_operator_must_correct_missing_credentials(
     settings: KubernetesSettings, changes: dict[str, Any], code: str
 ) -> None:
     provider = KubernetesProvider(
@@ -255,6 +300,36 @@ async def test_credentials_that_are_not_there_are_an_operators_matter(
         await provider.open()
     assert (error.value.failure, error.value.code) == (FailureClass.CONFIGURATION, code)
     assert provider.hint(error.value)
+    await provider.close()
+
+
+@pytest.mark.case(
+    "in-cluster credentials outside a cluster, or in a pod without its token",
+    topic="Operators' files",
+    source="Kubernetes: service accounts",
+)
+@pytest.mark.parametrize("empty", [False, True])
+async def test_outside_a_cluster_the_error_names_the_key_and_all_that_is_missing(
+    settings: KubernetesSettings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, empty: bool
+) -> None:
+    for name in ("KUBERNETES_SERVICE_HOST", "KUBERNETES_SERVICE_PORT"):
+        monkeypatch.delenv(name, raising=False)
+        if empty:
+            monkeypatch.setenv(name, "")
+            (tmp_path / "token").touch()
+    (tmp_path / "ca.crt").write_text("a certificate")
+    inside = replace(settings, context=None, kubeconfig=None, service_account_folder=tmp_path)
+    provider = KubernetesProvider(inside, RememberingTelemetry(), ManualClock())
+    with pytest.raises(ProviderError) as error:
+        await provider.open()
+    assert error.value.message == (
+        f"providers.{settings.name}.kubernetes has neither context nor kubeconfig, so the controller uses its "
+        "own pod's service account, and this host lacks the variable KUBERNETES_SERVICE_HOST, "
+        f"the variable KUBERNETES_SERVICE_PORT, the file {tmp_path / 'token'}"
+    )
+    hint = provider.hint(error.value) or ""
+    assert "add context or kubeconfig" in hint
+    assert "automountServiceAccountToken: true" in hint
     await provider.close()
 
 
@@ -283,7 +358,7 @@ async def test_a_list_that_always_expires_is_an_error_and_no_short_list(
         await list_pods(api, settings)
 
 
-async def test_the_watch_goes_on_from_the_last_version_or_bookmark(
+async def test_the_watch_continues_from_the_last_version_or_bookmark(
     api: KubernetesApi, server: Server, settings: KubernetesSettings
 ) -> None:
     server.answers = [
@@ -335,7 +410,7 @@ async def test_after_410_the_pods_are_listed_again_and_the_missing_ones_named(
     ],
     ids=["empty", "broken", "text", "object", "list", "error", "500"],
 )
-async def test_a_watch_that_says_nothing_is_an_error_so_that_its_reader_pauses(
+async def test_a_watch_without_events_is_an_error_so_that_its_reader_pauses(
     api: KubernetesApi, server: Server, settings: KubernetesSettings, answer: Answer
 ) -> None:
     server.answers = [pod_list(version="5"), answer]
@@ -343,7 +418,7 @@ async def test_a_watch_that_says_nothing_is_an_error_so_that_its_reader_pauses(
         await anext(PodWatch(api, settings).changes())
 
 
-async def test_notices_come_from_the_watch_and_say_each_thing_once(
+async def test_the_watch_gives_each_notice_once(
     server: Server, settings: KubernetesSettings
 ) -> None:
     ended = {**POD, "status": {"phase": "Failed", "reason": "Evicted", "message": "disk"}}

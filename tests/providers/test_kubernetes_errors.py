@@ -1,10 +1,10 @@
-"""What the API server's errors mean."""
+"""The classes of the API server's errors."""
 
 import pytest
 
 from autoscaler.controller.ports.provider import OutcomeUnknownError, ProviderError
 from autoscaler.model.failures import FailureClass, FailureScope
-from autoscaler.providers.kubernetes.errors import CODES, error_of, metric_label
+from autoscaler.providers.kubernetes.errors import CODES, MAX_RETRY_AFTER, error_of, metric_label
 
 QUOTA = (
     'pods "x" is forbidden: exceeded quota: gpus, requested: requests.nvidia.com/gpu=1, '
@@ -52,7 +52,7 @@ def test_what_an_operator_must_fix_is_a_configuration_error(
     assert (error.failure, error.code) == (FailureClass.CONFIGURATION, code)
 
 
-def test_throttling_says_when_to_come_back() -> None:
+def test_throttling_has_the_time_of_the_next_try() -> None:
     error = error_of(429, {"reason": "TooManyRequests"}, retry_after=7.0)
     assert isinstance(error, ProviderError)
     assert (error.failure, error.retry_after) == (FailureClass.THROTTLED, 7.0)
@@ -64,7 +64,28 @@ def test_throttling_says_when_to_come_back() -> None:
 
 @pytest.mark.parametrize("status", [500, 502, 503, 504])
 def test_a_failure_of_the_server_leaves_the_outcome_open(status: int) -> None:
-    assert isinstance(error_of(status, {"message": "etcd"}), OutcomeUnknownError)
+    error = error_of(status, {"message": "etcd"})
+    assert isinstance(error, OutcomeUnknownError)
+    assert error.retry_after is None
+
+
+@pytest.mark.case(
+    "`Retry-After` with a 503, or in the body of a 500 or 504",
+    topic="Kubernetes",
+    source="apimachinery errors.go",
+)
+@pytest.mark.parametrize("status", [429, 500, 503, 504])
+def test_every_error_may_say_when_to_come_back(status: int) -> None:
+    details = {"retryAfterSeconds": 3}
+    assert error_of(status, {"details": details}).retry_after == 3.0
+    assert error_of(status, {"details": details}, retry_after=7.0).retry_after == 7.0
+
+
+@pytest.mark.parametrize("status", [429, 503])
+def test_no_error_stops_a_provider_for_days(status: int) -> None:
+    assert error_of(status, {}, retry_after=float("9" * 400)).retry_after == MAX_RETRY_AFTER
+    body = {"details": {"retryAfterSeconds": 10**9}}
+    assert error_of(status, body).retry_after == MAX_RETRY_AFTER
 
 
 def test_messages_are_one_line_of_bounded_length() -> None:

@@ -12,7 +12,7 @@ from tests.providers.kubernetes_pods import make_settings
 
 
 async def test_a_client_waits_for_the_import_that_the_factory_began(tmp_path: Path) -> None:
-    """Otherwise the two imports meet in the library's circles, and one of them fails."""
+    """Otherwise one of two concurrent imports fails, because the library's modules import each other."""
     settings = make_settings(kubeconfig=tmp_path / "absent", context="x")
     with pytest.raises(ProviderError):
         await new_client(settings)

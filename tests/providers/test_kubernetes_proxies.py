@@ -38,7 +38,7 @@ def test_a_host_uses_the_proxy_of_its_scheme_unless_it_is_excepted(
 async def test_the_proxy_of_the_kubeconfig_comes_first_and_requests_look_for_no_other(
     tmp_path: Path, extra: str, proxy: str
 ) -> None:
-    """A look into the environment before each request costs more than the request."""
+    """Reading the environment before each request takes longer than the request."""
     file = tmp_path / "kubeconfig"
     file.write_text(
         f"""

@@ -6,7 +6,12 @@ import pytest
 
 from autoscaler.model.failures import FailureClass, FailureScope
 from autoscaler.model.interruptions import NoticeKind
-from autoscaler.providers.kubernetes.answers import listed_machine, offering, pod_notice
+from autoscaler.providers.kubernetes.answers import (
+    disruption_notice,
+    listed_machine,
+    offering,
+    pod_notice,
+)
 from tests.providers.kubernetes_pods import CPU_OPTION, OPTION, make_pod, make_settings
 
 CAPACITY, CONFIGURATION = FailureClass.CAPACITY, FailureClass.CONFIGURATION
@@ -128,6 +133,106 @@ def test_a_pod_that_cannot_start_has_a_reason_of_configuration(reason: str) -> N
     assert found.reason == f"{reason}: container attest: not found"
 
 
+REFUSED_PULLS = [
+    "rpc error: code = NotFound desc = failed to pull and unpack image: failed to resolve reference "
+    '"ghcr.io/acme/runner:9": ghcr.io/acme/runner:9: not found',
+    "rpc error: code = Unknown desc = reading manifest 9 in ghcr.io/acme/runner: manifest unknown",
+    'rpc error: code = NotFound desc = failed to pull image "r": no match for platform in manifest: not found',
+    "pull access denied, repository does not exist or may require authorization: server message: "
+    "insufficient_scope: authorization failed",
+    "failed to authorize: failed to fetch anonymous token: unexpected status from GET request to "
+    "https://ghcr.io/token: 401 Unauthorized",
+]
+FAILED_PULLS = [
+    "rpc error: code = DeadlineExceeded desc = failed to pull and unpack image: failed to do request: Head "
+    '"https://ghcr.io/v2/acme/runner/manifests/9": dial tcp 140.82.121.33:443: i/o timeout',
+    "unexpected status from HEAD request to https://ghcr.io/v2/acme/runner: 503 Service Unavailable",
+    "429 Too Many Requests: toomanyrequests: You have reached your unauthenticated pull rate limit",
+    "dial tcp: lookup ghcr.io on 10.96.0.10:53: no such host",
+    "",
+]
+
+
+def back_off(error: str) -> dict[str, Any]:
+    """A pod whose image kubelet does not pull now, because it failed to."""
+    said = 'Back-off pulling image "ghcr.io/acme/runner:9"'
+    message = f"{said}: ErrImagePull: {error}" if error else said
+    state = {"waiting": {"reason": "ImagePullBackOff", "message": message}}
+    container = {"name": "attest", "state": state}
+    return make_pod({"phase": "Pending", "initContainerStatuses": [container]})
+
+
+@pytest.mark.parametrize("error", REFUSED_PULLS)
+def test_a_pod_cannot_start_if_the_registry_has_no_image_for_it(error: str) -> None:
+    found = listed_machine(make_settings(), back_off(error))
+    assert (found.cannot_start, found.failure) == (True, CONFIGURATION)
+    assert found.reason.endswith(error)
+
+
+@pytest.mark.case(
+    "a registry does not answer, or answers 5xx or 429: kubelet pulls the image again, and the pod is kept",
+    topic="Kubernetes",
+    source="Kubernetes: Images",
+)
+@pytest.mark.parametrize("error", FAILED_PULLS)
+def test_a_pod_is_kept_while_another_pull_may_succeed(error: str) -> None:
+    pod = back_off(error)
+    found = listed_machine(make_settings(), pod)
+    assert (found.cannot_start, found.failure, found.state) == (False, None, "ImagePullBackOff")
+    assert error in found.reason
+    assert pod_notice(make_settings(), pod, 0.0) is None
+    overdue = listed_machine(make_settings(), pod, overdue=True)
+    assert (overdue.cannot_start, overdue.failure) == (True, CONFIGURATION)
+    assert overdue.reason == found.reason
+
+
+def crashing(restarts: int) -> dict[str, Any]:
+    """A pod whose Docker daemon ends again and again, before `attest` starts."""
+    message = "back-off 40s restarting failed container=dind"
+    dind = {
+        "name": "dind",
+        "restartCount": restarts,
+        "state": {"waiting": {"reason": "CrashLoopBackOff", "message": message}},
+        "lastState": {"terminated": {"exitCode": 1, "reason": "Error"}},
+    }
+    attest = {"name": "attest", "state": {"waiting": {"reason": "PodInitializing"}}}
+    return make_pod({"phase": "Pending", "initContainerStatuses": [dind, attest]})
+
+
+@pytest.mark.case(
+    "the Docker daemon beside the runner ends again and again, for example because the node allows no user "
+    "namespaces",
+    topic="Kubernetes",
+    source="Kubernetes: Pod Lifecycle",
+)
+def test_a_sidecar_that_ends_again_and_again_keeps_the_pod_from_starting() -> None:
+    once = listed_machine(make_settings(), crashing(restarts=1))
+    assert (once.cannot_start, once.failure, once.state) == (False, None, "CrashLoopBackOff")
+    found = listed_machine(make_settings(), crashing(restarts=3))
+    assert (found.cannot_start, found.failure) == (True, CONFIGURATION)
+    assert found.reason == (
+        "CrashLoopBackOff: container dind: back-off 40s restarting failed container=dind; "
+        "it ended with status 1"
+    )
+
+
+@pytest.mark.parametrize(
+    ("limits", "words"),
+    [
+        ({"memory": "64Gi"}, "at its memory limit of 64Gi"),
+        ({}, "without a memory limit of its own: its node had no memory left"),
+    ],
+)
+def test_a_container_that_was_killed_for_its_memory_names_the_limit(
+    limits: dict[str, str], words: str
+) -> None:
+    pod = make_pod(terminated("OOMKilled", 137))
+    [runner] = pod["spec"]["containers"]
+    runner["resources"]["limits"] = limits
+    found = listed_machine(make_settings(), pod)
+    assert found.reason == f"OOMKilled: container runner ended with status 137, {words}"
+
+
 def test_the_first_failure_to_pull_an_image_is_tried_again() -> None:
     found = listed_machine(make_settings(), make_pod(waiting("ErrImagePull")))
     assert not found.leaving
@@ -185,7 +290,7 @@ def test_a_listed_pod_is_of_the_offering_that_was_sold() -> None:
 
 
 @pytest.mark.parametrize("price", ["", "free", "nan", "-1", "1e300"])
-def test_a_price_that_somebody_changed_counts_as_nothing(price: str) -> None:
+def test_a_price_annotation_that_is_not_a_price_counts_as_zero(price: str) -> None:
     pod = make_pod()
     pod["metadata"]["annotations"]["gpu-runner-autoscaler/dollars-per-hour"] = price
     assert listed_machine(make_settings(), pod).dollars_per_hour == 0.0
@@ -205,6 +310,26 @@ def test_an_eviction_is_an_interruption_and_an_end_a_change_of_state() -> None:
     assert done is not None
     assert done.kind is NoticeKind.STATE_CHANGE
     assert pod_notice(settings, make_pod({"phase": "Running"}), 5.0) is None
+
+
+@pytest.mark.parametrize(
+    ("reason", "kind"),
+    [
+        ("EvictionByEvictionAPI", NoticeKind.SCHEDULED_CHANGE),
+        ("PreemptionByScheduler", NoticeKind.SPOT_INTERRUPTION),
+    ],
+)
+def test_a_condition_is_an_interruption_only_once_the_pod_is_gone(
+    reason: str, kind: NoticeKind
+) -> None:
+    pod = make_pod(disrupted(reason, "Running"))
+    assert pod_notice(make_settings(), pod, 5.0) is None
+    notice = disruption_notice(pod, 5.0)
+    assert notice is not None
+    assert (notice.kind, notice.detail) == (kind, f"{reason}: why")
+    assert disruption_notice(make_pod({"phase": "Running"}), 5.0) is None
+    found = listed_machine(make_settings(), pod)
+    assert (found.leaving, found.failure) == (False, None), "it may keep its node after all"
 
 
 @pytest.mark.parametrize(

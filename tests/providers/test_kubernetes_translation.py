@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from autoscaler.app import load_for_service
+from autoscaler.app.preflight import load_for_service
 from autoscaler.app.translation import catalogue, provider_factories
 from autoscaler.config import Configuration
 from autoscaler.config.sku_settings import AcceleratorVendor

@@ -1,1 +1,1 @@
-"""Machines that are pods of a Kubernetes cluster. fleet.yaml does not use them yet."""
+"""Machines that are pods of a Kubernetes cluster."""

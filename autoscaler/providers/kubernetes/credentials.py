@@ -6,8 +6,10 @@ plugin such as `aws eks get-token` answers with another one, an administrator wr
 """
 
 import asyncio
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
@@ -21,7 +23,13 @@ if TYPE_CHECKING:
     from kubernetes.aio.client import ApiClient, Configuration
 
 CODE = "Kubeconfig"
-"""The code of every error in credentials that the API server has not seen."""
+"""The code of every error in credentials that the API server has not seen, except `NOT_IN_CLUSTER`."""
+
+NOT_IN_CLUSTER = "NotInCluster"
+"""The code if the credentials of a pod's service account are missing."""
+
+_ADDRESS = ("KUBERNETES_SERVICE_HOST", "KUBERNETES_SERVICE_PORT")
+"""The API server's address in the environment of each container (kubernetes, `pkg/kubelet/envvars`)."""
 
 BEARER_TOKEN = "BearerToken"  # noqa: S105
 """The name of the token in the library's configuration."""
@@ -84,5 +92,22 @@ async def _load(settings: KubernetesSettings, found: "Configuration") -> None:
         await load_kube_config(kubeconfig, settings.context, found, persist_config=False)
         return
     folder = settings.service_account_folder
+    _check_service_account(settings, folder)
     # Before a request, the library reads a token again that it read more than a minute ago.
     InClusterConfigLoader(folder / "token", folder / "ca.crt").load_and_set(found)
+
+
+def _check_service_account(settings: KubernetesSettings, folder: Path) -> None:
+    """Raise ProviderError with everything that a container with a service account has and this host lacks."""
+    missing = [f"the variable {name}" for name in _ADDRESS if not os.environ.get(name)]
+    missing += [
+        f"the file {file}"
+        for file in (folder / "token", folder / "ca.crt")
+        if not file.is_file() or not file.stat().st_size
+    ]
+    if missing:
+        text = (
+            f"providers.{settings.name}.kubernetes has neither context nor kubeconfig, so the controller uses "
+            f"its own pod's service account, and this host lacks {', '.join(missing)}"
+        )
+        raise ProviderError(FailureClass.CONFIGURATION, NOT_IN_CLUSTER, text)

@@ -63,7 +63,9 @@ _REASONS = MappingProxyType(
 )
 HINTS: Mapping[str, str] = MappingProxyType(
     {
-        "Kubeconfig": "correct the kubeconfig, or give the controller's pod its service account's token",
+        "Kubeconfig": "correct the kubeconfig, or the file that the message names",
+        "NotInCluster": "outside a cluster, add context or kubeconfig to the provider; in a pod, write "
+        "automountServiceAccountToken: true",
         "Unauthorized": "renew the credentials of the kubeconfig's context",
         "Forbidden": "grant the rights in deploy/kubernetes/ to the controller's user or service account",
         "NotFound": "create the namespace, or correct it",
@@ -73,6 +75,9 @@ HINTS: Mapping[str, str] = MappingProxyType(
 )
 """What an operator can do, by the error's code."""
 
+MAX_RETRY_AFTER = 3600.0
+"""Seconds: a proxy with an error cannot stop a provider for longer. The API server itself says 1 to 32."""
+
 _LIMITED = re.compile(r"limited: (.*)")
 _WHOLE_PROVIDER = frozenset({"pods", "count/pods"})
 
@@ -80,14 +85,19 @@ _WHOLE_PROVIDER = frozenset({"pods", "count/pods"})
 def error_of(
     status: int, body: Mapping[str, Any], retry_after: float | None = None
 ) -> ProviderError | OutcomeUnknownError:
-    """Return the error for an answer of the API server with this HTTP status and `Status` object."""
+    """Return the error for an answer of the API server with this HTTP status and `Status` object.
+
+    `retry_after` is the header of this name, in seconds. Errors 500, 503 and 504 may have one, too
+    (apimachinery, `pkg/api/errors`: `NewServerTimeout`, `NewTimeoutError`).
+    """
     message = " ".join(str(body.get("message") or "").split())[:MAX_TEXT]
     reason = str(body.get("reason") or _REASONS.get(status) or f"HTTP {status}")
+    wait = retry_after if retry_after is not None else _seconds(body)
+    wait = min(wait, MAX_RETRY_AFTER) if wait is not None else None
     if status >= 500:
-        return OutcomeUnknownError(f"{reason}: {message}" if message else reason)
+        return OutcomeUnknownError(f"{reason}: {message}" if message else reason, wait)
     code, scope = _meaning(status, reason, message)
     failure = _CLASSES.get(code, FailureClass.UNKNOWN)
-    wait = retry_after if retry_after is not None else _seconds(body)
     return ProviderError(failure, code, message, wait, scope)
 
 

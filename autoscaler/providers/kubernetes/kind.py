@@ -27,7 +27,7 @@ class KubernetesKind(ProviderKind):
     needs = "pod"
 
     def factory(self, name: ProviderName, settings: Settings, folder: Path) -> "KubernetesFactory":
-        """Return what creates the provider."""
+        """Return the factory of a provider."""
         from autoscaler.providers.kubernetes.factory import KubernetesFactory
 
         return KubernetesFactory(name, settings, folder)

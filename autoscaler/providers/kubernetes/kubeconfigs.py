@@ -1,8 +1,10 @@
-"""Finds the API server of a context in a kubeconfig, without the official client."""
+"""Finds the API server of a provider, without the official client."""
 
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import yaml
 
@@ -39,7 +41,45 @@ def server_of(file: Path, wanted: str | None) -> str:
     if not isinstance(server, str) or not server:
         what = f"context {show(name)} of {show(file.name)} has no cluster with a server"
         raise KubeconfigError(what, "correct the kubeconfig, or write another context")
-    return server.rstrip("/")
+    return _normal(server)
+
+
+def usual_server(context: str, environment: Mapping[str, str]) -> str | None:
+    """Return the URL of a context's API server in the usual places of kubectl, or None if none has it.
+
+    They are the files of `KUBECONFIG`, or `~/.kube/config` (Kubernetes documentation, "Organizing Cluster
+    Access Using kubeconfig Files").
+    """
+    names = environment.get("KUBECONFIG") or str(Path.home() / ".kube" / "config")
+    for name in filter(None, names.split(os.pathsep)):
+        try:
+            return server_of(Path(name), context)
+        except KubeconfigError:
+            continue
+    return None
+
+
+def own_server(environment: Mapping[str, str]) -> str | None:
+    """Return the URL of the API server of the pod that this process runs in, or None outside a cluster."""
+    host, port = (environment.get(f"KUBERNETES_SERVICE_{part}") for part in ("HOST", "PORT"))
+    if not host or not port:
+        return None
+    return _normal(f"https://[{host}]:{port}" if ":" in host else f"https://{host}:{port}")
+
+
+def _normal(url: str) -> str:
+    """Return a URL as others of the same server are written."""
+    address = urlsplit(url)
+    try:
+        port = address.port
+    except ValueError:
+        return url
+    usual = {"https": 443, "http": 80}.get(address.scheme)
+    host = address.hostname or ""
+    place = f"[{host}]" if ":" in host else host
+    if port is not None and port != usual:
+        place += f":{port}"
+    return f"{address.scheme}://{place}{address.path.rstrip('/')}"
 
 
 def _content(file: Path) -> Mapping[str, Any]:

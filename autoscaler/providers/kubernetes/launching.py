@@ -19,6 +19,7 @@ from autoscaler.model.failures import FailureClass
 from autoscaler.providers.kubernetes import ownership, paths
 from autoscaler.providers.kubernetes.answers import launched_machine
 from autoscaler.providers.kubernetes.api_server import ApiServer
+from autoscaler.providers.kubernetes.listing import pages
 from autoscaler.providers.kubernetes.manifests import named_pod
 from autoscaler.providers.kubernetes.ownership import metadata_of
 
@@ -33,6 +34,8 @@ async def launch_pods(api: ApiServer, text: str) -> LaunchAnswer:
     """Create the pods of a stored request, or adopt those that exist.
 
     After a refusal, no more pods of the request are created: they would be refused for the same reason.
+    A refused pod may exist, because rate limits and quotas are checked before the name (`create` in the API
+    server's registry/generic/registry/store.go). So the pods that exist are listed and adopted.
     Raises ProviderError if nothing was launched, OutcomeUnknownError if that is not known of a pod.
     """
     request = json.loads(text)
@@ -48,12 +51,38 @@ async def launch_pods(api: ApiServer, text: str) -> LaunchAnswer:
         unknown += [one for one in found if isinstance(one, OutcomeUnknownError)]
         if refused or unknown:
             break
+    errors: tuple[ProviderError | OutcomeUnknownError, ...] = (*unknown, *refused)
+    retry_after = max((one.retry_after or 0.0 for one in errors), default=0.0) or None
     if unknown:
         # A repeat adopts what was created, and creates the others.
-        raise unknown[0]
+        raise OutcomeUnknownError(str(unknown[0]), retry_after) from unknown[0]
     if refused and not launched:
+        refused[0].retry_after = retry_after
         raise refused[0]
-    return LaunchAnswer(tuple(launched), _failures(refused))
+    if refused:
+        launched += await _created_before(api, pods, launched)
+    return LaunchAnswer(tuple(launched), _failures(refused), retry_after)
+
+
+async def _created_before(
+    api: ApiServer, pods: Sequence[Mapping[str, Any]], launched: Sequence[LaunchedMachine]
+) -> list[LaunchedMachine]:
+    """Return the other pods of the request, which an earlier attempt created. Raises OutcomeUnknownError."""
+    metadata = pods[0]["metadata"]
+    selector = f"{ownership.LAUNCH_REQUEST}={metadata['labels'][ownership.LAUNCH_REQUEST]}"
+    names = {pod["metadata"]["name"] for pod in pods}
+    known = {one.provider_id for one in launched}
+    try:
+        listed = [
+            launched_machine(pod)
+            async for page in pages(api, paths.pods(metadata["namespace"]), selector)
+            for pod in page.pods
+            if pod["metadata"]["name"] in names
+        ]
+    except ProviderError as error:
+        text = f"some pods were refused, and a list of those that exist failed: {error}"
+        raise OutcomeUnknownError(text, error.retry_after) from error
+    return [one for one in listed if one.provider_id not in known]
 
 
 def _failures(refused: Sequence[ProviderError]) -> tuple[LaunchFailure, ...]:
@@ -73,18 +102,21 @@ async def _create(
         return error
 
 
-async def create_pod(api: ApiServer, pod: Mapping[str, Any]) -> Any:
-    """Return the created pod, or the one that an earlier request created.
+async def create_pod(api: ApiServer, pod: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the created pod with its UID, or the one that an earlier request created.
 
     Raises ProviderError, OutcomeUnknownError.
     """
     metadata = pod["metadata"]
     namespace = metadata["namespace"]
     try:
-        return await api.request("POST", paths.pods(namespace), _STRICT, pod)
+        created = await api.request("POST", paths.pods(namespace), _STRICT, pod)
     except ProviderError as error:
         if error.code != "AlreadyExists":
             raise
+    else:
+        # The answer has only the metadata.
+        return {**pod, "metadata": created["metadata"]}
     found = await _existing(api, namespace, metadata["name"])
     ours = metadata_of(found, "labels")
     if any(ours.get(key) != value for key, value in metadata["labels"].items()):
@@ -94,14 +126,15 @@ async def create_pod(api: ApiServer, pod: Mapping[str, Any]) -> Any:
     return found
 
 
-async def _existing(api: ApiServer, namespace: str, name: str) -> Any:
+async def _existing(api: ApiServer, namespace: str, name: str) -> Mapping[str, Any]:
     try:
-        return await api.request("GET", paths.pod(namespace, name))
+        found: Mapping[str, Any] = await api.request("GET", paths.pod(namespace, name))
     except ProviderError as error:
         if error.code != "NotFound":
             raise
         # Deleted a moment ago: only a repeat shows whether the name is free.
         raise OutcomeUnknownError(f"pod {name} existed and was deleted meanwhile") from error
+    return found
 
 
 async def dry_run(api: ApiServer, pod: Mapping[str, Any]) -> None:

@@ -3,9 +3,9 @@
 The API server keeps no messages, so `settle` has nothing to do. After a restart of the controller, or a gap
 in the watch, the list that follows shows the pods as they are.
 
-A pod is terminated if the watch reported its removal, and the API server does not have it any more. A missing
-pod alone proves nothing. Nor does the report alone: a watch with a label selector also reports a pod as deleted
-that lost the label (Kubernetes documentation, "API Concepts").
+A pod is terminated if the watch reported its end or its removal, and the API server does not have it any more.
+A missing pod alone proves nothing. Nor does the report of a removal alone: a watch with a label selector also
+reports a pod as deleted that lost the label (Kubernetes documentation, "API Concepts").
 """
 
 from collections.abc import AsyncGenerator, Mapping, Sequence
@@ -20,18 +20,24 @@ from autoscaler.model.events import ListedMachine
 from autoscaler.model.identifiers import ProviderMachineId, Seconds
 from autoscaler.model.interruptions import NoticeKind
 from autoscaler.providers.kubernetes import paths
-from autoscaler.providers.kubernetes.answers import identity, listed_machine, pod_notice
+from autoscaler.providers.kubernetes.answers import (
+    disruption_notice,
+    identity,
+    listed_machine,
+    pod_notice,
+)
 from autoscaler.providers.kubernetes.api_server import ApiServer
 from autoscaler.providers.kubernetes.background import Background
 from autoscaler.providers.kubernetes.ownership import identity_of
 from autoscaler.providers.kubernetes.settings import KubernetesSettings
+from autoscaler.providers.kubernetes.statuses import pod_state
 from autoscaler.providers.kubernetes.watch import Change, PodWatch
 
 AT_ONCE = 10
 """Messages of one `receive`."""
 
 MOST_REMOVED = 5000
-"""Removed pods that are remembered, the last ones. Others are missing in two complete lists."""
+"""Ended or removed pods that are remembered, the last ones. Others are missing in two complete lists."""
 
 
 class PodNotices:
@@ -44,6 +50,7 @@ class PodNotices:
         self._watch = PodWatch(api, settings)
         self._said: dict[ProviderMachineId, NoticeKind] = {}
         self._removed: dict[ProviderMachineId, ListedMachine] = {}
+        self._announced: dict[ProviderMachineId, Notice] = {}
         self._background: Background[Notice] = Background(self._notices)
         self._numbers = 0
 
@@ -96,14 +103,26 @@ class PodNotices:
         """Return what a change means, or None if it means nothing new."""
         if change.pod is None:
             said = self._said.pop(change.machine, None)
+            announced = self._announced.pop(change.machine, None)
             if change.removed is not None:
                 self._remember(change.machine, change.removed)
             elif said is NoticeKind.STATE_CHANGE:
                 # A pod that was listed as gone before has been reported.
                 return None
+            elif said is None and announced is not None:
+                # The watch broke between the announcement and the deletion.
+                return announced
             return Notice(
                 NoticeKind.STATE_CHANGE, (change.machine,), self._clock.now(), "does not exist"
             )
+        if pod_state(change.pod).terminated:
+            # The garbage collection of a lost node's pods removes them right after it has written why.
+            self._remember(change.machine, change.pod)
+        announced = disruption_notice(change.pod, self._clock.now())
+        if announced is not None:
+            self._announced[change.machine] = announced
+        else:
+            self._announced.pop(change.machine, None)
         notice = pod_notice(self._settings, change.pod, self._clock.now())
         if notice is None or self._said.get(change.machine) is notice.kind:
             return None

@@ -77,6 +77,7 @@ async def check_online(document: Document, settings: Settings, folder: Path) -> 
     """Return what the cluster of each provider answered."""
     problems: list[Problem] = []
     lines: list[str] = []
+    places: dict[tuple[str, str], str] = {}
     for name, provider in settings.providers.items():
         if provider.kind != KEY:
             continue
@@ -86,9 +87,14 @@ async def check_online(document: Document, settings: Settings, folder: Path) -> 
         )
         api = KubernetesApi(found, _NoMetrics(), SystemClock())
         try:
-            one = await _Cluster(document, found, api).check()
+            cluster = _Cluster(document, found, api)
+            one = await cluster.check()
+            keys = await cluster.signing_keys()
         finally:
             await api.close()
+        if keys is not None:
+            first = places.setdefault((keys, found.namespace), name)
+            problems += [cluster.same_namespace(first)] if first != name else []
         problems += one.problems
         lines += one.lines
     return OnlineCheck(tuple(problems), tuple(lines))
@@ -115,6 +121,28 @@ class _Cluster:
         accepted = f"{count} launch option" + "s" * (count != 1)
         first = f"{self._settings.name}: the API server accepts the pods of {accepted}"
         return OnlineCheck((*problems, *empty), (*([] if problems else [first]), *lines))
+
+    async def signing_keys(self) -> str | None:
+        """Return the public keys with which the cluster signs tokens, or None if they cannot be read.
+
+        No two clusters have the same ones, whatever the names of their API servers are.
+        """
+        try:
+            answer = await self._api.request("GET", paths.SIGNING_KEYS)
+        except (ProviderError, OutcomeUnknownError):
+            # Service accounts may read them. An administrator can take this right away.
+            return None
+        keys = answer.get("keys") if isinstance(answer, dict) else None
+        return json.dumps(keys, sort_keys=True) if keys else None
+
+    def same_namespace(self, first: str) -> Problem:
+        """Return that another provider has the same namespace of the same cluster."""
+        what = (
+            f"{show(self._settings.namespace)} is already the namespace of provider {show(first)}: "
+        )
+        what += "both API servers sign tokens with the same keys"
+        fix = "write another namespace, or use one provider"
+        return self._document.problem((*self._path, "namespace"), what, fix)
 
     async def _missing_rights(self) -> AsyncIterator[Right]:
         rights = rights_of(self._settings)

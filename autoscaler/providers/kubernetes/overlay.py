@@ -19,6 +19,7 @@ from copy import deepcopy
 from types import MappingProxyType
 from typing import Any
 
+from autoscaler.providers.kubernetes.image_references import FIX, is_image_reference
 from autoscaler.providers.kubernetes.ownership import DO_NOT_DISRUPT, PREFIX
 
 _MERGE_KEYS: Mapping[str, str] = MappingProxyType(
@@ -60,8 +61,8 @@ _FORBIDDEN_IN_SPEC = (
     "nodeName",
     "activeDeadlineSeconds",
 )
-"""What would give a job the host's namespaces, the processes of `attest`, or a node behind the scheduler's
-back, or would end it while it runs. Pod Security `baseline` forbids the first three, too."""
+"""Fields that would give a job the host's namespaces or the processes of `attest`, place its pod without the
+scheduler, or end the job while it runs. Pod Security `baseline` forbids the first three, too."""
 
 
 class OverlayError(ValueError):
@@ -254,6 +255,8 @@ def _container_problems(
     path = f"spec.{kind}[{name}]"
     if _privileged(container) and name not in privileged:
         yield f"{path}.securityContext.privileged: is not allowed"
+    if "image" in container and not is_image_reference(container["image"]):
+        yield f"{path}.image: {container['image']!r} is not an image reference: {FIX}"
     if name == _OURS["initContainers"] and kind == "initContainers":
         return
     for mount in _elements(container, "volumeMounts"):

@@ -1,7 +1,7 @@
-"""Measures how long pods wait for a node, by the controller's clock.
+"""Measures how long pods wait for a node, or for an image that cannot be pulled, by the controller's clock.
 
-The API server's clock may differ, so a pod's creation time says nothing. After a restart the wait begins anew:
-downtime of the controller fails no pod.
+The API server's clock may differ, so a pod's creation time says nothing. After a restart of the controller the
+wait begins again, so that no pod fails because of the downtime.
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -10,30 +10,45 @@ from typing import Any
 from autoscaler.controller.ports.clock import Clock
 from autoscaler.model.identifiers import Instant, ProviderMachineId, Seconds
 from autoscaler.providers.kubernetes.answers import identity
+from autoscaler.providers.kubernetes.statuses import pod_state
+
+IMAGE_TIMEOUT: Seconds = 300.0
+"""How long kubelet may fail to pull an image: it tries again after 10, 20, 40, 80 and 160 seconds.
+
+Kubernetes documentation, "Images": ImagePullBackOff.
+"""
 
 
 class PendingPods:
-    """The pods that have no node yet, and since when this controller knows them."""
+    """The pods that wait for a node or an image, and since when this controller knows that."""
 
     def __init__(self, clock: Clock, timeout: Seconds) -> None:
+        """`timeout` is how long a pod may wait for a node."""
         self._clock, self._timeout = clock, timeout
-        self._since: dict[ProviderMachineId, Instant] = {}
+        self._for_node: dict[ProviderMachineId, Instant] = {}
+        self._for_image: dict[ProviderMachineId, Instant] = {}
 
     def created(self, machines: Iterable[ProviderMachineId]) -> None:
-        """Count the wait of these pods from now on, unless it is counted already."""
+        """Count the wait of these pods for a node from now on, unless it is counted already."""
         now = self._clock.now()
         for machine in machines:
-            self._since.setdefault(machine, now)
+            self._for_node.setdefault(machine, now)
 
     def is_overdue(self, pod: Mapping[str, Any]) -> bool:
-        """Return True if a pod has waited for a node for longer than the timeout."""
-        machine = identity(pod).machine
-        if pod["spec"].get("nodeName") or pod["metadata"].get("deletionTimestamp"):
-            self._since.pop(machine, None)
+        """Return True if a pod has waited for a node, or for an image, for longer than the timeout."""
+        machine, now = identity(pod).machine, self._clock.now()
+        leaving = pod["metadata"].get("deletionTimestamp") is not None
+        if leaving or pod["spec"].get("nodeName"):
+            self._for_node.pop(machine, None)
+        else:
+            self.created((machine,))
+            return now - self._for_node[machine] >= self._timeout
+        if leaving or not pod_state(pod).pulling:
+            self._for_image.pop(machine, None)
             return False
-        self.created((machine,))
-        return self._clock.now() - self._since[machine] >= self._timeout
+        return now - self._for_image.setdefault(machine, now) >= IMAGE_TIMEOUT
 
-    def forget_others(self, machines: Collection[ProviderMachineId]) -> None:
-        """Forget all pods but these, which a complete list has shown."""
-        self._since = {one: since for one, since in self._since.items() if one in machines}
+    def keep_only(self, machines: Collection[ProviderMachineId]) -> None:
+        """Drop all pods but these, which a complete list has shown."""
+        self._for_node = {one: at for one, at in self._for_node.items() if one in machines}
+        self._for_image = {one: at for one, at in self._for_image.items() if one in machines}

@@ -1,16 +1,18 @@
 """Checks whether a Kubernetes provider of fleet.yaml can serve: overlays, kubeconfig files, the CA file.
 
-Reads the file as written, so that one error hides no other, and makes no network requests. It looks only into
-kubeconfig files that fleet.yaml names: those in the usual places of kubectl belong to the host.
+Reads the file as written, so that one error hides no other, and makes no network requests. Only kubeconfig
+files that fleet.yaml names must be there: those in the usual places of kubectl belong to the host, which may
+not be that of the controller.
 """
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
 from autoscaler.config import shapes
 from autoscaler.config.certificates import authority
 from autoscaler.config.checks import text
-from autoscaler.config.document import Document
+from autoscaler.config.document import Document, Node
 from autoscaler.config.files import named_file
 from autoscaler.config.problems import Problem, show
 from autoscaler.config.provider_kind import options_of, sections_of
@@ -22,7 +24,12 @@ from autoscaler.model.identifiers import InstallationId, LaunchRequestId, Provid
 from autoscaler.model.installations import Installations
 from autoscaler.providers.kubernetes.configuration import Pod
 from autoscaler.providers.kubernetes.file_checks import KEY
-from autoscaler.providers.kubernetes.kubeconfigs import KubeconfigError, server_of
+from autoscaler.providers.kubernetes.kubeconfigs import (
+    KubeconfigError,
+    own_server,
+    server_of,
+    usual_server,
+)
 from autoscaler.providers.kubernetes.manifests import pod_template
 from autoscaler.providers.kubernetes.overlay import OverlayError
 from autoscaler.providers.kubernetes.programs import pod_programs
@@ -82,21 +89,21 @@ def _overlays(document: Document) -> Iterator[Problem]:
             pod_template(settings, own, sample_order(SkuName(name), index))
         except OverlayError as error:
             path = ("skus", name, "on", index, "pod", "overlay")
-            yield document.problem(path, str(error), "remove it from the overlay")
+            yield document.problem(path, str(error), "correct the overlay")
 
 
 def _kubeconfigs(document: Document, folder: Path) -> Iterator[Problem]:
+    """Check that each context exists, and that no two providers have the same namespace of one API server."""
     servers: dict[tuple[str, str], str] = {}
     for name, section in sections_of(document, KEY):
-        file = named_file(document, folder, "providers", name, KEY, "kubeconfig")
-        if file is None:
-            continue
         path = ("providers", name, KEY)
         try:
-            server = server_of(file, text(section, "context"))
+            server = _server(document, folder, name, section)
         except KubeconfigError as error:
             key = "context" if section.child("context") is not None else "kubeconfig"
             yield document.problem((*path, key), error.what, error.fix)
+            continue
+        if server is None:
             continue
         place = (server, text(section, "namespace") or "")
         if place in servers and not _written_twice(document, servers[place], name):
@@ -104,6 +111,17 @@ def _kubeconfigs(document: Document, folder: Path) -> Iterator[Problem]:
             fix = "write another namespace, or use one provider"
             yield document.problem((*path, "namespace"), what + show(servers[place]), fix)
         servers.setdefault(place, name)
+
+
+def _server(document: Document, folder: Path, name: str, section: Node) -> str | None:
+    """Return the URL of a provider's API server, or None if it is not known here. Raises KubeconfigError."""
+    context = text(section, "context")
+    if section.child("kubeconfig") is not None:
+        file = named_file(document, folder, "providers", name, KEY, "kubeconfig")
+        return server_of(file, context) if file is not None else None
+    if context is not None:
+        return usual_server(context, os.environ)
+    return own_server(os.environ) if section.child("context") is None else None
 
 
 def _written_twice(document: Document, first: str, second: str) -> bool:

@@ -126,7 +126,7 @@ class KubernetesProvider:
             listed_machine(self._settings, pod, overdue=self._pending.is_overdue(pod))
             for pod in found.pods
         ]
-        self._pending.forget_others({one.provider_id for one in listed})
+        self._pending.keep_only({one.provider_id for one in listed})
         for start in range(0, len(listed), PAGE):
             yield tuple(listed[start : start + PAGE])
         own = self._settings.installations.all
@@ -143,7 +143,7 @@ class KubernetesProvider:
         nodes = await list_all(self._api, paths.NODES)
         return free_units(self._settings, nodes, await list_all(self._api, paths.ALL_PODS))
 
-    async def collect(self, requests: Sequence[str]) -> tuple[str, ...]:
+    async def delete_unused(self, requests: Sequence[str]) -> tuple[str, ...]:
         """Delete the pods that have ended, after a listing showed them as terminated (see `Provider`).
 
         The names of a request that may still be sent stay taken, so that it creates no second pod. Pods of

@@ -6,6 +6,7 @@ from pydantic import AfterValidator
 
 from autoscaler.config.problems import show
 from autoscaler.config.scalars import Matching, wrong
+from autoscaler.providers.kubernetes.image_references import FIX, is_image_reference
 from autoscaler.providers.kubernetes.quantities import quantity
 
 MAX_DNS_LABEL = 63
@@ -66,3 +67,12 @@ def _check_quantity(text: str) -> str:
 
 
 Quantity = Annotated[str, AfterValidator(_check_quantity)]
+
+
+def _check_image_reference(text: str) -> str:
+    if not is_image_reference(text):
+        raise wrong(f"{show(text)} is not an image reference", FIX)
+    return text
+
+
+ImageReference = Annotated[str, AfterValidator(_check_image_reference)]

@@ -6,6 +6,7 @@ Sources: Kubernetes documentation, "Pod Lifecycle", "Disruptions" (condition Dis
 `pkg/kubelet/cm/topologymanager/scope.go`.
 """
 
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
@@ -74,9 +75,28 @@ _CONTAINER = frozenset(
     {"CreateContainerConfigError", "CreateContainerError", "RunContainerError", "StartError"}
 )
 
-_HOPELESS = frozenset({"ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull"}) | _CONTAINER
+_HOPELESS = frozenset({"InvalidImageName", "ErrImageNeverPull"}) | _CONTAINER
+
+_PULL_REFUSED = re.compile(
+    r"not found|manifest unknown|no match for platform|unauthorized|authorization failed|"
+    r"authentication required|denied",
+    re.IGNORECASE,
+)
+"""Answers of registries that another pull does not change: there is no such image, or no right to read it.
+
+The message of a back-off has the runtime's error (`pkg/kubelet/images/image_manager.go`, `prevPullErrMsg`), and
+this has the registry's (containerd, `core/remotes/docker/resolver.go`). After a time-out, 5xx or 429 a later
+pull may succeed. Old kubelets name no error.
+"""
+
+CRASH_LOOP = "CrashLoopBackOff"
+
+_RESTARTS = 3
+"""Number of restarts after which a sidecar counts as failed. Kubelet waits 10, 20, 40 s and so on between them
+(Kubernetes documentation, "Pod Lifecycle": container restarts)."""
 
 UNSCHEDULABLE = "Unschedulable"
+OUT_OF_MEMORY = "OOMKilled"
 
 
 class Finding(NamedTuple):
@@ -100,15 +120,18 @@ class PodState(NamedTuple):
     """What a pod's status says: `state` for operators, and why it ended, leaves or does not start.
 
     `terminated`: no container of it runs any more. `leaving`: it was deleted, and its containers stop.
-    `unschedulable`: no node has room for it now. `refused`: it cannot start until an operator changes
-    something.
+    `disrupted`: it runs, and the cluster has announced its deletion.
+    `unschedulable`: no node has room for it now. `pulling`: kubelet could not pull an image, and tries again.
+    `refused`: it cannot start until an operator changes something.
     """
 
     state: str
     finding: Finding | None = None
     terminated: bool = False
     leaving: bool = False
+    disrupted: bool = False
     unschedulable: bool = False
+    pulling: bool = False
     refused: bool = False
 
 
@@ -118,14 +141,14 @@ def pod_state(pod: Mapping[str, Any]) -> PodState:
     phase = status.get("phase") or "Pending"
     disrupted = _disruption(status)
     if phase in ("Failed", "Succeeded"):
-        return PodState(phase, disrupted or _end(status, phase, _sidecars(pod)), terminated=True)
+        return PodState(phase, disrupted or _end(pod, status, phase), terminated=True)
     if pod.get("metadata", {}).get("deletionTimestamp"):
         node = _text((pod.get("spec") or {}).get("nodeName"))
         waits = _pending(status).finding if phase == "Pending" else None
         return PodState("Terminating", _deleted(disrupted, waits, node), leaving=True)
     if phase == "Pending":
         return _pending(status)
-    return PodState(phase)
+    return PodState(phase, disrupted, disrupted=disrupted is not None)
 
 
 def _pending(status: Mapping[str, Any]) -> PodState:
@@ -135,15 +158,30 @@ def _pending(status: Mapping[str, Any]) -> PodState:
         message = _text(scheduled.get("message"))
         finding = Finding(code, message, FailureClass.CAPACITY)
         return PodState(code, finding, unschedulable=code == UNSCHEDULABLE)
-    for name, state in _containers(status):
-        waiting = state.get("waiting") or {}
-        code = _text(waiting.get("reason"))
-        if code in _IMAGE or code in _CONTAINER:
-            message = f"container {name}: {_text(waiting.get('message'))}"
-            finding = Finding(code, message, FailureClass.CONFIGURATION)
-            # Kubelet tries again after ErrImagePull and the like. A back-off means that this failed, too.
-            return PodState(code, finding, refused=code in _HOPELESS)
+    for one in _containers(status):
+        found = _waiting(one)
+        if found is not None:
+            return found
     return PodState("Pending")
+
+
+def _waiting(container: Mapping[str, Any]) -> PodState | None:
+    """Return the state of a pod whose container does not start, or None if it does."""
+    waiting = _state(container).get("waiting") or {}
+    code, said = _text(waiting.get("reason")), _text(waiting.get("message"))
+    message = f"container {_text(container.get('name'))}: {said}"
+    finding = Finding(code, message, FailureClass.CONFIGURATION)
+    if code in _HOPELESS:
+        return PodState(code, finding, refused=True)
+    if code in _IMAGE:
+        # The first failed pull is no back-off yet.
+        refused = code == "ImagePullBackOff" and _PULL_REFUSED.search(said) is not None
+        return PodState(code, finding, pulling=not refused, refused=refused)
+    if code == CRASH_LOOP:
+        last = (container.get("lastState") or {}).get("terminated") or {}
+        ended = finding._replace(message=f"{message}; it ended with status {last.get('exitCode')}")
+        return PodState(code, ended, refused=int(container.get("restartCount") or 0) >= _RESTARTS)
+    return None
 
 
 def _deleted(disrupted: Finding | None, waits: Finding | None, node: str) -> Finding:
@@ -183,17 +221,17 @@ def _sidecars(pod: Mapping[str, Any]) -> frozenset[str]:
     return frozenset(_text(one.get("name")) for one in found if one.get("restartPolicy"))
 
 
-def _end(status: Mapping[str, Any], phase: str, sidecars: frozenset[str]) -> Finding:
+def _end(pod: Mapping[str, Any], status: Mapping[str, Any], phase: str) -> Finding:
     """Return why a pod ended that nothing disrupted."""
-    code = _text(status.get("reason"))
+    code, sidecars = _text(status.get("reason")), _sidecars(pod)
     if code in _NO_ROOM or code.startswith("OutOf"):
         return Finding(code, _text(status.get("message")), FailureClass.CAPACITY)
     if code:
         return Finding(code, _text(status.get("message")))
-    for name, state in _containers(status):
+    for one in _containers(status):
+        name, ended = _text(one.get("name")), _state(one).get("terminated") or {}
         if name in sidecars:
             continue
-        ended = state.get("terminated") or {}
         reason, exit_code = _text(ended.get("reason")), ended.get("exitCode")
         if reason in ("StartError", "ContainerCannotRun"):
             message = f"container {name}: {_text(ended.get('message'))}"
@@ -201,16 +239,32 @@ def _end(status: Mapping[str, Any], phase: str, sidecars: frozenset[str]) -> Fin
         if reason in _LOST_CONTAINERS:
             message = f"the node lost container {name}"
             return Finding(reason, message, FailureClass.CAPACITY, FailureScope.MACHINE)
-        if reason == "OOMKilled" or exit_code not in (0, None):
+        if reason == OUT_OF_MEMORY or exit_code not in (0, None):
             message = f"container {name} ended with status {exit_code}"
+            if reason == OUT_OF_MEMORY:
+                message += f", {_memory(pod, name)}"
             return Finding(reason or "Error", message)
     return Finding(phase, "")
 
 
-def _containers(status: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
+def _memory(pod: Mapping[str, Any], name: str) -> str:
+    """Return what limited the memory of a container that the kernel killed."""
+    spec = pod.get("spec") or {}
+    for one in (*(spec.get("initContainers") or ()), *(spec.get("containers") or ())):
+        limit = ((one.get("resources") or {}).get("limits") or {}).get("memory")
+        if one.get("name") == name and limit:
+            return f"at its memory limit of {_text(limit)}"
+    return "without a memory limit of its own: its node had no memory left"
+
+
+def _containers(status: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
     for kind in ("initContainerStatuses", "containerStatuses"):
-        for one in status.get(kind) or ():
-            yield _text(one.get("name")), one.get("state") or {}
+        yield from status.get(kind) or ()
+
+
+def _state(container: Mapping[str, Any]) -> Mapping[str, Any]:
+    found: Mapping[str, Any] = container.get("state") or {}
+    return found
 
 
 def _condition(status: Mapping[str, Any], kind: str) -> Mapping[str, Any]:

@@ -24,7 +24,7 @@ WATCH_SECONDS = 300
 """How long the API server keeps one watch open."""
 
 _MARGIN = 30.0
-"""Seconds after which a watch is given up that the API server did not end in time."""
+"""Seconds after which the provider closes a watch that the API server did not end in time."""
 
 
 class _Event(NamedTuple):

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from autoscaler.app import load_for_service
+from autoscaler.app.preflight import load_for_service
 from autoscaler.app.translation import catalogue, provider_factories
 from autoscaler.config import Configuration
 from autoscaler.controller.ports.provider import Provider, ProviderContext

@@ -75,7 +75,7 @@ class MemoryProvider:
     async def prepare(self, order: LaunchOrder) -> str:
         return json.dumps(
             {
-                "call": order.launch_request,
+                "launch_request": order.launch_request,
                 "sku": order.sku,
                 "offerings": order.offerings,
                 "count": order.count,
@@ -98,8 +98,8 @@ class MemoryProvider:
     async def quotas(self) -> Mapping[str, int]:
         return await self._cloud.quotas()
 
-    async def collect(self, requests: Sequence[str]) -> tuple[str, ...]:
-        return await self._cloud.collect(requests)
+    async def delete_unused(self, requests: Sequence[str]) -> tuple[str, ...]:
+        return await self._cloud.delete_unused(requests)
 
     async def image(self, sku: SkuName) -> str:
         return await self._cloud.image(sku)

@@ -1,0 +1,138 @@
+"""What the notices of pods show after the API server has removed a pod."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+from autoscaler.controller.ports.notices import Notice
+from autoscaler.controller.ports.provider import ProviderError
+from autoscaler.model.failures import FailureClass, FailureScope
+from autoscaler.model.interruptions import NoticeKind
+from autoscaler.providers.kubernetes.answers import identity
+from autoscaler.providers.kubernetes.notices import PodNotices
+from tests.patience import PATIENCE
+from tests.providers.doubles import ManualClock
+from tests.providers.kubernetes_pods import make_pod, make_settings
+
+
+def _gone() -> ProviderError:
+    return ProviderError(FailureClass.UNKNOWN, "NotFound", "no such pod")
+
+
+class RemovedPod:
+    """An API server whose watch shows changes of a pod and is then silent. The pod is already removed.
+
+    If the watch's version `expires`, the first watch ends, and the second one is answered with 410. Implements
+    `ApiServer`.
+    """
+
+    def __init__(self, *shown: dict[str, Any], expires: bool = False) -> None:
+        self._shown = shown
+        self._expires = expires
+        self._watches = 0
+
+    async def request(
+        self,
+        method: str,
+        path: str,
+        query: Mapping[str, str] | None = None,
+        body: Mapping[str, Any] | None = None,
+    ) -> Any:
+        if path.endswith("/pods"):
+            return {"metadata": {"resourceVersion": "1"}, "items": []}
+        raise _gone()
+
+    async def text(
+        self,
+        method: str,
+        path: str,
+        query: Mapping[str, str] | None = None,
+        body: Mapping[str, Any] | None = None,
+    ) -> str:
+        raise _gone()
+
+    @asynccontextmanager
+    async def lines(
+        self, path: str, query: Mapping[str, str], limit: float
+    ) -> AsyncIterator[AsyncIterator[bytes]]:
+        yield self._lines()
+
+    async def _lines(self) -> AsyncIterator[bytes]:
+        self._watches += 1
+        if self._watches == 1:
+            for version, pod in enumerate(self._shown, 2):
+                pod["metadata"]["resourceVersion"] = str(version)
+                yield json.dumps({"type": "MODIFIED", "object": pod}).encode()
+            if self._expires:
+                return
+        elif self._watches == 2:
+            yield json.dumps(
+                {"type": "ERROR", "object": {"code": 410, "reason": "Expired"}}
+            ).encode()
+        await asyncio.Event().wait()
+
+    async def close(self) -> None:
+        """Do nothing: nothing is open."""
+
+
+@pytest.mark.case(
+    "a watch shows that a lost node's pod failed, and falls silent before it shows the removal",
+    topic="Kubernetes",
+    source="Kubernetes: Nodes, and Pod garbage collection",
+)
+@pytest.mark.asyncio
+async def test_an_end_that_the_watch_has_shown_is_known_after_the_removal() -> None:
+    """Found by seed 193 of the worlds with clusters: the job was not reported as interrupted."""
+    pod = make_pod({"phase": "Failed", "conditions": [condition("True", "DeletionByPodGC")]})
+    notices = PodNotices(RemovedPod(pod), make_settings(), ManualClock())
+    [notice] = await received(notices)
+    [shown] = await notices.shown(notice.machines)
+    await notices.close()
+    assert (shown.terminated, shown.failure) == (True, FailureClass.CAPACITY)
+    assert shown.scope is FailureScope.MACHINE
+
+
+@pytest.mark.case(
+    "a watch breaks between an evicted pod's condition and its deletion",
+    topic="Kubernetes",
+    source="Kubernetes: Disruptions",
+)
+@pytest.mark.asyncio
+async def test_a_pod_is_gone_as_its_condition_announced() -> None:
+    """Found by seed 172 of the worlds with clusters: the job was not reported as interrupted."""
+    pod = make_pod({"phase": "Running", "conditions": [condition("True")]})
+    notices = PodNotices(RemovedPod(pod, expires=True), make_settings(), ManualClock())
+    [notice] = await received(notices)
+    await notices.close()
+    assert notice.kind is NoticeKind.SCHEDULED_CHANGE
+    assert notice.machines == (identity(pod).machine,)
+    assert notice.detail == "EvictionByEvictionAPI: why"
+
+
+@pytest.mark.asyncio
+async def test_a_condition_that_became_false_announces_nothing() -> None:
+    """Kubernetes sets the condition to False if the deletion does not follow (documentation, "Disruptions")."""
+    shown = [
+        make_pod({"phase": "Running", "conditions": [condition(status)]})
+        for status in ("True", "False")
+    ]
+    notices = PodNotices(RemovedPod(*shown, expires=True), make_settings(), ManualClock())
+    [notice] = await received(notices)
+    await notices.close()
+    assert (notice.kind, notice.detail) == (NoticeKind.STATE_CHANGE, "does not exist")
+
+
+def condition(status: str, reason: str = "EvictionByEvictionAPI") -> dict[str, str]:
+    return {"type": "DisruptionTarget", "status": status, "reason": reason, "message": "why"}
+
+
+async def received(notices: PodNotices) -> list[Notice]:
+    """The first notices."""
+    async with asyncio.timeout(PATIENCE):
+        while not (found := await notices.receive(1.0)):
+            pass
+    return [one.notice for one in found if one.notice is not None]
