@@ -23,7 +23,7 @@ Scalar = str | int | float | bool | None
 
 _NULL = {"", "~", "null", "Null", "NULL"}
 _BOOL = {"true": True, "True": True, "TRUE": True, "false": False, "False": False, "FALSE": False}
-_INT = re.compile(r"[-+]?[0-9]{1,18}")
+_INT = re.compile(r"[-+]?[0-9]{1,30}")
 _FLOAT = re.compile(r"[-+]?(\.[0-9]{1,30}|[0-9]{1,30}(\.[0-9]{0,30})?)([eE][-+]?[0-9]{1,2})?")
 _TEXT_TAGS = {None, "!", "tag:yaml.org,2002:str"}
 

@@ -12,7 +12,7 @@ from autoscaler.config import shapes
 from autoscaler.config.document import MAX_BYTES, parse
 from autoscaler.config.fleet_text import skus_text, whole_text
 from autoscaler.config.load import read_bounded
-from autoscaler.config.problems import ConfigurationError, Problem, show
+from autoscaler.config.problems import ConfigurationError, Problem, printable, show
 from autoscaler.config.runner_keys import ArchitectureOf, ImportOptions, parse_ami
 from autoscaler.config.runner_types import NAME_SCALE_CONFIG
 from autoscaler.config.scale_config import Imported, import_types
@@ -56,7 +56,7 @@ def report_lines(imported: Imported, file: str, width: int | None = None) -> Ite
 
     `width` is the terminal's, and no line is longer. None, for a pipe, gives one line for each key.
     """
-    rows = [(f"{file}:{one.line}", one.key, one.why) for one in imported.reported]
+    rows = [(f"{printable(file)}:{one.line}", one.key, one.why) for one in imported.reported]
     place, key = (max((len(row[column]) for row in rows), default=0) for column in (0, 1))
     for row in rows:
         if width is None:

@@ -3,12 +3,16 @@
 Reads the file as written, like `checks`. Each kind of provider checks its own keys.
 """
 
+import re
 from collections.abc import Iterator, Sequence
 
 from autoscaler.config.checks import kind_of, text
 from autoscaler.config.document import Document, Node
 from autoscaler.config.problems import KeyPath, Problem, listed, nearest, show
 from autoscaler.config.provider_kind import ProviderKind
+
+_ARCHITECTURE = re.compile("gfx[0-9a-f]{3,5}")
+"""The name of an architecture of AMD, as rocminfo prints it."""
 
 
 def check_skus(document: Document, kinds: Sequence[ProviderKind]) -> Iterator[Problem]:
@@ -23,6 +27,7 @@ def check_skus(document: Document, kinds: Sequence[ProviderKind]) -> Iterator[Pr
         seen.setdefault(name.lower(), name)
         yield from _minimums(document, path, sku)
         yield from _labels(document, path, sku)
+        yield from _accelerator(document, path, sku)
         launch_options = sku.child("on")
         for index, option in launch_options.items() if launch_options else ():
             yield from _option(document, (*path, "on", index), option, kinds)
@@ -55,6 +60,24 @@ def _labels(document: Document, path: KeyPath, sku: Node) -> Iterator[Problem]:
         seen.add(str(name).lower())
 
 
+def _accelerator(document: Document, path: KeyPath, sku: Node) -> Iterator[Problem]:
+    vendor = text(sku, "accelerator", "vendor")
+    if vendor == "amd" and text(sku, "os") == "windows":
+        what = "the health checks of amd need Linux"
+        yield document.problem((*path, "accelerator", "vendor"), what, "remove accelerator")
+    models = sku.get("accelerator", "models")
+    for index, node in models.items() if models else ():
+        name = node.value
+        if vendor not in ("amd", "nvidia") or not isinstance(name, str):
+            continue
+        if (vendor == "amd") != (_ARCHITECTURE.fullmatch(name) is not None):
+            amd = "an architecture, such as gfx942: rocminfo prints it as Name"
+            nvidia = "a product name, such as NVIDIA A10G: nvidia-smi -L prints it"
+            what = f"{show(name)} is not a model of {vendor}"
+            fix = f"write {amd if vendor == 'amd' else nvidia}"
+            yield document.problem((*path, "accelerator", "models", index), what, fix)
+
+
 def _option(
     document: Document, path: KeyPath, option: Node, kinds: Sequence[ProviderKind]
 ) -> Iterator[Problem]:
@@ -62,9 +85,8 @@ def _option(
     known = [key for key, _ in (document.root.child("providers") or Node(1)).entries()]
     if name is not None and name not in known:
         meant = nearest(name, known)
-        fix = (
-            f"did you mean {meant}?" if meant else f"write {listed(known)}, or add it to providers"
-        )
+        add = f"write {listed(known)}, or add it to providers" if known else "add it to providers"
+        fix = f"did you mean {meant}?" if meant else add
         what = f"{show(name)} is not a provider of this file"
         yield document.problem((*path, "provider"), what, fix)
     provider = document.root.get("providers", name) if name is not None else None

@@ -104,6 +104,8 @@ def read_bounded(path: Path, shown: str, maximum: int = MAX_BYTES) -> bytes:
             return file.read(maximum + 1)
     except OSError as error:
         what = f"cannot be read: {error.strerror}"
+        if path == Path():
+            what = "cannot be read: it is a folder (an empty name means the current folder)"
         problem = Problem(shown, 0, "", what, unreadable_fix(error))
         raise ConfigurationError([problem]) from None
 

@@ -1,4 +1,4 @@
-"""Finds placeholders of `autoscaler import --whole` that were not replaced."""
+"""Finds placeholders that were not replaced: those of `autoscaler import --whole`, and others like them."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -19,7 +19,8 @@ _FIXES: Mapping[str, str] = {
     SUBNET: "write the id of a subnet, such as subnet-0123456789abcdef0",
     SECURITY_GROUP: "write the id of a security group, such as sg-0123456789abcdef0",
 }
-_PLACEHOLDER = re.compile("|".join(_FIXES))
+_PLACEHOLDER = re.compile("YOUR-[A-Z-]*")
+_OTHER_FIX = "write your own value"
 
 
 def check_placeholders(document: Document) -> Iterator[Problem]:
@@ -34,4 +35,5 @@ def _below(document: Document, path: KeyPath, node: Node) -> Iterator[Problem]:
         yield from _below(document, (*path, index), child)
     found = _PLACEHOLDER.search(node.value) if isinstance(node.value, str) else None
     if found is not None:
-        yield document.problem(path, f"{show(node.value)} is a placeholder", _FIXES[found[0]])
+        fix = _FIXES.get(found[0], _OTHER_FIX)
+        yield document.problem(path, f"{show(node.value)} is a placeholder", fix)

@@ -32,7 +32,8 @@ class Problem:
         """Return `file:line: key: what; fix: ...` on one line, with `warning: ` for a warning."""
         kind = "warning: " if self.warning else ""
         key = f"{self.key}: " if self.key else ""
-        place = f"{self.file}:{self.line}" if self.line else self.file
+        file = printable(self.file)
+        place = f"{file}:{self.line}" if self.line else file
         return f"{place}: {kind}{key}{self.what}; fix: {self.fix}"
 
 
@@ -58,15 +59,20 @@ def dotted(path: KeyPath) -> str:
 
 
 def show(value: object) -> str:
-    """Return a value of the file as short text on one line, with control characters escaped."""
+    """Return a value of the file as short text on one line, escaped as in `printable`."""
     if isinstance(value, str) and "\n" in value:
         return f"text of {value.count(chr(10)) + 1} lines"
     if isinstance(value, dict):
         return "a mapping"
     if isinstance(value, list | tuple):
         return "a list"
-    text = json.dumps(value)
+    text = printable(json.dumps(value, ensure_ascii=False))
     return text if len(text) <= _SHOWN else text[: _SHOWN - 4] + '..."'
+
+
+def printable(text: str) -> str:
+    """Return text on one line: characters that are not printable are escaped as in JSON."""
+    return "".join(one if one.isprintable() else json.dumps(one)[1:-1] for one in text)
 
 
 def nearest(word: str, known: Iterable[str]) -> str | None:

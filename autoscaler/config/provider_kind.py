@@ -19,7 +19,7 @@ from autoscaler.model.identifiers import ProviderName
 
 @dataclass(frozen=True, slots=True)
 class OnlineCheck:
-    """What providers answered to `check --online`. `lines` are about what is well, for the operator."""
+    """What providers answered to `check --online`. `lines` list what is in order, for the operator."""
 
     problems: tuple[Problem, ...] = ()
     lines: tuple[str, ...] = ()
@@ -48,7 +48,7 @@ class ProviderKind(ABC):
 
     @abstractmethod
     def factory(self, name: ProviderName, settings: Settings, folder: Path) -> ProviderFactory:
-        """Return what creates a configured provider.
+        """Return the factory of a configured provider.
 
         `folder` is that of fleet.yaml: the files that it names are relative to it.
         """

@@ -205,7 +205,7 @@ def parse_secure_url(text: str) -> str:
 
 def parse_store(text: str) -> str:
     """Parse `sqlite:///relative`, `sqlite:////absolute` or `postgresql://user@host/database`."""
-    fix = "write sqlite:///FILE or postgresql://USER@HOST/DATABASE"
+    fix = "write sqlite:///FILE"  # PostgreSQL is not implemented yet
     if re.search(r"[\x00-\x1f\x7f]", text):
         raise wrong("contains control characters", fix)
     if text.startswith("postgresql://"):
@@ -220,7 +220,7 @@ def parse_store(text: str) -> str:
             raise wrong("has no host or no database", fix)
         return text
     if not text.startswith("sqlite:///") or text.endswith("/") or "?" in text or "#" in text:
-        raise wrong("is not a SQLite file or PostgreSQL database", fix)
+        raise wrong("is not a SQLite file", fix)
     if text == "sqlite:///:memory:":
         raise wrong("is an in-memory database, which a restart would lose", fix)
     return text

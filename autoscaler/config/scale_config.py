@@ -67,7 +67,7 @@ class _Importing:
         self._taken: dict[str, KeyPath] = {}
         self._carried: set[KeyPath] = set()
         self._reported: dict[KeyPath, str] = {}
-        self._skipped: dict[KeyPath, str] = {}
+        self._skipped: dict[KeyPath, str | None] = {}
         self._assumed: Counter[str] = Counter()
         self._taken_images: Counter[str] = Counter()
 
@@ -77,8 +77,9 @@ class _Importing:
             self._check_label(of_type)
             done = translate(of_type, self._architecture_of, self._options)
         except UnconvertibleError as error:
-            self._reported.setdefault(error.path, str(error))
-            self._skipped[of_type.path] = str(error)
+            reason = self._reported.setdefault(error.path, str(error))
+            # A variant may fail at a key that its type reports already, for another reason.
+            self._skipped[of_type.path] = None if reason == str(error) else str(error)
             return
         self._taken[of_type.label.lower()] = of_type.path
         self._keep(of_type, done)
@@ -131,7 +132,8 @@ class _Importing:
     def _why_not(self, path: KeyPath) -> str:
         for end in range(len(path), 1, -1):
             if path[:end] in self._skipped:
-                return f"skipped with its type: {self._skipped[path[:end]]}"
+                reason = self._skipped[path[:end]]
+                return f"skipped with its type: {reason}" if reason else "skipped with its type"
         if len(path) == 1:
             return "unknown key"
         return "has no variants" if path[-1] == VARIANTS else "not a runner type"

@@ -27,7 +27,7 @@ from autoscaler.model.identifiers import Seconds
 class App(Section):
     """A GitHub App."""
 
-    id: Annotated[int, Field(ge=1)]
+    id: Annotated[int, Field(ge=1, le=999_999_999_999_999)]
     """The App ID."""
     private_key_file: FilePath
     """The App's private key, a PEM file."""
@@ -114,8 +114,6 @@ class ProviderSection(Section):
 
     title: ClassVar[str]
     """What messages call this kind of provider."""
-    requests_accelerators: ClassVar[bool] = False
-    """Whether the provider gives a machine the accelerators of its SKU, by vendor and count."""
 
     def describe(self, option: LaunchOptionSettings) -> str:
         """Return a launch option at this provider in a few words, for the summary."""
@@ -131,16 +129,16 @@ class ProviderSection(Section):
 
 
 class ProviderSettings(Section):
-    """One provider of machines: exactly one of the keys."""
+    """One provider of machines. Exactly one key is set, and names the provider's kind."""
 
     @property
     def kind(self) -> str:
-        """The key of the section that is there."""
+        """The key of its section."""
         return next(key for key in type(self).model_fields if getattr(self, key) is not None)
 
     @property
     def section(self) -> ProviderSection:
-        """The section that is there."""
+        """Its section."""
         found = getattr(self, self.kind)
         assert isinstance(found, ProviderSection)
         return found
@@ -156,7 +154,7 @@ class Settings(Section):
     server: ServerSettings
     """Where the controller listens, and how machines reach it."""
     store: shapes.StoreUrl
-    """`sqlite:///FILE`, or `postgresql://USER@HOST/DATABASE`."""
+    """`sqlite:///FILE`. PostgreSQL is not implemented yet."""
     limits: LimitSettings = LimitSettings()
     """Limits of the whole fleet."""
     providers: Annotated[Mapping[shapes.ProviderName, ProviderSettings], Field(min_length=1)]

@@ -49,6 +49,24 @@ RepositoryName = Annotated[
     str,
     Matching("[A-Za-z0-9][A-Za-z0-9_-]*/[A-Za-z0-9._-]+", "a repository", "write OWNER/NAME", 200),
 ]
+AcceleratorModel = Annotated[
+    str,
+    Matching(
+        r"[A-Za-z0-9][A-Za-z0-9 ._()/+-]*",
+        "a model",
+        "write a product name as nvidia-smi prints it, or AMD's architecture, such as gfx942",
+        maximum=80,
+    ),
+]
+DriverVersion = Annotated[
+    str,
+    Matching(
+        r"[0-9]+(\.[0-9]+)*",
+        "a driver's version",
+        'write it, or its beginning, in quotes: "580" or "580.95.05"',
+        maximum=32,
+    ),
+]
 InstanceType = Annotated[
     str, Matching(r"[a-z0-9-]+\.[a-z0-9-]+", "an instance type", "write one such as g5.4xlarge")
 ]

@@ -43,12 +43,20 @@ class LaunchOptionSettings(Section):
 
 
 class Accelerator(Section):
-    """The accelerators that the machine must have."""
+    """The accelerators that the machine must have. Its health checks compare them with those it has."""
 
     vendor: AcceleratorVendor
     """`nvidia` or `amd`."""
     count: Positive
-    """The number of accelerators."""
+    """How many: exactly so many."""
+    models: (
+        Annotated[tuple[shapes.AcceleratorModel, ...], Field(min_length=1, max_length=16)] | None
+    ) = None
+    """Accepted models: NVIDIA's product names (`NVIDIA A10G`), AMD's architectures (`gfx942`); default: any."""
+    memory_gb: shapes.Gibibytes | None = None
+    """The least memory of each, in GiB as the driver reports it (an A10G has 22); default: any."""
+    driver_version: shapes.DriverVersion | None = None
+    """The driver's version or its beginning, in quotes: `"580"` accepts every 580.x; default: any."""
 
 
 class Canary(Section):

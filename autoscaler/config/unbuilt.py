@@ -6,25 +6,16 @@ implemented. The change that implements a key removes it from this list.
 
 from collections.abc import Iterator
 
-from autoscaler.config.problems import dotted, show
+from autoscaler.config.problems import dotted
 from autoscaler.config.settings import Settings
 from autoscaler.config.sku_settings import Driver, SkuSettings
 
 
 def not_in_force(settings: Settings) -> list[str]:
     """Return these keys as `key: reason`, in the order of the file."""
-    return [line for name, sku in settings.skus.items() for line in _keys(settings, name, sku)]
+    return [line for name, sku in settings.skus.items() for line in _keys(name, sku)]
 
 
-def _keys(settings: Settings, name: str, sku: SkuSettings) -> Iterator[str]:
-    names = dict.fromkeys(option.provider for option in sku.launch_options)
-    unchecked = [
-        show(provider)
-        for provider in names
-        if not settings.providers[provider].section.requests_accelerators
-    ]
-    if sku.accelerator is not None and unchecked:
-        key = dotted(("skus", name, "accelerator"))
-        yield f"{key}: machines of {' and '.join(unchecked)} are not checked for it yet"
+def _keys(name: str, sku: SkuSettings) -> Iterator[str]:
     if sku.driver is Driver.INSTALL:
         yield f"{dotted(('skus', name, 'driver'))}: the driver is not installed yet, the image must contain it"

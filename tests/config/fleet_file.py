@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from autoscaler.app import load_for_service, preflight
+from autoscaler.app.preflight import load_for_service, preflight
 from autoscaler.config import Configuration, ConfigurationError, Problem, load
 from autoscaler.config.sku_settings import SkuSettings
 from autoscaler.providers.ec2.configuration import Ec2OptionKeys

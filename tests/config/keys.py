@@ -23,6 +23,16 @@ def curve_key(which: str = "one") -> ec.EllipticCurvePrivateKey:
     return ec.generate_private_key(ec.SECP256R1())
 
 
+@cache
+def with_another_exponent() -> rsa.RSAPrivateKey:
+    """An RSA key whose private exponent is not that of its primes."""
+    good = rsa_key().private_numbers()
+    numbers = rsa.RSAPrivateNumbers(
+        good.p, good.q, good.d + 2, good.dmp1, good.dmq1, good.iqmp, good.public_numbers
+    )
+    return numbers.private_key(unsafe_skip_rsa_key_validation=True)
+
+
 def pem(key: PrivateKey, password: bytes | None = None) -> str:
     """A private key as text."""
     encryption: serialization.KeySerializationEncryption = serialization.NoEncryption()

@@ -221,3 +221,32 @@ def test_a_provider_without_its_section_s_values_is_an_error(folder: Folder, kin
     text = changed(("skus:", f"  empty:\n    {kind}:\nskus:"))
     problem = folder.problem(text)
     assert (problem.key, problem.what) == (f"providers.empty.{kind}", "has no value")
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "key", "value"),
+    [
+        ("{org: acme}", "{org: YOUR-ORG}", "github.scopes[0].org", '"YOUR-ORG"'),
+        ('"runner-*"', "YOUR-IMAGE", "skus.gpu.image.name", '"YOUR-IMAGE"'),
+    ],
+)
+def test_a_placeholder_with_any_name_is_an_error(
+    folder: Folder, old: str, new: str, key: str, value: str
+) -> None:
+    problem = folder.problem(changed((old, new)))
+    assert (problem.key, problem.what) == (key, f"{value} is a placeholder")
+    assert problem.fix == "write your own value"
+
+
+def test_the_fix_for_another_store_names_only_what_is_implemented(
+    folder: Folder,
+) -> None:
+    problem = folder.problem(changed(("sqlite:///state.db", "mysql://x/y")))
+    assert (problem.what, problem.fix) == ("is not a SQLite file", "write sqlite:///FILE")
+
+
+def test_a_file_without_providers_says_to_add_the_missing_one(folder: Folder) -> None:
+    ec2 = "{region: us-east-1, subnets: [subnet-0a], security_groups: [sg-0a]}"
+    text = changed((f"providers:\n  east:\n    ec2: {ec2}", "providers: null"))
+    fixes = {one.key: one.fix for one in folder.problems(text)}
+    assert fixes["skus.gpu.on[0].provider"] == "add it to providers"

@@ -4,7 +4,7 @@ import pytest
 
 from autoscaler.config import ConfigurationError, read_private_keys, read_webhook_secrets
 from tests.config.fleet_file import EXAMPLE, NAMED_FILES, Folder, changed
-from tests.config.keys import certificate, curve_key, pem, rsa_key
+from tests.config.keys import certificate, curve_key, pem, rsa_key, with_another_exponent
 
 
 def test_keys_and_webhook_secrets_are_read(folder: Folder) -> None:
@@ -58,9 +58,10 @@ def test_a_file_without_a_webhook_secret_is_refused(
         (pem(rsa_key(), b"hush"), "contains an encrypted key"),
         (pem(curve_key()), "contains a private key that is not RSA"),
         (pem(rsa_key()).replace("MII", "AAA", 1), "contains no readable private key"),
+        (pem(with_another_exponent()), "contains no readable private key"),
         (certificate(curve_key()), "contains a certificate, not a private key"),
     ],
-    ids=["encrypted", "curve", "broken", "certificate"],
+    ids=["encrypted", "curve", "broken", "numbers", "certificate"],
 )
 def test_an_invalid_app_key_is_refused(folder: Folder, content: str, what: str) -> None:
     configuration = folder.load(changed())

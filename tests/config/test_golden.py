@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from autoscaler.app import load_for_service
+from autoscaler.app.preflight import load_for_service
 from autoscaler.config import ConfigurationError, settings_type
 from autoscaler.config.explain import keys, section_in
 from autoscaler.config.problems import nearest

@@ -196,7 +196,7 @@ def test_every_key_without_an_equivalent_is_reported() -> None:
         TYPE.format(arm, "min_available"): "0 means the default of PyTorch's fleet",
         TYPE.format(win, "is_ephemeral"): "true contradicts the name",
         TYPE.format("linux.unknown", "instance_type"): "instance type z9.mega is not known",
-        TYPE.format("linux.unknown", "os"): "skipped with its type: instance type z9.mega",
+        TYPE.format("linux.unknown", "os"): "skipped with its type",
         TYPE.format("linux.unknown", "disk_size"): "skipped with its type",
         TYPE.format("linux.unknown", "is_ephemeral"): "skipped with its type",
         TYPE.format("macos.m2", "os"): '"macos" is not linux or windows',
@@ -233,7 +233,21 @@ def test_a_type_with_the_name_of_every_fleets_label_is_reported(tmp_path: Path) 
     assert list(account.skus) == ["linux.one"]
     why = '"Linux" is a default label of all runners'
     rows = [one.why for one in account.reported]
-    assert rows == [f"skipped: {why}", *[f"skipped with its type: {why}"] * 4]
+    assert rows == [f"skipped: {why}", *["skipped with its type"] * 4]
+
+
+def test_each_reason_is_reported_once(tmp_path: Path) -> None:
+    """The other keys of a type add nothing to it."""
+    bad = runner_type(instance_type="z9.mega")
+    account = of_text(tmp_path, runner_type() + bad.partition("\n")[2].replace("one", "two"))
+    assert sum("z9.mega" in one.why for one in account.reported) == 1
+    text = runner_type(
+        instance_type="z9.mega", variants="{am2: {instance_type: z9.giga, os: linux}}"
+    )
+    with pytest.raises(ConfigurationError) as caught:
+        of_text(tmp_path, text)
+    found = [one.what for one in caught.value.problems]
+    assert [sum(name in what for what in found) for name in ("z9.mega", "z9.giga")] == [1, 1]
 
 
 def test_a_label_that_exists_already_is_reported(tmp_path: Path) -> None:
@@ -243,7 +257,7 @@ def test_a_label_that_exists_already_is_reported(tmp_path: Path) -> None:
     assert list(account.skus) == ["linux.one"]
     why = 'Linux.One is already the label of runner_types."linux.one"'
     rows = [one.why for one in account.reported]
-    assert rows == [f"skipped: {why}", *[f"skipped with its type: {why}"] * 4]
+    assert rows == [f"skipped: {why}", *["skipped with its type"] * 4]
     text = runner_type(variants="{am2: {disk_size: 20}}") + other.replace("linux", "am2.linux")
     account = of_text(tmp_path, text)
     assert account.skus["am2.linux.one"]["disk_gb"] == 20

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from autoscaler.app.preflight import load_for_service
 from tests.config.fleet_file import MINIMAL, Folder
 from tests.config.keys import certificate, curve_key, pem
 
@@ -210,7 +211,40 @@ def test_an_overlay_that_breaks_a_rule_is_found_without_the_cluster(
     [problem] = folder.refused(pods((POD, pod)))
     assert problem.key == "skus.gpu.on[0].pod.overlay"
     assert what in problem.what
-    assert problem.fix == "remove it from the overlay"
+    assert problem.fix == "correct the overlay"
+
+
+NO_IMAGE = "https://ghcr.io/actions/actions-runner"
+
+
+@pytest.mark.parametrize(
+    ("pod", "key"),
+    [
+        (f"{{image: '{NO_IMAGE}'}}", "image"),
+        (
+            f"{{image: i, container_mode: {{dind: {{image: '{NO_IMAGE}'}}}}}}",
+            "container_mode.dind.image",
+        ),
+    ],
+)
+def test_a_malformed_image_reference_names_its_key(folder: Folder, pod: str, key: str) -> None:
+    problem = folder.problem(pods((POD, pod)))
+    assert problem.key == f"skus.gpu.on[0].pod.{key}"
+    assert problem.what == f'"{NO_IMAGE}" is not an image reference'
+    assert problem.fix.startswith("write [REGISTRY/]NAME[:TAG][@DIGEST]")
+
+
+@pytest.mark.parametrize("image", [f"'{NO_IMAGE}'", "6.4", "''"])
+@pytest.mark.parametrize(("kind", "name"), [("containers", "runner"), ("initContainers", "fetch")])
+def test_a_malformed_image_reference_of_an_overlay(
+    folder: Folder, image: str, kind: str, name: str
+) -> None:
+    overlay = f"{{spec: {{{kind}: [{{name: {name}, image: {image}}}]}}}}"
+    [problem] = folder.refused(pods((POD, f"{{image: i, overlay: {overlay}}}")))
+    assert problem.key == "skus.gpu.on[0].pod.overlay"
+    assert f"spec.{kind}[{name}].image: " in problem.what
+    assert "is not an image reference" in problem.what
+    assert problem.fix == "correct the overlay"
 
 
 def kubeconfig(**changes: Any) -> str:
@@ -266,6 +300,69 @@ def test_two_contexts_of_one_cluster_are_one_namespace(folder: Folder, context: 
     [problem] = folder.refused(pods((SECTION, two)))
     assert problem.key == "providers.other.kubernetes.namespace"
     assert 'already the namespace of provider "cluster"' in problem.what
+
+
+def cluster_at(server: str) -> list[dict[str, Any]]:
+    return [{"name": "k", "cluster": {"server": server}}]
+
+
+ONE_NAMESPACE = "is already the namespace of provider "
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        ("{kubeconfig: k, namespace: n}", "{context: also-one, namespace: n}"),
+        ("{context: one, namespace: n}", "{context: also-one, namespace: n}"),
+        ("{kubeconfig: k, namespace: n}", "{namespace: n}"),
+        ("{context: one, namespace: n}", "{namespace: n}"),
+    ],
+)
+def test_one_namespace_of_a_cluster_through_different_credentials(
+    folder: Folder, monkeypatch: pytest.MonkeyPatch, first: str, second: str
+) -> None:
+    (folder.path / "k").write_text(kubeconfig(clusters=cluster_at("https://K.example:443/")))
+    (folder.path / "usual").write_text(kubeconfig(clusters=cluster_at("https://k.example")))
+    monkeypatch.setenv("KUBECONFIG", f"{folder.path / 'absent'}:{folder.path / 'usual'}")
+    monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "k.example")
+    monkeypatch.setenv("KUBERNETES_SERVICE_PORT", "443")
+    two = f"{first}\n  other:\n    kubernetes: {second}"
+    [problem] = folder.refused(pods((SECTION, two)))
+    assert problem.key == "providers.other.kubernetes.namespace"
+    assert problem.what == f'"n" of https://k.example {ONE_NAMESPACE}"cluster"'
+    assert problem.fix == "write another namespace, or use one provider"
+
+
+@pytest.mark.parametrize(
+    "second",
+    ["{context: also-one, namespace: n}", "{namespace: n}", "{context: absent, namespace: n}"],
+)
+def test_a_server_that_this_host_does_not_know_is_no_error(
+    folder: Folder, monkeypatch: pytest.MonkeyPatch, second: str
+) -> None:
+    (folder.path / "k").write_text(kubeconfig())
+    monkeypatch.setenv("KUBECONFIG", str(folder.path / "absent"))
+    monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
+    two = f"{{kubeconfig: k, namespace: n}}\n  other:\n    kubernetes: {second}"
+    folder.load(pods((SECTION, two)))
+
+
+@pytest.mark.parametrize("server", ["https://[2001:db8::1]:443", "https://k:6443", "https://k:x"])
+def test_another_server_is_another_namespace(
+    folder: Folder, monkeypatch: pytest.MonkeyPatch, server: str
+) -> None:
+    (folder.path / "k").write_text(kubeconfig(clusters=cluster_at(server)))
+    monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "2001:db8::2")
+    monkeypatch.setenv("KUBERNETES_SERVICE_PORT", "443")
+    two = "{kubeconfig: k, namespace: n}\n  other:\n    kubernetes: {namespace: n}"
+    text = pods((SECTION, two))
+    folder.load(text)
+    (folder.path / "fleet.yaml").write_text(text)
+    load_for_service(folder.path / "fleet.yaml")
+    monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "2001:db8::1")
+    if server.startswith("https://["):
+        [problem] = folder.refused(text)
+        assert problem.key == "providers.other.kubernetes.namespace"
 
 
 def test_a_ca_file_that_is_too_long_for_a_command(folder: Folder) -> None:

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from autoscaler.app import load_for_service
+from autoscaler.app.preflight import load_for_service
 from autoscaler.config import not_in_force
 from autoscaler.model.identifiers import InstallationId, ProviderName, SkuName
 from autoscaler.model.installations import Installations

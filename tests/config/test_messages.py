@@ -9,6 +9,8 @@ from zoneinfo import available_timezones
 
 import pytest
 
+from autoscaler.config import ConfigurationError
+from autoscaler.config.load import load
 from autoscaler.config.time_zones import EXAMPLES, suggestion
 from tests.config.fleet_file import EXAMPLE, MINIMAL, Folder, changed
 from tests.config.keys import certificate, pem, rsa_key
@@ -307,3 +309,53 @@ def test_overlapping_schedules_above_the_cap_of_the_fleet_are_reported(
         "and limits.machines is 20"
     )
     assert folder.load(text.replace("machines: 20", f"machines: {total}")).warnings == ()
+
+
+@pytest.mark.parametrize(
+    ("key", "new", "what"),
+    [
+        (
+            "github.apps[0].id",
+            "id: 99999999999999999999999999",
+            "99999999999999999999999999 is above",
+        ),
+        (
+            "fleet",
+            "fleet: 123456789012345678901234567890",
+            "123456789012345678901234567890 is not text",
+        ),
+    ],
+)
+def test_a_huge_number_is_shown_as_it_is_written(
+    folder: Folder, key: str, new: str, what: str
+) -> None:
+    old = {"fleet": "fleet: ci", "github.apps[0].id": "id: 1"}[key]
+    problem = folder.problem(changed((old, new)))
+    assert (problem.key, problem.what[: len(what)]) == (key, what)
+
+
+def test_letters_of_every_language_are_shown_as_they_are(folder: Folder) -> None:
+    problem = folder.problem(changed(("fleet: ci", "fleet: Köln-日本")))
+    assert problem.what == '"Köln-日本" is not a fleet name'
+    # A line separator and a mark that reverses the text are escaped.
+    problem = folder.problem(changed(("fleet: ci", 'fleet: "K\\u2028\\u202e"')))
+    assert problem.what == '"K\\u2028\\u202e" is not a fleet name'
+
+
+def test_a_file_name_with_control_characters_stays_on_its_line(folder: Folder) -> None:
+    file = folder.path / "a\nb\x1b[31m.yaml"
+    with pytest.raises(ConfigurationError) as caught:
+        load(file, ())
+    (problem,) = caught.value.problems
+    assert str(problem).startswith(f"{folder.path}/a\\nb\\u001b[31m.yaml: cannot be read: ")
+
+
+@pytest.mark.parametrize("name", ["", "."])
+def test_an_empty_name_is_the_current_folder_which_is_not_a_file(name: str) -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        load(Path(name), ())
+    assert (
+        str(caught.value)
+        == ".: cannot be read: it is a folder (an empty name means the current folder); "
+        "fix: name a file to read"
+    )

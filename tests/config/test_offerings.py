@@ -3,7 +3,7 @@
 import pytest
 
 from autoscaler.model.catalogue import Architecture, OperatingSystem
-from autoscaler.providers.ec2.offering_checks import Place, validate_offerings
+from autoscaler.providers.ec2.offering_checks import Place, offering_problems, validate_offerings
 from tests.config.fleet_file import Folder, changed
 
 KNOWN = {"g5.xlarge": Architecture.X64, "m7g.large": Architecture.ARM64}
@@ -65,3 +65,26 @@ def test_kubernetes_offerings_need_no_ec2_request(folder: Folder) -> None:
     )
     text = text.replace("instance_types: [g5.xlarge]", "pod: {image: i}")
     assert validate_offerings(folder.load(text).document, refusal, ["P"]) == ()
+
+
+def gpu_problems(folder: Folder, instance_types: str, count: int) -> list[tuple[str, str]]:
+    """The problems of a SKU with so many accelerators on these types."""
+    text = changed(("[g5.xlarge]", f"[{instance_types}]"))
+    text += f"    accelerator: {{vendor: nvidia, count: {count}}}\n"
+    found = offering_problems(folder.load(text).document)
+    return [(problem.key, problem.what) for problem in found]
+
+
+def test_instance_types_with_another_number_of_gpus_are_refused(folder: Folder) -> None:
+    assert gpu_problems(folder, "g5.xlarge, g5.12xlarge, m7i.large", 1) == [
+        (
+            "skus.gpu.on[0].instance_types[1]",
+            "g5.12xlarge has 4 GPUs, and the SKU's accelerator 1",
+        ),
+        (
+            "skus.gpu.on[0].instance_types[2]",
+            "m7i.large has no GPUs, and the SKU's accelerator 1",
+        ),
+    ]
+    assert gpu_problems(folder, "g5.12xlarge, g6.12xlarge", 4) == []
+    assert gpu_problems(folder, "g6f.xlarge", 1) == [], "a part of a GPU"

@@ -180,8 +180,8 @@ VALUES = [
         "in-memory database",
         "sqlite:///FILE",
     ),
-    ("sqlite:///state.db", "mysql://x/y", 9, "store", "is not a SQLite file", "postgresql://"),
-    ("sqlite:///state.db", "postgresql:///x", 9, "store", "has no host", "postgresql://"),
+    ("sqlite:///state.db", "mysql://x/y", 9, "store", "is not a SQLite file", "sqlite:///FILE"),
+    ("sqlite:///state.db", "postgresql:///x", 9, "store", "has no host", "sqlite:///FILE"),
     (
         "sqlite:///state.db",
         "sqlite:///gone/s.db",
