@@ -3,14 +3,14 @@
 Matching works on the numbers, because hashing and comparing a DemandClass is slow.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from operator import itemgetter
 
 from autoscaler.model.demand import DemandClass
 from autoscaler.model.fleet import Fleet
 
-_PIECE = 4096
+_PIECE = 1024
 _class_of = itemgetter(1)
 
 
@@ -26,6 +26,10 @@ class Classes:
     waits: list[int]
     accounts: list[str]
     _ages: list[list[int]] = field(default_factory=list)
+
+    def all_served(self, matched: Mapping[DemandClass, int]) -> bool:
+        """Return whether so many jobs of each class are all jobs of it."""
+        return all(matched.get(d, 0) >= n for d, n in zip(self.demands, self.waits, strict=True))
 
     def by_age(self) -> Iterator[list[int]]:
         """Yield lists of class numbers, one for each queued job, oldest first, ties by number.

@@ -4,7 +4,7 @@ The pools of a class are in order of use, pools of runners first. A set of class
 for each class, so that operations on hundreds of classes are as fast as on a few.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 
 
@@ -50,6 +50,14 @@ class Flow:
             self._left = [n - taken for n, taken in zip(registrable, self.machines, strict=True)]
         self._stuck = self._stuck_by_account = 0
 
+    def add_supply(self, counts: Mapping[int, int]) -> None:
+        """Add free supply to pools. Jobs that could not be served before may have a path now."""
+        for pool, count in counts.items():
+            self._free[pool] += count
+        self._next = [0] * len(self.pools)
+        self._maybe_free = (1 << len(self.pools)) - 1
+        self._stuck = self._stuck_by_account = 0
+
     def add_ready_minimum(self, pools: list[int], kept: set[int]) -> int:
         """Add the class of a ready minimum. It moves no job away from a `kept` pool. Return its number."""
         self.pools.append(pools)
@@ -80,10 +88,10 @@ class Flow:
             open_[number] = True
         self._skip = [n if wanted else 0 for n, wanted in zip(self.matched, open_, strict=True)]
         left = len(shared)
-        for piece in ages:
+        for piece in ages if left else ():
+            left -= self._serve_some(piece, open_, left)
             if not left:
                 break
-            left -= self._serve_some(piece, open_, left)
         self._last_pool = [len(self._free)] * len(self.pools)
         self._count()
 
@@ -142,10 +150,9 @@ class Flow:
     def _push(self, path: list[tuple[int, int]], count: int) -> None:
         if len(path) > 1:
             self.moved = True
-            for (_, pool), (other, _) in pairwise(path):
+            for (number, pool), (other, _) in pairwise(path):
                 self._move(other, pool, -count)
-            for one, pool in path[:-1]:
-                self._move(one, pool, count)
+                self._move(number, pool, count)
         self._take(*path[-1], count)
 
     def _path(self, root: int) -> list[tuple[int, int]] | None:
@@ -162,14 +169,42 @@ class Flow:
             return None
         if (pool := self._direct(root)) is not None:
             return [(root, pool)]
-        visited, stack, other = stuck | 1 << root, [_Step(root)], root
-        if not self._maybe_free & ~visited:
+        if not self._maybe_free & ~(stuck | 1 << root):
             return None
+        return self._shortest_path(root) if self._left is None else self._limited_path(root, stuck)
+
+    def _shortest_path(self, root: int) -> list[tuple[int, int]] | None:
+        """Return a path of at least two classes with as few as possible, where no limit applies, or None."""
+        bits, visited, used = self._bits, self._stuck | 1 << root, set[int]()
+        # Class, pool, and the classes that are reached through this pool first.
+        steps = [(root, -1, 1 << root)]
+        for _, _, waiting in steps:  # grows meanwhile
+            while waiting:
+                number = (waiting & -waiting).bit_length() - 1
+                waiting &= waiting - 1
+                for pool in self.pools[number]:
+                    if pool in used or (number >= self._first_minimum and pool in self._kept):
+                        continue  # a ready minimum takes no ready machine from a job
+                    used.add(pool)
+                    if not (new := bits[pool] & ~visited):
+                        continue
+                    visited |= new
+                    steps.append((number, pool, new))
+                    while ends := new & self._maybe_free:
+                        last = (ends & -ends).bit_length() - 1
+                        if (free := self._direct(last)) is not None:
+                            return [*_traced(steps, last), (last, free)]
+        self._stuck |= visited
+        return None
+
+    def _limited_path(self, root: int, stuck: int) -> list[tuple[int, int]] | None:
+        """Return a path that keeps the limits, or None.
+
+        Searches depth first, because whether a class may use a pool depends on the path to it.
+        """
+        visited, stack = stuck | 1 << root, [_Step(root)]
         while stack:
             step = stack[-1]
-            if not step.at and (move := self._one_move(step, visited)) is not None:
-                other, pool = move
-                break
             step.waiting &= ~visited
             if not step.waiting and not self._next_pool(step, visited):
                 self._backtrack(stack)
@@ -178,16 +213,13 @@ class Flow:
             visited |= lowest
             other = lowest.bit_length() - 1
             self._lend(other, step.pool, 1)
-            pool = self._direct(other)
-            if pool is not None:
-                break
+            if (pool := self._direct(other)) is not None:
+                path = [(one.number, one.pool) for one in stack] + [(other, pool)]
+                for (_, taken), (one, _) in pairwise(path):
+                    self._lend(one, taken, -1)
+                return path
             stack.append(_Step(other))
-        else:
-            return None
-        path = [(one.number, one.pool) for one in stack] + [(other, pool)]
-        for (_, taken), (one, _) in pairwise(path):
-            self._lend(one, taken, -1)
-        return path
+        return None
 
     def _direct(self, number: int) -> int | None:
         """Return the first pool of a class with free supply, if its account may use it, or None."""
@@ -202,31 +234,12 @@ class Flow:
         self._maybe_free &= ~(1 << number)
         return None
 
-    def _one_move(self, step: "_Step", visited: int) -> tuple[int, int] | None:
-        """Return another class in one of these pools that can move to a free pool, and that pool."""
-        if self._left is not None:
-            return None  # whether a class may use a pool depends on the path to it
-        wanted = self._maybe_free & ~visited
-        for pool in self.pools[step.number]:
-            if step.number >= self._first_minimum and pool in self._kept:
-                continue
-            while users := self._bits[pool] & wanted:
-                other = (users & -users).bit_length() - 1
-                if (found := self._direct(other)) is not None:
-                    step.pool = pool
-                    return other, found
-                wanted &= self._maybe_free
-        return None
-
     def _next_pool(self, step: "_Step", visited: int) -> bool:
         """Go to the next pool with classes that could move. Return False if there is none."""
-        pools, number, bits, left = self.pools[step.number], step.number, self._bits, self._left
-        spare, new = number >= self._first_minimum, ~visited
+        pools, number, bits, new = self.pools[step.number], step.number, self._bits, ~visited
         for at in range(step.at, len(pools)):
             pool = pools[at]
-            if spare and pool in self._kept:
-                continue  # a ready minimum takes no ready machine from a job
-            if left is not None and not self._within(number, pool):
+            if not self._within(number, pool):
                 step.at, step.limited = at + 1, True
                 return False  # all later pools are machines too
             step.seen |= bits[pool]
@@ -284,6 +297,16 @@ class Flow:
                 self._left[self._accounts[number]] -= count
                 if count < 0:
                     self._stuck_by_account = 0
+
+
+def _traced(steps: list[tuple[int, int, int]], last: int) -> list[tuple[int, int]]:
+    """Return the classes and pools through which a class was reached, from the root on."""
+    path = []
+    for number, pool, reached in reversed(steps[1:]):
+        if reached >> last & 1:
+            path.append((number, pool))
+            last = number
+    return path[::-1]
 
 
 class _Step:

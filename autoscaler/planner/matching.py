@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum
+from functools import lru_cache
 from typing import NamedTuple
 
 from autoscaler.model.demand import DemandClass
@@ -54,7 +55,7 @@ class Matching:
     `matched` counts by class the served jobs, which are its oldest. `used` counts them by pool, `flows` by
     class and pool, `kinds` by class and kind of supply. `machines` counts by account the jobs served by
     machines that have yet to register. `taken` counts by SKU and repository the jobs that count against a
-    share. `moved`: some jobs had to move from one pool to another.
+    share. `moved`: more supply could change which other supply serves a job.
     """
 
     matched: Counter[DemandClass] = field(default_factory=Counter)
@@ -72,7 +73,7 @@ class Matching:
     def add_launched(self, counts: Mapping[DemandClass, int]) -> None:
         """Count jobs, or machines of ready minimums, that new machines of their first SKU serve."""
         for demand, count in counts.items():
-            pool = Supply(SupplyKind.UNSENT, sku=demand.skus[0])
+            pool = pool_of(SupplyKind.UNSENT, demand.skus[0])
             self.matched[demand] += count
             self.used[pool] += count
             self.kinds[demand][SupplyKind.UNSENT] += count
@@ -81,6 +82,13 @@ class Matching:
                 self.machines[demand.account] += count
 
 
+@lru_cache(maxsize=1024)
+def pool_of(kind: SupplyKind, sku: SkuName) -> Supply:
+    """Return the pool of a SKU's machines, from a cache: a plan looks up some forty of them."""
+    return Supply(kind, sku=sku)
+
+
+@lru_cache(maxsize=1024)
 def ready_minimum_class(sku: SkuName) -> DemandClass:
     """Return the class that stands for a SKU's ready minimum. It is served after all jobs."""
     return DemandClass(READY_MINIMUM, "", (), (sku,))
@@ -96,9 +104,12 @@ def match(
     """Match every class's queue, then every SKU's ready minimum, to the supply.
 
     `registrable` is by account how many machines can register soon. No account takes more machines
-    while another account can use them. O(matched jobs) with a small factor, and O(classes x pools)
-    each time that jobs have to move to other pools.
+    while another account can use them. Unsent launch requests serve only the jobs that all other supply
+    leaves unserved, so that adding them later gives the same result. O(matched jobs) with a small factor,
+    and O(classes x pools) each time that jobs have to move to other pools.
     """
+    if not fleet.queues and not minimum:
+        return Matching()
     return _Problem(classes or classes_of(fleet), supply, minimum, registrable or {}).solved(
         registrable
     )
@@ -130,9 +141,10 @@ class _Problem:
         accounts = sorted(set(classes.accounts))
         number_of = {account: n for n, account in enumerate(accounts)}
         self._accounts = accounts
+        self._unsent = {n: supply[self._pools[n]] for n in numbers[SupplyKind.UNSENT].values()}
         self._flow = Flow(
             pools,
-            [supply[pool] for pool in self._pools],
+            [0 if n in self._unsent else supply[pool] for n, pool in enumerate(self._pools)],
             len(runners),
             [number_of[account] for account in classes.accounts],
         )
@@ -143,11 +155,19 @@ class _Problem:
         limited = self._limited_accounts()
         shared = self._shared(limited)
         alone = sorted(set(range(len(classes.demands))) - set(shared))
-        for limits in (registrable, None) if limited else (None,):
-            flow.limit(None if limits is None else [limits[account] for account in self._accounts])
-            for number in alone:
-                flow.take_all(number, classes.waits[number])
-            self._serve_by_age(shared, shares)
+        fair = self._has_fair_share(shared)
+        if limited and registrable is not None:
+            flow.limit([registrable[account] for account in self._accounts])
+        if not fair:
+            self._serve(alone, shared, shares, fair)
+            flow.moved = False
+        flow.add_supply(self._unsent)
+        if fair or self._unsent:
+            # A fair share orders jobs by what is matched so far, so all supply has to be there.
+            self._serve(alone, shared, shares, fair)
+        if limited:
+            flow.limit(None)
+            self._serve(alone, shared, shares, fair)
         self._serve_minimums()
         return self._result(shares)
 
@@ -173,11 +193,16 @@ class _Problem:
             if self._classes.accounts[number] in limited or any(users[pool] > 1 for pool in pools)
         ]
 
-    def _serve_by_age(self, shared: list[int], shares: Shares) -> None:
+    def _has_fair_share(self, shared: list[int]) -> bool:
+        lines, demands = self._classes.fleet.queues_by_repository, self._classes.demands
+        return bool(lines) and any(demands[number] in lines for number in shared)
+
+    def _serve(self, alone: list[int], shared: list[int], shares: Shares, fair: bool) -> None:
         """Serve the jobs of these classes, oldest first, as far as possible."""
         classes, flow = self._classes, self._flow
-        lines = classes.fleet.queues_by_repository
-        if not lines or not any(classes.demands[number] in lines for number in shared):
+        for number in alone:
+            flow.take_all(number, classes.waits[number])
+        if not fair:
             flow.serve(classes.by_age(), shared)
             return
         order = MatchingOrder([classes.demands[n] for n in shared], shares, flow.matched, shared)

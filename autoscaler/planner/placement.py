@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
+from math import ceil
 
 from autoscaler.model.catalogue import (
     CapacityType,
@@ -175,8 +176,9 @@ class Headroom:
 
     def _take(self, placement: Placement, count: int) -> None:
         if (tokens := self.tokens.get(placement.provider)) is not None:
-            begins = self._in_begun_request(placement) == 0
-            self.tokens[placement.provider] = tokens.less(int(begins), count)
+            self.tokens[placement.provider] = tokens.less(
+                self._new_requests(placement, count), count
+            )
         self.placed[placement] += count
         self.circuit_breakers.count(placement.sku, placement.option, count)
         self.machines -= count
@@ -187,6 +189,29 @@ class Headroom:
     def _in_begun_request(self, placement: Placement) -> int:
         """Return how many machines the last request of a placement has; 0 if the next one begins another."""
         return self.placed[placement] % self.fleet.catalogue.largest_request(placement.provider)
+
+    def _new_requests(self, placement: Placement, count: int) -> int:
+        """Return how many requests more machines of a placement begin."""
+        largest, placed = (
+            self.fleet.catalogue.largest_request(placement.provider),
+            self.placed[placement],
+        )
+        return ceil((placed + count) / largest) - ceil(placed / largest)
+
+    def takes_all(self, counts: Mapping[Placement, int]) -> bool:
+        """Return whether all these machines of placements with a machine can be placed, in any order."""
+        requests: Counter[ProviderName] = Counter()
+        for placement, count in counts.items():
+            sku, option = self.fleet.catalogue.skus[placement.sku], placement.option
+            if self.circuit_breakers.launches_one_at_a_time(sku.name, option):
+                return False
+            if count > self.in_sku(sku):
+                return False
+            requests[placement.provider] += self._new_requests(placement, count)
+        limited = (provider for provider in requests if provider in self.tokens)
+        return sum(counts.values()) <= self.ahead_of_all(counts) and all(
+            requests[provider] <= self.tokens[provider].calls for provider in limited
+        )
 
     def ahead(self, placement: Placement) -> int:
         """Return how many more machines fit a begun request and its SKU, without further checks."""

@@ -17,7 +17,7 @@ from autoscaler.model.plan import (
 )
 from autoscaler.planner.assignments import assignments, surplus_registrations
 from autoscaler.planner.classes import Classes, classes_of
-from autoscaler.planner.matching import Matching, Supply, SupplyKind, match, ready_minimum_class
+from autoscaler.planner.matching import Matching, SupplyKind, match, pool_of, ready_minimum_class
 from autoscaler.planner.placement import Headroom
 from autoscaler.planner.registration import RegistrationBudget, registrable_machines
 from autoscaler.planner.scale_down import cut_back, idle_machines, minimum_in_force
@@ -52,7 +52,7 @@ def plan(fleet: Fleet) -> Plan:
     matching = _match_without_surplus(
         classes, supply, minimum, registrable, deregistrations, leaving
     )
-    resends = requests_to_resend(fleet)
+    resends = requests_to_resend(fleet, leaving)
     cutbacks, headroom = cut_back(matching, supply), Headroom(fleet, leaving)
     for resend in resends:
         headroom.count_resend(fleet.launch_requests[resend.launch_request].provider)
@@ -88,14 +88,17 @@ def _scale_up_until_matched(
 ) -> tuple[ScaleUp, Matching]:
     """Launch, count the launched machines as supply and match again, until nothing more is launched.
 
-    A machine launched for one class may serve another. If the launches serve all remaining jobs and
-    ready minimums, matching again would give the same result, unless matched jobs had to move.
+    A machine launched for one class may serve another. Matching again gives the same result if each new
+    machine serves what it is launched for: then no older job waits, and other supply serves the same jobs.
     """
     fleet, total = classes.fleet, ScaleUp()
     while True:
         minimums = {
             sku: n - matching.matched[ready_minimum_class(sku)] for sku, n in minimum.items()
         }
+        if classes.all_served(matching.matched) and all(n <= 0 for n in minimums.values()):
+            total.blocked = {}
+            return total, matching
         step = scale_up(
             classes, headroom, matching, RegistrationBudget(fleet, registrable), minimums
         )
@@ -104,17 +107,12 @@ def _scale_up_until_matched(
             return total, matching
         total.placed.update(step.placed)
         for placement, count in step.placed.items():
-            supply.by_pool[Supply(SupplyKind.UNSENT, sku=placement.sku)] += count
-        if not matching.moved and not step.blocked:
-            wanted = {
-                ready_minimum_class(sku): missing
-                for sku, missing in minimums.items()
-                if missing > 0
-            }
-            wanted.update(step.launched)
-            if sum(step.placed.values()) == sum(wanted.values()):
-                matching.add_launched(wanted)
-                return total, matching
+            supply.by_pool[pool_of(SupplyKind.UNSENT, placement.sku)] += count
+        # Fair shares match jobs in another order than that in which machines are launched for them.
+        reordered = bool(step.blocked) if fleet.queues_by_repository else step.overtaken
+        if not matching.moved and not reordered:
+            matching.add_launched(step.launched)
+            return total, matching
         matching = match(fleet, supply.by_pool, minimum, registrable, classes)
 
 

@@ -5,16 +5,21 @@ therefore launches only as many machines as can register within a minute of bein
 token bucket for each account. Further jobs get their machines later.
 """
 
+from collections import Counter
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from itertools import product
+from operator import attrgetter
 
 from autoscaler.model.fleet import Fleet
-from autoscaler.model.identifiers import MachineId, Seconds, SkuName
+from autoscaler.model.identifiers import Instant, MachineId, Seconds, SkuName
 from autoscaler.model.machines import BOOTING_STATES, Machine, MachineState
-from autoscaler.planner.matching import Matching, Supply, SupplyKind
+from autoscaler.planner.matching import Matching, Supply, SupplyKind, pool_of
 
 MAX_READY_WAIT: Seconds = 60.0
 """Longest that a ready machine waits to register. Machines that register this close share a request."""
+
+_created_at = attrgetter("created_at")
 
 DEFAULT_BOOT: Mapping[str, Seconds] = {"linux": 60.0, "windows": 180.0}
 """Boot time by operating system, assumed until a SKU's boots have been measured."""
@@ -22,7 +27,11 @@ DEFAULT_BOOT: Mapping[str, Seconds] = {"linux": 60.0, "windows": 180.0}
 
 @dataclass(slots=True)
 class RegistrationBudget:
-    """By account, the number of jobs that may have a machine now or on its way."""
+    """Limits machines to those that can register soon after they are ready, for one plan.
+
+    `registrable` is by account: the number of its machines, ready, booting or requested, that can register
+    by one minute after a machine launched now would be ready.
+    """
 
     fleet: Fleet
     registrable: Mapping[str, int]
@@ -54,7 +63,7 @@ def registrable_machines(
 
 
 def _ready(supply: Mapping[Supply, int], skus: set[SkuName]) -> int:
-    return sum(supply.get(Supply(SupplyKind.READY, sku=sku), 0) for sku in skus)
+    return sum(supply.get(pool_of(SupplyKind.READY, sku), 0) for sku in skus)
 
 
 def _registrable(
@@ -64,35 +73,37 @@ def _registrable(
     rate = fleet.catalogue.registration
     boot = max(_boot_seconds(fleet, sku) for sku in skus)
     level, used, waiting, since = fleet.registrations[account], 0.0, ready, 0.0
-    for moment in (*_ready_in(fleet, skus, boot, leaving), boot):
+    booting = _ready_in(fleet, skus, boot, leaving)
+    for moment, count in (*sorted(booting.items()), (boot, 0)):
         gained = level + rate.per_second * (moment - since)
         taken = min(waiting - used, gained)
         used, level = used + taken, min(float(rate.burst), gained - taken)
-        waiting, since = waiting + 1, moment
+        waiting, since = waiting + count, moment
     return int(used + level + rate.per_second * MAX_READY_WAIT)
 
 
 def _ready_in(
     fleet: Fleet, skus: set[SkuName], boot: Seconds, leaving: Collection[MachineId]
-) -> list[Seconds]:
-    """Return, sorted, in how many seconds each machine launched before now will be ready."""
-    ages = (
-        fleet.now - machine.created_at
-        for sku in skus
-        for state in BOOTING_STATES
-        for machine in fleet.machines_in(sku, state)
-        if machine.id not in leaving and _is_expected(fleet, machine)
-    )
-    return sorted(max(0.0, boot - age) for age in ages if age > 0.0)
+) -> Counter[Seconds]:
+    """Return in how many seconds how many of the machines launched before now will be ready."""
+    launched: Counter[Instant] = Counter()
+    for sku, state in product(skus, BOOTING_STATES):
+        machines = fleet.machines_in(sku, state)
+        if leaving or state is MachineState.REQUESTED:
+            machines = [m for m in machines if m.id not in leaving and _is_expected(fleet, m)]
+        launched.update(map(_created_at, machines))
+    found: Counter[Seconds] = Counter()
+    for created_at, count in launched.items():
+        if created_at < fleet.now:
+            found[max(0.0, boot - (fleet.now - created_at))] += count
+    return found
 
 
 def _is_expected(fleet: Fleet, machine: Machine) -> bool:
     """Return False for a slot whose launch request is no longer retried."""
-    request = (
-        fleet.launch_requests.get(machine.launch_request)
-        if machine.state is MachineState.REQUESTED
-        else None
-    )
+    if machine.state is not MachineState.REQUESTED:
+        return True
+    request = fleet.launch_requests.get(machine.launch_request)
     return request is None or not request.is_given_up(fleet.now)
 
 

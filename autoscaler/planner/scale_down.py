@@ -10,7 +10,7 @@ from autoscaler.model.identifiers import SkuName
 from autoscaler.model.launch_requests import LaunchRequest
 from autoscaler.model.machines import TerminationReason
 from autoscaler.model.plan import CancelLaunchRequest, Launch, Terminate
-from autoscaler.planner.matching import Matching, Supply, SupplyKind
+from autoscaler.planner.matching import Matching, SupplyKind, pool_of
 from autoscaler.planner.schedule import idle_minimum
 from autoscaler.planner.supply import FleetSupply
 
@@ -77,11 +77,11 @@ def cut_back(matching: Matching, supply: FleetSupply) -> list[Cutback]:
                 break
             drop = min(surplus, len(launch_request.slots))
             surplus -= drop
-            supply.by_pool[Supply(SupplyKind.UNSENT, sku=name)] -= drop
+            supply.by_pool[pool_of(SupplyKind.UNSENT, name)] -= drop
             found.append(Cutback(launch_request, drop))
     return found
 
 
 def _unused(matching: Matching, supply: FleetSupply, sku: SkuName, kind: SupplyKind) -> int:
-    pool = Supply(kind, sku=sku)
+    pool = pool_of(kind, sku)
     return supply.by_pool[pool] - matching.used[pool]

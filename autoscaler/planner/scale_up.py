@@ -13,18 +13,22 @@ from autoscaler.model.fleet import Fleet
 from autoscaler.model.identifiers import SkuName
 from autoscaler.model.plan import Launch
 from autoscaler.planner.classes import Classes
-from autoscaler.planner.matching import Matching
+from autoscaler.planner.matching import Matching, ready_minimum_class
 from autoscaler.planner.placement import Headroom, Placement, Search
 from autoscaler.planner.registration import RegistrationBudget
 
 
 @dataclass(slots=True)
 class ScaleUp:
-    """The result: machines by placement, jobs served by class, and the reason the others wait."""
+    """The result: machines by placement, what they serve by class, and the reason the others wait.
+
+    `overtaken`: a machine was placed although an older job got none.
+    """
 
     placed: Counter[Placement] = field(default_factory=Counter)
     launched: Counter[DemandClass] = field(default_factory=Counter)
     blocked: dict[DemandClass, str] = field(default_factory=dict)
+    overtaken: bool = False
 
     def launches(self, catalogue: Catalogue) -> list[Launch]:
         """Return the launch requests to make, none larger than its provider accepts."""
@@ -81,8 +85,9 @@ class _Placer:
         self.machines += 1
         return True
 
-    def place_ready_minimum(self, sku: Sku, missing: int) -> None:
-        """Place up to `missing` machines of a SKU, as far as there is headroom."""
+    def place_ready_minimum(self, sku: Sku, missing: int) -> int:
+        """Place up to `missing` machines of a SKU, as far as there is headroom. Return how many."""
+        before = self.machines
         while missing > 0 and self.place(sku):
             placement = self.current[sku.name]
             ahead = min(self.headroom.ahead(placement), self.headroom.ahead_of_all((placement,)))
@@ -91,6 +96,7 @@ class _Placer:
             self.result.placed[placement] += more
             self.machines += more
             missing -= 1 + more
+        return self.machines - before
 
 
 def scale_up(
@@ -107,44 +113,57 @@ def scale_up(
     result = ScaleUp()
     fleet = classes.fleet
     placer = _Placer(fleet, headroom, result)
-    _JobPlacer(classes, matching, budget, placer).run()
+    jobs = _JobPlacer(classes, matching, budget, placer)
+    jobs.run()
     for name, missing in minimums.items():
-        placer.place_ready_minimum(fleet.catalogue.skus[name], missing)
+        count = placer.place_ready_minimum(fleet.catalogue.skus[name], missing)
+        if count:
+            result.launched[ready_minimum_class(name)] = count
+    result.overtaken = jobs.first_refusal is not None and placer.machines > jobs.first_refusal
     return result
 
 
 class _JobPlacer:
-    """Places a machine for each unserved job, oldest first; in batches while no limit is near."""
+    """Places a machine for each unserved job, oldest first; in batches while no limit is near.
+
+    `first_refusal` is the number of machines that were placed when the first job got none.
+    """
 
     def __init__(
         self, classes: Classes, matching: Matching, budget: RegistrationBudget, placer: _Placer
     ) -> None:
         self._classes, self._budget, self._placer = classes, budget, placer
-        self._skip = [matching.matched[demand] for demand in classes.demands]
+        self._matched = [matching.matched[demand] for demand in classes.demands]
+        self._skip = list(self._matched)
         self._skus = [placer.fleet.catalogue.skus[d.skus[0]] for d in classes.demands]
         names = sorted({sku.name for sku in self._skus})
         number = {name: n for n, name in enumerate(names)}
         self._names, self._sku_of = names, [number[sku.name] for sku in self._skus]
         self._left = self._allowed_by_account(matching)
         self._launched = [0] * len(classes.demands)
-        self._done = [False] * len(classes.demands)
+        self._done = [w <= n for w, n in zip(classes.waits, self._matched, strict=True)]
+        self.first_refusal: int | None = None
 
     def run(self) -> None:
         """Go through the unserved jobs until each class is served or blocked."""
-        open_ = sum(w > n for w, n in zip(self._classes.waits, self._skip, strict=True))
-        self._begin_batch()
-        for piece in self._classes.by_age() if open_ else ():
-            at = 0
-            while at < len(piece) and open_:
-                at = self._place_batch(piece, at)
-                if at < len(piece):
-                    open_ -= self._place_one(piece[at])
-                    at += 1
-            if not open_:
-                break
-        self._commit_batch()
+        if not all(self._done):
+            self._begin_batch()
+            for piece in self._classes.by_age():
+                if self._place_piece(piece):
+                    break
+            self._commit_batch()
         demands, result = self._classes.demands, self._placer.result
         result.launched.update({d: n for d, n in zip(demands, self._launched, strict=True) if n})
+
+    def _place_piece(self, ages: Sequence[int]) -> bool:
+        """Go through some jobs in order. Return True if no class is left."""
+        at = self._place_batch(ages, 0)
+        while at < len(ages):
+            self._place_one(ages[at])
+            if all(self._done):
+                return True
+            at = self._place_batch(ages, at + 1)
+        return False
 
     def _allowed_by_account(self, matching: Matching) -> dict[str, int]:
         """Return by account how many machines to request now: 0 if it is better to wait for more."""
@@ -167,6 +186,32 @@ class _JobPlacer:
         self._ahead = [headroom.ahead(one) if one is not None else 0 for one in self._current]
         self._before, self._dollars = list(self._ahead), headroom.dollars
         self._most = headroom.ahead_of_all([one for one in self._current if one is not None])
+        self._place_rest()
+
+    def _rest(self) -> list[int]:
+        """Return by class how many jobs have neither a machine nor a refusal."""
+        counts = zip(self._done, self._classes.waits, self._matched, self._launched, strict=True)
+        return [0 if done else waits - n - launched for done, waits, n, launched in counts]
+
+    def _place_rest(self) -> None:
+        """Place machines for all jobs that are left, in any order, if no limit can be reached."""
+        wanted = {sku for sku, done in zip(self._sku_of, self._done, strict=True) if not done}
+        if any(self._current[sku] is None for sku in wanted):
+            return
+        rest, counts, left = self._rest(), Counter[Placement](), Counter[str]()
+        for number, count in enumerate(rest):
+            placement = self._current[self._sku_of[number]]
+            if count and placement is not None:
+                counts[placement] += count
+                left[self._classes.accounts[number]] += count
+        if any(count > self._left[account] for account, count in left.items()):
+            return
+        if self._placer.headroom.takes_all(counts):
+            self._done = [True] * len(rest)
+            for number, count in enumerate(rest):
+                self._launched[number] += count
+                self._ahead[self._sku_of[number]] -= count
+                self._dollars -= self._cost[self._sku_of[number]] * count
 
     def _place_batch(self, ages: Sequence[int], at: int) -> int:
         """Place machines while no limit can be reached. Return the index of the first job not handled."""
@@ -203,22 +248,28 @@ class _JobPlacer:
             self._placer.machines += sum(counts.values())
             self._before = list(self._ahead)
 
-    def _place_one(self, number: int) -> bool:
-        """Place one machine for a class. If there is none, record the reason and return True."""
+    def _place_one(self, number: int) -> None:
+        """Place one machine for a class. If there is none, refuse all classes with the same reason."""
         account, sku = self._classes.accounts[number], self._skus[number]
-        blocked, demand = self._placer.result.blocked, self._classes.demands[number]
+        self._commit_batch()
         if self._left[account] <= 0:
-            blocked[demand] = (
+            reason = (
                 "the registration rate limit (github.registrations) allows no further runner yet"
             )
-            self._done[number] = True
-            return True
-        self._commit_batch()
-        if self._placer.place(sku):
+            self._refuse([one == account for one in self._classes.accounts], reason)
+        elif self._placer.place(sku):
             self._left[account] -= 1
             self._launched[number] += 1
             self._begin_batch()
-            return False
-        blocked[demand] = self._placer.reasons[sku.name]
-        self._done[number] = True
-        return True
+        else:
+            refused = self._sku_of[number]
+            self._refuse([one == refused for one in self._sku_of], self._placer.reasons[sku.name])
+
+    def _refuse(self, refused: list[bool], reason: str) -> None:
+        """Record why the jobs of some classes wait."""
+        if self.first_refusal is None:
+            self.first_refusal = self._placer.machines
+        for number, left in enumerate(self._rest()):
+            if left and refused[number]:
+                self._placer.result.blocked[self._classes.demands[number]] = reason
+            self._done[number] = refused[number] or not left

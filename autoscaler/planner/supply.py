@@ -10,7 +10,7 @@ from autoscaler.model.launch_requests import LaunchRequest, LaunchRequestState
 from autoscaler.model.machines import BOOTING_STATES, Machine, MachineState, TerminationReason
 from autoscaler.model.plan import DeregisterRunner
 from autoscaler.model.runners import IDLE_STATES, RunnerState
-from autoscaler.planner.matching import Supply, SupplyKind
+from autoscaler.planner.matching import Supply, SupplyKind, pool_of
 
 REPLACED_AFTER: Seconds = 120.0
 """How long an existing machine that cannot start counts as supply, as failed and again as terminating.
@@ -46,12 +46,12 @@ def count_supply(
     for request in fleet.launch_requests.values():
         if request.state is LaunchRequestState.RECORDED:
             supply.unsent.setdefault(request.sku, []).append(request)
-            supply.by_pool[Supply(SupplyKind.UNSENT, sku=request.sku)] += len(request.slots)
-            supply.by_pool[Supply(SupplyKind.COMING, sku=request.sku)] -= len(request.slots)
+            supply.by_pool[pool_of(SupplyKind.UNSENT, request.sku)] += len(request.slots)
+            supply.by_pool[pool_of(SupplyKind.COMING, request.sku)] -= len(request.slots)
         elif request.is_given_up(fleet.now):
             slots = (fleet.machines.get(slot) for slot in request.slots)
             unbound = sum(m is not None and m.state is MachineState.REQUESTED for m in slots)
-            supply.by_pool[Supply(SupplyKind.COMING, sku=request.sku)] -= unbound
+            supply.by_pool[pool_of(SupplyKind.COMING, request.sku)] -= unbound
     for deregistration in deregistrations:
         count_deregistration(fleet, supply, deregistration)
     return supply
@@ -64,7 +64,7 @@ def count_deregistration(
     runner = fleet.runners[deregistration.runner]
     supply.by_pool[Supply(SupplyKind.RUNNER, runner_class=runner.demand)] -= 1
     sku = fleet.machines[runner.machine].sku
-    supply.by_pool[Supply(SupplyKind.COMING, sku=sku)] += 1
+    supply.by_pool[pool_of(SupplyKind.COMING, sku)] += 1
 
 
 def _without_a_start(fleet: Fleet, sku: SkuName) -> int:
@@ -84,7 +84,7 @@ def _remove_runner(fleet: Fleet, machine: Machine, supply: FleetSupply) -> None:
     if runner is None:
         return
     if runner.state is RunnerState.DEREGISTERING:
-        supply.by_pool[Supply(SupplyKind.COMING, sku=machine.sku)] -= 1
+        supply.by_pool[pool_of(SupplyKind.COMING, machine.sku)] -= 1
     elif runner.state in IDLE_STATES and not runner.passed_over:
         supply.by_pool[Supply(SupplyKind.RUNNER, runner_class=runner.demand)] -= 1
 
@@ -109,5 +109,5 @@ def _count_machines(
         elif fleet.evidence.may_still_poll(fleet.now):
             coming += 1  # it was ready before the start
     supply.ready[sku] = ready
-    supply.by_pool[Supply(SupplyKind.READY, sku=sku)] = len(ready)
-    supply.by_pool[Supply(SupplyKind.COMING, sku=sku)] = coming
+    supply.by_pool[pool_of(SupplyKind.READY, sku)] = len(ready)
+    supply.by_pool[pool_of(SupplyKind.COMING, sku)] = coming

@@ -11,13 +11,20 @@ A machine is terminated only for one of six reasons:
 """
 
 import math
+from collections.abc import Collection
 
 from autoscaler.model.backoff import Backoff
 from autoscaler.model.catalogue import DEFAULT_LIFETIME
 from autoscaler.model.cooldowns import active_cooldown, throttle_key
 from autoscaler.model.fleet import Fleet
-from autoscaler.model.launch_requests import LaunchRequestState
-from autoscaler.model.machines import Machine, MachineState, TerminationReason
+from autoscaler.model.identifiers import MachineId
+from autoscaler.model.launch_requests import LaunchRequest, LaunchRequestState
+from autoscaler.model.machines import (
+    BOOTING_STATES,
+    Machine,
+    MachineState,
+    TerminationReason,
+)
 from autoscaler.model.plan import (
     DeregisterRunner,
     MarkUnverified,
@@ -30,6 +37,8 @@ from autoscaler.model.plan import (
 from autoscaler.model.runners import RunnerState
 
 RESENDS = Backoff(5.0, 60.0)
+
+_NOT_ENDED = frozenset({*BOOTING_STATES, MachineState.READY, MachineState.ASSIGNED})
 
 _STAGE = {
     MachineState.LAUNCHED: "no attestation before the boot deadline",
@@ -109,26 +118,30 @@ def _assigned(fleet: Fleet, machine: Machine) -> Terminate | ReadRunner:
 
 def expired_ready(fleet: Fleet) -> list[Terminate]:
     """Return terminations of ready machines past `idle.max_age`, or whose SKU is not configured."""
+    skus = fleet.catalogue.skus
     unconfigured = [
         Terminate(machine.id, TerminationReason.SURPLUS, "its SKU is no longer configured")
         for (sku, state), machines in fleet.by_state.items()
-        if state is MachineState.READY and sku not in fleet.catalogue.skus
+        if sku not in skus and state is MachineState.READY
         for machine in machines.values()
         if machine.work.agent_seen
     ]
     return unconfigured + [
         Terminate(machine.id, TerminationReason.MAX_AGE, f"ready for {sku.idle.max_age:g} s")
-        for sku in fleet.catalogue.skus.values()
+        for sku in skus.values()
         for machine in fleet.machines_in(sku.name, MachineState.READY)
         if machine.work.agent_seen
         and fleet.now - (machine.progress.ready_at or machine.since) >= sku.idle.max_age
     ]
 
 
-def requests_to_resend(fleet: Fleet) -> list[ResendLaunchRequest]:
+def requests_to_resend(
+    fleet: Fleet, leaving: Collection[MachineId] = ()
+) -> list[ResendLaunchRequest]:
     """Return the launch requests of unknown outcome that are due to be sent again.
 
-    No more than the launch rates of their providers allow now.
+    No more than the launch rates of their providers allow now. `leaving` are machines that this plan
+    terminates.
     """
     found = []
     left = {provider: tokens.calls for provider, tokens in fleet.launch_tokens.items()}
@@ -140,6 +153,8 @@ def requests_to_resend(fleet: Fleet) -> list[ResendLaunchRequest]:
         throttled = active_cooldown(fleet.cooldowns, throttle_key(request.provider), fleet.now)
         if fleet.now < last + wait or request.is_given_up(fleet.now) or throttled is not None:
             continue
+        if _has_ended_machine(fleet, request, leaving):
+            continue
         allowed = left.get(request.provider, math.inf)
         if allowed >= 1.0:
             left[request.provider] = allowed - 1.0
@@ -147,8 +162,23 @@ def requests_to_resend(fleet: Fleet) -> list[ResendLaunchRequest]:
     return found
 
 
+def _has_ended_machine(
+    fleet: Fleet, request: LaunchRequest, leaving: Collection[MachineId]
+) -> bool:
+    """Return whether a machine of the request has ended, or is to be terminated.
+
+    A pod's name is free after its deletion, so that a repeat would create the pod a second time (Kubernetes
+    documentation, "Object Names and IDs": a name is unique at a time). Listings settle the other slots.
+    """
+    slots = (fleet.machines.get(slot) for slot in request.slots)
+    return any(
+        machine is None or machine.state not in _NOT_ENDED or machine.id in leaving
+        for machine in slots
+    )
+
+
 def reads_due(fleet: Fleet) -> list[ReadJob | ReadRun]:
-    """Return reads of disputed or held jobs, and of runs whose head repository is unknown."""
+    """Return reads of disputed jobs, of jobs on hold, and of runs whose head repository is unknown."""
     jobs = [ReadJob(job) for job, at in sorted(fleet.reads.items()) if at <= fleet.now]
     return jobs + [
         ReadRun(next(iter(fleet.unread[run].values())).repository, run)

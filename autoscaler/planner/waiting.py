@@ -41,7 +41,7 @@ def waiting_reasons(
 ) -> dict[DemandClass, tuple[Waiting, ...]]:
     """Return the reasons by class.
 
-    The counts of a class add up to its queued, held, disputed and not admitted jobs.
+    The counts of a class add up to its jobs that are queued, on hold, disputed and not admitted.
     """
     reasons: dict[DemandClass, tuple[Waiting, ...]] = {}
     for demand, queue in fleet.queues.items():
@@ -55,7 +55,7 @@ def waiting_reasons(
             reason = launched.blocked.get(demand, "not planned yet")
             runs.append(Waiting(rest, reason + _full_shares(fleet, matching, demand), True))
         reasons[demand] = tuple(runs)
-    for demand, jobs in fleet.held.items():
+    for demand, jobs in fleet.on_hold.items():
         reasons[demand] = (*reasons.get(demand, ()), Waiting(len(jobs), _PASSED_OVER, blocked=True))
     for demand, count in fleet.disputed.items():
         reasons[demand] = (*reasons.get(demand, ()), Waiting(count, _DISPUTED, blocked=True))

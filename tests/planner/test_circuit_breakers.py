@@ -228,7 +228,7 @@ def serve_badly(world: World, hours: float) -> int:
 
 
 @pytest.mark.case(
-    "runners leave at once without a job, each time (refused for their age): one machine at a "
+    "runners exit at once without a job, each time (refused for their age): one machine at a "
     "time until one gets a job",
     topic="EC2's machines",
     source="community#194762",
@@ -237,7 +237,7 @@ def test_runners_that_are_refused_do_not_launch_without_end() -> None:
     world = World()
     world.queue(1)
     assert serve_badly(world, 6) <= 3 + 30
-    assert "their runners left at once without a job" in reasons(world)
+    assert "their runners exited at once without a job" in reasons(world)
 
 
 def in_exit_storm(jobs: int) -> World:

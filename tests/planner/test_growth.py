@@ -7,12 +7,19 @@ from types import FrameType
 
 import pytest
 
-from autoscaler.model.catalogue import IdlePolicy
+from autoscaler.model.catalogue import IdlePolicy, RegistrationRate
 from autoscaler.model.fleet import Fleet
 from autoscaler.model.plan import Launch
+from autoscaler.planner.classes import classes_of
+from autoscaler.planner.matching import Supply, SupplyKind, match
+from autoscaler.planner.placement import Headroom
 from autoscaler.planner.planner import plan
-from benchmarks.crowded_fleet import NOW, Crowd, crowded
-from tests.planner.fleets import apply_plan
+from autoscaler.planner.registration import RegistrationBudget, registrable_machines
+from autoscaler.planner.scale_up import scale_up
+from autoscaler.planner.supply import count_supply
+from benchmarks.crowded_fleet import NOW, UNLIMITED, Crowd, crowded
+from tests.ledger.builders import World
+from tests.planner.fleets import apply_plan, catalogue, sku
 
 
 def calls_of(fleet: Fleet) -> int:
@@ -80,6 +87,56 @@ def test_after_a_plan_is_carried_out_nothing_more_is_launched(machines: int, wor
         after = plan(ledger.fleet(NOW))
         assert not [one for one in after.intents if isinstance(one, Launch)]
         assert not any(run.blocked for runs in after.waiting.values() for run in runs)
+
+
+@pytest.mark.parametrize("registration", [UNLIMITED, RegistrationRate(burst=20, per_second=1.0)])
+@pytest.mark.parametrize("most_machines", [None, 250])
+@pytest.mark.parametrize("seed", range(4))
+def test_matching_again_after_launches_in_order_of_age_changes_nothing(
+    seed: int, most_machines: int | None, registration: RegistrationRate
+) -> None:
+    crowd = Crowd(
+        200,
+        500,
+        100,
+        ready=20,
+        listening=10,
+        working=30,
+        registration=registration,
+        most_machines=most_machines,
+        seed=seed,
+    )
+    fleet = crowded(crowd).fleet(NOW)
+    supply, classes = count_supply(fleet, set(), ()), classes_of(fleet)
+    registrable = registrable_machines(fleet, supply.by_pool, ())
+    matching = match(fleet, supply.by_pool, {}, registrable, classes)
+    budget = RegistrationBudget(fleet, registrable)
+    launched = scale_up(classes, Headroom(fleet), matching, budget, {})
+    assert launched.launched
+    assert not launched.overtaken
+    assert not matching.moved
+    matching.add_launched(launched.launched)
+    for placement, count in launched.placed.items():
+        supply.by_pool[Supply(SupplyKind.UNSENT, sku=placement.sku)] += count
+    again = match(fleet, supply.by_pool, {}, registrable, classes)
+    assert again.matched == matching.matched
+    assert again.used == matching.used
+    assert again.kinds == matching.kinds
+    assert sorted(again.flows) == sorted(matching.flows)
+
+
+def test_a_machine_for_a_younger_job_is_matched_again_and_serves_an_older_one() -> None:
+    """The older job's first SKU is at its limit, but a machine of its second SKU serves the job too."""
+    one = sku("one", labels=("both",), max_machines=0)
+    two = sku("two", labels=("both",), max_machines=1)
+    world = World(catalogue(one, two))
+    world.queue(1, labels=("both",))
+    world.now += 1.0
+    world.queue(2, labels=("two",))
+    made = plan(world.ledger.fleet(world.now))
+    waiting = {demand.labels: runs for demand, runs in made.waiting.items()}
+    assert [run.blocked for run in waiting["both",]] == [False]
+    assert [run.blocked for run in waiting["two",]] == [True]
 
 
 @pytest.mark.parametrize("seed", range(5))

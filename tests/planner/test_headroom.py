@@ -77,7 +77,7 @@ def test_a_cancelled_launch_request_makes_its_token_available_in_the_same_plan()
 
 def test_a_cancelled_probe_allows_another_probe() -> None:
     world = World()
-    world.state.cool(Cooldown(boots_key(GPU), world.now, 3, "no gpu"))
+    world.state.set_cooldown(Cooldown(boots_key(GPU), world.now, 3, "no gpu"))
     world.record(2)
     headroom = Headroom(world.fleet())
     assert headroom.circuit_breakers.sku_blocked(GPU) is not None

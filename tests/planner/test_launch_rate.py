@@ -83,7 +83,7 @@ def test_a_plan_within_the_launch_rate_needs_no_later_plan() -> None:
 
 
 @pytest.mark.case(
-    "jobs that arrive together share a call, of up to 1,000 machines",
+    "jobs that arrive together share a launch request, of up to 1,000 machines",
     topic="EC2's API",
     source="Karpenter pkg/batcher",
 )

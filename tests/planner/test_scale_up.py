@@ -152,7 +152,7 @@ def test_foreign_machines_count_in_the_caps(limit: int, launched: int) -> None:
 
 
 @pytest.mark.case(
-    "open calls count at their most expensive offering in every limit",
+    "open launch requests count at their most expensive offering in every limit",
     topic="EC2's API",
     source="GAR#5007",
 )

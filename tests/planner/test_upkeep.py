@@ -5,7 +5,8 @@ import pytest
 from autoscaler.model import events as e
 from autoscaler.model.catalogue import RegistrationRate
 from autoscaler.model.cooldowns import Cooldown
-from autoscaler.model.identifiers import JobId, LaunchRequestId, MachineId
+from autoscaler.model.identifiers import JobId, LaunchRequestId, MachineId, ProviderMachineId
+from autoscaler.model.interruptions import NoticeKind
 from autoscaler.model.jobs import JobState
 from autoscaler.model.machines import TerminationReason
 from autoscaler.model.plan import (
@@ -17,7 +18,7 @@ from autoscaler.model.plan import (
     Terminate,
 )
 from tests.ledger.builders import START, World, listed
-from tests.planner.fleets import catalogue
+from tests.planner.fleets import EAST, catalogue
 
 C0 = MachineId("c0")
 
@@ -291,3 +292,29 @@ def test_a_plans_intents_are_in_the_order_of_execution() -> None:
         "ReadRunner",
         "ReadJob",
     ]
+
+
+@pytest.mark.case(
+    "a pod ends and is deleted before its launch request is answered: a repeat would create it again",
+    topic="Kubernetes",
+    source="Kubernetes: Pod Lifecycle",
+)
+@pytest.mark.parametrize("ends", ["exited", "terminated", "interrupted"])
+def test_a_launch_request_is_not_repeated_after_one_of_its_machines_ended(ends: str) -> None:
+    world = World()
+    world.send(2)
+    world.do(e.LaunchOutcomeUnknown, LaunchRequestId("c"), "lost")
+    world.lists(listed("i-c0"), complete=False)
+    assert due(world, 30) == (ResendLaunchRequest(LaunchRequestId("c")),), "its machine runs"
+    if ends == "exited":
+        world.boot("c0")
+        world.do(e.HealthChecksReported, C0, True, "ok")
+        world.assignment("c0")
+        world.do(e.MachineExited, C0, "bye")
+    elif ends == "terminated":
+        world.lists(listed("i-c0", terminated=True), complete=False)
+    else:
+        kind, known = NoticeKind.SPOT_INTERRUPTION, ProviderMachineId("i-c0")
+        world.do(e.MachineNoticed, EAST, known, kind, world.now, "soon")
+        assert [intent.machine for intent in world.intents(Terminate)] == [C0]
+    assert world.intents(ResendLaunchRequest) == []
