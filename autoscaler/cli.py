@@ -5,8 +5,7 @@ Each command imports what it needs, so that `--help` answers at once.
 
 import os
 import sys
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -60,7 +59,7 @@ def serve(
     ] = LogLevel.INFO,
 ) -> None:
     """Run the controller until SIGTERM."""
-    from autoscaler.app import serve as run
+    from autoscaler.app.running import serve as run
     from autoscaler.config import ConfigurationError
 
     try:
@@ -93,7 +92,7 @@ def check(
 
     Prints every error and warning with its line and a fix. Exits with 2 if there is an error.
     """
-    from autoscaler.app import load_for_service
+    from autoscaler.app.preflight import load_for_service
     from autoscaler.app.summary import summarise
     from autoscaler.config import ConfigurationError
 
@@ -106,10 +105,9 @@ def check(
         raise typer.Exit(USAGE_ERROR) from None
     _report(configuration.warnings)
     lines = _ask_providers(configuration) if online else ()
-    with _printing():
-        summarise(configuration, sys.stdout)
-        for line in lines:
-            typer.echo(line)
+    summarise(configuration, sys.stdout)
+    for line in lines:
+        typer.echo(line)
 
 
 @commands.command(name="import")
@@ -163,8 +161,7 @@ def schema() -> None:
     from autoscaler.config import json_schema
     from autoscaler.providers.registry import provider_kinds
 
-    with _printing():
-        typer.echo(json_schema(provider_kinds()))
+    typer.echo(json_schema(provider_kinds()))
 
 
 commands.command()(operator_commands.unverified)
@@ -178,13 +175,27 @@ def version() -> None:
     """Print the version."""
     from importlib.metadata import version as installed
 
-    with _printing():
-        typer.echo(installed("gpu-runner-autoscaler"))
+    typer.echo(installed("gpu-runner-autoscaler"))
 
 
 def main() -> None:
-    """Run `autoscaler` with the command line of this process."""
-    commands()
+    """Run `autoscaler` with the command line of this process.
+
+    If a command cannot write to stdout, it prints one line to stderr and exits with 1.
+    """
+    if sys.__stdout__ is None:
+        # The caller closed stdout: a command that writes to it fails, and `serve` runs.
+        sys.stdout = Path(os.devnull).open(encoding="utf-8")  # noqa: SIM115
+    try:
+        commands()  # handles a broken pipe, and then exits with 1
+    except OSError as error:
+        if error.filename is not None:
+            raise  # not stdout's: an error of stdout names no file
+        # What is still buffered would fail again when Python flushes at its exit: status 120.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        reason = error.strerror or "it is closed"
+        typer.echo(f"standard output: cannot be written: {reason}", err=True)
+        sys.exit(1)
 
 
 def _ask_providers(configuration: "Configuration") -> tuple[str, ...]:
@@ -221,8 +232,7 @@ def _import(
     if refused:
         raise typer.Exit(1)
     if output is None:
-        with _printing():
-            typer.echo(text, nl=False)
+        typer.echo(text, nl=False)
 
 
 def _price_of(instance_type: str, os: "OperatingSystem") -> float:
@@ -246,6 +256,7 @@ def _write_new(output: Path, text: str) -> None:
     Raises ConfigurationError if the file cannot be created, and Exit if the disk is full.
     """
     from autoscaler.config import ConfigurationError, Problem
+    from autoscaler.config.problems import printable
 
     try:
         file = output.open("x", encoding="utf-8")
@@ -259,22 +270,7 @@ def _write_new(output: Path, text: str) -> None:
             file.write(text)
     except OSError as error:
         output.unlink()
-        typer.echo(f"{output}: cannot be written: {error.strerror}", err=True)
-        raise typer.Exit(1) from None
-
-
-@contextmanager
-def _printing() -> Iterator[None]:
-    """If stdout fails, print one line to stderr and exit with 1. typer handles a closed pipe."""
-    try:
-        yield
-        sys.stdout.flush()
-    except BrokenPipeError:
-        raise
-    except OSError as error:
-        # What is still buffered would fail again when Python flushes at its exit: status 120.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        typer.echo(f"standard output: cannot be written: {error.strerror}", err=True)
+        typer.echo(f"{printable(str(output))}: cannot be written: {error.strerror}", err=True)
         raise typer.Exit(1) from None
 
 

@@ -1,6 +1,4 @@
-"""The composition root: the only package that creates and connects concrete classes."""
+"""The composition root: the only package that creates and connects concrete classes.
 
-from autoscaler.app.preflight import load_for_service, preflight
-from autoscaler.app.running import serve
-
-__all__ = ["load_for_service", "preflight", "serve"]
+It imports none of its modules: `check` needs `preflight`, and not what `running` imports for a controller.
+"""

@@ -158,8 +158,8 @@ class Parts:
 
     def _unready(self) -> list[str]:
         controller = self._controller
-        left = controller.provider_opener.left
-        reasons = [f"provider {name} could not be opened and listed" for name in left]
+        unopened = controller.provider_opener.unopened
+        reasons = [f"provider {name} could not be opened and listed" for name in unopened]
         if controller.reconciler.turned_at is None:
             reasons.append("the control loop has made no pass yet")
         if not controller.poller.github_answered:

@@ -5,6 +5,7 @@ Pure, except for reading the files that the configuration names.
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
+from urllib.parse import urlsplit
 
 from autoscaler import config
 from autoscaler.config.provider_kind import ProviderKind
@@ -19,6 +20,7 @@ from autoscaler.model.identifiers import ProviderName, Seconds, SkuName
 from autoscaler.model.installations import Installations
 from autoscaler.server.settings import Address, ServerSettings, TlsFiles
 
+BROKER = "https://broker.actions.githubusercontent.com/health"
 CLOCK_SKEW: Seconds = 60.0
 """The largest difference of a machine's clock; GitHub's tokens are valid for minutes."""
 
@@ -102,9 +104,29 @@ def health_check_parameters(configuration: config.Configuration) -> dict[SkuName
             # Does not count against the rate limit (REST API, "Rate limit"). GitHub allows 60 other
             # requests without a token per hour and address.
             "github": settings.github.api_url.rstrip("/") + "/rate_limit",
+            **_broker(settings.github.api_url),
+            **_accelerator(sku),
         }
         for name, sku in settings.skus.items()
     }
+
+
+def _broker(api_url: str) -> dict[str, Any]:
+    """Return the check of the host from which runners of github.com get their jobs.
+
+    The address is the one that GitHub's own connectivity checks use (`ConnectivityChecks` in a job's
+    variables). It needs no token, and is not part of the REST API with its limits. Other installations of
+    GitHub serve runners and the API from the same hosts, or from hosts that only GitHub knows.
+    """
+    is_public = urlsplit(api_url).hostname == "api.github.com"
+    return {"broker": BROKER} if is_public else {}
+
+
+def _accelerator(sku: SkuSettings) -> dict[str, Any]:
+    wanted = sku.accelerator
+    return (
+        {} if wanted is None else {"accelerator": wanted.model_dump(mode="json", exclude_none=True)}
+    )
 
 
 def _options(

@@ -1,19 +1,24 @@
 """Answers machines' bootstrap requests: the `Bootstrap` port over the ledger.
 
-A machine proves its identity once; later requests are authenticated by a nonce. The `Registrar`
+A machine proves its identity once (`attestation`); a nonce authenticates its later requests. The `Registrar`
 registers runners; this module sends each one's configuration to its machine.
 """
 
 import asyncio
-import hashlib
 import hmac
 from collections.abc import Awaitable, Callable, Container, Mapping
 from typing import Any
 
 import structlog
 
+from autoscaler.controller.attestation import (
+    ANSWERED_WITHIN,
+    OVER,
+    TRY_AGAIN,
+    Attestations,
+    hash_of,
+)
 from autoscaler.controller.journal import Journal
-from autoscaler.controller.launch_times import launch_times_fit
 from autoscaler.controller.ports.bootstrap import (
     Assigned,
     AttestationAnswer,
@@ -23,8 +28,6 @@ from autoscaler.controller.ports.bootstrap import (
 )
 from autoscaler.controller.ports.provider import (
     OutcomeUnknownError,
-    ProofRefusedError,
-    ProvenIdentity,
     Provider,
     ProviderError,
 )
@@ -34,38 +37,20 @@ from autoscaler.model import events as e
 from autoscaler.model.evidence import RESTORED_FROM
 from autoscaler.model.identifiers import (
     MachineId,
-    ProviderMachineId,
     ProviderName,
     RunnerName,
     Seconds,
     SkuName,
 )
-from autoscaler.model.launch_requests import LaunchRequestState
 from autoscaler.model.machines import ExitReason, Machine, MachineState
 from autoscaler.model.runners import Runner, RunnerState
 
 PROTOCOLS = frozenset({1})
 """The protocol versions served: the latest two, once there are two."""
 
-TRY_AGAIN: Seconds = 5.0
-
-ANSWERED_WITHIN: Seconds = 3.0
-"""How long a provider may take to check a proof or to protect a machine. Kubernetes' provider asks its API
-server."""
-
-LISTED_WITHIN: Seconds = 6.0
-"""How long an attestation waits for a provider listing: agents wait 10 s for an answer."""
-
-AWAITING_AT_ONCE = 1280
-"""Maximum number of attestations waiting for a provider listing (about 20 KB each). Further machines get
-503 and retry."""
-
 _log = structlog.get_logger(__name__)
 
 _ASSIGNED = frozenset({MachineState.ASSIGNED, MachineState.EXITED})
-_OVER = frozenset(
-    {MachineState.TERMINATING, MachineState.TERMINATED, MachineState.LOST, MachineState.FAILED}
-)
 
 
 class BootstrapService:
@@ -90,9 +75,9 @@ class BootstrapService:
         self._releaser = releaser
         self._providers = providers
         self._health_checks = health_checks
-        self._list_now = list_now
-        self._opened: Container[ProviderName] = providers if opened is None else opened
-        self._awaiting: set[tuple[ProviderName, ProviderMachineId]] = set()
+        self._attestations = Attestations(
+            journal, providers, list_now, providers if opened is None else opened
+        )
         self.shutting_down = False
 
     async def attest(
@@ -108,17 +93,9 @@ class BootstrapService:
         del agent  # logged by the server, and used for no decision
         if protocol not in PROTOCOLS:
             raise BootstrapRefusedError(426, "protocol")
-        name = ProviderName(provider)
-        if name not in self._providers:
-            raise BootstrapRefusedError(403, "account")
-        if name not in self._opened:
-            # The provider's account is not known yet, so the proof cannot be checked.
-            raise NotKnownYetError(TRY_AGAIN)
-        identity = await self._verify(name, proof)
-        checked()
-        machine = await self._identified(name, identity)
-        self._check_records(machine, _hash(nonce))
-        await self._journal.record(e.MachineAttested(self._journal.now, machine.id, _hash(nonce)))
+        nonce_hash = hash_of(nonce)
+        machine = await self._attestations.machine_of(provider, proof, nonce_hash, checked)
+        await self._journal.record(e.MachineAttested(self._journal.now, machine.id, nonce_hash))
         return AttestationAnswer(machine.id, machine.sku, self._health_checks.get(machine.sku, {}))
 
     async def stage(self, machine: MachineId, nonce: str, stage: str) -> None:
@@ -193,7 +170,7 @@ class BootstrapService:
     ) -> None:
         """Record that the machine's runner has exited."""
         found = self._authenticated(machine, nonce, over=True)
-        if found.state not in _OVER and found.state is not MachineState.EXITED:
+        if found.state not in OVER and found.state is not MachineState.EXITED:
             self._journal.note(e.MachineExited(self._journal.now, machine, detail, reason))
             self._journal.changed.set()
         await self._journal.commit()
@@ -202,83 +179,6 @@ class BootstrapService:
         """Answer every waiting poll, because this process is about to stop."""
         self.shutting_down = True
         self._registrar.wake_all()
-
-    async def _verify(self, provider: ProviderName, proof: bytes) -> ProvenIdentity:
-        """Return the proven identity. A proof that cannot be checked now is checked again later."""
-        try:
-            async with asyncio.timeout(ANSWERED_WITHIN):
-                return await self._providers[provider].verify(proof)
-        except ProofRefusedError as error:
-            status = 403 if error.reason in ("account", "region") else 401
-            raise BootstrapRefusedError(status, error.reason) from error
-        except (ProviderError, OutcomeUnknownError, TimeoutError) as error:
-            problem = str(error) or f"no answer within {ANSWERED_WITHIN:g} s"
-            _log.warning("proof_not_checked", provider=provider, error=problem)
-            raise NotKnownYetError(TRY_AGAIN) from error
-
-    async def _identified(self, provider: ProviderName, identity: ProvenIdentity) -> Machine:
-        """Return the machine of this identity. Waits for the next listing if it is not known yet."""
-        try:
-            return self._find(provider, identity)
-        except NotKnownYetError:
-            await self._await_list(provider, identity.provider_id)
-        return self._find(provider, identity)
-
-    async def _await_list(self, provider: ProviderName, instance: ProviderMachineId) -> None:
-        """Wait for the next listing. Any instance in the account may cause one, but one at a time."""
-        waiting = provider, instance
-        if waiting in self._awaiting or len(self._awaiting) >= AWAITING_AT_ONCE:
-            raise NotKnownYetError(TRY_AGAIN)
-        self._awaiting.add(waiting)
-        try:
-            await self._list_now(provider, LISTED_WITHIN)
-        finally:
-            self._awaiting.discard(waiting)
-
-    def _find(self, provider: ProviderName, identity: ProvenIdentity) -> Machine:
-        state = self._journal.ledger.state
-        machine_id = state.by_provider_id.get(identity.provider_id)
-        if machine_id is not None and state.machines[machine_id].provider == provider:
-            machine = state.machines[machine_id]
-            self._compare(machine, identity)
-            return machine
-        unbound = any(
-            call.provider == provider
-            and call.state in (LaunchRequestState.SENT, LaunchRequestState.UNKNOWN)
-            for call in state.open_launch_requests.values()
-        )
-        if unbound or self._journal.now < state.started_at + 120.0:
-            raise NotKnownYetError(TRY_AGAIN)
-        raise BootstrapRefusedError(403, "instance")
-
-    def _compare(self, machine: Machine, identity: ProvenIdentity) -> None:
-        if machine.state in _OVER or machine.state is MachineState.EXITED:
-            raise BootstrapRefusedError(410, "ended")
-        if machine.work.may_run_job or machine.work.unverified:
-            raise BootstrapRefusedError(409, "assigned")
-        launched = machine.placement.image
-        if launched and identity.image and launched != identity.image:
-            raise BootstrapRefusedError(403, "image")
-        if not identity.launch_time:
-            return
-        if not machine.placement.launch_time:
-            raise NotKnownYetError(TRY_AGAIN)
-        if not launch_times_fit(machine, identity):
-            raise BootstrapRefusedError(403, "launch_time")
-
-    def _check_records(self, machine: Machine, nonce_hash: str) -> None:
-        """Refuse an attestation that may come from a job, if the store may be a restored backup.
-
-        The job on a machine can read the machine's proof of identity. A restored store may show that
-        machine as ready, and the job would receive a second registration.
-        """
-        state = self._journal.ledger.state
-        if machine.created_at >= state.started_at:
-            return
-        if state.evidence.is_missing_for(machine):
-            raise NotKnownYetError(TRY_AGAIN)
-        if machine.nonce_hash and not hmac.compare_digest(machine.nonce_hash, nonce_hash):
-            raise BootstrapRefusedError(401, "nonce")
 
     def _wait_for_first_list(self, machine: Machine) -> None:
         """Refuse a poll while the store may be a restored backup and GitHub's runners are not listed yet.
@@ -294,9 +194,9 @@ class BootstrapService:
         found = self._journal.ledger.state.machines.get(machine)
         if found is None:
             raise BootstrapRefusedError(401, "machine")
-        if not found.nonce_hash or not hmac.compare_digest(found.nonce_hash, _hash(nonce)):
+        if not found.nonce_hash or not hmac.compare_digest(found.nonce_hash, hash_of(nonce)):
             raise BootstrapRefusedError(401, "nonce")
-        if found.state in _OVER and not over:
+        if found.state in OVER and not over:
             raise BootstrapRefusedError(410, "ended")
         return found
 
@@ -349,7 +249,3 @@ class BootstrapService:
         if machine.work.runner != runner.name or runner.state is not RunnerState.REGISTERED:
             return None
         return Assigned(runner.name, secret)
-
-
-def _hash(nonce: str) -> str:
-    return hashlib.sha256(nonce.encode()).hexdigest()

@@ -36,15 +36,15 @@ class CircuitWatcher:
         self._journal = journal
         self._providers = providers
         self._news: Wakeups[str] = Wakeups(clock)
-        journal.on_history(self._hear)
+        journal.on_history(self._on_history)
 
     async def run(self) -> None:
         """Check images soon after a circuit breaker opens, and every minute. Raises StoreError."""
         while True:
-            await self.look()
+            await self.check()
             await self._news.wait(_OPENED, LOOK_EVERY)
 
-    async def look(self) -> None:
+    async def check(self) -> None:
         """Close the circuit breakers of images that their SKU no longer launches. Raises StoreError."""
         state = self._journal.ledger.state
         for sku in tuple(state.catalogue.skus):
@@ -67,7 +67,7 @@ class CircuitWatcher:
                 return set()
         return found
 
-    def _hear(self, rows: Sequence[HistoryRow]) -> None:
+    def _on_history(self, rows: Sequence[HistoryRow]) -> None:
         for row in rows:
             if row.kind != "machine":
                 continue

@@ -17,6 +17,7 @@ from autoscaler.controller.circuit_watcher import CircuitWatcher
 from autoscaler.controller.console_reader import ConsoleReader
 from autoscaler.controller.effects import Effects
 from autoscaler.controller.executor import Executor
+from autoscaler.controller.foreign_usage import KeptForeignUsage
 from autoscaler.controller.github_reader import GitHubReader
 from autoscaler.controller.github_synchronizer import GitHubSynchronizer
 from autoscaler.controller.intake import Intake, Parse
@@ -158,12 +159,11 @@ class Controller:
         """Create the poller, and each part that has tasks of its own."""
         ports, journal = self._ports, self.journal
         clock, background, telemetry = ports.clock, ports.background, ports.telemetry
-        prices = _parts_of(ports.providers, lambda provider: provider.prices)
-        limits = _parts_of(ports.providers, lambda provider: provider.limits)
-        notices = _parts_of(ports.providers, lambda provider: provider.notices)
-        self._prices = prices
-        self.pricing = Pricing(prices, ports.readings, self._use_new_prices, telemetry, clock)
-        self.quotas = KeptQuotas(limits, ports.readings, telemetry, clock)
+        providers, readings = ports.providers, ports.readings
+        notices = {name: one.notices for name, one in providers.items() if one.notices}
+        self.pricing = Pricing(providers, readings, self._use_new_prices, telemetry, clock)
+        self.quotas = KeptQuotas(providers, readings, telemetry, clock)
+        self.foreign_usage = KeptForeignUsage(journal, ports.providers, ports.readings)
         self.provider_opener = ProviderOpener(
             ports.providers, self._open_and_list, self._use_offerings, clock
         )
@@ -172,7 +172,7 @@ class Controller:
         self.console_reader = ConsoleReader(journal, ports.providers)
         self.circuit_watcher = CircuitWatcher(journal, ports.providers, background)
         self.github_synchronizer = GitHubSynchronizer(
-            journal, ports.lists, ports.github, self.intake.recall, telemetry, background
+            journal, ports.lists, ports.github, self.intake.load_pruned_job, telemetry, background
         )
         self.group_watch = GroupWatch(journal, ports.github, ports.lists, telemetry, background)
         self.poller = Poller(
@@ -193,7 +193,8 @@ class Controller:
                 self.group_watch.run,
                 *self._settings.process_tasks,
             ),
-            self.quotas.take_in,
+            self.quotas.record,
+            self.foreign_usage.save,
         )
 
     async def resume(self, saved: SavedState) -> None:
@@ -208,6 +209,7 @@ class Controller:
         self.intake.resume(*saved.unapplied)
         self.poller.resume(saved.arrived_until)
         await self.quotas.load()
+        await self.foreign_usage.load()
         left = Counter(m.provider for m in saved.machines if m.occupies)
         for name in set(left) - set(self._ports.providers):
             # The controller can neither list nor terminate them, so they count in the limits.
@@ -230,7 +232,7 @@ class Controller:
             hint = provider.hint(error)
             _log.error("provider_not_opened", provider=name, error=str(error), hint=hint)
             return False
-        await self.pricing.first_known(name)
+        await self.pricing.wait_for_first(name)
         return await self.poller.list_machines(name)
 
     async def _read_again(self, name: ProviderName) -> None:
@@ -249,15 +251,9 @@ class Controller:
     def _use_new_prices(self, kind: CapacityType) -> None:
         """Use new spot prices for costs, and new on-demand prices in the catalogue."""
         if kind is CapacityType.SPOT:
-            known = {name: reader.known_prices(kind) for name, reader in self._prices.items()}
+            known = {
+                name: reader.known_prices(kind) for name, reader in self.pricing.readers.items()
+            }
             self.journal.ledger.use_spot_prices(known)
         elif self._opened:
             self._use_offerings(self._opened)
-
-
-def _parts_of(
-    providers: Mapping[ProviderName, Provider], part: Callable[[Provider], T | None]
-) -> dict[ProviderName, T]:
-    """Return, by provider, the part that `part` returns for it, without None."""
-    found = {name: part(provider) for name, provider in providers.items()}
-    return {name: one for name, one in found.items() if one is not None}

@@ -59,7 +59,7 @@ class ConsoleReader:
         self._waiting: dict[ProviderName, asyncio.Queue[MachineId]] = {
             name: asyncio.Queue(MOST_WAITING) for name in providers
         }
-        journal.on_history(self._hear)
+        journal.on_history(self._on_history)
 
     @property
     def tasks(self) -> list[PeriodicTask]:
@@ -97,7 +97,7 @@ class ConsoleReader:
             return readable(f"the console output could not be read: {error}")
         return readable(written) or "the console output is empty"
 
-    def _hear(self, rows: Sequence[HistoryRow]) -> None:
+    def _on_history(self, rows: Sequence[HistoryRow]) -> None:
         for row in rows:
             if row.kind != "machine" or row.event not in (
                 MachineState.TERMINATING,

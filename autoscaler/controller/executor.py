@@ -86,8 +86,9 @@ class Executor:
         effects = [effect for intent in intents for effect in self._record(intent)]
         counted = self._counted()
         try:
-            if len(intents) + _machines(intents) > RECORDED_AT_ONCE:
-                await asyncio.sleep(0)  # copying and reporting so many records takes long
+            # Copying and reporting many records takes long, and so does planning and then recording them.
+            if not intents or len(intents) + _machines(intents) > RECORDED_AT_ONCE:
+                await asyncio.sleep(0)
             await self._journal.commit()
         except BaseException:
             for effect in effects:
@@ -185,7 +186,10 @@ def _without_late_terminations(intents: Sequence[Intent]) -> Sequence[Intent]:
 
 
 def _pieces(intents: Sequence[Intent]) -> list[Sequence[Intent]]:
-    """Return the groups of intents to record together: all but the launches beyond `LAUNCHED_AT_ONCE`."""
+    """Return the groups of intents to record together: all but the launches beyond `LAUNCHED_AT_ONCE`.
+
+    The first group may be empty.
+    """
     first: list[Intent] = []
     later: list[Sequence[Intent]] = []
     machines = 0

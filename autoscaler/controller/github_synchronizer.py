@@ -19,7 +19,7 @@ from autoscaler.controller.ports.github_lists import GitHubLists, ListedRun
 from autoscaler.controller.ports.telemetry import SyncTelemetry
 from autoscaler.controller.sync_registrations import Registrations
 from autoscaler.controller.sync_schedule import BY_STATUS, Kind, Read, next_reads, staleness
-from autoscaler.controller.sync_state import SyncState, news, run_origins
+from autoscaler.controller.sync_state import SyncState, event_if_new, run_origins
 from autoscaler.ledger.unverified import needs_runner_list
 from autoscaler.model.events import JobObserved, RunnersListed
 from autoscaler.model.identifiers import Instant, Seconds
@@ -139,10 +139,12 @@ class _AccountSync:
         self._refill(now)
         if now - self._ledger_at >= LEDGER_EVERY:
             self._ledger_at = now
-            self.state.look_at(self._journal.ledger.state, now)
+            self.state.add_known(self._journal.ledger.state, now)
         if now < self._not_before:
             return
         most = min(AT_ONCE - len(self._under_way), int(self._level))
+        if most <= 0:
+            return
         for read in next_reads(self.state.known(), now, most, self._under_way):
             self._under_way.add(read)
             self._level -= 1.0
@@ -216,7 +218,7 @@ class _AccountSync:
             if read.kind in BY_STATUS
             else self._lists.newest_runs(read.of)
         )
-        await self._take_in_runs(read.of, runs.items)
+        await self._record_runs(read.of, runs.items)
         return runs.calls
 
     async def _read_repositories(self, scope: str, began_at: Instant) -> int:
@@ -235,18 +237,18 @@ class _AccountSync:
         for one in listed.items:
             if one.created_at is not None and one.created_at >= since:
                 seen_at = max(one.created_at, one.pushed_at or 0.0)
-                self.state.saw(one.name, seen_at, self._journal.ledger.state)
+                self.state.note_activity(one.name, seen_at, self._journal.ledger.state)
         return listed.calls
 
     async def _read_run(self, read: Read) -> int:
         found = await self._lists.run(read.of, read.run)
         if found.items:
-            await self._take_in_runs(read.of, found.items)
+            await self._record_runs(read.of, found.items)
         else:
             self.state.run_is_not_there(read.of, read.run, self._clock.now())
         return found.calls
 
-    async def _take_in_runs(self, repository: str, runs: Sequence[ListedRun]) -> None:
+    async def _record_runs(self, repository: str, runs: Sequence[ListedRun]) -> None:
         now = self._clock.now()
         self.state.listed_runs(repository, runs, now)
         events = run_origins(self._journal.ledger.state, runs, now)
@@ -257,7 +259,7 @@ class _AccountSync:
         listed = await self._lists.jobs(read.of, read.run, self._clock.now())
         state = self._journal.ledger.state
         for seen in listed.items:
-            if seen.id not in state.jobs and news(state, seen) is not None:
+            if seen.id not in state.jobs and event_if_new(state, seen) is not None:
                 await self._recall(seen)
         key, now = (read.of, read.run), self._clock.now()
         findings = self.state.listed_jobs(key, listed.items, state, now)

@@ -115,9 +115,11 @@ class GuardedProvider:
         """See `Provider`."""
         return await guard(self._provider.quotas, _LISTED, OutcomeUnknownError)
 
-    async def collect(self, requests: Sequence[str]) -> tuple[str, ...]:
+    async def delete_unused(self, requests: Sequence[str]) -> tuple[str, ...]:
         """See `Provider`."""
-        return await guard(lambda: self._provider.collect(requests), _LISTED, OutcomeUnknownError)
+        return await guard(
+            lambda: self._provider.delete_unused(requests), _LISTED, OutcomeUnknownError
+        )
 
     async def image(self, sku: SkuName) -> str:
         """See `Provider`."""
@@ -170,11 +172,6 @@ class GuardedPrices:
     def price_kinds(self) -> Collection[CapacityType]:
         """See `PriceReader`."""
         return self._reader.price_kinds
-
-    @property
-    def fix(self) -> str:
-        """See `PriceReader`."""
-        return self._reader.fix
 
     async def read_prices(self, capacity_type: CapacityType) -> PriceAnswer:
         """See `PriceReader`."""

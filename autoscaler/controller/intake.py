@@ -127,7 +127,7 @@ class Intake:
         piece, self._waiting = self._waiting[:APPLIED_AT_ONCE], self._waiting[APPLIED_AT_ONCE:]
         for _, event in piece:
             if event is not None:
-                await self.recall(event)
+                await self.load_pruned_job(event)
                 self._journal.note(event)
         self._journal.start_commit([key for key, _ in piece if key is not None])
         return len(piece)
@@ -144,7 +144,7 @@ class Intake:
         catalogue = self._journal.ledger.state.catalogue
         return scope_of(catalogue, event.repository) is None
 
-    async def recall(self, event: JobObserved) -> None:
+    async def load_pruned_job(self, event: JobObserved) -> None:
         """Load a job from the store that is no longer in memory. Raises StoreError."""
         # A job that completed long ago is no longer in memory. Without its row, a repeated delivery
         # would add it as a new job.
@@ -155,4 +155,4 @@ class Intake:
             return
         job = await self._store.find_job(event.id)
         if job is not None and event.id not in state.jobs:
-            self._journal.ledger.recall(job)
+            self._journal.ledger.add_pruned_job(job)

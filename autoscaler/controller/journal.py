@@ -101,7 +101,7 @@ class Journal:
             records = tuple(map(copied, changes.records))
             if not self._group:
                 self._latest = asyncio.ensure_future(self._write_group(self._latest))
-                self._latest.add_done_callback(_look_at)
+                self._latest.add_done_callback(_retrieve_error)
             self._group.append((replace(changes, records=records), applied))
 
     def _raise_failure(self) -> None:
@@ -126,7 +126,7 @@ class Journal:
             raise
 
 
-def _look_at(write: "asyncio.Future[None]") -> None:
+def _retrieve_error(write: "asyncio.Future[None]") -> None:
     """Retrieve the write's error. `broken` keeps it, and the next commit raises it."""
     if not write.cancelled():
         write.exception()

@@ -19,7 +19,7 @@ from autoscaler.model.events import (
     LaunchRequestSent,
 )
 from autoscaler.model.failures import FailureClass
-from autoscaler.model.identifiers import LaunchRequestId, ProviderName
+from autoscaler.model.identifiers import LaunchRequestId, ProviderName, Seconds
 from autoscaler.model.launch_requests import LaunchRequest, LaunchRequestState
 
 ANSWERED_AT_ONCE = 100
@@ -71,22 +71,17 @@ class Launcher:
         request = self._journal.ledger.state.launch_requests[request_id]
         provider = self._providers.get(request.provider)
         if provider is None:
-            message = f"provider {request.provider} is no longer configured"
-            await self._journal.record(LaunchOutcomeUnknown(self._journal.now, request.id, message))
+            await self._unknown(request, f"provider {request.provider} is no longer configured")
             return
         try:
             answer = await provider.launch(request.body)
         except OutcomeUnknownError as error:
-            await self._journal.record(
-                LaunchOutcomeUnknown(self._journal.now, request.id, str(error))
-            )
+            await self._unknown(request, str(error), error.retry_after)
         except ProviderError as error:
             if request.attempts > 1:
                 # The refusal of a repeated request does not prove that the first attempt failed.
                 message = f"the provider refused the repeated request: {error}"
-                await self._journal.record(
-                    LaunchOutcomeUnknown(self._journal.now, request.id, message)
-                )
+                await self._unknown(request, message, error.retry_after)
             else:
                 await self._refused(request, error)
         else:
@@ -99,9 +94,16 @@ class Launcher:
             piece, left = left[:ANSWERED_AT_ONCE], left[ANSWERED_AT_ONCE:]
             now = self._journal.now
             await self._journal.record(LaunchRequestAnswered(now, request.id, piece, (), more=True))
+        now = self._journal.now
         await self._journal.record(
-            LaunchRequestAnswered(self._journal.now, request.id, left, answer.failures)
+            LaunchRequestAnswered(now, request.id, left, answer.failures, answer.retry_after)
         )
+
+    async def _unknown(
+        self, request: LaunchRequest, message: str, retry_after: Seconds | None = None
+    ) -> None:
+        now = self._journal.now
+        await self._journal.record(LaunchOutcomeUnknown(now, request.id, message, retry_after))
 
     async def _refused(self, request: LaunchRequest, error: ProviderError) -> None:
         failure = LaunchFailure(

@@ -59,7 +59,7 @@ class NoticeReader:
                 await self.read(name)
             except (ProviderError, OutcomeUnknownError) as error:
                 _log.warning("notices_not_read", provider=name, error=str(error))
-                await self._clock.sleep(PAUSES.delay(failures))
+                await self._clock.sleep(max(PAUSES.delay(failures), error.retry_after or 0.0))
                 failures += 1
             else:
                 failures = 0
@@ -73,11 +73,11 @@ class NoticeReader:
         messages = await queue.receive(WAIT)
         if not messages:
             return 0
-        notices = [self._understood(name, message) for message in messages]
-        understood = [notice for notice in notices if notice is not None]
+        notices = [self._parsed(name, message) for message in messages]
+        parsed = [notice for notice in notices if notice is not None]
         events = [
             MachineNoticed(self._journal.now, name, machine, one.kind, one.means_at, one.detail)
-            for one in understood
+            for one in parsed
             for machine in one.machines
         ]
         # Durable before the message is deleted, so that a crash in between loses no notice.
@@ -90,9 +90,9 @@ class NoticeReader:
         done = [message.receipt for message in messages if message.receipt not in waiting]
         if waiting:
             try:
-                await self._read_machines(name, queue, understood)
+                await self._read_machines(name, queue, parsed)
             except (ProviderError, OutcomeUnknownError):
-                # Settle the other notices now: a spot instance has only two minutes.
+                # The other notices are recorded: delete their messages. State changes are received again.
                 await self._settle(queue, done)
                 raise
         await self._settle(queue, [message.receipt for message in messages])
@@ -102,7 +102,7 @@ class NoticeReader:
         if receipts:
             await queue.settle(receipts)
 
-    def _understood(self, name: ProviderName, message: Message) -> Notice | None:
+    def _parsed(self, name: ProviderName, message: Message) -> Notice | None:
         kind = message.notice.kind if message.notice is not None else OTHER
         if message.poison:
             kind = POISON
@@ -125,7 +125,7 @@ class NoticeReader:
             for one in notices
             if one.kind is NoticeKind.STATE_CHANGE
             for machine in one.machines
-            if self._is_there(machine)
+            if self._may_exist(machine)
         }
         if not changed:
             return
@@ -133,7 +133,7 @@ class NoticeReader:
         shown = await queue.shown(sorted(changed))
         await self._journal.record(MachinesListed(self._journal.now, name, began_at, False, shown))
 
-    def _is_there(self, machine: ProviderMachineId) -> bool:
+    def _may_exist(self, machine: ProviderMachineId) -> bool:
         state = self._journal.ledger.state
         known = state.by_provider_id.get(machine)
         return known is not None and state.machines[known].occupies

@@ -16,7 +16,7 @@ from autoscaler.controller.ports.provider import OutcomeUnknownError, Provider, 
 from autoscaler.controller.ports.store import Store
 from autoscaler.controller.wakeups import Wakeups
 from autoscaler.model.events import ListedMachine, MachinesListed, QuotasRead
-from autoscaler.model.identifiers import Instant, ProviderName, Seconds
+from autoscaler.model.identifiers import Instant, ProviderMachineId, ProviderName, Seconds
 
 LIST_EVERY: Seconds = 30.0
 LIST_SOON: Seconds = 2.0
@@ -36,8 +36,13 @@ ROWS_KEPT_FOR: Seconds = 4 * 86400.0
 PeriodicTask = Callable[[], Coroutine[Any, Any, None]]
 """A further periodic task, run until it returns or is cancelled. Raises only StoreError."""
 
-QuotasTried = Callable[[ProviderName], Coroutine[Any, Any, None]]
-"""Raises only StoreError."""
+AfterQuotas = Callable[
+    [ProviderName, ProviderError | OutcomeUnknownError | None], Coroutine[Any, Any, None]
+]
+"""Called after a provider's quotas were read, or with the error. Logs the error. Raises only StoreError."""
+
+AfterListing = Callable[[ProviderName], Coroutine[Any, Any, None]]
+"""Called after a provider's machines were listed. Raises only StoreError."""
 
 _log = structlog.get_logger(__name__)
 
@@ -53,9 +58,13 @@ class Poller:
         providers: Mapping[ProviderName, Provider],
         clock: Clock,
         tasks: Sequence[PeriodicTask],
-        quotas_read: QuotasTried,
+        quotas_read: AfterQuotas,
+        machines_listed: AfterListing,
     ) -> None:
-        """`tasks` run beside the poller's own. `quotas_read` is called after each attempt to read quotas."""
+        """`tasks` run beside the poller's own.
+
+        `quotas_read` is called after each attempt to read quotas, `machines_listed` after each complete list.
+        """
         self._journal = journal
         self._store = store
         self._github = github
@@ -64,8 +73,10 @@ class Poller:
         self._arrived_until = clock.now()
         self._tasks = tasks
         self._quotas_read = quotas_read
+        self._machines_listed = machines_listed
         self._listing_requested = {name: asyncio.Event() for name in providers}
         self._lists_begun = dict.fromkeys(providers, 0)
+        self._refused_for: dict[ProviderName, Seconds] = {}
         self._listed: Wakeups[tuple[ProviderName, int]] = Wakeups(clock)
         self.github_answered = False
 
@@ -101,6 +112,7 @@ class Poller:
     async def list_machines(self, name: ProviderName) -> bool:
         """List a provider's machines once. Return False if the listing is incomplete."""
         began_at = self._journal.now
+        self._refused_for[name] = 0.0
         machines: list[ListedMachine] = []
         complete = True
         try:
@@ -109,25 +121,33 @@ class Poller:
         except (ProviderError, OutcomeUnknownError) as error:
             _log.warning("list_incomplete", provider=name, error=str(error))
             complete = False
-        last = await self._take_in(name, began_at, machines)
-        shown = frozenset(one.provider_id for one in machines)
+            self._refused_for[name] = error.retry_after or 0.0
+        shown, last = await self._record_listing(name, began_at, machines)
         await self._journal.record(
-            MachinesListed(self._journal.now, name, began_at, complete, last, shown=shown)
+            MachinesListed(
+                self._journal.now, name, began_at, complete, last, shown=frozenset(shown)
+            )
         )
+        if complete:
+            await self._machines_listed(name)
         return complete
 
-    async def _take_in(
+    async def _record_listing(
         self, name: ProviderName, began_at: Instant, machines: Sequence[ListedMachine]
-    ) -> tuple[ListedMachine, ...]:
-        """Record a listing in pieces and yield to other tasks in between. Return the last piece."""
-        first = 0
+    ) -> tuple[set[ProviderMachineId], tuple[ListedMachine, ...]]:
+        """Record a listing in pieces and yield to other tasks in between.
+
+        Return the IDs of the recorded machines, and the last piece, which is not recorded yet.
+        """
+        first, shown = 0, set[ProviderMachineId]()
         while len(machines) - first > LISTED_AT_ONCE:
             piece = tuple(machines[first : first + LISTED_AT_ONCE])
+            shown.update(one.provider_id for one in piece)
             now = self._journal.now
             self._journal.note(MachinesListed(now, name, began_at, False, piece, more=True))
             first += LISTED_AT_ONCE
             await asyncio.sleep(0)
-        return tuple(machines[first:])
+        return shown, tuple(machines[first:])
 
     async def _list_repeatedly(self, name: ProviderName) -> None:
         soon = self._listing_requested[name]
@@ -138,7 +158,7 @@ class Poller:
             self._lists_begun[name] += 1
             await self.list_machines(name)
             self._listed.wake((name, before))
-            await self._clock.sleep(LIST_SOON)
+            await self._clock.sleep(max(LIST_SOON, self._refused_for[name]))
             await self._first(soon, LIST_EVERY - LIST_SOON)
 
     async def _first(self, event: asyncio.Event, seconds: Seconds) -> None:
@@ -155,21 +175,22 @@ class Poller:
         """Read a provider's quotas and delete unused resources, every `UPKEEP_EVERY`."""
         provider = self._providers[name]
         while True:
+            problem: ProviderError | OutcomeUnknownError | None = None
             try:
                 quotas = await provider.quotas()
             except (ProviderError, OutcomeUnknownError) as error:
-                _log.warning("quotas_not_read", provider=name, error=str(error))
+                problem = error
             else:
                 found = tuple(sorted(quotas.items()))
                 await self._journal.record(QuotasRead(self._journal.now, name, found))
-            await self._quotas_read(name)
+            await self._quotas_read(name, problem)
             try:
-                collected = await provider.collect(self._sendable(name))
+                deleted = await provider.delete_unused(self._sendable(name))
             except (ProviderError, OutcomeUnknownError) as error:
                 _log.warning("resources_not_deleted", provider=name, error=str(error))
             else:
-                if collected:
-                    _log.info("resources_deleted", provider=name, ids=collected)
+                if deleted:
+                    _log.info("resources_deleted", provider=name, ids=deleted)
             await self._clock.sleep(UPKEEP_EVERY)
 
     def _sendable(self, name: ProviderName) -> list[str]:
@@ -183,8 +204,7 @@ class Poller:
             pause = REDELIVER_EVERY
             try:
                 done = await self._github.redeliver_failed(since)
-            except GitHubError as error:
-                _log.warning("redelivery_failed", error=str(error))
+            except GitHubError as error:  # logged, with its App, by the adapter
                 pause = max(
                     pause, error.retry_after if isinstance(error, RetryLaterError) else 60.0
                 )

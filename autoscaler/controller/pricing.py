@@ -11,12 +11,11 @@ import structlog
 
 from autoscaler.controller.ports.clock import Clock
 from autoscaler.controller.ports.prices import PriceReader
-from autoscaler.controller.ports.provider import OutcomeUnknownError, ProviderError
+from autoscaler.controller.ports.provider import OutcomeUnknownError, Provider, ProviderError
 from autoscaler.controller.ports.readings import ReadingCache
 from autoscaler.controller.ports.telemetry import PriceTelemetry
 from autoscaler.model.backoff import Backoff
 from autoscaler.model.catalogue import CapacityType
-from autoscaler.model.failures import FailureClass
 from autoscaler.model.identifiers import ProviderName, Seconds
 from autoscaler.model.prices import READ_AS, Price, PriceSource, price_of
 
@@ -43,22 +42,23 @@ class Pricing:
 
     def __init__(
         self,
-        readers: Mapping[ProviderName, PriceReader],
+        providers: Mapping[ProviderName, Provider],
         cache: ReadingCache,
         changed: Changed,
         telemetry: PriceTelemetry,
         clock: Clock,
     ) -> None:
-        self._readers = readers
+        self._providers = providers
+        self.readers = {name: one.prices for name, one in providers.items() if one.prices}
         self._cache = cache
         self._changed = changed
         self._telemetry = telemetry
         self._clock = clock
-        self._known = {name: asyncio.Event() for name in readers}
+        self._known = {name: asyncio.Event() for name in self.readers}
         self._read_at: dict[tuple[ProviderName, CapacityType], float] = {}
         self._reported: dict[tuple[ProviderName, CapacityType], object] = {}
 
-    async def first_known(self, name: ProviderName) -> None:
+    async def wait_for_first(self, name: ProviderName) -> None:
         """Wait until a provider's on-demand prices were read or refused, or for `FIRST_WAIT` seconds.
 
         Returns at once for a provider without a reader.
@@ -75,17 +75,17 @@ class Pricing:
 
     async def run(self) -> None:
         """Run until cancelled. Raises StoreError."""
-        kept = {name: await self._load(name) for name in self._readers}
+        kept = {name: await self._load(name) for name in self.readers}
         async with asyncio.TaskGroup() as group:
-            for name, reader in self._readers.items():
+            for name, reader in self.readers.items():
                 prices = kept[name]
                 reader.use_prices(prices, PriceSource.CACHE)
                 for kind in CapacityType:
-                    self._take_in(name, kind, bool(reader.known_prices(kind)))
+                    self._report_prices(name, kind, bool(reader.known_prices(kind)))
                 if CapacityType.ON_DEMAND not in reader.price_kinds or self._complete(reader):
                     self._known[name].set()
                 for kind in reader.price_kinds:
-                    group.create_task(self._read_again_and_again(name, kind))
+                    group.create_task(self._read_repeatedly(name, kind))
 
     async def _load(self, name: ProviderName) -> tuple[Price, ...]:
         found = []
@@ -94,7 +94,7 @@ class Pricing:
             found += [price_of(kind, reading) for reading in readings]
         return tuple(price for price in found if price is not None)
 
-    async def _read_again_and_again(self, name: ProviderName, kind: CapacityType) -> None:
+    async def _read_repeatedly(self, name: ProviderName, kind: CapacityType) -> None:
         usual, failures = READ_EVERY[kind], 0
         again = Backoff(AGAIN_FIRST, usual)
         await self._clock.sleep(self._first_pause(name, kind))
@@ -109,7 +109,7 @@ class Pricing:
     def _first_pause(self, name: ProviderName, kind: CapacityType) -> Seconds:
         """Return the delay of the first read. Recent stored on-demand prices are not read at the start."""
         read_at = self._read_at.get((name, kind))
-        if kind is CapacityType.SPOT or read_at is None or not self._complete(self._readers[name]):
+        if kind is CapacityType.SPOT or read_at is None or not self._complete(self.readers[name]):
             return 0.0
         return max(0.0, read_at + READ_EVERY[kind] - self._clock.now())
 
@@ -119,7 +119,7 @@ class Pricing:
 
     async def _read(self, name: ProviderName, kind: CapacityType) -> bool:
         """Read prices once. Return True if no request failed and the provider listed prices."""
-        reader = self._readers[name]
+        reader = self.readers[name]
         answer = await reader.read_prices(kind)
         read = answer.problem is None and bool(answer.prices)
         changed = reader.use_prices(answer.prices, PriceSource.API)
@@ -127,7 +127,7 @@ class Pricing:
             self._warn(name, kind, answer.problem)
         # Spot prices that could not be read again may now be too old to use.
         too_old = kind is CapacityType.SPOT and not read
-        self._take_in(name, kind, changed or too_old)
+        self._report_prices(name, kind, changed or too_old)
         if kind is CapacityType.ON_DEMAND:
             self._known[name].set()
         if answer.prices:
@@ -136,13 +136,13 @@ class Pricing:
             await self._cache.save_readings(name, READ_AS[kind], readings)
         return read
 
-    def _take_in(self, name: ProviderName, kind: CapacityType, changed: bool) -> None:
+    def _report_prices(self, name: ProviderName, kind: CapacityType, changed: bool) -> None:
         """Report the prices in use, and call `changed` if they changed."""
         where = name, kind
-        known = self._readers[name].known_prices(kind)
+        known = self.readers[name].known_prices(kind)
         if known:
             self._read_at[where] = min(price.read_at for price in known)
-        sources = self._readers[name].price_sources(kind)
+        sources = self.readers[name].price_sources(kind)
         self._telemetry.prices(name, kind, sources, self._read_at.get(where))
         in_use = {source.value: number for source, number in sources.items() if number}
         if self._reported.get(where) != in_use:
@@ -159,15 +159,12 @@ class Pricing:
         problem: ProviderError | OutcomeUnknownError | None,
     ) -> None:
         """Log that prices could not be read. The previous prices stay in use."""
-        denied = (
-            isinstance(problem, ProviderError) and problem.failure is FailureClass.CONFIGURATION
-        )
-        sources = self._readers[name].price_sources(kind)
+        sources = self.readers[name].price_sources(kind)
         _log.warning(
             "prices_not_read",
             provider=name,
             capacity_type=kind.value,
             error=str(problem or "the provider lists none of these types"),
-            fix=self._readers[name].fix if denied else None,
+            hint=None if problem is None else self._providers[name].hint(problem),
             in_use={source.value: number for source, number in sources.items() if number},
         )

@@ -42,7 +42,7 @@ class ProviderOpener:
         self._all_listed = asyncio.Event()
 
     @property
-    def left(self) -> list[ProviderName]:
+    def unopened(self) -> list[ProviderName]:
         """The providers that are not opened and listed yet."""
         return sorted(set(self._providers) - self.opened)
 
@@ -50,7 +50,7 @@ class ProviderOpener:
         """Open all providers that are not open. Retries each until it succeeds."""
         async with asyncio.TaskGroup() as group:
             group.create_task(self._wait_no_longer())
-            for name in self.left:
+            for name in self.unopened:
                 group.create_task(self._open(name))
 
     async def read_daily(self, read: Callable[[ProviderName], Awaitable[None]]) -> None:
@@ -70,7 +70,7 @@ class ProviderOpener:
             await self._clock.sleep(AGAIN.delay(failures))
             failures += 1
         self.opened.add(name)
-        if not self.left:
+        if not self.unopened:
             self._all_listed.set()
         await self._all_listed.wait()
         self._use_offerings(self.opened)

@@ -8,75 +8,87 @@ from collections.abc import Mapping
 import structlog
 
 from autoscaler.controller.ports.clock import Clock
-from autoscaler.controller.ports.provider import OutcomeUnknownError, ProviderError
-from autoscaler.controller.ports.quotas import QuotaLimits
+from autoscaler.controller.ports.provider import OutcomeUnknownError, Provider, ProviderError
 from autoscaler.controller.ports.readings import ReadingCache
 from autoscaler.controller.ports.telemetry import QuotaTelemetry
-from autoscaler.model.failures import FailureClass
 from autoscaler.model.identifiers import ProviderName
+from autoscaler.model.quotas import QuotaSource
 from autoscaler.model.readings import ReadingKind
+
+Problem = ProviderError | OutcomeUnknownError | None
+"""Why quotas were not read, or None if they were."""
 
 _log = structlog.get_logger(__name__)
 
 
 class KeptQuotas:
-    """The quotas of all providers. Call `load` first, and `take_in` after each read."""
+    """The quotas of all providers. Call `load` first, and `record` after each read."""
 
     def __init__(
         self,
-        limits: Mapping[ProviderName, QuotaLimits],
+        providers: Mapping[ProviderName, Provider],
         cache: ReadingCache,
         telemetry: QuotaTelemetry,
         clock: Clock,
     ) -> None:
-        self._limits = limits
+        self._providers = providers
         self._cache = cache
         self._telemetry = telemetry
         self._clock = clock
-        self._logged: dict[ProviderName, object] = {}
+        self._logged: dict[ProviderName, object] = dict.fromkeys(providers, (_kind(None), {}))
 
     async def load(self) -> None:
         """Give the stored quotas to the providers. Raises StoreError."""
-        for name, limits in self._limits.items():
-            limits.use_kept(await self._cache.load_readings(name, ReadingKind.QUOTA))
+        for name, provider in self._providers.items():
+            if provider.limits is not None:
+                kept = await self._cache.load_readings(name, ReadingKind.QUOTA)
+                provider.limits.use_kept(kept)
 
-    async def take_in(self, name: ProviderName) -> None:
-        """Report and store the quotas that a provider uses now. Raises StoreError."""
-        limits = self._limits.get(name)
+    async def record(self, name: ProviderName, problem: Problem) -> None:
+        """Report and store the quotas that a provider uses now. Raises StoreError.
+
+        `problem` is the error of `Provider.quotas`, or None. If it is None, the provider may still have
+        used old values; `QuotaLimits.problem` then has the error.
+        """
+        limits = self._providers[name].limits
         if limits is None:
+            self._log(name, problem, {}, None)
             return
         readings = limits.readings()
         read_at = min((one.read_at for one in readings), default=None)
-        self._telemetry.quotas(name, limits.sources(), read_at)
-        self._log(name, limits, read_at)
+        sources = limits.sources()
+        self._telemetry.quotas(name, sources, read_at)
+        self._log(name, problem or limits.problem, sources, read_at)
         if readings and limits.problem is None:
             await self._cache.save_readings(name, ReadingKind.QUOTA, readings)
 
-    def _log(self, name: ProviderName, limits: QuotaLimits, read_at: float | None) -> None:
+    def _log(
+        self,
+        name: ProviderName,
+        problem: Problem,
+        sources: Mapping[QuotaSource, int],
+        read_at: float | None,
+    ) -> None:
         """Log the sources and the problem, if either changed."""
-        problem = limits.problem
-        sources = {source.value: number for source, number in limits.sources().items() if number}
-        news = _kind(problem), sources
-        if self._logged.get(name) == news:
+        in_use = {source.value: number for source, number in sources.items() if number}
+        news = _kind(problem), in_use
+        if self._logged[name] == news:
             return
         self._logged[name] = news
-        age = None if read_at is None else round(max(0.0, self._clock.now() - read_at))
         if problem is None:
-            _log.info("quotas_in_use", provider=name, sources=sources)
+            _log.info("quotas_in_use", provider=name, sources=in_use)
             return
-        denied = (
-            isinstance(problem, ProviderError) and problem.failure is FailureClass.CONFIGURATION
-        )
+        age = None if read_at is None else round(max(0.0, self._clock.now() - read_at))
         _log.warning(
             "quotas_not_read",
             provider=name,
             error=str(problem),
-            fix=limits.fix if denied else None,
-            in_use=sources,
+            hint=self._providers[name].hint(problem),
+            in_use=in_use,
             age_seconds=age,
         )
 
 
-def _kind(problem: ProviderError | OutcomeUnknownError | None) -> str:
+def _kind(problem: Problem) -> str:
     """Return the kind of a problem, equal for problems whose messages differ only in a request id."""
     return problem.code if isinstance(problem, ProviderError) else type(problem).__name__

@@ -97,7 +97,7 @@ class Reconciler:
             while not self._stopping.is_set():
                 await self.turn()
                 async with self._woken_at(self.plan.again_at):
-                    await self._gather()
+                    await self._wait_for_batch()
         finally:
             watching.cancel()
             await asyncio.wait({watching})
@@ -112,28 +112,28 @@ class Reconciler:
         began = self._pacing.now()
         self._journal.changed.clear()
         await self._intake.apply_waiting()
-        await self._pass_time()
+        await self._advance_time()
         planned = self._pacing.now()
         self.plan = plan(self._journal.fleet())
         self._planning_took = self._pacing.now() - planned
         await self._executor.carry_out(self.plan)
         await self._journal.commit()
-        await self._give_way()
+        await self._yield_to_tasks()
         self._log_waiting()
         self._telemetry.fleet(fleet_counts(self._journal.ledger.state, self._clock.now()))
         self.turned_at = self._pacing.now()
         self._telemetry.loop_pass(self.turned_at - began)
 
-    async def _pass_time(self) -> None:
+    async def _advance_time(self) -> None:
         """Advance the ledger's time until no expired job is left as demand for the plan."""
         now = self._clock.now()
         self._journal.note(TimePassed(now))
         while is_any_overdue(self._journal.ledger.state, now):
             await asyncio.sleep(0)
             self._journal.note(TimePassed(now))
-        await self._give_way()
+        await self._yield_to_tasks()
 
-    async def _give_way(self) -> None:
+    async def _yield_to_tasks(self) -> None:
         """Let other tasks run, if the fleet is so large that each part of a pass takes long.
 
         Never between a plan and its recording, because the plan is about an unchanged fleet.
@@ -164,7 +164,7 @@ class Reconciler:
         recent = {key: at for key, at in self._reported.items() if now - at < REMIND_AFTER}
         self._reported = recent | dict.fromkeys(reasons, now)
 
-    async def _gather(self) -> None:
+    async def _wait_for_batch(self) -> None:
         """Wait for a change or the next tick, then until the batch of changes is complete (see `Pace`)."""
         if not await _set_within(self._journal.changed, self._pace.tick):
             return
@@ -178,7 +178,7 @@ class Reconciler:
                 return
             # Applied in small pieces, because new deliveries wait for the store behind each write.
             await self._intake.apply_waiting()
-            # A clock that was set back stands still for a while.
+            # After the system's clock was set back, `now` does not change for a while.
             elapsed = max(self._pacing.now() - began, window)
             queued = (self._intake.jobs_queued - queued_before) * pace.batch_idle / elapsed
             idle_windows = idle_windows + 1 if queued < pace.stream_jobs else 0
@@ -190,14 +190,14 @@ class Reconciler:
         self._due.clear()
         if self._stopping.is_set():
             self._due.set()
-        alarm = asyncio.get_running_loop().create_task(self._ring(moment))
+        alarm = asyncio.get_running_loop().create_task(self._wake_at(moment))
         try:
             yield
         finally:
             alarm.cancel()
             await asyncio.wait({alarm})
 
-    async def _ring(self, moment: Instant | None) -> None:
+    async def _wake_at(self, moment: Instant | None) -> None:
         if moment is not None:
             await self._clock.sleep(max(0.0, moment - self._clock.now()))
             self._due.set()

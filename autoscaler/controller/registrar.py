@@ -83,7 +83,9 @@ class Registrar:
                 await self._delete(runner)
             except RunnerBusyError:
                 await self._journal.record(
-                    RunnerClosed(self._journal.now, name, "busy without having been handed over")
+                    RunnerClosed(
+                        self._journal.now, name, "busy, but its configuration was never sent"
+                    )
                 )
                 return
             except GitHubError as error:

@@ -152,7 +152,7 @@ class RegistrationReleaser:
         )
         now = self._journal.now
         self._journal.note(
-            e.RunnerClosed(now, runner.name, "its hand-over did not arrive"),
+            e.RunnerClosed(now, runner.name, "its configuration did not arrive"),
             e.RunnerNamed(now, name, machine.id, runner.demand),
         )
         self._effects.start(self._record_and_register(name))

@@ -9,10 +9,11 @@ from autoscaler.ledger.runs import OUTSIDE_ACCESS
 from autoscaler.ledger.state import LedgerState
 from autoscaler.model.changes import Changes, HistoryRow
 from autoscaler.model.cooldowns import boots_key, exits_key, open_circuit
+from autoscaler.model.failures import FailureClass
 from autoscaler.model.identifiers import Instant, JobId, MachineId, ProviderName, SkuName
 from autoscaler.model.interruptions import RerunOutcome
 from autoscaler.model.jobs import Admission
-from autoscaler.model.machines import MachineState, TerminationReason
+from autoscaler.model.machines import Machine, MachineState, TerminationReason
 
 _log = structlog.get_logger(__name__)
 
@@ -38,8 +39,8 @@ def fleet_counts(state: LedgerState, now: Instant) -> FleetCounts:
     waiting: dict[SkuName, int] = dict.fromkeys(state.catalogue.skus, 0)
     for demand, queue in state.queues.items():
         waiting[demand.skus[0]] += len(queue)
-    for demand, held in state.held.items():
-        waiting[demand.skus[0]] += len(held)
+    for demand, jobs in state.on_hold.items():
+        waiting[demand.skus[0]] += len(jobs)
     for demand, count in state.disputed.items():
         waiting[demand.skus[0]] += count
     for (demand, admission), count in state.unadmitted.items():
@@ -96,6 +97,8 @@ def _report_machine(row: HistoryRow, state: LedgerState, telemetry: RecordTeleme
             telemetry.launch_failures(machine.sku, machine.failure, 1)
     elif row.event == MachineState.FAILED and machine.failure is not None:
         telemetry.launch_failures(machine.sku, machine.failure, 1)
+        if machine.failure is FailureClass.HEALTH_CHECK:
+            _report_health_checks(machine, row.detail, telemetry)
     elif row.event == MachineState.EXITED and machine.work.exit_reason is not None:
         telemetry.runner_exited(machine.sku, machine.work.exit_reason)
     elif row.event == "interrupted" and machine.interruption.kind is not None:
@@ -105,6 +108,22 @@ def _report_machine(row: HistoryRow, state: LedgerState, telemetry: RecordTeleme
         _log.warning(
             "job_ran_outside_access", sku=machine.sku, machine=machine.id, detail=row.detail
         )
+
+
+def _report_health_checks(machine: Machine, detail: str, telemetry: RecordTelemetry) -> None:
+    """Report the failed checks. `detail` names each with its reason (`HealthChecksRequest.summary`)."""
+    telemetry.health_check_failed(machine.sku, detail.partition(":")[0])
+    _log.warning(
+        "health_checks_failed",
+        sku=machine.sku,
+        machine=machine.id,
+        provider=machine.provider,
+        provider_id=machine.placement.provider_id,
+        zone=machine.placement.zone,
+        instance_type=machine.placement.instance_type,
+        image=machine.placement.image,
+        detail=detail,
+    )
 
 
 _ENDS_OF_RERUNS = {f"rerun_{outcome}": outcome for outcome in RerunOutcome}

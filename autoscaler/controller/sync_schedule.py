@@ -194,7 +194,7 @@ class _Candidate(NamedTuple):
 
 
 def _candidates(known: Known, now: Instant) -> Iterator[_Candidate]:
-    """Yield all reads that are due, and perhaps others."""
+    """Yield every read that is due. Most reads that are not due yet are also yielded, with their lateness."""
     for scope, soon in known.scopes.items():
         repositories = Read(Kind.REPOSITORIES, scope)
         never = repositories not in known.turns

@@ -101,11 +101,11 @@ class SyncState:
         """Set whether a scope's registrations are read again sooner than usual."""
         self._scopes[scope] = urgent
 
-    def look_at(self, state: LedgerState, now: Instant) -> None:
+    def add_known(self, state: LedgerState, now: Instant) -> None:
         """Add the repositories and runs that the ledger knows. O(repositories and runs)."""
         activity = state.activity.of(self.account)
         for known in activity.repositories.values():
-            self.saw(self._name(known.name), known.updated_at, state)
+            self.note_activity(self._name(known.name), known.updated_at, state)
         open_jobs: dict[RunKey, frozenset[JobId]] = {}
         for (repository, number), jobs in activity.runs.items():
             name = self._names.get(repository) or activity.repositories[repository].name
@@ -140,11 +140,11 @@ class SyncState:
         at_work = {repository for (repository, _), run in self._runs.items() if run.open_jobs}
         for name in known:
             if name not in found and name not in at_work:
-                self._forget_repository(name)
+                self._drop_repository(name)
         for name in alive:  # in the list's order, because a set's order differs between processes
             if name in found:
                 self._seen(name, alive[name])
-        self._forget_runs_left_behind(state, scope)
+        self._drop_unwatched_runs(state, scope)
         self._unwatched[scope] = len(alive) - len(found)
         return self._unwatched[scope]
 
@@ -173,7 +173,7 @@ class SyncState:
         if run is not None:
             run.listed_at = now
             if not run.open_jobs:
-                self._forget_run((repository, run_id))
+                self._drop_run((repository, run_id))
 
     def listed_jobs(
         self, key: RunKey, listed: Sequence[JobObserved], state: LedgerState, now: Instant
@@ -187,14 +187,14 @@ class SyncState:
         for seen in listed:
             if run.completed_since is not None and seen.state in _NOT_STARTED:
                 events += self._abandoned_job(run, seen, now)
-            elif (event := news(state, seen)) is not None:
+            elif (event := event_if_new(state, seen)) is not None:
                 events.append(event)
         shown = {seen.id for seen in listed}
-        missing = [job for job in run.open_jobs - shown if self._may_ask(state, job, now)]
+        missing = [job for job in run.open_jobs - shown if self._may_read_job(state, job, now)]
         ask = tuple(sorted(missing)[:ASK_AT_ONCE])
         self._asked.update(dict.fromkeys(ask, now))
         if run.completed_since is not None and not run.open_jobs:
-            self._forget_run(key)
+            self._drop_run(key)
         return Findings(tuple(events), ask)
 
     def _abandoned_job(self, run: _Run, seen: JobObserved, now: Instant) -> list[Event]:
@@ -206,13 +206,13 @@ class SyncState:
             return []
         return [JobAbandoned(now, seen.id, "GitHub shows it as queued and its run as completed")]
 
-    def _may_ask(self, state: LedgerState, job_id: JobId, now: Instant) -> bool:
+    def _may_read_job(self, state: LedgerState, job_id: JobId, now: Instant) -> bool:
         job = state.jobs.get(job_id)
         if job is None or job.state is JobState.COMPLETED or job_id in self._asked:
             return False
         return now - job.updated_at > ABANDONED_AFTER  # a list may be older than a fresh job
 
-    def saw(self, repository: str, at: Instant, state: LedgerState) -> None:
+    def note_activity(self, repository: str, at: Instant, state: LedgerState) -> None:
         """Watch a repository that showed activity, if a scope of this account covers it."""
         covering = scope_of(state.catalogue, repository)
         known_at = self._repositories.get(repository, -1.0)
@@ -227,25 +227,25 @@ class SyncState:
         """Return the known spelling of a repository's name, which GitHub compares without case."""
         return self._names.get(repository.lower(), repository)
 
-    def _forget_repository(self, name: str) -> None:
+    def _drop_repository(self, name: str) -> None:
         self._repositories.pop(name, None)
         self._names.pop(name.lower(), None)
         for kind in _OF_REPOSITORIES:
             self._turns.pop(Read(kind, name), None)
 
-    def _forget_runs_left_behind(self, state: LedgerState, scope: str) -> None:
-        """Forget runs of unwatched repositories, because no list would show that they completed."""
-        left = [
+    def _drop_unwatched_runs(self, state: LedgerState, scope: str) -> None:
+        """Drop runs of unwatched repositories, because no list would show that they completed."""
+        unwatched = [
             key
             for key, run in self._runs.items()
             if key[0] not in self._repositories
             and not run.open_jobs
             and _covers(state, key[0], scope)
         ]
-        for key in left:
-            self._forget_run(key)
+        for key in unwatched:
+            self._drop_run(key)
 
-    def _forget_run(self, key: RunKey) -> None:
+    def _drop_run(self, key: RunKey) -> None:
         self._runs.pop(key, None)
         for kind in (Kind.JOBS, Kind.RUN):
             self._turns.pop(Read(kind, *key), None)
@@ -256,7 +256,7 @@ def _covers(state: LedgerState, repository: str, scope: str) -> bool:
     return covering is not None and covering.key == scope
 
 
-def news(state: LedgerState, seen: JobObserved) -> JobObserved | None:
+def event_if_new(state: LedgerState, seen: JobObserved) -> JobObserved | None:
     """Return a listed job as an event if the ledger does not know its state yet, otherwise None."""
     job = state.jobs.get(seen.id)
     if job is None:
@@ -273,7 +273,10 @@ def news(state: LedgerState, seen: JobObserved) -> JobObserved | None:
 def run_origins(
     state: LedgerState, listed: Sequence[ListedRun], now: Instant
 ) -> tuple[RunRead, ...]:
-    """Return the origins of listed runs that are not completed or that jobs wait for."""
+    """Return an event for each listed run that is new to the ledger, with whether it comes from a fork.
+
+    Omits completed runs, unless a queued job waits until the controller knows this of its run.
+    """
     return tuple(
         RunRead(now, run.id, run.from_fork)
         for run in listed

@@ -32,9 +32,9 @@ class UnmatchedJobReporter:
         self._began: Instant = 0.0
         self._logged: set[tuple[Unmatched, tuple[str, ...]]] = set()
         self._suppressed = 0
-        journal.on_history(self.look_at)
+        journal.on_history(self.report)
 
-    def look_at(self, rows: Sequence[HistoryRow]) -> None:
+    def report(self, rows: Sequence[HistoryRow]) -> None:
         """Count and log the queued jobs that no SKU serves."""
         state = self._journal.ledger.state
         for row in rows:

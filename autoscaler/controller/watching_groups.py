@@ -41,7 +41,7 @@ class GroupWatch:
     async def run(self) -> None:
         """Run until cancelled."""
         while True:
-            read = [await self._look_at(scope) for scope in self._scopes()]
+            read = [await self._check_group(scope) for scope in self._scopes()]
             await self._clock.sleep(EVERY if all(read) else AGAIN)
 
     def _scopes(self) -> list[Scope]:
@@ -52,7 +52,7 @@ class GroupWatch:
         }
         return list(groups.values())
 
-    async def _look_at(self, scope: Scope) -> bool:
+    async def _check_group(self, scope: Scope) -> bool:
         """Compare one runner group with `access`. Return False if it could not be read."""
         try:
             group = await self._github.runner_group(scope.key, scope.runner_group)

@@ -7,7 +7,7 @@ from prometheus_client import CONTENT_TYPE_LATEST, Gauge, Histogram
 
 from autoscaler.controller.ports.telemetry import FleetCounts
 from autoscaler.model.catalogue import CapacityType
-from autoscaler.model.failures import FailureClass
+from autoscaler.model.failures import HEALTH_CHECKS, FailureClass
 from autoscaler.model.identifiers import Instant, ProviderName, Seconds, SkuName
 from autoscaler.model.interruptions import NoticeKind, RerunOutcome
 from autoscaler.model.jobs import Admission
@@ -161,6 +161,10 @@ class PrometheusTelemetry:
         """See `Telemetry.machine_terminated`."""
         self._series.ended.labels(self._sku.value(sku), reason_code.value).inc()
 
+    def health_check_failed(self, sku: SkuName, check: str) -> None:
+        """See `Telemetry.health_check_failed`."""
+        self._series.health_checks.labels(self._sku.value(sku), self._check.value(check)).inc()
+
     def runner_exited(self, sku: SkuName, reason: ExitReason) -> None:
         """See `Telemetry.runner_exited`."""
         self._series.exits.labels(self._sku.value(sku), reason.value).inc()
@@ -230,6 +234,7 @@ class PrometheusTelemetry:
         self._operation = BoundedLabel(extra=48)
         self._provider_outcome = BoundedLabel(extra=64)
         self._notice_kind = BoundedLabel((*NoticeKind, "other", "poison"))
+        self._check = BoundedLabel(HEALTH_CHECKS)
         self._code = BoundedLabel(Admission)
         self._access = BoundedLabel(("repository", "fork", "scope"))
         self._answer = BoundedLabel(extra=32)

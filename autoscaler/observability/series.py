@@ -19,7 +19,7 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
 from autoscaler.model.catalogue import CapacityType
-from autoscaler.model.failures import FailureClass
+from autoscaler.model.failures import HEALTH_CHECKS, FailureClass
 from autoscaler.model.identifiers import ProviderName, SkuName
 from autoscaler.model.interruptions import NoticeKind, RerunOutcome
 from autoscaler.model.jobs import Admission
@@ -106,6 +106,11 @@ class Series:
             "machines_terminated",
             "Machines that the controller decided to terminate.",
             ("sku", "reason"),
+        )
+        self.health_checks = self._counter(
+            "health_checks_failed",
+            "Machines that failed their health checks, by the first check that failed.",
+            ("sku", "check"),
         )
         self.exits = self._counter(
             "runner_exits",
@@ -237,11 +242,16 @@ class Series:
                 self.interrupted.labels(sku, kind.value)
             for outcome in RerunOutcome:
                 self.reruns.labels(sku, outcome.value)
-            for left in ExitReason:
-                self.exits.labels(sku, left.value)
+            self._show_ends(sku)
             self._show_access(sku)
-            for why in TerminationReason:
-                self.ended.labels(sku, why.value)
+
+    def _show_ends(self, sku: SkuName) -> None:
+        for check in HEALTH_CHECKS:
+            self.health_checks.labels(sku, check)
+        for left in ExitReason:
+            self.exits.labels(sku, left.value)
+        for why in TerminationReason:
+            self.ended.labels(sku, why.value)
 
     def _show_access(self, sku: SkuName) -> None:
         self.refused.labels(sku, Admission.FORK.value)

@@ -21,7 +21,7 @@ ROOT = Path(__file__).parents[2]
 SERVE = """\
 import sys
 from pathlib import Path
-from autoscaler.app import serve
+from autoscaler.app.running import serve
 sys.exit(serve(Path("fleet.yaml"), log_format="json", log_level="info", providers=(sys.argv[1],)))
 """
 

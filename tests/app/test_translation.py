@@ -49,3 +49,26 @@ def test_the_github_check_of_machines_uses_no_rate_limit(tmp_path: Path) -> None
     """GitHub allows 60 calls an hour without a token for each address. This call does not count."""
     found = health_check_parameters(Folder(tmp_path).load(MINIMAL))
     assert {checks["github"] for checks in found.values()} == {"https://api.github.com/rate_limit"}
+    broker = "https://broker.actions.githubusercontent.com/health"
+    assert {checks["broker"] for checks in found.values()} == {broker}
+    assert not [checks for checks in found.values() if "accelerator" in checks]
+
+
+def test_only_machines_of_github_com_check_its_broker(tmp_path: Path) -> None:
+    text = MINIMAL.replace("github:\n", "github:\n  api_url: https://ghe.example.com/api/v3\n", 1)
+    [checks] = health_check_parameters(Folder(tmp_path).load(text)).values()
+    assert checks["github"] == "https://ghe.example.com/api/v3/rate_limit"
+    assert "broker" not in checks
+
+
+def test_the_accelerators_of_a_sku_are_parameters_of_its_health_checks(tmp_path: Path) -> None:
+    wanted = 'vendor: amd, count: 2, models: [gfx942], memory_gb: 190, driver_version: "6.12"'
+    text = f"{MINIMAL}    accelerator: {{{wanted}}}\n"
+    [checks] = health_check_parameters(Folder(tmp_path).load(text)).values()
+    assert checks["accelerator"] == {
+        "vendor": "amd",
+        "count": 2,
+        "models": ["gfx942"],
+        "memory_gb": 190,
+        "driver_version": "6.12",
+    }

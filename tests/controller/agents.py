@@ -28,12 +28,16 @@ class Agent:
             "protocol": 1,
             "agent": "1.0",
         } | changes
-        answer = await self.controller.desk.attest(proof=proof or proof_of(self.instance), **said)
+        answer = await self.controller.bootstrap.attest(
+            proof=proof or proof_of(self.instance), **said
+        )
         self.machine = answer.machine
 
-    async def health_checks(self, *, passed: bool = True, version: str = "2.336.0") -> None:
-        await self.controller.desk.health_checks(
-            self.machine, self.nonce, passed, "disk: ok", version
+    async def health_checks(
+        self, *, passed: bool = True, version: str = "2.336.0", detail: str = "disk: ok"
+    ) -> None:
+        await self.controller.bootstrap.health_checks(
+            self.machine, self.nonce, passed, detail, version
         )
 
     async def make_ready(self) -> None:
@@ -41,7 +45,7 @@ class Agent:
         await self.health_checks()
 
     async def poll(self, wait: Seconds = 50.0) -> StayReady | Assigned:
-        return await self.controller.desk.poll(self.machine, self.nonce, wait)
+        return await self.controller.bootstrap.poll(self.machine, self.nonce, wait)
 
     async def take_assignment(self) -> Assigned:
         answer = await self.poll()
@@ -49,7 +53,7 @@ class Agent:
         return answer
 
     async def acknowledge(self, runner: RunnerName) -> None:
-        await self.controller.desk.acknowledge(self.machine, self.nonce, runner)
+        await self.controller.bootstrap.acknowledge(self.machine, self.nonce, runner)
 
     async def start_runner(self) -> Assigned:
         """Do all steps up to a listening runner that GitHub shows as online."""
@@ -63,7 +67,7 @@ class Agent:
     async def exit(
         self, detail: str = "runner left", reason: ExitReason = ExitReason.EXITED
     ) -> None:
-        await self.controller.desk.exited(self.machine, self.nonce, detail, reason)
+        await self.controller.bootstrap.exited(self.machine, self.nonce, detail, reason)
 
 
 async def refusal(work: Any) -> tuple[int, str]:

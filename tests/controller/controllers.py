@@ -131,7 +131,7 @@ class Controller:
         self.github_reader, self.launcher = parts.github_reader, parts.launcher
         self.terminator, self.executor, self.poller = parts.terminator, parts.executor, parts.poller
         self.operator_actions = parts.operator_actions
-        self.desk, self.loop, self.crashes = parts.bootstrap, parts.reconciler, parts.crashes
+        self.bootstrap, self.loop, self.crashes = parts.bootstrap, parts.reconciler, parts.crashes
         self.running: asyncio.Task[None] | None = None
         self.resumed = False
 
@@ -200,7 +200,7 @@ class Controller:
         self.loop.stop()
         if self.running is not None:
             await self.running
-        self.desk.shut_down()
+        self.bootstrap.shut_down()
         await self.loop.drain(30.0)
 
     async def _life(self) -> None:

@@ -60,6 +60,7 @@ class Partly:
 
     count: int
     failures: tuple[LaunchFailure, ...] = ()
+    retry_after: Seconds | None = None
 
 
 @dataclass(frozen=True)
@@ -154,7 +155,7 @@ class FakeProvider:
         await self.crash_point.count_call()
         return json.dumps(
             {
-                "call": order.launch_request,
+                "launch_request": order.launch_request,
                 "sku": order.sku,
                 "offerings": order.offerings,
                 "count": order.count,
@@ -214,7 +215,7 @@ class FakeProvider:
         _raise_first(self.quota_script)
         return dict(self.quotas_left)
 
-    async def collect(self, requests: Sequence[str]) -> tuple[str, ...]:
+    async def delete_unused(self, requests: Sequence[str]) -> tuple[str, ...]:
         await self.crash_point.count_call()
         self.collected.append(tuple(requests))
         await asyncio.sleep(self.latency)
@@ -283,7 +284,8 @@ class FakeProvider:
             return known[1]
         count = order["count"] if partly is None else partly.count
         launched = tuple(self._start(order) for _ in range(count))
-        answer = LaunchAnswer(launched, partly.failures if partly is not None else ())
+        why, wait = (partly.failures, partly.retry_after) if partly is not None else ((), None)
+        answer = LaunchAnswer(launched, why, wait)
         self._answers[order["token"]] = (request, answer)
         return answer
 
@@ -291,7 +293,11 @@ class FakeProvider:
         key = order["offerings"][0]
         machine = ProviderMachineId(f"i-{self._name}-{len(self.instances) + 1}")
         instance = Instance(
-            machine, LaunchRequestId(order["call"]), SkuName(order["sku"]), key, f"t{self._now:.0f}"
+            machine,
+            LaunchRequestId(order["launch_request"]),
+            SkuName(order["sku"]),
+            key,
+            f"t{self._now:.0f}",
         )
         self.add(instance)
         self.on_instance(instance)

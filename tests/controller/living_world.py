@@ -1,7 +1,7 @@
-"""Machines, GitHub and its jobs going about their business while controllers come and go.
+"""Machines, and a GitHub with jobs, that continue while controllers start and stop.
 
-Agents speak to the desk as docs/bootstrap.md says; GitHub gives jobs to idle runners and sends webhooks of
-it in deliveries, which fail while nobody is there. Nothing here belongs to a controller's process.
+Agents call the bootstrap service as docs/bootstrap.md describes. GitHub gives jobs to idle runners, and sends
+webhooks about them. Deliveries fail while no controller runs. Nothing here belongs to a controller's process.
 """
 
 import asyncio
@@ -228,7 +228,7 @@ class _Machine:
         self._instance = instance
         self._id = MachineId("")
         self._nonce = f"SECRET-NONCE-{instance.id}"
-        self._heard = living.world.clock.now()
+        self._answered_at = living.world.clock.now()
 
     async def life(self) -> None:
         """Run the machine from power-on to power-off."""
@@ -246,11 +246,13 @@ class _Machine:
 
     async def _serve(self) -> None:
         proof = proof_of(self._instance)
-        answer = await self._ask(lambda c: c.desk.attest(EAST, proof, self._nonce, 1, "1.0"))
+        answer = await self._ask(lambda c: c.bootstrap.attest(EAST, proof, self._nonce, 1, "1.0"))
         self._id = answer.machine
-        await self._ask(lambda c: c.desk.health_checks(self._id, self._nonce, True, "disk: ok"))
+        await self._ask(
+            lambda c: c.bootstrap.health_checks(self._id, self._nonce, True, "disk: ok")
+        )
         while True:
-            assigned = await self._ask(lambda c: c.desk.poll(self._id, self._nonce, 50.0))
+            assigned = await self._ask(lambda c: c.bootstrap.poll(self._id, self._nonce, 50.0))
             if isinstance(assigned, Assigned):
                 await self._run(assigned)
 
@@ -258,7 +260,7 @@ class _Machine:
         if assigned.jit_config != self._living.world.github.secrets[assigned.runner]:
             raise PoweredOffError("another runner's configuration")
         name = assigned.runner
-        await self._ask(lambda c: c.desk.acknowledge(self._id, self._nonce, name))
+        await self._ask(lambda c: c.bootstrap.acknowledge(self._id, self._nonce, name))
         finished = self._living.listen(name)
         while not finished.is_set():
             try:
@@ -271,19 +273,19 @@ class _Machine:
         raise PoweredOffError("its runner has left")
 
     async def _left_unused(self, name: RunnerName) -> bool:
-        await self._ask(lambda c: c.desk.heartbeat(self._id, self._nonce))
+        await self._ask(lambda c: c.bootstrap.heartbeat(self._id, self._nonce))
         registration = self._living.world.github.registrations.get(name)
         if registration is None or registration.busy:
             return registration is None
-        if not await self._ask(lambda c: c.desk.may_release(self._id, self._nonce)):
+        if not await self._ask(lambda c: c.bootstrap.may_release(self._id, self._nonce)):
             return False
-        status = await self._ask(lambda c: c.desk.release(self._id, self._nonce))
+        status = await self._ask(lambda c: c.bootstrap.release(self._id, self._nonce))
         return status in (204, 404)
 
     async def _report(self) -> None:
         try:
             async with asyncio.timeout(300.0):
-                await self._ask(lambda c: c.desk.exited(self._id, self._nonce, "runner left"))
+                await self._ask(lambda c: c.bootstrap.exited(self._id, self._nonce, "runner left"))
         except TimeoutError:
             return
 
@@ -298,11 +300,11 @@ class _Machine:
             except NotKnownYetError as later:
                 wait = later.retry_after
             else:
-                self._heard = self._living.world.clock.now()
+                self._answered_at = self._living.world.clock.now()
                 return answer
             await self._pause(wait)
 
     async def _pause(self, seconds: Seconds) -> None:
-        if self._living.world.clock.now() - self._heard > PATIENCE:
-            raise PoweredOffError("nobody answers")
+        if self._living.world.clock.now() - self._answered_at > PATIENCE:
+            raise PoweredOffError("no controller answers")
         await asyncio.sleep(seconds)

@@ -126,6 +126,11 @@ async def test_a_second_poll_before_the_acknowledgement_replaces_the_registratio
     assert runner_of(controller).state is RunnerState.LISTENING
 
 
+@pytest.mark.case(
+    "an agent acknowledges its registration while the controller replaces it",
+    topic="Runner and listener",
+    source="GitHub: REST, self-hosted runners",
+)
 @on_virtual_time
 async def test_acknowledging_a_registration_that_is_being_replaced_is_refused() -> None:
     """The controller is deleting the registration: a runner that starts now would get no job."""

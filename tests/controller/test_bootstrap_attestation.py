@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 from structlog.testing import capture_logs
 
-from autoscaler.controller.bootstrap import ANSWERED_WITHIN, AWAITING_AT_ONCE, LISTED_WITHIN
+from autoscaler.controller.attestation import ANSWERED_WITHIN, AWAITING_AT_ONCE, LISTED_WITHIN
 from autoscaler.controller.ports.bootstrap import Assigned, NotKnownYetError, StayReady
 from autoscaler.controller.ports.provider import OutcomeUnknownError, ProviderError
 from autoscaler.model.events import RunnersListed
@@ -113,12 +113,14 @@ async def test_other_protocol_versions_are_refused() -> None:
 async def test_the_answer_to_an_attestation_has_the_machine_id_and_the_health_checks() -> None:
     world = World()
     controller, (agent,) = await launched(world)
-    answer = await controller.desk.attest(EAST, proof_of(agent.instance), agent.nonce, 1, "1.0")
+    answer = await controller.bootstrap.attest(
+        EAST, proof_of(agent.instance), agent.nonce, 1, "1.0"
+    )
     machine = controller.only_machine()
     assert (answer.machine, answer.sku, answer.health_checks) == (machine.id, "gpu", HEALTH_CHECK)
     assert machine.state is MachineState.BOOTED
-    controller.desk._health_checks = {}
-    again = await controller.desk.attest(EAST, proof_of(agent.instance), agent.nonce, 1, "1.0")
+    controller.bootstrap._health_checks = {}
+    again = await controller.bootstrap.attest(EAST, proof_of(agent.instance), agent.nonce, 1, "1.0")
     assert again.health_checks == {}
     durable = world.store.machine(machine.id)
     assert durable == machine
@@ -332,16 +334,16 @@ async def test_the_nonce_of_another_machine_is_refused() -> None:
     await other.make_ready()
     seen = controller.state.machines[one.machine].work.last_seen
     await controller.world.clock.sleep(60.0)
-    desk = controller.desk
+    bootstrap = controller.bootstrap
     for request in (
-        desk.stage(one.machine, other.nonce, "driver"),
-        desk.health_checks(one.machine, other.nonce, True, ""),
-        desk.poll(one.machine, other.nonce, 1.0),
-        desk.acknowledge(one.machine, other.nonce, RunnerName("r")),
-        desk.heartbeat(one.machine, other.nonce),
-        desk.may_release(one.machine, other.nonce),
-        desk.release(one.machine, other.nonce),
-        desk.exited(one.machine, other.nonce, "bye"),
+        bootstrap.stage(one.machine, other.nonce, "driver"),
+        bootstrap.health_checks(one.machine, other.nonce, True, ""),
+        bootstrap.poll(one.machine, other.nonce, 1.0),
+        bootstrap.acknowledge(one.machine, other.nonce, RunnerName("r")),
+        bootstrap.heartbeat(one.machine, other.nonce),
+        bootstrap.may_release(one.machine, other.nonce),
+        bootstrap.release(one.machine, other.nonce),
+        bootstrap.exited(one.machine, other.nonce, "bye"),
     ):
         assert await refusal(request) == (401, "nonce")
     assert controller.state.machines[one.machine].work.last_seen == seen, (
@@ -353,8 +355,8 @@ async def test_the_nonce_of_another_machine_is_refused() -> None:
 async def test_requests_before_the_attestation_are_refused() -> None:
     controller, _ = await launched(World())
     machine = controller.only_machine().id
-    assert await refusal(controller.desk.poll(machine, "", 1.0)) == (401, "nonce")
-    assert await refusal(controller.desk.poll(MachineId("ffff"), "", 1.0)) == (401, "machine")
+    assert await refusal(controller.bootstrap.poll(machine, "", 1.0)) == (401, "nonce")
+    assert await refusal(controller.bootstrap.poll(MachineId("ffff"), "", 1.0)) == (401, "machine")
 
 
 @on_virtual_time

@@ -130,7 +130,7 @@ async def test_a_shutdown_answers_every_poll_at_once() -> None:
     poll = asyncio.create_task(agent.poll())
     await asyncio.sleep(1.0)
     began = world.clock.now()
-    controller.desk.shut_down()
+    controller.bootstrap.shut_down()
     assert isinstance(await poll, StayReady)
     assert world.clock.now() - began < 0.1
 
@@ -143,9 +143,9 @@ async def test_the_poll_of_a_terminated_ready_machine_is_answered_410() -> None:
     await agent.make_ready()
     poll = asyncio.create_task(agent.poll(wait=3600.0))
     await asyncio.sleep(290.0)
-    await agent.controller.desk.heartbeat(agent.machine, agent.nonce)
+    await agent.controller.bootstrap.heartbeat(agent.machine, agent.nonce)
     await asyncio.sleep(290.0)
-    await agent.controller.desk.heartbeat(agent.machine, agent.nonce)
+    await agent.controller.bootstrap.heartbeat(agent.machine, agent.nonce)
     await asyncio.sleep(25.0)
     await controller.turn()
     assert await refusal(poll) == (410, "ended")
@@ -158,8 +158,8 @@ async def test_stage_reports_and_heartbeats_reset_the_silence_of_a_machine() -> 
     controller, (agent,) = await launched(world)
     await agent.attest()
     await world.clock.sleep(60.0)
-    await controller.desk.stage(agent.machine, agent.nonce, "driver")
+    await controller.bootstrap.stage(agent.machine, agent.nonce, "driver")
     assert controller.only_machine().progress.stage == "driver"
     await world.clock.sleep(60.0)
-    await controller.desk.heartbeat(agent.machine, agent.nonce)
+    await controller.bootstrap.heartbeat(agent.machine, agent.nonce)
     assert controller.only_machine().work.last_seen == world.clock.now()

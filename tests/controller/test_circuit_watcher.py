@@ -91,7 +91,7 @@ async def test_runners_that_cannot_connect_are_logged_and_open_the_breaker() -> 
         for agent in agents:
             await agent.start_runner()
             await world.clock.sleep(120.0)
-            assert await controller.desk.release(agent.machine, agent.nonce) == 204
+            assert await controller.bootstrap.release(agent.machine, agent.nonce) == 204
             await agent.exit("no job came: SSL connection", ExitReason.NOT_CONNECTED)
     lines = [one for one in logs if one["event"] == "runner_exited_without_job"]
     assert [one["reason"] for one in lines] == ["not_connected"] * 3
@@ -182,7 +182,7 @@ def test_while_the_image_is_the_same_or_not_known_the_breaker_stays_open(
         if trouble is not None:
             world.east.image_id = "ami-newer"
         with capture_logs() as logs:
-            await controller.parts.circuit_watcher.look()
+            await controller.parts.circuit_watcher.check()
         said = [(one["event"], one["sku"], one["provider"], one["error"]) for one in logs]
         assert said == ([("image_not_read", "gpu", "east", "reset")] if trouble else [])
         await controller.turn()
@@ -196,7 +196,7 @@ def test_while_the_image_is_the_same_or_not_known_the_breaker_stays_open(
 async def test_no_image_is_read_while_no_breaker_is_open() -> None:
     world = World()
     controller, _ = await launched(world)
-    await controller.parts.circuit_watcher.look()
+    await controller.parts.circuit_watcher.check()
     assert world.east.images_read == []
 
 

@@ -174,7 +174,7 @@ async def test_a_report_of_the_machine_between_the_reads_restarts_them() -> None
     controller, agent = await silent(world, named=False)
     await wait(controller, QUARTER)
     assert controller.only_machine().work.finished_reads == 1
-    await controller.desk.heartbeat(agent.machine, agent.nonce)
+    await controller.bootstrap.heartbeat(agent.machine, agent.nonce)
     await wait(controller, QUARTER)
     await wait(controller, QUARTER - 60.0)
     assert world.east.ended == []
@@ -233,7 +233,7 @@ async def lingers(world: World, *, registered: bool, online: bool = False) -> Co
         await wait(controller, 60.0)
         if world.east.ended:
             break
-        await controller.desk.heartbeat(agent.machine, agent.nonce)
+        await controller.bootstrap.heartbeat(agent.machine, agent.nonce)
     return controller
 
 

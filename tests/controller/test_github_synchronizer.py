@@ -31,7 +31,7 @@ def syncing_of(controller: Controller, lists: FakeLists) -> GitHubSynchronizer:
         controller.journal,
         lists,
         world.github,
-        controller.intake.recall,
+        controller.intake.load_pruned_job,
         world.telemetry,
         world.clock,
     )

@@ -63,7 +63,7 @@ class BrokenProvider(FakeProvider):
     async def quotas(self) -> NoReturn:
         raise self.error
 
-    async def collect(self, requests: object) -> NoReturn:
+    async def delete_unused(self, requests: object) -> NoReturn:
         raise self.error
 
     async def console(self, machine: object) -> NoReturn:
@@ -134,11 +134,20 @@ async def read_all(provider: GuardedProvider) -> None:
         lambda p: p.terminate([]),
         read_all,
         lambda p: p.quotas(),
-        lambda p: p.collect([]),
+        lambda p: p.delete_unused([]),
         lambda p: p.console("i-1"),
         lambda p: p.protect("i-1"),
     ],
-    ids=["open", "launch", "terminate", "machines", "quotas", "collect", "console", "protect"],
+    ids=[
+        "open",
+        "launch",
+        "terminate",
+        "machines",
+        "quotas",
+        "delete_unused",
+        "console",
+        "protect",
+    ],
 )
 async def test_an_unlisted_error_of_a_provider_is_an_unknown_outcome(
     call: Callable[[GuardedProvider], Awaitable[object]],
@@ -274,7 +283,7 @@ METHODS: list[tuple[Any, str, int, type[Exception]]] = [
     (GuardedProvider, "launch", 1, OutcomeUnknownError),
     (GuardedProvider, "terminate", 1, OutcomeUnknownError),
     (GuardedProvider, "quotas", 0, OutcomeUnknownError),
-    (GuardedProvider, "collect", 1, OutcomeUnknownError),
+    (GuardedProvider, "delete_unused", 1, OutcomeUnknownError),
     (GuardedProvider, "image", 1, OutcomeUnknownError),
     (GuardedProvider, "console", 1, OutcomeUnknownError),
     (GuardedProvider, "protect", 1, OutcomeUnknownError),

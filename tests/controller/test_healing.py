@@ -83,7 +83,7 @@ def test_a_busy_fleet_needs_little_more_than_one_registration_call_for_each_job(
         "sync runners",
         "sync runs",
         "sync jobs",
-    }, "nobody is asked about, and nothing is removed"
+    }, "no runner is read, and none is removed"
     assert found.unchanged["sync runs"] > 0
     assert not found.refused
     assert found.counted <= 5_000 * FOR_LISTS

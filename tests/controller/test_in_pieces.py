@@ -14,7 +14,8 @@ from autoscaler.model.events import MachinesListed, QuotasRead
 from autoscaler.model.identifiers import JobId
 from autoscaler.model.jobs import QUEUED_AT_MOST, Job, JobState
 from autoscaler.model.machines import Machine, MachineState, TerminationReason
-from autoscaler.model.plan import Plan, Terminate
+from autoscaler.model.plan import Launch, Plan, Terminate
+from autoscaler.planner.planner import plan
 from tests.controller.agents import queue
 from tests.controller.controllers import Controller, World
 from tests.controller.virtual_time import on_virtual_time
@@ -149,6 +150,20 @@ async def test_many_terminations_are_passed_to_the_store_in_a_separate_step() ->
     assert rows == [], "nothing is copied or reported in the step that records"
     await carrying
     assert most_in_a_commit(world, MachineState.TERMINATING) == len(machines), "one transaction"
+
+
+@on_virtual_time
+async def test_a_thousand_machines_are_recorded_in_another_step_than_their_plan_is_made() -> None:
+    world = wants(LARGEST_REQUEST)
+    controller = Controller(world)
+    await controller.resume()
+    made = plan(controller.journal.fleet())
+    assert [one.count for one in made.intents if isinstance(one, Launch)] == [LARGEST_REQUEST]
+    carrying = asyncio.create_task(controller.executor.carry_out(made))
+    await asyncio.sleep(0)
+    assert count(controller, MachineState.REQUESTED) == 0
+    await carrying
+    assert count(controller, MachineState.REQUESTED) == LARGEST_REQUEST
 
 
 @on_virtual_time

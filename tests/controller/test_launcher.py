@@ -187,6 +187,39 @@ async def test_a_refused_repeat_does_not_settle_the_first_request() -> None:
     assert states(controller) == [MachineState.REQUESTED]
 
 
+@pytest.mark.parametrize(
+    "answer",
+    [
+        OutcomeUnknownError("503", retry_after=90.0),
+        ProviderError(FailureClass.THROTTLED, "TooManyRequests", "later", retry_after=90.0),
+        Partly(
+            1,
+            (LaunchFailure(FailureClass.THROTTLED, "TooManyRequests", "later"),),
+            retry_after=90.0,
+        ),
+    ],
+    ids=["unknown", "refused", "partly refused"],
+)
+@pytest.mark.parametrize("repeated", [False, True])
+def test_no_launch_request_is_sent_before_the_time_that_the_provider_named(
+    answer: ProviderError | OutcomeUnknownError | Partly, repeated: bool
+) -> None:
+    @on_virtual_time
+    async def scenario() -> None:
+        world = World()
+        world.east.launch_script.extend([*([OutcomeUnknownError("reset")] * repeated), answer])
+        controller = await controller_with_jobs(world, 2)
+        while world.east.launch_script:
+            await controller.turn()
+        refused_at = world.east.sent[-1].at
+        while world.clock.now() < refused_at + 200.0:
+            await controller.turn()
+        assert world.east.sent[1 + repeated].at >= refused_at + 90.0
+        assert len(world.east.running) == 2
+
+    scenario()
+
+
 B_ZONE = "east/g5.xlarge/b/on-demand"
 
 

@@ -31,7 +31,7 @@ async def started(world: World) -> Controller:
 
 
 @pytest.mark.case(
-    "jobs that arrive together share a call, of up to 1,000 machines",
+    "jobs that arrive together share a launch request, of up to 1,000 machines",
     topic="EC2's API",
     source="Karpenter pkg/batcher",
 )

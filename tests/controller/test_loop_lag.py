@@ -27,19 +27,19 @@ class HeldReconciler(VirtualLoop):
 
 def lags(story: Callable[[HeldReconciler], Coroutine[Any, Any, None]]) -> list[Seconds]:
     """Return the lags that the telemetry received during the story."""
-    heard = RecordingTelemetry()
+    telemetry = RecordingTelemetry()
 
     async def reported() -> None:
         loop = asyncio.get_running_loop()
         assert isinstance(loop, HeldReconciler)
-        watching = loop.create_task(LoopLag(heard).run())
+        watching = loop.create_task(LoopLag(telemetry).run())
         await asyncio.sleep(EVERY / 2)
         await story(loop)
         watching.cancel()
 
     with asyncio.Runner(loop_factory=HeldReconciler) as runner:
         runner.run(reported())
-    return heard.lags
+    return telemetry.lags
 
 
 def test_the_longest_stall_is_reported_until_the_next_whole_window_has_passed() -> None:

@@ -339,6 +339,18 @@ def test_a_failing_notice_queue_is_read_with_backoff() -> None:
     scenario()
 
 
+@on_virtual_time
+async def test_notices_are_read_again_when_the_provider_asked_for_it() -> None:
+    world = World()
+    reader, queue = attend(Controller(world))
+    queue.script.append(OutcomeUnknownError("503", retry_after=30.0))
+    (attend_queue,) = reader.tasks
+    task = asyncio.ensure_future(attend_queue())
+    await asyncio.sleep(60.0)
+    task.cancel()
+    assert queue.asked_at[1] - queue.asked_at[0] == 30.0
+
+
 def test_a_notices_text_enters_the_machines_history() -> None:
     @on_virtual_time
     async def scenario() -> None:

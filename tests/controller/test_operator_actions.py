@@ -34,7 +34,7 @@ SCOPE = "org:acme"
 LIMIT = RetryLaterError("secondary rate limit", 60.0)
 
 
-class Desk:
+class OperatedController:
     """A controller with an empty store whose provider lists one unknown machine, and its operator requests."""
 
     def __init__(self, installation: str = INSTALLATION) -> None:
@@ -46,7 +46,7 @@ class Desk:
         )
         self.lists = self.world.lists
 
-    async def open(self) -> "Desk":
+    async def open(self) -> "OperatedController":
         """Start the controller and list the machine."""
         self.controller = Controller(self.world)
         await self.controller.resume()
@@ -81,18 +81,18 @@ class Desk:
 @on_virtual_time
 async def test_an_operator_terminates_an_unverified_machine_by_machine_id_or_instance_id() -> None:
     for name in ("x-i-1", "i-1"):
-        desk = await Desk().open()
-        port: OperatorRequests = desk.operator_actions
+        operated = await OperatedController().open()
+        port: OperatorRequests = operated.operator_actions
         assert [one.machine for one in port.unverified()] == ["x-i-1"]
         assert await port.terminate(name) == "x-i-1"
         assert (
-            desk.world.store.machine(MachineId("x-i-1")).termination.reason
+            operated.world.store.machine(MachineId("x-i-1")).termination.reason
             is TerminationReason.OPERATOR
         )
         assert port.unverified() == []
-        await desk.controller.turn()
-        assert desk.world.east.ended == [("i-1",)]
-        assert desk.lists.asked["runners"] == 1
+        await operated.controller.turn()
+        assert operated.world.east.ended == [("i-1",)]
+        assert operated.lists.asked["runners"] == 1
 
 
 @pytest.mark.case(
@@ -103,26 +103,26 @@ async def test_an_operator_terminates_an_unverified_machine_by_machine_id_or_ins
 )
 @on_virtual_time
 async def test_a_provider_counts_as_unlisted_until_a_complete_listing_since_the_start() -> None:
-    desk = await Desk().open()
-    port: OperatorRequests = desk.operator_actions
+    operated = await OperatedController().open()
+    port: OperatorRequests = operated.operator_actions
     assert port.unlisted() == []
-    await desk.controller.kill()
-    desk.world.east.list_script.append(OutcomeUnknownError("half a list"))
-    await desk.open()
-    port = desk.operator_actions
+    await operated.controller.kill()
+    operated.world.east.list_script.append(OutcomeUnknownError("half a list"))
+    await operated.open()
+    port = operated.operator_actions
     assert port.unlisted() == [EAST]
-    await desk.controller.poller.list_machines(EAST)
+    await operated.controller.poller.list_machines(EAST)
     assert port.unlisted() == []
 
 
 @on_virtual_time
 async def test_an_accepted_operator_request_survives_a_restart() -> None:
-    desk = await Desk().open()
-    await desk.operator_actions.terminate("i-1")
-    await desk.controller.kill()
-    await desk.open()
-    await desk.controller.turn()
-    assert desk.world.east.ended == [("i-1",)]
+    operated = await OperatedController().open()
+    await operated.operator_actions.terminate("i-1")
+    await operated.controller.kill()
+    await operated.open()
+    await operated.controller.turn()
+    assert operated.world.east.ended == [("i-1",)]
 
 
 @pytest.mark.case(
@@ -132,47 +132,47 @@ async def test_an_accepted_operator_request_survives_a_restart() -> None:
 )
 @on_virtual_time
 async def test_a_machine_that_may_run_a_job_is_terminated_only_with_force() -> None:
-    desk = await Desk().open()
+    operated = await OperatedController().open()
     for shown in ({"busy": True}, {"online": True}):
-        desk.at_work(f"ci-{INSTALLATION}-m-1", **shown)
-        refused = await desk.refused("i-1")
+        operated.at_work(f"ci-{INSTALLATION}-m-1", **shown)
+        refused = await operated.refused("i-1")
         assert refused.kind is RefusalKind.CONTRADICTED
         assert "x-i-1 may be running a job: 1 runners at work may be on it" in refused.reason
         assert "--force" in refused.reason
-    await desk.controller.turn()
-    assert desk.world.east.ended == []
-    asked = desk.lists.asked["runners"]
-    await desk.operator_actions.terminate("i-1", force=True)
-    assert desk.lists.asked["runners"] == asked
-    await desk.controller.turn()
-    assert desk.world.east.ended == [("i-1",)]
+    await operated.controller.turn()
+    assert operated.world.east.ended == []
+    asked = operated.lists.asked["runners"]
+    await operated.operator_actions.terminate("i-1", force=True)
+    assert operated.lists.asked["runners"] == asked
+    await operated.controller.turn()
+    assert operated.world.east.ended == [("i-1",)]
 
 
 @on_virtual_time
 async def test_an_idle_registration_does_not_prevent_a_termination() -> None:
-    desk = await Desk().open()
-    desk.at_work(f"ci-{INSTALLATION}-m-1")
-    await desk.operator_actions.terminate("i-1")
+    operated = await OperatedController().open()
+    operated.at_work(f"ci-{INSTALLATION}-m-1")
+    await operated.operator_actions.terminate("i-1")
 
 
 @on_virtual_time
 async def test_a_machine_is_kept_while_github_cannot_be_read() -> None:
-    desk = await Desk().open()
-    desk.lists.broken[SCOPE] = LIMIT
-    refused = await desk.refused("i-1")
+    operated = await OperatedController().open()
+    operated.lists.broken[SCOPE] = LIMIT
+    refused = await operated.refused("i-1")
     assert refused.kind is RefusalKind.UNREACHABLE
     assert "secondary rate limit" in refused.reason
-    assert [one.machine for one in desk.operator_actions.unverified()] == ["x-i-1"]
+    assert [one.machine for one in operated.operator_actions.unverified()] == ["x-i-1"]
 
 
 @on_virtual_time
 async def test_an_operator_can_terminate_only_known_machines() -> None:
-    desk = await Desk().open()
-    assert (await desk.refused("i-2", force=True)).kind is RefusalKind.UNKNOWN
-    await desk.operator_actions.terminate("i-1")
-    again = await desk.refused("i-1", force=True)
+    operated = await OperatedController().open()
+    assert (await operated.refused("i-2", force=True)).kind is RefusalKind.UNKNOWN
+    await operated.operator_actions.terminate("i-1")
+    again = await operated.refused("i-1", force=True)
     assert (again.kind, "is assigned" in again.reason) == (RefusalKind.CONTRADICTED, True)
-    strange = await Desk(OLD).open()
+    strange = await OperatedController(OLD).open()
     refused = await strange.refused("i-1", force=True)
     assert (refused.kind, "another installation" in refused.reason) == (
         RefusalKind.CONTRADICTED,
@@ -182,54 +182,54 @@ async def test_an_operator_can_terminate_only_known_machines() -> None:
 
 @on_virtual_time
 async def test_an_operators_request_that_is_not_stored_fails() -> None:
-    desk = await Desk().open()
-    desk.world.store.failure = StoreError("disk full")
+    operated = await OperatedController().open()
+    operated.world.store.failure = StoreError("disk full")
     with pytest.raises(StoreError):
-        await desk.operator_actions.terminate("i-1")
+        await operated.operator_actions.terminate("i-1")
 
 
 @on_virtual_time
 async def test_an_adopted_installation_is_stored_and_its_machine_is_not_terminated() -> None:
-    desk = await Desk(OLD).open()
-    assert [one.installation for one in desk.operator_actions.unverified()] == [OLD]
-    assert "shown are: 01d01d01" in await desk.not_taken("2bad2bad")
-    assert "already" in await desk.not_taken(INSTALLATION, force=True)
+    operated = await OperatedController(OLD).open()
+    assert [one.installation for one in operated.operator_actions.unverified()] == [OLD]
+    assert "shown are: 01d01d01" in await operated.not_taken("2bad2bad")
+    assert "already" in await operated.not_taken(INSTALLATION, force=True)
     with capture_logs() as logs:
-        assert await desk.operator_actions.adopt(OLD) == OLD
+        assert await operated.operator_actions.adopt(OLD) == OLD
     (line,) = [one for one in logs if one["event"] == "installation_adopted"]
     assert line["installation"] == OLD
-    assert desk.reported == [OLD]
-    saved = await desk.world.store.load(0.0)
+    assert operated.reported == [OLD]
+    saved = await operated.world.store.load(0.0)
     assert saved.installations == Installations(OLD, (INSTALLATION,))
-    assert [one.machine for one in desk.operator_actions.unverified()] == ["x-i-1"]
-    await desk.controller.turn()
-    assert desk.world.telemetry.counts.machines_foreign == 0
-    assert desk.world.east.ended == []
-    await desk.operator_actions.terminate("x-i-1")
-    await desk.controller.turn()
-    assert desk.world.east.ended == [("i-1",)]
+    assert [one.machine for one in operated.operator_actions.unverified()] == ["x-i-1"]
+    await operated.controller.turn()
+    assert operated.world.telemetry.counts.machines_foreign == 0
+    assert operated.world.east.ended == []
+    await operated.operator_actions.terminate("x-i-1")
+    await operated.controller.turn()
+    assert operated.world.east.ended == [("i-1",)]
 
 
 @on_virtual_time
 async def test_an_adopted_installation_stays_adopted_after_a_restart() -> None:
-    desk = await Desk(OLD).open()
-    await desk.operator_actions.adopt(OLD)
-    saved = await desk.world.store.load(0.0)
-    await desk.controller.kill()
-    desk.world.catalogue = desk.world.catalogue.with_installations(saved.installations)
+    operated = await OperatedController(OLD).open()
+    await operated.operator_actions.adopt(OLD)
+    saved = await operated.world.store.load(0.0)
+    await operated.controller.kill()
+    operated.world.catalogue = operated.world.catalogue.with_installations(saved.installations)
     late = ProviderMachineId("i-2")
     made = Instance(
         late, LaunchRequestId("lost"), GPU, "east/g5.xlarge/a/on-demand", "t0", INSTALLATION
     )
-    desk.world.east.instances[late] = made
-    await desk.open()
-    assert [one.machine for one in desk.operator_actions.unverified()] == ["x-i-1", "x-i-2"]
-    assert "is a former ID" in await _refused(desk, INSTALLATION)
+    operated.world.east.instances[late] = made
+    await operated.open()
+    assert [one.machine for one in operated.operator_actions.unverified()] == ["x-i-1", "x-i-2"]
+    assert "is a former ID" in await _refused(operated, INSTALLATION)
 
 
-async def _refused(desk: Desk, installation: str) -> str:
+async def _refused(operated: OperatedController, installation: str) -> str:
     with pytest.raises(OperatorRequestRefusedError) as caught:
-        await desk.operator_actions.adopt(installation, force=True)
+        await operated.operator_actions.adopt(installation, force=True)
     return caught.value.reason
 
 

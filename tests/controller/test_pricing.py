@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 import pytest
 from structlog.testing import capture_logs
 
-from autoscaler.controller.guarded_providers import GuardedPrices
+from autoscaler.controller.guarded_providers import GuardedProvider
 from autoscaler.controller.ports.prices import PriceAnswer
 from autoscaler.controller.ports.provider import OutcomeUnknownError, ProviderError
 from autoscaler.controller.pricing import AGAIN_FIRST, FIRST_WAIT, READ_EVERY, Pricing
@@ -19,6 +19,7 @@ from autoscaler.model.prices import READ_AS, Price, PriceSource
 from autoscaler.model.readings import ReadingKind
 from tests.controller.controllers import cancelled
 from tests.controller.fakes import RecordingTelemetry
+from tests.controller.fakes_provider import FakeProvider
 from tests.controller.fakes_readings import FakeReadings
 from tests.controller.virtual_time import EPOCH, VirtualClock, on_virtual_time
 from tests.planner.fleets import EAST
@@ -36,7 +37,6 @@ class FakeReader:
     An error of the port is part of the answer; any other error is raised.
     """
 
-    fix = "give prices in the provider"
     clock: VirtualClock
     kinds: Sequence[CapacityType] = (ON_DEMAND, SPOT)
     latency: float = 1.0
@@ -94,8 +94,10 @@ class Scene:
             self.cache.kept[where] = (*self.cache.kept.get(where, ()), price.reading())
         self.telemetry = RecordingTelemetry()
         self.changed: list[CapacityType] = []
+        provider = FakeProvider(EAST)
+        provider.prices = self.reader
         self.pricing = Pricing(
-            {EAST: GuardedPrices(self.reader)},
+            {EAST: GuardedProvider(provider)},
             self.cache,
             self.changed.append,
             self.telemetry,
@@ -136,7 +138,7 @@ async def test_on_demand_prices_are_read_twice_a_day_and_spot_prices_every_hour(
 @on_virtual_time
 async def test_stored_prices_are_used_from_the_start_and_recent_ones_are_not_read_again() -> None:
     scene = Scene(replace(G5, read_at=EPOCH - 3600.0), replace(G5_SPOT, read_at=EPOCH - 600.0))
-    known = asyncio.create_task(scene.pricing.first_known(EAST))
+    known = asyncio.create_task(scene.pricing.wait_for_first(EAST))
     scene.reader.latency = 600.0
     await scene.run(0.5)
     assert known.done(), "nothing to wait for"
@@ -155,7 +157,7 @@ async def test_the_first_start_waits_for_prices_for_a_bounded_time() -> None:
         scene.reader.latency = latency
         running = asyncio.create_task(scene.pricing.run())
         began = scene.clock.now()
-        await scene.pricing.first_known(EAST)
+        await scene.pricing.wait_for_first(EAST)
         assert waits <= scene.clock.now() - began < waits + 0.1
         await cancelled(running)
 
@@ -165,7 +167,7 @@ async def test_no_provider_waits_for_prices_that_it_does_not_read() -> None:
     scene = Scene(kinds=())
     running = asyncio.create_task(scene.pricing.run())
     began = scene.clock.now()
-    await scene.pricing.first_known(EAST)
+    await scene.pricing.wait_for_first(EAST)
     assert scene.clock.now() - began < 0.1
     assert scene.reader.reads == []
     await cancelled(running)
@@ -177,11 +179,11 @@ async def test_no_provider_waits_for_prices_that_it_does_not_read() -> None:
     source="Karpenter#3522; Karpenter#2604",
 )
 @on_virtual_time
-async def test_a_refused_price_request_is_logged_with_a_fix_and_retried_with_backoff() -> None:
+async def test_a_refused_price_request_is_logged_with_a_hint_and_retried_with_backoff() -> None:
     scene = Scene(kinds=(ON_DEMAND,))
     scene.reader.script.extend([DENIED] * 3)
     with capture_logs() as logs:
-        known = asyncio.create_task(scene.pricing.first_known(EAST))
+        known = asyncio.create_task(scene.pricing.wait_for_first(EAST))
         await scene.run(8 * AGAIN_FIRST)
     assert known.done(), "a refusal holds nothing up"
     gaps = [
@@ -191,7 +193,7 @@ async def test_a_refused_price_request_is_logged_with_a_fix_and_retried_with_bac
     warned = [line for line in logs if line["event"] == "prices_not_read"]
     assert len(warned) == 3
     assert "AccessDeniedException" in warned[0]["error"]
-    assert warned[0]["fix"] == ("give prices in the provider")
+    assert warned[0]["hint"] == "mend it", "the provider's own hint"
     assert warned[0]["in_use"] == {"built_in": 1}
     reported = [
         line["sources"]
@@ -215,7 +217,7 @@ async def test_known_prices_stay_in_use_while_no_price_can_be_read() -> None:
     used, source = scene.reader.used[ON_DEMAND, "g5.xlarge"]
     assert (used.dollars_per_hour, source) == (1.3, PriceSource.CACHE)
     assert scene.cache.kept[EAST, ReadingKind.ON_DEMAND_PRICE][0].value == 1.3
-    assert [line["fix"] for line in logs if line["event"] == "prices_not_read"] == [None] * 2
+    assert [line["hint"] for line in logs if line["event"] == "prices_not_read"] == [None] * 2
 
 
 @on_virtual_time
@@ -264,4 +266,4 @@ async def test_a_provider_that_lists_no_price_causes_a_warning() -> None:
     with capture_logs() as logs:
         await scene.run(10.0)
     (line,) = [one for one in logs if one["event"] == "prices_not_read"]
-    assert (line["error"], line["fix"]) == ("the provider lists none of these types", None)
+    assert (line["error"], line["hint"]) == ("the provider lists none of these types", None)

@@ -45,10 +45,10 @@ async def test_a_single_provider_is_used_after_its_first_listing() -> None:
     market = Market({EAST: 2.0})
     task = asyncio.create_task(market.opening.run())
     await asyncio.sleep(1.0)
-    assert (market.opening.opened, market.opening.left) == (set(), [EAST])
+    assert (market.opening.opened, market.opening.unopened) == (set(), [EAST])
     await asyncio.sleep(1.5)
     assert market.sold == [(2.0, {EAST})]
-    assert (market.opening.opened, market.opening.left) == ({EAST}, [])
+    assert (market.opening.opened, market.opening.unopened) == ({EAST}, [])
     await task
 
 

@@ -23,13 +23,13 @@ from tests.planner.fleets import EAST
 
 G = "on-demand/G"
 DENIED = ProviderError(FailureClass.CONFIGURATION, "AccessDeniedException", "not you")
+UNLISTED = ProviderError(FailureClass.CONFIGURATION, "UnauthorizedOperation", "not you")
 
 
 @dataclass
 class FakeLimits:
     """An account with one quota. `says` is the answer to a read: vCPUs, or an error."""
 
-    fix = "give quotas in the provider"
     clock: VirtualClock
     says: float | ProviderError | OutcomeUnknownError
     known: Reading | None = None
@@ -68,8 +68,9 @@ class LimitedProvider(FakeProvider):
         self.limits = self.account
 
     async def quotas(self) -> Mapping[str, int]:
+        known = self.account.read()
         await super().quotas()
-        return self.account.read()
+        return known
 
 
 class Process:
@@ -124,7 +125,7 @@ async def test_read_quotas_are_stored_and_survive_a_refusal_after_a_restart() ->
     assert cache.kept[EAST, ReadingKind.QUOTA] == (kept,), "with the time of the last reading"
     (refused,) = events(logs, "quotas_not_read")
     assert "AccessDeniedException" in refused["error"]
-    assert refused["fix"] == "give quotas in the provider"
+    assert refused["hint"] == "mend it", "the provider's own hint"
     assert refused["in_use"] == {"cache": 1}
     assert refused["age_seconds"] == pytest.approx(3605.0, abs=10.0)
 
@@ -136,7 +137,7 @@ async def test_unknown_quotas_are_logged() -> None:
     logs = await process.run(5.0)
     assert process.quotas == {}
     (refused,) = events(logs, "quotas_not_read")
-    assert (refused["in_use"], refused["age_seconds"], refused["fix"]) == (
+    assert (refused["in_use"], refused["age_seconds"], refused["hint"]) == (
         {"unknown": 1},
         None,
         None,
@@ -165,6 +166,43 @@ async def test_a_lasting_refusal_is_logged_once_and_its_end_too() -> None:
     assert process.quotas == {f"east/{G}": 48}
     assert [line["sources"] for line in events(logs, "quotas_in_use")] == [{"api": 1}]
     assert events(logs, "quotas_not_read") == []
+
+
+@on_virtual_time
+async def test_a_refusal_of_quotas_and_machines_is_one_line_with_what_is_in_use() -> None:
+    """EC2 needs both for the quotas that are left."""
+    world, cache = World(), FakeReadings()
+    cache.kept[EAST, ReadingKind.QUOTA] = (Reading(G, 32.0, EPOCH - 60.0),)
+    process = Process(world, cache, FakeLimits(world.clock, OutcomeUnknownError("late")))
+    process.provider.quota_script.extend([UNLISTED] * 3)
+    logs = await process.run(3 * UPKEEP_EVERY)
+    (refused,) = events(logs, "quotas_not_read")
+    assert refused["log_level"] == "warning"
+    assert "UnauthorizedOperation" in refused["error"]
+    assert (refused["hint"], refused["in_use"]) == ("mend it", {"cache": 1})
+    process.provider.account.says = 64.0
+    (again,) = events(await process.run(5.0), "quotas_in_use")
+    assert again["sources"] == {"api": 1}
+
+
+@on_virtual_time
+async def test_a_provider_without_stored_quotas_logs_only_a_refusal_and_its_end() -> None:
+    world = World()
+    controller = Controller(world)
+    east = world.east
+    with capture_logs() as logs:
+        await controller.resume()
+        task = asyncio.create_task(controller.poller.run())
+        await asyncio.sleep(5.0)
+        assert [line for line in logs if line["event"].startswith("quotas_")] == []
+        east.quota_script.extend([DENIED] * 2)
+        await asyncio.sleep(3 * UPKEEP_EVERY)
+        await cancelled(task)
+    said = [line for line in logs if line["event"].startswith("quotas_")]
+    assert [(line["event"], line.get("hint")) for line in said] == [
+        ("quotas_not_read", "mend it"),
+        ("quotas_in_use", None),
+    ]
 
 
 @on_virtual_time

@@ -134,6 +134,20 @@ async def test_a_failing_provider_does_not_stop_the_listings_of_others() -> None
 
 
 @on_virtual_time
+async def test_a_listing_waits_as_long_as_the_provider_asked_for() -> None:
+    world = World()
+    controller = await controller_of(world)
+    world.east.list_script.append(OutcomeUnknownError("503", retry_after=20.0))
+    task = asyncio.create_task(controller.poller.run())
+    await asyncio.sleep(1.0)
+    asked = world.clock.now()
+    await controller.poller.list_now(EAST, 60.0)
+    assert world.clock.now() - asked > 18.0
+    assert world.east.lists == 2
+    await cancelled(task)
+
+
+@on_virtual_time
 async def test_a_requested_listing_is_read_within_seconds() -> None:
     world = World()
     controller = await controller_of(world)
@@ -174,7 +188,7 @@ async def test_machines_of_another_installation_are_counted_and_not_terminated()
 
 
 @pytest.mark.case(
-    "a machine of a call that is not in the store (a restored backup) is kept as possibly at work",
+    "a machine of a launch request that is not in the store (a restored backup) is kept: a job may run on it",
     topic="EC2's machines",
     source="SQLite: backup",
 )
@@ -322,7 +336,11 @@ def test_after_an_error_of_github_the_search_for_deliveries_repeats_the_same_tim
         world = World()
         world.github.script("redeliver_failed", error)
         controller = await controller_of(world)
-        await watch(controller, pause + 5.0)
+        with capture_logs() as logs:
+            await watch(controller, pause + 5.0)
+        assert [line for line in logs if line["event"] == "redelivery_failed"] == [], (
+            "GitHub's client has logged it"
+        )
         assert len(world.github.since) == 2
         assert world.github.since[0] == world.github.since[1]
         assert controller.poller.github_answered
@@ -369,8 +387,10 @@ async def test_a_long_listing_is_applied_in_pieces_and_other_tasks_run_in_betwee
             await asyncio.sleep(0)
 
     waiting = asyncio.create_task(others())
-    take_in = controller.poller._take_in
-    assert await take_in(EAST, controller.journal.now, strangers) == (strangers[-1],)
+    record = controller.poller._record_listing
+    shown, last = await record(EAST, controller.journal.now, strangers)
+    assert last == (strangers[-1],)
+    assert shown == {one.provider_id for one in strangers[:-1]}
     await cancelled(waiting)
     assert turns >= 5
     assert len(controller.state.foreign[EAST]) == 5 * LISTED_AT_ONCE

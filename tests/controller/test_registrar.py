@@ -159,7 +159,7 @@ async def test_a_deregistration_that_github_refuses_is_tried_again() -> None:
     began = world.clock.now()
     await controller.turn(then=50.0)
     assert world.github.asked.count("delete_runner") == 3
-    assert isinstance(await agent.poll(wait=1.0), StayReady), "nothing is handed over meanwhile"
+    assert isinstance(await agent.poll(wait=1.0), StayReady), "no configuration is sent meanwhile"
     await world.clock.sleep(60.0)
     assert world.github.registrations == {}
     assert controller.only_machine().state is MachineState.READY
@@ -184,7 +184,7 @@ async def test_a_busy_registration_that_was_never_sent_to_its_machine_is_kept() 
     assert world.github.asked.count("delete_runner") == 1
     runner = controller.state.runners[name]
     assert runner.state is RunnerState.DONE
-    assert runner.reason == "busy without having been handed over"
+    assert runner.reason == "busy, but its configuration was never sent"
     assert not controller.registrar.has_secret(name)
     assert world.east.ended == []
 

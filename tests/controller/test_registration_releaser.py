@@ -27,11 +27,11 @@ async def idle(world: World) -> tuple[Controller, Agent]:
 
 
 async def may_release(agent: Agent) -> bool:
-    return await agent.controller.desk.may_release(agent.machine, agent.nonce)
+    return await agent.controller.bootstrap.may_release(agent.machine, agent.nonce)
 
 
 async def release(agent: Agent) -> int:
-    return await agent.controller.desk.release(agent.machine, agent.nonce)
+    return await agent.controller.bootstrap.release(agent.machine, agent.nonce)
 
 
 def state_of_runner(controller: Controller) -> RunnerState:
@@ -151,7 +151,7 @@ async def test_another_machines_registration_cannot_be_released() -> None:
     controller, agent = await idle(world)
     other = await launched_for_another_job(controller)
     await other.make_ready()
-    assert await refusal(controller.desk.release(agent.machine, other.nonce)) == (401, "nonce")
+    assert await refusal(controller.bootstrap.release(agent.machine, other.nonce)) == (401, "nonce")
     assert await release(other) == 404
     assert len(world.github.registrations) == 1
 
@@ -263,8 +263,8 @@ async def test_a_stage_report_of_a_running_machine_writes_nothing() -> None:
     before, machine = len(world.store.commits), copy.copy(controller.only_machine())
     controller.journal.changed.clear()
     for number in range(1000):
-        await controller.desk.stage(agent.machine, agent.nonce, f"stage-{number}")
-        await controller.desk.health_checks(agent.machine, agent.nonce, False, f"{number}")
+        await controller.bootstrap.stage(agent.machine, agent.nonce, f"stage-{number}")
+        await controller.bootstrap.health_checks(agent.machine, agent.nonce, False, f"{number}")
     await controller.journal.commit()
     assert len(world.store.commits) == before
     assert controller.only_machine() == machine

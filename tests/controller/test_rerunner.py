@@ -169,7 +169,7 @@ def test_beside_other_failed_jobs_each_killed_job_is_rerun_alone() -> None:
 
 
 @pytest.mark.case(
-    "a re-run request that was never sent does not count an attempt of somebody else",
+    "a re-run request that was never sent does not count an attempt that another person started",
     topic="EC2's machines",
     source="GitHub: re-run a job",
 )

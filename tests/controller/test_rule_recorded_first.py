@@ -66,7 +66,7 @@ def _check_requests(world: World) -> None:
         assert tries[-1][0] - tries[0][0] <= REPEAT_WINDOW
     requests = {call.id: call.body for call in world.store.of_kind(LaunchRequest)}
     for sent in world.east.sent:
-        assert requests[json.loads(sent.request)["call"]] == sent.request
+        assert requests[json.loads(sent.request)["launch_request"]] == sent.request
 
 
 def _check_slots(world: World) -> None:

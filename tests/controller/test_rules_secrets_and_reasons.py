@@ -120,7 +120,7 @@ async def test_refusals_show_no_secret() -> None:
         stranger = Agent(controller, agent.instance, "SECRET-NONCE-of-a-stranger")
         stranger.machine = agent.machine
         assert await refusal(stranger.poll()) == (401, "nonce")
-        controller.desk.shut_down()
+        controller.bootstrap.shut_down()
     assert "SECRET" not in repr((world.store.commits, world.telemetry, lines))
 
 

@@ -68,7 +68,7 @@ def test_only_names_of_this_installation_are_removed(name: str) -> None:
 
 
 @pytest.mark.case(
-    "a take-over gives up an installation's id: resources with that id are still found and deleted",
+    "an adoption gives up an installation's id: resources with that id are still found and deleted",
     topic="EC2's machines",
     source="ARC#4397",
 )

@@ -46,23 +46,23 @@ def listed(job: int, state: JobState = QUEUED, *labels: str) -> JobObserved:
     return replace(reported(job, state, *labels), read=True)
 
 
-class Desk:
+class SyncWithLedger:
     """A sync state and its ledger."""
 
     def __init__(self, known: Catalogue | None = None) -> None:
         self.ledger = Ledger(known or catalogue())
         self.sync_state = SyncState("acme", ["org:acme"], NOW)
 
-    def hear(self, *events: Event) -> None:
+    def apply(self, *events: Event) -> None:
         for event in events:
             self.ledger.apply(event)
-        self.sync_state.look_at(self.ledger.state, NOW)
+        self.sync_state.add_known(self.ledger.state, NOW)
 
     def read(self, *jobs: JobObserved, at: float = NOW) -> tuple[Event, ...]:
         found = self.sync_state.listed_jobs(KEY, jobs, self.ledger.state, at)
         for event in found.events:
             self.ledger.apply(event)
-        self.sync_state.look_at(self.ledger.state, at)
+        self.sync_state.add_known(self.ledger.state, at)
         return found.events
 
     def state(self, job: int) -> JobState:
@@ -70,56 +70,56 @@ class Desk:
 
 
 @pytest.fixture
-def desk() -> Desk:
-    made = Desk()
+def sync() -> SyncWithLedger:
+    made = SyncWithLedger()
     made.sync_state.listed_runs(WIDGETS, [ACTIVE], NOW)
     return made
 
 
-def test_a_listed_job_without_a_webhook_becomes_demand(desk: Desk) -> None:
-    assert desk.read(listed(1)) == (listed(1),)
-    (queue,) = desk.ledger.state.queues.values()
+def test_a_listed_job_without_a_webhook_becomes_demand(sync: SyncWithLedger) -> None:
+    assert sync.read(listed(1)) == (listed(1),)
+    (queue,) = sync.ledger.state.queues.values()
     assert [job.id for job in queue.values()] == [1]
-    assert desk.read(listed(1)) == ()
+    assert sync.read(listed(1)) == ()
 
 
 @pytest.mark.parametrize(
     "seen", [listed(1, QUEUED, "elsewhere"), listed(1, ENDED)], ids=["of others", "over"]
 )
 def test_listed_jobs_that_are_completed_or_of_no_sku_are_not_stored(
-    desk: Desk, seen: JobObserved
+    sync: SyncWithLedger, seen: JobObserved
 ) -> None:
-    assert desk.read(seen) == ()
-    assert not desk.ledger.state.jobs
+    assert sync.read(seen) == ()
+    assert not sync.ledger.state.jobs
 
 
-def test_lists_make_up_for_lost_in_progress_and_completed_events(desk: Desk) -> None:
-    desk.hear(reported(1), reported(2), reported(3, STARTED))
-    assert len(desk.read(listed(1, STARTED), listed(2, ENDED), listed(3, ENDED))) == 3
-    assert [desk.state(n) for n in (1, 2, 3)] == [STARTED, ENDED, ENDED]
+def test_lists_make_up_for_lost_in_progress_and_completed_events(sync: SyncWithLedger) -> None:
+    sync.apply(reported(1), reported(2), reported(3, STARTED))
+    assert len(sync.read(listed(1, STARTED), listed(2, ENDED), listed(3, ENDED))) == 3
+    assert [sync.state(n) for n in (1, 2, 3)] == [STARTED, ENDED, ENDED]
 
 
-def test_an_older_list_does_not_undo_newer_events(desk: Desk) -> None:
-    desk.hear(reported(1, STARTED), reported(2, ENDED))
-    assert desk.read(listed(1), listed(2), listed(2, STARTED)) == ()
+def test_an_older_list_does_not_undo_newer_events(sync: SyncWithLedger) -> None:
+    sync.apply(reported(1, STARTED), reported(2, ENDED))
+    assert sync.read(listed(1), listed(2), listed(2, STARTED)) == ()
 
 
-def test_a_missing_runner_name_is_added_once(desk: Desk) -> None:
-    desk.hear(reported(1, STARTED))
+def test_a_missing_runner_name_is_added_once(sync: SyncWithLedger) -> None:
+    sync.apply(reported(1, STARTED))
     named = replace(listed(1, STARTED), runner_name=RunnerName("r"))
-    assert desk.read(named) == (named,)
-    assert desk.read(named) == ()
+    assert sync.read(named) == (named,)
+    assert sync.read(named) == ()
 
 
 @pytest.mark.parametrize(("said", "shown"), [(QUEUED, WAITING), (WAITING, QUEUED)])
 def test_a_job_that_a_list_contradicts_is_read_itself(
-    desk: Desk, said: JobState, shown: JobState
+    sync: SyncWithLedger, said: JobState, shown: JobState
 ) -> None:
-    desk.hear(reported(1, said))
-    assert desk.read(listed(1, shown)) == (reported(1, shown),)
-    assert desk.ledger.state.jobs[JobId(1)].disputed
-    assert JobId(1) in desk.ledger.state.reads
-    assert desk.read(listed(1, shown)) == ()
+    sync.apply(reported(1, said))
+    assert sync.read(listed(1, shown)) == (reported(1, shown),)
+    assert sync.ledger.state.jobs[JobId(1)].disputed
+    assert JobId(1) in sync.ledger.state.reads
+    assert sync.read(listed(1, shown)) == ()
 
 
 @pytest.mark.case(
@@ -127,19 +127,21 @@ def test_a_job_that_a_list_contradicts_is_read_itself(
     topic="GitHub's events",
     source="runs-on#539",
 )
-def test_a_job_that_stays_queued_in_a_completed_run_stops_being_demand(desk: Desk) -> None:
-    desk.hear(reported(1))
-    desk.sync_state.listed_runs(WIDGETS, [OVER], NOW)
-    assert desk.read(listed(1)) == ()
-    desk.sync_state.listed_runs(WIDGETS, [OVER], NOW + ABANDONED_AFTER - 1.0)
-    assert desk.read(listed(1), at=NOW + ABANDONED_AFTER) == ()
-    desk.sync_state.listed_runs(WIDGETS, [OVER], NOW + ABANDONED_AFTER)
-    (given_up,) = desk.read(listed(1), at=NOW + ABANDONED_AFTER)
+def test_a_job_that_stays_queued_in_a_completed_run_stops_being_demand(
+    sync: SyncWithLedger,
+) -> None:
+    sync.apply(reported(1))
+    sync.sync_state.listed_runs(WIDGETS, [OVER], NOW)
+    assert sync.read(listed(1)) == ()
+    sync.sync_state.listed_runs(WIDGETS, [OVER], NOW + ABANDONED_AFTER - 1.0)
+    assert sync.read(listed(1), at=NOW + ABANDONED_AFTER) == ()
+    sync.sync_state.listed_runs(WIDGETS, [OVER], NOW + ABANDONED_AFTER)
+    (given_up,) = sync.read(listed(1), at=NOW + ABANDONED_AFTER)
     assert isinstance(given_up, JobAbandoned)
-    assert desk.state(1) is ENDED
-    assert not desk.ledger.state.queues
-    assert desk.ledger.state.jobs[JobId(1)].conclusion == "stale"
-    assert desk.read(listed(1), at=NOW + 120.0) == ()
+    assert sync.state(1) is ENDED
+    assert not sync.ledger.state.queues
+    assert sync.ledger.state.jobs[JobId(1)].conclusion == "stale"
+    assert sync.read(listed(1), at=NOW + 120.0) == ()
 
 
 @pytest.mark.case(
@@ -148,112 +150,117 @@ def test_a_job_that_stays_queued_in_a_completed_run_stops_being_demand(desk: Des
     source="ARC#4315",
 )
 def test_a_job_of_a_new_attempt_is_kept_until_its_run_was_read_again(
-    desk: Desk,
+    sync: SyncWithLedger,
 ) -> None:
     """If calls are scarce, the jobs of a run may be read twice between two reads of the run."""
-    desk.hear(reported(1, STARTED), reported(2))
-    desk.sync_state.listed_runs(WIDGETS, [OVER], NOW)
+    sync.apply(reported(1, STARTED), reported(2))
+    sync.sync_state.listed_runs(WIDGETS, [OVER], NOW)
     for at in (NOW + 200.0, NOW + 400.0):
-        assert desk.read(listed(2), at=at) == ()
-    desk.sync_state.listed_runs(WIDGETS, [ACTIVE], NOW + 500.0)
-    assert desk.read(listed(2), at=NOW + 500.0) == ()
-    assert desk.state(2) is QUEUED
+        assert sync.read(listed(2), at=at) == ()
+    sync.sync_state.listed_runs(WIDGETS, [ACTIVE], NOW + 500.0)
+    assert sync.read(listed(2), at=NOW + 500.0) == ()
+    assert sync.state(2) is QUEUED
 
 
-def test_reads_of_completed_runs_are_pruned(desk: Desk) -> None:
-    desk.sync_state.listed_repositories("org:acme", [ListedRepository(WIDGETS)], desk.ledger.state)
+def test_reads_of_completed_runs_are_pruned(sync: SyncWithLedger) -> None:
+    sync.sync_state.listed_repositories("org:acme", [ListedRepository(WIDGETS)], sync.ledger.state)
     kinds = (Kind.NEWEST, Kind.QUEUED, Kind.JOBS, Kind.RUN)
     reads = [Read(kind, WIDGETS, 7 if kind in (Kind.JOBS, Kind.RUN) else 0) for kind in kinds]
     for read in reads:
-        desk.sync_state.was_read(read, NOW)
-    assert set(desk.sync_state.known().turns) == set(reads)
-    desk.sync_state.listed_runs(WIDGETS, [OVER], NOW)
-    desk.sync_state.listed_repositories("org:acme", [], desk.ledger.state)
-    desk.read()
+        sync.sync_state.was_read(read, NOW)
+    assert set(sync.sync_state.known().turns) == set(reads)
+    sync.sync_state.listed_runs(WIDGETS, [OVER], NOW)
+    sync.sync_state.listed_repositories("org:acme", [], sync.ledger.state)
+    sync.read()
     for read in reads:
         # each when its read ends
-        desk.sync_state.was_read(read, NOW)
-        desk.sync_state.was_not_read(read, NOW, counts=True)
-    assert not desk.sync_state.known().turns
+        sync.sync_state.was_read(read, NOW)
+        sync.sync_state.was_not_read(read, NOW, counts=True)
+    assert not sync.sync_state.known().turns
 
 
-def test_jobs_of_a_run_that_is_active_again_are_kept(desk: Desk) -> None:
-    desk.hear(reported(1))
+def test_jobs_of_a_run_that_is_active_again_are_kept(sync: SyncWithLedger) -> None:
+    sync.apply(reported(1))
     for at in (NOW, NOW + 100.0):
-        desk.sync_state.listed_runs(WIDGETS, [OVER], at)
-        assert desk.read(listed(1), at=at) == ()
-        desk.sync_state.listed_runs(WIDGETS, [ACTIVE], at)
-        assert desk.read(listed(1), at=at) == ()
+        sync.sync_state.listed_runs(WIDGETS, [OVER], at)
+        assert sync.read(listed(1), at=at) == ()
+        sync.sync_state.listed_runs(WIDGETS, [ACTIVE], at)
+        assert sync.read(listed(1), at=at) == ()
 
 
-def test_queued_jobs_of_a_completed_run_are_not_added(desk: Desk) -> None:
-    desk.hear(reported(1))
-    desk.sync_state.listed_runs(WIDGETS, [OVER], NOW)
-    desk.read(listed(1), listed(2))
-    assert JobId(2) not in desk.ledger.state.jobs
+def test_queued_jobs_of_a_completed_run_are_not_added(sync: SyncWithLedger) -> None:
+    sync.apply(reported(1))
+    sync.sync_state.listed_runs(WIDGETS, [OVER], NOW)
+    sync.read(listed(1), listed(2))
+    assert JobId(2) not in sync.ledger.state.jobs
 
 
-def test_abandoning_a_job_that_has_started_changes_nothing(desk: Desk) -> None:
-    desk.hear(reported(1, STARTED))
-    desk.ledger.apply(JobAbandoned(NOW, JobId(1), "too late"))
-    desk.ledger.apply(JobAbandoned(NOW, JobId(9), "unknown"))
-    assert desk.state(1) is STARTED
+def test_abandoning_a_job_that_has_started_changes_nothing(sync: SyncWithLedger) -> None:
+    sync.apply(reported(1, STARTED))
+    sync.ledger.apply(JobAbandoned(NOW, JobId(1), "too late"))
+    sync.ledger.apply(JobAbandoned(NOW, JobId(9), "unknown"))
+    assert sync.state(1) is STARTED
 
 
-def test_jobs_missing_from_a_list_are_read_a_few_at_a_time(desk: Desk) -> None:
-    desk.hear(*(reported(n) for n in range(1, 6)))
-    fresh = desk.sync_state.listed_jobs(KEY, [listed(1)], desk.ledger.state, NOW)
+def test_jobs_missing_from_a_list_are_read_a_few_at_a_time(sync: SyncWithLedger) -> None:
+    sync.apply(*(reported(n) for n in range(1, 6)))
+    fresh = sync.sync_state.listed_jobs(KEY, [listed(1)], sync.ledger.state, NOW)
     assert fresh.ask == ()
-    later = desk.sync_state.listed_jobs(KEY, [listed(1)], desk.ledger.state, NOW + 120.0)
+    later = sync.sync_state.listed_jobs(KEY, [listed(1)], sync.ledger.state, NOW + 120.0)
     assert later.ask == (2, 3, 4)
     assert len(later.ask) == ASK_AT_ONCE
-    assert desk.sync_state.listed_jobs(KEY, [listed(1)], desk.ledger.state, NOW + 121.0).ask == (5,)
+    assert sync.sync_state.listed_jobs(KEY, [listed(1)], sync.ledger.state, NOW + 121.0).ask == (5,)
 
 
 def test_runs_are_remembered_from_lists_and_from_the_ledger_until_they_are_over(
-    desk: Desk,
+    sync: SyncWithLedger,
 ) -> None:
-    desk.hear(replace(reported(1), run_id=8), replace(reported(2, QUEUED, "elsewhere"), run_id=9))
-    assert set(desk.sync_state.known().runs) == {KEY, (WIDGETS, 8)}
-    desk.sync_state.listed_runs(WIDGETS, [OVER, replace(OVER, id=8), replace(OVER, id=10)], NOW)
-    assert desk.sync_state.known().runs[KEY].changed
-    desk.read(listed(3, ENDED))
-    assert set(desk.sync_state.known().runs) == {(WIDGETS, 8)}
+    sync.apply(replace(reported(1), run_id=8), replace(reported(2, QUEUED, "elsewhere"), run_id=9))
+    assert set(sync.sync_state.known().runs) == {KEY, (WIDGETS, 8)}
+    sync.sync_state.listed_runs(WIDGETS, [OVER, replace(OVER, id=8), replace(OVER, id=10)], NOW)
+    assert sync.sync_state.known().runs[KEY].changed
+    sync.read(listed(3, ENDED))
+    assert set(sync.sync_state.known().runs) == {(WIDGETS, 8)}
 
 
+@pytest.mark.case(
+    "a run's `changed` mark is reset after its jobs were read",
+    topic="GitHub's REST API",
+    source="GitHub: rate limits",
+)
 def test_a_changed_run_is_read_at_its_normal_interval_after_its_jobs_were_read(
-    desk: Desk,
+    sync: SyncWithLedger,
 ) -> None:
     """Otherwise a run marked as changed would be read every 15 s for ever, before all others."""
-    desk.hear(reported(1))
-    desk.sync_state.listed_runs(WIDGETS, [ACTIVE], NOW)
-    desk.sync_state.listed_runs(WIDGETS, [replace(ACTIVE, mark="in_progress 2")], NOW)
-    assert desk.sync_state.known().runs[KEY].changed
-    desk.read(listed(1))
-    assert not desk.sync_state.known().runs[KEY].changed
-    desk.sync_state.listed_runs(WIDGETS, [replace(ACTIVE, mark="in_progress 2")], NOW)
-    assert not desk.sync_state.known().runs[KEY].changed
+    sync.apply(reported(1))
+    sync.sync_state.listed_runs(WIDGETS, [ACTIVE], NOW)
+    sync.sync_state.listed_runs(WIDGETS, [replace(ACTIVE, mark="in_progress 2")], NOW)
+    assert sync.sync_state.known().runs[KEY].changed
+    sync.read(listed(1))
+    assert not sync.sync_state.known().runs[KEY].changed
+    sync.sync_state.listed_runs(WIDGETS, [replace(ACTIVE, mark="in_progress 2")], NOW)
+    assert not sync.sync_state.known().runs[KEY].changed
 
 
 def test_repositories_outside_the_scopes_use_no_place_in_the_limit() -> None:
     scope = Scope("acme", None, repositories=("acme/w*",))
-    desk = Desk(replace(catalogue(), scopes=(scope,)))
+    sync = SyncWithLedger(replace(catalogue(), scopes=(scope,)))
     others = [ListedRepository(f"acme/other{n}") for n in range(MOST_REPOSITORIES)]
     many = [ListedRepository(f"acme/w{n}") for n in range(MOST_REPOSITORIES)]
-    desk.sync_state.listed_repositories("org:acme", [*others, *many, *many], desk.ledger.state)
-    assert set(desk.sync_state.known().repositories) == {one.name for one in many}
-    desk.sync_state.listed_repositories("org:acme", [*many, *others[:1]], desk.ledger.state)
-    assert len(desk.sync_state.known().repositories) == MOST_REPOSITORIES
+    sync.sync_state.listed_repositories("org:acme", [*others, *many, *many], sync.ledger.state)
+    assert set(sync.sync_state.known().repositories) == {one.name for one in many}
+    sync.sync_state.listed_repositories("org:acme", [*many, *others[:1]], sync.ledger.state)
+    assert len(sync.sync_state.known().repositories) == MOST_REPOSITORIES
 
 
 def test_failed_reads_are_counted_until_one_succeeds() -> None:
-    desk = Desk()
+    sync = SyncWithLedger()
     scope = Read(Kind.REPOSITORIES, "org:acme")
-    struck = [desk.sync_state.was_not_read(scope, NOW + n, counts=n != 1) for n in range(3)]
+    struck = [sync.sync_state.was_not_read(scope, NOW + n, counts=n != 1) for n in range(3)]
     assert struck == [1, 1, 2]
-    desk.sync_state.was_read(scope, NOW + 3.0, 4)
-    desk.sync_state.was_not_read(scope, NOW + 4.0, counts=True)
-    assert desk.sync_state.known().turns == {scope: Turn(NOW + 4.0, NOW + 3.0, 1, 4)}
+    sync.sync_state.was_read(scope, NOW + 3.0, 4)
+    sync.sync_state.was_not_read(scope, NOW + 4.0, counts=True)
+    assert sync.sync_state.known().turns == {scope: Turn(NOW + 4.0, NOW + 3.0, 1, 4)}
 
 
 @pytest.mark.case(
@@ -263,41 +270,41 @@ def test_failed_reads_are_counted_until_one_succeeds() -> None:
 )
 def test_a_repository_name_in_different_case_is_read_once() -> None:
     """The configuration, webhooks and lists may write a name in different case."""
-    desk = Desk(replace(catalogue(), scopes=(Scope("acme", "Widgets"),)))
-    desk.sync_state = SyncState("acme", ["repo:acme/Widgets"], NOW)
+    sync = SyncWithLedger(replace(catalogue(), scopes=(Scope("acme", "Widgets"),)))
+    sync.sync_state = SyncState("acme", ["repo:acme/Widgets"], NOW)
     shown = [ListedRepository("acme/Widgets")]
-    desk.sync_state.listed_repositories("repo:acme/Widgets", shown, desk.ledger.state)
-    desk.sync_state.listed_runs("acme/Widgets", [ACTIVE], NOW)
-    desk.hear(reported(1))
-    assert desk.ledger.state.jobs[JobId(1)].repository == WIDGETS
-    desk.sync_state.listed_repositories("repo:acme/Widgets", shown, desk.ledger.state)
-    known = desk.sync_state.known()
+    sync.sync_state.listed_repositories("repo:acme/Widgets", shown, sync.ledger.state)
+    sync.sync_state.listed_runs("acme/Widgets", [ACTIVE], NOW)
+    sync.apply(reported(1))
+    assert sync.ledger.state.jobs[JobId(1)].repository == WIDGETS
+    sync.sync_state.listed_repositories("repo:acme/Widgets", shown, sync.ledger.state)
+    known = sync.sync_state.known()
     assert (set(known.repositories), set(known.runs)) == ({"acme/Widgets"}, {("acme/Widgets", 7)})
 
 
-def test_a_run_missing_from_the_lists_is_read_itself(desk: Desk) -> None:
+def test_a_run_missing_from_the_lists_is_read_itself(sync: SyncWithLedger) -> None:
     late, itself = NOW + UNLISTED_FOR + 1.0, Read(Kind.RUN, *KEY)
-    assert itself not in next_reads(desk.sync_state.known(), NOW + UNLISTED_FOR, 99)
-    assert itself in next_reads(desk.sync_state.known(), late, 99)
-    desk.sync_state.run_is_not_there(*KEY, late)
-    assert KEY not in desk.sync_state.known().runs
-    desk.hear(reported(1))
-    desk.sync_state.run_is_not_there(*KEY, late)
-    assert itself not in next_reads(desk.sync_state.known(), late, 99)
+    assert itself not in next_reads(sync.sync_state.known(), NOW + UNLISTED_FOR, 99)
+    assert itself in next_reads(sync.sync_state.known(), late, 99)
+    sync.sync_state.run_is_not_there(*KEY, late)
+    assert KEY not in sync.sync_state.known().runs
+    sync.apply(reported(1))
+    sync.sync_state.run_is_not_there(*KEY, late)
+    assert itself not in next_reads(sync.sync_state.known(), late, 99)
 
 
 def test_the_repositories_of_the_scope_have_their_last_activity() -> None:
     scopes = (Scope("acme", "tools"), Scope("acme", None, repositories=("acme/w*",)))
-    desk = Desk(replace(catalogue(), scopes=scopes))
+    sync = SyncWithLedger(replace(catalogue(), scopes=scopes))
     names = [WIDGETS, "acme/world", "acme/tools", "acme/other"]
     found = [ListedRepository(name, 5.0) for name in names]
-    desk.sync_state.listed_repositories("org:acme", found, desk.ledger.state)
-    assert desk.sync_state.known().repositories == {WIDGETS: 5.0, "acme/world": 5.0}
-    desk.hear(reported(1), replace(queued(2, NOW), repository="globex/else"))
-    desk.sync_state.was_read(Read(Kind.NEWEST, "acme/world"), NOW)
-    desk.sync_state.listed_repositories("org:acme", found[:1], desk.ledger.state)
-    assert desk.sync_state.known().repositories == {WIDGETS: NOW}
-    assert desk.sync_state.known().turns == {}
+    sync.sync_state.listed_repositories("org:acme", found, sync.ledger.state)
+    assert sync.sync_state.known().repositories == {WIDGETS: 5.0, "acme/world": 5.0}
+    sync.apply(reported(1), replace(queued(2, NOW), repository="globex/else"))
+    sync.sync_state.was_read(Read(Kind.NEWEST, "acme/world"), NOW)
+    sync.sync_state.listed_repositories("org:acme", found[:1], sync.ledger.state)
+    assert sync.sync_state.known().repositories == {WIDGETS: NOW}
+    assert sync.sync_state.known().turns == {}
 
 
 class Unread(dict[JobId, Job]):
@@ -314,26 +321,26 @@ class Unread(dict[JobId, Job]):
 
 def test_the_sync_state_follows_the_ledger_without_scanning_every_job() -> None:
     """With 200,000 jobs a scan blocked the event loop for 214 ms every 5 s."""
-    desk = Desk()
-    desk.hear(*(replace(reported(n), run_id=n % 3) for n in range(1, 10)))
-    state = desk.ledger.state
+    sync = SyncWithLedger()
+    sync.apply(*(replace(reported(n), run_id=n % 3) for n in range(1, 10)))
+    state = sync.ledger.state
     state.jobs = Unread(state.jobs)
-    desk.ledger.apply(replace(reported(10), run_id=3, repository="acme/tools", at=NOW + 5.0))
-    desk.ledger.apply(replace(reported(1, ENDED), run_id=1, at=NOW + 5.0))
-    desk.sync_state.look_at(state, NOW + 5.0)
-    known = desk.sync_state.known()
+    sync.ledger.apply(replace(reported(10), run_id=3, repository="acme/tools", at=NOW + 5.0))
+    sync.ledger.apply(replace(reported(1, ENDED), run_id=1, at=NOW + 5.0))
+    sync.sync_state.add_known(state, NOW + 5.0)
+    known = sync.sync_state.known()
     assert set(known.runs) == {(WIDGETS, 0), (WIDGETS, 1), (WIDGETS, 2), ("acme/tools", 3)}
     assert known.repositories == {WIDGETS: NOW + 5.0, "acme/tools": NOW + 5.0}
-    shown = desk.sync_state.listed_jobs((WIDGETS, 1), [], state, NOW + 120.0)
+    shown = sync.sync_state.listed_jobs((WIDGETS, 1), [], state, NOW + 120.0)
     assert shown.ask == (4, 7)
 
 
 def test_a_changed_job_still_counts_in_the_next_list(
-    desk: Desk,
+    sync: SyncWithLedger,
 ) -> None:
-    desk.hear(reported(1))
-    job = desk.ledger.state.jobs[JobId(1)]
-    with desk.ledger.state.changing(job):
+    sync.apply(reported(1))
+    job = sync.ledger.state.jobs[JobId(1)]
+    with sync.ledger.state.changing(job):
         job.read_at = NOW
     later = NOW + ABANDONED_AFTER + UNLISTED_FOR
-    assert desk.sync_state.listed_jobs(KEY, [], desk.ledger.state, later).ask == (JobId(1),)
+    assert sync.sync_state.listed_jobs(KEY, [], sync.ledger.state, later).ask == (JobId(1),)

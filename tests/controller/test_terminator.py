@@ -33,12 +33,12 @@ async def surplus(world: World, machines: int) -> tuple[Controller, list[Agent]]
     for _ in range(3):
         await world.clock.sleep(200.0)
         for agent in agents:
-            await controller.desk.heartbeat(agent.machine, agent.nonce)
+            await controller.bootstrap.heartbeat(agent.machine, agent.nonce)
     return controller, agents
 
 
 @pytest.mark.case(
-    "machines that end together share a call",
+    "machines that end together share a request",
     topic="EC2's API",
     source="Karpenter pkg/batcher",
 )

@@ -12,7 +12,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from autoscaler.controller.ports.telemetry import FleetCounts, Telemetry
 from autoscaler.model.catalogue import CapacityType
-from autoscaler.model.failures import FailureClass
+from autoscaler.model.failures import HEALTH_CHECKS, FailureClass
 from autoscaler.model.identifiers import ProviderName, SkuName
 from autoscaler.model.interruptions import NoticeKind, RerunOutcome
 from autoscaler.model.jobs import Admission
@@ -277,6 +277,7 @@ CALLS: dict[str, tuple[object, ...]] = {
     "launches": (GPU, EAST, 1),
     "launch_failures": (GPU, FailureClass.CAPACITY, 1),
     "machine_terminated": (GPU, TerminationReason.IDLE),
+    "health_check_failed": (GPU, "gpu_count"),
     "runner_exited": (GPU, ExitReason.VERSION_DEPRECATED),
     "notice": (EAST, "poison"),
     "machine_interrupted": (GPU, NoticeKind.SPOT_INTERRUPTION),
@@ -289,7 +290,7 @@ CALLS: dict[str, tuple[object, ...]] = {
 MOST_VALUES = {"app": 33, "account": 67, "endpoint": 67, "outcome": 74, "resource": 18}
 MOST_VALUES |= {"operation": 50, "answer": 34, "step": 26, "kind": 6}
 MOST_VALUES |= {"sku": 3, "provider": 2, "conclusion": 10, "state": 20}
-MOST_VALUES |= {"runner_group": 66, "code": len(Admission) + 1}
+MOST_VALUES |= {"runner_group": 66, "code": len(Admission) + 1, "check": len(HEALTH_CHECKS)}
 ACCESS = {"repository", "fork", "scope", "public_repositories", "outside_access", OTHER}
 MOST_VALUES |= {
     "reason": len({*FailureClass, *Unmatched, *ExitReason, *TerminationReason, *ACCESS})

@@ -120,7 +120,7 @@ class GitHub(Protocol):
 
         `since` may be the `arrived_until` of an earlier call; deliveries that GitHub lists late are
         allowed for. A delivery whose latest attempt succeeded is not repeated.
-        Raises: RetryLaterError, OperatorError.
+        Logs each App's error. Raises: RetryLaterError, OperatorError.
         """
 
     async def close(self) -> None:

@@ -24,10 +24,6 @@ class PriceReader(Protocol):
     def price_kinds(self) -> Collection[CapacityType]:
         """The capacity types whose prices the controller reads."""
 
-    @property
-    def fix(self) -> str:
-        """What an operator can do if the provider does not permit reading its prices."""
-
     async def read_prices(self, capacity_type: CapacityType) -> PriceAnswer:
         """Return the prices of this capacity type that the configuration can use. Raises nothing.
 

@@ -23,6 +23,7 @@ from autoscaler.model.identifiers import (
     LaunchRequestId,
     ProviderMachineId,
     ProviderName,
+    Seconds,
     SkuName,
 )
 from autoscaler.model.installations import Installations
@@ -35,7 +36,8 @@ MOST_CONSOLE = 16 * 1024
 class LaunchOrder:
     """What to launch. `offerings` are `Offering.key`s in the order of preference.
 
-    A canary's image is not taken if it is `refused_image`: GitHub gives its runners no jobs.
+    No machine is launched from a canary's image that is `refused_image`: GitHub refuses the version of its
+    runner.
     """
 
     launch_request: LaunchRequestId
@@ -50,10 +52,14 @@ class LaunchOrder:
 
 @dataclass(frozen=True, slots=True)
 class LaunchAnswer:
-    """The answer to a launch: machines in the provider's order, and why there are fewer than requested."""
+    """The answer to a launch: machines in the provider's order, and why there are fewer than requested.
+
+    `retry_after` (seconds) is set if the provider gave one with a failure.
+    """
 
     launched: tuple[LaunchedMachine, ...]
     failures: tuple[LaunchFailure, ...]
+    retry_after: Seconds | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,9 +84,10 @@ class Provider(Protocol):
 
     @property
     def launch_rate(self) -> LaunchRate | None:
-        """How many launch requests the provider accepts, and machines in them; None: no limit.
+        """The rate limit of launch requests, and of the machines in them; None for no limit.
 
-        The planner keeps to it, so that requests do not wait here. Known before `open`.
+        The planner plans no more than this, so that no request waits in the provider. Known before
+        `open`.
         """
 
     @property
@@ -121,7 +128,7 @@ class Provider(Protocol):
     def adopt(self, installation: InstallationId) -> None:
         """Use this installation's ID for new machines; the previous IDs become former ones.
 
-        Unused resources of all these IDs belong to this fleet (see `collect`).
+        Unused resources of all these IDs belong to this fleet (see `delete_unused`).
         """
 
     async def prepare(self, order: LaunchOrder) -> str:
@@ -160,7 +167,7 @@ class Provider(Protocol):
         Raises: ProviderError, OutcomeUnknownError.
         """
 
-    async def collect(self, requests: Sequence[str]) -> tuple[str, ...]:
+    async def delete_unused(self, requests: Sequence[str]) -> tuple[str, ...]:
         """Delete unused resources of this installation's launches. Return their ids.
 
         Keeps the resources of `requests`: stored requests that may still be sent. Never deletes a
@@ -189,7 +196,7 @@ class Provider(Protocol):
         """
 
     async def protect(self, machine: ProviderMachineId) -> None:
-        """Keep the provider from taking a machine away if it has the choice: it may run a job from now on.
+        """Ask the provider not to interrupt a machine by choice, because it may run a job from now on.
 
         The controller calls this before it gives a machine its registration, and gives none after an
         error. Idempotent. Raises ProviderError (also for a machine that is going away),
@@ -226,4 +233,4 @@ class ProviderFactory(Protocol):
         """
 
     async def close(self) -> None:
-        """Release what `start` started. Idempotent. Called after the provider's own `close`, if `make` was."""
+        """Release what `start` started. Idempotent. Called after `close` of the provider."""

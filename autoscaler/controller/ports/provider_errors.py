@@ -30,7 +30,14 @@ class ProviderError(Exception):
 
 
 class OutcomeUnknownError(Exception):
-    """The request may have been carried out: a time-out, a connection that broke, a 5xx."""
+    """The request may have been carried out: a time-out, a connection that broke, a 5xx.
+
+    `retry_after` (seconds) is set if the provider gave one.
+    """
+
+    def __init__(self, message: str = "", retry_after: Seconds | None = None) -> None:
+        super().__init__(message)
+        self.retry_after = retry_after
 
 
 class ProofRefusedError(Exception):

@@ -15,10 +15,6 @@ class QuotaLimits(Protocol):
     def problem(self) -> ProviderError | OutcomeUnknownError | None:
         """Why the last read failed, or None if it succeeded. After a failure the old quotas stay in use."""
 
-    @property
-    def fix(self) -> str:
-        """What an operator can do if the provider does not permit reading its quotas."""
-
     def use_kept(self, readings: Sequence[Reading]) -> None:
         """Use these stored quotas until the provider returns newer ones."""
 

@@ -1,4 +1,4 @@
-"""Stores prices and quotas that providers returned, for use after a restart."""
+"""Stores numbers that providers returned, for use after a restart: see `ReadingKind`."""
 
 from collections.abc import Sequence
 from typing import Protocol

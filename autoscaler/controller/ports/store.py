@@ -72,7 +72,7 @@ class Store(Protocol):
     """The store. It has one writer. Every method raises StoreError and nothing else."""
 
     async def load(self, horizon: Instant) -> SavedState:
-        """Return all records that have not ended, or ended after `horizon`.
+        """Return all records that have not ended, or ended after `horizon`, and those that belong to a machine.
 
         The first call on a new store creates the installation ID.
         """

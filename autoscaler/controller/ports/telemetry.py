@@ -155,6 +155,9 @@ class RecordTelemetry(Protocol):
     def machine_terminated(self, sku: SkuName, reason_code: TerminationReason) -> None:
         """Count a machine that the controller decided to terminate."""
 
+    def health_check_failed(self, sku: SkuName, check: str) -> None:
+        """Count a machine that failed its health checks, by the first check that failed."""
+
     def runner_exited(self, sku: SkuName, reason: ExitReason) -> None:
         """Count a machine's report that its runner exited."""
 
