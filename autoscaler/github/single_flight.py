@@ -29,7 +29,7 @@ class SingleFlight(Generic[Result]):
         if task is None:
             task = asyncio.create_task(work())
             self._flights[key] = task
-            task.add_done_callback(lambda done: self._land(key, done))
+            task.add_done_callback(lambda done: self._finish(key, done))
         return task
 
     async def close(self) -> None:
@@ -39,7 +39,7 @@ class SingleFlight(Generic[Result]):
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    def _land(self, key: str, task: "asyncio.Task[Result]") -> None:
+    def _finish(self, key: str, task: "asyncio.Task[Result]") -> None:
         self._flights.pop(key, None)
         if not task.cancelled():
             # Without this, asyncio logs an unread error if all waiting callers were cancelled.

@@ -23,11 +23,11 @@ class BodyRefusedError(Exception):
 class _Body:
     """A body that is being read: its bytes so far, and the timer for the rest.
 
-    `held` is the number of bytes that count for it. `dropped` is set when another body took its memory.
+    `reserved` is the number of its bytes in the total. `dropped` is set when another body took its memory.
     """
 
     arrived: bytearray = field(default_factory=bytearray)
-    held: int = 0
+    reserved: int = 0
     patience: asyncio.Timeout | None = None
     dropped: bool = False
 
@@ -43,7 +43,7 @@ class Bodies:
     limit: int
     timeout: Seconds = 10.0
     together: int = 64 * MEBIBYTE
-    _held: int = field(default=0, init=False)
+    _reserved: int = field(default=0, init=False)
     _arriving: dict[_Body, None] = field(default_factory=dict, init=False)
 
     def read(self, request: web.Request) -> "_Reading":
@@ -54,7 +54,7 @@ class Bodies:
         return _Reading(self, request)
 
     async def fill(self, body: _Body, request: web.Request) -> bytes:
-        """Return the body, which counts as `body.held` bytes. Raises: as the context of `read`."""
+        """Return the body, and reserve memory for it. Raises: as the context of `read`."""
         if request.headers.get("Content-Encoding", "identity") != "identity":
             raise BodyRefusedError("encoded")
         if (request.content_length or 0) > self.limit:
@@ -63,22 +63,22 @@ class Bodies:
             return await self._wait_for(body, request.content)
         # Most bodies have arrived completely: those need neither a timer nor a copy.
         whole = _read(request.content)
-        self._hold(body, len(whole))
+        self._reserve(body, len(whole))
         return whole
 
-    def give_back(self, body: _Body) -> None:
-        """Count a body's bytes as free."""
-        self._held -= body.held
-        body.held = 0
+    def release(self, body: _Body) -> None:
+        """Subtract a body's bytes from the total."""
+        self._reserved -= body.reserved
+        body.reserved = 0
 
     async def _wait_for(self, body: _Body, content: StreamReader) -> bytes:
         try:
             async with asyncio.timeout(self.timeout) as body.patience:
                 self._arriving[body] = None
                 while chunk := await content.readany():
-                    self._hold(body, len(chunk))
+                    self._reserve(body, len(chunk))
                     body.arrived += chunk
-                self._hold(body, 0)
+                self._reserve(body, 0)
                 return bytes(body.arrived)
         except TimeoutError as error:
             raise BodyRefusedError("busy" if body.dropped else "too_slow") from error
@@ -87,21 +87,21 @@ class Bodies:
         finally:
             self._arriving.pop(body, None)
 
-    def _hold(self, body: _Body, more: int) -> None:
-        if body.held + more > self.limit:
+    def _reserve(self, body: _Body, more: int) -> None:
+        if body.reserved + more > self.limit:
             raise BodyRefusedError("too_large")
-        while self._held + more > self.together and self._arriving:
+        while self._reserved + more > self.together and self._arriving:
             self._drop(next(iter(self._arriving)))
         # This body may have been dropped just now, or while this chunk arrived.
-        if body.dropped or self._held + more > self.together:
+        if body.dropped or self._reserved + more > self.together:
             raise BodyRefusedError("busy")
-        body.held += more
-        self._held += more
+        body.reserved += more
+        self._reserved += more
 
     def _drop(self, body: _Body) -> None:
         del self._arriving[body]
         body.dropped = True
-        self.give_back(body)
+        self.release(body)
         body.arrived.clear()
         if body.patience is not None and not body.patience.expired():
             body.patience.reschedule(asyncio.get_running_loop().time())
@@ -119,7 +119,7 @@ class _Reading:
         try:
             return await self.bodies.fill(self.body, self.request)
         except BaseException:
-            self.bodies.give_back(self.body)
+            self.bodies.release(self.body)
             raise
 
     async def __aexit__(
@@ -128,7 +128,7 @@ class _Reading:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self.bodies.give_back(self.body)
+        self.bodies.release(self.body)
 
 
 def _read(content: StreamReader) -> bytes:

@@ -144,7 +144,7 @@ class BootstrapEndpoint:
     async def _receive(self, step: requests.Step, request: web.Request) -> web.Response:
         authorization = request.headers.get("Authorization", "")
         read = partial(self._bodies.read, request)
-        return await self.hear(step, request.match_info["machine"], authorization, read)
+        return await self.receive_step(step, request.match_info["machine"], authorization, read)
 
     async def receive_attestation(self, read: Read) -> web.Response:
         """Answer an attestation."""
@@ -156,10 +156,13 @@ class BootstrapEndpoint:
 
         return await self._answer("attest", None, work())
 
-    async def hear(
+    async def receive_step(
         self, name: requests.Step, machine: str, authorization: str, read: Read
     ) -> web.Response:
-        """Answer a request of any other step. Reads the body only if ID and nonce have the right format."""
+        """Answer a request of any step but the attestation.
+
+        Reads the body only if ID and nonce have the right format.
+        """
         step = self._steps[name]
         if not _MACHINE.fullmatch(machine):
             machine = ""

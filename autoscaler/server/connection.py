@@ -27,7 +27,7 @@ Handler = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
 class Connection(web.RequestHandler):
     """Set `place`, and `opening` to the task that opens the connection, before bytes can arrive."""
 
-    __slots__ = ("_heard", "_places", "_stays", "made", "opening", "place")
+    __slots__ = ("_places", "_received", "_stays", "made", "opening", "place")
 
     place: Place
     opening: asyncio.Task[None] | None
@@ -36,18 +36,18 @@ class Connection(web.RequestHandler):
         super().__init__(server, loop=asyncio.get_running_loop(), **options)
         self._places = places
         self._stays = False
-        self._heard = 0
+        self._received = 0
         self.made: asyncio.Transport | None = None
         self.opening = None
 
-    def give_way(self) -> None:
+    def close_at_once(self) -> None:
         """Close the connection at once, in any state."""
         if self.made is not None:
             self.made.abort()
         elif self.opening is not None:
             self.opening.cancel()
 
-    def let_go(self) -> None:
+    def break_cycles(self) -> None:
         """Break the reference cycles, so that freeing it needs no garbage collection (see `app.collecting`)."""
         self.made = self.opening = None
         self.place.close = _is_closed
@@ -62,15 +62,15 @@ class Connection(web.RequestHandler):
 
     def data_received(self, data: bytes) -> None:
         """Count the bytes before the parser reads them."""
-        self._heard += len(data)
-        self._places.hear(self.place, len(data))
+        self._received += len(data)
+        self._places.count_bytes(self.place, len(data))
         super().data_received(data)
 
     def connection_lost(self, exc: BaseException | None) -> None:
         """Free the connection's place."""
         self._places.leave(self.place)
         super().connection_lost(exc)
-        self.let_go()
+        self.break_cycles()
 
     def at(self, stage: Stage) -> None:
         """Record how far its request has come."""
@@ -86,7 +86,7 @@ class Connection(web.RequestHandler):
 
         The parser may then hold further heads, which no limit counts.
         """
-        beside, self._heard = self._heard - body, 0
+        beside, self._received = self._received - body, 0
         return beside <= _MAX_BYTES_BESIDE_BODY
 
     def answer(self, *, stays: bool) -> None:

@@ -119,7 +119,7 @@ class Listener:
             asyncio.get_running_loop().add_reader(listening, self._accept, listening)
 
     def _accept(self, listening: socket.socket) -> None:
-        """Accept some waiting connections: connections that give way close only one loop pass later."""
+        """Accept a few waiting connections, because an evicted one closes only one loop pass later."""
         for _ in range(_ACCEPTED_AT_ONCE):
             try:
                 accepted, peer = listening.accept()
@@ -149,7 +149,7 @@ class Listener:
             max_field_size=_MAX_LINE,
             max_headers=_MAX_HEADERS,
         )
-        place = self._places.take(host, connection.give_way)
+        place = self._places.take(host, connection.close_at_once)
         if place is None:
             accepted.close()
             listen = str(self._wanted)
@@ -166,7 +166,7 @@ class Listener:
                 # The task may have been cancelled before it started: then the socket is still open.
                 self._places.leave(place)
                 accepted.close()
-                connection.let_go()
+                connection.break_cycles()
 
         task.add_done_callback(opened)
 

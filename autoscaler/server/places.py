@@ -1,9 +1,9 @@
-"""Counts a listener's connections, and picks the one that gives way when there are too many.
+"""Counts a listener's connections, and chooses the one to close when there are too many.
 
-An attacker can open any number of connections. So the oldest connection with an unfinished handshake, head
-or body gives way to a new one, then the one that has been idle for longest. A connection whose request is
-being served never does. This module uses no sockets: the caller passes a function that closes the
-connection.
+An attacker can open any number of connections. A new connection therefore gets the place of the oldest one with
+an unfinished handshake, head or body, or else of the one that has been idle for longest. A connection whose
+request is being served is never closed for another. This module uses no sockets: the caller passes a function
+that closes the connection.
 """
 
 import asyncio
@@ -50,14 +50,14 @@ class PlaceLimits:
 class Place:
     """The place of one connection. `close` must close the connection at once.
 
-    `since` is when its head began, and `held` the number of bytes of an incomplete head.
+    `since` is when its head began, and `head_bytes` the number of bytes of an incomplete head.
     """
 
     peer: str
     close: Callable[[], None]
     stage: Stage = Stage.HEAD
     since: float = 0.0
-    held: int = 0
+    head_bytes: int = 0
 
 
 @dataclass(slots=True)
@@ -81,7 +81,7 @@ class _Queues:
         firsts = [first for one in stages if (first := next(iter(self.of[one]), None))]
         return min(firsts, key=lambda place: place.since, default=None)
 
-    def next_to_give_way(self) -> Place | None:
+    def next_to_evict(self) -> Place | None:
         return self.oldest(Stage.HEAD, Stage.BODY) or self.oldest(Stage.IDLE)
 
 
@@ -93,7 +93,7 @@ class Places:
         self._taken: set[Place] = set()
         self._all = _Queues()
         self._peers: dict[str, _Queues] = {}
-        self._held = 0
+        self._head_bytes = 0
         self._alarm: asyncio.TimerHandle | None = None
         self._emptied: asyncio.Event | None = None
 
@@ -104,15 +104,15 @@ class Places:
     def take(self, host: str, close: Callable[[], None]) -> Place | None:
         """Return a place for a new connection from `host`, or None if there is none left.
 
-        If there is none left, another connection gives way: one of the same peer, if that peer has as
+        If there is none left, closes another connection: one of the same peer, if that peer has as
         many as one peer may have.
         """
         name = peer_of(host)
         peer = self._peers.get(name) or _Queues()
         if peer.places >= self._limits.of_one_peer:
-            if not self._give_way(peer):
+            if not self._evict_one(peer):
                 return None
-        elif len(self._taken) >= self._limits.connections and not self._give_way(self._all):
+        elif len(self._taken) >= self._limits.connections and not self._evict_one(self._all):
             return None
         place = Place(name, close)
         # Looked up again, because the place that was freed may have been the peer's last one.
@@ -129,8 +129,8 @@ class Places:
         for queue in queues:
             queue.remove(place)
         place.stage = stage
-        self._held -= place.held
-        place.held = 0
+        self._head_bytes -= place.head_bytes
+        place.head_bytes = 0
         if stage is Stage.HEAD:
             place.since = asyncio.get_running_loop().time()
         for queue in queues:
@@ -138,15 +138,15 @@ class Places:
         if stage is Stage.HEAD:
             self._set_alarm()
 
-    def hear(self, place: Place, size: int) -> None:
+    def count_bytes(self, place: Place, size: int) -> None:
         """Record that `size` bytes arrived."""
         if place.stage is Stage.IDLE:
             self.move(place, Stage.HEAD)
         if place.stage is not Stage.HEAD or place not in self._taken:
             return
-        place.held += size
-        self._held += size
-        while self._held > self._limits.heads_together:
+        place.head_bytes += size
+        self._head_bytes += size
+        while self._head_bytes > self._limits.heads_together:
             oldest = self._all.oldest(Stage.HEAD)
             if oldest is None:
                 return
@@ -175,9 +175,9 @@ class Places:
         if self._alarm is not None:
             self._alarm.cancel()
 
-    def _give_way(self, among: _Queues) -> bool:
-        """Close one connection. Return False if all of them are being served."""
-        chosen = among.next_to_give_way()
+    def _evict_one(self, among: _Queues) -> bool:
+        """Close the next connection to evict. Return False if all of them are being served."""
+        chosen = among.next_to_evict()
         if chosen is None:
             return False
         self._close(chosen)

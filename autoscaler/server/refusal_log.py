@@ -1,4 +1,4 @@
-"""Logs refused requests, with a maximum number of lines per minute: a flood must not fill the disk.
+"""Logs refused requests, with a maximum number of lines per minute: many refusals must not fill the disk.
 
 Further refusals are counted, and the count is logged. Metrics count every refusal.
 """

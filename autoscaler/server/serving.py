@@ -16,7 +16,7 @@ from autoscaler.server.settings import Address, ServerSettings
 
 
 class Endpoint(Protocol):
-    """Some routes, with hooks for the end of their listener."""
+    """Routes that can be added to a listener, with functions that the listener calls when it stops."""
 
     def add_to(self, app: web.Application, patience: Seconds, /) -> None:
         """Add routes and shutdown hooks. `patience` limits work that outlasts its request, in seconds."""

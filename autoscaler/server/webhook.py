@@ -140,10 +140,12 @@ class WebhookEndpoint:
         if not _is_json(request.headers):
             return "unsupported_type"
         async with self._bodies.read(request) as body:
-            return await self.judge(request.headers, body, request.remote)
+            return await self.process_delivery(request.headers, body, request.remote)
 
-    async def judge(self, headers: MultiMapping[str], body: bytes, peer: str | None) -> str:
-        """Store a complete delivery if it is needed, and return its outcome, a key of ANSWERS."""
+    async def process_delivery(
+        self, headers: MultiMapping[str], body: bytes, peer: str | None
+    ) -> str:
+        """Check a delivery, store it if it is needed, and return its outcome, a key of ANSWERS."""
         if not self._verify(body, _signature(headers)):
             self._refusals.note("delivery_signature_invalid", peer=peer)
             return "bad_signature"
@@ -154,9 +156,9 @@ class WebhookEndpoint:
             return "malformed"
         if event != "workflow_job":
             return "ping" if event == "ping" else "ignored"
-        return await self._judge_job(Delivery(delivery, event, self._clock.now(), body))
+        return await self._process_job(Delivery(delivery, event, self._clock.now(), body))
 
-    async def _judge_job(self, delivery: Delivery) -> str:
+    async def _process_job(self, delivery: Delivery) -> str:
         try:
             accepting = self._accept(delivery)
         except (ValueError, RecursionError) as error:

@@ -117,10 +117,10 @@ class _Episode:
         for one in said:
             if one.answer.status not in STATUSES:
                 raise BrokenPropertyError(f"{one.step} was answered {one.answer.status}")
-        heard = {self._attested(one, before) for one in said if one.step == "attest"}
-        heard |= {self._heard(one) for one in said if one.step != "attest"}
+        authenticated = {self._attested(one, before) for one in said if one.step == "attest"}
+        authenticated |= {self._authenticated_machine(one) for one in said if one.step != "attest"}
         await asyncio.sleep(0.5)  # what was begun in the background belongs to this request
-        self._only_they_changed(before, heard)
+        self._only_they_changed(before, authenticated)
 
     async def _say(self, wanted: dict[str, Any]) -> Said:
         body, machine, authorization = self._resolved(wanted)
@@ -130,7 +130,7 @@ class _Episode:
         if step == "attest":
             answer = await self._fleet.endpoint.receive_attestation(read)
         else:
-            answer = await self._fleet.endpoint.hear(step, machine, authorization, read)
+            answer = await self._fleet.endpoint.receive_step(step, machine, authorization, read)
         return Said(step, machine, authorization, body, authentic, answer)
 
     def _resolved(self, wanted: dict[str, Any]) -> tuple[bytes, str, str]:
@@ -181,7 +181,7 @@ class _Episode:
         number = self._proofs.signed.get(_content(proof))
         return None if number is None else self._fleet.machine_of(number)
 
-    def _heard(self, said: Said) -> MachineId | None:
+    def _authenticated_machine(self, said: Said) -> MachineId | None:
         """Return the authenticated machine. No other request may be answered with 2xx."""
         authentic = said.authentic or self._is_authentic(said.machine, said.authorization)
         good = said.answer.status in (200, 204)
@@ -213,14 +213,14 @@ class _Episode:
             raise BrokenPropertyError(f"{machine} received a second assignment")
         self._records.secrets.add(assignment["jit_config"])
 
-    def _only_they_changed(self, before: Snapshot, heard: set[MachineId | None]) -> None:
+    def _only_they_changed(self, before: Snapshot, authenticated: set[MachineId | None]) -> None:
         after = self._fleet.snapshot()
         for machine, now in after.machines.items():
-            if machine not in heard and now != before.machines.get(machine):
+            if machine not in authenticated and now != before.machines.get(machine):
                 raise BrokenPropertyError(f"{machine} changed without its own word")
         of = self._fleet.controller.state.runners
         for name, now in after.runners.items():
-            if of[name].machine not in heard and now != before.runners.get(name):
+            if of[name].machine not in authenticated and now != before.runners.get(name):
                 raise BrokenPropertyError(f"{name} changed without its machine's own word")
 
     def _nobody_ended_but_by_its_own_word(self) -> None:

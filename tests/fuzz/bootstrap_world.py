@@ -28,7 +28,7 @@ from tests.server.doubles import CountingTelemetry
 _values_of_machine = attrgetter(*(field.name for field in fields(Machine)))
 _values_of_runner = attrgetter(*(field.name for field in fields(Runner)))
 
-Desk = type[BootstrapService]
+Service = type[BootstrapService]
 Verify = Callable[[bytes, str], ProvenIdentity]
 
 real_verify: Verify = IdentityVerifier(REGION, documents.PINNED).verify
@@ -38,7 +38,7 @@ real_verify: Verify = IdentityVerifier(REGION, documents.PINNED).verify
 class Parts:
     """The code under test. Tests of the fuzzer replace it by code with a hole."""
 
-    desk: Desk = BootstrapService
+    service: Service = BootstrapService
     verify: Verify = real_verify
 
 
@@ -90,7 +90,7 @@ class Fleet:
         )
         self.world = world
         self.controller = Controller(world)
-        self.desk = parts.desk(
+        self.service = parts.service(
             self.controller.journal,
             self.controller.registrar,
             self.controller.releaser,
@@ -98,7 +98,7 @@ class Fleet:
             {},
             self.controller.poller.list_now,
         )
-        self.endpoint = BootstrapEndpoint(self.desk, b"", CountingTelemetry())
+        self.endpoint = BootstrapEndpoint(self.service, b"", CountingTelemetry())
         self.books = Books()
         self.machines: list[MachineId] = []
 

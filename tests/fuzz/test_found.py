@@ -36,7 +36,7 @@ def ready(target: BootstrapTarget) -> list[Step]:
     source="GitHub: REST, self-hosted runners",
 )
 def test_an_exit_report_during_the_replacement_of_a_registration_is_answered() -> None:
-    """The second poll deletes what was handed over; `exit` overtook the answer, and it was a 500."""
+    """The second poll deletes the registration that was sent. `exit` overtook the answer, and got a 500."""
     target = BootstrapTarget()
     poll, leave = ask("poll", '{"wait": 0}'), ask("exit", '{"detail": "runner left"}')
     episode = [*ready(target), poll, {"do": "together", "asks": [poll, leave]}]

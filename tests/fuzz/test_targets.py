@@ -12,6 +12,7 @@ import pytest
 from asn1crypto import cms
 from cryptography import x509
 
+from autoscaler.controller.attestation import Attestations
 from autoscaler.controller.bootstrap import BootstrapService
 from autoscaler.controller.ports.notices import Notice
 from autoscaler.controller.ports.provider import ProvenIdentity
@@ -175,7 +176,7 @@ async def forgets_to_store(store: Store, delivery: Delivery) -> bool:
         ({"verify": takes_sha1_too}, "though GitHub did not sign it"),
         ({"verify": compares_a_prefix}, "though GitHub did not sign it"),
         ({"verify": signs_without_the_last_byte}, "though GitHub did not sign it"),
-        ({"parse": reads_deeply}, "judge crashed: MemoryError"),
+        ({"parse": reads_deeply}, "process_delivery crashed: MemoryError"),
         ({"accept": KnowsIdsOnly()}, "and the store has no such delivery"),
         ({"accept": forgets_to_store}, "and the store has no such delivery"),
     ],
@@ -235,10 +236,19 @@ class LetsAnybodyExit(BootstrapService):
             await self._journal.record(e.MachineExited(self._journal.now, machine, detail, reason))
 
 
-class AttestsAsTheAssigned(BootstrapService):
+class AcceptsAssignedMachines(Attestations):
     def _compare(self, machine: Machine, identity: ProvenIdentity) -> None:
         if not machine.work.may_run_job:
             super()._compare(machine, identity)
+
+
+class AttestsAsTheAssigned(BootstrapService):
+    def __init__(self, *ports: Any, **more: Any) -> None:
+        super().__init__(*ports, **more)
+        real = self._attestations
+        self._attestations = AcceptsAssignedMachines(
+            real._journal, real._providers, real._list_now, real._opened
+        )
 
 
 class AcknowledgesForOthers(BootstrapService):
@@ -251,7 +261,7 @@ class AcknowledgesForOthers(BootstrapService):
 
 class CrashesOnStrangers(BootstrapService):
     async def heartbeat(self, machine: MachineId, nonce: str) -> None:
-        del nonce  # the record is looked up before anybody asks whether there is one
+        del nonce  # the record is looked up before a check whether there is one
         await super().heartbeat(self._journal.ledger.state.machines[machine].id, "")
 
 
@@ -263,11 +273,11 @@ class CrashesOnStrangers(BootstrapService):
 @pytest.mark.parametrize(
     ("hole", "found"),
     [
-        ({"desk": BelievesAnyNonce}, "changed without its own word"),
-        ({"desk": LetsAnybodyExit}, "to a stranger"),
-        ({"desk": AttestsAsTheAssigned}, "which was assigned before"),
-        ({"desk": AcknowledgesForOthers}, "changed without its"),
-        ({"desk": CrashesOnStrangers}, "crashed: KeyError"),
+        ({"service": BelievesAnyNonce}, "changed without its own word"),
+        ({"service": LetsAnybodyExit}, "to a stranger"),
+        ({"service": AttestsAsTheAssigned}, "which was assigned before"),
+        ({"service": AcknowledgesForOthers}, "changed without its"),
+        ({"service": CrashesOnStrangers}, "crashed: KeyError"),
         ({"verify": believes_embedded_certificates}, "which its proof does not prove"),
     ],
 )

@@ -107,7 +107,9 @@ class WebhookTarget:
 
     async def _judge(self, given: Input) -> str:
         headers = CIMultiDict((name, value) for name, value in given["headers"])
-        return await self._endpoint.judge(headers, given["body"].encode("latin-1"), "192.0.2.1")
+        return await self._endpoint.process_delivery(
+            headers, given["body"].encode("latin-1"), "192.0.2.1"
+        )
 
     def _captured(self, rng: Random) -> Input:
         """A delivery that GitHub sent, whole or with one part of it changed."""
@@ -137,7 +139,7 @@ class WebhookTarget:
 
 def _wrong(given: Input, answer: str | BaseException, kept: set[DeliveryKey]) -> str | None:
     if isinstance(answer, BaseException):
-        return f"judge crashed: {described(answer)}"
+        return f"process_delivery crashed: {described(answer)}"
     if answer not in ANSWERS:
         return f"an answer that is none: {answer}"
     given_for = [value for name, value in given["headers"] if name == SIGNATURE]

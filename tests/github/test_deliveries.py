@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from structlog.testing import capture_logs
 
 from autoscaler.controller.ports.github import OperatorError, Redelivered, RetryLaterError
 from autoscaler.github.client import GitHubClient
@@ -227,11 +228,14 @@ async def test_a_failure_of_one_apps_deliveries_does_not_affect_the_other_app(wo
         assert (await client.redeliver_failed(START - 3600)).asked == 2
         world.github.apps.pop("1")
         world.clock.at += 400
-        reported = await client.redeliver_failed(START - 3600)
+        with capture_logs() as logs:
+            reported = await client.redeliver_failed(START - 3600)
         assert reported == Redelivered(1, START - 3600)
+        assert [line["app"] for line in logs if line["event"] == "redelivery_failed"] == [1]
         world.github.apps.pop("2")
-        with pytest.raises(OperatorError):
+        with capture_logs() as logs, pytest.raises(OperatorError):
             await client.redeliver_failed(START - 3600)
+        assert [line["app"] for line in logs if line["event"] == "redelivery_failed"] == [1, 2]
     assert world.github.count("deliveries/2/attempts") == 2
 
 

@@ -65,7 +65,7 @@ class Story:
     def __init__(self, world: World | None = None) -> None:
         self.world = world or World(now=NOON)
 
-    def hear(self, action: str, job: dict[str, Any], **changes: Any) -> "Story":
+    def receive(self, action: str, job: dict[str, Any], **changes: Any) -> "Story":
         """One delivery. A field that is "missing" is omitted."""
         fields = {key: value for key, value in (job | changes).items() if value != "missing"}
         body = {
@@ -109,10 +109,10 @@ class Story:
     source="GitHub: workflow_job events",
 )
 def test_a_job_needs_one_machine_from_queued_to_in_progress() -> None:
-    story = Story().hear("queued", QUEUED)
+    story = Story().receive("queued", QUEUED)
     assert story.wanted == 1
-    assert story.hear("in_progress", STARTED).wanted == 0
-    assert story.hear("completed", DONE).wanted == 0
+    assert story.receive("in_progress", STARTED).wanted == 0
+    assert story.receive("completed", DONE).wanted == 0
     job = story.world.job(1)
     assert (job.queued_at, job.started_at, job.conclusion) == (NOON - 30, NOON + 60, "success")
 
@@ -123,15 +123,15 @@ def test_a_job_needs_one_machine_from_queued_to_in_progress() -> None:
     source="cdk-github-runners#416",
 )
 def test_a_protected_environments_job_needs_no_machine_until_it_was_read() -> None:
-    story = Story().hear("queued", QUEUED)
-    story.hear("waiting", QUEUED, status="waiting")
+    story = Story().receive("queued", QUEUED)
+    story.receive("waiting", QUEUED, status="waiting")
     assert (story.wanted, story.questions) == (0, 1)
     story.ask(JobState.WAITING)
     assert (story.wanted, story.questions) == (0, 0)
-    story.hear("queued", QUEUED)  # approved
+    story.receive("queued", QUEUED)  # approved
     assert (story.wanted, story.questions) == (0, 1)
     assert story.ask(JobState.QUEUED).wanted == 1
-    story.hear("in_progress", STARTED)
+    story.receive("in_progress", STARTED)
     assert (story.wanted, story.state) == (0, JobState.IN_PROGRESS)
 
 
@@ -146,7 +146,7 @@ def test_a_protected_environments_job_needs_no_machine_until_it_was_read() -> No
 def test_an_approved_job_is_read_whatever_the_order_of_its_deliveries(order: list[str]) -> None:
     story = Story()
     for action in order:
-        story.hear(action, QUEUED, status=action)
+        story.receive(action, QUEUED, status=action)
     assert (story.wanted, story.questions) == (0, 1)
     assert story.ask(JobState.QUEUED).wanted == 1
 
@@ -157,7 +157,7 @@ def test_an_approved_job_is_read_whatever_the_order_of_its_deliveries(order: lis
     source="runs-on#539",
 )
 def test_an_approved_job_with_reordered_deliveries_becomes_demand_after_a_read() -> None:
-    story = Story().hear("queued", QUEUED).hear("waiting", QUEUED, status="waiting")
+    story = Story().receive("queued", QUEUED).receive("waiting", QUEUED, status="waiting")
     story.ask(JobState.QUEUED)  # `waiting` arrived late: the job is approved
     assert (story.wanted, story.state) == (1, JobState.QUEUED)
 
@@ -168,7 +168,7 @@ def test_an_approved_job_with_reordered_deliveries_becomes_demand_after_a_read()
     source="octokit/webhooks schemas",
 )
 def test_queued_with_status_waiting_is_a_job_that_waits() -> None:
-    story = Story().hear("queued", QUEUED, status="waiting")
+    story = Story().receive("queued", QUEUED, status="waiting")
     assert (story.state, story.wanted, story.questions) == (JobState.WAITING, 0, 0)
 
 
@@ -178,7 +178,7 @@ def test_queued_with_status_waiting_is_a_job_that_waits() -> None:
     source="GitHub: run statuses",
 )
 def test_a_waiting_job_can_start_without_a_queued_event() -> None:
-    story = Story().hear("waiting", QUEUED, status="waiting").hear("in_progress", STARTED)
+    story = Story().receive("waiting", QUEUED, status="waiting").receive("in_progress", STARTED)
     assert (story.state, story.wanted, story.questions) == (JobState.IN_PROGRESS, 0, 0)
 
 
@@ -191,8 +191,8 @@ def test_in_progress_with_status_queued_has_started_on_its_runner() -> None:
     story = Story()
     runner = story.world.ready()
     number = story.world.runner(runner).github_id
-    story.hear("queued", QUEUED)
-    story.hear("in_progress", STARTED, status="queued", runner_name=runner, runner_id=number)
+    story.receive("queued", QUEUED)
+    story.receive("in_progress", STARTED, status="queued", runner_name=runner, runner_id=number)
     assert story.state is JobState.IN_PROGRESS
     assert (story.world.runner(runner).state, story.world.runner(runner).job) == (
         RunnerState.BUSY,
@@ -208,7 +208,7 @@ def test_in_progress_with_status_queued_has_started_on_its_runner() -> None:
 def test_runner_fields_of_a_queued_job_are_ignored() -> None:
     story = Story()
     runner = story.world.ready()
-    story.hear("queued", QUEUED, runner_name=runner, runner_id=7)
+    story.receive("queued", QUEUED, runner_name=runner, runner_id=7)
     assert story.world.runner(runner).state is RunnerState.LISTENING
     assert story.world.job(1).started_at is None
 
@@ -219,7 +219,7 @@ def test_runner_fields_of_a_queued_job_are_ignored() -> None:
     source="ARC#836",
 )
 def test_a_skipped_job_needs_no_machine() -> None:
-    story = Story().hear("completed", SKIPPED)
+    story = Story().receive("completed", SKIPPED)
     assert (story.state, story.wanted) == (JobState.COMPLETED, 0)
     job = story.world.job(1)
     assert (job.labels, job.conclusion, job.started_at) == ((), "skipped", None)
@@ -231,7 +231,7 @@ def test_a_skipped_job_needs_no_machine() -> None:
     source="ARC#836",
 )
 def test_a_late_queued_event_of_a_skipped_job_needs_no_machine() -> None:
-    story = Story().hear("completed", SKIPPED).hear("queued", QUEUED)
+    story = Story().receive("completed", SKIPPED).receive("queued", QUEUED)
     assert (story.state, story.wanted, story.questions) == (JobState.COMPLETED, 0, 0)
     assert story.world.job(1).labels == ("gpu",)
 
@@ -242,8 +242,8 @@ def test_a_late_queued_event_of_a_skipped_job_needs_no_machine() -> None:
     source="ARC#2520",
 )
 def test_a_job_cancelled_while_queued_needs_no_machine() -> None:
-    story = Story().hear("queued", QUEUED)
-    story.hear("completed", DONE, conclusion="cancelled", runner_name="", runner_id=0, steps=[])
+    story = Story().receive("queued", QUEUED)
+    story.receive("completed", DONE, conclusion="cancelled", runner_name="", runner_id=0, steps=[])
     assert (story.state, story.wanted) == (JobState.COMPLETED, 0)
     assert story.world.job(1).started_at is None
 
@@ -254,7 +254,7 @@ def test_a_job_cancelled_while_queued_needs_no_machine() -> None:
     source="ARC#1370",
 )
 def test_completed_with_empty_labels_ends_the_job_it_names() -> None:
-    story = Story().hear("queued", QUEUED).hear("completed", DONE, labels=[])
+    story = Story().receive("queued", QUEUED).receive("completed", DONE, labels=[])
     assert (story.state, story.wanted) == (JobState.COMPLETED, 0)
     assert story.world.job(1).labels == ("gpu",)
 
@@ -267,10 +267,10 @@ def test_completed_with_empty_labels_ends_the_job_it_names() -> None:
 def test_repeated_completed_events_of_old_attempts_remove_no_new_job() -> None:
     story = Story()
     for old in range(1, 6):
-        story.hear("queued", QUEUED, id=old).hear("completed", DONE, id=old)
-    story.hear("queued", QUEUED, id=10, run_attempt=2)
+        story.receive("queued", QUEUED, id=old).receive("completed", DONE, id=old)
+    story.receive("queued", QUEUED, id=10, run_attempt=2)
     for old in range(1, 6):
-        story.hear("completed", DONE, id=old, run_attempt=2)
+        story.receive("completed", DONE, id=old, run_attempt=2)
     assert story.wanted == 1
     assert story.world.job(10).state is JobState.QUEUED
 
@@ -281,9 +281,9 @@ def test_repeated_completed_events_of_old_attempts_remove_no_new_job() -> None:
     source="ARC#4315",
 )
 def test_completed_events_of_unknown_jobs_remove_no_other_job() -> None:
-    story = Story().hear("queued", QUEUED)
+    story = Story().receive("queued", QUEUED)
     for old in range(100, 105):
-        story.hear("completed", DONE, id=old)
+        story.receive("completed", DONE, id=old)
     assert story.wanted == 1
 
 
@@ -298,7 +298,7 @@ def test_completed_events_of_unknown_jobs_remove_no_other_job() -> None:
     source="kent8192/reinhardt-web#4253",
 )
 def test_a_rerun_job_without_a_queued_event_is_known_when_it_starts() -> None:
-    story = Story().hear("in_progress", STARTED, run_attempt=2).hear("completed", DONE)
+    story = Story().receive("in_progress", STARTED, run_attempt=2).receive("completed", DONE)
     assert (story.state, story.wanted) == (JobState.COMPLETED, 0)
     assert story.world.job(1).run_attempt == 2
 
@@ -309,7 +309,7 @@ def test_a_rerun_job_without_a_queued_event_is_known_when_it_starts() -> None:
     source="cdk-github-runners#416",
 )
 def test_two_queued_events_are_one_job() -> None:
-    assert Story().hear("queued", QUEUED).hear("queued", QUEUED).wanted == 1
+    assert Story().receive("queued", QUEUED).receive("queued", QUEUED).wanted == 1
 
 
 @pytest.mark.case(
@@ -319,10 +319,10 @@ def test_two_queued_events_are_one_job() -> None:
 )
 @pytest.mark.parametrize("field", ["created_at", "run_attempt", "run_id", "workflow_name", "name"])
 def test_a_body_without_an_optional_field_is_still_a_job(field: str) -> None:
-    story = Story().hear("queued", QUEUED, **{field: "missing"})
+    story = Story().receive("queued", QUEUED, **{field: "missing"})
     assert (story.wanted, story.questions) == (1, 0)
-    story.hear("in_progress", STARTED, **{field: "missing"})
-    story.hear("completed", DONE, **{field: "missing"})
+    story.receive("in_progress", STARTED, **{field: "missing"})
+    story.receive("completed", DONE, **{field: "missing"})
     assert (story.state, story.wanted) == (JobState.COMPLETED, 0)
 
 
@@ -332,7 +332,9 @@ def test_a_body_without_an_optional_field_is_still_a_job(field: str) -> None:
     source="@octokit/webhooks-examples",
 )
 def test_a_body_without_created_at_uses_started_at() -> None:
-    story = Story().hear("queued", QUEUED, created_at="missing", started_at="2027-01-13T12:00:00Z")
+    story = Story().receive(
+        "queued", QUEUED, created_at="missing", started_at="2027-01-13T12:00:00Z"
+    )
     assert story.world.job(1).queued_at == NOON - 2 * 86_400
     assert (story.wanted, story.questions) == (0, 1), "redelivered: GitHub is asked first"
 
@@ -344,7 +346,7 @@ def test_a_body_without_created_at_uses_started_at() -> None:
 )
 @pytest.mark.parametrize("conclusion", ["startup_failure", "made_up_tomorrow", None])
 def test_an_unknown_conclusion_completes_a_job(conclusion: str | None) -> None:
-    story = Story().hear("queued", QUEUED).hear("completed", DONE, conclusion=conclusion)
+    story = Story().receive("queued", QUEUED).receive("completed", DONE, conclusion=conclusion)
     assert (story.state, story.wanted) == (JobState.COMPLETED, 0)
     assert story.world.job(1).conclusion == conclusion
 
@@ -355,9 +357,9 @@ def test_an_unknown_conclusion_completes_a_job(conclusion: str | None) -> None:
     source="GAR#3643; GAR#3548",
 )
 def test_a_job_with_only_a_runner_group_goes_to_a_sku_without_labels() -> None:
-    assert Story().hear("queued", QUEUED, labels=[]).wanted == 0
+    assert Story().receive("queued", QUEUED, labels=[]).wanted == 0
     willing = catalogue(replace(sku(), unlabelled=True))
-    story = Story(World(willing, NOON)).hear("queued", QUEUED, labels=[])
+    story = Story(World(willing, NOON)).receive("queued", QUEUED, labels=[])
     assert story.wanted == 1
 
 
@@ -367,7 +369,7 @@ def test_a_job_with_only_a_runner_group_goes_to_a_sku_without_labels() -> None:
     source="GitHub: labels",
 )
 def test_labels_are_compared_without_regard_to_case() -> None:
-    assert Story().hear("queued", QUEUED, labels=["GPU", "Self-Hosted", "LINUX"]).wanted == 1
+    assert Story().receive("queued", QUEUED, labels=["GPU", "Self-Hosted", "LINUX"]).wanted == 1
 
 
 BODIES: list[tuple[str, dict[str, Any]]] = [
@@ -392,9 +394,9 @@ BODIES: list[tuple[str, dict[str, Any]]] = [
 def test_reordered_and_repeated_bodies_give_the_same_job(order: list[int]) -> None:
     story, straight = Story(), Story()
     for number in order:
-        story.hear(*BODIES[number])
+        story.receive(*BODIES[number])
     for body in BODIES:
-        straight.hear(*body)
+        straight.receive(*body)
     reported, expected = story.world.job(1), straight.world.job(1)
     assert replace(reported, updated_at=0.0) == replace(expected, updated_at=0.0)
     assert (story.wanted, story.questions) == (0, 0)

@@ -108,7 +108,7 @@ class ScriptedBootstrap:
         self.listed = asyncio.Event()
         self.listed.set()
 
-    async def _heard(self, *words: object) -> None:
+    async def _count(self, *words: object) -> None:
         self.asked += 1
         await self.go_on.wait()
         if self.error is not None:
@@ -128,7 +128,7 @@ class ScriptedBootstrap:
         agent: str,
         checked: Callable[[], None],
     ) -> AttestationAnswer:
-        await self._heard("attest", provider, proof, nonce, protocol, agent)
+        await self._count("attest", provider, proof, nonce, protocol, agent)
         checked()
         await self.listed.wait()
         return AttestationAnswer(
@@ -137,17 +137,17 @@ class ScriptedBootstrap:
 
     async def stage(self, machine: MachineId, nonce: str, stage: str) -> None:
         self._known(machine, nonce)
-        await self._heard("stage", stage)
+        await self._count("stage", stage)
 
     async def health_checks(
         self, machine: MachineId, nonce: str, passed: bool, detail: str, runner_version: str = ""
     ) -> None:
         self._known(machine, nonce)
-        await self._heard("health-checks", passed, detail, runner_version)
+        await self._count("health-checks", passed, detail, runner_version)
 
     async def poll(self, machine: MachineId, nonce: str, wait: Seconds) -> StayReady | Assigned:
         self._known(machine, nonce)
-        await self._heard("poll", wait)
+        await self._count("poll", wait)
         if self.assignment is not None:
             assignment, self.assignment = self.assignment, None
             return assignment
@@ -161,20 +161,20 @@ class ScriptedBootstrap:
 
     async def acknowledge(self, machine: MachineId, nonce: str, runner: RunnerName) -> None:
         self._known(machine, nonce)
-        await self._heard("acknowledge", runner)
+        await self._count("acknowledge", runner)
 
     async def heartbeat(self, machine: MachineId, nonce: str) -> None:
         self._known(machine, nonce)
-        await self._heard("heartbeat")
+        await self._count("heartbeat")
 
     async def may_release(self, machine: MachineId, nonce: str) -> bool:
         self._known(machine, nonce)
-        await self._heard("may_release")
+        await self._count("may_release")
         return True
 
     async def release(self, machine: MachineId, nonce: str) -> int:
         self._known(machine, nonce)
-        await self._heard("release")
+        await self._count("release")
         return 422
 
     async def exited(
@@ -185,4 +185,4 @@ class ScriptedBootstrap:
         reason: ExitReason = ExitReason.UNKNOWN,
     ) -> None:
         self._known(machine, nonce)
-        await self._heard("exited", detail, reason)
+        await self._count("exited", detail, reason)

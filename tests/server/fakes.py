@@ -170,7 +170,7 @@ class Caller:
         sent |= {name.replace("_", "-"): value for name, value in headers.items()}
         return await self.post("/webhook", data=body, headers=sent)
 
-    async def say(self, step: str, body: object = None, nonce: str = NONCE) -> "Reply":
+    async def send_step(self, step: str, body: object = None, nonce: str = NONCE) -> "Reply":
         """Send one step of MACHINE."""
         return await self.post(
             f"/bootstrap/machines/{MACHINE}/{step}",

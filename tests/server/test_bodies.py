@@ -18,7 +18,7 @@ LIMIT, TOGETHER = 1000, 4000
 
 
 @dataclass
-class Desk:
+class LengthServer:
     """Answers the length of what it has read, or why it has not; holds what it read while `busy`."""
 
     bodies: Bodies = field(default_factory=lambda: Bodies(LIMIT, 10.0, TOGETHER))
@@ -68,19 +68,19 @@ class Desk:
 
 
 @pytest_asyncio.fixture
-async def desk() -> AsyncIterator[Desk]:
-    desk = Desk()
-    desk.free.set()
+async def lengths() -> AsyncIterator[LengthServer]:
+    lengths = LengthServer()
+    lengths.free.set()
     app = web.Application()
-    app.router.add_post("/", desk.handle)
+    app.router.add_post("/", lengths.handle)
     server = TestServer(app)
     await server.start_server()
     assert server.port is not None
-    desk.port = server.port
+    lengths.port = server.port
     try:
-        yield desk
+        yield lengths
     finally:
-        desk.free.set()
+        lengths.free.set()
         await server.close()
 
 
@@ -90,42 +90,46 @@ async def desk() -> AsyncIterator[Desk]:
     source="GitHub: using webhooks",
 )
 @pytest.mark.parametrize("length", [1, 25, LIMIT])
-async def test_incomplete_bodies_do_not_block_other_bodies(desk: Desk, length: int) -> None:
+async def test_incomplete_bodies_do_not_block_other_bodies(
+    lengths: LengthServer, length: int
+) -> None:
     async with (
-        desk.sending(LIMIT, LIMIT - 1) as first,
-        desk.sending(LIMIT, LIMIT - 1) as second,
-        desk.sending(LIMIT, LIMIT - 1) as third,
-        desk.sending(LIMIT, LIMIT - 1) as last,
+        lengths.sending(LIMIT, LIMIT - 1) as first,
+        lengths.sending(LIMIT, LIMIT - 1) as second,
+        lengths.sending(LIMIT, LIMIT - 1) as third,
+        lengths.sending(LIMIT, LIMIT - 1) as last,
     ):
-        assert await desk.send(4) == "4"
+        assert await lengths.send(4) == "4"
         assert {first.done(), second.done(), third.done(), last.done()} == {False}
         for _ in range(20):
-            assert await desk.send(length) == str(length)
+            assert await lengths.send(length) == str(length)
         if length > 4:
             assert await first == "busy"
         assert {second.done(), third.done(), last.done()} == {False}
 
 
-async def test_a_complete_body_keeps_its_memory_budget_until_it_is_handled(desk: Desk) -> None:
+async def test_a_complete_body_keeps_its_memory_budget_until_it_is_handled(
+    lengths: LengthServer,
+) -> None:
     """With a slow store no complete body is aborted, and the next one is refused at once."""
-    desk.free.clear()
-    waiting = [asyncio.create_task(desk.send(LIMIT)) for _ in range(4)]
-    await until(lambda: desk.held == 4)
-    assert await desk.send(1) == "busy"
-    desk.free.set()
+    lengths.free.clear()
+    waiting = [asyncio.create_task(lengths.send(LIMIT)) for _ in range(4)]
+    await until(lambda: lengths.held == 4)
+    assert await lengths.send(1) == "busy"
+    lengths.free.set()
     assert [await one for one in waiting] == [str(LIMIT)] * 4
-    assert await desk.send(LIMIT) == str(LIMIT)
+    assert await lengths.send(LIMIT) == str(LIMIT)
 
 
-async def test_aborted_bodies_return_their_memory_budget(desk: Desk) -> None:
-    async with desk.sending(LIMIT, LIMIT - 1), desk.sending(LIMIT, LIMIT - 1):
+async def test_aborted_bodies_return_their_memory_budget(lengths: LengthServer) -> None:
+    async with lengths.sending(LIMIT, LIMIT - 1), lengths.sending(LIMIT, LIMIT - 1):
         for _ in range(5):
-            async with desk.sending(LIMIT, LIMIT - 1), desk.sending(LIMIT, LIMIT - 1):
-                assert await desk.send(LIMIT) == str(LIMIT)
-    desk.free.clear()
-    desk.held = 0
-    waiting = [asyncio.create_task(desk.send(LIMIT)) for _ in range(4)]
-    await until(lambda: desk.held == 4)
-    desk.free.set()
+            async with lengths.sending(LIMIT, LIMIT - 1), lengths.sending(LIMIT, LIMIT - 1):
+                assert await lengths.send(LIMIT) == str(LIMIT)
+    lengths.free.clear()
+    lengths.held = 0
+    waiting = [asyncio.create_task(lengths.send(LIMIT)) for _ in range(4)]
+    await until(lambda: lengths.held == 4)
+    lengths.free.set()
     assert [await one for one in waiting] == [str(LIMIT)] * 4
-    await until(lambda: desk.bodies == Bodies(LIMIT, 10.0, TOGETHER))
+    await until(lambda: lengths.bodies == Bodies(LIMIT, 10.0, TOGETHER))

@@ -48,8 +48,8 @@ async def test_a_boot_wave_is_answered_although_foreign_instances_attest_endless
     """The foreign instances wait for a listing each time; no machine of this fleet is refused."""
     world = World(catalogue=catalogue(sku(max_machines=WAVE)))
     controller, agents = await launched(world, jobs=WAVE)
-    endpoint = BootstrapEndpoint(controller.desk, b"", CountingTelemetry())
-    heard: Counter[int] = Counter()
+    endpoint = BootstrapEndpoint(controller.bootstrap, b"", CountingTelemetry())
+    received: Counter[int] = Counter()
 
     async def ask(number: int) -> None:
         stranger = Instance(
@@ -60,7 +60,7 @@ async def test_a_boot_wave_is_answered_although_foreign_instances_attest_endless
             "t1",
         )
         while True:
-            heard[await attest(endpoint, stranger)] += 1
+            received[await attest(endpoint, stranger)] += 1
             await asyncio.sleep(0.01)
 
     for machine in controller.state.machines.values():
@@ -70,7 +70,7 @@ async def test_a_boot_wave_is_answered_although_foreign_instances_attest_endless
     watching = asyncio.create_task(controller.poller.run())
     answers = Counter(await asyncio.gather(*(attest(endpoint, agent.instance) for agent in agents)))
     assert answers == {200: WAVE}
-    assert set(heard) == {503}
-    assert heard[503] >= STRANGERS
+    assert set(received) == {503}
+    assert received[503] >= STRANGERS
     for task in (watching, *asking):
         await cancelled(task)

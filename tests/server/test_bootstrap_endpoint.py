@@ -92,7 +92,7 @@ async def test_answers_have_the_date_header_for_the_clock_check(caller: Caller) 
 async def test_each_step_reaches_the_port(
     caller: Caller, step: str, status: int, answer: object, said: tuple[object, ...]
 ) -> None:
-    reply = await caller.say(step, STEPS[step])
+    reply = await caller.send_step(step, STEPS[step])
     assert reply.status == status
     assert (reply.json if reply.body else None) == answer
     assert caller.behind.bootstrap.said == [said]
@@ -102,7 +102,7 @@ async def test_each_step_reaches_the_port(
 async def test_keys_of_a_later_agent_are_ignored_and_an_empty_body_is_an_empty_object(
     caller: Caller,
 ) -> None:
-    assert (await caller.say("heartbeat", {"load": 0.5})).status == 204
+    assert (await caller.send_step("heartbeat", {"load": 0.5})).status == 204
     bare = await caller.post(
         f"/bootstrap/machines/{MACHINE}/heartbeat", headers={"Authorization": f"Bearer {NONCE}"}
     )
@@ -116,14 +116,14 @@ async def test_keys_of_a_later_agent_are_ignored_and_an_empty_body_is_an_empty_o
 )
 async def test_an_assignment_is_sent_once_with_cache_control_no_store(caller: Caller) -> None:
     caller.behind.bootstrap.assignment = ASSIGNMENT
-    reply = await caller.say("poll", {"wait": 50})
+    reply = await caller.send_step("poll", {"wait": 50})
     assert reply.json == {
         "state": "assigned",
         "runner": ASSIGNMENT.runner,
         "jit_config": JIT_CONFIG,
     }
     assert reply.headers["Cache-Control"] == "no-store"
-    assert (await caller.say("poll", {"wait": 0})).json == {"state": "ready"}
+    assert (await caller.send_step("poll", {"wait": 0})).json == {"state": "ready"}
 
 
 async def test_the_summary_of_failed_health_checks_is_bounded(caller: Caller) -> None:
@@ -131,7 +131,9 @@ async def test_the_summary_of_failed_health_checks_is_bounded(caller: Caller) ->
         {"name": "disk", "ok": False, "detail": "3 GB\x1b[2J\nfree" + "!" * 5_000},
         {"name": "clock", "ok": True, "detail": "fine"},
     ]
-    assert (await caller.say("health-checks", {"passed": False, "checks": checks})).status == 204
+    assert (
+        await caller.send_step("health-checks", {"passed": False, "checks": checks})
+    ).status == 204
     ((_, passed, detail, _),) = caller.behind.bootstrap.said
     assert passed is False
     assert isinstance(detail, str)
@@ -154,7 +156,9 @@ async def test_the_runner_version_comes_from_the_health_check_of_that_name(
     caller: Caller, detail: str, ok: bool, version: str
 ) -> None:
     checks = [{"name": "runner_version", "ok": ok, "detail": detail}]
-    assert (await caller.say("health-checks", {"passed": True, "checks": checks})).status == 204
+    assert (
+        await caller.send_step("health-checks", {"passed": True, "checks": checks})
+    ).status == 204
     assert caller.behind.bootstrap.said[0][3] == version
 
 
@@ -167,7 +171,7 @@ async def test_an_exit_report_has_a_known_reason_and_no_jit_configuration(
 ) -> None:
     configuration = base64.b64encode(b'{".runner": "' + b"x" * 900).decode()
     detail = f"Failed: {'!' * 900} {configuration}\x1b[2J refused"
-    assert (await caller.say("exit", {"detail": detail, "reason": said})).status == 204
+    assert (await caller.send_step("exit", {"detail": detail, "reason": said})).status == 204
     kept = f"Failed: {'!' * 900} [redacted] [2J refused"
     assert caller.behind.bootstrap.said == [("exited", kept, reason)]
 
@@ -257,7 +261,7 @@ async def test_a_machine_that_disconnects_ends_its_poll(caller: Caller) -> None:
     async with asyncio.timeout(PATIENCE):
         await caller.behind.bootstrap.poll_cancelled.wait()
     await until(lambda: counted(caller) == {("poll", "aborted"): 1})
-    assert (await caller.say("heartbeat")).status == 204
+    assert (await caller.send_step("heartbeat")).status == 204
 
 
 async def test_a_machines_request_is_carried_out_although_it_disconnects(caller: Caller) -> None:
@@ -292,7 +296,7 @@ async def test_an_assignment_for_a_disconnected_machine_causes_no_error(caller: 
     writer.transport.abort()
     bootstrap.go_on.set()
     await until(lambda: sum(counted(caller).values()) == 1)
-    assert (await caller.say("heartbeat")).status == 204
+    assert (await caller.send_step("heartbeat")).status == 204
 
 
 async def test_answered_polls_are_not_kept_in_memory() -> None:
@@ -304,6 +308,6 @@ async def test_answered_polls_are_not_kept_in_memory() -> None:
 
     endpoint = BootstrapEndpoint(ScriptedBootstrap(), AGENT, CountingTelemetry())
     for _ in range(3):
-        answer = await endpoint.hear("poll", MACHINE, f"Bearer {NONCE}", body)
+        answer = await endpoint.receive_step("poll", MACHINE, f"Bearer {NONCE}", body)
         assert answer.status == 200
     assert endpoint._polls == set()

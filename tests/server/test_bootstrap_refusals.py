@@ -45,7 +45,7 @@ async def test_a_refusal_is_answered_counted_and_logged(
         reply = await (
             caller.post("/bootstrap/attest", json=ATTESTATION)
             if step == "attest"
-            else caller.say(step, STEPS[step])
+            else caller.send_step(step, STEPS[step])
         )
     assert (reply.status, reply.json) == (status, {"error": reason})
     assert ("Retry-After" in reply.headers) == (status == 429)
@@ -70,14 +70,14 @@ async def test_an_unknown_machine_may_attest_again(
 
 async def test_a_request_that_could_not_be_stored_is_not_acknowledged(caller: Caller) -> None:
     caller.behind.bootstrap.error = StoreError("disk full")
-    reply = await caller.say("acknowledge", STEPS["acknowledge"])
+    reply = await caller.send_step("acknowledge", STEPS["acknowledge"])
     assert (reply.status, reply.json) == (503, {"error": "store_failed"})
     assert "Retry-After" in reply.headers
 
 
 async def test_an_unexpected_error_is_answered_500_and_counted(caller: Caller) -> None:
     caller.behind.bootstrap.error = LookupError()
-    assert (await caller.say("heartbeat")).status == 500
+    assert (await caller.send_step("heartbeat")).status == 500
     assert counted(caller) == {("heartbeat", "failed"): 1}
 
 
@@ -99,7 +99,7 @@ async def test_a_request_without_a_nonce_is_refused(
 
 
 async def test_another_nonce_is_refused_by_the_port(caller: Caller) -> None:
-    assert (await caller.say("heartbeat", nonce="00" * 32)).status == 401
+    assert (await caller.send_step("heartbeat", nonce="00" * 32)).status == 401
     assert caller.behind.bootstrap.said == []
 
 
@@ -158,7 +158,7 @@ async def test_a_malformed_attestation_never_reaches_the_port(
 async def test_a_malformed_step_never_reaches_the_port(
     caller: Caller, step: str, body: object
 ) -> None:
-    reply = await caller.say(step, body)
+    reply = await caller.send_step(step, body)
     assert (reply.status, reply.json) == (400, {"error": "malformed"})
     assert counted(caller) == {(step, "malformed"): 1}
     assert caller.behind.bootstrap.said == []

@@ -236,7 +236,7 @@ async def test_the_oldest_incomplete_connection_is_closed_for_a_new_one(sent: by
 async def test_a_connection_in_use_is_not_closed_for_a_new_one() -> None:
     """Machines' polls of an hour are older than the connections of attackers."""
     async with running(settings=FULL) as caller:
-        polls = [asyncio.create_task(caller.say("poll", {"wait": 50})) for _ in range(3)]
+        polls = [asyncio.create_task(caller.send_step("poll", {"wait": 50})) for _ in range(3)]
         await until(lambda: caller.behind.bootstrap.asked == 3)
         address = caller.serving.address
         strangers = [await connect(address, source="127.0.0.2") for _ in range(8)]

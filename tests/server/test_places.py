@@ -9,7 +9,7 @@ from autoscaler.server.settings import RESERVED_DESCRIPTORS, Address, ServerSett
 from tests.controller.virtual_time import on_virtual_time
 
 
-class Hall:
+class PlacesUnderTest:
     """Places of connections, and the connections that were closed."""
 
     def __init__(self, **limits: int) -> None:
@@ -28,49 +28,49 @@ class Hall:
         for stage in stages:
             self.places.move(place, stage)
 
-    def hear(self, place: Place, size: int) -> None:
-        self.places.hear(place, size)
+    def count_bytes(self, place: Place, size: int) -> None:
+        self.places.count_bytes(place, size)
 
 
 @on_virtual_time
 async def test_a_head_has_ten_seconds_from_its_first_byte() -> None:
-    hall = Hall()
-    place = hall.taken("a")
+    tested = PlacesUnderTest()
+    place = tested.taken("a")
     await asyncio.sleep(9)
-    hall.move(place, Stage.SERVED, Stage.IDLE)
+    tested.move(place, Stage.SERVED, Stage.IDLE)
     await asyncio.sleep(60)
-    hall.hear(place, 1)
+    tested.count_bytes(place, 1)
     await asyncio.sleep(9)
-    hall.hear(place, 1)
-    assert hall.closed == []
+    tested.count_bytes(place, 1)
+    assert tested.closed == []
     await asyncio.sleep(2)
-    assert hall.closed == ["a"]
-    assert len(hall.places) == 0
+    assert tested.closed == ["a"]
+    assert len(tested.places) == 0
 
 
 @on_virtual_time
 async def test_a_tls_handshake_and_a_request_head_have_separate_time_limits() -> None:
-    hall = Hall()
-    place = hall.taken("a")
+    tested = PlacesUnderTest()
+    place = tested.taken("a")
     await asyncio.sleep(9)
-    hall.move(place, Stage.HEAD)
+    tested.move(place, Stage.HEAD)
     await asyncio.sleep(9)
-    assert hall.closed == []
+    assert tested.closed == []
     await asyncio.sleep(2)
-    assert hall.closed == ["a"]
+    assert tested.closed == ["a"]
 
 
 @on_virtual_time
 async def test_a_body_has_no_time_limit_here_and_does_not_extend_others() -> None:
-    hall = Hall()
-    body = hall.taken("body")
-    hall.move(body, Stage.BODY)
-    hall.taken("head")
+    tested = PlacesUnderTest()
+    body = tested.taken("body")
+    tested.move(body, Stage.BODY)
+    tested.taken("head")
     await asyncio.sleep(11)
-    assert hall.closed == ["head"]
-    hall.taken("late")
+    assert tested.closed == ["head"]
+    tested.taken("late")
     await asyncio.sleep(11)
-    assert hall.closed == ["head", "late"]
+    assert tested.closed == ["head", "late"]
 
 
 @pytest.mark.case(
@@ -80,85 +80,85 @@ async def test_a_body_has_no_time_limit_here_and_does_not_extend_others() -> Non
 )
 @on_virtual_time
 async def test_the_bytes_of_all_incomplete_heads_are_bounded() -> None:
-    hall = Hall(heads_together=100)
-    first, second, third = (hall.taken(name) for name in "abc")
-    hall.hear(first, 50)
-    hall.hear(second, 20)
-    hall.hear(second, 30)
-    hall.move(second, Stage.SERVED)
-    hall.hear(third, 50)
-    assert hall.closed == []
-    hall.hear(third, 1)
-    assert hall.closed == ["a"]
-    hall.hear(second, 1_000)  # a body of a served request, which has its own limits
-    hall.hear(third, 49)
-    assert hall.closed == ["a"]
+    tested = PlacesUnderTest(heads_together=100)
+    first, second, third = (tested.taken(name) for name in "abc")
+    tested.count_bytes(first, 50)
+    tested.count_bytes(second, 20)
+    tested.count_bytes(second, 30)
+    tested.move(second, Stage.SERVED)
+    tested.count_bytes(third, 50)
+    assert tested.closed == []
+    tested.count_bytes(third, 1)
+    assert tested.closed == ["a"]
+    tested.count_bytes(second, 1_000)  # a body of a served request, which has its own limits
+    tested.count_bytes(third, 49)
+    assert tested.closed == ["a"]
 
 
 @on_virtual_time
 async def test_a_peer_at_its_limit_closes_its_own_connection() -> None:
-    hall = Hall()
-    hall.taken("other")
-    served = hall.taken("mine-0", "me")
-    hall.move(served, Stage.SERVED)
-    hall.taken("mine-1", "me")
-    hall.taken("mine-2", "me")
-    assert hall.closed == []
-    hall.taken("mine-3", "me")
-    assert hall.closed == ["mine-1"]
+    tested = PlacesUnderTest()
+    tested.taken("other")
+    served = tested.taken("mine-0", "me")
+    tested.move(served, Stage.SERVED)
+    tested.taken("mine-1", "me")
+    tested.taken("mine-2", "me")
+    assert tested.closed == []
+    tested.taken("mine-3", "me")
+    assert tested.closed == ["mine-1"]
 
 
 @on_virtual_time
 async def test_the_oldest_unfinished_requests_are_closed_first_and_then_idle_connections() -> None:
-    hall = Hall()
-    idle = hall.taken("idle")
-    hall.move(idle, Stage.SERVED, Stage.IDLE)
-    hall.move(hall.taken("served"), Stage.SERVED)
-    body = hall.taken("body")
+    tested = PlacesUnderTest()
+    idle = tested.taken("idle")
+    tested.move(idle, Stage.SERVED, Stage.IDLE)
+    tested.move(tested.taken("served"), Stage.SERVED)
+    body = tested.taken("body")
     await asyncio.sleep(1)
-    hall.taken("head")
+    tested.taken("head")
     await asyncio.sleep(1)
-    hall.move(body, Stage.BODY)
+    tested.move(body, Stage.BODY)
     for name in "123":
-        hall.move(hall.taken(name), Stage.SERVED)
-    assert hall.closed == ["body", "head", "idle"]
+        tested.move(tested.taken(name), Stage.SERVED)
+    assert tested.closed == ["body", "head", "idle"]
 
 
 @on_virtual_time
 async def test_no_connection_is_closed_if_all_are_being_served() -> None:
-    hall = Hall()
-    places = [hall.taken(name) for name in "abcd"]
+    tested = PlacesUnderTest()
+    places = [tested.taken(name) for name in "abcd"]
     for place in places:
-        hall.move(place, Stage.SERVED)
-    assert hall.take("e") is None
-    hall.places.leave(places[3])
-    hall.places.leave(places[3])
-    assert hall.take("e") is not None
-    assert len(hall.places) == 4
-    assert hall.closed == []
+        tested.move(place, Stage.SERVED)
+    assert tested.take("e") is None
+    tested.places.leave(places[3])
+    tested.places.leave(places[3])
+    assert tested.take("e") is not None
+    assert len(tested.places) == 4
+    assert tested.closed == []
 
 
 @on_virtual_time
 async def test_a_closed_connection_is_no_longer_counted() -> None:
     """The last callbacks of a connection may come after it was closed."""
-    hall = Hall(heads_together=100)
-    place = hall.taken("a")
-    hall.hear(place, 60)
-    hall.places.leave(place)
-    hall.move(place, Stage.HEAD, Stage.IDLE)
-    hall.hear(place, 60)
-    hall.hear(hall.taken("b"), 100)
+    tested = PlacesUnderTest(heads_together=100)
+    place = tested.taken("a")
+    tested.count_bytes(place, 60)
+    tested.places.leave(place)
+    tested.move(place, Stage.HEAD, Stage.IDLE)
+    tested.count_bytes(place, 60)
+    tested.count_bytes(tested.taken("b"), 100)
     await asyncio.sleep(9)
-    assert (hall.closed, len(hall.places)) == ([], 1)
+    assert (tested.closed, len(tested.places)) == ([], 1)
 
 
 @on_virtual_time
 async def test_connections_that_stay_open_at_the_end_are_closed() -> None:
-    hall = Hall()
-    leaving, _ = hall.taken("a"), hall.taken("b")
-    asyncio.get_running_loop().call_later(1, hall.places.leave, leaving)
-    await hall.places.empty(patience=2)
-    assert hall.closed == ["b"]
+    tested = PlacesUnderTest()
+    leaving, _ = tested.taken("a"), tested.taken("b")
+    asyncio.get_running_loop().call_later(1, tested.places.leave, leaving)
+    await tested.places.empty(patience=2)
+    assert tested.closed == ["b"]
 
 
 @pytest.mark.parametrize(

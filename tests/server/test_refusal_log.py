@@ -74,7 +74,7 @@ async def test_many_bad_signatures_write_few_log_lines(caller: Caller) -> None:
 async def test_many_unknown_nonces_write_few_log_lines(caller: Caller) -> None:
     with capture_logs() as lines:
         for number in range(3 * LINES):
-            assert (await caller.say("heartbeat", nonce=f"{number:064x}")).status == 401
+            assert (await caller.send_step("heartbeat", nonce=f"{number:064x}")).status == 401
     assert caller.behind.telemetry.steps["heartbeat", "nonce"] == 3 * LINES
     assert [line["machine"] for line in lines] == [MACHINE] * LINES
     assert all("0" * 60 not in str(line) for line in lines), "no nonce is written"
@@ -83,8 +83,8 @@ async def test_many_unknown_nonces_write_few_log_lines(caller: Caller) -> None:
 async def test_many_refusals_of_one_step_do_not_hide_those_of_another(caller: Caller) -> None:
     with capture_logs() as lines:
         for number in range(2 * LINES):
-            await caller.say("heartbeat", nonce=f"{number:064x}")
-        await caller.say("may-release", nonce="f" * 64)
+            await caller.send_step("heartbeat", nonce=f"{number:064x}")
+        await caller.send_step("may-release", nonce="f" * 64)
     assert [line["step"] for line in lines] == ["heartbeat"] * LINES + ["may-release"]
 
 

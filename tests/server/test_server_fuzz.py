@@ -178,9 +178,9 @@ def test_random_attestations_are_passed_on_only_if_well_formed(
     bootstrap.said.clear()
     status, _ = server.post("/bootstrap/attest", body, {})
     assert status in {200, 400}
-    heard = [] if status == 400 else bootstrap.said
-    assert bootstrap.said == heard
-    for _, provider, proof, nonce, protocol, agent in heard:
+    received = [] if status == 400 else bootstrap.said
+    assert bootstrap.said == received
+    for _, provider, proof, nonce, protocol, agent in received:
         assert isinstance(provider, str)
         assert isinstance(proof, bytes)
         assert isinstance(nonce, str)

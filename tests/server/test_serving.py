@@ -251,7 +251,7 @@ async def test_a_bad_renewal_is_logged_once_and_the_old_certificate_stays(
 async def test_ready_machines_are_answered_at_once_when_the_server_stops() -> None:
     behind = Backstage()
     async with running(behind, replace(LOOPBACK, shutdown=PATIENCE)) as caller:
-        polls = [asyncio.create_task(caller.say("poll", {"wait": POLL})) for _ in range(20)]
+        polls = [asyncio.create_task(caller.send_step("poll", {"wait": POLL})) for _ in range(20)]
         await until(lambda: behind.bootstrap.asked == 20)
         async with asyncio.timeout(POLL / 2):
             await caller.serving.stop()
@@ -267,7 +267,7 @@ async def test_requests_in_flight_are_answered_before_the_stop() -> None:
         behind.inbox.open.clear()
         behind.bootstrap.go_on.clear()
         delivery = asyncio.create_task(caller.deliver(b'{"action": "queued"}'))
-        heartbeat = asyncio.create_task(caller.say("heartbeat"))
+        heartbeat = asyncio.create_task(caller.send_step("heartbeat"))
         await until(lambda: behind.inbox.asked == 1 and behind.bootstrap.asked == 1)
         stopping = asyncio.create_task(caller.serving.stop())
         await asyncio.sleep(0.02)
@@ -283,7 +283,7 @@ async def test_an_assignment_made_while_stopping_is_still_sent() -> None:
     async with running(behind) as caller:
         behind.bootstrap.go_on.clear()
         behind.bootstrap.assignment = ASSIGNMENT
-        poll = asyncio.create_task(caller.say("poll", {"wait": 50}))
+        poll = asyncio.create_task(caller.send_step("poll", {"wait": 50}))
         await until(lambda: behind.bootstrap.asked == 1)
         behind.bootstrap.go_on.set()
         await asyncio.sleep(0)
@@ -399,7 +399,7 @@ def test_serving_works_on_uvloop(tmp_path: Path) -> None:
             base = f"https://{serving.address}"
             async with aiohttp.ClientSession(base, connector=connector) as session:
                 machine = Caller(session, serving, behind)
-                poll = asyncio.create_task(machine.say("poll", {"wait": POLL}))
+                poll = asyncio.create_task(machine.send_step("poll", {"wait": POLL}))
                 await behind.bootstrap.polling.wait()
                 async with aiohttp.ClientSession(f"http://{serving.webhook_address}") as outside:
                     github = Caller(outside, serving, behind)
