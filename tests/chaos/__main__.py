@@ -37,7 +37,7 @@ def main(arguments: list[str]) -> int:
     quiet()
     try:
         if options.replay is not None:
-            return _replay(console, options.replay)
+            return _replay(console, options.replay, options.until_found)
         return _play(console, options)
     except KeyboardInterrupt:
         console.print("interrupted")
@@ -96,37 +96,46 @@ def _play(console: Console, options: argparse.Namespace) -> int:
     return 1 if figures.bad else 0
 
 
-def _replay(console: Console, path: Path) -> int:
+def _replay(console: Console, path: Path, until_found: bool) -> int:
     try:
         schedule = from_json(path.read_text())
     except (OSError, ValueError) as wrong:
         console.print(f"cannot replay {path}: {wrong}")
         return MISTAKEN
-    outcome = play(schedule)
+    outcome = play(schedule, wanted=(lambda _: True) if until_found else None)
     console.print(schedule.timeline())
     console.print("\n".join(outcome.violations) or "no violation")
     return 1 if outcome.violations else 0
 
 
 def _print_shrunk(console: Console, outcome: Outcome, options: argparse.Namespace) -> None:
-    wanted = kind_of(outcome.violations[0])
-    small = shrink(
-        schedule_of(outcome.seed, options.clusters),
-        lambda part: wanted in map(kind_of, play(part).violations),
-        options.tries,
-    )
+    kind = kind_of(outcome.violations[0])
+
+    def goes_wrong(part: Schedule) -> bool:
+        return fails_with(part, kind)
+
+    small = shrink(schedule_of(outcome.seed, options.clusters), goes_wrong, options.tries)
     console.print(f"\nseed {outcome.seed}, shrunk to {len(small)} events: {outcome.violations[0]}")
     console.print(small.timeline())
-    console.print(kept(small, options.folder / f"{outcome.seed}.json"))
+    console.print(write_schedule(small, options.folder / f"{outcome.seed}.json"))
 
 
-def kept(schedule: Schedule, path: Path) -> str:
+def fails_with(schedule: Schedule, kind: str) -> bool:
+    """Return whether a schedule has a violation of this kind. Plays it no further than that."""
+
+    def wanted(violation: str) -> bool:
+        return kind_of(violation) == kind
+
+    return any(map(wanted, play(schedule, wanted=wanted).violations))
+
+
+def write_schedule(schedule: Schedule, path: Path) -> str:
     """Write a schedule to a file. Return the command that replays it, or the error."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(schedule.to_json())
     except OSError as failed:
-        return f"not kept: {failed}"
+        return f"not written: {failed}"
     return f"again: .venv/bin/python -m tests.chaos --replay {path}"
 
 

@@ -2,9 +2,9 @@
 
     python -m tests.chaos.bugs [--keep] [NAME ...]        NAME as in patches/NAME.patch
 
-A patch is applied to a copy of the package in a temporary folder, where the seeds are played by a
-process of its own. The checkout is not touched; the shrunken schedules lie in .cache/chaos.
-patches/NAME.json is one that was found so, and is played again by the tests; `--keep` writes it.
+Applies a patch to a copy of the package in a temporary folder, and plays the seeds there in a separate
+process. The checkout does not change. The shrunken schedules are written to .cache/chaos. With `--keep`
+they are written to patches/NAME.json, which the tests replay.
 
 Exit status: 0 if every bug was found, 1 if not, 2 for an unknown name, 130 after Ctrl-C.
 """
@@ -69,9 +69,9 @@ def is_of_clusters(name: str) -> bool:
 
 
 def hunt(name: str, tries: int = 200, folder: Path = FOUND) -> Hunt:
-    """Play seeds with a planted bug until one finds it, and shrink that in so many `tries`.
+    """Play seeds with a planted bug until one finds it. Shrink its schedule with at most `tries` replays.
 
-    What is left is written to `folder`. Raises CalledProcessError where the patch does not apply.
+    Writes the schedule to `folder`. Raises CalledProcessError if the patch does not apply.
     """
     began = time.monotonic()
     with planted(name) as copy:
@@ -90,12 +90,14 @@ def hunt(name: str, tries: int = 200, folder: Path = FOUND) -> Hunt:
 
 @contextmanager
 def planted(name: str) -> Iterator[Path]:
-    """A copy of what the seeds need with one bug planted. Raises CalledProcessError."""
+    """Make a copy of what the seeds need, with one bug planted. Raises CalledProcessError."""
     with tempfile.TemporaryDirectory() as folder:
         copy = Path(folder)
         for part in _COPIED:
-            # With its bytecode: compiling all of it again is a seventh of a replay.
-            shutil.copytree(ROOT / part, copy / part)
+            # With its bytecode: compiling all of it again is a seventh of a replay. Another process may be
+            # writing some, which Python renames from x.pyc.NUMBER to x.pyc.
+            unfinished = shutil.ignore_patterns("*.pyc.*")
+            shutil.copytree(ROOT / part, copy / part, ignore=unfinished)
         (copy / "tests" / "__init__.py").touch()
         patch = ["patch", "-p1", "--fuzz=0", "--quiet", "-i", str(PATCHES / f"{name}.patch")]
         subprocess.run(patch, cwd=copy, check=True)

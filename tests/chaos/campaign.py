@@ -18,15 +18,15 @@ from tests.chaos.mix import schedule_of
 from tests.chaos.trial import Outcome, play
 
 _AT_ONCE = 4
-"""Seeds that one process plays for one question, where all are played: a question costs little."""
+"""Seeds in one task of a worker process, if all seeds are played."""
 
 _IN_FLIGHT = 3
-"""Questions handed out for each process, so that none waits for the other."""
+"""Tasks queued for each worker process, so that none waits for another one."""
 
 _STOPS = (signal.SIGINT, signal.SIGTERM)
 
 INTERRUPTED = 130
-"""The exit status of a command that was stopped by one of them."""
+"""The exit status of a command after one of these signals."""
 
 
 @dataclass
@@ -120,8 +120,10 @@ def set_up_process() -> None:
     """Ignore Ctrl-C, which the parent handles, and turn off logging."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     quiet()
-    # A run's garbage is small, and is collected after it.
+    # A run's garbage is small, and is collected after it. The modules are none.
     gc.disable()
+    gc.collect()
+    gc.freeze()
 
 
 def stop_by_signals() -> None:

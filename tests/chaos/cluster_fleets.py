@@ -30,8 +30,8 @@ from autoscaler.simulator.world.cluster.registry import Object
 from autoscaler.simulator.world.instances import STRANGER
 from autoscaler.simulator.world.pods import ClusterPlan, PodMeaning, SimulatedCluster
 from autoscaler.simulator.world.schedule import Fleet
+from autoscaler.simulator.world.setting import Setting
 from autoscaler.simulator.world.store import INSTALLATION
-from autoscaler.simulator.world.world import Setting
 from tests.chaos.clusters import WorldProvider
 from tests.chaos.fleet import SETTING
 
@@ -56,7 +56,7 @@ QUOTA = {
     f"{ELASTIC}/pods{{pool=cpu}}": 12,
     f"{ELASTIC}/pods{{pool=arm}}": 16,
 }
-"""What the nodes have room for. Where a provisioner adds nodes, the quota is configured."""
+"""The free accelerators or pods of each cluster. For a cluster with a provisioner, the configured quota."""
 
 
 def _pod(sku: str, pool: str = "", gpus: int = 0, dollars: float = 0.2) -> PodOption:

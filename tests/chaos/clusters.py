@@ -11,6 +11,7 @@ from autoscaler.controller.ports.provider import (
     OutcomeUnknownError,
     ProviderError,
 )
+from autoscaler.model.events import ListedMachine
 from autoscaler.model.failures import FailureClass
 from autoscaler.model.identifiers import SkuName
 from autoscaler.providers.kubernetes import ownership
@@ -23,8 +24,9 @@ from autoscaler.simulator.world.cluster.api_server import (
     BrokenConnectionError,
     RefusedConnectionError,
 )
+from autoscaler.simulator.world.no_telemetry import NoTelemetry
+from autoscaler.simulator.world.pod_lists import PodLists
 from autoscaler.simulator.world.pods import SimulatedCluster
-from autoscaler.simulator.world.silence import Silence
 
 
 class Connection:
@@ -33,6 +35,7 @@ class Connection:
     def __init__(self, cluster: SimulatedCluster) -> None:
         self._cluster = cluster
         self._crash_point = cluster.crash_point
+        self._pages: dict[str, list[Any]] = {}
 
     async def request(
         self,
@@ -43,7 +46,7 @@ class Connection:
     ) -> Any:
         """Return the answer to a request."""
         answer = await self._answer(method, path, query, body)
-        self._cluster.shown(answer.body.get("items") or [answer.body], self._crash_point)
+        self._cluster.shown(self._read(answer.body, query or {}), self._crash_point)
         return answer.body
 
     async def text(
@@ -67,6 +70,20 @@ class Connection:
 
     async def close(self) -> None:
         """Do nothing: nothing is open."""
+
+    def _read(self, body: Mapping[str, Any], query: Mapping[str, str]) -> list[Any]:
+        """Return the objects that the process has read: those of a list, with its last page.
+
+        The provider uses no page of an incomplete list.
+        """
+        if "items" not in body:
+            return [body]
+        objects = [*self._pages.pop(query.get("continue", ""), ()), *body["items"]]
+        following = (body.get("metadata") or {}).get("continue")
+        if following:
+            self._pages[following] = objects
+            return []
+        return objects
 
     async def _seen(self, lines: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
         async for line in lines:
@@ -102,7 +119,7 @@ def _network_errors() -> Iterator[None]:
 
 
 class WorldProvider(KubernetesProvider):
-    """The provider, unmodified. The world sees each launch request that the controller sends."""
+    """The provider, unmodified. The world sees each launch request, and when a list is complete."""
 
     def __init__(
         self,
@@ -110,8 +127,17 @@ class WorldProvider(KubernetesProvider):
         clock: Clock,
         cluster: SimulatedCluster,
     ) -> None:
-        super().__init__(settings, Silence(), clock, Connection(cluster))
+        super().__init__(settings, NoTelemetry(), clock, Connection(cluster))
         self._cluster = cluster
+        timeout = settings.pending_timeout if settings.provisioner else 0.0
+        self._lists = PodLists(cluster, clock, timeout)
+
+    async def machines(self) -> AsyncIterator[tuple[ListedMachine, ...]]:
+        """Yield pages of pods, and have the world check what follows from them."""
+        listing = self._lists.begin()
+        async for page in super().machines():
+            yield page
+        self._lists.complete(listing)
 
     async def launch(self, request: str) -> LaunchAnswer:
         """Have the world check the request, and send it."""
@@ -120,7 +146,7 @@ class WorldProvider(KubernetesProvider):
         namespace = metadata["namespace"]
         sku = SkuName(metadata["annotations"][ownership.SKU])
         order = {
-            "call": metadata["labels"][ownership.LAUNCH_REQUEST],
+            "launch_request": metadata["labels"][ownership.LAUNCH_REQUEST],
             "sku": sku,
             "offerings": [offering(self._settings, one).key for one in self._options(sku)],
             "count": len(names),

@@ -9,7 +9,7 @@ from tests.chaos.campaign import quiet
 
 
 @pytest.fixture(autouse=True)
-def silence() -> Iterator[None]:
+def no_logging() -> Iterator[None]:
     quiet()
     yield
     structlog.reset_defaults()

@@ -18,9 +18,9 @@ from autoscaler.model.catalogue import (
 )
 from autoscaler.model.identifiers import ProviderName, SkuName
 from autoscaler.model.installations import Installations
-from autoscaler.simulator.world.silence import Silence
+from autoscaler.simulator.world.no_telemetry import NoTelemetry
+from autoscaler.simulator.world.setting import Setting
 from autoscaler.simulator.world.store import INSTALLATION
-from autoscaler.simulator.world.world import Setting
 
 EAST, WEST = ProviderName("east"), ProviderName("west")
 SPOT, ON_DEMAND = CapacityType.SPOT, CapacityType.ON_DEMAND
@@ -111,6 +111,6 @@ SETTING = Setting(
     catalogue=CATALOGUE,
     quota=QUOTA,
     boot={SkuName("gpu"): 40.0, SkuName("big"): 90.0, SkuName("cpu"): 25.0, SkuName("arm"): 30.0},
-    telemetry=Silence(),
+    telemetry=NoTelemetry(),
     pace=Pace(batch_idle=0.035, batch_max=1.0, tick=30.0),
 )

@@ -1,7 +1,6 @@
 """Makes a schedule of jobs and faults from a seed. Only this module draws random numbers."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from random import Random
 
 from autoscaler.model.identifiers import Seconds
@@ -13,6 +12,15 @@ from autoscaler.simulator.world.schedule import (
     JobArrival,
     Schedule,
 )
+from tests.chaos.fault_kinds import (
+    HEALED_BY_LISTS,
+    NEED_LISTS,
+    OF_CLUSTERS,
+    OF_EC2,
+    OWN_GENERATOR,
+    RANGES,
+    K,
+)
 from tests.chaos.fleet import LABELS
 
 JOBS = (50, 60)
@@ -20,7 +28,7 @@ LASTS: Seconds = 7200.0
 """The time at which the last fault ends."""
 
 AFTERWARDS: Seconds = LASTS + 4000.0
-"""The time of the last jobs: nothing is on hold any more, and the operator has come."""
+"""The time of the last jobs: nothing is on hold any more, and the operator has looked."""
 
 FIRST_BACKUP: Seconds = 180.0
 """Earliest time of a backup: machines boot and run jobs by then."""
@@ -28,179 +36,16 @@ FIRST_BACKUP: Seconds = 180.0
 WIDGETS, GADGETS = REPOSITORY, "acme/gadgets"
 
 KINDS = (6, 11)
-K = FaultKind
-
 LISTS_EVERY = 5
 """The controller reads GitHub's lists in every n-th seed only, because that doubles the CPU time."""
 
-NEED_LISTS = (K.WEBHOOK_VANISHED, K.STALE_JOB, K.STORE_RESTORED, K.STORE_LOST)
-"""Kinds that only lists repair. Each seed with lists has one of them, and no other seed has any."""
-
-
-APART = (
-    K.EMPTY_PAGES,
-    K.OVERRIDE_REFUSED,
-    K.END_IGNORED,
-    K.WRONG_ANSWERS,
-)
-"""Kinds with a random generator of their own. A new kind here changes no other fault or job of a seed,
-and so keeps the stored schedules of the planted bugs valid."""
-
-HEALED_BY_LISTS = (K.WRONG_ANSWERS,)
-"""The kinds of `APART` that only lists repair. Only seeds with lists have them."""
-
 APART_SHARE = 0.2
-"""The share of the seeds that have a kind of `APART`. It is about the same for other kinds."""
-
-OF_EC2 = (
-    K.THROTTLED,
-    K.LAUNCH_5XX,
-    K.LAUNCH_SWALLOWED,
-    K.LAUNCH_SLOW,
-    K.NO_CAPACITY,
-    K.OVERRIDE_REFUSED,
-    K.PARTIAL_FLEET,
-    K.NO_QUOTA,
-    K.EVENTUAL,
-    K.LIST_BREAKS,
-    K.EMPTY_PAGES,
-    K.END_REFUSED,
-    K.END_IGNORED,
-    K.END_SWALLOWED,
-    K.DIES_EARLY,
-    K.TAKEN,
-    K.INTERRUPTED,
-    K.RETIRED,
-    K.REBALANCED,
-    K.NOTICE_LOST,
-    K.NOTICE_LATE,
-    K.NOTICE_REPEATED,
-    K.NOTICE_POISONED,
-    K.QUEUE_FAILS,
-)
-"""The kinds that a world without EC2 does not have."""
-
-OF_CLUSTERS = (
-    K.API_DOWN,
-    K.API_THROTTLED,
-    K.API_5XX,
-    K.API_SWALLOWED,
-    K.API_SLOW,
-    K.SHORT_PAGES,
-    K.LIST_EXPIRED,
-    K.WATCH_BREAKS,
-    K.WATCH_SILENT,
-    K.WATCH_EXPIRED,
-    K.REVIEW_FAILS,
-    K.POD_QUOTA,
-    K.IMAGE_PULL,
-    K.POD_REFUSED,
-    K.POD_STUCK,
-    K.POD_EVICTED,
-    K.POD_PREEMPTED,
-    K.POD_OUT_OF_MEMORY,
-    K.NODE_DRAINED,
-    K.NODE_LOST,
-    K.NODE_DIED,
-    K.NODES_TAKEN,
-    K.NO_NEW_NODES,
-)
-"""The kinds that only worlds with clusters have."""
+"""The share of the seeds that have a kind of `OWN_GENERATOR`. It is about the same for other kinds."""
 
 KINDS_OF_CLUSTERS = (5, 8)
-"""How many of them such a world has, beside the other kinds."""
+"""How many kinds of `OF_CLUSTERS` a world with clusters has, beside the other kinds."""
 
 _REWOUND = (K.STORE_RESTORED, K.STORE_LOST)
-
-
-@dataclass(frozen=True, slots=True)
-class Habit:
-    """The ranges of a kind: how often, for how long, every n-th request or machine, and its target."""
-
-    times: tuple[int, int] = (1, 2)
-    lasts: tuple[float, float] = (300.0, 1800.0)
-    every: tuple[int, ...] = (1, 2, 3)
-    target: tuple[int, int] = (0, 0)
-
-
-HABITS: Mapping[FaultKind, Habit] = {
-    K.WEBHOOK_FAILED: Habit(lasts=(600, 5000), every=(2, 3, 5)),
-    K.WEBHOOK_VANISHED: Habit(lasts=(600, 5000), every=(1, 3, 5)),
-    K.WEBHOOK_REPEATED: Habit(lasts=(600, 5000), every=(1, 2, 3)),
-    K.WEBHOOK_LATE: Habit(lasts=(600, 5000), every=(2, 3), target=(2, 240)),
-    K.GITHUB_5XX: Habit(every=(1, 2, 3)),
-    K.GITHUB_SWALLOWED: Habit(every=(1, 2, 3)),
-    K.SECONDARY_LIMIT: Habit(lasts=(60, 600), every=(1,)),
-    K.REGISTRATION_REFUSED: Habit(lasts=(60, 900), every=(1, 2)),
-    K.STALE_LIST: Habit(lasts=(600, 5000), every=(1, 2), target=(30, 60)),
-    K.STALE_JOB: Habit(lasts=(600, 5000), every=(1, 2), target=(30, 60)),
-    K.LIST_SAYS_IDLE: Habit(lasts=(600, 5000), every=(1,)),
-    K.DELETE_SAYS_BUSY: Habit(lasts=(300, 3000), every=(1, 2)),
-    K.DELETE_OF_BUSY: Habit(lasts=(600, 7000), every=(1,)),
-    K.HANDED_OUT_LATE: Habit(lasts=(600, 5000), every=(2, 3, 5), target=(130, 240)),
-    K.STOLEN: Habit(lasts=(1200, 7000), every=(1,)),
-    K.IDLE_REMOVED: Habit(lasts=(600, 5000), every=(1,)),
-    K.THROTTLED: Habit(every=(1, 2, 3)),
-    K.LAUNCH_5XX: Habit(every=(1, 2, 3)),
-    K.LAUNCH_SWALLOWED: Habit(every=(1, 2, 3)),
-    K.LAUNCH_SLOW: Habit(every=(1, 2), target=(5, 120)),
-    K.NO_CAPACITY: Habit(every=(1,), target=(1, 2)),
-    K.OVERRIDE_REFUSED: Habit(lasts=(300, 3000), every=(1, 2), target=(1, 2)),
-    K.PARTIAL_FLEET: Habit(lasts=(600, 5000), every=(1, 2)),
-    K.NO_QUOTA: Habit(lasts=(300, 1200), every=(1,)),
-    K.EVENTUAL: Habit(lasts=(600, 5000), every=(1, 2), target=(5, 45)),
-    K.LIST_BREAKS: Habit(every=(1, 2)),
-    K.EMPTY_PAGES: Habit(lasts=(300, 3000), every=(1, 2)),
-    K.END_REFUSED: Habit(every=(1, 2)),
-    K.END_IGNORED: Habit(lasts=(1800, 6000), every=(1,)),
-    K.END_SWALLOWED: Habit(every=(1, 2)),
-    K.HUNG_BOOT: Habit(every=(1, 2, 3)),
-    K.SLOW_BOOT: Habit(every=(1, 2, 3)),
-    K.FAILED_HEALTH_CHECKS: Habit(every=(1, 2, 3)),
-    K.DIES_EARLY: Habit(every=(1, 2, 3)),
-    K.INTERRUPTED: Habit(times=(1, 5), lasts=(120, 120), every=(1,), target=(0, 50)),
-    K.RETIRED: Habit(times=(1, 3), lasts=(600, 600), every=(1,), target=(0, 50)),
-    K.REBALANCED: Habit(times=(1, 5), lasts=(0, 0), every=(1,), target=(0, 50)),
-    K.NOTICE_LOST: Habit(lasts=(600, 5000)),
-    K.NOTICE_LATE: Habit(lasts=(600, 5000), target=(2, 240)),
-    K.NOTICE_REPEATED: Habit(lasts=(600, 5000)),
-    K.NOTICE_POISONED: Habit(lasts=(600, 5000)),
-    K.QUEUE_FAILS: Habit(),
-    K.RERUN_REFUSED: Habit(lasts=(600, 5000), every=(1, 2)),
-    K.TAKEN: Habit(times=(1, 5), lasts=(0, 0), every=(1,), target=(0, 50)),
-    K.TAKEN_STARTING: Habit(lasts=(600, 5000), every=(3, 5)),
-    K.CUT_OFF: Habit(times=(1, 3), lasts=(60, 2400), every=(1,), target=(0, 50)),
-    K.CRASH: Habit(times=(1, 5), lasts=(5, 900), every=(1,), target=(1, 60)),
-    K.STORE_FAILS: Habit(times=(1, 2), lasts=(5, 120), every=(1,)),
-    K.STORE_SLOW: Habit(lasts=(60, 900), every=(1,)),
-    K.CLOCK_JUMP: Habit(times=(1, 2), lasts=(60, 1800), every=(1,), target=(-600, 1200)),
-    K.STORE_RESTORED: Habit(times=(1, 1), lasts=(3600, 3600), every=(1,), target=(30, 3400)),
-    K.WRONG_ANSWERS: Habit(times=(1, 1), lasts=(2700, 4000), every=(1,)),
-    K.STORE_LOST: Habit(times=(1, 1), lasts=(3600, 3600), every=(1,)),
-    K.API_DOWN: Habit(times=(1, 3), lasts=(20, 900), every=(1,)),
-    K.API_THROTTLED: Habit(every=(1, 2, 3)),
-    K.API_5XX: Habit(every=(1, 2, 3)),
-    K.API_SWALLOWED: Habit(every=(1, 2, 3)),
-    K.API_SLOW: Habit(every=(1, 2, 3), target=(2, 40)),
-    K.SHORT_PAGES: Habit(lasts=(600, 5000), every=(1,)),
-    K.LIST_EXPIRED: Habit(every=(2, 3, 5)),
-    K.WATCH_BREAKS: Habit(lasts=(600, 5000), every=(1, 2, 5)),
-    K.WATCH_SILENT: Habit(lasts=(300, 3000), every=(1, 3)),
-    K.WATCH_EXPIRED: Habit(times=(2, 6), lasts=(0, 0), every=(1,)),
-    K.REVIEW_FAILS: Habit(every=(1, 2)),
-    K.POD_QUOTA: Habit(lasts=(300, 1200), every=(1, 2)),
-    K.IMAGE_PULL: Habit(every=(1, 2, 3)),
-    K.POD_REFUSED: Habit(every=(1, 2, 3)),
-    K.POD_STUCK: Habit(lasts=(300, 3000), every=(1, 2)),
-    K.POD_EVICTED: Habit(times=(1, 5), lasts=(0, 0), every=(1,), target=(0, 50)),
-    K.POD_PREEMPTED: Habit(times=(1, 5), lasts=(60, 900), every=(1,), target=(0, 50)),
-    K.POD_OUT_OF_MEMORY: Habit(times=(1, 3), lasts=(0, 0), every=(1,), target=(0, 50)),
-    K.NODE_DRAINED: Habit(times=(1, 3), lasts=(60, 1200), every=(1,), target=(0, 50)),
-    K.NODE_LOST: Habit(times=(1, 3), lasts=(60, 1500), every=(1,), target=(0, 50)),
-    K.NODE_DIED: Habit(times=(1, 3), lasts=(60, 1500), every=(1,), target=(0, 50)),
-    K.NODES_TAKEN: Habit(times=(1, 3), every=(1,), target=(0, 5)),
-    K.NO_NEW_NODES: Habit(every=(1,)),
-}
 
 
 def schedule_of(seed: int, clusters: bool = False) -> Schedule:
@@ -209,25 +54,25 @@ def schedule_of(seed: int, clusters: bool = False) -> Schedule:
     lists = seed % LISTS_EVERY == 0
     fleet = (Fleet.KUBERNETES, Fleet.BOTH)[seed % 2] if clusters else Fleet.EC2
     absent = OF_EC2 if fleet is Fleet.KUBERNETES else ()
-    drawn = [k for k in FaultKind if k not in (*NEED_LISTS, *APART, *OF_CLUSTERS, *absent)]
+    drawn = [k for k in FaultKind if k not in (*NEED_LISTS, *OWN_GENERATOR, *OF_CLUSTERS, *absent)]
     kinds = random.sample(drawn, random.randint(*KINDS))
     if lists:
         kinds.append(NEED_LISTS[seed // LISTS_EVERY % len(NEED_LISTS)])
     faults = [fault for kind in kinds for fault in _faults(random, kind)]
-    apart = [k for k in APART if (lists or k not in HEALED_BY_LISTS) and k not in absent]
-    faults += [fault for kind in apart for fault in _drawn_apart(seed, kind)]
+    apart = [k for k in OWN_GENERATOR if (lists or k not in HEALED_BY_LISTS) and k not in absent]
+    faults += [fault for kind in apart for fault in _with_own_generator(seed, kind)]
     if clusters:
         faults += _of_clusters(Random(f"{seed} clusters"))
     jobs = _jobs(random)
     faults = [_with_a_backup(fault) for fault in faults]
     for fault in [fault for fault in faults if fault.kind is K.STORE_RESTORED]:
         jobs += _at_work_since(fault, len(jobs))
-        faults += _unseen(random, fault)
-        faults += [_slow_in(fleet, slow) for slow in _under_way(random, fault)]
-        faults += _started_again(random, fault)
-    faults += [_left_behind(fault) for fault in faults if fault.kind in _REWOUND]
-    faults += [_held_before(fault) for fault in faults if fault.kind is K.DELETE_OF_BUSY]
-    jobs += _afterwards(Random(f"{seed} afterwards"), len(jobs))
+        faults += _outage_after_restore(random, fault)
+        faults += [_slow_in(fleet, slow) for slow in _slow_launches(random, fault)]
+        faults += _second_restart(random, fault)
+    faults += [_hung_at_restore(fault) for fault in faults if fault.kind in _REWOUND]
+    faults += [_delayed_until_release(fault) for fault in faults if fault.kind is K.DELETE_OF_BUSY]
+    jobs += _late_jobs(Random(f"{seed} afterwards"), len(jobs))
     for fault in [fault for fault in faults if fault.kind is K.WRONG_ANSWERS]:
         jobs += _at_work_unseen(fault, len(jobs))
         faults += _unreported(fault)
@@ -278,8 +123,8 @@ def _of_new_repositories(random: Random, jobs: int) -> list[JobArrival]:
     ]
 
 
-def _afterwards(random: Random, jobs: int) -> list[JobArrival]:
-    """Return a flood of jobs of one repository, and then jobs of another for each SKU."""
+def _late_jobs(random: Random, jobs: int) -> list[JobArrival]:
+    """Return a burst of jobs of one repository, and then jobs of another one for each SKU."""
     label, count = random.choice((("gpu", 10), ("gpu", 10), ("arm", 10), ("cpu", 6)))
     flood = [((label,), WIDGETS)] * count
     others = [(("gpu", "linux"), GADGETS)] * 2 + [((sku,), GADGETS) for sku in ("arm", "cpu")]
@@ -295,7 +140,7 @@ def _afterwards(random: Random, jobs: int) -> list[JobArrival]:
     ]
 
 
-def _left_behind(fault: Fault) -> Fault:
+def _hung_at_restore(fault: Fault) -> Fault:
     """Return a fault that hangs machines when a store is restored or lost, so that they never report."""
     began = max(0.0, fault.at - 1200.0)
     return Fault(began, K.HUNG_BOOT, round(fault.at - began + 60.0, 1), every=2)
@@ -321,12 +166,12 @@ def _at_work_since(fault: Fault, jobs: int) -> list[JobArrival]:
     ]
 
 
-def _unseen(random: Random, fault: Fault) -> list[Fault]:
+def _outage_after_restore(random: Random, fault: Fault) -> list[Fault]:
     """Return an outage of GitHub after the restore, in every second of these worlds."""
     return [Fault(fault.at, K.GITHUB_5XX, 1800.0)] if random.random() < 0.5 else []
 
 
-def _under_way(random: Random, fault: Fault) -> list[Fault]:
+def _slow_launches(random: Random, fault: Fault) -> list[Fault]:
     """Return slow launches during the backup, so that it has unanswered requests; in every second world."""
     began = fault.at - fault.target - 60.0
     slow = Fault(round(began, 1), K.LAUNCH_SLOW, 60.0, target=90)
@@ -340,30 +185,30 @@ def _slow_in(fleet: Fleet, slow: Fault) -> Fault:
     return replace(slow, kind=K.API_SLOW, target=25)
 
 
-def _started_again(random: Random, fault: Fault) -> list[Fault]:
+def _second_restart(random: Random, fault: Fault) -> list[Fault]:
     """Return a second restart within minutes, in every second of these worlds."""
     began = round(fault.at + random.uniform(40.0, 400.0), 1)
     return [Fault(began, K.CRASH, 5.0, target=1)] if random.random() < 0.5 else []
 
 
-def _held_before(fault: Fault) -> Fault:
+def _delayed_until_release(fault: Fault) -> Fault:
     """Return a fault that delays jobs until a runner is about to leave, which then gets the job."""
     return Fault(fault.at, K.HANDED_OUT_LATE, fault.lasts, every=2, target=200)
 
 
 def _faults(random: Random, kind: FaultKind) -> list[Fault]:
-    habit = HABITS[kind]
+    ranges = RANGES[kind]
     found = []
-    for _ in range(random.randint(*habit.times)):
-        lasts = round(random.uniform(*habit.lasts), 1)
+    for _ in range(random.randint(*ranges.times)):
+        lasts = round(random.uniform(*ranges.lasts), 1)
         at = round(random.uniform(0.0, LASTS - lasts), 1)
-        target = random.randint(*habit.target)
-        found.append(Fault(at, kind, lasts, random.choice(habit.every), target))
+        target = random.randint(*ranges.target)
+        found.append(Fault(at, kind, lasts, random.choice(ranges.every), target))
     return found
 
 
-def _drawn_apart(seed: int, kind: FaultKind) -> list[Fault]:
-    """Return the faults of a kind in `APART`: none in most seeds."""
+def _with_own_generator(seed: int, kind: FaultKind) -> list[Fault]:
+    """Return the faults of a kind in `OWN_GENERATOR`: none in most seeds."""
     random = Random(f"{seed} {kind}")
     return _faults(random, kind) if random.random() < APART_SHARE else []
 

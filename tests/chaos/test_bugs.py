@@ -1,6 +1,6 @@
-"""Planted bugs are found: each kept schedule goes wrong with its bug, and well without it.
+"""Planted bugs are found: each stored schedule has a violation with its bug, and none without it.
 
-`make chaos-bugs` finds all of them from nothing; here one is, and the rest are played again.
+`make chaos-bugs` searches for every bug. Here one bug is searched for, and the other schedules are replayed.
 """
 
 import json
@@ -28,18 +28,18 @@ from tests.chaos.trial import play
 AGAIN = "the mix has changed: python -m tests.chaos.bugs --keep finds schedules anew"
 
 
-def test_there_are_more_than_ten_of_them() -> None:
+def test_there_are_more_than_ten_planted_bugs_with_schedules() -> None:
     assert len(names()) > 10
     assert {path.stem for path in PATCHES.glob("*.json")} == set(names())
 
 
 @pytest.fixture(scope="module")
 def replays() -> dict[str, subprocess.CompletedProcess[str]]:
-    """Every kept schedule, played where its bug is planted."""
+    """Return the result of each stored schedule with its bug planted, by the bug's name."""
 
     def replay(name: str) -> subprocess.CompletedProcess[str]:
         with planted(name) as copy:
-            return play_in(copy, "--replay", str(PATCHES / f"{name}.json"))
+            return play_in(copy, "--until-found", "--replay", str(PATCHES / f"{name}.json"))
 
     with ThreadPoolExecutor(2) as pool:
         return dict(zip(names(), pool.map(replay, names()), strict=True))
@@ -62,7 +62,7 @@ def test_a_planted_bug_is_found_by_a_shrunken_schedule(
     assert "no violation" not in done.stdout
 
 
-def test_a_planted_bug_is_found_from_nothing_and_shrunk() -> None:
+def test_the_search_finds_a_planted_bug_and_shrinks_its_schedule() -> None:
     found = hunt("sent_before_stored", tries=8)
     assert found.found, found.output
     assert found.seed < WITHIN
@@ -71,7 +71,9 @@ def test_a_planted_bug_is_found_from_nothing_and_shrunk() -> None:
 
 
 @pytest.mark.parametrize("arguments", [["nonsense"], ["--nonsense"]])
-def test_a_bug_that_there_is_not(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_unknown_bug_is_refused(
+    arguments: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
     with pytest.raises(SystemExit) as left:
         main(arguments)
     assert left.value.code == 2

@@ -1,4 +1,4 @@
-"""After Ctrl-C, once or twice: no process is left, and nothing hangs."""
+"""After Ctrl-C, once or twice, no process is left and nothing hangs."""
 
 import os
 import signal
@@ -19,7 +19,7 @@ LONG = PATIENCE
 
 @contextmanager
 def started(*command: str) -> Iterator[subprocess.Popen[str]]:
-    """A command in a group of its own, as a shell has it; killed at the latest at the end."""
+    """Run a command in its own process group, as a shell does. Kill it at the end if it still runs."""
     arguments = [sys.executable, "-m", *command]
     with subprocess.Popen(
         arguments, cwd=ROOT, stdout=subprocess.PIPE, text=True, process_group=0
@@ -32,7 +32,7 @@ def started(*command: str) -> Iterator[subprocess.Popen[str]]:
 
 
 def children(process: int, at_least: int) -> list[int]:
-    """Its children, once there are so many."""
+    """Return the children of a process, once it has this many."""
     path = Path(f"/proc/{process}/task/{process}/children")
     assert waited(lambda: len(path.read_text().split()) >= at_least)
     return [int(child) for child in path.read_text().split()]
@@ -46,7 +46,7 @@ def runs(process: int) -> bool:
 
 
 def waited(until: Callable[[], bool]) -> bool:
-    """Whether it came to be so in a while."""
+    """Wait until this holds, for LONG seconds at most. Return whether it holds."""
     last = time.monotonic() + LONG
     while time.monotonic() < last and not until():
         time.sleep(0.02)
@@ -54,7 +54,7 @@ def waited(until: Callable[[], bool]) -> bool:
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_no_process_of_a_hunt_is_left(number: signal.Signals) -> None:
+def test_an_interrupted_hunt_leaves_no_process(number: signal.Signals) -> None:
     with started("tests.chaos.bugs", "no_dedupe") as hunting:
         # The first child applies the patch.
         assert waited(lambda: "--until-found" in _reported(children(hunting.pid, 1)))
@@ -66,7 +66,7 @@ def test_no_process_of_a_hunt_is_left(number: signal.Signals) -> None:
     assert waited(lambda: not any(map(runs, all_of_it)))
 
 
-def test_seeds_end_at_once_though_it_is_pressed_twice() -> None:
+def test_seeds_end_at_once_after_ctrl_c_twice() -> None:
     with started("tests.chaos", "--seeds", "2000") as playing:
         workers = children(playing.pid, at_least=3)
         os.killpg(playing.pid, signal.SIGINT)
@@ -81,7 +81,7 @@ def _reported(processes: list[int]) -> str:
 
 
 def _command_line(process: int) -> str:
-    """Empty once it has ended."""
+    """Return the command line of a process; empty once it has ended."""
     try:
         return Path(f"/proc/{process}/cmdline").read_text()
     except FileNotFoundError:

@@ -1,4 +1,4 @@
-"""What must never happen is noticed: one case for each thing that the invariants looks at."""
+"""Each invariant reports its violation: one test for each."""
 
 import asyncio
 import json
@@ -24,7 +24,7 @@ from autoscaler.model.machines import (
     TerminationReason,
 )
 from autoscaler.simulator.world.fault_schedule import FaultSchedule
-from autoscaler.simulator.world.instances import Instance, Seat
+from autoscaler.simulator.world.instances import Instance, MachineActivity
 from autoscaler.simulator.world.invariants import (
     LAUNCHED_WITHIN,
     NO_HOLD_LEFT,
@@ -35,7 +35,7 @@ from autoscaler.simulator.world.jobs import Registration, SimulatedJob
 from autoscaler.simulator.world.schedule import Fault, FaultKind, JobArrival, Schedule
 from autoscaler.simulator.world.store import INSTALLATION, MemoryStore
 from autoscaler.simulator.world.virtual_time import run
-from tests.chaos.fleet import CATALOGUE, WEST
+from tests.chaos.fleet import CATALOGUE, EAST, WEST
 from tests.chaos.trial import play
 
 CPU = SkuName("cpu")
@@ -44,17 +44,23 @@ OFFERING = CATALOGUE.skus[CPU].launch_options[0].offerings[0]
 
 def request(count: int = 1, token: str = "t-1", call: str = "c-1") -> str:
     return json.dumps(
-        {"call": call, "sku": CPU, "offerings": [OFFERING.key], "count": count, "token": token}
+        {
+            "launch_request": call,
+            "sku": CPU,
+            "offerings": [OFFERING.key],
+            "count": count,
+            "token": token,
+        }
     )
 
 
 def stored(*requests: str, slots: int = 10) -> Invariants:
-    """A invariants beside a store that holds calls with these requests."""
+    """Return invariants over a store with these launch requests."""
     store = MemoryStore()
     for text in requests:
         order = json.loads(text)
         call = LaunchRequest(
-            LaunchRequestId(order["call"]),
+            LaunchRequestId(order["launch_request"]),
             CPU,
             WEST,
             0,
@@ -80,13 +86,30 @@ def instance(number: int = 1, installation: str = INSTALLATION) -> Instance:
     return Instance(machine, LaunchRequestId("c-1"), CPU, OFFERING, installation, 0.0)
 
 
+def keep_record(store: MemoryStore, instance: Instance, termination: Termination) -> None:
+    """Store the record of a machine that is being terminated."""
+    record = Machine(
+        MachineId(f"m-{instance.id}"),
+        CPU,
+        WEST,
+        instance.launch_request,
+        0,
+        0.0,
+        MachineState.TERMINATING,
+        0.0,
+        Placement(1.0, (), instance.id),
+        termination=termination,
+    )
+    store.records["machine", record.id] = record
+
+
 def arrival() -> JobArrival:
     return JobArrival(0.0, 1, ("CPU", "linux"), 60.0)
 
 
 def queued_job(number: int = 1, at: float = 0.0) -> SimulatedJob:
     job = SimulatedJob(replace(arrival(), job=number), JobState.QUEUED, at)
-    job.words.append((at, job.word()))
+    job.snapshots.append((at, job.snapshot()))
     return job
 
 
@@ -94,37 +117,37 @@ def test_correct_behaviour_is_no_violation() -> None:
     invariants = stored(request(6))
     launch(invariants, request(6), repeated=False)
     launch(invariants, request(6), repeated=True)
-    invariants.ending(instance())
+    invariants.terminating(instance())
     assert invariants.violations == []
 
 
-def test_a_request_that_was_not_stored() -> None:
+def test_sending_a_request_before_it_is_stored_is_a_violation() -> None:
     invariants = stored()
     launch(invariants, request(), repeated=False)
-    assert invariants.violations == ["call c-1 was sent before it was stored"]
+    assert invariants.violations == ["launch request c-1 was sent before it was stored"]
 
 
-def test_more_machines_than_slots() -> None:
+def test_asking_for_more_machines_than_slots_is_a_violation() -> None:
     invariants = stored(request(4), slots=3)
     launch(invariants, request(4), repeated=False)
-    assert invariants.violations == ["call c-1 asks for more machines than it has slots"]
+    assert invariants.violations == ["launch request c-1 asks for more machines than it has slots"]
 
 
-def test_a_slot_filled_twice() -> None:
+def test_a_second_token_for_a_launch_request_is_a_violation() -> None:
     invariants = stored(request())
     launch(invariants, request(), repeated=False)
     launch(invariants, request(token="t-2"), repeated=False)
-    assert "a slot filled twice: call c-1 has another token" in invariants.violations
+    assert "a slot filled twice: launch request c-1 has another token" in invariants.violations
 
 
-def test_a_token_with_another_request() -> None:
+def test_one_token_for_two_requests_is_a_violation() -> None:
     invariants = stored(request(), request(2))
     launch(invariants, request(), repeated=False)
     launch(invariants, request(2), repeated=True)
     assert "token t-1 came with another request" in invariants.violations
 
 
-def test_a_cap_counts_what_runs_and_what_is_asked_for() -> None:
+def test_limits_count_running_and_requested_machines() -> None:
     invariants = stored(request(3))
     for number in range(4):
         invariants.began(instance(number))
@@ -136,15 +159,32 @@ def test_a_cap_counts_what_runs_and_what_is_asked_for() -> None:
     assert invariants.violations == [], "a repeat launches nothing"
 
 
-def test_a_machine_at_work_one_that_listens_and_a_stranger_s() -> None:
+@pytest.mark.parametrize("known", [True, False])
+def test_machines_that_no_list_has_shown_to_a_rewound_store_do_not_count(known: bool) -> None:
+    invariants = stored(request(3))
+    for number in range(4):
+        one = instance(number)
+        invariants.began(one)
+        if known:
+            keep_record(invariants._store, one, Termination())
+    invariants.hidden = lambda one: one.offering.provider == OFFERING.provider
+    launch(invariants, request(3), repeated=False)
+    assert (invariants.violations == []) is not known
+    invariants.violations.clear()
+    invariants.hidden = lambda one: one.offering.provider == EAST
+    launch(invariants, request(3), repeated=False)
+    assert len(invariants.violations) == 1, "the machines of another provider count"
+
+
+def test_terminating_a_busy_or_listening_machine_or_one_of_others_is_a_violation() -> None:
     invariants, machine = stored(), instance()
     registration = Registration(1, "org:acme", RunnerName("r"), frozenset({"cpu"}), 0.0)
-    seat = Seat(machine, registration=registration, listens=True)
-    invariants.seats.append(seat)
-    invariants.ending(machine)
+    activity = MachineActivity(machine, registration=registration, listens=True)
+    invariants.activities.append(activity)
+    invariants.terminating(machine)
     registration.job = SimulatedJob(arrival(), JobState.IN_PROGRESS, 0.0)
-    invariants.ending(machine)
-    invariants.ending(instance(2, "another"))
+    invariants.terminating(machine)
+    invariants.terminating(instance(2, "another"))
     assert invariants.violations == [
         "i-1 was stopped while its runner listened",
         "i-1 was stopped at work",
@@ -166,30 +206,18 @@ def test_an_operator_may_terminate_a_machine_once_its_only_job_is_over(
     """Found by seed 1050: an operator terminated a machine between its job's end and its runner's exit."""
     store, machine = MemoryStore(), instance()
     invariants = Invariants(CATALOGUE, store)
-    record = Machine(
-        MachineId("m1"),
-        CPU,
-        WEST,
-        machine.call,
-        0,
-        0.0,
-        MachineState.TERMINATING,
-        0.0,
-        Placement(1.0, (), machine.id),
-        termination=Termination(reason),
-    )
-    store.records["machine", record.id] = record
+    keep_record(store, machine, Termination(reason))
     registration = Registration(1, "org:acme", RunnerName("r"), frozenset({"cpu"}), 0.0)
     registration.job = SimulatedJob(arrival(), JobState.COMPLETED, 0.0)
     registration.deleted_at = 60.0 if deregistered else None
-    invariants.seats.append(Seat(machine, registration=registration, listens=True))
-    invariants.ending(machine)
+    invariants.activities.append(MachineActivity(machine, registration=registration, listens=True))
+    invariants.terminating(machine)
     assert (invariants.violations == []) is allowed
 
 
-def test_a_registration_that_was_not_stored_or_comes_too_early() -> None:
+def test_registering_before_storing_or_before_the_health_checks_is_a_violation() -> None:
     invariants = stored()
-    invariants.seats.append(Seat(instance(), MachineId("m1")))
+    invariants.activities.append(MachineActivity(instance(), MachineId("m1")))
     invariants.registering(RunnerName("ci-x-m1-1"))
     assert invariants.violations == [
         "ci-x-m1-1 was registered before it was stored",
@@ -197,9 +225,9 @@ def test_a_registration_that_was_not_stored_or_comes_too_early() -> None:
     ]
 
 
-def test_a_configuration_handed_out_twice() -> None:
+def test_one_configuration_for_two_machines_is_a_violation() -> None:
     invariants = stored()
-    one, other = (Seat(instance(n), health_checks_passed=True) for n in (1, 2))
+    one, other = (MachineActivity(instance(n), health_checks_passed=True) for n in (1, 2))
     invariants.assigned(one, "SECRET")
     invariants.assigned(one, "SECRET")
     assert invariants.violations == []
@@ -207,62 +235,64 @@ def test_a_configuration_handed_out_twice() -> None:
     assert invariants.violations == ["one configuration reached two machines: i-2"]
 
 
-def test_a_job_left_beside_a_machine_that_fits_it() -> None:
+def test_a_job_that_waits_beside_a_ready_machine_starves() -> None:
     invariants, job = stored(), queued_job()
-    seat = Seat(instance(), ready_since=0.0)
-    invariants.seats.append(seat)
+    activity = MachineActivity(instance(), ready_since=0.0)
+    invariants.activities.append(activity)
     late = SERVED_WITHIN + 1.0
-    invariants.look([job], late, calm=10.0)
-    seat.ready_since = late - 10.0
-    invariants.look([job], late, calm=late)
+    invariants.check([job], late, calm=10.0)
+    activity.ready_since = late - 10.0
+    invariants.check([job], late, calm=late)
     assert invariants.violations == []
-    seat.ready_since = 0.0
-    invariants.look([job], late, calm=late)
+    activity.ready_since = 0.0
+    invariants.check([job], late, calm=late)
     assert invariants.violations == ["job 1 starves beside a ready machine"]
 
 
-def looked_at(
+def checked_each_minute(
     invariants: Invariants, jobs: list[SimulatedJob], calm: float = NO_HOLD_LEFT
 ) -> list[str]:
-    """What is noted in one minute more than a machine may take to be asked for."""
+    """Return the violations of checks each minute, until one minute after a launch was due."""
     for minute in range(int(LAUNCHED_WITHIN / 60.0) + 2):
-        invariants.look(jobs, minute * 60.0, calm + 1.0)
+        invariants.check(jobs, minute * 60.0, calm + 1.0)
     return invariants.violations
 
 
-def test_a_job_without_a_machine_on_its_way_while_there_is_room() -> None:
+def test_a_job_without_a_launch_starves_while_the_limits_allow_one() -> None:
     invariants = stored()
     job = queued_job()
-    assert looked_at(invariants, [job], calm=NO_HOLD_LEFT - 1.0) == [], "a hold may be left"
-    assert looked_at(invariants, [job]) == [
+    assert checked_each_minute(invariants, [job], calm=NO_HOLD_LEFT - 1.0) == [], (
+        "a hold may be left"
+    )
+    assert checked_each_minute(invariants, [job]) == [
         "job 1 starves: there is room, and no machine is on its way"
     ]
 
 
-def test_machines_on_their_way_are_for_the_oldest_jobs() -> None:
+def test_machines_that_are_launched_count_for_the_oldest_jobs() -> None:
     invariants = stored()
     oldest, youngest = queued_job(1), queued_job(2, at=5.0)
-    boots = Seat(instance())
-    invariants.seats.append(boots)
-    assert looked_at(invariants, [oldest]) == []
-    assert looked_at(invariants, [youngest, oldest]) == [
+    boots = MachineActivity(instance())
+    invariants.activities.append(boots)
+    assert checked_each_minute(invariants, [oldest]) == []
+    assert checked_each_minute(invariants, [youngest, oldest]) == [
         "job 2 starves: there is room, and no machine is on its way"
     ]
     invariants.violations.clear()
     boots.instance.ended_at = 1.0
-    assert len(looked_at(invariants, [youngest, oldest])) == 2
+    assert len(checked_each_minute(invariants, [youngest, oldest])) == 2
 
 
 @pytest.mark.parametrize("running", [6, 5])
-def test_waiting_jobs_are_no_starvation_while_the_cap_is_reached(running: int) -> None:
+def test_jobs_do_not_starve_while_the_limit_is_reached(running: int) -> None:
     invariants = stored()
     for number in range(running):
         invariants.began(instance(number))
-    starves = looked_at(invariants, [queued_job()])
+    starves = checked_each_minute(invariants, [queued_job()])
     assert bool(starves) is (running < 6)
 
 
-def test_a_job_that_nothing_was_done_for_is_wrong_in_the_end() -> None:
+def test_a_job_that_never_ran_is_a_violation_at_the_end() -> None:
     schedule = Schedule(
         0,
         (JobArrival(5.0, 1, ("gpu",), 60.0),),
@@ -281,8 +311,8 @@ def test_a_job_that_nothing_was_done_for_is_wrong_in_the_end() -> None:
     topic="GitHub's REST API",
     source="GitHub: using the REST API",
 )
-def test_an_old_answer_about_an_approval_is_put_right_by_the_lists() -> None:
-    """Found by seed 59: `waiting` of before the approval was believed after it, for ever."""
+def test_lists_correct_an_old_answer_about_an_approval() -> None:
+    """Found by seed 59: an answer from before the approval kept the job `waiting` for ever."""
     jobs = (
         JobArrival(2892.4, 22, ("cpu", "Linux"), 90.0, approved=51.0),
         JobArrival(3270.2, 33, ("big",), 37.0, approved=225.0),
@@ -341,14 +371,16 @@ def test_a_fault_hits_every_nth_call_while_it_lasts() -> None:
     run(scenario())
 
 
-def test_more_machines_than_were_asked_for() -> None:
+def test_more_machines_than_requested_are_a_violation() -> None:
     invariants = stored(request(2))
     launch(invariants, request(2), repeated=False)
     for number in range(2):
         invariants.began(instance(number))
     assert invariants.violations == []
     invariants.began(instance(2))
-    assert invariants.violations == ["a slot filled twice: call c-1 has a machine too many"]
+    assert invariants.violations == [
+        "a slot filled twice: launch request c-1 has a machine too many"
+    ]
 
 
 def test_a_rerun_of_a_job_whose_machine_was_not_reclaimed_is_a_violation() -> None:
@@ -361,7 +393,7 @@ def test_a_rerun_of_a_job_whose_machine_was_not_reclaimed_is_a_violation() -> No
     assert invariants.violations == ["job 1 was run again, and no machine was taken from it"]
 
 
-def test_a_machine_of_an_id_that_was_given_up_stays_ours_by_its_record() -> None:
+def test_a_machine_with_an_unknown_id_belongs_to_the_fleet_by_its_record() -> None:
     invariants = stored()
-    invariants.ending(instance(3, "given-up"))
+    invariants.terminating(instance(3, "given-up"))
     assert invariants.violations == ["i-3 of another installation was terminated"]

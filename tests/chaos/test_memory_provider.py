@@ -13,7 +13,7 @@ from autoscaler.controller.ports.provider import Provider
 from autoscaler.model.identifiers import SkuName
 from autoscaler.simulator.world.provider import SimulatedProvider
 from autoscaler.simulator.world.schedule import JobArrival, Schedule
-from autoscaler.simulator.world.world import Setting
+from autoscaler.simulator.world.setting import Setting
 from tests.chaos.fleet import SETTING
 from tests.chaos.mix import schedule_of
 from tests.chaos.trial import play

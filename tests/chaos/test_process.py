@@ -17,7 +17,7 @@ from tests.chaos.fleet import SETTING
 
 
 class BrokenClock(HostClock):
-    """Fails whoever waits for as long as the providers are listed together: opening alone."""
+    """Raises an error from a sleep of `LISTED_TOGETHER` seconds, which only opening the providers does."""
 
     async def sleep(self, seconds: Seconds) -> None:
         if seconds == LISTED_TOGETHER:
@@ -25,7 +25,7 @@ class BrokenClock(HostClock):
         await super().sleep(seconds)
 
 
-def test_an_opening_that_fails_ends_the_process_with_its_error() -> None:
+def test_an_error_while_providers_are_opened_ends_the_process() -> None:
     async def scenario() -> None:
         world = SimulatedWorld(SETTING, Schedule(0, (), (), lists=False))
         clock = BrokenClock(world.fault_schedule)
@@ -40,7 +40,7 @@ def test_an_opening_that_fails_ends_the_process_with_its_error() -> None:
     run(scenario())
 
 
-def test_a_process_s_tasks_are_ended_in_the_order_in_which_they_began() -> None:
+def test_unfinished_tasks_are_in_the_order_in_which_they_began() -> None:
     async def scenario() -> None:
         began, tasks = [], Tasks()
         for number in range(1000):

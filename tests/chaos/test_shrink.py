@@ -1,4 +1,4 @@
-"""Schedules as values: kept, played again to the same end, and shrunk to what matters."""
+"""Schedules as values: stored, replayed with the same result, and shrunk to what causes a failure."""
 
 import pytest
 
@@ -22,7 +22,7 @@ NO_SCHEDULES = [
 ]
 
 
-def test_a_schedule_is_the_same_after_it_was_kept() -> None:
+def test_a_schedule_is_the_same_after_it_was_stored() -> None:
     schedule = schedule_of(7)
     assert from_json(schedule.to_json()) == schedule
     assert schedule_of(7) == schedule
@@ -40,7 +40,7 @@ def test_a_schedule_plays_the_same_each_time() -> None:
     assert play(schedule) == play(schedule)
 
 
-def test_only_what_matters_is_left() -> None:
+def test_shrinking_leaves_only_what_causes_the_failure() -> None:
     schedule = schedule_of(5)
     wanted: set[Fault | JobArrival] = {schedule.faults[2], schedule.jobs[11], schedule.jobs[40]}
     played: list[int] = []

@@ -1,50 +1,56 @@
-"""The world itself: what it does to the product in a few cases that the seeds rely on."""
+"""The world's own behaviour in cases that the seeds rely on."""
 
 import pytest
 
-from autoscaler.model.identifiers import Seconds, SkuName
+from autoscaler.model.identifiers import LaunchRequestId, ProviderMachineId, Seconds, SkuName
 from autoscaler.model.jobs import JobState
 from autoscaler.model.machines import ExitReason, Machine, MachineState
+from autoscaler.simulator.world.instances import Instance
 from autoscaler.simulator.world.jobs import SimulatedJob
 from autoscaler.simulator.world.machines import HUNG, SHUTS_DOWN_FOR
 from autoscaler.simulator.world.schedule import Fault, FaultKind, JobArrival, Schedule
 from autoscaler.simulator.world.virtual_time import run
-from autoscaler.simulator.world.world import LOOK_EVERY, OPERATOR_COMES, SETTLES, SimulatedWorld
-from tests.chaos.fleet import SETTING, WEST
+from autoscaler.simulator.world.world import (
+    CHECK_EVERY,
+    OPERATOR_LOOKS_AFTER,
+    SETTLES,
+    SimulatedWorld,
+)
+from tests.chaos.fleet import CATALOGUE, SETTING, WEST
 from tests.chaos.mix import schedule_of
-from tests.chaos.trial import PATIENCE, left_wrong
+from tests.chaos.trial import PATIENCE, final_violations
 
 
 def played(*happenings: Fault | JobArrival, lists: bool = False) -> SimulatedWorld:
-    """A world after its end, in which nothing was wrong."""
+    """Return the world after its end. Fails if there is a violation."""
     jobs = tuple(one for one in happenings if isinstance(one, JobArrival))
     faults = tuple(one for one in happenings if isinstance(one, Fault))
 
     async def scenario() -> SimulatedWorld:
         world = SimulatedWorld(SETTING, Schedule(0, jobs, faults, lists))
         await world.run(PATIENCE)
-        assert (*world.invariants.violations, *left_wrong(world)) == ()
+        assert (*world.invariants.violations, *final_violations(world)) == ()
         return world
 
     return run(scenario())
 
 
 def lasts(*happenings: Fault | JobArrival) -> Seconds:
-    """How long a world is played in which a job is never over."""
+    """Return how long a world is played if its last job never runs."""
     jobs = tuple(one for one in happenings if isinstance(one, JobArrival))
     faults = tuple(one for one in happenings if isinstance(one, Fault))
 
     async def scenario() -> Seconds:
         world = SimulatedWorld(SETTING, Schedule(0, jobs, faults))
         await world.run(PATIENCE)
-        assert left_wrong(world) == [f"job {jobs[-1].job} is queued in the end"]
+        assert final_violations(world) == [f"job {jobs[-1].job} is queued in the end"]
         return world.fault_schedule.time
 
     return run(scenario())
 
 
 def arm_job(works: Seconds = 60.0) -> JobArrival:
-    """Of a SKU that keeps no machine warm."""
+    """Return a job of a SKU that keeps no machine ready."""
     return JobArrival(5.0, 1, ("arm",), works)
 
 
@@ -61,12 +67,28 @@ def waited(job: SimulatedJob) -> Seconds:
 @pytest.mark.parametrize(
     ("last_job", "end"), [(5.0, 100.0 + PATIENCE), (4000.0, 100.0 + PATIENCE), (7e3, 7e3 + SETTLES)]
 )
-def test_a_late_job_has_a_time_of_its_own_and_leaves_what_was_before_no_more_of_it(
+def test_a_late_job_has_a_time_limit_of_its_own_and_extends_no_other(
     last_job: Seconds, end: Seconds
 ) -> None:
-    nobody_runs_it = JobArrival(last_job, 2, ("no-such-sku",), 60.0)
-    ended = lasts(arm_job(), Fault(0.0, FaultKind.SLOW_BOOT, 100.0), nobody_runs_it)
-    assert end <= ended < end + LOOK_EVERY
+    never_run = JobArrival(last_job, 2, ("no-such-sku",), 60.0)
+    ended = lasts(arm_job(), Fault(0.0, FaultKind.SLOW_BOOT, 100.0), never_run)
+    assert end <= ended < end + CHECK_EVERY
+
+
+def test_a_world_ends_early_after_a_wanted_violation() -> None:
+    lost = Fault(0.0, FaultKind.WEBHOOK_VANISHED, 60.0)
+    schedule = Schedule(0, (arm_job(),), (lost,))
+
+    async def scenario(wanted: str) -> tuple[Seconds, list[str]]:
+        world = SimulatedWorld(SETTING, schedule)
+        await world.run(PATIENCE, lambda violation: wanted in violation)
+        return world.fault_schedule.time, world.invariants.violations
+
+    ended, violations = run(scenario("starves"))
+    at_last, all_violations = run(scenario("no such violation"))
+    assert violations == all_violations[: len(violations)]
+    assert "starves" in violations[-1]
+    assert ended + 3600.0 < at_last
 
 
 def test_the_console_text_of_a_hung_boot_is_stored() -> None:
@@ -80,17 +102,17 @@ def test_the_console_text_of_a_hung_boot_is_stored() -> None:
 
 
 def test_an_unverified_machine_waits_for_the_operator() -> None:
-    """It hangs since before a restart, and GitHub's runners were not listed: it may be at work."""
+    """The machine hangs since before a restart, and no list of runners was read: it may run a job."""
     faults = (Fault(4.0, FaultKind.HUNG_BOOT, 60.0), Fault(90.0, FaultKind.CRASH, 5.0, 1, 1))
     world = played(arm_job(), *faults)
     calm = 95.0
     (hung,) = [i for p in world.providers.values() for i in p.instances.values() if i.console]
     assert world.operator.resolved == 1
     assert hung.ended_at is not None
-    assert hung.ended_at - hung.launched_at > calm + OPERATOR_COMES - 90.0
+    assert hung.ended_at - hung.launched_at > calm + OPERATOR_LOOKS_AFTER - 90.0
 
 
-def test_a_controller_that_is_started_again_knows_the_ids_that_it_had() -> None:
+def test_a_restarted_controller_knows_its_former_ids() -> None:
     faults = (Fault(400.0, FaultKind.STORE_LOST, 300.0), Fault(1200.0, FaultKind.CRASH, 5.0, 1, 1))
     world = played(arm_job(3000.0), *faults, lists=True)
     assert world.operator.resolved > 0
@@ -102,16 +124,16 @@ def test_a_controller_that_is_started_again_knows_the_ids_that_it_had() -> None:
     assert known.installations == world.store.installations
 
 
-def test_a_runner_that_is_given_a_job_as_it_leaves_stays_for_it() -> None:
-    """GitHub says 422 to the DELETE: the job was assigned while the listener stood still."""
+def test_a_runner_that_gets_a_job_during_its_release_runs_the_job() -> None:
+    """GitHub answers the DELETE with 422: it assigned the job while the listener was suspended."""
     world = played(arm_job(), Fault(0.0, FaultKind.HANDED_OUT_LATE, 60.0, target=600))
     job = only_job(world)
     assert 120.0 < waited(job) < 300.0
     assert len(world.actions.registrations) == 1
 
 
-def test_a_runner_deleted_with_a_job_just_given_to_it_costs_a_minute_and_no_job() -> None:
-    """GitHub says 204: nobody picks the job up, and GitHub gives it to the next runner."""
+def test_deleting_a_runner_with_a_new_job_delays_the_job_by_a_minute() -> None:
+    """GitHub answers 204. The runner does not pick the job up, and GitHub assigns it to the next one."""
     late = Fault(0.0, FaultKind.HANDED_OUT_LATE, 60.0, target=240)
     world = played(arm_job(), late, Fault(0.0, FaultKind.DELETE_OF_BUSY, 600.0))
     job = only_job(world)
@@ -153,7 +175,7 @@ def test_the_registration_of_a_machine_taken_while_its_listener_starts_is_remove
 def test_a_job_that_only_lists_show_has_one_machine_launched_for_it(
     late: tuple[Fault, ...],
 ) -> None:
-    """Its machine may be gone before a list shows that it ran: GitHub is asked first."""
+    """Its machine may have terminated before a list shows that it ran, so the job itself is read first."""
     jobs = [
         JobArrival(600.0 * n + 5.0, n + 1, ("arm",), works)
         for n, works in enumerate((30.0, 70.0, 90.0, 200.0))
@@ -164,15 +186,15 @@ def test_a_job_that_only_lists_show_has_one_machine_launched_for_it(
     assert len(launched) == len(jobs)
 
 
-def of_store_and_operator(kind: FaultKind, seed: int) -> tuple[tuple[str, ...], int]:
-    """A store that is restored or lost while some machines hang: violations, and confirmations."""
+def played_with_operator(kind: FaultKind, seed: int) -> tuple[tuple[str, ...], int]:
+    """Restore or lose the store while machines hang. Return violations, and how many the operator resolved."""
     faults = (Fault(1800.0, FaultKind.HUNG_BOOT, 1860.0, 2), Fault(3600.0, kind, 3600.0, 1, 1800))
     schedule = Schedule(seed, schedule_of(seed).jobs, faults, lists=True)
 
     async def scenario() -> tuple[tuple[str, ...], int]:
         world = SimulatedWorld(SETTING, schedule)
         await world.run(PATIENCE)
-        return (*world.invariants.violations, *left_wrong(world)), world.operator.resolved
+        return (*world.invariants.violations, *final_violations(world)), world.operator.resolved
 
     return run(scenario())
 
@@ -184,15 +206,13 @@ def of_store_and_operator(kind: FaultKind, seed: int) -> tuple[tuple[str, ...], 
 )
 @pytest.mark.parametrize("seed", [1, 2])
 @pytest.mark.parametrize("kind", [FaultKind.STORE_RESTORED, FaultKind.STORE_LOST])
-def test_a_store_restored_or_lost_is_healed_by_lists_and_by_an_operator_an_hour_later(
-    kind: FaultKind, seed: int
-) -> None:
-    violations, resolved = of_store_and_operator(kind, seed)
+def test_lists_and_an_operator_resolve_a_restored_or_lost_store(kind: FaultKind, seed: int) -> None:
+    violations, resolved = played_with_operator(kind, seed)
     assert violations == ()
     assert resolved > 0
 
 
-def test_an_interrupted_job_is_run_again_and_one_that_says_no_is_not() -> None:
+def test_an_interrupted_job_is_rerun_unless_its_label_opts_out() -> None:
     """A run's attempts; the second job carries the label that opts out."""
     jobs = (
         JobArrival(5.0, 1, ("gpu",), 900.0),
@@ -206,7 +226,7 @@ def test_an_interrupted_job_is_run_again_and_one_that_says_no_is_not() -> None:
     async def scenario() -> dict[int, list[str | None]]:
         world = SimulatedWorld(SETTING, Schedule(0, jobs, faults))
         await world.run(PATIENCE)
-        assert (*world.invariants.violations, *left_wrong(world)) == ()
+        assert (*world.invariants.violations, *final_violations(world)) == ()
         ended: dict[int, list[str | None]] = {}
         for job in world.actions.jobs.values():
             ended.setdefault(job.run, []).append(job.conclusion)
@@ -216,16 +236,45 @@ def test_an_interrupted_job_is_run_again_and_one_that_says_no_is_not() -> None:
 
 
 @pytest.mark.parametrize("kind", [FaultKind.INTERRUPTED, FaultKind.RETIRED, FaultKind.TAKEN])
-def test_a_machine_that_is_taken_shuts_down_first_and_its_agent_says_so(kind: FaultKind) -> None:
+def test_a_reclaimed_machine_shuts_down_first_and_its_agent_reports_it(kind: FaultKind) -> None:
     """EC2 shows `shutting-down`, then `terminated`, with a notification of each."""
     faults = [Fault(600.0, kind, 1.0, target=number) for number in range(6)]
     world = played(JobArrival(5.0, 1, ("arm",), 3000.0), *faults)
     machines = world.store.of_kind(Machine)
     (taken,) = (one for one in machines if one.work.exit_reason is ExitReason.STOPPED)
     assert (taken.sku, taken.state) == ("arm", MachineState.TERMINATED)
-    (instance,) = (one.instance for one in world.machines.seats if one.machine == taken.id)
+    (instance,) = (one.instance for one in world.machines.activities if one.machine == taken.id)
     assert instance.stopping_at is not None
     assert instance.ended_at == instance.stopping_at + SHUTS_DOWN_FOR
     states = [instance.listed(at).state for at in (0.0, instance.stopping_at, instance.ended_at)]
     assert states == ["running", "shutting-down", "terminated"]
     assert instance.listed(instance.stopping_at).leaving
+
+
+def test_a_list_of_an_earlier_moment_hides_only_what_was_launched_after_it() -> None:
+    """Found by seed 2050: the list after a restore was 43 seconds out of date."""
+    old_list = Fault(0.0, FaultKind.EVENTUAL, 3000.0, target=43)
+    offering = CATALOGUE.skus[SkuName("cpu")].launch_options[0].offerings[0]
+
+    async def scenario() -> tuple[list[bool], list[bool]]:
+        world = SimulatedWorld(SETTING, Schedule(0, (), (old_list,)))
+        world._begin(old_list)
+        world._rewound()
+        moment = world._rewound_at
+        machines = [
+            Instance(
+                ProviderMachineId(f"i-{n}"),
+                LaunchRequestId("c-1"),
+                SkuName("cpu"),
+                offering,
+                "o",
+                at,
+            )
+            for n, at in enumerate((moment - 60.0, moment - 20.0, moment + 1.0))
+        ]
+        before = [world._hidden(machine) for machine in machines]
+        _ = [page async for page in world.providers[offering.provider].machines()]
+        world._unlisted_since_rewound.clear()
+        return before, [world._hidden(machine) for machine in machines]
+
+    assert run(scenario()) == ([True, True, False], [False, True, False])

@@ -1,6 +1,7 @@
 """Plays one schedule to its end, and checks the world afterwards."""
 
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from autoscaler.model.identifiers import Instant, Seconds
@@ -10,17 +11,18 @@ from autoscaler.model.machines import Machine
 from autoscaler.simulator.world.instances import INJECTED, MAY_KILL, RETIRED_FOR
 from autoscaler.simulator.world.jobs import SimulatedJob
 from autoscaler.simulator.world.schedule import FaultKind, Schedule
+from autoscaler.simulator.world.setting import Setting
 from autoscaler.simulator.world.virtual_time import EPOCH, run
-from autoscaler.simulator.world.world import Setting, SimulatedWorld
+from autoscaler.simulator.world.world import SimulatedWorld
 from tests.chaos.cluster_fleets import SETTINGS
 
 PATIENCE: Seconds = 2.5 * 3600.0
-"""How long after the last fault all must be over: an operator comes after an hour, then all settles.
+"""Seconds after the last fault within which everything must end. An operator looks after an hour.
 
-The longest hold is an hour, too, and a job works an hour and a quarter at most.
+The longest hold is an hour, and a job runs for an hour and a quarter at most.
 """
 
-HEARD_AGAIN: Seconds = 120.0
+SHOWN_AGAIN_WITHIN: Seconds = 120.0
 """Seconds after a restore in which a job may complete without a record in the store."""
 
 
@@ -35,14 +37,22 @@ class Outcome:
     hits: Counter[FaultKind] = field(default_factory=Counter)
 
 
-def play(schedule: Schedule, setting: Setting | None = None) -> Outcome:
-    """Play a schedule on virtual time, by default with the providers that it names."""
+def play(
+    schedule: Schedule,
+    setting: Setting | None = None,
+    wanted: Callable[[str], bool] | None = None,
+) -> Outcome:
+    """Play a schedule on virtual time, by default with the providers that it names.
+
+    Ends early after a violation that is `wanted`.
+    """
     setting = setting if setting is not None else SETTINGS[schedule.fleet]
 
     async def scenario() -> Outcome:
         world = SimulatedWorld(setting, schedule)
-        await world.run(PATIENCE)
-        for violation in left_wrong(world):
+        await world.run(PATIENCE, wanted)
+        ended_early = wanted is not None and any(map(wanted, world.invariants.violations))
+        for violation in () if ended_early else final_violations(world):
             world.invariants.note(violation)
         events = world.webhooks.sent + sum(len(c.history) for c in world.store.commits)
         return Outcome(
@@ -56,8 +66,8 @@ def play(schedule: Schedule, setting: Setting | None = None) -> Outcome:
     return run(scenario())
 
 
-def left_wrong(world: SimulatedWorld) -> list[str]:
-    """Return what is wrong at the end, when the world is quiet or its time is over."""
+def final_violations(world: SimulatedWorld) -> list[str]:
+    """Return the violations at the end, when the world is quiet or its time is over."""
     return [*_wrong_jobs(world), *_unreported(world), *_left_over(world)]
 
 
@@ -73,7 +83,7 @@ def _wrong_jobs(world: SimulatedWorld) -> list[str]:
         record = kept.get(job.id)
         if record is None and (
             _cancelled_before_it_ran(job)
-            or _unheard_of(world, job)
+            or _never_shown(world, job)
             or _before_the_store(world, job.completed_at)
         ):
             continue
@@ -85,38 +95,38 @@ def _wrong_jobs(world: SimulatedWorld) -> list[str]:
 
 
 def _cancelled_before_it_ran(job: SimulatedJob) -> bool:
-    """Return whether it was cancelled before it ran: the controller need not know of it."""
+    """Return whether the job was cancelled before it ran. The controller need not know such a job."""
     return job.conclusion == "cancelled" and job.runner is None
 
 
-def _unheard_of(world: SimulatedWorld, job: SimulatedJob) -> bool:
-    """Return whether all its webhooks were lost, and it completed before the next list.
+def _never_shown(world: SimulatedWorld, job: SimulatedJob) -> bool:
+    """Return whether all webhooks of the job were lost, and it completed before the next list.
 
-    A store that was rewound has to hear again of a job that is not in it.
+    After the store was rewound, only later webhooks and lists count for a job that is not in the store.
     """
     unseen = job.id not in world.webhooks.logged and job.id not in world.lists.shown
     return unseen and job.state is JobState.COMPLETED
 
 
 def _without_notice(world: SimulatedWorld, job: SimulatedJob) -> bool:
-    """Return whether no notice came of its machine's retirement: EC2 gives no reason afterwards.
+    """Return whether the controller got no notice of why the machine of the job ended.
 
-    A pod that was evicted and is removed leaves no reason either.
+    EC2 gives no reason after a retirement, and nothing shows the reason of a pod that was removed.
     """
-    seats = [s for s in world.machines.seats if s.registration is job.runner]
-    gone = seats[0].instance
+    activities = [s for s in world.machines.activities if s.registration is job.runner]
+    gone = activities[0].instance
     if gone.offering.provider in world.clusters:
         return gone.id not in world.clusters[gone.offering.provider].noticed
-    noticed = world.notices[gone.offering.provider].taken_in.get(gone.id)
+    noticed = world.notices[gone.offering.provider].processed_at.get(gone.id)
     return job.killed == RETIRED_FOR and (noticed is None or noticed >= (gone.ended_at or 0.0))
 
 
 def _before_the_store(world: SimulatedWorld, moment: Instant | None) -> bool:
-    """Return whether it was before a restore, or shortly after: the store need not know it."""
+    """Return whether this was before a restore of the store, or shortly after. The store need not know it."""
     rewound = world.supervisor.rewound_at
     if rewound is None or moment is None:
         return False
-    return moment < EPOCH + rewound + HEARD_AGAIN
+    return moment < EPOCH + rewound + SHOWN_AGAIN_WITHIN
 
 
 def _unreported(world: SimulatedWorld) -> list[str]:
@@ -128,7 +138,7 @@ def _unreported(world: SimulatedWorld) -> list[str]:
             continue
         rerun = reruns.get(job.id)
         if rerun is None and (
-            _unheard_of(world, job)
+            _never_shown(world, job)
             or _without_notice(world, job)
             or _before_the_store(world, job.started_at)
         ):
@@ -143,9 +153,9 @@ def _unreported(world: SimulatedWorld) -> list[str]:
 def _left_over(world: SimulatedWorld) -> list[str]:
     found = [f"{instance.id} was left running" for instance in world.machines.running]
     found += [
-        f"{seat.registration.name} was left listening"
-        for seat in world.machines.seats
-        if seat.listens and seat.registration is not None
+        f"{activity.registration.name} was left listening"
+        for activity in world.machines.activities
+        if activity.listens and activity.registration is not None
     ]
     found += [
         f"machine {m.id} is {m.state} in the end"

@@ -13,7 +13,7 @@ from autoscaler.model.labels import covers, label_set
 from autoscaler.simulator.world.fault_schedule import FaultSchedule
 from autoscaler.simulator.world.jobs import Registration, SimulatedJob
 from autoscaler.simulator.world.schedule import FaultKind, JobArrival
-from autoscaler.simulator.world.webhooks import Word
+from autoscaler.simulator.world.webhooks import JobSnapshot
 
 LOCK_LASTS: Seconds = 600.0
 """A job fails ten minutes after its runner died (actions/runner JobDispatcher.cs: the lock's life)."""
@@ -29,7 +29,7 @@ class Actions:
         self,
         fault_schedule: FaultSchedule,
         now: Callable[[], Instant],
-        report: Callable[[Word], None],
+        report: Callable[[JobSnapshot], None],
     ) -> None:
         self.jobs: dict[JobId, SimulatedJob] = {}
         self.registrations: dict[RunnerName, Registration] = {}
@@ -51,17 +51,17 @@ class Actions:
             loop.call_later(arrival.cancelled, self._cancel, job)
         if arrival.approved is not None:
             loop.call_later(arrival.approved, self._approve, job)
-        self._say(job)
+        self._report_state(job)
         if not gated:
-            self._hold(job)
-            self._offer(job)
+            self._delay(job)
+            self._enqueue(job)
 
     def run_again(self, job: SimulatedJob) -> None:
         """Start one more attempt of a completed run. This attempt is not cancelled."""
         arrival = replace(job.arrival, cancelled=None, approved=None)
         again = SimulatedJob(arrival, JobState.QUEUED, self._now(), job.attempt + 1)
-        self._say(self._add(again))
-        self._offer(again)
+        self._report_state(self._add(again))
+        self._enqueue(again)
 
     def register(self, scope: str, name: RunnerName, labels: tuple[str, ...]) -> Registration:
         """Register an offline runner. The name must be free."""
@@ -78,25 +78,25 @@ class Actions:
     def listen(self, registration: Registration) -> None:
         """Connect the runner's listener, and give it a job if there is one."""
         registration.online_at = self._now()
-        self.hand_out()
+        self.assign_jobs()
 
-    def freeze(self, registration: Registration) -> None:
+    def suspend(self, registration: Registration) -> None:
         """Stop the listener (SIGSTOP). GitHub does not notice, and may assign a job at this moment."""
-        registration.frozen = True
-        fitting = self._fitting(registration)
+        registration.suspended = True
+        fitting = self._fitting_jobs(registration)
         if fitting:
-            self._assign(self._chosen(fitting), registration)
+            self._assign(self._choose(fitting), registration)
 
-    def thaw(self, registration: Registration) -> None:
+    def resume(self, registration: Registration) -> None:
         """Continue the listener, which picks up the job that was assigned meanwhile."""
-        registration.frozen = False
+        registration.suspended = False
         job, registration.assigned = registration.assigned, None
         if job is None or job.state is not JobState.QUEUED:
-            self.hand_out()
+            self.assign_jobs()
         elif registration.idle:
             self._start(job, registration)
         else:
-            self._offer(job)
+            self._enqueue(job)
 
     def delete(self, registration: Registration) -> None:
         """Delete the registration: it is not listed any more, and gets no job."""
@@ -104,7 +104,7 @@ class Actions:
 
     def take_machine(self, registration: Registration, reason: str) -> None:
         """Disconnect the runner of a machine that ended. Its job fails when the job's lock expires."""
-        registration.frozen = True
+        registration.suspended = True
         registration.offline_at = self._now()
         job = registration.job
         if job is not None and job.state is JobState.IN_PROGRESS:
@@ -115,15 +115,15 @@ class Actions:
                 LOCK_LASTS, self._complete, job, "failure"
             )
 
-    def hand_out(self) -> None:
+    def assign_jobs(self) -> None:
         """Give queued jobs to idle runners."""
         for registration in [r for r in self.registrations.values() if r.idle]:
             now = self._now()
-            fitting = [job for job in self._fitting(registration) if job.held_until <= now]
+            fitting = [job for job in self._fitting_jobs(registration) if job.held_until <= now]
             if fitting:
-                self._start(self._chosen(fitting), registration)
+                self._start(self._choose(fitting), registration)
 
-    def _fitting(self, registration: Registration) -> list[SimulatedJob]:
+    def _fitting_jobs(self, registration: Registration) -> list[SimulatedJob]:
         return [job for job in self.queued.values() if covers(registration.labels, job.labels)]
 
     def _assign(self, job: SimulatedJob, registration: Registration) -> None:
@@ -137,35 +137,35 @@ class Actions:
         if registration.assigned is job:
             registration.assigned = None
             if job.state is JobState.QUEUED:
-                self._offer(job)
+                self._enqueue(job)
 
-    def _chosen(self, fitting: list[SimulatedJob]) -> SimulatedJob:
+    def _choose(self, fitting: list[SimulatedJob]) -> SimulatedJob:
         oldest = min(fitting, key=lambda job: (job.queued_at, job.id))
         if len(fitting) == 1 or not self._fault_schedule.active(FaultKind.STOLEN):
             return oldest
-        thief = max(fitting, key=lambda job: (-len(job.arrival.labels), job.queued_at, job.id))
-        self._fault_schedule.hits[FaultKind.STOLEN] += thief is not oldest
-        return thief
+        stealer = max(fitting, key=lambda job: (-len(job.arrival.labels), job.queued_at, job.id))
+        self._fault_schedule.hits[FaultKind.STOLEN] += stealer is not oldest
+        return stealer
 
     def _add(self, job: SimulatedJob) -> SimulatedJob:
         self.jobs[job.id] = self.latest[job.run] = job
         return job
 
-    def _hold(self, job: SimulatedJob) -> None:
+    def _delay(self, job: SimulatedJob) -> None:
         late = self._fault_schedule.hit(FaultKind.HANDED_OUT_LATE)
         if late is not None:
             job.held_until = self._now() + late.target
-            asyncio.get_running_loop().call_later(late.target, self.hand_out)
+            asyncio.get_running_loop().call_later(late.target, self.assign_jobs)
 
-    def _offer(self, job: SimulatedJob) -> None:
+    def _enqueue(self, job: SimulatedJob) -> None:
         self.queued[job.id] = job
-        self.hand_out()
+        self.assign_jobs()
 
     def _approve(self, job: SimulatedJob) -> None:
         if job.state is JobState.WAITING:
             job.state = JobState.QUEUED
-            self._say(job)
-            self._offer(job)
+            self._report_state(job)
+            self._enqueue(job)
 
     def _start(self, job: SimulatedJob, registration: Registration) -> None:
         self.queued.pop(job.id, None)
@@ -173,7 +173,7 @@ class Actions:
         job.state, job.runner, job.started_at = JobState.IN_PROGRESS, registration, now
         job.starts += 1
         registration.job, registration.busy_at = job, now
-        self._say(job)
+        self._report_state(job)
         job.timer = asyncio.get_running_loop().call_later(
             job.arrival.works, self._complete, job, "success"
         )
@@ -191,9 +191,9 @@ class Actions:
         if registration is not None:
             registration.deleted_at = registration.deleted_at or self._now()
             registration.over.set()
-        self._say(job)
+        self._report_state(job)
 
-    def _say(self, job: SimulatedJob) -> None:
-        word = job.word()
-        job.words.append((self._now(), word))
-        self._report(word)
+    def _report_state(self, job: SimulatedJob) -> None:
+        snapshot = job.snapshot()
+        job.snapshots.append((self._now(), snapshot))
+        self._report(snapshot)

@@ -124,7 +124,7 @@ class SimulatedGitHub:
             stale = self._fault_schedule.hit(FaultKind.STALE_JOB)
             then = self._now() - (stale.target if stale is not None else 0.0)
             wrong = self._fault_schedule.hit(FaultKind.WRONG_ANSWERS)
-            return found.word_at(then if wrong is None else 0.0).fact(now, read=True)
+            return found.snapshot_at(then if wrong is None else 0.0).to_event(now, read=True)
 
         return await self._answer(carry_out, _later())
 

@@ -25,7 +25,7 @@ RETIRED_FOR = "Server.InstanceRetirement: its host is retired"
 POWERED_OFF = "Client.InstanceInitiatedShutdown: it powered itself off"
 OUT_OF_MEMORY = "OOMKilled: the container used more memory than its limit"
 INJECTED = (TAKEN_FOR, RETIRED_FOR)
-"""Reasons of ends that faults caused, and that the controller reports as interruptions."""
+"""Reasons of terminations that faults cause and that the controller reports as interruptions."""
 
 MAY_KILL = (*INJECTED, OUT_OF_MEMORY)
 """Only machines with these reasons may end while they run a job."""
@@ -33,16 +33,16 @@ MAY_KILL = (*INJECTED, OUT_OF_MEMORY)
 
 @dataclass(eq=False, slots=True)
 class Instance:
-    """A machine as its provider knows it. `console` is what it wrote there.
+    """A machine as its provider knows it. `console` is its console output.
 
-    From `stopping_at` on its provider shows it as shutting down, and its operating system stops.
-    A pod's `slot` is its name: of each name, one runs at most.
-    `asked_to_end` counts the requests to terminate it; until `stays_until` none of them has an effect,
-    nor has its own power-off.
+    From `stopping_at` on, its provider shows it as shutting down, and its operating system stops.
+    A pod's `slot` is its name: at most one pod of each name runs.
+    `termination_requests` counts the requests to terminate it. Until `ignores_until`, these requests and
+    its own power-off have no effect.
     """
 
     id: ProviderMachineId
-    call: LaunchRequestId
+    launch_request: LaunchRequestId
     sku: SkuName
     offering: Offering
     installation: str
@@ -53,8 +53,8 @@ class Instance:
     failure: FailureClass | None = None
     console: str = ""
     slot: str = ""
-    asked_to_end: int = 0
-    stays_until: Instant = 0.0
+    termination_requests: int = 0
+    ignores_until: Instant = 0.0
     _listed: dict[str, ListedMachine] = field(default_factory=dict)
 
     @property
@@ -63,7 +63,7 @@ class Instance:
         return f"t{self.launched_at:.0f}"
 
     def listed(self, then: Instant) -> ListedMachine:
-        """Return how lists show it as it was then. Built once for each state, for each list asks."""
+        """Return the machine as lists show its state at that moment. Created once for each state."""
         state = "running"
         if self.ended_at is not None and self.ended_at <= then:
             state = "terminated"
@@ -79,7 +79,7 @@ class Instance:
         return ListedMachine(
             self.id,
             self.installation,
-            self.call,
+            self.launch_request,
             self.sku,
             state == "terminated",
             offering.instance_type,
@@ -96,14 +96,14 @@ class Instance:
         )
 
     def proof(self) -> bytes:
-        """Return what the metadata service would sign."""
+        """Return its proof of identity, which the metadata service would sign."""
         return f"signed:{self.id},{IMAGE},{self.launch_time}".encode()
 
     async def started(self) -> None:
         """Return when its operating system boots: at once on EC2."""
 
     def assigned(self) -> None:
-        """Note that it has an assignment: EC2 does not know."""
+        """Do nothing: EC2 does not know which machines have an assignment."""
 
 
 class MachineHost(Protocol):
@@ -120,7 +120,7 @@ class MachineHost(Protocol):
 
 
 @dataclass(eq=False, slots=True)
-class Seat:
+class MachineActivity:
     """What happens on a machine. Times are Unix seconds.
 
     `listens` from when its listener starts until its runner has left.

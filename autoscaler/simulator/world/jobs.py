@@ -7,7 +7,7 @@ from autoscaler.model.identifiers import Instant, JobId, RunnerName
 from autoscaler.model.jobs import JobState
 from autoscaler.model.labels import label_set
 from autoscaler.simulator.world.schedule import JobArrival
-from autoscaler.simulator.world.webhooks import Word
+from autoscaler.simulator.world.webhooks import JobSnapshot
 
 AGAIN = 1000
 """A run's job has the number of its run. Each further attempt adds this to it."""
@@ -17,7 +17,7 @@ AGAIN = 1000
 class Registration:
     """One registered runner.
 
-    `frozen`: the listener takes no job now. `assigned` is a job that the listener has not picked up.
+    `suspended`: the listener takes no job now. `assigned` is a job that the listener has not picked up.
     """
 
     id: int
@@ -29,7 +29,7 @@ class Registration:
     offline_at: Instant | None = None
     busy_at: Instant | None = None
     deleted_at: Instant | None = None
-    frozen: bool = False
+    suspended: bool = False
     job: "SimulatedJob | None" = None
     assigned: "SimulatedJob | None" = None
     over: asyncio.Event = field(default_factory=asyncio.Event)
@@ -38,7 +38,7 @@ class Registration:
     def idle(self) -> bool:
         """Return whether GitHub may assign a job to it."""
         there = self.online_at is not None and self.deleted_at is None
-        return there and self.busy_at is None and not self.frozen
+        return there and self.busy_at is None and not self.suspended
 
     def listed_by(self, moment: Instant) -> bool:
         """Return whether GitHub listed it at that moment."""
@@ -82,7 +82,7 @@ class SimulatedJob:
     starts: int = 0
     held_until: Instant = 0.0
     timer: asyncio.TimerHandle | None = None
-    words: list[tuple[Instant, Word]] = field(default_factory=list)
+    snapshots: list[tuple[Instant, JobSnapshot]] = field(default_factory=list)
 
     @property
     def id(self) -> JobId:
@@ -99,9 +99,9 @@ class SimulatedJob:
         """Return the number of its run."""
         return self.arrival.job
 
-    def word(self) -> Word:
+    def snapshot(self) -> JobSnapshot:
         """Return its current state."""
-        return Word(
+        return JobSnapshot(
             self.id,
             self.run,
             self.attempt,
@@ -116,10 +116,10 @@ class SimulatedJob:
             self.conclusion,
         )
 
-    def word_at(self, moment: Instant) -> Word:
+    def snapshot_at(self, moment: Instant) -> JobSnapshot:
         """Return its state at that moment, or its first one."""
-        said = [word for at, word in self.words if at <= moment]
-        return said[-1] if said else self.words[0][1]
+        earlier = [snapshot for at, snapshot in self.snapshots if at <= moment]
+        return earlier[-1] if earlier else self.snapshots[0][1]
 
 
 def _by(event: Instant | None, moment: Instant) -> bool:

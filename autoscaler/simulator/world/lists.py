@@ -28,8 +28,8 @@ USED_UP = 0.0
 class SimulatedLists:
     """Implements the GitHubLists port.
 
-    `shown` are the jobs that a list showed before they completed. After the store was rewound, only those
-    that it knows remain.
+    `shown` are the jobs that a list showed before they completed. After the store was rewound, only the
+    jobs that the store knows remain.
     """
 
     def __init__(
@@ -94,10 +94,10 @@ class SimulatedLists:
             stale = self._fault_schedule.hit(FaultKind.STALE_JOB)
             then = self._now() - (stale.target if stale is not None else 0.0)
             wrong = self._fault_schedule.hit(FaultKind.WRONG_ANSWERS)
-            word = job.word_at(then if wrong is None else 0.0)
-            if word.state is not JobState.COMPLETED:
+            snapshot = job.snapshot_at(then if wrong is None else 0.0)
+            if snapshot.state is not JobState.COMPLETED:
                 self.shown.add(job.id)
-            return [word.fact(now, read=True)]
+            return [snapshot.to_event(now, read=True)]
 
         return await self._answer(read)
 

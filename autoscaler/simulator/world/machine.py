@@ -17,7 +17,7 @@ from autoscaler.model.machines import ExitReason
 from autoscaler.simulator.world.actions import Actions
 from autoscaler.simulator.world.fault_schedule import FaultSchedule
 from autoscaler.simulator.world.github import secret_of
-from autoscaler.simulator.world.instances import Seat
+from autoscaler.simulator.world.instances import MachineActivity
 from autoscaler.simulator.world.invariants import Invariants
 from autoscaler.simulator.world.jobs import Registration
 from autoscaler.simulator.world.process import ControllerProcess, ProcessGoneError
@@ -56,7 +56,7 @@ class Surroundings:
 
 
 @dataclass(frozen=True, slots=True)
-class Manner:
+class BootPlan:
     """How a machine boots. `boot` None: its agent never starts."""
 
     provider: ProviderName
@@ -67,22 +67,24 @@ class Manner:
 class SimulatedMachine:
     """`live` returns when the machine powers itself off, and raises TakenError when it is taken."""
 
-    def __init__(self, around: Surroundings, seat: Seat, manner: Manner) -> None:
-        self._around = around
-        self._seat = seat
-        self._manner = manner
-        self._nonce = f"SECRET-NONCE-{seat.instance.id}"
+    def __init__(
+        self, surroundings: Surroundings, activity: MachineActivity, boot_plan: BootPlan
+    ) -> None:
+        self._surroundings = surroundings
+        self._activity = activity
+        self._boot_plan = boot_plan
+        self._nonce = f"SECRET-NONCE-{activity.instance.id}"
         self._id = MachineId("")
-        self._heard: Instant = 0.0
+        self._answered_at: Instant = 0.0
 
     async def live(self) -> None:
         """Run the agent until the machine powers off. Raises TakenError."""
-        await self._seat.instance.started()
-        if self._manner.boot is None:
+        await self._activity.instance.started()
+        if self._boot_plan.boot is None:
             await asyncio.Event().wait()
             return
-        await asyncio.sleep(self._manner.boot)
-        self._heard = self._around.now()
+        await asyncio.sleep(self._boot_plan.boot)
+        self._answered_at = self._surroundings.now()
         try:
             while True:
                 try:
@@ -92,26 +94,30 @@ class SimulatedMachine:
                         raise PoweredOffError(refused.reason) from refused
                     await self._pause(5.0)
         except PoweredOffError:
-            self._seat.ready_since = None
-            self._seat.listens = False
+            self._activity.ready_since = None
+            self._activity.listens = False
 
     async def stop(self) -> None:
-        """Stop the operating system: an agent with a runner reports it once, perhaps in vain."""
-        registration = self._seat.registration
-        if registration is None or not self._seat.listens:
+        """Stop the operating system. An agent with a runner reports this once, without a retry."""
+        registration = self._activity.registration
+        if registration is None or not self._activity.listens:
             return
         if registration.busy_at is None and not registration.over.is_set():
-            self._around.actions.freeze(registration)
+            self._surroundings.actions.suspend(registration)
         detail, reason = "the machine is being shut down", ExitReason.STOPPED
         await self._try(lambda d: d.exited(self._id, self._nonce, detail, reason))
 
     async def _serve(self) -> None:
-        seat, proof, provider = self._seat, self._seat.instance.proof(), self._manner.provider
+        activity, proof, provider = (
+            self._activity,
+            self._activity.instance.proof(),
+            self._boot_plan.provider,
+        )
         answer = await self._ask(lambda d: d.attest(provider, proof, self._nonce, 1, "1.0"))
-        seat.machine = self._id = answer.machine
-        passes = self._manner.health_checks_pass
+        activity.machine = self._id = answer.machine
+        passes = self._boot_plan.health_checks_pass
         await asyncio.sleep(HEALTH_CHECKS_TAKE)
-        seat.health_checks_passed = passes
+        activity.health_checks_passed = passes
         await self._ask(lambda d: d.health_checks(self._id, self._nonce, passes, "disk"))
         if not passes:
             await asyncio.sleep(HEARTBEAT)
@@ -119,33 +125,33 @@ class SimulatedMachine:
         while True:
             answered = await self._ask(lambda d: d.poll(self._id, self._nonce, POLL))
             if isinstance(answered, Assigned):
-                seat.ready_since = None
-                self._around.invariants.assigned(seat, answered.jit_config)
+                activity.ready_since = None
+                self._surroundings.invariants.assigned(activity, answered.jit_config)
                 await self._run(answered)
-            seat.ready_since = seat.ready_since or self._around.now()
+            activity.ready_since = activity.ready_since or self._surroundings.now()
 
     async def _run(self, assigned: Assigned) -> None:
-        seat, name = self._seat, assigned.runner
-        registration = self._around.actions.registrations.get(name)
+        activity, name = self._activity, assigned.runner
+        registration = self._surroundings.actions.registrations.get(name)
         if registration is None or assigned.jit_config != secret_of(registration):
             raise PoweredOffError("another runner's configuration")
         await self._ask(lambda d: d.acknowledge(self._id, self._nonce, name))
-        seat.registration, seat.listens = registration, True
-        seat.instance.assigned()
+        activity.registration, activity.listens = registration, True
+        activity.instance.assigned()
         await asyncio.sleep(LISTENER_STARTS)
-        if self._around.fault_schedule.hit(FaultKind.TAKEN_STARTING):
+        if self._surroundings.fault_schedule.hit(FaultKind.TAKEN_STARTING):
             raise TakenError
         if registration.deleted_at is None:
-            self._around.actions.listen(registration)
+            self._surroundings.actions.listen(registration)
             await self._until_over(registration)
             await asyncio.sleep(RUNNER_LEAVES)
-        seat.listens = False
+        activity.listens = False
         await self._report(name)
         await asyncio.sleep(POWER_OFF)
         raise PoweredOffError("its runner exited")
 
     async def _until_over(self, registration: Registration) -> None:
-        asked_at = self._around.now()
+        asked_at = self._surroundings.now()
         while not registration.over.is_set():
             try:
                 async with asyncio.timeout(HEARTBEAT):
@@ -154,31 +160,31 @@ class SimulatedMachine:
                 await self._try(lambda d: d.heartbeat(self._id, self._nonce))
             if registration.busy_at is not None:
                 continue
-            if self._around.fault_schedule.hit(FaultKind.IDLE_REMOVED):
-                self._around.actions.delete(registration)
+            if self._surroundings.fault_schedule.hit(FaultKind.IDLE_REMOVED):
+                self._surroundings.actions.delete(registration)
             if registration.deleted_at is not None:
                 return
-            if self._around.now() - asked_at >= UNUSED:
-                asked_at = self._around.now()
-                if await self._leaves_unused(registration):
+            if self._surroundings.now() - asked_at >= UNUSED:
+                asked_at = self._surroundings.now()
+                if await self._release(registration):
                     return
 
-    async def _leaves_unused(self, registration: Registration) -> bool:
+    async def _release(self, registration: Registration) -> bool:
         if not await self._try(lambda d: d.may_release(self._id, self._nonce)):
             return False
         if registration.busy_at is not None:
             return False
-        self._around.actions.freeze(registration)
+        self._surroundings.actions.suspend(registration)
         status = await self._try(lambda d: d.release(self._id, self._nonce))
         if status in (204, 404):
             return True
-        self._around.actions.thaw(registration)
+        self._surroundings.actions.resume(registration)
         return False
 
     async def _report(self, name: RunnerName) -> None:
         try:
             async with asyncio.timeout(REPORTS_FOR):
-                self._heard = self._around.now()
+                self._answered_at = self._surroundings.now()
                 await self._ask(lambda d: d.exited(self._id, self._nonce, f"{name} left"))
         except (TimeoutError, BootstrapRefusedError):
             return
@@ -194,7 +200,7 @@ class SimulatedMachine:
             except NotKnownYetError as later:
                 wait = later.retry_after
             else:
-                self._heard = self._around.now()
+                self._answered_at = self._surroundings.now()
                 return answer
             await self._pause(wait)
 
@@ -206,12 +212,12 @@ class SimulatedMachine:
             return None
 
     async def _once(self, request: Callable[[BootstrapService], Coroutine[Any, Any, T]]) -> T:
-        if self._around.now() < self._seat.cut_off_until:
+        if self._surroundings.now() < self._activity.cut_off_until:
             raise ProcessGoneError
-        process = self._around.process()
+        process = self._surroundings.process()
         return await process.serve(request(process.ready.bootstrap))
 
     async def _pause(self, seconds: Seconds) -> None:
-        if self._around.now() - self._heard > PATIENCE:
+        if self._surroundings.now() - self._answered_at > PATIENCE:
             raise PoweredOffError("the controller does not answer")
         await asyncio.sleep(seconds)

@@ -13,11 +13,11 @@ from autoscaler.simulator.world.instances import (
     STRANGER,
     TAKEN_FOR,
     Instance,
+    MachineActivity,
     MachineHost,
-    Seat,
 )
 from autoscaler.simulator.world.machine import (
-    Manner,
+    BootPlan,
     SimulatedMachine,
     Surroundings,
     TakenError,
@@ -52,18 +52,18 @@ class Machines:
 
     def __init__(
         self,
-        around: Surroundings,
+        surroundings: Surroundings,
         providers: Mapping[ProviderName, MachineHost],
         notices: Mapping[ProviderName, SimulatedNotices],
         boot: Mapping[str, Seconds],
     ) -> None:
-        self._around = around
+        self._surroundings = surroundings
         self._providers = providers
         self._notices = notices
         self._boot = boot
         self._lives: dict[Instance, asyncio.Task[None]] = {}
         self._machines: dict[Instance, SimulatedMachine] = {}
-        self._seats: dict[Instance, Seat] = {}
+        self._activities: dict[Instance, MachineActivity] = {}
         for provider in providers.values():
             provider.on_launch, provider.on_end = self._switch_on, self._switch_off
 
@@ -78,24 +78,24 @@ class Machines:
         ]
 
     @property
-    def seats(self) -> list[Seat]:
+    def activities(self) -> list[MachineActivity]:
         """Return all machines of this fleet that ever ran."""
-        return list(self._seats.values())
+        return list(self._activities.values())
 
-    def take(self, fault: Fault) -> None:
+    def take_back(self, fault: Fault) -> None:
         """Take one machine back without notice."""
         instance = self._some(fault, self._on_ec2)
         if instance is not None:
             self._shut_down(instance, TAKEN_FOR, FailureClass.CAPACITY)
 
-    def foretell(self, fault: Fault) -> None:
+    def give_notice(self, fault: Fault) -> None:
         """Send a notice for one machine, and later end it. A rebalance recommendation ends nothing."""
         instance = self._some(fault, self._on_ec2)
         if instance is None:
             return
         kind, notice = FORETOLD[fault.kind]
-        means_at = self._around.now() + notice
-        self._notices[instance.offering.provider].say(kind, instance.id, means_at)
+        means_at = self._surroundings.now() + notice
+        self._notices[instance.offering.provider].send_event(kind, instance.id, means_at)
         if kind is NoticeKind.REBALANCE_RECOMMENDATION:
             return
         spot = kind is NoticeKind.SPOT_INTERRUPTION
@@ -107,7 +107,7 @@ class Machines:
         """Cut one machine off from the controller for a while."""
         instance = self._some(fault, self.running)
         if instance is not None:
-            self._seats[instance].cut_off_until = self._around.now() + fault.lasts
+            self._activities[instance].cut_off_until = self._surroundings.now() + fault.lasts
 
     def stop_agent(self, instance: Instance) -> None:
         """Stop the agent of a pod that is being deleted. It reports this once."""
@@ -124,17 +124,17 @@ class Machines:
         """Shut a machine down. Until it has ended, its agent may report that it is being stopped."""
         if instance.ended_at is not None or instance.stopping_at is not None:
             return
-        instance.stopping_at = self._around.now()
+        instance.stopping_at = self._surroundings.now()
         instance.reason, instance.failure = reason, failure
-        self._say_state_change(instance)
+        self._send_state_change(instance)
         take = partial(self._take, instance, reason, failure)
         asyncio.get_running_loop().call_later(SHUTS_DOWN_FOR, take)
         self.stop_agent(instance)
 
-    def _say_state_change(self, instance: Instance) -> None:
+    def _send_state_change(self, instance: Instance) -> None:
         queue = self._notices.get(instance.offering.provider)
         if queue is not None:
-            queue.say(NoticeKind.STATE_CHANGE, instance.id, self._around.now())
+            queue.send_event(NoticeKind.STATE_CHANGE, instance.id, self._surroundings.now())
 
     def _take(self, instance: Instance, reason: str, failure: FailureClass | None) -> None:
         self._providers[instance.offering.provider].shut_down(instance, reason, failure)
@@ -146,21 +146,21 @@ class Machines:
     def _some(self, fault: Fault, running: Sequence[Instance]) -> Instance | None:
         if not running:
             return None
-        self._around.fault_schedule.hits[fault.kind] += 1
+        self._surroundings.fault_schedule.hits[fault.kind] += 1
         return running[fault.target % len(running)]
 
     def _switch_on(self, instance: Instance) -> None:
-        self._around.invariants.began(instance)
+        self._surroundings.invariants.began(instance)
         if instance.installation == STRANGER:
             return
-        seat = self._seats[instance] = Seat(instance)
-        self._around.invariants.seats.append(seat)
-        machine = SimulatedMachine(self._around, seat, self._manner(instance))
+        activity = self._activities[instance] = MachineActivity(instance)
+        self._surroundings.invariants.activities.append(activity)
+        machine = SimulatedMachine(self._surroundings, activity, self._boot_plan(instance))
         self._machines[instance] = machine
         self._lives[instance] = unowned(self._live(machine, instance))
 
-    def _manner(self, instance: Instance) -> Manner:
-        hit = self._around.fault_schedule.hit
+    def _boot_plan(self, instance: Instance) -> BootPlan:
+        hit = self._surroundings.fault_schedule.hit
         boot: Seconds | None = self._boot[instance.sku]
         if boot is not None and hit(FaultKind.SLOW_BOOT):
             boot += SLOW_BOOT
@@ -170,7 +170,7 @@ class Machines:
         if hit(FaultKind.DIES_EARLY):
             boot = None
             asyncio.get_running_loop().call_later(DIES_AFTER, self._die_early, instance)
-        return Manner(instance.offering.provider, boot, not hit(FaultKind.FAILED_HEALTH_CHECKS))
+        return BootPlan(instance.offering.provider, boot, not hit(FaultKind.FAILED_HEALTH_CHECKS))
 
     def _die_early(self, instance: Instance) -> None:
         reason = "Server.InsufficientInstanceCapacity: none"
@@ -183,18 +183,18 @@ class Machines:
             self._take(instance, TAKEN_FOR, FailureClass.CAPACITY)
         else:
             # A machine that ignores its termination stays listed, although nothing runs on it.
-            await asyncio.sleep(max(0.0, instance.stays_until - self._around.now()))
+            await asyncio.sleep(max(0.0, instance.ignores_until - self._surroundings.now()))
             self._take(instance, POWERED_OFF, None)
 
     def _switch_off(self, instance: Instance) -> None:
-        self._around.invariants.ended(instance)
-        self._say_state_change(instance)
-        seat = self._seats.get(instance)
-        if seat is None:
+        self._surroundings.invariants.ended(instance)
+        self._send_state_change(instance)
+        activity = self._activities.get(instance)
+        if activity is None:
             return
-        if seat.registration is not None:
-            self._around.actions.take_machine(seat.registration, instance.reason)
-        seat.ready_since, seat.listens = None, False
+        if activity.registration is not None:
+            self._surroundings.actions.take_machine(activity.registration, instance.reason)
+        activity.ready_since, activity.listens = None, False
         life = self._lives.pop(instance)
         if life is not asyncio.current_task():
             life.cancel()

@@ -32,7 +32,7 @@ class _Waiting:
 class SimulatedNotices:
     """Implements the NoticeQueue port.
 
-    `taken_in` has by machine when the first notice of its end was deleted from the queue.
+    `processed_at` has by machine when the first notice of its end was deleted from the queue.
     """
 
     def __init__(
@@ -42,12 +42,12 @@ class SimulatedNotices:
         self._provider = provider
         self._fault_schedule = fault_schedule
         self._now = now
-        self.taken_in: dict[ProviderMachineId, Instant] = {}
+        self.processed_at: dict[ProviderMachineId, Instant] = {}
         self._waiting: dict[str, _Waiting] = {}
         self._came = asyncio.Event()
         self._said = 0
 
-    def say(self, kind: NoticeKind, machine: ProviderMachineId, means_at: Instant) -> None:
+    def send_event(self, kind: NoticeKind, machine: ProviderMachineId, means_at: Instant) -> None:
         """Send an event to EventBridge."""
         hit = self._fault_schedule.hit
         if hit(FaultKind.NOTICE_LOST):
@@ -57,7 +57,7 @@ class SimulatedNotices:
         if hit(FaultKind.NOTICE_POISONED):
             self._send(None, after)
             return
-        notice = Notice(kind, (machine,), means_at, "said by the world")
+        notice = Notice(kind, (machine,), means_at, "sent by the world")
         self._send(notice, after)
         if hit(FaultKind.NOTICE_REPEATED):
             self._send(notice, after + AGAIN_AFTER)
@@ -86,7 +86,7 @@ class SimulatedNotices:
             notice = done.message.notice if done is not None else None
             if notice is not None and notice.kind is not NoticeKind.STATE_CHANGE:
                 for machine in notice.machines:
-                    self.taken_in.setdefault(machine, self._now())
+                    self.processed_at.setdefault(machine, self._now())
         await self.crash_point.count_call()
 
     async def shown(self, machines: Sequence[ProviderMachineId]) -> tuple[ListedMachine, ...]:

@@ -1,7 +1,7 @@
-"""The operator of a world: they come when called, look again and again, and confirm what is unverified.
+"""The operator of a world: once called, looks at the fleet every five minutes and resolves unverified machines.
 
-They know which installations are theirs, and force nothing but an adoption. What is refused they
-say again at their next look.
+The operator knows which installations belong to the fleet, and uses `force` for an adoption only. At each
+look, the operator repeats the requests that were refused.
 """
 
 import asyncio
@@ -29,19 +29,19 @@ class Operator:
         self.resolved = 0
         self.refused = 0
         self._process = process
-        self._attending: asyncio.Task[None] | None = None
+        self._task: asyncio.Task[None] | None = None
 
-    def come(self) -> None:
+    def start(self) -> None:
         """Begin to look at the fleet, now and repeatedly."""
-        if self._attending is None:
-            self._attending = unowned(self._attend())
+        if self._task is None:
+            self._task = unowned(self._look_repeatedly())
 
-    def leave(self) -> None:
+    def stop(self) -> None:
         """Stop looking, because the world ends."""
-        if self._attending is not None:
-            self._attending.cancel()
+        if self._task is not None:
+            self._task.cancel()
 
-    async def _attend(self) -> None:
+    async def _look_repeatedly(self) -> None:
         while True:
             # If the controller is being restarted, the operator looks again later.
             with suppress(ProcessGoneError, StoreError):

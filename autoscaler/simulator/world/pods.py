@@ -1,7 +1,7 @@
 """A simulated cluster as a source of machines: each pod of the fleet is a machine of the world."""
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -35,7 +35,7 @@ from autoscaler.simulator.world.invariants import Invariants
 from autoscaler.simulator.world.schedule import Fault
 
 NOTICED_AFTER = 2.0
-"""Seconds in which a controller that got a pod's status has stored what it means."""
+"""Seconds after which a controller has stored the events that follow from a pod's status."""
 
 
 class PodMeaning(NamedTuple):
@@ -89,7 +89,7 @@ class SimulatedCluster:
     """One cluster. Implements `MachineHost`, and `Containers` for its kubelets.
 
     The world sets `on_stop`, which is called when SIGTERM reaches a pod.
-    `noticed` has the pods of which a controller got a disrupted status, and lived on to store it.
+    `noticed` are the pods whose disruption a controller has read, and then had the time to store.
     """
 
     def __init__(
@@ -155,6 +155,14 @@ class SimulatedCluster:
             and pod["status"]["phase"] not in ENDED
         ]
 
+    @property
+    def existing(self) -> Iterator[tuple[Pod, Object]]:
+        """Yield the fleet's pods that the API server has, each with the object."""
+        for pod in self.registry.pods.values():
+            instance = self._by_uid.get(pod["metadata"]["uid"])
+            if instance is not None and instance.installation != STRANGER:
+                yield instance, pod
+
     def shown(self, pods: Iterable[Object], crash_point: CrashPoint) -> None:
         """Note that a process with this crash point got these pods from the API server."""
         for pod in pods if self._disrupted else ():
@@ -213,8 +221,8 @@ class SimulatedCluster:
             self._end(known, known.reason or "deleted before it ran")
 
     def _launch(self, pod: Object, meaning: PodMeaning) -> None:
-        machine, call, sku, offering, installation = meaning
-        instance = Pod(machine, call, sku, offering, installation, self._now())
+        machine, launch_request, sku, offering, installation = meaning
+        instance = Pod(machine, launch_request, sku, offering, installation, self._now())
         instance.slot = f"{self.name}/{pod['metadata']['name']}"
         instance.pod, instance.kubelets = pod, self._kubelets
         self._by_uid[pod["metadata"]["uid"]] = self.instances[machine] = instance
@@ -232,10 +240,10 @@ class SimulatedCluster:
             self.invariants.note(f"pod {name} of others was deleted")
             return
         if instance.id in self.running:
-            instance.asked_to_end += 1
+            instance.termination_requests += 1
             # Another deletion changes nothing for a pod that is being deleted.
             if "deletionTimestamp" not in pod["metadata"]:
-                self.invariants.ending(instance)
+                self.invariants.terminating(instance)
 
     def _log(self, pod: Object) -> str:
         instance = self._by_uid.get(pod["metadata"]["uid"])

@@ -48,9 +48,9 @@ def settings(catalogue: Catalogue, parse: Parse, pace: Pace) -> Settings:
 
 
 class ControllerProcess:
-    """From start to its end, by its own failure, SIGTERM or SIGKILL.
+    """One process, from its start to its end by a failure, SIGTERM or SIGKILL.
 
-    The caller's `crash_point` stands in every port.
+    The caller passes `crash_point` to every port, too.
     """
 
     def __init__(self, ports: Ports, settings: Settings, crash_point: CrashPoint) -> None:
@@ -63,7 +63,7 @@ class ControllerProcess:
 
     @property
     def crashes(self) -> list[BaseException]:
-        """The errors of its effects."""
+        """The errors with which its effects failed."""
         return [] if self.controller is None else self.controller.crashes
 
     @property
@@ -79,11 +79,11 @@ class ControllerProcess:
         return self.controller
 
     def start(self) -> None:
-        """Begin: take over what the store holds, then turn the loop."""
+        """Load the store, then run the control loop."""
         self.running = self._own(self._life())
 
     async def serve(self, request: Coroutine[Any, Any, T]) -> T:
-        """Answer a request in this process; raises ProcessGoneError when it dies before that."""
+        """Answer a request in this process. Raises ProcessGoneError if the process ends before the answer."""
         if self.crash_point.reached.is_set() or self.running is None or self.running.done():
             request.close()
             raise ProcessGoneError
@@ -104,7 +104,7 @@ class ControllerProcess:
             await asyncio.wait(tasks)
 
     async def stop(self) -> None:
-        """SIGTERM: finish what is in flight. Raises StoreError."""
+        """Stop as on SIGTERM: finish the requests in flight. Raises StoreError."""
         if self.controller is not None and self.running is not None:
             self.controller.reconciler.stop()
             await self.running

@@ -1,11 +1,12 @@
 """EC2 for the controller: a client token launches once, lists lag, and each answer can fail.
 
-Like CreateFleet, answers to launch requests carry no launch time. The next list has it.
+As with CreateFleet, answers to launch requests contain no launch time. The next list has it.
 """
 
 import asyncio
 import itertools
 import json
+import math
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 
 from autoscaler.controller.ports.notices import NoticeQueue
@@ -43,7 +44,7 @@ SHOWN_AFTER_END: Seconds = 3600.0
 
 
 class SimulatedProvider(Terms):
-    """Implements the Provider port for one process after another; `crash_point` is the living one's.
+    """Implements the Provider port for one process after another. `crash_point` is that of the current one.
 
     `catalogue` has its offerings and rates. `quota` is how many units of each quota the account has.
     `on_launch` and `on_end` are called for each machine that begins and ends, whatever the cause. The world
@@ -64,6 +65,8 @@ class SimulatedProvider(Terms):
         self.latency = LATENCY
         self.instances: dict[ProviderMachineId, Instance] = {}
         self.running: dict[ProviderMachineId, Instance] = {}
+        self.listed_as_of: Instant = -math.inf
+        """The moment whose machines the last complete list showed: lists may be out of date."""
         self.on_launch: Callable[[Instance], None] = lambda _: None
         self.on_end: Callable[[Instance], None] = lambda _: None
         self.notices: NoticeQueue | None = None
@@ -90,13 +93,13 @@ class SimulatedProvider(Terms):
         await asyncio.sleep(self.latency)
         return json.dumps(
             {
-                "call": order.launch_request,
+                "launch_request": order.launch_request,
                 "sku": order.sku,
                 "offerings": order.offerings,
                 "count": order.count,
                 "token": order.token,
                 "image": IMAGE,
-                # As on EC2, where images and subnets change: prepared again, it is another text.
+                # As on EC2, where images and subnets change, a request that is prepared again has another text.
                 "prepared": next(self._prepared),
             }
         )
@@ -134,13 +137,13 @@ class SimulatedProvider(Terms):
         for machine in machines:
             instance = self.running.get(machine)
             if instance is not None:
-                self._invariants.ending(instance)
-                instance.asked_to_end += 1
+                self._invariants.terminating(instance)
+                instance.termination_requests += 1
                 if (ignored := hit(FaultKind.END_IGNORED)) is not None:
                     left = ignored.until - self._fault_schedule.time
-                    instance.stays_until = max(instance.stays_until, self._now() + left)
-                # One that shuts down already ends for the reason that it had.
-                if instance.stays_until <= self._now() and instance.stopping_at is None:
+                    instance.ignores_until = max(instance.ignores_until, self._now() + left)
+                # A machine that is already shutting down keeps its reason.
+                if instance.ignores_until <= self._now() and instance.stopping_at is None:
                     self.shut_down(instance, "User initiated")
         await asyncio.sleep(self.latency)
         await crash_point.count_call()
@@ -156,7 +159,7 @@ class SimulatedProvider(Terms):
         then = self._now() - (eventual.target if eventual is not None else 0.0)
         shown = [
             instance
-            # The newest first: EC2 promises no order, and its answer to the launch had another.
+            # Newest first, unlike the answer to the launch: EC2 promises no order.
             for instance in reversed(self.instances.values())
             if instance.launched_at <= then
             and (instance.ended_at is None or instance.ended_at > then - SHOWN_AFTER_END)
@@ -175,6 +178,7 @@ class SimulatedProvider(Terms):
         if breaks is not None:
             raise OutcomeUnknownError("the connection broke")
         await crash_point.count_call()
+        self.listed_as_of = then
 
     def show(self, machines: Sequence[ProviderMachineId]) -> tuple[ListedMachine, ...]:
         """Return these machines as they are now, if they exist."""
@@ -187,7 +191,7 @@ class SimulatedProvider(Terms):
         await asyncio.sleep(self.latency)
         return dict(self._quota)
 
-    async def collect(self, requests: Sequence[str]) -> tuple[str, ...]:
+    async def delete_unused(self, requests: Sequence[str]) -> tuple[str, ...]:
         """Delete nothing: launches leave nothing behind."""
         del requests
         await self.crash_point.count_call()
@@ -279,8 +283,8 @@ class SimulatedProvider(Terms):
 
     def _start(self, order: dict[str, str], offering: Offering) -> LaunchedMachine:
         machine = ProviderMachineId(f"i-{self._name}-{len(self.instances) + 1}")
-        call, sku = LaunchRequestId(order["call"]), SkuName(order["sku"])
-        self.add(Instance(machine, call, sku, offering, self.installation, self._now()))
+        launch_request, sku = LaunchRequestId(order["launch_request"]), SkuName(order["sku"])
+        self.add(Instance(machine, launch_request, sku, offering, self.installation, self._now()))
         return LaunchedMachine(
             machine, offering.instance_type, offering.zone, offering.capacity_type
         )

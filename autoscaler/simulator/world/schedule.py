@@ -40,7 +40,7 @@ class FaultKind(StrEnum):
     HANDED_OUT_LATE = "handed_out_late"  # jobs wait `target` s, or until a runner is about to leave
     STOLEN = "stolen"  # runners go to the youngest fitting job with the fewest labels
     IDLE_REMOVED = "idle_removed"  # idle JIT registrations are removed after a minute
-    RERUN_REFUSED = "rerun_refused"  # 403: the run may not be tried again just now
+    RERUN_REFUSED = "rerun_refused"  # 403: the run may not be re-run now
 
     # EC2: every n-th request.
     THROTTLED = "throttled"
@@ -55,17 +55,15 @@ class FaultKind(StrEnum):
     LIST_BREAKS = "list_breaks"  # after its first page
     EMPTY_PAGES = "empty_pages"  # a list comes in small pages, with empty ones between them
     END_REFUSED = "end_refused"
-    END_IGNORED = (
-        "end_ignored"  # answered, and without effect: every n-th machine, until it is over
-    )
+    END_IGNORED = "end_ignored"  # answered without effect: every n-th machine, until the fault ends
     END_SWALLOWED = "end_swallowed"  # carried out, and the answer is lost
 
-    # Machines: every n-th launch, or one that runs (the `target`-th, round about).
+    # Machines: every n-th launch, or one running machine (number `target`, modulo their count).
     HUNG_BOOT = "hung_boot"
     SLOW_BOOT = "slow_boot"  # takes ten minutes longer
     FAILED_HEALTH_CHECKS = "failed_health_checks"
     DIES_EARLY = "dies_early"  # pending -> terminated, with a reason
-    TAKEN = "taken"  # without notice, under its job if it has one
+    TAKEN = "taken"  # without notice, during its job if it has one
     INTERRUPTED = "interrupted"  # two minutes' notice, then taken
     RETIRED = "retired"  # a scheduled change of its host: ten minutes' notice, then taken
     REBALANCED = "rebalanced"  # a recommendation without an interruption
@@ -80,7 +78,7 @@ class FaultKind(StrEnum):
     QUEUE_FAILS = "queue_fails"
 
     # The controller.
-    CRASH = "crash"  # in the middle, `target` calls of the ports later; back after `lasts`
+    CRASH = "crash"  # `target` calls of the ports later; started again after `lasts`
     STORE_FAILS = "store_fails"
     STORE_SLOW = "store_slow"
     CLOCK_JUMP = "clock_jump"  # by `target` seconds, and back at the end
@@ -96,12 +94,12 @@ class FaultKind(StrEnum):
     SHORT_PAGES = "short_pages"  # lists come in pages of two pods, one, or none
     LIST_EXPIRED = "list_expired"  # 410 for the next page of a list
     WATCH_BREAKS = "watch_breaks"
-    WATCH_SILENT = "watch_silent"  # stays open, and says nothing until the client ends it
+    WATCH_SILENT = "watch_silent"  # stays open and silent until the client closes it
     WATCH_EXPIRED = "watch_expired"  # all changes so far are forgotten: 410
     REVIEW_FAILS = "review_fails"  # tokens cannot be checked
     POD_QUOTA = "pod_quota"  # 403: exceeded quota
 
-    # Pods and nodes: every n-th pod, or one that runs (the `target`-th, round about) and its node.
+    # Pods and nodes: every n-th pod, or one running pod (number `target`, modulo their count) and its node.
     IMAGE_PULL = "image_pull"  # the image cannot be pulled
     POD_REFUSED = "pod_refused"  # by kubelet: no healthy device
     POD_STUCK = "pod_stuck"  # SIGTERM has no effect until it is over

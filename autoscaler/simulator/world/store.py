@@ -41,7 +41,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Commit:
-    """One transaction as it was kept."""
+    """One stored transaction."""
 
     records: tuple[Record, ...]
     history: tuple[HistoryRow, ...]
@@ -80,6 +80,7 @@ class MemoryStore:
         self.applied: set[DeliveryKey] = set()
         self.cooldowns: dict[str, Cooldown] = {}
         self.commits: list[Commit] = []
+        self.on_commit: Callable[[Sequence[Record]], None] = lambda _: None
         self.installations = Installations(INSTALLATION)
         self.heartbeat: Instant | None = None
         self.arrived_until: Instant | None = None
@@ -187,6 +188,7 @@ class MemoryStore:
             self.applied.update(kept.applied)
             self.cooldowns.update({cooldown.key: cooldown for cooldown in kept.cooldowns})
             self.commits.append(kept)
+            self.on_commit(kept.records)
             if installations is not None:
                 self.installations = installations
 
@@ -233,7 +235,7 @@ class MemoryStore:
         await self._durably(lambda: self.readings.update({(provider, kind): tuple(readings)}))
 
     async def close(self) -> None:
-        """Nothing is open."""
+        """Do nothing: nothing is open."""
 
     async def _durably(self, write: Callable[[], T]) -> T:
         await self.crash_point.count_call()

@@ -45,7 +45,7 @@ class Supervisor:
         self._restoring: Fault | None = None
         self._lost = 0
 
-    def living(self) -> ControllerProcess:
+    def current(self) -> ControllerProcess:
         """Return the current or last process. Raises ProcessGoneError before the first one."""
         if self.process is None:
             raise ProcessGoneError
@@ -53,22 +53,22 @@ class Supervisor:
 
     async def deliver(self, delivery: Delivery) -> None:
         """Deliver a webhook to the process. Raises ProcessGoneError, StoreError."""
-        process = self.living()
+        process = self.current()
         await process.serve(process.ready.intake.accept(delivery))
 
     async def run(self) -> None:
         """Run processes until cancelled, which kills the last one."""
         try:
             while True:
-                await self._one()
+                await self._run_one()
                 await asyncio.sleep(max(DOWN, self._down_until - self._fault_schedule.time))
         finally:
             if self.process is not None:
                 await self.process.kill()
-                self._judge(self.process)
+                self._check_failures(self.process)
 
     def crash(self, fault: Fault, calls: int) -> None:
-        """Kill the process that many calls of its ports from now; the next comes after the fault."""
+        """Kill the process after `calls` more calls of its ports. The next one starts when the fault ends."""
         if self.process is not None:
             self.process.crash_point.arm(calls)
             self._down_until = fault.until
@@ -79,15 +79,15 @@ class Supervisor:
         self._backups[fault] = self._store.snapshot()
 
     def restore(self, fault: Fault) -> None:
-        """Kill the process; the next finds the fault's backup, or an empty store if it has none."""
+        """Kill the process. The next one finds the fault's backup, or an empty store if there is none."""
         self._restoring = fault
         down_until = self._down_until
         self.crash(fault, 1)
         self._down_until = max(down_until, fault.at + MENDING)
 
-    async def _one(self) -> None:
+    async def _run_one(self) -> None:
         if self._restoring is not None:
-            self._store.restore(self._backups.get(self._restoring) or self._nothing())
+            self._store.restore(self._backups.get(self._restoring) or self._empty_store())
             self._restoring = None
             self.rewound_at = self._fault_schedule.time
             self._rewound()
@@ -101,24 +101,24 @@ class Supervisor:
         finally:
             gone.cancel()
         await process.kill()
-        self._judge(process)
+        self._check_failures(process)
 
-    def _nothing(self) -> Backup:
+    def _empty_store(self) -> Backup:
         """Return an empty store, which has a new installation ID."""
         self._lost += 1
         return Backup(installations=Installations(InstallationId(f"{self._lost:08x}")))
 
-    def _judge(self, process: ControllerProcess) -> None:
+    def _check_failures(self, process: ControllerProcess) -> None:
         errors, running = list(process.crashes), process.running
         if running is not None and running.done() and not running.cancelled():
             error = running.exception()
             errors += [error] if error is not None else []
         for error in errors:
-            if not _is_the_stores(error):
+            if not _is_store_failure(error):
                 self._failed(f"the controller failed: {type(error).__name__}: {error}")
 
 
-def _is_the_stores(error: BaseException) -> bool:
+def _is_store_failure(error: BaseException) -> bool:
     if isinstance(error, BaseExceptionGroup):
-        return all(_is_the_stores(one) for one in error.exceptions)
+        return all(_is_store_failure(one) for one in error.exceptions)
     return isinstance(error, StoreError)

@@ -5,7 +5,7 @@ from autoscaler.model.identifiers import ProviderName, SkuName
 
 
 class Terms:
-    """The parts of the Provider port that a catalogue answers."""
+    """Implements those methods of the Provider port whose answers are in a catalogue."""
 
     def __init__(self, name: ProviderName, catalogue: Catalogue) -> None:
         self._name = name
@@ -32,7 +32,7 @@ class Terms:
 
     @property
     def limits(self) -> None:
-        """None: a quota is read anew each time."""
+        """None: quotas are read again each time, and never stored."""
 
     def hint(self, error: Exception) -> None:
         """Return None: the world's operator needs no hints."""

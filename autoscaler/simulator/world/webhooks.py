@@ -20,7 +20,7 @@ AGAIN_AFTER: Seconds = 30.0
 
 
 @dataclass(frozen=True, slots=True)
-class Word:
+class JobSnapshot:
     """The state of a job as a webhook or a list shows it."""
 
     job: JobId
@@ -36,7 +36,7 @@ class Word:
     completed_at: Instant | None = None
     conclusion: str | None = None
 
-    def fact(self, at: Instant, *, read: bool = False) -> JobObserved:
+    def to_event(self, at: Instant, *, read: bool = False) -> JobObserved:
         """Return the event for the controller."""
         return JobObserved(
             at,
@@ -56,17 +56,17 @@ class Word:
         )
 
 
-def body_of(word: Word) -> bytes:
+def body_of(snapshot: JobSnapshot) -> bytes:
     """Return the body of a delivery, in a format of the simulation."""
-    said = {name: getattr(word, name) for name in Word.__slots__}
-    return json.dumps(said).encode()
+    fields = {name: getattr(snapshot, name) for name in JobSnapshot.__slots__}
+    return json.dumps(fields).encode()
 
 
 def parse(body: bytes, received_at: Instant) -> JobObserved | None:
     """Parse a body of `body_of`. Raises ValueError."""
-    said = json.loads(body)
-    labels, state = tuple(said.pop("labels")), JobState(said.pop("state"))
-    return Word(labels=labels, state=state, **said).fact(received_at)
+    fields = json.loads(body)
+    labels, state = tuple(fields.pop("labels")), JobState(fields.pop("state"))
+    return JobSnapshot(labels=labels, state=state, **fields).to_event(received_at)
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,14 +107,14 @@ class Webhooks:
         """
         return not self._under_way and all(one.tried_at < self._since for one in self._failed)
 
-    def send(self, word: Word) -> None:
+    def send(self, snapshot: JobSnapshot) -> None:
         """Send a delivery for a change of a job."""
         self.sent += 1
-        delivery = Delivery(f"d-{self.sent}", "workflow_job", self._now(), body_of(word))
+        delivery = Delivery(f"d-{self.sent}", "workflow_job", self._now(), body_of(snapshot))
         fault_schedule = self._fault_schedule
         if fault_schedule.hit(FaultKind.WEBHOOK_VANISHED):
             return
-        self.logged.add(word.job)
+        self.logged.add(snapshot.job)
         if fault_schedule.hit(FaultKind.WEBHOOK_FAILED):
             self._failed.append(_Failed(delivery, self._now()))
             return

@@ -1,15 +1,13 @@
 """Plays a schedule: jobs, faults and machines around one controller process after another."""
 
 import asyncio
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+import math
+from collections.abc import Callable
 
 from autoscaler.controller.composition import Ports, Settings
 from autoscaler.controller.ports.clock import Clock
 from autoscaler.controller.ports.provider import Provider
 from autoscaler.controller.ports.store import StoreError
-from autoscaler.controller.ports.telemetry import Telemetry
-from autoscaler.controller.reconciler import Pace
 from autoscaler.model.catalogue import Catalogue
 from autoscaler.model.identifiers import (
     Instant,
@@ -37,54 +35,24 @@ from autoscaler.simulator.world.machine import Surroundings
 from autoscaler.simulator.world.machines import FORETOLD, Machines
 from autoscaler.simulator.world.notices import SimulatedNotices
 from autoscaler.simulator.world.operator import Operator
-from autoscaler.simulator.world.pods import ClusterPlan, SimulatedCluster
+from autoscaler.simulator.world.pods import SimulatedCluster
 from autoscaler.simulator.world.process import ControllerProcess, settings
 from autoscaler.simulator.world.provider import SimulatedProvider
 from autoscaler.simulator.world.reruns import SimulatedReruns
 from autoscaler.simulator.world.schedule import Fault, FaultKind, Schedule
+from autoscaler.simulator.world.setting import Setting
 from autoscaler.simulator.world.store import MemoryStore
 from autoscaler.simulator.world.supervisor import Supervisor
 from autoscaler.simulator.world.virtual_time import EPOCH
 from autoscaler.simulator.world.webhooks import Webhooks, parse
 
-LOOK_EVERY: Seconds = 60.0
+CHECK_EVERY: Seconds = 60.0
 SLOW_STORE: Seconds = 1.0
-OPERATOR_COMES: Seconds = 3600.0
-"""Seconds after the last fault until an operator looks at unverified machines, if none came before."""
+OPERATOR_LOOKS_AFTER: Seconds = 3600.0
+"""Seconds after the last fault until an operator looks at unverified machines, if none did before."""
 
 SETTLES: Seconds = 3600.0
 """Seconds after the last job within which it gets a machine, runs, and the machine is terminated."""
-
-
-def itself(provider: SimulatedProvider) -> Provider:
-    """Return the provider itself."""
-    return provider
-
-
-def no_provider(cluster: SimulatedCluster, clock: Clock) -> Provider:
-    """Raise ValueError: a setting with clusters says how a controller reaches them."""
-    raise ValueError(f"no provider for {cluster.name} on {clock}")
-
-
-@dataclass(frozen=True, slots=True)
-class Setting:
-    """The settings of a world. `quota` is that of the account, by `Offering.quota_key`.
-
-    `boot` is by SKU the time until a machine's attestation. `strangers` is how many machines of
-    another installation each provider runs under this fleet's name. `connect` returns what the controller
-    uses to reach a simulated provider: by default the provider itself. `clusters` are the providers that are
-    clusters, and `connect_cluster` returns the provider over one, for each process anew.
-    """
-
-    catalogue: Catalogue
-    quota: Mapping[str, int]
-    boot: Mapping[str, Seconds]
-    telemetry: Telemetry
-    pace: Pace
-    strangers: int = 1
-    connect: Callable[[SimulatedProvider], Provider] = itself
-    clusters: Mapping[ProviderName, ClusterPlan] = field(default_factory=dict)
-    connect_cluster: Callable[[SimulatedCluster, Clock], Provider] = no_provider
 
 
 class SimulatedWorld:
@@ -99,6 +67,12 @@ class SimulatedWorld:
         self.store = MemoryStore()
         self._latency = self.store.latency
         self.invariants = Invariants(setting.catalogue, self.store)
+        self.invariants.hidden = self._hidden
+        self.invariants.aged_by_clock = self._aged_by_clock
+        self._clock_jumped_at: Instant = -math.inf
+        self.store.on_commit = self.invariants.recorded
+        self._unlisted_since_rewound: set[ProviderName] = set()
+        self._rewound_at: Instant = -math.inf
         self.supervisor = Supervisor(
             self._make, self.store, self.fault_schedule, self.invariants.note, self._rewound
         )
@@ -119,36 +93,37 @@ class SimulatedWorld:
         }
         for name, queue in self.notices.items():
             self.providers[name].notices = queue
-        around = Surroundings(
-            self.supervisor.living, self.actions, self.fault_schedule, self.invariants, _now
+        surroundings = Surroundings(
+            self.supervisor.current, self.actions, self.fault_schedule, self.invariants, _now
         )
         hosts: dict[ProviderName, MachineHost] = {**self.providers, **self.clusters}
-        self.machines = Machines(around, hosts, self.notices, setting.boot)
+        self.machines = Machines(surroundings, hosts, self.notices, setting.boot)
         for cluster in self.clusters.values():
             cluster.on_stop = self.machines.stop_agent
-        self.operator = Operator(self.supervisor.living)
+        self.operator = Operator(self.supervisor.current)
 
-    async def run(self, patience: Seconds) -> None:
-        """Play the schedule until all is quiet, or for `patience` seconds after its last fault.
+    async def run(self, patience: Seconds, wanted: Callable[[str], bool] | None = None) -> None:
+        """Play the schedule until every job is completed and nothing is under way.
 
-        Where jobs come late the last of them has SETTLES seconds, if that is longer.
+        Ends `patience` seconds after the last fault at the latest, but not before the last job has had
+        SETTLES seconds. Ends early, and leaves the rest under way, after a violation that is `wanted`.
         """
-        self._set_out()
+        self._schedule_all()
         supervising = asyncio.get_running_loop().create_task(self.supervisor.run())
         calm = self._schedule.calm_from
         end = max(self._schedule.faults_end + patience, calm + SETTLES)
         while self.fault_schedule.time < end and not (
             self.fault_schedule.time >= calm and self.quiet
         ):
-            await asyncio.sleep(LOOK_EVERY)
-            self._look()
-            if supervising.done():
+            await asyncio.sleep(CHECK_EVERY)
+            self._check()
+            if supervising.done() or (wanted and any(map(wanted, self.invariants.violations))):
                 break
         supervising.cancel()
         await asyncio.wait({supervising})
         self.webhooks.stop()
         self.machines.stop()
-        self.operator.leave()
+        self.operator.stop()
         if not supervising.cancelled():
             supervising.result()
 
@@ -179,7 +154,9 @@ class SimulatedWorld:
         if not self._schedule.lists:
             return []
         known = self._setting.catalogue.with_installations(self.store.installations)
-        behind = {seat.registration for seat in self.machines.seats if seat.listens}
+        behind = {
+            activity.registration for activity in self.machines.activities if activity.listens
+        }
         return [
             registration
             for registration in self.actions.registrations.values()
@@ -188,14 +165,16 @@ class SimulatedWorld:
             and machine_in_name(known, registration.name) is not None
         ]
 
-    def _set_out(self) -> None:
+    def _schedule_all(self) -> None:
         loop = asyncio.get_running_loop()
         for provider in self.providers.values():
             for number in range(self._setting.strangers):
                 provider.add(self._stranger(provider.name, number))
         for cluster in self.clusters.values():
             cluster.add_strangers(self._setting.strangers)
-        loop.call_at(self._began + self._schedule.faults_end + OPERATOR_COMES, self.operator.come)
+        loop.call_at(
+            self._began + self._schedule.faults_end + OPERATOR_LOOKS_AFTER, self.operator.start
+        )
         for job in self._schedule.jobs:
             loop.call_at(self._began + job.at, self.actions.queue, job)
         for fault in self._schedule.faults:
@@ -208,6 +187,27 @@ class SimulatedWorld:
         known = {job.id for job in self.store.of_kind(Job)}
         self.webhooks.rewind(known)
         self.lists.rewind(known)
+        self._unlisted_since_rewound = {*self.providers, *self.clusters}
+        self._rewound_at = _now()
+
+    def _hidden(self, machine: Instance) -> bool:
+        """Return whether the store was rewound after a launch, and no list has shown the machine since."""
+        if machine.launched_at > self._rewound_at:
+            return False
+        process, name = self.supervisor.process, machine.offering.provider
+        if process is not None and process.controller is not None:
+            self._unlisted_since_rewound -= process.controller.provider_opener.opened
+        # A list may show an earlier moment, before the machine was launched.
+        provider = self.providers.get(name)
+        late = provider is not None and provider.listed_as_of < machine.launched_at
+        return late or name in self._unlisted_since_rewound
+
+    def _clock_jumps(self) -> None:
+        self._clock_jumped_at = _now()
+
+    def _aged_by_clock(self, machine: Instance) -> bool:
+        """Return whether the controller's clock jumped in the last minute, and after the machine's launch."""
+        return machine.launched_at <= self._clock_jumped_at >= _now() - 60.0
 
     def _make(self, crash_point: CrashPoint) -> ControllerProcess:
         self.store.reopen(crash_point)
@@ -249,30 +249,32 @@ class SimulatedWorld:
         """Begin a fault that acts at one moment. The other parts query the fault schedule themselves."""
         match fault.kind:
             case FaultKind.TAKEN:
-                self.machines.take(fault)
+                self.machines.take_back(fault)
             case kind if kind in FORETOLD:
-                self.machines.foretell(fault)
+                self.machines.give_notice(fault)
             case FaultKind.CUT_OFF:
                 self.machines.cut_off(fault)
             case FaultKind.CRASH:
                 self.supervisor.crash(fault, max(1, fault.target))
             case FaultKind.STORE_RESTORED | FaultKind.STORE_LOST:
                 self.supervisor.restore(fault)
-                asyncio.get_running_loop().call_later(fault.lasts, self.operator.come)
+                asyncio.get_running_loop().call_later(fault.lasts, self.operator.start)
             case FaultKind.STORE_FAILS | FaultKind.STORE_SLOW:
                 self.fault_schedule.hits[fault.kind] += 1
                 if fault.kind is FaultKind.STORE_FAILS:
                     self.store.failure = StoreError("disk full")
                 else:
                     self.store.latency = SLOW_STORE
-                asyncio.get_running_loop().call_later(fault.lasts, self._mend)
+                asyncio.get_running_loop().call_later(fault.lasts, self._repair_store)
             case FaultKind.CLOCK_JUMP:
                 self.fault_schedule.hits[fault.kind] += 1
+                self._clock_jumps()
+                asyncio.get_running_loop().call_later(fault.lasts, self._clock_jumps)
             case kind if kind in OF_CLUSTERS and self.clusters:
                 names = list(self.clusters)
                 self.clusters[names[fault.target % len(names)]].begin(fault)
 
-    def _mend(self) -> None:
+    def _repair_store(self) -> None:
         self.store.failure = None
         self.store.latency = self._latency
 
@@ -295,20 +297,20 @@ class SimulatedWorld:
         machine = ProviderMachineId(f"i-{name}-other-{number}")
         return Instance(machine, LaunchRequestId("other"), sku, offering, STRANGER, _now())
 
-    def _look(self) -> None:
-        self._look_for_unreported()
+    def _check(self) -> None:
+        self._check_reported()
         calm = self.fault_schedule.calm_for
         if calm is not None:
-            self.invariants.look(list(self.actions.queued.values()), _now(), calm)
+            self.invariants.check(list(self.actions.queued.values()), _now(), calm)
 
-    def _look_for_unreported(self) -> None:
+    def _check_reported(self) -> None:
         """Check that the operator's list has each machine that survived three termination requests."""
         process = self.supervisor.process
         if process is None or process.controller is None or self.supervisor.rewound_at is not None:
             return  # a store that was rewound knows of fewer requests
         listed = {one.provider_id for one in process.controller.operator_actions.unverified()}
         for instance in self.machines.running:
-            if instance.asked_to_end >= REPORTED_FROM_ATTEMPT and instance.id not in listed:
+            if instance.termination_requests >= REPORTED_FROM_ATTEMPT and instance.id not in listed:
                 self.invariants.note(
                     f"{instance.id} does not terminate, and is not in the operator's list"
                 )

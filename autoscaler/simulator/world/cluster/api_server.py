@@ -24,11 +24,11 @@ LATENCY: Seconds = 0.05
 BOOKMARK_EVERY: Seconds = 60.0
 RETRY_AFTER: Seconds = 1.0
 CLIENT_TIMEOUT: Seconds = 30.0
-"""After so long the provider's client breaks the connection itself."""
+"""Seconds after which the provider's client closes the connection."""
 
 _SHORT = (0, 2, 1)
-"""Sizes of pages under SHORT_PAGES. The API server drops the pods that a selector excludes from a full page
-(API reference, `ListOptions.limit`: "may return fewer ... (up to zero items)")."""
+"""Page sizes during the fault SHORT_PAGES. The API server drops the pods that a selector excludes from a full
+page (API reference, `ListOptions.limit`: "may return fewer ... (up to zero items)")."""
 
 
 class RefusedConnectionError(Exception):
@@ -63,7 +63,7 @@ class Admission:
 
 
 class ApiServer:
-    """Answers requests. Implements the rules of the real one that the provider relies on."""
+    """Answers requests by those rules of the real API server that the provider relies on."""
 
     def __init__(
         self,
@@ -144,17 +144,17 @@ class ApiServer:
     def _carried_out(
         self, method: str, path: str, query: Mapping[str, str], body: Object
     ) -> Answer:
-        words = path.strip("/").split("/")
-        if method == "POST" and words[-1] == "tokenreviews":
+        parts = path.strip("/").split("/")
+        if method == "POST" and parts[-1] == "tokenreviews":
             return self._reviewed(body)
-        if method == "GET" and words[-1] == "nodes":
+        if method == "GET" and parts[-1] == "nodes":
             return Answer(200, {"items": [node.shown() for node in self._nodes.values()]})
-        if words[-1] == "pods":
+        if parts[-1] == "pods":
             if method == "GET":
                 return self._list(path, query)
-            return self._create(words[-2], query, body)
-        log = words[-1] == "log"
-        namespace, name = (words[-4], words[-2]) if log else (words[-3], words[-1])
+            return self._create(parts[-2], query, body)
+        log = parts[-1] == "log"
+        namespace, name = (parts[-4], parts[-2]) if log else (parts[-3], parts[-1])
         pod = self._registry.pods.get((namespace, name))
         if pod is None:
             return _status(404, "NotFound", f'pods "{name}" not found')
@@ -238,8 +238,8 @@ class ApiServer:
 
 def _selected(path: str, query: Mapping[str, str]) -> Callable[[Object], bool]:
     """Return whether a pod is in a collection and matches the selector of a request."""
-    words = path.strip("/").split("/")
-    namespace = words[-2] if words[-3] == "namespaces" else None
+    parts = path.strip("/").split("/")
+    namespace = parts[-2] if parts[-3] == "namespaces" else None
     key, _, value = query.get("labelSelector", "").partition("=")
 
     def wanted(pod: Object) -> bool:

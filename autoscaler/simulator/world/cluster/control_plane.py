@@ -72,7 +72,7 @@ class ControlPlane:
         if fault.kind is FaultKind.NODES_TAKEN:
             self._take_nodes(fault)
         elif fault.kind is FaultKind.WATCH_EXPIRED:
-            self._registry.forget()
+            self._registry.drop_history()
         elif fault.kind is FaultKind.API_DOWN:
             self._registry.wake()
             return  # the API server counts the requests that it refuses
@@ -140,7 +140,7 @@ class ControlPlane:
         if node.alive:
             node.connected = node.ready = True
             self._kubelets.connected_again(node)
-            self._scheduler.soon()
+            self._scheduler.schedule_soon()
 
     def _replace(self, node: Node) -> None:
         """Delete a dead node. The garbage collection of pods then deletes its pods by force."""
@@ -158,7 +158,7 @@ class ControlPlane:
 
     def _uncordon(self, node: Node) -> None:
         node.cordoned = False
-        self._scheduler.soon()
+        self._scheduler.schedule_soon()
 
     def _take_nodes(self, fault: Fault, nodes: int = 0) -> None:
         """Create pods of others that fill nodes, and delete these pods when the fault is over."""

@@ -33,7 +33,7 @@ REFUSED = End(
 
 
 class Containers(Protocol):
-    """What runs in pods."""
+    """The containers of pods, which kubelets start and stop."""
 
     def start(self, pod: Object) -> None:
         """Start the init container."""
@@ -75,10 +75,15 @@ class Kubelets:
     def bound(self, pod: Object, node: Node) -> None:
         """Begin to start a pod."""
         known = self._pods[pod["metadata"]["uid"]] = _Pod(pod, node)
+        if not node.alive:
+            # The scheduler uses a dead node until it is marked as not ready. Nothing starts there.
+            known.disrupted = True
+            self._end(known, KILLED)
+            return
         self._later(SEEN_AFTER, known, self._admit)
 
     def assigned(self, pod: Object) -> None:
-        """The init container has ended well, and the other container runs."""
+        """The init container has succeeded, and the other container runs."""
         known = self._known(pod)
         if known is not None:
             known.initialized, known.stage = True, Stage.RUNNING

@@ -101,7 +101,7 @@ class Registry:
             found.append(event)
         return found[::-1]
 
-    def forget(self) -> None:
+    def drop_history(self) -> None:
         """Forget all changes so far (etcd compaction)."""
         self.oldest = self.version
         self._events.clear()

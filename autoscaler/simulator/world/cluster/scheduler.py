@@ -66,9 +66,9 @@ class Scheduler:
         """Add a node to a pool."""
         node = pool.node(next(self._numbers), added)
         self._nodes[node.name] = node
-        self.soon()
+        self.schedule_soon()
 
-    def soon(self) -> None:
+    def schedule_soon(self) -> None:
         """Try to bind the pods without a node."""
         if not self._soon_already:
             self._soon_already = True
@@ -77,7 +77,7 @@ class Scheduler:
     def _changed(self, pod: Object | None, last: Object) -> None:
         """Run if a pod came, went or ended."""
         if pod is None or "nodeName" not in last["spec"] or last["status"]["phase"] in ENDED:
-            self.soon()
+            self.schedule_soon()
 
     def _pass(self) -> None:
         taken = used(self._registry.pods.values())
@@ -134,7 +134,7 @@ class Scheduler:
 
     def _try_again(self) -> None:
         self._tries_again = False
-        self.soon()
+        self.schedule_soon()
 
     def _arrived(self, pool: NodePool) -> None:
         self._coming[pool.name] -= 1

@@ -93,7 +93,8 @@ def _init(stage: Stage, end: End | None, initialized: bool) -> Object:
     if end is not None:
         return {"terminated": {"exitCode": end.exit_code, "reason": end.container_reason}}
     if stage is Stage.BACK_OFF:
-        return {"waiting": {"reason": "ImagePullBackOff", "message": "Back-off pulling image"}}
+        message = "Back-off pulling image: ErrImagePull: the registry answered: not found"
+        return {"waiting": {"reason": "ImagePullBackOff", "message": message}}
     return {"running": {}} if stage is Stage.INIT else {"waiting": {"reason": "PodInitializing"}}
 
 

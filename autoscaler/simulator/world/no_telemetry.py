@@ -1,0 +1,15 @@
+"""Telemetry that discards everything, because the invariants read the world instead."""
+
+
+class NoTelemetry:
+    """Implements the Telemetry port."""
+
+    def _discard(self, *values: object, **named_values: object) -> None:
+        """Discard it."""
+
+    github_call = github_budget = github_staleness = github_unwatched = _discard
+    provider_call = launches = launch_failures = _discard
+    delivery = bootstrap = job_started = job_completed = job_unmatched = _discard
+    notice = machine_interrupted = machine_terminated = runner_exited = rerun = _discard
+    job_refused = job_outside_access = runner_group = health_check_failed = _discard
+    loop_pass = event_loop_lag = fleet = prices = quotas = _discard
