@@ -36,7 +36,7 @@ from lab.kubernetes.lab_pods import PROVIDER, LabPods
 from lab.machine_host import RUNNER_VERSION, MachineHost
 from lab.machines.crowd import CrowdHost
 from lab.machines.misbehaving_host import MisbehavingHost, Misdeed
-from lab.machines.overheard_host import OverheardHost
+from lab.machines.observed_host import ObservedHost
 from lab.machines.process import ProcessHost
 
 __all__ = ["APP_ID", "LabFleet", "Laboratory"]
@@ -80,7 +80,7 @@ class Laboratory:
             key = await asyncio.to_thread(rsa.generate_private_key, 65537, 2048)
             host = self._host()
             if self.fleet.listener is not None:
-                host = OverheardHost(host, self.fleet.listener)
+                host = ObservedHost(host, self.fleet.listener)
             stack.push_async_callback(host.close)
             self._machines = host
             account = Account() if self._moto is None else Account(_account_id())

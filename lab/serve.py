@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from autoscaler.app import serve
+from autoscaler.app.running import serve
 from autoscaler.config import ConfigurationError
 from autoscaler.controller.system import SystemClock
 

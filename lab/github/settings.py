@@ -167,7 +167,7 @@ class Patience:
     real_floor: float = 5.0
 
     def at(self, scale: float) -> "Patience":
-        """Return these durations with the floor applied, for a lab of this scale."""
+        """Return these durations for a lab of this scale, none below `real_floor` real seconds."""
         floor = self.real_floor * scale
         return replace(
             self,

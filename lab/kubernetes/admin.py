@@ -6,7 +6,7 @@ Plays what lies outside the autoscaler: the operator, kubelets, and other users 
 import asyncio
 import json
 import ssl
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import suppress
 from typing import Any
 
@@ -119,6 +119,18 @@ class Administrator:
             "status": {"capacity": capacity, "allocatable": capacity},
         }
         await self.create("/api/v1/nodes", node)
+
+
+def accepts_pods(node: Mapping[str, Any]) -> bool:
+    """Return whether a node is ready, and the controllers have removed the taints of a new node.
+
+    Before that, the scheduler refuses pods for it (Kubernetes documentation, "Taints and Tolerations").
+    """
+    conditions = node.get("status", {}).get("conditions") or ()
+    taints = node["spec"].get("taints") or ()
+    return any(
+        one["type"] == "Ready" and one["status"] == "True" for one in conditions
+    ) and not any(one["key"].startswith("node.kubernetes.io/") for one in taints)
 
 
 async def _lines(stream: aiohttp.StreamReader) -> AsyncIterator[bytes]:

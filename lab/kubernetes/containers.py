@@ -18,6 +18,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from lab.machines.gpus import install_amd, install_nvidia
 from lab.machines.image import UNPRIVILEGED, Image, check_reachable
 from lab.machines.process import without_privileges
 from lab.machines.process_tree import end_sessions
@@ -86,6 +87,8 @@ class Runtime:
         self._pods.mkdir(mode=0o755)
         self._scale = scale
         self._containers: list[Container] = []
+        self.broken_gpus = 0
+        """The number of containers to come that do not find their accelerators."""
 
     async def close(self) -> None:
         """Kill all containers, and remove all files."""
@@ -157,6 +160,17 @@ class Runtime:
             )
         )
         host_file.chmod(0o644)
+        limits = (spec.get("resources") or {}).get("limits") or {}
+        vendors = {resource: resource.partition(".com/")[0] for resource in limits}
+        if self.broken_gpus > 0 and not {"nvidia", "amd"}.isdisjoint(vendors.values()):
+            self.broken_gpus -= 1
+            vendors = {}
+        for resource, vendor in vendors.items():
+            # A device plugin gives a container the devices that it requests, and no others.
+            if vendor == "nvidia":
+                install_nvidia(root, int(limits[resource]))
+            elif vendor == "amd":
+                install_amd(root, int(limits[resource]))
         for mount in spec.get("volumeMounts") or ():
             link = root / mount["mountPath"].lstrip("/")
             link.parent.mkdir(mode=0o755, parents=True, exist_ok=True)

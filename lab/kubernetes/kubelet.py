@@ -12,7 +12,7 @@ from typing import Any, Self
 
 import aiohttp
 
-from lab.kubernetes.admin import Administrator, RequestFailedError
+from lab.kubernetes.admin import Administrator, RequestFailedError, accepts_pods
 from lab.kubernetes.containers import Runtime
 from lab.kubernetes.pod_worker import PodWorker
 from lab.kubernetes.servers import KUBELET
@@ -76,7 +76,7 @@ class Kubelet:
         taints: list[dict[str, str]] | None = None,
         arch: str = "amd64",
     ) -> None:
-        """Add a ready node (see `Administrator.add_node`) and run its pods."""
+        """Add a node (see `Administrator.add_node`), run its pods, and wait until it accepts some."""
         lease = {"metadata": {"name": name}, "spec": self._lease(name)}
         await self._admin.create(_LEASES, lease)
         self._nodes.add(name)
@@ -90,7 +90,9 @@ class Kubelet:
             "lastHeartbeatTime": _now(),
             "lastTransitionTime": _now(),
         }
-        await self._admin.patch(f"/api/v1/nodes/{name}/status", {"status": {"conditions": [ready]}})
+        path = f"/api/v1/nodes/{name}"
+        await self._admin.patch(f"{path}/status", {"status": {"conditions": [ready]}})
+        await self._admin.until(path, accepts_pods)
 
     def pods(self) -> tuple[str, ...]:
         """Return the names of the pods whose containers have not ended."""

@@ -1,6 +1,7 @@
 """A laboratory's part on Kubernetes: a cluster with a namespace for runner pods, whose agents really run."""
 
 import asyncio
+import json
 import secrets
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -108,6 +109,13 @@ class LabPods:
         """Stop everything that was started. Idempotent."""
         await self._closing.aclose()
 
+    def send_through(self, url: str) -> None:
+        """Have the controller, once it is started again, use the API server at this address."""
+        file = Path(self._kubeconfig)
+        content = json.loads(file.read_text())
+        content["clusters"][0]["cluster"]["server"] = url
+        file.write_text(json.dumps(content))
+
     @property
     def section(self) -> dict[str, Any]:
         """The provider's section in fleet.yaml."""
@@ -149,7 +157,7 @@ class LabPods:
         return Counter(f"{one['verb']} {one['objectRef']['resource']}" for one in mine)
 
     def _see(self, found: Mapping[str, Any], deleted: bool) -> None:
-        """Record what a list or a watch shows of a pod."""
+        """Update the `LabPod` from a pod that a list or a watch event returned."""
         metadata = found["metadata"]
         if metadata["namespace"] != self.namespace:
             return

@@ -3,7 +3,7 @@
 import asyncio
 import itertools
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -21,7 +21,7 @@ from autoscaler.providers.kubernetes.settings import (
     PodOption,
     PodPrograms,
 )
-from lab.kubernetes.admin import Administrator
+from lab.kubernetes.admin import Administrator, accepts_pods
 from lab.kubernetes.cluster import Cluster
 from lab.kubernetes.namespaces import make_namespace
 from tests.patience import PATIENCE
@@ -36,7 +36,7 @@ _numbers = itertools.count()
 
 @pytest.fixture(scope="session")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    """Raises ProgramMissingError, whose message is the command that brings the programs."""
+    """Yield the cluster. Raises ProgramMissingError, whose message has the command that builds the programs."""
     made = Cluster(tmp_path_factory.mktemp("cluster"), PATIENCE)
     try:
         made.start()
@@ -50,15 +50,6 @@ async def admin(cluster: Cluster) -> AsyncIterator[Administrator]:
     administrator = Administrator(cluster)
     yield administrator
     await administrator.close()
-
-
-def _ready(node: Mapping[str, Any]) -> bool:
-    """Whether the controller-manager has removed the taint that a new node gets (`not-ready`)."""
-    conditions = node.get("status", {}).get("conditions") or ()
-    taints = node["spec"].get("taints") or ()
-    return any(one["type"] == "Ready" and one["status"] == "True" for one in conditions) and all(
-        one["key"] == GPU for one in taints
-    )
 
 
 @dataclass(frozen=True)
@@ -82,7 +73,7 @@ class Place:
         found = name or f"{self.name}-node-{next(_numbers)}"
         taint = {"key": GPU, "value": "present", "effect": "NoSchedule"}
         await self.admin.add_node(found, {GPU: str(gpus)}, {"pool": self.name}, [taint])
-        await self.admin.until(f"/api/v1/nodes/{found}", _ready)
+        await self.admin.until(f"/api/v1/nodes/{found}", accepts_pods)
         return found
 
     async def pods(self) -> dict[str, dict[str, Any]]:
@@ -152,6 +143,7 @@ async def new_place(cluster: Cluster, admin: Administrator) -> Place:
         programs=PodPrograms(("attest",), ("run",)),
         context=name,
         kubeconfig=cluster.kubeconfig(name, token),
+        timeout=PATIENCE,
     )
     return Place(name, token, settings, cluster, admin)
 

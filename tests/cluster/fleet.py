@@ -1,6 +1,6 @@
 """A whole controller over real pods: the real composition, with GitHub and the store in memory.
 
-The time is real, and a test can let it jump. The agents are played step by step, with the tokens of their pods.
+Time is real, and a test can make it jump. The tests play the agents step by step, with tokens of their pods.
 """
 
 import asyncio
@@ -10,7 +10,11 @@ from dataclasses import dataclass, field
 
 from autoscaler.controller import composition
 from autoscaler.controller.composition import Ports, Settings
-from autoscaler.controller.ports.bootstrap import Assigned, BootstrapRefusedError
+from autoscaler.controller.ports.bootstrap import (
+    Assigned,
+    BootstrapRefusedError,
+    NotKnownYetError,
+)
 from autoscaler.controller.ports.provider import Provider
 from autoscaler.controller.ports.reruns import RerunAnswer
 from autoscaler.ledger.state import LedgerState
@@ -39,10 +43,11 @@ from tests.controller.fakes_github import FakeGitHub
 from tests.controller.fakes_lists import FakeLists
 from tests.controller.fakes_readings import FakeReadings
 from tests.controller.fakes_store import FakeStore
+from tests.patience import PATIENCE
 
 REPOSITORY = "acme/widgets"
 AT_ONCE = 20
-"""Agents that speak at the same time."""
+"""Number of agents that send requests at the same time."""
 
 
 class JumpingClock:
@@ -205,17 +210,24 @@ class Fleet:
         """A pod's agent proves its identity, and passes its health checks."""
         name = str(machine.placement.provider_id).partition(".")[0]
         token = await self.place.pod_token(name, self.place.settings.audience)
-        desk = self.parts.bootstrap
-        await desk.attest(machine.provider, token, nonce_of(machine), 1, "1.0")
-        await desk.health_checks(machine.id, nonce_of(machine), True, "ok", "2.336.0")
+        bootstrap = self.parts.bootstrap
+        async with asyncio.timeout(PATIENCE):
+            while True:
+                try:
+                    await bootstrap.attest(machine.provider, token, nonce_of(machine), 1, "1.0")
+                    break
+                except NotKnownYetError:
+                    # A busy API server did not check the token in time.
+                    await asyncio.sleep(0.1)
+        await bootstrap.health_checks(machine.id, nonce_of(machine), True, "ok", "2.336.0")
 
     async def listens(self, machine: Machine) -> RunnerName:
         """Make a machine ready, and start its runner when it is assigned."""
         await self.ready(machine)
-        desk, nonce = self.parts.bootstrap, nonce_of(machine)
-        while not isinstance(answer := await desk.poll(machine.id, nonce, 10.0), Assigned):
+        bootstrap, nonce = self.parts.bootstrap, nonce_of(machine)
+        while not isinstance(answer := await bootstrap.poll(machine.id, nonce, 10.0), Assigned):
             pass
-        await desk.acknowledge(machine.id, nonce, answer.runner)
+        await bootstrap.acknowledge(machine.id, nonce, answer.runner)
         self.github.registrations[answer.runner].online = True
         return answer.runner
 

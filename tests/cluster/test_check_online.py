@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
-from autoscaler.app import load_for_service
+from autoscaler.app.preflight import load_for_service
 from autoscaler.config import Problem
 from autoscaler.config.provider_kind import OnlineCheck
 from autoscaler.providers.kubernetes.kind import KubernetesKind
@@ -93,6 +93,39 @@ async def test_the_command_prints_the_answers(fleet: Fleet) -> None:
     status, out, errors = await run()
     assert (status, out) == (2, "")
     assert 'unknown field "spec.nodSelector"' in errors
+
+
+@pytest.mark.case(
+    "two providers have one namespace of a cluster under two names of its API server",
+    topic="Operators' files",
+    source="Kubernetes: issuer discovery",
+)
+async def test_one_namespace_under_two_names_of_the_api_server(
+    fleet: Fleet, folder: Folder, place: Place
+) -> None:
+    assert place.settings.kubeconfig is not None
+    text = place.settings.kubeconfig.read_text()
+    assert "https://127.0.0.1:" in text
+    (folder.path / "other").write_text(text.replace("https://127.0.0.1:", "https://localhost:"))
+    other = {"kubeconfig": "other", "namespace": place.name}
+    fleet.content["providers"]["other"] = {"kubernetes": other}
+    problem = await fleet.problem()
+    assert problem.key == "providers.other.kubernetes.namespace"
+    assert problem.what.startswith(f'"{place.name}" is already the namespace of provider "cluster"')
+    assert "use one provider" in problem.fix
+    # Without the right to read the keys, nothing is known.
+    name = "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings/system:service-account-issuer-discovery"
+    binding = await place.admin.request("GET", name)
+    await place.admin.request("DELETE", name)
+    try:
+
+        async def unknown() -> bool:
+            return (await fleet.check()).problems == ()
+
+        await until(unknown)
+    finally:
+        del binding["metadata"]["resourceVersion"], binding["metadata"]["uid"]
+        await place.admin.create(name.rpartition("/")[0], binding)
 
 
 async def test_missing_rights_are_named(fleet: Fleet, place: Place) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import yaml
 
-from autoscaler.app import load_for_service
+from autoscaler.app.preflight import load_for_service
 from autoscaler.providers.kubernetes.kind import KubernetesKind
 from lab.kubernetes.admin import Administrator
 from lab.kubernetes.cluster import Cluster

@@ -6,12 +6,13 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
+from autoscaler.model.failures import FailureClass
 from autoscaler.model.machines import ExitReason, Machine, MachineState
 from lab.github.records import Job, JobStatus
 from lab.kubernetes.cluster import Cluster
 from lab.kubernetes.lab_pods import LabNode, LabPod, LabPods
 from lab.laboratory import LabFleet, Laboratory
-from tests.lab.system.harness import job, read_records, started, until
+from tests.lab.system.harness import history_of, job, read_records, started, until
 from tests.lab.system.pace import PATIENCE, yielding
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
@@ -35,6 +36,7 @@ SKUS = {
     "rocm.evicted": pod_sku(rerun_interrupted=1),
     "rocm.memory": pod_sku(),
     "rocm.secret": pod_sku(),
+    "rocm.broken": pod_sku(),
     "rocm.warm": pod_sku(idle={"min": 1}),
 }
 
@@ -168,9 +170,28 @@ async def test_a_pod_at_its_memory_limit_leaves_no_registration(lab: Laboratory)
     await ended(lab, "rocm.memory")
     [machine] = machines(lab, "rocm.memory")
     assert machine.state is MachineState.TERMINATED
-    assert machine.reason == "OOMKilled: container runner ended with status 137"
+    words = "container runner ended with status 137, at its memory limit of 1Gi"
+    assert machine.reason == f"OOMKilled: {words}"
     [one] = [one for one in lab.github.jobs if one.spec.name == "rocm.memory-0"]
     assert len(one.starts) == 1
+
+
+@pytest.mark.case(
+    "a pod does not find its GPU: it gets no registration, and the job runs in the next pod",
+    topic="Accelerators",
+    source="NVIDIA/NVSentinel#155",
+)
+async def test_a_pod_without_its_gpu_gets_no_job(lab: Laboratory) -> None:
+    of(lab).kubelet.runtime.broken_gpus = 1
+    [one] = await push(lab, "rocm.broken", 30.0)
+    await ended(lab, "rocm.broken")
+    assert (one.conclusion, len(one.starts)) == ("success", 1)
+    broken = [each for each in machines(lab, "rocm.broken") if each.progress.ready_at is None]
+    assert len(broken) == 1
+    assert broken[0].failure is FailureClass.HEALTH_CHECK
+    assert broken[0].work.runner is None
+    reason = "gpu_query: rocminfo exited with 1: ROCk module is NOT loaded, possibly no GPU devices"
+    assert history_of(lab, broken[0].id, MachineState.FAILED) == [reason]
 
 
 async def test_a_ready_pod_shows_as_a_running_init_container(lab: Laboratory) -> None:

@@ -217,10 +217,10 @@ async def test_the_pod_of_a_job_is_deleted_when_its_runner_is_gone(
     hidden = place.path(names[1])
     await place.admin.patch(hidden, {"metadata": {"labels": {ownership.FLEET: None}}})
     await listed(hooked)
-    await hooked.collect([])
+    await hooked.delete_unused([])
     assert {f"{name}-workflow" for name in names} <= set(await place.pods())
     await hooked.terminate([lost.provider_id])
-    await hooked.collect([])
+    await hooked.delete_unused([])
     await place.admin.gone(place.path(f"{names[0]}-workflow"))
     left = {name for name in await place.pods() if name.endswith("-workflow")}
     assert left == {f"{name}-workflow" for name in names[1:]}

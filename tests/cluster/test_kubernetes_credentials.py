@@ -3,7 +3,6 @@
 import base64
 import json
 import os
-import signal
 import stat
 from collections.abc import AsyncIterator
 from dataclasses import replace
@@ -126,18 +125,10 @@ async def test_a_missing_file_of_the_pod_is_an_error_until_it_is_there(
     (folder / file).unlink()
     with pytest.raises(ProviderError) as error:
         await in_cluster.open()
-    assert (error.value.failure, error.value.code) == (FailureClass.CONFIGURATION, "Kubeconfig")
+    assert (error.value.failure, error.value.code) == (FailureClass.CONFIGURATION, "NotInCluster")
+    assert error.value.message.endswith(f"this host lacks the file {folder / file}")
     (folder / file).write_bytes(content)
     await in_cluster.open()
-
-
-async def test_outside_a_cluster_the_error_names_what_is_missing(
-    in_cluster: KubernetesProvider, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.delenv("KUBERNETES_SERVICE_HOST")
-    with pytest.raises(ProviderError, match="Service host/port is not set") as error:
-        await in_cluster.open()
-    assert in_cluster.hint(error.value)
 
 
 def with_user(place: Place, path: Path, user: dict[str, Any]) -> KubernetesSettings:
@@ -209,18 +200,20 @@ async def test_a_credential_plugin_that_never_ends_stops_no_later_request(
     os.mkfifo(pipe)
     settings = with_user(place, tmp_path / "config", plugin(tmp_path / "plugin", pipe))
     api = KubernetesApi(replace(settings, timeout=0.05), RememberingTelemetry(), ManualClock())
-    for _ in range(2):
-        with pytest.raises(ProviderError, match="no credentials within"):
-            await api.request("GET", f"/api/v1/namespaces/{place.name}/pods")
-    await api.close()
+    pids = tmp_path / "plugin.pids"
 
     async def started_twice() -> bool:
-        return len(pids.read_text().splitlines()) == 2
+        with pytest.raises(ProviderError, match="no credentials within"):
+            await api.request("GET", f"/api/v1/namespaces/{place.name}/pods")
+        return pids.exists() and len(pids.read_text().splitlines()) >= 2
 
-    pids = tmp_path / "plugin.pids"
+    # On a busy host, a request can end before its plugin has started.
     await until(started_twice)
-    for pid in pids.read_text().split():
-        os.kill(int(pid), signal.SIGKILL)
+    await api.close()
+    # All plugins end: those that read the pipe with its last writer, and later ones without a pipe.
+    writer = os.open(pipe, os.O_RDWR)
+    pipe.unlink()
+    os.close(writer)
 
 
 async def test_refused_credentials_leave_few_connections(place: Place, tmp_path: Path) -> None:

@@ -68,7 +68,7 @@ async def test_many_pods_are_created_and_listed_and_none_is_left_over(
     await until(left, PAUSE)
     ended = [one for one in (await listed(provider)).values() if one.terminated]
     assert Counter(one.failure for one in ended) in ({}, {FailureClass.CAPACITY: len(ended)})
-    await provider.collect([])
+    await provider.delete_unused([])
     assert await provider.terminate(sorted(launched)) == {}
 
     async def empty() -> bool:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from autoscaler.app import load_for_service
+from autoscaler.app.preflight import load_for_service
 from autoscaler.model.identifiers import ProviderName, SkuName
 from autoscaler.providers.kubernetes.provider import KubernetesProvider
 from autoscaler.providers.kubernetes.settings import KubernetesSettings

@@ -116,7 +116,7 @@ async def set_quota(place: Place, hard: dict[str, str]) -> None:
     await place.admin.until(f"{path}/quota", lambda found: found["status"].get("used"))
 
 
-async def test_an_exceeded_quota_is_a_typed_failure_of_the_slots_that_got_no_pod(
+async def test_slots_without_a_pod_fail_with_the_exceeded_quota(
     place: Place, provider: KubernetesProvider
 ) -> None:
     await set_quota(place, {f"requests.{GPU}": "2"})
@@ -128,6 +128,26 @@ async def test_an_exceeded_quota_is_a_typed_failure_of_the_slots_that_got_no_pod
     with pytest.raises(ProviderError) as error:
         await provider.launch(await provider.prepare(place.make_order(2, "more")))
     assert error.value.failure is FailureClass.QUOTA
+
+
+@pytest.mark.case(
+    "a repeated launch is partly refused: the API server checks quotas before a pod's name",
+    topic="Kubernetes",
+    source="Kubernetes: Resource Quotas",
+)
+async def test_a_repeat_that_is_partly_refused_adopts_the_pods_that_exist(
+    place: Place, provider: KubernetesProvider
+) -> None:
+    await set_quota(place, {"pods": "2"})
+    request = await provider.prepare(place.make_order(3, "again"))
+    first = await provider.launch(request)
+    assert len(first.launched) == 2
+    path = f"/api/v1/namespaces/{place.name}/resourcequotas/quota"
+    await place.admin.request("DELETE", path)
+    await set_quota(place, {"pods": "3"})
+    second = await provider.launch(request)
+    assert set(first.launched) <= set(second.launched)
+    assert len(second.launched) == len(await place.pods())
 
 
 async def test_a_quota_of_pods_concerns_the_whole_namespace(
@@ -154,7 +174,7 @@ async def test_a_repeat_adopts_what_exists_and_creates_what_is_missing(
     assert set(await place.pods()) == set(names_of(request))
 
 
-async def test_a_pod_of_somebody_else_with_the_same_name_is_not_adopted(
+async def test_a_pod_of_others_with_the_same_name_is_not_adopted(
     place: Place, provider: KubernetesProvider
 ) -> None:
     request = await provider.prepare(place.make_order(1, "taken"))
@@ -250,9 +270,9 @@ async def test_pods_that_ended_are_deleted_once_a_listing_has_shown_them(
         [name] = names_of(request)
         await place.admin.until(place.path(name), lambda pod: pod["status"].get("startTime"))
         await place.set_status(name, {"phase": "Succeeded"})
-    assert await provider.collect([]) == ()
+    assert await provider.delete_unused([]) == ()
     assert {one.state for one in (await states(provider)).values()} >= {"Succeeded"}
-    assert len(await provider.collect([kept])) == 1
+    assert len(await provider.delete_unused([kept])) == 1
     await place.admin.gone(place.path(names_of(ended)[0]))
     assert set(await place.pods()) == {*names_of(kept), *names_of(running)}
 

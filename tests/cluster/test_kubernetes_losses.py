@@ -39,14 +39,16 @@ def name_of(machine: Machine) -> str:
 
 
 async def at_once(work: Iterable[Coroutine[Any, Any, Any]]) -> None:
-    """Await all, a few at a time."""
+    """Await all, a few at a time. The first failure ends them all."""
     places = asyncio.Semaphore(AT_ONCE)
 
     async def one(coroutine: Coroutine[Any, Any, Any]) -> None:
         async with places:
             await coroutine
 
-    await asyncio.gather(*map(one, work))
+    async with asyncio.TaskGroup() as group:
+        for coroutine in work:
+            group.create_task(one(coroutine))
 
 
 @dataclass
@@ -133,7 +135,7 @@ class Crowd:
 
 
 @pytest.mark.case(
-    "a node dies under a job: its pod stays Terminating until somebody deletes the node, and the job is rerun",
+    "a node dies under a job: its pod stays Terminating until the node is deleted, and the job is rerun",
     topic="Kubernetes",
     source="Kubernetes: Nodes, and Pod garbage collection",
 )
@@ -174,7 +176,7 @@ async def test_every_job_of_an_evicted_pod_or_a_lost_node_is_rerun_and_nothing_i
     assert {
         one async for page in provider.machines() for one in page if not one.terminated
     } == set()
-    await provider.collect([])
+    await provider.delete_unused([])
     assert await place.pods() == {}
     for node in nodes[DELETED + SILENT :]:
         await place.admin.request("DELETE", f"/api/v1/nodes/{node}")
@@ -187,7 +189,7 @@ async def evict(place: Place, machine: Machine) -> None:
 
 
 async def strand(place: Place, stuck: list[Machine], silent: list[str]) -> None:
-    """Let the kubelets of some nodes be silent, and Kubernetes evict their pods."""
+    """Silence the kubelets of some nodes, so that Kubernetes evicts their pods."""
     finalizers = {"metadata": {"finalizers": [FINALIZER]}}
     await at_once(place.admin.patch(place.path(name_of(one)), finalizers) for one in stuck)
     for node in silent:

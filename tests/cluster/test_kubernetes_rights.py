@@ -57,7 +57,7 @@ async def test_all_that_a_provider_does_needs_exactly_the_shipped_rights(place: 
         # The node has no kubelet that could answer.
         await provider.console(second.provider_id)
     await provider.terminate([first.provider_id, second.provider_id])
-    await provider.collect([])
+    await provider.delete_unused([])
     await provider.close()
 
     async def watch_is_logged() -> bool:

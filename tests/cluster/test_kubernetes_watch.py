@@ -1,4 +1,4 @@
-"""The watch and the complete list. test_restarted_api_server.py has their worse moments."""
+"""The watch and the complete list. test_restarted_api_server.py tests them while the API server restarts."""
 
 import asyncio
 from collections.abc import AsyncGenerator
@@ -31,7 +31,7 @@ async def launch(place: Place, provider: KubernetesProvider, request: str) -> st
     return (await provider.launch(text)).launched[0].provider_id
 
 
-async def test_changes_come_after_the_list_and_over_the_end_of_a_watch(
+async def test_changes_continue_after_the_end_of_a_watch(
     place: Place, provider: KubernetesProvider
 ) -> None:
     api = new_api(place)

@@ -38,7 +38,7 @@ async def test_after_an_expired_version_the_pods_are_listed_again_and_the_missin
     await api.close()
 
 
-async def test_the_watch_goes_on_after_the_api_server_was_killed(
+async def test_the_watch_continues_after_the_api_server_was_killed(
     place: Place, provider: KubernetesProvider
 ) -> None:
     api = new_api(place)
@@ -62,7 +62,7 @@ async def test_the_watch_goes_on_after_the_api_server_was_killed(
     await api.close()
 
 
-async def test_without_the_api_server_nothing_is_sent_and_afterwards_all_is_as_before(
+async def test_nothing_is_sent_without_the_api_server_and_all_continues_afterwards(
     place: Place, provider: KubernetesProvider
 ) -> None:
     first = await provider.prepare(place.make_order(2, "before"))

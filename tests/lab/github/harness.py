@@ -166,7 +166,7 @@ class Client:
         answer = await self.register(name, labels, **more)
         assert answer.status == 201, answer
         runner = StandIn(self, answer.json["runner"]["id"], answer.json["encoded_jit_config"])
-        assert await runner.say("connect") == 204
+        assert await runner.send("connect") == 204
         return runner
 
 
@@ -182,7 +182,7 @@ class StandIn:
         url = f"{self.config['server']}/lab/runners/{self.config['runner_id']}/{step}"
         return await self.client.call("POST", url, self.config["token"], body)
 
-    async def say(self, step: str, **body: Any) -> int:
+    async def send(self, step: str, **body: Any) -> int:
         return (await self.post(step, **body)).status
 
     async def take(self, wait: float = 0.0) -> int | None:
@@ -195,8 +195,8 @@ class StandIn:
         """Take a job and run it to its end."""
         number = await self.take(5.0)
         assert number is not None
-        assert await self.say("started", job=number) == 204
-        assert await self.say("completed", job=number, conclusion="success") == 204
+        assert await self.send("started", job=number) == 204
+        assert await self.send("completed", job=number, conclusion="success") == 204
         return number
 
 

@@ -195,7 +195,7 @@ async def test_lists_can_be_as_old_as_their_cache(make: Make, clock: HandClock) 
     assert [one["busy"] for one in before["runners"]] == [False]
     (pushed,) = client.lab.push([job()])
     assert await runner.take() == pushed.id
-    assert await runner.say("started", job=pushed.id) == 204
+    assert await runner.send("started", job=pushed.id) == 204
     await client.register("b")
     await clock.advance(59)
     assert (await client.ask("GET", RUNNERS)).json == before

@@ -77,7 +77,7 @@ async def test_runners_from_registration_to_removal(acme: Installation, client: 
         await register()
     assert taken.value.response.status_code == 409
     stand_in = StandIn(client, registered.runner.id, registered.encoded_jit_config)
-    assert await stand_in.say("connect") == 204
+    assert await stand_in.send("connect") == 204
     listed = (
         await actions.async_list_self_hosted_runners_for_org("acme", name="kit-1")
     ).parsed_data

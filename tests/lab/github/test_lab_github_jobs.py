@@ -20,11 +20,11 @@ async def test_a_job_from_push_to_end(client: Client, clock: HandClock) -> None:
     answer = await runner.post("message", wait=0)
     assert answer.json == {"job": {"id": pushed.id, "name": "test", "seconds": 90.0}}
     await clock.advance(5)
-    assert await runner.say("started", job=pushed.id) == 204
-    assert await runner.say("started", job=pushed.id) == 204
+    assert await runner.send("started", job=pushed.id) == 204
+    assert await runner.send("started", job=pushed.id) == 204
     await clock.advance(90)
-    assert await runner.say("renew", job=pushed.id) == 204
-    assert await runner.say("completed", job=pushed.id, conclusion="success") == 204
+    assert await runner.send("renew", job=pushed.id) == 204
+    assert await runner.send("completed", job=pushed.id, conclusion="success") == 204
     await asyncio.wait_for(client.lab.settled(), PATIENCE)
     assert (pushed.status, pushed.conclusion) == (JobStatus.COMPLETED, "success")
     assert pushed.queued_at is not None
@@ -139,7 +139,7 @@ async def test_a_job_cancelled_before_its_start_frees_its_runner(client: Client)
     runner = await client.runner("a")
     assert await runner.take() == first.id
     client.lab.cancel(first)
-    assert await runner.say("started", job=first.id) == 404
+    assert await runner.send("started", job=first.id) == 404
     assert await runner.take() == second.id
 
 
@@ -147,11 +147,11 @@ async def test_a_running_job_is_cancelled_through_its_runner(client: Client) -> 
     (running,) = client.lab.push([job()])
     runner = await client.runner("a")
     assert await runner.take() == running.id
-    assert await runner.say("started", job=running.id) == 204
+    assert await runner.send("started", job=running.id) == 204
     client.lab.cancel(running)
     assert running.status is JobStatus.IN_PROGRESS
-    assert await runner.say("renew", job=running.id) == 410
-    assert await runner.say("completed", job=running.id, conclusion="success") == 204
+    assert await runner.send("renew", job=running.id) == 410
+    assert await runner.send("completed", job=running.id, conclusion="success") == 204
     assert running.conclusion == "cancelled"
 
 
@@ -166,14 +166,14 @@ async def test_a_cancelled_job_whose_runner_continues_is_completed(
     (running,) = client.lab.push([job()])
     runner = await client.runner("a")
     assert await runner.take() == running.id
-    assert await runner.say("started", job=running.id) == 204
+    assert await runner.send("started", job=running.id) == 204
     client.lab.cancel(running)
     await clock.advance(299)
     assert running.status is JobStatus.IN_PROGRESS
     await clock.advance(1)
     assert running.conclusion == "cancelled"
-    assert await runner.say("completed", job=running.id, conclusion="success") == 404
-    assert await runner.say("connect") == 404
+    assert await runner.send("completed", job=running.id, conclusion="success") == 404
+    assert await runner.send("connect") == 404
 
 
 @pytest.mark.case(
@@ -191,10 +191,10 @@ async def test_an_assigned_job_that_does_not_start_goes_to_another_runner(
     assert await quick.take() is None
     await clock.advance(60)
     assert await quick.take() == pushed.id
-    assert await slow.say("started", job=pushed.id) == 404
-    assert await quick.say("started", job=pushed.id) == 204
+    assert await slow.send("started", job=pushed.id) == 404
+    assert await quick.send("started", job=pushed.id) == 204
     assert (pushed.starts, pushed.assigned) == (["quick"], 2)
-    assert await slow.say("completed", job=pushed.id, conclusion="success") == 404
+    assert await slow.send("completed", job=pushed.id, conclusion="success") == 404
     assert [one.name for one in client.lab.runners] == ["quick"]
     await clock.advance(120)
     assert pushed.status is JobStatus.IN_PROGRESS
@@ -204,10 +204,10 @@ async def test_a_job_to_be_ended_is_reported_to_its_runner_at_its_renewal(client
     (pushed,) = client.lab.push([job()])
     runner = await client.runner("a")
     assert await runner.take() == pushed.id
-    assert await runner.say("started", job=pushed.id) == 204
-    assert await runner.say("renew", job=pushed.id) == 204
+    assert await runner.send("started", job=pushed.id) == 204
+    assert await runner.send("renew", job=pushed.id) == 204
     client.lab.end(pushed)
-    assert await runner.say("renew", job=pushed.id) == 200
+    assert await runner.send("renew", job=pushed.id) == 200
     assert pushed.status is JobStatus.IN_PROGRESS
 
 
@@ -222,16 +222,16 @@ async def test_a_job_whose_runner_vanished_fails_after_ten_minutes(
     (pushed,) = client.lab.push([job()])
     runner = await client.runner("a")
     assert await runner.take() == pushed.id
-    assert await runner.say("started", job=pushed.id) == 204
+    assert await runner.send("started", job=pushed.id) == 204
     await clock.advance(500)
-    assert await runner.say("renew", job=pushed.id) == 204
+    assert await runner.send("renew", job=pushed.id) == 204
     await clock.advance(599)
     assert pushed.status is JobStatus.IN_PROGRESS
     await clock.advance(1)
     assert pushed.conclusion == "failure"
     (left,) = client.lab.runners
     assert (left.online, left.job) == (False, None)
-    assert await runner.say("renew", job=pushed.id) == 404
+    assert await runner.send("renew", job=pushed.id) == 404
     path = f"/orgs/acme/actions/runners/{runner.id}"
     assert (await client.ask("DELETE", path)).status == 204
 
@@ -300,7 +300,7 @@ async def test_silent_runners_go_offline_and_are_removed_after_a_day(
 )
 async def test_a_deleted_registration_ends_its_poll(client: Client) -> None:
     runner = await client.runner("a")
-    poll = asyncio.create_task(runner.say("message", wait=5.0))
+    poll = asyncio.create_task(runner.send("message", wait=5.0))
     await until(lambda: client.lab._actions.runners.by_id[runner.id].poll is not None)
     deleted = await client.ask("DELETE", f"/orgs/acme/actions/runners/{runner.id}")
     assert deleted.status == 204
@@ -326,9 +326,9 @@ async def test_wrong_secrets_and_malformed_messages_are_refused(client: Client) 
     token = runner.config["token"]
     for body in ("{", "[]", '{"wait": "1"}', '{"wait": NaN}'):
         assert (await client.call("POST", url, token, body)).status == 400, body
-    assert await runner.say("started", job="1") == 400
-    assert await runner.say("started", job=1) == 404
-    assert await runner.say("completed", job=1, conclusion="splendid") == 400
+    assert await runner.send("started", job="1") == 400
+    assert await runner.send("started", job=1) == 404
+    assert await runner.send("completed", job=1, conclusion="splendid") == 400
     registered = await client.register("unconnected")
     client.lab.push([job()])
     assert registered.status == 201
@@ -371,12 +371,12 @@ async def test_a_busy_runner_that_polls_gets_no_second_job(client: Client) -> No
     (first,) = client.lab.push([job("x")])
     runner = await client.runner("a")
     assert await runner.take() == first.id
-    assert await runner.say("started", job=first.id) == 204
+    assert await runner.send("started", job=first.id) == 204
     poll = asyncio.create_task(runner.take(0.3))
     await until(lambda: client.lab._actions.runners.by_id[runner.id].poll is not None)
     (second,) = client.lab.push([job("y")])
     assert (second.assigned, await poll, await runner.take()) == (0, None, None)
-    assert await runner.say("completed", job=first.id, conclusion="success") == 204
+    assert await runner.send("completed", job=first.id, conclusion="success") == 204
     assert (first.starts, second.starts) == (["a"], [])
 
 

@@ -67,9 +67,9 @@ async def test_a_job_has_the_right_events_before_it_starts(
 ) -> None:
     client = await make(listener.url, delivery_concurrency=1)
     client.lab.push([spec])
-    heard = await _said(client, clock, listener)
-    assert [f"{action}/{status}" for action, status in heard[:-2]] == said.split()
-    assert heard[-2:] == [("in_progress", "in_progress"), ("completed", "completed")]
+    received = await _said(client, clock, listener)
+    assert [f"{action}/{status}" for action, status in received[:-2]] == said.split()
+    assert received[-2:] == [("in_progress", "in_progress"), ("completed", "completed")]
 
 
 @pytest.mark.case(
@@ -82,8 +82,8 @@ async def test_an_in_progress_event_may_have_the_status_queued(
 ) -> None:
     client = await make(listener.url, delivery_concurrency=1)
     client.lab.push([_odd("started_as_queued")])
-    heard = await _said(client, clock, listener)
-    assert heard == [("queued", "queued"), ("in_progress", "queued"), ("completed", "completed")]
+    received = await _said(client, clock, listener)
+    assert received == [("queued", "queued"), ("in_progress", "queued"), ("completed", "completed")]
     assert listener.events()[1]["workflow_job"]["runner_name"] == "a"
 
 
@@ -97,8 +97,8 @@ async def test_completed_may_come_first_and_without_labels(
 ) -> None:
     client = await make(listener.url, delivery_concurrency=1)
     (pushed,) = client.lab.push([_odd("completed_first", "completed_without_labels")])
-    heard = await _said(client, clock, listener)
-    assert [action for action, _ in heard] == ["completed", "queued", "in_progress"]
+    received = await _said(client, clock, listener)
+    assert [action for action, _ in received] == ["completed", "queued", "in_progress"]
     assert [event["workflow_job"]["labels"] for event in listener.events()] == [
         [],
         ["gpu"],
@@ -121,8 +121,8 @@ async def test_a_rerun_of_failed_jobs_repeats_the_completed_events_of_the_others
     for name, conclusion in (("a", "success"), ("b", "failure")):
         runner = await client.runner(name)
         number = await runner.take()
-        await runner.say("started", job=number)
-        await runner.say("completed", job=number, conclusion=conclusion)
+        await runner.send("started", job=number)
+        await runner.send("completed", job=number, conclusion=conclusion)
     assert (bad.conclusion, after.conclusion) == ("failure", "skipped")
     await client.lab.delivered()
     listener.got.clear()
@@ -160,9 +160,9 @@ async def test_idle_runners_are_removed_in_minutes(make: Make, clock: HandClock)
     client.lab.push([job()])
     await busy.take()
     await clock.advance(30)
-    assert await busy.say("started", job=client.lab.jobs[0].id) == 204
+    assert await busy.send("started", job=client.lab.jobs[0].id) == 204
     await clock.advance(89)
     assert [one.name for one in client.lab.runners] == ["idle", "busy"]
     await clock.advance(1)
     assert [one.name for one in client.lab.runners] == ["busy"]
-    assert await idle.say("message", wait=0) == 404
+    assert await idle.send("message", wait=0) == 404

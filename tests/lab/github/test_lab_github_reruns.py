@@ -38,8 +38,8 @@ async def end(lab: Client, conclusion: str) -> None:
     runner = await lab.runner(f"r-{sum(lab.lab.calls.values())}")
     number = await runner.take()
     assert number is not None
-    await runner.say("started", job=number)
-    await runner.say("completed", job=number, conclusion=conclusion)
+    await runner.send("started", job=number)
+    await runner.send("completed", job=number, conclusion=conclusion)
 
 
 def names(lab: Client) -> list[tuple[str, int]]:

@@ -152,14 +152,14 @@ async def test_a_busy_runner_cannot_be_deleted_and_disappears_after_its_job(clie
     (queued,) = client.lab.push([job()])
     runner = await client.runner("a")
     assert await runner.take() == queued.id
-    assert await runner.say("started", job=queued.id) == 204
+    assert await runner.send("started", job=queued.id) == 204
     refused = await client.ask("DELETE", f"{RUNNERS}/{runner.id}")
     assert refused.status == 422
     assert "is still running a job" in refused.json["message"]
     assert (await client.ask("GET", f"{RUNNERS}/{runner.id}")).json["busy"] is True
-    assert await runner.say("completed", job=queued.id, conclusion="success") == 204
+    assert await runner.send("completed", job=queued.id, conclusion="success") == 204
     assert (await client.ask("GET", f"{RUNNERS}/{runner.id}")).status == 404
-    assert await runner.say("connect") == 404
+    assert await runner.send("connect") == 404
 
 
 async def test_a_runner_is_busy_as_soon_as_it_is_assigned_a_job(client: Client) -> None:

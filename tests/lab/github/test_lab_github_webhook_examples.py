@@ -75,8 +75,8 @@ async def _reported(make: Make, listener: Listener, clock: HandClock) -> list[di
         runner = await client.runner(name)
         number = await runner.take()
         assert number in {fine.id, failed.id}
-        await runner.say("started", job=number)
-        await runner.say("completed", job=number, conclusion=conclusion)
+        await runner.send("started", job=number)
+        await runner.send("completed", job=number, conclusion=conclusion)
     await clock.advance(60)
     client.lab.cancel(held)
     client.lab.rerun_failed(fine.run)

@@ -226,15 +226,15 @@ async def test_faults_fail_drop_duplicate_and_delay_deliveries(
 
 
 async def test_shares_are_the_same_for_the_same_seed(make: Make, listener: Listener) -> None:
-    heard = []
+    received = []
     for seed in (1, 1, 2):
         client = await make(listener.url, seed=seed, faults=DeliveryFaults(drop=0.5))
         client.lab.push([job(f"job {number}") for number in range(40)])
         await client.lab.delivered()
-        heard.append(sorted(name for name, _ in listener.actions()))
+        received.append(sorted(name for name, _ in listener.actions()))
         listener.got.clear()
-    assert heard[0] == heard[1] != heard[2]
-    assert all(5 < len(names) < 35 for names in heard)
+    assert received[0] == received[1] != received[2]
+    assert all(5 < len(names) < 35 for names in received)
 
 
 @pytest.mark.case(

@@ -56,7 +56,7 @@ def test_a_killed_program_is_gone_and_another_one_stays(tmp_path: Path) -> None:
     second.kill()
 
 
-def test_a_program_that_ends_by_itself_says_what_it_wrote(tmp_path: Path) -> None:
+def test_the_error_of_a_program_that_ended_has_its_output(tmp_path: Path) -> None:
     program = RunningProgram(["sh", "-c", "echo no such flag >&2; exit 3"], tmp_path / "log")
     program.start()
     with pytest.raises(ProgramFailedError, match="no such flag"):

@@ -69,7 +69,7 @@ def test_all_programs_are_built_once_from_pinned_versions(environment: dict[str,
     assert len(Path(environment["CALLS"]).read_text().splitlines()) == len(PROGRAMS)
 
 
-def test_after_a_failure_nothing_is_half_there_and_the_next_build_goes_on(
+def test_after_a_failure_no_program_is_incomplete_and_the_next_build_continues(
     environment: dict[str, str],
 ) -> None:
     with pytest.raises(subprocess.CalledProcessError):

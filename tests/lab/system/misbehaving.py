@@ -31,6 +31,12 @@ Sample = tuple[float, dict[str, float]]
 LONG = {"deadlines": {"boot": "3h", "health_checks": "3h", "ready_silence": "1h"}}
 """For stories without deadlines, so that a busy host does not end them."""
 
+FOUR_GPUS = {
+    **ec2_sku("g5.12xlarge"),
+    "accelerator": {"vendor": "nvidia", "count": 4, "driver_version": "580"},
+}
+"""For machines whose health checks compare their GPUs."""
+
 EARLY = 100.0
 """A real second: on a busy host, what was said and the lab's noting of it lie so far apart."""
 
@@ -87,6 +93,12 @@ STORIES = {
         cap=2,
         failure=FailureClass.HEALTH_CHECK,
     ),
+    "loses-gpu": Story(
+        _M.LOSES_GPU, 0.0, TerminationReason.SURPLUS, _states(_S.LAUNCHED, _S.BOOTED, _S.FAILED),
+        cap=2,
+        failure=FailureClass.HEALTH_CHECK,
+        sku={**LONG, **FOUR_GPUS},
+    ),
     "hangs-idle": Story(_M.HANGS_IDLE, 120.0, None, LEAVING),
     "no-worker": Story(_M.NO_WORKER, 720.0, None, LEAVING, cap=2, replaced=180.0),
     "hangs-at-work": Story(
@@ -132,7 +144,8 @@ STORIES = {
 class Outcome:
     """Everything that was seen. `samples` are the controller's own counts, from time to time.
 
-    `consoles` are, by SKU, the console in the history of the machine that misbehaved.
+    `consoles` are, by SKU, the console in the history of the machine that misbehaved. `failures` are, by
+    machine, the details of its failure in its history.
     """
 
     records: Records
@@ -142,6 +155,7 @@ class Outcome:
     samples: list[Sample]
     registrations: Sequence[RegisteredRunnerView]
     consoles: dict[str, list[str]]
+    failures: dict[str, list[str]]
 
     def instances_of(self, sku: str) -> list[Instance]:
         """In the order of their launch."""

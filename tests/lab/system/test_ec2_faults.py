@@ -1,6 +1,6 @@
 """EC2 lacks, refuses, swallows and breaks what it was asked for: every job runs once all the same.
 
-One laboratory for all stories, one after the other, for faults of calls hit whoever calls. The last
+One laboratory for all stories, one after the other, because a fault hits the calls of every test. The last
 one looks at what all of them left.
 """
 

@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator
 import pytest
 import pytest_asyncio
 
+from autoscaler.model.failures import FailureClass
 from autoscaler.model.machines import MachineState
 from autoscaler.model.runners import RunnerState
 from lab.ec2.lifecycle import BY_ITSELF, BY_USER
@@ -57,6 +58,7 @@ async def outcome(moto: MotoProcess) -> AsyncIterator[Outcome]:
                 for one in records.machines
                 if one.placement.provider_id in instances
             },
+            {one.id: history_of(lab, one.id, MachineState.FAILED) for one in records.machines},
         )
 
 
@@ -131,7 +133,7 @@ async def test_a_misbehaving_machine_is_terminated_for_the_right_reason_and_in_t
     assert outcome.scrapes(began + story.after, instance.ended_at) <= LATE
     assert machine.state is MachineState.TERMINATED
     assert machine.failure is story.failure
-    if story.kind is Misbehaviour.FAILS_HEALTH_CHECKS:
+    if story.failure is FailureClass.HEALTH_CHECK:
         return  # it powers off while it is being ended: either may come first
     assert machine.termination.reason is story.reason_code
     assert instance.reason is not None
@@ -153,7 +155,7 @@ async def test_a_misbehaving_machine_is_terminated_for_the_right_reason_and_in_t
     param="vanishes-handed",
 )
 @pytest.mark.case(
-    "phantom and failed runners use up capacity",
+    "registrations without a machine and failed runners use up capacity",
     topic="Complaints about other fleets",
     source="ARC#3685; ARC#3821; ARC#4168; ARC#4258; ARC#4602; GAR#5007",
 )
@@ -245,6 +247,7 @@ async def test_no_job_is_lost_or_run_twice(outcome: Outcome, name: str) -> None:
         ("never-boots", PANIC.strip()),
         ("no-agent", "runner-agent: not on this image"),
         ("fails-health-checks", None),
+        ("loses-gpu", None),
         ("stays-on", None),
     ],
 )
@@ -253,6 +256,23 @@ async def test_the_console_text_of_a_failed_boot_is_in_the_history(
 ) -> None:
     consoles = outcome.consoles[name]
     assert [one.endswith(shown) for one in consoles] == [True] if shown else consoles == []
+
+
+@pytest.mark.case(
+    "a machine boots with one GPU too few: it gets no job, it is replaced, and the operator reads which check "
+    "failed",
+    topic="Accelerators",
+    source="NVIDIA/NVSentinel#155; JosephKJ/OWOD#81",
+)
+async def test_a_machine_with_a_gpu_too_few_gets_no_registration(outcome: Outcome) -> None:
+    machine = outcome.machine("loses-gpu")
+    assert outcome.failures[machine.id] == ["gpu_count: 3 found, and 4 wanted"]
+    assert not [one for one in outcome.records.runners if one.machine == machine.id]
+    assert machine.progress.ready_at is None
+    last = outcome.samples[-1][1]
+    assert last['autoscaler_health_checks_failed_total{check="gpu_count",sku="loses-gpu"}'] == 1
+    [second] = outcome.instances_of("loses-gpu")[1:]
+    assert second.id != outcome.misdeeds["loses-gpu"].instance_id
 
 
 @pytest.mark.case(

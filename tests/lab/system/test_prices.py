@@ -106,6 +106,7 @@ async def test_without_permission_to_read_prices_the_stored_ones_are_used_and_jo
     refused = list(log_lines(lab, "prices_not_read"))
     assert {line["capacity_type"] for line in refused} == {"on-demand"}
     assert "AccessDeniedException" in refused[0]["error"]
+    assert "docs/ec2.md#permissions" in refused[0]["hint"]
     assert refused[0]["in_use"] == {"cache": 1}
     newest = list(read_records(lab).machines)[-1]
     assert newest.placement.dollars_per_hour == ON_DEMAND

@@ -70,7 +70,7 @@ async def test_after_a_restart_without_permission_launches_stay_within_the_store
     assert refused_calls(lab) == []
     (refused,) = log_lines(lab, "quotas_not_read")
     assert "AccessDeniedException" in refused["error"]
-    assert "docs/ec2.md#permissions" in refused["fix"]
+    assert "docs/ec2.md#permissions" in refused["hint"]
     assert refused["in_use"] == {"cache": 1}
     assert refused["age_seconds"] > 0
     await at_rest(lab, PATIENCE)

@@ -148,7 +148,7 @@ async def stories(
     source="SQLite: backup",
 )
 @pytest.mark.case(
-    "a backup was made while a call was in flight",
+    "a backup was made while a launch request was in flight",
     topic="EC2's machines",
     source="SQLite: backup",
 )
