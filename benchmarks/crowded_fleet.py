@@ -1,11 +1,12 @@
-"""Builds a ledger of any size in which many classes of jobs share labels, event by event.
+"""Builds a ledger of any size in which many classes of jobs share labels.
 
 Several SKUs may serve a class, and a class's runners may serve others, so the planner has to compare all of
-them.
+them. Up to `BY_EVENTS` machines the fleet is built event by event. A larger fleet consists of copies of such a
+part, because a machine at work takes 18 events.
 """
 
 import random
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from autoscaler.ledger.ledger import Ledger
 from autoscaler.model import events as e
@@ -21,6 +22,7 @@ from autoscaler.model.catalogue import (
     Scope,
     Sku,
 )
+from autoscaler.model.changes import Record, copied
 from autoscaler.model.demand import DemandClass
 from autoscaler.model.identifiers import (
     InstallationId,
@@ -30,10 +32,13 @@ from autoscaler.model.identifiers import (
     MachineId,
     ProviderMachineId,
     ProviderName,
+    RunnerName,
     SkuName,
 )
 from autoscaler.model.installations import Installations
-from autoscaler.model.jobs import JobState
+from autoscaler.model.jobs import Job, JobState
+from autoscaler.model.launch_requests import LaunchRequest
+from autoscaler.model.machines import Machine
 from autoscaler.model.runners import Runner, runner_name
 
 NOW: Instant = 1_800_000_000.0
@@ -43,6 +48,9 @@ LABELS = 20
 REPOSITORY = "acme/widgets"
 UNLIMITED = RegistrationRate(burst=10**9, per_second=1e9)
 _A_CALL = 500
+
+BY_EVENTS = 10_000
+"""Maximum number of machines that are built event by event."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +82,65 @@ class Crowd:
 
 def crowded(crowd: Crowd) -> Ledger:
     """Return the ledger of such a fleet at `NOW`."""
+    times = max(1, crowd.machines // BY_EVENTS)
+    part = replace(
+        crowd,
+        machines=crowd.machines // times,
+        jobs=crowd.jobs // times,
+        apart=crowd.apart * times,
+    )
+    ledger = _by_events(part)
+    originals: list[Record] = [
+        *ledger.state.launch_requests.values(),
+        *ledger.state.machines.values(),
+        *ledger.state.runners.values(),
+        *ledger.state.jobs.values(),
+    ]
+    machine_of = {name: runner.machine for name, runner in ledger.state.runners.items()}
+    for number in range(1, times):
+        for record in originals:
+            ledger.state.add(_copy(record, number, crowd, part, machine_of), stored=True)
+    return ledger
+
+
+def _copy(
+    record: Record, number: int, crowd: Crowd, part: Crowd, machine_of: dict[RunnerName, MachineId]
+) -> Record:
+    """Return a copy with IDs of its own. A queued job is younger by `number` times `apart`."""
+
+    def runner_of(name: RunnerName) -> RunnerName:
+        return runner_name("ci", OWN, MachineId(f"{machine_of[name]}-{number}"), 1)
+
+    copy, jobs = copied(record), number * (part.jobs + part.machines)
+    match copy:
+        case LaunchRequest():
+            copy.id, copy.token = LaunchRequestId(f"{copy.id}-{number}"), f"{copy.token}-{number}"
+            copy.slots = tuple(MachineId(f"{slot}-{number}") for slot in copy.slots)
+        case Machine():
+            copy.id = MachineId(f"{copy.id}-{number}")
+            copy.launch_request = LaunchRequestId(f"{copy.launch_request}-{number}")
+            copy.placement.provider_id = ProviderMachineId(f"i-{copy.id}")
+            if copy.work.runner is not None:
+                copy.work.runner = runner_of(copy.work.runner)
+        case Runner():
+            copy.name, copy.machine = (
+                runner_of(copy.name),
+                MachineId(f"{copy.machine}-{number}"),
+            )
+            copy.github_id = (copy.github_id or 0) + number * len(machine_of)
+            copy.job = JobId(copy.job + jobs) if copy.job is not None else None
+        case Job():
+            copy.id = JobId(copy.id + jobs)
+            copy.run_id = crowd.run_of(copy.id)
+            if copy.runner_name is not None:
+                copy.runner_name = runner_of(copy.runner_name)
+            else:
+                copy.queued_at += number * crowd.apart
+                copy.updated_at += number * crowd.apart
+    return copy
+
+
+def _by_events(crowd: Crowd) -> Ledger:
     known = catalogue(crowd)
     ledger = Ledger(known)
     began = NOW - crowd.jobs * crowd.apart - 300.0

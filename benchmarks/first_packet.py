@@ -54,10 +54,10 @@ async def measure(options: argparse.Namespace) -> Findings:
 
 
 async def _one(lab: Laboratory, number: int) -> float:
-    heard = lab.ec2.metadata_requests
+    received = lab.ec2.metadata_requests
     (job,) = lab.github.push([JobSpec(f"job-{number}", "acme/widgets", (LABEL,), 1.0)])
     async with asyncio.timeout(120.0):
-        await _until(lambda: lab.ec2.metadata_requests > heard)
+        await _until(lambda: lab.ec2.metadata_requests > received)
         began = time.monotonic()
         await _until(lambda: any(runner.online for runner in lab.github.runners))
         took = time.monotonic() - began

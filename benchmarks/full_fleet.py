@@ -136,7 +136,7 @@ class ListedProvider(Terms):
         await self._clock.sleep(LATENCY)
         return {}
 
-    async def collect(self, requests: Sequence[str]) -> tuple[str, ...]:
+    async def delete_unused(self, requests: Sequence[str]) -> tuple[str, ...]:
         """Launches leave nothing behind here."""
         del requests
         return ()

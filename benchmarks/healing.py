@@ -80,7 +80,7 @@ class _Pushes:
     numbers: Iterator[int] = field(default_factory=lambda: itertools.count(1))
 
     def begin(self, runs: int) -> None:
-        """Runs of somebody else's jobs, spread over the repositories."""
+        """Runs with jobs for other runners, spread over the repositories."""
         for number in range(runs):
             repository = REPOSITORIES[number % len(REPOSITORIES)]
             self.fleet.actions.queue(repository, next(self.numbers), ELSEWHERE)
@@ -139,7 +139,7 @@ async def heal(load: Load) -> Healing:
         pushes.begin(load.active_runs)
         await asyncio.sleep(load.warm_up)
         began, before = fleet.clock.now(), fleet.github.calls.total()
-        fleet.heard.staleness.clear()
+        fleet.recorded.staleness.clear()
         await pushes.go_on(load.every, load.seconds)
         spent, calls = fleet.clock.now() - began, fleet.github.calls.total() - before
     return Healing(
@@ -148,7 +148,7 @@ async def heal(load: Load) -> Healing:
         load.lost,
         waits_of(list(pushes.waits.values())),
         waits_of([pushes.waits[job] for job in pushes.of_new_runs]),
-        round(max(fleet.heard.staleness), 1),
+        round(max(fleet.recorded.staleness), 1),
         round(calls * 3600.0 / spent),
         fleet.github.most_used,
     )

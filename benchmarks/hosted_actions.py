@@ -120,7 +120,7 @@ class HostedActions:
         self._say(job)
         if works is not None:
             self._waiting.append(job)
-            self._hand_out()
+            self._assign_jobs()
         return job
 
     def end(self, run: HostedRun) -> None:
@@ -140,14 +140,14 @@ class HostedActions:
         if runner is not None:
             runner.online = True
             self._idle.append(runner)
-            self._hand_out()
+            self._assign_jobs()
         return runner
 
     def delete(self, runner: HostedRunner) -> None:
         """It is registered no more, and is given no job."""
         del self.registered[runner.name]
 
-    def _hand_out(self) -> None:
+    def _assign_jobs(self) -> None:
         while self._waiting and self._idle:
             if self._waiting[0].state is not JobState.QUEUED:
                 self._waiting.popleft()

@@ -146,7 +146,7 @@ class _Connection(asyncio.Protocol):
     def __init__(self, sender: _Sender) -> None:
         self._sender = sender
         self._due: float | None = None
-        self._heard = b""
+        self._received = b""
 
     def send(self, request: bytes, due: float) -> None:
         self._due = due
@@ -158,13 +158,13 @@ class _Connection(asyncio.Protocol):
         self._sender.release(self)
 
     def data_received(self, data: bytes) -> None:
-        self._heard += data
-        head, end, body = self._heard.partition(b"\r\n\r\n")
+        self._received += data
+        head, end, body = self._received.partition(b"\r\n\r\n")
         length = _LENGTH.search(head + b"\r\n")
         if not end or length is None or len(body) < int(length[1]) or self._due is None:
             return
         self._sender.answered(int(head[9:12]), self._due)
-        self._heard, self._due = b"", None
+        self._received, self._due = b"", None
         self._sender.release(self)
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002
@@ -196,7 +196,7 @@ async def _send(stream: Stream) -> Answers:
         if (left := due - time.perf_counter()) > 0:
             await asyncio.sleep(left)
         elif not number % 16:
-            await asyncio.sleep(0)  # late: answers are to be heard all the same
+            await asyncio.sleep(0)  # late: answers are to be received all the same
         sender.send(request, due)
     await sender.finish()
     busy = time.process_time() - busy

@@ -43,7 +43,7 @@ SMALL: dict[str, Crowd] = {
     ),
     "a burst: nothing there yet, 200 classes, 20 SKUs": Crowd(0, 10_000),
     "90 % at work and 9,790 to launch, 20 SKUs": Crowd(3_500, 10_000),
-    "nobody at work: each machine has its job to find": Crowd(
+    "no machine at work: each machine has its job to find": Crowd(
         3_500, 10_000, working=0, listening=20, ready=40
     ),
 }

@@ -79,7 +79,7 @@ async def steady(load: Steady) -> Hour:
         try:
             await asyncio.sleep(load.warm_up)
             began, before, machines = fleet.clock.now(), _counts(fleet.github), []
-            fleet.heard.staleness.clear()
+            fleet.recorded.staleness.clear()
             while fleet.clock.now() < began + load.seconds:
                 machines.append(fleet.machines)
                 await asyncio.sleep(LOOK)
@@ -115,7 +115,7 @@ def _hour(
         unchanged=unchanged,
         refused=refused,
         queued_to_started=waits_of(waits),
-        staleness=round(max(fleet.heard.staleness), 1),
+        staleness=round(max(fleet.recorded.staleness), 1),
     )
 
 

@@ -41,9 +41,9 @@ from autoscaler.simulator.world.fault_schedule import FaultSchedule
 from autoscaler.simulator.world.ids import SequentialIds
 from autoscaler.simulator.world.instances import Instance
 from autoscaler.simulator.world.invariants import Invariants
+from autoscaler.simulator.world.no_telemetry import NoTelemetry
 from autoscaler.simulator.world.process import ControllerProcess, settings
 from autoscaler.simulator.world.provider import SimulatedProvider
-from autoscaler.simulator.world.silence import Silence
 from autoscaler.simulator.world.store import INSTALLATION, MemoryStore
 from autoscaler.simulator.world.virtual_time import VirtualClock
 from benchmarks.counted_github import CountedGitHub
@@ -80,7 +80,7 @@ class Setting:
     registrations: RegistrationRate = field(default_factory=RegistrationRate)
 
 
-class Heard(Silence):
+class RecordedTelemetry(NoTelemetry):
     """Telemetry of which one thing is kept: the staleness of each second."""
 
     def __init__(self) -> None:
@@ -98,7 +98,7 @@ class VirtualFleet:
 
     def __init__(self, setting: Setting) -> None:
         self.clock = VirtualClock()
-        self.heard = Heard()
+        self.recorded = RecordedTelemetry()
         self.actions = HostedActions(self.clock.now, setting.repositories, self._report)
         self.github = CountedGitHub(
             self.actions, self.clock.now, setting.limit, always_counts=setting.always_counts
@@ -117,7 +117,7 @@ class VirtualFleet:
             pacing=self.clock,
             background=self.clock,
             ids=SequentialIds(),
-            telemetry=self.heard,
+            telemetry=self.recorded,
             store=self._store,
             readings=self._store,
             github=self.github,
@@ -180,28 +180,30 @@ class VirtualFleet:
         self._provider.shut_down(instance, "Client.InstanceInitiatedShutdown: its runner left")
 
     async def _serve(self, instance: Instance) -> None:
-        desk, nonce = self.process.ready.bootstrap, f"SECRET-NONCE-{instance.id}"
-        machine = await self._attest(desk, instance, nonce)
+        bootstrap, nonce = self.process.ready.bootstrap, f"SECRET-NONCE-{instance.id}"
+        machine = await self._attest(bootstrap, instance, nonce)
         await asyncio.sleep(HEALTH_CHECKS)
-        await desk.health_checks(machine, nonce, True, "disk: ok")
-        assigned = await desk.poll(machine, nonce, POLL)
+        await bootstrap.health_checks(machine, nonce, True, "disk: ok")
+        assigned = await bootstrap.poll(machine, nonce, POLL)
         while not isinstance(assigned, Assigned):
-            assigned = await desk.poll(machine, nonce, POLL)
-        await desk.acknowledge(machine, nonce, assigned.runner)
+            assigned = await bootstrap.poll(machine, nonce, POLL)
+        await bootstrap.acknowledge(machine, nonce, assigned.runner)
         await asyncio.sleep(LISTENER_STARTS)
         runner = self.actions.listen(assigned.runner)
         while runner is not None and not runner.over.is_set():
             with suppress(TimeoutError):
                 async with asyncio.timeout(HEARTBEAT):
                     await runner.over.wait()
-            await desk.heartbeat(machine, nonce)
+            await bootstrap.heartbeat(machine, nonce)
         await asyncio.sleep(RUNNER_LEAVES)
-        await desk.exited(machine, nonce, f"{assigned.runner} left")
+        await bootstrap.exited(machine, nonce, f"{assigned.runner} left")
 
-    async def _attest(self, desk: BootstrapService, instance: Instance, nonce: str) -> MachineId:
+    async def _attest(
+        self, bootstrap: BootstrapService, instance: Instance, nonce: str
+    ) -> MachineId:
         while True:
             try:
-                answer = await desk.attest(EAST, instance.proof(), nonce, 1, "1.0")
+                answer = await bootstrap.attest(EAST, instance.proof(), nonce, 1, "1.0")
             except NotKnownYetError as later:
                 await asyncio.sleep(later.retry_after)
             else:
