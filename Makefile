@@ -10,7 +10,7 @@ SEEDS ?= 1000
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo demo-kubernetes test quick quick-planner quick-others fresh coverage check lint types contracts crowds laboratory services kills worlds rooms edges pytest fuzz chaos chaos-bugs mutants pages format clean
+.PHONY: help setup demo demo-kubernetes test quick quick-planner quick-others fresh coverage check lint types contracts crowds laboratory services kills worlds rooms edges programs cluster pods pytest fuzz chaos chaos-bugs mutants pages format clean
 
 help: ## List these commands.
 	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/  make \1  \t\2/p' Makefile | expand -t 20
@@ -106,9 +106,17 @@ edges: setup
 programs: setup ## Build the Kubernetes cluster and Helm for the tests: once for all clones on a host, 15 minutes.
 	@nice $(BIN)/python -m lab.kubernetes.build
 
+# Those tests of the cluster that run `autoscaler serve`, or kill the API server. They take half of the time, and
+# get a cluster of their own.
+PODS := $(addprefix tests/cluster/test_,demo_kubernetes.py jobs_in_pods.py restarted_api_server.py troubled_api_server.py)
+
 cluster: programs
-	@echo '==> pytest tests/cluster'
-	@nice $(PYTEST) tests/cluster
+	@echo '==> pytest tests/cluster without jobs in pods'
+	@nice $(PYTEST) $(PODS:%=--ignore=%) tests/cluster
+
+pods: programs
+	@echo '==> pytest, jobs in pods'
+	@nice $(PYTEST) $(PODS)
 
 pytest: setup ## Run all tests; ARGS='-k name' selects some.
 	@echo '==> pytest'

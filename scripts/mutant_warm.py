@@ -176,10 +176,10 @@ class FailureScope:
         self._began = 0.0
         self._spawn: set[str] = set()
         self._modules = set(sys.modules)
-        sys.addaudithook(self._heard)
+        sys.addaudithook(self._on_audit_event)
         self._coverage.start()
 
-    def _heard(self, event: str, _: object) -> None:
+    def _on_audit_event(self, event: str, _: object) -> None:
         if event in _SPAWNS:
             self._spawn.add(self._test)
 

@@ -109,7 +109,7 @@ def bring(package: Package, registry: str, note: Callable[[str], None]) -> None:
         _download(package.url(registry), tarball, package)
         unpacked = Path(scratch) / "files"
         _unpack(tarball, unpacked, package)
-        # Somebody else may have been quicker; what they brought is the same.
+        # Another process may have fetched the package meanwhile: its files are the same.
         with suppress(OSError):
             unpacked.rename(package.folder)
     if not package.present:

@@ -3,8 +3,8 @@
 #
 # A part is a target of the Makefile. `crowds` runs first and alone, because its thousand machines need the
 # whole host. `laboratory`, `services` and `kills` mostly wait for processes, so other parts run at the same
-# time. The output of background parts is printed when all parts have ended, except that of `programs`: its
-# first run on a host takes 15 minutes.
+# time. `cluster` waits until `programs` has ended. The output of background parts is printed when all parts have
+# ended, except that of `programs`: its first run on a host takes 15 minutes.
 set -uo pipefail
 cd -- "$(dirname -- "${BASH_SOURCE[0]}")/.." || exit
 
@@ -51,15 +51,15 @@ summarise() {
 }
 
 beside=(lint rooms)
-behind=(laboratory services kills worlds edges types contracts programs cluster)
+behind=(laboratory services kills worlds edges types contracts programs cluster pods)
 run crowds
 exec 3>&1
 processes=()
-for line in laboratory "services kills" worlds "edges types contracts" cluster; do
+for line in "laboratory cluster" "services kills" worlds "edges types contracts" pods; do
   # Ctrl-C ends the part, not the shell that records its result.
   (
     trap '' INT
-    [[ "$line" != cluster ]] || run programs >&3
+    [[ "$line" != pods ]] || run programs >&3
     # shellcheck disable=SC2086 # split the line into parts
     run $line
   ) > "$logs/${line%% *}.all" 2>&1 &

@@ -29,6 +29,7 @@ PARTS = [
     "contracts",
     "programs",
     "cluster",
+    "pods",
 ]
 MAKE = """#!/bin/bash
 part="${@: -1}"
@@ -114,7 +115,7 @@ def test_ctrl_c_ends_all_parts_and_starts_no_other(run: Run) -> None:
     os.killpg(started.pid, signal.SIGINT)
     output, _ = started.communicate(timeout=PATIENCE)
     assert started.returncode == 1
-    later = {"contracts", "kills", "types", "cluster"}
+    later = {"contracts", "kills", "types", "cluster", "pods"}
     assert not later & set(run.calls.read_text().split())
     results = {part: result for result, part in summary(output)}
     assert {results[part] for part in ("contracts", "types", "rooms", "kills")} == {"not"}
