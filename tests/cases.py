@@ -36,6 +36,7 @@ TOPICS = (
     "EC2's machines",
     "Kubernetes",
     "Images and disks",
+    "Accelerators",
     "Operators' files",
     "Hostile input",
     "Complaints about other fleets",

@@ -20,7 +20,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def freeze_what_was_there_before() -> None:
     """Leave all modules and collected tests out of the garbage collections of this file's tests.
 
-    These are 300,000 objects, and a full collection looks at each. A test may thaw them (`gc.unfreeze`).
+    These are 300,000 objects, and a full collection looks at each. A test may undo this with `gc.unfreeze`.
     """
     gc.collect()
     gc.freeze()

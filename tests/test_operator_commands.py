@@ -85,7 +85,7 @@ class Elsewhere:
     """Redirects every request to another address."""
 
     def __init__(self) -> None:
-        self.heard: list[str] = []
+        self.received: list[str] = []
 
     def add_to(self, app: web.Application, _patience: float, /) -> None:
         app.router.add_get("/moved/admin/unverified", self._move)
@@ -96,7 +96,7 @@ class Elsewhere:
         return web.Response(status=302, headers={"Location": "/stolen"})
 
     async def _take(self, request: web.Request) -> web.Response:
-        self.heard.append(request.headers.get("Authorization", ""))
+        self.received.append(request.headers.get("Authorization", ""))
         return web.json_response({"unverified": [], "total": 0})
 
     async def _break(self, _: web.Request) -> web.Response:
@@ -232,7 +232,7 @@ def test_a_controller_without_the_endpoint_is_reported(controller: Controller) -
 def test_the_token_is_not_sent_to_a_redirect(controller: Controller) -> None:
     result = controller.run("unverified", "--url", f"{controller.url}/moved")
     assert (result.exit_code, "answered 302" in result.stderr) == (1, True)
-    assert controller.elsewhere.heard == []
+    assert controller.elsewhere.received == []
 
 
 def test_an_answer_of_another_server_is_reported(controller: Controller) -> None:
@@ -240,7 +240,7 @@ def test_an_answer_of_another_server_is_reported(controller: Controller) -> None
     assert (result.exit_code, "does not answer" in result.stderr) == (1, True)
 
 
-def test_a_controller_that_is_not_there_is_reported(tmp_path: Path) -> None:
+def test_a_controller_that_does_not_answer_is_reported(tmp_path: Path) -> None:
     file = fleet_file(tmp_path, "http://127.0.0.1:1")
     result = CliRunner().invoke(commands, ["unverified", "--config", str(file)])
     assert result.exit_code == 1

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 import yaml
 
-from autoscaler.app import load_for_service
 from autoscaler.app.parts import FINISH_WITHIN
+from autoscaler.app.preflight import load_for_service
 from autoscaler.providers.kubernetes.configuration import KubernetesSection
 from autoscaler.providers.kubernetes.ownership import FLEET
 from autoscaler.server.listener import _TLS_SHUTDOWN
@@ -144,6 +144,29 @@ def test_the_document_creates_every_secret_file_that_fleet_yaml_names() -> None:
         [volume] = [name for name in secrets if mounts()[name] == file.parent]
         needed[secrets[volume]].add(file.name)
     assert created == needed
+
+
+def test_the_document_creates_every_secret_that_an_object_names() -> None:
+    named = {one["secretName"] for ingress in of_kind("Ingress") for one in ingress["spec"]["tls"]}
+    named |= {one["secret"]["secretName"] for one in pod()["volumes"] if "secret" in one}
+    assert named == set(re.findall(r"create secret (?:generic|tls) (\S+)", DOCUMENT))
+
+
+@pytest.mark.parametrize("overlay", [OVERLAY, POD_OVERLAY], ids=lambda one: one.name)
+def test_the_commands_of_the_last_step_name_objects_of_both_overlays(overlay: Path) -> None:
+    step = re.split(r"^\*\*\d\. ", DOCUMENT, flags=re.MULTILINE)[5].partition("\n## ")[0]
+    general, _, outside = step.partition("For machines outside the cluster")
+    objects = {(one["kind"].lower(), one["metadata"]["name"]) for one in build(overlay)}
+    wanted = {tuple(one.split("/")) for one in re.findall(r"rollout status (\S+)", general)}
+    assert wanted == {("statefulset", NAME)}
+    wanted |= set(re.findall(r"get (service|ingress) (\S+)", general))
+    # The StatefulSet's only pod.
+    pods = set(re.findall(r"(?:logs|port-forward|exec) (\S+)", general))
+    assert pods == {f"{NAME}-0"}
+    assert wanted <= objects
+    services = set(re.findall(r"get (service) (\S+)", outside))
+    assert len(services) == 1
+    assert (services <= objects) == (overlay == OVERLAY)
 
 
 def test_the_controller_reads_the_fleet_yaml_of_the_config_map() -> None:

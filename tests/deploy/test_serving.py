@@ -18,7 +18,7 @@ import pytest_asyncio
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 
-from tests.deploy.manifests import ROOT, container, fleet, mounts, only
+from tests.deploy.manifests import ROOT, container, container_ports, fleet, mounts, only
 from tests.patience import PATIENCE
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -186,6 +186,22 @@ async def test_probes_get_the_answers_that_they_mean(pod: Pod) -> None:
     assert await pod.get(probes["startup"]["path"]) == (200, {"healthy": True, "reasons": []})
     assert await pod.get(probes["liveness"]["path"]) == (200, {"healthy": True, "reasons": []})
     status, answer = await pod.get(probes["readiness"]["path"])
+    assert (status, answer["ready"]) == (503, False)
+    assert "GitHub has not answered yet" in answer["reasons"]
+
+
+async def test_the_request_of_the_document_gets_the_reasons_of_a_controller_that_is_not_ready(
+    pod: Pod,
+) -> None:
+    # Kubelet's events have the status of a failed probe, and not the answer (`pkg/probe/http/http.go`).
+    document = (ROOT / "docs" / "deploy.md").read_text()
+    [(file, host, port, path)] = re.findall(
+        r"^curl --cacert (\S+) https://([^:/]+):(\d+)(\S+)$", document, re.MULTILINE
+    )
+    assert f"port-forward {only('StatefulSet')['metadata']['name']}-0 {port}" in document
+    assert int(port) == container_ports()["bootstrap"]
+    assert file == "tls.crt"
+    status, answer = await pod.get(path, host)
     assert (status, answer["ready"]) == (503, False)
     assert "GitHub has not answered yet" in answer["reasons"]
 
