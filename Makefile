@@ -9,6 +9,12 @@ SEEDS ?= 1000
 # Keep compiled modules even if the shell says otherwise: tests start many processes that import them.
 export PYTHONDONTWRITEBYTECODE :=
 
+# The system's Python first: Debian builds it with optimizations, pyenv builds it without, and the tests then take
+# half as long again. Without one, scripts/bootstrap.sh searches PATH.
+ifndef PYTHON
+export PYTHON := $(shell /usr/bin/python3 -c 'import ensurepip; print("/usr/bin/python3")' 2> /dev/null)
+endif
+
 .DEFAULT_GOAL := help
 .PHONY: help setup demo demo-kubernetes test quick quick-planner quick-others fresh coverage check lint types contracts crowds laboratory services kills worlds rooms edges programs cluster pods pytest fuzz chaos chaos-bugs mutants pages format clean
 
