@@ -126,11 +126,16 @@ def accepts_pods(node: Mapping[str, Any]) -> bool:
 
     Before that, the scheduler refuses pods for it (Kubernetes documentation, "Taints and Tolerations").
     """
-    conditions = node.get("status", {}).get("conditions") or ()
     taints = node["spec"].get("taints") or ()
-    return any(
-        one["type"] == "Ready" and one["status"] == "True" for one in conditions
-    ) and not any(one["key"].startswith("node.kubernetes.io/") for one in taints)
+    return is_ready(node) and not any(
+        one["key"].startswith("node.kubernetes.io/") for one in taints
+    )
+
+
+def is_ready(node: Mapping[str, Any]) -> bool:
+    """Return whether a node's condition Ready is True."""
+    conditions = node.get("status", {}).get("conditions") or ()
+    return any(one["type"] == "Ready" and one["status"] == "True" for one in conditions)
 
 
 async def _lines(stream: aiohttp.StreamReader) -> AsyncIterator[bytes]:

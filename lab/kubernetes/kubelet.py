@@ -12,7 +12,7 @@ from typing import Any, Self
 
 import aiohttp
 
-from lab.kubernetes.admin import Administrator, RequestFailedError, accepts_pods
+from lab.kubernetes.admin import Administrator, RequestFailedError, accepts_pods, is_ready
 from lab.kubernetes.containers import Runtime
 from lab.kubernetes.pod_worker import PodWorker
 from lab.kubernetes.servers import KUBELET
@@ -55,18 +55,24 @@ class Kubelet:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        """Kill all containers and delete the nodes, so that no pod is left waiting on them."""
+        """Kill all containers and delete the nodes, so that no pod is left waiting on them.
+
+        Raises RequestFailedError if the API server refused what it accepts from a kubelet.
+        """
         for loop in self._loops:
             loop.cancel()
         await asyncio.gather(*self._loops, return_exceptions=True)
         tasks = list(self._tasks.values())
         for task in tasks:
             task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        ends = await asyncio.gather(*tasks, return_exceptions=True)
         await self.runtime.close()
         for name in self._nodes:
             with suppress(aiohttp.ClientError, RequestFailedError, TimeoutError):
                 await self._admin.request("DELETE", f"/api/v1/nodes/{name}")
+        for end in ends:
+            if isinstance(end, Exception):
+                raise end
 
     async def add_node(
         self,
@@ -82,16 +88,8 @@ class Kubelet:
         self._nodes.add(name)
         own = {KUBELET: "processes", **(labels or {})}
         await self._admin.add_node(name, resources, own, taints, arch)
-        ready = {
-            "type": "Ready",
-            "status": "True",
-            "reason": "KubeletReady",
-            "message": "kubelet is posting ready status",
-            "lastHeartbeatTime": _now(),
-            "lastTransitionTime": _now(),
-        }
         path = f"/api/v1/nodes/{name}"
-        await self._admin.patch(f"{path}/status", {"status": {"conditions": [ready]}})
+        await self._report(path)
         await self._admin.until(path, accepts_pods)
 
     def pods(self) -> tuple[str, ...]:
@@ -150,8 +148,29 @@ class Kubelet:
         while True:
             await asyncio.sleep(RENEWED_EVERY)
             for name in sorted(self._nodes):
-                with suppress(aiohttp.ClientError, RequestFailedError):
+                with suppress(aiohttp.ClientError, RequestFailedError, TimeoutError):
                     await self._admin.patch(f"{_LEASES}/{name}", {"spec": self._lease(name)})
+                    path = f"/api/v1/nodes/{name}"
+                    if not is_ready(await self._admin.request("GET", path)):
+                        await self._report(path)
+
+    async def _report(self, path: str) -> None:
+        """Report a node as ready.
+
+        The controllers set Ready to Unknown when they have seen no heartbeat for 50 s, as during an outage of
+        the API server. A heartbeat alone does not undo it: kubelet reports its status again when the API
+        server's differs (`tryUpdateNodeHealth` in pkg/controller/nodelifecycle/node_lifecycle_controller.go,
+        `tryUpdateNodeStatus` in pkg/kubelet/kubelet_node_status.go).
+        """
+        ready = {
+            "type": "Ready",
+            "status": "True",
+            "reason": "KubeletReady",
+            "message": "kubelet is posting ready status",
+            "lastHeartbeatTime": _now(),
+            "lastTransitionTime": _now(),
+        }
+        await self._admin.patch(f"{path}/status", {"status": {"conditions": [ready]}})
 
     @staticmethod
     def _lease(name: str) -> dict[str, Any]:

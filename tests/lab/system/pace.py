@@ -5,6 +5,9 @@ import time
 PATIENCE = 100.0
 """Seconds on a quiet host, for what takes 20 there. A net for what would hang: nothing is measured by it."""
 
+_LONGEST = 900.0
+"""Real seconds for one wait on any host, so that a wait that would hang says why before pytest ends the test."""
+
 _SPIN = 0.25
 _measured = [1.0]
 
@@ -32,6 +35,7 @@ def yielding(scale: float) -> float:
 def stretched(patience: float) -> float:
     """Return the real seconds to wait for what takes `patience` seconds on a quiet host.
 
-    The host may be busier later than when a laboratory started, so this is five times as long as measured.
+    The host may be busier later than when a laboratory started, so this is five times as long as measured,
+    but not longer than a quarter of an hour.
     """
-    return 5.0 * patience * _measured[-1]
+    return min(_LONGEST, 5.0 * patience * _measured[-1])
