@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from lab.kubernetes.admin import Administrator
+from lab.kubernetes.admin import Administrator, accepts_pods
 from lab.kubernetes.containers import Runtime
 from lab.kubernetes.kubelet import Kubelet
 from tests.cluster.conftest import Place, until
@@ -187,3 +187,20 @@ async def test_a_kubelet_that_stops_leaves_no_node_for_the_scheduler(
     async with Kubelet(admin, Runtime(place, SCALE), SCALE) as stopped:
         await stopped.add_node("short", {"cpu": "1"})
     await admin.gone("/api/v1/nodes/short")
+
+
+@pytest.mark.case(
+    "the API server was away for so long that the controllers set the nodes' Ready to Unknown",
+    topic="Kubernetes",
+    source="Kubernetes: Nodes, Heartbeats",
+)
+@pytest.mark.parametrize("kind", ["kwok", "processes"])
+async def test_a_node_whose_ready_is_unknown_reports_again(
+    place: Place, kubelet: Kubelet, kind: str
+) -> None:
+    node = "processes" if kind == "processes" else await place.add_node()
+    path = f"/api/v1/nodes/{node}"
+    unknown = {"type": "Ready", "status": "Unknown", "reason": "NodeStatusUnknown"}
+    reported = await place.admin.patch(f"{path}/status", {"status": {"conditions": [unknown]}})
+    again = await place.admin.until(path, accepts_pods)
+    assert again["metadata"]["resourceVersion"] != reported["metadata"]["resourceVersion"]
