@@ -192,7 +192,7 @@ async def test_a_kubelet_that_stops_leaves_no_node_for_the_scheduler(
 @pytest.mark.case(
     "the API server was away for so long that the controllers set the nodes' Ready to Unknown",
     topic="Kubernetes",
-    source="Kubernetes: Nodes, Heartbeats",
+    source="Kubernetes: Nodes, and Pod garbage collection",
 )
 @pytest.mark.parametrize("kind", ["kwok", "processes"])
 async def test_a_node_whose_ready_is_unknown_reports_again(
