@@ -6,7 +6,7 @@ PATIENCE = 100.0
 """Seconds on a quiet host, for what takes 20 there. A net for what would hang: nothing is measured by it."""
 
 _LONGEST = 900.0
-"""Real seconds for one wait on any host, so that a wait that would hang says why before pytest ends the test."""
+"""Real seconds for one wait on any host, so that a wait that would hang can say why."""
 
 _SPIN = 0.25
 _measured = [1.0]
