@@ -15,6 +15,7 @@ from autoscaler.controller.ports.clock import Clock
 from autoscaler.controller.ports.notices import Message, Notice, NoticeQueue
 from autoscaler.controller.ports.provider import OutcomeUnknownError, ProviderError
 from autoscaler.controller.ports.telemetry import NoticeTelemetry
+from autoscaler.ledger.interruptions import is_unexplained
 from autoscaler.model.backoff import Backoff
 from autoscaler.model.events import MachineNoticed, MachinesListed
 from autoscaler.model.identifiers import ProviderMachineId, ProviderName, Seconds
@@ -125,7 +126,7 @@ class NoticeReader:
             for one in notices
             if one.kind is NoticeKind.STATE_CHANGE
             for machine in one.machines
-            if self._may_exist(machine)
+            if self._needs_reading(machine)
         }
         if not changed:
             return
@@ -133,7 +134,11 @@ class NoticeReader:
         shown = await queue.shown(sorted(changed))
         await self._journal.record(MachinesListed(self._journal.now, name, began_at, False, shown))
 
-    def _may_exist(self, machine: ProviderMachineId) -> bool:
+    def _needs_reading(self, provider_id: ProviderMachineId) -> bool:
+        """Return True if the machine may exist, or if a late notice may explain why it disappeared."""
         state = self._journal.ledger.state
-        known = state.by_provider_id.get(machine)
-        return known is not None and state.machines[known].occupies
+        known = state.by_provider_id.get(provider_id)
+        if known is None:
+            return False
+        machine = state.machines[known]
+        return machine.occupies or is_unexplained(machine)

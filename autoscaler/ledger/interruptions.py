@@ -59,7 +59,7 @@ def on_machine_noticed(state: LedgerState, event: MachineNoticed) -> None:
     if machine is None or machine.provider != event.provider:
         return
     gone = not machine.occupies or machine.state in _LEAVING
-    if gone and not (_is_unexplained(machine) and event.kind in _TAKES):
+    if gone and not (is_unexplained(machine) and event.kind in _TAKES):
         return
     if event.kind is NoticeKind.STATE_CHANGE:
         return  # no interruption: the provider's listing will show the reason
@@ -88,11 +88,11 @@ def note_interruption(
         count_failure(
             state, offering_key(offering), FailureClass.CAPACITY, at, f"{kind} of {machine.id}"
         )
-    if _is_unexplained(machine):
+    if is_unexplained(machine):
         note_taken(state, machine, at)
 
 
-def _is_unexplained(machine: Machine) -> bool:
+def is_unexplained(machine: Machine) -> bool:
     """Return True if the machine disappeared or was stopped: a late notice may be the only explanation."""
     return machine.state is MachineState.LOST or machine.work.exit_reason is ExitReason.STOPPED
 

@@ -9,7 +9,7 @@ from itertools import filterfalse
 
 from autoscaler.ledger import foreign
 from autoscaler.ledger.cooldowns import hold_back, note_failed_boot
-from autoscaler.ledger.interruptions import note_interruption, note_terminated
+from autoscaler.ledger.interruptions import is_unexplained, note_interruption, note_terminated
 from autoscaler.ledger.job_holds import left_idle
 from autoscaler.ledger.launch_requests import bind, count_full_listing, free_slots
 from autoscaler.ledger.listed_machines import new_machine
@@ -134,8 +134,8 @@ def _ended_by_itself(
     failure, early = listed.failure, machine.state in _NOT_YET_UP
     if machine.occupies and (early or failure is FailureClass.CAPACITY):
         _hold_back(state, machine, listed, at)
-        if not early:
-            _note_interruption(state, machine, listed, at)
+    if not early:
+        _note_interruption(state, machine, listed, at)
     if early and failure is None:
         note_failed_boot(state, machine, at, reason)
     if early:
@@ -149,11 +149,12 @@ def _ended_by_itself(
 def _note_interruption(
     state: LedgerState, machine: Machine, listed: ListedMachine, at: Instant
 ) -> None:
-    """Note that the provider takes a machine back, if it gives lack of capacity as the reason.
+    """Note that the provider takes a machine back, or took it, if it gives lack of capacity as the reason.
 
     No notice arrived, or not yet. The machine existed when its agent last sent a request.
     """
-    if listed.failure is FailureClass.CAPACITY and machine.occupies:
+    possible = machine.occupies or is_unexplained(machine)
+    if listed.failure is FailureClass.CAPACITY and possible:
         alive_at = machine.work.last_seen or machine.since
         alone = listed.scope is FailureScope.MACHINE
         kind = NoticeKind.SCHEDULED_CHANGE if alone else NoticeKind.SPOT_INTERRUPTION

@@ -12,7 +12,8 @@ from autoscaler.controller.notice_reader import PAUSES, WAIT, NoticeReader
 from autoscaler.controller.ports.notices import Message, Notice
 from autoscaler.controller.ports.provider import OutcomeUnknownError, ProviderError
 from autoscaler.controller.ports.store import StoreError
-from autoscaler.model.events import ListedMachine
+from autoscaler.ledger.lists import ABSENCE_CONFIRMED_AFTER
+from autoscaler.model.events import ListedMachine, MachinesListed
 from autoscaler.model.failures import FailureClass
 from autoscaler.model.identifiers import ProviderMachineId, Seconds
 from autoscaler.model.interruptions import NoticeKind
@@ -138,6 +139,29 @@ def test_after_a_state_change_notice_the_machine_is_described_and_recorded_as_te
         assert queue.looked_at == [(machine.placement.provider_id,)]
         assert controller.state.machines[machine.id].state is MachineState.TERMINATED
         assert world.store.machine(machine.id).state is MachineState.TERMINATED
+
+    scenario()
+
+
+def test_a_state_change_of_a_lost_machine_shows_why_it_was_lost() -> None:
+    """Two lists may pass before a watch shows the end of a pod."""
+
+    @on_virtual_time
+    async def scenario() -> None:
+        world = World()
+        controller, agent = await ready(world)
+        reader, queue = attend(controller)
+        machine, instance = controller.only_machine(), agent.instance
+        lost = MachinesListed(world.clock.now(), EAST, world.clock.now(), True, ())
+        await controller.journal.record(lost)
+        later = world.clock.now() + ABSENCE_CONFIRMED_AFTER
+        await controller.journal.record(replace(lost, at=later, began_at=later))
+        assert machine.state is MachineState.LOST
+        instance.terminated, instance.failure = True, FailureClass.CAPACITY
+        queue.put(said(STATE, instance.id))
+        await reader.read(EAST)
+        assert queue.looked_at == [(instance.id,)]
+        assert machine.interruption.kind is SPOT
 
     scenario()
 

@@ -415,6 +415,28 @@ def test_a_rerun_is_due_if_the_notice_comes_after_two_lists_without_the_machine(
     assert world.machine("c0").state is expected
 
 
+@pytest.mark.case(
+    "a watch is silent while a node is lost, and then first shows that the pod failed, or that it is removed",
+    topic="Kubernetes",
+    source="Kubernetes: Nodes, and Pod garbage collection",
+)
+@pytest.mark.parametrize("stopped", [True, False])
+def test_a_rerun_is_due_if_the_reason_comes_after_two_lists_without_the_machine(
+    stopped: bool,
+) -> None:
+    world = World(opted_in())
+    at_work(world)
+    world.do(e.MachineSeen, world.machine("c0").id)
+    if stopped:
+        stops(world.after(60.0))
+    world.after(10.0).lists()
+    world.after(60.0).lists()
+    shown_taken(world.after(1.0))
+    fails(world.after(500.0))
+    assert due(world.after(ASK_AGAIN.first)) == [(1,)]
+    assert world.machine("c0").state is MachineState.TERMINATED
+
+
 @pytest.mark.parametrize("asked_to_terminate", [True, False])
 def test_a_rerun_is_due_if_the_termination_reason_comes_after_the_stop_report(
     asked_to_terminate: bool,

@@ -26,12 +26,15 @@ def _gone() -> ProviderError:
 class RemovedPod:
     """An API server whose watch shows changes of a pod and is then silent. The pod is already removed.
 
-    If the watch's version `expires`, the first watch ends, and the second one is answered with 410. Implements
-    `ApiServer`.
+    `kind` is that of each change. If the watch's version `expires`, the first watch ends, and the second one is
+    answered with 410. Implements `ApiServer`.
     """
 
-    def __init__(self, *shown: dict[str, Any], expires: bool = False) -> None:
+    def __init__(
+        self, *shown: dict[str, Any], kind: str = "MODIFIED", expires: bool = False
+    ) -> None:
         self._shown = shown
+        self._kind = kind
         self._expires = expires
         self._watches = 0
 
@@ -66,7 +69,7 @@ class RemovedPod:
         if self._watches == 1:
             for version, pod in enumerate(self._shown, 2):
                 pod["metadata"]["resourceVersion"] = str(version)
-                yield json.dumps({"type": "MODIFIED", "object": pod}).encode()
+                yield json.dumps({"type": self._kind, "object": pod}).encode()
             if self._expires:
                 return
         elif self._watches == 2:
@@ -94,6 +97,19 @@ async def test_an_end_that_the_watch_has_shown_is_known_after_the_removal() -> N
     await notices.close()
     assert (shown.terminated, shown.failure) == (True, FailureClass.CAPACITY)
     assert shown.scope is FailureScope.MACHINE
+
+
+@pytest.mark.asyncio
+async def test_a_removal_alone_shows_why_the_pod_was_deleted() -> None:
+    """The last state of the pod is in the event of its removal."""
+    status = {"phase": "Running", "conditions": [condition("True")]}
+    removed = RemovedPod(make_pod(status, deleted=True), kind="DELETED")
+    notices = PodNotices(removed, make_settings(), ManualClock())
+    [notice] = await received(notices)
+    [shown] = await notices.shown(notice.machines)
+    await notices.close()
+    assert (shown.terminated, shown.failure) == (True, FailureClass.CAPACITY)
+    assert shown.reason.startswith("EvictionByEvictionAPI: why")
 
 
 @pytest.mark.case(
