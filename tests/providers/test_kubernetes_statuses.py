@@ -312,6 +312,32 @@ def test_an_eviction_is_an_interruption_and_an_end_a_change_of_state() -> None:
     assert pod_notice(settings, make_pod({"phase": "Running"}), 5.0) is None
 
 
+@pytest.mark.case(
+    "GitHub fails an evicted pod's job before the controller reads of the eviction",
+    topic="Kubernetes",
+    source="Kubernetes: Disruptions",
+)
+@pytest.mark.parametrize(
+    ("decided", "means_at"),
+    [
+        ("2026-11-22T14:00:00Z", 1_795_356_000.0),
+        ("2026-11-22T16:02:00Z", 1_795_356_060.0),  # the cluster's clock is two hours fast
+        ("", 1_795_356_060.0),
+    ],
+)
+def test_a_disruption_has_the_time_of_its_condition_but_never_a_later_one_than_now(
+    decided: str, means_at: float
+) -> None:
+    status = disrupted("EvictionByEvictionAPI", "Running")
+    status["conditions"][0]["lastTransitionTime"] = decided
+    read_at = 1_795_356_060.0
+    announced = disruption_notice(make_pod(status), read_at)
+    notice = pod_notice(make_settings(), make_pod(status, deleted=True), read_at)
+    assert announced is not None
+    assert notice is not None
+    assert (announced.means_at, notice.means_at) == (means_at, means_at)
+
+
 @pytest.mark.parametrize(
     ("reason", "kind"),
     [

@@ -25,6 +25,7 @@ from autoscaler.providers.kubernetes.statuses import (
     UNSCHEDULABLE,
     Finding,
     PodState,
+    disrupted_at,
     pod_state,
 )
 
@@ -142,7 +143,10 @@ def _interruption(finding: Finding | None) -> NoticeKind:
 
 def _notice(kind: NoticeKind, pod: Mapping[str, Any], state: PodState, now: Instant) -> Notice:
     detail = state.finding.text if state.finding is not None else state.state
-    return Notice(kind, (identity(pod).machine,), now, detail)
+    at = disrupted_at(pod)
+    # A job that died with the pod may fail before the notice is read. The cluster's clock may be fast.
+    means_at = now if at is None else min(at, now)
+    return Notice(kind, (identity(pod).machine,), means_at, detail)
 
 
 def quota_usage(provider: ProviderName, pod: Mapping[str, Any]) -> tuple[tuple[str, int], ...]:

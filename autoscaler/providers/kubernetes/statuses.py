@@ -8,9 +8,11 @@ Sources: Kubernetes documentation, "Pod Lifecycle", "Disruptions" (condition Dis
 
 import re
 from collections.abc import Iterator, Mapping
+from datetime import datetime
 from typing import Any, NamedTuple
 
 from autoscaler.model.failures import FailureClass, FailureScope
+from autoscaler.model.identifiers import Instant
 
 MAX_REASON = 500
 """Characters kept of any message from outside."""
@@ -213,6 +215,15 @@ def _disruption(status: Mapping[str, Any]) -> Finding | None:
         if code in _DISRUPTIONS:
             return Finding(code, text, FailureClass.CAPACITY, FailureScope.MACHINE)
     return None
+
+
+def disrupted_at(pod: Mapping[str, Any]) -> Instant | None:
+    """Return when the condition DisruptionTarget was set, by the cluster's clock, or None if unknown."""
+    condition = _condition(pod.get("status") or {}, "DisruptionTarget")
+    try:
+        return datetime.fromisoformat(_text(condition.get("lastTransitionTime"))).timestamp()
+    except ValueError:
+        return None
 
 
 def _sidecars(pod: Mapping[str, Any]) -> frozenset[str]:

@@ -14,7 +14,7 @@ from autoscaler.simulator.world.cluster.kubelet import EVICTED, OUT_OF_MEMORY, K
 from autoscaler.simulator.world.cluster.nodes import ENDED, Node, NodePool
 from autoscaler.simulator.world.cluster.registry import Object, Registry
 from autoscaler.simulator.world.cluster.scheduler import Scheduler
-from autoscaler.simulator.world.cluster.statuses import with_condition
+from autoscaler.simulator.world.cluster.statuses import with_condition, with_disruption
 from autoscaler.simulator.world.fault_schedule import FaultSchedule
 from autoscaler.simulator.world.schedule import Fault, FaultKind
 
@@ -112,8 +112,8 @@ class ControlPlane:
         if current is None or current["status"]["phase"] in ENDED:
             return
         self._kubelets.disrupt(current)
-        content = {"status": "True", "reason": reason, "message": "the cluster needs its place"}
-        conditions = with_condition(current["status"], "DisruptionTarget", content)
+        text, moment = "the cluster needs its place", self._registry.moment
+        conditions = with_disruption(current["status"], reason, moment, text)
         self._api.delete(self._registry.change(current, status={"conditions": conditions}))
 
     def _lose(self, node: Node) -> None:
@@ -148,8 +148,8 @@ class ControlPlane:
             return
         for pod in self._on(node):
             if pod["status"]["phase"] not in ENDED:
-                content = {"status": "True", "reason": "DeletionByPodGC", "message": "no node"}
-                conditions = with_condition(pod["status"], "DisruptionTarget", content)
+                moment = self._registry.moment
+                conditions = with_disruption(pod["status"], "DeletionByPodGC", moment, "no node")
                 status = {"phase": "Failed", "conditions": conditions}
                 pod = self._registry.change(pod, status=status)
             self._registry.remove(pod)

@@ -11,7 +11,7 @@ from typing import Protocol
 from autoscaler.model.identifiers import Seconds
 from autoscaler.simulator.world.cluster.nodes import Node
 from autoscaler.simulator.world.cluster.registry import Object, Registry
-from autoscaler.simulator.world.cluster.statuses import End, Stage, kubelet_status, with_condition
+from autoscaler.simulator.world.cluster.statuses import End, Stage, kubelet_status, with_disruption
 from autoscaler.simulator.world.fault_schedule import FaultSchedule
 from autoscaler.simulator.world.schedule import FaultKind
 
@@ -185,8 +185,8 @@ class Kubelets:
             return
         status = kubelet_status(current, known.stage, known.end, known.initialized)
         if known.end is EVICTED:
-            content = {"status": "True", "reason": "TerminationByKubelet"}
-            status["conditions"] = with_condition(status, "DisruptionTarget", content)
+            moment = self._registry.moment
+            status["conditions"] = with_disruption(status, "TerminationByKubelet", moment)
         if any(current["status"].get(key) != value for key, value in status.items()):
             self._registry.change(current, status=status)
 

@@ -52,13 +52,18 @@ class Registry:
         self._made = 0
         self._readers: set[asyncio.Event] = set()
 
+    @property
+    def moment(self) -> str:
+        """Return the time as the cluster's controllers write it."""
+        return timestamp(self._now())
+
     def create(self, pod: Object) -> Object:
         """Add a pod with a UID of its own. The caller has checked that its name is free."""
         self._made += 1
         metadata = {
             **pod["metadata"],
             "uid": f"{self._made:08x}-0000-4000-8000-000000000000",
-            "creationTimestamp": timestamp(self._now()),
+            "creationTimestamp": self.moment,
         }
         # The API server fills in nothing else: kubelet and the scheduler write the rest later.
         status = {"phase": "Pending", "qosClass": "Guaranteed"}

@@ -48,6 +48,16 @@ def with_condition(
     return [*others, {"type": kind, **content}]
 
 
+def with_disruption(
+    status: Object, reason: str, moment: str, message: str = ""
+) -> list[Mapping[str, str]]:
+    """Return the conditions of a status with DisruptionTarget. If it was set before, it keeps its time."""
+    before = [one for one in status.get("conditions") or () if one["type"] == "DisruptionTarget"]
+    since = before[0]["lastTransitionTime"] if before else moment
+    content = {"status": "True", "reason": reason, "message": message, "lastTransitionTime": since}
+    return with_condition(status, "DisruptionTarget", content)
+
+
 def unschedulable(message: str) -> dict[str, str]:
     """Return the content of the condition PodScheduled that the scheduler writes."""
     return {"status": "False", "reason": "Unschedulable", "message": message}
