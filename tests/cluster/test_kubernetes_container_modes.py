@@ -2,6 +2,7 @@
 
 import ssl
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -21,7 +22,8 @@ from autoscaler.providers.kubernetes.launching import dry_run
 from autoscaler.providers.kubernetes.manifests import named_pod, pod_template
 from autoscaler.providers.kubernetes.provider import KubernetesProvider
 from lab.kubernetes.admin import RequestFailedError
-from tests.cluster.conftest import SKU, Place, names_of
+from lab.kubernetes.namespaces import rights_in_force
+from tests.cluster.conftest import SKU, Place, names_of, until
 from tests.deploy.manifests import COMPONENTS
 from tests.providers.contract import listed
 from tests.providers.doubles import ManualClock, RememberingTelemetry
@@ -35,15 +37,35 @@ REVIEWS = "/apis/authorization.k8s.io/v1/selfsubjectrulesreviews"
 ENFORCE = "pod-security.kubernetes.io/enforce"
 
 
-def opened(place: Place, mode: ContainerMode) -> KubernetesProvider:
+@asynccontextmanager
+async def opened(place: Place, mode: ContainerMode) -> AsyncIterator[KubernetesProvider]:
     option = replace(place.settings.options[(SKU, 0)], container_mode=mode, accelerator=None)
     settings = replace(place.settings, options={(SKU, 0): option})
-    return KubernetesProvider(settings, RememberingTelemetry(), ManualClock())
+    provider = KubernetesProvider(settings, RememberingTelemetry(), ManualClock())
+    try:
+        yield provider
+    finally:
+        await provider.close()
 
 
 async def enforce(place: Place, level: str) -> None:
+    """Have the namespace enforce a Pod Security level, and wait until it is in force.
+
+    The admission plugin reads the namespace from a cache, which follows a moment later.
+    """
     namespace = f"/api/v1/namespaces/{place.name}"
     await place.admin.patch(namespace, {"metadata": {"labels": {ENFORCE: level}}})
+    container = {"name": "probe", "image": "probe", "securityContext": {"privileged": True}}
+    probe = {"metadata": {"name": "probe"}, "spec": {"containers": [container]}}
+
+    async def in_force() -> bool:
+        try:
+            await place.admin.create(f"{namespace}/pods?dryRun=All", probe)
+        except RequestFailedError as error:
+            return f'violates PodSecurity \\"{level}:' in str(error)
+        return level == "privileged"
+
+    await until(in_force)
 
 
 async def check(provider: KubernetesProvider, place: Place) -> None:
@@ -58,13 +80,16 @@ async def hooked(place: Place) -> AsyncIterator[KubernetesProvider]:
     """A provider with hooks, in a namespace with their shipped rights."""
     text = (COMPONENTS / "container-hooks" / "rights.yaml").read_text()
     core, rbac = "/api/v1", "/apis/rbac.authorization.k8s.io/v1"
-    for body in yaml.safe_load_all(text.replace("namespace: runners", f"namespace: {place.name}")):
+    rights = list(
+        yaml.safe_load_all(text.replace("namespace: runners", f"namespace: {place.name}"))
+    )
+    for body in rights:
         group = core if body["kind"] == "ServiceAccount" else rbac
         collection = f"{group}/namespaces/{place.name}/{body['kind'].lower()}s"
         await place.admin.create(collection, body)
-    provider = opened(place, HOOKED)
-    yield provider
-    await provider.close()
+    await rights_in_force(place.admin, place.name, ACCOUNT, rights)
+    async with opened(place, HOOKED) as provider:
+        yield provider
 
 
 async def token_of(place: Place, account: str) -> str:
@@ -95,30 +120,27 @@ async def rules_of(place: Place, token: str, namespace: str) -> set[tuple[str, s
 async def test_a_pod_with_a_docker_daemon_needs_a_namespace_without_pod_security(
     place: Place, level: str
 ) -> None:
-    provider = opened(place, DOCKER)
-    await enforce(place, level)
-    with pytest.raises(ProviderError, match="privileged") as error:
+    async with opened(place, DOCKER) as provider:
+        await enforce(place, level)
+        with pytest.raises(ProviderError, match="privileged") as error:
+            await check(provider, place)
+        assert error.value.code == "PodSecurity"
+        await enforce(place, "privileged")
         await check(provider, place)
-    assert error.value.code == "PodSecurity"
-    await enforce(place, "privileged")
-    await check(provider, place)
-    await provider.close()
 
 
 @pytest.mark.parametrize("mode", [HOOKED, ContainerHooks(ACCOUNT, "1Gi")], ids=["copied", "shared"])
 async def test_the_runners_pod_with_hooks_passes_restricted(
     place: Place, hooked: KubernetesProvider, mode: ContainerHooks
 ) -> None:
-    provider = opened(place, mode)
-    await check(provider, place)
-    await provider.close()
+    async with opened(place, mode) as provider:
+        await check(provider, place)
 
 
 async def test_without_its_service_account_a_pod_with_hooks_is_refused(place: Place) -> None:
-    provider = opened(place, HOOKED)
-    with pytest.raises(ProviderError, match="container-hooks"):
-        await check(provider, place)
-    await provider.close()
+    async with opened(place, HOOKED) as provider:
+        with pytest.raises(ProviderError, match="container-hooks"):
+            await check(provider, place)
 
 
 def job_pod(runner_pod: str) -> dict[str, Any]:
@@ -179,24 +201,25 @@ async def test_a_pod_with_hooks_proves_its_identity_with_its_own_service_account
     proof = await place.pod_token(name, audience, account=ACCOUNT)
     assert (await hooked.verify(proof)).provider_id == launched.provider_id
     plain = KubernetesProvider(place.settings, RememberingTelemetry(), ManualClock())
-    with pytest.raises(ProofRefusedError):
-        await plain.verify(proof)
-    await plain.close()
+    try:
+        with pytest.raises(ProofRefusedError):
+            await plain.verify(proof)
+    finally:
+        await plain.close()
 
 
 async def test_the_claim_of_the_work_folder_has_the_name_that_the_hooks_expect(
     place: Place, hooked: KubernetesProvider
 ) -> None:
-    provider = opened(place, ContainerHooks(ACCOUNT, "1Gi"))
-    request = await provider.prepare(place.make_order(1, "0123456789abcdef"))
-    [launched] = (await provider.launch(request)).launched
-    [name] = names_of(request)
-    path = f"/api/v1/namespaces/{place.name}/persistentvolumeclaims/{name}-work"
-    claim = await place.admin.until(path, lambda _: True)
-    assert claim["metadata"]["ownerReferences"][0]["name"] == name
-    await provider.terminate([launched.provider_id])
-    await place.admin.gone(path)
-    await provider.close()
+    async with opened(place, ContainerHooks(ACCOUNT, "1Gi")) as provider:
+        request = await provider.prepare(place.make_order(1, "0123456789abcdef"))
+        [launched] = (await provider.launch(request)).launched
+        [name] = names_of(request)
+        path = f"/api/v1/namespaces/{place.name}/persistentvolumeclaims/{name}-work"
+        claim = await place.admin.until(path, lambda _: True)
+        assert claim["metadata"]["ownerReferences"][0]["name"] == name
+        await provider.terminate([launched.provider_id])
+        await place.admin.gone(path)
 
 
 @pytest.mark.case(
