@@ -117,10 +117,15 @@ async def test_a_removal_alone_shows_why_the_pod_was_deleted() -> None:
     topic="Kubernetes",
     source="Kubernetes: Disruptions",
 )
+@pytest.mark.parametrize("phase", ["Running", "Pending"])
 @pytest.mark.asyncio
-async def test_a_pod_is_gone_as_its_condition_announced() -> None:
-    """Found by seed 172 of the worlds with clusters: the job was not reported as interrupted."""
-    pod = make_pod({"phase": "Running", "conditions": [condition("True")]})
+async def test_a_pod_is_gone_as_its_condition_announced(phase: str) -> None:
+    """Found by seed 172 of the worlds with clusters: the job was not reported as interrupted.
+
+    A pod is Pending while its init container is ready for a job, and stays so if its node is lost after the
+    assignment.
+    """
+    pod = make_pod({"phase": phase, "conditions": [condition("True")]})
     notices = PodNotices(RemovedPod(pod, expires=True), make_settings(), ManualClock())
     [notice] = await received(notices)
     await notices.close()

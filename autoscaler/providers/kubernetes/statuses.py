@@ -122,7 +122,7 @@ class PodState(NamedTuple):
     """What a pod's status says: `state` for operators, and why it ended, leaves or does not start.
 
     `terminated`: no container of it runs any more. `leaving`: it was deleted, and its containers stop.
-    `disrupted`: it runs, and the cluster has announced its deletion.
+    `disrupted`: it runs or starts, and the cluster has announced its deletion.
     `unschedulable`: no node has room for it now. `pulling`: kubelet could not pull an image, and tries again.
     `refused`: it cannot start until an operator changes something.
     """
@@ -148,7 +148,7 @@ def pod_state(pod: Mapping[str, Any]) -> PodState:
         node = _text((pod.get("spec") or {}).get("nodeName"))
         waits = _pending(status).finding if phase == "Pending" else None
         return PodState("Terminating", _deleted(disrupted, waits, node), leaving=True)
-    if phase == "Pending":
+    if phase == "Pending" and disrupted is None:
         return _pending(status)
     return PodState(phase, disrupted, disrupted=disrupted is not None)
 
