@@ -1,9 +1,9 @@
 """The API server of a simulated cluster: pods, nodes, logs and token reviews, with the faults of the schedule.
 
 Sources: Kubernetes documentation, "API Concepts" (lists in pages, watches, bookmarks, 410 Gone) and
-"API Priority and Fairness" (429 with Retry-After); apiserver's `registry/rest/delete.go`
-(preconditions) and the pods' `CheckGracefulDelete`: a pod without a node, or one that has ended, is removed
-at once.
+"API Priority and Fairness" (429 with Retry-After); apiserver's `registry/generic/registry/store.go` (quotas are
+checked before the name) and `registry/rest/delete.go` (preconditions), and the pods' `CheckGracefulDelete`: a
+pod without a node, or one that has ended, is removed at once.
 """
 
 import asyncio
@@ -186,11 +186,11 @@ class ApiServer:
 
     def _create(self, namespace: str, query: Mapping[str, str], body: Object) -> Answer:
         name = body["metadata"]["name"]
-        if (namespace, name) in self._registry.pods:
-            return _status(409, "AlreadyExists", f'pods "{name}" already exists')
         if self._fault_schedule.hit(FaultKind.POD_QUOTA):
             text = f'pods "{name}" is forbidden: exceeded quota: runners, requested: pods=1, '
             return _status(403, "Forbidden", f"{text}used: pods=20, limited: pods=20")
+        if (namespace, name) in self._registry.pods:
+            return _status(409, "AlreadyExists", f'pods "{name}" already exists')
         if "dryRun" in query:
             return Answer(201, body)
         self._admission.creating(body)
