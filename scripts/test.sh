@@ -55,7 +55,7 @@ behind=(laboratory services kills worlds edges types contracts programs cluster 
 run crowds
 exec 3>&1
 processes=()
-for line in "laboratory cluster" "services kills" worlds "edges types contracts" pods; do
+for line in "laboratory kills" "services cluster" worlds "edges types contracts" pods; do
   # Ctrl-C ends the part, not the shell that records its result.
   (
     trap '' INT
