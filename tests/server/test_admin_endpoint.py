@@ -245,8 +245,13 @@ async def test_refusals_are_logged_a_bounded_number_of_times_and_without_their_c
             wrong = {"Authorization": "Bearer a-wrong-token"}
             for _ in range(30):
                 await admin.ask("GET", "/admin/unverified", headers=wrong)
-    assert [line["event"] for line in lines] == ["admin_refused"] * 20
+    assert [(line["event"], line["reason"]) for line in lines] == [("admin_refused", "token")] * 20
     assert "a-wrong-token" not in str(lines)
+
+
+async def test_a_request_without_a_token_is_told_how_to_authenticate(admin: Admin) -> None:
+    async with admin.session.get("/admin/unverified") as answer:
+        assert (answer.status, answer.headers["WWW-Authenticate"]) == (401, "Bearer")
 
 
 @pytest.mark.parametrize(("method", "path"), ROUTES)

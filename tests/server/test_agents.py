@@ -50,6 +50,15 @@ def test_an_agent_file_that_was_changed_on_disk_is_not_served(tmp_path: Path) ->
     assert keep_agent(folder, AGENT) == ()
 
 
+@pytest.mark.parametrize(("size", "served"), [(1 << 20, True), ((1 << 20) + 1, False)])
+def test_an_agent_of_more_than_a_mebibyte_is_not_served(
+    tmp_path: Path, size: int, served: bool
+) -> None:
+    folder, large = tmp_path / "agents", b"#" * size
+    keep_agent(folder, large)
+    assert keep_agent(folder, AGENT) == ((large,) if served else ())
+
+
 @pytest.mark.parametrize("there", [True, False])
 def test_an_unusable_agent_folder_does_not_prevent_the_start(tmp_path: Path, there: bool) -> None:
     store = tmp_path / "state.db"

@@ -10,6 +10,8 @@ from autoscaler.controller.ports.bootstrap import (
     NotKnownYetError,
 )
 from autoscaler.controller.ports.store import StoreError
+from autoscaler.server.bodies import BodyRefusedError
+from autoscaler.server.bootstrap_refusals import Refusal, refusal_of
 from tests.server.doubles import MACHINE, NONCE
 from tests.server.fakes import (
     ATTESTATION,
@@ -73,6 +75,10 @@ async def test_a_request_that_could_not_be_stored_is_not_acknowledged(caller: Ca
     reply = await caller.send_step("acknowledge", STEPS["acknowledge"])
     assert (reply.status, reply.json) == (503, {"error": "store_failed"})
     assert "Retry-After" in reply.headers
+
+
+def test_a_request_whose_body_lost_its_memory_may_be_sent_again() -> None:
+    assert refusal_of(BodyRefusedError("busy")) == Refusal(503, "busy", 5.0)
 
 
 async def test_an_unexpected_error_is_answered_500_and_counted(caller: Caller) -> None:

@@ -118,10 +118,13 @@ async def test_a_signature_of_another_body_proves_nothing(caller: Caller) -> Non
     ],
 )
 async def test_a_signed_body_that_is_not_a_job_is_refused(caller: Caller, body: bytes) -> None:
-    reply = await caller.deliver(body)
+    with capture_logs() as logs:
+        reply = await caller.deliver(body, "d-1")
     assert (reply.status, reply.json) == (400, {"error": "malformed"})
     assert counted(caller) == {"malformed": 1}
     assert caller.behind.inbox.asked == 0
+    (line,) = logs
+    assert (line["event"], line["delivery"]) == ("delivery_malformed", "d-1")
 
 
 @pytest.mark.parametrize(
@@ -137,9 +140,12 @@ async def test_a_signed_body_that_is_not_a_job_is_refused(caller: Caller, body: 
     ],
 )
 async def test_headers_out_of_bounds_are_refused(caller: Caller, headers: dict[str, str]) -> None:
-    reply = await caller.deliver(JOB, **headers)
+    with capture_logs() as logs:
+        reply = await caller.deliver(JOB, **headers)
     assert (reply.status, reply.json) == (400, {"error": "malformed"})
     assert caller.behind.inbox.asked == 0
+    (line,) = logs
+    assert (line["event"], line["peer"]) == ("delivery_headers_malformed", "127.0.0.1")
 
 
 @pytest.mark.parametrize(
@@ -157,10 +163,12 @@ async def test_only_plain_json_is_read(caller: Caller, headers: dict[str, str]) 
 
 
 @pytest.mark.parametrize("chunked", [False, True])
-async def test_a_body_beyond_the_limit_is_refused(chunked: bool) -> None:
+@pytest.mark.parametrize("beyond", [1, 200_000])
+async def test_a_body_beyond_the_limit_is_refused(chunked: bool, beyond: int) -> None:
     behind = Backstage(webhook_limits=WebhookLimits(body=200_000))
     async with running(behind) as caller:
-        body = b'{"action":"queued","x":"' + b"x" * 400_000 + b'"}'
+        start = b'{"action":"queued","x":"'
+        body = start + b"x" * (200_000 + beyond - len(start) - 2) + b'"}'
 
         async def pieces() -> AsyncIterator[bytes]:
             for at in range(0, len(body), 50_000):
