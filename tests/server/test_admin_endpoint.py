@@ -1,6 +1,7 @@
 """/admin: authentication, the requests that are passed on, and the answers to refused ones."""
 
 import json
+from collections import Counter
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -26,6 +27,7 @@ from autoscaler.model.identifiers import (
 )
 from autoscaler.model.unverified import UnverifiedMachine
 from autoscaler.server.admin import MAX_MACHINES, AdminEndpoint
+from autoscaler.server.refusal_log import LINES
 from autoscaler.server.serving import Serving
 from tests.server.fakes import LOOPBACK, Caller, running
 
@@ -249,7 +251,19 @@ async def test_refusals_are_logged_a_bounded_number_of_times_and_without_their_c
     assert "a-wrong-token" not in str(lines)
 
 
-async def test_a_request_without_a_token_is_told_how_to_authenticate(admin: Admin) -> None:
+async def test_each_kind_of_refusal_is_logged_with_its_reason(admin: Admin) -> None:
+    with structlog.testing.capture_logs() as lines:
+        for kind in (RefusalKind.UNKNOWN, RefusalKind.CONTRADICTED):
+            admin.word.refusal = OperatorRequestRefusedError(kind, f"is {kind.value}")
+            for _ in range(LINES + 1):
+                await admin.ask("POST", "/admin/machines/i-1/terminate")
+    assert Counter(line["reason"] for line in lines) == {
+        "is unknown": LINES,
+        "is contradicted": LINES,
+    }
+
+
+async def test_the_answer_without_a_token_names_the_scheme_to_use(admin: Admin) -> None:
     async with admin.session.get("/admin/unverified") as answer:
         assert (answer.status, answer.headers["WWW-Authenticate"]) == (401, "Bearer")
 

@@ -142,6 +142,12 @@ async def test_the_summary_of_failed_health_checks_is_bounded(caller: Caller) ->
     assert detail.isprintable()
 
 
+async def test_the_summary_of_passed_health_checks_is_their_names(caller: Caller) -> None:
+    checks = [{"name": name, "ok": True, "detail": "fine"} for name in ("disk", "clock")]
+    await caller.send_step("health-checks", {"passed": True, "checks": checks})
+    assert caller.behind.bootstrap.said == [("health-checks", True, "disk, clock", "")]
+
+
 @pytest.mark.parametrize(
     ("detail", "ok", "version"),
     [

@@ -318,7 +318,9 @@ async def test_many_refused_connections_write_few_log_lines() -> None:
                     assert await is_closed(refused)
                     refused[1].close()
         assert len(lines) == LINES
-        assert {line["event"] for line in lines} == {"connections_refused"}
+        assert {(line["event"], line["peer"]) for line in lines} == {
+            ("connections_refused", "127.0.0.1")
+        }
 
 
 @pytest.mark.parametrize(
@@ -342,6 +344,14 @@ async def test_no_answer_names_the_software_or_repeats_the_request(
     assert b"\r\nserver:" not in answer.lower()
     assert b"aiohttp" not in answer.lower()
     assert b"secret" not in answer
+    writer.close()
+
+
+async def test_bytes_that_are_not_http_are_answered_with_json(caller: Caller) -> None:
+    reader, writer = await connect(caller.serving.address, b"no http at all\r\n\r\n")
+    answer = await reader.read()
+    assert answer.startswith(b"HTTP/1.0 400 ")
+    assert answer.endswith(b'\r\n\r\n{"error":"bad_request"}')
     writer.close()
 
 

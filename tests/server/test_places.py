@@ -156,9 +156,11 @@ async def test_a_closed_connection_is_no_longer_counted() -> None:
 async def test_connections_that_stay_open_at_the_end_are_closed() -> None:
     tested = PlacesUnderTest()
     leaving, _ = tested.taken("a"), tested.taken("b")
-    asyncio.get_running_loop().call_later(1, tested.places.leave, leaving)
+    loop = asyncio.get_running_loop()
+    loop.call_later(1, tested.places.leave, leaving)
+    began = loop.time()
     await tested.places.empty(patience=2)
-    assert tested.closed == ["b"]
+    assert (tested.closed, loop.time() - began) == (["b"], 2)
 
 
 @pytest.mark.parametrize(
