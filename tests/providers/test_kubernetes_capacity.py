@@ -37,10 +37,17 @@ def node(name: str, units: str = "8", **changes: Any) -> dict[str, Any]:
     }
 
 
-def pod(on: str, units: str, fleet: str = "", phase: str = "Running") -> dict[str, Any]:
+def own(on: str, phase: str = "Running") -> dict[str, Any]:
+    """A pod of the fleet, with two accelerators."""
+    found = make_pod({"phase": phase})
+    return {**found, "spec": {**found["spec"], "nodeName": on}}
+
+
+def pod(on: str, units: str, phase: str = "Running") -> dict[str, Any]:
+    """A pod of others."""
     container = {"name": "c", "resources": {"limits": {"amd.com/gpu": units}}}
     return {
-        "metadata": {"labels": {"gpu-runner-autoscaler/fleet": fleet}},
+        "metadata": {"namespace": "others"},
         "spec": {"nodeName": on, "containers": [container], "initContainers": [container]},
         "status": {"phase": phase},
     }
@@ -83,12 +90,27 @@ def test_a_taint_that_the_pods_do_not_tolerate_excludes_a_node(
 def test_usage_by_others_is_subtracted_and_the_fleets_own_is_not() -> None:
     pods = [
         pod("a", "3"),
-        pod("a", "2", fleet="ci"),
+        own("a"),
         pod("a", "4", phase="Succeeded"),
         pod("elsewhere", "5"),
     ]
     # Each pod has two.
     assert free([node("a"), node("b", "4")], pods) == 4 + 4
+
+
+def test_the_pods_of_the_fleets_other_providers_in_a_cluster_are_those_of_others() -> None:
+    """Their provider has another namespace. The ledger counts them against that provider's quota."""
+    running, lost = own("a"), own("lost")
+    running["metadata"]["namespace"] = lost["metadata"]["namespace"] = "of-the-other"
+    assert free([node("a")], [running, lost]) == 6
+
+
+def test_the_pods_of_another_quota_on_the_same_nodes_are_those_of_others() -> None:
+    """The ledger counts each pod against one quota, and the selectors of two quotas may match the same node."""
+    anywhere = replace(OPTION, sku=SkuName("anywhere"), node_selector={})
+    settings = make_settings(options={(OPTION.sku, 0): OPTION, (anywhere.sku, 0): anywhere})
+    free_of = free_units(settings, [node("a")], [own("a")])
+    assert free_of == {KEY: 8, "cluster/amd.com/gpu": 6}
 
 
 @pytest.mark.case(
@@ -118,10 +140,8 @@ def test_the_fleets_own_pods_on_a_lost_node_take_nothing_from_other_nodes(
     lost: list[dict[str, Any]],
 ) -> None:
     """The ledger subtracts these pods, because they still exist."""
-    stuck, ended, here = make_pod({"phase": "Running"}), make_pod({"phase": "Failed"}), make_pod()
-    for one, name in ((stuck, "b"), (ended, "b"), (here, "a")):
-        one["spec"] = {**one["spec"], "nodeName": name}
-    assert free([node("a"), *lost], [stuck, ended, here, make_pod()]) == 8 + 2
+    pods = [own("b"), own("b", "Failed"), own("a", "Pending"), make_pod()]
+    assert free([node("a"), *lost], pods) == 8 + 2
 
 
 @pytest.mark.parametrize("arm_first", [True, False])

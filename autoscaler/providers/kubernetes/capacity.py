@@ -1,4 +1,4 @@
-"""Counts the accelerators of a cluster's nodes that this fleet may use. Pure.
+"""Counts the accelerators of a cluster's nodes that a provider may use. Pure.
 
 For clusters without a provisioner: a pod beyond this number fits on no node. The scheduler decides where
 pods run. This count only keeps the planner from creating pods that would wait.
@@ -7,13 +7,22 @@ pods run. This count only keeps the planner from creating pods that would wait.
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from autoscaler.providers.kubernetes.answers import quota_usage
 from autoscaler.providers.kubernetes.manifests import node_selector, tolerations
 from autoscaler.providers.kubernetes.ownership import FLEET, metadata_of
 from autoscaler.providers.kubernetes.quantities import quantity
 from autoscaler.providers.kubernetes.settings import KubernetesSettings, PodOption
+
+
+class _Used(NamedTuple):
+    """The accelerators that pods on nodes use. `own` are those that the ledger counts against a quota."""
+
+    all: Counter[tuple[str, str]]
+    """By node and resource."""
+    own: Counter[tuple[str, str]]
+    """By quota and node."""
 
 
 def free_units(
@@ -23,53 +32,57 @@ def free_units(
 ) -> dict[str, int]:
     """Return the accelerators by `Offering.quota_key`, without those that others use.
 
-    `pods` are those of all namespaces. The ledger counts this fleet's own, also those on a node that takes no
-    more pods: their accelerators count here, too, so that they take nothing from the other nodes. Launch
-    options with the same selector share a quota, although their architecture or tolerations may differ: a node
-    that one of them fits counts. A pod gets its accelerators from one node, so of each node only a multiple of
-    the smallest pod's accelerators counts. The scheduler refuses a larger pod that fits on no node.
+    `pods` are those of all namespaces. The ledger counts the provider's own pods of this quota, also those on a
+    node that takes no more pods: their accelerators count here, too, so that they take nothing from the other
+    nodes. Launch options with the same selector share a quota, although their architecture or tolerations may
+    differ: a node that one of them fits counts. A pod gets its accelerators from one node, so of each node only
+    a multiple of the smallest pod's accelerators counts. The scheduler refuses a larger pod that fits nowhere.
     """
-    nodes, pods = list(nodes), list(pods)
-    others = _used_by_others(settings.fleet, pods)
+    nodes, used = list(nodes), _used(settings, pods)
     sharing: dict[str, list[PodOption]] = {}
     for option in settings.options.values():
         if option.accelerator is not None:
             sharing.setdefault(option.quota, []).append(option)
     found: dict[str, int] = {}
     for quota, options in sharing.items():
+        key = f"{settings.name}/{quota}"
         fitting = [
             (node, [option for option in options if fitting_nodes(option, [node])])
             for node in nodes
         ]
-        names = {_name(node) for node, of_node in fitting if of_node}
-        key = f"{settings.name}/{quota}"
-        free = sum(_free(node, of_node, others) for node, of_node in fitting if of_node)
-        found[key] = free + _used_elsewhere(settings, key, pods, names)
+        counted = {_name(node) for node, of_node in fitting if of_node}
+        free = sum(_free(node, of_node, key, used) for node, of_node in fitting if of_node)
+        elsewhere = [
+            units for (one, name), units in used.own.items() if one == key and name not in counted
+        ]
+        found[key] = free + sum(elsewhere)
     return found
 
 
-def _used_elsewhere(
-    settings: KubernetesSettings, key: str, pods: Iterable[Mapping[str, Any]], counted: set[str]
-) -> int:
-    """Return the units of this fleet's pods on nodes that do not count: cordoned, lost, or deleted."""
-    return sum(
-        units
-        for pod in pods
-        if metadata_of(pod, "labels").get(FLEET) == settings.fleet
-        and not _has_ended(pod)
-        and pod.get("spec", {}).get("nodeName", "") not in {"", *counted}
-        for used, units in quota_usage(settings.name, pod)
-        if used == key
-    )
+def _used(settings: KubernetesSettings, pods: Iterable[Mapping[str, Any]]) -> _Used:
+    used = _Used(Counter(), Counter())
+    for pod in pods:
+        node = pod.get("spec", {}).get("nodeName")
+        if not node or pod.get("status", {}).get("phase") in ("Failed", "Succeeded"):
+            continue
+        for resource, units in _extended(pod["spec"]).items():
+            used.all[(node, resource)] += units
+        # The fleet's other providers of the cluster have namespaces of their own.
+        if (
+            metadata_of(pod, "labels").get(FLEET) == settings.fleet
+            and pod["metadata"].get("namespace") == settings.namespace
+        ):
+            used.own.update({(key, node): n for key, n in quota_usage(settings.name, pod)})
+    return used
 
 
-def _free(
-    node: Mapping[str, Any], options: Sequence[PodOption], others: Counter[tuple[str, str]]
-) -> int:
+def _free(node: Mapping[str, Any], options: Sequence[PodOption], key: str, used: _Used) -> int:
     """Return the accelerators of a node that pods of these options can get."""
     [resource] = {one.accelerator.resource for one in options if one.accelerator is not None}
     smallest = min(one.accelerator.count for one in options if one.accelerator is not None)
-    free = max(0, _allocatable(node, resource) - others[(_name(node), resource)])
+    name = _name(node)
+    others = used.all[(name, resource)] - used.own[(key, name)]
+    free = max(0, _allocatable(node, resource) - others)
     return free - free % smallest
 
 
@@ -111,22 +124,6 @@ def _tolerates(toleration: Mapping[str, Any], taint: Mapping[str, Any]) -> bool:
 
 def _allocatable(node: Mapping[str, Any], resource: str) -> int:
     return _units((node.get("status", {}).get("allocatable") or {}).get(resource))
-
-
-def _used_by_others(fleet: str, pods: Iterable[Mapping[str, Any]]) -> Counter[tuple[str, str]]:
-    """Return the extended resources by node and name that pods outside the fleet use."""
-    used: Counter[tuple[str, str]] = Counter()
-    for pod in pods:
-        node = pod.get("spec", {}).get("nodeName")
-        if not node or _has_ended(pod) or metadata_of(pod, "labels").get(FLEET) == fleet:
-            continue
-        for resource, units in _extended(pod["spec"]).items():
-            used[(node, resource)] += units
-    return used
-
-
-def _has_ended(pod: Mapping[str, Any]) -> bool:
-    return pod.get("status", {}).get("phase") in ("Failed", "Succeeded")
 
 
 def _extended(spec: Mapping[str, Any]) -> dict[str, int]:
