@@ -10,7 +10,7 @@ import pytest
 from autoscaler.controller.ports.provider import OutcomeUnknownError, ProviderError
 from autoscaler.providers.kubernetes.provider import KubernetesProvider
 from autoscaler.providers.kubernetes.watch import PodWatch
-from tests.cluster.conftest import Place, names_of
+from tests.cluster.conftest import Place, names_of, until
 from tests.cluster.test_kubernetes_watch import following, launch, new_api
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
@@ -81,3 +81,21 @@ async def test_nothing_is_sent_without_the_api_server_and_all_continues_afterwar
     assert len((await provider.launch(first)).launched) == 2
     assert len((await provider.launch(second)).launched) == 1
     assert set(await place.pods()) == {*names_of(first), *names_of(second)}
+
+
+async def test_a_new_scheduler_starts_with_the_api_server(place: Place) -> None:
+    """The old one would not know new nodes for up to half a minute, and refuse pods for them."""
+    log = place.cluster.folder / "scheduler.log"
+
+    def starts() -> int:
+        return log.read_text().count("Starting Kubernetes Scheduler")
+
+    before = starts()
+    assert before
+    place.cluster.stop_api_server()
+    await asyncio.to_thread(place.cluster.start_api_server)
+
+    async def started() -> bool:
+        return starts() == before + 1
+
+    await until(started)
