@@ -43,12 +43,18 @@ class Administrator:
         await self._session.close()
 
     async def request(
-        self, method: str, path: str, body: Any = None, content_type: str = "application/json"
+        self,
+        method: str,
+        path: str,
+        body: Any = None,
+        content_type: str = "application/json",
+        user: str = "",
     ) -> Any:
-        """Return the answer to one request. Raises RequestFailedError."""
+        """Return the answer to one request, which may be in the name of a user. Raises RequestFailedError."""
         data = None if body is None else json.dumps(body)
+        headers = {"Content-Type": content_type} | ({"Impersonate-User": user} if user else {})
         async with self._session.request(
-            method, self._url + path, data=data, headers={"Content-Type": content_type}
+            method, self._url + path, data=data, headers=headers
         ) as answer:
             text = await answer.text()
             if answer.status >= 300:
@@ -119,6 +125,29 @@ class Administrator:
             "status": {"capacity": capacity, "allocatable": capacity},
         }
         await self.create("/api/v1/nodes", node)
+
+    async def scheduler_knows(self, node: str) -> None:
+        """Return once the scheduler may use a node that accepts pods.
+
+        It reads nodes from a cache, which follows a moment later. Until then, it refuses pods for a new node.
+        The pod asked for here fits no node: only its CPU is wrong once this node is known.
+        """
+        found = await self.request("GET", f"/api/v1/nodes/{node}")
+        taints = found["spec"].get("taints") or ()
+        tolerations = [{"key": one["key"], "operator": "Exists"} for one in taints]
+        container = {"name": "probe", "image": "probe", "resources": {"requests": {"cpu": "1M"}}}
+        spec = {
+            "nodeSelector": {"kubernetes.io/hostname": node},
+            "tolerations": tolerations,
+            "containers": [container],
+        }
+        pods, message = "/api/v1/namespaces/default/pods", ""
+        while "Insufficient cpu" not in message:
+            made = await self.create(pods, {"metadata": {"generateName": "probe-"}, "spec": spec})
+            path = f"{pods}/{made['metadata']['name']}"
+            shown = await self.until(path, lambda pod: pod["status"].get("conditions"))
+            message = shown["status"]["conditions"][0].get("message", "")
+            await self.request("DELETE", path)
 
 
 def accepts_pods(node: Mapping[str, Any]) -> bool:

@@ -93,9 +93,14 @@ class Cluster:
         return self.credentials.kubeconfig(name, self.url, token, namespace)
 
     def audit_events(self) -> list[dict[str, Any]]:
-        """Return all events of the API server's audit log so far."""
-        lines = (self.folder / "audit.log").read_text().splitlines(keepends=True)
-        return [json.loads(line) for line in lines if line.endswith("\n")]
+        """Return all events of the API server's audit log so far. It is written after the answers."""
+        # The last line may be incomplete, and one that the API server was writing when it was killed.
+        lines = (self.folder / "audit.log").read_text().split("\n")[:-1]
+        return [
+            json.loads(line)
+            for line in lines
+            if line.endswith("}") and line.count('"auditID"') == 1
+        ]
 
     def _start_servers(self) -> None:
         ports = servers.Ports(*_free_ports(3))

@@ -17,11 +17,15 @@ from lab.kubernetes.containers import Runtime
 from lab.kubernetes.pod_worker import PodWorker
 from lab.kubernetes.servers import KUBELET
 
-RENEWED_EVERY = 10.0
-"""Real seconds between renewals of a lease (KubeletConfiguration, nodeLeaseDurationSeconds / 4)."""
+RENEWED_EVERY = 2.0
+"""Real seconds between renewals of a lease. A kubelet's are 10 s (KubeletConfiguration): tests wait for one."""
 
 _RETRY = 0.2
 _LEASES = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases"
+
+
+class KubeletFailedError(Exception):
+    """A task of a kubelet failed. The message says how."""
 
 
 class Kubelet:
@@ -57,22 +61,24 @@ class Kubelet:
     async def __aexit__(self, *_: object) -> None:
         """Kill all containers and delete the nodes, so that no pod is left waiting on them.
 
-        Raises RequestFailedError if the API server refused what it accepts from a kubelet.
+        Raises KubeletFailedError if a task failed, such as with a request that the API server refused.
         """
-        for loop in self._loops:
-            loop.cancel()
-        await asyncio.gather(*self._loops, return_exceptions=True)
-        tasks = list(self._tasks.values())
+        tasks = [*self._loops, *self._tasks.values()]
         for task in tasks:
             task.cancel()
-        ends = await asyncio.gather(*tasks, return_exceptions=True)
+        await asyncio.gather(*tasks, return_exceptions=True)
         await self.runtime.close()
         for name in self._nodes:
             with suppress(aiohttp.ClientError, RequestFailedError, TimeoutError):
                 await self._admin.request("DELETE", f"/api/v1/nodes/{name}")
-        for end in ends:
-            if isinstance(end, Exception):
-                raise end
+        self.check()
+
+    def check(self) -> None:
+        """Raise KubeletFailedError if a task failed: its pods would never end."""
+        stopping = [one.stopping for one in self._workers.values() if one.stopping is not None]
+        for task in [*self._loops, *self._tasks.values(), *stopping]:
+            if task.done() and not task.cancelled() and (error := task.exception()) is not None:
+                raise KubeletFailedError(repr(error)) from error
 
     async def add_node(
         self,
@@ -91,6 +97,7 @@ class Kubelet:
         path = f"/api/v1/nodes/{name}"
         await self._report(path)
         await self._admin.until(path, accepts_pods)
+        await self._admin.scheduler_knows(name)
 
     def pods(self) -> tuple[str, ...]:
         """Return the names of the pods whose containers have not ended."""

@@ -140,6 +140,10 @@ class LabPods:
         """The number of pods that have not ended."""
         return sum(one.ended_at is None for one in self)
 
+    def check(self) -> None:
+        """Raise KubeletFailedError if the kubelet failed: then pods never end, and are not seen."""
+        self.kubelet.check()
+
     def left(self) -> list[LabPod]:
         """Return the pods that exist."""
         return [pod for pod in self if pod.phase != "gone"]

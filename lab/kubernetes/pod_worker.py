@@ -26,6 +26,10 @@ _RETRY = 0.5
 """Real seconds until a request is sent again that the API server did not answer."""
 
 
+_NOT_YET = "not yet ready to handle request"
+"""From k8s.io/apiserver's admission plugins, such as pkg/admission/plugin/namespace/lifecycle."""
+
+
 class PodWorker:
     """One pod. `run` returns when its containers have ended, and the pod is deleted if that was asked for.
 
@@ -68,6 +72,11 @@ class PodWorker:
         """Stop the containers, because the pod was deleted. `grace` is in seconds. Idempotent."""
         if self._stopping is None:
             self._stopping = asyncio.create_task(self._stop(grace))
+
+    @property
+    def stopping(self) -> asyncio.Task[None] | None:
+        """The task that stops the containers, if the pod was deleted."""
+        return self._stopping
 
     async def kill(self, *, out_of_memory: bool = False) -> None:
         """Kill all processes of the pod's containers."""
@@ -153,7 +162,8 @@ class PodWorker:
                 except RequestFailedError as error:
                     if error.status in (404, 409):
                         return None
-                    if error.status not in (429, 500, 503, 504):
+                    # 403: the admission plugins of a new API server read their first objects.
+                    if error.status not in (429, 500, 503, 504) and _NOT_YET not in str(error):
                         raise
             await asyncio.sleep(_RETRY)
 

@@ -57,6 +57,9 @@ def api_server(ports: Ports, folder: Path, credentials: Credentials) -> list[str
         f"--service-account-key-file={credentials.service_account_key}",
         f"--audit-policy-file={HERE / 'audit-policy.yaml'}",
         f"--audit-log-path={folder / 'audit.log'}",
+        # By default, a request ends after a minute, or after 15 s in a queue (`RequestTimeout` in
+        # k8s.io/apiserver's pkg/server/config.go). On a busy host, requests of a crowd take longer.
+        "--request-timeout=10m",
     ]
 
 
@@ -70,6 +73,9 @@ def controller_manager(credentials: Credentials, url: str) -> list[str]:
         f"--root-ca-file={credentials.ca}",
         # RBAC's built-in roles are for one service account for each controller.
         "--use-service-account-credentials=true",
+        # By default, a node that was not heard of for 50 s gets no pods until it reports again. A busy host, or
+        # an API server that starts slowly, would take the nodes away.
+        "--node-monitor-grace-period=1h",
         "--leader-elect=false",
         "--secure-port=0",
     ]

@@ -74,6 +74,7 @@ class Place:
         taint = {"key": GPU, "value": "present", "effect": "NoSchedule"}
         await self.admin.add_node(found, {GPU: str(gpus)}, {"pool": self.name}, [taint])
         await self.admin.until(f"/api/v1/nodes/{found}", accepts_pods)
+        await self.admin.scheduler_knows(found)
         return found
 
     async def pods(self) -> dict[str, dict[str, Any]]:

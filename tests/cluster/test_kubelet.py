@@ -47,8 +47,11 @@ def container(name: str, script: str, **more: Any) -> dict[str, Any]:
     }
 
 
-def pod(place: Place, name: str, init: str, main: str) -> dict[str, Any]:
-    """A pod with an init container that has a token, a container, and a volume that both share."""
+def pod(place: Place, name: str, init: str, main: str, grace: int = 30) -> dict[str, Any]:
+    """A pod with an init container that has a token, a container, and a volume that both share.
+
+    `grace` is in lab seconds.
+    """
     shared = {"name": "shared", "mountPath": "/run/shared"}
     token = {"serviceAccountToken": {"audience": "a", "expirationSeconds": 600, "path": "token"}}
     identity = {"name": "identity", "mountPath": "/run/identity"}
@@ -57,7 +60,7 @@ def pod(place: Place, name: str, init: str, main: str) -> dict[str, Any]:
         "spec": {
             "restartPolicy": "Never",
             "automountServiceAccountToken": False,
-            "terminationGracePeriodSeconds": 30,
+            "terminationGracePeriodSeconds": grace,
             "nodeSelector": {"pool": "processes"},
             "securityContext": {
                 "runAsNonRoot": True,
@@ -74,10 +77,14 @@ def pod(place: Place, name: str, init: str, main: str) -> dict[str, Any]:
     }
 
 
-async def phase(place: Place, name: str, *phases: str) -> dict[str, Any]:
-    found: dict[str, Any] = await place.admin.until(
-        place.path(name), lambda one: one["status"]["phase"] in phases
-    )
+async def phase(place: Place, kubelet: Kubelet, name: str, *phases: str) -> dict[str, Any]:
+    """Return the pod once it is in one of these phases."""
+
+    def holds(one: dict[str, Any]) -> bool:
+        kubelet.check()
+        return one["status"]["phase"] in phases
+
+    found: dict[str, Any] = await place.admin.until(place.path(name), holds)
     return found
 
 
@@ -98,7 +105,7 @@ async def test_containers_run_in_order_and_only_the_first_has_the_token(
     made = pod(place, "ordered", first, second)
     made["spec"]["containers"][0]["command"] = ["bash", "-c", second]
     await place.admin.create(f"/api/v1/namespaces/{place.name}/pods", made)
-    found = await phase(place, "ordered", "Succeeded", "Failed")
+    found = await phase(place, kubelet, "ordered", "Succeeded", "Failed")
     assert found["status"]["phase"] == "Succeeded"
     assert terminated(found, "initContainerStatuses")["reason"] == "Completed"
     assert (terminated(found)["exitCode"], terminated(found)["reason"]) == (0, "Completed")
@@ -109,7 +116,7 @@ async def test_containers_run_in_order_and_only_the_first_has_the_token(
 async def test_a_failed_init_container_fails_the_pod(place: Place, kubelet: Kubelet) -> None:
     made = pod(place, "failed", "exit 5", "exit 0")
     await place.admin.create(f"/api/v1/namespaces/{place.name}/pods", made)
-    found = await phase(place, "failed", "Succeeded", "Failed")
+    found = await phase(place, kubelet, "failed", "Succeeded", "Failed")
     assert found["status"]["phase"] == "Failed"
     assert terminated(found, "initContainerStatuses")["exitCode"] == 5
     assert "waiting" in found["status"]["containerStatuses"][0]["state"]
@@ -122,18 +129,22 @@ async def test_a_command_that_does_not_exist_is_a_start_error(
     made = pod(place, "absent", "exit 0", "exit 0")
     made["spec"]["containers"][0]["command"] = ["no-such-command"]
     await place.admin.create(f"/api/v1/namespaces/{place.name}/pods", made)
-    found = await phase(place, "absent", "Succeeded", "Failed")
+    found = await phase(place, kubelet, "absent", "Succeeded", "Failed")
     assert (terminated(found)["exitCode"], terminated(found)["reason"]) == (128, "StartError")
 
 
-@pytest.mark.parametrize(("script", "status"), [(HANDLES, 3), (IGNORES, 137)])
+@pytest.mark.parametrize(
+    ("script", "status", "grace"),
+    [(HANDLES, 3, 6000), (IGNORES, 137, 5)],
+    ids=["handled", "ignored"],
+)
 async def test_a_deleted_pod_gets_sigterm_and_then_sigkill(
-    place: Place, kubelet: Kubelet, script: str, status: int
+    place: Place, kubelet: Kubelet, script: str, status: int, grace: int
 ) -> None:
     name = f"deleted-{status}"
     collection = f"/api/v1/namespaces/{place.name}/pods"
-    made = await place.admin.create(collection, pod(place, name, "exit 0", script))
-    found = await phase(place, name, "Running")
+    made = await place.admin.create(collection, pod(place, name, "exit 0", script, grace))
+    found = await phase(place, kubelet, name, "Running")
     assert conditions(found)["Ready"][0] == "True"
     version = found["metadata"]["resourceVersion"]
     await place.admin.until(
@@ -154,9 +165,9 @@ async def test_a_deleted_pod_gets_sigterm_and_then_sigkill(
 async def test_a_container_at_its_memory_limit_is_killed(place: Place, kubelet: Kubelet) -> None:
     made = pod(place, "memory", "exit 0", IGNORES)
     await place.admin.create(f"/api/v1/namespaces/{place.name}/pods", made)
-    await phase(place, "memory", "Running")
+    await phase(place, kubelet, "memory", "Running")
     await kubelet.run_out_of_memory("memory")
-    found = await phase(place, "memory", "Succeeded", "Failed")
+    found = await phase(place, kubelet, "memory", "Succeeded", "Failed")
     assert (terminated(found)["exitCode"], terminated(found)["reason"]) == (137, "OOMKilled")
 
 
