@@ -14,6 +14,7 @@ from autoscaler.config import Problem
 from autoscaler.config.provider_kind import OnlineCheck
 from autoscaler.providers.kubernetes.kind import KubernetesKind
 from autoscaler.providers.kubernetes.online_checks import rights_of
+from tests.cluster.admission import set_quota
 from tests.cluster.conftest import GPU, Place, until
 from tests.cluster.test_kubernetes_rights import shipped
 from tests.config.fleet_file import MINIMAL, Folder
@@ -220,10 +221,7 @@ async def test_a_service_account_that_does_not_exist(fleet: Fleet) -> None:
 
 
 async def test_a_quota_that_is_used_up_is_a_warning(fleet: Fleet, place: Place) -> None:
-    path = f"/api/v1/namespaces/{place.name}/resourcequotas"
-    hard = {f"requests.{GPU}": "0"}
-    await place.admin.create(path, {"metadata": {"name": "quota"}, "spec": {"hard": hard}})
-    await place.admin.until(f"{path}/quota", lambda found: found["status"].get("used"))
+    await set_quota(place, {f"requests.{GPU}": "0"})
     problem = await fleet.problem()
     assert problem.warning
     assert problem.key == "skus.gpu.on[0].pod"

@@ -23,7 +23,8 @@ from autoscaler.providers.kubernetes.manifests import named_pod, pod_template
 from autoscaler.providers.kubernetes.provider import KubernetesProvider
 from lab.kubernetes.admin import RequestFailedError
 from lab.kubernetes.namespaces import rights_in_force
-from tests.cluster.conftest import SKU, Place, names_of, until
+from tests.cluster.admission import enforce
+from tests.cluster.conftest import SKU, Place, names_of
 from tests.deploy.manifests import COMPONENTS
 from tests.providers.contract import listed
 from tests.providers.doubles import ManualClock, RememberingTelemetry
@@ -34,7 +35,6 @@ DOCKER = DockerInDocker("docker:29.7.2-dind-rootless", {"cpu": "2", "memory": "8
 ACCOUNT = "container-hooks"
 HOOKED = ContainerHooks(ACCOUNT)
 REVIEWS = "/apis/authorization.k8s.io/v1/selfsubjectrulesreviews"
-ENFORCE = "pod-security.kubernetes.io/enforce"
 
 
 @asynccontextmanager
@@ -46,26 +46,6 @@ async def opened(place: Place, mode: ContainerMode) -> AsyncIterator[KubernetesP
         yield provider
     finally:
         await provider.close()
-
-
-async def enforce(place: Place, level: str) -> None:
-    """Have the namespace enforce a Pod Security level, and wait until it is in force.
-
-    The admission plugin reads the namespace from a cache, which follows a moment later.
-    """
-    namespace = f"/api/v1/namespaces/{place.name}"
-    await place.admin.patch(namespace, {"metadata": {"labels": {ENFORCE: level}}})
-    container = {"name": "probe", "image": "probe", "securityContext": {"privileged": True}}
-    probe = {"metadata": {"name": "probe"}, "spec": {"containers": [container]}}
-
-    async def in_force() -> bool:
-        try:
-            await place.admin.create(f"{namespace}/pods?dryRun=All", probe)
-        except RequestFailedError as error:
-            return f'violates PodSecurity \\"{level}:' in str(error)
-        return level == "privileged"
-
-    await until(in_force)
 
 
 async def check(provider: KubernetesProvider, place: Place) -> None:

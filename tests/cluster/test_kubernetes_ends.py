@@ -13,6 +13,7 @@ from autoscaler.model.identifiers import ProviderMachineId
 from autoscaler.model.interruptions import NoticeKind
 from autoscaler.providers.kubernetes.ownership import DO_NOT_DISRUPT, FLEET
 from autoscaler.providers.kubernetes.provider import KubernetesProvider
+from tests.cluster.admission import add_priority_class
 from tests.cluster.conftest import Place, listening, names_of
 from tests.patience import PATIENCE
 from tests.providers.contract import listed
@@ -103,8 +104,7 @@ async def test_a_preempted_pod_names_the_scheduler(
     await place.add_node(gpus=1)
     machine = await started(place, provider, "preempted")
     await listening(provider)
-    group = "/apis/scheduling.k8s.io/v1/priorityclasses"
-    await place.admin.create(group, {"metadata": {"name": place.name}, "value": 1_000_000})
+    await add_priority_class(place, place.name, 1_000_000)
     pod = await place.pod(name_of(machine))
     container = pod["spec"]["containers"][0]
     important = {

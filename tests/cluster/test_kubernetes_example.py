@@ -11,6 +11,7 @@ from autoscaler.model.identifiers import ProviderName, SkuName
 from autoscaler.providers.kubernetes.provider import KubernetesProvider
 from autoscaler.providers.kubernetes.settings import KubernetesSettings
 from autoscaler.providers.kubernetes.translation import kubernetes_settings
+from tests.cluster.admission import add_priority_class
 from tests.cluster.conftest import Place, names_of
 from tests.config.fleet_file import KUBERNETES_EXAMPLE, Folder
 from tests.providers.doubles import ManualClock, RememberingTelemetry
@@ -85,8 +86,7 @@ async def add_nodes(place: Place) -> None:
 async def add_classes(place: Place) -> None:
     group: dict[str, Any] = {"metadata": {"name": "nvidia"}, "handler": "nvidia"}
     await place.admin.create("/apis/node.k8s.io/v1/runtimeclasses", group)
-    priority = {"metadata": {"name": "ci-runners"}, "value": 1000}
-    await place.admin.create("/apis/scheduling.k8s.io/v1/priorityclasses", priority)
+    await add_priority_class(place, "ci-runners", 1000)
 
 
 async def test_every_pod_of_the_example_is_admitted_and_gets_its_node(

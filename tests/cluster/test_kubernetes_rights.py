@@ -60,11 +60,11 @@ async def test_all_that_a_provider_does_needs_exactly_the_shipped_rights(place: 
     await provider.delete_unused([])
     await provider.close()
 
-    async def watch_is_logged() -> bool:
-        # The API server writes the event of a watch some time after its end.
-        return any(one["verb"] == "watch" for one in requests(place))
+    async def all_is_logged() -> bool:
+        # The API server writes events after its answers, and that of a watch some time after its end.
+        return {used(event) for event in requests(place)} >= shipped()
 
-    await until(watch_is_logged)
+    await until(all_is_logged)
     mine = requests(place)
     refused = [one for one in mine if one["responseStatus"]["code"] == 403]
     assert refused == []

@@ -4,12 +4,13 @@ These tests come last (pytest sorts files by name), because the controllers need
 """
 
 import asyncio
+from collections.abc import AsyncGenerator
 
 import pytest
 
 from autoscaler.controller.ports.provider import OutcomeUnknownError, ProviderError
 from autoscaler.providers.kubernetes.provider import KubernetesProvider
-from autoscaler.providers.kubernetes.watch import PodWatch
+from autoscaler.providers.kubernetes.watch import Change, PodWatch
 from tests.cluster.conftest import Place, names_of, until
 from tests.cluster.test_kubernetes_watch import following, launch, new_api
 
@@ -38,6 +39,12 @@ async def test_after_an_expired_version_the_pods_are_listed_again_and_the_missin
     await api.close()
 
 
+async def to_the_end(changes: AsyncGenerator[Change, None]) -> None:
+    """Follow changes without end: the scheduler may have written a pod's status, too."""
+    while True:
+        await following(changes)
+
+
 async def test_the_watch_continues_after_the_api_server_was_killed(
     place: Place, provider: KubernetesProvider
 ) -> None:
@@ -46,7 +53,7 @@ async def test_the_watch_continues_after_the_api_server_was_killed(
     first = await launch(place, provider, "before")
     changes = watch.changes()
     assert (await following(changes)).machine == first
-    waiting = asyncio.create_task(following(changes))
+    waiting = asyncio.create_task(to_the_end(changes))
     await asyncio.sleep(0)
     place.cluster.stop_api_server()
     with pytest.raises((OutcomeUnknownError, ProviderError)):
