@@ -1,6 +1,6 @@
 """Jobs in pods: `autoscaler serve` with a fleet.yaml, the real API server, and the agent's real processes."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import pytest
@@ -12,12 +12,15 @@ from lab.github.records import Job, JobStatus
 from lab.kubernetes.cluster import Cluster
 from lab.kubernetes.lab_pods import LabNode, LabPod, LabPods
 from lab.laboratory import LabFleet, Laboratory
-from tests.lab.system.harness import history_of, job, read_records, started, until
+from tests.lab.system import harness
+from tests.lab.system.harness import history_of, job, read_records, started
 from tests.lab.system.pace import PATIENCE, yielding
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 PARTITION = "amd.com/dpx_nps2"
+_DEADLINES = {"boot": "6h", "health_checks": "6h", "ready_silence": "6h"}
+"""No test here is about them, and this host may be busy."""
 
 
 def pod_sku(**more: Any) -> dict[str, Any]:
@@ -28,7 +31,8 @@ def pod_sku(**more: Any) -> dict[str, Any]:
         "accelerator_resource": PARTITION,
     }
     option = {"provider": "cluster", "price": 2.0, "pod": pod}
-    return {"on": [option], "accelerator": {"vendor": "amd", "count": 1}, **more}
+    found = {"on": [option], "accelerator": {"vendor": "amd", "count": 1}}
+    return {**found, "deadlines": _DEADLINES, **more}
 
 
 SKUS = {
@@ -69,8 +73,20 @@ async def push(lab: Laboratory, sku: str, *seconds: float) -> list[Job]:
     names = [f"{sku}-{number}" for number, _ in enumerate(seconds)]
     lab.github.push([job(name, sku, s) for name, s in zip(names, seconds, strict=True)])
     pushed = [one for one in lab.github.jobs if one.spec.name in names]
-    await until(lambda: started(pushed), PATIENCE, lambda: lab.controller.log_end())
+    await until(lab, lambda: started(pushed))
     return pushed
+
+
+async def until(
+    lab: Laboratory, holds: Callable[[], bool], why: Callable[[], object] | None = None
+) -> None:
+    """Return once this holds. Fails at once if the lab's kubelet has failed."""
+
+    def checked() -> bool:
+        of(lab).check()
+        return holds()
+
+    await harness.until(checked, PATIENCE, why or lab.controller.log_end)
 
 
 async def ended(lab: Laboratory, sku: str) -> None:
@@ -92,7 +108,17 @@ async def ended(lab: Laboratory, sku: str) -> None:
     def why() -> str:
         return f"{[one.status for one in mine]} {pods_of(lab, sku)}\n{lab.controller.log_end()}"
 
-    await until(holds, PATIENCE, why)
+    await until(lab, holds, why)
+
+
+async def exited(lab: Laboratory, sku: str, *reasons: ExitReason) -> None:
+    """Wait until the store has these reasons for the ends of the SKU's machines."""
+
+    def found() -> list[ExitReason | None]:
+        return [one.work.exit_reason for one in machines(lab, sku)]
+
+    await until(lab, lambda: set(found()) == set(reasons), lambda: found())
+    assert len(found()) == len(reasons)
 
 
 async def test_each_job_runs_once_in_a_pod_of_its_own(lab: Laboratory) -> None:
@@ -102,7 +128,7 @@ async def test_each_job_runs_once_in_a_pod_of_its_own(lab: Laboratory) -> None:
     assert {pod.id for pod in pods_of(lab, "rocm.twice")} == {
         one.placement.provider_id for one in machines(lab, "rocm.twice")
     }
-    assert [one.work.exit_reason for one in machines(lab, "rocm.twice")] == [ExitReason.EXITED] * 2
+    await exited(lab, "rocm.twice", ExitReason.EXITED, ExitReason.EXITED)
 
 
 @pytest.mark.case(
@@ -147,15 +173,14 @@ async def test_an_evicted_pods_job_is_cancelled_and_run_again(lab: Laboratory) -
     def again() -> bool:
         return len(tries()) == 2 and bool(tries()[1].starts)
 
-    await until(again, PATIENCE, lambda: lab.controller.log_end())
+    await until(lab, again)
     first, second = tries()
     assert first.conclusion == "failure"
     assert first.starts != second.starts
     lab.github.end(second)
     await ended(lab, "rocm.evicted")
     assert second.conclusion == "success"
-    reasons = {one.work.exit_reason for one in machines(lab, "rocm.evicted")}
-    assert reasons == {ExitReason.STOPPED, ExitReason.EXITED}
+    await exited(lab, "rocm.evicted", ExitReason.STOPPED, ExitReason.EXITED)
 
 
 @pytest.mark.case(
@@ -168,8 +193,12 @@ async def test_a_pod_at_its_memory_limit_leaves_no_registration(lab: Laboratory)
     [pod] = pods_of(lab, "rocm.memory")
     await of(lab).kubelet.run_out_of_memory(pod.name)
     await ended(lab, "rocm.memory")
+
+    def terminated() -> bool:
+        return {one.state for one in machines(lab, "rocm.memory")} == {MachineState.TERMINATED}
+
+    await until(lab, terminated)
     [machine] = machines(lab, "rocm.memory")
-    assert machine.state is MachineState.TERMINATED
     words = "container runner ended with status 137, at its memory limit of 1Gi"
     assert machine.reason == f"OOMKilled: {words}"
     [one] = [one for one in lab.github.jobs if one.spec.name == "rocm.memory-0"]
@@ -198,7 +227,7 @@ async def test_a_ready_pod_shows_as_a_running_init_container(lab: Laboratory) ->
     def ready() -> list[Machine]:
         return [one for one in machines(lab, "rocm.warm") if one.state is MachineState.READY]
 
-    await until(lambda: bool(ready()), PATIENCE, lambda: lab.controller.log_end())
+    await until(lab, lambda: bool(ready()))
     name = str(ready()[0].placement.provider_id).partition(".")[0]
     path = f"/api/v1/namespaces/{of(lab).namespace}/pods/{name}"
     found = await of(lab).admin.request("GET", path)
@@ -212,7 +241,11 @@ async def test_the_pods_that_have_ended_are_deleted(lab: Laboratory) -> None:
     def left() -> list[LabPod]:
         return [one for one in of(lab).left() if one.sku != "rocm.warm"]
 
-    await until(lambda: not left(), PATIENCE, lambda: f"{left()}\n{lab.controller.log_end()}")
-    requests = of(lab).calls()
-    assert requests["create pods"] == len(list(of(lab)))
-    assert not [one for one in requests if "secret" in one]
+    await until(lab, lambda: not left(), lambda: f"{left()}\n{lab.controller.log_end()}")
+
+    def counts() -> tuple[int, int]:
+        return of(lab).calls()["create pods"], len(list(of(lab)))
+
+    # The audit log and the kubelet show a new pod one after the other.
+    await until(lab, lambda: counts()[0] == counts()[1], lambda: counts())
+    assert not [one for one in of(lab).calls() if "secret" in one]

@@ -1,13 +1,13 @@
 """The API server's bad days, with jobs that run meanwhile: no pod is doubled, and no running job is stopped.
 
 `autoscaler serve`, the API server and the agents are the real programs. These tests come last, as those of
-test_restarted_api_server.py do, and for the same reason.
+test_restarted_api_server.py do, and for the same reason. They share a laboratory: a controller takes half a
+minute until it has deleted its ended pods. The last test leaves a registration there.
 """
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
@@ -21,9 +21,10 @@ from lab.kubernetes.cluster import Cluster
 from lab.kubernetes.lab_pods import LabNode, LabPod, LabPods
 from lab.kubernetes.namespaces import ACCOUNT
 from lab.laboratory import LabFleet, Laboratory
-from tests.cluster.test_jobs_in_pods import PARTITION, pod_sku
-from tests.lab.system.harness import at_rest, job, read_records, started, until
-from tests.lab.system.pace import PATIENCE, yielding
+from tests.cluster.flow_control import accept_requests, crowded, reject_requests
+from tests.cluster.test_jobs_in_pods import PARTITION, pod_sku, until
+from tests.lab.system.harness import job, read_records, started, unsettled
+from tests.lab.system.pace import yielding
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
@@ -35,28 +36,33 @@ RUNNING = 12
 LONG = 86_400.0
 """Lab seconds of a job that runs until a test ends it."""
 
-_DEADLINES = {"boot": "6h", "health_checks": "6h", "ready_silence": "6h"}
-"""The outages last as long as this host needs to start an API server."""
-
-_FLOW_CONTROL = "/apis/flowcontrol.apiserver.k8s.io/v1"
-
 
 @dataclass
 class Shift:
-    """A laboratory, and the jobs of one test."""
+    """A laboratory, and the jobs of one test. `before` is the number of pods of earlier tests."""
 
     lab: Laboratory
     cluster: Cluster
-    jobs: list[Job]
+    proxy: ApiProxy
+    before: int
+    jobs: list[Job] = field(default_factory=list)
 
     @property
     def pods(self) -> LabPods:
         assert self.lab.pods is not None
         return self.lab.pods
 
+    def pods_beyond(self, count: int) -> list[LabPod]:
+        """Return the pods that were made in this test after the first ones."""
+        return list(self.pods)[self.before + count :]
+
+    def bound(self) -> int:
+        """Return how many pods of this test had a node."""
+        return sum(one.bound_at is not None for one in self.pods_beyond(0))
+
     def push(self, count: int) -> list[Job]:
         """Push jobs that run until the test ends them."""
-        first = len(self.jobs)
+        first = len(self.lab.github.jobs)
         pushed = self.lab.github.push([job(f"{SKU}-{first + n}", SKU, LONG) for n in range(count)])
         self.jobs += pushed
         return pushed
@@ -68,15 +74,17 @@ class Shift:
         return pushed
 
     async def until_started(self, jobs: list[Job]) -> None:
-        await until(lambda: started(jobs), PATIENCE, self.why)
+        await self.until(lambda: started(jobs))
+
+    async def until(self, holds: Callable[[], bool]) -> None:
+        """Return once this holds. Fails at once if the lab's kubelet has failed."""
+        await until(self.lab, holds, self.why)
 
     async def end(self, jobs: list[Job]) -> None:
         """End jobs, and wait until GitHub shows that they have ended."""
         for one in jobs:
             self.lab.github.end(one)
-        await until(
-            lambda: all(one.status is JobStatus.COMPLETED for one in jobs), PATIENCE, self.why
-        )
+        await self.until(lambda: all(one.status is JobStatus.COMPLETED for one in jobs))
 
     def machines(self, *states: MachineState) -> list[Machine]:
         return [one for one in read_records(self.lab).machines if one.state in states]
@@ -103,16 +111,17 @@ class Shift:
         await asyncio.to_thread(self.cluster.start_api_server)
 
     async def each_job_ran_once_in_one_pod(self) -> None:
-        """End all jobs. Each ran once, in the only pod that was bound to a node for it, and nothing is left.
+        """End all jobs. Each ran once, in the only pod that was bound to a node for it. All records have ended.
 
         The scheduler may have refused a pod, because it saw an ended pod's end later than the list of free
         capacity did. Such a pod never had a node, and another one replaced it.
         """
         await self.end([one for one in self.jobs if one.status is not JobStatus.COMPLETED])
-        await at_rest(self.lab, PATIENCE)
+        await self.until(lambda: not self.pods.alive and not self.lab.github.runners)
+        await self.until(lambda: not unsettled(self.lab))
         assert self.lab.wrong_jobs() == []
+        assert self.bound() == len(self.jobs), self.ends()
         bound = [one.id for one in self.pods if one.bound_at is not None]
-        assert len(bound) == len(self.jobs), self.ends()
         # A slot whose pod the API server refused has no ID.
         machines = read_records(self.lab).machines
         known = {one.placement.provider_id for one in machines} - {None}
@@ -132,48 +141,50 @@ class Shift:
     def why(self) -> str:
         """Return what shows why a wait ended."""
         states = [f"{one.spec.name}: {one.status}" for one in self.jobs]
-        return f"{states}\n{list(self.pods)}\n{self.lab.controller.log_end()}"
+        records = unsettled(self.lab)
+        return f"{states}\n{list(self.pods)}\n{records}\n{self.lab.controller.log_end()}"
 
 
-@asynccontextmanager
-async def at_work(cluster: Cluster, proxy: ApiProxy | None = None) -> AsyncIterator[Shift]:
-    fleet = LabFleet(
-        "acme",
-        ("widgets",),
-        {SKU: pod_sku(deadlines=_DEADLINES)},
-        scale=yielding(20.0),
-        nodes=(LabNode({PARTITION: str(ROOM)}),),
-    )
-    async with Laboratory(fleet, cluster=cluster) as lab:
-        assert lab.pods is not None
-        if proxy is not None:
-            lab.pods.send_through(proxy.url)
-        await lab.start_controller()
-        yield Shift(lab, cluster, [])
-
-
-@pytest_asyncio.fixture(loop_scope="session")
-async def shift(cluster: Cluster) -> AsyncIterator[Shift]:
-    async with at_work(cluster) as found:
-        yield found
-
-
-@pytest_asyncio.fixture(loop_scope="session")
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
 async def proxy(cluster: Cluster) -> AsyncIterator[ApiProxy]:
     async with ApiProxy(cluster) as found:
         yield found
 
 
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
+async def lab(cluster: Cluster, proxy: ApiProxy) -> AsyncIterator[Laboratory]:
+    """A laboratory whose controller uses the API server through the proxy. At last, no ended pod is left."""
+    fleet = LabFleet(
+        "acme",
+        ("widgets",),
+        {SKU: pod_sku()},
+        scale=yielding(20.0),
+        nodes=(LabNode({PARTITION: str(ROOM)}),),
+    )
+    async with Laboratory(fleet, cluster=cluster) as made:
+        assert made.pods is not None
+        pods = made.pods
+        pods.send_through(proxy.url)
+        await made.start_controller()
+        yield made
+
+        def none_is_left() -> bool:
+            return all(one.ended_at is None for one in pods.left())
+
+        await until(made, none_is_left)
+
+
 @pytest_asyncio.fixture(loop_scope="session")
-async def proxied(cluster: Cluster, proxy: ApiProxy) -> AsyncIterator[Shift]:
-    """A controller that uses the API server through the proxy."""
-    async with at_work(cluster, proxy) as found:
+async def shift(cluster: Cluster, lab: Laboratory, proxy: ApiProxy) -> AsyncIterator[Shift]:
+    assert lab.pods is not None
+    found = Shift(lab, cluster, proxy, len(list(lab.pods)))
+    try:
         yield found
-
-
-def pods_beyond(shift: Shift, count: int) -> list[LabPod]:
-    """The pods that were made after the first ones."""
-    return list(shift.pods)[count:]
+    finally:
+        proxy.ahead, proxy.breaks = 0.0, Breaks.NEVER
+        for one in found.jobs:
+            if one.status is not JobStatus.COMPLETED:
+                lab.github.end(one)
 
 
 @pytest.mark.case(
@@ -186,18 +197,18 @@ async def test_a_killed_api_server_doubles_no_pod_and_stops_no_job(shift: Shift)
     running = await shift.run(RUNNING)
     waiting = shift.push(ROOM - RUNNING + 2)
     # Some of the launch request's answers are on their way.
-    await until(lambda: bool(pods_beyond(shift, RUNNING)), PATIENCE, shift.why)
+    await shift.until(lambda: bool(shift.pods_beyond(RUNNING)))
     shift.cluster.stop_api_server()
     watched = len(shift.audited("watch"))
     # Jobs end meanwhile: their agents need only the controller and GitHub.
     await shift.end(running[:3])
     ended = {one.starts[0] for one in running[:3]}
-    await until(lambda: ended <= shift.exited_runners(), PATIENCE, shift.why)
+    await shift.until(lambda: ended <= shift.exited_runners())
     await shift.restart_api_server()
     await shift.until_started(waiting)
     assert [one.status for one in running[3:]] == [JobStatus.IN_PROGRESS] * (RUNNING - 3)
     # The watch's version is too old, so it ends with 410 instead of lasting five minutes.
-    await until(lambda: len(shift.audited("watch")) > watched, PATIENCE, shift.why)
+    await shift.until(lambda: len(shift.audited("watch")) > watched)
     await shift.each_job_ran_once_in_one_pod()
 
 
@@ -206,54 +217,17 @@ async def test_a_killed_api_server_doubles_no_pod_and_stops_no_job(shift: Shift)
     topic="Kubernetes",
     source="Kubernetes: API Concepts",
 )
-async def test_lost_answers_double_no_pod(proxied: Shift, proxy: ApiProxy) -> None:
-    running = await proxied.run(RUNNING)
-    proxy.break_connections(Breaks.AFTER)
-    waiting = proxied.push(ROOM - RUNNING)
-    await until(lambda: len(pods_beyond(proxied, RUNNING)) >= len(waiting), PATIENCE, proxied.why)
-    await proxied.end(running[:2])
-    await until(lambda: len(proxied.audited("create")) > ROOM, PATIENCE, proxied.why)
-    proxy.break_connections(Breaks.NEVER)
-    await proxied.until_started(waiting)
-    await proxied.each_job_ran_once_in_one_pod()
-
-
-@pytest.mark.case(
-    "a pod disappears while the controller cannot reach the API server, which then does not know the "
-    "watch's version any more",
-    topic="Kubernetes",
-    source="Kubernetes: API Concepts",
-)
-async def test_a_pod_that_disappeared_unseen_leaves_nothing(
-    proxied: Shift, proxy: ApiProxy
-) -> None:
-    first, *others = await proxied.run(RUNNING)
-    [machine] = [
-        one for one in proxied.machines(MachineState.ASSIGNED) if one.work.runner == first.starts[0]
-    ]
-    proxy.break_connections(Breaks.BEFORE)
-    name = str(machine.placement.provider_id).partition(".")[0]
-    path = f"/api/v1/namespaces/{proxied.pods.namespace}/pods/{name}"
-    await proxied.pods.admin.request("DELETE", path, {"gracePeriodSeconds": 0})
-    proxied.cluster.stop_api_server()
-    await proxied.restart_api_server()
-    lists = len(proxied.audited("list"))
-    proxy.break_connections(Breaks.NEVER)
-    # Lost: a missing pod is no proof of its end. Its agent may have had the time to report its exit.
-    over = (MachineState.LOST, MachineState.TERMINATED)
-    await until(
-        lambda: machine.id in {one.id for one in proxied.machines(*over)}, PATIENCE, proxied.why
-    )
-    assert len(proxied.audited("list")) > lists
-    # GitHub fails a job whose runner is silent.
-    await until(lambda: first.status is JobStatus.COMPLETED, PATIENCE, proxied.why)
-    assert [one.status for one in others] == [JobStatus.IN_PROGRESS] * len(others)
-    await proxied.end(others)
-    # The controller keeps the registration of a lost machine: the machine may come back.
-    kept = [f"registration {first.starts[0]}"]
-    await until(lambda: set(proxied.lab.left()) <= set(kept), PATIENCE, proxied.why)
-    assert [(one.conclusion, len(one.starts)) for one in others] == [("success", 1)] * len(others)
-    assert len(list(proxied.pods)) == RUNNING
+async def test_lost_answers_double_no_pod(shift: Shift) -> None:
+    running = await shift.run(RUNNING)
+    created = len(shift.audited("create"))
+    shift.proxy.break_connections(Breaks.AFTER)
+    waiting = shift.push(ROOM - RUNNING)
+    await shift.until(lambda: len(shift.pods_beyond(RUNNING)) >= len(waiting))
+    await shift.end(running[:2])
+    await shift.until(lambda: len(shift.audited("create")) > created + len(waiting))
+    shift.proxy.break_connections(Breaks.NEVER)
+    await shift.until_started(waiting)
+    await shift.each_job_ran_once_in_one_pod()
 
 
 @pytest.mark.case(
@@ -263,12 +237,14 @@ async def test_a_pod_that_disappeared_unseen_leaves_nothing(
 )
 async def test_throttled_answers_delay_jobs_only(shift: Shift) -> None:
     running = await shift.run(RUNNING)
-    await reject_requests(shift)
+    rejected = len(shift.audited("create", 429))
+    await reject_requests(shift.pods)
     waiting = shift.push(ROOM - RUNNING)
     await shift.end(running[:2])
-    # One request at a time still passes: the eight that create the pods arrive together.
-    await until(lambda: bool(shift.audited("create", 429)), PATIENCE, shift.why)
-    await accept_requests(shift)
+    # One request at a time still passes, so those that create the pods could all pass one after the other.
+    async with crowded(shift.pods):
+        await shift.until(lambda: len(shift.audited("create", 429)) > rejected)
+    await accept_requests(shift.pods)
     await shift.until_started(waiting)
     await shift.each_job_ran_once_in_one_pod()
 
@@ -278,70 +254,48 @@ async def test_throttled_answers_delay_jobs_only(shift: Shift) -> None:
     topic="Kubernetes",
     source="Kubernetes: ObjectMeta",
 )
-async def test_a_wrong_clock_of_the_api_server_ends_no_pod(proxied: Shift, proxy: ApiProxy) -> None:
-    before = await proxied.run(4)
-    proxy.ahead = 7_200.0
-    during = await proxied.run(4)
-    proxy.ahead = -7_200.0
+async def test_a_wrong_clock_of_the_api_server_ends_no_pod(shift: Shift) -> None:
+    before = await shift.run(4)
+    shift.proxy.ahead = 7_200.0
+    during = await shift.run(4)
+    shift.proxy.ahead = -7_200.0
     # A new controller reads all pods again, and compares them with its records.
-    await proxied.lab.controller.kill()
-    await proxied.lab.start_controller()
-    await proxied.run(4)
+    await shift.lab.controller.kill()
+    await shift.lab.start_controller()
+    await shift.run(4)
     assert [one.status for one in [*before, *during]] == [JobStatus.IN_PROGRESS] * 8
-    await proxied.each_job_ran_once_in_one_pod()
+    await shift.each_job_ran_once_in_one_pod()
 
 
-def _rejected(shift: Shift) -> list[tuple[str, dict[str, Any]]]:
-    """A priority level that executes one request at a time, for all requests of the controller.
-
-    Kubernetes documentation, "API Priority and Fairness": `Reject` queues nothing.
-    """
-    name = shift.pods.namespace
-    account = {"name": ACCOUNT, "namespace": name}
-    everything = {
-        "verbs": ["*"],
-        "apiGroups": ["*"],
-        "resources": ["*"],
-        "namespaces": ["*"],
-        "clusterScope": True,
-    }
-    level = {
-        "nominalConcurrencyShares": 0,
-        "lendablePercent": 0,
-        "borrowingLimitPercent": 0,
-        "limitResponse": {"type": "Reject"},
-    }
-    rule = {
-        "subjects": [{"kind": "ServiceAccount", "serviceAccount": account}],
-        "resourceRules": [everything],
-    }
-    return [
-        (
-            "prioritylevelconfigurations",
-            {"metadata": {"name": name}, "spec": {"type": "Limited", "limited": level}},
-        ),
-        (
-            "flowschemas",
-            {
-                "metadata": {"name": name},
-                "spec": {
-                    "priorityLevelConfiguration": {"name": name},
-                    "matchingPrecedence": 1000,
-                    "rules": [rule],
-                },
-            },
-        ),
+@pytest.mark.case(
+    "a pod disappears while the controller cannot reach the API server, which then does not know the "
+    "watch's version any more",
+    topic="Kubernetes",
+    source="Kubernetes: API Concepts",
+)
+async def test_a_pod_that_disappeared_unseen_leaves_nothing(shift: Shift) -> None:
+    first, *others = await shift.run(RUNNING)
+    [machine] = [
+        one for one in shift.machines(MachineState.ASSIGNED) if one.work.runner == first.starts[0]
     ]
-
-
-async def reject_requests(shift: Shift) -> None:
-    """Have the API server reject requests of the controller that arrive together."""
-    for collection, body in _rejected(shift):
-        await shift.pods.admin.create(f"{_FLOW_CONTROL}/{collection}", body)
-
-
-async def accept_requests(shift: Shift) -> None:
-    """Have the API server accept the controller's requests again."""
-    for collection, body in reversed(_rejected(shift)):
-        name = body["metadata"]["name"]
-        await shift.pods.admin.request("DELETE", f"{_FLOW_CONTROL}/{collection}/{name}")
+    shift.proxy.break_connections(Breaks.BEFORE)
+    name = str(machine.placement.provider_id).partition(".")[0]
+    path = f"/api/v1/namespaces/{shift.pods.namespace}/pods/{name}"
+    await shift.pods.admin.request("DELETE", path, {"gracePeriodSeconds": 0})
+    shift.cluster.stop_api_server()
+    await shift.restart_api_server()
+    lists = len(shift.audited("list"))
+    shift.proxy.break_connections(Breaks.NEVER)
+    # Lost: a missing pod is no proof of its end. Its agent may have had the time to report its exit.
+    over = (MachineState.LOST, MachineState.TERMINATED)
+    await shift.until(lambda: machine.id in {one.id for one in shift.machines(*over)})
+    await shift.until(lambda: len(shift.audited("list")) > lists)
+    # GitHub fails a job whose runner is silent.
+    await shift.until(lambda: first.status is JobStatus.COMPLETED)
+    assert [one.status for one in others] == [JobStatus.IN_PROGRESS] * len(others)
+    await shift.end(others)
+    # The controller keeps the registration of a lost machine: the machine may come back.
+    kept = [f"registration {first.starts[0]}"]
+    await shift.until(lambda: set(shift.lab.left()) <= set(kept))
+    assert [(one.conclusion, len(one.starts)) for one in others] == [("success", 1)] * len(others)
+    assert shift.bound() == RUNNING, shift.ends()
