@@ -4,7 +4,6 @@ import asyncio
 import os
 import secrets
 import shutil
-import socket
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -38,6 +37,7 @@ from lab.machines.crowd import CrowdHost
 from lab.machines.misbehaving_host import MisbehavingHost, Misdeed
 from lab.machines.observed_host import ObservedHost
 from lab.machines.process import ProcessHost
+from lab.ports import free_ports
 
 __all__ = ["APP_ID", "LabFleet", "Laboratory"]
 
@@ -215,7 +215,8 @@ class Laboratory:
                 snapshot_gb=8,
                 tags={RUNNER_TAG: self.fleet.runner_versions.get(sku, RUNNER_VERSION)},
             )
-        address = f"127.0.0.1:{_free_port()}"
+        [port] = free_ports(1)
+        address = f"127.0.0.1:{port}"
         settings = fleet_settings(
             self.fleet,
             address,
@@ -247,9 +248,3 @@ class Laboratory:
 def _account_id() -> str:
     """Return a random account id of twelve digits, like AWS's."""
     return str(10**11 + secrets.randbelow(9 * 10**11))
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])

@@ -1,8 +1,6 @@
 """A Kubernetes cluster on this host: etcd, API server, controllers, scheduler, and kwok's nodes."""
 
 import json
-import random
-import socket
 import ssl
 import time
 import urllib.error
@@ -13,9 +11,7 @@ from typing import Any
 from lab.kubernetes import servers
 from lab.kubernetes.credentials import Credentials
 from lab.kubernetes.processes import ProgramFailedError, RunningProgram
-
-_PORTS = range(20_000, 32_000)
-"""Below Linux's ephemeral ports, so that no outgoing connection takes a port before its server listens."""
+from lab.ports import free_ports
 
 _TRIES = 3
 _PAUSE = 0.05
@@ -103,7 +99,7 @@ class Cluster:
         ]
 
     def _start_servers(self) -> None:
-        ports = servers.Ports(*_free_ports(3))
+        ports = servers.Ports(*free_ports(3))
         self.url, self._etcd = f"https://127.0.0.1:{ports.api}", ports.etcd
         self._run("etcd", servers.etcd(ports, self.folder))
         self._run("api-server", servers.api_server(ports, self.folder, self.credentials))
@@ -138,17 +134,3 @@ class Cluster:
             except (urllib.error.URLError, OSError):
                 time.sleep(_PAUSE)
         raise TimeoutError(f"the cluster does not serve {path}; its logs are in {self.folder}")
-
-
-def _free_ports(count: int) -> list[int]:
-    found: list[int] = []
-    while len(found) < count:
-        port = random.choice(_PORTS)  # noqa: S311
-        with socket.socket() as probe:
-            try:
-                probe.bind(("127.0.0.1", port))
-            except OSError:
-                continue
-        if port not in found:
-            found.append(port)
-    return found

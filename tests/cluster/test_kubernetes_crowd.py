@@ -18,7 +18,7 @@ EVICTED = 100
 LOST = 2
 """Nodes that disappear, each with 100 pods."""
 
-PAUSE = 10.0
+PAUSE = 4.0
 """Seconds between two lists of all pods, each of which costs half a second of CPU."""
 
 
