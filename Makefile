@@ -113,7 +113,7 @@ programs: setup ## Build the Kubernetes cluster and Helm for the tests: once for
 	@nice $(BIN)/python -m lab.kubernetes.build
 
 # Those tests of the cluster that run `autoscaler serve`, or kill the API server. They take half of the time, and
-# get a cluster of their own.
+# get a cluster of their own. Like those of the laboratory, they mostly wait for processes.
 PODS := $(addprefix tests/cluster/test_,demo_kubernetes.py jobs_in_pods.py restarted_api_server.py troubled_api_server.py)
 
 cluster: programs
@@ -122,7 +122,7 @@ cluster: programs
 
 pods: programs
 	@echo '==> pytest, jobs in pods'
-	@nice $(PYTEST) $(PODS)
+	@$(PYTEST) $(PODS)
 
 pytest: setup ## Run all tests; ARGS='-k name' selects some.
 	@echo '==> pytest'
