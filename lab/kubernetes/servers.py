@@ -73,8 +73,8 @@ def controller_manager(credentials: Credentials, url: str) -> list[str]:
         f"--root-ca-file={credentials.ca}",
         # RBAC's built-in roles are for one service account for each controller.
         "--use-service-account-credentials=true",
-        # By default, a node that was not heard of for 50 s gets no pods until it reports again. A busy host, or
-        # an API server that starts slowly, would take the nodes away.
+        # By default, a node without a heartbeat for 50 s gets no pods until it reports again. A busy host would
+        # take the nodes away, and so would an API server that starts slowly.
         "--node-monitor-grace-period=1h",
         "--leader-elect=false",
         "--secure-port=0",

@@ -48,7 +48,11 @@ SKUS = {
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
 async def lab(cluster: Cluster) -> AsyncIterator[Laboratory]:
     fleet = LabFleet(
-        "acme", ("widgets",), SKUS, scale=yielding(30.0), nodes=(LabNode({PARTITION: "16"}),)
+        "acme",
+        ("widgets",),
+        SKUS,
+        scale=max(5.0, yielding(30.0)),
+        nodes=(LabNode({PARTITION: "16"}),),
     )
     async with Laboratory(fleet, cluster=cluster) as laboratory:
         await laboratory.start_controller()

@@ -141,8 +141,7 @@ class Shift:
     def why(self) -> str:
         """Return what shows why a wait ended."""
         states = [f"{one.spec.name}: {one.status}" for one in self.jobs]
-        records = unsettled(self.lab)
-        return f"{states}\n{list(self.pods)}\n{records}\n{self.lab.controller.log_end()}"
+        return f"{states}\n{self.ends()}\n{self.lab.controller.log_end()}"
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
@@ -158,7 +157,8 @@ async def lab(cluster: Cluster, proxy: ApiProxy) -> AsyncIterator[Laboratory]:
         "acme",
         ("widgets",),
         {SKU: pod_sku()},
-        scale=yielding(20.0),
+        # A moment without any CPU must not stretch ten lab minutes to many real ones.
+        scale=max(5.0, yielding(20.0)),
         nodes=(LabNode({PARTITION: str(ROOM)}),),
     )
     async with Laboratory(fleet, cluster=cluster) as made:
