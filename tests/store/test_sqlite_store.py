@@ -192,8 +192,8 @@ async def test_records_are_copied_before_the_first_await(store: SqliteStore) -> 
     assert (await store.load(0.0)).jobs == (job(1),)
 
 
-async def test_load_leaves_out_what_ended_before_the_horizon(store: SqliteStore) -> None:
-    await store.commit(
+async def test_load_leaves_out_what_ended_before_the_horizon(each_store: Store) -> None:
+    await each_store.commit(
         [
             job(1),
             job(2, JobState.COMPLETED, 50.0),
@@ -211,7 +211,7 @@ async def test_load_leaves_out_what_ended_before_the_horizon(store: SqliteStore)
         ],
         [],
     )
-    state = await store.load(100.0)
+    state = await each_store.load(100.0)
     assert [j.id for j in state.jobs] == [1, 3]
     assert [c.id for c in state.launch_requests] == ["new", "open"]
     assert [m.id for m in state.machines] == ["m2", "m4", "m5"]
@@ -243,15 +243,17 @@ async def test_the_launch_request_and_runners_of_a_machine_are_kept_with_it(
     source="Kubernetes: Pod Lifecycle",
 )
 async def test_the_job_of_a_machine_is_loaded_however_long_ago_it_ended(
-    store: SqliteStore,
+    each_store: Store,
 ) -> None:
     numbers = range(1, statements.READ_AT_ONCE + 3)
     *existing, last = numbers
-    await store.commit([machine(f"m{n}", MachineState.ASSIGNED, 10.0) for n in existing], [])
-    await store.commit([machine(f"m{last}", MachineState.TERMINATED, 50.0)], [])
-    await store.commit([runner(f"r{n}", RunnerState.DONE, 50.0, f"m{n}", n) for n in numbers], [])
-    await store.commit([job(n, JobState.COMPLETED, 50.0) for n in (0, *numbers)], [])
-    assert [one.id for one in (await store.load(100.0)).jobs] == existing
+    await each_store.commit([machine(f"m{n}", MachineState.ASSIGNED, 10.0) for n in existing], [])
+    await each_store.commit([machine(f"m{last}", MachineState.TERMINATED, 50.0)], [])
+    await each_store.commit(
+        [runner(f"r{n}", RunnerState.DONE, 50.0, f"m{n}", n) for n in numbers], []
+    )
+    await each_store.commit([job(n, JobState.COMPLETED, 50.0) for n in (0, *numbers)], [])
+    assert [one.id for one in (await each_store.load(100.0)).jobs] == existing
 
 
 @pytest.mark.case(

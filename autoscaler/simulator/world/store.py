@@ -134,13 +134,21 @@ class MemoryStore:
         await self.crash_point.count_call()
         machines = [m for m in self.of_kind(Machine) if m.occupies or m.prunable_from > horizon]
         kept, their_calls = {m.id for m in machines}, {m.launch_request for m in machines}
+        runners = [
+            r
+            for r in self.of_kind(Runner)
+            if r.state is not RunnerState.DONE or r.since > horizon or r.machine in kept
+        ]
+        their_jobs = {r.job for r in runners}
         return SavedState(
             self.installations,
             self.heartbeat,
             _copies(
                 j
                 for j in self.of_kind(Job)
-                if j.state is not JobState.COMPLETED or _after(j.completed_at, horizon)
+                if j.state is not JobState.COMPLETED
+                or _after(j.completed_at, horizon)
+                or j.id in their_jobs
             ),
             _copies(
                 c
@@ -150,11 +158,7 @@ class MemoryStore:
                 or c.id in their_calls
             ),
             _copies(machines),
-            _copies(
-                r
-                for r in self.of_kind(Runner)
-                if r.state is not RunnerState.DONE or r.since > horizon or r.machine in kept
-            ),
+            _copies(runners),
             tuple(self.cooldowns.values()),
             tuple(d for d in self.inbox.values() if d.key not in self.applied),
             self.arrived_until,
