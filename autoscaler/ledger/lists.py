@@ -104,8 +104,8 @@ def _see_ours(state: LedgerState, listed: ListedMachine, at: Instant) -> None:
         _cannot_start(state, machine, listed, at)
     elif was_absent and not machine.occupies:
         listed_again(state, machine, at)
-    elif listed.leaving and machine.state not in _EXPECTED_TO_LEAVE:
-        # A notice may be lost, and a pod on a dead node is removed without a list that shows its end.
+    elif listed.leaving and (machine.state not in _EXPECTED_TO_LEAVE or is_unexplained(machine)):
+        # A notice may be lost, and a pod may be removed without a list that shows its end.
         _note_interruption(state, machine, listed, at)
 
 

@@ -11,7 +11,7 @@ from autoscaler.model.cooldowns import active_cooldown, offering_key
 from autoscaler.model.failures import FailureClass, FailureScope
 from autoscaler.model.identifiers import MachineId
 from autoscaler.model.interruptions import NoticeKind
-from autoscaler.model.machines import MachineState, TerminationReason
+from autoscaler.model.machines import ExitReason, MachineState, TerminationReason
 from autoscaler.model.plan import Launch, Terminate
 from autoscaler.planner.supply import REPLACED_AFTER
 from tests.ledger.builders import World
@@ -201,3 +201,19 @@ def test_a_disruption_of_a_pod_that_ended_before_is_no_interruption(ended: bool)
     leaving = replace(world.listed(machine), leaving=True, reason="EvictionByEvictionAPI")
     world.lists(replace(leaving, failure=CAPACITY, scope=FailureScope.MACHINE))
     assert (world.machine(machine).interruption.kind is None) is ended
+
+
+@pytest.mark.case(
+    "a node is drained while the watch is silent: the agent reports that it was stopped, and then a list "
+    "shows why",
+    topic="Kubernetes",
+    source="Kubernetes: Disruptions",
+)
+def test_a_disruption_that_only_a_list_showed_explains_why_an_agent_was_stopped() -> None:
+    world = World(opted_in())
+    machine = at_work(world)
+    world.do(e.MachineExited, MachineId(machine), "stopped", ExitReason.STOPPED)
+    leaving = replace(world.listed(machine), leaving=True, reason="EvictionByEvictionAPI")
+    world.lists(replace(leaving, failure=CAPACITY, scope=FailureScope.MACHINE))
+    fails(world)
+    assert [one.job for one in world.state.reruns.values()] == [1]
