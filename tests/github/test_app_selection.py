@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 import pytest_asyncio
+from structlog.testing import capture_logs
 
 from autoscaler.controller.ports.github import (
     OperatorError,
@@ -229,7 +230,11 @@ async def test_another_app_takes_over_from_a_failing_one(
 async def test_a_failing_app_is_tried_again_after_a_minute(world: World, two: GitHubClient) -> None:
     world.github.registrations = {FIRST: 5000, SECOND: 50}
     world.github.faults = [Fault(REGISTER, 403, NO_ACCESS, by=FIRST)]
-    await register(two, 1)
+    with capture_logs() as lines:
+        await register(two, 1)
+    (line,) = [line for line in lines if line["event"] == "app_failing"]
+    assert (line["app"], line["scope"]) == ("app 1 on acme", "acme")
+    assert NO_ACCESS["message"] in line["error"]
     world.clock.at += 59
     await register(two, 2)
     world.clock.at += 1

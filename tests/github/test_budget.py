@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from multidict import CIMultiDict
 
-from autoscaler.github.budget import RESERVES, Budget, reading_of
+from autoscaler.github.budget import RESERVES, Budget, Reading, reading_of
 from autoscaler.github.exchange import Answer, Effect, Importance, Request
 from autoscaler.model.identifiers import Instant
 
@@ -101,6 +101,9 @@ def test_registrations_may_use_the_whole_budget_and_no_more() -> None:
     shortage = budget.shortage(APP, REGISTER, NOW)
     assert shortage is not None
     assert (shortage.seconds, "used up" in shortage.why) == (600.0, True)
+    assert budget.headroom(APP, REGISTER, NOW) == 0.0
+    budget.begin(APP, REGISTER, NOW)
+    assert budget.headroom(APP, REGISTER, NOW) == 0.0, "never below zero"
     assert fits(budget, CHECK), "registrations have a bucket of their own"
     assert fits(budget, REGISTER, NOW + 600), "the hour is over"
 
@@ -114,6 +117,16 @@ def test_requests_in_flight_count_until_they_are_answered_or_lost() -> None:
     assert not fits(budget, CHECK)
     budget.finish(APP, CHECK, None, NOW)
     assert fits(budget, CHECK)
+
+
+def test_the_first_request_of_an_endpoint_counts_while_it_is_in_flight() -> None:
+    budget = Budget(None)
+    budget.record(APP, Reading("core", 5000, 101, NOW + 600), NOW)
+    assert budget.headroom(APP, CHECK, NOW) == 101.0
+    assert fits(budget, CHECK)
+    budget.begin(APP, REMOVE, NOW)
+    assert budget.headroom(APP, CHECK, NOW) == 100.0
+    assert not fits(budget, CHECK)
 
 
 def test_reordered_answers_do_not_raise_the_budget() -> None:
@@ -185,6 +198,23 @@ def test_the_headroom_is_the_smaller_of_bucket_and_points() -> None:
     assert budget.headroom(APP, REGISTER, NOW) == 7.0
     asked(budget, REGISTER, answer(429, Retry_After="60"))
     assert budget.headroom(APP, REGISTER, NOW) == 0.0
+
+
+def test_the_pace_spreads_what_is_left_above_the_reserve_over_the_time_until_the_reset() -> None:
+    budget = Budget(None)
+    asked(budget, CHECK, Answer(200, CIMultiDict(reported(2500))))
+    assert budget.pace(APP, SYNC, NOW, 5000) == (2500 - 1000) / 600
+    assert budget.pace(APP, SYNC, NOW + 599.5, 5000) == 1500.0, "in the last second"
+    asked(budget, CHECK, Answer(200, CIMultiDict(reported(900))))
+    assert budget.pace(APP, SYNC, NOW, 5000) == 0.0
+    asked(budget, CHECK, answer(429, Retry_After="60"), NOW + 600)
+    assert budget.pace(APP, SYNC, NOW + 600, 5000) == 0.0
+
+
+def test_the_pace_follows_an_assumed_limit_until_github_reports_one() -> None:
+    budget = Budget(None)
+    assert budget.pace(APP, SYNC, NOW, 4500) == 1.0, "a fifth of it is reserved"
+    assert budget.pace(APP, SYNC, NOW, None) == float("inf")
 
 
 @pytest.mark.case(

@@ -231,7 +231,8 @@ async def test_a_failure_of_one_apps_deliveries_does_not_affect_the_other_app(wo
         with capture_logs() as logs:
             reported = await client.redeliver_failed(START - 3600)
         assert reported == Redelivered(1, START - 3600)
-        assert [line["app"] for line in logs if line["event"] == "redelivery_failed"] == [1]
+        (line,) = [line for line in logs if line["event"] == "redelivery_failed"]
+        assert (line["app"], "401" in line["error"]) == (1, True)
         world.github.apps.pop("2")
         with capture_logs() as logs, pytest.raises(OperatorError):
             await client.redeliver_failed(START - 3600)

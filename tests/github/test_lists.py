@@ -86,7 +86,8 @@ async def test_listed_jobs_are_events_marked_as_read(world: World, client: GitHu
         "queued", "waiting", "waiting", "in_progress", "completed",
     ]  # fmt: skip
     assert all(one.read and one.repository == WIDGETS and one.run_id == 7 for one in listed.items)
-    assert (await client.lists.jobs(WIDGETS, 8, START)).items == ()
+    unknown = await client.lists.jobs(WIDGETS, 8, START)
+    assert (unknown.items, unknown.calls) == ((), 1)
 
 
 @pytest.mark.case(
@@ -111,8 +112,11 @@ async def test_one_malformed_job_does_not_hide_the_others(
 ) -> None:
     """Anyone can write any `runs-on`; the list of that run must not be requested for ever."""
     world.github.lists.jobs[WIDGETS, 7] = [job(1), {**job(2), **bad}, job(3)]
-    listed = await client.lists.jobs(WIDGETS, 7, START)
+    with capture_logs() as lines:
+        listed = await client.lists.jobs(WIDGETS, 7, START)
     assert [one.id for one in listed.items] == [1, 3]
+    found = [(line["event"], line["repository"], line["run"], line["jobs"]) for line in lines]
+    assert found == [("jobs_unreadable", WIDGETS, 7, 1)]
 
 
 async def test_registrations_are_listed_by_scope(world: World, client: GitHubClient) -> None:
@@ -207,7 +211,8 @@ async def test_a_list_with_too_many_pages_is_incomplete(
     with capture_logs() as lines:
         listed = await client.lists.repositories("org:acme")
     assert (len(listed.items), listed.whole) == (MAX_PAGES, not too_many)
-    assert [line["event"] for line in lines] == ["repositories_cut"] * too_many
+    reported = [(line["event"], line["app"], line["scope"], line["shown"]) for line in lines]
+    assert reported == [("repositories_cut", "app 1 on acme", "org:acme", MAX_PAGES)] * too_many
     world.github.runners["acme"] = {
         n: {"id": n, "name": f"r{n}", "status": "online", "busy": False}
         for n in range(1, count + 1)

@@ -15,8 +15,12 @@ from typing import Any
 import pytest
 from aiohttp import web
 
+from autoscaler.github.exchange import NotSentError, Request
 from autoscaler.github.proxy import proxy_for
+from autoscaler.github.settings import AppKey, GitHubSettings
+from autoscaler.github.transport import Transport
 from tests.connect_proxy import connect_proxy
+from tests.github.doubles import ManualClock, RememberingTelemetry
 from tests.server.certificates import make_certificate
 
 ASK = """
@@ -111,6 +115,16 @@ async def test_an_unreachable_proxy_means_that_nothing_was_sent(tmp_path: Path) 
     async with github(tmp_path) as (url, _):
         kind, _ = await asked(tmp_path, url, HTTPS_PROXY="http://127.0.0.1:9")
         assert kind == "NotSentError"
+
+
+async def test_a_retry_does_not_help_with_an_untrusted_certificate(tmp_path: Path) -> None:
+    async with github(tmp_path) as (url, tokens):
+        settings = GitHubSettings(url, (AppKey(1, ""),))
+        transport = Transport(settings, ManualClock(), RememberingTelemetry())
+        with pytest.raises(NotSentError, match="not trusted") as caught:
+            await transport.send(Request("POST", "/widgets", body={"a": 1}), "TOKEN")
+        await transport.close()
+    assert (caught.value.outcome, caught.value.lasting, tokens) == ("certificate", True, [])
 
 
 @pytest.mark.parametrize(

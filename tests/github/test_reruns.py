@@ -73,6 +73,13 @@ async def test_a_job_that_no_app_can_run_again_is_refused(
     assert answer.detail.endswith(f"{status} too old")
 
 
+async def test_a_refusal_without_a_message_is_described_by_its_status(
+    world: World, two: GitHubClient
+) -> None:
+    world.github.faults = [Fault(AGAIN, 422, {"message": ""})]
+    assert await ask(two, ONE) == RerunAnswer((ONE,), RerunOutcome.REFUSED, "422")
+
+
 @pytest.mark.case(
     "the lost answer was for one of several jobs: the others are still re-run",
     topic="EC2's machines",
