@@ -257,6 +257,22 @@ def test_a_payload_that_is_no_workflow_job_event_is_malformed(body: bytes) -> No
         parse_workflow_job(body, RECEIVED)
 
 
+@pytest.mark.parametrize(
+    ("body", "reason"),
+    [
+        (b" " * (MAX_BODY + 1), "body: more than 1048576 bytes"),
+        (event().replace(b"GPU", b"\xff"), "body: not UTF-8"),
+        (b'{"action":"queued","x":' + b'{"x":' * 5000, "body: nested too deeply"),
+        (event(created_at="yesterday"), "a timestamp of workflow_job: not ISO 8601"),
+        (event().replace(b"acme/widgets", b"acme"), "repository.full_name: not owner/name"),
+    ],
+)
+def test_a_refusal_names_its_reason(body: bytes, reason: str) -> None:
+    with pytest.raises(MalformedPayloadError) as caught:
+        parse_workflow_job(body, RECEIVED)
+    assert str(caught.value) == reason
+
+
 def test_a_refusal_repeats_no_value_of_the_body() -> None:
     with pytest.raises(MalformedPayloadError) as caught:
         parse_workflow_job(event(id="hunter2"), RECEIVED)
