@@ -895,6 +895,10 @@ def test_only_the_configured_certificate_authority_is_trusted(
             {"HTTPS_PROXY": "http://us%40er:pa%3Ass@proxy"},
             ("proxy", 80, {"Proxy-Authorization": "Basic dXNAZXI6cGE6c3M="}),
         ),
+        (
+            {"HTTPS_PROXY": "http://user@proxy"},
+            ("proxy", 80, {"Proxy-Authorization": "Basic dXNlcjo="}),
+        ),
         ({"HTTPS_PROXY": "http://p:1", "NO_PROXY": "a.example, fleet.example"}, None),
         ({"HTTPS_PROXY": "http://p:1", "no_proxy": ".example"}, None),
         ({"HTTPS_PROXY": "http://p:1", "NO_PROXY": "ci.fleet.example:8443"}, None),

@@ -279,6 +279,20 @@ def test_a_hot_gpu_with_a_slowdown_of_its_hardware_is_named_once(image: Image) -
     }
 
 
+@pytest.mark.parametrize(
+    ("heat", "threshold", "too_hot"),
+    [("89 C", "90 C", False), ("90 C", "90 C", True), ("96 C", "98 C", False), ("95 C", "", True)],
+)
+def test_a_gpu_is_too_hot_at_its_own_threshold(
+    image: Image, heat: str, threshold: str, too_hot: bool
+) -> None:
+    image.install_nvidia(
+        {"temperature/gpu_temp": heat, "temperature/gpu_temp_slow_threshold": threshold}
+    )
+    detail = f"GPU 0 (00000000:17:00.0): {heat}"
+    assert image.failed(ONE_A10G) == ({"gpu_temperature": detail} if too_hot else {})
+
+
 def test_correctable_errors_and_limits_of_power_do_not_fail(image: Image) -> None:
     image.install_nvidia(
         {

@@ -182,6 +182,21 @@ async def test_a_body_beyond_the_limit_is_refused(chunked: bool, beyond: int) ->
         assert (await caller.deliver(whole)).status == 202
 
 
+async def test_a_body_without_a_declared_length_is_refused_as_soon_as_it_is_too_large() -> None:
+    behind = Backstage(webhook_limits=WebhookLimits(body=1_000))
+    async with running(behind) as caller:
+        address = caller.serving.address
+        reader, writer = await asyncio.open_connection(address.host, address.port)
+        writer.write(
+            b"POST /webhook HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+            b"Transfer-Encoding: chunked\r\n\r\n"
+        )
+        writer.write(b"3e9\r\n" + b"x" * 1_001 + b"\r\n")
+        assert b" 413 " in await reader.readline()
+        writer.close()
+        assert counted(caller) == {"too_large": 1}
+
+
 async def test_a_missing_body_times_out() -> None:
     behind = Backstage(webhook_limits=WebhookLimits(body_timeout=0.05))
     async with running(behind) as caller:
