@@ -45,6 +45,7 @@ async def notices(
                 assert message.notice is not None
                 if machine in message.notice.machines:
                     found.append(message.notice)
+                await provider.notices.settle([message.receipt])
     return found
 
 

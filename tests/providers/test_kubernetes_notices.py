@@ -8,12 +8,13 @@ from typing import Any
 
 import pytest
 
-from autoscaler.controller.ports.notices import Notice
+from autoscaler.controller.ports.notices import Message, Notice
 from autoscaler.controller.ports.provider import ProviderError
 from autoscaler.model.failures import FailureClass, FailureScope
+from autoscaler.model.identifiers import ProviderMachineId
 from autoscaler.model.interruptions import NoticeKind
 from autoscaler.providers.kubernetes.answers import identity
-from autoscaler.providers.kubernetes.notices import PodNotices
+from autoscaler.providers.kubernetes.notices import AT_ONCE, PodNotices
 from tests.patience import PATIENCE
 from tests.providers.doubles import ManualClock
 from tests.providers.kubernetes_pods import make_pod, make_settings
@@ -147,13 +148,63 @@ async def test_a_condition_that_became_false_announces_nothing() -> None:
     assert (notice.kind, notice.detail) == (NoticeKind.STATE_CHANGE, "does not exist")
 
 
+@pytest.mark.case(
+    "a pod's end is shown by the watch, and the API server fails the read of the pod that follows",
+    topic="Kubernetes",
+    source="Kubernetes: Nodes, and Pod garbage collection",
+)
+@pytest.mark.asyncio
+async def test_a_notice_is_received_again_until_it_is_settled() -> None:
+    """Found by seeds 689 and 692 of the worlds with clusters: the job was not reported as interrupted."""
+    pod = make_pod({"phase": "Failed", "conditions": [condition("True", "DeletionByPodGC")]})
+    notices = PodNotices(RemovedPod(pod), make_settings(), ManualClock())
+    first = await messages(notices)
+    again = await notices.receive(0.0)
+    assert again == first
+    for _ in range(2):
+        await notices.settle([one.receipt for one in again])
+    assert await notices.receive(0.0) == ()
+    await notices.close()
+
+
+@pytest.mark.asyncio
+async def test_unsettled_notices_take_turns_and_follow_new_ones() -> None:
+    """Machines whose read fails do not delay the notices of others."""
+    pods = [failed_pod(number) for number in range(AT_ONCE + 2)]
+    notices = PodNotices(RemovedPod(*pods), make_settings(), ManualClock())
+    received_machines = [await machines_of(notices) for _ in range(3)]
+    await notices.close()
+    names = [identity(pod).machine for pod in pods]
+    assert received_machines == [
+        names[:10],
+        [*names[10:], *names[:8]],
+        [*names[8:], *names[:6]],
+    ]
+
+
 def condition(status: str, reason: str = "EvictionByEvictionAPI") -> dict[str, str]:
     return {"type": "DisruptionTarget", "status": status, "reason": reason, "message": "why"}
 
 
-async def received(notices: PodNotices) -> list[Notice]:
-    """The first notices."""
+def failed_pod(number: int) -> dict[str, Any]:
+    pod = make_pod({"phase": "Failed", "reason": "Evicted"})
+    pod["metadata"] |= {"name": f"ci-{number}", "uid": f"4b3f0a1e-0000-4000-8000-{number:012d}"}
+    return pod
+
+
+async def messages(notices: PodNotices) -> tuple[Message, ...]:
+    """The first messages."""
     async with asyncio.timeout(PATIENCE):
         while not (found := await notices.receive(1.0)):
             pass
-    return [one.notice for one in found if one.notice is not None]
+    return found
+
+
+async def received(notices: PodNotices) -> list[Notice]:
+    """The first notices."""
+    return [one.notice for one in await messages(notices) if one.notice is not None]
+
+
+async def machines_of(notices: PodNotices) -> list[ProviderMachineId]:
+    """The machines of the first notices."""
+    return [machine for one in await received(notices) for machine in one.machines]
