@@ -168,18 +168,14 @@ async def test_a_notice_is_received_again_until_it_is_settled() -> None:
 
 
 @pytest.mark.asyncio
-async def test_unsettled_notices_take_turns_and_follow_new_ones() -> None:
-    """Machines whose read fails do not delay the notices of others."""
+async def test_unsettled_notices_follow_new_ones_one_at_a_time() -> None:
+    """Machines whose read fails do not delay the notices of others. Found by seed 812 with clusters."""
     pods = [failed_pod(number) for number in range(AT_ONCE + 2)]
     notices = PodNotices(RemovedPod(*pods), make_settings(), ManualClock())
-    received_machines = [await machines_of(notices) for _ in range(3)]
+    received_machines = [await machines_of(notices) for _ in range(4)]
     await notices.close()
     names = [identity(pod).machine for pod in pods]
-    assert received_machines == [
-        names[:10],
-        [*names[10:], *names[:8]],
-        [*names[8:], *names[:6]],
-    ]
+    assert received_machines == [names[:10], names[10:], [names[0]], [names[1]]]
 
 
 def condition(status: str, reason: str = "EvictionByEvictionAPI") -> dict[str, str]:

@@ -59,16 +59,17 @@ class PodNotices:
         self._numbers = 0
 
     async def receive(self, wait: Seconds) -> tuple[Message, ...]:
-        """Return up to ten messages, new ones first, then those that were not settled (see `NoticeQueue`).
+        """Return up to ten new messages, or else one that was not settled (see `NoticeQueue`).
 
         Waits up to `wait` seconds for the first. An unsettled message is received again at once: its reader
-        pauses after a failure.
+        pauses after a failure. It comes alone, because one failed read fails the reads of all machines that
+        were received together.
         """
         found = []
         for notice in await self._background.take(AT_ONCE, 0.0 if self._unsettled else wait):
             self._numbers += 1
             found.append(Message(str(self._numbers), str(self._numbers), notice))
-        found += list(self._unsettled.values())[: AT_ONCE - len(found)]
+        found = found or list(self._unsettled.values())[:1]
         for message in found:
             self._unsettled.pop(message.receipt, None)
             self._unsettled[message.receipt] = message
