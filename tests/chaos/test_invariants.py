@@ -354,6 +354,17 @@ def test_a_job_that_github_never_showed_after_a_restore_need_not_be_recorded() -
     assert play(Schedule(950, jobs, faults, lists=True)).violations == ()
 
 
+def test_an_operator_waits_for_the_end_of_an_incident_at_github() -> None:
+    """Found by seed 1050 with clusters: GitHub's list lacked a busy runner that the backup did not know."""
+    jobs = (JobArrival(2319.8, 74, ("cpu",), 4590.8),)
+    faults = (
+        Fault(2325.8, FaultKind.WRONG_ANSWERS, 3990.8),
+        Fault(2398.0, FaultKind.STORE_RESTORED, 3600.0, target=2218),
+    )
+    schedule = Schedule(1050, jobs, faults, lists=True, fleet="kubernetes")
+    assert play(schedule).violations == ()
+
+
 def test_a_fault_hits_every_nth_call_while_it_lasts() -> None:
     async def scenario() -> None:
         fault_schedule = FaultSchedule((Fault(10.0, FaultKind.THROTTLED, 20.0, every=3),), 0.0)

@@ -1,7 +1,8 @@
 """The operator of a world: once called, looks at the fleet every five minutes and resolves unverified machines.
 
 The operator knows which installations belong to the fleet, and uses `force` for an adoption only. At each
-look, the operator repeats the requests that were refused.
+look, the operator repeats the requests that were refused. The operator knows of an incident at GitHub, and
+does nothing until it is over.
 """
 
 import asyncio
@@ -22,13 +23,17 @@ LOOKS_EVERY: Seconds = 300.0
 class Operator:
     """A simulated operator, who releases unverified machines and adopts lost installations.
 
-    `process` returns the controller. It raises ProcessGoneError while no controller runs.
+    `process` returns the controller. It raises ProcessGoneError while no controller runs. `incident` returns
+    whether GitHub's answers are wrong: they would not show which runners are busy.
     """
 
-    def __init__(self, process: Callable[[], ControllerProcess]) -> None:
+    def __init__(
+        self, process: Callable[[], ControllerProcess], incident: Callable[[], bool]
+    ) -> None:
         self.resolved = 0
         self.refused = 0
         self._process = process
+        self._incident = incident
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
@@ -45,7 +50,8 @@ class Operator:
         while True:
             # If the controller is being restarted, the operator looks again later.
             with suppress(ProcessGoneError, StoreError):
-                await self._look()
+                if not self._incident():
+                    await self._look()
             await asyncio.sleep(LOOKS_EVERY)
 
     async def _look(self) -> None:

@@ -100,7 +100,10 @@ class SimulatedWorld:
         self.machines = Machines(surroundings, hosts, self.notices, setting.boot)
         for cluster in self.clusters.values():
             cluster.on_stop = self.machines.stop_agent
-        self.operator = Operator(self.supervisor.current)
+        self.operator = Operator(
+            self.supervisor.current,
+            lambda: self.fault_schedule.active(FaultKind.WRONG_ANSWERS) is not None,
+        )
 
     async def run(self, patience: Seconds, wanted: Callable[[str], bool] | None = None) -> None:
         """Play the schedule until every job is completed and nothing is under way.
