@@ -21,7 +21,7 @@ def refuse_inspection() -> None:
 
         failed = ctypes.CDLL(None, use_errno=True).prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) != 0
     except (ImportError, AttributeError, OSError) as error:
-        # Some builds of Python have no ctypes. The job then can read what it would get anyway, and the nonce.
+        # Some builds of Python have no ctypes. The job can then read the nonce. It gets all else that the agent has.
         log_line(f"a job can inspect the agent: {error}")
         return
     if failed:

@@ -127,7 +127,7 @@ class Administrator:
         await self.create("/api/v1/nodes", node)
 
     async def scheduler_knows(self, node: str) -> None:
-        """Return once the scheduler may use a node that accepts pods.
+        """Return once the scheduler may use a node that accepts pods. Raises TimeoutError after ten minutes.
 
         It reads nodes from a cache, which follows a moment later. Until then, it refuses pods for a new node.
         The pod asked for here fits no node: only its CPU is wrong once this node is known.
@@ -142,12 +142,15 @@ class Administrator:
             "containers": [container],
         }
         pods, message = "/api/v1/namespaces/default/pods", ""
-        while "Insufficient cpu" not in message:
-            made = await self.create(pods, {"metadata": {"generateName": "probe-"}, "spec": spec})
-            path = f"{pods}/{made['metadata']['name']}"
-            shown = await self.until(path, lambda pod: pod["status"].get("conditions"))
-            message = shown["status"]["conditions"][0].get("message", "")
-            await self.request("DELETE", path)
+        async with asyncio.timeout(600.0):
+            while "Insufficient cpu" not in message:
+                made = await self.create(
+                    pods, {"metadata": {"generateName": "probe-"}, "spec": spec}
+                )
+                path = f"{pods}/{made['metadata']['name']}"
+                shown = await self.until(path, lambda pod: pod["status"].get("conditions"))
+                message = shown["status"]["conditions"][0].get("message", "")
+                await self.request("DELETE", path)
 
 
 def accepts_pods(node: Mapping[str, Any]) -> bool:
