@@ -32,7 +32,7 @@ from autoscaler.simulator.world.invariants import (
     Invariants,
 )
 from autoscaler.simulator.world.jobs import Registration, SimulatedJob
-from autoscaler.simulator.world.schedule import Fault, FaultKind, JobArrival, Schedule
+from autoscaler.simulator.world.schedule import Fault, FaultKind, Fleet, JobArrival, Schedule
 from autoscaler.simulator.world.store import INSTALLATION, MemoryStore
 from autoscaler.simulator.world.virtual_time import run
 from tests.chaos.fleet import CATALOGUE, EAST, WEST
@@ -361,7 +361,7 @@ def test_an_operator_waits_for_the_end_of_an_incident_at_github() -> None:
         Fault(2325.8, FaultKind.WRONG_ANSWERS, 3990.8),
         Fault(2398.0, FaultKind.STORE_RESTORED, 3600.0, target=2218),
     )
-    schedule = Schedule(1050, jobs, faults, lists=True, fleet="kubernetes")
+    schedule = Schedule(1050, jobs, faults, lists=True, fleet=Fleet.KUBERNETES)
     assert play(schedule).violations == ()
 
 
