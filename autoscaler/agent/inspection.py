@@ -21,7 +21,7 @@ def refuse_inspection() -> None:
 
         failed = ctypes.CDLL(None, use_errno=True).prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) != 0
     except (ImportError, AttributeError, OSError) as error:
-        # Some builds of Python have no ctypes. The job can then read the nonce. It gets all else that the agent has.
+        # Some builds of Python have no ctypes. The job can then read the agent's nonce.
         log_line(f"a job can inspect the agent: {error}")
         return
     if failed:
