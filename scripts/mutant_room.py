@@ -58,6 +58,8 @@ OPTIONS = ["-q", "-p", "no:cacheprovider", "--hypothesis-profile=mutants", f"--t
 
 _KILLED, _HANGS, _UNPLANTED = 1, 2, 3
 _NO_VERDICT = (4, 5)  # pytest: a mistake in what was asked, no test found
+_BROKEN_IMPORTS = ("ImportError while loading conftest", "found no collectors for")
+"""What pytest prints, with status 4, if a conftest.py or a file of tests cannot be imported."""
 
 
 class Room:
@@ -231,21 +233,27 @@ PAUSES = Pauses()
 
 def _fresh(copy: Path, tests: list[str], bound: int) -> dict[str, Any]:
     """The same in a new process, for what the import of a module executes."""
-    listed = copy / "tests.txt"
+    listed, log = copy / "tests.txt", copy / "fresh.log"
     listed.write_text("\n".join(tests))
-    with subprocess.Popen(
-        [sys.executable, "-m", "pytest", "-x", *OPTIONS, f"@{listed}"],
-        cwd=copy,
-        env={**environment(copy), "PYTHONDONTWRITEBYTECODE": "1"},
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_CPU, (bound, bound + 5)),
-    ) as process:
+    with (
+        log.open("w") as output,
+        subprocess.Popen(
+            [sys.executable, "-m", "pytest", "-x", *OPTIONS, f"@{listed}"],
+            cwd=copy,
+            env={**environment(copy), "PYTHONDONTWRITEBYTECODE": "1"},
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_CPU, (bound, bound + 5)),
+        ) as process,
+    ):
         _, status, used = os.wait4(process.pid, 0)
         process.returncode = os.waitstatus_to_exitcode(status)
-    if process.returncode in _NO_VERDICT:
-        raise SystemExit(f"error: pytest ended with {process.returncode} for {tests}")
+    judged = process.returncode not in _NO_VERDICT or any(
+        x in log.read_text() for x in _BROKEN_IMPORTS
+    )
+    if not judged:
+        raise SystemExit(f"error: pytest ended with {process.returncode}, see {log}, for {tests}")
     killed = _result(process.returncode if process.returncode <= 0 else _KILLED)
     return {"result": killed, "cpu": used.ru_utime + used.ru_stime, "by": "a new process"}
 

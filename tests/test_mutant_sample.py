@@ -24,7 +24,7 @@ def unused(a):
 
 
 def table():
-    return {"limit": 7}
+    return {"limit": int("7")}
 
 
 TABLE = table()
@@ -134,7 +134,9 @@ def test_each_change_is_tested_by_the_tests_that_execute_it(
     assert of("room.code.double", "+return a - a")["result"] == "killed"
     assert of("room.code.double", "+return a - a")["by"].endswith("test_double")
     assert of("room.code.unused", "+return a / 3")["by"] == "no test executes it"
-    assert of("room.code.table", '+return {"limit": 8}')["result"] == "killed"
+    assert of("room.code.table", '+return {"XXlimitXX": int("7")}')["result"] == "killed"
+    # The tests' conftest.py cannot be imported with this change.
+    assert of("room.code.table", '+return {"limit": int(None)}')["result"] == "killed"
     assert of("room.code.Counter.more", "step=2):")["result"] == "survived"
     assert of("room.code.Counter.more", "+return len(names) - step")["result"] == "killed"
     assert of("room.code.Counter.more", "range(None)]")["result"] == "killed"
