@@ -10,9 +10,10 @@ from autoscaler.controller.sync_registrations import (
     Registrations,
     has_lost_its_machine,
 )
+from autoscaler.ledger.ledger import KEPT_FOR
 from autoscaler.model import events as e
 from autoscaler.model.identifiers import InstallationId, MachineId, RunnerName
-from autoscaler.model.machines import Machine, MachineState
+from autoscaler.model.machines import DAY, Machine, MachineState
 from tests.ledger.builders import START, World, listed
 
 OURS = "ci-0badcafe-"
@@ -97,7 +98,7 @@ def test_a_runner_that_was_listed_as_busy_or_online_is_kept(online: bool, busy: 
     assert not removed(World(), idle, at_work)
 
 
-def test_the_registration_of_an_existing_or_lost_machine_is_kept() -> None:
+def test_the_registration_of_an_existing_machine_is_kept_and_of_a_lost_one_for_a_day() -> None:
     world = World()
     world.make_ready()
     assert not removed(world, registered(f"{OURS}c0-1"))
@@ -106,6 +107,9 @@ def test_the_registration_of_an_existing_or_lost_machine_is_kept() -> None:
         world.lists()
     assert world.machine("c0").state is MachineState.LOST
     assert not removed(world, registered(f"{OURS}c0-1"))
+    world.after(DAY + KEPT_FOR)
+    assert MachineId("c0") not in world.state.machines
+    assert removed(world, registered(f"{OURS}c0-1"))
 
 
 def test_a_registration_of_a_written_off_slot_is_removed_like_an_unknown_one() -> None:

@@ -19,7 +19,6 @@ from autoscaler.model.identifiers import (
 from autoscaler.model.interruptions import RerunState
 from autoscaler.model.jobs import Job, JobState
 from autoscaler.model.machines import REPORTED_FROM_ATTEMPT
-from autoscaler.model.runners import machine_in_name
 from autoscaler.simulator.world.actions import Actions
 from autoscaler.simulator.world.clock import BusyClock, HostClock
 from autoscaler.simulator.world.cluster.control_plane import OF_CLUSTERS
@@ -35,6 +34,7 @@ from autoscaler.simulator.world.machine import Surroundings
 from autoscaler.simulator.world.machines import FORETOLD, Machines
 from autoscaler.simulator.world.notices import SimulatedNotices
 from autoscaler.simulator.world.operator import Operator
+from autoscaler.simulator.world.orphans import orphaned
 from autoscaler.simulator.world.pods import SimulatedCluster
 from autoscaler.simulator.world.process import ControllerProcess, settings
 from autoscaler.simulator.world.provider import SimulatedProvider
@@ -149,24 +149,12 @@ class SimulatedWorld:
 
     @property
     def orphaned_registrations(self) -> list[Registration]:
-        """Return registrations without a machine, if the controller reads the lists to remove them.
-
-        Excludes registrations of an installation ID that the store does not know. GitHub removes them
-        after a day offline.
-        """
+        """Return registrations that the controller should have removed, if it reads the lists."""
         if not self._schedule.lists:
             return []
-        known = self._setting.catalogue.with_installations(self.store.installations)
-        behind = {
-            activity.registration for activity in self.machines.activities if activity.listens
-        }
-        return [
-            registration
-            for registration in self.actions.registrations.values()
-            if registration.deleted_at is None
-            and registration not in behind
-            and machine_in_name(known, registration.name) is not None
-        ]
+        catalogue = self._setting.catalogue.with_installations(self.store.installations)
+        registrations = self.actions.registrations.values()
+        return orphaned(registrations, self.machines.activities, self.store, catalogue)
 
     def _schedule_all(self) -> None:
         loop = asyncio.get_running_loop()
