@@ -31,7 +31,7 @@ from autoscaler.model.interruptions import (
     RerunState,
 )
 from autoscaler.model.jobs import Job, JobState
-from autoscaler.model.machines import ExitReason, Machine, MachineState
+from autoscaler.model.machines import ExitReason, Machine, MachineState, TerminationReason
 
 ASK_AGAIN = Backoff(15.0, 900.0)
 """A run completes some seconds after its last job, and GitHub reruns only jobs of completed runs."""
@@ -93,8 +93,13 @@ def note_interruption(
 
 
 def is_unexplained(machine: Machine) -> bool:
-    """Return True if the machine disappeared or was stopped: a late notice may be the only explanation."""
-    return machine.state is MachineState.LOST or machine.work.exit_reason is ExitReason.STOPPED
+    """Return True if a late notice may be the only explanation of how the machine left its runner.
+
+    The machine disappeared, was stopped, or was terminated after its runner's work because it was silent.
+    """
+    silent = machine.termination.reason is TerminationReason.SILENT_AND_FINISHED
+    stopped = machine.work.exit_reason is ExitReason.STOPPED
+    return silent or stopped or machine.state is MachineState.LOST
 
 
 def note_terminated(state: LedgerState, machine: Machine, at: Instant) -> None:

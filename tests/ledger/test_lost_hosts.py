@@ -217,3 +217,33 @@ def test_a_disruption_that_only_a_list_showed_explains_why_an_agent_was_stopped(
     world.lists(replace(leaving, failure=CAPACITY, scope=FailureScope.MACHINE))
     fails(world)
     assert [one.job for one in world.state.reruns.values()] == [1]
+
+
+@pytest.mark.case(
+    "a node dies and the API server answers no read: the controller deletes the silent pod after its job is "
+    "over, and only then learns why the pod disappeared",
+    topic="Kubernetes",
+    source="Kubernetes: Nodes, and Pod garbage collection",
+)
+@pytest.mark.parametrize("gone", [True, False])
+@pytest.mark.parametrize("means_at", [340.0, 601.0])
+def test_a_disruption_may_explain_a_machine_that_was_terminated_because_it_was_silent(
+    gone: bool, means_at: float
+) -> None:
+    """Found by seed 2643 with clusters. A disruption after the end of the job explains nothing."""
+    world = World(opted_in())
+    machine = at_work(world)
+    begun = world.now
+    fails(world.after(600.0))
+    silent(world.after(SILENCE), machine)
+    silent(world.after(SILENCE), machine)
+    terminates(world)
+    if gone:
+        world.after(61.0).lists()
+        world.after(61.0).lists()
+    expected = MachineState.TERMINATED if gone else MachineState.TERMINATING
+    assert world.machine(machine).state is expected
+    notice(world.after(60.0), machine, NoticeKind.SCHEDULED_CHANGE, begun + means_at)
+    found = [one.job for group in due_reruns(world.state, world.now + 60.0) for one in group]
+    assert found == ([1] if means_at < 600.0 else [])
+    assert world.machine(machine).state is expected
