@@ -181,7 +181,9 @@ async def test_a_created_pod_is_answered_with_its_metadata_only(
 
 
 @pytest.mark.parametrize(
-    "answer", [body(500, "oops"), body(503, EXPIRED), body(200, "<html>"), drop], ids=str
+    "answer",
+    [body(500, "oops"), body(503, EXPIRED), body(200, "<html>"), drop],
+    ids=["an error", "a status", "a page", "no answer"],
 )
 async def test_a_pod_that_may_have_been_created_leaves_the_outcome_open_and_is_sent_once(
     api: KubernetesApi, server: Server, settings: KubernetesSettings, answer: Answer
