@@ -91,7 +91,8 @@ class Room:
         self._answers = os.fdopen(reading)
         self._reach: dict[str, Any] = self._read_reach()
         self._elsewhere, fixture = WORKERS.get(name, ("", ""))
-        self._of_worker = set(self._ask(using=fixture)["tests"]) if fixture else set[str]()
+        # The answer also shows that the tests are collected: no change may be planted before.
+        self._of_worker = set(self._ask(using=fixture)["tests"])
 
     def close(self) -> None:
         """End the process."""

@@ -142,6 +142,21 @@ def test_each_change_is_tested_by_the_tests_that_execute_it(
     assert of("room.code.Counter.more", "range(None)]")["result"] == "killed"
 
 
+def test_no_change_is_planted_before_the_tests_are_collected(
+    scripts: dict[str, ModuleType], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Collecting imports the code: what is planted then would stay for all later changes."""
+    copy = project(tmp_path / "copy")
+    (tmp_path / "work").mkdir()
+    monkeypatch.setattr(scripts["room"], "WORK", tmp_path / "work")
+    scripts["room"].Room("room", copy).close()
+    (copy / "conftest.py").write_text(f"{CONFTEST}\nopen('collected', 'w').close()\n")
+    room = scripts["room"].Room("room", copy)  # knows from the first which test executes what
+    collected = (copy / "collected").exists()
+    room.close()
+    assert collected
+
+
 def test_a_change_is_tested_again_if_its_process_was_stopped(
     scripts: dict[str, ModuleType],
 ) -> None:
