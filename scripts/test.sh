@@ -55,11 +55,11 @@ behind=(laboratory services kills worlds edges types contracts programs cluster 
 run crowds
 exec 3>&1
 processes=()
-for line in "laboratory kills" "services cluster" worlds "edges types contracts" pods; do
+for line in "laboratory kills" cluster worlds "edges types contracts" "pods services"; do
   # Ctrl-C ends the part, not the shell that records its result.
   (
     trap '' INT
-    [[ "$line" != pods ]] || run programs >&3
+    [[ "$line" != pods* ]] || run programs >&3
     # shellcheck disable=SC2086 # split the line into parts
     run $line
   ) > "$logs/${line%% *}.all" 2>&1 &
