@@ -3,8 +3,8 @@
 #
 # A part is a target of the Makefile. `crowds` runs first and alone, because its thousand machines need the
 # whole host. `laboratory`, `services` and `kills` mostly wait for processes, so other parts run at the same
-# time. `cluster` waits until `programs` has ended. The output of background parts is printed when all parts have
-# ended, except that of `programs`: its first run on a host takes 15 minutes.
+# time. `cluster` and `pods` wait until `programs` has ended. The output of background parts is printed when all
+# parts have ended, except that of `programs`: its first run on a host takes 15 minutes.
 set -uo pipefail
 cd -- "$(dirname -- "${BASH_SOURCE[0]}")/.." || exit
 
@@ -55,16 +55,23 @@ behind=(laboratory services kills worlds edges types contracts programs cluster 
 run crowds
 exec 3>&1
 processes=()
-for line in "laboratory kills" cluster worlds "edges types contracts" "pods services"; do
+for line in "laboratory kills" worlds "edges types contracts"; do
   # Ctrl-C ends the part, not the shell that records its result.
   (
     trap '' INT
-    [[ "$line" != pods* ]] || run programs >&3
     # shellcheck disable=SC2086 # split the line into parts
     run $line
   ) > "$logs/${line%% *}.all" 2>&1 &
   processes+=($!)
 done
+(
+  trap '' INT
+  run programs >&3
+  run cluster > "$logs/cluster.all" 2>&1 &
+  run pods services
+  wait
+) > "$logs/pods.all" 2>&1 &
+processes+=($!)
 run "${beside[@]}"
 for process in "${processes[@]}"; do
   # Ctrl-C interrupts `wait`, so repeat it.
