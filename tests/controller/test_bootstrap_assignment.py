@@ -5,7 +5,8 @@ import asyncio
 import pytest
 from structlog.testing import capture_logs
 
-from autoscaler.controller.ports.bootstrap import Assigned, NotKnownYetError
+from autoscaler.controller.attestation import ANSWERED_WITHIN
+from autoscaler.controller.ports.bootstrap import Assigned, NotKnownYetError, StayReady
 from autoscaler.controller.ports.github import RetryLaterError
 from autoscaler.controller.ports.provider import OutcomeUnknownError
 from autoscaler.controller.ports.provider_errors import ProviderError
@@ -121,6 +122,8 @@ async def test_a_second_poll_before_the_acknowledgement_replaces_the_registratio
     assert second.jit_config != first.jit_config
     assert world.github.deleted == [first.runner]
     assert set(world.github.registrations) == {second.runner}
+    closed = controller.state.runners[first.runner]
+    assert (closed.state, closed.reason) == (RunnerState.DONE, "its configuration did not arrive")
     assert await refusal(agent.acknowledge(first.runner)) == (409, "second_assignment")
     await agent.acknowledge(second.runner)
     assert runner_of(controller).state is RunnerState.LISTENING
@@ -272,12 +275,43 @@ async def test_a_machine_is_protected_before_it_gets_its_registration() -> None:
         with pytest.raises(NotKnownYetError), capture_logs() as logs:
             await agent.poll()
         (line,) = (one for one in logs if one["event"] == "machine_not_protected")
-        assert line["hint"] == hint
+        assert (line["error"], line["hint"]) == (str(error), hint)
     assert runner_of(controller).configuration_sent_at is None
     assigned = await agent.take_assignment()
     assert east.protected == [agent.instance.id]
     assert runner_of(controller).configuration_sent_at is not None
     await agent.acknowledge(assigned.runner)
+
+
+@on_virtual_time
+async def test_a_machine_that_its_provider_does_not_protect_in_time_has_to_ask_again() -> None:
+    """The agent waits for the answer, and gives up after ten seconds."""
+    controller, agent = await assigned_machine(World())
+    clock = controller.world.clock
+    began = clock.now()
+    controller.world.east.on_protect = lambda _: asyncio.sleep(3600.0)
+    with pytest.raises(NotKnownYetError), capture_logs() as logs:
+        await agent.poll()
+    assert clock.now() - began == ANSWERED_WITHIN
+    (line,) = (one for one in logs if one["event"] == "machine_not_protected")
+    assert line["error"] == f"no answer within {ANSWERED_WITHIN:g} s"
+    assert runner_of(controller).configuration_sent_at is None
+
+
+@on_virtual_time
+async def test_a_registration_that_ends_while_its_machine_is_protected_is_not_sent() -> None:
+    """GitHub reports the job of this registration as completed, so the runner would get no job."""
+    controller, agent = await assigned_machine(World())
+    name = runner_of(controller).name
+
+    async def completed(_: ProviderMachineId) -> None:
+        await say(controller, 1, JobState.COMPLETED, name)
+        await controller.intake.apply_waiting()
+
+    controller.world.east.on_protect = completed
+    agent_gets = await agent.poll(0.0)
+    assert isinstance(agent_gets, StayReady)
+    assert controller.state.runners[name].configuration_sent_at is None
 
 
 @on_virtual_time

@@ -7,6 +7,7 @@ from structlog.testing import capture_logs
 
 from autoscaler.controller.github_reader import RUN_READS_AT_ONCE
 from autoscaler.controller.ports.github import GitHubError, OperatorError, RetryLaterError
+from autoscaler.controller.signals import fleet_counts
 from autoscaler.model.catalogue import Access, Catalogue
 from autoscaler.model.events import JobObserved
 from autoscaler.model.identifiers import JobId
@@ -77,8 +78,9 @@ async def test_a_job_of_a_fork_gets_no_machine_is_counted_and_logged() -> None:
     assert [(line["code"], line["repository"]) for line in refused] == [
         ("fork_not_allowed", "acme/widgets")
     ]
-    waits = [line.get("code") for line in logs if line["event"] == "jobs_wait"]
-    assert waits == ["head_repository_unknown", "fork_not_allowed"]
+    waits = [(line["sku"], line.get("code")) for line in logs if line["event"] == "jobs_wait"]
+    assert waits == [("gpu", "head_repository_unknown"), ("gpu", "fork_not_allowed")]
+    assert fleet_counts(controller.state, controller.journal.now).jobs_waiting == {"gpu": 0}
 
 
 @pytest.mark.case(

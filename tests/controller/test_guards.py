@@ -316,3 +316,12 @@ async def test_the_guard_of_prices_passes_on_the_kind_and_the_answer() -> None:
     port = Recorder()
     assert await GuardedPrices(port).read_prices(CapacityType.SPOT) == "answer of read_prices"  # type: ignore[arg-type, comparison-overlap]
     assert port.calls == [("read_prices", (CapacityType.SPOT,))]
+
+
+async def test_an_unlisted_error_in_reading_prices_is_the_problem_of_the_answer() -> None:
+    port = Recorder()
+    port.error = ZeroDivisionError("a bug")
+    answer = await GuardedPrices(port).read_prices(CapacityType.SPOT)  # type: ignore[arg-type]
+    assert answer.prices == ()
+    assert isinstance(answer.problem, OutcomeUnknownError)
+    assert "ZeroDivisionError: a bug" in str(answer.problem)

@@ -6,8 +6,10 @@ import pytest
 
 from autoscaler.controller.ports.provider import OutcomeUnknownError, ProviderError
 from autoscaler.ledger.cooldowns import BACKOFFS
+from autoscaler.model.catalogue import CapacityType
+from autoscaler.model.cooldowns import capacity_type_key
 from autoscaler.model.events import LaunchFailure
-from autoscaler.model.failures import FailureClass
+from autoscaler.model.failures import FailureClass, FailureScope
 from autoscaler.model.jobs import JobState
 from autoscaler.model.launch_requests import LaunchRequest, LaunchRequestState
 from autoscaler.model.machines import MachineState
@@ -101,6 +103,21 @@ def test_a_refusal_of_any_class_fails_the_slots_and_causes_a_hold(failure: Failu
         assert len(world.east.running) == 2
 
     scenario()
+
+
+@on_virtual_time
+async def test_a_refusal_holds_back_what_the_provider_says_that_it_concerns() -> None:
+    """A limit of the whole account: another launch option of the provider would fail, too."""
+    world = World()
+    limit = ProviderError(
+        FailureClass.QUOTA, "PendingVerification", "wait", scope=FailureScope.PROVIDER
+    )
+    world.east.launch_script.append(limit)
+    controller = await controller_with_jobs(world, 1)
+    await controller.turn()
+    assert set(controller.state.cooldowns) == {
+        capacity_type_key(EAST, kind) for kind in CapacityType
+    }
 
 
 @pytest.mark.parametrize("error", ["refused", "unknown"])

@@ -48,6 +48,8 @@ async def test_an_idle_runner_may_be_released_and_is_deleted() -> None:
     assert await release(agent) == 204
     assert world.github.registrations == {}
     assert state_of_runner(controller) is RunnerState.DONE
+    (runner,) = controller.state.runners.values()
+    assert runner.reason == "released idle by its machine"
 
 
 @pytest.mark.case(

@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from structlog.testing import capture_logs
 
 from autoscaler.controller.composition import Settings
 from autoscaler.controller.ports.store import Delivery, DeliveryKey, StoreError
@@ -225,7 +226,11 @@ async def test_an_unreadable_stored_body_does_not_block_later_deliveries() -> No
     await controller.resume()
     bad = Delivery("bad", "workflow_job", EPOCH, b"\xff{")
     await world.store.accept(bad)
-    controller.intake.resume(bad)
+    with capture_logs() as logs:
+        controller.intake.resume(bad)
+    (line,) = logs
+    assert (line["event"], line["delivery"]) == ("delivery_not_parsed", "bad")
+    assert "can't decode byte 0xff" in line["error"]
     await queue(controller, 1)
     await controller.intake.apply_waiting()
     assert set(controller.state.jobs) == {JobId(1)}

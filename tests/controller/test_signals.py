@@ -1,9 +1,10 @@
 """What the metrics get: the counts of the fleet, and each history row once."""
 
+import asyncio
 from dataclasses import replace
 
 from autoscaler.controller.signals import fleet_counts
-from autoscaler.controller.system import RandomIds
+from autoscaler.controller.system import RandomIds, SystemClock
 from autoscaler.model.events import JobObserved, MachineNoticed
 from autoscaler.model.identifiers import JobId
 from autoscaler.model.interruptions import NoticeKind
@@ -61,6 +62,14 @@ async def test_disputed_jobs_wait_beside_the_others_of_their_sku() -> None:
     await controller.intake.apply_waiting()
     assert controller.state.jobs[JobId(2)].disputed
     assert fleet_counts(controller.state, controller.journal.now).jobs_waiting == {"gpu": 2}
+
+
+@on_virtual_time
+async def test_a_clock_that_runs_faster_sleeps_for_less_time() -> None:
+    loop = asyncio.get_running_loop()
+    began = loop.time()
+    await SystemClock(scale=60.0).sleep(120.0)
+    assert loop.time() - began == 2.0
 
 
 def test_ids_are_random_and_as_long_as_they_should_be() -> None:

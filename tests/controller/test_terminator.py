@@ -8,7 +8,7 @@ from structlog.testing import capture_logs
 
 from autoscaler.controller.executor import TERMINATED_AT_ONCE
 from autoscaler.controller.ports.github import RegistrationOutcomeUnknownError
-from autoscaler.controller.ports.operator_requests import OperatorRequestRefusedError
+from autoscaler.controller.ports.operator_requests import OperatorRequestRefusedError, RefusalKind
 from autoscaler.controller.ports.provider import OutcomeUnknownError, ProviderError
 from autoscaler.controller.ports.store import StoreError
 from autoscaler.ledger.operator_requests import unverified
@@ -151,8 +151,9 @@ def test_a_machine_that_does_not_terminate_is_reported_from_the_third_request_on
         operator_actions = controller.operator_actions
         with pytest.raises(
             OperatorRequestRefusedError, match=f"east does not terminate it: {words}"
-        ):
+        ) as caught:
             await operator_actions.terminate(agent.machine)
+        assert caught.value.kind is RefusalKind.CONTRADICTED
         assert reported[-1] == {
             "event": "machine_not_terminated",
             "log_level": "warning",
