@@ -128,14 +128,14 @@ class LedgerState(IndexedRecords):
 
     @property
     def evidence(self) -> StartEvidence:
-        """Return what the start and GitHub's listings prove about machines from before.
+        """Return what the start and the listings since then prove about machines from before.
 
         O(1), because each change of a machine asks for it; O(scopes) after a new listing.
         """
         if self._all_runners_listed_at is None:
             begun = (self.runners_listed_at.get(scope.key, 0.0) for scope in self.catalogue.scopes)
             self._all_runners_listed_at = min(begun, default=0.0)
-        return StartEvidence(self.started_at, self._all_runners_listed_at)
+        return StartEvidence(self.started_at, self._all_runners_listed_at, self.machines_listed_at)
 
     def note_runners_listed(self, scope: str, began_at: Instant) -> None:
         """Note when the newest complete listing of a scope's runners began."""

@@ -6,7 +6,8 @@ A machine is unverified if no record proves whether a job runs on it. `Unverifie
 - The store is a restored backup, which a machine of an unknown launch request proves. A machine that such a
   store shows as idle may have been assigned since. A job that it shows as queued may have run.
 - GitHub shows a runner of it that is not in the store.
-- It is silent since the controller started, and GitHub has not listed its runners since.
+- It is silent since the controller started, and GitHub has not listed its runners since, or its provider has
+  not listed its machines.
 
 The machine counts as assigned. A poll of its agent verifies it again, if its reason allows that. Else it stays
 until it ends, or until an operator releases it.
@@ -147,7 +148,13 @@ def needs_runner_list(state: LedgerState) -> bool:
 def on_machine_marked_unverified(state: LedgerState, event: MachineMarkedUnverified) -> None:
     """Mark the machine as unverified: it may have been assigned after the store was written."""
     machine = state.machines[event.machine]
-    _mark(state, machine, event.at, UnverifiedReason.NO_RUNNER_LIST_YET)
+    runners_listed = not state.evidence.is_missing_for(machine)
+    why = (
+        UnverifiedReason.NO_MACHINE_LIST_YET
+        if runners_listed
+        else UnverifiedReason.NO_RUNNER_LIST_YET
+    )
+    _mark(state, machine, event.at, why)
 
 
 def polled_for_assignment(state: LedgerState, machine_id: MachineId, at: Instant) -> None:

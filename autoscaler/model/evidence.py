@@ -4,9 +4,10 @@ A store may be a restored backup, older than an assignment. So its record of a m
 module has the rules of that evidence, and how long to wait for it.
 """
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
-from autoscaler.model.identifiers import Instant, Seconds
+from autoscaler.model.identifiers import Instant, ProviderName, Seconds
 from autoscaler.model.machines import Machine
 
 SHOWN_AT_GITHUB_WITHIN: Seconds = 60.0
@@ -29,11 +30,13 @@ absence, an idle machine gets a job without waiting for GitHub's list."""
 class StartEvidence:
     """When the controller started, and when the oldest listing of runners of all scopes began.
 
-    `runners_listed_at` is 0.0 until each scope was listed.
+    `runners_listed_at` is 0.0 until each scope was listed. `machines_listed_at` has the providers of which a
+    complete listing began since the start.
     """
 
     started_at: Instant
     runners_listed_at: Instant = 0.0
+    machines_listed_at: Mapping[ProviderName, Instant] = field(default_factory=dict)
 
     def proves_record_of(self, machine: Machine) -> bool:
         """Return True if no assignment of the machine can be missing in its record.
@@ -57,6 +60,15 @@ class StartEvidence:
             return False
         proof_from = max(self.started_at + SHOWN_AT_GITHUB_WITHIN, machine.since)
         return self.runners_listed_at < proof_from
+
+    def has_no_list_with(self, machine: Machine) -> bool:
+        """Return True if the machine may have been assigned, and its provider was not listed since the start.
+
+        A listing shows a machine that the store does not know, so that the store is a restored backup.
+        GitHub's listings are not relied on alone: during an incident they may lack a busy runner.
+        """
+        without_proof = machine.is_unassigned and not self.proves_record_of(machine)
+        return without_proof and machine.provider not in self.machines_listed_at
 
     def may_still_poll(self, now: Instant) -> bool:
         """Return True while the agents of machines from before the start have time to poll."""

@@ -21,6 +21,7 @@ class UnverifiedReason(StrEnum):
     LISTED_AGAIN = "listed_again"
     STORE_IS_OLDER = "store_is_older"
     NO_RUNNER_LIST_YET = "no_runner_list_yet"
+    NO_MACHINE_LIST_YET = "no_machine_list_yet"
     LISTED_AT_GITHUB = "listed_at_github"
 
     @property
@@ -35,7 +36,11 @@ class UnverifiedReason(StrEnum):
         A poll does not clear the other reasons. Without a record of the machine there is no nonce to
         poll with. GitHub's listing is evidence of a job, and a job on the machine can poll like the agent.
         """
-        return self in (UnverifiedReason.STORE_IS_OLDER, UnverifiedReason.NO_RUNNER_LIST_YET)
+        return self in (
+            UnverifiedReason.STORE_IS_OLDER,
+            UnverifiedReason.NO_RUNNER_LIST_YET,
+            UnverifiedReason.NO_MACHINE_LIST_YET,
+        )
 
 
 _EXPLANATIONS = {
@@ -48,6 +53,9 @@ _EXPLANATIONS = {
     ),
     UnverifiedReason.NO_RUNNER_LIST_YET: (
         "silent since the controller started, and GitHub has not listed its runners since"
+    ),
+    UnverifiedReason.NO_MACHINE_LIST_YET: (
+        "silent since the controller started, and its provider has not listed its machines since"
     ),
     UnverifiedReason.LISTED_AT_GITHUB: "GitHub lists a runner of it that is not in the store",
 }

@@ -70,7 +70,7 @@ def _due(fleet: Fleet, machine: Machine) -> Terminate | MarkUnverified | ReadRun
             TerminationReason.INTERRUPTED,
             f"{machine.interruption.kind} by its provider",
         )
-    if fleet.evidence.is_missing_for(machine):
+    if fleet.evidence.is_missing_for(machine) or fleet.evidence.has_no_list_with(machine):
         return MarkUnverified(machine.id)
     match machine.state:
         case MachineState.LAUNCHED | MachineState.BOOTED | MachineState.READY:

@@ -94,6 +94,7 @@ def test_after_a_start_no_stage_deadline_ends_before_listings_could_show_a_job(
 ) -> None:
     world = at(stage)
     world.restart(AWAY)
+    world.lists(world.listed("c0"))
     world.now += 299.0
     world.github_lists()
     assert world.intents(Terminate) == []
@@ -104,12 +105,17 @@ def test_after_a_start_no_stage_deadline_ends_before_listings_could_show_a_job(
 STAGES = ["launched", "booted", "ready", "registered"]
 
 
-def late(stage: str) -> World:
-    """Return a world with a machine in this state at its deadline, silent since the start."""
+def late(stage: str, listed: bool = True) -> World:
+    """Return a world with a machine in this state at its deadline, silent since the start.
+
+    `listed`: whether its provider was listed since the start.
+    """
     world = at("ready" if stage == "registered" else stage)
     if stage == "registered":
         world.register("c0")
     world.restart(AWAY)
+    if listed:
+        world.lists(world.listed("c0"))
     world.now += 60.0
     return world
 
@@ -154,6 +160,30 @@ def test_idle_machines_are_terminated_once_github_has_listed_the_busy_runners(st
     world.github_lists()
     world.now += 4 * 3600.0
     assert [end.reason_code for end in world.intents(Terminate)] == [TerminationReason.DEADLINE]
+
+
+@pytest.mark.case(
+    "a restored store, a provider that cannot be listed after the start, and a list of GitHub without a busy "
+    "runner: silent machines are kept",
+    topic="EC2's machines",
+    source="GitHub status",
+)
+@pytest.mark.parametrize("stage", STAGES)
+def test_no_silent_machine_is_terminated_before_its_provider_is_listed(stage: str) -> None:
+    """Found by seed 2550 with clusters: a list of machines shows that the store is a backup."""
+    world = late(stage, listed=False)
+    world.github_lists()
+    world.lists(listed("i-c0"), complete=False)
+    world.now += 4 * 3600.0
+    assert due(world) == [MarkUnverified(C0)]
+    world.do(e.MachineMarkedUnverified, C0)
+    machine = world.machine("c0")
+    assert (machine.state, machine.work.may_run_job, machine.work.unverified) == (
+        "assigned",
+        True,
+        "no_machine_list_yet",
+    )
+    assert due(world) == []
 
 
 @pytest.mark.parametrize("stage", STAGES)
@@ -245,6 +275,7 @@ def test_no_machine_is_terminated_before_the_runners_of_every_scope_were_listed(
     world = World(dataclasses.replace(catalogue(), scopes=two))
     world.launch(1)
     world.restart(AWAY)
+    world.lists(world.listed("c0"))
     world.now += 60.0
     world.do(e.RunnersListed, two[0].key, world.now, ())
     world.now += 4 * 3600.0

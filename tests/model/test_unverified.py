@@ -19,7 +19,7 @@ def test_each_reason_has_an_explanation_of_its_own() -> None:
 
 def test_a_poll_clears_only_what_a_record_without_an_assignment_can_explain() -> None:
     cleared = {reason.value for reason in UnverifiedReason if reason.is_cleared_by_poll}
-    assert cleared == {"store_is_older", "no_runner_list_yet"}
+    assert cleared == {"store_is_older", "no_runner_list_yet", "no_machine_list_yet"}
 
 
 @pytest.mark.parametrize("listed_at", [0.0, START + 59.9, START + 60.0])
