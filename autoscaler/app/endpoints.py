@@ -1,4 +1,4 @@
-"""Creates the endpoint for GitHub's webhooks, and the operator's endpoints if they are configured."""
+"""Creates the endpoint of /webhook and, if an operator's token is configured, that of /admin."""
 
 from autoscaler import config
 from autoscaler.controller.intake import Intake
@@ -27,6 +27,9 @@ def webhook_endpoint(
 def admin_endpoints(
     configuration: config.Configuration, operator_actions: OperatorActions
 ) -> list[Endpoint]:
-    """Create the endpoint of /admin if there is a token. Raises ConfigurationError."""
+    """Create the endpoint of /admin if there is a token. Without one, return an empty list.
+
+    Raises ConfigurationError.
+    """
     tokens = [token.get_secret_value() for token in config.read_admin_tokens(configuration)]
     return [AdminEndpoint(operator_actions, tokens)] if tokens else []

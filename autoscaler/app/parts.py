@@ -114,7 +114,7 @@ class Parts:
         await self._controller.resume(saved)
 
     def stop_on_signals(self) -> None:
-        """On SIGTERM or SIGINT, let `run` return; at once if it has not begun."""
+        """Make SIGTERM and SIGINT end `run`. If a signal comes before `run` is called, it returns at once."""
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._controller.reconciler.stop)

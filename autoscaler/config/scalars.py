@@ -243,7 +243,10 @@ def check_glob(text: str) -> str:
 
 
 def check_label(text: str) -> str:
-    """Check an extra label: not a default label of GitHub's runners."""
+    """Return an extra label: 1 to 100 visible ASCII characters without a comma.
+
+    Raises ValueError for another text, and for a default label of a runner.
+    """
     fix = "write a label as `runs-on` spells it, at most 100 characters"
     if re.fullmatch(r"[!-+\--~]{1,100}", text) is None:
         raise wrong(f"{show(text)} is not a label", fix)
@@ -253,7 +256,7 @@ def check_label(text: str) -> str:
 
 
 def check_sku_name(text: str) -> str:
-    """Check a SKU's name, which is a label: not a default label of GitHub's runners."""
+    """Return a SKU's name, which is a label. Raises ValueError for a default label of a runner."""
     return _no_default_label(text, "give it another name")
 
 

@@ -157,8 +157,9 @@ def next_reads(
 def staleness(known: Known, now: Instant) -> Seconds:
     """Return the age in seconds of the oldest read of an active repository's runs or an active run's jobs.
 
-    While no repository can be read, none becomes inactive. Before the first list of repositories, and
-    while new repositories cannot be listed, the age counts from the last such list or the start.
+    While no repository can be read, none becomes inactive. Before the first list of repositories, the age
+    counts from the start. While new repositories cannot be listed, it counts from their last list, if that
+    is older.
     """
     oldest = now
     for scope in known.scopes:

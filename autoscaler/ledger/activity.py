@@ -57,7 +57,7 @@ class Activity:
         return self._accounts.get(account, _NOTHING)
 
     def add(self, job: Job) -> None:
-        """Add a job."""
+        """Count a job in its repository and, if it is open, in its workflow run."""
         name = job.repository.lower()
         owner = name.partition("/")[0]
         account = self._accounts.get(owner)
@@ -73,7 +73,7 @@ class Activity:
             account.runs.setdefault((name, job.run_id), {})[job.id] = job
 
     def remove(self, job: Job) -> None:
-        """Remove a job. Its fields must be the same as when it was added."""
+        """Undo `add`. The job's fields must be the same as when it was added."""
         name = job.repository.lower()
         owner = name.partition("/")[0]
         account = self._accounts[owner]

@@ -208,7 +208,7 @@ def _asked_for_together(
 
 
 def over_budget(state: LedgerState, rerun: Rerun) -> bool:
-    """Return True if the maximum number of the run's attempts already had reruns.
+    """Return True if as many attempts of the run already had reruns as the SKU's `rerun_interrupted` allows.
 
     The job's own attempt does not count, because all jobs that died in one attempt may be rerun.
     """

@@ -202,9 +202,9 @@ class LedgerState(IndexedRecords):
             self._refuse(UnlistedTransitionError(*kind_and_key(record), record.state, found))
 
     def enter(self, record: Record, to: StrEnum) -> bool:
-        """Change a record's state, inside `changing`. Return False if its table has no such transition.
+        """Change a record's state. Return False if its table has no such transition. Call it inside `changing`.
 
-        Raises: UnlistedTransitionError, if this is what the ledger is configured to do about such a transition.
+        By default, a transition that is not in the table raises UnlistedTransitionError. `serve` logs it.
         """
         before = self._states[id(record)]
         if not may_become(record, to):

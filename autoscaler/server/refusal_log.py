@@ -1,6 +1,6 @@
 """Logs refused requests, with a maximum number of lines per minute: many refusals must not fill the disk.
 
-Further refusals are counted, and the count is logged. Metrics count every refusal.
+Further refusals are counted, and the count is logged at the end of the minute. Metrics count every refusal.
 """
 
 import asyncio
@@ -20,7 +20,11 @@ _log = structlog.get_logger(__name__)
 
 
 class RefusalLog:
-    """Has one window per kind of refusal, by the event loop's clock. Kinds are words of the code, hence few."""
+    """Logs the first `lines` refusals of each kind, and after `window` seconds the number of the others.
+
+    The first refusal of a kind begins its window, by the event loop's clock. The code fixes the kinds, so
+    there are few.
+    """
 
     def __init__(self, lines: int = LINES, window: Seconds = WINDOW) -> None:
         self._lines = lines

@@ -24,7 +24,7 @@ def contradictions(document: Document) -> Iterator[Problem]:
 
 
 def warnings(document: Document, settings: Settings) -> Iterator[Problem]:
-    """Return warnings about interruption queues."""
+    """Return warnings about interruption queues: one in another region, or none for a SKU with reruns."""
     sections = {
         name: provider.section
         for name, provider in settings.providers.items()

@@ -29,7 +29,7 @@ def launch_text(settings: KubernetesSettings, order: LaunchOrder) -> str:
 
 
 def option_of(settings: KubernetesSettings, order: LaunchOrder) -> PodOption:
-    """Return the launch option of an order. Raises ProviderError."""
+    """Return the launch option of an order. Raises ProviderError if the settings do not have it."""
     option = settings.options.get((order.sku, order.option))
     if option is None:
         text = f"launch option {order.option} of {order.sku} is not on {settings.name}"
@@ -38,6 +38,6 @@ def option_of(settings: KubernetesSettings, order: LaunchOrder) -> PodOption:
 
 
 def request_of(text: str) -> str:
-    """Return the launch request of a stored request."""
+    """Return the ID of the launch request of a stored request, which is JSON text."""
     found: str = json.loads(text)["pod"]["metadata"]["labels"][ownership.LAUNCH_REQUEST]
     return found

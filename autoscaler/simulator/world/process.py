@@ -73,7 +73,7 @@ class ControllerProcess:
 
     @property
     def ready(self) -> Controller:
-        """Return its controller. Raises ProcessGoneError unless it serves."""
+        """Return the controller. Raises ProcessGoneError before it has loaded the store, and after a crash."""
         if self.controller is None or self.crash_point.reached.is_set():
             raise ProcessGoneError
         return self.controller
