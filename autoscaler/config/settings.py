@@ -37,9 +37,9 @@ class ScopeSettings(Section):
     """Where runners are registered: an organization or a repository."""
 
     org: shapes.Owner | None = None
-    """An organization; or `repo`."""
+    """An organization. A scope has either `org` or `repo`."""
     repo: shapes.RepositoryName | None = None
-    """A repository as `owner/name`; or `org`."""
+    """A repository, as `owner/name`."""
     runner_group: Text = "Default"
     """The runner group of the runners."""
     repositories: Annotated[tuple[Glob, ...], Field(min_length=1)] = ("*",)

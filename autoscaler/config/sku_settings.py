@@ -48,13 +48,13 @@ class Accelerator(Section):
     vendor: AcceleratorVendor
     """`nvidia` or `amd`."""
     count: Positive
-    """How many: exactly so many."""
+    """The exact number of accelerators."""
     models: (
         Annotated[tuple[shapes.AcceleratorModel, ...], Field(min_length=1, max_length=16)] | None
     ) = None
     """Accepted models: NVIDIA's product names (`NVIDIA A10G`), AMD's architectures (`gfx942`); default: any."""
     memory_gb: shapes.Gibibytes | None = None
-    """The least memory of each, in GiB as the driver reports it (an A10G has 22); default: any."""
+    """The least memory of each accelerator, in GiB as the driver reports it (an A10G has 22); default: any."""
     driver_version: shapes.DriverVersion | None = None
     """The driver's version or its beginning, in quotes: `"580"` accepts every 580.x; default: any."""
 
@@ -143,7 +143,7 @@ class SkuSettings(Section):
     image: Image | None = None
     """The machine image; required on EC2."""
     driver: Driver = Driver.PREINSTALLED
-    """`preinstalled`, or `install` on a stock image at boot."""
+    """`preinstalled`, or `install` on a stock image at boot. `install` has no effect yet."""
     disk_gb: shapes.Gibibytes | None = None
     """The size of the root disk in GiB, at least the image's own; default: the image's own."""
     labels: tuple[Label, ...] = ()
@@ -159,8 +159,8 @@ class SkuSettings(Section):
     deadlines: DeadlineSettings = DeadlineSettings()
     """How long each stage before the runner may take."""
     lifetime: Duration = 86400.0
-    """From registration to termination of a machine, even during a job: at least the longest job."""
+    """The time after registration at which a machine is terminated, even during a job. Longer than any job."""
     access: AccessSettings = AccessSettings()
     """Which jobs may use the SKU."""
     rerun_interrupted: Count = 0
-    """In how many attempts of a run to re-run jobs whose machines were interrupted; 0: never."""
+    """Maximum number of attempts of a run whose interrupted jobs are re-run; 0: never."""
