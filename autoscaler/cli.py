@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from autoscaler import operator_commands
+from autoscaler.images import images
 
 if TYPE_CHECKING:
     from autoscaler.config import Configuration, Problem
@@ -168,6 +169,7 @@ commands.command()(operator_commands.unverified)
 commands.command()(operator_commands.terminate)
 commands.command()(operator_commands.adopt)
 commands.command()(operator_commands.close_circuit)
+commands.add_typer(images, name="images")
 
 
 @commands.command()

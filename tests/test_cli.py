@@ -13,7 +13,7 @@ from types import ModuleType
 from typing import Any
 
 import pytest
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command
 from typer.testing import CliRunner, Result
 
@@ -82,7 +82,7 @@ def test_check_accepts_the_example_and_shows_it(example: Path) -> None:
     assert "us-east-1: g5.4xlarge, g6.4xlarge (spot, on-demand)" in row
     assert row.split()[-4:] == ["2", "to", "20", "2,400"]
     assert "machines: 4,000; dollars an hour: 9,000" in result.stdout
-    assert "gpu-cluster: pod runner-rocm:6.4" in result.stdout
+    assert "gpu-cluster: pod runner-rocm:7.2" in result.stdout
     assert not [line for line in result.stdout.splitlines() if "not in force" in line]
 
 
@@ -390,6 +390,7 @@ WRITING = [
     ["version"],
     ["--help"],
     ["check", "--help"],
+    ["images", "check"],
 ]
 
 
@@ -571,6 +572,7 @@ def test_help_imports_only_what_it_needs() -> None:
         "except SystemExit as end: assert end.code == 0\n"
         "ours = {name for name in sys.modules if name.partition('.')[0] == 'autoscaler'}\n"
         "commands = {'autoscaler.operator_commands', 'autoscaler.operator_commands.commands'}\n"
+        "commands |= {'autoscaler.images', 'autoscaler.images.commands'}\n"
         "assert ours == {'autoscaler', 'autoscaler.cli'} | commands, ours\n"
         "assert not {'pydantic', 'yaml', 'aiohttp', 'boto3'} & set(sys.modules)\n"
     )
@@ -580,13 +582,25 @@ def test_help_imports_only_what_it_needs() -> None:
     assert "serve" in done.stdout
 
 
+def flattened(group: TyperGroup, before: str = "") -> dict[str, TyperCommand]:
+    """The commands of a group and of the groups in it, by what is written after `autoscaler`."""
+    found: dict[str, TyperCommand] = {}
+    for name, command in group.commands.items():
+        if isinstance(command, TyperGroup):
+            found |= flattened(command, f"{before}{name} ")
+        else:
+            assert isinstance(command, TyperCommand)
+            found[before + name] = command
+    return found
+
+
 def test_every_command_and_option_is_documented() -> None:
     group = get_command(commands)
     assert isinstance(group, TyperGroup)
-    parts = re.split(r"^## `autoscaler ([\w-]+)`$", DOCUMENT.read_text(), flags=re.MULTILINE)[1:]
+    parts = re.split(r"^## `autoscaler ([\w -]+)`$", DOCUMENT.read_text(), flags=re.MULTILINE)[1:]
     sections = dict(zip(parts[::2], parts[1::2], strict=True))
-    assert list(sections) == list(group.commands)
-    for name, command in group.commands.items():
+    assert list(sections) == list(flattened(group))
+    for name, command in flattened(group).items():
         documented = set(re.findall(r"`(--?[a-z-]+)`(?=.*\|$)", sections[name], re.MULTILINE))
         options = {
             word for option in command.params for word in option.opts if word.startswith("-")

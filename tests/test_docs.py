@@ -99,7 +99,7 @@ def test_commands_that_are_named_exist(path: Path) -> None:
         command.name or command.callback.__name__.replace("_", "-")
         for command in commands.registered_commands
         if command.callback is not None
-    }
+    } | {group.name for group in commands.registered_groups}
     assert set(re.findall(r"(?<![-/\w])autoscaler ([a-z]+(?:-[a-z]+)*)", code)) <= known
 
 

@@ -1,0 +1,122 @@
+"""The commands about images: `autoscaler images check` and `autoscaler images values`."""
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+images = typer.Typer(
+    help="Check and print the versions of what images contain.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+)
+
+File = Annotated[
+    Path | None,
+    typer.Option(metavar="FILE", help="A versions.yaml; default: that of this installation."),
+]
+
+
+class ValuesFormat(StrEnum):
+    """The format of values for a build."""
+
+    ENV = "env"
+    JSON = "json"
+
+
+@images.command()
+def check(
+    file: File = None,
+    date: Annotated[
+        datetime | None,
+        typer.Option(formats=["%Y-%m-%d"], help="Check for this day; default: today."),
+    ] = None,
+) -> None:
+    """List what is missing in versions.yaml, and what is or soon gets too old.
+
+    Lists each value that is null, the runner's version if GitHub soon gives it no more jobs, and each end of
+    life in the next 90 days. Exits with 1 if it lists anything, and with 2 if the file has an error.
+    """
+    from autoscaler.images.findings import find
+    from autoscaler.images.load import load_versions
+
+    with _errors():
+        found = load_versions(file)
+    today = (date or datetime.now(UTC)).date()
+    findings = find(found.versions, today)
+    for one in findings:
+        problem = found.document.problem(one.path, one.what, one.fix, warning=one.warning)
+        typer.echo(str(problem))
+    if not findings:
+        typer.echo("nothing is missing or too old", err=True)
+    raise typer.Exit(1 if findings else 0)
+
+
+@images.command()
+def values(
+    wanted: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="NAME=KEY...",
+            help="What to print: RUNNER_SHA256=runner.files.linux-x64.sha256 prints that checksum as "
+            "RUNNER_SHA256. A container image, such as container_images.ubuntu, prints its reference "
+            "with its digest.",
+        ),
+    ],
+    file: File = None,
+    output: Annotated[
+        ValuesFormat,
+        typer.Option(
+            "--format",
+            help="env: NAME=value lines, for --build-arg-file. json: an object, for Packer's -var-file.",
+        ),
+    ] = ValuesFormat.ENV,
+) -> None:
+    """Print values of versions.yaml for a build.
+
+    If one of them is null, prints nothing to stdout, names it, and exits with 2.
+    """
+    import json
+
+    from autoscaler.images.load import load_versions
+    from autoscaler.images.values import read_values
+
+    keys = _names(wanted)
+    with _errors():
+        found = read_values(load_versions(file), keys)
+    if output is ValuesFormat.JSON:
+        typer.echo(json.dumps(found, indent=2))
+        return
+    for name, value in found.items():
+        typer.echo(f"{name}={value}")
+
+
+def _names(wanted: list[str]) -> dict[str, str]:
+    """Return the key of each name. Raises BadParameter."""
+    keys: dict[str, str] = {}
+    for pair in wanted:
+        found = re.fullmatch(r"([A-Za-z_][A-Za-z0-9_]*)=([A-Za-z0-9_.-]+)", pair)
+        if found is None:
+            raise typer.BadParameter(f"{pair!r} is not NAME=KEY", param_hint="NAME=KEY")
+        if found[1] in keys:
+            raise typer.BadParameter(f"{found[1]} is there twice", param_hint="NAME=KEY")
+        keys[found[1]] = found[2]
+    return keys
+
+
+@contextmanager
+def _errors() -> Iterator[None]:
+    """Print the errors of a file to stderr, and exit with 2."""
+    from autoscaler.config import ConfigurationError
+
+    try:
+        yield
+    except ConfigurationError as error:
+        for problem in error.problems:
+            typer.echo(str(problem), err=True)
+        raise typer.Exit(2) from None

@@ -1,0 +1,110 @@
+"""Finds what is missing in versions.yaml, and what gets too old. Pure: the day is an argument."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import date, timedelta
+
+from autoscaler.config.problems import KeyPath
+from autoscaler.config.shapes import Section
+from autoscaler.images.entries import EndOfLife, File, Read, Runner, Versions, numbers
+
+OLDEST_RUNNER = "2.329.0"
+"""The oldest runner that GitHub registers (github.blog, changelog of 2026-02-05 and 2026-06-12)."""
+RUNNER_GRACE = timedelta(days=30)
+"""GitHub gives a runner no jobs this long after the next release (GitHub, self-hosted runners reference)."""
+RUNNER_NOTICE = timedelta(days=14)
+"""How long before the end of that time `check` warns: two weekly builds of images."""
+END_OF_LIFE_NOTICE = timedelta(days=90)
+"""How long before an end of life `check` warns."""
+
+_RELEASES = "https://github.com/actions/runner/releases"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """Something to do about versions.yaml. A warning is about a day that may still be to come."""
+
+    path: KeyPath
+    what: str
+    fix: str
+    warning: bool = False
+
+
+def find(versions: Versions, today: date) -> tuple[Finding, ...]:
+    """Return all findings: missing values, the runner by GitHub's rule, and ends of life."""
+    return (
+        *nulls(versions),
+        *_runner(versions.runner, today),
+        *_ends(versions, (), today),
+    )
+
+
+def nulls(section: Section, path: KeyPath = (), source: str = "") -> Iterator[Finding]:
+    """Find each explicit null. `source` is the page of the section around it."""
+    if isinstance(section, Read | EndOfLife):
+        source = section.source
+    if isinstance(section, File) and section.url is not None:
+        source = section.url
+    for key, value in _values(section):
+        if value is None:
+            what = "is null: it was not read yet, and no build may use it"
+            yield Finding((*path, *key), what, f"read it at {source}, and write it here")
+        elif isinstance(value, Section):
+            yield from nulls(value, (*path, *key), source)
+
+
+def _values(section: Section) -> Iterator[tuple[KeyPath, object]]:
+    """Return the path and value of what the file says in a section, also inside its mappings."""
+    for name in type(section).model_fields:
+        if name not in section.model_fields_set:
+            continue
+        value = getattr(section, name)
+        if isinstance(value, Mapping):
+            yield from (((name, str(key)), inner) for key, inner in value.items())
+        else:
+            yield (name,), value
+
+
+def _runner(runner: Runner, today: date) -> Iterator[Finding]:
+    if numbers(runner.version) < numbers(OLDEST_RUNNER):
+        what = f"{runner.version} is older than {OLDEST_RUNNER}, the oldest that GitHub registers"
+        yield Finding(("runner", "version"), what, f"take the newest release of {_RELEASES}")
+        return
+    following = runner.next
+    refused = (runner.newest_on if following is None else following.released) + RUNNER_GRACE
+    if today < refused - RUNNER_NOTICE:
+        return
+    if following is not None:
+        what = (
+            f"GitHub gives {runner.version} no jobs from {refused} on, {RUNNER_GRACE.days} days "
+            f"after the release of {following.version}"
+        )
+        fix = "take the newest release, and build the images again"
+        yield Finding(("runner", "version"), what, fix, warning=today < refused)
+        return
+    what = (
+        f"{runner.version} was the newest release on {runner.newest_on}; if there is another since "
+        f"then, GitHub gives {runner.version} no jobs from {refused} on, or later"
+    )
+    fix = f"look at {_RELEASES}: write today's date here, or take the newest release"
+    yield Finding(("runner", "newest_on"), what, fix, warning=True)
+
+
+def _ends(section: Section, path: KeyPath, today: date) -> Iterator[Finding]:
+    for key, value in _values(section):
+        if isinstance(value, EndOfLife):
+            yield from _end(value, (*path, *key, "date"), today)
+        elif isinstance(value, Section):
+            yield from _ends(value, (*path, *key), today)
+
+
+def _end(end: EndOfLife, path: KeyPath, today: date) -> Iterator[Finding]:
+    if end.date is None or today < end.date - END_OF_LIFE_NOTICE:
+        return
+    days = (end.date - today).days
+    fix = f"change to one that is supported longer, see {end.source}"
+    if days < 0:
+        yield Finding(path, f"its end of life was on {end.date}", fix)
+    else:
+        what = f"its end of life is on {end.date}, in {days} day{'' if days == 1 else 's'}"
+        yield Finding(path, what, fix, warning=True)
