@@ -18,7 +18,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Protocol
 
-RUNNER_VERSION = "2.336.0"
+RUNNER_VERSION = "2.338.0"
 """The version of actions/runner in an image that does not name another."""
 
 

@@ -43,7 +43,7 @@ def lab_fleet(push: Push, scale: float) -> LabFleet:
 def _on_pods(pods: PushPods, deadlines: Mapping[str, str]) -> dict[str, Any]:
     """Return the SKU of jobs that run on pods."""
     pod = {
-        "image": "ghcr.io/actions/actions-runner:2.336.0",
+        "image": "ghcr.io/actions/actions-runner:2.338.0",
         "resources": {"cpu": "4", "memory": "16Gi"},
         "accelerator_resource": pods.resource,
     }

@@ -23,7 +23,7 @@ PERMISSIONS = {
     "organization_self_hosted_runners": "write",
 }
 EVENTS = ["workflow_job"]
-RUNNER_VERSION = "2.337.0"
+RUNNER_VERSION = "2.338.0"
 
 _USER_LINKS = {
     "followers_url": "/followers",
