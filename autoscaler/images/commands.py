@@ -34,7 +34,11 @@ def check(
     file: File = None,
     date: Annotated[
         datetime | None,
-        typer.Option(formats=["%Y-%m-%d"], help="Check for this day; default: today."),
+        typer.Option(
+            formats=["%Y-%m-%d"],
+            metavar="YEAR-MONTH-DAY",
+            help="Check for this day; default: today.",
+        ),
     ] = None,
 ) -> None:
     """List what is missing in versions.yaml, and what is or soon gets too old.
