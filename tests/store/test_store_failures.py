@@ -57,6 +57,9 @@ async def test_a_failed_batch_stores_nothing_and_the_store_continues(store: Sqli
         f"{store._file.path}: the file or its folder is read-only: let this user write to both "
         "(SQLITE_READONLY)"
     }
+    # The log shows with each error which statement failed.
+    causes = [str(error.__cause__.__cause__) for error in reported if error.__cause__ is not None]
+    assert causes == ["attempt to write a readonly database"] * len(reported)
     assert await store.load(0.0) == before
     assert await store.accept(delivery("a"))
 
@@ -93,6 +96,17 @@ async def test_errors_do_not_show_the_data_to_be_written(store: SqliteStore) -> 
         assert "INSERT" not in str(answer)
         assert "hunter2" not in str(answer) + shown
     pragma(store, "query_only = 0")
+
+
+async def test_errors_do_not_show_the_values_of_a_query(store: SqliteStore) -> None:
+    """A log shows an error with its causes."""
+    store._thread.submit(
+        lambda: store._file.transaction(lambda c: c.exec_driver_sql("DROP TABLE history"))
+    ).result()
+    with pytest.raises(StoreError) as caught:
+        await store.history("machine", "hunter2")
+    assert "no such table: history" in str(caught.value.__cause__)
+    assert "hunter2" not in f"{caught.value} {caught.value.__cause__}"
 
 
 async def test_a_second_opening_is_refused_until_the_first_is_closed(path: Path) -> None:

@@ -88,6 +88,10 @@ def test_the_largest_numbers_of_jobs_can_be_stored() -> None:
             f"name of a reading {CHARACTERS}",
         ),
         (
+            lambda: _row(ProviderName("\0"), ReadingKind.QUOTA, Reading("L-1", 1.0, 1.0)),
+            f"provider {CHARACTERS}",
+        ),
+        (
             lambda: _row(EAST, ReadingKind.QUOTA, Reading("L-1", NEVER, 1.0)),
             "the quota of L-1 is not a number",
         ),
