@@ -5,10 +5,10 @@ Also the lab's runner protocol, between the stand-in for GitHub's runner and the
 | request (`Authorization: Bearer <token>`) | answer |
 |---|---|
 | `POST {server}/lab/runners/{id}/connect` | 204 online; 404 registration gone |
-| `POST {server}/lab/runners/{id}/message` `{"wait": REAL_SECONDS, "version": TEXT}` | 200 `{"job": {"id", "name", "seconds"}}`, 204 none yet, 403 that version of the runner is too old, 404 gone |
+| `POST {server}/lab/runners/{id}/message` `{"wait": REAL_SECONDS, "version": TEXT}` | 200 `{"job": {"id", "name", "seconds", "repository", "head"}}`, 204 none yet, 403 that version of the runner is too old, 404 gone |
 | `POST {server}/lab/runners/{id}/started` `{"job": ID}` | 204; the job is in progress |
 | `POST {server}/lab/runners/{id}/renew` `{"job": ID}` | 204; the job's lock holds another 10 lab minutes; 200 `{"over": true}`: so it does, and the job is to end now |
-| `POST {server}/lab/runners/{id}/completed` `{"job": ID, "conclusion": TEXT}` | 204; the registration is gone |
+| `POST {server}/lab/runners/{id}/completed` `{"job": ID, "conclusion": TEXT, "stepped": BOOL}` | 204; the registration is gone |
 
 A lab JIT configuration is base64 of JSON `{"server", "runner_id", "token", "name", "scale"}`;
 `seconds` above are real seconds, `scale` is lab seconds per real second.

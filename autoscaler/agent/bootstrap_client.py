@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 VERSION = "1"
 PROTOCOL = 1
 
-Assignment = collections.namedtuple("Assignment", ("runner", "jit_config"))
+Assignment = collections.namedtuple("Assignment", ("runner", "jit_config", "job"))
 
 
 class Controller:
@@ -166,7 +166,8 @@ def _parse_polled(value: dict[str, Any]) -> tuple[Assignment | None] | None:
     """Return (None,) for "stay ready", (Assignment,) for a registration, None for neither."""
     state, runner, secret = value.get("state"), value.get("runner"), value.get("jit_config")
     if state == "assigned" and is_name(runner) and _is_secret(secret):
-        return (Assignment(runner, secret),)
+        job = value.get("job")  # absent from controllers before 0.2
+        return (Assignment(runner, secret, job if isinstance(job, dict) else {}),)
     return (None,) if state == "ready" else None
 
 

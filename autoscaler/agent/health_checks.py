@@ -11,6 +11,7 @@ from autoscaler.agent.bootstrap_client import is_name
 from autoscaler.agent.checks import Check
 from autoscaler.agent.host import WINDOWS, Host
 from autoscaler.agent.http_client import Link
+from autoscaler.agent.job_hooks import check_hooks
 from autoscaler.agent.limits import MOST_VERSION
 from autoscaler.agent.listener_log import readable
 from autoscaler.agent.runner_installation import runner_account, runner_program
@@ -36,7 +37,7 @@ def run_health_checks(
     checks = [Check("controller", True, "answered the attestation")]
     wanted = health_checks.get("disk_gb")
     if isinstance(wanted, (int, float)):
-        free = _free_bytes(host.root or os.sep) / 2**30
+        free = free_bytes(host.root or os.sep) / 2**30
         checks.append(Check("disk", free >= wanted, f"{free:.1f} GiB free, {wanted:g} wanted"))
         if not WINDOWS:
             checks.append(check_inodes(os.statvfs(host.root or os.sep)))
@@ -52,6 +53,7 @@ def run_health_checks(
     checks.append(_check_runner(host))
     if checks[-1].ok:
         checks.append(_check_version(host, timeout * VERSION_TIMEOUT / 10.0))
+        checks.append(check_hooks(host, timeout * VERSION_TIMEOUT / 10.0))
     return checks
 
 
@@ -123,7 +125,8 @@ def _check_version(host: Host, timeout: float) -> Check:
     return Check("runner_version", True, last)
 
 
-def _free_bytes(path: str) -> int:
+def free_bytes(path: str) -> int:
+    """Return the free space of the file system that has this path."""
     if WINDOWS:
         import shutil  # slow to import, and Linux has statvfs
 

@@ -54,6 +54,7 @@ class Host:
     `root` is a prefix of the agent's own paths. `power_off` and `disarm` (which cancels the shutdown
     that the user data scheduled) are argument lists. `time_scale` is seconds of this machine per
     real second. `runner_user` None runs the runner as the agent's own user, which must not be root.
+    `hooks` is the folder of the job hooks.
     """
 
     def __init__(self, values: dict[str, Any]) -> None:
@@ -71,8 +72,9 @@ class Host:
         default = "C:\\actions-runner" if WINDOWS else "/opt/actions-runner"
         self.runner_directory = self._text(values, "runner_directory", default)
         self.runner_task = self._text(values, "runner_task", "actions-runner")
-        windows_state = "C:\\ProgramData\\runner-agent\\state"
-        self.state = windows_state if WINDOWS else self.root + "/var/lib/runner-agent"
+        windows = "C:\\ProgramData\\runner-agent"
+        self.state = windows + "\\state" if WINDOWS else self.root + "/var/lib/runner-agent"
+        self.hooks = windows + "\\handover" if WINDOWS else self.root + "/run/runner-agent"
 
     @property
     def marker(self) -> str:

@@ -15,6 +15,7 @@ from autoscaler.agent.exit_reasons import ExitCause
 from autoscaler.agent.health_checks import GITHUB_TIMEOUT, run_health_checks
 from autoscaler.agent.host import Host
 from autoscaler.agent.image_check import check_image
+from autoscaler.agent.job_hooks import install_hooks
 from autoscaler.agent.journal import log_line
 from autoscaler.agent.limits import (
     EXIT_REPORT,
@@ -78,7 +79,7 @@ class Agent:
         try:
             self._write_marker()
             self._supervising = True
-            runner.start(assignment.jit_config)
+            runner.start(assignment.jit_config, install_hooks(self._host, assignment.job))
         except (OSError, BadSettings, subprocess.SubprocessError) as error:
             cause = ExitCause(
                 "not_started", f"the runner could not be started: {type(error).__name__}"

@@ -16,6 +16,16 @@ def process_name(pid: int) -> str:
         return ""
 
 
+def parent_of(pid: int) -> int | None:
+    """Return a process's parent, or None if there is no such process."""
+    try:
+        with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as file:
+            fields = file.read(MOST_LINE).rpartition(")")[2].split()
+    except OSError:
+        return None
+    return int(fields[1]) if len(fields) > 1 else None
+
+
 def descendants(root: int) -> list[int]:
     """Return the processes below this one, nearest first, up to a bound."""
     found: list[int] = []
@@ -47,15 +57,5 @@ def children_of(pid: int) -> list[int]:
 
 def children_by_parent(pid: int) -> list[int]:
     """Return a process's children by reading every process, for kernels without the list."""
-    children: list[int] = []
-    for name in os.listdir("/proc"):
-        if not name.isdigit():
-            continue
-        try:
-            with open(f"/proc/{name}/stat", encoding="utf-8", errors="replace") as file:
-                fields = file.read(MOST_LINE).rpartition(")")[2].split()
-        except OSError:
-            continue
-        if len(fields) > 1 and fields[1] == str(pid):
-            children.append(int(name))
-    return children
+    every = [int(name) for name in os.listdir("/proc") if name.isdigit()]
+    return [other for other in every if parent_of(other) == pid]

@@ -36,13 +36,17 @@ class LinuxRunner:
         self._suspended: list[int] = []
         self._lock = threading.Lock()
 
-    def start(self, jit_config: str) -> None:
-        """Start run.sh. The JIT configuration is in its environment, because every user can read argv."""
+    def start(self, jit_config: str, hooks: dict[str, str]) -> None:
+        """Start run.sh. The JIT configuration is in its environment, because every user can read argv.
+
+        `hooks` are the variables that name the job hooks.
+        """
         identity, variables = runner_account(self._host)
         environment = {
             **os.environ,
             **variables,
             **search_path(self._host.runner_directory),
+            **hooks,
             DEPRECATED_EXIT_VARIABLE: "1",
             "ACTIONS_RUNNER_INPUT_JITCONFIG": jit_config,
         }

@@ -12,7 +12,8 @@ the defaults of `Host`. The file `controller.json` beside it ({"controller": URL
 must not be writable by others.
 
 In a pod, the agent runs once in each container: as `agent.py attest`, and then as `agent.py run`
-(see `pod`).
+(see `pod`). GitHub's runner starts it as `agent.py job-started FILE` and `agent.py job-completed FILE`
+(see `job_hooks`).
 """
 
 from __future__ import annotations
@@ -26,6 +27,8 @@ from autoscaler.agent.clock import Clock
 from autoscaler.agent.controller_file import connect
 from autoscaler.agent.host import WINDOWS, Host, read_trusted, refuse_second_boot
 from autoscaler.agent.identity import metadata_proof
+from autoscaler.agent.job_hook_programs import run_hook
+from autoscaler.agent.job_hooks import HOOK_VARIABLES
 from autoscaler.agent.journal import log_line
 from autoscaler.agent.lifecycle import Agent
 from autoscaler.agent.pod import live_in_pod
@@ -63,6 +66,8 @@ def main() -> int:
         words = sys.argv[1:]
         if words and words[0] in ("attest", "run"):
             return live_in_pod(words[0], host_file(words[1:]))
+        if len(words) == 2 and words[0] in HOOK_VARIABLES:
+            return run_hook(*words)
         path = host_file(words)
         host = Host(read_trusted(path) or {})
         refuse_second_boot(host)

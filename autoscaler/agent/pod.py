@@ -62,6 +62,7 @@ def pod_host(path: str) -> Host:
     """
     host = Host({"runner_directory": POD_RUNNER_DIRECTORY, **(read_trusted(path) or {})})
     host.state = host.root + ASSIGNMENT_FOLDER
+    host.hooks = os.path.join(host.state, "hooks")
     return host
 
 
@@ -120,7 +121,8 @@ def take_assignment(host: Host, controller: Controller) -> Assignment:
     if not isinstance(runner, str) or not isinstance(jit_config, str):
         raise BadSettings(f"{path}: not an assignment")
     controller.resume(values)
-    return Assignment(runner, jit_config)
+    job = values.get("job")
+    return Assignment(runner, jit_config, job if isinstance(job, dict) else {})
 
 
 def assignment_file(host: Host) -> str:

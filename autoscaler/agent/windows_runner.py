@@ -77,15 +77,19 @@ if sys.platform == "win32":
             self._begun = False
             self._missed = 0
 
-        def start(self, jit_config: str) -> None:
-            """Pass the JIT configuration in a file that the launcher reads and deletes."""
+        def start(self, jit_config: str, hooks: dict[str, str]) -> None:
+            """Pass the JIT configuration in a file that the launcher reads and deletes.
+
+            `hooks` are the variables that name the job hooks.
+            """
             folder = "C:\\ProgramData\\runner-agent\\handover"
             with open(os.path.join(folder, "jit"), "w", encoding="ascii") as file:
                 file.write(jit_config)
+            named = "".join(f"$env:{name} = '{path}'\n" for name, path in hooks.items())
             launcher = (
                 f"$f = '{folder}\\jit'\n"
                 "$env:ACTIONS_RUNNER_INPUT_JITCONFIG = (Get-Content -Raw $f).Trim()\n"
-                f"$env:{DEPRECATED_EXIT_VARIABLE} = '1'\n"
+                f"$env:{DEPRECATED_EXIT_VARIABLE} = '1'\n{named}"
                 "Remove-Item -Force $f\n"
                 f"Set-Location '{self._host.runner_directory}'\n"
                 "& .\\run.cmd\n"

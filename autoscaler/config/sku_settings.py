@@ -125,6 +125,8 @@ class AccessSettings(Section):
     """Globs over `owner/name`, case-insensitive."""
     forks: bool = False
     """Whether to serve jobs whose run comes from a fork, such as a pull request's."""
+    contact: shapes.Text | None = None
+    """Where to ask for access, such as a URL: the author of a refused job sees it."""
 
 
 class SkuSettings(Section):

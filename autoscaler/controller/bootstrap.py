@@ -18,6 +18,7 @@ from autoscaler.controller.attestation import (
     Attestations,
     hash_of,
 )
+from autoscaler.controller.job_parameters import job_parameters
 from autoscaler.controller.journal import Journal
 from autoscaler.controller.ports.bootstrap import (
     Assigned,
@@ -248,4 +249,5 @@ class BootstrapService:
         await self._journal.record(e.ConfigurationSent(self._journal.now, runner.name))
         if machine.work.runner != runner.name or runner.state is not RunnerState.REGISTERED:
             return None
-        return Assigned(runner.name, secret)
+        job = job_parameters(self._journal.ledger.state, machine, runner.demand, self._journal.now)
+        return Assigned(runner.name, secret, job)

@@ -119,11 +119,12 @@ class Access:
     """Which repositories may use a SKU: `fnmatch` globs for `owner/name`, case-insensitive.
 
     `forks`: whether jobs of forks may use it. A job is of a fork if its run's head repository is another
-    repository. The default in fleet.yaml is false.
+    repository. The default in fleet.yaml is false. `contact`: where the author of a refused job can ask.
     """
 
     repositories: tuple[str, ...] = ("*",)
     forks: bool = True
+    contact: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -244,8 +244,8 @@ class BootstrapEndpoint:
 
     async def _poll(self, machine: MachineId, nonce: str, body: requests.PollRequest) -> Result:
         match await self._wait_for_assignment(machine, nonce, body.wait):
-            case Assigned(runner, jit_config):
-                return {"state": "assigned", "runner": runner, "jit_config": jit_config}
+            case Assigned(runner, jit_config, job):
+                return {"state": "assigned", "runner": runner, "jit_config": jit_config, "job": job}
             case StayReady():
                 return {"state": "ready"}
 

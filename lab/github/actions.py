@@ -172,8 +172,10 @@ class Actions:
             raise JobCancelledError
         return job.over
 
-    def completed(self, runner: Runner, number: int, conclusion: str) -> None:
+    def completed(self, runner: Runner, number: int, conclusion: str, stepped: bool) -> None:
         """Complete a job and remove the registration, even if the job was given to another runner.
+
+        `stepped`: a step of the job ran.
 
         Raises RunnerGoneError, NotTheirJobError.
         """
@@ -183,6 +185,7 @@ class Actions:
         job = self._own(runner, number)
         if job.status is not JobStatus.IN_PROGRESS:
             raise NotTheirJobError
+        job.stepped = stepped
         self._finish(job, "cancelled" if job.cancelled else conclusion)
         self.runners.remove(runner)
 

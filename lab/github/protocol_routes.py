@@ -92,7 +92,14 @@ class ProtocolRoutes:
         if job is None:
             return web.Response(status=204)
         seconds = job.spec.seconds / self._scale
-        return web.json_response({"job": {"id": job.id, "name": job.spec.name, "seconds": seconds}})
+        described = {
+            "id": job.id,
+            "name": job.spec.name,
+            "seconds": seconds,
+            "repository": job.run.repository.full_name,
+            "head": job.run.head.full_name,
+        }
+        return web.json_response({"job": described})
 
     async def _started(self, runner: Runner, body: dict[str, Any]) -> web.Response:
         self._actions.started(runner, _job(body))
@@ -106,7 +113,7 @@ class ProtocolRoutes:
         conclusion = body.get("conclusion")
         if conclusion not in {"success", "failure", "cancelled"}:
             raise _MalformedError
-        self._actions.completed(runner, _job(body), conclusion)
+        self._actions.completed(runner, _job(body), conclusion, body.get("stepped") is not False)
         return web.Response(status=204)
 
 

@@ -111,7 +111,7 @@ class Job:
 
     `assigned` counts how often GitHub gave it to a runner, started or not. `lost`: a fault removed it from the
     queue. `over`: it must end now, before its `seconds` have passed. `lease` is the time until which the
-    silence of its runner does not fail the job.
+    silence of its runner does not fail the job. `stepped`: a step of its own ran, after the job hook.
     """
 
     id: int
@@ -128,6 +128,7 @@ class Job:
     started_at: float | None = None
     completed_at: float | None = None
     conclusion: str | None = None
+    stepped: bool = False
     runner: "Runner | None" = None
     starts: list[str] = field(default_factory=list)
     assigned: int = 0

@@ -91,8 +91,8 @@ class ScriptedRunner:
         self.on_interrupt: Callable[[], None] = lambda: None
         self.listens_from = 0.0
 
-    def start(self, jit_config: str) -> None:
-        self.started_with = jit_config
+    def start(self, jit_config: str, hooks: dict[str, str]) -> None:
+        self.started_with, self.hooks = jit_config, hooks
         self.began = self.clock.now()
 
     def _state(self) -> dict[str, Any]:

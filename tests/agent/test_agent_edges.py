@@ -316,7 +316,7 @@ def installed(agent: ModuleType, open_folder: Path) -> Iterator[Any]:
     (open_folder / "bin").chmod(0o755)
     host = agent.Host({"runner_directory": str(open_folder), "runner_user": "nobody"})
     runner = agent.LinuxRunner(host)
-    runner.start("the-jit-config")
+    runner.start("the-jit-config", {})
     yield runner
     runner.kill()
     with contextlib.suppress(ProcessLookupError):
@@ -378,7 +378,7 @@ def test_the_runner_uses_the_path_of_the_image(agent: ModuleType, open_folder: P
     (open_folder / ".env").write_text("LANG=C.UTF-8\n")
     host = agent.Host({"runner_directory": str(open_folder), "runner_user": "nobody"})
     runner = agent.LinuxRunner(host)
-    runner.start("the-jit-config")
+    runner.start("the-jit-config", {})
     assert see(runner, lambda signs: signs.exited is not None).exited == 4
     close_pipes(runner)
     assert (open_folder / ".path").read_text() == "/image/bin:/usr/bin:/bin\n"
@@ -414,7 +414,7 @@ def test_a_stop_signals_nothing_before_the_listener_runs(
     os.mkfifo(open_folder / "wait")
     host = agent.Host({"runner_directory": str(open_folder), "runner_user": "nobody"})
     runner = agent.LinuxRunner(host)
-    runner.start("the-jit-config")
+    runner.start("the-jit-config", {})
     try:
         assert not runner.interrupt()
     finally:
@@ -446,7 +446,7 @@ def test_the_agent_reads_the_output_written_right_before_the_exit(
     runner = agent.LinuxRunner(
         agent.Host({"runner_directory": str(open_folder), "runner_user": "nobody"})
     )
-    runner.start("the-jit-config")
+    runner.start("the-jit-config", {})
     runner._process.wait(10)
     signs = runner.read_signs(0.0)
     assert signs.exited == 7
@@ -516,7 +516,7 @@ def test_the_runner_does_not_inherit_the_agents_oom_protection(
     runner = agent.LinuxRunner(
         agent.Host({"runner_directory": str(open_folder), "runner_user": "nobody"})
     )
-    runner.start("the-jit-config")
+    runner.start("the-jit-config", {})
     assert see(runner, lambda signs: signs.exited is not None).exited == 7
     close_pipes(runner)
 

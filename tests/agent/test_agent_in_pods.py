@@ -138,7 +138,7 @@ def test_the_second_half_continues_the_session_of_the_first(agent: ModuleType, h
     link = RecordedLink(agent, WELCOME, (204, None))
     first = recorded_controller(agent, link)
     first.attest()
-    given = agent.Assignment("fleet-1", "c2VjcmV0")
+    given = agent.Assignment("fleet-1", "c2VjcmV0", {})
     agent.write_assignment(host, first, given)
     second = recorded_controller(agent, link)
     assert agent.take_assignment(host, second) == given
@@ -157,7 +157,7 @@ def test_the_second_half_continues_the_session_of_the_first(agent: ModuleType, h
 def test_an_assignment_is_read_by_its_owner_once(agent: ModuleType, host: Any) -> None:
     first = recorded_controller(agent, RecordedLink(agent, WELCOME))
     first.attest()
-    agent.write_assignment(host, first, agent.Assignment("fleet-1", "c2VjcmV0"))
+    agent.write_assignment(host, first, agent.Assignment("fleet-1", "c2VjcmV0", {}))
     [file] = Path(host.state).iterdir()
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
     agent.take_assignment(host, first)
@@ -189,7 +189,7 @@ def test_an_assignment_that_cannot_be_written_is_reported(
     Path(host.state, "assignment.json").mkdir()
     clock = VirtualClock()
     scripted = ScriptedController(agent, clock)
-    scripted.answers["poll"] = [agent.Assignment("fleet-1", "c2VjcmV0")]
+    scripted.answers["poll"] = [agent.Assignment("fleet-1", "c2VjcmV0", {})]
     scripted.session = lambda: {"machine": "m-1", "nonce": "ab"}  # type: ignore[attr-defined]
     monkeypatch.setattr(agent, "connect", lambda *_: scripted)
     monkeypatch.setattr(agent, "Clock", lambda _: clock)
@@ -206,7 +206,7 @@ def test_github_has_as_long_to_answer_a_health_check_in_a_lab(
     limits: list[float] = []
     assert clock.network(10.0) < agent.GITHUB_TIMEOUT
     scripted = ScriptedController(agent, clock)
-    scripted.answers["poll"] = [agent.Assignment("fleet-1", "c2VjcmV0")]
+    scripted.answers["poll"] = [agent.Assignment("fleet-1", "c2VjcmV0", {})]
     scripted.session = lambda: {"machine": "m-1", "nonce": "ab"}  # type: ignore[attr-defined]
     monkeypatch.setattr(agent, "connect", lambda *_: scripted)
     monkeypatch.setattr(agent, "Clock", lambda _: clock)

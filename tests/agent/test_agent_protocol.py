@@ -69,7 +69,7 @@ def test_each_step_is_sent_to_its_own_path(agent: ModuleType) -> None:
     )
     asking = controller(agent, link)
     asking.attest()
-    assert asking.poll(30.0) == agent.Assignment("r-1", "secret")
+    assert asking.poll(30.0) == agent.Assignment("r-1", "secret", {})
     asking.report("acknowledge", {"runner": "r-1"})
     assert [asking.may_release(), asking.may_release()] == [True, False]
     assert asking.release(7.0) == 204
@@ -133,6 +133,7 @@ def test_the_default_settings_of_an_ec2_machine(agent: ModuleType) -> None:
         "runner_directory": "/opt/actions-runner",
         "runner_task": "actions-runner",
         "state": "/var/lib/runner-agent",
+        "hooks": "/run/runner-agent",
     }
     assert agent.Host({}).marker == "/var/lib/runner-agent/started"
 
@@ -167,6 +168,7 @@ def test_a_host_file_overrides_the_default_settings(agent: ModuleType) -> None:
         "metadata": "http://127.0.0.1:1/x",
         "time_scale": 80.0,
         "state": "/r/var/lib/runner-agent",
+        "hooks": "/r/run/runner-agent",
     }
 
 
@@ -348,7 +350,7 @@ def test_each_health_check_reports_its_measured_value(
     agent: ModuleType, open_folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     host = agent.Host({"runner_directory": str(open_folder), "runner_user": "nobody"})
-    monkeypatch.setattr(agent, "_free_bytes", {"/": 3 * 2**29}.__getitem__)
+    monkeypatch.setattr(agent, "free_bytes", {"/": 3 * 2**29}.__getitem__)
     inodes = agent.Check("inodes", True, "many")
     monkeypatch.setattr(agent, "check_inodes", lambda _: inodes)
     checks = agent.run_health_checks({"disk_gb": 1.5, "clock_skew_s": 2}, 2.0, host, 1.0)
@@ -368,6 +370,7 @@ def test_each_health_check_reports_its_measured_value(
         ("clock", False, "no Date header"),
         ("runner", True, "installed"),
         ("runner_version", True, "2.336.0"),
+        ("job_hooks", True, "the user of the runner can run them"),
     ]
 
 
@@ -467,7 +470,7 @@ def test_a_runner_starts_in_its_folder_without_standard_input(
     values = {"runner_directory": str(open_folder), "runner_user": "nobody"}
     runner = agent.LinuxRunner(agent.Host(values))
     with a_pipe_as_standard_input():
-        runner.start("the-jit-config")
+        runner.start("the-jit-config", {})
     process = runner._process
     try:
         assert process.wait(PATIENCE) == 0
@@ -492,7 +495,7 @@ def test_a_pipe_that_the_runner_closed_is_not_polled_again(
     (open_folder / "run.sh").chmod(0o755)
     values = {"runner_directory": str(open_folder), "runner_user": "nobody"}
     runner = agent.LinuxRunner(agent.Host(values))
-    runner.start("the-jit-config")
+    runner.start("the-jit-config", {})
     process = runner._process
     process.wait(PATIENCE)
     assert runner.read_signs(0.0).exited == 0

@@ -34,7 +34,7 @@ class Stage:
         self.began = self.clock.now()
 
     def assignment(self) -> None:
-        self.controller.answers["poll"] = [self.module.Assignment("r-1", "secret")]
+        self.controller.answers["poll"] = [self.module.Assignment("r-1", "secret", {})]
 
     def live(self) -> str:
         """Run the agent until it powers off. Return the reason."""
@@ -45,7 +45,7 @@ class Stage:
     def runs(self, **script: Any) -> str:
         """Supervise a runner. Return the reason why it ended."""
         self.controller.machine = "m-1"
-        self.runner.start("secret")
+        self.runner.start("secret", {})
         self.left = self.agent.supervise(self.runner)
         return str(self.left.detail)
 
@@ -66,7 +66,7 @@ def test_the_timers_match_the_documentation(agent: ModuleType) -> None:
     block = source[source.index("# Timers") : source.index("# Bounds")]
     names = re.findall(r"^([A-Z_]+) =", block, re.M)
     assert reported == {name: getattr(agent, name) for name in names}
-    assert len(names) == 15
+    assert len(names) == 17
 
 
 def test_an_agent_attests_polls_runs_a_job_and_reports_the_exit(stage: Stage) -> None:
@@ -172,7 +172,7 @@ def test_failed_checks_of_the_gpus_and_of_the_image_power_the_machine_off(stage:
 
 
 def test_the_agent_sends_heartbeats_every_minute_from_attestation_to_exit(stage: Stage) -> None:
-    stage.controller.answers["poll"] = [None] * 10 + [stage.module.Assignment("r-1", "secret")]
+    stage.controller.answers["poll"] = [None] * 10 + [stage.module.Assignment("r-1", "secret", {})]
     stage.runner.script = {1: {"worker": True}, 600: {"exited": 0, "worker": False}}
     stage.live()
     heartbeats = stage.controller.times("heartbeat")

@@ -27,6 +27,31 @@ async def test_a_poll_is_answered_when_the_registration_is_registered() -> None:
 
 
 @on_virtual_time
+async def test_an_assignment_says_where_the_job_runs_why_it_waited_and_who_may_use_it() -> None:
+    controller, (agent,) = await launched(World())
+    await asyncio.sleep(80.0)
+    await agent.make_ready()
+    await asyncio.sleep(5.0)
+    await controller.turn()
+    answer = await agent.poll()
+    assert isinstance(answer, Assigned)
+    machine = controller.only_machine()
+    offering = machine.placement
+    assert answer.job == {
+        "machine": machine.id,
+        "sku": machine.sku,
+        "instance": offering.provider_id,
+        "offering": f"{machine.provider} {offering.instance_type} {offering.zone} {offering.capacity_type}",
+        "image": offering.image,
+        "ready_s": 85,
+        "idle_s": 10,
+        "waited_s": 95,
+        "launched_for_it": True,
+        "access": {"repositories": ["*"], "forks": True, "contact": ""},
+    }
+
+
+@on_virtual_time
 async def test_a_poll_without_an_assignment_ends_after_its_time_and_keeps_the_machine_alive() -> (
     None
 ):

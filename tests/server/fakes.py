@@ -47,7 +47,7 @@ ATTESTATION: dict[str, Any] = {
     "nonce": NONCE,
     "agent": "1.0",
 }
-ASSIGNMENT = Assigned(RunnerName("ci-0123-m-1"), JIT_CONFIG)
+ASSIGNMENT = Assigned(RunnerName("ci-0123-m-1"), JIT_CONFIG, {"sku": "gpu"})
 STEPS: dict[str, dict[str, Any]] = {
     "stage": {"stage": "driver"},
     "health-checks": {"passed": True, "checks": []},

@@ -121,7 +121,9 @@ async def test_an_assignment_is_sent_once_with_cache_control_no_store(caller: Ca
         "state": "assigned",
         "runner": ASSIGNMENT.runner,
         "jit_config": JIT_CONFIG,
+        "job": ASSIGNMENT.job,
     }
+    assert ASSIGNMENT.job
     assert reply.headers["Cache-Control"] == "no-store"
     assert (await caller.send_step("poll", {"wait": 0})).json == {"state": "ready"}
 

@@ -1,7 +1,7 @@
 """The requests that a machine can send to the controller, without HTTP (see docs/bootstrap.md)."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from autoscaler.model.identifiers import MachineId, RunnerName, Seconds
@@ -45,10 +45,14 @@ class StayReady:
 
 @dataclass(frozen=True, slots=True)
 class Assigned:
-    """An assignment, given to the machine once. `jit_config` is a secret."""
+    """An assignment, given to the machine once. `jit_config` is a secret.
+
+    `job` is what the machine's job hooks need: see docs/bootstrap.md.
+    """
 
     runner: RunnerName
     jit_config: str
+    job: dict[str, Any] = field(default_factory=dict)
 
     def __repr__(self) -> str:
         """Return a representation without the secret."""

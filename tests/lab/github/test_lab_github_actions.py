@@ -94,7 +94,7 @@ class World:
         elif what == "renew":
             self.actions.renew(runner, number)
         elif what == "completed":
-            self.actions.completed(runner, number, "success")
+            self.actions.completed(runner, number, "success", stepped=True)
         elif what == "delete":
             self.actions.delete(runner)
 
