@@ -68,6 +68,32 @@ def test_a_container_mode_changes_nothing_of_the_container_that_attests(
             assert ("assignment" in volumes) == (one["name"] in {"attest", "runner"})
 
 
+@MODES
+def test_each_mounted_volume_is_one_of_the_pod_and_each_volume_is_mounted(
+    mode: ContainerMode,
+) -> None:
+    spec = spec_of(mode)
+    mounted = {
+        volume
+        for kind in ("initContainers", "containers")
+        for one in spec[kind]
+        for volume in mounts(one).values()
+    }
+    assert mounted == {one["name"] for one in spec["volumes"]}
+
+
+def test_the_daemon_cannot_change_the_list_of_its_users() -> None:
+    """Only `dind-files`, which no job can reach, writes it."""
+    daemon = container(spec_of(DOCKER), "dind")
+    files = [one for one in daemon["volumeMounts"] if one["name"] == "dind-etc"]
+    assert {one["mountPath"]: one["readOnly"] for one in files} == {
+        "/etc/passwd": True,
+        "/etc/group": True,
+        "/etc/subuid": True,
+        "/etc/subgid": True,
+    }
+
+
 def test_the_docker_daemon_is_a_sidecar_that_answers_before_the_pod_attests() -> None:
     spec = spec_of(DOCKER)
     assert [one["name"] for one in spec["initContainers"]] == ["dind-files", "dind", "attest"]
@@ -148,6 +174,7 @@ def test_the_runner_gets_the_hooks_and_accepts_only_jobs_with_a_container(
     assert env["ACTIONS_RUNNER_REQUIRE_JOB_CONTAINER"]["value"] == "true"
     name = {"fieldRef": {"fieldPath": "metadata.name"}}
     assert env["ACTIONS_RUNNER_POD_NAME"]["valueFrom"] == name
+    assert env["ACTIONS_RUNNER_IMAGE"]["value"] == OPTION.image
 
 
 def test_only_the_runner_has_the_token_of_the_hooks() -> None:
@@ -172,6 +199,9 @@ def test_only_the_runner_has_the_token_of_the_hooks() -> None:
     ]
     # The API server's own audience, so that it is no proof of the pod's identity.
     assert "audience" not in token
+    [authority] = [one["configMap"] for one in volume["projected"]["sources"] if "configMap" in one]
+    items = [{"key": "ca.crt", "path": "ca.crt"}]
+    assert authority == {"name": "kube-root-ca.crt", "items": items}
 
 
 def test_without_the_hooks_a_pod_has_no_rights_at_the_api_server() -> None:
@@ -272,6 +302,12 @@ def test_an_overlay_opens_no_more_than_the_container_mode(
 ) -> None:
     with pytest.raises(OverlayError, match=problem):
         spec_of(mode, {"spec": spec})
+
+
+def test_an_overlay_may_add_a_projected_volume_without_a_token() -> None:
+    sources = [{"configMap": {"name": "settings"}}]
+    added = {"name": "settings", "projected": {"sources": sources}}
+    assert added in spec_of(DOCKER, {"spec": {"volumes": [added]}})["volumes"]
 
 
 def test_an_overlay_may_configure_the_daemon() -> None:

@@ -1,8 +1,11 @@
 """The pods of the Kubernetes provider: what is in them, and which overlays are refused."""
 
 import json
+import os
+import subprocess
 from copy import deepcopy
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,6 +15,7 @@ from autoscaler.model.catalogue import Architecture
 from autoscaler.model.failures import FailureClass
 from autoscaler.providers.kubernetes.manifests import pod_template
 from autoscaler.providers.kubernetes.overlay import OverlayError, merged
+from autoscaler.providers.kubernetes.programs import pod_programs
 from autoscaler.providers.kubernetes.requests import launch_text, request_of
 from tests.providers.kubernetes_pods import CPU_OPTION, OPTION, SKU, make_order, make_settings
 
@@ -46,6 +50,28 @@ def test_accelerators_are_in_limits_only_and_in_both_containers() -> None:
 def test_a_pod_runs_once_and_has_no_rights() -> None:
     assert spec()["restartPolicy"] == "Never"
     assert spec()["automountServiceAccountToken"] is False
+    assert spec()["securityContext"] == {
+        "runAsNonRoot": True,
+        "runAsUser": 1001,
+        "fsGroup": 1001,
+        "seccompProfile": {"type": "RuntimeDefault"},
+    }
+
+
+def test_a_shell_starts_the_second_half_of_the_agent_that_the_first_fetched(tmp_path: Path) -> None:
+    folder = tmp_path / "run" / "runner-assignment"
+    folder.mkdir(parents=True)
+    (folder / "agent.py").write_text("import sys; print(sys.argv[1:])")
+    programs = pod_programs("https://fleet.internal.example", "cluster", "ab" * 32)
+    done = subprocess.run(
+        programs.run,
+        check=True,
+        capture_output=True,
+        text=True,
+        env={**os.environ, "RUNNER_AGENT_ROOT": str(tmp_path)},
+    )
+    host_file = f"{tmp_path}/etc/runner-agent/host.json"
+    assert done.stdout == f"{['run', '--host-file', host_file]}\n"
 
 
 def test_only_the_init_container_has_the_token_and_it_is_for_this_fleet_only() -> None:

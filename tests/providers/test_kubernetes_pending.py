@@ -58,6 +58,8 @@ def test_a_pod_with_a_node_and_a_deleted_pod_wait_for_none() -> None:
     clock.time += 1000.0
     on_a_node = {**pod, "spec": {**pod["spec"], "nodeName": "node"}}
     assert not pending.is_overdue(on_a_node)
+    # Taken from its node again, as no pod is: its wait would begin anew.
+    assert not pending.is_overdue(pod)
     deleted = {**pod, "metadata": {**pod["metadata"], "deletionTimestamp": "2026-11-22T14:00:00Z"}}
     assert not pending.is_overdue(deleted)
 
@@ -82,6 +84,15 @@ def test_a_pod_waits_for_its_image_as_long_as_kubelet_pulls_it_six_times() -> No
     assert pending.is_overdue(pod)
     pending.keep_only([])
     assert not pending.is_overdue(pod)
+
+
+def test_a_pod_that_runs_is_never_overdue() -> None:
+    clock = ManualClock()
+    pending, pod = PendingPods(clock, 900.0), make_pod({"phase": "Running"})
+    pod["spec"]["nodeName"] = "node"
+    for _ in range(3):
+        assert not pending.is_overdue(pod)
+        clock.time += IMAGE_TIMEOUT
 
 
 def test_pods_that_no_list_shows_are_dropped() -> None:

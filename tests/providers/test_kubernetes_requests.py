@@ -1,0 +1,224 @@
+"""What the provider asks of the API server: each request exactly as it is sent.
+
+tests/cluster sends the same requests to a real API server.
+"""
+
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import pytest
+
+from autoscaler.controller.ports.provider import LaunchOrder, OutcomeUnknownError, ProviderError
+from autoscaler.model.failures import FailureClass
+from autoscaler.model.identifiers import LaunchRequestId, ProviderMachineId, SkuName
+from autoscaler.providers.kubernetes import ownership
+from autoscaler.providers.kubernetes.container_modes import ContainerHooks
+from autoscaler.providers.kubernetes.hook_pods import delete_left_pods
+from autoscaler.providers.kubernetes.identity import POD_NAME, POD_UID, verify_token
+from autoscaler.providers.kubernetes.launching import dry_run, launch_pods
+from autoscaler.providers.kubernetes.protection import protect_pod
+from autoscaler.providers.kubernetes.provider import KubernetesProvider
+from autoscaler.providers.kubernetes.requests import launch_text
+from autoscaler.providers.kubernetes.settings import KubernetesSettings
+from autoscaler.providers.kubernetes.watch import WATCH_SECONDS, PodWatch
+from tests.providers.doubles import ManualClock, RememberingTelemetry
+from tests.providers.kubernetes_pods import OPTION, SKU, make_order, make_pod, make_settings
+
+PODS = "/api/v1/namespaces/runners/pods"
+UID = "4b3f0a1e"
+NAME = "ci-0123456789abcdef-0"
+POD = ProviderMachineId(f"{NAME}.{UID}")
+EMPTY: dict[str, Any] = {"metadata": {"resourceVersion": "5"}, "items": []}
+GONE = ProviderError(FailureClass.UNKNOWN, "NotFound", "no such pod")
+
+
+@dataclass
+class RecordingApi:
+    """An `ApiServer` that gives the answers in their order. An answer that is an error is raised."""
+
+    answers: list[Any]
+    asked: list[tuple[str, str, Mapping[str, str] | None, Any]] = field(default_factory=list)
+
+    async def request(
+        self,
+        method: str,
+        path: str,
+        query: Mapping[str, str] | None = None,
+        body: Mapping[str, Any] | None = None,
+    ) -> Any:
+        self.asked.append((method, path, query, body))
+        answer = self.answers.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    async def text(self, *_: object, **__: object) -> str:
+        raise NotImplementedError
+
+    @asynccontextmanager
+    async def lines(
+        self, path: str, query: Mapping[str, str], limit: float
+    ) -> AsyncIterator[AsyncIterator[bytes]]:
+        self.asked.append(("GET", path, query, limit))
+        yield no_lines()
+
+    async def close(self) -> None: ...
+
+
+async def no_lines() -> AsyncIterator[bytes]:
+    for line in list[bytes]():
+        yield line
+
+
+def make_provider(api: RecordingApi, settings: KubernetesSettings | None = None) -> Any:
+    return KubernetesProvider(
+        settings or make_settings(), RememberingTelemetry(), ManualClock(), api
+    )
+
+
+@pytest.mark.case(
+    "a pod's name is used again after the pod was deleted: only the UID says which pod is meant",
+    topic="Kubernetes",
+    source="Kubernetes: object names and IDs",
+)
+async def test_only_the_pod_with_this_uid_is_deleted_or_annotated() -> None:
+    api = RecordingApi([{}, make_pod({"phase": "Running"})])
+    await make_provider(api).terminate([POD])
+    await protect_pod(api, "runners", POD)
+    annotations = {"karpenter.sh/do-not-disrupt": "true"}
+    assert api.asked == [
+        ("DELETE", f"{PODS}/{NAME}", None, {"preconditions": {"uid": UID}}),
+        ("PATCH", f"{PODS}/{NAME}", None, {"metadata": {"uid": UID, "annotations": annotations}}),
+    ]
+
+
+async def test_a_token_is_reviewed_for_the_audience_of_this_fleet() -> None:
+    settings = make_settings()
+    user = {
+        "username": "system:serviceaccount:runners:default",
+        "extra": {POD_NAME: [NAME], POD_UID: [UID]},
+    }
+    status = {"authenticated": True, "audiences": [settings.audience], "user": user}
+    api = RecordingApi([{"status": status}])
+    assert (await verify_token(api, settings, b"a.b.c")).provider_id == POD
+    [(method, path, _, review)] = api.asked
+    assert (method, path) == ("POST", "/apis/authentication.k8s.io/v1/tokenreviews")
+    assert review == {
+        "apiVersion": "authentication.k8s.io/v1",
+        "kind": "TokenReview",
+        "spec": {"token": "a.b.c", "audiences": [settings.audience]},
+    }
+
+
+async def test_the_watch_follows_the_fleets_pods_from_the_version_of_the_list() -> None:
+    api = RecordingApi([EMPTY])
+    with pytest.raises(OutcomeUnknownError):
+        await anext(PodWatch(api, make_settings()).changes())
+    assert api.asked[1][:3] == (
+        "GET",
+        PODS,
+        {
+            "labelSelector": f"{ownership.FLEET}=ci",
+            "watch": "true",
+            "allowWatchBookmarks": "true",
+            "resourceVersion": "5",
+            "timeoutSeconds": str(WATCH_SECONDS),
+        },
+    )
+
+
+async def test_the_quota_is_read_from_all_nodes_and_all_pods() -> None:
+    api = RecordingApi([EMPTY, EMPTY])
+    await make_provider(api, replace(make_settings(), provisioner=False)).quotas()
+    everything = {"limit": "500"}
+    assert api.asked == [
+        ("GET", "/api/v1/nodes", everything, None),
+        ("GET", "/api/v1/pods", everything, None),
+    ]
+
+
+async def test_a_dry_run_creates_nothing() -> None:
+    api, pod = RecordingApi([{}]), make_pod()
+    await dry_run(api, pod)
+    assert api.asked == [("POST", PODS, {"fieldValidation": "Strict", "dryRun": "All"}, pod)]
+
+
+async def test_a_pod_of_another_launch_request_is_not_adopted() -> None:
+    """Only another program, or another fleet of the same name, can have created it."""
+    exists = ProviderError(FailureClass.UNKNOWN, "AlreadyExists", "pods exists")
+    other = make_pod()
+    other["metadata"]["labels"][ownership.LAUNCH_REQUEST] = "other"
+    api = RecordingApi([exists, other])
+    with pytest.raises(ProviderError) as refused:
+        await launch_pods(api, launch_text(make_settings(), make_order()))
+    assert (refused.value.failure, refused.value.code) == (
+        FailureClass.CONFIGURATION,
+        "AlreadyExists",
+    )
+    assert str(refused.value).endswith(
+        f"pod {NAME} exists and is not of launch request 0123456789abcdef"
+    )
+    assert refused.value.retry_after is None, "the API server named no time"
+
+
+@pytest.mark.parametrize(
+    ("order", "code", "words"),
+    [
+        (make_order(sku=SkuName("gone")), "Sku", "launch option 0 of gone is not on cluster"),
+        (
+            replace(make_order(), launch_request=LaunchRequestId("A B")),
+            "Name",
+            "ci-A B-0 is no name for a pod",
+        ),
+    ],
+)
+def test_an_order_that_cannot_be_a_request_is_refused_with_the_reason(
+    order: LaunchOrder, code: str, words: str
+) -> None:
+    with pytest.raises(ProviderError) as refused:
+        launch_text(make_settings(), order)
+    assert (refused.value.failure, refused.value.code) == (FailureClass.CONFIGURATION, code)
+    assert refused.value.message == words
+
+
+def hook_pod(name: str, of: str) -> dict[str, Any]:
+    """A pod that the container hooks created for the job of a runner's pod."""
+    return {"metadata": {"name": name, "uid": f"uid-{name}", "labels": {"runner-pod": of}}}
+
+
+HOOKED = make_settings(
+    options={(SKU, 0): replace(OPTION, container_mode=ContainerHooks("container-hooks"))}
+)
+
+
+@pytest.mark.parametrize("answer", [{}, GONE, ProviderError(FailureClass.UNKNOWN, "Conflict", "")])
+async def test_a_jobs_pod_is_deleted_once_its_runners_pod_is_gone(answer: Any) -> None:
+    """It may be deleted, or replaced, by others at the same time."""
+    left = [hook_pod("left", "ci-0123456789abcdef-7"), hook_pod("job", NAME)]
+    strangers = [hook_pod("stranger", "other-0123456789abcdef-7")]
+    api = RecordingApi(
+        [
+            {"items": [*left, *strangers]},
+            {**EMPTY, "items": [make_pod({"phase": "Running"})]},
+            GONE,
+            answer,
+        ]
+    )
+    await delete_left_pods(api, HOOKED)
+    assert api.answers == []
+    assert [(method, path, body) for method, path, _, body in api.asked] == [
+        ("GET", PODS, None),
+        ("GET", PODS, None),
+        ("GET", f"{PODS}/ci-0123456789abcdef-7", None),
+        ("DELETE", f"{PODS}/left", {"preconditions": {"uid": "uid-left"}}),
+    ]
+
+
+async def test_a_jobs_pod_stays_while_a_get_shows_its_runners_pod() -> None:
+    """The labels of that pod may be missing, so that no list of the fleet shows it."""
+    items = [hook_pod("job", "ci-0123456789abcdef-7")]
+    api = RecordingApi([{"items": items}, EMPTY, make_pod()])
+    await delete_left_pods(api, HOOKED)
+    assert [method for method, *_ in api.asked] == ["GET", "GET", "GET"]
