@@ -78,12 +78,8 @@ def make_provider(api: RecordingApi, settings: KubernetesSettings | None = None)
     )
 
 
-@pytest.mark.case(
-    "a pod's name is used again after the pod was deleted: only the UID says which pod is meant",
-    topic="Kubernetes",
-    source="Kubernetes: object names and IDs",
-)
 async def test_only_the_pod_with_this_uid_is_deleted_or_annotated() -> None:
+    """Another pod may have the name by now (Kubernetes documentation, "Object Names and IDs")."""
     api = RecordingApi([{}, make_pod({"phase": "Running"})])
     await make_provider(api).terminate([POD])
     await protect_pod(api, "runners", POD)

@@ -350,6 +350,25 @@ async def test_prune_removes_reruns_that_ended_long_ago(store: SqliteStore) -> N
     assert [one.job for one in (await store.load(0.0)).reruns] == [2, 3]
 
 
+async def test_prune_comes_to_an_end_with_many_rows_of_one_moment(store: SqliteStore) -> None:
+    """A burst of jobs, each of which the store keeps, has history rows of one moment."""
+    living = [job(number) for number in range(100)]
+    rows = [row("job", str(number % 100), 10.0) for number in range(3 * LOOK_AT_ONCE)]
+    await store.commit(living, rows)
+    after: Cursor | None = START
+    for _ in range(4):
+        assert after is not None
+        after = await store._transact(partial(prune_history, before=60.0, after=after))
+    assert after is None
+    assert await rows_of_history(store) == len(rows)
+
+
+async def test_the_history_of_a_rerun_is_removed_with_it(store: SqliteStore) -> None:
+    await store.commit([rerun(1, RerunState.ENDED, 50.0)], [row("rerun", "1", 90.0)])
+    assert await store.prune(60.0) == 1
+    assert await store.history("rerun", "1") == ()
+
+
 @pytest.mark.parametrize("name", ["", "one", "\u0661", "\u00b2", "9" * 19, "-1", "1.5"])
 async def test_prune_removes_history_with_an_invalid_job_id(store: SqliteStore, name: str) -> None:
     await store.commit([job(1)], [row("job", name, 10.0), row("job", "1", 10.0)])

@@ -19,6 +19,7 @@ from autoscaler.model.identifiers import (
     RunnerName,
 )
 from autoscaler.model.installations import Installations
+from autoscaler.model.jobs import JobState
 from autoscaler.model.readings import Reading, ReadingKind
 from autoscaler.store.batch import Decision, Heartbeat
 from autoscaler.store.bodies import compress, decompress
@@ -26,6 +27,7 @@ from autoscaler.store.readings import _row
 from autoscaler.store.rows import cooldown_row, delivery_row, history_row, record_row
 from autoscaler.store.sqlite import SqliteStore
 from autoscaler.store.sqlite_file import SqliteFile, _prepare
+from autoscaler.store.tables import cooldowns
 from tests.store.records import call, job, machine, rerun, runner
 
 EAST = ProviderName("us-east-1")
@@ -55,6 +57,24 @@ def test_a_record_that_cannot_be_stored_is_named(record: Record, words: str) -> 
     with pytest.raises(StoreError) as refused:
         record_row(record)
     assert str(refused.value) == words
+
+
+@pytest.mark.parametrize("record", [job(1), call("c"), machine("m"), runner("r"), rerun(1)])
+def test_a_row_has_exactly_the_columns_of_its_table(record: Record) -> None:
+    """SQLite also accepts names in another case. Other databases do not."""
+    table, row = record_row(record)
+    assert list(row) == [column.name for column in table.columns]
+
+
+def test_the_row_of_a_cooldown_has_exactly_the_columns_of_its_table() -> None:
+    row = cooldown_row(Cooldown("k", 1.0, 1, ""))
+    assert list(row) == [column.name for column in cooldowns.columns]
+
+
+def test_a_completed_job_without_its_time_ended_when_it_was_last_read() -> None:
+    """Its row would stay for ever without a time."""
+    ended = replace(job(1, JobState.COMPLETED), completed_at=None, updated_at=70.0)
+    assert record_row(ended)[1]["ended_at"] == 70.0
 
 
 def test_the_largest_numbers_of_jobs_can_be_stored() -> None:
