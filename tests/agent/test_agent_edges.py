@@ -5,6 +5,7 @@ import contextlib
 import http.server
 import json
 import os
+import shutil
 import signal
 import socket
 import socketserver
@@ -166,6 +167,10 @@ def test_logs_are_read_without_following_waiting_or_filling_memory(
     with (folder / "Runner_huge.log").open("wb") as file:
         file.truncate(1 << 30)
     assert sum(len(piece) for piece in reader.pieces()) == 0, "no whole line"
+    # A job may replace a file by a link after the agent has looked at it.
+    reader._files = lambda: [("Runner_link.log", 0)]
+    assert list(reader.pieces()) == []
+    del reader._files
     for number in range(100):
         (folder / f"Runner_many{number}.log").write_text("x\n")
     assert len(list(reader.pieces())) <= agent.MOST_LOG_FILES
@@ -248,6 +253,9 @@ def test_the_last_error_line_before_any_job_is_kept(agent: ModuleType) -> None:
     reader.feed(logged.encode() + b"\n[RUNNER ERR Listener] GitHub.AccessDeniedException\n")
     signs = reader.take(None, False)
     assert (signs.deprecated, signs.error) == (True, f"An error occurred: {DEPRECATED}")
+    reader.feed(b"[RUNNER ERR Terminal] WRITE ERROR: not even WRITE ERROR: succeeded\n")
+    assert reader.take(None, False).error == "not even WRITE ERROR: succeeded"
+    reader.feed(logged.encode() + b"\n")
     reader.feed(b"Running job: build\n")
     reader.feed(b"said by a job\n", errors=True)
     assert reader.take(None, False).error == f"An error occurred: {DEPRECATED}"
@@ -572,6 +580,36 @@ def test_both_ways_to_list_child_processes_agree(agent: ModuleType, installed: A
 
     see(installed, agree)
     assert agent.children_of(2**22 + 1) == []
+
+
+def test_a_process_with_any_name_is_found_below_its_parent(
+    agent: ModuleType, tmp_path: Path
+) -> None:
+    """A job chooses the names of its processes, which stand in /proc/PID/stat as they are (proc(5))."""
+    program = tmp_path / os.fsdecode(b"a) 1 \xff")
+    program.symlink_to(shutil.which("cat") or "")
+    with subprocess.Popen([program], stdin=subprocess.PIPE) as process:
+        assert process.pid in agent.children_by_parent(os.getpid())
+        process.communicate()
+
+
+def test_a_runner_that_closed_its_output_is_looked_at_without_waiting_for_its_end(
+    agent: ModuleType, open_folder: Path
+) -> None:
+    program = open_folder / "run.sh"
+    program.write_text("#!/bin/bash\nexec >&- 2>&-\nread -r _ < wait\nexit 5\n")
+    program.chmod(0o755)
+    os.mkfifo(open_folder / "wait")
+    host = agent.Host({"runner_directory": str(open_folder), "runner_user": "nobody"})
+    runner = agent.LinuxRunner(host)
+    runner.start("the-jit-config", {})
+    try:
+        see(runner, lambda _: not runner._open_pipes(runner._process))
+        assert runner.read_signs(0.05).exited is None
+        (open_folder / "wait").write_text("")
+        assert see(runner, lambda signs: signs.exited is not None).exited == 5
+    finally:
+        runner.kill()
 
 
 # --- HTTP -----------------------------------------------------------------------------------------
@@ -999,6 +1037,13 @@ def test_a_closed_keep_alive_connection_is_opened_again(agent: ModuleType, serve
     link.close()
 
 
+def test_no_request_waits_for_longer_than_its_time(agent: ModuleType) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        link = agent.Link(f"http://127.0.0.1:{silent.getsockname()[1]}")
+        with pytest.raises(agent.TryAgain, match="TimeoutError"):
+            link.ask("GET", "/", {}, None, 0.05)
+
+
 # --- the whole program ----------------------------------------------------------------------------
 
 
@@ -1009,7 +1054,7 @@ def run_agent(folder: Path, host: dict[str, Any] | str) -> subprocess.CompletedP
     script.chmod(0o755)
     given = host if isinstance(host, str) else json.dumps({"power_off": [str(script)], **host})
     (folder / "host.json").write_text(given)
-    (folder / "agent.py").write_bytes(AGENT)
+    (folder / "agent.py").write_bytes(build_agent())
     return subprocess.run(
         [
             sys.executable,

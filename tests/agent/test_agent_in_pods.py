@@ -15,7 +15,7 @@ import pytest
 from autoscaler.app.agent_file import build_agent
 from autoscaler.providers.kubernetes import container_modes, manifests
 from autoscaler.providers.kubernetes.programs import pod_programs
-from tests.agent.doubles import ScriptedController, VirtualClock
+from tests.agent.doubles import ScriptedController, ScriptedRunner, VirtualClock
 from tests.agent.test_agent_protocol import WELCOME, RecordedLink
 from tests.agent.test_agent_protocol import controller as recorded_controller
 
@@ -47,6 +47,24 @@ reap_orphans(runner)
 assert zombies() == [str(runner)], zombies()
 assert os.waitstatus_to_exitcode(os.waitpid(runner, 0)[1]) == 7
 reap_orphans(runner)
+"""
+
+# The runner exits after the agent has looked at it, and before the agent reaps orphans.
+EXIT_BETWEEN = """\
+import os, sys
+from autoscaler.agent.host import Host
+from autoscaler.agent.pod import PodRunner
+folder = sys.argv[1]
+runner = PodRunner(Host({'runner_directory': folder, 'runner_user': 'nobody'}))
+runner.start('c2VjcmV0', {})
+def exits():
+    runner.worker_runs = lambda: False
+    os.close(os.open(folder + '/wait', os.O_WRONLY))
+    os.waitid(os.P_PID, runner._process.pid, os.WEXITED | os.WNOWAIT)
+    return False
+runner.worker_runs = exits
+seen = [runner.read_signs(0.0).exited for _ in range(2)]
+assert seen == [None, 5], seen
 """
 
 # What a process of the same user gets from the agent, before and after the agent's first act in a container.
@@ -233,8 +251,28 @@ def test_each_proof_is_the_token_that_kubelet_wrote_last(agent: ModuleType, host
 
 
 def test_the_runners_container_has_no_proof(agent: ModuleType) -> None:
-    with pytest.raises(agent.PowerOff):
+    with pytest.raises(agent.PowerOff, match="no proof of the pod's identity"):
         agent.no_proof()
+
+
+def test_the_second_half_supervises_the_runner_and_reports_its_exit(
+    agent: ModuleType, host: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = VirtualClock()
+    scripted, runner = ScriptedController(agent, clock), ScriptedRunner(agent, clock)
+    scripted.machine = "m-1"
+    scripted.resume = lambda _: None  # type: ignore[attr-defined]
+    runner.script = {5: {"worker": True}, 300: {"exited": 0, "worker": False}}
+    monkeypatch.setattr(agent, "connect", lambda *_: scripted)
+    monkeypatch.setattr(agent, "Clock", lambda _: clock)
+    monkeypatch.setattr(agent, "PodRunner", lambda _: runner)
+    given = {"runner": "fleet-1", "jit_config": "c2VjcmV0"}
+    Path(host.state, "assignment.json").write_text(json.dumps(given))
+    with pytest.raises(agent.PowerOff, match="the runner exited with status 0"):
+        agent.run(host)
+    assert runner.started_with == "c2VjcmV0"
+    assert len(scripted.times("heartbeat")) == 4
+    assert scripted.bodies["exit"]["reason"] == "exited"
 
 
 @pytest.mark.case(
@@ -265,6 +303,14 @@ def test_a_runners_container_without_an_assignment_fails(agent_file: Path, host:
 )
 def test_orphans_of_a_job_are_reaped_and_the_runner_is_not() -> None:
     subprocess.run([sys.executable, "-c", ORPHANS], check=True)
+
+
+def test_reaping_orphans_does_not_lose_the_exit_status_of_the_runner(open_folder: Path) -> None:
+    program = open_folder / "run.sh"
+    program.write_text("#!/bin/bash\nread -r _ < wait\nexit 5\n")
+    program.chmod(0o755)
+    os.mkfifo(open_folder / "wait")
+    subprocess.run([sys.executable, "-c", EXIT_BETWEEN, open_folder], check=True)
 
 
 @pytest.mark.case(

@@ -69,13 +69,17 @@ def test_the_timers_match_the_documentation(agent: ModuleType) -> None:
     assert len(names) == 17
 
 
-def test_an_agent_attests_polls_runs_a_job_and_reports_the_exit(stage: Stage) -> None:
+def test_an_agent_attests_polls_runs_a_job_and_reports_the_exit(
+    stage: Stage, capsys: pytest.CaptureFixture[str]
+) -> None:
     stage.assignment()
     stage.runner.script = {5: {"message": True, "worker": True}, 60: {"exited": 0, "worker": False}}
     assert stage.live() == "the runner exited with status 0"
     steps = [step for _, step in stage.controller.asked if step != "heartbeat"]
     assert steps == ["attest", "stage", "health-checks", "poll", "acknowledge", "exit"]
+    assert stage.controller.bodies["acknowledge"] == {"runner": "r-1"}
     assert stage.runner.started_with == "secret"
+    assert "runner-agent: runner r-1 started\n" in capsys.readouterr().err
     assert Path(stage.host.marker).stat().st_mode & 0o777 == 0o600
 
 
@@ -100,6 +104,26 @@ def test_refused_attestations_do_not_restart_the_15_minutes(stage: Stage) -> Non
     stage.controller.usual["attest"] = stage.module.AttestAgain("401")
     assert "15 minutes" in stage.live()
     assert stage.clock.now() - stage.began == pytest.approx(900, abs=1)
+
+
+def test_polls_that_are_answered_at_once_are_half_a_second_to_a_second_apart(
+    stage: Stage,
+) -> None:
+    """As by a controller that shuts down, or a proxy."""
+    polls = 50
+
+    def at_once(wait: float) -> Any:
+        return stage.controller._answer("poll")
+
+    stage.controller.poll = at_once  # type: ignore[method-assign]
+    stage.assignment()
+    stage.controller.answers["poll"][:0] = [None] * polls
+    stage.runner.script = {0: {"exited": 0}}
+    stage.live()
+    times = stage.controller.times("poll")
+    gaps = [later - earlier for earlier, later in itertools.pairwise(times)]
+    assert len(gaps) == polls
+    assert all(0.5 <= gap <= 1.0 for gap in gaps)
 
 
 def test_retry_after_is_honoured_with_jitter(stage: Stage) -> None:

@@ -76,6 +76,8 @@ def test_healthy_nvidia_gpus_pass(image: Image) -> None:
     assert checks["gpu_model"].detail == "NVIDIA A10G"
     assert checks["gpu_memory"].detail == "at least 22.5 GiB"
     assert checks["gpu_xid"].detail == "the kernel's log is not readable here"
+    assert checks["gpu_errors"].detail == "no uncorrectable error"
+    assert checks["gpu_fabric"].detail == "N/A"
 
 
 def test_a_healthy_machine_with_nvswitches_passes(image: Image) -> None:
@@ -174,6 +176,14 @@ def test_a_lost_gpu_fails_although_it_is_listed(image: Image, text: str) -> None
     [(name, detail)] = image.failed(EIGHT_H100).items()
     assert name == "gpu_count"
     assert detail == "7 found, and 8 wanted; GPU 5 (00000000:1C:00.0) does not answer"
+
+
+def test_without_a_gpu_that_answers_each_detail_says_so(image: Image) -> None:
+    image.install_nvidia({"product_name": "GPU is lost", "uuid": "GPU is lost"})
+    checks = image.check(ONE_A10G)
+    assert not checks["gpu_count"].ok
+    assert checks["gpu_model"].detail == "none"
+    assert checks["gpu_fabric"].detail == "N/A"
 
 
 def test_more_gpus_than_wanted_fail(image: Image) -> None:
@@ -420,6 +430,12 @@ def test_an_xid_of_the_hardware_fails(image: Image, line: str, detail: str) -> N
     assert image.failed(ONE_A10G) == ({"gpu_xid": detail} if detail else {})
 
 
+def test_the_text_of_an_xid_is_cut_after_80_characters(image: Image) -> None:
+    image.install_nvidia({})
+    (image.root / "dev/kmsg").write_text("NVRM: Xid (PCI:0000:cb:00): 79, " + "x" * 100 + "\n")
+    assert image.failed(ONE_A10G) == {"gpu_xid": "XID 79 on 0000:cb:00: " + "x" * 80}
+
+
 def test_healthy_amd_gpus_pass(image: Image) -> None:
     pair = [AmdGpu(), AmdGpu()]
     image.install("rocminfo", gpus.rocminfo(pair))
@@ -455,6 +471,12 @@ def test_healthy_amd_gpus_pass(image: Image) -> None:
 def test_other_amd_gpus_fail(image: Image, shown: list[AmdGpu], name: str, detail: str) -> None:
     image.install("rocminfo", gpus.rocminfo(shown))
     assert image.failed(TWO_MI300X) == {name: detail}
+
+
+def test_only_the_global_memory_of_an_amd_gpu_counts(image: Image) -> None:
+    text = gpus.rocminfo([AmdGpu()] * 2).replace("64(0x40) KB", "999999999(0x3b9ac9ff) KB")
+    image.install("rocminfo", text)
+    assert image.check(TWO_MI300X)["gpu_memory"].detail == "at least 192.0 GiB"
 
 
 def test_a_rocminfo_that_cannot_open_the_devices_fails(image: Image) -> None:
@@ -526,6 +548,7 @@ def test_without_rocminfo_the_kernel_is_asked(image: Image) -> None:
     checks = image.check(TWO_MI300X)
     assert [check.ok for check in checks.values()] == [True] * len(checks)
     assert checks["gpu_query"].detail == "from the kernel: rocminfo is not installed"
+    assert checks["gpu_driver"].detail == "unknown"
     assert checks["gpu_memory"].detail == "at least 192.0 GiB", "without the system's memory"
     # A GPU of another container: its file cannot be read.
     (image.root / "sys/class/kfd/kfd/topology/nodes/2/properties").unlink()

@@ -42,6 +42,7 @@ def test_an_image_without_a_check_of_its_own_has_none(agent: ModuleType, open_fo
     [
         ("#!/bin/sh\necho 8 GPUs computed\n", True, "8 GPUs computed"),
         ("#!/bin/sh\n", True, "no output"),
+        ("#!/bin/sh\nprintf 'GPU \\377\\n'\n", True, "GPU \ufffd"),
         (
             "#!/bin/sh\necho CUDA error: system not yet initialized >&2\nexit 3\n",
             False,
@@ -84,6 +85,6 @@ def test_a_check_that_hangs_fails_after_its_time(agent: ModuleType, open_folder:
 
 def test_the_check_runs_as_the_user_of_the_runner(agent: ModuleType, open_folder: Path) -> None:
     """An agent that is not root runs as that user itself."""
-    install(open_folder, "#!/bin/sh\nid -u\n")
+    install(open_folder, "#!/bin/sh\necho $(id -u) in $(pwd)\n")
     user = pwd.getpwnam("nobody").pw_uid if os.geteuid() == 0 else os.geteuid()
-    assert check(agent, open_folder) == [(True, str(user))]
+    assert check(agent, open_folder) == [(True, f"{user} in /")]
