@@ -25,7 +25,17 @@ FILES = ("pyproject.toml", "README.md", "Makefile", ".importlinter", "uv.lock")
 ALSO: dict[str, tuple[str, ...]] = {
     "controller": ("tests/server/test_boot_wave.py", "tests/app"),
     "server": ("tests/fuzz/test_found.py",),
-    "providers": ("tests/app", "tests/agent/test_user_data.py"),
+    "providers": (
+        "tests/app",
+        "tests/agent/test_user_data.py",
+        "tests/config/test_contradictions.py",
+        "tests/config/test_kubernetes_container_modes.py",
+        "tests/config/test_kubernetes_contradictions.py",
+        "tests/config/test_offerings.py",
+        "tests/config/test_preflight.py",
+        "tests/config/test_refused_skus.py",
+        "tests/config/test_refused_values.py",
+    ),
 }
 """Tests that look at a room besides those of its own folder."""
 SKIPPED_TESTS: dict[str, tuple[str, ...]] = {

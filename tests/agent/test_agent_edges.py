@@ -1038,10 +1038,22 @@ def test_a_closed_keep_alive_connection_is_opened_again(agent: ModuleType, serve
 
 
 def test_no_request_waits_for_longer_than_its_time(agent: ModuleType) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as silent:
-        link = agent.Link(f"http://127.0.0.1:{silent.getsockname()[1]}")
-        with pytest.raises(agent.TryAgain, match="TimeoutError"):
-            link.ask("GET", "/", {}, None, 0.05)
+    """Neither the first one nor one whose persistent connection was closed."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        link = agent.Link(f"http://127.0.0.1:{server.getsockname()[1]}")
+
+        def answer_once() -> None:
+            with server.accept()[0] as connection:
+                connection.recv(65536)
+                connection.sendall(b"HTTP/1.1 204 No Content\r\n\r\n")
+
+        answering = threading.Thread(target=answer_once)
+        answering.start()
+        assert link.ask("GET", "/", {}).status == 204
+        answering.join()
+        for _ in range(2):
+            with pytest.raises(agent.TryAgain, match="TimeoutError"):
+                link.ask("GET", "/", {}, None, 0.05)
 
 
 # --- the whole program ----------------------------------------------------------------------------

@@ -327,6 +327,7 @@ def test_a_job_can_neither_read_nor_trace_the_agent(half: str) -> None:
     # Some hosts refuse ptrace anyway (Yama).
     assert set(before) >= {"environ", "mem", "maps", "fd", "root"}
     assert after == []
+    assert "a job can inspect the agent" not in done.stderr
     assert set(of_the_runner) >= {"environ", "mem", "maps", "fd", "root"}, "jobs may use debuggers"
 
 
