@@ -128,7 +128,7 @@ def import_(
         bool, typer.Option("--whole", help="Write a complete fleet.yaml, not only its SKUs.")
     ] = False,
     linux_ami: Annotated[
-        str, typer.Option(metavar="NAME|OWNER", help="The image for types without an ami.")
+        str, typer.Option(metavar="NAME|OWNER", help="The image for Linux types without an ami.")
     ] = "gpu-runner-linux-*|self",
     windows_ami: Annotated[
         str, typer.Option(metavar="NAME|OWNER", help="The image for Windows types without an ami.")

@@ -33,7 +33,7 @@ def unverified(config: Config, url: Url = None) -> None:
     """List unverified machines, on which a job may be running.
 
     The controller cannot prove whether a job runs on these machines. It counts them in its limits and does
-    not terminate them before their SKU's lifetime. Also lists machines that still exist after three
+    not terminate them before their SKU's `lifetime` is over. Also lists machines that still exist after three
     requests to terminate them. Exits with 1 if it lists any machine, or if the controller has not listed
     a provider's machines since its start.
     """
