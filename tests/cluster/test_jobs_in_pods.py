@@ -151,7 +151,7 @@ async def test_the_jobs_container_finds_neither_token_nor_assignment(lab: Labora
     assert (attest / "run/runner-identity/token").is_file()
     assert not (runner / "run/runner-identity").exists()
     shared = {file.name for file in (runner / "run/runner-assignment").iterdir()}
-    assert shared == {"agent.py", "controller.json", "started"}
+    assert shared == {"agent.py", "controller.json", "hooks", "started"}
     assert "jit" not in str(found["spec"]).lower()
     assert (await of(lab).admin.request("GET", f"{namespace}/secrets"))["items"] == []
     lab.github.end(running)
