@@ -24,6 +24,7 @@ from autoscaler.controller.ports.provider import (
 from autoscaler.model.failures import FailureClass
 from autoscaler.model.identifiers import ProviderMachineId
 from autoscaler.providers.kubernetes.client import ACCEPT, METADATA, KubernetesApi
+from autoscaler.providers.kubernetes.credentials import new_client
 from autoscaler.providers.kubernetes.launching import launch_pods
 from autoscaler.providers.kubernetes.listing import list_pods
 from autoscaler.providers.kubernetes.provider import KubernetesProvider
@@ -520,3 +521,23 @@ async def test_a_pod_whose_deletion_is_refused_stops_no_other(
     with pytest.raises(ProviderError, match="later"):
         await provider.terminate(machines[1:2])
     await provider.close()
+
+
+@pytest.mark.parametrize(
+    ("part", "content"),
+    [("users", []), ("users", [{"name": "u", "user": None}]), ("contexts", [{"name": "one"}])],
+)
+async def test_an_incomplete_kubeconfig_is_an_error_in_credentials(
+    tmp_path: Path, part: str, content: list[dict[str, Any]]
+) -> None:
+    kubeconfig = {
+        "current-context": "one",
+        "contexts": [{"name": "one", "context": {"cluster": "k", "user": "u"}}],
+        "clusters": [{"name": "k", "cluster": {"server": "https://127.0.0.1:9"}}],
+        "users": [{"name": "u", "user": {"token": "t"}}],
+    }
+    file = tmp_path / "config"
+    file.write_text(json.dumps(kubeconfig | {part: content}))
+    with pytest.raises(ProviderError) as found:
+        await new_client(make_settings(context="one", kubeconfig=file))
+    assert found.value.code == "Kubeconfig"

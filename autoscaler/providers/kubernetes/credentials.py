@@ -51,6 +51,9 @@ async def new_client(settings: KubernetesSettings) -> "ApiClient":
                 await _load(settings, found)
         except TimeoutError as error:
             raise ValueError(f"no credentials within {settings.timeout:g} s") from error
+        except (AttributeError, KeyError, TypeError) as error:
+            # The library does not check the form of a kubeconfig: a context whose user has no entry.
+            raise ValueError(f"the kubeconfig is incomplete: {error}") from error
         if BEARER_TOKEN not in found.api_key and found.cert_file is None:
             # The library logs the error of a credential plugin, and continues without credentials.
             raise ValueError("the context's user has no token or certificate, or its plugin failed")
