@@ -62,6 +62,7 @@ def unscheduled(reason: str = "Unschedulable") -> dict[str, Any]:
         (ended("UnexpectedAdmissionError"), CAPACITY, "UnexpectedAdmissionError"),
         (ended("TopologyAffinityError"), CAPACITY, "TopologyAffinityError"),
         (ended("SMTAlignmentError"), CAPACITY, "SMTAlignmentError"),
+        (ended("TaintToleration"), CAPACITY, "TaintToleration"),
         (terminated("ContainerStatusUnknown", 137), CAPACITY, "ContainerStatusUnknown"),
         (terminated("Unknown", 255), CAPACITY, "Unknown"),
         (ended("DeadlineExceeded"), None, "DeadlineExceeded"),

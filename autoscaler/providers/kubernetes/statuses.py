@@ -56,6 +56,7 @@ _NO_ROOM = frozenset(
         "NodePorts",
         "TopologyAffinityError",
         "SMTAlignmentError",
+        "TaintToleration",
     }
 )
 """Kubelet's refusals of a pod that the scheduler put on its node. A device plugin without a healthy device
