@@ -249,6 +249,24 @@ def test_an_unschedulable_pod_waits_for_a_node_only_if_one_may_come() -> None:
     assert (refused.cannot_start, refused.failure) == (True, CAPACITY)
 
 
+@pytest.mark.parametrize(
+    "said",
+    [
+        'waiting for ephemeral volume controller to create the persistentvolumeclaim "a-work"',
+        "pod has unbound immediate PersistentVolumeClaims. not found",
+    ],
+)
+def test_a_pod_whose_claim_is_being_created_is_not_refused(said: str) -> None:
+    status = unscheduled()
+    status["conditions"][0]["message"] = f"0/1 nodes are available: {said}"
+    assert not listed_machine(make_settings(provisioner=False), make_pod(status)).cannot_start
+
+
+def test_a_pod_with_a_nominated_node_is_not_refused() -> None:
+    pod = make_pod(unscheduled() | {"nominatedNodeName": "node-1"})
+    assert not listed_machine(make_settings(provisioner=False), pod).cannot_start
+
+
 def test_a_gated_pod_is_not_refused() -> None:
     gated = make_pod(unscheduled("SchedulingGated"))
     assert not listed_machine(make_settings(provisioner=False), gated).cannot_start

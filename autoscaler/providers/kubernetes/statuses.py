@@ -99,6 +99,12 @@ _RESTARTS = 3
 (Kubernetes documentation, "Pod Lifecycle": container restarts)."""
 
 UNSCHEDULABLE = "Unschedulable"
+
+_CLAIM_COMES = re.compile(
+    "waiting for ephemeral volume controller|unbound immediate PersistentVolumeClaims"
+)
+"""What the scheduler says of a pod whose claim is being created or bound (kubernetes/kubernetes#104525)."""
+
 OUT_OF_MEMORY = "OOMKilled"
 
 
@@ -160,7 +166,9 @@ def _pending(status: Mapping[str, Any]) -> PodState:
         code = _text(scheduled.get("reason")) or UNSCHEDULABLE
         message = _text(scheduled.get("message"))
         finding = Finding(code, message, FailureClass.CAPACITY)
-        return PodState(code, finding, unschedulable=code == UNSCHEDULABLE)
+        # A nominated node has room once the pods that this one preempts have ended.
+        soon = status.get("nominatedNodeName") or _CLAIM_COMES.search(message)
+        return PodState(code, finding, unschedulable=code == UNSCHEDULABLE and not soon)
     for one in _containers(status):
         found = _waiting(one)
         if found is not None:
