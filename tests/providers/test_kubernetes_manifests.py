@@ -260,6 +260,23 @@ TOKEN = {"projected": {"sources": [{"serviceAccountToken": {"path": "t"}}]}}
         (runner(args=["x"]), "spec.containers[runner].args"),
         (runner(resources={"limits": {"amd.com/gpu": "1"}}), "amd.com/gpu"),
         (runner(resources={"limits": None}), "amd.com/gpu"),
+        (
+            runner(resources={"limits": {"nvidia.com/mig-1g.10gb": "1"}}),
+            "spec.containers[runner].resources.limits.nvidia.com/mig-1g.10gb: nothing would count it",
+        ),
+        (
+            {
+                "spec": {
+                    "initContainers": [{"name": "s", "resources": {"limits": {"amd.com/gpu": 1}}}]
+                }
+            },
+            "spec.initContainers[s].resources.limits.amd.com/gpu: nothing would count it",
+        ),
+        (
+            runner(livenessProbe={"exec": {"command": ["true"]}}),
+            "livenessProbe: must stay as it is",
+        ),
+        (runner(startupProbe={"exec": {"command": ["true"]}}), "startupProbe: must stay as it is"),
         (runner(securityContext={"privileged": True}), "privileged"),
         (
             runner(volumeMounts=[{"name": "identity", "mountPath": "/steal"}]),

@@ -13,6 +13,7 @@ An overlay has the form of a Pod: `metadata` with labels and annotations, and `s
 What the provider relies on stays as it is (`_check`): see docs/kubernetes.md, "The overlay".
 """
 
+import re
 from collections.abc import Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from copy import deepcopy
@@ -46,7 +47,11 @@ _ONE_CONTAINER = {
     "api-access": ("runner", "the token of the container hooks"),
 }
 """Volumes that no other container may have, except that `attest` has all it needs."""
-_KEPT_OF_CONTAINERS = ("command", "args", "restartPolicy", "lifecycle")
+_PROBES = ("livenessProbe", "startupProbe")
+"""They kill their container if they fail, and with it the job."""
+_KEPT_OF_CONTAINERS = ("command", "args", "restartPolicy", "lifecycle", *_PROBES)
+_ACCELERATOR = re.compile(r"nvidia\.com/(gpu|mig-).*|amd\.com/gpu.*")
+"""Resources that are accelerators: the plugins of NVIDIA and AMD, whole or in parts."""
 _KEPT_OF_SPEC = (
     "restartPolicy",
     "automountServiceAccountToken",
@@ -139,6 +144,7 @@ def _problems(
     for kind, name in _OURS.items():
         yield from _own_container_problems(pod["spec"], spec, kind, name)
     for kind in ("initContainers", "containers"):
+        yield from _accelerator_problems(pod["spec"], spec, kind)
         yield from _sidecar_problems(pod["spec"], spec, kind)
         privileged = {one["name"] for one in _elements(pod["spec"], kind) if _privileged(one)}
         for container in _elements(spec, kind):
@@ -217,10 +223,29 @@ def _own_container_problems(
     for mount in _elements(generated, "volumeMounts"):
         if mount["name"] in _OUR_VOLUMES and mount not in mounts:
             yield f"{path}.volumeMounts[{mount['mountPath']}]: must stay as it is"
-    limits = (found[0].get("resources") or {}).get("limits") or {}
+    limits = _limits(found[0])
     for resource, count in generated["resources"]["limits"].items():
         if "/" in resource and limits.get(resource) != count:
             yield f"{path}.resources.limits.{resource}: must stay {count}; change it in the SKU"
+
+
+def _accelerator_problems(
+    own: Mapping[str, Any], spec: Mapping[str, Any], kind: str
+) -> Iterator[str]:
+    """Yield accelerators that the limits and the quotas of the SKU would not count."""
+    counted = {one["name"]: _limits(one) for one in _elements(own, kind)}
+    for container in _elements(spec, kind):
+        name = container.get("name")
+        for resource in _limits(container):
+            if _ACCELERATOR.fullmatch(resource) and resource not in counted.get(str(name), {}):
+                path = f"spec.{kind}[{name}].resources.limits.{resource}"
+                yield f"{path}: nothing would count it; write it as the SKU's accelerator"
+
+
+def _limits(container: Mapping[str, Any]) -> Mapping[str, Any]:
+    resources = container.get("resources")
+    limits = resources.get("limits") if isinstance(resources, Mapping) else None
+    return limits if isinstance(limits, Mapping) else {}
 
 
 def _sidecar_problems(own: Mapping[str, Any], spec: Mapping[str, Any], kind: str) -> Iterator[str]:
