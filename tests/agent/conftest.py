@@ -1,6 +1,7 @@
 """The agent's modules, as one namespace, which they are in the file that machines run."""
 
 import shutil
+import sys
 import tempfile
 from collections.abc import Iterator
 from importlib import import_module
@@ -32,6 +33,15 @@ class OneNamespace(ModuleType):
 @pytest.fixture(scope="session")
 def agent() -> ModuleType:
     return OneNamespace([import_module(f"autoscaler.agent.{name}") for name in MODULES])
+
+
+@pytest.fixture(autouse=True)
+def _python_for_every_user(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the agent's Python be one that the user of the runner can run, as a machine's is.
+
+    That of a virtual environment below /root is not.
+    """
+    monkeypatch.setattr("sys.executable", str(Path(sys.executable).resolve()))
 
 
 @pytest.fixture

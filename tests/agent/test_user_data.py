@@ -184,7 +184,7 @@ def test_shellcheck_accepts_the_user_data(tmp_path: Path) -> None:
         if path.read_bytes().startswith(b"#!/bin/")
     ]
     assert len(programs) == 7
-    shellcheck = Path(sys.executable).parent / "shellcheck"
+    shellcheck = Path(sys.prefix, "bin", "shellcheck")
     done = subprocess.run(
         [shellcheck, script, *programs], check=False, capture_output=True, text=True
     )
