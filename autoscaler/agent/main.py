@@ -84,7 +84,7 @@ def main() -> int:
         log_line(f"powering off: {reason}")
     # The shutdown also stops this service, and must not wait for it.
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    power_off(host.power_off)
+    power_off(host.power_off, host.disarm)
     return 1
 
 

@@ -621,3 +621,49 @@ def test_cancelling_a_shutdown_that_is_not_scheduled_succeeds(
     else:
         with pytest.raises(agent.PowerOff):
             agent.disarm(["shutdown", "/a"], pause=0.0)
+
+
+class WindowsShutdown:
+    """`shutdown` of Windows: refuses a second shutdown, with an exit status of WinError.h."""
+
+    def __init__(self, scheduled: float | None) -> None:
+        self.scheduled = scheduled
+        self.calls: list[str] = []
+
+    def __call__(self, argv: list[str], **_: object) -> "subprocess.CompletedProcess[bytes]":
+        self.calls.append(" ".join(argv[1:]))
+        return subprocess.CompletedProcess(argv, self._status(argv))
+
+    def _status(self, argv: list[str]) -> int:
+        if argv[1] == "/a":
+            status, self.scheduled = (1116 if self.scheduled is None else 0), None
+            return status
+        if self.scheduled is not None:
+            return 1190
+        self.scheduled = float(argv[-1])
+        return 0
+
+
+@pytest.mark.case(
+    "Windows: `shutdown` exits with 1190 while the shutdown of the user data is scheduled",
+    topic="Runner and listener",
+    source="Microsoft: system error codes",
+)
+def test_a_scheduled_shutdown_does_not_keep_windows_from_powering_off(
+    agent: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An agent without valid settings powers off before it cancels the shutdown of the user data."""
+    windows = WindowsShutdown(scheduled=2400.0)
+    monkeypatch.setattr(subprocess, "run", windows)
+    agent.power_off(["shutdown", "/s", "/f", "/t", "0"], ["shutdown", "/a"], tries=1, pause=0.0)
+    assert windows.scheduled == 0.0
+    assert windows.calls == ["/s /f /t 0", "/a", "/s /f /t 0"]
+
+
+def test_a_power_off_that_succeeds_cancels_nothing(
+    agent: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    windows = WindowsShutdown(scheduled=None)
+    monkeypatch.setattr(subprocess, "run", windows)
+    agent.power_off(["shutdown", "/s", "/f", "/t", "0"], ["shutdown", "/a"], tries=1, pause=0.0)
+    assert windows.calls == ["/s /f /t 0"]
