@@ -166,7 +166,8 @@ async def test_a_pod_whose_image_cannot_be_pulled_cannot_start(
 ) -> None:
     await place.add_node()
     machine = await started(place, provider, "image")
-    state = {"waiting": {"reason": "ImagePullBackOff", "message": "not found"}}
+    said = 'ErrImagePull: failed to resolve reference "runner:1": runner:1: not found'
+    state = {"waiting": {"reason": "ImagePullBackOff", "message": said}}
     container: dict[str, Any] = {"name": "attest", "image": "x", "imageID": "", "restartCount": 0}
     status = {"initContainerStatuses": [{**container, "ready": False, "state": state}]}
     await place.set_status(name_of(machine), status)

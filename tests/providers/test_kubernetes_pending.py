@@ -1,4 +1,4 @@
-"""How long a pod may wait for a node or an image, by the controller's clock."""
+"""How long a pod may wait for a node, an image or a container, by the controller's clock."""
 
 from typing import Any
 
@@ -6,7 +6,7 @@ import pytest
 
 from autoscaler.model.failures import FailureClass
 from autoscaler.providers.kubernetes.answers import identity, listed_machine
-from autoscaler.providers.kubernetes.pending import IMAGE_TIMEOUT, PendingPods
+from autoscaler.providers.kubernetes.pending import START_TIMEOUT, PendingPods
 from tests.providers.doubles import ManualClock
 from tests.providers.kubernetes_pods import make_pod, make_settings
 
@@ -64,23 +64,24 @@ def test_a_pod_with_a_node_and_a_deleted_pod_wait_for_none() -> None:
     assert not pending.is_overdue(deleted)
 
 
-def test_a_pod_waits_for_its_image_as_long_as_kubelet_pulls_it_six_times() -> None:
+@pytest.mark.parametrize("reason", ["ErrImagePull", "CreateContainerError"])
+def test_a_pod_waits_for_its_container_as_long_as_kubelet_pulls_six_times(reason: str) -> None:
     clock = ManualClock()
     pending, pod = PendingPods(clock, 900.0), pending_pod()
     pending.created([identity(pod).machine])
     clock.time += 800.0
     pod["spec"]["nodeName"] = "node"
-    state = {"waiting": {"reason": "ErrImagePull", "message": "i/o timeout"}}
+    state = {"waiting": {"reason": reason, "message": "i/o timeout"}}
     failing = [{"name": "attest", "state": state}]
     pod["status"] = {"phase": "Pending", "initContainerStatuses": failing}
     # The wait for the node does not count.
     assert not pending.is_overdue(pod)
-    clock.time += IMAGE_TIMEOUT - 1.0
+    clock.time += START_TIMEOUT - 1.0
     assert not pending.is_overdue(pod)
     pulled = {**pod, "status": {"phase": "Pending", "initContainerStatuses": []}}
     assert not pending.is_overdue(pulled)
     assert not pending.is_overdue(pod)
-    clock.time += IMAGE_TIMEOUT
+    clock.time += START_TIMEOUT
     assert pending.is_overdue(pod)
     pending.keep_only([])
     assert not pending.is_overdue(pod)
@@ -92,7 +93,7 @@ def test_a_pod_that_runs_is_never_overdue() -> None:
     pod["spec"]["nodeName"] = "node"
     for _ in range(3):
         assert not pending.is_overdue(pod)
-        clock.time += IMAGE_TIMEOUT
+        clock.time += START_TIMEOUT
 
 
 def test_pods_that_no_list_shows_are_dropped() -> None:

@@ -124,54 +124,137 @@ def test_a_pod_that_exceeds_its_own_limit_is_not_interrupted() -> None:
     assert (found.failure, found.reason) == (None, f"Evicted: {TOO_MUCH}")
 
 
-@pytest.mark.parametrize(
-    "reason", ["ImagePullBackOff", "InvalidImageName", "CreateContainerConfigError"]
-)
-def test_a_pod_that_cannot_start_has_a_reason_of_configuration(reason: str) -> None:
-    found = listed_machine(make_settings(), make_pod(waiting(reason)))
+def held_up(reason: str, said: str) -> dict[str, Any]:
+    """A pod whose first container waits for this reason."""
+    state = {"waiting": {"reason": reason, "message": said}}
+    containers = [{"name": "attest", "state": state}]
+    return make_pod({"phase": "Pending", "initContainerStatuses": containers})
+
+
+HOPELESS = [
+    ("InvalidImageName", 'Failed to apply default image tag "A:b": invalid reference format'),
+    (
+        "CreateContainerConfigError",
+        'container has runAsNonRoot and image will run as root (pod: "p_runners(u)", container: attest)',
+    ),
+    (
+        "CreateContainerConfigError",
+        "container has runAsNonRoot and image has non-numeric user (runner), cannot verify user is non-root",
+    ),
+    (
+        "CreateContainerError",
+        "failed to generate container spec: unable to find user runner: no matching entries in passwd file",
+    ),
+    (
+        "RunContainerError",
+        'failed to create containerd task: OCI runtime create failed: exec: "dockerd": '
+        "executable file not found in $PATH: unknown",
+    ),
+]
+RETRIED = [
+    ("CreateContainerError", "context deadline exceeded"),
+    (
+        "CreateContainerError",
+        'failed to reserve container name "attest_p_runners_u_0": name is reserved for "5d"',
+    ),
+    (
+        "CreateContainerConfigError",
+        "failed to sync configmap cache: timed out waiting for the condition",
+    ),
+    ("CreateContainerConfigError", 'secret "license" not found'),
+    ("RunContainerError", "failed to create containerd task: context deadline exceeded: unknown"),
+    ("PreStartHookError", "failed to update topology manager"),
+    ("ErrImageNeverPull", 'Container image "runner:1" is not present with pull policy of Never'),
+    ("ImageInspectError", "rpc error: code = Unavailable desc = connection refused"),
+]
+
+
+@pytest.mark.parametrize(("reason", "said"), HOPELESS)
+def test_a_pod_that_kubelet_can_never_start_has_a_reason_of_configuration(
+    reason: str, said: str
+) -> None:
+    found = listed_machine(make_settings(), held_up(reason, said))
     assert (found.leaving, found.terminated) == (False, False)
     assert (found.cannot_start, found.failure) == (True, CONFIGURATION)
-    assert found.reason == f"{reason}: container attest: not found"
+    assert found.reason == f"{reason}: container attest: {said}"
 
 
+@pytest.mark.case(
+    "a busy node fails to create or start a container: kubelet repeats it every ten seconds, and the pod "
+    "is kept for five minutes",
+    topic="Kubernetes",
+    source="kubelet kuberuntime_container.go",
+)
+@pytest.mark.parametrize(("reason", "said"), RETRIED)
+def test_a_pod_is_kept_while_kubelet_may_start_its_container(reason: str, said: str) -> None:
+    pod = held_up(reason, said)
+    found = listed_machine(make_settings(), pod)
+    assert (found.cannot_start, found.failure, found.state) == (False, None, reason)
+    assert pod_notice(make_settings(), pod, 0.0) is None
+    overdue = listed_machine(make_settings(), pod, overdue=True)
+    assert (overdue.cannot_start, overdue.failure) == (True, CONFIGURATION)
+    assert overdue.reason == found.reason == f"{reason}: container attest: {said}"
+
+
+IMAGE = "ghcr.io/acme/runner:9"
+RESOLVING = f'failed to pull and unpack image "{IMAGE}": failed to resolve reference "{IMAGE}": '
 REFUSED_PULLS = [
-    "rpc error: code = NotFound desc = failed to pull and unpack image: failed to resolve reference "
-    '"ghcr.io/acme/runner:9": ghcr.io/acme/runner:9: not found',
+    f"rpc error: code = NotFound desc = {RESOLVING}{IMAGE}: not found",
+    f'failed to pull and unpack image "{IMAGE}": failed to resolve image: {IMAGE}: not found',
     "rpc error: code = Unknown desc = reading manifest 9 in ghcr.io/acme/runner: manifest unknown",
-    'rpc error: code = NotFound desc = failed to pull image "r": no match for platform in manifest: not found',
-    "pull access denied, repository does not exist or may require authorization: server message: "
+    "reading manifest 9 in quay.io/acme/runner: name unknown: repository not found",
+    "reading manifest 9 in docker.io/acme/runner: errors: denied: requested access to the resource is denied",
+    'choosing an image: no image found in manifest list for architecture "arm64", variant "v8", OS "linux"',
+    f'rpc error: code = NotFound desc = failed to pull and unpack image "{IMAGE}": '
+    "no match for platform in manifest: not found",
+    f"{RESOLVING}pull access denied, repository does not exist or may require authorization: server message: "
     "insufficient_scope: authorization failed",
-    "failed to authorize: failed to fetch anonymous token: unexpected status from GET request to "
-    "https://ghcr.io/token: 401 Unauthorized",
 ]
 FAILED_PULLS = [
-    "rpc error: code = DeadlineExceeded desc = failed to pull and unpack image: failed to do request: Head "
-    '"https://ghcr.io/v2/acme/runner/manifests/9": dial tcp 140.82.121.33:443: i/o timeout',
+    'rpc error: code = DeadlineExceeded desc = failed to pull and unpack image: failed to do request: Head "'
+    'https://ghcr.io/v2/acme/runner/manifests/9": dial tcp 140.82.121.33:443: i/o timeout',
     "unexpected status from HEAD request to https://ghcr.io/v2/acme/runner: 503 Service Unavailable",
     "429 Too Many Requests: toomanyrequests: You have reached your unauthenticated pull rate limit",
     "dial tcp: lookup ghcr.io on 10.96.0.10:53: no such host",
+    "dial tcp: lookup ghcr.io on 10.96.0.10:53: server not found",
+    f"{RESOLVING}no resolve hosts: not found",
+    f"{RESOLVING}failed to authorize: failed to fetch anonymous token: unexpected status from GET request to "
+    "https://ghcr.io/token: 401 Unauthorized",
+    # The credential provider of the node did not answer.
+    f"{RESOLVING}pull access denied, repository does not exist or may require authorization: "
+    "authorization failed: no basic auth credentials",
+    f'failed to pull and unpack image "{IMAGE}": mkdir /var/lib/containerd/tmpmounts: permission denied',
+    f'failed to pull and unpack image "{IMAGE}": content at https://ghcr.io/v2/blobs/sha256:5d not found',
     "",
 ]
 
 
-def back_off(error: str) -> dict[str, Any]:
+def back_off(error: str, image: str = IMAGE) -> dict[str, Any]:
     """A pod whose image kubelet does not pull now, because it failed to."""
-    said = 'Back-off pulling image "ghcr.io/acme/runner:9"'
-    message = f"{said}: ErrImagePull: {error}" if error else said
-    state = {"waiting": {"reason": "ImagePullBackOff", "message": message}}
-    container = {"name": "attest", "state": state}
-    return make_pod({"phase": "Pending", "initContainerStatuses": [container]})
+    said = f'Back-off pulling image "{image}"'
+    return held_up("ImagePullBackOff", f"{said}: ErrImagePull: {error}" if error else said)
 
 
 @pytest.mark.parametrize("error", REFUSED_PULLS)
 def test_a_pod_cannot_start_if_the_registry_has_no_image_for_it(error: str) -> None:
     found = listed_machine(make_settings(), back_off(error))
     assert (found.cannot_start, found.failure) == (True, CONFIGURATION)
-    assert found.reason.endswith(error)
+    assert found.reason.endswith(error[-100:])
+
+
+def test_an_error_that_repeats_a_long_image_name_keeps_its_cause() -> None:
+    image = f"123456789012.dkr.ecr.us-east-1.amazonaws.com/ci/gpu-runner-cuda@sha256:{'5d' * 32}"
+    error = REFUSED_PULLS[0].replace(IMAGE, image)
+    assert len(error) > 500
+    found = listed_machine(make_settings(), back_off(error, image))
+    assert found.cannot_start
+    assert found.reason.startswith("ImagePullBackOff: container attest: Back-off pulling image ")
+    assert found.reason.endswith(f"{image}: not found")
+    assert len(found.reason) <= 500
 
 
 @pytest.mark.case(
-    "a registry does not answer, or answers 5xx or 429: kubelet pulls the image again, and the pod is kept",
+    "a registry does not answer, or answers 401, 5xx or 429: kubelet pulls again, and the pod is kept",
     topic="Kubernetes",
     source="Kubernetes: Images",
 )
@@ -180,7 +263,7 @@ def test_a_pod_is_kept_while_another_pull_may_succeed(error: str) -> None:
     pod = back_off(error)
     found = listed_machine(make_settings(), pod)
     assert (found.cannot_start, found.failure, found.state) == (False, None, "ImagePullBackOff")
-    assert error in found.reason
+    assert error[-100:] in found.reason
     assert pod_notice(make_settings(), pod, 0.0) is None
     overdue = listed_machine(make_settings(), pod, overdue=True)
     assert (overdue.cannot_start, overdue.failure) == (True, CONFIGURATION)
@@ -380,9 +463,10 @@ def test_a_condition_is_an_interruption_only_once_the_pod_is_gone(
 @pytest.mark.parametrize(
     ("status", "said"),
     [
-        (waiting("ImagePullBackOff"), NoticeKind.STATE_CHANGE),
+        (waiting("InvalidImageName"), NoticeKind.STATE_CHANGE),
         (unscheduled(), NoticeKind.STATE_CHANGE),
         (waiting("ErrImagePull"), None),
+        (waiting("CreateContainerError"), None),
         (unscheduled("SchedulingGated"), None),
     ],
 )

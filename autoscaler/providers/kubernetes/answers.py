@@ -66,7 +66,7 @@ def launched_machine(pod: Mapping[str, Any]) -> LaunchedMachine:
 def listed_machine(
     settings: KubernetesSettings, pod: Mapping[str, Any], *, overdue: bool = False
 ) -> ListedMachine:
-    """Return a listed pod as a machine. `overdue`: it has waited too long for a node or an image.
+    """Return a listed pod as a machine. `overdue`: it has waited too long for a node, an image or a container.
 
     The controller deletes a pod that cannot start, and then tries another launch option.
     """
@@ -99,8 +99,8 @@ def listed_machine(
 
 
 def _waited(settings: KubernetesSettings, found: PodState) -> Finding:
-    """Return that a pod waited too long for a node or an image, with the reason if there is one."""
-    if found.pulling and found.finding is not None:
+    """Return what a pod waited too long for, with the reason if there is one."""
+    if found.retrying and found.finding is not None:
         return found.finding
     text = f"no node within {settings.pending_timeout:g} s"
     if found.finding is None:

@@ -17,8 +17,9 @@ from autoscaler.controller.ports.telemetry import ProviderTelemetry
 from autoscaler.model.failures import FailureClass
 from autoscaler.providers.kubernetes import paths
 from autoscaler.providers.kubernetes.credentials import BEARER_TOKEN, credential_errors, new_client
-from autoscaler.providers.kubernetes.errors import MAX_TEXT, UNREACHABLE, error_of, metric_label
+from autoscaler.providers.kubernetes.errors import UNREACHABLE, error_of, metric_label
 from autoscaler.providers.kubernetes.settings import KubernetesSettings
+from autoscaler.providers.kubernetes.texts import MAX_TEXT
 
 if TYPE_CHECKING:
     from aiohttp import ClientResponse

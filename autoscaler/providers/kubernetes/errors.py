@@ -11,9 +11,7 @@ from typing import Any
 
 from autoscaler.controller.ports.provider import OutcomeUnknownError, ProviderError
 from autoscaler.model.failures import FailureClass, FailureScope
-
-MAX_TEXT = 500
-"""Characters kept of any message from outside."""
+from autoscaler.providers.kubernetes.texts import one_line
 
 EXCEEDED_QUOTA = "ExceededQuota"
 UNREACHABLE = "Unreachable"
@@ -90,7 +88,7 @@ def error_of(
     `retry_after` is the header of this name, in seconds. Errors 500, 503 and 504 may have one, too
     (apimachinery, `pkg/api/errors`: `NewServerTimeout`, `NewTimeoutError`).
     """
-    message = " ".join(str(body.get("message") or "").split())[:MAX_TEXT]
+    message = one_line(body.get("message"))
     reason = str(body.get("reason") or _REASONS.get(status) or f"HTTP {status}")
     wait = retry_after if retry_after is not None else _seconds(body)
     wait = min(wait, MAX_RETRY_AFTER) if wait is not None else None

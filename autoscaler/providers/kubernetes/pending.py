@@ -1,4 +1,4 @@
-"""Measures how long pods wait for a node, or for an image that cannot be pulled, by the controller's clock.
+"""Measures how long pods wait for a node, an image or a container, by the controller's clock.
 
 The API server's clock may differ, so a pod's creation time says nothing. After a restart of the controller the
 wait begins again, so that no pod fails because of the downtime.
@@ -12,21 +12,22 @@ from autoscaler.model.identifiers import Instant, ProviderMachineId, Seconds
 from autoscaler.providers.kubernetes.answers import identity
 from autoscaler.providers.kubernetes.statuses import pod_state
 
-IMAGE_TIMEOUT: Seconds = 300.0
-"""How long kubelet may fail to pull an image: it tries again after 10, 20, 40, 80 and 160 seconds.
+START_TIMEOUT: Seconds = 300.0
+"""How long kubelet may fail to pull an image or to create a container.
 
-Kubernetes documentation, "Images": ImagePullBackOff.
+It pulls again after 10, 20, 40, 80 and 160 seconds (Kubernetes documentation, "Images": ImagePullBackOff), and
+creates a container again every 10 seconds (`backOffPeriod` in `pkg/kubelet/kubelet.go`).
 """
 
 
 class PendingPods:
-    """The pods that wait for a node or an image, and since when this controller knows that."""
+    """The pods that wait for a node, an image or a container, and since when this controller knows that."""
 
     def __init__(self, clock: Clock, timeout: Seconds) -> None:
         """`timeout` is how long a pod may wait for a node."""
         self._clock, self._timeout = clock, timeout
         self._for_node: dict[ProviderMachineId, Instant] = {}
-        self._for_image: dict[ProviderMachineId, Instant] = {}
+        self._for_start: dict[ProviderMachineId, Instant] = {}
 
     def created(self, machines: Iterable[ProviderMachineId]) -> None:
         """Count the wait of these pods for a node from now on, unless it is counted already."""
@@ -35,7 +36,7 @@ class PendingPods:
             self._for_node.setdefault(machine, now)
 
     def is_overdue(self, pod: Mapping[str, Any]) -> bool:
-        """Return True if a pod has waited for a node, or for an image, for longer than the timeout."""
+        """Return True if a pod has waited for a node, an image or a container for longer than the timeout."""
         machine, now = identity(pod).machine, self._clock.now()
         leaving = pod["metadata"].get("deletionTimestamp") is not None
         if leaving or pod["spec"].get("nodeName"):
@@ -43,12 +44,12 @@ class PendingPods:
         else:
             self.created((machine,))
             return now - self._for_node[machine] >= self._timeout
-        if leaving or not pod_state(pod).pulling:
-            self._for_image.pop(machine, None)
+        if leaving or not pod_state(pod).retrying:
+            self._for_start.pop(machine, None)
             return False
-        return now - self._for_image.setdefault(machine, now) >= IMAGE_TIMEOUT
+        return now - self._for_start.setdefault(machine, now) >= START_TIMEOUT
 
     def keep_only(self, machines: Collection[ProviderMachineId]) -> None:
         """Drop all pods but these, which a complete list has shown."""
         self._for_node = {one: at for one, at in self._for_node.items() if one in machines}
-        self._for_image = {one: at for one, at in self._for_image.items() if one in machines}
+        self._for_start = {one: at for one, at in self._for_start.items() if one in machines}

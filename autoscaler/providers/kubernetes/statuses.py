@@ -1,9 +1,8 @@
 """Says why a pod ended or does not start, in the provider's failure classes. Pure.
 
 Sources: Kubernetes documentation, "Pod Lifecycle", "Disruptions" (condition DisruptionTarget) and
-"Node-pressure Eviction"; kubelet's `pkg/kubelet/images/types.go`, `pkg/kubelet/container/sync_result.go`,
-`pkg/kubelet/lifecycle/predicate.go`, `pkg/kubelet/cm/admission/errors.go` and
-`pkg/kubelet/cm/topologymanager/scope.go`.
+"Node-pressure Eviction"; kubelet's `pkg/kubelet/lifecycle/predicate.go`, `pkg/kubelet/cm/admission/errors.go`
+and `pkg/kubelet/cm/topologymanager/scope.go`.
 """
 
 import re
@@ -13,9 +12,8 @@ from typing import Any, NamedTuple
 
 from autoscaler.model.failures import FailureClass, FailureScope
 from autoscaler.model.identifiers import Instant
-
-MAX_REASON = 500
-"""Characters kept of any message from outside."""
+from autoscaler.providers.kubernetes.container_waits import container_wait
+from autoscaler.providers.kubernetes.texts import MAX_TEXT, one_line
 
 _PREEMPTIONS = frozenset({"PreemptionByScheduler", "Preempting"})
 """Another pod needs the room: capacity is short."""
@@ -63,41 +61,6 @@ _NO_ROOM = frozenset(
 gives UnexpectedAdmissionError, and devices on another NUMA node TopologyAffinityError. `OutOfcpu` and
 `OutOfnvidia.com/gpu` begin with `OutOf`."""
 
-_IMAGE = frozenset(
-    {
-        "ErrImagePull",
-        "ImagePullBackOff",
-        "InvalidImageName",
-        "ErrImageNeverPull",
-        "ImageInspectError",
-        "RegistryUnavailable",
-        "SignatureValidationFailed",
-    }
-)
-_CONTAINER = frozenset(
-    {"CreateContainerConfigError", "CreateContainerError", "RunContainerError", "StartError"}
-)
-
-_HOPELESS = frozenset({"InvalidImageName", "ErrImageNeverPull"}) | _CONTAINER
-
-_PULL_REFUSED = re.compile(
-    r"not found|manifest unknown|no match for platform|unauthorized|authorization failed|"
-    r"authentication required|denied",
-    re.IGNORECASE,
-)
-"""Answers of registries that another pull does not change: there is no such image, or no right to read it.
-
-The message of a back-off has the runtime's error (`pkg/kubelet/images/image_manager.go`, `prevPullErrMsg`), and
-this has the registry's (containerd, `core/remotes/docker/resolver.go`). After a time-out, 5xx or 429 a later
-pull may succeed. Old kubelets name no error.
-"""
-
-CRASH_LOOP = "CrashLoopBackOff"
-
-_RESTARTS = 3
-"""Number of restarts after which a sidecar counts as failed. Kubelet waits 10, 20, 40 s and so on between them
-(Kubernetes documentation, "Pod Lifecycle": container restarts)."""
-
 UNSCHEDULABLE = "Unschedulable"
 
 _CLAIM_COMES = re.compile(
@@ -122,7 +85,7 @@ class Finding(NamedTuple):
     @property
     def text(self) -> str:
         """Return `code: message`, of bounded length."""
-        return f"{self.code}: {self.message}"[:MAX_REASON] if self.message else self.code
+        return f"{self.code}: {self.message}"[:MAX_TEXT] if self.message else self.code
 
 
 class PodState(NamedTuple):
@@ -130,8 +93,8 @@ class PodState(NamedTuple):
 
     `terminated`: no container of it runs any more. `leaving`: it was deleted, and its containers stop.
     `disrupted`: it runs or starts, and the cluster has announced its deletion.
-    `unschedulable`: no node has room for it now. `pulling`: kubelet could not pull an image, and tries again.
-    `refused`: it cannot start until an operator changes something.
+    `unschedulable`: no node has room for it now. `retrying`: kubelet could not pull an image
+    or create a container, and tries again. `refused`: it cannot start until an operator changes something.
     """
 
     state: str
@@ -140,7 +103,7 @@ class PodState(NamedTuple):
     leaving: bool = False
     disrupted: bool = False
     unschedulable: bool = False
-    pulling: bool = False
+    retrying: bool = False
     refused: bool = False
 
 
@@ -152,7 +115,7 @@ def pod_state(pod: Mapping[str, Any]) -> PodState:
     if phase in ("Failed", "Succeeded"):
         return PodState(phase, disrupted or _end(pod, status, phase), terminated=True)
     if pod.get("metadata", {}).get("deletionTimestamp"):
-        node = _text((pod.get("spec") or {}).get("nodeName"))
+        node = one_line((pod.get("spec") or {}).get("nodeName"))
         waits = _pending(status).finding if phase == "Pending" else None
         return PodState("Terminating", _deleted(disrupted, waits, node), leaving=True)
     if phase == "Pending" and disrupted is None:
@@ -163,8 +126,8 @@ def pod_state(pod: Mapping[str, Any]) -> PodState:
 def _pending(status: Mapping[str, Any]) -> PodState:
     scheduled = _condition(status, "PodScheduled")
     if scheduled.get("status") == "False":
-        code = _text(scheduled.get("reason")) or UNSCHEDULABLE
-        message = _text(scheduled.get("message"))
+        code = one_line(scheduled.get("reason")) or UNSCHEDULABLE
+        message = one_line(scheduled.get("message"))
         finding = Finding(code, message, FailureClass.CAPACITY)
         # A nominated node has room once the pods that this one preempts have ended.
         soon = status.get("nominatedNodeName") or _CLAIM_COMES.search(message)
@@ -178,21 +141,12 @@ def _pending(status: Mapping[str, Any]) -> PodState:
 
 def _waiting(container: Mapping[str, Any]) -> PodState | None:
     """Return the state of a pod whose container does not start, or None if it does."""
-    waiting = _state(container).get("waiting") or {}
-    code, said = _text(waiting.get("reason")), _text(waiting.get("message"))
-    message = f"container {_text(container.get('name'))}: {said}"
-    finding = Finding(code, message, FailureClass.CONFIGURATION)
-    if code in _HOPELESS:
-        return PodState(code, finding, refused=True)
-    if code in _IMAGE:
-        # The first failed pull is no back-off yet.
-        refused = code == "ImagePullBackOff" and _PULL_REFUSED.search(said) is not None
-        return PodState(code, finding, pulling=not refused, refused=refused)
-    if code == CRASH_LOOP:
-        last = (container.get("lastState") or {}).get("terminated") or {}
-        ended = finding._replace(message=f"{message}; it ended with status {last.get('exitCode')}")
-        return PodState(code, ended, refused=int(container.get("restartCount") or 0) >= _RESTARTS)
-    return None
+    found = container_wait(container)
+    if found is None:
+        return None
+    message = f"container {one_line(container.get('name'))}: {found.message}"
+    finding = Finding(found.code, message, FailureClass.CONFIGURATION)
+    return PodState(found.code, finding, retrying=found.retrying, refused=found.hopeless)
 
 
 def _deleted(disrupted: Finding | None, waits: Finding | None, node: str) -> Finding:
@@ -216,7 +170,7 @@ def _disruption(status: Mapping[str, Any]) -> Finding | None:
     if condition.get("status") == "True":
         reasons.append((condition.get("reason"), condition.get("message")))
     for reason, message in reasons:
-        code, text = _text(reason), _text(message)
+        code, text = one_line(reason), one_line(message)
         if code in _PREEMPTIONS:
             return Finding(code, text, FailureClass.CAPACITY)
         if code == "Evicted" and not text.startswith(_OF_THE_NODE):
@@ -230,7 +184,7 @@ def disrupted_at(pod: Mapping[str, Any]) -> Instant | None:
     """Return when the condition DisruptionTarget was set, by the cluster's clock, or None if unknown."""
     condition = _condition(pod.get("status") or {}, "DisruptionTarget")
     try:
-        return datetime.fromisoformat(_text(condition.get("lastTransitionTime"))).timestamp()
+        return datetime.fromisoformat(one_line(condition.get("lastTransitionTime"))).timestamp()
     except ValueError:
         return None
 
@@ -238,23 +192,23 @@ def disrupted_at(pod: Mapping[str, Any]) -> Instant | None:
 def _sidecars(pod: Mapping[str, Any]) -> frozenset[str]:
     """Return the init containers that run as long as the others: their exit status says nothing of the pod."""
     found = (pod.get("spec") or {}).get("initContainers") or ()
-    return frozenset(_text(one.get("name")) for one in found if one.get("restartPolicy"))
+    return frozenset(one_line(one.get("name")) for one in found if one.get("restartPolicy"))
 
 
 def _end(pod: Mapping[str, Any], status: Mapping[str, Any], phase: str) -> Finding:
     """Return why a pod ended that nothing disrupted."""
-    code, sidecars = _text(status.get("reason")), _sidecars(pod)
+    code, sidecars = one_line(status.get("reason")), _sidecars(pod)
     if code in _NO_ROOM or code.startswith("OutOf"):
-        return Finding(code, _text(status.get("message")), FailureClass.CAPACITY)
+        return Finding(code, one_line(status.get("message")), FailureClass.CAPACITY)
     if code:
-        return Finding(code, _text(status.get("message")))
+        return Finding(code, one_line(status.get("message")))
     for one in _containers(status):
-        name, ended = _text(one.get("name")), _state(one).get("terminated") or {}
+        name, ended = one_line(one.get("name")), _state(one).get("terminated") or {}
         if name in sidecars:
             continue
-        reason, exit_code = _text(ended.get("reason")), ended.get("exitCode")
+        reason, exit_code = one_line(ended.get("reason")), ended.get("exitCode")
         if reason in ("StartError", "ContainerCannotRun"):
-            message = f"container {name}: {_text(ended.get('message'))}"
+            message = f"container {name}: {one_line(ended.get('message'))}"
             return Finding(reason, message, FailureClass.CONFIGURATION)
         if reason in _LOST_CONTAINERS:
             message = f"the node lost container {name}"
@@ -273,7 +227,7 @@ def _memory(pod: Mapping[str, Any], name: str) -> str:
     for one in (*(spec.get("initContainers") or ()), *(spec.get("containers") or ())):
         limit = ((one.get("resources") or {}).get("limits") or {}).get("memory")
         if one.get("name") == name and limit:
-            return f"at its memory limit of {_text(limit)}"
+            return f"at its memory limit of {one_line(limit)}"
     return "without a memory limit of its own: its node had no memory left"
 
 
@@ -293,8 +247,3 @@ def _condition(status: Mapping[str, Any], kind: str) -> Mapping[str, Any]:
             found: Mapping[str, Any] = one
             return found
     return {}
-
-
-def _text(value: object) -> str:
-    """Return a text from the API server on one line, of bounded length."""
-    return " ".join(str(value or "").split())[:MAX_REASON]

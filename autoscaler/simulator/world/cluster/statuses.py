@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Any
+from zlib import crc32
 
 from autoscaler.simulator.world.cluster.registry import Object
 
@@ -21,7 +22,7 @@ class Stage(Enum):
     WAITING = auto()
     """The image is being pulled."""
     BACK_OFF = auto()
-    """The image could not be pulled, twice."""
+    """The image could not be pulled, twice, or the container could not be created."""
     INIT = auto()
     """The init container runs."""
     RUNNING = auto()
@@ -80,7 +81,9 @@ def kubelet_status(pod: Object, stage: Stage, end: End | None, initialized: bool
     found: dict[str, Any] = {
         "phase": _phase(stage, end),
         "conditions": conditions,
-        "initContainerStatuses": _statuses(pod, "initContainers", _init(stage, end, initialized)),
+        "initContainerStatuses": _statuses(
+            pod, "initContainers", _init(pod, stage, end, initialized)
+        ),
         "containerStatuses": _statuses(pod, "containers", _main(stage, end, initialized)),
     }
     if end is not None and end.reason:
@@ -97,14 +100,30 @@ def _phase(stage: Stage, end: End | None) -> str:
     return "Running" if stage is Stage.RUNNING else "Pending"
 
 
-def _init(stage: Stage, end: End | None, initialized: bool) -> Object:
+_HELD_UP = (
+    {
+        "reason": "ImagePullBackOff",
+        "message": 'Back-off pulling image "runner:1": ErrImagePull: failed to resolve reference "runner:1": '
+        "runner:1: not found",
+    },
+    {
+        "reason": "ImagePullBackOff",
+        "message": 'Back-off pulling image "runner:1": ErrImagePull: failed to resolve reference "runner:1": '
+        "failed to authorize: failed to fetch anonymous token: 401 Unauthorized",
+    },
+    {"reason": "CreateContainerError", "message": "context deadline exceeded"},
+)
+"""A registry without the image, one with a bad day, and a busy node."""
+
+
+def _init(pod: Object, stage: Stage, end: End | None, initialized: bool) -> Object:
     if initialized:
         return {"terminated": {"exitCode": 0, "reason": "Completed"}}
     if end is not None:
         return {"terminated": {"exitCode": end.exit_code, "reason": end.container_reason}}
     if stage is Stage.BACK_OFF:
-        message = "Back-off pulling image: ErrImagePull: the registry answered: not found"
-        return {"waiting": {"reason": "ImagePullBackOff", "message": message}}
+        # A pod keeps its reason, so that kubelet's report is the same each time.
+        return {"waiting": _HELD_UP[crc32(pod["metadata"]["uid"].encode()) % len(_HELD_UP)]}
     return {"running": {}} if stage is Stage.INIT else {"waiting": {"reason": "PodInitializing"}}
 
 
