@@ -36,6 +36,8 @@ LISTENER, WORKER = "Runner.Listener", "Runner.Worker"
 def run_hook(hook: str, path: str) -> int:
     """Run `job-started` or `job-completed` with the parameters in a file; return the exit status."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)  # with which a worker stops its step: no traceback
+    # On Windows, and with LC_ALL=C, names outside ASCII would end the hook with an error.
+    sys.stdout.reconfigure(encoding="utf-8", errors="backslashreplace")  # type: ignore[union-attr]
     try:
         job = read_trusted(path) or {}
     except BadSettings as error:

@@ -136,6 +136,16 @@ def test_the_author_of_a_job_sees_where_it_runs_and_why_it_waited(machine: Machi
     ]
 
 
+def test_a_hook_writes_utf_8_whatever_the_locale(machine: Machine) -> None:
+    """Windows gives a pipe the ANSI code page. `-X utf8=0` with LC_ALL=C gives it ASCII."""
+    hooks = machine.install({**JOB, "image": "Läufer → 7"})
+    script = Path(hooks["ACTIONS_RUNNER_HOOK_JOB_STARTED"])
+    script.write_text(script.read_text().replace("'-S'", "'-S' '-X' 'utf8=0'"))
+    done = machine.run(f"export LC_ALL=C; {HOOK}", str(script), {})
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "Image: Läufer → 7" in done.stdout.splitlines()
+
+
 def test_the_author_of_a_job_sees_how_much_disk_was_left(machine: Machine) -> None:
     hooks = machine.install(JOB)
     done = machine.run(HOOK, hooks["ACTIONS_RUNNER_HOOK_JOB_COMPLETED"], {})
