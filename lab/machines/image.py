@@ -6,6 +6,7 @@ import pwd
 import shutil
 import stat
 import sys
+import sysconfig
 from dataclasses import dataclass
 from importlib.resources import as_file, files
 from pathlib import Path
@@ -51,9 +52,12 @@ class Image:
     """The files that all machines of one host share, in `folder`: commands, tools and the runner.
 
     `baked` says whether the agent is on the machines' disks. Otherwise the machines must fetch it.
+    Raises ValueError if the user of the runner cannot run this process's Python.
     """
 
     def __init__(self, folder: Path, agent: bytes, baked: bool, scale: float) -> None:
+        python = Path(sys.executable).resolve()
+        check_python(python, Path(sysconfig.get_path("stdlib")).resolve())
         self.folder = folder
         self.bin = folder / "bin"
         self.agent = folder / "agent.py"
@@ -74,7 +78,7 @@ class Image:
             if found is None:
                 raise RuntimeError(f"the lab's machines need {tool}")
             (self.bin / tool).symlink_to(found)
-        (self.bin / "python3").symlink_to(Path(sys.executable).resolve())
+        (self.bin / "python3").symlink_to(python)
 
     def make_disk(
         self,
@@ -127,8 +131,31 @@ def check_reachable(folder: Path) -> None:
     if len(str(folder).split()) != 1:
         # The path becomes part of command lines in the unit that the user data writes.
         raise ValueError(f"{folder} has a blank in its name: lab machines need a folder without")
+    part = closed_part(folder.resolve()) if os.geteuid() == 0 else None
+    if part is not None:
+        raise ValueError(f"{part} is closed to other users: lab machines need an open folder")
+
+
+def check_python(python: Path, library: Path) -> None:
+    """Raise ValueError if the machines' user cannot run this Python, or cannot read its standard library.
+
+    As root, the machines run their jobs as another user. A Python below /root is closed to it, such as one
+    that uv has installed for root.
+    """
     if os.geteuid() != 0:
         return
-    for part in (folder.resolve(), *folder.resolve().parents):
+    for path in (python, library):
+        part = closed_part(path)
+        if part is not None:
+            raise ValueError(
+                f"{part} is closed to other users, so {UNPRIVILEGED}, who runs the lab's jobs, cannot use "
+                f"{path}: open it with `chmod o+x {part}`, or run the lab with a Python outside of it"
+            )
+
+
+def closed_part(path: Path) -> Path | None:
+    """Return the first part of a resolved path, from its end, that other users cannot enter or run; or None."""
+    for part in (path, *path.parents):
         if not part.stat().st_mode & stat.S_IXOTH:
-            raise ValueError(f"{part} is closed to other users: lab machines need an open folder")
+            return part
+    return None
