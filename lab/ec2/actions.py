@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable
 from lab.ec2.describing import InstanceList, found, state_shown
 from lab.ec2.fleets import create_fleet
 from lab.ec2.idempotency import ClientTokens
+from lab.ec2.image_making import ImageMaking
 from lab.ec2.instances import InstanceState
 from lab.ec2.launching import Launcher, run_instances
 from lab.ec2.paging import empty_page
@@ -36,7 +37,6 @@ REFUSED = frozenset(
         "DescribeFleetInstances",
         "DescribeFleets",
         "CopyImage",
-        "CreateImage",
         "CreateVolume",
         "DescribeInstanceAttribute",
         "DescribeInstanceStatus",
@@ -49,7 +49,6 @@ REFUSED = frozenset(
         "RequestSpotFleet",
         "RequestSpotInstances",
         "StartInstances",
-        "StopInstances",
     }
 )
 
@@ -64,6 +63,7 @@ class Actions:
         self._listing = listing
         self._tokens = ClientTokens()
         images, templates = launcher.images, launcher.templates
+        making = ImageMaking(launcher.instances, launcher.lifecycle, images)
         self._handlers: dict[str, Handler] = {
             "CreateFleet": self._create_fleet,
             "RunInstances": self._run_instances,
@@ -75,6 +75,11 @@ class Actions:
             "DeleteVolume": _plain(volumes.delete),
             "DescribeImages": _plain(images.describe),
             "DeregisterImage": _plain(images.deregister),
+            "CreateImage": _plain(making.create),
+            "ModifyImageAttribute": _plain(making.modify_attribute),
+            "StopInstances": _plain(making.stop),
+            "DescribeSnapshots": _plain(images.snapshots.describe),
+            "DeleteSnapshot": _plain(images.snapshots.delete),
             "GetConsoleOutput": _plain(self._console),
             "CreateLaunchTemplate": self._create_template,
             "CreateLaunchTemplateVersion": _plain(templates.create_version),
@@ -155,28 +160,47 @@ class Actions:
         return answer("TerminateInstances", element("instancesSet", changes))
 
     async def _tag(self, fields: dict[str, str], params: Tree) -> str:
-        launcher, adding = self._launcher, fields["Action"] == "CreateTags"
-        said = {
-            tag.text("Key"): tag.text("Value") if "Value" in tag else None
-            for tag in params.structures("Tag")
-        }
-        for one in found(launcher.instances, launcher.lifecycle, params.texts("ResourceId")):
-            if adding:
-                one.tags = one.tags | {key: value or "" for key, value in said.items()}
-            else:
-                one.tags = {
-                    key: value
-                    for key, value in one.tags.items()
-                    if not (key in said and said[key] in (None, value))
-                }
+        launcher, images = self._launcher, self._launcher.images
+        ids = params.texts("ResourceId")
+        named = [one for one in ids if not one.startswith(("ami-", "snap-"))]
+        instances = found(launcher.instances, launcher.lifecycle, named)
+        shown = [images.find(one) for one in ids if one.startswith("ami-")]
+        snapshots = [images.snapshots.find(one) for one in ids if one.startswith("snap-")]
+        change = _tag_change(fields["Action"] == "CreateTags", params)
+        for instance in instances:
+            instance.tags = change(instance.tags)
+        for image in shown:
+            images.change(image.id, tags=change(image.tags))
+        for snapshot in snapshots:
+            snapshot.tags = change(snapshot.tags)
         return answer(fields["Action"], element("return", True))
 
 
+def _tag_change(adding: bool, params: Tree) -> Callable[[dict[str, str]], dict[str, str]]:
+    """Return what CreateTags or DeleteTags makes of a resource's tags."""
+    said = {
+        tag.text("Key"): tag.text("Value") if "Value" in tag else None
+        for tag in params.structures("Tag")
+    }
+
+    def added(tags: dict[str, str]) -> dict[str, str]:
+        return tags | {key: value or "" for key, value in said.items()}
+
+    def left(tags: dict[str, str]) -> dict[str, str]:
+        return {
+            key: value
+            for key, value in tags.items()
+            if not (key in said and said[key] in (None, value))
+        }
+
+    return added if adding else left
+
+
 def _tags(fields: dict[str, str]) -> bool:
-    """Return True if a request tags instances. EC2 allows mixed resources, the lab does not."""
+    """Return True if a request tags instances, images or snapshots; moto tags all other resources."""
     if fields["Action"] not in ("CreateTags", "DeleteTags"):
         return False
-    return fields.get("ResourceId.1", "").startswith("i-")
+    return fields.get("ResourceId.1", "").startswith(("i-", "ami-", "snap-"))
 
 
 def _plain(handler: Callable[[Tree], str]) -> Handler:

@@ -1,8 +1,9 @@
 """Machine images, stored by the front, because moto gives every image the same 15 GiB root disk.
 
-Answers DescribeImages and DeregisterImage.
+Answers DescribeImages and DeregisterImage. `image_making` makes images of instances.
 """
 
+import re
 import secrets
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
@@ -10,6 +11,7 @@ from fnmatch import fnmatchcase
 
 from lab.ec2.filters import Filters
 from lab.ec2.query import Ec2Error, Tree, answer, element, tag_set, timestamp
+from lab.ec2.snapshots import Snapshot, Snapshots
 
 FILTERS = frozenset(
     {
@@ -26,13 +28,16 @@ FILTERS = frozenset(
         "virtualization-type",
     }
 )
+NAME = re.compile(r"[A-Za-z0-9()\[\] ./\-'@_]{3,128}")
+"""What an image's name may be (EC2 API Reference, CreateImage)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Image:
-    """An image of this account. `created_at` is Unix seconds of lab time.
+    """An image of this account. `created_at` and `available_at` are Unix seconds of lab time.
 
-    `platform` is linux or windows, `architecture` EC2's x86_64 or arm64.
+    `platform` is linux or windows, `architecture` EC2's x86_64 or arm64. `source_instance` is the instance that
+    it was made of; empty for a seeded image.
     """
 
     id: str
@@ -43,6 +48,9 @@ class Image:
     snapshot_gb: int
     created_at: float
     tags: dict[str, str] = field(default_factory=dict)
+    available_at: float = 0.0
+    source_instance: str = ""
+    description: str = ""
 
     @property
     def snapshot_id(self) -> str:
@@ -51,13 +59,19 @@ class Image:
 
 
 class Images:
-    """The account's images, each created later than the one before it."""
+    """The account's images, each created later than the one before it.
+
+    A new image of an instance is `pending` for `imaging` seconds of lab time.
+    """
+
+    imaging = 5.0
 
     def __init__(self, account: str, now: Callable[[], float]) -> None:
         self._account = account
         self._now = now
         self._by_id: dict[str, Image] = {}
         self._latest = 0.0
+        self.snapshots = Snapshots(account, now, self._user)
 
     def add(
         self,
@@ -82,8 +96,73 @@ class Images:
             created_at=self._latest,
             tags=dict(tags or {}),
         )
-        self._by_id[image.id] = image
+        return self._added(image)
+
+    def create(
+        self,
+        base: Image,
+        name: str,
+        *,
+        source: str,
+        size_gb: int,
+        description: str = "",
+        tags: Mapping[str, str] | None = None,
+        snapshot_tags: Mapping[str, str] | None = None,
+    ) -> Image:
+        """Register the image of an instance, `source`, that runs `base`. It is pending at first.
+
+        Raises Ec2Error for a name that EC2 does not allow, or that another image of the account has.
+        """
+        if NAME.fullmatch(name) is None:
+            raise Ec2Error("InvalidAMIName.Malformed", f"AMI name '{name[:60]}' is invalid.")
+        for one in self._by_id.values():
+            if one.name == name:
+                raise Ec2Error(
+                    "InvalidAMIName.Duplicate", f"AMI name {name} is already in use by AMI {one.id}"
+                )
+        self._latest = max(self._latest + 1, self._now())
+        image = replace(
+            base,
+            id="ami-" + secrets.token_hex(9)[:17],
+            name=name,
+            snapshot_gb=size_gb,
+            created_at=self._latest,
+            tags=dict(tags or {}),
+            available_at=self._now() + self.imaging,
+            source_instance=source,
+            description=description,
+        )
+        self._added(image)
+        self.snapshots.find(image.snapshot_id).tags = dict(snapshot_tags or {})
         return image
+
+    def change(
+        self, image_id: str, *, tags: dict[str, str] | None = None, description: str | None = None
+    ) -> None:
+        """Replace an image's tags or its description. Raises Ec2Error if the image does not exist."""
+        image = self.find(image_id)
+        self._by_id[image_id] = replace(
+            image,
+            tags=image.tags if tags is None else tags,
+            description=image.description if description is None else description,
+        )
+
+    def _added(self, image: Image) -> Image:
+        self._by_id[image.id] = image
+        self.snapshots.add(
+            Snapshot(
+                image.snapshot_id,
+                image.snapshot_gb,
+                image.created_at,
+                image.available_at,
+                f"Created by CreateImage({image.source_instance}) for {image.id}",
+            )
+        )
+        return image
+
+    def _user(self, snapshot_id: str) -> str | None:
+        using = [one.id for one in self._by_id.values() if one.snapshot_id == snapshot_id]
+        return using[0] if using else None
 
     def publish(self, older: Image, name: str, tags: Mapping[str, str] | None = None) -> Image:
         """Register a newer copy of an image, created now, as a rebuild does."""
@@ -95,8 +174,7 @@ class Images:
             created_at=self._latest,
             tags=dict(older.tags if tags is None else tags),
         )
-        self._by_id[newer.id] = newer
-        return newer
+        return self._added(newer)
 
     def named(self, pattern: str) -> list[Image]:
         """Return the images whose names match a glob, the newest last."""
@@ -109,6 +187,15 @@ class Images:
         image = self._by_id.get(image_id)
         if image is None:
             raise Ec2Error("InvalidAMIID.NotFound", f"The image id '[{image_id}]' does not exist")
+        return image
+
+    def available(self, image_id: str) -> Image:
+        """Return the image with this ID, of which instances can be launched. Raises Ec2Error."""
+        image = self.find(image_id)
+        if self._state(image) != "available":
+            raise Ec2Error(
+                "InvalidAMIID.Unavailable", f"The image ID '{image_id}' is not available"
+            )
         return image
 
     def describe(self, params: Tree) -> str:
@@ -127,6 +214,9 @@ class Images:
         del self._by_id[self.find(params.text("ImageId")).id]
         return answer("DeregisterImage", element("return", True))
 
+    def _state(self, image: Image) -> str:
+        return "available" if self._now() >= image.available_at else "pending"
+
     def _attributes(self, image: Image) -> dict[str, str]:
         return {
             "architecture": image.architecture,
@@ -138,7 +228,7 @@ class Images:
             "platform": "windows" if image.platform == "windows" else "",
             "root-device-name": image.root_device,
             "root-device-type": "ebs",
-            "state": "available",
+            "state": self._state(image),
             "virtualization-type": "hvm",
         }
 
@@ -147,7 +237,7 @@ class Images:
         return {
             "imageId": image.id,
             "imageLocation": f"{self._account}/{image.name}",
-            "imageState": "available",
+            "imageState": self._state(image),
             "imageOwnerId": self._account,
             "creationDate": timestamp(image.created_at),
             "isPublic": False,
@@ -156,6 +246,8 @@ class Images:
             "platform": "windows" if windows else None,
             "platformDetails": "Windows" if windows else "Linux/UNIX",
             "name": image.name,
+            "description": image.description,
+            "sourceInstanceId": image.source_instance or None,
             "rootDeviceType": "ebs",
             "rootDeviceName": image.root_device,
             "blockDeviceMapping": [

@@ -20,6 +20,7 @@ class InstanceState(StrEnum):
     RUNNING = "running"
     SHUTTING_DOWN = "shutting-down"
     TERMINATED = "terminated"
+    STOPPING = "stopping"
     STOPPED = "stopped"
 
     @property
@@ -33,12 +34,11 @@ STATE_CODES = {
     InstanceState.RUNNING: 16,
     InstanceState.SHUTTING_DOWN: 32,
     InstanceState.TERMINATED: 48,
+    InstanceState.STOPPING: 64,
     InstanceState.STOPPED: 80,
 }
 IN_USE = frozenset({InstanceState.PENDING, InstanceState.RUNNING})
-TAKING_CAPACITY = frozenset(
-    {InstanceState.PENDING, InstanceState.RUNNING, InstanceState.SHUTTING_DOWN}
-)
+TAKING_CAPACITY = IN_USE | {InstanceState.SHUTTING_DOWN, InstanceState.STOPPING}
 
 
 class Pool(NamedTuple):
@@ -79,6 +79,8 @@ class LaunchSpecification:
     shutdown_behavior: str = "stop"
     disk_gb: int = 8
     delete_disk: bool = True
+    key_name: str = ""
+    ebs_optimized: bool = False
 
 
 @dataclass(slots=True, eq=False)

@@ -22,6 +22,8 @@ class LaunchData:
     instance_profile: str = ""
     metadata_options: dict[str, str] = field(default_factory=dict)
     shutdown_behavior: str = ""
+    key_name: str = ""
+    ebs_optimized: str = ""
     disks: dict[str, dict[str, str]] = field(default_factory=dict)
     market: str = ""
 
@@ -38,6 +40,8 @@ class LaunchData:
             instance_profile=other.instance_profile or self.instance_profile,
             metadata_options=self.metadata_options | other.metadata_options,
             shutdown_behavior=other.shutdown_behavior or self.shutdown_behavior,
+            key_name=other.key_name or self.key_name,
+            ebs_optimized=other.ebs_optimized or self.ebs_optimized,
             disks=self.disks | other.disks,
             market=other.market or self.market,
         )
@@ -60,6 +64,8 @@ def launch_data(params: Tree) -> LaunchData:
         instance_profile=profile.text("Name") or profile.text("Arn"),
         metadata_options=_lower_first(params.structure("MetadataOptions")),
         shutdown_behavior=params.text("InstanceInitiatedShutdownBehavior"),
+        key_name=params.text("KeyName"),
+        ebs_optimized=params.text("EbsOptimized"),
         disks={
             disk.text("DeviceName"): _lower_first(disk.structure("Ebs"))
             for disk in params.structures("BlockDeviceMapping")

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from autoscaler.model.catalogue import CapacityType
 from lab.ec2.faults import NO_CAPACITY, NO_SPOT_ROLE, Faults
 from lab.ec2.images import Images
-from lab.ec2.instances import Instance, Instances, LaunchSpecification, Pool
+from lab.ec2.instances import Instance, Instances, LaunchSpecification, Pool, Subnet
 from lab.ec2.launch_data import LaunchData, launch_data
 from lab.ec2.lifecycle import Lifecycle
 from lab.ec2.query import Ec2Error, Tree, whole_number
@@ -38,15 +38,18 @@ RUN_PARAMETERS = frozenset(
         "BlockDeviceMapping",
         "ClientToken",
         "DryRun",
+        "EbsOptimized",
         "IamInstanceProfile",
         "ImageId",
         "InstanceInitiatedShutdownBehavior",
         "InstanceMarketOptions",
         "InstanceType",
+        "KeyName",
         "LaunchTemplate",
         "MaxCount",
         "MetadataOptions",
         "MinCount",
+        "Placement",
         "SecurityGroupId",
         "SubnetId",
         "TagSpecification",
@@ -94,7 +97,7 @@ class Launcher:
             )
         if len(data.user_data) * 3 // 4 > MAX_USER_DATA + 2:
             raise Ec2Error("InvalidUserData.Malformed", "User data is limited to 16384 bytes")
-        image = self.images.find(data.image)
+        image = self.images.available(data.image)
         disk = data.disks.get(image.root_device, {})
         asked = disk.get("volumeSize") or str(image.snapshot_gb)
         size = whole_number(asked, "VolumeSize", 1, MAX_DISK_GB)
@@ -117,6 +120,8 @@ class Launcher:
             shutdown_behavior=data.shutdown_behavior or "stop",
             disk_gb=size,
             delete_disk=disk.get("deleteOnTermination", "true") == "true",
+            key_name=data.key_name,
+            ebs_optimized=data.ebs_optimized == "true",
         )
 
     def room(self, order: Order, wanted: int) -> tuple[int, tuple[str, str] | None]:
@@ -186,6 +191,16 @@ def capacity_type_of(lifecycle: str) -> CapacityType:
         raise Ec2Error("UnsupportedOperation", f"The lab sells no {lifecycle}.") from error
 
 
+def _check_placement(placement: Tree, subnet: Subnet) -> None:
+    """Raise Ec2Error for a placement that says more than the subnet's zone."""
+    said = {name: value for name, value in placement.plain().items() if value}
+    zone = said.pop("AvailabilityZone", subnet.zone)
+    if zone != subnet.zone:
+        raise Ec2Error("InvalidParameterValue", f"Subnet {subnet.id} is not in zone {zone[:60]}")
+    if said.pop("Tenancy", "default") != "default" or said:
+        raise Ec2Error("UnsupportedOperation", "The lab places instances by their subnet only.")
+
+
 async def run_instances(launcher: Launcher, params: Tree) -> list[Instance]:
     """Answer RunInstances: launch at least MinCount instances, or raise Ec2Error and launch none."""
     unknown = params.keys() - RUN_PARAMETERS
@@ -195,6 +210,7 @@ async def run_instances(launcher: Launcher, params: Tree) -> list[Instance]:
     if "LaunchTemplate" in params:
         data = launcher.templates.find(params.structure("LaunchTemplate")).data.overlaid(data)
     specification = await launcher.specify(data)
+    _check_placement(params.structure("Placement"), specification.subnet)
     highest = whole_number(params.text("MaxCount"), "MaxCount", 1, 1000)
     lowest = whole_number(params.text("MinCount"), "MinCount", 1, highest)
     capacity_type = capacity_type_of(data.market or CapacityType.ON_DEMAND)

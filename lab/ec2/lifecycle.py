@@ -1,4 +1,4 @@
-"""Moves instances through their states: pending, running, shutting-down, terminated.
+"""Moves instances through their states: pending, running, shutting-down, terminated; also stopping, stopped.
 
 Boots and kills their machines.
 """
@@ -34,6 +34,7 @@ class Delays:
     pending: float = 5.0
     shutting_down: float = 5.0
     listed: float = 3600.0
+    stopping: float = 5.0
 
 
 class Lifecycle:
@@ -48,6 +49,7 @@ class Lifecycle:
         self._faults = faults
         self._delays = delays
         self._starting: dict[str, asyncio.Task[None]] = {}
+        self._stopping: dict[str, asyncio.Task[None]] = {}
         self._ending: set[asyncio.Task[None]] = set()
         self.metadata_root = ""
 
@@ -68,6 +70,9 @@ class Lifecycle:
         if instance.state is InstanceState.STOPPED:
             self._terminated(instance)
             return
+        if instance.state is InstanceState.STOPPING:
+            self._spawn(self._terminated_after(self._stopping[instance.id], instance))
+            return
         if instance.ended_at is not None:
             return
         starting = self._starting.get(instance.id)
@@ -75,6 +80,16 @@ class Lifecycle:
             starting.cancel()
         self._end(instance, BY_USER, "User initiated")
         self._spawn(self._end_and_terminate(instance, starting, self._host.shut_down))
+
+    def stop(self, instance: Instance) -> None:
+        """Stop an instance that runs, as StopInstances does: it is `stopping` at once, stopped later."""
+        if instance.state is not InstanceState.RUNNING:
+            return
+        self._end(instance, BY_USER, "User initiated", InstanceState.STOPPING)
+        starting = self._starting.get(instance.id)
+        task = self._spawn(self._stopped_later(instance, starting))
+        self._stopping[instance.id] = task
+        task.add_done_callback(lambda _: self._stopping.pop(instance.id, None))
 
     def take_back(self, instance: Instance, properly: bool = True) -> None:
         """Terminate an instance as a spot interruption does: at once, in any state.
@@ -140,13 +155,30 @@ class Lifecycle:
             runner_version=instance.specification.image.tags.get(RUNNER_TAG, RUNNER_VERSION),
         )
 
-    def _end(self, instance: Instance, reason: tuple[str, str], transition: str) -> None:
+    def _end(
+        self,
+        instance: Instance,
+        reason: tuple[str, str],
+        transition: str,
+        state: InstanceState = InstanceState.SHUTTING_DOWN,
+    ) -> None:
         now = self._clock.now()
         instance.ended_at = now
         instance.reason = (reason[0], f"{reason[0]}: {reason[1]}")
         moment = timestamp(now, "").replace("T", " ").replace("Z", " GMT")
         instance.transition = f"{transition} ({moment})" if transition else ""
-        self._instances.move(instance, InstanceState.SHUTTING_DOWN)
+        self._instances.move(instance, state)
+
+    async def _stopped_later(self, instance: Instance, starting: asyncio.Task[None] | None) -> None:
+        if starting is not None:
+            await asyncio.wait([starting])
+        await self._host.shut_down(instance.id)
+        await self._clock.sleep(self._delays.stopping)
+        self._instances.move(instance, InstanceState.STOPPED)
+
+    async def _terminated_after(self, stopping: asyncio.Task[None], instance: Instance) -> None:
+        await asyncio.wait([stopping])
+        self._terminated(instance)
 
     async def _end_and_terminate(
         self,
@@ -168,10 +200,11 @@ class Lifecycle:
         instance.terminated_at = self._clock.now()
         self._instances.move(instance, InstanceState.TERMINATED)
 
-    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = asyncio.create_task(work)
         self._ending.add(task)
         task.add_done_callback(self._ending.discard)
+        return task
 
 
 def decoded(user_data: str) -> bytes:

@@ -135,7 +135,7 @@ async def test_other_requests_go_to_moto_with_this_account(ec2: Fixture) -> None
 async def test_an_unsupported_ec2_operation_is_refused(ec2: Fixture) -> None:
     (name,) = launched(await ec2.fleet(1))
     with pytest.raises(ClientError) as error:
-        await ec2.sdk("stop_instances", InstanceIds=[name])
+        await ec2.sdk("reboot_instances", InstanceIds=[name])
     assert error.value.response["Error"]["Code"] == "UnsupportedOperation"
     with pytest.raises(ClientError) as error:
         await connect(ec2.lab, region="eu-west-1")("describe_instances")
