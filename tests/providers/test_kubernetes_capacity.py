@@ -17,6 +17,7 @@ from autoscaler.providers.kubernetes.settings import Accelerator
 from tests.ledger.builders import World
 from tests.planner.fleets import catalogue, sku
 from tests.providers.kubernetes_pods import OPTION, make_pod, make_settings
+from tests.providers.node_affinities import label
 
 KEY = "cluster/amd.com/gpu{accelerator=mi300x}"
 
@@ -161,9 +162,12 @@ def test_launch_options_that_share_a_quota_count_the_nodes_of_each(arm_first: bo
         ({"tolerations": [{"key": "team", "value": "ml", "effect": "NoSchedule"}]}, 8),
         ({"tolerations": [{"operator": "Exists"}], "nodeSelector": {"rack": "1"}}, 8),
         ({"tolerations": [{"operator": "Exists"}], "nodeSelector": {"rack": "2"}}, 0),
+        ({"tolerations": [{"operator": "Exists"}], "nodeSelector": {"rack": None}}, 8),
+        ({"tolerations": [{"operator": "Exists"}], "affinity": label("rack", "In", "1")}, 8),
+        ({"tolerations": [{"operator": "Exists"}], "affinity": label("rack", "Gt", "1")}, 0),
     ],
 )
-def test_the_selector_and_tolerations_of_an_overlay_decide_which_nodes_count(
+def test_the_selector_tolerations_and_affinity_of_an_overlay_decide_which_nodes_count(
     overlay: dict[str, Any], units: int
 ) -> None:
     option = replace(OPTION, overlay={"spec": overlay})

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 from autoscaler.providers.kubernetes.answers import quota_usage
 from autoscaler.providers.kubernetes.manifests import node_selector, tolerations
+from autoscaler.providers.kubernetes.node_affinity import admits
 from autoscaler.providers.kubernetes.ownership import FLEET, metadata_of
 from autoscaler.providers.kubernetes.quantities import quantity
 from autoscaler.providers.kubernetes.settings import KubernetesSettings, PodOption
@@ -87,7 +88,11 @@ def _free(node: Mapping[str, Any], options: Sequence[PodOption], key: str, used:
 
 
 def fitting_nodes(option: PodOption, nodes: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """Return the ready nodes that match the node selector and tolerations of the option and its overlay."""
+    """Return the ready nodes on which the scheduler may put the option's pods.
+
+    They match the node selector and the tolerations of the option and its overlay, and the overlay's required
+    node affinity. Whether they have room is not asked.
+    """
     return [node for node in nodes if _is_usable(node) and _fits(option, node)]
 
 
@@ -101,7 +106,9 @@ def _is_usable(node: Mapping[str, Any]) -> bool:
 def _fits(option: PodOption, node: Mapping[str, Any]) -> bool:
     labels, overlay = metadata_of(node, "labels"), option.overlay.get("spec") or {}
     selector = {**node_selector(option), **(overlay.get("nodeSelector") or {})}
-    if any(labels.get(key) != value for key, value in selector.items()):
+    if any(value not in (labels.get(key), None) for key, value in selector.items()):
+        return False
+    if not admits(overlay.get("affinity"), node):
         return False
     accepted = [*tolerations(option), *(overlay.get("tolerations") or ())]
     return all(

@@ -237,6 +237,9 @@ class _Cluster:
                     "no ready node has these labels, this architecture, and only tolerated taints"
                 )
                 fix = "correct node_selector, tolerations or arch, or add nodes"
+                if (option.overlay.get("spec") or {}).get("affinity"):
+                    what += ", and matches the overlay's nodeAffinity"
+                    fix = "correct node_selector, tolerations, arch or the overlay, or add nodes"
                 path = ("skus", sku, "on", index, "pod", "node_selector")
                 yield self._document.problem(path, what, fix, warning=True)
 
