@@ -84,6 +84,17 @@ ImageName = Annotated[
         r"[A-Za-z0-9 ()\[\]./'@_*?-]{1,128}", "an image name glob", "write one such as gpu-*", 128
     ),
 ]
+KmsKey = Annotated[
+    str,
+    Matching(
+        r"(arn:aws[a-z-]*:kms:[a-z0-9-]+:[0-9]{12}:)?alias/[A-Za-z0-9/_-]{1,250}"
+        r"|arn:aws[a-z-]*:kms:[a-z0-9-]+:[0-9]{12}:key/[a-z0-9-]+"
+        r"|mrk-[0-9a-f]{32}|[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}",
+        "a KMS key",
+        "write a key's id, alias/NAME, or the ARN of either",
+        maximum=2048,
+    ),
+]
 PublicUrl = Annotated[str, AfterValidator(scalars.parse_public_url)]
 SecureUrl = Annotated[str, AfterValidator(scalars.parse_secure_url)]
 StoreUrl = Annotated[str, AfterValidator(scalars.parse_store)]

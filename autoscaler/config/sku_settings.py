@@ -81,6 +81,19 @@ class Image(Section):
     """Another image for a share of the launches: the newest of another name."""
 
 
+class Volume(Section):
+    """The performance and encryption of the machine's disks. The type of every disk is gp3."""
+
+    iops: Annotated[int, Field(ge=3000, le=80_000)] | None = None
+    """IOPS of the root disk, at most 500 for each GiB; default: 3000, which costs nothing extra."""
+    throughput: Annotated[int, Field(ge=125, le=2000)] | None = None
+    """Throughput of the root disk in MiB/s, at most a quarter of its IOPS; default: 125."""
+    initialization_rate: Annotated[int, Field(ge=100, le=300)] | None = None
+    """MiB/s at which EBS fills the root disk from its snapshot; default: blocks are read on first use."""
+    kms_key: shapes.KmsKey | None = None
+    """The KMS key of all disks: an id, `alias/NAME` or an ARN; default: the region's default key for EBS."""
+
+
 class Schedule(Section):
     """A minimum of ready machines at certain times; of several at once, the largest counts."""
 
@@ -148,6 +161,8 @@ class SkuSettings(Section):
     """`preinstalled`, or `install` on a stock image at boot. `install` has no effect yet."""
     disk_gb: shapes.Gibibytes | None = None
     """The size of the root disk in GiB, at least the image's own; default: the image's own."""
+    volume: Volume | None = None
+    """The performance and encryption of the disks (EC2)."""
     labels: tuple[Label, ...] = ()
     """Labels in addition to the SKU's name."""
     unlabelled: bool = False

@@ -213,6 +213,6 @@ def _disk_shown(one: Instance) -> dict[str, Any]:
             "volumeId": one.volume_id,
             "status": "attached",
             "attachTime": timestamp(one.launched_at),
-            "deleteOnTermination": one.specification.delete_disk,
+            "deleteOnTermination": one.specification.disk.delete_with_instance,
         },
     }

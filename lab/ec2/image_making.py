@@ -75,7 +75,7 @@ class ImageMaking:
             one.specification.image,
             params.text("Name"),
             source=one.id,
-            size_gb=one.specification.disk_gb,
+            size_gb=one.specification.disk.gb,
             description=params.text("Description"),
             tags=requested_tags(params, "image"),
             snapshot_tags=requested_tags(params, "snapshot"),

@@ -10,6 +10,7 @@ from enum import StrEnum
 from typing import NamedTuple
 
 from autoscaler.model.catalogue import CapacityType
+from lab.ec2.disks import Disk
 from lab.ec2.images import Image
 
 
@@ -63,8 +64,8 @@ class Subnet:
 class LaunchSpecification:
     """What to launch: the merged data of template, override and request.
 
-    `user_data` is base64, as EC2 stores it. `tags` and `volume_tags` are those at launch. `disk_gb` is the size
-    of the root volume. `delete_disk` is whether the volume is deleted with the instance.
+    `user_data` is base64, as EC2 stores it. `tags` and `volume_tags` are those at launch. `disk` is the root
+    volume.
     """
 
     image: Image
@@ -77,8 +78,7 @@ class LaunchSpecification:
     instance_profile: str = ""
     metadata_options: dict[str, str] = field(default_factory=dict)
     shutdown_behavior: str = "stop"
-    disk_gb: int = 8
-    delete_disk: bool = True
+    disk: Disk = field(default_factory=Disk)
     key_name: str = ""
     ebs_optimized: bool = False
 

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from autoscaler.model.catalogue import CapacityType
+from lab.ec2.disks import root_disk
 from lab.ec2.faults import NO_CAPACITY, NO_SPOT_ROLE, Faults
 from lab.ec2.images import Images
 from lab.ec2.instances import Instance, Instances, LaunchSpecification, Pool, Subnet
@@ -24,7 +25,6 @@ from lab.ec2.throttling import Throttling
 MAX_USER_DATA = 16 * 1024
 """The maximum size in bytes before base64 (EC2 User Guide, instance user data)."""
 NETWORK = 10 << 24
-MAX_DISK_GB = 65_536
 NO_ADDRESSES = (
     "InsufficientFreeAddressesInSubnet",
     "The specified subnet does not have enough free addresses to satisfy the request.",
@@ -98,15 +98,6 @@ class Launcher:
         if len(data.user_data) * 3 // 4 > MAX_USER_DATA + 2:
             raise Ec2Error("InvalidUserData.Malformed", "User data is limited to 16384 bytes")
         image = self.images.available(data.image)
-        disk = data.disks.get(image.root_device, {})
-        asked = disk.get("volumeSize") or str(image.snapshot_gb)
-        size = whole_number(asked, "VolumeSize", 1, MAX_DISK_GB)
-        if size < image.snapshot_gb:
-            raise Ec2Error(
-                "InvalidBlockDeviceMapping",
-                f"Volume of size {size}GB is smaller than snapshot '{image.snapshot_id}', "
-                f"expect size >= {image.snapshot_gb}GB",
-            )
         return LaunchSpecification(
             image=image,
             instance_type=data.instance_type,
@@ -118,8 +109,7 @@ class Launcher:
             instance_profile=data.instance_profile,
             metadata_options=data.metadata_options,
             shutdown_behavior=data.shutdown_behavior or "stop",
-            disk_gb=size,
-            delete_disk=disk.get("deleteOnTermination", "true") == "true",
+            disk=root_disk(data.disks, image),
             key_name=data.key_name,
             ebs_optimized=data.ebs_optimized == "true",
         )
@@ -175,7 +165,7 @@ class Launcher:
             # EC2 gives whole seconds, the same in DescribeInstances and in the identity document.
             launched_at=float(int(self.now())),
             volume_id="vol-" + secrets.token_hex(9)[:17],
-            leaves_disk=not order.specification.delete_disk,
+            leaves_disk=not order.specification.disk.delete_with_instance,
             private_ip=".".join(str(byte) for byte in address.to_bytes(4, "big")),
         )
         self.instances.add(instance)

@@ -92,17 +92,23 @@ def _attributes(one: Instance) -> dict[str, str]:
 
 
 def _shown(one: Instance) -> dict[str, Any]:
+    disk = one.specification.disk
     attachment = {
         "volumeId": one.volume_id,
         "instanceId": one.id,
         "device": one.specification.image.root_device,
         "status": "attached",
         "attachTime": timestamp(one.launched_at),
-        "deleteOnTermination": one.specification.delete_disk,
+        "deleteOnTermination": one.specification.disk.delete_with_instance,
     }
     return {
         "volumeId": one.volume_id,
-        "size": one.specification.disk_gb,
+        "size": disk.gb,
+        "iops": disk.iops,
+        "throughput": disk.throughput,
+        "volumeInitializationRate": disk.initialization_rate or None,
+        "encrypted": disk.encrypted,
+        "kmsKeyId": disk.kms_key or None,
         "snapshotId": one.specification.image.snapshot_id,
         "availabilityZone": one.zone,
         "status": _status(one),

@@ -75,6 +75,13 @@ SKU, POD, SECTION = "    on:\n", "{image: i}", "{context: c, namespace: runners}
             "write preinstalled",
         ),
         (
+            SKU,
+            f"    volume: {{iops: 4000}}\n{SKU}",
+            "skus.gpu.volume",
+            "has no effect: no launch option is on EC2",
+            "remove it",
+        ),
+        (
             POD,
             "{image: i, resources: {cpu: 4}}",
             "skus.gpu.on[0].pod.resources.cpu",

@@ -20,7 +20,7 @@ from autoscaler.providers.ec2.requests import (
     template_of,
 )
 from autoscaler.providers.ec2.rows import ImageRow
-from autoscaler.providers.ec2.settings import Ec2Settings, Ec2Sku
+from autoscaler.providers.ec2.settings import Ec2Settings, Ec2Sku, VolumeOptions
 
 SKU = Ec2Sku(
     name=SkuName("linux.g5"),
@@ -43,6 +43,15 @@ SETTINGS = Ec2Settings(
 )
 IMAGE = ImageRow("ami-1", "gpu-1", "2026-01-01T00:00:00.000Z", "x86_64", "/dev/xvda", 30)
 SUBNETS = {"us-east-1a": "subnet-a", "us-east-1b": "subnet-b"}
+
+
+VOLUMES: tuple[dict[str, Any], ...] = (
+    {"iops": 4000},
+    {"throughput": 126},
+    {"initialization_rate": 100},
+    {"kms_key": "alias/ci"},
+    {"kms_key": "alias/other"},
+)
 
 
 def order(capacity_type: CapacityType, **changes: Any) -> LaunchOrder:
@@ -108,6 +117,44 @@ def test_every_disk_of_the_image_is_encrypted_and_deleted_with_the_machine() -> 
     assert tags["volume"] == tags["instance"]
 
 
+def test_the_key_is_for_every_disk_and_the_performance_for_the_root_disk() -> None:
+    sku = replace(SKU, volume=VolumeOptions(4000, 1000, 100, "alias/ci"))
+    image = IMAGE._replace(other_disks=(("/dev/sdf", 40),))
+    root, other = (one["Ebs"] for one in template_data(SETTINGS, sku, image)["BlockDeviceMappings"])
+    performance = {"Iops": 4000, "Throughput": 1000, "VolumeInitializationRate": 100}
+    assert root == {**other, "VolumeSize": 150, **performance}
+    assert other["KmsKeyId"] == "alias/ci"
+
+
+@pytest.mark.case(
+    "iops and throughput beyond what EBS allows for the disk's size are refused before a launch",
+    topic="Images and disks",
+    source="rocicorp/mono#4410; runs-on/runs-on#260",
+)
+@pytest.mark.parametrize(
+    ("volume", "gb", "refusal"),
+    [
+        (VolumeOptions(iops=3000), 1, ""),
+        (VolumeOptions(iops=15_000), 30, ""),
+        (VolumeOptions(iops=15_001), 30, "volume.iops of linux.g5: 15001 IOPS .* disk_gb: 31 or"),
+        (VolumeOptions(throughput=750), 1, ""),
+        (VolumeOptions(throughput=751), 1, "volume.throughput of linux.g5: .* iops: 3004 or"),
+        (VolumeOptions(8000, 2000), 16, ""),
+        (VolumeOptions(8000, 2001), 16, "volume.throughput .* iops: 8004 or"),
+    ],
+)
+def test_a_disk_that_ebs_refuses_is_a_configuration_error(
+    volume: VolumeOptions, gb: int, refusal: str
+) -> None:
+    sku, image = replace(SKU, disk_gb=None, volume=volume), IMAGE._replace(root_gb=gb)
+    if not refusal:
+        assert template_data(SETTINGS, sku, image)
+        return
+    with pytest.raises(ProviderError, match=refusal) as caught:
+        template_data(SETTINGS, sku, image)
+    assert (caught.value.code, caught.value.failure) == ("Volume", FailureClass.CONFIGURATION)
+
+
 def test_the_template_of_a_stored_request_is_found() -> None:
     text = fleet_request(SETTINGS, order(CapacityType.SPOT), "lt-7", SUBNETS)
     assert template_of(text) == "lt-7"
@@ -131,13 +178,17 @@ def test_the_name_of_a_template_is_derived_from_its_content() -> None:
         template_data(SETTINGS, SKU, IMAGE._replace(id="ami-2")),
         template_data(SETTINGS, replace(SKU, user_data="#!/bin/sh\n"), IMAGE),
         template_data(SETTINGS, replace(SKU, disk_gb=151), IMAGE),
+        *(
+            template_data(SETTINGS, replace(SKU, volume=VolumeOptions(**option)), IMAGE)
+            for option in VOLUMES
+        ),
         template_data(replace(SETTINGS, security_groups=()), SKU, IMAGE),
         template_data(replace(SETTINGS, instance_profile=None), SKU, IMAGE),
         template_data(
             replace(SETTINGS, installations=Installations(InstallationId("other"))), SKU, IMAGE
         ),
     ]
-    assert len({name, *(template_name("ci gpu", one) for one in changed)}) == 7
+    assert len({name, *(template_name("ci gpu", one) for one in changed)}) == 12
 
 
 @pytest.mark.case(

@@ -10,6 +10,7 @@ from autoscaler.config.problems import Problem, show
 from autoscaler.config.provider_kind import options_of, sections_of
 from autoscaler.config.settings import Settings
 from autoscaler.providers.ec2.configuration import Ec2Section
+from autoscaler.providers.ec2.sku_checks import sku_problems
 
 KEY = "ec2"
 """The key of an EC2 provider's section."""
@@ -21,6 +22,7 @@ def contradictions(document: Document) -> Iterator[Problem]:
     """Return the contradictions between keys."""
     yield from _regions(document)
     yield from _platforms(document)
+    yield from sku_problems(document, KEY)
 
 
 def warnings(document: Document, settings: Settings) -> Iterator[Problem]:

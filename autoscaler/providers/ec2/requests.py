@@ -16,6 +16,7 @@ from autoscaler.model.failures import FailureClass
 from autoscaler.providers.ec2.rows import ImageRow
 from autoscaler.providers.ec2.settings import Ec2Settings, Ec2Sku
 from autoscaler.providers.ec2.tags import FLEET, INSTALLATION, LAUNCH_REQUEST, SKU, tag_list
+from autoscaler.providers.ec2.volumes import block_devices
 
 MAX_MACHINES = 1000
 """Machines in one request: `instant` fleets use the bucket of 1,000 instances."""
@@ -62,7 +63,8 @@ def template_data(settings: Ec2Settings, sku: Ec2Sku, image: ImageRow) -> dict[s
     """Return the launch template's data for a SKU.
 
     IMDSv2 with one hop hides the metadata from containers. A machine that powers itself off
-    terminates and deletes all its disks, even if the image has other settings for them.
+    terminates and deletes all its disks, even if the image has other settings for them. Raises
+    ProviderError if EC2 would refuse the SKU's options on this image.
     """
     tags = tag_list(machine_tags(settings, sku))
     data: dict[str, Any] = {
@@ -74,10 +76,7 @@ def template_data(settings: Ec2Settings, sku: Ec2Sku, image: ImageRow) -> dict[s
             "HttpPutResponseHopLimit": 1,
             "InstanceMetadataTags": "disabled",
         },
-        "BlockDeviceMappings": [
-            _disk(image.root_device, max(sku.disk_gb or 0, image.root_gb)),
-            *(_disk(device, size) for device, size in image.other_disks),
-        ],
+        "BlockDeviceMappings": block_devices(sku, image),
         "InstanceInitiatedShutdownBehavior": "terminate",
         "TagSpecifications": [
             {"ResourceType": "instance", "Tags": tags},
@@ -90,18 +89,6 @@ def template_data(settings: Ec2Settings, sku: Ec2Sku, image: ImageRow) -> dict[s
     if sku.user_data:
         data["UserData"] = base64.b64encode(sku.user_data.encode()).decode()
     return data
-
-
-def _disk(device: str, size: int) -> dict[str, Any]:
-    return {
-        "DeviceName": device,
-        "Ebs": {
-            "DeleteOnTermination": True,
-            "Encrypted": True,
-            "VolumeSize": max(size, 1),
-            "VolumeType": "gp3",
-        },
-    }
 
 
 def template_of(request: str) -> str:

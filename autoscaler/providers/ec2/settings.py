@@ -34,6 +34,17 @@ class Ec2Option:
 
 
 @dataclass(frozen=True, slots=True)
+class VolumeOptions:
+    """The options of a SKU's disks; None keeps EC2's default. `throughput` and `initialization_rate` are in
+    MiB/s. `kms_key` is for all disks, the others are for the root disk."""
+
+    iops: int | None = None
+    throughput: int | None = None
+    initialization_rate: int | None = None
+    kms_key: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Ec2Sku:
     """The EC2 settings of one SKU's machines.
 
@@ -49,6 +60,7 @@ class Ec2Sku:
     image_name: str
     image_owner: str
     disk_gb: int | None = None
+    volume: VolumeOptions = VolumeOptions()
     user_data: str = field(default="", repr=False)
     canary: CanaryImage | None = None
     options: Mapping[int, Ec2Option] = field(default_factory=dict)

@@ -4,12 +4,18 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from autoscaler.config.settings import Settings
-from autoscaler.config.sku_settings import Image, SkuSettings
+from autoscaler.config.sku_settings import Image, SkuSettings, Volume
 from autoscaler.model.catalogue import CapacityType, OperatingSystem, Rate
 from autoscaler.model.identifiers import ProviderName, SkuName
 from autoscaler.model.installations import Installations
 from autoscaler.providers.ec2.configuration import Ec2OptionKeys, Ec2Section, TokenBucket
-from autoscaler.providers.ec2.settings import CanaryImage, Ec2Option, Ec2Settings, Ec2Sku
+from autoscaler.providers.ec2.settings import (
+    CanaryImage,
+    Ec2Option,
+    Ec2Settings,
+    Ec2Sku,
+    VolumeOptions,
+)
 from autoscaler.providers.ec2.user_data import render_user_data
 
 
@@ -86,6 +92,7 @@ def _skus(
                 image_name=sku.image.name,
                 image_owner=sku.image.owner,
                 disk_gb=sku.disk_gb,
+                volume=_volume(sku.volume),
                 user_data=render_user_data(
                     sku.os, server.public_url, provider, agent_sha256, ca_pem
                 ),
@@ -102,6 +109,12 @@ def _options(sku: SkuSettings, provider: ProviderName) -> dict[int, Ec2Option]:
         for index, option in enumerate(sku.launch_options)
         if option.provider == provider and isinstance(option, Ec2OptionKeys)
     }
+
+
+def _volume(given: Volume | None) -> VolumeOptions:
+    if given is None:
+        return VolumeOptions()
+    return VolumeOptions(given.iops, given.throughput, given.initialization_rate, given.kms_key)
 
 
 def _canary(image: Image) -> CanaryImage | None:

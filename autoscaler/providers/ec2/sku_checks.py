@@ -1,0 +1,55 @@
+"""Checks the keys of a SKU that only EC2 has. Reads fleet.yaml as written, like `file_checks`."""
+
+import re
+from collections.abc import Iterator
+
+from autoscaler.config.checks import text
+from autoscaler.config.document import Document, Node
+from autoscaler.config.problems import Problem
+from autoscaler.config.provider_kind import options_of
+from autoscaler.config.shapes import Gibibytes
+from autoscaler.config.sku_settings import Volume
+from autoscaler.config.values import valid
+from autoscaler.providers.ec2.settings import VolumeOptions
+from autoscaler.providers.ec2.volumes import ratio_problems
+
+_KEY_ARN = re.compile("arn:[a-z-]+:kms:([a-z0-9-]+):")
+
+
+def sku_problems(document: Document, kind: str) -> Iterator[Problem]:
+    """Return the contradictions in the SKUs' keys that only EC2 has. `kind` is EC2's key."""
+    regions: dict[str, set[str]] = {}
+    for name, _, _, option in options_of(document, kind):
+        provider = document.root.get("providers", text(option, "provider") or "", kind)
+        regions.setdefault(name, set()).add(text(provider, "region") or "")
+    skus = document.root.child("skus")
+    for name, sku in skus.entries() if skus else ():
+        if name in regions:
+            yield from _volume(document, name, sku, regions[name])
+        elif sku.child("volume") is not None and _known_providers(document, sku):
+            what = "has no effect: no launch option is on EC2"
+            yield document.problem(("skus", name, "volume"), what, "remove it")
+
+
+def _known_providers(document: Document, sku: Node) -> bool:
+    """Return whether the file has the providers of all launch options."""
+    options = sku.child("on")
+    return all(
+        document.root.get("providers", text(option, "provider") or "") is not None
+        for _, option in (options.items() if options else ())
+    )
+
+
+def _volume(document: Document, name: str, sku: Node, regions: set[str]) -> Iterator[Problem]:
+    found = valid(sku, Volume, "volume")
+    if found is None:
+        return
+    options = VolumeOptions(found.iops, found.throughput)
+    for key, what, fix in ratio_problems(options, valid(sku, Gibibytes, "disk_gb")):
+        yield document.problem(("skus", name, "volume", key), what, fix)
+    arn = _KEY_ARN.match(found.kms_key or "")
+    for region in sorted(regions - {""}):
+        if arn is not None and arn[1] != region:
+            what = f"is a key in {arn[1]}, and a launch option is in {region}"
+            fix = f"write the ARN of a key in {region}, or alias/NAME if both regions have one"
+            yield document.problem(("skus", name, "volume", "kms_key"), what, fix)

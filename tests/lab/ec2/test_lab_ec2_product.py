@@ -1,0 +1,159 @@
+"""fleet.yaml's keys on EC2 in real requests: the product's provider launches machines in the lab's EC2."""
+
+import json
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from autoscaler import config
+from autoscaler.controller.ports.provider import LaunchAnswer, LaunchOrder, ProviderError
+from autoscaler.model.catalogue import CapacityType
+from autoscaler.model.identifiers import InstallationId, LaunchRequestId, ProviderName, SkuName
+from autoscaler.model.installations import Installations
+from autoscaler.providers.ec2.channel import WorkerChannel
+from autoscaler.providers.ec2.provider import Ec2Provider
+from autoscaler.providers.ec2.requests import template_of
+from autoscaler.providers.ec2.settings import Timeouts
+from autoscaler.providers.ec2.translation import ec2_settings
+from autoscaler.providers.registry import provider_kinds
+from lab.ec2.instances import Instance
+from tests.lab.ec2.harness import Fixture
+from tests.providers.doubles import ManualClock, RememberingTelemetry
+
+PATIENCE = 60.0
+KEY = "arn:aws:kms:us-west-2:123456789012:key/0ca3ce62-8c2b-4b3c-9a3e-1b7b1a4b1d11"
+
+TEXT = """
+fleet: ci
+github:
+  apps: [{id: 1, private_key_file: app.pem}]
+  webhook_secret_file: secret
+  scopes: [{org: acme}]
+server: {listen: "127.0.0.1:8443", public_url: "http://127.0.0.1:8443"}
+store: sqlite:///state.db
+providers:
+  there:
+    ec2: {region: us-west-2, subnets: [SUBNETS], security_groups: [GROUP]PROVIDER}
+skus:
+  gpu:
+    on: [{provider: there, instance_types: [TYPE]OPTION}]
+    image: {name: "runner-linux-*"}
+SKU
+"""
+
+
+@dataclass
+class Product:
+    """Providers made from a fleet.yaml, which share one worker process."""
+
+    ec2: Fixture
+    folder: Path
+    worker: WorkerChannel
+
+    def written(
+        self, sku: str = "", option: str = "", provider: str = "", kind: str = "g5.xlarge"
+    ) -> str:
+        """Return a fleet.yaml with these keys in its SKU, its launch option and its provider."""
+        network = self.ec2.network
+        return (
+            TEXT.replace("SUBNETS", ", ".join(network.subnets))
+            .replace("GROUP", network.security_group)
+            .replace("TYPE", kind)
+            .replace("SKU", sku and f"    {sku}")
+            .replace("OPTION", option and f", {option}")
+            .replace("PROVIDER", provider and f", {provider}")
+        )
+
+    def provider(self, **keys: str) -> Ec2Provider:
+        """Return a provider for a fleet.yaml with these keys (see `written`)."""
+        path = self.folder / "fleet.yaml"
+        path.write_text(self.written(**keys))
+        settings = config.load(path, provider_kinds(), files=False).settings
+        ids = Installations(InstallationId("f00dface"))
+        made = ec2_settings(ProviderName("there"), settings, self.folder, ids, "0" * 64)
+        return Ec2Provider(made, RememberingTelemetry(), ManualClock(), self.worker)
+
+    async def launch(self, order: LaunchOrder, **keys: str) -> tuple[str, LaunchAnswer]:
+        """Prepare and launch an order; return the request and the answer."""
+        provider = self.provider(**keys)
+        request = await provider.prepare(order)
+        assert request == await provider.prepare(order)
+        return request, await provider.launch(request)
+
+    async def template(self, request: str) -> Any:
+        """Return the launch template's data, as EC2 shows it."""
+        shown = await self.ec2.sdk(
+            "describe_launch_template_versions", LaunchTemplateId=template_of(request)
+        )
+        (version,) = shown["LaunchTemplateVersions"]
+        return version["LaunchTemplateData"]
+
+    def machine(self, answer: LaunchAnswer) -> Instance:
+        """Return the only machine that was launched."""
+        assert answer.failures == ()
+        (launched,) = answer.launched
+        found = self.ec2.lab.instances.find(launched.provider_id)
+        assert found is not None
+        return found
+
+
+@pytest.fixture
+async def product(
+    ec2: Fixture, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> AsyncIterator[Product]:
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.setenv(name, "lab")
+    patient = Timeouts(connect=PATIENCE, read=PATIENCE, answer=PATIENCE)
+    worker = WorkerChannel("us-west-2", ec2.lab.endpoint_url, patient)
+    yield Product(ec2, tmp_path, worker)
+    await worker.close()
+
+
+def order(token: str = "t", kind: str = "g5.xlarge", **changes: Any) -> LaunchOrder:
+    plain = LaunchOrder(
+        launch_request=LaunchRequestId(token),
+        sku=SkuName("gpu"),
+        option=0,
+        capacity_type=CapacityType.ON_DEMAND,
+        offerings=(f"there/{kind}/us-west-2a/on-demand",),
+        count=1,
+        token=token,
+    )
+    return replace(plain, **changes)
+
+
+@pytest.mark.case(
+    "iops and throughput beyond what EBS allows for the disk's size are refused before a launch",
+    topic="Images and disks",
+    source="rocicorp/mono#4410; runs-on/runs-on#260",
+)
+async def test_the_options_of_the_disk_reach_ec2(product: Product) -> None:
+    sku = (
+        "disk_gb: 100\n"
+        "    volume: {iops: 6000, throughput: 1500, initialization_rate: 300, "
+        f"kms_key: '{KEY}'}}"
+    )
+    request, answer = await product.launch(order(), sku=sku)
+    disk = product.machine(answer).specification.disk
+    assert (disk.gb, disk.iops, disk.throughput) == (100, 6000, 1500)
+    assert (disk.initialization_rate, disk.kms_key, disk.encrypted) == (300, KEY, True)
+    (shown,) = (await product.ec2.sdk("describe_volumes"))["Volumes"]
+    assert (shown["Iops"], shown["Throughput"], shown["KmsKeyId"]) == (6000, 1500, KEY)
+    assert shown["VolumeInitializationRate"] == 300
+    # Another value is another template; EC2 gets no key that the file lacks.
+    plain, _ = await product.launch(order("u"), sku="disk_gb: 100")
+    assert template_of(plain) != template_of(request)
+    (mapping,) = (await product.template(plain))["BlockDeviceMappings"]
+    assert sorted(mapping["Ebs"]) == [
+        "DeleteOnTermination",
+        "Encrypted",
+        "VolumeSize",
+        "VolumeType",
+    ]
+    # Without disk_gb the image gives the size: its 30 GiB allow 15,000 IOPS.
+    with pytest.raises(ProviderError, match=r"volume\.iops of gpu: 15001 .* write disk_gb: 31"):
+        await product.provider(sku="volume: {iops: 15001}").prepare(order("v"))
+    assert json.loads(plain)["ClientToken"] == "u"
