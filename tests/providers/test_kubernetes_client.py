@@ -458,6 +458,9 @@ async def test_the_console_is_the_state_and_the_end_of_both_logs(
     shown = await provider.console(machine)
     assert shown == "Evicted: disk\nattest:\nhealth check failed\n"
     assert [one.query.get("container") for one in server.requests] == [None, "attest", "runner"]
+    assert {(one.query["tailLines"], one.query["limitBytes"]) for one in server.requests[1:]} == {
+        ("128", "2097152")
+    }
     server.answers = [body(200, POD), waiting, body(200, "x" * 3 * MOST_CONSOLE)]
     assert len(await provider.console(machine)) == MOST_CONSOLE
     other = {**POD, "metadata": {**POD["metadata"], "uid": "another"}}

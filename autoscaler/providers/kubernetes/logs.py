@@ -12,7 +12,16 @@ from autoscaler.providers.kubernetes.ownership import identity_of
 from autoscaler.providers.kubernetes.settings import KubernetesSettings
 from autoscaler.providers.kubernetes.statuses import pod_state
 
-_LINES = "400"
+LINES = 128
+"""Lines that are read of each container's log, the last ones."""
+
+LIMIT_BYTES = LINES * 16 * 1024
+"""Bytes that kubelet sends of them, the first ones.
+
+So a smaller limit would cut off the end of the log. containerd splits lines after 16 KiB
+(`max_container_log_line_size`), CRI-O's conmon after 8 KiB, and kubelet counts the parts as lines
+(`pkg/util/tail`, `FindTailLineStartIndex`).
+"""
 
 
 async def pod_logs(api: ApiServer, settings: KubernetesSettings, machine: ProviderMachineId) -> str:
@@ -30,7 +39,11 @@ async def pod_logs(api: ApiServer, settings: KubernetesSettings, machine: Provid
     # If a container of the mode fails, the others never start.
     of_mode = {one.get("name") for one in pod["spec"].get("initContainers") or ()}
     for container in (*(one for one in (DIND_FILES, DIND) if one in of_mode), ATTEST, RUNNER):
-        query = {"container": container, "tailLines": _LINES}
+        query = {
+            "container": container,
+            "tailLines": str(LINES),
+            "limitBytes": str(LIMIT_BYTES),
+        }
         try:
             text = await api.text("GET", paths.log(settings.namespace, name), query)
         except ProviderError as error:
