@@ -29,6 +29,8 @@ from mutant_survivors import FILE, Survivor, change, entries, listed
 ROOT = Path(__file__).parents[1]
 WORK = ROOT / ".cache" / "mutants"
 ROOMS = ("ledger", "planner")
+TESTS = (*ROOMS, "model")
+"""Folders of tests/ that are copied: those of the rooms, and what their tests import."""
 ENOUGH = 0.9
 MEMORY = 4 << 30
 """Bytes of address space: a mutant that never stops collecting ends by itself."""
@@ -162,8 +164,8 @@ def prepare(work: Path) -> None:
     shutil.copytree(ROOT / "autoscaler", work / "autoscaler", ignore=without)
     for name in ("__init__.py", "conftest.py"):
         shutil.copy2(ROOT / "tests" / name, work / "tests")
-    for room in ROOMS:
-        shutil.copytree(ROOT / "tests" / room, work / "tests" / room, ignore=without)
+    for folder in TESTS:
+        shutil.copytree(ROOT / "tests" / folder, work / "tests" / folder, ignore=without)
     shutil.copy2(ROOT / "pyproject.toml", work)
 
 

@@ -43,6 +43,23 @@ def known(*mutants: Any) -> Counter[Any]:
     return Counter(mutant.survivor for mutant in mutants)
 
 
+def test_the_copy_contains_every_module_that_its_tests_import(tmp_path: Path) -> None:
+    """Otherwise, `make mutants` ends before the first mutant."""
+    SCRIPT["prepare"](tmp_path / "work")
+    work = tmp_path / "work"
+    imported = {
+        node.module
+        for path in work.glob("tests/**/*.py")
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.ImportFrom) and node.module
+    }
+    ours = {name for name in imported if name.partition(".")[0] in ("tests", "lab", "autoscaler")}
+    assert {"tests.ledger.builders", "autoscaler.model.plan"} <= ours
+    files = {name: work / name.replace(".", "/") for name in ours}
+    absent = [n for n, at in files.items() if not (at.is_dir() or at.with_suffix(".py").exists())]
+    assert absent == []
+
+
 GENERATED = """
 def x_f__mutmut_orig(a):
     b = (
