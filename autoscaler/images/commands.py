@@ -1,4 +1,4 @@
-"""The commands about images: `autoscaler images check` and `autoscaler images values`."""
+"""The commands about images: `autoscaler images check`, `values` and `build`."""
 
 import re
 from collections.abc import Iterator
@@ -10,8 +10,10 @@ from typing import Annotated
 
 import typer
 
+from autoscaler.images.recipes import RECIPES, Engine
+
 images = typer.Typer(
-    help="Check and print the versions of what images contain.",
+    help="Check and print the versions of what images contain, and build images.",
     no_args_is_help=True,
     rich_markup_mode=None,
 )
@@ -100,6 +102,59 @@ def values(
         typer.echo(f"{name}={value}")
 
 
+@images.command()
+def build(
+    name: Annotated[str, typer.Argument(metavar="NAME", help=f"One of {', '.join(RECIPES)}.")],
+    further: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[-- OPTION...]", help="Further options of the engine, such as --push."
+        ),
+    ] = None,
+    engine: Annotated[
+        Engine, typer.Option(help="What builds the image: docker, podman or buildah.")
+    ] = Engine.DOCKER,
+    platform: Annotated[
+        str | None,
+        typer.Option(
+            metavar="PLATFORM",
+            help="The platform of the image, such as linux/arm64; default: that of this machine, if "
+            "the image has it.",
+        ),
+    ] = None,
+    tag: Annotated[
+        list[str] | None,
+        typer.Option(metavar="TAG", help="Names of the image; default: its own name and version."),
+    ] = None,
+    root: Annotated[
+        Path, typer.Option(metavar="FOLDER", help="The root of the repository.", file_okay=False)
+    ] = Path(),
+    file: File = None,
+    show: Annotated[
+        bool, typer.Option("--print", help="Print the command, and do not run it.")
+    ] = False,
+) -> None:
+    """Build a container image of this repository, with the values of versions.yaml.
+
+    If a value is null, builds nothing, names it, and exits with 2. Otherwise exits as the engine does.
+    """
+    import shlex
+
+    from autoscaler.images.building import prepare, run
+    from autoscaler.images.load import load_versions
+    from autoscaler.images.recipes import build_command
+
+    with _errors():
+        prepared = prepare(
+            load_versions(file), name, root, platform, tuple(tag or ()), tuple(further or ())
+        )
+        command = build_command(engine, prepared, str(root))
+        if show:
+            typer.echo(shlex.join(command))
+            return
+        raise typer.Exit(run(command))
+
+
 def _names(wanted: list[str]) -> dict[str, str]:
     """Return the key of each name. Raises BadParameter."""
     keys: dict[str, str] = {}
@@ -115,11 +170,15 @@ def _names(wanted: list[str]) -> dict[str, str]:
 
 @contextmanager
 def _errors() -> Iterator[None]:
-    """Print the errors of a file to stderr, and exit with 2."""
+    """Print the errors of a file or of a build to stderr, and exit with 2."""
     from autoscaler.config import ConfigurationError
+    from autoscaler.images.building import BuildError
 
     try:
         yield
+    except BuildError as error:
+        typer.echo(str(error), err=True)
+        raise typer.Exit(2) from None
     except ConfigurationError as error:
         for problem in error.problems:
             typer.echo(str(problem), err=True)

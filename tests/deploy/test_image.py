@@ -33,10 +33,9 @@ def test_hadolint_reports_a_planted_mistake() -> None:
     assert {"DL3007", "DL3013"} <= set(re.findall(r"DL\d+", found.stdout))
 
 
-def test_both_stages_use_one_image_by_its_digest() -> None:
-    bases = {one.removesuffix(" AS build") for one in instructions("FROM")}
-    [base] = bases
-    assert re.fullmatch(r"python:3\.\d+\.\d+-slim-\w+@sha256:[0-9a-f]{64}", base)
+def test_both_stages_use_one_image() -> None:
+    """The programs of /opt/autoscaler contain the path of the Python in the image that installed them."""
+    assert instructions("FROM") == ["${BASE} AS build", "${BASE}"]
 
 
 def test_the_image_has_the_uv_of_the_other_commands() -> None:
@@ -47,10 +46,10 @@ def test_the_image_has_the_uv_of_the_other_commands() -> None:
 
 
 def test_only_the_packages_of_the_lock_file_are_installed() -> None:
-    syncs = [one for one in instructions("RUN") if one.startswith("uv ")]
+    syncs = [one.partition(" uv ")[2] for one in instructions("RUN") if " uv " in one]
     assert len(syncs) == 2
     for sync in syncs:
-        assert sync.startswith("uv sync --frozen --no-dev --no-")
+        assert sync.startswith("sync --frozen --no-dev --no-")
 
 
 def test_the_context_has_what_the_build_copies() -> None:

@@ -1,0 +1,75 @@
+"""Builds a container image with docker, podman or buildah."""
+
+import platform as host
+import subprocess
+from importlib.metadata import version as installed
+from pathlib import Path
+
+from autoscaler.images.load import VersionsFile
+from autoscaler.images.recipes import RECIPES, Build
+from autoscaler.images.values import read_values
+
+
+class BuildError(Exception):
+    """A build cannot start. The text says why, and what to do."""
+
+
+def prepare(
+    file: VersionsFile,
+    name: str,
+    root: Path,
+    platform: str | None = None,
+    tags: tuple[str, ...] = (),
+    further: tuple[str, ...] = (),
+) -> Build:
+    """Return the build of an image. `platform`: default that of this machine, if the image has it.
+
+    Raises BuildError for an unknown image or platform and a folder that is not the repository, and
+    ConfigurationError if a value of versions.yaml is null.
+    """
+    recipe = RECIPES.get(name)
+    if recipe is None:
+        raise BuildError(f"there is no image {name!r}; name one of {', '.join(RECIPES)}")
+    if not (root / recipe.dockerfile).is_file():
+        message = f"{root} has no {recipe.dockerfile}; name the root of the repository with --root"
+        raise BuildError(message)
+    chosen = platform or recipe.platform_for(host.machine())
+    if chosen not in recipe.platforms:
+        message = f"{name} has no platform {chosen!r}; name one of {', '.join(recipe.platforms)}"
+        raise BuildError(message)
+    keys = recipe.keys(chosen)
+    if recipe.version is not None:
+        keys["version"] = recipe.version
+    values = read_values(file, keys)
+    version = values.pop("version", None) or installed("gpu-runner-autoscaler")
+    return Build(recipe, chosen, values, version, revision(root), tags, further)
+
+
+def revision(root: Path) -> str | None:
+    """Return the commit of a clone, or None if it is not known. `-dirty` follows if a file was changed."""
+    command = [
+        "git",
+        "-C",
+        str(root),
+        "describe",
+        "--always",
+        "--abbrev=40",
+        "--exclude=*",
+        "--dirty",
+    ]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603
+    except OSError:
+        return None
+    return done.stdout.strip() or None
+
+
+def run(command: list[str]) -> int:
+    """Run the engine in this terminal, and return its exit status. Raises BuildError if it is missing."""
+    try:
+        return subprocess.run(command, check=False).returncode  # noqa: S603 - as the user chose
+    except OSError as error:
+        message = (
+            f"cannot run {command[0]}: {error.strerror}; install it, or choose another --engine"
+        )
+        raise BuildError(message) from None

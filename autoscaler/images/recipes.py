@@ -1,0 +1,111 @@
+"""How each container image is built: its Dockerfile, its base image, and its build arguments. Pure."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from types import MappingProxyType
+
+BILL_OF_MATERIALS = "/usr/share/sbom.cdx.json"
+"""Where each Linux image has its software bill of materials (CycloneDX, JSON)."""
+
+
+class Engine(StrEnum):
+    """A program that builds and runs container images."""
+
+    DOCKER = "docker"
+    PODMAN = "podman"
+    BUILDAH = "buildah"
+
+
+@dataclass(frozen=True, slots=True)
+class Recipe:
+    """How an image is built.
+
+    `dockerfile` is its path in the repository, whose root is the context. `base` is the key of its base image
+    in versions.yaml. `version` is the key of the version in its tag, or None for that of this project.
+    `platforms` has the keys of further build arguments, by platform and by name of the argument.
+    """
+
+    image: str
+    dockerfile: str
+    base: str
+    version: str | None
+    platforms: Mapping[str, Mapping[str, str]]
+
+    def platform_for(self, machine: str) -> str:
+        """Return the platform of a machine such as `x86_64`, if the image has it, or else its first one."""
+        architecture = {"x86_64": "amd64", "aarch64": "arm64"}.get(machine, machine.lower())
+        own = f"linux/{architecture}"
+        return own if own in self.platforms else next(iter(self.platforms))
+
+    def keys(self, platform: str) -> dict[str, str]:
+        """Return the keys in versions.yaml of all build arguments, by name of the argument."""
+        return {"BASE": self.base, **self.platforms[platform]}
+
+
+RECIPES: Mapping[str, Recipe] = MappingProxyType(
+    {
+        "controller": Recipe(
+            image="gpu-runner-autoscaler",
+            dockerfile="docker_images/controller/Dockerfile",
+            base="container_images.controller",
+            version=None,
+            platforms={"linux/amd64": {}, "linux/arm64": {}},
+        ),
+    }
+)
+"""The images of this project, by the name that `autoscaler images build` gets."""
+
+
+@dataclass(frozen=True, slots=True)
+class Build:
+    """One build: the recipe, its platform, the values of its arguments, and what its image is called.
+
+    `revision` is the commit that it is built from, or None if it is not known. `further` are further options
+    of the engine.
+    """
+
+    recipe: Recipe
+    platform: str
+    arguments: Mapping[str, str]
+    version: str
+    revision: str | None = None
+    tags: tuple[str, ...] = ()
+    further: tuple[str, ...] = ()
+
+
+def build_command(engine: Engine, build: Build, root: str) -> list[str]:
+    """Return the command that builds an image. All three engines have the same options for this.
+
+    `root` is the root of the repository.
+    """
+    recipe = build.recipe
+    options = {
+        "--platform": [build.platform],
+        "--file": [f"{root}/{recipe.dockerfile}"],
+        "--build-arg": [f"{name}={value}" for name, value in build.arguments.items()],
+        "--label": [f"{name}={value}" for name, value in labels(build).items()],
+        "--tag": build.tags or (f"{recipe.image}:{build.version}",),
+    }
+    words = [word for option, values in options.items() for one in values for word in (option, one)]
+    return [engine.value, "build", *words, *build.further, root]
+
+
+def labels(build: Build) -> dict[str, str]:
+    """Return the labels that say what an image was built from.
+
+    Source: OCI image specification, annotations.md, "Pre-Defined Annotation Keys".
+    """
+    base, _, digest = build.arguments["BASE"].partition("@")
+    named = {
+        "title": build.recipe.image,
+        "version": build.version,
+        "base.name": base,
+        "base.digest": digest,
+    }
+    if build.revision is not None:
+        named["revision"] = build.revision
+    found = {f"org.opencontainers.image.{key}": value for key, value in named.items()}
+    if build.platform.startswith("linux/"):
+        found["gpu-runner-autoscaler/sbom"] = BILL_OF_MATERIALS
+    return found
