@@ -1,10 +1,11 @@
-"""The runner on Windows. Follows the documentation; has not been run here."""
+"""The runner on Windows."""
 
 from __future__ import annotations
 
 import os
 import subprocess
 import sys
+import threading
 import time
 
 from autoscaler.agent.exit_reasons import DEPRECATED_EXIT_VARIABLE
@@ -59,6 +60,15 @@ if sys.platform == "win32":
             action(wt.HANDLE(handle))
             kernel.CloseHandle(wt.HANDLE(handle))
 
+    TASK_TIMEOUT = 60.0
+    """Real seconds for Task Scheduler to accept the request: it does not wait for the task."""
+
+    TASK_BEGINS = 120.0
+    """Seconds for the task to show a listener."""
+
+    LISTENER_RESTARTS = 15.0
+    """Seconds for run.cmd to start its listener again, which takes it 5 (run-helper.cmd.template)."""
+
     class WindowsRunner:
         """run.cmd, started by a scheduled task that the image registered for its runner account.
 
@@ -74,8 +84,10 @@ if sys.platform == "win32":
             self._signs = SignReader()
             self._listening = True
             self._suspended: list[int] = []
+            # The timer of a release resumes the listener from a thread of its own.
+            self._lock = threading.Lock()
             self._begun = False
-            self._missed = 0
+            self._missing = 0.0
 
         def start(self, jit_config: str, hooks: dict[str, str]) -> None:
             """Pass the JIT configuration in a file that the launcher reads and deletes.
@@ -96,8 +108,12 @@ if sys.platform == "win32":
             )
             with open(os.path.join(folder, "launch.ps1"), "w", encoding="ascii") as file:
                 file.write(launcher)
-            task = ["schtasks", "/run", "/tn", self._host.runner_task]
-            subprocess.run(task, check=True)  # noqa: S603 - the name comes from the host file
+            subprocess.run(  # noqa: S603 - the name comes from the host file
+                ["schtasks", "/run", "/tn", self._host.runner_task],  # noqa: S607
+                check=True,
+                stdin=subprocess.DEVNULL,
+                timeout=TASK_TIMEOUT,
+            )
 
         def read_signs(self, wait: float) -> Signs:
             """Sleep `wait` real seconds, then look. The exit status of a task's program is not known."""
@@ -113,8 +129,9 @@ if sys.platform == "win32":
         def _exit(self, alive: bool, wait: float) -> int | None:
             """run.cmd restarts its listener within seconds, and the task takes a while to begin."""
             self._begun = self._begun or alive
-            self._missed = 0 if alive else self._missed + 1
-            return 0 if self._missed * wait > (15 if self._begun else 120) else None
+            self._missing = 0.0 if alive else self._missing + wait * self._host.time_scale
+            limit = LISTENER_RESTARTS if self._begun else TASK_BEGINS
+            return 0 if self._missing > limit else None
 
         def worker_runs(self) -> bool:
             """Return whether a worker is among the machine's processes."""
@@ -122,15 +139,18 @@ if sys.platform == "win32":
 
         def suspend(self) -> None:
             """Suspend the listener (PROCESS_SUSPEND_RESUME)."""
-            for pid, name in _processes().items():
-                if name == self.PROGRAMS[0]:
-                    _with_process(pid, 0x800, ctypes.windll.ntdll.NtSuspendProcess)
-                    self._suspended.append(pid)
+            with self._lock:
+                for pid, name in _processes().items():
+                    if name == self.PROGRAMS[0]:
+                        _with_process(pid, 0x800, ctypes.windll.ntdll.NtSuspendProcess)
+                        self._suspended.append(pid)
 
         def resume(self) -> None:
-            """Continue the suspended listener. Idempotent."""
-            while self._suspended:
-                _with_process(self._suspended.pop(), 0x800, ctypes.windll.ntdll.NtResumeProcess)
+            """Continue the suspended listener. Idempotent; may be called from another thread."""
+            with self._lock:
+                for pid in self._suspended:
+                    _with_process(pid, 0x800, ctypes.windll.ntdll.NtResumeProcess)
+                self._suspended.clear()
 
         @property
         def suspended(self) -> bool:
