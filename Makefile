@@ -16,7 +16,7 @@ export PYTHON := $(shell /usr/bin/python3 -c 'import ensurepip; print("/usr/bin/
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo demo-kubernetes test quick quick-planner quick-others fresh coverage check lint types contracts crowds laboratory services kills worlds rooms edges programs cluster pods pytest fuzz chaos chaos-bugs mutants pages format clean
+.PHONY: help setup demo demo-kubernetes test quick quick-planner quick-others fresh coverage check lint types contracts crowds laboratory services kills worlds rooms edges windows programs cluster pods pytest fuzz chaos chaos-bugs mutants pages format clean
 
 help: ## List these commands.
 	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/  make \1  \t\2/p' Makefile | expand -t 20
@@ -102,12 +102,17 @@ worlds: setup
 	@nice $(PYTEST) tests/chaos
 
 rooms: setup
-	@echo '==> pytest without tests/lab, tests/chaos, tests/cluster and the edges'
-	@nice $(PYTEST) --ignore=tests/lab --ignore=tests/chaos --ignore=tests/cluster $(EDGES:%=--ignore=%) tests
+	@echo '==> pytest without tests/lab, tests/chaos, tests/cluster, tests/windows and the edges'
+	@nice $(PYTEST) --ignore=tests/lab --ignore=tests/chaos --ignore=tests/cluster --ignore=tests/windows $(EDGES:%=--ignore=%) tests
 
 edges: setup
 	@echo '==> pytest, the edges'
 	@nice $(PYTEST) $(EDGES)
+
+windows: setup ## Run the Windows machines of the lab under Wine.
+	@$(BIN)/python -m lab.windows.build
+	@echo '==> pytest tests/windows'
+	@$(PYTEST) tests/windows
 
 programs: setup ## Build the Kubernetes cluster and Helm for the tests: once for all clones on a host, 15 minutes.
 	@nice $(BIN)/python -m lab.kubernetes.build

@@ -58,6 +58,8 @@ if [[ "$purpose" == test ]]; then
   for tool in openssl patch strace; do
     command -v "$tool" > /dev/null || packages+=("$tool")
   done
+  # They run Windows machines under Wine, which needs x64 for the programs of Windows on x64.
+  [[ "$HOSTTYPE" != x86_64 ]] || command -v wine > /dev/null || packages+=(wine wine64)
 fi
 ((${#packages[@]} == 0)) || install_packages "${packages[@]}"
 

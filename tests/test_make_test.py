@@ -27,6 +27,7 @@ PARTS = [
     "edges",
     "types",
     "contracts",
+    "windows",
     "programs",
     "cluster",
     "pods",
@@ -115,7 +116,7 @@ def test_ctrl_c_ends_all_parts_and_starts_no_other(run: Run) -> None:
     os.killpg(started.pid, signal.SIGINT)
     output, _ = started.communicate(timeout=PATIENCE)
     assert started.returncode == 1
-    later = {"contracts", "kills", "types", "cluster", "pods", "services"}
+    later = {"contracts", "kills", "types", "windows", "cluster", "pods", "services"}
     assert not later & set(run.calls.read_text().split())
     results = {part: result for result, part in summary(output)}
     assert {results[part] for part in sorted(later | {"rooms"})} == {"not"}

@@ -5,6 +5,7 @@ checkout shows the rest.
 """
 
 import os
+import platform
 import shutil
 import subprocess
 import sys
@@ -17,6 +18,7 @@ import pytest
 ROOT = Path(__file__).parents[1]
 TOOLS = ("bash", "cat", "dirname", "env", "grep", "ln", "mkdir", "rm", "setpriv", "sha256sum", "sh")
 TESTS_ONLY = ("openssl", "patch", "strace")
+WINE = ("wine", "wine64") if platform.machine() == "x86_64" else ()
 UV = """#!/bin/sh
 [ "$1" = --version ] && echo "uv 0.13.8 (stand-in)" && exit
 echo "$*" >> calls
@@ -85,7 +87,7 @@ def checkout(tmp_path: Path) -> Checkout:
 def complete(checkout: Checkout) -> Checkout:
     """Return a checkout in which nothing is missing."""
     checkout.offer("python3", Path(sys.executable).resolve())
-    for tool in TESTS_ONLY:
+    for tool in (*TESTS_ONLY, *WINE[:1]):
         checkout.offer(tool, checkout.programs / "sh")
     return checkout
 
@@ -100,7 +102,7 @@ def test_set_up_names_packages_that_it_cannot_install(checkout: Checkout) -> Non
     checkout.offer("python3", Path(sys.executable).resolve())
     done = checkout.set_up()
     assert done.returncode == 1
-    assert done.stderr.strip().endswith("apt-get install openssl patch strace")
+    assert done.stderr.strip().endswith(" ".join(["apt-get install", *TESTS_ONLY, *WINE]))
     assert checkout.calls() == []
 
 
@@ -133,7 +135,7 @@ def test_root_installs_what_is_missing(checkout: Checkout, tmp_path: Path) -> No
     if os.geteuid() == 0:
         installed = (tmp_path / "apt").read_text().splitlines()[-1].split()
         assert (done.returncode, installed[0]) == (0, "install")
-        assert installed[-3:] == list(TESTS_ONLY)
+        assert installed[-len(TESTS_ONLY + WINE) :] == [*TESTS_ONLY, *WINE]
     else:
         assert (done.returncode, (tmp_path / "apt").exists()) == (1, False)
 

@@ -1,0 +1,118 @@
+"""Creates the disk of a Windows machine as a Wine prefix, and writes to it what the user data write."""
+
+import json
+import re
+import shutil
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from lab.machine_host import LabMachine
+from lab.machines.settings import controller_settings
+from lab.windows.launcher import launcher
+from lab.windows.parts import Parts
+
+BASE = "C:\\ProgramData\\runner-agent"
+RUNNER = "C:\\actions-runner"
+TASK = "C:\\lab\\task.cmd"
+"""The command line of the scheduled task that the user data register, as a file."""
+
+RUN_CMD = """\
+@echo off\r
+cd /d "%~dp0"\r
+bin\\Runner.Listener.exe run\r
+exit /b %ERRORLEVEL%\r
+"""
+"""The lab's stand-in for run.cmd of actions/runner, without the restart after an update of the runner."""
+
+_REGISTRY = ("system.reg", "user.reg", "userdef.reg", ".update-timestamp")
+_TASK = re.compile(r'^\$run = "/c `"(.*)`""$', re.MULTILINE)
+_ASSIGNED = re.compile(r"""^\$(\w+) = (?:'([^']*)'|"([^"]*)")$""", re.MULTILINE)
+_SHUTDOWN = re.compile(r"^shutdown\.exe (/s /t \d+) /c '[^']*'$", re.MULTILINE)
+
+
+@dataclass(frozen=True, slots=True)
+class WindowsDisk:
+    """One machine's Wine prefix. Windows paths in arguments are absolute, on drive C."""
+
+    prefix: Path
+
+    def path(self, windows: str) -> Path:
+        """Return where this path of the machine lies on the host. Raises ValueError for another drive."""
+        drive, _, rest = windows.partition(":\\")
+        if drive.upper() != "C":
+            raise ValueError(f"{windows} is not on drive C")
+        return self.prefix / "drive_c" / Path(*rest.split("\\"))
+
+    def write(self, windows: str, content: str | bytes) -> None:
+        """Write a file, and create its folder."""
+        path = self.path(windows)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content.encode() if isinstance(content, str) else content)
+
+
+@dataclass(frozen=True, slots=True)
+class Booted:
+    """What the user data say: the shutdown that they schedule first, and the task's command line."""
+
+    shutdown: list[str]
+    task: str
+
+
+def read_user_data(text: str) -> Booted:
+    """Return what the lab plays of the PowerShell. Raises ValueError if a line is not as expected."""
+    shutdown, task = _SHUTDOWN.search(text), _TASK.search(text)
+    if shutdown is None or task is None:
+        raise ValueError("the user data schedule no shutdown, or register no task")
+    values = {"env:ProgramData": "C:\\ProgramData"}
+    for name, literal, expanded in _ASSIGNED.findall(text):
+        values[name] = literal or _expand(expanded, values)
+    return Booted(["shutdown", *shutdown[1].split()], _expand(task[1].replace('`"', '"'), values))
+
+
+def make_disk(
+    prefix: Path, parts: Parts, agent: bytes, machine: LabMachine, scale: float
+) -> WindowsDisk:
+    """Create the disk of a machine as its image and its user data leave it. `scale` as in `Host`.
+
+    Raises ValueError for user data that the lab cannot play.
+    """
+    disk = WindowsDisk(prefix)
+    drive = prefix / "drive_c"
+    drive.mkdir(parents=True)
+    (prefix / "dosdevices").mkdir()
+    (prefix / "dosdevices" / "c:").symlink_to("../drive_c")
+    for name in _REGISTRY:
+        shutil.copyfile(parts.prefix / name, prefix / name)
+    shutil.copytree(parts.prefix / "drive_c" / "users", drive / "users", symlinks=True)
+    # Machines only read these.
+    (drive / "windows").symlink_to(parts.prefix / "drive_c" / "windows")
+    (drive / "runner-agent").mkdir()
+    (drive / "runner-agent" / "python").symlink_to(parts.python)
+    _install_runner(disk, parts, machine.runner_version)
+    disk.path(f"{BASE}\\handover").mkdir(parents=True)
+    settings = asdict(controller_settings(machine.user_data))
+    settings["controller"] = settings.pop("url")
+    disk.write(f"{BASE}\\controller.json", json.dumps(settings))
+    host = {"metadata": machine.metadata_url, "time_scale": scale}
+    disk.write(f"{BASE}\\host.json", json.dumps(host))
+    disk.write(f"{BASE}\\agent.py", agent)
+    disk.write(TASK, f"@{read_user_data(machine.user_data).task}\r\n")
+    return disk
+
+
+def _install_runner(disk: WindowsDisk, parts: Parts, version: str) -> None:
+    disk.write(f"{RUNNER}\\run.cmd", RUN_CMD)
+    disk.write(f"{RUNNER}\\bin\\version", version)
+    for name in ("Runner.Listener", "Runner.Worker"):
+        disk.write(f"{RUNNER}\\bin\\{name}.exe", launcher(parts, name, "runner"))
+
+
+def _expand(text: str, values: dict[str, str]) -> str:
+    """Replace the variables in a PowerShell string. Raises ValueError for an unknown one."""
+
+    def value(found: re.Match[str]) -> str:
+        if found[1] not in values:
+            raise ValueError(f"the user data have no ${found[1]}")
+        return values[found[1]]
+
+    return re.sub(r"\$((?:env:)?\w+)", value, text)

@@ -1,0 +1,1 @@
+"""Programs that Windows machines run, in the place of what Wine does not have."""

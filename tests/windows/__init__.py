@@ -1,0 +1,1 @@
+"""Windows machines under Wine."""

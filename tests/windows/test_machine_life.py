@@ -1,0 +1,93 @@
+"""The life of a Windows machine: a Windows CPython runs the real agent, from the boot to the power-off.
+
+The machine has no host file for the commands of Windows, the paths or the task, so it uses the agent's own.
+"""
+
+import pytest
+
+from lab.windows.disk import BASE
+from lab.windows.processes import processes
+from tests.lab.machines.world import World, running, until
+from tests.lab.system.pace import yielding
+from tests.windows.conftest import Hosts, user_data
+
+SCALE = 6.0
+"""Seconds of a machine for one of a quiet host: the runner's task has 120 of the machine to begin."""
+
+BEFORE = ["attest", "stage", "health-checks", "poll", "acknowledge"]
+JOB = ["connect", "message", "started", "completed", "exit"]
+CANCEL, RUN_TASK, POWER_OFF = (
+    "shutdown /a",
+    "schtasks /run /tn actions-runner",
+    "shutdown /s /f /t 0",
+)
+
+
+@pytest.mark.case(
+    "Windows has `run.cmd`, and a scheduled task starts it",
+    topic="Runner and listener",
+    source="GitHub: self-hosted runners",
+)
+async def test_a_windows_machine_runs_one_job_and_powers_off(make_host: Hosts) -> None:
+    async with running(World(yielding(SCALE), jobs=[0.5])) as world:
+        host = make_host(world.scale)
+        await host.boot(world.machine("i-1", user_data(world), "windows"))
+        await until(lambda: bool(world.off))
+        assert world.steps("i-1", "heartbeat") == BEFORE + JOB
+        assert host.commands("i-1") == [(CANCEL, 0), (RUN_TASK, 0), (POWER_OFF, 0)]
+        assert world.exits == [{"reason": "exited", "detail": "the runner exited with status 0"}]
+        assert world.conclusions == ["success"]
+        assert "Listening for Jobs" in host.console("i-1")
+        disk = host.disk("i-1")
+        assert disk.path(f"{BASE}\\state\\started").exists()
+        assert not disk.path(f"{BASE}\\handover\\jit").exists()
+        assert processes(disk.prefix) == set()
+        assert world.wrong == []
+
+
+@pytest.mark.case(
+    "Windows: `shutdown` exits with 1116 when there is no shutdown to cancel",
+    topic="Runner and listener",
+    source="Microsoft: system error codes",
+)
+async def test_a_machine_that_reboots_before_its_assignment_attests_again(make_host: Hosts) -> None:
+    """A reboot forgets the scheduled shutdown, so the second agent has nothing to cancel."""
+    async with running(World(yielding(SCALE), jobs=[0.5], assignment=False)) as world:
+        host = make_host(world.scale)
+        await host.boot(world.machine("i-1", user_data(world), "windows"))
+        await until(lambda: world.count("poll") > 0)
+        await host.reboot("i-1")
+        world.assignment = True
+        await until(lambda: bool(world.off))
+        assert len(set(world.served_machines["m-i-1"].nonces)) == 2
+        assert host.commands("i-1") == [(CANCEL, 0), (CANCEL, 1116), (RUN_TASK, 0), (POWER_OFF, 0)]
+        assert (world.conclusions, world.wrong) == (["success"], [])
+
+
+async def test_a_machine_that_reboots_during_its_job_powers_off(make_host: Hosts) -> None:
+    async with running(World(yielding(SCALE), jobs=[3600.0])) as world:
+        host = make_host(world.scale)
+        await host.boot(world.machine("i-1", user_data(world), "windows"))
+        await until(lambda: world.count("started") == 1)
+        await host.reboot("i-1")
+        await until(lambda: bool(world.off))
+        assert world.count("attest") == world.count("connect") == 1
+        assert host.commands("i-1") == [(CANCEL, 0), (RUN_TASK, 0), (POWER_OFF, 0)]
+        assert "a runner was started on this machine before" in host.console("i-1")
+
+
+@pytest.mark.case(
+    "Windows: `shutdown` exits with 1190 while the shutdown of the user data is scheduled",
+    topic="Runner and listener",
+    source="Microsoft: system error codes",
+)
+async def test_a_machine_with_invalid_settings_does_not_wait_for_the_scheduled_shutdown(
+    make_host: Hosts,
+) -> None:
+    async with running(World(yielding(SCALE))) as world:
+        host = make_host(world.scale)
+        text = user_data(world).replace(world.url, "ftp://controller")
+        await host.boot(world.machine("i-1", text, "windows"))
+        await until(lambda: bool(world.off))
+        assert host.commands("i-1") == [(POWER_OFF, 1190), (CANCEL, 0), (POWER_OFF, 0)]
+        assert world.reported == []
