@@ -18,6 +18,7 @@ from autoscaler.config.shapes import (
     Positive,
     Section,
 )
+from autoscaler.config.tags import Tags
 from autoscaler.model.catalogue import Architecture, OperatingSystem
 
 
@@ -163,6 +164,8 @@ class SkuSettings(Section):
     """The size of the root disk in GiB, at least the image's own; default: the image's own."""
     volume: Volume | None = None
     """The performance and encryption of the disks (EC2)."""
+    tags: Tags = Field(default_factory=dict)
+    """Tags of everything that is created for the SKU; of the same key, the provider's do not count (EC2)."""
     labels: tuple[Label, ...] = ()
     """Labels in addition to the SKU's name."""
     unlabelled: bool = False

@@ -3,9 +3,13 @@
 Merges the data of a template, an override and a request.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from lab.ec2.query import Tree
+from lab.ec2.query import Ec2Error, Tree
+
+MAX_TAGS = 50
+MAX_TAG_KEY, MAX_TAG_VALUE = 128, 256
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,13 +79,42 @@ def launch_data(params: Tree) -> LaunchData:
 
 
 def requested_tags(params: Tree, kind: str) -> dict[str, str]:
-    """Return the tags in a request's TagSpecifications for a kind of resource."""
-    return {
-        tag.text("Key"): tag.text("Value")
-        for specification in params.structures("TagSpecification")
-        if specification.text("ResourceType") == kind
-        for tag in specification.structures("Tag")
-    }
+    """Return the tags in a request's TagSpecifications for a kind of resource. Raises Ec2Error.
+
+    Limits: EC2 User Guide, "Tag restrictions". `aws:`: kubernetes-sigs/cluster-api-provider-aws#5461.
+    """
+    tags: dict[str, str] = {}
+    for specification in params.structures("TagSpecification"):
+        if specification.text("ResourceType") != kind:
+            continue
+        for tag in specification.structures("Tag"):
+            key, value = tag.text("Key"), tag.text("Value")
+            _check_tag(key, value)
+            if key in tags:
+                raise Ec2Error("InvalidParameterValue", f"Duplicate tag key '{key}' specified.")
+            tags[key] = value
+    check_tag_count(tags)
+    return tags
+
+
+def check_tag_count(tags: Mapping[str, str]) -> None:
+    """Raise Ec2Error if a resource may not have as many tags."""
+    if len(tags) > MAX_TAGS:
+        raise Ec2Error("TagLimitExceeded", f"More than {MAX_TAGS} tags specified")
+
+
+def _check_tag(key: str, value: str) -> None:
+    if key.lower().startswith("aws:"):
+        raise Ec2Error(
+            "InvalidParameterValue",
+            f"Value ( {key} ) for parameter key is invalid. Tag keys starting with 'aws:' are "
+            "reserved for internal use",
+        )
+    if not 0 < len(key) <= MAX_TAG_KEY:
+        raise Ec2Error("InvalidParameterValue", f"Tag key must have 1 to {MAX_TAG_KEY} characters")
+    if len(value) > MAX_TAG_VALUE:
+        text = f"Tag value exceeds the maximum length of {MAX_TAG_VALUE} characters"
+        raise Ec2Error("InvalidParameterValue", text)
 
 
 def _lower_first(fields: Tree) -> dict[str, str]:

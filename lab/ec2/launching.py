@@ -13,7 +13,7 @@ from lab.ec2.disks import root_disk
 from lab.ec2.faults import NO_CAPACITY, NO_SPOT_ROLE, Faults
 from lab.ec2.images import Images
 from lab.ec2.instances import Instance, Instances, LaunchSpecification, Pool, Subnet
-from lab.ec2.launch_data import LaunchData, launch_data
+from lab.ec2.launch_data import LaunchData, check_tag_count, launch_data
 from lab.ec2.lifecycle import Lifecycle
 from lab.ec2.query import Ec2Error, Tree, whole_number
 from lab.ec2.quotas import Quotas
@@ -97,6 +97,8 @@ class Launcher:
             )
         if len(data.user_data) * 3 // 4 > MAX_USER_DATA + 2:
             raise Ec2Error("InvalidUserData.Malformed", "User data is limited to 16384 bytes")
+        for tags in (data.tags, data.volume_tags):
+            check_tag_count(tags)
         image = self.images.available(data.image)
         return LaunchSpecification(
             image=image,

@@ -28,6 +28,23 @@ def test_an_option_on_kubernetes_takes_a_pod_and_no_types(folder: Folder) -> Non
     assert folder.problem(typed).key == 'skus."linux.rocm.gpu.2".on[0].instance_types'
 
 
+def test_the_tags_of_a_sku_count_with_those_of_its_provider(folder: Folder) -> None:
+    def text(own: int) -> str:
+        theirs, ours = (
+            ", ".join(f"{name}{number}: v" for number in range(count))
+            for name, count in (("p", 40), ("s", own))
+        )
+        return changed(
+            ("[sg-0a]}", f"[sg-0a], tags: {{{theirs}, s0: w}}}}"),
+            ('"runner-*"}', f'"runner-*"}}\n    tags: {{{ours}}}'),
+        )
+
+    assert folder.load(text(5)).settings.skus["gpu"].tags["s4"] == "v"
+    problem = folder.problem(text(6))
+    assert (problem.key, problem.fix) == ("skus.gpu.tags", "keep 45 in both together")
+    assert "makes 46 tags" in problem.what
+
+
 def test_tls_and_insecure_exclude_each_other(folder: Folder) -> None:
     text = EXAMPLE.read_text().replace("  public_url:", "  insecure: true\n  public_url:")
     problem = folder.problem(text)

@@ -82,6 +82,13 @@ SKU, POD, SECTION = "    on:\n", "{image: i}", "{context: c, namespace: runners}
             "remove it",
         ),
         (
+            SKU,
+            f"    tags: {{team: ml}}\n{SKU}",
+            "skus.gpu.tags",
+            "has no effect: no launch option is on EC2",
+            "remove it",
+        ),
+        (
             POD,
             "{image: i, resources: {cpu: 4}}",
             "skus.gpu.on[0].pod.resources.cpu",

@@ -178,6 +178,8 @@ def test_the_name_of_a_template_is_derived_from_its_content() -> None:
         template_data(SETTINGS, SKU, IMAGE._replace(id="ami-2")),
         template_data(SETTINGS, replace(SKU, user_data="#!/bin/sh\n"), IMAGE),
         template_data(SETTINGS, replace(SKU, disk_gb=151), IMAGE),
+        template_data(SETTINGS, replace(SKU, tags={"team": "ml"}), IMAGE),
+        template_data(replace(SETTINGS, tags={"team": "all"}), SKU, IMAGE),
         *(
             template_data(SETTINGS, replace(SKU, volume=VolumeOptions(**option)), IMAGE)
             for option in VOLUMES
@@ -188,7 +190,7 @@ def test_the_name_of_a_template_is_derived_from_its_content() -> None:
             replace(SETTINGS, installations=Installations(InstallationId("other"))), SKU, IMAGE
         ),
     ]
-    assert len({name, *(template_name("ci gpu", one) for one in changed)}) == 12
+    assert len({name, *(template_name("ci gpu", one) for one in changed)}) == 14
 
 
 @pytest.mark.case(

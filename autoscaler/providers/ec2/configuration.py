@@ -9,6 +9,7 @@ from autoscaler.config import shapes
 from autoscaler.config.settings import ProviderSection
 from autoscaler.config.shapes import Count, Dollars, FilePath, Name, Positive, Section
 from autoscaler.config.sku_settings import LaunchOptionSettings
+from autoscaler.config.tags import Tags
 from autoscaler.model.catalogue import CapacityType
 from autoscaler.providers.ec2.shapes import Account, Quota, Region, SecurityGroupId, SubnetId
 
@@ -44,6 +45,8 @@ class Ec2Section(ProviderSection):
     """The security groups of the machines."""
     instance_profile: Name | None = None
     """The name of the machines' instance profile; default: none."""
+    tags: Tags = Field(default_factory=dict)
+    """Tags of everything that is created: machines, disks, fleets and launch templates."""
     identity_certificates: tuple[FilePath, ...] = ()
     """PEM files with further certificates that sign instance identity documents, beside AWS's own."""
     interruption_queue: shapes.SecureUrl | None = None

@@ -52,6 +52,8 @@ def newest_image(sku: Ec2Sku, images: Sequence[ImageRow]) -> ImageRow:
 def machine_tags(settings: Ec2Settings, sku: Ec2Sku) -> dict[str, str]:
     """Return the tags of all resources of a SKU, without the tag of the launch request."""
     return {
+        **settings.tags,
+        **sku.tags,
         "Name": f"{settings.fleet} {sku.name}"[:256],
         FLEET: settings.fleet,
         INSTALLATION: settings.installations.own,

@@ -50,6 +50,7 @@ class Ec2Sku:
 
     `image_name` is a glob for DescribeImages, `image_owner` an account id or an owner alias of EC2.
     `disk_gb` is the minimum size of the root volume in GiB; `None` keeps the image's size.
+    `tags` replace the provider's of the same key.
     `user_data` is plain text without a secret. `options` are the SKU's launch options at this provider,
     by their position in the SKU's `on`.
     """
@@ -61,6 +62,7 @@ class Ec2Sku:
     image_owner: str
     disk_gb: int | None = None
     volume: VolumeOptions = VolumeOptions()
+    tags: Mapping[str, str] = field(default_factory=dict)
     user_data: str = field(default="", repr=False)
     canary: CanaryImage | None = None
     options: Mapping[int, Ec2Option] = field(default_factory=dict)
@@ -99,6 +101,7 @@ class Ec2Settings:
     `request_buckets` and `resource_buckets` replace EC2's published limits by API name.
     `offered` are the instance types of the SKUs, with their system, by capacity type. All of them
     are also under on-demand, because limits count on-demand prices.
+    `tags` are the operator's, for everything that is created.
     `installations` has the id for tags, and the former ids, whose unused resources are deleted too.
     `identity_certificates` are PEM files with certificates that are trusted besides AWS's own;
     `interruption_queue` is the URL of the SQS queue with EventBridge's events.
@@ -112,6 +115,7 @@ class Ec2Settings:
     security_groups: tuple[str, ...]
     skus: Mapping[SkuName, Ec2Sku]
     instance_profile: str | None = None
+    tags: Mapping[str, str] = field(default_factory=dict)
     identity_certificates: tuple[Path, ...] = ()
     interruption_queue: str | None = None
     account: str | None = None

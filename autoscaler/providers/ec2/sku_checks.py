@@ -1,7 +1,7 @@
 """Checks the keys of a SKU that only EC2 has. Reads fleet.yaml as written, like `file_checks`."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from autoscaler.config.checks import text
 from autoscaler.config.document import Document, Node
@@ -9,6 +9,7 @@ from autoscaler.config.problems import Problem
 from autoscaler.config.provider_kind import options_of
 from autoscaler.config.shapes import Gibibytes
 from autoscaler.config.sku_settings import Volume
+from autoscaler.config.tags import MAX_TAGS, Tags
 from autoscaler.config.values import valid
 from autoscaler.providers.ec2.settings import VolumeOptions
 from autoscaler.providers.ec2.volumes import ratio_problems
@@ -18,17 +19,20 @@ _KEY_ARN = re.compile("arn:[a-z-]+:kms:([a-z0-9-]+):")
 
 def sku_problems(document: Document, kind: str) -> Iterator[Problem]:
     """Return the contradictions in the SKUs' keys that only EC2 has. `kind` is EC2's key."""
-    regions: dict[str, set[str]] = {}
+    sections: dict[str, list[Node]] = {}
     for name, _, _, option in options_of(document, kind):
-        provider = document.root.get("providers", text(option, "provider") or "", kind)
-        regions.setdefault(name, set()).add(text(provider, "region") or "")
+        section = document.root.get("providers", text(option, "provider") or "", kind)
+        sections.setdefault(name, []).extend([section] if section is not None else ())
     skus = document.root.child("skus")
     for name, sku in skus.entries() if skus else ():
-        if name in regions:
-            yield from _volume(document, name, sku, regions[name])
-        elif sku.child("volume") is not None and _known_providers(document, sku):
-            what = "has no effect: no launch option is on EC2"
-            yield document.problem(("skus", name, "volume"), what, "remove it")
+        if name in sections:
+            yield from _volume(document, name, sku, sections[name])
+            yield from _tags(document, name, sku, sections[name])
+            continue
+        for key in ("volume", "tags"):
+            if sku.child(key) is not None and _known_providers(document, sku):
+                what = "has no effect: no launch option is on EC2"
+                yield document.problem(("skus", name, key), what, "remove it")
 
 
 def _known_providers(document: Document, sku: Node) -> bool:
@@ -40,7 +44,9 @@ def _known_providers(document: Document, sku: Node) -> bool:
     )
 
 
-def _volume(document: Document, name: str, sku: Node, regions: set[str]) -> Iterator[Problem]:
+def _volume(
+    document: Document, name: str, sku: Node, sections: Sequence[Node]
+) -> Iterator[Problem]:
     found = valid(sku, Volume, "volume")
     if found is None:
         return
@@ -48,8 +54,18 @@ def _volume(document: Document, name: str, sku: Node, regions: set[str]) -> Iter
     for key, what, fix in ratio_problems(options, valid(sku, Gibibytes, "disk_gb")):
         yield document.problem(("skus", name, "volume", key), what, fix)
     arn = _KEY_ARN.match(found.kms_key or "")
-    for region in sorted(regions - {""}):
+    for region in sorted({text(section, "region") or "" for section in sections} - {""}):
         if arn is not None and arn[1] != region:
             what = f"is a key in {arn[1]}, and a launch option is in {region}"
             fix = f"write the ARN of a key in {region}, or alias/NAME if both regions have one"
             yield document.problem(("skus", name, "volume", "kms_key"), what, fix)
+
+
+def _tags(document: Document, name: str, sku: Node, sections: Sequence[Node]) -> Iterator[Problem]:
+    own = valid(sku, Tags, "tags") or {}
+    count = (
+        max(len({**(valid(one, Tags, "tags") or {}), **own}) for one in sections) if sections else 0
+    )
+    if own and count > MAX_TAGS:
+        what = f"makes {count} tags with those of the provider: EC2 allows 50, and 5 are the controller's"
+        yield document.problem(("skus", name, "tags"), what, f"keep {MAX_TAGS} in both together")

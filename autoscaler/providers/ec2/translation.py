@@ -45,6 +45,7 @@ def ec2_settings(
         security_groups=ec2.security_groups,
         skus=dict(_skus(name, settings, folder, agent_sha256)),
         instance_profile=ec2.instance_profile,
+        tags=ec2.tags,
         identity_certificates=tuple(folder / file for file in ec2.identity_certificates),
         interruption_queue=ec2.interruption_queue,
         account=ec2.account,
@@ -93,6 +94,7 @@ def _skus(
                 image_owner=sku.image.owner,
                 disk_gb=sku.disk_gb,
                 volume=_volume(sku.volume),
+                tags=sku.tags,
                 user_data=render_user_data(
                     sku.os, server.public_url, provider, agent_sha256, ca_pem
                 ),

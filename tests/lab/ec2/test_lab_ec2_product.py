@@ -157,3 +157,31 @@ async def test_the_options_of_the_disk_reach_ec2(product: Product) -> None:
     with pytest.raises(ProviderError, match=r"volume\.iops of gpu: 15001 .* write disk_gb: 31"):
         await product.provider(sku="volume: {iops: 15001}").prepare(order("v"))
     assert json.loads(plain)["ClientToken"] == "u"
+
+
+@pytest.mark.case(
+    "an organization requires tags on everything that is created",
+    topic="EC2's API",
+    source="EC2: tags",
+)
+async def test_the_operators_tags_are_on_everything(product: Product) -> None:
+    keys = {"provider": "tags: {team: all, cost-center: '42'}", "sku": "tags: {team: ml}"}
+    request, answer = await product.launch(order(), **keys)
+    machine = product.machine(answer)
+    theirs = {"team": "ml", "cost-center": "42"}
+    (template,) = (
+        await product.ec2.sdk("describe_launch_templates", LaunchTemplateIds=[template_of(request)])
+    )["LaunchTemplates"]
+    fleet, _, volume = (one["Tags"] for one in json.loads(request)["TagSpecifications"])
+    for tags in (
+        machine.tags,
+        machine.specification.volume_tags,
+        *(
+            {one["Key"]: one["Value"] for one in found}
+            for found in (fleet, volume, template["Tags"])
+        ),
+    ):
+        assert theirs.items() <= tags.items()
+        assert tags["autoscaler:sku"] == "gpu"
+    others, _ = await product.launch(order("u"), provider="tags: {team: all}")
+    assert template_of(others) != template_of(request)

@@ -52,6 +52,40 @@ async def test_templates_are_listed_by_tag_in_pages(ec2: Fixture) -> None:
     assert len(everything) == 17 + 1 + 1
 
 
+@pytest.mark.parametrize(
+    ("tags", "code", "message"),
+    [
+        ({"aws:team": "x"}, "InvalidParameterValue", "reserved for internal use"),
+        ({"AWS:team": "x"}, "InvalidParameterValue", "reserved for internal use"),
+        ({"k" * 129: "x"}, "InvalidParameterValue", "128"),
+        ({"k": "v" * 257}, "InvalidParameterValue", "256"),
+        ({f"k{number}": "v" for number in range(51)}, "TagLimitExceeded", "More than 50"),
+    ],
+)
+async def test_tags_that_ec2_reserves_or_does_not_store_are_refused(
+    ec2: Fixture, tags: dict[str, str], code: str, message: str
+) -> None:
+    written = [{"Key": key, "Value": value} for key, value in tags.items()]
+    with pytest.raises(ClientError) as error:
+        await ec2.fleet(1, TagSpecifications=[{"ResourceType": "instance", "Tags": written}])
+    found = error.value.response["Error"]
+    assert (found["Code"], message in found["Message"]) == (code, True)
+    assert len(ec2.lab.instances) == 0
+
+
+async def test_the_tags_of_template_and_request_count_together(ec2: Fixture) -> None:
+    # The fixture's template has one tag of its own.
+    written = [{"Key": f"k{number}", "Value": "v"} for number in range(50)]
+    answer = await ec2.fleet(1, TagSpecifications=[{"ResourceType": "instance", "Tags": written}])
+    assert {one["ErrorCode"] for one in answer["Errors"]} == {"TagLimitExceeded"}
+
+
+async def test_a_repeated_tag_is_refused(ec2: Fixture) -> None:
+    twice = [{"Key": "k", "Value": "v"}, {"Key": "k", "Value": "w"}]
+    with pytest.raises(ClientError, match="Duplicate tag key 'k'"):
+        await ec2.fleet(1, TagSpecifications=[{"ResourceType": "instance", "Tags": twice}])
+
+
 async def test_a_deleted_template_is_found_neither_by_id_nor_by_name(ec2: Fixture) -> None:
     name = await make(ec2, "gone")
     await ec2.sdk("delete_launch_template", LaunchTemplateName="gone")
