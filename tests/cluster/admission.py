@@ -1,5 +1,7 @@
 """Changes what the API server admits, and waits for its plugins: they read caches, which follow later."""
 
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any
 
 from lab.kubernetes.admin import RequestFailedError
@@ -80,3 +82,39 @@ async def add_priority_class(place: Place, name: str, value: int) -> None:
         return await refusal(place, probe(priorityClassName=name)) == ""
 
     await until(in_force)
+
+
+@asynccontextmanager
+async def failing_webhook(place: Place) -> AsyncIterator[str]:
+    """Have the API server ask a webhook that does not answer before it creates a pod here. Yield its name."""
+    name = f"pods.{place.name}.example"
+    selector = {"matchLabels": {"kubernetes.io/metadata.name": place.name}}
+    rule = {
+        "apiGroups": [""],
+        "apiVersions": ["v1"],
+        "operations": ["CREATE"],
+        "resources": ["pods"],
+    }
+    webhook = {
+        "name": name,
+        "rules": [rule],
+        "namespaceSelector": selector,
+        # The port of TCP's multiplexer: nothing listens there.
+        "clientConfig": {"url": "https://127.0.0.1:1/"},
+        "failurePolicy": "Fail",
+        "sideEffects": "None",
+        "admissionReviewVersions": ["v1"],
+    }
+    kind = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations"
+    await place.admin.create(kind, {"metadata": {"name": place.name}, "webhooks": [webhook]})
+
+    async def in_force() -> bool:
+        return "failed calling webhook" in await refusal(place, probe())
+
+    async def gone() -> bool:
+        return await refusal(place, probe()) == ""
+
+    await until(in_force)
+    yield name
+    await place.admin.request("DELETE", f"{kind}/{place.name}")
+    await until(gone)

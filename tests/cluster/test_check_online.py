@@ -14,7 +14,7 @@ from autoscaler.config import Problem
 from autoscaler.config.provider_kind import OnlineCheck
 from autoscaler.providers.kubernetes.kind import KubernetesKind
 from autoscaler.providers.kubernetes.online_checks import rights_of
-from tests.cluster.admission import set_quota
+from tests.cluster.admission import failing_webhook, set_quota
 from tests.cluster.conftest import GPU, Place, until
 from tests.cluster.test_kubernetes_rights import shipped
 from tests.config.fleet_file import MINIMAL, Folder
@@ -291,3 +291,14 @@ async def test_a_cluster_that_cannot_be_asked(
     assert problem.key == f"providers.cluster.kubernetes.{key}"
     assert "the cluster cannot be asked" in problem.what
     assert fix in problem.fix
+
+
+async def test_a_failing_webhook_is_named_and_the_overlay_is_not_to_blame(
+    fleet: Fleet, place: Place
+) -> None:
+    fleet.pod["overlay"] = {"metadata": {"labels": {"team": "ml"}}}
+    async with failing_webhook(place) as webhook:
+        problem = await fleet.problem()
+    assert problem.key == "skus.gpu.on[0].pod"
+    assert webhook in problem.what
+    assert "admission webhook that the message names" in problem.fix

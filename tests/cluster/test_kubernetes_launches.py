@@ -13,7 +13,7 @@ from autoscaler.model.failures import FailureClass, FailureScope
 from autoscaler.providers.kubernetes.launching import dry_run
 from autoscaler.providers.kubernetes.manifests import named_pod, pod_template
 from autoscaler.providers.kubernetes.provider import KubernetesProvider
-from tests.cluster.admission import set_quota
+from tests.cluster.admission import failing_webhook, set_quota
 from tests.cluster.conftest import GPU, SKU, Place, names_of, until
 from tests.providers.contract import listed
 from tests.providers.doubles import ManualClock, RememberingTelemetry
@@ -116,6 +116,19 @@ async def test_the_free_accelerators_are_those_that_others_do_not_use(
     await fixed.close()
     assert await provider.quotas() == {}
     await place.admin.request("DELETE", "/api/v1/namespaces/default/pods/other")
+
+
+async def test_a_webhook_that_does_not_answer_is_named_and_leaves_no_pod(
+    place: Place, provider: KubernetesProvider
+) -> None:
+    async with failing_webhook(place) as webhook:
+        with pytest.raises(ProviderError) as error:
+            await provider.launch(await provider.prepare(place.make_order(2, "webhook")))
+        assert (error.value.failure, error.value.code) == (FailureClass.UNKNOWN, "WebhookFailed")
+        assert webhook in error.value.message
+        assert await place.pods() == {}
+    answer = await provider.launch(await provider.prepare(place.make_order(2, "webhook-2")))
+    assert len(answer.launched) == 2
 
 
 async def test_slots_without_a_pod_fail_with_the_exceeded_quota(

@@ -3,8 +3,16 @@
 import pytest
 
 from autoscaler.controller.ports.provider import OutcomeUnknownError, ProviderError
+from autoscaler.model.events import LaunchFailure
 from autoscaler.model.failures import FailureClass, FailureScope
-from autoscaler.providers.kubernetes.errors import CODES, MAX_RETRY_AFTER, error_of, metric_label
+from autoscaler.providers.kubernetes.errors import (
+    CODES,
+    HINTS,
+    MAX_RETRY_AFTER,
+    error_of,
+    metric_label,
+)
+from tests.ledger.builders import World
 
 QUOTA = (
     'pods "x" is forbidden: exceeded quota: gpus, requested: requests.nvidia.com/gpu=1, '
@@ -50,6 +58,58 @@ def test_what_an_operator_must_fix_is_a_configuration_error(
 ) -> None:
     error = refusal(status, reason, message)
     assert (error.failure, error.code) == (FailureClass.CONFIGURATION, code)
+
+
+WEBHOOK = (
+    'Internal error occurred: failed calling webhook "validate.kyverno.svc-fail": failed to call webhook: '
+    'Post "https://kyverno-svc.kyverno.svc:443/validate/fail?timeout=10s": context deadline exceeded'
+)
+
+
+@pytest.mark.case(
+    "an admission webhook does not answer: the API server answers 500, and has created no pod",
+    topic="Kubernetes",
+    source="Kubernetes: Dynamic Admission Control",
+)
+def test_a_failing_webhook_is_a_failure_with_its_name_and_no_unknown_outcome() -> None:
+    error = refusal(500, "InternalError", WEBHOOK)
+    assert (error.failure, error.code, error.scope) == (FailureClass.UNKNOWN, "WebhookFailed", None)
+    assert '"validate.kyverno.svc-fail"' in error.message
+    assert "webhook that the message names" in HINTS[error.code]
+    world = World()
+    world.queue(1)
+    world.send(1)
+    said = LaunchFailure(error.failure, error.code, error.message)
+    world.answer("c", failures=(said,))
+    [waits] = [run.reason for runs in world.plan().waiting.values() for run in runs]
+    assert (
+        'on hold: WebhookFailed: Internal error occurred: failed calling webhook "validate' in waits
+    )
+    # A gateway in front of the API server may say what it likes.
+    assert isinstance(error_of(502, {"message": WEBHOOK}), OutcomeUnknownError)
+
+
+@pytest.mark.parametrize(
+    ("status", "message"),
+    [
+        (403, 'admission webhook "validate.kyverno.svc-fail" denied the request: team is missing'),
+        (400, 'admission webhook "a.example" denied the request without explanation'),
+        (500, 'admission webhook "a.example" denied the request: team is missing'),
+        (
+            422,
+            "pods \"x\" is forbidden: ValidatingAdmissionPolicy 'p' with binding 'b' denied request: no team",
+        ),
+    ],
+)
+def test_a_denied_admission_is_no_lack_of_rights(status: int, message: str) -> None:
+    error = refusal(status, "Forbidden", message)
+    assert (error.failure, error.code) == (FailureClass.CONFIGURATION, "AdmissionDenied")
+    assert "rights" not in HINTS[error.code]
+
+
+def test_a_webhook_that_throttles_is_a_throttle() -> None:
+    said = 'admission webhook "a.example" denied the request: too many pods'
+    assert refusal(429, "TooManyRequests", said).failure is FailureClass.THROTTLED
 
 
 def test_throttling_has_the_time_of_the_next_try() -> None:

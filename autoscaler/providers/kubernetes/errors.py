@@ -1,7 +1,9 @@
 """The meaning of the API server's errors. A pure table.
 
 Sources: Kubernetes API reference, `Status`; apimachinery's `pkg/apis/meta/v1/types.go` (reasons); the
-admission plugins `resourcequota` ("exceeded quota: ..."), `podsecurity` ("violates PodSecurity ...").
+admission plugins `resourcequota` ("exceeded quota: ...") and `podsecurity` ("violates PodSecurity ...");
+apiserver's `pkg/util/webhook/error.go`, `pkg/admission/plugin/webhook/errors/statuserror.go` and
+`pkg/admission/plugin/policy/validating/dispatcher.go`.
 """
 
 import re
@@ -15,12 +17,17 @@ from autoscaler.providers.kubernetes.texts import one_line
 
 EXCEEDED_QUOTA = "ExceededQuota"
 UNREACHABLE = "Unreachable"
+WEBHOOK_FAILED = "WebhookFailed"
+ADMISSION_DENIED = "AdmissionDenied"
 _UNLISTED = "unlisted"
 
 _CLASSES: Mapping[str, FailureClass] = MappingProxyType(
     {
         EXCEEDED_QUOTA: FailureClass.QUOTA,
         "PodSecurity": FailureClass.CONFIGURATION,
+        ADMISSION_DENIED: FailureClass.CONFIGURATION,
+        # Most webhooks come back without an operator, for example after their pod was moved.
+        WEBHOOK_FAILED: FailureClass.UNKNOWN,
         "BadRequest": FailureClass.CONFIGURATION,
         "Unauthorized": FailureClass.CONFIGURATION,
         "Forbidden": FailureClass.CONFIGURATION,
@@ -68,6 +75,9 @@ HINTS: Mapping[str, str] = MappingProxyType(
         "Forbidden": "grant the rights in deploy/kubernetes/ to the controller's user or service account",
         "NotFound": "create the namespace, or correct it",
         "PodSecurity": "remove what the namespace's Pod Security level forbids, or change the level",
+        WEBHOOK_FAILED: "repair the admission webhook that the message names, or its configuration (kubectl "
+        "get validatingwebhookconfigurations,mutatingwebhookconfigurations)",
+        ADMISSION_DENIED: "correct the pod, or the admission policy that the message names",
         "Certificate": "correct the certificate authority of the kubeconfig's cluster",
     }
 )
@@ -79,6 +89,11 @@ MAX_RETRY_AFTER = 3600.0
 _LIMITED = re.compile(r"limited: (.*)")
 _WHOLE_PROVIDER = frozenset({"pods", "count/pods"})
 
+_WEBHOOK_FAILED = re.compile('failed calling webhook "')
+_DENIED = re.compile(
+    'admission webhook "[^"]*" denied the request|ValidatingAdmissionPolicy .* denied request'
+)
+
 
 def error_of(
     status: int, body: Mapping[str, Any], retry_after: float | None = None
@@ -86,15 +101,16 @@ def error_of(
     """Return the error for an answer of the API server with this HTTP status and `Status` object.
 
     `retry_after` is the header of this name, in seconds. Errors 500, 503 and 504 may have one, too
-    (apimachinery, `pkg/api/errors`: `NewServerTimeout`, `NewTimeoutError`).
+    (apimachinery, `pkg/api/errors`: `NewServerTimeout`, `NewTimeoutError`). They leave the outcome open, except
+    if an admission webhook failed or denied the request.
     """
     message = one_line(body.get("message"))
     reason = str(body.get("reason") or _REASONS.get(status) or f"HTTP {status}")
     wait = retry_after if retry_after is not None else _seconds(body)
     wait = min(wait, MAX_RETRY_AFTER) if wait is not None else None
-    if status >= 500:
-        return OutcomeUnknownError(f"{reason}: {message}" if message else reason, wait)
     code, scope = _meaning(status, reason, message)
+    if status >= 500 and code not in (WEBHOOK_FAILED, ADMISSION_DENIED):
+        return OutcomeUnknownError(f"{reason}: {message}" if message else reason, wait)
     failure = _CLASSES.get(code, FailureClass.UNKNOWN)
     return ProviderError(failure, code, message, wait, scope)
 
@@ -106,6 +122,11 @@ def _meaning(status: int, reason: str, message: str) -> tuple[str, FailureScope 
         return EXCEEDED_QUOTA, FailureScope.PROVIDER if limited & _WHOLE_PROVIDER else None
     if status == 403 and "violates PodSecurity" in message:
         return "PodSecurity", None
+    # Admission comes before anything is stored, so these requests had no effect, also with status 500.
+    if status == 500 and _WEBHOOK_FAILED.search(message):
+        return WEBHOOK_FAILED, None
+    if status != 429 and _DENIED.search(message):
+        return ADMISSION_DENIED, None
     return reason, None
 
 

@@ -22,7 +22,12 @@ from autoscaler.providers.kubernetes import paths
 from autoscaler.providers.kubernetes.api_server import ApiServer
 from autoscaler.providers.kubernetes.capacity import fitting_nodes, free_units
 from autoscaler.providers.kubernetes.client import KubernetesApi
-from autoscaler.providers.kubernetes.errors import EXCEEDED_QUOTA, HINTS
+from autoscaler.providers.kubernetes.errors import (
+    ADMISSION_DENIED,
+    EXCEEDED_QUOTA,
+    HINTS,
+    WEBHOOK_FAILED,
+)
 from autoscaler.providers.kubernetes.file_checks import KEY
 from autoscaler.providers.kubernetes.launching import dry_run
 from autoscaler.providers.kubernetes.listing import list_all
@@ -206,6 +211,8 @@ class _Cluster:
             what = f"the namespace has no quota left for it now: {error.message}"
             fix = "raise the ResourceQuota, or let the jobs wait"
             return self._document.problem(option, what, fix, warning=True)
+        if error.code in (WEBHOOK_FAILED, ADMISSION_DENIED):
+            return self._document.problem(option, what, fix)
         if "serviceaccount" in message:
             fix = "create the service account, or correct its name"
             return self._document.problem((*self._path, "service_account"), what, fix)
@@ -215,7 +222,7 @@ class _Cluster:
             keys, fix = ("overlay",), "correct the overlay: kubectl explain pod has the fields"
         elif error.code == "Forbidden":
             # No right is missing: they were checked before.
-            fix = "correct the pod, or the LimitRange, ResourceQuota or admission webhook that refuses it"
+            fix = "correct the pod, or the LimitRange or ResourceQuota that refuses it"
         elif error.code in ("Invalid", "BadRequest"):
             fix = "correct its keys"
         return self._document.problem((*option, *keys), what, fix)

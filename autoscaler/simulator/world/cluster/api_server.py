@@ -31,6 +31,13 @@ _SHORT = (0, 2, 1)
 page (API reference, `ListOptions.limit`: "may return fewer ... (up to zero items)")."""
 
 
+_ETCD = "etcdserver: request timed out"
+_WEBHOOK = (
+    'Internal error occurred: failed calling webhook "pods.example": failed to call webhook: Post '
+    '"https://pods.example.svc:443": context deadline exceeded'
+)
+
+
 class RefusedConnectionError(Exception):
     """No connection: nothing was sent."""
 
@@ -81,6 +88,7 @@ class ApiServer:
         self._pages: dict[str, tuple[int, list[Object]]] = {}
         self._numbers = itertools.count(1)
         self._sizes = itertools.cycle(_SHORT)
+        self._errors = itertools.cycle((_ETCD, _WEBHOOK))
 
     async def answer(
         self, method: str, path: str, query: Mapping[str, str], body: Object
@@ -95,7 +103,8 @@ class ApiServer:
             return _status(429, "TooManyRequests", text, RETRY_AFTER)
         if hit(FaultKind.API_5XX):
             await asyncio.sleep(LATENCY)
-            return _status(500, "InternalError", "etcdserver: request timed out")
+            creates = method == "POST" and path.endswith("/pods")
+            return _status(500, "InternalError", next(self._errors) if creates else _ETCD)
         answer = self._carried_out(method, path, query, body)
         slow = hit(FaultKind.API_SLOW)
         wait = LATENCY if slow is None else float(slow.target)
