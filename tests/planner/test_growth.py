@@ -3,10 +3,12 @@
 import random
 import sys
 from dataclasses import replace
+from pathlib import Path
 from types import FrameType
 
 import pytest
 
+import autoscaler
 from autoscaler.model.catalogue import IdlePolicy, RegistrationRate
 from autoscaler.model.fleet import Fleet
 from autoscaler.model.plan import Launch
@@ -21,14 +23,19 @@ from benchmarks.crowded_fleet import NOW, UNLIMITED, Crowd, crowded
 from tests.ledger.builders import World
 from tests.planner.fleets import apply_plan, catalogue, sku
 
+CODE = str(Path(autoscaler.__file__).parent)
+
 
 def calls_of(fleet: Fleet) -> int:
-    """Return how many calls of this project's functions a plan of this fleet needs."""
+    """Return how many calls of this project's functions a plan of this fleet needs.
+
+    Mutation testing wraps each of these functions in others, which do not count.
+    """
     calls = 0
 
-    def count(_frame: FrameType, event: str, _argument: object) -> None:
+    def count(frame: FrameType, event: str, _argument: object) -> None:
         nonlocal calls
-        calls += event == "call"
+        calls += event == "call" and frame.f_code.co_filename.startswith(CODE)
 
     before = sys.getprofile()
     sys.setprofile(count)
@@ -63,12 +70,12 @@ def test_a_burst_is_placed_in_groups_of_machines() -> None:
 
 def test_matching_a_burst_in_an_empty_fleet_costs_few_function_calls() -> None:
     """The matching skips supply without machines, and does not search again what a launch serves."""
-    assert calls_of(fleet_of(machines=0, jobs=4_000, skus=20)) < 17_000
+    assert calls_of(fleet_of(machines=0, jobs=4_000, skus=20)) < 15_500
 
 
 def test_planning_for_machines_with_a_waiting_job_costs_few_function_calls() -> None:
     fleet = fleet_of(working=0, listening=20, ready=40, skus=20)
-    assert calls_of(fleet) < 17_000
+    assert calls_of(fleet) < 15_500
 
 
 @pytest.mark.parametrize("working", [0, 60, 90])
