@@ -1,11 +1,13 @@
 """Compares runner groups with the SKUs' `access`, at the start and every hour, and warns if one is too wide."""
 
+from collections.abc import Collection
+
 import structlog
 
 from autoscaler.controller.journal import Journal
 from autoscaler.controller.ports.clock import Clock
 from autoscaler.controller.ports.github import GitHub, GitHubError
-from autoscaler.controller.ports.github_lists import GitHubLists
+from autoscaler.controller.ports.github_lists import GitHubLists, ListedRepository, Listing
 from autoscaler.controller.ports.telemetry import GroupTelemetry
 from autoscaler.model.access import Excess, excesses
 from autoscaler.model.catalogue import Scope
@@ -53,10 +55,15 @@ class GroupWatch:
         return list(groups.values())
 
     async def _check_group(self, scope: Scope) -> bool:
-        """Compare one runner group with `access`. Return False if it could not be read."""
+        """Compare one runner group with `access`. Return False if it could not be read.
+
+        The organization's repositories matter only for a group that admits all of them.
+        """
+        listed: Listing[ListedRepository] = Listing()
         try:
             group = await self._github.runner_group(scope.key, scope.runner_group)
-            listed = await self._lists.repositories(scope.key)
+            if group.repositories is None:
+                listed = await self._lists.repositories(scope.key)
         except GitHubError as error:
             _log.warning(
                 "runner_group_not_read",
@@ -78,9 +85,21 @@ class GroupWatch:
                 restricted_to_workflows=group.restricted_to_workflows,
                 repositories=finding.repositories[:NAMED_AT_MOST],
                 count=len(finding.repositories),
+                is_complete=listed.whole,
             )
-        kinds = {finding.excess for finding in found}
-        for excess in Excess:
-            account = scope.owner.lower()
-            self._telemetry.runner_group(account, scope.runner_group, excess, excess in kinds)
+        self._report(scope, {finding.excess for finding in found}, is_complete=listed.whole)
         return True
+
+    def _report(self, scope: Scope, found: Collection[Excess], *, is_complete: bool) -> None:
+        """Set the metric of a group.
+
+        An incomplete list of repositories proves no absence, so the metric keeps its earlier value.
+        """
+        for excess in Excess:
+            if excess in found or is_complete or excess is not Excess.OUTSIDE_ACCESS:
+                account = scope.owner.lower()
+                self._telemetry.runner_group(account, scope.runner_group, excess, excess in found)
+            else:
+                _log.warning(
+                    "runner_group_partly_checked", scope=scope.key, runner_group=scope.runner_group
+                )

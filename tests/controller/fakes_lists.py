@@ -32,7 +32,7 @@ class FakeRun:
 class FakeLists:
     """`limit` is of an hour that began at `since`; every answer counts, unless `free` says so.
 
-    `steady` is a pace that does not go by what is left.
+    `steady` is a pace that does not go by what is left. `whole` is that of the repositories' list.
     """
 
     now: Callable[[], Instant]
@@ -42,6 +42,7 @@ class FakeLists:
     used: int = 0
     free: bool = False
     steady: float | None = None
+    whole: bool = True
     asked: Counter[str] = field(default_factory=Counter)
     asked_of: Counter[str] = field(default_factory=Counter)
     failed: Counter[str] = field(default_factory=Counter)
@@ -60,7 +61,7 @@ class FakeLists:
 
     async def repositories(self, scope: str) -> Listing[ListedRepository]:
         names = tuple(ListedRepository(name, self.now()) for name in self.active)
-        return await self._answer("repositories", scope, lambda: names)
+        return replace(await self._answer("repositories", scope, lambda: names), whole=self.whole)
 
     async def newest_repositories(self, scope: str) -> Listing[ListedRepository]:
         newest = sorted(self.created.items(), key=lambda one: one[1], reverse=True)[:30]

@@ -28,11 +28,14 @@ def one_repository() -> Catalogue:
 
 async def watch(world: World, seconds: Seconds) -> list[Any]:
     """Return the warnings of some seconds."""
+    for number in range(NAMED_AT_MOST + 2):
+        world.lists.queue(f"acme/r{number}", number, number, world.clock.now())
+    return await watch_group(world, seconds)
+
+
+async def watch_group(world: World, seconds: Seconds = 10.0) -> list[Any]:
     controller = Controller(world)
     await controller.resume()
-    lists = world.lists
-    for number in range(NAMED_AT_MOST + 2):
-        lists.queue(f"acme/r{number}", number, number, world.clock.now())
     with capture_logs() as logs:
         task = asyncio.create_task(controller.parts.group_watch.run())
         await asyncio.sleep(seconds)
@@ -42,6 +45,10 @@ async def watch(world: World, seconds: Seconds) -> list[Any]:
 
 def shown(world: World) -> list[tuple[str, ...]]:
     return [said for said in world.telemetry.said if said[0] == "runner_group"]
+
+
+def of_group(world: World, group: str, reason: str) -> list[tuple[str, ...]]:
+    return [said for said in shown(world) if said[2:4] == (group, reason)]
 
 
 @pytest.mark.case(
@@ -76,6 +83,51 @@ async def test_a_runner_group_that_fits_again_clears_the_metric() -> None:
     world.github.groups["gpu"] = NARROW
     assert await watch(world, 10.0) == []
     assert [said[-1] for said in shown(world)] == ["False", "False"]
+
+
+def two_groups() -> Catalogue:
+    """Return a SKU for all repositories, in the group `gpu`; `acme/r0` has a group of its own."""
+    scopes = (Scope("acme", None, "own", repositories=("acme/r0",)), Scope("acme", None, "gpu"))
+    return replace(catalogue(sku()), scopes=scopes)
+
+
+@on_virtual_time
+async def test_an_incomplete_list_of_repositories_proves_no_runner_group_narrow_enough() -> None:
+    """The list has no more than a limited number of repositories, and lacks those of a failing App.
+
+    Excess among the listed repositories is real all the same.
+    """
+    world = World(two_groups())
+    world.github.groups["gpu"] = RunnerGroup("private", False, False)
+    world.github.groups["own"] = RunnerGroup("selected", False, False, ("acme/r0",))
+    logs = await watch(world, 10.0)
+    assert [(line["reason"], line["is_complete"]) for line in logs] == [("outside_access", True)]
+    assert logs[0]["repositories"] == ("acme/r0",)
+    del world.lists.active["acme/r0"]
+    for whole, events, clear in (
+        (False, {"runner_group_partly_checked"}, []),
+        (True, set(), ["False"]),
+    ):
+        world.lists.whole = whole
+        world.telemetry.said.clear()
+        logs = await watch_group(world)
+        assert {line["event"] for line in logs} == events
+        assert [said[-1] for said in of_group(world, "gpu", "outside_access")] == clear
+        assert [said[-1] for said in of_group(world, "gpu", "public_repositories")] == ["False"]
+        assert [said[-1] for said in of_group(world, "own", "outside_access")] == ["False"]
+    world.lists.whole = False
+    logs = await watch(world, 10.0)
+    assert [(line["reason"], line["is_complete"]) for line in logs] == [("outside_access", False)]
+
+
+@on_virtual_time
+async def test_repositories_are_listed_only_for_a_runner_group_that_admits_all_of_them() -> None:
+    world = World(one_repository())
+    world.github.groups["gpu"] = NARROW
+    world.lists.broken["org:acme"] = OperatorError("502")
+    assert await watch(world, 10.0) == []
+    assert world.lists.asked["repositories"] == 0
+    assert len(shown(world)) == 2
 
 
 @on_virtual_time
