@@ -28,7 +28,8 @@ class LabFleet:
     `runner_versions` are the runner versions in the images, by SKU, where they differ from the default.
     `listener` sees every request of every machine. `program` is the Python arguments that start the
     controller. With `nodes`, the lab has a Kubernetes cluster with these nodes, which is the provider
-    `cluster` of `skus`.
+    `cluster` of `skus`. With `wine`, Windows machines run under Wine (`lab.windows`); otherwise the lab plays
+    Windows with Linux processes.
     """
 
     organization: str
@@ -51,6 +52,7 @@ class LabFleet:
     listener: RequestListener | None = None
     program: tuple[str, ...] = ("-m", "lab.serve")
     nodes: tuple[LabNode, ...] = ()
+    wine: bool = False
 
 
 def fleet_settings(

@@ -32,12 +32,15 @@ from lab.github.settings import (
 )
 from lab.kubernetes.cluster import Cluster
 from lab.kubernetes.lab_pods import PROVIDER, LabPods
-from lab.machine_host import RUNNER_VERSION, MachineHost
+from lab.machine_host import RUNNER_VERSION, MachineHost, RebootingHost
 from lab.machines.crowd import CrowdHost
 from lab.machines.misbehaving_host import MisbehavingHost, Misdeed
 from lab.machines.observed_host import ObservedHost
 from lab.machines.process import ProcessHost
 from lab.ports import free_ports
+from lab.windows.host import WindowsHost
+from lab.windows.parts import find
+from lab.windows.platforms import PlatformHost
 
 __all__ = ["APP_ID", "LabFleet", "Laboratory"]
 
@@ -160,12 +163,19 @@ class Laboratory:
             return CrowdHost(self.fleet.scale)
         folder = self.folder / "machines"
         folder.mkdir(mode=0o755)
-        host = ProcessHost(folder, build_agent(), self.fleet.scale)
+        host: RebootingHost = ProcessHost(folder, build_agent(), self.fleet.scale)
+        if self.fleet.wine:
+            host = PlatformHost(host, self._windows_host())
         if not self.fleet.misbehaving:
             return host
         misbehaving = MisbehavingHost(host, self.fleet.misbehaving, self.clock)
         self.misdeeds = misbehaving.misdeeds
         return misbehaving
+
+    def _windows_host(self) -> WindowsHost:
+        folder = self.folder / "windows"
+        folder.mkdir(mode=0o755)
+        return WindowsHost(folder, build_agent(), find(), self.fleet.scale)
 
     def _github(self, key: rsa.RSAPrivateKey, secret: str) -> LabGitHub:
         public = key.public_key().public_bytes(

@@ -60,3 +60,10 @@ class MachineHost(Protocol):
 
     async def close(self) -> None:
         """Kill every machine. Idempotent."""
+
+
+class RebootingHost(MachineHost, Protocol):
+    """A host whose machines are real processes, which a reboot ends."""
+
+    async def reboot(self, instance_id: str) -> None:
+        """End all processes of the machine, and start those that its disk starts at boot."""

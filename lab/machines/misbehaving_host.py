@@ -11,10 +11,9 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from autoscaler.controller.ports.clock import Clock
-from lab.machine_host import LabMachine
+from lab.machine_host import LabMachine, RebootingHost
 from lab.machines.interception import Interception, MachineRequest
 from lab.machines.misbehaviour import AT_WORK, Misbehaviour, sabotaged
-from lab.machines.process import ProcessHost
 
 _M = Misbehaviour
 
@@ -42,7 +41,7 @@ class Misdeed:
 
 
 class MisbehavingHost:
-    """A `MachineHost` over a `ProcessHost`. `close` closes both.
+    """A `MachineHost` over another one. `close` closes both.
 
     `misbehaving` lists, by SKU, what its first machine does wrong, its second, and so on. All further
     machines behave.
@@ -50,7 +49,7 @@ class MisbehavingHost:
 
     def __init__(
         self,
-        host: ProcessHost,
+        host: RebootingHost,
         misbehaving: Mapping[str, Sequence[Misbehaviour]],
         clock: Clock,
     ) -> None:

@@ -51,9 +51,14 @@ _SABOTAGE = {
 
 
 def sabotaged(user_data: str, kind: Misbehaviour) -> str:
-    """Return Linux user data with a line of sabotage after the first line, which schedules a shutdown."""
+    """Return user data with a line of sabotage after the first line, which schedules a shutdown.
+
+    Many misbehaviours need no line. Those that need one are for Linux.
+    """
+    if kind not in _SABOTAGE:
+        return user_data
     interpreter, armed, rest = user_data.split("\n", 2)
-    return "\n".join([interpreter, armed, _SABOTAGE.get(kind, ":"), rest])
+    return "\n".join([interpreter, armed, _SABOTAGE[kind], rest])
 
 
 AT_WORK = 3

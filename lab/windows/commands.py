@@ -68,11 +68,13 @@ class CommandServer:
         self.answered: list[tuple[str, str, int]] = []
         self.wrong: list[str] = []
         self._server: asyncio.Server | None = None
+        self._starting = asyncio.Lock()
 
     async def start(self) -> str:
         """Listen on a free port. Return the address for the variable LAB_WINDOWS. Idempotent."""
-        if self._server is None:
-            self._server = await asyncio.start_server(self._answer, "127.0.0.1", 0)
+        async with self._starting:
+            if self._server is None:
+                self._server = await asyncio.start_server(self._answer, "127.0.0.1", 0)
         host, port = self._server.sockets[0].getsockname()[:2]
         return f"{host}:{port}"
 

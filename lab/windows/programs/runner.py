@@ -20,6 +20,9 @@ from typing import Any
 CALL = re.compile(r"& ((?:'(?:[^']|'')*' ?)+)\r?\nexit \$LASTEXITCODE\r?\n\Z")
 """The only hook script that this worker can run: one program with quoted arguments, and its exit status."""
 
+SUCCEEDED, FAILED = 100, 102
+"""Exit statuses of a worker. A job whose worker exits with another one has failed (TaskResultUtil.cs)."""
+
 
 class Listener:
     """The listener of one registration."""
@@ -73,7 +76,7 @@ class Listener:
         while not self._ends(worker):
             self._ask("renew", {"job": job["id"]}, 5.0)
         reader.join()
-        return worker.returncode == 0, any(line.strip() == b"step" for line in printed)
+        return worker.returncode == SUCCEEDED, any(line.strip() == b"step" for line in printed)
 
     def _ends(self, worker: subprocess.Popen[bytes]) -> bool:
         """Return whether the worker ends before the lock on its job is to be renewed."""
@@ -139,7 +142,7 @@ def work(seconds: float) -> int:
     say("step")
     time.sleep(seconds)
     failed |= run_hook("ACTIONS_RUNNER_HOOK_JOB_COMPLETED")
-    return failed
+    return FAILED if failed else SUCCEEDED
 
 
 def run_hook(variable: str) -> int:
