@@ -27,6 +27,7 @@ from autoscaler.model.access import RunnerGroup
 from autoscaler.model.events import JobObserved
 from autoscaler.model.identifiers import Instant, JobId, RunnerName, Seconds
 from autoscaler.model.interruptions import RerunOutcome
+from autoscaler.model.run_origins import RunOrigin
 from benchmarks.hosted_actions import HostedActions, HostedRun
 
 T = TypeVar("T")
@@ -108,11 +109,11 @@ class CountedGitHub:
         found = self._actions.jobs.get(job)
         return found.fact(now, read=True) if found is not None else None
 
-    async def run_from_fork(self, repository: str, run_id: int) -> bool | None:
-        """Return False: no run comes from a fork."""
+    async def run_origin(self, repository: str, run_id: int) -> RunOrigin | None:
+        """Return an origin that every SKU admits: no run comes from a fork."""
         del repository, run_id
         await self._ask("check", Importance.CHECK)
-        return False
+        return RunOrigin(False, False, "main")
 
     async def runner_group(self, scope: str, name: str) -> RunnerGroup:
         """Return the only runner group."""

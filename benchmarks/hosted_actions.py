@@ -13,6 +13,7 @@ from autoscaler.controller.ports.github_lists import ListedRun, RunStatus
 from autoscaler.model.events import JobObserved
 from autoscaler.model.identifiers import Instant, JobId, RunnerName, Seconds
 from autoscaler.model.jobs import JobState
+from autoscaler.model.run_origins import RunOrigin
 
 
 @dataclass(eq=False, slots=True)
@@ -84,7 +85,9 @@ class HostedRun:
 
     def listed(self) -> ListedRun:
         """Return the run as lists show it. Added jobs do not change its status: the worst case."""
-        return ListedRun(self.id, RunStatus(not self.open_jobs, from_fork=False), self.status)
+        return ListedRun(
+            self.id, RunStatus(not self.open_jobs, RunOrigin(False, False, "main")), self.status
+        )
 
     def shown(self) -> tuple[int, int]:
         """What is another whenever an answer about it is."""

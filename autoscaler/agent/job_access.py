@@ -1,32 +1,86 @@
-"""Whether a job may use this machine: its repository, and whether it comes from a fork."""
+"""Whether a job may use this machine: its repository, whether it comes from a fork, and its branch."""
 
 from __future__ import annotations
 
-import fnmatch
+import collections
+
+from autoscaler.model.access_rules import admits_repository, branch_of_run, rule_against
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from typing import Any
 
+Access = collections.namedtuple(
+    "Access", ("repositories", "forks", "public_repositories", "branches")
+)
+JobOrigin = collections.namedtuple("JobOrigin", ("from_fork", "public", "branch"))
 
-def refusal_of_job(access: dict[str, Any], repository: str, event: Any) -> str | None:
+BRANCH_PREFIX = "refs/heads/"
+
+
+def refusal_of_job(access: dict[str, Any], job: Mapping[str, str], event: Any) -> str | None:
     """Return why `access` does not admit the job, or None if it does.
 
-    `access` is that of the SKU in fleet.yaml. `repository` is the job's `owner/name`. `event` is the
-    payload of the webhook that started the run (GITHUB_EVENT_PATH), or None if it could not be read.
+    `access` is that of the SKU in fleet.yaml. `job` has GitHub's variables of the job (GITHUB_REPOSITORY,
+    GITHUB_REF, GITHUB_EVENT_NAME). `event` is the payload of the webhook that started the run
+    (GITHUB_EVENT_PATH), or None if it could not be read.
     """
-    globs = access.get("repositories")
-    globs = globs if isinstance(globs, list) else []
-    if not any(fnmatch.fnmatchcase(repository.lower(), str(glob).lower()) for glob in globs):
+    repository, rules = job.get("GITHUB_REPOSITORY", ""), access_of(access)
+    if not admits_repository(rules, repository):
         return f"the repository {repository} may not use it"
-    if access.get("forks") is True:
-        return None
+    rule = rule_against(rules, origin_of_job(job, event))
+    if rule == "branches":
+        run = f"{job.get('GITHUB_EVENT_NAME', '')} runs on {job.get('GITHUB_REF') or 'no branch'}"
+        return f"this {run}, and only runs on {' or '.join(rules.branches)} may use it"
+    if rule is not None and not isinstance(event, dict):
+        return f"the event of the run could not be read, and access.{rule} is false"
+    if rule == "forks":
+        head = head_repository(event)
+        return f"the run comes from {head or 'a deleted fork'}, and forks may not use it"
+    if rule == "public_repositories":
+        return f"the repository {repository} is not private, and public repositories may not use it"
+    return None
+
+
+def access_of(access: dict[str, Any]) -> Access:
+    """Return the rules. A controller of an earlier release sends no visibility and no branches."""
+    return Access(
+        _texts(access.get("repositories")),
+        access.get("forks") is True,
+        access.get("public_repositories", True) is True,
+        _texts(access.get("branches")),
+    )
+
+
+def origin_of_job(job: Mapping[str, str], event: Any) -> JobOrigin:
+    """Return where the job's run comes from. What the event does not say counts as refused."""
+    name, ref = job.get("GITHUB_EVENT_NAME", ""), job.get("GITHUB_REF", "")
+    from_fork = is_from_fork(job.get("GITHUB_REPOSITORY", ""), event)
+    branch = ref[len(BRANCH_PREFIX) :] if ref.startswith(BRANCH_PREFIX) else None
+    return JobOrigin(from_fork, is_public(name, event), branch_of_run(name, branch, from_fork))
+
+
+def is_from_fork(repository: str, event: Any) -> bool:
+    """Return True if the event is of a pull request from another repository, or could not be read."""
     if not isinstance(event, dict):
-        return "the event of the run could not be read, so it may come from a fork"
+        return True
     head = head_repository(event)
-    if head is None or head.lower() == repository.lower():
-        return None
-    return f"the run comes from {head or 'a deleted fork'}, and forks may not use it"
+    return head is not None and head.lower() != repository.lower()
+
+
+def is_public(event_name: str, event: Any) -> bool:
+    """Return True unless the event says that the job's repository is private or internal.
+
+    The event of a scheduled run may have no repository. Then it counts as private: it is a run of the default
+    branch that only a member can have written.
+    """
+    if not isinstance(event, dict):
+        return True
+    repository = event.get("repository")
+    if repository is None and event_name == "schedule":
+        return False
+    return not isinstance(repository, dict) or repository.get("private") is not True
 
 
 def head_repository(event: dict[str, Any]) -> str | None:
@@ -42,3 +96,7 @@ def head_repository(event: dict[str, Any]) -> str | None:
     repository = head.get("repo") if isinstance(head, dict) else None
     name = repository.get("full_name") if isinstance(repository, dict) else None
     return name if isinstance(name, str) else ""
+
+
+def _texts(value: Any) -> list[str]:
+    return [str(one) for one in value] if isinstance(value, list) else []

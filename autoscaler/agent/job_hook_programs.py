@@ -45,9 +45,7 @@ def run_hook(hook: str, path: str) -> int:
         job = {}
     if hook == "job-started":
         say("\n".join(describe(job)))
-        reason = refusal_of_job(
-            _mapping(job.get("access")), os.environ.get("GITHUB_REPOSITORY", ""), _event()
-        )
+        reason = refusal_of_job(_mapping(job.get("access")), os.environ, _event())
         if reason is not None:
             refuse(reason, job)
             return 1

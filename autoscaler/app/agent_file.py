@@ -1,7 +1,8 @@
 """Builds the one file that machines fetch and run, from the modules of `autoscaler/agent`.
 
 The file contains the modules one after another, each after the modules that it imports, in one
-namespace. docs/adr/0011-the-agent-is-built-into-one-file.md gives the reasons.
+namespace. It also contains the module that the agent shares with the controller.
+docs/adr/0011-the-agent-is-built-into-one-file.md gives the reasons.
 """
 
 import ast
@@ -13,6 +14,9 @@ from importlib.resources.abc import Traversable
 from typing import TypeGuard
 
 PACKAGE = "autoscaler.agent"
+SHARED = "autoscaler.model.access_rules"
+"""The one module of ours outside the package that the agent may import: both decide with it about `access`."""
+
 MAIN = "main"
 """The module that runs the agent. The file contains it and the modules that it needs."""
 
@@ -47,7 +51,7 @@ def build_agent(folder: Traversable | None = None) -> bytes:
     libraries = sorted(set().union(*(module.libraries for module in modules)))
     _check_names(modules, libraries)
     head = _HEAD + "\n" + "".join(f"import {name}\n" for name in libraries)
-    parts = (f"# --- {PACKAGE}.{module.name} ---\n\n{module.text}\n" for module in modules)
+    parts = (f"# --- {_dotted(module.name)} ---\n\n{module.text}\n" for module in modules)
     return "\n\n".join((head, *parts)).encode()
 
 
@@ -56,8 +60,7 @@ def _in_order(folder: Traversable) -> list[_Module]:
     found: dict[str, _Module] = {}
 
     def add(name: str) -> None:
-        source = folder.joinpath(f"{name}.py").read_text(encoding="utf-8")
-        module = _read(name, source)
+        module = _read(name, _source(folder, name))
         for needed in module.needs:
             if needed not in found:
                 add(needed)
@@ -65,6 +68,16 @@ def _in_order(folder: Traversable) -> list[_Module]:
 
     add(MAIN)
     return list(found.values())
+
+
+def _source(folder: Traversable, name: str) -> str:
+    package = _dotted(name).rpartition(".")[0]
+    where = folder if package == PACKAGE else files(package)
+    return where.joinpath(f"{name}.py").read_text(encoding="utf-8")
+
+
+def _dotted(name: str) -> str:
+    return SHARED if name == SHARED.rpartition(".")[2] else f"{PACKAGE}.{name}"
 
 
 def _check_names(modules: Iterable[_Module], libraries: Iterable[str]) -> None:
@@ -123,11 +136,11 @@ def _statements(body: Iterable[ast.stmt]) -> Iterator[ast.stmt]:
 
 
 def _needed(node: ast.stmt) -> str | None:
-    """Return the module of the agent that a `from ... import` names, or None."""
+    """Return the module of the agent, or the shared one, that a `from ... import` names, or None."""
     if not isinstance(node, ast.ImportFrom) or any(alias.asname for alias in node.names):
         return None
     package, _, module = (node.module or "").rpartition(".")
-    return module if package == PACKAGE else None
+    return module if package == PACKAGE or node.module == SHARED else None
 
 
 def _is_ours(node: ast.AST) -> TypeGuard[ast.Import | ast.ImportFrom]:

@@ -61,7 +61,13 @@ def sku(settings: Settings, name: str, launch_options: tuple[LaunchOption, ...])
         idle=_idle(found),
         deadlines=_deadlines(found),
         lifetime=found.lifetime,
-        access=Access(found.access.repositories, found.access.forks, found.access.contact or ""),
+        access=Access(
+            found.access.repositories,
+            found.access.forks,
+            found.access.contact or "",
+            found.access.public_repositories,
+            found.access.branches,
+        ),
         rerun_interrupted=found.rerun_interrupted,
     )
 

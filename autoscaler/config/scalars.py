@@ -242,6 +242,19 @@ def check_glob(text: str) -> str:
     return text
 
 
+def check_branch_glob(text: str) -> str:
+    """Check a glob over names of branches, without `refs/heads/`."""
+    fix = 'write the name of a branch, where * stands for any text, such as "release/*"'
+    if text.startswith("refs/"):
+        raise wrong(f"{show(text)} is a ref, not the name of a branch", fix)
+    if not re.fullmatch(r"[^\s\x00-\x1f\x7f~^:\\]{1,250}", text):
+        raise wrong(f"{show(text)} contains characters that branches cannot have", fix)
+    rest = re.sub(r"\[!?[^\[\]]+\]", "", text)
+    if "[" in rest or "]" in rest:
+        raise wrong(f"{show(text)} has an unmatched bracket", fix)
+    return text
+
+
 def check_label(text: str) -> str:
     """Return an extra label: 1 to 100 visible ASCII characters without a comma.
 

@@ -25,7 +25,9 @@ class _Offer:
     platform: tuple[str, str]
     unlabelled: bool
     forks: bool
+    public: bool
     repositories: tuple[str, ...]
+    branches: tuple[str, ...]
 
 
 def check_shadowed(document: Document) -> Iterator[Problem]:
@@ -60,8 +62,10 @@ def _offer(document: Document, name: str, sku: Node) -> _Offer | None:
     given = labels.plain() if labels else []
     globs, forks = sku.get("access", "repositories"), sku.get("access", "forks")
     repositories = globs.plain() if globs else ["*"]
+    public, patterns = sku.get("access", "public_repositories"), sku.get("access", "branches")
+    branches = patterns.plain() if patterns else []
     os, arch = (text(sku, key) if sku.child(key) else usual for key, usual in _PLATFORM)
-    if os is None or arch is None or not _texts(given) or not _texts(repositories):
+    if os is None or arch is None or not all(map(_texts, (given, repositories, branches))):
         return None
     owned = _owned(document) if "*" in repositories else []
     return _Offer(
@@ -71,7 +75,9 @@ def _offer(document: Document, name: str, sku: Node) -> _Offer | None:
         (os, arch),
         unlabelled is not None and unlabelled.value is True,
         forks is not None and forks.value is True,
+        public is None or public.value is not False,
         tuple(glob.lower() for glob in [*owned, *repositories] if glob != "*" or not owned),
+        tuple(branches),
     )
 
 
@@ -103,7 +109,15 @@ def _admits(above: _Offer, offer: _Offer) -> bool:
     """Return True if every job that `offer` admits is certainly admitted above."""
     if above.platform != offer.platform or (offer.forks and not above.forks):
         return False
-    return all(any(_covers(one, glob) for one in above.repositories) for glob in offer.repositories)
+    if (offer.public and not above.public) or (above.branches and not offer.branches):
+        return False
+    return _all_covered(above.repositories, offer.repositories) and (
+        not above.branches or _all_covered(above.branches, offer.branches)
+    )
+
+
+def _all_covered(above: tuple[str, ...], globs: tuple[str, ...]) -> bool:
+    return all(any(_covers(one, glob) for one in above) for glob in globs)
 
 
 def _covers(wider: str, narrower: str) -> bool:

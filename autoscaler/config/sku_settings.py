@@ -139,6 +139,10 @@ class AccessSettings(Section):
     """Globs over `owner/name`, case-insensitive."""
     forks: bool = False
     """Whether to serve jobs whose run comes from a fork, such as a pull request's."""
+    public_repositories: bool = True
+    """Whether to serve jobs of public repositories."""
+    branches: tuple[shapes.BranchGlob, ...] = ()
+    """Globs over branches, case-sensitive: only runs on such a branch, no pull request's. Default: any run."""
     contact: shapes.Text | None = None
     """Where to ask for access, such as a URL: the author of a refused job sees it."""
 

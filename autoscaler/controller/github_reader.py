@@ -34,7 +34,7 @@ class GitHubReader:
             await self._journal.record(answer)
 
     async def read_run(self, repository: str, run_id: int) -> None:
-        """Read a run and record whether it comes from a fork.
+        """Read a run and record where it comes from.
 
         After a 404 that stays unknown, and no job of the run is served. Skips a run whose origin no job
         waits for any more, because the same read may be requested twice.
@@ -43,11 +43,11 @@ class GitHubReader:
             async with self._run_reads:
                 if run_id not in self._journal.ledger.state.unread:
                     return
-                from_fork = await self._github.run_from_fork(repository, run_id)
+                origin = await self._github.run_origin(repository, run_id)
         except GitHubError:
             return
-        if from_fork is not None:
-            await self._journal.record(RunRead(self._journal.now, run_id, from_fork))
+        if origin is not None:
+            await self._journal.record(RunRead(self._journal.now, run_id, origin))
 
     async def read_runner(self, machine_id: MachineId) -> None:
         """Read the runner of a silent machine and record whether its job is provably over."""

@@ -27,6 +27,7 @@ from autoscaler.model.identifiers import (
     RunnerName,
     Seconds,
 )
+from autoscaler.model.run_origins import RunOrigin
 
 RETRY_AFTER: Seconds = 60.0
 
@@ -65,11 +66,9 @@ class GuardedGitHub:
         """See `GitHub`."""
         return await guard(lambda: self._github.read_job(repository, job, now), GitHubError, _later)
 
-    async def run_from_fork(self, repository: str, run_id: int) -> bool | None:
+    async def run_origin(self, repository: str, run_id: int) -> RunOrigin | None:
         """See `GitHub`."""
-        return await guard(
-            lambda: self._github.run_from_fork(repository, run_id), GitHubError, _later
-        )
+        return await guard(lambda: self._github.run_origin(repository, run_id), GitHubError, _later)
 
     async def runner_group(self, scope: str, name: str) -> RunnerGroup:
         """See `GitHub`."""

@@ -33,6 +33,8 @@ def job_parameters(
         found["access"] = {
             "repositories": list(access.repositories),
             "forks": access.forks,
+            "public_repositories": access.public_repositories,
+            "branches": list(access.branches),
             "contact": access.contact,
         }
     return found

@@ -44,7 +44,7 @@ def fleet_counts(state: LedgerState, now: Instant) -> FleetCounts:
     for demand, count in state.disputed.items():
         waiting[demand.skus[0]] += count
     for (demand, admission), count in state.unadmitted.items():
-        # A refused job of a fork waits for no machine. The refusal itself was counted.
+        # A refused job waits for no machine. The refusal itself was counted.
         waiting[demand.skus[0]] += count if admission is Admission.UNREAD else 0
     return FleetCounts(
         jobs_waiting=waiting,
@@ -82,7 +82,7 @@ def _report_job(row: HistoryRow, state: LedgerState, telemetry: RecordTelemetry)
         telemetry.job_started(sku, max(0.0, (job.started_at or row.at) - job.queued_at))
     elif row.event == "completed":
         telemetry.job_completed(sku, job.conclusion or "unknown")
-    elif row.event == Admission.FORK:
+    elif row.event in _REFUSALS:
         telemetry.job_refused(sku, row.event)
         _log.warning("job_refused", code=row.event, job=job.id, repository=job.repository, sku=sku)
 
@@ -126,4 +126,5 @@ def _report_health_checks(machine: Machine, detail: str, telemetry: RecordTeleme
     )
 
 
+_REFUSALS = frozenset(admission for admission in Admission if admission.is_refusal)
 _ENDS_OF_RERUNS = {f"rerun_{outcome}": outcome for outcome in RerunOutcome}

@@ -273,14 +273,14 @@ def event_if_new(state: LedgerState, seen: JobObserved) -> JobObserved | None:
 def run_origins(
     state: LedgerState, listed: Sequence[ListedRun], now: Instant
 ) -> tuple[RunRead, ...]:
-    """Return an event for each listed run that is new to the ledger, with whether it comes from a fork.
+    """Return an event for each listed run that is new to the ledger, with where it comes from.
 
     Omits completed runs, unless a queued job waits until the controller knows this of its run.
     """
     return tuple(
-        RunRead(now, run.id, run.from_fork)
+        RunRead(now, run.id, run.origin)
         for run in listed
-        if run.from_fork is not None
+        if run.origin is not None
         and run.id not in state.run_origins
         and (run.id in state.unread or not run.completed)
     )

@@ -44,6 +44,7 @@ from autoscaler.github.transport import Transport
 from autoscaler.model.access import RunnerGroup
 from autoscaler.model.events import JobObserved
 from autoscaler.model.identifiers import Instant, JobId, RunnerName
+from autoscaler.model.run_origins import RunOrigin
 
 _log = structlog.get_logger(__name__)
 
@@ -201,8 +202,8 @@ class GitHubClient:
         except (ValueError, OverflowError):
             raise unusable_answer(request, "an invalid timestamp") from None
 
-    async def run_from_fork(self, repository: str, run_id: int) -> bool | None:
-        """Return whether a run comes from a fork; None for 404. Raises the port's errors."""
+    async def run_origin(self, repository: str, run_id: int) -> RunOrigin | None:
+        """Return where a run comes from; None for 404. Raises the port's errors."""
         target = target_of_repository(repository)
         request = Request(
             "GET",
@@ -216,7 +217,7 @@ class GitHubClient:
         read = read_as(WorkflowRun, request, answer)
         if read.id != run_id:
             raise unusable_answer(request, "another run's data")
-        return read.from_fork
+        return read.origin
 
     async def runner_group(self, scope: str, name: str) -> RunnerGroup:
         """Return the current state of an organization's runner group. Raises the port's errors."""

@@ -11,6 +11,7 @@ from sortedcontainers import SortedDict, SortedList
 from autoscaler.ledger.activity import Activity
 from autoscaler.ledger.costs import SpotCosts
 from autoscaler.ledger.counters import Counters
+from autoscaler.model.access_rules import depends_on_run
 from autoscaler.model.catalogue import Catalogue
 from autoscaler.model.changes import Record
 from autoscaler.model.demand import DemandClass, scope_of
@@ -167,15 +168,15 @@ class IndexedRecords:
                 del self.on_hold[job.demand]
 
     def _is_unread(self, job: Job) -> bool:
-        """Return True if the run's head repository must be read, to admit the job or to check its SKU."""
-        if job.from_fork is not None:
+        """Return True if the job's run must be read, to admit the job or to check its SKU."""
+        if job.origin is not None:
             return False
         if job.admission is Admission.UNREAD and job.state is not JobState.COMPLETED:
             return True
         runner = self.runners.get(job.runner_name) if job.runner_name is not None else None
         machine = self.machines.get(runner.machine) if runner is not None else None
         sku = self.catalogue.skus.get(machine.sku) if machine is not None else None
-        if sku is None or sku.access.forks:
+        if sku is None or not depends_on_run(sku.access):
             return False
         return scope_of(self.catalogue, job.repository) is not None
 

@@ -8,7 +8,7 @@ from autoscaler.ledger.indexes import is_on_hold
 from autoscaler.ledger.interruptions import update_rerun
 from autoscaler.ledger.job_holds import release_holds
 from autoscaler.ledger.runners import bind_job, close_runner
-from autoscaler.ledger.runs import note_access, note_fork, note_outside_scope
+from autoscaler.ledger.runs import note_access, note_outside_scope, note_refusal
 from autoscaler.ledger.state import LedgerState
 from autoscaler.ledger.unverified import shown_at_work
 from autoscaler.model.catalogue import Scope
@@ -36,7 +36,7 @@ def on_job_observed(state: LedgerState, event: JobObserved) -> None:
     note_outside_scope(state, event)
     job = state.jobs.get(event.id)
     before = job.state if job is not None else None
-    was_fork = job is not None and job.admission is Admission.FORK
+    was_refused = job is not None and job.admission.is_refusal
     if job is None:
         if scope_of(state.catalogue, event.repository) is None:
             return  # No scope covers it, so it would stay in memory for days.
@@ -45,8 +45,8 @@ def on_job_observed(state: LedgerState, event: JobObserved) -> None:
         state.note(job, event.at, event.state, _source(event))
     else:
         _merge(state, job, event)
-    if job.admission is Admission.FORK and not was_fork:
-        note_fork(state, job, event.at)
+    if not was_refused:
+        note_refusal(state, job, event.at)
     if job.disputed or (_lacks_run(job) and not event.read):
         state.reads.setdefault(job.id, event.at)
     elif event.read or job.state is not JobState.QUEUED or not is_on_hold(job):
@@ -189,7 +189,7 @@ def _is_the_same(runner: Runner, scope: Scope, event: JobObserved) -> bool:
 
 
 def _lacks_run(job: Job) -> bool:
-    """Return True if the job needs its run's head repository and its run is not known."""
+    """Return True if the job's admission depends on its run, and its run is not known."""
     return job.admission is Admission.UNREAD and job.run_id is None and job.state in _NOT_OVER
 
 

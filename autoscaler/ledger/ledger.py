@@ -65,8 +65,8 @@ class Ledger:
         """Add what the store loaded. Apply a ControllerStarted event afterwards."""
         for record in records:
             if isinstance(record, Job):
-                if record.run_id is not None and record.from_fork is not None:
-                    runs.remember(self._state, record.run_id, record.from_fork)
+                if record.run_id is not None and record.origin is not None:
+                    runs.remember(self._state, record.run_id, record.origin)
                 # The configuration may have changed: compute the class again.
                 self._state.admit(record)
             self._state.add(record, stored=True)

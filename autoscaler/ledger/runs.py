@@ -1,18 +1,21 @@
-"""Whether a run's commit comes from a fork, and which jobs may use which SKUs because of it.
+"""Where runs come from, and which of their jobs ran outside the `access` of their SKU.
 
-GitHub shows this for a run (`head_repository` and `repository`: docs.github.com, REST "Workflow
-runs"), not for a job. Until it is known, the job does not count as demand for a SKU that does not run
-jobs of forks.
+GitHub shows the origin for a run (`head_repository`, `repository`, `event` and `head_branch`: docs.github.com,
+REST "Workflow runs"), not for a job. Until it is known, the job does not count as demand for a SKU whose
+`access` depends on it.
 """
 
 from itertools import islice
 
 from autoscaler.ledger.state import LedgerState
+from autoscaler.model.access import REASONS_BY_KEY
+from autoscaler.model.access_rules import rule_against
 from autoscaler.model.backoff import Backoff
 from autoscaler.model.demand import admits, scope_of
 from autoscaler.model.events import JobObserved, RunRead, RunReadRequested
 from autoscaler.model.identifiers import Instant
-from autoscaler.model.jobs import Admission, Job, RunQuestion
+from autoscaler.model.jobs import Job, RunQuestion
+from autoscaler.model.run_origins import RunOrigin
 from autoscaler.model.runners import Runner
 
 READS = Backoff(15.0, 600.0)
@@ -26,18 +29,17 @@ OUTSIDE_ACCESS = "job_outside_access"
 
 
 def on_run_read(state: LedgerState, event: RunRead) -> None:
-    """Admit the run's jobs, or refuse them for SKUs that do not run jobs of forks."""
-    remember(state, event.run_id, event.from_fork)
+    """Admit the run's jobs to the SKUs whose `access` admits the run, or refuse them."""
+    remember(state, event.run_id, event.origin)
     state.run_questions.pop(event.run_id, None)
     for job in tuple(state.unread.get(event.run_id, {}).values()):
         with state.changing(job):
-            job.from_fork = event.from_fork
+            job.origin = event.origin
             state.admit(job)
-        if job.admission is Admission.FORK:
-            note_fork(state, job, event.at)
+        note_refusal(state, job, event.at)
         runner = state.runners.get(job.runner_name) if job.runner_name is not None else None
-        if event.from_fork and runner is not None and runner.job == job.id:
-            note_access(state, runner, job, event.at)
+        if runner is not None and runner.job == job.id:
+            note_access(state, runner, job, event.at, because_of_run=True)
 
 
 def on_run_read_requested(state: LedgerState, event: RunReadRequested) -> None:
@@ -52,35 +54,39 @@ def on_run_read_requested(state: LedgerState, event: RunReadRequested) -> None:
         state.run_questions = {run: asked[run] for run in asked if run in state.unread}
 
 
-def remember(state: LedgerState, run_id: int, from_fork: bool) -> None:
+def remember(state: LedgerState, run_id: int, origin: RunOrigin) -> None:
     """Keep a run's origin for its later jobs."""
     state.run_origins.pop(run_id, None)
-    state.run_origins[run_id] = from_fork
+    state.run_origins[run_id] = origin
     for oldest in tuple(islice(state.run_origins, max(0, len(state.run_origins) - MOST_RUNS))):
         del state.run_origins[oldest]
 
 
-def note_fork(state: LedgerState, job: Job, at: Instant) -> None:
-    """Add to the history that no SKU with the job's labels runs jobs of forks."""
-    state.note(job, at, Admission.FORK, "its run's head repository is a fork")
+def note_refusal(state: LedgerState, job: Job, at: Instant) -> None:
+    """Add to the history that no SKU with the job's labels may run the job, if that is so."""
+    if job.admission.is_refusal:
+        state.note(job, at, job.admission, "no SKU with its labels admits its run")
 
 
-def note_access(state: LedgerState, runner: Runner, job: Job, at: Instant) -> None:
+def note_access(
+    state: LedgerState, runner: Runner, job: Job, at: Instant, because_of_run: bool = False
+) -> None:
     """Add to the history that a machine runs a job that its SKU does not admit.
 
-    GitHub only checks whether the runner group admits the repository.
+    GitHub only checks whether the runner group admits the repository. `because_of_run`: only the job's run is
+    new, so that a job of another repository is not added again.
     """
     machine = state.machines.get(runner.machine)
     sku = state.catalogue.skus.get(machine.sku) if machine is not None else None
     if machine is None or sku is None:
         return
     if not admits(sku, job.repository):
-        why = "repository"
-    elif job.from_fork and not sku.access.forks:
-        why = "fork"
+        rule = None if because_of_run else "repositories"
     else:
-        return
-    state.note(machine, at, OUTSIDE_ACCESS, f"{why}: job {job.id} of {job.repository}")
+        rule = None if job.origin is None else rule_against(sku.access, job.origin)
+    if rule is not None:
+        why = REASONS_BY_KEY[rule]
+        state.note(machine, at, OUTSIDE_ACCESS, f"{why}: job {job.id} of {job.repository}")
 
 
 def note_outside_scope(state: LedgerState, event: JobObserved) -> None:

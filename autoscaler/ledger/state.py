@@ -9,11 +9,12 @@ from contextlib import contextmanager
 from enum import StrEnum
 from typing import Any
 
+from autoscaler.ledger.class_cache import ClassCache
 from autoscaler.ledger.indexes import IndexedRecords
 from autoscaler.model.catalogue import Catalogue, LaunchTokens, Offering
 from autoscaler.model.changes import Changes, HistoryRow, Record
 from autoscaler.model.cooldowns import Cooldown
-from autoscaler.model.demand import DemandClass, classify
+from autoscaler.model.demand import DemandClass
 from autoscaler.model.events import ListedMachine
 from autoscaler.model.evidence import StartEvidence
 from autoscaler.model.identifiers import (
@@ -32,11 +33,9 @@ from autoscaler.model.jobs import Admission, Job, RunQuestion
 from autoscaler.model.launch_requests import LaunchRequest
 from autoscaler.model.machines import Machine
 from autoscaler.model.readings import ForeignUsage
+from autoscaler.model.run_origins import RunOrigin
 from autoscaler.model.runners import Runner
 from autoscaler.model.transitions import INITIAL_STATES, UnlistedTransitionError, may_become
-
-MOST_CLASSES = 10_000
-"""Maximum number of demand classes in the cache. Anyone who can start jobs chooses their labels."""
 
 _NOTHING = Changes()
 
@@ -74,7 +73,7 @@ class LedgerState(IndexedRecords):
         self._all_runners_listed_at: Instant | None = None
         """When the oldest of the scopes' listings of runners began; None if that changed since."""
         self.reads: dict[JobId, Instant] = {}
-        self.run_origins: dict[int, bool] = {}
+        self.run_origins: dict[int, RunOrigin] = {}
         self.run_questions: dict[int, RunQuestion] = {}
         self.ran_outside: set[RunnerName] = set()
 
@@ -87,8 +86,7 @@ class LedgerState(IndexedRecords):
         """Use another catalogue. Jobs keep their class."""
         self.catalogue = catalogue
         self._all_runners_listed_at = None
-        self._classes: dict[tuple[str, tuple[str, ...], bool], DemandClass | None] = {}
-        self._same: dict[DemandClass, DemandClass] = {}
+        self._classes = ClassCache(catalogue)
         self.offerings = {
             offering.key: offering
             for sku in catalogue.skus.values()
@@ -96,35 +94,17 @@ class LedgerState(IndexedRecords):
             for offering in option.offerings
         }
 
-    def class_of(
-        self, repository: str, labels: tuple[str, ...], from_fork: bool = False
-    ) -> DemandClass | None:
-        """Return the class of a job, from a cache."""
-        key = (repository, labels, from_fork)
-        if key not in self._classes:
-            if len(self._classes) >= MOST_CLASSES:
-                self._classes.clear()
-                self._same.clear()
-            found = classify(self.catalogue, repository, labels, from_fork=from_fork)
-            # One object for each class, because the planner compares classes by identity.
-            self._classes[key] = self._same.setdefault(found, found) if found else None
-        return self._classes[key]
+    def class_of(self, repository: str, labels: tuple[str, ...]) -> DemandClass | None:
+        """Return the class of a job, whatever its run, from a cache."""
+        return self._classes.class_of(repository, labels)
 
     def admit(self, job: Job) -> None:
         """Set a job's class and admission. The job must not be in the indexes."""
-        if job.from_fork is None and job.run_id is not None:
-            job.from_fork = self.run_origins.get(job.run_id)
-        job.demand = self.class_of(job.repository, job.labels)
-        job.admission = Admission.ADMITTED
-        of_fork = self.class_of(job.repository, job.labels, from_fork=True)
-        if job.from_fork is False or of_fork == job.demand:
-            return
-        if job.from_fork is None:
-            job.admission = Admission.UNREAD
-        elif of_fork is None:
-            job.admission = Admission.FORK
-        else:
-            job.demand = of_fork
+        if job.origin is None and job.run_id is not None:
+            job.origin = self.run_origins.get(job.run_id)
+        job.demand, job.admission = self.class_of(job.repository, job.labels), Admission.ADMITTED
+        if job.demand is not None:
+            job.demand, job.admission = self._classes.admit(job.demand, job.origin)
 
     @property
     def evidence(self) -> StartEvidence:

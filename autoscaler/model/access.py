@@ -14,6 +14,17 @@ from autoscaler.model.demand import admits, scope_of
 _TO_COME = ("any-repository-to-come-1f0c9a7e", "1f0c9a7e-repository-to-come-0")
 """Invented names that stand for future repositories. Two, because a glob like `a*` matches only the first."""
 
+REASONS_BY_KEY = {
+    "repositories": "repository",
+    "forks": "fork",
+    "public_repositories": "public_repository",
+    "branches": "branch",
+}
+"""Why a job that ran was outside `access`, by the key that does not admit it."""
+
+OUTSIDE_ACCESS_REASONS = (*REASONS_BY_KEY.values(), "scope")
+"""`scope`: the job's repository is outside every scope."""
+
 
 class Excess(StrEnum):
     """Which jobs a runner group admits although it should not."""

@@ -116,15 +116,20 @@ class Deadlines:
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """Which repositories may use a SKU: `fnmatch` globs for `owner/name`, case-insensitive.
+    """Which jobs may use a SKU, as `access_rules` applies it.
 
-    `forks`: whether jobs of forks may use it. A job is of a fork if its run's head repository is another
-    repository. The default in fleet.yaml is false. `contact`: where the author of a refused job can ask.
+    `repositories`: `fnmatch` globs for `owner/name`, case-insensitive. `forks`: whether jobs of forks may use
+    it. A job is of a fork if its run's head repository is another repository. fleet.yaml's default is false.
+    `public_repositories`: whether jobs of public repositories may use it. `branches`: `fnmatch` globs for the
+    branch on which the run is, case-sensitive; empty for any run. `contact`: where the author of a refused job
+    can ask.
     """
 
     repositories: tuple[str, ...] = ("*",)
     forks: bool = True
     contact: str = ""
+    public_repositories: bool = True
+    branches: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
+from autoscaler.model.access_rules import admits_repository
 from autoscaler.model.catalogue import Catalogue, Scope, Sku
 from autoscaler.model.identifiers import SkuName
 from autoscaler.model.labels import covers, label_set
@@ -77,14 +78,15 @@ def scope_of(catalogue: Catalogue, repository: str) -> Scope | None:
 
 def admits(sku: Sku, repository: str) -> bool:
     """Return True if `sku` may run jobs of this repository."""
-    return _matches(repository.lower(), sku.access.repositories)
+    return admits_repository(sku.access, repository)
 
 
-def serves(sku: Sku, labels: tuple[str, ...], repository: str, from_fork: bool = False) -> bool:
-    """Return True if `sku` may run a job with these normalised labels from this repository."""
-    if not admits(sku, repository) or (from_fork and not sku.access.forks):
-        return False
-    return fits(sku, labels)
+def serves(sku: Sku, labels: tuple[str, ...], repository: str) -> bool:
+    """Return True if `sku` may run a job with these normalised labels from this repository.
+
+    Whether it may run the job also depends on the job's run (`access_rules.rule_against`).
+    """
+    return admits(sku, repository) and fits(sku, labels)
 
 
 def fits(sku: Sku, labels: tuple[str, ...]) -> bool:
@@ -93,22 +95,16 @@ def fits(sku: Sku, labels: tuple[str, ...]) -> bool:
     return selected and covers(sku.offered_labels, labels)
 
 
-def classify(
-    catalogue: Catalogue, repository: str, labels: Iterable[str], from_fork: bool = False
-) -> DemandClass | None:
+def classify(catalogue: Catalogue, repository: str, labels: Iterable[str]) -> DemandClass | None:
     """Return the class of a job, or None if no scope covers it or no SKU serves it.
 
-    `from_fork`: the head repository of the job's run is another repository.
+    Whether the SKUs admit the job's run is not part of it (`ledger.state.LedgerState.admit`).
     """
     scope = scope_of(catalogue, repository)
     if scope is None:
         return None
     wanted = normalise_labels(labels)
-    skus = tuple(
-        sku.name
-        for sku in catalogue.skus.values()
-        if serves(sku, wanted, repository, from_fork=from_fork)
-    )
+    skus = tuple(sku.name for sku in catalogue.skus.values() if serves(sku, wanted, repository))
     if not skus:
         return None
     return DemandClass(scope.key, scope.runner_group, wanted, skus)

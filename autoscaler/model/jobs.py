@@ -5,6 +5,7 @@ from enum import StrEnum
 
 from autoscaler.model.demand import DemandClass
 from autoscaler.model.identifiers import Instant, JobId, RunnerName, Seconds
+from autoscaler.model.run_origins import RunOrigin
 
 
 class JobState(StrEnum):
@@ -27,12 +28,19 @@ JOB_TRANSITIONS: dict[JobState, frozenset[JobState]] = {
 class Admission(StrEnum):
     """Whether a job may use the SKUs of its class. The values are reason codes.
 
-    GitHub shows the repository of a run's commit in the run, not in the job.
+    GitHub shows the origin of a run in the run, not in the job.
     """
 
     ADMITTED = "admitted"
-    UNREAD = "head_repository_unknown"
+    UNREAD = "run_unknown"
     FORK = "fork_not_allowed"
+    PUBLIC_REPOSITORY = "public_repository_not_allowed"
+    BRANCH = "branch_not_allowed"
+
+    @property
+    def is_refusal(self) -> bool:
+        """True if no SKU of the class may run the job."""
+        return self not in (Admission.ADMITTED, Admission.UNREAD)
 
 
 _DAY: Seconds = 86_400.0
@@ -79,8 +87,8 @@ class Job:
     """Runners with the job's labels that GitHub did not give the job to. Two put it on hold."""
     probe_at: Instant | None = None
     """When a job on hold is tried again."""
-    from_fork: bool | None = None
-    """Whether the head repository of the run is another repository; None if it is unknown."""
+    origin: RunOrigin | None = None
+    """Where its run comes from; None if that is unknown."""
     admission: Admission = Admission.ADMITTED
     """Only an admitted job is demand."""
 

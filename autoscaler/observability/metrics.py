@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from prometheus_client import CONTENT_TYPE_LATEST, Gauge, Histogram
 
 from autoscaler.controller.ports.telemetry import FleetCounts
+from autoscaler.model.access import OUTSIDE_ACCESS_REASONS
 from autoscaler.model.catalogue import CapacityType
 from autoscaler.model.failures import HEALTH_CHECKS, FailureClass
 from autoscaler.model.identifiers import Instant, ProviderName, Seconds, SkuName
@@ -236,7 +237,7 @@ class PrometheusTelemetry:
         self._notice_kind = BoundedLabel((*NoticeKind, "other", "poison"))
         self._check = BoundedLabel(HEALTH_CHECKS)
         self._code = BoundedLabel(Admission)
-        self._access = BoundedLabel(("repository", "fork", "scope"))
+        self._access = BoundedLabel(OUTSIDE_ACCESS_REASONS)
         self._answer = BoundedLabel(extra=32)
         self._step = BoundedLabel(extra=24)
         self._bootstrap_answer = BoundedLabel(extra=32)

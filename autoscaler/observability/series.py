@@ -18,6 +18,7 @@ from prometheus_client import (
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
+from autoscaler.model.access import OUTSIDE_ACCESS_REASONS
 from autoscaler.model.catalogue import CapacityType
 from autoscaler.model.failures import HEALTH_CHECKS, FailureClass
 from autoscaler.model.identifiers import ProviderName, SkuName
@@ -254,8 +255,10 @@ class Series:
             self.ended.labels(sku, why.value)
 
     def _show_access(self, sku: SkuName) -> None:
-        self.refused.labels(sku, Admission.FORK.value)
-        for reason in ("repository", "fork", "scope"):
+        for admission in Admission:
+            if admission.is_refusal:
+                self.refused.labels(sku, admission.value)
+        for reason in OUTSIDE_ACCESS_REASONS:
             self.outside_access.labels(sku, reason)
 
     def _show_no_readings(self, providers: tuple[ProviderName, ...]) -> None:

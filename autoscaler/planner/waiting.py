@@ -23,8 +23,10 @@ _PASSED_OVER = (
 _DISPUTED = "asking GitHub for the current state of the job"
 
 _UNADMITTED = {
-    Admission.UNREAD: "asking GitHub whether the job's run comes from a fork",
+    Admission.UNREAD: "asking GitHub for the job's run, on which its admission depends",
     Admission.FORK: "the job's run comes from a fork, and access.forks is false",
+    Admission.PUBLIC_REPOSITORY: "the job's repository is public, and access.public_repositories is false",
+    Admission.BRANCH: "the job's run is on no branch of access.branches",
 }
 
 _BY_KIND = (

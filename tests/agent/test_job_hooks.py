@@ -4,6 +4,7 @@ import json
 import os
 import stat
 import subprocess
+from itertools import product
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -11,6 +12,9 @@ from typing import Any
 import pytest
 
 from autoscaler.app.agent_file import build_agent
+from autoscaler.github.runs import WorkflowRun
+from autoscaler.model.access_rules import rule_against
+from autoscaler.model.catalogue import Access
 
 WIDGETS = {"repositories": ["acme/*"], "forks": False, "contact": "https://ci.example/access"}
 JOB = {
@@ -35,6 +39,16 @@ def pull_request(repository: object) -> dict[str, Any]:
 FORK = pull_request({"full_name": "stranger/widgets"})
 
 
+PRIVATE = {"repository": {"full_name": "acme/widgets", "private": True, "visibility": "private"}}
+INTERNAL = {"repository": {"full_name": "acme/widgets", "private": True, "visibility": "internal"}}
+PUBLIC = {"repository": {"full_name": "acme/widgets", "private": False, "visibility": "public"}}
+NOT_PUBLIC = {**WIDGETS, "public_repositories": False}
+MAIN = {**WIDGETS, "branches": ["main", "release/*"]}
+QUEUE = "refs/heads/gh-readonly-queue/main/pr-104-929f8209d40f77f4abc622a499c93a83babdbe64"
+NO_FORKS = "the event of the run could not be read, and access.forks is false"
+NO_PUBLIC = "the repository acme/widgets is not private, and public repositories may not use it"
+
+
 @pytest.mark.parametrize(
     ("access", "repository", "event", "refusal"),
     [
@@ -53,21 +67,124 @@ FORK = pull_request({"full_name": "stranger/widgets"})
             pull_request(None),
             "the run comes from a deleted fork, and forks may not use it",
         ),
-        (
-            WIDGETS,
-            "acme/widgets",
-            None,
-            "the event of the run could not be read, so it may come from a fork",
-        ),
+        (WIDGETS, "acme/widgets", None, NO_FORKS),
         ({**WIDGETS, "forks": True}, "acme/widgets", FORK, None),
         ({**WIDGETS, "forks": True}, "acme/widgets", None, None),
         ({}, "acme/widgets", {}, "the repository acme/widgets may not use it"),
+        (WIDGETS, "acme/widgets", PUBLIC, None),
+        (NOT_PUBLIC, "acme/widgets", PRIVATE, None),
+        (NOT_PUBLIC, "acme/widgets", INTERNAL, None),
+        (NOT_PUBLIC, "acme/widgets", PUBLIC, NO_PUBLIC),
+        (NOT_PUBLIC, "acme/widgets", {"repository": "acme/widgets"}, NO_PUBLIC),
+        (NOT_PUBLIC, "acme/widgets", {}, NO_PUBLIC),
+        (
+            {**NOT_PUBLIC, "forks": True},
+            "acme/widgets",
+            None,
+            "the event of the run could not be read, and access.public_repositories is false",
+        ),
     ],
 )
 def test_access_decides_which_job_runs(
     agent: ModuleType, access: dict[str, Any], repository: str, event: Any, refusal: str | None
 ) -> None:
-    assert agent.refusal_of_job(access, repository, event) == refusal
+    job = {"GITHUB_REPOSITORY": repository, "GITHUB_EVENT_NAME": "push"}
+    assert agent.refusal_of_job(access, job, event) == refusal
+
+
+@pytest.mark.case(
+    "a run of a pull request, a merge group or a tag, where `access.branches` is set",
+    topic="GitHub's events",
+    source="GitHub: events that trigger workflows",
+)
+@pytest.mark.parametrize(
+    ("name", "ref", "admitted"),
+    [
+        ("push", "refs/heads/main", True),
+        ("push", "refs/heads/release/1", True),
+        ("push", "refs/heads/Main", False),
+        ("push", "refs/heads/topic", False),
+        ("push", "refs/tags/main", False),
+        ("release", "refs/tags/main", False),
+        ("schedule", "refs/heads/main", True),
+        ("workflow_dispatch", "refs/heads/main", True),
+        ("pull_request", "refs/pull/7/merge", False),
+        ("pull_request_review", "refs/pull/7/merge", False),
+        ("pull_request_target", "refs/heads/main", False),
+        ("merge_group", QUEUE, False),
+        ("push", "", False),
+    ],
+)
+def test_only_runs_on_the_branches_of_access_run(
+    agent: ModuleType, name: str, ref: str, admitted: bool
+) -> None:
+    job = {"GITHUB_REPOSITORY": "acme/widgets", "GITHUB_EVENT_NAME": name, "GITHUB_REF": ref}
+    refused = (
+        f"this {name} runs on {ref or 'no branch'}, and only runs on main or release/* may use it"
+    )
+    assert agent.refusal_of_job(MAIN, job, PRIVATE) == (None if admitted else refused)
+    queue = {**WIDGETS, "branches": ["gh-readonly-queue/main/*"]}
+    assert (agent.refusal_of_job(queue, job, PRIVATE) is None) == (name == "merge_group")
+
+
+@pytest.mark.case(
+    "a scheduled run, whose event may have no repository",
+    topic="GitHub's events",
+    source="GitHub: events that trigger workflows",
+)
+def test_a_scheduled_run_without_a_repository_counts_as_private(agent: ModuleType) -> None:
+    job = {"GITHUB_REPOSITORY": "acme/widgets", "GITHUB_EVENT_NAME": "schedule"}
+    assert agent.refusal_of_job(NOT_PUBLIC, job, {"schedule": "0 7 * * *"}) is None
+    assert agent.refusal_of_job(NOT_PUBLIC, job, PUBLIC) == NO_PUBLIC
+
+
+@pytest.mark.parametrize(
+    ("event", "fork"),
+    [
+        ("push", False),
+        ("merge_group", False),
+        *product(("pull_request", "pull_request_target"), (False, True)),
+    ],
+)
+@pytest.mark.parametrize("branch", ["main", "topic", "gh-readonly-queue/main/pr-104-929f8209"])
+@pytest.mark.parametrize("public", [False, True])
+def test_the_hook_and_the_controller_agree(
+    agent: ModuleType, event: str, branch: str, fork: bool, public: bool
+) -> None:
+    """What GitHub shows of one run to each of them: its REST answer, and the variables of its job."""
+    head = "stranger/widgets" if fork else "acme/widgets"
+    own = {"id": 1, "full_name": "acme/widgets", "private": not public}
+    run = WorkflowRun.model_validate(
+        {
+            "id": 7,
+            "event": event,
+            "head_branch": branch,
+            "repository": own,
+            "head_repository": {**own, "id": 1 + fork},
+        }
+    )
+    ref = {"pull_request": "refs/pull/7/merge", "pull_request_target": "refs/heads/main"}
+    job = {
+        "GITHUB_REPOSITORY": "acme/widgets",
+        "GITHUB_EVENT_NAME": event,
+        "GITHUB_REF": ref.get(event, f"refs/heads/{branch}"),
+    }
+    payload: dict[str, Any] = {"repository": own}
+    if event.startswith("pull_request"):
+        payload |= pull_request({"full_name": head})
+    assert run.origin is not None
+    for forks, public_too, branches in product(
+        (False, True), (False, True), ([], ["main"], ["*"], ["gh-readonly-queue/*"])
+    ):
+        rules = Access(("*",), forks, "", public_too, tuple(branches))
+        access = {
+            "repositories": ["*"],
+            "forks": forks,
+            "public_repositories": public_too,
+            "branches": branches,
+        }
+        by_controller = rule_against(rules, run.origin)
+        assert (agent.refusal_of_job(access, job, payload) is None) == (by_controller is None)
 
 
 class Machine:

@@ -78,6 +78,11 @@ def test_a_sku_of_the_file_becomes_a_sku_of_the_model(folder: Folder) -> None:
     assert found.launch_options is launch_options
     assert found.max_machines == 2400
     assert found.access == Access(("acme/*",), forks=False)
+    text = 'access: {public_repositories: false, branches: [main, "release/*"], contact: ask}'
+    restricted = folder.load(changed(("    on: [{", f"    {text}\n    on: [{{"))).settings
+    assert sku(restricted, "gpu", ()).access == Access(
+        ("*",), False, "ask", public_repositories=False, branches=("main", "release/*")
+    )
     assert found.lifetime == 86400
     assert found.idle == IdlePolicy(
         2, 600, (ScheduledMinimum("0 7 * * 1-5", "America/New_York", 10800, 20),), 86400

@@ -8,13 +8,22 @@ from hypothesis import strategies as st
 
 from autoscaler.config.document import parse
 from autoscaler.config.shadowed import check_shadowed
+from autoscaler.model.access_rules import rule_against
 from autoscaler.model.catalogue import Access, Architecture, OperatingSystem, Sku
 from autoscaler.model.demand import serves
 from autoscaler.model.identifiers import SkuName
+from autoscaler.model.run_origins import RunOrigin
 from tests.config.fleet_file import MINIMAL, Folder
 
 ON = MINIMAL[MINIMAL.index("    on: [{") :]
 REPOSITORIES = ("acme/one", "acme/two", "acme/twofold")
+ORIGINS = [
+    RunOrigin(fork, public, branch)
+    for fork, public, branch in product(
+        (False, True), (False, True), (None, "main", "mine", "release/1")
+    )
+    if branch is None or not fork
+]
 
 
 def two_skus(first: str, second: str) -> str:
@@ -59,6 +68,12 @@ def test_a_sku_whose_jobs_all_go_to_a_sku_above_is_an_error(
         ),
         ("    labels: [gpus]\n", ""),
         ("    labels: [other]\n", "    access: {forks: true}\n"),
+        ("    labels: [other]\n    access: {public_repositories: false}\n", ""),
+        ("    labels: [other]\n    access: {branches: [main]}\n", ""),
+        (
+            "    labels: [other]\n    access: {branches: [main]}\n",
+            "    access: {branches: [main, topic]}\n",
+        ),
     ],
 )
 def test_a_sku_that_gets_some_jobs_is_accepted(folder: Folder, first: str, second: str) -> None:
@@ -73,20 +88,22 @@ def test_a_shadowed_sku_is_reported_beside_another_error(folder: Folder) -> None
 def sku(name: str) -> st.SearchStrategy[Sku]:
     """Return a SKU with some of three labels, which can be names of other SKUs."""
     return st.builds(
-        lambda labels, os, unlabelled, globs, forks: Sku(
+        lambda labels, os, unlabelled, globs, forks, public, branches: Sku(
             SkuName(name),
             frozenset({name, *labels}),
             os,
             Architecture.X64,
             (),
             unlabelled=unlabelled,
-            access=Access(tuple(globs), forks),
+            access=Access(tuple(globs), forks, "", public, tuple(branches)),
         ),
         st.sets(st.sampled_from(["a", "b", "c"])),
         st.sampled_from([OperatingSystem.LINUX, OperatingSystem.LINUX, OperatingSystem.WINDOWS]),
         st.booleans(),
         st.lists(st.sampled_from(["*", "acme/*", "acme/two*", *REPOSITORIES]), min_size=1),
         st.booleans(),
+        st.booleans(),
+        st.lists(st.sampled_from(["main", "release/*", "m*"]), max_size=2),
     )
 
 
@@ -99,7 +116,9 @@ def written(skus: list[Sku]) -> bytes:
         lines.append(
             f"  {one.name}: {{labels: [{labels}], os: {one.os}, "
             f"unlabelled: {str(one.unlabelled).lower()}, "
-            f"access: {{repositories: [{globs}], forks: {str(one.access.forks).lower()}}}}}"
+            f"access: {{repositories: [{globs}], forks: {str(one.access.forks).lower()}, "
+            f"public_repositories: {str(one.access.public_repositories).lower()}, "
+            f"branches: [{', '.join(one.access.branches)}]}}}}"
         )
     return "\n".join(lines).encode()
 
@@ -110,9 +129,12 @@ def reached(skus: list[Sku]) -> set[str]:
     every = sorted({label for one in skus for label in one.offered_labels})
     for count in range(len(every) + 1):
         for labels in combinations(every, count):
-            for repository, fork in product(REPOSITORIES, (False, True)):
-                first = next((one for one in skus if serves(one, labels, repository, fork)), None)
-                found |= {first.name} if first is not None else set()
+            for repository in REPOSITORIES:
+                serving = [one for one in skus if serves(one, labels, repository)]
+                for origin in ORIGINS:
+                    admitting = (one for one in serving if not rule_against(one.access, origin))
+                    first = next(admitting, None)
+                    found |= {first.name} if first is not None else set()
     return found
 
 

@@ -18,6 +18,7 @@ from autoscaler.controller.ports.github import (
 from autoscaler.model.access import RunnerGroup
 from autoscaler.model.events import JobObserved
 from autoscaler.model.identifiers import Instant, JobId, RunnerName, Seconds
+from autoscaler.model.run_origins import RunOrigin
 from tests.controller.fakes import CrashPoint
 
 T = TypeVar("T")
@@ -136,8 +137,12 @@ class FakeGitHub:
 
         return await self._answer("read_job", read)
 
-    async def run_from_fork(self, repository: str, run_id: int) -> bool | None:
-        return await self._answer("run_from_fork", lambda: self.forks.get(run_id, False))
+    async def run_origin(self, repository: str, run_id: int) -> RunOrigin | None:
+        def read() -> RunOrigin | None:
+            fork = self.forks.get(run_id, False)
+            return None if fork is None else RunOrigin(fork, False, None if fork else "main")
+
+        return await self._answer("run_origin", read)
 
     async def runner_group(self, scope: str, name: str) -> RunnerGroup:
         def find() -> RunnerGroup:

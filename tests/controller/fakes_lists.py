@@ -11,6 +11,7 @@ from autoscaler.controller.ports.github_lists import ListedRepository, ListedRun
 from autoscaler.model.events import JobObserved
 from autoscaler.model.identifiers import Instant, JobId, Seconds
 from autoscaler.model.jobs import JobState
+from autoscaler.model.run_origins import RunOrigin
 
 T = TypeVar("T")
 HOUR: Seconds = 3600.0
@@ -126,5 +127,6 @@ class FakeLists:
 
 
 def _listed(run: FakeRun) -> ListedRun:
-    status = RunStatus(run.status == "completed", run.fork)
+    origin = None if run.fork is None else RunOrigin(run.fork, False, None if run.fork else "main")
+    status = RunStatus(run.status == "completed", origin)
     return ListedRun(run.id, status, f"{run.status} {run.marks}")

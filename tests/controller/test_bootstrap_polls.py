@@ -47,7 +47,13 @@ async def test_an_assignment_says_where_the_job_runs_why_it_waited_and_who_may_u
         "idle_s": 10,
         "waited_s": 95,
         "launched_for_it": True,
-        "access": {"repositories": ["*"], "forks": True, "contact": ""},
+        "access": {
+            "repositories": ["*"],
+            "forks": True,
+            "public_repositories": True,
+            "branches": [],
+            "contact": "",
+        },
     }
 
 

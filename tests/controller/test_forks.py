@@ -49,13 +49,13 @@ async def test_jobs_of_one_run_share_one_read_and_wait_for_it() -> None:
     await queued(controller, 1, 2, 3)
     assert world.east.prepared == []
     await controller.turn()
-    assert world.github.asked.count("run_from_fork") == 1
+    assert world.github.asked.count("run_origin") == 1
     await controller.turn()
     assert len(world.east.running) == 3
     await queued(controller, 4)
     await controller.turn()
     assert len(world.east.running) == 4
-    assert world.github.asked.count("run_from_fork") == 1
+    assert world.github.asked.count("run_origin") == 1
 
 
 @pytest.mark.case(
@@ -79,7 +79,7 @@ async def test_a_job_of_a_fork_gets_no_machine_is_counted_and_logged() -> None:
         ("fork_not_allowed", "acme/widgets")
     ]
     waits = [(line["sku"], line.get("code")) for line in logs if line["event"] == "jobs_wait"]
-    assert waits == [("gpu", "head_repository_unknown"), ("gpu", "fork_not_allowed")]
+    assert waits == [("gpu", "run_unknown"), ("gpu", "fork_not_allowed")]
     assert fleet_counts(controller.state, controller.journal.now).jobs_waiting == {"gpu": 0}
 
 
@@ -97,12 +97,12 @@ def test_without_an_answer_nothing_is_launched(answer: GitHubError | None) -> No
         world = World(closed())
         world.github.forks[RUN] = None
         if answer is not None:
-            world.github.script("run_from_fork", *[answer] * 4)
+            world.github.script("run_origin", *[answer] * 4)
         controller = await begin(world)
         await queued(controller, 1)
         for _ in range(5):
             await controller.turn(60.0)
-        assert world.github.asked.count("run_from_fork") == 4
+        assert world.github.asked.count("run_origin") == 4
         assert world.east.prepared == []
         assert controller.crashes == []
         world.github.forks[RUN] = False
@@ -127,7 +127,7 @@ async def test_a_queued_read_of_a_run_that_becomes_known_is_not_sent() -> None:
     for _ in range(30):
         await controller.turn(10.0)
     assert controller.state.unread == {}
-    asked = world.github.asked.count("run_from_fork")
+    asked = world.github.asked.count("run_origin")
     assert asked <= 3 * RUN_READS_AT_ONCE + RUN_READS_AT_ONCE, "those under way were asked again"
 
 
@@ -143,7 +143,7 @@ def test_a_list_of_runs_shows_the_fork_without_another_call(fork: bool) -> None:
         await watch(controller, lists, 10.0)
         await controller.turn()
         assert len(world.east.running) == (not fork)
-        assert world.github.asked.count("run_from_fork") == 0
+        assert world.github.asked.count("run_origin") == 0
 
     scenario()
 

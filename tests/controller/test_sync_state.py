@@ -23,13 +23,15 @@ from autoscaler.model.catalogue import Catalogue, Scope
 from autoscaler.model.events import Event, JobAbandoned, JobObserved
 from autoscaler.model.identifiers import JobId, RunnerName
 from autoscaler.model.jobs import Job, JobState
+from autoscaler.model.run_origins import RunOrigin
 from tests.planner.fleets import catalogue, queued
 
 NOW = 1_000_000.0
 WIDGETS = "acme/widgets"
 KEY = (WIDGETS, 7)
-ACTIVE = ListedRun(7, RunStatus(False, False), "in_progress 1")
-OVER = ListedRun(7, RunStatus(True, False), "completed 1")
+OWN = RunOrigin(from_fork=False, public=False, branch="main")
+ACTIVE = ListedRun(7, RunStatus(False, OWN), "in_progress 1")
+OVER = ListedRun(7, RunStatus(True, OWN), "completed 1")
 QUEUED, WAITING, STARTED, ENDED = (
     JobState.QUEUED,
     JobState.WAITING,

@@ -11,6 +11,7 @@ from autoscaler.github.client import GitHubClient
 from autoscaler.github.lists import FASTEST
 from autoscaler.github.page_cache import MAX_PAGES
 from autoscaler.model.identifiers import RunnerName
+from autoscaler.model.run_origins import RunOrigin
 from tests.github.conftest import World
 from tests.github.doubles import START
 from tests.github.faults import Fault
@@ -267,33 +268,48 @@ async def test_the_pace_of_lists_is_what_is_left_of_the_hourly_limit_above_the_r
     assert len(world.github.calls) == calls + 1
 
 
+OWN = {"id": 1, "private": True}
+QUEUE = "gh-readonly-queue/main/pr-104-929f8209d40f77f4abc622a499c93a83babdbe64"
+"""The branch of a merge group, as in GitHub's example of `merge_group` (@octokit/webhooks-examples)."""
+
+
 @pytest.mark.parametrize(
-    ("said", "from_fork"),
+    ("said", "origin"),
     [
-        ({"repository": {"id": 1}, "head_repository": {"id": 1}}, False),
-        ({"repository": {"id": 1}, "head_repository": {"id": 2}}, True),
-        ({"repository": {"id": 1}, "head_repository": None}, True),
+        ({}, RunOrigin(False, False, "main")),
+        ({"repository": {"id": 1, "private": False}}, RunOrigin(False, True, "main")),
+        ({"head_branch": None}, RunOrigin(False, False, None)),
+        ({"head_branch": "x" * 1025}, RunOrigin(False, False, None)),
+        ({"event": "pull_request"}, RunOrigin(False, False, None)),
+        ({"event": "pull_request_target"}, RunOrigin(False, False, None)),
+        ({"event": "merge_group", "head_branch": QUEUE}, RunOrigin(False, False, QUEUE)),
+        ({"head_repository": {"id": 2}}, RunOrigin(True, False, None)),
+        ({"head_repository": None}, RunOrigin(True, False, None)),
+        ({"head_repository": ...}, None),
+        ({"head_branch": ...}, None),
+        ({"event": ...}, None),
+        ({"repository": ...}, None),
         ({"repository": {"id": 1}}, None),
-        ({"head_repository": {"id": 2}}, None),
     ],
-    ids=["its own", "fork", "deleted fork", "no head", "no repository"],
 )
-async def test_a_runs_head_repository_shows_a_fork(
-    world: World, client: GitHubClient, said: dict[str, Any], from_fork: bool | None
+async def test_a_run_shows_where_it_comes_from(
+    world: World, client: GitHubClient, said: dict[str, Any], origin: RunOrigin | None
 ) -> None:
-    """The run of a deleted fork has no head repository."""
-    world.github.lists.runs[WIDGETS] = [{"id": 7, "status": "queued", "run_attempt": 1, **said}]
-    assert await client.run_from_fork(WIDGETS, 7) is from_fork
+    """The run of a deleted fork has no head repository. `...` is a key that an answer lacks."""
+    usual = {"event": "push", "head_branch": "main", "repository": OWN, "head_repository": OWN}
+    shown = {key: value for key, value in {**usual, **said}.items() if value is not ...}
+    world.github.lists.runs[WIDGETS] = [{"id": 7, "status": "queued", "run_attempt": 1, **shown}]
+    assert await client.run_origin(WIDGETS, 7) == origin
     (listed,) = (await client.lists.newest_runs(WIDGETS)).items
-    assert listed.from_fork is from_fork
-    assert await client.run_from_fork(WIDGETS, 8) is None
+    assert listed.origin == origin
+    assert await client.run_origin(WIDGETS, 8) is None
 
 
 async def test_an_answer_about_another_run_is_an_error(world: World, client: GitHubClient) -> None:
     answer = {"id": 8, "repository": {"id": 1}, "head_repository": {"id": 1}}
     world.github.faults = [Fault("actions/runs/7", 200, answer)]
     with pytest.raises(RetryLaterError, match="another run"):
-        await client.run_from_fork(WIDGETS, 7)
+        await client.run_origin(WIDGETS, 7)
 
 
 async def test_the_newest_repositories_of_an_organization_take_one_call(

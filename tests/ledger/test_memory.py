@@ -5,8 +5,9 @@ from types import FrameType
 
 import pytest
 
+from autoscaler.ledger.class_cache import MOST_CLASSES
 from autoscaler.ledger.ledger import KEPT_FOR, PRUNED_AT_ONCE
-from autoscaler.ledger.state import MOST_CLASSES, kind_and_key
+from autoscaler.ledger.state import kind_and_key
 from autoscaler.model import events as e
 from autoscaler.model.changes import HistoryRow
 from autoscaler.model.failures import FailureClass

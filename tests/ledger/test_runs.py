@@ -13,10 +13,17 @@ from autoscaler.model.catalogue import Access, Scope, Sku
 from autoscaler.model.identifiers import JobId, RunnerName
 from autoscaler.model.jobs import Admission, JobState
 from autoscaler.model.plan import Launch, ReadJob, ReadRun
+from autoscaler.model.run_origins import RunOrigin
 from tests.ledger.builders import World
 from tests.planner.fleets import catalogue, next_name, sku
 
 CLOSED = Access(forks=False)
+
+OWN = RunOrigin(from_fork=False, public=False, branch="main")
+ELSEWHERE = RunOrigin(from_fork=False, public=False, branch="topic")
+PULL_REQUEST = RunOrigin(from_fork=False, public=False, branch=None)
+PUBLIC = RunOrigin(from_fork=False, public=True, branch="main")
+FORK = RunOrigin(from_fork=True, public=False, branch=None)
 
 
 def closed(name: str = "gpu", **more: object) -> Sku:
@@ -37,7 +44,7 @@ def test_a_job_is_not_demand_until_the_head_repository_of_its_run_is_known(state
     assert world.intents(ReadRun) == [ReadRun("acme/widgets", 7)]
     world.carry_out()
     assert world.intents(ReadRun) == [], "asked once"
-    world.do(e.RunRead, 7, False)
+    world.do(e.RunRead, 7, OWN)
     world.observe(1, JobState.QUEUED, run_id=7, read=True)
     assert len(world.intents(Launch)) == 1
     assert world.plan().waiting[next(iter(world.state.queues))][0].code == ""
@@ -48,7 +55,7 @@ def test_a_job_of_a_fork_is_not_demand_and_has_a_reason() -> None:
     world.observe(1, JobState.QUEUED, run_id=7)
     (waiting,) = world.plan().waiting.values()
     assert [(run.code, run.blocked) for run in waiting] == [(Admission.UNREAD, True)]
-    world.do(e.RunRead, 7, True)
+    world.do(e.RunRead, 7, FORK)
     assert rows(world.state, Admission.FORK)
     (waiting,) = world.plan().waiting.values()
     assert [(run.count, run.code, run.blocked) for run in waiting] == [(1, Admission.FORK, True)]
@@ -63,7 +70,7 @@ def test_one_read_of_the_run_decides_about_all_its_jobs() -> None:
     world.observe(2, JobState.QUEUED, ("cpu",), run_id=7)
     assert world.intents(ReadRun) == [ReadRun("acme/widgets", 7)]
     world.carry_out()
-    world.do(e.RunRead, 7, True)
+    world.do(e.RunRead, 7, FORK)
     world.observe(3, JobState.QUEUED, run_id=7)
     assert {world.job(n).admission for n in (1, 2, 3)} == {Admission.FORK}
     assert len(rows(world.state, Admission.FORK)) == 3
@@ -75,11 +82,64 @@ def test_a_job_of_a_fork_goes_to_the_skus_that_take_it() -> None:
     world = World(catalogue(closed(labels=("shared",)), opened))
     world.observe(1, JobState.QUEUED, ("shared",), run_id=7)
     assert world.intents(Launch) == []
-    world.do(e.RunRead, 7, True)
+    world.do(e.RunRead, 7, FORK)
     demand = world.job(1).demand
     assert demand is not None
     assert demand.skus == ("open",)
     assert [launch.sku for launch in world.intents(Launch)] == ["open"]
+
+
+@pytest.mark.parametrize(
+    ("origin", "access", "refusal"),
+    [
+        (PUBLIC, Access(public_repositories=False), Admission.PUBLIC_REPOSITORY),
+        (OWN, Access(public_repositories=False), None),
+        (OWN, Access(branches=("release/*", "main")), None),
+        (ELSEWHERE, Access(branches=("release/*", "main")), Admission.BRANCH),
+        (PULL_REQUEST, Access(branches=("*",)), Admission.BRANCH),
+        (FORK, Access(branches=("*",)), Admission.BRANCH),
+        (FORK, Access(forks=False, branches=("main",)), Admission.FORK),
+        (replace(OWN, branch="Main"), Access(branches=("main",)), Admission.BRANCH),
+        (replace(OWN, branch="release/1/2"), Access(branches=("release/*",)), None),
+    ],
+)
+def test_the_visibility_and_the_branch_of_a_run_decide_too(
+    origin: RunOrigin, access: Access, refusal: Admission | None
+) -> None:
+    world = World(catalogue(replace(sku(), access=access)))
+    world.observe(1, JobState.QUEUED, run_id=7)
+    assert world.intents(Launch) == []
+    assert world.intents(ReadRun) == [ReadRun("acme/widgets", 7)]
+    world.do(e.RunRead, 7, origin)
+    assert len(world.intents(Launch)) == (refusal is None)
+    (waiting,) = world.plan().waiting.values()
+    assert [run.code for run in waiting] == [refusal or ""]
+    if refusal is not None:
+        assert len(rows(world.state, refusal)) == 1
+        assert "access." in waiting[0].reason
+
+
+def test_runs_of_a_thousand_branches_share_one_class() -> None:
+    """The planner works by class: a class for each branch would make thousands."""
+    guarded = replace(sku(labels=("shared",)), access=Access(branches=("main",)))
+    world = World(catalogue(guarded, sku("open", labels=("shared",))))
+    for number in range(1, 1001):
+        world.do(e.RunRead, number, replace(OWN, branch=f"topic/{number}"))
+        world.observe(number, JobState.QUEUED, ("shared",), run_id=number)
+    world.do(e.RunRead, 2000, OWN)
+    world.observe(2000, JobState.QUEUED, ("shared",), run_id=2000)
+    found = {demand.skus: len(jobs) for demand, jobs in world.state.queues.items()}
+    assert found == {("open",): 1000, ("gpu", "open"): 1}
+    assert len({id(world.job(number).demand) for number in range(1, 1001)}) == 1
+
+
+def test_a_job_that_two_skus_refuse_has_the_reason_of_the_first() -> None:
+    guarded = replace(sku(labels=("shared",)), access=Access(branches=("main",)))
+    private = replace(sku("open", labels=("shared",)), access=Access(public_repositories=False))
+    world = World(catalogue(guarded, private))
+    world.observe(1, JobState.QUEUED, ("shared",), run_id=7)
+    world.do(e.RunRead, 7, replace(PUBLIC, branch="topic"))
+    assert world.job(1).admission is Admission.BRANCH
 
 
 def test_no_run_is_read_if_every_sku_takes_jobs_of_forks() -> None:
@@ -125,7 +185,7 @@ def test_a_job_without_a_run_id_is_read_itself() -> None:
 def test_the_origin_of_a_run_survives_a_restart() -> None:
     world = World(catalogue(closed()))
     world.observe(1, JobState.QUEUED, run_id=7)
-    world.do(e.RunRead, 7, False)
+    world.do(e.RunRead, 7, OWN)
     again = World(catalogue(closed()))
     again.ledger.restore([world.job(1)], [])
     again.observe(2, JobState.QUEUED, run_id=7)
@@ -136,7 +196,7 @@ def test_the_origin_of_a_run_survives_a_restart() -> None:
 def test_the_number_of_remembered_run_origins_is_bounded() -> None:
     world = World(catalogue(closed()))
     for run in range(MOST_RUNS + 5):
-        world.do(e.RunRead, run, False)
+        world.do(e.RunRead, run, OWN)
     assert len(world.state.run_origins) == MOST_RUNS
     assert 0 not in world.state.run_origins
 
@@ -154,18 +214,22 @@ def listening(world: World) -> RunnerName:
     source="GitHub: runner groups",
 )
 @pytest.mark.parametrize(
-    ("repository", "from_fork", "says"),
+    ("repository", "origin", "says"),
     [
-        ("acme/widgets", False, None),
-        ("acme/widgets", True, "fork: job 2 of acme/widgets"),
-        ("acme/secret", False, "repository: job 2 of acme/secret"),
+        ("acme/widgets", OWN, None),
+        ("acme/widgets", FORK, "fork: job 2 of acme/widgets"),
+        ("acme/widgets", PUBLIC, "public_repository: job 2 of acme/widgets"),
+        ("acme/widgets", ELSEWHERE, "branch: job 2 of acme/widgets"),
+        ("acme/secret", OWN, "repository: job 2 of acme/secret"),
+        ("acme/secret", FORK, "repository: job 2 of acme/secret"),
     ],
 )
 def test_a_job_outside_the_access_of_its_sku_is_recorded_once(
-    repository: str, from_fork: bool, says: str | None
+    repository: str, origin: RunOrigin, says: str | None
 ) -> None:
     """GitHub gives a runner to any job that its group admits and its labels cover."""
-    world = World(catalogue(replace(closed(), access=Access(("acme/widgets",), forks=False))))
+    access = Access(("acme/widgets",), forks=False, public_repositories=False, branches=("main",))
+    world = World(catalogue(replace(closed(), access=access)))
     name = listening(world)
     said: dict[str, Any] = {
         "repository": repository,
@@ -176,7 +240,7 @@ def test_a_job_outside_the_access_of_its_sku_is_recorded_once(
     world.observe(2, JobState.IN_PROGRESS, **said)
     assert world.intents(ReadRun) == [ReadRun(repository, 8)]
     world.completes(2, **said)
-    world.do(e.RunRead, 8, from_fork)
+    world.do(e.RunRead, 8, origin)
     world.completes(2, **said)
     assert rows(world.state, OUTSIDE_ACCESS) == ([] if says is None else [says])
     assert world.runner(name).job == 2
@@ -189,7 +253,7 @@ def test_the_run_of_a_job_that_matches_a_runner_but_no_sku_is_read() -> None:
     said: dict[str, Any] = {"run_id": 8, "runner_name": name, "runner_id": 7}
     world.observe(2, JobState.IN_PROGRESS, ("self-hosted", "linux"), **said)
     assert world.job(2).demand is None
-    world.do(e.RunRead, 8, True)
+    world.do(e.RunRead, 8, FORK)
     assert rows(world.state, OUTSIDE_ACCESS) == ["fork: job 2 of acme/widgets"]
 
 

@@ -11,6 +11,7 @@ from prometheus_client import REGISTRY
 from prometheus_client.parser import text_string_to_metric_families
 
 from autoscaler.controller.ports.telemetry import FleetCounts, Telemetry
+from autoscaler.model.access import OUTSIDE_ACCESS_REASONS
 from autoscaler.model.catalogue import CapacityType
 from autoscaler.model.failures import HEALTH_CHECKS, FailureClass
 from autoscaler.model.identifiers import ProviderName, SkuName
@@ -211,7 +212,7 @@ def test_jobs_outside_access_and_runner_groups_that_are_too_wide_are_counted() -
     telemetry.job_outside_access(GPU, "fork")
     telemetry.job_outside_access(GPU, "repository")
     assert value(telemetry, "jobs_refused_total", sku=GPU, code="fork_not_allowed") == 1.0
-    for reason, count in (("fork", 1.0), ("repository", 1.0), ("scope", 0.0)):
+    for reason, count in (("fork", 1.0), ("repository", 1.0), ("scope", 0.0), ("branch", 0.0)):
         assert value(telemetry, "jobs_outside_access_total", sku=GPU, reason=reason) == count
     for too_wide in (True, False):
         telemetry.runner_group("acme", "gpu", "public_repositories", too_wide)
@@ -291,7 +292,7 @@ MOST_VALUES = {"app": 33, "account": 67, "endpoint": 67, "outcome": 74, "resourc
 MOST_VALUES |= {"operation": 50, "answer": 34, "step": 26, "kind": 6}
 MOST_VALUES |= {"sku": 3, "provider": 2, "conclusion": 10, "state": 20}
 MOST_VALUES |= {"runner_group": 66, "code": len(Admission) + 1, "check": len(HEALTH_CHECKS)}
-ACCESS = {"repository", "fork", "scope", "public_repositories", "outside_access", OTHER}
+ACCESS = {*OUTSIDE_ACCESS_REASONS, "public_repositories", "outside_access", OTHER}
 MOST_VALUES |= {
     "reason": len({*FailureClass, *Unmatched, *ExitReason, *TerminationReason, *ACCESS})
 }

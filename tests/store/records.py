@@ -23,6 +23,7 @@ from autoscaler.model.interruptions import Rerun, RerunOutcome, RerunState
 from autoscaler.model.jobs import Job, JobState
 from autoscaler.model.launch_requests import LaunchRequest, LaunchRequestState
 from autoscaler.model.machines import Machine, MachineState, Placement
+from autoscaler.model.run_origins import RunOrigin
 from autoscaler.model.runners import Runner, RunnerState
 
 # Surrogates included: GitHub's JSON can hold lone ones.
@@ -91,7 +92,15 @@ DEMAND = DemandClass("org:acme", "gpu", ("linux.gpu",), (SkuName("linux.gpu"),))
 def job(number: int, state: JobState = JobState.QUEUED, at: float = 100.0) -> Job:
     ended = at if state is JobState.COMPLETED else None
     return Job(
-        JobId(number), "acme/widgets", ("linux.gpu",), DEMAND, state, at, at, completed_at=ended
+        JobId(number),
+        "acme/widgets",
+        ("linux.gpu",),
+        DEMAND,
+        state,
+        at,
+        at,
+        completed_at=ended,
+        origin=RunOrigin(from_fork=False, public=True, branch="main"),
     )
 
 

@@ -1,16 +1,22 @@
 """Pins the schema of each migration, because files of a released version are in use."""
 
 import hashlib
+import json
+from dataclasses import replace
 
 import pytest
 from alembic import command
-from sqlalchemy import NullPool, create_engine
+from sqlalchemy import Connection, NullPool, create_engine
 
+from autoscaler.model.identifiers import JobId
+from autoscaler.model.jobs import Admission, Job, JobState
+from autoscaler.store.codec import CorruptRecordError, decode, encode
 from autoscaler.store.schema import _config
 from tests.store.test_store_migrations import shape
 
 SCHEMA_DIGESTS = {
     "0001": "09f8e3b184fbc7b8",
+    "0002": "09f8e3b184fbc7b8",
 }
 """Digests of all columns, keys and indexes after each migration, by version."""
 
@@ -23,3 +29,27 @@ def test_a_migration_creates_the_same_schema_as_when_it_was_released(version: st
         made = sorted(shape(connection).items())
     engine.dispose()
     assert hashlib.sha256(repr(made).encode()).hexdigest()[:16] == SCHEMA_DIGESTS[version], made
+
+
+def test_a_job_of_the_first_release_is_read_again_with_its_run_unknown() -> None:
+    """A store of 0.1.0 has `from_fork` in the record of a job, and no `origin`."""
+    job = Job(JobId(7), "acme/widgets", ("gpu",), None, JobState.QUEUED, 100.0, 100.0, run_id=9)
+    first = json.loads(encode(replace(job, name="a,b")))
+    del first["origin"]
+    first |= {"from_fork": False, "admission": "head_repository_unknown"}
+    engine = create_engine("sqlite://", poolclass=NullPool)
+    with engine.begin() as connection:
+        command.upgrade(_config(connection), "0001")
+        insert = "INSERT INTO jobs (id, state, record) VALUES (7, 'queued', ?)"
+        connection.exec_driver_sql(insert, (json.dumps(first, separators=(",", ":")),))
+        with pytest.raises(CorruptRecordError, match="admission"):
+            decode(Job, record_of(connection))
+        command.upgrade(_config(connection), "0002")
+        found = decode(Job, record_of(connection))
+    engine.dispose()
+    assert found == replace(job, name="a,b", admission=Admission.UNREAD)
+
+
+def record_of(connection: Connection) -> str:
+    """The record of the only job."""
+    return str(connection.exec_driver_sql("SELECT record FROM jobs").scalar_one())

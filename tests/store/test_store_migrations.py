@@ -19,6 +19,8 @@ from autoscaler.store.sqlite_file import SqliteFile
 from autoscaler.store.statements import load
 from autoscaler.store.tables import metadata
 
+NEWEST = "0002"
+
 
 def shape(connection: Connection) -> dict[str, tuple[object, ...]]:
     """Return the columns, keys and indexes of every table except alembic's."""
@@ -66,7 +68,7 @@ def test_opening_again_changes_nothing(path: Path) -> None:
         seen.append(file.transaction(everything))
         file.close()
     assert seen[0] == seen[1]
-    assert ("0001",) in seen[0]
+    assert (NEWEST,) in seen[0]
 
 
 def everything(connection: Connection) -> list[tuple[object, ...]]:
@@ -83,7 +85,7 @@ async def test_a_database_of_a_newer_version_is_refused_and_left_as_it_is(path: 
     with pytest.raises(StoreError, match=r"newer version of this program \(schema 9999"):
         await SqliteStore.open(path)
     assert get_version(path) == "9999"
-    set_version(path, "0001")
+    set_version(path, NEWEST)
     again = await SqliteStore.open(path)
     assert (await again.load(0.0)).installations == installations
     await again.close()

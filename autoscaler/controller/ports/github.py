@@ -6,6 +6,7 @@ from typing import Protocol
 from autoscaler.model.access import RunnerGroup
 from autoscaler.model.events import JobObserved
 from autoscaler.model.identifiers import Instant, JobId, RunnerName, Seconds
+from autoscaler.model.run_origins import RunOrigin
 
 
 class GitHubError(Exception):
@@ -103,10 +104,10 @@ class GitHub(Protocol):
         Raises RetryLaterError, OperatorError.
         """
 
-    async def run_from_fork(self, repository: str, run_id: int) -> bool | None:
-        """Return whether a run's head repository differs from the run's own repository (a fork).
+    async def run_origin(self, repository: str, run_id: int) -> RunOrigin | None:
+        """Return where a run comes from.
 
-        Return None for 404, and if GitHub does not return both. Raises RetryLaterError, OperatorError.
+        Return None for 404, and if GitHub does not return all of it. Raises RetryLaterError, OperatorError.
         """
 
     async def runner_group(self, scope: str, name: str) -> RunnerGroup:

@@ -10,6 +10,7 @@ from typing import Generic, NamedTuple, Protocol, TypeVar
 from autoscaler.controller.ports.github import RegisteredRunner
 from autoscaler.model.events import JobObserved
 from autoscaler.model.identifiers import Instant
+from autoscaler.model.run_origins import RunOrigin
 
 MOST_REPOSITORIES = 5_000
 """Maximum number of watched repositories of a scope. Those with the latest activity are watched."""
@@ -30,13 +31,13 @@ class ListedRepository:
 
 
 class RunStatus(NamedTuple):
-    """Whether a run is completed, and whether its head repository is a different one (a fork).
+    """Whether a run is completed, and where it comes from.
 
-    `from_fork` is None if GitHub does not return both repositories. All runs share few such values.
+    `origin` is None if GitHub does not return all of it. All runs share few such values.
     """
 
     completed: bool
-    from_fork: bool | None = None
+    origin: RunOrigin | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,9 +57,9 @@ class ListedRun:
         return self.status.completed
 
     @property
-    def from_fork(self) -> bool | None:
-        """True if the run comes from a fork, None if that is unknown."""
-        return self.status.from_fork
+    def origin(self) -> RunOrigin | None:
+        """Where the run comes from, None if that is unknown."""
+        return self.status.origin
 
 
 @dataclass(frozen=True, slots=True)

@@ -144,7 +144,7 @@ class RecordTelemetry(Protocol):
         """Count a job that no SKU with its labels may run, by reason code."""
 
     def job_outside_access(self, sku: SkuName, reason: str) -> None:
-        """Count a job that ran outside its SKU's `access`, by reason: repository, fork or scope."""
+        """Count a job that ran outside its SKU's `access`, by one of OUTSIDE_ACCESS_REASONS."""
 
     def launches(self, sku: SkuName, provider: ProviderName, count: int) -> None:
         """Count requested machines."""

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from autoscaler.model.events.event import Event
 from autoscaler.model.identifiers import Instant, JobId, RunnerName
 from autoscaler.model.jobs import JobState
+from autoscaler.model.run_origins import RunOrigin
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,10 +41,10 @@ class JobReadRequested(Event):
 
 @dataclass(frozen=True, slots=True)
 class RunRead(Event):
-    """GitHub reported whether a run's commit comes from a fork: another repository than the run's own."""
+    """GitHub reported where a run comes from."""
 
     run_id: int
-    from_fork: bool
+    origin: RunOrigin
 
 
 @dataclass(frozen=True, slots=True)

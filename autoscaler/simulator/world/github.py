@@ -18,6 +18,7 @@ from autoscaler.controller.ports.github import (
 from autoscaler.model.access import RunnerGroup
 from autoscaler.model.events import JobObserved
 from autoscaler.model.identifiers import Instant, JobId, RunnerName, Seconds
+from autoscaler.model.run_origins import RunOrigin
 from autoscaler.simulator.world.actions import Actions
 from autoscaler.simulator.world.crash_point import CrashPoint
 from autoscaler.simulator.world.fault_schedule import FaultSchedule
@@ -128,13 +129,13 @@ class SimulatedGitHub:
 
         return await self._answer(carry_out, _later())
 
-    async def run_from_fork(self, repository: str, run_id: int) -> bool | None:
-        """Return whether a run's head repository is another one."""
+    async def run_origin(self, repository: str, run_id: int) -> RunOrigin | None:
+        """Return where a run comes from."""
 
-        def carry_out() -> bool | None:
+        def carry_out() -> RunOrigin | None:
             found = self._actions.latest.get(run_id)
             shown = found is not None and found.arrival.repository == repository
-            return found.arrival.fork if found is not None and shown else None
+            return found.arrival.origin if found is not None and shown else None
 
         return await self._answer(carry_out, _later())
 

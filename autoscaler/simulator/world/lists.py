@@ -130,7 +130,7 @@ class SimulatedLists:
         return [
             ListedRun(
                 run,
-                RunStatus(job.state is JobState.COMPLETED, job.arrival.fork),
+                RunStatus(job.state is JobState.COMPLETED, job.arrival.origin),
                 f"{job.state} {job.attempt}",
             )
             for run, job in self._actions.latest.items()

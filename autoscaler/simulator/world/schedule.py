@@ -10,6 +10,7 @@ from enum import StrEnum
 from typing import Any
 
 from autoscaler.model.identifiers import Seconds
+from autoscaler.model.run_origins import RunOrigin
 
 REPOSITORY = "acme/widgets"
 
@@ -153,6 +154,11 @@ class JobArrival:
     approved: Seconds | None = None
     repository: str = REPOSITORY
     fork: bool = False
+
+    @property
+    def origin(self) -> RunOrigin:
+        """Where its run comes from."""
+        return RunOrigin(self.fork, False, None if self.fork else "main")
 
 
 @dataclass(frozen=True, slots=True)
