@@ -24,7 +24,8 @@ class LabFleet:
     `limits` are GitHub's rate limits, `None` for none. `registrations` is that section of fleet.yaml.
     `github_latency` is the minimum duration of a call to GitHub, in real seconds.
     `group_repositories` are the short names of the repositories that may use the runner group, `None`
-    for all. `misbehaving` is what the first machines of a SKU do wrong; it needs real agents.
+    for all. `public` are those of public repositories; the runner group then admits them.
+    `misbehaving` is what the first machines of a SKU do wrong; it needs real agents.
     `runner_versions` are the runner versions in the images, by SKU, where they differ from the default.
     `listener` sees every request of every machine. `program` is the Python arguments that start the
     controller. With `nodes`, the lab has a Kubernetes cluster with these nodes, which is the provider
@@ -47,6 +48,7 @@ class LabFleet:
     pick: str = "fifo"
     seed: int = 0
     group_repositories: tuple[str, ...] | None = None
+    public: tuple[str, ...] = ()
     misbehaving: Mapping[str, Sequence[Misbehaviour]] = field(default_factory=dict)
     runner_versions: Mapping[str, str] = field(default_factory=dict)
     listener: RequestListener | None = None

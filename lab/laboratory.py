@@ -182,10 +182,10 @@ class Laboratory:
             serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo
         )
         fleet = self.fleet
-        group = LabRunnerGroup("gpu", fleet.group_repositories)
+        group = LabRunnerGroup("gpu", fleet.group_repositories, bool(fleet.public))
         return LabGitHub(
             [LabApp(APP_ID, public, secret)],
-            [LabOrganization(fleet.organization, fleet.repositories, (group,))],
+            [LabOrganization(fleet.organization, fleet.repositories, (group,), fleet.public)],
             self.clock,
             LabGitHubOptions(
                 scale=fleet.scale,

@@ -5,7 +5,7 @@ Also the lab's runner protocol, between the stand-in for GitHub's runner and the
 | request (`Authorization: Bearer <token>`) | answer |
 |---|---|
 | `POST {server}/lab/runners/{id}/connect` | 204 online; 404 registration gone |
-| `POST {server}/lab/runners/{id}/message` `{"wait": REAL_SECONDS, "version": TEXT}` | 200 `{"job": {"id", "name", "seconds", "repository", "head"}}`, 204 none yet, 403 that version of the runner is too old, 404 gone |
+| `POST {server}/lab/runners/{id}/message` `{"wait": REAL_SECONDS, "version": TEXT}` | 200 `{"job": {"id", "name", "seconds", "repository", "head", "event", "ref", "private"}}`, 204 none yet, 403 that version of the runner is too old, 404 gone |
 | `POST {server}/lab/runners/{id}/started` `{"job": ID}` | 204; the job is in progress |
 | `POST {server}/lab/runners/{id}/renew` `{"job": ID}` | 204; the job's lock holds another 10 lab minutes; 200 `{"over": true}`: so it does, and the job is to end now |
 | `POST {server}/lab/runners/{id}/completed` `{"job": ID, "conclusion": TEXT, "stepped": BOOL}` | 204; the registration is gone |

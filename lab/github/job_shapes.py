@@ -101,7 +101,7 @@ def run_shape(shapes: Shapes, run: Run) -> dict[str, Any]:
         "path": WORKFLOW_PATH,
         "display_title": run.workflow,
         "run_number": run.number,
-        "event": "push" if run.head is run.repository else "pull_request",
+        "event": run.event,
         "status": status,
         "conclusion": conclusion,
         "workflow_id": _workflow_id(run),

@@ -98,6 +98,9 @@ class ProtocolRoutes:
             "seconds": seconds,
             "repository": job.run.repository.full_name,
             "head": job.run.head.full_name,
+            "event": job.run.event,
+            "ref": job.run.ref,
+            "private": job.run.repository.private,
         }
         return web.json_response({"job": described})
 

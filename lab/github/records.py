@@ -90,7 +90,8 @@ class RunnerClass(NamedTuple):
 class Run:
     """One workflow run: the last attempt of each job by name, and the earlier attempts.
 
-    `head` is the repository of its commit: a fork, or the run's own repository.
+    `head` is the repository of its commit: a fork, or the run's own repository. `event` started it. `ref` is
+    its jobs' GITHUB_REF, which no REST answer shows.
     """
 
     id: int
@@ -100,6 +101,8 @@ class Run:
     branch: str
     created_at: float
     head: Repository
+    event: str
+    ref: str
     attempt: int = 1
     jobs: dict[str, "Job"] = field(default_factory=dict)
     earlier: list["Job"] = field(default_factory=list)

@@ -69,8 +69,9 @@ class JobSpec:
     succeed before this one is queued. Names are unique within a run. `group` is the group of `runs-on: {group:
     ...}`. Jobs of one push, repository and workflow without a `run_id` make one new run. `approval` is how long
     an environment's protection holds the job back: GitHub then reports queued, waiting, queued. None is no
-    protection. `fork` is the `owner/name` from which a pull request's run comes. `oddities` change what
-    webhooks say about the job.
+    protection. `fork` is the `owner/name` from which a pull request's run comes. `event` started the run; None
+    is `pull_request` with a fork, otherwise `push`. `branch` is the head branch; with `tag` it is a tag, which
+    a run shows alike. `oddities` change what webhooks say about the job.
     """
 
     name: str
@@ -84,6 +85,8 @@ class JobSpec:
     branch: str = "main"
     approval: float | None = None
     fork: str | None = None
+    event: str | None = None
+    tag: bool = False
     oddities: frozenset[Oddity] = frozenset()
 
 

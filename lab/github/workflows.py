@@ -9,6 +9,7 @@ from lab.github.settings import JobSpec
 FIRST_JOB = 40_000_000_001
 FIRST_RUN = 12_000_000_001
 FIRST_FORK = 900_000_001
+DEFAULT_BRANCH = "main"
 WORKFLOW_PATH = ".github/workflows/ci.yml"
 
 
@@ -133,7 +134,10 @@ class Workflows:
         run = self.runs.get(run_id)
         if run is None:
             head = repository if spec.fork is None else self._fork(spec.fork)
-            run = Run(run_id, len(self.runs) + 1, repository, spec.workflow, spec.branch, now, head)
+            event = spec.event or ("push" if spec.fork is None else "pull_request")
+            number = len(self.runs) + 1
+            ref = _ref(spec, event, number)
+            run = Run(run_id, number, repository, spec.workflow, spec.branch, now, head, event, ref)
             self.runs[run_id] = run
             self.runs_of.setdefault(repository.full_name, {})[run_id] = run
         kind = JobClass(
@@ -158,3 +162,15 @@ class Workflows:
                 number, owner, number, name, private=False, fork=True
             )
         return self._forks[full_name]
+
+
+def _ref(spec: JobSpec, event: str, number: int) -> str:
+    """Return GITHUB_REF (GitHub documentation, "Events that trigger workflows").
+
+    A pull request has the number of its run.
+    """
+    if event == "pull_request_target":
+        return f"refs/heads/{DEFAULT_BRANCH}"
+    if event.startswith("pull_request"):
+        return f"refs/pull/{number}/merge"
+    return f"refs/{'tags' if spec.tag else 'heads'}/{spec.branch}"

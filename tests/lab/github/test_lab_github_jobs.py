@@ -18,8 +18,14 @@ async def test_a_job_from_push_to_end(client: Client, clock: HandClock) -> None:
     await clock.advance(10)
     runner = await client.runner("a")
     answer = await runner.post("message", wait=0)
-    repository = {"repository": "acme/rocket", "head": "acme/rocket"}
-    assert answer.json == {"job": {"id": pushed.id, "name": "test", "seconds": 90.0, **repository}}
+    run = {
+        "repository": "acme/rocket",
+        "head": "acme/rocket",
+        "event": "push",
+        "ref": "refs/heads/main",
+        "private": True,
+    }
+    assert answer.json == {"job": {"id": pushed.id, "name": "test", "seconds": 90.0, **run}}
     await clock.advance(5)
     assert await runner.send("started", job=pushed.id) == 204
     assert await runner.send("started", job=pushed.id) == 204

@@ -20,8 +20,12 @@ async def lab(moto: MotoProcess) -> AsyncIterator[Laboratory]:
     skus = {
         "private": ec2_sku("g5.xlarge", access={"repositories": ["acme/widgets"]}),
         "closed": ec2_sku("g6.xlarge"),
+        "protected": ec2_sku(
+            "g6.2xlarge", access={"branches": ["main"], "public_repositories": False}
+        ),
     }
-    fleet = LabFleet("acme", ("widgets", "gadgets"), skus, scale=yielding(60.0))
+    repositories = ("widgets", "gadgets", "site")
+    fleet = LabFleet("acme", repositories, skus, scale=yielding(60.0), public=("site",))
     async with Laboratory(fleet, moto) as made:
         await made.start_controller()
         yield made
@@ -36,16 +40,34 @@ async def lab(moto: MotoProcess) -> AsyncIterator[Laboratory]:
 )
 async def test_jobs_outside_access_run_no_step(lab: Laboratory) -> None:
     forked = replace(job("forked", "closed", 30.0), workflow="PR", fork="stranger/widgets")
-    outside = lab.github.push([job("gadgets", "private", 30.0, "acme/gadgets"), forked])
+    # GITHUB_REF of this run is refs/heads/main.
+    targeted = replace(
+        job("targeted", "protected", 30.0),
+        workflow="PR target",
+        event="pull_request_target",
+        branch="topic",
+    )
+    public = job("public", "protected", 30.0, "acme/site")
+    outside = lab.github.push(
+        [job("gadgets", "private", 30.0, "acme/gadgets"), forked, targeted, public]
+    )
     await until(
-        lambda: bool(log_lines(lab, "job_unmatched") and log_lines(lab, "job_refused")),
+        lambda: bool(log_lines(lab, "job_unmatched") and len(log_lines(lab, "job_refused")) == 3),
         PATIENCE,
         lab.controller.log_end,
     )
     # GitHub gives the oldest job to the runners that are launched for these.
-    admitted = lab.github.push([job(f"widgets-{sku}", sku, 30.0) for sku in ("private", "closed")])
+    skus = ("private", "closed", "protected", "protected")
+    admitted = lab.github.push(
+        [job(f"widgets-{number}", sku, 30.0) for number, sku in enumerate(skus)]
+    )
     await at_rest(lab, PATIENCE)
-    assert [(one.conclusion, one.stepped) for one in outside] == [("failure", False)] * 2
-    assert [(one.conclusion, one.stepped) for one in admitted] == [("success", True)] * 2
+    assert [(one.conclusion, one.stepped) for one in outside] == [("failure", False)] * 4
+    assert [(one.conclusion, one.stepped) for one in admitted] == [("success", True)] * 4
     reasons = sorted(line["detail"] for line in log_lines(lab, "job_ran_outside_access"))
-    assert [reason.partition(":")[0] for reason in reasons] == ["fork", "repository"]
+    assert [reason.partition(":")[0] for reason in reasons] == [
+        "branch",
+        "fork",
+        "public_repository",
+        "repository",
+    ]
