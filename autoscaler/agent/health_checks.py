@@ -7,6 +7,7 @@ import subprocess
 import urllib.parse
 
 from autoscaler.agent.actions import BadSettings, TryAgain
+from autoscaler.agent.boot_script import check_boot_script
 from autoscaler.agent.bootstrap_client import is_name
 from autoscaler.agent.checks import Check
 from autoscaler.agent.host import WINDOWS, Host
@@ -34,7 +35,7 @@ def run_health_checks(
     health_checks: dict[str, Any], skew: float | None, host: Host, timeout: float
 ) -> list[Check]:
     """Run the health checks with the controller's parameters. `timeout`: real seconds."""
-    checks = [Check("controller", True, "answered the attestation")]
+    checks = [Check("controller", True, "answered the attestation"), *check_boot_script(host)]
     wanted = health_checks.get("disk_gb")
     if isinstance(wanted, (int, float)):
         free = free_bytes(host.root or os.sep) / 2**30

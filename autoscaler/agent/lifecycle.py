@@ -9,6 +9,7 @@ import time
 
 from autoscaler.agent.accelerators import check_accelerators
 from autoscaler.agent.actions import AttestAgain, BadSettings, PowerOff, Stopped, TryAgain
+from autoscaler.agent.boot_script import check_boot_script
 from autoscaler.agent.bootstrap_client import Assignment, Controller
 from autoscaler.agent.clock import Backoff, Clock, uniform
 from autoscaler.agent.exit_reasons import ExitCause
@@ -123,6 +124,8 @@ class Agent:
         health_checks = self._controller.attest()
         if self._heartbeat_at is None:
             self._heartbeat_at = self._clock.now() + HEARTBEAT
+        if not all(check.ok for check in check_boot_script(self._host)):
+            self._controller.report("stage", {"stage": "boot_script_failed"})
         self._controller.report("stage", {"stage": "health_checks"})
         skew = self._controller.skew
         checks = run_health_checks(health_checks, skew, self._host, GITHUB_TIMEOUT)

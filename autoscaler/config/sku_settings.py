@@ -166,6 +166,8 @@ class SkuSettings(Section):
     """`preinstalled`, or `install` on a stock image at boot. `install` has no effect yet."""
     disk_gb: shapes.Gibibytes | None = None
     """The size of the root disk in GiB, at least the image's own; default: the image's own."""
+    boot_script_file: shapes.FilePath | None = None
+    """A script that runs as root before the agent, for at most 10 minutes (EC2, Linux). Jobs can read it."""
     volume: Volume | None = None
     """The performance and encryption of the disks (EC2)."""
     tags: Tags = Field(default_factory=dict)

@@ -27,6 +27,7 @@ class FailureClass(StrEnum):
 
 
 HEALTH_CHECKS = (
+    "boot_script",
     "disk",
     "inodes",
     "clock",

@@ -15,7 +15,10 @@ from lab.machine_host import RUNNER_VERSION
 from lab.machines.gpus import gpus_of, install_nvidia
 
 _COMMANDS = ("shutdown", "systemctl", "nvidia-smi", "rocminfo")
-_TOOLS = ("base64", "bash", "cat", "env", "mkdir", "mv", "setsid", "sh", "sha256sum", "sleep")
+_TOOLS = (
+    *("base64", "bash", "cat", "chmod", "env", "mkdir", "mv", "rm", "setsid", "sh"),
+    *("sha256sum", "sleep", "tail", "timeout"),
+)
 """The commands that user data and stand-ins use. A lab machine's PATH has no others."""
 
 UNPRIVILEGED = "nobody"

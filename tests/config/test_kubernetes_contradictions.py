@@ -83,6 +83,13 @@ SKU, POD, SECTION = "    on:\n", "{image: i}", "{context: c, namespace: runners}
         ),
         (
             SKU,
+            f"    boot_script_file: secret\n{SKU}",
+            "skus.gpu.boot_script_file",
+            "has no effect: no launch option is on EC2",
+            "remove it",
+        ),
+        (
+            SKU,
             f"    tags: {{team: ml}}\n{SKU}",
             "skus.gpu.tags",
             "has no effect: no launch option is on EC2",

@@ -16,6 +16,44 @@ def only(configuration: Configuration) -> Problem:
     return problem
 
 
+@pytest.mark.case(
+    "a boot script that cannot run, or does not fit into user data of 16 KiB",
+    topic="Operators' files",
+    source="EC2: user data",
+)
+@pytest.mark.parametrize(
+    ("content", "what", "fix"),
+    [
+        (b"echo\n", '"boot.sh" does not begin with #! and a program', "#!/bin/bash"),
+        (b"#!/bin/sh\r\n", '"boot.sh" has line ends of Windows', "LF"),
+        (b"#!/bin/sh\n\xff\n", '"boot.sh" is not UTF-8', "UTF-8"),
+        (b"#!/bin/sh\n-----BEGIN PRIVATE KEY-----", '"boot.sh" contains a private key', "job"),
+        (b"#!/bin/sh\n" + b"#" * 16_384, '"boot.sh" has 16394 bytes', "download the rest"),
+    ],
+)
+def test_a_boot_script_that_cannot_run_is_refused(
+    folder: Folder, content: bytes, what: str, fix: str
+) -> None:
+    (folder.path / "boot.sh").write_bytes(content)
+    problem = only(
+        folder.load(changed(('"runner-*"}', '"runner-*"}\n    boot_script_file: boot.sh')))
+    )
+    assert (problem.key, problem.line) == ("skus.gpu.boot_script_file", 17)
+    assert problem.what.startswith(what)
+    assert fix in problem.fix
+
+
+def test_a_boot_script_as_long_as_the_message_says_can_be_served(folder: Folder) -> None:
+    text = changed(('"runner-*"}', '"runner-*"}\n    boot_script_file: boot.sh'))
+    script = folder.path / "boot.sh"
+    script.write_text("#!" + "x" * 20_000)
+    room = int(only(folder.load(text)).what.rpartition(" ")[2])
+    script.write_text("#!" + "x" * (room - 1))
+    assert only(folder.load(text)).key == "skus.gpu.boot_script_file"
+    script.write_text("#!" + "x" * (room - 2))
+    assert unserved(folder.load(text)) == ()
+
+
 def test_the_example_can_be_served(folder: Folder) -> None:
     assert unserved(folder.load(EXAMPLE.read_text())) == ()
 

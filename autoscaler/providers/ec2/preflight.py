@@ -11,16 +11,18 @@ from autoscaler.config.certificates import authority
 from autoscaler.config.document import Document, Node
 from autoscaler.config.files import named_file
 from autoscaler.config.pem import PemError, read_pem
-from autoscaler.config.problems import Problem, nearest, show
-from autoscaler.config.provider_kind import sections_of
+from autoscaler.config.problems import KeyPath, Problem, nearest, show
+from autoscaler.config.provider_kind import options_of, sections_of
 from autoscaler.config.values import valid
 from autoscaler.model.catalogue import OperatingSystem
+from autoscaler.providers.ec2.boot_script import boot_script_commands, boot_script_problem
 from autoscaler.providers.ec2.file_checks import KEY
 from autoscaler.providers.ec2.identity import load_certificates, pinned_regions
 from autoscaler.providers.ec2.offering_checks import offering_problems
 from autoscaler.providers.ec2.shapes import Region
-from autoscaler.providers.ec2.user_data import render_user_data
+from autoscaler.providers.ec2.user_data import MAX_BYTES, render_user_data
 
+MOST_READ = 1 << 20
 _ANY_SHA256 = "0" * 64
 
 
@@ -31,6 +33,7 @@ def preflight(document: Document, folder: Path, *, files: bool) -> Iterator[Prob
     if files:
         yield from _identity_files(document, folder)
         yield from _user_data(document, folder)
+        yield from _boot_scripts(document, folder)
 
 
 def _regions(document: Document) -> Iterator[Problem]:
@@ -89,3 +92,49 @@ def _user_data(document: Document, folder: Path) -> Iterator[Problem]:
         what = f"{show(file)} cannot be part of user data: {error}"
         fix = "keep only the CA certificate that signed the server's certificate in it"
         yield document.problem(path, what, fix)
+
+
+def _boot_scripts(document: Document, folder: Path) -> Iterator[Problem]:
+    """Check the boot scripts of SKUs on EC2, and that each fits into EC2's user data."""
+    url = valid(document.root, shapes.PublicUrl, "server", "public_url")
+    ca_pem = authority(document, folder)
+    seen: set[KeyPath] = set()
+    for name, sku, _, option in options_of(document, KEY):
+        path = ("skus", name, "boot_script_file")
+        file = named_file(document, folder, *path)
+        if file is None or path in seen or valid(sku, OperatingSystem, "os") == "windows":
+            continue
+        seen.add(path)
+        shown = show(str(valid(sku, shapes.FilePath, "boot_script_file")))
+        try:
+            script = _read_script(file)
+        except UnicodeDecodeError:
+            yield document.problem(path, f"{shown} is not UTF-8", "save it as UTF-8")
+            continue
+        problem = boot_script_problem(script)
+        if problem is not None:
+            yield document.problem(path, f"{shown} {problem[0]}", problem[1])
+        provider = valid(option, shapes.ProviderName, "provider")
+        if problem is None and url is not None and provider is not None:
+            yield from _fits(document, path, shown, (url, provider, ca_pem, script))
+
+
+def _read_script(file: Path) -> str:
+    """Return the text of a script, or enough of it to be too long. Raises UnicodeDecodeError."""
+    with file.open("rb") as opened:
+        return opened.read(MOST_READ).decode()
+
+
+def _fits(
+    document: Document, path: KeyPath, shown: str, of: tuple[str, str, str | None, str]
+) -> Iterator[Problem]:
+    url, provider, ca_pem, script = of
+    try:
+        without = render_user_data(OperatingSystem.LINUX, url, provider, _ANY_SHA256, ca_pem)
+    except ValueError:
+        return  # `_user_data` reports it
+    room = MAX_BYTES - len((without + boot_script_commands("#!")).encode())
+    size = len(script.encode()) - len("#!")
+    if size > room:
+        what = f"{shown} has {size + len('#!')} bytes, and the user data has room for {room + len('#!')}"
+        yield document.problem(path, what, "shorten it, or let it download the rest")

@@ -29,7 +29,7 @@ def sku_problems(document: Document, kind: str) -> Iterator[Problem]:
             yield from _volume(document, name, sku, sections[name])
             yield from _tags(document, name, sku, sections[name])
             continue
-        for key in ("volume", "tags"):
+        for key in ("boot_script_file", "volume", "tags"):
             if sku.child(key) is not None and _known_providers(document, sku):
                 what = "has no effect: no launch option is on EC2"
                 yield document.problem(("skus", name, key), what, "remove it")

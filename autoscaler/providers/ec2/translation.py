@@ -1,4 +1,4 @@
-"""Converts fleet.yaml into the settings of an EC2 provider. Pure, except that it reads the CA file."""
+"""Converts fleet.yaml into the settings of an EC2 provider. Its only I/O: the CA file and boot scripts."""
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -96,7 +96,12 @@ def _skus(
                 volume=_volume(sku.volume),
                 tags=sku.tags,
                 user_data=render_user_data(
-                    sku.os, server.public_url, provider, agent_sha256, ca_pem
+                    sku.os,
+                    server.public_url,
+                    provider,
+                    agent_sha256,
+                    ca_pem,
+                    _boot_script(sku, folder),
                 ),
                 canary=_canary(sku.image),
                 options=options,
@@ -111,6 +116,13 @@ def _options(sku: SkuSettings, provider: ProviderName) -> dict[int, Ec2Option]:
         for index, option in enumerate(sku.launch_options)
         if option.provider == provider and isinstance(option, Ec2OptionKeys)
     }
+
+
+def _boot_script(sku: SkuSettings, folder: Path) -> str | None:
+    if sku.boot_script_file is None:
+        return None
+    # Not read_text: its universal newlines would hide the line ends of Windows.
+    return (folder / sku.boot_script_file).read_bytes().decode()
 
 
 def _volume(given: Volume | None) -> VolumeOptions:

@@ -11,6 +11,7 @@ import json
 import re
 
 from autoscaler.model.catalogue import OperatingSystem
+from autoscaler.providers.ec2.boot_script import boot_script_commands
 
 MAX_BYTES = 16 * 1024
 """EC2's limit for user data before base64 (EC2 User Guide, "Run commands when you launch")."""
@@ -67,7 +68,8 @@ JSON
 cat > "$etc/fetch.py" <<'PYTHON'
 @FETCH@
 PYTHON
-genuine() { echo "@SHA256@  $1" | sha256sum --check --status 2> /dev/null; }
+rm -f "$etc/boot-script.status"
+@BOOT_SCRIPT@genuine() { echo "@SHA256@  $1" | sha256sum --check --status 2> /dev/null; }
 if ! genuine "$agent"; then
   until "${settings[@]}" python3 -I "$etc/fetch.py" "$etc/controller.json" "$agent.new" &&
     genuine "$agent.new"; do
@@ -147,12 +149,14 @@ def render_user_data(
     provider: str,
     agent_sha256: str,
     ca_pem: str | None = None,
+    boot_script: str | None = None,
 ) -> str:
     """Return the user data of a machine, as text, not encoded.
 
     `controller_url` is the controller's URL without a query, `provider` the provider's name in the
     configuration, `agent_sha256` the hash (hex) of the agent to download and run, `ca_pem` the CA
-    certificates for the controller's URL (None: the system's). Raises ValueError if a value has
+    certificates for the controller's URL (None: the system's), `boot_script` the text of a script that runs
+    before the agent (None: none; Linux only). Raises ValueError if a value has
     unsafe characters, or if the text is longer than EC2 allows.
     """
     url = controller_url.rstrip("/")
@@ -167,6 +171,11 @@ def render_user_data(
     controller = json.dumps({"controller": url, "provider": provider, "ca": ca_pem})
     text = _TEXTS[platform].replace("@FETCH@", _FETCH).replace("@SHA256@", agent_sha256)
     text = text.replace("@CONTROLLER@", controller)
+    if boot_script is not None and platform is not OperatingSystem.LINUX:
+        raise ValueError("boot scripts run on Linux only")
+    # Last, because it may contain any text.
+    script = boot_script_commands(boot_script) if boot_script is not None else ""
+    text = text.replace("@BOOT_SCRIPT@", script)
     if len(text.encode()) > MAX_BYTES:
         raise ValueError(f"user data of {len(text.encode())} bytes; EC2 allows {MAX_BYTES}")
     return text

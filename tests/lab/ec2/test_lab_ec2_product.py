@@ -1,5 +1,6 @@
 """fleet.yaml's keys on EC2 in real requests: the product's provider launches machines in the lab's EC2."""
 
+import base64
 import json
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, replace
@@ -185,3 +186,14 @@ async def test_the_operators_tags_are_on_everything(product: Product) -> None:
         assert tags["autoscaler:sku"] == "gpu"
     others, _ = await product.launch(order("u"), provider="tags: {team: all}")
     assert template_of(others) != template_of(request)
+
+
+async def test_a_boot_script_is_in_the_user_data(product: Product) -> None:
+    script = "#!/bin/bash\necho 'from fleet.yaml'\n"
+    (product.folder / "boot.sh").write_text(script)
+    request, answer = await product.launch(order(), sku="boot_script_file: boot.sh")
+    stored = base64.b64decode(product.machine(answer).specification.user_data).decode()
+    assert f"<<'RUNNER_AGENT_BOOT_SCRIPT'\n{script}RUNNER_AGENT_BOOT_SCRIPT\n" in stored
+    (product.folder / "boot.sh").write_text(script.replace("from", "of"))
+    changed, _ = await product.launch(order("u"), sku="boot_script_file: boot.sh")
+    assert template_of(changed) != template_of(request)

@@ -1,6 +1,7 @@
 """Machines of real processes: user data, users, and isolation from the real host."""
 
 import errno
+import hashlib
 import os
 import signal
 from collections.abc import AsyncIterator, Callable
@@ -9,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from autoscaler.model.catalogue import OperatingSystem
+from autoscaler.providers.ec2.user_data import render_user_data
 from lab.machines.process import ProcessHost
 from lab.machines.process_tree import members
 from tests.lab.machines.conftest import AGENT, UserData
@@ -96,6 +99,23 @@ async def test_the_runner_is_not_root_and_leaves_no_process(
         assert host.sessions("i-1") == ()
         await host.close()
         assert names_in(open_folder) == []
+
+
+async def test_a_failed_boot_script_ends_the_machine_before_a_registration(
+    process_host: MakeHost, open_folder: Path
+) -> None:
+    async with running(World(scale=50)) as world:
+        sha = hashlib.sha256(AGENT).hexdigest()
+        script = "#!/bin/sh\necho 'E: no package'\nexit 100\n"
+        text = render_user_data(OperatingSystem.LINUX, world.url, "lab", sha, boot_script=script)
+        await process_host(world.scale).boot(world.machine("i-1", text))
+        await until(lambda: bool(world.off))
+        log = (open_folder / "i-1" / "var" / "log" / "agent.log").read_text()
+        assert "powering off: the health checks failed: boot_script" in log
+        (wrong,) = world.wrong
+        assert "'name': 'boot_script', 'ok': False, 'detail': 'exited with 100 after" in wrong
+        assert "E: no package" in wrong
+        assert [step for _, step in world.reported if step in ("stage", "poll")] == ["stage"] * 2
 
 
 @pytest.mark.parametrize("version", ["2.320.0", "2.336.0"])
