@@ -174,6 +174,7 @@ def _attached(one: Instance) -> dict[str, Any]:
     return {
         "privateDnsName": f"ip-{one.private_ip.replace('.', '-')}.ec2.internal",
         "privateIpAddress": one.private_ip,
+        "ipAddress": one.public_ip or None,
         "subnetId": one.specification.subnet.id,
         "vpcId": one.specification.subnet.vpc,
         "blockDeviceMapping": [_disk_shown(one)],

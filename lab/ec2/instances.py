@@ -12,6 +12,7 @@ from typing import NamedTuple
 from autoscaler.model.catalogue import CapacityType
 from lab.ec2.disks import Disk
 from lab.ec2.images import Image
+from lab.ec2.interfaces import Interface
 
 
 class InstanceState(StrEnum):
@@ -52,12 +53,16 @@ class Pool(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Subnet:
-    """A subnet as moto has it. `addresses` is the size of its CIDR block, less the five that EC2 reserves."""
+    """A subnet as moto has it. `addresses` is the size of its CIDR block, less the five that EC2 reserves.
+
+    `public` is whether its machines get a public address, unless their launch says otherwise.
+    """
 
     id: str
     zone: str
     vpc: str
     addresses: int
+    public: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +80,7 @@ class LaunchSpecification:
     tags: dict[str, str] = field(default_factory=dict)
     volume_tags: dict[str, str] = field(default_factory=dict)
     security_groups: tuple[str, ...] = ()
+    interfaces: tuple[Interface, ...] = ()
     instance_profile: str = ""
     metadata_options: dict[str, str] = field(default_factory=dict)
     shutdown_behavior: str = "stop"
@@ -102,6 +108,7 @@ class Instance:
     launched_at: float
     volume_id: str
     private_ip: str
+    public_ip: str = ""
     state: InstanceState = InstanceState.PENDING
     running_at: float | None = None
     ended_at: float | None = None

@@ -6,6 +6,7 @@ Merges the data of a template, an override and a request.
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from lab.ec2.interfaces import Interface, read_interfaces
 from lab.ec2.query import Ec2Error, Tree
 
 MAX_TAGS = 50
@@ -23,6 +24,7 @@ class LaunchData:
     tags: dict[str, str] = field(default_factory=dict)
     volume_tags: dict[str, str] = field(default_factory=dict)
     security_groups: tuple[str, ...] = ()
+    interfaces: tuple[Interface, ...] = ()
     instance_profile: str = ""
     metadata_options: dict[str, str] = field(default_factory=dict)
     shutdown_behavior: str = ""
@@ -41,6 +43,7 @@ class LaunchData:
             tags=self.tags | other.tags,
             volume_tags=self.volume_tags | other.volume_tags,
             security_groups=other.security_groups or self.security_groups,
+            interfaces=other.interfaces or self.interfaces,
             instance_profile=other.instance_profile or self.instance_profile,
             metadata_options=self.metadata_options | other.metadata_options,
             shutdown_behavior=other.shutdown_behavior or self.shutdown_behavior,
@@ -65,6 +68,7 @@ def launch_data(params: Tree) -> LaunchData:
         tags=requested_tags(params, "instance"),
         volume_tags=requested_tags(params, "volume"),
         security_groups=tuple(params.texts("SecurityGroupId")),
+        interfaces=read_interfaces(params),
         instance_profile=profile.text("Name") or profile.text("Arn"),
         metadata_options=_lower_first(params.structure("MetadataOptions")),
         shutdown_behavior=params.text("InstanceInitiatedShutdownBehavior"),

@@ -13,6 +13,7 @@ from lab.ec2.disks import root_disk
 from lab.ec2.faults import NO_CAPACITY, NO_SPOT_ROLE, Faults
 from lab.ec2.images import Images
 from lab.ec2.instances import Instance, Instances, LaunchSpecification, Pool, Subnet
+from lab.ec2.interfaces import check_interfaces, public_address
 from lab.ec2.launch_data import LaunchData, check_tag_count, launch_data
 from lab.ec2.lifecycle import Lifecycle
 from lab.ec2.query import Ec2Error, Tree, whole_number
@@ -49,6 +50,7 @@ RUN_PARAMETERS = frozenset(
         "MaxCount",
         "MetadataOptions",
         "MinCount",
+        "NetworkInterface",
         "Placement",
         "SecurityGroupId",
         "SubnetId",
@@ -99,15 +101,19 @@ class Launcher:
             raise Ec2Error("InvalidUserData.Malformed", "User data is limited to 16384 bytes")
         for tags in (data.tags, data.volume_tags):
             check_tag_count(tags)
+        check_interfaces(data.interfaces, data.security_groups)
         image = self.images.available(data.image)
+        groups = data.interfaces[0].groups if data.interfaces else data.security_groups
+        inner = data.interfaces[0].subnet if data.interfaces else ""
         return LaunchSpecification(
             image=image,
             instance_type=data.instance_type,
-            subnet=await self.subnets.find(data.subnet),
+            subnet=await self.subnets.find(data.subnet or inner),
             user_data=data.user_data,
             tags=data.tags,
             volume_tags=data.volume_tags,
-            security_groups=data.security_groups,
+            security_groups=groups,
+            interfaces=data.interfaces,
             instance_profile=data.instance_profile,
             metadata_options=data.metadata_options,
             shutdown_behavior=data.shutdown_behavior or "stop",
@@ -154,7 +160,7 @@ class Launcher:
         return [self._launch_one(order, reservation) for _ in range(count)]
 
     def _launch_one(self, order: Order, reservation: str) -> Instance:
-        number = len(self.instances)
+        number, specification = len(self.instances), order.specification
         address = NETWORK + 10 + number
         instance = Instance(
             id="i-" + secrets.token_hex(9)[:17],
@@ -169,6 +175,7 @@ class Launcher:
             volume_id="vol-" + secrets.token_hex(9)[:17],
             leaves_disk=not order.specification.disk.delete_with_instance,
             private_ip=".".join(str(byte) for byte in address.to_bytes(4, "big")),
+            public_ip=public_address(specification.interfaces, specification.subnet.public, number),
         )
         self.instances.add(instance)
         self.lifecycle.launch(instance)
@@ -201,6 +208,7 @@ async def run_instances(launcher: Launcher, params: Tree) -> list[Instance]:
     data = launch_data(params)
     if "LaunchTemplate" in params:
         data = launcher.templates.find(params.structure("LaunchTemplate")).data.overlaid(data)
+    check_interfaces(data.interfaces, data.security_groups, data.subnet)
     specification = await launcher.specify(data)
     _check_placement(params.structure("Placement"), specification.subnet)
     highest = whole_number(params.text("MaxCount"), "MaxCount", 1, 1000)

@@ -45,6 +45,7 @@ class Subnets:
                 subnet["availabilityZone"],
                 subnet["vpcId"],
                 int(subnet["availableIpAddressCount"]),
+                subnet["mapPublicIpOnLaunch"] == "true",
             )
         return self._known[subnet_id]
 

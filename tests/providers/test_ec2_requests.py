@@ -155,6 +155,20 @@ def test_a_disk_that_ebs_refuses_is_a_configuration_error(
     assert (caught.value.code, caught.value.failure) == ("Volume", FailureClass.CONFIGURATION)
 
 
+def test_a_template_with_an_interface_names_the_groups_in_it() -> None:
+    """CreateFleet's overrides name the subnet: EC2 takes it for the first interface (Karpenter)."""
+    data = template_data(replace(SETTINGS, public_ip=True), SKU, IMAGE)
+    assert "SecurityGroupIds" not in data
+    (interface,) = data["NetworkInterfaces"]
+    assert interface == {
+        "DeviceIndex": 0,
+        "Groups": ["sg-0a"],
+        "DeleteOnTermination": True,
+        "AssociatePublicIpAddress": True,
+    }
+    assert template_data(SETTINGS, SKU, IMAGE)["SecurityGroupIds"] == ["sg-0a"]
+
+
 def test_the_template_of_a_stored_request_is_found() -> None:
     text = fleet_request(SETTINGS, order(CapacityType.SPOT), "lt-7", SUBNETS)
     assert template_of(text) == "lt-7"
@@ -178,6 +192,8 @@ def test_the_name_of_a_template_is_derived_from_its_content() -> None:
         template_data(SETTINGS, SKU, IMAGE._replace(id="ami-2")),
         template_data(SETTINGS, replace(SKU, user_data="#!/bin/sh\n"), IMAGE),
         template_data(SETTINGS, replace(SKU, disk_gb=151), IMAGE),
+        template_data(replace(SETTINGS, public_ip=True), SKU, IMAGE),
+        template_data(replace(SETTINGS, public_ip=False), SKU, IMAGE),
         template_data(SETTINGS, replace(SKU, tags={"team": "ml"}), IMAGE),
         template_data(replace(SETTINGS, tags={"team": "all"}), SKU, IMAGE),
         *(
@@ -190,7 +206,7 @@ def test_the_name_of_a_template_is_derived_from_its_content() -> None:
             replace(SETTINGS, installations=Installations(InstallationId("other"))), SKU, IMAGE
         ),
     ]
-    assert len({name, *(template_name("ci gpu", one) for one in changed)}) == 14
+    assert len({name, *(template_name("ci gpu", one) for one in changed)}) == 16
 
 
 @pytest.mark.case(

@@ -43,6 +43,8 @@ class Ec2Section(ProviderSection):
     """The subnets of the machines; several of one zone share its machines."""
     security_groups: Annotated[tuple[SecurityGroupId, ...], Field(min_length=1)]
     """The security groups of the machines."""
+    public_ip: bool | None = None
+    """Whether machines get a public IPv4 address, which AWS bills; default: as their subnet says."""
     instance_profile: Name | None = None
     """The name of the machines' instance profile; default: none."""
     tags: Tags = Field(default_factory=dict)

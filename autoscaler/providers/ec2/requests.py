@@ -13,6 +13,7 @@ from typing import Any
 from autoscaler.controller.ports.provider import LaunchOrder, ProviderError
 from autoscaler.model.catalogue import Architecture, CapacityType
 from autoscaler.model.failures import FailureClass
+from autoscaler.providers.ec2.networking import network
 from autoscaler.providers.ec2.rows import ImageRow
 from autoscaler.providers.ec2.settings import Ec2Settings, Ec2Sku
 from autoscaler.providers.ec2.tags import FLEET, INSTALLATION, LAUNCH_REQUEST, SKU, tag_list
@@ -71,7 +72,7 @@ def template_data(settings: Ec2Settings, sku: Ec2Sku, image: ImageRow) -> dict[s
     tags = tag_list(machine_tags(settings, sku))
     data: dict[str, Any] = {
         "ImageId": image.id,
-        "SecurityGroupIds": list(settings.security_groups),
+        **network(settings),
         "MetadataOptions": {
             "HttpEndpoint": "enabled",
             "HttpTokens": "required",

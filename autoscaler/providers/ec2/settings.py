@@ -101,6 +101,7 @@ class Ec2Settings:
     `request_buckets` and `resource_buckets` replace EC2's published limits by API name.
     `offered` are the instance types of the SKUs, with their system, by capacity type. All of them
     are also under on-demand, because limits count on-demand prices.
+    `public_ip` is whether machines get a public IPv4 address; None: as their subnet says.
     `tags` are the operator's, for everything that is created.
     `installations` has the id for tags, and the former ids, whose unused resources are deleted too.
     `identity_certificates` are PEM files with certificates that are trusted besides AWS's own;
@@ -114,6 +115,7 @@ class Ec2Settings:
     subnets: tuple[str, ...]
     security_groups: tuple[str, ...]
     skus: Mapping[SkuName, Ec2Sku]
+    public_ip: bool | None = None
     instance_profile: str | None = None
     tags: Mapping[str, str] = field(default_factory=dict)
     identity_certificates: tuple[Path, ...] = ()

@@ -44,6 +44,7 @@ def ec2_settings(
         subnets=ec2.subnets,
         security_groups=ec2.security_groups,
         skus=dict(_skus(name, settings, folder, agent_sha256)),
+        public_ip=ec2.public_ip,
         instance_profile=ec2.instance_profile,
         tags=ec2.tags,
         identity_certificates=tuple(folder / file for file in ec2.identity_certificates),

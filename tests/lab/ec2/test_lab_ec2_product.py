@@ -197,3 +197,26 @@ async def test_a_boot_script_is_in_the_user_data(product: Product) -> None:
     (product.folder / "boot.sh").write_text(script.replace("from", "of"))
     changed, _ = await product.launch(order("u"), sku="boot_script_file: boot.sh")
     assert template_of(changed) != template_of(request)
+
+
+@pytest.mark.parametrize(
+    ("keys", "public"), [("public_ip: true", True), ("public_ip: false", False)]
+)
+async def test_machines_get_a_public_address_as_the_file_says(
+    product: Product, keys: str, public: bool
+) -> None:
+    ec2 = product.ec2
+    for subnet in ec2.network.subnets:
+        await ec2.sdk(
+            "modify_subnet_attribute", SubnetId=subnet, MapPublicIpOnLaunch={"Value": not public}
+        )
+    request, answer = await product.launch(order(), provider=keys)
+    machine = product.machine(answer)
+    assert bool(machine.public_ip) is public
+    assert machine.specification.security_groups == (ec2.network.security_group,)
+    assert "SecurityGroupIds" not in await product.template(request)
+    (shown,) = await ec2.described()
+    assert ("PublicIpAddress" in shown) is public
+    # Without the key the subnet says it.
+    _, plain = await product.launch(order("u"))
+    assert bool(product.machine(plain).public_ip) is not public

@@ -1,0 +1,65 @@
+"""Network interfaces: public addresses, and what EC2 refuses beside them."""
+
+from typing import Any
+
+import pytest
+from botocore.exceptions import ClientError
+
+from tests.lab.ec2.harness import Fixture
+
+
+async def run(ec2: Fixture, **changes: Any) -> Any:
+    return await ec2.sdk(
+        "run_instances",
+        ImageId=ec2.image.id,
+        InstanceType="g5.xlarge",
+        MinCount=1,
+        MaxCount=1,
+        **changes,
+    )
+
+
+@pytest.mark.parametrize(
+    ("said", "public"), [({}, True), ({"AssociatePublicIpAddress": False}, False)]
+)
+async def test_an_interface_counts_more_than_its_subnet(
+    ec2: Fixture, said: dict[str, bool], public: bool
+) -> None:
+    subnet = ec2.network.subnets[0]
+    await ec2.sdk("modify_subnet_attribute", SubnetId=subnet, MapPublicIpOnLaunch={"Value": True})
+    await run(ec2, NetworkInterfaces=[{"DeviceIndex": 0, "SubnetId": subnet, **said}])
+    (shown,) = await ec2.described()
+    assert ("PublicIpAddress" in shown) is public
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"SubnetId": "SUBNET"}, "instance-level subnet ID may not be specified"),
+        ({"SecurityGroupIds": ["sg-1"]}, "instance-level security groups may not be specified"),
+    ],
+)
+async def test_interfaces_beside_what_they_say_themselves_are_refused(
+    ec2: Fixture, changes: dict[str, Any], message: str
+) -> None:
+    if "SubnetId" in changes:
+        changes = {"SubnetId": ec2.network.subnets[0]}
+    interface = {"DeviceIndex": 0, "SubnetId": ec2.network.subnets[0]}
+    with pytest.raises(ClientError, match=message) as error:
+        await run(ec2, NetworkInterfaces=[interface], **changes)
+    assert error.value.response["Error"]["Code"] == "InvalidParameterCombination"
+
+
+async def test_several_interfaces_get_no_public_address(ec2: Fixture) -> None:
+    interfaces = [{"DeviceIndex": device, "AssociatePublicIpAddress": True} for device in (0, 1)]
+    ec2.template = "public"
+    await ec2.make_template(NetworkInterfaces=interfaces, SecurityGroupIds=[])
+    answer = await ec2.fleet(1)
+    assert {one["ErrorCode"] for one in answer["Errors"]} == {"InvalidParameterCombination"}
+    assert answer["Instances"] == []
+
+
+async def test_the_first_interface_is_required(ec2: Fixture) -> None:
+    interface = {"DeviceIndex": 1, "SubnetId": ec2.network.subnets[0]}
+    with pytest.raises(ClientError, match="device at index 0"):
+        await run(ec2, NetworkInterfaces=[interface])
