@@ -175,6 +175,17 @@ def _attached(one: Instance) -> dict[str, Any]:
         "privateDnsName": f"ip-{one.private_ip.replace('.', '-')}.ec2.internal",
         "privateIpAddress": one.private_ip,
         "ipAddress": one.public_ip or None,
+        "networkInterfaceSet": [
+            {
+                "subnetId": one.specification.subnet.id,
+                "interfaceType": "efa" if interface.efa else "interface",
+                "attachment": {
+                    "deviceIndex": interface.device,
+                    "networkCardIndex": interface.card,
+                },
+            }
+            for interface in one.specification.interfaces
+        ],
         "subnetId": one.specification.subnet.id,
         "vpcId": one.specification.subnet.vpc,
         "blockDeviceMapping": [_disk_shown(one)],

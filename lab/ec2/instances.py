@@ -173,7 +173,7 @@ class Instances:
         return ((pool, machines) for pool, machines in self._in_use.items() if machines)
 
     def addresses_taken(self, subnet: str) -> int:
-        """Return the number of used addresses of a subnet: one per instance that is not terminated."""
+        """Return the number of used addresses of a subnet: one per interface of each living instance."""
         return self._addresses[subnet]
 
     def find(self, instance_id: str) -> Instance | None:
@@ -185,7 +185,7 @@ class Instances:
         self._by_id[instance.id] = instance
         self._taken[instance.pool] += 1
         self._in_use[instance.pool] += 1
-        self._addresses[instance.specification.subnet.id] += 1
+        self._addresses[instance.specification.subnet.id] += _addresses_of(instance)
         self._alive += 1
         self.peak = max(self.peak, self._alive)
 
@@ -196,7 +196,11 @@ class Instances:
         self._in_use[instance.pool] += (state in IN_USE) - (before in IN_USE)
         ended = InstanceState.TERMINATED
         lives = (before is ended) - (state is ended)
-        self._addresses[instance.specification.subnet.id] += lives
+        self._addresses[instance.specification.subnet.id] += lives * _addresses_of(instance)
         self._alive += lives
         instance.state = state
         self.on_move(instance)
+
+
+def _addresses_of(instance: Instance) -> int:
+    return max(1, len(instance.specification.interfaces))

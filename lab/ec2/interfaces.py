@@ -4,7 +4,13 @@ EC2's messages: aws/aws-cli#518 (interfaces beside a subnet or security groups),
 zalando-incubator/kubernetes-on-aws#8733 (a public address with several interfaces).
 """
 
+import gzip
+import json
 from dataclasses import dataclass
+from functools import cache
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
 
 from lab.ec2.query import Ec2Error, Tree, whole_number
 
@@ -13,6 +19,8 @@ KNOWN = frozenset(
         "AssociatePublicIpAddress",
         "DeleteOnTermination",
         "DeviceIndex",
+        "InterfaceType",
+        "NetworkCardIndex",
         "SecurityGroupId",
         "SubnetId",
     }
@@ -23,12 +31,17 @@ PUBLIC_NETWORK = 203 << 24
 
 @dataclass(frozen=True, slots=True)
 class Interface:
-    """One interface to create. `public` is whether it gets a public address; None: as its subnet says."""
+    """One interface to create. `public` is whether it gets a public address; None: as its subnet says.
+
+    `card` is its network card, `efa` whether it is an Elastic Fabric Adapter.
+    """
 
     device: int
     groups: tuple[str, ...]
     public: bool | None = None
     subnet: str = ""
+    card: int = 0
+    efa: bool = False
 
 
 def read_interfaces(params: Tree) -> tuple[Interface, ...]:
@@ -40,6 +53,9 @@ def read_interfaces(params: Tree) -> tuple[Interface, ...]:
             raise Ec2Error("UnsupportedOperation", f"The lab does not do {sorted(unknown)[0]}.")
         if said.text("DeleteOnTermination", "true") != "true":
             raise Ec2Error("UnsupportedOperation", "The lab deletes interfaces with the instance.")
+        kind = said.text("InterfaceType", "interface")
+        if kind not in ("interface", "efa"):
+            raise Ec2Error("UnsupportedOperation", f"The lab has no {kind[:60]}.")
         public = said.text("AssociatePublicIpAddress")
         found.append(
             Interface(
@@ -47,6 +63,8 @@ def read_interfaces(params: Tree) -> tuple[Interface, ...]:
                 groups=tuple(said.texts("SecurityGroupId")),
                 public=None if not public else public == "true",
                 subnet=said.text("SubnetId"),
+                card=whole_number(said.text("NetworkCardIndex", "0"), "NetworkCardIndex", 0, 63),
+                efa=kind == "efa",
             )
         )
     return tuple(found)
@@ -71,14 +89,56 @@ def check_interfaces(
             "The associatePublicIPAddress parameter cannot be specified when launching with "
             "multiple network interfaces",
         )
-    if 0 not in {one.device for one in interfaces}:
+    places = [(one.card, one.device) for one in interfaces]
+    if len(set(places)) < len(places):
+        raise Ec2Error("InvalidParameterValue", "Each network interface requires its own place.")
+    if (0, 0) not in places:
         text = "When specifying network interfaces, you must include a device at index 0."
         raise Ec2Error("InvalidParameterCombination", text)
 
 
 def public_address(interfaces: tuple[Interface, ...], subnet_gives: bool, number: int) -> str:
     """Return the public address of an instance, by its number; empty if it has none."""
+    if len(interfaces) > 1:
+        return ""  # zalando-incubator/kubernetes-on-aws#8733
     said = interfaces[0].public if interfaces else None
     public = subnet_gives if said is None else said
     address = (PUBLIC_NETWORK + 10 + number).to_bytes(4, "big")
     return ".".join(str(byte) for byte in address) if public else ""
+
+
+def check_adapters(interfaces: tuple[Interface, ...], instance_type: str) -> None:
+    """Raise Ec2Error if the type has not as many network cards and Elastic Fabric Adapters.
+
+    The numbers are those of DescribeInstanceTypes, which moto brings. The first message is EC2's when it
+    attaches an interface (devopsacademyau/academy#277); no report of a launch was found.
+    """
+    if not any(one.efa for one in interfaces):
+        return
+    cards, adapters = _network_of(instance_type)
+    if not adapters:
+        text = f"{instance_type} instances do not support Elastic Fabric Adapters."
+        raise Ec2Error("InvalidParameterCombination", text)
+    if sum(one.efa for one in interfaces) > adapters or any(
+        one.card >= cards for one in interfaces
+    ):
+        text = f"{instance_type} has {cards} network cards and {adapters} adapters."
+        raise Ec2Error("AttachmentLimitExceeded", text)
+
+
+@cache
+def _types() -> dict[str, Any]:
+    # Find moto without importing it, which takes half a second.
+    moto = find_spec("moto")
+    (root,) = (moto.submodule_search_locations if moto is not None else None) or ("",)
+    found: dict[str, Any] = json.loads(
+        gzip.decompress(Path(root, "ec2/resources/instance_types.json.gz").read_bytes())
+    )
+    return found
+
+
+def _network_of(instance_type: str) -> tuple[int, int]:
+    """Return the network cards and the Elastic Fabric Adapters of a type."""
+    network = _types().get(instance_type, {}).get("NetworkInfo", {})
+    adapters = network.get("EfaInfo", {}).get("MaximumEfaInterfaces", 0)
+    return network.get("MaximumNetworkCards", 1), adapters

@@ -13,7 +13,7 @@ from lab.ec2.disks import root_disk
 from lab.ec2.faults import NO_CAPACITY, NO_SPOT_ROLE, Faults
 from lab.ec2.images import Images
 from lab.ec2.instances import Instance, Instances, LaunchSpecification, Pool, Subnet
-from lab.ec2.interfaces import check_interfaces, public_address
+from lab.ec2.interfaces import check_adapters, check_interfaces, public_address
 from lab.ec2.launch_data import LaunchData, check_tag_count, launch_data
 from lab.ec2.lifecycle import Lifecycle
 from lab.ec2.query import Ec2Error, Tree, whole_number
@@ -102,6 +102,7 @@ class Launcher:
         for tags in (data.tags, data.volume_tags):
             check_tag_count(tags)
         check_interfaces(data.interfaces, data.security_groups)
+        check_adapters(data.interfaces, data.instance_type)
         image = self.images.available(data.image)
         groups = data.interfaces[0].groups if data.interfaces else data.security_groups
         inner = data.interfaces[0].subnet if data.interfaces else ""

@@ -4,7 +4,7 @@ import pytest
 
 from autoscaler.model.catalogue import Architecture, OperatingSystem
 from autoscaler.providers.ec2.offering_checks import Place, offering_problems, validate_offerings
-from tests.config.fleet_file import Folder, changed
+from tests.config.fleet_file import Folder, changed, on_ec2
 
 KNOWN = {"g5.xlarge": Architecture.X64, "m7g.large": Architecture.ARM64}
 
@@ -37,6 +37,53 @@ def test_unknown_instance_types_are_refused(folder: Folder) -> None:
         (17, "skus.gpu.on[0].instance_types[1]", "g9.xlarge has no price on linux", "give one"),
         (18, "skus.gpu.on[0].instance_types[2]", "m7g.large is not x64", "change arch"),
     ]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "key", "what", "fix"),
+    [
+        (
+            "[g5.xlarge]",
+            "[g5.48xlarge, g5.xlarge], efa_interfaces: 1",
+            "skus.gpu.on[0].instance_types[1]",
+            "g5.xlarge supports no EFA",
+            "remove efa_interfaces",
+        ),
+        (
+            "[g5.xlarge]",
+            "[p5.48xlarge, p4d.24xlarge], efa_interfaces: 5",
+            "skus.gpu.on[0].instance_types[1]",
+            "p4d.24xlarge supports 4 EFA interfaces, and efa_interfaces is 5",
+            "write efa_interfaces: 4",
+        ),
+        (
+            "[g5.xlarge]}]",
+            "[g5.48xlarge], efa_interfaces: 1}]\n    os: windows",
+            "skus.gpu.on[0].efa_interfaces",
+            "has no effect on Windows",
+            "remove it",
+        ),
+    ],
+)
+def test_adapters_that_a_type_does_not_support_are_refused(
+    folder: Folder, old: str, new: str, key: str, what: str, fix: str
+) -> None:
+    problem = folder.problem(changed((old, new)))
+    assert (problem.key, problem.what) == (key, what)
+    assert problem.fix.startswith(fix)
+
+
+def test_several_adapters_and_a_public_address_are_refused(folder: Folder) -> None:
+    def text(count: int) -> str:
+        return changed(
+            ("[g5.xlarge]", f"[p4d.24xlarge], efa_interfaces: {count}"),
+            ("[sg-0a]}", "[sg-0a], public_ip: true}"),
+        )
+
+    assert on_ec2(folder.load(text(1)).settings.skus["gpu"]).efa_interfaces == 1
+    problem = folder.problem(text(2))
+    assert problem.key == "skus.gpu.on[0].efa_interfaces"
+    assert problem.what.endswith("and public_ip is true")
 
 
 def test_quotas_of_unknown_families_are_refused(folder: Folder) -> None:

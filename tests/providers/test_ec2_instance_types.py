@@ -1,8 +1,11 @@
 """Prices, sizes and quotas of instance types."""
 
 import csv
+import gzip
+import json
 import subprocess
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -10,6 +13,7 @@ import pytest
 from autoscaler.model.catalogue import Architecture, CapacityType, OperatingSystem
 from autoscaler.model.identifiers import ProviderName
 from autoscaler.providers.ec2 import instance_types as instance_types_module
+from autoscaler.providers.ec2.efa import efa_interfaces
 from autoscaler.providers.ec2.instance_types import (
     PRICES_DATED,
     InstanceTypeError,
@@ -215,6 +219,19 @@ def test_a_machine_of_an_unknown_type_neither_stops_the_list_nor_counts() -> Non
     assert running_cost("z99.huge", LINUX, Prices(), CapacityType.SPOT) == 0.0
     assert quota_holds(EAST, "z99.huge", CapacityType.SPOT) == ()
     assert quota_holds(EAST, "g5.xlarge", CapacityType.SPOT) == (("east/spot/G and VT", 4),)
+
+
+def test_the_table_of_adapters_agrees_with_ec2s_own_list() -> None:
+    """moto brings an answer of DescribeInstanceTypes; the table is from Karpenter's documentation."""
+    (root,) = find_spec("moto").submodule_search_locations  # type: ignore[union-attr,misc]
+    packed = Path(root, "ec2/resources/instance_types.json.gz").read_bytes()
+    for name, described in json.loads(gzip.decompress(packed)).items():
+        network = described["NetworkInfo"]
+        most = network.get("EfaInfo", {}).get("MaximumEfaInterfaces", 0)
+        if name in instance_types():
+            assert efa_interfaces().get(name, 0) == most, name
+            assert most <= network.get("MaximumNetworkCards", 1), name
+    assert efa_interfaces().keys() <= instance_types().keys()
 
 
 def test_the_script_writes_the_table_in_its_own_format(tmp_path: Path) -> None:

@@ -21,6 +21,8 @@ class Ec2OptionKeys(LaunchOptionSettings):
     """EC2 instance types in order of preference."""
     capacity: Annotated[tuple[CapacityType, ...], Field(min_length=1)] = (CapacityType.ON_DEMAND,)
     """`spot`, `on-demand` or both, in order of preference (EC2)."""
+    efa_interfaces: Annotated[int, Field(ge=0, le=64)] = 0
+    """The number of Elastic Fabric Adapters of each machine, one for each network card (EC2, Linux)."""
 
 
 class TokenBucket(Section):

@@ -202,13 +202,13 @@ class Ec2Provider:
         try:
             if chosen is not sku and await self._resources.image(chosen) == order.refused_image:
                 chosen = sku
-            return await self._resources.template(chosen)
+            return await self._resources.template(chosen, order.option)
         except ProviderError as error:
             if chosen is sku or error.failure is not FailureClass.CONFIGURATION:
                 raise
             # A missing canary image must not stop the SKU's launches.
             _log.warning("canary_image_unusable", sku=sku.name, error=str(error))
-            return await self._resources.template(sku)
+            return await self._resources.template(sku, order.option)
 
     async def launch(self, request: str) -> LaunchAnswer:
         """Send a stored request, once (see `Provider`)."""

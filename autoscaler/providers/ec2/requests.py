@@ -15,7 +15,7 @@ from autoscaler.model.catalogue import Architecture, CapacityType
 from autoscaler.model.failures import FailureClass
 from autoscaler.providers.ec2.networking import network
 from autoscaler.providers.ec2.rows import ImageRow
-from autoscaler.providers.ec2.settings import Ec2Settings, Ec2Sku
+from autoscaler.providers.ec2.settings import Ec2Option, Ec2Settings, Ec2Sku
 from autoscaler.providers.ec2.tags import FLEET, INSTALLATION, LAUNCH_REQUEST, SKU, tag_list
 from autoscaler.providers.ec2.volumes import block_devices
 
@@ -62,8 +62,10 @@ def machine_tags(settings: Ec2Settings, sku: Ec2Sku) -> dict[str, str]:
     }
 
 
-def template_data(settings: Ec2Settings, sku: Ec2Sku, image: ImageRow) -> dict[str, Any]:
-    """Return the launch template's data for a SKU.
+def template_data(
+    settings: Ec2Settings, sku: Ec2Sku, image: ImageRow, option: Ec2Option | None = None
+) -> dict[str, Any]:
+    """Return the launch template's data for a SKU and one of its launch options.
 
     IMDSv2 with one hop hides the metadata from containers. A machine that powers itself off
     terminates and deletes all its disks, even if the image has other settings for them. Raises
@@ -72,7 +74,7 @@ def template_data(settings: Ec2Settings, sku: Ec2Sku, image: ImageRow) -> dict[s
     tags = tag_list(machine_tags(settings, sku))
     data: dict[str, Any] = {
         "ImageId": image.id,
-        **network(settings),
+        **network(settings, option or Ec2Option()),
         "MetadataOptions": {
             "HttpEndpoint": "enabled",
             "HttpTokens": "required",

@@ -60,7 +60,7 @@ class Resources:
         self._images: dict[_Source, tuple[Instant, ImageRow]] = {}
         self._templates: dict[str, str] = {}
         self._template_images: dict[str, str] = {}
-        self._current: dict[_Source, str] = {}
+        self._current: dict[tuple[_Source, int], str] = {}
         self._made_at: dict[str, Instant] = {}
         self._handed_out: dict[str, Instant] = {}
         self._full: dict[str, Instant] = {}
@@ -119,18 +119,22 @@ class Resources:
             found = {}
         self.offered_types = found
 
-    async def template(self, sku: Ec2Sku) -> str:
-        """Return the id of the launch template for the SKU's newest image; creates it if needed."""
+    async def template(self, sku: Ec2Sku, option: int = 0) -> str:
+        """Return the id of the launch template for the SKU's newest image; creates it if needed.
+
+        `option` is the position of the launch option. Options that differ in nothing of the template
+        share it.
+        """
         async with self._locks[sku.name]:
             image = await self._image(sku)
-            data = template_data(self._settings, sku, image)
+            data = template_data(self._settings, sku, image, sku.options.get(option))
             name = template_name(self._settings.fleet, data)
             if name not in self._templates:
                 async with self._name(name):
                     self._templates[name] = await self._make_template(sku, name, data)
                 self._template_images[self._templates[name]] = image.id
             template = self._templates[name]
-            self._current[_source(sku)] = template
+            self._current[_source(sku), option] = template
             self._handed_out[template] = self._clock.now()
             return template
 

@@ -27,10 +27,14 @@ class CanaryImage:
 
 @dataclass(frozen=True, slots=True)
 class Ec2Option:
-    """One launch option of a SKU: instance types and capacity types, each in order of preference."""
+    """One launch option of a SKU: instance types and capacity types, each in order of preference.
 
-    instance_types: tuple[str, ...]
-    capacity_types: tuple[CapacityType, ...]
+    `efa_interfaces` is the number of Elastic Fabric Adapters of each machine.
+    """
+
+    instance_types: tuple[str, ...] = ()
+    capacity_types: tuple[CapacityType, ...] = ()
+    efa_interfaces: int = 0
 
 
 @dataclass(frozen=True, slots=True)

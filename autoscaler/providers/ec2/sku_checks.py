@@ -5,12 +5,13 @@ from collections.abc import Iterator, Sequence
 
 from autoscaler.config.checks import text
 from autoscaler.config.document import Document, Node
-from autoscaler.config.problems import Problem
+from autoscaler.config.problems import KeyPath, Problem
 from autoscaler.config.provider_kind import options_of
 from autoscaler.config.shapes import Gibibytes
 from autoscaler.config.sku_settings import Volume
 from autoscaler.config.tags import MAX_TAGS, Tags
 from autoscaler.config.values import valid
+from autoscaler.providers.ec2.efa import efa_problem
 from autoscaler.providers.ec2.settings import VolumeOptions
 from autoscaler.providers.ec2.volumes import ratio_problems
 
@@ -20,9 +21,10 @@ _KEY_ARN = re.compile("arn:[a-z-]+:kms:([a-z0-9-]+):")
 def sku_problems(document: Document, kind: str) -> Iterator[Problem]:
     """Return the contradictions in the SKUs' keys that only EC2 has. `kind` is EC2's key."""
     sections: dict[str, list[Node]] = {}
-    for name, _, _, option in options_of(document, kind):
+    for name, sku, index, option in options_of(document, kind):
         section = document.root.get("providers", text(option, "provider") or "", kind)
         sections.setdefault(name, []).extend([section] if section is not None else ())
+        yield from _efa(document, ("skus", name, "on", index), sku, option, section)
     skus = document.root.child("skus")
     for name, sku in skus.entries() if skus else ():
         if name in sections:
@@ -69,3 +71,22 @@ def _tags(document: Document, name: str, sku: Node, sections: Sequence[Node]) ->
     if own and count > MAX_TAGS:
         what = f"makes {count} tags with those of the provider: EC2 allows 50, and 5 are the controller's"
         yield document.problem(("skus", name, "tags"), what, f"keep {MAX_TAGS} in both together")
+
+
+def _efa(
+    document: Document, path: KeyPath, sku: Node, option: Node, section: Node | None
+) -> Iterator[Problem]:
+    count = valid(option, int, "efa_interfaces") or 0
+    types = option.child("instance_types")
+    for index, node in types.items() if types and count > 0 else ():
+        problem = efa_problem(node.value, count) if isinstance(node.value, str) else None
+        if problem is not None:
+            yield document.problem((*path, "instance_types", index), *problem)
+    if count > 0 and text(sku, "os") == "windows":
+        # EC2 User Guide, "Elastic Fabric Adapter": on Windows it is an ordinary network adapter.
+        what = "has no effect on Windows"
+        yield document.problem((*path, "efa_interfaces"), what, "remove it")
+    if count > 1 and valid(section, bool, "public_ip"):
+        what = "a machine with several interfaces gets no public address, and public_ip is true"
+        fix = "write efa_interfaces: 1, or remove public_ip"
+        yield document.problem((*path, "efa_interfaces"), what, fix)

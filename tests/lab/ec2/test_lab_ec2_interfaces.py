@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
-from tests.lab.ec2.harness import Fixture
+from tests.lab.ec2.harness import Fixture, launched
 
 
 async def run(ec2: Fixture, **changes: Any) -> Any:
@@ -63,3 +63,46 @@ async def test_the_first_interface_is_required(ec2: Fixture) -> None:
     interface = {"DeviceIndex": 1, "SubnetId": ec2.network.subnets[0]}
     with pytest.raises(ClientError, match="device at index 0"):
         await run(ec2, NetworkInterfaces=[interface])
+
+
+def adapters(count: int) -> list[dict[str, Any]]:
+    return [
+        {"NetworkCardIndex": card, "DeviceIndex": int(card > 0), "InterfaceType": "efa"}
+        for card in range(count)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("kind", "interfaces", "code"),
+    [
+        ("g5.xlarge", adapters(1), "InvalidParameterCombination"),
+        ("p4d.24xlarge", adapters(5), "AttachmentLimitExceeded"),
+        ("g5.48xlarge", [*adapters(1), {"DeviceIndex": 0}], "InvalidParameterValue"),
+    ],
+)
+async def test_more_adapters_than_the_type_has_are_refused(
+    ec2: Fixture, kind: str, interfaces: list[dict[str, Any]], code: str
+) -> None:
+    ec2.template = "efa"
+    await ec2.make_template(NetworkInterfaces=interfaces, SecurityGroupIds=[])
+    overrides = [{"InstanceType": kind, "SubnetId": ec2.network.subnets[0]}]
+    answer = await ec2.fleet(1, overrides=overrides)
+    assert [one["ErrorCode"] for one in answer["Errors"]] == [code]
+    assert len(ec2.lab.instances) == 0
+
+
+async def test_each_adapter_takes_an_address(ec2: Fixture) -> None:
+    subnet = ec2.network.subnets[0]
+    ec2.template = "efa"
+    await ec2.make_template(NetworkInterfaces=adapters(4), SecurityGroupIds=[])
+    overrides = [{"InstanceType": "p4d.24xlarge", "SubnetId": subnet}]
+
+    async def free() -> int:
+        (shown,) = (await ec2.sdk("describe_subnets", SubnetIds=[subnet]))["Subnets"]
+        return int(shown["AvailableIpAddressCount"])
+
+    before = await free()
+    (name,) = launched(await ec2.fleet(1, overrides=overrides))
+    assert await free() == before - 4
+    await ec2.ended([name])
+    assert await free() == before

@@ -70,8 +70,12 @@ class Product:
 
     def provider(self, **keys: str) -> Ec2Provider:
         """Return a provider for a fleet.yaml with these keys (see `written`)."""
+        return self.provider_of(self.written(**keys))
+
+    def provider_of(self, text: str) -> Ec2Provider:
+        """Return a provider for a fleet.yaml."""
         path = self.folder / "fleet.yaml"
-        path.write_text(self.written(**keys))
+        path.write_text(text)
         settings = config.load(path, provider_kinds(), files=False).settings
         ids = Installations(InstallationId("f00dface"))
         made = ec2_settings(ProviderName("there"), settings, self.folder, ids, "0" * 64)
@@ -220,3 +224,43 @@ async def test_machines_get_a_public_address_as_the_file_says(
     # Without the key the subnet says it.
     _, plain = await product.launch(order("u"))
     assert bool(product.machine(plain).public_ip) is not public
+
+
+@pytest.mark.case(
+    "a machine gets no more Elastic Fabric Adapters than its type supports",
+    topic="EC2's API",
+    source="Karpenter: instance types",
+)
+async def test_machines_get_their_elastic_fabric_adapters(product: Product) -> None:
+    kind = "p4d.24xlarge"
+    wanted = order(kind=kind)
+    keys = {"kind": kind, "option": "efa_interfaces: 4"}
+    request, answer = await product.launch(wanted, provider="public_ip: false", **keys)
+    machine = product.machine(answer)
+    assert machine.specification.security_groups == (product.ec2.network.security_group,)
+    (shown,) = await product.ec2.described()
+    assert [
+        (
+            one["InterfaceType"],
+            one["Attachment"]["NetworkCardIndex"],
+            one["Attachment"]["DeviceIndex"],
+        )
+        for one in shown["NetworkInterfaces"]
+    ] == [("efa", 0, 0), ("efa", 1, 1), ("efa", 2, 1), ("efa", 3, 1)]
+    assert not machine.public_ip
+    fewer, _ = await product.launch(order("u", kind=kind), kind=kind, option="efa_interfaces: 1")
+    assert template_of(fewer) != template_of(request)
+
+
+async def test_options_of_one_sku_have_their_own_templates(product: Product) -> None:
+    """The same image and disk, but only the second option has an adapter."""
+    second = "}, {provider: there, instance_types: [p4d.24xlarge], efa_interfaces: 1"
+    file = product.written().replace("[g5.xlarge]", f"[g5.xlarge]{second}")
+    provider = product.provider_of(file)
+    plain = await provider.prepare(order())
+    kind = "p4d.24xlarge"
+    with_efa = await provider.prepare(order("u", kind=kind, option=1))
+    assert template_of(plain) != template_of(with_efa)
+    assert "NetworkInterfaces" not in await product.template(plain)
+    assert len((await product.template(with_efa))["NetworkInterfaces"]) == 1
+    assert product.machine(await provider.launch(with_efa)).instance_type == kind
