@@ -34,6 +34,8 @@ BACKOFFS: Mapping[FailureClass, Backoff] = {
     # AWS brings an instance type to another zone within months, not within minutes.
     FailureClass.UNSUPPORTED: Backoff(6 * 3600.0, 24 * 3600.0),
     FailureClass.UNKNOWN: Backoff(30.0, 900.0),
+    # Until EC2 has probably given the faulty host to another customer, or repairs it.
+    FailureClass.HEALTH_CHECK: Backoff(600.0, 3600.0),
 }
 
 

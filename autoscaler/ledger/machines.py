@@ -9,6 +9,7 @@ from autoscaler.ledger.deadlines import (
     lifetime_end,
     work_over_at,
 )
+from autoscaler.ledger.faulty_hosts import avoid_host
 from autoscaler.ledger.interruptions import note_silent, note_taken
 from autoscaler.ledger.job_holds import JOB_ASSIGNED_WITHIN
 from autoscaler.ledger.state import LedgerState
@@ -76,6 +77,7 @@ def on_health_checks(state: LedgerState, event: HealthChecksReported) -> None:
     unassigned = machine.state is _S.ASSIGNED and not machine.work.may_run_job
     if not event.passed and (machine.state is _S.BOOTED or unassigned):
         note_failed_boot(state, machine, event.at, f"health checks: {event.detail}")
+        avoid_host(state, machine, event.at, event.detail)
         fail(state, machine, FailureClass.HEALTH_CHECK, event.at, event.detail)
     elif event.passed and machine.state is _S.BOOTED:
         if machine.progress.ready_at is None:

@@ -51,6 +51,19 @@ HEALTH_CHECKS = (
 )
 """The health checks of the agent that can fail. `other` is one of another version of the agent."""
 
+HARDWARE_CHECKS = frozenset(
+    {
+        "gpu_count",
+        "gpu_errors",
+        "gpu_repair",
+        "gpu_temperature",
+        "gpu_fabric",
+        "gpu_nvlink",
+        "gpu_xid",
+    }
+)
+"""Those that the machine's host decides. The others depend on the image, the configuration or the network."""
+
 
 class FailureScope(StrEnum):
     """What a failure concerns, if this does not follow from its class.
