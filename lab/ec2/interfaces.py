@@ -1,7 +1,8 @@
 """Network interfaces of a launch: what a request or a template says, and what EC2 refuses of them.
 
 EC2's messages: aws/aws-cli#518 (interfaces beside a subnet or security groups),
-zalando-incubator/kubernetes-on-aws#8733 (a public address with several interfaces).
+zalando-incubator/kubernetes-on-aws#8733 and hashicorp/terraform-provider-aws#6777 (a public address, or none,
+with several interfaces).
 """
 
 import gzip
@@ -83,7 +84,7 @@ def check_interfaces(
                 f"Network interfaces and an instance-level {what} may not be specified on the "
                 "same request",
             )
-    if len(interfaces) > 1 and any(one.public for one in interfaces):
+    if len(interfaces) > 1 and any(one.public is not None for one in interfaces):
         raise Ec2Error(
             "InvalidParameterCombination",
             "The associatePublicIPAddress parameter cannot be specified when launching with "

@@ -14,6 +14,7 @@ from autoscaler.model.identifiers import InstallationId, LaunchRequestId, Provid
 from autoscaler.model.installations import Installations
 from autoscaler.providers.ec2.requests import (
     fleet_request,
+    machine_tags,
     newest_image,
     template_data,
     template_name,
@@ -153,6 +154,12 @@ def test_a_disk_that_ebs_refuses_is_a_configuration_error(
     with pytest.raises(ProviderError, match=refusal) as caught:
         template_data(SETTINGS, sku, image)
     assert (caught.value.code, caught.value.failure) == ("Volume", FailureClass.CONFIGURATION)
+
+
+def test_the_controllers_tags_count_more_than_the_operators() -> None:
+    """`check` refuses these keys; without this, a machine could leave the fleet's list."""
+    tags = machine_tags(SETTINGS, replace(SKU, tags={"autoscaler:sku": "x", "Name": "x", "a": "b"}))
+    assert tags == {**machine_tags(SETTINGS, SKU), "a": "b"}
 
 
 def test_a_template_with_an_interface_names_the_groups_in_it() -> None:

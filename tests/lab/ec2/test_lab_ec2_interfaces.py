@@ -50,8 +50,16 @@ async def test_interfaces_beside_what_they_say_themselves_are_refused(
     assert error.value.response["Error"]["Code"] == "InvalidParameterCombination"
 
 
-async def test_several_interfaces_get_no_public_address(ec2: Fixture) -> None:
-    interfaces = [{"DeviceIndex": device, "AssociatePublicIpAddress": True} for device in (0, 1)]
+@pytest.mark.case(
+    "several interfaces and a word on the public address in one launch",
+    topic="EC2's API",
+    source="zalando-incubator/kubernetes-on-aws#8733; hashicorp/terraform-provider-aws#6777",
+)
+@pytest.mark.parametrize("public", [True, False])
+async def test_several_interfaces_say_nothing_of_a_public_address(
+    ec2: Fixture, public: bool
+) -> None:
+    interfaces = [{"DeviceIndex": device, "AssociatePublicIpAddress": public} for device in (0, 1)]
     ec2.template = "public"
     await ec2.make_template(NetworkInterfaces=interfaces, SecurityGroupIds=[])
     answer = await ec2.fleet(1)

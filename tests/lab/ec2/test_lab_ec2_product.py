@@ -234,6 +234,10 @@ async def test_machines_get_a_public_address_as_the_file_says(
 async def test_machines_get_their_elastic_fabric_adapters(product: Product) -> None:
     kind = "p4d.24xlarge"
     wanted = order(kind=kind)
+    for subnet in product.ec2.network.subnets:
+        await product.ec2.sdk(
+            "modify_subnet_attribute", SubnetId=subnet, MapPublicIpOnLaunch={"Value": True}
+        )
     keys = {"kind": kind, "option": "efa_interfaces: 4"}
     request, answer = await product.launch(wanted, provider="public_ip: false", **keys)
     machine = product.machine(answer)
