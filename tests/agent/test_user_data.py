@@ -8,8 +8,6 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
-from pygments.lexers import PowerShellLexer  # type: ignore[import-untyped]
-from pygments.token import Comment, Error, Literal, Punctuation, String  # type: ignore[import-untyped]
 
 from autoscaler.model.catalogue import OperatingSystem
 from autoscaler.providers.ec2.user_data import MAX_BYTES, render_user_data
@@ -190,34 +188,3 @@ def test_shellcheck_accepts_the_user_data(tmp_path: Path) -> None:
     )
     assert done.stdout == ""
     assert done.returncode == 0
-
-
-@pytest.mark.case(
-    "Windows has `run.cmd`, and starts it in another way",
-    topic="Runner and listener",
-    source="GitHub: self-hosted runners",
-)
-def test_the_powershell_script_has_valid_tokens_and_balanced_brackets() -> None:
-    """What this shows: Pygments' PowerShell lexer knows every token, and outside of strings and
-    comments all brackets close in order; the here-strings begin and end where they must. Not shown:
-    that PowerShell runs it, which nothing here can.
-    """
-    text = render_user_data(OperatingSystem.WINDOWS, URL, "us-east-1", SHA)
-    script = text.removeprefix("<powershell>\n").removesuffix("</powershell>\n")
-    open_brackets: list[str] = []
-    pairs = {")": "(", "}": "{", "]": "["}
-    for kind, value in PowerShellLexer().get_tokens(script):
-        assert kind is not Error, value
-        if kind in String or kind in Comment or kind in Literal:
-            continue
-        for char in value if kind in Punctuation else "":
-            if char in pairs.values():
-                open_brackets.append(char)
-            elif char in pairs:
-                assert open_brackets.pop() == pairs[char]
-    assert open_brackets == []
-    lines = script.splitlines()
-    begun = [number for number, line in enumerate(lines) if line.endswith("@'")]
-    ended = [number for number, line in enumerate(lines) if line.startswith("'@")]
-    assert len(begun) == len(ended) == 2
-    assert begun[0] < ended[0] < begun[1] < ended[1]
