@@ -28,11 +28,18 @@ class WindowsHost:
     """A `MachineHost` of Windows machines. Raises ValueError for a folder that machines cannot use.
 
     `folder` gets a prefix for each machine. `agent` is the agent's source. `scale` is lab seconds per real
-    second. `keep` keeps the prefixes.
+    second. `keep` keeps the prefixes. `task` is the name of the task that the image registered for the runner.
     """
 
     def __init__(
-        self, folder: Path, agent: bytes, parts: Parts, scale: float = 1.0, *, keep: bool = False
+        self,
+        folder: Path,
+        agent: bytes,
+        parts: Parts,
+        scale: float = 1.0,
+        *,
+        keep: bool = False,
+        task: str = RUNNER_TASK,
     ) -> None:
         check_reachable(folder)
         self._folder = folder
@@ -40,6 +47,7 @@ class WindowsHost:
         self._parts = parts
         self._scale = scale
         self._keep = keep
+        self._task = task
         self._commands = CommandServer()
         self._computers: dict[str, _Computer] = {}
         self._written: dict[str, str] = {}
@@ -72,7 +80,7 @@ class WindowsHost:
         if self._closed.is_set():
             await asyncio.to_thread(shutil.rmtree, prefix)
             return
-        computer = _Computer(machine, disk, variables, self._scale, self._ended)
+        computer = _Computer(machine, disk, variables, self._scale, self._task, self._ended)
         self._computers[name] = self._commands.computers[name] = computer
         computer.schedule_shutdown(float(booted.shutdown[-1]))
         await computer.start(TASK)
@@ -128,6 +136,7 @@ class _Computer:
     disk: WindowsDisk
     variables: Mapping[str, str]
     scale: float
+    task: str
     ended: "Callable[[_Computer], Coroutine[Any, Any, None]]"
     over: asyncio.Event = field(default_factory=asyncio.Event)
     _output: bytearray = field(default_factory=bytearray)
@@ -159,7 +168,7 @@ class _Computer:
 
     async def run_task(self, name: str) -> bool:
         """As `Computer` says. The only task is the image's, whose action is PowerShell with the script."""
-        if name != RUNNER_TASK:
+        if name != self.task:
             return False
         launch = await asyncio.to_thread(run_launch_script, self.disk, LAUNCHER)
         await self.start(launch.command, launch.folder, launch.variables)

@@ -3,16 +3,26 @@
 The machine has no host file for the commands of Windows, the paths or the task, so it uses the agent's own.
 """
 
+import asyncio
+from pathlib import Path
+from typing import Any
+
 import pytest
 
-from lab.windows.disk import BASE
+from lab.windows.disk import BASE, RUNNER
+from lab.windows.host import WindowsHost
+from lab.windows.parts import Parts
 from lab.windows.processes import processes
-from tests.lab.machines.world import World, running, until
+from tests.lab.machines.world import ServedMachine, World, running, until
 from tests.lab.system.pace import yielding
-from tests.windows.conftest import Hosts, user_data
+from tests.powershell import mistakes
+from tests.windows.conftest import AGENT, Hosts, user_data
 
 SCALE = 6.0
 """Seconds of a machine for one of a quiet host: the runner's task has 120 of the machine to begin."""
+
+MESSAGE_EVERY = 1.5
+"""Real seconds: a listener that runs asks for a message every second."""
 
 BEFORE = ["attest", "stage", "health-checks", "poll", "acknowledge"]
 JOB = ["connect", "message", "started", "completed", "exit"]
@@ -29,7 +39,8 @@ CANCEL, RUN_TASK, POWER_OFF = (
     source="GitHub: self-hosted runners",
 )
 async def test_a_windows_machine_runs_one_job_and_powers_off(make_host: Hosts) -> None:
-    async with running(World(yielding(SCALE), jobs=[0.5])) as world:
+    job = {"machine": "m-1", "sku": "größe-1", "access": {"repositories": ["*"], "forks": True}}
+    async with running(World(yielding(SCALE), jobs=[0.5], job=job)) as world:
         host = make_host(world.scale)
         await host.boot(world.machine("i-1", user_data(world), "windows"))
         await until(lambda: bool(world.off))
@@ -41,6 +52,11 @@ async def test_a_windows_machine_runs_one_job_and_powers_off(make_host: Hosts) -
         disk = host.disk("i-1")
         assert disk.path(f"{BASE}\\state\\started").exists()
         assert not disk.path(f"{BASE}\\handover\\jit").exists()
+        shown = disk.path(f"{RUNNER}\\_diag\\hooks.log").read_text("utf-8")
+        assert "SKU: größe-1" in shown
+        assert "GiB free after the job" in shown
+        for script in ("launch", "job-started", "job-completed"):
+            assert mistakes(disk.path(f"{BASE}\\handover\\{script}.ps1").read_text("utf-8")) == []
         assert processes(disk.prefix) == set()
         assert world.wrong == []
 
@@ -91,3 +107,59 @@ async def test_a_machine_with_invalid_settings_does_not_wait_for_the_scheduled_s
         await until(lambda: bool(world.off))
         assert host.commands("i-1") == [(POWER_OFF, 1190), (CANCEL, 0), (POWER_OFF, 0)]
         assert world.reported == []
+
+
+class FrozenWorld(World):
+    """A world that counts, during each release, the messages that the listener asks for."""
+
+    def __init__(self, scale: float) -> None:
+        super().__init__(scale, deletions=[422, 404])
+        self.asked: list[int] = []
+        self.asked_between = 0
+
+    async def release(self, served_machine: ServedMachine, body: dict[str, Any]) -> dict[str, Any]:
+        """Answer after the time in which a listener that runs asks for a message again."""
+        before = self.count("message")
+        if self.asked:
+            self.asked_between = before - self.asked_between
+        await asyncio.sleep(MESSAGE_EVERY)
+        self.asked.append(self.count("message") - before)
+        if len(self.asked) == 1:
+            self.asked_between = self.count("message")
+        return await super().release(served_machine, body)
+
+
+async def test_the_listener_is_suspended_while_its_registration_is_deleted(
+    make_host: Hosts,
+) -> None:
+    """GitHub refuses the first deletion, so the listener continues; the second one succeeds."""
+    async with running(FrozenWorld(yielding(SCALE))) as world:
+        assert isinstance(world, FrozenWorld)
+        host = make_host(world.scale)
+        await host.boot(world.machine("i-1", user_data(world), "windows"))
+        await until(lambda: bool(world.off))
+        assert world.asked == [0, 0]
+        assert world.asked_between > 0
+        assert [one["reason"] for one in world.exits] == ["unused"]
+        assert world.count("started") == 0
+
+
+async def test_a_registration_that_github_refuses_is_reported(make_host: Hosts) -> None:
+    """The agent reads the listener's log, because Task Scheduler keeps no output."""
+    async with running(World(yielding(SCALE), registered=False)) as world:
+        host = make_host(world.scale)
+        await host.boot(world.machine("i-1", user_data(world), "windows"))
+        await until(lambda: bool(world.off))
+        assert [one["reason"] for one in world.exits] == ["registration_refused"]
+
+
+async def test_an_image_without_the_runners_task_is_reported(
+    open_folder: Path, parts: Parts
+) -> None:
+    async with running(World(yielding(SCALE))) as world:
+        host = WindowsHost(open_folder, AGENT, parts, world.scale, task="another")
+        await host.boot(world.machine("i-1", user_data(world), "windows"))
+        await until(lambda: bool(world.off))
+        assert host.commands("i-1") == [(CANCEL, 0), (RUN_TASK, 1), (POWER_OFF, 0)]
+        assert [one["reason"] for one in world.exits] == ["not_started"]
+        await host.close()

@@ -34,13 +34,14 @@ class ServedMachine:
 class World:
     """`answers` are given first, per step, before the server behaves; `forever` ones always.
 
-    `jobs` are the seconds of jobs that wait; with `assignment` set, machines get one. `conclusions` and
-    `exits` are what runners and agents reported in the end.
+    `jobs` are the seconds of jobs that wait; with `assignment` set, machines get one. `job` is what the hooks
+    get with it. `conclusions` and `exits` are what runners and agents reported in the end.
     """
 
     scale: float
     agent: bytes = b""
     jobs: list[float] = field(default_factory=list)
+    job: dict[str, Any] = field(default_factory=dict)
     assignment: bool = True
     registered: bool = True
     allowed: list[bool] = field(default_factory=list)
@@ -169,7 +170,8 @@ class World:
         secret = base64.b64encode(
             json.dumps({**token, "name": served_machine.runner}).encode()
         ).decode()
-        return {"state": "assigned", "runner": served_machine.runner, "jit_config": secret}
+        answer = {"state": "assigned", "runner": served_machine.runner, "jit_config": secret}
+        return {**answer, "job": self.job} if self.job else answer
 
     async def acknowledge(self, served_machine: ServedMachine, body: dict[str, Any]) -> None:
         self.check(body == {"runner": served_machine.runner}, "acknowledge")
