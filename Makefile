@@ -16,7 +16,7 @@ export PYTHON := $(shell /usr/bin/python3 -c 'import ensurepip; print("/usr/bin/
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo demo-kubernetes test quick quick-planner quick-others fresh coverage check lint types contracts crowds laboratory services kills worlds rooms edges windows programs cluster pods pytest fuzz chaos chaos-bugs mutants pages format clean
+.PHONY: help setup demo demo-kubernetes test quick quick-planner quick-others fresh coverage check lint types contracts crowds laboratory services kills worlds rooms edges images windows programs cluster pods pytest fuzz chaos chaos-bugs mutants pages format clean
 
 help: ## List these commands.
 	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/  make \1  \t\2/p' Makefile | expand -t 20
@@ -113,6 +113,10 @@ windows: setup ## Run the Windows machines of the lab under Wine.
 	@$(BIN)/python -m lab.windows.build
 	@echo '==> pytest tests/windows'
 	@$(PYTEST) tests/windows
+
+images: setup ## Build container images from their Dockerfiles and run them (as root; other users skip it).
+	@echo '==> pytest tests/docker_images'
+	@nice $(PYTEST) tests/docker_images
 
 programs: setup ## Build the Kubernetes cluster and Helm for the tests: once for all clones on a host, 15 minutes.
 	@nice $(BIN)/python -m lab.kubernetes.build

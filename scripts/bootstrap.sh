@@ -54,6 +54,10 @@ packages=()
 # As root, the lab's machines use setpriv to drop privileges.
 ((EUID != 0)) || command -v setpriv > /dev/null || packages+=(util-linux)
 if [[ "$purpose" == test ]]; then
+  # They build container images, as root only.
+  for tool in buildah mmdebstrap; do
+    ((EUID != 0)) || command -v "$tool" > /dev/null || packages+=("$tool")
+  done
   # Tests check signatures with openssl, plant bugs with patch, and trace system calls with strace.
   for tool in openssl patch strace; do
     command -v "$tool" > /dev/null || packages+=("$tool")

@@ -85,10 +85,12 @@ take_settings() {
 
 # The command runs in the background, so that a signal interrupts `wait`. Background jobs ignore SIGINT, which
 # tests send; `env` restores it. The inner bash is PID 1 of a namespace, so its exit ends every process in it.
-# It does not `exec` the command, because PID 1 must reap orphans.
+# It does not `exec` the command, because PID 1 must reap orphans. The root is a mount point, because buildah
+# changes how mounts propagate below `/`.
 in_root() {
   # shellcheck disable=SC2016
   unshare --mount --pid --fork --kill-child --propagation private bash -c '
+    mount --bind "$0" "$0"
     mount -t proc proc "$0/proc"
     mount --rbind /dev "$0/dev"
     mount --rbind /sys "$0/sys"

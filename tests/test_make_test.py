@@ -13,13 +13,14 @@ import pytest
 from tests.patience import PATIENCE
 
 SCRIPT = Path(__file__).parents[1] / "scripts" / "test.sh"
-LINES = ["laboratory", "worlds", "edges", "programs"]
+LINES = ["images", "laboratory", "worlds", "edges", "programs"]
 """Each part starts after the parts before it in its line."""
 
 PARTS = [
     "crowds",
     "lint",
     "rooms",
+    "images",
     "laboratory",
     "services",
     "kills",

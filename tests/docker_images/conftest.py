@@ -1,0 +1,25 @@
+"""The workshop in which images are built, or why this host cannot build any."""
+
+import os
+import shutil
+import subprocess
+from collections.abc import Iterator
+
+import pytest
+
+from tests.docker_images.workshop import Workshop, open_workshop
+
+PROGRAMS = ("buildah", "mmdebstrap")
+
+
+@pytest.fixture(scope="session")
+def workshop() -> Iterator[Workshop]:
+    if os.geteuid() != 0:
+        pytest.skip("images are built as root only: sudo make images")
+    mounts = subprocess.run(["unshare", "--mount", "true"], capture_output=True, check=False)
+    if mounts.returncode != 0:
+        pytest.skip("this container may not mount file systems, which buildah needs")
+    missing = [one for one in PROGRAMS if shutil.which(one) is None]
+    assert not missing, f"missing: {', '.join(missing)}; run: apt-get install {' '.join(PROGRAMS)}"
+    with open_workshop() as opened:
+        yield opened
