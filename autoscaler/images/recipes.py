@@ -1,6 +1,6 @@
 """How each container image is built: its Dockerfile, its base image, and its build arguments. Pure."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from types import MappingProxyType
@@ -43,6 +43,28 @@ class Recipe:
         return {"BASE": self.base, **self.platforms[platform]}
 
 
+_RUNNER_FILES = {"linux/amd64": "linux-x64", "linux/arm64": "linux-arm64"}
+"""The runner's file for each platform."""
+
+
+def _runner(kind: str, version: str, platforms: Iterable[str]) -> Recipe:
+    """Return the recipe of a runner's image. `kind`: cpu, cuda or rocm."""
+    return Recipe(
+        image=f"runner-{kind}",
+        dockerfile="docker_images/runner/Dockerfile",
+        base="container_images.ubuntu" if kind == "cpu" else f"container_images.{kind}",
+        version=version,
+        platforms={
+            one: {
+                "RUNNER_VERSION": "runner.version",
+                "RUNNER_URL": f"runner.files.{_RUNNER_FILES[one]}.url",
+                "RUNNER_SHA256": f"runner.files.{_RUNNER_FILES[one]}.sha256",
+            }
+            for one in platforms
+        },
+    )
+
+
 RECIPES: Mapping[str, Recipe] = MappingProxyType(
     {
         "controller": Recipe(
@@ -52,6 +74,10 @@ RECIPES: Mapping[str, Recipe] = MappingProxyType(
             version=None,
             platforms={"linux/amd64": {}, "linux/arm64": {}},
         ),
+        "runner-cpu": _runner("cpu", "runner.version", _RUNNER_FILES),
+        "runner-cuda": _runner("cuda", "programs.cuda.version", _RUNNER_FILES),
+        # AMD publishes its image for amd64 only.
+        "runner-rocm": _runner("rocm", "programs.rocm.version", ["linux/amd64"]),
     }
 )
 """The images of this project, by the name that `autoscaler images build` gets."""
