@@ -81,6 +81,13 @@ class Host:
         """The file that marks that a runner was started on this machine."""
         return os.path.join(self.state, "started")
 
+    @property
+    def driver_log(self) -> str:
+        """The file that keeps the output of a driver's installation."""
+        if WINDOWS:
+            return os.path.join(self.state, "driver.log")
+        return self.root + "/var/log/runner-agent/driver.log"
+
     @staticmethod
     def _text(values: dict[str, Any], key: str, default: str) -> str:
         value = values.get(key, default)

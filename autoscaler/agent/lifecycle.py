@@ -7,15 +7,13 @@ import subprocess
 import threading
 import time
 
-from autoscaler.agent.accelerators import check_accelerators
 from autoscaler.agent.actions import AttestAgain, BadSettings, PowerOff, Stopped, TryAgain
 from autoscaler.agent.boot_script import check_boot_script
 from autoscaler.agent.bootstrap_client import Assignment, Controller
 from autoscaler.agent.clock import Backoff, Clock, uniform
+from autoscaler.agent.driver import check_driver
 from autoscaler.agent.exit_reasons import ExitCause
-from autoscaler.agent.health_checks import GITHUB_TIMEOUT, run_health_checks
 from autoscaler.agent.host import Host
-from autoscaler.agent.image_check import check_image
 from autoscaler.agent.job_hooks import install_hooks
 from autoscaler.agent.journal import log_line
 from autoscaler.agent.limits import (
@@ -27,6 +25,7 @@ from autoscaler.agent.limits import (
     STOP,
     SUSPEND,
 )
+from autoscaler.agent.machine_checks import check_machine
 from autoscaler.agent.runner import Runner
 from autoscaler.agent.supervision import Watch
 
@@ -124,20 +123,27 @@ class Agent:
         health_checks = self._controller.attest()
         if self._heartbeat_at is None:
             self._heartbeat_at = self._clock.now() + HEARTBEAT
-        if not all(check.ok for check in check_boot_script(self._host)):
+        checks = []
+        if all(check.ok for check in check_boot_script(self._host)):
+            checks += check_driver(health_checks, self._host, self._clock, self._report_stage)
+        else:
             self._controller.report("stage", {"stage": "boot_script_failed"})
-        self._controller.report("stage", {"stage": "health_checks"})
-        skew = self._controller.skew
-        checks = run_health_checks(health_checks, skew, self._host, GITHUB_TIMEOUT)
-        checks += check_accelerators(health_checks, self._host, self._clock)
         if all(check.ok for check in checks):
-            checks += check_image(self._host, self._clock)
-        passed = all(check.ok for check in checks)
+            self._controller.report("stage", {"stage": "health_checks"})
+            checks += check_machine(health_checks, self._controller.skew, self._host, self._clock)
         found = [{"name": c.name, "ok": c.ok, "detail": c.detail} for c in checks]
-        self._controller.report("health-checks", {"passed": passed, "checks": found})
-        if not passed:
-            failed = ", ".join(check.name for check in checks if not check.ok)
-            raise PowerOff(f"the health checks failed: {failed}")
+        failed = [check.name for check in checks if not check.ok]
+        self._controller.report("health-checks", {"passed": not failed, "checks": found})
+        if failed:
+            raise PowerOff(f"the health checks failed: {', '.join(failed)}")
+
+    def _report_stage(self, stage: str) -> None:
+        """Report a stage of the driver's installation, which continues without an answer. Raises PowerOff."""
+        log_line(f"stage: {stage}")
+        try:
+            self._controller.report("stage", {"stage": stage})
+        except (TryAgain, AttestAgain) as reason:
+            log_line(f"the stage could not be reported: {reason}")
 
     def _poll(self) -> Assignment | None:
         self._heartbeat()

@@ -13,7 +13,7 @@ must not be writable by others.
 
 In a pod, the agent runs once in each container: as `agent.py attest`, and then as `agent.py run`
 (see `pod`). GitHub's runner starts it as `agent.py job-started FILE` and `agent.py job-completed FILE`
-(see `job_hooks`).
+(see `job_hooks`). The build of an image runs `agent.py install-driver FILE` (see `driver`).
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ import sys
 from autoscaler.agent.actions import BadSettings, PowerOff, Stopped
 from autoscaler.agent.clock import Clock
 from autoscaler.agent.controller_file import connect
+from autoscaler.agent.driver import install_from_file
 from autoscaler.agent.host import WINDOWS, Host, read_trusted, refuse_second_boot
 from autoscaler.agent.identity import metadata_proof
 from autoscaler.agent.job_hook_programs import run_hook
@@ -59,6 +60,15 @@ def host_file(arguments: Iterable[str]) -> str:
     return words[1]
 
 
+def install_in_image(words: list[str]) -> int:
+    """Install a driver; return the exit status. A mistake must not power off the build of an image."""
+    try:
+        return install_from_file(words[0], host_file(words[1:]))
+    except (BadSettings, IndexError) as error:
+        log_line(f"usage: agent.py install-driver FILE [--host-file PATH]: {error}")
+        return 2
+
+
 def main() -> int:
     """Run the agent, then power off. When this process ends, its service also powers off."""
     host = Host({})
@@ -68,6 +78,8 @@ def main() -> int:
             return live_in_pod(words[0], host_file(words[1:]))
         if len(words) == 2 and words[0] in HOOK_VARIABLES:
             return run_hook(*words)
+        if words and words[0] == "install-driver":
+            return install_in_image(words[1:])
         path = host_file(words)
         host = Host(read_trusted(path) or {})
         refuse_second_boot(host)

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from autoscaler import config
+from autoscaler.app.drivers import driver_problems
 from autoscaler.config import shapes
 from autoscaler.config.certificates import tls_problems
 from autoscaler.config.credentials import secret_problems
@@ -48,6 +49,7 @@ def preflight(
     problems = [*_store(document)]
     for kind in kinds:
         problems += kind.preflight(document, folder, files=files)
+    problems += driver_problems(document, folder, files=files)
     if files:
         problems += secret_problems(document, folder)
         problems += tls_problems(document, folder)

@@ -8,6 +8,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from autoscaler import config
+from autoscaler.app.drivers import driver_parameters
 from autoscaler.config.provider_kind import ProviderKind
 from autoscaler.config.sku_settings import SkuSettings
 from autoscaler.controller.ports.provider import Provider, ProviderFactory
@@ -94,7 +95,7 @@ def label_values(settings: config.Settings) -> tuple[list[SkuName], list[Provide
 
 
 def health_check_parameters(configuration: config.Configuration) -> dict[SkuName, dict[str, Any]]:
-    """Return the parameters of each SKU's health checks: see docs/bootstrap.md."""
+    """Return the parameters of each SKU's health checks: see docs/bootstrap.md. Raises ConfigurationError."""
     settings = configuration.settings
     return {
         SkuName(name): {
@@ -106,6 +107,7 @@ def health_check_parameters(configuration: config.Configuration) -> dict[SkuName
             "github": settings.github.api_url.rstrip("/") + "/rate_limit",
             **_broker(settings.github.api_url),
             **_accelerator(sku),
+            **driver_parameters(configuration, name),
         }
         for name, sku in settings.skus.items()
     }

@@ -91,6 +91,7 @@ def _paths(document: Document, kinds: Sequence[ProviderKind]) -> Iterator[KeyPat
         yield ("server", "tls", key)
     yield ("server", "admin_token_file")
     yield ("server", "metrics_token_file")
+    yield ("versions_file",)
     skus = root.child("skus")
     for name, _ in skus.entries() if skus else ():
         yield ("skus", name, "boot_script_file")

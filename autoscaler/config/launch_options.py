@@ -65,6 +65,9 @@ def _accelerator(document: Document, path: KeyPath, sku: Node) -> Iterator[Probl
     if vendor == "amd" and text(sku, "os") == "windows":
         what = "the health checks of amd need Linux"
         yield document.problem((*path, "accelerator", "vendor"), what, "remove accelerator")
+    if text(sku, "driver") == "install" and sku.child("accelerator") is None:
+        what = "installs nothing without an accelerator"
+        yield document.problem((*path, "driver"), what, "add accelerator, or remove driver")
     models = sku.get("accelerator", "models")
     for index, node in models.items() if models else ():
         name = node.value

@@ -157,6 +157,8 @@ class Settings(Section):
     """`sqlite:///FILE`. PostgreSQL is not implemented yet."""
     limits: LimitSettings = LimitSettings()
     """Limits of the whole fleet."""
+    versions_file: FilePath | None = None
+    """A versions.yaml of your own, for `driver: install`; default: the one of this installation."""
     providers: Annotated[Mapping[shapes.ProviderName, ProviderSettings], Field(min_length=1)]
     """Where the machines run, by a name of your choice."""
     skus: Annotated[Mapping[shapes.SkuName, SkuSettings], Field(min_length=1)]

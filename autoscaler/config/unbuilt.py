@@ -8,7 +8,8 @@ from collections.abc import Iterator
 
 from autoscaler.config.problems import dotted
 from autoscaler.config.settings import Settings
-from autoscaler.config.sku_settings import Driver, SkuSettings
+from autoscaler.config.sku_settings import AcceleratorVendor, Driver, SkuSettings
+from autoscaler.model.catalogue import OperatingSystem
 
 
 def not_in_force(settings: Settings) -> list[str]:
@@ -17,5 +18,8 @@ def not_in_force(settings: Settings) -> list[str]:
 
 
 def _keys(name: str, sku: SkuSettings) -> Iterator[str]:
-    if sku.driver is Driver.INSTALL:
-        yield f"{dotted(('skus', name, 'driver'))}: the driver is not installed yet, the image must contain it"
+    vendor = sku.accelerator.vendor if sku.accelerator is not None else AcceleratorVendor.NVIDIA
+    linux = sku.os is OperatingSystem.LINUX
+    if sku.driver is Driver.INSTALL and (vendor is AcceleratorVendor.AMD or not linux):
+        what = f"the driver of {vendor} is not installed on {sku.os} yet, the image must contain it"
+        yield f"{dotted(('skus', name, 'driver'))}: {what}"

@@ -1,4 +1,4 @@
-"""The commands about images: `autoscaler images check`, `values` and `build`."""
+"""The commands about images: `autoscaler images check`, `values`, `build` and `driver`."""
 
 import re
 from collections.abc import Iterator
@@ -29,6 +29,13 @@ class ValuesFormat(StrEnum):
 
     ENV = "env"
     JSON = "json"
+
+
+class Processor(StrEnum):
+    """The processor of a machine, as in fleet.yaml. Importing the model's type would slow down `--help`."""
+
+    X64 = "x64"
+    ARM64 = "arm64"
 
 
 @images.command()
@@ -153,6 +160,34 @@ def build(
             typer.echo(shlex.join(command))
             return
         raise typer.Exit(run(command))
+
+
+@images.command()
+def driver(
+    arch: Annotated[Processor, typer.Option(help="The processor of the machine.")] = Processor.X64,
+    file: File = None,
+    budget: Annotated[
+        int, typer.Option(min=60, metavar="SECONDS", help="How long the installation may take.")
+    ] = 2430,
+) -> None:
+    """Print the plan of NVIDIA's driver for Linux, for the build of an image.
+
+    The build gives the plan to the agent: `agent.py install-driver FILE`. If versions.yaml lacks a value,
+    prints nothing to stdout, names the value, and exits with 2.
+    """
+    import json
+
+    from autoscaler.config.sku_settings import AcceleratorVendor
+    from autoscaler.images.driver import driver_plan
+    from autoscaler.images.load import load_versions
+    from autoscaler.model.catalogue import Architecture, OperatingSystem
+
+    with _errors():
+        versions = load_versions(file)
+        plan = driver_plan(
+            versions, OperatingSystem.LINUX, Architecture(arch), AcceleratorVendor.NVIDIA
+        )
+    typer.echo(json.dumps({**plan, "budget_s": budget}, indent=2))
 
 
 def _names(wanted: list[str]) -> dict[str, str]:

@@ -66,7 +66,7 @@ def test_the_timers_match_the_documentation(agent: ModuleType) -> None:
     block = source[source.index("# Timers") : source.index("# Bounds")]
     names = re.findall(r"^([A-Z_]+) =", block, re.M)
     assert reported == {name: getattr(agent, name) for name in names}
-    assert len(names) == 17
+    assert len(names) == 19
 
 
 def test_an_agent_attests_polls_runs_a_job_and_reports_the_exit(
@@ -193,6 +193,22 @@ def test_failed_checks_of_the_gpus_and_of_the_image_power_the_machine_off(stage:
     stage.controller.health_checks = {"accelerator": {"vendor": "amd", "count": 1}}
     assert stage.live() == "the health checks failed: gpu_query"
     assert [step for _, step in stage.controller.asked if step in ("poll", "acknowledge")] == []
+
+
+def test_a_driver_that_cannot_be_installed_powers_the_machine_off(stage: Stage) -> None:
+    """Its stages are reported on the way, and a stage without an answer does not stop it."""
+    plan = {"vendor": "nvidia", "version": "580.1", "url": "https://x/y", "sha256": "0" * 64}
+    stage.controller.health_checks = {"driver": {**plan, "budget_s": 600}}
+    stage.controller.answers["stage"] = [stage.module.TryAgain("503")]
+    assert stage.live() == "the health checks failed: driver_device"
+    assert stage.controller.bodies["stage"] == {"stage": "driver_checks"}
+    detail = "the machine has no NVIDIA GPU"
+    failed = {"name": "driver_device", "ok": False, "detail": detail}
+    assert stage.controller.bodies["health-checks"] == {"passed": False, "checks": [failed]}
+    assert stage.controller.times("attest") == [1000.0]
+    stage.controller.health_checks = {"driver": {}}
+    assert stage.live() == "the health checks failed: driver_plan"
+    assert [step for _, step in stage.controller.asked if step == "poll"] == []
 
 
 def test_the_agent_sends_heartbeats_every_minute_from_attestation_to_exit(stage: Stage) -> None:

@@ -90,6 +90,9 @@ def test_a_sku_of_the_file_becomes_a_sku_of_the_model(folder: Folder) -> None:
     assert found.deadlines == Deadlines()
 
 
+AMD = "accelerator: {vendor: amd, count: 1}"
+
+
 @pytest.mark.case(
     "Windows images boot Windows machines, with more time",
     topic="Images and disks",
@@ -99,10 +102,10 @@ def test_a_sku_of_the_file_becomes_a_sku_of_the_model(folder: Folder) -> None:
     ("keys", "expected"),
     [
         ("os: windows", Deadlines(boot=1800)),
-        ("driver: install", Deadlines(health_checks=2700)),
+        (f"driver: install, {AMD}", Deadlines(health_checks=2700)),
         ("os: windows, deadlines: {boot: 5m}", Deadlines(boot=300)),
         (
-            "driver: install, deadlines: {health_checks: 90s, ready_silence: 1h}",
+            f"driver: install, {AMD}, deadlines: {{health_checks: 90s, ready_silence: 1h}}",
             Deadlines(900, 90, 3600),
         ),
     ],
@@ -111,7 +114,8 @@ def test_deadlines_depend_on_os_and_machine_type(
     folder: Folder, keys: str, expected: Deadlines
 ) -> None:
     text = MINIMAL.replace("    on: [{", "    {OTHER}on: [{")
-    other = "\n    ".join(keys.replace(", deadlines", "\ndeadlines").split("\n")) + "\n    "
+    apart = keys.replace(", deadlines", "\ndeadlines").replace(", accelerator", "\naccelerator")
+    other = "\n    ".join(apart.split("\n")) + "\n    "
     settings = folder.load(text.replace("{OTHER}", other)).settings
     assert sku(settings, "gpu", ()).deadlines == expected
 
@@ -182,12 +186,15 @@ def test_keys_without_effect_are_named(folder: Folder) -> None:
     text = EXAMPLE.read_text().replace(
         "sqlite:///state.db", "postgresql://autoscaler@db/autoscaler"
     )
-    text = text.replace("driver: preinstalled", "driver: install")
+    windows = "  windows.g4dn.xlarge:\n"
+    install = "    driver: install\n    accelerator: {vendor: nvidia, count: 1}\n"
+    assert windows in text
+    text = text.replace(windows, windows + install)
     on_pods = next(line for line in text.splitlines(keepends=True) if "runner-cuda" in line)
     configuration = folder.load(text.replace(on_pods, ""))
     assert configuration.sqlite_file() is None
     keys = [line.partition(": ")[0] for line in not_in_force(configuration.settings)]
-    assert keys == ['skus."linux.g5.4xlarge.nvidia.gpu".driver']
+    assert keys == ['skus."windows.g4dn.xlarge".driver']
 
 
 def test_every_key_of_a_plain_configuration_has_an_effect(folder: Folder) -> None:

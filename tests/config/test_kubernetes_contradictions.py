@@ -69,7 +69,7 @@ SKU, POD, SECTION = "    on:\n", "{image: i}", "{context: c, namespace: runners}
         ),
         (
             SKU,
-            f"    driver: install\n{SKU}",
+            f"    driver: install\n    accelerator: {{vendor: amd, count: 1}}\n{SKU}",
             "skus.gpu.driver",
             "a pod uses the driver of its node",
             "write preinstalled",

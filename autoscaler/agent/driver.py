@@ -1,0 +1,85 @@
+"""Installs the driver of a machine's GPUs at boot, or into an image, within a time budget.
+
+Three tries of ten minutes, with a reset of the GPUs between them: PyTorch's CI found that a second try often
+works (pytorch/test-infra, .github/actions/setup-nvidia).
+"""
+
+from __future__ import annotations
+
+from autoscaler.agent.checks import MOST_DETAIL, Check
+from autoscaler.agent.clock import Clock
+from autoscaler.agent.driver_machine import DriverMachine, LocalMachine
+from autoscaler.agent.driver_nvidia import NvidiaTry
+from autoscaler.agent.driver_plan import DriverFailure, DriverPlan, read_driver_plan
+from autoscaler.agent.host import Host, read_trusted
+from autoscaler.agent.journal import log_line
+from autoscaler.agent.limits import DRIVER_TRY
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+TRIES = 3
+
+
+def check_driver(
+    health_checks: dict[str, Any], host: Host, clock: Clock, report: Callable[[str], None]
+) -> list[Check]:
+    """Install the driver that the controller's parameters name. Without any: no checks.
+
+    `report` gets each stage before it begins.
+    """
+    parameters = health_checks.get("driver")
+    if not isinstance(parameters, dict):
+        return []
+    try:
+        plan = read_driver_plan(parameters)
+        machine = LocalMachine(host, clock)
+    except DriverFailure as failure:
+        return [Check(failure.name, False, str(failure))]
+    except OSError as error:
+        return [Check("driver_space", False, f"{host.driver_log}: {error.strerror}")]
+    return [install_driver(plan, machine, report)]
+
+
+def install_driver(
+    plan: DriverPlan, machine: DriverMachine, report: Callable[[str], None]
+) -> Check:
+    """Install the driver; return the check `driver`, or the one that failed."""
+    began = machine.now()
+    end = began + plan.budget
+    if plan.vendor != "nvidia":
+        return Check("driver_plan", False, "this agent does not know the vendor")
+    for number in range(1, TRIES + 1):
+        one = NvidiaTry(plan, machine, report, min(end, machine.now() + DRIVER_TRY))
+        try:
+            modules = one.check_before()
+            one.install(modules)
+        except (DriverFailure, OSError) as error:
+            name = error.name if isinstance(error, DriverFailure) else "driver_space"
+            lasting = isinstance(error, DriverFailure) and error.lasting
+            log_line(f"driver, try {number}: {name}: {error}")
+            if lasting or number == TRIES or machine.now() >= end:
+                tries = "" if number == 1 else f" (try {number})"
+                return Check(name, False, f"{error}"[:MOST_DETAIL] + tries)
+            one.reset()
+        else:
+            took = machine.now() - began
+            detail = f"NVIDIA {plan.version}, {modules} modules, try {number}, {took:.0f} s"
+            return Check("driver", True, detail)
+    raise AssertionError("the last try returns")
+
+
+def install_from_file(path: str, host_file: str) -> int:
+    """Install the driver of a plan, for the build of an image. Return the exit status.
+
+    The file is what `autoscaler images driver` prints. Raises BadSettings.
+    """
+    host = Host(read_trusted(host_file) or {})
+    found = check_driver({"driver": read_trusted(path)}, host, Clock(host.time_scale), log_line)
+    if not found:
+        log_line(f"{path}: absent")
+        return 1
+    log_line(f"{found[0].name}: {found[0].detail}")
+    return 0 if found[0].ok else 1

@@ -1,0 +1,143 @@
+"""What to install as the driver of a machine's GPUs, and with which kernel modules. Pure."""
+
+from __future__ import annotations
+
+import collections
+import re
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from typing import Any
+
+NVIDIA_VENDOR = 0x10DE
+"""The vendor ID of NVIDIA's PCI devices."""
+
+FIRST_MAXWELL, FIRST_TURING = 0x1340, 0x1E00
+"""The lowest device IDs of these generations: GM108 and TU102 (pci.ids). IDs grow with the generations."""
+
+OPEN_ONLY_AFTER = 580
+"""The last branch for Maxwell, Pascal and Volta, whose GPUs cannot use the open kernel modules (NVIDIA,
+"Driver README", "Open Linux Kernel Modules")."""
+
+SUBNET_MANAGER_GPUS = (0x2901, 0x2941, 0x3182, 0x31C2, 0x31C3)
+"""B200, GB200, B300, GB300 (README of NVIDIA/open-gpu-kernel-modules): their NVLink fabric needs NVIDIA's
+NVLink Subnet Manager and an OFED driver besides Fabric Manager ("Fabric Manager User Guide")."""
+
+DISPLAY, BRIDGE = 0x03, 0x0680
+"""PCI classes: that of GPUs (base class), and that of NVSwitches (base class and subclass)."""
+
+FREE_GIB = 6.0
+"""The installer's file, what it unpacks, and what it installs, with a margin."""
+
+RemoteFile = collections.namedtuple("RemoteFile", ("url", "sha256"))
+Toolkit = collections.namedtuple("Toolkit", ("version", "key", "image"))
+"""NVIDIA's container toolkit: its version, the key of its repository, and the image of the test container."""
+
+DriverPlan = collections.namedtuple(
+    "DriverPlan", ("vendor", "version", "file", "fabric_manager", "toolkit", "budget")
+)
+"""What the controller wants installed. `budget`: seconds of the machine for everything."""
+
+PciDevice = collections.namedtuple("PciDevice", ("address", "vendor", "device", "kind"))
+"""A PCI device: its address, and its vendor, device and class (3 bytes) as numbers."""
+
+
+class DriverFailure(Exception):  # noqa: N818 - it becomes a failed check
+    """A step failed. `name` is the check that failed; the text says why."""
+
+    def __init__(self, name: str, why: str, *, lasting: bool = False) -> None:
+        super().__init__(why)
+        self.name = name
+        self.lasting = lasting
+        """Whether another try would fail in the same way."""
+
+
+def read_driver_plan(parameters: dict[str, Any]) -> DriverPlan:
+    """Return the controller's parameters `driver`. Raises DriverFailure if they are not usable."""
+    vendor, version = parameters.get("vendor"), parameters.get("version")
+    budget, file = parameters.get("budget_s"), _read_file(parameters)
+    if not isinstance(vendor, str) or not isinstance(version, str) or file is None:
+        raise DriverFailure("driver_plan", "vendor, version, url or sha256 is missing")
+    if isinstance(budget, bool) or not isinstance(budget, (int, float)):
+        raise DriverFailure("driver_plan", "budget_s is missing")
+    toolkit = parameters.get("toolkit")
+    return DriverPlan(
+        vendor,
+        version,
+        file,
+        _read_file(parameters.get("fabric_manager")),
+        _read_toolkit(toolkit) if isinstance(toolkit, dict) else None,
+        float(budget),
+    )
+
+
+def _read_file(value: Any) -> RemoteFile | None:
+    if not isinstance(value, dict):
+        return None
+    url, sha256 = value.get("url"), value.get("sha256")
+    if not isinstance(url, str) or not isinstance(sha256, str):
+        return None
+    return RemoteFile(url, sha256)
+
+
+def _read_toolkit(values: dict[str, Any]) -> Toolkit:
+    version, key, image = values.get("version"), _read_file(values.get("key")), values.get("image")
+    if not isinstance(version, str) or key is None or not isinstance(image, str):
+        raise DriverFailure("driver_plan", "toolkit has no version, key or image")
+    return Toolkit(version, key, image)
+
+
+def nvidia_gpus(devices: Iterable[PciDevice]) -> list[PciDevice]:
+    """Return NVIDIA's GPUs among these devices."""
+    return [one for one in devices if one.vendor == NVIDIA_VENDOR and one.kind >> 16 == DISPLAY]
+
+
+def has_nvswitch(devices: Iterable[PciDevice]) -> bool:
+    """Return whether the machine has an NVSwitch, whose fabric Fabric Manager sets up."""
+    return any(one.vendor == NVIDIA_VENDOR and one.kind >> 8 == BRIDGE for one in devices)
+
+
+def kernel_modules(gpus: Iterable[PciDevice], version: str) -> str:
+    """Return the kind of kernel modules for these GPUs: `open` since Turing, otherwise `proprietary`.
+
+    Raises DriverFailure if no driver of this version can run them.
+    """
+    ids = [gpu.device for gpu in gpus]
+    if not ids:
+        raise DriverFailure("driver_device", "the machine has no NVIDIA GPU", lasting=True)
+    if min(ids) < FIRST_MAXWELL:
+        why = f"GPU {min(ids):04x} is older than Maxwell, and {version} does not support it"
+        raise DriverFailure("driver_device", why, lasting=True)
+    if not set(ids).isdisjoint(SUBNET_MANAGER_GPUS):
+        why = "the fabric of these GPUs needs the NVLink Subnet Manager: use driver: preinstalled"
+        raise DriverFailure("driver_device", why, lasting=True)
+    if min(ids) >= FIRST_TURING:
+        return "open"
+    if int(version.partition(".")[0]) > OPEN_ONLY_AFTER:
+        why = f"GPU {min(ids):04x} needs branch {OPEN_ONLY_AFTER} or older, and {version} is newer"
+        raise DriverFailure("driver_device", why, lasting=True)
+    return "proprietary"
+
+
+def header_release(text: str) -> str:
+    """Return the kernel release of `include/generated/utsrelease.h`, or nothing."""
+    found = re.search(r'#define\s+UTS_RELEASE\s+"([^"]+)"', text)
+    return found.group(1) if found else ""
+
+
+def kernel_compiler(text: str) -> str:
+    """Return the major version of the compiler in /proc/version, or nothing if it was not GCC."""
+    found = re.search(r"gcc(?:-\d+)? \([^)]*\) (\d+)\.", text)
+    return found.group(1) if found else ""
+
+
+def secure_boot(variable: str) -> bool:
+    """Return whether UEFI's variable SecureBoot is 1: four bytes of attributes, then the value (efivarfs)."""
+    return variable[4:5] == "\x01"
+
+
+def error_line(text: str) -> str:
+    """Return the first line in which a package manager or NVIDIA's installer reports an error, or nothing."""
+    found = re.search(r"^\s*(?:E: |dpkg: error|Error: |ERROR: ).*$", text, re.MULTILINE)
+    return found.group(0).strip() if found else ""

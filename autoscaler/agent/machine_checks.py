@@ -1,0 +1,28 @@
+"""All health checks of a machine, in order: its own, its accelerators', its image's."""
+
+from __future__ import annotations
+
+from autoscaler.agent.accelerators import check_accelerators
+from autoscaler.agent.checks import Check
+from autoscaler.agent.clock import Clock
+from autoscaler.agent.health_checks import GITHUB_TIMEOUT, run_health_checks
+from autoscaler.agent.host import Host
+from autoscaler.agent.image_check import check_image
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+
+def check_machine(
+    health_checks: dict[str, Any], skew: float | None, host: Host, clock: Clock
+) -> list[Check]:
+    """Run the checks with the controller's parameters. The image's own runs if all others passed.
+
+    `skew`: how far the clock is off, in seconds.
+    """
+    checks = run_health_checks(health_checks, skew, host, GITHUB_TIMEOUT)
+    checks += check_accelerators(health_checks, host, clock)
+    if all(check.ok for check in checks):
+        checks += check_image(host, clock)
+    return checks

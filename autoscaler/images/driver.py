@@ -1,0 +1,93 @@
+"""The plan of a driver's installation, from versions.yaml: what a machine with `driver: install` gets."""
+
+import re
+from typing import Any
+
+from autoscaler.config.problems import ConfigurationError
+from autoscaler.config.sku_settings import AcceleratorVendor
+from autoscaler.images.load import VersionsFile
+from autoscaler.images.values import read_values
+from autoscaler.model.catalogue import Architecture, OperatingSystem
+
+_NVIDIA = "programs.nvidia-driver"
+_FABRIC_MANAGER = "programs.nvidia-fabric-manager"
+_TOOLKIT = "programs.nvidia-container-toolkit"
+
+_LICENSED = re.compile("grid|vgpu|gaming", re.IGNORECASE)
+"""In the addresses of NVIDIA's other drivers on EC2 (EC2 User Guide, "NVIDIA drivers": the buckets
+ec2-linux-nvidia-drivers/grid-... and nvidia-gaming)."""
+
+
+class NotBuiltError(Exception):
+    """No agent installs the driver of this vendor on this operating system."""
+
+
+def driver_plan(
+    file: VersionsFile,
+    platform: OperatingSystem,
+    architecture: Architecture,
+    vendor: AcceleratorVendor,
+) -> dict[str, Any]:
+    """Return the plan, as docs/bootstrap.md describes it, without its time budget.
+
+    Raises ConfigurationError for a value that is null or missing and for a driver that is not NVIDIA's
+    data-center driver, and NotBuiltError.
+    """
+    if vendor is not AcceleratorVendor.NVIDIA or platform is not OperatingSystem.LINUX:
+        raise NotBuiltError(f"the agent does not install the driver of {vendor} on {platform}")
+    place = f"{platform}-{architecture}"
+    found = read_values(file, {"version": f"{_NVIDIA}.version", **_file(_NVIDIA, place)})
+    _refuse_licensed(file, place, found["url"])
+    return {
+        "vendor": vendor.value,
+        **found,
+        "fabric_manager": _fabric_manager(file, place, found["version"]),
+        "toolkit": _toolkit(file),
+    }
+
+
+def _refuse_licensed(file: VersionsFile, place: str, url: str) -> None:
+    if _LICENSED.search(url):
+        what = "is a GRID, vGPU or gaming driver, which the agent does not install"
+        fix = "name NVIDIA's data-center driver, or build an image and write driver: preinstalled"
+        path = ("programs", "nvidia-driver", "files", place, "url")
+        raise ConfigurationError([file.document.problem(path, what, fix)])
+
+
+def _fabric_manager(file: VersionsFile, place: str, version: str) -> dict[str, str] | None:
+    """Return Fabric Manager's file, or None if the file has no checksum of it.
+
+    Only machines with NVSwitches need it, and they refuse to start without it. Raises ConfigurationError if it
+    is of another version than the driver, with which it would not run.
+    """
+    try:
+        found = read_values(
+            file, {"version": f"{_FABRIC_MANAGER}.version", **_file(_FABRIC_MANAGER, place)}
+        )
+    except ConfigurationError:
+        return None
+    if found["version"] != version:
+        what = f"is {found['version']}, and the driver is {version}"
+        path = ("programs", "nvidia-fabric-manager", "version")
+        raise ConfigurationError([file.document.problem(path, what, "write the driver's version")])
+    return {"url": found["url"], "sha256": found["sha256"]}
+
+
+def _toolkit(file: VersionsFile) -> dict[str, Any] | None:
+    """Return the container toolkit, or None if the file does not have the entry."""
+    if "nvidia-container-toolkit" not in file.versions.programs:
+        return None
+    found = read_values(
+        file,
+        {
+            "version": f"{_TOOLKIT}.version",
+            "image": "container_images.ubuntu",
+            **_file(_TOOLKIT, "repository-key"),
+        },
+    )
+    key = {"url": found["url"], "sha256": found["sha256"]}
+    return {"version": found["version"], "key": key, "image": found["image"]}
+
+
+def _file(entry: str, name: str) -> dict[str, str]:
+    return {key: f"{entry}.files.{name}.{key}" for key in ("url", "sha256")}

@@ -1,0 +1,104 @@
+"""`driver: install` in fleet.yaml: what its machines are sent, and what `check` refuses."""
+
+from pathlib import Path
+
+import pytest
+
+from autoscaler.app.preflight import load_for_service
+from autoscaler.app.translation import health_check_parameters
+from autoscaler.config import Configuration, ConfigurationError, not_in_force
+from tests.config.fleet_file import MINIMAL, Folder
+from tests.images.test_driver_plan import FULL, RUN
+from tests.images.versions import SUM
+
+INSTALL = f"versions_file: own.yaml\n{MINIMAL}    driver: install\n"
+NVIDIA = "    accelerator: {vendor: nvidia, count: 1}\n"
+
+
+def load(folder: Path, text: str, versions: str = FULL) -> Configuration:
+    (folder / "own.yaml").write_text(versions)
+    Folder(folder)
+    (folder / "fleet.yaml").write_text(text)
+    return load_for_service(folder / "fleet.yaml")
+
+
+def problems(folder: Path, text: str, versions: str = FULL) -> list[str]:
+    with pytest.raises(ConfigurationError) as refused:
+        load(folder, text, versions)
+    return [f"{one.key}: {one.what}" for one in refused.value.problems]
+
+
+def test_machines_are_sent_the_plan_of_the_operators_own_versions_file(tmp_path: Path) -> None:
+    configuration = load(tmp_path, INSTALL + NVIDIA)
+    [checks] = health_check_parameters(configuration).values()
+    assert (checks["driver"]["url"], checks["driver"]["sha256"]) == (RUN, SUM)
+    assert checks["driver"]["budget_s"] == 0.9 * 45 * 60
+    assert not_in_force(configuration.settings) == []
+
+
+def test_the_budget_ends_before_the_deadline_of_the_health_checks(tmp_path: Path) -> None:
+    text = INSTALL + NVIDIA + "    deadlines: {health_checks: 20m}\n"
+    [checks] = health_check_parameters(load(tmp_path, text)).values()
+    assert checks["driver"]["budget_s"] == 1080
+
+
+def test_a_preinstalled_driver_sends_nothing(tmp_path: Path) -> None:
+    configuration = load(tmp_path, INSTALL.replace("install\n", "preinstalled\n") + NVIDIA)
+    [checks] = health_check_parameters(configuration).values()
+    assert "driver" not in checks
+
+
+@pytest.mark.parametrize(
+    ("extra", "key"),
+    [
+        ("    accelerator: {vendor: amd, count: 1}\n", "skus.gpu.driver"),
+        (NVIDIA + "    os: windows\n", "skus.gpu.driver"),
+    ],
+)
+def test_drivers_that_the_agent_cannot_install_are_listed(
+    tmp_path: Path, extra: str, key: str
+) -> None:
+    configuration = load(tmp_path, INSTALL + extra)
+    assert [line.partition(": ")[0] for line in not_in_force(configuration.settings)] == [key]
+    [checks] = health_check_parameters(configuration).values()
+    assert "driver" not in checks
+
+
+def test_a_null_is_an_error_of_the_sku(tmp_path: Path) -> None:
+    null = FULL.replace(f"{RUN}, sha256: {SUM}", f"{RUN}, sha256: null")
+    [problem] = problems(tmp_path, INSTALL + NVIDIA, null)
+    assert problem.startswith(f"skus.gpu.driver: {tmp_path}/own.yaml cannot be used: ")
+    assert "programs.nvidia-driver.files.linux-x64.sha256 is null" in problem
+
+
+def test_the_architecture_of_the_sku_chooses_the_file(tmp_path: Path) -> None:
+    text = (INSTALL + NVIDIA + "    arch: arm64\n").replace("g5.xlarge", "g5g.xlarge")
+    [problem] = problems(tmp_path, text)
+    assert "programs.nvidia-driver.files.linux-arm64.sha256 is null" in problem
+
+
+def test_an_accelerator_that_wants_another_driver_is_an_error(tmp_path: Path) -> None:
+    wanted = 'accelerator: {vendor: nvidia, count: 1, driver_version: "58"}'
+    [problem] = problems(tmp_path, f"{INSTALL}    {wanted}\n")
+    assert problem.startswith('skus.gpu.accelerator.driver_version: is "58", and ')
+    assert problem.endswith("own.yaml installs 580.178.04")
+    load(tmp_path, INSTALL + "    " + wanted.replace("58", "580") + "\n")
+
+
+def test_a_driver_without_an_accelerator_is_an_error(tmp_path: Path) -> None:
+    what = "skus.gpu.driver: installs nothing without an accelerator"
+    assert problems(tmp_path, INSTALL) == [what]
+
+
+def test_errors_of_the_versions_file_are_errors_of_the_configuration(tmp_path: Path) -> None:
+    assert problems(tmp_path, INSTALL + NVIDIA, FULL.replace("version: 1.20.0", "version: [1]"))
+    (tmp_path / "own.yaml").unlink()
+    text = (INSTALL + NVIDIA).replace("own.yaml", "lost.yaml")
+    [problem] = problems(tmp_path, text)
+    assert problem == "versions_file: " + '"lost.yaml" does not exist'
+
+
+def test_the_files_of_a_configuration_need_not_be_there_for_its_structure(tmp_path: Path) -> None:
+    (tmp_path / "fleet.yaml").write_text((INSTALL + NVIDIA).replace("own.yaml", "lost.yaml"))
+    configuration = load_for_service(tmp_path / "fleet.yaml", files=False)
+    assert configuration.settings.versions_file == "lost.yaml"
