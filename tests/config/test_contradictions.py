@@ -45,6 +45,19 @@ def test_the_tags_of_a_sku_count_with_those_of_its_provider(folder: Folder) -> N
     assert "makes 46 tags" in problem.what
 
 
+def test_an_error_in_one_key_of_a_volume_hides_no_other(folder: Folder) -> None:
+    volume = (
+        "{iops: 20000, initialization_rate: 500, "
+        "kms_key: 'arn:aws:kms:eu-west-1:123456789012:alias/ci'}"
+    )
+    text = changed(('"runner-*"}', f'"runner-*"}}\n    disk_gb: 20\n    volume: {volume}'))
+    assert [problem.key.rpartition(".")[2] for problem in folder.problems(text)] == [
+        "initialization_rate",
+        "iops",
+        "kms_key",
+    ]
+
+
 def test_tls_and_insecure_exclude_each_other(folder: Folder) -> None:
     text = EXAMPLE.read_text().replace("  public_url:", "  insecure: true\n  public_url:")
     problem = folder.problem(text)

@@ -7,7 +7,7 @@ from autoscaler.config.checks import text
 from autoscaler.config.document import Document, Node
 from autoscaler.config.problems import KeyPath, Problem
 from autoscaler.config.provider_kind import options_of
-from autoscaler.config.shapes import Gibibytes
+from autoscaler.config.shapes import Gibibytes, KmsKey
 from autoscaler.config.sku_settings import Volume
 from autoscaler.config.tags import MAX_TAGS, Tags
 from autoscaler.config.values import valid
@@ -49,13 +49,15 @@ def _known_providers(document: Document, sku: Node) -> bool:
 def _volume(
     document: Document, name: str, sku: Node, sections: Sequence[Node]
 ) -> Iterator[Problem]:
-    found = valid(sku, Volume, "volume")
-    if found is None:
-        return
-    options = VolumeOptions(found.iops, found.throughput)
-    for key, what, fix in ratio_problems(options, valid(sku, Gibibytes, "disk_gb")):
-        yield document.problem(("skus", name, "volume", key), what, fix)
-    arn = _KEY_ARN.match(found.kms_key or "")
+    volume = sku.child("volume") or Node(1)
+    # Only these two, so that an error in another key does not hide theirs.
+    pair = {key: node for key, node in volume.entries() if key in ("iops", "throughput")}
+    found = valid(Node(1, pair), Volume)
+    if found is not None:
+        options = VolumeOptions(found.iops, found.throughput)
+        for key, what, fix in ratio_problems(options, valid(sku, Gibibytes, "disk_gb")):
+            yield document.problem(("skus", name, "volume", key), what, fix)
+    arn = _KEY_ARN.match(valid(volume, KmsKey, "kms_key") or "")
     for region in sorted({text(section, "region") or "" for section in sections} - {""}):
         if arn is not None and arn[1] != region:
             what = f"is a key in {arn[1]}, and a launch option is in {region}"
