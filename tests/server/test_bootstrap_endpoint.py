@@ -227,7 +227,7 @@ async def test_a_queued_attestation_whose_caller_disconnects_frees_its_place() -
             ]
             # One of them is refused, and the other one waits in the only place.
             (refused,), (queued,) = await asyncio.wait(
-                said, return_when=asyncio.FIRST_COMPLETED, timeout=5
+                said, return_when=asyncio.FIRST_COMPLETED, timeout=PATIENCE
             )
             assert (await refused).status == 429
             queued.cancel()

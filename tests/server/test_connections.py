@@ -119,16 +119,19 @@ async def test_a_slow_request_head_is_closed_after_its_time_limit(before: bytes)
         writer.write(SLOW_HEAD)
         while not closed.done():
             writer.write(b"a")
-            await asyncio.sleep(0.02)
+            await asyncio.wait({closed}, timeout=0.02)
         assert await closed
         writer.close()
 
 
 async def test_a_connection_may_be_idle_for_longer_than_a_request_head_may_take() -> None:
+    """A slow head that begins later is closed first."""
     async with running(settings=replace(LOOPBACK, head=1.0)) as caller:
         reader, writer = await connect(caller.serving.address, PING)
         assert b" 200 " in await reader.readuntil(b"\r\n\r\n")
-        await asyncio.sleep(1.5)
+        later = await connect(caller.serving.address, SLOW_HEAD)
+        assert await is_closed(later)
+        later[1].close()
         writer.write(PING)
         assert b" 200 " in await reader.readuntil(b" 200 ")
         writer.close()
