@@ -139,6 +139,14 @@ def test_yielding_a_machine_may_take_several_steps() -> None:
     assert {flow(found).get((thin, pool), 0) for pool in (READY_A, runner(wide))} == {0, 1}
 
 
+def test_jobs_that_move_between_unsent_launches_are_reported() -> None:
+    """Then another launch could serve other jobs, so the planner has to match again."""
+    unsent_b = Supply(SupplyKind.UNSENT, sku=B)
+    assert matched(["ab", "a"], {UNSENT_A: 1, unsent_b: 1}).moved
+    assert not matched(["a", "ab"], {UNSENT_A: 1, unsent_b: 1}).moved
+    assert not matched(["ab", "a"], {READY_A: 1, READY_B: 1, UNSENT_A: 1}).moved
+
+
 def test_the_oldest_job_goes_first_if_supply_is_scarce() -> None:
     assert flow(matched(["ab", "a", "ab"], {READY_A: 1})) == {(EITHER, READY_A): 1}
     assert flow(matched(["a", "ab", "ab"], {READY_A: 1})) == {(ONLY_A, READY_A): 1}
@@ -204,6 +212,21 @@ def test_two_ready_minimums_do_not_share_a_machine() -> None:
         (ready_minimum_class(B), READY_B): 1,
     }
     assert (found.matched[ready_minimum_class(A)], found.matched[ready_minimum_class(B)]) == (2, 1)
+
+
+def test_launched_machines_count_as_unsent_supply_of_their_classes() -> None:
+    """Ready minimums register no runner, so the account's registrations count jobs only."""
+    found = matched(["a"], {READY_A: 1}, {A: 2})
+    assert (found.matched, found.machines) == ({ONLY_A: 1}, {"acme": 1})
+    minimum = ready_minimum_class(A)
+    found.add_launched({ONLY_A: 3, minimum: 2})
+    assert found.matched == {ONLY_A: 4, minimum: 2}
+    assert found.used == {READY_A: 1, UNSENT_A: 5}
+    assert found.machines == {"acme": 4}
+    assert flow(found) == {(ONLY_A, READY_A): 1, (ONLY_A, UNSENT_A): 3, (minimum, UNSENT_A): 2}
+    kinds = (SupplyKind.RUNNER, SupplyKind.READY, SupplyKind.COMING, SupplyKind.UNSENT)
+    assert [found.served(ONLY_A, kind) for kind in kinds] == [0, 1, 0, 3]
+    assert [found.served(minimum, kind) for kind in kinds] == [0, 0, 0, 2]
 
 
 POOLS = (READY_A, READY_B, COMING_A, runner(ONLY_A), runner(EITHER))
