@@ -257,7 +257,7 @@ async def test_free_capacity_is_shown_where_no_provisioner_adds_nodes(
 
     async def counted() -> bool:
         found = await fleet.check()
-        return f"cluster/{GPU}{{pool={place.name}}}: 8 free" in found.lines
+        return f"cluster/{GPU}{{pool={place.name}}}: 8 free, or used by this fleet" in found.lines
 
     await until(counted)
     assert (await fleet.check()).problems == ()

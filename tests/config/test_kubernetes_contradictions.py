@@ -32,6 +32,7 @@ def pods(*pairs: tuple[str, str]) -> str:
     return text
 
 
+DOLLARS = "limits: {dollars_per_hour: 100}\nproviders:"
 SKU, POD, SECTION = "    on:\n", "{image: i}", "{context: c, namespace: runners}"
 
 
@@ -146,6 +147,28 @@ SKU, POD, SECTION = "    on:\n", "{image: i}", "{context: c, namespace: runners}
         ),
         (
             POD,
+            "{image: i, node_selector: {kubernetes.io/arch: arm64}}",
+            'skus.gpu.on[0].pod.node_selector."kubernetes.io/arch"',
+            '"arm64" contradicts the SKU, whose pods run on nodes with amd64',
+            "correct arch in the SKU",
+        ),
+        (
+            f"{SKU}      - {{provider: cluster, pod: {POD}",
+            f"    arch: arm64\n{SKU}      - {{provider: cluster, "
+            "pod: {image: i, node_selector: {beta.kubernetes.io/arch: amd64}}",
+            'skus.gpu.on[0].pod.node_selector."beta.kubernetes.io/arch"',
+            '"amd64" contradicts the SKU, whose pods run on nodes with arm64',
+            "correct arch in the SKU",
+        ),
+        (
+            POD,
+            "{image: i, node_selector: {kubernetes.io/os: windows}}",
+            'skus.gpu.on[0].pod.node_selector."kubernetes.io/os"',
+            '"windows" contradicts the SKU, whose pods run on nodes with linux',
+            "remove it",
+        ),
+        (
+            POD,
             "{image: i, tolerations: [{key: k, effect: NoShedule}]}",
             "skus.gpu.on[0].pod.tolerations[0].effect",
             '"NoShedule" is not NoSchedule',
@@ -191,6 +214,25 @@ def test_a_machine_image_that_no_pod_uses_is_a_warning(folder: Folder) -> None:
     ec2: {region: us-east-1, subnets: [subnet-0a], security_groups: [sg-0a]}
 skus:"""
     assert folder.load(pods((SKU, image), (POD, with_ec2), ("skus:", east))).warnings == ()
+
+
+@pytest.mark.parametrize(("price", "said"), [("", 1), ("price: 0, ", 0), ("price: 2.5, ", 0)])
+def test_a_pod_without_a_price_is_a_warning_if_dollars_are_limited(
+    folder: Folder, price: str, said: int
+) -> None:
+    option = ("pod: {image", f"{price}pod: {{image")
+    assert folder.load(pods(option)).warnings == ()
+    warnings = folder.load(pods(option, ("providers:", DOLLARS))).warnings
+    assert [one.key for one in warnings] == ["skus.gpu.on[0].price"] * said
+    for one in warnings:
+        assert one.warning
+        assert "cost nothing in limits.dollars_per_hour" in one.what
+        assert "or price: 0" in one.fix
+
+
+def test_selectors_that_repeat_the_sku_are_accepted(folder: Folder) -> None:
+    pod = "{image: i, node_selector: {kubernetes.io/arch: amd64, kubernetes.io/os: linux}}"
+    assert folder.load(pods((POD, pod))).warnings == ()
 
 
 def test_the_text_that_the_others_change_is_accepted(folder: Folder) -> None:

@@ -7,7 +7,9 @@ from autoscaler.config.document import Document
 from autoscaler.config.problems import Problem, show
 from autoscaler.config.provider_kind import options_of, sections_of
 from autoscaler.config.settings import Settings
+from autoscaler.model.catalogue import Architecture
 from autoscaler.providers.kubernetes.configuration import KubernetesSection
+from autoscaler.providers.kubernetes.manifests import ARCHITECTURES
 
 KEY = "kubernetes"
 """The key of a Kubernetes provider's section."""
@@ -15,22 +17,33 @@ KEY = "kubernetes"
 _ACCELERATORS = ("nvidia.com/", "amd.com/")
 """The beginnings of the resources of device plugins that `accelerator` stands for."""
 
+_NODES = {arch.value: label for arch, label in ARCHITECTURES.items()}
+"""The label `kubernetes.io/arch` of the nodes for a SKU's `arch`."""
+
 
 def contradictions(document: Document) -> Iterator[Problem]:
     """Return the contradictions between keys."""
     yield from _namespaces(document)
     yield from _timeouts(document)
     yield from _systems(document)
+    yield from _selectors(document)
     yield from _accelerators(document)
 
 
 def warnings(document: Document, settings: Settings) -> Iterator[Problem]:
-    """Return warnings about machine images of SKUs that have pods only."""
+    """Return warnings about machine images of SKUs that have pods only, and about pods without a price."""
     for name, sku in settings.skus.items():
         sections = [settings.providers[one.provider].section for one in sku.launch_options]
         if sku.image is not None and all(isinstance(one, KubernetesSection) for one in sections):
             what = "has no effect: all launch options are pods, which have images of their own"
             yield document.problem(("skus", name, "image"), what, "remove it", warning=True)
+    if settings.limits.dollars_per_hour is None:
+        return
+    for name, _, index, option in options_of(document, KEY):
+        if option.child("price") is None:
+            what = "is missing: these pods cost nothing in limits.dollars_per_hour"
+            fix = "write what a pod costs in dollars an hour, or price: 0"
+            yield document.problem(("skus", name, "on", index, "price"), what, fix, warning=True)
 
 
 def _namespaces(document: Document) -> Iterator[Problem]:
@@ -78,6 +91,24 @@ def _systems(document: Document) -> Iterator[Problem]:
             what = f"a pod uses the driver of its node, and {provider} is on Kubernetes"
             fix = "write preinstalled, or remove the launch option on Kubernetes"
             yield document.problem(("skus", name, "driver"), what, fix)
+
+
+def _selectors(document: Document) -> Iterator[Problem]:
+    """Check that node selectors do not contradict the SKU, whose labels the pods select already."""
+    for name, sku, index, option in options_of(document, KEY):
+        arch = text(sku, "arch") or Architecture.X64
+        labels = option.get("pod", "node_selector")
+        for key, node in labels.entries() if labels is not None else ():
+            label = key.removeprefix("beta.")
+            own = {"kubernetes.io/os": "linux", "kubernetes.io/arch": _NODES.get(arch)}.get(label)
+            if own is None or node.value == own:
+                continue
+            what = f"{show(node.value)} contradicts the SKU, whose pods run on nodes with {own}"
+            fix = "remove it"
+            if label == "kubernetes.io/arch":
+                fix += ", or correct arch in the SKU"
+            path = ("skus", name, "on", index, "pod", "node_selector", key)
+            yield document.problem(path, what, fix)
 
 
 def _accelerators(document: Document) -> Iterator[Problem]:

@@ -9,7 +9,7 @@ from autoscaler.config.problems import KeyPath, Problem
 from autoscaler.config.provider_kind import OnlineCheck, ProviderKind
 from autoscaler.config.settings import Settings
 from autoscaler.model.identifiers import ProviderName
-from autoscaler.providers.kubernetes import container_mode_checks, file_checks
+from autoscaler.providers.kubernetes import amount_checks, container_mode_checks, file_checks
 from autoscaler.providers.kubernetes.configuration import KubernetesOptionKeys, KubernetesSection
 from autoscaler.providers.kubernetes.file_checks import KEY
 
@@ -41,9 +41,10 @@ class KubernetesKind(ProviderKind):
         """Return contradictions between providers, and between a SKU and its pods."""
         yield from file_checks.contradictions(document)
         yield from container_mode_checks.contradictions(document)
+        yield from amount_checks.contradictions(document)
 
     def warnings(self, document: Document, settings: Settings) -> Iterator[Problem]:
-        """Return machine images that no pod uses, and what the container modes of pods give to jobs."""
+        """Return unused machine images, pods without a price, and what container modes give to jobs."""
         yield from file_checks.warnings(document, settings)
         yield from container_mode_checks.warnings(document)
 

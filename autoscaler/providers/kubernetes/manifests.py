@@ -37,7 +37,8 @@ TOKEN_SECONDS = 3600
 GRACE_SECONDS = 60
 """From SIGTERM to SIGKILL. A listener takes up to 30 seconds to report that its job was cancelled."""
 
-_ARCH = {Architecture.X64: "amd64", Architecture.ARM64: "arm64"}
+ARCHITECTURES = {Architecture.X64: "amd64", Architecture.ARM64: "arm64"}
+"""The values of the label `kubernetes.io/arch`."""
 
 
 def pod_template(
@@ -161,7 +162,7 @@ def _resources(option: PodOption) -> dict[str, dict[str, str]]:
 
 def node_selector(option: PodOption) -> dict[str, str]:
     """Return the labels that the pod's node must have."""
-    own = {"kubernetes.io/os": "linux", "kubernetes.io/arch": _ARCH[option.arch]}
+    own = {"kubernetes.io/os": "linux", "kubernetes.io/arch": ARCHITECTURES[option.arch]}
     return {**own, **option.node_selector}
 
 

@@ -233,9 +233,9 @@ class _Cluster:
             return [], []
         nodes = await list_all(self._api, paths.NODES)
         free = free_units(self._settings, nodes, await list_all(self._api, paths.ALL_PODS))
-        return [f"{key}: {units} free" for key, units in sorted(free.items())], [
-            *self._without_nodes(nodes)
-        ]
+        return [
+            f"{key}: {units} free, or used by this fleet" for key, units in sorted(free.items())
+        ], [*self._without_nodes(nodes)]
 
     def _without_nodes(self, nodes: Sequence[Mapping[str, Any]]) -> Iterator[Problem]:
         for (sku, index), option in self._settings.options.items():
