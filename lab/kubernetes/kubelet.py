@@ -63,7 +63,7 @@ class Kubelet:
 
         Raises KubeletFailedError if a task failed, such as with a request that the API server refused.
         """
-        tasks = [*self._loops, *self._tasks.values()]
+        tasks = [*self._loops, *self._tasks.values(), *self._stopping()]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
@@ -75,10 +75,12 @@ class Kubelet:
 
     def check(self) -> None:
         """Raise KubeletFailedError if a task failed: its pods would never end."""
-        stopping = [one.stopping for one in self._workers.values() if one.stopping is not None]
-        for task in [*self._loops, *self._tasks.values(), *stopping]:
+        for task in [*self._loops, *self._tasks.values(), *self._stopping()]:
             if task.done() and not task.cancelled() and (error := task.exception()) is not None:
                 raise KubeletFailedError(repr(error)) from error
+
+    def _stopping(self) -> list[asyncio.Task[None]]:
+        return [one.stopping for one in self._workers.values() if one.stopping is not None]
 
     async def add_node(
         self,

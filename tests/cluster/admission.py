@@ -85,14 +85,17 @@ async def add_priority_class(place: Place, name: str, value: int) -> None:
 
 
 @asynccontextmanager
-async def failing_webhook(place: Place) -> AsyncIterator[str]:
-    """Have the API server ask a webhook that does not answer before it creates a pod here. Yield its name."""
+async def failing_webhook(place: Place, *also: str) -> AsyncIterator[str]:
+    """Have the API server ask a webhook that does not answer before it creates a pod here. Yield its name.
+
+    `also`: further operations, such as `UPDATE`.
+    """
     name = f"pods.{place.name}.example"
     selector = {"matchLabels": {"kubernetes.io/metadata.name": place.name}}
     rule = {
         "apiGroups": [""],
         "apiVersions": ["v1"],
-        "operations": ["CREATE"],
+        "operations": ["CREATE", *also],
         "resources": ["pods"],
     }
     webhook = {

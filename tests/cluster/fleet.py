@@ -114,6 +114,7 @@ class Fleet:
         self.clock = JumpingClock()
         self.github = FakeGitHub(latency=0.0, now=self.clock.now)
         self.reruns = AcceptedReruns()
+        self.broken_polls = 0
         ports = Ports(
             clock=self.clock,
             pacing=self.clock,
@@ -225,11 +226,24 @@ class Fleet:
         """Make a machine ready, and start its runner when it is assigned."""
         await self.ready(machine)
         bootstrap, nonce = self.parts.bootstrap, nonce_of(machine)
-        while not isinstance(answer := await bootstrap.poll(machine.id, nonce, 10.0), Assigned):
-            pass
+        answer = await self._assigned(machine)
         await bootstrap.acknowledge(machine.id, nonce, answer.runner)
         self.github.registrations[answer.runner].online = True
         return answer.runner
+
+    async def _assigned(self, machine: Machine) -> Assigned:
+        """Poll for an assignment, again and again, as the agent does after a 503."""
+        async with asyncio.timeout(PATIENCE):
+            while True:
+                try:
+                    answer = await self.parts.bootstrap.poll(machine.id, nonce_of(machine), 10.0)
+                except NotKnownYetError:
+                    # The API server did not protect the pod in time.
+                    self.broken_polls += 1
+                    await asyncio.sleep(0.1)
+                else:
+                    if isinstance(answer, Assigned):
+                        return answer
 
     async def works(self, machine: Machine, job: int) -> None:
         """Make a machine ready, and give its runner a job."""
