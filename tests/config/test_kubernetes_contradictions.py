@@ -1,5 +1,6 @@
 """What `check` says about pods in fleet.yaml: each message names the key and a fix."""
 
+import base64
 import json
 from typing import Any
 
@@ -354,6 +355,64 @@ def test_a_kubeconfig_that_cannot_be_used(
     assert fix in problem.fix
 
 
+def base64_of(text: str) -> str:
+    return base64.b64encode(text.encode()).decode()
+
+
+GOOD = certificate(curve_key())
+
+
+@pytest.mark.parametrize(
+    ("kind", "entry", "what", "fix"),
+    [
+        ("cluster", {"certificate-authority-data": "%%%"}, "is not base64", "correct"),
+        ("cluster", {"certificate-authority-data": base64_of("x")}, "certificate", ""),
+        ("cluster", {"certificate-authority": "absent.pem"}, "absent.pem", ""),
+        ("user", {"client-certificate-data": base64_of("x")}, "certificate", ""),
+        ("user", {"client-certificate": "absent.pem"}, "absent.pem", ""),
+        ("user", {"client-key-data": base64_of(GOOD)}, "key", ""),
+        ("user", {"client-key": "absent.pem"}, "absent.pem", ""),
+    ],
+)
+def test_a_certificate_or_key_of_a_kubeconfig_that_cannot_be_used(
+    folder: Folder, kind: str, entry: dict[str, str], what: str, fix: str
+) -> None:
+    [key] = entry
+    server = {"server": "https://k.example:6443"}
+    changes = {
+        "cluster": {"clusters": [{"name": "k", "cluster": server | entry}]},
+        "user": {"users": [{"name": "u", "user": entry}]},
+    }
+    (folder.path / "k").write_text(kubeconfig(**changes[kind]))
+    [problem] = folder.refused(pods((SECTION, "{kubeconfig: k, namespace: n}")))
+    assert problem.key == "providers.cluster.kubernetes.kubeconfig"
+    name = {"cluster": "k", "user": "u"}[kind]
+    assert problem.what.startswith(f'{key.removesuffix("-data")} of {kind} "{name}" of "k" ')
+    assert what in problem.what
+    assert fix in problem.fix
+
+
+def test_usable_certificates_of_a_kubeconfig_and_an_unused_user_are_accepted(
+    folder: Folder,
+) -> None:
+    (folder.path / "sub").mkdir()
+    (folder.path / "sub" / "ca.pem").write_text(GOOD)
+    server = {"server": "https://k.example:6443", "certificate-authority": "ca.pem"}
+    user = {
+        "client-certificate-data": base64_of(GOOD),
+        "client-certificate": "absent.pem",
+        "client-key-data": base64_of(pem(curve_key())),
+    }
+    others = {"name": "other", "user": {"client-key": "absent.pem"}}
+    content = kubeconfig(
+        clusters=[{"name": "k", "cluster": server}], users=[{"name": "u", "user": user}, others]
+    )
+    (folder.path / "sub" / "k").write_text(content)
+    file = folder.path / "fleet.yaml"
+    file.write_text(pods((SECTION, "{kubeconfig: sub/k, namespace: n}")))
+    assert load_for_service(file).warnings == ()
+
+
 @pytest.mark.parametrize("context", ["context: also-one", "context: one", "service_account: x"])
 def test_two_contexts_of_one_cluster_are_one_namespace(folder: Folder, context: str) -> None:
     (folder.path / "k").write_text(kubeconfig())
@@ -408,6 +467,24 @@ def test_a_server_that_this_host_does_not_know_is_no_error(
     monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
     two = f"{{kubeconfig: k, namespace: n}}\n  other:\n    kubernetes: {second}"
     folder.load(pods((SECTION, two)))
+
+
+def test_the_cluster_of_a_context_may_be_in_another_file_of_kubeconfig(
+    folder: Folder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (folder.path / "k").write_text(kubeconfig())
+    (folder.path / "contexts").write_text(kubeconfig(clusters=[]))
+    later = kubeconfig(contexts=[], clusters=cluster_at("https://later.example"))
+    (folder.path / "later").write_text(later)
+    (folder.path / "clusters").write_text(kubeconfig(contexts=[]))
+    names = ("contexts", "absent", "clusters", "clusters", "later")
+    files = [str(folder.path / name) for name in names]
+    monkeypatch.setenv("KUBECONFIG", ":".join(files))
+    two = (
+        "{kubeconfig: k, namespace: n}\n  other:\n    kubernetes: {context: also-one, namespace: n}"
+    )
+    [problem] = folder.refused(pods((SECTION, two)))
+    assert problem.what == f'"n" of https://k.example:6443 {ONE_NAMESPACE}"cluster"'
 
 
 @pytest.mark.parametrize("server", ["https://[2001:db8::1]:443", "https://k:6443", "https://k:x"])

@@ -544,3 +544,27 @@ async def test_an_incomplete_kubeconfig_is_an_error_in_credentials(
     with pytest.raises(ProviderError) as found:
         await new_client(make_settings(context="one", kubeconfig=file))
     assert found.value.code == "Kubeconfig"
+
+
+@pytest.mark.parametrize(
+    ("command", "said"),
+    [
+        ("plugin-that-is-absent", "plugin-that-is-absent is not on this host"),
+        ("false", "false failed"),
+    ],
+)
+async def test_a_credential_plugin_without_an_answer_is_named(
+    tmp_path: Path, command: str, said: str
+) -> None:
+    plugin = {"apiVersion": "client.authentication.k8s.io/v1", "command": command}
+    kubeconfig = {
+        "current-context": "one",
+        "contexts": [{"name": "one", "context": {"cluster": "k", "user": "u"}}],
+        "clusters": [{"name": "k", "cluster": {"server": "https://127.0.0.1:9"}}],
+        "users": [{"name": "u", "user": {"exec": plugin}}],
+    }
+    file = tmp_path / "config"
+    file.write_text(json.dumps(kubeconfig))
+    with pytest.raises(ProviderError, match=f"credential plugin {said}") as found:
+        await new_client(make_settings(kubeconfig=file))
+    assert found.value.code == "Kubeconfig"

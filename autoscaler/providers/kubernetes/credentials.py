@@ -7,6 +7,7 @@ plugin such as `aws eks get-token` answers with another one, an administrator wr
 
 import asyncio
 import os
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,6 +17,7 @@ from urllib.request import getproxies, proxy_bypass
 
 from autoscaler.controller.ports.provider import ProviderError
 from autoscaler.model.failures import FailureClass
+from autoscaler.providers.kubernetes.kubeconfigs import plugin_of, usual_files
 from autoscaler.providers.kubernetes.library import import_library
 from autoscaler.providers.kubernetes.settings import KubernetesSettings
 
@@ -56,7 +58,7 @@ async def new_client(settings: KubernetesSettings) -> "ApiClient":
             raise ValueError(f"the kubeconfig is incomplete: {error}") from error
         if BEARER_TOKEN not in found.api_key and found.cert_file is None:
             # The library logs the error of a credential plugin, and continues without credentials.
-            raise ValueError("the context's user has no token or certificate, or its plugin failed")
+            raise ValueError(await asyncio.to_thread(_without_credentials, settings))
     found.connection_pool_maxsize = CONNECTIONS
     # The controller decides about retries.
     found.retries = None
@@ -73,6 +75,17 @@ def environment_proxy(url: str) -> str | None:
     if proxy_bypass(address.hostname or ""):
         return None
     return getproxies().get(address.scheme)
+
+
+def _without_credentials(settings: KubernetesSettings) -> str:
+    """Return why a context gave no credentials."""
+    file = settings.kubeconfig
+    plugin = plugin_of([file] if file is not None else usual_files(os.environ), settings.context)
+    if plugin is None:
+        return "the context's user has no token or certificate"
+    if shutil.which(plugin) is None:
+        return f"the context's credential plugin {plugin} is not on this host: install it, or correct PATH"
+    return f"the context's credential plugin {plugin} failed, or answered without a token"
 
 
 @contextmanager

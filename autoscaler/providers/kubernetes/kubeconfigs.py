@@ -1,7 +1,7 @@
 """Finds the API server of a provider, without the official client."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -27,36 +27,79 @@ def server_of(file: Path, wanted: str | None) -> str:
 
     Raises KubeconfigError.
     """
-    content = _content(file)
-    contexts, clusters = _by_name(content, "contexts"), _by_name(content, "clusters")
+    content = read_kubeconfig(file)
+    return _server(file.name, content, context_name(file.name, content, wanted))
+
+
+def usual_server(context: str, environment: Mapping[str, str]) -> str | None:
+    """Return the URL of a context's API server in the usual places of kubectl, or None if none has it."""
+    content = _merged(usual_files(environment))
+    try:
+        return _server("KUBECONFIG", content, context)
+    except KubeconfigError:
+        return None
+
+
+def usual_files(environment: Mapping[str, str]) -> list[Path]:
+    """Return the files of `KUBECONFIG`, or `~/.kube/config`.
+
+    Kubernetes documentation, "Organizing Cluster Access Using kubeconfig Files".
+    """
+    names = environment.get("KUBECONFIG") or str(Path.home() / ".kube" / "config")
+    return [Path(name).expanduser() for name in names.split(os.pathsep) if name]
+
+
+def plugin_of(files: Iterable[Path], wanted: str | None) -> str | None:
+    """Return the command of the credential plugin of a context's user, or None if it has none.
+
+    Without a name, of the current context. Files that cannot be read have none.
+    """
+    content = _merged(files)
+    contexts, users = by_name(content, "contexts"), by_name(content, "users")
+    context = contexts.get(
+        str(wanted if wanted is not None else content.get("current-context")), {}
+    )
+    plugin = users.get(str(context.get("user")), {}).get("exec")
+    command = plugin.get("command") if isinstance(plugin, dict) else None
+    return command if isinstance(command, str) and command else None
+
+
+def context_name(file: str, content: Mapping[str, Any], wanted: str | None) -> str:
+    """Return the name of a context that the kubeconfig has. Raises KubeconfigError."""
+    contexts = by_name(content, "contexts")
     name = wanted if wanted is not None else content.get("current-context")
     if not name:
-        raise KubeconfigError(f"{show(file.name)} has no current context", "add the key context")
+        raise KubeconfigError(f"{show(file)} has no current context", "add the key context")
     if name not in contexts:
         meant = nearest(str(name), contexts)
         fix = f"did you mean {meant}?" if meant else f"write {listed(sorted(contexts))}"
-        what = f"{show(name)} is not a context of {show(file.name)}"
+        what = f"{show(name)} is not a context of {show(file)}"
         raise KubeconfigError(what, fix if contexts else "add it to the kubeconfig")
-    server = clusters.get(str(contexts[name].get("cluster")), {}).get("server")
+    return str(name)
+
+
+def _server(file: str, content: Mapping[str, Any], name: str) -> str:
+    context = by_name(content, "contexts").get(name, {})
+    server = by_name(content, "clusters").get(str(context.get("cluster")), {}).get("server")
     if not isinstance(server, str) or not server:
-        what = f"context {show(name)} of {show(file.name)} has no cluster with a server"
+        what = f"context {show(name)} of {show(file)} has no cluster with a server"
         raise KubeconfigError(what, "correct the kubeconfig, or write another context")
     return _normal(server)
 
 
-def usual_server(context: str, environment: Mapping[str, str]) -> str | None:
-    """Return the URL of a context's API server in the usual places of kubectl, or None if none has it.
-
-    They are the files of `KUBECONFIG`, or `~/.kube/config` (Kubernetes documentation, "Organizing Cluster
-    Access Using kubeconfig Files").
-    """
-    names = environment.get("KUBECONFIG") or str(Path.home() / ".kube" / "config")
-    for name in filter(None, names.split(os.pathsep)):
+def _merged(files: Iterable[Path]) -> dict[str, Any]:
+    """Return the entries of all files that can be read. As with kubectl, the first one of a name counts."""
+    found: dict[str, Any] = {"contexts": [], "clusters": [], "users": []}
+    for file in files:
         try:
-            return server_of(Path(name), context)
+            content = read_kubeconfig(file)
         except KubeconfigError:
             continue
-    return None
+        found.setdefault("current-context", content.get("current-context"))
+        for kind in ("contexts", "clusters", "users"):
+            entries = content.get(kind)
+            found[kind] += entries if isinstance(entries, list) else []
+    return found
 
 
 def own_server(environment: Mapping[str, str]) -> str | None:
@@ -82,7 +125,8 @@ def _normal(url: str) -> str:
     return f"{address.scheme}://{place}{address.path.rstrip('/')}"
 
 
-def _content(file: Path) -> Mapping[str, Any]:
+def read_kubeconfig(file: Path) -> Mapping[str, Any]:
+    """Return the content of a kubeconfig. Raises KubeconfigError."""
     try:
         with file.open("rb") as opened:
             content = yaml.safe_load(opened.read(MAX_BYTES))
@@ -93,12 +137,12 @@ def _content(file: Path) -> Mapping[str, Any]:
     raise KubeconfigError(f"{show(file.name)} is not a kubeconfig", _FIX)
 
 
-def _by_name(content: Mapping[str, Any], kind: str) -> dict[str, Mapping[str, Any]]:
-    """Return the `contexts` or `clusters` of a kubeconfig by name."""
-    found = content.get(kind)
+def by_name(content: Mapping[str, Any], kind: str) -> dict[str, Mapping[str, Any]]:
+    """Return the `contexts`, `clusters` or `users` of a kubeconfig by name, the first one of each name."""
+    entries = content.get(kind)
     singular = kind.removesuffix("s")
-    return {
-        str(one.get("name")): one[singular]
-        for one in (found if isinstance(found, list) else ())
-        if isinstance(one, dict) and isinstance(one.get(singular), dict)
-    }
+    found: dict[str, Mapping[str, Any]] = {}
+    for one in entries if isinstance(entries, list) else ():
+        if isinstance(one, dict) and isinstance(one.get(singular), dict):
+            found.setdefault(str(one.get("name")), one[singular])
+    return found

@@ -24,6 +24,7 @@ from autoscaler.model.identifiers import InstallationId, LaunchRequestId, Provid
 from autoscaler.model.installations import Installations
 from autoscaler.providers.kubernetes.configuration import Pod
 from autoscaler.providers.kubernetes.file_checks import KEY
+from autoscaler.providers.kubernetes.kubeconfig_files import unusable_files
 from autoscaler.providers.kubernetes.kubeconfigs import (
     KubeconfigError,
     own_server,
@@ -103,6 +104,7 @@ def _kubeconfigs(document: Document, folder: Path) -> Iterator[Problem]:
             key = "context" if section.child("context") is not None else "kubeconfig"
             yield document.problem((*path, key), error.what, error.fix)
             continue
+        yield from _credentials(document, folder, name, section)
         if server is None:
             continue
         place = (server, text(section, "namespace") or "")
@@ -111,6 +113,16 @@ def _kubeconfigs(document: Document, folder: Path) -> Iterator[Problem]:
             fix = "write another namespace, or use one provider"
             yield document.problem((*path, "namespace"), what + show(servers[place]), fix)
         servers.setdefault(place, name)
+
+
+def _credentials(document: Document, folder: Path, name: str, section: Node) -> Iterator[Problem]:
+    """Check the certificates and keys of a kubeconfig that fleet.yaml names."""
+    path = ("providers", name, KEY, "kubeconfig")
+    file = named_file(document, folder, *path)
+    if file is None:
+        return
+    for error in unusable_files(file, text(section, "context")):
+        yield document.problem(path, error.what, error.fix)
 
 
 def _server(document: Document, folder: Path, name: str, section: Node) -> str | None:
