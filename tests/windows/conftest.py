@@ -18,7 +18,7 @@ from tests.lab.machines.world import World
 
 AGENT = build_agent()
 
-Hosts = Callable[[float], WindowsHost]
+Hosts = Callable[..., WindowsHost]
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -40,11 +40,11 @@ def open_folder() -> Iterator[Path]:
 
 @pytest.fixture
 async def make_host(open_folder: Path, parts: Parts) -> AsyncIterator[Hosts]:
-    """Return a host for a time scale, which keeps the disks of its machines."""
+    """Return a host for a time scale and an agent. It keeps the disks of its machines."""
     made: list[WindowsHost] = []
 
-    def make(scale: float) -> WindowsHost:
-        made.append(WindowsHost(open_folder, AGENT, parts, scale, keep=True))
+    def make(scale: float, agent: bytes = AGENT) -> WindowsHost:
+        made.append(WindowsHost(open_folder, agent, parts, scale, keep=True))
         return made[-1]
 
     yield make

@@ -163,3 +163,12 @@ async def test_an_image_without_the_runners_task_is_reported(
         assert host.commands("i-1") == [(CANCEL, 0), (RUN_TASK, 1), (POWER_OFF, 0)]
         assert [one["reason"] for one in world.exits] == ["not_started"]
         await host.close()
+
+
+async def test_a_machine_whose_agent_does_not_start_powers_off_at_once(make_host: Hosts) -> None:
+    """The task cancels the shutdown of the user data, which would be 40 minutes away."""
+    async with running(World(yielding(SCALE))) as world:
+        host = make_host(world.scale, b"import sys\nsys.exit(1)\n")
+        await host.boot(world.machine("i-1", user_data(world), "windows"))
+        await until(lambda: bool(world.off))
+        assert host.commands("i-1") == [(CANCEL, 0), (POWER_OFF, 0)]

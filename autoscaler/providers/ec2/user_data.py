@@ -107,7 +107,8 @@ else
 fi
 """
 
-# The task runs at every boot as SYSTEM. When the agent ends, cmd runs the shutdown.
+# The task runs at every boot as SYSTEM. When the agent ends, cmd runs the shutdown. Windows refuses it (1190)
+# while the one of the first line stands, which an agent that does not start has not cancelled.
 _WINDOWS = """\
 <powershell>
 shutdown.exe /s /t 2400 /c 'scheduled at boot; the agent cancels it'
@@ -131,7 +132,7 @@ while (-not (Test-Genuine $agent)) {
   & $python -I "$base\\fetch.py" "$base\\controller.json" $agent
   if (-not (Test-Genuine $agent)) { Start-Sleep -Seconds (Get-Random -Minimum 3 -Maximum 8) }
 }
-$run = "/c `"`"$python`" -I -S `"$agent`" & shutdown.exe /s /f /t 0`""
+$run = "/c `"`"$python`" -I -S `"$agent`" & shutdown.exe /a & shutdown.exe /s /f /t 0`""
 $action = New-ScheduledTaskAction -Execute 'cmd.exe' -Argument $run
 $trigger = New-ScheduledTaskTrigger -AtStartup
 $who = New-ScheduledTaskPrincipal -UserId 'SYSTEM' -LogonType ServiceAccount -RunLevel Highest
