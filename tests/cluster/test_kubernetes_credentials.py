@@ -197,7 +197,7 @@ async def test_a_failing_credential_plugin_sends_no_anonymous_request(
 ) -> None:
     settings = with_user(place, tmp_path / "config", plugin(tmp_path / "plugin", tmp_path / "none"))
     provider = KubernetesProvider(settings, RememberingTelemetry(), ManualClock())
-    with pytest.raises(ProviderError, match="no token or certificate") as error:
+    with pytest.raises(ProviderError, match="plugin failed, or answered without a token") as error:
         await provider.open()
     assert (error.value.failure, error.value.code) == (FailureClass.CONFIGURATION, "Kubeconfig")
     await provider.close()
