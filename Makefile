@@ -58,13 +58,15 @@ coverage: setup ## Measure the branch coverage of the pure rooms and controller/
 
 check: lint types contracts ## Run all checks that run no test: lint, types, import contracts.
 
+AMI_SCRIPTS := $(shell find ami -name '*.sh') ami/linux/files/mount-instance-store ami/linux/files/test-image
+
 lint: setup ## Run Ruff (rules and format), ShellCheck and codespell.
 	@echo '==> ruff check'
 	@$(BIN)/ruff check --quiet .
 	@echo '==> ruff format'
 	@$(BIN)/ruff format --check --quiet .
 	@echo '==> shellcheck'
-	@$(BIN)/shellcheck scripts/*.sh .ci/run
+	@$(BIN)/shellcheck -x scripts/*.sh .ci/run $(AMI_SCRIPTS)
 	@echo '==> codespell'
 	@$(BIN)/codespell
 
@@ -82,7 +84,7 @@ crowds: setup
 
 # Folders and files that take half of the time of the tests outside tests/lab and tests/chaos. A process of
 # its own runs them, so that both cores are used to the end.
-EDGES := tests/agent tests/app tests/benchmarks tests/providers tests/server tests/store $(wildcard tests/test_*.py)
+EDGES := tests/agent tests/ami tests/app tests/benchmarks tests/providers tests/server tests/store $(wildcard tests/test_*.py)
 
 # The tests of the laboratory mostly wait for processes. The others compute, so they run under `nice`.
 laboratory: setup

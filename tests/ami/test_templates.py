@@ -1,0 +1,66 @@
+"""Packer reads the templates, and a build whose step fails makes no image."""
+
+import asyncio
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.ami.conftest import AMI, packer, place
+
+VALUES = {
+    "recipe": "linux-cpu",
+    "image_name": "runner-1",
+    "image_set": "runner",
+    "source_name": "stock-1",
+    "source_owner": "self",
+    "runner_version": "1",
+    "runner_url": "https://runner.example/",
+    "runner_sha256": "0",
+    "agent_file": __file__,
+    "agent_sha256": "0",
+    "region": "us-east-1",
+    "instance_type": "m7i.large",
+    "subnet_id": "subnet-0a",
+}
+
+
+def validate(folder: Path, template: str, **changes: str | None) -> tuple[int, str]:
+    values = {name: value for name, value in (VALUES | changes).items() if value is not None}
+    file = folder / "values.json"
+    file.write_text(json.dumps(values))
+    done = packer("validate", f"-var-file={file}", AMI / template)
+    return done.returncode, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("template", ["linux"])
+def test_packer_accepts_the_template(tmp_path: Path, template: str) -> None:
+    assert validate(tmp_path, template)[0] == 0
+
+
+def test_packer_names_a_value_that_is_missing(tmp_path: Path) -> None:
+    status, output = validate(tmp_path, "linux", runner_sha256=None)
+    assert status == 1
+    assert "runner_sha256" in output
+
+
+async def _fail(folder: Path) -> tuple[str, list[str], int]:
+    async with place(folder) as at:
+        file = folder / "variables.json"
+        file.write_text(json.dumps(at.variables | {"runner_sha256": "0" * 64}))
+        words = ("build", "-color=false", f"-var-file={file}", AMI / "linux")
+        done = await asyncio.to_thread(packer, *words)
+        assert done.returncode == 1
+        made = [image.name for image in at.ec2.images.named("runner-*")]
+        return done.stdout + done.stderr, made, len(at.ec2.machines_left())
+
+
+def test_a_step_that_fails_ends_the_build_without_an_image_and_a_machine(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
+    folder = tmp_path_factory.mktemp("failing")
+    folder.chmod(0o755)
+    output, made, left = asyncio.run(_fail(folder))
+    assert "/runner.tar.gz has the SHA-256 " in output
+    assert "image-build: error: step runner failed in 'apply' (status 1)" in output
+    assert (made, left) == ([], 0)
