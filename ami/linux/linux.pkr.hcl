@@ -164,7 +164,8 @@ source "amazon-ebs" "linux" {
     max_attempts  = 360
   }
 
-  ami_name        = var.image_name
+  # The prefix hides the image from fleets until `autoscaler images publish` has tested it.
+  ami_name        = "autoscaler/${var.image_name}"
   ami_description = "${var.recipe} with actions/runner ${var.runner_version}, from ${var.source_name}"
   run_tags        = { "autoscaler:image-set" = var.image_set, Name = "build of ${var.image_name}" }
   run_volume_tags = { "autoscaler:image-set" = var.image_set, Name = "build of ${var.image_name}" }

@@ -10,6 +10,7 @@ from typing import Annotated
 
 import typer
 
+from autoscaler.images.publishing import publish
 from autoscaler.images.recipes import RECIPES, Engine
 
 images = typer.Typer(
@@ -17,6 +18,7 @@ images = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode=None,
 )
+images.command()(publish)
 
 File = Annotated[
     Path | None,

@@ -6,6 +6,7 @@ import json
 import os
 import socket
 import subprocess
+import sys
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -131,9 +132,30 @@ class Built:
     snapshot_tags: dict[str, str]
     disk: Path
     machines_left: int
+    published: str
+    """What `autoscaler images publish` printed."""
 
     def read(self, path: str) -> str:
         return (self.disk / path.lstrip("/")).read_text()
+
+
+def _publish(image: str, at: Place) -> str:
+    """Run `autoscaler images publish`, which starts a machine from the image."""
+    environment = os.environ | {
+        "AWS_ACCESS_KEY_ID": "lab",
+        "AWS_SECRET_ACCESS_KEY": "lab",
+        "AWS_ENDPOINT_URL": at.ec2.endpoint_url,
+    }
+    options = {
+        "--region": at.ec2.region,
+        "--subnet": at.variables["subnet_id"],
+        "--instance-type": "m7i.large",
+    }
+    words = ["images", "publish", image, *(word for pair in options.items() for word in pair)]
+    command = [sys.executable, "-c", "from autoscaler.cli import main; main()", *words]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
 
 
 async def _build(folder: Path) -> Built:
@@ -144,7 +166,10 @@ async def _build(folder: Path) -> Built:
         done = await asyncio.to_thread(packer, *words)
         output = done.stdout + done.stderr
         assert done.returncode == 0, output
-        [image] = at.ec2.images.named("runner-*")
+        [image] = at.ec2.images.named("autoscaler/runner-*")
+        assert "autoscaler:published" not in image.tags
+        published = await asyncio.to_thread(_publish, image.id, at)
+        image = at.ec2.images.find(image.id)
         return Built(
             done.returncode,
             output,
@@ -152,6 +177,7 @@ async def _build(folder: Path) -> Built:
             dict(at.ec2.images.snapshots.find(image.snapshot_id).tags),
             at.host.disk(image.source_instance),
             len(at.ec2.machines_left()),
+            published,
         )
 
 

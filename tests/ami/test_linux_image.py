@@ -21,13 +21,21 @@ def test_the_build_leaves_no_machine(built: Built) -> None:
 def test_the_image_and_its_snapshot_say_what_they_are(built: Built) -> None:
     assert built.tags == {
         "Name": "runner-linux-cpu-x64-1",
+        "autoscaler:published": built.tags["autoscaler:published"],
         "autoscaler:image-set": "runner",
         "autoscaler:image-recipe": "linux-cpu",
         "autoscaler:image-base": "stock-1",
         "autoscaler:image-runner": VERSION,
         "autoscaler:image-agent": built.tags["autoscaler:image-agent"],
     }
-    assert built.snapshot_tags == built.tags
+    published = {"autoscaler:published": built.tags["autoscaler:published"]}
+    assert built.snapshot_tags | published == built.tags
+
+
+def test_the_image_is_published_after_it_tested_itself_on_a_machine(built: Built) -> None:
+    versions = json.loads(built.read("/opt/runner-agent/image.json"))["versions"]
+    _, separator, text = built.published.partition(" s: ")
+    assert (built.published[:4], separator, json.loads(text)) == ("ami-", " s: ", versions)
 
 
 def test_the_manifest_says_what_is_in_the_image(built: Built) -> None:

@@ -51,7 +51,7 @@ async def _fail(folder: Path) -> tuple[str, list[str], int]:
         words = ("build", "-color=false", f"-var-file={file}", AMI / "linux")
         done = await asyncio.to_thread(packer, *words)
         assert done.returncode == 1
-        made = [image.name for image in at.ec2.images.named("runner-*")]
+        made = [image.name for image in at.ec2.images.named("autoscaler/*")]
         return done.stdout + done.stderr, made, len(at.ec2.machines_left())
 
 

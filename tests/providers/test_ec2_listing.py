@@ -168,7 +168,10 @@ def test_a_machine_missing_from_the_first_listing_still_boots(
 
 
 class _Images:
-    """DescribeImages' answer with an image of two EBS disks and an ephemeral one."""
+    """DescribeImages' answer with an image of two EBS disks and an ephemeral one, or with these images."""
+
+    def __init__(self, *images: dict[str, object]) -> None:
+        self._images = images
 
     @property
     def ec2(self) -> "_Images":
@@ -181,7 +184,20 @@ class _Images:
             {"DeviceName": "/dev/sdb", "VirtualName": "ephemeral0"},
         ]
         image = {"ImageId": "ami-1", "RootDeviceName": "/dev/sda1", "BlockDeviceMappings": disks}
-        return {"Images": [image]}
+        return {"Images": self._images or [image]}
+
+
+def test_an_image_of_the_recipes_is_used_only_after_its_test() -> None:
+    tags = [{"Key": "autoscaler:published", "Value": "2026-11-23T21:00:00Z"}]
+    images = (
+        {"ImageId": "ami-1", "Name": "autoscaler/runner-1"},
+        {"ImageId": "ami-2", "Name": "autoscaler/runner-2", "Tags": tags},
+        {"ImageId": "ami-3", "Name": "runner-3"},
+        {"ImageId": "ami-4", "Name": "autoscaler/runner-4", "Tags": [{"Key": "a", "Value": "b"}]},
+    )
+    arguments = {"owner": "self", "name": "*", "page": None}
+    found, _ = describe_images(_Images(*images), arguments)  # type: ignore[arg-type]
+    assert [image.id for image in found] == ["ami-2", "ami-3"]
 
 
 def test_an_images_disks_are_read_without_the_ephemeral_ones() -> None:

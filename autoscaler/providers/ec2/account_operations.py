@@ -7,6 +7,7 @@ from typing import Any
 
 from autoscaler.providers.ec2.clients import Arguments, Clients
 from autoscaler.providers.ec2.rows import ImageRow, QuotaRow, SubnetRow, TemplateRow
+from autoscaler.providers.ec2.tags import PUBLISHED, RECIPE_PREFIX
 
 
 def get_caller_identity(clients: Clients, _: Arguments) -> str:
@@ -42,7 +43,10 @@ def describe_instance_type_offerings(
 
 
 def describe_images(clients: Clients, arguments: Arguments) -> tuple[list[ImageRow], str | None]:
-    """Return one page of the available images of `owner` whose name matches the glob `name`."""
+    """Return one page of the available images of `owner` whose name matches the glob `name`.
+
+    Leaves out images of this project's recipes that have not passed their test.
+    """
     parameters: dict[str, Any] = {
         "Owners": [arguments["owner"]],
         "Filters": [
@@ -54,7 +58,17 @@ def describe_images(clients: Clients, arguments: Arguments) -> tuple[list[ImageR
     if arguments["page"]:
         parameters["NextToken"] = arguments["page"]
     answer = clients.ec2.describe_images(**parameters)
-    return [_image(one) for one in answer["Images"]], answer.get("NextToken")
+    shown = [one for one in answer["Images"] if not _awaits_its_test(one)]
+    return [_image(one) for one in shown], answer.get("NextToken")
+
+
+def _awaits_its_test(one: Any) -> bool:
+    """Return whether an image has a name of the recipes in ami/, and not the tag of a passed test.
+
+    By the name, because Packer adds tags seconds after EC2 shows an image as available.
+    """
+    tags = {tag["Key"] for tag in one.get("Tags", ())}
+    return (one.get("Name") or "").startswith(RECIPE_PREFIX) and PUBLISHED not in tags
 
 
 def _image(one: Any) -> ImageRow:

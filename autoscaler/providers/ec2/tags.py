@@ -15,6 +15,12 @@ SKU = "autoscaler:sku"
 LAUNCH_REQUEST = "autoscaler:launch-request"
 """The id of the launch request. It identifies the request of a machine if the answer was lost."""
 
+PUBLISHED = "autoscaler:published"
+"""The tag that `autoscaler images publish` gives to an image that passed its test."""
+
+RECIPE_PREFIX = "autoscaler/"
+"""The names of images that the recipes in ami/ make begin so. Machines use them only with the tag PUBLISHED."""
+
 FIELDS: Mapping[str, str] = MappingProxyType(
     {
         FLEET: "fleet",

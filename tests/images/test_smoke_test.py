@@ -1,0 +1,96 @@
+"""The test of a new image on a machine, with a stand-in for EC2 and virtual time."""
+
+import pytest
+
+from autoscaler.images.smoke_test import (
+    FAILED,
+    PATIENCE,
+    PUBLISHED,
+    ImageEc2Error,
+    Verdict,
+    publish,
+    read_verdict,
+)
+
+NOW = "2026-11-23T21:00:00Z"
+PASSED = 'boot\n[   12.0] cloud-init: image-test: passed {"runner": "2.338.0"}\n'
+
+
+class Machine:
+    """EC2 with one machine. `console` and `states` are the answers in order; the last one repeats."""
+
+    def __init__(self, console: list[str], states: list[str]) -> None:
+        self.outputs, self.states = console, states
+        self.time = 0.0
+        self.terminated: list[str] = []
+        self.tags: dict[str, str] = {}
+        self.refuses = ""
+
+    def launch(self, image: str, user_data: str) -> str:
+        assert (image, user_data[:2]) == ("ami-1", "#!")
+        return "i-1"
+
+    def console(self, instance: str) -> str:
+        if self.refuses:
+            raise ImageEc2Error(self.refuses)
+        return self.outputs.pop(0) if len(self.outputs) > 1 else self.outputs[0]
+
+    def state(self, instance: str) -> str:
+        return self.states.pop(0) if len(self.states) > 1 else self.states[0]
+
+    def terminate(self, instance: str) -> None:
+        self.terminated.append(instance)
+
+    def tag(self, image: str, tags: dict[str, str]) -> None:
+        self.tags |= tags
+
+    def now(self) -> float:
+        return self.time
+
+    def sleep(self, seconds: float) -> None:
+        self.time += seconds
+
+    def publish(self) -> Verdict:
+        return publish(self, "ami-1", NOW, self.now, self.sleep)
+
+
+def test_an_image_that_passes_is_published_and_its_machine_terminated() -> None:
+    machine = Machine(["", "boot", PASSED], ["pending", "running"])
+    assert machine.publish() == Verdict(True, '{"runner": "2.338.0"}')
+    assert (machine.tags, machine.terminated) == ({PUBLISHED: NOW}, ["i-1"])
+
+
+def test_an_image_that_fails_gets_the_reason_and_is_not_published() -> None:
+    machine = Machine([f"image-test: failed: {'x' * 300}\n"], ["running"])
+    assert not machine.publish().passed
+    assert (machine.tags, machine.terminated) == ({FAILED: "x" * 256}, ["i-1"])
+
+
+def test_a_machine_that_ends_without_a_verdict_fails_the_image() -> None:
+    machine = Machine(["Kernel panic\n"], ["pending", "running", "terminated"])
+    assert machine.publish() == Verdict(False, "machine i-1 is terminated and printed no verdict")
+    assert set(machine.tags) == {FAILED}
+
+
+def test_a_verdict_that_was_printed_just_before_the_end_counts() -> None:
+    assert Machine([PASSED], ["terminated"]).publish().passed
+
+
+def test_a_machine_that_hangs_fails_the_image_after_a_while() -> None:
+    machine = Machine(["boot\n"], ["running"])
+    assert machine.publish() == Verdict(False, "machine i-1 printed no verdict for 900 s")
+    assert machine.time == PATIENCE
+    assert machine.terminated == ["i-1"]
+
+
+def test_an_error_of_ec2_tags_nothing_and_terminates_the_machine() -> None:
+    machine = Machine([""], ["running"])
+    machine.refuses = "GetConsoleOutput: UnauthorizedOperation"
+    with pytest.raises(ImageEc2Error):
+        machine.publish()
+    assert (machine.tags, machine.terminated) == ({}, ["i-1"])
+
+
+def test_a_line_that_has_not_ended_is_not_read() -> None:
+    assert read_verdict("image-test: failed: the user of") is None
+    assert read_verdict("image-test: passed {}\r\n") == Verdict(True, "{}")
