@@ -101,7 +101,9 @@ class NvidiaTry:
         """Unload the driver and reset the GPUs, before another try."""
         self._report("driver_reset")
         for module in MODULES:
-            self._run("driver_module", ["modprobe", "-r", module], GPU_ANSWER, check=False)
+            # A module that a hung process uses cannot be unloaded. The next try shows whether it works.
+            with contextlib.suppress(DriverFailure):
+                self._run("driver_module", ["modprobe", "-r", module], GPU_ANSWER, check=False)
         for gpu in nvidia_gpus(self._machine.devices()):
             reset = f"/sys/bus/pci/devices/{gpu.address}/reset"
             # Some GPUs cannot be reset alone. The next try shows whether they work.

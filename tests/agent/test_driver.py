@@ -246,6 +246,14 @@ def test_an_installer_that_hangs_is_ended_within_the_budget(agent: ModuleType) -
     assert 1700 < machine.time <= PLAN["budget_s"]
 
 
+def test_modules_that_cannot_be_unloaded_hide_no_failure(agent: ModuleType) -> None:
+    """`modprobe -r` waits for a process that hangs in the driver."""
+    machine = FakeMachine(agent)
+    machine.takes["modprobe -r"] = 1e9
+    machine.answers["sh "] = lambda: (1, "ERROR: no\n")
+    assert failure(agent, machine) == ("driver_build", "sh exited with 1: ERROR: no (try 3)")
+
+
 def test_no_try_begins_after_the_budget(agent: ModuleType) -> None:
     machine = FakeMachine(agent)
     machine.takes["sh "] = 1e9
