@@ -184,6 +184,24 @@ def test_a_limited_search_finds_the_same_as_one_that_remembers_no_failed_search(
         assert flow.matched == forgetful.matched
 
 
+def test_a_class_that_failed_below_another_is_searched_again() -> None:
+    """Class 1 shares its pool with class 0 alone, and has a path only after class 0 uses another pool."""
+    flow = Flow([[0, 1], [0], [1, 2]], [2, 2, 2], 0, [0, 0, 0])
+    flow.limit([9])
+    assert [flow.augment(number) for number in (0, 1, 2, 2, 0, 1)] == [1] * 6
+    assert flow.matched == [2, 2, 2]
+
+
+def test_machines_in_use_count_against_a_later_limit() -> None:
+    flow = Flow([[0, 1]], [1, 9], 1, [0])
+    assert flow.augment(0, 9) + flow.augment(0, 2) == 3
+    flow.limit([3])
+    assert [flow.augment(0, 9), flow.augment(0, 9)] == [1, 0]
+    flow.limit(None)
+    assert flow.augment(0, 4) == 4
+    assert flow.machines == [7]
+
+
 @pytest.mark.parametrize("limited", [True, False])
 def test_a_job_moves_all_jobs_of_a_chain(limited: bool) -> None:
     """Class n may use the pools n and n + 1. Each class but the last has a job in the pool n + 1."""

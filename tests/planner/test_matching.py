@@ -139,6 +139,25 @@ def test_yielding_a_machine_may_take_several_steps() -> None:
     assert {flow(found).get((thin, pool), 0) for pool in (READY_A, runner(wide))} == {0, 1}
 
 
+def test_runners_are_used_in_the_same_order_in_every_order_of_the_supply() -> None:
+    wide, thin = runner(klass("a", "x")), runner(klass("a"))
+    world = World(catalogue(sku("a", labels=("x",))))
+    world.observe(1, JobState.QUEUED, ("a",))
+    for supply in ({wide: 1, thin: 1}, {thin: 1, wide: 1}):
+        assert list(match(world.fleet(), supply, {}).used) == [thin]
+
+
+def test_a_ready_minimum_that_cannot_be_kept_does_not_hinder_another() -> None:
+    third = SkuName("c")
+    known = catalogue(sku("a", labels=("ac",)), sku("b"), sku("c", labels=("ac",)))
+    world = World(known)
+    world.observe(1, JobState.QUEUED, ("ac",))
+    coming_c = Supply(SupplyKind.COMING, sku=third)
+    found = match(world.fleet(), {COMING_A: 1, coming_c: 1}, {B: 1, A: 1})
+    assert found.used == {COMING_A: 1, coming_c: 1}
+    assert found.matched[ready_minimum_class(A)] == 1
+
+
 def test_jobs_that_move_between_unsent_launches_are_reported() -> None:
     """Then another launch could serve other jobs, so the planner has to match again."""
     unsent_b = Supply(SupplyKind.UNSENT, sku=B)
@@ -219,11 +238,17 @@ def test_launched_machines_count_as_unsent_supply_of_their_classes() -> None:
     found = matched(["a"], {READY_A: 1}, {A: 2})
     assert (found.matched, found.machines) == ({ONLY_A: 1}, {"acme": 1})
     minimum = ready_minimum_class(A)
-    found.add_launched({ONLY_A: 3, minimum: 2})
+    found.add_launched({ONLY_A: 2, minimum: 1})
+    found.add_launched({ONLY_A: 1, minimum: 1})
     assert found.matched == {ONLY_A: 4, minimum: 2}
     assert found.used == {READY_A: 1, UNSENT_A: 5}
     assert found.machines == {"acme": 4}
-    assert flow(found) == {(ONLY_A, READY_A): 1, (ONLY_A, UNSENT_A): 3, (minimum, UNSENT_A): 2}
+    assert found.flows[1:] == [
+        (ONLY_A, UNSENT_A, 2),
+        (minimum, UNSENT_A, 1),
+        (ONLY_A, UNSENT_A, 1),
+        (minimum, UNSENT_A, 1),
+    ]
     kinds = (SupplyKind.RUNNER, SupplyKind.READY, SupplyKind.COMING, SupplyKind.UNSENT)
     assert [found.served(ONLY_A, kind) for kind in kinds] == [0, 1, 0, 3]
     assert [found.served(minimum, kind) for kind in kinds] == [0, 0, 0, 2]
