@@ -169,3 +169,16 @@ def test_two_accounts_share_ready_machines_while_another_sku_launches() -> None:
     world.observe(9, JobState.QUEUED, ("other",), repository="yak/widgets")
     assert [launch.sku for launch in world.intents(Launch)] == ["other"]
     assert assigned(world) == ["acme", "acme", "zeta", "zeta"]
+
+
+@pytest.mark.parametrize("registrable", [0, 1])
+def test_machines_beyond_the_registration_budget_are_shared_fairly_too(registrable: int) -> None:
+    fair = dataclasses.replace(sku(max_machines=4), fair_share=0.5)
+    world = World(catalogue(fair))
+    for job in range(8):
+        repository = "acme/many" if job < 5 else "acme/few"
+        world.observe(job, JobState.QUEUED, repository=repository)
+        world.now += 1.0
+    found = match(world.fleet(), {READY: 4}, {}, {"acme": registrable})
+    assert found.taken == {(GPU, "acme/many"): 2, (GPU, "acme/few"): 2}
+    assert found.matched.total() == 4

@@ -192,6 +192,15 @@ def test_a_class_that_failed_below_another_is_searched_again() -> None:
     assert flow.matched == [2, 2, 2]
 
 
+def test_a_search_that_a_limit_cut_is_repeated_once_the_account_has_a_registration_again() -> None:
+    """Class 3 needs a machine for class 2. Class 4, of another account, moves class 1 to a runner."""
+    pools = [[0, 1], [0, 3], [2, 4], [2], [3]]
+    flow = Flow(pools, [1] * 5, 3, [1, 1, 1, 1, 0])
+    flow.limit([9, 1])
+    assert [flow.augment(number) for number in (0, 1, 2, 3, 4, 3)] == [1, 1, 1, 0, 1, 1]
+    assert flow.machines == [1, 1]
+
+
 def test_machines_in_use_count_against_a_later_limit() -> None:
     flow = Flow([[0, 1]], [1, 9], 1, [0])
     assert flow.augment(0, 9) + flow.augment(0, 2) == 3
