@@ -169,6 +169,7 @@ commands.command()(operator_commands.unverified)
 commands.command()(operator_commands.terminate)
 commands.command()(operator_commands.adopt)
 commands.command()(operator_commands.close_circuit)
+images.command()(operator_commands.shell)
 commands.add_typer(images, name="images")
 
 

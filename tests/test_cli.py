@@ -572,6 +572,7 @@ def test_help_imports_only_what_it_needs() -> None:
         "except SystemExit as end: assert end.code == 0\n"
         "ours = {name for name in sys.modules if name.partition('.')[0] == 'autoscaler'}\n"
         "commands = {'autoscaler.operator_commands', 'autoscaler.operator_commands.commands'}\n"
+        "commands |= {'autoscaler.operator_commands.job_shell'}\n"
         "commands |= {'autoscaler.images', 'autoscaler.images.commands', 'autoscaler.images.recipes'}\n"
         "commands.add('autoscaler.images.publishing')\n"
         "assert ours == {'autoscaler', 'autoscaler.cli'} | commands, ours\n"

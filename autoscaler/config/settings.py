@@ -11,6 +11,7 @@ from typing import Annotated, ClassVar
 from pydantic import Field
 
 from autoscaler.config import shapes
+from autoscaler.config.job_container import JobContainer
 from autoscaler.config.shapes import (
     Count,
     Dollars,
@@ -118,6 +119,10 @@ class ProviderSection(Section):
     def describe(self, option: LaunchOptionSettings) -> str:
         """Return a launch option at this provider in a few words, for the summary."""
         raise NotImplementedError
+
+    def container(self, option: LaunchOptionSettings) -> JobContainer | None:  # noqa: ARG002
+        """Return the container in which the jobs of a launch option run, or None if they run on a machine."""
+        return None
 
     def longest_wait(self) -> Seconds:
         """Return how long a launched machine may wait for a host. Its boot deadline is later by this time."""

@@ -14,7 +14,7 @@ from autoscaler.images.publishing import publish
 from autoscaler.images.recipes import RECIPES, Engine
 
 images = typer.Typer(
-    help="Check and print the versions of what images contain, and build images.",
+    help="Check and print the versions of what images contain; build images and open shells in them.",
     no_args_is_help=True,
     rich_markup_mode=None,
 )
@@ -60,7 +60,7 @@ def check(
     from autoscaler.images.findings import find
     from autoscaler.images.load import load_versions
 
-    with _errors():
+    with usage_errors():
         found = load_versions(file)
     today = (date or datetime.now(UTC)).date()
     findings = find(found.versions, today)
@@ -102,7 +102,7 @@ def values(
     from autoscaler.images.values import read_values
 
     keys = _names(wanted)
-    with _errors():
+    with usage_errors():
         found = read_values(load_versions(file), keys)
     if output is ValuesFormat.JSON:
         typer.echo(json.dumps(found, indent=2))
@@ -153,7 +153,7 @@ def build(
     from autoscaler.images.load import load_versions
     from autoscaler.images.recipes import build_command
 
-    with _errors():
+    with usage_errors():
         prepared = prepare(
             load_versions(file), name, root, platform, tuple(tag or ()), tuple(further or ())
         )
@@ -184,7 +184,7 @@ def driver(
     from autoscaler.images.load import load_versions
     from autoscaler.model.catalogue import Architecture, OperatingSystem
 
-    with _errors():
+    with usage_errors():
         versions = load_versions(file)
         plan = driver_plan(
             versions, OperatingSystem.LINUX, Architecture(arch), AcceleratorVendor.NVIDIA
@@ -206,14 +206,15 @@ def _names(wanted: list[str]) -> dict[str, str]:
 
 
 @contextmanager
-def _errors() -> Iterator[None]:
-    """Print the errors of a file or of a build to stderr, and exit with 2."""
+def usage_errors() -> Iterator[None]:
+    """Print the errors of a file, a build or a shell to stderr, and exit with 2."""
     from autoscaler.config import ConfigurationError
     from autoscaler.images.building import BuildError
+    from autoscaler.images.shells import NoContainerError
 
     try:
         yield
-    except BuildError as error:
+    except (BuildError, NoContainerError) as error:
         typer.echo(str(error), err=True)
         raise typer.Exit(2) from None
     except ConfigurationError as error:

@@ -6,10 +6,12 @@ from typing import Any
 
 from pydantic import Field
 
+from autoscaler.config.job_container import JobContainer
 from autoscaler.config.settings import ProviderSection
 from autoscaler.config.shapes import Dollars, Duration, FilePath, Section, Text
 from autoscaler.config.sku_settings import LaunchOptionSettings
 from autoscaler.model.identifiers import Seconds
+from autoscaler.providers.kubernetes.job_containers import job_container
 from autoscaler.providers.kubernetes.shapes import (
     ExtendedResource,
     ImageReference,
@@ -134,3 +136,9 @@ class KubernetesSection(ProviderSection):
         """Return the image."""
         assert isinstance(option, KubernetesOptionKeys)
         return f"pod {option.pod.image}" if option.pod is not None else "pod"
+
+    def container(self, option: LaunchOptionSettings) -> JobContainer | None:
+        """Return the runner's container of the pod."""
+        assert isinstance(option, KubernetesOptionKeys)
+        pod = option.pod
+        return None if pod is None else job_container(pod.image, pod.resources, pod.overlay)

@@ -1,0 +1,124 @@
+"""The command that opens a shell in the environment of a SKU's jobs, on a developer's machine. Pure.
+
+Sources: docker's and podman's reference of `run`; NVIDIA's documentation of the container toolkit (`--gpus`,
+and CDI for podman); ROCm documentation, "Running ROCm Docker containers" (`/dev/kfd`, `/dev/dri/renderD*`).
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from autoscaler.config.job_container import JobContainer
+from autoscaler.config.settings import Settings
+from autoscaler.config.sku_settings import AcceleratorVendor, SkuSettings
+from autoscaler.images.recipes import Engine
+from autoscaler.model.catalogue import Architecture
+
+PLATFORMS = {Architecture.X64: "linux/amd64", Architecture.ARM64: "linux/arm64"}
+
+# The listener reads `.env` (actions/runner, Program.cs, LoadAndSetEnv): a name and a value a line, as they are.
+# The agent reads `.path`.
+ENVIRONMENT = """\
+if [ -f .env ]; then
+  while IFS= read -r line || [ -n "$line" ]; do
+    case "$line" in [A-Za-z_]*=*) export "$line" ;; esac
+  done < .env
+fi
+if [ -s .path ]; then PATH=$(cat .path); export PATH; fi
+exec "$@"
+"""
+
+
+class NoContainerError(Exception):
+    """The jobs of a SKU do not run in a container. The text says where they run, and what to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class AmdDevices:
+    """AMD's GPUs of this machine: paths of their render nodes in order, and the groups that may open them."""
+
+    render_nodes: tuple[str, ...] = ()
+    groups: tuple[int, ...] = ()
+
+
+def container_of(settings: Settings, name: str) -> JobContainer:
+    """Return the container of a SKU's jobs: that of its first launch option that has one.
+
+    Raises NoContainerError.
+    """
+    sku = settings.skus.get(name)
+    if sku is None:
+        raise NoContainerError(
+            f"fleet.yaml has no SKU {name!r}; name one of {', '.join(settings.skus)}"
+        )
+    sections = [(settings.providers[one.provider].section, one) for one in sku.launch_options]
+    found = (section.container(option) for section, option in sections)
+    first = next((one for one in found if one is not None), None)
+    if first is not None:
+        return first
+    places = "; ".join(
+        f"{section.describe(option)} at {option.provider}" for section, option in sections
+    )
+    image = "" if sku.image is None else f" from the image {sku.image.name} ({sku.image.owner})"
+    raise NoContainerError(
+        f"{name} runs on machines{image}: {places}. It has no container to open a shell in; "
+        "launch an instance from that image to get the environment of its jobs"
+    )
+
+
+def shell_command(
+    engine: Engine,
+    sku: SkuSettings,
+    container: JobContainer,
+    words: Sequence[str],
+    *,
+    terminal: bool,
+    devices: AmdDevices | None,
+) -> list[str]:
+    """Return the command that starts `words` in the environment of a SKU's jobs.
+
+    `devices` are AMD's GPUs of this machine. Without them (None), the container gets no accelerator.
+    """
+    limits = [] if container.cpus is None else ["--cpus", f"{container.cpus:g}"]
+    if container.memory is not None:
+        limits += ["--memory", f"{container.memory}b"]
+    given = [word for one in container.environment.items() for word in ("--env", "=".join(one))]
+    return [
+        engine.value,
+        "run",
+        "--rm",
+        "--interactive",
+        *(["--tty"] if terminal else []),
+        "--platform",
+        PLATFORMS[sku.arch],
+        # As in the pod: no root, and no way to become root.
+        "--user",
+        str(container.user),
+        "--cap-drop=ALL",
+        "--security-opt=no-new-privileges",
+        *limits,
+        *([] if devices is None else accelerator_options(engine, sku, devices)),
+        *given,
+        "--entrypoint",
+        "/bin/sh",
+        container.image,
+        "-c",
+        ENVIRONMENT,
+        "shell",
+        *words,
+    ]
+
+
+def accelerator_options(engine: Engine, sku: SkuSettings, devices: AmdDevices) -> list[str]:
+    """Return the options that give a container as many accelerators as a SKU's machine has."""
+    if sku.accelerator is None:
+        return []
+    count = sku.accelerator.count
+    if sku.accelerator.vendor is AcceleratorVendor.AMD:
+        paths = ["/dev/kfd", *devices.render_nodes[:count]]
+        groups = (
+            ["keep-groups"] if engine is Engine.PODMAN else [str(one) for one in devices.groups]
+        )
+        return [f"--device={one}" for one in paths] + [f"--group-add={one}" for one in groups]
+    if engine is Engine.PODMAN:
+        return [f"--device=nvidia.com/gpu={number}" for number in range(count)]
+    return [f"--gpus={count}"]

@@ -1,0 +1,194 @@
+"""`autoscaler images shell`: the container that it starts, and the environment of the jobs in it."""
+
+import json
+import os
+import shlex
+import subprocess
+import sys
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+import yaml
+from typer.testing import CliRunner, Result
+
+from autoscaler.app.preflight import load_for_service
+from autoscaler.cli import commands
+from autoscaler.images.devices import amd_devices
+from autoscaler.images.recipes import Engine
+from autoscaler.images.shells import ENVIRONMENT, AmdDevices, accelerator_options
+
+ROOT = Path(__file__).parents[2]
+PODS = ROOT / "examples" / "kubernetes.yaml"
+MACHINES = ROOT / "examples" / "fleet.yaml"
+AMD, NVIDIA = "linux.rocm.gpu.mi350.dpx.2", "linux.a100.1"
+ENGINE = """#!{python}
+import json, sys
+json.dump(sys.argv, open({calls!r}, "w"))
+sys.exit(5)
+"""
+
+
+def run(*arguments: str | Path) -> Result:
+    words = ["images", "shell", *(str(part) for part in arguments)]
+    return CliRunner(env={"COLUMNS": "200"}).invoke(commands, words)
+
+
+def printed(sku: str, *arguments: str, file: Path = PODS) -> list[str]:
+    result = run(sku, "-c", file, "--print", *arguments)
+    assert (result.exit_code, result.stderr) == (0, "")
+    return shlex.split(result.stdout)
+
+
+def changed(folder: Path, sku: str, **pod: object) -> Path:
+    """The example with other keys of a SKU's first pod."""
+    fleet = yaml.safe_load(PODS.read_text())
+    # YAML 1.1, which this reader follows, takes the key `on` for true.
+    skus = {name: {"on": one.pop(True), **one} for name, one in fleet["skus"].items()}
+    skus[sku]["on"][0]["pod"].update(pod)
+    file = folder / "fleet.yaml"
+    file.write_text(json.dumps({**fleet, "skus": skus}))
+    return file
+
+
+def test_the_container_has_the_image_user_and_limits_of_the_pod() -> None:
+    command = printed(NVIDIA)
+    assert command[:3] == ["docker", "run", "--rm"]
+    options = dict(pairwise(command))
+    assert options["--platform"] == "linux/amd64"
+    assert options["--user"] == "1001"
+    assert options["--cpus"] == "12"
+    assert options["--memory"] == f"{128 * 2**30}b"
+    assert {"--cap-drop=ALL", "--security-opt=no-new-privileges", "--gpus=1"} <= set(command)
+    assert command[-5:] == ["registry.example/runner-cuda:12.8", "-c", ENVIRONMENT, "shell", "bash"]
+    assert "--tty" not in command
+
+
+def test_quantities_of_kubernetes_become_numbers(tmp_path: Path) -> None:
+    file = changed(tmp_path, NVIDIA, resources={"cpu": "1500m", "memory": "2G"})
+    options = dict(pairwise(printed(NVIDIA, file=file)))
+    assert (options["--cpus"], options["--memory"]) == ("1.5", "2000000000b")
+    file = changed(tmp_path, NVIDIA, resources={})
+    assert not {"--cpus", "--memory"} & set(printed(NVIDIA, file=file))
+
+
+def test_the_variables_of_the_overlay_are_set_and_those_of_the_cluster_are_named(
+    tmp_path: Path,
+) -> None:
+    secret = {"secretKeyRef": {"name": "a", "key": "b"}}
+    env = [{"name": "HF_HOME", "value": "/cache"}, {"name": "TOKEN", "valueFrom": secret}]
+    overlay = {"spec": {"containers": [{"name": "runner", "env": env}]}}
+    file = changed(tmp_path, NVIDIA, overlay=overlay)
+    result = run(NVIDIA, "-c", file, "--print", "--", "make", "-j")
+    assert result.stderr == "TOKEN is not set: only the cluster knows its value\n"
+    command = shlex.split(result.stdout)
+    assert dict(pairwise(command))["--env"] == "HF_HOME=/cache"
+    assert command.count("--env") == 1
+    assert command[-3:] == ["shell", "make", "-j"]
+
+
+DEVICES = AmdDevices(
+    ("/dev/dri/renderD128", "/dev/dri/renderD129", "/dev/dri/renderD130"), (44, 992)
+)
+
+
+TWO = [f"--device=/dev/{one}" for one in ("kfd", "dri/renderD128", "dri/renderD129")]
+
+
+@pytest.mark.parametrize(
+    ("sku", "engine", "expected"),
+    [
+        (AMD, Engine.DOCKER, [*TWO, "--group-add=44", "--group-add=992"]),
+        (AMD, Engine.PODMAN, [*TWO, "--group-add=keep-groups"]),
+        (NVIDIA, Engine.DOCKER, ["--gpus=1"]),
+        (NVIDIA, Engine.PODMAN, ["--device=nvidia.com/gpu=0"]),
+        ("linux.arm64.m7g.4xlarge", Engine.DOCKER, []),
+    ],
+)  # fmt: skip
+def test_as_many_accelerators_as_the_sku_has(sku: str, engine: Engine, expected: list[str]) -> None:
+    found = load_for_service(PODS, files=False).settings.skus[sku]
+    assert accelerator_options(engine, found, DEVICES) == expected
+    command = printed(sku, "--without-accelerators", "--engine", engine.value)
+    assert not [one for one in command if one.startswith(("--device", "--gpus", "--group-add"))]
+
+
+def test_amds_devices_are_listed_by_number_with_their_groups(tmp_path: Path) -> None:
+    assert amd_devices(tmp_path) == AmdDevices()
+    (tmp_path / "dri").mkdir()
+    for name in ("kfd", "dri/renderD1000", "dri/renderD128", "dri/card0"):
+        (tmp_path / name).touch()
+    own = (tmp_path / "kfd").stat().st_gid
+    nodes = tuple(f"{tmp_path}/dri/renderD{number}" for number in (128, 1000))
+    assert amd_devices(tmp_path) == AmdDevices(nodes, (own,))
+
+
+def test_the_shell_has_the_variables_and_the_search_path_of_a_job(tmp_path: Path) -> None:
+    """As the listener reads `.env`: the text after the first `=`, without quotes or expansion."""
+    lines = [
+        "LANG=C.UTF-8",
+        "# a comment",
+        "",
+        'QUOTED="a  b"',
+        "DOLLAR=$HOME=1",
+        "=none",
+        "LAST=x",
+    ]
+    (tmp_path / ".env").write_text("\n".join(lines))
+    (tmp_path / ".path").write_text("/opt/tools/bin:/usr/bin:/bin\n")
+    code = "import json, os; print(json.dumps(dict(os.environ)))"
+    words = ["sh", "-c", ENVIRONMENT, "shell", sys.executable, "-c", code]
+    given = {"PATH": os.environ["PATH"], "HOME": "/root"}
+    done = subprocess.run(
+        words, cwd=tmp_path, env=given, capture_output=True, text=True, check=True
+    )
+    found = json.loads(done.stdout)
+    assert found["PATH"] == "/opt/tools/bin:/usr/bin:/bin"
+    expected = {"LANG": "C.UTF-8", "QUOTED": '"a  b"', "DOLLAR": "$HOME=1", "LAST": "x"}
+    assert {name: found.get(name) for name in expected} == expected
+    assert done.stderr == ""
+
+
+def test_an_image_without_these_files_gets_the_shell_too(tmp_path: Path) -> None:
+    words = ["sh", "-c", ENVIRONMENT, "shell", "sh", "-c", 'echo "$PATH"']
+    given = {"PATH": os.environ["PATH"]}
+    done = subprocess.run(
+        words, cwd=tmp_path, env=given, capture_output=True, text=True, check=True
+    )
+    assert (done.stdout.strip(), done.stderr) == (given["PATH"], "")
+
+
+def test_the_engine_runs_and_gives_the_exit_status(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls, program = tmp_path / "calls", tmp_path / "podman"
+    program.write_text(ENGINE.format(python=sys.executable, calls=str(calls)))
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    result = run(NVIDIA, "-c", PODS, "--engine", "podman", "--", "nvidia-smi")
+    assert result.exit_code == 5
+    expected = printed(NVIDIA, "--engine", "podman", "--", "nvidia-smi")
+    assert json.loads(calls.read_text())[1:] == expected[1:]
+
+
+@pytest.mark.parametrize(
+    ("words", "error"),
+    [
+        (
+            ["linux.g6", "--engine", "buildah"],
+            "buildah opens no shells; choose --engine docker or podman",
+        ),
+        (
+            ["linux.g6"],
+            "fleet.yaml has no SKU 'linux.g6'; name one of linux.g5.4xlarge.nvidia.gpu, ",
+        ),
+        (
+            ["windows.g4dn.xlarge"],
+            "windows.g4dn.xlarge runs on machines from the image gpu-runner-windows-* (self): "
+            "g4dn.xlarge (on-demand) at us-east-1. It has no container to open a shell in; ",
+        ),
+    ],
+)
+def test_what_has_no_shell_is_refused(words: list[str], error: str) -> None:
+    result = run(*words, "-c", MACHINES)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert result.stderr.startswith(error)
