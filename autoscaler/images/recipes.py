@@ -78,6 +78,22 @@ RECIPES: Mapping[str, Recipe] = MappingProxyType(
         "runner-cuda": _runner("cuda", "programs.cuda.version", _RUNNER_FILES),
         # AMD publishes its image for amd64 only.
         "runner-rocm": _runner("rocm", "programs.rocm.version", ["linux/amd64"]),
+        "runner-windows": Recipe(
+            image="runner-windows",
+            dockerfile="docker_images/runner-windows/Dockerfile",
+            base="container_images.windows",
+            version="runner.version",
+            platforms={
+                "windows/amd64": {
+                    "RUNNER_URL": "runner.files.windows-x64.url",
+                    "RUNNER_SHA256": "runner.files.windows-x64.sha256",
+                    "GIT_URL": "programs.mingit.files.windows-x64.url",
+                    "GIT_SHA256": "programs.mingit.files.windows-x64.sha256",
+                    "PYTHON_URL": "programs.python-windows.files.windows-x64.url",
+                    "PYTHON_SHA256": "programs.python-windows.files.windows-x64.sha256",
+                }
+            },
+        ),
     }
 )
 """The images of this project, by the name that `autoscaler images build` gets."""

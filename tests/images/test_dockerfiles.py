@@ -52,13 +52,33 @@ def test_versions_yaml_has_a_value_for_each_argument(name: str, platform: str) -
 
 
 @pytest.mark.parametrize("name", RECIPES)
-def test_every_stage_begins_with_the_base_image_and_the_last_user_is_a_number(name: str) -> None:
+def test_every_stage_begins_with_the_base_image_and_the_last_user_is_not_root(name: str) -> None:
+    """By numbers, which kubelet compares; Windows has no numbers, and ContainerUser is no administrator."""
     stages = re.findall(r"^FROM (.+)$", text(name), re.MULTILINE)
     assert len(stages) == 2
     assert {one.partition(" AS ")[0] for one in stages} == {"${BASE}"}
     *_, last = re.findall(r"^USER (.+)$", text(name), re.MULTILINE)
+    if name == "runner-windows":
+        assert last == "ContainerUser"
+        return
     user, group = map(int, last.split(":"))
     assert min(user, group) > 0
+
+
+def test_every_download_of_the_windows_image_is_compared_with_its_checksum() -> None:
+    """It is not built in the tests, so these only read it."""
+    keys = RECIPES["runner-windows"].keys("windows/amd64")
+    urls = {name.removesuffix("_URL") for name in keys if name.endswith("_URL")}
+    runs = re.split(r"^RUN ", text("runner-windows"), flags=re.MULTILINE)
+    fetches = [one for one in runs if "Invoke-WebRequest" in one]
+    assert len(fetches) == len(urls)
+    for name in urls:
+        [fetch] = [one for one in fetches if f"-Uri $env:{name}_URL" in one]
+        compared = re.search(
+            r"-OutFile (\S+);.*Get-FileHash (\S+) .*-ne \$env:(\w+)\)", fetch, re.DOTALL
+        )
+        assert compared is not None
+        assert (compared[1], compared[3]) == (compared[2], f"{name}_SHA256")
 
 
 def test_the_document_lists_each_image_with_its_base_and_its_platforms() -> None:
