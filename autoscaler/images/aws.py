@@ -24,13 +24,13 @@ class AwsImages:
     def __init__(self, region: str, subnet: str, instance_type: str) -> None:
         self._subnet = subnet
         self._instance_type: Any = instance_type
-        with _errors("the configuration of the AWS SDK"):
+        with sdk_errors("the configuration of the AWS SDK"):
             self._ec2: EC2Client = boto3.client("ec2", region_name=region)
 
     def launch(self, image: str, user_data: str) -> str:
         """Launch an instance that terminates when it powers itself off; return its ID."""
         tags: Any = [{"Key": "Name", "Value": f"test of {image}"}]
-        with _errors("RunInstances"):
+        with sdk_errors("RunInstances"):
             answer = self._ec2.run_instances(
                 ImageId=image,
                 InstanceType=self._instance_type,
@@ -75,12 +75,12 @@ class AwsImages:
     def tag(self, image: str, tags: dict[str, str]) -> None:
         """Add tags to an image."""
         said: Any = [{"Key": key, "Value": value} for key, value in tags.items()]
-        with _errors("CreateTags"):
+        with sdk_errors("CreateTags"):
             self._ec2.create_tags(Resources=[image], Tags=said)
 
 
 @contextmanager
-def _errors(call: str) -> Iterator[None]:
+def sdk_errors(call: str) -> Iterator[None]:
     """Raise ImageEc2Error for an error of the SDK."""
     try:
         yield

@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from autoscaler.images.publishing import publish
+from autoscaler.images.publishing import prune, publish
 from autoscaler.images.recipes import RECIPES, Engine
 
 images = typer.Typer(
@@ -19,6 +19,7 @@ images = typer.Typer(
     rich_markup_mode=None,
 )
 images.command()(publish)
+images.command()(prune)
 
 File = Annotated[
     Path | None,

@@ -1,4 +1,4 @@
-"""The command `autoscaler images publish`."""
+"""The commands about machine images: `autoscaler images publish` and `prune`."""
 
 from typing import Annotated
 
@@ -35,3 +35,46 @@ def publish(
         typer.echo(f"{image}: failed after {seconds:.0f} s: {verdict.text}", err=True)
         raise typer.Exit(1)
     typer.echo(f"{image}: published after {seconds:.0f} s: {verdict.text}")
+
+
+def prune(
+    region: Annotated[str, typer.Option(help="The images' region.")],
+    image_set: Annotated[
+        str, typer.Option(help="Whose images: the value of their tag autoscaler:image-set.")
+    ],
+    keep: Annotated[
+        int, typer.Option(min=1, help="How many published images of each recipe stay.")
+    ] = 3,
+    min_age: Annotated[
+        int, typer.Option(min=1, metavar="DAYS", help="The age before which nothing is deleted.")
+    ] = 14,
+    delete: Annotated[
+        bool, typer.Option("--delete", help="Delete them; without it, they are only listed.")
+    ] = False,
+) -> None:
+    """List or delete old images of the recipes, with their snapshots.
+
+    Never an image of another set, or one that an instance or a launch template names. Exits with 2 if EC2
+    refuses a call.
+    """
+    from datetime import UTC, datetime, timedelta
+
+    from autoscaler.images.aws_pruning import AwsPruning
+    from autoscaler.images.pruning import choose
+    from autoscaler.images.smoke_test import ImageEc2Error
+
+    word = "deleted" if delete else "would delete"
+    try:
+        ec2 = AwsPruning(region, image_set)
+        chosen = choose(ec2.find(), datetime.now(UTC), keep, timedelta(days=min_age))
+        for image in chosen.images:
+            if delete:
+                ec2.delete_image(image)
+            typer.echo(f"{word} {image.id} {image.name}, of {image.created:%Y-%m-%d}")
+        for snapshot in chosen.snapshots:
+            if delete:
+                ec2.delete_snapshot(snapshot)
+            typer.echo(f"{word} {snapshot.id}, of {snapshot.created:%Y-%m-%d}, which no image uses")
+    except ImageEc2Error as error:
+        typer.echo(str(error), err=True)
+        raise typer.Exit(2) from None

@@ -1,0 +1,89 @@
+"""Which images and snapshots of the recipes to delete. Pure; `aws` lists and deletes them."""
+
+from collections import defaultdict
+from collections.abc import Iterable
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Protocol
+
+
+@dataclass(frozen=True, slots=True)
+class MadeImage:
+    """An image that a recipe made. `group` is its recipe and architecture, `snapshots` their IDs."""
+
+    id: str
+    name: str
+    created: datetime
+    group: tuple[str, str]
+    published: bool
+    snapshots: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class MadeSnapshot:
+    """A snapshot of an image that a recipe made."""
+
+    id: str
+    created: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """The images and snapshots of one set, and the IDs of all images that the account uses."""
+
+    images: tuple[MadeImage, ...]
+    snapshots: tuple[MadeSnapshot, ...]
+    in_use: AbstractSet[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Deletions:
+    """What to delete. `snapshots` are those whose image is gone already."""
+
+    images: tuple[MadeImage, ...]
+    snapshots: tuple[MadeSnapshot, ...]
+
+
+class PrunedEc2(Protocol):
+    """The calls to EC2. Each raises ImageEc2Error if EC2 cannot be reached or refuses."""
+
+    def find(self) -> Found:
+        """List the set's images and snapshots, and what the account uses."""
+
+    def delete_image(self, image: MadeImage) -> None:
+        """Deregister an image and delete its snapshots."""
+
+    def delete_snapshot(self, snapshot: MadeSnapshot) -> None:
+        """Delete a snapshot."""
+
+
+def choose(found: Found, now: datetime, keep: int, min_age: timedelta) -> Deletions:
+    """Return what is older than `min_age` and of no use any more, the oldest first.
+
+    Of each recipe and architecture, the newest `keep` published images stay, so that a fleet can go back to
+    an older one. An image that an instance or a launch template names stays.
+    """
+    kept = found.in_use | _newest(found.images, keep)
+    images = [one for one in found.images if one.id not in kept and now - one.created >= min_age]
+    taken = {snapshot for one in found.images for snapshot in one.snapshots}
+    snapshots = [
+        one for one in found.snapshots if one.id not in taken and now - one.created >= min_age
+    ]
+    return Deletions(
+        tuple(sorted(images, key=lambda one: (one.created, one.id))),
+        tuple(sorted(snapshots, key=lambda one: (one.created, one.id))),
+    )
+
+
+def _newest(images: Iterable[MadeImage], keep: int) -> set[str]:
+    """Return the IDs of the newest published images of each group."""
+    groups: defaultdict[tuple[str, str], list[MadeImage]] = defaultdict(list)
+    for one in images:
+        if one.published:
+            groups[one.group].append(one)
+    newest: set[str] = set()
+    for group in groups.values():
+        group.sort(key=lambda one: (one.created, one.id), reverse=True)
+        newest.update(one.id for one in group[:keep])
+    return newest

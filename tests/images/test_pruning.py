@@ -1,0 +1,55 @@
+"""Which old images are deleted, and the calls that list and delete them at the lab's EC2."""
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from autoscaler.images.pruning import Found, MadeImage, MadeSnapshot, choose
+
+NOW = datetime(2026, 11, 23, tzinfo=UTC)
+CPU, ARM = ("linux-cpu", "x86_64"), ("linux-cpu", "arm64")
+
+
+def made(
+    number: int, days: float, group: tuple[str, str] = CPU, published: bool = True
+) -> MadeImage:
+    created = NOW - timedelta(days=days)
+    name = f"autoscaler/{number}"
+    return MadeImage(f"ami-{number}", name, created, group, published, (f"snap-{number}",))
+
+
+def chosen(*images: MadeImage, in_use: frozenset[str] = frozenset(), keep: int = 1) -> list[str]:
+    found = Found(images, (), in_use)
+    return [one.id for one in choose(found, NOW, keep, timedelta(days=14)).images]
+
+
+def test_the_newest_published_images_of_each_recipe_and_architecture_stay() -> None:
+    images = (made(1, 50), made(2, 40), made(3, 30), made(4, 60, ARM))
+    assert chosen(*images) == ["ami-1", "ami-2"]
+    assert chosen(*images, keep=2) == ["ami-1"]
+
+
+def test_an_image_that_failed_its_test_does_not_count_as_a_newer_one() -> None:
+    assert chosen(made(1, 50), made(2, 40, published=False)) == ["ami-2"]
+
+
+def test_an_image_in_use_stays() -> None:
+    images = (made(1, 60), made(2, 50), made(3, 40))
+    assert chosen(*images, in_use=frozenset({"ami-1"})) == ["ami-2"]
+
+
+@pytest.mark.parametrize(("days", "deleted"), [(13.9, []), (14, ["ami-1"])])
+def test_a_young_image_stays(days: float, deleted: list[str]) -> None:
+    assert chosen(made(1, days), made(2, 1)) == deleted
+
+
+def test_an_old_snapshot_without_an_image_is_deleted_too() -> None:
+    old, young = NOW - timedelta(days=20), NOW - timedelta(days=1)
+    snapshots = (
+        MadeSnapshot("snap-1", old),
+        MadeSnapshot("snap-2", old),
+        MadeSnapshot("s-3", young),
+    )
+    found = Found((made(1, 20),), snapshots, frozenset())
+    left = choose(found, NOW, 1, timedelta(days=14)).snapshots
+    assert [one.id for one in left] == ["snap-2"]

@@ -1,0 +1,45 @@
+"""`autoscaler images prune` against the lab's EC2."""
+
+import asyncio
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from autoscaler.images.aws_pruning import RECIPE, SET, AwsPruning
+from autoscaler.images.pruning import choose
+from tests.lab.ec2.harness import Fixture
+
+
+async def test_only_old_unused_images_of_the_set_are_deleted_with_their_snapshots(
+    ec2: Fixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AWS_ENDPOINT_URL", ec2.lab.endpoint_url)
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "lab")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "lab")
+    tags = {SET: "ours", RECIPE: "linux-cpu", "autoscaler:published": "2026-11-23T21:00:00Z"}
+    images = ec2.lab.images
+    old, launched, named = (images.add(f"autoscaler/{name}", tags=tags) for name in "abc")
+    other = images.add("autoscaler/other", tags=tags | {SET: "theirs"})
+    newest = images.add("autoscaler/newest", tags=tags)
+    gone = images.add("autoscaler/gone", tags=tags)
+    for one in (old, launched, named, other, newest, gone):
+        images.snapshots.find(one.snapshot_id).tags = one.tags
+    await ec2.sdk("deregister_image", ImageId=gone.id)
+    place = {"InstanceType": "m7i.large", "SubnetId": ec2.network.subnets[0]}
+    await ec2.sdk("run_instances", ImageId=launched.id, MinCount=1, MaxCount=1, **place)
+    template = {"LaunchTemplateName": "template", "LaunchTemplateData": {"ImageId": named.id}}
+    await ec2.sdk("create_launch_template", **template)
+
+    aws = AwsPruning(ec2.lab.region, "ours")
+    found = await asyncio.to_thread(aws.find)
+    later = datetime.fromtimestamp(ec2.clock.now(), UTC) + timedelta(days=30)
+    deletions = choose(found, later, 1, timedelta(days=14))
+    for image in deletions.images:
+        await asyncio.to_thread(aws.delete_image, image)
+    for snapshot in deletions.snapshots:
+        await asyncio.to_thread(aws.delete_snapshot, snapshot)
+    left = {one.name for one in images.named("autoscaler/*")}
+    assert left == {launched.name, named.name, other.name, newest.name}
+    snapshots = set(images.snapshots.left())
+    assert {old.snapshot_id, gone.snapshot_id} & snapshots == set()
+    assert {launched.snapshot_id, named.snapshot_id, other.snapshot_id} < snapshots
