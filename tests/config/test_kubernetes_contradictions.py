@@ -278,6 +278,41 @@ def test_an_overlay_that_breaks_a_rule_is_found_without_the_cluster(
     assert problem.fix == "correct the overlay"
 
 
+@pytest.mark.parametrize(
+    ("overlay", "key", "meant"),
+    [
+        ("{spec: {toleration: []}}", "spec.toleration", "tolerations"),
+        ("{metadata: {label: {a: b}}}", "metadata.label", "labels"),
+        (
+            "{spec: {containers: [{name: runner, resource: {}}]}}",
+            "spec.containers[0].resource",
+            "resources",
+        ),
+        (
+            "{spec: {affinity: {nodeAfinity: {}}}}",
+            "spec.affinity.nodeAfinity",
+            "nodeAffinity",
+        ),
+    ],
+)
+def test_a_misspelled_field_of_an_overlay(
+    folder: Folder, overlay: str, key: str, meant: str
+) -> None:
+    found = folder.refused(pods((POD, f"{{image: i, overlay: {overlay}}}")))
+    [problem] = [one for one in found if "is not a field of a Pod" in one.what]
+    assert problem.key == f"skus.gpu.on[0].pod.overlay.{key}"
+    assert problem.fix == f"did you mean {meant}?"
+
+
+def test_fields_of_a_pod_and_unlike_ones_are_accepted(folder: Folder) -> None:
+    volume = "{name: v, emptyDir: {sizeLimit: 1Gi}}"
+    spec = f"{{volumes: [{volume}], nodeSelector: {{hostname: a}}, ofNextYear: 1}}"
+    overlay = f"{{metadata: {{annotations: {{names: x}}}}, spec: {spec}}}"
+    file = folder.path / "fleet.yaml"
+    file.write_text(pods((POD, f"{{image: i, overlay: {overlay}}}")))
+    load_for_service(file)
+
+
 NO_IMAGE = "https://ghcr.io/actions/actions-runner"
 
 

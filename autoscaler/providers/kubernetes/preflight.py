@@ -33,6 +33,7 @@ from autoscaler.providers.kubernetes.kubeconfigs import (
 )
 from autoscaler.providers.kubernetes.manifests import pod_template
 from autoscaler.providers.kubernetes.overlay import OverlayError
+from autoscaler.providers.kubernetes.overlay_fields import misspelled_fields
 from autoscaler.providers.kubernetes.programs import pod_programs
 from autoscaler.providers.kubernetes.settings import KubernetesSettings, PodOption, PodPrograms
 from autoscaler.providers.kubernetes.translation import accelerator_of, container_mode_of
@@ -86,11 +87,14 @@ def _overlays(document: Document) -> Iterator[Problem]:
             options={},
             programs=_NO_PROGRAMS,
         )
+        path = ("skus", name, "on", index, "pod", "overlay")
         try:
             pod_template(settings, own, sample_order(SkuName(name), index))
         except OverlayError as error:
-            path = ("skus", name, "on", index, "pod", "overlay")
             yield document.problem(path, str(error), "correct the overlay")
+        for key, meant in misspelled_fields(pod.overlay) if pod.overlay else ():
+            what = f"{show(key[-1])} is not a field of a Pod there"
+            yield document.problem((*path, *key), what, f"did you mean {meant}?")
 
 
 def _kubeconfigs(document: Document, folder: Path) -> Iterator[Problem]:
