@@ -16,6 +16,7 @@ import pytest
 
 from autoscaler.app.agent_file import build_agent
 from lab.machines.gpus import nvidia_gpu, nvidia_log
+from tests.agent.doubles import VirtualClock
 from tests.agent.driver_machine import A10G, PLAN, VERSION, define_release
 
 FILE = b"#!/bin/sh\necho building\n"
@@ -51,13 +52,12 @@ def publisher(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
 
 @pytest.fixture
 def machine(agent: ModuleType, tmp_path: Path) -> Any:
-    return agent.LocalMachine(agent.Host({"root": str(tmp_path)}), agent.Clock(1000.0))
+    return agent.LocalMachine(agent.Host({"root": str(tmp_path)}), VirtualClock())
 
 
-def test_a_program_that_hangs_is_ended_with_its_children(
-    agent: ModuleType, machine: Any, tmp_path: Path
-) -> None:
+def test_a_program_that_hangs_is_ended_with_its_children(agent: ModuleType, tmp_path: Path) -> None:
     """dpkg's scripts and NVIDIA's installer start others, which would keep their locks."""
+    machine = agent.LocalMachine(agent.Host({"root": str(tmp_path)}), agent.Clock(1000.0))
     os.mkfifo(tmp_path / "pipe")
     reader = os.open(tmp_path / "pipe", os.O_RDONLY | os.O_NONBLOCK)
     script = f"echo begun; sleep 600 > {tmp_path}/pipe & wait"

@@ -14,6 +14,8 @@ from typing import Any
 
 import pytest
 
+from tests.agent.doubles import VirtualClock
+
 KERNEL = os.uname().release
 HEADERS = f"linux-headers-{KERNEL}"
 RELEASE = f'#define UTS_RELEASE "{KERNEL}"\n'
@@ -111,7 +113,7 @@ def distribution(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Di
 def install(agent: ModuleType, distribution: Distribution) -> Any:
     """Install the build tools; return the DriverFailure, or None."""
     host = agent.Host({"root": str(distribution.root)})
-    machine = agent.LocalMachine(host, agent.Clock(100.0))
+    machine = agent.LocalMachine(host, VirtualClock())
 
     def install() -> Any:
         try:
