@@ -105,7 +105,8 @@ def _fits(
     document: Document, path: KeyPath, option: Node, needed: str, unsupported: Sequence[str]
 ) -> Iterator[Problem]:
     provider = text(option, "provider")
-    if option.child(needed) is None:
+    found = option.child(needed)
+    if found is None or found.value is None:
         what = f"is missing, and {show(provider)} requires it"
         yield document.problem((*path, needed), what, f"add {needed}")
     for key in unsupported:

@@ -433,8 +433,11 @@ def test_usable_certificates_of_a_kubeconfig_and_an_unused_user_are_accepted(
     (folder.path / "sub").mkdir()
     (folder.path / "sub" / "ca.pem").write_text(GOOD)
     server = {"server": "https://k.example:6443", "certificate-authority": "ca.pem"}
+    coded = base64_of(GOOD)
     user = {
-        "client-certificate-data": base64_of(GOOD),
+        "client-certificate-data": "".join(
+            f"{coded[at : at + 64]}\n" for at in range(0, len(coded), 64)
+        ),
         "client-certificate": "absent.pem",
         "client-key-data": base64_of(pem(curve_key())),
     }
@@ -498,7 +501,7 @@ def test_a_server_that_this_host_does_not_know_is_no_error(
     folder: Folder, monkeypatch: pytest.MonkeyPatch, second: str
 ) -> None:
     (folder.path / "k").write_text(kubeconfig())
-    monkeypatch.setenv("KUBECONFIG", str(folder.path / "absent"))
+    monkeypatch.setenv("KUBECONFIG", f"{folder.path / 'absent'}:~no-such-user/config")
     monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
     two = f"{{kubeconfig: k, namespace: n}}\n  other:\n    kubernetes: {second}"
     folder.load(pods((SECTION, two)))

@@ -210,6 +210,14 @@ VALUES = [
     ),
     (
         "[g5.xlarge]",
+        "null",
+        15,
+        "skus.gpu.on[0].instance_types",
+        "requires it",
+        "add",
+    ),
+    (
+        "[g5.xlarge]",
         "[g5]",
         15,
         "skus.gpu.on[0].instance_types[0]",

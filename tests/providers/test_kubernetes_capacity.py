@@ -210,13 +210,31 @@ def test_a_node_that_is_used_up_takes_nothing_from_others() -> None:
         ("12e3", "12000"),
         ("1e-3", "0.001"),
         ("1Ei", str(2**60)),
+        (" +.5Gi ", str(2**29)),
     ],
 )
 def test_quantities(text: str, value: str) -> None:
     assert quantity(text) == Decimal(value)
 
 
-@pytest.mark.parametrize("text", ["", "x", "1Gb", "-1", "nan", "inf", "1 Gi i", "Gi"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "x",
+        "1Gb",
+        "-1",
+        "nan",
+        "inf",
+        "1 Gi i",
+        "Gi",
+        "4 Gi",
+        "1_0",
+        "٣",
+        "1e999999999",
+        "1E9999999999",
+    ],
+)
 def test_malformed_quantities_are_refused(text: str) -> None:
     with pytest.raises(ValueError, match="not a quantity"):
         quantity(text)

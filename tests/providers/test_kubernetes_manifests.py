@@ -265,6 +265,10 @@ TOKEN = {"projected": {"sources": [{"serviceAccountToken": {"path": "t"}}]}}
             "spec.containers[runner].resources.limits.nvidia.com/mig-1g.10gb: nothing would count it",
         ),
         (
+            runner(resources={"limits": {"amd.com/cpx_nps4": "1"}}),
+            "spec.containers[runner].resources.limits.amd.com/cpx_nps4: nothing would count it",
+        ),
+        (
             {
                 "spec": {
                     "initContainers": [{"name": "s", "resources": {"limits": {"amd.com/gpu": 1}}}]

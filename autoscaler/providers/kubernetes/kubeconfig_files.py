@@ -49,7 +49,8 @@ def _check(
     data, name = entry.get(f"{key}-data"), entry.get(key)
     if data:
         try:
-            pem = base64.b64decode(str(data), validate=True)
+            # Lines are usual: kubectl and the library accept them.
+            pem = base64.b64decode("".join(str(data).split()), validate=True)
         except binascii.Error:
             raise PemError("is not base64", _FIX) from None
         check(pem)

@@ -43,10 +43,12 @@ def usual_server(context: str, environment: Mapping[str, str]) -> str | None:
 def usual_files(environment: Mapping[str, str]) -> list[Path]:
     """Return the files of `KUBECONFIG`, or `~/.kube/config`.
 
-    Kubernetes documentation, "Organizing Cluster Access Using kubeconfig Files".
+    Kubernetes documentation, "Organizing Cluster Access Using kubeconfig Files". A name stays as it is if it
+    begins with an unknown user's folder, and `~` if this user has none, as in some containers.
     """
-    names = environment.get("KUBECONFIG") or str(Path.home() / ".kube" / "config")
-    return [Path(name).expanduser() for name in names.split(os.pathsep) if name]
+    names = environment.get("KUBECONFIG") or "~/.kube/config"
+    # Path.expanduser raises an error instead.
+    return [Path(os.path.expanduser(name)) for name in names.split(os.pathsep) if name]  # noqa: PTH111
 
 
 def plugin_of(files: Iterable[Path], wanted: str | None) -> str | None:

@@ -50,8 +50,8 @@ _ONE_CONTAINER = {
 _PROBES = ("livenessProbe", "startupProbe")
 """They kill their container if they fail, and with it the job."""
 _KEPT_OF_CONTAINERS = ("command", "args", "restartPolicy", "lifecycle", *_PROBES)
-_ACCELERATOR = re.compile(r"nvidia\.com/(gpu|mig-).*|amd\.com/gpu.*")
-"""Resources that are accelerators: the plugins of NVIDIA and AMD, whole or in parts."""
+_ACCELERATOR = re.compile(r"nvidia\.com/(gpu|mig-).*|amd\.com/(gpu|[a-z]px_).*")
+"""Resources that are accelerators: the plugins of NVIDIA and AMD, whole or in parts (`amd.com/cpx_nps4`)."""
 _KEPT_OF_SPEC = (
     "restartPolicy",
     "automountServiceAccountToken",

@@ -3,7 +3,11 @@
 Source: Kubernetes API reference, "Quantity".
 """
 
-from decimal import Decimal, InvalidOperation
+import re
+from decimal import Decimal, DecimalException
+
+_FORM = re.compile(r"[+-]?[0-9.]+[eEinumkKMGTP]*[-+]?[0-9]*")
+"""What the API server reads (apimachinery, `pkg/api/resource/quantity.go`). It ignores spaces around it."""
 
 _SUFFIXES = {
     "": Decimal(1),
@@ -23,6 +27,8 @@ _SUFFIXES = {
 def quantity(text: object) -> Decimal:
     """Return the value of a quantity. Raises ValueError."""
     words = str(text).strip()
+    if not _FORM.fullmatch(words):
+        raise ValueError(f"{words!r} is not a quantity")
     number = words.rstrip("numkKMGTPEi")
     suffix = words[len(number) :]
     if suffix == "E" or "e" in number.lower():
@@ -30,7 +36,7 @@ def quantity(text: object) -> Decimal:
         number, suffix = (words[:-1], "E") if suffix == "E" else (words, "")
     try:
         found = Decimal(number) * _SUFFIXES[suffix]
-    except (InvalidOperation, KeyError):
+    except (DecimalException, KeyError):
         raise ValueError(f"{words!r} is not a quantity") from None
     if not found.is_finite() or found < 0:
         raise ValueError(f"{words!r} is not a quantity of a resource")
