@@ -141,7 +141,7 @@ class AccessSettings(Section):
     """Whether to serve jobs whose run comes from a fork, such as a pull request's."""
     public_repositories: bool = True
     """Whether to serve jobs of public repositories."""
-    branches: tuple[shapes.BranchGlob, ...] = ()
+    branches: Annotated[tuple[shapes.BranchGlob, ...], Field(min_length=1)] = ()
     """Globs over branches, case-sensitive: only runs on such a branch, no pull request's. Default: any run."""
     contact: shapes.Text | None = None
     """Where to ask for access, such as a URL: the author of a refused job sees it."""

@@ -126,11 +126,11 @@ def test_instance_types_with_another_number_of_gpus_are_refused(folder: Folder) 
     assert gpu_problems(folder, "g5.xlarge, g5.12xlarge, m7i.large", 1) == [
         (
             "skus.gpu.on[0].instance_types[1]",
-            "g5.12xlarge has 4 GPUs, and the SKU's accelerator 1",
+            "g5.12xlarge has 4 GPUs, and accelerator.count is 1",
         ),
         (
             "skus.gpu.on[0].instance_types[2]",
-            "m7i.large has no GPUs, and the SKU's accelerator 1",
+            "m7i.large has no GPUs, and accelerator.count is 1",
         ),
     ]
     assert gpu_problems(folder, "g5.12xlarge, g6.12xlarge", 4) == []

@@ -103,6 +103,7 @@ KEYS = [
     ("access: {repositories: []}", "access.repositories", "is empty", "one"),
     ("access: {repositories: [widgets]}", "access.repositories[0]", "not a glob", "OWNER/NAME"),
     ('access: {repositories: ["a/[b"]}', "access.repositories[0]", "bracket", "OWNER/NAME"),
+    ("access: {branches: []}", "access.branches", "is empty", "one"),
     ("access: {branches: [refs/heads/main]}", "access.branches[0]", "is a ref", "release/*"),
     ('access: {branches: ["a b"]}', "access.branches[0]", "characters", "release/*"),
     ('access: {branches: ["v[1"]}', "access.branches[0]", "bracket", "release/*"),

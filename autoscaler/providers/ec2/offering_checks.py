@@ -130,7 +130,8 @@ def _accelerators(document: Document) -> Iterator[Problem]:
             ):
                 continue
             path: KeyPath = ("skus", name, "on", index, "instance_types", position)
-            what = f"{found.name} has {found.gpu_count or 'no'} GPUs, and the SKU's accelerator {count}"
+            gpus = found.gpu_count or "no"
+            what = f"{found.name} has {gpus} GPUs, and accelerator.count is {count}"
             yield document.problem(path, what, "name another type, or correct accelerator.count")
 
 
