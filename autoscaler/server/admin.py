@@ -60,7 +60,7 @@ class AdminEndpoint:
 
     async def _answer(self, act: _Act, request: web.Request) -> web.Response:
         if not self._tokens.accept(request.headers.getall("Authorization", [])):
-            self._refusals.note("admin_refused", "token", reason="token")
+            self._refusals.note("admin_refused", "token", reason="token", peer=request.remote)
             answer = error_answer(401, "token")
             answer.headers["WWW-Authenticate"] = "Bearer"
             return answer

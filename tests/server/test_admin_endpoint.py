@@ -248,6 +248,7 @@ async def test_refusals_are_logged_a_bounded_number_of_times_and_without_their_c
             for _ in range(30):
                 await admin.ask("GET", "/admin/unverified", headers=wrong)
     assert [(line["event"], line["reason"]) for line in lines] == [("admin_refused", "token")] * 20
+    assert {line["peer"] for line in lines} == {"127.0.0.1"}
     assert "a-wrong-token" not in str(lines)
 
 
