@@ -89,11 +89,11 @@ async def test_the_command_prints_the_answers(fleet: Fleet) -> None:
     status, out, errors = await run()
     assert (status, errors) == (0, "")
     assert out.endswith("cluster: the API server accepts the pods of 1 launch option\n")
-    fleet.pod["overlay"] = {"spec": {"nodSelector": {}}}
+    fleet.pod["overlay"] = {"spec": {"laterField": {}}}
     fleet.write()
     status, out, errors = await run()
     assert (status, out) == (2, "")
-    assert 'unknown field "spec.nodSelector"' in errors
+    assert 'unknown field "spec.laterField"' in errors
 
 
 @pytest.mark.case(
@@ -182,9 +182,9 @@ async def test_a_namespace_that_does_not_exist(fleet: Fleet, place: Place) -> No
     ("keys", "key", "what", "fix"),
     [
         (
-            {"overlay": {"spec": {"nodSelector": {}}}},
+            {"overlay": {"spec": {"laterField": {}}}},
             "overlay",
-            'unknown field "spec.nodSelector"',
+            'unknown field "spec.laterField"',
             "kubectl explain pod",
         ),
         (

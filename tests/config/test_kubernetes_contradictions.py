@@ -134,6 +134,13 @@ SKU, POD, SECTION = "    on:\n", "{image: i}", "{context: c, namespace: runners}
         ),
         (
             POD,
+            "{image: i, accelerator_resource: nvidia.com/gpu}}\n    accelerator: {vendor: amd, count: 1",
+            "skus.gpu.on[0].pod.accelerator_resource",
+            'is a resource of another vendor than the SKU\'s accelerator, "amd"',
+            "correct accelerator.vendor",
+        ),
+        (
+            POD,
             "{image: i, accelerator_resource: gpu}}\n    accelerator: {vendor: amd, count: 1",
             "skus.gpu.on[0].pod.accelerator_resource",
             '"gpu" is not a resource of a device plugin',

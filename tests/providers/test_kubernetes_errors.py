@@ -23,6 +23,8 @@ PODS = (
 )
 SECURITY = 'pods "x" is forbidden: violates PodSecurity "restricted:latest": runAsNonRoot != true (pod or ...)'
 
+ANONYMOUS = 'pods is forbidden: User "system:anonymous" cannot list resource "pods" in API group ""'
+
 
 def refusal(status: int, reason: str = "", message: str = "", **more: object) -> ProviderError:
     error = error_of(status, {"reason": reason, "message": message, **more})
@@ -46,6 +48,7 @@ def test_a_quota_of_pods_concerns_the_whole_provider() -> None:
     [
         (403, "Forbidden", SECURITY, "PodSecurity"),
         (403, "Forbidden", "User cannot create resource", "Forbidden"),
+        (403, "Forbidden", ANONYMOUS, "Unauthorized"),
         (401, "Unauthorized", "", "Unauthorized"),
         (401, "", "", "Unauthorized"),
         (404, "NotFound", 'namespaces "runners" not found', "NotFound"),

@@ -181,7 +181,7 @@ def test_a_pod_that_kubelet_can_never_start_has_a_reason_of_configuration(
 
 @pytest.mark.case(
     "a busy node fails to create or start a container: kubelet repeats it every ten seconds, and the pod "
-    "is kept for five minutes",
+    "is kept for ten minutes",
     topic="Kubernetes",
     source="kubelet kuberuntime_container.go",
 )

@@ -89,6 +89,9 @@ MAX_RETRY_AFTER = 3600.0
 _LIMITED = re.compile(r"limited: (.*)")
 _WHOLE_PROVIDER = frozenset({"pods", "count/pods"})
 
+_ANONYMOUS = 'User "system:anonymous"'
+"""The API server believed no credentials of the request (apiserver, `pkg/authentication/user`: `Anonymous`)."""
+
 _WEBHOOK_FAILED = re.compile('failed calling webhook "')
 _DENIED = re.compile(
     'admission webhook "[^"]*" denied the request|ValidatingAdmissionPolicy .* denied request'
@@ -120,6 +123,8 @@ def _meaning(status: int, reason: str, message: str) -> tuple[str, FailureScope 
         found = _LIMITED.search(message)
         limited = {one.partition("=")[0] for one in found[1].split(",")} if found else set()
         return EXCEEDED_QUOTA, FailureScope.PROVIDER if limited & _WHOLE_PROVIDER else None
+    if status == 403 and _ANONYMOUS in message:
+        return "Unauthorized", None
     if status == 403 and "violates PodSecurity" in message:
         return "PodSecurity", None
     # Admission comes before anything is stored, so these requests had no effect, also with status 500.

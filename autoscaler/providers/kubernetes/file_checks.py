@@ -127,3 +127,9 @@ def _accelerators(document: Document) -> Iterator[Problem]:
             what = "names the resource of accelerators, and the SKU has none"
             fix = "add accelerator: {vendor: ..., count: ...} to the SKU, or remove it"
             yield document.problem((*path, "accelerator_resource"), what, fix)
+        resource = text(option, "pod", "accelerator_resource") or ""
+        vendor = text(sku, "accelerator", "vendor")
+        if resource.startswith(_ACCELERATORS) and vendor not in (None, resource.split(".")[0]):
+            what = f"is a resource of another vendor than the SKU's accelerator, {show(vendor)}"
+            fix = "correct accelerator.vendor, or this resource"
+            yield document.problem((*path, "accelerator_resource"), what, fix)

@@ -12,11 +12,13 @@ from autoscaler.model.identifiers import Instant, ProviderMachineId, Seconds
 from autoscaler.providers.kubernetes.answers import identity
 from autoscaler.providers.kubernetes.statuses import pod_state
 
-START_TIMEOUT: Seconds = 300.0
+START_TIMEOUT: Seconds = 600.0
 """How long kubelet may fail to pull an image or to create a container.
 
 It pulls again after 10, 20, 40, 80 and 160 seconds (Kubernetes documentation, "Images": ImagePullBackOff), and
-creates a container again every 10 seconds (`backOffPeriod` in `pkg/kubelet/kubelet.go`).
+creates a container again every 10 seconds (`backOffPeriod` in `pkg/kubelet/kubelet.go`). While it pulls again,
+the status still has the last failure (`pkg/kubelet/reason_cache.go`), and an image with CUDA or ROCm takes
+minutes.
 """
 
 
