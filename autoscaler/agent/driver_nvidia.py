@@ -101,8 +101,9 @@ class NvidiaTry:
         """Unload the driver and reset the GPUs, before another try."""
         self._report("driver_reset")
         for module in MODULES:
-            # A module that a hung process uses cannot be unloaded. The next try shows whether it works.
-            with contextlib.suppress(DriverFailure):
+            # A module that a hung process uses cannot be unloaded, and a full disk takes no log. The next try
+            # shows whether it works.
+            with contextlib.suppress(DriverFailure, OSError):
                 self._run("driver_module", ["modprobe", "-r", module], GPU_ANSWER, check=False)
         for gpu in nvidia_gpus(self._machine.devices()):
             reset = f"/sys/bus/pci/devices/{gpu.address}/reset"

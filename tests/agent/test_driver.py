@@ -1,5 +1,6 @@
 """The installation of NVIDIA's driver: what each planted failure is called, and what a good machine does."""
 
+import errno
 from collections.abc import Mapping
 from types import ModuleType
 from typing import Any
@@ -252,6 +253,17 @@ def test_modules_that_cannot_be_unloaded_hide_no_failure(agent: ModuleType) -> N
     machine.takes["modprobe -r"] = 1e9
     machine.answers["sh "] = lambda: (1, "ERROR: no\n")
     assert failure(agent, machine) == ("driver_build", "sh exited with 1: ERROR: no (try 3)")
+
+
+def test_a_full_disk_is_reported_although_the_log_cannot_be_written(agent: ModuleType) -> None:
+    machine = FakeMachine(agent)
+
+    def full() -> tuple[int, str]:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    machine.answers |= {"sh ": full, "modprobe -r": full}
+    detail = "[Errno 28] No space left on device (try 3)"
+    assert failure(agent, machine) == ("driver_space", detail)
 
 
 def test_no_try_begins_after_the_budget(agent: ModuleType) -> None:
