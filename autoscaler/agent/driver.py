@@ -13,7 +13,7 @@ from autoscaler.agent.driver_nvidia import NvidiaTry
 from autoscaler.agent.driver_plan import DriverFailure, DriverPlan, read_driver_plan
 from autoscaler.agent.host import Host, read_trusted
 from autoscaler.agent.journal import log_line
-from autoscaler.agent.limits import DRIVER_TRY
+from autoscaler.agent.limits import DRIVER_TRY, GPU_ANSWER
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -51,24 +51,33 @@ def install_driver(
     end = began + plan.budget
     if plan.vendor != "nvidia":
         return Check("driver_plan", False, "this agent does not know the vendor")
+    try:
+        modules = NvidiaTry(plan, machine, report, end).check_before()
+    except (DriverFailure, OSError) as error:
+        return _failed(error, 1)
     for number in range(1, TRIES + 1):
-        one = NvidiaTry(plan, machine, report, min(end, machine.now() + DRIVER_TRY))
         try:
-            modules = one.check_before()
-            one.install(modules)
+            NvidiaTry(plan, machine, report, min(end, machine.now() + DRIVER_TRY)).install(modules)
         except (DriverFailure, OSError) as error:
-            name = error.name if isinstance(error, DriverFailure) else "driver_space"
             lasting = isinstance(error, DriverFailure) and error.lasting
-            log_line(f"driver, try {number}: {name}: {error}")
             if lasting or number == TRIES or machine.now() >= end:
-                tries = "" if number == 1 else f" (try {number})"
-                return Check(name, False, f"{error}"[:MOST_DETAIL] + tries)
-            one.reset()
+                return _failed(error, number)
+            log_line(f"driver, try {number}: {error}")
+            # The try may have used up its own time.
+            NvidiaTry(plan, machine, report, min(end, machine.now() + GPU_ANSWER)).reset()
         else:
             took = machine.now() - began
             detail = f"NVIDIA {plan.version}, {modules} modules, try {number}, {took:.0f} s"
             return Check("driver", True, detail)
     raise AssertionError("the last try returns")
+
+
+def _failed(error: DriverFailure | OSError, number: int) -> Check:
+    """Return the failed check of the last try. An OSError means that the disk takes no log."""
+    name = error.name if isinstance(error, DriverFailure) else "driver_space"
+    log_line(f"driver, try {number}: {name}: {error}")
+    tries = "" if number == 1 else f" (try {number})"
+    return Check(name, False, f"{error}"[:MOST_DETAIL] + tries)
 
 
 def install_from_file(path: str, host_file: str) -> int:

@@ -148,6 +148,14 @@ def test_a_small_disk_is_refused_before_anything_is_installed(agent: ModuleType)
     assert machine.ran == []
 
 
+def test_secure_boot_does_not_matter_if_the_driver_runs_already(agent: ModuleType) -> None:
+    """For example with modules that the image's publisher signed."""
+    machine = FakeMachine(agent)
+    secure = "/sys/firmware/efi/efivars/SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c"
+    machine.files |= {secure: "\x06\0\0\0\x01", LOADED: VERSION + "\n"}
+    assert install(agent, machine)[0].ok
+
+
 def test_secure_boot_that_is_off_does_not_matter(agent: ModuleType) -> None:
     assert not agent.secure_boot("\x06\0\0\0\x00")
     assert not agent.secure_boot("")
@@ -245,6 +253,31 @@ def test_an_installer_that_hangs_is_ended_within_the_budget(agent: ModuleType) -
     name, detail = failure(agent, machine)
     assert (name, detail) == ("driver_build", "sh did not end within 600 s (try 3)")
     assert 1700 < machine.time <= PLAN["budget_s"]
+
+
+def test_a_reset_has_time_although_a_try_used_up_its_own(agent: ModuleType) -> None:
+    machine = FakeMachine(agent)
+    machine.takes |= {"sh ": 1e9, "modprobe -r nvidia-uvm": 20.0}
+    ended: list[str] = []
+
+    def unload() -> tuple[int, str]:
+        ended.append("nvidia-uvm")
+        return 0, ""
+
+    machine.answers["modprobe -r nvidia-uvm"] = unload
+    failure(agent, machine)
+    assert len(ended) == 2
+
+
+def test_space_that_a_failed_try_used_hides_no_failure(agent: ModuleType) -> None:
+    machine = FakeMachine(agent)
+
+    def build() -> tuple[int, str]:
+        machine.space = 2.0
+        return 1, "ERROR: no\n"
+
+    machine.answers["sh "] = build
+    assert failure(agent, machine) == ("driver_build", "sh exited with 1: ERROR: no (try 3)")
 
 
 def test_modules_that_cannot_be_unloaded_hide_no_failure(agent: ModuleType) -> None:
