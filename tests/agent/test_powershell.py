@@ -1,9 +1,7 @@
-"""The PowerShell of this project has no syntax error: the user data, and every .ps1 file.
+"""The PowerShell of the user data has no syntax error.
 
 Nothing here runs it. tests/windows parses the scripts that the agent writes on a Windows machine.
 """
-
-from pathlib import Path
 
 import pytest
 
@@ -11,7 +9,6 @@ from autoscaler.model.catalogue import OperatingSystem
 from autoscaler.providers.ec2.user_data import render_user_data
 from tests.powershell import mistakes
 
-ROOT = Path(__file__).parents[2]
 TEXT = render_user_data(OperatingSystem.WINDOWS, "https://fleet.example", "us-east-1", "0" * 64)
 SCRIPT = TEXT.removeprefix("<powershell>\n").removesuffix("</powershell>\n")
 
@@ -23,17 +20,6 @@ SCRIPT = TEXT.removeprefix("<powershell>\n").removesuffix("</powershell>\n")
 )
 def test_the_powershell_of_the_user_data_has_no_syntax_error() -> None:
     assert mistakes(SCRIPT) == []
-
-
-def test_no_powershell_file_has_a_syntax_error() -> None:
-    files = [
-        path
-        for path in ROOT.rglob("*.ps1")
-        if not any(part.startswith(".") for part in path.relative_to(ROOT).parts)
-    ]
-    assert {str(path): mistakes(path.read_text("utf-8")) for path in files} == {
-        str(path): [] for path in files
-    }
 
 
 @pytest.mark.parametrize(
