@@ -4,7 +4,7 @@
 
 variable "recipe" {
   type        = string
-  description = "Which steps to run: linux-cpu."
+  description = "Which steps to run: linux-cpu or linux-gpu."
 }
 
 variable "image_name" {
@@ -46,6 +46,12 @@ variable "agent_file" {
 
 variable "agent_sha256" {
   type = string
+}
+
+variable "driver_plan" {
+  type        = string
+  default     = ""
+  description = "What `autoscaler images driver` printed, for linux-gpu."
 }
 
 variable "region" {
@@ -199,6 +205,11 @@ build {
   provisioner "file" {
     source      = var.agent_file
     destination = "/tmp/image-build/agent.py"
+  }
+
+  provisioner "file" {
+    source      = var.driver_plan != "" ? var.driver_plan : "${path.root}/files/no-driver.json"
+    destination = "/tmp/image-build/driver.json"
   }
 
   provisioner "shell" {

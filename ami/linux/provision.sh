@@ -4,7 +4,7 @@
 #
 #   IMAGE_RECIPE=linux-cpu ... provision.sh
 #
-# A step is a file in steps/ with three functions: `before` (can the step succeed?), `apply`, `after` (did it?).
+# recipes/ has the steps of each recipe, in order. A step is a file in steps/ with three functions: `before` (can the step succeed?), `apply`, `after` (did it?).
 # Each function runs in a shell of its own, for at most STEP_SECONDS. docs/images.md lists the variables.
 set -euo pipefail
 here="$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")" && pwd)"
@@ -12,10 +12,9 @@ export IMAGE_BUILD="${IMAGE_BUILD:-/var/lib/image-build}"
 # shellcheck source=ami/linux/lib.sh
 source "$here/lib.sh"
 
-case "${IMAGE_RECIPE:?}" in
-  linux-cpu) steps=(system docker runner agent instance_store seal) ;;
-  *) fail "no recipe is called $IMAGE_RECIPE" ;;
-esac
+recipe="$here/recipes/${IMAGE_RECIPE:?}"
+[[ -f "$recipe" ]] || fail "no recipe is called $IMAGE_RECIPE"
+mapfile -t steps < "$recipe"
 ((EUID == 0)) || fail "run this as root"
 : "${RUNNER_VERSION:?}" "${RUNNER_URL:?}" "${RUNNER_SHA256:?}" "${AGENT_SHA256:?}" "${BASE_IMAGE:?}"
 install -d -m 755 "$IMAGE_BUILD" /opt/runner-agent
