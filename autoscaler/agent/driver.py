@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from autoscaler.agent.checks import MOST_DETAIL, Check
 from autoscaler.agent.clock import Clock
-from autoscaler.agent.driver_machine import DriverMachine, LocalMachine
+from autoscaler.agent.driver_machine import LocalMachine
 from autoscaler.agent.driver_nvidia import NvidiaTry
 from autoscaler.agent.driver_plan import DriverFailure, DriverPlan, read_driver_plan
 from autoscaler.agent.host import Host, read_trusted
@@ -20,7 +20,14 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
+    from autoscaler.agent.driver_ports import DriverMachine, DriverTry
+
+    NewTry = Callable[[DriverPlan, DriverMachine, Callable[[str], None], float], DriverTry]
+
 TRIES = 3
+
+VENDORS: dict[str, NewTry] = {"nvidia": NvidiaTry}
+"""The installation of each vendor's driver."""
 
 
 def check_driver(
@@ -49,26 +56,27 @@ def install_driver(
     """Install the driver; return the check `driver`, or the one that failed."""
     began = machine.now()
     end = began + plan.budget
-    if plan.vendor != "nvidia":
+    new_try = VENDORS.get(plan.vendor)
+    if new_try is None:
         return Check("driver_plan", False, "this agent does not know the vendor")
     try:
-        modules = NvidiaTry(plan, machine, report, end).check_before()
+        kind = new_try(plan, machine, report, end).check_before()
     except (DriverFailure, OSError) as error:
         return _failed(error, 1)
     for number in range(1, TRIES + 1):
         try:
-            NvidiaTry(plan, machine, report, min(end, machine.now() + DRIVER_TRY)).install(modules)
+            until = min(end, machine.now() + DRIVER_TRY)
+            installed = new_try(plan, machine, report, until).install(kind)
         except (DriverFailure, OSError) as error:
             lasting = isinstance(error, DriverFailure) and error.lasting
             if lasting or number == TRIES or machine.now() >= end:
                 return _failed(error, number)
             log_line(f"driver, try {number}: {error}")
             # The try may have used up its own time.
-            NvidiaTry(plan, machine, report, min(end, machine.now() + GPU_ANSWER)).reset()
+            new_try(plan, machine, report, min(end, machine.now() + GPU_ANSWER)).reset()
         else:
             took = machine.now() - began
-            detail = f"NVIDIA {plan.version}, {modules} modules, try {number}, {took:.0f} s"
-            return Check("driver", True, detail)
+            return Check("driver", True, f"{installed}, try {number}, {took:.0f} s")
     raise AssertionError("the last try returns")
 
 

@@ -30,59 +30,7 @@ QUIET = {
 """Variables of all programs."""
 
 
-class DriverMachine:
-    """What an installation needs of a machine. Times are seconds of the machine; paths begin at its root."""
-
-    def now(self) -> float:
-        """Return the seconds since a fixed moment."""
-        raise NotImplementedError
-
-    def sleep(self, seconds: float) -> None:
-        """Return after these seconds."""
-        raise NotImplementedError
-
-    def run(self, argv: Sequence[str], timeout: float, **variables: str) -> Output:
-        """Run a program with further environment variables. Raises NotInstalled, NoUsableAnswer."""
-        raise NotImplementedError
-
-    def fetch(self, file: RemoteFile, path: str, timeout: float) -> None:
-        """Download a file and check its SHA-256. Raises DriverFailure."""
-        raise NotImplementedError
-
-    def path(self, path: str) -> str:
-        """Return this path as a program of the machine needs it."""
-        raise NotImplementedError
-
-    def find(self, *names: str) -> str:
-        """Return the first of these programs that is on the PATH, or nothing."""
-        raise NotImplementedError
-
-    def exists(self, path: str) -> bool:
-        """Return whether a file or folder exists."""
-        raise NotImplementedError
-
-    def read(self, path: str) -> str:
-        """Return a file's bytes as Latin-1 text, or nothing if it cannot be read."""
-        raise NotImplementedError
-
-    def write(self, path: str, text: str) -> None:
-        """Write a file, in a new folder if need be. Raises OSError."""
-        raise NotImplementedError
-
-    def devices(self) -> list[PciDevice]:
-        """Return the PCI devices."""
-        raise NotImplementedError
-
-    def kernel(self) -> str:
-        """Return the release of the running kernel, as `uname -r`."""
-        raise NotImplementedError
-
-    def free(self) -> float:
-        """Return the free GiB of the root file system."""
-        raise NotImplementedError
-
-
-class LocalMachine(DriverMachine):
+class LocalMachine:
     """The machine of this agent. Its log keeps everything that the programs write."""
 
     def __init__(self, host: Host, clock: Clock) -> None:

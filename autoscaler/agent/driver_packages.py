@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from autoscaler.agent.driver_machine import DriverMachine
 from autoscaler.agent.driver_plan import DriverFailure, Toolkit, error_line
 from autoscaler.agent.limits import LOCK_WAIT
 from autoscaler.agent.programs import NotInstalled, NoUsableAnswer, Output, last_line
@@ -10,6 +9,8 @@ from autoscaler.agent.programs import NotInstalled, NoUsableAnswer, Output, last
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from autoscaler.agent.driver_ports import DriverMachine
 
 LOCK_POLL = 10.0
 """Seconds until a package manager that found a lock is tried again."""

@@ -121,7 +121,11 @@ def _read(name: str, source: str) -> _Module:
 
 def _check_imports(name: str, tree: ast.Module) -> None:
     """Raise ValueError for an import of the product in a form, or at a place, that the file cannot have."""
-    expressible = [node for node in _statements(tree.body) if _needed(node) is not None]
+    expressible = [
+        node
+        for node in (*_statements(tree.body), *_type_imports(tree.body))
+        if _needed(node) is not None
+    ]
     for node in ast.walk(tree):
         if _is_ours(node) and node not in expressible:
             raise ValueError(f"{name}.py:{node.lineno}: write `from {PACKAGE}.MODULE import NAME`")
@@ -133,6 +137,13 @@ def _statements(body: Iterable[ast.stmt]) -> Iterator[ast.stmt]:
         yield node
         if isinstance(node, ast.If) and not _is_for_type_checkers(node):
             yield from _statements((*node.body, *node.orelse))
+
+
+def _type_imports(body: Iterable[ast.stmt]) -> Iterator[ast.stmt]:
+    """Return the statements inside `if TYPE_CHECKING:`. The file contains neither them nor what they import."""
+    for node in body:
+        if isinstance(node, ast.If) and _is_for_type_checkers(node):
+            yield from node.body
 
 
 def _needed(node: ast.stmt) -> str | None:

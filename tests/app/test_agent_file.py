@@ -10,7 +10,8 @@ import pytest
 
 from autoscaler.app.agent_file import build_agent
 
-MODULES = sorted(Path("autoscaler/agent").glob("[a-z]*.py"))
+FOR_TYPE_CHECKERS = Path("autoscaler/agent/driver_ports.py")
+MODULES = sorted(set(Path("autoscaler/agent").glob("[a-z]*.py")) - {FOR_TYPE_CHECKERS})
 SHARED = Path("autoscaler/model/access_rules.py")
 AGENT = build_agent()
 
@@ -71,6 +72,21 @@ def test_the_file_contains_every_definition_of_every_module_once() -> None:
     ]
     assert len(built) > 90
     assert sorted(built) == sorted(of_modules)
+
+
+def test_modules_that_only_type_checkers_need_are_not_in_the_file(tmp_path: Path) -> None:
+    assert FOR_TYPE_CHECKERS.stem not in AGENT.decode()
+    main = (
+        "from __future__ import annotations\n\nTYPE_CHECKING = False\nif TYPE_CHECKING:\n"
+        "    from autoscaler.agent.ports import Port\n\n\ndef use(port: Port) -> None: ...\n"
+    )
+    built = build_agent(package(tmp_path, main=main, ports="class Port: ...\n"))
+    assert b"def use(port: Port)" in built
+    assert b"ports" not in built
+    for refused in ("from .ports import Port", "from autoscaler.agent.ports import Port as P"):
+        source = main.replace("from autoscaler.agent.ports import Port", refused)
+        with pytest.raises(ValueError, match=r"main\.py:5: write `from autoscaler\.agent"):
+            build_agent(package(tmp_path, main=source))
 
 
 def test_a_module_comes_after_those_that_it_needs() -> None:
