@@ -50,7 +50,7 @@ def run_hook(hook: str, path: str) -> int:
             refuse(reason, job)
             return 1
     else:
-        say(free_space(os.getcwd()))
+        say(free_space())
     run_image_program(f"/opt/runner-agent/{hook}")
     return 0
 
@@ -108,9 +108,12 @@ def ancestors(pid: int) -> list[int]:
     return found
 
 
-def free_space(folder: str) -> str:
-    """Return a line for the author of the job: the free space of the disk."""
-    return f"Disk: {free_bytes(folder) / 2**30:.1f} GiB free after the job"
+def free_space() -> str:
+    """Return a line for the author of the job: the free space of its disk. A job may delete its folder."""
+    try:
+        return f"Disk: {free_bytes(os.getcwd()) / 2**30:.1f} GiB free after the job"
+    except OSError as error:
+        return f"Disk: not known: {error.strerror}"
 
 
 def run_image_program(path: str) -> None:
@@ -144,7 +147,8 @@ def _event() -> Any:
     try:
         with open(os.environ.get("GITHUB_EVENT_PATH", ""), encoding="utf-8-sig") as file:
             return json.loads(file.read(MOST_EVENT))
-    except (OSError, ValueError):
+    # An event as deep as its sender likes (`client_payload`) must not end the hook before it has decided.
+    except (OSError, ValueError, RecursionError):
         return None
 
 

@@ -211,9 +211,9 @@ class Machine:
         return found
 
     def run(self, script: str, hook: str, event: object) -> subprocess.CompletedProcess[str]:
-        """Run a script as the user of the runner, with a job's variables."""
+        """Run a script as the user of the runner, with a job's variables. `event`: text is written as it is."""
         payload = self.root / "event.json"
-        payload.write_text(json.dumps(event))
+        payload.write_text(event if isinstance(event, str) else json.dumps(event))
         payload.chmod(0o644)
         return subprocess.run(
             ["bash", "-c", script],
@@ -315,6 +315,27 @@ def test_a_refused_job_runs_no_step_even_with_always(machine: Machine) -> None:
     assert stopped == "the runner stopped"
     admitted = machine.run("exec ./Runner.Listener", hooks["ACTIONS_RUNNER_HOOK_JOB_STARTED"], {})
     assert "a step with always() ran" in admitted.stdout
+
+
+def test_an_event_that_is_too_deep_to_be_read_is_refused_like_an_unknown_one(
+    machine: Machine,
+) -> None:
+    """Its sender chooses what is in `client_payload`. A hook that only fails would let `always()` run."""
+    install_runner(machine.runner)
+    hooks = machine.install(JOB)
+    deep = '{"client_payload": ' + "[" * 200_000 + "]" * 200_000 + "}"
+    done = machine.run("exec ./Runner.Listener", hooks["ACTIONS_RUNNER_HOOK_JOB_STARTED"], deep)
+    assert (done.returncode, done.stderr) == (143, "")
+    assert NO_FORKS in done.stdout
+    assert "always()" not in done.stdout
+
+
+def test_a_job_that_deleted_its_folder_does_not_fail_at_its_end(machine: Machine) -> None:
+    hooks = machine.install(JOB)
+    script = f"mkdir work && cd work && rmdir ../work && {HOOK}"
+    done = machine.run(script, hooks["ACTIONS_RUNNER_HOOK_JOB_COMPLETED"], {})
+    assert done.returncode == 0
+    assert "Disk: not known: No such file or directory" in done.stdout.splitlines()
 
 
 def test_a_listener_that_does_not_stop_loses_its_worker(machine: Machine) -> None:
