@@ -70,6 +70,12 @@ def _runner(runner: Runner, today: date) -> Iterator[Finding]:
         what = f"{runner.version} is older than {OLDEST_RUNNER}, the oldest that GitHub registers"
         yield Finding(("runner", "version"), what, f"take the newest release of {_RELEASES}")
         return
+    # A day later: `today` is in UTC, and the writer's day may have begun before it.
+    if runner.newest_on > today + timedelta(days=1):
+        what = f"{runner.newest_on} is still to come, and would silence the warning until then"
+        fix = f"write the day on which you looked at {_RELEASES}"
+        yield Finding(("runner", "newest_on"), what, fix)
+        return
     following = runner.next
     refused = (runner.newest_on if following is None else following.released) + RUNNER_GRACE
     if today < refused - RUNNER_NOTICE:

@@ -59,6 +59,13 @@ def test_a_key_that_is_not_there_is_no_null(tmp_path: Path) -> None:
     assert list(nulls(file.versions)) == []
 
 
+def test_a_day_that_is_still_to_come_does_not_silence_the_warning(tmp_path: Path) -> None:
+    future = ("newest_on: 2026-10-07", "newest_on: 2062-10-07")
+    [one] = found(tmp_path, date(2027, 3, 1), future)
+    assert (dotted(one.path), one.warning) == ("runner.newest_on", False)
+    assert one.what.startswith("2062-10-07 is still to come")
+
+
 @pytest.mark.case(
     "GitHub gives a runner no jobs 30 days after the release of the next version",
     topic="Runner and listener",
