@@ -46,22 +46,24 @@ def prepare(
 
 
 def revision(root: Path) -> str | None:
-    """Return the commit of a clone, or None if it is not known. `-dirty` follows if a file was changed."""
-    command = [
-        "git",
-        "-C",
-        str(root),
-        "describe",
-        "--always",
-        "--abbrev=40",
-        "--exclude=*",
-        "--dirty",
-    ]
+    """Return the commit of a clone, or None if it is not known.
+
+    `-dirty` follows if a file was changed or is new: a new file that git does not ignore gets into the image.
+    """
+    commit = _git(root, "rev-parse", "--verify", "HEAD")
+    if not commit:
+        return None
+    return f"{commit}-dirty" if _git(root, "status", "--porcelain", "--", ".") else commit
+
+
+def _git(root: Path, *words: str) -> str:
+    """Return what git prints, or nothing if it is missing or fails."""
+    command = ["git", "--no-optional-locks", "-C", str(root), *words]
     try:
         done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603
     except OSError:
-        return None
-    return done.stdout.strip() or None
+        return ""
+    return done.stdout.strip() if done.returncode == 0 else ""
 
 
 def run(command: list[str]) -> int:

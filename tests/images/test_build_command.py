@@ -92,6 +92,10 @@ def test_a_changed_clone_is_labelled_as_such_and_a_folder_without_git_has_no_rev
     for words in (["init", "-q"], ["add", "."], [*who, "commit", "-q", "-m", "one"]):
         subprocess.run(["git", *words], cwd=tmp_path, check=True)
     clean = revision()
+    new = tmp_path / "new.py"
+    new.touch()
+    assert revision() == f"{clean}-dirty"  # it gets into the image, too
+    new.unlink()
     recipe.write_text("ARG BASE\nFROM ${BASE}\nUSER 1\n")
     assert clean is not None
     assert len(clean) == 40
