@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from autoscaler.agent.checks import MOST_DETAIL, Check
 from autoscaler.agent.clock import Clock
+from autoscaler.agent.driver_amd import AmdTry
 from autoscaler.agent.driver_machine import LocalMachine
 from autoscaler.agent.driver_nvidia import NvidiaTry
-from autoscaler.agent.driver_plan import DriverFailure, DriverPlan, read_driver_plan
+from autoscaler.agent.driver_plan import AmdPlan, DriverFailure, DriverPlan, read_driver_plan
 from autoscaler.agent.host import Host, read_trusted
 from autoscaler.agent.journal import log_line
 from autoscaler.agent.limits import DRIVER_TRY, GPU_ANSWER
@@ -22,11 +23,11 @@ if TYPE_CHECKING:
 
     from autoscaler.agent.driver_ports import DriverMachine, DriverTry
 
-    NewTry = Callable[[DriverPlan, DriverMachine, Callable[[str], None], float], DriverTry]
+    NewTry = Callable[[Any, DriverMachine, Callable[[str], None], float], DriverTry]
 
 TRIES = 3
 
-VENDORS: dict[str, NewTry] = {"nvidia": NvidiaTry}
+VENDORS: dict[str, NewTry] = {"nvidia": NvidiaTry, "amd": AmdTry}
 """The installation of each vendor's driver."""
 
 
@@ -51,7 +52,7 @@ def check_driver(
 
 
 def install_driver(
-    plan: DriverPlan, machine: DriverMachine, report: Callable[[str], None]
+    plan: DriverPlan | AmdPlan, machine: DriverMachine, report: Callable[[str], None]
 ) -> Check:
     """Install the driver; return the check `driver`, or the one that failed."""
     began = machine.now()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from autoscaler.agent.driver_plan import DriverFailure, Toolkit, error_line
+from autoscaler.agent.driver_plan import AmdPlan, DriverFailure, Toolkit, error_line
 from autoscaler.agent.limits import LOCK_WAIT
 from autoscaler.agent.programs import NotInstalled, NoUsableAnswer, Output, last_line
 
@@ -35,6 +35,11 @@ TOOLKIT_PACKAGES = (
     "libnvidia-container1",
 )
 """With their dependencies of the same version (NVIDIA Container Toolkit, "Installation")."""
+
+AMD_KEYRING = "/etc/apt/keyrings/rocm.asc"
+AMD_LIST = "/etc/apt/sources.list.d/runner-agent-amd.list"
+AMD_PIN = "/etc/apt/preferences.d/runner-agent-amd"
+ROCM_PACKAGES = ("rocm-hip-runtime", "rocminfo", "amd-smi-lib")
 
 
 class Packages:
@@ -76,6 +81,28 @@ class Packages:
         ]
         machine.write(DNF_REPOSITORY, "\n".join(lines) + "\n")
         self._install([f"{name}-{toolkit.version}-1" for name in TOOLKIT_PACKAGES])
+
+    def install_amdgpu(self, plan: AmdPlan, suite: str) -> None:
+        """Install amdgpu-dkms, which builds the module for the running kernel. Raises DriverFailure."""
+        self._write_amd_sources(plan, suite)
+        # The module needs others of the kernel, which Ubuntu has in this package (AMD's "Prerequisites").
+        self._install([f"linux-modules-extra-{self._machine.kernel()}", "amdgpu-dkms"])
+
+    def install_rocm(self, plan: AmdPlan, suite: str) -> None:
+        """Install what runs HIP programs, and ROCm's tools. Raises DriverFailure."""
+        self._write_amd_sources(plan, suite)
+        self._install(ROCM_PACKAGES)
+
+    def _write_amd_sources(self, plan: AmdPlan, suite: str) -> None:
+        """Name AMD's repositories, beside that of the key: .../rocm/rocm.gpg.key belongs to .../amdgpu, too."""
+        machine, rocm = self._machine, plan.key.url.rpartition("/")[0]
+        machine.fetch(plan.key, AMD_KEYRING, self._left())
+        signed = f"deb [arch=amd64 signed-by={machine.path(AMD_KEYRING)}]"
+        amdgpu = f"{rocm.rpartition('/')[0]}/amdgpu/{plan.version}/ubuntu"
+        lines = f"{signed} {amdgpu} {suite} main\n{signed} {rocm}/apt/{plan.rocm} {suite} main\n"
+        machine.write(AMD_LIST, lines)
+        pin = "Package: *\nPin: release o=repo.radeon.com\nPin-Priority: 600\n"
+        machine.write(AMD_PIN, pin)
 
     def _install(self, names: Sequence[str]) -> None:
         if not self._manager:

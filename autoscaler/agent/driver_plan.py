@@ -10,8 +10,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from typing import Any
 
-NVIDIA_VENDOR = 0x10DE
-"""The vendor ID of NVIDIA's PCI devices."""
+NVIDIA_VENDOR, AMD_VENDOR = 0x10DE, 0x1002
+"""The vendor IDs of NVIDIA's and AMD's PCI devices."""
 
 FIRST_MAXWELL, FIRST_TURING = 0x1340, 0x1E00
 """The lowest device IDs of these generations: GM108 and TU102 (pci.ids). IDs grow with the generations."""
@@ -24,8 +24,9 @@ SUBNET_MANAGER_GPUS = (0x2901, 0x2941, 0x3182, 0x31C2, 0x31C3)
 """B200, GB200, B300, GB300 (README of NVIDIA/open-gpu-kernel-modules): their NVLink fabric needs NVIDIA's
 NVLink Subnet Manager and an OFED driver besides Fabric Manager ("Fabric Manager User Guide")."""
 
-DISPLAY, BRIDGE = 0x03, 0x0680
-"""PCI classes: that of GPUs (base class), and that of NVSwitches (base class and subclass)."""
+DISPLAY, ACCELERATOR, BRIDGE = 0x03, 0x12, 0x0680
+"""PCI classes: those of GPUs (base classes; an MI300X is a processing accelerator), and that of NVSwitches
+(base class and subclass)."""
 
 FREE_GIB = 6.0
 """The installer's file, what it unpacks, and what it installs, with a margin."""
@@ -38,6 +39,9 @@ DriverPlan = collections.namedtuple(
     "DriverPlan", ("vendor", "version", "file", "fabric_manager", "toolkit", "budget")
 )
 """What the controller wants installed. `budget`: seconds of the machine for everything."""
+
+AmdPlan = collections.namedtuple("AmdPlan", ("vendor", "version", "rocm", "key", "budget"))
+"""The release of AMD's kernel driver, that of ROCm, and the key of AMD's repositories."""
 
 PciDevice = collections.namedtuple("PciDevice", ("address", "vendor", "device", "kind"))
 """A PCI device: its address, and its vendor, device and class (3 bytes) as numbers."""
@@ -53,14 +57,21 @@ class DriverFailure(Exception):  # noqa: N818 - it becomes a failed check
         """Whether another try would fail in the same way."""
 
 
-def read_driver_plan(parameters: dict[str, Any]) -> DriverPlan:
+def read_driver_plan(parameters: dict[str, Any]) -> DriverPlan | AmdPlan:
     """Return the controller's parameters `driver`. Raises DriverFailure if they are not usable."""
     vendor, version = parameters.get("vendor"), parameters.get("version")
     budget, file = parameters.get("budget_s"), _read_file(parameters)
+    rocm = parameters.get("rocm")
+    if vendor == "amd":
+        file = _read_file(parameters.get("key"))
+        if not isinstance(rocm, str):
+            raise DriverFailure("driver_plan", "rocm is missing")
     if not isinstance(vendor, str) or not isinstance(version, str) or file is None:
         raise DriverFailure("driver_plan", "vendor, version, url or sha256 is missing")
     if isinstance(budget, bool) or not isinstance(budget, (int, float)):
         raise DriverFailure("driver_plan", "budget_s is missing")
+    if vendor == "amd":
+        return AmdPlan(vendor, version, rocm, file, float(budget))
     toolkit = parameters.get("toolkit")
     return DriverPlan(
         vendor,
@@ -91,6 +102,12 @@ def _read_toolkit(values: dict[str, Any]) -> Toolkit:
 def nvidia_gpus(devices: Iterable[PciDevice]) -> list[PciDevice]:
     """Return NVIDIA's GPUs among these devices."""
     return [one for one in devices if one.vendor == NVIDIA_VENDOR and one.kind >> 16 == DISPLAY]
+
+
+def amd_gpus(devices: Iterable[PciDevice]) -> list[PciDevice]:
+    """Return AMD's GPUs among these devices."""
+    kinds = (DISPLAY, ACCELERATOR)
+    return [one for one in devices if one.vendor == AMD_VENDOR and one.kind >> 16 in kinds]
 
 
 def has_nvswitch(devices: Iterable[PciDevice]) -> bool:

@@ -163,7 +163,7 @@ class SkuSettings(Section):
     image: Image | None = None
     """The machine image; required on EC2."""
     driver: Driver = Driver.PREINSTALLED
-    """`preinstalled`, or `install`: the agent installs NVIDIA's driver on a stock Linux image at boot."""
+    """`preinstalled`, or `install`: the agent installs the driver on a stock Linux image at boot."""
     disk_gb: shapes.Gibibytes | None = None
     """The size of the root disk in GiB, at least the image's own; default: the image's own."""
     boot_script_file: shapes.FilePath | None = None

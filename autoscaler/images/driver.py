@@ -13,6 +13,8 @@ _NVIDIA = "programs.nvidia-driver"
 _FABRIC_MANAGER = "programs.nvidia-fabric-manager"
 _TOOLKIT = "programs.nvidia-container-toolkit"
 
+_AMD = "programs.amdgpu-driver"
+
 _LICENSED = re.compile("grid|vgpu|gaming", re.IGNORECASE)
 """In the addresses of NVIDIA's other drivers on EC2 (EC2 User Guide, "NVIDIA drivers": the buckets
 ec2-linux-nvidia-drivers/grid-... and nvidia-gaming)."""
@@ -33,8 +35,11 @@ def driver_plan(
     Raises ConfigurationError for a value that is null or missing and for a driver that is not NVIDIA's
     data-center driver, and NotBuiltError.
     """
-    if vendor is not AcceleratorVendor.NVIDIA or platform is not OperatingSystem.LINUX:
+    amd = vendor is AcceleratorVendor.AMD
+    if platform is not OperatingSystem.LINUX or (amd and architecture is not Architecture.X64):
         raise NotBuiltError(f"the agent does not install the driver of {vendor} on {platform}")
+    if amd:
+        return _amd_plan(file)
     place = f"{platform}-{architecture}"
     found = read_values(file, {"version": f"{_NVIDIA}.version", **_file(_NVIDIA, place)})
     _refuse_licensed(file, place, found["url"])
@@ -44,6 +49,13 @@ def driver_plan(
         "fabric_manager": _fabric_manager(file, place, found["version"]),
         "toolkit": _toolkit(file),
     }
+
+
+def _amd_plan(file: VersionsFile) -> dict[str, Any]:
+    places = {"version": f"{_AMD}.version", "rocm": "programs.rocm.version"}
+    found = read_values(file, {**places, **_file(_AMD, "repository-key")})
+    key = {"url": found["url"], "sha256": found["sha256"]}
+    return {"vendor": "amd", "version": found["version"], "rocm": found["rocm"], "key": key}
 
 
 def _refuse_licensed(file: VersionsFile, place: str, url: str) -> None:

@@ -51,7 +51,6 @@ def test_a_preinstalled_driver_sends_nothing(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("extra", "key"),
     [
-        ("    accelerator: {vendor: amd, count: 1}\n", "skus.gpu.driver"),
         (NVIDIA + "    os: windows\n", "skus.gpu.driver"),
     ],
 )

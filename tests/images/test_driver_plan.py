@@ -113,14 +113,23 @@ def test_grid_and_gaming_drivers_are_refused(tmp_path: Path, url: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("platform", "vendor"),
-    [(OperatingSystem.WINDOWS, NVIDIA), (LINUX, AcceleratorVendor.AMD)],
+    ("platform", "arch", "vendor"),
+    [
+        (OperatingSystem.WINDOWS, X64, NVIDIA),
+        (LINUX, Architecture.ARM64, AcceleratorVendor.AMD),
+    ],
 )
 def test_what_the_agent_cannot_install_has_no_plan(
-    tmp_path: Path, platform: OperatingSystem, vendor: AcceleratorVendor
+    tmp_path: Path, platform: OperatingSystem, arch: Architecture, vendor: AcceleratorVendor
 ) -> None:
     with pytest.raises(NotBuiltError):
-        driver_plan(load_versions(written(tmp_path, FULL)), platform, X64, vendor)
+        driver_plan(load_versions(written(tmp_path, FULL)), platform, arch, vendor)
+
+
+def test_the_plan_of_amd_has_both_versions_and_the_key_of_the_repositories() -> None:
+    plan = driver_plan(load_versions(None), LINUX, X64, AcceleratorVendor.AMD)
+    assert (plan["version"], plan["rocm"]) == ("30.30.3", "7.2.4")
+    assert plan["key"]["url"] == "https://repo.radeon.com/rocm/rocm.gpg.key"
 
 
 def test_the_command_prints_the_plan_with_its_budget(tmp_path: Path) -> None:

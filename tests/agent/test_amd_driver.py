@@ -1,0 +1,160 @@
+"""The installation of AMD's driver: what a good machine does, and what each planted failure is called.
+
+The answer of `amd-smi static --asic --json` is written from AMD's documentation, not recorded.
+"""
+
+import json
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from lab.machines.gpus import AmdGpu, rocminfo
+from tests.agent.driver_machine import HEADER, KERNEL, SHA256, FakeMachine, define_release
+
+LOADED = "/sys/module/amdgpu/version"
+ROCMINFO, AMD_SMI = "/opt/rocm/bin/rocminfo", "/opt/rocm/bin/amd-smi"
+PLAN = {
+    "vendor": "amd",
+    "version": "30.30.3",
+    "rocm": "7.2.4",
+    "key": {"url": "https://repo.radeon.com/rocm/rocm.gpg.key", "sha256": SHA256},
+    "budget_s": 2430,
+}
+
+
+def asics(*architectures: str) -> str:
+    return json.dumps([{"asic": {"target_graphics_version": one}} for one in architectures])
+
+
+class AmdMachine(FakeMachine):
+    """A stock Ubuntu with two MI300X, on which everything goes well."""
+
+    def __init__(self, agent: ModuleType) -> None:
+        super().__init__(agent, ())
+        self.files["/etc/os-release"] = "ID=ubuntu\nVERSION_CODENAME=noble\n"
+        self.answers[ROCMINFO] = lambda: (0, rocminfo([AmdGpu()] * 2))
+        self.answers[AMD_SMI] = lambda: (0, asics("gfx942", "gfx942"))
+
+    def _usual(self, command: str) -> str:
+        if command == "modprobe amdgpu":
+            self.files[LOADED] = "6.16.13\n"
+        return super()._usual(command)
+
+    def devices(self) -> list[Any]:
+        gpu = (0x1002, 0x74A1, 0x120000)
+        return [self.agent.PciDevice(f"0000:0{n}:00.0", *gpu) for n in (1, 2)]
+
+
+def install(agent: ModuleType, machine: Any) -> tuple[Any, list[str]]:
+    stages: list[str] = []
+    return agent.install_driver(agent.read_driver_plan(PLAN), machine, stages.append), stages
+
+
+def test_a_stock_machine_gets_the_module_and_the_runtime(agent: ModuleType) -> None:
+    machine = AmdMachine(agent)
+    check, stages = install(agent, machine)
+    assert check.ok, check
+    assert check.detail.startswith("amdgpu 30.30.3, ROCm 7.2.4, gfx942, try 1, ")
+    assert stages == ["driver_checks", "driver_packages", "driver_build", "driver_load",
+                      "driver_packages"]  # fmt: skip
+    assert machine.files["/etc/apt/sources.list.d/runner-agent-amd.list"] == (
+        "deb [arch=amd64 signed-by=/etc/apt/keyrings/rocm.asc] "
+        "https://repo.radeon.com/amdgpu/30.30.3/ubuntu noble main\n"
+        "deb [arch=amd64 signed-by=/etc/apt/keyrings/rocm.asc] "
+        "https://repo.radeon.com/rocm/apt/7.2.4 noble main\n"
+    )
+    assert any(c.endswith(f"linux-modules-extra-{KERNEL} amdgpu-dkms") for c in machine.ran)
+    assert any(c.endswith("rocm-hip-runtime rocminfo amd-smi-lib") for c in machine.ran)
+
+
+def test_after_a_reboot_nothing_is_installed(agent: ModuleType) -> None:
+    machine = AmdMachine(agent)
+    machine.files |= {LOADED: "6.16.13\n", "/opt/rocm/.info/version": "7.2.4-93\n"}
+    machine.answers["dpkg-query"] = lambda: (0, "1:6.16.13.30300300-2327507.24.04")
+    check, stages = install(agent, machine)
+    assert check.ok, check
+    assert stages == ["driver_checks"]
+
+
+def wrong_headers(machine: AmdMachine) -> None:
+    machine.files[HEADER] = define_release("5.10.0-1-cloud")
+    machine.answers["apt-get"] = lambda: (0, "")
+
+
+def half_installed_package(machine: AmdMachine) -> None:
+    machine.answers["dpkg --configure"] = lambda: (1, "dpkg: error processing package amdgpu-dkms")
+
+
+def apt_lock(machine: AmdMachine) -> None:
+    machine.answers["apt-get"] = lambda: (100, "E: Could not get lock /var/lib/dpkg/lock")
+
+
+def mirror_404(machine: AmdMachine) -> None:
+    machine.answers["apt-get"] = lambda: (100, "E: Failed to fetch https://x  404  Not Found")
+
+
+def module_not_loadable(machine: AmdMachine) -> None:
+    machine.answers["modprobe amdgpu"] = lambda: (1, "modprobe: ERROR: Exec format error")
+
+
+def kernels_own_module(machine: AmdMachine) -> None:
+    machine.answers["modprobe amdgpu"] = lambda: (0, "")
+
+
+def error_with_status_0(machine: AmdMachine) -> None:
+    machine.answers[ROCMINFO] = lambda: (0, "hsa api call failure: HSA_STATUS_ERROR")
+
+
+def gpu_missing(machine: AmdMachine) -> None:
+    machine.answers[ROCMINFO] = lambda: (0, rocminfo([AmdGpu()]))
+
+
+def wrong_architecture(machine: AmdMachine) -> None:
+    machine.answers[AMD_SMI] = lambda: (0, asics("gfx942", "gfx90a"))
+
+
+def smi_without_answer(machine: AmdMachine) -> None:
+    machine.answers[AMD_SMI] = lambda: (0, "AttributeError: amdsmi")
+
+
+def hang(machine: AmdMachine) -> None:
+    machine.takes["apt-get"] = 1e9
+
+
+def other_driver(machine: AmdMachine) -> None:
+    machine.files[LOADED] = "6.8.5\n"
+
+
+def other_distribution(machine: AmdMachine) -> None:
+    machine.files["/etc/os-release"] = "ID=amzn\n"
+
+
+@pytest.mark.parametrize(
+    ("plant", "name", "detail"),
+    [
+        (wrong_headers, "driver_headers", "headers of 5.10.0-1-cloud in "),
+        (half_installed_package, "driver_packages", "dpkg: error processing package amdgpu-dkms"),
+        (apt_lock, "driver_packages", "E: Could not get lock"),
+        (mirror_404, "driver_packages", "404  Not Found"),
+        (module_not_loadable, "driver_module", "Exec format error"),
+        (kernels_own_module, "driver_module", "the kernel has its own amdgpu"),
+        (error_with_status_0, "driver_query", "rocminfo exited with 0: hsa api call failure"),
+        (gpu_missing, "driver_query", "rocminfo shows 1 GPUs, and the machine has 2"),
+        (wrong_architecture, "driver_query", "amd-smi shows gfx942, gfx90a, and rocminfo gfx942"),
+        (smi_without_answer, "driver_query", "amd-smi shows no GPU"),
+        (hang, "driver_packages", "apt-get did not end within"),
+        (other_driver, "driver_present", "the image already has amdgpu 6.8.5"),
+        (other_distribution, "driver_packages", "Ubuntu jammy and noble only"),
+    ],
+    ids=lambda value: getattr(value, "__name__", ""),
+)
+def test_each_planted_failure_is_named(
+    agent: ModuleType, plant: Any, name: str, detail: str
+) -> None:
+    machine = AmdMachine(agent)
+    plant(machine)
+    check, _ = install(agent, machine)
+    assert (check.name, check.ok) == (name, False)
+    assert detail in check.detail
+    assert machine.time <= PLAN["budget_s"]  # type: ignore[operator]
