@@ -79,13 +79,13 @@ class NvidiaTry:
             self._steps.install_build_tools()
             self._build(kind)
             self._load()
-        self._ask()
+        gpus = self._ask()
         if has_nvswitch(self._machine.devices()):
             self._start_fabric_manager()
         # It only costs time if this fails, and the health checks report it.
         self._steps.run("driver_query", ["nvidia-smi", "-pm", "1"], GPU_ANSWER, check=False)
         if self._plan.toolkit is not None and self._machine.find("docker"):
-            self._install_toolkit()
+            self._install_toolkit(gpus)
         return f"NVIDIA {self._plan.version}, {kind} modules"
 
     def reset(self) -> None:
@@ -113,14 +113,18 @@ class NvidiaTry:
             why = f"the kernel has driver {loaded or 'none'}, and {self._plan.version} is wanted"
             raise DriverFailure("driver_module", why)
 
-    def _ask(self) -> None:
-        """Ask nvidia-smi for its version and the GPUs' names: its exit status alone proves nothing."""
+    def _ask(self) -> int:
+        """Ask nvidia-smi for its version and the GPUs' names: its exit status alone proves nothing.
+
+        Returns how many GPUs it shows. The health checks report one that is missing.
+        """
         log = self._nvidia_log("driver_query", ["nvidia-smi", "-q", "-x"])
         if log.driver != self._plan.version:
             why = f"nvidia-smi shows driver {log.driver}, and {self._plan.version} is wanted"
             raise DriverFailure("driver_query", why)
         if not any(gpu.values.get("product_name") for gpu in log.gpus):
             raise DriverFailure("driver_query", "nvidia-smi shows no GPU with a name")
+        return len(log.gpus)
 
     def _start_fabric_manager(self) -> None:
         machine, plan, name = self._machine, self._plan, "driver_fabric_manager"
@@ -143,7 +147,8 @@ class NvidiaTry:
         self._steps.run(name, ["systemctl", "enable", "--now", unit], GPU_ANSWER)
         self._steps.run(name, ["systemctl", "is-active", unit], GPU_ANSWER)
 
-    def _install_toolkit(self) -> None:
+    def _install_toolkit(self, gpus: int) -> None:
+        """Install the container toolkit, and test it: a container must see as many GPUs as the machine."""
         toolkit, name = self._plan.toolkit, "driver_toolkit"
         self._steps.report(name)
         if not self._machine.find("nvidia-ctk"):
@@ -152,9 +157,9 @@ class NvidiaTry:
         self._steps.run(name, configure, GPU_ANSWER)
         self._steps.run(name, ["systemctl", "restart", "docker"], GPU_ANSWER)
         run = ["docker", "run", "--rm", "--gpus", "all", toolkit.image, "nvidia-smi", "-q", "-x"]
-        shown, present = self._nvidia_log(name, run), nvidia_gpus(self._machine.devices())
-        if len(shown.gpus) != len(present):
-            why = f"a container sees {len(shown.gpus)} GPUs, and the machine has {len(present)}"
+        shown = len(self._nvidia_log(name, run).gpus)
+        if shown != gpus:
+            why = f"a container sees {shown} GPUs, and the machine has {gpus}"
             raise DriverFailure(name, why)
 
     def _nvidia_log(self, name: str, argv: Sequence[str]) -> NvidiaLog:

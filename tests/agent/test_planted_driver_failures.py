@@ -162,7 +162,6 @@ def smi_error_with_status_0(planted: Planted) -> None:
 
 def one_gpu_missing(planted: Planted) -> None:
     planted.show([{}] * 7)
-    planted.plan["toolkit"] = None
 
 
 def wrong_model(planted: Planted) -> None:
