@@ -9,15 +9,21 @@ STORE = 'NAME="/dev/nvme{}n1" MODEL="Amazon EC2 NVMe Instance Storage         "'
 ROOT_DISK = 'NAME="/dev/nvme0n1" MODEL="Amazon Elastic Block Store              "'
 
 
-def boot(folder: Path, *disks: str, label: str = "", assembled: bool = False) -> list[str]:
-    """Run the program on a machine with these disks; return the calls of the stand-ins."""
+def boot(
+    folder: Path, *disks: str, label: str = "", assembled: bool = False, holder: str = ""
+) -> list[str]:
+    """Run the program on a machine with these disks; return the calls of the stand-ins.
+
+    `assembled`: whether mdadm can assemble an array. `holder`: the array that has a disk already.
+    """
     programs, root, calls = folder / "bin", folder / "root", folder / "calls"
     programs.mkdir(exist_ok=True)
     calls.write_text("")
     (folder / "disks").write_text("\n".join(disks) + "\n")
+    (folder / "holders").write_text(f"/dev/nvme1n1 disk\n{holder}\n")
     (root / "var/lib/docker/image").mkdir(parents=True, exist_ok=True)
     texts = {
-        "lsblk": f"cat {folder}/disks",
+        "lsblk": f'case "$*" in *NAME,TYPE*) cat {folder}/holders ;; *) cat {folder}/disks ;; esac',
         "blkid": f"echo {label}",
         "mdadm": f'echo "mdadm $*" >> {calls}\n[ "$1" != --assemble ] || exit {int(not assembled)}',
         "mkfs.ext4": f'echo "mkfs $*" >> {calls}',
@@ -71,3 +77,12 @@ def test_a_reboot_keeps_the_array_and_its_files(tmp_path: Path) -> None:
     calls = boot(tmp_path, *disks, label="instance-store", assembled=True)
     assert [call for call in calls if "create" in call or "mkfs" in call] == []
     assert (tmp_path / "root/mnt/instance-store/_work/repository").is_dir()
+
+
+def test_an_array_that_udev_assembled_at_a_reboot_is_mounted_under_its_own_name(
+    tmp_path: Path,
+) -> None:
+    """Its disks are busy then, so mdadm could neither assemble nor create it."""
+    disks = (STORE.format(1), STORE.format(2))
+    calls = boot(tmp_path, *disks, label="instance-store", holder="/dev/md127 raid0")
+    assert calls == ["mount -o noatime /dev/md127 /mnt/instance-store", *BINDS]
