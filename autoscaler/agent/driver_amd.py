@@ -77,9 +77,9 @@ class AmdTry:
         return f"amdgpu {self._plan.version}, ROCm {self._plan.rocm}, {', '.join(architectures)}"
 
     def reset(self) -> None:
-        """Unload the driver. The module resets the GPUs itself when it is loaded.
+        """Unload the driver before another try.
 
-        A reset over PCI without the driver can leave GPUs that share an XGMI fabric unusable, so there is none.
+        The GPUs are not reset over PCI: that this is safe for GPUs that share a fabric (XGMI) is not verified.
         """
         self._steps.report("driver_reset")
         self._steps.unload(["amdgpu"])

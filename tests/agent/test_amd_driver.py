@@ -1,6 +1,6 @@
 """The installation of AMD's driver: what a good machine does, and what each planted failure is called.
 
-The answer of `amd-smi static --asic --json` is written from AMD's documentation, not recorded.
+The answer of `amd-smi static --asic --json` is written from public scripts that read it, not recorded.
 """
 
 import json
@@ -75,6 +75,13 @@ def test_after_a_reboot_nothing_is_installed(agent: ModuleType) -> None:
     check, stages = install(agent, machine)
     assert check.ok, check
     assert stages == ["driver_checks"]
+
+
+def test_newer_versions_of_amd_smi_answer_with_an_object(agent: ModuleType) -> None:
+    machine = AmdMachine(agent)
+    answer = json.dumps({"gpu_data": json.loads(asics("gfx942", "gfx942"))})
+    machine.answers[AMD_SMI] = lambda: (0, answer)
+    assert install(agent, machine)[0].ok
 
 
 def wrong_headers(machine: AmdMachine) -> None:
