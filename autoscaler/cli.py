@@ -170,6 +170,7 @@ commands.command()(operator_commands.terminate)
 commands.command()(operator_commands.adopt)
 commands.command()(operator_commands.close_circuit)
 images.command()(operator_commands.shell)
+images.command()(operator_commands.bake)
 commands.add_typer(images, name="images")
 
 

@@ -573,6 +573,7 @@ def test_help_imports_only_what_it_needs() -> None:
         "ours = {name for name in sys.modules if name.partition('.')[0] == 'autoscaler'}\n"
         "commands = {'autoscaler.operator_commands', 'autoscaler.operator_commands.commands'}\n"
         "commands |= {'autoscaler.operator_commands.job_shell'}\n"
+        "commands.add('autoscaler.operator_commands.image_bake')\n"
         "commands |= {'autoscaler.images', 'autoscaler.images.commands', 'autoscaler.images.recipes'}\n"
         "commands.add('autoscaler.images.publishing')\n"
         "assert ours == {'autoscaler', 'autoscaler.cli'} | commands, ours\n"

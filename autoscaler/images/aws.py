@@ -44,6 +44,15 @@ class AwsImages:
             )
         return answer["Instances"][0]["InstanceId"]
 
+    def find(self, name: str) -> str:
+        """Return the ID of the account's image of this name."""
+        filters: Any = [{"Name": "name", "Values": [name]}]
+        with sdk_errors("DescribeImages"):
+            answer = self._ec2.describe_images(Owners=["self"], Filters=filters)
+        if not answer["Images"]:
+            raise ImageEc2Error(f"DescribeImages: there is no image {name}")
+        return answer["Images"][0]["ImageId"]
+
     def console(self, instance: str) -> str:
         """Return the instance's console output so far; empty while EC2 does not know the instance yet."""
         try:

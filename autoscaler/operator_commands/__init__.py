@@ -1,6 +1,7 @@
-"""The commands with which an operator controls a running controller, and a shell as its jobs have it."""
+"""The commands that control a running controller or build machine images, and a shell of its jobs."""
 
 from autoscaler.operator_commands.commands import adopt, close_circuit, terminate, unverified
+from autoscaler.operator_commands.image_bake import bake
 from autoscaler.operator_commands.job_shell import shell
 
-__all__ = ["adopt", "close_circuit", "shell", "terminate", "unverified"]
+__all__ = ["adopt", "bake", "close_circuit", "shell", "terminate", "unverified"]

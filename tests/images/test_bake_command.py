@@ -1,0 +1,67 @@
+"""`autoscaler images bake` where no image comes out. tests/ami builds one with the real Packer."""
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.images.versions import SUM, changed, written
+
+MAIN = "from autoscaler.cli import main; main()"
+ROOT = Path(__file__).parents[2]
+WORDS = ["--region", "us-east-1", "--subnet", "subnet-0a"]
+
+
+def bake(path: Path, *words: str | Path) -> subprocess.Popen[str]:
+    """Start the command with the programs of one folder."""
+    return subprocess.Popen(
+        [sys.executable, "-c", MAIN, "images", "bake", *map(str, words), *WORDS],
+        cwd=ROOT,
+        env={**os.environ, "PATH": str(path)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        (["linux-cpu"], "cannot run packer: No such file or directory; install it from https://"),
+        (["linux-tpu"], "there is no recipe 'linux-tpu'; name one of linux-cpu, linux-gpu"),
+        (["linux-cpu", "--root", "docs"], "docs has no ami/linux; name the root"),
+    ],
+)
+def test_what_cannot_be_built_is_named(tmp_path: Path, words: list[str], why: str) -> None:
+    process = bake(tmp_path, *words)
+    _, error = process.communicate()
+    assert (process.returncode, error[: len(why)]) == (2, why)
+
+
+def test_a_value_that_is_null_is_not_built(tmp_path: Path) -> None:
+    file = written(tmp_path, changed((f"sha256: {SUM}", "sha256: null")))
+    process = bake(tmp_path, "linux-cpu", "--file", file)
+    _, error = process.communicate()
+    assert process.returncode == 2
+    assert "runner.files.linux-x64.sha256: is null" in error
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupted_build_lets_packer_clean_up_once(tmp_path: Path, number: int) -> None:
+    packer = tmp_path / "packer"
+    packer.write_text(
+        f"#!{sys.executable}\nimport signal, sys\n"
+        "signal.signal(signal.SIGINT, lambda *_: (print('cleaned up', flush=True), sys.exit(1)))\n"
+        "print('building', flush=True)\nwhile True: signal.pause()\n"
+    )
+    packer.chmod(0o755)
+    process = bake(tmp_path, "linux-cpu")
+    assert process.stdout is not None
+    assert any(line == "building\n" for line in process.stdout)
+    process.send_signal(number)
+    output, _ = process.communicate()
+    assert output == "cleaned up\n"
+    assert process.returncode not in (0, 2)
