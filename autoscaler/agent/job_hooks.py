@@ -69,9 +69,11 @@ def check_hooks(host: Host, timeout: float) -> Check:
     and they replace those of the agent.
     """
     try:
-        with open(os.path.join(host.runner_directory, ".env"), encoding="utf-8") as file:
+        # As .NET reads it: without a byte order mark, and with any byte that is no UTF-8.
+        path = os.path.join(host.runner_directory, ".env")
+        with open(path, encoding="utf-8-sig", errors="replace") as file:
             names = {line.partition("=")[0] for line in file.read(MOST_SETTINGS).splitlines()}
-    except (OSError, ValueError):
+    except OSError:
         names = set()
     found = sorted(names.intersection(HOOK_VARIABLES.values()))
     if found:

@@ -395,7 +395,10 @@ def test_an_image_that_sets_hooks_of_its_own_fails_the_health_check(machine: Mac
     environment = machine.runner / ".env"
     environment.write_text("LANG=C.UTF-8\n")
     assert machine.agent.check_hooks(machine.host, 60.0).ok
-    environment.write_text("LANG=C.UTF-8\nACTIONS_RUNNER_HOOK_JOB_STARTED=/opt/mine.sh\n")
+    # .NET, which reads it, accepts a byte order mark and bytes that are no UTF-8.
+    environment.write_bytes(
+        b"\xef\xbb\xbfACTIONS_RUNNER_HOOK_JOB_STARTED=/opt/mine.sh\nNAME=\xff\n"
+    )
     found = machine.agent.check_hooks(machine.host, 60.0)
     assert not found.ok
     assert found.detail == (
