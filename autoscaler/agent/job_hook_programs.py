@@ -117,18 +117,23 @@ def free_space() -> str:
 
 
 def run_image_program(path: str) -> None:
-    """Run the image's own program, if there is one, for at most `HOOK_PROGRAM` seconds."""
+    """Run the image's own program, if there is one. After `HOOK_PROGRAM` seconds, kill it and its children."""
     if WINDOWS or not os.path.lexists(path):
         return
     try:
-        done = subprocess.run([path], timeout=HOOK_PROGRAM, check=False)  # noqa: S603
-    except subprocess.TimeoutExpired:
-        say(f"::warning::{path} was stopped after {HOOK_PROGRAM:.0f} s")
+        process = subprocess.Popen([path], start_new_session=True)  # noqa: S603
     except OSError as error:
         say(f"::warning::{path} does not start: {error.strerror}")
-    else:
-        if done.returncode != 0:
-            say(f"::warning::{path} exited with {done.returncode}")
+        return
+    try:
+        status = process.wait(HOOK_PROGRAM)
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+        say(f"::warning::{path} was stopped after {HOOK_PROGRAM:.0f} s")
+        return
+    if status != 0:
+        say(f"::warning::{path} exited with {status}")
 
 
 def say(text: object) -> None:

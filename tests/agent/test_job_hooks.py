@@ -2,6 +2,7 @@
 
 import json
 import os
+import select
 import stat
 import subprocess
 from itertools import product
@@ -15,6 +16,7 @@ from autoscaler.app.agent_file import build_agent
 from autoscaler.github.runs import WorkflowRun
 from autoscaler.model.access_rules import rule_against
 from autoscaler.model.catalogue import Access
+from tests.patience import PATIENCE
 
 WIDGETS = {"repositories": ["acme/*"], "forks": False, "contact": "https://ci.example/access"}
 JOB = {
@@ -388,6 +390,22 @@ def test_the_images_own_program_never_lets_a_job_fail(
     monkeypatch.setattr(agent, "HOOK_PROGRAM", 0.3 if "sleep" in script else 60.0)
     agent.run_image_program(str(program))
     assert capfd.readouterr().out == said.format(program)
+
+
+def test_a_program_that_is_stopped_leaves_no_child(
+    agent: ModuleType, open_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program, started = open_folder / "job-started", open_folder / "started"
+    os.mkfifo(started)
+    # The child keeps the pipe open as long as it lives. `wait` is what is stopped.
+    program.write_text(f"#!/bin/sh\nsleep 1000 > {started} &\nwait\n")
+    program.chmod(0o755)
+    monkeypatch.setattr(agent, "HOOK_PROGRAM", 2.0)
+    reader = os.open(started, os.O_RDONLY | os.O_NONBLOCK)
+    agent.run_image_program(str(program))
+    assert select.select([reader], [], [], PATIENCE)[0]
+    assert os.read(reader, 1) == b""
+    os.close(reader)
 
 
 def test_an_image_that_sets_hooks_of_its_own_fails_the_health_check(machine: Machine) -> None:
