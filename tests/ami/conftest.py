@@ -139,8 +139,8 @@ class Built:
         return (self.disk / path.lstrip("/")).read_text()
 
 
-def _bake(at: Place) -> subprocess.CompletedProcess[str]:
-    """Run `autoscaler images bake`, which runs Packer and then starts a machine from the image."""
+def start_bake(at: Place) -> subprocess.Popen[str]:
+    """Start `autoscaler images bake`, which runs Packer and then starts a machine from the image."""
     environment = os.environ | {
         "AWS_ACCESS_KEY_ID": "lab",
         "AWS_SECRET_ACCESS_KEY": "lab",
@@ -154,25 +154,27 @@ def _bake(at: Place) -> subprocess.CompletedProcess[str]:
         words += ["-var", f"{key}={json.dumps(value) if isinstance(value, list) else value}"]
     code = "from autoscaler.cli import main; main()"
     command = [sys.executable, "-c", code, "images", "bake", "linux-cpu", *words]
-    return subprocess.run(
-        command, capture_output=True, text=True, check=False, env=environment, cwd=AMI.parent
+    pipe = subprocess.PIPE
+    return subprocess.Popen(
+        command, stdout=pipe, stderr=pipe, text=True, env=environment, cwd=AMI.parent
     )
 
 
 async def _build(folder: Path) -> Built:
     async with place(folder) as at:
-        done = await asyncio.to_thread(_bake, at)
-        output = done.stdout + done.stderr
-        assert done.returncode == 0, output
+        process = start_bake(at)
+        printed, error = await asyncio.to_thread(process.communicate)
+        output = printed + error
+        assert process.returncode == 0, output
         [image] = at.ec2.images.named("autoscaler/linux-cpu-x64-*")
         return Built(
-            done.returncode,
+            process.returncode,
             output,
             dict(image.tags),
             dict(at.ec2.images.snapshots.find(image.snapshot_id).tags),
             at.host.disk(image.source_instance),
             len(at.ec2.machines_left()),
-            next(line for line in done.stdout.splitlines() if ": published after " in line),
+            next(line for line in printed.splitlines() if ": published after " in line),
         )
 
 

@@ -2,11 +2,12 @@
 
 import asyncio
 import json
+import signal
 from pathlib import Path
 
 import pytest
 
-from tests.ami.conftest import AMI, packer, place
+from tests.ami.conftest import AMI, packer, place, start_bake
 
 VALUES = {
     "recipe": "linux-cpu",
@@ -64,3 +65,27 @@ def test_a_step_that_fails_ends_the_build_without_an_image_and_a_machine(
     assert "/runner.tar.gz has the SHA-256 " in output
     assert "image-build: error: step runner failed in 'apply' (status 1)" in output
     assert (made, left) == ([], 0)
+
+
+async def _interrupt(folder: Path) -> tuple[str, int, int]:
+    async with place(folder) as at:
+        process = start_bake(at)
+
+        def interrupt() -> str:
+            assert process.stdout is not None
+            assert any("image-build: step system" in line for line in process.stdout)
+            process.send_signal(signal.SIGINT)
+            return process.communicate()[0]
+
+        output = await asyncio.to_thread(interrupt)
+        return output, process.returncode, len(at.ec2.machines_left())
+
+
+def test_an_interrupted_build_leaves_no_machine(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
+    folder = tmp_path_factory.mktemp("interrupted")
+    folder.chmod(0o755)
+    output, status, left = asyncio.run(_interrupt(folder))
+    assert "Terminating the source AWS instance" in output
+    assert (status != 0, left) == (True, 0)
