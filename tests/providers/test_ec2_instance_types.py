@@ -13,7 +13,7 @@ import pytest
 from autoscaler.model.catalogue import Architecture, CapacityType, OperatingSystem
 from autoscaler.model.identifiers import ProviderName
 from autoscaler.providers.ec2 import instance_types as instance_types_module
-from autoscaler.providers.ec2.efa import efa_interfaces
+from autoscaler.providers.ec2.efa import efa_interfaces, efa_problem
 from autoscaler.providers.ec2.instance_types import (
     PRICES_DATED,
     InstanceTypeError,
@@ -254,3 +254,10 @@ def test_the_script_writes_the_table_in_its_own_format(tmp_path: Path) -> None:
         ["g5.xlarge", "4", "16384", "x64", "1", "a10g", "1.006"],
         ["z9.large", "2", "4096", "arm64", "0", "", "0.5"],
     ]
+
+
+def test_efa_is_refused_where_network_card_0_has_none() -> None:
+    problem = efa_problem("p6-b300.48xlarge", 1)
+    assert problem is not None
+    assert "network card 0" in problem[0]
+    assert efa_problem("p6-b200.48xlarge", 8) is None
