@@ -84,6 +84,17 @@ def test_an_accelerator_that_wants_another_driver_is_an_error(tmp_path: Path) ->
     load(tmp_path, INSTALL + "    " + wanted.replace("58", "580") + "\n")
 
 
+def test_the_driver_version_of_amd_is_that_of_its_kernel_module(tmp_path: Path) -> None:
+    wanted = 'accelerator: {vendor: amd, count: 1, driver_version: "6.16.13"}'
+    text = INSTALL.replace("versions_file: own.yaml\n", "")
+    configuration = load(tmp_path, f"{text}    {wanted}\n".replace("g5.xlarge", "g4ad.xlarge"))
+    [checks] = health_check_parameters(configuration).values()
+    assert (checks["driver"]["version"], checks["accelerator"]["driver_version"]) == (
+        "30.30.3",
+        "6.16.13",
+    )
+
+
 def test_a_driver_without_an_accelerator_is_an_error(tmp_path: Path) -> None:
     what = "skus.gpu.driver: installs nothing without an accelerator"
     assert problems(tmp_path, INSTALL) == [what]
