@@ -35,6 +35,7 @@ HEALTH_CHECKS = (
     "broker",
     "runner",
     "runner_version",
+    "job_hooks",
     "driver_plan",
     "driver_device",
     "driver_present",
