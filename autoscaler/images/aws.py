@@ -87,6 +87,11 @@ class AwsImages:
         with sdk_errors("CreateTags"):
             self._ec2.create_tags(Resources=[image], Tags=said)
 
+    def untag(self, image: str, key: str) -> None:
+        """Remove a tag from an image, if it has it."""
+        with sdk_errors("DeleteTags"):
+            self._ec2.delete_tags(Resources=[image], Tags=[{"Key": key}])
+
 
 @contextmanager
 def sdk_errors(call: str) -> Iterator[None]:

@@ -53,6 +53,9 @@ class ImageEc2(Protocol):
     def tag(self, image: str, tags: dict[str, str]) -> None:
         """Add tags to an image."""
 
+    def untag(self, image: str, key: str) -> None:
+        """Remove a tag from an image, if it has it."""
+
 
 class ImageEc2Error(Exception):
     """EC2 refused a call, or could not be reached. The text says which call, and why."""
@@ -108,11 +111,15 @@ def publish(
 ) -> Verdict:
     """Test an image and tag it: as published at `moment` (ISO 8601), or with the reason.
 
+    An image that was published before and fails now is no longer visible to fleets.
+
     Raises ImageEc2Error.
     """
     verdict = try_image(ec2, image, now, sleep)
     if verdict.passed:
         ec2.tag(image, {PUBLISHED: moment})
+        ec2.untag(image, FAILED)
     else:
+        ec2.untag(image, PUBLISHED)
         ec2.tag(image, {FAILED: verdict.text[:MAX_TAG_VALUE] or "unknown"})
     return verdict

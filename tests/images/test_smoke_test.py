@@ -44,6 +44,9 @@ class Machine:
     def tag(self, image: str, tags: dict[str, str]) -> None:
         self.tags |= tags
 
+    def untag(self, image: str, key: str) -> None:
+        self.tags.pop(key, None)
+
     def now(self) -> float:
         return self.time
 
@@ -64,6 +67,18 @@ def test_an_image_that_fails_gets_the_reason_and_is_not_published() -> None:
     machine = Machine([f"image-test: failed: {'x' * 300}\n"], ["running"])
     assert not machine.publish().passed
     assert (machine.tags, machine.terminated) == ({FAILED: "x" * 256}, ["i-1"])
+
+
+def test_a_later_test_takes_back_what_an_earlier_one_said() -> None:
+    """Fleets take an image that has the tag `published`, whatever else it has."""
+    failing = Machine(["image-test: failed: no disk\n"], ["running"])
+    failing.tags = {PUBLISHED: "2026-11-01T00:00:00Z"}
+    failing.publish()
+    assert failing.tags == {FAILED: "no disk"}
+    passing = Machine([PASSED], ["running"])
+    passing.tags = {FAILED: "no disk"}
+    passing.publish()
+    assert passing.tags == {PUBLISHED: NOW}
 
 
 def test_a_machine_that_ends_without_a_verdict_fails_the_image() -> None:
