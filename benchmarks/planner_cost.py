@@ -55,7 +55,14 @@ LARGE: dict[str, Crowd] = {
     "90 % at work, 200 classes, 4 SKUs, at its limit": Crowd(
         100_000, 100_000, skus=4, most_machines=100_000
     ),
+    "90 % at work, 200 classes, 20 SKUs, at its limit": Crowd(
+        100_000, 100_000, most_machines=100_000
+    ),
+    "90 % at work and 90,000 to launch, 20 SKUs": Crowd(100_000, 100_000),
     "a burst: nothing there yet, 200 classes, 20 SKUs": Crowd(0, 100_000),
+    "no machine at work: 40,000 assignments in one plan": Crowd(
+        100_000, 100_000, working=0, listening=20, ready=40
+    ),
 }
 
 
