@@ -14,6 +14,7 @@ import typer
 
 from autoscaler import operator_commands
 from autoscaler.images import images
+from autoscaler.operator_commands.usage import PlainGroup
 
 if TYPE_CHECKING:
     from autoscaler.config import Configuration, Problem
@@ -30,6 +31,7 @@ commands = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
+    cls=PlainGroup,
 )
 
 

@@ -6,13 +6,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from autoscaler.operator_commands.usage import PlainCommand
+
 if TYPE_CHECKING:
     from autoscaler.model.catalogue import OperatingSystem
 
 command = typer.Typer(add_completion=False)
 
 
-@command.command()
+@command.command(cls=PlainCommand)
 def demo(
     scale: Annotated[
         float | None,

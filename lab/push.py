@@ -3,11 +3,13 @@
 from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, Self
+from typing import Annotated, Self
 
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic_core import ErrorDetails
 
+from autoscaler.config.phrases import phrase
 from autoscaler.model.catalogue import Architecture, OperatingSystem
 from lab.github.settings import JobSpec
 
@@ -204,7 +206,6 @@ def read_example() -> Push:
     return read_push(Path(__file__).parents[1] / "examples" / "trunk_push.yaml")
 
 
-def _problem(error: Any) -> str:
+def _problem(error: ErrorDetails) -> str:
     where = ".".join(str(part) for part in error["loc"])
-    message = str(error["msg"]).removeprefix("Value error, ")
-    return f"{where}: {message}" if where else message
+    return f"{where}: {phrase(error)}" if where else phrase(error)

@@ -8,11 +8,12 @@ import typer
 from autoscaler.app.running import serve
 from autoscaler.config import ConfigurationError
 from autoscaler.controller.system import SystemClock
+from autoscaler.operator_commands.usage import PlainCommand
 
 command = typer.Typer(add_completion=False)
 
 
-@command.command()
+@command.command(cls=PlainCommand)
 def run(
     config: Annotated[Path, typer.Option("--config", "-c", help="The configuration, fleet.yaml.")],
     clock_scale: Annotated[

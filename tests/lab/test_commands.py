@@ -64,11 +64,19 @@ def test_the_demo_on_kubernetes_first_builds_what_is_missing(
     assert shown.options == {}
 
 
-@pytest.mark.parametrize("arguments", [("--scale", "0"), ("--lose-job", "--leak-machine")])
-def test_the_demo_refuses_wrong_options(arguments: tuple[str, ...]) -> None:
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--scale", "0"), "'--scale': it must be at least 1, not '0'."),
+        (("--scale", "abc"), "'--scale': it must be a number, not 'abc'."),
+        (("--scale", "nan"), "'--scale': it must be at most 100000, not 'nan'."),
+        (("--lose-job", "--leak-machine"), "use either --lose-job or --leak-machine, not both"),
+    ],
+)
+def test_the_demo_refuses_wrong_options(arguments: tuple[str, ...], message: str) -> None:
     result = run(*arguments)
     assert result.exit_code == 2
-    assert "Error" in result.stderr
+    assert message in result.stderr
 
 
 def test_the_controller_gets_the_clock_of_the_laboratory(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -110,19 +110,28 @@ def drop_sku(content: dict[str, Any]) -> None:
         (drop_sku, "`skus` lacks labels that jobs use: linux.r7i.2xlarge"),
         (lambda c: c["phases"].pop(), "no job uses linux.arm64.m7g.4xlarge, linux.g4dn"),
         (lambda c: c["phases"][1].update(name="build"), "two phases have the same name"),
-        (lambda c: c["phases"][0]["jobs"][0].update(count=0), "phases.0.jobs.0.count: "),
+        (
+            lambda c: c["phases"][0]["jobs"][0].update(count=0),
+            "phases.0.jobs.0.count: must be at least 1",
+        ),
         (lambda c: c["phases"][0]["jobs"][0].update(count=990), "1041 jobs; at most 1000"),
         (lambda c: c["phases"][0]["jobs"][0].update(minutes=-1), "phases.0.jobs.0.minutes: "),
         (lambda c: c["phases"][0]["jobs"][0].update(label="a b"), "phases.0.jobs.0.label: "),
-        (lambda c: c["phases"][0]["jobs"][0].pop("label"), "phases.0.jobs.0.label: Field required"),
-        (lambda c: c["skus"]["linux.r7i.2xlarge"].update(os="bsd"), "skus.linux.r7i.2xlarge.os: "),
-        (lambda c: c["skus"]["linux.r7i.2xlarge"].update(gpu=1), "skus.linux.r7i.2xlarge.gpu: "),
+        (lambda c: c["phases"][0]["jobs"][0].pop("label"), "phases.0.jobs.0.label: is missing"),
+        (
+            lambda c: c["skus"]["linux.r7i.2xlarge"].update(os="bsd"),
+            "skus.linux.r7i.2xlarge.os: must be 'linux' or 'windows'",
+        ),
+        (
+            lambda c: c["skus"]["linux.r7i.2xlarge"].update(gpu=1),
+            "skus.linux.r7i.2xlarge.gpu: is an unknown key",
+        ),
         (lambda c: c["not_replayed"][2]["on_pods"].update(phase="x"), "there is no phase x"),
         (lambda c: c["not_replayed"][2]["on_pods"]["pod"].update(resource="gpu"), "resource: "),
         (lambda c: c.update(pods={"a": POD}), "no job uses a"),
         (lambda c: c.update(pods={"linux.r7i.2xlarge": POD}), "both in `skus` and in `pods`"),
         (lambda c: c.update(repository="pytorch"), "repository: "),
-        (lambda c: c.update(phases=[]), "phases: "),
+        (lambda c: c.update(phases=[]), "phases: must have at least 1 entry"),
     ],
 )
 def test_a_push_error_names_file_and_key(tmp_path: Path, edit: Edit, message: str) -> None:

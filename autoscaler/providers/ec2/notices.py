@@ -17,6 +17,7 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from autoscaler.config.phrases import phrase
 from autoscaler.controller.ports.notices import Notice
 from autoscaler.model.identifiers import Instant, ProviderMachineId
 from autoscaler.model.interruptions import NoticeKind
@@ -168,6 +169,6 @@ def _rfc_1123(text: str) -> Instant:
 
 
 def _reason(error: ValidationError) -> str:
-    first = error.errors(include_url=False, include_input=False, include_context=False)[0]
+    first = error.errors(include_url=False, include_input=False)[0]
     place = ".".join(str(part) for part in first["loc"])
-    return f"{place}: {first['msg']}"[:200] if place else str(first["msg"])[:200]
+    return f"{place or 'the body'} {phrase(first)}"[:200]
