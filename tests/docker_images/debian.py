@@ -1,15 +1,19 @@
 """Makes the file system of the base image: Debian, with what this host's network and the tests' server need.
 
 It stands for the base images of versions.yaml, which no test downloads: `python:*-slim` and `ubuntu`. The
-host's settings for pip, uv, proxies and certificates are part of it, as in scripts/fresh.sh.
+host's settings for pip, uv, proxies and certificates are part of it, as in scripts/fresh.sh. The user's cache
+keeps what mmdebstrap makes, for all clones on a host.
 """
 
+import fcntl
 import os
 import re
 import shutil
 import subprocess
 from hashlib import sha256
 from pathlib import Path
+
+from lab.kubernetes.programs import cache
 
 ROOT = Path(__file__).parents[2]
 UV = ROOT / ".cache" / "uv"
@@ -52,8 +56,37 @@ def identity() -> str:
 def make_debian(folder: Path, authority: Path) -> None:
     """Make the file system. `authority`: the certificate of the tests' web server.
 
-    Downloads packages from Debian. Raises CalledProcessError, with the reason on stderr.
+    Raises CalledProcessError, with the reason on stderr.
     """
+    shutil.rmtree(folder, ignore_errors=True)
+    subprocess.run(["cp", "-a", "--reflink=auto", _shared_debian(), folder], check=True)
+    _furnish(folder, authority)
+
+
+def _shared_debian() -> Path:
+    """Return Debian as mmdebstrap makes it, which nothing may change. Downloads its packages if it is missing.
+
+    Its name is a digest of the command and of the files with the mirrors.
+    """
+    command, mirrors = _mmdebstrap()
+    known = sha256(repr((command, mirrors)).encode())
+    for path in mirrors:
+        known.update(Path(path).read_bytes())
+    made = cache().parent / "container-roots" / known.hexdigest()[:16]
+    new = made.with_suffix(".new")
+    made.parent.mkdir(parents=True, exist_ok=True)
+    with (made.parent / "lock").open("w") as lock:
+        # Another clone may be making it.
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not made.exists():
+            shutil.rmtree(new, ignore_errors=True)
+            subprocess.run([*command, str(new), *mirrors], check=True)
+            new.rename(made)
+    return made
+
+
+def _mmdebstrap() -> tuple[list[str], list[str]]:
+    """Return the command without its folder, and the files that name this host's mirrors, if it is Debian."""
     release = "bookworm"
     mirrors: list[str] = []
     found = dict(
@@ -71,8 +104,7 @@ def make_debian(folder: Path, authority: Path) -> None:
     options += [
         f"--aptopt={one}" for one in lines if re.match(r"Acquire::(https?|Check-|Retries)", one)
     ]
-    subprocess.run(["mmdebstrap", *options, release, str(folder), *mirrors], check=True)
-    _furnish(folder, authority)
+    return ["mmdebstrap", *options, release], mirrors
 
 
 def _furnish(folder: Path, authority: Path) -> None:
