@@ -37,7 +37,10 @@ def driver_parameters(configuration: config.Configuration, name: str) -> dict[st
 
 
 def driver_problems(document: Document, folder: Path, *, files: bool) -> Iterator[config.Problem]:
-    """Return why drivers cannot be installed. `files`: also read a versions.yaml that the file names."""
+    """Return why drivers cannot be installed, and the errors of a versions.yaml that the file names.
+
+    `files`: also read that file.
+    """
     skus = document.root.child("skus")
     installing = [
         (name, sku)
@@ -45,8 +48,10 @@ def driver_problems(document: Document, folder: Path, *, files: bool) -> Iterato
         if valid(sku, Driver, "driver") is Driver.INSTALL
     ]
     named = valid(document.root, shapes.FilePath, "versions_file")
-    if not installing or (named is not None and not (files and (folder / named).is_file())):
+    if (named is None and not installing) or (named is not None and not files):
         return
+    if named is not None and not (folder / named).is_file():
+        return  # `files` reports it
     try:
         file = load_versions(folder / named if named is not None else None)
     except ConfigurationError as error:

@@ -100,6 +100,13 @@ def test_a_driver_without_an_accelerator_is_an_error(tmp_path: Path) -> None:
     assert problems(tmp_path, INSTALL) == [what]
 
 
+def test_a_versions_file_is_read_even_if_no_sku_installs_a_driver(tmp_path: Path) -> None:
+    text = INSTALL.replace("install\n", "preinstalled\n") + NVIDIA
+    assert load(tmp_path, text).warnings == ()
+    assert problems(tmp_path, text, FULL.replace("version: 1.20.0", "version: [1]"))
+    assert problems(tmp_path, text, "not versions\n")
+
+
 def test_errors_of_the_versions_file_are_errors_of_the_configuration(tmp_path: Path) -> None:
     assert problems(tmp_path, INSTALL + NVIDIA, FULL.replace("version: 1.20.0", "version: [1]"))
     (tmp_path / "own.yaml").unlink()
