@@ -57,6 +57,13 @@ def test_unknown_instance_types_are_refused(folder: Folder) -> None:
             "write efa_interfaces: 4",
         ),
         (
+            "[g5.xlarge]",
+            "[g5.48xlarge], efa_interfaces: 2",
+            "skus.gpu.on[0].instance_types[0]",
+            "g5.48xlarge supports 1 EFA interface, and efa_interfaces is 2",
+            "write efa_interfaces: 1",
+        ),
+        (
             "[g5.xlarge]}]",
             "[g5.48xlarge], efa_interfaces: 1}]\n    os: windows",
             "skus.gpu.on[0].efa_interfaces",
@@ -130,8 +137,10 @@ def test_instance_types_with_another_number_of_gpus_are_refused(folder: Folder) 
         ),
         (
             "skus.gpu.on[0].instance_types[2]",
-            "m7i.large has no GPUs, and accelerator.count is 1",
+            "m7i.large has no GPU, and accelerator.count is 1",
         ),
     ]
-    assert gpu_problems(folder, "g5.12xlarge, g6.12xlarge", 4) == []
+    assert gpu_problems(folder, "g5.xlarge, g5.12xlarge, g6.12xlarge", 4) == [
+        ("skus.gpu.on[0].instance_types[0]", "g5.xlarge has 1 GPU, and accelerator.count is 4")
+    ]
     assert gpu_problems(folder, "g6f.xlarge", 1) == [], "a part of a GPU"

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 from autoscaler.config import shapes
 from autoscaler.config.document import Document, Node
-from autoscaler.config.problems import KeyPath, Problem, listed, nearest, show
+from autoscaler.config.problems import KeyPath, Problem, listed, nearest, plural, show
 from autoscaler.config.provider_kind import options_of, sections_of
 from autoscaler.config.values import valid
 from autoscaler.model.catalogue import Architecture, OperatingSystem
@@ -130,8 +130,8 @@ def _accelerators(document: Document) -> Iterator[Problem]:
             ):
                 continue
             path: KeyPath = ("skus", name, "on", index, "instance_types", position)
-            gpus = found.gpu_count or "no"
-            what = f"{found.name} has {gpus} GPUs, and accelerator.count is {count}"
+            gpus = plural(found.gpu_count, "GPU") if found.gpu_count else "no GPU"
+            what = f"{found.name} has {gpus}, and accelerator.count is {count}"
             yield document.problem(path, what, "name another type, or correct accelerator.count")
 
 
