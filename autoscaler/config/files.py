@@ -6,6 +6,7 @@ An error does not repeat the name of a missing secret file, because an operator 
 secret itself instead of the file name.
 """
 
+import errno
 import os
 import stat
 from collections.abc import Iterator, Sequence
@@ -163,6 +164,17 @@ def _store_error(file: Path) -> tuple[str, str] | None:
     return None
 
 
+def _unwritable_fix(file: Path, error: OSError) -> str:
+    folder = file.parent
+    if isinstance(error, PermissionError):
+        user = f"the user who runs this (id {os.geteuid()})"
+        return f"let {user} write to the file and to its folder, {folder}"
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return f"free space in {folder}, or use another folder"
+    # Such as a read-only file system (EROFS), or /proc, which takes no new file (ENOENT).
+    return f"{folder} takes no new files: use a folder on a writable disk"
+
+
 def _unwritable(file: Path) -> tuple[str, str] | None:
     """Return why the store or SQLite's files beside it cannot be written and the fix, or None.
 
@@ -174,9 +186,5 @@ def _unwritable(file: Path) -> tuple[str, str] | None:
         with TemporaryFile(dir=file.parent, buffering=0) as opened:
             opened.write(bytes(_PAGE))
     except OSError as error:
-        if isinstance(error, PermissionError):
-            fix = f"let the user who runs this (id {os.geteuid()}) write to the file and its folder"
-        else:
-            fix = "free space there, or use another folder"
-        return f"cannot be written: {error.strerror}", fix
+        return f"cannot be written: {error.strerror}", _unwritable_fix(file, error)
     return None

@@ -217,7 +217,8 @@ def test_a_store_in_a_read_only_folder_is_reported() -> None:
         user = os.geteuid()
         assert (
             problem.fix
-            == f"let the user who runs this (id {user}) write to the file and its folder"
+            == f"let the user who runs this (id {user}) write to the file and to its folder, "
+            f"{folder.path}/kept"
         )
 
 
@@ -237,6 +238,7 @@ def test_a_read_only_store_is_reported() -> None:
 def test_a_store_on_a_file_system_without_new_files_is_reported(folder: Folder) -> None:
     problem = folder.problem(changed(("sqlite:///state.db", "sqlite:////proc/state.db")))
     assert '"sqlite:////proc/state.db" cannot be written' in problem.what
+    assert problem.fix == "/proc takes no new files: use a folder on a writable disk"
 
 
 def test_the_check_of_the_store_leaves_no_file(folder: Folder) -> None:
