@@ -1,11 +1,13 @@
 """Which images and snapshots of the recipes to delete. Pure; `aws` lists and deletes them."""
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Protocol
+
+from autoscaler.images.smoke_test import ImageEc2Error
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,6 +21,9 @@ class MadeImage:
     published: bool
     snapshots: tuple[str, ...]
 
+    def __str__(self) -> str:
+        return f"{self.id} {self.name}, of {self.created:%Y-%m-%d}"
+
 
 @dataclass(frozen=True, slots=True)
 class MadeSnapshot:
@@ -26,6 +31,9 @@ class MadeSnapshot:
 
     id: str
     created: datetime
+
+    def __str__(self) -> str:
+        return f"{self.id}, of {self.created:%Y-%m-%d}, which no image uses"
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +82,28 @@ def choose(found: Found, now: datetime, keep: int, min_age: timedelta) -> Deleti
         tuple(sorted(images, key=lambda one: (one.created, one.id))),
         tuple(sorted(snapshots, key=lambda one: (one.created, one.id))),
     )
+
+
+def delete_all(ec2: PrunedEc2, chosen: Deletions, say: Callable[[str], None]) -> None:
+    """Delete each image and snapshot, and report each to `say`.
+
+    Raises ImageEc2Error at the end, with all refusals of EC2. It refuses, for example, to deregister an image
+    with deregistration protection.
+    """
+    every: list[MadeImage | MadeSnapshot] = [*chosen.images, *chosen.snapshots]
+    refused = []
+    for one in every:
+        try:
+            if isinstance(one, MadeImage):
+                ec2.delete_image(one)
+            else:
+                ec2.delete_snapshot(one)
+        except ImageEc2Error as error:
+            refused.append(f"{one.id}: {error}")
+        else:
+            say(f"deleted {one}")
+    if refused:
+        raise ImageEc2Error("\n".join(refused))
 
 
 def _newest(images: Iterable[MadeImage], keep: int) -> set[str]:

@@ -60,21 +60,17 @@ def prune(
     from datetime import UTC, datetime, timedelta
 
     from autoscaler.images.aws_pruning import AwsPruning
-    from autoscaler.images.pruning import choose
+    from autoscaler.images.pruning import choose, delete_all
     from autoscaler.images.smoke_test import ImageEc2Error
 
-    word = "deleted" if delete else "would delete"
     try:
         ec2 = AwsPruning(region, image_set)
         chosen = choose(ec2.find(), datetime.now(UTC), keep, timedelta(days=min_age))
-        for image in chosen.images:
-            if delete:
-                ec2.delete_image(image)
-            typer.echo(f"{word} {image.id} {image.name}, of {image.created:%Y-%m-%d}")
-        for snapshot in chosen.snapshots:
-            if delete:
-                ec2.delete_snapshot(snapshot)
-            typer.echo(f"{word} {snapshot.id}, of {snapshot.created:%Y-%m-%d}, which no image uses")
+        if delete:
+            delete_all(ec2, chosen, typer.echo)
+        else:
+            for one in (*chosen.images, *chosen.snapshots):
+                typer.echo(f"would delete {one}")
     except ImageEc2Error as error:
         typer.echo(str(error), err=True)
         raise typer.Exit(2) from None

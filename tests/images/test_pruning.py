@@ -4,7 +4,15 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from autoscaler.images.pruning import Found, MadeImage, MadeSnapshot, choose
+from autoscaler.images.pruning import (
+    Deletions,
+    Found,
+    MadeImage,
+    MadeSnapshot,
+    choose,
+    delete_all,
+)
+from autoscaler.images.smoke_test import ImageEc2Error
 
 NOW = datetime(2026, 11, 23, tzinfo=UTC)
 CPU, ARM = ("linux-cpu", "x86_64"), ("linux-cpu", "arm64")
@@ -53,3 +61,28 @@ def test_an_old_snapshot_without_an_image_is_deleted_too() -> None:
     found = Found((made(1, 20),), snapshots, frozenset())
     left = choose(found, NOW, 1, timedelta(days=14)).snapshots
     assert [one.id for one in left] == ["snap-2"]
+
+
+class Protected:
+    """EC2 with one image that it does not deregister."""
+
+    def find(self) -> Found:
+        return Found((), (), frozenset())
+
+    def delete_image(self, image: MadeImage) -> None:
+        if image.id == "ami-1":
+            raise ImageEc2Error("DeregisterImage: OperationNotPermitted")
+
+    def delete_snapshot(self, snapshot: MadeSnapshot) -> None:
+        """Accept it."""
+
+
+def test_an_image_that_ec2_keeps_does_not_keep_the_others() -> None:
+    deletions = Deletions((made(1, 50), made(2, 40)), (MadeSnapshot("snap-9", NOW),))
+    said: list[str] = []
+    with pytest.raises(ImageEc2Error, match=r"^ami-1: DeregisterImage: OperationNotPermitted$"):
+        delete_all(Protected(), deletions, said.append)
+    assert said == [
+        "deleted ami-2 autoscaler/2, of 2026-10-14",
+        "deleted snap-9, of 2026-11-23, which no image uses",
+    ]
