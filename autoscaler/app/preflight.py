@@ -11,7 +11,7 @@ from autoscaler import config
 from autoscaler.app.drivers import driver_problems
 from autoscaler.config import shapes
 from autoscaler.config.certificates import tls_problems
-from autoscaler.config.credentials import secret_problems
+from autoscaler.config.credentials import secret_problems, short_webhook_secrets
 from autoscaler.config.document import Document
 from autoscaler.config.files import SQLITE
 from autoscaler.config.provider_kind import ProviderKind
@@ -42,7 +42,7 @@ def load_for_service(
 def preflight(
     document: Document, folder: Path, kinds: Sequence[ProviderKind], *, files: bool = True
 ) -> tuple[config.Problem, ...]:
-    """Return every problem, by line. `files`: also check the files that it names.
+    """Return every error and warning, by line. `files`: also check the files that it names.
 
     File names are relative to `folder`. Values of a wrong type are ignored; `load` reports them.
     """
@@ -52,6 +52,7 @@ def preflight(
     problems += driver_problems(document, folder, files=files)
     if files:
         problems += secret_problems(document, folder)
+        problems += short_webhook_secrets(document, folder)
         problems += tls_problems(document, folder)
     return tuple(sorted(problems))
 

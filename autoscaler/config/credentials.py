@@ -24,6 +24,11 @@ MAX_WEBHOOK_SECRETS = 16
 SHORTEST_TOKEN = 32
 """Characters of an operator's token: 128 bits in hexadecimal digits."""
 
+SHORTEST_WEBHOOK_SECRET = 20
+"""Characters of a webhook secret that is not reported as short: as random letters and digits 119 bits.
+NIST SP 800-131A requires 112 for HMAC. GitHub asks for "a random string of text with high entropy"
+(https://docs.github.com/en/webhooks/using-webhooks/best-practices-for-using-webhooks)."""
+
 _WEBHOOK: KeyPath = ("github", "webhook_secret_file")
 _ADMIN: KeyPath = ("server", "admin_token_file")
 _METRICS: KeyPath = ("server", "metrics_token_file")
@@ -99,6 +104,22 @@ def secret_problems(document: Document, folder: Path) -> Iterator[Problem]:
             read(document, path, file)
         except ConfigurationError as error:
             yield from error.problems
+
+
+def short_webhook_secrets(document: Document, folder: Path) -> Iterator[Problem]:
+    """Warn of webhook secrets that can be guessed: with one, anyone can sign deliveries."""
+    file = named_file(document, folder, *_WEBHOOK)
+    try:
+        secrets = _secrets(document, _WEBHOOK, file) if file is not None else ()
+    except ConfigurationError:
+        return  # `secret_problems` reports it
+    if any(len(one.get_secret_value()) < SHORTEST_WEBHOOK_SECRET for one in secrets):
+        named = show(text(document.root, *_WEBHOOK))
+        what = f"{named} has a secret of less than {SHORTEST_WEBHOOK_SECRET} characters, which can be guessed"
+        fix = (
+            "write the output of openssl rand -hex 32 into the file and into the webhook at GitHub"
+        )
+        yield document.problem(_WEBHOOK, what, fix, warning=True)
 
 
 def _app_path(index: int) -> KeyPath:

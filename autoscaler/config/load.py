@@ -65,7 +65,7 @@ def load(
     `try_store`: also test that the store can be written, for callers that do not open it.
 
     Raises ConfigurationError with all errors, including those of `also`, which must ignore values of a
-    wrong type.
+    wrong type, and may return warnings.
     """
     document = parse(read_bounded(path, str(path)), str(path))
     problems = list(document.problems)
@@ -82,7 +82,8 @@ def load(
     problems += check_shadowed(document)
     if files:
         problems += check_files(document, path.parent, kinds, try_store=try_store)
-    problems += also(document) if also is not None else ()
+    found = tuple(also(document)) if also is not None else ()
+    problems += [one for one in found if not one.warning]
     # For a placeholder, only its own error is reported.
     unfilled = [*check_placeholders(document)]
     keys = {problem.key for problem in unfilled}
@@ -91,6 +92,7 @@ def load(
         raise ConfigurationError(problems)
     warnings = [*find_warnings(document, settings), *stock_images(document, settings)]
     warnings += [one for kind in kinds for one in kind.warnings(document, settings)]
+    warnings += [one for one in found if one.warning]
     if files:
         warnings += empty_store(document, path.parent)
         warnings += exposed_secrets(document, path.parent, kinds)

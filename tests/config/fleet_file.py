@@ -37,8 +37,8 @@ skus:
 NAMED_FILES = {
     "github-app.pem": pem(rsa_key()),
     "app.pem": pem(rsa_key()),
-    "webhook-secret": "old-secret\nnew-secret\n",
-    "secret": "only-secret\n",
+    "webhook-secret": f"{'old-secret' * 2}\n{'new-secret' * 2}\n",
+    "secret": "only-secret" * 2,
     "server.pem": certificate(curve_key()),
     "server.key": pem(curve_key()),
     "ca.pem": certificate(curve_key()),

@@ -13,7 +13,7 @@ def test_keys_and_webhook_secrets_are_read(folder: Folder) -> None:
     assert key.id == 1234
     assert key.private_key.get_secret_value() == NAMED_FILES["github-app.pem"].encode()
     secrets = [secret.get_secret_value() for secret in read_webhook_secrets(configuration)]
-    assert secrets == [b"old-secret", b"new-secret"]
+    assert secrets == [b"old-secret" * 2, b"new-secret" * 2]
 
 
 def test_secrets_are_in_no_repr(folder: Folder) -> None:

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from autoscaler.app.preflight import load_for_service
 from autoscaler.config import Configuration, Problem
 from tests.config.fleet_file import EXAMPLE, Folder, changed, unserved
 from tests.config.keys import certificate, curve_key, pem, rsa_key
@@ -379,6 +380,27 @@ def test_a_misspelt_instance_type_is_reported_once_with_the_right_one(folder: Fo
 def test_an_existing_store_is_accepted(folder: Folder, content: str) -> None:
     (folder.path / "state.db").write_text(content)
     assert unserved(folder.load(changed())) == ()
+
+
+@pytest.mark.case(
+    "a webhook secret short enough to be guessed",
+    topic="Operators' files",
+    source="GitHub: using webhooks",
+)
+@pytest.mark.parametrize(
+    ("secrets", "short"),
+    [("hunter2", True), ("x" * 19, True), ("x" * 20, False), ("x" * 64 + "\nold", True)],
+)
+def test_a_short_webhook_secret_is_a_warning(folder: Folder, secrets: str, short: bool) -> None:
+    file = folder.path / "fleet.yaml"
+    file.write_text(changed())
+    (folder.path / "secret").write_text(secrets)
+    warnings = load_for_service(file).warnings
+    assert [(one.key, one.line) for one in warnings] == [("github.webhook_secret_file", 4)] * short
+    for one in warnings:
+        assert one.what == '"secret" has a secret of less than 20 characters, which can be guessed'
+        assert "openssl rand -hex 32" in one.fix
+        assert secrets.split()[-1] not in str(one)
 
 
 def test_a_store_path_that_is_a_folder_or_no_database_is_reported(folder: Folder) -> None:
