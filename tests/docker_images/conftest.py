@@ -4,6 +4,7 @@ import os
 import shutil
 import subprocess
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -23,3 +24,10 @@ def workshop() -> Iterator[Workshop]:
     assert not missing, f"missing: {', '.join(missing)}; run: apt-get install {' '.join(PROGRAMS)}"
     with open_workshop() as opened:
         yield opened
+
+
+@pytest.fixture(scope="module")
+def made(workshop: Workshop, image: str) -> Iterator[tuple[str, Path]]:
+    """A container of the module's `image`: its name, and the folder with its files."""
+    with workshop.container(image) as container:
+        yield container

@@ -5,7 +5,6 @@ import json
 import os
 import ssl
 import subprocess
-from collections.abc import Iterator
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -28,12 +27,6 @@ def image(workshop: Workshop, tmp_path_factory: pytest.TempPathFactory) -> str:
     done = workshop.build("controller", versions)
     assert done.returncode == 0, done.stdout
     return IMAGE
-
-
-@pytest.fixture(scope="module")
-def made(workshop: Workshop, image: str) -> Iterator[tuple[str, Path]]:
-    with workshop.container(image) as container:
-        yield container
 
 
 def test_the_labels_name_the_base_image_and_the_bill_of_materials(

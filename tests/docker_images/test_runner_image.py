@@ -59,12 +59,6 @@ def image(workshop: Workshop, internet: Internet, tmp_path_factory: pytest.TempP
     return IMAGE
 
 
-@pytest.fixture(scope="module")
-def made(workshop: Workshop, image: str) -> Iterator[tuple[str, Path]]:
-    with workshop.container(image) as container:
-        yield container
-
-
 def test_the_runner_belongs_to_the_user_of_pods(
     workshop: Workshop, image: str, made: tuple[str, Path]
 ) -> None:
