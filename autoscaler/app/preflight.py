@@ -5,11 +5,13 @@ and makes no network requests.
 """
 
 from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 
 from autoscaler import config
 from autoscaler.app.drivers import driver_problems
 from autoscaler.config import shapes
+from autoscaler.config.certificate_warnings import certificate_warnings
 from autoscaler.config.certificates import tls_problems
 from autoscaler.config.credentials import secret_problems, short_webhook_secrets
 from autoscaler.config.document import Document
@@ -54,6 +56,7 @@ def preflight(
         problems += secret_problems(document, folder)
         problems += short_webhook_secrets(document, folder)
         problems += tls_problems(document, folder)
+        problems += certificate_warnings(document, folder, datetime.now(UTC))
     return tuple(sorted(problems))
 
 

@@ -1,7 +1,7 @@
 """Checks that the server's certificate, its key and the CA file for machines can be used.
 
-Reads the files in `server.tls`, and shows none of their content. Does not check the validity period
-and the host name in `public_url`, because clients do.
+Reads the files in `server.tls`, and shows none of their content. `certificate_warnings` checks the validity
+period and the host name in `public_url`.
 """
 
 import ssl

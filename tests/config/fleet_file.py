@@ -39,7 +39,7 @@ NAMED_FILES = {
     "app.pem": pem(rsa_key()),
     "webhook-secret": f"{'old-secret' * 2}\n{'new-secret' * 2}\n",
     "secret": "only-secret" * 2,
-    "server.pem": certificate(curve_key()),
+    "server.pem": certificate(curve_key(), "fleet.internal.example"),
     "server.key": pem(curve_key()),
     "ca.pem": certificate(curve_key()),
 }

@@ -1,6 +1,7 @@
 """Keys and certificates as PEM text, made once for a run of the tests."""
 
 import datetime
+import ipaddress
 from functools import cache
 
 from cryptography import x509
@@ -43,18 +44,32 @@ def pem(key: PrivateKey, password: bytes | None = None) -> str:
 
 
 @cache
-def certificate(key: PrivateKey) -> str:
-    """A certificate of a key, signed by itself, as text."""
+def certificate(
+    key: PrivateKey,
+    *hosts: str,
+    start: datetime.datetime = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC),
+    days: float = 36_500,
+) -> str:
+    """A certificate of a key for these hosts, signed by itself, as text."""
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "fleet.example")])
-    start = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
-    made = (
+    builder = (
         x509.CertificateBuilder()
         .subject_name(name)
         .issuer_name(name)
         .public_key(key.public_key())
         .serial_number(1)
         .not_valid_before(start)
-        .not_valid_after(start + datetime.timedelta(days=36_500))
-        .sign(key, hashes.SHA256())
+        .not_valid_after(start + datetime.timedelta(days=days))
     )
+    if hosts:
+        names = x509.SubjectAlternativeName([_general_name(host) for host in hosts])
+        builder = builder.add_extension(names, critical=False)
+    made = builder.sign(key, hashes.SHA256())
     return made.public_bytes(serialization.Encoding.PEM).decode()
+
+
+def _general_name(host: str) -> x509.GeneralName:
+    try:
+        return x509.IPAddress(ipaddress.ip_address(host))
+    except ValueError:
+        return x509.DNSName(host)

@@ -157,7 +157,9 @@ def test_unusable_tls_files_are_reported(
 def test_certificate_and_key_can_be_in_one_file(folder: Folder) -> None:
     text = EXAMPLE.read_text().replace("key_file: server.key", "key_file: server.pem")
     configuration = folder.load(text)
-    (folder.path / "server.pem").write_text(certificate(rsa_key()) + pem(rsa_key()))
+    (folder.path / "server.pem").write_text(
+        certificate(rsa_key(), "fleet.internal.example") + pem(rsa_key())
+    )
     assert unserved(configuration) == ()
 
 

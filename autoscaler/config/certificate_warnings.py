@@ -1,0 +1,126 @@
+"""Warns if machines will refuse the server's certificate: its names, its validity, that of the CA file."""
+
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from ipaddress import ip_address
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from cryptography import x509
+from cryptography.x509 import verification
+
+from autoscaler.config.checks import text
+from autoscaler.config.document import Document
+from autoscaler.config.files import named_file
+from autoscaler.config.pem import PemError, certificates, read_pem
+from autoscaler.config.problems import Problem, printable, show
+from autoscaler.config.shapes import PublicUrl
+from autoscaler.config.values import valid
+
+SOON = timedelta(days=14)
+"""Let's Encrypt's clients renew 30 days before the end: a renewal that has not come by then failed."""
+
+_SHOWN_NAMES = 5
+
+
+def certificate_warnings(document: Document, folder: Path, now: datetime) -> Iterator[Problem]:
+    """Return the warnings about `server.tls`. `certificates.tls_problems` reports unusable files."""
+    chain = _certificates(document, folder, "certificate_file")
+    authorities = _certificates(document, folder, "ca_file")
+    if chain:
+        yield from _validity(document, "certificate_file", chain[0], now)
+        yield from _name(document, chain[0])
+    if authorities:
+        # While a CA is replaced, the file has the old one and the new one.
+        last = max(authorities, key=lambda one: one.not_valid_after_utc)
+        yield from _validity(document, "ca_file", last, now)
+
+
+def _certificates(document: Document, folder: Path, key: str) -> list[x509.Certificate]:
+    file = named_file(document, folder, "server", "tls", key)
+    try:
+        return certificates(read_pem(file)) if file is not None else []
+    except PemError:
+        return []
+
+
+def _validity(
+    document: Document, key: str, one: x509.Certificate, now: datetime
+) -> Iterator[Problem]:
+    start, end = one.not_valid_before_utc, one.not_valid_after_utc
+    fix = "renew it, and name the new file"
+    if end <= now:
+        what = f"expired at {_time(end)}, and machines refuse it"
+    elif start > now:
+        what = f"is not valid before {_time(start)}, and machines refuse it until then"
+        fix = "correct the clock of this host, or use a certificate that is valid now"
+    elif end - now < SOON:
+        what = f"expires at {_time(end)}"
+    else:
+        return
+    path = ("server", "tls", key)
+    shown = show(text(document.root, *path))
+    yield document.problem(path, f"{shown} {what}", fix, warning=True)
+
+
+def _time(moment: datetime) -> str:
+    return moment.astimezone(UTC).strftime("%Y-%m-%d %H:%M UTC")
+
+
+def _name(document: Document, certificate: x509.Certificate) -> Iterator[Problem]:
+    path = ("server", "public_url")
+    url = valid(document.root, PublicUrl, *path)
+    host = urlsplit(url).hostname if url is not None else None
+    if not host or _has_name(certificate, host):
+        return
+    file = show(text(document.root, "server", "tls", "certificate_file"))
+    what = (
+        f"{show(host)} is not among the names of the certificate in {file}: {_names(certificate)}"
+    )
+    fix = "write one of its names, or create a certificate with this subjectAltName"
+    yield document.problem(path, what, fix, warning=True)
+
+
+def _has_name(certificate: x509.Certificate, host: str) -> bool:
+    """Return whether the certificate is for this host, or True if the library cannot say so.
+
+    It trusts the certificate itself, at a time when it is valid, so only the names decide. Docs:
+    https://cryptography.io/en/latest/x509/verification/
+    """
+    leaf = verification.ExtensionPolicy.permit_all().require_present(
+        x509.SubjectAlternativeName, verification.Criticality.AGNOSTIC, None
+    )
+    try:
+        verifier = (
+            verification.PolicyBuilder()
+            .store(verification.Store([certificate]))
+            .time(certificate.not_valid_before_utc)
+            .extension_policies(
+                ee_policy=leaf, ca_policy=verification.ExtensionPolicy.webpki_defaults_ca()
+            )
+            .build_server_verifier(_subject(host))
+        )
+        verifier.verify(certificate, [])
+    except verification.VerificationError as error:
+        return "subjectAltName" not in str(error)
+    except ValueError:
+        return True  # Such as a host with an underscore, which DNS allows.
+    return True
+
+
+def _subject(host: str) -> x509.DNSName | x509.IPAddress:
+    try:
+        return x509.IPAddress(ip_address(host))
+    except ValueError:
+        return x509.DNSName(host)
+
+
+def _names(certificate: x509.Certificate) -> str:
+    try:
+        found = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    except (x509.ExtensionNotFound, ValueError):
+        return "it has no subjectAltName"
+    names = [*found.get_values_for_type(x509.DNSName)]
+    names += map(str, found.get_values_for_type(x509.IPAddress))
+    more = f" and {len(names) - _SHOWN_NAMES} more" if len(names) > _SHOWN_NAMES else ""
+    return printable(", ".join(names[:_SHOWN_NAMES]) + more)
