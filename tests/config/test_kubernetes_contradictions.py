@@ -380,6 +380,22 @@ def kubeconfig(**changes: Any) -> str:
             "no current context",
             "add the key context",
         ),
+        *(
+            (
+                kubeconfig(clusters=[{"name": "k", "cluster": {"server": server}}]),
+                "context: one",
+                "context",
+                f'server "{server}" of cluster "k" in "k" is not the URL of an API server',
+                "write https://HOST:PORT",
+            )
+            for server in (
+                "k.example:6443",
+                "k.example",
+                "https://k.example:99999",
+                "https://k:x",
+                "https://",
+            )
+        ),
         ("[", "context: one", "context", "is not YAML", "name a kubeconfig"),
         ("word", "service_account: a", "kubeconfig", "not a kubeconfig", "name a kubeconfig"),
         (None, "context: one", "kubeconfig", "does not exist", "create the file"),
@@ -532,7 +548,7 @@ def test_the_cluster_of_a_context_may_be_in_another_file_of_kubeconfig(
     assert problem.what == f'"n" of https://k.example:6443 {ONE_NAMESPACE}"cluster"'
 
 
-@pytest.mark.parametrize("server", ["https://[2001:db8::1]:443", "https://k:6443", "https://k:x"])
+@pytest.mark.parametrize("server", ["https://[2001:db8::1]:443", "https://k:6443"])
 def test_another_server_is_another_namespace(
     folder: Folder, monkeypatch: pytest.MonkeyPatch, server: str
 ) -> None:

@@ -86,7 +86,23 @@ def _server(file: str, content: Mapping[str, Any], name: str) -> str:
     if not isinstance(server, str) or not server:
         what = f"context {show(name)} of {show(file)} has no cluster with a server"
         raise KubeconfigError(what, "correct the kubeconfig, or write another context")
+    if not _is_address(server):
+        cluster = show(context.get("cluster"))
+        what = f"server {show(server)} of cluster {cluster} in {show(file)} is not the URL of an API server"
+        raise KubeconfigError(
+            what, "write https://HOST:PORT, with a port of 1 to 65535, in the kubeconfig"
+        )
     return _normal(server)
+
+
+def _is_address(server: str) -> bool:
+    """Return whether the official client can connect: it needs the scheme, which kubectl may add."""
+    try:
+        address = urlsplit(server)
+        port = address.port
+    except ValueError:
+        return False
+    return address.scheme in ("https", "http") and bool(address.hostname) and port != 0
 
 
 def _merged(files: Iterable[Path]) -> dict[str, Any]:
