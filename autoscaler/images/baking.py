@@ -54,8 +54,33 @@ def run_packer(words: list[str]) -> int:
     of its own, so that a terminal does not send it another SIGINT.
     Raises BuildError if Packer is not on the PATH.
     """
+    process: subprocess.Popen[bytes] | None = None
+    interrupted = False
+
+    def interrupt(_number: int, _frame: FrameType | None) -> None:
+        nonlocal interrupted
+        if process is not None and not interrupted:
+            process.send_signal(signal.SIGINT)
+        interrupted = True
+
+    # Before Packer starts, so that no signal ends this program and leaves Packer running.
+    before = {one: signal.signal(one, interrupt) for one in (signal.SIGINT, signal.SIGTERM)}
     try:
-        process = subprocess.Popen(  # noqa: S603 - as the user chose
+        process = _start_packer(words)
+        if interrupted:
+            process.send_signal(signal.SIGINT)
+        status = process.wait()
+    finally:
+        for one, handler in before.items():
+            signal.signal(one, handler)
+    if interrupted:
+        raise KeyboardInterrupt
+    return status
+
+
+def _start_packer(words: list[str]) -> subprocess.Popen[bytes]:
+    try:
+        return subprocess.Popen(  # noqa: S603 - as the user chose
             ["packer", *words],  # noqa: S607 - on the user's PATH
             stdin=subprocess.DEVNULL,
             start_new_session=True,
@@ -66,20 +91,3 @@ def run_packer(words: list[str]) -> int:
             "https://developer.hashicorp.com/packer/install, and put it on the PATH"
         )
         raise BuildError(message) from None
-    interrupted = False
-
-    def interrupt(_number: int, _frame: FrameType | None) -> None:
-        nonlocal interrupted
-        if not interrupted:
-            interrupted = True
-            process.send_signal(signal.SIGINT)
-
-    before = {one: signal.signal(one, interrupt) for one in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        status = process.wait()
-    finally:
-        for one, handler in before.items():
-            signal.signal(one, handler)
-    if interrupted:
-        raise KeyboardInterrupt
-    return status
