@@ -4,8 +4,9 @@
 #
 #   IMAGE_RECIPE=linux-cpu ... provision.sh
 #
-# recipes/ has the steps of each recipe, in order. A step is a file in steps/ with three functions: `before` (can the step succeed?), `apply`, `after` (did it?).
-# Each function runs in a shell of its own, for at most STEP_SECONDS. docs/images.md lists the variables.
+# recipes/ has the steps of each recipe, in order. A step is a file in steps/ with three functions: `before` (can
+# the step succeed?), `apply`, `after` (did it?). Each function runs in a shell of its own, for at
+# most STEP_SECONDS. docs/images.md lists the variables.
 set -euo pipefail
 here="$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")" && pwd)"
 export IMAGE_BUILD="${IMAGE_BUILD:-/var/lib/image-build}"

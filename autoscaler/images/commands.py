@@ -165,13 +165,17 @@ def build(
         raise typer.Exit(run(command))
 
 
+DRIVER_BUDGET = 2430
+"""Seconds for the installation of the driver: what the default deadlines leave it at boot."""
+
+
 @images.command()
 def driver(
     arch: Annotated[Processor, typer.Option(help="The processor of the machine.")] = Processor.X64,
     file: File = None,
     budget: Annotated[
         int, typer.Option(min=60, metavar="SECONDS", help="How long the installation may take.")
-    ] = 2430,
+    ] = DRIVER_BUDGET,
 ) -> None:
     """Print the plan of NVIDIA's driver for Linux, for the build of an image.
 

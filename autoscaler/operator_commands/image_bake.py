@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from autoscaler.images.commands import Processor, usage_errors
+from autoscaler.images.commands import DRIVER_BUDGET, Processor, usage_errors
 
 
 def bake(
@@ -86,7 +86,7 @@ def _write_inputs(folder: Path, recipe: str, arch: str, file: Path | None) -> di
         plan = driver_plan(
             versions, OperatingSystem.LINUX, Architecture(arch), AcceleratorVendor.NVIDIA
         )
-        (folder / "driver.json").write_text(json.dumps({**plan, "budget_s": 2430}))
+        (folder / "driver.json").write_text(json.dumps({**plan, "budget_s": DRIVER_BUDGET}))
         values |= {"driver_plan": str(folder / "driver.json")}
     return values
 

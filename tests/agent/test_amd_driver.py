@@ -14,7 +14,7 @@ from tests.agent.driver_machine import HEADER, KERNEL, SHA256, FakeMachine, defi
 
 LOADED = "/sys/module/amdgpu/version"
 ROCMINFO, AMD_SMI = "/opt/rocm/bin/rocminfo", "/opt/rocm/bin/amd-smi"
-PLAN = {
+PLAN: dict[str, Any] = {
     "vendor": "amd",
     "version": "30.30.3",
     "rocm": "7.2.4",
@@ -164,4 +164,4 @@ def test_each_planted_failure_is_named(
     check, _ = install(agent, machine)
     assert (check.name, check.ok) == (name, False)
     assert detail in check.detail
-    assert machine.time <= PLAN["budget_s"]  # type: ignore[operator]
+    assert machine.time <= PLAN["budget_s"]
