@@ -14,33 +14,55 @@ if TYPE_CHECKING:
 Access = collections.namedtuple(
     "Access", ("repositories", "forks", "public_repositories", "branches")
 )
+Refusal = collections.namedtuple("Refusal", ("code", "text"))
 JobOrigin = collections.namedtuple("JobOrigin", ("from_fork", "public", "branch"))
 
 BRANCH_PREFIX = "refs/heads/"
 
+REFUSAL_CODES = {
+    "repositories": "repository_not_allowed",
+    "forks": "fork_not_allowed",
+    "public_repositories": "public_repository_not_allowed",
+    "branches": "branch_not_allowed",
+}
+"""The reason code of a refused job by the key of `access` that refuses it, as in the controller's log."""
 
-def refusal_of_job(access: dict[str, Any], job: Mapping[str, str], event: Any) -> str | None:
-    """Return why `access` does not admit the job, or None if it does.
+EVENT_UNREADABLE = "event_unreadable"
+"""The reason code if the event, on which `access` depends, could not be read."""
+
+
+def refusal_of_job(access: dict[str, Any], job: Mapping[str, str], event: Any) -> Refusal | None:
+    """Return why `access` does not admit the job, as a code and in words, or None if it does.
 
     `access` is that of the SKU in fleet.yaml. `job` has GitHub's variables of the job (GITHUB_REPOSITORY,
     GITHUB_REF, GITHUB_EVENT_NAME). `event` is the payload of the webhook that started the run
     (GITHUB_EVENT_PATH), or None if it could not be read.
     """
-    repository, rules = job.get("GITHUB_REPOSITORY", ""), access_of(access)
-    if not admits_repository(rules, repository):
+    rules = access_of(access)
+    rule: str | None = "repositories"
+    if admits_repository(rules, job.get("GITHUB_REPOSITORY", "")):
+        rule = rule_against(rules, origin_of_job(job, event))
+    if rule is None:
+        return None
+    if rule != "repositories" and not isinstance(event, dict):
+        value = "set" if rule == "branches" else "false"
+        text = f"the event of the run could not be read, and access.{rule} is {value}"
+        return Refusal(EVENT_UNREADABLE, text)
+    return Refusal(REFUSAL_CODES[rule], _in_words(rule, rules, job, event))
+
+
+def _in_words(rule: str, rules: Access, job: Mapping[str, str], event: Any) -> str:
+    """Return why this key of `access` refuses the job, for its author."""
+    repository = job.get("GITHUB_REPOSITORY", "")
+    if rule == "repositories":
         return f"the repository {repository} may not use it"
-    rule = rule_against(rules, origin_of_job(job, event))
     if rule == "branches":
         run = f"{job.get('GITHUB_EVENT_NAME', '')} runs on {job.get('GITHUB_REF') or 'no branch'}"
         return f"this {run}, and only runs on {' or '.join(rules.branches)} may use it"
-    if rule is not None and not isinstance(event, dict):
-        return f"the event of the run could not be read, and access.{rule} is false"
     if rule == "forks":
         head = head_repository(event)
         return f"the run comes from {head or 'a deleted fork'}, and forks may not use it"
-    if rule == "public_repositories":
-        return f"the repository {repository} is not private, and public repositories may not use it"
-    return None
+    return f"the repository {repository} is not private, and public repositories may not use it"
 
 
 def access_of(access: dict[str, Any]) -> Access:

@@ -21,7 +21,7 @@ import time
 from autoscaler.agent.actions import BadSettings
 from autoscaler.agent.health_checks import free_bytes
 from autoscaler.agent.host import WINDOWS, read_trusted
-from autoscaler.agent.job_access import refusal_of_job
+from autoscaler.agent.job_access import Refusal, refusal_of_job
 from autoscaler.agent.limits import HOOK_PROGRAM, MOST_EVENT, REFUSED_JOB
 from autoscaler.agent.linux_processes import parent_of, process_name
 from autoscaler.agent.listener_log import readable
@@ -45,9 +45,9 @@ def run_hook(hook: str, path: str) -> int:
         job = {}
     if hook == "job-started":
         say("\n".join(describe(job)))
-        reason = refusal_of_job(_mapping(job.get("access")), os.environ, _event())
-        if reason is not None:
-            refuse(reason, job)
+        refusal = refusal_of_job(_mapping(job.get("access")), os.environ, _event())
+        if refusal is not None:
+            refuse(refusal, job)
             return 1
     else:
         say(free_space())
@@ -73,12 +73,12 @@ def describe(job: dict[str, Any]) -> list[str]:
     return lines
 
 
-def refuse(reason: str, job: dict[str, Any]) -> None:
+def refuse(refusal: Refusal, job: dict[str, Any]) -> None:
     """Say in the job's log why the job is refused, and stop the runner before the job's first step."""
     contact = _text(_mapping(job.get("access")), "contact")
     ask = f" Ask for access: {contact}" if contact else ""
-    text = f"This job may not use the runner {_text(job, 'sku')}: {reason}.{ask}"
-    say(f"::error title=Refused by the runner::{escape(text)}")
+    text = f"This job may not use the runner {_text(job, 'sku')}: {refusal.text}.{ask}"
+    say(f"::error title=Refused by the runner ({refusal.code})::{escape(text)}")
     stop_runner()
 
 

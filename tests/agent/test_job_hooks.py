@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import select
 import stat
 import subprocess
@@ -16,6 +17,7 @@ from autoscaler.app.agent_file import build_agent
 from autoscaler.github.runs import WorkflowRun
 from autoscaler.model.access_rules import rule_against
 from autoscaler.model.catalogue import Access
+from autoscaler.model.jobs import Admission
 from tests.patience import PATIENCE
 
 WIDGETS = {"repositories": ["acme/*"], "forks": False, "contact": "https://ci.example/access"}
@@ -47,51 +49,99 @@ PUBLIC = {"repository": {"full_name": "acme/widgets", "private": False, "visibil
 NOT_PUBLIC = {**WIDGETS, "public_repositories": False}
 MAIN = {**WIDGETS, "branches": ["main", "release/*"]}
 QUEUE = "refs/heads/gh-readonly-queue/main/pr-104-929f8209d40f77f4abc622a499c93a83babdbe64"
+AGENT_PAGE = Path(__file__).parents[2] / "docs/agent.md"
 NO_FORKS = "the event of the run could not be read, and access.forks is false"
 NO_PUBLIC = "the repository acme/widgets is not private, and public repositories may not use it"
 
 
 @pytest.mark.parametrize(
-    ("access", "repository", "event", "refusal"),
+    ("access", "repository", "event", "code", "text"),
     [
-        (WIDGETS, "acme/widgets", {}, None),
-        (WIDGETS, "ACME/Widgets", pull_request({"full_name": "acme/widgets"}), None),
-        (WIDGETS, "other/widgets", {}, "the repository other/widgets may not use it"),
+        (WIDGETS, "acme/widgets", {}, None, None),
+        (WIDGETS, "ACME/Widgets", pull_request({"full_name": "acme/widgets"}), None, None),
+        (
+            WIDGETS,
+            "other/widgets",
+            {},
+            "repository_not_allowed",
+            "the repository other/widgets may not use it",
+        ),
         (
             WIDGETS,
             "acme/widgets",
             FORK,
+            "fork_not_allowed",
             "the run comes from stranger/widgets, and forks may not use it",
         ),
         (
             WIDGETS,
             "acme/widgets",
             pull_request(None),
+            "fork_not_allowed",
             "the run comes from a deleted fork, and forks may not use it",
         ),
-        (WIDGETS, "acme/widgets", None, NO_FORKS),
-        ({**WIDGETS, "forks": True}, "acme/widgets", FORK, None),
-        ({**WIDGETS, "forks": True}, "acme/widgets", None, None),
-        ({}, "acme/widgets", {}, "the repository acme/widgets may not use it"),
-        (WIDGETS, "acme/widgets", PUBLIC, None),
-        (NOT_PUBLIC, "acme/widgets", PRIVATE, None),
-        (NOT_PUBLIC, "acme/widgets", INTERNAL, None),
-        (NOT_PUBLIC, "acme/widgets", PUBLIC, NO_PUBLIC),
-        (NOT_PUBLIC, "acme/widgets", {"repository": "acme/widgets"}, NO_PUBLIC),
-        (NOT_PUBLIC, "acme/widgets", {}, NO_PUBLIC),
+        (WIDGETS, "acme/widgets", None, "event_unreadable", NO_FORKS),
+        ({**WIDGETS, "forks": True}, "acme/widgets", FORK, None, None),
+        ({**WIDGETS, "forks": True}, "acme/widgets", None, None, None),
+        (
+            {},
+            "acme/widgets",
+            {},
+            "repository_not_allowed",
+            "the repository acme/widgets may not use it",
+        ),
+        (WIDGETS, "acme/widgets", PUBLIC, None, None),
+        (NOT_PUBLIC, "acme/widgets", PRIVATE, None, None),
+        (NOT_PUBLIC, "acme/widgets", INTERNAL, None, None),
+        (NOT_PUBLIC, "acme/widgets", PUBLIC, "public_repository_not_allowed", NO_PUBLIC),
+        (
+            NOT_PUBLIC,
+            "acme/widgets",
+            {"repository": "acme/widgets"},
+            "public_repository_not_allowed",
+            NO_PUBLIC,
+        ),
+        (NOT_PUBLIC, "acme/widgets", {}, "public_repository_not_allowed", NO_PUBLIC),
         (
             {**NOT_PUBLIC, "forks": True},
             "acme/widgets",
             None,
+            "event_unreadable",
             "the event of the run could not be read, and access.public_repositories is false",
+        ),
+        (
+            {**WIDGETS, "forks": True, "branches": ["*"]},
+            "acme/widgets",
+            None,
+            "event_unreadable",
+            "the event of the run could not be read, and access.branches is set",
         ),
     ],
 )
 def test_access_decides_which_job_runs(
-    agent: ModuleType, access: dict[str, Any], repository: str, event: Any, refusal: str | None
+    agent: ModuleType,
+    access: dict[str, Any],
+    repository: str,
+    event: Any,
+    code: str | None,
+    text: str | None,
 ) -> None:
     job = {"GITHUB_REPOSITORY": repository, "GITHUB_EVENT_NAME": "push"}
-    assert agent.refusal_of_job(access, job, event) == refusal
+    refusal = agent.refusal_of_job(access, job, event)
+    assert refusal == (None if code is None else (code, text))
+
+
+def test_the_hook_and_the_controller_have_the_same_reason_codes(agent: ModuleType) -> None:
+    codes = {*agent.REFUSAL_CODES.values(), agent.EVENT_UNREADABLE}
+    of_controller = {one.value for one in Admission if one.is_refusal}
+    assert codes - of_controller == {"repository_not_allowed", "event_unreadable"}
+    assert of_controller < codes
+
+
+def test_each_reason_code_of_the_hook_is_documented(agent: ModuleType) -> None:
+    section = AGENT_PAGE.read_text().partition("## Job hooks")[2].partition("\n## ")[0]
+    documented = re.findall(r"^\| `([a-z_]+)` \|", section, re.MULTILINE)
+    assert documented == [*agent.REFUSAL_CODES.values(), agent.EVENT_UNREADABLE]
 
 
 @pytest.mark.case(
@@ -124,7 +174,9 @@ def test_only_runs_on_the_branches_of_access_run(
     refused = (
         f"this {name} runs on {ref or 'no branch'}, and only runs on main or release/* may use it"
     )
-    assert agent.refusal_of_job(MAIN, job, PRIVATE) == (None if admitted else refused)
+    assert agent.refusal_of_job(MAIN, job, PRIVATE) == (
+        None if admitted else ("branch_not_allowed", refused)
+    )
     queue = {**WIDGETS, "branches": ["gh-readonly-queue/main/*"]}
     assert (agent.refusal_of_job(queue, job, PRIVATE) is None) == (name == "merge_group")
 
@@ -137,7 +189,8 @@ def test_only_runs_on_the_branches_of_access_run(
 def test_a_scheduled_run_without_a_repository_counts_as_private(agent: ModuleType) -> None:
     job = {"GITHUB_REPOSITORY": "acme/widgets", "GITHUB_EVENT_NAME": "schedule"}
     assert agent.refusal_of_job(NOT_PUBLIC, job, {"schedule": "0 7 * * *"}) is None
-    assert agent.refusal_of_job(NOT_PUBLIC, job, PUBLIC) == NO_PUBLIC
+    refusal = agent.refusal_of_job(NOT_PUBLIC, job, PUBLIC)
+    assert refusal == ("public_repository_not_allowed", NO_PUBLIC)
 
 
 @pytest.mark.parametrize(
@@ -311,7 +364,8 @@ def test_a_refused_job_runs_no_step_even_with_always(machine: Machine) -> None:
     assert done.stderr == ""
     error, stopped = done.stdout.splitlines()[-2:]
     assert error == (
-        "::error title=Refused by the runner::This job may not use the runner linux.g5.xlarge: the run "
+        "::error title=Refused by the runner (fork_not_allowed)::This job may not use the runner "
+        "linux.g5.xlarge: the run "
         "comes from stranger/widgets, and forks may not use it. Ask for access: https://ci.example/access"
     )
     assert stopped == "the runner stopped"
