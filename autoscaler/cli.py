@@ -72,7 +72,7 @@ def serve(
             log_level=log_level.value,
         )
     except ConfigurationError as error:
-        _report(error.problems)
+        _report([*error.problems, *error.warnings])
         raise typer.Exit(USAGE_ERROR) from None
     raise typer.Exit(status)
 
@@ -104,7 +104,7 @@ def check(
     try:
         configuration = load_for_service(config, files=not skip_files)
     except ConfigurationError as error:
-        _report(error.problems)
+        _report([*error.problems, *error.warnings])
         raise typer.Exit(USAGE_ERROR) from None
     _report(configuration.warnings)
     lines = _ask_providers(configuration) if online else ()
@@ -230,7 +230,7 @@ def _import(
         if output is not None and not refused:
             _write_new(output, text)
     except ConfigurationError as error:
-        _report(error.problems)
+        _report([*error.problems, *error.warnings])
         raise typer.Exit(USAGE_ERROR) from None
     width = get_terminal_size().columns if sys.stderr.isatty() else None
     for line in report_lines(imported, str(file), width):

@@ -22,9 +22,11 @@ from autoscaler.app.summary import summarise
 from autoscaler.cli import commands
 from autoscaler.config import load
 from autoscaler.providers.registry import provider_kinds
-from tests.config.fleet_file import EXAMPLE, Folder, filled
+from tests.config.fleet_file import EXAMPLE, MINIMAL, Folder, filled
+from tests.config.keys import certificate, curve_key
 
 SCALE_CONFIG = Path(__file__).parent / "config" / "data" / "scale-config.yml"
+QUEUE = "https://sqs.us-east-1.amazonaws.com/123456789012/q"
 DOCUMENT = Path(__file__).parents[1] / "docs" / "commands.md"
 
 
@@ -174,6 +176,35 @@ def test_check_online_asks_the_clusters_and_says_which_providers_it_did_not_ask(
     assert run("check", "--online", "--skip-files", example).exit_code == 2
 
 
+@pytest.mark.parametrize("provider", ["gone", "east", "neither", "both"])
+def test_warnings_about_providers_beside_errors_in_them(tmp_path: Path, provider: str) -> None:
+    folder = Folder(tmp_path)
+    region = "{region: us-east-1, subnets: [subnet-0a], security_groups: [sg-0a]}"
+    pods = "{context: c, namespace: n}"
+    text = MINIMAL.replace("{provider: east,", f"{{provider: {provider},")
+    text = text.replace(
+        "skus:\n",
+        f"""\
+  neither: {{}}
+  both: {{ec2: {region}, kubernetes: {pods}}}
+  queue:
+    ec2: {region[:-1].replace("east", "west")}, interruption_queue: {QUEUE}}}
+skus:
+  pod:
+    on: [{{provider: {provider}, pod: {{image: i}}}}]
+    image: {{name: "runner-*"}}
+    rerun_interrupted: 1
+""",
+    )
+    (folder.path / "fleet.yaml").write_text(text)
+    result = run("check", folder.path / "fleet.yaml")
+    assert result.exit_code == 2, result.output
+    assert "providers.neither: has neither ec2 nor kubernetes" in result.stderr
+    assert (
+        "warning: providers.queue.ec2.interruption_queue: is a queue in us-east-1" in result.stderr
+    )
+
+
 def test_check_passes_with_warnings(example: Path) -> None:
     edit(example, "    os: windows", "    labels: [linux.rocm.gpu.2]\n    os: windows")
     result = run("check", example)
@@ -259,11 +290,46 @@ def test_check_warns_of_stock_images_once_each(example: Path) -> None:
     )
 
 
-def test_check_of_a_missing_file_reports_it(tmp_path: Path) -> None:
-    result = run("check", tmp_path / "gone.yaml")
+@pytest.mark.parametrize("relative", [False, True])
+def test_check_of_a_missing_file_reports_it_and_where_a_relative_name_starts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, relative: bool
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    result = run("check", "docs/gone.yaml" if relative else tmp_path / "docs/gone.yaml")
     assert result.exit_code == 2
-    assert result.stderr.count("\n") == 1
-    assert "gone.yaml: cannot be read: No such file or directory" in result.stderr
+    [line] = result.stderr.splitlines()
+    what, fix = line.split("; fix: ")
+    assert what.endswith("docs/gone.yaml: cannot be read: No such file or directory")
+    assert fix == (
+        f"create the file, or correct the name, which is relative to {tmp_path}"
+        if relative
+        else "name a file to read"
+    )
+
+
+def test_check_prints_warnings_beside_errors(example: Path) -> None:
+    (example.parent / "server.pem").write_text(certificate(curve_key(), "other.example"))
+    (example.parent / "github-app.pem").chmod(0o644)
+    edit(example, "    os: windows", "    labels: [linux.rocm.gpu.2]\n    os: windows")
+    of_all = [line for line in run("check", example).stderr.splitlines() if ": warning: " in line]
+    assert len(of_all) == 3
+    edit(example, "sqlite:///state.db", "postgresql://autoscaler@db/autoscaler")
+    for result in (run("check", example), run("serve", "-c", example)):
+        lines = result.stderr.splitlines()
+        assert (result.exit_code, result.stdout) == (2, "")
+        assert [line for line in lines if ": warning: " in line] == of_all
+        assert [line.split(": ")[1] for line in lines if line not in of_all] == ["store"]
+        assert lines == sorted(lines, key=lambda line: int(line.split(":")[1]))
+    # A warning about a wrong key would be noise, and some need a file of the right form.
+    edit(example, "os: windows", "os: window")
+    (example.parent / "server.pem").write_text("")
+    lines = run("check", example).stderr.splitlines()
+    assert [line.partition(": ")[2].partition(":")[0] for line in lines] == [
+        "warning",
+        "server.tls.certificate_file",
+        "store",
+        'skus."windows.g4dn.xlarge".os',
+    ]
 
 
 def test_check_prints_what_serve_would_refuse(example: Path) -> None:

@@ -65,7 +65,7 @@ def load(
     `try_store`: also test that the store can be written, for callers that do not open it.
 
     Raises ConfigurationError with all errors, including those of `also`, which must ignore values of a
-    wrong type, and may return warnings.
+    wrong type, and may return warnings. Warnings that need Settings are missing there if there are none.
     """
     document = parse(read_bounded(path, str(path)), str(path))
     problems = list(document.problems)
@@ -88,14 +88,15 @@ def load(
     unfilled = [*check_placeholders(document)]
     keys = {problem.key for problem in unfilled}
     problems = [*unfilled, *(problem for problem in problems if problem.key not in keys)]
-    if problems or settings is None:
-        raise ConfigurationError(problems)
-    warnings = [*find_warnings(document, settings), *stock_images(document, settings)]
-    warnings += [one for kind in kinds for one in kind.warnings(document, settings)]
-    warnings += [one for one in found if one.warning]
+    warnings = [one for one in found if one.warning]
+    if settings is not None:
+        warnings += [*find_warnings(document, settings), *stock_images(document, settings)]
+        warnings += [one for kind in kinds for one in kind.warnings(document, settings)]
     if files:
         warnings += empty_store(document, path.parent)
         warnings += exposed_secrets(document, path.parent, kinds)
+    if problems or settings is None:
+        raise ConfigurationError(problems, warnings)
     return Configuration(path, settings, tuple(warnings), document)
 
 
@@ -108,8 +109,10 @@ def read_bounded(path: Path, shown: str, maximum: int = MAX_BYTES) -> bytes:
         what = f"cannot be read: {error.strerror}"
         if path == Path():
             what = "cannot be read: it is a folder (an empty name means the current folder)"
-        problem = Problem(shown, 0, "", what, unreadable_fix(error))
-        raise ConfigurationError([problem]) from None
+        fix = unreadable_fix(error)
+        if isinstance(error, FileNotFoundError) and not path.is_absolute():
+            fix = f"create the file, or correct the name, which is relative to {Path.cwd()}"
+        raise ConfigurationError([Problem(shown, 0, "", what, fix)]) from None
 
 
 def json_schema(kinds: tuple[ProviderKind, ...]) -> str:

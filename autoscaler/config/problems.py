@@ -38,10 +38,15 @@ class Problem:
 
 
 class ConfigurationError(Exception):
-    """The configuration cannot be used. `problems` are all its errors, by line."""
+    """The configuration cannot be used. `problems` are all its errors, by line.
 
-    def __init__(self, problems: Iterable[Problem]) -> None:
+    `warnings` are those about keys without an error.
+    """
+
+    def __init__(self, problems: Iterable[Problem], warnings: Iterable[Problem] = ()) -> None:
         self.problems: tuple[Problem, ...] = tuple(sorted(set(problems)))
+        keys = {problem.key for problem in self.problems}
+        self.warnings = tuple(sorted({one for one in warnings if one.key not in keys}))
         super().__init__("\n".join(map(str, self.problems)))
 
 

@@ -27,17 +27,15 @@ def contradictions(document: Document) -> Iterator[Problem]:
 
 def warnings(document: Document, settings: Settings) -> Iterator[Problem]:
     """Return warnings about interruption queues: one in another region, or none for a SKU with reruns."""
-    sections = {
-        name: provider.section
-        for name, provider in settings.providers.items()
-        if isinstance(provider.section, Ec2Section)
-    }
+    # Not `section`: a provider with an error may have none.
+    found = {name: getattr(one, KEY, None) for name, one in settings.providers.items()}
+    sections = {name: one for name, one in found.items() if isinstance(one, Ec2Section)}
     for name, ec2 in sections.items():
         queue = ec2.interruption_queue
-        found = _SQS_REGION.search(urlsplit(queue).hostname or "") if queue is not None else None
-        if found is not None and found[1] != ec2.region:
+        place = _SQS_REGION.search(urlsplit(queue).hostname or "") if queue is not None else None
+        if place is not None and place[1] != ec2.region:
             path = ("providers", name, KEY, "interruption_queue")
-            what = f"is a queue in {found[1]}, but the provider is in {ec2.region}"
+            what = f"is a queue in {place[1]}, but the provider is in {ec2.region}"
             fix = "use a queue in the provider's region"
             yield document.problem(path, what, fix, warning=True)
     without_queue = {name for name, ec2 in sections.items() if ec2.interruption_queue is None}

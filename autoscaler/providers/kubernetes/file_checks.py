@@ -8,7 +8,6 @@ from autoscaler.config.problems import Problem, show
 from autoscaler.config.provider_kind import options_of, sections_of
 from autoscaler.config.settings import Settings
 from autoscaler.model.catalogue import Architecture
-from autoscaler.providers.kubernetes.configuration import KubernetesSection
 from autoscaler.providers.kubernetes.manifests import ARCHITECTURES
 
 KEY = "kubernetes"
@@ -32,9 +31,9 @@ def contradictions(document: Document) -> Iterator[Problem]:
 
 def warnings(document: Document, settings: Settings) -> Iterator[Problem]:
     """Return warnings about machine images of SKUs that have pods only, and about pods without a price."""
+    clusters = {name for name, _ in sections_of(document, KEY)}
     for name, sku in settings.skus.items():
-        sections = [settings.providers[one.provider].section for one in sku.launch_options]
-        if sku.image is not None and all(isinstance(one, KubernetesSection) for one in sections):
+        if sku.image is not None and all(one.provider in clusters for one in sku.launch_options):
             what = "has no effect: all launch options are pods, which have images of their own"
             yield document.problem(("skus", name, "image"), what, "remove it", warning=True)
     if settings.limits.dollars_per_hour is None:
