@@ -120,7 +120,8 @@ class Reconciler:
         await self._journal.commit()
         await self._yield_to_tasks()
         self._log_waiting()
-        self._telemetry.fleet(fleet_counts(self._journal.ledger.state, self._clock.now()))
+        state = self._journal.ledger.state
+        self._telemetry.fleet(fleet_counts(state, self._clock.now(), self.plan.waiting))
         self.turned_at = self._pacing.now()
         self._telemetry.loop_pass(self.turned_at - began)
 
@@ -152,15 +153,14 @@ class Reconciler:
     def _log_waiting(self) -> None:
         """Log each new reason why no machine is launched for waiting jobs."""
         reasons = {
-            (demand.skus[0], run.reason, run.code)
+            (demand.skus[0], run.code, run.message)
             for demand, runs in self.plan.waiting.items()
             for run in runs
             if run.blocked
         }
         now = self._pacing.now()
-        for sku, reason, code in sorted(reasons - self._reported.keys()):
-            named = {"code": code} if code else {}
-            _log.warning("jobs_wait", sku=sku, reason=reason, **named)
+        for sku, code, message in sorted(reasons - self._reported.keys()):
+            _log.warning("jobs_wait", sku=sku, code=code, reason=message)
         recent = {key: at for key, at in self._reported.items() if now - at < REMIND_AFTER}
         self._reported = recent | dict.fromkeys(reasons, now)
 

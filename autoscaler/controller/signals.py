@@ -1,6 +1,8 @@
 """Reports the ledger's history rows, each once, and the fleet's counts to the metrics."""
 
 from collections import Counter
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 
 import structlog
 
@@ -9,11 +11,13 @@ from autoscaler.ledger.runs import OUTSIDE_ACCESS
 from autoscaler.ledger.state import LedgerState
 from autoscaler.model.changes import Changes, HistoryRow
 from autoscaler.model.cooldowns import boots_key, exits_key, open_circuit
+from autoscaler.model.demand import DemandClass
 from autoscaler.model.failures import FailureClass
 from autoscaler.model.identifiers import Instant, JobId, MachineId, ProviderName, SkuName
 from autoscaler.model.interruptions import RerunOutcome
 from autoscaler.model.jobs import Admission
 from autoscaler.model.machines import Machine, MachineState, TerminationReason
+from autoscaler.model.waiting import WaitCode, Waiting
 
 _log = structlog.get_logger(__name__)
 
@@ -34,8 +38,16 @@ def report(changes: Changes, state: LedgerState, telemetry: RecordTelemetry) -> 
         telemetry.launches(sku, provider, count)
 
 
-def fleet_counts(state: LedgerState, now: Instant) -> FleetCounts:
-    """Return the fleet's gauges. O(classes + SKUs x states)."""
+def fleet_counts(
+    state: LedgerState,
+    now: Instant,
+    reasons: Mapping[DemandClass, Sequence[Waiting]] = MappingProxyType({}),
+) -> FleetCounts:
+    """Return the fleet's gauges. O(classes + SKUs x states). `reasons` are those of the last plan."""
+    by_reason: Counter[tuple[SkuName, WaitCode]] = Counter()
+    for demand, runs in reasons.items():
+        for run in runs:
+            by_reason[demand.skus[0], run.code] += run.count
     waiting: dict[SkuName, int] = dict.fromkeys(state.catalogue.skus, 0)
     for demand, queue in state.queues.items():
         waiting[demand.skus[0]] += len(queue)
@@ -48,6 +60,7 @@ def fleet_counts(state: LedgerState, now: Instant) -> FleetCounts:
         waiting[demand.skus[0]] += count if admission is Admission.UNREAD else 0
     return FleetCounts(
         jobs_waiting=waiting,
+        waiting_reasons=by_reason,
         oldest_waiting={
             sku: max(0.0, now - queued_at)
             for sku in state.catalogue.skus

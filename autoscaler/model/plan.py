@@ -15,6 +15,7 @@ from autoscaler.model.identifiers import (
     SkuName,
 )
 from autoscaler.model.machines import TerminationReason
+from autoscaler.model.waiting import Waiting
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,19 +114,6 @@ Intent = (
     | ReadJob
     | ReadRun
 )
-
-
-@dataclass(frozen=True, slots=True)
-class Waiting:
-    """Why the next oldest `count` jobs of a class wait."""
-
-    count: int
-    reason: str
-    """A sentence for operators."""
-    blocked: bool = False
-    """Whether no machine is on its way for these jobs."""
-    code: str = ""
-    """The reason for programs, or empty."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -202,6 +202,9 @@ class PrometheusTelemetry:
             for sku, count in by_sku.items():
                 key = (gauge, (self._sku.value(sku),))
                 now[key] = now.get(key, 0) + count
+        for (sku, code), count in counts.waiting_reasons.items():
+            reason = (self._series.waiting_reasons, (self._sku.value(sku), code.value))
+            now[reason] = now.get(reason, 0) + count
         for sku, age in counts.oldest_waiting.items():
             # SKUs that left the configuration share one series, which shows the oldest job of all.
             key = (self._series.oldest_waiting, (self._sku.value(sku),))

@@ -61,6 +61,9 @@ class Series:
             "job_queue_duration_seconds", "Time from queued to in progress.", ("sku",), WAIT_BUCKETS
         )
         self.waiting = self._gauge("jobs_waiting", "Jobs that wait for a runner.", ("sku",))
+        self.waiting_reasons = self._gauge(
+            "jobs_waiting_by_reason", "Jobs that wait, by the reason.", ("sku", "reason")
+        )
         self.oldest_waiting = self._gauge(
             "oldest_waiting_job_age_seconds",
             "Age of the oldest job that waits for a runner.",

@@ -25,6 +25,7 @@ from autoscaler.model.fleet import Fleet
 from autoscaler.model.identifiers import MachineId, SkuName
 from autoscaler.model.machines import Machine, MachineState
 from autoscaler.model.runners import IDLE_STATES, RunnerState
+from autoscaler.model.waiting import WaitCode, WaitReason
 
 
 @dataclass(slots=True)
@@ -39,7 +40,7 @@ class CircuitBreakers:
     placed: Counter[tuple[SkuName, int]] = field(default_factory=Counter)
     _half_open: dict[tuple[SkuName, int], bool] = field(default_factory=dict, init=False)
 
-    def sku_blocked(self, sku: SkuName) -> str | None:
+    def sku_blocked(self, sku: SkuName) -> WaitReason | None:
         """Return the reason no machine of a SKU may be launched now, or None if one may."""
         cooldowns = self.fleet.cooldowns
         if (row := open_circuit(cooldowns, exits_key(sku))) is not None:
@@ -51,15 +52,16 @@ class CircuitBreakers:
             if row.image:
                 opened = f"circuit breaker of {sku} open until its image is replaced: {row.reason}"
             if active_cooldown(cooldowns, exits_key(sku), self.fleet.now) is not None:
-                return f"{opened}; a probe follows"
+                return WaitReason(WaitCode.CIRCUIT_OPEN, f"{opened}; a probe follows", row.until)
             if self._booting_of_sku(sku) + self._without_job(sku) > 0:
-                return f"{opened}; a probe is under way"
+                return WaitReason(WaitCode.CIRCUIT_OPEN, f"{opened}; a probe is under way")
         row = open_circuit(cooldowns, boots_key(sku))
         if row is not None and self._booting_of_sku(sku) > 0:
-            return (
+            return WaitReason(
+                WaitCode.CIRCUIT_OPEN,
                 f"circuit breaker of {sku} open until a machine becomes ready: {row.failures} "
                 f"consecutive machines did not become ready, the last one: {row.reason}; "
-                "a probe is under way"
+                "a probe is under way",
             )
         return None
 

@@ -1,27 +1,16 @@
-"""Where a SKU can be launched now: its launch options in order of preference, within every limit."""
+"""What the limits on machines, dollars, quotas and launch rates still allow while a plan is being made."""
 
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from math import ceil
 
 from autoscaler.model.catalogue import (
     CapacityType,
-    LaunchOption,
     LaunchTokens,
     Offering,
     Sku,
     most_units,
-)
-from autoscaler.model.cooldowns import (
-    active_cooldown,
-    capacity_type_key,
-    launch_option_key,
-    offering_key,
-    quota_key,
-    sku_offering_key,
-    throttle_key,
-    zone_key,
 )
 from autoscaler.model.fleet import Fleet
 from autoscaler.model.identifiers import Instant, MachineId, ProviderName, SkuName
@@ -29,7 +18,8 @@ from autoscaler.model.launch_requests import LaunchRequest
 from autoscaler.model.machines import Machine
 from autoscaler.planner.circuit_breakers import CircuitBreakers
 
-_ROUNDING = 1e-9
+ROUNDING = 1e-9
+"""Dollars an hour that sums of prices may be off by."""
 _NO_LIMIT = 1 << 60
 
 
@@ -112,7 +102,7 @@ class Headroom:
         return (
             self.machines > 0
             and self.in_sku(self.fleet.catalogue.skus[placement.sku]) > 0
-            and placement.dollars <= self.dollars + _ROUNDING
+            and placement.dollars <= self.dollars + ROUNDING
             and all(self.in_quota(q) >= n for q, n in placement.quota_units.items())
         )
 
@@ -241,98 +231,3 @@ class Headroom:
             # One less than the quotient, so that rounding does not allow one machine too many.
             most = min(most, int(self.dollars / highest) - 1)
         return max(0, most)
-
-
-@dataclass(slots=True)
-class Search:
-    """A search of one SKU's launch options. `reasons` says why options and offerings were skipped."""
-
-    fleet: Fleet
-    headroom: Headroom
-    sku: Sku
-    reasons: list[str] = field(default_factory=list)
-
-    def place(self) -> Placement | None:
-        """Return the first placement that allows one more machine, or None."""
-        self.reasons.clear()
-        if (limit := self._limit_reached()) is not None:
-            self.reasons.append(limit)
-            return None
-        for index, option in enumerate(self.sku.launch_options):
-            throttled = active_cooldown(
-                self.fleet.cooldowns, throttle_key(option.provider), self.fleet.now
-            )
-            if throttled is not None:
-                # A token bucket refills in seconds, so waiting is better than a more expensive option.
-                self.reasons.append(f"{option.provider} throttles launches ({throttled.reason})")
-                return None
-            for placement in self._placements(index, option):
-                if self.headroom.takes(placement):
-                    return placement
-                if self.headroom.fits(placement):
-                    # As above; the machines that wait meanwhile share the next request.
-                    self.headroom.short_of_tokens.add(option.provider)
-                    self.reasons.append(
-                        f"the launch rate of {option.provider} is used up for a moment"
-                    )
-                    return None
-        if not any(option.offerings for option in self.sku.launch_options):
-            self.reasons.append("no provider in launch_options has an offering for it now")
-        return None
-
-    def _limit_reached(self) -> str | None:
-        if self.headroom.in_sku(self.sku) <= 0:
-            return f"max_machines of {self.sku.name} ({self.sku.max_machines}) is reached"
-        if self.headroom.machines <= 0:
-            limit = self.fleet.catalogue.limits.machines
-            return f"the fleet's limit of {limit} machines is reached"
-        return self.headroom.circuit_breakers.sku_blocked(self.sku.name)
-
-    def _placements(self, index: int, option: LaunchOption) -> Iterator[Placement]:
-        now, cooldowns = self.fleet.now, self.fleet.cooldowns
-        if (
-            hold := active_cooldown(cooldowns, launch_option_key(self.sku.name, index), now)
-        ) is not None:
-            self.reasons.append(f"{option.provider} is on hold: {hold.reason}")
-            return
-        if (
-            blocked := self.headroom.circuit_breakers.option_blocked(self.sku.name, index)
-        ) is not None:
-            self.reasons.append(
-                f"circuit breaker of launch option {option.provider} open: {blocked}"
-            )
-            return
-        for capacity_type in option.capacity_types:
-            offerings = tuple(
-                offering
-                for offering in option.offerings
-                if offering.capacity_type is capacity_type and self._is_available(offering)
-            )
-            if offerings:
-                yield Placement(self.sku.name, index, capacity_type, offerings)
-
-    def _is_available(self, offering: Offering) -> bool:
-        kind, zone = offering.capacity_type, offering.zone
-        for key, name in (
-            (capacity_type_key(offering.provider, kind), f"{kind} at {offering.provider}"),
-            (zone_key(offering.provider, zone), f"zone {zone} of {offering.provider}"),
-            (offering_key(offering.key), offering.key),
-            (sku_offering_key(self.sku.name, offering.key), f"{offering.key} for {self.sku.name}"),
-            (quota_key(offering.quota_key), offering.key),
-        ):
-            hold = active_cooldown(self.fleet.cooldowns, key, self.fleet.now)
-            if hold is not None:
-                self._add_reason(f"{name} is on hold: {hold.reason}")
-                return False
-        if self.headroom.in_quota(offering.quota_key) < offering.quota_units:
-            self._add_reason(f"the quota {offering.quota_key} is used up")
-            return False
-        if offering.dollars_per_hour > self.headroom.dollars + _ROUNDING:
-            limit = self.fleet.catalogue.limits.dollars_per_hour
-            self._add_reason(f"the fleet's limit of {limit} dollars an hour is reached")
-            return False
-        return True
-
-    def _add_reason(self, reason: str) -> None:
-        if reason not in self.reasons:
-            self.reasons.append(reason)

@@ -12,22 +12,29 @@ from autoscaler.model.demand import DemandClass
 from autoscaler.model.fleet import Fleet
 from autoscaler.model.identifiers import SkuName
 from autoscaler.model.plan import Launch
+from autoscaler.model.waiting import WaitCode, WaitReason
 from autoscaler.planner.classes import Classes
 from autoscaler.planner.matching import Matching, ready_minimum_class
-from autoscaler.planner.placement import Headroom, Placement, Search
+from autoscaler.planner.placement import Headroom, Placement
 from autoscaler.planner.registration import RegistrationBudget
+from autoscaler.planner.search import Search
+
+_REGISTRATION_RATE = WaitReason(
+    WaitCode.REGISTRATION_RATE,
+    "the registration rate limit (github.registrations) allows no further runner yet",
+)
 
 
 @dataclass(slots=True)
 class ScaleUp:
-    """The result: machines by placement, what they serve by class, and the reason the others wait.
+    """The result: machines by placement, what they serve by class, and why the others wait.
 
     `overtaken`: a machine was placed although an older job got none.
     """
 
     placed: Counter[Placement] = field(default_factory=Counter)
     launched: Counter[DemandClass] = field(default_factory=Counter)
-    blocked: dict[DemandClass, str] = field(default_factory=dict)
+    blocked: dict[DemandClass, tuple[WaitReason, ...]] = field(default_factory=dict)
     overtaken: bool = False
 
     def launches(self, catalogue: Catalogue) -> list[Launch]:
@@ -63,7 +70,7 @@ class _Placer:
     headroom: Headroom
     result: ScaleUp
     current: dict[SkuName, Placement] = field(default_factory=dict)
-    reasons: dict[SkuName, str] = field(default_factory=dict)
+    reasons: dict[SkuName, tuple[WaitReason, ...]] = field(default_factory=dict)
     machines: int = 0
     _refused_at: dict[SkuName, int] = field(default_factory=dict)
 
@@ -76,7 +83,7 @@ class _Placer:
             search = Search(self.fleet, self.headroom, sku)
             placement = search.place()
             if placement is None:
-                self.reasons[sku.name] = "; ".join(search.reasons) or "a limit leaves no room"
+                self.reasons[sku.name] = tuple(search.reasons)
                 self._refused_at[sku.name] = self.machines
                 return False
             self.current[sku.name] = placement
@@ -253,10 +260,7 @@ class _JobPlacer:
         account, sku = self._classes.accounts[number], self._skus[number]
         self._commit_batch()
         if self._left[account] <= 0:
-            reason = (
-                "the registration rate limit (github.registrations) allows no further runner yet"
-            )
-            self._refuse([one == account for one in self._classes.accounts], reason)
+            self._refuse([one == account for one in self._classes.accounts], (_REGISTRATION_RATE,))
         elif self._placer.place(sku):
             self._left[account] -= 1
             self._launched[number] += 1
@@ -265,11 +269,11 @@ class _JobPlacer:
             refused = self._sku_of[number]
             self._refuse([one == refused for one in self._sku_of], self._placer.reasons[sku.name])
 
-    def _refuse(self, refused: list[bool], reason: str) -> None:
+    def _refuse(self, refused: list[bool], reasons: tuple[WaitReason, ...]) -> None:
         """Record why the jobs of some classes wait."""
         if self.first_refusal is None:
             self.first_refusal = self._placer.machines
         for number, left in enumerate(self._rest()):
             if left and refused[number]:
-                self._placer.result.blocked[self._classes.demands[number]] = reason
+                self._placer.result.blocked[self._classes.demands[number]] = reasons
             self._done[number] = refused[number] or not left

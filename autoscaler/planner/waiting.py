@@ -1,4 +1,4 @@
-"""The reasons why queued jobs still wait, as text for an operator.
+"""The reasons why queued jobs still wait, for programs and operators.
 
 One reason covers consecutive jobs of a class, oldest first. A queue of thousands therefore costs no more to
 explain than a queue of two.
@@ -8,7 +8,7 @@ from autoscaler.model.cooldowns import Cooldown, active_cooldown, registration_k
 from autoscaler.model.demand import DemandClass
 from autoscaler.model.fleet import Fleet
 from autoscaler.model.jobs import Admission
-from autoscaler.model.plan import Waiting
+from autoscaler.model.waiting import WaitCode, Waiting, WaitReason
 from autoscaler.planner.matching import Matching, SupplyKind
 from autoscaler.planner.scale_up import ScaleUp
 from autoscaler.planner.shares import filled
@@ -16,11 +16,14 @@ from autoscaler.planner.shares import filled
 MAX_NAMED_REPOSITORIES = 3
 """Maximum number of repositories that a reason names."""
 
-_PASSED_OVER = (
-    "GitHub did not assign the job to two runners with its labels; retrying from time to time"
+_PASSED_OVER = WaitReason(
+    WaitCode.NOT_ASSIGNED,
+    "GitHub did not assign the job to two runners with its labels; retrying from time to time",
 )
 
-_DISPUTED = "asking GitHub for the current state of the job"
+_DISPUTED = WaitReason(WaitCode.JOB_UNCONFIRMED, "asking GitHub for the current state of the job")
+
+_NOT_PLANNED = WaitReason(WaitCode.NOT_PLANNED, "not planned yet")
 
 _UNADMITTED = {
     Admission.UNREAD: "asking GitHub for the job's run, on which its admission depends",
@@ -29,11 +32,20 @@ _UNADMITTED = {
     Admission.BRANCH: "the job's run is on no branch of access.branches",
 }
 
-_BY_KIND = (
-    "a runner for the job is idle; GitHub has not assigned the job yet",
-    "a machine for the job is ready; its runner registers within the registration rate limit",
-    "a machine for the job is launching or booting",
-    "a machine for the job is about to be requested",
+_BY_KIND = tuple(
+    (WaitReason(code, message),)
+    for code, message in (
+        (
+            WaitCode.RUNNER_IDLE,
+            "a runner for the job is idle; GitHub has not assigned the job yet",
+        ),
+        (
+            WaitCode.MACHINE_READY,
+            "a machine for the job is ready; its runner registers within the registration rate limit",
+        ),
+        (WaitCode.MACHINE_BOOTING, "a machine for the job is launching or booting"),
+        (WaitCode.LAUNCH_PLANNED, "a machine for the job is about to be requested"),
+    )
 )
 """Indexed by SupplyKind."""
 
@@ -50,20 +62,24 @@ def waiting_reasons(
         served = matching.kinds[demand]
         runs = [Waiting(count, _BY_KIND[kind]) for kind, count in enumerate(served) if count]
         if served[SupplyKind.READY] and (hold := _registration_hold(fleet, demand)) is not None:
-            reason = f"registering runners in {demand.scope} is on hold: {hold.reason}"
+            message = f"registering runners in {demand.scope} is on hold: {hold.reason}"
+            reason = WaitReason(WaitCode.REGISTRATION_ON_HOLD, message, hold.until)
             at = int(served[SupplyKind.RUNNER] > 0)
-            runs[at] = Waiting(served[SupplyKind.READY], reason, blocked=True)
+            runs[at] = Waiting(served[SupplyKind.READY], (reason,), blocked=True)
         if rest := len(queue) - sum(served):
-            reason = launched.blocked.get(demand, "not planned yet")
-            runs.append(Waiting(rest, reason + _full_shares(fleet, matching, demand), True))
+            blocked = launched.blocked.get(demand, (_NOT_PLANNED,))
+            runs.append(Waiting(rest, blocked + _full_shares(fleet, matching, demand), True))
         reasons[demand] = tuple(runs)
     for demand, jobs in fleet.on_hold.items():
-        reasons[demand] = (*reasons.get(demand, ()), Waiting(len(jobs), _PASSED_OVER, blocked=True))
+        reasons[demand] = (
+            *reasons.get(demand, ()),
+            Waiting(len(jobs), (_PASSED_OVER,), blocked=True),
+        )
     for demand, count in fleet.disputed.items():
-        reasons[demand] = (*reasons.get(demand, ()), Waiting(count, _DISPUTED, blocked=True))
+        reasons[demand] = (*reasons.get(demand, ()), Waiting(count, (_DISPUTED,), blocked=True))
     for (demand, admission), count in sorted(fleet.unadmitted.items()):
-        refused = Waiting(count, _UNADMITTED[admission], blocked=True, code=admission)
-        reasons[demand] = (*reasons.get(demand, ()), refused)
+        refused = WaitReason(WaitCode(admission.value), _UNADMITTED[admission])
+        reasons[demand] = (*reasons.get(demand, ()), Waiting(count, (refused,), blocked=True))
     return reasons
 
 
@@ -71,13 +87,13 @@ def _registration_hold(fleet: Fleet, demand: DemandClass) -> Cooldown | None:
     return active_cooldown(fleet.cooldowns, registration_key(demand.scope), fleet.now)
 
 
-def _full_shares(fleet: Fleet, matching: Matching, demand: DemandClass) -> str:
-    """Return text to append to a reason: the repositories that have used up their fair share.
+def _full_shares(fleet: Fleet, matching: Matching, demand: DemandClass) -> tuple[WaitReason, ...]:
+    """Return a reason that names the repositories that have used up their fair share.
 
     Empty if no repository with jobs of another class is preferred for that.
     """
     if not fleet.queues_by_repository:
-        return ""
+        return ()
     sku, of_class = demand.skus[0], fleet.queues_by_repository.get(demand, {})
     full = sorted(r for r in of_class if filled(fleet, matching.taken, demand, r))
     # Within a class GitHub decides. A repository above its share before this plan is ordered by age too.
@@ -88,9 +104,9 @@ def _full_shares(fleet: Fleet, matching: Matching, demand: DemandClass) -> str:
         for r in lines
     )
     if not full or all(r in full or filled(fleet, {}, demand, r) for r in others):
-        return ""
+        return ()
     more = ", ..." if len(full) > MAX_NAMED_REPOSITORIES else ""
     names = ", ".join(full[:MAX_NAMED_REPOSITORIES]) + more
     share = fleet.catalogue.skus[sku].share
     used_up = f"the fair_share of {sku} ({share} machines) is used up by {names}"
-    return f"; other repositories go first: {used_up}"
+    return (WaitReason(WaitCode.FAIR_SHARE, f"other repositories go first: {used_up}"),)

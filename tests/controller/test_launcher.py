@@ -96,7 +96,7 @@ def test_a_refusal_of_any_class_fails_the_slots_and_causes_a_hold(failure: Failu
         await controller.turn()
         assert len(world.east.sent) == 1, "held back"
         (waits,) = controller.loop.plan.waiting.values()
-        assert "Code: why" in waits[0].reason
+        assert "Code: why" in waits[0].message
         await world.clock.sleep(max(3600.0, BACKOFFS[failure].first))
         await controller.turn()
         assert len(world.east.sent) == 2

@@ -206,7 +206,7 @@ def _check_reasons(controller: Controller) -> None:
         if job.state is JobState.QUEUED and job.demand is not None
     )
     assert reported == waiting
-    assert all(run.reason for runs in controller.loop.plan.waiting.values() for run in runs)
+    assert all(run.message for runs in controller.loop.plan.waiting.values() for run in runs)
 
 
 @pytest.mark.case(

@@ -9,6 +9,7 @@ from autoscaler.model.events import JobObserved, MachineNoticed
 from autoscaler.model.identifiers import JobId
 from autoscaler.model.interruptions import NoticeKind
 from autoscaler.model.jobs import JobState
+from autoscaler.model.waiting import WaitCode
 from tests.controller.agents import launched, queue, say
 from tests.controller.controllers import Controller, World
 from tests.controller.virtual_time import on_virtual_time
@@ -80,3 +81,15 @@ def test_ids_are_random_and_as_long_as_they_should_be() -> None:
         == 40
     )
     assert len(ids.token()) == 32
+
+
+@on_virtual_time
+async def test_waiting_jobs_are_counted_by_the_reasons_of_the_last_plan() -> None:
+    world = World()
+    controller = Controller(world)
+    await controller.resume()
+    await queue(controller, 1)
+    await controller.turn()
+    assert world.telemetry.counts.waiting_reasons == {("gpu", WaitCode.LAUNCH_PLANNED): 1}
+    await controller.turn()
+    assert world.telemetry.counts.waiting_reasons == {("gpu", WaitCode.MACHINE_BOOTING): 1}

@@ -84,7 +84,7 @@ def test_the_waiting_reason_names_what_is_on_hold() -> None:
     world.answer("c", failures=[reported(FailureClass.QUOTA, FailureScope.PROVIDER, "MaxFleets")])
     world.queue(1)
     (runs,) = world.plan().waiting.values()
-    assert runs[0].reason == (
+    assert runs[0].message == (
         "spot at east is on hold: MaxFleets: words; on-demand at east is on hold: MaxFleets: words"
     )
 
@@ -214,7 +214,7 @@ def test_the_newest_reading_of_quotas_caps_launches() -> None:
     world.do(e.QuotasRead, EAST, (("east/G", 12),))
     assert launches(world) == 3
     assert "the quota east/G is used up" in {
-        run.reason for runs in world.plan().waiting.values() for run in runs
+        run.message for runs in world.plan().waiting.values() for run in runs
     }
     world.do(e.QuotasRead, "west", (("west/G", 0),))
     assert launches(world) == 3

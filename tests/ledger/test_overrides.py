@@ -12,7 +12,8 @@ from autoscaler.model.cooldowns import (
 )
 from autoscaler.model.failures import FailureClass, FailureScope
 from autoscaler.model.identifiers import SkuName
-from autoscaler.planner.placement import Headroom, Search
+from autoscaler.planner.placement import Headroom
+from autoscaler.planner.search import Search
 from tests.ledger.builders import GPU, World, failure
 from tests.planner.fleets import catalogue, offering, sku
 

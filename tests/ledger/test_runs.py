@@ -14,6 +14,7 @@ from autoscaler.model.identifiers import JobId, RunnerName
 from autoscaler.model.jobs import Admission, JobState
 from autoscaler.model.plan import Launch, ReadJob, ReadRun
 from autoscaler.model.run_origins import RunOrigin
+from autoscaler.model.waiting import WaitCode
 from tests.ledger.builders import World
 from tests.planner.fleets import catalogue, next_name, sku
 
@@ -47,19 +48,21 @@ def test_a_job_is_not_demand_until_the_head_repository_of_its_run_is_known(state
     world.do(e.RunRead, 7, OWN)
     world.observe(1, JobState.QUEUED, run_id=7, read=True)
     assert len(world.intents(Launch)) == 1
-    assert world.plan().waiting[next(iter(world.state.queues))][0].code == ""
+    assert world.plan().waiting[next(iter(world.state.queues))][0].code is WaitCode.LAUNCH_PLANNED
 
 
 def test_a_job_of_a_fork_is_not_demand_and_has_a_reason() -> None:
     world = World(catalogue(closed()))
     world.observe(1, JobState.QUEUED, run_id=7)
     (waiting,) = world.plan().waiting.values()
-    assert [(run.code, run.blocked) for run in waiting] == [(Admission.UNREAD, True)]
+    assert [(run.code, run.blocked) for run in waiting] == [(WaitCode.RUN_UNKNOWN, True)]
     world.do(e.RunRead, 7, FORK)
     assert rows(world.state, Admission.FORK)
     (waiting,) = world.plan().waiting.values()
-    assert [(run.count, run.code, run.blocked) for run in waiting] == [(1, Admission.FORK, True)]
-    assert "access.forks" in waiting[0].reason
+    assert [(run.count, run.code, run.blocked) for run in waiting] == [
+        (1, WaitCode.FORK_NOT_ALLOWED, True)
+    ]
+    assert "access.forks" in waiting[0].message
     world.after(3600.0)
     assert world.intents(Launch) == world.intents(ReadRun) == []
 
@@ -113,10 +116,12 @@ def test_the_visibility_and_the_branch_of_a_run_decide_too(
     world.do(e.RunRead, 7, origin)
     assert len(world.intents(Launch)) == (refusal is None)
     (waiting,) = world.plan().waiting.values()
-    assert [run.code for run in waiting] == [refusal or ""]
+    assert [run.code for run in waiting] == [
+        WaitCode(refusal.value) if refusal else WaitCode.LAUNCH_PLANNED
+    ]
     if refusal is not None:
         assert len(rows(world.state, refusal)) == 1
-        assert "access." in waiting[0].reason
+        assert "access." in waiting[0].message
 
 
 def test_runs_of_a_thousand_branches_share_one_class() -> None:

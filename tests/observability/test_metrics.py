@@ -21,6 +21,7 @@ from autoscaler.model.machines import ExitReason, MachineState, TerminationReaso
 from autoscaler.model.prices import PriceSource
 from autoscaler.model.quotas import QuotaSource
 from autoscaler.model.unmatched import Unmatched
+from autoscaler.model.waiting import WaitCode
 from autoscaler.observability.labels import OTHER, BoundedLabel
 from autoscaler.observability.metrics import PrometheusTelemetry
 
@@ -132,6 +133,21 @@ def test_gauges_show_the_last_fleet_and_return_to_zero() -> None:
     assert value(telemetry, "machines_foreign") == 0
     assert value(telemetry, "machines_unverified") == 0
     assert value(telemetry, "machines_not_terminating") == 0
+
+
+def test_waiting_jobs_are_counted_by_reason_and_return_to_zero() -> None:
+    telemetry = make()
+    reasons = {
+        (GPU, WaitCode.QUOTA): 3,
+        (GPU, WaitCode.CAPACITY): 2,
+        (SkuName("old"), WaitCode.QUOTA): 1,
+    }
+    telemetry.fleet(FleetCounts(waiting_reasons=reasons))
+    assert value(telemetry, "jobs_waiting_by_reason", sku=GPU, reason="quota") == 3
+    assert value(telemetry, "jobs_waiting_by_reason", sku=GPU, reason="capacity") == 2
+    assert value(telemetry, "jobs_waiting_by_reason", sku=OTHER, reason="quota") == 1
+    telemetry.fleet(FleetCounts())
+    assert value(telemetry, "jobs_waiting_by_reason", sku=GPU, reason="quota") == 0
 
 
 def test_skus_that_left_the_configuration_are_added_up_as_other() -> None:
@@ -434,6 +450,7 @@ def exported() -> dict[str, tuple[str, frozenset[str]]]:
     telemetry.bootstrap("attest", "ok")
     telemetry.job_completed(GPU, "success")
     telemetry.notice(EAST, "poison")
+    telemetry.fleet(FleetCounts(waiting_reasons={(GPU, WaitCode.QUOTA): 1}))
     found = {}
     for family in text_string_to_metric_families(telemetry.render().decode()):
         labels = {label for sample in family.samples for label in sample.labels} - {"le"}

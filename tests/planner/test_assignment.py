@@ -248,7 +248,7 @@ def test_only_surplus_registrations_are_deregistered() -> None:
     taken = [DeregisterRunner(name, "no queued job needs it") for name in names[2:]]
     assert list(world.plan().intents) == taken
     ((left,),) = world.plan().waiting.values()
-    assert (left.count, left.reason) == (
+    assert (left.count, left.message) == (
         2,
         "a runner for the job is idle; GitHub has not assigned the job yet",
     )

@@ -29,7 +29,7 @@ def launched(world: World) -> int:
 
 
 def reasons(world: World) -> str:
-    return "; ".join(run.reason for run in world.plan().waiting[GPU_CLASS])
+    return "; ".join(run.message for run in world.plan().waiting[GPU_CLASS])
 
 
 def start(world: World, number: int = 0) -> list[MachineId]:
@@ -331,9 +331,9 @@ def test_a_ready_probe_that_the_plan_terminates_no_longer_counts_as_a_probe() ->
 
 def reason(world: World, *ended: str) -> str | None:
     """Return the reason why no machine may be launched after these machines are terminated."""
-    return CircuitBreakers(world.fleet(), {MachineId(machine) for machine in ended}).sku_blocked(
-        GPU
-    )
+    breakers = CircuitBreakers(world.fleet(), {MachineId(machine) for machine in ended})
+    blocked = breakers.sku_blocked(GPU)
+    return blocked.message if blocked is not None else None
 
 
 def test_a_booting_probe_counts_unless_it_is_the_one_that_is_terminated() -> None:

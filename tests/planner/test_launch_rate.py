@@ -41,7 +41,7 @@ def test_if_launch_requests_are_scarce_the_oldest_jobs_go_first() -> None:
     ((demand, (run,)),) = [
         (demand, runs) for demand, runs in world.plan().waiting.items() if runs[0].blocked
     ]
-    assert (demand.skus[0], run.reason) == ("a", REASON)
+    assert (demand.skus[0], run.message) == ("a", REASON)
 
 
 def test_no_request_is_larger_than_its_provider_accepts() -> None:
@@ -58,7 +58,7 @@ def test_a_provider_that_takes_one_machine_in_a_request_counts_each_as_a_request
     queue_one_of_each(world, *["gpu"] * 3)
     assert sizes(world) == [("gpu", 1), ("gpu", 1)]
     ((_, runs),) = world.plan().waiting.items()
-    assert [run.reason for run in runs if run.blocked] == [REASON]
+    assert [run.message for run in runs if run.blocked] == [REASON]
 
 
 def test_waiting_machines_of_a_sku_share_one_launch_request() -> None:

@@ -52,7 +52,7 @@ def launches(world: World) -> list[tuple[int, str, tuple[str, ...], int]]:
 
 def reason(world: World) -> str:
     (waiting,) = world.plan().waiting[GPU_CLASS]
-    return waiting.reason
+    return waiting.message
 
 
 FIRST = (0, "spot", ("g5/a/spot", "g6/b/spot"), 1)

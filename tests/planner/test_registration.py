@@ -146,7 +146,7 @@ def test_no_more_machines_are_launched_than_can_register_after_they_boot() -> No
     (served, rest) = world.plan().waiting[GPU_CLASS]
     assert (served.count, rest.count) == (175, 325)
     assert (
-        rest.reason
+        rest.message
         == "the registration rate limit (github.registrations) allows no further runner yet"
     )
 

@@ -498,7 +498,7 @@ class FleetMachine(RuleBasedStateMachine):
         queued = [job for job in self.state.jobs.values() if job.state is JobState.QUEUED]
         reported = {demand: sum(run.count for run in runs) for demand, runs in made.waiting.items()}
         assert reported == Counter(job.demand for job in queued if job.demand is not None)
-        assert all(run.reason for runs in made.waiting.values() for run in runs)
+        assert all(run.message for runs in made.waiting.values() for run in runs)
 
     @invariant()
     def indexes_follow_from_the_records(self) -> None:

@@ -209,7 +209,7 @@ def test_a_ready_minimum_never_takes_capacity_from_a_job() -> None:
     assert counts(world) == {"gpu": 3}
     world.queue(3, 4)
     assert counts(world) == {"gpu": 3}
-    assert {w.reason: w.count for w in next(iter(world.plan().waiting.values()))} == {
+    assert {w.message: w.count for w in next(iter(world.plan().waiting.values()))} == {
         "a machine for the job is about to be requested": 3,
         "the fleet's limit of 3 machines is reached": 1,
     }

@@ -161,7 +161,7 @@ def test_the_waiting_reason_names_repositories_that_go_first() -> None:
     ask(world, "acme/flood", range(1, 21))
     world.now += 1
     ask(world, "acme/small", range(101, 104))
-    assert world.plan().waiting[class_of("acme/flood")][-1].reason == (
+    assert world.plan().waiting[class_of("acme/flood")][-1].message == (
         "max_machines of gpu (4) is reached; other repositories go first: the fair_share of gpu "
         "(2 machines) is used up by acme/flood"
     )
@@ -175,7 +175,7 @@ def test_the_waiting_reason_names_no_other_repository_of_the_same_class() -> Non
         world.observe(job, JobState.QUEUED, ("flood",), repository="acme/flood")
     world.observe(100, JobState.QUEUED, ("flood",), repository="acme/small")
     (runs,) = world.plan().waiting.values()
-    assert runs[-1].reason == "max_machines of gpu (10) is reached"
+    assert runs[-1].message == "max_machines of gpu (10) is reached"
 
 
 def test_the_waiting_reason_names_no_repository_within_its_share() -> None:
@@ -186,7 +186,7 @@ def test_the_waiting_reason_names_no_repository_within_its_share() -> None:
             world.observe(job, JobState.IN_PROGRESS, labels, repository=repository)
         ask(world, repository, range(100 * number + 50, 100 * number + 60))
     for runs in world.carry_out().waiting.values():
-        assert "other repositories go first" not in runs[-1].reason
+        assert "other repositories go first" not in runs[-1].message
 
 
 @pytest.mark.case(
@@ -212,7 +212,7 @@ def test_a_waiting_reason_names_only_a_few_repositories() -> None:
             world.observe(job, JobState.QUEUED, ("flood",), repository=f"acme/r{number}")
     ask(world, "acme/small", range(101, 102))
     run = world.plan().waiting[DemandClass("org:acme", "Default", ("flood",), (GPU,))][-1]
-    assert run.reason.endswith("acme/r0, acme/r1, acme/r2, ...")
+    assert run.message.endswith("acme/r0, acme/r1, acme/r2, ...")
 
 
 def test_the_waiting_reason_of_the_only_repository_names_no_other() -> None:
@@ -221,7 +221,7 @@ def test_the_waiting_reason_of_the_only_repository_names_no_other() -> None:
     for job in range(21, 41):
         world.observe(job, JobState.QUEUED, ("small",), repository="acme/flood")
     for runs in world.plan().waiting.values():
-        assert runs[-1].reason == "max_machines of gpu (4) is reached"
+        assert runs[-1].message == "max_machines of gpu (4) is reached"
 
 
 def test_the_cap_of_the_fleet_is_shared_like_that_of_a_sku() -> None:

@@ -8,7 +8,8 @@ from autoscaler.model.catalogue import Limits, RegistrationRate
 from autoscaler.model.failures import FailureClass
 from autoscaler.model.identifiers import MachineId
 from autoscaler.model.jobs import JobState
-from autoscaler.model.plan import Assign, Waiting
+from autoscaler.model.plan import Assign
+from autoscaler.model.waiting import WaitCode, Waiting, WaitReason
 from tests.ledger.builders import GPU_CLASS, World
 from tests.planner.fleets import catalogue, sku
 
@@ -18,6 +19,8 @@ MACHINE_READY = (
 )
 COMING = "a machine for the job is launching or booting"
 PLANNED = "a machine for the job is about to be requested"
+LAUNCH_PLANNED = WaitReason(WaitCode.LAUNCH_PLANNED, PLANNED)
+LIMIT = WaitReason(WaitCode.FLEET_MACHINES, "the fleet's limit of 1 machines is reached")
 ASKED = "asking GitHub for the current state of the job"
 HELD = "GitHub did not assign the job to two runners with its labels; retrying from time to time"
 
@@ -25,7 +28,7 @@ HELD = "GitHub did not assign the job to two runners with its labels; retrying f
 def reasons(world: World) -> list[tuple[int, str, bool]]:
     """Return the waiting reasons of the only class with jobs."""
     (runs,) = world.plan().waiting.values()
-    return [(run.count, run.reason, run.blocked) for run in runs]
+    return [(run.count, run.message, run.blocked) for run in runs]
 
 
 @pytest.mark.parametrize("state", ["waiting", "in_progress", "completed"])
@@ -94,7 +97,7 @@ def test_waiting_reasons_follow_the_order_in_which_supply_serves_the_queue() -> 
 def test_a_job_with_a_launch_in_this_plan_has_that_waiting_reason() -> None:
     world = World()
     world.queue(1, 2)
-    assert world.plan().waiting == {GPU_CLASS: (Waiting(2, PLANNED),)}
+    assert world.plan().waiting == {GPU_CLASS: (Waiting(2, (LAUNCH_PLANNED,)),)}
 
 
 def test_the_waiting_reason_names_the_reached_cap() -> None:
@@ -103,8 +106,8 @@ def test_the_waiting_reason_names_the_reached_cap() -> None:
     world.now += 1
     world.queue(2)
     assert world.plan().waiting[GPU_CLASS] == (
-        Waiting(1, PLANNED),
-        Waiting(1, "the fleet's limit of 1 machines is reached", blocked=True),
+        Waiting(1, (LAUNCH_PLANNED,)),
+        Waiting(1, (LIMIT,), blocked=True),
     )
 
 
@@ -124,4 +127,4 @@ def test_jobs_of_a_scope_on_hold_have_that_waiting_reason() -> None:
     world.do(e.RunnerRegistrationFailed, name, FailureClass.CONFIGURATION, "403 no", world.now + 60)
     (run,) = world.plan().waiting[GPU_CLASS]
     assert run.blocked
-    assert "403 no" in run.reason
+    assert "403 no" in run.message

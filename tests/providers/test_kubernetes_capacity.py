@@ -188,7 +188,7 @@ def test_the_planner_launches_no_more_pods_than_fit_and_says_why_the_others_wait
     assert free_now == ((KEY, 8),)
     world.do(e.QuotasRead, settings.name, free_now)
     assert sum(launch.count for launch in world.intents(Launch)) == 4
-    reasons = {run.reason for runs in world.plan().waiting.values() for run in runs}
+    reasons = {run.message for runs in world.plan().waiting.values() for run in runs}
     assert f"the quota {KEY} is used up" in reasons
     world.do(e.QuotasRead, settings.name, ((KEY, 10),))
     assert sum(launch.count for launch in world.intents(Launch)) == 5

@@ -84,7 +84,7 @@ def test_a_failing_webhook_is_a_failure_with_its_name_and_no_unknown_outcome() -
     world.send(1)
     said = LaunchFailure(error.failure, error.code, error.message)
     world.answer("c", failures=(said,))
-    [waits] = [run.reason for runs in world.plan().waiting.values() for run in runs]
+    [waits] = [run.message for runs in world.plan().waiting.values() for run in runs]
     assert (
         'on hold: WebhookFailed: Internal error occurred: failed calling webhook "validate' in waits
     )

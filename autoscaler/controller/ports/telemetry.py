@@ -15,17 +15,20 @@ from autoscaler.model.machines import ExitReason, MachineState, TerminationReaso
 from autoscaler.model.prices import PriceSource
 from autoscaler.model.quotas import QuotaSource
 from autoscaler.model.unmatched import Unmatched
+from autoscaler.model.waiting import WaitCode
 
 
 @dataclass(frozen=True, slots=True)
 class FleetCounts:
     """The fleet's counts at one moment, by SKU. Jobs that no SKU serves are not included.
 
+    `waiting_reasons` counts the waiting jobs by reason, those that no SKU admits included.
     `oldest_waiting` is how many seconds the oldest waiting job has been queued. `circuits_open` are the SKUs
     whose circuit breaker is not closed.
     """
 
     jobs_waiting: Mapping[SkuName, int] = field(default_factory=dict)
+    waiting_reasons: Mapping[tuple[SkuName, WaitCode], int] = field(default_factory=dict)
     oldest_waiting: Mapping[SkuName, Seconds] = field(default_factory=dict)
     jobs_in_progress: Mapping[SkuName, int] = field(default_factory=dict)
     machines: Mapping[tuple[SkuName, MachineState], int] = field(default_factory=dict)
