@@ -95,7 +95,11 @@ class PodWorker:
             self._runtime.make_volume(self._pod, volume["name"], files)
 
     async def _token(self, source: Mapping[str, Any]) -> str:
-        """Return a token that is bound to the pod, as kubelet asks for it (TokenRequest API)."""
+        """Return a token that is bound to the pod, as kubelet asks for it (TokenRequest API).
+
+        Without an audience, kubelet names none, and the API server chooses its own (`collectData` in
+        pkg/volume/projected/projected.go, `Create` in pkg/registry/core/serviceaccount/storage/token.go).
+        """
         metadata, spec = self._pod["metadata"], self._pod["spec"]
         bound = {
             "kind": "Pod",
@@ -104,7 +108,7 @@ class PodWorker:
             "uid": metadata["uid"],
         }
         wanted = {
-            "audiences": [source["audience"]],
+            "audiences": [source["audience"]] if source.get("audience") else [],
             "expirationSeconds": source["expirationSeconds"],
             "boundObjectRef": bound,
         }

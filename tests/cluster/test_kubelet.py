@@ -113,6 +113,28 @@ async def test_containers_run_in_order_and_only_the_first_has_the_token(
     assert conditions(found)["PodScheduled"][0] == "True"
 
 
+async def test_a_token_without_an_audience_is_for_the_api_server(
+    place: Place, kubelet: Kubelet
+) -> None:
+    """The volume that the API server adds to a pod names no audience."""
+    token = "$RUNNER_AGENT_ROOT/var/run/secrets/kubernetes.io/serviceaccount/token"
+    made = pod(place, "automount", "exit 0", f"cat {token}; {IGNORES}")
+    made["spec"]["automountServiceAccountToken"] = True
+    made = await place.admin.create(f"/api/v1/namespaces/{place.name}/pods", made)
+
+    def read(_: dict[str, Any]) -> bool:
+        kubelet.check()
+        return "ready" in kubelet.runtime.log_of(made, "second")
+
+    await place.admin.until(place.path("automount"), read)
+    review = {"spec": {"token": kubelet.runtime.log_of(made, "second").partition("ready")[0]}}
+    path = "/apis/authentication.k8s.io/v1/tokenreviews"
+    status = (await place.admin.create(path, review))["status"]
+    assert status["authenticated"]
+    assert status["audiences"] == ["https://kubernetes.default.svc"]
+    assert status["user"]["username"] == f"system:serviceaccount:{place.name}:default"
+
+
 async def test_a_failed_init_container_fails_the_pod(place: Place, kubelet: Kubelet) -> None:
     made = pod(place, "failed", "exit 5", "exit 0")
     await place.admin.create(f"/api/v1/namespaces/{place.name}/pods", made)
