@@ -15,6 +15,7 @@ from autoscaler.agent.http_client import Link
 from autoscaler.agent.job_hooks import check_hooks
 from autoscaler.agent.limits import MOST_VERSION
 from autoscaler.agent.listener_log import readable
+from autoscaler.agent.name_resolution import check_dns
 from autoscaler.agent.runner_installation import runner_account, runner_program
 
 TYPE_CHECKING = False
@@ -47,10 +48,7 @@ def run_health_checks(
         known = skew is not None and skew <= allowed
         detail = "no Date header" if skew is None else f"{skew:.1f} s off, {allowed:g} allowed"
         checks.append(Check("clock", known, detail))
-    for name in ("github", "broker"):
-        url = health_checks.get(name)
-        if isinstance(url, str):
-            checks.append(_check_reachable(name, url, timeout))
+    checks += _check_github(health_checks, host, timeout)
     checks.append(_check_runner(host))
     if checks[-1].ok:
         checks.append(_check_version(host, timeout * VERSION_TIMEOUT / 10.0))
@@ -62,6 +60,20 @@ def check_inodes(found: Any) -> Check:
     """Return the check of a file system's statvfs(3). Some, such as Btrfs, have no fixed number of inodes."""
     enough = found.f_files == 0 or found.f_favail >= FREE_INODES
     return Check("inodes", enough, f"{found.f_favail:,} free, {FREE_INODES:,} wanted")
+
+
+def _check_github(health_checks: dict[str, Any], host: Host, timeout: float) -> list[Check]:
+    """Return the checks of DNS and of GitHub's API and broker. Without DNS, no request can reach them."""
+    urls = {}
+    for name in ("github", "broker"):
+        if isinstance(health_checks.get(name), str):
+            urls[name] = health_checks[name]
+    if not urls:
+        return []
+    checks = [check_dns(urls.values(), host.root)]
+    if checks[0].ok:
+        checks += [_check_reachable(name, url, timeout) for name, url in urls.items()]
+    return checks
 
 
 def _check_reachable(name: str, url: str, timeout: float) -> Check:

@@ -31,6 +31,7 @@ HEALTH_CHECKS = (
     "disk",
     "inodes",
     "clock",
+    "dns",
     "github",
     "broker",
     "runner",

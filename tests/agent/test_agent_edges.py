@@ -861,13 +861,6 @@ def test_the_checks_of_github_need_an_answer(
     assert [check.ok for check in checks if check.name == name] == [ok]
 
 
-@pytest.mark.parametrize("name", ["github", "broker"])
-def test_the_checks_of_github_need_its_name(agent: ModuleType, name: str) -> None:
-    host = agent.Host({"runner_directory": "/nowhere"})
-    checks = agent.run_health_checks({name: "https://github.invalid/"}, 0.0, host, 5.0)
-    assert [check.ok for check in checks if check.name == name] == [False]
-
-
 @pytest.mark.parametrize(
     ("files", "free", "ok"), [(1_000_000, 49_999, False), (1_000_000, 50_000, True), (0, 0, True)]
 )
