@@ -1,6 +1,7 @@
 """A Kubernetes cluster on this host: etcd, API server, controllers, scheduler, and kwok's nodes."""
 
 import json
+import secrets
 import ssl
 import time
 import urllib.error
@@ -97,6 +98,21 @@ class Cluster:
             for line in lines
             if line.endswith("}") and line.count('"auditID"') == 1
         ]
+
+    def all_audit_events(self) -> list[dict[str, Any]]:
+        """Return the events of the audit log, once a request of this moment is among them.
+
+        Raises TimeoutError, ProgramFailedError.
+        """
+        mark = f"/readyz?mark={secrets.token_hex(8)}"
+        self._wait_for(mark)
+        deadline = time.monotonic() + self._patience
+        while time.monotonic() < deadline:
+            events = self.audit_events()
+            if any(one["requestURI"] == mark for one in events):
+                return events
+            time.sleep(_PAUSE)
+        raise TimeoutError(f"the audit log lacks a request; it is in {self.folder}")
 
     def _start_servers(self) -> None:
         ports = servers.Ports(*free_ports(3))

@@ -57,6 +57,8 @@ def api_server(ports: Ports, folder: Path, credentials: Credentials) -> list[str
         f"--service-account-key-file={credentials.service_account_key}",
         f"--audit-policy-file={HERE / 'audit-policy.yaml'}",
         f"--audit-log-path={folder / 'audit.log'}",
+        # One file: by default, it is renamed when it has 100 MB.
+        "--audit-log-maxsize=0",
         # By default, a request ends after a minute, or after 15 s in a queue (`RequestTimeout` in
         # k8s.io/apiserver's pkg/server/config.go). On a busy host, requests of a crowd take longer.
         "--request-timeout=10m",

@@ -1,4 +1,7 @@
-"""One real cluster for all tests here; a namespace with the shipped rights for each provider."""
+"""One real cluster for all tests here; a namespace with the shipped rights for each provider.
+
+At last, no request of a controller may have needed other rights: see `rights.py`.
+"""
 
 import asyncio
 import itertools
@@ -24,6 +27,7 @@ from autoscaler.providers.kubernetes.settings import (
 from lab.kubernetes.admin import Administrator, accepts_pods
 from lab.kubernetes.cluster import Cluster
 from lab.kubernetes.namespaces import make_namespace
+from tests.cluster.rights import assert_shipped_rights_suffice
 from tests.patience import PATIENCE
 from tests.providers.contract import MakeOrder
 from tests.providers.doubles import ManualClock, RememberingTelemetry
@@ -35,12 +39,19 @@ _numbers = itertools.count()
 
 
 @pytest.fixture(scope="session")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+def exempt() -> set[str]:
+    """The users whose requests go beyond the shipped rights on purpose. Tests add those of their own places."""
+    return set()
+
+
+@pytest.fixture(scope="session")
+def cluster(tmp_path_factory: pytest.TempPathFactory, exempt: set[str]) -> Iterator[Cluster]:
     """Yield the cluster. Raises ProgramMissingError, whose message has the command that builds the programs."""
     made = Cluster(tmp_path_factory.mktemp("cluster"), PATIENCE)
     try:
         made.start()
         yield made
+        assert_shipped_rights_suffice(made, exempt)
     finally:
         made.close()
 

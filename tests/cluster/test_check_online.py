@@ -16,7 +16,7 @@ from autoscaler.providers.kubernetes.kind import KubernetesKind
 from autoscaler.providers.kubernetes.online_checks import rights_of
 from tests.cluster.admission import failing_webhook, set_quota
 from tests.cluster.conftest import GPU, Place, until
-from tests.cluster.test_kubernetes_rights import shipped
+from tests.cluster.rights import resource_name, shipped
 from tests.config.fleet_file import MINIMAL, Folder
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
@@ -163,7 +163,8 @@ async def test_a_cluster_without_a_provisioner_needs_the_rights_of_capacity_yaml
 async def test_exactly_the_shipped_rights_are_asked_for(place: Place) -> None:
     settings = replace(place.settings, provisioner=False)
     asked = {
-        (one.verb, ("" if one.cluster_wide else "+") + one.resource) for one in rights_of(settings)
+        (one.verb, resource_name(one.group, one.resource, not one.cluster_wide))
+        for one in rights_of(settings)
     }
     assert asked == shipped()
 

@@ -12,13 +12,11 @@ from lab.kubernetes import namespaces
 from lab.kubernetes.admin import Administrator
 from lab.kubernetes.cluster import Cluster
 from tests.cluster.conftest import until
+from tests.cluster.rights import RELEASE
 from tests.deploy.helm import CHART, helm
 from tests.deploy.manifests import KUBERNETES
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
-
-RELEASE = "second-fleet"
-"""Another name than that of the manifests, which other tests use in the same cluster."""
 
 RUNNERS = "second-fleet-runners"
 VALUES: dict[str, Any] = {

@@ -1,37 +1,22 @@
 """The shipped rights are enough, and the audit log shows that no other ones are used."""
 
+import asyncio
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
 import pytest
-import yaml
 
-from autoscaler.controller.ports.provider import OutcomeUnknownError
+from autoscaler.controller.ports.provider import OutcomeUnknownError, ProviderError
 from autoscaler.providers.kubernetes.provider import KubernetesProvider
-from lab.kubernetes.namespaces import RIGHTS
+from lab.kubernetes.namespaces import ACCOUNT, rights_in_force
 from tests.cluster.conftest import Place, listening, names_of, until
+from tests.cluster.rights import assert_shipped_rights_suffice, shipped, used
+from tests.cluster.test_kubernetes_watch import new_api
 from tests.providers.contract import listed
 from tests.providers.doubles import ManualClock, RememberingTelemetry
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
-
-
-def shipped() -> set[tuple[str, str]]:
-    """Every verb and resource of the shipped roles; those of a namespace begin with `+`."""
-    found = set()
-    for file in RIGHTS.glob("*.yaml"):
-        for body in yaml.safe_load_all(file.read_text()):
-            where = "+" if body["kind"] == "Role" else ""
-            for rule in body.get("rules", ()):
-                found |= {(v, where + r) for v in rule["verbs"] for r in rule["resources"]}
-    return found
-
-
-def used(event: dict[str, Any]) -> tuple[str, str]:
-    target = event["objectRef"]
-    parts = [target["resource"], *([target["subresource"]] if "subresource" in target else [])]
-    return event["verb"], ("+" if target.get("namespace") else "") + "/".join(parts)
 
 
 def requests(place: Place) -> list[dict[str, Any]]:
@@ -70,3 +55,46 @@ async def test_all_that_a_provider_does_needs_exactly_the_shipped_rights(place: 
     assert refused == []
     assert {used(event) for event in mine} == shipped()
     assert not any("secret" in event["objectRef"]["resource"] for event in mine)
+
+
+async def add_right(place: Place, kind: str, resource: str) -> None:
+    """Let the controller's account read this in its namespace (Role), or in all of them (ClusterRole)."""
+    group, name = "/apis/rbac.authorization.k8s.io/v1", f"more-{place.name}"
+    collection = group if kind == "ClusterRole" else f"{group}/namespaces/{place.name}"
+    metadata = {"name": name} | ({"namespace": place.name} if kind == "Role" else {})
+    rule = {"apiGroups": [""], "resources": [resource], "verbs": ["get", "list"]}
+    rules = {"metadata": metadata, "rules": [rule]}
+    binding = {
+        "metadata": metadata,
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": kind, "name": name},
+        "subjects": [{"kind": "ServiceAccount", "name": ACCOUNT, "namespace": place.name}],
+    }
+    await place.admin.create(f"{collection}/{kind.lower()}s", rules)
+    await place.admin.create(f"{collection}/{kind.lower()}bindings", binding)
+    await rights_in_force(place.admin, place.name, ACCOUNT, [rules])
+
+
+@pytest.mark.parametrize(
+    ("role", "namespace", "resource", "verb"),
+    [
+        (None, "", "secrets", "list"),
+        ("Role", "", "secrets", "list"),
+        ("ClusterRole", "default", "pods/absent", "get"),
+    ],
+    ids=["refused", "another-role", "another-namespace"],
+)
+async def test_a_request_beyond_the_shipped_rights_fails_the_suite(
+    place: Place, exempt: set[str], role: str | None, namespace: str, resource: str, verb: str
+) -> None:
+    exempt.add(place.user)
+    if role is not None:
+        await add_right(place, role, resource.partition("/")[0])
+    path = f"/api/v1/namespaces/{namespace or place.name}/{resource}"
+    api = new_api(place)
+    with suppress(ProviderError):
+        # Refused, or such a pod does not exist.
+        await api.request("GET", path)
+    await api.close()
+    with pytest.raises(AssertionError, match=f"{place.user}: {verb} {path} "):
+        await asyncio.to_thread(assert_shipped_rights_suffice, place.cluster, exempt - {place.user})
+    await asyncio.to_thread(assert_shipped_rights_suffice, place.cluster, exempt)
