@@ -1,6 +1,7 @@
 """Puts what failed on hold, for longer with each failure in a row."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from autoscaler.ledger.state import LedgerState
 from autoscaler.model.backoff import Backoff
@@ -81,9 +82,10 @@ def hold_back_answered(
     other SKUs have other images. The launch option is put on hold only if every override failed and
     no machine was launched.
     """
-    wrong = {f.offering for f in answer.failures if f.failure in _NOT_FOR_WANT_OF_CAPACITY}
+    failures = [replace(f, offering=request.offering(f.offering)) for f in answer.failures]
+    wrong = {f.offering for f in failures if f.failure in _NOT_FOR_WANT_OF_CAPACITY}
     every = not answer.launched and wrong.issuperset(request.offerings)
-    for failure in answer.failures:
+    for failure in failures:
         named = failure.offering if failure.offering in request.offerings else None
         of_one = named is not None and failure.scope is None
         if failure.failure is FailureClass.CONFIGURATION and answer.launched:
@@ -111,9 +113,9 @@ def hold_back(
 
     A failure may name an offering that is not in the catalogue any more. It says nothing about others.
     """
-    reason = _reason(failure)
-    known = failure.offering in request.offerings or failure.offering in state.offerings
-    keys = (failure.offering,) if failure.offering is not None and known else request.offerings
+    reason, named = _reason(failure), request.offering(failure.offering)
+    known = named in request.offerings or named in state.offerings
+    keys = (named,) if named is not None and known else request.offerings
     for key in sorted(_reached(state, request, failure, keys)):
         count_failure(state, key, failure.failure, at, reason, at_least)
 

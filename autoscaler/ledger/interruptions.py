@@ -83,11 +83,10 @@ def note_interruption(
         machine.due = due(state, machine)
     state.note(machine, at, "interrupted", f"{kind}: {detail}" if detail else kind)
     if kind in _SHORT:
-        place = machine.placement
+        place, request = machine.placement, state.launch_requests.get(machine.launch_request)
         offering = f"{machine.provider}/{place.instance_type}/{place.zone}/{place.capacity_type}"
-        count_failure(
-            state, offering_key(offering), FailureClass.CAPACITY, at, f"{kind} of {machine.id}"
-        )
+        key = offering_key((request.offering(offering) if request else None) or offering)
+        count_failure(state, key, FailureClass.CAPACITY, at, f"{kind} of {machine.id}")
     if is_unexplained(machine):
         note_taken(state, machine, at)
 

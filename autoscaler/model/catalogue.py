@@ -47,7 +47,9 @@ class Offering:
     """One instance type in one zone as one capacity type, with its price and quota usage.
 
     `dollars_per_hour` is for the SKU's operating system. `quota` is the account's quota that limits
-    the offering (on EC2 a vCPU family). One machine uses `quota_units` of it.
+    the offering (on EC2 a vCPU family). One machine uses `quota_units` of it. `target` names what the
+    machine is launched into (on EC2 a placement group), empty for nothing: what is short there is not
+    short elsewhere.
     """
 
     provider: ProviderName
@@ -57,11 +59,13 @@ class Offering:
     dollars_per_hour: float
     quota: str
     quota_units: int
+    target: str = ""
 
     @property
     def key(self) -> str:
         """Return a stable name for cooldowns, history and metrics."""
-        return f"{self.provider}/{self.instance_type}/{self.zone}/{self.capacity_type}"
+        key = f"{self.provider}/{self.instance_type}/{self.zone}/{self.capacity_type}"
+        return f"{key}/{self.target}" if self.target else key
 
     @property
     def quota_key(self) -> str:

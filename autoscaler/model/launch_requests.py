@@ -70,6 +70,16 @@ class LaunchRequest:
     failure: FailureClass | None = None
     reason: str = ""
 
+    def offering(self, named: str | None) -> str | None:
+        """Return the request's offering that a provider names, with its target; other names as they are.
+
+        A provider's answer names an instance type, a zone and a capacity type. The request says the target.
+        """
+        for key in self.offerings:
+            if named is not None and (key == named or key.startswith(f"{named}/")):
+                return key
+        return named
+
     def is_given_up(self, now: Instant) -> bool:
         """Return True after the retry window.
 

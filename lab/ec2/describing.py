@@ -141,7 +141,11 @@ def _shown(one: Instance, account: str) -> dict[str, Any]:
         "instanceType": one.instance_type,
         "keyName": specification.key_name or None,
         "launchTime": timestamp(one.launched_at),
-        "placement": {"availabilityZone": one.zone, "groupName": "", "tenancy": "default"},
+        "placement": {
+            "availabilityZone": one.zone,
+            "groupName": specification.placement_group,
+            "tenancy": "default",
+        },
         "platform": "windows" if image.platform == "windows" else None,
         "platformDetails": "Windows" if image.platform == "windows" else "Linux/UNIX",
         "monitoring": {"state": "disabled"},

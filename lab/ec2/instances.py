@@ -81,6 +81,7 @@ class LaunchSpecification:
     volume_tags: dict[str, str] = field(default_factory=dict)
     security_groups: tuple[str, ...] = ()
     interfaces: tuple[Interface, ...] = ()
+    placement_group: str = ""
     instance_profile: str = ""
     metadata_options: dict[str, str] = field(default_factory=dict)
     shutdown_behavior: str = "stop"

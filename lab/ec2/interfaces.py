@@ -5,14 +5,9 @@ zalando-incubator/kubernetes-on-aws#8733 and hashicorp/terraform-provider-aws#67
 with several interfaces).
 """
 
-import gzip
-import json
 from dataclasses import dataclass
-from functools import cache
-from importlib.util import find_spec
-from pathlib import Path
-from typing import Any
 
+from lab.ec2.instance_types import described_type
 from lab.ec2.query import Ec2Error, Tree, whole_number
 
 KNOWN = frozenset(
@@ -127,19 +122,8 @@ def check_adapters(interfaces: tuple[Interface, ...], instance_type: str) -> Non
         raise Ec2Error("AttachmentLimitExceeded", text)
 
 
-@cache
-def _types() -> dict[str, Any]:
-    # Find moto without importing it, which takes half a second.
-    moto = find_spec("moto")
-    (root,) = (moto.submodule_search_locations if moto is not None else None) or ("",)
-    found: dict[str, Any] = json.loads(
-        gzip.decompress(Path(root, "ec2/resources/instance_types.json.gz").read_bytes())
-    )
-    return found
-
-
 def _network_of(instance_type: str) -> tuple[int, int]:
     """Return the network cards and the Elastic Fabric Adapters of a type."""
-    network = _types().get(instance_type, {}).get("NetworkInfo", {})
+    network = described_type(instance_type).get("NetworkInfo", {})
     adapters = network.get("EfaInfo", {}).get("MaximumEfaInterfaces", 0)
     return network.get("MaximumNetworkCards", 1), adapters

@@ -32,6 +32,7 @@ class LaunchData:
     ebs_optimized: str = ""
     disks: dict[str, dict[str, str]] = field(default_factory=dict)
     market: str = ""
+    placement_group: str = ""
 
     def overlaid(self, other: "LaunchData") -> "LaunchData":
         """Return this data, overridden by what `other` says. Tags of both; those of `other` win."""
@@ -51,6 +52,7 @@ class LaunchData:
             ebs_optimized=other.ebs_optimized or self.ebs_optimized,
             disks=self.disks | other.disks,
             market=other.market or self.market,
+            placement_group=other.placement_group or self.placement_group,
         )
 
 
@@ -79,6 +81,7 @@ def launch_data(params: Tree) -> LaunchData:
             for disk in params.structures("BlockDeviceMapping")
         },
         market=params.structure("InstanceMarketOptions").text("MarketType"),
+        placement_group=params.structure("Placement").text("GroupName"),
     )
 
 

@@ -16,6 +16,7 @@ from lab.ec2.instances import Instance, Instances, LaunchSpecification, Pool, Su
 from lab.ec2.interfaces import check_adapters, check_interfaces, public_address
 from lab.ec2.launch_data import LaunchData, check_tag_count, launch_data
 from lab.ec2.lifecycle import Lifecycle
+from lab.ec2.placement_groups import PlacementGroups
 from lab.ec2.query import Ec2Error, Tree, whole_number
 from lab.ec2.quotas import Quotas
 from lab.ec2.sales import Sales
@@ -87,6 +88,7 @@ class Launcher:
     templates: LaunchTemplates
     subnets: Subnets
     sales: Sales
+    placement_groups: PlacementGroups
     quotas: Quotas
     throttling: Throttling
     now: Callable[[], float]
@@ -103,6 +105,7 @@ class Launcher:
             check_tag_count(tags)
         check_interfaces(data.interfaces, data.security_groups)
         check_adapters(data.interfaces, data.instance_type)
+        self.placement_groups.check(data.placement_group, data.instance_type)
         image = self.images.available(data.image)
         groups = data.interfaces[0].groups if data.interfaces else data.security_groups
         inner = data.interfaces[0].subnet if data.interfaces else ""
@@ -115,6 +118,7 @@ class Launcher:
             volume_tags=data.volume_tags,
             security_groups=groups,
             interfaces=data.interfaces,
+            placement_group=data.placement_group,
             instance_profile=data.instance_profile,
             metadata_options=data.metadata_options,
             shutdown_behavior=data.shutdown_behavior or "stop",
@@ -143,6 +147,9 @@ class Launcher:
 
     def _pool_bounds(self, order: Order) -> Iterator[Bound]:
         pool, subnet = order.pool, order.specification.subnet
+        group = self.placement_groups.room(order.specification)
+        if group is not None:
+            yield group
         refusal = self.faults.refusal(pool)
         if refusal is not None:
             yield 0, refusal
@@ -192,13 +199,14 @@ def capacity_type_of(lifecycle: str) -> CapacityType:
 
 
 def _check_placement(placement: Tree, subnet: Subnet) -> None:
-    """Raise Ec2Error for a placement that says more than the subnet's zone."""
+    """Raise Ec2Error for a placement that says more than the subnet's zone and a placement group."""
     said = {name: value for name, value in placement.plain().items() if value}
+    said.pop("GroupName", "")
     zone = said.pop("AvailabilityZone", subnet.zone)
     if zone != subnet.zone:
         raise Ec2Error("InvalidParameterValue", f"Subnet {subnet.id} is not in zone {zone[:60]}")
     if said.pop("Tenancy", "default") != "default" or said:
-        raise Ec2Error("UnsupportedOperation", "The lab places instances by their subnet only.")
+        raise Ec2Error("UnsupportedOperation", "The lab places instances by subnet and group.")
 
 
 async def run_instances(launcher: Launcher, params: Tree) -> list[Instance]:

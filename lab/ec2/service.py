@@ -22,6 +22,7 @@ from lab.ec2.launching import Launcher
 from lab.ec2.lifecycle import Delays, Lifecycle
 from lab.ec2.metadata import MetadataService
 from lab.ec2.moto import MotoClient, MotoProcess
+from lab.ec2.placement_groups import PlacementGroups
 from lab.ec2.price_list import PriceList
 from lab.ec2.quotas import Quotas
 from lab.ec2.sales import Sales
@@ -79,6 +80,7 @@ class LabEc2:
         self.throttling = Throttling(clock.now)
         self.instances = Instances()
         self.quotas = Quotas(self.instances)
+        self.placement_groups = PlacementGroups(self.instances)
         self.prices = PriceList(self.region, clock.now)
         self.volumes = Volumes(self.instances)
         self.images = Images(self.account, clock.now)
@@ -124,6 +126,7 @@ class LabEc2:
             templates=self.templates,
             subnets=subnets,
             sales=Sales(self.region, self.faults),
+            placement_groups=self.placement_groups,
             quotas=self.quotas,
             throttling=self.throttling,
             now=self._clock.now,

@@ -144,3 +144,34 @@ def test_instance_types_with_another_number_of_gpus_are_refused(folder: Folder) 
         ("skus.gpu.on[0].instance_types[0]", "g5.xlarge has 1 GPU, and accelerator.count is 4")
     ]
     assert gpu_problems(folder, "g6f.xlarge", 1) == [], "a part of a GPU"
+
+
+@pytest.mark.parametrize(
+    ("written", "what", "fix"),
+    [
+        ('""', '"" is not a placement group', "write its name, in ASCII"),
+        ('"groupé"', '"groupé" is not a placement group', "write its name, in ASCII"),
+        (f'"{"g" * 256}"', "is longer than 255 characters", "shorten it"),
+    ],
+)
+def test_a_name_that_no_placement_group_can_have_is_refused(
+    folder: Folder, written: str, what: str, fix: str
+) -> None:
+    problem = folder.problem(changed(("[g5.xlarge]", f"[g5.xlarge], placement_group: {written}")))
+    assert problem.key == "skus.gpu.on[0].placement_group"
+    assert what in problem.what
+    assert problem.fix == fix
+
+
+def test_placement_groups_are_not_supported_on_kubernetes(folder: Folder) -> None:
+    problem = folder.problem(
+        changed(
+            ("    ec2: {", "    kubernetes: {context: c, namespace: n}\n  other:\n    ec2: {"),
+            (
+                "instance_types: [g5.xlarge]",
+                "pod: {image: i, resources: {cpu: '1'}}, placement_group: near",
+            ),
+        )
+    )
+    assert problem.key == "skus.gpu.on[0].placement_group"
+    assert problem.what == 'is not supported by "east"'

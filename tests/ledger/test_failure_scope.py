@@ -10,6 +10,7 @@ import pytest
 from autoscaler.model import events as e
 from autoscaler.model.catalogue import CapacityType, Limits
 from autoscaler.model.failures import FailureClass, FailureScope
+from autoscaler.model.interruptions import NoticeKind
 from autoscaler.model.machines import MachineState
 from autoscaler.model.plan import Launch
 from tests.ledger.builders import World, failure, listed
@@ -236,3 +237,78 @@ def test_open_launch_requests_use_the_quota_of_their_largest_offering() -> None:
     world.queue(1, 2, 3, 4)
     (launch,) = world.intents(Launch)
     assert (launch.count, launch.offerings) == (1, (small.key,))
+
+
+IN_GROUP = tuple(offering("g5.xlarge", zone, ON_DEMAND, target="near") for zone in ("a", "b"))
+OUTSIDE = tuple(offering("g5.xlarge", zone, ON_DEMAND) for zone in ("a", "b"))
+
+
+def grouped(first: str) -> World:
+    """One SKU in a placement group, and one outside it, with the same instance type and zones."""
+    skus = {"gpu": IN_GROUP, "other": OUTSIDE}
+    if first == "other":
+        skus = {"gpu": OUTSIDE, "other": IN_GROUP}
+    return World(catalogue(*(sku(name, offerings=found) for name, found in skus.items())))
+
+
+@pytest.mark.case(
+    "a placement group has no capacity: launches outside it go on, and the other way round",
+    topic="EC2's API",
+    source="Karpenter: placement groups",
+)
+@pytest.mark.parametrize(
+    ("first", "asked"),
+    [
+        (
+            "gpu",
+            (
+                ["east/g5.xlarge/b/on-demand/near"],
+                ["east/g5.xlarge/a/on-demand", "east/g5.xlarge/b/on-demand"],
+            ),
+        ),
+        (
+            "other",
+            (
+                ["east/g5.xlarge/b/on-demand"],
+                ["east/g5.xlarge/a/on-demand/near", "east/g5.xlarge/b/on-demand/near"],
+            ),
+        ),
+    ],
+)
+def test_what_is_short_in_a_placement_group_is_not_short_outside_it(
+    first: str, asked: tuple[list[str], list[str]]
+) -> None:
+    world = grouped(first)
+    world.send(1)
+    # EC2 names the type and the zone; the request says the group.
+    refused = e.LaunchFailure(FailureClass.CAPACITY, "Code", "words", "east/g5.xlarge/a/on-demand")
+    world.answer("c", failures=[refused])
+    world.queue(1)
+    world.queue(2, labels=("other",))
+    assert offered(world) == asked
+
+
+def test_an_error_of_an_override_in_a_placement_group_holds_back_only_that_override() -> None:
+    world = grouped("gpu")
+    world.send(1)
+    words = ("InvalidParameterCombination", "words", "east/g5.xlarge/a/on-demand")
+    world.answer("c", failures=[e.LaunchFailure(FailureClass.CONFIGURATION, *words)])
+    world.queue(1)
+    assert offered(world)[0] == ["east/g5.xlarge/b/on-demand/near"]
+
+
+def test_a_machine_that_ended_before_ready_holds_back_its_placement_group_only() -> None:
+    world = grouped("gpu")
+    world.launch(1)
+    shown = listed("i-c0", terminated=True, reason="Server.InsufficientInstanceCapacity: none")
+    world.lists(replace(shown, failure=FailureClass.CAPACITY))
+    assert quota_usage(world) == {"offering:east/g5.xlarge/a/on-demand/near"}
+
+
+@pytest.mark.parametrize("first", ["gpu", "other"])
+def test_an_interruption_holds_back_the_offering_of_the_machine(first: str) -> None:
+    world = grouped(first)
+    world.make_ready(1)
+    world.do(e.MachineNoticed, EAST, "i-c0", NoticeKind.SPOT_INTERRUPTION, world.now, "words")
+    within = "/near" if first == "gpu" else ""
+    assert quota_usage(world) == {f"offering:east/g5.xlarge/a/on-demand{within}"}

@@ -54,9 +54,10 @@ def offering(
     dollars: float = 1.0,
     quota: str = "G",
     units: int = 4,
+    target: str = "",
 ) -> Offering:
     """One offering of the provider `east`."""
-    return Offering(EAST, instance_type, zone, capacity_type, dollars, quota, units)
+    return Offering(EAST, instance_type, zone, capacity_type, dollars, quota, units, target)
 
 
 def sku(

@@ -11,7 +11,14 @@ from autoscaler.config.shapes import Count, Dollars, FilePath, Name, Positive, S
 from autoscaler.config.sku_settings import LaunchOptionSettings
 from autoscaler.config.tags import Tags
 from autoscaler.model.catalogue import CapacityType
-from autoscaler.providers.ec2.shapes import Account, Quota, Region, SecurityGroupId, SubnetId
+from autoscaler.providers.ec2.shapes import (
+    Account,
+    PlacementGroup,
+    Quota,
+    Region,
+    SecurityGroupId,
+    SubnetId,
+)
 
 
 class Ec2OptionKeys(LaunchOptionSettings):
@@ -23,6 +30,8 @@ class Ec2OptionKeys(LaunchOptionSettings):
     """`spot`, `on-demand` or both, in order of preference (EC2)."""
     efa_interfaces: Annotated[int, Field(ge=0, le=64)] = 0
     """The number of Elastic Fabric Adapters of each machine, one for each network card (EC2, Linux)."""
+    placement_group: PlacementGroup | None = None
+    """The name of an existing placement group for the machines (EC2)."""
 
 
 class TokenBucket(Section):

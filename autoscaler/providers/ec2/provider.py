@@ -6,6 +6,7 @@ Sends each stored request once. The planner decides whether to launch, repeat or
 import json
 from collections import Counter
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import structlog
@@ -150,7 +151,10 @@ class Ec2Provider:
         """Return a launch option's offerings (see `Provider`)."""
         known = self._settings.skus[sku]
         wanted = known.options[option]
-        return self.offerings_of(wanted.instance_types, wanted.capacity_types, known.os, known.arch)
+        found = self.offerings_of(
+            wanted.instance_types, wanted.capacity_types, known.os, known.arch
+        )
+        return tuple(replace(one, target=wanted.target) for one in found)
 
     def offerings_of(
         self,

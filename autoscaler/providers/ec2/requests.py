@@ -71,10 +71,10 @@ def template_data(
     terminates and deletes all its disks, even if the image has other settings for them. Raises
     ProviderError if EC2 would refuse the SKU's options on this image.
     """
-    tags = tag_list(machine_tags(settings, sku))
+    tags, option = tag_list(machine_tags(settings, sku)), option or Ec2Option()
     data: dict[str, Any] = {
         "ImageId": image.id,
-        **network(settings, option or Ec2Option()),
+        **network(settings, option),
         "MetadataOptions": {
             "HttpEndpoint": "enabled",
             "HttpTokens": "required",
@@ -88,6 +88,8 @@ def template_data(
             {"ResourceType": "volume", "Tags": tags},
         ],
     }
+    if option.placement_group is not None:
+        data["Placement"] = {"GroupName": option.placement_group}
     if settings.instance_profile is not None:
         key = "Arn" if settings.instance_profile.startswith("arn:") else "Name"
         data["IamInstanceProfile"] = {key: settings.instance_profile}
@@ -159,7 +161,7 @@ def _overrides(
     priorities: dict[str, int] = {}
     overrides = []
     for key in order.offerings:
-        provider, instance_type, zone, capacity_type = key.rsplit("/", 3)
+        provider, instance_type, zone, capacity_type = key.split("/", 4)[:4]
         if provider != settings.name or capacity_type != order.capacity_type:
             text = f"{key} is of another provider or capacity type than the request"
             raise _configuration("Offering", text)

@@ -29,12 +29,19 @@ class CanaryImage:
 class Ec2Option:
     """One launch option of a SKU: instance types and capacity types, each in order of preference.
 
-    `efa_interfaces` is the number of Elastic Fabric Adapters of each machine.
+    `efa_interfaces` is the number of Elastic Fabric Adapters of each machine, `placement_group` the name of
+    the group into which they are launched.
     """
 
     instance_types: tuple[str, ...] = ()
     capacity_types: tuple[CapacityType, ...] = ()
     efa_interfaces: int = 0
+    placement_group: str | None = None
+
+    @property
+    def target(self) -> str:
+        """What the machines are launched into (`Offering.target`)."""
+        return self.placement_group or ""
 
 
 @dataclass(frozen=True, slots=True)

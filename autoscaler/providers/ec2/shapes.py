@@ -13,6 +13,10 @@ SubnetId = Annotated[
 SecurityGroupId = Annotated[
     str, Matching("sg-[0-9a-z]+", "a security group id", "write one such as sg-0123456789abcdef0")
 ]
+PlacementGroup = Annotated[
+    str,
+    Matching("[!-~]([ -~]*[!-~])?", "a placement group", "write its name, in ASCII", maximum=255),
+]
 Account = Annotated[
     str, Matching("[0-9]{12}", "an AWS account id", "write its 12 digits in quotes")
 ]

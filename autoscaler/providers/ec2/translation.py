@@ -113,7 +113,12 @@ def _skus(
 def _options(sku: SkuSettings, provider: ProviderName) -> dict[int, Ec2Option]:
     """Return the SKU's launch options at this provider, by their position in `on`."""
     return {
-        index: Ec2Option(option.instance_types or (), option.capacity, option.efa_interfaces)
+        index: Ec2Option(
+            option.instance_types or (),
+            option.capacity,
+            option.efa_interfaces,
+            option.placement_group,
+        )
         for index, option in enumerate(sku.launch_options)
         if option.provider == provider and isinstance(option, Ec2OptionKeys)
     }

@@ -12,6 +12,7 @@ import pytest
 from autoscaler import config
 from autoscaler.controller.ports.provider import LaunchAnswer, LaunchOrder, ProviderError
 from autoscaler.model.catalogue import CapacityType
+from autoscaler.model.failures import FailureClass
 from autoscaler.model.identifiers import InstallationId, LaunchRequestId, ProviderName, SkuName
 from autoscaler.model.installations import Installations
 from autoscaler.providers.ec2.channel import WorkerChannel
@@ -268,3 +269,26 @@ async def test_options_of_one_sku_have_their_own_templates(product: Product) -> 
     assert "NetworkInterfaces" not in await product.template(plain)
     assert len((await product.template(with_efa))["NetworkInterfaces"]) == 1
     assert product.machine(await provider.launch(with_efa)).instance_type == kind
+
+
+@pytest.mark.case(
+    "a cluster placement group takes no machine in a second zone",
+    topic="EC2's API",
+    source="Karpenter: placement groups",
+)
+async def test_machines_are_launched_into_their_placement_group(product: Product) -> None:
+    product.ec2.lab.placement_groups.add("near")
+    provider = product.provider(option="placement_group: near")
+    await provider.open()
+    offered = [one.key for one in provider.offerings(SkuName("gpu"), 0)]
+    zones = ("us-west-2a", "us-west-2b", "us-west-2c")
+    assert offered == [f"there/g5.xlarge/{zone}/on-demand/near" for zone in zones]
+    first = await provider.launch(await provider.prepare(order(offerings=(offered[1],))))
+    assert product.machine(first).specification.placement_group == "near"
+    second = await provider.launch(await provider.prepare(order("u", offerings=tuple(offered))))
+    (machine,) = second.launched
+    assert machine.zone == zones[1]
+    # EC2 names the zone that it refused, and not the group.
+    assert [(one.failure, one.offering) for one in second.failures] == [
+        (FailureClass.CAPACITY, f"there/g5.xlarge/{zones[0]}/on-demand")
+    ]
