@@ -9,7 +9,6 @@ import os
 import shutil
 import signal
 import time
-from collections import Counter
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
@@ -208,7 +207,7 @@ class _Demo:
         status = await lab.controller.terminate()
         found = violations(lab, ending, why, status)
         passed, lines = verdict(found, self._options.fault)
-        _write_counts(lab.folder, metrics, lab.ec2.calls, lab.github.calls)
+        _write_counts(lab, metrics)
         if not passed:
             self._print_log(lab)
         console.print()
@@ -259,18 +258,16 @@ class _Demo:
         self._console.print()
 
 
-def _write_counts(
-    folder: Path,
-    metrics: Mapping[str, float],
-    ec2: Counter[str],
-    github: Mapping[tuple[str, int], int],
-) -> None:
+def _write_counts(lab: Laboratory, metrics: Mapping[str, float]) -> None:
     """Write the last scraped metrics, and how often each API call was made, for `keep`."""
     scraped = "".join(f"{name} {value:g}\n" for name, value in metrics.items())
-    (folder / "metrics.txt").write_text(scraped)
-    lines = [f"EC2 {name} {count}" for name, count in sorted(ec2.items())]
-    lines += [f"GitHub {name} {status} {count}" for (name, status), count in sorted(github.items())]
-    (folder / "calls.txt").write_text("\n".join(lines) + "\n")
+    (lab.folder / "metrics.txt").write_text(scraped)
+    lines = [f"EC2 {name} {count}" for name, count in sorted(lab.ec2.calls.items())]
+    github = sorted(lab.github.calls.items())
+    lines += [f"GitHub {name} {status} {count}" for (name, status), count in github]
+    pods = sorted(lab.pods.calls().items()) if lab.pods is not None else []
+    lines += [f"Kubernetes {name} {count}" for name, count in pods]
+    (lab.folder / "calls.txt").write_text("\n".join(lines) + "\n")
 
 
 def _keep(lab: Path, folder: Path) -> None:

@@ -154,11 +154,11 @@ class LabPods:
         return sum(pod.billed_seconds(now) for pod in self) / 3600
 
     def calls(self) -> Counter[str]:
-        """Return how often the controller sent each request, by verb and resource, from the audit log."""
+        """Return how often the controller sent each request, from the audit log, such as `get pods/log`."""
         user = f"system:serviceaccount:{self.namespace}:{ACCOUNT}"
         events = self._cluster.audit_events() if self._cluster is not None else []
         mine = [one for one in events if one["user"]["username"] == user and "objectRef" in one]
-        return Counter(f"{one['verb']} {one['objectRef']['resource']}" for one in mine)
+        return Counter(f"{one['verb']} {_resource(one['objectRef'])}" for one in mine)
 
     def _see(self, found: Mapping[str, Any], deleted: bool) -> None:
         """Update the `LabPod` from a pod that a list or a watch event returned."""
@@ -174,6 +174,12 @@ class LabPods:
         if pod.ended_at is None and pod.phase in ("gone", "Succeeded", "Failed"):
             pod.ended_at = now
         self.peak = max(self.peak, self.alive)
+
+
+def _resource(target: Mapping[str, Any]) -> str:
+    """Return the resource of a request, and its subresource if it has one."""
+    subresource = target.get("subresource", "")
+    return f"{target['resource']}/{subresource}" if subresource else str(target["resource"])
 
 
 async def _in_thread(work: Callable[[], None]) -> None:

@@ -9,6 +9,7 @@ import pytest
 
 from lab.demo import DemoOptions
 from lab.watch import Patience
+from tests.cluster.rights import shipped
 from tests.lab.test_demo import Replay, assert_nothing_behind, open_folder, pool, replay
 
 PUSH = """\
@@ -79,6 +80,14 @@ def test_the_table_counts_pods_and_instances(green: Replay) -> None:
     assert calls is not None, output
     assert "\nused: EC2 instances or pods launched.\nadded, max: " in output
     assert "Not replayed, because they do not run on EC2: 4 (macOS)." in output
+
+
+def test_the_controller_needs_no_other_rights_than_the_shipped_ones(green: Replay) -> None:
+    lines = (green.kept / "calls.txt").read_text().splitlines()
+    sent = {tuple(line.split()[1:3]) for line in lines if line.startswith("Kubernetes ")}
+    shown = {(verb, name.lstrip("+").partition(".")[0]) for verb, name in shipped()}
+    assert ("create", "pods") in sent
+    assert sent <= shown
 
 
 def test_red_when_no_job_runs(push: Path) -> None:
