@@ -69,10 +69,12 @@ class AmdTry:
             self._steps.install_build_tools()
             self._steps.report("driver_build")
             Packages(self._machine, self._steps.end).install_amdgpu(self._plan, kind)
+            self._require("amdgpu-dkms", self._plan.version, self._release())
             self._load()
-        if not self._machine.read("/opt/rocm/.info/version").startswith(self._plan.rocm):
+        if self._rocm() != self._plan.rocm:
             self._steps.report("driver_packages")
             Packages(self._machine, self._steps.end).install_rocm(self._plan, kind)
+            self._require("ROCm", self._plan.rocm, self._rocm())
         architectures = self._ask()
         return f"amdgpu {self._plan.version}, ROCm {self._plan.rocm}, {', '.join(architectures)}"
 
@@ -94,6 +96,16 @@ class AmdTry:
         found = self._steps.run("driver_present", argv, GPU_ANSWER, check=False)
         digits = re.search(r"\.(\d\d)(\d\d)(\d\d)\d\d-", found.text)
         return ".".join(str(int(part)) for part in digits.groups()) if digits else ""
+
+    def _rocm(self) -> str:
+        """Return the version of ROCm, 7.2.4 for 7.2.4-93, or nothing."""
+        return self._machine.read("/opt/rocm/.info/version").strip().partition("-")[0]
+
+    def _require(self, what: str, wanted: str, found: str) -> None:
+        """Check what APT chose: another source may have the package, too. Raises DriverFailure."""
+        if found != wanted:
+            why = f"APT installed {what} {found or 'of an unknown version'}, and {wanted} is wanted"
+            raise DriverFailure("driver_packages", why, lasting=True)
 
     def _load(self) -> None:
         self._steps.report("driver_load")

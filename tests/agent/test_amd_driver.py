@@ -13,6 +13,9 @@ from lab.machines.gpus import AmdGpu, rocminfo
 from tests.agent.driver_machine import HEADER, KERNEL, SHA256, FakeMachine, define_release
 
 LOADED = "/sys/module/amdgpu/version"
+PACKAGE = "1:6.16.13.30300300-2327507.24.04"
+"""The version of amdgpu-dkms in AMD's repository of release 30.30.3."""
+ROCM = "/opt/rocm/.info/version"
 ROCMINFO, AMD_SMI = "/opt/rocm/bin/rocminfo", "/opt/rocm/bin/amd-smi"
 PLAN: dict[str, Any] = {
     "vendor": "amd",
@@ -39,6 +42,10 @@ class AmdMachine(FakeMachine):
     def _usual(self, command: str) -> str:
         if command == "modprobe amdgpu":
             self.files[LOADED] = "6.16.13\n"
+        if "install rocm-hip-runtime" in command:
+            self.files[ROCM] = "7.2.4-93\n"
+        if command == "dpkg-query -W -f ${Version} amdgpu-dkms":
+            return PACKAGE
         return super()._usual(command)
 
     def devices(self) -> list[Any]:
@@ -70,8 +77,7 @@ def test_a_stock_machine_gets_the_module_and_the_runtime(agent: ModuleType) -> N
 
 def test_after_a_reboot_nothing_is_installed(agent: ModuleType) -> None:
     machine = AmdMachine(agent)
-    machine.files |= {LOADED: "6.16.13\n", "/opt/rocm/.info/version": "7.2.4-93\n"}
-    machine.answers["dpkg-query"] = lambda: (0, "1:6.16.13.30300300-2327507.24.04")
+    machine.files |= {LOADED: "6.16.13\n", ROCM: "7.2.4-93\n"}
     check, stages = install(agent, machine)
     assert check.ok, check
     assert stages == ["driver_checks"]
@@ -99,6 +105,26 @@ def apt_lock(machine: AmdMachine) -> None:
 
 def mirror_404(machine: AmdMachine) -> None:
     machine.answers["apt-get"] = lambda: (100, "E: Failed to fetch https://x  404  Not Found")
+
+
+def other_release(machine: AmdMachine) -> None:
+    machine.answers["dpkg-query"] = lambda: (0, PACKAGE.replace("30300300", "30200100"))
+
+
+def installation_that_lies(machine: AmdMachine) -> None:
+    machine.answers["apt-get"] = lambda: (0, "")
+    machine.files[HEADER] = define_release(KERNEL)
+    machine.answers["dpkg-query"] = lambda: (
+        1,
+        "dpkg-query: no packages found matching amdgpu-dkms",
+    )
+
+
+def other_rocm(machine: AmdMachine) -> None:
+    machine.answers["apt-get -q -y -o Acquire::Retries=2 --no-install-recommends install rocm"] = (
+        lambda: (0, "")
+    )
+    machine.files[ROCM] = "7.2.40-1\n"
 
 
 def module_not_loadable(machine: AmdMachine) -> None:
@@ -131,6 +157,7 @@ def hang(machine: AmdMachine) -> None:
 
 def other_driver(machine: AmdMachine) -> None:
     machine.files[LOADED] = "6.8.5\n"
+    machine.answers["dpkg-query"] = lambda: (0, "1:6.8.5.60202-2041575.22.04")
 
 
 def other_distribution(machine: AmdMachine) -> None:
@@ -144,6 +171,17 @@ def other_distribution(machine: AmdMachine) -> None:
         (half_installed_package, "driver_packages", "dpkg: error processing package amdgpu-dkms"),
         (apt_lock, "driver_packages", "E: Could not get lock"),
         (mirror_404, "driver_packages", "404  Not Found"),
+        (
+            other_release,
+            "driver_packages",
+            "APT installed amdgpu-dkms 30.20.1, and 30.30.3 is wanted",
+        ),
+        (
+            installation_that_lies,
+            "driver_packages",
+            "APT installed amdgpu-dkms of an unknown version",
+        ),
+        (other_rocm, "driver_packages", "APT installed ROCm 7.2.40, and 7.2.4 is wanted"),
         (module_not_loadable, "driver_module", "Exec format error"),
         (kernels_own_module, "driver_module", "the kernel has its own amdgpu"),
         (error_with_status_0, "driver_query", "rocminfo exited with 0: hsa api call failure"),
