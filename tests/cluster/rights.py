@@ -66,24 +66,40 @@ def assert_shipped_rights_suffice(cluster: Cluster, exempt: Container[str]) -> N
 
 def beyond_the_rights(events: Iterable[Event], exempt: Container[str] = ()) -> set[str]:
     """The controllers' requests that the shipped rights do not cover, without those of the exempt users."""
-    found = set()
-    for event in events:
-        user = event["user"].get("username", "")
-        if user.rpartition(":")[2] not in {ACCOUNT, RELEASE} or user in exempt:
-            continue
-        reason = event.get("annotations", {}).get("authorization.k8s.io/reason")
-        if not (used(event) in EVERY_USERS or _is_covered(*used(event), reason)):
-            found.add(f"{user}: {event['verb']} {event['requestURI']} ({reason or 'refused'})")
-    return found
+    sent = [
+        one
+        for one in events
+        if one["user"].get("username", "").rpartition(":")[2] in {ACCOUNT, RELEASE}
+        and one["user"]["username"] not in exempt
+    ]
+    bound = {_place(one) for one in sent if _reason(one).startswith(_BY_ROLE)}
+    return {
+        f"{one['user']['username']}: {one['verb']} {one['requestURI']} ({_reason(one) or 'refused'})"
+        for one in sent
+        if used(one) not in EVERY_USERS and not _is_covered(one, bound)
+    }
 
 
-def _is_covered(verb: str, resource: str, reason: str | None) -> bool:
-    """Whether a shipped role has this right, and is bound as it is shipped: in a namespace, or in all of them.
+_BY_ROLE = "RBAC: allowed by RoleBinding "
+_BY_CLUSTER_ROLE = "RBAC: allowed by ClusterRoleBinding "
 
-    `reason` is empty if the request was forbidden, and None if another limit refused it before (429).
+
+def _is_covered(event: Event, bound: Container[tuple[str, str]]) -> bool:
+    """Whether a shipped role has the right for a request. `bound`: the users and namespaces with a Role.
+
+    An API server that just started refuses also what a role allows, because it has not read the roles yet.
     """
-    if reason is None:
-        return (verb, resource) in shipped()
-    anywhere = reason.startswith("RBAC: allowed by ClusterRoleBinding ")
-    name = resource.removeprefix("+") if anywhere else resource
-    return bool(reason) and (verb, name) in shipped()
+    verb, resource = used(event)
+    if _reason(event).startswith(_BY_CLUSTER_ROLE):
+        return (verb, resource.removeprefix("+")) in shipped()
+    in_place = not resource.startswith("+") or _place(event) in bound
+    return in_place and (verb, resource) in shipped()
+
+
+def _reason(event: Event) -> str:
+    """Why a request was allowed. Empty if it was refused, also by a limit before (429)."""
+    return str(event.get("annotations", {}).get("authorization.k8s.io/reason", ""))
+
+
+def _place(event: Event) -> tuple[str, str]:
+    return event["user"]["username"], event.get("objectRef", {}).get("namespace", "")
