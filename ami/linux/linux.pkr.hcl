@@ -4,7 +4,7 @@
 
 variable "recipe" {
   type        = string
-  description = "Which steps to run: linux-cpu or linux-gpu."
+  description = "Which steps to run: the name of a file in recipes/."
 }
 
 variable "image_name" {
@@ -51,7 +51,7 @@ variable "agent_sha256" {
 variable "driver_plan" {
   type        = string
   default     = ""
-  description = "What `autoscaler images driver` printed, for linux-gpu."
+  description = "What `autoscaler images driver` printed, for linux-gpu and linux-rocm."
 }
 
 variable "region" {

@@ -3,34 +3,61 @@
 import signal
 import subprocess
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType, MappingProxyType
 
+from autoscaler.config.sku_settings import AcceleratorVendor
 from autoscaler.images.building import BuildError
 from autoscaler.images.load import VersionsFile
 from autoscaler.images.values import read_values
-
-INSTANCE_TYPES: Mapping[str, Mapping[str, str]] = MappingProxyType(
-    {
-        "linux-cpu": {"x64": "m7i.large", "arm64": "m7g.large"},
-        # With a GPU, because the build tests the driver.
-        "linux-gpu": {"x64": "g4dn.xlarge", "arm64": "g5g.xlarge"},
-    }
-)
-"""The type of the machine that builds a recipe's image, by recipe and architecture."""
+from autoscaler.model.catalogue import Architecture
 
 TEMPLATE = "ami/linux"
 
 
-def instance_type(recipe: str, arch: str, root: Path) -> str:
-    """Return the type of the build machine. Raises BuildError for an unknown recipe or a wrong folder."""
-    if recipe not in INSTANCE_TYPES:
-        message = f"there is no recipe {recipe!r}; name one of {', '.join(INSTANCE_TYPES)}"
+@dataclass(frozen=True, slots=True)
+class MachineRecipe:
+    """How a machine image is built. `vendor` is the vendor of the GPUs whose driver is in the image.
+
+    `instance_types` has the type of the build machine by architecture. It has a GPU of the vendor, because the
+    build tests the driver.
+    """
+
+    vendor: AcceleratorVendor | None
+    instance_types: Mapping[Architecture, str]
+
+
+_X64, _ARM64 = Architecture.X64, Architecture.ARM64
+
+MACHINE_RECIPES: Mapping[str, MachineRecipe] = MappingProxyType(
+    {
+        "linux-cpu": MachineRecipe(None, {_X64: "m7i.large", _ARM64: "m7g.large"}),
+        "linux-gpu": MachineRecipe(
+            AcceleratorVendor.NVIDIA, {_X64: "g4dn.xlarge", _ARM64: "g5g.xlarge"}
+        ),
+        # AMD publishes the driver and ROCm for x64 only. EC2's only types with GPUs of AMD are those of g4ad.
+        "linux-rocm": MachineRecipe(AcceleratorVendor.AMD, {_X64: "g4ad.xlarge"}),
+    }
+)
+"""The recipes, by the name of their file in ami/linux/recipes."""
+
+
+def find_recipe(name: str, architecture: Architecture, root: Path) -> MachineRecipe:
+    """Return a recipe. Raises BuildError for an unknown recipe or architecture, and a wrong folder."""
+    found = MACHINE_RECIPES.get(name)
+    if found is None:
+        message = f"there is no recipe {name!r}; name one of {', '.join(MACHINE_RECIPES)}"
         raise BuildError(message)
-    if not (root / TEMPLATE / "recipes" / recipe).is_file():
+    if architecture not in found.instance_types:
+        only = ", ".join(found.instance_types)
+        raise BuildError(
+            f"{name} cannot be built for {architecture}: its driver exists for {only} only"
+        )
+    if not (root / TEMPLATE / "recipes" / name).is_file():
         message = f"{root} has no {TEMPLATE}; name the root of the repository with --root"
         raise BuildError(message)
-    return INSTANCE_TYPES[recipe][arch]
+    return found
 
 
 def template_values(file: VersionsFile, arch: str) -> dict[str, str]:

@@ -41,6 +41,13 @@ class Processor(StrEnum):
     ARM64 = "arm64"
 
 
+class Vendor(StrEnum):
+    """The vendor of a GPU, as in fleet.yaml."""
+
+    NVIDIA = "nvidia"
+    AMD = "amd"
+
+
 @images.command()
 def check(
     file: File = None,
@@ -171,13 +178,14 @@ DRIVER_BUDGET = 2430
 
 @images.command()
 def driver(
+    vendor: Annotated[Vendor, typer.Option(help="The vendor of the GPU.")] = Vendor.NVIDIA,
     arch: Annotated[Processor, typer.Option(help="The processor of the machine.")] = Processor.X64,
     file: File = None,
     budget: Annotated[
         int, typer.Option(min=60, metavar="SECONDS", help="How long the installation may take.")
     ] = DRIVER_BUDGET,
 ) -> None:
-    """Print the plan of NVIDIA's driver for Linux, for the build of an image.
+    """Print the plan of a GPU's driver for Linux, for the build of an image.
 
     The build gives the plan to the agent: `agent.py install-driver FILE`. If versions.yaml lacks a value,
     prints nothing to stdout, names the value, and exits with 2.
@@ -192,7 +200,7 @@ def driver(
     with usage_errors():
         versions = load_versions(file)
         plan = driver_plan(
-            versions, OperatingSystem.LINUX, Architecture(arch), AcceleratorVendor.NVIDIA
+            versions, OperatingSystem.LINUX, Architecture(arch), AcceleratorVendor(vendor)
         )
     typer.echo(json.dumps({**plan, "budget_s": budget}, indent=2))
 
@@ -215,11 +223,12 @@ def usage_errors() -> Iterator[None]:
     """Print the errors of a file, a build or a shell to stderr, and exit with 2."""
     from autoscaler.config import ConfigurationError
     from autoscaler.images.building import BuildError
+    from autoscaler.images.driver import NotBuiltError
     from autoscaler.images.shells import NoContainerError
 
     try:
         yield
-    except (BuildError, NoContainerError) as error:
+    except (BuildError, NoContainerError, NotBuiltError) as error:
         typer.echo(str(error), err=True)
         raise typer.Exit(2) from None
     except ConfigurationError as error:

@@ -21,7 +21,7 @@ ec2-linux-nvidia-drivers/grid-... and nvidia-gaming)."""
 
 
 class NotBuiltError(Exception):
-    """No agent installs the driver of this vendor on this operating system."""
+    """No agent installs the driver of this vendor on such a machine. The text says why."""
 
 
 def driver_plan(
@@ -36,8 +36,12 @@ def driver_plan(
     data-center driver, and NotBuiltError.
     """
     amd = vendor is AcceleratorVendor.AMD
-    if platform is not OperatingSystem.LINUX or (amd and architecture is not Architecture.X64):
-        raise NotBuiltError(f"the agent does not install the driver of {vendor} on {platform}")
+    if platform is not OperatingSystem.LINUX:
+        raise NotBuiltError(f"the agent installs no driver on {platform}")
+    if amd and architecture is not Architecture.X64:
+        raise NotBuiltError(
+            f"AMD publishes its driver and ROCm for x64 only, not for {architecture}"
+        )
     if amd:
         return _amd_plan(file)
     place = f"{platform}-{architecture}"

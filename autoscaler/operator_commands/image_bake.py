@@ -3,15 +3,21 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from autoscaler.images.commands import DRIVER_BUDGET, Processor, usage_errors
 
+if TYPE_CHECKING:
+    from autoscaler.config.sku_settings import AcceleratorVendor
+    from autoscaler.model.catalogue import Architecture
+
 
 def bake(
-    recipe: Annotated[str, typer.Argument(metavar="RECIPE", help="linux-cpu or linux-gpu.")],
+    recipe: Annotated[
+        str, typer.Argument(metavar="RECIPE", help="linux-cpu, linux-gpu or linux-rocm.")
+    ],
     region: Annotated[str, typer.Option(help="The image's region.")],
     subnet: Annotated[str, typer.Option(help="The subnet of both machines. It needs internet.")],
     further: Annotated[
@@ -41,14 +47,17 @@ def bake(
     import tempfile
     from datetime import UTC, datetime
 
-    from autoscaler.images.baking import TEMPLATE, instance_type, run_packer
+    from autoscaler.images.baking import TEMPLATE, find_recipe, run_packer
     from autoscaler.images.publishing import publish
+    from autoscaler.model.catalogue import Architecture
 
     name = f"{recipe}-{arch}-{datetime.now(UTC):%Y%m%d-%H%M%S}"
     with usage_errors(), tempfile.TemporaryDirectory() as folder:
-        kind = machine or instance_type(recipe, arch, root)
+        architecture = Architecture(arch)
+        found = find_recipe(recipe, architecture, root)
+        kind = machine or found.instance_types[architecture]
         with _stage("values and agent"):
-            values = _write_inputs(Path(folder), recipe, arch, file)
+            values = _write_inputs(Path(folder), found.vendor, architecture, file)
         values |= {"recipe": recipe, "image_name": name, "image_set": image_set}
         values |= {"region": region, "subnet_id": subnet, "instance_type": kind}
         words = ["build", "-color=false"]
@@ -63,29 +72,31 @@ def bake(
     typer.echo(f'in fleet.yaml: image: {{name: "autoscaler/{recipe}-{arch}-*", owner: self}}')
 
 
-def _write_inputs(folder: Path, recipe: str, arch: str, file: Path | None) -> dict[str, str]:
+def _write_inputs(
+    folder: Path,
+    vendor: "AcceleratorVendor | None",
+    architecture: "Architecture",
+    file: Path | None,
+) -> dict[str, str]:
     """Write the agent and the driver's plan; return the template's values that come from this installation."""
     import hashlib
     import json
     import os
 
     from autoscaler.app.agent_file import build_agent
-    from autoscaler.config.sku_settings import AcceleratorVendor
     from autoscaler.images.baking import template_values
     from autoscaler.images.driver import driver_plan
     from autoscaler.images.load import load_versions
-    from autoscaler.model.catalogue import Architecture, OperatingSystem
+    from autoscaler.model.catalogue import OperatingSystem
 
     versions, agent = load_versions(file), build_agent()
-    values = template_values(versions, arch)
+    values = template_values(versions, architecture)
     (folder / "agent.py").write_bytes(agent)
     values |= {"agent_file": str(folder / "agent.py")}
     values |= {"agent_sha256": hashlib.sha256(agent).hexdigest()}
     values |= {"endpoint": os.environ.get("AWS_ENDPOINT_URL", "")}
-    if recipe == "linux-gpu":
-        plan = driver_plan(
-            versions, OperatingSystem.LINUX, Architecture(arch), AcceleratorVendor.NVIDIA
-        )
+    if vendor is not None:
+        plan = driver_plan(versions, OperatingSystem.LINUX, architecture, vendor)
         (folder / "driver.json").write_text(json.dumps({**plan, "budget_s": DRIVER_BUDGET}))
         values |= {"driver_plan": str(folder / "driver.json")}
     return values

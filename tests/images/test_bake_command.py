@@ -31,7 +31,14 @@ def bake(path: Path, *words: str | Path) -> subprocess.Popen[str]:
     ("words", "why"),
     [
         (["linux-cpu"], "cannot run packer: No such file or directory; install it from https://"),
-        (["linux-tpu"], "there is no recipe 'linux-tpu'; name one of linux-cpu, linux-gpu"),
+        (
+            ["linux-tpu", "--instance-type", "m7i.large"],
+            "there is no recipe 'linux-tpu'; name one of linux-cpu, linux-gpu, linux-rocm",
+        ),
+        (
+            ["linux-rocm", "--arch", "arm64", "--instance-type", "g5g.xlarge"],
+            "linux-rocm cannot be built for arm64: its driver exists for x64 only",
+        ),
         (["linux-cpu", "--root", "docs"], "docs has no ami/linux; name the root"),
     ],
 )

@@ -9,6 +9,7 @@ from typer.testing import CliRunner
 from autoscaler.cli import commands
 from autoscaler.config.problems import ConfigurationError
 from autoscaler.config.sku_settings import AcceleratorVendor
+from autoscaler.images.commands import Vendor
 from autoscaler.images.driver import NotBuiltError, driver_plan
 from autoscaler.images.load import load_versions
 from autoscaler.model.catalogue import Architecture, OperatingSystem
@@ -144,3 +145,21 @@ def test_the_command_names_a_null_and_prints_nothing_to_stdout(tmp_path: Path) -
     done = CliRunner().invoke(commands, ["images", "driver", "--arch", "arm64", "--file", file])
     assert (done.exit_code, done.stdout) == (2, "")
     assert "programs.nvidia-driver.files.linux-arm64.sha256: is null" in done.stderr
+
+
+def test_the_command_prints_the_plan_of_amd() -> None:
+    done = CliRunner().invoke(commands, ["images", "driver", "--vendor", "amd"])
+    assert done.exit_code == 0
+    amd = driver_plan(load_versions(None), LINUX, X64, AcceleratorVendor.AMD)
+    assert json.loads(done.stdout) == {**amd, "budget_s": 2430}
+
+
+def test_the_command_says_that_rocm_is_for_x64_only() -> None:
+    words = ["images", "driver", "--vendor", "amd", "--arch", "arm64"]
+    done = CliRunner().invoke(commands, words)
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert done.stderr == "AMD publishes its driver and ROCm for x64 only, not for arm64\n"
+
+
+def test_the_command_knows_every_vendor() -> None:
+    assert [one.value for one in Vendor] == [one.value for one in AcceleratorVendor]
