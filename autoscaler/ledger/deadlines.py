@@ -44,7 +44,8 @@ def due(state: LedgerState, machine: Machine) -> Instant | None:
         case _S.BOOTED:
             return _late(state, machine, deadlines.health_checks)
         case _S.READY:
-            return _silent_while_ready(state, machine, deadlines.ready_silence)
+            silent = _silent_while_ready(state, machine, deadlines.ready_silence)
+            return min(silent, _too_old_at(state, machine))
         case _S.ASSIGNED if not machine.work.may_run_job:
             return _silent_while_ready(state, machine, deadlines.ready_silence)
         case _S.ASSIGNED:
@@ -114,6 +115,14 @@ def _silent_while_ready(state: LedgerState, machine: Machine, patience: Seconds)
         return due_at
     # After a start, give the agent the full time to send a request.
     return max(due_at, state.started_at + patience)
+
+
+def _too_old_at(state: LedgerState, machine: Machine) -> Instant:
+    """Return when a ready machine reaches `idle.max_age`, but never before its agent polls."""
+    sku = state.catalogue.skus.get(machine.sku)
+    if sku is None or not machine.work.agent_seen:
+        return math.inf
+    return machine.first_ready_at + sku.idle.max_age
 
 
 def _last_seen_at(machine: Machine) -> Instant:

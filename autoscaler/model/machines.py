@@ -273,6 +273,11 @@ class Machine:
     interruption: Interruption = field(default_factory=Interruption)
 
     @property
+    def first_ready_at(self) -> Instant:
+        """Return when the ready machine became ready first, before it lost an unused registration."""
+        return self.progress.ready_at if self.progress.ready_at is not None else self.since
+
+    @property
     def is_unassigned(self) -> bool:
         """Return True if, according to the store, the machine cannot run a job."""
         return self.state in _UNASSIGNED and not self.work.may_run_job

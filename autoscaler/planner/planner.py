@@ -25,10 +25,10 @@ from autoscaler.planner.scale_up import ScaleUp, scale_up
 from autoscaler.planner.supply import FleetSupply, count_deregistration, count_supply
 from autoscaler.planner.upkeep import (
     due_machines,
-    expired_ready,
     lost_configurations,
     reads_due,
     requests_to_resend,
+    unconfigured_machines,
 )
 from autoscaler.planner.waiting import waiting_reasons
 
@@ -119,8 +119,8 @@ def _scale_up_until_matched(
 def _due(fleet: Fleet) -> tuple[list[Terminate], list[MarkUnverified], list[ReadRunner]]:
     due = due_machines(fleet)
     terminations = {intent.machine: intent for intent in due if isinstance(intent, Terminate)}
-    for expired in expired_ready(fleet):
-        terminations.setdefault(expired.machine, expired)
+    for unconfigured in unconfigured_machines(fleet):
+        terminations.setdefault(unconfigured.machine, unconfigured)
     unverified = [intent for intent in due if isinstance(intent, MarkUnverified)]
     reads = [intent for intent in due if isinstance(intent, ReadRunner)]
     return list(terminations.values()), unverified, reads

@@ -74,7 +74,7 @@ def _due(fleet: Fleet, machine: Machine) -> Terminate | MarkUnverified | ReadRun
         return MarkUnverified(machine.id)
     match machine.state:
         case MachineState.LAUNCHED | MachineState.BOOTED | MachineState.READY:
-            return Terminate(machine.id, TerminationReason.DEADLINE, _STAGE[machine.state])
+            return _unassigned(fleet, machine)
         case MachineState.ASSIGNED if machine.termination.reason in _PROVEN:
             return Terminate(
                 machine.id, machine.termination.reason, _PROVEN[machine.termination.reason]
@@ -99,6 +99,15 @@ def _due(fleet: Fleet, machine: Machine) -> Terminate | MarkUnverified | ReadRun
     return None
 
 
+def _unassigned(fleet: Fleet, machine: Machine) -> Terminate:
+    sku = fleet.catalogue.skus.get(machine.sku)
+    is_ready = machine.state is MachineState.READY
+    # A ready machine whose agent is silent is due before its age.
+    if is_ready and sku and machine.due == machine.first_ready_at + sku.idle.max_age:
+        return Terminate(machine.id, TerminationReason.MAX_AGE, f"ready for {sku.idle.max_age:g} s")
+    return Terminate(machine.id, TerminationReason.DEADLINE, _STAGE[machine.state])
+
+
 def _assigned(fleet: Fleet, machine: Machine) -> Terminate | ReadRunner:
     sku = fleet.catalogue.skus.get(machine.sku)
     lifetime = sku.lifetime if sku is not None else DEFAULT_LIFETIME
@@ -116,22 +125,15 @@ def _assigned(fleet: Fleet, machine: Machine) -> Terminate | ReadRunner:
     return ReadRunner(machine.id)
 
 
-def expired_ready(fleet: Fleet) -> list[Terminate]:
-    """Return terminations of ready machines past `idle.max_age`, or whose SKU is not configured."""
+def unconfigured_machines(fleet: Fleet) -> list[Terminate]:
+    """Return terminations of ready machines whose SKU is not in the configuration any more."""
     skus = fleet.catalogue.skus
-    unconfigured = [
+    return [
         Terminate(machine.id, TerminationReason.SURPLUS, "its SKU is no longer configured")
         for (sku, state), machines in fleet.by_state.items()
         if sku not in skus and state is MachineState.READY
         for machine in machines.values()
         if machine.work.agent_seen
-    ]
-    return unconfigured + [
-        Terminate(machine.id, TerminationReason.MAX_AGE, f"ready for {sku.idle.max_age:g} s")
-        for sku in skus.values()
-        for machine in fleet.machines_in(sku.name, MachineState.READY)
-        if machine.work.agent_seen
-        and fleet.now - (machine.progress.ready_at or machine.since) >= sku.idle.max_age
     ]
 
 

@@ -120,6 +120,18 @@ def test_age_counts_from_the_first_readiness_not_from_the_last_assignment() -> N
     assert ends(alive(world)) == [("a0", "max_age")]
 
 
+def test_the_age_is_a_deadline_from_the_first_poll_after_a_start() -> None:
+    world = world_with(IdlePolicy(max_age=3600.0), "a")
+    world.now = START + 3590
+    assert alive(world).machine("a0").due == START + 3600
+    world.restart(10.0)
+    world.now += 20
+    assert world.plan().intents == ()
+    world.do(e.MachineSeen, MachineId("a0"), True)
+    assert world.machine("a0").due == START + 3600
+    assert ends(world) == [("a0", "max_age")]
+
+
 def test_a_machine_is_terminated_once_whatever_the_reasons() -> None:
     world = world_with(IdlePolicy(max_age=3600.0), "a")
     world.now = START + 3600
