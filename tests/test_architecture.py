@@ -149,7 +149,7 @@ def ruff(file: str, text: str) -> str:
     return done.stdout
 
 
-@pytest.mark.parametrize("room", ["model", "ledger", "planner"])
+@pytest.mark.parametrize("room", ["model", "ledger", "planner", "views"])
 @pytest.mark.parametrize(
     "text",
     [

@@ -71,7 +71,7 @@ def _registrable(
 ) -> int:
     """Simulate the token bucket until a machine launched now would be ready."""
     rate = fleet.catalogue.registration
-    boot = max(_boot_seconds(fleet, sku) for sku in skus)
+    boot = max(boot_seconds(fleet, sku) for sku in skus)
     level, used, waiting, since = fleet.registrations[account], 0.0, ready, 0.0
     booting = _ready_in(fleet, skus, boot, leaving)
     for moment, count in (*sorted(booting.items()), (boot, 0)):
@@ -107,5 +107,6 @@ def _is_expected(fleet: Fleet, machine: Machine) -> bool:
     return request is None or not request.is_given_up(fleet.now)
 
 
-def _boot_seconds(fleet: Fleet, sku: SkuName) -> Seconds:
+def boot_seconds(fleet: Fleet, sku: SkuName) -> Seconds:
+    """Return the average time from the request of a machine of a SKU to `ready`."""
     return fleet.boot_seconds.get(sku, DEFAULT_BOOT[fleet.catalogue.skus[sku].os])

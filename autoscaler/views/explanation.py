@@ -1,0 +1,151 @@
+"""Why does my job wait: which SKUs match it, what was tried, and what happens next."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from autoscaler.model.catalogue import Catalogue, Offering
+from autoscaler.model.cooldowns import (
+    Cooldown,
+    active_cooldown,
+    boots_key,
+    capacity_type_key,
+    exits_key,
+    launch_option_key,
+    offering_key,
+    open_circuit,
+    quota_key,
+    sku_offering_key,
+    throttle_key,
+    zone_key,
+)
+from autoscaler.model.demand import classify, scope_of
+from autoscaler.model.fleet import Fleet
+from autoscaler.model.identifiers import Instant, SkuName
+from autoscaler.model.jobs import Job
+from autoscaler.model.unmatched import Unmatched, nearest_sku, why_unmatched
+from autoscaler.views.jobs import JobView, view_of
+from autoscaler.views.next_event import NextEvent, next_event
+from autoscaler.views.waits import Reasons
+
+
+@dataclass(frozen=True, slots=True)
+class OptionView:
+    """One offering of a launch option, in order of preference.
+
+    `held` is why it is not used now, in the provider's words; empty if a machine may be launched there.
+    `until` is when the hold ends, `failures` how many failures in a row led to it.
+    """
+
+    sku: str
+    option: int
+    offering: str
+    dollars_per_hour: float
+    held: str
+    until: Instant | None
+    failures: int
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """Why a job waits, or would wait with these labels.
+
+    `skus` are those that match, in order of preference. `unmatched` says why none does; empty if one does.
+    `job` and `next_event` are None for a question about labels alone.
+    """
+
+    labels: tuple[str, ...]
+    repository: str
+    skus: tuple[str, ...]
+    unmatched: str
+    job: JobView | None
+    next_event: NextEvent | None
+    tried: tuple[OptionView, ...]
+
+
+def explain_job(fleet: Fleet, reasons: Reasons, job: Job) -> Explanation:
+    """Return why a job waits. O(log jobs + classes + booting machines + offerings of its SKUs)."""
+    view = view_of(fleet, reasons, job)
+    demand = job.demand
+    return Explanation(
+        labels=job.labels,
+        repository=job.repository,
+        skus=demand.skus if demand is not None else (),
+        unmatched=""
+        if demand is not None
+        else unmatched(fleet.catalogue, job.repository, job.labels),
+        job=view,
+        next_event=next_event(fleet, job, view.wait) if view.wait is not None else None,
+        tried=tuple(_tried(fleet, demand.skus)) if demand is not None else (),
+    )
+
+
+def explain_labels(fleet: Fleet, repository: str, labels: Sequence[str]) -> Explanation:
+    """Return which SKUs would run a job of `owner/name` with these labels, and where they launch now."""
+    demand = classify(fleet.catalogue, repository, labels)
+    skus = demand.skus if demand is not None else ()
+    return Explanation(
+        labels=tuple(labels),
+        repository=repository,
+        skus=skus,
+        unmatched="" if skus else unmatched(fleet.catalogue, repository, labels),
+        job=None,
+        next_event=None,
+        tried=tuple(_tried(fleet, skus)),
+    )
+
+
+def unmatched(catalogue: Catalogue, repository: str, labels: Sequence[str]) -> str:
+    """Return why no SKU serves a job, with the SKU that was probably meant."""
+    if scope_of(catalogue, repository) is None:
+        return f"no scope in github.scopes covers {repository}"
+    why = why_unmatched(catalogue, repository, labels)
+    if why is None:
+        return "GitHub's own runners serve these labels"
+    if why is Unmatched.ACCESS:
+        return f"SKUs have these labels, and the access of none admits {repository}"
+    meant = nearest_sku(catalogue, labels)
+    hint = f"; the nearest SKU is {meant}" if meant is not None else ""
+    return f"no SKU has all of the labels {', '.join(labels)}{hint}"
+
+
+def _tried(fleet: Fleet, skus: Sequence[SkuName]) -> Iterator[OptionView]:
+    for name in skus:
+        sku = fleet.catalogue.skus.get(name)
+        for index, option in enumerate(sku.launch_options if sku is not None else ()):
+            for kind in option.capacity_types:
+                for offering in option.offerings:
+                    if offering.capacity_type is kind:
+                        yield _offering(fleet, name, index, offering)
+
+
+def _offering(fleet: Fleet, sku: SkuName, option: int, offering: Offering) -> OptionView:
+    hold = _hold(fleet, sku, option, offering)
+    return OptionView(
+        sku=sku,
+        option=option,
+        offering=offering.key,
+        dollars_per_hour=offering.dollars_per_hour,
+        held=hold.reason if hold is not None else "",
+        until=hold.until if hold is not None and hold.until > fleet.now else None,
+        failures=hold.failures if hold is not None else 0,
+    )
+
+
+def _hold(fleet: Fleet, sku: SkuName, option: int, offering: Offering) -> Cooldown | None:
+    """Return the hold on an offering that ends last, or the open circuit breaker before it."""
+    for key in (exits_key(sku), boots_key(sku), launch_option_key(sku, option)):
+        if (opened := open_circuit(fleet.cooldowns, key)) is not None:
+            return opened
+    keys = (
+        throttle_key(offering.provider),
+        launch_option_key(sku, option),
+        capacity_type_key(offering.provider, offering.capacity_type),
+        zone_key(offering.provider, offering.zone),
+        offering_key(offering.key),
+        sku_offering_key(sku, offering.key),
+        quota_key(offering.quota_key),
+    )
+    holds = [active_cooldown(fleet.cooldowns, key, fleet.now) for key in keys]
+    return max(
+        (hold for hold in holds if hold is not None), key=lambda one: one.until, default=None
+    )

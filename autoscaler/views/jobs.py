@@ -1,0 +1,113 @@
+"""Jobs as operators see them: one job, and lists of them."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from heapq import merge
+from itertools import islice
+
+from autoscaler.model.fleet import Fleet
+from autoscaler.model.identifiers import Instant, SkuName
+from autoscaler.model.jobs import Job, JobState
+from autoscaler.model.machines import MachineState
+from autoscaler.views.waits import Reasons, Wait, undecided_by, wait_of
+
+
+@dataclass(frozen=True, slots=True)
+class JobView:
+    """One job. Moments are Unix seconds. `sku` is None if no SKU serves it."""
+
+    id: int
+    repository: str
+    workflow: str
+    name: str
+    run_id: int | None
+    run_attempt: int
+    labels: tuple[str, ...]
+    state: str
+    sku: str | None
+    queued_at: Instant
+    started_at: Instant | None
+    completed_at: Instant | None
+    conclusion: str | None
+    runner: str | None
+    machine: str | None
+    wait: Wait | None
+
+
+def view_of(fleet: Fleet, reasons: Reasons, job: Job) -> JobView:
+    """Return one job with the reason for its wait."""
+    runner = fleet.runners.get(job.runner_name) if job.runner_name is not None else None
+    return JobView(
+        id=job.id,
+        repository=job.repository,
+        workflow=job.workflow,
+        name=job.name,
+        run_id=job.run_id,
+        run_attempt=job.run_attempt,
+        labels=job.labels,
+        state=job.state.value,
+        sku=job.demand.skus[0] if job.demand is not None else None,
+        queued_at=job.queued_at,
+        started_at=job.started_at,
+        completed_at=job.completed_at,
+        conclusion=job.conclusion,
+        runner=job.runner_name,
+        machine=runner.machine if runner is not None else None,
+        wait=wait_of(fleet, reasons, job),
+    )
+
+
+def waiting_jobs(fleet: Fleet, reasons: Reasons, sku: SkuName | None, limit: int) -> list[JobView]:
+    """Return the oldest jobs that wait for a machine, at most `limit`; only of one SKU if it is given.
+
+    O(classes + limit), and O(jobs) if there are jobs that do not stand in a line: GitHub or `access` decides
+    about them.
+    """
+    in_line = (
+        islice(queue.values(), limit)
+        for demand, queue in fleet.queues.items()
+        if sku is None or demand.skus[0] == sku
+    )
+    outside = sorted(_outside_the_line(fleet, sku), key=_age)
+    oldest = merge(*in_line, outside, key=_age)
+    return [view_of(fleet, reasons, job) for job in islice(oldest, limit)]
+
+
+def running_jobs(fleet: Fleet, reasons: Reasons, sku: SkuName | None, limit: int) -> list[JobView]:
+    """Return the jobs in progress on this fleet's machines, at most `limit`, those of a SKU if it is given.
+
+    The machines that were assigned first come first. O(machines assigned).
+    """
+    names = (sku,) if sku is not None else tuple(fleet.catalogue.skus)
+    runners = (
+        machine.work.runner
+        for name in names
+        for machine in fleet.machines_in(name, MachineState.ASSIGNED)
+        if machine.work.runner is not None
+    )
+    known = (fleet.runners.get(runner) for runner in runners)
+    jobs = (
+        fleet.jobs.get(runner.job)
+        for runner in known
+        if runner is not None and runner.job is not None
+    )
+    running = (job for job in jobs if job is not None and job.state is JobState.IN_PROGRESS)
+    return [view_of(fleet, reasons, job) for job in islice(running, limit)]
+
+
+def _outside_the_line(fleet: Fleet, sku: SkuName | None) -> Iterator[Job]:
+    if (
+        not fleet.unadmitted
+        and not any(fleet.on_hold.values())
+        and not any(fleet.disputed.values())
+    ):
+        return
+    for job in fleet.jobs.values():
+        if job.state is not JobState.QUEUED or job.demand is None:
+            continue
+        if (sku is None or job.demand.skus[0] == sku) and undecided_by(fleet, job) is not None:
+            yield job
+
+
+def _age(job: Job) -> tuple[Instant, int]:
+    return job.queued_at, job.id

@@ -1,0 +1,117 @@
+"""Machines as operators see them."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import islice
+
+from autoscaler.model.fleet import Fleet
+from autoscaler.model.identifiers import Instant, MachineId, ProviderMachineId, SkuName
+from autoscaler.model.machines import LIVE_STATES, Machine, MachineState
+from autoscaler.model.runners import RunnerState
+
+
+@dataclass(frozen=True, slots=True)
+class MachineView:
+    """One machine. Moments are Unix seconds, prices US dollars an hour.
+
+    `stage` is the last stage of its boot, `job` the job that GitHub gave its runner. `due` is when the
+    controller acts on the machine even if nothing else happens: a deadline, or a question to GitHub.
+    """
+
+    id: str
+    provider: str
+    provider_id: str | None
+    sku: str
+    state: str
+    since: Instant
+    created_at: Instant
+    due: Instant | None
+    stage: str
+    reason: str
+    failure: str | None
+    instance_type: str
+    zone: str
+    capacity_type: str
+    image: str
+    runner_version: str
+    dollars_per_hour: float
+    runner: str | None
+    job: int | None
+    last_seen: Instant | None
+    interruption: str | None
+    unverified: str | None
+    terminations: int
+    provider_words: str
+
+
+def view_of(fleet: Fleet, machine: Machine) -> MachineView:
+    """Return one machine."""
+    runner = fleet.runners.get(machine.work.runner) if machine.work.runner is not None else None
+    kind, unverified = machine.interruption.kind, machine.work.unverified
+    return MachineView(
+        id=machine.id,
+        provider=machine.provider,
+        provider_id=machine.placement.provider_id,
+        sku=machine.sku,
+        state=machine.state.value,
+        since=machine.since,
+        created_at=machine.created_at,
+        due=machine.due,
+        stage=machine.progress.stage,
+        reason=machine.reason,
+        failure=machine.failure.value if machine.failure is not None else None,
+        instance_type=machine.placement.instance_type,
+        zone=machine.placement.zone,
+        capacity_type=machine.placement.capacity_type,
+        image=machine.placement.image,
+        runner_version=machine.progress.runner_version,
+        dollars_per_hour=machine.placement.dollars_per_hour,
+        runner=machine.work.runner,
+        job=runner.job if runner is not None and runner.state is RunnerState.BUSY else None,
+        last_seen=machine.work.last_seen,
+        interruption=kind.value if kind is not None else None,
+        unverified=unverified.explanation
+        if unverified is not None and machine.is_unverified
+        else None,
+        terminations=machine.termination.attempts,
+        provider_words=machine.provider_words if machine.does_not_terminate else "",
+    )
+
+
+def machines(
+    fleet: Fleet, sku: SkuName | None, state: MachineState | None, limit: int
+) -> list[MachineView]:
+    """Return machines by SKU and state, the longest in a state first, at most `limit`.
+
+    Without a state, all that exist or may exist. O(SKUs x states + limit).
+    """
+    return [view_of(fleet, machine) for machine in islice(_chosen(fleet, sku, state), limit)]
+
+
+def named(fleet: Fleet, name: str) -> Machine | None:
+    """Return the machine with this ID, its provider's ID or the name of its runner. O(machines)."""
+    if (found := fleet.machines.get(MachineId(name))) is not None:
+        return found
+    provider_id = ProviderMachineId(name)
+    return next(
+        (
+            machine
+            for machine in fleet.machines.values()
+            if machine.placement.provider_id == provider_id or machine.work.runner == name
+        ),
+        None,
+    )
+
+
+def _chosen(fleet: Fleet, sku: SkuName | None, state: MachineState | None) -> Iterator[Machine]:
+    states = {state} if state is not None else LIVE_STATES
+    for name, at in sorted(fleet.by_state, key=_order):
+        if at in states and (sku is None or name == sku):
+            yield from fleet.machines_in(name, at)
+
+
+def _order(key: tuple[SkuName, MachineState]) -> tuple[SkuName, int]:
+    return key[0], _LIFE.index(key[1])
+
+
+_LIFE = tuple(MachineState)

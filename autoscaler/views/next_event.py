@@ -1,0 +1,153 @@
+"""What happens next to a waiting job, and when: as far as the controller can know it."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from heapq import nsmallest
+
+from autoscaler.model.fleet import Fleet
+from autoscaler.model.identifiers import Instant, SkuName
+from autoscaler.model.jobs import Job
+from autoscaler.model.machines import BOOTING_STATES, Machine, MachineState
+from autoscaler.model.runners import PASSED_OVER_AFTER
+from autoscaler.model.waiting import WaitCode
+from autoscaler.planner.registration import boot_seconds
+from autoscaler.views.waits import Wait
+
+
+@dataclass(frozen=True, slots=True)
+class NextEvent:
+    """What happens next. `at` is when (Unix seconds), or None if that depends on others.
+
+    `is_estimate`: `at` is an average of earlier boots or a rate, not a moment that the controller has set.
+    `machine` is the machine that is expected to run the job, if one is on its way.
+    """
+
+    what: str
+    at: Instant | None = None
+    is_estimate: bool = False
+    machine: str | None = None
+
+
+def next_event(fleet: Fleet, job: Job, wait: Wait) -> NextEvent:
+    """Return what ends the wait of a job, or changes its reason."""
+    return _BY_CODE.get(wait.code, _when_the_reason_ends)(fleet, job, wait)
+
+
+def _when_the_reason_ends(_fleet: Fleet, _job: Job, wait: Wait) -> NextEvent:
+    """For holds: the controller launches again when the first of them ends."""
+    ends = [reason.until for reason in wait.reasons if reason.until is not None]
+    if not ends:
+        return NextEvent(_UNTIL_THEN.get(wait.code, "an operator has to act on the reason"))
+    return NextEvent("the controller tries to launch a machine again", min(ends))
+
+
+def _runner_takes_it(fleet: Fleet, job: Job, _wait: Wait) -> NextEvent:
+    names = (machine.work.runner for machine in _of_class(fleet, job, (MachineState.ASSIGNED,)))
+    runners = (fleet.runners.get(name) for name in names if name is not None)
+    idle = [
+        runner
+        for runner in runners
+        if runner is not None
+        and runner.demand == job.demand
+        and runner.job is None
+        and not runner.passed_over
+    ]
+    oldest = min(idle, key=lambda runner: runner.listening_at or runner.named_at, default=None)
+    if oldest is None:
+        return NextEvent("GitHub assigns the job to an idle runner")
+    until = (oldest.listening_at or oldest.named_at) + PASSED_OVER_AFTER
+    return NextEvent(
+        "GitHub assigns the job to an idle runner; if not by then, the controller asks GitHub about the job",
+        max(until, job.queued_at + PASSED_OVER_AFTER),
+        machine=oldest.machine,
+    )
+
+
+def _machine_registers(fleet: Fleet, job: Job, wait: Wait) -> NextEvent:
+    assert job.demand is not None
+    level = fleet.registrations.get(job.demand.account, 0.0)
+    missing = max(0.0, wait.turn - level)
+    at = fleet.now + missing / fleet.catalogue.registration.per_second
+    return NextEvent("the runner of a ready machine registers at GitHub", at, is_estimate=True)
+
+
+def _machine_becomes_ready(fleet: Fleet, job: Job, wait: Wait) -> NextEvent:
+    expected = nsmallest(
+        wait.turn,
+        (
+            (machine.created_at + boot_seconds(fleet, machine.sku), machine.id)
+            for machine in _of_class(fleet, job, BOOTING_STATES)
+        ),
+    )
+    if not expected:
+        return NextEvent("a machine becomes ready")
+    at, machine = expected[-1]
+    return NextEvent("a machine becomes ready", max(at, fleet.now), True, machine)
+
+
+def _launch_is_sent(fleet: Fleet, _job: Job, _wait: Wait) -> NextEvent:
+    return NextEvent("the controller sends a launch request", fleet.now)
+
+
+def _github_is_asked(fleet: Fleet, job: Job, _wait: Wait) -> NextEvent:
+    return NextEvent(
+        "the controller asks GitHub for the job's state", fleet.reads.get(job.id, fleet.now)
+    )
+
+
+def _another_machine_is_tried(_fleet: Fleet, job: Job, _wait: Wait) -> NextEvent:
+    return NextEvent("the controller tries another machine for the job", job.probe_at)
+
+
+def _run_is_read(fleet: Fleet, job: Job, _wait: Wait) -> NextEvent:
+    question = fleet.run_questions.get(job.run_id) if job.run_id is not None else None
+    at = question.due if question is not None else fleet.now
+    return NextEvent("the controller asks GitHub for the job's run", at)
+
+
+def _github_gives_up(_fleet: Fleet, job: Job, _wait: Wait) -> NextEvent:
+    return NextEvent("GitHub fails the job, because no runner took it for a day", job.expires_at)
+
+
+def _registration_is_allowed(fleet: Fleet, job: Job, wait: Wait) -> NextEvent:
+    assert job.demand is not None
+    level = fleet.registrations.get(job.demand.account, 0.0)
+    at = fleet.now + max(0.0, wait.place - level) / fleet.catalogue.registration.per_second
+    return NextEvent("github.registrations allows a runner for the job", at, is_estimate=True)
+
+
+def _of_class(fleet: Fleet, job: Job, states: tuple[MachineState, ...]) -> list[Machine]:
+    skus: tuple[SkuName, ...] = job.demand.skus if job.demand is not None else ()
+    return [
+        machine
+        for sku in skus
+        for (name, state), found in fleet.by_state.items()
+        if name == sku and state in states
+        for machine in found.values()
+    ]
+
+
+_UNTIL_THEN = {
+    WaitCode.MAX_MACHINES: "a machine of the SKU ends, or an operator raises max_machines",
+    WaitCode.FLEET_MACHINES: "a machine ends, or an operator raises limits.machines",
+    WaitCode.FLEET_DOLLARS: "machines end, or an operator raises limits.dollars_per_hour",
+    WaitCode.FAIR_SHARE: "a job of the repository ends, or the others have got their machines",
+    WaitCode.QUOTA: "a machine under the quota ends, or the provider raises the quota",
+    WaitCode.CIRCUIT_OPEN: "the machine that was launched to try becomes ready or fails",
+    WaitCode.NO_OFFERING: "the controller can read a provider of the SKU; it tries every minute",
+    WaitCode.NOT_PLANNED: "the controller plans, within seconds",
+}
+
+_BY_CODE: dict[WaitCode, Callable[[Fleet, Job, Wait], NextEvent]] = {
+    WaitCode.RUNNER_IDLE: _runner_takes_it,
+    WaitCode.MACHINE_READY: _machine_registers,
+    WaitCode.MACHINE_BOOTING: _machine_becomes_ready,
+    WaitCode.LAUNCH_PLANNED: _launch_is_sent,
+    WaitCode.REGISTRATION_RATE: _registration_is_allowed,
+    WaitCode.JOB_UNCONFIRMED: _github_is_asked,
+    WaitCode.NOT_ASSIGNED: _another_machine_is_tried,
+    WaitCode.RUN_UNKNOWN: _run_is_read,
+    WaitCode.FORK_NOT_ALLOWED: _github_gives_up,
+    WaitCode.PUBLIC_REPOSITORY_NOT_ALLOWED: _github_gives_up,
+    WaitCode.BRANCH_NOT_ALLOWED: _github_gives_up,
+}

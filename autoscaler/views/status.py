@@ -1,0 +1,169 @@
+"""The state of the whole fleet in one look: each SKU, and what is wrong, worst first."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from autoscaler.model.cooldowns import boots_key, exits_key, open_circuit
+from autoscaler.model.fleet import Fleet
+from autoscaler.model.identifiers import Instant, Seconds, SkuName
+from autoscaler.model.machines import BOOTING_STATES, LIVE_STATES, MachineState
+from autoscaler.model.waiting import WaitCode, Waiting, WaitReason
+from autoscaler.views.waits import Reasons
+
+
+@dataclass(frozen=True, slots=True)
+class SkuView:
+    """One SKU. `waiting` jobs include `blocked` ones, for which no machine is on its way.
+
+    `oldest` is the age of the oldest waiting job in seconds, None if none waits. `reasons` explain the blocked
+    jobs, else the waiting ones; empty if none waits. `circuit` is why the circuit breaker is open, or None.
+    """
+
+    sku: str
+    waiting: int
+    blocked: int
+    oldest: Seconds | None
+    reasons: tuple[WaitReason, ...]
+    running: int
+    booting: int
+    ready: int
+    machines: int
+    max_machines: int | None
+    circuit: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Trouble:
+    """Something that an operator should look at. `about` is a SKU, a provider or empty.
+
+    `code` is a reason code of a waiting job, or one of: circuit_open, provider_not_listed,
+    machines_unverified, machines_not_terminating, machines_foreign.
+    """
+
+    code: str
+    about: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class StatusView:
+    """The fleet at one moment (Unix seconds). Limits are None where fleet.yaml sets none."""
+
+    fleet: str
+    at: Instant
+    waiting: int
+    blocked: int
+    running: int
+    machines: int
+    machines_limit: int | None
+    dollars_per_hour: float
+    dollars_limit: float | None
+    skus: tuple[SkuView, ...]
+    troubles: tuple[Trouble, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """Counts that the fleet's value does not have."""
+
+    running: Mapping[SkuName, int]
+    oldest: Mapping[SkuName, Seconds]
+    dollars_per_hour: float
+    unverified: int = 0
+    not_terminating: int = 0
+    foreign: int = 0
+    unlisted: tuple[str, ...] = ()
+
+
+def status(fleet: Fleet, reasons: Reasons, counts: Counts) -> StatusView:
+    """Return the state of the fleet. O(classes + SKUs x states)."""
+    runs: dict[SkuName, list[Waiting]] = {}
+    for demand, of_class in reasons.items():
+        runs.setdefault(demand.skus[0], []).extend(of_class)
+    skus = tuple(_sku(fleet, runs.get(name, []), counts, name) for name in fleet.catalogue.skus)
+    limits = fleet.catalogue.limits
+    return StatusView(
+        fleet=fleet.catalogue.fleet,
+        at=fleet.now,
+        waiting=sum(sku.waiting for sku in skus),
+        blocked=sum(sku.blocked for sku in skus),
+        running=sum(counts.running.values()),
+        machines=fleet.usage.machines,
+        machines_limit=limits.machines,
+        dollars_per_hour=counts.dollars_per_hour,
+        dollars_limit=limits.dollars_per_hour,
+        skus=skus,
+        troubles=(*_blocked_skus(skus), *_others(counts)),
+    )
+
+
+def _sku(fleet: Fleet, runs: list[Waiting], counts: Counts, name: SkuName) -> SkuView:
+    blocked = [run for run in runs if run.blocked and run.code not in _DECIDED_BY_ACCESS]
+    most = max(blocked or runs, key=lambda run: run.count, default=None)
+    return SkuView(
+        sku=name,
+        waiting=sum(run.count for run in runs),
+        blocked=sum(run.count for run in blocked),
+        oldest=counts.oldest.get(name),
+        reasons=most.reasons if most is not None else (),
+        running=counts.running.get(name, 0),
+        booting=sum(fleet.count(name, state) for state in BOOTING_STATES),
+        ready=fleet.count(name, MachineState.READY),
+        machines=sum(fleet.count(name, state) for state in LIVE_STATES),
+        max_machines=fleet.catalogue.skus[name].max_machines,
+        circuit=_circuit(fleet, name),
+    )
+
+
+_DECIDED_BY_ACCESS = frozenset(
+    {
+        WaitCode.FORK_NOT_ALLOWED,
+        WaitCode.PUBLIC_REPOSITORY_NOT_ALLOWED,
+        WaitCode.BRANCH_NOT_ALLOWED,
+    }
+)
+"""No operator has to act on these jobs: fleet.yaml refuses them."""
+
+
+def _circuit(fleet: Fleet, name: SkuName) -> str | None:
+    rows = (open_circuit(fleet.cooldowns, key) for key in (exits_key(name), boots_key(name)))
+    return next((row.reason for row in rows if row is not None), None)
+
+
+def _blocked_skus(skus: tuple[SkuView, ...]) -> Iterator[Trouble]:
+    """Return a trouble for each SKU with blocked jobs or an open circuit breaker, the most jobs first."""
+    for sku in sorted(skus, key=lambda one: (-one.blocked, one.sku)):
+        if sku.blocked:
+            said = "; ".join(reason.message for reason in sku.reasons)
+            jobs = "1 job waits" if sku.blocked == 1 else f"{sku.blocked} jobs wait"
+            yield Trouble(sku.reasons[0].code.value, sku.sku, f"{jobs}: {said}")
+        elif sku.circuit is not None:
+            yield Trouble(
+                WaitCode.CIRCUIT_OPEN.value, sku.sku, f"circuit breaker open: {sku.circuit}"
+            )
+
+
+def _others(counts: Counts) -> Iterator[Trouble]:
+    for provider in counts.unlisted:
+        yield Trouble(
+            "provider_not_listed",
+            provider,
+            "its machines were not listed since the controller's start, so nothing is launched there; "
+            "the log has the reason: provider_not_opened or list_incomplete",
+        )
+    for code, count, which in (
+        (
+            "machines_not_terminating",
+            counts.not_terminating,
+            "asked to terminate three times or more",
+        ),
+        (
+            "machines_unverified",
+            counts.unverified,
+            "perhaps at work, without a record that shows it",
+        ),
+        ("machines_foreign", counts.foreign, "of another installation of this fleet"),
+    ):
+        if count:
+            machines = "1 machine" if count == 1 else f"{count} machines"
+            yield Trouble(code, "", f"{machines}: {which}. See autoscaler unverified")

@@ -1,0 +1,163 @@
+"""Lists of jobs and machines as operators see them, and a job's place in line."""
+
+import dataclasses
+
+from autoscaler.model import events as e
+from autoscaler.model.catalogue import Access, Limits
+from autoscaler.model.identifiers import MachineId, SkuName
+from autoscaler.model.jobs import JobState
+from autoscaler.model.machines import MachineState
+from autoscaler.model.waiting import WaitCode
+from autoscaler.views.explanation import explain_job, explain_labels
+from autoscaler.views.jobs import running_jobs, waiting_jobs
+from autoscaler.views.machines import machines, named
+from autoscaler.views.status import Counts, status
+from autoscaler.views.waits import wait_of
+from tests.ledger.builders import GPU, World
+from tests.planner.fleets import catalogue, sku
+
+NONE = Counts(running={}, oldest={}, dollars_per_hour=0.0)
+
+
+def queue_of(world: World, limit: int = 10, only: SkuName | None = None) -> list[tuple[int, str]]:
+    found = waiting_jobs(world.fleet(), world.plan().waiting, only, limit)
+    return [(job.id, job.wait.code.value if job.wait else "") for job in found]
+
+
+def test_jobs_are_listed_oldest_first_across_classes() -> None:
+    world = World(catalogue(sku(), sku("cpu")))
+    for job, label in ((1, "gpu"), (2, "cpu"), (3, "gpu")):
+        world.queue(job, labels=(label,))
+        world.now += 1
+    assert [job for job, _ in queue_of(world)] == [1, 2, 3]
+    assert [job for job, _ in queue_of(world, limit=2)] == [1, 2]
+    assert [job for job, _ in queue_of(world, only=SkuName("cpu"))] == [2]
+
+
+def test_jobs_about_which_github_decides_are_listed_with_the_others() -> None:
+    world = World(catalogue(dataclasses.replace(sku(), access=Access(forks=False))))
+    world.observe(1, JobState.QUEUED, run_id=7)
+    world.now += 1
+    world.observe(2, JobState.WAITING, run_id=8)
+    assert queue_of(world) == [(1, "run_unknown")]
+    other = World()
+    other.queue(1, 2)
+    other.observe(1, JobState.WAITING)
+    other.queue(1)
+    assert queue_of(other) == [(1, "job_unconfirmed"), (2, "launch_planned")]
+
+
+def test_the_place_in_line_counts_the_jobs_with_the_same_labels() -> None:
+    world = World(catalogue(limits=Limits(machines=1)))
+    for job in (1, 2, 3):
+        world.queue(job)
+        world.now += 1
+    fleet, reasons = world.fleet(), world.plan().waiting
+    waits = [wait_of(fleet, reasons, world.job(job)) for job in (1, 2, 3)]
+    assert [(w.place, w.line, w.turn, w.code.value, w.blocked) for w in waits if w] == [
+        (1, 3, 1, "launch_planned", False),
+        (2, 3, 1, "fleet_machines", True),
+        (3, 3, 2, "fleet_machines", True),
+    ]
+
+
+def test_a_job_that_the_plan_does_not_know_is_not_planned_yet() -> None:
+    world = World()
+    world.queue(1)
+    reasons = world.plan().waiting
+    world.now += 1
+    world.queue(2)
+    waits = wait_of(world.fleet(), reasons, world.job(2))
+    assert waits is not None
+    assert (waits.code, waits.place, waits.blocked) == (WaitCode.NOT_PLANNED, 2, False)
+
+
+def test_a_running_job_waits_for_nothing_and_shows_its_machine() -> None:
+    world = World()
+    runner = world.ready()
+    world.queue(1)
+    world.starts(1, runner)
+    assert queue_of(world) == []
+    (job,) = running_jobs(world.fleet(), {}, None, 10)
+    assert (job.id, job.machine, job.runner, job.wait) == (1, "c0", runner, None)
+    assert running_jobs(world.fleet(), {}, SkuName("other"), 10) == []
+
+
+def test_machines_are_listed_in_the_order_of_their_life() -> None:
+    world = World(catalogue(sku(), sku("cpu")))
+    world.make_ready(1, "r")
+    world.launch(1, "l")
+    world.launch(1, "o", sku="cpu")
+    rows = machines(world.fleet(), None, None, 10)
+    assert [(m.sku, m.id, m.state) for m in rows] == [
+        ("cpu", "o0", "launched"),
+        ("gpu", "l0", "launched"),
+        ("gpu", "r0", "ready"),
+    ]
+    assert [m.id for m in machines(world.fleet(), GPU, MachineState.READY, 10)] == ["r0"]
+    assert [m.id for m in machines(world.fleet(), None, None, 1)] == ["o0"]
+
+
+def test_a_machine_is_found_by_its_id_its_provider_s_id_and_its_runner_s_name() -> None:
+    world = World()
+    runner = world.ready()
+    for name in ("c0", "i-c0", runner):
+        found = named(world.fleet(), name)
+        assert found is not None
+        assert found.id == MachineId("c0")
+    assert named(world.fleet(), "i-other") is None
+
+
+def test_labels_of_no_sku_name_the_nearest_one() -> None:
+    world = World()
+    found = explain_labels(world.fleet(), "acme/widgets", ["gpuu"])
+    assert found.skus == ()
+    assert found.unmatched == "no SKU has all of the labels gpuu; the nearest SKU is gpu"
+    assert "no scope" in explain_labels(world.fleet(), "other/repo", ["gpu"]).unmatched
+    assert "GitHub's own" in explain_labels(world.fleet(), "acme/w", ["ubuntu-latest"]).unmatched
+    served = explain_labels(world.fleet(), "acme/widgets", ["gpu"])
+    assert (served.skus, served.unmatched) == (("gpu",), "")
+    assert [one.offering for one in served.tried] == list(world.keys())
+
+
+def test_a_job_that_no_sku_serves_says_so() -> None:
+    world = World()
+    world.queue(1, labels=("gpuu",))
+    found = explain_job(world.fleet(), world.plan().waiting, world.job(1))
+    assert "nearest SKU is gpu" in found.unmatched
+    assert found.next_event is None
+
+
+def test_the_status_names_the_sku_and_the_reason_of_blocked_jobs() -> None:
+    world = World(catalogue(sku(max_machines=1), sku("cpu")))
+    world.queue(1, 2, 3)
+    world.queue(4, labels=("cpu",))
+    seen = status(world.fleet(), world.plan().waiting, NONE)
+    assert (seen.waiting, seen.blocked) == (4, 2)
+    assert [(one.code, one.about, one.message) for one in seen.troubles] == [
+        ("max_machines", "gpu", "2 jobs wait: max_machines of gpu (1) is reached")
+    ]
+    cpu = next(one for one in seen.skus if one.sku == "cpu")
+    assert (cpu.waiting, cpu.blocked, cpu.reasons[0].code) == (1, 0, WaitCode.LAUNCH_PLANNED)
+
+
+def test_the_status_shows_open_circuit_breakers_providers_and_machines() -> None:
+    world = World()
+    for name in ("a", "b", "c"):
+        world.launch(1, name)
+        world.boot(f"{name}0")
+        world.do(e.HealthChecksReported, MachineId(f"{name}0"), False, "gpu_count: 7 of 8")
+    counts = Counts(
+        {GPU: 0}, {}, 3.5, unverified=1, not_terminating=2, foreign=3, unlisted=("west",)
+    )
+    seen = status(world.fleet(), world.plan().waiting, counts)
+    assert [(one.code, one.about) for one in seen.troubles] == [
+        ("circuit_open", "gpu"),
+        ("provider_not_listed", "west"),
+        ("machines_not_terminating", ""),
+        ("machines_unverified", ""),
+        ("machines_foreign", ""),
+    ]
+    assert "gpu_count: 7 of 8" in seen.troubles[0].message
+    assert seen.dollars_per_hour == 3.5
+    assert seen.troubles[3].message.startswith("1 machine: ")
