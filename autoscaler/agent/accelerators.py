@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import contextlib
 
+from autoscaler.agent.amd_smi import check_amd_errors, check_amd_heat, check_amd_pages
 from autoscaler.agent.checks import Check
 from autoscaler.agent.clock import Clock
 from autoscaler.agent.devices import Wanted, check_devices, read_wanted
 from autoscaler.agent.host import WINDOWS, Host
-from autoscaler.agent.kernel_log import check_xids, read_kernel_log
+from autoscaler.agent.kernel_log import check_amdgpu_log, check_xids, read_kernel_log
 from autoscaler.agent.limits import FABRIC_WAIT, GPU_ANSWER
 from autoscaler.agent.nvidia import (
     NvidiaLog,
@@ -19,7 +20,7 @@ from autoscaler.agent.nvidia import (
     read_nvidia_smi,
 )
 from autoscaler.agent.programs import NotInstalled, NoUsableAnswer, Output, run_program
-from autoscaler.agent.rocm import check_amd_errors, module_version, read_rocminfo, read_topology
+from autoscaler.agent.rocm import module_version, read_rocminfo, read_topology
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -76,10 +77,23 @@ def _check_amd(wanted: Wanted, host: Host, clock: Clock) -> list[Check]:
         source = "from the kernel: rocminfo is not installed"
     checks = [Check("gpu_query", True, source), *check_devices(gpus, driver, wanted)]
     with contextlib.suppress(NotInstalled):
-        checks.append(
-            check_amd_errors(_run_rocm(["amd-smi", "metric", "--ecc", "--json"], host, clock))
-        )
+        checks += _ask_amd_smi(host, clock)
+    if not WINDOWS:
+        checks.append(check_amdgpu_log(read_kernel_log(host.root + "/dev/kmsg")))
     return checks
+
+
+def _ask_amd_smi(host: Host, clock: Clock) -> list[Check]:
+    """Return the checks of amd-smi's answers. Raises NotInstalled."""
+
+    def ask(words: str) -> Output:
+        return _run_rocm(["amd-smi", *words.split(), "--json"], host, clock)
+
+    return [
+        check_amd_errors(ask("metric --ecc")),
+        check_amd_heat(ask("metric --temperature"), ask("static --limit")),
+        check_amd_pages(ask("bad-pages")),
+    ]
 
 
 def _run_rocm(argv: list[str], host: Host, clock: Clock) -> Output:

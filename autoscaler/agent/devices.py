@@ -11,6 +11,9 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Any
 
+HOTTEST = 95.0
+"""Degrees Celsius at which a GPU without a threshold of its own counts as too hot."""
+
 Wanted = collections.namedtuple(
     "Wanted", ("vendor", "count", "models", "memory_gb", "driver_version")
 )

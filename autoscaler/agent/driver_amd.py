@@ -6,9 +6,9 @@ package amdgpu-dkms, which builds the kernel module, and ROCm's packages.
 
 from __future__ import annotations
 
-import json
 import re
 
+from autoscaler.agent.amd_smi import read_gpus
 from autoscaler.agent.driver_packages import Packages
 from autoscaler.agent.driver_plan import AmdPlan, DriverFailure, amd_gpus
 from autoscaler.agent.driver_steps import DriverSteps
@@ -142,16 +142,6 @@ class AmdTry:
 
 
 def read_asics(text: str) -> list[str]:
-    """Return the architecture of each GPU of `amd-smi static --asic --json`; nothing if it is no answer.
-
-    The answer is a list of GPUs, since amdsmi 7 within `gpu_data`.
-    """
-    try:
-        answer = json.loads(text)
-    except ValueError:
-        return []
-    gpus = answer.get("gpu_data") if isinstance(answer, dict) else answer
-    asics = (
-        [one.get("asic") for one in gpus if isinstance(one, dict)] if isinstance(gpus, list) else []
-    )
+    """Return the architecture of each GPU of `amd-smi static --asic --json`; nothing if it is no answer."""
+    asics = [gpu.get("asic") for gpu in read_gpus(text) or []]
     return [str(asic.get("target_graphics_version")) for asic in asics if isinstance(asic, dict)]

@@ -10,7 +10,7 @@ from __future__ import annotations
 import collections
 
 from autoscaler.agent.checks import Check, verdict
-from autoscaler.agent.devices import Device, Wanted, check_devices
+from autoscaler.agent.devices import HOTTEST, Device, Wanted, check_devices
 from autoscaler.agent.programs import NoUsableAnswer, Output, last_line
 
 TYPE_CHECKING = False
@@ -20,9 +20,6 @@ if TYPE_CHECKING:
 
 INFOROM_CORRUPTED = 14
 """nvidia-smi's exit status for a corrupted infoROM, with a warning. The GPU works (nvidia-smi(1))."""
-
-HOTTEST = 95.0
-"""Degrees Celsius at which a GPU without a threshold of its own counts as too hot."""
 
 NvidiaLog = collections.namedtuple("NvidiaLog", ("driver", "gpus"))
 NvidiaGpu = collections.namedtuple("NvidiaGpu", ("place", "values", "partitions"))

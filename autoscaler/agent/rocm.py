@@ -6,10 +6,8 @@ shows the kernel's topology, from which rocminfo's own library reads.
 
 from __future__ import annotations
 
-import json
 import os
 
-from autoscaler.agent.checks import Check, verdict
 from autoscaler.agent.devices import Device
 from autoscaler.agent.limits import MOST_BODY
 from autoscaler.agent.programs import NoUsableAnswer, Output, last_line
@@ -66,25 +64,6 @@ def read_topology(root: str) -> list[Device]:
 def module_version(root: str) -> str:
     """Return the version of the kernel module below `root`, or an empty string."""
     return _read(root + DRIVER).strip()
-
-
-def check_amd_errors(output: Output) -> Check:
-    """Return the check of `amd-smi metric --ecc --json`. Virtual machines cannot count errors (amdsmi 6.2.1).
-
-    The answer is a list of GPUs, since amdsmi 7 within `gpu_data`.
-    """
-    try:
-        answer = json.loads(output.text)
-    except ValueError:
-        return Check("gpu_errors", True, f"not known: {last_line(output.text)}")
-    gpus = answer.get("gpu_data") if isinstance(answer, dict) else answer
-    problems = []
-    for gpu in gpus if isinstance(gpus, list) else ():
-        ecc = gpu.get("ecc") if isinstance(gpu, dict) else None
-        count = ecc.get("total_uncorrectable_count") if isinstance(ecc, dict) else None
-        if isinstance(count, int) and count > 0:
-            problems.append(f"GPU {gpu.get('gpu')}: {count} uncorrectable ECC errors")
-    return verdict("gpu_errors", problems, "no uncorrectable error")
 
 
 def _fields(device: str) -> dict[str, str]:

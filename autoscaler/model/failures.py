@@ -62,6 +62,7 @@ HEALTH_CHECKS = (
     "gpu_fabric",
     "gpu_nvlink",
     "gpu_xid",
+    "gpu_kernel_log",
     "image",
     "other",
 )
@@ -76,6 +77,7 @@ HARDWARE_CHECKS = frozenset(
         "gpu_fabric",
         "gpu_nvlink",
         "gpu_xid",
+        "gpu_kernel_log",
     }
 )
 """Those that the machine's host decides. The others depend on the image, the configuration or the network."""

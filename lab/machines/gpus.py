@@ -2,12 +2,13 @@
 
 The forms are those of the real programs: `nvidia-smi -q -x` of drivers 535 and later (nvsmi_device_v12.dtd, as
 in influxdata/telegraf, plugins/inputs/nvidia_smi/testdata), `nvidia-smi nvlink --status` of an H100, `rocminfo`
-of an MI300X (ROCm/rocm-examples#187) and `amd-smi metric --ecc --json` (ROCm/amdsmi, CHANGELOG.md). The values
-are the lab's own, and only elements by which a broken GPU differs from a healthy one are there.
+of an MI300X (ROCm/rocm-examples#187). What amd-smi prints is not recorded from a GPU: it is written from the
+source (ROCm/amdsmi, amdsmi_cli/amdsmi_commands.py, and CHANGELOG.md). The values are the lab's own, and only
+elements by which a broken GPU differs from a healthy one are there.
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from xml.etree import ElementTree
@@ -150,6 +151,12 @@ class AmdGpu:
     architecture: str = "gfx942"
     memory_kb: int = 201310208
     uncorrectable: int | str = 0
+    hotspot: int | str = 41
+    hotspot_limit: int | str = 100
+    memory_limit: int | str = 105
+    retired: int = 0
+    pending: int = 0
+    unreservable: int = 0
 
 
 def rocminfo(gpus: Sequence[AmdGpu], module: str = ROCK_MODULE) -> str:
@@ -196,18 +203,60 @@ def _agent(number: int, name: str, kind: str, node: int, kb: int) -> str:
 
 def amd_smi_ecc(gpus: Sequence[AmdGpu]) -> str:
     """Return what `amd-smi metric --ecc --json` prints."""
-    return json.dumps(
-        {
-            "gpu_data": [
-                {
-                    "gpu": number,
-                    "ecc": {
-                        "total_correctable_count": 0,
-                        "total_uncorrectable_count": gpu.uncorrectable,
-                    },
-                }
-                for number, gpu in enumerate(gpus)
-            ]
-        },
-        indent=4,
+    counts = (
+        {"total_correctable_count": 0, "total_uncorrectable_count": gpu.uncorrectable}
+        for gpu in gpus
     )
+    return _amd_smi({"ecc": count} for count in counts)
+
+
+def amd_smi_heat(gpus: Sequence[AmdGpu]) -> str:
+    """Return what `amd-smi metric --temperature --json` prints. An MI300X has no edge sensor."""
+    return _amd_smi(
+        {"temperature": {"edge": "N/A", "hotspot": _celsius(gpu.hotspot), "mem": _celsius(35)}}
+        for gpu in gpus
+    )
+
+
+def amd_smi_limit(gpus: Sequence[AmdGpu]) -> str:
+    """Return the temperatures of what `amd-smi static --limit --json` prints."""
+    return _amd_smi(
+        {
+            "limit": {
+                "slowdown_edge_temperature": "N/A",
+                "slowdown_hotspot_temperature": _celsius(gpu.hotspot_limit),
+                "slowdown_vram_temperature": _celsius(gpu.memory_limit),
+            }
+        }
+        for gpu in gpus
+    )
+
+
+def amd_smi_pages(gpus: Sequence[AmdGpu]) -> str:
+    """Return what `amd-smi bad-pages --json` prints."""
+    return _amd_smi(
+        {
+            "retired": _bad_pages(gpu.retired, "RESERVED"),
+            "pending": _bad_pages(gpu.pending, "PENDING"),
+            "un_res": _bad_pages(gpu.unreservable, "UNRESERVABLE"),
+        }
+        for gpu in gpus
+    )
+
+
+def _amd_smi(values: Iterable[Mapping[str, object]]) -> str:
+    numbered = [{"gpu": number, **one} for number, one in enumerate(values)]
+    return json.dumps({"gpu_data": numbered}, indent=4)
+
+
+def _celsius(value: int | str) -> object:
+    """Return a temperature of a JSON answer. `N/A` has no unit."""
+    return {"value": value, "unit": "C"} if isinstance(value, int) else value
+
+
+def _bad_pages(count: int, status: str) -> object:
+    """Return the pages of one kind: a text if there are none, and one page without its list."""
+    pages = [{"page_address": n, "page_size": 4096, "status": status} for n in range(count)]
+    if not pages:
+        return "No bad pages found."
+    return pages[0] if count == 1 else pages
