@@ -23,6 +23,7 @@ MAX_TERMINATED = 1000
 MAX_CONSOLE = 64 * 1024
 """EC2 keeps this many bytes of console output, the last ones (EC2 User Guide, "Instance console output")."""
 RESULTS = {
+    "DescribeCapacityReservations": "capacityReservationSet",
     "DescribeInstances": "reservationSet",
     "DescribeLaunchTemplates": "launchTemplates",
     "DescribeSpotPriceHistory": "spotPriceHistorySet",
@@ -69,6 +70,7 @@ class Actions:
             "RunInstances": self._run_instances,
             "TerminateInstances": self._terminate,
             "DescribeInstances": _plain(listing.describe),
+            "DescribeCapacityReservations": _plain(launcher.reservations.describe),
             "DescribeInstanceTypeOfferings": _plain(launcher.sales.describe),
             "DescribeSpotPriceHistory": _plain(prices.spot_history),
             "DescribeVolumes": _plain(volumes.describe),

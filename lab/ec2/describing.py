@@ -11,6 +11,7 @@ from lab.ec2.lifecycle import Lifecycle
 from lab.ec2.paging import page_of
 from lab.ec2.query import Ec2Error, Tree, answer, element, tag_set, timestamp
 from lab.ec2.quotas import vcpus
+from lab.ec2.reservations import ONLY
 
 INSTANCE_ID_LENGTHS = (10, 19)
 FILTERS = frozenset(
@@ -167,7 +168,20 @@ def _shown(one: Instance, account: str) -> dict[str, Any]:
         "ebsOptimized": specification.ebs_optimized,
         "enaSupport": True,
         "metadataOptions": _metadata_shown(specification.metadata_options),
+        **_reserved(specification.reservation),
         **_attached(one),
+    }
+
+
+def _reserved(reservation: str) -> dict[str, Any]:
+    if not reservation:
+        return {"capacityReservationSpecification": {"capacityReservationPreference": "open"}}
+    return {
+        "capacityReservationId": reservation,
+        "capacityReservationSpecification": {
+            "capacityReservationPreference": ONLY,
+            "capacityReservationTarget": {"capacityReservationId": reservation},
+        },
     }
 
 

@@ -100,7 +100,7 @@ class _Fleet:
                 wanted -= room
 
     async def _order(self, candidate: _Candidate, capacity_type: CapacityType) -> Order:
-        specification = await self._launcher.specify(candidate.data)
+        specification = await self._launcher.specify(candidate.data, capacity_type)
         system_tags = {
             "aws:ec2:fleet-id": self.id,
             "aws:ec2launchtemplate:id": candidate.template.id,

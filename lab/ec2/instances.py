@@ -70,7 +70,7 @@ class LaunchSpecification:
     """What to launch: the merged data of template, override and request.
 
     `user_data` is base64, as EC2 stores it. `tags` and `volume_tags` are those at launch. `disk` is the root
-    volume.
+    volume. `reservation` is the capacity reservation that the launch named.
     """
 
     image: Image
@@ -82,6 +82,7 @@ class LaunchSpecification:
     security_groups: tuple[str, ...] = ()
     interfaces: tuple[Interface, ...] = ()
     placement_group: str = ""
+    reservation: str = ""
     instance_profile: str = ""
     metadata_options: dict[str, str] = field(default_factory=dict)
     shutdown_behavior: str = "stop"
@@ -166,7 +167,7 @@ class Instances:
         return self._alive
 
     def taken(self, pool: Pool) -> int:
-        """Return the number of instances that use capacity of this pool now."""
+        """Return the number of instances that use capacity of this pool now, and of no reservation."""
         return self._taken[pool]
 
     def in_use(self) -> Iterator[tuple[Pool, int]]:
@@ -184,7 +185,7 @@ class Instances:
     def add(self, instance: Instance) -> None:
         """Add a new instance in `pending`."""
         self._by_id[instance.id] = instance
-        self._taken[instance.pool] += 1
+        self._taken[instance.pool] += not instance.specification.reservation
         self._in_use[instance.pool] += 1
         self._addresses[instance.specification.subnet.id] += _addresses_of(instance)
         self._alive += 1
@@ -193,7 +194,9 @@ class Instances:
     def move(self, instance: Instance, state: InstanceState) -> None:
         """Set an instance's state and update the counts."""
         before = instance.state
-        self._taken[instance.pool] += (state in TAKING_CAPACITY) - (before in TAKING_CAPACITY)
+        if not instance.specification.reservation:
+            taking = (state in TAKING_CAPACITY) - (before in TAKING_CAPACITY)
+            self._taken[instance.pool] += taking
         self._in_use[instance.pool] += (state in IN_USE) - (before in IN_USE)
         ended = InstanceState.TERMINATED
         lives = (before is ended) - (state is ended)

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from lab.ec2.interfaces import Interface, read_interfaces
 from lab.ec2.query import Ec2Error, Tree
+from lab.ec2.reservations import read_target
 
 MAX_TAGS = 50
 MAX_TAG_KEY, MAX_TAG_VALUE = 128, 256
@@ -33,6 +34,7 @@ class LaunchData:
     disks: dict[str, dict[str, str]] = field(default_factory=dict)
     market: str = ""
     placement_group: str = ""
+    reservation: str = ""
 
     def overlaid(self, other: "LaunchData") -> "LaunchData":
         """Return this data, overridden by what `other` says. Tags of both; those of `other` win."""
@@ -53,6 +55,7 @@ class LaunchData:
             disks=self.disks | other.disks,
             market=other.market or self.market,
             placement_group=other.placement_group or self.placement_group,
+            reservation=other.reservation or self.reservation,
         )
 
 
@@ -82,6 +85,7 @@ def launch_data(params: Tree) -> LaunchData:
         },
         market=params.structure("InstanceMarketOptions").text("MarketType"),
         placement_group=params.structure("Placement").text("GroupName"),
+        reservation=read_target(params.structure("CapacityReservationSpecification")),
     )
 
 

@@ -19,6 +19,7 @@ from lab.ec2.lifecycle import Lifecycle
 from lab.ec2.placement_groups import PlacementGroups
 from lab.ec2.query import Ec2Error, Tree, whole_number
 from lab.ec2.quotas import Quotas
+from lab.ec2.reservations import Reservations
 from lab.ec2.sales import Sales
 from lab.ec2.subnets import Subnets
 from lab.ec2.templates import LaunchTemplates
@@ -38,6 +39,7 @@ RUN_PARAMETERS = frozenset(
         "Action",
         "Version",
         "BlockDeviceMapping",
+        "CapacityReservationSpecification",
         "ClientToken",
         "DryRun",
         "EbsOptimized",
@@ -89,11 +91,12 @@ class Launcher:
     subnets: Subnets
     sales: Sales
     placement_groups: PlacementGroups
+    reservations: Reservations
     quotas: Quotas
     throttling: Throttling
     now: Callable[[], float]
 
-    async def specify(self, data: LaunchData) -> LaunchSpecification:
+    async def specify(self, data: LaunchData, capacity_type: CapacityType) -> LaunchSpecification:
         """Return the specification for launch data, with all that the data refer to. Raises Ec2Error."""
         if not data.instance_type:
             raise Ec2Error(
@@ -106,6 +109,7 @@ class Launcher:
         check_interfaces(data.interfaces, data.security_groups)
         check_adapters(data.interfaces, data.instance_type)
         self.placement_groups.check(data.placement_group, data.instance_type)
+        self.reservations.check(data.reservation, capacity_type)
         image = self.images.available(data.image)
         groups = data.interfaces[0].groups if data.interfaces else data.security_groups
         inner = data.interfaces[0].subnet if data.interfaces else ""
@@ -119,6 +123,7 @@ class Launcher:
             security_groups=groups,
             interfaces=data.interfaces,
             placement_group=data.placement_group,
+            reservation=data.reservation,
             instance_profile=data.instance_profile,
             metadata_options=data.metadata_options,
             shutdown_behavior=data.shutdown_behavior or "stop",
@@ -142,7 +147,7 @@ class Launcher:
         if order.capacity_type is CapacityType.SPOT and not self.faults.spot_role:
             yield 0, NO_SPOT_ROLE
         quota = self.quotas.room(order.pool)
-        if quota is not None:
+        if quota is not None and not order.specification.reservation:
             yield quota
 
     def _pool_bounds(self, order: Order) -> Iterator[Bound]:
@@ -150,10 +155,13 @@ class Launcher:
         group = self.placement_groups.room(order.specification)
         if group is not None:
             yield group
+        yield self.subnets.free(subnet.id, subnet.addresses), NO_ADDRESSES
+        if order.specification.reservation:
+            yield self.reservations.room(order.specification)
+            return
         refusal = self.faults.refusal(pool)
         if refusal is not None:
             yield 0, refusal
-        yield self.subnets.free(subnet.id, subnet.addresses), NO_ADDRESSES
         room = self.faults.room(pool, self.instances.taken(pool))
         if room is not None:
             message = (
@@ -218,11 +226,11 @@ async def run_instances(launcher: Launcher, params: Tree) -> list[Instance]:
     if "LaunchTemplate" in params:
         data = launcher.templates.find(params.structure("LaunchTemplate")).data.overlaid(data)
     check_interfaces(data.interfaces, data.security_groups, data.subnet)
-    specification = await launcher.specify(data)
+    capacity_type = capacity_type_of(data.market or CapacityType.ON_DEMAND)
+    specification = await launcher.specify(data, capacity_type)
     _check_placement(params.structure("Placement"), specification.subnet)
     highest = whole_number(params.text("MaxCount"), "MaxCount", 1, 1000)
     lowest = whole_number(params.text("MinCount"), "MinCount", 1, highest)
-    capacity_type = capacity_type_of(data.market or CapacityType.ON_DEMAND)
     order = Order(specification, capacity_type, params.text("ClientToken"))
     launcher.throttling.launch(highest)
     launcher.sales.check(order.pool, "Unsupported")

@@ -25,6 +25,7 @@ from lab.ec2.moto import MotoClient, MotoProcess
 from lab.ec2.placement_groups import PlacementGroups
 from lab.ec2.price_list import PriceList
 from lab.ec2.quotas import Quotas
+from lab.ec2.reservations import Reservations
 from lab.ec2.sales import Sales
 from lab.ec2.seeding import Network, seed_network
 from lab.ec2.service_quotas import ServiceQuotas
@@ -81,6 +82,7 @@ class LabEc2:
         self.instances = Instances()
         self.quotas = Quotas(self.instances)
         self.placement_groups = PlacementGroups(self.instances)
+        self.reservations = Reservations(self.instances, self.account, clock.now)
         self.prices = PriceList(self.region, clock.now)
         self.volumes = Volumes(self.instances)
         self.images = Images(self.account, clock.now)
@@ -127,6 +129,7 @@ class LabEc2:
             subnets=subnets,
             sales=Sales(self.region, self.faults),
             placement_groups=self.placement_groups,
+            reservations=self.reservations,
             quotas=self.quotas,
             throttling=self.throttling,
             now=self._clock.now,

@@ -175,3 +175,36 @@ def test_placement_groups_are_not_supported_on_kubernetes(folder: Folder) -> Non
     )
     assert problem.key == "skus.gpu.on[0].placement_group"
     assert problem.what == 'is not supported by "east"'
+
+
+@pytest.mark.parametrize(
+    ("types", "keys", "key", "what", "fix"),
+    [
+        (
+            "[g5.xlarge]",
+            "capacity_reservation: r-1",
+            "capacity_reservation",
+            '"r-1" is not a capacity reservation\'s id',
+            "write one such as cr-0123456789abcdef0",
+        ),
+        (
+            "[g5.xlarge]",
+            "capacity_reservation: cr-1, capacity: [on-demand, spot]",
+            "capacity[1]",
+            "a capacity reservation has no spot capacity",
+            "write capacity: [on-demand], or a launch option of its own for spot",
+        ),
+        (
+            "[g5.xlarge, g6.xlarge]",
+            "capacity_reservation: cr-1",
+            "instance_types",
+            "cr-1 is of one instance type, and 2 are named",
+            "name its type, and write a launch option of its own for each other type",
+        ),
+    ],
+)
+def test_what_a_capacity_reservation_cannot_have_is_refused(
+    folder: Folder, types: str, keys: str, key: str, what: str, fix: str
+) -> None:
+    problem = folder.problem(changed(("[g5.xlarge]", f"{types}, {keys}")))
+    assert (problem.key, problem.what, problem.fix) == (f"skus.gpu.on[0].{key}", what, fix)

@@ -33,6 +33,11 @@ INSTANCE = {
         for key in ("fleet", "installation", "sku", "launch-request")
     ]
     + [{"Key": "Name", "Value": "another's"}],
+    "CapacityReservationId": "cr-1",
+    "CapacityReservationSpecification": {
+        "CapacityReservationPreference": "capacity-reservations-only",
+        "CapacityReservationTarget": {"CapacityReservationId": "cr-1"},
+    },
 }
 BARE = {
     "InstanceId": "i-2",
@@ -211,14 +216,36 @@ CASES: list[tuple[str, str, dict[str, Any], dict[str, Any], dict[str, Any], obje
                     *("i-1", "terminated", "g5.xlarge", "us-east-1a", "spot", "windows", "ami-1"),
                     *("2026-11-22T10:00:00Z", "Server.Gone: it left", "the installation"),
                     *("the sku", "the launch-request", "the fleet", "dedicated", 8, "Server.Gone"),
+                    "cr-1",
                 ),
                 (
                     *("i-2", "running", "g5.xlarge", "", "on-demand", "", ""),
-                    *("2026-11-22T10:00:00Z", "", "", "", "", "", "", 0, ""),
+                    *("2026-11-22T10:00:00Z", "", "", "", "", "", "", 0, "", ""),
                 ),
             ],
             "p2",
         ),
+    ),
+    (
+        "DescribeCapacityReservations",
+        "ec2",
+        SECOND,
+        {"MaxResults": 1000, "NextToken": "p1"},
+        {
+            "CapacityReservations": [
+                {
+                    "CapacityReservationId": "cr-1",
+                    "InstanceType": "p5.48xlarge",
+                    "InstancePlatform": "Linux/UNIX",
+                    "AvailabilityZone": "us-east-1a",
+                    "TotalInstanceCount": 4,
+                    "AvailableInstanceCount": 1,
+                    "State": "active",
+                }
+            ],
+            **NEXT,
+        },
+        ([("cr-1", "p5.48xlarge", "us-east-1a", "Linux/UNIX", "active", 4)], "p2"),
     ),
     (
         "DescribeInstanceTypeOfferings",

@@ -6,7 +6,13 @@ Runs in the worker process only. Each function sends one request, without retrie
 from typing import Any
 
 from autoscaler.providers.ec2.clients import Arguments, Clients
-from autoscaler.providers.ec2.rows import ImageRow, QuotaRow, SubnetRow, TemplateRow
+from autoscaler.providers.ec2.rows import (
+    ImageRow,
+    QuotaRow,
+    ReservationRow,
+    SubnetRow,
+    TemplateRow,
+)
 from autoscaler.providers.ec2.tags import PUBLISHED, RECIPE_PREFIX
 
 
@@ -40,6 +46,31 @@ def describe_instance_type_offerings(
         (one["InstanceType"], one["Location"]) for one in answer["InstanceTypeOfferings"]
     ]
     return offered, answer.get("NextToken")
+
+
+def describe_capacity_reservations(
+    clients: Clients, arguments: Arguments
+) -> tuple[list[ReservationRow], str | None]:
+    """Return one page of the account's capacity reservations, and of those that are shared with it.
+
+    Not by id: EC2 refuses the whole call if one of them does not exist.
+    """
+    parameters: dict[str, Any] = {"MaxResults": 1000}
+    if arguments["page"]:
+        parameters["NextToken"] = arguments["page"]
+    answer = clients.ec2.describe_capacity_reservations(**parameters)
+    rows = [
+        ReservationRow(
+            one["CapacityReservationId"],
+            one["InstanceType"],
+            one.get("AvailabilityZone", ""),
+            one["InstancePlatform"],
+            one["State"],
+            one["TotalInstanceCount"],
+        )
+        for one in answer["CapacityReservations"]
+    ]
+    return rows, answer.get("NextToken")
 
 
 def describe_images(clients: Clients, arguments: Arguments) -> tuple[list[ImageRow], str | None]:

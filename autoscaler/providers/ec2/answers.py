@@ -124,9 +124,7 @@ def listed_machine(
         dollars_per_hour=running_cost(
             row.instance_type, _os(settings, row), prices or settings.price_list, capacity_type
         ),
-        quota_usage=()
-        if terminated
-        else quota_holds(settings.name, row.instance_type, capacity_type),
+        quota_usage=() if terminated else _quota_usage(settings, row, capacity_type),
         image=row.image,
         launch_time=row.launch_time,
         reason=row.reason or (row.state if leaving else ""),
@@ -135,6 +133,14 @@ def listed_machine(
         leaving=leaving,
         state=row.state,
     )
+
+
+def _quota_usage(
+    settings: Ec2Settings, row: InstanceRow, capacity_type: CapacityType
+) -> tuple[tuple[str, int], ...]:
+    if row.reservation:
+        return ((f"{settings.name}/{row.reservation}", 1),)
+    return quota_holds(settings.name, row.instance_type, capacity_type)
 
 
 def _os(settings: Ec2Settings, row: InstanceRow) -> OperatingSystem:

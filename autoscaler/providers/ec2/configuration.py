@@ -13,6 +13,7 @@ from autoscaler.config.tags import Tags
 from autoscaler.model.catalogue import CapacityType
 from autoscaler.providers.ec2.shapes import (
     Account,
+    CapacityReservation,
     PlacementGroup,
     Quota,
     Region,
@@ -30,6 +31,8 @@ class Ec2OptionKeys(LaunchOptionSettings):
     """`spot`, `on-demand` or both, in order of preference (EC2)."""
     efa_interfaces: Annotated[int, Field(ge=0, le=64)] = 0
     """The number of Elastic Fabric Adapters of each machine, one for each network card (EC2, Linux)."""
+    capacity_reservation: CapacityReservation | None = None
+    """The id of a capacity reservation: its machines, and no others, are launched (EC2)."""
     placement_group: PlacementGroup | None = None
     """The name of an existing placement group for the machines (EC2)."""
 

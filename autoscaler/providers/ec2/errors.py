@@ -24,7 +24,8 @@ _UNLISTED = Meaning(FailureClass.UNKNOWN)
 # No capacity for one offering: instance type x zone x capacity type.
 _OFFERING = """
 InsufficientCapacity InsufficientCapacityOnHost InsufficientHostCapacity
-InsufficientInstanceCapacity InsufficientReservedInstanceCapacity ReservationCapacityExceeded
+InsufficientInstanceCapacity InsufficientReservedInstanceCapacity InvalidCapacityReservationState
+ReservationCapacityExceeded
 SpotInstanceShutdown SpotInstanceTermination SpotMaxPriceTooLow UnfulfillableCapacity Unsupported
 """
 
@@ -55,7 +56,8 @@ _CONFIGURATION = """
 AWS.SimpleQueueService.NonExistentQueue
 AccessDenied AccessDeniedException AuthFailure Blocked Client.InternalError InvalidAMIID
 InvalidAMIName InvalidAction InvalidAvailabilityZone InvalidBlockDeviceMapping
-InvalidClientTokenId InvalidFleetConfig InvalidFleetConfiguration InvalidFormat InvalidGroup
+InvalidCapacityReservationId InvalidClientTokenId InvalidFleetConfig InvalidFleetConfiguration
+InvalidFormat InvalidGroup
 InvalidIamInstanceProfile InvalidIamInstanceProfileArn InvalidInput InvalidInstanceType
 InvalidKMSKey InvalidParameter InvalidParameterCombination InvalidParameterValue
 InvalidPlacementGroup InvalidSecurity

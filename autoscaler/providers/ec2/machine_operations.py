@@ -81,6 +81,7 @@ def describe_instances(
 def _instance(one: Any) -> InstanceRow:
     tags = {FIELDS[tag["Key"]]: tag["Value"] for tag in one.get("Tags", ()) if tag["Key"] in FIELDS}
     reason, cpus = one.get("StateReason", {}), one.get("CpuOptions", {})
+    target = one.get("CapacityReservationSpecification", {}).get("CapacityReservationTarget", {})
     return InstanceRow(
         id=one["InstanceId"],
         state=one["State"]["Name"],
@@ -98,6 +99,7 @@ def _instance(one: Any) -> InstanceRow:
         tenancy=one.get("Placement", {}).get("Tenancy", ""),
         vcpus=cpus.get("CoreCount", 0) * cpus.get("ThreadsPerCore", 1),
         ended_by=reason.get("Code", "")[:MAX_TEXT],
+        reservation=target.get("CapacityReservationId", ""),
     )
 
 

@@ -16,6 +16,7 @@ OPERATIONS: Mapping[str, Callable[[Clients, Arguments], object]] = {
     "DeleteLaunchTemplate": account_operations.delete_launch_template,
     "DeleteMessageBatch": queue_operations.delete_message_batch,
     "DeleteVolume": account_operations.delete_volume,
+    "DescribeCapacityReservations": account_operations.describe_capacity_reservations,
     "DescribeImages": account_operations.describe_images,
     "DescribeInstanceTypeOfferings": account_operations.describe_instance_type_offerings,
     "DescribeInstances": machine_operations.describe_instances,

@@ -45,6 +45,7 @@ from autoscaler.providers.ec2.offerings import price_offerings
 from autoscaler.providers.ec2.prices import Ec2Prices
 from autoscaler.providers.ec2.quotas import COUNTED_STATES, available_quotas, used_by_others
 from autoscaler.providers.ec2.requests import fleet_request, template_of
+from autoscaler.providers.ec2.reservations import Reservations
 from autoscaler.providers.ec2.resources import Resources
 from autoscaler.providers.ec2.rows import InstanceRow
 from autoscaler.providers.ec2.settings import Ec2Settings, Ec2Sku
@@ -84,6 +85,7 @@ class Ec2Provider:
         self._settings = settings
         self._api = MeteredApi(worker, settings.name, telemetry, clock, throttle)
         self._resources = Resources(settings, self._api, clock)
+        self._reservations = Reservations(settings, self._api)
         self._unused_resources = UnusedResources(settings, self._api, clock, self._resources)
         self.prices = Ec2Prices(settings, self._api, clock)
         self.limits = AccountLimits(settings, self._api, clock)
@@ -142,6 +144,7 @@ class Ec2Provider:
             raise ProviderError(FailureClass.CONFIGURATION, "IdentityCertificates", text)
         self._account = await self._resources.account()
         await self._resources.read_offered_types()
+        await self._reservations.read()
 
     def hint(self, error: Exception) -> str | None:
         """Return a fix for the error codes of AWS and its SDK that an operator can mend."""
@@ -154,7 +157,8 @@ class Ec2Provider:
         found = self.offerings_of(
             wanted.instance_types, wanted.capacity_types, known.os, known.arch
         )
-        return tuple(replace(one, target=wanted.target) for one in found)
+        aimed = (replace(one, target=wanted.target) for one in found)
+        return self._reservations.offerings(wanted, known.os, aimed)
 
     def offerings_of(
         self,
@@ -252,15 +256,16 @@ class Ec2Provider:
                 return
 
     async def quotas(self) -> Mapping[str, int]:
-        """Return the quotas without the vCPUs that machines outside the fleet use (see `Provider`)."""
+        """Return the vCPUs that others leave of each quota, and the sizes of capacity reservations."""
         known = await self.limits.read()
+        await self._reservations.read()
         others: Counter[str] = Counter()
         page: str | None = None
         while True:
             rows, page = await self._page("instance-state-name", COUNTED_STATES, page)
             others += used_by_others(self._settings.fleet, rows)
             if not page:
-                return available_quotas(self.name, known, others)
+                return available_quotas(self.name, known, others) | self._reservations.quotas()
 
     async def delete_unused(self, requests: Sequence[str]) -> tuple[str, ...]:
         """Delete unused launch templates and volumes (see `Provider`)."""

@@ -1,6 +1,7 @@
 """The codes of the account's vCPU quotas, and how much of them this fleet may use. Pure.
 
-Subtracts the usage of machines outside this fleet. The ledger counts the fleet's own usage.
+Subtracts the usage of machines outside this fleet, and of its own in capacity reservations. The ledger counts
+the usage of the others.
 """
 
 from collections import Counter
@@ -45,11 +46,13 @@ _OWN_QUOTAS = frozenset({"capacity-block", "scheduled"})
 
 
 def used_by_others(fleet: str, rows: Iterable[InstanceRow]) -> Counter[str]:
-    """Return the vCPUs by quota name of the machines without this fleet's tag."""
+    """Return the vCPUs by quota name of the machines that the ledger does not count under it."""
     used: Counter[str] = Counter()
     for row in rows:
+        # A machine of the fleet in a capacity reservation counts against the reservation there.
+        own = row.fleet == fleet and not row.reservation
         # Dedicated hosts and capacity blocks have their own quotas.
-        if row.fleet == fleet or row.tenancy == "host" or row.lifecycle in _OWN_QUOTAS:
+        if own or row.tenancy == "host" or row.lifecycle in _OWN_QUOTAS:
             continue
         kind = CapacityType.SPOT if row.lifecycle == "spot" else CapacityType.ON_DEMAND
         known = instance_types().get(row.instance_type)

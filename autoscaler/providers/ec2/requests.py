@@ -90,6 +90,12 @@ def template_data(
     }
     if option.placement_group is not None:
         data["Placement"] = {"GroupName": option.placement_group}
+    if option.capacity_reservation is not None:
+        # Karpenter sends both, too. With the preference alone, EC2 takes any reservation that fits.
+        data["CapacityReservationSpecification"] = {
+            "CapacityReservationPreference": "capacity-reservations-only",
+            "CapacityReservationTarget": {"CapacityReservationId": option.capacity_reservation},
+        }
     if settings.instance_profile is not None:
         key = "Arn" if settings.instance_profile.startswith("arn:") else "Name"
         data["IamInstanceProfile"] = {key: settings.instance_profile}

@@ -54,6 +54,7 @@ class InstanceRow(NamedTuple):
     """One machine as DescribeInstances lists it. `launch_time` is `YYYY-MM-DDTHH:MM:SSZ`.
 
     `ended_by` is the StateReason's code, `reason` its message; `vcpus` is 0 if EC2 reports none.
+    `reservation` is the capacity reservation that its launch named.
     """
 
     id: str
@@ -72,6 +73,21 @@ class InstanceRow(NamedTuple):
     tenancy: str = ""
     vcpus: int = 0
     ended_by: str = ""
+    reservation: str = ""
+
+
+class ReservationRow(NamedTuple):
+    """One capacity reservation. `machines` is how many it reserves, whether they run or not.
+
+    `platform` is AWS's word, such as `Linux/UNIX`.
+    """
+
+    id: str
+    instance_type: str
+    zone: str
+    platform: str
+    state: str
+    machines: int
 
 
 class QuotaRow(NamedTuple):

@@ -29,19 +29,20 @@ class CanaryImage:
 class Ec2Option:
     """One launch option of a SKU: instance types and capacity types, each in order of preference.
 
-    `efa_interfaces` is the number of Elastic Fabric Adapters of each machine, `placement_group` the name of
-    the group into which they are launched.
+    `efa_interfaces` is the number of Elastic Fabric Adapters of each machine. They are launched into the
+    placement group and the capacity reservation, and nowhere else.
     """
 
     instance_types: tuple[str, ...] = ()
     capacity_types: tuple[CapacityType, ...] = ()
     efa_interfaces: int = 0
     placement_group: str | None = None
+    capacity_reservation: str | None = None
 
     @property
     def target(self) -> str:
         """What the machines are launched into (`Offering.target`)."""
-        return self.placement_group or ""
+        return "/".join(filter(None, (self.capacity_reservation, self.placement_group)))
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,12 @@ SubnetId = Annotated[
 SecurityGroupId = Annotated[
     str, Matching("sg-[0-9a-z]+", "a security group id", "write one such as sg-0123456789abcdef0")
 ]
+CapacityReservation = Annotated[
+    str,
+    Matching(
+        "cr-[0-9a-z]+", "a capacity reservation's id", "write one such as cr-0123456789abcdef0"
+    ),
+]
 PlacementGroup = Annotated[
     str,
     Matching("[!-~]([ -~]*[!-~])?", "a placement group", "write its name, in ASCII", maximum=255),

@@ -11,8 +11,10 @@ from autoscaler.config.shapes import Gibibytes, KmsKey
 from autoscaler.config.sku_settings import Volume
 from autoscaler.config.tags import MAX_TAGS, Tags
 from autoscaler.config.values import valid
+from autoscaler.model.catalogue import CapacityType
 from autoscaler.providers.ec2.efa import efa_problem
 from autoscaler.providers.ec2.settings import VolumeOptions
+from autoscaler.providers.ec2.shapes import CapacityReservation
 from autoscaler.providers.ec2.volumes import ratio_problems
 
 _KEY_ARN = re.compile("arn:[a-z-]+:kms:([a-z0-9-]+):")
@@ -25,6 +27,7 @@ def sku_problems(document: Document, kind: str) -> Iterator[Problem]:
         section = document.root.get("providers", text(option, "provider") or "", kind)
         sections.setdefault(name, []).extend([section] if section is not None else ())
         yield from _efa(document, ("skus", name, "on", index), sku, option, section)
+        yield from _reservation(document, ("skus", name, "on", index), option)
     skus = document.root.child("skus")
     for name, sku in skus.entries() if skus else ():
         if name in sections:
@@ -73,6 +76,23 @@ def _tags(document: Document, name: str, sku: Node, sections: Sequence[Node]) ->
     if own and count > MAX_TAGS:
         what = f"makes {count} tags with those of the provider: EC2 allows 50, and 5 are the controller's"
         yield document.problem(("skus", name, "tags"), what, f"keep {MAX_TAGS} in both together")
+
+
+def _reservation(document: Document, path: KeyPath, option: Node) -> Iterator[Problem]:
+    reservation = valid(option, CapacityReservation, "capacity_reservation")
+    if reservation is None:
+        return
+    capacity, types = option.child("capacity"), option.child("instance_types")
+    for index, node in capacity.items() if capacity else ():
+        if node.value == CapacityType.SPOT:
+            what = "a capacity reservation has no spot capacity"
+            fix = "write capacity: [on-demand], or a launch option of its own for spot"
+            yield document.problem((*path, "capacity", index), what, fix)
+    count = len(tuple(types.items())) if types else 0
+    if count > 1:
+        what = f"{reservation} is of one instance type, and {count} are named"
+        fix = "name its type, and write a launch option of its own for each other type"
+        yield document.problem((*path, "instance_types"), what, fix)
 
 
 def _efa(

@@ -118,6 +118,7 @@ def _options(sku: SkuSettings, provider: ProviderName) -> dict[int, Ec2Option]:
             option.capacity,
             option.efa_interfaces,
             option.placement_group,
+            option.capacity_reservation,
         )
         for index, option in enumerate(sku.launch_options)
         if option.provider == provider and isinstance(option, Ec2OptionKeys)

@@ -84,8 +84,8 @@ async def test_a_launch_request_says_key_placement_and_ebs_optimization(ec2: Fix
     elsewhere = {"AvailabilityZone": f"{zone[:-1]}z"}
     with pytest.raises(ClientError, match="is not in zone"):
         await launch(ec2, Placement=elsewhere)
-    with pytest.raises(ClientError, match="by their subnet only"):
-        await launch(ec2, Placement={"GroupName": "cluster"})
+    with pytest.raises(ClientError, match="by subnet and group"):
+        await launch(ec2, Placement={"Tenancy": "dedicated"})
 
 
 async def test_an_image_is_pending_before_it_can_be_launched(ec2: Fixture) -> None:

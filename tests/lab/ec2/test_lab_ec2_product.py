@@ -292,3 +292,33 @@ async def test_machines_are_launched_into_their_placement_group(product: Product
     assert [(one.failure, one.offering) for one in second.failures] == [
         (FailureClass.CAPACITY, f"there/g5.xlarge/{zones[0]}/on-demand")
     ]
+
+
+async def test_machines_are_launched_into_their_capacity_reservation(product: Product) -> None:
+    product.ec2.lab.reservations.add("cr-0f00", "g5.xlarge", "us-west-2b", 2)
+    provider = product.provider(option="capacity_reservation: cr-0f00")
+    await provider.open()
+    (offered,) = (one.key for one in provider.offerings(SkuName("gpu"), 0))
+    assert offered == "there/g5.xlarge/us-west-2b/on-demand/cr-0f00"
+    assert (await provider.quotas())["there/cr-0f00"] == 2
+    # Another user of the account was faster.
+    request = await provider.prepare(order(offerings=(offered,), count=3))
+    answer = await provider.launch(request)
+    assert len(answer.launched) == 2
+    assert [(one.failure, one.code) for one in answer.failures] == [
+        (FailureClass.CAPACITY, "ReservationCapacityExceeded")
+    ]
+    pages = [page async for page in provider.machines()]
+    assert [one.quota_usage for page in pages for one in page] == [(("there/cr-0f00", 1),)] * 2
+    plain, _ = await product.launch(order("u"))
+    assert template_of(plain) != template_of(request)
+    assert "CapacityReservationSpecification" not in await product.template(plain)
+
+
+async def test_a_reservation_that_does_not_exist_needs_an_operator(product: Product) -> None:
+    provider = product.provider(option="capacity_reservation: cr-0f00")
+    await provider.open()
+    answer = await provider.launch(await provider.prepare(order()))
+    assert [(one.failure, one.code) for one in answer.failures] == [
+        (FailureClass.CONFIGURATION, "InvalidCapacityReservationId.NotFound")
+    ]
