@@ -18,7 +18,9 @@ MOST_PROCESSES = 100
 
 @dataclass(frozen=True, slots=True)
 class LabFleet:
-    """Settings of a laboratory. `skus` is the section of that name in fleet.yaml, without `image`.
+    """Settings of a laboratory. `skus` is the section of that name in fleet.yaml.
+
+    A SKU without `image` gets an image of its own.
 
     `scale` is lab seconds per real second. `most_machines` is the maximum number of machines at once.
     `limits` are GitHub's rate limits, `None` for none. `registrations` is that section of fleet.yaml.
@@ -79,7 +81,7 @@ def fleet_settings(
         "limits": {"machines": fleet.most_machines},
         "providers": dict(providers),
         "skus": {
-            name: {**section, "image": {"name": f"{name}-*", "owner": "self"}}
+            name: {"image": {"name": f"{name}-*", "owner": "self"}, **section}
             if is_on_ec2(section)
             else dict(section)
             for name, section in fleet.skus.items()

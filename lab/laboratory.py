@@ -49,7 +49,8 @@ class Laboratory:
     """A laboratory. Use it as an async context manager; `close` stops everything that it started.
 
     If `moto` is given, the laboratory shares it, in its own account, and leaves it running. It does the same
-    with `cluster`, in its own namespace. `pods` is None without nodes.
+    with `cluster`, in its own namespace. `pods` is None without nodes. `machines` runs EC2's machines in place
+    of the lab's own host; `close` closes it.
     """
 
     def __init__(
@@ -58,6 +59,7 @@ class Laboratory:
         moto: MotoProcess | None = None,
         report: Callable[[str], None] = lambda _: None,
         cluster: Cluster | None = None,
+        machines: MachineHost | None = None,
     ) -> None:
         """`report` is called with the name of each part before it starts."""
         self.fleet = fleet
@@ -71,6 +73,7 @@ class Laboratory:
         self.controller: ControllerProcess
         self.pods: LabPods | None = None
         self.misdeeds: Mapping[str, Sequence[Misdeed]] = {}
+        self._given = machines
         self._machines: MachineHost
         self._closing = AsyncExitStack()
 
@@ -81,7 +84,7 @@ class Laboratory:
             # Machines run as an ordinary user, which must be able to enter its folder.
             self.folder.chmod(0o755)
             key = await asyncio.to_thread(rsa.generate_private_key, 65537, 2048)
-            host = self._host()
+            host = self._given or self._host()
             if self.fleet.listener is not None:
                 host = ObservedHost(host, self.fleet.listener)
             stack.push_async_callback(host.close)
@@ -216,7 +219,7 @@ class Laboratory:
 
     def _write_fleet_file(self, network: Network) -> Path:
         for sku, section in self.fleet.skus.items():
-            if not is_on_ec2(section):
+            if not is_on_ec2(section) or "image" in section:
                 continue
             self.ec2.images.add(
                 f"{sku}-1",

@@ -4,7 +4,6 @@ import asyncio
 import hashlib
 import json
 import os
-import socket
 import subprocess
 import sys
 import time
@@ -15,12 +14,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import pytest_asyncio
+import yaml
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from autoscaler.app.agent_file import build_agent
-from lab.ec2.lifecycle import Delays
+from lab.ec2.images import Image
+from lab.ec2.instances import Instance
 from lab.ec2.service import LabEc2
+from lab.laboratory import LabFleet, Laboratory
+from lab.ports import free_ports
 from tests.ami.machines import RootHost
 from tests.ami.repository import make_repository, make_runner, served
 from tests.ami.root import base_root
@@ -29,23 +33,17 @@ AMI = Path(__file__).parents[2] / "ami"
 VERSION = "2.338.0"
 
 
-class RealClock:
-    """Lab time is real time."""
-
-    def now(self) -> float:
-        return time.time()
-
-    async def sleep(self, seconds: float) -> None:
-        await asyncio.sleep(seconds)
-
-
 @dataclass(frozen=True)
 class Place:
-    """What a build needs: an EC2 with a stock image, a key, a package repository, a runner."""
+    """A laboratory whose EC2 has a stock image, and a key, packages and a runner for a build."""
 
-    ec2: LabEc2
+    lab: Laboratory
     host: RootHost
     variables: dict[str, Any]
+
+    @property
+    def ec2(self) -> LabEc2:
+        return self.lab.ec2
 
 
 def _key_pair() -> tuple[bytes, str]:
@@ -60,9 +58,22 @@ def _key_pair() -> tuple[bytes, str]:
     return private, key.public_key().public_bytes(*encoding).decode()
 
 
+FLEET = LabFleet(
+    "acme",
+    ("widgets",),
+    {
+        "baked": {
+            "on": [{"provider": "lab", "instance_types": ["m7i.large"]}],
+            "image": {"name": "autoscaler/linux-cpu-x64-*", "owner": "self"},
+        }
+    },
+    scale=1.0,
+)
+
+
 @asynccontextmanager
 async def place(folder: Path) -> AsyncIterator[Place]:
-    """Start the lab's EC2 with a stock image, whose machines run a real root file system."""
+    """Start a laboratory with a stock image, whose machines run real root file systems."""
     served_folder, key, agent = folder / "served", folder / "key", folder / "agent.py"
     served_folder.mkdir()
     private, public = _key_pair()
@@ -71,18 +82,14 @@ async def place(folder: Path) -> AsyncIterator[Place]:
     agent.write_bytes(build_agent())
     key.write_bytes(private)
     key.chmod(0o600)
-    with served(served_folder) as url, socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    [port] = free_ports(1)
+    with served(served_folder) as url:
         host = RootHost(folder / "machines", base_root(), port, public, url)
-        ec2 = LabEc2(host, RealClock(), delays=Delays(0.1, 0.1, 3600.0, 0.1))
-        ec2.images.imaging = 0.5
-        host.ec2 = ec2
-        await ec2.start()
-        free.close()
-        try:
-            network = await ec2.seed_network(1)
-            ec2.images.add("stock-1", root_device="/dev/sda1", snapshot_gb=8)
+        async with Laboratory(FLEET, machines=host) as lab:
+            host.ec2 = lab.ec2
+            lab.ec2.images.imaging = 0.5
+            lab.ec2.images.add("stock-1", root_device="/dev/sda1", snapshot_gb=8)
+            fleet = yaml.safe_load((lab.folder / "fleet.yaml").read_text())
             variables = {
                 "recipe": "linux-cpu",
                 "image_name": "runner-linux-cpu-x64-1",
@@ -94,10 +101,10 @@ async def place(folder: Path) -> AsyncIterator[Place]:
                 "runner_sha256": runner_sha256,
                 "agent_file": str(agent),
                 "agent_sha256": hashlib.sha256(agent.read_bytes()).hexdigest(),
-                "region": ec2.region,
+                "region": lab.ec2.region,
                 "instance_type": "m7i.large",
-                "subnet_id": network.subnets[0],
-                "endpoint": ec2.endpoint_url,
+                "subnet_id": fleet["providers"]["lab"]["ec2"]["subnets"][0],
+                "endpoint": lab.ec2.endpoint_url,
                 "source_cidrs": ["127.0.0.1/32"],
                 "ssh_host": "127.0.0.1",
                 "ssh_port": port,
@@ -105,10 +112,7 @@ async def place(folder: Path) -> AsyncIterator[Place]:
                 "ssh_private_key_file": str(key),
                 "poll_seconds": 1,
             }
-            yield Place(ec2, host, variables)
-        finally:
-            await host.close()
-            await ec2.close()
+            yield Place(lab, host, variables)
 
 
 def packer(*words: str | Path) -> subprocess.CompletedProcess[str]:
@@ -124,14 +128,14 @@ def packer(*words: str | Path) -> subprocess.CompletedProcess[str]:
 
 @dataclass(frozen=True)
 class Built:
-    """A build that has ended: Packer's output, the image's tags, and the folder with what it changed."""
+    """A build that has ended: the image, what the command printed, the folder with what it changed."""
 
-    status: int
+    image: Image
     output: str
-    tags: dict[str, str]
+    seconds: float
     snapshot_tags: dict[str, str]
     disk: Path
-    machines_left: int
+    machines_left: list[Instance]
     published: str
     """What `autoscaler images publish` printed."""
 
@@ -160,27 +164,30 @@ def start_bake(at: Place) -> subprocess.Popen[str]:
     )
 
 
-async def _build(folder: Path) -> Built:
-    async with place(folder) as at:
-        process = start_bake(at)
-        printed, error = await asyncio.to_thread(process.communicate)
-        output = printed + error
-        assert process.returncode == 0, output
-        [image] = at.ec2.images.named("autoscaler/linux-cpu-x64-*")
-        return Built(
-            process.returncode,
-            output,
-            dict(image.tags),
-            dict(at.ec2.images.snapshots.find(image.snapshot_id).tags),
-            at.host.disk(image.source_instance),
-            len(at.ec2.machines_left()),
-            next(line for line in printed.splitlines() if ": published after " in line),
-        )
-
-
-@pytest.fixture(scope="session")
-def built(tmp_path_factory: pytest.TempPathFactory) -> Built:
-    """The image for Linux, built by Packer on a machine of the lab."""
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
+async def account(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Place]:
+    """An account with nothing but a stock image."""
     folder = tmp_path_factory.mktemp("ami")
     folder.chmod(0o755)
-    return asyncio.run(_build(folder))
+    async with place(folder) as at:
+        yield at
+
+
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
+async def built(account: Place) -> Built:
+    """The image for Linux, built by Packer on a machine of the lab."""
+    began = time.monotonic()
+    process = start_bake(account)
+    printed, error = await asyncio.to_thread(process.communicate)
+    output = printed + error
+    assert process.returncode == 0, output
+    [image] = account.ec2.images.named("autoscaler/linux-cpu-x64-*")
+    return Built(
+        image,
+        output,
+        time.monotonic() - began,
+        dict(account.ec2.images.snapshots.find(image.snapshot_id).tags),
+        account.host.disk(image.source_instance),
+        [one for one in account.ec2.machines_left() if one.ended_at is None],
+        next(line for line in printed.splitlines() if ": published after " in line),
+    )

@@ -1,11 +1,14 @@
-"""Runs the lab's instances as real root file systems: build machines under sshd, others with user data.
+"""Runs the lab's instances as real root file systems: build machines under sshd, others booted by systemd.
 
 An image of an instance is that instance's disk, so what a build installed is what its image has.
 """
 
 import asyncio
-import signal
+import json
+import os
+import tty
 from asyncio.subprocess import DEVNULL, PIPE, STDOUT, Process
+from contextlib import suppress
 from pathlib import Path
 
 from lab.ec2.images import Image
@@ -27,12 +30,20 @@ ssh-keygen -A > /dev/null
 """
 """What cloud-init and the stock image do at the boot of the build machine."""
 
+CLOUD_INIT = """\
+datasource_list: [NoCloud]
+network: {config: disabled}
+growpart: {mode: "off"}
+resize_rootfs: false
+"""
+"""The machine has no network and no disk of its own. Its user data are in a folder, not in EC2's metadata."""
+
 
 class RootHost:
     """A machine host for `LabEc2`, whose machines have a disk each in `folder`, over `root`.
 
     An instance with a key pair runs sshd at `port`, with `key` (a public key) as the user ubuntu's, and has the
-    package repository at `packages`. Another runs its user data, and powers off afterwards.
+    package repository at `packages`. Another is booted by systemd, and its cloud-init runs the user data.
     """
 
     def __init__(self, folder: Path, root: Path, port: int, key: str, packages: str) -> None:
@@ -48,19 +59,21 @@ class RootHost:
         assert self.ec2 is not None
         instance = self.ec2.instances.find(machine.instance_id)
         assert instance is not None
-        program = self._sshd if instance.specification.key_name else machine.user_data
-        process = await asyncio.create_subprocess_exec(
-            PROGRAM,
+        arguments = [
             ":".join(str(one) for one in self.layers(instance.specification.image)),
-            self.disk(machine.instance_id),
-            self._folder / f"{machine.instance_id}.work",
-            *("bash", "-c", program),
-            stdin=DEVNULL,
-            stdout=PIPE,
-            stderr=STDOUT,
-        )
+            str(self.disk(machine.instance_id)),
+            str(self._folder / f"{machine.instance_id}.work"),
+        ]
+        if instance.specification.key_name:
+            arguments += ["bash", "-c", self._sshd]
+            process = await _start(arguments, DEVNULL, PIPE)
+            assert process.stdout is not None
+            output = process.stdout
+        else:
+            _write_seed(self.disk(machine.instance_id), machine)
+            process, output = await _start_with_console(arguments)
         self._processes[machine.instance_id] = process
-        reader = asyncio.create_task(self._read(machine, process))
+        reader = asyncio.create_task(self._read(machine, process, output))
         self._readers.add(reader)
         reader.add_done_callback(self._readers.discard)
 
@@ -79,11 +92,14 @@ class RootHost:
         """Return the folder with what an instance changed."""
         return self._folder / instance_id
 
-    async def _read(self, machine: LabMachine, process: Process) -> None:
-        assert process.stdout is not None
-        while block := await process.stdout.read(4096):
-            written = self._written.get(machine.instance_id, b"")
-            self._written[machine.instance_id] = written + block
+    async def _read(
+        self, machine: LabMachine, process: Process, output: asyncio.StreamReader
+    ) -> None:
+        # A terminal that no process has open any more gives EIO, and not an end of file.
+        with suppress(OSError):
+            while block := await output.read(4096):
+                written = self._written.get(machine.instance_id, b"")
+                self._written[machine.instance_id] = written + block
         await process.wait()
         await machine.powered_off()
 
@@ -93,7 +109,7 @@ class RootHost:
     async def kill(self, instance_id: str) -> None:
         process = self._processes.pop(instance_id, None)
         if process is not None and process.returncode is None:
-            process.send_signal(signal.SIGKILL)
+            process.terminate()
             await process.wait()
 
     def console(self, instance_id: str) -> str:
@@ -103,3 +119,37 @@ class RootHost:
         for instance_id in list(self._processes):
             await self.kill(instance_id)
         await asyncio.gather(*self._readers, return_exceptions=True)
+
+
+def _write_seed(disk: Path, machine: LabMachine) -> None:
+    """Write what a machine at EC2 gets from its metadata service, and where the agent finds the lab's."""
+    seed = disk / "var/lib/cloud/seed/nocloud"
+    files = {
+        seed / "user-data": machine.user_data,
+        seed / "meta-data": json.dumps({"instance-id": machine.instance_id}),
+        disk / "etc/cloud/cloud.cfg.d/zz-test.cfg": CLOUD_INIT,
+        disk / "etc/runner-agent/host.json": json.dumps({"metadata": machine.metadata_url}),
+    }
+    for path, text in files.items():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+
+
+async def _start(arguments: list[str], standard_input: int, output: int) -> Process:
+    return await asyncio.create_subprocess_exec(
+        PROGRAM, *arguments, stdin=standard_input, stdout=output, stderr=STDOUT
+    )
+
+
+async def _start_with_console(arguments: list[str]) -> tuple[Process, asyncio.StreamReader]:
+    """Start a machine whose console is a new terminal. Return its process, and what it writes."""
+    ours, console = os.openpty()
+    tty.setraw(console)
+    output = asyncio.StreamReader()
+    await asyncio.get_running_loop().connect_read_pipe(
+        lambda: asyncio.StreamReaderProtocol(output), os.fdopen(ours, "rb", buffering=0)
+    )
+    try:
+        return await _start(arguments, console, console), output
+    finally:
+        os.close(console)

@@ -11,6 +11,8 @@ from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
+import lab.machines
+
 SAYS = "#!/bin/sh\necho '{}'\n"
 UNIT = "[Service]\nExecStart=/bin/true\n[Install]\nWantedBy=multi-user.target\n"
 
@@ -36,21 +38,26 @@ DEBS: Mapping[str, Mapping[str, str]] = {
 }
 """The files of each package of the repository, by path. Those in a bin folder are programs."""
 
+PROGRAMS = Path(lab.machines.__file__).parent / "programs"
+
+LISTENER = """\
+#!/bin/bash
+cd "$(dirname "$0")/.." || exit
+test -e /usr/lib/libicu-of-the-test || { echo 'no libicu'; exit 134; }
+if [[ "$1" == warmup ]]; then mkdir -p _diag && date > _diag/Runner_1.log && id -un > warmed-by; exit; fi
+"""
+"""What the listener of the real archive does besides taking jobs."""
+
 RUNNER = {
-    "run.sh": "#!/bin/bash\n",
+    "run.sh": (PROGRAMS / "run.sh").read_text(),
     "bin/installdependencies.sh": (
-        "#!/bin/bash\nset -e\n[ \"$(id -u)\" = 0 ]\napt-get install -y -q libicu-of-the-test\n"
+        '#!/bin/bash\nset -e\n[ "$(id -u)" = 0 ]\napt-get install -y -q libicu-of-the-test\n'
     ),
-    "bin/Runner.Listener": (
-        "#!/bin/sh\ncd \"$(dirname \"$0\")/..\" || exit\n"
-        "test -e /usr/lib/libicu-of-the-test || { echo 'no libicu'; exit 134; }\n"
-        "case \"$1\" in\n"
-        "  --version) echo {version} ;;\n"
-        "  warmup) mkdir -p _diag && date > _diag/Runner_1.log && id -un > warmed-by ;;\n"
-        "  *) exit 1 ;;\nesac\n"
-    ),
-}  # fmt: skip
-"""The files of the stand-in for actions/runner, as the real archive names them."""
+    "bin/Runner.Listener": LISTENER + (PROGRAMS / "Runner.Listener").read_text(),
+    "bin/Runner.Worker": (PROGRAMS / "Runner.Worker").read_text(),
+    "bin/version": "{version}\n",
+}
+"""The files of the stand-in for actions/runner, by their real names. It takes jobs of the lab's GitHub."""
 
 
 def make_deb(folder: Path, name: str, files: Mapping[str, str], version: str = "99.0") -> Path:

@@ -15,21 +15,22 @@ def test_each_step_is_reported_with_its_seconds(built: Built) -> None:
 
 
 def test_the_build_leaves_no_machine(built: Built) -> None:
-    assert built.machines_left == 0
+    assert built.machines_left == []
 
 
 def test_the_image_and_its_snapshot_say_what_they_are(built: Built) -> None:
-    assert built.tags == {
-        "Name": built.tags["Name"],
-        "autoscaler:published": built.tags["autoscaler:published"],
+    tags = built.image.tags
+    assert tags == {
+        "Name": tags["Name"],
+        "autoscaler:published": tags["autoscaler:published"],
         "autoscaler:image-set": "runner",
         "autoscaler:image-recipe": "linux-cpu",
         "autoscaler:image-base": "stock-1",
         "autoscaler:image-runner": VERSION,
-        "autoscaler:image-agent": built.tags["autoscaler:image-agent"],
+        "autoscaler:image-agent": tags["autoscaler:image-agent"],
     }
-    published = {"autoscaler:published": built.tags["autoscaler:published"]}
-    assert built.snapshot_tags | published == built.tags
+    published = {"autoscaler:published": tags["autoscaler:published"]}
+    assert built.snapshot_tags | published == tags
 
 
 def test_the_image_is_published_after_it_tested_itself_on_a_machine(built: Built) -> None:
@@ -43,7 +44,7 @@ def test_the_manifest_says_what_is_in_the_image(built: Built) -> None:
     versions = manifest["versions"]
     assert (manifest["recipe"], manifest["base_image"]) == ("linux-cpu", "stock-1")
     assert (versions["runner"], versions["docker"]) == (VERSION, "27.5.1")
-    assert versions["agent"] == built.tags["autoscaler:image-agent"]
+    assert versions["agent"] == built.image.tags["autoscaler:image-agent"]
     assert manifest["packages"]["docker.io"] == "99.0"
     assert list(manifest["seconds"]) == sorted(STEPS[:-1])
 
