@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
-import signal
 import subprocess
 
 from autoscaler.agent.clock import Clock
@@ -12,7 +12,8 @@ from autoscaler.agent.driver_plan import DriverFailure, PciDevice, RemoteFile
 from autoscaler.agent.health_checks import free_bytes
 from autoscaler.agent.host import WINDOWS, Host
 from autoscaler.agent.limits import MOST_DRIVER_OUTPUT
-from autoscaler.agent.programs import NotInstalled, NoUsableAnswer, Output
+from autoscaler.agent.process_group import ProcessGroup
+from autoscaler.agent.programs import KILLED, NotInstalled, NoUsableAnswer, Output
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -69,12 +70,17 @@ class LocalMachine:
                 raise NotInstalled(f"{argv[0]} is not installed") from None
             except OSError as error:
                 raise NoUsableAnswer(f"{argv[0]} does not start: {error.strerror}") from error
+        group = ProcessGroup(process)
         try:
             status = process.wait(self._clock.network(timeout))
         except subprocess.TimeoutExpired:
-            _end(process)
+            group.end()
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(KILLED)
             name = os.path.basename(argv[0])
             raise NoUsableAnswer(f"{name} did not end within {timeout:.0f} s") from None
+        finally:
+            group.close()
         with open(self._log, "rb") as log:
             log.seek(start)
             text = log.read(MOST_DRIVER_OUTPUT)
@@ -163,18 +169,6 @@ class LocalMachine:
 
 
 _KEYS = ("vendor", "device", "class")
-
-
-def _end(process: subprocess.Popen[bytes]) -> None:
-    """Kill a program and its children. One that waits for a broken device does not end (state D of ps(1))."""
-    if WINDOWS:
-        process.kill()
-        return
-    try:
-        os.killpg(process.pid, signal.SIGKILL)
-        process.wait(1.0)
-    except (ProcessLookupError, subprocess.TimeoutExpired):
-        return
 
 
 def _sha256(path: str) -> str:

@@ -23,6 +23,7 @@ import signal
 import sys
 
 from autoscaler.agent.actions import BadSettings, PowerOff, Stopped
+from autoscaler.agent.boot_script import run_boot_script
 from autoscaler.agent.clock import Clock
 from autoscaler.agent.controller_file import connect
 from autoscaler.agent.driver import install_from_file
@@ -83,6 +84,8 @@ def main() -> int:
         path = host_file(words)
         host = Host(read_trusted(path) or {})
         refuse_second_boot(host)
+        # The time of the controller's answers begins with the agent below.
+        run_boot_script(host, Clock(host.time_scale))
         folder = os.path.dirname(path)
         agent = build(host, os.path.join(folder, "controller.json"))
         signal.signal(signal.SIGTERM, agent.stop)

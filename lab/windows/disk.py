@@ -1,5 +1,6 @@
 """Creates the disk of a Windows machine as a Wine prefix, and writes to it what the user data write."""
 
+import base64
 import json
 import re
 import shutil
@@ -27,6 +28,10 @@ exit /b %ERRORLEVEL%\r
 _REGISTRY = ("system.reg", "user.reg", "userdef.reg", ".update-timestamp")
 _TASK = re.compile(r'^\$run = "/c `"(.*)`""$', re.MULTILINE)
 _ASSIGNED = re.compile(r"""^\$(\w+) = (?:'([^']*)'|"([^"]*)")$""", re.MULTILINE)
+_FILE = re.compile(
+    r"""^\[IO\.File\]::WriteAllBytes\("([^"]+)", \[Convert\]::FromBase64String\('([^']*)'\)\)$""",
+    re.MULTILINE,
+)
 _SHUTDOWN = re.compile(r"^shutdown\.exe (/s /t \d+) /c '[^']*'$", re.MULTILINE)
 
 
@@ -52,10 +57,11 @@ class WindowsDisk:
 
 @dataclass(frozen=True, slots=True)
 class Booted:
-    """What the user data say: the shutdown that they schedule first, and the task's command line."""
+    """What the user data say: the shutdown that they schedule first, the task's command line, files by path."""
 
     shutdown: list[str]
     task: str
+    files: dict[str, bytes]
 
 
 def read_user_data(text: str) -> Booted:
@@ -66,7 +72,11 @@ def read_user_data(text: str) -> Booted:
     values = {"env:ProgramData": "C:\\ProgramData"}
     for name, literal, expanded in _ASSIGNED.findall(text):
         values[name] = literal or _expand(expanded, values)
-    return Booted(["shutdown", *shutdown[1].split()], _expand(task[1].replace('`"', '"'), values))
+    files = {
+        _expand(path, values): base64.b64decode(content) for path, content in _FILE.findall(text)
+    }
+    task_line = _expand(task[1].replace('`"', '"'), values)
+    return Booted(["shutdown", *shutdown[1].split()], task_line, files)
 
 
 def make_disk(
@@ -96,7 +106,10 @@ def make_disk(
     host = {"metadata": machine.metadata_url, "time_scale": scale}
     disk.write(f"{BASE}\\host.json", json.dumps(host))
     disk.write(f"{BASE}\\agent.py", agent)
-    disk.write(TASK, f"@{read_user_data(machine.user_data).task}\r\n")
+    booted = read_user_data(machine.user_data)
+    for path, content in booted.files.items():
+        disk.write(path, content)
+    disk.write(TASK, f"@{booted.task}\r\n")
     return disk
 
 

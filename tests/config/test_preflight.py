@@ -44,15 +44,26 @@ def test_a_boot_script_that_cannot_run_is_refused(
     assert fix in problem.fix
 
 
-def test_a_boot_script_as_long_as_the_message_says_can_be_served(folder: Folder) -> None:
-    text = changed(('"runner-*"}', '"runner-*"}\n    boot_script_file: boot.sh'))
+@pytest.mark.parametrize(("os", "begin"), [("linux", "#!"), ("windows", "# ")])
+def test_a_boot_script_as_long_as_the_message_says_can_be_served(
+    folder: Folder, os: str, begin: str
+) -> None:
+    text = changed(('"runner-*"}', f'"runner-*"}}\n    os: {os}\n    boot_script_file: boot.sh'))
     script = folder.path / "boot.sh"
-    script.write_text("#!" + "x" * 20_000)
+    script.write_text(begin + "x" * 20_000)
     room = int(only(folder.load(text)).what.rpartition(" ")[2])
-    script.write_text("#!" + "x" * (room - 1))
+    script.write_text(begin + "x" * (room - 1))
     assert only(folder.load(text)).key == "skus.gpu.boot_script_file"
-    script.write_text("#!" + "x" * (room - 2))
+    script.write_text(begin + "x" * (room - 2))
     assert unserved(folder.load(text)) == ()
+
+
+def test_a_boot_script_of_windows_is_no_shell_script(folder: Folder) -> None:
+    (folder.path / "boot.ps1").write_bytes(b"exit 0\r\n")
+    text = changed(('"runner-*"}', '"runner-*"}\n    os: windows\n    boot_script_file: boot.ps1'))
+    assert unserved(folder.load(text)) == ()
+    (folder.path / "boot.ps1").write_text("#!/bin/bash\n")
+    assert only(folder.load(text)).what.startswith('"boot.ps1" begins with #!')
 
 
 def test_the_example_can_be_served(folder: Folder) -> None:

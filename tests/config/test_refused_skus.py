@@ -44,7 +44,6 @@ KEYS = [
     (f"tags: {{team: {'v' * 257}}}", "tags.team", "longer than 256", "shorten"),
     (f"tags: {{{', '.join(f'k{n}: v' for n in range(46))}}}", "tags", "has 46 tags", "keep 45"),
     ("boot_script_file: none.sh", "boot_script_file", "does not exist", "create the file"),
-    ("os: windows\nboot_script_file: secret", "boot_script_file", "Linux only", "into the image"),
     ("labels: [linux]", "labels[0]", "default label of all runners", "unlabelled"),
     ("labels: [a b]", "labels[0]", "is not a label", "runs-on"),
     ("labels: [GPU]", "labels[0]", "is repeated", "remove"),

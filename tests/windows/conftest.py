@@ -53,7 +53,9 @@ async def make_host(open_folder: Path, parts: Parts) -> AsyncIterator[Hosts]:
         assert host.wrong == []
 
 
-def user_data(world: World) -> str:
+def user_data(world: World, boot_script: str | None = None) -> str:
     """Return the real user data for a world."""
     digest = hashlib.sha256(AGENT).hexdigest()
-    return render_user_data(OperatingSystem.WINDOWS, world.url, "lab", digest)
+    return render_user_data(
+        OperatingSystem.WINDOWS, world.url, "lab", digest, boot_script=boot_script
+    )

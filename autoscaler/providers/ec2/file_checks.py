@@ -86,10 +86,6 @@ def _platforms(document: Document) -> Iterator[Problem]:
         if text(sku, "os") == "windows" and text(sku, "arch") == "arm64":
             what = "EC2 has no Windows on arm64"
             yield document.problem(("skus", name, "arch"), what, "write x64, or os: linux")
-        if text(sku, "os") == "windows" and sku.child("boot_script_file") is not None:
-            what = "boot scripts run on Linux only"
-            fix = "remove it, and put its work into the image"
-            yield document.problem(("skus", name, "boot_script_file"), what, fix)
         if sku.child("image") is None:
             what = "is missing, and a launch option is on EC2"
             fix = 'add image: {name: "my-image-*", owner: self}'

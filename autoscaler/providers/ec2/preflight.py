@@ -15,7 +15,7 @@ from autoscaler.config.problems import KeyPath, Problem, nearest, show
 from autoscaler.config.provider_kind import options_of, sections_of
 from autoscaler.config.values import valid
 from autoscaler.model.catalogue import OperatingSystem
-from autoscaler.providers.ec2.boot_script import boot_script_commands, boot_script_problem
+from autoscaler.providers.ec2.boot_script import boot_script_problem, boot_script_room
 from autoscaler.providers.ec2.file_checks import KEY
 from autoscaler.providers.ec2.identity import load_certificates, pinned_regions
 from autoscaler.providers.ec2.offering_checks import offering_problems
@@ -102,7 +102,7 @@ def _boot_scripts(document: Document, folder: Path) -> Iterator[Problem]:
     for name, sku, _, option in options_of(document, KEY):
         path = ("skus", name, "boot_script_file")
         file = named_file(document, folder, *path)
-        if file is None or path in seen or valid(sku, OperatingSystem, "os") == "windows":
+        if file is None or path in seen:
             continue
         seen.add(path)
         shown = show(str(valid(sku, shapes.FilePath, "boot_script_file")))
@@ -111,12 +111,13 @@ def _boot_scripts(document: Document, folder: Path) -> Iterator[Problem]:
         except UnicodeDecodeError:
             yield document.problem(path, f"{shown} is not UTF-8", "save it as UTF-8")
             continue
-        problem = boot_script_problem(script)
+        platform = valid(sku, OperatingSystem, "os") or OperatingSystem.LINUX
+        problem = boot_script_problem(platform, script)
         if problem is not None:
             yield document.problem(path, f"{shown} {problem[0]}", problem[1])
         provider = valid(option, shapes.ProviderName, "provider")
         if problem is None and url is not None and provider is not None:
-            yield from _fits(document, path, shown, (url, provider, ca_pem, script))
+            yield from _fits(document, path, shown, platform, script, (url, provider, ca_pem))
 
 
 def _read_script(file: Path) -> str:
@@ -126,15 +127,20 @@ def _read_script(file: Path) -> str:
 
 
 def _fits(
-    document: Document, path: KeyPath, shown: str, of: tuple[str, str, str | None, str]
+    document: Document,
+    path: KeyPath,
+    shown: str,
+    platform: OperatingSystem,
+    script: str,
+    of: tuple[str, str, str | None],
 ) -> Iterator[Problem]:
-    url, provider, ca_pem, script = of
+    url, provider, ca_pem = of
     try:
-        without = render_user_data(OperatingSystem.LINUX, url, provider, _ANY_SHA256, ca_pem)
+        without = render_user_data(platform, url, provider, _ANY_SHA256, ca_pem)
     except ValueError:
         return  # `_user_data` reports it
-    room = MAX_BYTES - len((without + boot_script_commands("#!")).encode())
-    size = len(script.encode()) - len("#!")
+    room = boot_script_room(platform, MAX_BYTES - len(without.encode()))
+    size = len(script.encode())
     if size > room:
-        what = f"{shown} has {size + len('#!')} bytes, and the user data has room for {room + len('#!')}"
+        what = f"{shown} has {size} bytes, and the user data has room for {room}"
         yield document.problem(path, what, "shorten it, or let it download the rest")

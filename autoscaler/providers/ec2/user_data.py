@@ -118,13 +118,14 @@ $python = 'C:\\runner-agent\\python\\python.exe'
 $agent = "$base\\agent.py"
 New-Item -ItemType Directory -Force $base | Out-Null
 icacls.exe $base /inheritance:r /grant '*S-1-5-18:(OI)(CI)F' '*S-1-5-32-544:(OI)(CI)F' | Out-Null
+Remove-Item -Force "$base\\boot-script.*"
 @'
 @CONTROLLER@
 '@ | Set-Content -Encoding Ascii "$base\\controller.json"
 @'
 @FETCH@
 '@ | Set-Content -Encoding Ascii "$base\\fetch.py"
-function Test-Genuine($file) {
+@BOOT_SCRIPT@function Test-Genuine($file) {
   (Test-Path $file) -and ((Get-FileHash -Algorithm SHA256 $file).Hash -eq '@SHA256@')
 }
 if (Test-Genuine 'C:\\runner-agent\\agent.py') { Copy-Item 'C:\\runner-agent\\agent.py' $agent }
@@ -158,8 +159,8 @@ def render_user_data(
     `controller_url` is the controller's URL without a query, `provider` the provider's name in the
     configuration, `agent_sha256` the hash (hex) of the agent to download and run, `ca_pem` the CA
     certificates for the controller's URL (None: the system's), `boot_script` the text of a script that runs
-    before the agent (None: none; Linux only). Raises ValueError if a value has
-    unsafe characters, or if the text is longer than EC2 allows.
+    before the agent attests (None: none). Raises ValueError if a value has unsafe characters, or if the text
+    is longer than EC2 allows.
     """
     url = controller_url.rstrip("/")
     if not _URL.match(url):
@@ -173,10 +174,8 @@ def render_user_data(
     controller = json.dumps({"controller": url, "provider": provider, "ca": ca_pem})
     text = _TEXTS[platform].replace("@FETCH@", _FETCH).replace("@SHA256@", agent_sha256)
     text = text.replace("@CONTROLLER@", controller)
-    if boot_script is not None and platform is not OperatingSystem.LINUX:
-        raise ValueError("boot scripts run on Linux only")
     # Last, because it may contain any text.
-    script = boot_script_commands(boot_script) if boot_script is not None else ""
+    script = boot_script_commands(platform, boot_script) if boot_script is not None else ""
     text = text.replace("@BOOT_SCRIPT@", script)
     if len(text.encode()) > MAX_BYTES:
         raise ValueError(f"user data of {len(text.encode())} bytes; EC2 allows {MAX_BYTES}")

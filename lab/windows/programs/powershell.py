@@ -1,0 +1,63 @@
+"""The lab's stand-in for powershell.exe, which Wine does not have: runs a script of a few known statements.
+
+Like Windows PowerShell, it exits with 0 at the end of the script, and with 1 after `throw`.
+"""
+
+import re
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+USAGE = ["-NoLogo", "-NoProfile", "-NonInteractive", "-ExecutionPolicy", "Bypass", "-File"]
+UNKNOWN = 64
+"""Exit status for what the lab does not know."""
+
+WRITE = re.compile(r"Write-Output '((?:[^']|'')*)'")
+ADD = re.compile(r"Add-Content '([^']+)' '([^']*)'")
+CALL = re.compile(r"& ((?:'[^']*' ?)+)")
+SLEEP = re.compile(r"Start-Sleep -Seconds (\d+)")
+EXIT = re.compile(r"exit (\d+)")
+THROW = re.compile(r"throw '([^']*)'")
+
+
+def run(line: str) -> "int | None":
+    """Run a statement. Return the exit status if it ends the script."""
+    if found := WRITE.fullmatch(line):
+        print(found[1].replace("''", "'"), flush=True)  # noqa: T201
+    elif found := ADD.fullmatch(line):
+        with Path(found[1]).open("a", encoding="utf-8") as file:
+            file.write(found[2] + "\n")
+    elif found := CALL.fullmatch(line):
+        subprocess.run(re.findall("'([^']*)'", found[1]), check=False)
+    elif found := SLEEP.fullmatch(line):
+        time.sleep(float(found[1]))
+    elif found := EXIT.fullmatch(line):
+        return int(found[1])
+    elif found := THROW.fullmatch(line):
+        print(found[1], flush=True)  # noqa: T201
+        return 1
+    elif line:
+        print(f"the lab cannot run this PowerShell: {line}", flush=True)  # noqa: T201
+        return UNKNOWN
+    return None
+
+
+def main() -> int:
+    """Run the script; return the exit status."""
+    *options, script = sys.argv[1:]
+    if options != USAGE:
+        return UNKNOWN
+    sys.stdout.reconfigure(encoding="utf-8")  # type: ignore[union-attr]
+    # Windows PowerShell reads UTF-8 only after a byte order mark, and otherwise its code page.
+    raw = Path(script).read_bytes()
+    text = raw.decode("utf-8-sig" if raw.startswith(b"\xef\xbb\xbf") else "cp1252")
+    for line in text.splitlines():
+        status = run(line.strip())
+        if status is not None:
+            return status
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
