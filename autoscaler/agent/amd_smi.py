@@ -28,7 +28,7 @@ def check_amd_errors(output: Output) -> Check:
         return Check("gpu_errors", True, f"not known: {last_line(output.text)}")
     problems = []
     for gpu in gpus:
-        count = _mapping(gpu.get("ecc")).get("total_uncorrectable_count")
+        count = _json_object(gpu.get("ecc")).get("total_uncorrectable_count")
         if isinstance(count, int) and count > 0:
             problems.append(f"GPU {gpu.get('gpu')}: {count} uncorrectable ECC errors")
     return verdict("gpu_errors", problems, "no uncorrectable error")
@@ -43,10 +43,10 @@ def check_amd_heat(metric: Output, static: Output) -> Check:
     if gpus is None:
         return Check("gpu_temperature", True, f"not known: {last_line(metric.text)}")
     static_gpus = read_gpus(static.text) or []
-    limits = {gpu.get("gpu"): _mapping(gpu.get("limit")) for gpu in static_gpus}
+    limits = {gpu.get("gpu"): _json_object(gpu.get("limit")) for gpu in static_gpus}
     problems = []
     for gpu in gpus:
-        heat, limit_of = _mapping(gpu.get("temperature")), limits.get(gpu.get("gpu"), {})
+        heat, limit_of = _json_object(gpu.get("temperature")), limits.get(gpu.get("gpu"), {})
         for sensor, names in _SENSORS:
             degrees = _degrees(heat.get(sensor))
             found = [_degrees(limit_of.get(f"slowdown_{name}_temperature")) for name in names]
@@ -100,5 +100,5 @@ def _degrees(value: Any) -> float | None:
     return float(number) if isinstance(number, (int, float)) else None
 
 
-def _mapping(value: Any) -> dict[str, Any]:
+def _json_object(value: Any) -> dict[str, Any]:
     return value if isinstance(value, dict) else {}
