@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 
 from autoscaler.agent.amd_smi import check_amd_errors, check_amd_heat, check_amd_pages
 from autoscaler.agent.checks import Check
@@ -15,9 +16,12 @@ from autoscaler.agent.nvidia import (
     NvidiaLog,
     check_nvidia_log,
     check_nvlinks,
+    check_persistence,
     fabric_pending,
     has_nvlink,
     read_nvidia_smi,
+    slowed_down,
+    without_persistence,
 )
 from autoscaler.agent.programs import NotInstalled, NoUsableAnswer, Output, run_program
 from autoscaler.agent.rocm import module_version, read_rocminfo, read_topology
@@ -28,6 +32,13 @@ if TYPE_CHECKING:
 
 FABRIC_POLL = 5.0
 """Seconds until the agent looks again whether the GPUs have registered with their fabric."""
+
+SLOWDOWN_PAUSE = 5.0
+"""Seconds until the agent asks again about a slowdown: a change of clocks may be reported as `hw_slowdown`
+(nvml.h, nvmlClocksThrottleReasonHwSlowdown)."""
+
+PERSISTENCE_UNIT = "/etc/systemd/system/runner-gpu.service"
+"""Turns persistence mode on at boot. The image recipe `linux-gpu` installs it."""
 
 ROCM = "/opt/rocm/bin/"
 """Where ROCm's programs are if they are not on the PATH."""
@@ -41,7 +52,8 @@ def check_accelerators(health_checks: dict[str, Any], host: Host, clock: Clock) 
     wanted = read_wanted(parameters)
     try:
         if wanted.vendor == "nvidia":
-            return _check_nvidia(wanted, host, clock)
+            promised = "driver" in health_checks or os.path.exists(host.root + PERSISTENCE_UNIT)
+            return _check_nvidia(wanted, host, clock, promised)
         if wanted.vendor == "amd":
             return _check_amd(wanted, host, clock)
     except (NotInstalled, NoUsableAnswer) as error:
@@ -49,13 +61,21 @@ def check_accelerators(health_checks: dict[str, Any], host: Host, clock: Clock) 
     return [Check("gpu_query", False, "this agent does not know the vendor")]
 
 
-def _check_nvidia(wanted: Wanted, host: Host, clock: Clock) -> list[Check]:
-    log = _ask_nvidia(clock)
+def _check_nvidia(wanted: Wanted, host: Host, clock: Clock, promised: bool) -> list[Check]:
+    """Return the checks of NVIDIA's GPUs. `promised`: whether persistence mode has to be on."""
+    log, turned_on = _ask_nvidia(clock), ""
+    if without_persistence(log):
+        turned_on = _run(["nvidia-smi", "-pm", "1"], clock).text
+        log = _ask_nvidia(clock)
     end = clock.now() + FABRIC_WAIT
     while fabric_pending(log) and clock.now() < end:
         clock.sleep(FABRIC_POLL)
         log = _ask_nvidia(clock)
+    if slowed_down(log):
+        clock.sleep(SLOWDOWN_PAUSE)
+        log = _ask_nvidia(clock)
     checks = [Check("gpu_query", True, "nvidia-smi answered"), *check_nvidia_log(log, wanted)]
+    checks.append(check_persistence(log, turned_on, promised))
     if has_nvlink(log):
         links = _run(["nvidia-smi", "nvlink", "--status"], clock)
         checks.append(check_nvlinks(links.text, len(log.gpus)))

@@ -28,8 +28,19 @@ without MIG."""
 
 _START, _END = "<nvidia_smi_log>", "</nvidia_smi_log>"
 
-_SLOWDOWNS = ("hw_slowdown", "hw_thermal_slowdown", "hw_power_brake_slowdown")
-"""The clock event reasons that the hardware causes. The others are settings, idleness and power limits."""
+_SLOWDOWNS = (
+    "hw_slowdown",
+    "hw_thermal_slowdown",
+    "hw_power_brake_slowdown",
+    "sw_thermal_slowdown",
+)
+"""The clock event reasons of a GPU that is too hot, or whose power supply asks it to slow down.
+
+`sw_thermal_slowdown`: it is hotter than its maximum operating temperature. The others are normal: idleness,
+settings (`applications_clocks_setting`, `display_clocks_setting`, `sync_boost`), the power limit
+(`sw_power_cap`), and the limits of a card at its highest clock (`board_limit`, `reliability`).
+Source: `nvidia-smi --help-query-gpu`.
+"""
 
 _UNCORRECTABLE = (
     "double_bit/total",  # before Ampere
@@ -87,16 +98,38 @@ def check_nvidia_log(log: NvidiaLog, wanted: Wanted) -> list[Check]:
     """Return all checks of this answer."""
     devices = [device for gpu in log.gpus for device in _devices(gpu)]
     answer = [gpu for gpu in log.gpus if _model(gpu)]
-    off = [gpu for gpu in answer if gpu.values.get("persistence_mode") == "Disabled"]
     return [
         *check_devices(devices, log.driver, wanted),
         verdict("gpu_errors", _each(answer, _errors), "no uncorrectable error"),
         verdict("gpu_repair", _each(answer, _repairs), "none is pending"),
-        verdict("gpu_temperature", _each(answer, _heat), "no hardware slowdown"),
+        verdict("gpu_temperature", _each(answer, _heat), "no slowdown"),
         verdict("gpu_fabric", _each(answer, _fabric), _fabric_states(answer)),
-        # It only costs time: without it, the driver starts again for each process.
-        Check("gpu_persistence", True, f"off on {len(off)} GPUs" if off else "not off"),
     ]
+
+
+def without_persistence(log: NvidiaLog) -> int:
+    """Return how many GPUs have persistence mode off. Windows has no such mode.
+
+    Without it, the driver starts again for each process. That costs time, and it resets the volatile ECC
+    counters (nvml.h, nvmlEccCounterType_t).
+    """
+    return sum(gpu.values.get("persistence_mode") == "Disabled" for gpu in log.gpus)
+
+
+def check_persistence(log: NvidiaLog, answer: str, promised: bool) -> Check:
+    """Return the check of persistence mode. It fails only if the image promised the mode.
+
+    `answer` is what `nvidia-smi -pm 1` wrote, or empty if it was not needed.
+    """
+    off = without_persistence(log)
+    if not off:
+        return Check("gpu_persistence", True, "turned on" if answer else "not off")
+    return Check("gpu_persistence", not promised, f"off on {off} GPUs: {last_line(answer)}")
+
+
+def slowed_down(log: NvidiaLog) -> bool:
+    """Return whether a GPU names a slowdown among its clock event reasons."""
+    return any(True for gpu in log.gpus for _ in _slowdowns(gpu.values))
 
 
 def fabric_pending(log: NvidiaLog) -> bool:
@@ -178,12 +211,16 @@ def _repairs(values: Mapping[str, str]) -> Iterator[str]:
         yield f"the driver asks for: {action}"
 
 
-def _heat(values: Mapping[str, str]) -> Iterator[str]:
+def _slowdowns(values: Mapping[str, str]) -> Iterator[str]:
     for reason in _SLOWDOWNS:
         # `event` since driver 535.
         for word in ("event", "throttle"):
             if values.get(f"clocks_{word}_reasons/clocks_{word}_reason_{reason}") == "Active":
                 yield reason
+
+
+def _heat(values: Mapping[str, str]) -> Iterator[str]:
+    yield from _slowdowns(values)
     heat = _known(values.get("temperature/gpu_temp", ""))
     limit = _known(values.get("temperature/gpu_temp_slow_threshold", ""))
     if heat is not None and heat >= (HOTTEST if limit is None else limit):

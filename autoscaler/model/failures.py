@@ -60,6 +60,7 @@ HEALTH_CHECKS = (
     "gpu_repair",
     "gpu_temperature",
     "gpu_fabric",
+    "gpu_persistence",
     "gpu_nvlink",
     "gpu_xid",
     "gpu_kernel_log",

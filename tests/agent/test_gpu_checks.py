@@ -303,18 +303,15 @@ def test_a_gpu_is_too_hot_at_its_own_threshold(
     assert image.failed(ONE_A10G) == ({"gpu_temperature": detail} if too_hot else {})
 
 
-def test_correctable_errors_and_limits_of_power_do_not_fail(image: Image) -> None:
+def test_correctable_errors_do_not_fail(image: Image) -> None:
     image.install_nvidia(
         {
             "ecc_errors/volatile/dram_correctable": "12",
             "ecc_errors/aggregate/dram_uncorrectable": "1",  # repaired at an earlier boot
             "remapped_rows/remapped_row_unc": "1",
-            "clocks_event_reasons/clocks_event_reason_sw_power_cap": "Active",
-            "persistence_mode": "Disabled",
         }
     )
     assert image.failed(ONE_A10G) == {}
-    assert image.check(ONE_A10G)["gpu_persistence"].detail == "off on 1 GPUs"
 
 
 @pytest.mark.case(
