@@ -67,3 +67,11 @@ def certificates(pem: bytes) -> list[x509.Certificate]:
         if b"PRIVATE KEY-----" in pem:
             raise PemError("contains a private key, not a certificate", fix) from None
         raise PemError("contains no readable certificate", fix) from None
+
+
+def fits(certificate: bytes, key: bytes) -> bool:
+    """Return whether a private key is that of the first certificate. Raises PemError."""
+    try:
+        return certificates(certificate)[0].public_key() == private_key(key).public_key()
+    except (ValueError, UnsupportedAlgorithm):
+        return False

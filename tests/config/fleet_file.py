@@ -34,6 +34,19 @@ skus:
     image: {name: "runner-*"}
 """
 
+PODS = (
+    MINIMAL[: MINIMAL.index("providers:")]
+    + """\
+providers:
+  cluster:
+    kubernetes: {context: c, namespace: runners}
+skus:
+  gpu:
+    on:
+      - {provider: cluster, pod: {image: i}}
+"""
+)
+
 NAMED_FILES = {
     "github-app.pem": pem(rsa_key()),
     "app.pem": pem(rsa_key()),
@@ -124,3 +137,12 @@ def unserved(configuration: Configuration, *, files: bool = True) -> tuple[Probl
     """Return the problems of a valid configuration that cannot be served."""
     folder = configuration.path.parent
     return preflight(configuration.document, folder, provider_kinds(), files=files)
+
+
+def pods(*pairs: tuple[str, str]) -> str:
+    """PODS with texts replaced; each must be there."""
+    text = PODS
+    for old, new in pairs:
+        assert old in text, old
+        text = text.replace(old, new)
+    return text

@@ -2,8 +2,8 @@
 
 import pytest
 
-from tests.config.fleet_file import Folder
-from tests.config.test_kubernetes_contradictions import POD, pods
+from tests.config.fleet_file import Folder, pods
+from tests.config.test_kubernetes_contradictions import POD
 
 HOOKS = "{image: i, container_mode: {kubernetes: {service_account: h, work_volume: {size: '%s'}}}}"
 OF_POD = "skus.gpu.on[0].pod"

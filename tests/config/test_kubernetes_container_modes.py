@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.config.fleet_file import Folder
-from tests.config.test_kubernetes_contradictions import POD, SKU, pods
+from tests.config.fleet_file import Folder, pods
+from tests.config.test_kubernetes_contradictions import POD, SKU
 
 DIND = "{image: i, container_mode: {dind: {image: d}}}"
 HOOKS = "{image: i, container_mode: {kubernetes: {service_account: hooks}}}"

@@ -7,6 +7,7 @@ Such a request had no effect.
 
 import asyncio
 import json
+import ssl
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING, Any
@@ -17,7 +18,7 @@ from autoscaler.controller.ports.telemetry import ProviderTelemetry
 from autoscaler.model.failures import FailureClass
 from autoscaler.providers.kubernetes import paths
 from autoscaler.providers.kubernetes.credentials import BEARER_TOKEN, credential_errors, new_client
-from autoscaler.providers.kubernetes.errors import UNREACHABLE, error_of, metric_label
+from autoscaler.providers.kubernetes.errors import OTHER_NAME, UNREACHABLE, error_of, metric_label
 from autoscaler.providers.kubernetes.settings import KubernetesSettings
 from autoscaler.providers.kubernetes.texts import MAX_TEXT
 
@@ -36,6 +37,8 @@ The answer to the creation of a pod repeats the pod. Without its spec and status
 """
 MERGE_PATCH = "application/merge-patch+json"
 _AUTHENTICATION = [BEARER_TOKEN]
+_NAME_MISMATCH = frozenset({62, 64})
+"""X509_V_ERR_HOSTNAME_MISMATCH and X509_V_ERR_IP_ADDRESS_MISMATCH (OpenSSL, X509_STORE_CTX_get_error(3))."""
 _RETIRED = 2
 """Clients with earlier credentials that stay open for their requests in flight."""
 
@@ -219,7 +222,12 @@ def _network_errors(request: str) -> Iterator[None]:
     try:
         yield
     except (aiohttp.ClientConnectorCertificateError, aiohttp.ClientConnectorSSLError) as error:
-        raise ProviderError(FailureClass.CONFIGURATION, "Certificate", str(error)) from error
+        cause = error.__cause__
+        mismatch = isinstance(cause, ssl.SSLCertVerificationError) and (
+            cause.verify_code in _NAME_MISMATCH
+        )
+        code = OTHER_NAME if mismatch else "Certificate"
+        raise ProviderError(FailureClass.CONFIGURATION, code, str(error)) from error
     except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
         # No connection, so nothing was sent.
         raise ProviderError(FailureClass.UNKNOWN, UNREACHABLE, str(error)) from error

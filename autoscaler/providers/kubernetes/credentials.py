@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
 
+from autoscaler.config.problems import printable
 from autoscaler.controller.ports.provider import ProviderError
 from autoscaler.model.failures import FailureClass
-from autoscaler.providers.kubernetes.kubeconfigs import plugin_of, usual_files
+from autoscaler.providers.kubernetes.kubeconfigs import Entry, read_context, usual_files
 from autoscaler.providers.kubernetes.library import import_library
 from autoscaler.providers.kubernetes.settings import KubernetesSettings
 
@@ -54,11 +55,8 @@ async def new_client(settings: KubernetesSettings) -> "ApiClient":
         except TimeoutError as error:
             raise ValueError(f"no credentials within {settings.timeout:g} s") from error
         except (AttributeError, KeyError, TypeError) as error:
-            # The library does not check the form of a kubeconfig: a context whose user has no entry.
+            # The library does not check the form of a kubeconfig.
             raise ValueError(f"the kubeconfig is incomplete: {error}") from error
-        if BEARER_TOKEN not in found.api_key and found.cert_file is None:
-            # The library logs the error of a credential plugin, and continues without credentials.
-            raise ValueError(await asyncio.to_thread(_without_credentials, settings))
     found.connection_pool_maxsize = CONNECTIONS
     # The controller decides about retries.
     found.retries = None
@@ -66,7 +64,8 @@ async def new_client(settings: KubernetesSettings) -> "ApiClient":
         found.proxy = environment_proxy(found.host)
     # Otherwise aiohttp looks for a proxy and a .netrc file before each request, each time in a thread.
     found.client_session_kwargs = {"trust_env": False}
-    return ApiClient(found)
+    with credential_errors():
+        return ApiClient(found)
 
 
 def environment_proxy(url: str) -> str | None:
@@ -77,15 +76,15 @@ def environment_proxy(url: str) -> str | None:
     return getproxies().get(address.scheme)
 
 
-def _without_credentials(settings: KubernetesSettings) -> str:
-    """Return why a context gave no credentials."""
-    file = settings.kubeconfig
-    plugin = plugin_of([file] if file is not None else usual_files(os.environ), settings.context)
-    if plugin is None:
-        return "the context's user has no token or certificate"
-    if shutil.which(plugin) is None:
-        return f"the context's credential plugin {plugin} is not on this host: install it, or correct PATH"
-    return f"the context's credential plugin {plugin} failed, or answered without a token"
+def _without_credentials(user: Entry) -> str:
+    """Return why a context's user gave no credentials."""
+    plugin = user.values.get("exec")
+    command = str(plugin.get("command") or "") if isinstance(plugin, dict) else ""
+    if not command:
+        return f"{user.place} has no token or certificate"
+    if shutil.which(command) is None:
+        return f"the context's credential plugin {command} is not on this host: install it, or correct PATH"
+    return f"the context's credential plugin {command} failed, or answered without a token"
 
 
 @contextmanager
@@ -100,17 +99,31 @@ def credential_errors() -> Iterator[None]:
 
 
 async def _load(settings: KubernetesSettings, found: "Configuration") -> None:
-    from kubernetes.aio.config import load_kube_config
     from kubernetes.aio.config.incluster_config import InClusterConfigLoader
 
     if settings.context is not None or settings.kubeconfig is not None:
-        kubeconfig = str(settings.kubeconfig) if settings.kubeconfig is not None else None
-        await load_kube_config(kubeconfig, settings.context, found, persist_config=False)
+        await _load_kubeconfig(settings, found)
         return
     folder = settings.service_account_folder
     _check_service_account(settings, folder)
     # Before a request, the library reads a token again that it read more than a minute ago.
     InClusterConfigLoader(folder / "token", folder / "ca.crt").load_and_set(found)
+
+
+async def _load_kubeconfig(settings: KubernetesSettings, found: "Configuration") -> None:
+    from kubernetes.aio.config import load_kube_config
+
+    file = settings.kubeconfig
+    files = [file] if file is not None else usual_files(os.environ)
+    shown = printable(str(files[0])) if len(files) == 1 else "KUBECONFIG"
+    context = await asyncio.to_thread(read_context, files, settings.context, shown)
+    context.server()
+    user = context.credentials()
+    names = ":".join(map(str, files))
+    await load_kube_config(names, settings.context, found, persist_config=False)
+    if BEARER_TOKEN not in found.api_key and found.cert_file is None:
+        # The library logs the error of a credential plugin, and continues without credentials.
+        raise ValueError(await asyncio.to_thread(_without_credentials, user))
 
 
 def _check_service_account(settings: KubernetesSettings, folder: Path) -> None:

@@ -19,6 +19,8 @@ EXCEEDED_QUOTA = "ExceededQuota"
 UNREACHABLE = "Unreachable"
 WEBHOOK_FAILED = "WebhookFailed"
 ADMISSION_DENIED = "AdmissionDenied"
+OTHER_NAME = "CertificateName"
+"""The API server's certificate is for other names than the one in the kubeconfig."""
 _UNLISTED = "unlisted"
 
 _CLASSES: Mapping[str, FailureClass] = MappingProxyType(
@@ -79,6 +81,7 @@ HINTS: Mapping[str, str] = MappingProxyType(
         "get validatingwebhookconfigurations,mutatingwebhookconfigurations)",
         ADMISSION_DENIED: "correct the pod, or the admission policy that the message names",
         "Certificate": "correct the certificate authority of the kubeconfig's cluster",
+        OTHER_NAME: "in the kubeconfig, write a name of this certificate as tls-server-name, or correct server",
     }
 )
 """What an operator can do, by the error's code."""

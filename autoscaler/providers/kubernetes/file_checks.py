@@ -27,6 +27,7 @@ def contradictions(document: Document) -> Iterator[Problem]:
     yield from _systems(document)
     yield from _selectors(document)
     yield from _accelerators(document)
+    yield from _spreads(document)
 
 
 def warnings(document: Document, settings: Settings) -> Iterator[Problem]:
@@ -132,3 +133,15 @@ def _accelerators(document: Document) -> Iterator[Problem]:
             what = f"is a resource of another vendor than the SKU's accelerator, {show(vendor)}"
             fix = "correct accelerator.vendor, or this resource"
             yield document.problem((*path, "accelerator_resource"), what, fix)
+
+
+def _spreads(document: Document) -> Iterator[Problem]:
+    """Check that no key repeats: the API server refuses the pod (`ValidateTopologySpreadConstraints`)."""
+    for name, _, index, option in options_of(document, KEY):
+        keys = option.get("pod", "topology_spread")
+        seen: set[object] = set()
+        for at, key in keys.items() if keys is not None else ():
+            if isinstance(key.value, str) and key.value in seen:
+                path = ("skus", name, "on", index, "pod", "topology_spread", at)
+                yield document.problem(path, f"repeats {show(key.value)}", "remove it")
+            seen.add(key.value if isinstance(key.value, str) else None)

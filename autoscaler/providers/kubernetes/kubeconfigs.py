@@ -1,43 +1,68 @@
-"""Finds the API server of a provider, without the official client."""
+"""Reads a context of kubeconfig files, with its cluster and its user, without the official client."""
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
 import yaml
 
 from autoscaler.config.document import MAX_BYTES
-from autoscaler.config.problems import listed, nearest, show
+from autoscaler.config.problems import listed, nearest, printable, show, unreadable_fix
 
 _FIX = "name a kubeconfig, such as kubectl config view --raw prints"
+_CREDENTIALS = (
+    *("token", "tokenFile", "exec", "auth-provider", "username"),
+    *("client-certificate", "client-certificate-data"),
+)
+"""The keys of a user with which the official client authenticates."""
 
 
-class KubeconfigError(Exception):
+class KubeconfigError(ValueError):
     """A kubeconfig cannot be used: what is wrong, and what to do."""
 
     def __init__(self, what: str, fix: str) -> None:
         self.what, self.fix = what, fix
-        super().__init__(what)
+        super().__init__(f"{what}: {fix}")
 
 
-def server_of(file: Path, wanted: str | None) -> str:
-    """Return the URL of a context's API server; without a name, of the current context.
+class Entry(NamedTuple):
+    """The entry of a cluster or user. `place` names it in messages: `user "u" of "k"`."""
 
-    Raises KubeconfigError.
-    """
-    content = read_kubeconfig(file)
-    return _server(file.name, content, context_name(file.name, content, wanted))
+    place: str
+    values: Mapping[str, Any]
 
 
-def usual_server(context: str, environment: Mapping[str, str]) -> str | None:
-    """Return the URL of a context's API server in the usual places of kubectl, or None if none has it."""
-    content = _merged(usual_files(environment))
-    try:
-        return _server("KUBECONFIG", content, context)
-    except KubeconfigError:
-        return None
+class Context(NamedTuple):
+    """A context. `place` names it in messages."""
+
+    place: str
+    cluster: Entry
+    user: Entry | None
+    """None if the context names no user."""
+
+    def server(self) -> str:
+        """Return the URL of the API server. Raises KubeconfigError."""
+        server = self.cluster.values.get("server")
+        if not isinstance(server, str) or not server:
+            what = f"{self.place} has no cluster with a server"
+            raise KubeconfigError(what, "correct the kubeconfig, or write another context")
+        if not _is_address(server):
+            what = f"server {show(server)} of {self.cluster.place} is not the URL of an API server"
+            fix = "write https://HOST:PORT, with a port of 1 to 65535, in the kubeconfig"
+            raise KubeconfigError(what, fix)
+        return _normal(server)
+
+    def credentials(self) -> Entry:
+        """Return the user. Raises KubeconfigError if there is none, or none with credentials."""
+        if self.user is None:
+            raise KubeconfigError(f"{self.place} has no user", "add the key user to the context")
+        if not any(self.user.values.get(key) for key in _CREDENTIALS):
+            what = f"{self.user.place} has no credentials"
+            fix = "add token, tokenFile, exec or client-certificate to this user in the kubeconfig"
+            raise KubeconfigError(what, fix)
+        return self.user
 
 
 def usual_files(environment: Mapping[str, str]) -> list[Path]:
@@ -51,48 +76,92 @@ def usual_files(environment: Mapping[str, str]) -> list[Path]:
     return [Path(os.path.expanduser(name)) for name in names.split(os.pathsep) if name]  # noqa: PTH111
 
 
-def plugin_of(files: Iterable[Path], wanted: str | None) -> str | None:
-    """Return the command of the credential plugin of a context's user, or None if it has none.
+def read_context(files: Sequence[Path], wanted: str | None, shown: str = "KUBECONFIG") -> Context:
+    """Return a context of the files; without a name, the current one of the first file.
 
-    Without a name, of the current context. Files that cannot be read have none.
+    As with kubectl, absent files are skipped, and the first entry of a name counts. `shown` names the files in
+    messages. Raises KubeconfigError.
     """
-    content = _merged(files)
-    contexts, users = by_name(content, "contexts"), by_name(content, "users")
-    context = contexts.get(
-        str(wanted if wanted is not None else content.get("current-context")), {}
-    )
-    plugin = users.get(str(context.get("user")), {}).get("exec")
-    command = plugin.get("command") if isinstance(plugin, dict) else None
-    return command if isinstance(command, str) and command else None
-
-
-def context_name(file: str, content: Mapping[str, Any], wanted: str | None) -> str:
-    """Return the name of a context that the kubeconfig has. Raises KubeconfigError."""
-    contexts = by_name(content, "contexts")
-    name = wanted if wanted is not None else content.get("current-context")
-    if not name:
-        raise KubeconfigError(f"{show(file)} has no current context", "add the key context")
-    if name not in contexts:
-        meant = nearest(str(name), contexts)
-        fix = f"did you mean {meant}?" if meant else f"write {listed(sorted(contexts))}"
-        what = f"{show(name)} is not a context of {show(file)}"
-        raise KubeconfigError(what, fix if contexts else "add it to the kubeconfig")
-    return str(name)
-
-
-def _server(file: str, content: Mapping[str, Any], name: str) -> str:
-    context = by_name(content, "contexts").get(name, {})
-    server = by_name(content, "clusters").get(str(context.get("cluster")), {}).get("server")
-    if not isinstance(server, str) or not server:
-        what = f"context {show(name)} of {show(file)} has no cluster with a server"
-        raise KubeconfigError(what, "correct the kubeconfig, or write another context")
-    if not _is_address(server):
-        cluster = show(context.get("cluster"))
-        what = f"server {show(server)} of cluster {cluster} in {show(file)} is not the URL of an API server"
+    read = {file: _read(file, printable(str(file)) if len(files) > 1 else shown) for file in files}
+    contents = [content for content in read.values() if content is not None]
+    absent = listed([printable(str(file)) for file, content in read.items() if content is None])
+    if not contents:
         raise KubeconfigError(
-            what, "write https://HOST:PORT, with a port of 1 to 65535, in the kubeconfig"
+            f"no kubeconfig was found in {absent or shown}",
+            "write the key kubeconfig, or name an existing file in the variable KUBECONFIG",
         )
-    return _normal(server)
+    contexts = _by_name(contents, "context")
+    name = wanted if wanted is not None else _current(contents[0], shown)
+    if name not in contexts:
+        meant = nearest(name, contexts)
+        fix = f"did you mean {meant}?" if meant else f"write {listed(sorted(contexts))}"
+        what = f"{show(name)} is not a context of {shown}"
+        what += f", without {absent}, which does not exist" if absent else ""
+        raise KubeconfigError(what, fix if contexts else "add it to the kubeconfig")
+    context = contexts[name]
+    place = f"context {show(name)} of {shown}"
+    user = _entry(contents, "user", context, shown) if context.get("user") else None
+    return Context(place, _entry(contents, "cluster", context, shown), user)
+
+
+def _current(content: Mapping[str, Any], shown: str) -> str:
+    name = content.get("current-context")
+    if not name and name != 0:
+        raise KubeconfigError(f"{shown} has no current context", "add the key context")
+    if not isinstance(name, str):
+        # Client-go decodes it into a string, and refuses a number.
+        what = f"current-context {show(name)} of {shown} is not text"
+        raise KubeconfigError(what, "put it in quotes in the kubeconfig, or add the key context")
+    return name
+
+
+def _entry(
+    contents: Iterable[Mapping[str, Any]], kind: str, context: Mapping[str, Any], shown: str
+) -> Entry:
+    name = context.get(kind)
+    place = f"{kind} {show(name)} of {shown}"
+    return Entry(place, _by_name(contents, kind).get(name, {}) if isinstance(name, str) else {})
+
+
+def _by_name(contents: Iterable[Mapping[str, Any]], kind: str) -> dict[str, Mapping[str, Any]]:
+    """Return the contexts, clusters or users by name, the first one of each name."""
+    found: dict[str, Mapping[str, Any]] = {}
+    for content in contents:
+        entries = content.get(f"{kind}s")
+        for one in entries if isinstance(entries, list) else ():
+            # The official client compares names as they are: the number 1 is not the text "1".
+            if (
+                isinstance(one, dict)
+                and isinstance(one.get(kind), dict)
+                and isinstance(name := one.get("name"), str)
+            ):
+                found.setdefault(name, one[kind])
+    return found
+
+
+def _read(file: Path, shown: str) -> Mapping[str, Any] | None:
+    """Return the content of a kubeconfig, or None if there is no such file. Raises KubeconfigError."""
+    try:
+        with file.open("rb") as opened:
+            content = yaml.safe_load(opened.read(MAX_BYTES))
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        what = f"{shown} cannot be read: {error.strerror}"
+        raise KubeconfigError(what, unreadable_fix(error)) from None
+    except (yaml.YAMLError, ValueError, RecursionError):
+        raise KubeconfigError(f"{shown} is not YAML", _FIX) from None
+    if isinstance(content, dict):
+        return content
+    raise KubeconfigError(f"{shown} is not a kubeconfig", _FIX)
+
+
+def own_server(environment: Mapping[str, str]) -> str | None:
+    """Return the URL of the API server of the pod that this process runs in, or None outside a cluster."""
+    host, port = (environment.get(f"KUBERNETES_SERVICE_{part}") for part in ("HOST", "PORT"))
+    if not host or not port:
+        return None
+    return _normal(f"https://[{host}]:{port}" if ":" in host else f"https://{host}:{port}")
 
 
 def _is_address(server: str) -> bool:
@@ -103,29 +172,6 @@ def _is_address(server: str) -> bool:
     except ValueError:
         return False
     return address.scheme in ("https", "http") and bool(address.hostname) and port != 0
-
-
-def _merged(files: Iterable[Path]) -> dict[str, Any]:
-    """Return the entries of all files that can be read. As with kubectl, the first one of a name counts."""
-    found: dict[str, Any] = {"contexts": [], "clusters": [], "users": []}
-    for file in files:
-        try:
-            content = read_kubeconfig(file)
-        except KubeconfigError:
-            continue
-        found.setdefault("current-context", content.get("current-context"))
-        for kind in ("contexts", "clusters", "users"):
-            entries = content.get(kind)
-            found[kind] += entries if isinstance(entries, list) else []
-    return found
-
-
-def own_server(environment: Mapping[str, str]) -> str | None:
-    """Return the URL of the API server of the pod that this process runs in, or None outside a cluster."""
-    host, port = (environment.get(f"KUBERNETES_SERVICE_{part}") for part in ("HOST", "PORT"))
-    if not host or not port:
-        return None
-    return _normal(f"https://[{host}]:{port}" if ":" in host else f"https://{host}:{port}")
 
 
 def _normal(url: str) -> str:
@@ -141,26 +187,3 @@ def _normal(url: str) -> str:
     if port is not None and port != usual:
         place += f":{port}"
     return f"{address.scheme}://{place}{address.path.rstrip('/')}"
-
-
-def read_kubeconfig(file: Path) -> Mapping[str, Any]:
-    """Return the content of a kubeconfig. Raises KubeconfigError."""
-    try:
-        with file.open("rb") as opened:
-            content = yaml.safe_load(opened.read(MAX_BYTES))
-    except (OSError, yaml.YAMLError, ValueError, RecursionError):
-        raise KubeconfigError(f"{show(file.name)} is not YAML", _FIX) from None
-    if isinstance(content, dict):
-        return content
-    raise KubeconfigError(f"{show(file.name)} is not a kubeconfig", _FIX)
-
-
-def by_name(content: Mapping[str, Any], kind: str) -> dict[str, Mapping[str, Any]]:
-    """Return the `contexts`, `clusters` or `users` of a kubeconfig by name, the first one of each name."""
-    entries = content.get(kind)
-    singular = kind.removesuffix("s")
-    found: dict[str, Mapping[str, Any]] = {}
-    for one in entries if isinstance(entries, list) else ():
-        if isinstance(one, dict) and isinstance(one.get(singular), dict):
-            found.setdefault(str(one.get("name")), one[singular])
-    return found

@@ -4,7 +4,6 @@ Creates nothing: it asks for the rights of the credentials (SelfSubjectAccessRev
 launch option as a dry run, and reads the free capacity where no provisioner adds nodes.
 """
 
-import asyncio
 import json
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -91,10 +90,13 @@ async def check_online(document: Document, settings: Settings, folder: Path) -> 
             ProviderName(name), settings, folder, installations, _ANY_SHA256
         )
         api = KubernetesApi(found, _NoMetrics(), SystemClock())
+        cluster = _Cluster(document, found, api)
         try:
-            cluster = _Cluster(document, found, api)
             one = await cluster.check()
             keys = await cluster.signing_keys()
+        except (ProviderError, OutcomeUnknownError) as error:
+            problems.append(cluster.failed(error))
+            continue
         finally:
             await api.close()
         if keys is not None:
@@ -113,15 +115,16 @@ class _Cluster:
         self._path: KeyPath = ("providers", settings.name, KEY)
 
     async def check(self) -> OnlineCheck:
-        """Return the problems, by their order in the file, and the free capacity."""
-        try:
-            missing = [one async for one in self._missing_rights()]
-            if missing:
-                return OnlineCheck(problems=(self._without_rights(missing),))
-            problems = [one async for one in self._refused_pods()]
-            lines, empty = await self._capacity()
-        except (ProviderError, OutcomeUnknownError) as error:
-            return OnlineCheck(problems=(self._failed(error),))
+        """Return the problems, by their order in the file, and the free capacity.
+
+        Raises ProviderError or OutcomeUnknownError if the cluster cannot be asked.
+        """
+        # One after the other: parallel requests would each run a credential plugin that fails.
+        missing = [one for one in rights_of(self._settings) if not await self._is_allowed(one)]
+        if missing:
+            return OnlineCheck(problems=(self._without_rights(missing),))
+        problems = [one async for one in self._refused_pods()]
+        lines, empty = await self._capacity()
         count = len(self._settings.options)
         accepted = f"{count} launch option" + "s" * (count != 1)
         first = f"{self._settings.name}: the API server accepts the pods of {accepted}"
@@ -148,18 +151,6 @@ class _Cluster:
         what += "both API servers sign tokens with the same keys"
         fix = "write another namespace, or use one provider"
         return self._document.problem((*self._path, "namespace"), what, fix)
-
-    async def _missing_rights(self) -> AsyncIterator[Right]:
-        rights = rights_of(self._settings)
-        requests = (self._is_allowed(right) for right in rights)
-        # All of them end before an error is raised: a request that goes on would open a closed client again.
-        answers = await asyncio.gather(*requests, return_exceptions=True)
-        for answer in answers:
-            if isinstance(answer, BaseException):
-                raise answer
-        for right, allowed in zip(rights, answers, strict=True):
-            if not allowed:
-                yield right
 
     async def _is_allowed(self, right: Right) -> bool:
         resource, _, subresource = right.resource.partition("/")
@@ -250,7 +241,7 @@ class _Cluster:
                 path = ("skus", sku, "on", index, "pod", "node_selector")
                 yield self._document.problem(path, what, fix, warning=True)
 
-    def _failed(self, error: ProviderError | OutcomeUnknownError) -> Problem:
+    def failed(self, error: ProviderError | OutcomeUnknownError) -> Problem:
         """Return the problem of a cluster that cannot be asked."""
         code = error.code if isinstance(error, ProviderError) else ""
         message = error.message if isinstance(error, ProviderError) else str(error)

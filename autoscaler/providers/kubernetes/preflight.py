@@ -24,12 +24,13 @@ from autoscaler.model.identifiers import InstallationId, LaunchRequestId, Provid
 from autoscaler.model.installations import Installations
 from autoscaler.providers.kubernetes.configuration import Pod
 from autoscaler.providers.kubernetes.file_checks import KEY
-from autoscaler.providers.kubernetes.kubeconfig_files import unusable_files
+from autoscaler.providers.kubernetes.kubeconfig_files import unusable_credentials
 from autoscaler.providers.kubernetes.kubeconfigs import (
+    Context,
     KubeconfigError,
     own_server,
-    server_of,
-    usual_server,
+    read_context,
+    usual_files,
 )
 from autoscaler.providers.kubernetes.manifests import pod_template
 from autoscaler.providers.kubernetes.overlay import OverlayError
@@ -103,12 +104,16 @@ def _kubeconfigs(document: Document, folder: Path) -> Iterator[Problem]:
     for name, section in sections_of(document, KEY):
         path = ("providers", name, KEY)
         try:
-            server = _server(document, folder, name, section)
+            context = _context(document, folder, name, section)
+            server = context.server() if context is not None else _own_server(section)
         except KubeconfigError as error:
             key = "context" if section.child("context") is not None else "kubeconfig"
             yield document.problem((*path, key), error.what, error.fix)
             continue
-        yield from _credentials(document, folder, name, section)
+        file = named_file(document, folder, *path, "kubeconfig")
+        if context is not None and file is not None:
+            for one in unusable_credentials(context, file.parent):
+                yield document.problem((*path, "kubeconfig"), one.what, one.fix)
         if server is None:
             continue
         place = (server, text(section, "namespace") or "")
@@ -119,25 +124,23 @@ def _kubeconfigs(document: Document, folder: Path) -> Iterator[Problem]:
         servers.setdefault(place, name)
 
 
-def _credentials(document: Document, folder: Path, name: str, section: Node) -> Iterator[Problem]:
-    """Check the certificates and keys of a kubeconfig that fleet.yaml names."""
-    path = ("providers", name, KEY, "kubeconfig")
-    file = named_file(document, folder, *path)
-    if file is None:
-        return
-    for error in unusable_files(file, text(section, "context")):
-        yield document.problem(path, error.what, error.fix)
-
-
-def _server(document: Document, folder: Path, name: str, section: Node) -> str | None:
-    """Return the URL of a provider's API server, or None if it is not known here. Raises KubeconfigError."""
-    context = text(section, "context")
+def _context(document: Document, folder: Path, name: str, section: Node) -> Context | None:
+    """Return a provider's context, or None if it is not known here. Raises KubeconfigError."""
+    wanted, kubeconfig = text(section, "context"), text(section, "kubeconfig")
     if section.child("kubeconfig") is not None:
         file = named_file(document, folder, "providers", name, KEY, "kubeconfig")
-        return server_of(file, context) if file is not None else None
-    if context is not None:
-        return usual_server(context, os.environ)
-    return own_server(os.environ) if section.child("context") is None else None
+        return read_context([file], wanted, show(kubeconfig)) if file is not None else None
+    try:
+        context = read_context(usual_files(os.environ), wanted) if wanted is not None else None
+        return context if context is not None and context.server() else None
+    except KubeconfigError:
+        return None  # the controller's host may have another one
+
+
+def _own_server(section: Node) -> str | None:
+    """Return the URL of the API server of the pod that this runs in, if the provider has no kubeconfig."""
+    named = section.child("context") is not None or section.child("kubeconfig") is not None
+    return None if named else own_server(os.environ)
 
 
 def _written_twice(document: Document, first: str, second: str) -> bool:
