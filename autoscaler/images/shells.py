@@ -15,16 +15,33 @@ from autoscaler.model.catalogue import Architecture
 
 PLATFORMS = {Architecture.X64: "linux/amd64", Architecture.ARM64: "linux/arm64"}
 
-# The listener reads `.env` (actions/runner, Program.cs, LoadAndSetEnv): a name and a value a line, as they are.
-# The agent reads `.path`.
 ENVIRONMENT = """\
-if [ -f .env ]; then
-  while IFS= read -r line || [ -n "$line" ]; do
-    case "$line" in [A-Za-z_]*=*) export "$line" ;; esac
-  done < .env
-fi
-if [ -s .path ]; then PATH=$(cat .path); export PATH; fi
-exec "$@"
+import os, sys
+def read(name):
+    try:
+        with open(name, encoding='utf-8-sig', errors='replace') as file:
+            return file.read()
+    except OSError:
+        return ''
+path = read('.path').strip()
+if path.isprintable() and path:
+    os.environ['PATH'] = path
+for line in read('.env').split('\\n'):
+    name, sign, value = line.partition('=')
+    if name and value:
+        os.environ[name] = value
+    elif name and sign:
+        os.environ.pop(name, None)
+try:
+    os.execvp(sys.argv[1], sys.argv[1:])
+except OSError as error:
+    print(sys.argv[1] + ':', error.strerror, file=sys.stderr)
+    sys.exit(126 + isinstance(error, FileNotFoundError))
+"""
+"""Starts a command as the agent and the listener start a job. Python, which every image for pods has.
+
+The agent sets `PATH` from `.path`, as runsvc.sh does. After that, the listener sets the variables in `.env`,
+with any name; an empty value removes the variable (actions/runner, Program.cs, LoadAndSetEnv).
 """
 
 
@@ -99,11 +116,10 @@ def shell_command(
         *([] if devices is None else accelerator_options(engine, sku, devices)),
         *given,
         "--entrypoint",
-        "/bin/sh",
+        "python3",
         container.image,
-        "-c",
+        *("-I", "-S", "-c"),
         ENVIRONMENT,
-        "shell",
         *words,
     ]
 

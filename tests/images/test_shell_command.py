@@ -60,7 +60,9 @@ def test_the_container_has_the_image_user_and_limits_of_the_pod() -> None:
     assert options["--cpus"] == "12"
     assert options["--memory"] == f"{128 * 2**30}b"
     assert {"--cap-drop=ALL", "--security-opt=no-new-privileges", "--gpus=1"} <= set(command)
-    assert command[-5:] == ["registry.example/runner-cuda:12.8", "-c", ENVIRONMENT, "shell", "bash"]
+    assert options["--entrypoint"] == "python3"
+    image = "registry.example/runner-cuda:12.8"
+    assert command[-6:] == [image, "-I", "-S", "-c", ENVIRONMENT, "bash"]
     assert "--tty" not in command
 
 
@@ -84,7 +86,7 @@ def test_the_variables_of_the_overlay_are_set_and_those_of_the_cluster_are_named
     command = shlex.split(result.stdout)
     assert dict(pairwise(command))["--env"] == "HF_HOME=/cache"
     assert command.count("--env") == 1
-    assert command[-3:] == ["shell", "make", "-j"]
+    assert command[-3:] == [ENVIRONMENT, "make", "-j"]
 
 
 DEVICES = AmdDevices(
@@ -122,39 +124,86 @@ def test_amds_devices_are_listed_by_number_with_their_groups(tmp_path: Path) -> 
     assert amd_devices(tmp_path) == AmdDevices(nodes, (own,))
 
 
+def started(folder: Path, *words: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    """What a command writes that starts as in the container, where `folder` is the runner's."""
+    command = [sys.executable, "-I", "-S", "-c", ENVIRONMENT, *words]
+    given = {"PATH": os.environ["PATH"], "HOME": "/root", **variables}
+    return subprocess.run(
+        command, cwd=folder, env=given, capture_output=True, text=True, check=False
+    )
+
+
+def environment(folder: Path, **variables: str) -> dict[str, str]:
+    """The variables of a command that starts as in the container."""
+    code = "import json, os; print(json.dumps(dict(os.environ)))"
+    done = started(folder, sys.executable, "-c", code, **variables)
+    assert (done.returncode, done.stderr) == (0, "")
+    found: dict[str, str] = json.loads(done.stdout)
+    return found
+
+
 def test_the_shell_has_the_variables_and_the_search_path_of_a_job(tmp_path: Path) -> None:
     """As the listener reads `.env`: the text after the first `=`, without quotes or expansion."""
     lines = [
-        "LANG=C.UTF-8",
+        "\ufeffLANG=C.UTF-8",
         "# a comment",
         "",
         'QUOTED="a  b"',
         "DOLLAR=$HOME=1",
         "=none",
+        "my-tool=/opt/my tool",
+        "1.0=\u00fc",
+        "TWICE=1",
+        "TWICE=2",
+        "GIVEN=",
+        "KEPT",
         "LAST=x",
     ]
-    (tmp_path / ".env").write_text("\n".join(lines))
+    (tmp_path / ".env").write_text("\n".join(lines), encoding="utf-8")
     (tmp_path / ".path").write_text("/opt/tools/bin:/usr/bin:/bin\n")
-    code = "import json, os; print(json.dumps(dict(os.environ)))"
-    words = ["sh", "-c", ENVIRONMENT, "shell", sys.executable, "-c", code]
-    given = {"PATH": os.environ["PATH"], "HOME": "/root"}
-    done = subprocess.run(
-        words, cwd=tmp_path, env=given, capture_output=True, text=True, check=True
-    )
-    found = json.loads(done.stdout)
-    assert found["PATH"] == "/opt/tools/bin:/usr/bin:/bin"
-    expected = {"LANG": "C.UTF-8", "QUOTED": '"a  b"', "DOLLAR": "$HOME=1", "LAST": "x"}
+    found = environment(tmp_path, GIVEN="by the image", KEPT="by the image", LC_ALL="C.UTF-8")
+    expected = {
+        "PATH": "/opt/tools/bin:/usr/bin:/bin",
+        "LANG": "C.UTF-8",
+        "QUOTED": '"a  b"',
+        "DOLLAR": "$HOME=1",
+        "my-tool": "/opt/my tool",
+        "1.0": "\u00fc",
+        "TWICE": "2",
+        "GIVEN": None,
+        "KEPT": "by the image",
+        "LAST": "x",
+        "": None,
+        "# a comment": None,
+    }
     assert {name: found.get(name) for name in expected} == expected
-    assert done.stderr == ""
+
+
+def test_the_path_in_env_comes_after_that_of_the_file_path(tmp_path: Path) -> None:
+    """The listener reads `.env` after its parent has set PATH from `.path` (runsvc.sh, and the agent)."""
+    (tmp_path / ".path").write_text("/from/path:/usr/bin")
+    assert environment(tmp_path)["PATH"] == "/from/path:/usr/bin"
+    (tmp_path / ".env").write_text("PATH=/from/env:/usr/bin:/bin\n")
+    assert environment(tmp_path)["PATH"] == "/from/env:/usr/bin:/bin"
+    (tmp_path / ".env").unlink()
+    (tmp_path / ".path").write_text("/two\n/lines")
+    assert environment(tmp_path)["PATH"] == os.environ["PATH"]
 
 
 def test_an_image_without_these_files_gets_the_shell_too(tmp_path: Path) -> None:
-    words = ["sh", "-c", ENVIRONMENT, "shell", "sh", "-c", 'echo "$PATH"']
-    given = {"PATH": os.environ["PATH"]}
-    done = subprocess.run(
-        words, cwd=tmp_path, env=given, capture_output=True, text=True, check=True
-    )
-    assert (done.stdout.strip(), done.stderr) == (given["PATH"], "")
+    done = started(tmp_path, "sh", "-c", 'echo "$PATH"; exit 7')
+    assert (done.returncode, done.stdout.strip(), done.stderr) == (7, os.environ["PATH"], "")
+
+
+@pytest.mark.parametrize(("command", "status"), [("absent-command", 127), ("./file", 126)])
+def test_a_command_that_cannot_start_has_the_exit_status_of_a_shell(
+    tmp_path: Path, command: str, status: int
+) -> None:
+    (tmp_path / "file").touch(0o600)
+    done = started(tmp_path, command)
+    assert (done.returncode, done.stdout) == (status, "")
+    assert done.stderr.startswith(f"{command}: ")
+    assert "Traceback" not in done.stderr
 
 
 def test_the_engine_runs_and_gives_the_exit_status(
