@@ -93,9 +93,7 @@ def _spec(settings: KubernetesSettings, option: PodOption) -> dict[str, Any]:
         },
         "nodeSelector": node_selector(option),
         "tolerations": tolerations(option),
-        "initContainers": [
-            _container(option, ATTEST, settings.programs.attest, {IDENTITY_VOLUME: IDENTITY_FOLDER})
-        ],
+        "initContainers": [_attest(settings, option)],
         "containers": [
             _container(option, RUNNER, settings.programs.run, {WORK_VOLUME: WORK_FOLDER})
         ],
@@ -130,6 +128,13 @@ def _token(settings: KubernetesSettings) -> dict[str, Any]:
         "path": "token",
     }
     return {"serviceAccountToken": token}
+
+
+def _attest(settings: KubernetesSettings, option: PodOption) -> dict[str, Any]:
+    """Return the init container. Its last log line says in the pod's status why it failed."""
+    mounts = {IDENTITY_VOLUME: IDENTITY_FOLDER}
+    made = _container(option, ATTEST, settings.programs.attest, mounts)
+    return {**made, "terminationMessagePolicy": "FallbackToLogsOnError"}
 
 
 def _container(

@@ -1,24 +1,28 @@
 """The stored text of a launch request: the pods to create. Pure."""
 
 import json
+from collections.abc import Sequence
 
 from autoscaler.controller.ports.provider import LaunchOrder, ProviderError
 from autoscaler.model.failures import FailureClass
 from autoscaler.providers.kubernetes import ownership
+from autoscaler.providers.kubernetes.faulty_nodes import avoiding
 from autoscaler.providers.kubernetes.manifests import pod_template
 from autoscaler.providers.kubernetes.overlay import OverlayError
 from autoscaler.providers.kubernetes.ownership import pod_names
 from autoscaler.providers.kubernetes.settings import KubernetesSettings, PodOption
 
 
-def launch_text(settings: KubernetesSettings, order: LaunchOrder) -> str:
+def launch_text(
+    settings: KubernetesSettings, order: LaunchOrder, avoided: Sequence[str] = ()
+) -> str:
     """Return the exact pods of a launch order as canonical JSON: their common part, and their names.
 
-    Raises ProviderError.
+    The pods prefer other nodes than the avoided ones. Raises ProviderError.
     """
     option = option_of(settings, order)
     try:
-        template = pod_template(settings, option, order)
+        template = avoiding(pod_template(settings, option, order), avoided)
         names = pod_names(settings.fleet, order.launch_request, order.count)
     except OverlayError as error:
         raise ProviderError(FailureClass.CONFIGURATION, "Overlay", str(error)) from error
