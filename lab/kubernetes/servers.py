@@ -12,6 +12,10 @@ KUBELET = "lab/kubelet"
 """Label of nodes. Those with the value `processes` are left to `lab.kubernetes.kubelet`."""
 
 
+_UNLIMITED = ("--kube-api-qps=1000", "--kube-api-burst=1000")
+"""By default, the scheduler sends 50 requests a second and a controller 20, so a crowd of pods would wait."""
+
+
 @dataclass(frozen=True)
 class Ports:
     """The ports of one cluster."""
@@ -78,6 +82,7 @@ def controller_manager(credentials: Credentials, url: str) -> list[str]:
         # By default, a node without a heartbeat for 50 s gets no pods until it reports again. A busy host would
         # take the nodes away, and so would an API server that starts slowly.
         "--node-monitor-grace-period=1h",
+        *_UNLIMITED,
         "--leader-elect=false",
         "--secure-port=0",
     ]
@@ -89,6 +94,7 @@ def scheduler(credentials: Credentials, url: str) -> list[str]:
     return [
         str(find("kube-scheduler")),
         f"--kubeconfig={credentials.kubeconfig(name, url, credentials.tokens[name])}",
+        *_UNLIMITED,
         "--leader-elect=false",
         "--secure-port=0",
     ]

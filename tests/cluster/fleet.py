@@ -7,6 +7,7 @@ import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
+from typing import Any
 
 from autoscaler.controller import composition
 from autoscaler.controller.composition import Ports, Settings
@@ -29,7 +30,7 @@ from autoscaler.model.catalogue import (
     Sku,
 )
 from autoscaler.model.events import JobObserved
-from autoscaler.model.identifiers import Instant, JobId, ProviderName, RunnerName, Seconds
+from autoscaler.model.identifiers import Instant, JobId, ProviderName, RunnerName, Seconds, SkuName
 from autoscaler.model.installations import Installations
 from autoscaler.model.interruptions import RerunOutcome
 from autoscaler.model.jobs import JobState
@@ -46,6 +47,7 @@ from tests.controller.fakes_store import FakeStore
 from tests.patience import PATIENCE
 
 REPOSITORY = "acme/widgets"
+ONE_SKU = {SKU: 0}
 AT_ONCE = 20
 """Number of agents that send requests at the same time."""
 
@@ -79,20 +81,34 @@ class AcceptedReruns:
         return RerunAnswer(tuple(jobs), RerunOutcome.ACCEPTED)
 
 
-def catalogue_of(place: Place, options: tuple[LaunchOption, ...], reruns: int = 0) -> Catalogue:
-    """A catalogue with one SKU, of the place's installation."""
-    sku = Sku(
-        name=SKU,
-        labels=frozenset({SKU}),
-        os=OperatingSystem.LINUX,
-        arch=Architecture.X64,
-        launch_options=options,
-        rerun_interrupted=reruns,
-    )
+@dataclass(frozen=True)
+class Origin:
+    """What GitHub knows of a job from its beginning."""
+
+    sku: SkuName
+    run: int
+    attempt: int = 1
+
+
+def catalogue_of(
+    place: Place, options: tuple[LaunchOption, ...], skus: Mapping[SkuName, int] = ONE_SKU
+) -> Catalogue:
+    """A catalogue of the place's installation. `skus` has the `rerun_interrupted` of each SKU."""
+
+    def sku(name: SkuName) -> Sku:
+        return Sku(
+            name=name,
+            labels=frozenset({name}),
+            os=OperatingSystem.LINUX,
+            arch=Architecture.X64,
+            launch_options=options,
+            rerun_interrupted=skus[name],
+        )
+
     return Catalogue(
         fleet=place.name,
         installations=place.settings.installations,
-        skus={SKU: sku},
+        skus={name: sku(name) for name in skus},
         scopes=(Scope("acme", None),),
         registration=RegistrationRate(burst=10**9, per_second=1e9),
     )
@@ -114,26 +130,27 @@ class Fleet:
         self.clock = JumpingClock()
         self.github = FakeGitHub(latency=0.0, now=self.clock.now)
         self.reruns = AcceptedReruns()
+        self.origins: dict[int, Origin] = {}
         self.broken_polls = 0
+        self.store = FakeStore()
         ports = Ports(
             clock=self.clock,
             pacing=self.clock,
             background=self.clock,
             ids=SequentialIds(),
             telemetry=RecordingTelemetry(),
-            store=FakeStore(),
+            store=self.store,
             readings=FakeReadings(),
             github=self.github,
             lists=FakeLists(self.clock.now, steady=0.0),
             reruns=self.reruns,
             providers=providers,
         )
-        self._store = ports.store
         self.parts = composition.Controller(
             ports,
             Settings(
                 catalogue=lambda installations, _: _with(catalogue, installations),
-                health_checks={SKU: {}},
+                health_checks={name: {} for name in catalogue.skus},
                 parse=parse,
                 pace=PACE,
             ),
@@ -151,7 +168,7 @@ class Fleet:
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
         """Run the controller until the block ends."""
-        await self.parts.resume(await self._store.load(0.0))
+        await self.parts.resume(await self.store.load(0.0))
         loop = asyncio.create_task(self.parts.reconciler.run())
         try:
             yield
@@ -164,45 +181,49 @@ class Fleet:
 
     # --- GitHub ---------------------------------------------------------------------------------
 
-    async def report(self, job: int, state: JobState, runner: RunnerName | None = None) -> None:
-        """GitHub reports a job, each of which has a run of its own. A completed job failed or succeeded."""
-        now = self.clock.now()
+    async def report(
+        self,
+        job: int,
+        state: JobState,
+        runner: RunnerName | None = None,
+        origin: Origin | None = None,
+    ) -> None:
+        """GitHub reports a job. Without an origin, it has the first SKU and a run of its own."""
+        if origin is not None:
+            self.origins[job] = origin
         known = self.state.jobs.get(JobId(job))
-        observed = JobObserved(
-            now,
-            JobId(job),
-            state,
-            REPOSITORY,
-            (SKU,),
-            known.queued_at if known is not None else now,
-            run_id=job,
-            run_attempt=1,
-            runner_name=runner,
-            read=True,
-        )
-        self.github.jobs[JobId(job)] = observed
-        await self.parts.journal.record(observed)
+        queued_at = known.queued_at if known is not None else self.clock.now()
+        await self._record(job, state, queued_at, runner_name=runner)
 
     async def ends(self, job: int, conclusion: str) -> None:
-        """GitHub ends a job, and deletes its runner's registration."""
+        """GitHub ends a job, which failed or succeeded, and deletes its runner's registration."""
         now, runner = self.clock.now(), self.state.jobs[JobId(job)].runner_name
-        observed = JobObserved(
-            now,
-            JobId(job),
+        if runner is not None:
+            self.github.registrations.pop(runner, None)
+        await self._record(
+            job,
             JobState.COMPLETED,
-            REPOSITORY,
-            (SKU,),
             now,
-            run_id=job,
-            run_attempt=1,
             runner_name=runner,
             completed_at=now,
             conclusion=conclusion,
+        )
+
+    async def _record(self, job: int, state: JobState, queued_at: Instant, **more: Any) -> None:
+        origin = self.origins.setdefault(job, Origin(SKU, job))
+        observed = JobObserved(
+            self.clock.now(),
+            JobId(job),
+            state,
+            REPOSITORY,
+            (origin.sku,),
+            queued_at,
+            run_id=origin.run,
+            run_attempt=origin.attempt,
             read=True,
+            **more,
         )
         self.github.jobs[JobId(job)] = observed
-        if runner is not None:
-            self.github.registrations.pop(runner, None)
         await self.parts.journal.record(observed)
 
     # --- agents ---------------------------------------------------------------------------------
@@ -247,7 +268,10 @@ class Fleet:
 
     async def works(self, machine: Machine, job: int) -> None:
         """Make a machine ready, and give its runner a job."""
-        runner = await self.listens(machine)
+        await self.starts(job, await self.listens(machine))
+
+    async def starts(self, job: int, runner: RunnerName) -> None:
+        """GitHub gives a runner a job."""
         self.github.registrations[runner].busy = True
         await self.report(job, JobState.IN_PROGRESS, runner)
 
