@@ -167,6 +167,11 @@ def schema() -> None:
     typer.echo(json_schema(provider_kinds()))
 
 
+commands.command()(operator_commands.status)
+commands.command()(operator_commands.jobs)
+commands.command()(operator_commands.machines)
+commands.command()(operator_commands.explain)
+commands.command()(operator_commands.history)
 commands.command()(operator_commands.unverified)
 commands.command()(operator_commands.terminate)
 commands.command()(operator_commands.adopt)

@@ -656,7 +656,7 @@ def test_help_imports_only_what_it_needs() -> None:
         "commands |= {'autoscaler.operator_commands.job_shell', 'autoscaler.operator_commands.usage'}\n"
         "commands.add('autoscaler.operator_commands.image_bake')\n"
         "commands |= {'autoscaler.images', 'autoscaler.images.commands', 'autoscaler.images.recipes'}\n"
-        "commands.add('autoscaler.images.publishing')\n"
+        "commands |= {'autoscaler.images.publishing', 'autoscaler.operator_commands.queries'}\n"
         "assert ours == {'autoscaler', 'autoscaler.cli'} | commands, ours\n"
         "assert not {'pydantic', 'yaml', 'aiohttp', 'boto3'} & set(sys.modules)\n"
     )

@@ -2,6 +2,7 @@
 
 import asyncio
 import threading
+import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -24,6 +25,8 @@ from autoscaler.server.admin import AdminEndpoint
 from autoscaler.server.serving import Serving
 from autoscaler.server.settings import Address, ServerSettings
 from tests.config.fleet_file import Folder, changed
+from tests.ledger.builders import World
+from tests.server.asked_world import AskedWorld
 
 TOKEN = "0123456789abcdef" * 4
 OURS = UnverifiedMachine(
@@ -111,6 +114,7 @@ class Controller:
     url: str
     word: Word
     elsewhere: Elsewhere
+    asked: AskedWorld
 
     def run(self, *arguments: str) -> Result:
         return CliRunner().invoke(commands, [*arguments, "--config", str(self.file)])
@@ -118,13 +122,13 @@ class Controller:
 
 @pytest.fixture
 def controller(tmp_path: Path) -> Iterator[Controller]:
-    word, elsewhere = Word(), Elsewhere()
+    word, elsewhere, asked = Word(), Elsewhere(), AskedWorld(World(now=time.time() - 60.0))
     loop = asyncio.new_event_loop()
     thread = threading.Thread(target=loop.run_forever)
     thread.start()
 
     async def start() -> Serving:
-        endpoint = AdminEndpoint(word, [TOKEN.encode()])
+        endpoint = AdminEndpoint(word, asked, [TOKEN.encode()])
         serving = Serving(
             ServerSettings(Address("127.0.0.1", 0), shutdown=0.2), endpoint, [elsewhere]
         )
@@ -133,7 +137,7 @@ def controller(tmp_path: Path) -> Iterator[Controller]:
 
     serving = asyncio.run_coroutine_threadsafe(start(), loop).result(10)
     url = f"http://{serving.address}"
-    yield Controller(fleet_file(tmp_path, url), url, word, elsewhere)
+    yield Controller(fleet_file(tmp_path, url), url, word, elsewhere, asked)
     asyncio.run_coroutine_threadsafe(serving.stop(), loop).result(10)
     loop.call_soon_threadsafe(loop.stop)
     thread.join(10)

@@ -4,6 +4,7 @@ from autoscaler import config
 from autoscaler.controller.intake import Intake
 from autoscaler.controller.operator_actions import OperatorActions
 from autoscaler.controller.ports.clock import Clock
+from autoscaler.controller.ports.fleet_queries import FleetQueries
 from autoscaler.controller.ports.telemetry import DeliveryTelemetry
 from autoscaler.github.webhook import verify_signature
 from autoscaler.server.admin import AdminEndpoint
@@ -25,11 +26,11 @@ def webhook_endpoint(
 
 
 def admin_endpoints(
-    configuration: config.Configuration, operator_actions: OperatorActions
+    configuration: config.Configuration, operator_actions: OperatorActions, queries: FleetQueries
 ) -> list[Endpoint]:
     """Create the endpoint of /admin if there is a token. Without one, return an empty list.
 
     Raises ConfigurationError.
     """
     tokens = [token.get_secret_value() for token in config.read_admin_tokens(configuration)]
-    return [AdminEndpoint(operator_actions, tokens)] if tokens else []
+    return [AdminEndpoint(operator_actions, queries, tokens)] if tokens else []

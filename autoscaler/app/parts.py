@@ -141,7 +141,9 @@ class Parts:
         others: list[Endpoint] = [
             BootstrapEndpoint(self._controller.bootstrap, agent, self._telemetry, earlier=earlier),
             HealthEndpoint(self._unhealthy, self._unready, self._metrics, tokens),
-            *admin_endpoints(self._configuration, self._controller.operator_actions),
+            *admin_endpoints(
+                self._configuration, self._controller.operator_actions, self._controller.queries
+            ),
         ]
         settings = server_settings(self._configuration)
         allowed = settings.within(file_limit())

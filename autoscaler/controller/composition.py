@@ -17,6 +17,7 @@ from autoscaler.controller.circuit_watcher import CircuitWatcher
 from autoscaler.controller.console_reader import ConsoleReader
 from autoscaler.controller.effects import Effects
 from autoscaler.controller.executor import Executor
+from autoscaler.controller.fleet_queries import FleetAnswers
 from autoscaler.controller.foreign_usage import KeptForeignUsage
 from autoscaler.controller.github_reader import GitHubReader
 from autoscaler.controller.github_synchronizer import GitHubSynchronizer
@@ -154,6 +155,7 @@ class Controller:
             ports.pacing,
             settings.pace,
         )
+        self.queries = FleetAnswers(journal, ports.store, providers, lambda: self.reconciler.plan)
 
     def _make_tasks(self) -> None:
         """Create the poller, and each part that has tasks of its own."""

@@ -11,7 +11,7 @@ import urllib.request
 from http.client import HTTPException, HTTPMessage
 from pathlib import Path
 from typing import IO, Any
-from urllib.parse import quote
+from urllib.parse import quote, urlencode
 
 from pydantic_core import PydanticCustomError
 
@@ -86,6 +86,19 @@ class OperatorClient:
     def close_circuit(self, sku: str) -> str:
         """Close a SKU's circuit breaker; return the SKU. Raises OperatorRequestFailedError."""
         return str(self._ask("POST", f"/admin/circuits/{quote(sku, safe='')}/close", {}).get("sku"))
+
+    def ask(self, path: str, **query: object) -> dict[str, Any]:
+        """Return the answer to a question; it omits parameters that are None.
+
+        Raises OperatorRequestFailedError.
+        """
+        given = {key: str(value) for key, value in query.items() if value is not None}
+        return self._ask("GET", f"{path}?{urlencode(given)}" if given else path)
+
+    @staticmethod
+    def quoted(name: str) -> str:
+        """Return a name as one part of a path."""
+        return quote(name, safe="")
 
     def _ask(self, method: str, path: str, body: dict[str, Any] | None = None) -> dict[str, Any]:
         data = None if body is None else json.dumps(body).encode()

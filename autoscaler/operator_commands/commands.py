@@ -37,7 +37,7 @@ def unverified(config: Config, url: Url = None) -> None:
     requests to terminate them. Exits with 1 if it lists any machine, or if the controller has not listed
     a provider's machines since its start.
     """
-    with _client(config, url) as client:
+    with connected(config, url) as client:
         found, total, unlisted = client.unverified()
     for one in found:
         typer.echo(_line(one))
@@ -66,7 +66,7 @@ def terminate(
     The controller refuses while there are signs that the machine is running a job. The answer gives the
     reason and what to do. Use --force after you have checked the machine yourself.
     """
-    with _client(config, url) as client:
+    with connected(config, url) as client:
         terminated = client.terminate(machine, force=force)
         typer.echo(f"machine {_plain(terminated)} is being terminated")
 
@@ -88,7 +88,7 @@ def adopt(
     machines of its own, among other reasons. The answer gives the reason and what to do. Never adopt the
     ID of a controller that runs.
     """
-    with _client(config, url) as client:
+    with connected(config, url) as client:
         adopted = client.adopt(installation, force=force)
         typer.echo(f"installation {_plain(adopted)} now belongs to this fleet")
 
@@ -103,13 +103,16 @@ def close_circuit(
     The controller then launches as many machines of the SKU as its jobs need. If they fail again, the
     circuit breaker opens again.
     """
-    with _client(config, url) as client:
+    with connected(config, url) as client:
         typer.echo(f"circuit breaker of {_plain(client.close_circuit(sku))} closed")
 
 
 @contextmanager
-def _client(config: Path, url: str | None) -> "Iterator[OperatorClient]":
-    """Print errors to stderr. Exit with 2 for errors of fleet.yaml or options, with 1 for others."""
+def connected(config: Path, url: str | None) -> "Iterator[OperatorClient]":
+    """Return a client of the controller.
+
+    Prints errors to stderr. Exits with 2 for errors of fleet.yaml or options, with 1 for others.
+    """
     from autoscaler.config import ConfigurationError
     from autoscaler.operator_commands.client import (
         OperatorClient,

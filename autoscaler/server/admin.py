@@ -1,6 +1,7 @@
 """The /admin endpoints, for operators with a bearer token: see docs/operations.md.
 
-Checks tokens and the format of requests. The OperatorRequests port decides whether to carry out a request.
+Checks tokens and the format of requests. The OperatorRequests port decides whether to carry out a request, and
+the FleetQueries port answers questions.
 Tokens and requests are never logged. Only a request with a valid token gets a reason.
 """
 
@@ -12,6 +13,7 @@ from functools import partial
 
 from aiohttp import web
 
+from autoscaler.controller.ports.fleet_queries import FleetQueries
 from autoscaler.controller.ports.operator_requests import (
     OperatorRequestRefusedError,
     OperatorRequests,
@@ -22,6 +24,7 @@ from autoscaler.model.identifiers import Seconds
 from autoscaler.server.answers import error_answer, json_answer
 from autoscaler.server.bearer import BearerTokens
 from autoscaler.server.bodies import Bodies, BodyRefusedError
+from autoscaler.server.queries import Queries, UnusableQueryError
 from autoscaler.server.refusal_log import RefusalLog
 
 MAX_MACHINES = 10_000
@@ -43,8 +46,11 @@ class _MalformedError(Exception):
 class AdminEndpoint:
     """The operators' routes. `tokens` are the valid tokens, at least one."""
 
-    def __init__(self, requests: OperatorRequests, tokens: Sequence[bytes]) -> None:
+    def __init__(
+        self, requests: OperatorRequests, queries: FleetQueries, tokens: Sequence[bytes]
+    ) -> None:
         self._requests = requests
+        self._queries = Queries(queries)
         self._tokens = BearerTokens(tokens)
         self._bodies = Bodies(_MAX_BODY_BYTES)
         self._refusals = RefusalLog()
@@ -52,6 +58,8 @@ class AdminEndpoint:
     def add_to(self, app: web.Application, _patience: Seconds, /) -> None:
         """Add the routes to a listener. They leave no work behind a request."""
         app.router.add_get("/admin/unverified", partial(self._answer, self._unverified))
+        for path, handler in self._queries.routes().items():
+            app.router.add_get(path, partial(self._answer, handler))
         app.router.add_post(
             "/admin/machines/{machine}/terminate", partial(self._answer, self._terminate)
         )
@@ -68,6 +76,8 @@ class AdminEndpoint:
             return await act(request)
         except _MalformedError:
             return error_answer(400, "malformed")
+        except UnusableQueryError as error:
+            return json_answer(400, {"error": "malformed", "reason": str(error)})
         except BodyRefusedError as error:
             return error_answer(_BODY_STATUS[error.reason], error.reason)
         except OperatorRequestRefusedError as error:

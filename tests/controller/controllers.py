@@ -130,7 +130,7 @@ class Controller:
         self.registrar, self.releaser = parts.registrar, parts.releaser
         self.github_reader, self.launcher = parts.github_reader, parts.launcher
         self.terminator, self.executor, self.poller = parts.terminator, parts.executor, parts.poller
-        self.operator_actions = parts.operator_actions
+        self.operator_actions, self.queries = parts.operator_actions, parts.queries
         self.bootstrap, self.loop, self.crashes = parts.bootstrap, parts.reconciler, parts.crashes
         self.running: asyncio.Task[None] | None = None
         self.resumed = False

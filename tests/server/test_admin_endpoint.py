@@ -29,6 +29,8 @@ from autoscaler.model.unverified import UnverifiedMachine
 from autoscaler.server.admin import MAX_MACHINES, AdminEndpoint
 from autoscaler.server.refusal_log import LINES
 from autoscaler.server.serving import Serving
+from tests.ledger.builders import World
+from tests.server.asked_world import AskedWorld
 from tests.server.fakes import LOOPBACK, Caller, running
 
 TOKEN, OLDER = "n" * 40, "o" * 40
@@ -96,7 +98,7 @@ class Admin:
 @asynccontextmanager
 async def administered(word: Word) -> AsyncIterator[Admin]:
     port: OperatorRequests = word
-    endpoint = AdminEndpoint(port, [OLDER.encode(), TOKEN.encode()])
+    endpoint = AdminEndpoint(port, AskedWorld(World()), [OLDER.encode(), TOKEN.encode()])
     async with (
         Serving(LOOPBACK, endpoint, []) as serving,
         aiohttp.ClientSession(f"http://{serving.address}") as session,

@@ -1,0 +1,48 @@
+"""What operators can ask about the fleet. Nothing here changes it."""
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from autoscaler.model.changes import HistoryRow
+from autoscaler.model.identifiers import JobId, SkuName
+from autoscaler.model.machines import MachineState
+from autoscaler.views.explanation import Explanation
+from autoscaler.views.jobs import JobView
+from autoscaler.views.machines import MachineView
+from autoscaler.views.status import StatusView
+
+
+class UnknownRecordError(Exception):
+    """No record and no stored history has this name."""
+
+
+class FleetQueries(Protocol):
+    """The questions of an operator. All but those about history answer from memory."""
+
+    def status(self) -> StatusView:
+        """Return the state of the fleet as of the last plan."""
+
+    def waiting_jobs(self, sku: SkuName | None, limit: int) -> Sequence[JobView]:
+        """Return the oldest jobs that wait for a machine."""
+
+    def running_jobs(self, sku: SkuName | None, limit: int) -> Sequence[JobView]:
+        """Return jobs in progress."""
+
+    def machines(
+        self, sku: SkuName | None, state: MachineState | None, limit: int
+    ) -> Sequence[MachineView]:
+        """Return machines; without a state, all that exist or may exist."""
+
+    def explain(self, job: JobId) -> Explanation | None:
+        """Return why a job waits, or what became of it; None if it is not in memory any more."""
+
+    def explain_labels(self, repository: str, labels: Sequence[str]) -> Explanation:
+        """Return which SKUs serve jobs of `owner/name` with these labels."""
+
+    async def history(self, name: str) -> Sequence[HistoryRow]:
+        """Return what happened to a record, oldest first.
+
+        `name` is a job's number, a machine's ID, its ID at its provider, or the name of a runner, launch
+        request or SKU. The history of a job or a machine includes its machine, runner and launch request.
+        Raises: UnknownRecordError, StoreError.
+        """

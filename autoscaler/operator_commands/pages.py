@@ -1,0 +1,225 @@
+"""The controller's answers as text for a terminal."""
+
+import time
+from typing import Any
+
+import typer
+
+from autoscaler.operator_commands.tables import duration, moment, plain, print_table
+
+Answer = dict[str, Any]
+
+
+def print_status(seen: Answer, *, every: bool) -> None:
+    """Print the state of the fleet: a summary, what is wrong, and a table of its SKUs."""
+    typer.echo(f"{plain(seen['fleet'])} at {moment(seen['at'])}")
+    typer.echo(
+        f"{seen['waiting']} waiting ({seen['blocked']} of them without a machine on its way), "
+        f"{seen['running']} running"
+    )
+    cost = f"${seen['dollars_per_hour']:,.2f} an hour"
+    count, most = seen["machines"], seen["machines_limit"]
+    machines = f"{_of(count, most)} machine{'' if (most or count) == 1 else 's'}"
+    limit = seen["dollars_limit"]
+    typer.echo(f"{machines}, {cost}{f' (limit ${limit:,.2f})' if limit is not None else ''}")
+    typer.echo("")
+    _print_troubles(seen["troubles"])
+    busy = [
+        one for one in seen["skus"] if every or one["waiting"] or one["running"] or one["machines"]
+    ]
+    if busy:
+        typer.echo("")
+        print_table(
+            ("SKU", "waiting", "oldest", "why", "running", "booting", "ready", "machines"),
+            [_sku_row(one) for one in busy],
+        )
+    if hidden := len(seen["skus"]) - len(busy):
+        which = "1 SKU has" if hidden == 1 else f"{hidden} SKUs have"
+        typer.echo(f"{which} neither jobs nor machines: --all lists them")
+
+
+def _print_troubles(troubles: list[Answer]) -> None:
+    if not troubles:
+        typer.echo("nothing is wrong")
+        return
+    rows = [(one["code"], one["about"], one["message"]) for one in troubles]
+    print_table(("code", "where", "what is wrong"), rows)
+
+
+def _sku_row(one: Answer) -> tuple[object, ...]:
+    why = one["reasons"][0]["code"] if one["reasons"] else ""
+    return (
+        one["sku"],
+        one["waiting"],
+        duration(one["oldest"]) if one["waiting"] else "",
+        "circuit_open" if one["circuit"] is not None and not why else why,
+        one["running"],
+        one["booting"],
+        one["ready"],
+        _of(one["machines"], one["max_machines"]),
+    )
+
+
+def print_jobs(jobs: list[Answer], *, running: bool) -> None:
+    """Print a table of jobs."""
+    if not jobs:
+        typer.echo("no job is running" if running else "no job waits", err=True)
+        return
+    now = time.time()
+    if running:
+        print_table(
+            ("job", "SKU", "for", "machine", "repository", "name"),
+            [
+                (
+                    job["id"],
+                    job["sku"],
+                    duration(now - (job["started_at"] or job["queued_at"])),
+                    job["machine"] or "",
+                    job["repository"],
+                    _name(job),
+                )
+                for job in jobs
+            ],
+        )
+        return
+    print_table(
+        ("job", "SKU", "waits", "place", "why", "repository", "name"),
+        [
+            (
+                job["id"],
+                job["sku"],
+                duration(now - job["queued_at"]),
+                _place(job["wait"]),
+                job["wait"]["reasons"][0]["code"] if job["wait"] else "",
+                job["repository"],
+                _name(job),
+            )
+            for job in jobs
+        ],
+    )
+
+
+def print_machines(machines: list[Answer]) -> None:
+    """Print a table of machines."""
+    if not machines:
+        typer.echo("no machine", err=True)
+        return
+    now = time.time()
+    print_table(
+        ("machine", "SKU", "state", "for", "where", "ID at its provider", "job", "note"),
+        [
+            (
+                one["id"],
+                one["sku"],
+                one["state"],
+                duration(now - one["since"]),
+                " ".join(
+                    one[key] for key in ("instance_type", "zone", "capacity_type") if one[key]
+                ),
+                one["provider_id"] or "",
+                one["job"] or "",
+                one["unverified"] or one["interruption"] or one["reason"] or one["stage"],
+            )
+            for one in machines
+        ],
+    )
+
+
+def print_history(rows: list[Answer]) -> None:
+    """Print what happened, oldest first."""
+    print_table(
+        ("time", "what", "ID", "event", "detail"),
+        [
+            (moment(row["at"]), row["kind"], row["record"], row["event"], row["detail"])
+            for row in rows
+        ],
+    )
+
+
+def print_explanation(found: Answer) -> None:
+    """Print why a job waits, in sentences, and what happened to it so far."""
+    explained = found["explanation"]
+    if explained is None:
+        typer.echo("The job is over. This is what is kept of it:")
+    else:
+        for line in _sentences(explained):
+            typer.echo(line)
+        if explained["tried"]:
+            typer.echo("")
+            _print_tried(explained["tried"])
+    if found["history"]:
+        typer.echo("")
+        print_history(found["history"])
+
+
+def _sentences(explained: Answer) -> list[str]:
+    job, labels = explained["job"], plain(", ".join(explained["labels"]))
+    if explained["unmatched"]:
+        return [
+            f"No machine will be launched for the labels {labels}: {plain(explained['unmatched'])}."
+        ]
+    skus = plain(", ".join(explained["skus"]))
+    if job is None:
+        return [
+            f"A job of {plain(explained['repository'])} with the labels {labels} runs on: {skus}."
+        ]
+    named = f" ({plain(_name(job))})" if _name(job) else ""
+    lines = [f"Job {job['id']} of {plain(job['repository'])}{named} runs on: {skus}."]
+    wait = job["wait"]
+    if wait is None:
+        return [*lines, *_progress(job)]
+    waited = duration(time.time() - job["queued_at"])
+    place = f", number {wait['place']} of {wait['line']} in line" if wait["line"] else ""
+    lines.append(f"It has waited for {waited}{place}.")
+    lines += [f"Why ({reason['code']}): {plain(reason['message'])}." for reason in wait["reasons"]]
+    return [*lines, _next(explained["next_event"])]
+
+
+def _progress(job: Answer) -> list[str]:
+    where = f" on machine {plain(job['machine'])}" if job["machine"] else ""
+    if job["state"] == "completed":
+        ended = moment(job["completed_at"])
+        return [f"It ended{f' at {ended}' if ended else ''}: {plain(job['conclusion'])}{where}."]
+    if job["state"] == "in_progress":
+        since = moment(job["started_at"])
+        return [f"It runs{f' since {since}' if since else ''}{where}."]
+    return [f"GitHub shows it as {plain(job['state'])}: it wants no machine yet."]
+
+
+def _next(event: Answer) -> str:
+    on = f" (machine {plain(event['machine'])})" if event["machine"] else ""
+    what = f"Next: {plain(event['what'])}{on}"
+    if event["at"] is None:
+        return f"{what}. The time is not known."
+    about = "about " if event["is_estimate"] else ""
+    left = event["at"] - time.time()
+    when = f"in {duration(left)}" if left > 0 else "now"
+    return f"{what}, {about}{moment(event['at'])} ({when})."
+
+
+def _print_tried(tried: list[Answer]) -> None:
+    print_table(
+        ("SKU", "offering", "$/hour", "now", "until"),
+        [
+            (
+                one["sku"],
+                one["offering"],
+                f"{one['dollars_per_hour']:.3f}",
+                one["held"] or "may be launched",
+                moment(one["until"]),
+            )
+            for one in tried
+        ],
+    )
+
+
+def _of(count: int, limit: int | None) -> str:
+    return f"{count}" if limit is None else f"{count} of {limit}"
+
+
+def _place(wait: Answer | None) -> str:
+    return f"{wait['place']}/{wait['line']}" if wait is not None and wait["line"] else ""
+
+
+def _name(job: Answer) -> str:
+    return " / ".join(part for part in (job["workflow"], job["name"]) if part)

@@ -1,0 +1,148 @@
+"""The commands that ask a running controller: status, jobs, machines, history and explain."""
+
+import json
+import re
+from types import ModuleType
+from typing import Annotated, Any
+
+import typer
+
+from autoscaler.operator_commands.commands import Config, Url, connected
+
+Json = Annotated[bool, typer.Option("--json", help="Print the controller's answer as JSON.")]
+OfSku = Annotated[str | None, typer.Option("--sku", metavar="SKU", help="Only of this SKU.")]
+Limit = Annotated[int, typer.Option(min=1, max=500, help="Maximum number of rows.")]
+
+_JOB_URL = re.compile(r"https?://[^/]+/[^/]+/[^/]+/actions/runs/\d+(?:/attempts/\d+)?/job/(\d+)")
+"""The address of a job's page at GitHub (`html_url` of a workflow job)."""
+
+
+def status(
+    config: Config,
+    every: Annotated[
+        bool, typer.Option("--all", help="Also list SKUs that have neither jobs nor machines.")
+    ] = False,
+    as_json: Json = False,
+    url: Url = None,
+) -> None:
+    """Show what waits, what is wrong, and how many machines there are."""
+    with connected(config, url) as client:
+        seen = client.ask("/admin/status")
+    if as_json:
+        _print_json(seen)
+    else:
+        _pages().print_status(seen, every=every)
+
+
+def jobs(
+    config: Config,
+    running: Annotated[
+        bool, typer.Option("--running", help="List jobs in progress instead of waiting jobs.")
+    ] = False,
+    sku: OfSku = None,
+    limit: Limit = 50,
+    as_json: Json = False,
+    url: Url = None,
+) -> None:
+    """List the jobs that wait for a machine, oldest first, with the reason."""
+    state = "in_progress" if running else "waiting"
+    with connected(config, url) as client:
+        found = client.ask("/admin/jobs", state=state, sku=sku, limit=limit)
+    if as_json:
+        _print_json(found)
+    else:
+        _pages().print_jobs(found["jobs"], running=running)
+
+
+def machines(
+    config: Config,
+    sku: OfSku = None,
+    state: Annotated[
+        str | None, typer.Option(metavar="STATE", help="Only in this state, such as ready.")
+    ] = None,
+    limit: Limit = 50,
+    as_json: Json = False,
+    url: Url = None,
+) -> None:
+    """List machines by SKU, in the order of their life."""
+    with connected(config, url) as client:
+        found = client.ask("/admin/machines", state=state, sku=sku, limit=limit)
+    if as_json:
+        _print_json(found)
+    else:
+        _pages().print_machines(found["machines"])
+
+
+def history(
+    config: Config,
+    name: Annotated[
+        str,
+        typer.Argument(
+            metavar="ID",
+            help="A job's number or page, a machine's ID, its ID at its provider, or a runner's name.",
+        ),
+    ],
+    as_json: Json = False,
+    url: Url = None,
+) -> None:
+    """Show what happened to a job or a machine, oldest first."""
+    with connected(config, url) as client:
+        found = client.ask(f"/admin/history/{client.quoted(_job(name) or name)}")
+    if as_json:
+        _print_json(found)
+    else:
+        _pages().print_history(found["history"])
+
+
+def explain(
+    config: Config,
+    what: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="JOB|LABEL...", help="A job's number or page at GitHub, or the labels of a job."
+        ),
+    ],
+    repository: Annotated[
+        str | None,
+        typer.Option(metavar="OWNER/NAME", help="The repository of a job with these labels."),
+    ] = None,
+    as_json: Json = False,
+    url: Url = None,
+) -> None:
+    """Explain why a job waits: its SKU, its place in line, what was tried, and what happens next.
+
+    With labels instead of a job, show which SKU would run the job and where its machines launch.
+    """
+    job = _job(what[0]) if len(what) == 1 else None
+    if job is None and repository is None:
+        hint = "is needed with labels: the access of a SKU depends on it"
+        raise typer.BadParameter(hint, param_hint="--repository")
+    with connected(config, url) as client:
+        if job is not None:
+            found = client.ask("/admin/explain", job=job)
+        else:
+            labels = ",".join(what)
+            found = client.ask("/admin/explain", labels=labels, repository=repository)
+    if as_json:
+        _print_json(found)
+    else:
+        _pages().print_explanation(found)
+
+
+def _job(text: str) -> str | None:
+    """Return the number of a job that is given by its number or its page, or None."""
+    if text.isascii() and text.isdigit():
+        return text
+    page = _JOB_URL.match(text)
+    return page.group(1) if page is not None else None
+
+
+def _pages() -> ModuleType:
+    """Return the module that prints answers. It takes 60 ms to import, which `--help` does not need."""
+    from autoscaler.operator_commands import pages
+
+    return pages
+
+
+def _print_json(answer: dict[str, Any]) -> None:
+    typer.echo(json.dumps(answer, indent=2))

@@ -1,0 +1,68 @@
+"""Questions of operators, answered by a whole controller: from memory, and from the stored history."""
+
+import pytest
+
+from autoscaler.controller.ports.fleet_queries import FleetQueries, UnknownRecordError
+from autoscaler.model.identifiers import JobId
+from autoscaler.model.jobs import JobState
+from autoscaler.model.machines import MachineState
+from tests.controller.agents import launched, queue, say
+from tests.controller.controllers import Controller, World
+from tests.controller.virtual_time import on_virtual_time
+
+
+@on_virtual_time
+async def test_the_status_follows_the_last_plan() -> None:
+    controller = Controller(World())
+    await controller.resume()
+    queries: FleetQueries = controller.queries
+    assert queries.status().skus[0].waiting == 0
+    await queue(controller, 1)
+    await controller.turn()
+    seen = queries.status()
+    assert (seen.waiting, seen.blocked, seen.machines) == (1, 0, 1)
+    (job,) = queries.waiting_jobs(None, 10)
+    assert job.wait is not None
+    assert job.wait.code == "launch_planned"
+
+
+@on_virtual_time
+async def test_a_provider_that_was_never_listed_is_trouble() -> None:
+    controller = Controller(World())
+    assert [one.about for one in controller.queries.status().troubles] == ["east"]
+
+
+@on_virtual_time
+async def test_the_history_of_a_job_includes_that_of_its_machine() -> None:
+    controller, (agent,) = await launched(World())
+    assigned = await agent.start_runner()
+    await say(controller, 1, JobState.IN_PROGRESS, assigned.runner)
+    await controller.intake.apply_waiting()
+    queries = controller.queries
+    (job,) = queries.running_jobs(None, 10)
+    (machine,) = queries.machines(None, MachineState.ASSIGNED, 10)
+    assert (job.id, job.machine) == (1, machine.id)
+    rows = await queries.history("1")
+    assert {row.kind for row in rows} >= {"job", "machine", "runner"}
+    assert [row.at for row in rows] == sorted(row.at for row in rows)
+    assert machine.provider_id is not None
+    assert await queries.history(machine.provider_id) == await queries.history(machine.id)
+    explained = queries.explain(JobId(1))
+    assert explained is not None
+    assert explained.next_event is None
+
+
+@on_virtual_time
+async def test_a_record_that_is_not_in_memory_is_looked_up_in_the_store() -> None:
+    controller, _ = await launched(World())
+    del controller.state.jobs[JobId(1)]
+    assert controller.queries.explain(JobId(1)) is None
+    assert [row.kind for row in await controller.queries.history("1")] == ["job"]
+    with pytest.raises(UnknownRecordError):
+        await controller.queries.history("nothing")
+
+
+@on_virtual_time
+async def test_labels_are_explained_by_the_catalogue() -> None:
+    controller = Controller(World())
+    assert controller.queries.explain_labels("acme/widgets", ["gpu"]).skus == ("gpu",)

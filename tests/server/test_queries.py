@@ -1,0 +1,155 @@
+"""The questions under /admin: answers in JSON, and refusals that name the parameter."""
+
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import aiohttp
+import pytest
+import pytest_asyncio
+
+from autoscaler.controller.ports.fleet_queries import FleetQueries
+from autoscaler.model import events as e
+from autoscaler.model.changes import HistoryRow
+from autoscaler.model.identifiers import MachineId
+from autoscaler.server.admin import AdminEndpoint
+from autoscaler.server.serving import Serving
+from tests.ledger.builders import World
+from tests.planner.fleets import catalogue, sku
+from tests.server.asked_world import AskedWorld
+from tests.server.fakes import LOOPBACK
+from tests.server.test_admin_endpoint import TOKEN, Word
+
+
+@dataclass
+class Asked:
+    session: aiohttp.ClientSession
+    answers: AskedWorld
+
+    async def ask(
+        self, path: str, query: Mapping[str, str] | None = None, token: str = TOKEN
+    ) -> tuple[int, dict[str, Any]]:
+        headers = {"Authorization": f"Bearer {token}"}
+        async with self.session.get(path, params=query or {}, headers=headers) as answer:
+            return answer.status, await answer.json()
+
+
+@pytest_asyncio.fixture
+async def asked() -> AsyncIterator[Asked]:
+    world = World(catalogue(sku(max_machines=1), sku("cpu")))
+    world.queue(1, 2)
+    world.launch(1)
+    answers = AskedWorld(world, {"2": [HistoryRow(1000.0, "job", "2", "queued", "gpu")]})
+    port: FleetQueries = answers
+    async with (
+        Serving(LOOPBACK, AdminEndpoint(Word(), port, [TOKEN.encode()]), []) as serving,
+        aiohttp.ClientSession(f"http://{serving.address}") as session,
+    ):
+        yield Asked(session, answers)
+
+
+ROUTES = ["/admin/status", "/admin/jobs", "/admin/machines", "/admin/explain", "/admin/history/2"]
+
+
+@pytest.mark.parametrize("path", ROUTES)
+async def test_no_question_is_answered_without_a_valid_token(asked: Asked, path: str) -> None:
+    assert await asked.ask(path, token="x" * 40) == (401, {"error": "token"})
+
+
+async def test_the_status_has_the_troubles_and_each_sku(asked: Asked) -> None:
+    code, seen = await asked.ask("/admin/status")
+    assert code == 200
+    assert (seen["waiting"], seen["blocked"], seen["dollars_per_hour"]) == (2, 1, 2.5)
+    assert seen["troubles"] == [
+        {
+            "code": "max_machines",
+            "about": "gpu",
+            "message": "1 job waits: max_machines of gpu (1) is reached",
+        }
+    ]
+    assert [one["sku"] for one in seen["skus"]] == ["gpu", "cpu"]
+
+
+async def test_waiting_jobs_have_their_reasons(asked: Asked) -> None:
+    _, found = await asked.ask("/admin/jobs", {"sku": "gpu", "limit": "2"})
+    waits = [job["wait"] for job in found["jobs"]]
+    assert [(wait["place"], wait["reasons"][0]["code"]) for wait in waits] == [
+        (1, "machine_booting"),
+        (2, "max_machines"),
+    ]
+    assert await asked.ask("/admin/jobs", {"sku": "cpu"}) == (200, {"jobs": []})
+
+
+async def test_running_jobs_and_machines_are_listed(asked: Asked) -> None:
+    world = asked.answers.world
+    world.boot("c0")
+    world.do(e.HealthChecksReported, MachineId("c0"), True, "ok")
+    world.starts(1, world.assignment("c0"))
+    _, running = await asked.ask("/admin/jobs", {"state": "in_progress"})
+    assert [(job["id"], job["machine"]) for job in running["jobs"]] == [(1, "c0")]
+    _, found = await asked.ask("/admin/machines", {"state": "assigned"})
+    assert [(one["id"], one["job"]) for one in found["machines"]] == [("c0", 1)]
+    assert await asked.ask("/admin/machines", {"state": "ready"}) == (200, {"machines": []})
+
+
+async def test_a_job_is_explained_with_its_history(asked: Asked) -> None:
+    code, found = await asked.ask("/admin/explain", {"job": "2"})
+    explained = found["explanation"]
+    assert code == 200
+    assert isinstance(explained, dict)
+    assert explained["job"]["wait"]["reasons"][0]["code"] == "max_machines"
+    assert "max_machines" in explained["next_event"]["what"]
+    assert found["history"] == [
+        {"at": 1000.0, "kind": "job", "record": "2", "event": "queued", "detail": "gpu"}
+    ]
+
+
+async def test_a_job_that_is_only_in_the_history_is_explained_by_it(asked: Asked) -> None:
+    asked.answers.rows["7"] = [HistoryRow(1.0, "job", "7", "completed")]
+    code, found = await asked.ask("/admin/explain", {"job": "7"})
+    assert (code, found["explanation"]) == (200, None)
+    assert len(found["history"]) == 1
+
+
+async def test_labels_are_explained_for_a_repository(asked: Asked) -> None:
+    query = {"labels": "gpu, self-hosted", "repository": "acme/widgets"}
+    _, found = await asked.ask("/admin/explain", query)
+    assert found["explanation"]["skus"] == ["gpu"]
+
+
+@pytest.mark.parametrize("path", ["/admin/history/9", "/admin/explain?job=9"])
+async def test_what_no_record_shows_is_unknown(asked: Asked, path: str) -> None:
+    code, found = await asked.ask(path)
+    assert (code, found["error"]) == (404, "unknown")
+
+
+@pytest.mark.parametrize(
+    ("path", "words"),
+    [
+        ("/admin/status?x=1", "unknown parameter x"),
+        ("/admin/jobs?limit=0", "limit is a number from 1 to 500"),
+        ("/admin/jobs?limit=501", "limit is a number from 1 to 500"),
+        ("/admin/jobs?limit=ten", "limit is a number from 1 to 500"),
+        ("/admin/jobs?state=done", "waiting or in_progress"),
+        ("/admin/jobs?sku=a%20b", "sku is the name"),
+        ("/admin/machines?state=sleeping", "state is one of requested, launched"),
+        ("/admin/explain", "repository is owner/name; or give job"),
+        ("/admin/explain?job=x", "job is the number"),
+        ("/admin/explain?job=123456789012345678901", "job is the number"),
+        ("/admin/explain?repository=acme/w", "labels are 1 to 32 labels"),
+        ("/admin/explain?repository=acme/w&labels=a,,b", "labels are 1 to 32 labels"),
+        ("/admin/explain?repository=acme&labels=a", "repository is owner/name"),
+        ("/admin/history/a%20b", "the name is that of"),
+    ],
+)
+async def test_an_unusable_query_is_refused_with_what_is_allowed(
+    asked: Asked, path: str, words: str
+) -> None:
+    code, found = await asked.ask(path)
+    assert (code, found["error"]) == (400, "malformed")
+    assert words in str(found["reason"])
+
+
+async def test_a_store_that_fails_is_reported(asked: Asked) -> None:
+    asked.answers.broken = True
+    assert await asked.ask("/admin/history/2") == (503, {"error": "store"})

@@ -1,0 +1,172 @@
+"""`autoscaler status`, `jobs`, `machines`, `history` and `explain`, against an endpoint on loopback."""
+
+import json
+
+import pytest
+
+from autoscaler.model.changes import HistoryRow
+from autoscaler.model.failures import FailureClass
+from autoscaler.operator_commands.tables import duration
+from tests.ledger.builders import World, failure
+from tests.planner.fleets import catalogue, sku
+from tests.test_operator_commands import Controller
+from tests.test_operator_commands import controller as controller
+
+
+@pytest.fixture
+def waiting(controller: Controller) -> Controller:
+    """A controller with one job that gets a machine and one that is blocked."""
+    known = World(catalogue(sku(max_machines=1), sku("cpu")), now=controller.asked.world.now)
+    controller.asked.world = known
+    known.queue(1, 2)
+    known.launch(1)
+    controller.asked.rows["2"] = [HistoryRow(1_700_000_000.0, "job", "2", "queued", "gpu\x1b[2J")]
+    return controller
+
+
+def test_status_shows_what_is_wrong_before_the_table(waiting: Controller) -> None:
+    result = waiting.run("status")
+    assert result.exit_code == 0, result.output
+    lines = [line.rstrip() for line in result.stdout.splitlines()]
+    assert lines[1] == "2 waiting (1 of them without a machine on its way), 0 running"
+    assert lines[2] == "1 machine, $2.50 an hour"
+    wrong = next(n for n, line in enumerate(lines) if line.startswith("max_machines"))
+    table = next(n for n, line in enumerate(lines) if line.startswith("SKU "))
+    assert "1 job waits: max_machines of gpu (1) is reached" in lines[wrong]
+    assert wrong < table
+    assert lines[-1] == "1 SKU has neither jobs nor machines: --all lists them"
+    assert "cpu" in waiting.run("status", "--all").stdout
+
+
+def test_a_fleet_without_trouble_says_so(controller: Controller) -> None:
+    assert "nothing is wrong" in controller.run("status").stdout
+
+
+def test_jobs_are_listed_with_their_place_and_reason(waiting: Controller) -> None:
+    rows = waiting.run("jobs").stdout.splitlines()
+    assert rows[0].split() == ["job", "SKU", "waits", "place", "why", "repository", "name"]
+    assert rows[1].split()[:2] + rows[1].split()[3:] == [
+        "1",
+        "gpu",
+        "1/2",
+        "machine_booting",
+        "acme/widgets",
+    ]
+    assert rows[2].split()[4] == "max_machines"
+    assert len(waiting.run("jobs", "--limit", "1").stdout.splitlines()) == 2
+    none = waiting.run("jobs", "--running")
+    assert (none.exit_code, none.stdout, none.stderr) == (0, "", "no job is running\n")
+
+
+def test_running_jobs_show_their_machines(waiting: Controller) -> None:
+    world = waiting.asked.world
+    world.starts(1, world.ready("r"))
+    (_, row) = waiting.run("jobs", "--running").stdout.splitlines()
+    assert row.split()[:2] + row.split()[3:] == ["1", "gpu", "r0", "acme/widgets"]
+
+
+def test_machines_are_listed(waiting: Controller) -> None:
+    (_, row) = waiting.run("machines", "--state", "launched").stdout.splitlines()
+    assert row.split()[:3] == ["c0", "gpu", "launched"]
+    refused = waiting.run("machines", "--state", "asleep")
+    assert refused.exit_code == 1
+    assert "state is one of requested" in refused.stderr
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "2",
+        "https://github.com/acme/widgets/actions/runs/7/job/2",
+        "https://ghe.example/a/b/actions/runs/7/attempts/2/job/2",
+    ],
+)
+def test_history_takes_the_number_of_a_job_and_its_page(waiting: Controller, name: str) -> None:
+    result = waiting.run("history", name)
+    assert result.exit_code == 0, result.stderr
+    row = result.stdout.splitlines()[1]
+    assert row.split() == ["2023-11-14", "22:13:20Z", "job", "2", "queued", "gpu?[2J"]
+
+
+def test_an_unknown_name_has_no_history(waiting: Controller) -> None:
+    result = waiting.run("history", "i-0")
+    assert (result.exit_code, result.stderr) == (1, "no history of i-0 is kept\n")
+
+
+def test_a_waiting_job_is_explained_in_sentences(waiting: Controller) -> None:
+    said = waiting.run("explain", "2").stdout
+    assert "number 2 of 2 in line" in said
+    assert "Why (max_machines): max_machines of gpu (1) is reached." in said
+    assert "Next: a machine of the SKU ends, or an operator raises max_machines." in said
+    assert "east/g5.xlarge/a/on-demand" in said
+    assert "queued" in said.splitlines()[-1]
+    booting = waiting.run("explain", "1").stdout
+    assert "Next: a machine becomes ready (machine c0), about 2" in booting
+
+
+def test_what_was_tried_has_the_provider_s_words_and_the_time(waiting: Controller) -> None:
+    world = World(now=waiting.asked.world.now)
+    world.queue(5)
+    world.send(1)
+    world.answer("c", failures=[failure(FailureClass.CAPACITY)])
+    waiting.asked.world = world
+    said = waiting.run("explain", "5").stdout
+    assert "Why (capacity): " in said
+    assert "Next: the controller tries to launch a machine again, 2" in said
+    row = next(line for line in said.splitlines() if line.startswith("gpu"))
+    assert "Code: words" in row
+    assert row.rstrip().endswith("Z")
+
+
+def test_labels_are_explained_for_a_repository(waiting: Controller) -> None:
+    good = waiting.run("explain", "gpu", "self-hosted", "--repository", "acme/widgets").stdout
+    assert "A job of acme/widgets with the labels gpu, self-hosted runs on: gpu." in good
+    bad = waiting.run("explain", "gpuu", "--repository", "acme/widgets").stdout
+    assert "no SKU has all of the labels gpuu; the nearest SKU is gpu." in bad
+    incomplete = waiting.run("explain", "gpu")
+    assert incomplete.exit_code == 2
+    assert "--repository" in incomplete.stderr
+
+
+def test_a_finished_job_is_explained(waiting: Controller) -> None:
+    world = waiting.asked.world
+    world.starts(1, world.ready("r"))
+    assert "on machine r0." in waiting.run("explain", "1").stdout
+    world.completes(1, conclusion="success", completed_at=world.now)
+    assert "It ended at 2" in waiting.run("explain", "1").stdout
+    waiting.asked.rows["7"] = [HistoryRow(1.0, "job", "7", "completed", "success")]
+    said = waiting.run("explain", "7").stdout
+    assert said.startswith("The job is over.")
+    assert "completed" in said
+
+
+@pytest.mark.parametrize(
+    ("arguments", "key"),
+    [
+        (("status",), "troubles"),
+        (("jobs",), "jobs"),
+        (("machines",), "machines"),
+        (("history", "2"), "history"),
+        (("explain", "2"), "explanation"),
+    ],
+)
+def test_every_answer_can_be_had_as_json(
+    waiting: Controller, arguments: tuple[str, ...], key: str
+) -> None:
+    assert key in json.loads(waiting.run(*arguments, "--json").stdout)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (None, ""),
+        (-3, "0s"),
+        (59.4, "59s"),
+        (60, "1m00s"),
+        (3599, "59m59s"),
+        (12_060, "3h21m"),
+        (100_000, "1d03h"),
+    ],
+)
+def test_durations_have_their_two_largest_units(seconds: float | None, text: str) -> None:
+    assert duration(seconds) == text
