@@ -1,5 +1,8 @@
 """Twelve planted failures of a driver, through the whole agent: each is named, and none gets an assignment.
 
+The controller's own reader makes the machine's reason of the agent's report. Where an operator reads it is in
+tests/controller/test_failed_health_checks.py.
+
 The programs of the image are stand-ins, each a real process. test_driver_packages.py has the real APT.
 """
 
@@ -14,6 +17,7 @@ from typing import Any
 
 import pytest
 
+from autoscaler.server.bootstrap_requests import HealthChecksRequest
 from lab.machines.gpus import BEHIND_NVSWITCH, nvidia_gpu, nvidia_log
 from tests.agent.doubles import VirtualClock
 from tests.agent.driver_machine import H100, PLAN, VERSION, define_release
@@ -53,6 +57,7 @@ class Planted:
 
     def __init__(self, agent: ModuleType, folder: Path, url: str) -> None:
         self.root = folder
+        self.reason = ""
         self.stage = Stage(agent, folder)
         self.clock = ShortClock()
         self.stage.agent = agent.Agent(
@@ -101,8 +106,9 @@ class Planted:
         self.stage.assignment()
         self.stage.runner.script = {1: {"exited": 0}}
         reason = self.stage.live()
-        checks = self.stage.controller.bodies["health-checks"]["checks"]
-        failed = {one["name"]: one["detail"] for one in checks if not one["ok"]}
+        report = HealthChecksRequest.model_validate(self.stage.controller.bodies["health-checks"])
+        self.reason = "" if report.passed else report.summary()
+        failed = {one.name: one.detail for one in report.checks if not one.ok}
         assert not failed or reason == f"the health checks failed: {', '.join(failed)}"
         return failed
 
@@ -211,4 +217,5 @@ def test_each_planted_failure_is_named_and_gets_no_assignment(
     failed = planted.live()
     assert list(failed) == [name]
     assert detail in failed[name]
+    assert planted.reason == f"{name}: {failed[name]}"
     assert not planted.assigned
