@@ -80,7 +80,7 @@ class Pricing:
             for name, reader in self.readers.items():
                 prices = kept[name]
                 reader.use_prices(prices, PriceSource.CACHE)
-                for kind in CapacityType:
+                for kind in READ_AS:
                     self._report_prices(name, kind, bool(reader.known_prices(kind)))
                 if CapacityType.ON_DEMAND not in reader.price_kinds or self._complete(reader):
                     self._known[name].set()
@@ -89,7 +89,7 @@ class Pricing:
 
     async def _load(self, name: ProviderName) -> tuple[Price, ...]:
         found = []
-        for kind in CapacityType:
+        for kind in READ_AS:
             readings = await self._cache.load_readings(name, READ_AS[kind])
             found += [price_of(kind, reading) for reading in readings]
         return tuple(price for price in found if price is not None)

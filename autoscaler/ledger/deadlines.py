@@ -93,12 +93,8 @@ def _is_due_at_once(state: LedgerState, machine: Machine) -> bool:
 def _longest_wait(state: LedgerState, machine: Machine) -> Seconds:
     """Return how long a machine of this launch option may wait for a host before it boots."""
     request = state.launch_requests.get(machine.launch_request)
-    sku = state.catalogue.skus.get(machine.sku)
-    if request is None or sku is None or request.option >= len(sku.launch_options):
-        return 0.0
-    option = sku.launch_options[request.option]
-    # Since the request, the configuration may have changed.
-    return option.longest_wait if option.provider == machine.provider else 0.0
+    option = request.option_in(state.catalogue) if request is not None else None
+    return option.longest_wait if option is not None else 0.0
 
 
 def _late(state: LedgerState, machine: Machine, patience: Seconds) -> Instant:
@@ -118,11 +114,18 @@ def _silent_while_ready(state: LedgerState, machine: Machine, patience: Seconds)
 
 
 def _too_old_at(state: LedgerState, machine: Machine) -> Instant:
-    """Return when a ready machine reaches `idle.max_age`, but never before its agent polls."""
+    """Return when a ready machine reaches `idle.max_age`, or no job may start on it any more.
+
+    Never before its agent polls.
+    """
     sku = state.catalogue.skus.get(machine.sku)
     if sku is None or not machine.work.agent_seen:
         return math.inf
-    return machine.first_ready_at + sku.idle.max_age
+    request = state.launch_requests.get(machine.launch_request)
+    option = request.option_in(state.catalogue) if request is not None else None
+    until = option.until if option is not None else None
+    too_old_at = machine.first_ready_at + sku.idle.max_age
+    return too_old_at if until is None else min(too_old_at, until)
 
 
 def _last_seen_at(machine: Machine) -> Instant:

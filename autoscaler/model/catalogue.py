@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
-from autoscaler.model.identifiers import ProviderName, Seconds, SkuName
+from autoscaler.model.identifiers import Instant, ProviderName, Seconds, SkuName
 from autoscaler.model.installations import Installations
 from autoscaler.model.interruptions import NO_RERUN
 
@@ -40,6 +40,7 @@ class CapacityType(StrEnum):
 
     SPOT = "spot"
     ON_DEMAND = "on-demand"
+    CAPACITY_BLOCK = "capacity-block"
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -48,8 +49,9 @@ class Offering:
 
     `dollars_per_hour` is for the SKU's operating system. `quota` is the account's quota that limits
     the offering (on EC2 a vCPU family). One machine uses `quota_units` of it. `target` names what the
-    machine is launched into (on EC2 a placement group), empty for nothing: what is short there is not
-    short elsewhere.
+    machine is launched into (on EC2 a placement group or a capacity reservation), empty for nothing: what
+    is short there is not short elsewhere. From `until` on, no job starts there, because the provider takes
+    the machines back soon.
     """
 
     provider: ProviderName
@@ -60,6 +62,7 @@ class Offering:
     quota: str
     quota_units: int
     target: str = ""
+    until: Instant | None = None
 
     @property
     def key(self) -> str:
@@ -84,6 +87,12 @@ class LaunchOption:
     capacity_types: tuple[CapacityType, ...]
     offerings: tuple[Offering, ...]
     longest_wait: Seconds = 0.0
+
+    @property
+    def until(self) -> Instant | None:
+        """Return the moment from which on no job starts on its machines, or None."""
+        ends = (one.until for one in self.offerings if one.until is not None)
+        return min(ends, default=None)
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from enum import StrEnum
 
-from autoscaler.model.catalogue import CapacityType
+from autoscaler.model.catalogue import CapacityType, Catalogue, LaunchOption
 from autoscaler.model.failures import FailureClass
 from autoscaler.model.identifiers import (
     Instant,
@@ -79,6 +79,14 @@ class LaunchRequest:
             if named is not None and (key == named or key.startswith(f"{named}/")):
                 return key
         return named
+
+    def option_in(self, catalogue: Catalogue) -> LaunchOption | None:
+        """Return the launch option, or None if the configuration does not have it any more."""
+        sku = catalogue.skus.get(self.sku)
+        if sku is None or self.option >= len(sku.launch_options):
+            return None
+        option = sku.launch_options[self.option]
+        return option if option.provider == self.provider else None
 
     def is_given_up(self, now: Instant) -> bool:
         """Return True after the retry window.

@@ -19,13 +19,12 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
 from autoscaler.model.access import OUTSIDE_ACCESS_REASONS
-from autoscaler.model.catalogue import CapacityType
 from autoscaler.model.failures import HEALTH_CHECKS, FailureClass
 from autoscaler.model.identifiers import ProviderName, SkuName
 from autoscaler.model.interruptions import NoticeKind, RerunOutcome
 from autoscaler.model.jobs import Admission
 from autoscaler.model.machines import ExitReason, MachineState, TerminationReason
-from autoscaler.model.prices import PriceSource
+from autoscaler.model.prices import READ_AS, PriceSource
 from autoscaler.model.quotas import QuotaSource
 from autoscaler.model.unmatched import Unmatched
 
@@ -269,7 +268,7 @@ class Series:
             self.quotas_read_at.labels(provider)
             for known_from in QuotaSource:
                 self.quotas.labels(provider, known_from.value)
-            for kind in CapacityType:
+            for kind in READ_AS:
                 self.prices_read_at.labels(provider, kind.value)
                 for source in PriceSource:
                     self.prices.labels(provider, kind.value, source.value)

@@ -100,6 +100,10 @@ class Search:
 
     def _is_available(self, offering: Offering) -> bool:
         kind, zone = offering.capacity_type, offering.zone
+        if offering.until is not None and self.fleet.now >= offering.until:
+            text = f"the provider takes the capacity of {offering.key} back soon"
+            self._add(WaitCode.CAPACITY, text)
+            return False
         for key, name in (
             (capacity_type_key(offering.provider, kind), f"{kind} at {offering.provider}"),
             (zone_key(offering.provider, zone), f"zone {zone} of {offering.provider}"),

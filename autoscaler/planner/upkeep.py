@@ -105,6 +105,9 @@ def _unassigned(fleet: Fleet, machine: Machine) -> Terminate:
     # A ready machine whose agent is silent is due before its age.
     if is_ready and sku and machine.due == machine.first_ready_at + sku.idle.max_age:
         return Terminate(machine.id, TerminationReason.MAX_AGE, f"ready for {sku.idle.max_age:g} s")
+    if is_ready and sku and machine.due in [option.until for option in sku.launch_options]:
+        text = "the provider takes its capacity back soon"
+        return Terminate(machine.id, TerminationReason.SURPLUS, text)
     return Terminate(machine.id, TerminationReason.DEADLINE, _STAGE[machine.state])
 
 

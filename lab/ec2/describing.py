@@ -116,7 +116,7 @@ def _attributes(one: Instance) -> dict[str, str]:
         "client-token": one.client_token,
         "image-id": specification.image.id,
         "instance-id": one.id,
-        "instance-lifecycle": "spot" if one.capacity_type is CapacityType.SPOT else "",
+        "instance-lifecycle": _lifecycle(one) or "",
         "instance-state-code": str(one.state.code),
         "instance-state-name": one.state.value,
         "instance-type": one.instance_type,
@@ -155,7 +155,7 @@ def _shown(one: Instance, account: str) -> dict[str, Any]:
         "rootDeviceType": "ebs",
         "rootDeviceName": image.root_device,
         "virtualizationType": "hvm",
-        "instanceLifecycle": "spot" if spot else None,
+        "instanceLifecycle": _lifecycle(one),
         "spotInstanceRequestId": f"sir-{one.id[-8:]}" if spot else None,
         "clientToken": one.client_token,
         "tagSet": tag_set(one.tags),
@@ -171,6 +171,11 @@ def _shown(one: Instance, account: str) -> dict[str, Any]:
         **_reserved(specification.reservation),
         **_attached(one),
     }
+
+
+def _lifecycle(one: Instance) -> str | None:
+    """Return EC2's word, which an on-demand instance has none of."""
+    return None if one.capacity_type is CapacityType.ON_DEMAND else one.capacity_type.value
 
 
 def _reserved(reservation: str) -> dict[str, Any]:

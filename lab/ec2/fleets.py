@@ -160,7 +160,7 @@ async def create_fleet(launcher: Launcher, params: Tree) -> str:
     launcher.throttling.launch(sum(wanted for _, wanted in targets))
     fleet = _Fleet(launcher, params)
     for capacity_type, wanted in targets:
-        ordered = _ordered(candidates, params.structure(OPTIONS[capacity_type]))
+        ordered = _ordered(candidates, params.structure(OPTIONS.get(capacity_type, "")))
         await fleet.fill(ordered, capacity_type, wanted)
     return fleet.answer()
 
@@ -183,6 +183,12 @@ def _targets(specification: Tree) -> list[tuple[CapacityType, int]]:
             (CapacityType.SPOT, "SpotTargetCapacity"),
         )
     }
+    if default is CapacityType.CAPACITY_BLOCK:
+        if any(wanted.values()):
+            # EC2 User Guide, "Launch instances into Capacity Blocks".
+            text = "Another target capacity is not supported beside capacity-block"
+            raise Ec2Error("InvalidFleetConfig", text)
+        return [(default, total)]
     rest = total - sum(wanted.values())
     if rest < 0:
         raise Ec2Error("InvalidFleetConfig", "The target capacities exceed the total")

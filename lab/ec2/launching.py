@@ -19,7 +19,7 @@ from lab.ec2.lifecycle import Lifecycle
 from lab.ec2.placement_groups import PlacementGroups
 from lab.ec2.query import Ec2Error, Tree, whole_number
 from lab.ec2.quotas import Quotas
-from lab.ec2.reservations import Reservations
+from lab.ec2.reservations import WRONG_MARKET, Reservations
 from lab.ec2.sales import Sales
 from lab.ec2.subnets import Subnets
 from lab.ec2.templates import LaunchTemplates
@@ -110,6 +110,8 @@ class Launcher:
         check_adapters(data.interfaces, data.instance_type)
         self.placement_groups.check(data.placement_group, data.instance_type)
         self.reservations.check(data.reservation, capacity_type)
+        if data.market and data.market != capacity_type:
+            raise Ec2Error("InvalidParameterValue", WRONG_MARKET)
         image = self.images.available(data.image)
         groups = data.interfaces[0].groups if data.interfaces else data.security_groups
         inner = data.interfaces[0].subnet if data.interfaces else ""

@@ -3,6 +3,7 @@
 import pytest
 
 from autoscaler.model.catalogue import Architecture, OperatingSystem
+from autoscaler.providers.ec2.configuration import Ec2Section
 from autoscaler.providers.ec2.offering_checks import Place, offering_problems, validate_offerings
 from tests.config.fleet_file import Folder, changed, on_ec2
 
@@ -208,3 +209,44 @@ def test_what_a_capacity_reservation_cannot_have_is_refused(
 ) -> None:
     problem = folder.problem(changed(("[g5.xlarge]", f"{types}, {keys}")))
     assert (problem.key, problem.what, problem.fix) == (f"skus.gpu.on[0].{key}", what, fix)
+
+
+BLOCK = "capacity: [capacity-block]"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "what", "fix"),
+    [
+        (
+            "[g5.xlarge]",
+            f"[g5.xlarge], {BLOCK}",
+            "capacity-block needs a capacity_reservation",
+            "add capacity_reservation with the id of the block",
+        ),
+        (
+            "[g5.xlarge]",
+            "[g5.xlarge], capacity_reservation: cr-1, capacity: [capacity-block, on-demand]",
+            "capacity-block is not combined with other capacity types",
+            "write capacity: [capacity-block], and a launch option of its own for the others",
+        ),
+        (
+            "[g5.xlarge]}]",
+            f"[g5.xlarge], capacity_reservation: cr-1, {BLOCK}}}]\n    os: windows",
+            "AWS sells no capacity blocks for Windows",
+            "name another capacity type",
+        ),
+    ],
+)
+def test_what_a_capacity_block_cannot_have_is_refused(
+    folder: Folder, old: str, new: str, what: str, fix: str
+) -> None:
+    problem = folder.problem(changed((old, new)))
+    assert (problem.key, problem.what, problem.fix) == ("skus.gpu.on[0].capacity", what, fix)
+
+
+def test_a_quota_of_a_family_is_none_of_capacity_blocks(folder: Folder) -> None:
+    text = changed(("[sg-0a]}", "[sg-0a], quotas: {P: 8}}"))
+    (provider,) = folder.load(text).settings.providers.values()
+    section = provider.section
+    assert isinstance(section, Ec2Section)
+    assert section.quota_limits() == {"spot/P": 8, "on-demand/P": 8}

@@ -245,7 +245,7 @@ VALUES = [
         "[g5.xlarge], capacity: [spto]",
         15,
         "skus.gpu.on[0].capacity[0]",
-        "spot or on-demand",
+        "spot, on-demand or capacity-block",
         "did you mean spot?",
     ),
     ("[g5.xlarge]", "[g5.xlarge], capacity: []", 15, "skus.gpu.on[0].capacity", "is empty", "one"),

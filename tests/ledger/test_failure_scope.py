@@ -104,10 +104,11 @@ def test_a_ready_machine_launched_after_a_hold_ends_it_for_its_zone_and_type() -
         "zone:east/a",
         "capacity_type:east/spot",
         "capacity_type:east/on-demand",
+        "capacity_type:east/capacity-block",
     }
     world.now += 600.0
     world.make_ready(1, "other")
-    assert quota_usage(world) == {"capacity_type:east/spot"}
+    assert quota_usage(world) == {"capacity_type:east/spot", "capacity_type:east/capacity-block"}
 
 
 def test_a_machine_launched_before_a_hold_does_not_end_it() -> None:

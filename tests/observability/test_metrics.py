@@ -70,11 +70,13 @@ def test_known_series_exist_from_the_start_with_zero() -> None:
 
 def test_prices_are_shown_by_their_source_and_when_they_were_read() -> None:
     telemetry = make()
-    for kind in CapacityType:
+    for kind in (CapacityType.SPOT, CapacityType.ON_DEMAND):
         where = {"provider": EAST, "capacity_type": kind.value}
         assert value(telemetry, "prices_read_timestamp_seconds", **where) == 0
         for source in PriceSource:
             assert value(telemetry, "prices", **where, source=source.value) == 0
+    block = {"provider": EAST, "capacity_type": "capacity-block"}
+    assert value(telemetry, "prices_read_timestamp_seconds", **block) is None
     where = {"provider": EAST, "capacity_type": "on-demand"}
     telemetry.prices(EAST, CapacityType.ON_DEMAND, {PriceSource.CACHE: 4}, 1.8e9)
     assert value(telemetry, "prices", **where, source="cache") == 4

@@ -55,9 +55,10 @@ def offering(
     quota: str = "G",
     units: int = 4,
     target: str = "",
+    until: float | None = None,
 ) -> Offering:
     """One offering of the provider `east`."""
-    return Offering(EAST, instance_type, zone, capacity_type, dollars, quota, units, target)
+    return Offering(EAST, instance_type, zone, capacity_type, dollars, quota, units, target, until)
 
 
 def sku(

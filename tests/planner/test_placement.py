@@ -251,3 +251,27 @@ def test_a_sku_that_does_not_fit_leaves_the_rest_of_a_quota_to_smaller_ones() ->
 def test_a_launch_request_asks_for_a_thousand_machines_at_most() -> None:
     world = world_of(jobs=2001)
     assert [count for _, _, _, count in launches(world)] == [1000, 1000, 1]
+
+
+def test_capacity_that_is_taken_back_soon_is_not_requested() -> None:
+    world = world_of()
+    block = offering("p5", "a", CapacityType.CAPACITY_BLOCK, 0.0, "cr-1", 1, "cr-1", world.now + 60)
+    options = (
+        LaunchOption(EAST, (CapacityType.CAPACITY_BLOCK,), (block,)),
+        LaunchOption(EAST, TYPES, (SPOT, OD)),
+    )
+    world = world_of(dataclasses.replace(sku(), launch_options=options))
+    assert launches(world) == [(0, "capacity-block", ("p5/a/capacity-block/cr-1",), 1)]
+    world.now += 59.9
+    assert launches(world) == [(0, "capacity-block", ("p5/a/capacity-block/cr-1",), 1)]
+    world.now += 0.1
+    assert launches(world) == [(1, "spot", ("g5/a/spot",), 1)]
+
+
+def test_the_reason_says_that_capacity_is_taken_back_soon() -> None:
+    ended = offering(until=0.0, target="cr-1")
+    world = world_of(sku(offerings=(ended,)))
+    assert launches(world) == []
+    assert reason(world) == (
+        "the provider takes the capacity of east/g5.xlarge/a/on-demand/cr-1 back soon"
+    )

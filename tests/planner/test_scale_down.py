@@ -6,9 +6,9 @@ from autoscaler.model import events as e
 from autoscaler.model.catalogue import CapacityType, IdlePolicy, Limits, ScheduledMinimum
 from autoscaler.model.identifiers import LaunchRequestId, MachineId
 from autoscaler.model.machines import TerminationReason
-from autoscaler.model.plan import CancelLaunchRequest, Launch, Terminate
+from autoscaler.model.plan import Assign, CancelLaunchRequest, Launch, Terminate
 from tests.ledger.builders import GPU, START, World
-from tests.planner.fleets import EAST, catalogue, sku
+from tests.planner.fleets import EAST, catalogue, offering, sku
 
 
 def world_with(policy: IdlePolicy, ready: str = "") -> World:
@@ -110,6 +110,31 @@ def test_a_machine_ready_too_long_is_replaced(age: float, ended: list[tuple[str,
         assert world.intents(Terminate)[0].reason == "ready for 3600 s"
         world.carry_out()
         assert world.plan().intents == ()
+
+
+@pytest.mark.parametrize(("later", "ended"), [(899.9, []), (900.0, [("a0", "surplus")])])
+def test_a_ready_machine_whose_capacity_is_taken_back_soon_gets_no_job(
+    later: float, ended: list[tuple[str, str]]
+) -> None:
+    policy = IdlePolicy(timeout=86400.0, max_age=3600.0)
+    ending = offering(until=START + 900.0, target="cr-1")
+    world = World(catalogue(sku(offerings=(ending,), idle=policy)))
+    world.make_ready(1, "a")
+    world.now = START + later
+    alive(world)
+    assert ends(world) == ended
+    world.queue(1)
+    assert len(world.intents(Assign)) == (not ended)
+    if ended:
+        assert world.intents(Terminate)[0].reason == "the provider takes its capacity back soon"
+
+
+def test_an_assigned_machine_stays_when_its_capacity_is_taken_back_soon() -> None:
+    ending = offering(until=START + 900.0, target="cr-1")
+    world = World(catalogue(sku(offerings=(ending,))))
+    world.ready("a")
+    world.now = START + 900.0
+    assert ends(alive(world)) == []
 
 
 def test_age_counts_from_the_first_readiness_not_from_the_last_assignment() -> None:

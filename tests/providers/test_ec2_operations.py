@@ -241,11 +241,30 @@ CASES: list[tuple[str, str, dict[str, Any], dict[str, Any], dict[str, Any], obje
                     "TotalInstanceCount": 4,
                     "AvailableInstanceCount": 1,
                     "State": "active",
-                }
+                },
+                {
+                    "CapacityReservationId": "cr-2",
+                    "InstanceType": "p5.48xlarge",
+                    "InstancePlatform": "Linux/UNIX",
+                    "AvailabilityZone": "us-east-1a",
+                    "TotalInstanceCount": 4,
+                    "State": "scheduled",
+                    "ReservationType": "capacity-block",
+                    "EndDate": AT,
+                },
             ],
             **NEXT,
         },
-        ([("cr-1", "p5.48xlarge", "us-east-1a", "Linux/UNIX", "active", 4)], "p2"),
+        (
+            [
+                ("cr-1", "p5.48xlarge", "us-east-1a", "Linux/UNIX", "active", 4, "default", 0.0),
+                (
+                    *("cr-2", "p5.48xlarge", "us-east-1a", "Linux/UNIX", "scheduled", 4),
+                    *("capacity-block", AT.timestamp()),
+                ),
+            ],
+            "p2",
+        ),
     ),
     (
         "DescribeInstanceTypeOfferings",

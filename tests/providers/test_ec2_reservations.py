@@ -171,3 +171,66 @@ def test_a_machine_of_a_reservation_counts_there_and_not_against_the_vcpu_quota(
     assert listed_machine(settings, outside).quota_usage == (("east/on-demand/G and VT", 4),)
     # EC2 counts both, and the ledger only the second.
     assert used_by_others(settings.fleet, [inside, outside]) == {"on-demand/G and VT": 4}
+
+
+ENDS = 1.9e9
+SOLD = HELD._replace(kind="capacity-block", ends=ENDS)
+BLOCK = (CapacityType.CAPACITY_BLOCK,)
+
+
+def in_block(
+    account: Account, settings: Ec2Settings, kinds: tuple[CapacityType, ...] = BLOCK
+) -> Ec2Provider:
+    option = Ec2Option(("g5.xlarge",), kinds, capacity_reservation="cr-1")
+    given = replace(settings, skus={SKU: replace(settings.skus[SKU], options={0: option})})
+    api = ScriptedApi(account.answer)
+    return Ec2Provider(given, RememberingTelemetry(), ManualClock(), api)
+
+
+@pytest.mark.case(
+    "a capacity block ends: 30 minutes before, EC2 terminates its machines",
+    topic="EC2's API",
+    source="EC2: Capacity Blocks",
+)
+async def test_a_block_is_prepaid_and_takes_no_job_in_its_last_90_minutes(
+    settings: Ec2Settings,
+) -> None:
+    provider = in_block(Account([[SOLD]]), settings)
+    await provider.open()
+    (one,) = provider.offerings(SKU, 0)
+    assert one.key == f"east/g5.xlarge/{B}/capacity-block/cr-1"
+    assert (one.dollars_per_hour, one.until) == (0.0, ENDS - 90 * 60)
+
+
+async def test_a_reservation_that_is_no_block_has_no_last_hour(settings: Ec2Settings) -> None:
+    provider, _ = provider_of(Account([[HELD._replace(ends=ENDS)]]), settings)
+    await provider.open()
+    assert [one.until for one in provider.offerings(SKU, 0)] == [None]
+
+
+@pytest.mark.parametrize(
+    ("held", "kinds"), [(SOLD, (CapacityType.ON_DEMAND,)), (HELD, BLOCK)], ids=["block", "not"]
+)
+async def test_blocks_and_other_reservations_are_not_exchangeable(
+    settings: Ec2Settings, held: ReservationRow, kinds: tuple[CapacityType, ...]
+) -> None:
+    provider = in_block(Account([[held]]), settings, kinds)
+    await provider.open()
+    assert provider.offerings(SKU, 0) == ()
+
+
+async def test_nothing_is_requested_before_a_block_starts(settings: Ec2Settings) -> None:
+    account = Account([[SOLD._replace(state="scheduled")]])
+    provider = in_block(account, settings)
+    await provider.open()
+    assert await provider.quotas() == {"east/cr-1": 0}
+    account.pages = [[SOLD]]
+    assert await provider.quotas() == {"east/cr-1": 3}
+
+
+def test_a_machine_in_a_block_counts_no_dollars_and_no_vcpus(settings: Ec2Settings) -> None:
+    one = row(settings, reservation="cr-1")._replace(lifecycle="capacity-block")
+    listed = listed_machine(settings, one)
+    assert (listed.capacity_type, listed.dollars_per_hour) == (CapacityType.CAPACITY_BLOCK, 0.0)
+    assert listed.quota_usage == (("east/cr-1", 1),)
+    assert used_by_others(settings.fleet, [one]) == {}

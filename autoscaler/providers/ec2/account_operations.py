@@ -67,6 +67,8 @@ def describe_capacity_reservations(
             one["InstancePlatform"],
             one["State"],
             one["TotalInstanceCount"],
+            one.get("ReservationType") or "default",
+            one["EndDate"].timestamp() if "EndDate" in one else 0.0,
         )
         for one in answer["CapacityReservations"]
     ]

@@ -151,4 +151,5 @@ def _os(settings: Ec2Settings, row: InstanceRow) -> OperatingSystem:
 
 
 def _capacity_type(lifecycle: str) -> CapacityType:
-    return CapacityType.SPOT if lifecycle == "spot" else CapacityType.ON_DEMAND
+    known = {kind.value: kind for kind in CapacityType}
+    return known.get(lifecycle, CapacityType.ON_DEMAND)

@@ -11,6 +11,7 @@ from autoscaler.config.shapes import Count, Dollars, FilePath, Name, Positive, S
 from autoscaler.config.sku_settings import LaunchOptionSettings
 from autoscaler.config.tags import Tags
 from autoscaler.model.catalogue import CapacityType
+from autoscaler.model.prices import READ_AS
 from autoscaler.providers.ec2.shapes import (
     Account,
     CapacityReservation,
@@ -28,7 +29,7 @@ class Ec2OptionKeys(LaunchOptionSettings):
     instance_types: Annotated[tuple[shapes.InstanceType, ...], Field(min_length=1)] | None = None
     """EC2 instance types in order of preference."""
     capacity: Annotated[tuple[CapacityType, ...], Field(min_length=1)] = (CapacityType.ON_DEMAND,)
-    """`spot`, `on-demand` or both, in order of preference (EC2)."""
+    """`spot`, `on-demand` or both, in order of preference; or `capacity-block` (EC2)."""
     efa_interfaces: Annotated[int, Field(ge=0, le=64)] = 0
     """The number of Elastic Fabric Adapters of each machine, one for each network card (EC2, Linux)."""
     capacity_reservation: CapacityReservation | None = None
@@ -90,6 +91,6 @@ class Ec2Section(ProviderSection):
         found: dict[str, int] = {}
         # The narrower key replaces the wider one, in any order.
         for name, vcpus in sorted(self.quotas.items(), key=lambda item: "/" in item[0]):
-            names = (name,) if "/" in name else tuple(f"{kind}/{name}" for kind in CapacityType)
+            names = (name,) if "/" in name else tuple(f"{kind}/{name}" for kind in READ_AS)
             found |= dict.fromkeys(names, vcpus)
         return found

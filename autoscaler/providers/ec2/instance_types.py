@@ -78,8 +78,11 @@ class InstanceType:
     ) -> float:
         """Return the price of one machine, by default at the prices of us-east-1. Raises InstanceTypeError.
 
-        The Windows licence has no spot discount.
+        The Windows licence has no spot discount. A machine in a capacity block costs nothing: AWS billed
+        the block when it was bought (EC2 User Guide, "Capacity Blocks pricing and billing").
         """
+        if capacity_type is CapacityType.CAPACITY_BLOCK:
+            return 0.0
         prices = prices or Prices()
         windows = os is OperatingSystem.WINDOWS
         licence = self.vcpus * WINDOWS_DOLLARS_PER_VCPU_HOUR if windows else 0.0
@@ -183,5 +186,6 @@ def quota(name: str, capacity_type: CapacityType) -> str:
 def quota_names() -> frozenset[str]:
     """Return the names that an operator may use: families, and quotas that are not of a family."""
     families = frozenset(quota_family(name) for name in instance_types())
-    quotas = {quota(name, kind) for name in instance_types() for kind in CapacityType}
+    kinds = CapacityType.SPOT, CapacityType.ON_DEMAND
+    quotas = {quota(name, kind) for name in instance_types() for kind in kinds}
     return families | {one for one in quotas if one.partition("/")[2] not in families}

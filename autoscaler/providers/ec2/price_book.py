@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 
 from autoscaler.model.catalogue import CapacityType, OperatingSystem
 from autoscaler.model.identifiers import Instant, Seconds
-from autoscaler.model.prices import Price, PriceSource
+from autoscaler.model.prices import READ_AS, Price, PriceSource
 from autoscaler.providers.ec2.instance_types import PRICES_DATED, PRICES_REGION, Prices
 from autoscaler.providers.ec2.price_reading import Wanted
 
@@ -27,7 +27,7 @@ class PriceBook:
         self, configured: Prices, wanted: Mapping[CapacityType, Collection[Wanted]]
     ) -> None:
         self._configured = configured
-        self._wanted = {kind: frozenset(wanted.get(kind, ())) for kind in CapacityType}
+        self._wanted = {kind: frozenset(wanted.get(kind, ())) for kind in READ_AS}
         self._on_demand: dict[tuple[str, OperatingSystem], tuple[Price, PriceSource]] = {}
         self._spot: dict[tuple[str, OperatingSystem, str], tuple[Price, PriceSource]] = {}
         self.prices = configured

@@ -34,7 +34,7 @@ class Ec2Prices:
             CapacityType.ON_DEMAND: pricing_region(self._region) is not None,
             CapacityType.SPOT: has_spot_dollars(self._region),
         }
-        return [kind for kind in CapacityType if readable[kind] and self._book.wanted(kind)]
+        return [kind for kind, can in readable.items() if can and self._book.wanted(kind)]
 
     async def read_prices(self, capacity_type: CapacityType) -> PriceAnswer:
         """Read AWS's current prices (see `PriceReader`)."""

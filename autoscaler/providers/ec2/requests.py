@@ -96,6 +96,8 @@ def template_data(
             "CapacityReservationPreference": "capacity-reservations-only",
             "CapacityReservationTarget": {"CapacityReservationId": option.capacity_reservation},
         }
+    if CapacityType.CAPACITY_BLOCK in option.capacity_types:
+        data["InstanceMarketOptions"] = {"MarketType": CapacityType.CAPACITY_BLOCK.value}
     if settings.instance_profile is not None:
         key = "Arn" if settings.instance_profile.startswith("arn:") else "Name"
         data["IamInstanceProfile"] = {key: settings.instance_profile}
@@ -156,7 +158,7 @@ def fleet_request(
     }
     if order.capacity_type is CapacityType.SPOT:
         request["SpotOptions"] = {"AllocationStrategy": "price-capacity-optimized"}
-    else:
+    elif order.capacity_type is CapacityType.ON_DEMAND:
         request["OnDemandOptions"] = {"AllocationStrategy": "prioritized"}
     return canonical(request)
 

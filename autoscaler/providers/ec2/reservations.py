@@ -1,7 +1,7 @@
 """The account's capacity reservations that launch options name: what each reserves, and of how many machines.
 
 A reservation is of one instance type, zone and platform (EC2 User Guide, "On-Demand Capacity Reservations").
-It is not read where the SKUs name none.
+A capacity block is a reservation that ends at a known time. None is read where the SKUs name none.
 """
 
 from collections.abc import Iterable, Mapping
@@ -10,14 +10,22 @@ from dataclasses import replace
 import structlog
 
 from autoscaler.controller.ports.provider import ProviderError
-from autoscaler.model.catalogue import Offering, OperatingSystem
+from autoscaler.model.catalogue import CapacityType, Offering, OperatingSystem
 from autoscaler.model.failures import FailureClass
+from autoscaler.model.identifiers import Seconds
 from autoscaler.providers.ec2.channel import Api
 from autoscaler.providers.ec2.rows import ReservationRow
 from autoscaler.providers.ec2.settings import Ec2Option, Ec2Settings
 
 _OVER = frozenset({"cancelled", "expired", "failed", "payment-failed", "unsupported"})
 """States in which a reservation has no capacity, and never has any again."""
+
+TAKEN_BACK: Seconds = 1800.0
+"""How long before the end of a capacity block EC2 begins to terminate its machines (EC2 User Guide, "Capacity
+Blocks for ML"). UltraServers have 60 minutes, and can be launched by a resource group only."""
+
+LEAST_JOB: Seconds = 3600.0
+"""No machine gets a job that would have less time than this."""
 
 _log = structlog.get_logger(__name__)
 
@@ -85,11 +93,16 @@ class Reservations:
                 )
         else:
             self._is_new(name, None)
-        return tuple(replace(one, quota=name, quota_units=1) for one in offerings)
+        is_block = known is not None and known.kind == CapacityType.CAPACITY_BLOCK
+        until = known.ends - TAKEN_BACK - LEAST_JOB if known is not None and is_block else None
+        return tuple(replace(one, quota=name, quota_units=1, until=until) for one in offerings)
 
     def quotas(self) -> dict[str, int]:
-        """Return the machines of each known reservation, by `Offering.quota_key`."""
-        return {f"{self._name}/{row.id}": row.machines for row in self._known.values()}
+        """Return the machines of each known reservation, by `Offering.quota_key`; none before it starts."""
+        return {
+            f"{self._name}/{row.id}": row.machines if row.state == "active" else 0
+            for row in self._known.values()
+        }
 
     def _is_new(self, name: str, problem: object) -> bool:
         """Return whether this problem differs from the last one of this name, and remember it."""
@@ -100,8 +113,10 @@ class Reservations:
 
 def _reserves(row: ReservationRow, one: Offering, os: OperatingSystem) -> bool:
     windows = row.platform.startswith("Windows")
+    blocks = CapacityType.CAPACITY_BLOCK
     return (
         row.state not in _OVER
         and (row.instance_type, row.zone) == (one.instance_type, one.zone)
         and windows == (os is OperatingSystem.WINDOWS)
+        and (row.kind == blocks) == (one.capacity_type is blocks)
     )

@@ -79,7 +79,8 @@ class InstanceRow(NamedTuple):
 class ReservationRow(NamedTuple):
     """One capacity reservation. `machines` is how many it reserves, whether they run or not.
 
-    `platform` is AWS's word, such as `Linux/UNIX`.
+    `platform` is AWS's word, such as `Linux/UNIX`. `kind` is `default` or `capacity-block`. `ends` is in Unix
+    seconds, 0 if it has no end.
     """
 
     id: str
@@ -88,6 +89,8 @@ class ReservationRow(NamedTuple):
     platform: str
     state: str
     machines: int
+    kind: str = "default"
+    ends: float = 0.0
 
 
 class QuotaRow(NamedTuple):

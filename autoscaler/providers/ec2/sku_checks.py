@@ -27,7 +27,7 @@ def sku_problems(document: Document, kind: str) -> Iterator[Problem]:
         section = document.root.get("providers", text(option, "provider") or "", kind)
         sections.setdefault(name, []).extend([section] if section is not None else ())
         yield from _efa(document, ("skus", name, "on", index), sku, option, section)
-        yield from _reservation(document, ("skus", name, "on", index), option)
+        yield from _reservation(document, ("skus", name, "on", index), sku, option)
     skus = document.root.child("skus")
     for name, sku in skus.entries() if skus else ():
         if name in sections:
@@ -78,7 +78,27 @@ def _tags(document: Document, name: str, sku: Node, sections: Sequence[Node]) ->
         yield document.problem(("skus", name, "tags"), what, f"keep {MAX_TAGS} in both together")
 
 
-def _reservation(document: Document, path: KeyPath, option: Node) -> Iterator[Problem]:
+def _block(document: Document, path: KeyPath, sku: Node, option: Node) -> Iterator[Problem]:
+    capacity = option.child("capacity")
+    kinds = [node.value for _, node in capacity.items()] if capacity else []
+    if CapacityType.CAPACITY_BLOCK not in kinds:
+        return
+    at = (*path, "capacity")
+    if option.child("capacity_reservation") is None:
+        what = "capacity-block needs a capacity_reservation"
+        yield document.problem(at, what, "add capacity_reservation with the id of the block")
+    if len(kinds) > 1:
+        what = "capacity-block is not combined with other capacity types"
+        fix = "write capacity: [capacity-block], and a launch option of its own for the others"
+        yield document.problem(at, what, fix)
+    if text(sku, "os") == "windows":
+        # EC2 User Guide, "Capacity Blocks for ML": supported platforms.
+        what = "AWS sells no capacity blocks for Windows"
+        yield document.problem(at, what, "name another capacity type")
+
+
+def _reservation(document: Document, path: KeyPath, sku: Node, option: Node) -> Iterator[Problem]:
+    yield from _block(document, path, sku, option)
     reservation = valid(option, CapacityReservation, "capacity_reservation")
     if reservation is None:
         return

@@ -8,6 +8,7 @@ from autoscaler.config.sku_settings import Image, SkuSettings, Volume
 from autoscaler.model.catalogue import CapacityType, OperatingSystem, Rate
 from autoscaler.model.identifiers import ProviderName, SkuName
 from autoscaler.model.installations import Installations
+from autoscaler.model.prices import READ_AS
 from autoscaler.providers.ec2.configuration import Ec2OptionKeys, Ec2Section, TokenBucket
 from autoscaler.providers.ec2.settings import (
     CanaryImage,
@@ -63,10 +64,11 @@ def _offered(
     settings: Settings, provider: ProviderName
 ) -> dict[CapacityType, frozenset[tuple[str, OperatingSystem]]]:
     """Return the instance types that SKUs launch at a provider, all of them as on-demand, too."""
-    found: dict[CapacityType, set[tuple[str, OperatingSystem]]] = {k: set() for k in CapacityType}
+    found: dict[CapacityType, set[tuple[str, OperatingSystem]]] = {k: set() for k in READ_AS}
     for sku in settings.skus.values():
         for option in _options(sku, provider).values():
-            for kind in {*option.capacity_types, CapacityType.ON_DEMAND}:
+            # A capacity block is prepaid, and has no price and no vCPU quota.
+            for kind in {*option.capacity_types, CapacityType.ON_DEMAND} & READ_AS.keys():
                 found[kind].update((one, sku.os) for one in option.instance_types)
     return {kind: frozenset(types) for kind, types in found.items()}
 

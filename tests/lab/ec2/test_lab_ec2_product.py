@@ -322,3 +322,31 @@ async def test_a_reservation_that_does_not_exist_needs_an_operator(product: Prod
     assert [(one.failure, one.code) for one in answer.failures] == [
         (FailureClass.CONFIGURATION, "InvalidCapacityReservationId.NotFound")
     ]
+
+
+async def test_machines_are_launched_into_their_capacity_block(product: Product) -> None:
+    kind = "p4d.24xlarge"
+    ends = product.ec2.clock.now() + 86400.0
+    product.ec2.lab.reservations.add_block("cr-0f00", kind, "us-west-2b", 1, ends)
+    keys = "capacity: [capacity-block], capacity_reservation: cr-0f00"
+    provider = product.provider(kind=kind, option=keys)
+    await provider.open()
+    (offered,) = provider.offerings(SkuName("gpu"), 0)
+    block = CapacityType.CAPACITY_BLOCK
+    wanted = order(offerings=(offered.key,), capacity_type=block, count=2)
+    request = json.loads(await provider.prepare(wanted))
+    assert request["TargetCapacitySpecification"]["DefaultTargetCapacityType"] == "capacity-block"
+    assert not {"OnDemandOptions", "SpotOptions"} & request.keys()
+    answer = await provider.launch(json.dumps(request))
+    assert [(one.zone, one.capacity_type) for one in answer.launched] == [("us-west-2b", block)]
+    assert [(one.failure, one.code, one.offering) for one in answer.failures] == [
+        (
+            FailureClass.CAPACITY,
+            "InsufficientInstanceCapacity",
+            f"there/{kind}/us-west-2b/capacity-block",
+        )
+    ]
+    template = await product.template(json.dumps(request))
+    assert template["InstanceMarketOptions"] == {"MarketType": "capacity-block"}
+    ((listed,),) = [page async for page in provider.machines()]
+    assert (listed.capacity_type, listed.dollars_per_hour) == (block, 0.0)

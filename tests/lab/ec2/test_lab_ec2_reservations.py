@@ -94,3 +94,51 @@ async def test_spot_is_refused(ec2: Fixture) -> None:
     ec2.lab.reservations.add(NAME, "g5.xlarge", "us-west-2a", 2)
     spot = {"InstanceMarketOptions": {"MarketType": "spot"}}
     await refused(ec2, "InvalidParameterCombination", **spot)
+
+
+BLOCK: dict[str, Any] = {"InstanceMarketOptions": {"MarketType": "capacity-block"}}
+KIND: dict[str, Any] = {"InstanceType": "p4d.24xlarge"}
+
+
+async def test_a_capacity_block_needs_its_market_type(ec2: Fixture) -> None:
+    ends = ec2.clock.now() + 7200.0
+    ec2.lab.reservations.add_block(NAME, "p4d.24xlarge", "us-west-2a", 2, ends)
+    assert "market type" in await refused(ec2, "InvalidParameterValue", **KIND)
+    (one,) = (await run(ec2, **KIND, **BLOCK))["Instances"]
+    assert one["InstanceLifecycle"] == "capacity-block"
+    (shown,) = (await ec2.sdk("describe_capacity_reservations"))["CapacityReservations"]
+    assert (shown["ReservationType"], shown["EndDate"].timestamp()) == ("capacity-block", ends)
+
+
+async def test_the_market_type_of_blocks_needs_a_block(ec2: Fixture) -> None:
+    ec2.lab.reservations.add(NAME, "g5.xlarge", "us-west-2a", 2)
+    await refused(ec2, "InvalidParameterValue", **BLOCK)
+
+
+async def test_a_capacity_block_takes_no_machine_before_its_start_and_near_its_end(
+    ec2: Fixture,
+) -> None:
+    ends = ec2.clock.now() + 3600.0
+    held = ec2.lab.reservations.add_block(NAME, "p4d.24xlarge", "us-west-2a", 2, ends)
+    held.state = "scheduled"
+    code = "InvalidCapacityReservationState.PendingActivation"
+    assert "not active yet" in await refused(ec2, code, **KIND, **BLOCK)
+    held.state = "active"
+    await run(ec2, **KIND, **BLOCK)
+    await ec2.clock.advance(1800.0)
+    await refused(ec2, "InsufficientInstanceCapacity", **KIND, **BLOCK)
+
+
+async def test_a_fleet_of_a_capacity_block_has_no_other_target(ec2: Fixture) -> None:
+    with pytest.raises(ClientError) as error:
+        await ec2.sdk(
+            "create_fleet",
+            Type="instant",
+            LaunchTemplateConfigs=[],
+            TargetCapacitySpecification={
+                "TotalTargetCapacity": 2,
+                "OnDemandTargetCapacity": 1,
+                "DefaultTargetCapacityType": "capacity-block",
+            },
+        )
+    assert error.value.response["Error"]["Code"] == "InvalidFleetConfig"

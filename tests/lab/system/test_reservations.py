@@ -1,4 +1,4 @@
-"""A capacity reservation that is full, with the real controller in the whole lab."""
+"""A full capacity reservation and an ending capacity block, with the real controller in the whole lab."""
 
 import sqlite3
 from collections.abc import AsyncIterator
@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
+from autoscaler.model.catalogue import CapacityType
 from lab.ec2.instances import Instance
 from lab.ec2.moto import MotoProcess
 from lab.laboratory import LabFleet, Laboratory
@@ -20,19 +21,33 @@ SCALE = 100.0
 NAME, ZONE = "cr-0f00", "us-east-1b"
 PLAIN = {"provider": "lab", "instance_types": ["g5.xlarge"]}
 RESERVED = PLAIN | {"capacity_reservation": NAME}
+KIND = "p4d.24xlarge"
+
+
+def _block(name: str) -> dict[str, Any]:
+    said = {"capacity": ["capacity-block"], "capacity_reservation": name}
+    return {"provider": "lab", "instance_types": [KIND], **said}
+
+
 SKUS: dict[str, Any] = {
     "reserved": {"on": [RESERVED, PLAIN]},
     "only": {"on": [RESERVED]},
     "plain": {"on": [PLAIN]},
+    "block": {"on": [_block("cr-0ending"), _block("cr-0lasting")]},
 }
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def lab(moto: MotoProcess) -> AsyncIterator[Laboratory]:
-    """A laboratory whose account has a reservation of two machines."""
+    """A laboratory whose account has a reservation of two machines, and two capacity blocks."""
     fleet = LabFleet("acme", ("widgets",), SKUS, scale=yielding(SCALE), most_machines=50)
     async with Laboratory(fleet, moto) as laboratory:
         laboratory.ec2.reservations.add(NAME, "g5.xlarge", ZONE, 2)
+        # EC2 would still launch into the first one for almost an hour.
+        ending = laboratory.clock.now() + 5400.0 - 1.0
+        lasting = ending + 30 * 86400.0
+        laboratory.ec2.reservations.add_block("cr-0ending", KIND, ZONE, 1, ending)
+        laboratory.ec2.reservations.add_block("cr-0lasting", KIND, ZONE, 1, lasting)
         await laboratory.start_controller()
         yield laboratory
 
@@ -82,4 +97,11 @@ async def test_a_reservation_that_others_use_holds_back_only_itself(lab: Laborat
     (only,) = await _run(lab, "only", 1)
     assert only.specification.reservation == NAME
     assert _held_back(lab) == set()
+    assert lab.wrong_jobs() == []
+
+
+async def test_no_job_starts_in_a_capacity_block_that_ends_soon(lab: Laboratory) -> None:
+    (machine,) = await _run(lab, "block", 1)
+    assert machine.specification.reservation == "cr-0lasting"
+    assert machine.capacity_type is CapacityType.CAPACITY_BLOCK
     assert lab.wrong_jobs() == []
