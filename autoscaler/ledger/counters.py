@@ -13,7 +13,7 @@ from autoscaler.model.demand import DemandClass
 from autoscaler.model.identifiers import Instant, MachineId, SkuName
 from autoscaler.model.jobs import Admission, Job, JobState
 from autoscaler.model.launch_requests import LaunchRequest
-from autoscaler.model.machines import BOOTING_STATES, Machine
+from autoscaler.model.machines import BOOTING_STATES, Machine, MachineState
 from autoscaler.model.runners import IDLE_STATES, Runner
 
 
@@ -28,6 +28,8 @@ class Counters:
         self.unverified_existing = 0
         """Unverified machines that still exist, also those that an operator released or that exited."""
         self.booting: dict[tuple[SkuName, int], dict[MachineId, None]] = {}
+        self.boots: dict[SkuName, Counter[Instant]] = {}
+        self.ready_unseen: Counter[SkuName] = Counter()
         self.runners_without_job: Counter[SkuName] = Counter()
         self.queues_by_repository: dict[DemandClass, dict[str, Any]] = {}
         self._queued: dict[SkuName, Any] = {}
@@ -38,7 +40,15 @@ class Counters:
         self.unverified += sign if machine.is_unverified else 0
         self.not_terminating += sign if machine.does_not_terminate else 0
         self.unverified_existing += sign if machine.work.unverified and machine.occupies else 0
-        if request is None or machine.state not in BOOTING_STATES:
+        if machine.state is MachineState.READY and not machine.work.agent_seen:
+            self.ready_unseen[machine.sku] += sign
+        if machine.state not in BOOTING_STATES:
+            return
+        boots = self.boots.setdefault(machine.sku, Counter())
+        boots[machine.created_at] += sign
+        if not boots[machine.created_at]:
+            del boots[machine.created_at]
+        if request is None:
             return
         key = (machine.sku, request.option)
         if sign > 0:

@@ -136,6 +136,8 @@ class Ledger:
             deregistering=s.deregistering,
             quotas=s.quotas,
             booting=s.counters.booting,
+            boots=s.counters.boots,
+            ready_unseen=s.counters.ready_unseen,
             runners_without_job=s.counters.runners_without_job,
             queues_by_repository=s.counters.queues_by_repository,
             running=s.counters.running,

@@ -26,18 +26,22 @@ from autoscaler.model.launch_requests import LaunchRequest
 from autoscaler.model.machines import Machine, MachineState
 from autoscaler.model.runners import Runner
 
-T_co = TypeVar("T_co", covariant=True)
+Id_co = TypeVar("Id_co", covariant=True)
+Value_co = TypeVar("Value_co", covariant=True)
 
 
-class Ordered(Protocol[T_co]):
+class Ordered(Protocol[Id_co, Value_co]):
     """A read-only mapping in the order of its keys (a moment, then an id)."""
 
     def __len__(self) -> int: ...
 
-    def values(self) -> Sequence[T_co]:
+    def keys(self) -> Sequence[tuple[Instant, Id_co]]:
+        """Return the keys, oldest first. Slicing is many times as fast as with `values`."""
+
+    def values(self) -> Sequence[Value_co]:
         """Return the values, oldest first. Indexing and slicing cost O(log n)."""
 
-    def __iter__(self) -> Iterator[tuple[Instant, object]]: ...
+    def __iter__(self) -> Iterator[tuple[Instant, Id_co]]: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +66,7 @@ class Fleet:
     """By `Offering.key`."""
 
     jobs: Mapping[JobId, Job]
-    queues: Mapping[DemandClass, Ordered[Job]]
+    queues: Mapping[DemandClass, Ordered[JobId, Job]]
     """Jobs that want a runner now, oldest first."""
     on_hold: Mapping[DemandClass, Mapping[JobId, Job]]
     """Jobs on hold because GitHub passed over several runners for them."""
@@ -71,9 +75,9 @@ class Fleet:
     reads: Mapping[JobId, Instant]
     """Jobs to read at GitHub, and when."""
     machines: Mapping[MachineId, Machine]
-    by_state: Mapping[tuple[SkuName, MachineState], Ordered[Machine]]
+    by_state: Mapping[tuple[SkuName, MachineState], Ordered[MachineId, Machine]]
     """Machines by the moment at which they entered the state."""
-    due: Ordered[Machine]
+    due: Ordered[MachineId, Machine]
     """Machines by `Machine.due`."""
     runners: Mapping[RunnerName, Runner]
     idle_runners: Mapping[DemandClass, int]
@@ -96,9 +100,13 @@ class Fleet:
     """What the account may use of each quota, by `Offering.quota_key`."""
     booting: Mapping[tuple[SkuName, int], Mapping[MachineId, None]] = field(default_factory=dict)
     """Machines that are requested, launched or booted, by SKU and index of the launch option."""
+    boots: Mapping[SkuName, Mapping[Instant, int]] = field(default_factory=dict)
+    """Number of machines that are requested, launched or booted, by when each was requested."""
+    ready_unseen: Mapping[SkuName, int] = field(default_factory=dict)
+    """Number of ready machines whose agents have not polled since the start."""
     runners_without_job: Mapping[SkuName, int] = field(default_factory=dict)
     """Number of runners that have not got a job yet and may still get one."""
-    queues_by_repository: Mapping[DemandClass, Mapping[str, Ordered[Job]]] = field(
+    queues_by_repository: Mapping[DemandClass, Mapping[str, Ordered[JobId, Job]]] = field(
         default_factory=dict
     )
     """`queues` by repository (lower case), only of classes whose first SKU has a fair share."""

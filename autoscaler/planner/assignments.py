@@ -33,7 +33,7 @@ def assignments(fleet: Fleet, matching: Matching, supply: FleetSupply) -> list[A
         if tokens[demand.account] <= 0:
             continue
         tokens[demand.account] -= 1
-        found.append(Assign(free[sku].popleft().id, demand))
+        found.append(Assign(free[sku].popleft()[1], demand))
     return found
 
 

@@ -6,10 +6,8 @@ token bucket for each account. Further jobs get their machines later.
 """
 
 from collections import Counter
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
-from itertools import product
-from operator import attrgetter
 
 from autoscaler.model.fleet import Fleet
 from autoscaler.model.identifiers import Instant, MachineId, Seconds, SkuName
@@ -18,8 +16,6 @@ from autoscaler.planner.matching import Matching, Supply, SupplyKind, pool_of
 
 MAX_READY_WAIT: Seconds = 60.0
 """Longest that a ready machine waits to register. Machines that register this close share a request."""
-
-_created_at = attrgetter("created_at")
 
 DEFAULT_BOOT: Mapping[str, Seconds] = {"linux": 60.0, "windows": 180.0}
 """Boot time by operating system, assumed until a SKU's boots have been measured."""
@@ -51,7 +47,8 @@ def registrable_machines(
 ) -> dict[str, int]:
     """Return by account how many machines can register until a minute after the next boot.
 
-    `leaving` are machines that this plan no longer counts as supply. O(classes x SKUs + booting machines).
+    `leaving` are machines that this plan no longer counts as supply. O(classes x SKUs + open launch
+    requests + moments at which booting machines were requested).
     """
     skus: dict[str, set[SkuName]] = {}
     for demand in fleet.queues:
@@ -86,25 +83,38 @@ def _ready_in(
     fleet: Fleet, skus: set[SkuName], boot: Seconds, leaving: Collection[MachineId]
 ) -> Counter[Seconds]:
     """Return in how many seconds how many of the machines launched before now will be ready."""
-    launched: Counter[Instant] = Counter()
-    for sku, state in product(skus, BOOTING_STATES):
-        machines = fleet.machines_in(sku, state)
-        if leaving or state is MachineState.REQUESTED:
-            machines = [m for m in machines if m.id not in leaving and _is_expected(fleet, m)]
-        launched.update(map(_created_at, machines))
     found: Counter[Seconds] = Counter()
-    for created_at, count in launched.items():
+    for created_at, count in expected_boots(fleet, skus, leaving).items():
         if created_at < fleet.now:
             found[max(0.0, boot - (fleet.now - created_at))] += count
     return found
 
 
-def _is_expected(fleet: Fleet, machine: Machine) -> bool:
-    """Return False for a slot whose launch request is no longer retried."""
-    if machine.state is not MachineState.REQUESTED:
-        return True
-    request = fleet.launch_requests.get(machine.launch_request)
-    return request is None or not request.is_given_up(fleet.now)
+def expected_boots(
+    fleet: Fleet, skus: set[SkuName], leaving: Collection[MachineId]
+) -> Counter[Instant]:
+    """Return how many machines boot that count as supply, by when each was requested."""
+    found: Counter[Instant] = Counter()
+    for sku in skus:
+        found.update(fleet.boots.get(sku, {}))
+    found.subtract(machine.created_at for machine in _unexpected(fleet, skus, leaving))
+    return +found
+
+
+def _unexpected(
+    fleet: Fleet, skus: set[SkuName], leaving: Collection[MachineId]
+) -> Iterator[Machine]:
+    """Yield leaving machines that boot, and slots whose launch request is no longer retried."""
+    for machine in map(fleet.machines.__getitem__, leaving):
+        if machine.sku in skus and machine.state in BOOTING_STATES:
+            yield machine
+    for request in fleet.launch_requests.values():
+        if request.sku not in skus or not request.is_given_up(fleet.now):
+            continue
+        for slot in request.slots:
+            found = fleet.machines.get(slot)
+            if found and found.state is MachineState.REQUESTED and slot not in leaving:
+                yield found
 
 
 def boot_seconds(fleet: Fleet, sku: SkuName) -> Seconds:

@@ -29,11 +29,11 @@ def idle_machines(fleet: Fleet, matching: Matching, supply: FleetSupply) -> list
     found = []
     for name, sku in fleet.catalogue.skus.items():
         surplus = _unused(matching, supply, name, SupplyKind.READY)
-        for machine in supply.ready[name][: max(0, surplus)]:
-            if fleet.now - machine.since < sku.idle.timeout:
+        for since, machine in supply.ready[name][: max(0, surplus)]:
+            if fleet.now - since < sku.idle.timeout:
                 break
             found.append(
-                Terminate(machine.id, TerminationReason.IDLE, f"idle for {sku.idle.timeout:g} s")
+                Terminate(machine, TerminationReason.IDLE, f"idle for {sku.idle.timeout:g} s")
             )
     return found
 

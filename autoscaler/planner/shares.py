@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from autoscaler.model.demand import DemandClass
 from autoscaler.model.fleet import Fleet, Ordered
-from autoscaler.model.identifiers import Instant, SkuName
+from autoscaler.model.identifiers import Instant, JobId, SkuName
 from autoscaler.model.jobs import Job
 
 _ALL_REPOSITORIES = ""  # not a valid name of a repository
@@ -67,7 +67,7 @@ class MatchingOrder:
         self._classes, self._shares, self._done = classes, shares, done
         self._numbers = numbers
         fleet = shares.fleet
-        self._lines: list[Mapping[str, Ordered[Job]]] = [
+        self._lines: list[Mapping[str, Ordered[JobId, Job]]] = [
             fleet.queues_by_repository.get(demand) or {_ALL_REPOSITORIES: fleet.queues[demand]}
             for demand in classes
         ]

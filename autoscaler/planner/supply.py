@@ -1,11 +1,11 @@
 """The supply for queued jobs: idle runners, and machines that are ready, booting or requested."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from autoscaler.model.fleet import Fleet
-from autoscaler.model.identifiers import MachineId, Seconds, SkuName
+from autoscaler.model.identifiers import Instant, MachineId, Seconds, SkuName
 from autoscaler.model.launch_requests import LaunchRequest, LaunchRequestState
 from autoscaler.model.machines import BOOTING_STATES, Machine, MachineState, TerminationReason
 from autoscaler.model.plan import DeregisterRunner
@@ -23,18 +23,18 @@ Its job gets a machine from the next launch option afterwards, so that it does n
 class FleetSupply:
     """Supply by pool, and the machines and launch requests that the plan picks from.
 
-    `ready` has the machines that may be assigned now, the longest ready first.
+    `ready` has the machines that may be assigned now, the longest ready first, and since when they are.
     """
 
     by_pool: Counter[Supply] = field(default_factory=Counter)
-    ready: dict[SkuName, list[Machine]] = field(default_factory=dict)
+    ready: dict[SkuName, Sequence[tuple[Instant, MachineId]]] = field(default_factory=dict)
     unsent: dict[SkuName, list[LaunchRequest]] = field(default_factory=dict)
 
 
 def count_supply(
     fleet: Fleet, leaving: set[MachineId], deregistrations: Iterable[DeregisterRunner]
 ) -> FleetSupply:
-    """Count what can serve a job now or soon. O(SKUs + ready machines + open launch requests)."""
+    """Count what can serve a job now or soon. O(SKUs + open launch requests)."""
     supply = FleetSupply()
     for demand, count in fleet.idle_runners.items():
         supply.by_pool[Supply(SupplyKind.RUNNER, runner_class=demand)] = count
@@ -100,14 +100,27 @@ def _count_machines(
     for state in BOOTING_STATES:
         coming += fleet.count(sku, state) - leaving_by_state.get((sku, state), 0)
     coming += _without_a_start(fleet, sku)
-    ready = []
-    for machine in fleet.machines_in(sku, MachineState.READY):
-        if machine.id in leaving:
-            continue
-        if machine.work.agent_seen:
-            ready.append(machine)
-        elif fleet.evidence.may_still_poll(fleet.now):
-            coming += 1  # it was ready before the start
+    ready, unseen = _ready(fleet, sku, leaving, leaving_by_state)
+    if fleet.evidence.may_still_poll(fleet.now):
+        coming += unseen  # they were ready before the start
     supply.ready[sku] = ready
     supply.by_pool[pool_of(SupplyKind.READY, sku)] = len(ready)
     supply.by_pool[pool_of(SupplyKind.COMING, sku)] = coming
+
+
+def _ready(
+    fleet: Fleet,
+    sku: SkuName,
+    leaving: set[MachineId],
+    leaving_by_state: Mapping[tuple[SkuName, MachineState], int],
+) -> tuple[Sequence[tuple[Instant, MachineId]], int]:
+    """Return the machines that may be assigned now, and how many others are ready and not leaving."""
+    key = (sku, MachineState.READY)
+    machines = fleet.by_state.get(key)
+    if machines is None:
+        return (), 0
+    if not fleet.ready_unseen.get(sku, 0) and not leaving_by_state.get(key, 0):
+        return machines.keys(), 0
+    staying = [machine for machine in machines.values() if machine.id not in leaving]
+    ready = [(machine.since, machine.id) for machine in staying if machine.work.agent_seen]
+    return ready, len(staying) - len(ready)

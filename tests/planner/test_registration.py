@@ -2,16 +2,23 @@
 
 import dataclasses
 import random
+from collections import Counter
 
 import pytest
 
+from autoscaler.model import events as e
 from autoscaler.model.catalogue import Catalogue, OperatingSystem, RegistrationRate
+from autoscaler.model.identifiers import MachineId, SkuName
 from autoscaler.model.jobs import JobState
 from autoscaler.model.plan import Launch
 from autoscaler.planner.flow import Flow, _Step
 from autoscaler.planner.matching import Matching, Supply, SupplyKind
-from autoscaler.planner.registration import RegistrationBudget, registrable_machines
-from tests.ledger.builders import GPU, GPU_CLASS, START, World
+from autoscaler.planner.registration import (
+    RegistrationBudget,
+    expected_boots,
+    registrable_machines,
+)
+from tests.ledger.builders import GPU, GPU_CLASS, START, World, listed
 from tests.planner.fleets import catalogue, sku
 
 GITHUB = RegistrationRate()
@@ -102,6 +109,36 @@ def test_a_terminating_machine_is_not_registrable() -> None:
     world.state.registration_levels["acme"] = (30.0, world.now)
     world.now += 60.0
     assert registrable_machines(world.fleet(), {}, leaving) == {"acme": 30 + 6}
+
+
+@pytest.mark.parametrize(
+    ("skus", "leaving", "boots"),
+    [
+        ("gpu", "", "a1 a2 u0"),
+        ("cpu", "", "b0 b1"),
+        ("gpu cpu", "", "a1 a2 u0 b0 b1"),
+        ("gpu", "a0", "a1 a2 u0"),  # a0 is ready
+        ("gpu", "a1 b0", "a2 u0"),
+        ("gpu", "u1", "a1 a2 u0"),  # nothing repeats the request of u1
+        ("gpu cpu", "a1 a2 b0 b1 u0 v0", ""),
+    ],
+)
+def test_leaving_machines_and_slots_after_their_retry_window_are_not_expected(
+    skus: str, leaving: str, boots: str
+) -> None:
+    world = World(catalogue(sku(), sku("cpu")))
+    world.launch(3, "a")
+    world.launch(2, "b", "cpu")
+    world.send(2, "u")
+    world.send(1, "v", "cpu")
+    known = (world.listed(name) for name in ("a0", "a1", "a2", "b0", "b1"))
+    world.lists(listed("i-u0", call="u"), *known)
+    world.boot("a0")
+    world.do(e.HealthChecksReported, MachineId("a0"), True, "ok")
+    world.now += 600.0
+    names, gone = map(SkuName, skus.split()), map(MachineId, leaving.split())
+    expected = Counter([START] * len(boots.split()))
+    assert expected_boots(world.fleet(), set(names), set(gone)) == expected
 
 
 def test_machines_that_serve_jobs_already_use_up_registration_budget() -> None:

@@ -523,6 +523,10 @@ class FleetMachine(RuleBasedStateMachine):
         assert {k: set(v) for k, v in other.counters.booting.items() if v} == {
             k: set(v) for k, v in mine.counters.booting.items() if v
         }
+        assert {k: v for k, v in other.counters.boots.items() if v} == {
+            k: v for k, v in mine.counters.boots.items() if v
+        }
+        assert +other.counters.ready_unseen == +mine.counters.ready_unseen
         assert other.counters.unverified == mine.counters.unverified
         assert other.counters.unverified_existing == mine.counters.unverified_existing
         assert +other.counters.runners_without_job == +mine.counters.runners_without_job
