@@ -11,7 +11,7 @@ from autoscaler.agent.clock import Clock
 from autoscaler.agent.driver_plan import DriverFailure, PciDevice, RemoteFile
 from autoscaler.agent.health_checks import free_bytes
 from autoscaler.agent.host import WINDOWS, Host
-from autoscaler.agent.limits import MOST_DRIVER_OUTPUT
+from autoscaler.agent.limits import MOST_OUTPUT
 from autoscaler.agent.process_group import ProcessGroup
 from autoscaler.agent.programs import KILLED, NotInstalled, NoUsableAnswer, Output
 
@@ -83,7 +83,7 @@ class LocalMachine:
             group.close()
         with open(self._log, "rb") as log:
             log.seek(start)
-            text = log.read(MOST_DRIVER_OUTPUT)
+            text = log.read(MOST_OUTPUT)
         return Output(status, text.decode("utf-8", "replace"))
 
     def fetch(self, file: RemoteFile, path: str, timeout: float) -> None:

@@ -1,20 +1,28 @@
-"""Runs the programs with which an image shows its accelerators."""
+"""Runs programs of the image, with bounds on their time and output."""
 
 from __future__ import annotations
 
 import collections
 import contextlib
+import os
 import subprocess
+import threading
+import time
 
+from autoscaler.agent.limits import MOST_OUTPUT
 from autoscaler.agent.listener_log import readable
+from autoscaler.agent.process_group import ProcessGroup
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from typing import Any
+    from typing import IO, Any
 
 KILLED = 1.0
 """Seconds to wait for a killed program."""
+
+MOST_AT_ONCE = 64 * 1024
+"""Bytes: what a pipe of Linux holds (pipe(7))."""
 
 Output = collections.namedtuple("Output", ("status", "text"))
 
@@ -28,10 +36,10 @@ class NoUsableAnswer(Exception):  # noqa: N818
 
 
 def run_program(argv: Sequence[str], timeout: float, **how: Any) -> Output:
-    """Return the exit status of a program and what it wrote. `timeout`: real seconds; `how`: as for Popen.
+    """Return the exit status of a program and what it wrote: the last `MOST_OUTPUT` bytes.
 
-    Raises NotInstalled, and NoUsableAnswer after `timeout`. A program that waits for a broken device cannot be
-    killed (state D of ps(1)), so this function does not wait for its end, as subprocess.run would.
+    `timeout`: real seconds; `how`: as for Popen. Raises NotInstalled, and NoUsableAnswer after `timeout`, also
+    if only a child of the program still writes. It then ends all of them.
     """
     try:
         process = subprocess.Popen(  # noqa: S603 - a fixed program of the image
@@ -39,20 +47,49 @@ def run_program(argv: Sequence[str], timeout: float, **how: Any) -> Output:
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
+            start_new_session=True,
             **how,
         )
     except FileNotFoundError:
         raise NotInstalled(f"{argv[0]} is not installed") from None
     except OSError as error:
         raise NoUsableAnswer(f"{argv[0]} does not start: {error.strerror}") from error
+    group = ProcessGroup(process)
     try:
-        written, _ = process.communicate(timeout=timeout)
+        answer = _answer(process, timeout)
+        if answer is None:
+            group.end()
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(KILLED)
+            raise NoUsableAnswer(f"{argv[0]} did not answer in time")
+        return answer
+    finally:
+        group.close()
+
+
+def _answer(process: subprocess.Popen[bytes], timeout: float) -> Output | None:
+    """Return a program's answer, or None if it or another writer of its output is there after the time-out."""
+    written = bytearray()
+    # A thread, because pipes of Windows cannot be polled. It ends with the last writer.
+    reader = threading.Thread(target=_keep_last, args=(process.stdout, written), daemon=True)
+    reader.start()
+    end = time.monotonic() + timeout
+    reader.join(timeout)
+    if reader.is_alive():
+        return None
+    try:
+        status = process.wait(max(0.0, end - time.monotonic()))
     except subprocess.TimeoutExpired:
-        process.kill()
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            process.communicate(timeout=KILLED)
-        raise NoUsableAnswer(f"{argv[0]} did not answer in time") from None
-    return Output(process.returncode, written.decode("utf-8", "replace"))
+        return None
+    return Output(status, written.decode("utf-8", "replace"))
+
+
+def _keep_last(pipe: IO[bytes], written: bytearray) -> None:
+    """Read a pipe to its end, and keep its last bytes."""
+    with pipe:
+        while piece := os.read(pipe.fileno(), MOST_AT_ONCE):
+            written += piece
+            del written[:-MOST_OUTPUT]
 
 
 def last_line(text: str) -> str:
