@@ -3,37 +3,50 @@
 The class of the oldest job comes first, while the rate limit of its account has registrations left.
 """
 
-from collections import Counter, deque
+from collections import Counter
+from collections.abc import Sequence
+from operator import itemgetter
 
 from autoscaler.model.cooldowns import active_cooldown, registration_key
 from autoscaler.model.demand import DemandClass
 from autoscaler.model.fleet import Fleet
-from autoscaler.model.identifiers import SkuName
+from autoscaler.model.identifiers import Instant, JobId, SkuName
 from autoscaler.model.plan import Assign, DeregisterRunner
+from autoscaler.planner.classes import Classes
 from autoscaler.planner.matching import Matching, Supply, SupplyKind
 from autoscaler.planner.supply import FleetSupply
 
 
-def assignments(fleet: Fleet, matching: Matching, supply: FleetSupply) -> list[Assign]:
+def assignments(
+    fleet: Fleet, classes: Classes, matching: Matching, supply: FleetSupply
+) -> list[Assign]:
     """Return assignments of ready machines to the jobs matched to them.
 
     If a SKU has more ready machines than its jobs need, takes those that became ready last, so that
     the others reach their idle timeout. Of the taken machines the longest ready comes first.
     """
-    wanted: list[tuple[float, DemandClass, SkuName]] = []
+    queues = fleet.queues
+    flows = sorted(
+        (classes.number[demand], pool.sku, count)
+        for demand, pool, count in matching.flows
+        if pool.kind is SupplyKind.READY and pool.sku and demand in queues
+    )
     needed: Counter[SkuName] = Counter()
-    for demand, pool, count in matching.flows:
-        if pool.kind is SupplyKind.READY and pool.sku and demand in fleet.queues:
-            needed[pool.sku] += count
-            wanted.extend(_wanted(fleet, matching, demand, pool.sku, count))
+    wanted: list[tuple[Instant, int]] = []
+    for at, (number, sku, count) in enumerate(flows):
+        needed[sku] += count
+        jobs = _wanted(fleet, matching, classes.demands[number], count)
+        wanted.extend([(queued_at, at) for queued_at, _ in jobs])
+    wanted.sort(key=itemgetter(0))  # stable: ties by class, then by SKU
     tokens = {account: int(level) for account, level in fleet.registrations.items()}
-    free = {sku: deque(supply.ready[sku][-count:]) for sku, count in needed.items()}
+    free = {sku: iter(supply.ready[sku][-count:]) for sku, count in needed.items()}
+    uses = [(classes.demands[number], free[sku]) for number, sku, _ in flows]
     found = []
-    for _, demand, sku in sorted(wanted):
-        if tokens[demand.account] <= 0:
-            continue
-        tokens[demand.account] -= 1
-        found.append(Assign(free[sku].popleft()[1], demand))
+    for _, at in wanted:
+        demand, machines = uses[at]
+        if tokens[demand.account] > 0:
+            tokens[demand.account] -= 1
+            found.append(Assign(next(machines)[1], demand))
     return found
 
 
@@ -54,11 +67,11 @@ def surplus_registrations(
 
 
 def _wanted(
-    fleet: Fleet, matching: Matching, demand: DemandClass, sku: SkuName, count: int
-) -> list[tuple[float, DemandClass, SkuName]]:
+    fleet: Fleet, matching: Matching, demand: DemandClass, count: int
+) -> Sequence[tuple[Instant, JobId]]:
+    """Return the first jobs of a class that no runner serves: no more than can be registered now."""
     if active_cooldown(fleet.cooldowns, registration_key(demand.scope), fleet.now) is not None:
-        return []
+        return ()
     count = min(count, int(fleet.registrations[demand.account]))
     skip = matching.served(demand, SupplyKind.RUNNER)
-    jobs = fleet.queues[demand].values()[skip : skip + count]
-    return [(job.queued_at, demand, sku) for job in jobs]
+    return fleet.queues[demand].keys()[skip : skip + count]

@@ -18,13 +18,16 @@ _class_of = itemgetter(1)
 class Classes:
     """Every class with a queue, sorted; the index is its number.
 
-    `waits` has the number of waiting jobs, `accounts` the account whose registrations a class uses.
+    `number` has the numbers by class, `waits` the number of waiting jobs, `accounts` the account whose
+    registrations a class uses.
     """
 
     fleet: Fleet
     demands: list[DemandClass]
+    number: dict[DemandClass, int]
     waits: list[int]
     accounts: list[str]
+    _of_id: dict[int, int]
     _ages: list[list[int]] = field(default_factory=list)
 
     def all_served(self, matched: Mapping[DemandClass, int]) -> bool:
@@ -46,20 +49,21 @@ class Classes:
         waiting = self.fleet.waiting[begin : begin + _PIECE]
         if not waiting:
             return False
-        numbers = {id(demand): n for n, demand in enumerate(self.demands)}
         try:
-            self._ages.append(list(map(numbers.__getitem__, map(id, map(_class_of, waiting)))))
+            self._ages.append(list(map(self._of_id.__getitem__, map(id, map(_class_of, waiting)))))
         except KeyError:  # an equal class, but another object
-            known = {demand: n for n, demand in enumerate(self.demands)}
-            self._ages.append([known[demand] for _, demand, _ in waiting])
+            self._ages.append([self.number[demand] for _, demand, _ in waiting])
         return True
 
 
 def classes_of(fleet: Fleet) -> Classes:
     """Number the classes of a fleet's queues. O(classes); `by_age` costs O(jobs that it yields)."""
     demands = sorted(fleet.queues, key=_order)
+    number = {demand: n for n, demand in enumerate(demands)}
     waits = [len(fleet.queues[demand]) for demand in demands]
-    return Classes(fleet, demands, waits, [demand.account for demand in demands])
+    accounts = [demand.account for demand in demands]
+    of_id = {id(demand): n for n, demand in enumerate(demands)}
+    return Classes(fleet, demands, number, waits, accounts, of_id)
 
 
 def _order(demand: DemandClass) -> tuple[str, str, tuple[str, ...], tuple[str, ...]]:

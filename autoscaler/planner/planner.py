@@ -61,7 +61,7 @@ def plan(fleet: Fleet) -> Plan:
     launched, matching = _scale_up_until_matched(
         classes, headroom, supply, minimum, registrable, matching
     )
-    assigned = assignments(fleet, matching, supply)
+    assigned = assignments(fleet, classes, matching, supply)
     idle = idle_machines(fleet, matching, supply)
     intents: tuple[Intent, ...] = (
         *deregistrations,
