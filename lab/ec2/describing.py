@@ -201,7 +201,7 @@ def _attached(one: Instance) -> dict[str, Any]:
         "networkInterfaceSet": [
             {
                 "subnetId": one.specification.subnet.id,
-                "interfaceType": "efa" if interface.efa else "interface",
+                "interfaceType": interface.kind,
                 "attachment": {
                     "deviceIndex": interface.device,
                     "networkCardIndex": interface.card,

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from autoscaler.model.catalogue import CapacityType
 from lab.ec2.disks import Disk
 from lab.ec2.images import Image
-from lab.ec2.interfaces import Interface
+from lab.ec2.interfaces import Interface, addresses
 
 
 class InstanceState(StrEnum):
@@ -175,7 +175,7 @@ class Instances:
         return ((pool, machines) for pool, machines in self._in_use.items() if machines)
 
     def addresses_taken(self, subnet: str) -> int:
-        """Return the number of used addresses of a subnet: one per interface of each living instance."""
+        """Return the number of used addresses of a subnet: those of each living instance."""
         return self._addresses[subnet]
 
     def find(self, instance_id: str) -> Instance | None:
@@ -207,4 +207,4 @@ class Instances:
 
 
 def _addresses_of(instance: Instance) -> int:
-    return max(1, len(instance.specification.interfaces))
+    return addresses(instance.specification.interfaces)

@@ -21,6 +21,7 @@ KNOWN = frozenset(
         "SubnetId",
     }
 )
+EFA_ONLY = "efa-only"
 PUBLIC_NETWORK = 203 << 24
 """Where the lab's public addresses begin. No machine of the lab has one that anything can reach."""
 
@@ -29,7 +30,7 @@ PUBLIC_NETWORK = 203 << 24
 class Interface:
     """One interface to create. `public` is whether it gets a public address; None: as its subnet says.
 
-    `card` is its network card, `efa` whether it is an Elastic Fabric Adapter.
+    `card` is its network card, `kind` EC2's word for the type of interface.
     """
 
     device: int
@@ -37,7 +38,12 @@ class Interface:
     public: bool | None = None
     subnet: str = ""
     card: int = 0
-    efa: bool = False
+    kind: str = "interface"
+
+    @property
+    def efa(self) -> bool:
+        """Whether it is an Elastic Fabric Adapter."""
+        return self.kind != "interface"
 
 
 def read_interfaces(params: Tree) -> tuple[Interface, ...]:
@@ -50,7 +56,7 @@ def read_interfaces(params: Tree) -> tuple[Interface, ...]:
         if said.text("DeleteOnTermination", "true") != "true":
             raise Ec2Error("UnsupportedOperation", "The lab deletes interfaces with the instance.")
         kind = said.text("InterfaceType", "interface")
-        if kind not in ("interface", "efa"):
+        if kind not in ("interface", "efa", EFA_ONLY):
             raise Ec2Error("UnsupportedOperation", f"The lab has no {kind[:60]}.")
         public = said.text("AssociatePublicIpAddress")
         found.append(
@@ -60,7 +66,7 @@ def read_interfaces(params: Tree) -> tuple[Interface, ...]:
                 public=None if not public else public == "true",
                 subnet=said.text("SubnetId"),
                 card=whole_number(said.text("NetworkCardIndex", "0"), "NetworkCardIndex", 0, 63),
-                efa=kind == "efa",
+                kind=kind,
             )
         )
     return tuple(found)
@@ -91,6 +97,15 @@ def check_interfaces(
     if (0, 0) not in places:
         text = "When specifying network interfaces, you must include a device at index 0."
         raise Ec2Error("InvalidParameterCombination", text)
+    if any(one.kind == EFA_ONLY and (one.card, one.device) == (0, 0) for one in interfaces):
+        # EC2 User Guide, "Maximize network bandwidth". No report of EC2's words was found.
+        text = "An EFA-only network interface cannot be the primary network interface."
+        raise Ec2Error("InvalidParameterCombination", text)
+
+
+def addresses(interfaces: tuple[Interface, ...]) -> int:
+    """Return how many addresses of its subnet a machine takes: an EFA-only interface has none."""
+    return max(1, sum(one.kind != EFA_ONLY for one in interfaces))
 
 
 def public_address(interfaces: tuple[Interface, ...], subnet_gives: bool, number: int) -> str:
@@ -120,6 +135,10 @@ def check_adapters(interfaces: tuple[Interface, ...], instance_type: str) -> Non
     ):
         text = f"{instance_type} has {cards} network cards and {adapters} adapters."
         raise Ec2Error("AttachmentLimitExceeded", text)
+    for one in interfaces:
+        if one.kind not in _kinds_of(instance_type, one.card):
+            text = f"Network card {one.card} of {instance_type} supports no {one.kind} interface."
+            raise Ec2Error("InvalidParameterCombination", text)
 
 
 def _network_of(instance_type: str) -> tuple[int, int]:
@@ -127,3 +146,10 @@ def _network_of(instance_type: str) -> tuple[int, int]:
     network = described_type(instance_type).get("NetworkInfo", {})
     adapters = network.get("EfaInfo", {}).get("MaximumEfaInterfaces", 0)
     return network.get("MaximumNetworkCards", 1), adapters
+
+
+def _kinds_of(instance_type: str, card: int) -> list[str]:
+    """Return the types of interfaces that a network card supports."""
+    described = described_type(instance_type)["NetworkInfo"]["NetworkCards"]
+    found: list[str] = described[card]["InterfaceTypes"]
+    return found

@@ -94,6 +94,31 @@ def test_several_adapters_and_a_public_address_are_refused(folder: Folder) -> No
     assert problem.what.endswith("and public_ip is true")
 
 
+def test_types_with_and_without_an_adapter_on_card_0_need_options_of_their_own(
+    folder: Folder,
+) -> None:
+    def text(types: str) -> str:
+        return changed(("[g5.xlarge]", f"{types}, efa_interfaces: 8"))
+
+    assert on_ec2(folder.load(text("[p6-b300.48xlarge]")).settings.skus["gpu"]).efa_interfaces == 8
+    problem = folder.problem(text("[p6-b300.48xlarge, p6-b200.48xlarge]"))
+    assert problem.key == "skus.gpu.on[0].instance_types"
+    assert problem.what.startswith("p6-b300.48xlarge has no EFA on network card 0")
+    assert problem.fix == "give it a launch option of its own"
+
+
+def test_one_adapter_beside_an_ordinary_interface_leaves_no_public_address(
+    folder: Folder,
+) -> None:
+    text = changed(
+        ("[g5.xlarge]", "[p6-b300.48xlarge], efa_interfaces: 1"),
+        ("[sg-0a]}", "[sg-0a], public_ip: true}"),
+    )
+    problem = folder.problem(text)
+    assert problem.key == "skus.gpu.on[0].efa_interfaces"
+    assert problem.fix == "remove efa_interfaces, or remove public_ip"
+
+
 def test_quotas_of_unknown_families_are_refused(folder: Folder) -> None:
     text = changed(("[sg-0a]}", "[sg-0a], quotas: {Standrad: 1, spot/Q: 2, on-demand/P: 3}}"))
     problems = validate_offerings(folder.load(text).document, refusal, ["Standard", "P"])

@@ -13,7 +13,7 @@ import pytest
 from autoscaler.model.catalogue import Architecture, CapacityType, OperatingSystem
 from autoscaler.model.identifiers import ProviderName
 from autoscaler.providers.ec2 import instance_types as instance_types_module
-from autoscaler.providers.ec2.efa import efa_interfaces, efa_problem
+from autoscaler.providers.ec2.efa import ORDINARY_FIRST_CARD, efa_interfaces
 from autoscaler.providers.ec2.instance_types import (
     PRICES_DATED,
     InstanceTypeError,
@@ -256,8 +256,17 @@ def test_the_script_writes_the_table_in_its_own_format(tmp_path: Path) -> None:
     ]
 
 
-def test_efa_is_refused_where_network_card_0_has_none() -> None:
-    problem = efa_problem("p6-b300.48xlarge", 1)
-    assert problem is not None
-    assert "network card 0" in problem[0]
-    assert efa_problem("p6-b200.48xlarge", 8) is None
+def test_the_types_whose_network_card_0_has_no_efa_are_those_that_ec2_describes() -> None:
+    (root,) = find_spec("moto").submodule_search_locations  # type: ignore[union-attr,misc]
+    packed = Path(root, "ec2/resources/instance_types.json.gz").read_bytes()
+    found = set()
+    for name, described in json.loads(gzip.decompress(packed)).items():
+        cards = described["NetworkInfo"].get("NetworkCards", [])
+        with_efa = [n for n, card in enumerate(cards) if "efa" in card["InterfaceTypes"]]
+        most = efa_interfaces().get(name, 0)
+        if with_efa[:1] == [1]:
+            assert with_efa[:most] == list(range(1, most + 1)), name
+            found.add(name)
+        elif name in efa_interfaces():
+            assert with_efa[:most] == list(range(most)), name
+    assert found == ORDINARY_FIRST_CARD

@@ -15,7 +15,8 @@ from autoscaler.config.problems import plural
 
 ORDINARY_FIRST_CARD = frozenset({"p6-b300.48xlarge"})
 """Types whose network card 0 takes no EFA: DescribeInstanceTypes lists only `interface` among its
-NetworkInfo.NetworkCards[].InterfaceTypes. The launch templates put the first EFA on card 0."""
+NetworkInfo.NetworkCards[].InterfaceTypes. Card 0 has an ordinary interface there, and the EFAs are on the
+cards from 1 on (aws/aws-parallelcluster#7143)."""
 
 
 @cache
@@ -28,9 +29,6 @@ def efa_interfaces() -> Mapping[str, int]:
 
 def efa_problem(instance_type: str, wanted: int) -> tuple[str, str] | None:
     """Return why a type cannot have this many EFA interfaces, and the fix; None if it can."""
-    if instance_type in ORDINARY_FIRST_CARD:
-        what = f"{instance_type} has no EFA on network card 0, which efa_interfaces would use"
-        return what, "remove efa_interfaces, or name another type"
     most = efa_interfaces().get(instance_type, 0)
     if most >= wanted:
         return None

@@ -12,7 +12,7 @@ from autoscaler.config.sku_settings import Volume
 from autoscaler.config.tags import MAX_TAGS, Tags
 from autoscaler.config.values import valid
 from autoscaler.model.catalogue import CapacityType
-from autoscaler.providers.ec2.efa import efa_problem
+from autoscaler.providers.ec2.efa import ORDINARY_FIRST_CARD, efa_problem
 from autoscaler.providers.ec2.settings import VolumeOptions
 from autoscaler.providers.ec2.shapes import CapacityReservation
 from autoscaler.providers.ec2.volumes import ratio_problems
@@ -128,7 +128,13 @@ def _efa(
         # EC2 User Guide, "Elastic Fabric Adapter": on Windows it is an ordinary network adapter.
         what = "has no effect on Windows"
         yield document.problem((*path, "efa_interfaces"), what, "remove it")
-    if count > 1 and valid(section, bool, "public_ip"):
+    named = {str(node.value) for _, node in types.items()} if types and count > 0 else set()
+    ordinary = named & ORDINARY_FIRST_CARD
+    if ordinary and named != ordinary:
+        what = f"{min(ordinary)} has no EFA on network card 0, and the other types need one there"
+        fix = "give it a launch option of its own"
+        yield document.problem((*path, "instance_types"), what, fix)
+    if (count > 1 or ordinary) and valid(section, bool, "public_ip"):
         what = "a machine with several interfaces gets no public address, and public_ip is true"
-        fix = "write efa_interfaces: 1, or remove public_ip"
-        yield document.problem((*path, "efa_interfaces"), what, fix)
+        fix = "remove efa_interfaces" if ordinary else "write efa_interfaces: 1"
+        yield document.problem((*path, "efa_interfaces"), what, f"{fix}, or remove public_ip")

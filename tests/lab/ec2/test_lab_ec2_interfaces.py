@@ -86,6 +86,12 @@ def adapters(count: int) -> list[dict[str, Any]]:
         ("g5.xlarge", adapters(1), "InvalidParameterCombination"),
         ("p4d.24xlarge", adapters(5), "AttachmentLimitExceeded"),
         ("g5.48xlarge", [*adapters(1), {"DeviceIndex": 0}], "InvalidParameterValue"),
+        ("p6-b300.48xlarge", adapters(1), "InvalidParameterCombination"),
+        (
+            "p4d.24xlarge",
+            [{"DeviceIndex": 0, "InterfaceType": "efa-only"}],
+            "InvalidParameterCombination",
+        ),
     ],
 )
 async def test_more_adapters_than_the_type_has_are_refused(
@@ -114,3 +120,16 @@ async def test_each_adapter_takes_an_address(ec2: Fixture) -> None:
     assert await free() == before - 4
     await ec2.ended([name])
     assert await free() == before
+
+
+async def test_an_adapter_without_an_ordinary_interface_takes_no_address(ec2: Fixture) -> None:
+    subnet = ec2.network.subnets[1]
+    only = {"NetworkCardIndex": 1, "DeviceIndex": 1, "InterfaceType": "efa-only"}
+    ec2.template = "efa"
+    await ec2.make_template(NetworkInterfaces=[{"DeviceIndex": 0}, only], SecurityGroupIds=[])
+    overrides = [{"InstanceType": "p6-b300.48xlarge", "SubnetId": subnet}]
+    (before,) = (await ec2.sdk("describe_subnets", SubnetIds=[subnet]))["Subnets"]
+    launched(await ec2.fleet(1, overrides=overrides))
+    (after,) = (await ec2.sdk("describe_subnets", SubnetIds=[subnet]))["Subnets"]
+    free = "AvailableIpAddressCount"
+    assert after[free] == before[free] - 1

@@ -350,3 +350,26 @@ async def test_machines_are_launched_into_their_capacity_block(product: Product)
     assert template["InstanceMarketOptions"] == {"MarketType": "capacity-block"}
     ((listed,),) = [page async for page in provider.machines()]
     assert (listed.capacity_type, listed.dollars_per_hour) == (block, 0.0)
+
+
+@pytest.mark.case(
+    "network card 0 of p6-b300 takes no Elastic Fabric Adapter",
+    topic="EC2's API",
+    source="aws/aws-parallelcluster#7143",
+)
+async def test_adapters_of_p6_b300_are_on_the_cards_from_1_on(product: Product) -> None:
+    kind = "p6-b300.48xlarge"
+    where = (f"there/{kind}/us-west-2b/on-demand",)
+    keys = {"kind": kind, "option": "efa_interfaces: 16"}
+    _, answer = await product.launch(order(kind=kind, offerings=where), **keys)
+    product.machine(answer)
+    (shown,) = await product.ec2.described()
+    found = [
+        (
+            one["InterfaceType"],
+            one["Attachment"]["NetworkCardIndex"],
+            one["Attachment"]["DeviceIndex"],
+        )
+        for one in shown["NetworkInterfaces"]
+    ]
+    assert found == [("interface", 0, 0), *(("efa-only", card, 1) for card in range(1, 17))]
