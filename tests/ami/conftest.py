@@ -143,25 +143,31 @@ class Built:
         return (self.disk / path.lstrip("/")).read_text()
 
 
-def start_bake(at: Place) -> subprocess.Popen[str]:
-    """Start `autoscaler images bake`, which runs Packer and then starts a machine from the image."""
+def start_autoscaler(at: Place, *words: str) -> subprocess.Popen[str]:
+    """Start a command of `autoscaler` that takes a region and a subnet, in the root of the repository."""
     environment = os.environ | {
         "AWS_ACCESS_KEY_ID": "lab",
         "AWS_SECRET_ACCESS_KEY": "lab",
         "AWS_ENDPOINT_URL": at.ec2.endpoint_url,
         "CHECKPOINT_DISABLE": "1",
     }
-    words = ["--region", at.ec2.region, "--subnet", at.variables["subnet_id"], "--"]
-    # The test's own stock image, runner and SSH server, in place of those of versions.yaml and AWS.
-    for key in at.variables.keys() - {"recipe", "image_name", "agent_file", "agent_sha256"}:
-        value = at.variables[key]
-        words += ["-var", f"{key}={json.dumps(value) if isinstance(value, list) else value}"]
     code = "from autoscaler.cli import main; main()"
-    command = [sys.executable, "-c", code, "images", "bake", "linux-cpu", *words]
+    place = ["--region", at.ec2.region, "--subnet", at.variables["subnet_id"]]
+    command = [sys.executable, "-c", code, *words[:2], *place, *words[2:]]
     pipe = subprocess.PIPE
     return subprocess.Popen(
         command, stdout=pipe, stderr=pipe, text=True, env=environment, cwd=AMI.parent
     )
+
+
+def start_bake(at: Place) -> subprocess.Popen[str]:
+    """Start `autoscaler images bake`, which runs Packer and then starts a machine from the image."""
+    words = ["images", "bake", "linux-cpu", "--"]
+    # The test's own stock image, runner and SSH server, in place of those of versions.yaml and AWS.
+    for key in at.variables.keys() - {"recipe", "image_name", "agent_file", "agent_sha256"}:
+        value = at.variables[key]
+        words += ["-var", f"{key}={json.dumps(value) if isinstance(value, list) else value}"]
+    return start_autoscaler(at, *words)
 
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
