@@ -275,3 +275,22 @@ def test_a_quota_of_a_family_is_none_of_capacity_blocks(folder: Folder) -> None:
     section = provider.section
     assert isinstance(section, Ec2Section)
     assert section.quota_limits() == {"spot/P": 8, "on-demand/P": 8}
+
+
+@pytest.mark.parametrize(
+    ("keys", "shown"),
+    [
+        ("", "g5.xlarge (on-demand)"),
+        (", placement_group: near", "g5.xlarge (on-demand) in near"),
+        (
+            ", capacity_reservation: cr-1, placement_group: near",
+            "g5.xlarge (on-demand) in cr-1 in near",
+        ),
+    ],
+)
+def test_a_launch_option_is_shown_with_what_its_machines_are_launched_into(
+    folder: Folder, keys: str, shown: str
+) -> None:
+    settings = folder.load(changed(("[g5.xlarge]", f"[g5.xlarge]{keys}"))).settings
+    (provider,) = settings.providers.values()
+    assert provider.section.describe(on_ec2(settings.skus["gpu"])) == shown

@@ -82,9 +82,11 @@ class Ec2Section(ProviderSection):
     """The account's limits of machines in requests by API (`CreateFleet`)."""
 
     def describe(self, option: LaunchOptionSettings) -> str:
-        """Return the instance types and capacity types."""
+        """Return the instance types and capacity types, and what the machines are launched into."""
         assert isinstance(option, Ec2OptionKeys)
-        return f"{', '.join(option.instance_types or ())} ({', '.join(option.capacity)})"
+        types = f"{', '.join(option.instance_types or ())} ({', '.join(option.capacity)})"
+        into = filter(None, (option.capacity_reservation, option.placement_group))
+        return " in ".join((types, *into))
 
     def quota_limits(self) -> Mapping[str, int]:
         """Return the quotas in vCPUs. A family without a capacity type applies to each of them."""
