@@ -308,7 +308,9 @@ def test_check_of_a_missing_file_reports_it_and_where_a_relative_name_starts(
 
 
 def test_check_prints_warnings_beside_errors(example: Path) -> None:
-    (example.parent / "server.pem").write_text(certificate(curve_key(), "other.example"))
+    (example.parent / "server.pem").write_text(
+        certificate(curve_key(), "other.example", signed_by=curve_key("authority"))
+    )
     (example.parent / "github-app.pem").chmod(0o644)
     edit(example, "    os: windows", "    labels: [linux.rocm.gpu.2]\n    os: windows")
     of_all = [line for line in run("check", example).stderr.splitlines() if ": warning: " in line]

@@ -1,6 +1,8 @@
-"""Warns if machines will refuse the server's certificate: its names, its validity, that of the CA file."""
+"""Warns if machines will refuse the server's certificate: its names, its validity, the CA that signed it."""
 
+import ssl
 from collections.abc import Iterator
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from ipaddress import ip_address
 from pathlib import Path
@@ -12,7 +14,7 @@ from cryptography.x509 import verification
 from autoscaler.config.checks import text
 from autoscaler.config.document import Document
 from autoscaler.config.files import named_file
-from autoscaler.config.pem import PemError, certificates, read_pem
+from autoscaler.config.pem import PemError, certificates, private_key, read_pem
 from autoscaler.config.problems import Problem, printable, show
 from autoscaler.config.shapes import PublicUrl
 from autoscaler.config.values import valid
@@ -21,6 +23,9 @@ SOON = timedelta(days=14)
 """Let's Encrypt's clients renew 30 days before the end: a renewal that has not come by then failed."""
 
 _SHOWN_NAMES = 5
+
+_NO_CHECK_TIME = 0x200000
+"""X509_V_FLAG_NO_CHECK_TIME (OpenSSL, X509_VERIFY_PARAM_set_flags(3))."""
 
 
 def certificate_warnings(document: Document, folder: Path, now: datetime) -> Iterator[Problem]:
@@ -34,6 +39,8 @@ def certificate_warnings(document: Document, folder: Path, now: datetime) -> Ite
         # While a CA is replaced, the file has the old one and the new one.
         last = max(authorities, key=lambda one: one.not_valid_after_utc)
         yield from _validity(document, "ca_file", last, now)
+    if chain and authorities:
+        yield from _trust(document, folder)
 
 
 def _certificates(document: Document, folder: Path, key: str) -> list[x509.Certificate]:
@@ -61,6 +68,47 @@ def _validity(
     path = ("server", "tls", key)
     shown = show(text(document.root, *path))
     yield document.problem(path, f"{shown} {what}", fix, warning=True)
+
+
+def _trust(document: Document, folder: Path) -> Iterator[Problem]:
+    tls = ("server", "tls")
+    keys = ("certificate_file", "key_file", "ca_file")
+    certificate, key, ca = (named_file(document, folder, *tls, one) for one in keys)
+    if certificate is None or key is None or ca is None:
+        return
+    try:
+        private_key(read_pem(key))
+        reason = _refusal(certificate, key, ca)
+    except (PemError, ssl.SSLError):
+        return
+    if reason is not None:
+        server, authority = (show(text(document.root, *tls, one)) for one in (keys[0], keys[2]))
+        what = f"{server} is not signed by a CA in {authority}, and machines refuse it: {reason}"
+        fix = f"name the CA that signed it, or append the intermediate certificates to {server}"
+        yield document.problem((*tls, "ca_file"), what, fix, warning=True)
+
+
+def _refusal(certificate: Path, key: Path, ca: Path) -> str | None:
+    """Return why a machine refuses the certificates, apart from their names and times, or None.
+
+    Shakes hands in memory, with the TLS library of the agent and the CA file alone, as the agent does. Newer
+    releases of Python are stricter than this. Raises SSLError if a file cannot be used.
+    """
+    server = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    server.load_cert_chain(certificate, key)
+    client = ssl.create_default_context(cafile=ca)
+    client.check_hostname = False
+    client.verify_flags = ssl.VerifyFlags(_NO_CHECK_TIME | ssl.VERIFY_X509_TRUSTED_FIRST)
+    to_client, to_server = ssl.MemoryBIO(), ssl.MemoryBIO()
+    caller = client.wrap_bio(to_client, to_server)
+    listener = server.wrap_bio(to_server, to_client, server_side=True)
+    for end in (caller, listener, caller):
+        try:
+            with suppress(ssl.SSLWantReadError):
+                end.do_handshake()
+        except ssl.SSLCertVerificationError as error:
+            return error.verify_message
+    return None
 
 
 def _time(moment: datetime) -> str:

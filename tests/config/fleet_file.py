@@ -10,7 +10,7 @@ from autoscaler.config.sku_settings import SkuSettings
 from autoscaler.providers.ec2.configuration import Ec2OptionKeys
 from autoscaler.providers.kubernetes.configuration import KubernetesOptionKeys
 from autoscaler.providers.registry import provider_kinds
-from tests.config.keys import certificate, curve_key, pem, rsa_key
+from tests.config.keys import authority, certificate, curve_key, pem, rsa_key
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "fleet.yaml"
 KUBERNETES_EXAMPLE = EXAMPLE.with_name("kubernetes.yaml")
@@ -52,9 +52,11 @@ NAMED_FILES = {
     "app.pem": pem(rsa_key()),
     "webhook-secret": f"{'old-secret' * 2}\n{'new-secret' * 2}\n",
     "secret": "only-secret" * 2,
-    "server.pem": certificate(curve_key(), "fleet.internal.example"),
+    "server.pem": certificate(
+        curve_key(), "fleet.internal.example", signed_by=curve_key("authority")
+    ),
     "server.key": pem(curve_key()),
-    "ca.pem": certificate(curve_key()),
+    "ca.pem": authority(curve_key("authority")),
 }
 
 

@@ -1,15 +1,22 @@
 """Certificates that machines will refuse: their names, and their time."""
 
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 
 from autoscaler.app.preflight import load_for_service
-from autoscaler.config import Problem
+from autoscaler.config import ConfigurationError, Problem
 from tests.config.fleet_file import EXAMPLE, Folder
-from tests.config.keys import certificate, curve_key
+from tests.config.keys import INTERMEDIATE, authority, certificate, curve_key, pem, rsa_key
 
 HOST = "fleet.internal.example"
+CA = curve_key("authority")
+
+
+def signed(*hosts: str, **times: Any) -> str:
+    """A certificate of the server, signed by the CA in the file for machines."""
+    return certificate(curve_key(), *hosts, signed_by=CA, **times)
 
 
 def warnings(folder: Folder, host: str = HOST) -> tuple[Problem, ...]:
@@ -39,7 +46,7 @@ def warnings(folder: Folder, host: str = HOST) -> tuple[Problem, ...]:
 def test_a_certificate_without_the_host_of_the_public_url_is_a_warning(
     folder: Folder, names: tuple[str, ...], host: str, right: bool
 ) -> None:
-    (folder.path / "server.pem").write_text(certificate(curve_key(), *names))
+    (folder.path / "server.pem").write_text(signed(*names))
     found = warnings(folder, host)
     assert [one.key for one in found] == ["server.public_url"] * (not right)
     for one in found:
@@ -71,8 +78,9 @@ def test_the_time_of_a_certificate_is_checked(
     folder: Folder, file: str, key: str, first: int, last: int, what: str | None
 ) -> None:
     start = datetime.now(UTC) + timedelta(days=first)
-    pem = certificate(curve_key(), HOST, start=start, days=last - first)
-    (folder.path / file).write_text(pem)
+    times: dict[str, Any] = {"start": start, "days": last - first}
+    made = authority(CA, **times) if file == "ca.pem" else signed(HOST, **times)
+    (folder.path / file).write_text(made)
     found = warnings(folder)
     assert [one.key for one in found] == [f"server.tls.{key}"] * (what is not None)
     for one in found:
@@ -81,6 +89,68 @@ def test_the_time_of_a_certificate_is_checked(
 
 
 def test_an_expired_authority_beside_its_successor_is_accepted(folder: Folder) -> None:
-    old = certificate(curve_key(), start=datetime.now(UTC) - timedelta(days=9), days=1)
-    (folder.path / "ca.pem").write_text(old + certificate(curve_key()))
+    old = authority(curve_key("old"), start=datetime.now(UTC) - timedelta(days=9), days=1)
+    (folder.path / "ca.pem").write_text(old + authority(CA))
     assert warnings(folder) == ()
+
+
+@pytest.mark.case(
+    "a CA file that did not sign the server's certificate, so that no machine can attest",
+    topic="Operators' files",
+    source="RFC 5280",
+)
+@pytest.mark.parametrize(
+    ("server", "ca", "reason"),
+    [
+        (signed(HOST), authority(curve_key("other")), "unable to get local issuer certificate"),
+        (signed(HOST), certificate(curve_key(), HOST), "unable to get local issuer certificate"),
+        (certificate(curve_key(), HOST), authority(CA), "self-signed certificate"),
+        (signed(HOST), authority(curve_key("other")) + authority(CA), None),
+        (signed(HOST) + authority(CA), authority(CA), None),
+        (certificate(curve_key(), HOST), certificate(curve_key(), HOST), None),
+    ],
+)
+def test_a_ca_file_that_did_not_sign_the_certificate_is_a_warning(
+    folder: Folder, server: str, ca: str, reason: str | None
+) -> None:
+    (folder.path / "server.pem").write_text(server)
+    (folder.path / "ca.pem").write_text(ca)
+    found = warnings(folder)
+    assert [one.key for one in found] == ["server.tls.ca_file"] * (reason is not None)
+    for one in found:
+        start = '"server.pem" is not signed by a CA in "ca.pem", and machines refuse it: '
+        assert one.what.startswith(start)
+        assert reason is not None
+        assert reason in one.what.replace("self signed", "self-signed")  # OpenSSL 1.1.1
+        assert one.fix == (
+            'name the CA that signed it, or append the intermediate certificates to "server.pem"'
+        )
+
+
+def test_a_missing_intermediate_certificate_is_a_warning(folder: Folder) -> None:
+    intermediate = authority(rsa_key(), signed_by=CA)
+    alone = certificate(curve_key(), HOST, signed_by=rsa_key(), issuer=INTERMEDIATE)
+    (folder.path / "server.pem").write_text(alone)
+    assert [one.key for one in warnings(folder)] == ["server.tls.ca_file"]
+    (folder.path / "server.pem").write_text(alone + intermediate)
+    assert warnings(folder) == ()
+
+
+def test_an_expired_certificate_is_not_also_one_of_another_ca(folder: Folder) -> None:
+    start = datetime.now(UTC) - timedelta(days=9)
+    (folder.path / "server.pem").write_text(signed(HOST, start=start, days=1))
+    (folder.path / "ca.pem").write_text(authority(CA, start=start, days=1))
+    keys = sorted(one.key for one in warnings(folder))
+    assert keys == ["server.tls.ca_file", "server.tls.certificate_file"]
+
+
+def test_an_unusable_key_or_ca_file_is_reported_once(folder: Folder) -> None:
+    for name, content in (("server.key", pem(curve_key("other"))), ("ca.pem", "x")):
+        kept = (folder.path / name).read_text()
+        (folder.path / name).write_text(content)
+        (folder.path / "fleet.yaml").write_text(EXAMPLE.read_text())
+        with pytest.raises(ConfigurationError) as error:
+            load_for_service(folder.path / "fleet.yaml")
+        assert len(error.value.problems) == 1
+        assert error.value.warnings == ()
+        (folder.path / name).write_text(kept)

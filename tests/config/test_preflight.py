@@ -8,7 +8,9 @@ import pytest
 from autoscaler.app.preflight import load_for_service
 from autoscaler.config import Configuration, Problem
 from tests.config.fleet_file import EXAMPLE, Folder, changed, unserved
-from tests.config.keys import certificate, curve_key, pem, rsa_key
+from tests.config.keys import authority, certificate, curve_key, pem, rsa_key
+
+CA = authority(curve_key("authority"))
 
 
 def only(configuration: Configuration) -> Problem:
@@ -121,21 +123,21 @@ def test_the_example_can_be_served(folder: Folder) -> None:
         ),
         (
             "ca.pem",
-            certificate(curve_key()) + pem(curve_key()),
+            CA + pem(curve_key("authority")),
             "ca_file",
             "contains a private key, and machines would get it",
             "leave only certificates",
         ),
         (
             "ca.pem",
-            certificate(curve_key()).encode() + b"# \xfcber",
+            CA.encode() + b"# \xfcber",
             "ca_file",
             '"ca.pem" contains text that is not UTF-8',
             "leave only certificates",
         ),
         (
             "ca.pem",
-            certificate(rsa_key()) * 20,
+            CA * 40,
             "ca_file",
             '"ca.pem" cannot be part of user data: user data of',
             "keep only the CA certificate",
@@ -169,7 +171,8 @@ def test_certificate_and_key_can_be_in_one_file(folder: Folder) -> None:
     text = EXAMPLE.read_text().replace("key_file: server.key", "key_file: server.pem")
     configuration = folder.load(text)
     (folder.path / "server.pem").write_text(
-        certificate(rsa_key(), "fleet.internal.example") + pem(rsa_key())
+        certificate(rsa_key(), "fleet.internal.example", signed_by=curve_key("authority"))
+        + pem(rsa_key())
     )
     assert unserved(configuration) == ()
 
