@@ -8,12 +8,14 @@ import pytest
 import pytest_asyncio
 
 from autoscaler.controller.ports.provider import ProviderError
+from autoscaler.ledger.cooldowns import BACKOFFS
 from autoscaler.model.catalogue import CapacityType, LaunchOption
 from autoscaler.model.failures import FailureClass
 from autoscaler.model.jobs import JobState
 from autoscaler.model.machines import MachineState, TerminationReason
 from autoscaler.providers.kubernetes.provider import KubernetesProvider
-from tests.cluster.conftest import SKU, Place, until
+from lab.kubernetes.admin import accepts_pods
+from tests.cluster.conftest import GPU, SKU, Place, until
 from tests.cluster.fleet import Fleet, catalogue_of, pods_option
 from tests.controller.fakes_provider import FakeProvider, Lost
 from tests.planner.fleets import EAST, offering
@@ -116,6 +118,43 @@ async def test_jobs_that_ec2_cannot_serve_move_to_pods(
             return not any(one.occupies for one in fleet.state.machines.values())
 
         await until(over)
+
+
+async def test_a_job_that_ec2_cannot_serve_moves_back_to_pods_when_a_node_has_room(
+    place: Place, pods: KubernetesProvider, east: FakeProvider
+) -> None:
+    """No node has room, then EC2 has no capacity, and then a new node has room."""
+    await place.add_node()
+    short = ProviderError(FailureClass.CAPACITY, "InsufficientInstanceCapacity", "none left")
+    east.launch_script.append(short)
+    fleet = make_fleet(place, pods, east, pods_option(place), EC2)
+    async with fleet.running():
+        await fleet.report(1, JobState.QUEUED)
+
+        async def neither() -> bool:
+            return len(east.sent) == 1 and await place.pods() == {}
+
+        await until(neither)
+        [first] = [one for one in fleet.state.machines.values() if one.provider == pods.name]
+        assert first.termination.reason is TerminationReason.CANNOT_START
+        large = f"{place.name}-large"
+        await place.admin.add_node(large, {"cpu": "256", GPU: "8"}, {"pool": place.name})
+        await place.admin.until(f"/api/v1/nodes/{large}", accepts_pods)
+        await place.admin.scheduler_knows(large)
+        # Both launch options are on hold.
+        fleet.clock.jump(BACKOFFS[FailureClass.CAPACITY].longest)
+        [machine] = await fleet.launched(1)
+        assert (machine.provider, east.running) == (pods.name, [])
+        await fleet.works(machine, 1)
+        assert len(await place.pods()) == 1
+        await fleet.ends(1, "success")
+        await fleet.exits(machine)
+
+        async def over() -> bool:
+            return not any(one.occupies for one in fleet.state.machines.values())
+
+        await until(over)
+    assert len(east.sent) == 1
 
 
 async def test_a_job_does_not_move_while_ec2_may_have_launched_its_machine(
