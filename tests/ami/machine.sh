@@ -1,7 +1,7 @@
 #!/bin/bash
 # A machine of the test: its disk is UPPER over the folders LOWER, alone in namespaces of its own. It shares only
 # the network with the host. With PROGRAM, it runs only that. Without, systemd boots it; standard input is then a
-# terminal, which becomes its console. SIGTERM ends the machine.
+# terminal, which becomes its console. SIGTERM, SIGINT and SIGHUP end the machine.
 #
 #   machine.sh LOWER UPPER WORK [PROGRAM...]
 set -eu
@@ -15,7 +15,7 @@ begin() {
   mount -t cgroup2 cgroup2 "$cgroups"
   mkdir "$cgroup"
   STAGE=enter unshare --pid --ipc --uts --fork --kill-child "$0" "$@" <&0 &
-  trap 'kill -KILL $!' TERM
+  trap 'kill -KILL $!' TERM INT HUP
   # A signal ends the first `wait`.
   wait $! || wait $! || true
   until find "$cgroup" -depth -type d -exec rmdir {} + 2> /dev/null; do sleep 0.05; done
