@@ -95,6 +95,12 @@ def test_permissions_without_a_condition_create_no_resource() -> None:
     assert not made & {arn.rpartition(":")[2].partition("/")[0] for arn in from_what["Resource"]}
 
 
+def test_the_policy_allows_launches_into_what_a_launch_option_names() -> None:
+    (from_what,) = (one for one in statements() if one["Sid"] == "LaunchFrom")
+    named = {arn.rpartition(":")[2] for arn in from_what["Resource"]}
+    assert {"capacity-reservation/*", "placement-group/*"} <= named
+
+
 def test_the_event_rules_match_exactly_the_events_that_are_read() -> None:
     rules = list(json.loads(BLOCKS[1]).values())
     passed = {(source, kind) for r in rules for source in r["source"] for kind in r["detail-type"]}
