@@ -1,0 +1,251 @@
+"""Every alert fires during its fault, not before, and resolves after it: by Prometheus' own promtool."""
+
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from typer.testing import CliRunner
+
+from autoscaler.cli import commands
+from autoscaler.observability.alert_rules import AlertParameters, alert_rules
+from autoscaler.observability.wait_objectives import WaitObjective
+from tests.observability.promtool import promtool
+from tests.observability.test_metrics import exported
+
+ROOT = Path(__file__).parents[2]
+RUNBOOKS = ROOT / "docs" / "runbooks"
+DEFAULTS = ROOT / "deploy" / "prometheus" / "alerts.yaml"
+SCALE = 1 / 60
+"""Hours become minutes, minutes seconds."""
+QUIET = 60
+"""Seconds without a fault before and after it."""
+
+
+@dataclass(frozen=True)
+class Fault:
+    """What a metric shows second by second during a fault of `seconds`, and before and after it.
+
+    A counter rises by `during` each second, and by `before` otherwise. A gauge has these values. `constant` are
+    other series of the same time.
+    """
+
+    series: str
+    before: float
+    during: float
+    seconds: int
+    counter: bool = False
+    constant: tuple[tuple[str, float], ...] = ()
+
+    def values(self, recovery: int) -> str:
+        steps = [self.before] * QUIET + [self.during] * self.seconds + [self.before] * recovery
+        if not self.counter:
+            return " ".join(f"{step:g}" for step in steps)
+        total, sums = 0.0, []
+        for step in steps:
+            total += step
+            sums.append(f"{total:g}")
+        return " ".join(sums)
+
+
+def waiting(reason: str, seconds: int) -> Fault:
+    return Fault(f'autoscaler_jobs_waiting_by_reason{{sku="gpu",reason="{reason}"}}', 0, 3, seconds)
+
+
+def gauge(name: str, before: float, during: float, seconds: int, labels: str = "") -> Fault:
+    return Fault(f"autoscaler_{name}{{{labels}}}", before, during, seconds)
+
+
+FAULTS = {
+    "OutOfCapacity": waiting("capacity", 20),
+    "LimitReached": waiting("quota", 35),
+    "LaunchesRefused": waiting("configuration", 15),
+    "RegistrationsRefused": waiting("registration_on_hold", 15),
+    "JobWaitsForHours": gauge("oldest_waiting_job_age_seconds", 0, 8000, 10, 'sku="gpu"'),
+    "CircuitBreakerOpen": gauge("sku_circuit_open", 0, 1, 35, 'sku="gpu"'),
+    "HealthChecksFail": Fault(
+        'autoscaler_health_checks_failed_total{sku="gpu",check="gpu_count"}', 0, 1, 10, counter=True
+    ),
+    "RunnerVersionRefused": Fault(
+        'autoscaler_runner_exits_total{sku="gpu",reason="version_deprecated"}',
+        0,
+        1,
+        5,
+        counter=True,
+    ),
+    "MachinesDoNotTerminate": gauge("machines_not_terminating", 0, 1, 15),
+    "MachinesUnverified": Fault(
+        "autoscaler_machines_unverified", 0, 2, 1500, constant=(("autoscaler_machines_foreign", 0),)
+    ),
+    "RunnerGroupTooWide": gauge(
+        "runner_group_too_wide",
+        0,
+        1,
+        70,
+        'account="acme",runner_group="gpu",reason="outside_access"',
+    ),
+    "WebhooksSilent": Fault(
+        'autoscaler_deliveries_total{answer="accepted"}',
+        1,
+        0,
+        40,
+        counter=True,
+        constant=(('autoscaler_jobs_in_progress{sku="gpu"}', 5),),
+    ),
+    "GitHubBudgetLow": Fault(
+        'autoscaler_github_rate_limit_remaining{app="1"}',
+        5000,
+        100,
+        10,
+        constant=(('autoscaler_github_rate_limit{app="1"}', 15000),),
+    ),
+    "GitHubListsStale": gauge("github_staleness_seconds", 30, 900, 15, 'account="acme"'),
+    "ControllerSlow": gauge("event_loop_lag_max_seconds", 0.01, 2.5, 15),
+    "StoreFails": Fault(
+        'autoscaler_deliveries_total{answer="store_failed"}', 0, 1, 5, counter=True
+    ),
+    "CostOverBudget": gauge("cost_dollars_per_hour", 90, 200, 35),
+}
+
+PARAMETERS = AlertParameters(
+    objectives=(WaitObjective("gpu", "gpu.*", 300, 0.99), WaitObjective("rest", "cpu", 60, 0.9)),
+    dollars_per_hour=100.0,
+    scale=SCALE,
+)
+
+
+def alerts(rules: dict[str, Any]) -> list[dict[str, Any]]:
+    return [rule for group in rules["groups"] for rule in group["rules"] if "alert" in rule]
+
+
+def run(folder: Path, tests: list[dict[str, Any]]) -> None:
+    (folder / "rules.yaml").write_text(yaml.safe_dump(alert_rules(PARAMETERS)))
+    suite = {"rule_files": ["rules.yaml"], "evaluation_interval": "1s", "tests": tests}
+    (folder / "tests.yaml").write_text(yaml.safe_dump(suite))
+    done = subprocess.run(
+        [promtool(), "test", "rules", "tests.yaml"],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def firing(name: str, at: int, expected: bool) -> dict[str, Any]:
+    return {
+        "expr": f'count(ALERTS{{alertname="{name}",alertstate="firing"}})',
+        "eval_time": f"{at}s",
+        "exp_samples": [{"labels": "{}", "value": 1}] if expected else [],
+    }
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_an_alert_fires_during_its_fault_and_resolves_after_it(name: str, tmp_path: Path) -> None:
+    fault, recovery = FAULTS[name], 60
+    end = QUIET + fault.seconds
+    steps = end + recovery
+    series = [{"series": fault.series, "values": fault.values(recovery)}]
+    series += [{"series": one, "values": f"{value:g}x{steps}"} for one, value in fault.constant]
+    series += [{"series": "autoscaler_build_info", "values": f"1x{steps}"}]
+    checks = [
+        firing(name, QUIET - 1, expected=False),
+        firing(name, end - 1, expected=True),
+        firing(name, end + recovery - 1, expected=False),
+    ]
+    run(tmp_path, [{"interval": "1s", "input_series": series, "promql_expr_test": checks}])
+
+
+def test_a_controller_without_metrics_is_gone(tmp_path: Path) -> None:
+    present = {"series": "autoscaler_build_info", "values": f"{'1 ' * 60}{'_ ' * 400}{'1 ' * 60}"}
+    checks = [
+        firing("ControllerGone", 59, expected=False),
+        # A series ends five minutes after its last value.
+        firing("ControllerGone", 459, expected=True),
+        firing("ControllerGone", 519, expected=False),
+    ]
+    run(tmp_path, [{"interval": "1s", "input_series": [present], "promql_expr_test": checks}])
+
+
+@pytest.mark.parametrize(
+    ("late", "severities"),
+    [(0.0, []), (0.05, ["ticket"]), (0.08, ["page", "ticket"]), (0.5, ["page", "page", "ticket"])],
+)
+def test_jobs_that_start_late_fire_by_how_fast_they_use_up_the_budget(
+    late: float, severities: list[str], tmp_path: Path
+) -> None:
+    """With a target of 99 %, 1 % may be late: 5 % is 5 times the budget, 8 % 8 times, 50 % 50 times."""
+    steps, jobs = 300, 100
+    rows = (("300.0", (1.0 - late) * jobs), ("+Inf", jobs))
+    name = "autoscaler_job_queue_duration_seconds"
+    series = [
+        {"series": f'{name}_bucket{{sku="gpu.a",le="{le}"}}', "values": f"0+{rate:g}x{steps}"}
+        for le, rate in rows
+    ]
+    series.append({"series": f'{name}_count{{sku="gpu.a"}}', "values": f"0+{jobs}x{steps}"})
+    samples = [
+        {"labels": f'{{severity="{one}"}}', "value": severities.count(one)}
+        for one in sorted(set(severities))
+    ]
+    check = {
+        "expr": 'count by (severity) (ALERTS{alertname="JobsStartLate",alertstate="firing"})',
+        "eval_time": f"{steps}s",
+        "exp_samples": samples,
+    }
+    run(tmp_path, [{"interval": "1s", "input_series": series, "promql_expr_test": [check]}])
+
+
+def test_every_alert_is_tested_and_has_a_runbook() -> None:
+    names = {alert["alert"] for alert in alerts(alert_rules(PARAMETERS))}
+    assert names == {*FAULTS, "ControllerGone", "JobsStartLate"}
+    assert {page.stem for page in RUNBOOKS.glob("*.md")} - {"README"} == names
+    for alert in alerts(alert_rules(PARAMETERS)):
+        page = ROOT / alert["annotations"]["runbook_url"]
+        assert page.read_text().startswith(f"# {alert['alert']}\n")
+
+
+def test_the_shipped_rules_are_those_that_the_command_prints() -> None:
+    result = CliRunner().invoke(commands, ["alerts"])
+    assert result.exit_code == 0
+    text = DEFAULTS.read_text()
+    assert text.partition("\n")[2] == result.stdout
+    assert text.startswith("# ")
+
+
+def test_the_metrics_of_every_alert_exist() -> None:
+    known = {name.removesuffix("_total") for name in exported()}
+    for alert in alerts(alert_rules(PARAMETERS)):
+        words = alert["expr"].replace("(", " ").replace("{", " ").replace(")", " ").split()
+        used = {word.split("[")[0] for word in words if word.startswith("autoscaler_")}
+        assert {name.removesuffix("_total") for name in used} <= known, alert["alert"]
+
+
+def test_objectives_and_a_budget_can_be_chosen() -> None:
+    arguments = ["alerts", "--objective", "win=windows.*:600:0.99", "--dollars-per-hour", "50"]
+    result = CliRunner().invoke(
+        commands, [*arguments, "--runbooks", "https://docs.example/runbooks"]
+    )
+    rules = yaml.safe_load(result.stdout)
+    found = {alert["alert"]: alert for alert in alerts(rules)}
+    assert found["CostOverBudget"]["expr"] == "autoscaler_cost_dollars_per_hour > 50"
+    page = "https://docs.example/runbooks/CostOverBudget.md"
+    assert found["CostOverBudget"]["annotations"]["runbook_url"] == page
+    assert 'objective="win"' in found["JobsStartLate"]["expr"]
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ("x", "is not NAME=SKUS:SECONDS:TARGET"),
+        ("x=a:301:0.9", "use one of 1, 2, 5"),
+        ("x=a:300:1", "use a share such as 0.999"),
+        ("x=a(:300:0.9", "is no regular expression"),
+        ("x=a:soon:0.9", "is not NAME=SKUS:SECONDS:TARGET"),
+    ],
+)
+def test_an_unusable_objective_is_refused(given: str, words: str) -> None:
+    result = CliRunner().invoke(commands, ["alerts", "--objective", given])
+    assert result.exit_code == 2
+    assert words in result.stderr
