@@ -13,7 +13,7 @@ from autoscaler.cli import commands
 from autoscaler.observability.alert_rules import AlertParameters, alert_rules
 from autoscaler.observability.wait_objectives import WaitObjective
 from tests.observability.promtool import promtool
-from tests.observability.test_metrics import exported
+from tests.observability.test_metrics import everything, exported
 
 ROOT = Path(__file__).parents[2]
 RUNBOOKS = ROOT / "docs" / "runbooks"
@@ -220,6 +220,16 @@ def test_the_metrics_of_every_alert_exist() -> None:
         words = alert["expr"].replace("(", " ").replace("{", " ").replace(")", " ").split()
         used = {word.split("[")[0] for word in words if word.startswith("autoscaler_")}
         assert {name.removesuffix("_total") for name in used} <= known, alert["alert"]
+
+
+def test_prometheus_finds_no_fault_with_the_metrics() -> None:
+    done = subprocess.run(
+        [promtool(), "check", "metrics"],
+        input=everything().render(),
+        capture_output=True,
+        check=False,
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
 
 
 def test_objectives_and_a_budget_can_be_chosen() -> None:

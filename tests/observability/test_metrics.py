@@ -439,7 +439,8 @@ def test_every_metric_is_documented_and_every_documented_one_exists() -> None:
     assert documented == exported()
 
 
-def exported() -> dict[str, tuple[str, frozenset[str]]]:
+def everything() -> PrometheusTelemetry:
+    """Return metrics in which every one has a series."""
     telemetry = make()
     telemetry.github_call("GET /x", "200", 0.1)
     telemetry.github_budget(1, "acme", "core", 4999, 5000)
@@ -453,8 +454,13 @@ def exported() -> dict[str, tuple[str, frozenset[str]]]:
     telemetry.job_completed(GPU, "success")
     telemetry.notice(EAST, "poison")
     telemetry.fleet(FleetCounts(waiting_reasons={(GPU, WaitCode.QUOTA): 1}))
+    return telemetry
+
+
+def exported() -> dict[str, tuple[str, frozenset[str]]]:
+    """Return the type and the labels of every metric."""
     found = {}
-    for family in text_string_to_metric_families(telemetry.render().decode()):
+    for family in text_string_to_metric_families(everything().render().decode()):
         labels = {label for sample in family.samples for label in sample.labels} - {"le"}
         name = family.name
         if family.type == "counter" and not name.endswith("_total"):
