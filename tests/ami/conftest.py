@@ -20,6 +20,7 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from autoscaler.app.agent_file import build_agent
+from autoscaler.images.smoke_test import PUBLISHED
 from lab.ec2.images import Image
 from lab.ec2.instances import Instance
 from lab.ec2.service import LabEc2
@@ -197,3 +198,16 @@ async def built(account: Place) -> Built:
         [one for one in account.ec2.machines_left() if one.ended_at is None],
         next(line for line in printed.splitlines() if ": published after " in line),
     )
+
+
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
+async def serving(account: Place, built: Built) -> float:
+    """Start `autoscaler serve`; return the seconds until it was ready.
+
+    There is a newer image that was not tested.
+    """
+    tags = {key: value for key, value in built.image.tags.items() if key != PUBLISHED}
+    account.ec2.images.publish(built.image, "autoscaler/linux-cpu-x64-29991231-000000", tags)
+    began = time.monotonic()
+    await account.lab.start_controller()
+    return time.monotonic() - began

@@ -6,6 +6,7 @@ An image of an instance is that instance's disk, so what a build installed is wh
 import asyncio
 import json
 import os
+import signal
 import tty
 from asyncio.subprocess import DEVNULL, PIPE, STDOUT, Process
 from contextlib import suppress
@@ -39,6 +40,10 @@ resize_rootfs: false
 """The machine has no network and no disk of its own. Its user data are in a folder, not in EC2's metadata."""
 
 
+SHUTDOWN = 120.0
+"""Seconds that a machine has to shut down."""
+
+
 class RootHost:
     """A machine host for `LabEc2`, whose machines have a disk each in `folder`, over `root`.
 
@@ -51,6 +56,7 @@ class RootHost:
         self._root = root
         self._sshd = SSHD.format(port=port, key=key, packages=packages)
         self._processes: dict[str, Process] = {}
+        self._booted: set[str] = set()
         self._readers: set[asyncio.Task[None]] = set()
         self._written: dict[str, bytes] = {}
         self.ec2: LabEc2 | None = None
@@ -72,6 +78,7 @@ class RootHost:
         else:
             _write_seed(self.disk(machine.instance_id), machine)
             process, output = await _start_with_console(arguments)
+            self._booted.add(machine.instance_id)
         self._processes[machine.instance_id] = process
         reader = asyncio.create_task(self._read(machine, process, output))
         self._readers.add(reader)
@@ -104,6 +111,13 @@ class RootHost:
         await machine.powered_off()
 
     async def shut_down(self, instance_id: str) -> None:
+        """Have systemd shut the machine down; kill one that does not end, as EC2 does, and a build machine."""
+        process = self._processes.get(instance_id)
+        if process is not None and instance_id in self._booted:
+            with suppress(TimeoutError, ProcessLookupError):
+                # systemd(1): SIGRTMIN+4 starts poweroff.target.
+                os.kill(_first_process(process.pid), signal.SIGRTMIN + 4)
+                await asyncio.wait_for(process.wait(), SHUTDOWN)
         await self.kill(instance_id)
 
     async def kill(self, instance_id: str) -> None:
@@ -119,6 +133,14 @@ class RootHost:
         for instance_id in list(self._processes):
             await self.kill(instance_id)
         await asyncio.gather(*self._readers, return_exceptions=True)
+
+
+def _first_process(pid: int) -> int:
+    """Return the first process of a machine: the child of `unshare`, which is the child of machine.sh."""
+    for _ in range(2):
+        [child] = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+        pid = int(child)
+    return pid
 
 
 def _write_seed(disk: Path, machine: LabMachine) -> None:

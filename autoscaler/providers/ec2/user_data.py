@@ -4,8 +4,8 @@ The script contains no secret, because any job can read it through the metadata 
 schedules a shutdown, which the agent cancels: a machine whose agent never starts powers off.
 
 The lab runs the Linux script unchanged, with `RUNNER_AGENT_ROOT` as the prefix of its paths, and with
-replacements for `shutdown` and `systemctl`. Tests parse the Windows script, and run the command of its task
-under Wine. They do not run its PowerShell.
+replacements for `shutdown` and `systemctl`. tests/ami runs it as it is, under cloud-init and systemd. Tests
+parse the Windows script, and run the command of its task under Wine. They do not run its PowerShell.
 """
 
 import json
