@@ -131,6 +131,8 @@ class FakeGitHub:
         return await self._answer("delete_runner", delete)
 
     async def read_job(self, repository: str, job: JobId, now: Instant) -> JobObserved | None:
+        assert now == self.now(), "the time of the request dates the answer"
+
         def read() -> JobObserved | None:
             found = self.jobs.get(job)
             return found if found is not None and found.repository == repository else None

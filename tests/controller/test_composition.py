@@ -10,9 +10,12 @@ import pytest
 from autoscaler.controller.composition import Controller, Ports
 from autoscaler.controller.provider_opener import LISTED_TOGETHER
 from autoscaler.ledger.ledger import KEPT_FOR
+from autoscaler.model.catalogue import OperatingSystem
 from autoscaler.model.identifiers import Seconds
-from tests.controller.controllers import PACE, World
+from tests.controller.controllers import PACE, World, cancelled
+from tests.controller.test_pricing import G5_SPOT, FakeReader
 from tests.controller.virtual_time import VirtualClock, on_virtual_time
+from tests.planner.fleets import EAST
 
 
 class BrokenClock(VirtualClock):
@@ -39,6 +42,40 @@ async def test_an_error_of_the_provider_opener_ends_the_loop() -> None:
     controller = await resumed(world, replace(world.ports(), clock=BrokenClock()))
     with pytest.raises(ZeroDivisionError):
         await asyncio.wait_for(controller.reconciler.run(), 60.0)
+
+
+@pytest.mark.parametrize(
+    ("before", "absence"), [(400.0, 400.0), (0.4, 0.4), (-30.0, 0.0), (None, 0.0)]
+)
+def test_the_downtime_is_the_time_since_the_last_heartbeat(
+    before: float | None, absence: float
+) -> None:
+    """A host's clock may be set back, and the first start has no heartbeat."""
+
+    @on_virtual_time
+    async def scenario() -> None:
+        world = World()
+        if before is not None:
+            world.store.heartbeat = world.clock.now() - before
+        controller = await resumed(world, world.ports())
+        assert controller.journal.ledger.state.was_away == pytest.approx(absence)
+
+    scenario()
+
+
+@on_virtual_time
+async def test_new_spot_prices_are_used_for_costs() -> None:
+    world = World()
+    world.providers[EAST].prices = FakeReader(world.clock)
+    controller = await resumed(world, world.ports())
+    reading = asyncio.create_task(controller.pricing.run())
+    await asyncio.sleep(5.0)
+    assert not reading.done()
+    await cancelled(reading)
+    costs = controller.journal.ledger.state.spot_costs
+    assert costs._prices == {
+        (EAST, "g5.xlarge", "a", OperatingSystem.LINUX): G5_SPOT.dollars_per_hour
+    }
 
 
 CENTRAL = {"Journal", "Intake", "Executor", "Poller", "Reconciler", "BootstrapService", "Effects"}

@@ -31,6 +31,12 @@ async def test_an_operator_reads_which_check_failed() -> None:
         machine.placement.provider_id,
         machine.placement.image,
     )
+    assert (line["zone"], line["instance_type"]) == (
+        machine.placement.zone,
+        machine.placement.instance_type,
+    )
+    assert machine.placement.zone
+    assert machine.placement.instance_type
     assert ("health_check_failed", "gpu", "gpu_count") in world.telemetry.said
     rows = await world.store.history("machine", machine.id)
     assert [row.detail for row in rows if row.event == MachineState.FAILED] == [DETAIL]

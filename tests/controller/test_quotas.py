@@ -169,6 +169,22 @@ async def test_a_lasting_refusal_is_logged_once_and_its_end_too() -> None:
 
 
 @on_virtual_time
+async def test_another_refusal_is_logged_and_another_wording_is_not() -> None:
+    world = World()
+    process = Process(world, FakeReadings(), FakeLimits(world.clock, DENIED))
+    codes = []
+    for answer in (
+        DENIED,
+        ProviderError(FailureClass.CONFIGURATION, "AccessDeniedException", "not you, request 2"),
+        UNLISTED,
+    ):
+        process.provider.account.says = answer
+        logs = await process.run(5.0)
+        codes += [line["error"].partition(":")[0] for line in events(logs, "quotas_not_read")]
+    assert codes == ["AccessDeniedException", "UnauthorizedOperation"]
+
+
+@on_virtual_time
 async def test_a_refusal_of_quotas_and_machines_is_one_line_with_what_is_in_use() -> None:
     """EC2 needs both for the quotas that are left."""
     world, cache = World(), FakeReadings()

@@ -21,7 +21,7 @@ from autoscaler.model.runners import Runner, RunnerState
 from tests.controller.agents import Agent, launched, say
 from tests.controller.controllers import Controller, World
 from tests.controller.fakes_github import AnswerLost, Registration
-from tests.controller.virtual_time import on_virtual_time
+from tests.controller.virtual_time import EPOCH, on_virtual_time
 from tests.planner.fleets import EAST
 
 
@@ -187,6 +187,8 @@ async def test_a_busy_registration_that_was_never_sent_to_its_machine_is_kept() 
     assert runner.reason == "busy, but its configuration was never sent"
     assert not controller.registrar.has_secret(name)
     assert world.east.ended == []
+    (row,) = [one for one in await world.store.history("runner", name) if one.event == "done"]
+    assert EPOCH < row.at <= world.clock.now()
 
 
 @on_virtual_time

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 import pytest
+from structlog.testing import capture_logs
 
 from autoscaler.controller.ports.github import GitHubError, OperatorError, RetryLaterError
 from autoscaler.controller.ports.reruns import RerunAnswer, RerunUnknownError
@@ -108,6 +109,20 @@ def test_a_rerun_is_requested_until_the_run_is_complete_and_github_accepts() -> 
         assert gaps == pytest.approx([ASK_AGAIN.first * 2**n for n in range(3)])
         assert outcome(world) is RerunOutcome.ACCEPTED
         assert ("rerun", "gpu", RerunOutcome.ACCEPTED) in world.telemetry.said
+
+    scenario()
+
+
+def test_a_refused_request_is_logged_with_its_run_and_githubs_answer() -> None:
+    @on_virtual_time
+    async def scenario() -> None:
+        _, _, reruns, rerunner = await killed()
+        reruns.script.append(OperatorError("403: Resource not accessible by integration"))
+        with capture_logs() as logs:
+            await rerunner.ask_for_due()
+        (line,) = [one for one in logs if one["event"] == "rerun_failed"]
+        assert (line["repository"], line["run"]) == ("acme/widgets", 7)
+        assert line["error"] == "403: Resource not accessible by integration"
 
     scenario()
 
