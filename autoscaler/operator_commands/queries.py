@@ -11,7 +11,7 @@ from autoscaler.operator_commands.commands import Config, Url, connected
 
 Json = Annotated[bool, typer.Option("--json", help="Print the controller's answer as JSON.")]
 OfSku = Annotated[str | None, typer.Option("--sku", metavar="SKU", help="Only of this SKU.")]
-Limit = Annotated[int, typer.Option(min=1, max=500, help="Maximum number of rows.")]
+Limit = Annotated[int, typer.Option(min=1, max=250, help="Maximum number of rows.")]
 
 _JOB_URL = re.compile(r"https?://[^/]+/[^/]+/[^/]+/actions/runs/\d+(?:/attempts/\d+)?/job/(\d+)")
 """The address of a job's page at GitHub (`html_url` of a workflow job)."""

@@ -1,17 +1,21 @@
 """What happens next to a waiting job, and when: as far as the controller can know it."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from heapq import nsmallest
 
+from autoscaler.model.demand import DemandClass
 from autoscaler.model.fleet import Fleet
-from autoscaler.model.identifiers import Instant, SkuName
+from autoscaler.model.identifiers import Instant
 from autoscaler.model.jobs import Job
 from autoscaler.model.machines import BOOTING_STATES, Machine, MachineState
-from autoscaler.model.runners import PASSED_OVER_AFTER
+from autoscaler.model.runners import IDLE_STATES, PASSED_OVER_AFTER, Runner
 from autoscaler.model.waiting import WaitCode
 from autoscaler.planner.registration import boot_seconds
 from autoscaler.views.waits import Wait
+
+_LOOKED_AT = 1_000
+"""Maximum number of machines of each SKU among which an idle runner is looked for: it takes 2 ms."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,17 +46,11 @@ def _when_the_reason_ends(_fleet: Fleet, _job: Job, wait: Wait) -> NextEvent:
 
 
 def _runner_takes_it(fleet: Fleet, job: Job, _wait: Wait) -> NextEvent:
-    names = (machine.work.runner for machine in _of_class(fleet, job, (MachineState.ASSIGNED,)))
-    runners = (fleet.runners.get(name) for name in names if name is not None)
-    idle = [
-        runner
-        for runner in runners
-        if runner is not None
-        and runner.demand == job.demand
-        and runner.job is None
-        and not runner.passed_over
-    ]
-    oldest = min(idle, key=lambda runner: runner.listening_at or runner.named_at, default=None)
+    oldest = min(
+        _idle_runners(fleet, job.demand),
+        key=lambda runner: runner.listening_at or runner.named_at,
+        default=None,
+    )
     if oldest is None:
         return NextEvent("GitHub assigns the job to an idle runner")
     until = (oldest.listening_at or oldest.named_at) + PASSED_OVER_AFTER
@@ -116,15 +114,29 @@ def _registration_is_allowed(fleet: Fleet, job: Job, wait: Wait) -> NextEvent:
     return NextEvent("github.registrations allows a runner for the job", at, is_estimate=True)
 
 
-def _of_class(fleet: Fleet, job: Job, states: tuple[MachineState, ...]) -> list[Machine]:
-    skus: tuple[SkuName, ...] = job.demand.skus if job.demand is not None else ()
-    return [
-        machine
-        for sku in skus
-        for (name, state), found in fleet.by_state.items()
-        if name == sku and state in states
-        for machine in found.values()
-    ]
+def _of_class(fleet: Fleet, job: Job, states: Sequence[MachineState]) -> Iterator[Machine]:
+    for sku in job.demand.skus if job.demand is not None else ():
+        for state in states:
+            yield from fleet.machines_in(sku, state)
+
+
+def _idle_runners(fleet: Fleet, demand: DemandClass | None) -> Iterator[Runner]:
+    """Yield the idle runners of a class, the newest machines first: those assigned long ago are at work."""
+    left = fleet.idle_runners.get(demand, 0) if demand is not None else 0
+    for sku in demand.skus if demand is not None else ():
+        machines = fleet.machines_in(sku, MachineState.ASSIGNED)
+        for index in range(len(machines) - 1, max(-1, len(machines) - 1 - _LOOKED_AT), -1):
+            if left <= 0:
+                return
+            name = machines[index].work.runner
+            runner = fleet.runners.get(name) if name is not None else None
+            if runner is not None and runner.demand == demand and _is_idle(runner):
+                left -= 1
+                yield runner
+
+
+def _is_idle(runner: Runner) -> bool:
+    return runner.state in IDLE_STATES and not runner.passed_over
 
 
 _UNTIL_THEN = {

@@ -127,9 +127,9 @@ async def test_what_no_record_shows_is_unknown(asked: Asked, path: str) -> None:
     ("path", "words"),
     [
         ("/admin/status?x=1", "unknown parameter x"),
-        ("/admin/jobs?limit=0", "limit is a number from 1 to 500"),
-        ("/admin/jobs?limit=501", "limit is a number from 1 to 500"),
-        ("/admin/jobs?limit=ten", "limit is a number from 1 to 500"),
+        ("/admin/jobs?limit=0", "limit is a number from 1 to 250"),
+        ("/admin/jobs?limit=251", "limit is a number from 1 to 250"),
+        ("/admin/jobs?limit=ten", "limit is a number from 1 to 250"),
         ("/admin/jobs?state=done", "waiting or in_progress"),
         ("/admin/jobs?sku=a%20b", "sku is the name"),
         ("/admin/machines?state=sleeping", "state is one of requested, launched"),

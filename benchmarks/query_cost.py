@@ -1,0 +1,78 @@
+"""Measures what operators' questions cost the event loop, in milliseconds of CPU time.
+
+Run: `PYTHONPATH=. python benchmarks/query_cost.py [--large]`. Each figure is the minimum of several answers,
+their JSON included. `scans` is the same cost in units of one scan that reads an attribute of every machine and
+job, so that hosts can be compared.
+"""
+
+import argparse
+import json
+import time
+from collections.abc import Callable
+from dataclasses import asdict
+from typing import Any
+
+from autoscaler.ledger.ledger import Ledger
+from autoscaler.planner.planner import plan
+from autoscaler.server.queries import MAX_ROWS
+from autoscaler.views.explanation import explain_job
+from autoscaler.views.jobs import running_jobs, waiting_jobs
+from autoscaler.views.machines import machines
+from autoscaler.views.status import Counts, status
+from benchmarks.crowded_fleet import NOW, Crowd, crowded
+
+TRIES = 7
+
+
+def main() -> None:
+    """Print a line for each question."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--large", action="store_true", help="100,000 machines and jobs instead")
+    large = parser.parse_args().large
+    size = (100_000, 100_000) if large else (3_500, 10_000)
+    ledger = crowded(Crowd(*size, most_machines=size[0]))
+    scan = cheapest(lambda: _scan(ledger))
+    print(f"{size[0]:,} machines, {size[1]:,} jobs")
+    for name, ask in _questions(ledger).items():
+        took = cheapest(ask)
+        print(f"{name:40}{1000 * took:8.2f} ms{took / scan:8.2f} scans")
+
+
+def cheapest(ask: Callable[[], object]) -> float:
+    """Return the least CPU time of several answers, in seconds."""
+    times = []
+    for _ in range(TRIES):
+        began = time.process_time()
+        ask()
+        times.append(time.process_time() - began)
+    return min(times)
+
+
+def _questions(ledger: Ledger) -> dict[str, Callable[[], object]]:
+    fleet = ledger.fleet(NOW)
+    reasons = plan(fleet).waiting
+    oldest = fleet.jobs[fleet.waiting[0][2]]
+    counts = Counts(running={}, oldest={}, dollars_per_hour=0.0)
+    return {
+        "status": lambda: _json(status(fleet, reasons, counts)),
+        "50 waiting jobs": lambda: _json(waiting_jobs(fleet, reasons, None, 50)),
+        f"{MAX_ROWS} waiting jobs": lambda: _json(waiting_jobs(fleet, reasons, None, MAX_ROWS)),
+        f"{MAX_ROWS} running jobs": lambda: _json(running_jobs(fleet, reasons, None, MAX_ROWS)),
+        f"{MAX_ROWS} machines": lambda: _json(machines(fleet, None, None, MAX_ROWS)),
+        "explain the oldest waiting job": lambda: _json(explain_job(fleet, reasons, oldest)),
+    }
+
+
+def _json(found: Any) -> str:
+    return json.dumps([asdict(one) for one in found] if isinstance(found, list) else asdict(found))
+
+
+def _scan(ledger: Ledger) -> None:
+    for job in ledger.state.jobs.values():
+        _ = job.state
+    for machine in ledger.state.machines.values():
+        _ = machine.state
+
+
+if __name__ == "__main__":
+    main()
