@@ -125,7 +125,13 @@ class Crowd:
             self.job_of[machine.id] = job = queues[machine.sku].pop(0)
             await self.fleet.starts(job, runner)
 
+        async def started() -> bool:
+            pods = (await self.place.pods()).values()
+            return all(pod["status"].get("startTime") for pod in pods)
+
         await at_once(map(one, machines))
+        # kwok reports the start later, and would undo a status that the test writes before.
+        await until(started, PAUSE)
 
     async def work(self, machines: list[Machine]) -> None:
         """Every pod gets a job of its SKU."""
