@@ -58,8 +58,8 @@ if [[ "$purpose" == test ]]; then
   for tool in buildah mmdebstrap; do
     ((EUID != 0)) || command -v "$tool" > /dev/null || packages+=("$tool")
   done
-  # Tests download as an image's build does, check signatures, plant bugs, and trace system calls.
-  for tool in curl openssl patch strace; do
+  # Tests download as an image's build does, sign packages, check signatures, plant bugs, and trace system calls.
+  for tool in curl gpg gpg-agent openssl patch strace; do
     command -v "$tool" > /dev/null || packages+=("$tool")
   done
   # They run Windows machines under Wine, which needs x64 for the programs of Windows on x64.

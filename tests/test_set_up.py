@@ -18,7 +18,7 @@ import pytest
 ROOT = Path(__file__).parents[1]
 TOOLS = ("bash", "cat", "dirname", "env", "grep", "ln", "mkdir", "rm", "setpriv", "sha256sum", "sh")
 ROOT_ONLY = ("buildah", "mmdebstrap") if os.geteuid() == 0 else ()
-TESTS_ONLY = (*ROOT_ONLY, "curl", "openssl", "patch", "strace")
+TESTS_ONLY = (*ROOT_ONLY, "curl", "gpg", "gpg-agent", "openssl", "patch", "strace")
 WINE = ("wine", "wine64") if platform.machine() == "x86_64" else ()
 UV = """#!/bin/sh
 [ "$1" = --version ] && echo "uv 0.13.8 (stand-in)" && exit

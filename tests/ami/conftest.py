@@ -1,14 +1,13 @@
 """One build of the image for Linux, of which all tests of its content read the result."""
 
 import asyncio
-import hashlib
 import json
 import os
 import subprocess
 import sys
 import time
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -26,12 +25,16 @@ from lab.ec2.instances import Instance
 from lab.ec2.service import LabEc2
 from lab.laboratory import LabFleet, Laboratory
 from lab.ports import free_ports
+from tests.agent.certificates import make_certificate
+from tests.ami import gpus
+from tests.ami.distribution import DEBS, make_runner
 from tests.ami.machines import RootHost
-from tests.ami.repository import make_repository, make_runner, served
-from tests.ami.root import base_root
+from tests.ami.repository import Signer, make_repository, served, sha256
+from tests.ami.stock import stock_image
 
 AMI = Path(__file__).parents[2] / "ami"
 VERSION = "2.338.0"
+RECIPES = ("linux-cpu", "linux-gpu", "linux-rocm")
 
 
 @dataclass(frozen=True)
@@ -40,6 +43,10 @@ class Place:
 
     lab: Laboratory
     host: RootHost
+    ports: Mapping[str, int]
+    """The port of each build machine's SSH server, by recipe."""
+    versions: Path
+    """A versions.yaml with the addresses of this place."""
     variables: dict[str, Any]
 
     @property
@@ -72,20 +79,43 @@ FLEET = LabFleet(
 )
 
 
+def make_folder(factory: pytest.TempPathFactory, name: str) -> Path:
+    """Return a new folder that the users of the machines can open."""
+    folder = factory.mktemp(name)
+    folder.chmod(0o755)
+    return folder
+
+
+@contextmanager
+def publishers(folder: Path) -> Iterator[tuple[str, list[Path]]]:
+    """Serve everything that a build downloads. Yields the URL and the folders of the stock image."""
+    site, certificate, key = folder / "served", folder / "server.pem", folder / "server.key"
+    signer = Signer(folder / "gnupg")
+    try:
+        make_repository(site / "ubuntu", DEBS, signer)
+        gpus.publish(site, signer)
+        make_runner(site, VERSION)
+    finally:
+        signer.close()
+    for file, content in zip((certificate, key), make_certificate("127.0.0.1"), strict=True):
+        file.write_bytes(content)
+    with served(site, certificate, key) as url:
+        yield url, stock_image(folder / "stock", url, signer, certificate)
+
+
 @asynccontextmanager
 async def place(folder: Path) -> AsyncIterator[Place]:
     """Start a laboratory with a stock image, whose machines run real root file systems."""
-    served_folder, key, agent = folder / "served", folder / "key", folder / "agent.py"
-    served_folder.mkdir()
+    key, agent, versions = folder / "key", folder / "agent.py", folder / "versions.yaml"
     private, public = _key_pair()
-    make_repository(served_folder)
-    runner_sha256 = make_runner(served_folder, VERSION)
     agent.write_bytes(build_agent())
     key.write_bytes(private)
     key.chmod(0o600)
-    [port] = free_ports(1)
-    with served(served_folder) as url:
-        host = RootHost(folder / "machines", base_root(), port, public, url)
+    ports = dict(zip(RECIPES, free_ports(len(RECIPES)), strict=True))
+    with publishers(folder) as (url, stock):
+        versions.write_text(gpus.versions(folder / "served", url))
+        # The key pair of a build has the name of its recipe.
+        host = RootHost(folder / "machines", stock, ports, public)
         async with Laboratory(FLEET, machines=host) as lab:
             host.ec2 = lab.ec2
             lab.ec2.images.imaging = 0.5
@@ -99,21 +129,21 @@ async def place(folder: Path) -> AsyncIterator[Place]:
                 "source_owner": "self",
                 "runner_version": VERSION,
                 "runner_url": f"{url}/runner.tar.gz",
-                "runner_sha256": runner_sha256,
+                "runner_sha256": sha256(folder / "served" / "runner.tar.gz"),
                 "agent_file": str(agent),
-                "agent_sha256": hashlib.sha256(agent.read_bytes()).hexdigest(),
+                "agent_sha256": sha256(agent),
                 "region": lab.ec2.region,
                 "instance_type": "m7i.large",
                 "subnet_id": fleet["providers"]["lab"]["ec2"]["subnets"][0],
                 "endpoint": lab.ec2.endpoint_url,
                 "source_cidrs": ["127.0.0.1/32"],
                 "ssh_host": "127.0.0.1",
-                "ssh_port": port,
-                "ssh_keypair_name": "test",
+                "ssh_port": ports["linux-cpu"],
+                "ssh_keypair_name": "linux-cpu",
                 "ssh_private_key_file": str(key),
                 "poll_seconds": 1,
             }
-            yield Place(lab, host, variables)
+            yield Place(lab, host, ports, versions, variables)
 
 
 def packer(*words: str | Path) -> subprocess.CompletedProcess[str]:
@@ -161,12 +191,14 @@ def start_autoscaler(at: Place, *words: str) -> subprocess.Popen[str]:
     )
 
 
-def start_bake(at: Place) -> subprocess.Popen[str]:
+def start_bake(at: Place, recipe: str = "linux-cpu") -> subprocess.Popen[str]:
     """Start `autoscaler images bake`, which runs Packer and then starts a machine from the image."""
-    words = ["images", "bake", "linux-cpu", "--"]
+    words = ["images", "bake", recipe, "--file", str(at.versions), "--"]
     # The test's own stock image, runner and SSH server, in place of those of versions.yaml and AWS.
-    for key in at.variables.keys() - {"recipe", "image_name", "agent_file", "agent_sha256"}:
-        value = at.variables[key]
+    own = {"recipe", "image_name", "agent_file", "agent_sha256", "instance_type"}
+    given = {key: value for key, value in at.variables.items() if key not in own}
+    given |= {"ssh_keypair_name": recipe, "ssh_port": at.ports[recipe]}
+    for key, value in given.items():
         words += ["-var", f"{key}={json.dumps(value) if isinstance(value, list) else value}"]
     return start_autoscaler(at, *words)
 
@@ -174,21 +206,18 @@ def start_bake(at: Place) -> subprocess.Popen[str]:
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
 async def account(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Place]:
     """An account with nothing but a stock image."""
-    folder = tmp_path_factory.mktemp("ami")
-    folder.chmod(0o755)
-    async with place(folder) as at:
+    async with place(make_folder(tmp_path_factory, "ami")) as at:
         yield at
 
 
-@pytest_asyncio.fixture(scope="session", loop_scope="session")
-async def built(account: Place) -> Built:
-    """The image for Linux, built by Packer on a machine of the lab."""
+async def bake(account: Place, recipe: str) -> Built:
+    """Build the image of a recipe with Packer, on a machine of the lab."""
     began = time.monotonic()
-    process = start_bake(account)
+    process = start_bake(account, recipe)
     printed, error = await asyncio.to_thread(process.communicate)
     output = printed + error
     assert process.returncode == 0, output
-    [image] = account.ec2.images.named("autoscaler/linux-cpu-x64-*")
+    [image] = account.ec2.images.named(f"autoscaler/{recipe}-x64-*")
     return Built(
         image,
         output,
@@ -198,6 +227,19 @@ async def built(account: Place) -> Built:
         [one for one in account.ec2.machines_left() if one.ended_at is None],
         next(line for line in printed.splitlines() if ": published after " in line),
     )
+
+
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
+async def built(account: Place) -> Built:
+    """The image for Linux without a driver."""
+    return await bake(account, "linux-cpu")
+
+
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
+async def gpu_images(account: Place) -> dict[str, Built]:
+    """The images with a driver, by recipe, built at the same time."""
+    images = await asyncio.gather(*(bake(account, one) for one in RECIPES[1:]))
+    return dict(zip(RECIPES[1:], images, strict=True))
 
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")

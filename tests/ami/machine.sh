@@ -1,9 +1,10 @@
 #!/bin/bash
 # A machine of the test: its disk is UPPER over the folders LOWER, alone in namespaces of its own. It shares only
 # the network with the host. With PROGRAM, it runs only that. Without, systemd boots it; standard input is then a
-# terminal, which becomes its console. SIGTERM, SIGINT and SIGHUP end the machine.
+# terminal, which becomes its console. Then udev has loaded the kernel module MODULE, if the disk has it. SIGTERM,
+# SIGINT and SIGHUP end the machine.
 #
-#   machine.sh LOWER UPPER WORK [PROGRAM...]
+#   MODULE=nvidia machine.sh LOWER UPPER WORK [PROGRAM...]
 set -eu
 lower="$1" upper="$2" work="$3"
 cgroups="$work.cgroups" root="$work.root"
@@ -30,6 +31,7 @@ mount_disk() {
 
 run() {
   mount --rbind /dev "$root/dev"
+  mount -t tmpfs tmpfs "$root/sys"
   mkdir -p "$root/run/sshd" "$root/run/cloud-init"
   # What cloud-init leaves after the first boot.
   local stage='{"errors": [], "start": 1.0, "finished": 2.0}'
@@ -64,6 +66,8 @@ boot() {
   done
   mount -t sysfs -o ro sysfs "$root/sys"
   mount -t tmpfs tmpfs "$root/sys/block" # no disks of the host
+  mount -t tmpfs tmpfs "$root/sys/module"
+  [[ -z "$MODULE" ]] || chroot "$root" modprobe "$MODULE" || true
   mount -t cgroup2 cgroup2 "$root/sys/fs/cgroup"
   cd "$root"
   mount --move . /

@@ -9,12 +9,14 @@ import os
 import signal
 import tty
 from asyncio.subprocess import DEVNULL, PIPE, STDOUT, Process
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
 from lab.ec2.images import Image
 from lab.ec2.service import LabEc2
 from lab.machine_host import LabMachine
+from tests.ami.gpus import appear, module_of
 
 PROGRAM = Path(__file__).parent / "machine.sh"
 
@@ -24,12 +26,10 @@ echo 'ubuntu ALL=(ALL) NOPASSWD: ALL' > /etc/sudoers.d/90-cloud-init-users
 chmod 440 /etc/sudoers.d/90-cloud-init-users
 install -d -m 700 -o ubuntu /home/ubuntu/.ssh
 install -m 600 -o ubuntu /dev/stdin /home/ubuntu/.ssh/authorized_keys <<< '{key}'
-rm -rf /etc/apt/sources.list /etc/apt/sources.list.d
-echo 'deb [trusted=yes] {packages}/ ./' > /etc/apt/sources.list
 ssh-keygen -A > /dev/null
 /usr/sbin/sshd -D -e -p {port} -o ListenAddress=127.0.0.1 -o PidFile=none
 """
-"""What cloud-init and the stock image do at the boot of the build machine."""
+"""What cloud-init does at the boot of the build machine."""
 
 CLOUD_INIT = """\
 datasource_list: [NoCloud]
@@ -45,16 +45,20 @@ SHUTDOWN = 120.0
 
 
 class RootHost:
-    """A machine host for `LabEc2`, whose machines have a disk each in `folder`, over `root`.
+    """A machine host for `LabEc2`, whose machines have a disk each in `folder`.
 
-    An instance with a key pair runs sshd at `port`, with `key` (a public key) as the user ubuntu's, and has the
-    package repository at `packages`. Another is booted by systemd, and its cloud-init runs the user data.
+    `stock` are the folders of which the stock image consists, the newest first. An instance with a key pair
+    runs sshd at the port that `ports` has for it, with `key` (a public key) as the user ubuntu's. Another is
+    booted by systemd, and its cloud-init runs the user data.
     """
 
-    def __init__(self, folder: Path, root: Path, port: int, key: str, packages: str) -> None:
+    def __init__(
+        self, folder: Path, stock: Sequence[Path], ports: Mapping[str, int], key: str
+    ) -> None:
         self._folder = folder
-        self._root = root
-        self._sshd = SSHD.format(port=port, key=key, packages=packages)
+        self._stock = stock
+        self._ports = ports
+        self._key = key
         self._processes: dict[str, Process] = {}
         self._booted: set[str] = set()
         self._readers: set[asyncio.Task[None]] = set()
@@ -70,14 +74,17 @@ class RootHost:
             str(self.disk(machine.instance_id)),
             str(self._folder / f"{machine.instance_id}.work"),
         ]
-        if instance.specification.key_name:
-            arguments += ["bash", "-c", self._sshd]
-            process = await _start(arguments, DEVNULL, PIPE)
+        kind, pair = instance.specification.instance_type, instance.specification.key_name
+        module = module_of(kind)
+        if pair:
+            sshd = SSHD.format(port=self._ports[pair], key=self._key)
+            arguments += ["bash", "-c", appear(kind) + sshd]
+            process = await _start(arguments, module, DEVNULL, PIPE)
             assert process.stdout is not None
             output = process.stdout
         else:
             _write_seed(self.disk(machine.instance_id), machine)
-            process, output = await _start_with_console(arguments)
+            process, output = await _start_with_console(arguments, module)
             self._booted.add(machine.instance_id)
         self._processes[machine.instance_id] = process
         reader = asyncio.create_task(self._read(machine, process, output))
@@ -93,7 +100,7 @@ class RootHost:
             source = self.ec2.instances.find(image.source_instance)
             assert source is not None
             image = source.specification.image
-        return [*layers, self._root]
+        return [*layers, *self._stock]
 
     def disk(self, instance_id: str) -> Path:
         """Return the folder with what an instance changed."""
@@ -157,13 +164,20 @@ def _write_seed(disk: Path, machine: LabMachine) -> None:
         path.write_text(text)
 
 
-async def _start(arguments: list[str], standard_input: int, output: int) -> Process:
+async def _start(arguments: list[str], module: str, standard_input: int, output: int) -> Process:
     return await asyncio.create_subprocess_exec(
-        PROGRAM, *arguments, stdin=standard_input, stdout=output, stderr=STDOUT
+        PROGRAM,
+        *arguments,
+        stdin=standard_input,
+        stdout=output,
+        stderr=STDOUT,
+        env=os.environ | {"MODULE": module},
     )
 
 
-async def _start_with_console(arguments: list[str]) -> tuple[Process, asyncio.StreamReader]:
+async def _start_with_console(
+    arguments: list[str], module: str
+) -> tuple[Process, asyncio.StreamReader]:
     """Start a machine whose console is a new terminal. Return its process, and what it writes."""
     ours, console = os.openpty()
     tty.setraw(console)
@@ -172,6 +186,6 @@ async def _start_with_console(arguments: list[str]) -> tuple[Process, asyncio.St
         lambda: asyncio.StreamReaderProtocol(output), os.fdopen(ours, "rb", buffering=0)
     )
     try:
-        return await _start(arguments, console, console), output
+        return await _start(arguments, module, console, console), output
     finally:
         os.close(console)

@@ -1,109 +1,114 @@
-"""A package repository with real .deb files, and a stand-in for actions/runner, which a test serves."""
+"""Signed package repositories with real .deb files, which a test serves over HTTPS."""
 
 import gzip
 import hashlib
+import os
+import ssl
 import subprocess
-import tarfile
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
-import lab.machines
 
-SAYS = "#!/bin/sh\necho '{}'\n"
-UNIT = "[Service]\nExecStart=/bin/true\n[Install]\nWantedBy=multi-user.target\n"
+@dataclass(frozen=True)
+class Deb:
+    """A package. `files` has its files by path; those in a bin folder are programs.
 
-DEBS: Mapping[str, Mapping[str, str]] = {
-    "acl": {},
-    "chrony": {"lib/systemd/system/chrony.service": UNIT},
-    "docker-buildx": {},
-    "docker.io": {
-        "usr/bin/docker": SAYS.format("Docker version 27.5.1, build 1"),
-        "usr/bin/dockerd": SAYS.format("dockerd"),
-        "usr/bin/containerd": SAYS.format("containerd"),
-        "lib/systemd/system/docker.service": UNIT,
-        "lib/systemd/system/containerd.service": UNIT,
-    },
-    "git": {"usr/bin/git": SAYS.format("git")},
-    "jq": {"usr/bin/jq": SAYS.format("jq")},
-    "libicu-of-the-test": {"usr/lib/libicu-of-the-test": "library\n"},
-    "mdadm": {"sbin/mdadm": SAYS.format("mdadm")},
-    "unzip": {},
-    "xz-utils": {},
-    "zip": {},
-    "zstd": {},
-}
-"""The files of each package of the repository, by path. Those in a bin folder are programs."""
+    `installed` is the shell script that dpkg runs after it has unpacked them.
+    """
 
-PROGRAMS = Path(lab.machines.__file__).parent / "programs"
-
-LISTENER = """\
-#!/bin/bash
-cd "$(dirname "$0")/.." || exit
-test -e /usr/lib/libicu-of-the-test || { echo 'no libicu'; exit 134; }
-if [[ "$1" == warmup ]]; then mkdir -p _diag && date > _diag/Runner_1.log && id -un > warmed-by; exit; fi
-"""
-"""What the listener of the real archive does besides taking jobs."""
-
-RUNNER = {
-    "run.sh": (PROGRAMS / "run.sh").read_text(),
-    "bin/installdependencies.sh": (
-        '#!/bin/bash\nset -e\n[ "$(id -u)" = 0 ]\napt-get install -y -q libicu-of-the-test\n'
-    ),
-    "bin/Runner.Listener": LISTENER + (PROGRAMS / "Runner.Listener").read_text(),
-    "bin/Runner.Worker": (PROGRAMS / "Runner.Worker").read_text(),
-    "bin/version": "{version}\n",
-}
-"""The files of the stand-in for actions/runner, by their real names. It takes jobs of the lab's GitHub."""
+    name: str
+    files: Mapping[str, str] = field(default_factory=dict)
+    version: str = "99.0"
+    installed: str = ""
 
 
-def make_deb(folder: Path, name: str, files: Mapping[str, str], version: str = "99.0") -> Path:
+def sha256(file: Path) -> str:
+    """Return a file's checksum."""
+    return hashlib.sha256(file.read_bytes()).hexdigest()
+
+
+def make_deb(folder: Path, deb: Deb) -> Path:
     """Build a real .deb file with dpkg-deb."""
-    tree = folder / f"{name}.tree"
+    tree = folder / f"{deb.name}.tree"
     control = (
-        f"Package: {name}\nVersion: {version}\nArchitecture: all\nMaintainer: test <test@example>\n"
-        "Description: stand-in\n"
+        f"Package: {deb.name}\nVersion: {deb.version}\nArchitecture: all\n"
+        "Maintainer: test <test@example>\nDescription: stand-in\n"
     )
-    for path, text in {"DEBIAN/control": control, **files}.items():
+    files = {"DEBIAN/control": control, **deb.files}
+    if deb.installed:
+        files["DEBIAN/postinst"] = f"#!/bin/sh\nset -e\n{deb.installed}\n"
+    for path, text in files.items():
         file = tree / path
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(text)
-        file.chmod(0o755 if "bin/" in path else 0o644)
-    deb = folder / f"{name}_{version}_all.deb"
-    command = ["dpkg-deb", "--build", "-Znone", "--root-owner-group", str(tree), str(deb)]
+        file.chmod(0o755 if "bin/" in path or path.endswith("postinst") else 0o644)
+    # A file's name leaves out the epoch.
+    made = folder / f"{deb.name}_{deb.version.rpartition(':')[2]}_all.deb"
+    command = ["dpkg-deb", "--build", "-Znone", "--root-owner-group", str(tree), str(made)]
     subprocess.run(command, check=True, capture_output=True)
-    return deb
+    return made
 
 
-def make_repository(folder: Path) -> None:
-    """Build all packages and their list."""
+class Signer:
+    """A key for repositories, in a folder. `public` is what a publisher serves: the armored key."""
+
+    def __init__(self, folder: Path) -> None:
+        folder.mkdir(mode=0o700)
+        self._home = folder
+        new = ["--quick-generate-key", "test <test@example>", "ed25519", "sign", "never"]
+        self._gpg("--passphrase", "", *new)
+        self.public = self._gpg("--armor", "--export")
+
+    def clear_sign(self, text: str) -> bytes:
+        """Return the text with its signature, as in a repository's InRelease."""
+        return self._gpg("--clear-sign", text=text)
+
+    def close(self) -> None:
+        """End the agent that gpg has started."""
+        environment = os.environ | {"GNUPGHOME": str(self._home)}
+        subprocess.run(["gpgconf", "--kill", "gpg-agent"], check=True, env=environment)
+
+    def _gpg(self, *words: str, text: str = "") -> bytes:
+        command = ["gpg", "--homedir", str(self._home), "--batch", "--quiet", *words]
+        done = subprocess.run(command, input=text.encode(), capture_output=True, check=False)
+        assert done.returncode == 0, done.stderr.decode()
+        return done.stdout
+
+
+def make_repository(
+    root: Path, debs: Sequence[Deb], signer: Signer, suite: str = "", origin: str = "test"
+) -> None:
+    """Build packages, and their list with its signature: flat, or for the component main of a suite."""
+    lists = root / (f"dists/{suite}/main/binary-amd64" if suite else "")
+    release = root / (f"dists/{suite}" if suite else "")
+    lists.mkdir(parents=True, exist_ok=True)
     paragraphs = []
-    for name, files in DEBS.items():
-        deb = make_deb(folder, name, files)
-        data = deb.read_bytes()
+    for deb in debs:
+        made = make_deb(root, deb)
+        data = made.read_bytes()
         paragraphs.append(
-            f"Package: {name}\nVersion: 99.0\nArchitecture: all\nMaintainer: test <test@example>\n"
-            f"Filename: ./{deb.name}\nSize: {len(data)}\nSHA256: {hashlib.sha256(data).hexdigest()}\n"
-            "Description: stand-in\n"
+            f"Package: {deb.name}\nVersion: {deb.version}\nArchitecture: all\n"
+            f"Maintainer: test <test@example>\nFilename: ./{made.name}\nSize: {len(data)}\n"
+            f"SHA256: {hashlib.sha256(data).hexdigest()}\nDescription: stand-in\n"
         )
-    (folder / "Packages.gz").write_bytes(gzip.compress("\n".join(paragraphs).encode()))
-
-
-def make_runner(folder: Path, version: str) -> str:
-    """Write runner.tar.gz; return its SHA-256."""
-    tree = folder / "runner.tree"
-    for path, text in RUNNER.items():
-        file = tree / path
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(text.replace("{version}", version))
-        file.chmod(0o755)
-    archive = folder / "runner.tar.gz"
-    with tarfile.open(archive, "w:gz") as tar:
-        tar.add(tree, ".")
-    return hashlib.sha256(archive.read_bytes()).hexdigest()
+    # APT looks for the checksum of the list itself, too.
+    listed = "\n".join(paragraphs).encode()
+    sums = ""
+    for name, data in (("Packages", listed), ("Packages.gz", gzip.compress(listed))):
+        (lists / name).write_bytes(data)
+        path = (lists / name).relative_to(release)
+        sums += f" {hashlib.sha256(data).hexdigest()} {len(data)} {path}\n"
+    codename = f"Suite: {suite}\nCodename: {suite}\nComponents: main\n" if suite else ""
+    text = (
+        f"Origin: {origin}\n{codename}Architectures: amd64\nDate: Tue, 24 Nov 2026 00:00:00 UTC\n"
+        f"SHA256:\n{sums}"
+    )
+    (release / "InRelease").write_bytes(signer.clear_sign(text))
 
 
 class _Quiet(SimpleHTTPRequestHandler):
@@ -112,13 +117,18 @@ class _Quiet(SimpleHTTPRequestHandler):
 
 
 @contextmanager
-def served(folder: Path) -> Iterator[str]:
-    """Serve a folder on loopback, and yield its URL."""
+def served(folder: Path, certificate: Path, key: Path) -> Iterator[str]:
+    """Serve a folder on loopback over HTTPS, and yield its URL."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate, key)
     server = ThreadingHTTPServer(("127.0.0.1", 0), partial(_Quiet, directory=str(folder)))
+    server.socket = context.wrap_socket(
+        server.socket, server_side=True, do_handshake_on_connect=False
+    )
     thread = threading.Thread(target=server.serve_forever, daemon=True)
     thread.start()
     try:
-        yield f"http://127.0.0.1:{server.server_address[1]}"
+        yield f"https://127.0.0.1:{server.server_address[1]}"
     finally:
         server.shutdown()
         server.server_close()

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.ami.conftest import AMI, packer, place, start_bake
+from tests.ami.conftest import AMI, make_folder, packer, place, start_bake
 
 VALUES = {
     "recipe": "linux-cpu",
@@ -59,8 +59,7 @@ async def _fail(folder: Path) -> tuple[str, list[str], int]:
 def test_a_step_that_fails_ends_the_build_without_an_image_and_a_machine(
     tmp_path_factory: pytest.TempPathFactory,
 ) -> None:
-    folder = tmp_path_factory.mktemp("failing")
-    folder.chmod(0o755)
+    folder = make_folder(tmp_path_factory, "failing")
     output, made, left = asyncio.run(_fail(folder))
     assert "/runner.tar.gz has the SHA-256 " in output
     assert "image-build: error: step runner failed in 'apply' (status 1)" in output
@@ -84,8 +83,7 @@ async def _interrupt(folder: Path) -> tuple[str, int, int]:
 def test_an_interrupted_build_leaves_no_machine(
     tmp_path_factory: pytest.TempPathFactory,
 ) -> None:
-    folder = tmp_path_factory.mktemp("interrupted")
-    folder.chmod(0o755)
+    folder = make_folder(tmp_path_factory, "interrupted")
     output, status, left = asyncio.run(_interrupt(folder))
     assert "Terminating the source AWS instance" in output
     assert (status != 0, left) == (True, 0)
