@@ -7,7 +7,7 @@ import pytest
 
 from autoscaler.controller.ports.provider import ProviderError
 from autoscaler.model import events as e
-from autoscaler.model.catalogue import OperatingSystem
+from autoscaler.model.catalogue import CapacityType, OperatingSystem
 from autoscaler.model.failures import FailureClass, FailureScope
 from autoscaler.model.identifiers import MachineId, ProviderMachineId
 from autoscaler.model.machines import MachineState, TerminationReason
@@ -59,7 +59,7 @@ def instance(state: str, code: str) -> InstanceRow:
             "Client.VolumeLimitExceeded",
             FailureClass.QUOTA,
             FailureScope.PROVIDER,
-            {"capacity_type:east/on-demand", "capacity_type:east/spot"},
+            {f"capacity_type:east/{kind}" for kind in CapacityType},
         ),
         ("Client.InternalError", FailureClass.CONFIGURATION, None, {"option:gpu/0"}),
         ("Client.InvalidSnapshot.NotFound", FailureClass.CONFIGURATION, None, {"option:gpu/0"}),
