@@ -11,8 +11,9 @@ from autoscaler.agent.clock import Clock
 from autoscaler.agent.driver_amd import AmdTry
 from autoscaler.agent.driver_machine import LocalMachine
 from autoscaler.agent.driver_nvidia import NvidiaTry
+from autoscaler.agent.driver_nvidia_windows import NvidiaWindowsTry
 from autoscaler.agent.driver_plan import AmdPlan, DriverFailure, DriverPlan, read_driver_plan
-from autoscaler.agent.host import Host, read_trusted
+from autoscaler.agent.host import WINDOWS, Host, read_trusted
 from autoscaler.agent.journal import log_line
 from autoscaler.agent.limits import DRIVER_TRY, GPU_ANSWER
 
@@ -27,8 +28,9 @@ if TYPE_CHECKING:
 
 TRIES = 3
 
-VENDORS: dict[str, NewTry] = {"nvidia": NvidiaTry, "amd": AmdTry}
-"""The installation of each vendor's driver."""
+LINUX_VENDORS: dict[str, NewTry] = {"nvidia": NvidiaTry, "amd": AmdTry}
+WINDOWS_VENDORS: dict[str, NewTry] = {"nvidia": NvidiaWindowsTry}
+"""The installation of each vendor's driver, by operating system."""
 
 
 def check_driver(
@@ -48,16 +50,20 @@ def check_driver(
         return [Check(failure.name, False, str(failure))]
     except OSError as error:
         return [Check("driver_space", False, f"{host.driver_log}: {error.strerror}")]
-    return [install_driver(plan, machine, report)]
+    vendors = WINDOWS_VENDORS if WINDOWS else LINUX_VENDORS
+    return [install_driver(plan, machine, report, vendors)]
 
 
 def install_driver(
-    plan: DriverPlan | AmdPlan, machine: DriverMachine, report: Callable[[str], None]
+    plan: DriverPlan | AmdPlan,
+    machine: DriverMachine,
+    report: Callable[[str], None],
+    vendors: dict[str, NewTry] = LINUX_VENDORS,
 ) -> Check:
     """Install the driver; return the check `driver`, or the one that failed."""
     began = machine.now()
     end = began + plan.budget
-    new_try = VENDORS.get(plan.vendor)
+    new_try = vendors.get(plan.vendor)
     if new_try is None:
         return Check("driver_plan", False, "this agent does not know the vendor")
     try:

@@ -11,9 +11,10 @@ from autoscaler.agent.clock import Clock
 from autoscaler.agent.driver_plan import DriverFailure, PciDevice, RemoteFile
 from autoscaler.agent.health_checks import free_bytes
 from autoscaler.agent.host import WINDOWS, Host
-from autoscaler.agent.limits import MOST_OUTPUT
+from autoscaler.agent.limits import GPU_ANSWER, MOST_OUTPUT
 from autoscaler.agent.process_group import ProcessGroup
 from autoscaler.agent.programs import KILLED, NotInstalled, NoUsableAnswer, Output
+from autoscaler.agent.windows_devices import LIST_DEVICES, read_devices
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -142,7 +143,9 @@ class LocalMachine:
             file.write(text)
 
     def devices(self) -> list[PciDevice]:
-        """Return the PCI devices that the kernel shows in sysfs."""
+        """Return the PCI devices, on Linux those that the kernel shows in sysfs. Raises DriverFailure."""
+        if WINDOWS:
+            return self._devices_of_windows()
         folder = "/sys/bus/pci/devices"
         try:
             names = sorted(os.listdir(self.path(folder)))
@@ -152,6 +155,13 @@ class LocalMachine:
             PciDevice(name, *(self._number(f"{folder}/{name}/{key}") for key in _KEYS))
             for name in names
         ]
+
+    def _devices_of_windows(self) -> list[PciDevice]:
+        argv = ["powershell", "-NoLogo", "-NoProfile", "-NonInteractive", "-Command", LIST_DEVICES]
+        try:
+            return read_devices(self.run(argv, GPU_ANSWER).text)
+        except (NotInstalled, NoUsableAnswer) as error:
+            raise DriverFailure("driver_device", str(error)) from error
 
     def _number(self, path: str) -> int:
         try:

@@ -65,7 +65,7 @@ class DriverMachine(Protocol):
         ...
 
     def devices(self) -> list[PciDevice]:
-        """Return the PCI devices."""
+        """Return the PCI devices. Raises DriverFailure."""
         ...
 
     def kernel(self) -> str:

@@ -1,4 +1,4 @@
-"""The steps that the drivers of all vendors share on Linux."""
+"""The steps that drivers share: those of all vendors on Linux, and a few with Windows."""
 
 from __future__ import annotations
 
@@ -57,6 +57,10 @@ class DriverSteps:
         if secure_boot(self.machine.read(SECURE_BOOT)):
             why = "Secure Boot is on, so the kernel loads no module that is built here"
             raise DriverFailure("driver_secure_boot", why, lasting=True)
+        self.check_free(free_gib)
+
+    def check_free(self, free_gib: float) -> None:
+        """Check the free space. Raises DriverFailure."""
         free = self.machine.free()
         if free < free_gib:
             why = f"{free:.1f} GiB free, {free_gib:g} wanted"

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from autoscaler.config.problems import dotted
 from autoscaler.config.settings import Settings
 from autoscaler.config.sku_settings import AcceleratorVendor, Driver, SkuSettings
-from autoscaler.model.catalogue import Architecture, OperatingSystem
+from autoscaler.model.catalogue import Architecture
 
 
 def not_in_force(settings: Settings) -> list[str]:
@@ -19,9 +19,8 @@ def not_in_force(settings: Settings) -> list[str]:
 
 def _keys(name: str, sku: SkuSettings) -> Iterator[str]:
     vendor = sku.accelerator.vendor if sku.accelerator is not None else AcceleratorVendor.NVIDIA
-    linux = sku.os is OperatingSystem.LINUX
     other = vendor is AcceleratorVendor.AMD and sku.arch is not Architecture.X64
-    if sku.driver is Driver.INSTALL and (other or not linux):
+    if sku.driver is Driver.INSTALL and other:
         where = f"{sku.os} ({sku.arch})"
         what = f"the driver of {vendor} is not installed on {where} yet, the image must contain it"
         yield f"{dotted(('skus', name, 'driver'))}: {what}"

@@ -10,6 +10,7 @@ from autoscaler.images.values import read_values
 from autoscaler.model.catalogue import Architecture, OperatingSystem
 
 _NVIDIA = "programs.nvidia-driver"
+_NVIDIA_WINDOWS = "programs.nvidia-driver-windows"
 _FABRIC_MANAGER = "programs.nvidia-fabric-manager"
 _TOOLKIT = "programs.nvidia-container-toolkit"
 
@@ -36,8 +37,8 @@ def driver_plan(
     data-center driver, and NotBuiltError.
     """
     amd = vendor is AcceleratorVendor.AMD
-    if platform is not OperatingSystem.LINUX:
-        raise NotBuiltError(f"the agent installs no driver on {platform}")
+    if platform is OperatingSystem.WINDOWS and amd:
+        raise NotBuiltError(f"the agent installs no driver of AMD on {platform}")
     if amd and architecture is not Architecture.X64:
         raise NotBuiltError(
             f"AMD publishes its driver and ROCm for x64 only, not for {architecture}"
@@ -45,8 +46,11 @@ def driver_plan(
     if amd:
         return _amd_plan(file)
     place = f"{platform}-{architecture}"
-    found = read_values(file, {"version": f"{_NVIDIA}.version", **_file(_NVIDIA, place)})
-    _refuse_licensed(file, place, found["url"])
+    entry = _NVIDIA_WINDOWS if platform is OperatingSystem.WINDOWS else _NVIDIA
+    found = read_values(file, {"version": f"{entry}.version", **_file(entry, place)})
+    _refuse_licensed(file, entry, place, found["url"])
+    if platform is OperatingSystem.WINDOWS:
+        return {"vendor": vendor.value, **found, "fabric_manager": None, "toolkit": None}
     return {
         "vendor": vendor.value,
         **found,
@@ -62,11 +66,11 @@ def _amd_plan(file: VersionsFile) -> dict[str, Any]:
     return {"vendor": "amd", "version": found["version"], "rocm": found["rocm"], "key": key}
 
 
-def _refuse_licensed(file: VersionsFile, place: str, url: str) -> None:
+def _refuse_licensed(file: VersionsFile, entry: str, place: str, url: str) -> None:
     if _LICENSED.search(url):
         what = "is a GRID, vGPU or gaming driver, which the agent does not install"
         fix = "name NVIDIA's data-center driver, or build an image and write driver: preinstalled"
-        path = ("programs", "nvidia-driver", "files", place, "url")
+        path = (*entry.split("."), "files", place, "url")
         raise ConfigurationError([file.document.problem(path, what, fix)])
 
 

@@ -26,6 +26,7 @@ PROGRAMS = {
     "shutdown": "windows_command",
     "schtasks": "windows_command",
     "powershell": "powershell",
+    "nvidia-smi": "nvidia_smi",
 }
 """The lab's programs in the prefix, by the command that each answers. A change makes the prefix again."""
 

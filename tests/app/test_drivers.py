@@ -8,7 +8,7 @@ from autoscaler.app.preflight import load_for_service
 from autoscaler.app.translation import health_check_parameters
 from autoscaler.config import Configuration, ConfigurationError, not_in_force
 from tests.config.fleet_file import MINIMAL, Folder
-from tests.images.test_driver_plan import FULL, RUN
+from tests.images.test_driver_plan import FULL, RUN, WINDOWS_EXE
 from tests.images.versions import SUM
 
 INSTALL = f"versions_file: own.yaml\n{MINIMAL}    driver: install\n"
@@ -48,19 +48,11 @@ def test_a_preinstalled_driver_sends_nothing(tmp_path: Path) -> None:
     assert "driver" not in checks
 
 
-@pytest.mark.parametrize(
-    ("extra", "key"),
-    [
-        (NVIDIA + "    os: windows\n", "skus.gpu.driver"),
-    ],
-)
-def test_drivers_that_the_agent_cannot_install_are_listed(
-    tmp_path: Path, extra: str, key: str
-) -> None:
-    configuration = load(tmp_path, INSTALL + extra)
-    assert [line.partition(": ")[0] for line in not_in_force(configuration.settings)] == [key]
+def test_machines_with_windows_are_sent_the_installer_for_windows(tmp_path: Path) -> None:
+    configuration = load(tmp_path, INSTALL + NVIDIA + "    os: windows\n")
     [checks] = health_check_parameters(configuration).values()
-    assert "driver" not in checks
+    assert (checks["driver"]["version"], checks["driver"]["url"]) == ("582.78", WINDOWS_EXE)
+    assert not_in_force(configuration.settings) == []
 
 
 def test_a_null_is_an_error_of_the_sku(tmp_path: Path) -> None:

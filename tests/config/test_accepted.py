@@ -186,15 +186,15 @@ def test_keys_without_effect_are_named(folder: Folder) -> None:
     text = EXAMPLE.read_text().replace(
         "sqlite:///state.db", "postgresql://autoscaler@db/autoscaler"
     )
-    windows = "  windows.g4dn.xlarge:\n"
-    install = "    driver: install\n    accelerator: {vendor: nvidia, count: 1}\n"
-    assert windows in text
-    text = text.replace(windows, windows + install)
+    arm = "  linux.arm64.m7g.4xlarge:\n"
+    install = "    driver: install\n    accelerator: {vendor: amd, count: 1}\n"
+    assert arm in text
+    text = text.replace(arm, arm + install)
     on_pods = next(line for line in text.splitlines(keepends=True) if "runner-cuda" in line)
     configuration = folder.load(text.replace(on_pods, ""))
     assert configuration.sqlite_file() is None
     keys = [line.partition(": ")[0] for line in not_in_force(configuration.settings)]
-    assert keys == ['skus."windows.g4dn.xlarge".driver']
+    assert keys == ['skus."linux.arm64.m7g.4xlarge".driver']
 
 
 def test_every_key_of_a_plain_configuration_has_an_effect(folder: Folder) -> None:

@@ -16,6 +16,7 @@ from autoscaler.model.catalogue import Architecture, OperatingSystem
 from tests.images.versions import SUM, changed, written
 
 RUN = "https://us.download.nvidia.com/NVIDIA-Linux-x86_64-580.178.04.run"
+WINDOWS_EXE = "https://us.download.nvidia.com/tesla/582.78/driver.exe"
 PROGRAMS = f"""\
 programs:
   nvidia-driver:
@@ -38,6 +39,14 @@ programs:
     source: https://github.com/NVIDIA/nvidia-container-toolkit
     read_on: 2026-10-08
 """
+PROGRAMS += f"""\
+  nvidia-driver-windows:
+    version: "582.78"
+    files:
+      windows-x64: {{url: {WINDOWS_EXE}, sha256: {SUM}}}
+    source: https://docs.nvidia.com/notes
+    read_on: 2026-10-08
+"""
 UBUNTU = f"""\
 container_images:
   ubuntu:
@@ -50,6 +59,7 @@ container_images:
 FULL = changed(("programs:\n", PROGRAMS), ("container_images:\n", UBUNTU))
 """A versions.yaml with everything that the driver needs on x64."""
 
+WINDOWS = OperatingSystem.WINDOWS
 NVIDIA, LINUX, X64 = AcceleratorVendor.NVIDIA, OperatingSystem.LINUX, Architecture.X64
 
 
@@ -73,6 +83,30 @@ def test_the_plan_has_every_version_and_checksum_of_the_file(tmp_path: Path) -> 
             "image": f"ubuntu:24.04@sha256:{SUM}",
         },
     }
+
+
+def test_windows_has_an_entry_of_its_own_and_gets_neither_fabric_manager_nor_toolkit(
+    tmp_path: Path,
+) -> None:
+    file = load_versions(written(tmp_path, FULL))
+    assert driver_plan(file, WINDOWS, X64, NVIDIA) == {
+        "vendor": "nvidia",
+        "version": "582.78",
+        "url": WINDOWS_EXE,
+        "sha256": SUM,
+        "fabric_manager": None,
+        "toolkit": None,
+    }
+    grid = FULL.replace(
+        WINDOWS_EXE, "https://ec2-windows-nvidia-drivers.s3.amazonaws.com/grid-18.4/x.exe"
+    )
+    with pytest.raises(ConfigurationError, match="is a GRID, vGPU or gaming driver"):
+        driver_plan(load_versions(written(tmp_path, grid)), WINDOWS, X64, NVIDIA)
+
+
+def test_the_file_for_windows_was_not_read_yet() -> None:
+    with pytest.raises(ConfigurationError, match=r"nvidia-driver-windows\.files\.windows-x64"):
+        driver_plan(load_versions(None), WINDOWS, X64, NVIDIA)
 
 
 def test_a_null_of_the_driver_is_refused(tmp_path: Path) -> None:
@@ -116,7 +150,7 @@ def test_grid_and_gaming_drivers_are_refused(tmp_path: Path, url: str) -> None:
 @pytest.mark.parametrize(
     ("platform", "arch", "vendor"),
     [
-        (OperatingSystem.WINDOWS, X64, NVIDIA),
+        (WINDOWS, X64, AcceleratorVendor.AMD),
         (LINUX, Architecture.ARM64, AcceleratorVendor.AMD),
     ],
 )

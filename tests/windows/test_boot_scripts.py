@@ -26,7 +26,6 @@ class CheckedWorld(World):
     def __init__(self, scale: float, **more: Any) -> None:
         super().__init__(scale, **more)
         self.checks: dict[str, tuple[bool, str]] = {}
-        self.stages: list[str] = []
 
     async def health_checks(self, served_machine: ServedMachine, body: dict[str, Any]) -> None:
         self.checks = {one["name"]: (one["ok"], one["detail"]) for one in body["checks"]}

@@ -1,5 +1,7 @@
 """The lab's stand-in for powershell.exe, which Wine does not have: runs a script of a few known statements.
 
+It also lists the machine's devices.
+
 Like Windows PowerShell, it exits with 0 at the end of the script, and with 1 after `throw`.
 """
 
@@ -10,6 +12,10 @@ import time
 from pathlib import Path
 
 USAGE = ["-NoLogo", "-NoProfile", "-NonInteractive", "-ExecutionPolicy", "Bypass", "-File"]
+LISTING = ["-NoLogo", "-NoProfile", "-NonInteractive", "-Command"]
+DEVICES = Path("C:\\lab\\devices")
+"""What the machine's Plug and Play manager lists, if the machine has any device."""
+
 UNKNOWN = 64
 """Exit status for what the lab does not know."""
 
@@ -44,8 +50,11 @@ def run(line: str) -> "int | None":
 
 
 def main() -> int:
-    """Run the script; return the exit status."""
+    """Run the script, or list the devices; return the exit status."""
     *options, script = sys.argv[1:]
+    if options == LISTING and script.startswith("Get-CimInstance Win32_PnPEntity "):
+        print(DEVICES.read_text("utf-8") if DEVICES.exists() else "")  # noqa: T201
+        return 0
     if options != USAGE:
         return UNKNOWN
     sys.stdout.reconfigure(encoding="utf-8")  # type: ignore[union-attr]

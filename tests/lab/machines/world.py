@@ -35,7 +35,8 @@ class World:
     """`answers` are given first, per step, before the server behaves; `forever` ones always.
 
     `jobs` are the seconds of jobs that wait; with `assignment` set, machines get one. `job` is what the hooks
-    get with it. `conclusions` and `exits` are what runners and agents reported in the end.
+    get with it. `parameters` are further ones of the health checks, `files` what is served besides.
+    `conclusions` and `exits` are what runners and agents reported in the end.
     """
 
     scale: float
@@ -52,6 +53,8 @@ class World:
     conclusions: list[str] = field(default_factory=list)
     exits: list[dict[str, Any]] = field(default_factory=list)
     served_machines: dict[str, ServedMachine] = field(default_factory=dict)
+    parameters: dict[str, Any] = field(default_factory=dict)
+    files: dict[str, bytes] = field(default_factory=dict)
     tokens: int = 0
     issued: set[str] = field(default_factory=set)
     off: list[str] = field(default_factory=list)
@@ -109,6 +112,9 @@ class World:
         headers = {"Retry-After": "2"} if status in (429, 503) else {}
         return web.json_response({"error": "refused"}, status=status, headers=headers)
 
+    async def send_file(self, request: web.Request) -> web.Response:
+        return web.Response(body=self.files[request.match_info["name"]])
+
     async def attest(self, request: web.Request) -> web.Response:
         body = await request.json()
         instance = base64.b64decode(body["proof"], validate=True).decode()
@@ -120,7 +126,12 @@ class World:
         served_machine = self.served_machines.setdefault(f"m-{instance}", ServedMachine(instance))
         served_machine.nonces.append(body["nonce"])
         served_machine.health_checks = False
-        health_checks = {"disk_gb": 0.001, "clock_skew_s": 60, "github": self.url + "/github"}
+        health_checks: dict[str, Any] = {
+            "disk_gb": 0.001,
+            "clock_skew_s": 60,
+            "github": self.url + "/github",
+        }
+        health_checks |= self.parameters
         return web.json_response(
             {"machine": f"m-{instance}", "sku": "linux.gpu", "health_checks": health_checks}
         )
@@ -136,6 +147,7 @@ class World:
         body = await request.json()
         act: dict[str, Callable[[ServedMachine, dict[str, Any]], Any]] = {
             "health-checks": self.health_checks,
+            "stage": self.stage,
             "exit": self.exit,
             "poll": self.poll,
             "acknowledge": self.acknowledge,
@@ -148,6 +160,9 @@ class World:
     async def health_checks(self, served_machine: ServedMachine, body: dict[str, Any]) -> None:
         self.check(body["passed"] is True, f"health checks {body}")
         served_machine.health_checks = True
+
+    async def stage(self, served_machine: ServedMachine, body: dict[str, Any]) -> None:
+        self.check(isinstance(body["stage"], str), "stage")
 
     async def exit(self, served_machine: ServedMachine, body: dict[str, Any]) -> None:
         self.exits.append(body)
@@ -220,6 +235,7 @@ async def running(world: World) -> AsyncIterator[World]:
     document = "/metadata/{instance}/latest/dynamic/instance-identity/rsa2048"
     app.router.add_get(document, world.identity)
     app.router.add_get("/bootstrap/agent.py", world.send_agent)
+    app.router.add_get("/files/{name}", world.send_file)
     app.router.add_post("/bootstrap/attest", world.attest)
     app.router.add_post("/bootstrap/machines/{machine}/{step}", world.step)
     app.router.add_post("/lab/runners/{runner}/{step}", world.runner)

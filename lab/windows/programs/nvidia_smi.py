@@ -1,0 +1,20 @@
+"""The lab's stand-in for nvidia-smi.exe: prints what a driver left for it. Without one it is no command."""
+
+import sys
+from pathlib import Path
+
+ANSWER = Path("C:\\lab\\nvidia-smi")
+NOT_A_COMMAND = 9009
+"""cmd.exe's exit status for a command that does not exist."""
+
+
+def main() -> int:
+    """Print the answer; return the exit status, which is 0 whatever the answer says."""
+    if not ANSWER.exists():
+        return NOT_A_COMMAND
+    print(ANSWER.read_text("utf-8"))  # noqa: T201
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
