@@ -201,6 +201,8 @@ def alerts(
         objectives = tuple(map(parse_objective, objective or ())) or (WaitObjective(),)
     except UnusableAlertError as error:
         raise typer.BadParameter(str(error), param_hint="--objective") from None
+    if len({one.name for one in objectives}) < len(objectives):
+        raise typer.BadParameter("two objectives have one name", param_hint="--objective")
     rules = alert_rules(AlertParameters(objectives, dollars_per_hour, runbooks))
     typer.echo(yaml.safe_dump(rules, sort_keys=False, width=200), nl=False)
 

@@ -95,7 +95,7 @@ def _recorded(parameters: AlertParameters, objective: WaitObjective) -> Iterator
     name = "autoscaler_job_queue_duration_seconds"
     for window in _windows():
         span = _span(window * parameters.scale)
-        chosen = f'sku=~"{objective.skus}"'
+        chosen = f"sku=~{_quoted(objective.skus)}"
         late = (
             f'sum by (sku) (rate({name}_bucket{{{chosen},le="{objective.seconds:.1f}"}}[{span}]))'
         )
@@ -276,6 +276,12 @@ def _process(parameters: AlertParameters) -> Iterator[_Alert]:
         "page",
         "The controller cannot store webhooks, or not fast enough.",
     )
+
+
+def _quoted(text: str) -> str:
+    """Return text as a string of PromQL."""
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+    return f'"{escaped}"'
 
 
 def _label(seconds: Seconds) -> str:

@@ -17,7 +17,7 @@ from autoscaler.model.prices import PriceSource
 from autoscaler.model.quotas import QuotaSource
 from autoscaler.model.unmatched import Unmatched
 from autoscaler.observability.labels import BoundedLabel
-from autoscaler.observability.series import Series
+from autoscaler.observability.series import DELIVERY_ANSWERS, Series
 
 CONCLUSIONS = (
     "success",
@@ -241,9 +241,9 @@ class PrometheusTelemetry:
         self._check = BoundedLabel(HEALTH_CHECKS)
         self._code = BoundedLabel(Admission)
         self._access = BoundedLabel(OUTSIDE_ACCESS_REASONS)
-        self._answer = BoundedLabel(extra=32)
+        self._answer = BoundedLabel(DELIVERY_ANSWERS, extra=27)
         self._step = BoundedLabel(extra=24)
-        self._bootstrap_answer = BoundedLabel(extra=32)
+        self._bootstrap_answer = BoundedLabel(extra=27)
 
 
 def _observe(histogram: Histogram, seconds: Seconds) -> None:

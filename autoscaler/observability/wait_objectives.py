@@ -10,6 +10,9 @@ class UnusableAlertError(ValueError):
     """A parameter cannot be used. The text says which values can."""
 
 
+_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
+
+
 @dataclass(frozen=True, slots=True)
 class WaitObjective:
     """Of the jobs of the SKUs that match, the share `target` starts within `seconds` after it was queued.
@@ -33,10 +36,9 @@ class WaitObjective:
 
 def parse_objective(text: str) -> WaitObjective:
     """Return the objective that `NAME=SKUS:SECONDS:TARGET` describes. Raises UnusableAlertError."""
-    name, equals, rest = text.partition("=")
-    skus, _, numbers = rest.partition(":")
-    seconds, _, target = numbers.partition(":")
-    if not (name and equals and skus):
+    name, _, rest = text.partition("=")
+    skus, seconds, target = ["", "", "", *rest.rsplit(":", 2)][-3:]
+    if _NAME.fullmatch(name) is None or not skus:
         raise UnusableAlertError(f"{text!r} is not NAME=SKUS:SECONDS:TARGET")
     try:
         re.compile(skus)

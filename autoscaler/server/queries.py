@@ -117,7 +117,7 @@ def _sku(request: web.Request) -> SkuName | None:
 
 def _limit(request: web.Request) -> int:
     text = request.query.get("limit", str(_ROWS))
-    if not (text.isascii() and text.isdigit() and 1 <= int(text[:6]) <= MAX_ROWS):
+    if not (text.isascii() and text.isdigit() and len(text) <= 3 and 1 <= int(text) <= MAX_ROWS):
         raise UnusableQueryError(f"limit is a number from 1 to {MAX_ROWS}")
     return int(text)
 

@@ -13,7 +13,7 @@ from autoscaler.cli import commands
 from autoscaler.observability.alert_rules import AlertParameters, alert_rules
 from autoscaler.observability.wait_objectives import WaitObjective
 from tests.observability.promtool import promtool
-from tests.observability.test_metrics import everything, exported
+from tests.observability.test_metrics import everything, exported, make
 
 ROOT = Path(__file__).parents[2]
 RUNBOOKS = ROOT / "docs" / "runbooks"
@@ -197,6 +197,35 @@ def test_jobs_that_start_late_fire_by_how_fast_they_use_up_the_budget(
     run(tmp_path, [{"interval": "1s", "input_series": series, "promql_expr_test": [check]}])
 
 
+def test_a_controller_that_never_got_a_webhook_is_silent(tmp_path: Path) -> None:
+    fresh = make().render().decode()
+    assert 'autoscaler_deliveries_total{answer="accepted"} 0.0' in fresh
+    series = [
+        {"series": 'autoscaler_deliveries_total{answer="accepted"}', "values": "0x120"},
+        {"series": 'autoscaler_jobs_in_progress{sku="gpu"}', "values": "5x120"},
+    ]
+    checks = [firing("WebhooksSilent", 100, expected=True)]
+    run(tmp_path, [{"interval": "1s", "input_series": series, "promql_expr_test": checks}])
+
+
+@pytest.mark.parametrize(
+    "objective", [r"gpu=linux\.g5\..*:300:0.99", "x=(?:a|b):300:0.9", 'x=a"b:300:0.9']
+)
+def test_prometheus_accepts_the_rules_of_every_objective(objective: str, tmp_path: Path) -> None:
+    result = CliRunner().invoke(commands, ["alerts", "--objective", objective])
+    assert result.exit_code == 0
+    (tmp_path / "rules.yaml").write_text(result.stdout)
+    check = [str(promtool()), "check", "rules", "rules.yaml"]
+    done = subprocess.run(check, cwd=tmp_path, capture_output=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+def test_two_objectives_of_one_name_are_refused() -> None:
+    twice = ["--objective", "x=a:300:0.9"] * 2
+    result = CliRunner().invoke(commands, ["alerts", *twice])
+    assert (result.exit_code, "one name" in result.stderr) == (2, True)
+
+
 def test_every_alert_is_tested_and_has_a_runbook() -> None:
     names = {alert["alert"] for alert in alerts(alert_rules(PARAMETERS))}
     assert names == {*FAULTS, "ControllerGone", "JobsStartLate"}
@@ -253,6 +282,7 @@ def test_objectives_and_a_budget_can_be_chosen() -> None:
         ("x=a:300:1", "use a share such as 0.999"),
         ("x=a(:300:0.9", "is no regular expression"),
         ("x=a:soon:0.9", "is not NAME=SKUS:SECONDS:TARGET"),
+        ('a"b=a:300:0.9', "is not NAME=SKUS:SECONDS:TARGET"),
     ],
 )
 def test_an_unusable_objective_is_refused(given: str, words: str) -> None:

@@ -129,6 +129,7 @@ async def test_what_no_record_shows_is_unknown(asked: Asked, path: str) -> None:
         ("/admin/status?x=1", "unknown parameter x"),
         ("/admin/jobs?limit=0", "limit is a number from 1 to 250"),
         ("/admin/jobs?limit=251", "limit is a number from 1 to 250"),
+        ("/admin/jobs?limit=000005000000", "limit is a number from 1 to 250"),
         ("/admin/jobs?limit=ten", "limit is a number from 1 to 250"),
         ("/admin/jobs?state=done", "waiting or in_progress"),
         ("/admin/jobs?sku=a%20b", "sku is the name"),
