@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 from autoscaler.cli import commands
 from autoscaler.observability.alert_rules import AlertParameters, alert_rules
 from autoscaler.observability.wait_objectives import WaitObjective
-from tests.observability.promtool import promtool
+from tests.observability.prometheus import promtool
 from tests.observability.test_metrics import everything, exported, make
 
 ROOT = Path(__file__).parents[2]
