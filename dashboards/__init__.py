@@ -1,0 +1,1 @@
+"""The Grafana dashboards of a fleet. `make dashboards` writes them to deploy/grafana."""
