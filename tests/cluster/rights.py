@@ -20,9 +20,14 @@ Another name than that of the manifests, which other tests use in the same clust
 """
 
 EVERY_USERS = frozenset(
-    {("create", "selfsubjectaccessreviews.authorization.k8s.io"), ("get", "/openid/v1/jwks")}
+    {
+        ("create", "selfsubjectaccessreviews.authorization.k8s.io"),
+        ("get", "/openid/v1/jwks"),
+        ("get", "/readyz"),
+    }
 )
-"""What every service account may do: system:basic-user, system:service-account-issuer-discovery."""
+"""What every service account may do: system:basic-user, system:service-account-issuer-discovery, and
+system:public-info-viewer."""
 
 Event = Mapping[str, Any]
 

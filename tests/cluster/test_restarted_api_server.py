@@ -9,12 +9,16 @@ from collections.abc import AsyncGenerator
 import pytest
 
 from autoscaler.controller.ports.provider import OutcomeUnknownError, ProviderError
+from autoscaler.model.failures import FailureClass
 from autoscaler.providers.kubernetes.provider import KubernetesProvider
 from autoscaler.providers.kubernetes.watch import Change, PodWatch
 from tests.cluster.conftest import Place, names_of, until
 from tests.cluster.test_kubernetes_watch import following, launch, new_api
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
+
+CLIENTS = 40
+"""Launch requests that are sent again and again while the API server starts."""
 
 
 async def test_after_an_expired_version_the_pods_are_listed_again_and_the_missing_named(
@@ -88,6 +92,35 @@ async def test_nothing_is_sent_without_the_api_server_and_all_continues_afterwar
     assert len((await provider.launch(first)).launched) == 2
     assert len((await provider.launch(second)).launched) == 1
     assert set(await place.pods()) == {*names_of(first), *names_of(second)}
+
+
+async def test_an_api_server_that_starts_denies_no_launch(
+    place: Place, provider: KubernetesProvider
+) -> None:
+    """It answers 403 until it has read its roles. Many clients ask, because this takes a few milliseconds."""
+    texts = [await provider.prepare(place.make_order(1, f"early-{one}")) for one in range(CLIENTS)]
+    errors: list[ProviderError] = []
+
+    async def launch_at_last(text: str) -> None:
+        while True:
+            try:
+                await provider.launch(text)
+            except ProviderError as error:
+                errors.append(error)
+            except OutcomeUnknownError:
+                pass
+            else:
+                return
+            await asyncio.sleep(0.01)
+
+    place.cluster.stop_api_server()
+    async with asyncio.TaskGroup() as group:
+        for text in texts:
+            group.create_task(launch_at_last(text))
+        await asyncio.to_thread(place.cluster.start_api_server)
+    assert {one.code for one in errors} <= {"Unreachable", "NotReady"}
+    assert FailureClass.CONFIGURATION not in {one.failure for one in errors}
+    assert len(await place.pods()) == CLIENTS
 
 
 async def test_a_new_scheduler_starts_with_the_api_server(place: Place) -> None:

@@ -270,6 +270,46 @@ async def test_a_launch_is_unknown_if_the_list_after_a_refusal_fails(
     assert server.asked == ["POST pods", "POST pods", "GET pods"]
 
 
+DENIED = (
+    'pods is forbidden: User "u" cannot create resource "pods" in API group "" in the namespace "n"'
+)
+NO_ROLE = f'{DENIED}: RBAC: clusterrole.rbac.authorization.k8s.io "system:basic-user" not found'
+
+
+@pytest.mark.case(
+    "an API server starts: it denies all requests until it has read its roles",
+    topic="Kubernetes",
+    source="kubernetes/kubernetes#121635",
+)
+@pytest.mark.parametrize("message", [DENIED, NO_ROLE])
+@pytest.mark.parametrize(
+    ("readiness", "failure", "code"),
+    [
+        (body(403, {"reason": "Forbidden"}), FailureClass.THROTTLED, "NotReady"),
+        (body(500, "[-]informer-sync failed: reason withheld"), FailureClass.THROTTLED, "NotReady"),
+        (body(200, "ok"), FailureClass.CONFIGURATION, "Forbidden"),
+        (body(404, "no such page"), FailureClass.CONFIGURATION, "Forbidden"),
+    ],
+    ids=["roles not read", "not ready", "ready", "a proxy"],
+)
+async def test_a_denial_counts_only_if_the_api_server_is_ready(
+    api: KubernetesApi,
+    server: Server,
+    settings: KubernetesSettings,
+    message: str,
+    readiness: Answer,
+    failure: FailureClass,
+    code: str,
+) -> None:
+    denial = body(403, {"reason": "Forbidden", "message": message})
+    server.answers = [denial, denial, readiness]
+    with pytest.raises(ProviderError) as error:
+        await launch_pods(api, launch_text(settings, make_order(2)))
+    assert (error.value.failure, error.value.code) == (failure, code)
+    assert message in error.value.message
+    assert server.asked == ["POST pods", "POST pods", "GET readyz"]
+
+
 async def test_after_a_401_the_credentials_are_read_once_more(
     api: KubernetesApi, server: Server, settings: KubernetesSettings
 ) -> None:

@@ -115,6 +115,11 @@ def test_a_webhook_that_throttles_is_a_throttle() -> None:
     assert refusal(429, "TooManyRequests", said).failure is FailureClass.THROTTLED
 
 
+def test_an_api_server_that_has_not_read_its_objects_yet_is_no_lack_of_rights() -> None:
+    error = refusal(403, "Forbidden", 'pods "x" is forbidden: not yet ready to handle request')
+    assert (error.failure, error.code) == (FailureClass.THROTTLED, "NotReady")
+
+
 def test_throttling_has_the_time_of_the_next_try() -> None:
     error = error_of(429, {"reason": "TooManyRequests"}, retry_after=7.0)
     assert isinstance(error, ProviderError)

@@ -2,8 +2,8 @@
 
 Sources: Kubernetes API reference, `Status`; apimachinery's `pkg/apis/meta/v1/types.go` (reasons); the
 admission plugins `resourcequota` ("exceeded quota: ...") and `podsecurity` ("violates PodSecurity ...");
-apiserver's `pkg/util/webhook/error.go`, `pkg/admission/plugin/webhook/errors/statuserror.go` and
-`pkg/admission/plugin/policy/validating/dispatcher.go`.
+apiserver's `pkg/admission/plugin/namespace/lifecycle` ("not yet ready ..."), `pkg/util/webhook/error.go`,
+`pkg/admission/plugin/webhook/errors/statuserror.go` and `pkg/admission/plugin/policy/validating/dispatcher.go`.
 """
 
 import re
@@ -16,6 +16,10 @@ from autoscaler.model.failures import FailureClass, FailureScope
 from autoscaler.providers.kubernetes.texts import one_line
 
 EXCEEDED_QUOTA = "ExceededQuota"
+FORBIDDEN = "Forbidden"
+"""A 403 of the authorizer, or of an admission plugin that has no code of its own here."""
+NOT_READY = "NotReady"
+"""A 403 of an API server that has not read its roles, or other objects that decide, since its start."""
 UNREACHABLE = "Unreachable"
 WEBHOOK_FAILED = "WebhookFailed"
 ADMISSION_DENIED = "AdmissionDenied"
@@ -32,7 +36,8 @@ _CLASSES: Mapping[str, FailureClass] = MappingProxyType(
         WEBHOOK_FAILED: FailureClass.UNKNOWN,
         "BadRequest": FailureClass.CONFIGURATION,
         "Unauthorized": FailureClass.CONFIGURATION,
-        "Forbidden": FailureClass.CONFIGURATION,
+        FORBIDDEN: FailureClass.CONFIGURATION,
+        NOT_READY: FailureClass.THROTTLED,
         "NotFound": FailureClass.CONFIGURATION,
         "Invalid": FailureClass.CONFIGURATION,
         "AlreadyExists": FailureClass.CONFIGURATION,
@@ -56,7 +61,7 @@ _REASONS = MappingProxyType(
     {
         400: "BadRequest",
         401: "Unauthorized",
-        403: "Forbidden",
+        403: FORBIDDEN,
         404: "NotFound",
         405: "MethodNotAllowed",
         406: "NotAcceptable",
@@ -74,7 +79,7 @@ HINTS: Mapping[str, str] = MappingProxyType(
         "NotInCluster": "outside a cluster, add context or kubeconfig to the provider; in a pod, write "
         "automountServiceAccountToken: true",
         "Unauthorized": "renew the credentials of the kubeconfig's context",
-        "Forbidden": "grant the rights in deploy/kubernetes/ to the controller's user or service account",
+        FORBIDDEN: "grant the rights in deploy/kubernetes/ to the controller's user or service account",
         "NotFound": "create the namespace, or correct it",
         "PodSecurity": "remove what the namespace's Pod Security level forbids, or change the level",
         WEBHOOK_FAILED: "repair the admission webhook that the message names, or its configuration (kubectl "
@@ -91,6 +96,9 @@ MAX_RETRY_AFTER = 3600.0
 
 _LIMITED = re.compile(r"limited: (.*)")
 _WHOLE_PROVIDER = frozenset({"pods", "count/pods"})
+
+_NOT_READY = "not yet ready to handle request"
+"""An admission plugin's own objects were not read within ten seconds."""
 
 _ANONYMOUS = 'User "system:anonymous"'
 """The API server believed no credentials of the request (apiserver, `pkg/authentication/user`: `Anonymous`)."""
@@ -130,6 +138,8 @@ def _meaning(status: int, reason: str, message: str) -> tuple[str, FailureScope 
         return "Unauthorized", None
     if status == 403 and "violates PodSecurity" in message:
         return "PodSecurity", None
+    if status == 403 and _NOT_READY in message:
+        return NOT_READY, None
     # Admission comes before anything is stored, so these requests had no effect, also with status 500.
     if status == 500 and _WEBHOOK_FAILED.search(message):
         return WEBHOOK_FAILED, None

@@ -19,6 +19,7 @@ from autoscaler.model.failures import FailureClass
 from autoscaler.providers.kubernetes import ownership, paths
 from autoscaler.providers.kubernetes.answers import launched_machine
 from autoscaler.providers.kubernetes.api_server import ApiServer
+from autoscaler.providers.kubernetes.errors import FORBIDDEN, NOT_READY
 from autoscaler.providers.kubernetes.listing import pages
 from autoscaler.providers.kubernetes.manifests import named_pod
 from autoscaler.providers.kubernetes.ownership import metadata_of
@@ -51,6 +52,7 @@ async def launch_pods(api: ApiServer, text: str) -> LaunchAnswer:
         unknown += [one for one in found if isinstance(one, OutcomeUnknownError)]
         if refused or unknown:
             break
+    refused = await _of_a_ready_server(api, refused)
     errors: tuple[ProviderError | OutcomeUnknownError, ...] = (*unknown, *refused)
     retry_after = max((one.retry_after or 0.0 for one in errors), default=0.0) or None
     if unknown:
@@ -62,6 +64,41 @@ async def launch_pods(api: ApiServer, text: str) -> LaunchAnswer:
     if refused:
         launched += await _created_before(api, pods, launched)
     return LaunchAnswer(tuple(launched), _failures(refused), retry_after)
+
+
+async def _of_a_ready_server(
+    api: ApiServer, refused: Sequence[ProviderError]
+) -> list[ProviderError]:
+    """Return the refusals. Those of an API server that is not ready say so, and are no errors of an operator.
+
+    It serves requests from its first moment, and denies all that it has not read a role for yet. The answer
+    has no reason, or names a role as not found, as it does for a real denial (`Authorize` in
+    plugin/pkg/auth/authorizer/rbac/rbac.go). Only `/readyz` waits until the roles were read (check
+    `informer-sync`), and is denied itself before.
+    """
+    if all(one.code != FORBIDDEN for one in refused) or await _is_ready(api):
+        return list(refused)
+    failure, text = (
+        FailureClass.THROTTLED,
+        "the API server is not ready, and denies what it may allow",
+    )
+    return [
+        ProviderError(failure, NOT_READY, f"{text}: {one.message}", one.retry_after)
+        if one.code == FORBIDDEN
+        else one
+        for one in refused
+    ]
+
+
+async def _is_ready(api: ApiServer) -> bool:
+    """Return False if the API server says that it is not ready, or denies this question, too."""
+    try:
+        await api.text("GET", paths.READINESS)
+    except ProviderError as error:
+        return error.code != FORBIDDEN
+    except OutcomeUnknownError:
+        return False
+    return True
 
 
 async def _created_before(

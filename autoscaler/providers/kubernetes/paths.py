@@ -1,8 +1,9 @@
 """The paths of the API server that the provider uses, and the names of its requests. Pure.
 
-deploy/kubernetes/ grants exactly these verbs and resources. Every user may send access reviews about itself,
-and every service account may read the cluster's public keys (Kubernetes documentation, "Using RBAC
-Authorization": system:basic-user, system:service-account-issuer-discovery).
+deploy/kubernetes/ grants exactly these verbs and resources. Every user may send access reviews about itself
+and ask whether the API server is ready, and every service account may read the cluster's public keys
+(Kubernetes documentation, "Using RBAC Authorization": system:basic-user, system:public-info-viewer,
+system:service-account-issuer-discovery).
 """
 
 from urllib.parse import quote
@@ -10,6 +11,7 @@ from urllib.parse import quote
 TOKEN_REVIEWS = "/apis/authentication.k8s.io/v1/tokenreviews"  # noqa: S105 - a path
 ACCESS_REVIEWS = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
 SIGNING_KEYS = "/openid/v1/jwks"
+READINESS = "/readyz"
 NODES = "/api/v1/nodes"
 ALL_PODS = "/api/v1/pods"
 
@@ -39,6 +41,7 @@ _OPERATIONS = {
     ("DELETE", "pod"): "DeletePod",
     ("PATCH", "pod"): "PatchPod",
     ("GET", "log"): "GetLog",
+    ("GET", "readyz"): "GetReadiness",
 }
 
 
