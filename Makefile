@@ -16,7 +16,7 @@ export PYTHON := $(shell /usr/bin/python3 -c 'import ensurepip; print("/usr/bin/
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo demo-kubernetes test quick quick-planner quick-others fresh coverage check lint types contracts crowds laboratory services kills worlds rooms edges images windows programs cluster pods pytest fuzz chaos chaos-bugs mutants pages dashboards format clean
+.PHONY: help setup demo demo-kubernetes test quick quick-planner quick-others fresh coverage check lint types contracts crowds laboratory services kills worlds rooms edges images windows terraform programs cluster pods pytest fuzz chaos chaos-bugs mutants pages dashboards format clean
 
 help: ## List these commands.
 	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/  make \1  \t\2/p' Makefile | expand -t 20
@@ -104,8 +104,8 @@ worlds: setup
 	@nice $(PYTEST) tests/chaos
 
 rooms: setup
-	@echo '==> pytest without tests/lab, tests/chaos, tests/cluster, tests/windows and the edges'
-	@nice $(PYTEST) --ignore=tests/lab --ignore=tests/chaos --ignore=tests/cluster --ignore=tests/windows $(EDGES:%=--ignore=%) tests
+	@echo '==> pytest without tests/lab, tests/chaos, tests/cluster, tests/terraform, tests/windows and the edges'
+	@nice $(PYTEST) --ignore=tests/lab --ignore=tests/chaos --ignore=tests/cluster --ignore=tests/terraform --ignore=tests/windows $(EDGES:%=--ignore=%) tests
 
 edges: setup
 	@echo '==> pytest, the edges'
@@ -115,6 +115,11 @@ windows: setup ## Run the Windows machines of the lab under Wine.
 	@$(BIN)/python -m lab.windows.build
 	@echo '==> pytest tests/windows'
 	@$(PYTEST) tests/windows
+
+terraform: setup ## Apply the Terraform modules with the real AWS provider against a simulated AWS.
+	@$(BIN)/python -m lab.terraform.build
+	@echo '==> pytest tests/terraform'
+	@$(PYTEST) tests/terraform
 
 images: setup ## Build container images from their Dockerfiles and run them (as root; other users skip it).
 	@echo '==> pytest tests/docker_images'

@@ -4,8 +4,10 @@
 #
 #   scripts/fresh.sh [COMMAND ...]     runs these commands instead of `make demo` and `make test`
 #
-# Needs root and about 9 GB in TMPDIR. The fresh Debian uses the host's network and its settings for apt, pip,
-# uv, npm, proxies and certificates, and nothing else of the host. DEBIAN=trixie selects another release.
+# Needs root and about 10 GB in TMPDIR. The fresh Debian uses the host's network and its settings for apt, pip,
+# uv, npm, proxies and certificates. Of the host it gets only Terraform and the mirror with Terraform's AWS
+# provider, if they are there: Debian has neither, and their makers' sites may be out of reach.
+# DEBIAN=trixie selects another release.
 set -euo pipefail
 cd -- "$(dirname -- "${BASH_SOURCE[0]}")/.."
 
@@ -83,6 +85,21 @@ take_settings() {
   chroot "$root" update-ca-certificates > /dev/null 2>&1
 }
 
+take_terraform() {
+  local part path
+  while read -r part path; do
+    say "Copying Terraform's $part from $path"
+    case "$part" in
+      terraform) install -D -m 755 -- "$path" "$root/usr/local/bin/terraform" ;;
+      mirror)
+        mkdir -p "$root/opt/terraform-plugins/registry.terraform.io/hashicorp"
+        cp -RL -- "$path/registry.terraform.io/hashicorp/aws" \
+          "$root/opt/terraform-plugins/registry.terraform.io/hashicorp/"
+        ;;
+    esac
+  done < <(python3 -m lab.terraform.parts)
+}
+
 # The command runs in the background, so that a signal interrupts `wait`. Background jobs ignore SIGINT, which
 # tests send; `env` restores it. The inner bash is PID 1 of a namespace, so its exit ends every process in it.
 # It does not `exec` the command, because PID 1 must reap orphans. The root is a mount point, because buildah
@@ -105,6 +122,7 @@ in_root() {
 
 make_root
 take_settings
+take_terraform
 say "Cloning $(git log -1 --format='%h, %s')"
 git clone --quiet --depth 1 "file://$PWD" "$root/root/project"
 failed=()

@@ -51,11 +51,11 @@ summarise() {
 }
 
 beside=(lint rooms)
-behind=(images laboratory services kills worlds edges types contracts windows programs cluster pods)
+behind=(images laboratory services kills worlds edges types contracts windows terraform programs cluster pods)
 run crowds
 exec 3>&1
 processes=()
-for line in images "laboratory kills" worlds "edges types contracts windows"; do
+for line in images "laboratory kills" worlds "edges types contracts windows" terraform; do
   # Ctrl-C ends the part, not the shell that records its result.
   (
     trap '' INT

@@ -13,7 +13,7 @@ import pytest
 from tests.patience import PATIENCE
 
 SCRIPT = Path(__file__).parents[1] / "scripts" / "test.sh"
-LINES = ["images", "laboratory", "worlds", "edges", "programs"]
+LINES = ["images", "laboratory", "worlds", "edges", "terraform", "programs"]
 """Each part starts after the parts before it in its line."""
 
 PARTS = [
@@ -29,6 +29,7 @@ PARTS = [
     "types",
     "contracts",
     "windows",
+    "terraform",
     "programs",
     "cluster",
     "pods",
