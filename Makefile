@@ -156,9 +156,10 @@ chaos-bugs: setup ## Plant known bugs one by one and check that each is found; A
 mutants: setup ## Run mutation tests on planner/ and ledger/ (an hour); ARGS=planner.shares for one.
 	@$(BIN)/python scripts/mutants.py $(ARGS)
 
-pages: setup ## Write the tables of docs/cases.md and the list of docs/mutants.md.
+pages: setup ## Write the tables of docs/cases.md and of the Terraform modules, and the list of docs/mutants.md.
 	@$(BIN)/python -m tests.cases
 	@$(BIN)/python scripts/mutant_survivors.py
+	@$(BIN)/python scripts/module_docs.py
 
 dashboards: setup ## Write the Grafana dashboards of deploy/grafana.
 	@$(BIN)/python -m dashboards

@@ -16,7 +16,9 @@ from autoscaler.providers.ec2.tags import FLEET
 from autoscaler.providers.ec2.throttle import BACKOFF
 from lab.ec2.event_queue import MATCHED_STATES
 
-TEXT = (Path(__file__).parents[2] / "docs" / "ec2.md").read_text(encoding="utf-8")
+ROOT = Path(__file__).parents[2]
+MODULES = ROOT / "terraform" / "modules"
+TEXT = (ROOT / "docs" / "ec2.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"```json\n(.*?)```", TEXT, re.DOTALL)
 READING = ("Describe", "List", "Get")
 
@@ -99,6 +101,12 @@ def test_the_policy_allows_launches_into_what_a_launch_option_names() -> None:
     (from_what,) = (one for one in statements() if one["Sid"] == "LaunchFrom")
     named = {arn.rpartition(":")[2] for arn in from_what["Resource"]}
     assert {"capacity-reservation/*", "placement-group/*"} <= named
+
+
+def test_terraform_makes_the_documented_event_rules() -> None:
+    assert json.loads(
+        (MODULES / "interruptions" / "event-patterns.json").read_text()
+    ) == json.loads(BLOCKS[1])
 
 
 def test_the_event_rules_match_exactly_the_events_that_are_read() -> None:

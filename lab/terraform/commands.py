@@ -1,0 +1,84 @@
+"""Runs Terraform in a copy of `terraform/`, with the parts of this host and nothing else of its settings."""
+
+import json
+import os
+import shutil
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from lab.terraform.parts import Parts
+
+SOURCE = Path(__file__).parents[2] / "terraform"
+_PASSED_ON = ("PATH", "HOME", "TMPDIR", "LANG")
+
+
+class TerraformFailedError(Exception):
+    """A command failed. The message has its output."""
+
+
+def copied(folder: Path) -> Path:
+    """Copy `terraform/` into a folder, so that no state is written into the working tree. Return the copy."""
+    target = folder / "terraform"
+    ignored = shutil.ignore_patterns(".terraform*", "*.tfstate*")
+    shutil.copytree(SOURCE, target, ignore=ignored)
+    return target
+
+
+class Terraform:
+    """Terraform in one folder with a configuration. `settings` are further variables of its environment."""
+
+    def __init__(
+        self, parts: Parts, folder: Path, scratch: Path, settings: Mapping[str, str] | None = None
+    ) -> None:
+        """`scratch` is a folder for the CLI configuration."""
+        configuration = scratch / "terraform.rc"
+        configuration.write_text(parts.cli_configuration())
+        self._program = parts.program
+        self._folder = folder
+        # Neither the host's credentials for AWS nor its settings of Terraform.
+        inherited = {name: os.environ[name] for name in _PASSED_ON if name in os.environ}
+        self._environment = {
+            **inherited,
+            "TF_CLI_CONFIG_FILE": str(configuration),
+            "TF_IN_AUTOMATION": "1",
+            "NO_PROXY": "127.0.0.1",
+            **(settings or {}),
+        }
+
+    def start(self, *words: str) -> subprocess.Popen[str]:
+        """Start a command and return at once. Its output is that of both streams."""
+        return subprocess.Popen(  # noqa: S603 - Terraform
+            [self._program, *words],
+            cwd=self._folder,
+            env=self._environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+
+    def run(self, *words: str) -> tuple[int, str]:
+        """Run a command. Return its exit status and its output. Blocks."""
+        with self.start(*words) as process:
+            printed, _ = process.communicate()
+        return process.returncode, printed
+
+    def succeed(self, *words: str) -> str:
+        """Run a command and return its output. Blocks. Raises TerraformFailedError."""
+        status, printed = self.run(*words)
+        if status != 0:
+            raise TerraformFailedError(
+                f"terraform {' '.join(words)} ended with {status}:\n{printed}"
+            )
+        return printed
+
+    def init(self) -> None:
+        """Install the provider and the modules. Blocks. Raises TerraformFailedError."""
+        self.succeed("init", "-backend=false", "-input=false", "-no-color")
+
+    def outputs(self) -> dict[str, Any]:
+        """Return the values of the outputs by name. Blocks. Raises TerraformFailedError."""
+        found = json.loads(self.succeed("output", "-json"))
+        return {name: one["value"] for name, one in found.items()}
