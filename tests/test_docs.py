@@ -201,9 +201,7 @@ OPERATIONS = (ROOT / "docs" / "operations.md").read_text()
 
 def signs() -> set[str]:
     """Return what stands in back quotes in the first column of the tables of symptoms."""
-    symptoms = OPERATIONS.partition("\n## A job waits\n")[2].partition(
-        "\n## The operator's token\n"
-    )
+    symptoms = OPERATIONS.partition("\n## A job waits\n")[2].partition("\n## Operators' tokens\n")
     assert symptoms[1]
     rows = symptoms[0].splitlines()
     cells = (row.strip("|").partition("|")[0] for row in rows if row.startswith("| `"))

@@ -20,15 +20,23 @@ from autoscaler.model.identifiers import (
     ProviderName,
     SkuName,
 )
+from autoscaler.model.operators import Operator, OperatorName, Role
 from autoscaler.model.unverified import UnverifiedMachine
 from autoscaler.server.admin import AdminEndpoint
+from autoscaler.server.bearer import BearerTokens
 from autoscaler.server.serving import Serving
 from autoscaler.server.settings import Address, ServerSettings
 from tests.config.fleet_file import Folder, changed
 from tests.ledger.builders import World
 from tests.server.asked_world import AskedWorld
 
-TOKEN = "0123456789abcdef" * 4
+TOKEN, READER = "0123456789abcdef" * 4, "r" * 40
+TOKENS = BearerTokens(
+    [
+        (TOKEN.encode(), Operator(OperatorName("alice"), Role.OPERATE)),
+        (READER.encode(), Operator(OperatorName("console"), Role.READ)),
+    ]
+)
 OURS = UnverifiedMachine(
     MachineId("x-i-1"),
     ProviderName("east"),
@@ -67,17 +75,17 @@ class Word:
     def unlisted(self) -> Sequence[ProviderName]:
         return self.not_listed
 
-    async def terminate(self, machine: str, *, force: bool = False) -> MachineId:
+    async def terminate(self, machine: str, *, by: OperatorName, force: bool = False) -> MachineId:
         if machine == "i-busy" and not force:
             raise OperatorRequestRefusedError(RefusalKind.CONTRADICTED, "it is at work")
         self.taken.append((machine, force))
         return MachineId(f"x-{machine}")
 
-    async def adopt(self, old_id: str, *, force: bool = False) -> InstallationId:
+    async def adopt(self, old_id: str, *, by: OperatorName, force: bool = False) -> InstallationId:
         self.taken.append((old_id, force))
         return InstallationId(old_id)
 
-    async def close_circuit(self, sku: str) -> SkuName:
+    async def close_circuit(self, sku: str, *, by: OperatorName) -> SkuName:
         if sku != "gpu":
             raise OperatorRequestRefusedError(RefusalKind.UNKNOWN, f"no SKU is called {sku}")
         self.taken.append((sku, False))
@@ -128,7 +136,7 @@ def controller(tmp_path: Path) -> Iterator[Controller]:
     thread.start()
 
     async def start() -> Serving:
-        endpoint = AdminEndpoint(word, asked, [TOKEN.encode()])
+        endpoint = AdminEndpoint(word, asked, lambda: TOKENS)
         serving = Serving(
             ServerSettings(Address("127.0.0.1", 0), shutdown=0.2), endpoint, [elsewhere]
         )
@@ -223,6 +231,33 @@ def test_a_refused_token_is_reported(controller: Controller) -> None:
     assert "w" * 40 not in result.output
 
 
+def test_a_token_that_may_operate_is_sent_before_one_that_may_only_read(
+    controller: Controller,
+) -> None:
+    tokens = f"alice operate {TOKEN}\n\nconsole read {READER}\n"
+    (controller.file.parent / "admin-token").write_text(tokens)
+    assert controller.run("terminate", "i-1").exit_code == 0
+
+
+def test_an_operator_names_the_file_of_their_own_token(
+    controller: Controller, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own = tmp_path / "own-token"
+    own.write_text(f"console read {READER}\n")
+    (controller.file.parent / "admin-token").unlink()
+    result = controller.run("terminate", "i-1", "--token-file", str(own))
+    assert (result.exit_code, result.stderr) == (
+        1,
+        "token console has the role read, and this needs operate\n",
+    )
+    monkeypatch.setenv("AUTOSCALER_TOKEN_FILE", str(own))
+    assert controller.run("status").exit_code == 0
+    own.write_text("")
+    result = controller.run("status")
+    assert result.exit_code == 2
+    assert f"{own}: contains no secret; fix: write one line per token" in result.stderr
+
+
 def test_a_controller_without_the_endpoint_is_reported(controller: Controller) -> None:
     result = controller.run("unverified", "--url", f"{controller.url}/nothing")
     assert (result.exit_code, "no /admin endpoints" in result.stderr) == (1, True)
@@ -257,7 +292,11 @@ def test_a_controller_that_does_not_answer_is_reported(tmp_path: Path) -> None:
     [
         ("short", "visible ASCII characters"),
         ("", "contains no secret"),
-        ("a b" * 20, "visible ASCII"),
+        ("alice operate " + "\x7f" * 40, "line 1 without 32 to 1024 visible ASCII"),
+        ("alice write " + "x" * 40, "has a role in line 1 that is neither read nor operate"),
+        ("a/b read " + "x" * 40, "has a name in line 1"),
+        ("alice " + "x" * 40, "has neither one word nor three in line 1"),
+        (("x" * 40 + "\n") * 2, "contains a token twice"),
     ],
 )
 def test_a_file_without_a_usable_token_is_reported_with_its_key(

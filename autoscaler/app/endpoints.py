@@ -1,14 +1,12 @@
-"""Creates the endpoint of /webhook and, if an operator's token is configured, that of /admin."""
+"""Creates the endpoint of /webhook, and reads the tokens of operators."""
 
 from autoscaler import config
 from autoscaler.controller.intake import Intake
-from autoscaler.controller.operator_actions import OperatorActions
 from autoscaler.controller.ports.clock import Clock
-from autoscaler.controller.ports.fleet_queries import FleetQueries
 from autoscaler.controller.ports.telemetry import DeliveryTelemetry
 from autoscaler.github.webhook import verify_signature
-from autoscaler.server.admin import AdminEndpoint
-from autoscaler.server.serving import Endpoint
+from autoscaler.model.operators import Operator
+from autoscaler.server.token_file import TokenFile, UnusableTokensError
 from autoscaler.server.webhook import WebhookEndpoint
 
 
@@ -25,12 +23,17 @@ def webhook_endpoint(
     )
 
 
-def admin_endpoints(
-    configuration: config.Configuration, operator_actions: OperatorActions, queries: FleetQueries
-) -> list[Endpoint]:
-    """Create the endpoint of /admin if there is a token. Without one, return an empty list.
+def token_file(configuration: config.Configuration) -> TokenFile | None:
+    """Return the tokens of operators, or None without a file of them. Raises UnusableTokensError."""
+    name = configuration.settings.server.admin_token_file
+    if name is None:
+        return None
 
-    Raises ConfigurationError.
-    """
-    tokens = [token.get_secret_value() for token in config.read_admin_tokens(configuration)]
-    return [AdminEndpoint(operator_actions, queries, tokens)] if tokens else []
+    def read() -> list[tuple[bytes, Operator]]:
+        try:
+            found = config.read_admin_tokens(configuration)
+        except config.ConfigurationError as error:
+            raise UnusableTokensError(str(error)) from None
+        return [(one.token.get_secret_value(), one.operator) for one in found]
+
+    return TokenFile(configuration.file(name), read)

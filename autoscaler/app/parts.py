@@ -11,7 +11,7 @@ import structlog
 from autoscaler import config
 from autoscaler.app.agent_file import build_agent
 from autoscaler.app.collecting import keep_out_of_collections
-from autoscaler.app.endpoints import admin_endpoints, webhook_endpoint
+from autoscaler.app.endpoints import token_file, webhook_endpoint
 from autoscaler.app.host import file_limit, keep_agent_beside
 from autoscaler.app.translation import (
     catalogue,
@@ -33,6 +33,7 @@ from autoscaler.github.client import GitHubClient
 from autoscaler.github.webhook import parse_workflow_job
 from autoscaler.model.identifiers import ProviderName, Seconds
 from autoscaler.observability.metrics import PrometheusTelemetry
+from autoscaler.server.admin import AdminEndpoint
 from autoscaler.server.bootstrap import BootstrapEndpoint
 from autoscaler.server.health import HealthEndpoint
 from autoscaler.server.serving import Endpoint, Serving
@@ -141,10 +142,11 @@ class Parts:
         others: list[Endpoint] = [
             BootstrapEndpoint(self._controller.bootstrap, agent, self._telemetry, earlier=earlier),
             HealthEndpoint(self._unhealthy, self._unready, self._metrics, tokens),
-            *admin_endpoints(
-                self._configuration, self._controller.operator_actions, self._controller.queries
-            ),
         ]
+        operators = token_file(self._configuration)
+        if operators is not None:
+            actions, queries = self._controller.operator_actions, self._controller.queries
+            others.append(AdminEndpoint(actions, queries, operators.tokens))
         settings = server_settings(self._configuration)
         allowed = settings.within(file_limit())
         if allowed != settings:

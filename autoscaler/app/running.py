@@ -18,6 +18,7 @@ from autoscaler.ledger.ledger import KEPT_FOR
 from autoscaler.observability.logs import LogLevel, LogStyle, configure_logging
 from autoscaler.providers.registry import PROVIDERS, provider_kinds
 from autoscaler.server.listener import ListenError
+from autoscaler.server.token_file import UnusableTokensError
 from autoscaler.store.opening import open_store
 
 _log = structlog.get_logger(__name__)
@@ -47,7 +48,7 @@ def serve(
     try:
         with asyncio.Runner(loop_factory=new_event_loop) as runner:
             runner.run(_serve(configuration, clock or SystemClock(), providers))
-    except (StoreError, ListenError, UnusableProviderError) as error:
+    except (StoreError, ListenError, UnusableProviderError, UnusableTokensError) as error:
         _log.error("stopped", reason=str(error))
         return 1
     except BaseExceptionGroup as group:

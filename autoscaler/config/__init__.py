@@ -5,10 +5,12 @@ from autoscaler.config.credentials import (
     AppCredentials,
     read_admin_tokens,
     read_metrics_tokens,
+    read_operator_tokens,
     read_private_keys,
     read_webhook_secrets,
 )
 from autoscaler.config.load import Configuration, json_schema, load
+from autoscaler.config.operator_tokens import OperatorToken
 from autoscaler.config.problems import ConfigurationError, Problem
 from autoscaler.config.settings import Settings
 from autoscaler.config.structure import settings_type
@@ -18,6 +20,7 @@ __all__ = [
     "AppCredentials",
     "Configuration",
     "ConfigurationError",
+    "OperatorToken",
     "Problem",
     "Settings",
     "json_schema",
@@ -26,6 +29,7 @@ __all__ = [
     "not_in_force",
     "read_admin_tokens",
     "read_metrics_tokens",
+    "read_operator_tokens",
     "read_private_keys",
     "read_webhook_secrets",
     "registration_rate",

@@ -3,7 +3,6 @@
 No repr, dump or error contains a secret.
 """
 
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,14 +14,19 @@ from autoscaler.config.checks import text
 from autoscaler.config.document import Document
 from autoscaler.config.files import named_file
 from autoscaler.config.load import Configuration, read_bounded
+from autoscaler.config.operator_tokens import (
+    SHORTEST_TOKEN,
+    TOKENS_FIX,
+    OperatorToken,
+    UnusableTokenFileError,
+    is_token,
+    parse_operator_tokens,
+)
 from autoscaler.config.pem import PemError, private_key
 from autoscaler.config.problems import ConfigurationError, KeyPath, Problem, show
 
 MAX_SECRET_BYTES = 64 * 1024
 MAX_WEBHOOK_SECRETS = 16
-
-SHORTEST_TOKEN = 32
-"""Characters of an operator's token: 128 bits in hexadecimal digits."""
 
 SHORTEST_WEBHOOK_SECRET = 20
 """Characters of a webhook secret that is not reported as short: as random letters and digits 119 bits.
@@ -32,10 +36,9 @@ NIST SP 800-131A requires 112 for HMAC. GitHub asks for "a random string of text
 _WEBHOOK: KeyPath = ("github", "webhook_secret_file")
 _ADMIN: KeyPath = ("server", "admin_token_file")
 _METRICS: KeyPath = ("server", "metrics_token_file")
-_TOKEN = re.compile(rb"[!-~]{%d,1024}" % SHORTEST_TOKEN)
 _FIXES = {
     _WEBHOOK: "write one secret per line",
-    _ADMIN: "write one token per line, such as the output of openssl rand -hex 32",
+    _ADMIN: TOKENS_FIX,
     _METRICS: "write one token per line, such as the output of openssl rand -hex 32",
 }
 
@@ -74,12 +77,21 @@ def read_webhook_secrets(configuration: Configuration) -> tuple[SecretBytes, ...
     return _secrets(configuration.document, _WEBHOOK, file)
 
 
-def read_admin_tokens(configuration: Configuration) -> tuple[SecretBytes, ...]:
-    """Return the operator's tokens; none if no file is configured. Raises ConfigurationError."""
+def read_admin_tokens(configuration: Configuration) -> tuple[OperatorToken, ...]:
+    """Return the operators' tokens; none if no file is configured. Raises ConfigurationError."""
     name = configuration.settings.server.admin_token_file
     if name is None:
         return ()
-    return _tokens(configuration.document, _ADMIN, configuration.file(name))
+    return _operator_tokens(configuration.document, _ADMIN, configuration.file(name))
+
+
+def read_operator_tokens(file: Path) -> tuple[OperatorToken, ...]:
+    """Return the tokens of a file that fleet.yaml does not name. Raises ConfigurationError."""
+    try:
+        return parse_operator_tokens(read_bounded(file, str(file), MAX_SECRET_BYTES))
+    except UnusableTokenFileError as error:
+        problem = Problem(str(file), 0, "", str(error), TOKENS_FIX)
+        raise ConfigurationError([problem]) from None
 
 
 def read_metrics_tokens(configuration: Configuration) -> tuple[SecretBytes, ...]:
@@ -94,7 +106,7 @@ def secret_problems(document: Document, folder: Path) -> Iterator[Problem]:
     """Return the errors of secret files. `files` reports missing files."""
     apps = document.root.get("github", "apps")
     keys = [_app_path(index) for index, _ in (apps.items() if apps else ())]
-    readers = {**dict.fromkeys(keys, _app_key), _WEBHOOK: _secrets, _ADMIN: _tokens}
+    readers = {**dict.fromkeys(keys, _app_key), _WEBHOOK: _secrets, _ADMIN: _operator_tokens}
     readers[_METRICS] = _tokens
     for path, read in readers.items():
         file = named_file(document, folder, *path)
@@ -151,12 +163,19 @@ def _secrets(document: Document, path: KeyPath, file: Path) -> tuple[SecretBytes
 def _tokens(document: Document, path: KeyPath, file: Path) -> tuple[SecretBytes, ...]:
     """Return the file's tokens: visible ASCII for a header (RFC 6750), and too long to guess."""
     tokens = _secrets(document, path, file)
-    if not all(_TOKEN.fullmatch(token.get_secret_value()) for token in tokens):
+    if not all(is_token(token.get_secret_value()) for token in tokens):
         what = (
             f"contains a token that does not have {SHORTEST_TOKEN} to 1024 visible ASCII characters"
         )
         raise _problem(document, path, what)
     return tokens
+
+
+def _operator_tokens(document: Document, path: KeyPath, file: Path) -> tuple[OperatorToken, ...]:
+    try:
+        return parse_operator_tokens(_read(document, path, file))
+    except UnusableTokenFileError as error:
+        raise _problem(document, path, str(error)) from None
 
 
 def _read(document: Document, path: KeyPath, file: Path) -> bytes:

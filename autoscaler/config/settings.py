@@ -96,7 +96,7 @@ class ServerSettings(Section):
     webhook_listen: shapes.ListenAddress | None = None
     """`host:port` of /webhook alone, plain HTTP; without it, /webhook is on `listen`."""
     admin_token_file: FilePath | None = None
-    """A file with one operator's token per line; without it there is no /admin."""
+    """A file with a line `NAME ROLE TOKEN` per token of an operator; without it there is no /admin."""
     metrics_token_file: FilePath | None = None
     """A file with one token per line; without it, anyone who reaches `listen` may read /metrics."""
 

@@ -25,6 +25,7 @@ from autoscaler.model.identifiers import (
     SkuName,
 )
 from autoscaler.model.machines import Machine
+from autoscaler.model.operators import OperatorName
 from autoscaler.model.unverified import UnverifiedMachine
 
 _log = structlog.get_logger(__name__)
@@ -54,7 +55,7 @@ class OperatorActions:
         """See `OperatorRequests.unlisted`."""
         return sorted(set(self._providers) - self._journal.ledger.state.machines_listed_at.keys())
 
-    async def terminate(self, machine: str, *, force: bool = False) -> MachineId:
+    async def terminate(self, machine: str, *, by: OperatorName, force: bool = False) -> MachineId:
         """See `OperatorRequests.terminate`."""
         found = self._unverified_machine(machine)
         if not force:
@@ -67,11 +68,11 @@ class OperatorActions:
                     f"machine {found.id} may be running a job: {life}. Wait until the job is over, or "
                     "check the machine itself and repeat the command with --force",
                 )
-        await self._journal.record(MachineReleasedByOperator(self._journal.now, found.id))
-        _log.warning("machine_released_by_operator", machine=found.id, forced=force)
+        await self._journal.record(MachineReleasedByOperator(self._journal.now, found.id, by))
+        _log.warning("machine_released_by_operator", machine=found.id, by=by, forced=force)
         return found.id
 
-    async def adopt(self, old_id: str, *, force: bool = False) -> InstallationId:
+    async def adopt(self, old_id: str, *, by: OperatorName, force: bool = False) -> InstallationId:
         """See `OperatorRequests.adopt`."""
         old = InstallationId(old_id)
         refusal = refusal_of_adoption(self._journal.ledger.state, old, force=force)
@@ -79,22 +80,22 @@ class OperatorActions:
             _refuse(RefusalKind.CONTRADICTED, refusal)
         # No await between the check and the change: no launch request may be recorded in between.
         self._accept_id(old)
-        self._journal.note(InstallationAdopted(self._journal.now, old))
+        self._journal.note(InstallationAdopted(self._journal.now, old, by))
         self._journal.changed.set()
         await self._journal.commit()
-        _log.warning("installation_adopted", installation=old)
+        _log.warning("installation_adopted", installation=old, by=by)
         return old
 
-    async def close_circuit(self, sku: str) -> SkuName:
+    async def close_circuit(self, sku: str, *, by: OperatorName) -> SkuName:
         """See `OperatorRequests.close_circuit`."""
         name, state = SkuName(sku), self._journal.ledger.state
         if name not in state.catalogue.skus:
             _refuse(RefusalKind.UNKNOWN, f"this fleet has no SKU {sku}")
         if not open_circuits(state, name):
             _refuse(RefusalKind.CONTRADICTED, f"the circuit breaker of {sku} is not open")
-        detail = "an operator closed it"
-        await self._journal.record(CircuitClosed(self._journal.now, name, detail, by_operator=True))
-        _log.warning("circuit_closed", sku=name, reason=detail)
+        detail = f"{by} closed it"
+        await self._journal.record(CircuitClosed(self._journal.now, name, detail, by))
+        _log.warning("circuit_closed", sku=name, by=by, reason=detail)
         return name
 
     async def _at_work(self) -> list[RunnerName]:

@@ -53,7 +53,7 @@ def note_refused_image(state: LedgerState, machine: Machine, at: Instant, said: 
 def on_circuit_closed(state: LedgerState, event: CircuitClosed) -> None:
     """Close the SKU's circuit breaker, as if no machine had failed."""
     key = exits_key(event.sku)
-    if event.by_operator:
+    if event.by is not None:
         sku = state.catalogue.skus.get(event.sku)
         options = range(len(sku.launch_options)) if sku is not None else ()
         for lifted in (

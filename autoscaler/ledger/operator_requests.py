@@ -42,7 +42,7 @@ def on_installation_adopted(state: LedgerState, event: InstallationAdopted) -> N
 
     Machines of the previous ID still belong to this fleet, by their records or by this former ID.
     """
-    state.adopt_installation(event.installation, event.at)
+    state.adopt_installation(event.installation, event.by, event.at)
     for provider, known in state.foreign.items():
         for listed in tuple(known.values()):
             if listed.installation == event.installation:

@@ -32,6 +32,7 @@ from autoscaler.model.interruptions import Rerun
 from autoscaler.model.jobs import Admission, Job, RunQuestion
 from autoscaler.model.launch_requests import LaunchRequest
 from autoscaler.model.machines import Machine
+from autoscaler.model.operators import OperatorName
 from autoscaler.model.readings import ForeignUsage
 from autoscaler.model.run_origins import RunOrigin
 from autoscaler.model.runners import Runner
@@ -143,12 +144,14 @@ class LedgerState(IndexedRecords):
         self.cooldowns[cooldown.key] = cooldown
         self._changed_cooldowns[cooldown.key] = cooldown
 
-    def adopt_installation(self, installation: InstallationId, at: Instant) -> None:
+    def adopt_installation(
+        self, installation: InstallationId, by: OperatorName, at: Instant
+    ) -> None:
         """Use another installation's ID from now on. The previous ID becomes a former one."""
         before = self.catalogue.installations
         self._adopted = before.after_adoption(installation)
         self.use_catalogue(self.catalogue.with_installations(self._adopted))
-        was = f"was {before.own}"
+        was = f"by {by}; was {before.own}"
         self.note_row(HistoryRow(at, "installation", installation, "adopted", was))
 
     def take_changes(self) -> Changes:

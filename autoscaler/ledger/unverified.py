@@ -188,7 +188,7 @@ def on_machine_released_by_operator(state: LedgerState, event: MachineReleasedBy
         machine.termination.reason = TerminationReason.OPERATOR
         machine.due = event.at
     state.note(
-        machine, event.at, "operator_released", "an operator said that no job needs this machine"
+        machine, event.at, "operator_released", f"{event.by} said that no job needs this machine"
     )
 
 

@@ -37,9 +37,10 @@ class UnusableUrlError(Exception):
 class OperatorClient:
     """Sends an operator's requests to the controller of one fleet.yaml."""
 
-    def __init__(self, path: Path, url: str | None = None) -> None:
+    def __init__(self, path: Path, url: str | None = None, token_file: Path | None = None) -> None:
         """`url` is the controller's URL, if it is not `server.public_url`.
 
+        `token_file` has the token to send, if it is not of `server.admin_token_file`.
         Raises ConfigurationError, also if fleet.yaml has no token, and UnusableUrlError.
         """
         configuration = config.load(path, provider_kinds(), files=False)
@@ -47,15 +48,8 @@ class OperatorClient:
         self._url = (
             server.public_url if url is None else _checked_url(url, insecure=server.insecure)
         )
-        tokens = config.read_admin_tokens(configuration)
-        if not tokens:
-            raise _problem(
-                configuration,
-                ("server", "admin_token_file"),
-                "is not set, so the controller has no /admin endpoints",
-                "name a file with a token, and restart the controller: see docs/operations.md",
-            )
-        self._authorization = f"Bearer {tokens[-1].get_secret_value().decode('ascii')}"
+        token = _token(configuration, token_file).token.get_secret_value()
+        self._authorization = f"Bearer {token.decode('ascii')}"
         self._opener = urllib.request.build_opener(
             _NoRedirect(), _proxies(), urllib.request.HTTPSHandler(context=_trust(configuration))
         )
@@ -131,13 +125,33 @@ class OperatorClient:
         if error.code == 400:
             return "not an id of a machine or installation: `autoscaler unverified` shows both"
         if error.code == 401:
-            return "the controller refuses the token: was it started with this fleet.yaml?"
+            return (
+                "the controller refuses the token: it is not in the file that the controller's "
+                "server.admin_token_file names"
+            )
         if error.code == 404:
             return (
                 "the controller has no /admin endpoints: it was started without "
                 "server.admin_token_file"
             )
         return f"{self._url} answered {error.code} {reply.get('error', '')}".rstrip()
+
+
+def _token(configuration: config.Configuration, file: Path | None) -> config.OperatorToken:
+    """Return the token to send: the last one that may operate, else the last one.
+
+    Raises ConfigurationError.
+    """
+    named = config.read_operator_tokens(file) if file is not None else None
+    tokens = named or config.read_admin_tokens(configuration)
+    if not tokens:
+        raise _problem(
+            configuration,
+            ("server", "admin_token_file"),
+            "is not set, so the controller has no /admin endpoints",
+            "name a file with a token, and restart the controller: see docs/operations.md",
+        )
+    return next((one for one in reversed(tokens) if one.operator.may_operate), tokens[-1])
 
 
 class _NoRedirect(urllib.request.HTTPRedirectHandler):

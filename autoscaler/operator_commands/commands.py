@@ -21,7 +21,14 @@ Url = Annotated[
     str | None,
     typer.Option(metavar="URL", help="The controller's URL, if it is not server.public_url."),
 ]
-
+TokenFile = Annotated[
+    Path | None,
+    typer.Option(
+        envvar="AUTOSCALER_TOKEN_FILE",
+        metavar="FILE",
+        help="A file with your token, if it is not in server.admin_token_file.",
+    ),
+]
 
 _NOT_LISTED = (
     "not listed since the controller's start, so its machines are not known yet; the log has the "
@@ -29,7 +36,7 @@ _NOT_LISTED = (
 )
 
 
-def unverified(config: Config, url: Url = None) -> None:
+def unverified(config: Config, url: Url = None, token_file: TokenFile = None) -> None:
     """List unverified machines, on which a job may be running.
 
     The controller cannot prove whether a job runs on these machines. It counts them in its limits and does
@@ -37,7 +44,7 @@ def unverified(config: Config, url: Url = None) -> None:
     requests to terminate them. Exits with 1 if it lists any machine, or if the controller has not listed
     a provider's machines since its start.
     """
-    with connected(config, url) as client:
+    with connected(config, url, token_file) as client:
         found, total, unlisted = client.unverified()
     for one in found:
         typer.echo(_line(one))
@@ -60,13 +67,14 @@ def terminate(
         bool, typer.Option("--force", help="Terminate the machine even if it may be running a job.")
     ] = False,
     url: Url = None,
+    token_file: TokenFile = None,
 ) -> None:
     """Terminate an unverified machine on which no job runs.
 
     The controller refuses while there are signs that the machine is running a job. The answer gives the
     reason and what to do. Use --force after you have checked the machine yourself.
     """
-    with connected(config, url) as client:
+    with connected(config, url, token_file) as client:
         terminated = client.terminate(machine, force=force)
         typer.echo(f"machine {_plain(terminated)} is being terminated")
 
@@ -81,6 +89,7 @@ def adopt(
         typer.Option("--force", help="Adopt the ID even if this store has machines of its own."),
     ] = False,
     url: Url = None,
+    token_file: TokenFile = None,
 ) -> None:
     """Adopt the machines of an installation whose store is lost.
 
@@ -88,7 +97,7 @@ def adopt(
     machines of its own, among other reasons. The answer gives the reason and what to do. Never adopt the
     ID of a controller that runs.
     """
-    with connected(config, url) as client:
+    with connected(config, url, token_file) as client:
         adopted = client.adopt(installation, force=force)
         typer.echo(f"installation {_plain(adopted)} now belongs to this fleet")
 
@@ -97,18 +106,19 @@ def close_circuit(
     config: Config,
     sku: Annotated[str, typer.Argument(metavar="SKU", help="A SKU whose circuit breaker is open.")],
     url: Url = None,
+    token_file: TokenFile = None,
 ) -> None:
     """Close the circuit breaker of a SKU after a fix.
 
     The controller then launches as many machines of the SKU as its jobs need. If they fail again, the
     circuit breaker opens again.
     """
-    with connected(config, url) as client:
+    with connected(config, url, token_file) as client:
         typer.echo(f"circuit breaker of {_plain(client.close_circuit(sku))} closed")
 
 
 @contextmanager
-def connected(config: Path, url: str | None) -> "Iterator[OperatorClient]":
+def connected(config: Path, url: str | None, token_file: Path | None) -> "Iterator[OperatorClient]":
     """Return a client of the controller.
 
     Prints errors to stderr. Exits with 2 for errors of fleet.yaml or options, with 1 for others.
@@ -121,7 +131,7 @@ def connected(config: Path, url: str | None) -> "Iterator[OperatorClient]":
     )
 
     try:
-        yield OperatorClient(config, url)
+        yield OperatorClient(config, url, token_file)
     except ConfigurationError as error:
         for problem in error.problems:
             typer.echo(str(problem), err=True)

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from autoscaler.operator_commands.commands import Config, Url, connected
+from autoscaler.operator_commands.commands import Config, TokenFile, Url, connected
 
 Json = Annotated[bool, typer.Option("--json", help="Print the controller's answer as JSON.")]
 OfSku = Annotated[str | None, typer.Option("--sku", metavar="SKU", help="Only of this SKU.")]
@@ -24,9 +24,10 @@ def status(
     ] = False,
     as_json: Json = False,
     url: Url = None,
+    token_file: TokenFile = None,
 ) -> None:
     """Show what waits, what is wrong, and how many machines there are."""
-    with connected(config, url) as client:
+    with connected(config, url, token_file) as client:
         seen = client.ask("/admin/status")
     if as_json:
         _print_json(seen)
@@ -43,10 +44,11 @@ def jobs(
     limit: Limit = 50,
     as_json: Json = False,
     url: Url = None,
+    token_file: TokenFile = None,
 ) -> None:
     """List the jobs that wait for a machine, oldest first, with the reason."""
     state = "in_progress" if running else "waiting"
-    with connected(config, url) as client:
+    with connected(config, url, token_file) as client:
         found = client.ask("/admin/jobs", state=state, sku=sku, limit=limit)
     if as_json:
         _print_json(found)
@@ -63,9 +65,10 @@ def machines(
     limit: Limit = 50,
     as_json: Json = False,
     url: Url = None,
+    token_file: TokenFile = None,
 ) -> None:
     """List machines by SKU, in the order of their life."""
-    with connected(config, url) as client:
+    with connected(config, url, token_file) as client:
         found = client.ask("/admin/machines", state=state, sku=sku, limit=limit)
     if as_json:
         _print_json(found)
@@ -84,9 +87,10 @@ def history(
     ],
     as_json: Json = False,
     url: Url = None,
+    token_file: TokenFile = None,
 ) -> None:
     """Show what happened to a job or a machine, oldest first."""
-    with connected(config, url) as client:
+    with connected(config, url, token_file) as client:
         found = client.ask(f"/admin/history/{client.quoted(_job(name) or name)}")
     if as_json:
         _print_json(found)
@@ -108,6 +112,7 @@ def explain(
     ] = None,
     as_json: Json = False,
     url: Url = None,
+    token_file: TokenFile = None,
 ) -> None:
     """Explain why a job waits: its SKU, its place in line, what was tried, and what happens next.
 
@@ -117,7 +122,7 @@ def explain(
     if job is None and repository is None:
         hint = "is needed with labels: the access of a SKU depends on it"
         raise typer.BadParameter(hint, param_hint="--repository")
-    with connected(config, url) as client:
+    with connected(config, url, token_file) as client:
         if job is not None:
             found = client.ask("/admin/explain", job=job)
         else:

@@ -1,13 +1,13 @@
 """The /admin endpoints, for operators with a bearer token: see docs/operations.md.
 
-Checks tokens and the format of requests. The OperatorRequests port decides whether to carry out a request, and
-the FleetQueries port answers questions.
+Checks tokens, their roles and the format of requests. The OperatorRequests port decides whether to carry out a
+request, and the FleetQueries port answers questions.
 Tokens and requests are never logged. Only a request with a valid token gets a reason.
 """
 
 import json
 import re
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from dataclasses import asdict
 from functools import partial
 
@@ -21,6 +21,7 @@ from autoscaler.controller.ports.operator_requests import (
 )
 from autoscaler.controller.ports.store import StoreError
 from autoscaler.model.identifiers import Seconds
+from autoscaler.model.operators import Operator, OperatorName
 from autoscaler.server.answers import error_answer, json_answer
 from autoscaler.server.bearer import BearerTokens
 from autoscaler.server.bodies import Bodies, BodyRefusedError
@@ -36,7 +37,8 @@ _INSTALLATION = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 _STATUS = {RefusalKind.UNKNOWN: 404, RefusalKind.CONTRADICTED: 409, RefusalKind.UNREACHABLE: 503}
 _BODY_STATUS = {"too_large": 413, "too_slow": 408, "encoded": 415, "broken": 400, "busy": 503}
 
-_Act = Callable[[web.Request], Awaitable[web.Response]]
+_Query = Callable[[web.Request], Awaitable[web.Response]]
+_Act = Callable[[web.Request, OperatorName], Awaitable[web.Response]]
 
 
 class _MalformedError(Exception):
@@ -44,36 +46,63 @@ class _MalformedError(Exception):
 
 
 class AdminEndpoint:
-    """The operators' routes. `tokens` are the valid tokens, at least one."""
+    """The operators' routes. `tokens` returns the tokens that are valid now."""
 
     def __init__(
-        self, requests: OperatorRequests, queries: FleetQueries, tokens: Sequence[bytes]
+        self,
+        requests: OperatorRequests,
+        queries: FleetQueries,
+        tokens: Callable[[], BearerTokens[Operator]],
     ) -> None:
         self._requests = requests
         self._queries = Queries(queries)
-        self._tokens = BearerTokens(tokens)
+        self._tokens = tokens
         self._bodies = Bodies(_MAX_BODY_BYTES)
         self._refusals = RefusalLog()
 
     def add_to(self, app: web.Application, _patience: Seconds, /) -> None:
         """Add the routes to a listener. They leave no work behind a request."""
-        app.router.add_get("/admin/unverified", partial(self._answer, self._unverified))
-        for path, handler in self._queries.routes().items():
-            app.router.add_get(path, partial(self._answer, handler))
-        app.router.add_post(
-            "/admin/machines/{machine}/terminate", partial(self._answer, self._terminate)
-        )
-        app.router.add_post("/admin/adopt", partial(self._answer, self._adopt))
-        app.router.add_post("/admin/circuits/{sku}/close", partial(self._answer, self._circuit))
+        questions = {"/admin/unverified": self._unverified, **self._queries.routes()}
+        for path, question in questions.items():
+            app.router.add_get(path, partial(self._ask, question))
+        acts: dict[str, _Act] = {
+            "/admin/machines/{machine}/terminate": self._terminate,
+            "/admin/adopt": self._adopt,
+            "/admin/circuits/{sku}/close": self._circuit,
+        }
+        for path, act in acts.items():
+            app.router.add_post(path, partial(self._act, act))
 
-    async def _answer(self, act: _Act, request: web.Request) -> web.Response:
-        if not self._tokens.accept(request.headers.getall("Authorization", [])):
-            self._refusals.note("admin_refused", "token", reason="token", peer=request.remote)
-            answer = error_answer(401, "token")
-            answer.headers["WWW-Authenticate"] = "Bearer"
-            return answer
+    async def _ask(self, question: _Query, request: web.Request) -> web.Response:
+        """Answer a question of any operator."""
+        if self._operator(request) is None:
+            return self._without_token(request)
+        return await self._answer(question(request))
+
+    async def _act(self, act: _Act, request: web.Request) -> web.Response:
+        """Carry out a request of an operator whose role allows it."""
+        operator = self._operator(request)
+        if operator is None:
+            return self._without_token(request)
+        if not operator.may_operate:
+            reason = f"token {operator.name} has the role {operator.role}, and this needs operate"
+            self._refusals.note("admin_refused", "role", reason=reason, peer=request.remote)
+            return json_answer(403, {"error": "role", "reason": reason})
+        return await self._answer(act(request, operator.name))
+
+    def _operator(self, request: web.Request) -> Operator | None:
+        return self._tokens().holder(request.headers.getall("Authorization", []))
+
+    def _without_token(self, request: web.Request) -> web.Response:
+        self._refusals.note("admin_refused", "token", reason="token", peer=request.remote)
+        answer = error_answer(401, "token")
+        answer.headers["WWW-Authenticate"] = "Bearer"
+        return answer
+
+    async def _answer(self, answered: Awaitable[web.Response]) -> web.Response:
+        """Return the answer, or the one that explains why there is none."""
         try:
-            return await act(request)
+            return await answered
         except _MalformedError:
             return error_answer(400, "malformed")
         except UnusableQueryError as error:
@@ -94,28 +123,29 @@ class AdminEndpoint:
         unlisted = list(self._requests.unlisted())
         return json_answer(200, {"unverified": shown, "total": len(found), "unlisted": unlisted})
 
-    async def _terminate(self, request: web.Request) -> web.Response:
+    async def _terminate(self, request: web.Request, by: OperatorName) -> web.Response:
         machine = request.match_info["machine"]
         if _MACHINE.fullmatch(machine) is None:
             raise _MalformedError
         body = await self._body(request, {"force"})
         force = _flag(body, "force")
-        return json_answer(200, {"machine": await self._requests.terminate(machine, force=force)})
+        terminated = await self._requests.terminate(machine, by=by, force=force)
+        return json_answer(200, {"machine": terminated})
 
-    async def _adopt(self, request: web.Request) -> web.Response:
+    async def _adopt(self, request: web.Request, by: OperatorName) -> web.Response:
         body = await self._body(request, {"installation", "force"})
         old, force = body.get("installation"), _flag(body, "force")
         if not isinstance(old, str) or _INSTALLATION.fullmatch(old) is None:
             raise _MalformedError
-        taken = await self._requests.adopt(old, force=force)
+        taken = await self._requests.adopt(old, by=by, force=force)
         return json_answer(200, {"installation": taken})
 
-    async def _circuit(self, request: web.Request) -> web.Response:
+    async def _circuit(self, request: web.Request, by: OperatorName) -> web.Response:
         sku = request.match_info["sku"]
         if _MACHINE.fullmatch(sku) is None:
             raise _MalformedError
         await self._body(request, set())
-        return json_answer(200, {"sku": await self._requests.close_circuit(sku)})
+        return json_answer(200, {"sku": await self._requests.close_circuit(sku, by=by)})
 
     async def _body(self, request: web.Request, keys: set[str]) -> dict[str, object]:
         """Return the JSON object of the body, with no keys but these. An empty body is an empty object."""

@@ -2,27 +2,37 @@
 
 import hashlib
 import hmac
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from typing import Generic, TypeVar
 
 MAX_TOKEN_LENGTH = 1024
 
+H = TypeVar("H")
 
-class BearerTokens:
-    """A set of valid tokens. Keeps their digests only."""
 
-    def __init__(self, tokens: Sequence[bytes]) -> None:
-        self._digests = [hashlib.sha256(token).digest() for token in tokens]
+class BearerTokens(Generic[H]):
+    """A set of valid tokens, each with its holder. Keeps the digests of the tokens only.
+
+    SHA-256 is enough: a token has at least 128 random bits, so that no slow hash is needed against guessing.
+    """
+
+    def __init__(self, tokens: Iterable[tuple[bytes, H]]) -> None:
+        self._holders = [(hashlib.sha256(token).digest(), holder) for token, holder in tokens]
 
     def __bool__(self) -> bool:
         """Return True if there is a valid token."""
-        return bool(self._digests)
+        return bool(self._holders)
 
-    def accept(self, headers: Sequence[str]) -> bool:
-        """Return True if there is exactly one Authorization header, with a valid token."""
+    def holder(self, headers: Sequence[str]) -> H | None:
+        """Return the holder of the token if there is exactly one Authorization header, with a valid token."""
         scheme, _, token = headers[0].partition(" ") if len(headers) == 1 else ("", "", "")
-        if scheme.lower() != "bearer" or not 0 < len(token) <= MAX_TOKEN_LENGTH:
-            return False
+        return self.holder_of(token) if scheme.lower() == "bearer" else None
+
+    def holder_of(self, token: str) -> H | None:
+        """Return the holder of a token, or None if the token is not valid."""
+        if not 0 < len(token) <= MAX_TOKEN_LENGTH:
+            return None
         digest = hashlib.sha256(token.encode(errors="surrogateescape")).digest()
         # Compares with every digest, so that the time does not depend on which one matches.
-        same = [hmac.compare_digest(digest, known) for known in self._digests]
-        return any(same)
+        same = [hmac.compare_digest(digest, known) for known, _ in self._holders]
+        return self._holders[same.index(True)][1] if any(same) else None

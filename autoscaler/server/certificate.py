@@ -4,16 +4,13 @@ If the new files cannot be used, logs an error and keeps the earlier certificate
 """
 
 import ssl
-from pathlib import Path
 
 import structlog
 
+from autoscaler.server.file_stamp import FileStamp, file_stamp
 from autoscaler.server.settings import TlsFiles
 
 _log = structlog.get_logger(__name__)
-
-_Stamp = tuple[tuple[int, int, int] | None, ...]
-"""Inode, size and modification time of each file, None for a missing file."""
 
 
 class CertificateError(Exception):
@@ -50,16 +47,8 @@ class Certificate:
         return self._context
 
 
-def _stamp(files: TlsFiles) -> _Stamp:
-    return tuple(_stamp_of(file) for file in (files.certificate, files.key))
-
-
-def _stamp_of(file: Path) -> tuple[int, int, int] | None:
-    try:
-        found = file.stat()
-    except OSError:
-        return None
-    return found.st_ino, found.st_size, found.st_mtime_ns
+def _stamp(files: TlsFiles) -> tuple[FileStamp, FileStamp]:
+    return file_stamp(files.certificate), file_stamp(files.key)
 
 
 def _read(files: TlsFiles) -> ssl.SSLContext:

@@ -38,7 +38,7 @@ class HealthEndpoint:
         self._unhealthy = unhealthy
         self._unready = unready
         self._metrics = metrics
-        self._tokens = BearerTokens(metrics_tokens)
+        self._tokens = BearerTokens((token, True) for token in metrics_tokens)
         self._age = metrics_age
         self._made: tuple[bytes, str] | None = None
         self._made_at = 0.0
@@ -56,7 +56,7 @@ class HealthEndpoint:
         return _verdict("ready", self._unready())
 
     async def _expose(self, request: web.Request) -> web.Response:
-        if self._tokens and not self._tokens.accept(request.headers.getall("Authorization", [])):
+        if self._tokens and not self._tokens.holder(request.headers.getall("Authorization", [])):
             answer = error_answer(401, "token")
             answer.headers["WWW-Authenticate"] = "Bearer"
             return answer

@@ -19,6 +19,7 @@ from autoscaler.model.runners import MAX_ASSIGNMENTS, Runner, RunnerState
 from tests.controller.agents import assigned_machine, launched, queue, refusal, runner_of, say
 from tests.controller.controllers import Controller, World
 from tests.controller.virtual_time import on_virtual_time
+from tests.ledger.builders import ALICE
 from tests.planner.fleets import EAST
 
 
@@ -180,7 +181,7 @@ async def test_registrations_from_before_an_adoption_count_too() -> None:
     controller, agent = await assigned_machine(World())
     for installation in ("01d01d01", "2bad2bad", "3bad3bad")[:MAX_ASSIGNMENTS]:
         await agent.take_assignment()
-        taken = InstallationAdopted(controller.journal.now, InstallationId(installation))
+        taken = InstallationAdopted(controller.journal.now, InstallationId(installation), ALICE)
         await controller.journal.record(taken)
     assert await refusal(agent.poll()) == (410, "ended")
 

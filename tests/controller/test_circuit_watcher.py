@@ -15,6 +15,7 @@ from tests.controller.agents import Agent, launched, say
 from tests.controller.controllers import Controller, World
 from tests.controller.test_github_reader import answer
 from tests.controller.virtual_time import on_virtual_time
+from tests.ledger.builders import ALICE
 
 REFUSED = (
     "GitHub refuses the runner's version: An error occurred: Runner version v2.320.0 is deprecated "
@@ -212,14 +213,12 @@ async def test_an_operator_closes_the_breaker() -> None:
     controller, _ = await refused(world, jobs=1)
     operator_actions = controller.operator_actions
     assert len(world.east.sent) == 1
-    assert await operator_actions.close_circuit("gpu") == "gpu"
+    assert await operator_actions.close_circuit("gpu", by=ALICE) == "gpu"
     await world_settles(controller)
     assert len(world.east.sent) == 2
     rows = await world.store.history("sku", "gpu")
-    assert [(row.event, row.detail) for row in rows] == [
-        ("circuit_closed", "an operator closed it")
-    ]
+    assert [(row.event, row.detail) for row in rows] == [("circuit_closed", "alice closed it")]
     for sku, kind in (("gpu", RefusalKind.CONTRADICTED), ("cpu", RefusalKind.UNKNOWN)):
         with pytest.raises(OperatorRequestRefusedError) as refusal:
-            await operator_actions.close_circuit(sku)
+            await operator_actions.close_circuit(sku, by=ALICE)
         assert refusal.value.kind is kind

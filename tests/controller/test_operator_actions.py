@@ -26,7 +26,7 @@ from tests.controller.controllers import Controller, World
 from tests.controller.fakes_provider import Instance
 from tests.controller.fakes_store import INSTALLATION
 from tests.controller.virtual_time import on_virtual_time
-from tests.ledger.builders import GPU
+from tests.ledger.builders import ALICE, GPU
 from tests.planner.fleets import EAST
 
 OLD = InstallationId("01d01d01")
@@ -57,13 +57,13 @@ class OperatedController:
     async def refused(self, machine: str, *, force: bool = False) -> OperatorRequestRefusedError:
         """Return the reason for which a termination is refused."""
         with pytest.raises(OperatorRequestRefusedError) as caught:
-            await self.operator_actions.terminate(machine, force=force)
+            await self.operator_actions.terminate(machine, by=ALICE, force=force)
         return caught.value
 
     async def not_taken(self, installation: str, *, force: bool = False) -> str:
         """Return the reason for which an adoption is refused."""
         with pytest.raises(OperatorRequestRefusedError) as caught:
-            await self.operator_actions.adopt(installation, force=force)
+            await self.operator_actions.adopt(installation, by=ALICE, force=force)
         assert caught.value.kind is RefusalKind.CONTRADICTED
         assert self.reported == []
         return caught.value.reason
@@ -84,7 +84,7 @@ async def test_an_operator_terminates_an_unverified_machine_by_machine_id_or_ins
         operated = await OperatedController().open()
         port: OperatorRequests = operated.operator_actions
         assert [one.machine for one in port.unverified()] == ["x-i-1"]
-        assert await port.terminate(name) == "x-i-1"
+        assert await port.terminate(name, by=ALICE) == "x-i-1"
         assert (
             operated.world.store.machine(MachineId("x-i-1")).termination.reason
             is TerminationReason.OPERATOR
@@ -118,7 +118,7 @@ async def test_a_provider_counts_as_unlisted_until_a_complete_listing_since_the_
 @on_virtual_time
 async def test_an_accepted_operator_request_survives_a_restart() -> None:
     operated = await OperatedController().open()
-    await operated.operator_actions.terminate("i-1")
+    await operated.operator_actions.terminate("i-1", by=ALICE)
     await operated.controller.kill()
     await operated.open()
     await operated.controller.turn()
@@ -142,7 +142,7 @@ async def test_a_machine_that_may_run_a_job_is_terminated_only_with_force() -> N
     await operated.controller.turn()
     assert operated.world.east.ended == []
     asked = operated.lists.asked["runners"]
-    await operated.operator_actions.terminate("i-1", force=True)
+    await operated.operator_actions.terminate("i-1", by=ALICE, force=True)
     assert operated.lists.asked["runners"] == asked
     await operated.controller.turn()
     assert operated.world.east.ended == [("i-1",)]
@@ -152,7 +152,7 @@ async def test_a_machine_that_may_run_a_job_is_terminated_only_with_force() -> N
 async def test_an_idle_registration_does_not_prevent_a_termination() -> None:
     operated = await OperatedController().open()
     operated.at_work(f"ci-{INSTALLATION}-m-1")
-    await operated.operator_actions.terminate("i-1")
+    await operated.operator_actions.terminate("i-1", by=ALICE)
 
 
 @on_virtual_time
@@ -169,7 +169,7 @@ async def test_a_machine_is_kept_while_github_cannot_be_read() -> None:
 async def test_an_operator_can_terminate_only_known_machines() -> None:
     operated = await OperatedController().open()
     assert (await operated.refused("i-2", force=True)).kind is RefusalKind.UNKNOWN
-    await operated.operator_actions.terminate("i-1")
+    await operated.operator_actions.terminate("i-1", by=ALICE)
     again = await operated.refused("i-1", force=True)
     assert (again.kind, "is assigned" in again.reason) == (RefusalKind.CONTRADICTED, True)
     strange = await OperatedController(OLD).open()
@@ -185,7 +185,7 @@ async def test_an_operators_request_that_is_not_stored_fails() -> None:
     operated = await OperatedController().open()
     operated.world.store.failure = StoreError("disk full")
     with pytest.raises(StoreError):
-        await operated.operator_actions.terminate("i-1")
+        await operated.operator_actions.terminate("i-1", by=ALICE)
 
 
 @on_virtual_time
@@ -195,7 +195,7 @@ async def test_an_adopted_installation_is_stored_and_its_machine_is_not_terminat
     assert "shown are: 01d01d01" in await operated.not_taken("2bad2bad")
     assert "already" in await operated.not_taken(INSTALLATION, force=True)
     with capture_logs() as logs:
-        assert await operated.operator_actions.adopt(OLD) == OLD
+        assert await operated.operator_actions.adopt(OLD, by=ALICE) == OLD
     (line,) = [one for one in logs if one["event"] == "installation_adopted"]
     assert line["installation"] == OLD
     assert operated.reported == [OLD]
@@ -205,7 +205,7 @@ async def test_an_adopted_installation_is_stored_and_its_machine_is_not_terminat
     await operated.controller.turn()
     assert operated.world.telemetry.counts.machines_foreign == 0
     assert operated.world.east.ended == []
-    await operated.operator_actions.terminate("x-i-1")
+    await operated.operator_actions.terminate("x-i-1", by=ALICE)
     await operated.controller.turn()
     assert operated.world.east.ended == [("i-1",)]
 
@@ -213,7 +213,7 @@ async def test_an_adopted_installation_is_stored_and_its_machine_is_not_terminat
 @on_virtual_time
 async def test_an_adopted_installation_stays_adopted_after_a_restart() -> None:
     operated = await OperatedController(OLD).open()
-    await operated.operator_actions.adopt(OLD)
+    await operated.operator_actions.adopt(OLD, by=ALICE)
     saved = await operated.world.store.load(0.0)
     await operated.controller.kill()
     operated.world.catalogue = operated.world.catalogue.with_installations(saved.installations)
@@ -229,7 +229,7 @@ async def test_an_adopted_installation_stays_adopted_after_a_restart() -> None:
 
 async def _refused(operated: OperatedController, installation: str) -> str:
     with pytest.raises(OperatorRequestRefusedError) as caught:
-        await operated.operator_actions.adopt(installation, force=True)
+        await operated.operator_actions.adopt(installation, by=ALICE, force=True)
     return caught.value.reason
 
 

@@ -14,7 +14,7 @@ from autoscaler.ledger.ledger import KEPT_FOR
 from autoscaler.model import events as e
 from autoscaler.model.identifiers import InstallationId, MachineId, RunnerName
 from autoscaler.model.machines import DAY, Machine, MachineState
-from tests.ledger.builders import START, World, listed
+from tests.ledger.builders import ALICE, START, World, listed
 
 OURS = "ci-0badcafe-"
 UNKNOWN = f"{OURS}00000000000000aa-1"
@@ -80,7 +80,7 @@ def test_registrations_with_former_ids_are_removed_after_their_machine_is_gone(
     world = World()
     world.make_ready()
     for taken in ("01d01d01", "2bad2bad"):
-        world.do(e.InstallationAdopted, InstallationId(taken))
+        world.do(e.InstallationAdopted, InstallationId(taken), ALICE)
     name = f"ci-{installation}-c0-1"
     assert removed(world, registered(f"ci-{installation}-00000000000000aa-1"))
     assert not removed(world, registered(name)), "its machine is there"

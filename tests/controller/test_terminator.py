@@ -20,6 +20,7 @@ from tests.controller.agents import Agent, assigned_machine, launched, runner_of
 from tests.controller.controllers import Controller, World
 from tests.controller.fakes_github import AnswerLost
 from tests.controller.virtual_time import on_virtual_time
+from tests.ledger.builders import ALICE
 from tests.planner.fleets import EAST
 
 
@@ -152,7 +153,7 @@ def test_a_machine_that_does_not_terminate_is_reported_from_the_third_request_on
         with pytest.raises(
             OperatorRequestRefusedError, match=f"east does not terminate it: {words}"
         ) as caught:
-            await operator_actions.terminate(agent.machine)
+            await operator_actions.terminate(agent.machine, by=ALICE)
         assert caught.value.kind is RefusalKind.CONTRADICTED
         assert reported[-1] == {
             "event": "machine_not_terminated",

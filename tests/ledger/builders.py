@@ -26,12 +26,14 @@ from autoscaler.model.identifiers import (
 from autoscaler.model.jobs import Job, JobState
 from autoscaler.model.launch_requests import LaunchRequest
 from autoscaler.model.machines import Machine, MachineState
+from autoscaler.model.operators import OperatorName
 from autoscaler.model.plan import Intent, Plan
 from autoscaler.model.runners import Runner, RunnerState
 from autoscaler.planner.planner import plan
 from tests.planner.fleets import EAST, apply_plan, catalogue, launched, next_name
 
 START = 1000.0
+ALICE = OperatorName("alice")
 GPU = SkuName("gpu")
 GPU_CLASS = DemandClass("org:acme", "Default", ("gpu",), (GPU,))
 

@@ -12,7 +12,7 @@ from autoscaler.model.identifiers import MachineId, SkuName
 from autoscaler.model.interruptions import NoticeKind
 from autoscaler.model.jobs import JobState
 from autoscaler.model.machines import ExitReason, TerminationReason
-from tests.ledger.builders import GPU, World
+from tests.ledger.builders import ALICE, GPU, World
 from tests.planner.fleets import EAST, catalogue, sku
 
 
@@ -377,7 +377,7 @@ def test_an_operator_closes_every_circuit_of_a_sku() -> None:
     is_refused(world, "a")
     for name in "xyz":
         late_boot(world, name)
-    world.do(e.CircuitClosed, GPU, "an operator closed it", True)
+    world.do(e.CircuitClosed, GPU, "alice closed it", ALICE)
     for key in (exits_key(GPU), boots_key(GPU), launch_option_key(GPU, 0)):
         assert (world.state.cooldowns[key].failures, world.state.cooldowns[key].image) == (0, "")
     assert refused_image(world.state, GPU) == ""

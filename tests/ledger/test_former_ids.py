@@ -7,7 +7,7 @@ from autoscaler.model import events as e
 from autoscaler.model.identifiers import InstallationId, MachineId, RunnerName
 from autoscaler.model.installations import MOST_FORMER, Installations
 from autoscaler.model.plan import Terminate
-from tests.ledger.builders import World, listed
+from tests.ledger.builders import ALICE, World, listed
 from tests.planner.fleets import catalogue, sku
 
 BEFORE = InstallationId("0badcafe")
@@ -18,7 +18,7 @@ C0 = MachineId("c0")
 def taken_over(world: World | None = None) -> World:
     """Return the world after an adoption, with no machine of the former ID."""
     world = world or World()
-    world.do(e.InstallationAdopted, OLD)
+    world.do(e.InstallationAdopted, OLD, ALICE)
     return world
 
 
@@ -27,7 +27,7 @@ def test_an_adoption_stores_the_new_id_with_all_former_ids() -> None:
     assert world.state.catalogue.installations == Installations(OLD, (BEFORE,))
     assert world.ledger.take_changes().installations == Installations(OLD, (BEFORE,))
     third = InstallationId("2bad2bad")
-    world.do(e.InstallationAdopted, third)
+    world.do(e.InstallationAdopted, third, ALICE)
     assert world.ledger.take_changes().installations == Installations(third, (OLD, BEFORE))
 
 
@@ -35,7 +35,7 @@ def test_the_number_of_former_ids_is_bounded() -> None:
     world = World()
     taken = [InstallationId(f"{number:08x}") for number in range(MOST_FORMER + 2)]
     for one in taken:
-        world.do(e.InstallationAdopted, one)
+        world.do(e.InstallationAdopted, one, ALICE)
     assert world.state.catalogue.installations.all == tuple(reversed(taken[1:]))
 
 
@@ -59,7 +59,7 @@ def test_an_unknown_machine_with_a_former_id_belongs_to_the_fleet_and_is_unverif
     assert [one.machine for one in unverified(world.state)] == ["x-i-9", None]
     assert world.fleet().usage.machines == 2
     assert world.intents(Terminate) == []
-    world.do(e.MachineReleasedByOperator, MachineId("x-i-9"))
+    world.do(e.MachineReleasedByOperator, MachineId("x-i-9"), ALICE)
     assert [end.machine for end in world.intents(Terminate)] == ["x-i-9"]
 
 
@@ -81,7 +81,7 @@ def test_a_foreign_machine_that_is_adopted_is_counted_once() -> None:
     shown = listed("i-9", call="lost", installation=OLD)
     world.lists(shown)
     taken_over(world)
-    world.do(e.InstallationAdopted, InstallationId("2bad2bad"))
+    world.do(e.InstallationAdopted, InstallationId("2bad2bad"), ALICE)
     world.lists(shown)
     assert world.states() == {"x-i-9": "assigned"}
     assert world.state.foreign == {"east": {}}

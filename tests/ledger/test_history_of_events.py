@@ -15,7 +15,7 @@ from autoscaler.model.failures import FailureClass
 from autoscaler.model.identifiers import InstallationId, JobId, MachineId, RunnerName
 from autoscaler.model.interruptions import NoticeKind, RerunOutcome
 from autoscaler.model.jobs import JobState
-from tests.ledger.builders import START, World, listed
+from tests.ledger.builders import ALICE, START, World, listed
 from tests.ledger.test_history import each, event, reported
 from tests.ledger.test_interruptions import (
     SOLD,
@@ -149,8 +149,8 @@ def test_the_history_shows_an_unverified_machine_that_an_operator_releases() -> 
     world = World()
     world.lists(listed("i-9", call="lost"))
     reported(world)
-    rows = each(world, event(world, e.MachineReleasedByOperator, MachineId("x-i-9")))
-    words = "an operator said that no job needs this machine"
+    rows = each(world, event(world, e.MachineReleasedByOperator, MachineId("x-i-9"), ALICE))
+    words = "alice said that no job needs this machine"
     assert rows == [(1.0, "machine", "x-i-9", "operator_released", words)]
 
 
@@ -158,9 +158,9 @@ def test_the_history_shows_an_adopted_installation() -> None:
     world = World()
     world.lists(listed("i-1", call="lost", installation=OLD))
     reported(world)
-    rows = each(world, event(world, e.InstallationAdopted, OLD))
+    rows = each(world, event(world, e.InstallationAdopted, OLD, ALICE))
     assert rows == [
-        (1.0, "installation", OLD, "adopted", "was 0badcafe"),
+        (1.0, "installation", OLD, "adopted", "by alice; was 0badcafe"),
         (1.0, "machine", "x-i-1", "adopted", "of an adopted installation"),
     ]
 

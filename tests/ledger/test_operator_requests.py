@@ -17,7 +17,7 @@ from autoscaler.model.jobs import JobState
 from autoscaler.model.machines import MachineState, TerminationReason
 from autoscaler.model.plan import Terminate
 from autoscaler.model.unverified import UnverifiedMachine
-from tests.ledger.builders import GPU, START, World, listed
+from tests.ledger.builders import ALICE, GPU, START, World, listed
 from tests.planner.fleets import EAST
 
 INSTALLATION = InstallationId("0badcafe")
@@ -44,7 +44,7 @@ def lost_store() -> World:
 def test_an_unverified_machine_that_an_operator_releases_is_terminated_once() -> None:
     world = orphaned()
     assert world.intents(Terminate) == []
-    world.do(e.MachineReleasedByOperator, ORPHAN)
+    world.do(e.MachineReleasedByOperator, ORPHAN, ALICE)
     (end,) = world.intents(Terminate)
     assert (end.machine, end.reason_code) == (ORPHAN, TerminationReason.OPERATOR)
     world.carry_out()
@@ -55,7 +55,7 @@ def test_an_unverified_machine_that_an_operator_releases_is_terminated_once() ->
 
 def test_an_operators_release_survives_a_restart_and_a_late_report_of_the_machine() -> None:
     world = orphaned()
-    world.do(e.MachineReleasedByOperator, ORPHAN)
+    world.do(e.MachineReleasedByOperator, ORPHAN, ALICE)
     world.do(e.MachineSeen, ORPHAN)
     world.restart(10.0)
     assert [one.machine for one in world.intents(Terminate)] == [ORPHAN]
@@ -67,7 +67,7 @@ def test_releasing_a_verified_machine_changes_nothing(machine: str) -> None:
     world.make_ready(1, "c")
     world.ready("d")
     world.ledger.take_changes()
-    world.do(e.MachineReleasedByOperator, MachineId(machine))
+    world.do(e.MachineReleasedByOperator, MachineId(machine), ALICE)
     assert not world.ledger.take_changes()
     assert world.intents(Terminate) == []
 
@@ -83,7 +83,7 @@ def test_unverified_machines_are_listed_with_what_to_do() -> None:
     assert (other.machine, other.provider_id, other.launched) == (None, "i-1", "t0")
     assert (other.installation, other.since) == (OLD, None)
     assert f"autoscaler adopt {OLD}" in other.what_to_do
-    world.do(e.MachineReleasedByOperator, ORPHAN)
+    world.do(e.MachineReleasedByOperator, ORPHAN, ALICE)
     assert [one.machine for one in unverified(world.state)] == [None]
 
 
@@ -184,7 +184,7 @@ def test_a_runner_named_before_an_adoption_still_protects_its_machine() -> None:
     world = found_again()
     foreign = listed("i-1", call="lost", installation=OLD)
     world.lists(listed("i-c0"), foreign)
-    world.do(e.InstallationAdopted, OLD)
+    world.do(e.InstallationAdopted, OLD, ALICE)
     world.now += 1000.0
     assert life(world, "c0") is None
     assert life(world, "c0", "ci-0badcafe-c0-1") is not None
@@ -204,7 +204,7 @@ def used(world: World) -> tuple[int, float, int, dict[SkuName, int]]:
 def test_machines_of_an_adopted_installation_belong_to_the_fleet_and_are_unverified() -> None:
     world = lost_store()
     before = used(world)
-    world.do(e.InstallationAdopted, OLD)
+    world.do(e.InstallationAdopted, OLD, ALICE)
     assert world.state.catalogue.installations.own == OLD
     assert world.states() == {"x-i-1": "assigned", "x-i-2": "assigned"}
     assert used(world) == before
@@ -214,7 +214,7 @@ def test_machines_of_an_adopted_installation_belong_to_the_fleet_and_are_unverif
     changes = world.ledger.take_changes()
     assert changes.installations == Installations(OLD, (INSTALLATION,))
     (row,) = (row for row in changes.history if row.kind == "installation")
-    assert (row.record, row.event, row.detail) == (OLD, "adopted", "was 0badcafe")
+    assert (row.record, row.event, row.detail) == (OLD, "adopted", "by alice; was 0badcafe")
     assert world.ledger.take_changes().installations is None
 
 
@@ -223,7 +223,7 @@ def test_a_machine_that_two_providers_list_is_adopted_once() -> None:
     shown = (listed("i-1", call="lost", installation=OLD, dollars=3.0),)
     for provider in ("east", "west"):
         world.do(e.MachinesListed, ProviderName(provider), world.now, True, shown)
-    world.do(e.InstallationAdopted, OLD)
+    world.do(e.InstallationAdopted, OLD, ALICE)
     assert world.states() == {"x-i-1": "assigned"}
     assert world.fleet().usage.machines == 1
 
@@ -231,7 +231,7 @@ def test_a_machine_that_two_providers_list_is_adopted_once() -> None:
 def test_machines_of_the_former_id_stay_in_the_fleet() -> None:
     world = lost_store()
     world.make_ready(1)
-    world.do(e.InstallationAdopted, OLD)
+    world.do(e.InstallationAdopted, OLD, ALICE)
     olds = tuple(listed(one, call="lost", installation=OLD) for one in ("i-1", "i-2"))
     for _ in range(3):
         world.now += 61.0
@@ -245,7 +245,7 @@ def test_machines_of_the_former_id_stay_in_the_fleet() -> None:
 def test_a_runner_named_before_an_adoption_leaves_memory_with_its_machine() -> None:
     world = lost_store()
     name = world.ready()
-    world.do(e.InstallationAdopted, OLD)
+    world.do(e.InstallationAdopted, OLD, ALICE)
     world.do(e.MachineExited, MachineId("c0"), "bye")
     world.lists(listed("i-c0", terminated=True), complete=False)
     world.after(700.0)

@@ -27,7 +27,7 @@ from autoscaler.model.plan import (
 )
 from autoscaler.model.runners import RunnerState
 from autoscaler.model.unverified import UnverifiedReason
-from tests.ledger.builders import START, World, listed
+from tests.ledger.builders import ALICE, START, World, listed
 from tests.planner.fleets import catalogue, sku
 
 C0 = MachineId("c0")
@@ -683,7 +683,7 @@ def test_an_unknown_machine_shows_an_outdated_store_although_an_operator_release
     world = at("ready")
     world.restart(AWAY)
     world.lists(listed("i-c0"), UNKNOWN)
-    world.do(e.MachineReleasedByOperator, MachineId("x-i-9"))
+    world.do(e.MachineReleasedByOperator, MachineId("x-i-9"), ALICE)
     world.now += 121.0
     world.lists(listed("i-c0"), UNKNOWN)
     machine = world.machine("c0")

@@ -32,6 +32,7 @@ from autoscaler.model.machines import Machine, MachineState, TerminationReason
 from autoscaler.model.plan import CancelLaunchRequest, Launch, Plan, Terminate
 from autoscaler.model.runners import RunnerState
 from autoscaler.planner.planner import plan
+from tests.ledger.builders import ALICE
 from tests.planner.fleets import EAST, apply_plan, catalogue, offering, queued, sku
 
 GPU = SkuName("gpu")
@@ -374,7 +375,7 @@ class FleetMachine(RuleBasedStateMachine):
         if unverified:
             machine = data.draw(st.sampled_from(unverified))
             if not self.is_busy(machine.id):
-                self.ledger.apply(e.MachineReleasedByOperator(self.now, machine.id))
+                self.ledger.apply(e.MachineReleasedByOperator(self.now, machine.id, ALICE))
 
     # --- the controller ------------------------------------------------------------------------------
 

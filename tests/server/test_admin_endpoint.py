@@ -25,15 +25,25 @@ from autoscaler.model.identifiers import (
     ProviderName,
     SkuName,
 )
+from autoscaler.model.operators import Operator, OperatorName, Role
 from autoscaler.model.unverified import UnverifiedMachine
 from autoscaler.server.admin import MAX_MACHINES, AdminEndpoint
+from autoscaler.server.bearer import BearerTokens
 from autoscaler.server.refusal_log import LINES
 from autoscaler.server.serving import Serving
 from tests.ledger.builders import World
 from tests.server.asked_world import AskedWorld
 from tests.server.fakes import LOOPBACK, Caller, running
 
-TOKEN, OLDER = "n" * 40, "o" * 40
+TOKEN, OLDER, READER = "n" * 40, "o" * 40, "r" * 40
+TOKENS = BearerTokens(
+    (token.encode(), Operator(OperatorName(name), role))
+    for token, name, role in (
+        (OLDER, "alice", Role.OPERATE),
+        (TOKEN, "alice", Role.OPERATE),
+        (READER, "console", Role.READ),
+    )
+)
 ONE = UnverifiedMachine(
     MachineId("x-i-1"),
     ProviderName("east"),
@@ -54,6 +64,7 @@ class Word:
     shown: list[UnverifiedMachine] = field(default_factory=lambda: [ONE])
     refusal: Exception | None = None
     taken: list[tuple[str, bool]] = field(default_factory=list)
+    asked_by: set[str] = field(default_factory=set)
 
     def unverified(self) -> Sequence[UnverifiedMachine]:
         return self.shown
@@ -61,22 +72,23 @@ class Word:
     def unlisted(self) -> Sequence[ProviderName]:
         return [ProviderName("west")]
 
-    async def terminate(self, machine: str, *, force: bool = False) -> MachineId:
-        self._take(machine, force)
+    async def terminate(self, machine: str, *, by: OperatorName, force: bool = False) -> MachineId:
+        self._take(machine, by, force)
         return MachineId(f"x-{machine}")
 
-    async def adopt(self, old_id: str, *, force: bool = False) -> InstallationId:
-        self._take(old_id, force)
+    async def adopt(self, old_id: str, *, by: OperatorName, force: bool = False) -> InstallationId:
+        self._take(old_id, by, force)
         return InstallationId(old_id)
 
-    async def close_circuit(self, sku: str) -> SkuName:
-        self._take(sku, False)
+    async def close_circuit(self, sku: str, *, by: OperatorName) -> SkuName:
+        self._take(sku, by, False)
         return SkuName(sku)
 
-    def _take(self, what: str, force: bool) -> None:
+    def _take(self, what: str, by: OperatorName, force: bool) -> None:
         if self.refusal is not None:
             raise self.refusal
         self.taken.append((what, force))
+        self.asked_by.add(by)
 
 
 @dataclass
@@ -98,7 +110,7 @@ class Admin:
 @asynccontextmanager
 async def administered(word: Word) -> AsyncIterator[Admin]:
     port: OperatorRequests = word
-    endpoint = AdminEndpoint(port, AskedWorld(World()), [OLDER.encode(), TOKEN.encode()])
+    endpoint = AdminEndpoint(port, AskedWorld(World()), lambda: TOKENS)
     async with (
         Serving(LOOPBACK, endpoint, []) as serving,
         aiohttp.ClientSession(f"http://{serving.address}") as session,
@@ -121,7 +133,7 @@ ROUTES = [
 
 
 async def test_unverified_machines_are_listed_for_a_valid_token(admin: Admin) -> None:
-    for token in (TOKEN, OLDER):
+    for token in (TOKEN, OLDER, READER):
         status, reported = await admin.ask(
             "GET", "/admin/unverified", headers={"Authorization": f"bearer {token}"}
         )
@@ -182,6 +194,17 @@ async def test_operator_requests_are_passed_on(admin: Admin) -> None:
         ("01d01d01", False),
         ("linux.gpu", False),
     ]
+    assert admin.word.asked_by == {"alice"}
+
+
+@pytest.mark.parametrize("path", [path for method, path in ROUTES if method == "POST"])
+async def test_a_token_that_may_only_read_changes_nothing(admin: Admin, path: str) -> None:
+    status, reported = await admin.ask(
+        "POST", path, {"installation": "x"}, headers={"Authorization": f"Bearer {READER}"}
+    )
+    assert (status, reported["error"]) == (403, "role")
+    assert reported["reason"] == "token console has the role read, and this needs operate"
+    assert admin.word.taken == []
 
 
 @pytest.mark.parametrize(

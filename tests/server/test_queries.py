@@ -18,7 +18,7 @@ from tests.ledger.builders import World
 from tests.planner.fleets import catalogue, sku
 from tests.server.asked_world import AskedWorld
 from tests.server.fakes import LOOPBACK
-from tests.server.test_admin_endpoint import TOKEN, Word
+from tests.server.test_admin_endpoint import READER, TOKENS, Word
 
 
 @dataclass
@@ -27,7 +27,7 @@ class Asked:
     answers: AskedWorld
 
     async def ask(
-        self, path: str, query: Mapping[str, str] | None = None, token: str = TOKEN
+        self, path: str, query: Mapping[str, str] | None = None, token: str = READER
     ) -> tuple[int, dict[str, Any]]:
         headers = {"Authorization": f"Bearer {token}"}
         async with self.session.get(path, params=query or {}, headers=headers) as answer:
@@ -42,7 +42,7 @@ async def asked() -> AsyncIterator[Asked]:
     answers = AskedWorld(world, {"2": [HistoryRow(1000.0, "job", "2", "queued", "gpu")]})
     port: FleetQueries = answers
     async with (
-        Serving(LOOPBACK, AdminEndpoint(Word(), port, [TOKEN.encode()]), []) as serving,
+        Serving(LOOPBACK, AdminEndpoint(Word(), port, lambda: TOKENS), []) as serving,
         aiohttp.ClientSession(f"http://{serving.address}") as session,
     ):
         yield Asked(session, answers)

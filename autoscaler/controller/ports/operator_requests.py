@@ -5,6 +5,7 @@ from enum import StrEnum
 from typing import Protocol
 
 from autoscaler.model.identifiers import InstallationId, MachineId, ProviderName, SkuName
+from autoscaler.model.operators import OperatorName
 from autoscaler.model.unverified import UnverifiedMachine
 
 
@@ -26,7 +27,7 @@ class OperatorRequestRefusedError(Exception):
 
 
 class OperatorRequests(Protocol):
-    """The requests of an operator."""
+    """The requests of an operator. `by` is who sends it, for the history and the log."""
 
     def unverified(self) -> Sequence[UnverifiedMachine]:
         """Return the unverified machines, and the machines that do not terminate."""
@@ -34,21 +35,21 @@ class OperatorRequests(Protocol):
     def unlisted(self) -> Sequence[ProviderName]:
         """Return the providers whose machines were not listed completely since the start."""
 
-    async def terminate(self, machine: str, *, force: bool = False) -> MachineId:
+    async def terminate(self, machine: str, *, by: OperatorName, force: bool = False) -> MachineId:
         """Release an unverified machine for termination. `machine` is its ID or the provider's.
 
         With `force`, also if it may be running a job. Durable on return. Raises: OperatorRequestRefusedError,
         StoreError.
         """
 
-    async def adopt(self, old_id: str, *, force: bool = False) -> InstallationId:
+    async def adopt(self, old_id: str, *, by: OperatorName, force: bool = False) -> InstallationId:
         """Take over the id and the machines of an installation whose store is lost.
 
         With `force`, also if this store has machines of its own. Durable on return.
         Raises: OperatorRequestRefusedError, StoreError.
         """
 
-    async def close_circuit(self, sku: str) -> SkuName:
+    async def close_circuit(self, sku: str, *, by: OperatorName) -> SkuName:
         """Close the circuit breaker of a SKU, so that machines are launched as before.
 
         Durable on return. Raises: OperatorRequestRefusedError, StoreError.

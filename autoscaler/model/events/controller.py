@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from autoscaler.model.events.event import Event
 from autoscaler.model.identifiers import Seconds, SkuName
+from autoscaler.model.operators import OperatorName
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,12 +18,12 @@ class ControllerStarted(Event):
 class CircuitClosed(Event):
     """A SKU's circuit breaker closes because its image was replaced or an operator closed it.
 
-    `detail` is text of bounded length for operators.
+    `detail` is text of bounded length for operators. `by` is None if no operator closed it.
     """
 
     sku: SkuName
     detail: str
-    by_operator: bool = False
+    by: OperatorName | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from autoscaler.model.events.event import Event
 from autoscaler.model.identifiers import InstallationId, MachineId
+from autoscaler.model.operators import OperatorName
 
 
 @dataclass(frozen=True, slots=True)
@@ -11,6 +12,7 @@ class MachineReleasedByOperator(Event):
     """An operator says that no job needs this unverified machine (`autoscaler terminate`)."""
 
     machine: MachineId
+    by: OperatorName
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,3 +20,4 @@ class InstallationAdopted(Event):
     """An operator adopts an installation whose store is lost (`autoscaler adopt`)."""
 
     installation: InstallationId
+    by: OperatorName

@@ -12,12 +12,15 @@ from contextlib import suppress
 from autoscaler.controller.ports.operator_requests import OperatorRequestRefusedError
 from autoscaler.controller.ports.store import StoreError
 from autoscaler.model.identifiers import Seconds
+from autoscaler.model.operators import OperatorName
 from autoscaler.model.unverified import UnverifiedMachine
 from autoscaler.simulator.world.instances import STRANGER
 from autoscaler.simulator.world.process import ControllerProcess, ProcessGoneError
 from autoscaler.simulator.world.virtual_time import unowned
 
 LOOKS_EVERY: Seconds = 300.0
+
+_NAME = OperatorName("operator")
 
 
 class Operator:
@@ -64,9 +67,9 @@ class Operator:
         operator_actions = process.ready.operator_actions
         try:
             if one.machine is None:
-                await process.serve(operator_actions.adopt(one.installation, force=True))
+                await process.serve(operator_actions.adopt(one.installation, by=_NAME, force=True))
             else:
-                await process.serve(operator_actions.terminate(one.machine))
+                await process.serve(operator_actions.terminate(one.machine, by=_NAME))
         except OperatorRequestRefusedError:
             self.refused += 1
         else:

@@ -1,0 +1,87 @@
+"""Reads a file of operators' tokens: one per line, as `NAME ROLE TOKEN`, or a token alone.
+
+The tokens are in plain text, as all secret files are: who can read the file can read the App's private key
+beside it, which allows more, and the commands on the controller's host send a token from it.
+"""
+
+import re
+from dataclasses import dataclass
+
+from pydantic import SecretBytes
+
+from autoscaler.model.operators import Operator, OperatorName, Role
+
+SHORTEST_TOKEN = 32
+"""Characters of a token: 128 bits in hexadecimal digits."""
+
+MAX_OPERATOR_TOKENS = 100
+"""A request with a token is compared with each of them."""
+
+UNNAMED = OperatorName("operator")
+"""The name for a line that has only a token. Its role is operate."""
+
+TOKENS_FIX = (
+    "write one line per token: NAME read TOKEN, or NAME operate TOKEN, with a token such as the output of "
+    "openssl rand -hex 32"
+)
+
+_NAME = re.compile(rb"[A-Za-z0-9][A-Za-z0-9_.@-]{0,63}")
+_TOKEN = re.compile(rb"[!-~]{%d,1024}" % SHORTEST_TOKEN)
+_NAMED = 3
+
+
+class UnusableTokenFileError(Exception):
+    """The content is no file of tokens. The text has the line's number, and nothing of the line."""
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorToken:
+    """One line of the file: who its owner is, and the token."""
+
+    operator: Operator
+    token: SecretBytes
+
+
+def is_token(text: bytes) -> bool:
+    """Return True for visible ASCII characters for a header (RFC 6750) that are too many to guess."""
+    return _TOKEN.fullmatch(text) is not None
+
+
+def parse_operator_tokens(content: bytes) -> tuple[OperatorToken, ...]:
+    """Return the tokens, at least one, in the order of the lines. Blank lines count for nothing.
+
+    Raises: UnusableTokenFileError.
+    """
+    found: list[OperatorToken] = []
+    for number, line in enumerate(content.splitlines(), 1):
+        if line.strip():
+            found.append(_parse_line(number, line.split()))
+    if not found:
+        raise UnusableTokenFileError("contains no secret")
+    if len(found) > MAX_OPERATOR_TOKENS:
+        raise UnusableTokenFileError(f"contains more than {MAX_OPERATOR_TOKENS} tokens")
+    if len({one.token.get_secret_value() for one in found}) < len(found):
+        raise UnusableTokenFileError("contains a token twice")
+    return tuple(found)
+
+
+def _parse_line(number: int, words: list[bytes]) -> OperatorToken:
+    if len(words) not in (1, _NAMED):
+        what = f"has neither one word nor three in line {number}"
+        raise UnusableTokenFileError(what)
+    *named, token = words
+    if not is_token(token):
+        what = f"has a token in line {number} without {SHORTEST_TOKEN} to 1024 visible ASCII characters"
+        raise UnusableTokenFileError(what)
+    if not named:
+        return OperatorToken(Operator(UNNAMED, Role.OPERATE), SecretBytes(token))
+    name, role = named
+    if _NAME.fullmatch(name) is None:
+        what = f"has a name in line {number} that is not 1 to 64 letters, digits or any of _.@-"
+        raise UnusableTokenFileError(what)
+    if role not in (b"read", b"operate"):
+        raise UnusableTokenFileError(
+            f"has a role in line {number} that is neither read nor operate"
+        )
+    operator = Operator(OperatorName(name.decode()), Role(role.decode()))
+    return OperatorToken(operator, SecretBytes(token))

@@ -1,0 +1,15 @@
+"""Detects that a file changed, from one stat(2) call."""
+
+from pathlib import Path
+
+FileStamp = tuple[int, int, int] | None
+"""Inode, size and modification time of a file, None for a missing file."""
+
+
+def file_stamp(file: Path) -> FileStamp:
+    """Return the stamp of a file. It differs after the file was written, replaced or removed."""
+    try:
+        found = file.stat()
+    except OSError:
+        return None
+    return found.st_ino, found.st_size, found.st_mtime_ns
