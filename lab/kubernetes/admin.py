@@ -30,6 +30,7 @@ class Administrator:
     """Sends requests with all rights."""
 
     def __init__(self, cluster: Cluster) -> None:
+        self.credentials = cluster.credentials
         self._url = cluster.url
         token = cluster.credentials.tokens["admin"]
         context = ssl.create_default_context(cafile=str(cluster.credentials.ca))

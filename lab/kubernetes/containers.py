@@ -118,7 +118,7 @@ class Runtime:
         folder = self.folder_of(pod)
         root = folder / "containers" / str(spec["name"])
         await asyncio.to_thread(self._make_root, root, folder / "volumes", spec)
-        with (folder / f"{spec['name']}.log").open("ab") as log:
+        with self.log_file(pod, spec["name"]).open("ab") as log:
             first = await asyncio.create_subprocess_exec(
                 *without_privileges(),
                 *self._command(spec),
@@ -133,15 +133,24 @@ class Runtime:
         self._containers = [*(one for one in self._containers if not one.over.is_set()), container]
         return container
 
+    def log_file(self, pod: Mapping[str, Any], container: str) -> Path:
+        """Return the file with what a container has written. It exists once the container has started."""
+        return self.folder_of(pod) / f"{container}.log"
+
     def log_of(self, pod: Mapping[str, Any], container: str) -> str:
         """Return what a container has written."""
         try:
-            return (self.folder_of(pod) / f"{container}.log").read_text(errors="replace")
+            return self.log_file(pod, container).read_text(errors="replace")
         except FileNotFoundError:
             return ""
 
+    def remove_containers(self, pod: Mapping[str, Any]) -> None:
+        """Remove the files of a pod whose containers have ended, except their logs."""
+        for folder in ("containers", "volumes"):
+            shutil.rmtree(self.folder_of(pod) / folder, ignore_errors=True)
+
     def remove(self, pod: Mapping[str, Any]) -> None:
-        """Remove the files of a pod whose containers have ended."""
+        """Remove the files of a pod that was deleted."""
         shutil.rmtree(self.folder_of(pod), ignore_errors=True)
 
     def _make_root(self, root: Path, volumes: Path, spec: Mapping[str, Any]) -> None:

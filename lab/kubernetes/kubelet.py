@@ -14,6 +14,7 @@ import aiohttp
 
 from lab.kubernetes.admin import Administrator, RequestFailedError, accepts_pods, is_ready
 from lab.kubernetes.containers import Runtime
+from lab.kubernetes.kubelet_logs import KubeletLogs
 from lab.kubernetes.pod_worker import PodWorker
 from lab.kubernetes.servers import KUBELET
 
@@ -52,9 +53,11 @@ class Kubelet:
         self._seen: frozenset[str] = frozenset()
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._loops: list[asyncio.Task[None]] = []
+        self._logs = KubeletLogs(admin.credentials, runtime, self._pod_of)
 
     async def __aenter__(self) -> Self:
-        """Begin to follow the pods."""
+        """Begin to follow the pods, and to serve their logs."""
+        await self._logs.__aenter__()
         self._loops = [asyncio.create_task(one()) for one in (self._follow, self._renew)]
         return self
 
@@ -67,6 +70,7 @@ class Kubelet:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+        await self._logs.__aexit__()
         await self.runtime.close()
         for name in self._nodes:
             with suppress(aiohttp.ClientError, RequestFailedError, TimeoutError):
@@ -143,9 +147,19 @@ class Kubelet:
             worker = PodWorker(self._admin, self.runtime, pod, self._scale)
             self._workers[uid] = worker
             self._tasks[uid] = asyncio.create_task(self._work(uid, worker))
+        if worker is None and deleted:
+            self.runtime.remove(pod)
         if worker is not None and leaving:
             grace = 0.0 if deleted else float(metadata.get("deletionGracePeriodSeconds") or 0)
             worker.stop(grace)
+
+    def _pod_of(self, namespace: str, name: str) -> Mapping[str, Any] | None:
+        """Return a pod on one of the nodes."""
+        for pod in self._shown.values():
+            metadata = pod["metadata"]
+            if (metadata["namespace"], metadata["name"]) == (namespace, name):
+                return pod if pod["spec"].get("nodeName") in self._nodes else None
+        return None
 
     async def _work(self, uid: str, worker: PodWorker) -> None:
         # A pod may be deleted while its last status is on its way. Then nothing runs any more.
@@ -179,7 +193,12 @@ class Kubelet:
             "lastHeartbeatTime": _now(),
             "lastTransitionTime": _now(),
         }
-        await self._admin.patch(f"{path}/status", {"status": {"conditions": [ready]}})
+        status = {
+            "conditions": [ready],
+            "addresses": [{"type": "InternalIP", "address": "127.0.0.1"}],
+            "daemonEndpoints": {"kubeletEndpoint": {"Port": self._logs.port}},
+        }
+        await self._admin.patch(f"{path}/status", {"status": status})
 
     @staticmethod
     def _lease(name: str) -> dict[str, Any]:

@@ -66,7 +66,9 @@ class PodWorker:
             without_trace(self._containers, _now())
             await self._report()
             await self.delete()
-        await asyncio.to_thread(self._runtime.remove, self._pod)
+        # Kubelet keeps the logs of a pod that has ended until the pod is deleted.
+        over = self._runtime.remove_containers if self._stopping is None else self._runtime.remove
+        await asyncio.to_thread(over, self._pod)
 
     def stop(self, grace: float) -> None:
         """Stop the containers, because the pod was deleted. `grace` is in seconds. Idempotent."""

@@ -59,6 +59,8 @@ def api_server(ports: Ports, folder: Path, credentials: Credentials) -> list[str
         "--service-account-issuer=https://kubernetes.default.svc",
         f"--service-account-signing-key-file={credentials.service_account_key}",
         f"--service-account-key-file={credentials.service_account_key}",
+        # Of the lab's kubelets, which serve logs. kwok's nodes have none.
+        f"--kubelet-certificate-authority={credentials.ca}",
         f"--audit-policy-file={HERE / 'audit-policy.yaml'}",
         f"--audit-log-path={folder / 'audit.log'}",
         # One file: by default, it is renamed when it has 100 MB.

@@ -9,10 +9,12 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
+from autoscaler.controller.ports.provider import ProviderError
 from lab.kubernetes.admin import Administrator, accepts_pods
 from lab.kubernetes.containers import Runtime
 from lab.kubernetes.kubelet import Kubelet
 from tests.cluster.conftest import Place, until
+from tests.cluster.test_kubernetes_watch import new_api
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
@@ -143,6 +145,30 @@ async def test_a_failed_init_container_fails_the_pod(place: Place, kubelet: Kube
     assert terminated(found, "initContainerStatuses")["exitCode"] == 5
     assert "waiting" in found["status"]["containerStatuses"][0]["state"]
     assert conditions(found)["Initialized"] == ("False", "ContainersNotInitialized")
+
+
+@pytest.mark.case(
+    "the API server reads the logs of an ended container from kubelet, until the pod is deleted",
+    topic="Kubernetes",
+    source="Kubernetes: Pod Lifecycle",
+)
+async def test_the_api_server_reads_the_logs_of_a_pod_from_its_kubelet(
+    place: Place, kubelet: Kubelet
+) -> None:
+    made = pod(place, "logs", "echo one; echo two >&2; echo three; exit 5", "exit 0")
+    await place.admin.create(f"/api/v1/namespaces/{place.name}/pods", made)
+    await phase(place, kubelet, "logs", "Failed")
+    api, path = new_api(place), f"{place.path('logs')}/log"
+    first = {"container": "first"}
+    assert await api.text("GET", path, first) == "one\ntwo\nthree\n"
+    # The last lines, and of them the first bytes.
+    assert await api.text("GET", path, {**first, "tailLines": "2", "limitBytes": "5"}) == "two\nt"
+    with pytest.raises(ProviderError, match='container "second" in pod "logs" is waiting to start'):
+        await api.text("GET", path, {"container": "second"})
+    await place.admin.request("DELETE", place.path("logs"))
+    with pytest.raises(ProviderError, match="NotFound"):
+        await api.text("GET", path, first)
+    await api.close()
 
 
 async def test_a_command_that_does_not_exist_is_a_start_error(
