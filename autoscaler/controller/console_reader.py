@@ -1,8 +1,8 @@
 """Reads the console output of machines that did not become ready, and records its end in their history.
 
-The output of a machine is read once: when the machine is terminated for a missed deadline, or when it
-stopped by itself before it was ready, for an unknown reason. If the output cannot be read, the history
-says so. Nothing waits for the output.
+The output of a machine is read once: when the machine is terminated for a missed deadline, when it stopped by
+itself before it was ready, for an unknown reason, or when a container of a pod does not start. If the output
+cannot be read, the history says so. Nothing waits for the output.
 """
 
 import asyncio
@@ -128,9 +128,14 @@ def _hidden(found: re.Match[str]) -> str:
 
 
 def _is_unexplained(machine: Machine, event: str) -> bool:
-    """Return True if the console may explain the failure. Health checks and known classes explain it."""
+    """Return True if the console may explain the failure. Health checks and known classes explain it.
+
+    A container that ends again and again gives no other reason than its log. A pod without a node has none.
+    """
     if machine.placement.provider_id is None:
         return False
     if event == MachineState.TERMINATING:
         return machine.termination.reason is TerminationReason.DEADLINE
+    if machine.termination.reason is TerminationReason.CANNOT_START:
+        return machine.failure is not FailureClass.CAPACITY
     return machine.failure is FailureClass.UNKNOWN and machine.progress.ready_at is None

@@ -1,6 +1,7 @@
 """Jobs in pods: `autoscaler serve` with a fleet.yaml, the real API server, and the agent's real processes."""
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -23,16 +24,32 @@ _DEADLINES = {"boot": "6h", "health_checks": "6h", "ready_silence": "6h"}
 """No test here is about them, and this host may be busy."""
 
 
-def pod_sku(**more: Any) -> dict[str, Any]:
+IMAGE = "ghcr.io/actions/actions-runner:2.336.0"
+
+
+def pod_sku(overlay: Mapping[str, Any] | None = None, **more: Any) -> dict[str, Any]:
     """A SKU with one launch option: pods with one partition of an AMD GPU."""
     pod = {
-        "image": "ghcr.io/actions/actions-runner:2.336.0",
+        "image": IMAGE,
         "resources": {"cpu": "1", "memory": "1Gi"},
         "accelerator_resource": PARTITION,
+        "overlay": overlay or {},
     }
     option = {"provider": "cluster", "price": 2.0, "pod": pod}
     found = {"on": [option], "accelerator": {"vendor": "amd", "count": 1}}
     return {**found, "deadlines": _DEADLINES, **more}
+
+
+def failing_once(flag: Path) -> dict[str, Any]:
+    """An overlay with an init container that fails in the first pod. `flag` is a file that it creates."""
+    script = f"set -C; (: > {flag}) || exit 0; echo no room in the cache; exit 3"
+    container = {
+        "name": "cache",
+        "image": IMAGE,
+        "command": ["sh", "-c", script],
+        "securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}},
+    }
+    return {"spec": {"initContainers": [container]}}
 
 
 SKUS = {
@@ -46,11 +63,14 @@ SKUS = {
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
-async def lab(cluster: Cluster) -> AsyncIterator[Laboratory]:
+async def lab(
+    cluster: Cluster, tmp_path_factory: pytest.TempPathFactory
+) -> AsyncIterator[Laboratory]:
+    flag = tmp_path_factory.mktemp("cache") / "flag"
     fleet = LabFleet(
         "acme",
         ("widgets",),
-        SKUS,
+        {**SKUS, "rocm.cache": pod_sku(failing_once(flag))},
         scale=max(5.0, yielding(30.0)),
         nodes=(LabNode({PARTITION: "16"}),),
     )
@@ -225,6 +245,22 @@ async def test_a_pod_without_its_gpu_gets_no_job(lab: Laboratory) -> None:
     assert broken[0].work.runner is None
     reason = "gpu_query: rocminfo exited with 1: ROCk module is NOT loaded, possibly no GPU devices"
     assert history_of(lab, broken[0].id, MachineState.FAILED) == [reason]
+
+
+@pytest.mark.case(
+    "an init container of the overlay fails: its log is in the machine's history",
+    topic="Kubernetes",
+    source="Kubernetes: Pod Lifecycle",
+)
+async def test_the_log_of_a_pod_that_does_not_start_is_kept(lab: Laboratory) -> None:
+    [one] = await push(lab, "rocm.cache", 30.0)
+    await ended(lab, "rocm.cache")
+    assert (one.conclusion, len(one.starts)) == ("success", 1)
+    [failed] = [each for each in machines(lab, "rocm.cache") if each.progress.ready_at is None]
+    assert failed.reason == "Error: container cache ended with status 3"
+    await until(lab, lambda: bool(history_of(lab, failed.id, "console")))
+    [shown] = history_of(lab, failed.id, "console")
+    assert shown == f"{failed.reason}\ncache:\nno room in the cache"
 
 
 async def test_a_ready_pod_shows_as_a_running_init_container(lab: Laboratory) -> None:

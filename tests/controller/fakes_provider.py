@@ -50,6 +50,7 @@ class Instance:
     installation: str = INSTALLATION
     terminated: bool = False
     leaving: bool = False
+    cannot_start: bool = False
     reason: str = ""
     failure: FailureClass | None = None
 
@@ -335,6 +336,7 @@ def _listed(instance: Instance) -> ListedMachine:
         instance.reason,
         instance.failure,
         leaving=instance.leaving,
+        cannot_start=instance.cannot_start,
         state="terminated" if instance.terminated else "running",
     )
 

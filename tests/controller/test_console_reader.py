@@ -132,14 +132,43 @@ def test_the_console_of_a_machine_that_shuts_down_before_it_is_ready_is_read() -
     scenario()
 
 
-@pytest.mark.parametrize("why", ["quota", "health-checks", "idle"])
+@pytest.mark.case(
+    "a sidecar ends again and again: its log is in the machine's history",
+    topic="Kubernetes",
+    source="Kubernetes: Pod Lifecycle",
+)
+def test_the_log_of_a_pod_whose_container_does_not_start_is_read_once() -> None:
+    @on_virtual_time
+    async def scenario() -> None:
+        world = World()
+        controller, (agent,) = await launched(world)
+        world.east.console_script.append("missing entries in /etc/subuid")
+        async with asking(controller):
+            agent.instance.cannot_start = True
+            agent.instance.reason = "CrashLoopBackOff: container dind: back-off 40s"
+            agent.instance.failure = FailureClass.CONFIGURATION
+            await controller.poller.list_machines(EAST)
+            await controller.turn()
+        machine = one_at(controller, agent.instance.id)
+        assert machine.termination.reason is TerminationReason.CANNOT_START
+        assert await reported(world, machine.id) == ["missing entries in /etc/subuid"]
+        assert len(world.east.consoles_asked) == 1
+
+    scenario()
+
+
+@pytest.mark.parametrize("why", ["no node", "quota", "health-checks", "idle"])
 def test_the_console_is_not_read_if_the_machines_failure_has_a_reason(why: str) -> None:
     @on_virtual_time
     async def scenario() -> None:
         world = World()
         controller, (agent,) = await launched(world)
         async with asking(controller):
-            if why == "quota":
+            if why == "no node":
+                agent.instance.cannot_start = True
+                agent.instance.reason = "Unschedulable: 0/1 nodes are available"
+                agent.instance.failure = FailureClass.CAPACITY
+            elif why == "quota":
                 agent.instance.terminated = True
                 agent.instance.reason = "Client.VolumeLimitExceeded: words"
                 agent.instance.failure = FailureClass.QUOTA

@@ -6,8 +6,7 @@ from autoscaler.model.identifiers import ProviderMachineId
 from autoscaler.providers.kubernetes import paths
 from autoscaler.providers.kubernetes.answers import identity
 from autoscaler.providers.kubernetes.api_server import ApiServer
-from autoscaler.providers.kubernetes.container_modes import DIND, DIND_FILES
-from autoscaler.providers.kubernetes.manifests import ATTEST, RUNNER
+from autoscaler.providers.kubernetes.manifests import RUNNER
 from autoscaler.providers.kubernetes.ownership import identity_of
 from autoscaler.providers.kubernetes.settings import KubernetesSettings
 from autoscaler.providers.kubernetes.statuses import pod_state
@@ -36,9 +35,9 @@ async def pod_logs(api: ApiServer, settings: KubernetesSettings, machine: Provid
         raise ProviderError(FailureClass.UNKNOWN, "NotFound", f"pod {machine} does not exist")
     state = pod_state(pod)
     parts = [state.finding.text if state.finding is not None else state.state]
-    # If a container of the mode fails, the others never start.
-    of_mode = {one.get("name") for one in pod["spec"].get("initContainers") or ()}
-    for container in (*(one for one in (DIND_FILES, DIND) if one in of_mode), ATTEST, RUNNER):
+    # In the order of their starts: after one that fails, also one of an overlay, the others never start.
+    first = [str(one["name"]) for one in pod["spec"].get("initContainers") or ()]
+    for container in (*first, RUNNER):
         query = {
             "container": container,
             "tailLines": str(LINES),
