@@ -27,6 +27,7 @@ from autoscaler.app.host import new_event_loop
 from autoscaler.controller.loop_lag import LoopLag
 from autoscaler.controller.reconciler import Pace
 from autoscaler.github.webhook import parse_workflow_job, verify_signature
+from autoscaler.model.deliveries import DeliveryAnswer
 from autoscaler.observability.logs import LogLevel, LogStyle, configure_logging
 from autoscaler.server.serving import Serving
 from autoscaler.server.settings import Address, ServerSettings
@@ -75,11 +76,11 @@ class _Telemetry:
     """Counts deliveries and plans, and keeps the longest lag."""
 
     def __init__(self) -> None:
-        self.deliveries: Counter[str] = Counter()
+        self.deliveries: Counter[DeliveryAnswer] = Counter()
         self.lag = 0.0
         self.plans = 0
 
-    def delivery(self, answer: str) -> None:
+    def delivery(self, answer: DeliveryAnswer) -> None:
         self.deliveries[answer] += 1
 
     def event_loop_lag(self, seconds: float) -> None:

@@ -32,6 +32,7 @@ from aiohttp import web
 from autoscaler.controller.ports.store import Delivery
 from autoscaler.controller.system import SystemClock
 from autoscaler.github.webhook import parse_workflow_job, verify_signature
+from autoscaler.model.deliveries import DeliveryAnswer
 from autoscaler.server.serving import Serving
 from autoscaler.server.settings import Address, ServerSettings
 from autoscaler.server.webhook import WebhookEndpoint
@@ -96,9 +97,9 @@ class _Counting:
     """Counts deliveries."""
 
     def __init__(self) -> None:
-        self.deliveries: Counter[str] = Counter()
+        self.deliveries: Counter[DeliveryAnswer] = Counter()
 
-    def delivery(self, answer: str) -> None:
+    def delivery(self, answer: DeliveryAnswer) -> None:
         self.deliveries[answer] += 1
 
 

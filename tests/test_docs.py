@@ -1,6 +1,7 @@
 """The documents are true: links, commands, the first configuration, and tables of the code."""
 
 import re
+from enum import StrEnum
 from pathlib import Path
 
 import pytest
@@ -8,10 +9,12 @@ import pytest
 from autoscaler.cli import commands
 from autoscaler.config import load, not_in_force
 from autoscaler.model.changes import Record
+from autoscaler.model.deliveries import DeliveryAnswer
+from autoscaler.model.failures import FailureClass
 from autoscaler.model.interruptions import Rerun
 from autoscaler.model.jobs import Job
 from autoscaler.model.launch_requests import LaunchRequest
-from autoscaler.model.machines import Machine
+from autoscaler.model.machines import Machine, TerminationReason
 from autoscaler.model.runners import Runner
 from autoscaler.model.transitions import INITIAL_STATES, TRANSITIONS
 from autoscaler.model.waiting import WaitCode
@@ -24,6 +27,7 @@ DOCUMENTS = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
 NAMES = [str(path.relative_to(ROOT)) for path in DOCUMENTS]
 
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
+ANCHOR = re.compile(r'<a id="([\w-]+)"></a>')
 HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
 CODE_BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 WORD = re.compile(r"`([^`]+)`")
@@ -46,9 +50,11 @@ def prose(path: Path) -> str:
 
 
 def anchors(path: Path) -> set[str]:
-    """Return the anchors of the headings."""
+    """Return the anchors of the headings, and those that the page sets."""
     headings = (heading.lower() for heading in HEADING.findall(prose(path)))
-    return {re.sub(r"[^\w\- ]", "", heading).replace(" ", "-") for heading in headings}
+    return {re.sub(r"[^\w\- ]", "", heading).replace(" ", "-") for heading in headings} | set(
+        ANCHOR.findall(prose(path))
+    )
 
 
 def section(text: str, title: str) -> str:
@@ -205,12 +211,38 @@ def signs() -> set[str]:
     assert symptoms[1]
     rows = symptoms[0].splitlines()
     cells = (row.strip("|").partition("|")[0] for row in rows if row.startswith("| `"))
-    return {word for cell in cells for word in WORD.findall(cell)} - {"jobs_wait"}
+    return {word for cell in cells for word in WORD.findall(cell)}
 
 
 def test_operations_explains_every_reason_code_of_a_waiting_job() -> None:
-    section = OPERATIONS.partition("\n## A job waits\n")[2].partition("\n## ")[0]
-    assert {code.value for code in WaitCode} - set(WORD.findall(section)) == set()
+    text = section(OPERATIONS, "A job waits")
+    codes = {code.value for code in WaitCode}
+    assert codes - set(WORD.findall(text)) == set()
+    in_rows = [word for row in table(OPERATIONS, "A job waits") for word in WORD.findall(row[0])]
+    assert len(in_rows) == len(set(in_rows))
+    assert ANCHOR.findall(text) == [f"wait-{code}" for code in in_rows]
+    assert set(in_rows) <= codes
+
+
+@pytest.mark.parametrize(
+    ("title", "prefix", "codes"),
+    [
+        ("A launch fails", "launch", FailureClass),
+        ("A machine ends", "end", TerminationReason),
+        ("A webhook is refused", "delivery", DeliveryAnswer),
+    ],
+)
+def test_operations_has_one_row_with_an_anchor_for_each_reason_code(
+    title: str, prefix: str, codes: type[StrEnum]
+) -> None:
+    cells = [row[0] for row in table(OPERATIONS, title)]
+    assert cells == [f'<a id="{prefix}-{code}"></a>`{code}`' for code in codes]
+
+
+@pytest.mark.parametrize("codes", [WaitCode, FailureClass, TerminationReason, DeliveryAnswer])
+def test_the_docstring_of_a_list_of_reason_codes_explains_each_code(codes: type[StrEnum]) -> None:
+    explained = set(re.findall(r"[a-z_]+", codes.__doc__ or ""))
+    assert {code.value for code in codes} - explained == set()
 
 
 def test_the_metrics_and_log_events_in_operations_exist() -> None:
@@ -219,7 +251,7 @@ def test_the_metrics_and_log_events_in_operations_exist() -> None:
     single = {sign.partition("{")[0] for sign in signs() if " " not in sign}
     assert len(single) > 10
     assert {sign for sign in single if sign.startswith("autoscaler_")} <= set(metrics)
-    lines = {sign for sign in single if not sign.startswith("autoscaler_")} - set(WaitCode)
+    lines = {sign for sign in single if not sign.startswith("autoscaler_")}
     assert {line for line in lines if f'"{line}"' not in code} == set()
 
 

@@ -82,6 +82,7 @@ class ConsoleReader:
             sku=machine.sku,
             provider=machine.provider,
             provider_id=machine.placement.provider_id,
+            code=machine.failure or machine.termination.reason,
             reason=machine.reason,
             shown=shown,
         )

@@ -13,7 +13,14 @@ from autoscaler.model.changes import Changes, HistoryRow
 from autoscaler.model.cooldowns import boots_key, exits_key, open_circuit
 from autoscaler.model.demand import DemandClass
 from autoscaler.model.failures import FailureClass
-from autoscaler.model.identifiers import Instant, JobId, MachineId, ProviderName, SkuName
+from autoscaler.model.identifiers import (
+    Instant,
+    JobId,
+    LaunchRequestId,
+    MachineId,
+    ProviderName,
+    SkuName,
+)
 from autoscaler.model.interruptions import RerunOutcome
 from autoscaler.model.jobs import Admission
 from autoscaler.model.machines import Machine, MachineState, TerminationReason
@@ -34,6 +41,8 @@ def report(changes: Changes, state: LedgerState, telemetry: RecordTelemetry) -> 
                 requested[machine.sku, machine.provider] += 1
         elif row.kind == "machine":
             _report_machine(row, state, telemetry)
+        elif row.kind == "launch_request":
+            _report_launch_request(row, state)
     for (sku, provider), count in requested.items():
         telemetry.launches(sku, provider, count)
 
@@ -104,14 +113,12 @@ def _report_machine(row: HistoryRow, state: LedgerState, telemetry: RecordTeleme
     machine = state.machines.get(MachineId(row.record))
     if machine is None:
         return
-    if row.event == MachineState.TERMINATING and machine.termination.reason is not None:
-        telemetry.machine_terminated(machine.sku, machine.termination.reason)
-        if machine.termination.reason is TerminationReason.DEADLINE and machine.failure is not None:
-            telemetry.launch_failures(machine.sku, machine.failure, 1)
-    elif row.event == MachineState.FAILED and machine.failure is not None:
-        telemetry.launch_failures(machine.sku, machine.failure, 1)
-        if machine.failure is FailureClass.HEALTH_CHECK:
-            _report_health_checks(machine, row.detail, telemetry)
+    if row.event in _ENDS and row.code:
+        _report_end(machine, row, telemetry)
+    elif row.event == MachineState.FAILED and row.code:
+        telemetry.launch_failures(machine.sku, FailureClass(row.code), 1)
+        if row.code == FailureClass.HEALTH_CHECK:
+            _report_health_checks(machine, row, telemetry)
     elif row.event == MachineState.EXITED and machine.work.exit_reason is not None:
         telemetry.runner_exited(machine.sku, machine.work.exit_reason)
     elif row.event == "interrupted" and machine.interruption.kind is not None:
@@ -123,11 +130,44 @@ def _report_machine(row: HistoryRow, state: LedgerState, telemetry: RecordTeleme
         )
 
 
-def _report_health_checks(machine: Machine, detail: str, telemetry: RecordTelemetry) -> None:
-    """Report the failed checks. `detail` names each with its reason (`HealthChecksRequest.summary`)."""
-    telemetry.health_check_failed(machine.sku, detail.partition(":")[0])
+def _report_launch_request(row: HistoryRow, state: LedgerState) -> None:
+    request = state.launch_requests.get(LaunchRequestId(row.record))
+    if request is not None and row.code:
+        _log.warning(
+            "launch_failed",
+            launch_request=request.id,
+            sku=request.sku,
+            provider=request.provider,
+            capacity_type=request.capacity_type,
+            code=row.code,
+            reason=row.detail,
+        )
+
+
+def _report_end(machine: Machine, row: HistoryRow, telemetry: RecordTelemetry) -> None:
+    """Report that a machine ends. Its failure counts here if it was never in the state `failed`."""
+    code = TerminationReason(row.code)
+    telemetry.machine_terminated(machine.sku, code)
+    if code in _FAILURES_OF_ENDS and machine.failure is not None:
+        telemetry.launch_failures(machine.sku, machine.failure, 1)
+    _log.info(
+        "machine_terminated",
+        machine=machine.id,
+        sku=machine.sku,
+        provider=machine.provider,
+        provider_id=machine.placement.provider_id,
+        code=code,
+        reason=row.detail,
+        failure=machine.failure,
+    )
+
+
+def _report_health_checks(machine: Machine, row: HistoryRow, telemetry: RecordTelemetry) -> None:
+    """Report the failed checks. The row names each with its reason (`HealthChecksRequest.summary`)."""
+    telemetry.health_check_failed(machine.sku, row.detail.partition(":")[0])
     _log.warning(
         "health_checks_failed",
+        code=row.code,
         sku=machine.sku,
         machine=machine.id,
         provider=machine.provider,
@@ -135,9 +175,13 @@ def _report_health_checks(machine: Machine, detail: str, telemetry: RecordTeleme
         zone=machine.placement.zone,
         instance_type=machine.placement.instance_type,
         image=machine.placement.image,
-        detail=detail,
+        detail=row.detail,
     )
 
 
+_ENDS = frozenset({MachineState.TERMINATING, MachineState.TERMINATED, MachineState.LOST})
+_FAILURES_OF_ENDS = frozenset(
+    {TerminationReason.DEADLINE, TerminationReason.LOST, TerminationReason.SHUT_DOWN}
+)
 _REFUSALS = frozenset(admission for admission in Admission if admission.is_refusal)
 _ENDS_OF_RERUNS = {f"rerun_{outcome}": outcome for outcome in RerunOutcome}

@@ -6,6 +6,7 @@ Downtime of the controller extends deadlines. The planner decides what follows f
 import math
 
 from autoscaler.ledger.state import LedgerState
+from autoscaler.model.backoff import Backoff
 from autoscaler.model.catalogue import DEFAULT_LIFETIME, Deadlines
 from autoscaler.model.evidence import EVIDENCE_TIME
 from autoscaler.model.identifiers import Instant, Seconds
@@ -20,6 +21,9 @@ TERMINATED_AFTER_JOB: Seconds = 1800.0
 
 POWER_OFF_TIME: Seconds = 120.0
 """How long a machine may take to power itself off after it reported its runner's exit."""
+
+TERMINATE_AGAIN = Backoff(120.0, 600.0)
+"""Delay before the next request to terminate a machine. It doubles up to ten minutes."""
 
 _S = MachineState
 

@@ -25,6 +25,7 @@ from autoscaler.model.failures import FailureClass
 from autoscaler.model.identifiers import Instant, JobId, Seconds
 from autoscaler.model.interruptions import (
     NO_RERUN,
+    TAKES,
     NoticeKind,
     Rerun,
     RerunOutcome,
@@ -43,9 +44,6 @@ GIVEN_UP_AFTER: Seconds = 7 * 86_400.0
 """GitHub lets a job run for five days (docs.github.com: Actions limits)."""
 
 _GRAVITY = {kind: rank for rank, kind in enumerate(NoticeKind)}
-_TAKES = frozenset({NoticeKind.SPOT_INTERRUPTION, NoticeKind.SCHEDULED_CHANGE})
-"""Only these notices explain why a machine disappeared under a job."""
-
 _SHORT = frozenset({NoticeKind.SPOT_INTERRUPTION, NoticeKind.REBALANCE_RECOMMENDATION})
 """These notices mean that capacity is short. Service of one host says nothing about other hosts."""
 
@@ -59,7 +57,7 @@ def on_machine_noticed(state: LedgerState, event: MachineNoticed) -> None:
     if machine is None or machine.provider != event.provider:
         return
     gone = not machine.occupies or machine.state in _LEAVING
-    if gone and not (is_unexplained(machine) and event.kind in _TAKES):
+    if gone and not (is_unexplained(machine) and event.kind in TAKES):
         return
     if event.kind is NoticeKind.STATE_CHANGE:
         return  # no interruption: the provider's listing will show the reason
@@ -115,7 +113,7 @@ def note_silent(state: LedgerState, machine: Machine, at: Instant) -> None:
 
 def note_taken(state: LedgerState, machine: Machine, at: Instant) -> None:
     """Mark a machine as interrupted under its runner, if it had a notice, and check the runner's job."""
-    if machine.interruption.kind not in _TAKES:
+    if machine.interruption.kind not in TAKES:
         return
     with state.changing(machine):
         machine.interruption.taken_at = at
@@ -252,7 +250,7 @@ def _taken_under(state: LedgerState, job: Job, at: Instant) -> Machine | None:
     if machine is None:
         return None
     taken = machine.interruption.taken_at is not None
-    silent = machine.interruption.kind in _TAKES and is_silent(machine, at)
+    silent = machine.interruption.kind in TAKES and is_silent(machine, at)
     if silent and not taken and job.state is JobState.COMPLETED:
         with state.changing(machine):
             machine.interruption.taken_at = at

@@ -12,7 +12,7 @@ from autoscaler.ledger.cooldowns import (
     hold_back_answered,
 )
 from autoscaler.ledger.launch_rate import spend
-from autoscaler.ledger.machines import fail, move
+from autoscaler.ledger.machine_states import fail, move
 from autoscaler.ledger.state import LedgerState
 from autoscaler.model.catalogue import Offering, most_units
 from autoscaler.model.cooldowns import launch_option_key
@@ -154,7 +154,10 @@ def on_launch_request_answered(state: LedgerState, event: LaunchRequestAnswered)
         request.failure = worst[0] if left else None
         request.reason = worst[1] if left else ""
     detail = f"{len(request.slots) - len(left)} of {len(request.slots)}"
-    _settle(state, request, event.at, "answered", f"{detail}: {worst[1]}" if left else detail)
+    if left:
+        _settle(state, request, event.at, "answered", f"{detail}: {worst[1]}", worst[0])
+    else:
+        _settle(state, request, event.at, "answered", detail)
 
 
 def bind(
@@ -257,7 +260,12 @@ def count_full_listing(
             at,
             request.reason,
         )
-    _settle(state, request, at, "written_off", f"{len(left)} of {len(request.slots)} slots")
+    detail = f"{len(left)} of {len(request.slots)} slots"
+    if left:
+        detail = f"{detail}: {request.reason}"
+        _settle(state, request, at, "written_off", detail, FailureClass.UNKNOWN)
+    else:
+        _settle(state, request, at, "written_off", detail)
 
 
 def most_expensive(offerings: list[Offering]) -> tuple[float, tuple[tuple[str, int], ...]]:
@@ -311,10 +319,10 @@ def _worst(event: LaunchRequestAnswered) -> tuple[FailureClass, str]:
 
 
 def _settle(
-    state: LedgerState, request: LaunchRequest, at: Instant, event: str, detail: str
+    state: LedgerState, request: LaunchRequest, at: Instant, event: str, detail: str, code: str = ""
 ) -> None:
     if request.state is not LaunchRequestState.SETTLED:
         with state.changing(request):
             state.enter(request, LaunchRequestState.SETTLED)
             request.settled_at = at
-    state.note(request, at, event, detail)
+    state.note(request, at, event, detail, code)

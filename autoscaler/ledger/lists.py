@@ -13,7 +13,13 @@ from autoscaler.ledger.interruptions import is_unexplained, note_interruption, n
 from autoscaler.ledger.job_holds import left_idle
 from autoscaler.ledger.launch_requests import bind, count_full_listing, free_slots
 from autoscaler.ledger.listed_machines import new_machine
-from autoscaler.ledger.machines import close_its_runner, fail, leave, move
+from autoscaler.ledger.machine_states import (
+    close_its_runner,
+    end,
+    fail,
+    found_reason,
+    leave,
+)
 from autoscaler.ledger.state import LedgerState
 from autoscaler.ledger.unverified import adopt, check_age_of_store, listed_again
 from autoscaler.model.events import (
@@ -255,7 +261,9 @@ def _gone(state: LedgerState, machine: Machine, at: Instant, reason: str) -> Non
         with state.changing(machine):
             machine.failure = FailureClass.UNKNOWN
         note_failed_boot(state, machine, at, reason)
+    lost = to is MachineState.LOST
+    code = TerminationReason.LOST if lost else found_reason(state, machine)
     note_terminated(state, machine, at)
     left_idle(state, machine, at)
     close_its_runner(state, machine, at, f"its machine is terminated: {reason}")
-    move(state, machine, to, at, reason)
+    end(state, machine, to, code, at, reason)

@@ -4,6 +4,7 @@ from autoscaler.ledger.circuits import note_refused_image
 from autoscaler.ledger.cooldowns import note_early_exit, note_failed_boot, note_good_boot
 from autoscaler.ledger.deadlines import (
     SILENCE,
+    TERMINATE_AGAIN,
     TERMINATED_AFTER_JOB,
     due,
     lifetime_end,
@@ -12,8 +13,8 @@ from autoscaler.ledger.deadlines import (
 from autoscaler.ledger.faulty_hosts import avoid_host
 from autoscaler.ledger.interruptions import note_silent, note_taken
 from autoscaler.ledger.job_holds import JOB_ASSIGNED_WITHIN
+from autoscaler.ledger.machine_states import close_its_runner, end, fail, move, see
 from autoscaler.ledger.state import LedgerState
-from autoscaler.model.backoff import Backoff
 from autoscaler.model.changes import HistoryRow
 from autoscaler.model.events import (
     ConsoleRead,
@@ -35,11 +36,8 @@ from autoscaler.model.machines import (
     MachineState,
     TerminationReason,
 )
-from autoscaler.model.runners import IDLE_STATES, RunnerState
+from autoscaler.model.runners import IDLE_STATES
 from autoscaler.model.transitions import may_become
-
-TERMINATE_AGAIN = Backoff(120.0, 600.0)
-"""Delay before the next request to terminate a machine. It doubles up to ten minutes."""
 
 _S = MachineState
 _LATE = {_S.LAUNCHED: FailureClass.BOOT_DEADLINE, _S.BOOTED: FailureClass.HEALTH_CHECK}
@@ -121,11 +119,9 @@ def on_termination_requested(state: LedgerState, event: TerminationRequested) ->
     close_its_runner(state, machine, event.at, event.reason)
     if machine.state is not _S.TERMINATING:
         failure = _failure_to_become_ready(machine, event.reason_code)
-        detail = f"{event.reason_code}: {event.reason}"
-        if not move(state, machine, _S.TERMINATING, event.at, detail):
+        if not end(state, machine, _S.TERMINATING, event.reason_code, event.at, event.reason):
             return
         with state.changing(machine):
-            machine.termination.reason = event.reason_code
             machine.failure = failure or machine.failure
         if failure is not None and machine.progress.ready_at is None:
             note_failed_boot(state, machine, event.at, event.reason)
@@ -200,65 +196,6 @@ def _note_unregistered(state: LedgerState, machine: Machine, event: RunnerRead) 
 def on_console_read(state: LedgerState, event: ConsoleRead) -> None:
     """Add the console output to the machine's history."""
     state.note_row(HistoryRow(event.at, "machine", event.machine, "console", event.shown))
-
-
-def leave(state: LedgerState, machine: Machine, at: Instant, reason: str) -> None:
-    """Mark a machine as terminating that shuts down without a request of the controller.
-
-    The controller requests its termination only if the machine still exists after `TERMINATE_AGAIN.first`.
-    """
-    close_its_runner(state, machine, at, reason)
-    move(state, machine, _S.TERMINATING, at, reason)
-    with state.changing(machine):
-        machine.due = at + TERMINATE_AGAIN.first
-
-
-def move(
-    state: LedgerState, machine: Machine, to: MachineState, at: Instant, detail: str = ""
-) -> bool:
-    """Change a machine's state. Return False if `MACHINE_TRANSITIONS` does not have this transition."""
-    with state.changing(machine):
-        if not state.enter(machine, to):
-            return False
-        machine.since, machine.absence = at, 0.0
-        if to in (_S.TERMINATED, _S.LOST):
-            machine.progress.ended_at = at
-        machine.due = due(state, machine)
-        if detail:
-            machine.reason = detail[:500]
-    state.note(machine, at, to, detail)
-    return True
-
-
-def fail(
-    state: LedgerState, machine: Machine, failure: FailureClass, at: Instant, reason: str
-) -> None:
-    """Mark a machine or a slot as failed. A machine that exists becomes due for termination."""
-    close_its_runner(state, machine, at, reason)
-    with state.changing(machine):
-        machine.failure = failure
-    move(state, machine, _S.FAILED, at, reason)
-
-
-def see(state: LedgerState, machine: Machine, at: Instant) -> None:
-    """Store that the agent has just sent an authenticated request."""
-    with state.changing(machine):
-        machine.work.last_seen = at
-        machine.work.finished_at, machine.work.finished_reads = None, 0
-        if machine.state in (_S.READY, _S.ASSIGNED):
-            machine.absence = 0.0
-        machine.due = due(state, machine)
-
-
-def close_its_runner(state: LedgerState, machine: Machine, at: Instant, reason: str) -> None:
-    """End the registration of a machine that exits or is terminated."""
-    runner = state.runners.get(machine.work.runner) if machine.work.runner is not None else None
-    if runner is None or not may_become(runner, RunnerState.DONE):
-        return
-    with state.changing(runner):
-        state.enter(runner, RunnerState.DONE)
-        runner.since, runner.reason = at, reason[:500]
-    state.note(runner, at, RunnerState.DONE, reason)
 
 
 def _failure_to_become_ready(

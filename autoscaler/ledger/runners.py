@@ -2,7 +2,7 @@
 
 from autoscaler.ledger.cooldowns import count_failure, end_hold, note_job_given
 from autoscaler.ledger.deadlines import due
-from autoscaler.ledger.machines import move, see
+from autoscaler.ledger.machine_states import move, see
 from autoscaler.ledger.state import LedgerState
 from autoscaler.model.cooldowns import registration_key
 from autoscaler.model.events import (

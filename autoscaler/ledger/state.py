@@ -130,10 +130,12 @@ class LedgerState(IndexedRecords):
         self.reads[job.id] = at
         self.note(job, at, "disputed", why)
 
-    def note(self, record: Record, at: Instant, event: str, detail: str = "") -> None:
+    def note(
+        self, record: Record, at: Instant, event: str, detail: str = "", code: str = ""
+    ) -> None:
         """Add a row of history about a record."""
         kind, key = kind_and_key(record)
-        self.note_row(HistoryRow(at, kind, key, event, detail[:500]))
+        self.note_row(HistoryRow(at, kind, key, event, detail[:500], code))
 
     def note_row(self, row: HistoryRow) -> None:
         """Add a row of history, also about a record that is not in memory."""

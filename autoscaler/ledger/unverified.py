@@ -15,7 +15,7 @@ until it ends, or until an operator releases it.
 
 from autoscaler.ledger.deadlines import due
 from autoscaler.ledger.listed_machines import new_machine
-from autoscaler.ledger.machines import close_its_runner, move
+from autoscaler.ledger.machine_states import close_its_runner, move
 from autoscaler.ledger.state import LedgerState
 from autoscaler.model.events import (
     ListedMachine,
@@ -25,7 +25,12 @@ from autoscaler.model.events import (
 )
 from autoscaler.model.identifiers import Instant, MachineId, ProviderName, RunnerName, Seconds
 from autoscaler.model.jobs import Job, JobState
-from autoscaler.model.machines import Machine, MachineState, TerminationReason
+from autoscaler.model.machines import (
+    FOUND_REASONS,
+    Machine,
+    MachineState,
+    TerminationReason,
+)
 from autoscaler.model.runners import RunnerState, machine_in_any_name
 from autoscaler.model.unverified import UnverifiedReason
 
@@ -58,6 +63,9 @@ def adopt(
 def listed_again(state: LedgerState, machine: Machine, at: Instant) -> None:
     """Take back that the machine is lost. It is unverified if it may have run a job."""
     why = UnverifiedReason.LISTED_AGAIN
+    if machine.termination.reason in FOUND_REASONS:
+        with state.changing(machine):
+            machine.termination.reason = None
     if not machine.work.may_run_job:
         move(state, machine, MachineState.FAILED, at, why.explanation)
         return

@@ -56,6 +56,9 @@ def _copied_part(part: P) -> P:
 class HistoryRow:
     """What happened to one record, and why.
 
+    `code` is the reason code of a failed launch (`FailureClass`) or of the end of a machine
+    (`TerminationReason`), and empty otherwise. `detail` says the reason in words.
+
     `kind` is job, launch_request, machine or runner. A rerun is in the history of its job. Kind
     `installation` (record: its ID) and kind `sku` (record: its name) have no record of their own.
     """
@@ -65,6 +68,7 @@ class HistoryRow:
     record: str
     event: str
     detail: str = ""
+    code: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,6 +21,9 @@ class NoticeKind(StrEnum):
     SPOT_INTERRUPTION = "spot_interruption"
 
 
+TAKES = frozenset({NoticeKind.SPOT_INTERRUPTION, NoticeKind.SCHEDULED_CHANGE})
+"""Only these notices explain why a machine disappeared under a job."""
+
 NO_RERUN = "no-rerun"
 """The label of a job that must not be rerun. Every SKU has it."""
 

@@ -97,19 +97,52 @@ BOOTING_STATES = (MachineState.REQUESTED, MachineState.LAUNCHED, MachineState.BO
 
 
 class TerminationReason(StrEnum):
-    """Why the controller may terminate a machine. There are no other reasons."""
+    """Why a machine ends: a code for metrics, logs, history and runbooks. `Machine.reason` is the message.
+
+    The controller decides to terminate the machine, for one of these reasons alone:
+
+    surplus              there are more machines than slots, or its SKU is not configured any more
+    idle                 ready for the `idle.timeout` of its SKU
+    max_age              ready for the `idle.max_age` of its SKU
+    failed               its launch, its boot or its health checks failed; `Machine.failure` has the class
+    deadline             it did not boot, become ready or fetch its assignment in time
+    cannot_start         its provider cannot start it: no node takes the pod, or its image cannot be read
+    exited               its runner exited, and it did not power itself off
+    finished             GitHub completed its job half an hour ago, and the machine stayed
+    silent_and_finished  its agent is silent, and GitHub shows that its runner has no job any more
+    lifetime             it was assigned for the `lifetime` of its SKU
+    operator             an operator released it
+    interrupted          its provider interrupts it, and no job runs on it
+
+    It ends without a request of the controller:
+
+    powered_off          it powered itself off after its runner's work
+    interrupted          as above: its provider took it back
+    shut_down            someone else terminated it, or it shut down before its runner's work was over
+    lost                 two complete listings did not show it
+    """
 
     SURPLUS = "surplus"
     IDLE = "idle"
     MAX_AGE = "max_age"
+    FAILED = "failed"
     DEADLINE = "deadline"
+    CANNOT_START = "cannot_start"
     EXITED = "exited"
+    FINISHED = "finished"
     SILENT_AND_FINISHED = "silent_and_finished"
     LIFETIME = "lifetime"
     OPERATOR = "operator"
     INTERRUPTED = "interrupted"
-    FINISHED = "finished"
-    CANNOT_START = "cannot_start"
+    POWERED_OFF = "powered_off"
+    SHUT_DOWN = "shut_down"
+    LOST = "lost"
+
+
+FOUND_REASONS = frozenset(
+    {TerminationReason.POWERED_OFF, TerminationReason.SHUT_DOWN, TerminationReason.LOST}
+)
+"""Reasons that the controller finds and never decides."""
 
 
 class ExitReason(StrEnum):
@@ -201,10 +234,10 @@ class WorkEvidence:
 
 @dataclass(slots=True)
 class Termination:
-    """The controller's requests to terminate a machine."""
+    """Why a machine ends, and the controller's requests to terminate it."""
 
     reason: TerminationReason | None = None
-    """Why the controller terminates the machine."""
+    """Why the machine ends; None while there is no reason."""
     attempts: int = 0
     """Number of requests to terminate the machine so far."""
     error: str = ""

@@ -8,6 +8,7 @@ from prometheus_client import CONTENT_TYPE_LATEST, Gauge, Histogram
 from autoscaler.controller.ports.telemetry import FleetCounts
 from autoscaler.model.access import OUTSIDE_ACCESS_REASONS
 from autoscaler.model.catalogue import CapacityType
+from autoscaler.model.deliveries import DeliveryAnswer
 from autoscaler.model.failures import HEALTH_CHECKS, FailureClass
 from autoscaler.model.identifiers import Instant, ProviderName, Seconds, SkuName
 from autoscaler.model.interruptions import NoticeKind, RerunOutcome
@@ -17,7 +18,7 @@ from autoscaler.model.prices import PriceSource
 from autoscaler.model.quotas import QuotaSource
 from autoscaler.model.unmatched import Unmatched
 from autoscaler.observability.labels import BoundedLabel
-from autoscaler.observability.series import DELIVERY_ANSWERS, Series
+from autoscaler.observability.series import Series
 
 CONCLUSIONS = (
     "success",
@@ -96,9 +97,9 @@ class PrometheusTelemetry:
         ).inc()
         _observe(self._series.provider_seconds.labels(name, what), duration)
 
-    def delivery(self, answer: str) -> None:
+    def delivery(self, answer: DeliveryAnswer) -> None:
         """See `Telemetry.delivery`."""
-        self._series.deliveries.labels(self._answer.value(answer)).inc()
+        self._series.deliveries.labels(answer.value).inc()
 
     def bootstrap(self, step: str, answer: str) -> None:
         """See `Telemetry.bootstrap`."""
@@ -241,7 +242,6 @@ class PrometheusTelemetry:
         self._check = BoundedLabel(HEALTH_CHECKS)
         self._code = BoundedLabel(Admission)
         self._access = BoundedLabel(OUTSIDE_ACCESS_REASONS)
-        self._answer = BoundedLabel(DELIVERY_ANSWERS, extra=27)
         self._step = BoundedLabel(extra=24)
         self._bootstrap_answer = BoundedLabel(extra=27)
 

@@ -19,6 +19,7 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
 from autoscaler.model.access import OUTSIDE_ACCESS_REASONS
+from autoscaler.model.deliveries import DeliveryAnswer
 from autoscaler.model.failures import HEALTH_CHECKS, FailureClass
 from autoscaler.model.identifiers import ProviderName, SkuName
 from autoscaler.model.interruptions import NoticeKind, RerunOutcome
@@ -30,9 +31,6 @@ from autoscaler.model.unmatched import Unmatched
 
 WAIT_BUCKETS = (1, 2, 5, 10, 20, 30, 45, 60, 90, 120, 180, 300, 600, 1200, 1800, 3600, 7200, 21600)
 """Seconds. A job starts on a ready machine in seconds, on a new one in minutes, without capacity in hours."""
-
-DELIVERY_ANSWERS = ("accepted", "duplicate", "ignored", "store_failed", "shed")
-"""The outcomes of deliveries that alerts count. They exist from the start, at zero."""
 
 CALL_BUCKETS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
 PASS_BUCKETS = (0.0001, 0.0005, 0.001, 0.005, 0.01, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 10)
@@ -110,7 +108,7 @@ class Series:
         )
         self.ended = self._counter(
             "machines_terminated",
-            "Machines that the controller decided to terminate.",
+            "Machines that end, by the reason.",
             ("sku", "reason"),
         )
         self.health_checks = self._counter(
@@ -232,8 +230,8 @@ class Series:
         # rate() ignores the first step of a series that starts at one.
         for reason in Unmatched:
             self.unmatched.labels(reason.value)
-        for answer in DELIVERY_ANSWERS:
-            self.deliveries.labels(answer)
+        for answer in DeliveryAnswer:
+            self.deliveries.labels(answer.value)
         for sku in skus:
             self.queue_seconds.labels(sku)
             self._show(self.waiting, sku)

@@ -130,10 +130,15 @@ def print_history(rows: list[Answer]) -> None:
     print_table(
         ("time", "what", "ID", "event", "detail"),
         [
-            (moment(row["at"]), row["kind"], row["record"], row["event"], row["detail"])
+            (moment(row["at"]), row["kind"], row["record"], row["event"], _with_code(row))
             for row in rows
         ],
     )
+
+
+def _with_code(row: Answer) -> str:
+    """Return what a row says, after its reason code if it has one."""
+    return ": ".join(filter(None, (row["code"], row["detail"])))
 
 
 def print_explanation(found: Answer) -> None:

@@ -84,8 +84,10 @@ def _due(fleet: Fleet, machine: Machine) -> Terminate | MarkUnverified | ReadRun
                 machine.id, TerminationReason.DEADLINE, "it did not fetch its assignment in time"
             )
         case MachineState.FAILED if not machine.work.may_run_job:
-            known = machine.termination.reason
-            return Terminate(machine.id, known or TerminationReason.SURPLUS, machine.reason)
+            # A machine without a failure is one too many: its launch request has no slot for it.
+            is_surplus = machine.failure is None
+            found = TerminationReason.SURPLUS if is_surplus else TerminationReason.FAILED
+            return Terminate(machine.id, machine.termination.reason or found, machine.reason)
         case MachineState.EXITED:
             return Terminate(machine.id, TerminationReason.EXITED, "its runner exited")
         case MachineState.TERMINATING:

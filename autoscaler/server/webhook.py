@@ -5,6 +5,7 @@ neither parsed nor stored.
 """
 
 import asyncio
+import json
 import re
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -17,6 +18,7 @@ from multidict import MultiMapping
 from autoscaler.controller.ports.clock import Clock
 from autoscaler.controller.ports.store import Delivery, StoreError
 from autoscaler.controller.ports.telemetry import DeliveryTelemetry
+from autoscaler.model.deliveries import DeliveryAnswer
 from autoscaler.model.identifiers import Seconds
 from autoscaler.server.bodies import MEBIBYTE, Bodies, BodyRefusedError
 from autoscaler.server.completion import Completion
@@ -37,39 +39,51 @@ _DELIVERY_ID = re.compile(r"[0-9A-Za-z][0-9A-Za-z-]{0,63}")
 _EVENT = re.compile(r"[a-z][a-z_]{0,63}")
 _MAX_SIGNATURE = 128
 _JSON = "application/json"
+_MALFORMED_HEADERS = "X-GitHub-Delivery or X-GitHub-Event is missing, given twice or malformed"
 
 ANSWERS: Final = {
-    "accepted": 202,
-    "duplicate": 200,
-    "ignored": 202,
-    "ping": 200,
-    "malformed": 400,
-    "bad_signature": 401,
-    "too_slow": 408,
-    "too_large": 413,
-    "unsupported_type": 415,
-    "shed": 503,
-    "store_failed": 503,
+    DeliveryAnswer.ACCEPTED: 202,
+    DeliveryAnswer.DUPLICATE: 200,
+    DeliveryAnswer.IGNORED: 202,
+    DeliveryAnswer.PING: 200,
+    DeliveryAnswer.MALFORMED: 400,
+    DeliveryAnswer.BAD_SIGNATURE: 401,
+    DeliveryAnswer.TOO_SLOW: 408,
+    DeliveryAnswer.TOO_LARGE: 413,
+    DeliveryAnswer.UNSUPPORTED_TYPE: 415,
+    DeliveryAnswer.SHED: 503,
+    DeliveryAnswer.STORE_FAILED: 503,
 }
-"""The outcomes of a delivery, which metrics count, with their HTTP statuses.
+"""The HTTP statuses of the outcomes that have an answer."""
 
-Metrics also count `aborted` (the peer disconnected) and `failed` (a bug: 500).
-"""
+MESSAGES: Final = {
+    DeliveryAnswer.MALFORMED: "The request is not a webhook delivery that this controller can read.",
+    DeliveryAnswer.BAD_SIGNATURE: "The delivery is not signed with a secret of webhook_secret_file.",
+    DeliveryAnswer.TOO_SLOW: "The body did not arrive in time.",
+    DeliveryAnswer.TOO_LARGE: "The body is larger than the controller accepts.",
+    DeliveryAnswer.UNSUPPORTED_TYPE: "The webhook's content type must be application/json, uncompressed.",
+    DeliveryAnswer.SHED: "The controller cannot store more deliveries in time. It will ask for a redelivery.",
+    DeliveryAnswer.STORE_FAILED: "The store failed. The controller will ask for a redelivery.",
+}
+"""What GitHub's list of recent deliveries shows for a refused one. It contains nothing of the request."""
 
 _REFUSED_BODIES: Final = {
-    "too_large": "too_large",
-    "too_slow": "too_slow",
-    "encoded": "unsupported_type",
-    "broken": "malformed",
-    "busy": "shed",
+    "too_large": DeliveryAnswer.TOO_LARGE,
+    "too_slow": DeliveryAnswer.TOO_SLOW,
+    "encoded": DeliveryAnswer.UNSUPPORTED_TYPE,
+    "broken": DeliveryAnswer.MALFORMED,
+    "busy": DeliveryAnswer.SHED,
 }
 
 _UNAVAILABLE = 503
 _RETRY = {"Retry-After": "5"}
 
 _BODIES: Final = {
-    word: f'{{"{"result" if status < 400 else "error"}":"{word}"}}'.encode()
-    for word, status in ANSWERS.items()
+    answer: json.dumps(
+        {"error": answer, "reason": MESSAGES[answer]} if answer in MESSAGES else {"result": answer},
+        separators=(",", ":"),
+    ).encode()
+    for answer in ANSWERS
 }
 """The answers' bodies, encoded once: encoding takes longer than checking a request."""
 
@@ -121,61 +135,75 @@ class WebhookEndpoint:
         app.on_cleanup.append(finish)
 
     async def _handle(self, request: web.Request) -> web.Response:
-        word = "failed"
+        answer = DeliveryAnswer.FAILED
         try:
-            word = await self._receive(request)
+            answer = await self._receive(request)
         except BodyRefusedError as refused:
-            word = _REFUSED_BODIES[refused.reason]
+            answer = self._refuse(_REFUSED_BODIES[refused.reason], request.remote)
         except (asyncio.CancelledError, ConnectionError):
-            word = "aborted"
+            answer = DeliveryAnswer.ABORTED
             raise
         finally:
-            self._telemetry.delivery(word)
-        return _answer(word)
+            self._telemetry.delivery(answer)
+        return _answer(answer)
 
-    async def _receive(self, request: web.Request) -> str:
+    async def _receive(self, request: web.Request) -> DeliveryAnswer:
         # Measured in real time, not by the controller's clock, since GitHub's timeout is real time.
         if self._completion.longest > self._limits.oldest_pending:
-            return "shed"
+            return self._refuse(DeliveryAnswer.SHED, request.remote)
         if not _is_json(request.headers):
-            return "unsupported_type"
+            return self._refuse(DeliveryAnswer.UNSUPPORTED_TYPE, request.remote)
         async with self._bodies.read(request) as body:
             return await self.process_delivery(request.headers, body, request.remote)
 
     async def process_delivery(
         self, headers: MultiMapping[str], body: bytes, peer: str | None
-    ) -> str:
+    ) -> DeliveryAnswer:
         """Check a delivery, store it if it is needed, and return its outcome, a key of ANSWERS."""
         if not self._verify(body, _signature(headers)):
-            self._refusals.note("delivery_signature_invalid", peer=peer)
-            return "bad_signature"
+            return self._refuse(DeliveryAnswer.BAD_SIGNATURE, peer)
         delivery = _only(headers, "X-GitHub-Delivery")
         event = _only(headers, "X-GitHub-Event")
         if not (_DELIVERY_ID.fullmatch(delivery) and _EVENT.fullmatch(event)):
-            self._refusals.note("delivery_headers_malformed", peer=peer)
-            return "malformed"
+            return self._refuse(DeliveryAnswer.MALFORMED, peer, reason=_MALFORMED_HEADERS)
         if event != "workflow_job":
-            return "ping" if event == "ping" else "ignored"
-        return await self._process_job(Delivery(delivery, event, self._clock.now(), body))
+            return DeliveryAnswer.PING if event == "ping" else DeliveryAnswer.IGNORED
+        return await self._process_job(Delivery(delivery, event, self._clock.now(), body), peer)
 
-    async def _process_job(self, delivery: Delivery) -> str:
+    async def _process_job(self, delivery: Delivery, peer: str | None) -> DeliveryAnswer:
         try:
             accepting = self._accept(delivery)
         except (ValueError, RecursionError) as error:
-            self._refusals.note("delivery_malformed", delivery=delivery.id, reason=str(error))
-            return "malformed"
+            return self._refuse(
+                DeliveryAnswer.MALFORMED, peer, delivery=delivery.id, reason=str(error)
+            )
         return await self._keep(delivery, accepting)
 
-    async def _keep(self, delivery: Delivery, accepting: Awaitable[bool | None]) -> str:
+    async def _keep(self, delivery: Delivery, accepting: Awaitable[bool | None]) -> DeliveryAnswer:
         """Return the outcome. Storing continues if GitHub disconnects."""
         try:
             fresh = await self._completion.run(accepting)
         except StoreError as error:
-            _log.error("delivery_not_stored", delivery=delivery.id, reason=str(error))
-            return "store_failed"
+            code = DeliveryAnswer.STORE_FAILED
+            _log.error("delivery_not_stored", code=code, delivery=delivery.id, reason=str(error))
+            return code
         if fresh is None:
-            return "ignored"
-        return "accepted" if fresh else "duplicate"
+            return DeliveryAnswer.IGNORED
+        return DeliveryAnswer.ACCEPTED if fresh else DeliveryAnswer.DUPLICATE
+
+    def _refuse(
+        self, code: DeliveryAnswer, peer: str | None, *, delivery: str = "", reason: str = ""
+    ) -> DeliveryAnswer:
+        """Log a refusal and return its code. The log gets the reason of this delivery, if it is known."""
+        self._refusals.note(
+            "delivery_refused",
+            code,
+            code=code,
+            reason=reason or MESSAGES[code],
+            peer=peer,
+            delivery=delivery or None,
+        )
+        return code
 
 
 def _only(headers: MultiMapping[str], name: str) -> str:
@@ -200,7 +228,7 @@ def _signature(headers: MultiMapping[str]) -> str | None:
     return header
 
 
-def _answer(word: str) -> web.Response:
-    status = ANSWERS[word]
+def _answer(answer: DeliveryAnswer) -> web.Response:
+    status = ANSWERS[answer]
     headers = _RETRY if status == _UNAVAILABLE else None
-    return web.Response(status=status, body=_BODIES[word], headers=headers, content_type=_JSON)
+    return web.Response(status=status, body=_BODIES[answer], headers=headers, content_type=_JSON)

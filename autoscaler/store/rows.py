@@ -79,6 +79,7 @@ def history_row(row: HistoryRow) -> Row:
         "record": name(row.record, "history record"),
         "event": _readable(row.event),
         "detail": _readable(row.detail)[:DETAIL_LIMIT],
+        "code": row.code,
     }
 
 
@@ -90,6 +91,7 @@ def read_history(row: Row) -> HistoryRow:
         record=str(row["record"]),
         event=str(row["event"]),
         detail=str(row["detail"]),
+        code=str(row["code"]),
     )
 
 

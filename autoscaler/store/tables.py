@@ -109,6 +109,7 @@ history = Table(
     Column("record", Text, nullable=False),
     Column("event", Text, nullable=False),
     Column("detail", Text, nullable=False),
+    Column("code", Text, nullable=False, server_default=""),
     Index("history_record", "kind", "record", "seq"),
     Index("history_at", "at"),
 )

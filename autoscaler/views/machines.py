@@ -14,6 +14,7 @@ from autoscaler.model.runners import RunnerState
 class MachineView:
     """One machine. Moments are Unix seconds, prices US dollars an hour.
 
+    `code` is the reason code of `reason`: a TerminationReason, a FailureClass, or empty while neither holds.
     `stage` is the last stage of its boot, `job` the job that GitHub gave its runner. `due` is when the
     controller acts on the machine even if nothing else happens: a deadline, or a question to GitHub.
     """
@@ -28,6 +29,7 @@ class MachineView:
     due: Instant | None
     stage: str
     reason: str
+    code: str
     failure: str | None
     instance_type: str
     zone: str
@@ -59,6 +61,7 @@ def view_of(fleet: Fleet, machine: Machine) -> MachineView:
         due=machine.due,
         stage=machine.progress.stage,
         reason=machine.reason,
+        code=machine.termination.reason or machine.failure or "",
         failure=machine.failure.value if machine.failure is not None else None,
         instance_type=machine.placement.instance_type,
         zone=machine.placement.zone,

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 
 from autoscaler.controller.ports.telemetry import FleetCounts
 from autoscaler.model.catalogue import CapacityType
+from autoscaler.model.deliveries import DeliveryAnswer
 from autoscaler.model.failures import FailureClass
 from autoscaler.model.identifiers import Instant, ProviderName, Seconds, SkuName
 from autoscaler.model.interruptions import NoticeKind, RerunOutcome
@@ -56,7 +57,7 @@ class RecordingTelemetry:
     ) -> None:
         self.said.append(("provider_call", provider, operation, outcome))
 
-    def delivery(self, answer: str) -> None:
+    def delivery(self, answer: DeliveryAnswer) -> None:
         self.said.append(("delivery", answer))
 
     def bootstrap(self, step: str, answer: str) -> None:

@@ -3,12 +3,17 @@
 import asyncio
 from dataclasses import replace
 
+from structlog.testing import capture_logs
+
+from autoscaler.controller.ports.provider import ProviderError
 from autoscaler.controller.signals import fleet_counts
 from autoscaler.controller.system import RandomIds, SystemClock
 from autoscaler.model.events import JobObserved, MachineNoticed
+from autoscaler.model.failures import FailureClass
 from autoscaler.model.identifiers import JobId
 from autoscaler.model.interruptions import NoticeKind
 from autoscaler.model.jobs import JobState
+from autoscaler.model.machines import TerminationReason
 from autoscaler.model.waiting import WaitCode
 from tests.controller.agents import launched, queue, say
 from tests.controller.controllers import Controller, World
@@ -93,3 +98,28 @@ async def test_waiting_jobs_are_counted_by_the_reasons_of_the_last_plan() -> Non
     assert world.telemetry.counts.waiting_reasons == {("gpu", WaitCode.LAUNCH_PLANNED): 1}
     await controller.turn()
     assert world.telemetry.counts.waiting_reasons == {("gpu", WaitCode.MACHINE_BOOTING): 1}
+
+
+@on_virtual_time
+async def test_refused_launches_and_ends_of_machines_are_logged_and_counted_by_code() -> None:
+    world = World()
+    controller, (agent,) = await launched(world)
+    await agent.start_runner()
+    machine = controller.only_machine()
+    await agent.exit("status 0")
+    assert machine.placement.provider_id is not None
+    world.east.shut_down(machine.placement.provider_id)
+    with capture_logs() as logs:
+        await controller.poller.list_machines(EAST)
+        world.east.launch_script.append(
+            ProviderError(FailureClass.QUOTA, "VcpuLimitExceeded", "no more")
+        )
+        await queue(controller, 2)
+        await controller.turn()
+    (ended,) = [line for line in logs if line["event"] == "machine_terminated"]
+    assert (ended["machine"], ended["code"]) == (machine.id, "powered_off")
+    assert ("machine_terminated", "gpu", TerminationReason.POWERED_OFF) in world.telemetry.said
+    (refused,) = [line for line in logs if line["event"] == "launch_failed"]
+    assert (refused["sku"], refused["provider"], refused["code"]) == ("gpu", EAST, "quota")
+    assert "VcpuLimitExceeded: no more" in refused["reason"]
+    assert ("launch_failures", "gpu", FailureClass.QUOTA) in world.telemetry.said

@@ -19,6 +19,7 @@ from multidict import CIMultiDict
 
 from autoscaler.controller.ports.store import Delivery, DeliveryKey, Store
 from autoscaler.github.webhook import parse_workflow_job, verify_signature
+from autoscaler.model.deliveries import DeliveryAnswer
 from autoscaler.server.webhook import ANSWERS, Verify, WebhookEndpoint
 from autoscaler.store.sqlite import SqliteStore
 from tests.fuzz.mutations import mutated, mutated_text
@@ -105,7 +106,7 @@ class WebhookTarget:
         await self._store.prune(NEVER)
         return findings
 
-    async def _judge(self, given: Input) -> str:
+    async def _judge(self, given: Input) -> DeliveryAnswer:
         headers = CIMultiDict((name, value) for name, value in given["headers"])
         return await self._endpoint.process_delivery(
             headers, given["body"].encode("latin-1"), "192.0.2.1"
@@ -137,7 +138,9 @@ class WebhookTarget:
         }
 
 
-def _wrong(given: Input, answer: str | BaseException, kept: set[DeliveryKey]) -> str | None:
+def _wrong(
+    given: Input, answer: DeliveryAnswer | BaseException, kept: set[DeliveryKey]
+) -> str | None:
     if isinstance(answer, BaseException):
         return f"process_delivery crashed: {described(answer)}"
     if answer not in ANSWERS:

@@ -99,7 +99,7 @@ def test_the_history_shows_a_machine_from_assignment_to_termination() -> None:
         (7.0, "job", "1", "completed", "webhook"),
         (7.0, "runner", NAME, "done", "job 1 completed"),
         (8.0, "machine", "c0", "exited", "status 0"),
-        (9.0, "machine", "c0", "terminating", "exited: its runner has left"),
+        (9.0, "machine", "c0", "terminating", "its runner has left"),
         (10.0, "machine", "c0", "termination_refused", "the API is closed"),
         (13.0, "machine", "c0", "terminated", "ended"),
     ]
@@ -125,7 +125,7 @@ def test_the_history_shows_a_launch_request_that_is_never_answered() -> None:
         (2.0, "launch_request", "c", "sent", "attempt 2"),
         (3.0, "launch_request", "c", "unknown", "timed out again"),
         (64.0, "machine", "c0", "failed", "no answer, and in no listing"),
-        (64.0, "launch_request", "c", "written_off", "1 of 1 slots"),
+        (64.0, "launch_request", "c", "written_off", "1 of 1 slots: timed out again"),
     ]
     assert world.call().settled_at == world.now
 
@@ -205,7 +205,7 @@ def test_failed_health_checks_and_a_termination_under_a_runner_enter_the_history
         (1.0, "machine", "c0", "failed", "no GPU"),
         (2.0, "machine", "c1", "runner_read", "204"),
         (3.0, "runner", name, "done", "assigned 86400 s ago"),
-        (3.0, "machine", "c1", "terminating", "lifetime: assigned 86400 s ago"),
+        (3.0, "machine", "c1", "terminating", "assigned 86400 s ago"),
     ]
     assert world.runner(name).since == world.now
 

@@ -4,7 +4,7 @@ import dataclasses
 
 import pytest
 
-from autoscaler.ledger.machines import move
+from autoscaler.ledger.machine_states import move
 from autoscaler.model import events as e
 from autoscaler.model.catalogue import Deadlines
 from autoscaler.model.failures import FailureClass

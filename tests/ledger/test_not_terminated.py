@@ -64,7 +64,7 @@ def test_the_reported_reason_is_the_providers_refusal() -> None:
     (entry,) = unverified(world.state)
     assert (entry.machine, entry.provider_id) == (C0, "i-c0")
     assert "OperationNotPermitted: it has termination protection" in entry.why
-    assert entry.why.startswith("3 requests to terminate it (idle: idle for 600 s)")
+    assert entry.why.startswith("3 requests to terminate it (idle for 600 s)")
     assert "terminate it there" in entry.what_to_do
 
 

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from autoscaler.ledger.machines import TERMINATE_AGAIN
+from autoscaler.ledger.deadlines import TERMINATE_AGAIN
 from autoscaler.model import events as e
 from autoscaler.model.cooldowns import active_cooldown, offering_key
 from autoscaler.model.failures import FailureClass
@@ -44,7 +44,10 @@ def test_a_machine_that_shuts_down_before_ready_fails_for_the_listed_reason(
     shows_leaving(world, "c0", "Client.Words: more", failure)
     machine = world.machine("c0")
     assert (machine.state, machine.failure) == (MachineState.TERMINATING, failure or UNKNOWN)
-    assert (machine.reason, machine.termination.reason) == ("Client.Words: more", None)
+    assert (machine.reason, machine.termination.reason) == (
+        "Client.Words: more",
+        TerminationReason.FAILED,
+    )
     assert (active_cooldown(world.state.cooldowns, SOLD, world.now) is not None) is (
         failure is CAPACITY
     )

@@ -25,7 +25,7 @@ def test_a_termination_is_recorded_with_its_reason() -> None:
     assert (machine.state, machine.termination.reason, machine.reason) == (
         MachineState.TERMINATING,
         TerminationReason.IDLE,
-        "idle: why",
+        "why",
     )
     assert (machine.due, machine.termination.attempts, machine.failure) == (START + 120.0, 1, None)
     assert world.fleet().usage.machines == 1

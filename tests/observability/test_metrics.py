@@ -13,6 +13,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from autoscaler.controller.ports.telemetry import FleetCounts, Telemetry
 from autoscaler.model.access import OUTSIDE_ACCESS_REASONS
 from autoscaler.model.catalogue import CapacityType
+from autoscaler.model.deliveries import DeliveryAnswer
 from autoscaler.model.failures import HEALTH_CHECKS, FailureClass
 from autoscaler.model.identifiers import ProviderName, SkuName
 from autoscaler.model.interruptions import NoticeKind, RerunOutcome
@@ -66,6 +67,8 @@ def test_known_series_exist_from_the_start_with_zero() -> None:
             assert value(telemetry, "launch_failures_total", sku=sku, reason=failure) == 0
         for reason in TerminationReason:
             assert value(telemetry, "machines_terminated_total", sku=sku, reason=reason) == 0
+    for answer in DeliveryAnswer:
+        assert value(telemetry, "deliveries_total", answer=answer) == 0
 
 
 def test_prices_are_shown_by_their_source_and_when_they_were_read() -> None:
@@ -167,7 +170,7 @@ def test_everything_that_is_reported_is_counted() -> None:
     telemetry = make()
     telemetry.github_call("GET /orgs/{org}/actions/runners", "200", 0.2)
     telemetry.provider_call(EAST, "CreateFleet", "InsufficientInstanceCapacity", 1.5)
-    telemetry.delivery("accepted")
+    telemetry.delivery(DeliveryAnswer.ACCEPTED)
     telemetry.bootstrap("attest", "signature")
     telemetry.job_started(GPU, 90.0)
     telemetry.job_completed(GPU, "success")
@@ -287,7 +290,6 @@ CALLS: dict[str, tuple[object, ...]] = {
     "event_loop_lag": (0.1,),
     "runner_group": ("acme", "gpu", "public_repositories", True),
     "provider_call": (EAST, "CreateFleet", "ok", 0.1),
-    "delivery": ("accepted",),
     "bootstrap": ("attest", "ok"),
     "job_started": (GPU, 1.0),
     "job_completed": (GPU, "success"),
@@ -307,7 +309,7 @@ CALLS: dict[str, tuple[object, ...]] = {
 """One call of each method of the port that has a label which is not of a fixed list."""
 
 MOST_VALUES = {"app": 33, "account": 67, "endpoint": 67, "outcome": 74, "resource": 18}
-MOST_VALUES |= {"operation": 50, "answer": 34, "step": 26, "kind": 6}
+MOST_VALUES |= {"operation": 50, "answer": 28 + len(DeliveryAnswer), "step": 26, "kind": 6}
 MOST_VALUES |= {"sku": 3, "provider": 2, "conclusion": 10, "state": 20}
 MOST_VALUES |= {"runner_group": 66, "code": len(Admission) + 1, "check": len(HEALTH_CHECKS)}
 ACCESS = {*OUTSIDE_ACCESS_REASONS, "public_repositories", "outside_access", OTHER}
@@ -382,7 +384,7 @@ def test_many_values_of_all_labels_at_once_do_not_multiply_the_series(method: st
 
 
 def test_every_method_with_a_label_is_flooded() -> None:
-    unlabelled = {"loop_pass", "fleet", "job_unmatched"}
+    unlabelled = {"loop_pass", "fleet", "job_unmatched", "delivery"}
     public = {name for part in Telemetry.__bases__ for name in vars(part) if name[0] != "_"}
     assert set(CALLS) == public - unlabelled
 
@@ -396,10 +398,10 @@ def test_many_values_of_one_label_leave_room_for_another_labels_values() -> None
 
 
 def test_every_observation_with_an_arbitrary_label_is_counted() -> None:
-    telemetry = flooded("delivery", {0}, 2000)
+    telemetry = flooded("bootstrap", {0, 1}, 2000)
     found = samples(telemetry)
     total = sum(
-        count for (name, _), count in found.items() if name == "autoscaler_deliveries_total"
+        count for (name, _), count in found.items() if name == "autoscaler_bootstrap_requests_total"
     )
     assert total == 2000
 
@@ -449,7 +451,7 @@ def everything() -> PrometheusTelemetry:
     telemetry.event_loop_lag(0.01)
     telemetry.runner_group("acme", "gpu", "outside_access", too_wide=True)
     telemetry.provider_call(EAST, "CreateFleet", "ok", 0.1)
-    telemetry.delivery("accepted")
+    telemetry.delivery(DeliveryAnswer.ACCEPTED)
     telemetry.bootstrap("attest", "ok")
     telemetry.job_completed(GPU, "success")
     telemetry.notice(EAST, "poison")

@@ -66,7 +66,7 @@ def test_planner_terminates_a_machine_with_failed_health_checks_at_once() -> Non
     world.launch(1)
     world.boot("c0")
     world.do(e.HealthChecksReported, C0, False, "no GPU")
-    assert due(world, 0) == end(TerminationReason.SURPLUS, "no GPU")
+    assert due(world, 0) == end(TerminationReason.FAILED, "no GPU")
 
 
 def test_a_machine_that_reported_its_exit_has_two_minutes_to_power_off() -> None:

@@ -12,6 +12,7 @@ from autoscaler.controller.ports.bootstrap import (
     StayReady,
 )
 from autoscaler.controller.ports.store import Delivery, StoreError
+from autoscaler.model.deliveries import DeliveryAnswer
 from autoscaler.model.identifiers import (
     Instant,
     MachineId,
@@ -32,7 +33,7 @@ class CountingTelemetry:
         self.deliveries: Counter[str] = Counter()
         self.steps: Counter[tuple[str, str]] = Counter()
 
-    def delivery(self, answer: str) -> None:
+    def delivery(self, answer: DeliveryAnswer) -> None:
         self.deliveries[answer] += 1
 
     def bootstrap(self, step: str, answer: str) -> None:

@@ -100,7 +100,14 @@ async def test_a_job_is_explained_with_its_history(asked: Asked) -> None:
     assert explained["job"]["wait"]["reasons"][0]["code"] == "max_machines"
     assert "max_machines" in explained["next_event"]["what"]
     assert found["history"] == [
-        {"at": 1000.0, "kind": "job", "record": "2", "event": "queued", "detail": "gpu"}
+        {
+            "at": 1000.0,
+            "kind": "job",
+            "record": "2",
+            "event": "queued",
+            "detail": "gpu",
+            "code": "",
+        }
     ]
 
 

@@ -11,7 +11,8 @@ import pytest
 from structlog.testing import capture_logs
 
 from autoscaler.controller.ports.store import Delivery
-from autoscaler.server.webhook import ANSWERS, WebhookEndpoint, WebhookLimits
+from autoscaler.model.deliveries import DeliveryAnswer
+from autoscaler.server.webhook import ANSWERS, MESSAGES, WebhookEndpoint, WebhookLimits
 from tests.patience import PATIENCE
 from tests.server.doubles import reading
 from tests.server.fakes import (
@@ -26,6 +27,11 @@ from tests.server.fakes import (
 )
 
 JOB = json.dumps({"action": "queued", "workflow_job": {"id": 7, "labels": ["gpu"]}}).encode()
+
+
+def refused(status: int, code: str) -> tuple[int, dict[str, str]]:
+    """Return the answer to a refused delivery."""
+    return status, {"error": code, "reason": MESSAGES[DeliveryAnswer(code)]}
 
 
 def counted(caller: Caller) -> dict[str, int]:
@@ -86,7 +92,7 @@ async def test_an_unsigned_delivery_is_neither_parsed_nor_stored(
     if header is not None:
         headers["X-Hub-Signature-256"] = header
     reply = await caller.post("/webhook", data=JOB, headers=headers)
-    assert (reply.status, reply.json) == (401, {"error": "bad_signature"})
+    assert (reply.status, reply.json) == refused(401, "bad_signature")
     assert counted(caller) == {"bad_signature": 1}
     assert caller.behind.inbox.asked == 0
 
@@ -120,11 +126,15 @@ async def test_a_signature_of_another_body_proves_nothing(caller: Caller) -> Non
 async def test_a_signed_body_that_is_not_a_job_is_refused(caller: Caller, body: bytes) -> None:
     with capture_logs() as logs:
         reply = await caller.deliver(body, "d-1")
-    assert (reply.status, reply.json) == (400, {"error": "malformed"})
+    assert (reply.status, reply.json) == refused(400, "malformed")
     assert counted(caller) == {"malformed": 1}
     assert caller.behind.inbox.asked == 0
     (line,) = logs
-    assert (line["event"], line["delivery"]) == ("delivery_malformed", "d-1")
+    assert (line["event"], line["code"], line["delivery"]) == (
+        "delivery_refused",
+        "malformed",
+        "d-1",
+    )
 
 
 @pytest.mark.parametrize(
@@ -142,10 +152,15 @@ async def test_a_signed_body_that_is_not_a_job_is_refused(caller: Caller, body: 
 async def test_headers_out_of_bounds_are_refused(caller: Caller, headers: dict[str, str]) -> None:
     with capture_logs() as logs:
         reply = await caller.deliver(JOB, **headers)
-    assert (reply.status, reply.json) == (400, {"error": "malformed"})
+    assert (reply.status, reply.json) == refused(400, "malformed")
     assert caller.behind.inbox.asked == 0
     (line,) = logs
-    assert (line["event"], line["peer"]) == ("delivery_headers_malformed", "127.0.0.1")
+    assert (line["event"], line["code"], line["peer"]) == (
+        "delivery_refused",
+        "malformed",
+        "127.0.0.1",
+    )
+    assert "X-GitHub-Event" in line["reason"]
 
 
 @pytest.mark.parametrize(
@@ -157,8 +172,12 @@ async def test_headers_out_of_bounds_are_refused(caller: Caller, headers: dict[s
     ],
 )
 async def test_only_plain_json_is_read(caller: Caller, headers: dict[str, str]) -> None:
-    reply = await caller.deliver(JOB, **headers)
-    assert (reply.status, reply.json) == (415, {"error": "unsupported_type"})
+    with capture_logs() as logs:
+        reply = await caller.deliver(JOB, **headers)
+    assert (reply.status, reply.json) == refused(415, "unsupported_type")
+    assert [(line["event"], line["code"]) for line in logs] == [
+        ("delivery_refused", "unsupported_type")
+    ]
     assert counted(caller) == {"unsupported_type": 1}
 
 
@@ -176,7 +195,7 @@ async def test_a_body_beyond_the_limit_is_refused(chunked: bool, beyond: int) ->
 
         data = pieces() if chunked else body
         reply = await caller.post("/webhook", data=data, headers=delivery_headers(body))
-        assert (reply.status, reply.json) == (413, {"error": "too_large"})
+        assert (reply.status, reply.json) == refused(413, "too_large")
         assert counted(caller) == {"too_large": 1}
         whole = b'{"action":"queued","x":"' + b"x" * 150_000 + b'"}'
         assert (await caller.deliver(whole)).status == 202
@@ -247,7 +266,7 @@ async def test_a_delivery_that_could_not_be_stored_is_not_acknowledged(caller: C
     caller.behind.inbox.broken = True
     with capture_logs() as logs:
         reply = await caller.deliver(JOB, "d-1")
-    assert (reply.status, reply.json) == (503, {"error": "store_failed"})
+    assert (reply.status, reply.json) == refused(503, "store_failed")
     assert [(line["event"], line["delivery"]) for line in logs] == [("delivery_not_stored", "d-1")]
     assert int(reply.headers["Retry-After"]) >= 1
     caller.behind.inbox.broken = False
@@ -289,7 +308,7 @@ async def test_deliveries_are_refused_if_the_oldest_waits_too_long() -> None:
         waiting = asyncio.create_task(caller.deliver(JOB, "early"))
         await until(lambda: behind.inbox.asked == 1)
         shed = await caller.deliver(JOB, "late")
-        assert (shed.status, shed.json) == (503, {"error": "shed"})
+        assert (shed.status, shed.json) == refused(503, "shed")
         assert int(shed.headers["Retry-After"]) >= 1
         behind.inbox.open.set()
         assert (await waiting).status == 202
@@ -344,3 +363,9 @@ def test_every_answer_is_one_that_github_understands() -> None:
         "ignored",
         "ping",
     }
+
+
+def test_every_outcome_has_an_answer_and_every_refusal_a_message() -> None:
+    """aiohttp answers a bug with 500, and a sender that disconnected gets no answer."""
+    assert set(DeliveryAnswer) - set(ANSWERS) == {DeliveryAnswer.FAILED, DeliveryAnswer.ABORTED}
+    assert set(MESSAGES) == {answer for answer, status in ANSWERS.items() if status >= 400}

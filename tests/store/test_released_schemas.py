@@ -8,15 +8,18 @@ import pytest
 from alembic import command
 from sqlalchemy import Connection, NullPool, create_engine
 
+from autoscaler.model.changes import HistoryRow
 from autoscaler.model.identifiers import JobId
 from autoscaler.model.jobs import Admission, Job, JobState
 from autoscaler.store.codec import CorruptRecordError, decode, encode
 from autoscaler.store.schema import _config
+from autoscaler.store.statements import read_rows_of
 from tests.store.test_store_migrations import shape
 
 SCHEMA_DIGESTS = {
     "0001": "09f8e3b184fbc7b8",
     "0002": "09f8e3b184fbc7b8",
+    "0003": "afabc3061f9c3254",
 }
 """Digests of all columns, keys and indexes after each migration, by version."""
 
@@ -48,6 +51,19 @@ def test_a_job_of_the_first_release_is_read_again_with_its_run_unknown() -> None
         found = decode(Job, record_of(connection))
     engine.dispose()
     assert found == replace(job, name="a,b", admission=Admission.UNREAD)
+
+
+def test_a_row_of_history_of_an_earlier_release_has_no_reason_code() -> None:
+    engine = create_engine("sqlite://", poolclass=NullPool)
+    with engine.begin() as connection:
+        command.upgrade(_config(connection), "0002")
+        connection.exec_driver_sql(
+            "INSERT INTO history (at, kind, record, event, detail) VALUES (1.0, 'job', '7', 'queued', 'read')"
+        )
+        command.upgrade(_config(connection), "0003")
+        found = read_rows_of(connection, "job", "7", 10)
+    engine.dispose()
+    assert found == (HistoryRow(1.0, "job", "7", "queued", "read", ""),)
 
 
 def record_of(connection: Connection) -> str:

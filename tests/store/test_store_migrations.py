@@ -19,7 +19,7 @@ from autoscaler.store.sqlite_file import SqliteFile
 from autoscaler.store.statements import load
 from autoscaler.store.tables import metadata
 
-NEWEST = "0002"
+NEWEST = "0003"
 
 
 def shape(connection: Connection) -> dict[str, tuple[object, ...]]:

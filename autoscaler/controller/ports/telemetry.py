@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from autoscaler.model.catalogue import CapacityType
+from autoscaler.model.deliveries import DeliveryAnswer
 from autoscaler.model.failures import FailureClass
 from autoscaler.model.identifiers import Instant, ProviderName, Seconds, SkuName
 from autoscaler.model.interruptions import NoticeKind, RerunOutcome
@@ -84,8 +85,8 @@ class ProviderTelemetry(Protocol):
 class DeliveryTelemetry(Protocol):
     """Metrics that the webhook endpoint reports."""
 
-    def delivery(self, answer: str) -> None:
-        """Count a webhook delivery by its outcome: accepted, duplicate, ignored, ping, bad_signature, ..."""
+    def delivery(self, answer: DeliveryAnswer) -> None:
+        """Count a webhook delivery by its outcome."""
 
 
 class BootstrapTelemetry(Protocol):
@@ -156,7 +157,7 @@ class RecordTelemetry(Protocol):
         """Count slots or machines that failed before they became ready."""
 
     def machine_terminated(self, sku: SkuName, reason_code: TerminationReason) -> None:
-        """Count a machine that the controller decided to terminate."""
+        """Count a machine that ends, when its end is decided or found."""
 
     def health_check_failed(self, sku: SkuName, check: str) -> None:
         """Count a machine that failed its health checks, by the first check that failed."""

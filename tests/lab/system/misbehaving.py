@@ -59,7 +59,7 @@ class Story:
 
     kind: Misbehaviour
     after: float
-    reason_code: TerminationReason | None
+    reason_code: TerminationReason
     counted: frozenset[MachineState]
     jobs: tuple[float, ...] = (30.0,)
     ended: tuple[str, ...] = ("success",)
@@ -86,34 +86,35 @@ STORIES = {
         failure=FailureClass.BOOT_DEADLINE,
     ),
     "no-agent": Story(
-        _M.NO_AGENT, 1200.0, None, _states(_S.LAUNCHED), cap=2, failure=FailureClass.UNKNOWN
+        _M.NO_AGENT, 1200.0, TerminationReason.FAILED, _states(_S.LAUNCHED), cap=2, failure=FailureClass.UNKNOWN
     ),
     "fails-health-checks": Story(
-        _M.FAILS_HEALTH_CHECKS, 0.0, TerminationReason.SURPLUS, _states(_S.LAUNCHED, _S.BOOTED, _S.FAILED),
+        _M.FAILS_HEALTH_CHECKS, 0.0, TerminationReason.FAILED, _states(_S.LAUNCHED, _S.BOOTED, _S.FAILED),
         cap=2,
         failure=FailureClass.HEALTH_CHECK,
     ),
     "loses-gpu": Story(
-        _M.LOSES_GPU, 0.0, TerminationReason.SURPLUS, _states(_S.LAUNCHED, _S.BOOTED, _S.FAILED),
+        _M.LOSES_GPU, 0.0, TerminationReason.FAILED, _states(_S.LAUNCHED, _S.BOOTED, _S.FAILED),
         cap=2,
         failure=FailureClass.HEALTH_CHECK,
         sku={**LONG, **FOUR_GPUS},
     ),
-    "hangs-idle": Story(_M.HANGS_IDLE, 120.0, None, LEAVING),
-    "no-worker": Story(_M.NO_WORKER, 720.0, None, LEAVING, cap=2, replaced=180.0),
+    "hangs-idle": Story(_M.HANGS_IDLE, 120.0, TerminationReason.POWERED_OFF, LEAVING),
+    "no-worker": Story(_M.NO_WORKER, 720.0, TerminationReason.POWERED_OFF, LEAVING, cap=2, replaced=180.0),
     "hangs-at-work": Story(
-        _M.HANGS_AT_WORK, 600.0, None, LEAVING, (300.0, 30.0), ("failure", "success")
+        _M.HANGS_AT_WORK, 600.0, TerminationReason.POWERED_OFF, LEAVING, (300.0, 30.0), ("failure", "success")
     ),
     "stops-after-work": Story(
         _M.STOPS_AFTER_WORK, 1800.0, TerminationReason.FINISHED, ASSIGNED, alone=True
     ),
     "reboots-ready": Story(
-        _M.REBOOTS_READY, 30.0, None, _states(_S.BOOTED, _S.READY, *LEAVING), cap=2, alone=True
+        _M.REBOOTS_READY, 30.0, TerminationReason.POWERED_OFF, _states(_S.BOOTED, _S.READY, *LEAVING),
+        cap=2, alone=True,
     ),
     "reboots-handed": Story(
-        _M.REBOOTS_HANDED, 900.0, None, ASSIGNED, cap=2, replaced=180.0
+        _M.REBOOTS_HANDED, 900.0, TerminationReason.SHUT_DOWN, ASSIGNED, cap=2, replaced=180.0
     ),
-    "reboots-at-work": Story(_M.REBOOTS_AT_WORK, 0.0, None, LEAVING, TWO, FIRST_FAILS),
+    "reboots-at-work": Story(_M.REBOOTS_AT_WORK, 0.0, TerminationReason.SHUT_DOWN, LEAVING, TWO, FIRST_FAILS),
     "vanishes-ready": Story(
         _M.VANISHES_READY, 300.0, TerminationReason.DEADLINE, _states(_S.READY, _S.ASSIGNED), cap=2,
         early=EARLY, sku={},
@@ -130,13 +131,13 @@ STORIES = {
         _M.VANISHES_ACKNOWLEDGED, 1800.0, TerminationReason.SILENT_AND_FINISHED, ASSIGNED, early=EARLY
     ),
     "silent-at-work": Story(
-        _M.SILENT_AT_WORK, 1300.0, None, LEAVING, (1300.0,), alone=True, early=EARLY
+        _M.SILENT_AT_WORK, 1300.0, TerminationReason.POWERED_OFF, LEAVING, (1300.0,), alone=True, early=EARLY
     ),
     "stays-on": Story(
         _M.STAYS_ON, 120.0, TerminationReason.EXITED, _states(_S.EXITED), (30.0, 30.0), ("success",) * 2
     ),
     "exits-at-work": Story(_M.EXITS_AT_WORK, 120.0, TerminationReason.EXITED, LEAVING, TWO, FIRST_FAILS),
-    "lies": Story(_M.LIES, 400.0, None, LEAVING, (600.0,), alone=True, early=EARLY),
+    "lies": Story(_M.LIES, 400.0, TerminationReason.POWERED_OFF, LEAVING, (600.0,), alone=True, early=EARLY),
 }  # fmt: skip
 
 

@@ -10,7 +10,7 @@ import pytest
 import pytest_asyncio
 
 from autoscaler.model.failures import FailureClass
-from autoscaler.model.machines import MachineState
+from autoscaler.model.machines import FOUND_REASONS, MachineState, TerminationReason
 from autoscaler.model.runners import RunnerState
 from lab.ec2.lifecycle import BY_ITSELF, BY_USER
 from lab.ec2.moto import MotoProcess
@@ -137,7 +137,8 @@ async def test_a_misbehaving_machine_is_terminated_for_the_right_reason_and_in_t
         return  # it powers off while it is being ended: either may come first
     assert machine.termination.reason is story.reason_code
     assert instance.reason is not None
-    assert instance.reason[0] == (BY_ITSELF if story.reason_code is None else BY_USER)[0]
+    by_itself = story.reason_code in {*FOUND_REASONS, TerminationReason.FAILED}
+    assert instance.reason[0] == (BY_ITSELF if by_itself else BY_USER)[0]
 
 
 @pytest.mark.case(

@@ -228,7 +228,8 @@ async def _restored(backup: Path, moto: MotoProcess) -> None:
         assert {
             reason_code for one, reason_code in reason_codes.items() if one not in listener.hung
         } <= {
-            None,
+            TerminationReason.POWERED_OFF,
+            TerminationReason.SHUT_DOWN,
             TerminationReason.EXITED,
         }
 
