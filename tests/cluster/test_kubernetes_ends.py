@@ -2,21 +2,24 @@
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from autoscaler.controller.ports.notices import Notice
 from autoscaler.controller.ports.provider import ProviderError
+from autoscaler.model.events import ListedMachine
 from autoscaler.model.failures import FailureClass
 from autoscaler.model.identifiers import ProviderMachineId
 from autoscaler.model.interruptions import NoticeKind
 from autoscaler.providers.kubernetes.ownership import DO_NOT_DISRUPT, FLEET
 from autoscaler.providers.kubernetes.provider import KubernetesProvider
 from tests.cluster.admission import add_priority_class
-from tests.cluster.conftest import Place, listening, names_of
+from tests.cluster.conftest import SKU, Place, listening, names_of
 from tests.patience import PATIENCE
 from tests.providers.contract import listed
+from tests.providers.doubles import ManualClock, RememberingTelemetry
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
@@ -173,6 +176,51 @@ async def test_a_pod_whose_image_cannot_be_pulled_cannot_start(
     await place.set_status(name_of(machine), status)
     found = (await listed(provider))[machine]
     assert (found.cannot_start, found.failure) == (True, FailureClass.CONFIGURATION)
+
+
+@pytest.mark.case(
+    "a sidecar ends again and again: its pod is given up after three restarts, long before the boot deadline",
+    topic="Kubernetes",
+    source="Kubernetes: Pod Lifecycle",
+)
+async def test_a_pod_whose_sidecar_ends_again_and_again_cannot_start(place: Place) -> None:
+    sidecar = {
+        "name": "sidecar",
+        "image": "x",
+        "restartPolicy": "Always",
+        "securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}},
+    }
+    overlay = {"spec": {"initContainers": [sidecar]}}
+    option = replace(place.settings.options[(SKU, 0)], overlay=overlay)
+    settings = replace(place.settings, options={(SKU, 0): option})
+    provider = KubernetesProvider(settings, RememberingTelemetry(), ManualClock())
+    await place.add_node()
+    machine = await started(place, provider, "sidecar")
+    await listening(provider)
+
+    async def restarted(times: int) -> ListedMachine:
+        """The listed machine after so many restarts, as kubelet reports them."""
+        text = "back-off 40s restarting failed container=sidecar pod=p"
+        status = {
+            "name": "sidecar",
+            "image": "x",
+            "imageID": "",
+            "ready": False,
+            "restartCount": times,
+            "lastState": {"terminated": {"exitCode": 1, "reason": "Error"}},
+            "state": {"waiting": {"reason": "CrashLoopBackOff", "message": text}},
+        }
+        await place.set_status(name_of(machine), {"initContainerStatuses": [status]})
+        return (await listed(provider))[machine]
+
+    assert not (await restarted(2)).cannot_start
+    found = await restarted(3)
+    assert (found.cannot_start, found.failure) == (True, FailureClass.CONFIGURATION)
+    assert found.reason.startswith("CrashLoopBackOff: container sidecar: back-off 40s")
+    assert found.reason.endswith("it ended with status 1")
+    # The controller need not wait for its next list.
+    assert await notices(provider, machine, bool)
+    await provider.close()
 
 
 async def test_the_console_of_a_pod_that_cannot_start_shows_the_reason(
