@@ -194,6 +194,21 @@ def test_the_planner_launches_no_more_pods_than_fit_and_says_why_the_others_wait
     assert sum(launch.count for launch in world.intents(Launch)) == 5
 
 
+def test_a_sidecar_uses_its_accelerators_beside_the_containers_after_it() -> None:
+    def container(units: str, **more: str) -> dict[str, Any]:
+        return {"resources": {"limits": {"amd.com/gpu": units}}, **more}
+
+    of_others = pod("a", "1")
+    sidecar = container("2", restartPolicy="Always")
+    of_others["spec"]["initContainers"] = [container("4"), sidecar]
+    assert free([node("a")], [of_others]) == 4
+    of_others["spec"]["initContainers"] = [sidecar, container("4")]
+    assert free([node("a")], [of_others]) == 8 - (2 + 4)
+    of_others["spec"]["initContainers"] = [sidecar, sidecar]
+    # An odd one is left, and each pod has two.
+    assert free([node("a")], [of_others]) == 8 - (2 + 2 + 1) - 1
+
+
 def test_a_node_that_is_used_up_takes_nothing_from_others() -> None:
     assert free([node("a"), node("b")], [pod("a", "9")]) == 8
 

@@ -317,6 +317,17 @@ def test_a_container_that_was_killed_for_its_memory_names_the_limit(
     assert found.reason == f"OOMKilled: container runner ended with status 137, {words}"
 
 
+@pytest.mark.parametrize(
+    ("policy", "reason"),
+    [("Never", "Error: container cache ended with status 2"), ("Always", "Failed")],
+)
+def test_only_an_init_container_that_always_restarts_is_a_sidecar(policy: str, reason: str) -> None:
+    pod = make_pod(terminated("Error", 2, "initContainerStatuses"))
+    pod["status"]["initContainerStatuses"][0]["name"] = "cache"
+    pod["spec"]["initContainers"] = [{"name": "cache", "restartPolicy": policy}]
+    assert listed_machine(make_settings(), pod).reason == reason
+
+
 def test_the_first_failure_to_pull_an_image_is_tried_again() -> None:
     found = listed_machine(make_settings(), make_pod(waiting("ErrImagePull")))
     assert not found.leaving

@@ -133,16 +133,22 @@ def _allocatable(node: Mapping[str, Any], resource: str) -> int:
     return _units((node.get("status", {}).get("allocatable") or {}).get(resource))
 
 
-def _extended(spec: Mapping[str, Any]) -> dict[str, int]:
-    """Return what the scheduler counts: all containers together, or the largest init container."""
-    together: Counter[str] = Counter()
-    for container in spec.get("containers") or ():
-        together.update(_limits(container))
-    largest = dict(together)
+def _extended(spec: Mapping[str, Any]) -> Counter[str]:
+    """Return what the scheduler counts: all containers and sidecars together, or the largest init container.
+
+    A sidecar runs beside the init containers after it (Kubernetes documentation, "Sidecar Containers").
+    """
+    sidecars: Counter[str] = Counter()
+    largest: Counter[str] = Counter()
     for container in spec.get("initContainers") or ():
-        for resource, units in _limits(container).items():
-            largest[resource] = max(largest.get(resource, 0), units)
-    return largest
+        beside = sidecars + Counter(_limits(container))
+        largest |= beside
+        if container.get("restartPolicy") == "Always":
+            sidecars = beside
+    together = sidecars
+    for container in spec.get("containers") or ():
+        together += Counter(_limits(container))
+    return largest | together
 
 
 def _limits(container: Mapping[str, Any]) -> dict[str, int]:

@@ -192,7 +192,9 @@ def disrupted_at(pod: Mapping[str, Any]) -> Instant | None:
 def _sidecars(pod: Mapping[str, Any]) -> frozenset[str]:
     """Return the init containers that run as long as the others: their exit status says nothing of the pod."""
     found = (pod.get("spec") or {}).get("initContainers") or ()
-    return frozenset(one_line(one.get("name")) for one in found if one.get("restartPolicy"))
+    return frozenset(
+        one_line(one.get("name")) for one in found if one.get("restartPolicy") == "Always"
+    )
 
 
 def _end(pod: Mapping[str, Any], status: Mapping[str, Any], phase: str) -> Finding:
