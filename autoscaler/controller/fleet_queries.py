@@ -51,6 +51,10 @@ class FleetAnswers:
         )
         return status(self._journal.fleet(), self._last_plan().waiting, counts)
 
+    def knows_sku(self, sku: SkuName) -> bool:
+        """See `FleetQueries.knows_sku`."""
+        return machines.knows_sku(self._journal.fleet(), sku)
+
     def waiting_jobs(self, sku: SkuName | None, limit: int) -> Sequence[JobView]:
         """See `FleetQueries.waiting_jobs`."""
         return jobs.waiting_jobs(self._journal.fleet(), self._last_plan().waiting, sku, limit)

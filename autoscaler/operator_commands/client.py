@@ -123,7 +123,7 @@ class OperatorClient:
         if isinstance(reply.get("reason"), str):
             return str(reply["reason"])
         if error.code == 400:
-            return "not an id of a machine or installation: `autoscaler unverified` shows both"
+            return "the controller could not read the request: is a name or a label in it too long?"
         if error.code == 401:
             return (
                 "the controller refuses the token: it is not in the file that the controller's "

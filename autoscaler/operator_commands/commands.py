@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from autoscaler.operator_commands.arguments import usable_name
+
 if TYPE_CHECKING:
     from autoscaler.operator_commands.client import OperatorClient
 
@@ -61,7 +63,11 @@ def terminate(
     config: Config,
     machine: Annotated[
         str,
-        typer.Argument(metavar="MACHINE", help="A machine that `autoscaler unverified` lists."),
+        typer.Argument(
+            metavar="MACHINE",
+            callback=usable_name,
+            help="A machine that `autoscaler unverified` lists.",
+        ),
     ],
     force: Annotated[
         bool, typer.Option("--force", help="Terminate the machine even if it may be running a job.")
@@ -82,7 +88,8 @@ def terminate(
 def adopt(
     config: Config,
     installation: Annotated[
-        str, typer.Argument(metavar="ID", help="The ID of the lost installation.")
+        str,
+        typer.Argument(metavar="ID", callback=usable_name, help="The ID of the lost installation."),
     ],
     force: Annotated[
         bool,
@@ -104,7 +111,12 @@ def adopt(
 
 def close_circuit(
     config: Config,
-    sku: Annotated[str, typer.Argument(metavar="SKU", help="A SKU whose circuit breaker is open.")],
+    sku: Annotated[
+        str,
+        typer.Argument(
+            metavar="SKU", callback=usable_name, help="A SKU whose circuit breaker is open."
+        ),
+    ],
     url: Url = None,
     token_file: TokenFile = None,
 ) -> None:

@@ -1,20 +1,17 @@
 """The commands that ask a running controller: status, jobs, machines, history and explain."""
 
 import json
-import re
 from types import ModuleType
 from typing import Annotated, Any
 
 import typer
 
+from autoscaler.operator_commands.arguments import job_number, labels_of, usable_name
 from autoscaler.operator_commands.commands import Config, TokenFile, Url, connected
 
 Json = Annotated[bool, typer.Option("--json", help="Print the controller's answer as JSON.")]
 OfSku = Annotated[str | None, typer.Option("--sku", metavar="SKU", help="Only of this SKU.")]
 Limit = Annotated[int, typer.Option(min=1, max=250, help="Maximum number of rows.")]
-
-_JOB_URL = re.compile(r"https?://[^/]+/[^/]+/[^/]+/actions/runs/\d+(?:/attempts/\d+)?/job/(\d+)")
-"""The address of a job's page at GitHub (`html_url` of a workflow job)."""
 
 
 def status(
@@ -90,8 +87,9 @@ def history(
     token_file: TokenFile = None,
 ) -> None:
     """Show what happened to a job or a machine, oldest first."""
+    record = job_number(name) or usable_name(name)
     with connected(config, url, token_file) as client:
-        found = client.ask(f"/admin/history/{client.quoted(_job(name) or name)}")
+        found = client.ask(f"/admin/history/{client.quoted(record)}")
     if as_json:
         _print_json(found)
     else:
@@ -118,7 +116,8 @@ def explain(
 
     With labels instead of a job, show which SKU would run the job and where its machines launch.
     """
-    job = _job(what[0]) if len(what) == 1 else None
+    job = job_number(what[0]) if len(what) == 1 else None
+    labels = labels_of(what) if job is None else []
     if job is None and repository is None:
         hint = "is needed with labels: the access of a SKU depends on it"
         raise typer.BadParameter(hint, param_hint="--repository")
@@ -126,20 +125,11 @@ def explain(
         if job is not None:
             found = client.ask("/admin/explain", job=job)
         else:
-            labels = ",".join(what)
-            found = client.ask("/admin/explain", labels=labels, repository=repository)
+            found = client.ask("/admin/explain", labels=",".join(labels), repository=repository)
     if as_json:
         _print_json(found)
     else:
         _pages().print_explanation(found)
-
-
-def _job(text: str) -> str | None:
-    """Return the number of a job that is given by its number or its page, or None."""
-    if text.isascii() and text.isdigit():
-        return text
-    page = _JOB_URL.match(text)
-    return page.group(1) if page is not None else None
 
 
 def _pages() -> ModuleType:

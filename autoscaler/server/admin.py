@@ -25,7 +25,7 @@ from autoscaler.model.operators import Operator, OperatorName
 from autoscaler.server.answers import error_answer, json_answer
 from autoscaler.server.bearer import BearerTokens
 from autoscaler.server.bodies import Bodies, BodyRefusedError
-from autoscaler.server.queries import Queries, UnusableQueryError
+from autoscaler.server.queries import MalformedRequestError, Queries, UnknownNameError
 from autoscaler.server.refusal_log import RefusalLog
 
 MAX_MACHINES = 10_000
@@ -39,10 +39,6 @@ _BODY_STATUS = {"too_large": 413, "too_slow": 408, "encoded": 415, "broken": 400
 
 _Query = Callable[[web.Request], Awaitable[web.Response]]
 _Act = Callable[[web.Request, OperatorName], Awaitable[web.Response]]
-
-
-class _MalformedError(Exception):
-    """The request has a wrong format."""
 
 
 class AdminEndpoint:
@@ -103,10 +99,10 @@ class AdminEndpoint:
         """Return the answer, or the one that explains why there is none."""
         try:
             return await answered
-        except _MalformedError:
-            return error_answer(400, "malformed")
-        except UnusableQueryError as error:
+        except MalformedRequestError as error:
             return json_answer(400, {"error": "malformed", "reason": str(error)})
+        except UnknownNameError as error:
+            return json_answer(404, {"error": "unknown", "reason": str(error)})
         except BodyRefusedError as error:
             return error_answer(_BODY_STATUS[error.reason], error.reason)
         except OperatorRequestRefusedError as error:
@@ -126,7 +122,9 @@ class AdminEndpoint:
     async def _terminate(self, request: web.Request, by: OperatorName) -> web.Response:
         machine = request.match_info["machine"]
         if _MACHINE.fullmatch(machine) is None:
-            raise _MalformedError
+            raise MalformedRequestError(
+                "MACHINE is the ID of a machine: `autoscaler unverified` lists them"
+            )
         body = await self._body(request, {"force"})
         force = _flag(body, "force")
         terminated = await self._requests.terminate(machine, by=by, force=force)
@@ -136,14 +134,16 @@ class AdminEndpoint:
         body = await self._body(request, {"installation", "force"})
         old, force = body.get("installation"), _flag(body, "force")
         if not isinstance(old, str) or _INSTALLATION.fullmatch(old) is None:
-            raise _MalformedError
+            raise MalformedRequestError(
+                "ID is the ID of an installation: `autoscaler unverified` lists them"
+            )
         taken = await self._requests.adopt(old, by=by, force=force)
         return json_answer(200, {"installation": taken})
 
     async def _circuit(self, request: web.Request, by: OperatorName) -> web.Response:
         sku = request.match_info["sku"]
         if _MACHINE.fullmatch(sku) is None:
-            raise _MalformedError
+            raise MalformedRequestError("SKU is the name of a SKU")
         await self._body(request, set())
         return json_answer(200, {"sku": await self._requests.close_circuit(sku, by=by)})
 
@@ -153,14 +153,15 @@ class AdminEndpoint:
             try:
                 body = json.loads(text.decode() or "{}")
             except (ValueError, RecursionError) as error:
-                raise _MalformedError from error
+                raise MalformedRequestError("the body is not JSON") from error
         if not isinstance(body, dict) or not set(body) <= keys:
-            raise _MalformedError
+            allowed = ", ".join(sorted(keys)) or "none"
+            raise MalformedRequestError(f"the body is a JSON object; keys: {allowed}")
         return body
 
 
 def _flag(body: dict[str, object], key: str) -> bool:
     value = body.get(key, False)
     if not isinstance(value, bool):
-        raise _MalformedError
+        raise MalformedRequestError(f"{key} is true or false")
     return value

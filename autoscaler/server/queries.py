@@ -25,8 +25,12 @@ _MAX_LABELS = 32
 Handler = Callable[[web.Request], Awaitable[web.Response]]
 
 
-class UnusableQueryError(Exception):
-    """A parameter of the query cannot be used. The text names it and says what is allowed."""
+class MalformedRequestError(Exception):
+    """A part of the request cannot be used. The text names it and says what is allowed."""
+
+
+class UnknownNameError(Exception):
+    """Nothing has the name in the request. The text says where to find names."""
 
 
 class Queries:
@@ -36,7 +40,10 @@ class Queries:
         self._queries = queries
 
     def routes(self) -> dict[str, Handler]:
-        """Return the handlers by path. Each raises UnusableQueryError and StoreError."""
+        """Return the handlers by path.
+
+        Each raises MalformedRequestError, UnknownNameError and StoreError.
+        """
         return {
             "/admin/status": self._status,
             "/admin/jobs": self._jobs,
@@ -53,18 +60,18 @@ class Queries:
         _only(request, {"sku", "state", "limit"})
         state = request.query.get("state", "waiting")
         if state not in ("waiting", "in_progress"):
-            raise UnusableQueryError("state is waiting or in_progress")
+            raise MalformedRequestError("state is waiting or in_progress")
         ask = self._queries.waiting_jobs if state == "waiting" else self._queries.running_jobs
-        found = ask(_sku(request), _limit(request))
+        found = ask(self._sku(request), _limit(request))
         return json_answer(200, {"jobs": [asdict(job) for job in found]})
 
     async def _machines(self, request: web.Request) -> web.Response:
         _only(request, {"sku", "state", "limit"})
         state = request.query.get("state")
         if state is not None and state not in set(MachineState):
-            raise UnusableQueryError(f"state is one of {', '.join(MachineState)}")
+            raise MalformedRequestError(f"state is one of {', '.join(MachineState)}")
         chosen = MachineState(state) if state is not None else None
-        found = self._queries.machines(_sku(request), chosen, _limit(request))
+        found = self._queries.machines(self._sku(request), chosen, _limit(request))
         return json_answer(200, {"machines": [asdict(machine) for machine in found]})
 
     async def _explain(self, request: web.Request) -> web.Response:
@@ -75,14 +82,16 @@ class Queries:
             return json_answer(200, {"explanation": asdict(found), "history": []})
         job = request.query["job"]
         if not (job.isascii() and job.isdigit() and len(job) <= 20):
-            raise UnusableQueryError("job is the number of a job")
+            raise MalformedRequestError("job is the number of a job")
         explained = self._queries.explain(JobId(int(job)))
         try:
             rows = await self._queries.history(job)
         except UnknownRecordError:
             rows = []
         if explained is None and not rows:
-            return _unknown(f"no job {job} is known: it is of no scope, or its history was deleted")
+            raise UnknownNameError(
+                f"no job {job} is known: it is of no scope, or its history was deleted"
+            )
         said = asdict(explained) if explained is not None else None
         return json_answer(200, {"explanation": said, "history": [asdict(row) for row in rows]})
 
@@ -90,47 +99,48 @@ class Queries:
         _only(request, set())
         name = request.match_info["name"]
         if _NAME.fullmatch(name) is None:
-            raise UnusableQueryError("the name is that of a job, machine, runner or launch request")
+            raise MalformedRequestError(
+                "the name is that of a job, machine, runner or launch request"
+            )
         try:
             rows = await self._queries.history(name)
         except UnknownRecordError:
-            return _unknown(f"no history of {name} is kept")
+            raise UnknownNameError(f"no history of {name} is kept") from None
         return json_answer(200, {"history": [asdict(row) for row in rows]})
 
-
-def _unknown(reason: str) -> web.Response:
-    return json_answer(404, {"error": "unknown", "reason": reason})
+    def _sku(self, request: web.Request) -> SkuName | None:
+        name = request.query.get("sku")
+        if name is None:
+            return None
+        if _NAME.fullmatch(name) is None:
+            raise MalformedRequestError("sku is the name of a SKU")
+        if not self._queries.knows_sku(SkuName(name)):
+            raise UnknownNameError(f"no SKU is called {name}: `autoscaler status --all` lists them")
+        return SkuName(name)
 
 
 def _only(request: web.Request, keys: set[str]) -> None:
     if unknown := sorted(set(request.query) - keys):
         allowed = f"allowed: {', '.join(sorted(keys))}" if keys else "none is allowed"
-        raise UnusableQueryError(f"unknown parameter {unknown[0][:40]}; {allowed}")
-
-
-def _sku(request: web.Request) -> SkuName | None:
-    name = request.query.get("sku")
-    if name is not None and _NAME.fullmatch(name) is None:
-        raise UnusableQueryError("sku is the name of a SKU")
-    return SkuName(name) if name is not None else None
+        raise MalformedRequestError(f"unknown parameter {unknown[0][:40]}; {allowed}")
 
 
 def _limit(request: web.Request) -> int:
     text = request.query.get("limit", str(_ROWS))
     if not (text.isascii() and text.isdigit() and len(text) <= 3 and 1 <= int(text) <= MAX_ROWS):
-        raise UnusableQueryError(f"limit is a number from 1 to {MAX_ROWS}")
+        raise MalformedRequestError(f"limit is a number from 1 to {MAX_ROWS}")
     return int(text)
 
 
 def _repository(request: web.Request) -> str:
     repository = request.query.get("repository", "")
     if _REPOSITORY.fullmatch(repository) is None:
-        raise UnusableQueryError("repository is owner/name; or give job, the number of a job")
+        raise MalformedRequestError("repository is owner/name; or give job, the number of a job")
     return repository
 
 
 def _labels(request: web.Request) -> list[str]:
     labels = [label.strip() for label in request.query.get("labels", "").split(",")]
     if not all(labels) or len(labels) > _MAX_LABELS:
-        raise UnusableQueryError(f"labels are 1 to {_MAX_LABELS} labels, separated by commas")
+        raise MalformedRequestError(f"labels are 1 to {_MAX_LABELS} labels, separated by commas")
     return labels

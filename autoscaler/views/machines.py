@@ -91,6 +91,13 @@ def machines(
     return [view_of(fleet, machine) for machine in islice(_chosen(fleet, sku, state), limit)]
 
 
+def knows_sku(fleet: Fleet, sku: SkuName) -> bool:
+    """Return whether fleet.yaml has this SKU, or a record of a machine of it is still kept."""
+    return sku in fleet.catalogue.skus or any(
+        name == sku and bool(kept) for (name, _), kept in fleet.by_state.items()
+    )
+
+
 def named(fleet: Fleet, name: str) -> Machine | None:
     """Return the machine with this ID, its provider's ID or the name of its runner. O(machines)."""
     if (found := fleet.machines.get(MachineId(name))) is not None:

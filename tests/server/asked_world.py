@@ -26,6 +26,9 @@ class AskedWorld:
         counts = Counts(running={}, oldest={}, dollars_per_hour=2.5)
         return status(self.world.fleet(), self.world.plan().waiting, counts)
 
+    def knows_sku(self, sku: SkuName) -> bool:
+        return machines.knows_sku(self.world.fleet(), sku)
+
     def waiting_jobs(self, sku: SkuName | None, limit: int) -> Sequence[jobs.JobView]:
         return jobs.waiting_jobs(self.world.fleet(), self.world.plan().waiting, sku, limit)
 

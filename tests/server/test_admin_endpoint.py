@@ -234,30 +234,32 @@ async def test_an_operator_request_that_could_not_be_stored_is_not_acknowledged(
     source="RFC 6750",
 )
 @pytest.mark.parametrize(
-    ("path", "data"),
+    ("path", "data", "words"),
     [
-        ("/admin/circuits/gpu/close", b'{"force": true}'),
-        ("/admin/circuits/%20/close", b""),
-        ("/admin/machines/i-1/terminate", b"no json"),
-        ("/admin/machines/i-1/terminate", b"[]"),
-        ("/admin/machines/i-1/terminate", b'{"force": 1}'),
-        ("/admin/machines/i-1/terminate", b'{"other": true}'),
-        ("/admin/machines/i-1/terminate", b"\xff"),
-        ("/admin/machines/i-1/terminate", b"[" * 4000),
-        ("/admin/machines/-rm/terminate", b""),
-        ("/admin/machines/" + "i" * 129 + "/terminate", b""),
-        ("/admin/machines/a%0ab/terminate", b""),
-        ("/admin/adopt", b""),
-        ("/admin/adopt", b'{"installation": 1}'),
-        ("/admin/adopt", b'{"installation": "a b"}'),
-        ("/admin/adopt", b'{"installation": ""}'),
-        ("/admin/adopt", b'{"installation": "a", "force": null}'),
+        ("/admin/circuits/gpu/close", b'{"force": true}', "keys: none"),
+        ("/admin/circuits/%20/close", b"", "SKU is the name of a SKU"),
+        ("/admin/machines/i-1/terminate", b"no json", "not JSON"),
+        ("/admin/machines/i-1/terminate", b"[]", "a JSON object; keys: force"),
+        ("/admin/machines/i-1/terminate", b'{"force": 1}', "force is true or false"),
+        ("/admin/machines/i-1/terminate", b'{"other": true}', "keys: force"),
+        ("/admin/machines/i-1/terminate", b"\xff", "not JSON"),
+        ("/admin/machines/i-1/terminate", b"[" * 4000, "not JSON"),
+        ("/admin/machines/-rm/terminate", b"", "the ID of a machine"),
+        ("/admin/machines/" + "i" * 129 + "/terminate", b"", "the ID of a machine"),
+        ("/admin/machines/a%0ab/terminate", b"", "the ID of a machine"),
+        ("/admin/adopt", b"", "the ID of an installation"),
+        ("/admin/adopt", b'{"installation": 1}', "the ID of an installation"),
+        ("/admin/adopt", b'{"installation": "a b"}', "the ID of an installation"),
+        ("/admin/adopt", b'{"installation": ""}', "the ID of an installation"),
+        ("/admin/adopt", b'{"installation": "a", "force": null}', "force is true or false"),
     ],
 )
-async def test_malformed_operator_requests_are_refused(
-    admin: Admin, path: str, data: bytes
+async def test_malformed_operator_requests_are_refused_with_what_is_allowed(
+    admin: Admin, path: str, data: bytes, words: str
 ) -> None:
-    assert await admin.ask("POST", path, data=data) == (400, {"error": "malformed"})
+    status, refused = await admin.ask("POST", path, data=data)
+    assert (status, refused["error"]) == (400, "malformed")
+    assert words in refused["reason"]
     assert admin.word.taken == []
 
 

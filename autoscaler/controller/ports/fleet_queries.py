@@ -22,6 +22,9 @@ class FleetQueries(Protocol):
     def status(self) -> StatusView:
         """Return the state of the fleet as of the last plan."""
 
+    def knows_sku(self, sku: SkuName) -> bool:
+        """Return whether fleet.yaml has this SKU, or a record of a machine of it is still kept."""
+
     def waiting_jobs(self, sku: SkuName | None, limit: int) -> Sequence[JobView]:
         """Return the oldest jobs that wait for a machine."""
 

@@ -1,0 +1,54 @@
+"""What operators type or paste: names of records, pages at GitHub, and labels as `runs-on` has them."""
+
+import re
+from collections.abc import Sequence
+
+import typer
+
+MAX_NAME = 128
+"""Maximum number of characters in a name that the controller accepts."""
+
+_JOB_PAGE = re.compile(
+    r"https?://[^/]+/[^/]+/[^/]+/actions/runs/\d+(?:/attempts/\d+)?/job/(\d+)(?:[?#].*)?"
+)
+"""The address of a job's page at GitHub (`html_url` of a workflow job)."""
+
+
+def usable_name(text: str) -> str:
+    """Return the name of a record. Raises BadParameter if none can have it."""
+    if not text.strip():
+        raise typer.BadParameter("it is empty")
+    if len(text) > MAX_NAME:
+        raise typer.BadParameter(f"it is longer than {MAX_NAME} characters")
+    return text
+
+
+def job_number(text: str) -> str | None:
+    """Return the number of a job that is given by its number or its page. None for other text.
+
+    Raises BadParameter for another page than that of a job.
+    """
+    if text.isascii() and text.isdigit():
+        return text
+    if not text.startswith(("https://", "http://")):
+        return None
+    if (page := _JOB_PAGE.fullmatch(text)) is None:
+        raise typer.BadParameter(
+            f"{text} is not the page of a job. Open the job in its run: its page is "
+            "https://github.com/OWNER/REPOSITORY/actions/runs/RUN/job/JOB"
+        )
+    return page.group(1)
+
+
+def labels_of(words: Sequence[str]) -> list[str]:
+    """Return the labels in these words, which may be a list of YAML such as `[self-hosted, gpu]`.
+
+    Raises BadParameter for an empty label. A comma separates labels, as in `config.sh --labels` of the runner.
+    """
+    text = ",".join(word.strip().removesuffix(",") for word in words)
+    if text.startswith("[") and text.endswith("]"):
+        text = text[1:-1]
+    labels = [label.strip().strip("\"'") for label in text.split(",")]
+    if not all(labels):
+        raise typer.BadParameter("a label is empty")
+    return labels
