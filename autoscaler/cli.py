@@ -203,7 +203,11 @@ def alerts(
         raise typer.BadParameter(str(error), param_hint="--objective") from None
     if len({one.name for one in objectives}) < len(objectives):
         raise typer.BadParameter("two objectives have one name", param_hint="--objective")
-    rules = alert_rules(AlertParameters(objectives, dollars_per_hour, runbooks))
+    try:
+        parameters = AlertParameters(objectives, dollars_per_hour, runbooks)
+    except UnusableAlertError as error:
+        raise typer.BadParameter(str(error), param_hint="--dollars-per-hour") from None
+    rules = alert_rules(parameters)
     typer.echo(yaml.safe_dump(rules, sort_keys=False, width=200), nl=False)
 
 

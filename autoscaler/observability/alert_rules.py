@@ -4,12 +4,13 @@
 page in docs/runbooks/.
 """
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
 from autoscaler.model.identifiers import Seconds
-from autoscaler.observability.wait_objectives import WaitObjective
+from autoscaler.observability.wait_objectives import UnusableAlertError, WaitObjective
 
 RUNBOOKS = "docs/runbooks"
 
@@ -41,6 +42,13 @@ class AlertParameters:
     dollars_per_hour: float | None = None
     runbooks: str = RUNBOOKS
     scale: float = 1.0
+
+    def __post_init__(self) -> None:
+        """Raise UnusableAlertError for a cost that is no amount of dollars."""
+        if self.dollars_per_hour is not None and not 0.0 <= self.dollars_per_hour < math.inf:
+            raise UnusableAlertError(
+                f"{self.dollars_per_hour:g} is not an amount of dollars, such as 50"
+            )
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,9 +116,11 @@ def _recorded(parameters: AlertParameters, objective: WaitObjective) -> Iterator
 
 
 def _burning(parameters: AlertParameters, objective: WaitObjective) -> Iterator[_Alert]:
-    """Yield an alert for each burn rate."""
+    """Yield an alert for each burn rate that can be exceeded: at most all jobs start late."""
     budget = 1.0 - objective.target
     for rate, long, short, severity in _BURN_RATES:
+        if rate * budget >= 1.0:
+            continue
         bound = f"{rate * budget:.6g}"
         parts = (
             f'autoscaler:job_wait_late:ratio_{_label(window)}{{objective="{objective.name}"}} > {bound}'
@@ -153,7 +163,9 @@ def _waits() -> Iterator[_Alert]:
     )
     yield _Alert(
         "LimitReached",
-        waiting.format("max_machines|fleet_machines|fleet_dollars|quota"),
+        waiting.format(
+            "max_machines|fleet_machines|fleet_dollars|quota|throttled|launch_rate|registration_rate"
+        ),
         30 * MINUTE,
         "ticket",
         "Jobs of {{ $labels.sku }} wait, because a limit is reached: {{ $labels.reason }}.",
@@ -164,6 +176,13 @@ def _waits() -> Iterator[_Alert]:
         10 * MINUTE,
         "page",
         "Jobs of {{ $labels.sku }} wait, because its machines cannot be launched: {{ $labels.reason }}.",
+    )
+    yield _Alert(
+        "MachinesNotReady",
+        waiting.format("boot_deadline|health_check"),
+        15 * MINUTE,
+        "page",
+        "Jobs of {{ $labels.sku }} wait, because its last machines did not become ready: {{ $labels.reason }}.",
     )
     yield _Alert(
         "RegistrationsRefused",

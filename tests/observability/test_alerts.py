@@ -1,6 +1,7 @@
 """Every alert fires during its fault, not before, and resolves after it: by Prometheus' own promtool."""
 
 import subprocess
+from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ import yaml
 from typer.testing import CliRunner
 
 from autoscaler.cli import commands
+from autoscaler.model.waiting import WaitCode
 from autoscaler.observability.alert_rules import AlertParameters, alert_rules
 from autoscaler.observability.wait_objectives import WaitObjective
 from tests.observability.prometheus import promtool
@@ -62,6 +64,7 @@ FAULTS = {
     "OutOfCapacity": waiting("capacity", 20),
     "LimitReached": waiting("quota", 35),
     "LaunchesRefused": waiting("configuration", 15),
+    "MachinesNotReady": waiting("boot_deadline", 20),
     "RegistrationsRefused": waiting("registration_on_hold", 15),
     "JobWaitsForHours": gauge("oldest_waiting_job_age_seconds", 0, 8000, 10, 'sku="gpu"'),
     "CircuitBreakerOpen": gauge("sku_circuit_open", 0, 1, 35, 'sku="gpu"'),
@@ -226,6 +229,47 @@ def test_two_objectives_of_one_name_are_refused() -> None:
     assert (result.exit_code, "one name" in result.stderr) == (2, True)
 
 
+@pytest.mark.parametrize("target", [0.5, 0.84, 0.93, 0.94, 0.999])
+def test_an_alert_that_cannot_fire_is_left_out(target: float) -> None:
+    """At most all jobs start late: with a target of 0.9, none uses up the budget 14.4 times as fast."""
+    rules = alert_rules(AlertParameters((WaitObjective(target=target),)))
+    bounds = [
+        float(alert["expr"].rpartition("> ")[2])
+        for alert in alerts(rules)
+        if alert["alert"] == "JobsStartLate"
+    ]
+    assert len(bounds) == 1 + (target > 1 - 1 / 6) + (target > 1 - 1 / 14.4)
+    assert all(bound < 1.0 for bound in bounds)
+
+
+WITHOUT_ALERT = {
+    "runner_idle": "a runner is there",
+    "machine_ready": "a machine is there",
+    "machine_booting": "a machine is on its way",
+    "launch_planned": "a machine is on its way",
+    "not_planned": "the next plan decides",
+    "fair_share": "other repositories' jobs get the machines",
+    "circuit_open": "CircuitBreakerOpen has it by its own metric",
+    "job_unconfirmed": "GitHubListsStale: GitHub does not answer",
+    "run_unknown": "GitHubListsStale: GitHub does not answer",
+    "fork_not_allowed": "fleet.yaml refuses the job",
+    "public_repository_not_allowed": "fleet.yaml refuses the job",
+    "branch_not_allowed": "fleet.yaml refuses the job",
+}
+"""By the code of a wait: why no alert names it."""
+
+
+def test_every_code_of_a_wait_is_in_an_alert_or_needs_none() -> None:
+    expressions = [alert["expr"] for alert in alerts(alert_rules(PARAMETERS))]
+    patterns = [
+        expression.partition('reason=~"')[2].partition('"')[0].split("|")
+        for expression in expressions
+        if "jobs_waiting_by_reason" in expression
+    ]
+    named = Counter(code for pattern in patterns for code in pattern)
+    assert named == Counter({code.value for code in WaitCode} - WITHOUT_ALERT.keys())
+
+
 def test_every_alert_is_tested_and_has_a_runbook() -> None:
     names = {alert["alert"] for alert in alerts(alert_rules(PARAMETERS))}
     assert names == {*FAULTS, "ControllerGone", "JobsStartLate"}
@@ -289,3 +333,11 @@ def test_an_unusable_objective_is_refused(given: str, words: str) -> None:
     result = CliRunner().invoke(commands, ["alerts", "--objective", given])
     assert result.exit_code == 2
     assert words in result.stderr
+
+
+@pytest.mark.parametrize("given", ["nan", "inf", "-1"])
+def test_a_budget_that_no_cost_can_exceed_or_that_every_cost_exceeds_is_refused(given: str) -> None:
+    result = CliRunner().invoke(commands, ["alerts", "--dollars-per-hour", given])
+    assert result.exit_code == 2
+    assert "--dollars-per-hour" in result.stderr
+    assert "is not an amount of dollars" in result.stderr
