@@ -1,5 +1,6 @@
-"""The commands that ask and control a running controller or build machine images, and a shell of its jobs."""
+"""The commands for a running controller, alerting rules, machine images, and a shell as jobs have it."""
 
+from autoscaler.operator_commands.alerts import alerts
 from autoscaler.operator_commands.commands import adopt, close_circuit, terminate, unverified
 from autoscaler.operator_commands.image_bake import bake
 from autoscaler.operator_commands.job_shell import shell
@@ -7,6 +8,7 @@ from autoscaler.operator_commands.queries import explain, history, jobs, machine
 
 __all__ = [
     "adopt",
+    "alerts",
     "bake",
     "close_circuit",
     "explain",
