@@ -230,7 +230,7 @@ def test_two_objectives_of_one_name_are_refused() -> None:
 
 
 @pytest.mark.parametrize("target", [0.5, 0.84, 0.93, 0.94, 0.999])
-def test_an_alert_that_cannot_fire_is_left_out(target: float) -> None:
+def test_an_alert_that_cannot_fire_is_omitted(target: float) -> None:
     """At most all jobs start late: with a target of 0.9, none uses up the budget 14.4 times as fast."""
     rules = alert_rules(AlertParameters((WaitObjective(target=target),)))
     bounds = [
