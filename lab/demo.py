@@ -16,6 +16,7 @@ from pathlib import Path
 
 from rich.console import Console
 
+from autoscaler.model.wording import counted
 from lab.kubernetes.processes import ProgramFailedError
 from lab.kubernetes.programs import ProgramMissingError
 from lab.laboratory import Laboratory
@@ -181,7 +182,7 @@ class _Demo:
             lab.github.lose_next(1)
         if self._options.fault is Fault.LEAKED_MACHINE:
             lab.ec2.faults.leak_next(1)
-        self._stage(f"pushing {self._push.count} jobs\n")
+        self._stage(f"pushing {counted(self._push.count, 'job')}\n")
         lab.github.push(self._push.job_specs())
         watch = Watch(lab, self._options.patience, self._push.shortest_minutes * 60)
         ending = await self._watch(watch)
@@ -234,7 +235,7 @@ class _Demo:
         windows = sum(counts[name] for name, sku in push.skus.items() if sku.os.value == "windows")
         lines = [
             f"Replaying {push.about}:",
-            f"{push.count} jobs. Lab time runs {self._options.scale:g} times as fast as real time.",
+            f"{counted(push.count, 'job')}. Lab time runs {self._options.scale:g} times as fast as real time.",
             "Machines boot at this host's speed, so waits look longer than on EC2.",
             *_FAULTS.get(self._options.fault, ()),
             "The controller and the agent on each machine are the real programs.",

@@ -17,6 +17,7 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 
 from autoscaler.app.agent_file import build_agent
 from autoscaler.controller.system import SystemClock
+from autoscaler.model.wording import counted
 from lab.controller_process import ControllerProcess
 from lab.ec2.lifecycle import RUNNER_TAG
 from lab.ec2.moto import MotoProcess
@@ -144,7 +145,7 @@ class Laboratory:
     def wrong_jobs(self) -> list[str]:
         """Describe each job that did not run exactly once."""
         return [
-            f"job {job.spec.name} ({job.status}) was started {len(job.starts)} times"
+            f"job {job.spec.name} ({job.status}) was started {counted(len(job.starts), 'time')}"
             for job in self.github.jobs
             if not job.cancelled and (len(job.starts) != 1 or job.conclusion != "success")
         ]

@@ -9,6 +9,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
+from autoscaler.model.wording import counted
 from lab.watch import Progress, SkuProgress
 
 PLAIN_EVERY = 5.0
@@ -66,8 +67,8 @@ class _Terminal:
         real = time.monotonic() - self._began
         head = Text(
             f"{clock(progress.seconds)} of lab time in {real:.0f} s; "
-            f"{progress.machines} machines at EC2"
-            + ("" if progress.pods is None else f", {progress.pods} pods"),
+            f"{counted(progress.machines, 'machine')} at EC2"
+            + ("" if progress.pods is None else f", {counted(progress.pods, 'pod')}"),
             style="bold",
         )
         self._live.update(Group(head, self._table(progress)), refresh=True)

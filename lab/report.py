@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.table import Table
 
 from autoscaler.model.catalogue import OperatingSystem
+from autoscaler.model.wording import counted
 from lab.ec2.instances import Instance
 from lab.github.records import Job
 from lab.kubernetes.lab_pods import LabPod, LabPods
@@ -187,7 +188,7 @@ def _sentences(report: Report) -> str:
     pods = report.pods
     return "\n".join(
         (
-            f"{report.ended} of {total.jobs} jobs ended in {clock(report.seconds)} of lab time.",
+            f"{report.ended} of {counted(total.jobs, 'job')} ended in {clock(report.seconds)} of lab time.",
             f"Machines: {total.machines - (pods.launched if pods else 0)} launched, "
             f"{report.peak} at the peak, {report.machines_left} left.",
             *(

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import Enum
 
+from autoscaler.model.wording import counted
 from lab.github.records import Job, JobStatus
 from lab.laboratory import Laboratory
 from lab.watch import Ending
@@ -66,7 +67,8 @@ def _jobs(lab: Laboratory) -> Iterator[Violation]:
         if job.status is not JobStatus.BLOCKED and not _is_right(job):
             yield Violation(_words(job), job.lost)
     if blocked:
-        what = f"{len(blocked)} jobs were never queued, because jobs that they need did not end"
+        never = counted(len(blocked), "job")
+        what = f"never queued: {never}, because jobs that they need did not end"
         yield Violation(what, _lost(lab))
 
 
@@ -96,4 +98,4 @@ def _is_right(job: Job) -> bool:
 def _words(job: Job) -> str:
     state = job.conclusion or job.status.value.replace("_", " ")
     lost = ", lost by the lab" if job.lost else ""
-    return f"job {job.spec.name}: started {len(job.starts)} times, {state}{lost}"
+    return f"job {job.spec.name}: started {counted(len(job.starts), 'time')}, {state}{lost}"

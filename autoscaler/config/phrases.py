@@ -5,7 +5,7 @@ from types import MappingProxyType
 
 from pydantic_core import ErrorDetails
 
-from autoscaler.config.problems import plural
+from autoscaler.model.wording import counted
 
 _NUMBER = "must be a number"
 _WHOLE = "must be a whole number"
@@ -61,5 +61,5 @@ def phrase(error: ErrorDetails) -> str:
     kind, context = error["type"], error.get("ctx", {})
     if kind in _SIZES:
         bound, key, noun = _SIZES[kind]
-        return f"must have {bound} {plural(context[key], noun)}"
+        return f"must have {bound} {counted(context[key], noun)}"
     return _PHRASES.get(kind, "is not valid").format_map(context)

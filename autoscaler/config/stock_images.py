@@ -6,6 +6,7 @@ from autoscaler.config.document import Document
 from autoscaler.config.problems import Problem, show
 from autoscaler.config.settings import Settings
 from autoscaler.config.sku_settings import SkuSettings
+from autoscaler.model.wording import counted
 
 STOCK_OWNERS = frozenset({"amazon", "aws-marketplace"})
 
@@ -20,7 +21,7 @@ def stock_images(document: Document, settings: Settings) -> Iterator[Problem]:
         for image, path in _images(sku):
             found.setdefault(image, []).append(("skus", name, *path))
     for image, paths in found.items():
-        others = f" (of {len(paths) - 1} more SKUs too)" if len(paths) > 1 else ""
+        others = f" (of {counted(len(paths) - 1, 'more SKU')} too)" if len(paths) > 1 else ""
         yield document.problem(paths[0], f"{show(image)} {WHAT}{others}", FIX, warning=True)
 
 

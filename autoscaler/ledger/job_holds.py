@@ -16,6 +16,7 @@ from autoscaler.model.jobs import Job
 from autoscaler.model.labels import covers
 from autoscaler.model.machines import Machine
 from autoscaler.model.runners import PASSED_OVER_AFTER, Runner, RunnerState
+from autoscaler.model.wording import counted
 
 PROBES = Backoff(600.0, 3600.0)
 
@@ -109,7 +110,9 @@ def probe_held(state: LedgerState, at: Instant) -> None:
             if job.probe_at is not None and job.probe_at <= at:
                 with state.changing(job):
                     job.probe_at = None
-                state.note(job, at, "probe", f"passed over by {len(job.passed_over)} runners")
+                state.note(
+                    job, at, "probe", f"passed over by {counted(len(job.passed_over), 'runner')}"
+                )
 
 
 def _mark_passed_over(state: LedgerState, runner: Runner, at: Instant, queued_by: Instant) -> bool:

@@ -35,6 +35,7 @@ from autoscaler.model.launch_requests import (
 )
 from autoscaler.model.machines import Machine, MachineState, Placement
 from autoscaler.model.transitions import may_become
+from autoscaler.model.wording import counted
 
 _WORST_FIRST = (
     FailureClass.CONFIGURATION,
@@ -260,7 +261,7 @@ def count_full_listing(
             at,
             request.reason,
         )
-    detail = f"{len(left)} of {len(request.slots)} slots"
+    detail = f"{len(left)} of {counted(len(request.slots), 'slot')}"
     if left:
         detail = f"{detail}: {request.reason}"
         _settle(state, request, at, "written_off", detail, FailureClass.UNKNOWN)

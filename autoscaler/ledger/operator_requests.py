@@ -15,6 +15,7 @@ from autoscaler.model.launch_requests import LaunchRequestState
 from autoscaler.model.machines import Machine
 from autoscaler.model.runners import INSTALLATION_ID, machine_in_any_name, machine_in_name
 from autoscaler.model.unverified import UnverifiedMachine, UnverifiedReason
+from autoscaler.model.wording import counted
 
 SEEN_WITHIN: Seconds = 900.0
 """A machine is alive if its agent sent a request within this time."""
@@ -130,7 +131,7 @@ def evidence_of_life(
     if not names:
         return None
     shown = ", ".join(sorted(names)[:SHOWN]) + (", ..." if len(names) > SHOWN else "")
-    return f"{len(names)} runners at work may be on it, such as {shown}"
+    return f"{counted(len(names), 'runner')} at work may be on it, such as {shown}"
 
 
 def refusal_of_adoption(
@@ -156,14 +157,14 @@ def refusal_of_adoption(
     )
     if under_way:
         # Their machines would have the previous ID in their tags.
-        return f"{under_way} launch requests are in flight: repeat the command in a minute"
+        return f"{counted(under_way, 'launch request')} in flight: repeat the command in a minute"
     live = sum(one.occupies for one in state.machines.values())
     if live and not force:
         return (
-            f"this store is not empty: installation {own} has {live} machines of its own. If another "
-            f"controller uses {installation}, give this fleet another name. If its store is lost and no "
-            "controller uses it, repeat the command with --force: the machines of this store stay in this "
-            "fleet"
+            f"this store is not empty: installation {own} has {counted(live, 'machine')} of its own. If "
+            f"another controller uses {installation}, give this fleet another name. If its store is lost "
+            "and no controller uses it, repeat the command with --force: the machines of this store stay "
+            "in this fleet"
         )
     return None
 

@@ -166,14 +166,14 @@ def _machines() -> Iterator[Alert]:
         "autoscaler_machines_not_terminating > 0",
         10 * MINUTE,
         "ticket",
-        "{{ $value }} machines still exist after three requests to terminate them, and cost money.",
+        "Machines still exist after three requests to terminate them, and cost money: {{ $value }}.",
     )
     yield Alert(
         "MachinesUnverified",
         "autoscaler_machines_unverified + autoscaler_machines_foreign > 0",
         DAY,
         "ticket",
-        "{{ $value }} machines count in the limits, and only an operator can decide about them.",
+        "Machines count in the limits, and only an operator can decide about them: {{ $value }}.",
     )
     yield Alert(
         "RunnerGroupTooWide",

@@ -8,6 +8,8 @@ import re
 from collections.abc import Mapping, MutableMapping
 from typing import Any
 
+from autoscaler.model.wording import counted
+
 REDACTED = "[redacted]"
 TEXT_LIMIT = 8192
 """Maximum number of characters of one value. A long value keeps its start and its end."""
@@ -96,7 +98,7 @@ def _clean(key: str, value: object, depth: int) -> object:
 
 def _shown(value: object) -> str:
     if isinstance(value, bytes):
-        return f"{len(value)} bytes"
+        return counted(len(value), "byte")
     try:
         return str(value) if isinstance(value, BaseException) else repr(value)
     except Exception as error:  # noqa: BLE001 - a repr that raises must not lose the log line

@@ -5,6 +5,7 @@ from typing import Any
 
 import typer
 
+from autoscaler.model.wording import counted
 from autoscaler.operator_commands.tables import duration, moment, plain, print_table
 
 Answer = dict[str, Any]
@@ -34,7 +35,7 @@ def print_status(seen: Answer, *, every: bool) -> None:
             [_sku_row(one) for one in busy],
         )
     if hidden := len(seen["skus"]) - len(busy):
-        which = "1 SKU has" if hidden == 1 else f"{hidden} SKUs have"
+        which = f"{counted(hidden, 'SKU')} {'has' if hidden == 1 else 'have'}"
         typer.echo(f"{which} neither jobs nor machines: --all lists them")
 
 

@@ -10,6 +10,7 @@ from autoscaler.model.identifiers import SkuName
 from autoscaler.model.launch_requests import LaunchRequest
 from autoscaler.model.machines import TerminationReason
 from autoscaler.model.plan import CancelLaunchRequest, Launch, Terminate
+from autoscaler.model.wording import counted
 from autoscaler.planner.matching import Matching, SupplyKind, pool_of
 from autoscaler.planner.schedule import idle_minimum
 from autoscaler.planner.supply import FleetSupply
@@ -48,7 +49,7 @@ class Cutback:
     def intents(self) -> list[CancelLaunchRequest | Launch]:
         """Return a cancellation and, if some machines are still needed, a smaller launch."""
         launch_request, left = self.launch_request, len(self.launch_request.slots) - self.drop
-        reason = f"{self.drop} of {len(launch_request.slots)} machines are no longer needed"
+        reason = f"no longer needed: {self.drop} of {counted(len(launch_request.slots), 'machine')}"
         found: list[CancelLaunchRequest | Launch] = [CancelLaunchRequest(launch_request.id, reason)]
         if left:
             found.append(

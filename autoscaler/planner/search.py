@@ -18,6 +18,7 @@ from autoscaler.model.cooldowns import (
 from autoscaler.model.fleet import Fleet
 from autoscaler.model.identifiers import Instant
 from autoscaler.model.waiting import WaitCode, WaitReason
+from autoscaler.model.wording import counted
 from autoscaler.planner.placement import ROUNDING, Headroom, Placement
 
 
@@ -72,7 +73,7 @@ class Search:
             return WaitReason(WaitCode.MAX_MACHINES, reached)
         if self.headroom.machines <= 0:
             limit = self.fleet.catalogue.limits.machines
-            reached = f"the fleet's limit of {limit} machines is reached"
+            reached = f"the fleet's limit of {counted(limit, 'machine')} is reached"
             return WaitReason(WaitCode.FLEET_MACHINES, reached)
         return self.headroom.circuit_breakers.sku_blocked(self.sku.name)
 
@@ -120,7 +121,7 @@ class Search:
             return False
         if offering.dollars_per_hour > self.headroom.dollars + ROUNDING:
             limit = self.fleet.catalogue.limits.dollars_per_hour
-            reached = f"the fleet's limit of {limit} dollars an hour is reached"
+            reached = f"the fleet's limit of ${limit:g} an hour is reached"
             self._add(WaitCode.FLEET_DOLLARS, reached)
             return False
         return True

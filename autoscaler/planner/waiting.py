@@ -9,6 +9,7 @@ from autoscaler.model.demand import DemandClass
 from autoscaler.model.fleet import Fleet
 from autoscaler.model.jobs import Admission
 from autoscaler.model.waiting import WaitCode, Waiting, WaitReason
+from autoscaler.model.wording import counted
 from autoscaler.planner.matching import Matching, SupplyKind
 from autoscaler.planner.scale_up import ScaleUp
 from autoscaler.planner.shares import filled
@@ -108,5 +109,5 @@ def _full_shares(fleet: Fleet, matching: Matching, demand: DemandClass) -> tuple
     more = ", ..." if len(full) > MAX_NAMED_REPOSITORIES else ""
     names = ", ".join(full[:MAX_NAMED_REPOSITORIES]) + more
     share = fleet.catalogue.skus[sku].share
-    used_up = f"the fair_share of {sku} ({share} machines) is used up by {names}"
+    used_up = f"the fair_share of {sku} ({counted(share, 'machine')}) is used up by {names}"
     return (WaitReason(WaitCode.FAIR_SHARE, f"other repositories go first: {used_up}"),)

@@ -8,6 +8,7 @@ from autoscaler.model.fleet import Fleet
 from autoscaler.model.identifiers import Instant, Seconds, SkuName
 from autoscaler.model.machines import BOOTING_STATES, LIVE_STATES, MachineState
 from autoscaler.model.waiting import WaitCode, Waiting, WaitReason
+from autoscaler.model.wording import counted
 from autoscaler.views.waits import Reasons
 
 
@@ -165,5 +166,5 @@ def _others(counts: Counts) -> Iterator[Trouble]:
         ("machines_foreign", counts.foreign, "of another installation of this fleet"),
     ):
         if count:
-            machines = "1 machine" if count == 1 else f"{count} machines"
-            yield Trouble(code, "", f"{machines}: {which}. See autoscaler unverified")
+            said = f"{counted(count, 'machine')}: {which}. See autoscaler unverified"
+            yield Trouble(code, "", said)

@@ -227,7 +227,7 @@ def test_a_planted_lost_job_is_reported(replays: dict[str, Replay]) -> None:
     assert found.lines("Noticed: ") == [
         "Noticed: gave up: for 100 minutes no job ran and no job changed its state",
         "Noticed: job build / cpu.small 1: started 0 times, queued, lost by the lab",
-        "Noticed: 3 jobs were never queued, because jobs that they need did not end",
+        "Noticed: never queued: 3 jobs, because jobs that they need did not end",
     ]
     assert "On purpose, GitHub forgets one queued job." in found.output
     last = "PASSED: the job that the lab's GitHub lost was noticed, as expected."

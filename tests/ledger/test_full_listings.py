@@ -157,7 +157,7 @@ def test_the_next_complete_listing_settles_a_launch_request_whose_machines_were_
     world.lists(listed("i-1"))
     assert (world.call().state, world.states()) == (LaunchRequestState.SETTLED, {"c0": "launched"})
     assert world.state.cooldowns.get("option:gpu/0") is None
-    assert world.ledger.take_changes().history[-1].detail == "0 of 1 slots"
+    assert world.ledger.take_changes().history[-1].detail == "0 of 1 slot"
 
 
 def test_a_machine_that_is_listed_late_fills_its_written_off_slot() -> None:

@@ -125,7 +125,7 @@ def test_the_history_shows_a_launch_request_that_is_never_answered() -> None:
         (2.0, "launch_request", "c", "sent", "attempt 2"),
         (3.0, "launch_request", "c", "unknown", "timed out again"),
         (64.0, "machine", "c0", "failed", "no answer, and in no listing"),
-        (64.0, "launch_request", "c", "written_off", "1 of 1 slots: timed out again"),
+        (64.0, "launch_request", "c", "written_off", "1 of 1 slot: timed out again"),
     ]
     assert world.call().settled_at == world.now
 

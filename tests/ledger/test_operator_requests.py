@@ -149,7 +149,7 @@ def test_a_job_in_progress_on_a_runner_without_a_known_machine_protects_unverifi
 ):
     world = orphaned()
     world.starts(1, "ci-0badcafe-m-1")
-    assert life(world, ORPHAN) == "1 runners at work may be on it, such as ci-0badcafe-m-1"
+    assert life(world, ORPHAN) == "1 runner at work may be on it, such as ci-0badcafe-m-1"
     world.completes(1)
     assert life(world, ORPHAN) is None
 
@@ -287,7 +287,7 @@ def test_a_store_with_machines_adopts_only_with_force() -> None:
 def test_no_installation_is_adopted_while_a_launch_request_is_in_flight() -> None:
     world = lost_store()
     world.send(1)
-    assert "1 launch requests are in flight" in refusal(world, OLD, force=True)
+    assert "1 launch request in flight" in refusal(world, OLD, force=True)
 
 
 def test_an_unlisted_unverified_machine_and_a_job_without_a_runner_cause_no_error() -> None:

@@ -190,7 +190,7 @@ def test_rounding_of_prices_wastes_no_part_of_the_dollar_limit() -> None:
 
 def test_the_reached_dollar_limit_is_the_waiting_reason() -> None:
     world = world_of(ON_DEMAND, limits=Limits(dollars_per_hour=0.5))
-    assert reason(world) == "the fleet's limit of 0.5 dollars an hour is reached"
+    assert reason(world) == "the fleet's limit of $0.5 an hour is reached"
 
 
 def test_a_used_up_quota_leads_to_the_next_option() -> None:

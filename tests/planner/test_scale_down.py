@@ -183,7 +183,7 @@ def test_an_unsent_launch_request_is_cancelled_with_its_jobs() -> None:
     world.completes(1)
     world.completes(2)
     assert cut(world) == [
-        CancelLaunchRequest(LaunchRequestId("c"), "2 of 2 machines are no longer needed")
+        CancelLaunchRequest(LaunchRequestId("c"), "no longer needed: 2 of 2 machines")
     ]
     world.carry_out()
     assert world.plan().intents == ()
@@ -195,7 +195,7 @@ def test_a_launch_request_needed_only_in_part_is_replaced_by_a_smaller_one() -> 
     world.record(3)
     world.completes(2)
     assert cut(world) == [
-        CancelLaunchRequest(LaunchRequestId("c"), "1 of 3 machines are no longer needed"),
+        CancelLaunchRequest(LaunchRequestId("c"), "no longer needed: 1 of 3 machines"),
         Launch(GPU, EAST, 0, CapacityType.ON_DEMAND, world.keys(), 2),
     ]
     world.carry_out()
@@ -213,9 +213,9 @@ def test_the_newest_launch_requests_are_reduced_first() -> None:
     for job in (1, 2, 3):
         world.completes(job)
     assert cut(world) == [
-        CancelLaunchRequest(LaunchRequestId("d"), "1 of 1 machines are no longer needed"),
-        CancelLaunchRequest(LaunchRequestId("b"), "1 of 1 machines are no longer needed"),
-        CancelLaunchRequest(LaunchRequestId("a"), "1 of 2 machines are no longer needed"),
+        CancelLaunchRequest(LaunchRequestId("d"), "no longer needed: 1 of 1 machine"),
+        CancelLaunchRequest(LaunchRequestId("b"), "no longer needed: 1 of 1 machine"),
+        CancelLaunchRequest(LaunchRequestId("a"), "no longer needed: 1 of 2 machines"),
         Launch(GPU, EAST, 0, CapacityType.ON_DEMAND, world.keys(), 1),
     ]
 
@@ -271,6 +271,6 @@ def test_an_older_launch_request_is_reduced_after_the_newer_ones() -> None:
         (i.launch_request, i.reason) for i in cut(world) if isinstance(i, CancelLaunchRequest)
     ]
     assert cancelled == [
-        ("b", "2 of 2 machines are no longer needed"),
-        ("a", "1 of 3 machines are no longer needed"),
+        ("b", "no longer needed: 2 of 2 machines"),
+        ("a", "no longer needed: 1 of 3 machines"),
     ]

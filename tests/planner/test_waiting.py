@@ -20,7 +20,7 @@ MACHINE_READY = (
 COMING = "a machine for the job is launching or booting"
 PLANNED = "a machine for the job is about to be requested"
 LAUNCH_PLANNED = WaitReason(WaitCode.LAUNCH_PLANNED, PLANNED)
-LIMIT = WaitReason(WaitCode.FLEET_MACHINES, "the fleet's limit of 1 machines is reached")
+LIMIT = WaitReason(WaitCode.FLEET_MACHINES, "the fleet's limit of 1 machine is reached")
 ASKED = "asking GitHub for the current state of the job"
 HELD = "GitHub did not assign the job to two runners with its labels; retrying from time to time"
 

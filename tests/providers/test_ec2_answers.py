@@ -34,7 +34,7 @@ def test_machines_missing_without_an_error_count_as_failures() -> None:
     assert failures(3) == ()
     (missing,) = failures(5)
     assert (missing.failure, missing.code) == (FailureClass.UNKNOWN, "Unfulfilled")
-    assert missing.message == "EC2 launched 2 fewer machines than requested, and gave no reason"
+    assert missing.message == "EC2 launched 2 machines fewer than requested, and gave no reason"
 
 
 def test_a_failure_without_an_offering_keeps_ec2s_code_and_message() -> None:

@@ -9,6 +9,7 @@ from autoscaler.model.catalogue import CapacityType, OperatingSystem
 from autoscaler.model.events import LaunchedMachine, LaunchFailure, ListedMachine
 from autoscaler.model.failures import FailureClass, FailureScope
 from autoscaler.model.identifiers import LaunchRequestId, ProviderMachineId, ProviderName, SkuName
+from autoscaler.model.wording import counted
 from autoscaler.providers.ec2.errors import NOT_TRIED, ending_meaning, says_unsupported
 from autoscaler.providers.ec2.errors import meaning as error_meaning
 from autoscaler.providers.ec2.instance_types import Prices
@@ -33,7 +34,9 @@ def launch_answer(
     failures = tuple(_failure(provider, kind, row) for row in errors)
     if not failures and len(machines) < target["TotalTargetCapacity"]:
         missing = target["TotalTargetCapacity"] - len(machines)
-        message = f"EC2 launched {missing} fewer machines than requested, and gave no reason"
+        message = (
+            f"EC2 launched {counted(missing, 'machine')} fewer than requested, and gave no reason"
+        )
         failures = (LaunchFailure(FailureClass.UNKNOWN, "Unfulfilled", message),)
     return LaunchAnswer(machines, failures)
 

@@ -11,7 +11,7 @@ from functools import cache
 from importlib.resources import files
 from types import MappingProxyType
 
-from autoscaler.config.problems import plural
+from autoscaler.model.wording import counted
 
 ORDINARY_FIRST_CARD = frozenset({"p6-b300.48xlarge"})
 """Types whose network card 0 takes no EFA: DescribeInstanceTypes lists only `interface` among its
@@ -35,6 +35,6 @@ def efa_problem(instance_type: str, wanted: int) -> tuple[str, str] | None:
     if most == 0:
         return f"{instance_type} supports no EFA", "remove efa_interfaces, or name another type"
     what = (
-        f"{instance_type} supports {plural(most, 'EFA interface')}, and efa_interfaces is {wanted}"
+        f"{instance_type} supports {counted(most, 'EFA interface')}, and efa_interfaces is {wanted}"
     )
     return what, f"write efa_interfaces: {most}, or name another type"

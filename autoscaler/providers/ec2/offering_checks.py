@@ -9,10 +9,11 @@ from typing import Any, Protocol
 
 from autoscaler.config import shapes
 from autoscaler.config.document import Document, Node
-from autoscaler.config.problems import KeyPath, Problem, listed, nearest, plural, show
+from autoscaler.config.problems import KeyPath, Problem, listed, nearest, show
 from autoscaler.config.provider_kind import options_of, sections_of
 from autoscaler.config.values import valid
 from autoscaler.model.catalogue import Architecture, OperatingSystem
+from autoscaler.model.wording import counted
 from autoscaler.providers.ec2 import instance_types
 from autoscaler.providers.ec2.file_checks import KEY
 from autoscaler.providers.ec2.operations import OPERATIONS
@@ -130,7 +131,7 @@ def _accelerators(document: Document) -> Iterator[Problem]:
             ):
                 continue
             path: KeyPath = ("skus", name, "on", index, "instance_types", position)
-            gpus = plural(found.gpu_count, "GPU") if found.gpu_count else "no GPU"
+            gpus = counted(found.gpu_count, "GPU") if found.gpu_count else "no GPU"
             what = f"{found.name} has {gpus}, and accelerator.count is {count}"
             yield document.problem(path, what, "name another type, or correct accelerator.count")
 
