@@ -29,6 +29,8 @@ ALSO: dict[str, tuple[str, ...]] = {
         "tests/app",
         "tests/agent/test_user_data.py",
         "tests/config/test_contradictions.py",
+        "tests/config/test_kubeconfigs.py",
+        "tests/config/test_kubernetes_amounts.py",
         "tests/config/test_kubernetes_container_modes.py",
         "tests/config/test_kubernetes_contradictions.py",
         "tests/config/test_offerings.py",

@@ -21,7 +21,7 @@ OF_POD = "skus.gpu.on[0].pod"
         ("hugepages-2Mi", "64m", '"64m" is not a multiple of the page size 2Mi', "such as 2Mi"),
         ("hugepages-2Mi", "3Mi", "is not a multiple of the page size 2Mi", "such as 2Mi"),
         ("hugepages-big", "2Mi", '"big" is not the size of a page', "hugepages-1Gi"),
-        ("acme.com/lane", "500m", '"500m" is not a whole number', '"1"'),
+        ("acme.com/lane", "500m", 'whole number, and "acme.com/lane" is counted', '"1"'),
         ("lanes", "4", '"lanes" is not a resource of containers', "write cpu, memory"),
         ("Memory", "4Gi", '"Memory" is not a resource of containers', "did you mean memory?"),
     ],

@@ -210,6 +210,13 @@ def test_each_zone_uses_its_subnet_with_most_free_addresses() -> None:
     assert list(subnets_with_most_addresses(rows)) == ["a", "b"]
 
 
+def test_of_two_equal_subnets_the_same_one_is_always_used() -> None:
+    """The same order gives the same bytes, whatever order AWS lists the subnets in."""
+    rows = [SubnetRow("s-1", "a", 5), SubnetRow("s-2", "a", 5)]
+    assert subnets_with_most_addresses(rows) == {"a": "s-1"}
+    assert subnets_with_most_addresses(rows[::-1]) == {"a": "s-1"}
+
+
 def test_a_subnet_that_was_full_is_used_only_if_its_zone_has_no_other() -> None:
     rows = [SubnetRow("s-2", "b", 9), SubnetRow("s-1", "a", 5), SubnetRow("s-3", "a", 50)]
     assert subnets_with_most_addresses(rows, {"s-2", "s-3"}) == {"a": "s-1", "b": "s-2"}

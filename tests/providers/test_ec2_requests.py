@@ -118,6 +118,13 @@ def test_every_disk_of_the_image_is_encrypted_and_deleted_with_the_machine() -> 
     assert tags["volume"] == tags["instance"]
 
 
+def test_a_disk_without_a_size_in_its_image_gets_the_smallest() -> None:
+    """EBS accepts no volume of 0 GiB."""
+    image = IMAGE._replace(other_disks=(("/dev/sdf", 0), ("/dev/sdg", 1)))
+    _, *others = template_data(SETTINGS, SKU, image)["BlockDeviceMappings"]
+    assert [one["Ebs"]["VolumeSize"] for one in others] == [1, 1]
+
+
 def test_the_key_is_for_every_disk_and_the_performance_for_the_root_disk() -> None:
     sku = replace(SKU, volume=VolumeOptions(4000, 1000, 100, "alias/ci"))
     image = IMAGE._replace(other_disks=(("/dev/sdf", 40),))

@@ -1,4 +1,4 @@
-"""What fleet.yaml says of EC2's prices, quotas and limits reaches the provider."""
+"""What fleet.yaml says of EC2 reaches the provider."""
 
 from pathlib import Path
 
@@ -10,11 +10,12 @@ from autoscaler.model.identifiers import InstallationId, ProviderName
 from autoscaler.model.installations import Installations
 from autoscaler.providers.ec2.instance_types import Prices
 from autoscaler.providers.ec2.offering_checks import offering_problems
-from autoscaler.providers.ec2.settings import Ec2Settings
+from autoscaler.providers.ec2.settings import Ec2Option, Ec2Settings
 from autoscaler.providers.ec2.translation import ec2_settings
 from autoscaler.providers.registry import provider_kinds
 
 THERE = ProviderName("there")
+QUEUE = "https://sqs.us-east-1.amazonaws.com/1/ci"
 
 TEXT = """
 fleet: ci
@@ -44,6 +45,49 @@ def provider_settings(tmp_path: Path, more: str) -> Ec2Settings:
     configuration = loaded(tmp_path, "us-east-1", more)
     ids = Installations(InstallationId("0badcafe"))
     return ec2_settings(THERE, configuration.settings, tmp_path, ids, "0" * 64)
+
+
+@pytest.mark.parametrize(
+    ("written", "field", "value"),
+    [
+        ("public_ip: false", "public_ip", False),
+        ("instance_profile: gpu-runner", "instance_profile", "gpu-runner"),
+        ("tags: {team: ci}", "tags", {"team": "ci"}),
+        ("account: '123456789012'", "account", "123456789012"),
+        ("prices: {g5.xlarge: 2}", "prices", {"g5.xlarge": 2.0}),
+        ("spot_price_factor: 0.4", "spot_price_factor", 0.4),
+        (f"interruption_queue: {QUEUE}", "interruption_queue", QUEUE),
+    ],
+)
+def test_each_key_of_the_provider_is_a_setting(
+    tmp_path: Path, written: str, field: str, value: object
+) -> None:
+    assert getattr(provider_settings(tmp_path, written), field) == value
+
+
+def test_certificates_are_named_from_the_folder_of_fleet_yaml(tmp_path: Path) -> None:
+    made = provider_settings(tmp_path, "identity_certificates: [a.pem, /etc/b.pem]")
+    assert made.identity_certificates == (tmp_path / "a.pem", Path("/etc/b.pem"))
+
+
+def test_each_key_of_a_launch_option_is_a_setting(tmp_path: Path) -> None:
+    """Launch options keep their position in `on`, also beside those of other providers."""
+    first = "{provider: there, instance_types: [g5.xlarge], capacity: [spot, on-demand]}"
+    second = (
+        "{provider: there, instance_types: [p5.48xlarge], efa_interfaces: 32, "
+        "placement_group: near, capacity_reservation: cr-0123456789abcdef0}"
+    )
+    text = TEXT.replace("[{provider: there, instance_types: [g5.xlarge]}]", f"[{first}, {second}]")
+    path = tmp_path / "fleet.yaml"
+    path.write_text(text.replace("REGION", "us-east-1").replace("MORE", "quotas: {}"))
+    ids = Installations(InstallationId("0badcafe"))
+    settings = config.load(path, provider_kinds(), files=False).settings
+    (sku,) = ec2_settings(THERE, settings, tmp_path, ids, "0" * 64).skus.values()
+    on_demand = CapacityType.ON_DEMAND
+    assert sku.options == {
+        0: Ec2Option(("g5.xlarge",), (CapacityType.SPOT, on_demand)),
+        1: Ec2Option(("p5.48xlarge",), (on_demand,), 32, "near", "cr-0123456789abcdef0"),
+    }
 
 
 def test_prices_and_the_spot_factor_are_read(tmp_path: Path) -> None:
