@@ -72,7 +72,7 @@ class Search:
             reached = f"max_machines of {self.sku.name} ({self.sku.max_machines}) is reached"
             return WaitReason(WaitCode.MAX_MACHINES, reached)
         if self.headroom.machines <= 0:
-            limit = self.fleet.catalogue.limits.machines
+            limit = self.fleet.catalogue.limits.machines or 0  # without a limit, none is reached
             reached = f"the fleet's limit of {counted(limit, 'machine')} is reached"
             return WaitReason(WaitCode.FLEET_MACHINES, reached)
         return self.headroom.circuit_breakers.sku_blocked(self.sku.name)

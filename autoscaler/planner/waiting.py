@@ -108,6 +108,6 @@ def _full_shares(fleet: Fleet, matching: Matching, demand: DemandClass) -> tuple
         return ()
     more = ", ..." if len(full) > MAX_NAMED_REPOSITORIES else ""
     names = ", ".join(full[:MAX_NAMED_REPOSITORIES]) + more
-    share = fleet.catalogue.skus[sku].share
+    share = fleet.catalogue.skus[sku].share or 0  # without a share, none is used up
     used_up = f"the fair_share of {sku} ({counted(share, 'machine')}) is used up by {names}"
     return (WaitReason(WaitCode.FAIR_SHARE, f"other repositories go first: {used_up}"),)
