@@ -693,3 +693,11 @@ def test_every_command_and_option_is_documented() -> None:
             word for option in command.params for word in option.opts if word.startswith("-")
         }
         assert documented == options, name
+
+
+@pytest.mark.parametrize("arguments", [[], ["images"]])
+def test_no_command_of_a_list_is_cut_on_80_columns(arguments: list[str]) -> None:
+    shown = CliRunner(env={"COLUMNS": "80"}).invoke(commands, [*arguments, "--help"]).stdout
+    lines = shown.partition("Commands:\n")[2].splitlines()
+    assert lines
+    assert [line for line in lines if line.rstrip().endswith("...")] == []

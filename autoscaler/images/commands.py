@@ -14,7 +14,7 @@ from autoscaler.images.publishing import prune, publish
 from autoscaler.images.recipes import RECIPES, Engine
 
 images = typer.Typer(
-    help="Check and print the versions of what images contain; build images and open shells in them.",
+    help="Build, check and prune images of machines and containers.",
     no_args_is_help=True,
     rich_markup_mode=None,
 )
@@ -48,19 +48,27 @@ class Vendor(StrEnum):
     AMD = "amd"
 
 
+def _day(text: str) -> datetime:
+    """Return the day that a text such as `2026-11-24` names. Raises BadParameter."""
+    try:
+        return datetime.strptime(text, "%Y-%m-%d").replace(tzinfo=UTC)
+    except ValueError:
+        raise typer.BadParameter(f"{text!r} is not a day such as 2026-11-24") from None
+
+
 @images.command()
 def check(
     file: File = None,
     date: Annotated[
         datetime | None,
         typer.Option(
-            formats=["%Y-%m-%d"],
+            parser=_day,
             metavar="YEAR-MONTH-DAY",
             help="Check for this day; default: today.",
         ),
     ] = None,
 ) -> None:
-    """List what is missing in versions.yaml, and what is or soon gets too old.
+    """List what is missing or soon too old in versions.yaml.
 
     Lists each value that is null, the runner's version if GitHub soon gives it no more jobs, and each end of
     life in the next 90 days. Exits with 1 if it lists anything, and with 2 if the file has an error.
@@ -151,9 +159,10 @@ def build(
         bool, typer.Option("--print", help="Print the command, and do not run it.")
     ] = False,
 ) -> None:
-    """Build a container image of this repository, with the values of versions.yaml.
+    """Build a container image of this repository.
 
-    If a value is null, builds nothing, names it, and exits with 2. Otherwise exits as the engine does.
+    The build gets the values of versions.yaml. If one of them is null, builds nothing, names it, and exits with
+    2. Otherwise exits as the engine does.
     """
     import shlex
 
@@ -185,10 +194,10 @@ def driver(
         int, typer.Option(min=60, metavar="SECONDS", help="How long the installation may take.")
     ] = DRIVER_BUDGET,
 ) -> None:
-    """Print the plan of a GPU's driver for Linux, for the build of an image.
+    """Print the plan of a GPU's driver, for the build of an image.
 
-    The build gives the plan to the agent: `agent.py install-driver FILE`. If versions.yaml lacks a value,
-    prints nothing to stdout, names the value, and exits with 2.
+    The plan is for Linux. The build gives the plan to the agent: `agent.py install-driver FILE`. If
+    versions.yaml lacks a value, prints nothing to stdout, names the value, and exits with 2.
     """
     import json
 

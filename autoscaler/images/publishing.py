@@ -11,9 +11,10 @@ def publish(
     subnet: Annotated[str, typer.Option(help="The subnet of the machine that tests the image.")],
     instance_type: Annotated[str, typer.Option(help="The machine's type.")],
 ) -> None:
-    """Start a machine from a new image, and show the image to fleets if it passes its own test.
+    """Test a new machine image, and show it to fleets if it passes.
 
-    Terminates the machine. Exits with 1 if the image fails, and with 2 if EC2 refuses a call.
+    Starts a machine from the image, which tests itself, and terminates it. Exits with 1 if the image fails, and
+    with 2 if EC2 refuses a call.
     """
     import time
     from datetime import UTC, datetime

@@ -21,9 +21,10 @@ def alerts(
         str, typer.Option(metavar="URL", help="Where your copy of docs/runbooks is.")
     ] = "docs/runbooks",
 ) -> None:
-    """Print alerting rules for Prometheus, each with its page in docs/runbooks.
+    """Print alerting rules for Prometheus.
 
-    Without --objective: of the jobs of each SKU, 99.9 % start within 300 s.
+    Each rule names its page in docs/runbooks. Without --objective: of the jobs of each SKU, 99.9 % start within
+    300 s.
     """
     import yaml
 

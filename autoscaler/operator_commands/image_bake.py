@@ -40,9 +40,10 @@ def bake(
         typer.Option(metavar="FILE", help="A versions.yaml; default: that of this installation."),
     ] = None,
 ) -> None:
-    """Build a machine image with Packer, test it on a machine, and show it to fleets if it passes.
+    """Build, test and publish a machine image with Packer.
 
-    Exits with 1 if the build or the test fails, and with 2 if nothing could be built.
+    Fleets use the image only after a machine that was started from it passed the test. Exits with 1 if the
+    build or the test fails, and with 2 if nothing could be built.
     """
     import tempfile
     from datetime import UTC, datetime

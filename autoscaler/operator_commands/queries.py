@@ -23,7 +23,7 @@ def status(
     url: Url = None,
     token_file: TokenFile = None,
 ) -> None:
-    """Show what waits, what is wrong, and how many machines there are."""
+    """Show what waits, what is wrong, and the machines."""
     with connected(config, url, token_file) as client:
         seen = client.ask("/admin/status")
     if as_json:
@@ -43,7 +43,7 @@ def jobs(
     url: Url = None,
     token_file: TokenFile = None,
 ) -> None:
-    """List the jobs that wait for a machine, oldest first, with the reason."""
+    """List waiting jobs with the reason, oldest first."""
     state = "in_progress" if running else "waiting"
     with connected(config, url, token_file) as client:
         found = client.ask("/admin/jobs", state=state, sku=sku, limit=limit)
@@ -112,9 +112,10 @@ def explain(
     url: Url = None,
     token_file: TokenFile = None,
 ) -> None:
-    """Explain why a job waits: its SKU, its place in line, what was tried, and what happens next.
+    """Explain why a job waits, and what happens next.
 
-    With labels instead of a job, show which SKU would run the job and where its machines launch.
+    Shows the job's SKU, its place in line and what was tried. With labels instead of a job, show which SKU
+    would run the job and where its machines launch.
     """
     job = job_number(what[0]) if len(what) == 1 else None
     labels = labels_of(what) if job is None else []

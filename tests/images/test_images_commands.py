@@ -48,7 +48,8 @@ def test_a_file_with_errors_exits_with_2(tmp_path: Path, command: list[str]) -> 
 
 
 def test_a_date_that_is_none_exits_with_2() -> None:
-    assert run("check", "--date", "tomorrow").exit_code == 2
+    refused = run("check", "--date", "tomorrow")
+    assert (refused.exit_code, "is not a day such as 2026-11-24" in refused.stderr) == (2, True)
 
 
 def test_values_prints_lines_for_a_build(tmp_path: Path) -> None:
