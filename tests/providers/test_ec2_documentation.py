@@ -22,7 +22,7 @@ TEXT = (ROOT / "docs" / "ec2.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"```json\n(.*?)```", TEXT, re.DOTALL)
 READING = ("Describe", "List", "Get")
 
-WITHOUT_TAGS = {"LaunchFrom", "GiveMachinesTheirRole", "ReadNotices", "UseKeyOfDisks"}
+WITHOUT_TAGS = {"LaunchFrom", "LaunchInto", "GiveMachinesTheirRole", "ReadNotices", "UseKeyOfDisks"}
 WITHOUT_TAGS |= {"LetMachinesUseKeyOfDisks"}
 FOR_DISKS = {"kms:DescribeKey", "kms:ReEncrypt*", "kms:Decrypt", "kms:GenerateDataKey*"}
 """The KMS actions that encrypted disks need (policy of github-aws-runners/terraform-aws-github-runner)."""

@@ -1,0 +1,66 @@
+"""The policy evaluator decides as the IAM User Guide says."""
+
+from typing import Any
+
+import pytest
+
+from tests.terraform.policy_evaluation import Authorization, allows
+
+READ = Authorization("s3:GetObject", "arn:aws:s3:::one/key", {"aws:ResourceTag/Team": "a"})
+
+
+def policy(effect: str = "Allow", **elements: Any) -> dict[str, Any]:
+    return {
+        "Statement": [{"Effect": effect, "Action": "s3:GetObject", "Resource": "*", **elements}]
+    }
+
+
+def test_nothing_is_allowed_without_a_statement() -> None:
+    assert not allows([{"Statement": []}], READ)
+
+
+def test_a_deny_wins_over_any_allow() -> None:
+    assert allows([policy()], READ)
+    assert not allows([policy(), policy("Deny", Action="*")], READ)
+
+
+@pytest.mark.parametrize(
+    ("elements", "allowed"),
+    [
+        ({"Action": "s3:get*"}, True),
+        ({"Action": ["s3:PutObject", "s3:Get?b*"]}, True),
+        ({"Action": "s3:Get"}, False),
+        ({"Resource": "arn:aws:s3:::one/*"}, True),
+        ({"Resource": "arn:aws:s3:::ONE/*"}, False),
+        ({"Resource": ["arn:aws:s3:::two/*", "arn:aws:s3:::on[e]/key"]}, False),
+    ],
+)
+def test_actions_ignore_case_and_resources_do_not(elements: dict[str, Any], allowed: bool) -> None:
+    assert allows([policy(**elements)], READ) is allowed
+
+
+@pytest.mark.parametrize(
+    ("condition", "allowed"),
+    [
+        ({"StringEquals": {"aws:resourcetag/Team": "a"}}, True),
+        ({"StringEquals": {"aws:ResourceTag/team": "a"}}, False),
+        ({"StringEquals": {"aws:ResourceTag/Team": ["b", "a"]}}, True),
+        ({"StringEquals": {"aws:ResourceTag/Team": "A"}}, False),
+        ({"StringEquals": {"aws:ResourceTag/Team": "*"}}, False),
+        ({"StringLike": {"aws:ResourceTag/Team": "*"}}, True),
+        ({"StringEquals": {"aws:ResourceTag/Team": "a", "ec2:CreateAction": "x"}}, False),
+        ({"Bool": {"aws:SecureTransport": "true"}}, False),
+    ],
+)
+def test_every_condition_must_hold_and_a_missing_key_never_does(
+    condition: dict[str, Any], allowed: bool
+) -> None:
+    assert allows([policy(Condition=condition)], READ) is allowed
+
+
+@pytest.mark.parametrize(
+    "elements", [{"NotResource": "*"}, {"Condition": {"DateEquals": {"a": "b"}}}]
+)
+def test_what_the_evaluator_does_not_know_is_an_error(elements: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match="unknown"):
+        allows([policy(**elements)], READ)
