@@ -10,7 +10,7 @@ from autoscaler.controller.journal import Journal
 from autoscaler.controller.ports.clock import Clock
 from autoscaler.controller.ports.github import GitHubError
 from autoscaler.controller.ports.reruns import RerunAnswer, Reruns, RerunUnknownError
-from autoscaler.ledger.interruptions import due_reruns
+from autoscaler.ledger.reruns import due_reruns
 from autoscaler.model.events import RerunAnswered, RerunRequested
 from autoscaler.model.identifiers import Seconds
 from autoscaler.model.interruptions import Rerun

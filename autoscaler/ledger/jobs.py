@@ -5,8 +5,8 @@ may be lost, late, repeated or out of order.
 """
 
 from autoscaler.ledger.indexes import is_on_hold
-from autoscaler.ledger.interruptions import update_rerun
 from autoscaler.ledger.job_holds import release_holds
+from autoscaler.ledger.reruns import update_rerun
 from autoscaler.ledger.runners import bind_job, close_runner
 from autoscaler.ledger.runs import note_access, note_outside_scope, note_refusal
 from autoscaler.ledger.state import LedgerState

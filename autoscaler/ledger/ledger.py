@@ -22,6 +22,7 @@ from autoscaler.ledger import (
     lists,
     machines,
     operator_requests,
+    reruns,
     runners,
     runs,
     starting,
@@ -177,7 +178,7 @@ def _on_time_passed(state: LedgerState, event: e.TimePassed) -> None:
     jobs.expire(state, event.at)
     job_holds.check_idle_runners(state, event.at)
     job_holds.probe_held(state, event.at)
-    interruptions.give_up(state, event.at)
+    reruns.give_up(state, event.at)
     _prune(state, event.at - KEPT_FOR)
 
 
@@ -259,8 +260,8 @@ _HANDLERS: dict[type[e.Event], Callable[[LedgerState, Any], None]] = {
     e.RunnerDeregistered: runners.on_runner_deregistered,
     e.RunnerClosed: _on_runner_closed,
     e.MachineNoticed: interruptions.on_machine_noticed,
-    e.RerunRequested: interruptions.on_rerun_requested,
-    e.RerunAnswered: interruptions.on_rerun_answered,
+    e.RerunRequested: reruns.on_rerun_requested,
+    e.RerunAnswered: reruns.on_rerun_answered,
     e.MachineReleasedByOperator: unverified.on_machine_released_by_operator,
     e.InstallationAdopted: operator_requests.on_installation_adopted,
     e.CircuitClosed: circuits.on_circuit_closed,

@@ -4,7 +4,7 @@ from dataclasses import replace
 from functools import reduce
 
 from autoscaler.ledger import deadlines, launch_requests
-from autoscaler.ledger.interruptions import GIVEN_UP_AFTER
+from autoscaler.ledger.reruns import GIVEN_UP_AFTER
 from autoscaler.ledger.state import LedgerState
 from autoscaler.model.catalogue import LaunchTokens
 from autoscaler.model.changes import Record

@@ -10,7 +10,7 @@ from structlog.testing import capture_logs
 from autoscaler.controller.ports.github import GitHubError, OperatorError, RetryLaterError
 from autoscaler.controller.ports.reruns import RerunAnswer, RerunUnknownError
 from autoscaler.controller.rerunner import Rerunner
-from autoscaler.ledger.interruptions import ASK_AGAIN
+from autoscaler.ledger.reruns import ASK_AGAIN
 from autoscaler.model.events import JobObserved, MachineNoticed
 from autoscaler.model.identifiers import JobId
 from autoscaler.model.interruptions import NoticeKind, Rerun, RerunOutcome

@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
-from autoscaler.ledger.interruptions import ASK_AGAIN, note_interruption
+from autoscaler.ledger.interruptions import note_interruption
 from autoscaler.ledger.jobs import ABANDONED
+from autoscaler.ledger.reruns import ASK_AGAIN
 from autoscaler.model import events as e
 from autoscaler.model.failures import FailureClass
 from autoscaler.model.identifiers import InstallationId, JobId, MachineId, RunnerName

@@ -5,13 +5,13 @@ from typing import Any
 
 import pytest
 
-from autoscaler.ledger.interruptions import (
+from autoscaler.ledger.ledger import KEPT_FOR
+from autoscaler.ledger.reruns import (
     ASK_AGAIN,
     GIVEN_UP_AFTER,
     SIBLINGS_AWAITED,
     due_reruns,
 )
-from autoscaler.ledger.ledger import KEPT_FOR
 from autoscaler.model import events as e
 from autoscaler.model.catalogue import Catalogue
 from autoscaler.model.cooldowns import active_cooldown, offering_key

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from autoscaler.ledger.deadlines import SILENCE
-from autoscaler.ledger.interruptions import ASK_AGAIN, due_reruns
+from autoscaler.ledger.reruns import ASK_AGAIN, due_reruns
 from autoscaler.model import events as e
 from autoscaler.model.cooldowns import active_cooldown, offering_key
 from autoscaler.model.failures import FailureClass, FailureScope

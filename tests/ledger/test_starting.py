@@ -4,7 +4,7 @@ from dataclasses import fields
 
 import pytest
 
-from autoscaler.ledger.interruptions import GIVEN_UP_AFTER
+from autoscaler.ledger.reruns import GIVEN_UP_AFTER
 from autoscaler.ledger.starting import AWAITED, BEFORE_THE_START, HAPPENED, TO_COME
 from autoscaler.model import events as e
 from autoscaler.model.cooldowns import Cooldown, boots_key
