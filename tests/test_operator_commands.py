@@ -12,6 +12,7 @@ from aiohttp import web
 from typer.testing import CliRunner, Result
 
 from autoscaler.cli import commands
+from autoscaler.controller.ports.hold_requests import HoldOutcome
 from autoscaler.controller.ports.operator_requests import OperatorRequestRefusedError, RefusalKind
 from autoscaler.model.identifiers import (
     InstallationId,
@@ -91,6 +92,23 @@ class Word:
         self.taken.append((sku, False))
         return SkuName(sku)
 
+    async def pause(self, target: str, *, by: OperatorName) -> HoldOutcome:
+        return self._hold("paused", target, by)
+
+    async def drain(self, target: str, *, by: OperatorName) -> HoldOutcome:
+        return self._hold("drained", target, by)
+
+    async def quarantine(self, target: str, *, by: OperatorName) -> HoldOutcome:
+        return self._hold("quarantined", target, by)
+
+    async def resume(self, target: str, *, by: OperatorName) -> HoldOutcome:
+        return self._hold("resumed", target, by)
+
+    def _hold(self, done: str, target: str, by: OperatorName) -> HoldOutcome:
+        if target == "nothing":
+            raise OperatorRequestRefusedError(RefusalKind.UNKNOWN, "nothing is called so")
+        return HoldOutcome(target, f"{target} is {done} by {by}", "jobs\x1b wait")
+
 
 class Elsewhere:
     """Redirects every request to another address."""
@@ -136,7 +154,7 @@ def controller(tmp_path: Path) -> Iterator[Controller]:
     thread.start()
 
     async def start() -> Serving:
-        endpoint = AdminEndpoint(word, asked, lambda: TOKENS)
+        endpoint = AdminEndpoint(word, word, asked, lambda: TOKENS)
         serving = Serving(
             ServerSettings(Address("127.0.0.1", 0), shutdown=0.2), endpoint, [elsewhere]
         )
@@ -204,6 +222,25 @@ def test_a_refusal_is_reported_and_force_overrides_it(controller: Controller) ->
     result = controller.run("terminate", "i-busy")
     assert (result.exit_code, result.stderr) == (1, "it is at work\n")
     assert controller.run("terminate", "i-busy", "--force").exit_code == 0
+
+
+@pytest.mark.parametrize(
+    ("command", "done"),
+    [
+        ("pause", "paused"),
+        ("drain", "drained"),
+        ("quarantine", "quarantined"),
+        ("resume", "resumed"),
+    ],
+)
+def test_a_hold_prints_what_it_did_and_what_happens_next(
+    controller: Controller, command: str, done: str
+) -> None:
+    result = controller.run(command, "sku/gpu")
+    assert result.exit_code == 0, result.output
+    assert result.stdout == f"sku/gpu is {done} by alice\nnext: jobs? wait\n"
+    refused = controller.run(command, "nothing")
+    assert (refused.exit_code, refused.stderr) == (1, "nothing is called so\n")
 
 
 def test_close_circuit_calls_the_controller_or_prints_the_refusal(controller: Controller) -> None:

@@ -145,8 +145,14 @@ class Parts:
         ]
         operators = token_file(self._configuration)
         if operators is not None:
-            actions, queries = self._controller.operator_actions, self._controller.queries
-            others.append(AdminEndpoint(actions, queries, operators.tokens))
+            others.append(
+                AdminEndpoint(
+                    self._controller.operator_actions,
+                    self._controller.operator_holds,
+                    self._controller.queries,
+                    operators.tokens,
+                )
+            )
         settings = server_settings(self._configuration)
         allowed = settings.within(file_limit())
         if allowed != settings:

@@ -26,6 +26,7 @@ from autoscaler.controller.journal import Journal
 from autoscaler.controller.launcher import Launcher
 from autoscaler.controller.notice_reader import NoticeReader
 from autoscaler.controller.operator_actions import OperatorActions
+from autoscaler.controller.operator_holds import OperatorHoldActions
 from autoscaler.controller.poller import PeriodicTask, Poller
 from autoscaler.controller.ports.clock import Clock, Ids
 from autoscaler.controller.ports.github import GitHub
@@ -120,6 +121,7 @@ class Controller:
         self.effects = Effects(self._crashed)
         self.intake = Intake(ports.store, journal, settings.parse)
         self.operator_actions = OperatorActions(journal, ports.lists, providers, self._adopt)
+        self.operator_holds = OperatorHoldActions(journal, providers)
         self.registrar = Registrar(journal, ports.github, clock)
         self.releaser = RegistrationReleaser(journal, ports.github, self.registrar, self.effects)
         self.github_reader = GitHubReader(journal, ports.github)

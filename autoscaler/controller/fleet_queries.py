@@ -17,7 +17,7 @@ from autoscaler.views.jobs import JobView
 from autoscaler.views.machines import MachineView
 from autoscaler.views.status import Counts, StatusView, status
 
-KINDS = ("job", "machine", "runner", "launch_request", "sku", "installation")
+KINDS = ("job", "machine", "runner", "launch_request", "sku", "provider", "fleet", "installation")
 """Kinds of history (`HistoryRow.kind`) in which a name is looked up."""
 
 

@@ -24,7 +24,12 @@ from autoscaler.model.identifiers import (
     RunnerName,
     SkuName,
 )
-from autoscaler.model.machines import Machine
+from autoscaler.model.machines import (
+    RELEASED_STATES,
+    Machine,
+    MachineState,
+    TerminationReason,
+)
 from autoscaler.model.operators import OperatorName
 from autoscaler.model.unverified import UnverifiedMachine
 
@@ -57,11 +62,11 @@ class OperatorActions:
 
     async def terminate(self, machine: str, *, by: OperatorName, force: bool = False) -> MachineId:
         """See `OperatorRequests.terminate`."""
-        found = self._unverified_machine(machine)
+        found = self._existing_machine(machine)
         if not force:
-            at_work = await self._at_work()
-            found = self._unverified_machine(machine)  # its state may have changed meanwhile
-            life = evidence_of_life(self._journal.ledger.state, found, at_work, self._journal.now)
+            at_work = await self._at_work() if found.is_unverified else []
+            found = self._existing_machine(machine)  # its state may have changed meanwhile
+            life = self._sign_of_work(found, at_work)
             if life is not None:
                 _refuse(
                     RefusalKind.CONTRADICTED,
@@ -113,7 +118,26 @@ class OperatorActions:
             found += [one.name for one in listed.items if one.busy or one.online]
         return found
 
-    def _unverified_machine(self, machine: str) -> Machine:
+    def _sign_of_work(self, machine: Machine, at_work: Collection[RunnerName]) -> str | None:
+        """Return why a machine may be running a job, or None."""
+        state = self._journal.ledger.state
+        if machine.is_unverified:
+            return evidence_of_life(state, machine, at_work, self._journal.now)
+        if machine.state is MachineState.EXITED:
+            return None
+        runner = state.runners.get(machine.work.runner) if machine.work.runner is not None else None
+        if machine.state is MachineState.ASSIGNED or machine.work.may_run_job:
+            job = (
+                f"job {runner.job}"
+                if runner is not None and runner.job is not None
+                else "no job yet"
+            )
+            return f"its runner {machine.work.runner} has {job}"
+        if machine.is_unassigned and not state.evidence.proves_unused(machine):
+            return "its agent has sent no request since the controller started"
+        return None
+
+    def _existing_machine(self, machine: str) -> Machine:
         state = self._journal.ledger.state
         known = state.by_provider_id.get(ProviderMachineId(machine), MachineId(machine))
         found = state.machines.get(known)
@@ -124,20 +148,17 @@ class OperatorActions:
                     RefusalKind.CONTRADICTED,
                     f"{machine} belongs to another installation: see autoscaler unverified",
                 )
-            _refuse(
-                RefusalKind.UNKNOWN, f"no machine {machine} is known: see autoscaler unverified"
-            )
+            _refuse(RefusalKind.UNKNOWN, f"no machine {machine} is known: see autoscaler machines")
         if found.does_not_terminate:
             _refuse(
                 RefusalKind.CONTRADICTED,
                 f"machine {found.id} is terminating, but {found.provider} does not terminate it: "
                 f"{found.provider_words}. Terminate it at {found.provider}",
             )
-        if not found.is_unverified:
-            _refuse(
-                RefusalKind.CONTRADICTED,
-                f"machine {found.id} is {found.state} and not unverified: the controller manages it itself",
-            )
+        if found.termination.reason is TerminationReason.OPERATOR:
+            _refuse(RefusalKind.CONTRADICTED, f"machine {found.id} is being terminated already")
+        if found.state not in RELEASED_STATES or not found.occupies:
+            _refuse(RefusalKind.CONTRADICTED, f"machine {found.id} is {found.state}")
         return found
 
 

@@ -10,7 +10,14 @@ from autoscaler.model.backoff import Backoff
 from autoscaler.model.catalogue import DEFAULT_LIFETIME, Deadlines
 from autoscaler.model.evidence import EVIDENCE_TIME
 from autoscaler.model.identifiers import Instant, Seconds
-from autoscaler.model.machines import Machine, MachineState, TerminationReason
+from autoscaler.model.machines import (
+    KEPT_IN_QUARANTINE,
+    RELEASED_STATES,
+    Machine,
+    MachineState,
+    TerminationReason,
+)
+from autoscaler.model.operator_holds import quarantine_of
 from autoscaler.model.runners import RunnerState
 
 SILENCE: Seconds = 900.0
@@ -41,6 +48,14 @@ def due(state: LedgerState, machine: Machine) -> Instant | None:
     """Return when the planner must look at a machine even if no event arrives, or None."""
     if _is_due_at_once(state, machine):
         return machine.since
+    quarantined = quarantine_of(state.operator_holds, machine.id)
+    kept = machine.state in KEPT_IN_QUARANTINE and machine.occupies
+    if quarantined is not None and kept:
+        return quarantined.until
+    return _deadline(state, machine)
+
+
+def _deadline(state: LedgerState, machine: Machine) -> Instant | None:
     deadlines = (state.catalogue.skus.get(machine.sku) or _FALLBACK).deadlines
     match machine.state:
         case _S.LAUNCHED:
@@ -88,8 +103,10 @@ def _next_read_after_job(state: LedgerState, machine: Machine) -> Instant:
 
 
 def _is_due_at_once(state: LedgerState, machine: Machine) -> bool:
-    reason_codes = (TerminationReason.OPERATOR, TerminationReason.FINISHED)
-    decided = machine.state is _S.ASSIGNED and machine.termination.reason in reason_codes
+    reason, finished = machine.termination.reason, TerminationReason.FINISHED
+    decided = reason is finished and machine.state is _S.ASSIGNED
+    released = machine.state in RELEASED_STATES and machine.occupies
+    decided |= reason is TerminationReason.OPERATOR and released
     interrupted = machine.interruption.kind is not None and state.evidence.proves_unused(machine)
     return decided or interrupted
 

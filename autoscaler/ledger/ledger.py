@@ -21,6 +21,7 @@ from autoscaler.ledger import (
     launch_requests,
     lists,
     machines,
+    operator_holds,
     operator_requests,
     reruns,
     runners,
@@ -72,7 +73,7 @@ class Ledger:
                 self._state.admit(record)
             self._state.add(record, stored=True)
         for cooldown in cooldowns:
-            self._state.cooldowns[cooldown.key] = cooldown
+            self._state.restore_cooldown(cooldown)
         for job in self._state.jobs.values():
             if job.disputed:
                 self._state.reads[job.id] = job.updated_at
@@ -146,6 +147,7 @@ class Ledger:
             unread=s.unread,
             run_questions=s.run_questions,
             waiting=s.waiting,
+            operator_holds=s.operator_holds,
         )
 
 
@@ -194,6 +196,7 @@ def _prune(state: LedgerState, before: Instant) -> None:
         state.drop(record)
         if isinstance(record, Machine):
             _prune_with(state, record, before)
+            operator_holds.forget_machine(state, record, before)
 
 
 def _ended_at(job: Job) -> Instant:
@@ -264,6 +267,8 @@ _HANDLERS: dict[type[e.Event], Callable[[LedgerState, Any], None]] = {
     e.RerunAnswered: reruns.on_rerun_answered,
     e.MachineReleasedByOperator: unverified.on_machine_released_by_operator,
     e.InstallationAdopted: operator_requests.on_installation_adopted,
+    e.HeldByOperator: operator_holds.on_held_by_operator,
+    e.ResumedByOperator: operator_holds.on_resumed_by_operator,
     e.CircuitClosed: circuits.on_circuit_closed,
     e.ControllerStarted: starting.on_controller_started,
     e.TimePassed: _on_time_passed,

@@ -14,6 +14,7 @@ from autoscaler.model.interruptions import Rerun, RerunState
 from autoscaler.model.jobs import Job
 from autoscaler.model.launch_requests import REPEAT_WINDOW, LaunchRequest, LaunchRequestState
 from autoscaler.model.machines import Machine, MachineState
+from autoscaler.model.operator_holds import is_operator_hold
 from autoscaler.model.runners import Runner, RunnerState
 
 BEFORE_THE_START: Seconds = 0.001
@@ -106,7 +107,8 @@ def _correct_moments(state: LedgerState, at: Instant) -> None:
         latest = _latest(record, at)
         _limit_moments(state, record, TO_COME[type(record)], latest, latest)
     for cooldown in tuple(state.cooldowns.values()):
-        if cooldown.until > at + AWAITED:
+        # A hold of an operator ends when an operator resumes its target.
+        if cooldown.until > at + AWAITED and not is_operator_hold(cooldown.key):
             state.set_cooldown(replace(cooldown, until=at + AWAITED))
 
 

@@ -32,6 +32,7 @@ from autoscaler.model.interruptions import Rerun
 from autoscaler.model.jobs import Admission, Job, RunQuestion
 from autoscaler.model.launch_requests import LaunchRequest
 from autoscaler.model.machines import Machine
+from autoscaler.model.operator_holds import is_operator_hold
 from autoscaler.model.operators import OperatorName
 from autoscaler.model.readings import ForeignUsage
 from autoscaler.model.run_origins import RunOrigin
@@ -62,6 +63,8 @@ class LedgerState(IndexedRecords):
         self.started_at: Instant = 0.0
         self.was_away: Seconds = 0.0
         self.cooldowns: dict[str, Cooldown] = {}
+        self.operator_holds: dict[str, Cooldown] = {}
+        """Those of the cooldowns that operators set and did not end."""
         self.foreign: dict[ProviderName, dict[ProviderMachineId, ListedMachine]] = {}
         self.foreign_before: dict[ProviderName, ForeignUsage] = {}
         """By provider that was not listed since the start, what the store has about foreign machines."""
@@ -143,8 +146,17 @@ class LedgerState(IndexedRecords):
 
     def set_cooldown(self, cooldown: Cooldown) -> None:
         """Set a cooldown, or end one (with `until` in the past)."""
-        self.cooldowns[cooldown.key] = cooldown
+        self.restore_cooldown(cooldown)
         self._changed_cooldowns[cooldown.key] = cooldown
+
+    def restore_cooldown(self, cooldown: Cooldown) -> None:
+        """Set a cooldown that the store has already."""
+        self.cooldowns[cooldown.key] = cooldown
+        if is_operator_hold(cooldown.key):
+            if cooldown.failures:
+                self.operator_holds[cooldown.key] = cooldown
+            else:
+                self.operator_holds.pop(cooldown.key, None)
 
     def adopt_installation(
         self, installation: InstallationId, by: OperatorName, at: Instant

@@ -27,6 +27,7 @@ from autoscaler.model.identifiers import Instant, MachineId, ProviderName, Runne
 from autoscaler.model.jobs import Job, JobState
 from autoscaler.model.machines import (
     FOUND_REASONS,
+    RELEASED_STATES,
     Machine,
     MachineState,
     TerminationReason,
@@ -188,9 +189,9 @@ def polled_for_assignment(state: LedgerState, machine_id: MachineId, at: Instant
 
 
 def on_machine_released_by_operator(state: LedgerState, event: MachineReleasedByOperator) -> None:
-    """Make an unverified machine due for termination. A verified machine does not change."""
+    """Make a machine due for termination. One that is terminating or gone does not change."""
     machine = state.machines.get(event.machine)
-    if machine is None or not machine.is_unverified:
+    if machine is None or machine.state not in RELEASED_STATES or not machine.occupies:
         return
     with state.changing(machine):
         machine.termination.reason = TerminationReason.OPERATOR

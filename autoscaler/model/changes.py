@@ -59,8 +59,9 @@ class HistoryRow:
     `code` is the reason code of a failed launch (`FailureClass`) or of the end of a machine
     (`TerminationReason`), and empty otherwise. `detail` says the reason in words.
 
-    `kind` is job, launch_request, machine or runner. A rerun is in the history of its job. Kind
-    `installation` (record: its ID) and kind `sku` (record: its name) have no record of their own.
+    `kind` is job, launch_request, machine or runner. A rerun is in the history of its job. The
+    kinds `installation` (record: its ID), `sku` and `provider` (record: its name) and `fleet` (record: `all`)
+    have no record of their own.
     """
 
     at: Instant

@@ -24,6 +24,7 @@ from autoscaler.model.identifiers import (
 from autoscaler.model.jobs import Admission, Job, RunQuestion
 from autoscaler.model.launch_requests import LaunchRequest
 from autoscaler.model.machines import Machine, MachineState
+from autoscaler.model.operator_holds import OperatorHolds
 from autoscaler.model.runners import Runner
 
 Id_co = TypeVar("Id_co", covariant=True)
@@ -118,6 +119,8 @@ class Fleet:
     """Jobs whose head repository is not known, by run."""
     run_questions: Mapping[int, RunQuestion] = field(default_factory=dict)
     """When to read a run of `unread` again, for runs that were read before."""
+    operator_holds: OperatorHolds = field(default_factory=dict)
+    """What operators paused, drained or quarantined."""
     waiting: Sequence[tuple[Instant, DemandClass, JobId]] = ()
     """The jobs of all `queues`, oldest first, ties by class."""
 

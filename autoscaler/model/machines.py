@@ -95,6 +95,23 @@ LIVE_STATES = frozenset(MachineState) - {MachineState.TERMINATED, MachineState.L
 DAY: Seconds = 86_400.0
 BOOTING_STATES = (MachineState.REQUESTED, MachineState.LAUNCHED, MachineState.BOOTED)
 
+KEPT_IN_QUARANTINE = frozenset(
+    {MachineState.LAUNCHED, MachineState.BOOTED, MachineState.READY, MachineState.FAILED}
+)
+"""States in which a quarantined machine is not terminated. From `assigned` on it powers itself off."""
+
+RELEASED_STATES = frozenset(
+    {
+        MachineState.LAUNCHED,
+        MachineState.BOOTED,
+        MachineState.READY,
+        MachineState.ASSIGNED,
+        MachineState.EXITED,
+        MachineState.FAILED,
+    }
+)
+"""States in which a machine is terminated at once if an operator says that no job needs it."""
+
 
 class TerminationReason(StrEnum):
     """Why a machine ends: a code for metrics, logs, history and runbooks. `Machine.reason` is the message.
@@ -112,6 +129,7 @@ class TerminationReason(StrEnum):
     silent_and_finished  its agent is silent, and GitHub shows that its runner has no job any more
     lifetime             it was assigned for the `lifetime` of its SKU
     operator             an operator released it
+    drained              an operator drained it, its SKU or its provider
     interrupted          its provider interrupts it, and no job runs on it
 
     It ends without a request of the controller:
@@ -133,6 +151,7 @@ class TerminationReason(StrEnum):
     SILENT_AND_FINISHED = "silent_and_finished"
     LIFETIME = "lifetime"
     OPERATOR = "operator"
+    DRAINED = "drained"
     INTERRUPTED = "interrupted"
     POWERED_OFF = "powered_off"
     SHUT_DOWN = "shut_down"

@@ -27,6 +27,10 @@ class WaitCode(StrEnum):
     launch_rate           the provider's launch rate is used up for a moment
     registration_rate     `github.registrations` allows no further runner yet
 
+    An operator decides:
+
+    paused                an operator paused or drained the SKU, its provider or the fleet
+
     A failure. The first eight are the values of `FailureClass`, by which a launch option, offering, zone or
     scope is on hold:
 
@@ -55,6 +59,7 @@ class WaitCode(StrEnum):
     QUOTA = "quota"
     LAUNCH_RATE = "launch_rate"
     REGISTRATION_RATE = "registration_rate"
+    PAUSED = "paused"
     CAPACITY = "capacity"
     CONFIGURATION = "configuration"
     UNSUPPORTED = "unsupported"

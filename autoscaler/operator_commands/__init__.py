@@ -2,6 +2,7 @@
 
 from autoscaler.operator_commands.alerts import alerts
 from autoscaler.operator_commands.commands import adopt, close_circuit, terminate, unverified
+from autoscaler.operator_commands.holds import drain, pause, quarantine, resume
 from autoscaler.operator_commands.image_bake import bake
 from autoscaler.operator_commands.job_shell import shell
 from autoscaler.operator_commands.queries import explain, history, jobs, machines, status
@@ -11,10 +12,14 @@ __all__ = [
     "alerts",
     "bake",
     "close_circuit",
+    "drain",
     "explain",
     "history",
     "jobs",
     "machines",
+    "pause",
+    "quarantine",
+    "resume",
     "shell",
     "status",
     "terminate",

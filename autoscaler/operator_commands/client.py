@@ -81,6 +81,10 @@ class OperatorClient:
         """Close a SKU's circuit breaker; return the SKU. Raises OperatorRequestFailedError."""
         return str(self._ask("POST", f"/admin/circuits/{quote(sku, safe='')}/close", {}).get("sku"))
 
+    def hold(self, request: str, target: str) -> dict[str, Any]:
+        """Pause, drain, quarantine or resume a target; return the answer. Raises OperatorRequestFailedError."""
+        return self._ask("POST", f"/admin/{request}", {"target": target})
+
     def ask(self, path: str, **query: object) -> dict[str, Any]:
         """Return the answer to a question; it omits parameters that are None.
 

@@ -66,7 +66,7 @@ def terminate(
         typer.Argument(
             metavar="MACHINE",
             callback=usable_name,
-            help="A machine that `autoscaler unverified` lists.",
+            help="A machine's ID, or its ID at its provider.",
         ),
     ],
     force: Annotated[
@@ -75,10 +75,10 @@ def terminate(
     url: Url = None,
     token_file: TokenFile = None,
 ) -> None:
-    """Terminate an unverified machine on which no job runs.
+    """Terminate a machine on which no job runs.
 
-    The controller refuses while there are signs that the machine is running a job. The answer gives the
-    reason and what to do. Use --force after you have checked the machine yourself.
+    The controller refuses if the machine may be running a job: if it has a runner, or if an unverified
+    machine shows signs of work. The answer gives the reason. --force terminates it, and fails its job.
     """
     with connected(config, url, token_file) as client:
         terminated = client.terminate(machine, force=force)

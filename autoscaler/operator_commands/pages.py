@@ -119,7 +119,11 @@ def print_machines(machines: list[Answer]) -> None:
                 ),
                 one["provider_id"] or "",
                 one["job"] or "",
-                one["unverified"] or one["interruption"] or one["reason"] or one["stage"],
+                one["held"]
+                or one["unverified"]
+                or one["interruption"]
+                or one["reason"]
+                or one["stage"],
             )
             for one in machines
         ],

@@ -18,6 +18,7 @@ from autoscaler.model.plan import (
 from autoscaler.planner.assignments import assignments, surplus_registrations
 from autoscaler.planner.classes import Classes, classes_of
 from autoscaler.planner.matching import Matching, SupplyKind, match, pool_of, ready_minimum_class
+from autoscaler.planner.out_of_service import out_of_service
 from autoscaler.planner.placement import Headroom
 from autoscaler.planner.registration import RegistrationBudget, registrable_machines
 from autoscaler.planner.scale_down import cut_back, idle_machines, minimum_in_force
@@ -39,14 +40,20 @@ def plan(fleet: Fleet) -> Plan:
     In this order: deregister, cancel, resend, terminate, assign, launch, read from GitHub.
     """
     terminations, unverified, runner_reads = _due(fleet)
-    # These machines are no supply: they terminate, or count as busy from now on.
-    leaving = {one.machine for one in terminations} | {one.machine for one in unverified}
+    ending = {one.machine for one in terminations} | {one.machine for one in unverified}
+    held = out_of_service(fleet)
+    terminations += [one for one in held.terminations if one.machine not in ending]
+    # These machines are no supply: they terminate, are held, or count as busy from now on.
+    leaving = ending | held.machines
     deregistrations = [
         one
         for one in lost_configurations(fleet)
         if fleet.runners[one.runner].machine not in leaving
     ]
     supply = count_supply(fleet, leaving, deregistrations)
+    deregistrations += [
+        one for one in held.deregistrations if fleet.runners[one.runner].machine not in ending
+    ]
     minimum, classes = minimum_in_force(fleet), classes_of(fleet)
     registrable = registrable_machines(fleet, supply.by_pool, leaving)
     matching = _match_without_surplus(

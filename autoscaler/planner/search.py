@@ -17,6 +17,13 @@ from autoscaler.model.cooldowns import (
 )
 from autoscaler.model.fleet import Fleet
 from autoscaler.model.identifiers import Instant
+from autoscaler.model.operator_holds import (
+    WHOLE_FLEET,
+    HoldTarget,
+    launch_hold,
+    provider_target,
+    sku_target,
+)
 from autoscaler.model.waiting import WaitCode, WaitReason
 from autoscaler.model.wording import counted
 from autoscaler.planner.placement import ROUNDING, Headroom, Placement
@@ -37,10 +44,17 @@ class Search:
     def place(self) -> Placement | None:
         """Return the first placement that allows one more machine, or None."""
         self.reasons.clear()
+        if any(map(self._is_held, (WHOLE_FLEET, sku_target(self.sku.name)))):
+            return None
         if (limit := self._limit_reached()) is not None:
             self.reasons.append(limit)
             return None
+        return self._first_placement()
+
+    def _first_placement(self) -> Placement | None:
         for index, option in enumerate(self.sku.launch_options):
+            if self._is_held(provider_target(option.provider)):
+                continue
             throttled = active_cooldown(
                 self.fleet.cooldowns, throttle_key(option.provider), self.fleet.now
             )
@@ -125,6 +139,15 @@ class Search:
             self._add(WaitCode.FLEET_DOLLARS, reached)
             return False
         return True
+
+    def _is_held(self, target: HoldTarget) -> bool:
+        """Return True if an operator paused or drained a target, and add the reason."""
+        hold = launch_hold(self.fleet.operator_holds, target)
+        if hold is not None:
+            name = "the fleet" if target is WHOLE_FLEET else target.name
+            until = f"autoscaler resume {target} ends this"
+            self._add(WaitCode.PAUSED, f"{name} is {hold.reason}; {until}")
+        return hold is not None
 
     def _add_hold(self, name: str, hold: Cooldown) -> None:
         self._add(WaitCode(hold.failure.value), f"{name} is on hold: {hold.reason}", hold.until)

@@ -1,13 +1,13 @@
 """Plans what is due by time: deadlines, lifetimes, launch requests to send again, reads from GitHub.
 
-A machine is terminated only for one of six reasons:
+A machine is terminated only for one of these reasons:
 
 - it never fetched an assignment;
 - it reported that its runner exited;
 - GitHub showed twice that its runner has no job any more;
 - GitHub reported its job as completed, and showed twice that its runner is not registered;
 - its lifetime is over;
-- it was unverified, and an operator released it.
+- an operator released or drained it.
 """
 
 import math
@@ -15,16 +15,19 @@ from collections.abc import Collection
 
 from autoscaler.model.backoff import Backoff
 from autoscaler.model.catalogue import DEFAULT_LIFETIME
-from autoscaler.model.cooldowns import active_cooldown, throttle_key
+from autoscaler.model.cooldowns import Cooldown, active_cooldown, throttle_key
 from autoscaler.model.fleet import Fleet
 from autoscaler.model.identifiers import MachineId
 from autoscaler.model.launch_requests import LaunchRequest, LaunchRequestState
 from autoscaler.model.machines import (
     BOOTING_STATES,
+    KEPT_IN_QUARANTINE,
+    RELEASED_STATES,
     Machine,
     MachineState,
     TerminationReason,
 )
+from autoscaler.model.operator_holds import quarantine_of
 from autoscaler.model.plan import (
     DeregisterRunner,
     MarkUnverified,
@@ -45,10 +48,8 @@ _STAGE = {
     MachineState.BOOTED: "its health checks did not finish in time",
     MachineState.READY: "it was ready, and sent no heartbeat in time",
 }
-_PROVEN = {
-    TerminationReason.OPERATOR: "an operator released it",
-    TerminationReason.FINISHED: "its job completed half an hour ago, and its runner is not registered any more",
-}
+_FINISHED = "its job completed half an hour ago, and its runner is not registered any more"
+_OPERATOR = TerminationReason.OPERATOR
 
 
 def due_machines(fleet: Fleet) -> list[Terminate | MarkUnverified | ReadRunner]:
@@ -64,6 +65,15 @@ def due_machines(fleet: Fleet) -> list[Terminate | MarkUnverified | ReadRunner]:
 
 
 def _due(fleet: Fleet, machine: Machine) -> Terminate | MarkUnverified | ReadRunner | None:
+    if machine.state in RELEASED_STATES and machine.termination.reason is _OPERATOR:
+        return Terminate(machine.id, _OPERATOR, "an operator released it")
+    quarantine = _quarantine(fleet, machine)
+    if quarantine is not None and fleet.now < quarantine.until:
+        return None
+    return _due_by_state(fleet, machine)
+
+
+def _due_by_state(fleet: Fleet, machine: Machine) -> Terminate | MarkUnverified | ReadRunner | None:
     if machine.interruption.kind is not None and fleet.evidence.proves_unused(machine):
         return Terminate(
             machine.id,
@@ -75,10 +85,8 @@ def _due(fleet: Fleet, machine: Machine) -> Terminate | MarkUnverified | ReadRun
     match machine.state:
         case MachineState.LAUNCHED | MachineState.BOOTED | MachineState.READY:
             return _unassigned(fleet, machine)
-        case MachineState.ASSIGNED if machine.termination.reason in _PROVEN:
-            return Terminate(
-                machine.id, machine.termination.reason, _PROVEN[machine.termination.reason]
-            )
+        case MachineState.ASSIGNED if machine.termination.reason is TerminationReason.FINISHED:
+            return Terminate(machine.id, TerminationReason.FINISHED, _FINISHED)
         case MachineState.ASSIGNED if not machine.work.may_run_job:
             return Terminate(
                 machine.id, TerminationReason.DEADLINE, "it did not fetch its assignment in time"
@@ -104,6 +112,8 @@ def _due(fleet: Fleet, machine: Machine) -> Terminate | MarkUnverified | ReadRun
 def _unassigned(fleet: Fleet, machine: Machine) -> Terminate:
     sku = fleet.catalogue.skus.get(machine.sku)
     is_ready = machine.state is MachineState.READY
+    if _quarantine(fleet, machine) is not None:
+        return Terminate(machine.id, TerminationReason.LIFETIME, "its quarantine is over")
     # A ready machine whose agent is silent is due before its age.
     if is_ready and sku and machine.due == machine.first_ready_at + sku.idle.max_age:
         return Terminate(machine.id, TerminationReason.MAX_AGE, f"ready for {sku.idle.max_age:g} s")
@@ -138,8 +148,14 @@ def unconfigured_machines(fleet: Fleet) -> list[Terminate]:
         for (sku, state), machines in fleet.by_state.items()
         if sku not in skus and state is MachineState.READY
         for machine in machines.values()
-        if machine.work.agent_seen
+        if machine.work.agent_seen and _quarantine(fleet, machine) is None
     ]
+
+
+def _quarantine(fleet: Fleet, machine: Machine) -> Cooldown | None:
+    """Return the quarantine that keeps a machine, or None."""
+    kept = machine.state in KEPT_IN_QUARANTINE and machine.occupies
+    return quarantine_of(fleet.operator_holds, machine.id) if kept else None
 
 
 def requests_to_resend(

@@ -14,6 +14,7 @@ from functools import partial
 from aiohttp import web
 
 from autoscaler.controller.ports.fleet_queries import FleetQueries
+from autoscaler.controller.ports.hold_requests import HoldRequests
 from autoscaler.controller.ports.operator_requests import (
     OperatorRequestRefusedError,
     OperatorRequests,
@@ -33,6 +34,7 @@ MAX_MACHINES = 10_000
 
 _MAX_BODY_BYTES = 4096
 _MACHINE = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,127}")
+_TARGET = re.compile(r"(?:[a-z]{1,16}/)?[A-Za-z0-9][A-Za-z0-9_.-]{0,127}")
 _INSTALLATION = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 _STATUS = {RefusalKind.UNKNOWN: 404, RefusalKind.CONTRADICTED: 409, RefusalKind.UNREACHABLE: 503}
 _BODY_STATUS = {"too_large": 413, "too_slow": 408, "encoded": 415, "broken": 400, "busy": 503}
@@ -47,10 +49,17 @@ class AdminEndpoint:
     def __init__(
         self,
         requests: OperatorRequests,
+        holds: HoldRequests,
         queries: FleetQueries,
         tokens: Callable[[], BearerTokens[Operator]],
     ) -> None:
         self._requests = requests
+        self._holds = {
+            "pause": holds.pause,
+            "drain": holds.drain,
+            "quarantine": holds.quarantine,
+            "resume": holds.resume,
+        }
         self._queries = Queries(queries)
         self._tokens = tokens
         self._bodies = Bodies(_MAX_BODY_BYTES)
@@ -65,6 +74,7 @@ class AdminEndpoint:
             "/admin/machines/{machine}/terminate": self._terminate,
             "/admin/adopt": self._adopt,
             "/admin/circuits/{sku}/close": self._circuit,
+            **{f"/admin/{name}": partial(self._hold, name) for name in self._holds},
         }
         for path, act in acts.items():
             app.router.add_post(path, partial(self._act, act))
@@ -123,7 +133,7 @@ class AdminEndpoint:
         machine = request.match_info["machine"]
         if _MACHINE.fullmatch(machine) is None:
             raise MalformedRequestError(
-                "MACHINE is the ID of a machine: `autoscaler unverified` lists them"
+                "MACHINE is the ID of a machine: `autoscaler machines` and `autoscaler unverified` list them"
             )
         body = await self._body(request, {"force"})
         force = _flag(body, "force")
@@ -146,6 +156,14 @@ class AdminEndpoint:
             raise MalformedRequestError("SKU is the name of a SKU")
         await self._body(request, set())
         return json_answer(200, {"sku": await self._requests.close_circuit(sku, by=by)})
+
+    async def _hold(self, name: str, request: web.Request, by: OperatorName) -> web.Response:
+        target = (await self._body(request, {"target"})).get("target")
+        if not isinstance(target, str) or _TARGET.fullmatch(target) is None:
+            raise MalformedRequestError(
+                "target is all, or the name of a SKU, a provider or a machine, perhaps after its kind and a /"
+            )
+        return json_answer(200, asdict(await self._holds[name](target, by=by)))
 
     async def _body(self, request: web.Request, keys: set[str]) -> dict[str, object]:
         """Return the JSON object of the body, with no keys but these. An empty body is an empty object."""

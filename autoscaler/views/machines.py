@@ -7,6 +7,7 @@ from itertools import islice
 from autoscaler.model.fleet import Fleet
 from autoscaler.model.identifiers import Instant, MachineId, ProviderMachineId, SkuName
 from autoscaler.model.machines import LIVE_STATES, Machine, MachineState
+from autoscaler.model.operator_holds import drain_of, quarantine_of
 from autoscaler.model.runners import RunnerState
 
 
@@ -16,7 +17,8 @@ class MachineView:
 
     `code` is the reason code of `reason`: a TerminationReason, a FailureClass, or empty while neither holds.
     `stage` is the last stage of its boot, `job` the job that GitHub gave its runner. `due` is when the
-    controller acts on the machine even if nothing else happens: a deadline, or a question to GitHub.
+    controller acts on the machine even if nothing else happens: a deadline, or a question to GitHub. `held`
+    says which operator drained or quarantined it.
     """
 
     id: str
@@ -42,6 +44,7 @@ class MachineView:
     last_seen: Instant | None
     interruption: str | None
     unverified: str | None
+    held: str | None
     terminations: int
     provider_words: str
 
@@ -76,9 +79,17 @@ def view_of(fleet: Fleet, machine: Machine) -> MachineView:
         unverified=unverified.explanation
         if unverified is not None and machine.is_unverified
         else None,
+        held=_hold(fleet, machine),
         terminations=machine.termination.attempts,
         provider_words=machine.provider_words if machine.does_not_terminate else "",
     )
+
+
+def _hold(fleet: Fleet, machine: Machine) -> str | None:
+    holds = fleet.operator_holds
+    row = quarantine_of(holds, machine.id)
+    row = row or drain_of(holds, machine.id, machine.sku, machine.provider)
+    return row.reason if row is not None else None
 
 
 def machines(

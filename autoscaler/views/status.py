@@ -7,6 +7,7 @@ from autoscaler.model.cooldowns import boots_key, exits_key, open_circuit
 from autoscaler.model.fleet import Fleet
 from autoscaler.model.identifiers import Instant, Seconds, SkuName
 from autoscaler.model.machines import BOOTING_STATES, LIVE_STATES, MachineState
+from autoscaler.model.operator_holds import held
 from autoscaler.model.waiting import WaitCode, Waiting, WaitReason
 from autoscaler.model.wording import counted
 from autoscaler.views.waits import Reasons
@@ -37,8 +38,8 @@ class SkuView:
 class Trouble:
     """Something that an operator should look at. `about` is a SKU, a provider or empty.
 
-    `code` is a reason code of a waiting job, or one of: circuit_open, provider_not_listed,
-    machines_unverified, machines_not_terminating, machines_foreign.
+    `code` is a reason code of a waiting job, or one of: circuit_open, paused, drained, quarantined,
+    provider_not_listed, machines_unverified, machines_not_terminating, machines_foreign.
     """
 
     code: str
@@ -94,7 +95,7 @@ def status(fleet: Fleet, reasons: Reasons, counts: Counts) -> StatusView:
         dollars_per_hour=counts.dollars_per_hour,
         dollars_limit=limits.dollars_per_hour,
         skus=skus,
-        troubles=(*_blocked_skus(skus), *_others(counts)),
+        troubles=(*_blocked_skus(skus), *_held(fleet), *_others(counts)),
     )
 
 
@@ -142,6 +143,14 @@ def _blocked_skus(skus: tuple[SkuView, ...]) -> Iterator[Trouble]:
             yield Trouble(
                 WaitCode.CIRCUIT_OPEN.value, sku.sku, f"circuit breaker open: {sku.circuit}"
             )
+
+
+def _held(fleet: Fleet) -> Iterator[Trouble]:
+    """Return what operators hold, so that nobody forgets to resume it."""
+    for kind, target, row in sorted(held(fleet.operator_holds), key=lambda one: one[:2]):
+        yield Trouble(
+            kind.value, target.name, f"{row.reason}; autoscaler resume {target} ends this"
+        )
 
 
 def _others(counts: Counts) -> Iterator[Trouble]:

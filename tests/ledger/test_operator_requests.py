@@ -4,6 +4,7 @@ import pytest
 
 from autoscaler.ledger.operator_requests import evidence_of_life, refusal_of_adoption, unverified
 from autoscaler.model import events as e
+from autoscaler.model.failures import FailureClass
 from autoscaler.model.identifiers import (
     InstallationId,
     JobId,
@@ -17,7 +18,7 @@ from autoscaler.model.jobs import JobState
 from autoscaler.model.machines import MachineState, TerminationReason
 from autoscaler.model.plan import Terminate
 from autoscaler.model.unverified import UnverifiedMachine
-from tests.ledger.builders import ALICE, GPU, START, World, listed
+from tests.ledger.builders import ALICE, GPU, START, World, failure, listed
 from tests.planner.fleets import EAST
 
 INSTALLATION = InstallationId("0badcafe")
@@ -61,11 +62,15 @@ def test_an_operators_release_survives_a_restart_and_a_late_report_of_the_machin
     assert [one.machine for one in world.intents(Terminate)] == [ORPHAN]
 
 
-@pytest.mark.parametrize("machine", ["c0", "d0", "nobody"])
-def test_releasing_a_verified_machine_changes_nothing(machine: str) -> None:
+@pytest.mark.parametrize("machine", ["c0", "d0", "f0", "nobody"])
+def test_releasing_a_machine_that_cannot_be_terminated_changes_nothing(machine: str) -> None:
+    """One that is not launched yet, terminates already, was not launched, or is not known."""
     world = World()
-    world.make_ready(1, "c")
-    world.ready("d")
+    world.send(1, "c")
+    world.make_ready(1, "d")
+    world.do(e.TerminationRequested, MachineId("d0"), TerminationReason.IDLE, "idle")
+    world.send(1, "f")
+    world.answer("f", failures=[failure(FailureClass.CAPACITY)])
     world.ledger.take_changes()
     world.do(e.MachineReleasedByOperator, MachineId(machine), ALICE)
     assert not world.ledger.take_changes()

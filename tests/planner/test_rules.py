@@ -28,14 +28,32 @@ from autoscaler.model.failures import FailureClass
 from autoscaler.model.identifiers import JobId, MachineId, ProviderMachineId, RunnerName, SkuName
 from autoscaler.model.jobs import JobState
 from autoscaler.model.launch_requests import LaunchRequest, LaunchRequestState
-from autoscaler.model.machines import Machine, MachineState, TerminationReason
-from autoscaler.model.plan import CancelLaunchRequest, Launch, Plan, Terminate
+from autoscaler.model.machines import (
+    KEPT_IN_QUARANTINE,
+    Machine,
+    MachineState,
+    TerminationReason,
+)
+from autoscaler.model.operator_holds import (
+    WHOLE_FLEET,
+    HoldKind,
+    HoldTarget,
+    drain_of,
+    launch_hold,
+    machine_target,
+    parse_hold_key,
+    provider_target,
+    quarantine_of,
+    sku_target,
+)
+from autoscaler.model.plan import Assign, CancelLaunchRequest, Launch, Plan, Terminate
 from autoscaler.model.runners import RunnerState
 from autoscaler.planner.planner import plan
 from tests.ledger.builders import ALICE
 from tests.planner.fleets import EAST, apply_plan, catalogue, offering, queued, sku
 
 GPU = SkuName("gpu")
+GROUPS = (WHOLE_FLEET, sku_target(GPU), sku_target(SkuName("cpu")), provider_target(EAST))
 UNASSIGNED_REASONS = frozenset(TerminationReason) - {
     TerminationReason.EXITED,
     TerminationReason.SILENT_AND_FINISHED,
@@ -377,6 +395,31 @@ class FleetMachine(RuleBasedStateMachine):
             if not self.is_busy(machine.id):
                 self.ledger.apply(e.MachineReleasedByOperator(self.now, machine.id, ALICE))
 
+    @rule(data=st.data())
+    def operator_terminates(self, data: st.DataObject) -> None:
+        fleet = self.ledger.fleet(self.now)
+        unused = [m for m in self.state.machines.values() if fleet.evidence.proves_unused(m)]
+        if unused:
+            machine = data.draw(st.sampled_from(unused))
+            self.ledger.apply(e.MachineReleasedByOperator(self.now, machine.id, ALICE))
+
+    @rule(kind=st.sampled_from([HoldKind.PAUSED, HoldKind.DRAINED]), group=st.sampled_from(GROUPS))
+    def operator_holds_a_group(self, kind: HoldKind, group: HoldTarget) -> None:
+        self.ledger.apply(e.HeldByOperator(self.now, kind, group, ALICE))
+
+    @rule(data=st.data(), kind=st.sampled_from([HoldKind.DRAINED, HoldKind.QUARANTINED]))
+    def operator_holds_a_machine(self, data: st.DataObject, kind: HoldKind) -> None:
+        machines = [m for m in self.state.machines.values() if m.state in KEPT_IN_QUARANTINE]
+        if machines:
+            target = machine_target(data.draw(st.sampled_from(machines)).id)
+            self.ledger.apply(e.HeldByOperator(self.now, kind, target, ALICE))
+
+    @precondition(lambda self: self.state.operator_holds)
+    @rule(data=st.data())
+    def operator_resumes(self, data: st.DataObject) -> None:
+        key = data.draw(st.sampled_from(sorted(self.state.operator_holds)))
+        self.ledger.apply(e.ResumedByOperator(self.now, parse_hold_key(key)[1], ALICE))
+
     # --- the controller ------------------------------------------------------------------------------
 
     @rule(seconds=st.sampled_from([0.5, 5.0, 61.0, 200.0, 901.0, 4000.0, 90000.0]))
@@ -467,11 +510,36 @@ class FleetMachine(RuleBasedStateMachine):
             if intent.reason_code is TerminationReason.EXITED:
                 assert machine.state is MachineState.EXITED
             if intent.reason_code is TerminationReason.OPERATOR:
-                assert machine.work.unverified
+                assert machine.work.unverified or not machine.work.may_run_job
+            self.check_holds(intent, machine)
             if self.is_busy(machine.id) and machine.state is not MachineState.EXITED:
                 assert intent.reason_code is TerminationReason.LIFETIME
                 assert machine.progress.assigned_at is not None
                 assert self.now - machine.progress.assigned_at >= 86400.0
+
+    def check_holds(self, intent: Terminate, machine: Machine) -> None:
+        """A quarantined machine is kept until the quarantine is over, an operator or its provider ends it."""
+        quarantine = quarantine_of(self.state.operator_holds, machine.id)
+        if quarantine is not None and machine.state in KEPT_IN_QUARANTINE:
+            released = intent.reason_code is TerminationReason.OPERATOR
+            assert released or self.now >= quarantine.until
+
+    @invariant()
+    def nothing_is_launched_for_or_assigned_to_what_is_held(self) -> None:
+        holds = self.state.operator_holds
+        for intent in plan(self.ledger.fleet(self.now)).intents if holds else ():
+            if isinstance(intent, Launch) and intent.sku not in self.cut_back():
+                targets = (WHOLE_FLEET, sku_target(intent.sku), provider_target(intent.provider))
+                assert not any(launch_hold(holds, target) for target in targets)
+            if isinstance(intent, Assign):
+                machine = self.state.machines[intent.machine]
+                assert quarantine_of(holds, machine.id) is None
+                assert drain_of(holds, machine.id, machine.sku, machine.provider) is None
+
+    def cut_back(self) -> set[SkuName]:
+        """Return the SKUs of recorded requests: a smaller one may replace them."""
+        requests = self.state.open_launch_requests.values()
+        return {one.sku for one in requests if one.state is LaunchRequestState.RECORDED}
 
     @invariant()
     def plans_follow_the_rules(self) -> None:

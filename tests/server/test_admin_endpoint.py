@@ -12,6 +12,7 @@ import pytest
 import pytest_asyncio
 import structlog
 
+from autoscaler.controller.ports.hold_requests import HoldOutcome, HoldRequests
 from autoscaler.controller.ports.operator_requests import (
     OperatorRequestRefusedError,
     OperatorRequests,
@@ -84,6 +85,22 @@ class Word:
         self._take(sku, by, False)
         return SkuName(sku)
 
+    async def pause(self, target: str, *, by: OperatorName) -> HoldOutcome:
+        return self._hold("paused", target, by)
+
+    async def drain(self, target: str, *, by: OperatorName) -> HoldOutcome:
+        return self._hold("drained", target, by)
+
+    async def quarantine(self, target: str, *, by: OperatorName) -> HoldOutcome:
+        return self._hold("quarantined", target, by)
+
+    async def resume(self, target: str, *, by: OperatorName) -> HoldOutcome:
+        return self._hold("resumed", target, by)
+
+    def _hold(self, done: str, target: str, by: OperatorName) -> HoldOutcome:
+        self._take(target, by, False)
+        return HoldOutcome(target, f"{target} is {done}", "more follows")
+
     def _take(self, what: str, by: OperatorName, force: bool) -> None:
         if self.refusal is not None:
             raise self.refusal
@@ -110,7 +127,8 @@ class Admin:
 @asynccontextmanager
 async def administered(word: Word) -> AsyncIterator[Admin]:
     port: OperatorRequests = word
-    endpoint = AdminEndpoint(port, AskedWorld(World()), lambda: TOKENS)
+    holds: HoldRequests = word
+    endpoint = AdminEndpoint(port, holds, AskedWorld(World()), lambda: TOKENS)
     async with (
         Serving(LOOPBACK, endpoint, []) as serving,
         aiohttp.ClientSession(f"http://{serving.address}") as session,
@@ -129,6 +147,10 @@ ROUTES = [
     ("POST", "/admin/machines/i-1/terminate"),
     ("POST", "/admin/adopt"),
     ("POST", "/admin/circuits/gpu/close"),
+    ("POST", "/admin/pause"),
+    ("POST", "/admin/drain"),
+    ("POST", "/admin/quarantine"),
+    ("POST", "/admin/resume"),
 ]
 
 
@@ -197,6 +219,26 @@ async def test_operator_requests_are_passed_on(admin: Admin) -> None:
     assert admin.word.asked_by == {"alice"}
 
 
+@pytest.mark.parametrize(
+    ("name", "done"),
+    [
+        ("pause", "paused"),
+        ("drain", "drained"),
+        ("quarantine", "quarantined"),
+        ("resume", "resumed"),
+    ],
+)
+async def test_a_hold_is_passed_on_and_its_outcome_comes_back(
+    admin: Admin, name: str, done: str
+) -> None:
+    status, reported = await admin.ask("POST", f"/admin/{name}", {"target": "sku/gpu"})
+    assert (status, reported) == (
+        200,
+        {"target": "sku/gpu", "done": f"sku/gpu is {done}", "next": "more follows"},
+    )
+    assert (admin.word.taken, admin.word.asked_by) == ([("sku/gpu", False)], {"alice"})
+
+
 @pytest.mark.parametrize("path", [path for method, path in ROUTES if method == "POST"])
 async def test_a_token_that_may_only_read_changes_nothing(admin: Admin, path: str) -> None:
     status, reported = await admin.ask(
@@ -236,6 +278,11 @@ async def test_an_operator_request_that_could_not_be_stored_is_not_acknowledged(
 @pytest.mark.parametrize(
     ("path", "data", "words"),
     [
+        ("/admin/pause", b"", "target is"),
+        ("/admin/drain", b'{"target": 1}', "target is"),
+        ("/admin/resume", b'{"target": "a b"}', "target is"),
+        ("/admin/quarantine", b'{"target": "a/b/c"}', "target is"),
+        ("/admin/pause", b'{"target": "gpu", "force": true}', "keys: target"),
         ("/admin/circuits/gpu/close", b'{"force": true}', "keys: none"),
         ("/admin/circuits/%20/close", b"", "SKU is the name of a SKU"),
         ("/admin/machines/i-1/terminate", b"no json", "not JSON"),

@@ -36,7 +36,7 @@ class OperatorRequests(Protocol):
         """Return the providers whose machines were not listed completely since the start."""
 
     async def terminate(self, machine: str, *, by: OperatorName, force: bool = False) -> MachineId:
-        """Release an unverified machine for termination. `machine` is its ID or the provider's.
+        """Release a machine for termination. `machine` is its ID or the provider's.
 
         With `force`, also if it may be running a job. Durable on return. Raises: OperatorRequestRefusedError,
         StoreError.

@@ -36,7 +36,12 @@ from autoscaler.model.events.machines import (
     TerminationAnswered,
     TerminationRequested,
 )
-from autoscaler.model.events.operator import InstallationAdopted, MachineReleasedByOperator
+from autoscaler.model.events.operator import (
+    HeldByOperator,
+    InstallationAdopted,
+    MachineReleasedByOperator,
+    ResumedByOperator,
+)
 from autoscaler.model.events.providers import ListedMachine, MachinesListed, QuotasRead
 from autoscaler.model.events.runners import (
     ConfigurationSent,
@@ -57,6 +62,7 @@ __all__ = [
     "ControllerStarted",
     "Event",
     "HealthChecksReported",
+    "HeldByOperator",
     "InstallationAdopted",
     "JobAbandoned",
     "JobObserved",
@@ -81,6 +87,7 @@ __all__ = [
     "QuotasRead",
     "RerunAnswered",
     "RerunRequested",
+    "ResumedByOperator",
     "RunRead",
     "RunReadRequested",
     "RunnerClosed",

@@ -1,15 +1,16 @@
-"""What an operator decided: that no job needs a machine, or that a store is lost."""
+"""What an operator decided: about one machine, what to hold, or that a store is lost."""
 
 from dataclasses import dataclass
 
 from autoscaler.model.events.event import Event
 from autoscaler.model.identifiers import InstallationId, MachineId
+from autoscaler.model.operator_holds import HoldKind, HoldTarget
 from autoscaler.model.operators import OperatorName
 
 
 @dataclass(frozen=True, slots=True)
 class MachineReleasedByOperator(Event):
-    """An operator says that no job needs this unverified machine (`autoscaler terminate`)."""
+    """An operator says that no job needs this machine (`autoscaler terminate`)."""
 
     machine: MachineId
     by: OperatorName
@@ -20,4 +21,21 @@ class InstallationAdopted(Event):
     """An operator adopts an installation whose store is lost (`autoscaler adopt`)."""
 
     installation: InstallationId
+    by: OperatorName
+
+
+@dataclass(frozen=True, slots=True)
+class HeldByOperator(Event):
+    """An operator pauses, drains or quarantines a target (`autoscaler pause`, `drain`, `quarantine`)."""
+
+    kind: HoldKind
+    target: HoldTarget
+    by: OperatorName
+
+
+@dataclass(frozen=True, slots=True)
+class ResumedByOperator(Event):
+    """An operator ends the holds of a target (`autoscaler resume`)."""
+
+    target: HoldTarget
     by: OperatorName

@@ -1,0 +1,85 @@
+"""The commands with which operators hold parts of a running fleet: pause, drain, quarantine and resume."""
+
+from typing import Annotated
+
+import typer
+
+from autoscaler.operator_commands.arguments import usable_name
+from autoscaler.operator_commands.commands import Config, TokenFile, Url, connected
+
+Group = Annotated[
+    str,
+    typer.Argument(
+        callback=usable_name,
+        metavar="all|SKU|PROVIDER",
+        help="What to pause; sku/NAME or provider/NAME if it is ambiguous.",
+    ),
+]
+Drained = Annotated[
+    str,
+    typer.Argument(
+        callback=usable_name,
+        metavar="MACHINE|SKU|PROVIDER",
+        help="What to drain; machine/ID, sku/NAME or provider/NAME if it is ambiguous.",
+    ),
+]
+OneMachine = Annotated[
+    str,
+    typer.Argument(
+        callback=usable_name,
+        metavar="MACHINE",
+        help="A machine's ID, or its ID at its provider.",
+    ),
+]
+Held = Annotated[
+    str,
+    typer.Argument(
+        callback=usable_name,
+        metavar="all|MACHINE|SKU|PROVIDER",
+        help="What was paused, drained or quarantined.",
+    ),
+]
+
+
+def pause(config: Config, target: Group, url: Url = None, token_file: TokenFile = None) -> None:
+    """Launch no machine of a SKU, at a provider or at all.
+
+    Jobs wait with the code `paused`. Machines that exist run jobs as before.
+    """
+    _hold("pause", config, target, url, token_file)
+
+
+def drain(config: Config, target: Drained, url: Url = None, token_file: TokenFile = None) -> None:
+    """Give machines no further job, and terminate them without one.
+
+    Draining a SKU or a provider does this to each of its machines, and pauses it. No running job is stopped.
+    """
+    _hold("drain", config, target, url, token_file)
+
+
+def quarantine(
+    config: Config, machine: OneMachine, url: Url = None, token_file: TokenFile = None
+) -> None:
+    """Keep a machine without a job for inspection.
+
+    The machine gets no job. The controller keeps it for the `lifetime` of its SKU, or until `autoscaler
+    terminate` or `autoscaler resume`. A machine with a runner cannot be kept: it powers itself off.
+    """
+    _hold("quarantine", config, machine, url, token_file)
+
+
+def resume(config: Config, target: Held, url: Url = None, token_file: TokenFile = None) -> None:
+    """End what pause, drain and quarantine began.
+
+    A machine that is already being terminated does not come back.
+    """
+    _hold("resume", config, target, url, token_file)
+
+
+def _hold(request: str, config: Config, target: str, url: Url, token_file: TokenFile) -> None:
+    from autoscaler.operator_commands.tables import plain
+
+    with connected(config, url, token_file) as client:
+        answer = client.hold(request, target)
+    typer.echo(plain(answer.get("done")))
+    typer.echo(f"next: {plain(answer.get('next'))}")

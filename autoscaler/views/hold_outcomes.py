@@ -1,0 +1,87 @@
+"""What happens next after an operator paused, drained, quarantined or resumed something, in sentences."""
+
+from datetime import UTC, datetime
+
+from autoscaler.model.fleet import Fleet
+from autoscaler.model.identifiers import Instant, MachineId
+from autoscaler.model.machines import BOOTING_STATES, Machine, MachineState
+from autoscaler.model.operator_holds import HoldKind, HoldTarget, TargetKind
+
+_WITHOUT_JOB = (*BOOTING_STATES, MachineState.READY)
+
+
+def after_hold(fleet: Fleet, kind: HoldKind, target: HoldTarget, until: Instant) -> str:
+    """Return what follows from a hold that is in force. O(machines) for a provider."""
+    ends = f"autoscaler resume {target} ends this"
+    if kind is HoldKind.PAUSED:
+        idle = _count(fleet, target, _WITHOUT_JOB)
+        jobs = _waiting(fleet, target)
+        return (
+            f"{jobs}: with the code paused, unless another launch option serves them; "
+            f"{_number(idle)} that boot or are ready still run jobs; {ends}"
+        )
+    if kind is HoldKind.QUARANTINED:
+        end = datetime.fromtimestamp(until, UTC)
+        return (
+            f"it gets no job, and the controller keeps it until {end:%Y-%m-%d %H:%M}Z (the lifetime of its "
+            f"SKU) or until autoscaler terminate {target.name}; {ends}"
+        )
+    if target.kind is TargetKind.MACHINE:
+        return f"{_after_drain(fleet.machines[MachineId(target.name)])}; {ends}"
+    idle, busy = (
+        _count(fleet, target, states) for states in (_WITHOUT_JOB, (MachineState.ASSIGNED,))
+    )
+    return (
+        f"{_number(idle)} without a job terminate now, {_number(busy)} with a runner after their jobs; "
+        f"none is launched there; {ends}"
+    )
+
+
+def after_resume(fleet: Fleet, target: HoldTarget) -> str:
+    """Return what follows after the holds of a target ended."""
+    if target.kind is TargetKind.MACHINE:
+        return "the controller uses it as before"
+    return f"the controller launches machines for the jobs at once; {_waiting(fleet, target)}"
+
+
+def _after_drain(machine: Machine) -> str:
+    if machine.state is MachineState.REQUESTED:
+        return "it is terminated as soon as its provider has launched it"
+    if machine.state in _WITHOUT_JOB:
+        return "it has no job, and is terminated now"
+    if machine.state is MachineState.ASSIGNED:
+        return "it has a runner: it runs its one job to the end, and terminates then"
+    return f"it is {machine.state} already"
+
+
+def _waiting(fleet: Fleet, target: HoldTarget) -> str:
+    count = sum(
+        len(queue)
+        for demand, queue in fleet.queues.items()
+        if any(_concerns(fleet, target, name) for name in demand.skus)
+    )
+    return "1 job waits" if count == 1 else f"{count} jobs wait"
+
+
+def _concerns(fleet: Fleet, target: HoldTarget, name: str) -> bool:
+    if target.kind is not TargetKind.PROVIDER:
+        return target.kind is TargetKind.FLEET or name == target.name
+    sku = next((sku for known, sku in fleet.catalogue.skus.items() if known == name), None)
+    options = sku.launch_options if sku is not None else ()
+    return any(option.provider == target.name for option in options)
+
+
+def _count(fleet: Fleet, target: HoldTarget, states: tuple[MachineState, ...]) -> int:
+    found = 0
+    for (sku, state), machines in fleet.by_state.items():
+        if state not in states:
+            continue
+        if target.kind is TargetKind.PROVIDER:
+            found += sum(machine.provider == target.name for machine in machines.values())
+        elif target.kind is TargetKind.FLEET or sku == target.name:
+            found += len(machines)
+    return found
+
+
+def _number(count: int) -> str:
+    return "1 machine" if count == 1 else f"{count} machines"

@@ -1,0 +1,181 @@
+"""Operators pause, drain, quarantine, resume and terminate on a controller on fakes."""
+
+import pytest
+from structlog.testing import capture_logs
+
+from autoscaler.controller.ports.hold_requests import HoldRequests
+from autoscaler.controller.ports.operator_requests import OperatorRequestRefusedError, RefusalKind
+from autoscaler.model.machines import MachineState
+from tests.controller.agents import Agent, launched, queue
+from tests.controller.controllers import Controller, World
+from tests.controller.virtual_time import on_virtual_time
+from tests.ledger.builders import ALICE
+
+
+def holds_of(controller: Controller) -> HoldRequests:
+    return controller.parts.operator_holds
+
+
+async def ready(world: World) -> tuple[Controller, Agent]:
+    """Return a controller with a ready machine whose job was cancelled."""
+    controller, (agent,) = await launched(world)
+    await agent.make_ready()
+    return controller, agent
+
+
+async def refused(request: str, controller: Controller, target: str) -> tuple[RefusalKind, str]:
+    with pytest.raises(OperatorRequestRefusedError) as caught:
+        await getattr(holds_of(controller), request)(target, by=ALICE)
+    return caught.value.kind, caught.value.reason
+
+
+@on_virtual_time
+async def test_a_pause_stops_launches_over_a_restart_until_it_is_resumed() -> None:
+    world = World()
+    controller = Controller(world)
+    await controller.resume()
+    with capture_logs() as lines:
+        outcome = await holds_of(controller).pause("gpu", by=ALICE)
+    assert outcome.target == "sku/gpu"
+    assert outcome.done.startswith("sku/gpu is paused by alice since ")
+    assert "autoscaler resume sku/gpu ends this" in outcome.next
+    (line,) = [one for one in lines if one["event"] == "held_by_operator"]
+    assert (line["kind"], line["target"], line["by"]) == ("paused", "sku/gpu", "alice")
+    await queue(controller, 1)
+    await controller.kill()
+    controller = Controller(world)
+    await controller.resume()
+    await controller.turn()
+    assert world.east.sent == []
+    outcome = await holds_of(controller).resume("sku/gpu", by=ALICE)
+    assert "is in use again" in outcome.done
+    assert "1 job waits" in outcome.next
+    await controller.turn()
+    assert len(world.east.sent) == 1
+    rows = await controller.queries.history("gpu")
+    assert [(row.event, row.detail) for row in rows] == [
+        ("paused", "by alice"),
+        ("resumed", "by alice"),
+    ]
+
+
+@on_virtual_time
+async def test_a_repeated_request_changes_nothing_and_says_so() -> None:
+    controller = Controller(World())
+    await controller.resume()
+    holds = holds_of(controller)
+    await holds.pause("all", by=ALICE)
+    again = await holds.pause("all", by=ALICE)
+    assert again.done.startswith("all is already paused by alice")
+    await holds.resume("all", by=ALICE)
+    assert (await holds.resume("all", by=ALICE)).done == "all was not held"
+    assert len(await controller.queries.history("all")) == 2
+
+
+@on_virtual_time
+async def test_a_drained_machine_without_a_job_is_terminated() -> None:
+    world = World()
+    controller, agent = await ready(world)
+    outcome = await holds_of(controller).drain(agent.instance.id, by=ALICE)
+    assert outcome.target == f"machine/{agent.machine}"
+    assert outcome.next.startswith("it has no job, and is terminated now")
+    await controller.turn()
+    assert world.east.ended == [(agent.instance.id,)]
+    kind, reason = await refused("drain", controller, agent.machine)
+    assert (kind, "already" in reason) == (RefusalKind.CONTRADICTED, True)
+
+
+@on_virtual_time
+async def test_a_drain_of_a_provider_says_how_many_machines_end_now_and_how_many_later() -> None:
+    world = World()
+    controller, agents = await launched(world, 2)
+    await agents[0].start_runner()
+    outcome = await holds_of(controller).drain("east", by=ALICE)
+    assert outcome.next.startswith(
+        "1 machine without a job terminate now, 1 machine with a runner after their jobs"
+    )
+    await controller.turn()
+    assert world.east.ended == [(agents[1].instance.id,)]
+    outcome = await holds_of(controller).drain(agents[0].machine, by=ALICE)
+    assert "it runs its one job to the end" in outcome.next
+
+
+@on_virtual_time
+async def test_a_quarantined_machine_is_shown_and_kept_until_it_is_terminated() -> None:
+    world = World()
+    controller, agent = await ready(world)
+    outcome = await holds_of(controller).quarantine(agent.machine, by=ALICE)
+    assert "it gets no job" in outcome.next
+    await controller.turn()
+    (shown,) = [one for one in controller.queries.machines(None, None, 9) if one.held]
+    assert (shown.id, shown.state) == (agent.machine, "ready")
+    assert str(shown.held).startswith("quarantined by alice since ")
+    troubles = [(one.code, one.about) for one in controller.queries.status().troubles]
+    assert ("quarantined", agent.machine) in troubles
+    assert world.east.ended == []
+    await controller.operator_actions.terminate(agent.machine, by=ALICE)
+    await controller.turn()
+    assert world.east.ended == [(agent.instance.id,)]
+
+
+@on_virtual_time
+async def test_a_machine_with_a_runner_cannot_be_quarantined() -> None:
+    controller, (agent,) = await launched(World())
+    await agent.start_runner()
+    kind, reason = await refused("quarantine", controller, agent.machine)
+    assert kind is RefusalKind.CONTRADICTED
+    assert "it has a runner, and powers itself off after the job" in reason
+
+
+@pytest.mark.parametrize(
+    ("request_name", "target", "kind"),
+    [
+        ("pause", "nothing", RefusalKind.UNKNOWN),
+        ("drain", "all", RefusalKind.UNKNOWN),
+        ("quarantine", "gpu", RefusalKind.UNKNOWN),
+        ("pause", "machine/0000000000000002", RefusalKind.UNKNOWN),
+        ("resume", "provider/gpu", RefusalKind.UNKNOWN),
+    ],
+)
+def test_a_target_that_a_request_does_not_fit_is_refused(
+    request_name: str, target: str, kind: RefusalKind
+) -> None:
+    @on_virtual_time
+    async def scenario() -> None:
+        controller, _ = await launched(World())
+        found, reason = await refused(request_name, controller, target)
+        assert (found, target in reason) == (kind, True)
+        assert controller.state.operator_holds == {}
+
+    scenario()
+
+
+@on_virtual_time
+async def test_only_force_terminates_a_machine_with_a_runner() -> None:
+    world = World()
+    controller, (agent,) = await launched(world)
+    await agent.start_runner()
+    with pytest.raises(OperatorRequestRefusedError) as caught:
+        await controller.operator_actions.terminate(agent.machine, by=ALICE)
+    assert "may be running a job: its runner" in caught.value.reason
+    assert "has no job yet" in caught.value.reason
+    await controller.turn()
+    assert world.east.ended == []
+    await controller.operator_actions.terminate(agent.machine, by=ALICE, force=True)
+    await controller.turn()
+    assert world.east.ended == [(agent.instance.id,)]
+
+
+@on_virtual_time
+async def test_a_machine_from_before_the_start_is_terminated_once_its_agent_has_called() -> None:
+    world = World()
+    controller, agent = await ready(world)
+    await controller.kill()
+    controller = Controller(world)
+    await controller.resume()
+    with pytest.raises(OperatorRequestRefusedError, match="has sent no request since"):
+        await controller.operator_actions.terminate(agent.machine, by=ALICE)
+    agent.controller = controller
+    await agent.poll(0.0)
+    assert controller.only_machine().state is MachineState.READY
+    await controller.operator_actions.terminate(agent.machine, by=ALICE)
