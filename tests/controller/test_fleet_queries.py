@@ -3,7 +3,7 @@
 import pytest
 
 from autoscaler.controller.ports.fleet_queries import FleetQueries, UnknownRecordError
-from autoscaler.model.identifiers import JobId
+from autoscaler.model.identifiers import JobId, SkuName
 from autoscaler.model.jobs import JobState
 from autoscaler.model.machines import MachineState
 from tests.controller.agents import launched, queue, say
@@ -60,6 +60,13 @@ async def test_a_record_that_is_not_in_memory_is_looked_up_in_the_store() -> Non
     assert [row.kind for row in await controller.queries.history("1")] == ["job"]
     with pytest.raises(UnknownRecordError):
         await controller.queries.history("nothing")
+
+
+@on_virtual_time
+async def test_a_sku_is_known_from_the_catalogue_or_from_a_machine() -> None:
+    controller, _ = await launched(World())
+    assert controller.queries.knows_sku(SkuName("gpu"))
+    assert not controller.queries.knows_sku(SkuName("gpuu"))
 
 
 @on_virtual_time

@@ -151,6 +151,16 @@ async def test_stored_prices_are_used_from_the_start_and_recent_ones_are_not_rea
 
 
 @on_virtual_time
+async def test_prices_are_read_at_the_start_if_the_stored_ones_lack_a_type() -> None:
+    """A SKU got a new instance type while the controller was down."""
+    scene = Scene(replace(G5, read_at=EPOCH - 60.0), kinds=(ON_DEMAND,))
+    newer = replace(G5, instance_type="g6.xlarge")
+    scene.reader.used[ON_DEMAND, newer.instance_type] = newer, PriceSource.BUILT_IN
+    await scene.run(30.0)
+    assert [kind for kind, _ in scene.reader.reads] == [ON_DEMAND]
+
+
+@on_virtual_time
 async def test_the_first_start_waits_for_prices_for_a_bounded_time() -> None:
     for latency, waits in ((5.0, 5.0), (3600.0, FIRST_WAIT)):
         scene = Scene()

@@ -117,7 +117,8 @@ async def test_refused_launches_and_ends_of_machines_are_logged_and_counted_by_c
         await queue(controller, 2)
         await controller.turn()
     (ended,) = [line for line in logs if line["event"] == "machine_terminated"]
-    assert (ended["machine"], ended["code"]) == (machine.id, "powered_off")
+    assert (ended["machine"], ended["sku"]) == (machine.id, "gpu")
+    assert ended["code"] == "powered_off"
     assert ("machine_terminated", "gpu", TerminationReason.POWERED_OFF) in world.telemetry.said
     (refused,) = [line for line in logs if line["event"] == "launch_failed"]
     assert (refused["sku"], refused["provider"], refused["code"]) == ("gpu", EAST, "quota")
