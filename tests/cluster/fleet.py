@@ -124,9 +124,13 @@ class Fleet:
     """A running controller, with what surrounds it."""
 
     def __init__(
-        self, place: Place, catalogue: Catalogue, providers: Mapping[ProviderName, Provider]
+        self,
+        place: Place,
+        catalogue: Catalogue,
+        providers: Mapping[ProviderName, Provider],
+        others: Sequence[Place] = (),
     ) -> None:
-        self.place = place
+        self.places = {one.settings.name: one for one in (place, *others)}
         self.clock = JumpingClock()
         self.github = FakeGitHub(latency=0.0, now=self.clock.now)
         self.reruns = AcceptedReruns()
@@ -164,6 +168,10 @@ class Fleet:
     def machines(self, *states: MachineState) -> list[Machine]:
         """The machines in these states."""
         return [one for one in self.state.machines.values() if one.state in states]
+
+    def place_of(self, machine: Machine) -> Place:
+        """The place of a machine's pod."""
+        return self.places[machine.provider]
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
@@ -230,8 +238,8 @@ class Fleet:
 
     async def ready(self, machine: Machine) -> None:
         """A pod's agent proves its identity, and passes its health checks."""
-        name = str(machine.placement.provider_id).partition(".")[0]
-        token = await self.place.pod_token(name, self.place.settings.audience)
+        name, place = str(machine.placement.provider_id).partition(".")[0], self.place_of(machine)
+        token = await place.pod_token(name, place.settings.audience)
         bootstrap = self.parts.bootstrap
         async with asyncio.timeout(PATIENCE):
             while True:
@@ -281,7 +289,7 @@ class Fleet:
             nonce = nonce_of(machine)
             await self.parts.bootstrap.exited(machine.id, nonce, "runner exited", ExitReason.EXITED)
         name = str(machine.placement.provider_id).partition(".")[0]
-        await self.place.set_status(name, {"phase": "Succeeded"})
+        await self.place_of(machine).set_status(name, {"phase": "Succeeded"})
 
     async def launched(self, count: int) -> list[Machine]:
         """Return the launched machines once there are so many."""
