@@ -9,15 +9,18 @@ import argparse
 import json
 import time
 from collections.abc import Callable
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 
 from autoscaler.ledger.ledger import Ledger
+from autoscaler.model.catalogue import Catalogue
+from autoscaler.model.jobs import Job, JobState
 from autoscaler.planner.planner import plan
 from autoscaler.server.queries import MAX_ROWS
 from autoscaler.views.explanation import explain_job
 from autoscaler.views.jobs import running_jobs, waiting_jobs
 from autoscaler.views.machines import machines
+from autoscaler.views.preview import Demand, demand_of, preview, under
 from autoscaler.views.status import Counts, status
 from benchmarks.crowded_fleet import NOW, Crowd, crowded
 
@@ -60,7 +63,31 @@ def _questions(ledger: Ledger) -> dict[str, Callable[[], object]]:
         f"{MAX_ROWS} running jobs": lambda: _json(running_jobs(fleet, reasons, None, MAX_ROWS)),
         f"{MAX_ROWS} machines": lambda: _json(machines(fleet, None, None, MAX_ROWS)),
         "explain the oldest waiting job": lambda: _json(explain_job(fleet, reasons, oldest)),
+        **_changes(ledger),
     }
+
+
+def _changes(ledger: Ledger) -> dict[str, Callable[[], object]]:
+    """Return the costs of a changed fleet.yaml: what runs in a thread, and what holds the event loop."""
+    changed = replace(ledger.state.catalogue)
+    demand = demand_of(changed, _queued(ledger), frozenset())
+    return {
+        "plan --against: the jobs, in a thread": lambda: demand_of(
+            changed, _queued(ledger), frozenset()
+        ),
+        "plan --against: in the loop": lambda: _preview(ledger, changed, demand),
+        "reload: change the catalogue": lambda: ledger.change_catalogue(changed),
+    }
+
+
+def _queued(ledger: Ledger) -> list[Job]:
+    return [job for job in ledger.state.jobs.values() if job.state is JobState.QUEUED]
+
+
+def _preview(ledger: Ledger, changed: Catalogue, demand: Demand) -> str:
+    _queued(ledger)
+    fleet = under(ledger.fleet(NOW), changed, demand)
+    return _json(preview(fleet, plan(fleet), demand.without_sku))
 
 
 def _json(found: Any) -> str:

@@ -660,6 +660,7 @@ def test_help_imports_only_what_it_needs() -> None:
         "commands |= {'autoscaler.images', 'autoscaler.images.commands', 'autoscaler.images.recipes'}\n"
         "commands |= {'autoscaler.images.publishing', 'autoscaler.operator_commands.queries'}\n"
         "commands |= {f'autoscaler.operator_commands.{name}' for name in ('alerts', 'arguments', 'holds')}\n"
+        "commands.add('autoscaler.operator_commands.configuration')\n"
         "assert ours == {'autoscaler', 'autoscaler.cli'} | commands, ours\n"
         "assert not {'pydantic', 'yaml', 'aiohttp', 'boto3'} & set(sys.modules)\n"
     )

@@ -1,6 +1,7 @@
 """`autoscaler unverified` and `confirm`, against a controller's endpoint on loopback."""
 
 import asyncio
+import json
 import threading
 import time
 from collections.abc import Iterator, Sequence
@@ -12,6 +13,11 @@ from aiohttp import web
 from typer.testing import CliRunner, Result
 
 from autoscaler.cli import commands
+from autoscaler.controller.ports.configuration_requests import (
+    PlanAgainst,
+    RefusedConfigurationError,
+    Reloaded,
+)
 from autoscaler.controller.ports.hold_requests import HoldOutcome
 from autoscaler.controller.ports.operator_requests import OperatorRequestRefusedError, RefusalKind
 from autoscaler.model.identifiers import (
@@ -30,6 +36,7 @@ from autoscaler.server.settings import Address, ServerSettings
 from tests.config.fleet_file import Folder, changed
 from tests.ledger.builders import World
 from tests.server.asked_world import AskedWorld
+from tests.server.test_admin_endpoint import PREVIEW
 
 TOKEN, READER = "0123456789abcdef" * 4, "r" * 40
 TOKENS = BearerTokens(
@@ -109,6 +116,15 @@ class Word:
             raise OperatorRequestRefusedError(RefusalKind.UNKNOWN, "nothing is called so")
         return HoldOutcome(target, f"{target} is {done} by {by}", "jobs\x1b wait")
 
+    async def reload(self, *, by: OperatorName) -> Reloaded:
+        self.taken.append(("reload", False))
+        return Reloaded(("limits.machines",), "1 changed key in force")
+
+    async def plan_against(self, content: bytes) -> PlanAgainst:
+        if b"bad" in content:
+            raise RefusedConfigurationError(["fleet.yaml:1: skus: is bad; fix: mend it"])
+        return PlanAgainst(("limits.machines",), ("store",), PREVIEW)
+
 
 class Elsewhere:
     """Redirects every request to another address."""
@@ -154,7 +170,7 @@ def controller(tmp_path: Path) -> Iterator[Controller]:
     thread.start()
 
     async def start() -> Serving:
-        endpoint = AdminEndpoint(word, word, asked, lambda: TOKENS)
+        endpoint = AdminEndpoint(word, word, asked, word, lambda: TOKENS)
         serving = Serving(
             ServerSettings(Address("127.0.0.1", 0), shutdown=0.2), endpoint, [elsewhere]
         )
@@ -241,6 +257,49 @@ def test_a_hold_prints_what_it_did_and_what_happens_next(
     assert result.stdout == f"sku/gpu is {done} by alice\nnext: jobs? wait\n"
     refused = controller.run(command, "nothing")
     assert (refused.exit_code, refused.stderr) == (1, "nothing is called so\n")
+
+
+def test_reload_prints_what_took_effect(controller: Controller) -> None:
+    result = controller.run("reload")
+    assert result.exit_code == 0, result.output
+    assert result.stdout == "changed: limits.machines\n1 changed key in force\n"
+
+
+def test_plan_prints_launches_terminations_waiting_jobs_and_cost(
+    controller: Controller, tmp_path: Path
+) -> None:
+    changed_file = tmp_path / "new.yaml"
+    changed_file.write_text("fleet: ci")
+    result = controller.run("plan", "--against", str(changed_file))
+    assert result.exit_code == 0, result.output
+    lines = [" ".join(line.split()) for line in result.stdout.splitlines()]
+    assert lines[:2] == [
+        "changed: limits.machines",
+        "not compared, because it needs a restart: store",
+    ]
+    assert "2 gpu east spot $3.00" in lines
+    assert "c0 gpu idle idle for 60 s" in lines
+    assert "... and 299 more" in lines
+    assert "4 gpu max_machines max_machines of gpu (2) is reached" in lines
+    assert "1 queued job would have no SKU" in lines
+    assert lines[-1] == "cost at on-demand prices: $10.00 an hour now, $11.50 after this plan"
+    as_json = controller.run("plan", "--against", str(changed_file), "--json")
+    assert json.loads(as_json.stdout)["preview"]["terminated"] == 300
+
+
+def test_a_refused_file_is_reported_under_its_own_name(
+    controller: Controller, tmp_path: Path
+) -> None:
+    changed_file = tmp_path / "new.yaml"
+    changed_file.write_text("bad")
+    result = controller.run("plan", "--against", str(changed_file))
+    assert (result.exit_code, result.stderr) == (
+        2,
+        f"{changed_file}:1: skus: is bad; fix: mend it\n",
+    )
+    missing = controller.run("plan", "--against", str(tmp_path / "none.yaml"))
+    assert missing.exit_code == 2
+    assert "cannot be read: No such file" in missing.stderr
 
 
 def test_close_circuit_calls_the_controller_or_prints_the_refusal(controller: Controller) -> None:

@@ -4,6 +4,7 @@ import asyncio
 import hashlib
 import signal
 from collections.abc import Mapping
+from contextlib import suppress
 from importlib.metadata import version
 
 import structlog
@@ -13,6 +14,7 @@ from autoscaler.app.agent_file import build_agent
 from autoscaler.app.collecting import keep_out_of_collections
 from autoscaler.app.endpoints import token_file, webhook_endpoint
 from autoscaler.app.host import file_limit, keep_agent_beside
+from autoscaler.app.reloading import InUse, Reloading
 from autoscaler.app.translation import (
     catalogue,
     github_settings,
@@ -25,6 +27,7 @@ from autoscaler.controller.guarded_github import GuardedGitHub, GuardedGitHubLis
 from autoscaler.controller.guarded_providers import GuardedProvider
 from autoscaler.controller.journal import log_refused_transition
 from autoscaler.controller.loop_lag import LoopLag
+from autoscaler.controller.ports.configuration_requests import RefusedConfigurationError
 from autoscaler.controller.ports.provider import Provider, ProviderContext, ProviderFactory
 from autoscaler.controller.ports.store import SavedState
 from autoscaler.controller.reconciler import Pace
@@ -32,6 +35,7 @@ from autoscaler.controller.system import RandomIds, SystemClock
 from autoscaler.github.client import GitHubClient
 from autoscaler.github.webhook import parse_workflow_job
 from autoscaler.model.identifiers import ProviderName, Seconds
+from autoscaler.model.operators import OperatorName
 from autoscaler.observability.metrics import PrometheusTelemetry
 from autoscaler.server.admin import AdminEndpoint
 from autoscaler.server.bootstrap import BootstrapEndpoint
@@ -62,10 +66,13 @@ class Parts:
         store: OpenedStore,
         saved: SavedState,
         factories: Mapping[ProviderName, ProviderFactory],
+        registered: tuple[str, ...],
     ) -> None:
-        self._configuration = configuration
+        """`registered` are the lines of the registry of providers."""
+        self._in_use = InUse(configuration, health_check_parameters(configuration))
         self._clock = clock
         self._pacing = SystemClock()
+        self._reloads: set[asyncio.Task[None]] = set()
         labels = label_values(configuration.settings)
         self._telemetry = PrometheusTelemetry(*labels, version("gpu-runner-autoscaler"))
         agent = build_agent()
@@ -80,6 +87,14 @@ class Parts:
             for name, factory in factories.items()
         }
         self._controller = Controller(self._ports(store), self._settings(), saved.installations)
+        self._reloading = Reloading(
+            self._in_use,
+            self.providers,
+            context,
+            self._controller.reconfiguration,
+            self._telemetry.use_skus,
+            registered,
+        )
         self.serving = self._make_serving(agent)
 
     def _ports(self, store: OpenedStore) -> Ports:
@@ -98,12 +113,11 @@ class Parts:
         )
 
     def _settings(self) -> Settings:
-        configuration = self._configuration
         return Settings(
             catalogue=lambda installations, opened: catalogue(
-                configuration, installations, opened, self.providers
+                self._in_use.configuration, installations, opened, self.providers
             ),
-            health_checks=health_check_parameters(configuration),
+            health_checks=self._in_use.health_checks,
             parse=parse_workflow_job,
             pace=Pace(),
             refuse=log_refused_transition,
@@ -115,10 +129,24 @@ class Parts:
         await self._controller.resume(saved)
 
     def stop_on_signals(self) -> None:
-        """Make SIGTERM and SIGINT end `run`. If a signal comes before `run` is called, it returns at once."""
+        """Make SIGTERM and SIGINT end `run`, and SIGHUP reload the configuration.
+
+        If SIGTERM or SIGINT comes before `run` is called, `run` returns at once.
+        """
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._controller.reconciler.stop)
+        loop.add_signal_handler(signal.SIGHUP, self._reload_on_signal)
+
+    def _reload_on_signal(self) -> None:
+        """Begin to reload the configuration. The log has the outcome."""
+        task = asyncio.get_running_loop().create_task(self._reload())
+        self._reloads.add(task)
+        task.add_done_callback(self._reloads.discard)
+
+    async def _reload(self) -> None:
+        with suppress(RefusedConfigurationError):
+            await self._reloading.reload(by=OperatorName("SIGHUP"))
 
     async def run(self) -> None:
         """Run the control loop until a signal or a failure, which is raised."""
@@ -135,25 +163,28 @@ class Parts:
 
     def _make_serving(self, agent: bytes) -> Serving:
         webhook = webhook_endpoint(
-            self._configuration, self._controller.intake, self._clock, self._telemetry
+            self._in_use.configuration, self._controller.intake, self._clock, self._telemetry
         )
-        earlier = keep_agent_beside(self._configuration.sqlite_file(), agent)
-        tokens = [one.get_secret_value() for one in config.read_metrics_tokens(self._configuration)]
+        earlier = keep_agent_beside(self._in_use.configuration.sqlite_file(), agent)
+        tokens = [
+            one.get_secret_value() for one in config.read_metrics_tokens(self._in_use.configuration)
+        ]
         others: list[Endpoint] = [
             BootstrapEndpoint(self._controller.bootstrap, agent, self._telemetry, earlier=earlier),
             HealthEndpoint(self._unhealthy, self._unready, self._metrics, tokens),
         ]
-        operators = token_file(self._configuration)
+        operators = token_file(self._in_use.configuration)
         if operators is not None:
             others.append(
                 AdminEndpoint(
                     self._controller.operator_actions,
                     self._controller.operator_holds,
                     self._controller.queries,
+                    self._reloading,
                     operators.tokens,
                 )
             )
-        settings = server_settings(self._configuration)
+        settings = server_settings(self._in_use.configuration)
         allowed = settings.within(file_limit())
         if allowed != settings:
             most = allowed.max_connections

@@ -27,18 +27,19 @@ def load_for_service(
     files: bool = True,
     try_store: bool = True,
     providers: tuple[str, ...] = PROVIDERS,
+    content: bytes | None = None,
 ) -> config.Configuration:
     """Load a configuration that can be served. Raises ConfigurationError with all errors.
 
     `try_store`: also test that the store can be written, for callers that do not open it. `providers` are
-    lines of the registry.
+    lines of the registry. `content` is the text to check instead of the file's.
     """
     kinds = provider_kinds(providers)
 
     def also(document: Document) -> tuple[config.Problem, ...]:
         return preflight(document, path.parent, kinds, files=files)
 
-    return config.load(path, kinds, files=files, try_store=try_store, also=also)
+    return config.load(path, kinds, files=files, try_store=try_store, also=also, content=content)
 
 
 def preflight(

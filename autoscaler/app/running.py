@@ -70,7 +70,7 @@ async def _serve(
         store = await open_store(url)
         stack.push_async_callback(store.close)
         saved = await store.load(clock.now() - KEPT_FOR)
-        parts = Parts(configuration, clock, store, saved, factories)
+        parts = Parts(configuration, clock, store, saved, factories, providers)
         stack.push_async_callback(parts.github.close)
         for provider in parts.providers.values():
             stack.push_async_callback(provider.close)

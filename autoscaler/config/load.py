@@ -46,6 +46,9 @@ class Configuration:
         return self.file(store.removeprefix(SQLITE)) if store.startswith(SQLITE) else None
 
 
+SENT = "fleet.yaml"
+"""What messages call a text that is no file of this host."""
+
 DocumentCheck = Callable[[Document], Iterable[Problem]]
 """A further check of the file as written, by a caller with more data."""
 
@@ -57,17 +60,21 @@ def load(
     files: bool = True,
     try_store: bool = True,
     also: DocumentCheck | None = None,
+    content: bytes | None = None,
 ) -> Configuration:
     """Read and check `path`. `files`: also check the files that it names.
 
     `kinds` are the kinds of providers, with their keys and checks.
+
+    `content` is the text to check instead of the file's.
 
     `try_store`: also test that the store can be written, for callers that do not open it.
 
     Raises ConfigurationError with all errors, including those of `also`, which must ignore values of a
     wrong type, and may return warnings. Warnings that need Settings are missing there if there are none.
     """
-    document = parse(read_bounded(path, str(path)), str(path))
+    name = str(path) if content is None else SENT
+    document = parse(read_bounded(path, name) if content is None else content, name)
     problems = list(document.problems)
     settings: Settings | None = None
     structure = settings_type(kinds)

@@ -40,6 +40,7 @@ from autoscaler.controller.pricing import Pricing
 from autoscaler.controller.provider_opener import ProviderOpener
 from autoscaler.controller.quotas import KeptQuotas
 from autoscaler.controller.reconciler import Pace, Reconciler, failure_of
+from autoscaler.controller.reconfiguration import Reconfiguration
 from autoscaler.controller.registrar import Registrar
 from autoscaler.controller.registration_releaser import RegistrationReleaser
 from autoscaler.controller.rerunner import Rerunner
@@ -156,6 +157,9 @@ class Controller:
             clock,
             ports.pacing,
             settings.pace,
+        )
+        self.reconfiguration = Reconfiguration(
+            journal, lambda: self._opened, self._read_again, self._use_offerings
         )
         self.queries = FleetAnswers(journal, ports.store, providers, lambda: self.reconciler.plan)
 

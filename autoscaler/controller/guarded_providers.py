@@ -37,6 +37,15 @@ class GuardedProvider:
         self._provider = provider
 
     @property
+    def provider(self) -> Provider:
+        """The provider behind the guard."""
+        return self._provider
+
+    def use(self, provider: Provider) -> None:
+        """Use another provider from now on. Calls in flight go on with the earlier one."""
+        self._provider = provider
+
+    @property
     def name(self) -> ProviderName:
         """See `Provider`."""
         return self._provider.name

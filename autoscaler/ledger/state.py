@@ -232,6 +232,10 @@ class LedgerState(IndexedRecords):
         if not stored:
             self._touched[kind_and_key(record)] = record
 
+    def touch(self, record: Record) -> None:
+        """Save a record that changed outside `changing`."""
+        self._touched[kind_and_key(record)] = record
+
     def drop(self, record: Record) -> None:
         """Remove a record from memory. Its row stays in the store."""
         self.unindex(record)

@@ -19,6 +19,10 @@ class BoundedLabel:
         self._allowed = set(known)
         self._left = extra
 
+    def allow(self, words: Iterable[str]) -> None:
+        """Use these values as they are from now on, besides the earlier ones."""
+        self._allowed.update(words)
+
     def value(self, word: str) -> str:
         """Return the word itself, or `other` if the label has all its values."""
         if word in self._allowed:

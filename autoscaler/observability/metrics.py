@@ -224,6 +224,10 @@ class PrometheusTelemetry:
         self._series.not_terminating.set(counts.machines_not_terminating)
         self._series.dollars.set(counts.dollars_per_hour)
 
+    def use_skus(self, skus: Iterable[SkuName]) -> None:
+        """Use these names as label values, too: the configuration has changed."""
+        self._sku.allow(skus)
+
     def _bound_labels(self, skus: tuple[SkuName, ...], providers: tuple[ProviderName, ...]) -> None:
         # One per label, so that many values of one label do not use up those of another label.
         self._sku = BoundedLabel(skus)

@@ -2,6 +2,7 @@
 
 from autoscaler.operator_commands.alerts import alerts
 from autoscaler.operator_commands.commands import adopt, close_circuit, terminate, unverified
+from autoscaler.operator_commands.configuration import plan, reload
 from autoscaler.operator_commands.holds import drain, pause, quarantine, resume
 from autoscaler.operator_commands.image_bake import bake
 from autoscaler.operator_commands.job_shell import shell
@@ -18,7 +19,9 @@ __all__ = [
     "jobs",
     "machines",
     "pause",
+    "plan",
     "quarantine",
+    "reload",
     "resume",
     "shell",
     "status",

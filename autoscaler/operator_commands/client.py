@@ -30,6 +30,14 @@ class OperatorRequestFailedError(Exception):
     """The controller refused, or did not answer; the text says what to do."""
 
 
+class ConfigurationRefusedError(Exception):
+    """The controller refused a fleet.yaml. `problems` are lines as `check` prints them."""
+
+    def __init__(self, problems: list[str]) -> None:
+        super().__init__("\n".join(problems))
+        self.problems = problems
+
+
 class UnusableUrlError(Exception):
     """A URL to which the token is not sent; the text gives the reason and a fix."""
 
@@ -85,6 +93,20 @@ class OperatorClient:
         """Pause, drain, quarantine or resume a target; return the answer. Raises OperatorRequestFailedError."""
         return self._ask("POST", f"/admin/{request}", {"target": target})
 
+    def reload(self) -> dict[str, Any]:
+        """Have the controller reload fleet.yaml; return the answer.
+
+        Raises OperatorRequestFailedError, ConfigurationRefusedError.
+        """
+        return self._ask("POST", "/admin/reload", {})
+
+    def plan_against(self, content: bytes) -> dict[str, Any]:
+        """Return what a changed fleet.yaml would do.
+
+        Raises OperatorRequestFailedError, ConfigurationRefusedError.
+        """
+        return self._send("POST", "/admin/plan", content)
+
     def ask(self, path: str, **query: object) -> dict[str, Any]:
         """Return the answer to a question; it omits parameters that are None.
 
@@ -99,7 +121,9 @@ class OperatorClient:
         return quote(name, safe="")
 
     def _ask(self, method: str, path: str, body: dict[str, Any] | None = None) -> dict[str, Any]:
-        data = None if body is None else json.dumps(body).encode()
+        return self._send(method, path, None if body is None else json.dumps(body).encode())
+
+    def _send(self, method: str, path: str, data: bytes | None) -> dict[str, Any]:
         request = urllib.request.Request(  # noqa: S310 - the URL is http or https
             self._url + path,
             data,
@@ -124,6 +148,8 @@ class OperatorClient:
             reply = _object(error.read(MAX_ANSWER_BYTES))
         except (OSError, HTTPException, ValueError):
             reply = {}
+        if isinstance(problems := reply.get("problems"), list):
+            raise ConfigurationRefusedError([str(one) for one in problems])
         if isinstance(reply.get("reason"), str):
             return str(reply["reason"])
         if error.code == 400:

@@ -27,7 +27,7 @@ def status(
     with connected(config, url, token_file) as client:
         seen = client.ask("/admin/status")
     if as_json:
-        _print_json(seen)
+        print_json(seen)
     else:
         _pages().print_status(seen, every=every)
 
@@ -48,7 +48,7 @@ def jobs(
     with connected(config, url, token_file) as client:
         found = client.ask("/admin/jobs", state=state, sku=sku, limit=limit)
     if as_json:
-        _print_json(found)
+        print_json(found)
     else:
         _pages().print_jobs(found["jobs"], running=running)
 
@@ -68,7 +68,7 @@ def machines(
     with connected(config, url, token_file) as client:
         found = client.ask("/admin/machines", state=state, sku=sku, limit=limit)
     if as_json:
-        _print_json(found)
+        print_json(found)
     else:
         _pages().print_machines(found["machines"])
 
@@ -91,7 +91,7 @@ def history(
     with connected(config, url, token_file) as client:
         found = client.ask(f"/admin/history/{client.quoted(record)}")
     if as_json:
-        _print_json(found)
+        print_json(found)
     else:
         _pages().print_history(found["history"])
 
@@ -128,7 +128,7 @@ def explain(
         else:
             found = client.ask("/admin/explain", labels=",".join(labels), repository=repository)
     if as_json:
-        _print_json(found)
+        print_json(found)
     else:
         _pages().print_explanation(found)
 
@@ -140,5 +140,6 @@ def _pages() -> ModuleType:
     return pages
 
 
-def _print_json(answer: dict[str, Any]) -> None:
+def print_json(answer: dict[str, Any]) -> None:
+    """Print an answer of the controller."""
     typer.echo(json.dumps(answer, indent=2))

@@ -13,6 +13,10 @@ from functools import partial
 
 from aiohttp import web
 
+from autoscaler.controller.ports.configuration_requests import (
+    ConfigurationRequests,
+    RefusedConfigurationError,
+)
 from autoscaler.controller.ports.fleet_queries import FleetQueries
 from autoscaler.controller.ports.hold_requests import HoldRequests
 from autoscaler.controller.ports.operator_requests import (
@@ -31,6 +35,12 @@ from autoscaler.server.refusal_log import RefusalLog
 
 MAX_MACHINES = 10_000
 """Maximum number of machines in one answer: about 5 MB."""
+
+MAX_FILE_BYTES = 2**20
+"""Maximum size of a fleet.yaml."""
+
+MAX_PROBLEMS = 100
+"""Maximum number of problems of a fleet.yaml in one answer."""
 
 _MAX_BODY_BYTES = 4096
 _MACHINE = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,127}")
@@ -51,6 +61,7 @@ class AdminEndpoint:
         requests: OperatorRequests,
         holds: HoldRequests,
         queries: FleetQueries,
+        configuration: ConfigurationRequests,
         tokens: Callable[[], BearerTokens[Operator]],
     ) -> None:
         self._requests = requests
@@ -62,7 +73,9 @@ class AdminEndpoint:
         }
         self._queries = Queries(queries)
         self._tokens = tokens
+        self._configuration = configuration
         self._bodies = Bodies(_MAX_BODY_BYTES)
+        self._files = Bodies(MAX_FILE_BYTES)
         self._refusals = RefusalLog()
 
     def add_to(self, app: web.Application, _patience: Seconds, /) -> None:
@@ -70,7 +83,9 @@ class AdminEndpoint:
         questions = {"/admin/unverified": self._unverified, **self._queries.routes()}
         for path, question in questions.items():
             app.router.add_get(path, partial(self._ask, question))
+        app.router.add_post("/admin/plan", partial(self._ask, self._plan))
         acts: dict[str, _Act] = {
+            "/admin/reload": self._reload,
             "/admin/machines/{machine}/terminate": self._terminate,
             "/admin/adopt": self._adopt,
             "/admin/circuits/{sku}/close": self._circuit,
@@ -120,6 +135,9 @@ class AdminEndpoint:
             return json_answer(
                 _STATUS[error.kind], {"error": error.kind.value, "reason": error.reason}
             )
+        except RefusedConfigurationError as error:
+            problems = error.problems[:MAX_PROBLEMS]
+            return json_answer(422, {"error": "configuration", "problems": problems})
         except StoreError:
             return error_answer(503, "store")
 
@@ -164,6 +182,16 @@ class AdminEndpoint:
                 "target is all, or the name of a SKU, a provider or a machine, perhaps after its kind and a /"
             )
         return json_answer(200, asdict(await self._holds[name](target, by=by)))
+
+    async def _reload(self, request: web.Request, by: OperatorName) -> web.Response:
+        await self._body(request, set())
+        return json_answer(200, asdict(await self._configuration.reload(by=by)))
+
+    async def _plan(self, request: web.Request) -> web.Response:
+        """Answer what the fleet.yaml in the body would do. It changes nothing, so that any role may ask."""
+        async with self._files.read(request) as text:
+            content = bytes(text)
+        return json_answer(200, asdict(await self._configuration.plan_against(content)))
 
     async def _body(self, request: web.Request, keys: set[str]) -> dict[str, object]:
         """Return the JSON object of the body, with no keys but these. An empty body is an empty object."""

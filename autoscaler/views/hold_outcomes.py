@@ -6,6 +6,7 @@ from autoscaler.model.fleet import Fleet
 from autoscaler.model.identifiers import Instant, MachineId
 from autoscaler.model.machines import BOOTING_STATES, Machine, MachineState
 from autoscaler.model.operator_holds import HoldKind, HoldTarget, TargetKind
+from autoscaler.model.wording import counted
 
 _WITHOUT_JOB = (*BOOTING_STATES, MachineState.READY)
 
@@ -18,7 +19,7 @@ def after_hold(fleet: Fleet, kind: HoldKind, target: HoldTarget, until: Instant)
         jobs = _waiting(fleet, target)
         return (
             f"{jobs}: with the code paused, unless another launch option serves them; "
-            f"{_number(idle)} that boot or are ready still run jobs; {ends}"
+            f"{counted(idle, 'machine')} that boot or are ready still run jobs; {ends}"
         )
     if kind is HoldKind.QUARANTINED:
         end = datetime.fromtimestamp(until, UTC)
@@ -32,8 +33,8 @@ def after_hold(fleet: Fleet, kind: HoldKind, target: HoldTarget, until: Instant)
         _count(fleet, target, states) for states in (_WITHOUT_JOB, (MachineState.ASSIGNED,))
     )
     return (
-        f"{_number(idle)} without a job terminate now, {_number(busy)} with a runner after their jobs; "
-        f"none is launched there; {ends}"
+        f"{counted(idle, 'machine')} without a job terminate now, {counted(busy, 'machine')} with a "
+        f"runner after their jobs; none is launched there; {ends}"
     )
 
 
@@ -60,7 +61,7 @@ def _waiting(fleet: Fleet, target: HoldTarget) -> str:
         for demand, queue in fleet.queues.items()
         if any(_concerns(fleet, target, name) for name in demand.skus)
     )
-    return "1 job waits" if count == 1 else f"{count} jobs wait"
+    return f"{counted(count, 'job')} wait{'s' if count == 1 else ''}"
 
 
 def _concerns(fleet: Fleet, target: HoldTarget, name: str) -> bool:
@@ -81,7 +82,3 @@ def _count(fleet: Fleet, target: HoldTarget, states: tuple[MachineState, ...]) -
         elif target.kind is TargetKind.FLEET or sku == target.name:
             found += len(machines)
     return found
-
-
-def _number(count: int) -> str:
-    return "1 machine" if count == 1 else f"{count} machines"

@@ -18,7 +18,7 @@ from autoscaler.providers.ec2.channel import WorkerChannel
 from autoscaler.providers.ec2.instance_types import InstanceTypeError
 from autoscaler.providers.ec2.provider import Ec2Provider
 from autoscaler.providers.ec2.resources import FRESH_FOR
-from autoscaler.providers.ec2.settings import Ec2Settings
+from autoscaler.providers.ec2.settings import Ec2Option, Ec2Settings
 from tests.providers.conftest import ACCOUNT, REGION, SKU, Borrowed
 from tests.providers.contract import MakeOrder, listed
 from tests.providers.documents import Signer, document, signed
@@ -223,3 +223,41 @@ async def test_a_spot_request_launches_spot_machines(
     (machine, _) = (await listed(provider)).values()
     assert machine.capacity_type is CapacityType.SPOT
     assert machine.quota_usage == (("east/spot/G and VT", 4),)
+
+
+async def test_a_provider_with_other_skus_shares_what_was_read_and_leaves_the_first_as_it_is(
+    provider: Ec2Provider,
+    settings: Ec2Settings,
+    make_order: MakeOrder,
+    telemetry: RememberingTelemetry,
+) -> None:
+    """As a reload and `plan --against` make it."""
+    await provider.prepare(make_order(1, "before"))
+    known = settings.skus[SKU]
+    wider = replace(
+        known, options={0: known.options[0], 1: Ec2Option(("g6.xlarge",), (CapacityType.SPOT,))}
+    )
+    changed = provider.with_skus_of(replace(settings, skus={SKU: wider, SkuName("new"): known}))
+    before = list(telemetry.calls)
+    assert {one.instance_type for one in changed.offerings(SKU, 1)} == {"g6.xlarge"}
+    assert changed.offerings(SkuName("new"), 0) == provider.offerings(SKU, 0)
+    with pytest.raises(KeyError):
+        provider.offerings(SkuName("new"), 0)
+    assert telemetry.calls == before
+    await changed.open()
+    request = json.loads(await changed.prepare(replace(make_order(1, "after"), option=1)))
+    assert request["LaunchTemplateConfigs"]
+    changed.adopt(InstallationId("1bad1bad"))
+    await changed.prepare(make_order(1, "adopted"))
+
+
+async def test_a_template_of_a_removed_sku_is_needed_no_more(
+    provider: Ec2Provider, settings: Ec2Settings, make_order: MakeOrder, clock: ManualClock
+) -> None:
+    body = json.loads(await provider.prepare(make_order(1, "t")))
+    template = body["LaunchTemplateConfigs"][0]["LaunchTemplateSpecification"]["LaunchTemplateId"]
+    clock.time += 7200.0
+    assert provider._resources.needs_template(template, 3600.0)
+    changed = provider.with_skus_of(replace(settings, skus={}))
+    await changed.open()
+    assert not provider._resources.needs_template(template, 3600.0)

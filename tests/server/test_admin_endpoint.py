@@ -1,5 +1,6 @@
 """/admin: authentication, the requests that are passed on, and the answers to refused ones."""
 
+import io
 import json
 from collections import Counter
 from collections.abc import AsyncIterator, Sequence
@@ -12,6 +13,12 @@ import pytest
 import pytest_asyncio
 import structlog
 
+from autoscaler.controller.ports.configuration_requests import (
+    ConfigurationRequests,
+    PlanAgainst,
+    RefusedConfigurationError,
+    Reloaded,
+)
 from autoscaler.controller.ports.hold_requests import HoldOutcome, HoldRequests
 from autoscaler.controller.ports.operator_requests import (
     OperatorRequestRefusedError,
@@ -28,10 +35,11 @@ from autoscaler.model.identifiers import (
 )
 from autoscaler.model.operators import Operator, OperatorName, Role
 from autoscaler.model.unverified import UnverifiedMachine
-from autoscaler.server.admin import MAX_MACHINES, AdminEndpoint
+from autoscaler.server.admin import MAX_FILE_BYTES, MAX_MACHINES, AdminEndpoint
 from autoscaler.server.bearer import BearerTokens
 from autoscaler.server.refusal_log import LINES
 from autoscaler.server.serving import Serving
+from autoscaler.views.preview import LaunchView, Preview, TerminationView, WaitingView
 from tests.ledger.builders import World
 from tests.server.asked_world import AskedWorld
 from tests.server.fakes import LOOPBACK, Caller, running
@@ -44,6 +52,15 @@ TOKENS = BearerTokens(
         (TOKEN, "alice", Role.OPERATE),
         (READER, "console", Role.READ),
     )
+)
+PREVIEW = Preview(
+    (LaunchView("gpu", "east", "spot", 2, 3.0),),
+    (TerminationView("c0", "gpu", "idle", "idle for 60 s", 1.5),),
+    300,
+    (WaitingView("gpu", 4, "max_machines", "max_machines of gpu (2) is reached", True),),
+    1,
+    10.0,
+    11.5,
 )
 ONE = UnverifiedMachine(
     MachineId("x-i-1"),
@@ -66,6 +83,7 @@ class Word:
     refusal: Exception | None = None
     taken: list[tuple[str, bool]] = field(default_factory=list)
     asked_by: set[str] = field(default_factory=set)
+    sent: bytes = b""
 
     def unverified(self) -> Sequence[UnverifiedMachine]:
         return self.shown
@@ -101,6 +119,16 @@ class Word:
         self._take(target, by, False)
         return HoldOutcome(target, f"{target} is {done}", "more follows")
 
+    async def reload(self, *, by: OperatorName) -> Reloaded:
+        self._take("reload", by, False)
+        return Reloaded(("limits.machines",), "1 changed key in force")
+
+    async def plan_against(self, content: bytes) -> PlanAgainst:
+        if b"bad" in content:
+            raise RefusedConfigurationError(["fleet.yaml:1: skus: is bad; fix: mend it"])
+        self.sent = content
+        return PlanAgainst(("limits.machines",), ("store",), PREVIEW)
+
     def _take(self, what: str, by: OperatorName, force: bool) -> None:
         if self.refusal is not None:
             raise self.refusal
@@ -128,7 +156,8 @@ class Admin:
 async def administered(word: Word) -> AsyncIterator[Admin]:
     port: OperatorRequests = word
     holds: HoldRequests = word
-    endpoint = AdminEndpoint(port, holds, AskedWorld(World()), lambda: TOKENS)
+    configuration: ConfigurationRequests = word
+    endpoint = AdminEndpoint(port, holds, AskedWorld(World()), configuration, lambda: TOKENS)
     async with (
         Serving(LOOPBACK, endpoint, []) as serving,
         aiohttp.ClientSession(f"http://{serving.address}") as session,
@@ -151,7 +180,10 @@ ROUTES = [
     ("POST", "/admin/drain"),
     ("POST", "/admin/quarantine"),
     ("POST", "/admin/resume"),
+    ("POST", "/admin/reload"),
 ]
+PLAN = ("POST", "/admin/plan")
+"""A question, although its file is sent with POST."""
 
 
 async def test_unverified_machines_are_listed_for_a_valid_token(admin: Admin) -> None:
@@ -190,7 +222,7 @@ async def test_an_answer_is_bounded(admin: Admin) -> None:
         [("Authorization", f"Bearer {TOKEN}"), ("Authorization", "Bearer other")],
     ],
 )
-@pytest.mark.parametrize(("method", "path"), ROUTES)
+@pytest.mark.parametrize(("method", "path"), [*ROUTES, PLAN])
 async def test_requests_without_a_token_are_refused(
     admin: Admin, method: str, path: str, headers: list[tuple[str, str]]
 ) -> None:
@@ -278,6 +310,7 @@ async def test_an_operator_request_that_could_not_be_stored_is_not_acknowledged(
 @pytest.mark.parametrize(
     ("path", "data", "words"),
     [
+        ("/admin/reload", b'{"force": true}', "keys: none"),
         ("/admin/pause", b"", "target is"),
         ("/admin/drain", b'{"target": 1}', "target is"),
         ("/admin/resume", b'{"target": "a b"}', "target is"),
@@ -308,6 +341,38 @@ async def test_malformed_operator_requests_are_refused_with_what_is_allowed(
     assert (status, refused["error"]) == (400, "malformed")
     assert words in refused["reason"]
     assert admin.word.taken == []
+
+
+async def test_a_reload_is_passed_on(admin: Admin) -> None:
+    status, reported = await admin.ask("POST", "/admin/reload")
+    assert (status, reported) == (
+        200,
+        {"changed": ["limits.machines"], "done": "1 changed key in force"},
+    )
+    assert admin.word.asked_by == {"alice"}
+
+
+async def test_a_changed_file_is_planned_for_a_token_that_may_only_read(admin: Admin) -> None:
+    headers = {"Authorization": f"Bearer {READER}"}
+    status, found = await admin.ask("POST", "/admin/plan", data=b"fleet: x", headers=headers)
+    assert (status, admin.word.sent, found["needs_restart"]) == (200, b"fleet: x", ["store"])
+    assert found["preview"]["launches"][0]["count"] == 2
+    assert found["preview"]["terminated"] == 300
+
+
+async def test_a_file_that_is_refused_comes_back_with_its_problems(admin: Admin) -> None:
+    status, found = await admin.ask("POST", "/admin/plan", data=b"bad")
+    assert (status, found) == (
+        422,
+        {"error": "configuration", "problems": ["fleet.yaml:1: skus: is bad; fix: mend it"]},
+    )
+
+
+async def test_a_file_is_bounded(admin: Admin) -> None:
+    status, found = await admin.ask(
+        "POST", "/admin/plan", data=io.BytesIO(b" " * (MAX_FILE_BYTES + 1))
+    )
+    assert (status, found) == (413, {"error": "too_large"})
 
 
 async def test_a_body_is_bounded(admin: Admin) -> None:

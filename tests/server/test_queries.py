@@ -42,7 +42,9 @@ async def asked() -> AsyncIterator[Asked]:
     answers = AskedWorld(world, {"2": [HistoryRow(1000.0, "job", "2", "queued", "gpu")]})
     port: FleetQueries = answers
     async with (
-        Serving(LOOPBACK, AdminEndpoint(Word(), Word(), port, lambda: TOKENS), []) as serving,
+        Serving(
+            LOOPBACK, AdminEndpoint(Word(), Word(), port, Word(), lambda: TOKENS), []
+        ) as serving,
         aiohttp.ClientSession(f"http://{serving.address}") as session,
     ):
         yield Asked(session, answers)

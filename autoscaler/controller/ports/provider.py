@@ -232,5 +232,13 @@ class ProviderFactory(Protocol):
         Raises ValueError if its configuration cannot be used. Its text is for the operator.
         """
 
+    def remake(self, provider: Provider, context: ProviderContext) -> Provider:
+        """Return a provider with the SKUs of this factory, and the connections and readings of another one.
+
+        A factory of the same kind made `provider` from a configuration that differs in its SKUs. It does not
+        change. Neither `start` nor `close` of this factory is called. Before its first launch, `open` of the
+        returned provider is called. Raises: ValueError, as `make` does.
+        """
+
     async def close(self) -> None:
         """Release what `start` started. Idempotent. Called after `close` of the provider."""

@@ -23,13 +23,17 @@ class AccountLimits:
 
     def __init__(self, settings: Ec2Settings, api: Api, clock: Clock) -> None:
         self._configured = settings.quotas
-        self._wanted = {
-            quota(name, kind) for kind, of in settings.offered.items() for name, _ in of
-        }
+        self.use(settings)
         self._api = api
         self._clock = clock
         self._known: dict[str, tuple[Reading, QuotaSource]] = {}
         self.problem: ProviderError | OutcomeUnknownError | None = None
+
+    def use(self, settings: Ec2Settings) -> None:
+        """Report the sources of the quotas that these settings offer from now on."""
+        self._wanted = {
+            quota(name, kind) for kind, of in settings.offered.items() for name, _ in of
+        }
 
     def use_kept(self, readings: Sequence[Reading]) -> None:
         """See `QuotaLimits.use_kept`."""

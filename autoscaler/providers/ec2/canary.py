@@ -7,7 +7,7 @@ import hashlib
 from dataclasses import replace
 
 from autoscaler.model.identifiers import LaunchRequestId
-from autoscaler.providers.ec2.settings import Ec2Sku
+from autoscaler.providers.ec2.settings import CanaryImage, Ec2Sku
 
 
 def sku_for(sku: Ec2Sku, request: LaunchRequestId) -> Ec2Sku:
@@ -15,6 +15,18 @@ def sku_for(sku: Ec2Sku, request: LaunchRequestId) -> Ec2Sku:
     canary = sku.canary
     if canary is None or _drawn(request) >= canary.percent:
         return sku
+    return _with_canary_image(sku, canary)
+
+
+def with_canary(sku: Ec2Sku) -> tuple[Ec2Sku, ...]:
+    """Return the SKU, and the SKU with its canary image if it has one."""
+    canary = sku.canary
+    if canary is None:
+        return (sku,)
+    return sku, _with_canary_image(sku, canary)
+
+
+def _with_canary_image(sku: Ec2Sku, canary: CanaryImage) -> Ec2Sku:
     return replace(sku, image_name=canary.image_name, image_owner=canary.image_owner, canary=None)
 
 

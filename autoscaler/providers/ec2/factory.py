@@ -3,10 +3,11 @@
 from pathlib import Path
 
 from autoscaler.config.settings import Settings
-from autoscaler.controller.ports.provider import ProviderContext
+from autoscaler.controller.ports.provider import Provider, ProviderContext
 from autoscaler.model.identifiers import ProviderName
 from autoscaler.providers.ec2.channel import WorkerChannel
 from autoscaler.providers.ec2.provider import Ec2Provider
+from autoscaler.providers.ec2.settings import Ec2Settings
 from autoscaler.providers.ec2.translation import ec2_section, ec2_settings
 
 
@@ -23,14 +24,24 @@ class Ec2Factory:
 
     def make(self, context: ProviderContext) -> Ec2Provider:
         """Return the provider (see `ProviderFactory`)."""
-        settings = ec2_settings(
+        return Ec2Provider(
+            self._provider_settings(context), context.telemetry, context.clock, self._worker
+        )
+
+    def remake(self, provider: Provider, context: ProviderContext) -> Ec2Provider:
+        """Return a provider with other SKUs (see `ProviderFactory`)."""
+        if not isinstance(provider, Ec2Provider):
+            raise ValueError(f"provider {self._name} is not on EC2")  # noqa: TRY004 - as the port says
+        return provider.with_skus_of(self._provider_settings(context))
+
+    def _provider_settings(self, context: ProviderContext) -> Ec2Settings:
+        return ec2_settings(
             self._name,
             self._settings,
             self._folder,
             context.installations,
             context.agent_sha256,
         )
-        return Ec2Provider(settings, context.telemetry, context.clock, self._worker)
 
     async def close(self) -> None:
         """End the worker process. Idempotent."""

@@ -27,11 +27,15 @@ class PriceBook:
         self, configured: Prices, wanted: Mapping[CapacityType, Collection[Wanted]]
     ) -> None:
         self._configured = configured
-        self._wanted = {kind: frozenset(wanted.get(kind, ())) for kind in READ_AS}
+        self.want(wanted)
         self._on_demand: dict[tuple[str, OperatingSystem], tuple[Price, PriceSource]] = {}
         self._spot: dict[tuple[str, OperatingSystem, str], tuple[Price, PriceSource]] = {}
         self.prices = configured
         """The on-demand prices for offerings."""
+
+    def want(self, wanted: Mapping[CapacityType, Collection[Wanted]]) -> None:
+        """Want the prices of these instance types and systems from now on."""
+        self._wanted = {kind: frozenset(wanted.get(kind, ())) for kind in READ_AS}
 
     def wanted(self, capacity_type: CapacityType) -> frozenset[Wanted]:
         """Return the instance types and systems whose prices of this kind must be read.

@@ -23,6 +23,10 @@ class Ec2Prices:
         self._clock = clock
         self._book = PriceBook(settings.price_list, settings.offered)
 
+    def use(self, settings: Ec2Settings) -> None:
+        """Read the prices of what these settings offer from now on. Prices that were read stay known."""
+        self._book.want(settings.offered)
+
     def listed(self) -> Prices:
         """Return the current on-demand prices."""
         return self._book.prices

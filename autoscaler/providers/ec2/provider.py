@@ -6,6 +6,7 @@ Sends each stored request once. The planner decides whether to launch, repeat or
 import json
 from collections import Counter
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
+from copy import copy
 from dataclasses import replace
 from typing import Any
 
@@ -131,6 +132,14 @@ class Ec2Provider:
         self._resources.use(self._settings)
         self._unused_resources.use(self._settings)
 
+    def with_skus_of(self, settings: Ec2Settings) -> "Ec2Provider":
+        """Return a provider with the SKUs of these settings. It shares all caches and the worker process."""
+        changed = copy(self)
+        changed._settings = replace(  # noqa: SLF001 - its own class
+            self._settings, skus=settings.skus, offered=settings.offered
+        )
+        return changed
+
     async def open(self) -> None:
         """Read the account, the subnets' zones and their instance types; may be called again.
 
@@ -142,6 +151,10 @@ class Ec2Provider:
                 "prove its identity; add AWS's certificate for the region to identity_certificates"
             )
             raise ProviderError(FailureClass.CONFIGURATION, "IdentityCertificates", text)
+        self._resources.keep_only(self._settings)
+        self._reservations.use(self._settings)
+        self.prices.use(self._settings)
+        self.limits.use(self._settings)
         self._account = await self._resources.account()
         await self._resources.read_offered_types()
         await self._reservations.read()

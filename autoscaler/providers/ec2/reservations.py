@@ -36,13 +36,17 @@ class Reservations:
     def __init__(self, settings: Ec2Settings, api: Api) -> None:
         self._name = settings.name
         self._api = api
+        self.use(settings)
+        self._known: Mapping[str, ReservationRow] = {}
+        self._logged: dict[str, object] = {}
+
+    def use(self, settings: Ec2Settings) -> None:
+        """Read the reservations that these settings name from now on."""
         self._wanted = {
             option.capacity_reservation
             for sku in settings.skus.values()
             for option in sku.options.values()
         } - {None}
-        self._known: Mapping[str, ReservationRow] = {}
-        self._logged: dict[str, object] = {}
 
     async def read(self) -> None:
         """Read the reservations. Raises ProviderError, OutcomeUnknownError.

@@ -16,6 +16,7 @@ from autoscaler.controller.ports.clock import Clock
 from autoscaler.controller.ports.provider import ProviderError
 from autoscaler.model.failures import FailureClass
 from autoscaler.model.identifiers import Instant, Seconds, SkuName
+from autoscaler.providers.ec2.canary import with_canary
 from autoscaler.providers.ec2.channel import Api
 from autoscaler.providers.ec2.offerings import OfferedTypes, subnets_with_most_addresses
 from autoscaler.providers.ec2.requests import (
@@ -72,6 +73,16 @@ class Resources:
     def use(self, settings: Ec2Settings) -> None:
         """Create launch templates with the tags of these settings from now on."""
         self._settings = settings
+
+    def keep_only(self, settings: Ec2Settings) -> None:
+        """Forget which launch templates SKUs that are not in these settings use. They may be deleted."""
+        images = {_source(one) for sku in settings.skus.values() for one in with_canary(sku)}
+        options = {name: sku.options for name, sku in settings.skus.items()}
+        self._current = {
+            (source, option): template
+            for (source, option), template in self._current.items()
+            if source in images and option in options[source[0]]
+        }
 
     async def account(self) -> str:
         """Return the account's id, from the settings or from STS."""

@@ -4,10 +4,11 @@ import asyncio
 from pathlib import Path
 
 from autoscaler.config.settings import Settings
-from autoscaler.controller.ports.provider import ProviderContext
+from autoscaler.controller.ports.provider import Provider, ProviderContext
 from autoscaler.model.identifiers import ProviderName
 from autoscaler.providers.kubernetes.library import import_library
 from autoscaler.providers.kubernetes.provider import KubernetesProvider
+from autoscaler.providers.kubernetes.settings import KubernetesSettings
 from autoscaler.providers.kubernetes.translation import kubernetes_settings
 
 
@@ -24,14 +25,24 @@ class KubernetesFactory:
 
     def make(self, context: ProviderContext) -> KubernetesProvider:
         """Return the provider (see `ProviderFactory`)."""
-        settings = kubernetes_settings(
+        return KubernetesProvider(
+            self._provider_settings(context), context.telemetry, context.clock
+        )
+
+    def remake(self, provider: Provider, context: ProviderContext) -> KubernetesProvider:
+        """Return a provider with other SKUs (see `ProviderFactory`)."""
+        if not isinstance(provider, KubernetesProvider):
+            raise ValueError(f"provider {self._name} is not on Kubernetes")  # noqa: TRY004 - as the port says
+        return provider.with_skus_of(self._provider_settings(context))
+
+    def _provider_settings(self, context: ProviderContext) -> KubernetesSettings:
+        return kubernetes_settings(
             self._name,
             self._settings,
             self._folder,
             context.installations,
             context.agent_sha256,
         )
-        return KubernetesProvider(settings, context.telemetry, context.clock)
 
     async def close(self) -> None:
         """Wait until the import is done: a thread cannot be stopped. Idempotent."""

@@ -5,6 +5,8 @@ Sends each stored request once. The planner decides whether to launch, repeat or
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
+from copy import copy
+from dataclasses import replace
 
 from autoscaler.controller.ports.clock import Clock
 from autoscaler.controller.ports.provider import (
@@ -68,6 +70,14 @@ class KubernetesProvider:
     def name(self) -> ProviderName:
         """The provider's name in the configuration."""
         return self._settings.name
+
+    def with_skus_of(self, settings: KubernetesSettings) -> "KubernetesProvider":
+        """Return a provider with the launch options of these settings. It shares the watch and connections."""
+        changed = copy(self)
+        changed._settings = replace(  # noqa: SLF001 - its own class
+            self._settings, options=settings.options
+        )
+        return changed
 
     async def open(self) -> None:
         """Check that the namespace's pods can be listed (see `Provider`)."""

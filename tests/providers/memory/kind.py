@@ -11,7 +11,7 @@ from autoscaler.config.provider_kind import ProviderKind, options_of
 from autoscaler.config.settings import ProviderSection, Settings
 from autoscaler.config.shapes import Count, Dollars, Name, Positive
 from autoscaler.config.sku_settings import LaunchOptionSettings
-from autoscaler.controller.ports.provider import ProviderContext
+from autoscaler.controller.ports.provider import Provider, ProviderContext
 from autoscaler.model.catalogue import CapacityType, Offering
 from autoscaler.model.identifiers import ProviderName, SkuName
 from tests.providers.memory.provider import MemoryProvider
@@ -93,6 +93,11 @@ class MemoryFactory:
             if option.provider == self._name and isinstance(option, MemoryOptionKeys)
         }
         return MemoryProvider(self._name, section.cloud, offerings, context.installations)
+
+    def remake(self, provider: Provider, context: ProviderContext) -> MemoryProvider:
+        """Return a provider with other SKUs (see `ProviderFactory`)."""
+        assert isinstance(provider, MemoryProvider)
+        return provider.with_offerings_of(self.make(context))
 
     def _offerings(self, option: MemoryOptionKeys) -> Iterator[Offering]:
         for zone, dear in (("a", 1.0), ("b", 1.5)):

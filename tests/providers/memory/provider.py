@@ -68,6 +68,9 @@ class MemoryProvider:
     def offerings(self, sku: SkuName, option: int) -> tuple[Offering, ...]:
         return self._offerings[sku, option]
 
+    def with_offerings_of(self, other: "MemoryProvider") -> "MemoryProvider":
+        return MemoryProvider(self._name, self._address, other._offerings, self._installations)
+
     def adopt(self, installation: InstallationId) -> None:
         self._installations = self._installations.after_adoption(installation)
         self._cloud.adopt(installation)

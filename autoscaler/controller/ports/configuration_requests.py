@@ -1,0 +1,52 @@
+"""The requests about a changed fleet.yaml: take it into force, or say what it would do."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from autoscaler.model.operators import OperatorName
+from autoscaler.views.preview import Preview
+
+
+@dataclass(frozen=True, slots=True)
+class Reloaded:
+    """What a reload did. `changed` are the keys that took effect."""
+
+    changed: tuple[str, ...]
+    done: str
+
+
+@dataclass(frozen=True, slots=True)
+class PlanAgainst:
+    """What a changed configuration would do. `changed` are its keys that a reload takes into force.
+
+    `needs_restart` are those that it would refuse: the preview does not have their effects.
+    """
+
+    changed: tuple[str, ...]
+    needs_restart: tuple[str, ...]
+    preview: Preview
+
+
+class RefusedConfigurationError(Exception):
+    """The configuration cannot be used. `problems` are lines with file, line, key and fix."""
+
+    def __init__(self, problems: Sequence[str]) -> None:
+        super().__init__("\n".join(problems))
+        self.problems = tuple(problems)
+
+
+class ConfigurationRequests(Protocol):
+    """The requests about the configuration of a running controller."""
+
+    async def reload(self, *, by: OperatorName) -> Reloaded:
+        """Read fleet.yaml again and take it into force. A refused file changes nothing.
+
+        Raises: RefusedConfigurationError.
+        """
+
+    async def plan_against(self, content: bytes) -> PlanAgainst:
+        """Return what a changed fleet.yaml would do now. Changes nothing, and reads no file that it names.
+
+        Raises: RefusedConfigurationError.
+        """

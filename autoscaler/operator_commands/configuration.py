@@ -1,0 +1,77 @@
+"""The commands about a changed fleet.yaml: plan --against and reload."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from autoscaler.operator_commands.commands import Config, TokenFile, Url, connected
+from autoscaler.operator_commands.queries import Json
+
+MAX_FILE_BYTES = 2**20
+
+
+def plan(
+    config: Config,
+    against: Annotated[
+        Path, typer.Option("--against", metavar="FILE", help="A changed fleet.yaml.")
+    ],
+    as_json: Json = False,
+    url: Url = None,
+    token_file: TokenFile = None,
+) -> None:
+    """Show what a changed fleet.yaml would do now, and its cost.
+
+    The running controller plans with the changed file: what it would launch, terminate and leave waiting. It
+    changes nothing, and reads no file that the changed one names.
+    """
+    from autoscaler.operator_commands import pages
+    from autoscaler.operator_commands.queries import print_json
+
+    try:
+        with against.open("rb") as file:
+            content = file.read(MAX_FILE_BYTES + 1)
+    except OSError as error:
+        problem = f"{against}: cannot be read: {error.strerror}"
+        raise typer.BadParameter(problem, param_hint="--against") from None
+    with connected(config, url, token_file) as client, _problems_of(str(against)):
+        found = client.plan_against(content)
+    if as_json:
+        print_json(found)
+    else:
+        pages.print_preview(found)
+
+
+def reload(config: Config, url: Url = None, token_file: TokenFile = None) -> None:
+    """Take a changed fleet.yaml into force without a restart.
+
+    Does what SIGHUP does: the controller reads its fleet.yaml again. It refuses a file that `check` refuses,
+    and changes of keys that need a restart.
+    """
+    from autoscaler.operator_commands.tables import plain
+
+    with connected(config, url, token_file) as client, _problems_of(None):
+        found = client.reload()
+    for key in found["changed"]:
+        typer.echo(f"changed: {plain(key)}")
+    typer.echo(plain(found["done"]))
+
+
+@contextmanager
+def _problems_of(name: str | None) -> Iterator[None]:
+    """Print the problems of a refused file, under the name that it has on this host. Exits with 2."""
+    from autoscaler.config.load import SENT
+    from autoscaler.operator_commands.client import ConfigurationRefusedError
+    from autoscaler.operator_commands.tables import plain
+
+    try:
+        yield
+    except ConfigurationRefusedError as error:
+        for line in error.problems:
+            shown = line
+            if name is not None and line.startswith(SENT):
+                shown = name + line.removeprefix(SENT)
+            typer.echo(plain(shown), err=True)
+        raise typer.Exit(2) from None

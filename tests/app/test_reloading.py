@@ -1,0 +1,266 @@
+"""A changed fleet.yaml: taken into force without a restart, refused with its problems, or only planned."""
+
+import asyncio
+import json
+import os
+import signal
+import sys
+from collections.abc import AsyncIterator, Collection
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+import pytest_asyncio
+from structlog.testing import capture_logs
+
+from autoscaler.app.preflight import load_for_service
+from autoscaler.app.reloading import InUse, Reloading
+from autoscaler.app.translation import catalogue, provider_factories
+from autoscaler.config.changed_keys import changed_keys, shown, takes_effect
+from autoscaler.controller.guarded_providers import GuardedProvider
+from autoscaler.controller.ports.configuration_requests import (
+    ConfigurationRequests,
+    RefusedConfigurationError,
+)
+from autoscaler.controller.ports.provider import ProviderContext
+from autoscaler.model.catalogue import Catalogue
+from autoscaler.model.identifiers import InstallationId, ProviderName, SkuName
+from autoscaler.model.installations import Installations
+from autoscaler.model.operators import OperatorName
+from autoscaler.providers.registry import provider_kinds
+from autoscaler.views.preview import Preview
+from tests.app.test_running import ROOT, SERVE
+from tests.config.fleet_file import Folder
+from tests.controller.fakes import RecordingTelemetry
+from tests.controller.virtual_time import VirtualClock
+from tests.patience import PATIENCE
+from tests.providers.memory import REGISTERED
+from tests.providers.memory.fleet import TEXT
+
+INSTALLATIONS = Installations(InstallationId("0badcafe"))
+TOKEN = "t" * 40
+NOTHING = Preview((), (), 0, (), 0, 1.0, 1.0)
+ALICE = OperatorName("alice")
+
+
+@dataclass
+class Parts:
+    """The parts of a controller that a reload changes."""
+
+    catalogue: Catalogue
+    opened: Collection[ProviderName] = (ProviderName("east"), ProviderName("west"))
+    read_again: int = 0
+    previewed: list[Catalogue] = field(default_factory=list)
+
+    async def read_providers_again(self) -> None:
+        self.read_again += 1
+
+    def change_catalogue(self, changed: Catalogue) -> int:
+        self.catalogue = changed
+        return 3
+
+    async def preview(self, changed: Catalogue) -> Preview:
+        self.previewed.append(changed)
+        return NOTHING
+
+
+@dataclass
+class Served:
+    """A configuration in use, and what reloads it."""
+
+    file: Path
+    in_use: InUse
+    parts: Parts
+    reloading: Reloading
+    skus: set[SkuName]
+
+    def write(self, *changes: tuple[str, str]) -> bytes:
+        """Write fleet.yaml with these changes, and return its text."""
+        text = TEXT
+        for before, after in changes:
+            assert before in text
+            text = text.replace(before, after)
+        self.file.write_text(text)
+        return text.encode()
+
+
+@pytest_asyncio.fixture
+async def served(tmp_path: Path) -> AsyncIterator[Served]:
+    file = Folder(tmp_path).path / "fleet.yaml"
+    file.write_text(TEXT)
+    configuration = load_for_service(file, try_store=False, providers=REGISTERED)
+    context = ProviderContext(INSTALLATIONS, "0" * 64, RecordingTelemetry(), VirtualClock())
+    providers = {
+        name: GuardedProvider(factory.make(context))
+        for name, factory in provider_factories(configuration, provider_kinds(REGISTERED)).items()
+    }
+    parts = Parts(catalogue(configuration, INSTALLATIONS, list(providers), providers))
+    in_use, skus = InUse(configuration, {}), set[SkuName]()
+    port: ConfigurationRequests = Reloading(
+        in_use, providers, context, parts, skus.update, REGISTERED
+    )
+    assert isinstance(port, Reloading)
+    yield Served(file, in_use, parts, port, skus)
+
+
+async def test_changed_skus_and_limits_take_effect_with_their_offerings(served: Served) -> None:
+    served.write(
+        ("machines: 20", "machines: 30"),
+        ("max_machines: 12", "max_machines: 15"),
+        ("  armed:\n", "  new:\n    on: [{provider: west, size: n-1}]\n  armed:\n"),
+    )
+    with capture_logs() as lines:
+        done = await served.reloading.reload(by=ALICE)
+    assert done.changed == ("limits.machines", "skus.gpu.max_machines", "skus.new")
+    assert done.done == "3 changes in force, 3 jobs with other SKUs"
+    found = served.parts.catalogue
+    assert (found.limits.machines, found.skus[SkuName("gpu")].max_machines) == (30, 15)
+    (option,) = found.skus[SkuName("new")].launch_options
+    assert [one.instance_type for one in option.offerings] == ["n-1", "n-1"]
+    assert SkuName("new") in served.skus
+    assert SkuName("new") in served.in_use.health_checks
+    assert served.parts.read_again == 1
+    (line,) = [one for one in lines if one["event"] == "configuration_reloaded"]
+    assert (line["by"], line["changed"], line["jobs"]) == ("alice", list(done.changed), 3)
+
+
+async def test_a_file_that_check_refuses_changes_nothing(served: Served) -> None:
+    served.write(("max_machines: 12", "max_machines: many"))
+    before = served.parts.catalogue
+    with capture_logs() as lines, pytest.raises(RefusedConfigurationError) as caught:
+        await served.reloading.reload(by=ALICE)
+    (problem,) = caught.value.problems
+    assert problem.startswith(f"{served.file}:")
+    assert "skus.gpu.max_machines" in problem
+    assert served.parts.catalogue is before
+    assert served.in_use.configuration.settings.skus["gpu"].max_machines == 12
+    (line,) = [one for one in lines if one["event"] == "configuration_not_reloaded"]
+    assert line["problems"] == [problem]
+    served.write(("max_machines: 12", "max_machines: 13"))
+    assert (await served.reloading.reload(by=ALICE)).changed == ("skus.gpu.max_machines",)
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "key"),
+    [
+        ("fleet: ci", "fleet: other", "fleet"),
+        ("{org: acme}", "{org: acme, runner_group: gpu}", "github.scopes"),
+        ("127.0.0.1:0", "127.0.0.1:9", "server.listen"),
+        ("state.db", "other.db", "store"),
+        ("room: {G: 120}", "room: {G: 130}", "providers.east.memory.room.G"),
+    ],
+)
+async def test_a_key_that_needs_a_restart_is_refused_by_its_name(
+    served: Served, before: str, after: str, key: str
+) -> None:
+    served.write((before, after), ("machines: 20", "machines: 30"))
+    with pytest.raises(RefusedConfigurationError) as caught:
+        await served.reloading.reload(by=ALICE)
+    (problem,) = caught.value.problems
+    assert f"{key}: cannot change while the controller runs; fix: restart" in problem
+    assert served.parts.catalogue.limits.machines == 20
+
+
+async def test_without_a_change_the_files_are_read_again(served: Served) -> None:
+    done = await served.reloading.reload(by=ALICE)
+    assert (done.changed, "read again" in done.done) == ((), True)
+
+
+async def test_a_plan_against_a_file_uses_its_skus_and_changes_nothing(served: Served) -> None:
+    content = served.write(("max_machines: 12", "max_machines: 1"), ("state.db", "other.db"))
+    served.write()
+    before = served.parts.catalogue
+    found = await served.reloading.plan_against(content)
+    assert (found.changed, found.needs_restart) == (("skus.gpu.max_machines",), ("store",))
+    assert found.preview == NOTHING
+    (seen,) = served.parts.previewed
+    assert seen.skus[SkuName("gpu")].max_machines == 1
+    assert seen.skus[SkuName("gpu")].launch_options[0].offerings
+    assert served.parts.catalogue is before
+    assert served.in_use.configuration.settings.skus["gpu"].max_machines == 12
+
+
+async def test_a_plan_reads_no_file_that_the_sent_one_names(served: Served) -> None:
+    outside = "  webhook_secret_file: /nowhere/secret"
+    content = served.write(("  webhook_secret_file: secret", outside))
+    assert (await served.reloading.plan_against(content)).needs_restart == (
+        "github.webhook_secret_file",
+    )
+    with pytest.raises(RefusedConfigurationError) as caught:
+        await served.reloading.plan_against(b"fleet: 1")
+    assert all(line.startswith("fleet.yaml:") for line in caught.value.problems)
+
+
+def test_keys_that_differ_are_named_as_in_messages(served: Served) -> None:
+    settings = served.in_use.configuration.settings
+    assert changed_keys(settings, settings) == []
+    served.write(('cron: "0 8 * * *"', 'cron: "0 9 * * *"'), ("G: 120", "G: 121"))
+    other = load_for_service(served.file, try_store=False, providers=REGISTERED).settings
+    paths = changed_keys(settings, other)
+    assert shown(paths) == ["providers.east.memory.room.G", "skus.gpu.idle.schedule"]
+    assert [takes_effect(path) for path in paths] == [False, True]
+
+
+async def test_a_running_controller_reloads_on_sighup_and_answers_plans(tmp_path: Path) -> None:
+    folder = Folder(tmp_path).path
+    nowhere = TEXT.replace(
+        "scopes: [{org: acme}]", "scopes: [{org: acme}]\n  api_url: http://127.0.0.1:9"
+    ).replace("public_url:", "admin_token_file: admin-token, public_url:")
+    (folder / "fleet.yaml").write_text(nowhere)
+    (folder / "admin-token").write_text(f"alice operate {TOKEN}\n")
+    (folder / "admin-token").chmod(0o600)
+    process = await asyncio.create_subprocess_exec(
+        sys.executable,
+        "-u",
+        "-c",
+        SERVE,
+        REGISTERED[-1],
+        cwd=folder,
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.STDOUT,
+    )
+    try:
+        async with asyncio.timeout(PATIENCE):
+            address = (await _logged(process, "serving"))["on"]
+            changed = nowhere.replace("machines: 20", "machines: 21")
+            (folder / "fleet.yaml").write_text(changed)
+            process.send_signal(signal.SIGHUP)
+            reloaded = await _logged(process, "configuration_reloaded")
+            assert (reloaded["by"], reloaded["changed"]) == ("SIGHUP", ["limits.machines"])
+            (folder / "fleet.yaml").write_text("fleet: [")
+            process.send_signal(signal.SIGHUP)
+            refused = await _logged(process, "configuration_not_reloaded")
+            assert "is not YAML" in refused["problems"][0]
+            found = await _planned(address, nowhere.encode())
+            assert found["changed"] == ["limits.machines"]
+            process.terminate()
+            assert await process.wait() == 0
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+
+
+async def _logged(process: asyncio.subprocess.Process, event: str) -> dict[str, Any]:
+    """Return the next line of this event."""
+    assert process.stdout is not None
+    async for text in process.stdout:
+        line: dict[str, Any] = json.loads(text)
+        if line["event"] == event:
+            return line
+    raise AssertionError(f"the process ended without {event}")
+
+
+async def _planned(address: str, content: bytes) -> dict[str, Any]:
+    headers = {"Authorization": f"Bearer {TOKEN}"}
+    url = f"http://{address}/admin/plan"
+    async with (
+        aiohttp.ClientSession() as session,
+        session.post(url, data=content, headers=headers) as answer,
+    ):
+        assert answer.status == 200
+        found: dict[str, Any] = await answer.json()
+        return found
