@@ -58,7 +58,7 @@ class Classes:
 
 def classes_of(fleet: Fleet) -> Classes:
     """Number the classes of a fleet's queues. O(classes); `by_age` costs O(jobs that it yields)."""
-    demands = sorted(fleet.queues, key=_order)
+    demands = sorted(fleet.queues, key=order_of)
     number = {demand: n for n, demand in enumerate(demands)}
     waits = [len(fleet.queues[demand]) for demand in demands]
     accounts = [demand.account for demand in demands]
@@ -66,7 +66,7 @@ def classes_of(fleet: Fleet) -> Classes:
     return Classes(fleet, demands, number, waits, accounts, of_id)
 
 
-def _order(demand: DemandClass) -> tuple[str, str, tuple[str, ...], tuple[str, ...]]:
+def order_of(demand: DemandClass) -> tuple[str, str, tuple[str, ...], tuple[str, ...]]:
     """Return a sort key with the order of DemandClass, but faster."""
     return demand.scope, demand.runner_group, demand.labels, demand.skus
 

@@ -7,13 +7,16 @@ for each class, so that operations on hundreds of classes are as fast as on a fe
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 
+Path = list[tuple[int, int]]
+"""Pairs of class and pool. Each class takes a place in its pool from the next class, the last a free place."""
+
 
 class Flow:
     """How many jobs of each class each pool serves.
 
     `pools` has the pools of each class. `users` counts jobs by pool and class, `matched` by class. The first
-    `runners` pools are registered runners. The other pools are machines that have yet to register;
-    `machines` counts by account how many of them serve it. `moved`: jobs moved from pool to pool.
+    `runners` pools are registered runners. The other pools are machines that have yet to register.
+    `moved`: jobs moved from pool to pool.
     """
 
     def __init__(
@@ -23,7 +26,6 @@ class Flow:
         self.matched = [0] * len(pools)
         self.moved = False
         self.users: list[dict[int, int]] = [{} for _ in free]
-        self.machines = [0] * (max(accounts, default=-1) + 1)
         self._free = free
         self._runners = runners
         self._accounts = accounts
@@ -35,13 +37,26 @@ class Flow:
         self._stuck_by_account = 0
         # Superset of the classes with free supply in one of their pools.
         self._maybe_free = (1 << len(pools)) - 1
-        self._kept: set[int] = set()
+        # The pools of each class from which it may move jobs of other classes.
+        self._movable = list(pools)
         self._next = [0] * len(pools)
-        # The pool that each class used last. While it has free supply, no search is needed.
+        # The pool and the detour that each class used last. While they are open, no search is needed.
         self._last_pool = [len(free)] * len(pools)
-        self._last_users: list[dict[int, int]] = [{} for _ in pools]
+        self._detours: dict[int, Path] = {}
         self._skip = [0] * len(pools)
+        # The classes that `serve` may still find a path for.
+        self._open = 0
         self._first_minimum = len(pools)
+
+    @property
+    def machines(self) -> list[int]:
+        """Return by account how many jobs are served by machines that have yet to register."""
+        counts = [0] * (max(self._accounts, default=-1) + 1)
+        for users in self.users[self._runners :]:
+            for number, count in users.items():
+                if number < self._first_minimum:
+                    counts[self._accounts[number]] += count
+        return counts
 
     def limit(self, registrable: list[int] | None) -> None:
         """Limit the machines that each account may use in total. None removes the limit."""
@@ -61,10 +76,10 @@ class Flow:
     def add_ready_minimum(self, pools: list[int], kept: set[int]) -> int:
         """Add the class of a ready minimum. It moves no job away from a `kept` pool. Return its number."""
         self.pools.append(pools)
+        self._movable.append([pool for pool in pools if pool not in kept])
         self.matched.append(0)
         self._next.append(0)
         self._maybe_free |= 1 << len(self.pools) - 1
-        self._kept = kept
         return len(self.pools) - 1
 
     def take_all(self, number: int, wanted: int) -> None:
@@ -83,61 +98,55 @@ class Flow:
         The jobs matched before are the oldest of each class. After a job of a class that cannot be
         served, the class is skipped.
         """
-        open_ = [False] * len(self.pools)
+        self._open = sum(1 << number for number in shared)
+        self._skip = [0] * len(self.pools)
         for number in shared:
-            open_[number] = True
-        self._skip = [n if wanted else 0 for n, wanted in zip(self.matched, open_, strict=True)]
-        left = len(shared)
-        for piece in ages if left else ():
-            left -= self._serve_some(piece, open_, left)
-            if not left:
+            self._skip[number] = self.matched[number]
+        for piece in ages if self._open else ():
+            self._serve_some(piece)
+            if not self._open:
                 break
         self._last_pool = [len(self._free)] * len(self.pools)
-        self._count()
-
-    def _serve_some(self, ages: Sequence[int], open_: list[bool], left: int) -> int:
-        """Serve some jobs in order. Return how many classes turned out to have no path."""
-        free, at, mine, skip = [*self._free, 0], self._last_pool, self._last_users, self._skip
-        self._free, stuck, quick = free, 0, self._left is None
-        skipping = any(skip)
-        for number in ages:
-            pool = at[number]
-            if free[pool]:
-                free[pool] -= 1
-                mine[number][number] += 1
-            elif skipping and skip[number]:
-                skip[number] -= 1
-            elif open_[number]:
-                path = self._path(number)
-                if path is None:
-                    open_[number] = False
-                    stuck += 1
-                    if stuck == left:
-                        break
-                    continue
-                self._push(path, 1)
-                if quick and len(path) == 1:
-                    at[number] = pool = path[0][1]
-                    mine[number] = self.users[pool]
-        free.pop()
-        return stuck
-
-    def _count(self) -> None:
-        """Recompute `matched` and `machines` from `users`."""
         self.matched = [0] * len(self.pools)
-        self.machines = [0] * len(self.machines)
-        for pool, users in enumerate(self.users):
+        for users in self.users:
             for number, count in users.items():
                 self.matched[number] += count
-                if pool >= self._runners and number < self._first_minimum:
-                    self.machines[self._accounts[number]] += count
+
+    def _serve_some(self, ages: Sequence[int]) -> None:
+        """Serve some jobs in order, until no class is left that has a path."""
+        free, last, users, skip = [*self._free, 0], self._last_pool, self.users, self._skip
+        self._free, limited = free, self._left is not None
+        open_ = [self._open >> number & 1 for number in range(len(self.pools))]
+        for number in ages:
+            pool = last[number]
+            if free[pool]:
+                free[pool] -= 1
+                users[pool][number] += 1
+            elif skip[number]:
+                skip[number] -= 1
+            elif not open_[number]:
+                continue
+            elif (direct := self._direct(number)) is not None:
+                free[direct] -= 1
+                self._move(number, direct, 1)
+                if not limited:
+                    last[number] = direct
+            elif (path := self._detour(number)) is not None:
+                self._push(path, 1)
+            else:
+                open_[number] = 0
+                self._open &= ~(self._stuck | 1 << number)
+                if not self._open:
+                    break
+        free.pop()
 
     def augment(self, number: int, wanted: int = 1) -> int:
         """Serve up to `wanted` more jobs of a class along one path. Return how many, 0 if there is no path.
 
         Moves jobs of other classes to other pools if necessary.
         """
-        path = self._path(number)
+        pool = self._direct(number)
+        path = [(number, pool)] if pool is not None else self._detour(number)
         if path is None:
             return 0
         count = min(wanted, self._free[path[-1][1]]) if self._left is None else 1
@@ -147,34 +156,37 @@ class Flow:
         self.matched[number] += count
         return count
 
-    def _push(self, path: list[tuple[int, int]], count: int) -> None:
-        if len(path) > 1:
-            self.moved = True
-            for (number, pool), (other, _) in pairwise(path):
-                self._move(other, pool, -count)
-                self._move(number, pool, count)
+    def _push(self, path: Path, count: int) -> None:
+        self.moved = self.moved or len(path) > 1
+        for (number, pool), (other, _) in pairwise(path):
+            self._move(other, pool, -count)
+            self._move(number, pool, count)
         self._take(*path[-1], count)
 
-    def _path(self, root: int) -> list[tuple[int, int]] | None:
-        """Return a path as pairs of class and pool, or None.
+    def _detour(self, root: int) -> Path | None:
+        """Return a path that begins with a class and moves jobs of others, or None."""
+        if self._left is not None:
+            return self._limited_path(root)
+        path = self._detours.get(root)
+        if path is None or not self._is_open(path):
+            path = self._shortest_path(root)
+            if path is not None:
+                self._detours[root] = path
+        return path
 
-        Each class takes a place in its pool from the next class of the path; the last takes a free one.
-        """
-        stuck = (
-            self._stuck | self._stuck_by_account
-            if self._without_registrations(root)
-            else self._stuck
+    def _is_open(self, path: Path) -> bool:
+        """Return whether each class of a path still has a job to move, and the last pool free supply."""
+        return self._free[path[-1][1]] > 0 and all(
+            other in self.users[pool] for (_, pool), (other, _) in pairwise(path)
         )
-        if stuck >> root & 1:
-            return None
-        if (pool := self._direct(root)) is not None:
-            return [(root, pool)]
-        if not self._maybe_free & ~(stuck | 1 << root):
-            return None
-        return self._shortest_path(root) if self._left is None else self._limited_path(root, stuck)
 
-    def _shortest_path(self, root: int) -> list[tuple[int, int]] | None:
+    def _shortest_path(self, root: int) -> Path | None:
         """Return a path of at least two classes with as few as possible, where no limit applies, or None."""
+        if self._stuck >> root & 1:
+            return None
+        for pool in self._movable[root]:
+            if (end := self._free_end(self._bits[pool])) is not None:
+                return [(root, pool), end]
         bits, visited, used = self._bits, self._stuck | 1 << root, set[int]()
         # Class, pool, and the classes that are reached through this pool first.
         steps = [(root, -1, 1 << root)]
@@ -182,26 +194,37 @@ class Flow:
             while waiting:
                 number = (waiting & -waiting).bit_length() - 1
                 waiting &= waiting - 1
-                for pool in self.pools[number]:
-                    if pool in used or (number >= self._first_minimum and pool in self._kept):
-                        continue  # a ready minimum takes no ready machine from a job
+                for pool in self._movable[number]:
+                    if pool in used:
+                        continue
                     used.add(pool)
                     if not (new := bits[pool] & ~visited):
                         continue
                     visited |= new
                     steps.append((number, pool, new))
-                    while ends := new & self._maybe_free:
-                        last = (ends & -ends).bit_length() - 1
-                        if (free := self._direct(last)) is not None:
-                            return [*_traced(steps, last), (last, free)]
+                    if (end := self._free_end(new)) is not None:
+                        return [*_traced(steps, end[0]), end]
         self._stuck |= visited
         return None
 
-    def _limited_path(self, root: int, stuck: int) -> list[tuple[int, int]] | None:
+    def _free_end(self, classes: int) -> tuple[int, int] | None:
+        """Return the first of these classes with free supply and its first pool with any, or None."""
+        while ends := classes & self._maybe_free:
+            last = (ends & -ends).bit_length() - 1
+            if (free := self._direct(last)) is not None:
+                return last, free
+        return None
+
+    def _limited_path(self, root: int) -> Path | None:
         """Return a path that keeps the limits, or None.
 
         Searches depth first, because whether a class may use a pool depends on the path to it.
         """
+        stuck = self._stuck
+        if self._without_registrations(root):
+            stuck |= self._stuck_by_account
+        if stuck >> root & 1 or not self._maybe_free & ~(stuck | 1 << root):
+            return None
         visited, stack = stuck | 1 << root, [_Step(root)]
         while stack:
             step = stack[-1]
@@ -284,22 +307,19 @@ class Flow:
 
     def _move(self, number: int, pool: int, count: int) -> None:
         users = self.users[pool]
-        now = users.get(number, 0) + count
-        if now:
-            users[number] = now
-            self._bits[pool] |= 1 << number
-        else:
+        now = users[number] = users.get(number, 0) + count
+        if now == 0:
             del users[number]
             self._bits[pool] &= ~(1 << number)
-        if pool >= self._runners and number < self._first_minimum:
-            self.machines[self._accounts[number]] += count
-            if self._left is not None:
-                self._left[self._accounts[number]] -= count
-                if count < 0:
-                    self._stuck_by_account = 0
+        elif now == count:
+            self._bits[pool] |= 1 << number
+        if self._left is not None and pool >= self._runners:
+            self._left[self._accounts[number]] -= count
+            if count < 0:
+                self._stuck_by_account = 0
 
 
-def _traced(steps: list[tuple[int, int, int]], last: int) -> list[tuple[int, int]]:
+def _traced(steps: list[tuple[int, int, int]], last: int) -> Path:
     """Return the classes and pools through which a class was reached, from the root on."""
     path = []
     for number, pool, reached in reversed(steps[1:]):

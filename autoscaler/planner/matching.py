@@ -15,7 +15,7 @@ from typing import NamedTuple
 from autoscaler.model.demand import DemandClass
 from autoscaler.model.fleet import Fleet
 from autoscaler.model.identifiers import SkuName
-from autoscaler.planner.classes import Classes, Covering, classes_of
+from autoscaler.planner.classes import Classes, Covering, classes_of, order_of
 from autoscaler.planner.flow import Flow
 from autoscaler.planner.shares import MatchingOrder, Shares
 
@@ -128,7 +128,7 @@ class _Problem:
         self._classes, self._minimum, self._registrable = classes, minimum, registrable
         runners = sorted(
             (s for s, n in supply.items() if s.kind is SupplyKind.RUNNER and n > 0),
-            key=lambda pool: pool.runner_class or ready_minimum_class(SkuName("")),
+            key=lambda pool: order_of(pool.runner_class or ready_minimum_class(SkuName(""))),
         )
         machines = [s for s, n in supply.items() if s.kind is not SupplyKind.RUNNER and n > 0]
         self._pools = [*runners, *machines]

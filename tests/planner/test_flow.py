@@ -236,3 +236,10 @@ def test_jobs_with_free_supply_move_nothing() -> None:
     assert (flow.matched, flow.machines, flow.moved) == ([2, 2], [2], False)
     flow.serve([[0, 1, 0, 1, 0]], [0, 1])
     assert (flow.matched, flow.machines, flow.moved) == ([3, 2], [3], False)
+
+
+def test_no_more_jobs_are_read_once_no_class_has_a_path() -> None:
+    flow, read = Flow([[0], [0]], [2], 0, [0, 0]), iter([[0], [1], [0], [1], [0]])
+    flow.serve(read, [0, 1])
+    assert list(read) == [[1], [0]]
+    assert flow.matched == [1, 1]
