@@ -6,11 +6,12 @@ No launch exceeds a limit. If a limit leaves too little for all, the oldest jobs
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import compress
 
 from autoscaler.model.catalogue import Catalogue, Sku
 from autoscaler.model.demand import DemandClass
 from autoscaler.model.fleet import Fleet
-from autoscaler.model.identifiers import SkuName
+from autoscaler.model.identifiers import Instant, SkuName
 from autoscaler.model.plan import Launch
 from autoscaler.model.waiting import WaitCode, WaitReason
 from autoscaler.planner.classes import Classes
@@ -74,34 +75,48 @@ class _Placer:
     machines: int = 0
     _refused_at: dict[SkuName, int] = field(default_factory=dict)
 
-    def place(self, sku: Sku) -> bool:
-        """Place one more machine of a SKU, if one of its launch options has headroom. Return True if so."""
+    def find(self, sku: Sku) -> Placement | None:
+        """Return where one more machine of a SKU can be placed, or None. `reasons` then says why."""
         placement = self.current.get(sku.name)
-        if placement is None or not self.headroom.takes(placement):
-            if self._refused_at.get(sku.name) == self.machines:
-                return False
-            search = Search(self.fleet, self.headroom, sku)
-            placement = search.place()
-            if placement is None:
-                self.reasons[sku.name] = tuple(search.reasons)
-                self._refused_at[sku.name] = self.machines
-                return False
+        if placement is not None and self.headroom.takes(placement):
+            return placement
+        if self._refused_at.get(sku.name) == self.machines:
+            return None
+        search = Search(self.fleet, self.headroom, sku)
+        placement = search.place()
+        if placement is None:
+            self.reasons[sku.name] = tuple(search.reasons)
+            self._refused_at[sku.name] = self.machines
+        else:
             self.current[sku.name] = placement
-        self.headroom.take(placement)
-        self.result.placed[placement] += 1
-        self.machines += 1
-        return True
+        return placement
+
+    def place(self, sku: Sku) -> Placement | None:
+        """Place one more machine of a SKU, if one of its launch options has headroom. Return where."""
+        placement = self.find(sku)
+        if placement is not None:
+            self.headroom.take(placement)
+            self._count(placement, 1)
+        return placement
+
+    def place_together(self, counts: Mapping[Placement, int], dollars: float) -> None:
+        """Place machines that no limit refuses. `dollars` an hour are left afterwards."""
+        self.headroom.take_together(counts, dollars)
+        for placement, count in counts.items():
+            self._count(placement, count)
+
+    def _count(self, placement: Placement, count: int) -> None:
+        self.result.placed[placement] += count
+        self.machines += count
 
     def place_ready_minimum(self, sku: Sku, missing: int) -> int:
         """Place up to `missing` machines of a SKU, as far as there is headroom. Return how many."""
         before = self.machines
-        while missing > 0 and self.place(sku):
-            placement = self.current[sku.name]
+        while missing > 0 and (placement := self.place(sku)) is not None:
             ahead = min(self.headroom.ahead(placement), self.headroom.ahead_of_all((placement,)))
             more = min(missing - 1, ahead)
             self.headroom.take(placement, more)
-            self.result.placed[placement] += more
-            self.machines += more
+            self._count(placement, more)
             missing -= 1 + more
         return self.machines - before
 
@@ -131,7 +146,7 @@ def scale_up(
 
 
 class _JobPlacer:
-    """Places a machine for each unserved job, oldest first; in batches while no limit is near.
+    """Places a machine for each unserved job: all together if no limit is near, otherwise oldest first.
 
     `first_refusal` is the number of machines that were placed when the first job got none.
     """
@@ -140,44 +155,81 @@ class _JobPlacer:
         self, classes: Classes, matching: Matching, budget: RegistrationBudget, placer: _Placer
     ) -> None:
         self._classes, self._budget, self._placer = classes, budget, placer
-        self._matched = [matching.matched[demand] for demand in classes.demands]
-        self._skip = list(self._matched)
-        self._skus = [placer.fleet.catalogue.skus[d.skus[0]] for d in classes.demands]
-        names = sorted({sku.name for sku in self._skus})
-        number = {name: n for n, name in enumerate(names)}
-        self._names, self._sku_of = names, [number[sku.name] for sku in self._skus]
+        self._skip = [matching.matched[demand] for demand in classes.demands]
+        self._wanted = [n - skip for n, skip in zip(classes.waits, self._skip, strict=True)]
+        # Jobs by class that have neither a machine nor a refusal, and those that were refused.
+        self._rest = list(self._wanted)
+        self._refused = [0] * len(classes.demands)
         self._left = self._allowed_by_account(matching)
-        self._launched = [0] * len(classes.demands)
-        self._done = [w <= n for w, n in zip(classes.waits, self._matched, strict=True)]
+        names = sorted({demand.skus[0] for demand in classes.demands})
+        number = {name: n for n, name in enumerate(names)}
+        self._skus = [placer.fleet.catalogue.skus[name] for name in names]
+        self._sku_of = [number[demand.skus[0]] for demand in classes.demands]
+        # By SKU: its placement, the price, and how many machines need no further check of its limits.
+        self._current: list[Placement | None] = [None] * len(names)
+        self._cost = [0.0] * len(names)
+        self._ahead = [0] * len(names)
+        self._before = [0] * len(names)
+        self._most, self._dollars = 0, placer.headroom.dollars
         self.first_refusal: int | None = None
 
     def run(self) -> None:
-        """Go through the unserved jobs until each class is served or blocked."""
-        if not all(self._done):
-            self._begin_batch()
+        """Go through the unserved jobs until each has a machine or is refused."""
+        self._place_rest()
+        if any(self._rest):
             for piece in self._classes.by_age():
-                if self._place_piece(piece):
+                self._place_piece(piece)
+                if not any(self._rest):
                     break
             self._commit_batch()
-        demands, result = self._classes.demands, self._placer.result
-        result.launched.update({d: n for d, n in zip(demands, self._launched, strict=True) if n})
+        counts = zip(self._classes.demands, self._wanted, self._refused, strict=True)
+        self._placer.result.launched.update(
+            {demand: wanted - refused for demand, wanted, refused in counts if wanted > refused}
+        )
 
-    def _place_piece(self, ages: Sequence[int]) -> bool:
-        """Go through some jobs in order. Return True if no class is left."""
+    def _place_rest(self) -> None:
+        """Place machines for all jobs that are left, if no limit can be reached."""
+        placer, rest, placements = self._placer, self._rest, dict[int, Placement]()
+        if sum(rest) > placer.headroom.machines:
+            return
+        accounts = Counter[str]()
+        for account, count in zip(self._classes.accounts, rest, strict=True):
+            accounts[account] += count
+        if any(count > self._left[account] for account, count in accounts.items()):
+            return
+        for number in {sku for sku, count in zip(self._sku_of, rest, strict=True) if count}:
+            placement = placer.find(self._skus[number])
+            if placement is None:
+                return
+            placements[number] = placement
+        counts, dollars = Counter[Placement](), placer.headroom.dollars
+        for number in sorted((n for n, count in enumerate(rest) if count), key=self._queued_at):
+            placement = placements[self._sku_of[number]]
+            counts[placement] += rest[number]
+            dollars -= placement.dollars * rest[number]
+        if placer.headroom.takes_all(counts):
+            placer.place_together(counts, dollars)
+            self._rest = [0] * len(rest)
+
+    def _queued_at(self, number: int) -> Instant:
+        """Return when the oldest job of a class was queued that has neither a machine nor a refusal."""
+        queue = self._placer.fleet.queues[self._classes.demands[number]].keys()
+        return queue[self._classes.waits[number] - self._rest[number]][0]
+
+    def _place_piece(self, ages: Sequence[int]) -> None:
+        """Go through some jobs in order."""
         at = self._place_batch(ages, 0)
         while at < len(ages):
             self._place_one(ages[at])
-            if all(self._done):
-                return True
+            if not any(self._rest):
+                break
             at = self._place_batch(ages, at + 1)
-        return False
 
     def _allowed_by_account(self, matching: Matching) -> dict[str, int]:
         """Return by account how many machines to request now: 0 if it is better to wait for more."""
         wanted: Counter[str] = Counter()
-        classes = self._classes
-        for account, waits, skip in zip(classes.accounts, classes.waits, self._skip, strict=True):
-            wanted[account] += waits - skip
+        for account, count in zip(self._classes.accounts, self._wanted, strict=True):
+            wanted[account] += count
         left = {}
         for account, count in wanted.items():
             allowed = self._budget.allowed(account, matching)
@@ -185,58 +237,31 @@ class _JobPlacer:
             left[account] = allowed if worth else 0
         return left
 
-    def _begin_batch(self) -> None:
-        """Work out how many machines can be placed before any limit needs to be checked again."""
-        placer, headroom = self._placer, self._placer.headroom
-        self._current = [placer.current.get(name) for name in self._names]
-        self._cost = [one.dollars if one is not None else 0.0 for one in self._current]
-        self._ahead = [headroom.ahead(one) if one is not None else 0 for one in self._current]
-        self._before, self._dollars = list(self._ahead), headroom.dollars
+    def _begin_batch(self, sku: int, placement: Placement) -> None:
+        """Work out how many machines can be placed, now that a SKU has another one."""
+        headroom, self._current[sku] = self._placer.headroom, placement
+        self._cost[sku] = placement.dollars
+        self._ahead[sku] = self._before[sku] = headroom.ahead(placement)
+        self._dollars = headroom.dollars
         self._most = headroom.ahead_of_all([one for one in self._current if one is not None])
-        self._place_rest()
-
-    def _rest(self) -> list[int]:
-        """Return by class how many jobs have neither a machine nor a refusal."""
-        counts = zip(self._done, self._classes.waits, self._matched, self._launched, strict=True)
-        return [0 if done else waits - n - launched for done, waits, n, launched in counts]
-
-    def _place_rest(self) -> None:
-        """Place machines for all jobs that are left, in any order, if no limit can be reached."""
-        wanted = {sku for sku, done in zip(self._sku_of, self._done, strict=True) if not done}
-        if any(self._current[sku] is None for sku in wanted):
-            return
-        rest, counts, left = self._rest(), Counter[Placement](), Counter[str]()
-        for number, count in enumerate(rest):
-            placement = self._current[self._sku_of[number]]
-            if count and placement is not None:
-                counts[placement] += count
-                left[self._classes.accounts[number]] += count
-        if any(count > self._left[account] for account, count in left.items()):
-            return
-        if self._placer.headroom.takes_all(counts):
-            self._done = [True] * len(rest)
-            for number, count in enumerate(rest):
-                self._launched[number] += count
-                self._ahead[self._sku_of[number]] -= count
-                self._dollars -= self._cost[self._sku_of[number]] * count
 
     def _place_batch(self, ages: Sequence[int], at: int) -> int:
         """Place machines while no limit can be reached. Return the index of the first job not handled."""
         sku_of, accounts, left = self._sku_of, self._classes.accounts, self._left
-        done, launched, skip, ahead = self._done, self._launched, self._skip, self._ahead
+        rest, skip, ahead = self._rest, self._skip, self._ahead
         most, dollars, cost = self._most, self._dollars, self._cost
         for at in range(at, len(ages)):  # noqa: B020
             number = ages[at]
             if skip[number]:
                 skip[number] -= 1
-            elif not done[number]:
+            elif rest[number]:
                 sku, account = sku_of[number], accounts[number]
                 if not (most > 0 and ahead[sku] and left[account] > 0):
                     break
                 ahead[sku] -= 1
                 left[account] -= 1
                 most -= 1
-                launched[number] += 1
+                rest[number] -= 1
                 dollars -= cost[sku]
         else:
             at = len(ages)
@@ -245,35 +270,32 @@ class _JobPlacer:
 
     def _commit_batch(self) -> None:
         """Take the machines of the batch out of the headroom."""
-        if self._ahead == self._before:
-            return
         ahead = zip(self._current, self._before, self._ahead, strict=True)
         counts = {one: was - now for one, was, now in ahead if one is not None and was > now}
         if counts:
-            self._placer.headroom.take_together(counts, self._dollars)
-            self._placer.result.placed.update(counts)
-            self._placer.machines += sum(counts.values())
+            self._placer.place_together(counts, self._dollars)
             self._before = list(self._ahead)
 
     def _place_one(self, number: int) -> None:
         """Place one machine for a class. If there is none, refuse all classes with the same reason."""
-        account, sku = self._classes.accounts[number], self._skus[number]
+        account, sku = self._classes.accounts[number], self._sku_of[number]
         self._commit_batch()
         if self._left[account] <= 0:
             self._refuse([one == account for one in self._classes.accounts], (_REGISTRATION_RATE,))
-        elif self._placer.place(sku):
+        elif (placement := self._placer.place(self._skus[sku])) is not None:
             self._left[account] -= 1
-            self._launched[number] += 1
-            self._begin_batch()
+            self._rest[number] -= 1
+            self._begin_batch(sku, placement)
         else:
-            refused = self._sku_of[number]
-            self._refuse([one == refused for one in self._sku_of], self._placer.reasons[sku.name])
+            reasons = self._placer.reasons[self._skus[sku].name]
+            self._refuse([one == sku for one in self._sku_of], reasons)
 
     def _refuse(self, refused: list[bool], reasons: tuple[WaitReason, ...]) -> None:
-        """Record why the jobs of some classes wait."""
+        """Record why the jobs of some classes wait. The other jobs may have no limit near."""
         if self.first_refusal is None:
             self.first_refusal = self._placer.machines
-        for number, left in enumerate(self._rest()):
-            if left and refused[number]:
+        for number in compress(range(len(refused)), refused):
+            if self._rest[number]:
                 self._placer.result.blocked[self._classes.demands[number]] = reasons
-            self._done[number] = refused[number] or not left
+                self._refused[number], self._rest[number] = self._rest[number], 0
+        self._place_rest()

@@ -27,6 +27,17 @@ def test_each_job_gets_a_machine_and_each_sku_one_launch_request() -> None:
     assert (second.sku, second.count) == ("cpu", 1)
 
 
+def test_the_sku_of_the_oldest_job_without_a_machine_is_launched_first() -> None:
+    world = World(catalogue(sku("cpu"), sku("gpu")))
+    world.launch(1)
+    for job, label in enumerate(("gpu", "cpu", "gpu"), 1):
+        world.queue(job, labels=(label,))
+        world.now += 1
+    assert list(counts(world)) == ["cpu", "gpu"]
+    world.queue(4, labels=("gpu",))
+    assert counts(world) == {"cpu": 1, "gpu": 2}
+
+
 @pytest.mark.case(
     "stale counters cause too many launches until a person deletes state",
     topic="Complaints about other fleets",
