@@ -5,6 +5,7 @@ The class of the oldest job comes first, while the rate limit of its account has
 
 from collections import Counter
 from collections.abc import Sequence
+from itertools import repeat
 from operator import itemgetter
 
 from autoscaler.model.cooldowns import active_cooldown, registration_key
@@ -15,6 +16,8 @@ from autoscaler.model.plan import Assign, DeregisterRunner
 from autoscaler.planner.classes import Classes
 from autoscaler.planner.matching import Matching, Supply, SupplyKind
 from autoscaler.planner.supply import FleetSupply
+
+_moment = itemgetter(0)
 
 
 def assignments(
@@ -36,8 +39,8 @@ def assignments(
     for at, (number, sku, count) in enumerate(flows):
         needed[sku] += count
         jobs = _wanted(fleet, matching, classes.demands[number], count)
-        wanted.extend([(queued_at, at) for queued_at, _ in jobs])
-    wanted.sort(key=itemgetter(0))  # stable: ties by class, then by SKU
+        wanted.extend(zip(map(_moment, jobs), repeat(at)))
+    wanted.sort(key=_moment)  # stable: ties by class, then by SKU
     tokens = {account: int(level) for account, level in fleet.registrations.items()}
     free = {sku: iter(supply.ready[sku][-count:]) for sku, count in needed.items()}
     uses = [(classes.demands[number], free[sku]) for number, sku, _ in flows]
