@@ -60,9 +60,10 @@ def test_a_value_that_is_null_is_not_built(tmp_path: Path) -> None:
 def test_an_interrupted_build_lets_packer_clean_up_once(tmp_path: Path, number: int) -> None:
     packer = tmp_path / "packer"
     packer.write_text(
-        f"#!{sys.executable}\nimport signal, sys\n"
-        "signal.signal(signal.SIGINT, lambda *_: (print('cleaned up', flush=True), sys.exit(1)))\n"
-        "print('building', flush=True)\nwhile True: signal.pause()\n"
+        # Not `print`, which refuses to run inside a signal handler that interrupted it.
+        f"#!{sys.executable}\nimport os, signal, sys\n"
+        "signal.signal(signal.SIGINT, lambda *_: (os.write(1, b'cleaned up\\n'), sys.exit(1)))\n"
+        "os.write(1, b'building\\n')\nwhile True: signal.pause()\n"
     )
     packer.chmod(0o755)
     process = bake(tmp_path, "linux-cpu")
