@@ -58,7 +58,8 @@ boot() {
     mount --bind "/dev/$one" "$root/dev/$one"
   done
   touch "$root/dev/console"
-  mount --bind "$(readlink /proc/self/fd/0)" "$root/dev/console"
+  # Not the link /proc/self/fd/0: in a chroot it may name a path of the outer root.
+  mount --bind "$(tty)" "$root/dev/console"
   for one in sys sysrq-trigger; do
     [[ -e "$root/proc/$one" ]] || continue
     mount --bind "$root/proc/$one" "$root/proc/$one"
