@@ -15,6 +15,7 @@ from autoscaler.app.collecting import keep_out_of_collections
 from autoscaler.app.endpoints import token_file, webhook_endpoint
 from autoscaler.app.host import file_limit, keep_agent_beside
 from autoscaler.app.reloading import InUse, Reloading
+from autoscaler.app.store_size import StoreSize
 from autoscaler.app.translation import (
     catalogue,
     github_settings,
@@ -74,7 +75,11 @@ class Parts:
         self._pacing = SystemClock()
         self._reloads: set[asyncio.Task[None]] = set()
         labels = label_values(configuration.settings)
-        self._telemetry = PrometheusTelemetry(*labels, version("gpu-runner-autoscaler"))
+        self._telemetry = PrometheusTelemetry(
+            *labels,
+            version("gpu-runner-autoscaler"),
+            configuration.settings.metrics.repositories,
+        )
         agent = build_agent()
         agent_sha256 = hashlib.sha256(agent).hexdigest()
         self._client = GitHubClient(
@@ -113,6 +118,8 @@ class Parts:
         )
 
     def _settings(self) -> Settings:
+        file = self._in_use.configuration.sqlite_file()
+        sizes = [StoreSize(file, self._telemetry).run] if file is not None else []
         return Settings(
             catalogue=lambda installations, opened: catalogue(
                 self._in_use.configuration, installations, opened, self.providers
@@ -121,7 +128,7 @@ class Parts:
             parse=parse_workflow_job,
             pace=Pace(),
             refuse=log_refused_transition,
-            process_tasks=(LoopLag(self._telemetry).run, keep_out_of_collections),
+            process_tasks=(LoopLag(self._telemetry).run, *sizes, keep_out_of_collections),
         )
 
     async def resume(self, saved: SavedState) -> None:

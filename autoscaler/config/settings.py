@@ -110,6 +110,13 @@ class LimitSettings(Section):
     """The most that all machines may cost in an hour; default: no limit."""
 
 
+class MetricsSettings(Section):
+    """What /metrics shows beside the series of the whole fleet."""
+
+    repositories: Annotated[tuple[shapes.RepositoryName, ...], Field(max_length=50)] = ()
+    """Repositories, as `owner/name`, with series of their own: waits, results, run times and costs."""
+
+
 class ProviderSection(Section):
     """The section of one kind of provider. Each kind has a subclass of its own."""
 
@@ -162,6 +169,8 @@ class Settings(Section):
     """`sqlite:///FILE`. PostgreSQL is not implemented yet."""
     limits: LimitSettings = LimitSettings()
     """Limits of the whole fleet."""
+    metrics: MetricsSettings = MetricsSettings()
+    """What /metrics shows beside the series of the whole fleet."""
     versions_file: FilePath | None = None
     """A versions.yaml of your own, for `driver: install`; default: the one of this installation."""
     providers: Annotated[Mapping[shapes.ProviderName, ProviderSettings], Field(min_length=1)]

@@ -21,6 +21,7 @@ from autoscaler.controller.fleet_queries import FleetAnswers
 from autoscaler.controller.foreign_usage import KeptForeignUsage
 from autoscaler.controller.github_reader import GitHubReader
 from autoscaler.controller.github_synchronizer import GitHubSynchronizer
+from autoscaler.controller.hold_reporter import HoldReporter
 from autoscaler.controller.intake import Intake, Parse
 from autoscaler.controller.journal import Journal
 from autoscaler.controller.launcher import Launcher
@@ -44,8 +45,10 @@ from autoscaler.controller.reconfiguration import Reconfiguration
 from autoscaler.controller.registrar import Registrar
 from autoscaler.controller.registration_releaser import RegistrationReleaser
 from autoscaler.controller.rerunner import Rerunner
+from autoscaler.controller.run_meter import RunMeter
 from autoscaler.controller.terminator import Terminator
 from autoscaler.controller.unmatched import UnmatchedJobReporter
+from autoscaler.controller.usage_meter import UsageMeter
 from autoscaler.controller.watching_groups import GroupWatch
 from autoscaler.ledger.ledger import Ledger
 from autoscaler.ledger.state import Refuse, raise_unlisted
@@ -119,8 +122,9 @@ class Controller:
             telemetry,
         )
         UnmatchedJobReporter(journal, telemetry)
+        self.meters = UsageMeter(journal, telemetry), RunMeter(journal, telemetry)
         self.effects = Effects(self._crashed)
-        self.intake = Intake(ports.store, journal, settings.parse)
+        self.intake = Intake(ports.store, journal, settings.parse, telemetry)
         self.operator_actions = OperatorActions(journal, ports.lists, providers, self._adopt)
         self.operator_holds = OperatorHoldActions(journal, providers)
         self.registrar = Registrar(journal, ports.github, clock)
@@ -182,6 +186,7 @@ class Controller:
         self.github_synchronizer = GitHubSynchronizer(
             journal, ports.lists, ports.github, self.intake.load_pruned_job, telemetry, background
         )
+        self.hold_reporter = HoldReporter(journal, telemetry, background)
         self.group_watch = GroupWatch(journal, ports.github, ports.lists, telemetry, background)
         self.poller = Poller(
             journal,
@@ -199,6 +204,7 @@ class Controller:
                 partial(self.provider_opener.read_daily, self._read_again),
                 self.pricing.run,
                 self.group_watch.run,
+                self.hold_reporter.run,
                 *self._settings.process_tasks,
             ),
             self.quotas.record,
@@ -213,6 +219,8 @@ class Controller:
             saved.cooldowns,
         )
         absence = max(0.0, now - saved.heartbeat) if saved.heartbeat is not None else 0.0
+        for meter in self.meters:
+            meter.resume()
         await self.journal.record(ControllerStarted(now, absence))
         self.intake.resume(*saved.unapplied)
         self.poller.resume(saved.arrived_until)

@@ -3,11 +3,13 @@
 import asyncio
 from collections.abc import Callable
 from functools import partial
+from typing import Protocol
 
 import structlog
 
 from autoscaler.controller.journal import Journal
 from autoscaler.controller.ports.store import Delivery, DeliveryKey, Store, StoreError
+from autoscaler.controller.ports.telemetry import IntakeTelemetry, StoreTelemetry
 from autoscaler.ledger.ledger import KEPT_FOR
 from autoscaler.model.demand import scope_of
 from autoscaler.model.events import JobObserved
@@ -26,14 +28,21 @@ APPLIED_AT_ONCE = 100
 _log = structlog.get_logger(__name__)
 
 
+class AcceptTelemetry(IntakeTelemetry, StoreTelemetry, Protocol):
+    """Metrics that the intake reports."""
+
+
 class Intake:
     """Holds deliveries that are stored and not applied yet.
 
     `jobs_queued` counts the events so far that report a queued job.
     """
 
-    def __init__(self, store: Store, journal: Journal, parse: Parse) -> None:
+    def __init__(
+        self, store: Store, journal: Journal, parse: Parse, telemetry: AcceptTelemetry
+    ) -> None:
         self._store = store
+        self._telemetry = telemetry
         self._journal = journal
         self._parse = parse
         self._waiting: list[tuple[DeliveryKey | None, JobObserved | None]] = []
@@ -61,13 +70,15 @@ class Intake:
             unneeded.set_result(None)
             return unneeded
         stored: asyncio.Future[bool | None] = asyncio.ensure_future(self._store.accept(delivery))
-        stored.add_done_callback(partial(self._stored, delivery, event))
+        began = asyncio.get_running_loop().time()
+        stored.add_done_callback(partial(self._stored, delivery, event, began))
         return stored
 
     def _stored(
         self,
         delivery: Delivery,
         event: JobObserved,
+        began: Seconds,
         stored: "asyncio.Future[bool | None]",
     ) -> None:
         if stored.cancelled():
@@ -79,6 +90,10 @@ class Intake:
             self._failure = error
             self._journal.changed.set()
         elif error is None and stored.result():
+            self._telemetry.store_write("accept", asyncio.get_running_loop().time() - began)
+            happened_at = _happened_at(event)
+            if happened_at is not None:
+                self._telemetry.delivery_lag(delivery.received_at - happened_at)
             self._take(delivery.key, event)
         elif error is None and self._waits_to_be_queued(event):
             self._take(None, event)
@@ -156,3 +171,13 @@ class Intake:
         job = await self._store.find_job(event.id)
         if job is not None and event.id not in state.jobs:
             self._journal.ledger.add_pruned_job(job)
+
+
+def _happened_at(event: JobObserved) -> Instant | None:
+    """Return when GitHub says that the job started or ended, or None for another event.
+
+    A job that was approved is queued later than its `created_at` says, so `queued` proves no lag.
+    """
+    if event.state is JobState.COMPLETED:
+        return event.completed_at
+    return event.started_at if event.state is JobState.IN_PROGRESS else None

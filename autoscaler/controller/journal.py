@@ -7,12 +7,13 @@ memory is ahead of the store.
 import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import Protocol
 
 import structlog
 
 from autoscaler.controller.ports.clock import Clock
 from autoscaler.controller.ports.store import DeliveryKey, Store, StoreError
-from autoscaler.controller.ports.telemetry import RecordTelemetry
+from autoscaler.controller.ports.telemetry import RecordTelemetry, StoreTelemetry
 from autoscaler.controller.signals import report
 from autoscaler.ledger.ledger import Ledger
 from autoscaler.model.changes import Changes, HistoryRow, copied
@@ -35,11 +36,15 @@ def log_refused_transition(error: UnlistedTransitionError) -> None:
     )
 
 
+class JournalTelemetry(RecordTelemetry, StoreTelemetry, Protocol):
+    """Metrics that the journal reports."""
+
+
 class Journal:
     """Owns the ledger. Every event goes through `record` or `note`."""
 
     def __init__(
-        self, ledger: Ledger, store: Store, clock: Clock, telemetry: RecordTelemetry
+        self, ledger: Ledger, store: Store, clock: Clock, telemetry: JournalTelemetry
     ) -> None:
         self.ledger = ledger
         self.changed = asyncio.Event()
@@ -113,6 +118,8 @@ class Journal:
         if before is not None:
             await before
         group, self._group = self._group, []
+        loop = asyncio.get_running_loop()
+        began = loop.time()
         try:
             await self._store.commit(
                 [record for changes, _ in group for record in changes.records],
@@ -124,6 +131,7 @@ class Journal:
         except StoreError as error:
             self.broken = error
             raise
+        self._telemetry.store_write("commit", loop.time() - began)
 
 
 def _retrieve_error(write: "asyncio.Future[None]") -> None:

@@ -7,8 +7,11 @@ from types import MappingProxyType
 import structlog
 
 from autoscaler.controller.ports.telemetry import FleetCounts, RecordTelemetry
+from autoscaler.ledger.job_waits import wait_stages
 from autoscaler.ledger.runs import OUTSIDE_ACCESS
 from autoscaler.ledger.state import LedgerState
+from autoscaler.model.accounting import WaitStage
+from autoscaler.model.catalogue import CapacityType
 from autoscaler.model.changes import Changes, HistoryRow
 from autoscaler.model.cooldowns import boots_key, exits_key, open_circuit
 from autoscaler.model.demand import DemandClass
@@ -19,6 +22,7 @@ from autoscaler.model.identifiers import (
     LaunchRequestId,
     MachineId,
     ProviderName,
+    Seconds,
     SkuName,
 )
 from autoscaler.model.interruptions import RerunOutcome
@@ -31,20 +35,22 @@ _log = structlog.get_logger(__name__)
 
 def report(changes: Changes, state: LedgerState, telemetry: RecordTelemetry) -> None:
     """Count the events of new history rows."""
-    requested: Counter[tuple[SkuName, ProviderName]] = Counter()
+    requested: Counter[tuple[SkuName, ProviderName, CapacityType]] = Counter()
     for row in changes.history:
         if row.kind == "job":
             _report_job(row, state, telemetry)
-        elif row.kind == "machine" and row.event == "requested":
-            # One launch request may have 1,000 machines: each metric is looked up once.
-            if (machine := state.machines.get(MachineId(row.record))) is not None:
-                requested[machine.sku, machine.provider] += 1
         elif row.kind == "machine":
             _report_machine(row, state, telemetry)
+        elif row.kind == "launch_request" and row.event == "recorded":
+            # One launch request may have 1,000 machines: each metric is looked up once.
+            request = state.launch_requests.get(LaunchRequestId(row.record))
+            if request is not None:
+                place = request.sku, request.provider, request.capacity_type
+                requested[place] += len(request.slots)
         elif row.kind == "launch_request":
             _report_launch_request(row, state)
-    for (sku, provider), count in requested.items():
-        telemetry.launches(sku, provider, count)
+    for place, count in requested.items():
+        telemetry.launches(*place, count)
 
 
 def fleet_counts(
@@ -76,6 +82,8 @@ def fleet_counts(
             if (queued_at := state.counters.oldest_queued(sku)) is not None
         },
         jobs_in_progress={sku: state.in_progress[sku] for sku in state.catalogue.skus},
+        jobs_awaiting_approval=state.counters.awaiting_approval,
+        runners=state.counters.runners,
         machines={key: len(ordered) for key, ordered in state.by_state.items()},
         machines_foreign=sum(len(machines) for machines in state.foreign.values()),
         machines_unverified=state.counters.unverified,
@@ -101,9 +109,14 @@ def _report_job(row: HistoryRow, state: LedgerState, telemetry: RecordTelemetry)
         return
     sku = job.demand.skus[0]
     if row.event == "in_progress":
-        telemetry.job_started(sku, max(0.0, (job.started_at or row.at) - job.queued_at))
+        started_at = job.started_at or row.at
+        telemetry.job_started(sku, job.repository, max(0.0, started_at - job.queued_at))
+        stages: dict[WaitStage, Seconds] = {}
+        for stage, seconds in wait_stages(state, job, started_at):
+            stages[stage] = stages.get(stage, 0.0) + seconds
+        telemetry.job_waited(sku, stages)
     elif row.event == "completed":
-        telemetry.job_completed(sku, job.conclusion or "unknown")
+        telemetry.job_completed(sku, job.repository, job.conclusion or "unknown")
     elif row.event in _REFUSALS:
         telemetry.job_refused(sku, row.event)
         _log.warning("job_refused", code=row.event, job=job.id, repository=job.repository, sku=sku)
@@ -114,9 +127,12 @@ def _report_machine(row: HistoryRow, state: LedgerState, telemetry: RecordTeleme
     if machine is None:
         return
     if row.event in _ENDS and row.code:
-        _report_end(machine, row, telemetry)
+        _report_end(machine, row, state, telemetry)
+    elif row.event == MachineState.LAUNCHED and machine.placement.capacity_type:
+        kind = CapacityType(machine.placement.capacity_type)
+        telemetry.machine_launched(machine.provider, kind, machine.placement.zone)
     elif row.event == MachineState.FAILED and row.code:
-        telemetry.launch_failures(machine.sku, FailureClass(row.code), 1)
+        _report_failure(machine, FailureClass(row.code), state, telemetry)
         if row.code == FailureClass.HEALTH_CHECK:
             _report_health_checks(machine, row, telemetry)
     elif row.event == MachineState.EXITED and machine.work.exit_reason is not None:
@@ -144,12 +160,22 @@ def _report_launch_request(row: HistoryRow, state: LedgerState) -> None:
         )
 
 
-def _report_end(machine: Machine, row: HistoryRow, telemetry: RecordTelemetry) -> None:
+def _report_failure(
+    machine: Machine, failure: FailureClass, state: LedgerState, telemetry: RecordTelemetry
+) -> None:
+    request = state.launch_requests.get(machine.launch_request)
+    kind = request.capacity_type if request is not None else None
+    telemetry.launch_failures(machine.sku, machine.provider, kind, failure, 1)
+
+
+def _report_end(
+    machine: Machine, row: HistoryRow, state: LedgerState, telemetry: RecordTelemetry
+) -> None:
     """Report that a machine ends. Its failure counts here if it was never in the state `failed`."""
     code = TerminationReason(row.code)
     telemetry.machine_terminated(machine.sku, code)
     if code in _FAILURES_OF_ENDS and machine.failure is not None:
-        telemetry.launch_failures(machine.sku, machine.failure, 1)
+        _report_failure(machine, machine.failure, state, telemetry)
     _log.info(
         "machine_terminated",
         machine=machine.id,

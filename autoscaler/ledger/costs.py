@@ -55,6 +55,14 @@ class SpotCosts:
         else:
             self._machines.pop(kind, None)
 
+    def price_of(self, machine: Machine, catalogue: Catalogue) -> float:
+        """Return what a machine costs, in dollars an hour: a spot machine its spot price, if that is known."""
+        if machine.placement.capacity_type is not CapacityType.SPOT:
+            return machine.placement.dollars_per_hour
+        place = machine.placement
+        key = (machine.provider, place.instance_type, place.zone, _os(machine.sku, catalogue))
+        return self._prices.get(key, place.dollars_per_hour)
+
     def below_limits(self, catalogue: Catalogue) -> float:
         """Return the dollars an hour that spot machines cost less than they count in the limits.
 
@@ -62,9 +70,13 @@ class SpotCosts:
         """
         less = 0.0
         for (provider, name, zone, sku), (number, dollars) in self._machines.items():
-            known = catalogue.skus.get(sku)
-            os = known.os if known is not None else OperatingSystem.LINUX
-            price = self._prices.get((provider, name, zone, os))
+            price = self._prices.get((provider, name, zone, _os(sku, catalogue)))
             if price is not None:
                 less += dollars - number * price
         return less
+
+
+def _os(sku: SkuName, catalogue: Catalogue) -> OperatingSystem:
+    """Return the operating system of a SKU, Linux if it is not configured any more."""
+    known = catalogue.skus.get(sku)
+    return known.os if known is not None else OperatingSystem.LINUX

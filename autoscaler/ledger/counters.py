@@ -14,7 +14,7 @@ from autoscaler.model.identifiers import Instant, MachineId, SkuName
 from autoscaler.model.jobs import Admission, Job, JobState
 from autoscaler.model.launch_requests import LaunchRequest
 from autoscaler.model.machines import BOOTING_STATES, Machine, MachineState
-from autoscaler.model.runners import IDLE_STATES, Runner
+from autoscaler.model.runners import IDLE_STATES, Runner, RunnerState
 
 
 class Counters:
@@ -34,6 +34,10 @@ class Counters:
         self.queues_by_repository: dict[DemandClass, dict[str, Any]] = {}
         self._queued: dict[SkuName, Any] = {}
         self.running: Counter[tuple[SkuName, str]] = Counter()
+        self.runners: Counter[tuple[SkuName, RunnerState]] = Counter()
+        """Registrations that are not over."""
+        self.awaiting_approval: Counter[SkuName] = Counter()
+        """Jobs that GitHub holds back, for example until an environment is approved."""
 
     def machine(self, machine: Machine, request: LaunchRequest | None, sign: int) -> None:
         """Add (1) or remove (-1) a machine."""
@@ -61,6 +65,8 @@ class Counters:
 
         `machine` is None only for a registration that is over.
         """
+        if machine is not None and runner.state is not RunnerState.DONE:
+            self.runners[machine.sku, runner.state] += sign
         if machine is not None and runner.state in IDLE_STATES and not runner.passed_over:
             self.runners_without_job[machine.sku] += sign
 
@@ -71,6 +77,11 @@ class Counters:
             self.running[key] += sign
             if not self.running[key]:
                 del self.running[key]
+
+    def await_approval(self, job: Job, sign: int) -> None:
+        """Add (1) or remove (-1) a job that GitHub holds back."""
+        if job.demand is not None and job.state is JobState.WAITING:
+            self.awaiting_approval[job.demand.skus[0]] += sign
 
     def oldest_queued(self, sku: SkuName) -> Instant | None:
         """Return when the oldest queued job of a SKU was queued, including jobs on hold and disputed ones."""

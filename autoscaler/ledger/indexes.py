@@ -118,6 +118,7 @@ class IndexedRecords:
         if job.demand is None:
             return
         self.counters.queue(job)
+        self.counters.await_approval(job, 1)
         if job.state is JobState.IN_PROGRESS:
             self.in_progress[job.demand.skus[0]] += 1
             self.counters.running_job(self.catalogue, job, 1)
@@ -146,6 +147,7 @@ class IndexedRecords:
         self._unindex_unread(job)
         if job.demand is None:
             return
+        self.counters.await_approval(job, -1)
         if job.state is JobState.IN_PROGRESS:
             self.in_progress[job.demand.skus[0]] -= 1
             self.counters.running_job(self.catalogue, job, -1)

@@ -146,17 +146,28 @@ def _launches(parameters: AlertParameters) -> Iterator[Alert]:
     )
     yield Alert(
         "HealthChecksFail",
-        f"sum by (sku, check) (increase(autoscaler_health_checks_failed_total[{half_hour}])) >= 3",
+        _increased("autoscaler_health_checks_failed_total", "sku, check", half_hour, ">= 3"),
         0.0,
         "page",
         "Machines of {{ $labels.sku }} fail their health check {{ $labels.check }}.",
     )
     yield Alert(
         "RunnerVersionRefused",
-        f"sum by (sku) (increase({refused}[{half_hour}])) > 0",
+        _increased(refused, "sku", half_hour, "> 0"),
         0.0,
         "page",
         "GitHub refuses the version of actions/runner in the image of {{ $labels.sku }}.",
+    )
+
+
+def _increased(counter: str, by: str, span: str, bound: str) -> str:
+    """Return a comparison of a counter's increase.
+
+    A series of a counter begins at its first event, and `increase` does not see the step from nothing to one.
+    """
+    return (
+        f"sum by ({by}) (increase({counter}[{span}])) {bound} or "
+        f"sum by ({by}) ({counter} unless {counter} offset {span}) {bound}"
     )
 
 

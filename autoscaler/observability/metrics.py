@@ -3,10 +3,11 @@
 import math
 from collections.abc import Iterable, Mapping
 
-from prometheus_client import CONTENT_TYPE_LATEST, Gauge, Histogram
+from prometheus_client import CONTENT_TYPE_LATEST, Counter, Gauge, Histogram
 
 from autoscaler.controller.ports.telemetry import FleetCounts
 from autoscaler.model.access import OUTSIDE_ACCESS_REASONS
+from autoscaler.model.accounting import FailureCause, MachineUse, RunState, WaitStage
 from autoscaler.model.catalogue import CapacityType
 from autoscaler.model.deliveries import DeliveryAnswer
 from autoscaler.model.failures import HEALTH_CHECKS, FailureClass
@@ -40,10 +41,19 @@ class PrometheusTelemetry:
     content_type = CONTENT_TYPE_LATEST
 
     def __init__(
-        self, skus: Iterable[SkuName], providers: Iterable[ProviderName], version: str
+        self,
+        skus: Iterable[SkuName],
+        providers: Iterable[ProviderName],
+        version: str,
+        repositories: Iterable[str] = (),
     ) -> None:
-        """`skus` and `providers` are the configured names, `version` is the version of this program."""
+        """`skus` and `providers` are the configured names, `version` is the version of this program.
+
+        `repositories` are those that have series of their own.
+        """
         skus, providers = tuple(skus), tuple(providers)
+        self._repositories = {name.lower(): name for name in repositories}
+        self._holds: dict[tuple[str, str, str], int] = {}
         self._series = Series(skus, providers, version)
         self._shown = self._series.shown
         self._bound_labels(skus, providers)
@@ -106,14 +116,75 @@ class PrometheusTelemetry:
         values = self._step.value(step), self._bootstrap_answer.value(answer)
         self._series.bootstrap.labels(*values).inc()
 
-    def job_started(self, sku: SkuName, waited: Seconds) -> None:
+    def job_started(self, sku: SkuName, repository: str, waited: Seconds) -> None:
         """See `Telemetry.job_started`."""
         _observe(self._series.queue_seconds.labels(self._sku.value(sku)), waited)
+        if (name := self._repositories.get(repository.lower())) is not None:
+            _observe(self._series.repository_queue_seconds.labels(name), waited)
 
-    def job_completed(self, sku: SkuName, conclusion: str) -> None:
+    def job_waited(self, sku: SkuName, stages: Mapping[WaitStage, Seconds]) -> None:
+        """See `Telemetry.job_waited`."""
+        name = self._sku.value(sku)
+        for stage, seconds in stages.items():
+            _add(self._series.wait_seconds.labels(name, stage.value), seconds)
+            _observe(self._series.stage_seconds.labels(stage.value), seconds)
+
+    def job_completed(self, sku: SkuName, repository: str, conclusion: str) -> None:
         """See `Telemetry.job_completed`."""
         values = self._sku.value(sku), self._conclusion.value(conclusion)
         self._series.completed.labels(*values).inc()
+        if (name := self._repositories.get(repository.lower())) is not None:
+            self._series.repository_completed.labels(name, values[1]).inc()
+
+    def job_failed(self, sku: SkuName, cause: FailureCause) -> None:
+        """See `Telemetry.job_failed`."""
+        self._series.failed.labels(self._sku.value(sku), cause.value).inc()
+
+    def machine_used(
+        self, sku: SkuName, use: MachineUse, seconds: Seconds, dollars: float, repository: str
+    ) -> None:
+        """See `Telemetry.machine_used`."""
+        values = self._sku.value(sku), use.value
+        _add(self._series.machine_seconds.labels(*values), seconds)
+        _add(self._series.machine_dollars.labels(*values), dollars)
+        if (name := self._repositories.get(repository.lower())) is not None:
+            _add(self._series.repository_seconds.labels(name), seconds)
+            _add(self._series.repository_dollars.labels(name), dollars)
+
+    def run_time(self, repository: str, state: RunState, seconds: Seconds) -> None:
+        """See `Telemetry.run_time`."""
+        _add(self._series.run_seconds.labels(state.value), seconds)
+        if (name := self._repositories.get(repository.lower())) is not None:
+            _add(self._series.repository_run_seconds.labels(name, state.value), seconds)
+
+    def run_ended(self, repository: str, duration: Seconds) -> None:  # noqa: ARG002
+        """See `Telemetry.run_ended`."""
+        _observe(self._series.run_duration, duration)
+
+    def store_write(self, operation: str, duration: Seconds) -> None:
+        """See `Telemetry.store_write`."""
+        _observe(self._series.store_writes.labels(self._write.value(operation)), duration)
+
+    def store_size(self, file: int, write_ahead_log: int) -> None:
+        """See `Telemetry.store_size`."""
+        self._series.store_bytes.labels("store").set(file)
+        self._series.store_bytes.labels("write_ahead_log").set(write_ahead_log)
+
+    def offerings_on_hold(
+        self, counts: Mapping[tuple[ProviderName, CapacityType, FailureClass], int]
+    ) -> None:
+        """See `Telemetry.offerings_on_hold`."""
+        now = dict.fromkeys(self._holds, 0)
+        for (provider, kind, reason), count in counts.items():
+            key = (self._provider.value(provider), kind.value, reason.value)
+            now[key] = now.get(key, 0) + count
+        for key, count in now.items():
+            self._series.holds.labels(*key).set(count)
+        self._holds = now
+
+    def delivery_lag(self, seconds: Seconds) -> None:
+        """See `Telemetry.delivery_lag`."""
+        _observe(self._series.delivery_lag, seconds)
 
     def job_unmatched(self, reason: Unmatched) -> None:
         """See `Telemetry.job_unmatched`."""
@@ -150,14 +221,32 @@ class PrometheusTelemetry:
             self._series.quotas.labels(place, source.value).set(sources.get(source, 0))
         self._series.quotas_read_at.labels(place).set(read_at or 0.0)
 
-    def launches(self, sku: SkuName, provider: ProviderName, count: int) -> None:
+    def launches(
+        self, sku: SkuName, provider: ProviderName, capacity_type: CapacityType, count: int
+    ) -> None:
         """See `Telemetry.launches`."""
-        values = self._sku.value(sku), self._provider.value(provider)
+        values = self._sku.value(sku), self._provider.value(provider), capacity_type.value
         self._series.launches.labels(*values).inc(max(count, 0))
 
-    def launch_failures(self, sku: SkuName, failure: FailureClass, count: int) -> None:
+    def launch_failures(
+        self,
+        sku: SkuName,
+        provider: ProviderName,
+        capacity_type: CapacityType | None,
+        failure: FailureClass,
+        count: int,
+    ) -> None:
         """See `Telemetry.launch_failures`."""
-        self._series.failures.labels(self._sku.value(sku), failure.value).inc(max(count, 0))
+        kind = capacity_type.value if capacity_type is not None else "unknown"
+        values = self._sku.value(sku), self._provider.value(provider), kind, failure.value
+        self._series.failures.labels(*values).inc(max(count, 0))
+
+    def machine_launched(
+        self, provider: ProviderName, capacity_type: CapacityType, zone: str
+    ) -> None:
+        """See `Telemetry.machine_launched`."""
+        values = self._provider.value(provider), capacity_type.value, self._zone.value(zone)
+        self._series.launched.labels(*values).inc()
 
     def machine_terminated(self, sku: SkuName, reason_code: TerminationReason) -> None:
         """See `Telemetry.machine_terminated`."""
@@ -199,6 +288,7 @@ class PrometheusTelemetry:
         for gauge, by_sku in (
             (self._series.waiting, counts.jobs_waiting),
             (self._series.in_progress, counts.jobs_in_progress),
+            (self._series.awaiting_approval, counts.jobs_awaiting_approval),
         ):
             for sku, count in by_sku.items():
                 key = (gauge, (self._sku.value(sku),))
@@ -212,6 +302,9 @@ class PrometheusTelemetry:
             now[key] = max(now.get(key, 0.0), age)
         for (sku, state), count in counts.machines.items():
             place = (self._series.machines, (self._sku.value(sku), state.value))
+            now[place] = now.get(place, 0) + count
+        for (sku, at), count in counts.runners.items():
+            place = (self._series.runners, (self._sku.value(sku), at.value))
             now[place] = now.get(place, 0) + count
         for sku in counts.circuits_open:
             now[self._series.circuit_open, (self._sku.value(sku),)] = 1
@@ -246,8 +339,15 @@ class PrometheusTelemetry:
         self._check = BoundedLabel(HEALTH_CHECKS)
         self._code = BoundedLabel(Admission)
         self._access = BoundedLabel(OUTSIDE_ACCESS_REASONS)
+        self._zone = BoundedLabel(extra=64)
+        self._write = BoundedLabel(("commit", "accept"))
         self._step = BoundedLabel(extra=24)
         self._bootstrap_answer = BoundedLabel(extra=27)
+
+
+def _add(counter: Counter, amount: float) -> None:
+    if math.isfinite(amount):
+        counter.inc(max(amount, 0.0))
 
 
 def _observe(histogram: Histogram, seconds: Seconds) -> None:

@@ -18,19 +18,21 @@ from prometheus_client import (
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
-from autoscaler.model.access import OUTSIDE_ACCESS_REASONS
+from autoscaler.model.accounting import RunState, WaitStage
 from autoscaler.model.deliveries import DeliveryAnswer
-from autoscaler.model.failures import HEALTH_CHECKS, FailureClass
 from autoscaler.model.identifiers import ProviderName, SkuName
-from autoscaler.model.interruptions import NoticeKind, RerunOutcome
-from autoscaler.model.jobs import Admission
-from autoscaler.model.machines import ExitReason, MachineState, TerminationReason
 from autoscaler.model.prices import READ_AS, PriceSource
 from autoscaler.model.quotas import QuotaSource
 from autoscaler.model.unmatched import Unmatched
 
 WAIT_BUCKETS = (1, 2, 5, 10, 20, 30, 45, 60, 90, 120, 180, 300, 600, 1200, 1800, 3600, 7200, 21600)
 """Seconds. A job starts on a ready machine in seconds, on a new one in minutes, without capacity in hours."""
+
+RUN_BUCKETS = (60, 300, 600, 1200, 1800, 3600, 5400, 7200, 10800, 14400, 21600, 43200, 86400)
+"""Seconds. A push to PyTorch takes 3 hours at the median."""
+
+LAG_BUCKETS = (1, 2, 5, 10, 30, 60, 300, 900, 3600)
+"""Seconds. GitHub's times are whole seconds, so the smallest bucket is one second."""
 
 CALL_BUCKETS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
 PASS_BUCKETS = (0.0001, 0.0005, 0.001, 0.005, 0.01, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 10)
@@ -44,19 +46,22 @@ class Series:
     ) -> None:
         """`skus` and `providers` are the configured names, `version` is the version of this program."""
         self._registry = CollectorRegistry()
-        self._make_jobs_and_machines()
+        self._make_jobs()
+        self._make_machines()
+        self._make_use()
+        self._make_repositories()
         self._make_calls()
         self._make_process(version)
         self.shown: dict[tuple[Gauge, tuple[str, ...]], float] = {}
         """Present values of the gauges that `Telemetry.fleet` sets."""
-        self._show_zeroes(tuple(skus), tuple(providers))
+        self._show_zeroes(tuple(skus))
         self._show_no_readings(tuple(providers))
 
     def render(self) -> bytes:
         """Return all metrics in Prometheus' text format."""
         return generate_latest(_WithoutCreated(self._registry))
 
-    def _make_jobs_and_machines(self) -> None:
+    def _make_jobs(self) -> None:
         self.queue_seconds = self._histogram(
             "job_queue_duration_seconds", "Time from queued to in progress.", ("sku",), WAIT_BUCKETS
         )
@@ -82,6 +87,30 @@ class Series:
             "Jobs that ran on a machine whose SKU's access does not admit them.",
             ("sku", "reason"),
         )
+        self.awaiting_approval = self._gauge(
+            "jobs_awaiting_approval", "Jobs that GitHub holds back.", ("sku",)
+        )
+        self.wait_seconds = self._counter(
+            "job_wait_seconds", "Time that jobs waited, by stage.", ("sku", "stage")
+        )
+        self.stage_seconds = self._histogram(
+            "job_wait_stage_duration_seconds",
+            "Time that a job waited in a stage.",
+            ("stage",),
+            WAIT_BUCKETS,
+        )
+        self.failed = self._counter("jobs_failed", "Failed jobs, by cause.", ("sku", "cause"))
+        self.run_seconds = self._counter(
+            "workflow_run_seconds", "Time in which workflow runs had open jobs.", ("state",)
+        )
+        self.run_duration = self._histogram(
+            "workflow_run_duration_seconds",
+            "Time in which a workflow run had open jobs without a pause.",
+            (),
+            RUN_BUCKETS,
+        )
+
+    def _make_machines(self) -> None:
         self.machines = self._gauge(
             "machines", "Machines and unanswered slots, by state.", ("sku", "state")
         )
@@ -100,11 +129,24 @@ class Series:
             "Machines that still exist after three requests to terminate them.",
             (),
         )
-        self.launches = self._counter("launches", "Requested machines.", ("sku", "provider"))
+        self.runners = self._gauge("runners", "Registrations, by state.", ("sku", "state"))
+        self.launches = self._counter(
+            "launches", "Requested machines.", ("sku", "provider", "capacity_type")
+        )
+        self.launched = self._counter(
+            "machines_launched",
+            "Machines that a provider launched.",
+            ("provider", "capacity_type", "zone"),
+        )
         self.failures = self._counter(
             "launch_failures",
             "Slots and machines that failed before they became ready.",
-            ("sku", "reason"),
+            ("sku", "provider", "capacity_type", "reason"),
+        )
+        self.holds = self._gauge(
+            "offerings_on_hold",
+            "Offerings of the launch options that are on hold.",
+            ("provider", "capacity_type", "reason"),
         )
         self.ended = self._counter(
             "machines_terminated",
@@ -134,6 +176,15 @@ class Series:
             "Jobs whose machine was interrupted while they ran.",
             ("sku", "outcome"),
         )
+
+    def _make_use(self) -> None:
+        use = ("sku", "use")
+        self.machine_seconds = self._counter(
+            "machine_seconds", "Time of machines, by what it bought.", use
+        )
+        self.machine_dollars = self._counter(
+            "machine_dollars", "Cost of machines in US dollars, by what it bought.", use
+        )
         self.prices = self._gauge(
             "prices",
             "Prices in use, by source.",
@@ -154,6 +205,29 @@ class Series:
         )
         self.dollars = self._gauge(
             "cost_dollars_per_hour", "Present cost of the machines, in US dollars per hour.", ()
+        )
+
+    def _make_repositories(self) -> None:
+        one = ("repository",)
+        self.repository_queue_seconds = self._histogram(
+            "repository_job_queue_duration_seconds",
+            "Time from queued to in progress, of the repositories in metrics.repositories.",
+            one,
+            WAIT_BUCKETS,
+        )
+        self.repository_completed = self._counter(
+            "repository_jobs_completed", "Completed jobs of a repository.", (*one, "conclusion")
+        )
+        self.repository_run_seconds = self._counter(
+            "repository_workflow_run_seconds",
+            "Time in which workflow runs of a repository had open jobs.",
+            (*one, "state"),
+        )
+        self.repository_seconds = self._counter(
+            "repository_machine_seconds", "Time of machines at the jobs of a repository.", one
+        )
+        self.repository_dollars = self._counter(
+            "repository_machine_dollars", "Cost of this time in US dollars.", one
         )
 
     def _make_calls(self) -> None:
@@ -204,6 +278,19 @@ class Series:
             "notices", "Messages in the providers' interruption queues.", ("provider", "kind")
         )
         self.deliveries = self._counter("deliveries", "Webhook deliveries.", ("answer",))
+        self.delivery_lag = self._histogram(
+            "delivery_lag_seconds",
+            "Time from the start or end of a job to its first delivery.",
+            (),
+            LAG_BUCKETS,
+        )
+        self.store_writes = self._histogram(
+            "store_write_duration_seconds",
+            "Duration of durable writes to the store.",
+            ("operation",),
+            PASS_BUCKETS,
+        )
+        self.store_bytes = self._gauge("store_bytes", "Size of the store's files.", ("file",))
         self.bootstrap = self._counter(
             "bootstrap_requests", "Requests from machines' agents.", ("step", "answer")
         )
@@ -226,45 +313,22 @@ class Series:
         build.info({"version": version, "python": platform.python_version()})
         ProcessCollector(registry=self._registry)
 
-    def _show_zeroes(self, skus: tuple[SkuName, ...], providers: tuple[ProviderName, ...]) -> None:
-        # rate() ignores the first step of a series that starts at one.
+    def _show_zeroes(self, skus: tuple[SkuName, ...]) -> None:
+        """Let the series exist whose number does not grow with SKUs times reasons (docs/metrics.md)."""
         for reason in Unmatched:
             self.unmatched.labels(reason.value)
         for answer in DeliveryAnswer:
             self.deliveries.labels(answer.value)
+        for stage in WaitStage:
+            self.stage_seconds.labels(stage.value)
+        for state in RunState:
+            self.run_seconds.labels(state.value)
         for sku in skus:
             self.queue_seconds.labels(sku)
             self._show(self.waiting, sku)
             self._show(self.oldest_waiting, sku)
             self._show(self.in_progress, sku)
             self._show(self.circuit_open, sku)
-            for state in MachineState:
-                self._show(self.machines, sku, state.value)
-            for provider in providers:
-                self.launches.labels(sku, provider)
-            for failure in FailureClass:
-                self.failures.labels(sku, failure.value)
-            for kind in set(NoticeKind) - {NoticeKind.STATE_CHANGE}:  # interrupts no machine
-                self.interrupted.labels(sku, kind.value)
-            for outcome in RerunOutcome:
-                self.reruns.labels(sku, outcome.value)
-            self._show_ends(sku)
-            self._show_access(sku)
-
-    def _show_ends(self, sku: SkuName) -> None:
-        for check in HEALTH_CHECKS:
-            self.health_checks.labels(sku, check)
-        for left in ExitReason:
-            self.exits.labels(sku, left.value)
-        for why in TerminationReason:
-            self.ended.labels(sku, why.value)
-
-    def _show_access(self, sku: SkuName) -> None:
-        for admission in Admission:
-            if admission.is_refusal:
-                self.refused.labels(sku, admission.value)
-        for reason in OUTSIDE_ACCESS_REASONS:
-            self.outside_access.labels(sku, reason)
 
     def _show_no_readings(self, providers: tuple[ProviderName, ...]) -> None:
         for provider in providers:

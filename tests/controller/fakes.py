@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from autoscaler.controller.ports.telemetry import FleetCounts
+from autoscaler.model.accounting import FailureCause, MachineUse, RunState, WaitStage
 from autoscaler.model.catalogue import CapacityType
 from autoscaler.model.deliveries import DeliveryAnswer
 from autoscaler.model.failures import FailureClass
@@ -34,6 +35,13 @@ class RecordingTelemetry:
     staleness: dict[str, Seconds] = field(default_factory=dict)
     unwatched: dict[str, int] = field(default_factory=dict)
     lags: list[Seconds] = field(default_factory=list)
+    waited: list[tuple[SkuName, dict[WaitStage, Seconds]]] = field(default_factory=list)
+    used: list[tuple[SkuName, MachineUse, Seconds, float, str]] = field(default_factory=list)
+    runs: list[tuple[str, str, Seconds]] = field(default_factory=list)
+    writes: list[tuple[str, Seconds]] = field(default_factory=list)
+    sizes: list[tuple[int, int]] = field(default_factory=list)
+    holds: dict[tuple[ProviderName, CapacityType, FailureClass], int] = field(default_factory=dict)
+    delivery_lags: list[Seconds] = field(default_factory=list)
 
     def github_call(self, endpoint: str, outcome: str, duration: Seconds) -> None:
         self.said.append(("github_call", endpoint, outcome))
@@ -63,11 +71,14 @@ class RecordingTelemetry:
     def bootstrap(self, step: str, answer: str) -> None:
         self.said.append(("bootstrap", step, answer))
 
-    def job_started(self, sku: SkuName, waited: Seconds) -> None:
+    def job_started(self, sku: SkuName, repository: str, waited: Seconds) -> None:
         self.said.append(("job_started", sku))
         self.started.append((sku, waited))
 
-    def job_completed(self, sku: SkuName, conclusion: str) -> None:
+    def job_waited(self, sku: SkuName, stages: Mapping[WaitStage, Seconds]) -> None:
+        self.waited.append((sku, dict(stages)))
+
+    def job_completed(self, sku: SkuName, repository: str, conclusion: str) -> None:
         self.said.append(("job_completed", sku, conclusion))
 
     def job_unmatched(self, reason: Unmatched) -> None:
@@ -96,11 +107,53 @@ class RecordingTelemetry:
     ) -> None:
         self.quotas_reported.append((provider, sources, read_at))
 
-    def launches(self, sku: SkuName, provider: ProviderName, count: int) -> None:
+    def launches(
+        self, sku: SkuName, provider: ProviderName, capacity_type: CapacityType, count: int
+    ) -> None:
         self.said.extend([("launches", sku, provider)] * count)
 
-    def launch_failures(self, sku: SkuName, failure: FailureClass, count: int) -> None:
+    def launch_failures(
+        self,
+        sku: SkuName,
+        provider: ProviderName,
+        capacity_type: CapacityType | None,
+        failure: FailureClass,
+        count: int,
+    ) -> None:
         self.said.extend([("launch_failures", sku, failure)] * count)
+
+    def machine_launched(
+        self, provider: ProviderName, capacity_type: CapacityType, zone: str
+    ) -> None:
+        self.said.append(("machine_launched", provider, capacity_type, zone))
+
+    def machine_used(
+        self, sku: SkuName, use: MachineUse, seconds: Seconds, dollars: float, repository: str
+    ) -> None:
+        self.used.append((sku, use, seconds, dollars, repository))
+
+    def job_failed(self, sku: SkuName, cause: FailureCause) -> None:
+        self.said.append(("job_failed", sku, cause))
+
+    def run_time(self, repository: str, state: RunState, seconds: Seconds) -> None:
+        self.runs.append((repository, state, seconds))
+
+    def run_ended(self, repository: str, duration: Seconds) -> None:
+        self.runs.append((repository, "ended", duration))
+
+    def store_write(self, operation: str, duration: Seconds) -> None:
+        self.writes.append((operation, duration))
+
+    def store_size(self, file: int, write_ahead_log: int) -> None:
+        self.sizes.append((file, write_ahead_log))
+
+    def offerings_on_hold(
+        self, counts: Mapping[tuple[ProviderName, CapacityType, FailureClass], int]
+    ) -> None:
+        self.holds = dict(counts)
+
+    def delivery_lag(self, seconds: Seconds) -> None:
+        self.delivery_lags.append(seconds)
 
     def machine_terminated(self, sku: SkuName, reason_code: TerminationReason) -> None:
         self.said.append(("machine_terminated", sku, reason_code))

@@ -145,6 +145,15 @@ def firing(name: str, at: int, expected: bool) -> dict[str, Any]:
     }
 
 
+@pytest.mark.parametrize("name", ["HealthChecksFail", "RunnerVersionRefused"])
+def test_an_alert_on_a_counter_sees_the_first_events_of_a_series(name: str, tmp_path: Path) -> None:
+    """The series begins at its first event, between two scrapes with several."""
+    series = [{"series": FAULTS[name].series, "values": "_x60 " + " ".join(["3"] * 60)}]
+    checks = [firing(name, QUIET - 1, False), firing(name, QUIET + 5, True)]
+    checks.append(firing(name, QUIET + 35, False))
+    run(tmp_path, [{"interval": "1s", "input_series": series, "promql_expr_test": checks}])
+
+
 @pytest.mark.parametrize("name", FAULTS)
 def test_an_alert_fires_during_its_fault_and_resolves_after_it(name: str, tmp_path: Path) -> None:
     fault, recovery = FAULTS[name], 60

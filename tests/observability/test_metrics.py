@@ -12,6 +12,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from autoscaler.controller.ports.telemetry import FleetCounts, Telemetry
 from autoscaler.model.access import OUTSIDE_ACCESS_REASONS
+from autoscaler.model.accounting import FailureCause, MachineUse, RunState, WaitStage
 from autoscaler.model.catalogue import CapacityType
 from autoscaler.model.deliveries import DeliveryAnswer
 from autoscaler.model.failures import HEALTH_CHECKS, FailureClass
@@ -21,6 +22,7 @@ from autoscaler.model.jobs import Admission
 from autoscaler.model.machines import ExitReason, MachineState, TerminationReason
 from autoscaler.model.prices import PriceSource
 from autoscaler.model.quotas import QuotaSource
+from autoscaler.model.runners import RunnerState
 from autoscaler.model.unmatched import Unmatched
 from autoscaler.model.waiting import WaitCode
 from autoscaler.observability.labels import OTHER, BoundedLabel
@@ -29,11 +31,16 @@ from autoscaler.observability.metrics import PrometheusTelemetry
 GPU = SkuName("linux.gpu")
 WINDOWS = SkuName("windows.gpu")
 EAST = ProviderName("us-east-1")
+SPOT = CapacityType.SPOT
+OF_SPOT = {"sku": GPU, "provider": EAST, "capacity_type": "spot"}
 DOCUMENT = Path(__file__).parents[2] / "docs" / "metrics.md"
 
 
+LISTED = "acme/listed"
+
+
 def make() -> PrometheusTelemetry:
-    return PrometheusTelemetry([GPU, WINDOWS], [EAST], "1.2.3")
+    return PrometheusTelemetry([GPU, WINDOWS], [EAST], "1.2.3", [LISTED])
 
 
 def samples(telemetry: PrometheusTelemetry) -> dict[tuple[str, tuple[tuple[str, str], ...]], float]:
@@ -60,13 +67,7 @@ def test_known_series_exist_from_the_start_with_zero() -> None:
         assert value(telemetry, "jobs_waiting", sku=sku) == 0
         assert value(telemetry, "jobs_in_progress", sku=sku) == 0
         assert value(telemetry, "job_queue_duration_seconds_count", sku=sku) == 0
-        assert value(telemetry, "launches_total", sku=sku, provider=EAST) == 0
-        for state in MachineState:
-            assert value(telemetry, "machines", sku=sku, state=state) == 0
-        for failure in FailureClass:
-            assert value(telemetry, "launch_failures_total", sku=sku, reason=failure) == 0
-        for reason in TerminationReason:
-            assert value(telemetry, "machines_terminated_total", sku=sku, reason=reason) == 0
+        assert value(telemetry, "sku_circuit_open", sku=sku) == 0
     for answer in DeliveryAnswer:
         assert value(telemetry, "deliveries_total", answer=answer) == 0
 
@@ -172,11 +173,11 @@ def test_everything_that_is_reported_is_counted() -> None:
     telemetry.provider_call(EAST, "CreateFleet", "InsufficientInstanceCapacity", 1.5)
     telemetry.delivery(DeliveryAnswer.ACCEPTED)
     telemetry.bootstrap("attest", "signature")
-    telemetry.job_started(GPU, 90.0)
-    telemetry.job_completed(GPU, "success")
+    telemetry.job_started(GPU, "acme/widgets", 90.0)
+    telemetry.job_completed(GPU, "acme/widgets", "success")
     telemetry.job_unmatched(Unmatched.ACCESS)
-    telemetry.launches(GPU, EAST, 5)
-    telemetry.launch_failures(GPU, FailureClass.CAPACITY, 2)
+    telemetry.launches(GPU, EAST, SPOT, 5)
+    telemetry.launch_failures(GPU, EAST, SPOT, FailureClass.CAPACITY, 2)
     telemetry.machine_terminated(GPU, TerminationReason.IDLE)
     telemetry.runner_exited(GPU, ExitReason.VERSION_DEPRECATED)
     telemetry.loop_pass(0.004)
@@ -198,8 +199,8 @@ def test_everything_that_is_reported_is_counted() -> None:
     assert value(telemetry, "jobs_completed_total", sku=GPU, conclusion="success") == 1
     assert value(telemetry, "jobs_unmatched_total", reason="access") == 1
     assert value(telemetry, "jobs_unmatched_total", reason="labels") == 0
-    assert value(telemetry, "launches_total", sku=GPU, provider=EAST) == 5
-    assert value(telemetry, "launch_failures_total", sku=GPU, reason="capacity") == 2
+    assert value(telemetry, "launches_total", **OF_SPOT) == 5
+    assert value(telemetry, "launch_failures_total", **OF_SPOT, reason="capacity") == 2
     assert value(telemetry, "machines_terminated_total", sku=GPU, reason="idle") == 1
     assert value(telemetry, "notices_total", provider=EAST, kind="poison") == 1
     spot = {"sku": GPU, "kind": "spot_interruption"}
@@ -233,7 +234,7 @@ def test_jobs_outside_access_and_runner_groups_that_are_too_wide_are_counted() -
     telemetry.job_outside_access(GPU, "fork")
     telemetry.job_outside_access(GPU, "repository")
     assert value(telemetry, "jobs_refused_total", sku=GPU, code="fork_not_allowed") == 1.0
-    for reason, count in (("fork", 1.0), ("repository", 1.0), ("scope", 0.0), ("branch", 0.0)):
+    for reason, count in (("fork", 1.0), ("repository", 1.0), ("scope", None), ("branch", None)):
         assert value(telemetry, "jobs_outside_access_total", sku=GPU, reason=reason) == count
     for too_wide in (True, False):
         telemetry.runner_group("acme", "gpu", "public_repositories", too_wide)
@@ -264,7 +265,7 @@ def test_the_budget_is_shown_by_app_account_and_bucket_where_github_says_it() ->
 )
 def test_histogram_buckets_extend_to_hours() -> None:
     telemetry = make()
-    telemetry.job_started(GPU, 7000.0)
+    telemetry.job_started(GPU, "acme/widgets", 7000.0)
     assert value(telemetry, "job_queue_duration_seconds_bucket", sku=GPU, le="3600.0") == 0
     assert value(telemetry, "job_queue_duration_seconds_bucket", sku=GPU, le="7200.0") == 1
 
@@ -272,14 +273,17 @@ def test_histogram_buckets_extend_to_hours() -> None:
 def test_impossible_numbers_neither_raise_nor_change_the_sums() -> None:
     telemetry = make()
     for wrong in (float("nan"), float("inf"), -5.0):
-        telemetry.job_started(GPU, wrong)
+        telemetry.job_started(GPU, "acme/widgets", wrong)
         telemetry.loop_pass(wrong)
         telemetry.github_call("GET /x", "200", wrong)
-    telemetry.launches(GPU, EAST, -3)
-    telemetry.launch_failures(GPU, FailureClass.HEALTH_CHECK, -1)
-    telemetry.job_started(GPU, 4.0)
+    telemetry.launches(GPU, EAST, SPOT, -3)
+    telemetry.launch_failures(GPU, EAST, SPOT, FailureClass.HEALTH_CHECK, -1)
+    telemetry.job_started(GPU, "acme/widgets", 4.0)
     assert value(telemetry, "job_queue_duration_seconds_sum", sku=GPU) == 4.0
-    assert value(telemetry, "launches_total", sku=GPU, provider=EAST) == 0
+    assert value(telemetry, "launches_total", **OF_SPOT) == 0
+    telemetry.machine_used(GPU, MachineUse.JOB, float("nan"), -1.0, "")
+    assert value(telemetry, "machine_seconds_total", sku=GPU, use="job") == 0
+    assert value(telemetry, "machine_dollars_total", sku=GPU, use="job") == 0
 
 
 CALLS: dict[str, tuple[object, ...]] = {
@@ -291,12 +295,17 @@ CALLS: dict[str, tuple[object, ...]] = {
     "runner_group": ("acme", "gpu", "public_repositories", True),
     "provider_call": (EAST, "CreateFleet", "ok", 0.1),
     "bootstrap": ("attest", "ok"),
-    "job_started": (GPU, 1.0),
-    "job_completed": (GPU, "success"),
+    "job_started": (GPU, "acme/widgets", 1.0),
+    "job_waited": (GPU, {WaitStage.BOOT: 1.0}),
+    "job_completed": (GPU, "acme/widgets", "success"),
+    "job_failed": (GPU, FailureCause.CODE),
+    "machine_used": (GPU, MachineUse.JOB, 1.0, 0.1, "acme/widgets"),
+    "machine_launched": (EAST, SPOT, "us-east-1a"),
+    "store_write": ("commit", 0.1),
     "job_refused": (GPU, "fork_not_allowed"),
     "job_outside_access": (GPU, "fork"),
-    "launches": (GPU, EAST, 1),
-    "launch_failures": (GPU, FailureClass.CAPACITY, 1),
+    "launches": (GPU, EAST, SPOT, 1),
+    "launch_failures": (GPU, EAST, SPOT, FailureClass.CAPACITY, 1),
     "machine_terminated": (GPU, TerminationReason.IDLE),
     "health_check_failed": (GPU, "gpu_count"),
     "runner_exited": (GPU, ExitReason.VERSION_DEPRECATED),
@@ -316,7 +325,8 @@ ACCESS = {*OUTSIDE_ACCESS_REASONS, "public_repositories", "outside_access", OTHE
 MOST_VALUES |= {
     "reason": len({*FailureClass, *Unmatched, *ExitReason, *TerminationReason, *ACCESS})
 }
-MOST_VALUES |= {"capacity_type": len(CapacityType), "source": len({*PriceSource, *QuotaSource})}
+MOST_VALUES |= {"zone": 66, "stage": 8, "use": 6, "cause": 3, "repository": 1, "operation": 50}
+MOST_VALUES |= {"capacity_type": len(CapacityType) + 1, "source": len({*PriceSource, *QuotaSource})}
 
 
 def flooded(method: str, places: Collection[int], floods: int = 200) -> PrometheusTelemetry:
@@ -342,7 +352,10 @@ def label_values(telemetry: PrometheusTelemetry) -> dict[str, set[str]]:
 
 def words(method: str) -> list[int]:
     """The places of a call's labels that take any word."""
-    fixed = (FailureClass, CapacityType, TerminationReason, ExitReason, NoticeKind, RerunOutcome)
+    fixed = (
+        *(FailureClass, CapacityType, TerminationReason, ExitReason, NoticeKind, RerunOutcome),
+        *(MachineUse, FailureCause),
+    )
     labels = 1 if method == "github_budget" else 0
     return [
         place
@@ -384,7 +397,8 @@ def test_many_values_of_all_labels_at_once_do_not_multiply_the_series(method: st
 
 
 def test_every_method_with_a_label_is_flooded() -> None:
-    unlabelled = {"loop_pass", "fleet", "job_unmatched", "delivery"}
+    unlabelled = {"loop_pass", "fleet", "job_unmatched", "delivery", "delivery_lag", "store_size"}
+    unlabelled |= {"run_time", "run_ended", "offerings_on_hold"}
     public = {name for part in Telemetry.__bases__ for name in vars(part) if name[0] != "_"}
     assert set(CALLS) == public - unlabelled
 
@@ -453,8 +467,34 @@ def everything() -> PrometheusTelemetry:
     telemetry.provider_call(EAST, "CreateFleet", "ok", 0.1)
     telemetry.delivery(DeliveryAnswer.ACCEPTED)
     telemetry.bootstrap("attest", "ok")
-    telemetry.job_completed(GPU, "success")
+    telemetry.job_completed(GPU, "acme/widgets", "success")
     telemetry.notice(EAST, "poison")
+    telemetry.job_started(GPU, LISTED, 1.0)
+    telemetry.job_waited(GPU, {WaitStage.BOOT: 1.0})
+    telemetry.job_completed(GPU, LISTED, "success")
+    telemetry.job_failed(GPU, FailureCause.CODE)
+    telemetry.job_refused(GPU, "fork_not_allowed")
+    telemetry.job_outside_access(GPU, "fork")
+    telemetry.machine_used(GPU, MachineUse.JOB, 1.0, 0.1, LISTED)
+    telemetry.machine_launched(EAST, SPOT, "us-east-1a")
+    telemetry.launches(GPU, EAST, SPOT, 1)
+    telemetry.launch_failures(GPU, EAST, SPOT, FailureClass.CAPACITY, 1)
+    telemetry.machine_terminated(GPU, TerminationReason.IDLE)
+    telemetry.health_check_failed(GPU, "gpu_count")
+    telemetry.runner_exited(GPU, ExitReason.EXITED)
+    telemetry.machine_interrupted(GPU, NoticeKind.SPOT_INTERRUPTION)
+    telemetry.rerun(GPU, RerunOutcome.ACCEPTED)
+    telemetry.run_time(LISTED, RunState.WAITING, 1.0)
+    telemetry.store_write("commit", 0.01)
+    telemetry.store_size(1, 2)
+    telemetry.offerings_on_hold({(EAST, SPOT, FailureClass.CAPACITY): 1})
+    telemetry.fleet(
+        FleetCounts(
+            jobs_awaiting_approval={GPU: 1},
+            runners={(GPU, RunnerState.BUSY): 1},
+            machines={(GPU, MachineState.READY): 1},
+        )
+    )
     telemetry.fleet(FleetCounts(waiting_reasons={(GPU, WaitCode.QUOTA): 1}))
     return telemetry
 

@@ -7,6 +7,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from autoscaler.model.accounting import FailureCause, MachineUse, RunState, WaitStage
 from autoscaler.model.catalogue import CapacityType
 from autoscaler.model.deliveries import DeliveryAnswer
 from autoscaler.model.failures import FailureClass
@@ -15,6 +16,7 @@ from autoscaler.model.interruptions import NoticeKind, RerunOutcome
 from autoscaler.model.machines import ExitReason, MachineState, TerminationReason
 from autoscaler.model.prices import PriceSource
 from autoscaler.model.quotas import QuotaSource
+from autoscaler.model.runners import RunnerState
 from autoscaler.model.unmatched import Unmatched
 from autoscaler.model.waiting import WaitCode
 
@@ -32,6 +34,8 @@ class FleetCounts:
     waiting_reasons: Mapping[tuple[SkuName, WaitCode], int] = field(default_factory=dict)
     oldest_waiting: Mapping[SkuName, Seconds] = field(default_factory=dict)
     jobs_in_progress: Mapping[SkuName, int] = field(default_factory=dict)
+    jobs_awaiting_approval: Mapping[SkuName, int] = field(default_factory=dict)
+    runners: Mapping[tuple[SkuName, RunnerState], int] = field(default_factory=dict)
     machines: Mapping[tuple[SkuName, MachineState], int] = field(default_factory=dict)
     machines_foreign: int = 0
     machines_unverified: int = 0
@@ -89,6 +93,13 @@ class DeliveryTelemetry(Protocol):
         """Count a webhook delivery by its outcome."""
 
 
+class IntakeTelemetry(Protocol):
+    """Metrics about the deliveries that are taken in."""
+
+    def delivery_lag(self, seconds: Seconds) -> None:
+        """Observe how long after the start or the end of a job its first delivery arrived."""
+
+
 class BootstrapTelemetry(Protocol):
     """Metrics that the bootstrap endpoint reports."""
 
@@ -138,10 +149,13 @@ class NoticeTelemetry(Protocol):
 class RecordTelemetry(Protocol):
     """Metrics about changes of records, which the journal reports."""
 
-    def job_started(self, sku: SkuName, waited: Seconds) -> None:
+    def job_started(self, sku: SkuName, repository: str, waited: Seconds) -> None:
         """Observe the wait of a job that went from queued to in progress."""
 
-    def job_completed(self, sku: SkuName, conclusion: str) -> None:
+    def job_waited(self, sku: SkuName, stages: Mapping[WaitStage, Seconds]) -> None:
+        """Observe the stages of such a wait. They add up to it."""
+
+    def job_completed(self, sku: SkuName, repository: str, conclusion: str) -> None:
         """Count a completed job of this fleet."""
 
     def job_refused(self, sku: SkuName, code: str) -> None:
@@ -150,11 +164,28 @@ class RecordTelemetry(Protocol):
     def job_outside_access(self, sku: SkuName, reason: str) -> None:
         """Count a job that ran outside its SKU's `access`, by one of OUTSIDE_ACCESS_REASONS."""
 
-    def launches(self, sku: SkuName, provider: ProviderName, count: int) -> None:
+    def launches(
+        self, sku: SkuName, provider: ProviderName, capacity_type: CapacityType, count: int
+    ) -> None:
         """Count requested machines."""
 
-    def launch_failures(self, sku: SkuName, failure: FailureClass, count: int) -> None:
-        """Count slots or machines that failed before they became ready."""
+    def launch_failures(
+        self,
+        sku: SkuName,
+        provider: ProviderName,
+        capacity_type: CapacityType | None,
+        failure: FailureClass,
+        count: int,
+    ) -> None:
+        """Count slots or machines that failed before they became ready.
+
+        `capacity_type` is None if the launch request is not known.
+        """
+
+    def machine_launched(
+        self, provider: ProviderName, capacity_type: CapacityType, zone: str
+    ) -> None:
+        """Count a machine that a provider launched."""
 
     def machine_terminated(self, sku: SkuName, reason_code: TerminationReason) -> None:
         """Count a machine that ends, when its end is decided or found."""
@@ -170,6 +201,47 @@ class RecordTelemetry(Protocol):
 
     def rerun(self, sku: SkuName, outcome: RerunOutcome) -> None:
         """Count the outcome of a job whose machine was interrupted."""
+
+
+class UsageTelemetry(Protocol):
+    """Metrics about what machines bought, and about failed jobs."""
+
+    def machine_used(
+        self, sku: SkuName, use: MachineUse, seconds: Seconds, dollars: float, repository: str
+    ) -> None:
+        """Count what a machine's time bought. `repository` is that of its job, empty for other uses."""
+
+    def job_failed(self, sku: SkuName, cause: FailureCause) -> None:
+        """Count a job that failed."""
+
+
+class RunTelemetry(Protocol):
+    """Metrics about workflow runs with jobs of this fleet."""
+
+    def run_time(self, repository: str, state: RunState, seconds: Seconds) -> None:
+        """Count time in which a run had open jobs."""
+
+    def run_ended(self, repository: str, duration: Seconds) -> None:
+        """Observe how long a run had open jobs without a pause."""
+
+
+class StoreTelemetry(Protocol):
+    """Metrics about the store."""
+
+    def store_write(self, operation: str, duration: Seconds) -> None:
+        """Observe a durable write as its caller sees it: `commit` of changes, or `accept` of a delivery."""
+
+    def store_size(self, file: int, write_ahead_log: int) -> None:
+        """Set the sizes of the store's files, in bytes."""
+
+
+class HoldTelemetry(Protocol):
+    """Metrics about offerings that are on hold."""
+
+    def offerings_on_hold(
+        self, counts: Mapping[tuple[ProviderName, CapacityType, FailureClass], int]
+    ) -> None:
+        """Set how many offerings of the SKUs' launch options are on hold now, by the reason."""
 
 
 class LoopTelemetry(Protocol):
@@ -201,6 +273,11 @@ class Telemetry(
     QuotaTelemetry,
     NoticeTelemetry,
     RecordTelemetry,
+    UsageTelemetry,
+    RunTelemetry,
+    StoreTelemetry,
+    HoldTelemetry,
+    IntakeTelemetry,
     LoopTelemetry,
     LagTelemetry,
     Protocol,
