@@ -47,7 +47,6 @@ OWN = InstallationId("0badcafe")
 LABELS = 20
 REPOSITORY = "acme/widgets"
 UNLIMITED = RegistrationRate(burst=10**9, per_second=1e9)
-_A_CALL = 500
 
 BY_EVENTS = 10_000
 """Maximum number of machines that are built event by event."""
@@ -59,7 +58,8 @@ class Crowd:
 
     Of a hundred machines `working` are at work, `listening` have an idle runner, `ready` are ready, and
     the rest boots. `jobs` wait beside those at work, each queued `apart` seconds after the one before.
-    With `jobs_a_run` the jobs are of workflow runs, which is how GitHub lists them.
+    With `jobs_a_run` the jobs are of workflow runs, which is how GitHub lists them. A launch request has
+    `a_request` machines of one SKU.
     """
 
     machines: int
@@ -73,6 +73,7 @@ class Crowd:
     most_machines: int | None = None
     apart: float = 0.0371
     jobs_a_run: int | None = None
+    a_request: int = 500
     seed: int = 1
 
     def run_of(self, job: int) -> int | None:
@@ -153,8 +154,8 @@ def _by_events(crowd: Crowd) -> Ledger:
         queue(ledger, number + 1, labels, at, crowd.run_of(number + 1))
     skus = tuple(known.skus)
     demands = [one for labels in classes if (one := ledger.state.class_of(REPOSITORY, labels))]
-    for number, start in enumerate(range(0, crowd.machines, _A_CALL)):
-        count = min(_A_CALL, crowd.machines - start)
+    for number, start in enumerate(range(0, crowd.machines, crowd.a_request)):
+        count = min(crowd.a_request, crowd.machines - start)
         _launch(ledger, known.skus[skus[number % len(skus)]], f"c{number}", count, NOW - 200.0)
     for number, machine in enumerate(tuple(ledger.state.machines)):
         share = (number * 61) % 100

@@ -36,7 +36,7 @@ CONCLUSIONS = (
 
 
 class PrometheusTelemetry:
-    """A `Telemetry` with its own registry, for use by one event loop."""
+    """A `Telemetry` with its own registry, for use by one event loop. `render` may run in another thread."""
 
     content_type = CONTENT_TYPE_LATEST
 
@@ -308,6 +308,8 @@ class PrometheusTelemetry:
             now[place] = now.get(place, 0) + count
         for sku in counts.circuits_open:
             now[self._series.circuit_open, (self._sku.value(sku),)] = 1
+        # A series begins with its first count: most states of most SKUs are rare.
+        now = {key: value for key, value in now.items() if value or key in self._shown}
         for (gauge, labels), value in now.items():
             if self._shown.get((gauge, labels)) != value:
                 gauge.labels(*labels).set(value)

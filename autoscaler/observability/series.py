@@ -25,7 +25,7 @@ from autoscaler.model.prices import READ_AS, PriceSource
 from autoscaler.model.quotas import QuotaSource
 from autoscaler.model.unmatched import Unmatched
 
-WAIT_BUCKETS = (1, 2, 5, 10, 20, 30, 45, 60, 90, 120, 180, 300, 600, 1200, 1800, 3600, 7200, 21600)
+WAIT_BUCKETS = (5, 10, 20, 30, 60, 90, 120, 300, 600, 1800, 3600, 7200, 21600)
 """Seconds. A job starts on a ready machine in seconds, on a new one in minutes, without capacity in hours."""
 
 RUN_BUCKETS = (60, 300, 600, 1200, 1800, 3600, 5400, 7200, 10800, 14400, 21600, 43200, 86400)

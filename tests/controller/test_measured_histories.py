@@ -117,7 +117,7 @@ async def test_a_wait_and_its_stages_add_up() -> None:
     assert stages["health_checks"] == near(20.0)
     assert stages["pick_up"] == near(4.0)
     assert stages["other"] == 0.0
-    bucket = {"stage": "boot", "le": "45.0"}
+    bucket = {"stage": "boot", "le": "60.0"}
     assert played.world.read("job_wait_stage_duration_seconds_bucket", **bucket) == 1
 
 

@@ -19,7 +19,8 @@ from autoscaler.controller.ports.github import (
 )
 from autoscaler.controller.ports.provider import OutcomeUnknownError, ProviderError
 from autoscaler.controller.signals import fleet_counts
-from autoscaler.model.catalogue import IdlePolicy, Limits
+from autoscaler.model.accounting import FailureCause
+from autoscaler.model.catalogue import CapacityType, IdlePolicy, Limits
 from autoscaler.model.failures import FailureClass
 from autoscaler.model.identifiers import JobId, RunnerName
 from autoscaler.model.jobs import JobState
@@ -43,6 +44,9 @@ LABEL_VALUES = {
     *FailureClass,
     *TerminationReason,
     *Unmatched,
+    *CapacityType,
+    *FailureCause,
+    *(one.zone for known in sku("gpu").launch_options for one in known.offerings),
 }
 
 registration_steps: st.SearchStrategy[GitHubError | AnswerLost | None] = st.sampled_from(
@@ -232,6 +236,7 @@ async def test_the_metrics_learn_of_jobs_and_machines_once() -> None:
         await controller.turn()
     assert world.telemetry.said == [
         ("launches", "gpu", EAST),
+        ("machine_launched", EAST, CapacityType.ON_DEMAND, "a"),
         ("job_started", "gpu"),
         ("job_completed", "gpu", "success"),
     ]
