@@ -135,6 +135,39 @@ def test_the_configuration_of_the_readme_is_accepted_and_has_full_effect(tmp_pat
     assert not_in_force(configuration.settings) == []
 
 
+def test_webhook_listen_alone_faces_the_internet_in_every_example() -> None:
+    """/metrics, /admin and the machines' endpoints are on `listen`: no example publishes its port."""
+    files = [
+        *(ROOT / "examples").glob("*.yaml"),
+        *(ROOT / "deploy").rglob("fleet.yaml"),
+        ROOT / "README.md",
+    ]
+    configured = [path for path in files if "\n  listen: " in path.read_text()]
+    assert len(configured) >= 5
+    assert [one for one in configured if "\n  webhook_listen: " not in one.read_text()] == []
+    texts = [path.read_text() for path in (ROOT / "deploy").rglob("*.yaml")]
+    routes = [text for text in texts if "\nkind: Ingress\n" in text]
+    assert routes
+    for route in routes:
+        ingress = route.partition("\nkind: Ingress\n")[2].partition("\n---\n")[0]
+        assert re.findall(r"port: \{name: (\w+)\}", ingress) == ["webhook"]
+
+
+def test_the_load_balancers_of_the_examples_are_internal() -> None:
+    internal = "service.beta.kubernetes.io/aws-load-balancer-scheme: internal"
+    chart = ROOT / "deploy" / "helm" / "gpu-runner-autoscaler"
+    balancers = [
+        path
+        for path in (ROOT / "deploy").rglob("*.yaml")
+        if "\n  type: LoadBalancer\n" in path.read_text()
+    ]
+    assert len(balancers) == 2
+    for path in balancers:
+        # The chart's annotations are a value.
+        settings = chart / "values.yaml" if path.is_relative_to(chart) else path
+        assert internal in settings.read_text()
+
+
 @pytest.mark.parametrize("record", RECORDS)
 def test_the_tables_of_transitions_are_the_code_s(record: str) -> None:
     transitions = TRANSITIONS[RECORDS[record]]
