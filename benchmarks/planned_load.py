@@ -1,11 +1,12 @@
 """How soon deliveries are durable while a fleet is planned, without the laboratory on the same cores.
 
 Run: `PYTHONPATH=. python benchmarks/planned_load.py [--machines 3500] [--jobs 10000] [--room 0] [--rate 1000]
-[--seconds 60]`. The controller, its store and its webhook endpoint are the product's own, in this process. At
-the start, this number of machines is at work, and this number of jobs waits. `--room` more machines may be
-launched. GitHub and EC2 are in memory (`full_fleet.py`). A second process sends deliveries at a steady rate.
-Half of them queue jobs and half of them end these jobs, so that the controller plans all the while. Prints
-one JSON object.
+[--seconds 60] [--skus 20] [--scrape-every 0]`. The controller, its store and its webhook endpoint are the
+product's own, in this process. At the start, this number of machines is at work, and this number of jobs waits.
+`--room` more machines may be launched. GitHub and EC2 are in memory (`full_fleet.py`). A second process sends
+deliveries at a steady rate. Half of them queue jobs and half of them end these jobs, so that the controller
+plans all the while. With `--scrape-every SECONDS` a client reads /metrics as often, with the series of
+`scrape_cost.py`. Prints one JSON object.
 
 `live_fleet.py` measures the same with a whole laboratory beside it: a GitHub, an EC2 and thousands of machines,
 which compete with the controller for the host's cores.
@@ -19,22 +20,29 @@ import sys
 import tempfile
 import time
 from collections import Counter
+from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, dataclass
 from pathlib import Path
+
+import aiohttp
 
 from autoscaler.app.host import new_event_loop
 from autoscaler.controller.loop_lag import LoopLag
 from autoscaler.controller.reconciler import Pace
 from autoscaler.github.webhook import parse_workflow_job, verify_signature
 from autoscaler.model.deliveries import DeliveryAnswer
+from autoscaler.model.identifiers import SkuName
 from autoscaler.observability.logs import LogLevel, LogStyle, configure_logging
+from autoscaler.observability.metrics import PrometheusTelemetry
+from autoscaler.server.health import HealthEndpoint
 from autoscaler.server.serving import Serving
 from autoscaler.server.settings import Address, ServerSettings
 from autoscaler.server.webhook import WebhookEndpoint
-from benchmarks.crowded_fleet import REPOSITORY, Crowd
+from benchmarks.crowded_fleet import EAST, REPOSITORY, Crowd
 from benchmarks.full_fleet import FullFleet
 from benchmarks.open_load import Answers, Stream, send
+from benchmarks.scrape_cost import REPOSITORIES, play
 
 SECRET = b"benchmark"
 LABEL = "label-00"
@@ -50,6 +58,8 @@ class Load:
     room: int
     rate: float
     seconds: float
+    skus: int = 20
+    scrape_every: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +67,8 @@ class Findings:
     """`durable_*` are milliseconds from when a delivery was due to its 2xx. `plans` were made meanwhile.
 
     `*_cpu_us` is the CPU time in microseconds a delivery: of the event loop's thread, of all threads of the
-    controller, and of the process that sends. `loop_lag_max_ms` is the longest delay of a timer.
+    controller, and of the process that sends. `loop_lag_max_ms` is the longest delay of a timer, and
+    `scrape_max_ms` the longest time of a scrape for its client; 0 if there was none.
     """
 
     deliveries: int
@@ -70,6 +81,7 @@ class Findings:
     durable_p50_ms: float
     durable_p99_ms: float
     durable_max_ms: float
+    scrape_max_ms: float = 0.0
 
 
 class _Telemetry:
@@ -103,6 +115,7 @@ async def measure(load: Load) -> Findings:
         most_machines=load.machines + load.room,
         jobs_a_run=JOBS_A_RUN,
         apart=0.0371,
+        skus=load.skus,
     )
     telemetry = _Telemetry()
     with tempfile.TemporaryDirectory() as folder:
@@ -115,20 +128,43 @@ async def measure(load: Load) -> Findings:
                 telemetry,
             )
             settings = ServerSettings(Address("127.0.0.1", 0))
-            async with Serving(settings, endpoint, []) as serving:
-                return await _loaded(load, fleet, f"http://{serving.address}/webhook", telemetry)
+            metrics = HealthEndpoint(tuple, tuple, _exposition(load.skus))
+            async with Serving(settings, endpoint, [metrics]) as serving:
+                return await _loaded(load, fleet, f"http://{serving.address}", telemetry)
+
+
+def _exposition(skus: int) -> Callable[[], tuple[bytes, str]]:
+    """Return what /metrics shows after a busy week of so many SKUs."""
+    names = [SkuName(f"sku-{number:02}") for number in range(skus)]
+    metrics = PrometheusTelemetry(names, [EAST], "1.0.0", REPOSITORIES)
+    play(metrics, names)
+    return lambda: (metrics.render(), metrics.content_type)
+
+
+async def _scrape(url: str, every: float, took: list[float]) -> None:
+    """Read /metrics until cancelled, and add how long each time took."""
+    async with aiohttp.ClientSession() as session:
+        while True:
+            began = time.perf_counter()
+            async with session.get(f"{url}/metrics") as answer:
+                await answer.read()
+            took.append(time.perf_counter() - began)
+            await asyncio.sleep(every)
 
 
 async def _loaded(load: Load, fleet: FullFleet, url: str, telemetry: _Telemetry) -> Findings:
     ahead = fleet.clock.now() - time.time()
-    stream = Stream(url, SECRET, REPOSITORY, LABEL, load.rate, load.seconds, ahead)
+    stream = Stream(f"{url}/webhook", SECRET, REPOSITORY, LABEL, load.rate, load.seconds, ahead)
     loop = asyncio.get_running_loop()
+    scrapes = [0.0]
     with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as other:
         await loop.run_in_executor(other, time.time)  # the process has started
         watching = [
             loop.create_task(one)
             for one in (LoopLag(telemetry).run(), telemetry.count_plans(fleet))
         ]
+        if load.scrape_every:
+            watching.append(loop.create_task(_scrape(url, load.scrape_every, scrapes)))
         spent = time.thread_time(), time.process_time()
         answers: Answers = await loop.run_in_executor(other, send, stream)
         count = len(answers.waits_ms)
@@ -149,6 +185,7 @@ async def _loaded(load: Load, fleet: FullFleet, url: str, telemetry: _Telemetry)
         durable_p50_ms=answers.quantile(50),
         durable_p99_ms=answers.quantile(99),
         durable_max_ms=answers.quantile(100),
+        scrape_max_ms=round(1000.0 * max(scrapes), 1),
     )
 
 
@@ -160,6 +197,8 @@ def main() -> int:
     parser.add_argument("--room", type=int, default=0, help="machines that may be launched")
     parser.add_argument("--rate", type=float, default=1000.0, help="deliveries a second")
     parser.add_argument("--seconds", type=float, default=60.0)
+    parser.add_argument("--skus", type=int, default=20)
+    parser.add_argument("--scrape-every", type=float, default=0.0, help="seconds; 0: never")
     load = Load(**vars(parser.parse_args()))
     configure_logging(LogLevel.ERROR, LogStyle.CONSOLE)
     with asyncio.Runner(loop_factory=new_event_loop) as runner:

@@ -62,7 +62,7 @@ def main() -> None:
     ledger = crowded(Crowd(3_500, 10_000, skus=SKUS, most_machines=3_500, a_request=53))
     skus = tuple(ledger.state.catalogue.skus)
     telemetry = PrometheusTelemetry(skus, [EAST, WEST], "1.0.0", REPOSITORIES)
-    _play(telemetry, skus, every=every)
+    play(telemetry, skus, every=every)
     fleet = ledger.fleet(NOW)
     reasons = plan(fleet).waiting
     counts = fleet_counts(ledger.state, NOW, reasons)
@@ -114,7 +114,7 @@ def _cheapest(work: Callable[[], object]) -> float:
     return min(times)
 
 
-def _play(telemetry: PrometheusTelemetry, skus: Sequence[SkuName], *, every: bool) -> None:
+def play(telemetry: PrometheusTelemetry, skus: Sequence[SkuName], *, every: bool = False) -> None:
     """Report what happened to each SKU."""
     for number, sku in enumerate(skus):
         reasons = USUAL | SPOT if number % 3 == 0 else USUAL

@@ -331,7 +331,7 @@ def test_objectives_and_a_budget_can_be_chosen() -> None:
     ("given", "words"),
     [
         ("x", "is not NAME=SKUS:SECONDS:TARGET"),
-        ("x=a:301:0.9", "use one of 1, 2, 5"),
+        ("x=a:301:0.9", "use one of 5, 10, 20"),
         ("x=a:300:1", "use a share such as 0.999"),
         ("x=a(:300:0.9", "is no regular expression"),
         ("x=a:soon:0.9", "is not NAME=SKUS:SECONDS:TARGET"),
