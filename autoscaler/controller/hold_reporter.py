@@ -1,4 +1,4 @@
-"""Reports how many offerings are on hold. A hold ends by time, so no event could tell."""
+"""Reports how many offerings are on hold. A hold ends by time, without an event."""
 
 from autoscaler.controller.journal import Journal
 from autoscaler.controller.ports.clock import Clock
