@@ -90,13 +90,16 @@ class Intake:
             self._failure = error
             self._journal.changed.set()
         elif error is None and stored.result():
-            self._telemetry.store_write("accept", asyncio.get_running_loop().time() - began)
-            happened_at = _happened_at(event)
-            if happened_at is not None:
-                self._telemetry.delivery_lag(delivery.received_at - happened_at)
             self._take(delivery.key, event)
+            self._measure(delivery, event, began)
         elif error is None and self._waits_to_be_queued(event):
             self._take(None, event)
+
+    def _measure(self, delivery: Delivery, event: JobObserved, began: Seconds) -> None:
+        self._telemetry.store_write("accept", asyncio.get_running_loop().time() - began)
+        happened_at = _happened_at(event)
+        if happened_at is not None:
+            self._telemetry.delivery_lag(delivery.received_at - happened_at)
 
     def resume(self, *deliveries: Delivery) -> None:
         """Queue stored deliveries for the loop."""
