@@ -1,0 +1,156 @@
+"""Implements the parts of the `Telemetry` port about calls, the server, the store and the control loop."""
+
+import math
+from collections.abc import Mapping
+
+from prometheus_client import Counter, Histogram
+
+from autoscaler.model.catalogue import CapacityType
+from autoscaler.model.deliveries import DeliveryAnswer
+from autoscaler.model.identifiers import Instant, ProviderName, Seconds
+from autoscaler.model.interruptions import NoticeKind
+from autoscaler.model.prices import PriceSource
+from autoscaler.model.quotas import QuotaSource
+from autoscaler.observability.call_series import CallSeries
+from autoscaler.observability.labels import BoundedLabel
+
+
+class CallMetrics:
+    """Reports what the controller calls, and who calls the controller."""
+
+    def __init__(self, series: CallSeries, provider: BoundedLabel) -> None:
+        """`provider` is the label that metrics of machines use, too."""
+        self._calls = series
+        self._provider = provider
+        # One per label, so that many values of one label do not use up those of another label.
+        self._endpoint = BoundedLabel(extra=64)
+        self._github_outcome = BoundedLabel(extra=48)
+        self._app = BoundedLabel(extra=32)
+        self._account = BoundedLabel(("",), extra=64)
+        self._group = BoundedLabel(extra=64)
+        self._wide = BoundedLabel(("public_repositories", "outside_access"))
+        self._resource = BoundedLabel(extra=16)
+        self._operation = BoundedLabel(extra=48)
+        self._provider_outcome = BoundedLabel(extra=64)
+        self._notice_kind = BoundedLabel((*NoticeKind, "other", "poison"))
+        self._write = BoundedLabel(("commit", "accept"))
+        self._step = BoundedLabel(extra=24)
+        self._bootstrap_answer = BoundedLabel(extra=27)
+
+    def github_call(self, endpoint: str, outcome: str, duration: Seconds) -> None:
+        """See `Telemetry.github_call`."""
+        route = self._endpoint.value(endpoint)
+        self._calls.github_requests.labels(route, self._github_outcome.value(outcome)).inc()
+        observe(self._calls.github_seconds.labels(route), duration)
+
+    def github_budget(
+        self, app: int, account: str, resource: str, remaining: int | None, limit: int | None
+    ) -> None:
+        """See `Telemetry.github_budget`."""
+        values = (
+            self._app.value(str(app)),
+            self._account.value(account),
+            self._resource.value(resource),
+        )
+        self._calls.github_answers.labels(*values).inc()
+        if remaining is not None:
+            self._calls.github_remaining.labels(*values).set(remaining)
+        if limit is not None:
+            self._calls.github_limit.labels(*values).set(limit)
+
+    def github_staleness(self, account: str, seconds: Seconds) -> None:
+        """See `Telemetry.github_staleness`."""
+        self._calls.github_staleness.labels(self._account.value(account)).set(max(seconds, 0.0))
+
+    def github_unwatched(self, account: str, repositories: int) -> None:
+        """See `Telemetry.github_unwatched`."""
+        self._calls.github_unwatched.labels(self._account.value(account)).set(repositories)
+
+    def runner_group(self, account: str, group: str, reason: str, too_wide: bool) -> None:
+        """See `Telemetry.runner_group`."""
+        values = self._account.value(account), self._group.value(group), self._wide.value(reason)
+        self._calls.group_too_wide.labels(*values).set(too_wide)
+
+    def provider_call(
+        self, provider: ProviderName, operation: str, outcome: str, duration: Seconds
+    ) -> None:
+        """See `Telemetry.provider_call`."""
+        name = self._provider.value(provider)
+        what = self._operation.value(operation)
+        self._calls.provider_requests.labels(
+            name, what, self._provider_outcome.value(outcome)
+        ).inc()
+        observe(self._calls.provider_seconds.labels(name, what), duration)
+
+    def delivery(self, answer: DeliveryAnswer) -> None:
+        """See `Telemetry.delivery`."""
+        self._calls.deliveries.labels(answer.value).inc()
+
+    def delivery_lag(self, seconds: Seconds) -> None:
+        """See `Telemetry.delivery_lag`."""
+        observe(self._calls.delivery_lag, seconds)
+
+    def bootstrap(self, step: str, answer: str) -> None:
+        """See `Telemetry.bootstrap`."""
+        values = self._step.value(step), self._bootstrap_answer.value(answer)
+        self._calls.bootstrap.labels(*values).inc()
+
+    def prices(
+        self,
+        provider: ProviderName,
+        capacity_type: CapacityType,
+        sources: Mapping[PriceSource, int],
+        read_at: Instant | None,
+    ) -> None:
+        """See `Telemetry.prices`."""
+        place = self._provider.value(provider), capacity_type.value
+        for source in PriceSource:
+            self._calls.prices.labels(*place, source.value).set(sources.get(source, 0))
+        self._calls.prices_read_at.labels(*place).set(read_at or 0.0)
+
+    def quotas(
+        self, provider: ProviderName, sources: Mapping[QuotaSource, int], read_at: Instant | None
+    ) -> None:
+        """See `Telemetry.quotas`."""
+        place = self._provider.value(provider)
+        for source in QuotaSource:
+            self._calls.quotas.labels(place, source.value).set(sources.get(source, 0))
+        self._calls.quotas_read_at.labels(place).set(read_at or 0.0)
+
+    def notice(self, provider: ProviderName, kind: str) -> None:
+        """See `Telemetry.notice`."""
+        self._calls.notices.labels(
+            self._provider.value(provider), self._notice_kind.value(kind)
+        ).inc()
+
+    def store_write(self, operation: str, duration: Seconds) -> None:
+        """See `Telemetry.store_write`."""
+        observe(self._calls.store_writes.labels(self._write.value(operation)), duration)
+
+    def store_size(self, file: int, write_ahead_log: int) -> None:
+        """See `Telemetry.store_size`."""
+        self._calls.store_bytes.labels("store").set(file)
+        self._calls.store_bytes.labels("write_ahead_log").set(write_ahead_log)
+
+    def loop_pass(self, duration: Seconds) -> None:
+        """See `Telemetry.loop_pass`."""
+        observe(self._calls.pass_seconds, duration)
+
+    def event_loop_lag(self, longest: Seconds) -> None:
+        """See `Telemetry.event_loop_lag`."""
+        self._calls.event_loop_lag.set(max(longest, 0.0))
+
+
+def add(counter: Counter, amount: float) -> None:
+    """Add an amount, if it is a number. A negative one counts as nothing."""
+    if math.isfinite(amount):
+        counter.inc(max(amount, 0.0))
+
+
+def observe(histogram: Histogram, seconds: Seconds) -> None:
+    """Observe a duration, if it is a number.
+
+    NaN would make the sum NaN for ever. A clock that was set back would give a negative duration.
+    """
+    if math.isfinite(seconds):
+        histogram.observe(max(seconds, 0.0))
