@@ -257,6 +257,7 @@ WITHOUT_ALERT = {
     "machine_booting": "a machine is on its way",
     "launch_planned": "a machine is on its way",
     "not_planned": "the next plan decides",
+    "paused": "an operator paused it",
     "fair_share": "other repositories' jobs get the machines",
     "circuit_open": "CircuitBreakerOpen has it by its own metric",
     "job_unconfirmed": "GitHubListsStale: GitHub does not answer",
