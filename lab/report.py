@@ -74,7 +74,10 @@ class SkuReport:
 
     def controller(self, share: float) -> str:
         """Return the controller's part of the wait that this share of the jobs did not exceed."""
-        return f"{_rank(self.added, share):.1f}s" if self.added else "-"
+        if not self.added:
+            return "-"
+        seconds = _rank(self.added, share)
+        return f"{seconds:.1f}s" if seconds < 9.95 else f"{seconds:.0f}s"
 
 
 @dataclass(frozen=True, slots=True)

@@ -83,6 +83,15 @@ def test_percentiles_of_the_wait_for_the_controller_are_shown(share: float, show
     assert SkuReport(3, (5.0,), (0.3, 0.4, 2.0), 1, 0.0).controller(share) == shown
 
 
+def test_on_a_slow_host_every_name_of_the_result_stays_on_its_line() -> None:
+    slow = SkuReport(15, (1439.0, 3112.0), (12.5, 35.7), 30, 65.14)
+    report = Report({LONGEST: slow}, 6000.0, 80.0, 48, 0, 50.0, 28, 45.0, Counter(), Counter())
+    out = StringIO()
+    print_report(Console(file=out, width=80), report)
+    (row,) = [line.split() for line in out.getvalue().splitlines() if line.startswith(LONGEST)]
+    assert row[1:5] == ["15", "30", "12s", "36s"]
+
+
 def test_the_result_of_the_example_fits_a_screen_of_80_by_24() -> None:
     push = read_example()
     row = SkuReport(15, (1439.0, 1439.0), (0.25, 1.5), 100, 119.27)
