@@ -24,7 +24,7 @@ LESS = Mutant("planner.assignments.assignments", ("if a < b:",), ("if a <= b:",)
 MORE = Mutant("planner.assignments.assignments", ("if a < b:",), ("if a > b:",))
 ALIKE = Mutant("planner.assignments.assignments", ("if b < c:",), ("if b <= c:",))
 GONE = Mutant("planner.supply.FleetSupply.take", ("x = 1", "y = 2"), ())
-OTHER = Mutant("ledger.launch_requests.bind", ("pass",), ("raise",))
+OTHER = Mutant("ledger.slots.bind", ("pass",), ("raise",))
 
 ENTRIES = [
     {

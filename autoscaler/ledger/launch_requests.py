@@ -7,17 +7,15 @@ from collections import deque
 
 from autoscaler.ledger.cooldowns import (
     count_failure,
-    end_offering_holds,
     hold_back,
     hold_back_answered,
 )
 from autoscaler.ledger.launch_rate import spend
 from autoscaler.ledger.machine_states import fail, move
+from autoscaler.ledger.slots import bind, free_slots, most_expensive, new_slot, written_off_slots
 from autoscaler.ledger.state import LedgerState
-from autoscaler.model.catalogue import Offering, most_units
 from autoscaler.model.cooldowns import launch_option_key
 from autoscaler.model.events import (
-    LaunchedMachine,
     LaunchFailure,
     LaunchOutcomeUnknown,
     LaunchRequestAnswered,
@@ -27,13 +25,13 @@ from autoscaler.model.events import (
     LaunchRequestSent,
 )
 from autoscaler.model.failures import FailureClass
-from autoscaler.model.identifiers import Instant, MachineId, Seconds
+from autoscaler.model.identifiers import Instant, Seconds
 from autoscaler.model.launch_requests import (
     REPEAT_WINDOW,
     LaunchRequest,
     LaunchRequestState,
 )
-from autoscaler.model.machines import Machine, MachineState, Placement
+from autoscaler.model.machines import MachineState
 from autoscaler.model.transitions import may_become
 from autoscaler.model.wording import counted
 
@@ -70,7 +68,7 @@ def on_launch_request_recorded(state: LedgerState, event: LaunchRequestRecorded)
     spend(state, request.provider, event.at, 1, len(request.slots))
     state.note(request, event.at, "recorded", f"{len(event.slots)} x {event.sku}")
     for slot, machine_id in enumerate(event.slots):
-        machine = _slot(request, machine_id, slot, event.at, dollars, quota_usage)
+        machine = new_slot(request, machine_id, slot, event.at, dollars, quota_usage)
         state.add(machine)
         state.note(machine, event.at, "requested", f"call {request.id}")
 
@@ -161,72 +159,6 @@ def on_launch_request_answered(state: LedgerState, event: LaunchRequestAnswered)
         _settle(state, request, event.at, "answered", detail)
 
 
-def bind(
-    state: LedgerState,
-    request: LaunchRequest,
-    launched: LaunchedMachine,
-    at: Instant,
-    slots: deque[Machine] | None = None,
-) -> Machine | None:
-    """Bind a machine to the lowest free slot; return None if it has a slot or none is free.
-
-    `slots` are the slots to choose from; None stands for all free slots.
-    """
-    if launched.provider_id in state.by_provider_id:
-        return None
-    if slots is None:
-        slots = deque(free_slots(state, request) or written_off_slots(state, request))
-    if not slots:
-        return None
-    machine = slots.popleft()
-    fill_in(state, machine, request, launched, at)
-    move(state, machine, MachineState.LAUNCHED, at, launched.provider_id)
-    return machine
-
-
-def fill_in(
-    state: LedgerState,
-    machine: Machine,
-    request: LaunchRequest,
-    launched: LaunchedMachine,
-    at: Instant,
-) -> None:
-    """Store what the provider answered. The machine now counts at its actual offering."""
-    offering = _offering(state, request, launched)
-    with state.changing(machine):
-        machine.placement.provider_id = launched.provider_id
-        machine.placement.instance_type = launched.instance_type
-        machine.placement.zone = launched.zone
-        machine.placement.capacity_type = launched.capacity_type
-        machine.placement.image = launched.image or machine.placement.image
-        machine.placement.launch_time = launched.launch_time or machine.placement.launch_time
-        machine.failure = None
-        if offering is not None:
-            machine.placement.dollars_per_hour = offering.dollars_per_hour
-            machine.placement.quota_usage = ((offering.quota_key, offering.quota_units),)
-    if offering is not None:
-        end_offering_holds(state, request.sku, offering, machine.created_at, at)
-
-
-def free_slots(state: LedgerState, request: LaunchRequest) -> list[Machine]:
-    """Return the request's slots without a machine, lowest first."""
-    slots = (state.machines.get(slot) for slot in request.slots)
-    return [m for m in slots if m is not None and m.state is MachineState.REQUESTED]
-
-
-def written_off_slots(state: LedgerState, request: LaunchRequest) -> list[Machine]:
-    """Return slots that were written off without an answer. Their machines may still appear."""
-    slots = (state.machines.get(slot) for slot in request.slots)
-    return [
-        m
-        for m in slots
-        if m is not None
-        and m.state is MachineState.FAILED
-        and m.placement.provider_id is None
-        and m.failure is FailureClass.UNKNOWN
-    ]
-
-
 def count_full_listing(
     state: LedgerState, request: LaunchRequest, began_at: Instant, at: Instant
 ) -> None:
@@ -267,48 +199,6 @@ def count_full_listing(
         _settle(state, request, at, "written_off", detail, FailureClass.UNKNOWN)
     else:
         _settle(state, request, at, "written_off", detail)
-
-
-def most_expensive(offerings: list[Offering]) -> tuple[float, tuple[tuple[str, int], ...]]:
-    """Return the most that one slot may cost: dollars an hour, and units of each quota."""
-    dollars = max(offering.dollars_per_hour for offering in offerings)
-    return dollars, tuple(sorted(most_units(offerings).items()))
-
-
-def _slot(
-    request: LaunchRequest,
-    machine: MachineId,
-    slot: int,
-    at: Instant,
-    dollars: float,
-    quota_usage: tuple[tuple[str, int], ...],
-) -> Machine:
-    return Machine(
-        id=machine,
-        sku=request.sku,
-        provider=request.provider,
-        launch_request=request.id,
-        slot=slot,
-        created_at=at,
-        state=MachineState.REQUESTED,
-        since=at,
-        placement=Placement(dollars, quota_usage),
-    )
-
-
-def _offering(
-    state: LedgerState, request: LaunchRequest, launched: LaunchedMachine
-) -> Offering | None:
-    for key in request.offerings:
-        offering = state.offerings.get(key)
-        if (
-            offering is not None
-            and offering.instance_type == launched.instance_type
-            and offering.zone == launched.zone
-            and offering.capacity_type == launched.capacity_type
-        ):
-            return offering
-    return None
 
 
 def _worst(event: LaunchRequestAnswered) -> tuple[FailureClass, str]:

@@ -11,7 +11,7 @@ from autoscaler.ledger import foreign
 from autoscaler.ledger.cooldowns import hold_back, note_failed_boot
 from autoscaler.ledger.interruptions import is_unexplained, note_interruption, note_terminated
 from autoscaler.ledger.job_holds import left_idle
-from autoscaler.ledger.launch_requests import bind, count_full_listing, free_slots
+from autoscaler.ledger.launch_requests import count_full_listing
 from autoscaler.ledger.listed_machines import new_machine
 from autoscaler.ledger.machine_states import (
     close_its_runner,
@@ -20,6 +20,7 @@ from autoscaler.ledger.machine_states import (
     found_reason,
     leave,
 )
+from autoscaler.ledger.slots import bind, free_slots
 from autoscaler.ledger.state import LedgerState
 from autoscaler.ledger.unverified import adopt, check_age_of_store, listed_again
 from autoscaler.model.events import (
