@@ -9,6 +9,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from cryptography import x509
+from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.x509 import verification
 
 from autoscaler.config.checks import text
@@ -41,6 +42,8 @@ def certificate_warnings(document: Document, folder: Path, now: datetime) -> Ite
         yield from _validity(document, "ca_file", last, now)
     if chain and authorities:
         yield from _trust(document, folder)
+    elif chain and named_file(document, folder, "server", "tls", "ca_file") is None:
+        yield from _own_authority(document, chain[0])
 
 
 def _certificates(document: Document, folder: Path, key: str) -> list[x509.Certificate]:
@@ -68,6 +71,22 @@ def _validity(
     path = ("server", "tls", key)
     shown = show(text(document.root, *path))
     yield document.problem(path, f"{shown} {what}", fix, warning=True)
+
+
+def _own_authority(document: Document, certificate: x509.Certificate) -> Iterator[Problem]:
+    """Warn of a certificate that signed itself: without `ca_file`, machines trust the CAs of their image."""
+    try:
+        certificate.verify_directly_issued_by(certificate)
+    except (ValueError, TypeError, InvalidSignature, UnsupportedAlgorithm):
+        return
+    path = ("server", "tls", "certificate_file")
+    shown = show(text(document.root, *path))
+    what = f"{shown} is signed by itself, and machines refuse it unless their image trusts it"
+    fix = (
+        "name it as ca_file, too: machines then trust it. GitHub does not: its webhooks need a "
+        "proxy with a public certificate in front of webhook_listen"
+    )
+    yield document.problem(path, what, fix, warning=True)
 
 
 def _trust(document: Document, folder: Path) -> Iterator[Problem]:

@@ -127,6 +127,26 @@ def test_a_ca_file_that_did_not_sign_the_certificate_is_a_warning(
         )
 
 
+@pytest.mark.parametrize("own", [True, False])
+def test_a_certificate_that_signed_itself_needs_a_ca_file(folder: Folder, own: bool) -> None:
+    """Without `ca_file`, a machine trusts only the CAs of its image."""
+    made = certificate(curve_key(), HOST) if own else signed(HOST)
+    (folder.path / "server.pem").write_text(made)
+    file = folder.path / "fleet.yaml"
+    file.write_text(EXAMPLE.read_text().replace(", ca_file: ca.pem}", "}"))
+    found = load_for_service(file).warnings
+    assert [one.key for one in found] == ["server.tls.certificate_file"] * own
+    for one in found:
+        assert (
+            one.what
+            == '"server.pem" is signed by itself, and machines refuse it unless their image trusts it'
+        )
+        assert one.fix == (
+            "name it as ca_file, too: machines then trust it. GitHub does not: its webhooks need a "
+            "proxy with a public certificate in front of webhook_listen"
+        )
+
+
 def test_a_missing_intermediate_certificate_is_a_warning(folder: Folder) -> None:
     intermediate = authority(rsa_key(), signed_by=CA)
     alone = certificate(curve_key(), HOST, signed_by=rsa_key(), issuer=INTERMEDIATE)
