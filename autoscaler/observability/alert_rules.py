@@ -187,6 +187,14 @@ def _machines() -> Iterator[Alert]:
         "Machines count in the limits, and only an operator can decide about them: {{ $value }}.",
     )
     yield Alert(
+        "LeakSuspected",
+        'sum(autoscaler_machines{state=~"assigned|exited"}) - sum(autoscaler_jobs_in_progress)'
+        " > 5 + 0.1 * sum(autoscaler_jobs_in_progress)",
+        HOUR,
+        "ticket",
+        "For an hour, machines have been past their assignment and without a job: {{ $value }}.",
+    )
+    yield Alert(
         "RunnerGroupTooWide",
         "max by (account, runner_group, reason) (autoscaler_runner_group_too_wide) > 0",
         HOUR,
@@ -232,6 +240,14 @@ def _process(parameters: AlertParameters) -> Iterator[Alert]:
         10 * MINUTE,
         "ticket",
         "Webhooks and machines wait for the controller for {{ $value | humanizeDuration }}.",
+    )
+    yield Alert(
+        "StoreSlow",
+        "histogram_quantile(0.99, sum by (le, operation) "
+        f"(rate(autoscaler_store_write_duration_seconds_bucket[{span(5 * MINUTE * parameters.scale)}]))) > 0.5",
+        10 * MINUTE,
+        "ticket",
+        "One of 100 writes to the store takes {{ $value | humanizeDuration }} ({{ $labels.operation }}).",
     )
     yield Alert(
         "StoreFails",
