@@ -18,6 +18,18 @@ _PROCESS = Row(
             Unit.SECONDS,
         ),
         Panel(
+            "Writes to the store",
+            "How long a durable write took for its caller. Runbook: StoreSlow.",
+            quantiles("autoscaler_store_write_duration_seconds", "", "operation"),
+            Unit.SECONDS,
+        ),
+        Panel(
+            "Size of the store",
+            "The size of the store's file and of its write-ahead log.",
+            (Query("autoscaler_store_bytes", "{{file}}"),),
+            Unit.BYTES,
+        ),
+        Panel(
             "CPU",
             "Processors in use. One process plans and accepts, so 1 is its limit.",
             (
