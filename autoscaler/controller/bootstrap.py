@@ -20,6 +20,7 @@ from autoscaler.controller.attestation import (
 )
 from autoscaler.controller.job_parameters import job_parameters
 from autoscaler.controller.journal import Journal
+from autoscaler.controller.log_fields import machine_fields
 from autoscaler.controller.ports.bootstrap import (
     Assigned,
     AttestationAnswer,
@@ -237,7 +238,9 @@ class BootstrapService:
         except (ProviderError, OutcomeUnknownError, TimeoutError) as error:
             problem = str(error) or f"no answer within {ANSWERED_WITHIN:g} s"
             hint = provider.hint(error)
-            _log.warning("machine_not_protected", machine=machine.id, error=problem, hint=hint)
+            _log.warning(
+                "machine_not_protected", **machine_fields(machine), error=problem, hint=hint
+            )
             raise NotKnownYetError(TRY_AGAIN) from error
 
     async def _send_configuration(self, machine: Machine, runner: Runner) -> Assigned | None:

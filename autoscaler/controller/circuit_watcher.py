@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 import structlog
 
 from autoscaler.controller.journal import Journal
+from autoscaler.controller.log_fields import machine_fields
 from autoscaler.controller.ports.clock import Clock
 from autoscaler.controller.ports.provider import OutcomeUnknownError, Provider, ProviderError
 from autoscaler.controller.wakeups import Wakeups
@@ -75,7 +76,7 @@ class CircuitWatcher:
             if machine is not None and row.event == MachineState.EXITED:
                 self._report_exit(machine, row.detail)
             elif machine is not None and row.event == "circuit_opened":
-                _log.error("circuit_opened", sku=machine.sku, reason=row.detail)
+                _log.error("circuit_opened", **machine_fields(machine), reason=row.detail)
                 self._news.wake(_OPENED)
 
     def _report_exit(self, machine: Machine, detail: str) -> None:
@@ -85,9 +86,7 @@ class CircuitWatcher:
             return
         _log.warning(
             "runner_exited_without_job",
-            machine=machine.id,
-            provider_id=machine.placement.provider_id,
-            sku=machine.sku,
+            **machine_fields(machine),
             image=machine.placement.image,
             runner=machine.work.runner,
             runner_version=machine.progress.runner_version,

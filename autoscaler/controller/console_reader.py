@@ -13,6 +13,7 @@ from functools import partial
 import structlog
 
 from autoscaler.controller.journal import Journal
+from autoscaler.controller.log_fields import machine_fields
 from autoscaler.controller.poller import PeriodicTask
 from autoscaler.controller.ports.provider import (
     MOST_CONSOLE,
@@ -78,10 +79,7 @@ class ConsoleReader:
         shown = await self._shown(self._providers[machine.provider], machine.placement.provider_id)
         _log.warning(
             "machine_not_ready",
-            machine=machine.id,
-            sku=machine.sku,
-            provider=machine.provider,
-            provider_id=machine.placement.provider_id,
+            **machine_fields(machine),
             code=machine.failure or machine.termination.reason,
             reason=machine.reason,
             shown=shown,

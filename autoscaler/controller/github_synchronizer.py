@@ -13,6 +13,7 @@ import structlog
 
 from autoscaler.controller.github_reader import GitHubReader
 from autoscaler.controller.journal import Journal
+from autoscaler.controller.log_fields import runner_name_fields
 from autoscaler.controller.ports.clock import Clock
 from autoscaler.controller.ports.github import GitHub, GitHubError, RetryLaterError, RunnerBusyError
 from autoscaler.controller.ports.github_lists import GitHubLists, ListedRun
@@ -284,9 +285,17 @@ class _AccountSync:
                 removed = await self._github.delete_runner(scope, runner.github_id)
             except RunnerBusyError as error:
                 # The runner is at work after all. The next lists check it again.
-                _log.warning("registration_busy", runner=runner.name, error=str(error))
+                _log.warning(
+                    "registration_busy",
+                    **runner_name_fields(state.catalogue.fleet, runner.name),
+                    error=str(error),
+                )
                 continue
-            _log.info("registration_removed", runner=runner.name, there=removed)
+            _log.info(
+                "registration_removed",
+                **runner_name_fields(state.catalogue.fleet, runner.name),
+                there=removed,
+            )
         # Removing a registration needs two lists; after a start, one list shows the runners at work.
         self.state.set_urgent(scope, registrations.suspects or needs_runner_list(state))
         return listed.calls

@@ -10,6 +10,7 @@ from typing import NoReturn
 import structlog
 
 from autoscaler.controller.journal import Journal
+from autoscaler.controller.log_fields import machine_fields
 from autoscaler.controller.ports.github import GitHubError
 from autoscaler.controller.ports.github_lists import GitHubLists
 from autoscaler.controller.ports.operator_requests import OperatorRequestRefusedError, RefusalKind
@@ -74,7 +75,7 @@ class OperatorActions:
                     "check the machine itself and repeat the command with --force",
                 )
         await self._journal.record(MachineReleasedByOperator(self._journal.now, found.id, by))
-        _log.warning("machine_released_by_operator", machine=found.id, by=by, forced=force)
+        _log.warning("machine_released_by_operator", **machine_fields(found), by=by, forced=force)
         return found.id
 
     async def adopt(self, old_id: str, *, by: OperatorName, force: bool = False) -> InstallationId:

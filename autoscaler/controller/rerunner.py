@@ -47,7 +47,9 @@ class Rerunner:
             answer = await self._reruns.rerun(repository, run_id, attempt, jobs)
         except GitHubError as error:
             # The permission may be missing, or the run is not complete yet.
-            _log.warning("rerun_failed", repository=repository, run=run_id, error=str(error))
+            _log.warning(
+                "rerun_failed", jobs=jobs, repository=repository, run=run_id, error=str(error)
+            )
             open_ones = error.jobs if isinstance(error, RerunUnknownError) else ()
             answered = tuple(job for job in jobs if job not in open_ones)
             answer = RerunAnswer(answered, None, str(error))

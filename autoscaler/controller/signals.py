@@ -6,6 +6,7 @@ from types import MappingProxyType
 
 import structlog
 
+from autoscaler.controller.log_fields import job_fields, machine_fields
 from autoscaler.controller.ports.telemetry import FleetCounts, RecordTelemetry
 from autoscaler.ledger.job_waits import wait_stages
 from autoscaler.ledger.runs import OUTSIDE_ACCESS
@@ -26,7 +27,7 @@ from autoscaler.model.identifiers import (
     SkuName,
 )
 from autoscaler.model.interruptions import RerunOutcome
-from autoscaler.model.jobs import Admission
+from autoscaler.model.jobs import Admission, Job
 from autoscaler.model.machines import Machine, MachineState, TerminationReason
 from autoscaler.model.waiting import WaitCode, Waiting
 
@@ -110,16 +111,26 @@ def _report_job(row: HistoryRow, state: LedgerState, telemetry: RecordTelemetry)
     sku = job.demand.skus[0]
     if row.event == "in_progress":
         started_at = job.started_at or row.at
-        telemetry.job_started(sku, job.repository, max(0.0, started_at - job.queued_at))
+        waited = max(0.0, started_at - job.queued_at)
+        telemetry.job_started(sku, job.repository, waited)
         stages: dict[WaitStage, Seconds] = {}
         for stage, seconds in wait_stages(state, job, started_at):
             stages[stage] = stages.get(stage, 0.0) + seconds
         telemetry.job_waited(sku, stages)
+        _report_start(state, job, waited)
     elif row.event == "completed":
         telemetry.job_completed(sku, job.repository, job.conclusion or "unknown")
     elif row.event in _REFUSALS:
         telemetry.job_refused(sku, row.event)
-        _log.warning("job_refused", code=row.event, job=job.id, repository=job.repository, sku=sku)
+        _log.warning("job_refused", code=row.event, **job_fields(job), sku=sku)
+
+
+def _report_start(state: LedgerState, job: Job, waited: Seconds) -> None:
+    """Log a job that started, with its machine if a runner of this fleet has it."""
+    runner = state.runners.get(job.runner_name) if job.runner_name is not None else None
+    machine = state.machines.get(runner.machine) if runner is not None else None
+    of_machine = machine_fields(machine) if machine is not None else {}
+    _log.info("job_started", **job_fields(job), **of_machine, waited_seconds=round(waited, 1))
 
 
 def _report_machine(row: HistoryRow, state: LedgerState, telemetry: RecordTelemetry) -> None:
@@ -141,9 +152,7 @@ def _report_machine(row: HistoryRow, state: LedgerState, telemetry: RecordTeleme
         telemetry.machine_interrupted(machine.sku, machine.interruption.kind)
     elif row.event == OUTSIDE_ACCESS:
         telemetry.job_outside_access(machine.sku, row.detail.partition(":")[0])
-        _log.warning(
-            "job_ran_outside_access", sku=machine.sku, machine=machine.id, detail=row.detail
-        )
+        _log.warning("job_ran_outside_access", **machine_fields(machine), detail=row.detail)
 
 
 def _report_launch_request(row: HistoryRow, state: LedgerState) -> None:
@@ -178,10 +187,7 @@ def _report_end(
         _report_failure(machine, machine.failure, state, telemetry)
     _log.info(
         "machine_terminated",
-        machine=machine.id,
-        sku=machine.sku,
-        provider=machine.provider,
-        provider_id=machine.placement.provider_id,
+        **machine_fields(machine),
         code=code,
         reason=row.detail,
         failure=machine.failure,
@@ -194,10 +200,7 @@ def _report_health_checks(machine: Machine, row: HistoryRow, telemetry: RecordTe
     _log.warning(
         "health_checks_failed",
         code=row.code,
-        sku=machine.sku,
-        machine=machine.id,
-        provider=machine.provider,
-        provider_id=machine.placement.provider_id,
+        **machine_fields(machine),
         zone=machine.placement.zone,
         instance_type=machine.placement.instance_type,
         image=machine.placement.image,

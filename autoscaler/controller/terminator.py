@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping
 import structlog
 
 from autoscaler.controller.journal import Journal
+from autoscaler.controller.log_fields import machine_fields
 from autoscaler.controller.ports.clock import Clock
 from autoscaler.controller.ports.provider import OutcomeUnknownError, Provider, ProviderError
 from autoscaler.model.events import TerminationAnswered
@@ -75,10 +76,7 @@ class Terminator:
             if record is not None and record.does_not_terminate:
                 _log.warning(
                     "machine_not_terminated",
-                    machine=machine,
-                    provider=record.provider,
-                    provider_id=record.placement.provider_id,
-                    sku=record.sku,
+                    **machine_fields(record),
                     attempts=record.termination.attempts,
                     provider_says=record.provider_words,
                 )

@@ -159,6 +159,7 @@ def test_a_machine_that_does_not_terminate_is_reported_from_the_third_request_on
             "event": "machine_not_terminated",
             "log_level": "warning",
             "machine": agent.machine,
+            "launch_request": "0000000000000001",
             "provider": EAST,
             "provider_id": instance,
             "sku": "gpu",
