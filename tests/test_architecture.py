@@ -73,6 +73,9 @@ PLANTS = {
     "metrics in the controller": Plant(
         "metrics", {"controller/signals.py": "from prometheus_client import Counter"}
     ),
+    "traces in the controller": Plant(
+        "traces", {"controller/signals.py": "from opentelemetry.sdk.trace import TracerProvider"}
+    ),
     "moto in a provider": Plant("moto", {"providers/ec2/tags.py": "import moto"}),
     "the laboratory in the product": Plant("lab", {"app/running.py": "import lab.demo"}),
     "kubernetes outside its room": Plant(

@@ -16,6 +16,7 @@ from autoscaler.app.endpoints import token_file, webhook_endpoint
 from autoscaler.app.host import file_limit, keep_agent_beside
 from autoscaler.app.reloading import InUse, Reloading
 from autoscaler.app.store_size import StoreSize
+from autoscaler.app.tracing import open_traces
 from autoscaler.app.translation import (
     catalogue,
     github_settings,
@@ -82,6 +83,7 @@ class Parts:
         )
         agent = build_agent()
         agent_sha256 = hashlib.sha256(agent).hexdigest()
+        self._traces = open_traces(configuration.settings.fleet)
         self._client = GitHubClient(
             github_settings(configuration), clock, self._telemetry, token_clock=self._pacing
         )
@@ -115,6 +117,7 @@ class Parts:
             lists=GuardedGitHubLists(self._client.lists),
             reruns=GuardedReruns(self._client.reruns),
             providers=self.providers,
+            traces=self._traces,
         )
 
     def _settings(self) -> Settings:
@@ -167,6 +170,8 @@ class Parts:
         self._controller.bootstrap.shut_down()
         await self.serving.stop()
         await self._controller.reconciler.drain(FINISH_WITHIN)
+        if self._traces is not None:
+            await asyncio.to_thread(self._traces.close)
 
     def _make_serving(self, agent: bytes) -> Serving:
         webhook = webhook_endpoint(

@@ -37,6 +37,7 @@ from autoscaler.controller.ports.readings import ReadingCache
 from autoscaler.controller.ports.reruns import Reruns
 from autoscaler.controller.ports.store import SavedState, Store
 from autoscaler.controller.ports.telemetry import Telemetry
+from autoscaler.controller.ports.traces import TraceTelemetry
 from autoscaler.controller.pricing import Pricing
 from autoscaler.controller.provider_opener import ProviderOpener
 from autoscaler.controller.quotas import KeptQuotas
@@ -49,6 +50,7 @@ from autoscaler.controller.run_meter import RunMeter
 from autoscaler.controller.terminator import Terminator
 from autoscaler.controller.unmatched import UnmatchedJobReporter
 from autoscaler.controller.usage_meter import UsageMeter
+from autoscaler.controller.wait_tracer import WaitTracer
 from autoscaler.controller.watching_groups import GroupWatch
 from autoscaler.ledger.ledger import Ledger
 from autoscaler.ledger.state import Refuse, raise_unlisted
@@ -82,6 +84,8 @@ class Ports:
     lists: GitHubLists
     reruns: Reruns
     providers: Mapping[ProviderName, Provider]
+    traces: TraceTelemetry | None = None
+    """Where the traces of jobs go; None if no trace is made."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,6 +127,8 @@ class Controller:
         )
         UnmatchedJobReporter(journal, telemetry)
         self.meters = UsageMeter(journal, telemetry), RunMeter(journal, telemetry)
+        if ports.traces is not None:
+            WaitTracer(journal, ports.traces)
         self.effects = Effects(self._crashed)
         self.intake = Intake(ports.store, journal, settings.parse, telemetry)
         self.operator_actions = OperatorActions(journal, ports.lists, providers, self._adopt)
