@@ -15,6 +15,7 @@ OWN_GENERATOR = (
     K.OVERRIDE_REFUSED,
     K.END_IGNORED,
     K.WRONG_ANSWERS,
+    K.OPERATOR_HOLDS,
 )
 """Kinds with a random generator of their own. A new kind here changes no other fault or job of a seed,
 and so keeps the stored schedules of the planted bugs valid."""
@@ -142,6 +143,7 @@ RANGES: Mapping[FaultKind, Ranges] = {
     K.STORE_RESTORED: Ranges(times=(1, 1), lasts=(3600, 3600), every=(1,), target=(30, 3400)),
     K.WRONG_ANSWERS: Ranges(times=(1, 1), lasts=(2700, 4000), every=(1,)),
     K.STORE_LOST: Ranges(times=(1, 1), lasts=(3600, 3600), every=(1,)),
+    K.OPERATOR_HOLDS: Ranges(times=(1, 4), lasts=(60, 2400), every=(1,), target=(0, 200)),
     K.API_DOWN: Ranges(times=(1, 3), lasts=(20, 900), every=(1,)),
     K.API_THROTTLED: Ranges(every=(1, 2, 3)),
     K.API_5XX: Ranges(every=(1, 2, 3)),

@@ -86,6 +86,11 @@ class FaultKind(StrEnum):
     STORE_RESTORED = "store_restored"  # from a backup `target` s old; an operator looks at its end
     STORE_LOST = "store_lost"  # an operator looks at its end
 
+    # Operators.
+    OPERATOR_HOLDS = (
+        "operator_holds"  # one pauses, drains or quarantines what `target` chooses, until it ends
+    )
+
     # Kubernetes' API servers: every n-th request, or event of a watch.
     API_DOWN = "api_down"  # no connection, and every watch breaks
     API_THROTTLED = "api_throttled"  # 429 with Retry-After

@@ -169,7 +169,8 @@ class SimulatedWorld:
         for job in self._schedule.jobs:
             loop.call_at(self._began + job.at, self.actions.queue, job)
         for fault in self._schedule.faults:
-            loop.call_at(self._began + fault.at, self._begin, fault)
+            begin = self._hold if fault.kind is FaultKind.OPERATOR_HOLDS else self._begin
+            loop.call_at(self._began + fault.at, begin, fault)
             if fault.kind is FaultKind.STORE_RESTORED:
                 kept_at = max(0.0, fault.at - fault.target)
                 loop.call_at(self._began + kept_at, self.supervisor.back_up, fault)
@@ -264,6 +265,12 @@ class SimulatedWorld:
             case kind if kind in OF_CLUSTERS and self.clusters:
                 names = list(self.clusters)
                 self.clusters[names[fault.target % len(names)]].begin(fault)
+
+    def _hold(self, fault: Fault) -> None:
+        self.operator.hold(fault.target, fault.lasts, self._count_hold)
+
+    def _count_hold(self) -> None:
+        self.fault_schedule.hits[FaultKind.OPERATOR_HOLDS] += 1
 
     def _repair_store(self) -> None:
         self.store.failure = None
