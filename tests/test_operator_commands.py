@@ -340,6 +340,7 @@ def test_an_operator_names_the_file_of_their_own_token(
 ) -> None:
     own = tmp_path / "own-token"
     own.write_text(f"console read {READER}\n")
+    own.chmod(0o600)
     (controller.file.parent / "admin-token").unlink()
     result = controller.run("terminate", "i-1", "--token-file", str(own))
     assert (result.exit_code, result.stderr) == (
@@ -347,7 +348,13 @@ def test_an_operator_names_the_file_of_their_own_token(
         "token console has the role read, and this needs operate\n",
     )
     monkeypatch.setenv("AUTOSCALER_TOKEN_FILE", str(own))
-    assert controller.run("status").exit_code == 0
+    assert controller.run("status").stderr == ""
+    own.chmod(0o604)
+    result = controller.run("status")
+    assert result.exit_code == 0
+    assert result.stderr == (
+        f"{own}: warning: can be read by every user of this host; fix: run chmod o-rwx {own}\n"
+    )
     own.write_text("")
     result = controller.run("status")
     assert result.exit_code == 2

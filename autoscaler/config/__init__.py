@@ -3,6 +3,7 @@
 from autoscaler.config.catalogue import limits, registration_rate, scopes, sku
 from autoscaler.config.credentials import (
     AppCredentials,
+    exposed_token_file,
     read_admin_tokens,
     read_metrics_tokens,
     read_operator_tokens,
@@ -23,6 +24,7 @@ __all__ = [
     "OperatorToken",
     "Problem",
     "Settings",
+    "exposed_token_file",
     "json_schema",
     "limits",
     "load",

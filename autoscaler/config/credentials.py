@@ -3,6 +3,7 @@
 No repr, dump or error contains a secret.
 """
 
+import stat
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -92,6 +93,14 @@ def read_operator_tokens(file: Path) -> tuple[OperatorToken, ...]:
     except UnusableTokenFileError as error:
         problem = Problem(str(file), 0, "", str(error), TOKENS_FIX)
         raise ConfigurationError([problem]) from None
+
+
+def exposed_token_file(file: Path) -> Problem | None:
+    """Return a warning if every user of the host can read a file of tokens that fleet.yaml does not name."""
+    if not file.stat().st_mode & stat.S_IROTH:
+        return None
+    what = "can be read by every user of this host"
+    return Problem(str(file), 0, "", what, f"run chmod o-rwx {file}", warning=True)
 
 
 def read_metrics_tokens(configuration: Configuration) -> tuple[SecretBytes, ...]:

@@ -135,7 +135,7 @@ def connected(config: Path, url: str | None, token_file: Path | None) -> "Iterat
 
     Prints errors to stderr. Exits with 2 for errors of fleet.yaml or options, with 1 for others.
     """
-    from autoscaler.config import ConfigurationError
+    from autoscaler.config import ConfigurationError, exposed_token_file
     from autoscaler.operator_commands.client import (
         OperatorClient,
         OperatorRequestFailedError,
@@ -143,7 +143,10 @@ def connected(config: Path, url: str | None, token_file: Path | None) -> "Iterat
     )
 
     try:
-        yield OperatorClient(config, url, token_file)
+        client = OperatorClient(config, url, token_file)
+        if token_file is not None and (problem := exposed_token_file(token_file)) is not None:
+            typer.echo(_plain(str(problem)), err=True)
+        yield client
     except ConfigurationError as error:
         for problem in error.problems:
             typer.echo(str(problem), err=True)
