@@ -78,8 +78,11 @@ class GuardedProvider:
         return self._provider.limits
 
     async def open(self) -> None:
-        """See `Provider`."""
-        await guard(self._provider.open, _LISTED, OutcomeUnknownError)
+        """See `Provider`. If a reload replaces the provider meanwhile, the new one is opened, too."""
+        opened: Provider | None = None
+        while opened is not self._provider:
+            opened = self._provider
+            await guard(opened.open, _LISTED, OutcomeUnknownError)
 
     def hint(self, error: Exception) -> str | None:
         """See `Provider`."""

@@ -121,6 +121,24 @@ async def test_an_unlisted_error_before_the_first_page_is_an_unknown_outcome() -
         await read_all(GuardedProvider(Hasty()))
 
 
+async def test_a_provider_that_replaces_another_one_while_it_opens_is_opened_too() -> None:
+    """A reload may come while a provider opens. Else it would have no offerings until it is read again."""
+    opened: list[str] = []
+
+    class Second(FakeProvider):
+        async def open(self) -> None:
+            opened.append("second")
+
+    class First(FakeProvider):
+        async def open(self) -> None:
+            guarded.use(Second())
+            opened.append("first")
+
+    guarded = GuardedProvider(First())
+    await guarded.open()
+    assert opened == ["first", "second"]
+
+
 async def read_all(provider: GuardedProvider) -> None:
     async for _ in provider.machines():
         pass
