@@ -70,9 +70,12 @@ lint: setup ## Run Ruff (rules and format), ShellCheck and codespell.
 	@echo '==> codespell'
 	@$(BIN)/codespell
 
-types: setup ## Run mypy in strict mode on the product, the lab, the benchmarks and the tests.
+types: setup ## Run mypy in strict mode on the product, the lab, the benchmarks, the tests, and the recipes for Windows.
 	@echo '==> mypy'
 	@nice $(BIN)/python -m mypy --no-error-summary
+	@cd ami/windows && nice ../../$(BIN)/python -m mypy --no-error-summary --strict --platform win32 \
+		--python-version 3.13 --config-file= --cache-dir ../../.mypy_cache/windows \
+		provision.py library.py steps files/test-image.py
 
 contracts: setup ## Check which packages import which others.
 	@echo '==> import contracts'

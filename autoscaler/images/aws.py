@@ -44,6 +44,14 @@ class AwsImages:
             )
         return answer["Instances"][0]["InstanceId"]
 
+    def platform(self, image: str) -> str:
+        """Return the operating system of an image: linux or windows."""
+        with sdk_errors("DescribeImages"):
+            answer = self._ec2.describe_images(ImageIds=[image])
+        # EC2 names the platform of Windows images only (API Reference, Image: "windows", and otherwise blank).
+        named = str(answer["Images"][0].get("Platform", ""))
+        return "windows" if named.lower() == "windows" else "linux"
+
     def find(self, name: str) -> str:
         """Return the ID of the account's image of this name."""
         filters: Any = [{"Name": "name", "Values": [name]}]

@@ -11,9 +11,7 @@ from autoscaler.config.sku_settings import AcceleratorVendor
 from autoscaler.images.building import BuildError
 from autoscaler.images.load import VersionsFile
 from autoscaler.images.values import read_values
-from autoscaler.model.catalogue import Architecture
-
-TEMPLATE = "ami/linux"
+from autoscaler.model.catalogue import Architecture, OperatingSystem
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +24,12 @@ class MachineRecipe:
 
     vendor: AcceleratorVendor | None
     instance_types: Mapping[Architecture, str]
+    platform: OperatingSystem = OperatingSystem.LINUX
+
+    @property
+    def template(self) -> str:
+        """The folder of its template, in the repository."""
+        return f"ami/{self.platform}"
 
 
 _X64, _ARM64 = Architecture.X64, Architecture.ARM64
@@ -38,9 +42,41 @@ MACHINE_RECIPES: Mapping[str, MachineRecipe] = MappingProxyType(
         ),
         # AMD publishes the driver and ROCm for x64 only. EC2's only types with GPUs of AMD are those of g4ad.
         "linux-rocm": MachineRecipe(AcceleratorVendor.AMD, {_X64: "g4ad.xlarge"}),
+        # EC2 has no Windows for arm64.
+        "windows": MachineRecipe(None, {_X64: "m7i.xlarge"}, OperatingSystem.WINDOWS),
+        "windows-gpu": MachineRecipe(
+            AcceleratorVendor.NVIDIA, {_X64: "g4dn.xlarge"}, OperatingSystem.WINDOWS
+        ),
     }
 )
-"""The recipes, by the name of their file in ami/linux/recipes."""
+"""The recipes, by the name of their file in the folder `recipes` of their template."""
+
+_LINUX_VALUES = {
+    "runner_version": "runner.version",
+    "runner_url": "runner.files.linux-{arch}.url",
+    "runner_sha256": "runner.files.linux-{arch}.sha256",
+    "source_name": "machine_images.ubuntu.names.{arch}",
+    "source_owner": "machine_images.ubuntu.owner",
+}
+_WINDOWS_VALUES = {
+    "runner_version": "runner.version",
+    "runner_url": "runner.files.windows-x64.url",
+    "runner_sha256": "runner.files.windows-x64.sha256",
+    "python_version": "programs.python-windows.version",
+    "python_url": "programs.python-windows.files.windows-x64.url",
+    "python_sha256": "programs.python-windows.files.windows-x64.sha256",
+    "git_version": "programs.git-windows.version",
+    "git_url": "programs.git-windows.files.windows-x64.url",
+    "git_sha256": "programs.git-windows.files.windows-x64.sha256",
+    "vc_redist_url": "programs.vc-redist.files.windows-x64.url",
+    "vc_redist_sha256": "programs.vc-redist.files.windows-x64.sha256",
+    "source_name": "machine_images.windows-server.names.x64",
+    "source_owner": "machine_images.windows-server.owner",
+}
+TEMPLATE_VALUES = MappingProxyType(
+    {OperatingSystem.LINUX: _LINUX_VALUES, OperatingSystem.WINDOWS: _WINDOWS_VALUES}
+)
+"""The keys in versions.yaml of a template's variables, by the variable's name."""
 
 
 def find_recipe(name: str, architecture: Architecture, root: Path) -> MachineRecipe:
@@ -51,27 +87,20 @@ def find_recipe(name: str, architecture: Architecture, root: Path) -> MachineRec
         raise BuildError(message)
     if architecture not in found.instance_types:
         only = ", ".join(found.instance_types)
+        what = "it" if found.vendor is None else "its driver"
         raise BuildError(
-            f"{name} cannot be built for {architecture}: its driver exists for {only} only"
+            f"{name} cannot be built for {architecture}: {what} exists for {only} only"
         )
-    if not (root / TEMPLATE / "recipes" / name).is_file():
-        message = f"{root} has no {TEMPLATE}; name the root of the repository with --root"
+    if not (root / found.template / "recipes" / name).is_file():
+        message = f"{root} has no {found.template}; name the root of the repository with --root"
         raise BuildError(message)
     return found
 
 
-def template_values(file: VersionsFile, arch: str) -> dict[str, str]:
+def template_values(file: VersionsFile, platform: OperatingSystem, arch: str) -> dict[str, str]:
     """Return the values of versions.yaml that the template needs. Raises ConfigurationError for a null."""
-    return read_values(
-        file,
-        {
-            "runner_version": "runner.version",
-            "runner_url": f"runner.files.linux-{arch}.url",
-            "runner_sha256": f"runner.files.linux-{arch}.sha256",
-            "source_name": f"machine_images.ubuntu.names.{arch}",
-            "source_owner": "machine_images.ubuntu.owner",
-        },
-    )
+    keys = TEMPLATE_VALUES[platform]
+    return read_values(file, {name: key.format(arch=arch) for name, key in keys.items()})
 
 
 def run_packer(words: list[str]) -> int:

@@ -41,6 +41,13 @@ class Processor(StrEnum):
     ARM64 = "arm64"
 
 
+class System(StrEnum):
+    """The operating system of a machine, as in fleet.yaml."""
+
+    LINUX = "linux"
+    WINDOWS = "windows"
+
+
 class Vendor(StrEnum):
     """The vendor of a GPU, as in fleet.yaml."""
 
@@ -189,6 +196,9 @@ DRIVER_BUDGET = 2430
 def driver(
     vendor: Annotated[Vendor, typer.Option(help="The vendor of the GPU.")] = Vendor.NVIDIA,
     arch: Annotated[Processor, typer.Option(help="The processor of the machine.")] = Processor.X64,
+    system: Annotated[
+        System, typer.Option("--os", help="The operating system of the machine.")
+    ] = System.LINUX,
     file: File = None,
     budget: Annotated[
         int, typer.Option(min=60, metavar="SECONDS", help="How long the installation may take.")
@@ -209,7 +219,7 @@ def driver(
     with usage_errors():
         versions = load_versions(file)
         plan = driver_plan(
-            versions, OperatingSystem.LINUX, Architecture(arch), AcceleratorVendor(vendor)
+            versions, OperatingSystem(system), Architecture(arch), AcceleratorVendor(vendor)
         )
     typer.echo(json.dumps({**plan, "budget_s": budget}, indent=2))
 

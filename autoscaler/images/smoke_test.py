@@ -4,8 +4,9 @@ The machine writes the verdict to its console, so nothing needs to reach it. The
 terminates it.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Protocol
 
 PATIENCE = 900.0
@@ -23,7 +24,7 @@ FAILED = "autoscaler:test-failed"
 MAX_TAG_VALUE = 256
 """EC2's limit on a tag's value, in characters."""
 
-USER_DATA = """\
+_LINUX = """\
 #!/bin/bash
 shutdown -P +20
 test=/opt/runner-agent/test-image
@@ -32,11 +33,34 @@ shutdown -P now
 """
 """The first line is for a test that hangs. cloud-init writes the output to the console."""
 
+_WINDOWS = """\
+<powershell>
+shutdown.exe /s /t 1200
+$test = 'C:\\runner-agent\\test-image.py'
+if (Test-Path $test) { & 'C:\\runner-agent\\python\\python.exe' -I $test }
+else {
+  $console = New-Object System.IO.Ports.SerialPort 'COM1'
+  $console.Open()
+  $console.WriteLine("image-test: failed: the image has no $test")
+  $console.Close()
+}
+shutdown.exe /a
+shutdown.exe /s /f /t 0
+</powershell>
+"""
+"""The test writes its verdict to COM1, the console. Windows refuses a shutdown while one is scheduled."""
+
+USER_DATA: Mapping[str, str] = MappingProxyType({"linux": _LINUX, "windows": _WINDOWS})
+"""The user data of the machine that tests an image, by the image's operating system."""
+
 _PASSED, _REFUSED = "image-test: passed ", "image-test: failed: "
 
 
 class ImageEc2(Protocol):
     """The calls to EC2. Each raises ImageEc2Error if EC2 cannot be reached or refuses."""
+
+    def platform(self, image: str) -> str:
+        """Return the operating system of an image: linux or windows."""
 
     def launch(self, image: str, user_data: str) -> str:
         """Launch an instance that terminates when it powers itself off; return its ID."""
@@ -86,7 +110,7 @@ def try_image(
 ) -> Verdict:
     """Test an image on a machine, and terminate the machine. Raises ImageEc2Error."""
     began = now()
-    instance = ec2.launch(image, USER_DATA)
+    instance = ec2.launch(image, USER_DATA[ec2.platform(image)])
     try:
         while now() - began < PATIENCE:
             # The state first: output that was written before the end is then in the console.

@@ -10,13 +10,17 @@ import typer
 from autoscaler.images.commands import DRIVER_BUDGET, Processor, usage_errors
 
 if TYPE_CHECKING:
-    from autoscaler.config.sku_settings import AcceleratorVendor
+    from autoscaler.images.baking import MachineRecipe
     from autoscaler.model.catalogue import Architecture
 
 
 def bake(
     recipe: Annotated[
-        str, typer.Argument(metavar="RECIPE", help="linux-cpu, linux-gpu or linux-rocm.")
+        str,
+        typer.Argument(
+            metavar="RECIPE",
+            help="linux-cpu, linux-gpu, linux-rocm, windows or windows-gpu.",
+        ),
     ],
     region: Annotated[str, typer.Option(help="The image's region.")],
     subnet: Annotated[str, typer.Option(help="The subnet of both machines. It needs internet.")],
@@ -48,7 +52,7 @@ def bake(
     import tempfile
     from datetime import UTC, datetime
 
-    from autoscaler.images.baking import TEMPLATE, find_recipe, run_packer
+    from autoscaler.images.baking import find_recipe, run_packer
     from autoscaler.images.publishing import publish
     from autoscaler.model.catalogue import Architecture
 
@@ -58,13 +62,13 @@ def bake(
         found = find_recipe(recipe, architecture, root)
         kind = machine or found.instance_types[architecture]
         with _stage("values and agent"):
-            values = _write_inputs(Path(folder), found.vendor, architecture, file)
+            values = _write_inputs(Path(folder), found, architecture, file)
         values |= {"recipe": recipe, "image_name": name, "image_set": image_set}
         values |= {"region": region, "subnet_id": subnet, "instance_type": kind}
         words = ["build", "-color=false"]
         words += [word for key, value in values.items() for word in ("-var", f"{key}={value}")]
         with _stage("build"):
-            status = run_packer([*words, *(further or ()), str(root / TEMPLATE)])
+            status = run_packer([*words, *(further or ()), str(root / found.template)])
     if status != 0:
         typer.echo(f"packer ended with status {status}: there is no image", err=True)
         raise typer.Exit(1)
@@ -75,7 +79,7 @@ def bake(
 
 def _write_inputs(
     folder: Path,
-    vendor: "AcceleratorVendor | None",
+    recipe: "MachineRecipe",
     architecture: "Architecture",
     file: Path | None,
 ) -> dict[str, str]:
@@ -88,16 +92,15 @@ def _write_inputs(
     from autoscaler.images.baking import template_values
     from autoscaler.images.driver import driver_plan
     from autoscaler.images.load import load_versions
-    from autoscaler.model.catalogue import OperatingSystem
 
     versions, agent = load_versions(file), build_agent()
-    values = template_values(versions, architecture)
+    values = template_values(versions, recipe.platform, architecture)
     (folder / "agent.py").write_bytes(agent)
     values |= {"agent_file": str(folder / "agent.py")}
     values |= {"agent_sha256": hashlib.sha256(agent).hexdigest()}
     values |= {"endpoint": os.environ.get("AWS_ENDPOINT_URL", "")}
-    if vendor is not None:
-        plan = driver_plan(versions, OperatingSystem.LINUX, architecture, vendor)
+    if recipe.vendor is not None:
+        plan = driver_plan(versions, recipe.platform, architecture, recipe.vendor)
         (folder / "driver.json").write_text(json.dumps({**plan, "budget_s": DRIVER_BUDGET}))
         values |= {"driver_plan": str(folder / "driver.json")}
     return values

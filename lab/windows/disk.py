@@ -79,14 +79,8 @@ def read_user_data(text: str) -> Booted:
     return Booted(["shutdown", *shutdown[1].split()], task_line, files)
 
 
-def make_disk(
-    prefix: Path, parts: Parts, agent: bytes, machine: LabMachine, scale: float
-) -> WindowsDisk:
-    """Create the disk of a machine as its image and its user data leave it. `scale` as in `Host`.
-
-    Raises ValueError for user data that the lab cannot play.
-    """
-    disk = WindowsDisk(prefix)
+def make_prefix(prefix: Path, parts: Parts) -> WindowsDisk:
+    """Create a disk with Python, the users and the registry, and without the folder of Windows."""
     drive = prefix / "drive_c"
     drive.mkdir(parents=True)
     (prefix / "dosdevices").mkdir()
@@ -94,10 +88,21 @@ def make_disk(
     for name in _REGISTRY:
         shutil.copyfile(parts.prefix / name, prefix / name)
     shutil.copytree(parts.prefix / "drive_c" / "users", drive / "users", symlinks=True)
-    # Machines only read these.
-    (drive / "windows").symlink_to(parts.prefix / "drive_c" / "windows")
     (drive / "runner-agent").mkdir()
     (drive / "runner-agent" / "python").symlink_to(parts.python)
+    return WindowsDisk(prefix)
+
+
+def make_disk(
+    prefix: Path, parts: Parts, agent: bytes, machine: LabMachine, scale: float
+) -> WindowsDisk:
+    """Create the disk of a machine as its image and its user data leave it. `scale` as in `Host`.
+
+    Raises ValueError for user data that the lab cannot play.
+    """
+    disk = make_prefix(prefix, parts)
+    # Machines only read it.
+    (prefix / "drive_c" / "windows").symlink_to(parts.prefix / "drive_c" / "windows")
     _install_runner(disk, parts, machine.runner_version)
     disk.path(f"{BASE}\\handover").mkdir(parents=True)
     settings = asdict(controller_settings(machine.user_data))
@@ -113,11 +118,17 @@ def make_disk(
     return disk
 
 
-def _install_runner(disk: WindowsDisk, parts: Parts, version: str) -> None:
-    disk.write(f"{RUNNER}\\run.cmd", RUN_CMD)
-    disk.write(f"{RUNNER}\\bin\\version", version)
+def runner_files(parts: Parts, version: str) -> dict[str, bytes]:
+    """Return the files of the lab's stand-in for actions/runner, by path in its folder."""
+    files = {"run.cmd": RUN_CMD.encode(), "bin/version": version.encode()}
     for name in ("Runner.Listener", "Runner.Worker"):
-        disk.write(f"{RUNNER}\\bin\\{name}.exe", launcher(parts, name, "runner"))
+        files[f"bin/{name}.exe"] = launcher(parts, name, "runner")
+    return files
+
+
+def _install_runner(disk: WindowsDisk, parts: Parts, version: str) -> None:
+    for path, content in runner_files(parts, version).items():
+        disk.write(f"{RUNNER}\\{path.replace('/', chr(92))}", content)
 
 
 def _expand(text: str, values: dict[str, str]) -> str:

@@ -12,7 +12,7 @@ _SET_FROM_FILE = re.compile(r"\$env:(\w+) = \(Get-Content -Raw \$(\w+)\)\.Trim\(
 _SET = re.compile(rf"\$env:(\w+) = {_QUOTED}")
 _REMOVE = re.compile(r"Remove-Item -Force \$(\w+)")
 _ENTER = re.compile(rf"Set-Location {_QUOTED}")
-_CALL = re.compile(r"& \.\\([\w.]+)")
+_CALL = re.compile(r"& \.\\([\w.-]+)")
 
 
 @dataclass(slots=True)

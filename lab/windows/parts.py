@@ -27,6 +27,7 @@ PROGRAMS = {
     "schtasks": "windows_command",
     "powershell": "powershell",
     "nvidia-smi": "nvidia_smi",
+    **dict.fromkeys(("net", "icacls", "sc", "certutil", "wevtutil"), "administration"),
 }
 """The lab's programs in the prefix, by the command that each answers. A change makes the prefix again."""
 

@@ -5,8 +5,11 @@ Wine gives its processes sessions and parents of their own. They all inherit WIN
 
 import os
 import signal
+import subprocess
 import time
 from pathlib import Path
+
+from lab.windows.parts import wine_environment
 
 
 def processes(prefix: Path) -> set[int]:
@@ -34,6 +37,20 @@ def end_processes(prefix: Path) -> None:
             except ProcessLookupError:
                 continue
         time.sleep(0.01)
+
+
+def shut_down(prefix: Path) -> None:
+    """End all processes of this prefix, after Wine's server has written the registry to the prefix."""
+    for option in ("-k", "-w"):
+        subprocess.run(  # noqa: S603 - Wine's own command
+            ["wineserver", option],  # noqa: S607
+            check=False,
+            env=wine_environment(prefix),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+    end_processes(prefix)
 
 
 def _is_server(pid: int) -> bool:

@@ -1,7 +1,9 @@
-"""The PowerShell of the user data has no syntax error.
+"""The PowerShell of the user data and of the recipes of images has no syntax error.
 
 Nothing here runs it. tests/windows parses the scripts that the agent writes on a Windows machine.
 """
+
+from pathlib import Path
 
 import pytest
 
@@ -20,6 +22,16 @@ SCRIPT = TEXT.removeprefix("<powershell>\n").removesuffix("</powershell>\n")
 )
 def test_the_powershell_of_the_user_data_has_no_syntax_error() -> None:
     assert mistakes(SCRIPT) == []
+
+
+RECIPES = Path(__file__).parents[2] / "ami"
+
+
+def test_the_powershell_of_the_recipes_has_no_syntax_error() -> None:
+    [script] = RECIPES.rglob("*.ps1")
+    text = script.read_text()
+    assert mistakes(text) == []
+    assert mistakes(text.replace("} catch {", "} catch")) != []
 
 
 @pytest.mark.parametrize(

@@ -38,11 +38,10 @@ RECIPES = ("linux-cpu", "linux-gpu", "linux-rocm")
 
 
 @dataclass(frozen=True)
-class Place:
-    """A laboratory whose EC2 has a stock image, and a key, packages and a runner for a build."""
+class Account:
+    """A laboratory whose EC2 has a stock image, and a key and downloads for a build."""
 
     lab: Laboratory
-    host: RootHost
     ports: Mapping[str, int]
     """The port of each build machine's SSH server, by recipe."""
     versions: Path
@@ -54,7 +53,14 @@ class Place:
         return self.lab.ec2
 
 
-def _key_pair() -> tuple[bytes, str]:
+@dataclass(frozen=True)
+class Place(Account):
+    """An account whose machines run real root file systems."""
+
+    host: RootHost
+
+
+def key_pair() -> tuple[bytes, str]:
     """Return a private key in PEM and its public key.
 
     Packer 1.6.6 signs with RSA keys in a way that OpenSSH no longer accepts, so it is none of RSA.
@@ -107,7 +113,7 @@ def publishers(folder: Path) -> Iterator[tuple[str, list[Path]]]:
 async def place(folder: Path) -> AsyncIterator[Place]:
     """Start a laboratory with a stock image, whose machines run real root file systems."""
     key, agent, versions = folder / "key", folder / "agent.py", folder / "versions.yaml"
-    private, public = _key_pair()
+    private, public = key_pair()
     agent.write_bytes(build_agent())
     key.write_bytes(private)
     key.chmod(0o600)
@@ -143,7 +149,7 @@ async def place(folder: Path) -> AsyncIterator[Place]:
                 "ssh_private_key_file": str(key),
                 "poll_seconds": 1,
             }
-            yield Place(lab, host, ports, versions, variables)
+            yield Place(lab, ports, versions, variables, host)
 
 
 def packer(*words: str | Path) -> subprocess.CompletedProcess[str]:
@@ -174,7 +180,7 @@ class Built:
         return (self.disk / path.lstrip("/")).read_text()
 
 
-def start_autoscaler(at: Place, *words: str) -> subprocess.Popen[str]:
+def start_autoscaler(at: Account, *words: str) -> subprocess.Popen[str]:
     """Start a command of `autoscaler` that takes a region and a subnet, in the root of the repository."""
     environment = os.environ | {
         "AWS_ACCESS_KEY_ID": "lab",
@@ -191,7 +197,7 @@ def start_autoscaler(at: Place, *words: str) -> subprocess.Popen[str]:
     )
 
 
-def start_bake(at: Place, recipe: str = "linux-cpu") -> subprocess.Popen[str]:
+def start_bake(at: Account, recipe: str = "linux-cpu") -> subprocess.Popen[str]:
     """Start `autoscaler images bake`, which runs Packer and then starts a machine from the image."""
     words = ["images", "bake", recipe, "--file", str(at.versions), "--"]
     # The test's own stock image, runner and SSH server, in place of those of versions.yaml and AWS.

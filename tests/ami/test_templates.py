@@ -2,11 +2,14 @@
 
 import asyncio
 import json
+import re
 import signal
 from pathlib import Path
 
 import pytest
 
+from autoscaler.images.baking import TEMPLATE_VALUES
+from autoscaler.model.catalogue import OperatingSystem
 from tests.ami.conftest import AMI, make_folder, packer, place, start_bake
 
 VALUES = {
@@ -26,6 +29,15 @@ VALUES = {
 }
 
 
+WINDOWS = {
+    f"{program}_{key}": "1"
+    for program in ("python", "git", "vc_redist")
+    for key in ("version", "url", "sha256")
+    if (program, key) != ("vc_redist", "version")
+}
+"""The further values of the template for Windows."""
+
+
 def validate(folder: Path, template: str, **changes: str | None) -> tuple[int, str]:
     values = {name: value for name, value in (VALUES | changes).items() if value is not None}
     file = folder / "values.json"
@@ -34,9 +46,18 @@ def validate(folder: Path, template: str, **changes: str | None) -> tuple[int, s
     return done.returncode, done.stdout + done.stderr
 
 
-@pytest.mark.parametrize("template", ["linux"])
-def test_packer_accepts_the_template(tmp_path: Path, template: str) -> None:
-    assert validate(tmp_path, template)[0] == 0
+@pytest.mark.parametrize(("template", "further"), [("linux", {}), ("windows", WINDOWS)])
+def test_packer_accepts_the_template(
+    tmp_path: Path, template: str, further: dict[str, str]
+) -> None:
+    assert validate(tmp_path, template, **further)[0] == 0
+
+
+@pytest.mark.parametrize("platform", OperatingSystem)
+def test_the_command_gives_each_template_values_that_it_has(platform: OperatingSystem) -> None:
+    text = next((AMI / platform).glob("*.pkr.hcl")).read_text()
+    declared = set(re.findall(r'^variable "(\w+)"', text, re.MULTILINE))
+    assert set(TEMPLATE_VALUES[platform]) <= declared
 
 
 def test_packer_names_a_value_that_is_missing(tmp_path: Path) -> None:

@@ -33,13 +33,19 @@ def bake(path: Path, *words: str | Path) -> subprocess.Popen[str]:
         (["linux-cpu"], "cannot run packer: No such file or directory; install it from https://"),
         (
             ["linux-tpu", "--instance-type", "m7i.large"],
-            "there is no recipe 'linux-tpu'; name one of linux-cpu, linux-gpu, linux-rocm",
+            "there is no recipe 'linux-tpu'; name one of linux-cpu, linux-gpu, linux-rocm, windows, "
+            "windows-gpu",
         ),
         (
             ["linux-rocm", "--arch", "arm64", "--instance-type", "g5g.xlarge"],
             "linux-rocm cannot be built for arm64: its driver exists for x64 only",
         ),
         (["linux-cpu", "--root", "docs"], "docs has no ami/linux; name the root"),
+        (["windows", "--root", "docs"], "docs has no ami/windows; name the root"),
+        (
+            ["windows", "--arch", "arm64"],
+            "windows cannot be built for arm64: it exists for x64 only",
+        ),
     ],
 )
 def test_what_cannot_be_built_is_named(tmp_path: Path, words: list[str], why: str) -> None:

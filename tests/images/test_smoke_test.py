@@ -6,11 +6,13 @@ from autoscaler.images.smoke_test import (
     FAILED,
     PATIENCE,
     PUBLISHED,
+    USER_DATA,
     ImageEc2Error,
     Verdict,
     publish,
     read_verdict,
 )
+from tests.powershell import mistakes
 
 NOW = "2026-11-23T21:00:00Z"
 PASSED = 'boot\n[   12.0] cloud-init: image-test: passed {"runner": "2.338.0"}\n'
@@ -19,15 +21,22 @@ PASSED = 'boot\n[   12.0] cloud-init: image-test: passed {"runner": "2.338.0"}\n
 class Machine:
     """EC2 with one machine. `console` and `states` are the answers in order; the last one repeats."""
 
-    def __init__(self, console: list[str], states: list[str]) -> None:
+    def __init__(
+        self, console: list[str], states: list[str], platform: str = "linux", start: str = "#!"
+    ) -> None:
+        self.named, self.start = platform, start
         self.outputs, self.states = console, states
         self.time = 0.0
         self.terminated: list[str] = []
         self.tags: dict[str, str] = {}
         self.refuses = ""
 
+    def platform(self, image: str) -> str:
+        assert image == "ami-1"
+        return self.named
+
     def launch(self, image: str, user_data: str) -> str:
-        assert (image, user_data[:2]) == ("ami-1", "#!")
+        assert (image, user_data.startswith(self.start)) == ("ami-1", True)
         return "i-1"
 
     def console(self, instance: str) -> str:
@@ -104,6 +113,13 @@ def test_an_error_of_ec2_tags_nothing_and_terminates_the_machine() -> None:
     with pytest.raises(ImageEc2Error):
         machine.publish()
     assert (machine.tags, machine.terminated) == ({}, ["i-1"])
+
+
+def test_an_image_of_windows_gets_powershell_that_schedules_a_shutdown_first() -> None:
+    start = "<powershell>\nshutdown.exe /s /t 1200\n"
+    assert Machine([PASSED], ["running"], "windows", start).publish().passed
+    script = USER_DATA["windows"].removeprefix("<powershell>\n").removesuffix("</powershell>\n")
+    assert mistakes(script) == []
 
 
 def test_a_line_that_has_not_ended_is_not_read() -> None:

@@ -177,10 +177,18 @@ def main() -> int:
     """Run as the listener, or as the worker, by the name of the program."""
     if "worker" in os.path.basename(sys.argv[0]).lower():
         return work(float(sys.argv[1]))
-    with open("bin\\version", encoding="ascii") as file:
+    folder = os.path.dirname(os.path.abspath(sys.argv[0]))
+    with open(os.path.join(folder, "version"), encoding="ascii") as file:
         version = file.read().strip()
     if sys.argv[1:] == ["--version"]:
         say(version)
+        return 0
+    if sys.argv[1:] == ["warmup"]:
+        root = os.path.dirname(folder)
+        os.makedirs(os.path.join(root, "_diag"), exist_ok=True)
+        for name in ("_diag\\Runner_20260101-000000-utc.log", "warmed-up"):
+            with open(os.path.join(root, name), "w", encoding="ascii") as file:
+                file.write("warmed up\n")
         return 0
     settings = os.environ.pop("ACTIONS_RUNNER_INPUT_JITCONFIG")
     return Listener(json.loads(base64.b64decode(settings)), version).run()

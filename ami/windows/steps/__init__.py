@@ -1,0 +1,1 @@
+"""The steps of the recipes for Windows."""
