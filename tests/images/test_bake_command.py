@@ -8,6 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from autoscaler.config import ConfigurationError
+from autoscaler.config.sku_settings import AcceleratorVendor
+from autoscaler.images.baking import MACHINE_RECIPES, find_recipe, template_values
+from autoscaler.images.driver import driver_plan
+from autoscaler.images.load import load_versions
+from autoscaler.model.catalogue import Architecture, OperatingSystem
 from tests.images.versions import SUM, changed, written
 
 MAIN = "from autoscaler.cli import main; main()"
@@ -60,6 +66,34 @@ def test_a_value_that_is_null_is_not_built(tmp_path: Path) -> None:
     _, error = process.communicate()
     assert process.returncode == 2
     assert "runner.files.linux-x64.sha256: is null" in error
+
+
+BUILDS = [
+    (name, architecture)
+    for name, recipe in MACHINE_RECIPES.items()
+    for architecture in recipe.instance_types
+]
+
+
+@pytest.mark.parametrize(("name", "architecture"), BUILDS)
+def test_the_shipped_file_has_every_value_that_a_recipe_needs(
+    name: str, architecture: Architecture
+) -> None:
+    """Except the address and the checksum of NVIDIA's driver for Windows, which NVIDIA does not publish."""
+    file, recipe = load_versions(), find_recipe(name, architecture, ROOT)
+    assert all(template_values(file, recipe.platform, architecture).values())
+    if name == "windows-gpu":
+        with pytest.raises(ConfigurationError, match="nvidia-driver-windows"):
+            driver_plan(file, recipe.platform, architecture, AcceleratorVendor.NVIDIA)
+    elif recipe.vendor is not None:
+        plan = driver_plan(file, recipe.platform, architecture, recipe.vendor)
+        assert plan["vendor"] == recipe.vendor
+
+
+def test_a_build_for_arm64_reads_the_files_for_arm64() -> None:
+    values = template_values(load_versions(), OperatingSystem.LINUX, Architecture.ARM64)
+    assert "-linux-arm64-" in values["runner_url"]
+    assert "-arm64-server-" in values["source_name"]
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
