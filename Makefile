@@ -124,7 +124,7 @@ terraform: setup ## Apply the Terraform modules with the real AWS provider again
 	@echo '==> pytest tests/terraform'
 	@$(PYTEST) tests/terraform
 
-images: setup ## Build container images from their Dockerfiles and run them (as root; other users skip it).
+images: setup ## Build container images from their Dockerfiles and run them (as root).
 	@echo '==> pytest tests/docker_images'
 	@nice $(PYTEST) tests/docker_images
 

@@ -18,8 +18,6 @@ until [ -e "$GO_ON" ]; do sleep 0.05; done
 exec /bin/rm "$@"
 """
 
-pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="makes a root for Debian as root only")
-
 
 @pytest.fixture
 def scratch(tmp_path: Path) -> Path:
@@ -31,6 +29,7 @@ def scratch(tmp_path: Path) -> Path:
 @pytest.fixture
 def fresh(tmp_path: Path, scratch: Path) -> Iterator[subprocess.Popen[str]]:
     """The script in a process group of its own; `rm` waits until the test lets it go on."""
+    assert os.geteuid() == 0, "makes a root for Debian as root only; run: sudo make edges"
     programs = tmp_path / "programs"
     programs.mkdir()
     for name, text in (("mmdebstrap", MMDEBSTRAP), ("rm", RM)):

@@ -7,8 +7,6 @@ import shutil
 import subprocess
 from pathlib import Path
 
-import pytest
-
 from lab.kubernetes.programs import cache
 
 RELEASE = "bookworm"
@@ -35,7 +33,9 @@ def base_root() -> Path:
     Raises RuntimeError if it cannot be made.
     """
     if os.geteuid() != 0:
-        pytest.skip("only root can mount the disks of the machines that are built")
+        raise RuntimeError(
+            "only root can mount the disks of built machines; run: sudo make edges windows"
+        )
     digest = hashlib.sha256(" ".join((RELEASE, *PACKAGES)).encode()).hexdigest()[:16]
     folder = cache().parent / "machine-roots"
     root = folder / digest
