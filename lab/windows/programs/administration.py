@@ -110,15 +110,15 @@ def certutil(words: list[str], _state: dict[str, Any]) -> int:
 
 def store_root(der: bytes) -> None:
     """Add a certificate to the roots of the machine."""
-    assert sys.platform == "win32"
-    crypt = ctypes.windll.crypt32
-    crypt.CertOpenStore.restype = wt.HANDLE
-    # CERT_STORE_PROV_SYSTEM_W, CERT_SYSTEM_STORE_LOCAL_MACHINE
-    arguments = ctypes.c_void_p(10), 0, ctypes.c_void_p(None), 0x20000, ctypes.c_wchar_p("Root")
-    store = wt.HANDLE(crypt.CertOpenStore(*arguments))
-    # X509_ASN_ENCODING, CERT_STORE_ADD_REPLACE_EXISTING
-    crypt.CertAddEncodedCertificateToStore(store, 1, der, len(der), 3, None)
-    crypt.CertCloseStore(store, 0)
+    if sys.platform == "win32":  # type checkers of Linux know no CryptoAPI
+        crypt = ctypes.windll.crypt32
+        crypt.CertOpenStore.restype = wt.HANDLE
+        # CERT_STORE_PROV_SYSTEM_W, CERT_SYSTEM_STORE_LOCAL_MACHINE
+        arguments = ctypes.c_void_p(10), 0, ctypes.c_void_p(None), 0x20000, ctypes.c_wchar_p("Root")
+        store = wt.HANDLE(crypt.CertOpenStore(*arguments))
+        # X509_ASN_ENCODING, CERT_STORE_ADD_REPLACE_EXISTING
+        crypt.CertAddEncodedCertificateToStore(store, 1, der, len(der), 3, None)
+        crypt.CertCloseStore(store, 0)
 
 
 def wevtutil(words: list[str], state: dict[str, Any]) -> int:
