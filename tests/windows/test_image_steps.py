@@ -69,10 +69,10 @@ def test_only_the_runner_may_change_its_folders_and_its_password_never_expires(
     commands = built.commands()
     system, administrators, users = "*S-1-5-18", "*S-1-5-32-544", "*S-1-5-32-545"
     both = [f"{system}:(OI)(CI)F", f"{administrators}:(OI)(CI)F"]
+    # The step `seal` must see what is in the last one, and runs as an administrator.
+    own = ("actions-runner", "hostedtoolcache", "ProgramData\\runner-agent\\handover")
     assert commands["rights"] == {
-        "C:\\actions-runner": [*both, "runner:(OI)(CI)F"],
-        "C:\\hostedtoolcache": [*both, "runner:(OI)(CI)F"],
-        "C:\\ProgramData\\runner-agent\\handover": [both[0], "runner:(OI)(CI)F"],
+        **{f"C:\\{folder}": [*both, "runner:(OI)(CI)F"] for folder in own},
         "C:\\runner-agent": [*both, f"{users}:(OI)(CI)RX"],
     }
     assert commands["max_age"] == "unlimited"

@@ -53,9 +53,8 @@ def apply() -> None:
     run("net", "user", ACCOUNT, password, "/add", "/expires:never", "/passwordchg:no")
     # As on Linux, where the runner may use sudo. Only administrators may also log on for a task.
     run("net", "localgroup", GROUP, ACCOUNT, "/add")
-    restrict(RUNNER, full(SYSTEM), full(ADMINISTRATORS), full(ACCOUNT))
-    restrict(TOOLS, full(SYSTEM), full(ADMINISTRATORS), full(ACCOUNT))
-    restrict(HANDOVER, full(SYSTEM), full(ACCOUNT))
+    for folder in (RUNNER, TOOLS, HANDOVER):
+        restrict(folder, full(SYSTEM), full(ADMINISTRATORS), full(ACCOUNT))
     task = BUILD / "task.xml"
     # Task Scheduler reads UTF-16.
     task.write_text((HERE / "files" / "actions-runner.xml").read_text("utf-8"), encoding="utf-16")
