@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 
 from autoscaler.agent.amd_smi import check_amd_errors, check_amd_heat, check_amd_pages
@@ -52,6 +53,10 @@ def check_accelerators(health_checks: dict[str, Any], host: Host, clock: Clock) 
     wanted = read_wanted(parameters)
     try:
         if wanted.vendor == "nvidia":
+            # AMD's programs show the version of the kernel module, and the manifest has that of the release.
+            wanted = read_wanted(
+                parameters, "" if "driver" in health_checks else image_driver(host)
+            )
             promised = "driver" in health_checks or os.path.exists(host.root + PERSISTENCE_UNIT)
             return _check_nvidia(wanted, host, clock, promised)
         if wanted.vendor == "amd":
@@ -59,6 +64,16 @@ def check_accelerators(health_checks: dict[str, Any], host: Host, clock: Clock) 
     except (NotInstalled, NoUsableAnswer) as error:
         return [Check("gpu_query", False, str(error))]
     return [Check("gpu_query", False, "this agent does not know the vendor")]
+
+
+def image_driver(host: Host) -> str:
+    """Return the version of the driver in the manifest of the image; nothing if the image has none."""
+    try:
+        with open(host.image_manifest, encoding="utf-8") as file:
+            found = json.load(file)["versions"]["driver"]
+    except (OSError, ValueError, TypeError, KeyError):
+        return ""
+    return found if isinstance(found, str) else ""
 
 
 def _check_nvidia(wanted: Wanted, host: Host, clock: Clock, promised: bool) -> list[Check]:

@@ -15,15 +15,17 @@ HOTTEST = 95.0
 """Degrees Celsius at which a GPU without a threshold of its own counts as too hot."""
 
 Wanted = collections.namedtuple(
-    "Wanted", ("vendor", "count", "models", "memory_gb", "driver_version")
+    "Wanted", ("vendor", "count", "models", "memory_gb", "driver_version", "image_driver")
 )
-"""The parameters of the check. Without a `driver_version`, `models` or `memory_gb`, any will do."""
+"""The parameters of the check. Without a `driver_version`, `models` or `memory_gb`, any will do.
+
+`image_driver` is the version of the driver with which the image was built, or nothing."""
 
 Device = collections.namedtuple("Device", ("place", "model", "memory_gib"))
 """One accelerator. `place` names it for people, and `model` is empty if it does not answer."""
 
 
-def read_wanted(parameters: dict[str, Any]) -> Wanted:
+def read_wanted(parameters: dict[str, Any], image_driver: str = "") -> Wanted:
     """Return the controller's parameters (docs/bootstrap.md). Values of another type are not checked."""
     count, models = parameters.get("count"), parameters.get("models")
     memory, driver = parameters.get("memory_gb"), parameters.get("driver_version")
@@ -33,23 +35,28 @@ def read_wanted(parameters: dict[str, Any]) -> Wanted:
         [one for one in models if isinstance(one, str)] if isinstance(models, list) else [],
         memory if isinstance(memory, (int, float)) else 0,
         driver if isinstance(driver, str) else "",
+        image_driver,
     )
 
 
 def check_devices(devices: Sequence[Device], driver: str, wanted: Wanted) -> list[Check]:
     """Return the checks of the driver's version, and of the number, models and memory of the devices."""
     return [
-        _check_driver(driver, wanted.driver_version),
+        _check_driver(driver, wanted),
         _check_count(devices, wanted.count),
         *_check_kind([device for device in devices if device.model], wanted),
     ]
 
 
-def _check_driver(driver: str, wanted: str) -> Check:
-    """`wanted` is a whole version, or the beginning of one: 580 stands for every 580.x."""
-    other = bool(wanted) and driver != wanted and not driver.startswith(wanted + ".")
-    problems = [f"{driver or 'unknown'}, and {wanted} is wanted"] if other else []
-    return verdict("gpu_driver", problems, driver or "unknown")
+def _check_driver(driver: str, wanted: Wanted) -> Check:
+    """A wanted version is a whole one, or the beginning of one: 580 stands for every 580.x."""
+    shown, version, built = driver or "unknown", wanted.driver_version, wanted.image_driver
+    problems = []
+    if version and driver != version and not driver.startswith(version + "."):
+        problems.append(f"{shown}, and {version} is wanted")
+    if built and driver != built:
+        problems.append(f"{shown}, and the image was built with {built}")
+    return verdict("gpu_driver", problems, shown)
 
 
 def _check_count(devices: Sequence[Device], wanted: int) -> Check:

@@ -82,6 +82,13 @@ class Host:
         return os.path.join(self.state, "started")
 
     @property
+    def image_manifest(self) -> str:
+        """The file that says what the image contains, if a recipe of this project built it."""
+        if WINDOWS:
+            return "C:\\runner-agent\\image.json"
+        return self.root + "/opt/runner-agent/image.json"
+
+    @property
     def driver_log(self) -> str:
         """The file that keeps the output of a driver's installation."""
         if WINDOWS:

@@ -206,6 +206,43 @@ def test_another_driver_fails(image: Image, wanted: str) -> None:
     assert image.failed({**ONE_A10G, "driver_version": wanted}) == {"gpu_driver": detail}
 
 
+@pytest.mark.parametrize(
+    ("manifest", "failed"),
+    [
+        ('{"versions": {"driver": "580.95.05"}}', {}),
+        (
+            '{"versions": {"driver": "580.178.04"}}',
+            {"gpu_driver": "580.95.05, and the image was built with 580.178.04"},
+        ),
+        ('{"versions": {"runner": "2.338.0"}}', {}),
+        ('{"versions": {"driver": 580}}', {}),
+        ('{"versions": null}', {}),
+        ("{", {}),
+    ],
+)
+def test_the_driver_is_the_one_in_the_manifest_of_the_image(
+    image: Image, manifest: str, failed: dict[str, str]
+) -> None:
+    image.install_nvidia({})
+    file = image.root / "opt/runner-agent/image.json"
+    file.parent.mkdir(parents=True)
+    file.write_text(manifest)
+    assert image.failed(ONE_A10G) == failed
+
+
+def test_an_installed_driver_is_not_compared_with_the_manifest(
+    image: Image, agent: ModuleType
+) -> None:
+    image.install_nvidia({})
+    file = image.root / "opt/runner-agent/image.json"
+    file.parent.mkdir(parents=True)
+    file.write_text('{"versions": {"driver": "580.178.04"}}')
+    host = agent.Host({"root": str(image.root)})
+    parameters = {"accelerator": ONE_A10G, "driver": {}}
+    found = agent.check_accelerators(parameters, host, image.clock)
+    assert {one.name: one.ok for one in found}["gpu_driver"]
+
+
 @pytest.mark.case(
     "a GPU has uncorrectable ECC errors, or a page or row that waits for its repair: the machine is not used",
     topic="Accelerators",
