@@ -93,18 +93,21 @@ def make_prefix(prefix: Path, parts: Parts) -> WindowsDisk:
     return WindowsDisk(prefix)
 
 
-def make_disk(
-    prefix: Path, parts: Parts, agent: bytes, machine: LabMachine, scale: float
-) -> WindowsDisk:
-    """Create the disk of a machine as its image and its user data leave it. `scale` as in `Host`.
-
-    Raises ValueError for user data that the lab cannot play.
-    """
+def make_disk(prefix: Path, parts: Parts, runner_version: str) -> WindowsDisk:
+    """Create the disk of a machine as its image leaves it."""
     disk = make_prefix(prefix, parts)
     # Machines only read it.
     (prefix / "drive_c" / "windows").symlink_to(parts.prefix / "drive_c" / "windows")
-    _install_runner(disk, parts, machine.runner_version)
+    _install_runner(disk, parts, runner_version)
     disk.path(f"{BASE}\\handover").mkdir(parents=True)
+    return disk
+
+
+def write_user_data(disk: WindowsDisk, agent: bytes, machine: LabMachine, scale: float) -> None:
+    """Write what the user data of a machine write. `scale` as in `Host`.
+
+    Raises ValueError for user data that the lab cannot play.
+    """
     settings = asdict(controller_settings(machine.user_data))
     settings["controller"] = settings.pop("url")
     disk.write(f"{BASE}\\controller.json", json.dumps(settings))
@@ -115,7 +118,6 @@ def make_disk(
     for path, content in booted.files.items():
         disk.write(path, content)
     disk.write(TASK, f"@{booted.task}\r\n")
-    return disk
 
 
 def runner_files(parts: Parts, version: str) -> dict[str, bytes]:

@@ -15,7 +15,14 @@ from lab.machine_host import LabMachine
 from lab.machines.image import check_reachable
 from lab.machines.process import MAX_WRITTEN, without_privileges
 from lab.windows.commands import CommandServer
-from lab.windows.disk import BASE, TASK, WindowsDisk, make_disk, read_user_data
+from lab.windows.disk import (
+    BASE,
+    TASK,
+    WindowsDisk,
+    make_disk,
+    read_user_data,
+    write_user_data,
+)
 from lab.windows.launch_script import run_launch_script
 from lab.windows.parts import Parts, wine, wine_environment
 from lab.windows.processes import end_processes
@@ -29,6 +36,7 @@ class WindowsHost:
 
     `folder` gets a prefix for each machine. `agent` is the agent's source. `scale` is lab seconds per real
     second. `keep` keeps the prefixes. `task` is the name of the task that the image registered for the runner.
+    `image` creates the disk of a machine as its image leaves it; default: the lab's own image.
     """
 
     def __init__(
@@ -40,14 +48,17 @@ class WindowsHost:
         *,
         keep: bool = False,
         task: str = RUNNER_TASK,
+        image: Callable[[Path, LabMachine], WindowsDisk] | None = None,
     ) -> None:
         check_reachable(folder)
         self._folder = folder
         self._agent = agent
-        self._parts = parts
         self._scale = scale
         self._keep = keep
         self._task = task
+        self._image = image or (
+            lambda prefix, machine: make_disk(prefix, parts, machine.runner_version)
+        )
         self._commands = CommandServer()
         self._computers: dict[str, _Computer] = {}
         self._written: dict[str, str] = {}
@@ -74,9 +85,7 @@ class WindowsHost:
         booted = read_user_data(machine.user_data)
         variables = {"LAB_WINDOWS": await self._commands.start(), "LAB_MACHINE": name}
         prefix = self._folder / name
-        disk = await asyncio.to_thread(
-            make_disk, prefix, self._parts, self._agent, machine, self._scale
-        )
+        disk = await asyncio.to_thread(self._make_disk, prefix, machine)
         if self._closed.is_set():
             await asyncio.to_thread(shutil.rmtree, prefix)
             return
@@ -84,6 +93,11 @@ class WindowsHost:
         self._computers[name] = self._commands.computers[name] = computer
         computer.schedule_shutdown(float(booted.shutdown[-1]))
         await computer.start(TASK)
+
+    def _make_disk(self, prefix: Path, machine: LabMachine) -> WindowsDisk:
+        disk = self._image(prefix, machine)
+        write_user_data(disk, self._agent, machine, self._scale)
+        return disk
 
     async def reboot(self, instance_id: str) -> None:
         """End all processes, and run what starts with Windows. A scheduled shutdown is forgotten."""

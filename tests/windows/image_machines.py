@@ -10,20 +10,21 @@ from asyncio.subprocess import DEVNULL, PIPE, STDOUT, Process
 from collections.abc import Mapping
 from pathlib import Path
 
+from autoscaler.app.agent_file import build_agent
 from autoscaler.images.smoke_test import USER_DATA
-from lab.ec2.images import Image
 from lab.ec2.service import LabEc2
 from lab.machine_host import LabMachine
 from lab.windows.commands import CommandServer
 from lab.windows.disk import WindowsDisk
-from lab.windows.host import LAUNCHER
+from lab.windows.host import LAUNCHER, WindowsHost
 from lab.windows.launch_script import run_launch_script
-from lab.windows.parts import wine, wine_environment
+from lab.windows.parts import Parts, wine, wine_environment
 from lab.windows.processes import end_processes, shut_down
 from tests.ami.root import base_root
 from tests.windows.image_build import AMI
 
 SSH_MACHINE = Path(__file__).parent / "ssh_machine.sh"
+AGENT = build_agent()
 TEST = re.search(r"^\$test = '(.*)'$", USER_DATA["windows"], re.MULTILINE)
 """The program of the image that the user data of the smoke test run."""
 
@@ -32,11 +33,15 @@ class ImageHost:
     """A machine host for `LabEc2`, whose machines have a disk each in `folder`.
 
     `stock` is the disk of the stock image. An instance with a key pair runs an SSH server at the port that
-    `ports` has for it, with `key` (a public key) as the administrator's. Another runs the image's own test.
+    `ports` has for it, with `key` (a public key) as the administrator's. Another runs the image's own test, or
+    as a machine of a fleet the agent that the image has.
     """
 
-    def __init__(self, folder: Path, stock: Path, ports: Mapping[str, int], key: str) -> None:
+    def __init__(
+        self, folder: Path, stock: Path, ports: Mapping[str, int], key: str, parts: Parts
+    ) -> None:
         folder.mkdir()
+        folder.chmod(0o755)
         self._folder = folder
         self._stock = stock
         self._ports = ports
@@ -45,15 +50,18 @@ class ImageHost:
         self._processes: dict[str, Process] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._written: dict[str, bytes] = {}
+        self._fleet = WindowsHost(folder, AGENT, parts, keep=True, image=self._disk_of_image)
         self.ec2: LabEc2 | None = None
 
     async def boot(self, machine: LabMachine) -> None:
         assert self.ec2 is not None
         instance = self.ec2.instances.find(machine.instance_id)
         assert instance is not None
-        disk = self.disk(machine.instance_id)
-        source = self._source(instance.specification.image)
-        await asyncio.to_thread(shutil.copytree, source, disk.prefix, symlinks=True)
+        if "register-scheduledtask" in machine.user_data.lower():
+            await self._fleet.boot(machine)
+            return
+        prefix = self.disk(machine.instance_id).prefix
+        await asyncio.to_thread(self._disk_of_image, prefix, machine)
         pair = instance.specification.key_name
         run = self._serve_ssh(machine, pair) if pair else self._test(machine)
         task = asyncio.create_task(run)
@@ -67,9 +75,15 @@ class ImageHost:
             failure = f"{task.exception()!r}\n".encode()
             self._written[instance_id] = self._written.get(instance_id, b"") + failure
 
-    def _source(self, image: Image) -> Path:
-        """Return the disk that an image was made of."""
-        return self.disk(image.source_instance).prefix if image.source_instance else self._stock
+    def _disk_of_image(self, prefix: Path, machine: LabMachine) -> WindowsDisk:
+        """Create the disk of a machine: a copy of the disk that its image was made of."""
+        assert self.ec2 is not None
+        instance = self.ec2.instances.find(machine.instance_id)
+        assert instance is not None
+        made_of = instance.specification.image.source_instance
+        source = self.disk(made_of).prefix if made_of else self._stock
+        shutil.copytree(source, prefix, symlinks=True)
+        return WindowsDisk(prefix)
 
     def disk(self, instance_id: str) -> WindowsDisk:
         """Return the disk of an instance."""
@@ -144,11 +158,13 @@ class ImageHost:
         )
 
     async def shut_down(self, instance_id: str) -> None:
+        await self._fleet.shut_down(instance_id)
         # Wine's server has written the registry when it ends.
         await asyncio.to_thread(shut_down, self.disk(instance_id).prefix)
         await self.kill(instance_id)
 
     async def kill(self, instance_id: str) -> None:
+        await self._fleet.kill(instance_id)
         process = self._processes.pop(instance_id, None)
         if process is not None and process.returncode is None:
             process.terminate()
@@ -157,13 +173,16 @@ class ImageHost:
 
     def console(self, instance_id: str) -> str:
         console = self.disk(instance_id).prefix / "console"
-        return console.read_text() if console.exists() else self.log(instance_id)
+        if console.exists():
+            return console.read_text()
+        return self.log(instance_id) or self._fleet.console(instance_id)
 
     def log(self, instance_id: str) -> str:
         """Return what the machine's processes wrote."""
         return self._written.get(instance_id, b"").decode(errors="replace")
 
     async def close(self) -> None:
+        await self._fleet.close()
         for instance_id in list(self._processes):
             await self.kill(instance_id)
         await asyncio.gather(*self._tasks, return_exceptions=True)

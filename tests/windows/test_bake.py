@@ -2,19 +2,26 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
+import shutil
+import tempfile
+from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
 import pytest_asyncio
 import yaml
 
 from lab.ec2.images import Image
+from lab.ec2.lifecycle import BY_ITSELF
 from lab.laboratory import LabFleet, Laboratory
 from lab.ports import free_ports
 from lab.windows.disk import WindowsDisk
 from lab.windows.parts import Parts
-from tests.ami.conftest import Account, key_pair, make_folder, start_bake
+from tests.ami.conftest import Account, key_pair, start_bake
+from tests.ami.repository import sha256
+from tests.lab.system.harness import SKU_TAG, at_rest, job
+from tests.lab.system.pace import PATIENCE
 from tests.windows.image_build import publishers
 from tests.windows.image_machines import ImageHost
 from tests.windows.stock import DRIVER, RUNNER, make_stock
@@ -25,7 +32,7 @@ FLEET = LabFleet(
     "acme",
     ("widgets",),
     {
-        "windows": {
+        "baked": {
             "on": [{"provider": "lab", "instance_types": ["m7i.xlarge"]}],
             "os": "windows",
             "image": {"name": "autoscaler/windows-x64-*", "owner": "self"},
@@ -44,20 +51,25 @@ class WindowsAccount(Account):
 
 @dataclass(frozen=True)
 class Baked:
-    """A build that has ended: the image, what the command printed, the disk, and how many machines are left."""
+    """A build that has ended: the image, what the command printed, and the disk."""
 
     image: Image
     output: str
     disk: WindowsDisk
-    machines_left: int
+
+
+@pytest.fixture(scope="module")
+def folder() -> Iterator[Path]:
+    """A folder that lab machines can use."""
+    made = Path(tempfile.mkdtemp(prefix="lab-windows-"))
+    made.chmod(0o755)
+    yield made
+    shutil.rmtree(made)
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def account(
-    tmp_path_factory: pytest.TempPathFactory, parts: Parts
-) -> AsyncIterator[WindowsAccount]:
+async def account(folder: Path, parts: Parts) -> AsyncIterator[WindowsAccount]:
     """An account with nothing but a stock image of Windows."""
-    folder = make_folder(tmp_path_factory, "windows-ami")
     private, public = key_pair()
     key, versions = folder / "key", folder / "versions.yaml"
     key.write_bytes(private)
@@ -66,7 +78,7 @@ async def account(
     with publishers(folder, parts) as at:
         versions.write_text(at.downloads.versions(at.url))
         stock = make_stock(folder / "stock", parts, at.certificate)
-        host = ImageHost(folder / "machines", stock.prefix, ports, public)
+        host = ImageHost(folder / "machines", stock.prefix, ports, public, parts)
         async with Laboratory(FLEET, machines=host) as lab:
             host.ec2 = lab.ec2
             lab.ec2.images.imaging = 0.5
@@ -95,16 +107,22 @@ async def bake(account: WindowsAccount, recipe: str) -> Baked:
     logs = [account.host.log(one.id) for one in account.ec2.instances]
     assert process.returncode == 0, "\n".join([printed, error, *logs])
     [image] = account.ec2.images.named(f"autoscaler/{recipe}-x64-*")
-    left = [one for one in account.ec2.machines_left() if one.ended_at is None]
-    return Baked(image, printed + error, account.host.disk(image.source_instance), len(left))
+    return Baked(image, printed + error, account.host.disk(image.source_instance))
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def images(account: WindowsAccount) -> dict[str, Baked]:
+    """The images by recipe, built at the same time."""
+    made = await asyncio.gather(*(bake(account, one) for one in RECIPES))
+    return dict(zip(RECIPES, made, strict=True))
 
 
 @SESSION
 @pytest.mark.parametrize("recipe", RECIPES)
 async def test_an_image_is_built_over_ssh_tested_on_its_own_machine_and_published(
-    account: WindowsAccount, recipe: str
+    images: dict[str, Baked], recipe: str
 ) -> None:
-    baked = await bake(account, recipe)
+    baked = images[recipe]
     versions = json.loads(baked.disk.path("C:\\runner-agent\\image.json").read_text())["versions"]
     line = next(one for one in baked.output.splitlines() if ": published after " in one)
     assert json.loads(line.partition(" s: ")[2]) == versions
@@ -114,5 +132,32 @@ async def test_an_image_is_built_over_ssh_tested_on_its_own_machine_and_publishe
     assert (baked.image.platform, tags["autoscaler:image-recipe"]) == ("windows", recipe)
     assert tags["autoscaler:image-agent"] == versions["agent"]
     assert tags["autoscaler:published"]
-    assert baked.machines_left == 0
     assert 'image: {name: "autoscaler/' + recipe + '-x64-*", owner: self}' in baked.output
+
+
+@SESSION
+@pytest.mark.usefixtures("images")
+async def test_the_builds_leave_no_machine(account: WindowsAccount) -> None:
+    assert [one for one in account.ec2.machines_left() if one.ended_at is None] == []
+
+
+@SESSION
+async def test_a_machine_of_a_baked_image_runs_a_job_and_powers_off(
+    account: WindowsAccount, images: dict[str, Baked]
+) -> None:
+    """From an account with a stock image to a job: `images bake`, and `serve` with the image's pattern."""
+    await account.lab.start_controller()
+    [done] = account.lab.github.push([job("first", "baked", 1.0)])
+    await at_rest(account.lab, PATIENCE)
+    assert (done.conclusion, done.stepped, len(done.starts)) == ("success", True, 1)
+    [instance] = [one for one in account.ec2.instances if SKU_TAG in one.tags]
+    assert instance.specification.image.id == images["windows"].image.id
+    assert instance.reason is not None
+    assert instance.reason[0] == BY_ITSELF[0]
+    disk = account.host.disk(instance.id)
+    # The image's own agent, and its own runner.
+    assert (
+        sha256(disk.path("C:\\runner-agent\\agent.py"))
+        == images["windows"].image.tags["autoscaler:image-agent"]
+    )
+    assert disk.path("C:\\actions-runner\\warmed-up").exists()
