@@ -26,15 +26,18 @@ class ContainerState:
     finished: str | None = None
     exit_code: int | None = None
     reason: str = ""
+    message: str = ""
 
     @property
     def succeeded(self) -> bool:
         """True if the container has ended with status 0."""
         return self.exit_code == 0
 
-    def end(self, exit_code: int, at: str, *, out_of_memory: bool = False) -> None:
-        """Record the end of the container's first process."""
-        self.exit_code, self.finished = exit_code, at
+    def end(
+        self, exit_code: int, at: str, *, out_of_memory: bool = False, message: str = ""
+    ) -> None:
+        """Record the end of the container's first process, and its termination message."""
+        self.exit_code, self.finished, self.message = exit_code, at, message
         if out_of_memory:
             self.reason = "OOMKilled"
         elif exit_code == CANNOT_START and self.started is None:
@@ -139,7 +142,9 @@ def _shown(one: ContainerState) -> dict[str, Any]:
 def _state(one: ContainerState) -> dict[str, Any]:
     if one.exit_code is not None:
         times = {"startedAt": one.started, "finishedAt": one.finished}
-        return {"terminated": {"exitCode": one.exit_code, "reason": one.reason, **times}}
+        message = {"message": one.message} if one.message else {}
+        ended = {"exitCode": one.exit_code, "reason": one.reason, **message, **times}
+        return {"terminated": ended}
     if one.started is not None:
         return {"running": {"startedAt": one.started}}
     return {"waiting": {"reason": "PodInitializing"}}

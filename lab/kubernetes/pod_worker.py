@@ -133,8 +133,20 @@ class PodWorker:
         await self._report()
         status = await container.ended()
         del self._running[state.name]
-        state.end(status, _now(), out_of_memory=container.out_of_memory)
+        message = self._termination_message(spec) if status else ""
+        state.end(status, _now(), out_of_memory=container.out_of_memory, message=message)
         await self._report()
+
+    def _termination_message(self, spec: Mapping[str, Any]) -> str:
+        """Return the end of a failed container's log, if its policy says so.
+
+        `getTerminationMessage` in kubelet's pkg/kubelet/kuberuntime/kuberuntime_container.go: 80 lines, and of
+        them the last 2,048 bytes (pkg/kubelet/container/runtime.go).
+        """
+        if spec.get("terminationMessagePolicy") != "FallbackToLogsOnError":
+            return ""
+        lines = self._runtime.log_of(self._pod, spec["name"]).splitlines(keepends=True)
+        return "".join(lines[-80:]).encode()[-2048:].decode(errors="replace")
 
     async def _stop(self, grace: float) -> None:
         """Send SIGTERM, and SIGKILL after the grace period."""

@@ -92,6 +92,11 @@ def machines(lab: Laboratory, sku: str) -> list[Machine]:
     return [machine for machine in read_records(lab).machines if machine.sku == sku]
 
 
+def ready_machines(lab: Laboratory) -> list[Machine]:
+    """The machines of the SKU that keeps one ready."""
+    return [one for one in machines(lab, "rocm.warm") if one.state is MachineState.READY]
+
+
 async def push(lab: Laboratory, sku: str, *seconds: float) -> list[Job]:
     """Push one job for each duration; return them once they were started."""
     names = [f"{sku}-{number}" for number, _ in enumerate(seconds)]
@@ -235,6 +240,8 @@ async def test_a_pod_at_its_memory_limit_leaves_no_registration(lab: Laboratory)
     source="NVIDIA/NVSentinel#155",
 )
 async def test_a_pod_without_its_gpu_gets_no_job(lab: Laboratory) -> None:
+    # Otherwise the warm pod may get the broken accelerator.
+    await until(lab, lambda: bool(ready_machines(lab)))
     of(lab).kubelet.runtime.broken_gpus = 1
     [one] = await push(lab, "rocm.broken", 30.0)
     await ended(lab, "rocm.broken")
@@ -264,11 +271,8 @@ async def test_the_log_of_a_pod_that_does_not_start_is_kept(lab: Laboratory) -> 
 
 
 async def test_a_ready_pod_shows_as_a_running_init_container(lab: Laboratory) -> None:
-    def ready() -> list[Machine]:
-        return [one for one in machines(lab, "rocm.warm") if one.state is MachineState.READY]
-
-    await until(lab, lambda: bool(ready()))
-    name = str(ready()[0].placement.provider_id).partition(".")[0]
+    await until(lab, lambda: bool(ready_machines(lab)))
+    name = str(ready_machines(lab)[0].placement.provider_id).partition(".")[0]
     path = f"/api/v1/namespaces/{of(lab).namespace}/pods/{name}"
     found = await of(lab).admin.request("GET", path)
     assert found["status"]["phase"] == "Pending"

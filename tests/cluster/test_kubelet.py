@@ -143,6 +143,7 @@ async def test_a_failed_init_container_fails_the_pod(place: Place, kubelet: Kube
     found = await phase(place, kubelet, "failed", "Succeeded", "Failed")
     assert found["status"]["phase"] == "Failed"
     assert terminated(found, "initContainerStatuses")["exitCode"] == 5
+    assert "message" not in terminated(found, "initContainerStatuses")
     assert "waiting" in found["status"]["containerStatuses"][0]["state"]
     assert conditions(found)["Initialized"] == ("False", "ContainersNotInitialized")
 
@@ -156,8 +157,10 @@ async def test_the_api_server_reads_the_logs_of_a_pod_from_its_kubelet(
     place: Place, kubelet: Kubelet
 ) -> None:
     made = pod(place, "logs", "echo one; echo two >&2; echo three; exit 5", "exit 0")
+    made["spec"]["initContainers"][0]["terminationMessagePolicy"] = "FallbackToLogsOnError"
     await place.admin.create(f"/api/v1/namespaces/{place.name}/pods", made)
-    await phase(place, kubelet, "logs", "Failed")
+    found = await phase(place, kubelet, "logs", "Failed")
+    assert terminated(found, "initContainerStatuses")["message"] == "one\ntwo\nthree\n"
     api, path = new_api(place), f"{place.path('logs')}/log"
     first = {"container": "first"}
     assert await api.text("GET", path, first) == "one\ntwo\nthree\n"
