@@ -252,6 +252,17 @@ async def test_a_pod_without_its_gpu_gets_no_job(lab: Laboratory) -> None:
     assert broken[0].work.runner is None
     reason = "gpu_query: rocminfo exited with 1: ROCk module is NOT loaded, possibly no GPU devices"
     assert history_of(lab, broken[0].id, MachineState.FAILED) == [reason]
+    # The watch has shown the end of the agent's log in the status of its pod.
+    lab.github.push([job("rocm.broken-again", "rocm.broken", 30.0)])
+    await until(lab, lambda: len(pods_of(lab, "rocm.broken")) == 3)
+    path = f"/api/v1/namespaces/{of(lab).namespace}/pods/{pods_of(lab, 'rocm.broken')[2].name}"
+    affinity = (await of(lab).admin.request("GET", path))["spec"]["affinity"]["nodeAffinity"]
+    [preferred] = affinity["preferredDuringSchedulingIgnoredDuringExecution"]
+    [avoided] = preferred["preference"]["matchFields"]
+    assert avoided["operator"] == "NotIn"
+    assert avoided["values"] == [f"{of(lab).namespace}-0"]
+    # It is only a preference: there is no other node.
+    await ended(lab, "rocm.broken")
 
 
 @pytest.mark.case(

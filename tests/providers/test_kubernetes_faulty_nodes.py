@@ -51,6 +51,8 @@ def avoided(text: str) -> list[str]:
     [
         (failed_pod("gpu_errors"), True),
         (failed_pod("gpu_model, gpu_kernel_log"), True),
+        (failed_pod("gpu_query"), True),
+        (failed_pod("gpu_driver"), True),
         (failed_pod("gpu_model, image"), False),
         (failed_pod("github"), False),
         (failed_pod(status=0), False),
@@ -60,7 +62,7 @@ def avoided(text: str) -> list[str]:
         ({}, False),
     ],
 )
-def test_only_failed_checks_of_the_hardware_are_remembered(
+def test_only_failed_checks_of_the_node_are_remembered(
     pod: dict[str, Any], remembered: bool
 ) -> None:
     nodes = FaultyNodes(ManualClock())

@@ -22,6 +22,9 @@ AVOIDED: Seconds = 3600.0
 MOST_NODES = 20
 """Avoided nodes of one SKU, those that failed last. Each one makes the pods larger."""
 
+OF_THE_NODE = HARDWARE_CHECKS | {"gpu_query", "gpu_driver"}
+"""The checks that the node decides: also those of the driver, which a pod has from its node."""
+
 _FAILED = re.compile(r"the health checks failed: ([a-z_, ]+)")
 """What the agent logs before it ends (`agent/lifecycle.py`)."""
 
@@ -34,9 +37,9 @@ class FaultyNodes:
         self._until: dict[SkuName, dict[str, Instant]] = {}
 
     def note(self, pod: Mapping[str, Any]) -> None:
-        """Remember the pod's node if a check of its hardware failed."""
+        """Remember the pod's node if one of its checks failed."""
         node = (pod.get("spec") or {}).get("nodeName")
-        if not node or not hardware_failed(pod):
+        if not node or not node_failed(pod):
             return
         sku = SkuName(metadata_of(pod, "annotations").get(ownership.SKU, ""))
         nodes = self._until.setdefault(sku, {})
@@ -53,13 +56,13 @@ class FaultyNodes:
         )
 
 
-def hardware_failed(pod: Mapping[str, Any]) -> bool:
-    """Return whether the agent of this pod ended with a failed check of the hardware."""
+def node_failed(pod: Mapping[str, Any]) -> bool:
+    """Return whether the agent of this pod ended with a failed check of the node."""
     for one in (pod.get("status") or {}).get("initContainerStatuses") or ():
         ended = (one.get("state") or {}).get("terminated") or {}
         if one.get("name") == ATTEST and ended.get("exitCode") != 0:
             found = _FAILED.findall(str(ended.get("message") or ""))
-            return bool(found) and not HARDWARE_CHECKS.isdisjoint(found[-1].strip().split(", "))
+            return bool(found) and not OF_THE_NODE.isdisjoint(found[-1].strip().split(", "))
     return False
 
 
