@@ -50,7 +50,7 @@ def pause(config: Config, target: Group, url: Url = None, token_file: TokenFile 
 
 
 def drain(config: Config, target: Drained, url: Url = None, token_file: TokenFile = None) -> None:
-    """Give machines no further job, and terminate them without one.
+    """Give machines no further job, and terminate idle ones.
 
     Draining a SKU or a provider does this to each of its machines, and pauses it. No running job is stopped.
     """
