@@ -68,6 +68,8 @@ def test_usual_amounts_are_accepted(folder: Folder) -> None:
     spec = f"{{spec: {{containers: [{overlay}, bare]}}}}"
     pod = f"{{image: i, resources: {{{resources}}}, overlay: {spec}}}"
     assert folder.load(pods((POD, pod.replace(", bare", "")))).warnings == ()
+    smallest = "{image: i, resources: {cpu: 1m, memory: 1Mi}}"
+    assert folder.load(pods((POD, smallest))).warnings == ()
     idle = "{image: i, resources: {cpu: '0', memory: '0'}}"
     assert folder.load(pods((POD, idle))).warnings == ()
     assert folder.load(pods((POD, HOOKS % "20Gi"))).document is not None

@@ -130,7 +130,10 @@ def test_a_foreign_signature_beside_a_pinned_certificate_is_refused() -> None:
     content = document()
     info = FOREIGN.signer_info(content)
     info["sid"] = HONEST.identifier()
-    assert refusal(signed(content, info, embedded=HONEST.certificate)) == "signature"
+    forged = signed(content, info, embedded=HONEST.certificate)
+    with pytest.raises(ProofRefusedError, match="does not match the pinned certificate") as refused:
+        VERIFIER.verify(forged, ACCOUNT)
+    assert refused.value.reason == "signature"
 
 
 @pytest.mark.case(
