@@ -11,6 +11,9 @@ from typing import Any
 from lab.ec2.query import timestamp
 
 SERVICE = "sqs"
+NAME = "events"
+"""The name of the lab's queue."""
+
 CONTENT_TYPE = "application/x-amz-json-1.0"
 VISIBILITY = 30.0
 """Visibility timeout in lab seconds: a received message that was not deleted is visible again."""
@@ -42,6 +45,11 @@ class EventQueue:
         self._sent = 0
         self._arrived = asyncio.Event()
         self.deleted = 0
+
+    def has(self, body: bytes) -> bool:
+        """Return False if a request, as JSON, names another queue, which moto may have."""
+        url = json.loads(body).get("QueueUrl")
+        return url is None or str(url).endswith(f"/{NAME}")
 
     def __len__(self) -> int:
         """The number of messages that are not deleted."""

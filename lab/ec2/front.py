@@ -6,10 +6,12 @@ other regions.
 """
 
 import hashlib
+import json
 import re
 from collections import Counter, defaultdict
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from aiohttp import web
 
@@ -18,8 +20,9 @@ from lab.ec2.actions import Actions
 from lab.ec2.event_queue import EventQueue
 from lab.ec2.faults import Faults
 from lab.ec2.moto import MotoAnswer, MotoClient
+from lab.ec2.moto_queues import MotoQueues
 from lab.ec2.price_list import PriceList
-from lab.ec2.query import Ec2Error, parse_query
+from lab.ec2.query import Ec2Error, nest, parse_query
 from lab.ec2.service_quotas import ServiceQuotas
 from lab.ec2.subnets import Subnets
 from lab.ec2.throttling import Throttling
@@ -27,6 +30,10 @@ from lab.ec2.throttling import Throttling
 MAX_REQUEST = 4 * 1024 * 1024
 CREDENTIAL_SCOPE = re.compile(r"Credential=[^/,]*/\d{8}/([a-z0-9-]+)/([a-z0-9-]+)/aws4_request")
 PASSED_ON = ("Authorization", "Content-Type", "X-Amz-Target", "X-Amz-Date")
+
+
+RequestRecorder = Callable[[str, str, Mapping[str, Any]], None]
+"""Gets the service, the operation and the parameters of a request, before it is answered."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +63,8 @@ class Front:
         self.errors: Counter[tuple[str, str]] = Counter()
         self.sendings: defaultdict[str, list[str]] = defaultdict(list)
         self.first_sent: dict[str, float] = {}
+        self.recorder: RequestRecorder | None = None
+        self._queues = MotoQueues(answerers.moto)
         self.url = ""
 
     async def start(self, routes: Sequence[web.RouteDef]) -> None:
@@ -86,6 +95,8 @@ class Front:
             action = fields["Action"]
             self.calls[action] += 1
             self._check_region(scope[1] if scope is not None else self._region)
+            if self.recorder is not None:
+                self.recorder("ec2", action, nest(fields))
             if "ClientToken" in fields:
                 self.sendings[fields["ClientToken"]].append(hashlib.sha256(body).hexdigest())
                 self.first_sent.setdefault(fields["ClientToken"], self._to.now())
@@ -126,21 +137,23 @@ class Front:
     async def _other_service(
         self, request: web.Request, service: str, region: str, body: bytes
     ) -> web.StreamResponse:
-        """Answer Service Quotas, Pricing and SQS, and pass everything else to moto."""
+        """Answer Service Quotas, Pricing and the lab's own queue, and pass everything else to moto."""
         self.calls[service] += 1
+        headers = {name: request.headers[name] for name in PASSED_ON if name in request.headers}
+        target = headers.get("X-Amz-Target", "")
+        if self.recorder is not None and target:
+            self.recorder(service, target.rpartition(".")[2], json.loads(body))
         if service == event_queue.SERVICE:
-            target = request.headers.get("X-Amz-Target", "")
+            if not self._to.events.has(body):
+                return _passed_back(await self._queues.forward(body, headers))
             status, text = await self._to.events.answer(target, body)
             return web.Response(status=status, text=text, content_type=event_queue.CONTENT_TYPE)
         if service == price_list.SERVICE:
-            target = request.headers.get("X-Amz-Target", "")
             status, text = self._to.prices.answer(target, region, body)
             return web.Response(status=status, text=text, content_type=price_list.CONTENT_TYPE)
         if service == service_quotas.SERVICE:
-            target = request.headers.get("X-Amz-Target", "")
             status, text = self._to.quotas.answer(target, body)
             return web.Response(status=status, text=text, content_type=service_quotas.CONTENT_TYPE)
-        headers = {name: request.headers[name] for name in PASSED_ON if name in request.headers}
         path = request.rel_url.raw_path_qs.lstrip("/")
         return _passed_back(await self._to.moto.forward(body, path, headers))
 

@@ -10,11 +10,12 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass
 
 from autoscaler.controller.ports.clock import Clock
+from lab.ec2 import event_queue
 from lab.ec2.actions import Actions
 from lab.ec2.describing import InstanceList
 from lab.ec2.event_queue import EventQueue
 from lab.ec2.faults import Faults
-from lab.ec2.front import Answerers, Front
+from lab.ec2.front import Answerers, Front, RequestRecorder
 from lab.ec2.identity import IdentitySigner, render_document
 from lab.ec2.images import Images
 from lab.ec2.instances import Instance, Instances, InstanceState
@@ -178,6 +179,10 @@ class LabEc2:
         """The number of calls that the front answered with an error, by action and code."""
         return self._running.front.errors
 
+    def record(self, recorder: RequestRecorder) -> None:
+        """Have every further request to AWS recorded, before it is answered."""
+        self._running.front.recorder = recorder
+
     @property
     def sendings(self) -> Mapping[str, list[str]]:
         """The SHA-256 of each request with a client token, by token, in the order of arrival."""
@@ -214,7 +219,7 @@ class LabEc2:
     @property
     def queue_url(self) -> str:
         """The URL of the SQS queue with EventBridge's events."""
-        return f"{self._running.front.url}/{self.account}/events"
+        return f"{self._running.front.url}/{self.account}/{event_queue.NAME}"
 
     def interrupt(self, instance_id: str, notice: bool = True, properly: bool = True) -> None:
         """Interrupt a spot instance at once. With `notice`, send the warning event before.

@@ -72,6 +72,10 @@ class LaunchTemplates:
         version = _version(named, wanted.text("Version", "$Default"))
         return Template(named.id, str(version.number), version.data)
 
+    def tags_of(self, template_id: str) -> Mapping[str, str]:
+        """Return the tags of a template. Raises Ec2Error if it does not exist."""
+        return self._wanted(Tree(LaunchTemplateId=template_id)).tags
+
     def create(self, params: Tree) -> str:
         """Answer CreateLaunchTemplate. Raises Ec2Error."""
         name, now = params.text("LaunchTemplateName"), self._now()

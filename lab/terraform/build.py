@@ -1,10 +1,10 @@
-"""Brings Terraform and its AWS provider for the tests, once for all clones on a host.
+"""Brings Terraform, its AWS provider and the AWS CLI for the tests, once for all clones on a host.
 
     python -m lab.terraform.build
 
 Uses what `lab.terraform.parts` finds. Otherwise downloads Terraform from its maker and checks the SHA-256, and
 lets Terraform download the provider from its registry and check the signature: 250 MB together, 800 MB on
-disk. Does nothing if both are there.
+disk. The AWS CLI comes from PyPI. Does nothing if all are there.
 """
 
 import fcntl
@@ -22,11 +22,13 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from lab.terraform.parts import (
+    AWS_CLI,
     PROVIDER,
     PROVIDER_VERSION,
     VERSION,
     ZIP_SHA256,
     Parts,
+    built_aws_cli,
     built_mirror,
     built_program,
     cache,
@@ -34,6 +36,9 @@ from lab.terraform.parts import (
     find_program,
     platform_name,
 )
+
+UV = Path(__file__).parents[2] / ".cache" / "uv" / "bin" / "uv"
+"""The uv that scripts/bootstrap.sh installs."""
 
 RELEASES = "https://releases.hashicorp.com"
 TIMEOUT = 30.0
@@ -103,10 +108,32 @@ def _mirror(program: Path, environment: Mapping[str, str], note: Note) -> Path:
     return target
 
 
+def bring_aws_cli(environment: Mapping[str, str], note: Note) -> Path:
+    """Install the AWS CLI if it is missing. Return its folder. Raises OSError and CalledProcessError."""
+    target = built_aws_cli(environment)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with (target.parent / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not target.is_dir():
+            note("Installing the AWS CLI")
+            with tempfile.TemporaryDirectory(dir=target.parent, prefix=".part-") as scratch:
+                part = Path(scratch) / "awscli"
+                command = [str(UV), "pip", "install", "--quiet", "--no-deps", "--require-hashes"]
+                command += ["--python", sys.executable, "--target", str(part)]
+                subprocess.run([*command, "--requirements", str(AWS_CLI)], check=True)  # noqa: S603
+                part.rename(target)
+    return target
+
+
 def main() -> int:
     """Bring what is missing. Return 1, after one line that says why, if that is not possible."""
+
+    def note(line: str) -> None:
+        print(f"==> {line}", flush=True)  # noqa: T201
+
     try:
-        bring(os.environ, lambda line: print(f"==> {line}", flush=True))  # noqa: T201
+        bring(os.environ, note)
+        bring_aws_cli(os.environ, note)
     except (OSError, ValueError, zipfile.BadZipFile, subprocess.CalledProcessError) as error:
         hint = f"install Terraform {VERSION} on the PATH, and the provider in a filesystem mirror"
         print(f"error: could not bring Terraform ({error}); or {hint}", file=sys.stderr)  # noqa: T201

@@ -1,4 +1,4 @@
-"""Finds Terraform and its AWS provider on this host.
+"""Finds Terraform, its AWS provider and the AWS CLI on this host.
 
     python -m lab.terraform.parts
 
@@ -7,9 +7,11 @@ brings what is missing. This module needs only the standard library, because `sc
 anything is installed.
 """
 
+import hashlib
 import os
 import platform
 import shutil
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,6 +27,9 @@ ZIP_SHA256 = {
 HOST = "registry.terraform.io"
 PROVIDER = f"{HOST}/hashicorp/aws"
 PROVIDER_VERSION = "5.100.0"
+
+AWS_CLI = Path(__file__).parent / "awscli.txt"
+"""The AWS CLI from PyPI, with its checksums. It needs other versions of packages than the project does."""
 
 ROOTS = (Path("/opt"), Path("/usr/share"), Path("/usr/local/share"))
 """Folders in which hosts keep a filesystem mirror. The user's own is in `~/.terraform.d`."""
@@ -124,6 +129,20 @@ def find(environment: Environment = os.environ) -> Parts:
             f"the provider {PROVIDER} {PROVIDER_VERSION} is missing; run: {COMMAND}"
         )
     return Parts(program, mirror)
+
+
+def built_aws_cli(environment: Environment = os.environ) -> Path:
+    """Return the folder of the AWS CLI that `build` installs, whether or not it is there."""
+    digest = hashlib.sha256(AWS_CLI.read_bytes() + sys.version.encode())
+    return cache(environment) / f"awscli-{digest.hexdigest()[:12]}"
+
+
+def find_aws_cli(environment: Environment = os.environ) -> Path:
+    """Return the folder of the AWS CLI. Raises TerraformMissingError with the command that brings it."""
+    folder = built_aws_cli(environment)
+    if not folder.is_dir():
+        raise TerraformMissingError(f"the AWS CLI is missing; run: {COMMAND}")
+    return folder
 
 
 def main() -> None:

@@ -8,6 +8,7 @@ from lab.terraform.commands import SOURCE, Terraform
 from lab.terraform.parts import Parts
 from scripts.module_docs import COMMAND, blocks, written
 
+EXAMPLES = sorted(one.name for one in (SOURCE / "examples").iterdir())
 MODULES = sorted(one.name for one in (SOURCE / "modules").iterdir())
 
 
@@ -27,6 +28,13 @@ def test_a_module_is_valid_and_passes_its_tests(
     printed = terraform.succeed("test", "-no-color")
     assert "Success!" in printed
     assert ", 0 failed." in printed
+
+
+@pytest.mark.parametrize("example", EXAMPLES)
+def test_an_example_is_valid(parts: Parts, source: Path, tmp_path: Path, example: str) -> None:
+    terraform = Terraform(parts, source / "examples" / example, tmp_path)
+    terraform.init()
+    terraform.succeed("validate", "-no-color")
 
 
 @pytest.mark.parametrize("module", MODULES)

@@ -1,14 +1,59 @@
 # The queue from which the controller reads that EC2 takes machines back, in one region. The patterns are those of
 # docs/ec2.md, in one file for both.
 
+data "aws_partition" "here" {}
+data "aws_caller_identity" "here" {}
+data "aws_region" "here" {}
+
 locals {
-  name     = "${var.fleet}-interruptions"
-  patterns = jsondecode(file("${path.module}/event-patterns.json"))
+  name         = "${var.fleet}-interruptions"
+  dead_letters = "${local.name}-dead-letters"
+  patterns     = jsondecode(file("${path.module}/event-patterns.json"))
+
+  partition = data.aws_partition.here.partition
+  place     = "${data.aws_region.here.name}:${data.aws_caller_identity.here.account_id}"
+  rules     = [for name in keys(local.patterns) : "arn:${local.partition}:events:${local.place}:rule/${local.name}-${name}"]
+}
+
+data "aws_iam_policy_document" "queue" {
+  for_each = toset([local.name, local.dead_letters])
+
+  statement {
+    sid       = "SendFromRules"
+    actions   = ["sqs:SendMessage"]
+    resources = ["arn:${local.partition}:sqs:${local.place}:${each.key}"]
+    principals {
+      type        = "Service"
+      identifiers = ["events.amazonaws.com"]
+    }
+    condition {
+      test     = "ArnEquals"
+      variable = "aws:SourceArn"
+      values   = local.rules
+    }
+  }
+
+  statement {
+    sid       = "RefusePlainHttp"
+    effect    = "Deny"
+    actions   = ["sqs:*"]
+    resources = ["arn:${local.partition}:sqs:${local.place}:${each.key}"]
+    principals {
+      type        = "*"
+      identifiers = ["*"]
+    }
+    condition {
+      test     = "Bool"
+      variable = "aws:SecureTransport"
+      values   = ["false"]
+    }
+  }
 }
 
 # EventBridge puts events here that it cannot deliver to the queue.
 resource "aws_sqs_queue" "dead_letters" {
-  name                      = "${local.name}-dead-letters"
+  name                      = local.dead_letters
+  policy                    = data.aws_iam_policy_document.queue[local.dead_letters].json
   message_retention_seconds = 1209600
   sqs_managed_sse_enabled   = true
   tags                      = var.tags
@@ -18,6 +63,7 @@ resource "aws_sqs_queue" "dead_letters" {
 # leaves more, and the message then goes to the dead letters.
 resource "aws_sqs_queue" "events" {
   name                       = local.name
+  policy                     = data.aws_iam_policy_document.queue[local.name].json
   message_retention_seconds  = 86400
   visibility_timeout_seconds = 30
   sqs_managed_sse_enabled    = true
@@ -26,14 +72,6 @@ resource "aws_sqs_queue" "events" {
   redrive_policy = jsonencode({
     deadLetterTargetArn = aws_sqs_queue.dead_letters.arn
     maxReceiveCount     = 20
-  })
-}
-
-resource "aws_sqs_queue_redrive_allow_policy" "dead_letters" {
-  queue_url = aws_sqs_queue.dead_letters.id
-  redrive_allow_policy = jsonencode({
-    redrivePermission = "byQueue"
-    sourceQueueArns   = [aws_sqs_queue.events.arn]
   })
 }
 
@@ -54,51 +92,4 @@ resource "aws_cloudwatch_event_target" "events" {
   dead_letter_config {
     arn = aws_sqs_queue.dead_letters.arn
   }
-}
-
-data "aws_iam_policy_document" "queues" {
-  for_each = {
-    events       = aws_sqs_queue.events.arn
-    dead_letters = aws_sqs_queue.dead_letters.arn
-  }
-
-  statement {
-    sid       = "SendFromRules"
-    actions   = ["sqs:SendMessage"]
-    resources = [each.value]
-    principals {
-      type        = "Service"
-      identifiers = ["events.amazonaws.com"]
-    }
-    condition {
-      test     = "ArnEquals"
-      variable = "aws:SourceArn"
-      values   = sort([for rule in aws_cloudwatch_event_rule.events : rule.arn])
-    }
-  }
-
-  statement {
-    sid       = "RefusePlainHttp"
-    effect    = "Deny"
-    actions   = ["sqs:*"]
-    resources = [each.value]
-    principals {
-      type        = "*"
-      identifiers = ["*"]
-    }
-    condition {
-      test     = "Bool"
-      variable = "aws:SecureTransport"
-      values   = ["false"]
-    }
-  }
-}
-
-resource "aws_sqs_queue_policy" "queues" {
-  for_each = {
-    events       = aws_sqs_queue.events.id
-    dead_letters = aws_sqs_queue.dead_letters.id
-  }
-  queue_url = each.value
-  policy    = data.aws_iam_policy_document.queues[each.key].json
 }

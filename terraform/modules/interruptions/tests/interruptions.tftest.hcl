@@ -1,4 +1,13 @@
 mock_provider "aws" {
+  mock_data "aws_caller_identity" {
+    defaults = { account_id = "123456789012" }
+  }
+  mock_data "aws_partition" {
+    defaults = { partition = "aws" }
+  }
+  mock_data "aws_region" {
+    defaults = { name = "us-east-1" }
+  }
   mock_resource "aws_cloudwatch_event_rule" {
     defaults = {
       arn = "arn:aws:events:us-east-1:123456789012:rule/one"
@@ -42,11 +51,11 @@ run "only_the_rules_may_send" {
   command = apply
 
   assert {
-    condition     = data.aws_iam_policy_document.queues["events"].statement[0].principals == toset([{ type = "Service", identifiers = toset(["events.amazonaws.com"]) }])
+    condition     = data.aws_iam_policy_document.queue["ci-gpu-interruptions"].statement[0].principals == toset([{ type = "Service", identifiers = toset(["events.amazonaws.com"]) }])
     error_message = "Only EventBridge may send."
   }
   assert {
-    condition     = one(data.aws_iam_policy_document.queues["events"].statement[0].condition).variable == "aws:SourceArn"
+    condition     = toset(one(data.aws_iam_policy_document.queue["ci-gpu-interruptions"].statement[0].condition).values) == toset([for name in keys(aws_cloudwatch_event_rule.events) : "arn:aws:events:us-east-1:123456789012:rule/${aws_cloudwatch_event_rule.events[name].name}"])
     error_message = "Only rules of this fleet may send."
   }
 }

@@ -1,0 +1,151 @@
+# What the host may do: what the fleet needs (the policies of the module `permissions`), and what it needs itself.
+
+data "aws_iam_policy_document" "trust" {
+  statement {
+    actions = ["sts:AssumeRole"]
+    principals {
+      type        = "Service"
+      identifiers = ["ec2.amazonaws.com"]
+    }
+  }
+}
+
+data "aws_iam_policy_document" "host" {
+  statement {
+    sid       = "Look"
+    actions   = ["ec2:DescribeInstances", "ec2:DescribeVolumes"]
+    resources = ["*"]
+  }
+  statement {
+    sid       = "MoveTheVolume"
+    actions   = ["ec2:AttachVolume", "ec2:DetachVolume"]
+    resources = [aws_ebs_volume.store.arn]
+  }
+  statement {
+    sid       = "MoveTheVolumeBetweenHosts"
+    actions   = ["ec2:AttachVolume", "ec2:DetachVolume"]
+    resources = ["arn:${local.partition}:ec2:${local.place}:instance/*"]
+    condition {
+      test     = "StringEquals"
+      variable = "aws:ResourceTag/gpu-runner-autoscaler:controller"
+      values   = [var.fleet]
+    }
+  }
+  statement {
+    sid       = "ReadTheFleetFileAndBackUp"
+    actions   = ["s3:GetObject"]
+    resources = ["${aws_s3_bucket.data.arn}/fleet.yaml", "${aws_s3_bucket.data.arn}/${local.backup}"]
+  }
+  statement {
+    sid       = "BackUp"
+    actions   = ["s3:PutObject"]
+    resources = ["${aws_s3_bucket.data.arn}/${local.backup}"]
+  }
+  # Without it, S3 answers 403 in place of 404 for an object that does not exist.
+  statement {
+    sid       = "SeeWhatIsMissing"
+    actions   = ["s3:ListBucket"]
+    resources = [aws_s3_bucket.data.arn]
+  }
+  statement {
+    sid       = "ReadSecrets"
+    actions   = ["secretsmanager:GetSecretValue"]
+    resources = values(local.secrets)
+  }
+  statement {
+    sid       = "Log"
+    actions   = ["logs:CreateLogStream", "logs:PutLogEvents"]
+    resources = ["${aws_cloudwatch_log_group.controller.arn}:*"]
+  }
+  statement {
+    sid       = "CountBackups"
+    actions   = ["cloudwatch:PutMetricData"]
+    resources = ["*"]
+    condition {
+      test     = "StringEquals"
+      variable = "cloudwatch:namespace"
+      values   = [local.namespace]
+    }
+  }
+  dynamic "statement" {
+    for_each = length(var.secret_key_arns) > 0 ? [var.secret_key_arns] : []
+    content {
+      sid       = "DecryptSecrets"
+      actions   = ["kms:Decrypt"]
+      resources = statement.value
+      condition {
+        test     = "StringEquals"
+        variable = "kms:ViaService"
+        values   = ["secretsmanager.${local.region}.amazonaws.com"]
+      }
+    }
+  }
+  dynamic "statement" {
+    for_each = var.volume_key_arn == null ? [] : [var.volume_key_arn]
+    content {
+      sid       = "EncryptBackups"
+      actions   = ["kms:Decrypt", "kms:GenerateDataKey"]
+      resources = [statement.value]
+      condition {
+        test     = "StringEquals"
+        variable = "kms:ViaService"
+        values   = ["s3.${local.region}.amazonaws.com"]
+      }
+    }
+  }
+  dynamic "statement" {
+    for_each = var.volume_key_arn == null ? [] : [var.volume_key_arn]
+    content {
+      sid       = "AttachEncryptedVolume"
+      actions   = ["kms:CreateGrant"]
+      resources = [statement.value]
+      condition {
+        test     = "Bool"
+        variable = "kms:GrantIsForAWSResource"
+        values   = ["true"]
+      }
+    }
+  }
+  dynamic "statement" {
+    for_each = length(var.ecr_repository_arns) > 0 ? [var.ecr_repository_arns] : []
+    content {
+      sid       = "PullTheImage"
+      actions   = ["ecr:BatchGetImage", "ecr:GetDownloadUrlForLayer"]
+      resources = statement.value
+    }
+  }
+  dynamic "statement" {
+    for_each = length(var.ecr_repository_arns) > 0 ? [true] : []
+    content {
+      sid       = "LogInToTheRegistry"
+      actions   = ["ecr:GetAuthorizationToken"]
+      resources = ["*"]
+    }
+  }
+}
+
+resource "aws_iam_role" "controller" {
+  name                 = local.name
+  description          = "The controller's host of the fleet ${var.fleet}"
+  assume_role_policy   = data.aws_iam_policy_document.trust.json
+  permissions_boundary = var.permissions_boundary_arn
+  tags                 = var.tags
+}
+
+resource "aws_iam_role_policy" "host" {
+  name   = "host"
+  role   = aws_iam_role.controller.id
+  policy = data.aws_iam_policy_document.host.json
+}
+
+resource "aws_iam_role_policy_attachment" "fleet" {
+  for_each   = var.policy_arns
+  role       = aws_iam_role.controller.name
+  policy_arn = each.value
+}
+
+resource "aws_iam_instance_profile" "controller" {
+  name = local.name
+  role = aws_iam_role.controller.name
+  tags = var.tags
+}

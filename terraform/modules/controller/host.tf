@@ -1,0 +1,193 @@
+# The host: its settings and programs, the launch template, and the group that keeps one of it alive.
+
+locals {
+  namespace = "gpu-runner-autoscaler"
+  backup    = "state.db.gz"
+  data      = "/var/lib/gpu-runner-autoscaler"
+  run       = "/run/gpu-runner-autoscaler"
+  program   = "/usr/local/lib/gpu-runner-autoscaler/host.py"
+  unit      = "gpu-runner-autoscaler"
+  mounts    = "-v ${local.run}:/etc/gpu-runner-autoscaler/fleet:ro"
+
+  settings = {
+    fleet     = var.fleet
+    region    = local.region
+    volume    = aws_ebs_volume.store.id
+    devices   = "/dev/disk/by-id"
+    bucket    = aws_s3_bucket.data.id
+    backup    = local.backup
+    data      = local.data
+    run       = local.run
+    user      = 65532
+    secrets   = local.secrets
+    namespace = local.namespace
+    # As `update` calls them; the name of the file follows.
+    check   = ["/usr/local/lib/gpu-runner-autoscaler/check"]
+    restart = ["systemctl", "restart", "${local.unit}.service"]
+  }
+
+  check = <<-SCRIPT
+    #!/bin/sh
+    exec docker run --rm --network none --read-only ${local.mounts} ${var.image} check "/etc/gpu-runner-autoscaler/fleet/$1"
+  SCRIPT
+
+  # The metadata service has one hop, so only containers on the host's network reach the role's credentials.
+  service = <<-UNIT
+    [Unit]
+    Description=Controller of the fleet ${var.fleet}
+    Requires=docker.service ${local.unit}-host.service
+    After=docker.service ${local.unit}-host.service
+
+    [Service]
+    ExecStartPre=-/usr/bin/docker rm --force ${local.unit}
+    ExecStart=/usr/bin/docker run --rm --name ${local.unit} --network host --read-only --tmpfs /tmp --cap-drop ALL \
+      --security-opt no-new-privileges --stop-timeout 60 --ulimit nofile=65536:65536 ${local.mounts} -v ${local.data}:${local.data} \
+      --log-driver awslogs --log-opt awslogs-region=${local.region} --log-opt awslogs-group=${aws_cloudwatch_log_group.controller.name} \
+      --log-opt mode=non-blocking ${var.image}
+    ExecStop=/usr/bin/docker stop ${local.unit}
+    ExecStopPost=-${local.program} backup
+    Restart=always
+    RestartSec=5
+    TimeoutStopSec=120
+
+    [Install]
+    WantedBy=multi-user.target
+  UNIT
+
+  host = <<-UNIT
+    [Unit]
+    Description=Store, secrets and fleet.yaml of the controller
+    Wants=network-online.target
+    After=network-online.target
+
+    [Service]
+    Type=oneshot
+    RemainAfterExit=yes
+    ExecStart=${local.program} prepare
+    Restart=on-failure
+    RestartSec=10
+    TimeoutStartSec=infinity
+  UNIT
+
+  timers = {
+    backup = "${var.backup_minutes}min"
+    update = "1min"
+  }
+
+  files = concat(
+    [
+      { path = "/etc/gpu-runner-autoscaler/host.json", permissions = "0600", content = jsonencode(local.settings) },
+      { path = local.program, permissions = "0755", content = file("${path.module}/host/host.py") },
+      { path = local.settings.check[0], permissions = "0755", content = local.check },
+      { path = "/etc/systemd/system/${local.unit}.service", permissions = "0644", content = local.service },
+      { path = "/etc/systemd/system/${local.unit}-host.service", permissions = "0644", content = local.host },
+      {
+        path        = "/root/.docker/config.json"
+        permissions = "0600"
+        content     = jsonencode({ credHelpers = length(var.ecr_repository_arns) > 0 ? { split("/", var.image)[0] = "ecr-login" } : {} })
+      },
+    ],
+    flatten([
+      for name, every in local.timers : [
+        {
+          path        = "/etc/systemd/system/${local.unit}-${name}.service"
+          permissions = "0644"
+          content     = "[Unit]\nAfter=${local.unit}-host.service\n\n[Service]\nType=oneshot\nExecStart=${local.program} ${name}\n"
+        },
+        {
+          path        = "/etc/systemd/system/${local.unit}-${name}.timer"
+          permissions = "0644"
+          content     = "[Timer]\nOnActiveSec=${every}\nOnUnitActiveSec=${every}\n\n[Install]\nWantedBy=timers.target\n"
+        },
+      ]
+    ]),
+  )
+
+  cloud_config = {
+    packages    = ["docker", "amazon-ecr-credential-helper"]
+    write_files = local.files
+    runcmd = [
+      ["systemctl", "daemon-reload"],
+      ["systemctl", "enable", "--now", "docker.service"],
+      ["systemctl", "start", "${local.unit}-host.service"],
+      ["systemctl", "enable", "--now", "${local.unit}.service", "${local.unit}-backup.timer", "${local.unit}-update.timer"],
+    ]
+  }
+}
+
+resource "aws_launch_template" "controller" {
+  name                   = local.name
+  description            = "The controller's host of the fleet ${var.fleet}"
+  image_id               = coalesce(var.ami_id, "resolve:ssm:/aws/service/ami-amazon-linux-latest/al2023-ami-kernel-default-${var.architecture}")
+  instance_type          = var.instance_type
+  update_default_version = true
+  user_data              = base64gzip("#cloud-config\n${yamlencode(local.cloud_config)}")
+  vpc_security_group_ids = [aws_security_group.controller.id]
+  tags                   = var.tags
+
+  iam_instance_profile {
+    name = aws_iam_instance_profile.controller.name
+  }
+  metadata_options {
+    http_endpoint               = "enabled"
+    http_tokens                 = "required"
+    http_put_response_hop_limit = 1
+  }
+  block_device_mappings {
+    device_name = "/dev/xvda"
+    ebs {
+      volume_size           = 20
+      volume_type           = "gp3"
+      encrypted             = true
+      delete_on_termination = true
+    }
+  }
+  dynamic "tag_specifications" {
+    for_each = toset(["instance", "volume"])
+    content {
+      resource_type = tag_specifications.value
+      # The host may move the volume between instances with this tag.
+      tags = merge(local.tags, { "gpu-runner-autoscaler:controller" = var.fleet })
+    }
+  }
+}
+
+resource "aws_autoscaling_group" "controller" {
+  name                      = local.name
+  min_size                  = 1
+  max_size                  = 1
+  vpc_zone_identifier       = [var.subnet_id]
+  target_group_arns         = [for group in aws_lb_target_group.controller : group.arn]
+  health_check_type         = "ELB"
+  health_check_grace_period = 600
+  wait_for_capacity_timeout = "0"
+
+  launch_template {
+    id      = aws_launch_template.controller.id
+    version = aws_launch_template.controller.latest_version
+  }
+  # The volume can be attached to one instance, so the old host goes before the new one comes. Jobs that run go on.
+  instance_refresh {
+    strategy = "Rolling"
+    preferences {
+      min_healthy_percentage = 0
+    }
+  }
+  dynamic "tag" {
+    for_each = local.tags
+    content {
+      key                 = tag.key
+      value               = tag.value
+      propagate_at_launch = false
+    }
+  }
+
+  depends_on = [
+    aws_iam_role_policy.host,
+    aws_iam_role_policy_attachment.fleet,
+    aws_s3_bucket_versioning.data,
+    aws_s3_bucket_policy.data,
+    aws_s3_bucket_server_side_encryption_configuration.data,
+    aws_vpc_security_group_egress_rule.controller,
+  ]
+}

@@ -1,0 +1,341 @@
+#!/usr/bin/python3
+"""Prepares the controller's host: its store, its secrets and its fleet.yaml. Backs the store up.
+
+    host.py prepare    before the controller starts: attach, mount, restore, fetch
+    host.py update     each minute: replace a changed fleet.yaml that `check` accepts; restart the controller
+    host.py backup     each few minutes: copy the store to S3
+
+Runs as root with Python 3.9's standard library and the AWS CLI, as Amazon Linux 2023 has them. Settings are in
+/etc/gpu-runner-autoscaler/host.json. Each line of output is for the journal.
+"""
+
+import gzip
+import json
+import os
+import shutil
+import sqlite3
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.request
+from contextlib import closing
+from pathlib import Path
+
+SETTINGS = Path(os.environ.get("HOST_SETTINGS", "/etc/gpu-runner-autoscaler/host.json"))
+METADATA = os.environ.get("AWS_EC2_METADATA_SERVICE_ENDPOINT", "http://169.254.169.254")
+PAUSE = float(os.environ.get("HOST_PAUSE", "5"))
+"""Seconds between two looks at something that is not there yet."""
+
+STUCK = 60.0
+"""Seconds for which an instance that ends may keep the volume. After that, the volume is detached by force."""
+
+GONE = ("deleting", "deleted", "error")
+ENDS = ("shutting-down", "terminated", "stopping", "stopped", "")
+
+
+def say(text):
+    """Print a line for the journal."""
+    print(text, flush=True)
+
+
+class AwsError(Exception):
+    """The AWS CLI failed. The message is its own."""
+
+
+def aws(*words):
+    """Run the AWS CLI and return its answer, parsed if it is JSON. Raises AwsError."""
+    done = subprocess.run(
+        ["aws", *words, "--output", "json"],
+        capture_output=True,
+        check=False,
+    )
+    if done.returncode != 0:
+        raise AwsError(done.stderr.decode(errors="replace").strip())
+    return json.loads(done.stdout) if done.stdout.strip().startswith(b"{") else None
+
+
+def until(what, step):
+    """Call `step` until it returns something, and report each error once. Return it."""
+    reported = None
+    while True:
+        try:
+            found = step()
+            error = None
+        except AwsError as failure:
+            found, error = None, str(failure)
+        if found:
+            return found
+        if error != reported:
+            why = error or "not there yet"
+            say(f"waiting for {what}: {why}")
+            reported = error
+        time.sleep(PAUSE)
+
+
+def instance_id():
+    """Return the ID of this instance, from IMDSv2."""
+    ask = urllib.request.Request(
+        METADATA + "/latest/api/token",
+        method="PUT",
+        headers={"X-aws-ec2-metadata-token-ttl-seconds": "60"},
+    )
+    with urllib.request.urlopen(ask, timeout=5) as answer:
+        token = answer.read().decode()
+    ask = urllib.request.Request(
+        METADATA + "/latest/meta-data/instance-id", headers={"X-aws-ec2-metadata-token": token}
+    )
+    with urllib.request.urlopen(ask, timeout=5) as answer:
+        return answer.read().decode()
+
+
+def get_object(settings, key, target):
+    """Fetch an object of the bucket. Return False if there is none. Raises AwsError."""
+    try:
+        aws("s3api", "get-object", "--bucket", settings["bucket"], "--key", key, str(target))
+    except AwsError as error:
+        if "NoSuchKey" not in str(error):
+            raise
+        return False
+    return True
+
+
+def find_volume(volume):
+    """Return EC2's description of the volume, or None if the volume is lost."""
+    try:
+        found = aws("ec2", "describe-volumes", "--volume-ids", volume)["Volumes"][0]
+    except AwsError as error:
+        if "InvalidVolume.NotFound" in str(error):
+            return None
+        raise
+    return None if found["State"] in GONE else found
+
+
+def state_of(instance):
+    """Return the state of an instance, or nothing for one that EC2 does not show any more."""
+    try:
+        found = aws("ec2", "describe-instances", "--instance-ids", instance)["Reservations"]
+    except AwsError as error:
+        if "InvalidInstanceID.NotFound" in str(error):
+            return ""
+        raise
+    return found[0]["Instances"][0]["State"]["Name"] if found else ""
+
+
+class Attachment:
+    """Attaches the volume to this instance, once no other instance has it."""
+
+    def __init__(self, volume, instance):
+        self._volume = volume
+        self._instance = instance
+        self._ends_since = None
+
+    def step(self):
+        """Do what is next. Return `attached` or `lost` when it is over."""
+        found = find_volume(self._volume)
+        if found is None:
+            return "lost"
+        holders = [one for one in found["Attachments"] if one["State"] != "detached"]
+        if not holders:
+            say(f"attaching {self._volume}")
+            self._change("attach-volume", self._instance, "--device", "/dev/sdf")
+            return None
+        holder = holders[0]
+        if holder["InstanceId"] == self._instance:
+            return "attached" if holder["State"] == "attached" else None
+        self._release(holder["InstanceId"])
+        return None
+
+    def _release(self, holder):
+        """Detach the volume from an instance that ends; a running one may be writing."""
+        state = state_of(holder)
+        if state not in ENDS:
+            self._ends_since = None
+            say(f"{holder} has the volume, and is {state}")
+            return
+        now = time.monotonic()
+        if self._ends_since is None:
+            self._ends_since = now
+        force = state == "" or now - self._ends_since >= STUCK
+        why = state or "gone"
+        say(f"detaching the volume from {holder} ({why})")
+        self._change("detach-volume", holder, *(["--force"] if force else []))
+
+    def _change(self, action, instance, *more):
+        aws("ec2", action, "--volume-id", self._volume, "--instance-id", instance, *more)
+
+
+def mount(settings, folder):
+    """Mount the volume at `folder`; make a file system on one that has none."""
+    if os.path.ismount(folder):
+        return
+    name = "nvme-Amazon_Elastic_Block_Store_" + settings["volume"].replace("-", "")
+    device = Path(settings["devices"]) / name
+    until(f"the device {device}", device.exists)
+    if subprocess.run(["blkid", str(device)], check=False).returncode == 2:
+        say(f"making a file system on {device}")
+        subprocess.run(["mkfs.ext4", "-q", str(device)], check=True)
+    subprocess.run(
+        ["mount", "-o", "noatime,nodev,nosuid,noexec", str(device), str(folder)], check=True
+    )
+
+
+def restore(settings, store):
+    """Fetch the newest backup, if there is one. Otherwise the controller begins a new store."""
+    with tempfile.TemporaryDirectory(dir=str(store.parent)) as scratch:
+        packed, plain = Path(scratch) / "packed", Path(scratch) / "plain"
+
+        def fetch():
+            return "fetched" if get_object(settings, settings["backup"], packed) else "none"
+
+        if until("the backup", fetch) == "none":
+            say("there is no backup: the controller begins a new store")
+            return
+        with gzip.open(str(packed)) as source, plain.open("wb") as target:
+            shutil.copyfileobj(source, target)
+        with closing(sqlite3.connect(str(plain))) as copy:
+            (verdict,) = copy.execute("PRAGMA quick_check").fetchone()
+        if verdict != "ok":
+            raise SystemExit(f"the backup is damaged: {verdict}; restore an earlier version of it")
+        own(settings, plain)
+        plain.rename(store)
+        say("restored the store from its newest backup")
+
+
+def fetch_secrets(settings, folder):
+    """Write each secret into a file that only the controller can read."""
+    for name, arn in sorted(settings["secrets"].items()):
+        words = ("secretsmanager", "get-secret-value", "--secret-id", arn)
+        answer = until(f"the secret {arn}", lambda words=words: aws(*words))
+        write(settings, folder / name, answer["SecretString"].encode())
+
+
+def make_certificate(settings, folder):
+    """Make the certificate with which the load balancer reaches this host; it checks none."""
+    command = "openssl req -x509 -nodes -days 3650 -subj /CN=controller"
+    command += " -newkey ec -pkeyopt ec_paramgen_curve:prime256v1"
+    files = ["-keyout", str(folder / "server.key"), "-out", str(folder / "server.pem")]
+    subprocess.run([*command.split(), *files], check=True, stderr=subprocess.DEVNULL)
+    for name in ("server.key", "server.pem"):
+        own(settings, folder / name)
+        (folder / name).chmod(0o400)
+
+
+def own(settings, path):
+    """Give a file to the user of the controller in its container image."""
+    os.chown(str(path), settings["user"], settings["user"])
+
+
+def write(settings, path, content):
+    """Replace a file of the controller at once."""
+    part = path.with_name(path.name + ".part")
+    part.touch(mode=0o600)
+    part.write_bytes(content)
+    own(settings, part)
+    part.chmod(0o400)
+    part.replace(path)
+
+
+def read_fleet_file(settings):
+    """Return fleet.yaml from S3, or None if S3 has none."""
+    with tempfile.TemporaryDirectory() as scratch:
+        target = Path(scratch) / "fleet.yaml"
+        if not get_object(settings, "fleet.yaml", target):
+            return None
+        return target.read_bytes()
+
+
+def prepare(settings):
+    """Make everything that the controller needs. Returns when all is there."""
+    data, run, volume = Path(settings["data"]), Path(settings["run"]), settings["volume"]
+    data.mkdir(parents=True, exist_ok=True)
+    attachment = Attachment(volume, until("the instance ID", instance_id))
+    if until(f"the volume {volume}", attachment.step) == "attached":
+        mount(settings, data)
+    else:
+        say(f"the volume {volume} is lost: the store is on the root disk until `terraform apply`")
+    own(settings, data)
+    if not (data / "state.db").exists():
+        restore(settings, data / "state.db")
+    run.mkdir(parents=True, exist_ok=True)
+    run.chmod(0o755)
+    for name in ("secrets", "tls"):
+        (run / name).mkdir(exist_ok=True)
+    fetch_secrets(settings, run / "secrets")
+    make_certificate(settings, run / "tls")
+    last = data / "fleet.yaml"
+    # The last one serves while `terraform destroy` has deleted S3's and stopped at machines that run.
+    content = until(
+        "fleet.yaml", lambda: read_fleet_file(settings) or (last.exists() and last.read_bytes())
+    )
+    write(settings, run / "fleet.yaml", content)
+    write(settings, last, content)
+    say("the host is ready")
+
+
+def update(settings):
+    """Replace fleet.yaml if it changed and `check` accepts it, and restart the controller."""
+    data, run = Path(settings["data"]), Path(settings["run"])
+    content = read_fleet_file(settings)
+    if content is None or content == (run / "fleet.yaml").read_bytes():
+        return
+    write(settings, run / "fleet.new.yaml", content)
+    if subprocess.run([*settings["check"], "fleet.new.yaml"], check=False).returncode != 0:
+        say("`check` refuses the new fleet.yaml: the controller keeps the old one")
+        return
+    write(settings, run / "fleet.yaml", content)
+    write(settings, data / "fleet.yaml", content)
+    say("fleet.yaml has changed: restarting the controller")
+    subprocess.run(settings["restart"], check=True)
+
+
+def backup(settings):
+    """Copy the store to S3 while the controller writes, and count the copy."""
+    store = Path(settings["data"]) / "state.db"
+    if not store.exists():
+        say("there is no store yet")
+        return
+    with tempfile.TemporaryDirectory(dir=str(store.parent)) as scratch:
+        copy, packed = Path(scratch) / "copy", Path(scratch) / "packed"
+        with (
+            closing(sqlite3.connect(f"file:{store}?mode=ro", uri=True, timeout=60)) as source,
+            closing(sqlite3.connect(str(copy))) as target,
+        ):
+            source.backup(target)
+        with copy.open("rb") as plain, gzip.open(str(packed), "wb", 1) as compressed:
+            shutil.copyfileobj(plain, compressed)
+        aws(
+            "s3api",
+            "put-object",
+            "--bucket",
+            settings["bucket"],
+            "--key",
+            settings["backup"],
+            "--body",
+            str(packed),
+        )
+        size = packed.stat().st_size
+        say(f"backed up {size} bytes")
+    namespace, fleet = settings["namespace"], settings["fleet"]
+    words = ("cloudwatch", "put-metric-data", "--namespace", namespace, "--metric-name", "Backups")
+    aws(*words, "--value", "1", "--dimensions", f"Fleet={fleet}")
+
+
+def main(words):
+    """Run a command. Return the exit status."""
+    commands = {"prepare": prepare, "update": update, "backup": backup}
+    if len(words) != 2 or words[1] not in commands:
+        print(__doc__, file=sys.stderr)
+        return 2
+    settings = json.loads(SETTINGS.read_text())
+    os.environ.setdefault("AWS_DEFAULT_REGION", settings["region"])
+    try:
+        commands[words[1]](settings)
+    except (AwsError, OSError, subprocess.CalledProcessError, sqlite3.Error) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv))

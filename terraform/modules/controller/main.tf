@@ -1,0 +1,35 @@
+# One host that runs the controller and replaces itself: an auto scaling group of one. A new host attaches the
+# volume with the store; if the volume is lost, it restores the newest backup. The store is SQLite on a local
+# disk. PostgreSQL would replace `store.tf`, the volume in `host.tf` and one line of fleet.yaml.
+
+data "aws_partition" "here" {}
+data "aws_caller_identity" "here" {}
+data "aws_region" "here" {}
+
+data "aws_subnet" "host" {
+  id = var.subnet_id
+}
+
+locals {
+  name      = "${var.fleet}-controller"
+  tags      = merge(var.tags, { Name = local.name })
+  partition = data.aws_partition.here.partition
+  account   = data.aws_caller_identity.here.account_id
+  region    = data.aws_region.here.name
+  place     = "${local.region}:${local.account}"
+  # fleet.yaml names these files of the host.
+  secrets = {
+    for name, arn in {
+      "github-app.pem" = var.secret_arns.github_app_private_key
+      "webhook-secret" = var.secret_arns.webhook_secret
+      "admin-token"    = var.secret_arns.admin_token
+      "metrics-token"  = var.secret_arns.metrics_token
+    } : name => arn
+  }
+}
+
+resource "aws_cloudwatch_log_group" "controller" {
+  name              = "/gpu-runner-autoscaler/${var.fleet}"
+  retention_in_days = var.log_days
+  tags              = var.tags
+}

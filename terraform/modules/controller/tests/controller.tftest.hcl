@@ -1,0 +1,108 @@
+mock_provider "aws" {
+  mock_data "aws_caller_identity" {
+    defaults = { account_id = "123456789012" }
+  }
+  mock_data "aws_partition" {
+    defaults = { partition = "aws" }
+  }
+  mock_data "aws_region" {
+    defaults = { name = "us-east-1" }
+  }
+  mock_data "aws_subnet" {
+    defaults = { availability_zone = "us-east-1a" }
+  }
+  mock_data "aws_iam_policy_document" {
+    defaults = { json = "{}" }
+  }
+  mock_resource "aws_ebs_volume" {
+    defaults = { id = "vol-0123456789abcdef0", arn = "arn:aws:ec2:us-east-1:123456789012:volume/vol-0123456789abcdef0" }
+  }
+  mock_resource "aws_s3_bucket" {
+    defaults = { id = "ci-gpu-1", arn = "arn:aws:s3:::ci-gpu-1" }
+  }
+  mock_resource "aws_launch_template" {
+    defaults = { id = "lt-0123456789abcdef0", latest_version = 1 }
+  }
+  mock_resource "aws_lb" {
+    defaults = { arn = "arn:aws:elasticloadbalancing:us-east-1:123456789012:loadbalancer/net/ci-gpu/1", zone_id = "Z1", dns_name = "ci-gpu.elb.amazonaws.com" }
+  }
+  mock_resource "aws_lb_target_group" {
+    defaults = { arn = "arn:aws:elasticloadbalancing:us-east-1:123456789012:targetgroup/ci-gpu/1" }
+  }
+  mock_resource "aws_cloudwatch_log_group" {
+    defaults = { arn = "arn:aws:logs:us-east-1:123456789012:log-group:/gpu-runner-autoscaler/ci-gpu" }
+  }
+}
+
+variables {
+  fleet                    = "ci-gpu"
+  vpc_id                   = "vpc-0123456789abcdef0"
+  subnet_id                = "subnet-0123456789abcdef0"
+  load_balancer_subnet_ids = ["subnet-0123456789abcdef1"]
+  domain_name              = "fleet.example.com"
+  certificate_arn          = "arn:aws:acm:us-east-1:123456789012:certificate/1"
+  machine_cidrs            = ["10.64.0.0/16"]
+  image                    = "123456789012.dkr.ecr.us-east-1.amazonaws.com/gpu-runner-autoscaler:0.1.0"
+  policy_arns              = { us-east-1 = "arn:aws:iam::123456789012:policy/ci-gpu-controller-us-east-1" }
+  secret_arns = {
+    github_app_private_key = "arn:aws:secretsmanager:us-east-1:123456789012:secret:app-1"
+    webhook_secret         = "arn:aws:secretsmanager:us-east-1:123456789012:secret:hook-1"
+    admin_token            = "arn:aws:secretsmanager:us-east-1:123456789012:secret:admin-1"
+    metrics_token          = "arn:aws:secretsmanager:us-east-1:123456789012:secret:metrics-1"
+  }
+}
+
+run "the_data_survives_a_mistaken_destroy" {
+  command = apply
+
+  assert {
+    condition     = aws_ebs_volume.store.final_snapshot && !aws_s3_bucket.data.force_destroy
+    error_message = "By default, destroy must keep a snapshot and refuse to delete the backups."
+  }
+  assert {
+    condition     = aws_ebs_volume.store.encrypted && aws_ebs_volume.store.availability_zone == "us-east-1a"
+    error_message = "The volume must be encrypted, and in the zone of the host."
+  }
+}
+
+run "there_is_one_host_and_a_new_one_comes_after_the_old_one" {
+  command = apply
+
+  assert {
+    condition     = aws_autoscaling_group.controller.max_size == 1 && aws_autoscaling_group.controller.min_size == 1
+    error_message = "Two hosts cannot share the store."
+  }
+  assert {
+    condition     = aws_autoscaling_group.controller.instance_refresh[0].preferences[0].min_healthy_percentage == 0
+    error_message = "The old host must go before the new one attaches the volume."
+  }
+  assert {
+    condition     = aws_launch_template.controller.metadata_options[0].http_tokens == "required" && aws_launch_template.controller.metadata_options[0].http_put_response_hop_limit == 1
+    error_message = "Credentials of the host must not be within reach of a container network."
+  }
+}
+
+run "only_port_443_is_open_to_the_internet" {
+  command = apply
+
+  assert {
+    condition     = [for rule in aws_vpc_security_group_ingress_rule.load_balancer : rule.from_port if rule.cidr_ipv4 == "0.0.0.0/0"] == [443]
+    error_message = "Only the port that serves /webhook alone may be open to all."
+  }
+  assert {
+    condition     = alltrue([for rule in aws_vpc_security_group_ingress_rule.controller : rule.referenced_security_group_id == aws_security_group.load_balancer.id])
+    error_message = "Only the load balancer may connect to the host."
+  }
+}
+
+run "mistakes_are_named_before_anything_is_made" {
+  command = plan
+  variables {
+    fleet         = "a-name-that-is-too-long-for-aws"
+    domain_name   = "https://fleet.example.com"
+    machine_cidrs = ["0.0.0.0/0"]
+    image         = "gpu-runner-autoscaler"
+    policy_arns   = {}
+  }
+  expect_failures = [var.fleet, var.domain_name, var.machine_cidrs, var.image, var.policy_arns]
+}

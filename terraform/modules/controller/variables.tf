@@ -1,0 +1,235 @@
+variable "fleet" {
+  type        = string
+  description = "Name of the fleet, as `fleet` of fleet.yaml."
+
+  validation {
+    condition     = can(regex("^[a-z0-9]([a-z0-9-]{0,21}[a-z0-9])?$", var.fleet))
+    error_message = "fleet must have 1 to 23 lower-case letters, digits and hyphens, and begin and end with a letter or digit, such as \"ci-gpu\": the names of load balancers have at most 32 characters."
+  }
+}
+
+variable "vpc_id" {
+  type        = string
+  description = "The VPC of the host and its load balancer."
+
+  validation {
+    condition     = can(regex("^vpc-[0-9a-f]+$", var.vpc_id))
+    error_message = "vpc_id must be the ID of a VPC, such as \"vpc-0123456789abcdef0\"."
+  }
+}
+
+variable "subnet_id" {
+  type        = string
+  description = "The subnet of the host. Its zone has the volume with the store: another zone gets a new volume, and the newest backup."
+
+  validation {
+    condition     = can(regex("^subnet-[0-9a-f]+$", var.subnet_id))
+    error_message = "subnet_id must be the ID of a subnet, such as \"subnet-0123456789abcdef0\"."
+  }
+}
+
+variable "load_balancer_subnet_ids" {
+  type        = list(string)
+  description = "The subnets of the load balancer: public ones unless it is internal."
+
+  validation {
+    condition     = length(var.load_balancer_subnet_ids) > 0
+    error_message = "load_balancer_subnet_ids must name at least one subnet."
+  }
+}
+
+variable "internal" {
+  type        = bool
+  default     = false
+  description = "Give the load balancer private addresses only. GitHub must then reach port 443 in another way."
+}
+
+variable "domain_name" {
+  type        = string
+  description = "The name under which machines and GitHub reach the controller."
+
+  validation {
+    condition     = can(regex("^[a-z0-9-]+(\\.[a-z0-9-]+)+$", var.domain_name))
+    error_message = "domain_name must be a host name, such as \"fleet.example.com\", without https://."
+  }
+}
+
+variable "certificate_arn" {
+  type        = string
+  description = "The ACM certificate of `domain_name`."
+
+  validation {
+    condition     = can(regex("^arn:[^:]+:acm:", var.certificate_arn))
+    error_message = "certificate_arn must be the ARN of a certificate of ACM in the region of the load balancer."
+  }
+}
+
+variable "zone_id" {
+  type        = string
+  default     = null
+  description = "The Route 53 zone in which the module creates the record of `domain_name`. By default, it creates none."
+}
+
+variable "webhook_cidrs" {
+  type        = list(string)
+  default     = ["0.0.0.0/0"]
+  description = "Who may connect to port 443, which serves /webhook alone. GitHub's addresses are `hooks` of https://api.github.com/meta; they change, and every delivery is signed."
+
+  validation {
+    condition     = alltrue([for one in var.webhook_cidrs : can(cidrhost(one, 0))])
+    error_message = "webhook_cidrs must be IPv4 CIDR blocks, such as \"10.0.0.0/8\"."
+  }
+}
+
+variable "machine_cidrs" {
+  type        = list(string)
+  description = "Who may connect to port 8443: the addresses of machines (of their NAT gateways, if the load balancer is not internal), operators and Prometheus."
+
+  validation {
+    condition     = alltrue([for one in var.machine_cidrs : can(cidrhost(one, 0))])
+    error_message = "machine_cidrs must be IPv4 CIDR blocks, such as \"10.0.0.0/8\"."
+  }
+
+  validation {
+    condition     = !contains(var.machine_cidrs, "0.0.0.0/0")
+    error_message = "machine_cidrs must not be 0.0.0.0/0: port 8443 serves /admin and the machines' registrations."
+  }
+}
+
+variable "image" {
+  type        = string
+  description = "The container image of the controller, with its tag or digest: `autoscaler images build controller` builds it."
+
+  validation {
+    condition     = can(regex("^[^ ]+(:[A-Za-z0-9._-]+|@sha256:[0-9a-f]{64})$", var.image))
+    error_message = "image must have a tag or a digest, such as \"registry.example.com/gpu-runner-autoscaler:0.1.0\"."
+  }
+}
+
+variable "ecr_repository_arns" {
+  type        = list(string)
+  default     = []
+  description = "The ECR repositories with `image`, if it is in ECR."
+}
+
+variable "instance_type" {
+  type        = string
+  default     = "m7i.large"
+  description = "The instance type of the host. docs/deploy.md has the memory that the controller needs."
+}
+
+variable "architecture" {
+  type        = string
+  default     = "x86_64"
+  description = "The architecture of `instance_type` and `image`: `x86_64` or `arm64`."
+
+  validation {
+    condition     = contains(["x86_64", "arm64"], var.architecture)
+    error_message = "architecture must be \"x86_64\" or \"arm64\"."
+  }
+}
+
+variable "ami_id" {
+  type        = string
+  default     = null
+  description = "The machine image of the host: one of Amazon Linux 2023. By default, the newest one at each start."
+}
+
+variable "secret_arns" {
+  type = object({
+    github_app_private_key = string
+    webhook_secret         = string
+    admin_token            = string
+    metrics_token          = string
+  })
+  description = "Secrets Manager's secrets with the App's private key, the webhook secret and the two tokens (`openssl rand -hex 32`), each as plain text. Their values are never in Terraform's state."
+
+  validation {
+    condition     = alltrue([for arn in values(var.secret_arns) : can(regex("^arn:[^:]+:secretsmanager:", arn))])
+    error_message = "secret_arns must be ARNs of secrets of Secrets Manager."
+  }
+}
+
+variable "secret_key_arns" {
+  type        = list(string)
+  default     = []
+  description = "Customer-managed KMS keys of the secrets."
+}
+
+variable "policy_arns" {
+  type        = map(string)
+  description = "The controller's policies, by a name of your choice: `policy_arn` of the module `permissions` for each region."
+
+  validation {
+    condition     = length(var.policy_arns) > 0 && length(var.policy_arns) <= 10
+    error_message = "policy_arns must have 1 to 10 policies, which is what IAM allows for a role."
+  }
+}
+
+variable "permissions_boundary_arn" {
+  type        = string
+  default     = null
+  description = "The permissions boundary of the host's role."
+}
+
+variable "volume_gb" {
+  type        = number
+  default     = 20
+  description = "The size of the volume with the store."
+
+  validation {
+    condition     = var.volume_gb >= 8 && var.volume_gb <= 1024
+    error_message = "volume_gb must be from 8 to 1024."
+  }
+}
+
+variable "volume_key_arn" {
+  type        = string
+  default     = null
+  description = "A customer-managed KMS key of the volume and the bucket. By default, AWS's keys."
+}
+
+variable "backup_minutes" {
+  type        = number
+  default     = 5
+  description = "Minutes between two backups of the store."
+
+  validation {
+    condition     = var.backup_minutes >= 1 && var.backup_minutes <= 60
+    error_message = "backup_minutes must be from 1 to 60."
+  }
+}
+
+variable "backup_days" {
+  type        = number
+  default     = 7
+  description = "Days for which earlier backups are kept."
+
+  validation {
+    condition     = var.backup_days >= 1
+    error_message = "backup_days must be at least 1."
+  }
+}
+
+variable "destroy_data" {
+  type        = bool
+  default     = false
+  description = "Let `destroy` delete the store without a last snapshot, and all backups. By default it refuses to delete the bucket."
+}
+
+variable "log_days" {
+  type        = number
+  default     = 90
+  description = "Days for which CloudWatch keeps the controller's log."
+}
+
+variable "tags" {
+  type        = map(string)
+  default     = {}
+  description = "Tags of everything that the module creates."
+
+  validation {
+    condition     = alltrue([for key in keys(var.tags) : !startswith(key, "autoscaler:")])
+    error_message = "Keys of tags must not begin with \"autoscaler:\": the controller may delete what has its tags."
+  }
+}

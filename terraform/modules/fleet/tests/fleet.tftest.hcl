@@ -1,0 +1,48 @@
+mock_provider "aws" {}
+
+variables {
+  fleet      = "ci-gpu"
+  bucket     = "ci-gpu-1"
+  public_url = "https://fleet.example.com:8443"
+  github     = { app_id = 1234, scopes = [{ org = "acme", runner_group = "gpu" }] }
+  limits     = { machines = 10 }
+  providers_ec2 = {
+    us-east-1 = { region = "us-east-1", subnets = ["subnet-0a"], security_groups = ["sg-0a"] }
+  }
+  skus = {
+    linux   = { on = [{ provider = "us-east-1", instance_types = ["m7i.large"], capacity = ["spot"] }], disk_gb = 50 }
+    windows = { on = [{ provider = "us-east-1", instance_types = ["m7i.large"] }], os = "windows" }
+  }
+}
+
+run "keys_without_a_value_are_left_out" {
+  command = plan
+
+  assert {
+    condition     = keys(yamldecode(output.fleet_yaml).providers.us-east-1.ec2) == ["region", "security_groups", "subnets"]
+    error_message = "fleet.yaml must have no null."
+  }
+  assert {
+    condition     = yamldecode(output.fleet_yaml).limits == { machines = 10 }
+    error_message = "Limits without a value must be left out."
+  }
+}
+
+run "skus_are_passed_on_as_they_are" {
+  command = plan
+
+  assert {
+    condition     = jsonencode(yamldecode(output.fleet_yaml).skus) == jsonencode(var.skus)
+    error_message = "SKUs of different keys must stay as they are."
+  }
+}
+
+run "mistakes_are_named_before_anything_is_made" {
+  command = plan
+  variables {
+    github = { app_id = 1234, scopes = [{ org = "acme", repo = "acme/widgets" }] }
+    limits = {}
+    skus   = { linux = { on = [{ provider = "eu-west-1", instance_types = ["m7i.large"] }] } }
+  }
+  expect_failures = [var.github, var.limits, var.skus]
+}

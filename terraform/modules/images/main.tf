@@ -1,0 +1,167 @@
+# What image builds need in the account and region that owns the images: a role for `autoscaler images bake`, a key for
+# the snapshots, and the other accounts that may launch from the images.
+
+data "aws_partition" "here" {}
+data "aws_caller_identity" "here" {}
+data "aws_region" "here" {}
+
+locals {
+  name      = "${var.name}-images"
+  partition = data.aws_partition.here.partition
+  account   = data.aws_caller_identity.here.account_id
+  region    = data.aws_region.here.name
+  root      = "arn:${local.partition}:iam::%s:root"
+  ec2       = "arn:${local.partition}:ec2:${local.region}"
+  kms_uses  = ["kms:Decrypt", "kms:DescribeKey", "kms:Encrypt", "kms:GenerateDataKey*", "kms:ReEncrypt*"]
+
+  # Each published image for each account.
+  shares = {
+    for pair in setproduct(var.image_ids, var.account_ids) : "${pair[0]} ${pair[1]}" => { image = pair[0], account = pair[1] }
+  }
+}
+
+data "aws_iam_policy_document" "key" {
+  statement {
+    sid       = "Administer"
+    actions   = ["kms:*"]
+    resources = ["*"]
+    principals {
+      type        = "AWS"
+      identifiers = [format(local.root, local.account)]
+    }
+  }
+  dynamic "statement" {
+    for_each = length(var.account_ids) > 0 ? [true] : []
+    content {
+      sid       = "LaunchFromOtherAccounts"
+      actions   = local.kms_uses
+      resources = ["*"]
+      principals {
+        type        = "AWS"
+        identifiers = [for account in var.account_ids : format(local.root, account)]
+      }
+      condition {
+        test     = "StringEquals"
+        variable = "kms:ViaService"
+        values   = ["ec2.${local.region}.amazonaws.com"]
+      }
+    }
+  }
+  # Controllers of other accounts, and spot's role there, get grants for the disks that EC2 makes.
+  dynamic "statement" {
+    for_each = length(var.account_ids) > 0 ? [true] : []
+    content {
+      sid       = "GiveDisksOfOtherAccountsTheKey"
+      actions   = ["kms:CreateGrant"]
+      resources = ["*"]
+      principals {
+        type        = "AWS"
+        identifiers = [for account in var.account_ids : format(local.root, account)]
+      }
+      # Not `kms:GrantIsForAWSResource`: the grant for spot's role is made by a person or by Terraform.
+      condition {
+        test     = "ForAllValues:StringEquals"
+        variable = "kms:GrantOperations"
+        values   = ["CreateGrant", "Decrypt", "DescribeKey", "Encrypt", "GenerateDataKey", "GenerateDataKeyWithoutPlaintext", "ReEncryptFrom", "ReEncryptTo"]
+      }
+    }
+  }
+}
+
+resource "aws_kms_key" "images" {
+  description         = "Snapshots of the machine images ${var.name}"
+  enable_key_rotation = true
+  policy              = data.aws_iam_policy_document.key.json
+  tags                = var.tags
+}
+
+resource "aws_kms_alias" "images" {
+  name          = "alias/${local.name}"
+  target_key_id = aws_kms_key.images.key_id
+}
+
+resource "aws_ami_launch_permission" "shared" {
+  for_each   = local.shares
+  image_id   = each.value.image
+  account_id = each.value.account
+}
+
+data "aws_iam_policy_document" "trust" {
+  statement {
+    actions = ["sts:AssumeRole"]
+    principals {
+      type        = "AWS"
+      identifiers = var.builder_arns
+    }
+  }
+}
+
+# Packer's amazon-ebs builder, and `autoscaler images publish` and `prune`. Packer tags what it creates only after some
+# of the calls, so only what ends or changes something that exists has a condition.
+data "aws_iam_policy_document" "build" {
+  statement {
+    sid       = "Look"
+    actions   = ["ec2:Describe*", "ec2:GetConsoleOutput"]
+    resources = ["*"]
+  }
+  statement {
+    sid = "Build"
+    actions = [
+      "ec2:AuthorizeSecurityGroupIngress",
+      "ec2:CreateImage",
+      "ec2:CreateKeyPair",
+      "ec2:CreateSecurityGroup",
+      "ec2:CreateSnapshot",
+      "ec2:CreateTags",
+      "ec2:CreateVolume",
+      "ec2:DeleteKeyPair",
+      "ec2:DeleteSecurityGroup",
+      "ec2:DeleteTags",
+      "ec2:ModifyImageAttribute",
+      "ec2:ModifyInstanceAttribute",
+      "ec2:ModifySnapshotAttribute",
+      "ec2:RegisterImage",
+      "ec2:RunInstances",
+    ]
+    resources = ["${local.ec2}:${local.account}:*", "${local.ec2}::image/*", "${local.ec2}::snapshot/*"]
+  }
+  statement {
+    sid       = "EndBuildMachines"
+    actions   = ["ec2:StopInstances", "ec2:TerminateInstances"]
+    resources = ["${local.ec2}:${local.account}:instance/*"]
+    # A fleet's machines have the tag.
+    condition {
+      test     = "Null"
+      variable = "aws:ResourceTag/autoscaler:fleet"
+      values   = ["true"]
+    }
+  }
+  statement {
+    sid       = "DeleteOldImages"
+    actions   = ["ec2:DeleteSnapshot", "ec2:DeregisterImage"]
+    resources = ["${local.ec2}::image/*", "${local.ec2}::snapshot/*"]
+  }
+  statement {
+    sid       = "Encrypt"
+    actions   = concat(local.kms_uses, ["kms:CreateGrant"])
+    resources = [aws_kms_key.images.arn]
+    condition {
+      test     = "StringEquals"
+      variable = "kms:ViaService"
+      values   = ["ec2.${local.region}.amazonaws.com"]
+    }
+  }
+}
+
+resource "aws_iam_role" "build" {
+  name               = "${local.name}-${local.region}"
+  description        = "Builds, tests and publishes the machine images ${var.name}"
+  assume_role_policy = data.aws_iam_policy_document.trust.json
+  tags               = var.tags
+}
+
+resource "aws_iam_role_policy" "build" {
+  name   = "build"
+  role   = aws_iam_role.build.id
+  policy = data.aws_iam_policy_document.build.json
+}

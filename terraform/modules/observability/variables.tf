@@ -1,0 +1,77 @@
+variable "fleet" {
+  type        = string
+  description = "Name of the fleet."
+
+  validation {
+    condition     = can(regex("^[a-z0-9]([a-z0-9-]{0,21}[a-z0-9])?$", var.fleet))
+    error_message = "fleet must have 1 to 23 lower-case letters, digits and hyphens, and begin and end with a letter or digit, such as \"ci-gpu\"."
+  }
+}
+
+variable "public_url" {
+  type        = string
+  description = "`public_url` of the module `controller`, for Prometheus."
+
+  validation {
+    condition     = can(regex("^https://[^/]+$", var.public_url))
+    error_message = "public_url must be https:// with a host and a port, such as \"https://fleet.example.com:8443\"."
+  }
+}
+
+variable "load_balancer_arn_suffix" {
+  type        = string
+  description = "`load_balancer_arn_suffix` of the module `controller`."
+}
+
+variable "target_group_arn_suffix" {
+  type        = string
+  description = "`target_group_arn_suffix` of the module `controller`."
+}
+
+variable "metrics_namespace" {
+  type        = string
+  description = "`metrics_namespace` of the module `controller`."
+}
+
+variable "backup_minutes" {
+  type        = number
+  default     = 5
+  description = "`backup_minutes` of the module `controller`."
+
+  validation {
+    condition     = var.backup_minutes >= 1 && var.backup_minutes <= 60
+    error_message = "backup_minutes must be from 1 to 60."
+  }
+}
+
+variable "queue_name" {
+  type        = string
+  description = "`queue_name` of the module `interruptions`."
+}
+
+variable "dead_letter_queue_name" {
+  type        = string
+  description = "`dead_letter_queue_name` of the module `interruptions`."
+}
+
+variable "alarm_actions" {
+  type        = list(string)
+  default     = []
+  description = "What an alarm and its end notify: ARNs of SNS topics."
+
+  validation {
+    condition     = alltrue([for one in var.alarm_actions : startswith(one, "arn:")])
+    error_message = "alarm_actions must be ARNs, such as that of an SNS topic."
+  }
+}
+
+variable "tags" {
+  type        = map(string)
+  default     = {}
+  description = "Tags of everything that the module creates."
+
+  validation {
+    condition     = alltrue([for key in keys(var.tags) : !startswith(key, "autoscaler:")])
+    error_message = "Keys of tags must not begin with \"autoscaler:\": the controller may delete what has its tags."
+  }
+}

@@ -1,0 +1,212 @@
+"""examples/complete with the real AWS provider, against moto: from an empty account to a job, and back."""
+
+import asyncio
+import json
+import logging
+import shutil
+import subprocess
+import sys
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from autoscaler.model.interruptions import NoticeKind
+from lab.ec2.moto import MotoProcess
+from lab.laboratory import LabFleet, Laboratory
+from lab.terraform.commands import Terraform
+from lab.terraform.front import TerraformFront
+from lab.terraform.parts import Parts
+from tests.lab.system.harness import job, read_records, started, until
+from tests.lab.system.pace import PATIENCE, yielding
+from tests.terraform.account import (
+    FLEET,
+    client,
+    credentials,
+    front_of,
+    left_in,
+    write_variables,
+)
+from tests.terraform.authorizations import Recording, policies_of
+from tests.terraform.policy_evaluation import allows
+
+LOG = logging.getLogger(__name__)
+SKU = "linux.g4dn"
+SKUS = {
+    SKU: {
+        "on": [{"provider": "us-east-1", "instance_types": ["g4dn.xlarge"], "capacity": ["spot"]}],
+        "image": {"name": f"{SKU}-*", "owner": "self"},
+        "disk_gb": 50,
+        "rerun_interrupted": 1,
+    }
+}
+LAB_SKUS: dict[str, dict[str, Any]] = {SKU: {"on": SKUS[SKU]["on"]}}
+"""The lab makes an image for a SKU without one."""
+
+
+class Run:
+    """Terraform for one account. Logs the seconds of each command."""
+
+    def __init__(self, terraform: Terraform) -> None:
+        self._terraform = terraform
+
+    async def __call__(self, name: str, *words: str, fails: bool = False) -> str:
+        began = time.monotonic()
+        status, printed = await asyncio.to_thread(
+            self._terraform.run, *words, "-no-color", "-input=false"
+        )
+        # Shown by `pytest -o log_cli=true -o log_cli_level=INFO`.
+        LOG.info("terraform %s: %.1f s", name, time.monotonic() - began)
+        assert (status != 0) is fails, printed
+        return printed
+
+
+def adapted(produced: str, lab: Laboratory) -> dict[str, Any]:
+    """Return fleet.yaml with the addresses and files of the lab in place of those of the host."""
+    own = yaml.safe_load((lab.folder / "fleet.yaml").read_text())
+    made: dict[str, Any] = yaml.safe_load(produced)
+    server = own["server"]
+    made["github"] |= {
+        "api_url": own["github"]["api_url"],
+        "registrations": own["github"]["registrations"],
+    }
+    # Plain HTTP on loopback, with one listener.
+    made["server"] = {
+        "listen": server["listen"],
+        "public_url": server["public_url"],
+        "admin_token_file": made["server"]["admin_token_file"],
+    }
+    made["store"] = own["store"]
+    (provider,) = made["providers"].values()
+    # The lab signs identity documents with a certificate of its own.
+    provider["ec2"]["identity_certificates"] = ["identity.pem"]
+    (lab.folder / "secrets").mkdir()
+    for name in ("github-app.pem", "webhook-secret", "admin-token"):
+        shutil.copy(lab.folder / name, lab.folder / "secrets" / name)
+    return made
+
+
+def check(file: Path) -> tuple[int, str]:
+    """Run `autoscaler check --skip-files`."""
+    command = [sys.executable, "-m", "autoscaler.cli", "check", "--skip-files", str(file)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    return done.returncode, done.stdout + done.stderr
+
+
+async def interrupt_through_the_bus(lab: Laboratory, url: str, instance: str) -> None:
+    """Put EC2's event on the account's event bus, and take the machine back."""
+    detail = {"instance-id": instance, "instance-action": "terminate"}
+    entry = {
+        "Source": "aws.ec2",
+        "DetailType": "EC2 Spot Instance Interruption Warning",
+        "Detail": json.dumps(detail),
+        "Time": datetime.fromtimestamp(lab.clock.now(), UTC),
+    }
+    events = client(url, "events")
+    answer = await asyncio.to_thread(events.put_events, Entries=[entry])
+    assert answer["FailedEntryCount"] == 0, answer
+    await until(
+        lambda: any(m.interruption.kind for m in read_records(lab).machines),
+        PATIENCE,
+        lab.controller.log_end,
+    )
+    lab.ec2.interrupt(instance, notice=False)
+
+
+def machine_of(lab: Laboratory) -> str:
+    (one,) = [one.id for one in lab.ec2.machines_left()]
+    return one
+
+
+async def serve(lab: Laboratory, front: TerraformFront, run: Run) -> None:
+    """A job runs, the machine of the next one is interrupted, and destroy refuses until the last one ended."""
+    await lab.start_controller()
+    (first,) = lab.github.push([job("first", SKU, 60.0)])
+    await until(lambda: first.conclusion == "success", PATIENCE, lab.controller.log_end)
+    await until(lambda: not lab.ec2.machines_left(), PATIENCE, lab.controller.log_end)
+    (second,) = lab.github.push([job("second", SKU, 86_400.0)])
+    await until(lambda: started([second]), PATIENCE, lab.controller.log_end)
+    await interrupt_through_the_bus(lab, front.url, machine_of(lab))
+    await until(lambda: second.conclusion == "failure", PATIENCE, lab.controller.log_end)
+    await until(
+        lambda: len(lab.github.jobs) == 3 and started(lab.github.jobs),
+        PATIENCE,
+        lab.controller.log_end,
+    )
+    kinds = [m.interruption.kind for m in read_records(lab).machines if m.interruption.kind]
+    assert kinds == [NoticeKind.SPOT_INTERRUPTION]
+
+    printed = await run("refused destroy", "destroy", "-auto-approve", fails=True)
+    assert "DependencyViolation" in printed
+    assert machine_of(lab)
+    lab.github.end(lab.github.jobs[-1])
+    await until(lambda: not lab.ec2.machines_left(), PATIENCE, lab.controller.log_end)
+
+
+def remains(url: str) -> None:
+    """All that the machines and the controller need is there after a refused destroy."""
+    groups = client(url, "autoscaling").describe_auto_scaling_groups()["AutoScalingGroups"]
+    assert [len(one["Instances"]) for one in groups] == [1]
+    assert len(client(url, "sqs").list_queues()["QueueUrls"]) == 2
+    iam = client(url, "iam")
+    profiles = {p["InstanceProfileName"] for p in iam.list_instance_profiles()["InstanceProfiles"]}
+    assert profiles == {f"{FLEET}-controller", f"{FLEET}-runner-us-east-1"}
+    role = iam.list_attached_role_policies(RoleName=f"{FLEET}-controller")
+    assert [one["PolicyName"] for one in role["AttachedPolicies"]] == [
+        f"{FLEET}-controller-us-east-1"
+    ]
+
+
+@pytest.mark.case(
+    "an operator destroys the fleet while machines run: EC2 does not delete a security group that "
+    "machines use, and everything that they need stays",
+    topic="EC2's API",
+    source="EC2: Delete a security group",
+)
+async def test_from_an_empty_account_to_a_job_and_back(
+    moto: MotoProcess, parts: Parts, source: Path, tmp_path: Path
+) -> None:
+    folder = source / "examples" / "complete"
+    async with Laboratory(
+        LabFleet("acme", ("widgets",), LAB_SKUS, scale=yielding(60.0)), moto
+    ) as lab:
+        front = front_of(moto.url, lab.ec2)
+        await front.start()
+        try:
+            github = {"app_id": 1234, "scopes": [{"org": "acme", "runner_group": "gpu"}]}
+            await asyncio.to_thread(write_variables, folder, front.url, SKUS, github=github)
+            run = Run(Terraform(parts, folder, tmp_path, credentials(front.url)))
+            await run("init", "init", "-backend=false")
+            await run("apply", "apply", "-auto-approve")
+            printed = await run("plan", "plan", "-detailed-exitcode")
+            assert "No changes." in printed
+
+            terraform = Terraform(parts, folder, tmp_path, credentials(front.url))
+            outputs = await asyncio.to_thread(terraform.outputs)
+            file = tmp_path / "fleet.yaml"
+            file.write_text(outputs["fleet_yaml"])
+            assert check(file)[0] == 0, check(file)[1]
+
+            iam = client(front.url, "iam")
+            policies = await asyncio.to_thread(policies_of, iam, f"{FLEET}-controller")
+            profile = f"{FLEET}-runner-us-east-1"
+            recording = Recording(
+                lab.ec2, {profile: f"arn:aws:iam::{lab.ec2.account}:role/{profile}"}
+            )
+            lab.ec2.record(recording)
+            (lab.folder / "fleet.yaml").write_text(
+                yaml.safe_dump(adapted(outputs["fleet_yaml"], lab))
+            )
+            await serve(lab, front, run)
+            await asyncio.to_thread(remains, front.url)
+            await lab.controller.terminate()
+            await run("destroy", "destroy", "-auto-approve")
+            assert await asyncio.to_thread(left_in, front.url) == []
+        finally:
+            await front.close()
+    wanted = {"CreateFleet", "CreateLaunchTemplate", "DescribeInstances", "DeleteMessageBatch"}
+    assert wanted <= recording.operations
+    assert [one for one in recording.asked.values() if not allows(policies, one)] == []

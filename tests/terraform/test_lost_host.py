@@ -1,0 +1,118 @@
+"""The controller's host is lost in the middle of a wave of jobs, with its volume and without.
+
+With the volume, the new host continues with all records. A backup lacks what came after it: machines that it
+does not know end by themselves, and GitHub's lists have the jobs.
+"""
+
+import asyncio
+import contextlib
+import logging
+import time
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from lab.ec2.moto import MotoProcess
+from lab.laboratory import LabFleet, Laboratory
+from tests.lab.system.harness import ec2_sku, job, until, wrong_runners, wrong_slots
+from tests.lab.system.pace import PATIENCE, yielding
+from tests.terraform.account import front_of
+from tests.terraform.hosts import Account, Host
+
+LOG = logging.getLogger(__name__)
+SKU = "linux.g5"
+JOBS = 12
+
+
+@contextlib.asynccontextmanager
+async def place(moto: MotoProcess, folder: Path) -> AsyncIterator[tuple[Laboratory, Account]]:
+    """A laboratory, and the account of its hosts."""
+    fleet = LabFleet("acme", ("widgets",), {SKU: ec2_sku("g5.xlarge")}, scale=yielding(60.0))
+    async with Laboratory(fleet, moto) as lab:
+        front = front_of(moto.url, lab.ec2)
+        await front.start()
+        try:
+            secrets = {
+                name: (lab.folder / file).read_text()
+                for name, file in (
+                    ("github_app_private_key", "github-app.pem"),
+                    ("webhook_secret", "webhook-secret"),
+                    ("admin_token", "admin-token"),
+                )
+            }
+            account = await asyncio.to_thread(Account, front.url, folder, secrets)
+            yield lab, account
+        finally:
+            await front.close()
+
+
+def fleet_file(lab: Laboratory) -> str:
+    """Return the lab's fleet.yaml with the files of a host."""
+    settings: dict[str, Any] = yaml.safe_load((lab.folder / "fleet.yaml").read_text())
+    settings["github"]["apps"][0]["private_key_file"] = "secrets/github-app.pem"
+    settings["github"]["webhook_secret_file"] = "secrets/webhook-secret"
+    settings["server"]["admin_token_file"] = "secrets/admin-token"
+    # The harness reads the store there; on a host it is a link to the folder of the volume.
+    settings["store"] = f"sqlite:///{lab.folder}/store/state.db"
+    settings["providers"]["lab"]["ec2"]["identity_certificates"] = [
+        str(lab.folder / "identity.pem")
+    ]
+    return yaml.safe_dump(settings)
+
+
+async def serve_on(lab: Laboratory, host: Host) -> None:
+    """Prepare a host and start the controller on it."""
+    await host.start()
+    printed = await asyncio.to_thread(host.succeed, "prepare")
+    LOG.info("%s", printed)
+    for name, target in (("store", host.data), ("state.db", host.data / "state.db")):
+        (lab.folder / name).unlink(missing_ok=True)
+        (lab.folder / name).symlink_to(target)
+    lab.controller = lab._controller(host.run / "fleet.yaml")
+    await lab.start_controller()
+
+
+@pytest.mark.parametrize("lost", ["host", "host and volume"])
+@pytest.mark.case(
+    "the controller's host is lost in a wave of jobs: a new one takes the volume, or the newest backup",
+    topic="EC2's machines",
+    source="EC2: how termination works",
+)
+async def test_a_new_host_takes_over_without_losing_a_job_or_doubling_a_machine(
+    moto: MotoProcess, tmp_path: Path, lost: str
+) -> None:
+    async with place(moto, tmp_path) as (lab, account):
+        await asyncio.to_thread(account.put_fleet_file, fleet_file(lab))
+        # In a thread, because the front answers in this one.
+        old, new = [await asyncio.to_thread(Host, account, name) for name in ("old", "new")]
+        async with contextlib.AsyncExitStack() as stack:
+            stack.push_async_callback(old.close)
+            stack.push_async_callback(new.close)
+            stack.push_async_callback(lambda: lab.controller.terminate())
+            await serve_on(lab, old)
+            jobs = lab.github.push([job(f"job {n}", SKU, 300.0) for n in range(JOBS)])
+            await until(
+                lambda: sum(bool(one.starts) for one in jobs) >= JOBS // 2,
+                PATIENCE,
+                lab.controller.log_end,
+            )
+            await asyncio.to_thread(old.succeed, "backup")
+            # Jobs that come after the backup.
+            jobs += lab.github.push([job(f"late job {n}", SKU, 300.0) for n in range(JOBS)])
+            await until(lambda: len(lab.ec2.instances) > JOBS, PATIENCE, lab.controller.log_end)
+            began = time.monotonic()
+            await lab.controller.kill()
+            await asyncio.to_thread(account.lose, old.instance, lost == "host and volume")
+            await serve_on(lab, new)
+            LOG.info("%s lost: ready again after %.1f s", lost, time.monotonic() - began)
+            await until(lambda: not lab.github.unfinished, PATIENCE, lab.controller.log_end)
+            await until(lambda: not lab.ec2.machines_left(), PATIENCE, lab.controller.log_end)
+            assert lab.wrong_jobs() == []
+            if lost == "host":
+                assert wrong_slots(lab) == []
+                assert wrong_runners(lab) == []
+                assert len(lab.ec2.instances) == len(jobs)
+                assert await asyncio.to_thread(account.holders) == [new.instance]
