@@ -6,7 +6,7 @@ import pytest
 
 from autoscaler.model.changes import HistoryRow
 from autoscaler.model.failures import FailureClass
-from autoscaler.operator_commands.tables import duration
+from autoscaler.views.times import duration
 from tests.ledger.builders import World, failure
 from tests.planner.fleets import catalogue, sku
 from tests.test_operator_commands import Controller

@@ -41,6 +41,7 @@ from autoscaler.controller.ports.traces import TraceTelemetry
 from autoscaler.controller.pricing import Pricing
 from autoscaler.controller.provider_opener import ProviderOpener
 from autoscaler.controller.quotas import KeptQuotas
+from autoscaler.controller.recent_past import RecentPast
 from autoscaler.controller.reconciler import Pace, Reconciler, failure_of
 from autoscaler.controller.reconfiguration import Reconfiguration
 from autoscaler.controller.registrar import Registrar
@@ -58,6 +59,7 @@ from autoscaler.model.catalogue import CapacityType, Catalogue
 from autoscaler.model.events import ControllerStarted
 from autoscaler.model.identifiers import InstallationId, ProviderName, SkuName
 from autoscaler.model.installations import Installations
+from autoscaler.views.status import Trouble
 
 T = TypeVar("T")
 
@@ -70,7 +72,7 @@ class Ports:
 
     `pacing` is a clock of real time, for the pauses of the control loop. `background` is the clock of
     tasks that may run late: the simulator slows it down, because they look every second for hours.
-
+    `observed` returns the troubles of the fleet that only the metrics show.
     """
 
     clock: Clock
@@ -86,6 +88,7 @@ class Ports:
     providers: Mapping[ProviderName, Provider]
     traces: TraceTelemetry | None = None
     """Where the traces of jobs go; None if no trace is made."""
+    observed: Callable[[], Sequence[Trouble]] = tuple
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,6 +132,7 @@ class Controller:
         self.meters = UsageMeter(journal, telemetry), RunMeter(journal, telemetry)
         if ports.traces is not None:
             WaitTracer(journal, ports.traces)
+        self.recent_past = RecentPast(journal)
         self.effects = Effects(self._crashed)
         self.intake = Intake(ports.store, journal, settings.parse, telemetry)
         self.operator_actions = OperatorActions(journal, ports.lists, providers, self._adopt)
@@ -171,7 +175,14 @@ class Controller:
         self.reconfiguration = Reconfiguration(
             journal, lambda: self._opened, self._read_again, self._use_offerings
         )
-        self.queries = FleetAnswers(journal, ports.store, providers, lambda: self.reconciler.plan)
+        self.queries = FleetAnswers(
+            journal,
+            ports.store,
+            providers,
+            lambda: self.reconciler.plan,
+            self.recent_past,
+            ports.observed,
+        )
 
     def _make_tasks(self) -> None:
         """Create the poller, and each part that has tasks of its own."""
@@ -227,6 +238,7 @@ class Controller:
         absence = max(0.0, now - saved.heartbeat) if saved.heartbeat is not None else 0.0
         for meter in self.meters:
             meter.resume()
+        self.recent_past.resume()
         await self.journal.record(ControllerStarted(now, absence))
         self.intake.resume(*saved.unapplied)
         self.poller.resume(saved.arrived_until)

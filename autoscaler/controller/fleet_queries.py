@@ -1,24 +1,40 @@
 """Answers operators' questions from the ledger, the last plan and the stored history."""
 
 from collections.abc import Callable, Collection, Sequence
+from dataclasses import replace
 
 from autoscaler.controller.journal import Journal
 from autoscaler.controller.ports.fleet_queries import UnknownRecordError
 from autoscaler.controller.ports.store import Store
+from autoscaler.controller.recent_past import DAY, HOUR, RecentPast
 from autoscaler.controller.signals import fleet_counts
 from autoscaler.ledger.state import LedgerState
 from autoscaler.model.changes import HistoryRow
 from autoscaler.model.identifiers import JobId, ProviderName, RunnerName, SkuName
 from autoscaler.model.machines import Machine, MachineState
 from autoscaler.model.plan import Plan
-from autoscaler.views import jobs, machines
-from autoscaler.views.explanation import Explanation, explain_job, explain_labels
+from autoscaler.model.runners import machine_in_name
+from autoscaler.views import grid, jobs, machines
+from autoscaler.views.cost import CostView, cost
+from autoscaler.views.explanation import (
+    Explanation,
+    OptionView,
+    explain_job,
+    explain_labels,
+    offerings_of,
+)
+from autoscaler.views.grid import Grid, RepositoryView
 from autoscaler.views.jobs import JobView
 from autoscaler.views.machines import MachineView
-from autoscaler.views.status import Counts, StatusView, status
+from autoscaler.views.overview import Overview, oldest_jobs
+from autoscaler.views.status import Counts, StatusView, Trouble, status
 
 KINDS = ("job", "machine", "runner", "launch_request", "sku", "provider", "fleet", "installation")
 """Kinds of history (`HistoryRow.kind`) in which a name is looked up."""
+
+
+_LONGEST_ID = 18
+"""Maximum number of digits of a job's number: fewer than a 64-bit number has."""
 
 
 class FleetAnswers:
@@ -30,11 +46,16 @@ class FleetAnswers:
         store: Store,
         providers: Collection[ProviderName],
         last_plan: Callable[[], Plan],
+        recent_past: RecentPast,
+        observed: Callable[[], Sequence[Trouble]],
     ) -> None:
+        """`observed` returns the troubles that only the metrics show."""
         self._journal = journal
         self._store = store
         self._providers = providers
         self._last_plan = last_plan
+        self._recent_past = recent_past
+        self._observed = observed
 
     def status(self) -> StatusView:
         """See `FleetQueries.status`."""
@@ -48,12 +69,25 @@ class FleetAnswers:
             not_terminating=seen.machines_not_terminating,
             foreign=seen.machines_foreign,
             unlisted=tuple(sorted(set(self._providers) - state.machines_listed_at.keys())),
+            observed=tuple(self._observed()),
         )
         return status(self._journal.fleet(), self._last_plan().waiting, counts)
 
     def knows_sku(self, sku: SkuName) -> bool:
         """See `FleetQueries.knows_sku`."""
         return machines.knows_sku(self._journal.fleet(), sku)
+
+    def overview(self) -> Overview:
+        """See `FleetQueries.overview`."""
+        past = self._recent_past
+        return Overview(
+            status=self.status(),
+            oldest=oldest_jobs(self._journal.fleet(), self._last_plan().waiting),
+            hour=past.starts(HOUR),
+            day=past.starts(DAY),
+            samples=past.samples(),
+            since=past.since,
+        )
 
     def waiting_jobs(self, sku: SkuName | None, limit: int) -> Sequence[JobView]:
         """See `FleetQueries.waiting_jobs`."""
@@ -69,6 +103,16 @@ class FleetAnswers:
         """See `FleetQueries.machines`."""
         return machines.machines(self._journal.fleet(), sku, state, limit)
 
+    def machine(self, name: str) -> MachineView | None:
+        """See `FleetQueries.machine`."""
+        fleet = self._journal.fleet()
+        known = machines.named(fleet, name)
+        return machines.view_of(fleet, known) if known is not None else None
+
+    def offerings(self, sku: SkuName) -> Sequence[OptionView]:
+        """See `FleetQueries.offerings`."""
+        return tuple(offerings_of(self._journal.fleet(), (sku,)))
+
     def explain(self, job: JobId) -> Explanation | None:
         """See `FleetQueries.explain`."""
         known = self._journal.ledger.state.jobs.get(job)
@@ -80,24 +124,71 @@ class FleetAnswers:
         """See `FleetQueries.explain_labels`."""
         return explain_labels(self._journal.fleet(), repository, labels)
 
+    def cost(self) -> CostView:
+        """See `FleetQueries.cost`."""
+        state = self._journal.ledger.state
+        dollars = fleet_counts(state, self._journal.now).dollars_per_hour
+        return cost(self._journal.fleet(), dollars)
+
+    def repositories(self) -> Sequence[RepositoryView]:
+        """See `FleetQueries.repositories`."""
+        return grid.repositories(self._recent_past.jobs())
+
+    def grid(self, repository: str) -> Grid:
+        """See `FleetQueries.grid`."""
+        past = self._recent_past
+        return grid.grid(repository, past.jobs(), past.commits)
+
+    def changes(self) -> int:
+        """See `FleetQueries.changes`."""
+        return self._recent_past.changes
+
+    async def ended_job(self, job: JobId) -> JobView | None:
+        """See `FleetQueries.ended_job`."""
+        stored = await self._store.find_job(job)
+        if stored is None:
+            return None
+        fleet = self._journal.fleet()
+        view = jobs.view_of(fleet, self._last_plan().waiting, stored)
+        if view.machine is not None or stored.runner_name is None:
+            return view
+        return replace(view, machine=machine_in_name(fleet.catalogue, stored.runner_name))
+
     async def history(self, name: str) -> Sequence[HistoryRow]:
         """See `FleetQueries.history`."""
         found: list[HistoryRow] = []
-        for kind, record in self._records(name):
+        for kind, record in await self._records(name):
             found += await self._store.history(kind, record)
         if not found:
             raise UnknownRecordError(name)
         return sorted(found, key=lambda row: row.at)
 
-    def _records(self, name: str) -> list[tuple[str, str]]:
+    async def _records(self, name: str) -> list[tuple[str, str]]:
         """Return the records whose history belongs to this name."""
         state = self._journal.ledger.state
-        job = state.jobs.get(JobId(int(name))) if name.isascii() and name.isdigit() else None
+        number = _number(name)
+        job = state.jobs.get(number) if number is not None else None
         if job is not None:
             machine = _machine_of(state, job.runner_name)
             return [("job", name), *_records_of(machine)]
         machine = machines.named(self._journal.fleet(), name)
-        return _records_of(machine) if machine is not None else [(kind, name) for kind in KINDS]
+        if machine is not None:
+            return _records_of(machine)
+        return [*[(kind, name) for kind in KINDS], *await self._records_of_ended(name)]
+
+    async def _records_of_ended(self, name: str) -> list[tuple[str, str]]:
+        """Return the runner and the machine of a job that is in the store only."""
+        number = _number(name)
+        ended = await self.ended_job(number) if number is not None else None
+        if ended is None:
+            return []
+        found = (("machine", ended.machine), ("runner", ended.runner))
+        return [(kind, record) for kind, record in found if record is not None]
+
+
+def _number(name: str) -> JobId | None:
+    digits = name.isascii() and name.isdigit() and len(name) <= _LONGEST_ID
+    return JobId(int(name)) if digits else None
 
 
 def _machine_of(state: LedgerState, name: RunnerName | None) -> Machine | None:

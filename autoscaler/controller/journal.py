@@ -53,6 +53,7 @@ class Journal:
         self._clock = clock
         self._telemetry = telemetry
         self._listeners: list[Callable[[Sequence[HistoryRow]], None]] = []
+        self._event_listeners: list[Callable[[Event], None]] = []
         self._group: list[tuple[Changes, Sequence[DeliveryKey]]] = []
         self._latest: asyncio.Future[None] | None = None
 
@@ -69,6 +70,10 @@ class Journal:
         """Call `listener` with the rows of history that are about to be stored."""
         self._listeners.append(listener)
 
+    def on_event(self, listener: Callable[[Event], None]) -> None:
+        """Call `listener` with each event after the ledger applied it."""
+        self._event_listeners.append(listener)
+
     async def record(self, *events: Event, applied: Sequence[DeliveryKey] = ()) -> None:
         """Apply events, make them durable, and wake the planner. Raises StoreError."""
         self.note(*events)
@@ -79,6 +84,8 @@ class Journal:
         """Apply events without waking the planner. The next commit makes them durable."""
         for event in events:
             self.ledger.apply(event)
+            for listener in self._event_listeners:
+                listener(event)
 
     async def commit(self, applied: Sequence[DeliveryKey] = ()) -> None:
         """Make all events applied so far durable. Raises StoreError."""

@@ -70,6 +70,8 @@ class WorkflowJob(msgspec.Struct, frozen=True):
     runner_name: _Word | None = None
     runner_id: _Count | None = None
     conclusion: _Word | None = None
+    head_sha: str | None = None
+    head_branch: str | None = None
     created_at: _Timestamp | None = None
     started_at: _Timestamp | None = None
     completed_at: _Timestamp | None = None
@@ -120,6 +122,8 @@ def observe(job: WorkflowJob, state: JobState, source: Source) -> JobObserved:
         conclusion=job.conclusion if done else None,
         read=source.read,
         runner_id=(job.runner_id or None) if runner else None,
+        head_sha=_shown(job.head_sha),
+        head_branch=_shown(job.head_branch),
     )
 
 

@@ -6,7 +6,8 @@ from typing import Any
 import typer
 
 from autoscaler.model.wording import counted
-from autoscaler.operator_commands.tables import duration, moment, plain, print_table
+from autoscaler.operator_commands.tables import plain, print_table
+from autoscaler.views.times import duration, moment
 
 Answer = dict[str, Any]
 

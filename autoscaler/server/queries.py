@@ -62,7 +62,7 @@ class Queries:
         if state not in ("waiting", "in_progress"):
             raise MalformedRequestError("state is waiting or in_progress")
         ask = self._queries.waiting_jobs if state == "waiting" else self._queries.running_jobs
-        found = ask(self._sku(request), _limit(request))
+        found = ask(chosen_sku(request, self._queries), _limit(request))
         return json_answer(200, {"jobs": [asdict(job) for job in found]})
 
     async def _machines(self, request: web.Request) -> web.Response:
@@ -71,13 +71,13 @@ class Queries:
         if state is not None and state not in set(MachineState):
             raise MalformedRequestError(f"state is one of {', '.join(MachineState)}")
         chosen = MachineState(state) if state is not None else None
-        found = self._queries.machines(self._sku(request), chosen, _limit(request))
+        found = self._queries.machines(chosen_sku(request, self._queries), chosen, _limit(request))
         return json_answer(200, {"machines": [asdict(machine) for machine in found]})
 
     async def _explain(self, request: web.Request) -> web.Response:
         _only(request, {"job", "labels", "repository"})
         if "job" not in request.query:
-            repository, labels = _repository(request), _labels(request)
+            repository, labels = chosen_repository(request), chosen_labels(request)
             found = self._queries.explain_labels(repository, labels)
             return json_answer(200, {"explanation": asdict(found), "history": []})
         job = request.query["job"]
@@ -108,15 +108,17 @@ class Queries:
             raise UnknownNameError(f"no history of {name} is kept") from None
         return json_answer(200, {"history": [asdict(row) for row in rows]})
 
-    def _sku(self, request: web.Request) -> SkuName | None:
-        name = request.query.get("sku")
-        if name is None:
-            return None
-        if _NAME.fullmatch(name) is None:
-            raise MalformedRequestError("sku is the name of a SKU")
-        if not self._queries.knows_sku(SkuName(name)):
-            raise UnknownNameError(f"no SKU is called {name}: `autoscaler status --all` lists them")
-        return SkuName(name)
+
+def chosen_sku(request: web.Request, queries: FleetQueries) -> SkuName | None:
+    """Return the SKU that a query names, or None. Raises MalformedRequestError and UnknownNameError."""
+    name = request.query.get("sku")
+    if name is None:
+        return None
+    if _NAME.fullmatch(name) is None:
+        raise MalformedRequestError("sku is the name of a SKU")
+    if not queries.knows_sku(SkuName(name)):
+        raise UnknownNameError(f"no SKU is called {name}: `autoscaler status --all` lists them")
+    return SkuName(name)
 
 
 def _only(request: web.Request, keys: set[str]) -> None:
@@ -132,14 +134,16 @@ def _limit(request: web.Request) -> int:
     return int(text)
 
 
-def _repository(request: web.Request) -> str:
+def chosen_repository(request: web.Request) -> str:
+    """Return the repository that a query names. Raises MalformedRequestError."""
     repository = request.query.get("repository", "")
     if _REPOSITORY.fullmatch(repository) is None:
         raise MalformedRequestError("repository is owner/name; or give job, the number of a job")
     return repository
 
 
-def _labels(request: web.Request) -> list[str]:
+def chosen_labels(request: web.Request) -> list[str]:
+    """Return the labels in a query, separated by commas. Raises MalformedRequestError."""
     labels = [label.strip() for label in request.query.get("labels", "").split(",")]
     if not all(labels) or len(labels) > _MAX_LABELS:
         raise MalformedRequestError(f"labels are 1 to {_MAX_LABELS} labels, separated by commas")

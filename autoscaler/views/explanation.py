@@ -75,7 +75,7 @@ def explain_job(fleet: Fleet, reasons: Reasons, job: Job) -> Explanation:
         else unmatched(fleet.catalogue, job.repository, job.labels),
         job=view,
         next_event=next_event(fleet, job, view.wait) if view.wait is not None else None,
-        tried=tuple(_tried(fleet, demand.skus)) if demand is not None else (),
+        tried=tuple(offerings_of(fleet, demand.skus)) if demand is not None else (),
     )
 
 
@@ -90,7 +90,7 @@ def explain_labels(fleet: Fleet, repository: str, labels: Sequence[str]) -> Expl
         unmatched="" if skus else unmatched(fleet.catalogue, repository, labels),
         job=None,
         next_event=None,
-        tried=tuple(_tried(fleet, skus)),
+        tried=tuple(offerings_of(fleet, skus)),
     )
 
 
@@ -108,7 +108,8 @@ def unmatched(catalogue: Catalogue, repository: str, labels: Sequence[str]) -> s
     return f"no SKU has all of the labels {', '.join(labels)}{hint}"
 
 
-def _tried(fleet: Fleet, skus: Sequence[SkuName]) -> Iterator[OptionView]:
+def offerings_of(fleet: Fleet, skus: Sequence[SkuName]) -> Iterator[OptionView]:
+    """Yield the offerings of these SKUs in order of preference, each with the hold on it."""
     for name in skus:
         sku = fleet.catalogue.skus.get(name)
         for index, option in enumerate(sku.launch_options if sku is not None else ()):

@@ -68,7 +68,7 @@ def waiting_jobs(fleet: Fleet, reasons: Reasons, sku: SkuName | None, limit: int
         for demand, queue in fleet.queues.items()
         if sku is None or demand.skus[0] == sku
     )
-    outside = sorted(_outside_the_line(fleet, sku), key=_age)
+    outside = sorted(undecided_jobs(fleet, sku), key=_age)
     oldest = merge(*in_line, outside, key=_age)
     return [view_of(fleet, reasons, job) for job in islice(oldest, limit)]
 
@@ -95,7 +95,11 @@ def running_jobs(fleet: Fleet, reasons: Reasons, sku: SkuName | None, limit: int
     return [view_of(fleet, reasons, job) for job in islice(running, limit)]
 
 
-def _outside_the_line(fleet: Fleet, sku: SkuName | None) -> Iterator[Job]:
+def undecided_jobs(fleet: Fleet, sku: SkuName | None) -> Iterator[Job]:
+    """Yield the queued jobs that stand in no line, because GitHub or `access` has to decide about them.
+
+    O(1) if there are none, else O(jobs).
+    """
     if (
         not fleet.unadmitted
         and not any(fleet.on_hold.values())

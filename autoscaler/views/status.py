@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from autoscaler.model.cooldowns import boots_key, exits_key, open_circuit
 from autoscaler.model.fleet import Fleet
 from autoscaler.model.identifiers import Instant, Seconds, SkuName
-from autoscaler.model.machines import BOOTING_STATES, LIVE_STATES, MachineState
+from autoscaler.model.machines import BOOTING_STATES, MachineState
 from autoscaler.model.operator_holds import held
 from autoscaler.model.waiting import WaitCode, Waiting, WaitReason
 from autoscaler.model.wording import counted
-from autoscaler.views.waits import Reasons
+from autoscaler.views.waits import Reasons, in_short
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,9 @@ class Trouble:
     """Something that an operator should look at. `about` is a SKU, a provider or empty.
 
     `code` is a reason code of a waiting job, or one of: circuit_open, paused, drained, quarantined,
-    provider_not_listed, machines_unverified, machines_not_terminating, machines_foreign.
+    provider_not_listed, machines_unverified, machines_not_terminating, machines_foreign; or one that only the
+    metrics show: webhooks_silent, store_fails, health_checks_fail, runner_version_refused, github_budget_low,
+    github_lists_stale, runner_group_too_wide, controller_slow.
     """
 
     code: str
@@ -75,6 +77,8 @@ class Counts:
     not_terminating: int = 0
     foreign: int = 0
     unlisted: tuple[str, ...] = ()
+    observed: tuple["Trouble", ...] = ()
+    """Troubles that only the metrics show."""
 
 
 def status(fleet: Fleet, reasons: Reasons, counts: Counts) -> StatusView:
@@ -95,7 +99,7 @@ def status(fleet: Fleet, reasons: Reasons, counts: Counts) -> StatusView:
         dollars_per_hour=counts.dollars_per_hour,
         dollars_limit=limits.dollars_per_hour,
         skus=skus,
-        troubles=(*_blocked_skus(skus), *_held(fleet), *_others(counts)),
+        troubles=(*_blocked_skus(skus), *_held(fleet), *counts.observed, *_others(counts)),
     )
 
 
@@ -111,7 +115,7 @@ def _sku(fleet: Fleet, runs: list[Waiting], counts: Counts, name: SkuName) -> Sk
         running=counts.running.get(name, 0),
         booting=sum(fleet.count(name, state) for state in BOOTING_STATES),
         ready=fleet.count(name, MachineState.READY),
-        machines=sum(fleet.count(name, state) for state in LIVE_STATES),
+        machines=fleet.usage.by_sku.get(name, 0),
         max_machines=fleet.catalogue.skus[name].max_machines,
         circuit=_circuit(fleet, name),
     )
@@ -136,10 +140,11 @@ def _blocked_skus(skus: tuple[SkuView, ...]) -> Iterator[Trouble]:
     """Return a trouble for each SKU with blocked jobs or an open circuit breaker, the most jobs first."""
     for sku in sorted(skus, key=lambda one: (-one.blocked, one.sku)):
         if sku.blocked:
-            said = "; ".join(reason.message for reason in sku.reasons)
             jobs = "1 job waits" if sku.blocked == 1 else f"{sku.blocked} jobs wait"
-            yield Trouble(sku.reasons[0].code.value, sku.sku, f"{jobs}: {said}")
-        elif sku.circuit is not None:
+            yield Trouble(sku.reasons[0].code.value, sku.sku, f"{jobs}: {in_short(sku.reasons)}")
+        if sku.circuit is not None and WaitCode.CIRCUIT_OPEN not in {
+            reason.code for reason in sku.reasons
+        }:
             yield Trouble(
                 WaitCode.CIRCUIT_OPEN.value, sku.sku, f"circuit breaker open: {sku.circuit}"
             )

@@ -52,6 +52,24 @@ def wait_of(fleet: Fleet, reasons: Reasons, job: Job) -> Wait | None:
     return Wait(0, 0, 0, found, blocked=True)
 
 
+_ON_HOLD = " is on hold: "
+"""Between what is on hold and why, in the messages of `planner.waiting`."""
+
+
+def in_short(reasons: Sequence[WaitReason]) -> str:
+    """Return all reasons as one line. What is on hold for the same reason is named together."""
+    held: dict[str, list[str]] = {}
+    for reason in reasons:
+        what, on_hold, why = reason.message.partition(_ON_HOLD)
+        held.setdefault(why if on_hold else reason.message, []).append(what if on_hold else "")
+    return "; ".join(
+        f"{' and '.join(dict.fromkeys(what))} {'are' if len(what) > 1 else 'is'} on hold: {why}"
+        if any(what)
+        else why
+        for why, what in held.items()
+    )
+
+
 def undecided_by(fleet: Fleet, job: Job) -> WaitCode | None:
     """Return what GitHub or `access` has to decide before a queued job wants a machine, or None."""
     if job.disputed:

@@ -8,26 +8,63 @@ from autoscaler.controller.ports.store import StoreError
 from autoscaler.model.changes import HistoryRow
 from autoscaler.model.identifiers import JobId, SkuName
 from autoscaler.model.machines import MachineState
-from autoscaler.views import jobs, machines
-from autoscaler.views.explanation import Explanation, explain_job, explain_labels
-from autoscaler.views.status import Counts, StatusView, status
+from autoscaler.views import grid, jobs, machines
+from autoscaler.views.cost import CostView, cost
+from autoscaler.views.explanation import (
+    Explanation,
+    OptionView,
+    explain_job,
+    explain_labels,
+    offerings_of,
+)
+from autoscaler.views.machines import MachineView
+from autoscaler.views.overview import Overview, Sample, Starts, oldest_jobs
+from autoscaler.views.status import Counts, StatusView, Trouble, status
 from tests.ledger.builders import World
 
 
 @dataclass
 class AskedWorld:
-    """Answers about a world of the ledger's tests, with a history that the test gives."""
+    """Answers about a world of the ledger's tests, with a history and starts that the test gives."""
 
     world: World
     rows: dict[str, list[HistoryRow]] = field(default_factory=dict)
+    ended: dict[int, jobs.JobView] = field(default_factory=dict)
+    hour: dict[str, Starts] = field(default_factory=dict)
+    samples: tuple[Sample, ...] = ()
+    observed: tuple[Trouble, ...] = ()
+    commits: dict[int, grid.Commit] = field(default_factory=dict)
+    changed: int = 0
     broken: bool = False
 
     def status(self) -> StatusView:
-        counts = Counts(running={}, oldest={}, dollars_per_hour=2.5)
+        state = self.world.state
+        counts = Counts(
+            running=state.in_progress,
+            oldest={
+                sku: self.world.now - at
+                for sku in state.catalogue.skus
+                if (at := state.counters.oldest_queued(sku)) is not None
+            },
+            dollars_per_hour=2.5,
+            unverified=state.counters.unverified,
+            observed=self.observed,
+        )
         return status(self.world.fleet(), self.world.plan().waiting, counts)
 
     def knows_sku(self, sku: SkuName) -> bool:
         return machines.knows_sku(self.world.fleet(), sku)
+
+    def overview(self) -> Overview:
+        now = Sample(self.world.now, *(0, 0, 0, 0, 0))
+        return Overview(
+            self.status(),
+            oldest_jobs(self.world.fleet(), self.world.plan().waiting),
+            self.hour,
+            self.hour,
+            self.samples or (now,),
+            self.world.now - 600.0,
+        )
 
     def waiting_jobs(self, sku: SkuName | None, limit: int) -> Sequence[jobs.JobView]:
         return jobs.waiting_jobs(self.world.fleet(), self.world.plan().waiting, sku, limit)
@@ -37,8 +74,16 @@ class AskedWorld:
 
     def machines(
         self, sku: SkuName | None, state: MachineState | None, limit: int
-    ) -> Sequence[machines.MachineView]:
+    ) -> Sequence[MachineView]:
         return machines.machines(self.world.fleet(), sku, state, limit)
+
+    def machine(self, name: str) -> MachineView | None:
+        fleet = self.world.fleet()
+        known = machines.named(fleet, name)
+        return machines.view_of(fleet, known) if known is not None else None
+
+    def offerings(self, sku: SkuName) -> Sequence[OptionView]:
+        return tuple(offerings_of(self.world.fleet(), (sku,)))
 
     def explain(self, job: JobId) -> Explanation | None:
         known = self.world.state.jobs.get(job)
@@ -48,6 +93,23 @@ class AskedWorld:
 
     def explain_labels(self, repository: str, labels: Sequence[str]) -> Explanation:
         return explain_labels(self.world.fleet(), repository, labels)
+
+    def cost(self) -> CostView:
+        return cost(self.world.fleet(), 2.5)
+
+    def repositories(self) -> Sequence[grid.RepositoryView]:
+        return grid.repositories(self.world.state.jobs.values())
+
+    def grid(self, repository: str) -> grid.Grid:
+        return grid.grid(repository, self.world.state.jobs.values(), self.commits)
+
+    def changes(self) -> int:
+        return self.changed
+
+    async def ended_job(self, job: JobId) -> jobs.JobView | None:
+        if self.broken:
+            raise StoreError("the disk is full")
+        return self.ended.get(job)
 
     async def history(self, name: str) -> Sequence[HistoryRow]:
         if self.broken:

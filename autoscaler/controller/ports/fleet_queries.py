@@ -6,9 +6,12 @@ from typing import Protocol
 from autoscaler.model.changes import HistoryRow
 from autoscaler.model.identifiers import JobId, SkuName
 from autoscaler.model.machines import MachineState
-from autoscaler.views.explanation import Explanation
+from autoscaler.views.cost import CostView
+from autoscaler.views.explanation import Explanation, OptionView
+from autoscaler.views.grid import Grid, RepositoryView
 from autoscaler.views.jobs import JobView
 from autoscaler.views.machines import MachineView
+from autoscaler.views.overview import Overview
 from autoscaler.views.status import StatusView
 
 
@@ -25,6 +28,9 @@ class FleetQueries(Protocol):
     def knows_sku(self, sku: SkuName) -> bool:
         """Return whether fleet.yaml has this SKU, or a record of a machine of it is still kept."""
 
+    def overview(self) -> Overview:
+        """Return the state of the fleet with the oldest job of each SKU, and its last hours."""
+
     def waiting_jobs(self, sku: SkuName | None, limit: int) -> Sequence[JobView]:
         """Return the oldest jobs that wait for a machine."""
 
@@ -36,11 +42,32 @@ class FleetQueries(Protocol):
     ) -> Sequence[MachineView]:
         """Return machines; without a state, all that exist or may exist."""
 
+    def machine(self, name: str) -> MachineView | None:
+        """Return the machine with this ID, its provider's ID or the name of its runner."""
+
+    def offerings(self, sku: SkuName) -> Sequence[OptionView]:
+        """Return the offerings of a SKU, each with why it is not used now. Empty if no SKU has this name."""
+
     def explain(self, job: JobId) -> Explanation | None:
         """Return why a job waits, or what became of it; None if it is not in memory any more."""
 
     def explain_labels(self, repository: str, labels: Sequence[str]) -> Explanation:
         """Return which SKUs serve jobs of `owner/name` with these labels."""
+
+    def cost(self) -> CostView:
+        """Return what the machines cost now, by SKU."""
+
+    def repositories(self) -> Sequence[RepositoryView]:
+        """Return the repositories of the jobs that are known, those with the most open jobs first."""
+
+    def grid(self, repository: str) -> Grid:
+        """Return the newest commits of `owner/name` with their jobs. Empty if no job of it is known."""
+
+    def changes(self) -> int:
+        """Return a number that grows with each change of a record."""
+
+    async def ended_job(self, job: JobId) -> JobView | None:
+        """Return a job from the store, or None if it is not kept any more. Raises: StoreError."""
 
     async def history(self, name: str) -> Sequence[HistoryRow]:
         """Return what happened to a record, oldest first.

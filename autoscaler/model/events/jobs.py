@@ -13,6 +13,7 @@ class JobObserved(Event):
     """GitHub reported a job, by a webhook or (`read`) in the answer to a request.
 
     `runner_id` is GitHub's ID of the registration. Anyone can choose a runner's name, but not its ID.
+    `head_sha` and `head_branch` are those of the job's run, or empty.
     """
 
     id: JobId
@@ -30,6 +31,8 @@ class JobObserved(Event):
     conclusion: str | None = None
     read: bool = False
     runner_id: int | None = None
+    head_sha: str = ""
+    head_branch: str = ""
 
 
 @dataclass(frozen=True, slots=True)

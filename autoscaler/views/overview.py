@@ -1,0 +1,105 @@
+"""The first page of the console: is the fleet fine, and if not, why."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from autoscaler.model.fleet import Fleet
+from autoscaler.model.identifiers import Instant, Seconds, SkuName
+from autoscaler.model.jobs import Job, JobState
+from autoscaler.views.jobs import JobView, undecided_jobs, view_of
+from autoscaler.views.next_event import NextEvent, next_event
+from autoscaler.views.status import StatusView
+from autoscaler.views.waits import Reasons
+
+WAIT_OBJECTIVE: Seconds = 300.0
+"""How soon a job should start after it was queued: the default objective of `autoscaler alerts`."""
+
+WAIT_TARGET = 0.999
+"""The share of jobs that should start within `WAIT_OBJECTIVE`."""
+
+
+@dataclass(frozen=True, slots=True)
+class OldestJob:
+    """The oldest waiting job of a SKU, and what happens next to it."""
+
+    job: JobView
+    next_event: NextEvent
+
+
+@dataclass(frozen=True, slots=True)
+class Starts:
+    """How many jobs started in a time span, and how many of them later than `WAIT_OBJECTIVE`."""
+
+    started: int = 0
+    late: int = 0
+
+    @property
+    def in_time(self) -> float | None:
+        """Return the share of jobs that started within the objective; None if no job started."""
+        return (self.started - self.late) / self.started if self.started else None
+
+    @property
+    def meets_target(self) -> bool:
+        """Return True if enough jobs started in time, or none started."""
+        share = self.in_time
+        return share is None or share >= WAIT_TARGET
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """Jobs and machines of the whole fleet from one moment (Unix seconds) on, until the next sample.
+
+    `booting` includes requested machines, `working` are those with an assignment, and `ending` those that
+    exited or are being terminated.
+    """
+
+    at: Instant
+    waiting: int
+    booting: int
+    ready: int
+    working: int
+    ending: int
+
+
+@dataclass(frozen=True, slots=True)
+class Overview:
+    """The fleet at one moment, and its last hours.
+
+    `oldest` has an entry for each SKU with a waiting job. `hour` and `day` are the starts of jobs by SKU.
+    `since` is when the controller started to count (Unix seconds): a restart forgets what was before.
+    """
+
+    status: StatusView
+    oldest: Mapping[str, OldestJob]
+    hour: Mapping[str, Starts]
+    day: Mapping[str, Starts]
+    samples: tuple[Sample, ...]
+    since: Instant
+
+
+def oldest_jobs(fleet: Fleet, reasons: Reasons) -> dict[str, OldestJob]:
+    """Return the oldest waiting job of each SKU.
+
+    O(classes + SKUs x booting machines), and O(jobs) if GitHub or `access` has to decide about some jobs.
+    """
+    oldest: dict[SkuName, Job] = {}
+    firsts = (queue.values()[0] for queue in fleet.queues.values() if len(queue))
+    for job in (*firsts, *undecided_jobs(fleet, None)):
+        if job.demand is None or job.state is not JobState.QUEUED or job.admission.is_refusal:
+            continue
+        known = oldest.get(job.demand.skus[0])
+        if known is None or (job.queued_at, job.id) < (known.queued_at, known.id):
+            oldest[job.demand.skus[0]] = job
+    found: dict[str, OldestJob] = {}
+    for sku, job in oldest.items():
+        view = view_of(fleet, reasons, job)
+        if view.wait is not None:
+            found[sku] = OldestJob(view, next_event(fleet, job, view.wait))
+    return found
+
+
+def total(starts: Mapping[str, Starts]) -> Starts:
+    """Return the starts of all SKUs together."""
+    return Starts(
+        sum(one.started for one in starts.values()), sum(one.late for one in starts.values())
+    )
