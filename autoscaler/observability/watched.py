@@ -1,0 +1,156 @@
+"""The metrics, and what is wrong according to them: for operators who look at the fleet without Prometheus.
+
+The thresholds are those of `alert_rules`, without the delays after which an alert fires.
+"""
+
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+
+from autoscaler.controller.ports.telemetry import FleetCounts
+from autoscaler.model.deliveries import DeliveryAnswer
+from autoscaler.model.identifiers import Instant, ProviderName, Seconds, SkuName
+from autoscaler.model.machines import ExitReason
+from autoscaler.observability.metrics import PrometheusTelemetry
+from autoscaler.views.status import Trouble
+from autoscaler.views.times import duration
+
+WINDOW: Seconds = 1800.0
+"""How long a failure counts, and how long webhooks may be silent while jobs run."""
+
+FAILED_CHECKS = 3
+LOW_BUDGET = 0.1
+BUDGET_RESETS_AFTER: Seconds = 3600.0
+STALE_AFTER: Seconds = 600.0
+SLOW_FROM: Seconds = 1.0
+
+_ARRIVED = frozenset({DeliveryAnswer.ACCEPTED, DeliveryAnswer.DUPLICATE, DeliveryAnswer.IGNORED})
+_NOT_STORED = frozenset({DeliveryAnswer.STORE_FAILED, DeliveryAnswer.SHED})
+
+
+class WatchedTelemetry(PrometheusTelemetry):
+    """A `Telemetry` that also remembers what `troubles` needs: a few values for each value of a label."""
+
+    def __init__(
+        self,
+        skus: Iterable[SkuName],
+        providers: Iterable[ProviderName],
+        version: str,
+        now: Callable[[], Instant],
+    ) -> None:
+        """`now` returns the time of the controller's clock. The others are as for `PrometheusTelemetry`."""
+        super().__init__(skus, providers, version)
+        self._now = now
+        self._arrived_at = now()
+        self._not_stored_at: Instant | None = None
+        self._running = 0
+        self._lag: Seconds = 0.0
+        self._checks: dict[tuple[str, str], deque[Instant]] = {}
+        self._refused_at: dict[str, Instant] = {}
+        self._budgets: dict[tuple[str, str, str], tuple[int, int, Instant]] = {}
+        self._stale: dict[str, Seconds] = {}
+        self._wide_groups: dict[tuple[str, str], bool] = {}
+
+    def troubles(self) -> tuple[Trouble, ...]:
+        """Return what is wrong now, the most urgent first."""
+        return (*self._of_deliveries(), *self._of_machines(), *self._of_github(), *self._of_loop())
+
+    def delivery(self, answer: DeliveryAnswer) -> None:
+        """See `Telemetry.delivery`."""
+        super().delivery(answer)
+        if answer in _ARRIVED:
+            self._arrived_at = self._now()
+        elif answer in _NOT_STORED:
+            self._not_stored_at = self._now()
+
+    def fleet(self, counts: FleetCounts) -> None:
+        """See `Telemetry.fleet`."""
+        super().fleet(counts)
+        self._running = sum(counts.jobs_in_progress.values())
+
+    def health_check_failed(self, sku: SkuName, check: str) -> None:
+        """See `Telemetry.health_check_failed`."""
+        super().health_check_failed(sku, check)
+        key = self._sku.value(sku), self._check.value(check)
+        self._checks.setdefault(key, deque(maxlen=FAILED_CHECKS)).append(self._now())
+
+    def runner_exited(self, sku: SkuName, reason: ExitReason) -> None:
+        """See `Telemetry.runner_exited`."""
+        super().runner_exited(sku, reason)
+        if reason is ExitReason.VERSION_DEPRECATED:
+            self._refused_at[self._sku.value(sku)] = self._now()
+
+    def github_budget(
+        self, app: int, account: str, resource: str, remaining: int | None, limit: int | None
+    ) -> None:
+        """See `Telemetry.github_budget`."""
+        super().github_budget(app, account, resource, remaining, limit)
+        if remaining is not None and limit:
+            bucket = (
+                self._app.value(str(app)),
+                self._account.value(account),
+                self._resource.value(resource),
+            )
+            self._budgets[bucket] = (remaining, limit, self._now())
+
+    def github_staleness(self, account: str, seconds: Seconds) -> None:
+        """See `Telemetry.github_staleness`."""
+        super().github_staleness(account, seconds)
+        self._stale[self._account.value(account)] = seconds
+
+    def runner_group(self, account: str, group: str, reason: str, too_wide: bool) -> None:
+        """See `Telemetry.runner_group`."""
+        super().runner_group(account, group, reason, too_wide)
+        name = f"{self._account.value(account)}/{self._group.value(group)}"
+        self._wide_groups[name, self._wide.value(reason)] = too_wide
+
+    def event_loop_lag(self, longest: Seconds) -> None:
+        """See `Telemetry.event_loop_lag`."""
+        super().event_loop_lag(longest)
+        self._lag = longest
+
+    def _of_deliveries(self) -> Iterator[Trouble]:
+        now = self._now()
+        if self._not_stored_at is not None and now - self._not_stored_at < WINDOW:
+            ago = duration(now - self._not_stored_at)
+            message = f"a webhook could not be stored {ago} ago; GitHub got 503 for it"
+            yield Trouble("store_fails", "", message)
+        silent = now - self._arrived_at
+        if silent >= WINDOW and self._running:
+            message = (
+                f"GitHub has delivered no webhook for {duration(silent)}, and jobs are running"
+            )
+            yield Trouble("webhooks_silent", "", message)
+
+    def _of_machines(self) -> Iterator[Trouble]:
+        now = self._now()
+        for (sku, check), times in sorted(self._checks.items()):
+            if len(times) == FAILED_CHECKS and now - times[0] < WINDOW:
+                message = f"{FAILED_CHECKS} machines or more failed their health check {check}"
+                yield Trouble("health_checks_fail", sku, f"{message} within {duration(WINDOW)}")
+        for sku, at in sorted(self._refused_at.items()):
+            if now - at < WINDOW:
+                message = "GitHub refuses the version of actions/runner in its image"
+                yield Trouble("runner_version_refused", sku, message)
+
+    def _of_github(self) -> Iterator[Trouble]:
+        now = self._now()
+        for (app, account, resource), (remaining, limit, at) in sorted(self._budgets.items()):
+            if remaining < LOW_BUDGET * limit and now - at < BUDGET_RESETS_AFTER:
+                where = f"App {app}{f', {account}' if account else ''}"
+                message = f"{remaining:,} of {limit:,} requests ({resource}) are left this hour"
+                yield Trouble("github_budget_low", where, message)
+        for account, seconds in sorted(self._stale.items()):
+            if seconds > STALE_AFTER:
+                message = f"the newest complete lists at GitHub are {duration(seconds)} old"
+                yield Trouble("github_lists_stale", account, message)
+        for (group, reason), wide in sorted(self._wide_groups.items()):
+            if wide:
+                message = (
+                    f"the runner group admits more than access does: {reason.replace('_', ' ')}"
+                )
+                yield Trouble("runner_group_too_wide", group, message)
+
+    def _of_loop(self) -> Iterator[Trouble]:
+        if self._lag > SLOW_FROM:
+            message = f"webhooks and machines waited up to {self._lag:.1f} s for the controller"
+            yield Trouble("controller_slow", "", message)

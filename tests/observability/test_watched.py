@@ -1,0 +1,112 @@
+"""Faults that only the metrics show, with the thresholds of the alerts."""
+
+from collections.abc import Callable
+
+import pytest
+
+from autoscaler.controller.ports.telemetry import FleetCounts
+from autoscaler.model.deliveries import DeliveryAnswer
+from autoscaler.model.identifiers import ProviderName, SkuName
+from autoscaler.model.machines import ExitReason
+from autoscaler.observability.watched import WINDOW, WatchedTelemetry
+
+GPU = SkuName("gpu")
+
+
+class Watch:
+    """Telemetry with a clock that a test moves."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+        self.telemetry = WatchedTelemetry([GPU], [ProviderName("east")], "1", lambda: self.now)
+
+    def codes(self) -> list[str]:
+        return [one.code for one in self.telemetry.troubles()]
+
+
+@pytest.fixture
+def watch() -> Watch:
+    return Watch()
+
+
+def test_a_quiet_controller_has_no_faults(watch: Watch) -> None:
+    assert watch.codes() == []
+    watch.now += 10 * WINDOW
+    assert watch.codes() == []
+
+
+def test_webhooks_are_silent_only_while_jobs_run(watch: Watch) -> None:
+    watch.telemetry.fleet(FleetCounts(jobs_in_progress={GPU: 1}))
+    watch.now += WINDOW - 1.0
+    assert watch.codes() == []
+    watch.now += 1.0
+    (trouble,) = watch.telemetry.troubles()
+    assert (trouble.code, "30m00s" in trouble.message) == ("webhooks_silent", True)
+    watch.telemetry.delivery(DeliveryAnswer.PING)
+    assert watch.codes() == ["webhooks_silent"]
+    watch.telemetry.delivery(DeliveryAnswer.DUPLICATE)
+    assert watch.codes() == []
+
+
+def test_three_machines_that_fail_the_same_check_are_a_fault_of_the_sku(watch: Watch) -> None:
+    for check in ("gpu_count", "gpu_count", "disk"):
+        watch.telemetry.health_check_failed(GPU, check)
+    assert watch.codes() == []
+    watch.telemetry.health_check_failed(GPU, "gpu_count")
+    (trouble,) = watch.telemetry.troubles()
+    assert (trouble.code, trouble.about) == ("health_checks_fail", "gpu")
+    assert "gpu_count" in trouble.message
+    watch.now += WINDOW
+    assert watch.codes() == []
+
+
+def test_faults_of_half_an_hour_end(watch: Watch) -> None:
+    watch.telemetry.runner_exited(GPU, ExitReason.EXITED)
+    assert watch.codes() == []
+    watch.telemetry.runner_exited(GPU, ExitReason.VERSION_DEPRECATED)
+    watch.telemetry.delivery(DeliveryAnswer.STORE_FAILED)
+    assert watch.codes() == ["store_fails", "runner_version_refused"]
+    watch.now += WINDOW
+    assert watch.codes() == []
+
+
+SET: dict[str, tuple[Callable[[WatchedTelemetry, bool], None], str]] = {
+    "budget": (
+        lambda one, bad: one.github_budget(1, "acme", "core", 499 if bad else 500, 5000),
+        "github_budget_low",
+    ),
+    "lists": (
+        lambda one, bad: one.github_staleness("acme", 601.0 if bad else 600.0),
+        "github_lists_stale",
+    ),
+    "group": (
+        lambda one, bad: one.runner_group("acme", "gpu", "public_repositories", bad),
+        "runner_group_too_wide",
+    ),
+    "loop": (lambda one, bad: one.event_loop_lag(1.1 if bad else 1.0), "controller_slow"),
+}
+
+
+@pytest.mark.parametrize("name", SET)
+def test_a_gauge_is_a_fault_while_it_is_beyond_its_threshold(watch: Watch, name: str) -> None:
+    set_to, code = SET[name]
+    set_to(watch.telemetry, False)
+    assert watch.codes() == []
+    set_to(watch.telemetry, True)
+    assert watch.codes() == [code]
+    set_to(watch.telemetry, False)
+    assert watch.codes() == []
+
+
+def test_a_budget_without_a_known_limit_is_no_fault(watch: Watch) -> None:
+    watch.telemetry.github_budget(1, "acme", "core", 0, None)
+    watch.telemetry.github_budget(1, "acme", "core", None, 5000)
+    assert watch.codes() == []
+
+
+def test_the_metrics_are_reported_as_well(watch: Watch) -> None:
+    watch.telemetry.delivery(DeliveryAnswer.ACCEPTED)
+    watch.telemetry.health_check_failed(GPU, "disk")
+    text = watch.telemetry.render().decode()
+    assert 'autoscaler_deliveries_total{answer="accepted"} 1.0' in text
+    assert 'autoscaler_health_checks_failed_total{check="disk",sku="gpu"} 1.0' in text
