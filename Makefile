@@ -16,7 +16,7 @@ export PYTHON := $(shell /usr/bin/python3 -c 'import ensurepip; print("/usr/bin/
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo demo-kubernetes test quick quick-planner quick-others fresh coverage check lint types contracts crowds laboratory services kills worlds rooms edges images windows terraform programs cluster pods pytest fuzz chaos chaos-bugs mutants pages dashboards format clean
+.PHONY: help setup demo demo-kubernetes test quick quick-planner quick-others fresh coverage check lint types contracts crowds laboratory services kills worlds rooms edges images windows terraform programs cluster pods pytest fuzz chaos chaos-bugs mutants pages dashboards screenshots format clean
 
 help: ## List these commands.
 	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/  make \1  \t\2/p' Makefile | expand -t 20
@@ -87,7 +87,7 @@ crowds: setup
 
 # Folders and files that take half of the time of the tests outside tests/lab and tests/chaos. A process of
 # its own runs them, so that both cores are used to the end.
-EDGES := tests/agent tests/ami tests/app tests/benchmarks tests/providers tests/server tests/store $(wildcard tests/test_*.py)
+EDGES := tests/agent tests/ami tests/app tests/benchmarks tests/console tests/providers tests/server tests/store $(wildcard tests/test_*.py)
 
 # The tests of the laboratory mostly wait for processes. The others compute, so they run under `nice`.
 laboratory: setup
@@ -166,6 +166,9 @@ pages: setup ## Write the tables of docs/cases.md and of the Terraform modules, 
 
 dashboards: setup ## Write the Grafana dashboards of deploy/grafana.
 	@$(BIN)/python -m dashboards
+
+screenshots: setup ## Write the screenshots of docs/console, in a headless Chromium.
+	@$(BIN)/python -m tests.console.screenshots
 
 format: setup ## Format the code and apply ruff's automatic fixes.
 	@$(BIN)/ruff check --fix --quiet .

@@ -64,6 +64,8 @@ if [[ "$purpose" == test ]]; then
   done
   # They run Windows machines under Wine, which needs x64 for the programs of Windows on x64.
   [[ "$HOSTTYPE" != x86_64 ]] || command -v wine > /dev/null || packages+=(wine wine64)
+  # They open the console in a browser.
+  [[ -n "${CHROMIUM:-}" ]] || command -v chromium > /dev/null || packages+=(chromium)
   # They build machine images.
   command -v packer > /dev/null || packages+=(packer)
 fi

@@ -78,6 +78,8 @@ PLANTS = {
     ),
     "moto in a provider": Plant("moto", {"providers/ec2/tags.py": "import moto"}),
     "the laboratory in the product": Plant("lab", {"app/running.py": "import lab.demo"}),
+    "a clock in the console": Plant("console", {"console/charts.py": "import time"}),
+    "HTML in the server": Plant("templates", {"server/answers.py": "import jinja2"}),
     "kubernetes outside its room": Plant(
         "kubernetes", {"config/files.py": "import kubernetes.client"}
     ),
@@ -152,7 +154,7 @@ def ruff(file: str, text: str) -> str:
     return done.stdout
 
 
-@pytest.mark.parametrize("room", ["model", "ledger", "planner", "views"])
+@pytest.mark.parametrize("room", ["model", "ledger", "planner", "views", "console"])
 @pytest.mark.parametrize(
     "text",
     [

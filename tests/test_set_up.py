@@ -88,7 +88,7 @@ def checkout(tmp_path: Path) -> Checkout:
 def complete(checkout: Checkout) -> Checkout:
     """Return a checkout in which nothing is missing."""
     checkout.offer("python3", Path(sys.executable).resolve())
-    for tool in (*TESTS_ONLY, *WINE[:1], "packer"):
+    for tool in (*TESTS_ONLY, *WINE[:1], "chromium", "packer"):
         checkout.offer(tool, checkout.programs / "sh")
     return checkout
 
@@ -103,7 +103,9 @@ def test_set_up_names_packages_that_it_cannot_install(checkout: Checkout) -> Non
     checkout.offer("python3", Path(sys.executable).resolve())
     done = checkout.set_up()
     assert done.returncode == 1
-    assert done.stderr.strip().endswith(" ".join(["apt-get install", *TESTS_ONLY, *WINE, "packer"]))
+    assert done.stderr.strip().endswith(
+        " ".join(["apt-get install", *TESTS_ONLY, *WINE, "chromium", "packer"])
+    )
     assert checkout.calls() == []
 
 
@@ -136,7 +138,12 @@ def test_root_installs_what_is_missing(checkout: Checkout, tmp_path: Path) -> No
     if os.geteuid() == 0:
         installed = (tmp_path / "apt").read_text().splitlines()[-1].split()
         assert (done.returncode, installed[0]) == (0, "install")
-        assert installed[-1 - len(TESTS_ONLY + WINE) :] == [*TESTS_ONLY, *WINE, "packer"]
+        assert installed[-2 - len(TESTS_ONLY + WINE) :] == [
+            *TESTS_ONLY,
+            *WINE,
+            "chromium",
+            "packer",
+        ]
     else:
         assert (done.returncode, (tmp_path / "apt").exists()) == (1, False)
 

@@ -1,11 +1,16 @@
-"""Creates the endpoint of /webhook, and reads the tokens of operators."""
+"""Creates the endpoints of /webhook and of the console, and reads the tokens of operators."""
 
 from autoscaler import config
+from autoscaler.console.assets import read_assets
+from autoscaler.console.links import GitHubPages
+from autoscaler.console.pages import Pages
 from autoscaler.controller.intake import Intake
 from autoscaler.controller.ports.clock import Clock
+from autoscaler.controller.ports.fleet_queries import FleetQueries
 from autoscaler.controller.ports.telemetry import DeliveryTelemetry
 from autoscaler.github.webhook import verify_signature
 from autoscaler.model.operators import Operator
+from autoscaler.server.console import ConsoleEndpoint
 from autoscaler.server.token_file import TokenFile, UnusableTokensError
 from autoscaler.server.webhook import WebhookEndpoint
 
@@ -37,3 +42,18 @@ def token_file(configuration: config.Configuration) -> TokenFile | None:
         return [(one.token.get_secret_value(), one.operator) for one in found]
 
     return TokenFile(configuration.file(name), read)
+
+
+def console_endpoint(
+    configuration: config.Configuration, queries: FleetQueries, operators: TokenFile
+) -> ConsoleEndpoint:
+    """Create the console. Its cookie is sent over TLS only if `server.public_url` is https."""
+    settings = configuration.settings
+    assets = read_assets()
+    pages = Pages(
+        settings.fleet,
+        GitHubPages.of_api(str(settings.github.api_url)),
+        {asset.name: asset.address for asset in assets},
+    )
+    secure = str(settings.server.public_url).startswith("https://")
+    return ConsoleEndpoint(queries, pages, assets, operators.tokens, secure=secure)

@@ -12,7 +12,7 @@ import structlog
 from autoscaler import config
 from autoscaler.app.agent_file import build_agent
 from autoscaler.app.collecting import keep_out_of_collections
-from autoscaler.app.endpoints import token_file, webhook_endpoint
+from autoscaler.app.endpoints import console_endpoint, token_file, webhook_endpoint
 from autoscaler.app.host import file_limit, keep_agent_beside
 from autoscaler.app.reloading import InUse, Reloading
 from autoscaler.app.store_size import StoreSize
@@ -38,7 +38,7 @@ from autoscaler.github.client import GitHubClient
 from autoscaler.github.webhook import parse_workflow_job
 from autoscaler.model.identifiers import ProviderName, Seconds
 from autoscaler.model.operators import OperatorName
-from autoscaler.observability.metrics import PrometheusTelemetry
+from autoscaler.observability.watched import WatchedTelemetry
 from autoscaler.server.admin import AdminEndpoint
 from autoscaler.server.bootstrap import BootstrapEndpoint
 from autoscaler.server.health import HealthEndpoint
@@ -76,10 +76,11 @@ class Parts:
         self._pacing = SystemClock()
         self._reloads: set[asyncio.Task[None]] = set()
         labels = label_values(configuration.settings)
-        self._telemetry = PrometheusTelemetry(
+        self._telemetry = WatchedTelemetry(
             *labels,
             version("gpu-runner-autoscaler"),
             configuration.settings.metrics.repositories,
+            now=clock.now,
         )
         agent = build_agent()
         agent_sha256 = hashlib.sha256(agent).hexdigest()
@@ -118,6 +119,7 @@ class Parts:
             reruns=GuardedReruns(self._client.reruns),
             providers=self.providers,
             traces=self._traces,
+            observed=self._telemetry.troubles,
         )
 
     def _settings(self) -> Settings:
@@ -187,15 +189,17 @@ class Parts:
         ]
         operators = token_file(self._in_use.configuration)
         if operators is not None:
-            others.append(
+            queries = self._controller.queries
+            others += [
                 AdminEndpoint(
                     self._controller.operator_actions,
                     self._controller.operator_holds,
-                    self._controller.queries,
+                    queries,
                     self._reloading,
                     operators.tokens,
-                )
-            )
+                ),
+                console_endpoint(self._in_use.configuration, queries, operators),
+            ]
         settings = server_settings(self._in_use.configuration)
         allowed = settings.within(file_limit())
         if allowed != settings:

@@ -86,7 +86,7 @@ class ServerSettings(Section):
     """Where the controller listens, and how machines reach it."""
 
     listen: shapes.ListenAddress
-    """`host:port` of /bootstrap, /metrics, /healthz, /readyz and /admin."""
+    """`host:port` of /bootstrap, /metrics, /healthz, /readyz, /admin and the console."""
     tls: Tls | None = None
     """The server's certificate. Without it the server speaks plain HTTP: on loopback, or with `insecure`."""
     insecure: bool = False

@@ -35,10 +35,12 @@ class WatchedTelemetry(PrometheusTelemetry):
         skus: Iterable[SkuName],
         providers: Iterable[ProviderName],
         version: str,
+        repositories: Iterable[str] = (),
+        *,
         now: Callable[[], Instant],
     ) -> None:
         """`now` returns the time of the controller's clock. The others are as for `PrometheusTelemetry`."""
-        super().__init__(skus, providers, version)
+        super().__init__(skus, providers, version, repositories)
         self._now = now
         self._arrived_at = now()
         self._not_stored_at: Instant | None = None

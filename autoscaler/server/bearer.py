@@ -10,6 +10,11 @@ MAX_TOKEN_LENGTH = 1024
 H = TypeVar("H")
 
 
+def token_digest(token: str) -> bytes:
+    """Return the digest by which a token is recognized."""
+    return hashlib.sha256(token.encode(errors="surrogateescape")).digest()
+
+
 class BearerTokens(Generic[H]):
     """A set of valid tokens, each with its holder. Keeps the digests of the tokens only.
 
@@ -32,7 +37,10 @@ class BearerTokens(Generic[H]):
         """Return the holder of a token, or None if the token is not valid."""
         if not 0 < len(token) <= MAX_TOKEN_LENGTH:
             return None
-        digest = hashlib.sha256(token.encode(errors="surrogateescape")).digest()
+        return self.holder_of_digest(token_digest(token))
+
+    def holder_of_digest(self, digest: bytes) -> H | None:
+        """Return the holder of the token with this digest, or None if no valid token has it."""
         # Compares with every digest, so that the time does not depend on which one matches.
         same = [hmac.compare_digest(digest, known) for known, _ in self._holders]
         return self._holders[same.index(True)][1] if any(same) else None

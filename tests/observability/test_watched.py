@@ -18,7 +18,7 @@ class Watch:
 
     def __init__(self) -> None:
         self.now = 1000.0
-        self.telemetry = WatchedTelemetry([GPU], [ProviderName("east")], "1", lambda: self.now)
+        self.telemetry = WatchedTelemetry([GPU], [ProviderName("east")], "1", now=lambda: self.now)
 
     def codes(self) -> list[str]:
         return [one.code for one in self.telemetry.troubles()]

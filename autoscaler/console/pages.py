@@ -1,0 +1,152 @@
+"""The pages of the console: from the answers of `FleetQueries` to HTML."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from autoscaler.console.charts import machines_chart, waiting_chart
+from autoscaler.console.faults import MINUTES, faults, objective, verdict
+from autoscaler.console.links import GitHubPages
+from autoscaler.console.rendering import Frame, Templates
+from autoscaler.console.runbooks import read_runbooks
+from autoscaler.model.changes import HistoryRow
+from autoscaler.model.identifiers import Instant, JobId
+from autoscaler.model.machines import MachineState
+from autoscaler.views.cost import CostView
+from autoscaler.views.explanation import Explanation, OptionView
+from autoscaler.views.grid import Grid, RepositoryView
+from autoscaler.views.jobs import JobView
+from autoscaler.views.machines import MachineView
+from autoscaler.views.overview import WAIT_TARGET, Overview
+from autoscaler.views.status import SkuView
+from autoscaler.views.timeline import job_stages, machine_stages
+
+
+@dataclass(frozen=True, slots=True)
+class SkuPage:
+    """What the page of a SKU shows."""
+
+    overview: Overview
+    sku: SkuView
+    offerings: Sequence[OptionView]
+    waiting: Sequence[JobView]
+    running: Sequence[JobView]
+    machines: Sequence[MachineView]
+
+
+@dataclass(frozen=True, slots=True)
+class JobPage:
+    """What the page of a job shows. `explained` is None for a job that is in the store only."""
+
+    id: JobId
+    job: JobView | None
+    explained: Explanation | None
+    history: Sequence[HistoryRow]
+
+
+@dataclass(frozen=True, slots=True)
+class MachinePage:
+    """What the page of a machine shows. `machine` is None if only its history is known."""
+
+    name: str
+    machine: MachineView | None
+    history: Sequence[HistoryRow]
+
+
+class Pages:
+    """Writes pages. Thread-safe: each method depends on its arguments alone.
+
+    `fleet` is the fleet's name, `assets` the addresses of the static files by name.
+    """
+
+    def __init__(self, fleet: str, github: GitHubPages, assets: Mapping[str, str]) -> None:
+        self._fleet = fleet
+        self._templates = Templates(github, assets)
+        self._runbooks = read_runbooks()
+
+    def frame(self, viewer: str, at: Instant) -> Frame:
+        """Return what is around each page of this reader, with data of this moment."""
+        return Frame(self._fleet, viewer, at)
+
+    def sign_in(self, problem: str, wanted: str) -> str:
+        """Return the form for the token. `wanted` is the path to go to afterwards."""
+        return self._templates.render("sign_in", fleet=self._fleet, problem=problem, wanted=wanted)
+
+    def reload(self) -> str:
+        """Return a page that loads its address again at once."""
+        return self._templates.render("reload")
+
+    def message(self, title: str, text: str, frame: Frame) -> str:
+        """Return a page with one sentence."""
+        return self._templates.render("message", frame, title=title, text=text)
+
+    def overview(self, overview: Overview, frame: Frame) -> str:
+        """Return the first page: is the fleet fine, and if not, why."""
+        found = faults(overview)
+        hour, day = objective(overview)
+        return self._templates.render(
+            "overview",
+            frame,
+            overview=overview,
+            faults=found,
+            verdict=verdict(overview, found),
+            hour=hour,
+            day=day,
+            minutes=MINUTES,
+            target=WAIT_TARGET,
+            machines_chart=machines_chart(overview.samples),
+            waiting_chart=waiting_chart(overview.samples),
+        )
+
+    def sku(self, page: SkuPage, frame: Frame) -> str:
+        """Return the page of a SKU: its faults, offerings, jobs and machines."""
+        found = [one for one in faults(page.overview) if one.sku == page.sku.sku]
+        return self._templates.render("sku", frame, page=page, sku=page.sku, faults=found)
+
+    def jobs(self, found: Sequence[JobView], state: str, sku: str, frame: Frame) -> str:
+        """Return a list of jobs that wait or run."""
+        return self._templates.render("jobs", frame, jobs=found, state=state, sku=sku)
+
+    def job(self, page: JobPage, frame: Frame) -> str:
+        """Return the page of a job: why it waits or what became of it, its stages and its history."""
+        queued = page.job.queued_at if page.job is not None else page.history[0].at
+        stages = job_stages(page.history, queued)
+        return self._templates.render("job", frame, page=page, job=page.job, stages=stages)
+
+    def machines(
+        self, found: Sequence[MachineView], state: MachineState | None, sku: str, frame: Frame
+    ) -> str:
+        """Return a list of machines."""
+        return self._templates.render(
+            "machines", frame, machines=found, state=state or "", states=MachineState, sku=sku
+        )
+
+    def machine(self, page: MachinePage, frame: Frame) -> str:
+        """Return the page of a machine: its stages and its history."""
+        created = page.machine.created_at if page.machine is not None else page.history[0].at
+        stages = machine_stages(page.history, created)
+        return self._templates.render(
+            "machine", frame, page=page, machine=page.machine, stages=stages
+        )
+
+    def explain(self, found: Explanation | None, frame: Frame) -> str:
+        """Return which SKU would run a job with certain labels, or only the form that asks for them."""
+        return self._templates.render("explain", frame, found=found)
+
+    def repositories(self, found: Sequence[RepositoryView], frame: Frame) -> str:
+        """Return the list of repositories."""
+        return self._templates.render("repositories", frame, repositories=found)
+
+    def grid(self, found: Grid, frame: Frame) -> str:
+        """Return a repository's commits against its jobs."""
+        return self._templates.render("grid", frame, grid=found)
+
+    def cost(self, found: CostView, frame: Frame) -> str:
+        """Return what the machines cost now."""
+        return self._templates.render("cost", frame, cost=found)
+
+    def runbook(self, name: str, frame: Frame) -> str | None:
+        """Return a runbook, or None if there is none of this name."""
+        runbook = self._runbooks.get(name)
+        if runbook is None:
+            return None
+        return self._templates.render("runbook", frame, runbook=runbook)

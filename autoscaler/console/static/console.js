@@ -1,0 +1,86 @@
+// Keeps an open page up to date. The server says that the fleet changed; the page then loads its own address again
+// and replaces its content. Without JavaScript, the page reloads every 15 seconds.
+"use strict";
+
+(() => {
+  const RELOAD_WITHOUT_EVENTS = 15000;
+  const live = document.getElementById("live");
+  const main = document.getElementById("content");
+  let loading = false;
+  let stale = false;
+
+  function say(text, state) {
+    if (live.textContent !== text) live.textContent = text;
+    live.className = `live ${state}`;
+  }
+
+  function isInUse() {
+    // Replacing a form while somebody types in it, or a selection, would lose both.
+    const active = document.activeElement;
+    if (active && main.contains(active) && active.matches("input, select, textarea")) return true;
+    const selection = document.getSelection();
+    return Boolean(selection && !selection.isCollapsed && main.contains(selection.anchorNode));
+  }
+
+  function replace(next) {
+    const open = new Set([...main.querySelectorAll("details[open]")].map((one) => one.id));
+    const focused = main.contains(document.activeElement) ? document.activeElement.getAttribute("href") : null;
+    const scrolled = [...main.querySelectorAll(".grid-wrap")].map((one) => one.scrollLeft);
+    const heading = main.querySelector("h1");
+    const fresh = next.getElementById("content");
+    const freshHeading = fresh.querySelector("h1");
+    // A heading that did not change stays, so that screen readers do not announce it again.
+    if (heading && freshHeading && heading.isEqualNode(freshHeading)) freshHeading.replaceWith(heading);
+    main.replaceChildren(...fresh.childNodes);
+    for (const one of main.querySelectorAll("details")) one.open = open.has(one.id);
+    main.querySelectorAll(".grid-wrap").forEach((one, index) => { one.scrollLeft = scrolled[index] || 0; });
+    if (focused) {
+      const again = [...main.querySelectorAll("a")].find((one) => one.getAttribute("href") === focused);
+      if (again) again.focus({ preventScroll: true });
+    }
+    document.title = next.title;
+    const time = next.querySelector("footer time");
+    document.querySelector("footer time").replaceWith(time);
+  }
+
+  async function update() {
+    if (loading || document.hidden || isInUse()) {
+      stale = true;
+      return;
+    }
+    loading = true;
+    stale = false;
+    try {
+      const answer = await fetch(location.href, { credentials: "same-origin", cache: "no-store" });
+      const next = new DOMParser().parseFromString(await answer.text(), "text/html");
+      if (!next.getElementById("live")) {
+        location.reload(); // the session is over: the page is the form for the token
+        return;
+      }
+      replace(next);
+    } catch {
+      say("The controller does not answer.", "off");
+    } finally {
+      loading = false;
+    }
+  }
+
+  function listen() {
+    const events = new EventSource("/events");
+    events.addEventListener("open", () => say("Live.", "on"));
+    events.addEventListener("changed", update);
+    events.addEventListener("error", () => {
+      if (events.readyState === EventSource.CLOSED) {
+        say("Reloads every 15 s.", "");
+        setInterval(update, RELOAD_WITHOUT_EVENTS);
+      } else {
+        say("The controller does not answer. Trying again.", "off");
+      }
+    });
+    addEventListener("pagehide", () => events.close());
+  }
+
+  document.addEventListener("visibilitychange", () => { if (!document.hidden && stale) update(); });
+  setInterval(() => { if (stale) update(); }, 2000);
+  listen();
+})();

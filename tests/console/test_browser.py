@@ -1,0 +1,155 @@
+"""The console in a real headless Chromium: sign-in, pages, a phone, no JavaScript, and no complaint of it."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from typing import Literal
+
+import pytest
+import pytest_asyncio
+from playwright.async_api import Browser
+
+from tests.console.browser import PHONE, Tab, browser, chromium, sign_in, tab
+from tests.console.scenes import A10G, CPU, NO_CAPACITY, Scene, pytorch
+from tests.console.serving import Console, served
+
+PAGES = (
+    "/",
+    f"/skus/{A10G}",
+    "/jobs",
+    "/jobs?state=in_progress",
+    "/machines",
+    f"/explain?labels={CPU}&repository=acme/widgets",
+    "/repositories",
+    "/repositories/acme/widgets",
+    "/cost",
+    "/runbooks/OutOfCapacity",
+)
+
+
+@dataclass
+class Shown:
+    """A browser, and a console with a fleet that is out of capacity."""
+
+    scene: Scene
+    console: Console
+    browser: Browser
+
+
+@pytest.fixture(scope="module")
+def scene() -> Scene:
+    async def script(scene: Scene) -> None:
+        await scene.push()
+        await asyncio.sleep(600)
+        scene.refused[A10G] = NO_CAPACITY
+        await scene.push()
+        await asyncio.sleep(300)
+
+    return Scene(pytorch()).play(script)
+
+
+@pytest_asyncio.fixture
+async def shown(scene: Scene) -> AsyncIterator[Shown]:
+    async with served(scene.queries) as console, browser() as started:
+        yield Shown(scene, console, started)
+
+
+async def fits(one: Tab) -> bool:
+    """Return True if the page needs no horizontal scrolling."""
+    content, window = await one.width()
+    return content <= window
+
+
+async def test_an_operator_signs_in_and_reads_why_a_job_waits(shown: Shown) -> None:
+    async with tab(shown.browser, shown.console) as one:
+        await one.page.goto("/")
+        await one.page.get_by_label("Token").fill("x" * 40)
+        await one.page.get_by_role("button", name="Sign in").click()
+        assert "not valid" in await one.page.get_by_role("alert").inner_text()
+        # A refused form is an error of the network in the browser's console.
+        assert all("403" in text for text in one.complaints)
+        one.complaints.clear()
+        await sign_in(one)
+        heading = one.page.get_by_role("heading", level=1)
+        assert await heading.inner_text() == f"{A10G}: out of capacity"
+        row = one.page.get_by_role("row").filter(has_text=A10G).first
+        await row.get_by_role("link").nth(1).click()
+        await one.page.get_by_text("number 1 of 3 in line").wait_for()
+        await one.page.get_by_role("heading", name="Stages").wait_for()
+        main = await one.page.get_by_role("main").inner_text()
+        assert "InsufficientInstanceCapacity" in main
+        assert "the controller tries to launch a machine again" in main
+        await one.page.get_by_text("Live.").wait_for()
+        assert one.complaints == []
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+async def test_every_page_fits_a_phone_and_the_browser_complains_about_none(
+    shown: Shown, scheme: Literal["light", "dark"]
+) -> None:
+    machine = shown.scene.queries.machines(None, None, 1)[0].id
+    running = shown.scene.queries.running_jobs(None, 1)[0].id
+    async with tab(shown.browser, shown.console, PHONE, scheme=scheme) as one:
+        await sign_in(one)
+        pages = (*PAGES, f"/machines/{machine}", f"/jobs/{running}")
+        # A colour changes no width: a few pages are enough to see that the dark style sheet is accepted.
+        for path in pages if scheme == "light" else pages[:2]:
+            await one.page.goto(path)
+            assert await fits(one), path
+            assert await one.page.get_by_role("main").count() == 1
+            assert await one.page.get_by_role("heading", level=1).count() == 1
+        assert one.complaints == []
+
+
+async def test_the_basics_work_without_javascript(shown: Shown) -> None:
+    async with tab(shown.browser, shown.console, scripts=False) as one:
+        await sign_in(one)
+        assert await one.page.get_by_role("heading", level=1).inner_text()
+        assert await one.page.locator("noscript").count()
+        await one.page.get_by_role("searchbox").fill(A10G)
+        await one.page.get_by_role("button", name="Find").click()
+        await one.page.get_by_role("heading", name="Offerings, in order of preference").wait_for()
+        await one.page.get_by_role("button", name="Sign out").click()
+        await one.page.get_by_label("Token").wait_for()
+        assert one.complaints == []
+
+
+async def test_an_open_page_shows_a_change_without_a_reload(shown: Shown) -> None:
+    shown.console.endpoint._live._every = 0.05
+    clock, past = shown.scene.world.standing, shown.scene.controller.parts.recent_past
+    async with tab(shown.browser, shown.console) as one:
+        await sign_in(one)
+        await one.page.get_by_text("Live.").wait_for()
+        await one.page.evaluate("window.unchanged = true")
+        before = await one.page.locator("footer time").inner_text()
+        assert clock.stopped_at is not None
+        clock.stopped_at += 60.0
+        past.changes += 1
+        # The first page is reused for a second: another change follows.
+        changing = "before => document.querySelector('footer time').innerText !== before"
+        while not await one.page.evaluate(changing, before):
+            past.changes += 1
+            await asyncio.sleep(0.1)
+        assert await one.page.evaluate("window.unchanged")
+        assert one.complaints == []
+
+
+async def test_a_page_whose_session_ended_asks_for_the_token(shown: Shown) -> None:
+    async with tab(shown.browser, shown.console) as one:
+        await sign_in(one, "/cost")
+        shown.console.tokens.valid.clear()
+        await one.page.reload()
+        await one.page.get_by_label("Token").wait_for()
+        assert one.page.url.endswith("/cost")
+
+
+def test_a_missing_browser_is_reported_with_the_command_that_installs_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("CHROMIUM", "/nowhere/chromium")
+    with pytest.raises(FileNotFoundError, match="/nowhere/chromium"):
+        chromium()
+    monkeypatch.delenv("CHROMIUM")
+    monkeypatch.setenv("PATH", "/nowhere")
+    with pytest.raises(FileNotFoundError, match="run scripts/bootstrap"):
+        chromium()

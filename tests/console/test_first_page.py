@@ -1,0 +1,194 @@
+"""The first page of the console answers: is it fine, and if not, why."""
+
+import asyncio
+import re
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from html import unescape
+
+import pytest
+
+from autoscaler.console.faults import CAUSE_OF, RUNBOOK_OF
+from autoscaler.console.runbooks import read_runbooks
+from autoscaler.model.catalogue import Catalogue, Limits
+from autoscaler.model.failures import FailureClass
+from autoscaler.model.waiting import WaitCode
+from autoscaler.views.status import Trouble
+from tests.console.scenes import (
+    A10G,
+    CPU,
+    NO_CAPACITY,
+    T4,
+    WINDOWS,
+    Behaviour,
+    Scene,
+    pytorch,
+    refusal,
+    refuse_registrations,
+)
+from tests.console.serving import pages
+
+
+def text_of(scene: Scene, observed: tuple[Trouble, ...] = ()) -> str:
+    """Return the text of the first screen: of everything above the list of SKUs."""
+    scene.controller.queries._observed = lambda: observed
+    seen = scene.queries.overview()
+    html = pages().overview(seen, pages().frame("on-call", seen.status.at))
+    html = html.partition('<section aria-labelledby="skus">')[0]
+    return unescape(" ".join(re.sub(r"<[^>]*>", " ", html).split()))
+
+
+@dataclass(frozen=True)
+class Fault:
+    """A fault that is planted: what is done, and what the first screen then says."""
+
+    plant: Callable[[Scene], Awaitable[None]]
+    sku: str
+    words: tuple[str, ...]
+    runbook: str
+    known: Callable[[], Catalogue] = pytorch
+
+
+async def no_capacity(scene: Scene) -> None:
+    scene.refused[A10G] = NO_CAPACITY
+    await wait_for_a_push(scene)
+
+
+async def no_quota(scene: Scene) -> None:
+    words = "You have requested more vCPU capacity than your current vCPU limit of 64 allows"
+    scene.refused[T4] = refusal(FailureClass.QUOTA, "VcpuLimitExceeded", words)
+    await wait_for_a_push(scene)
+
+
+async def no_permission(scene: Scene) -> None:
+    words = "You are not authorized to perform this operation"
+    scene.refused[WINDOWS] = refusal(FailureClass.CONFIGURATION, "UnauthorizedOperation", words)
+    await wait_for_a_push(scene)
+
+
+async def gpus_missing(scene: Scene) -> None:
+    scene.behaviours[A10G] = Behaviour(failing_check="gpu_count: 3 GPUs of 4")
+    await wait_for_a_push(scene, 900)
+
+
+async def no_boot(scene: Scene) -> None:
+    scene.behaviours[T4] = Behaviour(boots=False)
+    await wait_for_a_push(scene, 4000)
+
+
+async def runners_exit(scene: Scene) -> None:
+    scene.behaviours[WINDOWS] = Behaviour(exits_at_once=True)
+    for _ in range(3):
+        await wait_for_a_push(scene)
+
+
+async def registrations_refused(scene: Scene) -> None:
+    refuse_registrations(scene)
+    await wait_for_a_push(scene)
+
+
+async def wait_for_a_push(scene: Scene, seconds: float = 300) -> None:
+    await scene.push()
+    await asyncio.sleep(seconds)
+
+
+FAULTS = {
+    "a zone without capacity": Fault(
+        no_capacity, A10G, ("out of capacity", "InsufficientInstanceCapacity"), "OutOfCapacity"
+    ),
+    "a quota that is used up": Fault(
+        no_quota, T4, ("quota used up", "VcpuLimitExceeded"), "LimitReached"
+    ),
+    "a missing permission": Fault(
+        no_permission, WINDOWS, ("launches refused", "UnauthorizedOperation"), "LaunchesRefused"
+    ),
+    "max_machines is reached": Fault(
+        wait_for_a_push,
+        CPU,
+        ("limit reached", f"max_machines of {CPU} (1) is reached"),
+        "LimitReached",
+        lambda: pytorch(cpus=1),
+    ),
+    "the fleet's limit is reached": Fault(
+        wait_for_a_push,
+        A10G,
+        ("limit reached", "the fleet's limit of 4 machines is reached"),
+        "LimitReached",
+        lambda: pytorch(Limits(machines=4)),
+    ),
+    "machines with a missing GPU": Fault(
+        gpus_missing, A10G, ("circuit breaker open", "gpu_count: 3 GPUs of 4"), "CircuitBreakerOpen"
+    ),
+    "machines that do not boot": Fault(
+        no_boot,
+        T4,
+        ("circuit breaker open", "no attestation before the boot deadline"),
+        "CircuitBreakerOpen",
+    ),
+    "runners that exit at once": Fault(
+        runners_exit, WINDOWS, ("circuit breaker open", "cannot connect"), "CircuitBreakerOpen"
+    ),
+    "GitHub refuses registrations": Fault(
+        registrations_refused,
+        CPU,
+        ("registrations refused", "403: Resource not accessible by integration"),
+        "RegistrationsRefused",
+    ),
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS.values(), ids=FAULTS)
+def test_the_first_screen_names_the_sku_and_the_cause_of_a_fault(fault: Fault) -> None:
+    async def script(scene: Scene) -> None:
+        await fault.plant(scene)
+
+    text = text_of(Scene(fault.known()).play(script))
+    headline, _, rest = text.partition("What is wrong")
+    assert "Fine" not in headline
+    assert fault.sku in rest
+    for words in fault.words:
+        assert words in text
+    assert f"Runbook: {fault.runbook}" in rest
+
+
+def test_a_fleet_without_faults_is_fine() -> None:
+    async def script(scene: Scene) -> None:
+        for _ in range(2):
+            await wait_for_a_push(scene, 1500)
+
+    scene = Scene(pytorch()).play(script)
+    text = text_of(scene)
+    assert "Fine: no job waits" in text
+    assert "What is wrong" not in text
+    assert re.search(r"Started in time, last hour 100 % 18 starts · objective 99.90 %", text)
+    # A push a moment ago: its jobs wait, and that is no fault.
+    later = Scene(pytorch()).play(lambda one: wait_for_a_push(one, 20))
+    assert "Fine: 9 jobs wait, and machines are on their way" in text_of(later)
+    assert "machine_booting" in text_of(later)
+
+
+def test_a_fault_that_only_the_metrics_show_is_on_the_first_screen() -> None:
+    silent = Trouble("webhooks_silent", "", "GitHub has delivered no webhook for 40m00s")
+    text = text_of(Scene(pytorch()).play(lambda _: asyncio.sleep(1)), (silent,))
+    assert "webhooks silent" in text
+    assert "Runbook: WebhooksSilent" in text
+
+
+def test_every_fault_has_words_and_a_runbook_that_exists() -> None:
+    on_its_way = {
+        WaitCode.RUNNER_IDLE,
+        WaitCode.MACHINE_READY,
+        WaitCode.MACHINE_BOOTING,
+        WaitCode.LAUNCH_PLANNED,
+        WaitCode.NOT_PLANNED,
+        # An operator did this, and knows.
+        WaitCode.PAUSED,
+        # fleet.yaml refuses these: no operator has to act.
+        WaitCode.FORK_NOT_ALLOWED,
+        WaitCode.PUBLIC_REPOSITORY_NOT_ALLOWED,
+        WaitCode.BRANCH_NOT_ALLOWED,
+    }
+    codes = {code.value for code in WaitCode if code not in on_its_way}
+    assert codes <= RUNBOOK_OF.keys()
+    assert set(RUNBOOK_OF.values()) <= read_runbooks().keys()
+    assert CAUSE_OF.keys() - {"paused", "drained", "quarantined"} <= RUNBOOK_OF.keys()

@@ -1,0 +1,425 @@
+"""The console behind the real server: sign-in, sessions, what is refused, and the headers of its answers."""
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
+from typing import Any
+
+import aiohttp
+import pytest
+import pytest_asyncio
+import structlog
+
+from autoscaler.console.assets import read_assets
+from autoscaler.model import events as e
+from autoscaler.model.changes import HistoryRow
+from autoscaler.model.identifiers import MachineId
+from autoscaler.model.jobs import JobState
+from autoscaler.model.operators import Role
+from autoscaler.server.console import ConsoleEndpoint
+from autoscaler.server.serving import Serving
+from autoscaler.server.sessions import LIFETIME, MOST_SESSIONS, Sessions
+from autoscaler.server.settings import Address
+from autoscaler.views.grid import Commit
+from tests.console.serving import OPERATOR, READER, Console, NoWebhook, Tokens, pages, served
+from tests.ledger.builders import World
+from tests.planner.fleets import catalogue, sku
+from tests.server.asked_world import AskedWorld
+from tests.server.fakes import LOOPBACK
+
+HOSTILE = "<script>alert('x')</script>"
+PAGES = (
+    "/",
+    "/skus/gpu",
+    "/jobs",
+    "/jobs?state=in_progress",
+    "/jobs?sku=gpu",
+    "/jobs/1",
+    "/jobs/2",
+    "/machines",
+    "/machines?state=assigned&sku=gpu",
+    "/machines/c0",
+    "/explain",
+    "/explain?labels=gpu&repository=acme/widgets",
+    "/explain?labels=gpuu&repository=acme/widgets",
+    "/repositories",
+    "/repositories/acme/widgets",
+    "/cost",
+    "/runbooks/OutOfCapacity",
+)
+
+
+@dataclass
+class Reader:
+    """A browser that keeps its cookie, and a console."""
+
+    console: Console
+    http: aiohttp.ClientSession
+    answers: AskedWorld
+
+    async def get(self, path: str, headers: Mapping[str, str] | None = None) -> tuple[int, str]:
+        async with self.http.get(path, headers=headers or {}, allow_redirects=False) as answer:
+            return answer.status, await answer.text()
+
+    async def post(
+        self, path: str, data: Any, headers: Mapping[str, str] | None = None
+    ) -> aiohttp.ClientResponse:
+        sent = {"Origin": self.console.url} if headers is None else headers
+        async with self.http.post(path, data=data, headers=sent, allow_redirects=False) as answer:
+            await answer.read()
+            return answer
+
+    async def sign_in(self, token: str = READER, wanted: str = "/") -> aiohttp.ClientResponse:
+        return await self.post("/sign-in", {"token": token, "next": wanted})
+
+
+def busy_world() -> AskedWorld:
+    """A world with a running job, a waiting one, and names that a page must escape."""
+    world = World(catalogue(sku(max_machines=1), sku("cpu")))
+    for job in (1, 2):
+        world.observe(
+            job, JobState.QUEUED, workflow="pull", name=HOSTILE, run_id=7, head_sha="ab" * 20
+        )
+    world.launch(1)
+    world.boot("c0")
+    world.do(e.HealthChecksReported, MachineId("c0"), True, HOSTILE)
+    world.starts(1, world.assignment("c0"))
+    rows = [
+        HistoryRow(1000.0, "job", "1", "queued", "webhook"),
+        HistoryRow(1001.0, "machine", "c0", "requested", HOSTILE),
+        HistoryRow(1030.0, "machine", "c0", "launched"),
+        HistoryRow(1090.0, "machine", "c0", "booted"),
+    ]
+    return AskedWorld(
+        world, {"1": rows, "2": rows[:1], "c0": rows[1:]}, commits={7: Commit("ab" * 20, HOSTILE)}
+    )
+
+
+@asynccontextmanager
+async def reading(answers: AskedWorld, *, secure: bool = False) -> AsyncIterator[Reader]:
+    jar = aiohttp.CookieJar(unsafe=True)
+    async with (
+        served(answers, secure=secure) as console,
+        aiohttp.ClientSession(console.url, cookie_jar=jar) as http,
+    ):
+        yield Reader(console, http, answers)
+
+
+@pytest_asyncio.fixture
+async def reader() -> AsyncIterator[Reader]:
+    async with reading(busy_world()) as one:
+        yield one
+
+
+@pytest.mark.parametrize("path", [*PAGES, "/find?q=gpu"])
+async def test_no_page_shows_anything_of_the_fleet_before_the_sign_in(
+    reader: Reader, path: str
+) -> None:
+    status, text = await reader.get(path)
+    assert status == 200
+    assert 'name="token"' in text
+    assert "gpu" not in text.replace("labels=gpu", "").replace("/skus/gpu", "").replace("=gpu", "")
+    assert "acme" not in text.replace("acme/widgets", "")
+
+
+async def test_events_are_refused_before_the_sign_in(reader: Reader) -> None:
+    assert (await reader.get("/events"))[0] == 401
+
+
+@pytest.mark.parametrize("path", PAGES)
+async def test_every_page_can_be_read_after_the_sign_in(reader: Reader, path: str) -> None:
+    assert (await reader.sign_in()).status == 303
+    status, text = await reader.get(path)
+    assert status == 200
+    assert "on-call" in text
+    assert HOSTILE not in text
+    assert "<h1" in text
+
+
+async def test_both_roles_may_read(reader: Reader) -> None:
+    await reader.sign_in(OPERATOR)
+    assert "alice" in (await reader.get("/"))[1]
+
+
+async def test_the_first_page_has_the_fault_and_the_job(reader: Reader) -> None:
+    await reader.sign_in()
+    _, text = await reader.get("/")
+    assert "max_machines of gpu (1) is reached" in text
+    assert '<a href="/jobs/2">' in text
+
+
+async def test_the_job_page_has_its_stages_reasons_and_links(reader: Reader) -> None:
+    await reader.sign_in()
+    _, running = await reader.get("/jobs/1")
+    assert "It runs" in running
+    for words in (
+        "decide to launch",
+        "launch",
+        "boot",
+        "https://github.com/acme/widgets/actions/runs/7/job/1",
+    ):
+        assert words in running
+    _, waiting = await reader.get("/jobs/2")
+    assert "number 1 of 1 in line" in waiting
+    assert "raises max_machines" in waiting
+
+
+async def test_a_job_that_is_in_the_store_only_is_shown(reader: Reader) -> None:
+    await reader.sign_in()
+    known = reader.answers.running_jobs(None, 1)[0]
+    reader.answers.ended[9] = replace(known, id=9, state="completed", conclusion="failure")
+    reader.answers.rows["9"] = [HistoryRow(1.0, "job", "9", "completed")]
+    assert "failure" in (await reader.get("/jobs/9"))[1]
+
+
+async def test_the_cookie_is_for_this_host_and_no_script(reader: Reader) -> None:
+    set_cookie = (await reader.sign_in()).headers["Set-Cookie"]
+    assert "HttpOnly" in set_cookie
+    assert "SameSite=Strict" in set_cookie
+    assert f"Max-Age={LIFETIME:.0f}" in set_cookie
+    assert "Secure" not in set_cookie
+    assert READER not in set_cookie
+    async with reading(busy_world(), secure=True) as over_tls:
+        secure = (await over_tls.sign_in()).headers["Set-Cookie"]
+    assert secure.startswith("__Host-autoscaler=")
+    assert "Secure" in secure
+    assert "Domain" not in secure
+
+
+@pytest.mark.parametrize("path", ["/", "/jobs", "/nothing"])
+async def test_pages_forbid_inline_scripts_frames_and_caches(reader: Reader, path: str) -> None:
+    await reader.sign_in()
+    async with reader.http.get(path) as answer:
+        if path == "/nothing":
+            assert answer.status == 404
+            return
+        policy = answer.headers["Content-Security-Policy"]
+        assert "default-src 'none'" in policy
+        assert "frame-ancestors 'none'" in policy
+        assert "unsafe" not in policy
+        assert answer.headers["X-Frame-Options"] == "DENY"
+        assert answer.headers["Referrer-Policy"] == "same-origin"
+        assert answer.headers["Cache-Control"] == "no-store"
+        text = await answer.text()
+    assert " style=" not in text
+    assert "<style" not in text
+    assert " onclick" not in text
+    assert "<script>" not in text
+
+
+async def test_static_files_are_cached_for_ever_under_their_digest(reader: Reader) -> None:
+    assets = read_assets()
+    assert {asset.name for asset in assets} == {"console.css", "console.js", "icon.svg"}
+    _, text = await reader.get("/")
+    for asset in assets:
+        async with reader.http.get(asset.address) as answer:
+            assert answer.status == 200
+            assert "immutable" in answer.headers["Cache-Control"]
+            assert await answer.read() == asset.body
+    assert next(one.address for one in assets if one.name == "console.css") in text
+
+
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ({}, 403),
+        ({"Origin": "https://evil.example"}, 403),
+        ({"Origin": "null"}, 403),
+        ({"Sec-Fetch-Site": "cross-site"}, 403),
+        ({"Sec-Fetch-Site": "same-site", "Origin": "URL"}, 403),
+        ({"Origin": "URL"}, 303),
+        ({"Sec-Fetch-Site": "same-origin"}, 303),
+    ],
+)
+async def test_a_form_of_another_site_is_refused(
+    reader: Reader, headers: dict[str, str], status: int
+) -> None:
+    sent = {name: value.replace("URL", reader.console.url) for name, value in headers.items()}
+    answer = await reader.post("/sign-in", {"token": READER}, sent)
+    assert answer.status == status
+    assert ("Set-Cookie" in answer.headers) == (status == 303)
+    assert (await reader.post("/sign-out", {}, sent)).status == status
+
+
+@pytest.mark.parametrize("token", ["", "x" * 40, READER[:-1], READER + "r", "é" * 40, "r" * 1025])
+async def test_a_wrong_token_is_refused_and_not_logged(reader: Reader, token: str) -> None:
+    with structlog.testing.capture_logs() as logs:
+        answer = await reader.sign_in(token)
+    assert answer.status == 403
+    assert "Set-Cookie" not in answer.headers
+    assert [line["event"] for line in logs] == ["sign_in_refused"]
+    assert not token or token not in str(logs)
+    assert 'name="token"' in (await reader.get("/"))[1]
+
+
+@pytest.mark.parametrize(
+    ("body", "status"),
+    [
+        (b"x" * 8193, 413),
+        (b"token=" + b"&a=" * 10, 400),
+        (b"token=\xff", 400),
+        (b"", 403),
+        (f"token={READER}&token={READER}".encode(), 403),
+    ],
+)
+async def test_a_form_that_is_not_usable_is_refused(
+    reader: Reader, body: bytes, status: int
+) -> None:
+    assert (await reader.post("/sign-in", body)).status == status
+
+
+@pytest.mark.parametrize(
+    ("wanted", "place"),
+    [
+        ("/jobs/1?x=1", "/jobs/1?x=1"),
+        ("//evil.example", "/"),
+        ("/\\evil.example", "/"),
+        ("https://evil.example/", "/"),
+        ("/jobs\r\nSet-Cookie: a=b", "/"),
+        ("javascript:alert(1)", "/"),
+        ("", "/"),
+    ],
+)
+async def test_the_sign_in_leads_to_a_page_of_the_console(
+    reader: Reader, wanted: str, place: str
+) -> None:
+    assert (await reader.sign_in(wanted=wanted)).headers["Location"] == place
+
+
+async def test_a_sign_out_ends_the_session(reader: Reader) -> None:
+    await reader.sign_in()
+    cookie = next(iter(reader.http.cookie_jar)).value
+    assert (await reader.post("/sign-out", {})).status == 303
+    headers = {"Cookie": f"autoscaler={cookie}"}
+    assert 'name="token"' in (await reader.get("/", headers))[1]
+
+
+async def test_a_removed_token_ends_its_sessions(reader: Reader) -> None:
+    await reader.sign_in()
+    assert 'name="token"' not in (await reader.get("/"))[1]
+    del reader.console.tokens.valid[READER]
+    assert 'name="token"' in (await reader.get("/"))[1]
+
+
+def test_sessions_end_after_their_lifetime_and_are_limited() -> None:
+    now = [0.0]
+    sessions = Sessions(Tokens(), lambda: now[0])
+    first = sessions.open(READER)
+    assert first is not None
+    operator = sessions.operator(first)
+    assert operator is not None
+    assert (operator.name, operator.role) == ("on-call", Role.READ)
+    now[0] = LIFETIME
+    assert sessions.operator(first) is None
+    cookies = [sessions.open(READER) for _ in range(MOST_SESSIONS + 1)]
+    alive = [cookie for cookie in cookies if cookie and sessions.operator(cookie)]
+    assert alive == cookies[1:]
+
+
+async def test_a_link_of_another_site_loads_the_page_again_with_its_cookie(reader: Reader) -> None:
+    _, text = await reader.get("/jobs/1", {"Sec-Fetch-Site": "cross-site"})
+    assert '<meta http-equiv="refresh" content="0">' in text
+    assert 'name="token"' not in text
+
+
+@pytest.mark.parametrize(
+    ("path", "status"),
+    [
+        ("/skus/nothing", 404),
+        ("/jobs/99", 404),
+        ("/jobs/x", 404),
+        ("/jobs/1234567890123456789", 404),
+        ("/machines/nothing", 404),
+        ("/machines/%2e%2e%2fetc", 404),
+        ("/runbooks/..%2f..%2fREADME", 404),
+        ("/runbooks/Nothing", 404),
+        ("/repositories/acme/%3Cx%3E", 404),
+        ("/jobs?state=done", 400),
+        ("/jobs?sku=a%20b", 400),
+        ("/jobs?sku=nothing", 404),
+        ("/machines?state=sleeping", 400),
+        ("/explain?labels=a,,b&repository=acme/w", 400),
+        ("/explain?labels=a&repository=x", 400),
+        ("/find?q=nothing", 404),
+    ],
+)
+async def test_what_is_not_known_gets_a_page_that_says_so(
+    reader: Reader, path: str, status: int
+) -> None:
+    await reader.sign_in()
+    found, text = await reader.get(path)
+    assert found == status
+    assert "To the overview" in text
+
+
+@pytest.mark.parametrize(
+    ("text", "place"),
+    [
+        ("gpu", "/skus/gpu"),
+        (" 2 ", "/jobs/2"),
+        ("https://github.com/acme/widgets/actions/runs/7/job/2", "/jobs/2"),
+        ("c0", "/machines/c0"),
+        ("i-c0", "/machines/c0"),
+        ("ci-0badcafe-c0-1", "/machines/c0"),
+    ],
+)
+async def test_names_are_found(reader: Reader, text: str, place: str) -> None:
+    await reader.sign_in()
+    async with reader.http.get("/find", params={"q": text}, allow_redirects=False) as answer:
+        assert (answer.status, answer.headers["Location"]) == (303, place)
+
+
+async def test_a_store_that_fails_is_reported_on_the_page(reader: Reader) -> None:
+    await reader.sign_in()
+    reader.answers.broken = True
+    status, text = await reader.get("/jobs/1")
+    assert (status, "The history cannot be read" in text) == (503, True)
+
+
+async def test_the_first_page_is_rendered_once_a_second_for_each_reader(reader: Reader) -> None:
+    await reader.sign_in()
+    texts = await asyncio.gather(*(reader.get("/") for _ in range(5)))
+    assert len({text for _, text in texts}) == 1
+
+
+async def test_an_open_page_gets_an_event_when_the_fleet_changed(reader: Reader) -> None:
+    reader.console.endpoint._live._every = 0.01
+    await reader.sign_in()
+    async with reader.http.get("/events") as events:
+        assert events.headers["Content-Type"] == "text/event-stream"
+        assert await events.content.readline() == b"retry: 5000\n"
+        await events.content.readline()
+        reader.answers.changed += 1
+        assert await events.content.readline() == b"event: changed\n"
+        # A removed token ends the stream at the next event.
+        del reader.console.tokens.valid[READER]
+        reader.answers.changed += 1
+        rest = await events.content.read()
+        assert rest.count(b"event") <= 1
+
+
+async def test_streams_are_limited_and_end_with_the_server(reader: Reader) -> None:
+    reader.console.endpoint._live._most = 1
+    await reader.sign_in()
+    async with reader.http.get("/events") as first:
+        await first.content.readline()
+        async with reader.http.get("/events") as second:
+            assert (second.status, second.headers["Retry-After"]) == (503, "15")
+        await reader.console.endpoint._live.close(None)  # type: ignore[arg-type]
+        await first.content.read()
+    assert reader.console.endpoint._live._streams == 0
+
+
+async def test_the_address_of_webhooks_does_not_serve_the_console() -> None:
+    settings = replace(LOOPBACK, webhook_listen=Address("127.0.0.1", 0))
+    endpoint = ConsoleEndpoint(busy_world(), pages(), read_assets(), Tokens(), secure=False)
+    async with (
+        Serving(settings, NoWebhook(), [endpoint]) as serving,
+        aiohttp.ClientSession(f"http://{serving.webhook_address}") as http,
+    ):
+        for path in ("/", "/jobs", "/events", *(asset.address for asset in read_assets())):
+            async with http.get(path) as answer:
+                assert answer.status == 404
+        async with http.post("/sign-in", data={"token": READER}) as answer:
+            assert answer.status == 404
