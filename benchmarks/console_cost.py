@@ -1,0 +1,158 @@
+"""Measures the console's pages: how long they take, and how long they hold the event loop.
+
+Run: `PYTHONPATH=. python benchmarks/console_cost.py [--large]`. Each page is asked for over HTTP from the real
+server, with 66 SKUs, 3,500 machines and 10,000 jobs. `takes` is the least real time of several answers,
+and `holds` the longest step of the event loop in CPU time (`timed_loop`).
+"""
+
+import argparse
+import asyncio
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import aiohttp
+from aiohttp import web
+
+from autoscaler.console.assets import read_assets
+from autoscaler.console.links import GitHubPages
+from autoscaler.console.pages import Pages
+from autoscaler.controller.fleet_queries import FleetAnswers
+from autoscaler.controller.journal import Journal
+from autoscaler.controller.ports.store import Store
+from autoscaler.controller.recent_past import RecentPast
+from autoscaler.controller.system import SystemClock
+from autoscaler.model.identifiers import Instant, ProviderName, Seconds
+from autoscaler.model.operators import Operator, OperatorName, Role
+from autoscaler.planner.planner import plan
+from autoscaler.server.bearer import BearerTokens
+from autoscaler.server.console import ConsoleEndpoint
+from autoscaler.server.serving import Serving
+from autoscaler.server.settings import Address, ServerSettings
+from autoscaler.simulator.world.no_telemetry import NoTelemetry
+from autoscaler.store.opening import open_store
+from benchmarks.crowded_fleet import EAST, NOW, REPOSITORY, Crowd, crowded
+from benchmarks.timed_loop import TimedLoop
+
+TRIES = 7
+TOKEN = "t" * 40
+PAGES = (
+    "/",
+    "/skus/sku-00",
+    "/jobs",
+    "/jobs?state=in_progress",
+    "/machines",
+    "/repositories",
+    f"/repositories/{REPOSITORY}",
+    "/cost",
+)
+
+
+class StillClock(SystemClock):
+    """A clock that stands at the moment of the fleet."""
+
+    def now(self) -> Instant:
+        """Return the moment of the fleet."""
+        return NOW
+
+
+@dataclass(frozen=True)
+class Figures:
+    """What one page took, in seconds."""
+
+    takes: Seconds
+    holds: Seconds
+    length: int
+
+
+class NoWebhook:
+    """No endpoint."""
+
+    def add_to(self, app: web.Application, _patience: Seconds, /) -> None:
+        """Add nothing."""
+
+
+def main() -> None:
+    """Print a line for each page."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--large", action="store_true", help="100,000 machines and jobs instead")
+    size = (100_000, 100_000) if parser.parse_args().large else (3_500, 10_000)
+    print(f"66 SKUs, {size[0]:,} machines, {size[1]:,} jobs")
+    loop = TimedLoop()
+    with asyncio.Runner(loop_factory=lambda: loop) as runner:
+        runner.run(measure(size, loop))
+
+
+async def measure(size: tuple[int, int], loop: TimedLoop) -> None:
+    """Read each page of the console of such a fleet."""
+    with tempfile.TemporaryDirectory() as folder:
+        store = await open_store(f"sqlite:///{folder}/state.db")
+        try:
+            await read_all(answers(size, store), loop)
+        finally:
+            await store.close()
+
+
+async def read_all(queries: FleetAnswers, loop: TimedLoop) -> None:
+    """Serve the console of these answers, and read each page."""
+    assets = read_assets()
+    names = {asset.name: asset.address for asset in assets}
+    tokens = BearerTokens([(TOKEN.encode(), Operator(OperatorName("reader"), Role.READ))])
+    endpoint = ConsoleEndpoint(
+        queries,
+        Pages("ci", GitHubPages("https://github.com"), names),
+        assets,
+        lambda: tokens,
+        secure=False,
+    )
+    settings = ServerSettings(listen=Address("127.0.0.1", 0))
+    async with (
+        Serving(settings, NoWebhook(), [endpoint]) as serving,
+        aiohttp.ClientSession(
+            f"http://{serving.address}", cookie_jar=aiohttp.CookieJar(unsafe=True)
+        ) as http,
+    ):
+        form, origin = {"token": TOKEN}, {"Origin": f"http://{serving.address}"}
+        async with http.post("/sign-in", data=form, headers=origin) as answer:
+            answer.raise_for_status()
+        for path in PAGES:
+            found = [await read(http, path, loop) for _ in range(TRIES)]
+            print_line(path, found)
+
+
+def answers(size: tuple[int, int], store: Store) -> FleetAnswers:
+    """Return the answers of a controller with such a fleet."""
+    ledger = crowded(Crowd(*size, skus=66, most_machines=size[0]))
+    journal = Journal(ledger, store, StillClock(), NoTelemetry())
+    past = RecentPast(journal)
+    past.resume()
+    made = plan(ledger.fleet(NOW))
+    return FleetAnswers(journal, store, [ProviderName(EAST)], lambda: made, past, tuple)
+
+
+async def read(http: aiohttp.ClientSession, path: str, loop: TimedLoop) -> Figures:
+    """Read a page. Waits first, because the first page is used again for a second."""
+    await asyncio.sleep(1.05 if path == "/" else 0.0)
+    loop.steps.causes.clear()
+    loop.steps.measuring = True
+    began = time.perf_counter()
+    async with http.get(path) as answer:
+        body = await answer.read()
+        answer.raise_for_status()
+    took = time.perf_counter() - began
+    loop.steps.measuring = False
+    return Figures(took, loop.steps.longest, len(body))
+
+
+def print_line(path: str, found: Sequence[Figures]) -> None:
+    """Print the figures of one page."""
+    takes, holds = min(one.takes for one in found), min(one.holds for one in found)
+    kilobytes = found[0].length / 1024
+    print(
+        f"{path:40} takes {1000 * takes:7.1f} ms   holds {1000 * holds:6.1f} ms   {kilobytes:6.0f} KB"
+    )
+
+
+if __name__ == "__main__":
+    main()
