@@ -5,6 +5,7 @@ BIN := .venv/bin
 PYTEST := $(BIN)/python -m pytest -q -p no:cacheprovider
 ARGS ?=
 SEEDS ?= 1000
+KEEP ?=
 
 # Keep compiled modules even if the shell says otherwise: tests start many processes that import them.
 export PYTHONDONTWRITEBYTECODE :=
@@ -24,15 +25,15 @@ help: ## List these commands.
 setup: ## Set up .venv and the Debian packages that the tests need.
 	@scripts/bootstrap.sh
 
-demo: ## Replay one push against a simulated GitHub and EC2 on this host.
+demo: ## Replay one push against a simulated GitHub and EC2 on this host. KEEP=1 stays up, with the console.
 	@echo '==> demo'
 	@scripts/bootstrap.sh demo
-	@$(BIN)/python -m lab $(ARGS)
+	@$(BIN)/python -m lab $(if $(KEEP),--stay) $(ARGS)
 
 demo-kubernetes: ## Replay the push with its ROCm jobs in pods of a real Kubernetes API server.
 	@echo '==> demo-kubernetes'
 	@scripts/bootstrap.sh demo
-	@$(BIN)/python -m lab --kubernetes $(ARGS)
+	@$(BIN)/python -m lab --kubernetes $(if $(KEEP),--stay) $(ARGS)
 
 test: setup ## Run all checks: lint, types, import contracts, tests. A summary names what failed.
 	@scripts/test.sh

@@ -44,6 +44,13 @@ def demo(
             help="Replay also the jobs that can run on pods, on a real Kubernetes API server.",
         ),
     ] = False,
+    stay: Annotated[
+        bool,
+        typer.Option(
+            "--stay",
+            help="After the push, keep everything up until Ctrl-C, to look at the console.",
+        ),
+    ] = False,
     push: Annotated[
         Path | None,
         typer.Option(
@@ -76,6 +83,7 @@ def demo(
         push=push,
         keep=keep,
         kubernetes=kubernetes,
+        stay=stay,
     )
     if kubernetes:
         _build_programs()

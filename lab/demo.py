@@ -55,7 +55,8 @@ class DemoOptions:
     `scale` is lab seconds per real second. `push` is the push file; None is the built-in push.
     `fault` is an error that the lab makes on purpose; the demo passes if it reports that error.
     `keep` is a folder that receives the controller's log, configuration, store and metrics, and the
-    number of calls. `kubernetes` replays also the jobs that can run on pods.
+    number of calls. `kubernetes` replays also the jobs that can run on pods. `stay` keeps everything up after
+    the push until Ctrl-C, to look at the console.
     """
 
     scale: float = DEFAULT_SCALE
@@ -63,6 +64,7 @@ class DemoOptions:
     push: Path | None = None
     keep: Path | None = None
     kubernetes: bool = False
+    stay: bool = False
     patience: Patience = field(default_factory=Patience)
 
 
@@ -131,6 +133,8 @@ class _Demo:
         self._options = options
         self._console = console
         self._stopped_by: signal.Signals | None = None
+        self._staying: asyncio.Event | None = None
+        """Set by a signal while the demo stays up after its push; None before."""
 
     async def run(self) -> int:
         """Replay the push, remove everything, and return the exit status."""
@@ -146,7 +150,9 @@ class _Demo:
         task = loop.create_task(work)
 
         def stop(number: signal.Signals) -> None:
-            if self._stopped_by is None:
+            if self._staying is not None and not self._staying.is_set():
+                self._staying.set()
+            elif self._stopped_by is None:
                 self._stopped_by = number
                 task.cancel()
 
@@ -182,11 +188,28 @@ class _Demo:
             lab.github.lose_next(1)
         if self._options.fault is Fault.LEAKED_MACHINE:
             lab.ec2.faults.leak_next(1)
+        self._console.print(
+            f"Console: {lab.controller.url} (sign in with the token {lab.operator_token})",
+            soft_wrap=True,
+        )
         self._stage(f"pushing {counted(self._push.count, 'job')}\n")
         lab.github.push(self._push.job_specs())
         watch = Watch(lab, self._options.patience, self._push.shortest_minutes * 60)
         ending = await self._watch(watch)
+        if self._options.stay:
+            await self._stay(lab)
         return await self._conclude(lab, ending, watch.why(ending))
+
+    async def _stay(self, lab: Laboratory) -> None:
+        """Wait for Ctrl-C or another signal. The demo then goes on to its result."""
+        self._staying = asyncio.Event()
+        self._console.print(
+            f"\nThe push is over, and everything stays up: {lab.controller.url}\n"
+            f"Sign in with the token {lab.operator_token}\n"
+            "Ctrl-C ends the demo with its result.",
+            soft_wrap=True,
+        )
+        await self._staying.wait()
 
     def _list_prices(self, lab: Laboratory) -> None:
         """Put the push's instance types on the lab's price list, as AWS lists all of its types."""

@@ -46,6 +46,10 @@ from lab.windows.platforms import PlatformHost
 __all__ = ["APP_ID", "LabFleet", "Laboratory"]
 
 
+OPERATOR_TOKENS = "admin-token"
+"""The name of the file with the operator's token."""
+
+
 class Laboratory:
     """A laboratory. Use it as an async context manager; `close` stops everything that it started.
 
@@ -123,6 +127,11 @@ class Laboratory:
         await self.controller.start()
         await self.controller.ready()
         self.github.point_webhook(f"{self.controller.url}/webhook")
+
+    @property
+    def operator_token(self) -> str:
+        """The token with which an operator uses the commands, and signs in to the console."""
+        return (self.folder / OPERATOR_TOKENS).read_text()
 
     async def hang(self, instance_id: str) -> None:
         """Kill all processes of a machine, while EC2 still shows it as running."""
@@ -211,7 +220,7 @@ class Laboratory:
         for name, content in (
             ("github-app.pem", pem),
             ("webhook-secret", secret.encode()),
-            ("admin-token", secrets.token_hex(32).encode()),
+            (OPERATOR_TOKENS, secrets.token_hex(32).encode()),
             ("identity.pem", self.ec2.certificate_pem),
         ):
             path = self.folder / name

@@ -49,6 +49,8 @@ def test_the_demo_gets_its_options(monkeypatch: pytest.MonkeyPatch, tmp_path: Pa
     )
     run("--leak-machine")
     assert shown.options["options"] == DemoOptions(fault=Fault.LEAKED_MACHINE)
+    run("--stay")
+    assert shown.options["options"] == DemoOptions(stay=True)
 
 
 def test_the_demo_on_kubernetes_first_builds_what_is_missing(

@@ -9,6 +9,7 @@ import sqlite3
 import subprocess
 import sys
 import tempfile
+import urllib.request
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import closing, contextmanager
@@ -16,6 +17,7 @@ from dataclasses import replace
 from io import StringIO
 from pathlib import Path
 from typing import NamedTuple
+from urllib.parse import urlencode
 
 import psutil
 import pytest
@@ -260,10 +262,10 @@ def test_the_demo_fails_on_an_error_without_a_planted_fault(replays: dict[str, R
     assert_nothing_behind(found.folder)
 
 
-def start(push: Path, folder: Path) -> subprocess.Popen[str]:
-    """Start the demo as a process, at a scale at which it does not end during the test."""
+def start(push: Path, folder: Path, *options: str, scale: float = 20.0) -> subprocess.Popen[str]:
+    """Start the demo as a process. At this scale it does not end during the test."""
     return subprocess.Popen(
-        [sys.executable, "-m", "lab", "--scale", "20", "--push", push],
+        [sys.executable, "-m", "lab", "--scale", f"{scale:g}", "--push", push, *options],
         env=os.environ | {"TMPDIR": str(folder), "PYTHONUNBUFFERED": "1"},
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
@@ -289,6 +291,25 @@ def test_ctrl_c_removes_all_files_and_processes(folder: Path, push: Path) -> Non
     assert process.returncode == 130
     assert after.endswith("Stopped. Removing all processes and files.\n")
     assert "Traceback" not in before + after
+    assert_nothing_behind(folder)
+
+
+def test_the_demo_prints_the_consoles_address_and_can_stay_up_with_it(
+    folder: Path, push: Path
+) -> None:
+    process = start(push, folder, "--stay", scale=SCALE)
+    seen = read_until(process, "Ctrl-C ends the demo with its result.")
+    address, token = re.findall(r"^Console: (\S+) \(sign in with the token (\w+)\)$", seen, re.M)[0]
+    form = urlencode({"token": token, "next": "/jobs"}).encode()
+    opener = urllib.request.build_opener(urllib.request.HTTPCookieProcessor())
+    signing_in = urllib.request.Request(f"{address}/sign-in", form, {"Origin": address})
+    with opener.open(signing_in, timeout=PATIENCE) as answer:
+        assert answer.url == f"{address}/jobs"
+        assert "Waiting jobs" in answer.read().decode()
+    process.send_signal(signal.SIGINT)
+    after, _ = process.communicate(timeout=PATIENCE)
+    assert process.returncode == 0, seen + after
+    assert "PASSED: every job ran exactly once" in after
     assert_nothing_behind(folder)
 
 
