@@ -38,7 +38,7 @@ class SpotCosts:
         Ignores machines that are not spot, or do not count against the limits.
         """
         runs = machine.occupies and machine.placement.provider_id is not None
-        if not runs or machine.placement.capacity_type is not CapacityType.SPOT:
+        if not runs or machine.placement.capacity_type != CapacityType.SPOT:
             return
         kind = (
             machine.provider,
@@ -57,7 +57,7 @@ class SpotCosts:
 
     def price_of(self, machine: Machine, catalogue: Catalogue) -> float:
         """Return what a machine costs, in dollars an hour: a spot machine its spot price, if that is known."""
-        if machine.placement.capacity_type is not CapacityType.SPOT:
+        if machine.placement.capacity_type != CapacityType.SPOT:
             return machine.placement.dollars_per_hour
         place = machine.placement
         key = (machine.provider, place.instance_type, place.zone, _os(machine.sku, catalogue))

@@ -7,6 +7,7 @@ import pytest
 from autoscaler.controller.signals import fleet_counts
 from autoscaler.model.catalogue import CapacityType, OperatingSystem
 from autoscaler.model.identifiers import MachineId
+from autoscaler.model.machines import Machine
 from autoscaler.model.prices import Price
 from tests.ledger.builders import World
 from tests.planner.fleets import EAST
@@ -74,3 +75,29 @@ def test_on_demand_and_terminated_machines_have_no_spot_price() -> None:
     assert costs(world) == pytest.approx(plain + 0.4)
     world.lists(*(world.listed(one, terminated=True) for one in ("plain0", "c1")))
     assert costs(world) == 0.0
+
+
+def test_a_spot_machine_of_a_restored_store_costs_the_spot_price_too() -> None:
+    """The record of a machine has the word alone."""
+    world = World()
+    spot_machines(world)
+    for machine in world.state.machines.values():
+        with world.state.changing(machine):
+            machine.placement.capacity_type = str(CapacityType.SPOT.value)
+    world.ledger.use_spot_prices({EAST: [PRICE]})
+    assert costs(world) == pytest.approx(0.8)
+
+
+def test_the_price_of_a_machine_is_that_of_its_zone_if_it_is_known() -> None:
+    world = World()
+    spot_machines(world, 1)
+    (on_demand,) = world.launch(1, "d")
+    spot = world.machine("c0")
+
+    def price(machine: Machine) -> float:
+        return world.state.spot_costs.price_of(machine, world.state.catalogue)
+
+    assert price(spot) == spot.placement.dollars_per_hour
+    world.ledger.use_spot_prices({EAST: [PRICE]})
+    assert price(spot) == 0.4
+    assert price(world.machine(on_demand)) == world.machine(on_demand).placement.dollars_per_hour
