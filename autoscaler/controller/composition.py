@@ -140,7 +140,7 @@ class Controller:
         self.registrar = Registrar(journal, ports.github, clock)
         self.releaser = RegistrationReleaser(journal, ports.github, self.registrar, self.effects)
         self.github_reader = GitHubReader(journal, ports.github)
-        self.launcher = Launcher(journal, providers)
+        self.launcher = Launcher(journal, providers, telemetry)
         self.terminator = Terminator(journal, providers, ports.pacing)
         self._make_tasks()
         self.bootstrap = BootstrapService(

@@ -1,6 +1,6 @@
 """Carries out launch requests: prepares, stores and sends each, and records the provider's answer."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from autoscaler.controller.journal import Journal
 from autoscaler.controller.ports.provider import (
@@ -10,6 +10,7 @@ from autoscaler.controller.ports.provider import (
     Provider,
     ProviderError,
 )
+from autoscaler.controller.ports.telemetry import LaunchTelemetry
 from autoscaler.ledger.circuits import refused_image
 from autoscaler.model.events import (
     LaunchFailure,
@@ -29,9 +30,15 @@ ANSWERED_AT_ONCE = 100
 class Launcher:
     """Sends launch requests to providers. Stores the exact bytes of a request before it sends them."""
 
-    def __init__(self, journal: Journal, providers: Mapping[ProviderName, Provider]) -> None:
+    def __init__(
+        self,
+        journal: Journal,
+        providers: Mapping[ProviderName, Provider],
+        telemetry: LaunchTelemetry,
+    ) -> None:
         self._journal = journal
         self._providers = providers
+        self._telemetry = telemetry
 
     async def launch(self, request_id: LaunchRequestId) -> None:
         """Prepare and send a recorded launch request, unless it is cancelled meanwhile."""
@@ -94,10 +101,22 @@ class Launcher:
             piece, left = left[:ANSWERED_AT_ONCE], left[ANSWERED_AT_ONCE:]
             now = self._journal.now
             await self._journal.record(LaunchRequestAnswered(now, request.id, piece, (), more=True))
+        self._count(request, answer.failures)
         now = self._journal.now
         await self._journal.record(
             LaunchRequestAnswered(now, request.id, left, answer.failures, answer.retry_after)
         )
+
+    def _count(self, request: LaunchRequest, failures: Iterable[LaunchFailure]) -> None:
+        """Count what the provider refused. A failure of the whole request has no zone."""
+        known = self._journal.ledger.state.offerings
+        for failure in failures:
+            named = request.offering(failure.offering)
+            offering = known.get(named) if named is not None else None
+            zone = offering.zone if offering is not None else ""
+            self._telemetry.offering_refused(
+                request.provider, request.capacity_type, zone, failure.failure
+            )
 
     async def _unknown(
         self, request: LaunchRequest, message: str, retry_after: Seconds | None = None
@@ -109,6 +128,7 @@ class Launcher:
         failure = LaunchFailure(
             error.failure, error.code, error.message, error.offering, error.scope
         )
+        self._count(request, (failure,))
         await self._journal.record(
             LaunchRequestAnswered(self._journal.now, request.id, (), (failure,), error.retry_after)
         )

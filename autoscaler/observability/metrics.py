@@ -62,7 +62,7 @@ class PrometheusTelemetry(CallMetrics):
         self._check = BoundedLabel(HEALTH_CHECKS)
         self._code = BoundedLabel(Admission)
         self._access = BoundedLabel(OUTSIDE_ACCESS_REASONS)
-        self._zone = BoundedLabel(extra=64)
+        self._zone = BoundedLabel(("",), extra=64)
 
     def render(self) -> bytes:
         """Return all metrics in Prometheus' text format. Its media type is `content_type`."""
@@ -164,6 +164,13 @@ class PrometheusTelemetry(CallMetrics):
         """See `Telemetry.machine_launched`."""
         values = self._provider.value(provider), capacity_type.value, self._zone.value(zone)
         self._series.launched.labels(*values).inc()
+
+    def offering_refused(
+        self, provider: ProviderName, capacity_type: CapacityType, zone: str, failure: FailureClass
+    ) -> None:
+        """See `Telemetry.offering_refused`."""
+        values = self._provider.value(provider), capacity_type.value, self._zone.value(zone)
+        self._series.offerings_refused.labels(*values, failure.value).inc()
 
     def machine_terminated(self, sku: SkuName, reason_code: TerminationReason) -> None:
         """See `Telemetry.machine_terminated`."""

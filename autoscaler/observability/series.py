@@ -113,6 +113,11 @@ class Series:
             "Slots and machines that failed before they became ready.",
             ("sku", "provider", "capacity_type", "reason"),
         )
+        self.offerings_refused = registry.counter(
+            "offerings_refused",
+            "Offerings that a provider refused in its answers to launch requests.",
+            ("provider", "capacity_type", "zone", "reason"),
+        )
         self.holds = registry.gauge(
             "offerings_on_hold",
             "Offerings of the launch options that are on hold.",

@@ -127,6 +127,11 @@ class RecordingTelemetry:
     ) -> None:
         self.said.append(("machine_launched", provider, capacity_type, zone))
 
+    def offering_refused(
+        self, provider: ProviderName, capacity_type: CapacityType, zone: str, failure: FailureClass
+    ) -> None:
+        self.said.append(("offering_refused", provider, capacity_type, zone, failure))
+
     def machine_used(
         self, sku: SkuName, use: MachineUse, seconds: Seconds, dollars: float, repository: str
     ) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from autoscaler.controller.composition import Ports
 from autoscaler.controller.ports.provider import ProviderError
-from autoscaler.model.events import JobObserved, MachineNoticed
+from autoscaler.model.events import JobObserved, LaunchFailure, MachineNoticed
 from autoscaler.model.failures import FailureClass
 from autoscaler.model.identifiers import JobId, RunnerName, SkuName
 from autoscaler.model.interruptions import NoticeKind
@@ -17,6 +17,7 @@ from autoscaler.model.machines import ExitReason
 from autoscaler.observability.metrics import PrometheusTelemetry
 from tests.controller.agents import Agent
 from tests.controller.controllers import Controller, World, delivery
+from tests.controller.fakes_provider import Partly
 from tests.controller.virtual_time import on_virtual_time
 from tests.observability.test_metrics import value
 from tests.planner.fleets import EAST
@@ -291,6 +292,8 @@ async def test_offerings_on_hold_are_shown_until_their_hold_ends() -> None:
         )
 
     assert held() > 0
+    refused = {"provider": EAST, "capacity_type": "on-demand", "reason": "capacity"}
+    assert (played.world.read("offerings_refused_total", **refused, zone="") or 0) >= 1
     await played.say(JobState.COMPLETED, conclusion="cancelled")
     await asyncio.sleep(3600.0)
     assert held() == 0
@@ -317,3 +320,20 @@ async def test_the_lag_of_deliveries_and_the_latency_of_the_store_are_observed()
     assert read("store_write_duration_seconds_count", operation="accept") == 2
     await played.controller.turn()
     assert (read("store_write_duration_seconds_count", operation="commit") or 0) >= 1
+
+
+@on_virtual_time
+async def test_a_refused_offering_is_counted_in_its_zone_though_another_has_the_machine() -> None:
+    played = Played()
+    await played.controller.resume()
+    offering = next(iter(played.controller.state.offerings.values()))
+    refusal = LaunchFailure(FailureClass.CAPACITY, "Insufficient", "none left", offering.key)
+    played.world.east.launch_script.append(Partly(1, (refusal,)))
+    await played.say(JobState.QUEUED)
+    await played.controller.turn()
+    place = {"provider": EAST, "capacity_type": offering.capacity_type.value}
+    read = played.world.read
+    assert read("offerings_refused_total", **place, zone=offering.zone, reason="capacity") == 1
+    assert len(played.world.east.running) == 1
+    launched = sum(read("machines_launched_total", **place, zone=zone) or 0 for zone in "ab")
+    assert launched == 1

@@ -41,6 +41,7 @@ LABEL_VALUES = {
     EAST,
     "success",
     "unknown",
+    "",
     *FailureClass,
     *TerminationReason,
     *Unmatched,

@@ -301,6 +301,7 @@ CALLS: dict[str, tuple[object, ...]] = {
     "job_failed": (GPU, FailureCause.CODE),
     "machine_used": (GPU, MachineUse.JOB, 1.0, 0.1, "acme/widgets"),
     "machine_launched": (EAST, SPOT, "us-east-1a"),
+    "offering_refused": (EAST, SPOT, "us-east-1a", FailureClass.CAPACITY),
     "store_write": ("commit", 0.1),
     "job_refused": (GPU, "fork_not_allowed"),
     "job_outside_access": (GPU, "fork"),
@@ -325,7 +326,7 @@ ACCESS = {*OUTSIDE_ACCESS_REASONS, "public_repositories", "outside_access", OTHE
 MOST_VALUES |= {
     "reason": len({*FailureClass, *Unmatched, *ExitReason, *TerminationReason, *ACCESS})
 }
-MOST_VALUES |= {"zone": 66, "stage": 8, "use": 6, "cause": 3, "repository": 1, "operation": 50}
+MOST_VALUES |= {"zone": 67, "stage": 8, "use": 6, "cause": 3, "repository": 1, "operation": 50}
 MOST_VALUES |= {"capacity_type": len(CapacityType) + 1, "source": len({*PriceSource, *QuotaSource})}
 
 
@@ -477,6 +478,7 @@ def everything() -> PrometheusTelemetry:
     telemetry.job_outside_access(GPU, "fork")
     telemetry.machine_used(GPU, MachineUse.JOB, 1.0, 0.1, LISTED)
     telemetry.machine_launched(EAST, SPOT, "us-east-1a")
+    telemetry.offering_refused(EAST, SPOT, "us-east-1a", FailureClass.CAPACITY)
     telemetry.launches(GPU, EAST, SPOT, 1)
     telemetry.launch_failures(GPU, EAST, SPOT, FailureClass.CAPACITY, 1)
     telemetry.machine_terminated(GPU, TerminationReason.IDLE)

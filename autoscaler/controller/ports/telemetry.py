@@ -203,6 +203,15 @@ class RecordTelemetry(Protocol):
         """Count the outcome of a job whose machine was interrupted."""
 
 
+class LaunchTelemetry(Protocol):
+    """Metrics about providers' answers to launch requests."""
+
+    def offering_refused(
+        self, provider: ProviderName, capacity_type: CapacityType, zone: str, failure: FailureClass
+    ) -> None:
+        """Count an offering that a provider refused. `zone` is empty if it refused the whole request."""
+
+
 class UsageTelemetry(Protocol):
     """Metrics about what machines bought, and about failed jobs."""
 
@@ -273,6 +282,7 @@ class Telemetry(
     QuotaTelemetry,
     NoticeTelemetry,
     RecordTelemetry,
+    LaunchTelemetry,
     UsageTelemetry,
     RunTelemetry,
     StoreTelemetry,

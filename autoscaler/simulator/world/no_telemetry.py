@@ -13,5 +13,6 @@ class NoTelemetry:
     notice = machine_interrupted = machine_terminated = runner_exited = rerun = _discard
     job_refused = job_outside_access = runner_group = health_check_failed = _discard
     job_waited = job_failed = machine_used = machine_launched = run_time = run_ended = _discard
+    offering_refused = _discard
     store_write = store_size = offerings_on_hold = delivery_lag = _discard
     loop_pass = event_loop_lag = fleet = prices = quotas = _discard
