@@ -192,6 +192,34 @@ def test_a_class_that_failed_below_another_is_searched_again() -> None:
     assert flow.matched == [2, 2, 2]
 
 
+def test_a_class_with_several_pools_that_failed_below_another_is_searched_again() -> None:
+    """As above. Class 1 also has a pool of its own, which it tries after the one that it shares."""
+    flow = Flow([[0, 1], [0, 3], [1, 2]], [2, 2, 2, 1], 0, [0, 0, 0])
+    flow.limit([9])
+    assert [flow.augment(number) for number in (0, 1, 1, 2, 2, 0, 1)] == [1] * 7
+    assert flow.matched == [2, 3, 2]
+
+
+def test_an_account_without_registrations_still_moves_jobs_between_its_runners() -> None:
+    """Class 3 moves class 2 to another machine. Class 0 then moves class 1 to another runner."""
+    flow = Flow([[0], [0, 1], [2, 3], [2]], [1] * 4, 2, [0, 0, 1, 1])
+    flow.limit([0, 9])
+    assert [flow.augment(number) for number in (1, 2, 3, 0)] == [1] * 4
+    assert flow.users == [{0: 1}, {1: 1}, {3: 1}, {2: 1}]
+
+
+def test_a_lower_limit_lets_no_account_use_more_machines() -> None:
+    """Neither a free machine nor one of another class, until the limit is as high as what is used."""
+    flow = Flow([[0, 1], [0]], [2, 2], 0, [0, 1])
+    flow.limit([2, 2])
+    assert flow.augment(0) + flow.augment(1) + flow.augment(0) == 3
+    flow.limit([1, 1])
+    assert [flow.augment(0), flow.augment(1)] == [0, 0]
+    flow.limit([2, 2])
+    assert [flow.augment(0), flow.augment(1)] == [0, 1]
+    assert flow.machines == [2, 2]
+
+
 def test_a_search_that_a_limit_cut_is_repeated_once_the_account_has_a_registration_again() -> None:
     """Class 3 needs a machine for class 2. Class 4, of another account, moves class 1 to a runner."""
     pools = [[0, 1], [0, 3], [2, 4], [2], [3]]

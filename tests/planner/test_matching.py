@@ -178,6 +178,18 @@ def test_the_age_of_a_class_is_that_of_its_next_unmatched_job() -> None:
     assert (found.matched[ONLY_A], found.matched[EITHER]) == (2, 0)
 
 
+def test_a_share_of_another_sku_does_not_change_which_machines_serve_a_class() -> None:
+    """The unsent machine is not needed: the older job moves to the booting one of the other SKU."""
+    shared = dataclasses.replace(sku("c", max_machines=4), fair_share=0.5)
+    world = World(catalogue(*BOTH.skus.values(), shared))
+    for number, label in enumerate(("ab", "a", "c")):
+        world.observe(number, JobState.QUEUED, (label,), queued_at=float(number))
+    coming_b = Supply(SupplyKind.COMING, sku=B)
+    found = match(world.fleet(), {COMING_A: 1, coming_b: 1, UNSENT_A: 1}, {})
+    assert world.fleet().queues_by_repository
+    assert flow(found) == {(EITHER, coming_b): 1, (ONLY_A, COMING_A): 1}
+
+
 def test_the_ready_minimum_comes_after_every_job() -> None:
     found = matched(["a"], {READY_A: 1, COMING_A: 1}, {A: 2})
     assert flow(found) == {(ONLY_A, READY_A): 1, (ready_minimum_class(A), COMING_A): 1}
