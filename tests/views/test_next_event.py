@@ -10,13 +10,14 @@ from autoscaler.model.catalogue import Access, Limits, RegistrationRate
 from autoscaler.model.failures import FailureClass
 from autoscaler.model.identifiers import JobId
 from autoscaler.model.jobs import Admission, JobState
+from autoscaler.model.operator_holds import HoldKind, sku_target
 from autoscaler.model.plan import Assign, Launch, ReadJob, ReadRun
 from autoscaler.model.run_origins import RunOrigin
 from autoscaler.model.waiting import WaitCode, WaitReason
 from autoscaler.views.explanation import Explanation, explain_job
 from autoscaler.views.next_event import next_event
 from autoscaler.views.waits import Wait
-from tests.ledger.builders import GPU, World, failure
+from tests.ledger.builders import ALICE, GPU, World, failure
 from tests.planner.fleets import catalogue, sku
 
 FORK = RunOrigin(from_fork=True, public=False, branch=None)
@@ -228,3 +229,23 @@ def test_every_code_has_a_next_event() -> None:
         assert found.what, code
         if code in WITHOUT_TIME:
             assert "an operator has to act" not in found.what, code
+
+
+def test_a_paused_job_waits_for_an_operator_and_is_launched_when_one_resumes() -> None:
+    world = World()
+    world.queue(1)
+    world.do(e.HeldByOperator, HoldKind.PAUSED, sku_target(GPU), ALICE)
+    found = explained(world)
+    assert found.job is not None
+    assert found.job.wait is not None
+    assert found.job.wait.code is WaitCode.PAUSED
+    assert "autoscaler resume sku/gpu ends this" in found.job.wait.reasons[0].message
+    assert found.next_event is not None
+    assert (found.next_event.what, found.next_event.at) == (
+        "an operator resumes what is paused",
+        None,
+    )
+    world.after(3_600.0)
+    assert not launches(world)
+    world.do(e.ResumedByOperator, sku_target(GPU), ALICE)
+    assert launches(world)
