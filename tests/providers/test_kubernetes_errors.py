@@ -125,6 +125,7 @@ def test_throttling_has_the_time_of_the_next_try() -> None:
     assert isinstance(error, ProviderError)
     assert (error.failure, error.retry_after) == (FailureClass.THROTTLED, 7.0)
     assert refusal(429, "TooManyRequests", details={"retryAfterSeconds": 3}).retry_after == 3.0
+    assert refusal(429, "TooManyRequests", details={"retryAfterSeconds": 1}).retry_after == 1.0
     assert (
         refusal(429, "TooManyRequests", details={"retryAfterSeconds": "soon"}).retry_after is None
     )
