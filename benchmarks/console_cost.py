@@ -128,7 +128,7 @@ def answers(size: tuple[int, int], store: Store) -> FleetAnswers:
     past = RecentPast(journal)
     past.resume()
     made = plan(ledger.fleet(NOW))
-    return FleetAnswers(journal, store, [ProviderName(EAST)], lambda: made, past, tuple)
+    return FleetAnswers(journal, store, [ProviderName(EAST)], lambda: made, past, tuple, dict)
 
 
 async def read(http: aiohttp.ClientSession, path: str, loop: TimedLoop) -> Figures:

@@ -120,6 +120,7 @@ class Parts:
             providers=self.providers,
             traces=self._traces,
             observed=self._telemetry.troubles,
+            spent=self._telemetry.spent,
         )
 
     def _settings(self) -> Settings:

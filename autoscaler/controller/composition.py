@@ -59,6 +59,7 @@ from autoscaler.model.catalogue import CapacityType, Catalogue
 from autoscaler.model.events import ControllerStarted
 from autoscaler.model.identifiers import InstallationId, ProviderName, SkuName
 from autoscaler.model.installations import Installations
+from autoscaler.views.cost import Spent
 from autoscaler.views.status import Trouble
 
 T = TypeVar("T")
@@ -72,7 +73,7 @@ class Ports:
 
     `pacing` is a clock of real time, for the pauses of the control loop. `background` is the clock of
     tasks that may run late: the simulator slows it down, because they look every second for hours.
-    `observed` returns the troubles of the fleet that only the metrics show.
+    `observed` returns the troubles of the fleet that only the metrics show, `spent` what was paid so far.
     """
 
     clock: Clock
@@ -89,6 +90,7 @@ class Ports:
     traces: TraceTelemetry | None = None
     """Where the traces of jobs go; None if no trace is made."""
     observed: Callable[[], Sequence[Trouble]] = tuple
+    spent: Callable[[], Spent] = dict
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -182,6 +184,7 @@ class Controller:
             lambda: self.reconciler.plan,
             self.recent_past,
             ports.observed,
+            ports.spent,
         )
 
     def _make_tasks(self) -> None:

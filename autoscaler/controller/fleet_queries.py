@@ -15,7 +15,7 @@ from autoscaler.model.machines import Machine, MachineState
 from autoscaler.model.plan import Plan
 from autoscaler.model.runners import machine_in_name
 from autoscaler.views import grid, jobs, machines
-from autoscaler.views.cost import CostView, cost
+from autoscaler.views.cost import CostView, Spent, cost
 from autoscaler.views.explanation import (
     Explanation,
     OptionView,
@@ -48,14 +48,16 @@ class FleetAnswers:
         last_plan: Callable[[], Plan],
         recent_past: RecentPast,
         observed: Callable[[], Sequence[Trouble]],
+        spent: Callable[[], Spent],
     ) -> None:
-        """`observed` returns the troubles that only the metrics show."""
+        """`observed` returns the troubles that only the metrics show, `spent` what was paid so far."""
         self._journal = journal
         self._store = store
         self._providers = providers
         self._last_plan = last_plan
         self._recent_past = recent_past
         self._observed = observed
+        self._spent = spent
 
     def status(self) -> StatusView:
         """See `FleetQueries.status`."""
@@ -128,7 +130,7 @@ class FleetAnswers:
         """See `FleetQueries.cost`."""
         state = self._journal.ledger.state
         dollars = fleet_counts(state, self._journal.now).dollars_per_hour
-        return cost(self._journal.fleet(), dollars)
+        return cost(self._journal.fleet(), dollars, self._spent())
 
     def repositories(self) -> Sequence[RepositoryView]:
         """See `FleetQueries.repositories`."""

@@ -3,14 +3,17 @@
 The thresholds are those of `alert_rules`, without the delays after which an alert fires.
 """
 
+import math
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 
 from autoscaler.controller.ports.telemetry import FleetCounts
+from autoscaler.model.accounting import MachineUse
 from autoscaler.model.deliveries import DeliveryAnswer
 from autoscaler.model.identifiers import Instant, ProviderName, Seconds, SkuName
 from autoscaler.model.machines import ExitReason
 from autoscaler.observability.metrics import PrometheusTelemetry
+from autoscaler.views.cost import Spent
 from autoscaler.views.status import Trouble
 from autoscaler.views.times import duration
 
@@ -28,7 +31,7 @@ _NOT_STORED = frozenset({DeliveryAnswer.STORE_FAILED, DeliveryAnswer.SHED})
 
 
 class WatchedTelemetry(PrometheusTelemetry):
-    """A `Telemetry` that also remembers what `troubles` needs: a few values for each value of a label."""
+    """A `Telemetry` that also remembers what `troubles` and `spent` need: a few values for each label."""
 
     def __init__(
         self,
@@ -51,10 +54,24 @@ class WatchedTelemetry(PrometheusTelemetry):
         self._budgets: dict[tuple[str, str, str], tuple[int, int, Instant]] = {}
         self._stale: dict[str, Seconds] = {}
         self._wide_groups: dict[tuple[str, str], bool] = {}
+        self._spent: dict[tuple[str, MachineUse], float] = {}
 
     def troubles(self) -> tuple[Trouble, ...]:
         """Return what is wrong now, the most urgent first."""
         return (*self._of_deliveries(), *self._of_machines(), *self._of_github(), *self._of_loop())
+
+    def spent(self) -> Spent:
+        """Return the dollars since the start by SKU and use, of the time that is over."""
+        return dict(self._spent)
+
+    def machine_used(
+        self, sku: SkuName, use: MachineUse, seconds: Seconds, dollars: float, repository: str
+    ) -> None:
+        """See `Telemetry.machine_used`."""
+        super().machine_used(sku, use, seconds, dollars, repository)
+        if math.isfinite(dollars):
+            key = self._sku.value(sku), use
+            self._spent[key] = self._spent.get(key, 0.0) + max(0.0, dollars)
 
     def delivery(self, answer: DeliveryAnswer) -> None:
         """See `Telemetry.delivery`."""

@@ -1,8 +1,9 @@
 """What the fleet's machines cost now, by SKU and by what the machines do."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from autoscaler.model.accounting import MachineUse
 from autoscaler.model.catalogue import CapacityType
 from autoscaler.model.fleet import Fleet
 from autoscaler.model.machines import BOOTING_STATES, Machine, MachineState
@@ -31,17 +32,38 @@ class SkuCost:
         return self.working + self.ready + self.booting + self.ending
 
 
+Spent = Mapping[tuple[str, MachineUse], float]
+"""Dollars since the controller's start, by SKU and what they bought."""
+
+
+@dataclass(frozen=True, slots=True)
+class SkuSpent:
+    """The dollars that a SKU's machines cost since the controller's start, by what they bought."""
+
+    sku: str
+    by_use: Mapping[MachineUse, float]
+
+    @property
+    def dollars(self) -> float:
+        """Return the sum of all uses."""
+        return sum(self.by_use.values())
+
+
 @dataclass(frozen=True, slots=True)
 class CostView:
-    """Costs by SKU, the most expensive first. `dollars_per_hour` has spot machines at their present prices."""
+    """Costs by SKU, the most expensive first. `dollars_per_hour` has spot machines at their present prices.
+
+    `spent` is by SKU, too. It has the machines whose use has ended.
+    """
 
     skus: tuple[SkuCost, ...]
     dollars_per_hour: float
     dollars_limit: float | None
+    spent: tuple[SkuSpent, ...] = ()
 
 
-def cost(fleet: Fleet, dollars_per_hour: float) -> CostView:
-    """Return what the machines that exist cost. O(machines)."""
+def cost(fleet: Fleet, dollars_per_hour: float, spent: Spent) -> CostView:
+    """Return what the machines that exist cost, and what was spent. O(machines)."""
     by_sku: dict[str, list[Machine]] = {}
     for machine in fleet.machines.values():
         if machine.occupies and machine.placement.provider_id is not None:
@@ -51,7 +73,16 @@ def cost(fleet: Fleet, dollars_per_hour: float) -> CostView:
         tuple(sorted(skus, key=lambda one: (-one.dollars_per_hour, one.sku))),
         dollars_per_hour,
         fleet.catalogue.limits.dollars_per_hour,
+        _by_sku(spent),
     )
+
+
+def _by_sku(spent: Spent) -> tuple[SkuSpent, ...]:
+    by_sku: dict[str, dict[MachineUse, float]] = {}
+    for (sku, use), dollars in spent.items():
+        by_sku.setdefault(sku, dict.fromkeys(MachineUse, 0.0))[use] += dollars
+    found = (SkuSpent(sku, by_use) for sku, by_use in by_sku.items())
+    return tuple(sorted(found, key=lambda one: (-one.dollars, one.sku)))
 
 
 def _sku(sku: str, machines: Iterable[Machine]) -> SkuCost:

@@ -5,6 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from autoscaler.controller.ports.telemetry import FleetCounts
+from autoscaler.model.accounting import MachineUse
 from autoscaler.model.deliveries import DeliveryAnswer
 from autoscaler.model.identifiers import ProviderName, SkuName
 from autoscaler.model.machines import ExitReason
@@ -102,6 +103,14 @@ def test_a_budget_without_a_known_limit_is_no_fault(watch: Watch) -> None:
     watch.telemetry.github_budget(1, "acme", "core", 0, None)
     watch.telemetry.github_budget(1, "acme", "core", None, 5000)
     assert watch.codes() == []
+
+
+def test_the_dollars_are_counted_by_what_they_bought(watch: Watch) -> None:
+    assert watch.telemetry.spent() == {}
+    for use, dollars in ((MachineUse.JOB, 1.5), (MachineUse.JOB, 1.0), (MachineUse.BOOT, 0.25)):
+        watch.telemetry.machine_used(GPU, use, 60.0, dollars, "")
+    watch.telemetry.machine_used(GPU, MachineUse.BOOT, 60.0, float("nan"), "")
+    assert watch.telemetry.spent() == {("gpu", MachineUse.JOB): 2.5, ("gpu", MachineUse.BOOT): 0.25}
 
 
 def test_the_metrics_are_reported_as_well(watch: Watch) -> None:

@@ -9,7 +9,7 @@ from autoscaler.model.changes import HistoryRow
 from autoscaler.model.identifiers import JobId, SkuName
 from autoscaler.model.machines import MachineState
 from autoscaler.views import grid, jobs, machines
-from autoscaler.views.cost import CostView, cost
+from autoscaler.views.cost import CostView, Spent, cost
 from autoscaler.views.explanation import (
     Explanation,
     OptionView,
@@ -34,6 +34,7 @@ class AskedWorld:
     samples: tuple[Sample, ...] = ()
     observed: tuple[Trouble, ...] = ()
     commits: dict[int, grid.Commit] = field(default_factory=dict)
+    spent: Spent = field(default_factory=dict)
     changed: int = 0
     broken: bool = False
 
@@ -95,7 +96,7 @@ class AskedWorld:
         return explain_labels(self.world.fleet(), repository, labels)
 
     def cost(self) -> CostView:
-        return cost(self.world.fleet(), 2.5)
+        return cost(self.world.fleet(), 2.5, self.spent)
 
     def repositories(self) -> Sequence[grid.RepositoryView]:
         return grid.repositories(self.world.state.jobs.values())

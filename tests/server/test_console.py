@@ -1,6 +1,7 @@
 """The console behind the real server: sign-in, sessions, what is refused, and the headers of its answers."""
 
 import asyncio
+import re
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
@@ -13,6 +14,7 @@ import structlog
 
 from autoscaler.console.assets import read_assets
 from autoscaler.model import events as e
+from autoscaler.model.accounting import MachineUse
 from autoscaler.model.changes import HistoryRow
 from autoscaler.model.identifiers import MachineId
 from autoscaler.model.jobs import JobState
@@ -92,7 +94,10 @@ def busy_world() -> AskedWorld:
         HistoryRow(1090.0, "machine", "c0", "booted"),
     ]
     return AskedWorld(
-        world, {"1": rows, "2": rows[:1], "c0": rows[1:]}, commits={7: Commit("ab" * 20, HOSTILE)}
+        world,
+        {"1": rows, "2": rows[:1], "c0": rows[1:]},
+        commits={7: Commit("ab" * 20, HOSTILE)},
+        spent={("gpu", MachineUse.FAILED_LAUNCH): 12.5},
     )
 
 
@@ -135,6 +140,11 @@ async def test_every_page_can_be_read_after_the_sign_in(reader: Reader, path: st
     assert "on-call" in text
     assert HOSTILE not in text
     assert "<h1" in text
+
+
+async def test_the_cost_page_has_what_the_money_bought(reader: Reader) -> None:
+    await reader.sign_in()
+    assert re.search(r'data-label="Failed">\$12\.50<', (await reader.get("/cost"))[1])
 
 
 async def test_both_roles_may_read(reader: Reader) -> None:

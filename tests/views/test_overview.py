@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from autoscaler.model import events as e
+from autoscaler.model.accounting import MachineUse
 from autoscaler.model.changes import HistoryRow
 from autoscaler.model.identifiers import MachineId
 from autoscaler.model.jobs import JobState
@@ -145,7 +146,14 @@ def test_costs_are_by_sku_and_by_what_the_machines_do() -> None:
     world.launch(1, "x", "cpu")
     world.do(e.TerminationRequested, MachineId("x0"), "surplus", "no job")
     world.send(1, "unanswered")
-    found = cost(world.fleet(), 3.5)
+    spent = {
+        ("gpu", MachineUse.JOB): 2.0,
+        ("gpu", MachineUse.BOOT): 0.5,
+        ("cpu", MachineUse.JOB): 3.0,
+    }
+    found = cost(world.fleet(), 3.5, spent)
+    assert [(one.sku, one.dollars) for one in found.spent] == [("cpu", 3.0), ("gpu", 2.5)]
+    assert found.spent[1].by_use[MachineUse.BOOT] == 0.5
     assert found.dollars_per_hour == 3.5
     gpu, cpu = found.skus
     assert (gpu.sku, gpu.machines, gpu.spot_machines) == ("gpu", 3, 0)
