@@ -46,7 +46,6 @@ async def main() -> None:
         ("sku", f"/skus/{A10G}", DESKTOP, "light"),
         ("machine", f"/machines/{machine}", DESKTOP, "dark"),
         ("repository", f"/repositories/{repository}", DESKTOP, "light"),
-        ("cost", "/cost", DESKTOP, "light"),
     )
     FOLDER.mkdir(exist_ok=True)
     async with served(scene.queries) as console, browser() as started:
