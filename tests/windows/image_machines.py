@@ -167,7 +167,8 @@ class ImageHost:
         await self._fleet.kill(instance_id)
         process = self._processes.pop(instance_id, None)
         if process is not None and process.returncode is None:
-            process.terminate()
+            # unshare ignores SIGTERM while its child runs.
+            process.kill()
             await process.wait()
         await asyncio.to_thread(end_processes, self.disk(instance_id).prefix)
 

@@ -13,7 +13,15 @@ if [[ "${STAGE:-}" != inside ]]; then
   STAGE=inside exec unshare --mount --propagation private --pid --fork --kill-child --mount-proc "$0" "$@"
 fi
 
-mkdir -p "$work/drives"
+mkdir -p "$work/drives" "$work/lib"
+sshd="$debian/usr/sbin/sshd" keygen="$debian/usr/bin/ssh-keygen"
+export LD_LIBRARY_PATH="$work/lib"
+# Those libraries of both programs that this host does not have.
+for program in "$sshd" "$keygen"; do
+  while mapfile -t missing < <(ldd "$program" | sed -n 's/^\s*\(\S*\) => not found$/\1/p') && ((${#missing[@]} > 0)); do
+    for one in "${missing[@]}"; do ln -s "$debian/usr/lib/x86_64-linux-gnu/$one" "$work/lib/$one"; done
+  done
+done
 ln -s "$prefix/drive_c" "$work/drives/C:"
 ln -s "$prefix/drive_c" "$work/drives/c:"
 
@@ -43,7 +51,7 @@ mkdir -p /run/sshd
   echo "Administrator:x:0:0::$work:$work/shell"
 } > "$work/passwd"
 mount --bind "$work/passwd" /etc/passwd
-ssh-keygen -q -t ed25519 -N '' -f "$work/host_key"
+"$keygen" -q -t ed25519 -N '' -f "$work/host_key"
 cat > "$work/sshd_config" << END
 Port $port
 ListenAddress 127.0.0.1
@@ -56,4 +64,4 @@ PidFile none
 Subsystem sftp internal-sftp -d $work/drives
 END
 # Not exec: the first process of the namespace reaps orphans.
-LD_LIBRARY_PATH="$debian/usr/lib/x86_64-linux-gnu" "$debian/usr/sbin/sshd" -D -e -f "$work/sshd_config"
+"$sshd" -D -e -f "$work/sshd_config"
