@@ -258,6 +258,19 @@ def test_a_job_moves_all_jobs_of_a_chain(limited: bool) -> None:
     assert (flow.matched, flow.machines) == ([1] * (CHAIN - 1) + [2], [CHAIN + 1])
 
 
+def test_a_chain_ends_at_the_class_with_free_supply() -> None:
+    """Class 2 takes the place of class 1, which takes that of class 0, which takes the free pool 2."""
+    flow = Flow([[1, 2], [0, 1], [0]], [1, 1, 1], 0, [0, 0, 0])
+    flow.serve([[1, 0, 2]], range(3))
+    assert flow.users == [{2: 1}, {1: 1}, {0: 1}]
+
+
+def test_jobs_of_other_classes_than_the_shared_ones_are_not_served() -> None:
+    flow = Flow([[0], [1]], [2, 2], 0, [0, 0])
+    flow.serve([[0, 1]], [0])
+    assert flow.matched == [1, 0]
+
+
 def test_jobs_with_free_supply_move_nothing() -> None:
     flow = Flow([[0, 1], [1]], [2, 3], 1, [0, 0])
     flow.serve([[0, 1, 0, 1]], [0, 1])
