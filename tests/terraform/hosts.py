@@ -165,6 +165,12 @@ class Host:
 
     def command(self, word: str) -> tuple[int, str]:
         """Run host.py. Return its exit status and output. Blocks."""
+        with self.process(word) as process:
+            printed, _ = process.communicate()
+        return process.returncode, printed
+
+    def process(self, word: str) -> subprocess.Popen[str]:
+        """Start host.py and return at once. Its output is that of both streams."""
         environment = {
             **credentials(self.account.url),
             "PATH": f"{self.folder / 'bin'}{os.pathsep}{os.environ['PATH']}:/usr/sbin:/sbin",
@@ -175,14 +181,13 @@ class Host:
             "RUN": str(self.run),
             "NO_PROXY": "127.0.0.1",
         }
-        done = subprocess.run(
+        return subprocess.Popen(
             [sys.executable, str(PROGRAM), word],
             env=environment,
-            capture_output=True,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
             text=True,
-            check=False,
         )
-        return done.returncode, done.stdout + done.stderr
 
     def succeed(self, word: str) -> str:
         """Run host.py and return its output. Blocks. Raises AssertionError if it fails."""

@@ -7,7 +7,6 @@ import secrets
 import sqlite3
 import subprocess
 import sys
-import threading
 from collections.abc import AsyncIterator
 from contextlib import closing
 from pathlib import Path
@@ -71,16 +70,16 @@ async def test_a_new_host_waits_while_another_one_runs_with_the_volume(account: 
     async with host_of(account, "old") as old, host_of(account, "new") as new:
         await asyncio.to_thread(old.succeed, "prepare")
         write_store(old, "kept")
-        printed: list[str] = []
-        waiting = threading.Thread(target=lambda: printed.append(new.succeed("prepare")))
-        waiting.start()
-        # Long enough for a new host that does not wait.
-        await asyncio.to_thread(old.succeed, "backup")
+        process = new.process("prepare")
+        assert process.stdout is not None
+        # The test waits for the new host to wait.
+        line = await asyncio.to_thread(process.stdout.readline)
+        assert line == f"{old.instance} has the volume, and is running\n"
         assert await asyncio.to_thread(account.holders) == [old.instance]
         await asyncio.to_thread(account.lose, old.instance, False)
-        await asyncio.to_thread(waiting.join)
-        assert f"{old.instance} has the volume, and is running" in printed[0]
-        assert "making a file system" not in printed[0]
+        printed, _ = await asyncio.to_thread(process.communicate)
+        assert process.returncode == 0, printed
+        assert "making a file system" not in printed
         assert await asyncio.to_thread(account.holders) == [new.instance]
         assert stored(new) == ["kept"]
 
