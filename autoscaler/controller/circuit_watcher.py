@@ -58,9 +58,11 @@ class CircuitWatcher:
 
     async def _images(self, sku: SkuName) -> set[str]:
         """Return the images of the SKU's launch options, or an empty set if one cannot be read."""
-        launch_options = self._journal.ledger.state.catalogue.skus[sku].launch_options
+        known = self._journal.ledger.state.catalogue.skus.get(sku)
+        if known is None:  # a reload removed it while another SKU's images were read
+            return set()
         found: set[str] = set()
-        for name in dict.fromkeys(option.provider for option in launch_options):
+        for name in dict.fromkeys(option.provider for option in known.launch_options):
             try:
                 found.add(await self._providers[name].image(sku))
             except (KeyError, ProviderError, OutcomeUnknownError) as error:

@@ -1,6 +1,7 @@
 """Why a runner left reaches the operator: log, history, metric and the machine's record."""
 
 import asyncio
+from dataclasses import replace
 
 import pytest
 from structlog.testing import capture_logs
@@ -8,7 +9,9 @@ from structlog.testing import capture_logs
 from autoscaler.controller.circuit_watcher import LOOK_EVERY
 from autoscaler.controller.ports.operator_requests import OperatorRequestRefusedError, RefusalKind
 from autoscaler.controller.ports.provider import OutcomeUnknownError
-from autoscaler.model.identifiers import JobId
+from autoscaler.ledger.circuits import open_circuits
+from autoscaler.model.cooldowns import exits_key
+from autoscaler.model.identifiers import JobId, SkuName
 from autoscaler.model.jobs import JobState
 from autoscaler.model.machines import ExitReason
 from tests.controller.agents import Agent, launched, say
@@ -16,6 +19,7 @@ from tests.controller.controllers import Controller, World
 from tests.controller.test_github_reader import answer
 from tests.controller.virtual_time import on_virtual_time
 from tests.ledger.builders import ALICE
+from tests.planner.fleets import catalogue, sku
 
 REFUSED = (
     "GitHub refuses the runner's version: An error occurred: Runner version v2.320.0 is deprecated "
@@ -194,6 +198,21 @@ def test_while_the_image_is_the_same_or_not_known_the_breaker_stays_open(
 
 
 @on_virtual_time
+async def test_a_reload_removes_a_sku_while_images_are_read() -> None:
+    """The watcher must survive: its failure would end the controller."""
+    world = World(catalogue(sku("cpu"), sku()))
+    controller, _ = await refused(world, jobs=1)
+    (row,) = open_circuits(controller.state, SkuName("gpu"))
+    controller.state.set_cooldown(replace(row, key=exits_key(SkuName("cpu"))))
+    world.east.latency = 5.0
+    checking = asyncio.ensure_future(controller.parts.circuit_watcher.check())
+    await asyncio.sleep(1.0)
+    controller.parts.reconfiguration.change_catalogue(catalogue(sku("cpu")))
+    await checking
+    assert world.east.images_read == ["cpu"]
+
+
+@on_virtual_time
 async def test_no_image_is_read_while_no_breaker_is_open() -> None:
     world = World()
     controller, _ = await launched(world)
@@ -218,7 +237,7 @@ async def test_an_operator_closes_the_breaker() -> None:
     assert len(world.east.sent) == 2
     rows = await world.store.history("sku", "gpu")
     assert [(row.event, row.detail) for row in rows] == [("circuit_closed", "alice closed it")]
-    for sku, kind in (("gpu", RefusalKind.CONTRADICTED), ("cpu", RefusalKind.UNKNOWN)):
+    for name, kind in (("gpu", RefusalKind.CONTRADICTED), ("cpu", RefusalKind.UNKNOWN)):
         with pytest.raises(OperatorRequestRefusedError) as refusal:
-            await operator_actions.close_circuit(sku, by=ALICE)
+            await operator_actions.close_circuit(name, by=ALICE)
         assert refusal.value.kind is kind
