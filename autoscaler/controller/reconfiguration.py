@@ -47,10 +47,9 @@ class Reconfiguration:
 
     async def read_providers_again(self) -> None:
         """Read what new SKUs need from the open providers, and use it."""
-        opened = sorted(self._opened())
-        for name in opened:
+        for name in sorted(self._opened()):
             await self._read_again(name)
-        if opened:
+        if opened := self._opened():  # another provider may have opened meanwhile
             self._use_offerings(opened)
             self._journal.changed.set()
 
