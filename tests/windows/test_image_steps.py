@@ -16,6 +16,7 @@ from lab.windows.parts import Parts
 from tests.windows.image_build import BUILD, BuildMachine, Publishers, publishers
 from tests.windows.stock import LAUNCH, RUNNER, SSH
 
+TEMPORARY = "C:\\Windows\\Temp"
 STEPS = ["roots", "system", "programs", "runner", "account", "agent", "seal"]
 
 
@@ -29,6 +30,8 @@ def at(tmp_path_factory: pytest.TempPathFactory, parts: Parts) -> Iterator[Publi
 def built(at: Publishers, tmp_path_factory: pytest.TempPathFactory) -> BuildMachine:
     """A machine on which the recipe `windows` has run."""
     machine = BuildMachine(tmp_path_factory.mktemp("built") / "disk", at)
+    for name in ("script.bat", "installer.log"):
+        machine.disk.path(TEMPORARY).joinpath(name).write_text("")
     done = machine.build(recipe="windows")
     assert done.returncode == 0, done.stdout
     steps = re.findall(
@@ -110,10 +113,16 @@ def test_nothing_of_the_build_machine_is_left(built: BuildMachine) -> None:
         disk.path("C:\\ProgramData\\runner-agent\\handover")
     ]
     assert not disk.path(BUILD).exists()
-    assert not disk.path("C:\\lab\\..\\Windows\\Temp\\packer.bat").exists()
     commands = built.commands()
     assert commands["services"] == {"sshd": "DISABLED"}
     assert commands["cleared"] == ["Application", "Security", "System", "Windows PowerShell"]
+
+
+def test_of_the_temporary_files_the_running_script_alone_is_left(built: BuildMachine) -> None:
+    """cmd.exe reads the next line of Packer's script from its file."""
+    left = {one.name for one in built.disk.path(TEMPORARY).iterdir()}
+    assert "script.bat" in left
+    assert "installer.log" not in left
 
 
 def test_the_next_boot_is_a_first_boot_for_ec2launch(built: BuildMachine) -> None:

@@ -18,6 +18,10 @@ DONE = Path("C:\\ProgramData\\Amazon\\EC2Launch\\state\\.run-once")
 SSH = Path("C:\\ProgramData\\ssh")
 KEYS = ("administrators_authorized_keys", "ssh_host_*")
 TEMPORARY = Path("C:\\Windows\\Temp")
+RUNNING = "script.bat"
+"""The script of Packer that runs these steps (the default remote_path of its provisioner windows-shell). cmd.exe
+opens a batch file again for each line, and the build would fail at the next one. It has no secret."""
+
 LOGS = ("Application", "Security", "System", "Windows PowerShell")
 KEPT = HANDOVER.name
 
@@ -59,9 +63,10 @@ def apply() -> None:
     for file in keys():
         file.unlink()
     for one in TEMPORARY.iterdir():
-        # Other programs hold some of them open, as cmd.exe does the script of Packer.
+        # Other programs hold some of them open.
         with suppress(OSError):
-            remove(one)
+            if one.name.lower() != RUNNING:
+                remove(one)
     for log in LOGS:
         run("wevtutil", "clear-log", log)
     run(LAUNCH, "reset", "--clean", "--block", seconds=600)
