@@ -206,8 +206,8 @@ def driver(
 ) -> None:
     """Print the plan of a GPU's driver, for the build of an image.
 
-    The plan is for Linux. The build gives the plan to the agent: `agent.py install-driver FILE`. If
-    versions.yaml lacks a value, prints nothing to stdout, names the value, and exits with 2.
+    The build gives the plan to the agent: `agent.py install-driver FILE`. If versions.yaml lacks a value,
+    prints nothing to stdout, names the value, and exits with 2.
     """
     import json
 

@@ -19,8 +19,10 @@ SSH = Path("C:\\ProgramData\\ssh")
 KEYS = ("administrators_authorized_keys", "ssh_host_*")
 TEMPORARY = Path("C:\\Windows\\Temp")
 RUNNING = "script.bat"
-"""The script of Packer that runs these steps (the default remote_path of its provisioner windows-shell). cmd.exe
-opens a batch file again for each line, and the build would fail at the next one. It has no secret."""
+"""Packer's script that runs these steps (the default remote_path of its provisioner windows-shell).
+
+cmd.exe opens a batch file again for each line, so the build would fail at the next one. It has no secret.
+"""
 
 LOGS = ("Application", "Security", "System", "Windows PowerShell")
 KEPT = HANDOVER.name
