@@ -23,6 +23,7 @@ from autoscaler.config.provider_kind import ProviderKind
 from autoscaler.config.scalars import write_duration
 from autoscaler.config.settings import Settings
 from autoscaler.config.shadowed import check_shadowed
+from autoscaler.config.sizes import check_sizes
 from autoscaler.config.stock_images import stock_images
 from autoscaler.config.structure import settings_type
 
@@ -75,6 +76,8 @@ def load(
     """
     name = str(path) if content is None else SENT
     document = parse(read_bounded(path, name) if content is None else content, name)
+    if too_many := list(check_sizes(document)):
+        raise ConfigurationError([*document.problems, *too_many])
     problems = list(document.problems)
     settings: Settings | None = None
     structure = settings_type(kinds)

@@ -117,7 +117,7 @@ class Idle(Section):
     timeout: shapes.DurationOrNone = 600.0
     """How long a machine beyond the minimum may stay ready."""
     schedule: tuple[Schedule, ...] = ()
-    """Other minimums at certain times; of several, the largest counts."""
+    """Other minimums at certain times; of several, the largest counts. All SKUs have at most 300 together."""
     max_age: Duration = 86400.0
     """The age at which a ready machine is replaced."""
 
