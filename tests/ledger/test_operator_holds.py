@@ -1,9 +1,8 @@
 """The rows of what operators hold: kept over a restart, noted in the history, and ended with the machine."""
 
-from autoscaler.ledger.ledger import KEPT_FOR
 from autoscaler.model import events as e
 from autoscaler.model.identifiers import MachineId
-from autoscaler.model.machines import TerminationReason
+from autoscaler.model.machines import MachineState, TerminationReason
 from autoscaler.model.operator_holds import (
     NO_END,
     WHOLE_FLEET,
@@ -47,7 +46,7 @@ def test_the_history_names_who_held_and_resumed_what() -> None:
     ]
 
 
-def test_a_quarantine_ends_with_the_lifetime_of_the_sku_and_is_forgotten_with_the_machine() -> None:
+def test_a_quarantine_ends_with_the_lifetime_of_the_sku_and_with_the_machine() -> None:
     world = World()
     world.make_ready(1)
     world.do(e.HeldByOperator, HoldKind.QUARANTINED, machine_target(C0), ALICE)
@@ -58,9 +57,31 @@ def test_a_quarantine_ends_with_the_lifetime_of_the_sku_and_is_forgotten_with_th
     world.do(e.TerminationAnswered, C0)
     world.lists(world.listed("c0", terminated=True))
     assert world.machine("c0").occupies is False
-    world.after(KEPT_FOR + 1.0)
-    assert "c0" not in world.state.machines
     assert world.state.operator_holds == {}
+
+
+def test_a_drain_of_a_lost_machine_ends() -> None:
+    world = World()
+    world.make_ready(1)
+    world.do(e.HeldByOperator, HoldKind.DRAINED, machine_target(C0), ALICE)
+    world.lists()
+    assert world.state.operator_holds != {}
+    world.after(61.0).lists()
+    assert world.machine("c0").state is MachineState.LOST
+    assert world.state.operator_holds == {}
+
+
+def test_the_start_drops_holds_of_machines_that_are_gone() -> None:
+    world = World()
+    world.make_ready(1)
+    world.do(e.HeldByOperator, HoldKind.DRAINED, machine_target(C0), ALICE)
+    world.do(e.HeldByOperator, HoldKind.DRAINED, machine_target(MachineId("gone")), ALICE)
+    world.do(e.HeldByOperator, HoldKind.DRAINED, sku_target(GPU), ALICE)
+    world.restart(1.0)
+    assert {target for _, target, _ in held(world.state.operator_holds)} == {
+        machine_target(C0),
+        sku_target(GPU),
+    }
 
 
 def test_keys_are_read_back_as_they_were_written() -> None:

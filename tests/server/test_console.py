@@ -236,6 +236,7 @@ async def test_static_files_are_cached_for_ever_under_their_digest(reader: Reade
         ({}, 403),
         ({"Origin": "https://evil.example"}, 403),
         ({"Origin": "null"}, 403),
+        ({"Origin": "http://["}, 403),
         ({"Sec-Fetch-Site": "cross-site"}, 403),
         ({"Sec-Fetch-Site": "same-site", "Origin": "URL"}, 403),
         ({"Origin": "URL"}, 303),

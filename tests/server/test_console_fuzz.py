@@ -81,12 +81,16 @@ forms = st.dictionaries(
     path=st.sampled_from(["/sign-in", "/sign-out"]),
     body=forms | mutated(forms) | st.binary(max_size=200),
     cookie=header_values,
+    origin=st.none() | header_values,
 )
-@example(path="/sign-in", body=b"token=" + b"r" * 39 + b"&next=//evil.example", cookie="")
+@example(
+    path="/sign-in", body=b"token=" + b"r" * 39 + b"&next=//evil.example", cookie="", origin=None
+)
+@example(path="/sign-in", body=b"", cookie="", origin="http://[")
 def test_random_forms_open_no_session(
-    console: ConsoleThread, path: str, body: bytes, cookie: str
+    console: ConsoleThread, path: str, body: bytes, cookie: str, origin: str | None
 ) -> None:
-    headers = {"Origin": console.url, "Cookie": cookie}
+    headers = {"Origin": console.url if origin is None else origin, "Cookie": cookie}
     answer = console.ask("POST", path, body, headers)
     assert answer.status in ANSWERS
     kept = answer.getheader("Set-Cookie")
