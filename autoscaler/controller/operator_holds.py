@@ -26,7 +26,6 @@ from autoscaler.views.hold_outcomes import after_hold, after_resume
 
 _log = structlog.get_logger(__name__)
 
-_OVER = (MachineState.TERMINATING, MachineState.TERMINATED, MachineState.LOST)
 _GROUPS = frozenset({TargetKind.FLEET, TargetKind.SKU, TargetKind.PROVIDER})
 _ALLOWED = {
     HoldKind.PAUSED: _GROUPS,
@@ -83,7 +82,7 @@ class OperatorHoldActions:
         return HoldOutcome(str(found), done, following)
 
     def _refuse_if_too_late(self, kind: HoldKind, machine: Machine) -> None:
-        if machine.state in _OVER:
+        if machine.state is MachineState.TERMINATING or not machine.occupies:
             _refuse(RefusalKind.CONTRADICTED, f"machine {machine.id} is {machine.state} already")
         if kind is HoldKind.QUARANTINED and machine.state not in KEPT_IN_QUARANTINE:
             why = "it is not launched yet"

@@ -205,7 +205,6 @@ def _prune(state: LedgerState, before: Instant) -> None:
         state.drop(record)
         if isinstance(record, Machine):
             _prune_with(state, record, before)
-            operator_holds.forget_machine(state, record, before)
 
 
 def _ended_at(job: Job) -> Instant:

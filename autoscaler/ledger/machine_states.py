@@ -1,6 +1,7 @@
 """Changes the state of a machine, with its reason, and what depends on the state."""
 
 from autoscaler.ledger.deadlines import TERMINATE_AGAIN, due
+from autoscaler.ledger.operator_holds import end_holds_of
 from autoscaler.ledger.state import LedgerState
 from autoscaler.model.failures import FailureClass
 from autoscaler.model.identifiers import Instant
@@ -79,6 +80,8 @@ def move(
         machine.due = due(state, machine)
         if detail:
             machine.reason = detail[:500]
+    if not machine.occupies:
+        end_holds_of(state, machine.id, at)
     state.note(machine, at, to, detail, code)
     return True
 

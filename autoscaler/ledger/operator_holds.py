@@ -16,6 +16,7 @@ from autoscaler.model.operator_holds import (
     HoldKind,
     HoldTarget,
     TargetKind,
+    held,
     hold_key,
     machine_target,
 )
@@ -42,10 +43,17 @@ def on_resumed_by_operator(state: LedgerState, event: ResumedByOperator) -> None
     _look_again(state, _machine(state, event.target))
 
 
-def forget_machine(state: LedgerState, machine: Machine, at: Instant) -> None:
+def end_holds_of(state: LedgerState, machine: MachineId, at: Instant) -> None:
     """End the holds of a machine that does not exist any more."""
     for kind in HoldKind:
-        end_hold(state, hold_key(kind, machine_target(machine.id)), at)
+        end_hold(state, hold_key(kind, machine_target(machine)), at)
+
+
+def end_holds_of_unknown_machines(state: LedgerState, at: Instant) -> None:
+    """End the holds of machines that are not in memory: no operator can resume them. O(holds)."""
+    for _, target, _ in tuple(held(state.operator_holds)):
+        if target.kind is TargetKind.MACHINE and _machine(state, target) is None:
+            end_holds_of(state, MachineId(target.name), at)
 
 
 def _machine(state: LedgerState, target: HoldTarget) -> Machine | None:

@@ -3,7 +3,7 @@
 from dataclasses import replace
 from functools import reduce
 
-from autoscaler.ledger import deadlines, launch_requests
+from autoscaler.ledger import deadlines, launch_requests, operator_holds
 from autoscaler.ledger.reruns import GIVEN_UP_AFTER
 from autoscaler.ledger.state import LedgerState
 from autoscaler.model.catalogue import LaunchTokens
@@ -69,6 +69,7 @@ def on_controller_started(state: LedgerState, event: ControllerStarted) -> None:
     """Continue after `absence` seconds of downtime."""
     state.started_at, state.was_away = event.at, event.absence
     _correct_moments(state, event.at)
+    operator_holds.end_holds_of_unknown_machines(state, event.at)
     for machine in tuple(state.machines.values()):
         if machine.state in _AGEING:
             with state.changing(machine):

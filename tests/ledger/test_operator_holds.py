@@ -1,6 +1,7 @@
 """The rows of what operators hold: kept over a restart, noted in the history, and ended with the machine."""
 
 from autoscaler.model import events as e
+from autoscaler.model.failures import FailureClass
 from autoscaler.model.identifiers import MachineId
 from autoscaler.model.machines import MachineState, TerminationReason
 from autoscaler.model.operator_holds import (
@@ -15,7 +16,7 @@ from autoscaler.model.operator_holds import (
     quarantine_of,
     sku_target,
 )
-from tests.ledger.builders import ALICE, GPU, World
+from tests.ledger.builders import ALICE, GPU, World, failure
 
 C0 = MachineId("c0")
 
@@ -64,10 +65,18 @@ def test_a_drain_of_a_lost_machine_ends() -> None:
     world = World()
     world.make_ready(1)
     world.do(e.HeldByOperator, HoldKind.DRAINED, machine_target(C0), ALICE)
-    world.lists()
-    assert world.state.operator_holds != {}
-    world.after(61.0).lists()
+    for _ in range(2):
+        world.after(61.0).lists()
     assert world.machine("c0").state is MachineState.LOST
+    assert world.state.operator_holds == {}
+
+
+def test_a_drain_of_a_slot_that_was_not_filled_ends() -> None:
+    world = World()
+    world.send(1)
+    world.do(e.HeldByOperator, HoldKind.DRAINED, machine_target(C0), ALICE)
+    world.answer("c", failures=[failure(FailureClass.CAPACITY)])
+    assert not world.machine("c0").occupies
     assert world.state.operator_holds == {}
 
 
