@@ -1,7 +1,7 @@
 """Why does my job wait: which SKUs match it, what was tried, and what happens next."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from autoscaler.model.catalogue import Catalogue, Offering
 from autoscaler.model.cooldowns import (
@@ -22,6 +22,13 @@ from autoscaler.model.demand import classify, scope_of
 from autoscaler.model.fleet import Fleet
 from autoscaler.model.identifiers import Instant, SkuName
 from autoscaler.model.jobs import Job
+from autoscaler.model.operator_holds import (
+    NO_END,
+    WHOLE_FLEET,
+    launch_hold,
+    provider_target,
+    sku_target,
+)
 from autoscaler.model.unmatched import Unmatched, nearest_sku, why_unmatched
 from autoscaler.views.jobs import JobView, view_of
 from autoscaler.views.next_event import NextEvent, next_event
@@ -32,8 +39,9 @@ from autoscaler.views.waits import Reasons
 class OptionView:
     """One offering of a launch option, in order of preference.
 
-    `held` is why it is not used now, in the provider's words; empty if a machine may be launched there.
-    `until` is when the hold ends, `failures` how many failures in a row led to it.
+    `held` is why it is not used now, in the provider's words, or which operator holds it; empty if a machine
+    may be launched there. `until` is when the hold ends, None if an operator ends it. `failures` is how many
+    failures in a row led to it.
     """
 
     sku: str
@@ -127,13 +135,16 @@ def _offering(fleet: Fleet, sku: SkuName, option: int, offering: Offering) -> Op
         offering=offering.key,
         dollars_per_hour=offering.dollars_per_hour,
         held=hold.reason if hold is not None else "",
-        until=hold.until if hold is not None and hold.until > fleet.now else None,
+        until=hold.until if hold is not None and fleet.now < hold.until < NO_END else None,
         failures=hold.failures if hold is not None else 0,
     )
 
 
 def _hold(fleet: Fleet, sku: SkuName, option: int, offering: Offering) -> Cooldown | None:
-    """Return the hold on an offering that ends last, or the open circuit breaker before it."""
+    """Return an operator's hold on an offering, else an open circuit breaker, else the hold that ends last."""
+    for target in (WHOLE_FLEET, sku_target(sku), provider_target(offering.provider)):
+        if (held := launch_hold(fleet.operator_holds, target)) is not None:
+            return replace(held, reason=f"{target} is {held.reason}")
     for key in (exits_key(sku), boots_key(sku), launch_option_key(sku, option)):
         if (opened := open_circuit(fleet.cooldowns, key)) is not None:
             return opened

@@ -10,7 +10,13 @@ from autoscaler.model.catalogue import Access, Limits, RegistrationRate
 from autoscaler.model.failures import FailureClass
 from autoscaler.model.identifiers import JobId
 from autoscaler.model.jobs import Admission, JobState
-from autoscaler.model.operator_holds import HoldKind, sku_target
+from autoscaler.model.operator_holds import (
+    WHOLE_FLEET,
+    HoldKind,
+    HoldTarget,
+    provider_target,
+    sku_target,
+)
 from autoscaler.model.plan import Assign, Launch, ReadJob, ReadRun
 from autoscaler.model.run_origins import RunOrigin
 from autoscaler.model.waiting import WaitCode, WaitReason
@@ -18,7 +24,7 @@ from autoscaler.views.explanation import Explanation, explain_job
 from autoscaler.views.next_event import next_event
 from autoscaler.views.waits import Wait
 from tests.ledger.builders import ALICE, GPU, World, failure
-from tests.planner.fleets import catalogue, sku
+from tests.planner.fleets import EAST, catalogue, sku
 
 FORK = RunOrigin(from_fork=True, public=False, branch=None)
 WITHOUT_TIME = {
@@ -114,6 +120,31 @@ def test_after_a_refused_launch_the_next_launch_comes_when_the_hold_ends(
     tried = explained(world).tried
     assert {(one.held, one.until) for one in tried} == {("Code: words", at)}
     comes_true(world, at, lambda: launches(world))
+
+
+@pytest.mark.parametrize(
+    ("kind", "target", "words"),
+    [
+        (HoldKind.PAUSED, WHOLE_FLEET, "all is paused by alice since "),
+        (HoldKind.DRAINED, sku_target(GPU), "sku/gpu is drained by alice since "),
+        (HoldKind.PAUSED, provider_target(EAST), "provider/east is paused by alice since "),
+    ],
+)
+def test_no_offering_may_be_launched_where_an_operator_holds_it(
+    kind: HoldKind, target: HoldTarget, words: str
+) -> None:
+    world = World()
+    world.queue(1)
+    world.send(1)
+    world.answer("c", failures=[failure(FailureClass.CAPACITY)])
+    world.do(e.HeldByOperator, kind, target, ALICE)
+    tried = explained(world).tried
+    assert tried
+    for one in tried:
+        assert one.held.startswith(words)
+        assert (one.until, one.failures) == (None, 1)
+    world.do(e.ResumedByOperator, target, ALICE)
+    assert {one.held for one in explained(world).tried} == {"Code: words"}
 
 
 def test_after_too_many_exits_without_a_job_the_probe_comes_at_the_announced_time() -> None:
