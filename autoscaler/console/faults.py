@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from autoscaler.model.identifiers import Seconds
+from autoscaler.model.operator_holds import HoldKind
 from autoscaler.views.overview import WAIT_OBJECTIVE, Overview, Starts, total
 from autoscaler.views.status import StatusView, Trouble
 from autoscaler.views.times import duration
@@ -20,18 +21,18 @@ RUNBOOK_OF = {
     "quota": "LimitReached",
     "launch_rate": "LimitReached",
     "registration_rate": "LimitReached",
+    "throttled": "LimitReached",
     "capacity": "OutOfCapacity",
     "unsupported": "OutOfCapacity",
     "configuration": "LaunchesRefused",
     "unknown": "LaunchesRefused",
     "no_offering": "LaunchesRefused",
-    "throttled": "LaunchesRefused",
     "provider_not_listed": "LaunchesRefused",
     "registration_on_hold": "RegistrationsRefused",
     "not_assigned": "RegistrationsRefused",
     "circuit_open": "CircuitBreakerOpen",
-    "boot_deadline": "CircuitBreakerOpen",
-    "health_check": "HealthChecksFail",
+    "boot_deadline": "MachinesNotReady",
+    "health_check": "MachinesNotReady",
     "health_checks_fail": "HealthChecksFail",
     "runner_version_refused": "RunnerVersionRefused",
     "job_unconfirmed": "GitHubListsStale",
@@ -106,9 +107,13 @@ class Fault:
 
 
 def faults(overview: Overview) -> tuple[Fault, ...]:
-    """Return what is wrong, in the order of the fleet's status, then slow starts and long waits."""
+    """Return what is wrong, in the order of the fleet's status, then long waits and slow starts.
+
+    What an operator decided comes last: it hides no other fault from the headline.
+    """
     names = {sku.sku for sku in overview.status.skus}
-    return tuple(_fault(trouble, names) for trouble in _troubles(overview))
+    troubles = sorted(_troubles(overview), key=lambda trouble: trouble.code in set(HoldKind))
+    return tuple(_fault(trouble, names) for trouble in troubles)
 
 
 def cause_of(code: str) -> str:

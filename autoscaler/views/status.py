@@ -99,7 +99,7 @@ def status(fleet: Fleet, reasons: Reasons, counts: Counts) -> StatusView:
         dollars_per_hour=counts.dollars_per_hour,
         dollars_limit=limits.dollars_per_hour,
         skus=skus,
-        troubles=(*_blocked_skus(skus), *_held(fleet), *counts.observed, *_others(counts)),
+        troubles=(*_blocked_skus(skus), *counts.observed, *_others(counts), *_held(fleet)),
     )
 
 

@@ -8,11 +8,15 @@ from html import unescape
 
 import pytest
 
-from autoscaler.console.faults import CAUSE_OF, RUNBOOK_OF
+from autoscaler.console.faults import CAUSE_OF, RUNBOOK_OF, faults, verdict
 from autoscaler.console.runbooks import read_runbooks
+from autoscaler.model import events as e
 from autoscaler.model.catalogue import Catalogue, Limits
 from autoscaler.model.failures import FailureClass
+from autoscaler.model.operator_holds import WHOLE_FLEET, HoldKind
 from autoscaler.model.waiting import WaitCode
+from autoscaler.observability.alert_rules import AlertParameters, alert_rules
+from autoscaler.views.overview import Starts
 from autoscaler.views.status import Trouble
 from tests.console.scenes import (
     A10G,
@@ -27,6 +31,8 @@ from tests.console.scenes import (
     refuse_registrations,
 )
 from tests.console.serving import pages
+from tests.ledger.builders import ALICE, World
+from tests.server.asked_world import AskedWorld
 
 
 def text_of(scene: Scene, observed: tuple[Trouble, ...] = ()) -> str:
@@ -172,6 +178,26 @@ def test_a_fault_that_only_the_metrics_show_is_on_the_first_screen() -> None:
     text = text_of(Scene(pytorch()).play(lambda _: asyncio.sleep(1)), (silent,))
     assert "webhooks silent" in text
     assert "Runbook: WebhooksSilent" in text
+
+
+def test_a_hold_that_an_operator_forgot_hides_no_other_fault() -> None:
+    world = World()
+    world.do(e.HeldByOperator, HoldKind.PAUSED, WHOLE_FLEET, ALICE)
+    quiet = AskedWorld(world).overview()
+    assert verdict(quiet, faults(quiet)) == "all: paused by an operator"
+    late = AskedWorld(world, hour={"gpu": Starts(10, 5)}).overview()
+    assert [one.code for one in faults(late)] == ["jobs_start_late", "paused"]
+
+
+def test_a_reason_to_wait_has_the_runbook_of_its_alert() -> None:
+    runbooks = {
+        code: rule["alert"]
+        for rule in alert_rules(AlertParameters())["groups"][1]["rules"]
+        for codes in re.findall(r'jobs_waiting_by_reason{reason=~"([a-z_|]+)"}', rule["expr"])
+        for code in codes.split("|")
+    }
+    assert len(runbooks) > 10
+    assert {code: RUNBOOK_OF[code] for code in runbooks} == runbooks
 
 
 def test_every_fault_has_words_and_a_runbook_that_exists() -> None:

@@ -7,13 +7,14 @@ from autoscaler.model.catalogue import Access, Limits
 from autoscaler.model.identifiers import MachineId, SkuName
 from autoscaler.model.jobs import JobState
 from autoscaler.model.machines import MachineState
+from autoscaler.model.operator_holds import WHOLE_FLEET, HoldKind
 from autoscaler.model.waiting import WaitCode
 from autoscaler.views.explanation import explain_job, explain_labels
 from autoscaler.views.jobs import running_jobs, waiting_jobs
 from autoscaler.views.machines import machines, named
-from autoscaler.views.status import Counts, status
+from autoscaler.views.status import Counts, Trouble, status
 from autoscaler.views.waits import wait_of
-from tests.ledger.builders import GPU, World
+from tests.ledger.builders import ALICE, GPU, World
 from tests.planner.fleets import catalogue, sku
 
 NONE = Counts(running={}, oldest={}, dollars_per_hour=0.0)
@@ -147,17 +148,28 @@ def test_the_status_shows_open_circuit_breakers_providers_and_machines() -> None
         world.launch(1, name)
         world.boot(f"{name}0")
         world.do(e.HealthChecksReported, MachineId(f"{name}0"), False, "gpu_count: 7 of 8")
+    world.do(e.HeldByOperator, HoldKind.PAUSED, WHOLE_FLEET, ALICE)
+    fails = Trouble("store_fails", "", "the store fails")
     counts = Counts(
-        {GPU: 0}, {}, 3.5, unverified=1, not_terminating=2, foreign=3, unlisted=("west",)
+        {GPU: 0},
+        {},
+        3.5,
+        unverified=1,
+        not_terminating=2,
+        foreign=3,
+        unlisted=("west",),
+        observed=(fails,),
     )
     seen = status(world.fleet(), world.plan().waiting, counts)
     assert [(one.code, one.about) for one in seen.troubles] == [
         ("circuit_open", "gpu"),
+        ("store_fails", ""),
         ("provider_not_listed", "west"),
         ("machines_not_terminating", ""),
         ("machines_unverified", ""),
         ("machines_foreign", ""),
+        ("paused", "all"),
     ]
     assert "gpu_count: 7 of 8" in seen.troubles[0].message
     assert seen.dollars_per_hour == 3.5
-    assert seen.troubles[3].message.startswith("1 machine: ")
+    assert seen.troubles[4].message.startswith("1 machine: ")
