@@ -5,6 +5,7 @@ A session lasts as long as its token is valid, and twelve hours at most. A resta
 
 import hashlib
 import secrets
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -15,7 +16,7 @@ from autoscaler.server.bearer import BearerTokens, token_digest
 LIFETIME: Seconds = 12 * 3600.0
 
 MOST_SESSIONS = 256
-"""Maximum number of sessions. Only the owner of a token can open one. A further one ends the oldest."""
+"""Maximum number of sessions. A further one ends the oldest session of the token that has the most."""
 
 _ID_LENGTH = 43
 """Characters of `secrets.token_urlsafe(32)`: 256 random bits."""
@@ -51,7 +52,9 @@ class Sessions:
             key: one for key, one in self._sessions.items() if one.ends_at > self._clock()
         }
         if len(self._sessions) >= MOST_SESSIONS:
-            del self._sessions[next(iter(self._sessions))]
+            # The token with most sessions loses one, so that it cannot sign out all others.
+            most, _ = Counter(one.token for one in self._sessions.values()).most_common(1)[0]
+            del self._sessions[next(k for k, one in self._sessions.items() if one.token == most)]
         cookie = secrets.token_urlsafe(32)
         self._sessions[_digest(cookie)] = Session(token_digest(token), self._clock() + LIFETIME)
         return cookie

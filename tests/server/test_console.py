@@ -18,6 +18,7 @@ from autoscaler.model.accounting import MachineUse
 from autoscaler.model.changes import HistoryRow
 from autoscaler.model.identifiers import MachineId
 from autoscaler.model.jobs import JobState
+from autoscaler.model.operator_holds import HoldKind, machine_target
 from autoscaler.model.operators import Role
 from autoscaler.server.console import ConsoleEndpoint
 from autoscaler.server.serving import Serving
@@ -25,7 +26,7 @@ from autoscaler.server.sessions import LIFETIME, MOST_SESSIONS, Sessions
 from autoscaler.server.settings import Address
 from autoscaler.views.grid import Commit
 from tests.console.serving import OPERATOR, READER, Console, NoWebhook, Tokens, pages, served
-from tests.ledger.builders import World
+from tests.ledger.builders import ALICE, World
 from tests.planner.fleets import catalogue, sku
 from tests.server.asked_world import AskedWorld
 from tests.server.fakes import LOOPBACK
@@ -328,9 +329,29 @@ def test_sessions_end_after_their_lifetime_and_are_limited() -> None:
     assert alive == cookies[1:]
 
 
+def test_a_token_that_signs_in_too_often_ends_sessions_of_its_own() -> None:
+    sessions = Sessions(Tokens(), lambda: 0.0)
+    tokens = [OPERATOR, *[READER] * MOST_SESSIONS, OPERATOR]
+    cookies = [sessions.open(token) or "" for token in tokens]
+    alive = [sessions.operator(cookie) is not None for cookie in cookies]
+    assert alive == [True, False, False, *[True] * (MOST_SESSIONS - 2), True]
+
+
+@pytest.mark.parametrize("path", ["/machines", "/machines/c0", "/skus/gpu"])
+async def test_a_machine_that_an_operator_holds_is_shown_as_such(path: str) -> None:
+    world = World()
+    world.make_ready(1)
+    world.do(e.HeldByOperator, HoldKind.QUARANTINED, machine_target(MachineId("c0")), ALICE)
+    async with reading(AskedWorld(world)) as one:
+        await one.sign_in()
+        _, text = await one.get(path)
+    assert "quarantined by alice since 1970-01-01 00:16Z" in text
+
+
 async def test_a_link_of_another_site_loads_the_page_again_with_its_cookie(reader: Reader) -> None:
     _, text = await reader.get("/jobs/1", {"Sec-Fetch-Site": "cross-site"})
     assert '<meta http-equiv="refresh" content="0">' in text
+    assert '<a href="">' in text
     assert 'name="token"' not in text
 
 
