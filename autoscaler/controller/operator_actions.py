@@ -74,7 +74,8 @@ class OperatorActions:
                     f"machine {found.id} may be running a job: {life}. Wait until the job is over, or "
                     "check the machine itself and repeat the command with --force",
                 )
-        await self._journal.record(MachineReleasedByOperator(self._journal.now, found.id, by))
+        now = self._journal.now
+        await self._journal.record(MachineReleasedByOperator(now, found.id, by, force))
         _log.warning("machine_released_by_operator", **machine_fields(found), by=by, forced=force)
         return found.id
 

@@ -155,6 +155,15 @@ def test_the_history_shows_an_unverified_machine_that_an_operator_releases() -> 
     assert rows == [(1.0, "machine", "x-i-9", "operator_released", words)]
 
 
+def test_the_history_says_that_an_operator_forced_a_termination() -> None:
+    world = World()
+    world.ready()
+    reported(world)
+    rows = each(world, event(world, e.MachineReleasedByOperator, C0, ALICE, True))
+    words = "alice terminated it with --force: it may have been running a job"
+    assert rows == [(1.0, "machine", "c0", "operator_released", words)]
+
+
 def test_the_history_shows_an_adopted_installation() -> None:
     world = World()
     world.lists(listed("i-1", call="lost", installation=OLD))

@@ -10,10 +10,11 @@ from autoscaler.model.operators import OperatorName
 
 @dataclass(frozen=True, slots=True)
 class MachineReleasedByOperator(Event):
-    """An operator says that no job needs this machine (`autoscaler terminate`)."""
+    """An operator says that no job needs this machine (`autoscaler terminate`), or forces its termination."""
 
     machine: MachineId
     by: OperatorName
+    forced: bool = False
 
 
 @dataclass(frozen=True, slots=True)
