@@ -58,7 +58,7 @@ CAUSE_OF = {
     "fair_share": "fair share used up",
     "quota": "quota used up",
     "capacity": "out of capacity",
-    "unsupported": "not sold here",
+    "unsupported": "not offered in this zone",
     "configuration": "launches refused",
     "unknown": "launches fail",
     "no_offering": "provider not read",

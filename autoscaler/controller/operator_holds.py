@@ -32,6 +32,7 @@ _ALLOWED = {
     HoldKind.DRAINED: frozenset({TargetKind.SKU, TargetKind.PROVIDER, TargetKind.MACHINE}),
     HoldKind.QUARANTINED: frozenset({TargetKind.MACHINE}),
 }
+_NOUNS = {TargetKind.SKU: "SKU", TargetKind.PROVIDER: "provider", TargetKind.MACHINE: "machine"}
 
 
 class OperatorHoldActions:
@@ -97,8 +98,9 @@ class OperatorHoldActions:
             names = " or ".join(map(str, found))
             _refuse(RefusalKind.CONTRADICTED, f"{text} has several meanings: write {names}")
         if not found:
-            kinds = ", ".join(kind.value for kind in TargetKind if kind in allowed)
-            _refuse(RefusalKind.UNKNOWN, f"{text} names nothing that this can be done to ({kinds})")
+            nouns = " or ".join(noun for kind, noun in _NOUNS.items() if kind in allowed)
+            where = "fleet.yaml and autoscaler machines have the names"
+            _refuse(RefusalKind.UNKNOWN, f"no {nouns} is called {text}: {where}")
         return found[0]
 
     def _named(self, text: str) -> Iterator[HoldTarget]:

@@ -42,9 +42,10 @@ Held = Annotated[
 
 
 def pause(config: Config, target: Group, url: Url = None, token_file: TokenFile = None) -> None:
-    """Launch no machine of a SKU, at a provider or at all.
+    """Stop launches of a SKU, at a provider or in the fleet.
 
-    Jobs wait with the code `paused`. Machines that exist run jobs as before.
+    They stop until `autoscaler resume`. Jobs wait with the code `paused`. Machines that exist run jobs as
+    before.
     """
     _hold("pause", config, target, url, token_file)
 
@@ -69,7 +70,7 @@ def quarantine(
 
 
 def resume(config: Config, target: Held, url: Url = None, token_file: TokenFile = None) -> None:
-    """End what pause, drain and quarantine began.
+    """End a pause, drain or quarantine.
 
     A machine that is already being terminated does not come back.
     """

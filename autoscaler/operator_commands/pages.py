@@ -194,7 +194,7 @@ def _progress(job: Answer) -> list[str]:
     if job["state"] == "in_progress":
         since = moment(job["started_at"])
         return [f"It runs{f' since {since}' if since else ''}{where}."]
-    return [f"GitHub shows it as {plain(job['state'])}: it wants no machine yet."]
+    return [f"GitHub reports it as {plain(job['state'])}, so it does not need a machine yet."]
 
 
 def _next(event: Answer) -> str:

@@ -149,7 +149,7 @@ class ConsolePages:
         rows = await self._history(str(job))
         if known is None and not rows:
             raise MissingPageError(
-                f"Job {job} is of no scope of fleet.yaml, or its history was deleted."
+                f"Job {job} is unknown: no scope covers its repository, or its history was deleted."
             )
         page, frame = JobPage(job, known, explained, rows), self.frame(operator)
         return await self._render(lambda: self._pages.job(page, frame))

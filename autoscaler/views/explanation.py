@@ -110,7 +110,7 @@ def unmatched(catalogue: Catalogue, repository: str, labels: Sequence[str]) -> s
     if why is None:
         return "GitHub's own runners serve these labels"
     if why is Unmatched.ACCESS:
-        return f"SKUs have these labels, and the access of none admits {repository}"
+        return f"no SKU with these labels admits {repository} (see access)"
     meant = nearest_sku(catalogue, labels)
     hint = f"; the nearest SKU is {meant}" if meant is not None else ""
     return f"no SKU has all of the labels {', '.join(labels)}{hint}"

@@ -18,8 +18,8 @@ def after_hold(fleet: Fleet, kind: HoldKind, target: HoldTarget, until: Instant)
         idle = _count(fleet, target, _WITHOUT_JOB)
         jobs = _waiting(fleet, target)
         return (
-            f"{jobs}: with the code paused, unless another launch option serves them; "
-            f"{counted(idle, 'machine')} that boot or are ready still run jobs; {ends}"
+            f"{jobs} now. Jobs wait with the code paused, unless another launch option serves them. "
+            f"Machines that boot or are ready still run jobs ({idle} now). {ends}"
         )
     if kind is HoldKind.QUARANTINED:
         end = datetime.fromtimestamp(until, UTC)
@@ -33,8 +33,8 @@ def after_hold(fleet: Fleet, kind: HoldKind, target: HoldTarget, until: Instant)
         _count(fleet, target, states) for states in (_WITHOUT_JOB, (MachineState.ASSIGNED,))
     )
     return (
-        f"{counted(idle, 'machine')} without a job terminate now, {counted(busy, 'machine')} with a "
-        f"runner after their jobs; none is launched there; {ends}"
+        f"terminating now: {counted(idle, 'machine')} without a job; after their jobs: {busy}; "
+        f"none is launched there; {ends}"
     )
 
 

@@ -175,7 +175,7 @@ def _others(counts: Counts) -> Iterator[Trouble]:
         (
             "machines_unverified",
             counts.unverified,
-            "perhaps at work, without a record that shows it",
+            "may be running a job; the store cannot prove it",
         ),
         ("machines_foreign", counts.foreign, "of another installation of this fleet"),
     ):

@@ -5,6 +5,8 @@ from structlog.testing import capture_logs
 
 from autoscaler.controller.ports.hold_requests import HoldRequests
 from autoscaler.controller.ports.operator_requests import OperatorRequestRefusedError, RefusalKind
+from autoscaler.controller.ports.provider import ProviderError
+from autoscaler.model.failures import FailureClass
 from autoscaler.model.machines import MachineState
 from tests.controller.agents import Agent, launched, queue
 from tests.controller.controllers import Controller, World
@@ -38,7 +40,10 @@ async def test_a_pause_stops_launches_over_a_restart_until_it_is_resumed() -> No
         outcome = await holds_of(controller).pause("gpu", by=ALICE)
     assert outcome.target == "sku/gpu"
     assert outcome.done.startswith("sku/gpu is paused by alice since ")
-    assert "autoscaler resume sku/gpu ends this" in outcome.next
+    assert outcome.next == (
+        "0 jobs wait now. Jobs wait with the code paused, unless another launch option serves them. "
+        "Machines that boot or are ready still run jobs (0 now). autoscaler resume sku/gpu ends this"
+    )
     (line,) = [one for one in lines if one["event"] == "held_by_operator"]
     assert (line["kind"], line["target"], line["by"]) == ("paused", "sku/gpu", "alice")
     await queue(controller, 1)
@@ -92,7 +97,7 @@ async def test_a_drain_of_a_provider_says_how_many_machines_end_now_and_how_many
     await agents[0].start_runner()
     outcome = await holds_of(controller).drain("east", by=ALICE)
     assert outcome.next.startswith(
-        "1 machine without a job terminate now, 1 machine with a runner after their jobs"
+        "terminating now: 1 machine without a job; after their jobs: 1; "
     )
     await controller.turn()
     assert world.east.ended == [(agents[1].instance.id,)]
@@ -127,6 +132,21 @@ async def test_a_machine_with_a_runner_cannot_be_quarantined() -> None:
     assert "it has a runner, and powers itself off after the job" in reason
 
 
+@on_virtual_time
+async def test_a_machine_that_was_never_launched_cannot_be_drained() -> None:
+    world = World()
+    world.east.launch_script.append(ProviderError(FailureClass.CAPACITY, "Code", "why"))
+    controller = Controller(world)
+    await controller.resume()
+    await queue(controller, 1)
+    await controller.turn()
+    (machine,) = controller.state.machines.values()
+    assert not machine.occupies
+    kind, reason = await refused("drain", controller, machine.id)
+    assert kind is RefusalKind.CONTRADICTED
+    assert reason == f"machine {machine.id} is failed already"
+
+
 @pytest.mark.parametrize(
     ("request_name", "target", "kind"),
     [
@@ -144,7 +164,7 @@ def test_a_target_that_a_request_does_not_fit_is_refused(
     async def scenario() -> None:
         controller, _ = await launched(World())
         found, reason = await refused(request_name, controller, target)
-        assert (found, target in reason) == (kind, True)
+        assert (found, f" is called {target}: " in reason) == (kind, True)
         assert controller.state.operator_holds == {}
 
     scenario()
