@@ -86,7 +86,7 @@ def test_a_name_that_no_record_can_have_is_refused_by_its_length(
     [
         (
             ["terminate", "a b"],
-            "MACHINE is the ID of a machine: `autoscaler unverified` lists them",
+            "MACHINE is the ID of a machine: `autoscaler machines` and `autoscaler unverified` list them",
         ),
         (["adopt", "a/b"], "ID is the ID of an installation: `autoscaler unverified` lists them"),
         (["close-circuit", "a b"], "SKU is the name of a SKU"),
