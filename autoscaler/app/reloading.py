@@ -30,6 +30,9 @@ from autoscaler.model.wording import counted
 from autoscaler.providers.registry import provider_kinds
 from autoscaler.views.preview import Preview
 
+MAX_READY = 20_000
+"""Maximum number of ready machines in a file to plan with. The event loop makes the plan."""
+
 _log = structlog.get_logger(__name__)
 
 
@@ -96,6 +99,7 @@ class Reloading:
         """See `ConfigurationRequests.plan_against`."""
         async with self._one_at_a_time:
             new = await asyncio.to_thread(self._load, content)
+            _refuse_many_ready(new)
             changed, refused = self._compare(new)
             remade = await asyncio.to_thread(self._remade, _without_files(self._in_use, new))
             preview = await self._controller.preview(self._catalogue(new, remade))
@@ -165,6 +169,18 @@ class Reloading:
     ) -> Catalogue:
         opened = [name for name in self._controller.opened if name in providers]
         return catalogue(new, self._controller.catalogue.installations, opened, providers)
+
+
+def _refuse_many_ready(new: config.Configuration) -> None:
+    """Raise RefusedConfigurationError if a plan could launch too many machines without a job."""
+    settings = new.settings
+    idle = (sku.idle for sku in settings.skus.values())
+    ready = sum(max([one.minimum, *(entry.minimum for entry in one.schedule)]) for one in idle)
+    limit = settings.limits.machines
+    if ready > MAX_READY and (limit is None or limit > MAX_READY):
+        what = f"keep up to {ready} machines ready, and a plan may have {MAX_READY}"
+        fix = "lower idle.min and the minimums of schedules, or set limits.machines"
+        raise RefusedConfigurationError([str(new.document.problem(("skus",), what, fix))])
 
 
 def _without_files(in_use: InUse, new: config.Configuration) -> config.Configuration:

@@ -21,7 +21,7 @@ MAX_TERMINATIONS = 250
 
 @dataclass(frozen=True, slots=True)
 class LaunchView:
-    """Machines that would be launched. `dollars_per_hour` is the price of all of them, at most."""
+    """Machines of a SKU that would be launched. `dollars_per_hour` is the price of all of them, at most."""
 
     sku: str
     provider: str
@@ -139,7 +139,7 @@ def under(fleet: Fleet, catalogue: Catalogue, demand: Demand) -> Fleet:
 
 def preview(fleet: Fleet, plan: Plan, without_sku: int) -> Preview:
     """Return what a plan for the changed fleet would do."""
-    launches = tuple(_launch(fleet, one) for one in plan.intents if isinstance(one, Launch))
+    launches = _launches(fleet, [one for one in plan.intents if isinstance(one, Launch)])
     every = [_termination(fleet, one) for one in plan.intents if isinstance(one, Terminate)]
     before = fleet.usage.dollars_per_hour
     more = sum(one.dollars_per_hour for one in launches)
@@ -159,15 +159,23 @@ def preview(fleet: Fleet, plan: Plan, without_sku: int) -> Preview:
     )
 
 
-def _launch(fleet: Fleet, one: Launch) -> LaunchView:
+def _launches(fleet: Fleet, launches: Sequence[Launch]) -> tuple[LaunchView, ...]:
+    """Return the launch requests, those of the same SKU, provider and capacity type added up."""
+    found: dict[tuple[str, str, str], LaunchView] = {}
+    for one in launches:
+        key = one.sku, one.provider, one.capacity_type.value
+        known = found.get(key, LaunchView(*key, 0, 0.0))
+        dollars = known.dollars_per_hour + _dearest(fleet, one) * one.count
+        found[key] = replace(known, count=known.count + one.count, dollars_per_hour=dollars)
+    return tuple(found.values())
+
+
+def _dearest(fleet: Fleet, one: Launch) -> float:
+    """Return the highest price of one machine of a launch request, in dollars an hour."""
     sku = fleet.catalogue.skus.get(one.sku)
     # The same offering has another price for another operating system.
     known = sku.launch_options[one.option].offerings if sku is not None else ()
-    prices = (offering.dollars_per_hour for offering in known if offering.key in one.offerings)
-    dearest = max(prices, default=0.0)
-    return LaunchView(
-        one.sku, one.provider, one.capacity_type.value, one.count, dearest * one.count
-    )
+    return max((o.dollars_per_hour for o in known if o.key in one.offerings), default=0.0)
 
 
 def _termination(fleet: Fleet, one: Terminate) -> TerminationView:

@@ -182,6 +182,18 @@ async def test_a_plan_against_a_file_uses_its_skus_and_changes_nothing(served: S
     assert served.in_use.configuration.settings.skus["gpu"].max_machines == 12
 
 
+async def test_a_plan_for_absurdly_many_ready_machines_is_refused(served: Served) -> None:
+    """The event loop would plan for seconds, and any token may send a file."""
+    minimums = ("max_machines: 12", "max_machines: 30000"), ("90m, min: 1}", "90m, min: 20001}")
+    content = served.write(("machines: 20,", "machines: 20001,"), *minimums)
+    with pytest.raises(RefusedConfigurationError) as caught:
+        await served.reloading.plan_against(content)
+    (problem,) = caught.value.problems
+    assert "skus: keep up to 20001 machines ready, and a plan may have 20000; fix: lower" in problem
+    assert served.parts.previewed == []
+    await served.reloading.plan_against(served.write(*minimums))
+
+
 async def test_a_plan_reads_no_file_that_the_sent_one_names(served: Served) -> None:
     outside = "  webhook_secret_file: /nowhere/secret"
     content = served.write(("  webhook_secret_file: secret", outside))

@@ -9,7 +9,7 @@ from autoscaler.model.jobs import JobState
 from autoscaler.planner.planner import plan
 from autoscaler.views.preview import Preview, demand_of, preview, under
 from tests.ledger.builders import World
-from tests.planner.fleets import catalogue, offering, sku
+from tests.planner.fleets import EAST, catalogue, offering, sku
 
 
 def previewed(world: World, changed: Catalogue) -> Preview:
@@ -58,6 +58,14 @@ def test_more_machines_are_launched_with_their_price() -> None:
     assert (launch.sku, launch.count, launch.dollars_per_hour) == ("gpu", 2, 4.0)
     assert seen.dollars_after == seen.dollars_before + 4.0
     assert (seen.terminated, seen.without_sku) == (0, 1)
+
+
+def test_launch_requests_of_the_same_kind_are_added_up() -> None:
+    changed = dataclasses.replace(
+        catalogue(sku("cpu", idle=IdlePolicy(minimum=100_000))), largest_requests={EAST: 250}
+    )
+    (launch,) = previewed(World(changed), changed).launches
+    assert (launch.count, launch.dollars_per_hour) == (100_000, 100_000.0)
 
 
 def test_a_removed_sku_terminates_its_ready_machines_and_leaves_its_jobs() -> None:
