@@ -7,7 +7,7 @@ from autoscaler.config.problems import KeyPath, dotted
 from autoscaler.config.settings import Settings
 
 RELOADABLE: tuple[KeyPath, ...] = (("limits",), ("skus",), ("github", "registrations"))
-"""The keys whose changes a running controller takes into force."""
+"""The keys whose changes a reload applies."""
 
 RESTART_FIX = "restart the controller to change it, or undo the change"
 
@@ -18,7 +18,7 @@ def changed_keys(before: Settings, after: Settings) -> list[KeyPath]:
 
 
 def takes_effect(path: KeyPath) -> bool:
-    """Return True if a running controller can take a change of this key into force."""
+    """Return True if a reload applies a change of this key."""
     return any(path[: len(prefix)] == prefix for prefix in RELOADABLE)
 
 

@@ -45,7 +45,7 @@ def plan(
 
 
 def reload(config: Config, url: Url = None, token_file: TokenFile = None) -> None:
-    """Take a changed fleet.yaml into force without a restart.
+    """Apply a changed fleet.yaml without a restart.
 
     Does what SIGHUP does: the controller reads its fleet.yaml again. It refuses a file that `check` refuses,
     and changes of keys that need a restart.

@@ -242,9 +242,9 @@ def print_preview(found: Answer) -> None:
     for key in found["changed"]:
         typer.echo(f"changed: {plain(key)}")
     for key in found["needs_restart"]:
-        typer.echo(f"not compared, because it needs a restart: {plain(key)}")
+        typer.echo(f"needs a restart, so this plan ignores it: {plain(key)}")
     if not found["changed"]:
-        typer.echo("no key that a reload takes into force has changed")
+        typer.echo("nothing that a reload can change has changed")
     _print_launches(seen["launches"])
     _print_terminations(seen["terminations"], seen["terminated"])
     if seen["waiting"]:
