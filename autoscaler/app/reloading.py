@@ -1,4 +1,4 @@
-"""Takes a changed fleet.yaml into force, and says what one would do.
+"""Applies a changed fleet.yaml, and previews what one would do.
 
 Reading and checking run in a thread, because a large file takes a second. What the controller uses changes in
 one step of the event loop, between two plans.
@@ -19,6 +19,7 @@ from autoscaler.config.problems import KeyPath
 from autoscaler.controller.guarded_providers import GuardedProvider
 from autoscaler.controller.ports.configuration_requests import (
     PlanAgainst,
+    PlanInProgressError,
     RefusedConfigurationError,
     Reloaded,
 )
@@ -29,6 +30,9 @@ from autoscaler.model.operators import OperatorName
 from autoscaler.model.wording import counted
 from autoscaler.providers.registry import provider_kinds
 from autoscaler.views.preview import Preview
+
+Remake = Callable[[Provider], Provider]
+"""Makes a provider with other SKUs from a running one: see `ProviderFactory.remake`."""
 
 MAX_READY = 20_000
 """Maximum number of ready machines in a file to plan with. The event loop makes the plan."""
@@ -84,39 +88,58 @@ class Reloading:
         self._context = context
         self._controller = controller
         self._registered = registered
-        self._one_at_a_time = asyncio.Lock()
+        self._one_reload_at_a_time = asyncio.Lock()
+        self._reloads: set[asyncio.Task[Reloaded]] = set()
+        self._planning: asyncio.Task[PlanAgainst] | None = None
 
     async def reload(self, *, by: OperatorName) -> Reloaded:
-        """See `ConfigurationRequests.reload`."""
-        async with self._one_at_a_time:
+        """See `ConfigurationRequests.reload`. If the caller is cancelled, the reload goes on."""
+        reloading = asyncio.create_task(self._reload_alone(by))
+        self._reloads.add(reloading)
+        reloading.add_done_callback(self._reloads.discard)
+        return await asyncio.shield(reloading)
+
+    async def plan_against(self, content: bytes) -> PlanAgainst:
+        """See `ConfigurationRequests.plan_against`. If the caller is cancelled, the plan goes on.
+
+        A thread makes most of it and cannot be stopped, so that further plans are refused until it is done.
+        """
+        if self._planning is not None and not self._planning.done():
+            raise PlanInProgressError
+        self._planning = asyncio.create_task(self._plan_against(content))
+        return await asyncio.shield(self._planning)
+
+    async def _plan_against(self, content: bytes) -> PlanAgainst:
+        new = await asyncio.to_thread(self._load, content)
+        _refuse_many_ready(new)
+        changed, refused = await asyncio.to_thread(self._compare, new)
+        reloaded = _as_reloaded(self._in_use.configuration, new)
+        remakes = await asyncio.to_thread(self._remakes, reloaded)
+        found = self._catalogue(reloaded, self._remade(remakes))
+        preview = await self._controller.preview(found)
+        return PlanAgainst(tuple(shown(changed)), tuple(shown(refused)), preview)
+
+    async def _reload_alone(self, by: OperatorName) -> Reloaded:
+        async with self._one_reload_at_a_time:
             try:
                 return await self._reload(by)
             except RefusedConfigurationError as error:
                 _log.error("configuration_not_reloaded", by=by, problems=list(error.problems))
                 raise
 
-    async def plan_against(self, content: bytes) -> PlanAgainst:
-        """See `ConfigurationRequests.plan_against`."""
-        async with self._one_at_a_time:
-            new = await asyncio.to_thread(self._load, content)
-            _refuse_many_ready(new)
-            changed, refused = self._compare(new)
-            remade = await asyncio.to_thread(self._remade, _without_files(self._in_use, new))
-            preview = await self._controller.preview(self._catalogue(new, remade))
-        return PlanAgainst(tuple(shown(changed)), tuple(shown(refused)), preview)
-
     async def _reload(self, by: OperatorName) -> Reloaded:
         new = await asyncio.to_thread(self._load, None)
-        changed, refused = self._compare(new)
+        changed, refused = await asyncio.to_thread(self._compare, new)
         if refused:
             problems = (
                 new.document.problem(path, "cannot change while the controller runs", RESTART_FIX)
                 for path in refused
             )
             raise RefusedConfigurationError([str(one) for one in sorted(problems)])
-        remade = await asyncio.to_thread(self._remade, new)
-        health_checks = await asyncio.to_thread(health_check_parameters, new)
+        health_checks = await asyncio.to_thread(_health_checks, new)
+        remakes = await asyncio.to_thread(self._remakes, new)
         # From here to the change of the catalogue nothing else runs.
+        remade = self._remade(remakes)
         self._in_use.configuration = new
         self._in_use.health_checks.clear()
         self._in_use.health_checks.update(health_checks)
@@ -129,7 +152,7 @@ class Reloading:
         keys = tuple(shown(changed))
         _log.warning("configuration_reloaded", by=by, changed=list(keys), jobs=moved)
         await self._controller.read_providers_again()
-        done = "no key has changed; the files of the SKUs were read again"
+        done = "no key changed; reread boot scripts and versions_file"
         if keys:
             done = (
                 f"{counted(len(keys), 'change')} in force, {counted(moved, 'job')} with other SKUs"
@@ -152,16 +175,26 @@ class Reloading:
         changed = [path for path in paths if takes_effect(path)]
         return changed, [path for path in paths if not takes_effect(path)]
 
-    def _remade(self, new: config.Configuration) -> dict[ProviderName, Provider]:
-        """Return the providers with the SKUs of a configuration. Raises RefusedConfigurationError."""
+    def _remakes(self, new: config.Configuration) -> dict[ProviderName, Remake]:
+        """Return what makes each provider with the SKUs of a configuration.
+
+        Raises RefusedConfigurationError.
+        """
         factories = provider_factories(new, provider_kinds(self._registered))
         try:
             return {
-                name: factories[name].remake(guard.provider, self._context)
-                for name, guard in self._providers.items()
+                name: factories[name].remake(self._context)
+                for name in self._providers
                 if name in factories
             }
         except (OSError, ValueError) as error:
+            raise RefusedConfigurationError([f"a provider cannot use it: {error}"]) from None
+
+    def _remade(self, remakes: Mapping[ProviderName, Remake]) -> dict[ProviderName, Provider]:
+        """Return the providers with other SKUs. Raises RefusedConfigurationError."""
+        try:
+            return {name: make(self._providers[name].provider) for name, make in remakes.items()}
+        except ValueError as error:
             raise RefusedConfigurationError([f"a provider cannot use it: {error}"]) from None
 
     def _catalogue(
@@ -183,13 +216,32 @@ def _refuse_many_ready(new: config.Configuration) -> None:
         raise RefusedConfigurationError([str(new.document.problem(("skus",), what, fix))])
 
 
-def _without_files(in_use: InUse, new: config.Configuration) -> config.Configuration:
-    """Return a configuration of which nothing reads a file: who sends it must not choose what is read."""
-    settings = new.settings
+def _health_checks(new: config.Configuration) -> dict[SkuName, dict[str, Any]]:
+    """Return the parameters of each SKU's health checks. Raises RefusedConfigurationError."""
+    try:
+        return health_check_parameters(new)
+    except config.ConfigurationError as error:
+        raise RefusedConfigurationError([str(one) for one in error.problems]) from None
+
+
+def _as_reloaded(in_use: config.Configuration, new: config.Configuration) -> config.Configuration:
+    """Return the configuration in use with the keys of a sent one that a reload would apply.
+
+    No file that the sent one names is read. Raises RefusedConfigurationError.
+    """
+    before, sent = in_use.settings, new.settings
+    for name in before.providers.keys() & sent.providers.keys():
+        if before.providers[name].kind != sent.providers[name].kind:
+            what = "is of another kind than the running provider"
+            problem = new.document.problem(("providers", name), what, RESTART_FIX)
+            raise RefusedConfigurationError([str(problem)])
     skus = {
-        name: sku.model_copy(update={"boot_script_file": None})
-        for name, sku in settings.skus.items()
+        name: sku.model_copy(update={"boot_script_file": None}) for name, sku in sent.skus.items()
     }
-    server = in_use.configuration.settings.server
-    changed = settings.model_copy(update={"skus": skus, "server": server})
-    return config.Configuration(new.path, changed, new.warnings, new.document)
+    github = before.github.model_copy(update={"registrations": sent.github.registrations})
+    # A SKU may name a provider that only the sent file has. Nothing is launched there.
+    providers = {**sent.providers, **before.providers}
+    changed = before.model_copy(
+        update={"skus": skus, "limits": sent.limits, "github": github, "providers": providers}
+    )
+    return config.Configuration(in_use.path, changed, new.warnings, new.document)

@@ -15,6 +15,7 @@ from aiohttp import web
 
 from autoscaler.controller.ports.configuration_requests import (
     ConfigurationRequests,
+    PlanInProgressError,
     RefusedConfigurationError,
 )
 from autoscaler.controller.ports.fleet_queries import FleetQueries
@@ -138,6 +139,9 @@ class AdminEndpoint:
         except RefusedConfigurationError as error:
             problems = error.problems[:MAX_PROBLEMS]
             return json_answer(422, {"error": "configuration", "problems": problems})
+        except PlanInProgressError:
+            reason = "the controller makes another plan now: try again in a few seconds"
+            return json_answer(503, {"error": "busy", "reason": reason})
         except StoreError:
             return error_answer(503, "store")
 

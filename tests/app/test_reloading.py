@@ -1,4 +1,4 @@
-"""A changed fleet.yaml: taken into force without a restart, refused with its problems, or only planned."""
+"""A changed fleet.yaml: applied without a restart, refused with its problems, or only planned."""
 
 import asyncio
 import json
@@ -6,6 +6,7 @@ import os
 import signal
 import sys
 from collections.abc import AsyncIterator, Collection
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -16,15 +17,16 @@ import pytest_asyncio
 from structlog.testing import capture_logs
 
 from autoscaler.app.preflight import load_for_service
-from autoscaler.app.reloading import InUse, Reloading
+from autoscaler.app.reloading import InUse, Reloading, _health_checks
 from autoscaler.app.translation import catalogue, provider_factories
 from autoscaler.config.changed_keys import changed_keys, shown, takes_effect
 from autoscaler.controller.guarded_providers import GuardedProvider
 from autoscaler.controller.ports.configuration_requests import (
     ConfigurationRequests,
+    PlanInProgressError,
     RefusedConfigurationError,
 )
-from autoscaler.controller.ports.provider import ProviderContext
+from autoscaler.controller.ports.provider import ProviderContext, ProviderError
 from autoscaler.model.catalogue import Catalogue
 from autoscaler.model.identifiers import InstallationId, ProviderName, SkuName
 from autoscaler.model.installations import Installations
@@ -38,6 +40,7 @@ from tests.controller.virtual_time import VirtualClock
 from tests.patience import PATIENCE
 from tests.providers.memory import REGISTERED
 from tests.providers.memory.fleet import TEXT
+from tests.providers.memory.provider import MemoryProvider
 
 INSTALLATIONS = Installations(InstallationId("0badcafe"))
 TOKEN = "t" * 40
@@ -53,16 +56,29 @@ class Parts:
     opened: Collection[ProviderName] = (ProviderName("east"), ProviderName("west"))
     read_again: int = 0
     previewed: list[Catalogue] = field(default_factory=list)
+    answers: asyncio.Event = field(default_factory=asyncio.Event)
+    """Cleared: reads and previews wait."""
+    asked: asyncio.Event = field(default_factory=asyncio.Event)
+    changed: asyncio.Event = field(default_factory=asyncio.Event)
+    read: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def __post_init__(self) -> None:
+        self.answers.set()
 
     async def read_providers_again(self) -> None:
+        await self.answers.wait()
         self.read_again += 1
+        self.read.set()
 
     def change_catalogue(self, changed: Catalogue) -> int:
         self.catalogue = changed
+        self.changed.set()
         return 3
 
     async def preview(self, changed: Catalogue) -> Preview:
         self.previewed.append(changed)
+        self.asked.set()
+        await self.answers.wait()
         return NOTHING
 
 
@@ -75,6 +91,7 @@ class Served:
     parts: Parts
     reloading: Reloading
     skus: set[SkuName]
+    providers: dict[ProviderName, GuardedProvider]
 
     def write(self, *changes: tuple[str, str]) -> bytes:
         """Write fleet.yaml with these changes, and return its text."""
@@ -102,7 +119,7 @@ async def served(tmp_path: Path) -> AsyncIterator[Served]:
         in_use, providers, context, parts, skus.update, REGISTERED
     )
     assert isinstance(port, Reloading)
-    yield Served(file, in_use, parts, port, skus)
+    yield Served(file, in_use, parts, port, skus, providers)
 
 
 async def test_changed_skus_and_limits_take_effect_with_their_offerings(served: Served) -> None:
@@ -165,7 +182,8 @@ async def test_a_key_that_needs_a_restart_is_refused_by_its_name(
 
 async def test_without_a_change_the_files_are_read_again(served: Served) -> None:
     done = await served.reloading.reload(by=ALICE)
-    assert (done.changed, "read again" in done.done) == ((), True)
+    assert done.changed == ()
+    assert done.done == "no key changed; reread boot scripts and versions_file"
 
 
 async def test_a_plan_against_a_file_uses_its_skus_and_changes_nothing(served: Served) -> None:
@@ -180,6 +198,96 @@ async def test_a_plan_against_a_file_uses_its_skus_and_changes_nothing(served: S
     assert seen.skus[SkuName("gpu")].launch_options[0].offerings
     assert served.parts.catalogue is before
     assert served.in_use.configuration.settings.skus["gpu"].max_machines == 12
+
+
+async def test_a_plan_ignores_keys_that_need_a_restart(served: Served) -> None:
+    content = served.write(
+        ("fleet: ci", "fleet: other"),
+        ("{org: acme}", "{org: other}"),
+        ("room: {G: 120}", "room: {G: 130}"),
+        ("  armed:\n", "  new:\n    on: [{provider: north, size: n-1}]\n  armed:\n"),
+        ("providers:\n", "providers:\n  north: {memory: {cloud: cloud-north, room: {G: 1}}}\n"),
+        ("machines: 20", "machines: 30"),
+    )
+    before = served.parts.catalogue
+    found = await served.reloading.plan_against(content)
+    assert found.changed == ("limits.machines", "skus.new")
+    assert "providers.north" in found.needs_restart
+    (seen,) = served.parts.previewed
+    assert (seen.fleet, seen.scopes, seen.limits.machines) == ("ci", before.scopes, 30)
+    assert {name: seen.limits.quotas[name] for name in before.limits.quotas} == before.limits.quotas
+    assert seen.skus[SkuName("new")].launch_options[0].offerings == ()
+
+
+async def test_one_plan_is_made_at_a_time_even_if_its_caller_left(served: Served) -> None:
+    served.parts.answers.clear()
+    content = served.write()
+    asking = asyncio.create_task(served.reloading.plan_against(content))
+    async with asyncio.timeout(PATIENCE):
+        await served.parts.asked.wait()
+    asking.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await asking
+    with pytest.raises(PlanInProgressError):
+        await served.reloading.plan_against(content)
+    served.parts.answers.set()
+    await asyncio.sleep(0.0)  # the first plan ends
+    assert (await served.reloading.plan_against(content)).preview == NOTHING
+    assert len(served.parts.previewed) == 2
+
+
+async def test_a_reload_does_not_wait_for_a_plan(served: Served) -> None:
+    served.parts.answers.clear()
+    asking = asyncio.create_task(served.reloading.plan_against(served.write()))
+    async with asyncio.timeout(PATIENCE):
+        await served.parts.asked.wait()
+        served.write(("machines: 20", "machines: 30"))
+        reloading = asyncio.create_task(served.reloading.reload(by=ALICE))
+        await served.parts.changed.wait()
+        served.parts.answers.set()
+        await asyncio.gather(asking, reloading)
+
+
+async def test_a_reload_goes_on_when_its_caller_left(served: Served) -> None:
+    """Otherwise launch options of new SKUs would have no offerings until the next day."""
+    served.parts.answers.clear()
+    served.write(("machines: 20", "machines: 30"))
+    reloading = asyncio.create_task(served.reloading.reload(by=ALICE))
+    async with asyncio.timeout(PATIENCE):
+        await served.parts.changed.wait()
+        reloading.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await reloading
+        served.parts.answers.set()
+        await served.parts.read.wait()
+
+
+async def test_a_reload_keeps_the_installation_that_was_adopted_meanwhile(served: Served) -> None:
+    east = served.providers[ProviderName("east")]
+    first, adopted = east.provider, "0badcafe"
+    reloading = asyncio.create_task(served.reloading.reload(by=ALICE))
+    while east.provider is first:
+        adopted = f"{int(adopted, 16) + 1:08x}"
+        with suppress(ProviderError):  # its cloud does not run
+            east.adopt(InstallationId(adopted))
+        await asyncio.sleep(0.001)
+    await reloading
+    found = east.provider
+    assert isinstance(found, MemoryProvider)
+    assert found._installations.own == adopted
+
+
+async def test_a_versions_file_that_vanishes_during_a_reload_is_a_problem(served: Served) -> None:
+    (served.file.parent / "versions.yaml").write_text("{}")
+    driver = "max_machines: 3\n    driver: install\n    accelerator: {vendor: nvidia, count: 1}"
+    served.write(("store:", "versions_file: versions.yaml\nstore:"), ("max_machines: 3", driver))
+    configuration = load_for_service(
+        served.file, files=False, try_store=False, providers=REGISTERED
+    )
+    (served.file.parent / "versions.yaml").unlink()
+    with pytest.raises(RefusedConfigurationError) as caught:
+        _health_checks(configuration)
+    assert "versions.yaml" in caught.value.problems[0]
 
 
 async def test_a_plan_for_absurdly_many_ready_machines_is_refused(served: Served) -> None:

@@ -34,7 +34,7 @@ def remade(folder: Path, name: str) -> tuple[Provider, Provider]:
     kinds, provider = provider_kinds(), ProviderName(name)
     first = provider_factories(example(folder), kinds)[provider].make(CONTEXT)
     renamed = example(folder, ("  linux.arm64.m7g.4xlarge:", "  renamed:"))
-    return first, provider_factories(renamed, kinds)[provider].remake(first, CONTEXT)
+    return first, provider_factories(renamed, kinds)[provider].remake(CONTEXT)(first)
 
 
 async def test_pods_of_a_new_sku_are_known_to_the_remade_provider_alone(tmp_path: Path) -> None:
@@ -60,5 +60,5 @@ async def test_a_provider_of_another_kind_is_refused(tmp_path: Path, name: str) 
     factories = provider_factories(example(tmp_path), provider_kinds())
     other = factories[ProviderName("us-east-1" if name == "cloud" else "cloud")].make(CONTEXT)
     with pytest.raises(ValueError, match=f"provider {name} is not on"):
-        factories[ProviderName(name)].remake(other, CONTEXT)
+        factories[ProviderName(name)].remake(CONTEXT)(other)
     await other.close()

@@ -16,6 +16,7 @@ import structlog
 from autoscaler.controller.ports.configuration_requests import (
     ConfigurationRequests,
     PlanAgainst,
+    PlanInProgressError,
     RefusedConfigurationError,
     Reloaded,
 )
@@ -126,6 +127,8 @@ class Word:
     async def plan_against(self, content: bytes) -> PlanAgainst:
         if b"bad" in content:
             raise RefusedConfigurationError(["fleet.yaml:1: skus: is bad; fix: mend it"])
+        if b"busy" in content:
+            raise PlanInProgressError
         self.sent = content
         return PlanAgainst(("limits.machines",), ("store",), PREVIEW)
 
@@ -366,6 +369,12 @@ async def test_a_file_that_is_refused_comes_back_with_its_problems(admin: Admin)
         422,
         {"error": "configuration", "problems": ["fleet.yaml:1: skus: is bad; fix: mend it"]},
     )
+
+
+async def test_a_second_plan_at_the_same_time_is_refused(admin: Admin) -> None:
+    status, found = await admin.ask("POST", "/admin/plan", data=b"busy")
+    assert (status, found["error"]) == (503, "busy")
+    assert "try again" in found["reason"]
 
 
 async def test_a_file_is_bounded(admin: Admin) -> None:

@@ -1,4 +1,4 @@
-"""The requests about a changed fleet.yaml: take it into force, or say what it would do."""
+"""The requests about a changed fleet.yaml: apply it, or preview what it would do."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ class Reloaded:
 
 @dataclass(frozen=True, slots=True)
 class PlanAgainst:
-    """What a changed configuration would do. `changed` are its keys that a reload takes into force.
+    """What a changed configuration would do. `changed` are its keys that a reload would apply.
 
     `needs_restart` are those that it would refuse: the preview does not have their effects.
     """
@@ -36,11 +36,15 @@ class RefusedConfigurationError(Exception):
         self.problems = tuple(problems)
 
 
+class PlanInProgressError(Exception):
+    """The controller already makes a plan for a changed configuration, and makes one at a time."""
+
+
 class ConfigurationRequests(Protocol):
     """The requests about the configuration of a running controller."""
 
     async def reload(self, *, by: OperatorName) -> Reloaded:
-        """Read fleet.yaml again and take it into force. A refused file changes nothing.
+        """Read fleet.yaml again and apply it. A refused file changes nothing.
 
         Raises: RefusedConfigurationError.
         """
@@ -48,5 +52,5 @@ class ConfigurationRequests(Protocol):
     async def plan_against(self, content: bytes) -> PlanAgainst:
         """Return what a changed fleet.yaml would do now. Changes nothing, and reads no file that it names.
 
-        Raises: RefusedConfigurationError.
+        Raises: RefusedConfigurationError, PlanInProgressError.
         """

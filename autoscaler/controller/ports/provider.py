@@ -4,7 +4,7 @@ A provider never retries a launch or a termination by itself. The controller dec
 deadlines and cooldowns. docs/providers.md explains how to add a provider.
 """
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -232,12 +232,13 @@ class ProviderFactory(Protocol):
         Raises ValueError if its configuration cannot be used. Its text is for the operator.
         """
 
-    def remake(self, provider: Provider, context: ProviderContext) -> Provider:
-        """Return a provider with the SKUs of this factory, and the connections and readings of another one.
+    def remake(self, context: ProviderContext) -> Callable[[Provider], Provider]:
+        """Return a function: it returns a provider with the SKUs of this factory, but all else of another one.
 
-        A factory of the same kind made `provider` from a configuration that differs in its SKUs. It does not
-        change. Neither `start` nor `close` of this factory is called. Before its first launch, `open` of the
-        returned provider is called. Raises: ValueError, as `make` does.
+        A factory of the same kind made the other one, from a configuration that differs in its SKUs. It does
+        not change. `remake` reads files, and may run in a thread. The function runs in the event loop, so that
+        it misses no change of the other provider. Neither `start` nor `close` of this factory is called.
+        Before its first launch, `open` of the new provider is called. Both raise ValueError, as `make` does.
         """
 
     async def close(self) -> None:

@@ -1,5 +1,6 @@
 """Creates an EC2 provider: first its worker process, then the provider itself."""
 
+from collections.abc import Callable
 from pathlib import Path
 
 from autoscaler.config.settings import Settings
@@ -28,11 +29,16 @@ class Ec2Factory:
             self._provider_settings(context), context.telemetry, context.clock, self._worker
         )
 
-    def remake(self, provider: Provider, context: ProviderContext) -> Ec2Provider:
-        """Return a provider with other SKUs (see `ProviderFactory`)."""
-        if not isinstance(provider, Ec2Provider):
-            raise ValueError(f"provider {self._name} is not on EC2")  # noqa: TRY004 - as the port says
-        return provider.with_skus_of(self._provider_settings(context))
+    def remake(self, context: ProviderContext) -> Callable[[Provider], Provider]:
+        """Return what makes a provider with other SKUs (see `ProviderFactory`)."""
+        settings = self._provider_settings(context)
+
+        def remade(provider: Provider) -> Provider:
+            if not isinstance(provider, Ec2Provider):
+                raise ValueError(f"provider {self._name} is not on EC2")  # noqa: TRY004 - as the port says
+            return provider.with_skus_of(settings)
+
+        return remade
 
     def _provider_settings(self, context: ProviderContext) -> Ec2Settings:
         return ec2_settings(

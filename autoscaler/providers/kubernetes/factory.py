@@ -1,6 +1,7 @@
 """Creates a Kubernetes provider: first imports the official client, then makes the provider itself."""
 
 import asyncio
+from collections.abc import Callable
 from pathlib import Path
 
 from autoscaler.config.settings import Settings
@@ -29,11 +30,16 @@ class KubernetesFactory:
             self._provider_settings(context), context.telemetry, context.clock
         )
 
-    def remake(self, provider: Provider, context: ProviderContext) -> KubernetesProvider:
-        """Return a provider with other SKUs (see `ProviderFactory`)."""
-        if not isinstance(provider, KubernetesProvider):
-            raise ValueError(f"provider {self._name} is not on Kubernetes")  # noqa: TRY004 - as the port says
-        return provider.with_skus_of(self._provider_settings(context))
+    def remake(self, context: ProviderContext) -> Callable[[Provider], Provider]:
+        """Return what makes a provider with other SKUs (see `ProviderFactory`)."""
+        settings = self._provider_settings(context)
+
+        def remade(provider: Provider) -> Provider:
+            if not isinstance(provider, KubernetesProvider):
+                raise ValueError(f"provider {self._name} is not on Kubernetes")  # noqa: TRY004 - as the port says
+            return provider.with_skus_of(settings)
+
+        return remade
 
     def _provider_settings(self, context: ProviderContext) -> KubernetesSettings:
         return kubernetes_settings(

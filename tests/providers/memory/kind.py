@@ -1,6 +1,6 @@
 """The keys of a provider in memory, and what creates it."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 from pydantic import Field
@@ -94,10 +94,15 @@ class MemoryFactory:
         }
         return MemoryProvider(self._name, section.cloud, offerings, context.installations)
 
-    def remake(self, provider: Provider, context: ProviderContext) -> MemoryProvider:
-        """Return a provider with other SKUs (see `ProviderFactory`)."""
-        assert isinstance(provider, MemoryProvider)
-        return provider.with_offerings_of(self.make(context))
+    def remake(self, context: ProviderContext) -> Callable[[Provider], Provider]:
+        """Return what makes a provider with other SKUs (see `ProviderFactory`)."""
+        changed = self.make(context)
+
+        def remade(provider: Provider) -> Provider:
+            assert isinstance(provider, MemoryProvider)
+            return provider.with_offerings_of(changed)
+
+        return remade
 
     def _offerings(self, option: MemoryOptionKeys) -> Iterator[Offering]:
         for zone, dear in (("a", 1.0), ("b", 1.5)):
