@@ -18,6 +18,20 @@ locals {
     Version   = "2012-10-17"
     Statement = [{ Sid = "Nothing", Effect = "Deny", Action = "*", Resource = "*" }]
   }
+
+  # A rule has every attribute, so that `ingress = []` also removes a rule that was added by hand.
+  rule = {
+    description      = ""
+    protocol         = "-1"
+    from_port        = 0
+    to_port          = 0
+    cidr_blocks      = []
+    ipv6_cidr_blocks = []
+    prefix_list_ids  = []
+    security_groups  = []
+    self             = false
+  }
+  within = merge(local.rule, { description = "EFA: all traffic within the group", self = true })
 }
 
 # A policy that someone attaches to the role later has no effect under this boundary.
@@ -49,11 +63,23 @@ resource "aws_iam_instance_profile" "runner" {
   tags = var.tags
 }
 
+# The rules are within the group. Rules that are resources of their own depend on the group, so a `destroy` would
+# delete them before it tries the group, and running machines would lose their network.
 resource "aws_security_group" "runner" {
   name        = local.name
   description = "Machines of the fleet ${var.fleet}: no ingress"
   vpc_id      = var.vpc_id
   tags        = local.tags
+
+  ingress = var.efa ? [local.within] : []
+  egress = concat(
+    length(var.egress_cidrs) == 0 ? [] : [merge(local.rule, {
+      description      = "GitHub, the controller, and what jobs download"
+      cidr_blocks      = sort([for one in var.egress_cidrs : one if !strcontains(one, ":")])
+      ipv6_cidr_blocks = sort([for one in var.egress_cidrs : one if strcontains(one, ":")])
+    })],
+    var.efa ? [local.within] : [],
+  )
 
   # EC2 refuses to delete a group while a machine is in it. `destroy` deletes the group before everything that
   # the group depends on, so it stops here while machines run. Nothing releases the group but their termination,
@@ -66,34 +92,6 @@ resource "aws_security_group" "runner" {
   timeouts {
     delete = "1m"
   }
-}
-
-resource "aws_vpc_security_group_egress_rule" "all" {
-  for_each          = var.egress_cidrs
-  security_group_id = aws_security_group.runner.id
-  description       = "GitHub, the controller, and what jobs download"
-  ip_protocol       = "-1"
-  cidr_ipv4         = strcontains(each.value, ":") ? null : each.value
-  cidr_ipv6         = strcontains(each.value, ":") ? each.value : null
-  tags              = local.tags
-}
-
-resource "aws_vpc_security_group_egress_rule" "efa" {
-  count                        = var.efa ? 1 : 0
-  security_group_id            = aws_security_group.runner.id
-  description                  = "EFA: all traffic within the group"
-  ip_protocol                  = "-1"
-  referenced_security_group_id = aws_security_group.runner.id
-  tags                         = local.tags
-}
-
-resource "aws_vpc_security_group_ingress_rule" "efa" {
-  count                        = var.efa ? 1 : 0
-  security_group_id            = aws_security_group.runner.id
-  description                  = "EFA: all traffic within the group"
-  ip_protocol                  = "-1"
-  referenced_security_group_id = aws_security_group.runner.id
-  tags                         = local.tags
 }
 
 resource "aws_iam_service_linked_role" "spot" {

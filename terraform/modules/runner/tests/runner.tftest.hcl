@@ -24,7 +24,7 @@ run "machines_may_do_nothing_and_accept_no_connection" {
     error_message = "The role must have no policy by default."
   }
   assert {
-    condition     = length(aws_vpc_security_group_ingress_rule.efa) == 0
+    condition     = length(aws_security_group.runner.ingress) == 0
     error_message = "The security group must have no ingress by default."
   }
   assert {
@@ -42,15 +42,45 @@ run "destroy_stops_soon_at_the_group" {
   }
 }
 
+run "machines_may_connect_to_the_given_addresses_alone" {
+  command = plan
+  variables {
+    egress_cidrs = ["10.0.0.0/8", "2001:db8::/32"]
+  }
+
+  assert {
+    condition = [for rule in aws_security_group.runner.egress : [rule.protocol, rule.cidr_blocks, rule.ipv6_cidr_blocks, rule.self]] == [
+      ["-1", tolist(["10.0.0.0/8"]), tolist(["2001:db8::/32"]), false]
+    ]
+    error_message = "The rule must allow these addresses, in the group itself: a refused destroy leaves it."
+  }
+}
+
+run "machines_that_may_connect_to_nothing" {
+  command = plan
+  variables {
+    egress_cidrs = []
+  }
+
+  assert {
+    condition     = length(aws_security_group.runner.egress) == 0
+    error_message = "Without egress_cidrs there must be no rule."
+  }
+}
+
 run "efa_opens_the_group_to_itself_alone" {
-  command = apply
+  command = plan
   variables {
     efa = true
   }
 
   assert {
-    condition     = [for rule in aws_vpc_security_group_ingress_rule.efa : rule.referenced_security_group_id] == [aws_security_group.runner.id]
+    condition     = [for rule in aws_security_group.runner.ingress : [rule.protocol, rule.self, length(rule.cidr_blocks) + length(rule.security_groups)]] == [["-1", true, 0]]
     error_message = "EFA needs traffic within the group, and nothing else."
+  }
+  assert {
+    condition     = [for rule in aws_security_group.runner.egress : rule.protocol if rule.self] == ["-1"]
+    error_message = "EFA needs egress to the group itself: 0.0.0.0/0 is not enough for its traffic."
   }
 }
 
