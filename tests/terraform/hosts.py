@@ -17,7 +17,7 @@ from aiohttp import web
 
 from lab.terraform.commands import SOURCE
 from lab.terraform.parts import find_aws_cli
-from tests.terraform.account import REGION, client, create_secrets, credentials
+from tests.terraform.account import FLEET, REGION, client, create_secrets, credentials
 
 PROGRAM = SOURCE / "modules" / "controller" / "host" / "host.py"
 MOUNT = """#!/bin/sh
@@ -79,22 +79,36 @@ class Account:
             Bucket=self.bucket, VersioningConfiguration={"Status": "Enabled"}
         )
         self.secrets = create_secrets(url, values)
-        volume = self.ec2.create_volume(AvailabilityZone=f"{REGION}a", Size=20, VolumeType="gp3")
-        self.volume = str(volume["VolumeId"])
         self.devices = folder / "by-id"
         self.devices.mkdir()
-        self.disk = folder / "disk"
-        with self.disk.open("wb") as disk:
-            disk.truncate(16 * 1024 * 1024)
-        name = "nvme-Amazon_Elastic_Block_Store_" + self.volume.replace("-", "")
-        (self.devices / name).symlink_to(self.disk)
+        self.volume = ""
+        self.create_volume()
 
-    def launch(self) -> str:
-        """Launch an instance for a host. Return its ID."""
+    def create_volume(self) -> None:
+        """Create a volume for the hosts that come, and a disk with its content."""
+        volume = self.ec2.create_volume(AvailabilityZone=f"{REGION}a", Size=20, VolumeType="gp3")
+        self.volume = str(volume["VolumeId"])
+        disk = self.folder / f"disk of {self.volume}"
+        with disk.open("wb") as file:
+            file.truncate(16 * 1024 * 1024)
+        name = "nvme-Amazon_Elastic_Block_Store_" + self.volume.replace("-", "")
+        (self.devices / name).symlink_to(disk)
+
+    def launch(self, tags: Mapping[str, str]) -> str:
+        """Launch an instance. Return its ID."""
+        listed: Any = [{"Key": key, "Value": value} for key, value in tags.items()]
         answer = self.ec2.run_instances(
-            ImageId="ami-12345678", InstanceType="m7i.large", MinCount=1, MaxCount=1
+            ImageId="ami-12345678",
+            InstanceType="m7i.large",
+            MinCount=1,
+            MaxCount=1,
+            TagSpecifications=[{"ResourceType": "instance", "Tags": listed}],
         )
         return str(answer["Instances"][0]["InstanceId"])
+
+    def attach(self, instance: str) -> None:
+        """Attach the volume to an instance."""
+        self.ec2.attach_volume(VolumeId=self.volume, InstanceId=instance, Device="/dev/sdf")
 
     def lose(self, instance: str, volume: bool) -> None:
         """Terminate an instance, which detaches its volume; with `volume`, the volume is lost, too."""
@@ -121,7 +135,7 @@ class Host:
 
     def __init__(self, account: Account, name: str) -> None:
         self.account = account
-        self.instance = account.launch()
+        self.instance = account.launch({"gpu-runner-autoscaler:controller": FLEET})
         self.folder = account.folder / name
         self.data = self.folder / "data"
         self.run = self.folder / "run"
@@ -143,7 +157,7 @@ class Host:
             (programs / name).chmod(0o755)
         files = ("github-app.pem", "webhook-secret", "admin-token", "metrics-token")
         settings = {
-            "fleet": "ci-gpu",
+            "fleet": FLEET,
             "region": REGION,
             "volume": self.account.volume,
             "devices": str(self.account.devices),

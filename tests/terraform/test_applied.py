@@ -3,6 +3,7 @@
 import asyncio
 import json
 import logging
+import re
 import shutil
 import subprocess
 import sys
@@ -116,6 +117,13 @@ async def interrupt_through_the_bus(lab: Laboratory, url: str, instance: str) ->
     lab.ec2.interrupt(instance, notice=False)
 
 
+def kind_of_replacement(plan: str, address: str) -> str:
+    """Return how a plan replaces a resource: +/- creates the new one first, -/+ deletes the old one first."""
+    found = re.search(rf"# {re.escape(address)} must be replaced\n(\S+) resource", plan)
+    assert found is not None, plan
+    return found[1]
+
+
 def machine_of(lab: Laboratory) -> str:
     (one,) = [one.id for one in lab.ec2.machines_left()]
     return one
@@ -151,6 +159,10 @@ def remains(url: str) -> None:
     groups = client(url, "autoscaling").describe_auto_scaling_groups()["AutoScalingGroups"]
     assert [len(one["Instances"]) for one in groups] == [1]
     assert len(client(url, "sqs").list_queues()["QueueUrls"]) == 2
+    (machines,) = client(url, "ec2").describe_security_groups(
+        Filters=[{"Name": "group-name", "Values": [f"{FLEET}-runner-us-east-1"]}]
+    )["SecurityGroups"]
+    assert [one["IpRanges"][0]["CidrIp"] for one in machines["IpPermissionsEgress"]] == ["0.0.0.0/0"]
     iam = client(url, "iam")
     profiles = {p["InstanceProfileName"] for p in iam.list_instance_profiles()["InstanceProfiles"]}
     assert profiles == {f"{FLEET}-controller", f"{FLEET}-runner-us-east-1"}
@@ -183,6 +195,10 @@ async def test_from_an_empty_account_to_a_job_and_back(
             await run("apply", "apply", "-auto-approve")
             printed = await run("plan", "plan", "-detailed-exitcode")
             assert "No changes." in printed
+            # The first subnet gets another zone, and with it the host.
+            zones = '-var=zones=["us-east-1b", "us-east-1a"]'
+            printed = await run("plan of another zone", "plan", "-refresh=false", zones)
+            assert kind_of_replacement(printed, "module.controller.aws_ebs_volume.store") == "+/-"
 
             terraform = Terraform(parts, folder, tmp_path, credentials(front.url))
             outputs = await asyncio.to_thread(terraform.outputs)

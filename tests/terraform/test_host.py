@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import gzip
+import runpy
 import secrets
 import sqlite3
 import subprocess
@@ -65,39 +66,98 @@ async def test_a_first_host_gets_a_file_system_secrets_and_the_fleet_file(accoun
         assert (host.run / "tls" / "server.key").stat().st_mode & 0o777 == 0o400
 
 
-async def test_a_new_host_waits_while_another_one_runs_with_the_volume(account: Account) -> None:
+async def first_line(process: subprocess.Popen[str]) -> str:
+    """Return the first line that a host prints: the reason to wait."""
+    assert process.stdout is not None
+    return await asyncio.to_thread(process.stdout.readline)
+
+
+async def finished(process: subprocess.Popen[str]) -> str:
+    """Return what a host that succeeds prints after its first line."""
+    printed, _ = await asyncio.to_thread(process.communicate)
+    assert process.returncode == 0, printed
+    return printed
+
+
+async def test_a_new_host_waits_while_another_one_runs(account: Account) -> None:
     await asyncio.to_thread(account.put_fleet_file, FLEET_FILE)
-    async with host_of(account, "old") as old, host_of(account, "new") as new:
+    async with host_of(account, "old") as old:
         await asyncio.to_thread(old.succeed, "prepare")
         write_store(old, "kept")
+        async with host_of(account, "new") as new:
+            process = new.process("prepare")
+            # The test waits for the new host to wait.
+            line = await first_line(process)
+            assert line == f"waiting for the end of the other host: {old.instance} is running\n"
+            assert await asyncio.to_thread(account.holders) == [old.instance]
+            await asyncio.to_thread(account.lose, old.instance, False)
+            assert "making a file system" not in await finished(process)
+            assert await asyncio.to_thread(account.holders) == [new.instance]
+            assert stored(new) == ["kept"]
+
+
+async def test_a_host_with_a_new_volume_gets_the_last_backup_of_the_old_host(
+    account: Account,
+) -> None:
+    """The volume does not keep two hosts apart if Terraform has replaced it."""
+    await asyncio.to_thread(account.put_fleet_file, FLEET_FILE)
+    async with host_of(account, "old") as old:
+        await asyncio.to_thread(old.succeed, "prepare")
+        await asyncio.to_thread(account.create_volume)
+        async with host_of(account, "new") as new:
+            process = new.process("prepare")
+            assert f"{old.instance} is running" in await first_line(process)
+            write_store(old, "written meanwhile")
+            await asyncio.to_thread(old.succeed, "backup")
+            await asyncio.to_thread(account.lose, old.instance, False)
+            assert "restored the store" in await finished(process)
+            assert stored(new) == ["written meanwhile"]
+
+
+async def test_a_host_waits_for_a_volume_that_another_instance_has(account: Account) -> None:
+    await asyncio.to_thread(account.put_fleet_file, FLEET_FILE)
+    other = await asyncio.to_thread(account.launch, {"Name": "rescue"})
+    await asyncio.to_thread(account.attach, other)
+    async with host_of(account, "new") as new:
         process = new.process("prepare")
-        assert process.stdout is not None
-        # The test waits for the new host to wait.
-        line = await asyncio.to_thread(process.stdout.readline)
-        assert line == f"{old.instance} has the volume, and is running\n"
-        assert await asyncio.to_thread(account.holders) == [old.instance]
-        await asyncio.to_thread(account.lose, old.instance, False)
-        printed, _ = await asyncio.to_thread(process.communicate)
-        assert process.returncode == 0, printed
-        assert "making a file system" not in printed
+        assert await first_line(process) == f"{other} has the volume, and is running\n"
+        assert await asyncio.to_thread(account.holders) == [other]
+        await asyncio.to_thread(account.lose, other, False)
+        await finished(process)
         assert await asyncio.to_thread(account.holders) == [new.instance]
-        assert stored(new) == ["kept"]
+
+
+def test_a_host_that_hangs_while_it_shuts_down_is_waited_for_three_minutes() -> None:
+    """moto terminates at once, so this calls the decision alone."""
+    wait = runpy.run_path(str(PROGRAM))["hosts_to_wait_for"]
+    since: dict[str, float] = {}
+    assert wait({"i-2": "running", "i-1": "shutting-down"}, since, 0.0) == (
+        "i-1 is shutting-down, i-2 is running"
+    )
+    assert wait({"i-2": "shutting-down", "i-1": "shutting-down"}, since, 100.0) == (
+        "i-1 is shutting-down, i-2 is shutting-down"
+    )
+    assert wait({"i-2": "shutting-down", "i-1": "shutting-down"}, since, 180.0) == (
+        "i-2 is shutting-down"
+    )
+    assert wait({"i-2": "shutting-down"}, since, 280.0) == ""
 
 
 async def test_the_newest_backup_replaces_a_lost_volume(account: Account) -> None:
     await asyncio.to_thread(account.put_fleet_file, FLEET_FILE)
-    async with host_of(account, "old") as old, host_of(account, "new") as new:
+    async with host_of(account, "old") as old:
         await asyncio.to_thread(old.succeed, "prepare")
         for text in ("first", "second"):
             write_store(old, text)
             assert "backed up" in await asyncio.to_thread(old.succeed, "backup")
         write_store(old, "after the backup")
         await asyncio.to_thread(account.lose, old.instance, True)
-        printed = await asyncio.to_thread(new.succeed, "prepare")
-        assert "is lost: the store is on the root disk" in printed
-        assert stored(new) == ["first", "second"]
-        counted = await asyncio.to_thread(metrics, account.url)
-        assert {one["MetricName"] for one in counted} == {"Backups"}
+        async with host_of(account, "new") as new:
+            printed = await asyncio.to_thread(new.succeed, "prepare")
+            assert "is lost: the store is on the root disk" in printed
+            assert stored(new) == ["first", "second"]
+            counted = await asyncio.to_thread(metrics, account.url)
+            assert {one["MetricName"] for one in counted} == {"Backups"}
 
 
 async def test_a_damaged_backup_is_not_used(account: Account) -> None:
@@ -115,16 +175,17 @@ async def test_a_damaged_backup_is_not_used(account: Account) -> None:
 async def test_a_volume_is_taken_from_an_instance_that_stopped(account: Account) -> None:
     """Also: the last fleet.yaml serves while the bucket has none."""
     await asyncio.to_thread(account.put_fleet_file, FLEET_FILE)
-    async with host_of(account, "old") as old, host_of(account, "new") as new:
+    async with host_of(account, "old") as old:
         await asyncio.to_thread(old.succeed, "prepare")
         await asyncio.to_thread(account.stop, old.instance)
         await asyncio.to_thread(
             lambda: account.s3.delete_object(Bucket=account.bucket, Key="fleet.yaml")
         )
-        printed = await asyncio.to_thread(new.succeed, "prepare")
-        assert f"detaching the volume from {old.instance} (stopped)" in printed
-        assert await asyncio.to_thread(account.holders) == [new.instance]
-        assert (new.run / "fleet.yaml").read_text() == FLEET_FILE
+        async with host_of(account, "new") as new:
+            printed = await asyncio.to_thread(new.succeed, "prepare")
+            assert f"detaching the volume from {old.instance} (stopped)" in printed
+            assert await asyncio.to_thread(account.holders) == [new.instance]
+            assert (new.run / "fleet.yaml").read_text() == FLEET_FILE
 
 
 async def test_a_changed_fleet_file_restarts_the_controller_only_if_check_accepts_it(

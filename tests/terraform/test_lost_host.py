@@ -87,10 +87,9 @@ async def test_a_new_host_takes_over_without_losing_a_job_or_doubling_a_machine(
     async with place(moto, tmp_path) as (lab, account):
         await asyncio.to_thread(account.put_fleet_file, fleet_file(lab))
         # In a thread, because the front answers in this one.
-        old, new = [await asyncio.to_thread(Host, account, name) for name in ("old", "new")]
+        old = await asyncio.to_thread(Host, account, "old")
         async with contextlib.AsyncExitStack() as stack:
             stack.push_async_callback(old.close)
-            stack.push_async_callback(new.close)
             stack.push_async_callback(lambda: lab.controller.terminate())
             await serve_on(lab, old)
             jobs = lab.github.push([job(f"job {n}", SKU, 300.0) for n in range(JOBS)])
@@ -106,6 +105,8 @@ async def test_a_new_host_takes_over_without_losing_a_job_or_doubling_a_machine(
             began = time.monotonic()
             await lab.controller.kill()
             await asyncio.to_thread(account.lose, old.instance, lost == "host and volume")
+            new = await asyncio.to_thread(Host, account, "new")
+            stack.push_async_callback(new.close)
             await serve_on(lab, new)
             LOG.info("%s lost: ready again after %.1f s", lost, time.monotonic() - began)
             await until(lambda: not lab.github.unfinished, PATIENCE, lab.controller.log_end)

@@ -9,6 +9,11 @@ resource "aws_ebs_volume" "store" {
   final_snapshot    = !var.destroy_data
   # Not the fleet's tag: the controller may delete volumes that have it.
   tags = merge(local.tags, { Name = "${local.name}-store" })
+
+  # EC2 does not delete a volume that is attached. With the new one, the group replaces the host that has the old one.
+  lifecycle {
+    create_before_destroy = true
+  }
 }
 
 resource "aws_s3_bucket" "data" {

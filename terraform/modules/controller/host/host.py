@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 """Prepares the controller's host: its store, its secrets and its fleet.yaml. Backs the store up.
 
-    host.py prepare    before the controller starts: attach, mount, restore, fetch
+    host.py prepare    before the controller starts: wait for the old host; attach, mount, restore, fetch
     host.py update     each minute: replace a changed fleet.yaml that `check` accepts; restart the controller
     host.py backup     each few minutes: copy the store to S3
 
@@ -30,6 +30,9 @@ PAUSE = float(os.environ.get("HOST_PAUSE", "5"))
 STUCK = 60.0
 """Seconds for which an instance that ends may keep the volume. After that, the volume is detached by force."""
 
+ENDING = 180.0
+"""Seconds for which `prepare` waits for a host that shuts down: systemd stops its controller within them."""
+
 GONE = ("deleting", "deleted", "error")
 ENDS = ("shutting-down", "terminated", "stopping", "stopped", "")
 
@@ -41,6 +44,10 @@ def say(text):
 
 class AwsError(Exception):
     """The AWS CLI failed. The message is its own."""
+
+
+class NotYetError(Exception):
+    """Something is not there yet. The message says why."""
 
 
 def aws(*words):
@@ -56,13 +63,13 @@ def aws(*words):
 
 
 def until(what, step):
-    """Call `step` until it returns something, and report each error once. Return it."""
+    """Call `step` until it returns something, and report each reason to wait once. Return it."""
     reported = None
     while True:
         try:
             found = step()
             error = None
-        except AwsError as failure:
+        except (AwsError, NotYetError) as failure:
             found, error = None, str(failure)
         if found:
             return found
@@ -120,6 +127,44 @@ def state_of(instance):
             return ""
         raise
     return found[0]["Instances"][0]["State"]["Name"] if found else ""
+
+
+def hosts_to_wait_for(states, ends_since, now):
+    """Return which hosts may still run a controller, as a text such as "i-1 is running".
+
+    `states` has each host's state by its ID. `ends_since` keeps when each host was first seen to end, in seconds
+    as `now` is. A host that hangs while it shuts down counts for ENDING seconds.
+    """
+    found = []
+    for host, state in sorted(states.items()):
+        if state in ("pending", "running"):
+            ends_since.pop(host, None)
+            found.append(f"{host} is {state}")
+        elif now - ends_since.setdefault(host, now) < ENDING:
+            found.append(f"{host} is {state}")
+    return ", ".join(found)
+
+
+class OtherHosts:
+    """The fleet's hosts but this one. Two controllers at a time would launch machines for the same jobs."""
+
+    def __init__(self, fleet, instance):
+        self._filters = (
+            f"Name=tag:gpu-runner-autoscaler:controller,Values={fleet}",
+            "Name=instance-state-name,Values=pending,running,shutting-down,stopping",
+        )
+        self._instance = instance
+        self._ends_since = {}
+
+    def step(self):
+        """Return True if no other host may run a controller. Raises AwsError, and NotYetError with the others."""
+        answer = aws("ec2", "describe-instances", "--filters", *self._filters)
+        found = [one for group in answer["Reservations"] for one in group["Instances"]]
+        states = {one["InstanceId"]: one["State"]["Name"] for one in found}
+        states.pop(self._instance, None)
+        if others := hosts_to_wait_for(states, self._ends_since, time.monotonic()):
+            raise NotYetError(others)
+        return True
 
 
 class Attachment:
@@ -249,7 +294,10 @@ def prepare(settings):
     """Make everything that the controller needs. Returns when all is there."""
     data, run, volume = Path(settings["data"]), Path(settings["run"]), settings["volume"]
     data.mkdir(parents=True, exist_ok=True)
-    attachment = Attachment(volume, until("the instance ID", instance_id))
+    instance = until("the instance ID", instance_id)
+    # Also before the store is restored: a host that ends makes a last backup.
+    until("the end of the other host", OtherHosts(settings["fleet"], instance).step)
+    attachment = Attachment(volume, instance)
     if until(f"the volume {volume}", attachment.step) == "attached":
         mount(settings, data)
     else:
