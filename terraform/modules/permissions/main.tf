@@ -17,7 +17,7 @@ locals {
     PARTITION = local.partition
     REGION    = local.region
     ACCOUNT   = local.account
-    # What there can be several of replaces the resources of its statement below.
+    # The statements get their lists of resources from local.resources.
     SUBNET = "*"
     ROLE   = "*"
     QUEUE  = "*"

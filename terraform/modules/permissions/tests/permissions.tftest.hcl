@@ -29,7 +29,7 @@ run "without_a_role_a_queue_and_a_key_there_is_no_statement_for_them" {
 
   assert {
     condition = [for one in jsondecode(aws_iam_policy.controller.policy).Statement : one.Sid] == [
-      "Look", "LaunchFrom", "LaunchInto", "LaunchByOwnTemplates", "MakeTagged", "TagWhatIsMade", "EndAndDeleteOwn", "ReadConsolesOfOwn",
+      "Describe", "LaunchFrom", "LaunchInto", "LaunchByOwnTemplates", "MakeTagged", "TagWhatIsMade", "TerminateAndDeleteOwn", "ReadConsolesOfOwn",
     ]
     error_message = "Statements without resources must be left out."
   }
