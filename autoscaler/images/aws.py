@@ -14,6 +14,9 @@ from autoscaler.images.smoke_test import ImageEc2Error
 if TYPE_CHECKING:
     from mypy_boto3_ec2.client import EC2Client
 
+SET = "autoscaler:image-set"
+"""The tag of an image, its snapshots and its machines that says whose they are."""
+
 _UNKNOWN = "InvalidInstanceID.NotFound"
 """EC2's code for an instance that does not exist, or is so new that this call does not see it yet."""
 
@@ -28,8 +31,14 @@ class AwsImages:
             self._ec2: EC2Client = boto3.client("ec2", region_name=region)
 
     def launch(self, image: str, user_data: str) -> str:
-        """Launch an instance that terminates when it powers itself off; return its ID."""
-        tags: Any = [{"Key": "Name", "Value": f"test of {image}"}]
+        """Launch an instance that terminates when it powers itself off; return its ID.
+
+        It has the image's tag `autoscaler:image-set`, without which the build role may not terminate it.
+        """
+        tags: Any = [
+            {"Key": "Name", "Value": f"test of {image}"},
+            {"Key": SET, "Value": self._image_set(image)},
+        ]
         with sdk_errors("RunInstances"):
             answer = self._ec2.run_instances(
                 ImageId=image,
@@ -51,6 +60,12 @@ class AwsImages:
         # EC2 names the platform of Windows images only (API Reference, Image: "windows", and otherwise blank).
         named = str(answer["Images"][0].get("Platform", ""))
         return "windows" if named.lower() == "windows" else "linux"
+
+    def _image_set(self, image: str) -> str:
+        with sdk_errors("DescribeImages"):
+            answer = self._ec2.describe_images(ImageIds=[image])
+        tags = {one["Key"]: one["Value"] for one in answer["Images"][0].get("Tags", ())}
+        return tags.get(SET, "")
 
     def find(self, name: str) -> str:
         """Return the ID of the account's image of this name."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import boto3
 from botocore.exceptions import ClientError
 
-from autoscaler.images.aws import sdk_errors
+from autoscaler.images.aws import SET, sdk_errors
 from autoscaler.images.pruning import Found, MadeImage, MadeSnapshot
 from autoscaler.images.smoke_test import PUBLISHED
 
@@ -16,9 +16,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from mypy_boto3_ec2.client import EC2Client
-
-SET = "autoscaler:image-set"
-"""The tag of an image and its snapshots that says whose they are."""
 
 RECIPE = "autoscaler:image-recipe"
 

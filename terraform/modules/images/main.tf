@@ -66,6 +66,19 @@ data "aws_iam_policy_document" "key" {
       }
     }
   }
+  # Terraform reads and deletes the grant for spot's role (`aws_kms_grant`), not through EC2.
+  dynamic "statement" {
+    for_each = length(var.account_ids) > 0 ? [true] : []
+    content {
+      sid       = "ReadAndRevokeGrantsOfOtherAccounts"
+      actions   = ["kms:ListGrants", "kms:RevokeGrant"]
+      resources = ["*"]
+      principals {
+        type        = "AWS"
+        identifiers = [for account in var.account_ids : format(local.root, account)]
+      }
+    }
+  }
 }
 
 resource "aws_kms_key" "images" {
@@ -96,11 +109,12 @@ data "aws_iam_policy_document" "trust" {
   }
 }
 
-# Packer's amazon-ebs builder, and `autoscaler images publish` and `prune`. Packer tags what it creates only after some
-# of the calls, so only what ends or changes something that exists has a condition.
+# Packer's amazon-ebs builder, and `autoscaler images publish` and `prune`. Both tag their machines in RunInstances.
+# What stops, changes or deletes needs the tag, so that neither machines of a fleet nor images of others are in reach.
+# Packer tags an image and its snapshots after it has made them, so the role can tag any image of the account.
 data "aws_iam_policy_document" "build" {
   statement {
-    sid       = "Look"
+    sid       = "Describe"
     actions   = ["ec2:Describe*", "ec2:GetConsoleOutput"]
     resources = ["*"]
   }
@@ -112,13 +126,10 @@ data "aws_iam_policy_document" "build" {
       "ec2:CreateKeyPair",
       "ec2:CreateSecurityGroup",
       "ec2:CreateSnapshot",
-      "ec2:CreateTags",
       "ec2:CreateVolume",
       "ec2:DeleteKeyPair",
       "ec2:DeleteSecurityGroup",
-      "ec2:DeleteTags",
       "ec2:ModifyImageAttribute",
-      "ec2:ModifyInstanceAttribute",
       "ec2:ModifySnapshotAttribute",
       "ec2:RegisterImage",
       "ec2:RunInstances",
@@ -126,20 +137,51 @@ data "aws_iam_policy_document" "build" {
     resources = ["${local.ec2}:${local.account}:*", "${local.ec2}::image/*", "${local.ec2}::snapshot/*"]
   }
   statement {
-    sid       = "EndBuildMachines"
-    actions   = ["ec2:StopInstances", "ec2:TerminateInstances"]
-    resources = ["${local.ec2}:${local.account}:instance/*"]
-    # A fleet's machines have the tag.
+    sid       = "TagBuildMachines"
+    actions   = ["ec2:CreateTags"]
+    resources = ["${local.ec2}:${local.account}:instance/*", "${local.ec2}:${local.account}:volume/*"]
     condition {
-      test     = "Null"
-      variable = "aws:ResourceTag/autoscaler:fleet"
-      values   = ["true"]
+      test     = "StringEquals"
+      variable = "ec2:CreateAction"
+      values   = ["RunInstances"]
     }
   }
   statement {
-    sid       = "DeleteOldImages"
-    actions   = ["ec2:DeleteSnapshot", "ec2:DeregisterImage"]
-    resources = ["${local.ec2}::image/*", "${local.ec2}::snapshot/*"]
+    sid     = "TagImages"
+    actions = ["ec2:CreateTags", "ec2:DeleteTags"]
+    resources = [
+      "${local.ec2}:${local.account}:key-pair/*",
+      "${local.ec2}:${local.account}:security-group/*",
+      "${local.ec2}::image/*",
+      "${local.ec2}::snapshot/*",
+    ]
+    condition {
+      test     = "ForAllValues:StringLike"
+      variable = "aws:TagKeys"
+      values   = ["Name", "autoscaler:image-*"]
+    }
+    # Without keys, DeleteTags removes all tags, and ForAllValues would hold.
+    condition {
+      test     = "Null"
+      variable = "aws:TagKeys"
+      values   = ["false"]
+    }
+  }
+  statement {
+    sid = "ChangeAndDeleteOwn"
+    actions = [
+      "ec2:DeleteSnapshot",
+      "ec2:DeregisterImage",
+      "ec2:ModifyInstanceAttribute",
+      "ec2:StopInstances",
+      "ec2:TerminateInstances",
+    ]
+    resources = ["${local.ec2}:${local.account}:instance/*", "${local.ec2}::image/*", "${local.ec2}::snapshot/*"]
+    condition {
+      test     = "Null"
+      variable = "aws:ResourceTag/autoscaler:image-set"
+      values   = ["false"]
+    }
   }
   statement {
     sid       = "Encrypt"

@@ -4,6 +4,6 @@ output "build_role_arn" {
 }
 
 output "key_arn" {
-  description = "The key for encrypted images: `disk_key_arns` of the modules `runner` and `permissions`, also in other accounts."
+  description = "A key for images: make it the region's default key of EBS before a build, or copy an image with it. `disk_key_arns` of the modules `runner` and `permissions` take it, also in other accounts."
   value       = aws_kms_key.images.arn
 }

@@ -13,7 +13,7 @@ variable "builder_arns" {
   description = "Who may build images: ARNs of roles or users that may assume the build role."
 
   validation {
-    condition     = length(var.builder_arns) > 0 && alltrue([for one in var.builder_arns : can(regex("^arn:[^:]+:iam::[0-9]{12}:(role|user|root)", one))])
+    condition     = length(var.builder_arns) > 0 && alltrue([for one in var.builder_arns : can(regex("^arn:[^:]+:iam::[0-9]{12}:(root|(role|user)/[A-Za-z0-9+=,.@_/-]+)$", one))])
     error_message = "builder_arns must name at least one ARN of a role or a user, and no wildcard."
   }
 }

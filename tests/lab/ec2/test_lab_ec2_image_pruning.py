@@ -5,7 +5,8 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from autoscaler.images.aws_pruning import RECIPE, SET, AwsPruning
+from autoscaler.images.aws import SET, AwsImages
+from autoscaler.images.aws_pruning import RECIPE, AwsPruning
 from autoscaler.images.pruning import choose
 from tests.lab.ec2.harness import Fixture
 
@@ -43,3 +44,17 @@ async def test_only_old_unused_images_of_the_set_are_deleted_with_their_snapshot
     snapshots = set(images.snapshots.left())
     assert {old.snapshot_id, gone.snapshot_id} & snapshots == set()
     assert {launched.snapshot_id, named.snapshot_id, other.snapshot_id} < snapshots
+
+
+async def test_the_machine_that_tests_an_image_has_the_tag_of_its_set(
+    ec2: Fixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without the tag, the build role of the Terraform module `images` may not terminate it."""
+    monkeypatch.setenv("AWS_ENDPOINT_URL", ec2.lab.endpoint_url)
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "lab")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "lab")
+    image = ec2.lab.images.add("autoscaler/new", tags={SET: "ours"})
+    aws = AwsImages(ec2.lab.region, ec2.network.subnets[0], "m7i.large")
+    instance = await asyncio.to_thread(aws.launch, image.id, "")
+    (machine,) = [one for one in ec2.lab.instances if one.id == instance]
+    assert machine.tags[SET] == "ours"

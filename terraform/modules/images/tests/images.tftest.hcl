@@ -45,14 +45,45 @@ run "each_image_is_shared_with_each_account" {
     condition     = toset(flatten([for one in data.aws_iam_policy_document.key.statement[1].principals : one.identifiers])) == toset(["arn:aws:iam::210987654321:root", "arn:aws:iam::310987654321:root"])
     error_message = "The key must be usable by exactly these accounts."
   }
+  assert {
+    condition = [
+      for statement in data.aws_iam_policy_document.key.statement : length(statement.condition)
+      if contains(statement.actions, "kms:ListGrants") && contains(statement.actions, "kms:RevokeGrant")
+    ] == [0]
+    error_message = "Terraform must be able to read and delete the grants in the other accounts, without EC2."
+  }
 }
 
-run "a_build_cannot_end_a_fleets_machine" {
+run "a_build_changes_and_deletes_only_what_has_the_tag_of_images" {
   command = apply
 
   assert {
-    condition     = one(data.aws_iam_policy_document.build.statement[2].condition).variable == "aws:ResourceTag/autoscaler:fleet"
-    error_message = "Machines of a fleet must be out of reach of the build role."
+    condition = toset([
+      for statement in data.aws_iam_policy_document.build.statement : statement.sid
+      if length(setintersection(statement.actions, ["ec2:DeleteSnapshot", "ec2:DeregisterImage", "ec2:ModifyInstanceAttribute", "ec2:StopInstances", "ec2:TerminateInstances"])) > 0
+    ]) == toset(["ChangeAndDeleteOwn"])
+    error_message = "No other statement may allow these actions."
+  }
+  assert {
+    condition     = [for statement in data.aws_iam_policy_document.build.statement : one(statement.condition).variable if statement.sid == "ChangeAndDeleteOwn"] == ["aws:ResourceTag/autoscaler:image-set"]
+    error_message = "Machines of a fleet and images of others must be out of reach of the build role."
+  }
+}
+
+run "a_build_cannot_give_the_tag_to_a_machine_that_exists" {
+  command = apply
+
+  assert {
+    condition = alltrue([
+      for statement in data.aws_iam_policy_document.build.statement :
+      one(statement.condition).variable == "ec2:CreateAction"
+      if contains(statement.actions, "ec2:CreateTags") && anytrue([for one in statement.resources : strcontains(one, ":instance/")])
+    ])
+    error_message = "With the tag, the role could terminate the machine."
+  }
+  assert {
+    condition     = length([for statement in data.aws_iam_policy_document.build.statement : statement if contains(statement.actions, "ec2:DeleteTags") && length(statement.condition) == 2]) == 1
+    error_message = "The role must remove tags of images alone."
   }
 }
 
