@@ -70,7 +70,7 @@ module "runner" {
   create_spot_role = var.create_spot_role
   tags             = var.tags
 
-  depends_on = [module.network, module.interruptions, module.permissions, module.controller, module.observability]
+  depends_on = [module.network, module.interruptions, module.permissions, module.controller, module.observability, module.images]
 }
 
 module "fleet" {

@@ -17,3 +17,8 @@ output "prometheus_scrape_config" {
   description = "An entry of `scrape_configs` in prometheus.yml."
   value       = module.observability.prometheus_scrape_config
 }
+
+output "build_role_arn" {
+  description = "The role for `autoscaler images bake`, `publish` and `prune`; null without `builder_arns`."
+  value       = one(module.images[*].build_role_arn)
+}

@@ -148,3 +148,13 @@ output "fleet_yaml" {
   description = "The content of fleet.yaml."
   value       = module.fleet.fleet_yaml
 }
+
+output "webhook_url" {
+  description = "The webhook URL of the GitHub App."
+  value       = module.controller.webhook_url
+}
+
+output "load_balancer_dns_name" {
+  description = "The target of the DNS record of `domain_name`."
+  value       = module.controller.load_balancer_dns_name
+}

@@ -3,8 +3,8 @@ variable "fleet" {
   description = "Name of the fleet, in the names of runners and the tags of machines."
 
   validation {
-    condition     = can(regex("^[a-z0-9]([a-z0-9-]{0,21}[a-z0-9])?$", var.fleet))
-    error_message = "fleet must have 1 to 23 lower-case letters, digits and hyphens, and begin and end with a letter or digit, such as \"ci-gpu\"."
+    condition     = can(regex("^[a-z0-9]([a-z0-9-]{0,19}[a-z0-9])?$", var.fleet)) && !startswith(var.fleet, "internal-")
+    error_message = "fleet must have 1 to 21 lower-case letters, digits and hyphens, and begin and end with a letter or digit, such as \"ci-gpu\", and not begin with \"internal-\"."
   }
 }
 
@@ -94,6 +94,10 @@ variable "skus" {
   validation {
     condition     = try(alltrue(flatten([for sku in values(var.skus) : [for option in sku.on : contains(keys(var.providers_ec2), option.provider)]])), false)
     error_message = "Each launch option must name a provider of providers_ec2."
+  }
+  validation {
+    condition     = try(alltrue([for sku in values(var.skus) : !can(sku.boot_script_file)]), true)
+    error_message = "skus must not have boot_script_file: the controller's host gets no file but fleet.yaml. Put the script into the machine image."
   }
 }
 

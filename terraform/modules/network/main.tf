@@ -13,7 +13,11 @@ data "aws_ec2_instance_type_offerings" "wanted" {
 data "aws_region" "here" {}
 
 locals {
-  sold = { for type, found in data.aws_ec2_instance_type_offerings.wanted : type => found.locations }
+  # Only availability zones: not local zones such as us-east-1-bos-1a, where NAT gateways and many types are missing.
+  sold = {
+    for type, found in data.aws_ec2_instance_type_offerings.wanted :
+    type => [for zone in found.locations : zone if can(regex("^[a-z]+(-[a-z]+)+-[0-9]+[a-z]$", zone))]
+  }
   # Zones that sell more of the types come first; then by name.
   ranked = sort(distinct(flatten(values(local.sold))))
   ordered = flatten([

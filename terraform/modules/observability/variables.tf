@@ -3,8 +3,8 @@ variable "fleet" {
   description = "Name of the fleet."
 
   validation {
-    condition     = can(regex("^[a-z0-9]([a-z0-9-]{0,21}[a-z0-9])?$", var.fleet))
-    error_message = "fleet must have 1 to 23 lower-case letters, digits and hyphens, and begin and end with a letter or digit, such as \"ci-gpu\"."
+    condition     = can(regex("^[a-z0-9]([a-z0-9-]{0,19}[a-z0-9])?$", var.fleet)) && !startswith(var.fleet, "internal-")
+    error_message = "fleet must have 1 to 21 lower-case letters, digits and hyphens, and begin and end with a letter or digit, such as \"ci-gpu\", and not begin with \"internal-\"."
   }
 }
 
@@ -39,8 +39,8 @@ variable "backup_minutes" {
   description = "`backup_minutes` of the module `controller`."
 
   validation {
-    condition     = var.backup_minutes >= 1 && var.backup_minutes <= 60
-    error_message = "backup_minutes must be from 1 to 60."
+    condition     = var.backup_minutes >= 1 && var.backup_minutes <= 60 && floor(var.backup_minutes) == var.backup_minutes
+    error_message = "backup_minutes must be a whole number from 1 to 60."
   }
 }
 

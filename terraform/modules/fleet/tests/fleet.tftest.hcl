@@ -46,3 +46,11 @@ run "mistakes_are_named_before_anything_is_made" {
   }
   expect_failures = [var.github, var.limits, var.skus]
 }
+
+run "a_file_that_the_host_does_not_get" {
+  command = plan
+  variables {
+    skus = { linux = { on = [{ provider = "us-east-1", instance_types = ["m7i.large"] }], boot_script_file = "boot.sh" } }
+  }
+  expect_failures = [var.skus]
+}

@@ -6,11 +6,11 @@ mock_provider "aws" {
   }
 }
 
-# g5 is sold in a and b, p5 in b and c.
+# g5 is sold in a, b and a local zone, p5 in b and c.
 override_data {
   target = data.aws_ec2_instance_type_offerings.wanted["g5.xlarge"]
   values = {
-    locations = ["us-east-1b", "us-east-1a"]
+    locations = ["us-east-1b", "us-east-1-bos-1a", "us-east-1a"]
   }
 }
 
