@@ -162,7 +162,9 @@ def remains(url: str) -> None:
     (machines,) = client(url, "ec2").describe_security_groups(
         Filters=[{"Name": "group-name", "Values": [f"{FLEET}-runner-us-east-1"]}]
     )["SecurityGroups"]
-    assert [one["IpRanges"][0]["CidrIp"] for one in machines["IpPermissionsEgress"]] == ["0.0.0.0/0"]
+    assert [one["IpRanges"][0]["CidrIp"] for one in machines["IpPermissionsEgress"]] == [
+        "0.0.0.0/0"
+    ]
     iam = client(url, "iam")
     profiles = {p["InstanceProfileName"] for p in iam.list_instance_profiles()["InstanceProfiles"]}
     assert profiles == {f"{FLEET}-controller", f"{FLEET}-runner-us-east-1"}

@@ -5,6 +5,7 @@ import contextlib
 import gzip
 import runpy
 import secrets
+import shutil
 import sqlite3
 import subprocess
 import sys
@@ -19,6 +20,7 @@ from lab.terraform.front import TerraformFront
 from tests.terraform.hosts import BACKUP, PROGRAM, Account, Host, metrics
 
 FLEET_FILE = "fleet: ci-gpu\n"
+TUNE = shutil.which("tune2fs", path="/usr/sbin:/sbin:/usr/bin") or "tune2fs"
 
 
 @pytest_asyncio.fixture
@@ -158,6 +160,24 @@ async def test_the_newest_backup_replaces_a_lost_volume(account: Account) -> Non
             assert stored(new) == ["first", "second"]
             counted = await asyncio.to_thread(metrics, account.url)
             assert {one["MetricName"] for one in counted} == {"Backups"}
+
+
+async def test_the_file_system_grows_with_its_volume(account: Account) -> None:
+    await asyncio.to_thread(account.put_fleet_file, FLEET_FILE)
+    async with host_of(account, "old") as old:
+        await asyncio.to_thread(old.succeed, "prepare")
+        await asyncio.to_thread(account.lose, old.instance, False)
+    (disk,) = account.devices.iterdir()
+    with disk.open("r+b") as file:
+        file.truncate(32 * 1024 * 1024)
+    async with host_of(account, "new") as new:
+        printed = await asyncio.to_thread(new.succeed, "prepare")
+        assert "keeps its size" not in printed
+    superblock = await asyncio.to_thread(
+        subprocess.check_output, [TUNE, "-l", str(disk)], text=True
+    )
+    found = dict(line.split(":", 1) for line in superblock.splitlines() if ":" in line)
+    assert int(found["Block count"]) * int(found["Block size"]) == 32 * 1024 * 1024
 
 
 async def test_a_damaged_backup_is_not_used(account: Account) -> None:

@@ -12,7 +12,7 @@ data "aws_iam_policy_document" "trust" {
 
 data "aws_iam_policy_document" "host" {
   statement {
-    sid       = "Look"
+    sid       = "DescribeHostsAndVolumes"
     actions   = ["ec2:DescribeInstances", "ec2:DescribeVolumes"]
     resources = ["*"]
   }
@@ -43,7 +43,7 @@ data "aws_iam_policy_document" "host" {
   }
   # Without it, S3 answers 403 in place of 404 for an object that does not exist.
   statement {
-    sid       = "SeeWhatIsMissing"
+    sid       = "ListObjects"
     actions   = ["s3:ListBucket"]
     resources = [aws_s3_bucket.data.arn]
   }
@@ -66,6 +66,18 @@ data "aws_iam_policy_document" "host" {
       variable = "cloudwatch:namespace"
       values   = [local.namespace]
     }
+  }
+  # `aws ssm start-session`, which needs no ingress.
+  statement {
+    sid = "OpenSessions"
+    actions = [
+      "ssm:UpdateInstanceInformation",
+      "ssmmessages:CreateControlChannel",
+      "ssmmessages:CreateDataChannel",
+      "ssmmessages:OpenControlChannel",
+      "ssmmessages:OpenDataChannel",
+    ]
+    resources = ["*"]
   }
   dynamic "statement" {
     for_each = length(var.secret_key_arns) > 0 ? [var.secret_key_arns] : []

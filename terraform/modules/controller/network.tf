@@ -93,6 +93,8 @@ resource "aws_lb_target_group" "controller" {
     port     = "8443"
     path     = "/healthz"
     interval = 10
+    # A restart, such as after a change of fleet.yaml, must not get the host replaced. It takes up to 60 s to stop.
+    unhealthy_threshold = 10
   }
 }
 

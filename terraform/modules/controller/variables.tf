@@ -3,8 +3,8 @@ variable "fleet" {
   description = "Name of the fleet, as `fleet` of fleet.yaml."
 
   validation {
-    condition     = can(regex("^[a-z0-9]([a-z0-9-]{0,21}[a-z0-9])?$", var.fleet))
-    error_message = "fleet must have 1 to 23 lower-case letters, digits and hyphens, and begin and end with a letter or digit, such as \"ci-gpu\": the names of load balancers have at most 32 characters."
+    condition     = can(regex("^[a-z0-9]([a-z0-9-]{0,19}[a-z0-9])?$", var.fleet)) && !startswith(var.fleet, "internal-")
+    error_message = "fleet must have 1 to 21 lower-case letters, digits and hyphens, and begin and end with a letter or digit, such as \"ci-gpu\", and not begin with \"internal-\": the load balancer is named after the fleet, and AWS allows 32 characters."
   }
 }
 
@@ -76,7 +76,7 @@ variable "webhook_cidrs" {
   description = "Who may connect to port 443, which serves /webhook alone. GitHub's addresses are `hooks` of https://api.github.com/meta; they change, and every delivery is signed."
 
   validation {
-    condition     = alltrue([for one in var.webhook_cidrs : can(cidrhost(one, 0))])
+    condition     = alltrue([for one in var.webhook_cidrs : can(cidrnetmask(one))])
     error_message = "webhook_cidrs must be IPv4 CIDR blocks, such as \"10.0.0.0/8\"."
   }
 }
@@ -86,7 +86,7 @@ variable "machine_cidrs" {
   description = "Who may connect to port 8443: the addresses of machines (of their NAT gateways, if the load balancer is not internal), operators and Prometheus."
 
   validation {
-    condition     = alltrue([for one in var.machine_cidrs : can(cidrhost(one, 0))])
+    condition     = alltrue([for one in var.machine_cidrs : can(cidrnetmask(one))])
     error_message = "machine_cidrs must be IPv4 CIDR blocks, such as \"10.0.0.0/8\"."
   }
 
@@ -175,7 +175,7 @@ variable "permissions_boundary_arn" {
 variable "volume_gb" {
   type        = number
   default     = 20
-  description = "The size of the volume with the store."
+  description = "The size of the volume with the store. Its file system grows when the host starts."
 
   validation {
     condition     = var.volume_gb >= 8 && var.volume_gb <= 1024
@@ -195,8 +195,8 @@ variable "backup_minutes" {
   description = "Minutes between two backups of the store."
 
   validation {
-    condition     = var.backup_minutes >= 1 && var.backup_minutes <= 60
-    error_message = "backup_minutes must be from 1 to 60."
+    condition     = var.backup_minutes >= 1 && var.backup_minutes <= 60 && floor(var.backup_minutes) == var.backup_minutes
+    error_message = "backup_minutes must be a whole number from 1 to 60."
   }
 }
 

@@ -132,8 +132,8 @@ def state_of(instance):
 def hosts_to_wait_for(states, ends_since, now):
     """Return which hosts may still run a controller, as a text such as "i-1 is running".
 
-    `states` has each host's state by its ID. `ends_since` keeps when each host was first seen to end, in seconds
-    as `now` is. A host that hangs while it shuts down counts for ENDING seconds.
+    `states` has each host's state by its ID. `ends_since` keeps when each host was first seen to end, in
+    seconds as `now` is. A host that hangs while it shuts down counts for ENDING seconds.
     """
     found = []
     for host, state in sorted(states.items()):
@@ -157,7 +157,7 @@ class OtherHosts:
         self._ends_since = {}
 
     def step(self):
-        """Return True if no other host may run a controller. Raises AwsError, and NotYetError with the others."""
+        """Return True if no other host may run a controller. Raises AwsError and NotYetError."""
         answer = aws("ec2", "describe-instances", "--filters", *self._filters)
         found = [one for group in answer["Reservations"] for one in group["Instances"]]
         states = {one["InstanceId"]: one["State"]["Name"] for one in found}
@@ -223,6 +223,9 @@ def mount(settings, folder):
     subprocess.run(
         ["mount", "-o", "noatime,nodev,nosuid,noexec", str(device), str(folder)], check=True
     )
+    # `volume_gb` may have been raised. The store also works in a file system that did not grow.
+    if subprocess.run(["resize2fs", str(device)], check=False).returncode != 0:
+        say(f"the file system on {device} keeps its size")
 
 
 def restore(settings, store):

@@ -86,6 +86,15 @@ run "there_is_one_host_and_a_new_one_comes_after_the_old_one" {
   }
 }
 
+run "a_restart_of_the_controller_does_not_replace_the_host" {
+  command = plan
+
+  assert {
+    condition     = alltrue([for group in aws_lb_target_group.controller : group.health_check[0].interval * group.health_check[0].unhealthy_threshold >= 100])
+    error_message = "A restart takes up to 60 s for the stop alone."
+  }
+}
+
 run "only_port_443_is_open_to_the_internet" {
   command = apply
 
@@ -99,14 +108,37 @@ run "only_port_443_is_open_to_the_internet" {
   }
 }
 
+run "the_longest_name_fits_the_load_balancer" {
+  command = plan
+  variables {
+    fleet = "a-name-of-21-letters0"
+  }
+
+  assert {
+    condition     = length(aws_lb.controller.name) == 32
+    error_message = "AWS allows 32 characters for the name of a load balancer."
+  }
+}
+
+run "a_name_that_aws_reserves_for_load_balancers" {
+  command = plan
+  variables {
+    fleet = "internal-ci"
+  }
+  expect_failures = [var.fleet]
+}
+
 run "mistakes_are_named_before_anything_is_made" {
   command = plan
   variables {
-    fleet         = "a-name-that-is-too-long-for-aws"
+    fleet         = "a-name-of-22-letters01"
     domain_name   = "https://fleet.example.com"
     machine_cidrs = ["0.0.0.0/0"]
     image         = "gpu-runner-autoscaler"
     policy_arns   = {}
+
+    webhook_cidrs  = ["2001:db8::/32"]
+    backup_minutes = 1.5
   }
-  expect_failures = [var.fleet, var.domain_name, var.machine_cidrs, var.image, var.policy_arns]
+  expect_failures = [var.fleet, var.domain_name, var.machine_cidrs, var.image, var.policy_arns, var.webhook_cidrs, var.backup_minutes]
 }
