@@ -166,12 +166,8 @@ resource "aws_autoscaling_group" "controller" {
     id      = aws_launch_template.controller.id
     version = aws_launch_template.controller.latest_version
   }
-  # By default, the group launches a new instance and terminates the old one when the new one is healthy. A new host
-  # becomes healthy only when the old one has gone: `host.py prepare` waits for that. Jobs that run go on.
-  instance_maintenance_policy {
-    min_healthy_percentage = 0
-    max_healthy_percentage = 100
-  }
+  # The group launches the new host while it terminates the old one. `host.py prepare` waits for the end of the old one.
+  # Jobs that run go on.
   instance_refresh {
     strategy = "Rolling"
     preferences {

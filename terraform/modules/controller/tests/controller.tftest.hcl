@@ -77,10 +77,6 @@ run "there_is_one_host_and_a_new_one_comes_after_the_old_one" {
     error_message = "An instance refresh must terminate the old host first."
   }
   assert {
-    condition     = aws_autoscaling_group.controller.instance_maintenance_policy[0] == { min_healthy_percentage = 0, max_healthy_percentage = 100 }
-    error_message = "The group must not keep the old host until the new one is healthy: the new one waits for its end."
-  }
-  assert {
     condition     = aws_launch_template.controller.metadata_options[0].http_tokens == "required" && aws_launch_template.controller.metadata_options[0].http_put_response_hop_limit == 1
     error_message = "Credentials of the host must not be within reach of a container network."
   }
