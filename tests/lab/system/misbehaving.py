@@ -180,7 +180,11 @@ class Outcome:
                 {
                     state.value: int(count)
                     for state in MachineState
-                    if (count := counts[f'autoscaler_machines{{sku="{sku}",state="{state}"}}'])
+                    if (
+                        count := counts.get(
+                            f'autoscaler_machines{{sku="{sku}",state="{state}"}}', 0.0
+                        )
+                    )
                 }
             )
             for at, counts in self.samples
