@@ -11,6 +11,7 @@ import tempfile
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import aiohttp
 from aiohttp import web
@@ -19,20 +20,16 @@ from autoscaler.console.assets import read_assets
 from autoscaler.console.links import GitHubPages
 from autoscaler.console.pages import Pages
 from autoscaler.controller.fleet_queries import FleetAnswers
-from autoscaler.controller.journal import Journal
-from autoscaler.controller.ports.store import Store
-from autoscaler.controller.recent_past import RecentPast
-from autoscaler.controller.system import SystemClock
-from autoscaler.model.identifiers import Instant, ProviderName, Seconds
+from autoscaler.controller.reconciler import Pace
+from autoscaler.model.identifiers import Seconds
 from autoscaler.model.operators import Operator, OperatorName, Role
 from autoscaler.planner.planner import plan
 from autoscaler.server.bearer import BearerTokens
 from autoscaler.server.console import ConsoleEndpoint
 from autoscaler.server.serving import Serving
 from autoscaler.server.settings import Address, ServerSettings
-from autoscaler.simulator.world.no_telemetry import NoTelemetry
-from autoscaler.store.opening import open_store
-from benchmarks.crowded_fleet import EAST, NOW, REPOSITORY, Crowd, crowded
+from benchmarks.crowded_fleet import REPOSITORY, Crowd
+from benchmarks.full_fleet import FullFleet
 from benchmarks.timed_loop import TimedLoop
 
 TRIES = 7
@@ -47,14 +44,6 @@ PAGES = (
     f"/repositories/{REPOSITORY}",
     "/cost",
 )
-
-
-class StillClock(SystemClock):
-    """A clock that stands at the moment of the fleet."""
-
-    def now(self) -> Instant:
-        """Return the moment of the fleet."""
-        return NOW
 
 
 @dataclass(frozen=True)
@@ -86,12 +75,11 @@ def main() -> None:
 
 async def measure(size: tuple[int, int], loop: TimedLoop) -> None:
     """Read each page of the console of such a fleet."""
+    fleet = FullFleet(Crowd(*size, skus=66, most_machines=size[0]), 1.0, Pace())
     with tempfile.TemporaryDirectory() as folder:
-        store = await open_store(f"sqlite:///{folder}/state.db")
-        try:
-            await read_all(answers(size, store), loop)
-        finally:
-            await store.close()
+        async with fleet.at_rest(Path(folder)) as controller:
+            controller.reconciler.plan = plan(controller.journal.fleet())
+            await read_all(controller.queries, loop)
 
 
 async def read_all(queries: FleetAnswers, loop: TimedLoop) -> None:
@@ -119,16 +107,6 @@ async def read_all(queries: FleetAnswers, loop: TimedLoop) -> None:
         for path in PAGES:
             found = [await read(http, path, loop) for _ in range(TRIES)]
             print_line(path, found)
-
-
-def answers(size: tuple[int, int], store: Store) -> FleetAnswers:
-    """Return the answers of a controller with such a fleet."""
-    ledger = crowded(Crowd(*size, skus=66, most_machines=size[0]))
-    journal = Journal(ledger, store, StillClock(), NoTelemetry())
-    past = RecentPast(journal)
-    past.resume()
-    made = plan(ledger.fleet(NOW))
-    return FleetAnswers(journal, store, [ProviderName(EAST)], lambda: made, past, tuple, dict)
 
 
 async def read(http: aiohttp.ClientSession, path: str, loop: TimedLoop) -> Figures:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from autoscaler.app.collecting import keep_out_of_collections
-from autoscaler.controller.composition import Ports
+from autoscaler.controller.composition import Controller, Ports
 from autoscaler.controller.intake import Intake, Parse
 from autoscaler.controller.ports.provider import (
     LaunchAnswer,
@@ -204,6 +204,20 @@ class FullFleet:
         finally:
             freezing.cancel()
             await process.stop()
+            await store.close()
+
+    @asynccontextmanager
+    async def at_rest(self, folder: Path) -> AsyncIterator[Controller]:
+        """A controller that has taken the crowd over and does nothing, for questions about it."""
+        store = await FullStore.open(folder / "state.db")
+        assert isinstance(store, FullStore)
+        try:
+            saved, catalogue = _saved(self._ledger), self._ledger.state.catalogue
+            made = settings(catalogue, self._parse, self._pace)
+            controller = Controller(self._ports(store), made, saved.installations)
+            await controller.resume(saved)
+            yield controller
+        finally:
             await store.close()
 
     @property
