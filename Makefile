@@ -108,8 +108,8 @@ worlds: setup
 	@nice $(PYTEST) tests/chaos
 
 rooms: setup
-	@echo '==> pytest without tests/lab, tests/chaos, tests/cluster, tests/terraform, tests/windows and the edges'
-	@nice $(PYTEST) --ignore=tests/lab --ignore=tests/chaos --ignore=tests/cluster --ignore=tests/terraform --ignore=tests/windows $(EDGES:%=--ignore=%) tests
+	@echo '==> pytest without the edges, and the folders of the other parts'
+	@nice $(PYTEST) --ignore=tests/lab --ignore=tests/chaos --ignore=tests/cluster --ignore=tests/docker_images --ignore=tests/terraform --ignore=tests/windows $(EDGES:%=--ignore=%) tests
 
 edges: setup
 	@echo '==> pytest, the edges'
