@@ -66,6 +66,8 @@ if [[ "$purpose" == test ]]; then
   [[ "$HOSTTYPE" != x86_64 ]] || command -v wine > /dev/null || packages+=(wine wine64)
   # They open the console in a browser.
   [[ -n "${CHROMIUM:-}" ]] || command -v chromium > /dev/null || packages+=(chromium)
+  # Playwright drives it, with a Node.js that needs this library.
+  [[ "$(/sbin/ldconfig -p 2> /dev/null)" == *libatomic.so.1* ]] || packages+=(libatomic1)
   # They build machine images.
   command -v packer > /dev/null || packages+=(packer)
 fi
