@@ -17,7 +17,14 @@ import yaml
 
 from lab.ec2.moto import MotoProcess
 from lab.laboratory import LabFleet, Laboratory
-from tests.lab.system.harness import ec2_sku, job, until, wrong_runners, wrong_slots
+from tests.lab.system.harness import (
+    ec2_sku,
+    job,
+    read_records,
+    until,
+    wrong_runners,
+    wrong_slots,
+)
 from tests.lab.system.pace import PATIENCE, yielding
 from tests.terraform.account import front_of
 from tests.terraform.hosts import Account, Host
@@ -115,5 +122,7 @@ async def test_a_new_host_takes_over_without_losing_a_job_or_doubling_a_machine(
             if lost == "host":
                 assert wrong_slots(lab) == []
                 assert wrong_runners(lab) == []
-                assert len(lab.ec2.instances) == len(jobs)
+                # On a slow host, machines that boot while the controller is away give up, and are replaced.
+                known = {machine.placement.provider_id for machine in read_records(lab).machines}
+                assert {instance.id for instance in lab.ec2.instances} == known
                 assert await asyncio.to_thread(account.holders) == [new.instance]
