@@ -62,3 +62,16 @@ async def test_a_provider_of_another_kind_is_refused(tmp_path: Path, name: str) 
     with pytest.raises(ValueError, match=f"provider {name} is not on"):
         factories[ProviderName(name)].remake(CONTEXT)(other)
     await other.close()
+
+
+@pytest.mark.parametrize("name", ["cloud", "us-east-1"])
+async def test_a_remade_provider_has_what_the_first_adopted_meanwhile(
+    tmp_path: Path, name: str
+) -> None:
+    factory = provider_factories(example(tmp_path), provider_kinds())[ProviderName(name)]
+    first = factory.make(CONTEXT)
+    make = factory.remake(CONTEXT)
+    first.adopt(InstallationId("feedbeef"))
+    settings = vars(make(first))["_settings"]
+    assert settings.installations.own == "feedbeef"
+    await first.close()
