@@ -135,9 +135,16 @@ async def test_a_misbehaving_machine_is_terminated_for_the_right_reason_and_in_t
     assert machine.failure is story.failure
     if story.failure is FailureClass.HEALTH_CHECK:
         return  # it powers off while it is being ended: either may come first
-    assert machine.termination.reason is story.reason_code
+    reason = machine.termination.reason
+    # A machine that exits powers itself off. On a slow host the controller may end it first.
+    off_too_late = reason is TerminationReason.EXITED
+    assert reason is story.reason_code or (
+        off_too_late and story.reason_code is TerminationReason.POWERED_OFF
+    )
     assert instance.reason is not None
-    by_itself = story.reason_code in {*FOUND_REASONS, TerminationReason.FAILED}
+    if off_too_late:
+        return
+    by_itself = reason in {*FOUND_REASONS, TerminationReason.FAILED}
     assert instance.reason[0] == (BY_ITSELF if by_itself else BY_USER)[0]
 
 
