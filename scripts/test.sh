@@ -55,7 +55,7 @@ behind=(images laboratory services kills worlds edges types contracts windows te
 run crowds
 exec 3>&1
 processes=()
-for line in images "laboratory kills" worlds "edges types contracts windows" terraform; do
+for line in "images terraform" "laboratory kills" worlds "edges types contracts windows"; do
   # Ctrl-C ends the part, not the shell that records its result.
   (
     trap '' INT

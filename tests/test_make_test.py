@@ -13,7 +13,7 @@ import pytest
 from tests.patience import PATIENCE
 
 SCRIPT = Path(__file__).parents[1] / "scripts" / "test.sh"
-LINES = ["images", "laboratory", "worlds", "edges", "terraform", "programs"]
+LINES = ["images", "laboratory", "worlds", "edges", "programs"]
 """Each part starts after the parts before it in its line."""
 
 PARTS = [
@@ -118,7 +118,7 @@ def test_ctrl_c_ends_all_parts_and_starts_no_other(run: Run) -> None:
     os.killpg(started.pid, signal.SIGINT)
     output, _ = started.communicate(timeout=PATIENCE)
     assert started.returncode == 1
-    later = {"contracts", "kills", "types", "windows", "cluster", "pods", "services"}
+    later = {"contracts", "kills", "types", "windows", "terraform", "cluster", "pods", "services"}
     assert not later & set(run.calls.read_text().split())
     results = {part: result for result, part in summary(output)}
     assert {results[part] for part in sorted(later | {"rooms"})} == {"not"}
