@@ -60,6 +60,15 @@ def history_of(lab: Laboratory, machine: str, event: str) -> list[str]:
         return [detail for (detail,) in file.execute(query, (machine, event))]
 
 
+def moments_of(lab: Laboratory, event: str) -> dict[str, float]:
+    """Return when this kind of event last came into the history of each machine, in lab seconds."""
+    query = (
+        "SELECT record, max(at) FROM history WHERE kind = 'machine' AND event = ? GROUP BY record"
+    )
+    with closing(_store(lab)) as file:
+        return dict(file.execute(query, (event,)))
+
+
 def records_in(file: sqlite3.Connection) -> Records:
     """All records of an open store."""
 

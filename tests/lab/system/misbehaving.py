@@ -146,7 +146,8 @@ class Outcome:
     """Everything that was seen. `samples` are the controller's own counts, from time to time.
 
     `consoles` are, by SKU, the console in the history of the machine that misbehaved. `failures` are, by
-    machine, the details of its failure in its history.
+    machine, the details of its failure in its history. `exited` and `terminating` are, by machine, when it
+    became so.
     """
 
     records: Records
@@ -157,6 +158,8 @@ class Outcome:
     registrations: Sequence[RegisteredRunnerView]
     consoles: dict[str, list[str]]
     failures: dict[str, list[str]]
+    exited: dict[str, float]
+    terminating: dict[str, float]
 
     def instances_of(self, sku: str) -> list[Instance]:
         """In the order of their launch."""

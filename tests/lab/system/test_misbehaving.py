@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator
 import pytest
 import pytest_asyncio
 
+from autoscaler.ledger.deadlines import POWER_OFF_TIME
 from autoscaler.model.failures import FailureClass
 from autoscaler.model.machines import FOUND_REASONS, MachineState, TerminationReason
 from autoscaler.model.runners import RunnerState
@@ -17,7 +18,7 @@ from lab.ec2.moto import MotoProcess
 from lab.laboratory import Laboratory
 from lab.machines.misbehaving_host import PANIC
 from lab.machines.misbehaviour import Misbehaviour
-from tests.lab.system.harness import history_of, job, read_records
+from tests.lab.system.harness import history_of, job, moments_of, read_records
 from tests.lab.system.misbehaving import EARLY, STORIES, Outcome, Sample, fleet, live
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -59,6 +60,8 @@ async def outcome(moto: MotoProcess) -> AsyncIterator[Outcome]:
                 if one.placement.provider_id in instances
             },
             {one.id: history_of(lab, one.id, MachineState.FAILED) for one in records.machines},
+            moments_of(lab, MachineState.EXITED),
+            moments_of(lab, MachineState.TERMINATING),
         )
 
 
@@ -136,15 +139,13 @@ async def test_a_misbehaving_machine_is_terminated_for_the_right_reason_and_in_t
     if story.failure is FailureClass.HEALTH_CHECK:
         return  # it powers off while it is being ended: either may come first
     reason = machine.termination.reason
-    # A machine that exits powers itself off. On a slow host the controller may end it first.
-    off_too_late = reason is TerminationReason.EXITED
-    assert reason is story.reason_code or (
-        off_too_late and story.reason_code is TerminationReason.POWERED_OFF
-    )
+    if reason is TerminationReason.EXITED:
+        assert outcome.terminating[machine.id] - outcome.exited[machine.id] >= POWER_OFF_TIME
+        if story.reason_code is TerminationReason.POWERED_OFF:
+            return  # on a slow host it did not power itself off in that time
+    assert reason is story.reason_code
     assert instance.reason is not None
-    if off_too_late:
-        return
-    by_itself = reason in {*FOUND_REASONS, TerminationReason.FAILED}
+    by_itself = story.reason_code in {*FOUND_REASONS, TerminationReason.FAILED}
     assert instance.reason[0] == (BY_ITSELF if by_itself else BY_USER)[0]
 
 
