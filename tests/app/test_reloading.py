@@ -1,10 +1,7 @@
 """A changed fleet.yaml: applied without a restart, refused with its problems, or only planned."""
 
 import asyncio
-import json
-import os
 import signal
-import sys
 from collections.abc import AsyncIterator, Collection
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -33,7 +30,7 @@ from autoscaler.model.installations import Installations
 from autoscaler.model.operators import OperatorName
 from autoscaler.providers.registry import provider_kinds
 from autoscaler.views.preview import Preview
-from tests.app.test_running import ROOT, SERVE
+from tests.app.served_process import TOKEN, logged, serving, write_operators
 from tests.config.fleet_file import Folder
 from tests.controller.fakes import RecordingTelemetry
 from tests.controller.virtual_time import VirtualClock
@@ -43,7 +40,6 @@ from tests.providers.memory.fleet import TEXT
 from tests.providers.memory.provider import MemoryProvider
 
 INSTALLATIONS = Installations(InstallationId("0badcafe"))
-TOKEN = "t" * 40
 NOTHING = Preview((), (), 0, (), 0, 1.0, 1.0)
 ALICE = OperatorName("alice")
 
@@ -329,49 +325,22 @@ async def test_a_running_controller_reloads_on_sighup_and_answers_plans(tmp_path
         "scopes: [{org: acme}]", "scopes: [{org: acme}]\n  api_url: http://127.0.0.1:9"
     ).replace("public_url:", "admin_token_file: admin-token, public_url:")
     (folder / "fleet.yaml").write_text(nowhere)
-    (folder / "admin-token").write_text(f"alice operate {TOKEN}\n")
-    (folder / "admin-token").chmod(0o600)
-    process = await asyncio.create_subprocess_exec(
-        sys.executable,
-        "-u",
-        "-c",
-        SERVE,
-        REGISTERED[-1],
-        cwd=folder,
-        env=os.environ | {"PYTHONPATH": str(ROOT)},
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.STDOUT,
-    )
-    try:
-        async with asyncio.timeout(PATIENCE):
-            address = (await _logged(process, "serving"))["on"]
-            changed = nowhere.replace("machines: 20", "machines: 21")
-            (folder / "fleet.yaml").write_text(changed)
-            process.send_signal(signal.SIGHUP)
-            reloaded = await _logged(process, "configuration_reloaded")
-            assert (reloaded["by"], reloaded["changed"]) == ("SIGHUP", ["limits.machines"])
-            (folder / "fleet.yaml").write_text("fleet: [")
-            process.send_signal(signal.SIGHUP)
-            refused = await _logged(process, "configuration_not_reloaded")
-            assert "is not YAML" in refused["problems"][0]
-            found = await _planned(address, nowhere.encode())
-            assert found["changed"] == ["limits.machines"]
-            process.terminate()
-            assert await process.wait() == 0
-    finally:
-        if process.returncode is None:
-            process.kill()
-            await process.wait()
-
-
-async def _logged(process: asyncio.subprocess.Process, event: str) -> dict[str, Any]:
-    """Return the next line of this event."""
-    assert process.stdout is not None
-    async for text in process.stdout:
-        line: dict[str, Any] = json.loads(text)
-        if line["event"] == event:
-            return line
-    raise AssertionError(f"the process ended without {event}")
+    write_operators(folder)
+    async with serving(folder, REGISTERED[-1]) as process:
+        address = (await logged(process, "serving"))["on"]
+        changed = nowhere.replace("machines: 20", "machines: 21")
+        (folder / "fleet.yaml").write_text(changed)
+        process.send_signal(signal.SIGHUP)
+        reloaded = await logged(process, "configuration_reloaded")
+        assert (reloaded["by"], reloaded["changed"]) == ("SIGHUP", ["limits.machines"])
+        (folder / "fleet.yaml").write_text("fleet: [")
+        process.send_signal(signal.SIGHUP)
+        refused = await logged(process, "configuration_not_reloaded")
+        assert "is not YAML" in refused["problems"][0]
+        found = await _planned(address, nowhere.encode())
+        assert found["changed"] == ["limits.machines"]
+        process.terminate()
+        assert await process.wait() == 0
 
 
 async def _planned(address: str, content: bytes) -> dict[str, Any]:

@@ -22,7 +22,9 @@ SERVE = """\
 import sys
 from pathlib import Path
 from autoscaler.app.running import serve
-sys.exit(serve(Path("fleet.yaml"), log_format="json", log_level="info", providers=(sys.argv[1],)))
+from autoscaler.providers.registry import PROVIDERS
+providers = tuple(sys.argv[1:]) or PROVIDERS
+sys.exit(serve(Path("fleet.yaml"), log_format="json", log_level="info", providers=providers))
 """
 
 
