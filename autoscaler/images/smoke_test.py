@@ -115,7 +115,8 @@ def try_image(
         while now() - began < PATIENCE:
             # The state first: output that was written before the end is then in the console.
             state = ec2.state(instance)
-            verdict = read_verdict(ec2.console(instance))
+            # EC2 checks the machine's tag before it shows the console; a pending machine may not have it yet.
+            verdict = None if state == "pending" else read_verdict(ec2.console(instance))
             if verdict is not None:
                 return verdict
             if state in ("shutting-down", "terminated", "stopped"):

@@ -114,8 +114,21 @@ data "aws_iam_policy_document" "trust" {
 # Packer tags an image and its snapshots after it has made them, so the role can tag any image of the account.
 data "aws_iam_policy_document" "build" {
   statement {
-    sid       = "Describe"
-    actions   = ["ec2:Describe*", "ec2:GetConsoleOutput"]
+    sid = "Describe"
+    # Not `ec2:Describe*`: DescribeInstanceAttribute returns the user data of any machine.
+    actions = [
+      "ec2:DescribeImages",
+      "ec2:DescribeInstanceStatus",
+      "ec2:DescribeInstances",
+      "ec2:DescribeLaunchTemplateVersions",
+      "ec2:DescribeLaunchTemplates",
+      "ec2:DescribeRegions",
+      "ec2:DescribeSecurityGroups",
+      "ec2:DescribeSnapshots",
+      "ec2:DescribeSubnets",
+      "ec2:DescribeTags",
+      "ec2:DescribeVolumes",
+    ]
     resources = ["*"]
   }
   statement {
@@ -168,10 +181,11 @@ data "aws_iam_policy_document" "build" {
     }
   }
   statement {
-    sid = "ChangeAndDeleteOwn"
+    sid = "ReadChangeAndDeleteOwn"
     actions = [
       "ec2:DeleteSnapshot",
       "ec2:DeregisterImage",
+      "ec2:GetConsoleOutput",
       "ec2:ModifyInstanceAttribute",
       "ec2:StopInstances",
       "ec2:TerminateInstances",
