@@ -1,10 +1,10 @@
-"""Brings Terraform, its AWS provider and the AWS CLI for the tests, once for all clones on a host.
+"""Brings Terraform, its AWS provider, the AWS CLI and checkov for the tests, once for all clones on a host.
 
     python -m lab.terraform.build
 
 Uses what `lab.terraform.parts` finds. Otherwise downloads Terraform from its maker and checks the SHA-256, and
 lets Terraform download the provider from its registry and check the signature: 250 MB together, 800 MB on
-disk. The AWS CLI comes from PyPI. Does nothing if all are there.
+disk. The AWS CLI and checkov come from PyPI. Does nothing if all are there.
 """
 
 import fcntl
@@ -22,19 +22,20 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from lab.terraform.parts import (
-    AWS_CLI,
     PROVIDER,
     PROVIDER_VERSION,
+    PYTHON_PROGRAMS,
     VERSION,
     ZIP_SHA256,
     Parts,
-    built_aws_cli,
     built_mirror,
     built_program,
+    built_python_program,
     cache,
     find_mirror,
     find_program,
     platform_name,
+    requirements,
 )
 
 UV = Path(__file__).parents[2] / ".cache" / "uv" / "bin" / "uv"
@@ -108,19 +109,23 @@ def _mirror(program: Path, environment: Mapping[str, str], note: Note) -> Path:
     return target
 
 
-def bring_aws_cli(environment: Mapping[str, str], note: Note) -> Path:
-    """Install the AWS CLI if it is missing. Return its folder. Raises OSError and CalledProcessError."""
-    target = built_aws_cli(environment)
+def bring_python_program(program: str, environment: Mapping[str, str], note: Note) -> Path:
+    """Install a program from PyPI if it is missing. Return its folder.
+
+    Raises OSError and CalledProcessError.
+    """
+    target = built_python_program(program, environment)
     target.parent.mkdir(parents=True, exist_ok=True)
     with (target.parent / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not target.is_dir():
-            note("Installing the AWS CLI")
+            note(f"Installing {PYTHON_PROGRAMS[program]}")
             with tempfile.TemporaryDirectory(dir=target.parent, prefix=".part-") as scratch:
-                part = Path(scratch) / "awscli"
+                part = Path(scratch) / program
                 command = [str(UV), "pip", "install", "--quiet", "--no-deps", "--require-hashes"]
                 command += ["--python", sys.executable, "--target", str(part)]
-                subprocess.run([*command, "--requirements", str(AWS_CLI)], check=True)  # noqa: S603
+                command += ["--requirements", str(requirements(program))]
+                subprocess.run(command, check=True)  # noqa: S603
                 part.rename(target)
     return target
 
@@ -133,7 +138,8 @@ def main() -> int:
 
     try:
         bring(os.environ, note)
-        bring_aws_cli(os.environ, note)
+        for program in PYTHON_PROGRAMS:
+            bring_python_program(program, os.environ, note)
     except (OSError, ValueError, zipfile.BadZipFile, subprocess.CalledProcessError) as error:
         hint = f"install Terraform {VERSION} on the PATH, and the provider in a filesystem mirror"
         print(f"error: could not bring Terraform ({error}); or {hint}", file=sys.stderr)  # noqa: T201

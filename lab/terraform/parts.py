@@ -1,4 +1,4 @@
-"""Finds Terraform, its AWS provider and the AWS CLI on this host.
+"""Finds Terraform, its AWS provider, the AWS CLI and checkov on this host.
 
     python -m lab.terraform.parts
 
@@ -28,8 +28,14 @@ HOST = "registry.terraform.io"
 PROVIDER = f"{HOST}/hashicorp/aws"
 PROVIDER_VERSION = "5.100.0"
 
-AWS_CLI = Path(__file__).parent / "awscli.txt"
-"""The AWS CLI from PyPI, with its checksums. It needs other versions of packages than the project does."""
+PACKAGES = Path(__file__).parent
+"""Has a file with the pinned packages of each program from PyPI.
+
+`uv pip compile --universal --python-version 3.11 --generate-hashes --no-annotate --no-header` writes them.
+"""
+
+PYTHON_PROGRAMS = {"aws": "awscli", "checkov": "checkov"}
+"""The package of each program from PyPI. They need other versions of packages than the project does."""
 
 ROOTS = (Path("/opt"), Path("/usr/share"), Path("/usr/local/share"))
 """Folders in which hosts keep a filesystem mirror. The user's own is in `~/.terraform.d`."""
@@ -131,17 +137,25 @@ def find(environment: Environment = os.environ) -> Parts:
     return Parts(program, mirror)
 
 
-def built_aws_cli(environment: Environment = os.environ) -> Path:
-    """Return the folder of the AWS CLI that `build` installs, whether or not it is there."""
-    digest = hashlib.sha256(AWS_CLI.read_bytes() + sys.version.encode())
-    return cache(environment) / f"awscli-{digest.hexdigest()[:12]}"
+def requirements(program: str) -> Path:
+    """Return the file with the packages of a program from PyPI, and their checksums."""
+    return PACKAGES / f"{PYTHON_PROGRAMS[program]}.txt"
 
 
-def find_aws_cli(environment: Environment = os.environ) -> Path:
-    """Return the folder of the AWS CLI. Raises TerraformMissingError with the command that brings it."""
-    folder = built_aws_cli(environment)
+def built_python_program(program: str, environment: Environment = os.environ) -> Path:
+    """Return the folder with the packages of a program from PyPI, whether or not `build` has made it."""
+    digest = hashlib.sha256(requirements(program).read_bytes() + sys.version.encode())
+    return cache(environment) / f"{PYTHON_PROGRAMS[program]}-{digest.hexdigest()[:12]}"
+
+
+def find_python_program(program: str, environment: Environment = os.environ) -> Path:
+    """Return the folder with the packages of a program from PyPI; `bin` in it has the program.
+
+    Raises TerraformMissingError with the command that brings it.
+    """
+    folder = built_python_program(program, environment)
     if not folder.is_dir():
-        raise TerraformMissingError(f"the AWS CLI is missing; run: {COMMAND}")
+        raise TerraformMissingError(f"{PYTHON_PROGRAMS[program]} is missing; run: {COMMAND}")
     return folder
 
 

@@ -16,7 +16,7 @@ from typing import Any
 from aiohttp import web
 
 from lab.terraform.commands import SOURCE
-from lab.terraform.parts import find_aws_cli
+from lab.terraform.parts import find_python_program
 from tests.terraform.account import FLEET, REGION, client, create_secrets, credentials
 
 PROGRAM = SOURCE / "modules" / "controller" / "host" / "host.py"
@@ -147,7 +147,7 @@ class Host:
         await self._metadata.start()
         programs = self.folder / "bin"
         programs.mkdir(parents=True)
-        cli = find_aws_cli()
+        cli = find_python_program("aws")
         aws = f'#!/bin/sh\nexec env PYTHONPATH={cli} {sys.executable} {cli}/bin/aws "$@"\n'
         check = '#!/bin/sh\ngrep -q "^fleet:" "$RUN/$1"\n'
         restart = '#!/bin/sh\necho restarted >> "$CALLS"\n'

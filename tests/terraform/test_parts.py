@@ -14,6 +14,7 @@ from lab.terraform.parts import (
     COMMAND,
     PROVIDER,
     PROVIDER_VERSION,
+    PYTHON_PROGRAMS,
     VERSION,
     TerraformMissingError,
     built_mirror,
@@ -21,6 +22,7 @@ from lab.terraform.parts import (
     find,
     find_mirror,
     find_program,
+    find_python_program,
     platform_name,
 )
 
@@ -79,6 +81,14 @@ def test_a_missing_provider_names_the_command_that_brings_it(
     place_program(environment)
     with pytest.raises(TerraformMissingError, match=rf"aws 5\.100\.0 is missing; run: {COMMAND}"):
         find(environment)
+
+
+@pytest.mark.parametrize(("program", "package"), PYTHON_PROGRAMS.items())
+def test_a_missing_program_from_pypi_names_the_command_that_brings_it(
+    environment: dict[str, str], program: str, package: str
+) -> None:
+    with pytest.raises(TerraformMissingError, match=f"{package} is missing; run: {COMMAND}"):
+        find_python_program(program, environment)
 
 
 def test_terraform_on_the_path_is_preferred_to_a_downloaded_one(

@@ -11,6 +11,8 @@ data "aws_iam_policy_document" "trust" {
 }
 
 data "aws_iam_policy_document" "host" {
+  #checkov:skip=CKV_AWS_111:Session Manager and CloudWatch's metrics have no resources to name; AWS's own policies for them name none
+  #checkov:skip=CKV_AWS_356:Session Manager and CloudWatch's metrics have no resources to name; AWS's own policies for them name none
   statement {
     sid       = "DescribeHostsAndVolumes"
     actions   = ["ec2:DescribeInstances", "ec2:DescribeVolumes"]

@@ -29,6 +29,8 @@ locals {
 }
 
 resource "aws_cloudwatch_log_group" "controller" {
+  #checkov:skip=CKV_AWS_158:CloudWatch encrypts every log, and no secret is in this one
+  #checkov:skip=CKV_AWS_338:log_days says for how long; the history of jobs and machines is in the store
   name              = "/gpu-runner-autoscaler/${var.fleet}"
   retention_in_days = var.log_days
   tags              = var.tags

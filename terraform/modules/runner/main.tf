@@ -66,6 +66,7 @@ resource "aws_iam_instance_profile" "runner" {
 # The rules are within the group. Rules that are resources of their own depend on the group, so a `destroy` would
 # delete them before it tries the group, and running machines would lose their network.
 resource "aws_security_group" "runner" {
+  #checkov:skip=CKV2_AWS_5:The controller attaches it to the machines that it launches
   name        = local.name
   description = "Machines of the fleet ${var.fleet}: no ingress"
   vpc_id      = var.vpc_id
