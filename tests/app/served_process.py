@@ -23,17 +23,21 @@ def write_operators(folder: Path) -> None:
 
 @asynccontextmanager
 async def serving(
-    folder: Path, *providers: str, environment: Mapping[str, str] | None = None
+    folder: Path,
+    *providers: str,
+    environment: Mapping[str, str] | None = None,
+    before: str = "",
 ) -> AsyncIterator[asyncio.subprocess.Process]:
     """Start a controller with a folder's fleet.yaml, and kill it at the end if it still runs.
 
-    `providers` are lines of the registry; without one: those of the product.
+    `providers` are lines of the registry; without one: those of the product. `before` is Python
+    that runs first.
     """
     process = await asyncio.create_subprocess_exec(
         sys.executable,
         "-u",
         "-c",
-        SERVE,
+        before + SERVE,
         *providers,
         cwd=folder,
         env=os.environ | {"PYTHONPATH": str(ROOT)} | dict(environment or {}),
@@ -49,11 +53,11 @@ async def serving(
             await process.wait()
 
 
-async def logged(process: asyncio.subprocess.Process, event: str) -> dict[str, Any]:
-    """Return the next line of this event."""
+async def logged(process: asyncio.subprocess.Process, *events: str) -> dict[str, Any]:
+    """Return the next line of one of these events."""
     assert process.stdout is not None
     async for text in process.stdout:
         line: dict[str, Any] = json.loads(text)
-        if line["event"] == event:
+        if line["event"] in events:
             return line
-    raise AssertionError(f"the process ended without {event}")
+    raise AssertionError(f"the process ended without {' or '.join(events)}")

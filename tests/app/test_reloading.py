@@ -1,12 +1,14 @@
 """A changed fleet.yaml: applied without a restart, refused with its problems, or only planned."""
 
 import asyncio
+import shutil
 import signal
-from collections.abc import AsyncIterator, Collection
+from collections.abc import AsyncIterator, Callable, Collection
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
 
 import aiohttp
 import pytest
@@ -14,7 +16,7 @@ import pytest_asyncio
 from structlog.testing import capture_logs
 
 from autoscaler.app.preflight import load_for_service
-from autoscaler.app.reloading import InUse, Reloading, _health_checks
+from autoscaler.app.reloading import InUse, Reloading
 from autoscaler.app.translation import catalogue, provider_factories
 from autoscaler.config.changed_keys import changed_keys, shown, takes_effect
 from autoscaler.controller.guarded_providers import GuardedProvider
@@ -31,6 +33,7 @@ from autoscaler.model.operators import OperatorName
 from autoscaler.providers.registry import provider_kinds
 from autoscaler.views.preview import Preview
 from tests.app.served_process import TOKEN, logged, serving, write_operators
+from tests.app.test_running import ROOT
 from tests.config.fleet_file import Folder
 from tests.controller.fakes import RecordingTelemetry
 from tests.controller.virtual_time import VirtualClock
@@ -39,7 +42,19 @@ from tests.providers.memory import REGISTERED
 from tests.providers.memory.fleet import TEXT
 from tests.providers.memory.provider import MemoryProvider
 
+P = ParamSpec("P")
+T = TypeVar("T")
+
 INSTALLATIONS = Installations(InstallationId("0badcafe"))
+VERSIONS = ROOT / "autoscaler" / "images" / "versions.yaml"
+INSTALLING = (
+    ("limits:", "versions_file: versions.yaml\nlimits:"),
+    (
+        "max_machines: 3\n",
+        "max_machines: 3\n    driver: install\n    accelerator: {vendor: nvidia, count: 1}\n",
+    ),
+)
+"""Changes of fleet.yaml, after which a SKU installs a driver of its own versions_file."""
 NOTHING = Preview((), (), 0, (), 0, 1.0, 1.0)
 ALICE = OperatorName("alice")
 
@@ -56,7 +71,6 @@ class Parts:
     """Cleared: reads and previews wait."""
     asked: asyncio.Event = field(default_factory=asyncio.Event)
     changed: asyncio.Event = field(default_factory=asyncio.Event)
-    read: asyncio.Event = field(default_factory=asyncio.Event)
 
     def __post_init__(self) -> None:
         self.answers.set()
@@ -64,7 +78,6 @@ class Parts:
     async def read_providers_again(self) -> None:
         await self.answers.wait()
         self.read_again += 1
-        self.read.set()
 
     def change_catalogue(self, changed: Catalogue) -> int:
         self.catalogue = changed
@@ -116,6 +129,31 @@ async def served(tmp_path: Path) -> AsyncIterator[Served]:
     )
     assert isinstance(port, Reloading)
     yield Served(file, in_use, parts, port, skus, providers)
+
+
+class Steps(ThreadPoolExecutor):
+    """Runs what a reload leaves to a thread, and calls a function in the loop before the reload goes on."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, then: Callable[[], None]) -> None:
+        super().__init__(max_workers=1)
+        self._loop, self._then = loop, then
+
+    def submit(self, step: Callable[P, T], /, *args: P.args, **named: P.kwargs) -> Future[T]:
+        """Begin a step (see `Executor.submit`)."""
+
+        def run() -> T:
+            try:
+                return step(*args, **named)
+            finally:
+                self._loop.call_soon_threadsafe(self._then)
+
+        return super().submit(run)
+
+
+def between_steps(then: Callable[[], None]) -> None:
+    """Call a function between the steps of the next reload."""
+    loop = asyncio.get_running_loop()
+    loop.set_default_executor(Steps(loop, then))
 
 
 async def test_changed_skus_and_limits_take_effect_with_their_offerings(served: Served) -> None:
@@ -225,7 +263,8 @@ async def test_one_plan_is_made_at_a_time_even_if_its_caller_left(served: Served
     with pytest.raises(asyncio.CancelledError):
         await asking
     with pytest.raises(PlanInProgressError):
-        await served.reloading.plan_against(content)
+        async with asyncio.timeout(0.0):  # refused at once, without waiting for the first plan
+            await served.reloading.plan_against(content)
     served.parts.answers.set()
     await asyncio.sleep(0.0)  # the first plan ends
     assert (await served.reloading.plan_against(content)).preview == NOTHING
@@ -255,35 +294,45 @@ async def test_a_reload_goes_on_when_its_caller_left(served: Served) -> None:
         with pytest.raises(asyncio.CancelledError):
             await reloading
         served.parts.answers.set()
-        await served.parts.read.wait()
+        await asyncio.gather(*(asyncio.all_tasks() - {asyncio.current_task()}))
+    assert served.parts.read_again == 1
 
 
 async def test_a_reload_keeps_the_installation_that_was_adopted_meanwhile(served: Served) -> None:
     east = served.providers[ProviderName("east")]
-    first, adopted = east.provider, "0badcafe"
-    reloading = asyncio.create_task(served.reloading.reload(by=ALICE))
-    while east.provider is first:
-        adopted = f"{int(adopted, 16) + 1:08x}"
+    first, adopted = east.provider, [0x0BADCAFE]
+
+    def adopt() -> None:
+        adopted.append(adopted[-1] + 1)
         with suppress(ProviderError):  # its cloud does not run
-            east.adopt(InstallationId(adopted))
-        await asyncio.sleep(0.001)
-    await reloading
+            east.adopt(InstallationId(f"{adopted[-1]:08x}"))
+
+    between_steps(adopt)
+    await served.reloading.reload(by=ALICE)
     found = east.provider
     assert isinstance(found, MemoryProvider)
-    assert found._installations.own == adopted
+    assert found is not first
+    assert len(adopted) > 1
+    assert found._installations.own == f"{adopted[-1]:08x}"
 
 
 async def test_a_versions_file_that_vanishes_during_a_reload_is_a_problem(served: Served) -> None:
-    (served.file.parent / "versions.yaml").write_text("{}")
-    driver = "max_machines: 3\n    driver: install\n    accelerator: {vendor: nvidia, count: 1}"
-    served.write(("store:", "versions_file: versions.yaml\nstore:"), ("max_machines: 3", driver))
-    configuration = load_for_service(
-        served.file, files=False, try_store=False, providers=REGISTERED
+    versions = served.file.parent / "versions.yaml"
+    shutil.copy(VERSIONS, versions)
+    served.write(*INSTALLING)
+    served.in_use.configuration = load_for_service(
+        served.file, try_store=False, providers=REGISTERED
     )
-    (served.file.parent / "versions.yaml").unlink()
-    with pytest.raises(RefusedConfigurationError) as caught:
-        _health_checks(configuration)
-    assert "versions.yaml" in caught.value.problems[0]
+    before, checks = served.parts.catalogue, dict(served.in_use.health_checks)
+    between_steps(lambda: versions.unlink(missing_ok=True))
+    with capture_logs() as lines, pytest.raises(RefusedConfigurationError) as caught:
+        await served.reloading.reload(by=ALICE)
+    (problem,) = caught.value.problems
+    assert problem.startswith(f"{versions}: cannot be read")
+    (line,) = [one for one in lines if one["event"] == "configuration_not_reloaded"]
+    assert line["problems"] == [problem]
+    assert (served.parts.catalogue, served.in_use.health_checks) == (before, checks)
+    assert served.parts.read_again == 0
 
 
 async def test_a_plan_for_absurdly_many_ready_machines_is_refused(served: Served) -> None:
@@ -320,16 +369,10 @@ def test_keys_that_differ_are_named_as_in_messages(served: Served) -> None:
 
 
 async def test_a_running_controller_reloads_on_sighup_and_answers_plans(tmp_path: Path) -> None:
-    folder = Folder(tmp_path).path
-    nowhere = TEXT.replace(
-        "scopes: [{org: acme}]", "scopes: [{org: acme}]\n  api_url: http://127.0.0.1:9"
-    ).replace("public_url:", "admin_token_file: admin-token, public_url:")
-    (folder / "fleet.yaml").write_text(nowhere)
-    write_operators(folder)
+    folder, text = _folder(tmp_path)
     async with serving(folder, REGISTERED[-1]) as process:
         address = (await logged(process, "serving"))["on"]
-        changed = nowhere.replace("machines: 20", "machines: 21")
-        (folder / "fleet.yaml").write_text(changed)
+        (folder / "fleet.yaml").write_text(text.replace("machines: 20", "machines: 21"))
         process.send_signal(signal.SIGHUP)
         reloaded = await logged(process, "configuration_reloaded")
         assert (reloaded["by"], reloaded["changed"]) == ("SIGHUP", ["limits.machines"])
@@ -337,10 +380,61 @@ async def test_a_running_controller_reloads_on_sighup_and_answers_plans(tmp_path
         process.send_signal(signal.SIGHUP)
         refused = await logged(process, "configuration_not_reloaded")
         assert "is not YAML" in refused["problems"][0]
-        found = await _planned(address, nowhere.encode())
+        found = await _planned(address, text.encode())
         assert found["changed"] == ["limits.machines"]
         process.terminate()
         assert await process.wait() == 0
+
+
+VANISHES = """\
+import errno
+import os
+import sys
+def vanish(event, args):
+    if event == "open" and str(args[0]).endswith("versions.yaml") and os.path.exists("vanishes"):
+        frame = sys._getframe()
+        while frame is not None and frame.f_code.co_name != "health_check_parameters":
+            frame = frame.f_back
+        if frame is not None:
+            os.remove("vanishes")
+            sys.stdout.write('{"event": "vanished"}\\n')
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), args[0])
+sys.addaudithook(vanish)
+"""
+"""While the file `vanishes` exists, there is no versions.yaml for the step of a reload that uses it."""
+
+
+async def test_a_versions_file_that_vanishes_after_sighup_is_a_problem_in_the_log(
+    tmp_path: Path,
+) -> None:
+    folder, text = _folder(tmp_path)
+    for before, after in INSTALLING:
+        text = text.replace(before, after)
+    (folder / "fleet.yaml").write_text(text)
+    shutil.copy(VERSIONS, folder)
+    async with serving(folder, REGISTERED[-1], before=VANISHES) as process:
+        await logged(process, "serving")
+        (folder / "vanishes").touch()
+        process.send_signal(signal.SIGHUP)
+        await logged(process, "vanished")
+        process.send_signal(signal.SIGHUP)  # waits until the first reload has ended
+        refused = await logged(process, "configuration_not_reloaded", "configuration_reloaded")
+        assert (refused["event"], refused["by"]) == ("configuration_not_reloaded", "SIGHUP")
+        assert "versions.yaml: cannot be read" in refused["problems"][0]
+        await logged(process, "configuration_reloaded")
+        process.terminate()
+        assert await process.wait() == 0
+
+
+def _folder(parent: Path) -> tuple[Path, str]:
+    """Return a folder with a fleet.yaml whose GitHub does not answer, and the text of the file."""
+    folder = Folder(parent).path
+    text = TEXT.replace(
+        "scopes: [{org: acme}]", "scopes: [{org: acme}]\n  api_url: http://127.0.0.1:9"
+    ).replace("public_url:", "admin_token_file: admin-token, public_url:")
+    (folder / "fleet.yaml").write_text(text)
+    write_operators(folder)
+    return folder, text
 
 
 async def _planned(address: str, content: bytes) -> dict[str, Any]:
