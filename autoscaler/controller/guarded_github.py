@@ -28,6 +28,7 @@ from autoscaler.model.identifiers import (
     Seconds,
 )
 from autoscaler.model.run_origins import RunOrigin
+from autoscaler.model.runner_releases import RunnerRelease
 
 RETRY_AFTER: Seconds = 60.0
 
@@ -116,6 +117,10 @@ class GuardedGitHubLists:
     async def runners(self, scope: str) -> Listing[RegisteredRunner]:
         """See `GitHubLists`."""
         return await guard(lambda: self._lists.runners(scope), GitHubError, _later)
+
+    async def runner_releases(self, scope: str) -> Listing[RunnerRelease]:
+        """See `GitHubLists`."""
+        return await guard(lambda: self._lists.runner_releases(scope), GitHubError, _later)
 
     def pace(self, scope: str) -> float:
         """See `GitHubLists`."""

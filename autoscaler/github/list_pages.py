@@ -26,6 +26,7 @@ from autoscaler.github.runs import WorkflowRun
 from autoscaler.github.timestamps import instant_of
 from autoscaler.model.events import JobObserved
 from autoscaler.model.identifiers import RunnerName
+from autoscaler.model.runner_releases import RunnerRelease, parse_version
 
 _log = structlog.get_logger(__name__)
 
@@ -59,6 +60,17 @@ class _RunPage(Received):
 
 class _JobPage(Received):
     jobs: list[object]
+
+
+class _ReleasePage(RootModel[list[object]]):
+    """A page of a repository's releases: a plain JSON list."""
+
+
+class _Release(Received):
+    tag_name: str
+    published_at: Annotated[str, Field(max_length=40), AfterValidator(_time)] | None
+    draft: bool
+    prerelease: bool
 
 
 class ListedRunner(Received):
@@ -98,6 +110,7 @@ NEWEST = PageFormat(
 )
 RUNS = PageFormat(_RunPage, lambda page: tuple(run.listed() for run in page.workflow_runs))
 RUN = PageFormat(WorkflowRun, lambda run: (run.listed(),))
+RELEASES = PageFormat(_ReleasePage, lambda page: tuple(_releases(page)))
 RUNNERS = PageFormat(RunnerPage, lambda page: tuple(one.registered() for one in page.runners))
 
 
@@ -122,3 +135,14 @@ def _observed(jobs: Iterable[object], source: Source) -> Iterator[JobObserved]:
             state = JOB_STATES.get(job.status or "")
             if state is not None:
                 yield observe(job, state, source)
+
+
+def _releases(page: _ReleasePage) -> Iterator[RunnerRelease]:
+    """Return the published releases whose tag is a version. Others are not offered to runners."""
+    for data in page.root:
+        with suppress(ValueError, OverflowError):
+            release = _Release.model_validate(data)
+            version = parse_version(release.tag_name.removeprefix("v"))
+            published_at = instant_of(release.published_at)
+            if version and published_at and not (release.draft or release.prerelease):
+                yield RunnerRelease(version, published_at)

@@ -1,9 +1,9 @@
-"""Implements the port `GitHubLists` with the REST API: repositories, runs, a run's jobs, runners.
+"""Implements the port `GitHubLists` with the REST API.
 
 All requests have the lowest importance, so they fail first if GitHub's limits do not allow all.
 
 Routes: docs.github.com REST "Apps: installations", "Workflow runs", "Workflow jobs",
-"Self-hosted runners".
+"Self-hosted runners", "Releases".
 """
 
 from dataclasses import replace
@@ -19,7 +19,15 @@ from autoscaler.github.budget import Budget
 from autoscaler.github.exchange import Importance, Request
 from autoscaler.github.installations import Installations
 from autoscaler.github.jobs import Source
-from autoscaler.github.list_pages import NEWEST, REPOSITORIES, RUN, RUNNERS, RUNS, jobs_format
+from autoscaler.github.list_pages import (
+    NEWEST,
+    RELEASES,
+    REPOSITORIES,
+    RUN,
+    RUNNERS,
+    RUNS,
+    jobs_format,
+)
 from autoscaler.github.page_cache import (
     MAX_PAGES,
     PER_PAGE,
@@ -33,6 +41,7 @@ from autoscaler.github.refusals import OUTAGE_DELAY, NotShownError, error_of_all
 from autoscaler.github.targets import Target, target_of_repository, target_of_scope
 from autoscaler.model.events import JobObserved
 from autoscaler.model.identifiers import Instant
+from autoscaler.model.runner_releases import RunnerRelease
 
 FASTEST = 10.0
 """Requests per second for lists, at most; the rate if GitHub has no hourly limit."""
@@ -42,6 +51,11 @@ NEWEST_SHOWN = 30
 
 ASSUMED_LIMIT = 5_000
 """Requests an hour, assumed until an answer reports the limit: GitHub's smallest."""
+
+_RUNNER = Target("actions", "runner")
+
+_RELEASES_SHOWN = 10
+"""Releases that are read: those of about a year. Each has some 30 KB, for its files and its notes."""
 
 _log = structlog.get_logger(__name__)
 
@@ -157,6 +171,16 @@ class Lists:
         )
         return await self._read(target, request, RUNNERS)
 
+    async def runner_releases(self, scope: str) -> Listing[RunnerRelease]:
+        """See `GitHubLists`. Any token may read the releases of a public repository."""
+        request = _list_request(
+            f"{_RUNNER.route}/releases{{?per_page}}",
+            {**_RUNNER.variables, "per_page": _RELEASES_SHOWN},
+        )
+        candidates = await self._candidates(target_of_scope(scope))
+        # An App that is refused here is not tried later at the scope because of it.
+        return await self._read_as(candidates, _RUNNER, request, RELEASES, most=1)
+
     def pace(self, scope: str) -> float:
         """See `GitHubLists`."""
         callers = self._callers.get(target_of_scope(scope).account, ())
@@ -182,10 +206,20 @@ class Lists:
         page_format: PageFormat[Shape, Item],
         most: int = MAX_PAGES,
     ) -> Listing[Item]:
+        candidates = await self._candidates(target)
+        return await self._read_as(candidates, target, request, page_format, most)
+
+    async def _read_as(
+        self,
+        candidates: tuple[Installation, ...],
+        target: Target,
+        request: Request,
+        page_format: PageFormat[Shape, Item],
+        most: int,
+    ) -> Listing[Item]:
         async def read_with(caller: Installation) -> Pages[Item]:
             return await self._pages.read(request, caller, page_format, most)
 
-        candidates = await self._candidates(target)
         read = await self._apps.run(candidates, target, request, read_with)
         if most == MAX_PAGES and not read.whole:
             # A caller would take a part for the whole list, and the other runners for absent.

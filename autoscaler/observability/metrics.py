@@ -1,5 +1,6 @@
 """Implements the `Telemetry` port with Prometheus metrics. Each label has a bounded set of values."""
 
+import math
 from collections.abc import Iterable, Mapping
 
 from prometheus_client import CONTENT_TYPE_LATEST, Gauge
@@ -9,7 +10,7 @@ from autoscaler.model.access import OUTSIDE_ACCESS_REASONS
 from autoscaler.model.accounting import FailureCause, MachineUse, RunState, WaitStage
 from autoscaler.model.catalogue import CapacityType
 from autoscaler.model.failures import HEALTH_CHECKS, FailureClass
-from autoscaler.model.identifiers import ProviderName, Seconds, SkuName
+from autoscaler.model.identifiers import Instant, ProviderName, Seconds, SkuName
 from autoscaler.model.interruptions import NoticeKind, RerunOutcome
 from autoscaler.model.jobs import Admission
 from autoscaler.model.machines import ExitReason, TerminationReason
@@ -183,6 +184,14 @@ class PrometheusTelemetry(CallMetrics):
     def runner_exited(self, sku: SkuName, reason: ExitReason) -> None:
         """See `Telemetry.runner_exited`."""
         self._series.exits.labels(self._sku.value(sku), reason.value).inc()
+
+    def runner_deadline(self, sku: SkuName, version: str, at: Instant | None) -> None:  # noqa: ARG002
+        """See `Telemetry.runner_deadline`. Without a deadline there is no series: 0 would be a time."""
+        name = self._sku.value(sku)
+        if at is None or not math.isfinite(at):
+            self._series.runner_deadline.remove(name)
+        else:
+            self._series.runner_deadline.labels(name).set(at)
 
     def machine_interrupted(self, sku: SkuName, kind: NoticeKind) -> None:
         """See `Telemetry.machine_interrupted`."""

@@ -138,6 +138,11 @@ class Series:
             "Runners that exited, by the reason that their machines report.",
             ("sku", "reason"),
         )
+        self.runner_deadline = registry.gauge(
+            "runner_version_deadline_timestamp_seconds",
+            "Unix time from which GitHub gives no jobs to the runner version of the SKU's machines.",
+            ("sku",),
+        )
         self.circuit_open = registry.gauge(
             "sku_circuit_open", "1 while the circuit breaker of the SKU is open.", ("sku",)
         )

@@ -24,6 +24,7 @@ from lab.github.limits import RateLimits
 from lab.github.matching import Matching
 from lab.github.protocol_routes import ProtocolRoutes
 from lab.github.records import Job, Run
+from lab.github.release_routes import ReleaseRoutes, RunnerReleases
 from lab.github.rerun_routes import RerunRoutes
 from lab.github.runner_routes import RunnerRoutes
 from lab.github.settings import (
@@ -83,6 +84,7 @@ class LabGitHub:
         self._options = options if options is not None else LabGitHubOptions()
         self._clock = clock
         self._timers = Timers(clock)
+        self._releases = RunnerReleases(clock.now())
         self._directory = Directory(apps, organizations)
         self._credentials = Credentials(apps, wall, self._options.token_lifetime)
         self._webhooks = {
@@ -159,6 +161,10 @@ class LabGitHub:
         """Create a repository now. Raises ValueError for an unknown owner or a name that exists."""
         owner, _, name = full_name.partition("/")
         self._directory.create_repository(owner, name, self._clock.now())
+
+    def release_runner(self, tag: str, at: float) -> None:
+        """Publish a release of actions/runner with a tag such as `v2.339.0`, at this lab time."""
+        self._releases.publish(tag, at)
 
     def cancel(self, job: Job) -> None:
         """Cancel a job, queued or running."""
@@ -298,6 +304,7 @@ class LabGitHub:
             *RunnerRoutes(gateway, directory, self._actions, shapes, clock, options).routes(),
             *JobRoutes(gateway, directory, self._workflows, shapes).routes(),
             *RerunRoutes(gateway, directory, self._workflows, self._actions).routes(),
+            *ReleaseRoutes(gateway, self._releases, shapes).routes(),
             *self._protocol.routes(),
             *itself.routes(),
             itself.catch_all(),

@@ -22,6 +22,7 @@ from autoscaler.simulator.world.ids import SequentialIds as SequentialIds
 class RecordingTelemetry:
     """Keeps every call as (method, label values), and the last counts of the fleet."""
 
+    runner_deadlines: dict[SkuName, tuple[str, Instant | None]] = field(default_factory=dict)
     prices_reported: list[
         tuple[ProviderName, CapacityType, Mapping[PriceSource, int], Instant | None]
     ] = field(default_factory=list)
@@ -92,6 +93,9 @@ class RecordingTelemetry:
 
     def runner_group(self, account: str, group: str, reason: str, too_wide: bool) -> None:
         self.said.append(("runner_group", account, group, reason, str(too_wide)))
+
+    def runner_deadline(self, sku: SkuName, version: str, at: Instant | None) -> None:
+        self.runner_deadlines[sku] = version, at
 
     def prices(
         self,

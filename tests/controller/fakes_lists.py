@@ -12,6 +12,7 @@ from autoscaler.model.events import JobObserved
 from autoscaler.model.identifiers import Instant, JobId, Seconds
 from autoscaler.model.jobs import JobState
 from autoscaler.model.run_origins import RunOrigin
+from autoscaler.model.runner_releases import RunnerRelease
 
 T = TypeVar("T")
 HOUR: Seconds = 3600.0
@@ -50,6 +51,7 @@ class FakeLists:
     created: dict[str, Instant] = field(default_factory=dict)
     active: dict[str, dict[int, FakeRun]] = field(default_factory=dict)
     registrations: list[RegisteredRunner] = field(default_factory=list)
+    releases: list[RunnerRelease] = field(default_factory=list)
     broken: dict[str, Exception] = field(default_factory=dict)
     hidden: set[int] = field(default_factory=set)
 
@@ -91,6 +93,9 @@ class FakeLists:
 
     async def runners(self, scope: str) -> Listing[RegisteredRunner]:
         return await self._answer("runners", scope, lambda: tuple(self.registrations))
+
+    async def runner_releases(self, scope: str) -> Listing[RunnerRelease]:
+        return await self._answer("releases", f"releases {scope}", lambda: tuple(self.releases))
 
     def pace(self, scope: str) -> float:
         self._roll()

@@ -247,8 +247,18 @@ async def test_any_other_unlisted_error_of_github_is_retried_later(
         lambda lists: lists.run("acme/widgets", 7),
         lambda lists: lists.jobs("acme/widgets", 7, 0.0),
         lambda lists: lists.runners("org:acme"),
+        lambda lists: lists.runner_releases("org:acme"),
     ],
-    ids=["repositories", "newest_repositories", "newest_runs", "runs", "run", "jobs", "runners"],
+    ids=[
+        "repositories",
+        "newest_repositories",
+        "newest_runs",
+        "runs",
+        "run",
+        "jobs",
+        "runners",
+        "runner_releases",
+    ],
 )
 async def test_an_unlisted_error_in_reading_a_list_affects_only_that_read(
     call: Callable[[GuardedGitHubLists], Awaitable[object]],
@@ -296,6 +306,7 @@ METHODS: list[tuple[Any, str, int, type[Exception]]] = [
     (GuardedGitHubLists, "run", 2, RetryLaterError),
     (GuardedGitHubLists, "jobs", 3, RetryLaterError),
     (GuardedGitHubLists, "runners", 1, RetryLaterError),
+    (GuardedGitHubLists, "runner_releases", 1, RetryLaterError),
     (GuardedReruns, "rerun", 4, RetryLaterError),
     (GuardedProvider, "prepare", 1, ProviderError),
     (GuardedProvider, "launch", 1, OutcomeUnknownError),

@@ -17,6 +17,7 @@ class StandInLists:
     runs: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
     jobs: dict[tuple[str, int], list[dict[str, Any]]] = field(default_factory=dict)
     repositories: list[dict[str, Any]] = field(default_factory=list)
+    releases: list[Any] = field(default_factory=list)
     etags: bool = False
     conditional: int = 0
 
@@ -74,11 +75,21 @@ class StandInLists:
             return web.json_response(found[: int(request.query["per_page"])])
 
         app.router.add_get(f"{root}/orgs/{{owner}}/repos", newest)
+        self._add_releases(app, root, need)
         actions = f"{root}/repos/{{owner}}/{{repo}}/actions"
         app.router.add_get(f"{actions}/runs", runs)
         app.router.add_get(f"{actions}/runs/{{id}}", run)
         app.router.add_get(f"{actions}/runs/{{id}}/jobs", jobs)
         app.router.add_get(f"{root}/installation/repositories", repositories)
+
+    def _add_releases(self, app: web.Application, root: str, need: Any) -> None:
+        async def releases(request: web.Request) -> web.Response:
+            need(request)
+            if _repository(request) != "actions/runner":
+                return web.json_response({"message": "Not Found"}, status=404)
+            return web.json_response(self.releases[: int(request.query["per_page"])])
+
+        app.router.add_get(f"{root}/repos/{{owner}}/{{repo}}/releases", releases)
 
 
 def _repository(request: web.Request) -> str:

@@ -331,3 +331,73 @@ async def test_the_newest_repositories_of_an_organization_take_one_call(
     assert newest is not None
     assert newest - (found.items[1].created_at or 0.0) == 86_400.0
     assert world.github.count(r"GET /api/v3/orgs/acme/repos") == 1
+
+
+def release(tag: str, **changes: Any) -> dict[str, Any]:
+    return {
+        "tag_name": tag,
+        "published_at": "2026-11-01T10:00:00Z",
+        "draft": False,
+        "prerelease": False,
+    } | changes
+
+
+async def test_releases_of_the_runner_are_read_in_one_call_for_any_kind_of_scope(
+    world: World, client: GitHubClient
+) -> None:
+    world.github.lists.releases = [release(f"v2.{300 - n}.0") for n in range(12)]
+    world.github.lists.etags = True
+    listed = await client.lists.runner_releases("org:acme")
+    assert [one.version for one in listed.items] == [(2, 300 - n, 0) for n in range(10)]
+    assert (listed.items[0].published_at, listed.calls) == (1793527200.0, 1)
+    again = await client.lists.runner_releases("repo:acme/widgets")
+    assert (again.items, again.calls) == (listed.items, 0)
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        release("latest"),
+        release("v2.338"[:2]),
+        release("v2.338.0-rc1"),
+        release("v2." + "9" * 30),
+        release("v2.400.0", draft=True),
+        release("v2.400.0", prerelease=True),
+        release("v2.400.0", published_at=None),
+        release("v2.400.0", published_at="yesterday"),
+        release("v2.400.0", published_at="0001-01-01T00:00:00Z"),
+        release("v2.400.0", published_at=7),
+        {"tag_name": "v2.400.0"},
+        {"tag_name": None},
+        None,
+        [],
+    ],
+    ids=str,
+)
+async def test_a_release_that_is_no_published_version_is_omitted(
+    world: World, client: GitHubClient, bad: Any
+) -> None:
+    world.github.lists.releases = [bad, release("v2.338.0")]
+    listed = await client.lists.runner_releases("org:acme")
+    assert [one.version for one in listed.items] == [(2, 338, 0)]
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "error"),
+    [
+        (403, b'{"message": "Resource not accessible by integration"}', OperatorError),
+        (404, b'{"message": "Not Found"}', OperatorError),
+        (502, b"<html>", RetryLaterError),
+        (200, b'{"message": "a dictionary"}', RetryLaterError),
+        (200, b"<html>", RetryLaterError),
+    ],
+)
+async def test_releases_that_cannot_be_read_disturb_no_other_request(
+    world: World, client: GitHubClient, status: int, body: bytes, error: type[Exception]
+) -> None:
+    world.github.faults.append(Fault("/releases", status=status, body=body, times=100))
+    with pytest.raises(error):
+        await client.lists.runner_releases("org:acme")
+    with capture_logs() as lines:
+        assert (await client.lists.runners("org:acme")).items == ()
+    assert lines == []

@@ -242,6 +242,21 @@ def test_jobs_outside_access_and_runner_groups_that_are_too_wide_are_counted() -
         assert value(telemetry, "runner_group_too_wide", **group) == float(too_wide)
 
 
+def test_a_runner_version_without_a_deadline_has_no_series() -> None:
+    telemetry = make()
+    name = "runner_version_deadline_timestamp_seconds"
+    for at, expected in (
+        (None, None),
+        (1.8e9, 1.8e9),
+        (1.9e9, 1.9e9),
+        (float("nan"), None),
+        (1.8e9, 1.8e9),
+        (None, None),
+    ):
+        telemetry.runner_deadline(GPU, "2.338.0", at)
+        assert value(telemetry, name, sku=GPU) == expected
+
+
 def test_the_budget_is_shown_by_app_account_and_bucket_where_github_says_it() -> None:
     telemetry = make()
     telemetry.github_budget(7, "acme", "actions_runner_registration", 9_000, 10_000)
@@ -310,6 +325,7 @@ CALLS: dict[str, tuple[object, ...]] = {
     "machine_terminated": (GPU, TerminationReason.IDLE),
     "health_check_failed": (GPU, "gpu_count"),
     "runner_exited": (GPU, ExitReason.VERSION_DEPRECATED),
+    "runner_deadline": (GPU, "2.338.0", 1.8e9),
     "notice": (EAST, "poison"),
     "machine_interrupted": (GPU, NoticeKind.SPOT_INTERRUPTION),
     "rerun": (GPU, RerunOutcome.ACCEPTED),
@@ -465,6 +481,7 @@ def everything() -> PrometheusTelemetry:
     telemetry.github_unwatched("acme", 0)
     telemetry.event_loop_lag(0.01)
     telemetry.runner_group("acme", "gpu", "outside_access", too_wide=True)
+    telemetry.runner_deadline(GPU, "2.338.0", 1.8e9)
     telemetry.provider_call(EAST, "CreateFleet", "ok", 0.1)
     telemetry.delivery(DeliveryAnswer.ACCEPTED)
     telemetry.bootstrap("attest", "ok")

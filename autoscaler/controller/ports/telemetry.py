@@ -77,6 +77,16 @@ class GroupTelemetry(Protocol):
         """Set whether a runner group admits more than the `access` of its SKUs, by kind of excess."""
 
 
+class RunnerVersionTelemetry(Protocol):
+    """Metrics about the versions of actions/runner on machines."""
+
+    def runner_deadline(self, sku: SkuName, version: str, at: Instant | None) -> None:
+        """Set when GitHub stops giving jobs to the runner version of a SKU's machines.
+
+        None if no release is newer, or if the releases or the version are unknown.
+        """
+
+
 class ProviderTelemetry(Protocol):
     """Metrics that a provider reports."""
 
@@ -274,6 +284,7 @@ class Telemetry(
     GitHubTelemetry,
     SyncTelemetry,
     GroupTelemetry,
+    RunnerVersionTelemetry,
     ProviderTelemetry,
     DeliveryTelemetry,
     BootstrapTelemetry,

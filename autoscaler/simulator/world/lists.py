@@ -1,4 +1,4 @@
-"""GitHub's lists for the controller: a run for each job, and every runner. They may be out of date."""
+"""GitHub's lists for the controller: a run for each job, runners and releases. They may be out of date."""
 
 import asyncio
 from collections.abc import Callable, Container, Sequence
@@ -9,10 +9,12 @@ from autoscaler.controller.ports.github_lists import ListedRepository, ListedRun
 from autoscaler.model.events import JobObserved
 from autoscaler.model.identifiers import Instant, JobId, Seconds
 from autoscaler.model.jobs import JobState
+from autoscaler.model.runner_releases import RunnerRelease
 from autoscaler.simulator.world.actions import Actions
 from autoscaler.simulator.world.crash_point import CrashPoint
 from autoscaler.simulator.world.fault_schedule import FaultSchedule
 from autoscaler.simulator.world.schedule import REPOSITORY, FaultKind
+from autoscaler.simulator.world.virtual_time import EPOCH
 
 T = TypeVar("T")
 LATENCY: Seconds = 0.3
@@ -20,6 +22,12 @@ SECONDARY_WAIT: Seconds = 60.0
 NEWEST = 30
 PER_SECOND = 1.0
 """Requests a second for lists, as an account with 5,000 requests an hour can spare them."""
+
+RELEASES = (
+    RunnerRelease((2, 339, 0), EPOCH - 20 * 86_400.0),
+    RunnerRelease((2, 338, 0), EPOCH - 50 * 86_400.0),
+)
+"""Releases of actions/runner. Machines have the older one, in the last days of its use."""
 
 USED_UP = 0.0
 """The pace of an account without spare calls: its lists are read for operators and runner groups only."""
@@ -117,6 +125,19 @@ class SimulatedLists:
             ]
 
         return await self._answer(read)
+
+    async def runner_releases(self, scope: str) -> Listing[RunnerRelease]:
+        """List two releases, of which the newer one is not on the machines.
+
+        Fails while requests fail, but counts as none: a read of releases shifts no fault that hits every n-th
+        request.
+        """
+        del scope
+        await asyncio.sleep(LATENCY)
+        for kind in (FaultKind.SECONDARY_LIMIT, FaultKind.GITHUB_5XX):
+            if self._fault_schedule.active(kind):
+                raise RetryLaterError(f"{kind}", SECONDARY_WAIT)
+        return Listing(RELEASES, 1)
 
     def pace(self, scope: str) -> float:
         """Return the allowed requests a second."""

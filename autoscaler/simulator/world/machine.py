@@ -29,6 +29,7 @@ HEARTBEAT: Seconds = 60.0
 UNUSED: Seconds = 120.0
 REPORTS_FOR: Seconds = 300.0
 HEALTH_CHECKS_TAKE: Seconds = 10.0
+RUNNER_VERSION = "2.338.0"
 LISTENER_STARTS: Seconds = 3.0
 RUNNER_LEAVES: Seconds = 8.0
 POWER_OFF: Seconds = 4.0
@@ -118,7 +119,9 @@ class SimulatedMachine:
         passes = self._boot_plan.health_checks_pass
         await asyncio.sleep(HEALTH_CHECKS_TAKE)
         activity.health_checks_passed = passes
-        await self._ask(lambda d: d.health_checks(self._id, self._nonce, passes, "disk"))
+        await self._ask(
+            lambda d: d.health_checks(self._id, self._nonce, passes, "disk", RUNNER_VERSION)
+        )
         if not passes:
             await asyncio.sleep(HEARTBEAT)
             raise PoweredOffError("its health checks failed")

@@ -12,6 +12,7 @@ class NoTelemetry:
     delivery = bootstrap = job_started = job_completed = job_unmatched = _discard
     notice = machine_interrupted = machine_terminated = runner_exited = rerun = _discard
     job_refused = job_outside_access = runner_group = health_check_failed = _discard
+    runner_deadline = _discard
     job_waited = job_failed = machine_used = machine_launched = run_time = run_ended = _discard
     offering_refused = _discard
     store_write = store_size = offerings_on_hold = delivery_lag = _discard

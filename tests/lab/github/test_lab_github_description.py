@@ -104,6 +104,10 @@ async def _runners(client: Recorder) -> None:
     await client.ask("GET", "/orgs/globex/actions/runners")
     client.lab.create_repository("acme/new")
     await client.ask("GET", "/orgs/acme/repos?sort=created&direction=desc&per_page=1")
+    for tag in ("v2.339.0", "v2.340.0"):
+        client.lab.release_runner(tag, client.lab._clock.now())
+    await client.ask("GET", "/repos/actions/runner/releases?per_page=2")
+    await client.ask("GET", "/repos/actions/toolkit/releases")
 
 
 async def _jobs(client: Recorder) -> None:

@@ -11,11 +11,12 @@ import aiohttp
 import pytest
 from aiohttp import web
 
-from autoscaler.controller.ports.github import RegistrationOutcomeUnknownError
+from autoscaler.controller.ports.github import RegistrationOutcomeUnknownError, RetryLaterError
 from autoscaler.github.client import GitHubClient
 from autoscaler.github.settings import AppKey, GitHubSettings
 from autoscaler.model.identifiers import JobId, RunnerName
 from autoscaler.model.jobs import JobState
+from autoscaler.model.runner_releases import RunnerRelease
 from lab.github.settings import AnswerFault
 from tests.github.doubles import ManualClock, RememberingTelemetry
 from tests.lab.github.description import Exchange, description
@@ -103,6 +104,7 @@ async def test_every_request_of_the_controller_matches_githubs_description(
         assert seen.state is JobState.QUEUED
         await lab.lab.delivered()
         assert (await client.redeliver_failed(EPOCH - 60.0)).asked == 1
+        assert len((await client.lists.runner_releases("org:acme")).items) == 1
     finally:
         await proxy.cleanup()
     routes = set()
@@ -153,3 +155,40 @@ async def test_a_registration_whose_answer_is_lost_is_looked_up(
     assert found is not None
     assert lab.lab.registered_ever == 1
     assert lab.lab.spoiled.total() == 2
+
+
+RELEASES = "GET /repos/{owner}/{repo}/releases"
+
+
+async def test_releases_of_the_runner_are_read_with_their_dates(make: Make, speak: Speak) -> None:
+    lab = await make(wall=lambda: EPOCH)
+    client = speak(lab.lab.api_url)
+    for tag in ("v2.339.0", "nightly"):
+        lab.lab.release_runner(tag, EPOCH - 3600.0)
+    for scope in ("org:acme", "repo:acme/rocket"):
+        newest, first = (await client.lists.runner_releases(scope)).items
+        assert newest == RunnerRelease((2, 339, 0), EPOCH - 3600.0)
+        assert first.published_at < newest.published_at
+
+
+@pytest.mark.parametrize(
+    ("fault", "error"),
+    [
+        (AnswerFault("status", RELEASES, times=3, status=502), RetryLaterError),
+        (AnswerFault("html", RELEASES, times=3, status=503), RetryLaterError),
+        (AnswerFault("dropped", RELEASES, times=6), RetryLaterError),
+        (AnswerFault("garbled", RELEASES, times=3), RetryLaterError),
+        (AnswerFault("html_as_json", RELEASES, times=3, status=404), RetryLaterError),
+    ],
+    ids=lambda one: one.kind if isinstance(one, AnswerFault) else "",
+)
+async def test_a_broken_list_of_releases_is_an_error_and_later_read_whole(
+    make: Make, speak: Speak, fault: AnswerFault, error: type[Exception]
+) -> None:
+    lab = await make(wall=lambda: EPOCH)
+    client = speak(lab.lab.api_url, timeout=PATIENCE)
+    lab.lab.inject_faults(fault)
+    with pytest.raises(error):
+        await client.lists.runner_releases("org:acme")
+    lab.lab.inject_faults()
+    assert len((await client.lists.runner_releases("org:acme")).items) == 1

@@ -7,10 +7,21 @@ import pytest
 import pytest_asyncio
 
 from autoscaler.model.machines import ExitReason
+from autoscaler.model.runner_releases import GRACE
 from lab.ec2.lifecycle import RUNNER_TAG
 from lab.ec2.moto import MotoProcess
 from lab.laboratory import LabFleet, Laboratory
-from tests.lab.system.harness import SKU_TAG, at_rest, ec2_sku, job, read_records, until
+from lab.machine_host import RUNNER_VERSION
+from tests.lab.system.harness import (
+    SKU_TAG,
+    Operator,
+    at_rest,
+    ec2_sku,
+    job,
+    read_records,
+    shows,
+    until,
+)
 from tests.lab.system.pace import PATIENCE, yielding
 
 OLD, NEW = "2.320.0", "2.336.0"
@@ -64,3 +75,28 @@ async def test_an_image_with_a_refused_runner_wastes_at_most_a_machine_for_each_
     assert 1 <= closings <= openings <= len(refused)
     # The health checks of all these machines have taken nothing of the address's 60 an hour.
     assert lab.github.anonymous_calls == 0
+
+
+@pytest.mark.case(
+    "GitHub publishes a release of actions/runner: until when it gives jobs to the version of each "
+    "SKU's machines is known weeks before it refuses them",
+    topic="Runner and listener",
+    source="GitHub: self-hosted runners",
+)
+async def test_a_newer_release_is_shown_with_the_day_on_which_github_refuses_the_runner(
+    moto: MotoProcess,
+) -> None:
+    skus = {"gpu": ec2_sku("g5.xlarge"), "cpu": ec2_sku("m5.xlarge")}
+    async with Laboratory(LabFleet("acme", ("widgets",), skus, scale=yielding(60.0)), moto) as lab:
+        published_at = int(lab.clock.now() - 25 * 86_400.0)
+        lab.github.release_runner("v2.339.0", published_at)
+        await lab.start_controller()
+        lab.github.push([job("build", "gpu", 30.0)])
+        name = "autoscaler_runner_version_deadline_timestamp_seconds"
+        # No machine of the other SKU has reported a version.
+        expected = {f'{name}{{sku="gpu"}}': published_at + GRACE, f'{name}{{sku="cpu"}}': None}
+        await shows(lab, expected, PATIENCE)
+        _, printed = await Operator(lab).says("status")
+        words = " ".join(printed.split())
+        assert f"GitHub gives no jobs to actions/runner {RUNNER_VERSION} of its image, in" in words
+        await at_rest(lab, PATIENCE)
