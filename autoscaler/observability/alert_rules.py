@@ -158,6 +158,15 @@ def _launches(parameters: AlertParameters) -> Iterator[Alert]:
         "page",
         "GitHub refuses the version of actions/runner in the image of {{ $labels.sku }}.",
     )
+    ends = "min by (sku) (autoscaler_runner_version_deadline_timestamp_seconds)"
+    yield Alert(
+        "RunnerVersionExpires",
+        f"{ends} - time() < {7 * DAY * parameters.scale:g}",
+        HOUR,
+        "ticket",
+        "The time until GitHub gives no jobs to the runner version of {{ $labels.sku }}: "
+        "{{ $value | humanizeDuration }}.",
+    )
 
 
 def _increased(counter: str, by: str, span: str, bound: str) -> str:

@@ -12,6 +12,7 @@ from autoscaler.model.accounting import MachineUse
 from autoscaler.model.deliveries import DeliveryAnswer
 from autoscaler.model.identifiers import Instant, ProviderName, Seconds, SkuName
 from autoscaler.model.machines import ExitReason
+from autoscaler.observability.alerting import DAY
 from autoscaler.observability.metrics import PrometheusTelemetry
 from autoscaler.views.cost import Spent
 from autoscaler.views.status import Trouble
@@ -21,6 +22,7 @@ WINDOW: Seconds = 1800.0
 """How long a failure counts, and how long webhooks may be silent while jobs run."""
 
 FAILED_CHECKS = 3
+VERSION_NOTICE: Seconds = 7 * DAY
 LOW_BUDGET = 0.1
 BUDGET_RESETS_AFTER: Seconds = 3600.0
 STALE_AFTER: Seconds = 600.0
@@ -51,6 +53,7 @@ class WatchedTelemetry(PrometheusTelemetry):
         self._lag: Seconds = 0.0
         self._checks: dict[tuple[str, str], deque[Instant]] = {}
         self._refused_at: dict[str, Instant] = {}
+        self._deadlines: dict[str, tuple[str, Instant]] = {}
         self._budgets: dict[tuple[str, str, str], tuple[int, int, Instant]] = {}
         self._stale: dict[str, Seconds] = {}
         self._wide_groups: dict[tuple[str, str], bool] = {}
@@ -97,6 +100,15 @@ class WatchedTelemetry(PrometheusTelemetry):
         super().runner_exited(sku, reason)
         if reason is ExitReason.VERSION_DEPRECATED:
             self._refused_at[self._sku.value(sku)] = self._now()
+
+    def runner_deadline(self, sku: SkuName, version: str, at: Instant | None) -> None:
+        """See `Telemetry.runner_deadline`."""
+        super().runner_deadline(sku, version, at)
+        name = self._sku.value(sku)
+        if at is None:
+            self._deadlines.pop(name, None)
+        else:
+            self._deadlines[name] = version, at
 
     def github_budget(
         self, app: int, account: str, resource: str, remaining: int | None, limit: int | None
@@ -150,6 +162,11 @@ class WatchedTelemetry(PrometheusTelemetry):
             if now - at < WINDOW:
                 message = "GitHub refuses the version of actions/runner in its image"
                 yield Trouble("runner_version_refused", sku, message)
+        for sku, (version, at) in sorted(self._deadlines.items()):
+            if at - now < VERSION_NOTICE:
+                when = f"in {duration(at - now)}" if at > now else f"since {duration(now - at)} ago"
+                message = f"GitHub gives no jobs to actions/runner {version} of its image, {when}"
+                yield Trouble("runner_version_expires", sku, message)
 
     def _of_github(self) -> Iterator[Trouble]:
         now = self._now()

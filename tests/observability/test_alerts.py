@@ -79,6 +79,10 @@ FAULTS = {
         5,
         counter=True,
     ),
+    # Seven days are 10,080 s here, and time begins with 0.
+    "RunnerVersionExpires": gauge(
+        "runner_version_deadline_timestamp_seconds", 20_000, 10_000, 70, 'sku="gpu"'
+    ),
     "MachinesDoNotTerminate": gauge("machines_not_terminating", 0, 1, 15),
     "MachinesUnverified": Fault(
         "autoscaler_machines_unverified", 0, 2, 1500, constant=(("autoscaler_machines_foreign", 0),)
@@ -188,6 +192,31 @@ def test_an_alert_fires_during_its_fault_and_resolves_after_it(name: str, tmp_pa
         firing(name, end + recovery - 1, expected=False),
     ]
     run(tmp_path, [{"interval": "1s", "input_series": series, "promql_expr_test": checks}])
+
+
+def test_a_runner_version_is_near_its_end_from_seven_days_before_until_it_is_replaced(
+    tmp_path: Path,
+) -> None:
+    name = "autoscaler_runner_version_deadline_timestamp_seconds"
+    # The bound is met after 30 s, and the alert waits for an hour, which is 60 s here.
+    near = {"series": f'{name}{{sku="gpu"}}', "values": f"{7 * 24 * 60 + 30}x160" + " _" * 400}
+    checks = [
+        firing("RunnerVersionExpires", 90, expected=False),
+        firing("RunnerVersionExpires", 92, expected=True),
+        # A new image has no deadline: the series ends, and counts for five minutes more.
+        firing("RunnerVersionExpires", 160 + 302, expected=False),
+    ]
+    # A deadline that has passed needs a new image all the more.
+    past = {"series": f'{name}{{sku="old"}}', "values": "1x160"}
+    late = [firing("RunnerVersionExpires", 150, expected=True)]
+    tests = [([near], checks), ([past], late)]
+    run(
+        tmp_path,
+        [
+            {"interval": "1s", "input_series": series, "promql_expr_test": found}
+            for series, found in tests
+        ],
+    )
 
 
 def test_a_controller_without_metrics_is_gone(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from autoscaler.model.accounting import MachineUse
 from autoscaler.model.deliveries import DeliveryAnswer
 from autoscaler.model.identifiers import ProviderName, SkuName
 from autoscaler.model.machines import ExitReason
-from autoscaler.observability.watched import WINDOW, WatchedTelemetry
+from autoscaler.observability.watched import VERSION_NOTICE, WINDOW, WatchedTelemetry
 
 GPU = SkuName("gpu")
 
@@ -84,8 +84,27 @@ SET: dict[str, tuple[Callable[[WatchedTelemetry, bool], None], str]] = {
         lambda one, bad: one.runner_group("acme", "gpu", "public_repositories", bad),
         "runner_group_too_wide",
     ),
+    "version": (
+        lambda one, bad: one.runner_deadline(
+            GPU, "2.338.0", 1000.0 + VERSION_NOTICE - (1.0 if bad else 0.0)
+        ),
+        "runner_version_expires",
+    ),
     "loop": (lambda one, bad: one.event_loop_lag(1.1 if bad else 1.0), "controller_slow"),
 }
+
+
+def test_a_runner_version_near_its_end_is_reported_before_and_after_it(watch: Watch) -> None:
+    def said() -> list[str]:
+        return [one.message for one in watch.telemetry.troubles()]
+
+    text = "GitHub gives no jobs to actions/runner 2.338.0 of its image"
+    watch.telemetry.runner_deadline(GPU, "2.338.0", watch.now + 86_400.0)
+    assert said() == [f"{text}, in 1d00h"]
+    watch.now += 2 * 86_400.0
+    assert said() == [f"{text}, since 1d00h ago"]
+    watch.telemetry.runner_deadline(GPU, "2.339.0", None)
+    assert said() == []
 
 
 @pytest.mark.parametrize("name", SET)
