@@ -41,7 +41,10 @@ def _when_the_reason_ends(_fleet: Fleet, _job: Job, wait: Wait) -> NextEvent:
     """For holds: the controller launches again when the first of them ends."""
     ends = [reason.until for reason in wait.reasons if reason.until is not None]
     if not ends:
-        return NextEvent(_UNTIL_THEN.get(wait.code, "an operator has to act on the reason"))
+        codes = {reason.code for reason in wait.reasons}
+        # The next machine is for the others, even if a limit is the first reason.
+        code = WaitCode.FAIR_SHARE if WaitCode.FAIR_SHARE in codes else wait.code
+        return NextEvent(_UNTIL_THEN.get(code, "an operator has to act on the reason"))
     return NextEvent("the controller tries to launch a machine again", min(ends))
 
 
@@ -64,9 +67,16 @@ def _runner_takes_it(fleet: Fleet, job: Job, _wait: Wait) -> NextEvent:
 def _machine_registers(fleet: Fleet, job: Job, wait: Wait) -> NextEvent:
     assert job.demand is not None
     level = fleet.registrations.get(job.demand.account, 0.0)
-    missing = max(0.0, wait.turn - level)
+    # Since the plan gave its reason, runners may have been named for jobs before this one, or for this one.
+    named = max(0, fleet.idle_runners.get(job.demand, 0) - (wait.place - wait.turn))
+    missing = max(0.0, wait.turn - named - level)
     at = fleet.now + missing / fleet.catalogue.registration.per_second
     return NextEvent("the runner of a ready machine registers at GitHub", at, is_estimate=True)
+
+
+def _registration_is_tried(_fleet: Fleet, _job: Job, wait: Wait) -> NextEvent:
+    at = wait.reasons[0].until
+    return NextEvent("the controller tries to register a runner at GitHub again", at)
 
 
 def _machine_becomes_ready(fleet: Fleet, job: Job, wait: Wait) -> NextEvent:
@@ -80,7 +90,18 @@ def _machine_becomes_ready(fleet: Fleet, job: Job, wait: Wait) -> NextEvent:
     if not expected:
         return NextEvent("a machine becomes ready")
     at, machine = expected[-1]
-    return NextEvent("a machine becomes ready", max(at, fleet.now), True, machine)
+    if at < fleet.now:
+        return _late_machine_becomes_ready(fleet.machines[machine])
+    return NextEvent("a machine becomes ready", at, True, machine)
+
+
+def _late_machine_becomes_ready(machine: Machine) -> NextEvent:
+    """For a machine that boots for longer than the average: what its deadline brings."""
+    what = "a machine becomes ready later than the average"
+    if machine.due is None:  # the provider has not answered yet
+        return NextEvent(what, machine=machine.id)
+    what += "; if not by then, the controller terminates it and tries another"
+    return NextEvent(what, machine.due, machine=machine.id)
 
 
 def _launch_is_sent(fleet: Fleet, _job: Job, _wait: Wait) -> NextEvent:
@@ -157,6 +178,7 @@ _BY_CODE: dict[WaitCode, Callable[[Fleet, Job, Wait], NextEvent]] = {
     WaitCode.MACHINE_BOOTING: _machine_becomes_ready,
     WaitCode.LAUNCH_PLANNED: _launch_is_sent,
     WaitCode.REGISTRATION_RATE: _registration_is_allowed,
+    WaitCode.REGISTRATION_ON_HOLD: _registration_is_tried,
     WaitCode.JOB_UNCONFIRMED: _github_is_asked,
     WaitCode.NOT_ASSIGNED: _another_machine_is_tried,
     WaitCode.RUN_UNKNOWN: _run_is_read,
