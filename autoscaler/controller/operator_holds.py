@@ -88,7 +88,10 @@ class OperatorHoldActions:
         if kind is HoldKind.QUARANTINED and machine.state not in KEPT_IN_QUARANTINE:
             why = "it is not launched yet"
             if machine.state is not MachineState.REQUESTED:
-                why = "it has a runner, and powers itself off after the job"
+                why = (
+                    "it has a runner, and powers itself off after the job; inspect it while the job "
+                    "runs, or quarantine another machine before it has a runner"
+                )
             _refuse(RefusalKind.CONTRADICTED, f"machine {machine.id} cannot be kept: {why}")
 
     def _resolve(self, text: str, allowed: Collection[TargetKind]) -> HoldTarget:
