@@ -95,7 +95,8 @@ RETIRED = {
 """By retired word or words: the term of docs/glossary.md that replaces it."""
 
 ALLOWED = re.compile(
-    r"menlo_park|client_hello|/grant\b|create-grant|CreateGrant|GrantIsFor\w+|KMS grant"
+    r"menlo_park|client_hello|/grant\b|create-grant|KMS grant"
+    r"|(?:Create|Revoke)Grant|Grant(?:IsFor|Operations)\w*"
     r"|deploy/kubernetes/\S* grants|grant the rights in deploy/kubernetes"
 )
 """A city, TLS's first message, and what icacls, AWS KMS and Kubernetes call a grant."""

@@ -171,8 +171,8 @@ source "amazon-ebs" "linux" {
   }
 
   # The prefix hides the image from fleets until `autoscaler images publish` has tested it.
+  # No `ami_description`: it needs ec2:ModifyImageAttribute, with which an image can be given to anyone. The tags say it.
   ami_name        = "autoscaler/${var.image_name}"
-  ami_description = "${var.recipe} with actions/runner ${var.runner_version}, from ${var.source_name}"
   run_tags        = { "autoscaler:image-set" = var.image_set, Name = "build of ${var.image_name}" }
   run_volume_tags = { "autoscaler:image-set" = var.image_set, Name = "build of ${var.image_name}" }
   # Packer gives them to the snapshot, too.

@@ -15,18 +15,25 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Authorization:
-    """What AWS decides about one request and one resource. `context` has the condition keys of the request."""
+    """What AWS decides about one request and one resource.
+
+    `context` has the condition keys of the request; a multivalued key has a tuple. `principal` is the ARN that
+    a resource's policy must name: that of the caller's account, which stands for all identities in it.
+    """
 
     action: str
     resource: str
-    context: Mapping[str, str] = field(default_factory=dict)
+    context: Mapping[str, str | tuple[str, ...]] = field(default_factory=dict)
+    principal: str = ""
 
     def __str__(self) -> str:
         return f"{self.action} on {self.resource} with {dict(self.context)}"
 
 
 def allows(policies: Iterable[Mapping[str, Any]], asked: Authorization) -> bool:
-    """Return whether these identity-based policies allow a request: one allows it, and none denies it.
+    """Return whether these policies allow a request: one allows it, and none denies it.
+
+    They are all those of an identity, or the one of a resource, whose statements have a principal.
 
     Raises ValueError for an element that this module does not know.
     """
@@ -40,12 +47,13 @@ def allows(policies: Iterable[Mapping[str, Any]], asked: Authorization) -> bool:
 
 
 def _applies(statement: Mapping[str, Any], asked: Authorization) -> bool:
-    unknown = set(statement) - {"Sid", "Effect", "Action", "Resource", "Condition"}
+    unknown = set(statement) - {"Sid", "Effect", "Principal", "Action", "Resource", "Condition"}
     if unknown or statement["Effect"] not in ("Allow", "Deny"):
         raise ValueError(f"unknown elements {unknown} or effect in {statement}")
     return (
+        _is_for(statement.get("Principal"), asked.principal)
         # Actions ignore case; ARNs do not.
-        any(_like(asked.action.lower(), one.lower()) for one in _listed(statement["Action"]))
+        and any(_like(asked.action.lower(), one.lower()) for one in _listed(statement["Action"]))
         and any(_like(asked.resource, one) for one in _listed(statement["Resource"]))
         and all(
             _holds(operator, key, _listed(values), asked.context)
@@ -55,13 +63,34 @@ def _applies(statement: Mapping[str, Any], asked: Authorization) -> bool:
     )
 
 
-def _holds(operator: str, key: str, wanted: Sequence[str], context: Mapping[str, str]) -> bool:
-    if operator not in _OPERATORS:
-        raise ValueError(f"unknown condition operator {operator}")
+def _is_for(principal: Mapping[str, Any] | None, caller: str) -> bool:
+    """Return whether a statement is for this caller. Statements of identities have no principal."""
+    if principal is None:
+        return not caller
+    if set(principal) != {"AWS"}:
+        raise ValueError(f"unknown principal {principal}")
+    return caller in _listed(principal["AWS"])
+
+
+def _holds(
+    operator: str,
+    key: str,
+    wanted: Sequence[str],
+    context: Mapping[str, str | tuple[str, ...]],
+) -> bool:
     # Names of condition keys ignore case, but not the key of a tag within them.
     found = {_folded(name): value for name, value in context.items()}.get(_folded(key))
-    # A condition on a key that the request does not have is false.
-    return found is not None and any(_OPERATORS[operator](found, one) for one in wanted)
+    if operator == "Null":
+        return wanted == [str(found is None).lower()]
+    every, _, single = operator.rpartition(":")
+    if single not in _OPERATORS or every not in ("", "ForAllValues"):
+        raise ValueError(f"unknown condition operator {operator}")
+    if every:
+        # It also holds for a key without values, and for one that the request does not have.
+        values = (found,) if isinstance(found, str) else found or ()
+        return all(any(_OPERATORS[single](one, what) for what in wanted) for one in values)
+    # A condition on a key that the request does not have is false, and so is one that expects a single value.
+    return isinstance(found, str) and any(_OPERATORS[single](found, one) for one in wanted)
 
 
 def _folded(key: str) -> str:

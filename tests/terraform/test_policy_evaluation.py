@@ -59,7 +59,47 @@ def test_every_condition_must_hold_and_a_missing_key_never_does(
 
 
 @pytest.mark.parametrize(
-    "elements", [{"NotResource": "*"}, {"Condition": {"DateEquals": {"a": "b"}}}]
+    ("values", "allowed"),
+    [(("a", "b"), True), ("a", True), (("a", "c"), False), ((), True), (None, True)],
+)
+def test_for_all_values_also_holds_without_a_value(
+    values: str | tuple[str, ...] | None, allowed: bool
+) -> None:
+    condition = {"ForAllValues:StringEquals": {"aws:TagKeys": ["a", "b"]}}
+    context = {} if values is None else {"aws:TagKeys": values}
+    asked = Authorization(READ.action, READ.resource, context)
+    assert allows([policy(Condition=condition)], asked) is allowed
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "allowed"),
+    [
+        ("aws:ResourceTag/Team", "false", True),
+        ("aws:ResourceTag/Team", "true", False),
+        ("aws:TagKeys", "true", True),
+        ("aws:TagKeys", "false", False),
+    ],
+)
+def test_null_asks_whether_the_request_has_the_key(key: str, value: str, allowed: bool) -> None:
+    assert allows([policy(Condition={"Null": {key: value}})], READ) is allowed
+
+
+def test_a_resources_policy_allows_only_the_principals_that_it_names() -> None:
+    ours, theirs = (f"arn:aws:iam::{account}:root" for account in ("1" * 12, "2" * 12))
+    named = [policy(Principal={"AWS": ours})]
+    assert allows(named, Authorization(READ.action, READ.resource, READ.context, ours))
+    assert not allows(named, Authorization(READ.action, READ.resource, READ.context, theirs))
+    assert not allows(named, READ)
+    assert not allows([policy()], Authorization(READ.action, READ.resource, READ.context, ours))
+
+
+@pytest.mark.parametrize(
+    "elements",
+    [
+        {"NotResource": "*"},
+        {"Condition": {"DateEquals": {"a": "b"}}},
+        {"Principal": {"Service": "a"}},
+    ],
 )
 def test_what_the_evaluator_does_not_know_is_an_error(elements: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match="unknown"):

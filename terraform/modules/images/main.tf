@@ -113,9 +113,10 @@ data "aws_iam_policy_document" "trust" {
   }
 }
 
-# Packer's amazon-ebs builder, and `autoscaler images publish` and `prune`. Both tag their machines in RunInstances.
-# What stops, changes or deletes needs the tag, so that neither machines of a fleet nor images of others are in reach.
-# Packer tags an image and its snapshots after it has made them, so the role can tag any image of the account.
+# What Packer's amazon-ebs builder calls with the recipes in ami/, and `autoscaler images publish` and `prune`. Both tag
+# their machines in RunInstances. What images, stops or deletes needs the tag, so that neither machines of a fleet nor
+# images of others are in reach. Packer tags an image and its snapshots after it has made them, so the role can tag any
+# image of the account; and Packer 1.6 does not tag the security group of a build, so the role can open and delete any.
 data "aws_iam_policy_document" "build" {
   statement {
     sid = "Describe"
@@ -136,27 +137,57 @@ data "aws_iam_policy_document" "build" {
     resources = ["*"]
   }
   statement {
-    sid = "Build"
-    actions = [
-      "ec2:AuthorizeSecurityGroupIngress",
-      "ec2:CreateImage",
-      "ec2:CreateKeyPair",
-      "ec2:CreateSecurityGroup",
-      "ec2:CreateSnapshot",
-      "ec2:CreateVolume",
-      "ec2:DeleteKeyPair",
-      "ec2:DeleteSecurityGroup",
-      "ec2:ModifyImageAttribute",
-      "ec2:ModifySnapshotAttribute",
-      "ec2:RegisterImage",
-      "ec2:RunInstances",
-    ]
-    resources = ["${local.ec2}:${local.account}:*", "${local.ec2}::image/*", "${local.ec2}::snapshot/*"]
+    sid       = "LaunchTagged"
+    actions   = ["ec2:RunInstances"]
+    resources = ["${local.ec2}:${local.account}:instance/*"]
+    condition {
+      test     = "Null"
+      variable = "aws:RequestTag/autoscaler:image-set"
+      values   = ["false"]
+    }
   }
   statement {
-    sid       = "TagBuildMachines"
-    actions   = ["ec2:CreateTags"]
-    resources = ["${local.ec2}:${local.account}:instance/*", "${local.ec2}:${local.account}:volume/*"]
+    sid     = "LaunchFrom"
+    actions = ["ec2:RunInstances"]
+    resources = [
+      "${local.ec2}::image/*",
+      "${local.ec2}::snapshot/*",
+      "${local.ec2}:${local.account}:image/*",
+      "${local.ec2}:${local.account}:key-pair/*",
+      "${local.ec2}:${local.account}:network-interface/*",
+      "${local.ec2}:${local.account}:security-group/*",
+      "${local.ec2}:${local.account}:snapshot/*",
+      "${local.ec2}:${local.account}:subnet/*",
+      "${local.ec2}:${local.account}:volume/*",
+    ]
+  }
+  statement {
+    sid     = "ConnectToBuildMachines"
+    actions = ["ec2:AuthorizeSecurityGroupIngress", "ec2:CreateSecurityGroup", "ec2:DeleteSecurityGroup"]
+    resources = [
+      "${local.ec2}:${local.account}:security-group/*",
+      "${local.ec2}:${local.account}:security-group-rule/*",
+      "${local.ec2}:${local.account}:vpc/*",
+    ]
+  }
+  statement {
+    sid       = "MakeTemporaryKeys"
+    actions   = ["ec2:CreateKeyPair", "ec2:DeleteKeyPair"]
+    resources = ["${local.ec2}:${local.account}:key-pair/packer_*"]
+  }
+  statement {
+    sid       = "MakeImages"
+    actions   = ["ec2:CreateImage"]
+    resources = ["${local.ec2}::image/*", "${local.ec2}::snapshot/*"]
+  }
+  statement {
+    sid     = "TagBuildMachines"
+    actions = ["ec2:CreateTags"]
+    resources = [
+      "${local.ec2}:${local.account}:instance/*",
+      "${local.ec2}:${local.account}:network-interface/*",
+      "${local.ec2}:${local.account}:volume/*",
+    ]
     condition {
       test     = "StringEquals"
       variable = "ec2:CreateAction"
@@ -167,7 +198,7 @@ data "aws_iam_policy_document" "build" {
     sid     = "TagImages"
     actions = ["ec2:CreateTags", "ec2:DeleteTags"]
     resources = [
-      "${local.ec2}:${local.account}:key-pair/*",
+      "${local.ec2}:${local.account}:key-pair/packer_*",
       "${local.ec2}:${local.account}:security-group/*",
       "${local.ec2}::image/*",
       "${local.ec2}::snapshot/*",
@@ -175,7 +206,7 @@ data "aws_iam_policy_document" "build" {
     condition {
       test     = "ForAllValues:StringLike"
       variable = "aws:TagKeys"
-      values   = ["Name", "autoscaler:image-*"]
+      values   = ["Name", "autoscaler:image-*", "autoscaler:published", "autoscaler:test-failed"]
     }
     # Without keys, DeleteTags removes all tags, and ForAllValues would hold.
     condition {
@@ -185,12 +216,12 @@ data "aws_iam_policy_document" "build" {
     }
   }
   statement {
-    sid = "ReadChangeAndDeleteOwn"
+    sid = "UseAndDeleteOwn"
     actions = [
+      "ec2:CreateImage",
       "ec2:DeleteSnapshot",
       "ec2:DeregisterImage",
       "ec2:GetConsoleOutput",
-      "ec2:ModifyInstanceAttribute",
       "ec2:StopInstances",
       "ec2:TerminateInstances",
     ]

@@ -54,18 +54,18 @@ run "each_image_is_shared_with_each_account" {
   }
 }
 
-run "a_build_reads_changes_and_deletes_only_what_has_the_tag_of_images" {
+run "a_build_uses_and_deletes_only_what_has_the_tag_of_images" {
   command = apply
 
   assert {
     condition = toset([
       for statement in data.aws_iam_policy_document.build.statement : statement.sid
-      if length(setintersection(statement.actions, ["ec2:DeleteSnapshot", "ec2:DeregisterImage", "ec2:GetConsoleOutput", "ec2:ModifyInstanceAttribute", "ec2:StopInstances", "ec2:TerminateInstances"])) > 0
-    ]) == toset(["ReadChangeAndDeleteOwn"])
+      if length(setintersection(statement.actions, ["ec2:DeleteSnapshot", "ec2:DeregisterImage", "ec2:GetConsoleOutput", "ec2:StopInstances", "ec2:TerminateInstances"])) > 0
+    ]) == toset(["UseAndDeleteOwn"])
     error_message = "No other statement may allow these actions."
   }
   assert {
-    condition     = [for statement in data.aws_iam_policy_document.build.statement : one(statement.condition).variable if statement.sid == "ReadChangeAndDeleteOwn"] == ["aws:ResourceTag/autoscaler:image-set"]
+    condition     = [for statement in data.aws_iam_policy_document.build.statement : one(statement.condition).variable if statement.sid == "UseAndDeleteOwn"] == ["aws:ResourceTag/autoscaler:image-set"]
     error_message = "Machines of a fleet and images of others must be out of reach of the build role."
   }
 }
