@@ -28,6 +28,7 @@ from autoscaler.server.bearer import BearerTokens
 from autoscaler.server.console import ConsoleEndpoint
 from autoscaler.server.serving import Serving
 from autoscaler.server.settings import Address, ServerSettings
+from autoscaler.server.wrong_tokens import WrongTokens
 from benchmarks.crowded_fleet import REPOSITORY, Crowd
 from benchmarks.full_fleet import FullFleet
 from benchmarks.timed_loop import TimedLoop
@@ -92,6 +93,7 @@ async def read_all(queries: FleetAnswers, loop: TimedLoop) -> None:
         Pages("ci", GitHubPages("https://github.com"), names),
         assets,
         lambda: tokens,
+        WrongTokens(loop.time),
         secure=False,
     )
     settings = ServerSettings(listen=Address("127.0.0.1", 0))

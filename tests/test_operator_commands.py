@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import re
 import threading
 import time
 from collections.abc import Iterator, Sequence
@@ -33,6 +34,7 @@ from autoscaler.server.admin import AdminEndpoint
 from autoscaler.server.bearer import BearerTokens
 from autoscaler.server.serving import Serving
 from autoscaler.server.settings import Address, ServerSettings
+from autoscaler.server.wrong_tokens import MOST, WrongTokens
 from tests.config.fleet_file import Folder, changed
 from tests.ledger.builders import World
 from tests.server.asked_world import AskedWorld
@@ -170,7 +172,9 @@ def controller(tmp_path: Path) -> Iterator[Controller]:
     thread.start()
 
     async def start() -> Serving:
-        endpoint = AdminEndpoint(word, word, asked, word, lambda: TOKENS)
+        endpoint = AdminEndpoint(
+            word, word, asked, word, lambda: TOKENS, WrongTokens(time.monotonic)
+        )
         serving = Serving(
             ServerSettings(Address("127.0.0.1", 0), shutdown=0.2), endpoint, [elsewhere]
         )
@@ -325,6 +329,20 @@ def test_a_refused_token_is_reported(controller: Controller) -> None:
     assert result.exit_code == 1
     assert "refuses the token" in result.stderr
     assert "w" * 40 not in result.output
+
+
+def test_a_token_that_was_not_checked_is_reported_with_the_time_to_wait(
+    controller: Controller,
+) -> None:
+    file = controller.file.parent / "admin-token"
+    valid = file.read_text()
+    for number in range(MOST):
+        file.write_text(f"{number}" * 40)
+        assert "refuses the token" in controller.run("unverified").stderr
+    file.write_text(valid)
+    result = controller.run("unverified")
+    assert result.exit_code == 1
+    assert re.search(r"too many wrong tokens .* try again in \d+ s", result.stderr)
 
 
 def test_a_token_that_may_operate_is_sent_before_one_that_may_only_read(

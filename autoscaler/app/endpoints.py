@@ -13,6 +13,7 @@ from autoscaler.model.operators import Operator
 from autoscaler.server.console import ConsoleEndpoint
 from autoscaler.server.token_file import TokenFile, UnusableTokensError
 from autoscaler.server.webhook import WebhookEndpoint
+from autoscaler.server.wrong_tokens import WrongTokens
 
 
 def webhook_endpoint(
@@ -45,7 +46,10 @@ def token_file(configuration: config.Configuration) -> TokenFile | None:
 
 
 def console_endpoint(
-    configuration: config.Configuration, queries: FleetQueries, operators: TokenFile
+    configuration: config.Configuration,
+    queries: FleetQueries,
+    operators: TokenFile,
+    wrong_tokens: WrongTokens,
 ) -> ConsoleEndpoint:
     """Create the console. Its cookie is sent over TLS only if `server.public_url` is https."""
     settings = configuration.settings
@@ -56,4 +60,4 @@ def console_endpoint(
         {asset.name: asset.address for asset in assets},
     )
     secure = str(settings.server.public_url).startswith("https://")
-    return ConsoleEndpoint(queries, pages, assets, operators.tokens, secure=secure)
+    return ConsoleEndpoint(queries, pages, assets, operators.tokens, wrong_tokens, secure=secure)

@@ -43,6 +43,7 @@ from autoscaler.server.admin import AdminEndpoint
 from autoscaler.server.bootstrap import BootstrapEndpoint
 from autoscaler.server.health import HealthEndpoint
 from autoscaler.server.serving import Endpoint, Serving
+from autoscaler.server.wrong_tokens import WrongTokens
 from autoscaler.store.opening import OpenedStore
 
 HUNG_AFTER: Seconds = 60.0
@@ -191,6 +192,7 @@ class Parts:
         operators = token_file(self._in_use.configuration)
         if operators is not None:
             queries = self._controller.queries
+            wrong_tokens = WrongTokens(asyncio.get_running_loop().time)
             others += [
                 AdminEndpoint(
                     self._controller.operator_actions,
@@ -198,8 +200,9 @@ class Parts:
                     queries,
                     self._reloading,
                     operators.tokens,
+                    wrong_tokens,
                 ),
-                console_endpoint(self._in_use.configuration, queries, operators),
+                console_endpoint(self._in_use.configuration, queries, operators, wrong_tokens),
             ]
         settings = server_settings(self._in_use.configuration)
         allowed = settings.within(file_limit())

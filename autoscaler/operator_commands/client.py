@@ -159,6 +159,11 @@ class OperatorClient:
                 "the controller refuses the token: it is not in the file that the controller's "
                 "server.admin_token_file names"
             )
+        if error.code == 429:
+            return (
+                "the controller did not check the token: too many wrong tokens came from this "
+                f"address; try again in {error.headers.get('Retry-After', '60')} s"
+            )
         if error.code == 404:
             return (
                 "the controller has no /admin endpoints: it was started without "

@@ -29,10 +29,11 @@ from autoscaler.controller.ports.store import StoreError
 from autoscaler.model.identifiers import Seconds
 from autoscaler.model.operators import Operator, OperatorName
 from autoscaler.server.answers import error_answer, json_answer
-from autoscaler.server.bearer import BearerTokens
+from autoscaler.server.bearer import BearerTokens, bearer_token
 from autoscaler.server.bodies import Bodies, BodyRefusedError
 from autoscaler.server.queries import MalformedRequestError, Queries, UnknownNameError
 from autoscaler.server.refusal_log import RefusalLog
+from autoscaler.server.wrong_tokens import TooManyWrongTokensError, WrongTokens
 
 MAX_MACHINES = 10_000
 """Maximum number of machines in one answer: about 5 MB."""
@@ -64,6 +65,7 @@ class AdminEndpoint:
         queries: FleetQueries,
         configuration: ConfigurationRequests,
         tokens: Callable[[], BearerTokens[Operator]],
+        wrong_tokens: WrongTokens,
     ) -> None:
         self._requests = requests
         self._holds = {
@@ -74,6 +76,7 @@ class AdminEndpoint:
         }
         self._queries = Queries(queries)
         self._tokens = tokens
+        self._wrong_tokens = wrong_tokens
         self._configuration = configuration
         self._bodies = Bodies(_MAX_BODY_BYTES)
         self._files = Bodies(MAX_FILE_BYTES)
@@ -97,29 +100,42 @@ class AdminEndpoint:
 
     async def _ask(self, question: _Query, request: web.Request) -> web.Response:
         """Answer a question of any operator."""
-        if self._operator(request) is None:
-            return self._without_token(request)
+        operator = self._operator(request)
+        if isinstance(operator, web.Response):
+            return operator
         return await self._answer(question(request))
 
     async def _act(self, act: _Act, request: web.Request) -> web.Response:
         """Carry out a request of an operator whose role allows it."""
         operator = self._operator(request)
-        if operator is None:
-            return self._without_token(request)
+        if isinstance(operator, web.Response):
+            return operator
         if not operator.may_operate:
             reason = f"token {operator.name} has the role {operator.role}, and this needs operate"
             self._refusals.note("admin_refused", "role", reason=reason, peer=request.remote)
             return json_answer(403, {"error": "role", "reason": reason})
         return await self._answer(act(request, operator.name))
 
-    def _operator(self, request: web.Request) -> Operator | None:
-        return self._tokens().holder(request.headers.getall("Authorization", []))
-
-    def _without_token(self, request: web.Request) -> web.Response:
-        self._refusals.note("admin_refused", "token", reason="token", peer=request.remote)
-        answer = error_answer(401, "token")
+    def _operator(self, request: web.Request) -> Operator | web.Response:
+        """Return who has the request's token, or the refusal of the request."""
+        try:
+            self._wrong_tokens.check(request.remote)
+        except TooManyWrongTokensError as error:
+            return self._refuse(request, 429, "too_many_tokens", error.retry_after)
+        token = bearer_token(request.headers.getall("Authorization", []))
+        operator = self._tokens().holder_of(token)
+        if operator is not None:
+            return operator
+        self._wrong_tokens.note(request.remote, token)
+        answer = self._refuse(request, 401, "token")
         answer.headers["WWW-Authenticate"] = "Bearer"
         return answer
+
+    def _refuse(
+        self, request: web.Request, status: int, word: str, retry_after: Seconds | None = None
+    ) -> web.Response:
+        self._refusals.note("admin_refused", word, reason=word, peer=request.remote)
+        return error_answer(status, word, retry_after)
 
     async def _answer(self, answered: Awaitable[web.Response]) -> web.Response:
         """Return the answer, or the one that explains why there is none."""

@@ -15,6 +15,12 @@ def token_digest(token: str) -> bytes:
     return hashlib.sha256(token.encode(errors="surrogateescape")).digest()
 
 
+def bearer_token(headers: Sequence[str]) -> str:
+    """Return the token of exactly one Authorization header with the scheme Bearer, else an empty string."""
+    scheme, _, token = headers[0].partition(" ") if len(headers) == 1 else ("", "", "")
+    return token if scheme.lower() == "bearer" else ""
+
+
 class BearerTokens(Generic[H]):
     """A set of valid tokens, each with its holder. Keeps the digests of the tokens only.
 
@@ -30,8 +36,7 @@ class BearerTokens(Generic[H]):
 
     def holder(self, headers: Sequence[str]) -> H | None:
         """Return the holder of the token if there is exactly one Authorization header, with a valid token."""
-        scheme, _, token = headers[0].partition(" ") if len(headers) == 1 else ("", "", "")
-        return self.holder_of(token) if scheme.lower() == "bearer" else None
+        return self.holder_of(bearer_token(headers))
 
     def holder_of(self, token: str) -> H | None:
         """Return the holder of a token, or None if the token is not valid."""

@@ -5,6 +5,7 @@ its name.
 """
 
 import asyncio
+import math
 import re
 from collections.abc import Awaitable, Callable
 from functools import partial
@@ -25,6 +26,7 @@ from autoscaler.server.live import Live
 from autoscaler.server.queries import MalformedRequestError, UnknownNameError
 from autoscaler.server.refusal_log import RefusalLog
 from autoscaler.server.sessions import LIFETIME, Sessions
+from autoscaler.server.wrong_tokens import TooManyWrongTokensError, WrongTokens
 
 _MAX_FORM_BYTES = 8192
 """A token of 1,024 characters takes three times as many bytes in a form, and the wanted path some."""
@@ -61,6 +63,7 @@ class ConsoleEndpoint:
         pages: Pages,
         assets: tuple[Asset, ...],
         tokens: Callable[[], BearerTokens[Operator]],
+        wrong_tokens: WrongTokens,
         *,
         secure: bool,
     ) -> None:
@@ -68,6 +71,7 @@ class ConsoleEndpoint:
         self._assets = assets
         self._content = ConsolePages(queries, pages)
         self._sessions = Sessions(tokens, lambda: asyncio.get_running_loop().time())
+        self._wrong_tokens = wrong_tokens
         self._live = Live(queries.changes)
         self._bodies = Bodies(_MAX_FORM_BYTES)
         self._refusals = RefusalLog()
@@ -144,11 +148,26 @@ class ConsoleEndpoint:
             )
         token, wanted = form.get("token", "").strip(), form.get("next", "/")
         wanted = wanted if _WANTED.fullmatch(wanted) else "/"
+        try:
+            self._wrong_tokens.check(request.remote)
+        except TooManyWrongTokensError as error:
+            return self._not_checked(request, error.retry_after, wanted)
         cookie = self._sessions.open(token)
         if cookie is None:
+            self._wrong_tokens.note(request.remote, token)
             return self._refuse(request, "token", 403, "This token is not valid.", wanted)
         answer = _to(wanted)
         self._set_cookie(answer, cookie, LIFETIME)
+        return answer
+
+    def _not_checked(self, request: web.Request, retry_after: Seconds, wanted: str) -> web.Response:
+        seconds = max(1, math.ceil(retry_after))
+        problem = (
+            "Too many wrong tokens came from this address, so that this one was not checked. "
+            f"Try again in {seconds} s."
+        )
+        answer = self._refuse(request, "too_many_tokens", 429, problem, wanted)
+        answer.headers["Retry-After"] = str(seconds)
         return answer
 
     async def _sign_out(self, request: web.Request) -> web.Response:

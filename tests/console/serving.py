@@ -1,5 +1,6 @@
 """The console behind the real server on loopback."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -14,6 +15,7 @@ from autoscaler.model.operators import Operator, OperatorName, Role
 from autoscaler.server.bearer import BearerTokens
 from autoscaler.server.console import ConsoleEndpoint
 from autoscaler.server.serving import Serving
+from autoscaler.server.wrong_tokens import MOST, WrongTokens
 from tests.server.fakes import LOOPBACK
 
 READER, OPERATOR = "r" * 40, "o" * 40
@@ -48,10 +50,13 @@ def pages() -> Pages:
 
 
 @asynccontextmanager
-async def served(queries: FleetQueries, *, secure: bool = False) -> AsyncIterator[Console]:
-    """Serve the console of these answers."""
+async def served(
+    queries: FleetQueries, *, secure: bool = False, wrong_tokens: int = MOST
+) -> AsyncIterator[Console]:
+    """Serve the console of these answers. `wrong_tokens` are the most that an address may try."""
     tokens = Tokens()
-    endpoint = ConsoleEndpoint(queries, pages(), read_assets(), tokens, secure=secure)
+    tried = WrongTokens(asyncio.get_running_loop().time, wrong_tokens)
+    endpoint = ConsoleEndpoint(queries, pages(), read_assets(), tokens, tried, secure=secure)
     async with Serving(LOOPBACK, NoWebhook(), [endpoint]) as serving:
         yield Console(endpoint, f"http://{serving.address}", tokens)
 

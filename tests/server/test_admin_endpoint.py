@@ -1,5 +1,6 @@
 """/admin: authentication, the requests that are passed on, and the answers to refused ones."""
 
+import asyncio
 import io
 import json
 from collections import Counter
@@ -40,6 +41,7 @@ from autoscaler.server.admin import MAX_FILE_BYTES, MAX_MACHINES, AdminEndpoint
 from autoscaler.server.bearer import BearerTokens
 from autoscaler.server.refusal_log import LINES
 from autoscaler.server.serving import Serving
+from autoscaler.server.wrong_tokens import MOST, WINDOW, WrongTokens
 from autoscaler.views.preview import LaunchView, Preview, TerminationView, WaitingView
 from tests.ledger.builders import World
 from tests.server.asked_world import AskedWorld
@@ -160,7 +162,8 @@ async def administered(word: Word) -> AsyncIterator[Admin]:
     port: OperatorRequests = word
     holds: HoldRequests = word
     configuration: ConfigurationRequests = word
-    endpoint = AdminEndpoint(port, holds, AskedWorld(World()), configuration, lambda: TOKENS)
+    tried = WrongTokens(asyncio.get_running_loop().time)
+    endpoint = AdminEndpoint(port, holds, AskedWorld(World()), configuration, lambda: TOKENS, tried)
     async with (
         Serving(LOOPBACK, endpoint, []) as serving,
         aiohttp.ClientSession(f"http://{serving.address}") as session,
@@ -398,6 +401,34 @@ async def test_refusals_are_logged_a_bounded_number_of_times_and_without_their_c
     assert [(line["event"], line["reason"]) for line in lines] == [("admin_refused", "token")] * 20
     assert {line["peer"] for line in lines} == {"127.0.0.1"}
     assert "a-wrong-token" not in str(lines)
+
+
+async def test_the_wrong_tokens_of_an_address_are_bounded(admin: Admin) -> None:
+    """A program that repeats one wrong token does not exclude the others at its address."""
+
+    async def ask(token: str) -> tuple[int, str]:
+        status, reported = await admin.ask(
+            "GET", "/admin/unverified", headers={"Authorization": f"Bearer {token}"}
+        )
+        return status, reported.get("error", "")
+
+    for _ in range(3 * MOST):
+        assert await ask("w" * 40) == (401, "token")
+    assert (await ask(TOKEN))[0] == 200
+    with structlog.testing.capture_logs() as lines:
+        for number in range(MOST - 1):
+            assert await ask(f"{number:040}") == (401, "token")
+        for token in ("x" * 40, "w" * 40, TOKEN, ""):
+            assert await ask(token) == (429, "too_many_tokens")
+        headers = {"Authorization": f"Bearer {TOKEN}"}
+        stop = "/admin/machines/i-1/terminate"
+        async with admin.session.post(stop, headers=headers) as answer:
+            assert answer.status == 429
+            assert 0 < int(answer.headers["Retry-After"]) <= WINDOW
+    assert admin.word.taken == []
+    # The log has had its 20 lines of refused tokens in this minute.
+    assert [line["reason"] for line in lines] == ["too_many_tokens"] * 5
+    assert TOKEN not in str(lines)
 
 
 async def test_each_kind_of_refusal_is_logged_with_its_reason(admin: Admin) -> None:

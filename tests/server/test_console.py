@@ -24,6 +24,7 @@ from autoscaler.server.console import ConsoleEndpoint
 from autoscaler.server.serving import Serving
 from autoscaler.server.sessions import LIFETIME, MOST_SESSIONS, Sessions
 from autoscaler.server.settings import Address
+from autoscaler.server.wrong_tokens import MOST, WINDOW, WrongTokens
 from autoscaler.views.grid import Commit
 from tests.console.serving import OPERATOR, READER, Console, NoWebhook, Tokens, pages, served
 from tests.ledger.builders import ALICE, World
@@ -265,6 +266,47 @@ async def test_a_wrong_token_is_refused_and_not_logged(reader: Reader, token: st
     assert 'name="token"' in (await reader.get("/"))[1]
 
 
+@pytest.mark.case(
+    "strangers guess tokens at the sign-in: an address has ten guesses a minute",
+    topic="Hostile input",
+    source="OWASP: blocking brute force attacks",
+)
+async def test_the_wrong_tokens_of_an_address_are_bounded(reader: Reader) -> None:
+    assert (await reader.sign_in()).status == 303
+    for number in range(MOST):
+        assert (await reader.sign_in(f"{number:040}")).status == 403
+    with structlog.testing.capture_logs() as logs:
+        refused = await reader.post("/sign-in", {"token": READER, "next": "/jobs/1"})
+    assert refused.status == 429
+    assert 0 < int(refused.headers["Retry-After"]) <= WINDOW
+    assert "Set-Cookie" not in refused.headers
+    assert [(line["event"], line["reason"]) for line in logs] == [
+        ("sign_in_refused", "too_many_tokens")
+    ]
+    # Who has signed in before goes on, and another address may sign in.
+    assert 'name="token"' not in (await reader.get("/"))[1]
+    elsewhere = aiohttp.TCPConnector(local_addr=("127.0.0.2", 0))
+    async with aiohttp.ClientSession(reader.console.url, connector=elsewhere) as other:
+        form, origin = {"token": READER}, {"Origin": reader.console.url}
+        async with other.post(
+            "/sign-in", data=form, headers=origin, allow_redirects=False
+        ) as answer:
+            assert answer.status == 303
+
+
+async def test_a_sign_in_that_was_not_checked_says_so_and_keeps_the_wanted_page(
+    reader: Reader,
+) -> None:
+    for number in range(MOST):
+        await reader.sign_in(f"{number:040}")
+    form = {"token": READER, "next": "/jobs/1"}
+    headers = {"Origin": reader.console.url}
+    async with reader.http.post("/sign-in", data=form, headers=headers) as answer:
+        text = await answer.text()
+    assert re.search(r"Too many wrong tokens .* Try again in \d+ s\.", text)
+    assert 'value="/jobs/1"' in text
+
+
 @pytest.mark.parametrize(
     ("body", "status"),
     [
@@ -445,7 +487,8 @@ async def test_streams_are_limited_and_end_with_the_server(reader: Reader) -> No
 
 async def test_the_address_of_webhooks_does_not_serve_the_console() -> None:
     settings = replace(LOOPBACK, webhook_listen=Address("127.0.0.1", 0))
-    endpoint = ConsoleEndpoint(busy_world(), pages(), read_assets(), Tokens(), secure=False)
+    tried = WrongTokens(asyncio.get_running_loop().time)
+    endpoint = ConsoleEndpoint(busy_world(), pages(), read_assets(), Tokens(), tried, secure=False)
     async with (
         Serving(settings, NoWebhook(), [endpoint]) as serving,
         aiohttp.ClientSession(f"http://{serving.webhook_address}") as http,

@@ -1,5 +1,6 @@
 """The questions under /admin: answers in JSON, and refusals that name the parameter."""
 
+import asyncio
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -14,6 +15,7 @@ from autoscaler.model.changes import HistoryRow
 from autoscaler.model.identifiers import MachineId
 from autoscaler.server.admin import AdminEndpoint
 from autoscaler.server.serving import Serving
+from autoscaler.server.wrong_tokens import WrongTokens
 from tests.ledger.builders import World
 from tests.planner.fleets import catalogue, sku
 from tests.server.asked_world import AskedWorld
@@ -43,7 +45,16 @@ async def asked() -> AsyncIterator[Asked]:
     port: FleetQueries = answers
     async with (
         Serving(
-            LOOPBACK, AdminEndpoint(Word(), Word(), port, Word(), lambda: TOKENS), []
+            LOOPBACK,
+            AdminEndpoint(
+                Word(),
+                Word(),
+                port,
+                Word(),
+                lambda: TOKENS,
+                WrongTokens(asyncio.get_running_loop().time),
+            ),
+            [],
         ) as serving,
         aiohttp.ClientSession(f"http://{serving.address}") as session,
     ):

@@ -1,0 +1,66 @@
+"""Bounds how many wrong operators' tokens an address may try, at the sign-in and at /admin together."""
+
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from autoscaler.model.identifiers import Seconds
+from autoscaler.server.bearer import token_digest
+from autoscaler.server.places import peer_of
+
+MOST = 10
+"""Maximum number of different wrong tokens of one address in a window. A program with an old token has one."""
+
+WINDOW: Seconds = 60.0
+"""How long they count, from the first one on: the longest time that a valid token is not checked."""
+
+MOST_PEERS = 1024
+"""Maximum number of addresses, about 1 KB each. A further one replaces the one whose window began first."""
+
+
+class TooManyWrongTokensError(Exception):
+    """No token of this address is checked for `retry_after` seconds."""
+
+    def __init__(self, retry_after: Seconds) -> None:
+        super().__init__(f"retry after {retry_after:.0f} s")
+        self.retry_after = retry_after
+
+
+@dataclass(slots=True)
+class _Tried:
+    """The digests of an address' wrong tokens, and when its window began."""
+
+    since: float
+    digests: set[bytes] = field(default_factory=set)
+
+
+class WrongTokens:
+    """The wrong tokens of each address, as digests. `clock` returns monotonic seconds."""
+
+    def __init__(self, clock: Callable[[], float], most: int = MOST) -> None:
+        self._clock = clock
+        self._most = most
+        self._tried: OrderedDict[str, _Tried] = OrderedDict()
+
+    def check(self, host: str | None) -> None:
+        """Raise TooManyWrongTokensError if no further token of this host may be checked now."""
+        tried = self._tried.get(peer_of(host or ""))
+        if tried is None or len(tried.digests) < self._most:
+            return
+        left = tried.since + WINDOW - self._clock()
+        if left > 0.0:
+            raise TooManyWrongTokensError(left)
+
+    def note(self, host: str | None, token: str) -> None:
+        """Count a wrong token. The same one counts once in a window, and an empty one is no guess."""
+        if not token:
+            return
+        peer, now = peer_of(host or ""), self._clock()
+        tried = self._tried.get(peer)
+        if tried is None or now - tried.since >= WINDOW:
+            self._tried.pop(peer, None)
+            tried = self._tried[peer] = _Tried(now)
+            if len(self._tried) > MOST_PEERS:
+                self._tried.popitem(last=False)
+        if len(tried.digests) < self._most:
+            tried.digests.add(token_digest(token))
