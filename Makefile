@@ -17,7 +17,7 @@ export PYTHON := $(shell /usr/bin/python3 -c 'import ensurepip; print("/usr/bin/
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo demo-kubernetes test quick quick-planner quick-others fresh coverage check lint types contracts crowds laboratory services kills worlds rooms edges images windows terraform programs cluster pods pytest fuzz chaos chaos-bugs mutants pages dashboards screenshots format clean
+.PHONY: help setup demo demo-kubernetes first-image first-job test quick quick-planner quick-others fresh coverage check lint types contracts crowds laboratory services kills worlds rooms edges images windows terraform programs cluster pods pytest fuzz chaos chaos-bugs mutants pages dashboards screenshots format clean
 
 help: ## List these commands.
 	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/  make \1  \t\2/p' Makefile | expand -t 20
@@ -34,6 +34,14 @@ demo-kubernetes: ## Replay the push with its ROCm jobs in pods of a real Kuberne
 	@echo '==> demo-kubernetes'
 	@scripts/bootstrap.sh demo
 	@$(BIN)/python -m lab --kubernetes $(if $(KEEP),--stay) $(ARGS)
+
+first-image: setup ## Bake a machine image in an empty account of the lab's EC2 (as root). Prints its stages.
+	@echo '==> first-image'
+	@$(BIN)/python -m tests.ami image $(ARGS)
+
+first-job: setup ## Run a job on a machine with the image of `make first-image` (as root). Prints its stages.
+	@echo '==> first-job'
+	@$(BIN)/python -m tests.ami job $(ARGS)
 
 test: setup ## Run all checks: lint, types, import contracts, tests. A summary names what failed.
 	@scripts/test.sh

@@ -101,10 +101,10 @@ def test_every_document_is_in_the_index() -> None:
 
 @pytest.mark.parametrize("path", DOCUMENTS, ids=NAMES)
 def test_commands_that_are_named_exist(path: Path) -> None:
-    targets = set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
     blocks = [block for kind, block in CODE_BLOCK.findall(path.read_text()) if kind == "sh"]
     code = "\n".join([*WORD.findall(prose(path)), *blocks])
-    assert set(re.findall(r"\bmake ([a-z]+)\b", code)) <= targets
+    assert set(re.findall(r"\bmake ([a-z-]+)\b", code)) <= targets
     known = {
         command.name or command.callback.__name__.replace("_", "-")
         for command in commands.registered_commands

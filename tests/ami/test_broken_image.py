@@ -4,7 +4,8 @@ import asyncio
 
 import pytest
 
-from tests.ami.conftest import Built, Place, start_autoscaler
+from tests.ami.account import Place, start_autoscaler
+from tests.ami.conftest import Built
 from tests.lab.system.harness import until
 from tests.lab.system.pace import PATIENCE
 

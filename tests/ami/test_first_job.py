@@ -1,78 +1,97 @@
-"""From an empty account to a job, in two commands: `autoscaler images bake` and `autoscaler serve`.
+"""From an empty account to a job, in two commands: `make first-image` and `make first-job`.
 
 The machine is the image's disk with systemd, cloud-init, and the agent that the build installed.
 """
 
 import re
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 
-from autoscaler.model.machines import ExitReason, Machine
-from lab.ec2.instances import Instance
+from autoscaler.model.machines import ExitReason
 from lab.ec2.lifecycle import BY_ITSELF
-from lab.github.records import Job
-from tests.ami.conftest import Built, Place
-from tests.lab.system.harness import at_rest, job, read_records, until
-from tests.lab.system.pace import PATIENCE
+from tests.ami.account import AMI, Place
+from tests.ami.conftest import Built, make_folder
+from tests.ami.first_job import machine_of, run_first_job
+from tests.ami.test_linux_image import STEPS
+from tests.lab.system.harness import at_rest, job, until
+from tests.lab.system.pace import PATIENCE, stretched
 
 SESSION = pytest.mark.asyncio(loop_scope="session")
 
 
-def bake_stages(built: Built) -> list[tuple[str, float]]:
-    """Return the stages and steps that `autoscaler images bake` printed, with their seconds."""
-    steps = re.findall(r"image-build: step (\w+): (\d+) s", built.output)
-    stages = dict(re.findall(r"^stage ([\w ]+): (\d+) s$", built.output, re.MULTILINE))
-    named = [(f"build: {name}", float(seconds)) for name, seconds in steps]
-    test = ("test and publish", float(stages["test"]))
-    return [*named, ("build", float(stages["build"])), test, ("images bake", built.seconds)]
+def run(command: str, account: Path) -> subprocess.CompletedProcess[str]:
+    """Run one of the two commands as its target in the Makefile does."""
+    return subprocess.run(
+        [sys.executable, "-m", "tests.ami", command, "--account", account],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=AMI.parent,
+        timeout=stretched(PATIENCE),
+    )
 
 
-def machine_of(at: Place, done: Job) -> tuple[Machine, Instance]:
-    """Return the machine that ran a job: the controller's record, and EC2's instance."""
-    records = read_records(at.lab)
-    [runner] = [one for one in records.runners if done.starts == [one.name]]
-    [machine] = [one for one in records.machines if one.id == runner.machine]
-    instance = at.ec2.instances.find(machine.placement.provider_id or "")
-    assert instance is not None
-    return machine, instance
+def stages(output: str) -> list[str]:
+    """Return the stages that a command printed with their seconds."""
+    return re.findall(r"^stage (.+): \d+(?:\.\d)? s$", output, re.MULTILINE)
 
 
-def job_stages(at: Place, done: Job) -> list[tuple[str, float]]:
-    """Return the stages from the queued job to the end of its machine, with their seconds."""
-    machine, instance = machine_of(at, done)
-    moments = [
-        # `launched_at` has whole seconds, as at EC2.
-        ("launch", at.ec2.first_sent[instance.client_token]),
-        ("EC2 until running", instance.running_at),
-        ("boot until the agent attests", machine.progress.booted_at),
-        ("health checks", machine.progress.ready_at),
-        ("register", machine.progress.assigned_at),
-        ("runner until the job starts", done.started_at),
-        ("job", done.completed_at),
-        ("exit report and power-off", instance.ended_at),
+def test_two_commands_lead_from_an_empty_account_to_a_job_on_an_image_of_this_repository(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
+    account = make_folder(tmp_path_factory, "first") / "account"
+    too_early = run("job", account)
+    assert (too_early.returncode, too_early.stdout) == (2, "")
+    assert "image.json is missing: run make first-image first" in too_early.stderr
+
+    baked = run("image", account)
+    assert baked.returncode == 0, baked.stdout + baked.stderr
+    assert re.search(r"^\$ autoscaler images bake .+ linux-cpu ", baked.stdout, re.MULTILINE)
+    assert stages(baked.stdout) == [
+        "empty account at the laboratory's EC2",
+        "values and agent",
+        "build",
+        "test",
+        "whole command",
     ]
-    stages, last = [], done.queued_at
-    for name, moment in moments:
-        assert last is not None
-        assert moment is not None, name
-        stages.append((name, moment - last))
-        last = moment
-    return stages
+    assert re.findall(r"image-build: step (\w+): \d+ s", baked.stdout) == STEPS
+
+    served = run("job", account)
+    assert served.returncode == 0, served.stdout + served.stderr
+    assert "\n$ autoscaler serve -c /" in served.stdout
+    assert stages(served.stdout) == [
+        "account with the image, and GitHub",
+        "serve until it is ready",
+        "launch",
+        "EC2 until running",
+        "boot until the agent attests",
+        "health checks",
+        "register",
+        "runner until the job starts",
+        "job",
+        "exit report and power-off",
+        "whole command",
+    ]
+    [name] = set(re.findall(r"autoscaler/linux-cpu-x64-\d{8}-\d{6}", baked.stdout))
+    assert f"of the image {name}\n" in served.stdout
+    assert "\njob first: success, on i-" in served.stdout
 
 
 @SESSION
+@pytest.mark.usefixtures("serving")
 @pytest.mark.case(
     "an image gets jobs only after it tested itself on a machine: a newer one without the tag is passed over",
     topic="Images and disks",
     source="EC2: DescribeImages",
 )
 async def test_the_agent_of_a_baked_image_runs_a_job_and_powers_off(
-    account: Place, built: Built, serving: float, request: pytest.FixtureRequest
+    account: Place, built: Built
 ) -> None:
-    [done] = account.lab.github.push([job("first", "baked", 1.0)])
-    await at_rest(account.lab, PATIENCE)
-
-    _, instance = machine_of(account, done)
+    done = await run_first_job(account.lab)
+    _, instance = machine_of(account.lab, done)
     assert instance.specification.image.id == built.image.id
     assert (done.conclusion, done.stepped, len(done.starts)) == ("success", True, 1)
     assert instance.reason is not None
@@ -83,12 +102,6 @@ async def test_the_agent_of_a_baked_image_runs_a_job_and_powers_off(
     assert "Acknowledging runner request" in log.read_text()
     # The user data found the agent of the image genuine, and fetched no other.
     assert not (disk / "opt/runner-agent/agent.py").exists()
-    serve = ("serve until it is ready", serving)
-    stages = [*bake_stages(built), serve, *job_stages(account, done)]
-    assert all(seconds >= 0 for _, seconds in stages), stages
-    # `pytest -rP` shows it.
-    table = "\n".join(f"{name:32}{seconds:6.1f} s" for name, seconds in stages)
-    request.node.add_report_section("call", "stages", table)
 
 
 @SESSION
@@ -103,9 +116,9 @@ async def test_a_machine_that_is_shut_down_lets_its_runner_cancel_the_job(accoun
     lab = account.lab
     [cut] = lab.github.push([job("cut short", "baked", 3600.0)])
     await until(lambda: cut.started_at is not None, PATIENCE, lab.controller.log_end)
-    machine, instance = machine_of(account, cut)
+    machine, instance = machine_of(lab, cut)
     lab.ec2.interrupt(instance.id)
     await at_rest(lab, PATIENCE)
-    machine, _ = machine_of(account, cut)
+    machine, _ = machine_of(lab, cut)
     # Without the runner's word, GitHub would fail the job only after ten minutes.
     assert (cut.conclusion, machine.work.exit_reason) == ("failure", ExitReason.STOPPED)

@@ -3,7 +3,8 @@
 import json
 import stat
 
-from tests.ami.conftest import VERSION, Built
+from tests.ami.account import VERSION
+from tests.ami.conftest import Built
 
 STEPS = ["system", "docker", "runner", "agent", "instance_store", "seal"]
 

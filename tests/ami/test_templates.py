@@ -10,7 +10,8 @@ import pytest
 
 from autoscaler.images.baking import TEMPLATE_VALUES
 from autoscaler.model.catalogue import OperatingSystem
-from tests.ami.conftest import AMI, make_folder, packer, place, start_bake
+from tests.ami.account import AMI, packer, place, start_bake
+from tests.ami.conftest import make_folder
 
 VALUES = {
     "recipe": "linux-cpu",

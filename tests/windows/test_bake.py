@@ -18,7 +18,7 @@ from lab.laboratory import LabFleet, Laboratory
 from lab.ports import free_ports
 from lab.windows.disk import WindowsDisk
 from lab.windows.parts import Parts
-from tests.ami.conftest import Account, key_pair, start_bake
+from tests.ami.account import Account, key_pair, start_bake
 from tests.ami.repository import sha256
 from tests.lab.system.harness import SKU_TAG, at_rest, job
 from tests.lab.system.pace import PATIENCE

@@ -1,0 +1,132 @@
+"""`make first-image` and `make first-job`: from an empty account to a job on an image of this repository.
+
+The account is that of the laboratory's EC2, and empty but for a stock image. Between the two commands its image
+is kept in a folder: the disks of which it consists, and what EC2 knows about it.
+"""
+
+import asyncio
+import json
+import shlex
+import shutil
+import sys
+import time
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from autoscaler.operator_commands.usage import PlainCommand
+from lab.ec2.images import Image
+from lab.laboratory import Laboratory
+from tests.ami.account import FLEET, place, start_bake
+from tests.ami.first_job import job_stages, machine_of, run_first_job
+from tests.ami.machines import RootHost
+
+commands = typer.Typer(add_completion=False, no_args_is_help=True, pretty_exceptions_enable=False)
+
+Folder = Annotated[
+    Path,
+    typer.Option("--account", metavar="FOLDER", help="Where the account's image is kept."),
+]
+ACCOUNT = Path(".cache/account")
+KEPT = "image.json"
+FAILED, MISTAKEN = 1, 2
+_PROGRAM = 3
+"""The arguments of a child process before those of `autoscaler`: Python, -c and the code."""
+
+
+@dataclass(frozen=True, slots=True)
+class KeptImage:
+    """The account's image. `layers` are the folders of which its disk consists, the newest first."""
+
+    name: str
+    root_device: str
+    snapshot_gb: int
+    tags: dict[str, str]
+    layers: list[str]
+
+    @classmethod
+    def of(cls, image: Image, layers: list[Path]) -> "KeptImage":
+        """Keep an image of EC2."""
+        paths = [str(layer) for layer in layers]
+        return cls(image.name, image.root_device, image.snapshot_gb, dict(image.tags), paths)
+
+    def add_to(self, lab: Laboratory) -> None:
+        """Give the account of a laboratory the image."""
+        lab.ec2.images.add(
+            self.name, root_device=self.root_device, snapshot_gb=self.snapshot_gb, tags=self.tags
+        )
+
+
+@commands.command(cls=PlainCommand)
+def image(account: Folder = ACCOUNT) -> None:
+    """Bake an image for Linux in an empty account: build, test and publish it."""
+    account = account.absolute()
+    shutil.rmtree(account, ignore_errors=True)
+    account.mkdir(parents=True, mode=0o755)
+    raise typer.Exit(asyncio.run(_bake(account)))
+
+
+@commands.command(cls=PlainCommand)
+def job(account: Folder = ACCOUNT) -> None:
+    """Start a fleet that uses the image, and run one job on a machine of it."""
+    kept = account.absolute() / KEPT
+    if not kept.exists():
+        typer.echo(f"{kept} is missing: run make first-image first", err=True)
+        raise typer.Exit(MISTAKEN)
+    found = KeptImage(**json.loads(kept.read_text()))
+    raise typer.Exit(asyncio.run(_run_job(account.absolute(), found)))
+
+
+async def _bake(account: Path) -> int:
+    began = time.monotonic()
+    async with place(account) as at:
+        _print_stage("empty account at the laboratory's EC2", time.monotonic() - began)
+        process = start_bake(at, output=None)
+        assert isinstance(process.args, list)
+        _print(f"$ autoscaler {shlex.join(process.args[_PROGRAM:])}")
+        if await asyncio.to_thread(process.wait) != 0:
+            return FAILED
+        [made] = at.ec2.images.named("autoscaler/linux-cpu-x64-*")
+        kept = KeptImage.of(made, at.host.layers(made))
+    (account / KEPT).write_text(json.dumps(asdict(kept)))
+    _print_stage("whole command", time.monotonic() - began)
+    return 0
+
+
+async def _run_job(account: Path, kept: KeptImage) -> int:
+    began = time.monotonic()
+    host = RootHost(account / "machines", [Path(layer) for layer in kept.layers], {}, "")
+    async with Laboratory(FLEET, machines=host) as lab:
+        host.ec2 = lab.ec2
+        kept.add_to(lab)
+        _print_stage("account with the image, and GitHub", time.monotonic() - began)
+        _print(f"$ autoscaler serve -c {lab.folder / 'fleet.yaml'}")
+        started = time.monotonic()
+        await lab.start_controller()
+        _print_stage("serve until it is ready", time.monotonic() - started)
+        _print("a job is queued that asks for the SKU `baked`")
+        done = await run_first_job(lab)
+        for name, seconds in job_stages(lab, done):
+            _print_stage(name, seconds)
+        machine, instance = machine_of(lab, done)
+        used = instance.specification.image
+    _print(f"job {done.spec.name}: {done.conclusion}, on {instance.id} of the image {used.name}")
+    _print(f"the machine ended: {machine.reason}")
+    _print_stage("whole command", time.monotonic() - began)
+    return 0 if done.conclusion == "success" else FAILED
+
+
+def _print_stage(name: str, seconds: float) -> None:
+    _print(f"stage {name}: {seconds:.1f} s")
+
+
+def _print(line: str) -> None:
+    # At once, also into a pipe: the command that runs meanwhile writes into it, too.
+    sys.stdout.write(f"{line}\n")
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    commands()
