@@ -145,7 +145,7 @@ SHOWN = Shown("a case", "Hostile input", ("ARC#1", "RFC 1"), "tests/test_cases.p
         (Shown("a case", "EC2's API", ("ARC#1",), "tests/a.py::b"), "in two spellings or topics"),
         (Shown("Other", "EC2's API", ("ARC#1",), "tests/a.py::b"), "in two spellings or topics"),
         (Shown("b", "EC2's API", ("RFC 2",), "tests/a.py::b"), "unknown source 'RFC 2'"),
-        (Shown("b", "EC2's API", ("nobody#2",), "tests/a.py::b"), "unknown source 'nobody#2'"),
+        (Shown("b", "EC2's API", ("unknown#2",), "tests/a.py::b"), "unknown source 'unknown#2'"),
         (Shown("b", "EC2's API", ("",), "tests/a.py::b"), "unknown source ''"),
         (
             Shown("b", "EC2's API", ("ARC#1",), f"{SHOWN.test}[{'un' + 'known'}]"),

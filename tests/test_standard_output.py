@@ -1,4 +1,4 @@
-"""Standard output that is closed, full or read by nobody: one line on stderr, and status 1."""
+"""Standard output that is closed or full, or whose reader has gone: one line on stderr, and status 1."""
 
 import os
 import subprocess

@@ -25,6 +25,7 @@ SUFFIXES = {".json", ".md", ".py", ".sh", ".toml", ".tpl", ".txt", ".yaml", ".ym
 CODESPELL = Path(sys.executable).parent / "codespell"
 
 RETIRED = {
+    "anybody": "any user, any caller",
     "beat": "heartbeat",
     "beats": "heartbeats",
     "bootstrap desk": "bootstrap service",
@@ -70,6 +71,7 @@ RETIRED = {
     "rungs": "launch options",
     "seat": "machine activity",
     "seats": "machine activities",
+    "somebody": "a reviewer, an operator, another fleet",
     "strike": "failure",
     "strikes": "failures",
     "sweep": "full listing",
@@ -87,6 +89,7 @@ RETIRED = {
     "unproven": "unverified",
     "untold": "unverified",
     "weather": "fault schedule",
+    "whoever": "the user, the caller, the machine",
     "withdraw": "deregister",
     "withdrawing": "deregistering",
     "withdrawn": "deregistered",

@@ -1082,10 +1082,10 @@ def test_the_agent_ends_on_sigterm_after_it_requested_the_power_off(tmp_path: Pa
     script = tmp_path / "signals"
     script.write_text("#!/bin/bash\nkill -TERM $PPID\n")
     script.chmod(0o755)
-    nobody = "http://127.0.0.1:1"
-    controller = {"controller": nobody, "provider": "p"}
+    closed = "http://127.0.0.1:1"
+    controller = {"controller": closed, "provider": "p"}
     (tmp_path / "controller.json").write_text(json.dumps(controller))
-    host = {"root": str(tmp_path), "metadata": nobody, "time_scale": 1e6, "disarm": ["/bin/true"]}
+    host = {"root": str(tmp_path), "metadata": closed, "time_scale": 1e6, "disarm": ["/bin/true"]}
     done = run_agent(tmp_path, {**host, "power_off": [str(script)]})
     assert "powering off: no answer that knows this machine" in done.stderr
     assert done.returncode == -signal.SIGTERM

@@ -15,7 +15,7 @@ from autoscaler.config.time_zones import EXAMPLES, suggestion
 from tests.config.fleet_file import EXAMPLE, MINIMAL, Folder, changed
 from tests.config.keys import certificate, pem, rsa_key
 
-ANYBODY = 65534
+ANOTHER_USER = 65534
 ON = MINIMAL[MINIMAL.index("    on: [{") :]
 SECOND_IN_REGION = """\
 [sg-0a]}
@@ -33,8 +33,8 @@ def unprivileged() -> Iterator[Folder]:
             yield folder
             return
         for path in (folder.path, *folder.path.iterdir()):
-            os.chown(path, ANYBODY, ANYBODY)
-        os.seteuid(ANYBODY)
+            os.chown(path, ANOTHER_USER, ANOTHER_USER)
+        os.seteuid(ANOTHER_USER)
         try:
             yield folder
         finally:

@@ -150,7 +150,7 @@ CROWDED = catalogue(
         st.tuples(
             st.sampled_from(["queue", "wait", "start", "complete", "become_ready", "pass"]),
             st.integers(1, 6),
-            st.sampled_from([("gpu",), ("cpu",), ("gpu", "linux"), ("nobody",)]),
+            st.sampled_from([("gpu",), ("cpu",), ("gpu", "linux"), ("unserved",)]),
         ),
         max_size=25,
     ),

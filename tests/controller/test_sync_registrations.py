@@ -55,7 +55,7 @@ def test_the_registration_of_a_terminated_machine_is_removed() -> None:
 @pytest.mark.parametrize(
     "name",
     [
-        "somebody-else",
+        "of-another-fleet",
         "ci-0badcafe",
         "ci-0badcafe-1",
         "ci-0badcafe-00000000000000aa-x",

@@ -36,7 +36,7 @@ async def test_a_wakeup_wakes_only_the_waiters_of_its_key() -> None:
     await asyncio.sleep(1.0)
     wakeups.wake("a")
     wakeups.wake("a")
-    wakeups.wake("nobody")
+    wakeups.wake("unknown")
     assert await asyncio.gather(*waiting) == [1.0, 1.0, 9.0]
 
 

@@ -107,7 +107,7 @@ class _Episode:
                 await self._fleet.controller.turn(3.0)  # and all that it began has ended
             else:
                 await self._ask(asks(step))
-            self._nobody_ended_but_by_its_own_word()
+            self._check_that_machines_ended_by_their_own_word()
             if self._fleet.controller.crashes:
                 raise self._fleet.controller.crashes[0]
 
@@ -223,7 +223,7 @@ class _Episode:
             if of[name].machine not in authenticated and now != before.runners.get(name):
                 raise BrokenPropertyError(f"{name} changed without its machine's own word")
 
-    def _nobody_ended_but_by_its_own_word(self) -> None:
+    def _check_that_machines_ended_by_their_own_word(self) -> None:
         for machine in self._fleet.controller.state.machines.values():
             if machine.state in _OVER and machine.id not in self._records.may_end:
                 raise BrokenPropertyError(f"{machine.id} is {machine.state} without its own word")

@@ -224,7 +224,7 @@ class BelievesAnyNonce(BootstrapService):
         return found if found is not None else super()._authenticated(machine, nonce, over=over)
 
 
-class LetsAnybodyExit(BootstrapService):
+class AcceptsAnyExit(BootstrapService):
     async def exited(
         self,
         machine: MachineId,
@@ -274,7 +274,7 @@ class CrashesOnStrangers(BootstrapService):
     ("hole", "found"),
     [
         ({"service": BelievesAnyNonce}, "changed without its own word"),
-        ({"service": LetsAnybodyExit}, "to a stranger"),
+        ({"service": AcceptsAnyExit}, "to a stranger"),
         ({"service": AttestsAsTheAssigned}, "which was assigned before"),
         ({"service": AcknowledgesForOthers}, "changed without its"),
         ({"service": CrashesOnStrangers}, "crashed: KeyError"),

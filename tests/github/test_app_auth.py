@@ -15,7 +15,7 @@ from tests.github.conftest import KeyPair, World
 from tests.github.doubles import START, ManualClock
 from tests.github.faults import Fault
 
-ANYBODY = RunnerName("r")
+ANY_NAME = RunnerName("r")
 
 
 async def test_a_jwt_is_reused_for_minutes_and_renewed_before_it_expires(
@@ -37,13 +37,13 @@ async def test_a_jwt_is_reused_for_minutes_and_renewed_before_it_expires(
 async def test_a_token_is_requested_once_and_renewed_before_it_expires(
     world: World, client: GitHubClient
 ) -> None:
-    await asyncio.gather(*(client.find_runner("org:acme", ANYBODY) for _ in range(20)))
+    await asyncio.gather(*(client.find_runner("org:acme", ANY_NAME) for _ in range(20)))
     assert world.github.count("access_tokens") == 1
     world.clock.at += 3600 - 301
-    await client.find_runner("org:acme", ANYBODY)
+    await client.find_runner("org:acme", ANY_NAME)
     assert world.github.count("access_tokens") == 1
     world.clock.at += 1
-    await asyncio.gather(*(client.find_runner("org:acme", ANYBODY) for _ in range(20)))
+    await asyncio.gather(*(client.find_runner("org:acme", ANY_NAME) for _ in range(20)))
     assert world.github.count("access_tokens") == 2
     assert world.github.count("installation$") == 1
 
@@ -56,9 +56,9 @@ async def test_a_token_is_requested_once_and_renewed_before_it_expires(
 async def test_a_revoked_token_is_replaced_even_for_a_registration(
     world: World, client: GitHubClient
 ) -> None:
-    await client.find_runner("org:acme", ANYBODY)
+    await client.find_runner("org:acme", ANY_NAME)
     world.github.tokens.clear()
-    registered = await client.register("org:acme", "Default", ANYBODY, ("gpu",))
+    registered = await client.register("org:acme", "Default", ANY_NAME, ("gpu",))
     assert registered.github_id == 1
     assert len(world.github.registered) == 1
 
@@ -67,8 +67,8 @@ async def test_organisations_and_repositories_each_have_their_own_installation(
     world: World, client: GitHubClient
 ) -> None:
     world.github.installed["1", "umbrella"] = 78
-    await client.find_runner("org:Acme", ANYBODY)
-    await client.find_runner("repo:umbrella/lab", ANYBODY)
+    await client.find_runner("org:Acme", ANY_NAME)
+    await client.find_runner("repo:umbrella/lab", ANY_NAME)
     await client.read_job("acme/widgets", JobId(1), START)
     assert world.github.count("/orgs/Acme/installation") == 1
     assert world.github.count("/repos/umbrella/lab/installation") == 1
@@ -79,7 +79,7 @@ async def test_organisations_and_repositories_each_have_their_own_installation(
 async def test_the_first_app_with_an_installation_is_used(world: World) -> None:
     world.github.installed = {("2", "acme"): 90}
     async with world.client(apps=(1, 2)) as client:
-        await client.find_runner("org:acme", ANYBODY)
+        await client.find_runner("org:acme", ANY_NAME)
     assert world.github.count("installations/90/access_tokens") == 1
 
 
@@ -87,17 +87,17 @@ async def test_an_account_without_the_app_is_an_operator_error_and_affects_no_ot
     client: GitHubClient,
 ) -> None:
     with pytest.raises(OperatorError, match="no configured App is installed on globex"):
-        await client.find_runner("org:globex", ANYBODY)
-    assert await client.find_runner("org:acme", ANYBODY) is None
+        await client.find_runner("org:globex", ANY_NAME)
+    assert await client.find_runner("org:acme", ANY_NAME) is None
 
 
 async def test_a_reinstalled_app_is_found_again(world: World, client: GitHubClient) -> None:
-    await client.find_runner("org:acme", ANYBODY)
+    await client.find_runner("org:acme", ANY_NAME)
     world.github.installed["1", "acme"] = 79
     world.github.tokens.clear()
     with pytest.raises(OperatorError, match="installation does not exist"):
-        await client.find_runner("org:acme", ANYBODY)
-    assert await client.find_runner("org:acme", ANYBODY) is None
+        await client.find_runner("org:acme", ANY_NAME)
+    assert await client.find_runner("org:acme", ANY_NAME) is None
     assert world.github.count("installations/79/access_tokens") == 1
 
 
@@ -106,7 +106,7 @@ async def test_a_failed_token_request_fails_all_its_waiters_at_once(
 ) -> None:
     world.github.faults = [Fault("access_tokens", 500, times=99)]
     outcomes = await asyncio.gather(
-        *(client.find_runner("org:acme", ANYBODY) for _ in range(20)), return_exceptions=True
+        *(client.find_runner("org:acme", ANY_NAME) for _ in range(20)), return_exceptions=True
     )
     assert all(isinstance(outcome, RetryLaterError) for outcome in outcomes)
     assert world.github.count("access_tokens") == 3
@@ -118,7 +118,7 @@ async def test_a_token_that_could_break_a_header_is_refused(
 ) -> None:
     world.github.faults = [Fault("access_tokens", 201, {"token": token}, times=9)]
     with pytest.raises(RetryLaterError, match="unknown shape"):
-        await client.find_runner("org:acme", ANYBODY)
+        await client.find_runner("org:acme", ANY_NAME)
 
 
 async def test_tokens_can_use_another_clock(world: World) -> None:
@@ -126,10 +126,10 @@ async def test_tokens_can_use_another_clock(world: World) -> None:
     fast = ManualClock(START + 1_000_000)
     without = GitHubClient(settings, fast, world.telemetry)
     with pytest.raises(OperatorError, match="within 10 minutes"):
-        await without.find_runner("org:acme", ANYBODY)
+        await without.find_runner("org:acme", ANY_NAME)
     await without.close()
     client = GitHubClient(settings, fast, world.telemetry, token_clock=world.clock)
-    assert await client.find_runner("org:acme", ANYBODY) is None
+    assert await client.find_runner("org:acme", ANY_NAME) is None
     await client.close()
 
 
@@ -137,7 +137,7 @@ async def test_a_key_that_github_does_not_know_raises_operator_error(world: Worl
     world.github.apps.pop("1")
     async with world.client() as client:
         with pytest.raises(OperatorError, match="401"):
-            await client.find_runner("org:acme", ANYBODY)
+            await client.find_runner("org:acme", ANY_NAME)
 
 
 def test_a_key_that_cannot_sign_is_refused_without_showing_it() -> None:
@@ -157,13 +157,13 @@ async def test_no_secret_is_in_any_repr_or_message(world: World, keys: KeyPair) 
     assert secret not in repr(settings)
     said = []
     async with world.client() as client:
-        await client.find_runner("org:acme", ANYBODY)
+        await client.find_runner("org:acme", ANY_NAME)
         token = next(iter(world.github.tokens))
         for status in (201, 404, 409, 422, 500):
             body = {"message": "no", "encoded_jit_config": {"JIT": 1}, "runner": {"id": 1}}
             world.github.faults = [Fault("generate-jitconfig", status, body)]
             with pytest.raises(GitHubError) as caught:
-                await client.register("org:acme", "gpu", ANYBODY, ("gpu",))
+                await client.register("org:acme", "gpu", ANY_NAME, ("gpu",))
             error: BaseException | None = caught.value
             assert error is not None
             assert error.__cause__ is None

@@ -264,7 +264,7 @@ async def test_the_pace_of_lists_is_what_is_left_of_the_hourly_limit_above_the_r
     calls = len(world.github.calls)
     with pytest.raises(RetryLaterError):
         await client.lists.newest_runs(WIDGETS)
-    assert await client.find_runner("org:acme", RunnerName("nobody")) is None
+    assert await client.find_runner("org:acme", RunnerName("unknown")) is None
     assert len(world.github.calls) == calls + 1
 
 

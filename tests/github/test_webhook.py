@@ -153,7 +153,7 @@ def test_the_action_gives_the_state_except_queued_with_status_waiting(
 def test_a_started_job_names_its_runner_and_a_queued_one_never_does() -> None:
     started = parsed(event("in_progress", runner_name="ci-gpu-1-2-1"))
     assert (started.runner_name, started.started_at) == ("ci-gpu-1-2-1", 1_799_999_971.0)
-    queued = parsed(event("queued", runner_name="somebody"))
+    queued = parsed(event("queued", runner_name="another"))
     assert (queued.runner_name, queued.started_at) == (None, None)
 
 

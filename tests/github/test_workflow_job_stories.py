@@ -44,7 +44,7 @@ STARTED = QUEUED | {
     "status": "in_progress",
     "started_at": "2027-01-15T12:01:00Z",
     "runner_id": 7,
-    "runner_name": "somebody",
+    "runner_name": "another",
 }
 DONE = STARTED | {
     "status": "completed",

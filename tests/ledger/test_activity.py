@@ -45,7 +45,7 @@ observations = st.tuples(
     st.integers(1, 6),
     st.sampled_from(list(JobState)),
     st.sampled_from(REPOSITORIES),
-    st.sampled_from((("gpu",), ("nobodys",))),
+    st.sampled_from((("gpu",), ("unserved",))),
     st.sampled_from((None, 7, 8)),
     st.booleans(),
     st.sampled_from((0.0, 1.0, 400.0)),

@@ -200,7 +200,7 @@ def test_the_history_shows_an_abandoned_job() -> None:
     world.observe(2, JobState.QUEUED)
     world.observe(2, JobState.WAITING)
     assert (world.job(2).disputed, list(world.fleet().reads)) == (True, [2])
-    world.starts(3, "somebody-else-s")
+    world.starts(3, "another-fleets")
     reported(world)
     rows = each(
         world,

@@ -345,7 +345,7 @@ def test_a_started_job_ends_the_holds_of_all_jobs_of_its_class() -> None:
     leaves_idle(world, "a")
     leaves_idle(world, "b")
     world.queue(2)
-    world.starts(2, "somebody")
+    world.starts(2, "another")
     job = world.job(1)
     assert (job.passed_over, job.probe_at, job.state) == ((), None, JobState.QUEUED)
     assert held_jobs(world) == []
@@ -381,8 +381,8 @@ def test_a_started_job_of_another_class_ends_no_hold() -> None:
     world.queue(1)
     leaves_idle(world, "a")
     leaves_idle(world, "b")
-    world.starts(2, "somebody", ("extra",))
-    world.starts(3, "somebody", ("not-ours",))
+    world.starts(2, "another", ("extra",))
+    world.starts(3, "another", ("not-ours",))
     assert held_jobs(world) == [1]
 
 
@@ -417,11 +417,11 @@ def test_webhooks_do_not_replace_the_read_of_an_uncertain_job() -> None:
 
 def test_a_repeated_in_progress_event_ends_no_further_hold() -> None:
     world = World()
-    world.starts(9, "somebody")
+    world.starts(9, "another")
     world.queue(1)
     leaves_idle(world, "a")
     leaves_idle(world, "b")
-    world.starts(9, "somebody")
+    world.starts(9, "another")
     assert held_jobs(world) == [1]
 
 

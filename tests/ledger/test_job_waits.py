@@ -106,7 +106,7 @@ def test_the_wait_for_a_runner_that_the_controller_does_not_know_is_one_stage() 
     world = World()
     world.queue(1)
     at(world, 30.0)
-    world.starts(1, "of-somebody-else")
+    world.starts(1, "of-another-fleet")
     assert stages(world, 1, START + 30.0) == {S.OTHER: 30.0}
 
 

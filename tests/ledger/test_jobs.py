@@ -222,7 +222,7 @@ def test_in_progress_binds_the_job_to_the_runner_it_names() -> None:
 def test_a_job_on_a_foreign_runner_makes_no_runner_busy() -> None:
     world = World()
     runner = world.ready()
-    world.starts(1, "somebody-else")
+    world.starts(1, "of-another-fleet")
     assert world.runner(runner).state is RunnerState.LISTENING
     assert world.runner(runner).job is None
 
@@ -312,7 +312,7 @@ OPEN = [(QUEUED, DAY), (IN_PROGRESS, 5 * DAY + 3600.0), (WAITING, 35 * DAY)]
     source="GitHub: Actions limits",
 )
 @pytest.mark.parametrize(("state", "limit"), OPEN)
-@pytest.mark.parametrize("labels", [("gpu",), ("nobody's",)])
+@pytest.mark.parametrize("labels", [("gpu",), ("unserved",)])
 def test_a_job_whose_end_is_never_reported_is_completed_at_githubs_time_limit(
     state: JobState, limit: float, labels: tuple[str, ...]
 ) -> None:

@@ -62,7 +62,7 @@ def test_an_operators_release_survives_a_restart_and_a_late_report_of_the_machin
     assert [one.machine for one in world.intents(Terminate)] == [ORPHAN]
 
 
-@pytest.mark.parametrize("machine", ["c0", "d0", "f0", "nobody"])
+@pytest.mark.parametrize("machine", ["c0", "d0", "f0", "unknown"])
 def test_releasing_a_machine_that_cannot_be_terminated_changes_nothing(machine: str) -> None:
     """One that is not launched yet, terminates already, was not launched, or is not known."""
     world = World()

@@ -440,10 +440,16 @@ def test_a_runner_named_by_an_id_of_after_the_backup_shows_that_its_machine_has_
     assert world.intents(Terminate) == []
 
 
-NOBODYS = ["ci-0badcafe-c1-1", "lab-0badcafe-c0-1", "ci-other-c0-1", "c0", "ci-0badcafe-c0-x"]
+UNKNOWN_RUNNERS = [
+    "ci-0badcafe-c1-1",
+    "lab-0badcafe-c0-1",
+    "ci-other-c0-1",
+    "c0",
+    "ci-0badcafe-c0-x",
+]
 
 
-@pytest.mark.parametrize("name", NOBODYS)
+@pytest.mark.parametrize("name", UNKNOWN_RUNNERS)
 def test_an_unknown_runner_name_proves_nothing(name: str) -> None:
     world = at("launched")
     world.restart(AWAY)
@@ -567,8 +573,8 @@ def test_a_machine_whose_assignment_is_taken_back_gets_the_deadline_of_a_ready_o
 def test_unknown_machines_and_registrations_change_nothing() -> None:
     world = World()
     world.ledger.take_changes()
-    polled_for_assignment(world.state, MachineId("nobody"), START)
-    closed_as_busy(world.state, RunnerName("nobody"), START)
+    polled_for_assignment(world.state, MachineId("unknown"), START)
+    closed_as_busy(world.state, RunnerName("unknown"), START)
     assert not world.ledger.take_changes()
 
 
@@ -576,7 +582,7 @@ def test_only_queued_jobs_of_this_fleet_are_read_and_once() -> None:
     world = World()
     world.queue(1)
     world.observe(2, JobState.IN_PROGRESS)
-    world.queue(3, labels=("nobody's",))
+    world.queue(3, labels=("unserved",))
     world.restart(AWAY)
     world.ledger.take_changes()
     world.lists(UNKNOWN)

@@ -131,7 +131,7 @@ def test_events_of_unknown_runners_change_nothing() -> None:
         (e.RunnerDeregistered, ("x",)),
         (e.RunnerClosed, ("x",)),
     ):
-        world.do(event, RunnerName("nobody"), *values)
+        world.do(event, RunnerName("unknown"), *values)
     assert not world.ledger.take_changes()
 
 

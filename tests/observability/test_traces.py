@@ -147,7 +147,7 @@ def test_two_jobs_have_two_traces(receiver: Receiver) -> None:
     assert len({span.trace_id for span in receiver.spans()}) == 2
 
 
-def test_a_receiver_that_does_not_answer_holds_nobody_up(
+def test_a_receiver_that_does_not_answer_delays_no_caller(
     receiver: Receiver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """All traces are taken while it is silent. What does not fit into the queues is dropped."""

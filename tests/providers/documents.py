@@ -46,7 +46,7 @@ class Signer:
 
     @property
     def certificate(self) -> x509.Certificate:
-        name = x509.Name([x509.NameAttribute(NameOID.ORGANIZATION_NAME, "Somebody")])
+        name = x509.Name([x509.NameAttribute(NameOID.ORGANIZATION_NAME, "Another Company")])
         start = datetime.datetime(2020, 1, 1, tzinfo=datetime.UTC)
         return (
             x509.CertificateBuilder()

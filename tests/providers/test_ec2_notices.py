@@ -139,7 +139,7 @@ def test_unrelated_health_events_are_no_notices(changes: dict[str, Any]) -> None
     [
         ("aws.ec2", "EC2 Fleet Instance Change"),
         ("aws.s3", "Object Created"),
-        ("somebody.else", SPOT),
+        ("another.source", SPOT),
         ("aws.ec2", HEALTH),
     ],
 )

@@ -41,7 +41,7 @@ async def test_a_replayed_body_with_a_future_id_does_not_block_that_delivery(
     assert len(front.stored()) == 2
 
 
-SIGNED_BY_NOBODY: dict[str, bytes | None] = {
+NOT_SIGNED_BY_GITHUB: dict[str, bytes | None] = {
     "unsigned": None,
     "empty": b"",
     "another body's": signature(BODY + b" "),
@@ -67,9 +67,9 @@ SIGNED_BY_NOBODY: dict[str, bytes | None] = {
     topic="Hostile input",
     source="GitHub: validating deliveries; Python: hmac",
 )
-@pytest.mark.parametrize("kind", SIGNED_BY_NOBODY)
+@pytest.mark.parametrize("kind", NOT_SIGNED_BY_GITHUB)
 async def test_a_body_whose_signature_is_wrong_is_answered_401(front: Front, kind: str) -> None:
-    given = headers(BODY, signature=SIGNED_BY_NOBODY[kind])
+    given = headers(BODY, signature=NOT_SIGNED_BY_GITHUB[kind])
     assert await front.send(BODY, given) == 401
     assert front.stored() == []
 

@@ -15,7 +15,7 @@
   }
 
   function isInUse() {
-    // Replacing a form while somebody types in it, or a selection, would lose both.
+    // Replacing a form or a selection that the reader uses would lose it.
     const active = document.activeElement;
     if (active && main.contains(active) && active.matches("input, select, textarea")) return true;
     const selection = document.getSelection();
