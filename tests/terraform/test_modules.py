@@ -9,6 +9,9 @@ from lab.terraform.parts import Parts
 from scripts.module_docs import COMMAND, blocks, written
 
 EXAMPLES = sorted(one.name for one in (SOURCE / "examples").iterdir())
+TESTED = {"several-regions"}
+"""The examples that no test applies. They have tests with mocked providers."""
+
 MODULES = sorted(one.name for one in (SOURCE / "modules").iterdir())
 
 
@@ -31,10 +34,16 @@ def test_a_module_is_valid_and_passes_its_tests(
 
 
 @pytest.mark.parametrize("example", EXAMPLES)
-def test_an_example_is_valid(parts: Parts, source: Path, tmp_path: Path, example: str) -> None:
+def test_an_example_is_valid_and_passes_its_tests(
+    parts: Parts, source: Path, tmp_path: Path, example: str
+) -> None:
     terraform = Terraform(parts, source / "examples" / example, tmp_path)
     terraform.init()
     terraform.succeed("validate", "-no-color")
+    if example in TESTED:
+        printed = terraform.succeed("test", "-no-color")
+        assert "Success!" in printed
+        assert ", 0 failed." in printed
 
 
 @pytest.mark.parametrize("module", MODULES)
