@@ -4,20 +4,20 @@ The class of the oldest job comes first, while the rate limit of its account has
 """
 
 from collections import Counter
-from collections.abc import Sequence
-from itertools import repeat
+from collections.abc import Iterator
+from itertools import chain, islice, repeat
 from operator import itemgetter
 
 from autoscaler.model.cooldowns import active_cooldown, registration_key
 from autoscaler.model.demand import DemandClass
 from autoscaler.model.fleet import Fleet
-from autoscaler.model.identifiers import Instant, JobId, SkuName
+from autoscaler.model.identifiers import MachineId, SkuName
 from autoscaler.model.plan import Assign, DeregisterRunner
 from autoscaler.planner.classes import Classes
 from autoscaler.planner.matching import Matching, Supply, SupplyKind
 from autoscaler.planner.supply import FleetSupply
 
-_moment = itemgetter(0)
+_machine = itemgetter(1)
 
 
 def assignments(
@@ -27,30 +27,52 @@ def assignments(
 
     If a SKU has more ready machines than its jobs need, takes those that became ready last, so that
     the others reach their idle timeout. Of the taken machines the longest ready comes first.
+    O(waiting jobs up to the youngest that is assigned a machine) with a small factor.
     """
-    queues = fleet.queues
-    flows = sorted(
+    demands, found = classes.demands, list[Assign]()
+    machines = _machines(classes, matching, supply)
+    tokens = {account: repeat(True, int(n)) for account, n in fleet.registrations.items()}
+    # By class: how many of its oldest jobs are left, and how many of those wait for a ready machine.
+    left, ready = [0] * len(demands), [0] * len(demands)
+    for number in machines:
+        demand = demands[number]
+        if not _is_on_hold(fleet, demand):
+            ready[number] = matching.served(demand, SupplyKind.READY)
+            left[number] = matching.served(demand, SupplyKind.RUNNER) + ready[number]
+    for piece in classes.by_age() if any(left) else ():
+        for number in filter(left.__getitem__, piece):  # reads `left` again for each job
+            left[number] -= 1
+            if left[number] >= ready[number]:
+                continue
+            if next(tokens[demands[number].account], False):
+                found.append(Assign(next(machines[number]), demands[number]))
+            else:
+                left[number] = 0
+        if not any(left):
+            break
+    return found
+
+
+def _machines(
+    classes: Classes, matching: Matching, supply: FleetSupply
+) -> dict[int, Iterator[MachineId]]:
+    """Return the machines for the jobs of each class, by its number. SKUs are in the order of use.
+
+    Classes share the machines of a SKU: whichever takes the next one gets the longest ready.
+    """
+    flows = [
         (classes.number[demand], pool.sku, count)
         for demand, pool, count in matching.flows
-        if pool.kind is SupplyKind.READY and pool.sku and demand in queues
-    )
+        if pool.kind is SupplyKind.READY and pool.sku and demand in classes.number
+    ]
     needed: Counter[SkuName] = Counter()
-    wanted: list[tuple[Instant, int]] = []
-    for at, (number, sku, count) in enumerate(flows):
+    for _, sku, count in flows:
         needed[sku] += count
-        jobs = _wanted(fleet, matching, classes.demands[number], count)
-        wanted.extend(zip(map(_moment, jobs), repeat(at)))
-    wanted.sort(key=_moment)  # stable: ties by class, then by SKU
-    tokens = {account: int(level) for account, level in fleet.registrations.items()}
-    free = {sku: iter(supply.ready[sku][-count:]) for sku, count in needed.items()}
-    uses = [(classes.demands[number], free[sku]) for number, sku, _ in flows]
-    found = []
-    for _, at in wanted:
-        demand, machines = uses[at]
-        if tokens[demand.account] > 0:
-            tokens[demand.account] -= 1
-            found.append(Assign(next(machines)[1], demand))
-    return found
+    free = {sku: map(_machine, supply.ready[sku][-count:]) for sku, count in needed.items()}
+    found: dict[int, list[Iterator[MachineId]]] = {}
+    for number, sku, count in flows:
+        found.setdefault(number, []).append(islice(free[sku], count))
+    return {number: chain.from_iterable(parts) for number, parts in found.items()}
 
 
 def surplus_registrations(
@@ -69,12 +91,6 @@ def surplus_registrations(
     return found
 
 
-def _wanted(
-    fleet: Fleet, matching: Matching, demand: DemandClass, count: int
-) -> Sequence[tuple[Instant, JobId]]:
-    """Return the first jobs of a class that no runner serves: no more than can be registered now."""
-    if active_cooldown(fleet.cooldowns, registration_key(demand.scope), fleet.now) is not None:
-        return ()
-    count = min(count, int(fleet.registrations[demand.account]))
-    skip = matching.served(demand, SupplyKind.RUNNER)
-    return fleet.queues[demand].keys()[skip : skip + count]
+def _is_on_hold(fleet: Fleet, demand: DemandClass) -> bool:
+    """Return whether registering runners in the class's scope is on hold."""
+    return active_cooldown(fleet.cooldowns, registration_key(demand.scope), fleet.now) is not None

@@ -76,6 +76,38 @@ def test_the_registration_budget_goes_to_the_class_of_the_oldest_job_first() -> 
     assert [labels for _, labels in assigned(world)] == [("gpu", "linux"), ("gpu",)]
 
 
+def test_a_class_with_ready_machines_of_several_skus_waits_for_its_turn() -> None:
+    """Its second job is the youngest, so that job's machine of the other SKU is assigned last."""
+    skus = sku("a", labels=("x",)), sku("b", labels=("x",))
+    world = World(catalogue(*skus, registration=RegistrationRate(burst=2, per_second=0.1)))
+    world.make_ready(1, "a", "a")
+    world.make_ready(2, "b", "b")
+    for job, label in enumerate(("x", "b", "x")):
+        world.queue(job, labels=(label,))
+        world.now += 1
+    assert assigned(world) == [("a0", ("x",)), ("b0", ("b",))]
+
+
+def test_a_class_takes_no_more_machines_of_a_sku_than_are_matched_to_it() -> None:
+    """The youngest job fits SKU a alone, so the second job uses the machine of SKU b."""
+    world = World(catalogue(sku("a", labels=("x",)), sku("b", labels=("x",))))
+    world.make_ready(2, "a", "a")
+    world.make_ready(1, "b", "b")
+    for job, label in enumerate(("x", "x", "a")):
+        world.queue(job, labels=(label,))
+        world.now += 1
+    assert assigned(world) == [("a0", ("x",)), ("b0", ("x",)), ("a1", ("a",))]
+
+
+def test_a_job_with_a_ready_machine_is_assigned_it_behind_a_thousand_without() -> None:
+    world = World(catalogue(sku("a"), sku("b")))
+    world.queue(*range(1_100), labels=("a",))
+    world.now += 1
+    world.queue(1_100, labels=("b",))
+    world.make_ready(1, "b", "b")
+    assert assigned(world) == [("b0", ("b",))]
+
+
 @pytest.mark.parametrize(("waited", "assignments"), [(0.0, 0), (9.9, 0), (10.0, 1), (25.0, 2)])
 def test_without_registration_budget_nothing_is_assigned(waited: float, assignments: int) -> None:
     world = World(catalogue(registration=RegistrationRate(burst=2, per_second=0.1)))
