@@ -114,24 +114,25 @@ class Search:
                 yield Placement(self.sku.name, index, capacity_type, offerings)
 
     def _is_available(self, offering: Offering) -> bool:
-        kind, zone = offering.capacity_type, offering.zone
+        provider, kind, zone = offering.provider, offering.capacity_type, offering.zone
+        name, quota = offering.key, offering.quota_key
         if offering.until is not None and self.fleet.now >= offering.until:
-            text = f"the provider takes the capacity of {offering.key} back soon"
+            text = f"the provider takes the capacity of {name} back soon"
             self._add(WaitCode.CAPACITY, text)
             return False
-        for key, name in (
-            (capacity_type_key(offering.provider, kind), f"{kind} at {offering.provider}"),
-            (zone_key(offering.provider, zone), f"zone {zone} of {offering.provider}"),
-            (offering_key(offering.key), offering.key),
-            (sku_offering_key(self.sku.name, offering.key), f"{offering.key} for {self.sku.name}"),
-            (quota_key(offering.quota_key), offering.key),
+        for key, what in (
+            (capacity_type_key(provider, kind), f"{kind} at {provider}"),
+            (zone_key(provider, zone), f"zone {zone} of {provider}"),
+            (offering_key(name), name),
+            (sku_offering_key(self.sku.name, name), f"{name} for {self.sku.name}"),
+            (quota_key(quota), name),
         ):
             hold = active_cooldown(self.fleet.cooldowns, key, self.fleet.now)
             if hold is not None:
-                self._add_hold(name, hold)
+                self._add_hold(what, hold)
                 return False
-        if self.headroom.in_quota(offering.quota_key) < offering.quota_units:
-            self._add(WaitCode.QUOTA, f"the quota {offering.quota_key} is used up")
+        if self.headroom.in_quota(quota) < offering.quota_units:
+            self._add(WaitCode.QUOTA, f"the quota {quota} is used up")
             return False
         if offering.dollars_per_hour > self.headroom.dollars + ROUNDING:
             limit = self.fleet.catalogue.limits.dollars_per_hour
