@@ -9,6 +9,8 @@ Runs as root with Python 3.9's standard library and the AWS CLI, as Amazon Linux
 /etc/gpu-runner-autoscaler/host.json. Each line of output is for the journal.
 """
 
+from __future__ import annotations
+
 import gzip
 import json
 import os
@@ -19,8 +21,11 @@ import sys
 import tempfile
 import time
 import urllib.request
+from collections.abc import Callable
 from contextlib import closing
+from functools import partial
 from pathlib import Path
+from typing import Any, TypedDict, TypeVar
 
 SETTINGS = Path(os.environ.get("HOST_SETTINGS", "/etc/gpu-runner-autoscaler/host.json"))
 METADATA = os.environ.get("AWS_EC2_METADATA_SERVICE_ENDPOINT", "http://169.254.169.254")
@@ -33,11 +38,40 @@ STUCK = 60.0
 ENDING = 180.0
 """Seconds for which `prepare` waits for a host that shuts down: systemd stops its controller within them."""
 
+Found = TypeVar("Found")
 GONE = ("deleting", "deleted", "error")
 ENDS = ("shutting-down", "terminated", "stopping", "stopped", "")
 
 
-def say(text):
+class Settings(TypedDict):
+    """What host.tf writes into host.json."""
+
+    fleet: str
+    region: str
+    volume: str
+    """The ID of the volume with the store."""
+    devices: str
+    """The folder with the devices of attached volumes."""
+    bucket: str
+    backup: str
+    """The key of the backups in the bucket."""
+    data: str
+    """The folder with the store."""
+    run: str
+    """The folder with fleet.yaml and its files."""
+    user: int
+    """The user of the controller in its container image, and the group."""
+    secrets: dict[str, str]
+    """The ARN of the secret for each file."""
+    namespace: str
+    """CloudWatch's namespace of the metric `Backups`."""
+    check: list[str]
+    """The command that checks a fleet.yaml; the name of a file in `run` follows."""
+    restart: list[str]
+    """The command that restarts the controller."""
+
+
+def say(text: str) -> None:
     """Print a line for the journal."""
     print(text, flush=True)
 
@@ -50,8 +84,8 @@ class NotYetError(Exception):
     """Something is not there yet. The message says why."""
 
 
-def aws(*words):
-    """Run the AWS CLI and return its answer, parsed if it is JSON. Raises AwsError."""
+def aws(*words: str) -> dict[str, Any]:
+    """Run the AWS CLI and return its answer; empty for a command without one. Raises AwsError."""
     done = subprocess.run(
         ["aws", *words, "--output", "json"],
         capture_output=True,
@@ -59,28 +93,27 @@ def aws(*words):
     )
     if done.returncode != 0:
         raise AwsError(done.stderr.decode(errors="replace").strip())
-    return json.loads(done.stdout) if done.stdout.strip().startswith(b"{") else None
+    answer: dict[str, Any] = json.loads(done.stdout.strip() or "{}")
+    return answer
 
 
-def until(what, step):
+def until(what: str, step: Callable[[], Found | None]) -> Found:
     """Call `step` until it returns something, and report each reason to wait once. Return it."""
-    reported = None
+    reported: str | None = None
     while True:
         try:
-            found = step()
-            error = None
+            if found := step():
+                return found
+            why = "not there yet"
         except (AwsError, NotYetError) as failure:
-            found, error = None, str(failure)
-        if found:
-            return found
-        if error != reported:
-            why = error or "not there yet"
+            why = str(failure)
+        if why != reported:
             say(f"waiting for {what}: {why}")
-            reported = error
+            reported = why
         time.sleep(PAUSE)
 
 
-def instance_id():
+def instance_id() -> str:
     """Return the ID of this instance, from IMDSv2."""
     ask = urllib.request.Request(
         METADATA + "/latest/api/token",
@@ -88,15 +121,16 @@ def instance_id():
         headers={"X-aws-ec2-metadata-token-ttl-seconds": "60"},
     )
     with urllib.request.urlopen(ask, timeout=5) as answer:
-        token = answer.read().decode()
+        token: str = answer.read().decode()
     ask = urllib.request.Request(
         METADATA + "/latest/meta-data/instance-id", headers={"X-aws-ec2-metadata-token": token}
     )
     with urllib.request.urlopen(ask, timeout=5) as answer:
-        return answer.read().decode()
+        found: str = answer.read().decode()
+    return found
 
 
-def get_object(settings, key, target):
+def get_object(settings: Settings, key: str, target: Path) -> bool:
     """Fetch an object of the bucket. Return False if there is none. Raises AwsError."""
     try:
         aws("s3api", "get-object", "--bucket", settings["bucket"], "--key", key, str(target))
@@ -107,18 +141,19 @@ def get_object(settings, key, target):
     return True
 
 
-def find_volume(volume):
+def find_volume(volume: str) -> dict[str, Any] | None:
     """Return EC2's description of the volume, or None if the volume is lost."""
     try:
-        found = aws("ec2", "describe-volumes", "--volume-ids", volume)["Volumes"][0]
+        answer = aws("ec2", "describe-volumes", "--volume-ids", volume)
     except AwsError as error:
         if "InvalidVolume.NotFound" in str(error):
             return None
         raise
+    found: dict[str, Any] = answer["Volumes"][0]
     return None if found["State"] in GONE else found
 
 
-def state_of(instance):
+def state_of(instance: str) -> str:
     """Return the state of an instance, or nothing for one that EC2 does not show any more."""
     try:
         found = aws("ec2", "describe-instances", "--instance-ids", instance)["Reservations"]
@@ -126,10 +161,10 @@ def state_of(instance):
         if "InvalidInstanceID.NotFound" in str(error):
             return ""
         raise
-    return found[0]["Instances"][0]["State"]["Name"] if found else ""
+    return str(found[0]["Instances"][0]["State"]["Name"]) if found else ""
 
 
-def hosts_to_wait_for(states, ends_since, now):
+def hosts_to_wait_for(states: dict[str, str], ends_since: dict[str, float], now: float) -> str:
     """Return which hosts may still run a controller, as a text such as "i-1 is running".
 
     `states` has each host's state by its ID. `ends_since` keeps when each host was first seen to end, in
@@ -148,15 +183,15 @@ def hosts_to_wait_for(states, ends_since, now):
 class OtherHosts:
     """The fleet's hosts but this one. Two controllers at a time would launch machines for the same jobs."""
 
-    def __init__(self, fleet, instance):
+    def __init__(self, fleet: str, instance: str) -> None:
         self._filters = (
             f"Name=tag:gpu-runner-autoscaler:controller,Values={fleet}",
             "Name=instance-state-name,Values=pending,running,shutting-down,stopping",
         )
         self._instance = instance
-        self._ends_since = {}
+        self._ends_since: dict[str, float] = {}
 
-    def step(self):
+    def step(self) -> bool:
         """Return True if no other host may run a controller. Raises AwsError and NotYetError."""
         answer = aws("ec2", "describe-instances", "--filters", *self._filters)
         found = [one for group in answer["Reservations"] for one in group["Instances"]]
@@ -170,12 +205,12 @@ class OtherHosts:
 class Attachment:
     """Attaches the volume to this instance, once no other instance has it."""
 
-    def __init__(self, volume, instance):
+    def __init__(self, volume: str, instance: str) -> None:
         self._volume = volume
         self._instance = instance
-        self._ends_since = None
+        self._ends_since: float | None = None
 
-    def step(self):
+    def step(self) -> str | None:
         """Do what is next. Return `attached` or `lost` when it is over."""
         found = find_volume(self._volume)
         if found is None:
@@ -191,7 +226,7 @@ class Attachment:
         self._release(holder["InstanceId"])
         return None
 
-    def _release(self, holder):
+    def _release(self, holder: str) -> None:
         """Detach the volume from an instance that ends; a running one may be writing."""
         state = state_of(holder)
         if state not in ENDS:
@@ -206,11 +241,11 @@ class Attachment:
         say(f"detaching the volume from {holder} ({why})")
         self._change("detach-volume", holder, *(["--force"] if force else []))
 
-    def _change(self, action, instance, *more):
+    def _change(self, action: str, instance: str, *more: str) -> None:
         aws("ec2", action, "--volume-id", self._volume, "--instance-id", instance, *more)
 
 
-def mount(settings, folder):
+def mount(settings: Settings, folder: Path) -> None:
     """Mount the volume at `folder`; make a file system on one that has none."""
     if os.path.ismount(folder):
         return
@@ -228,12 +263,12 @@ def mount(settings, folder):
         say(f"the file system on {device} keeps its size")
 
 
-def restore(settings, store):
+def restore(settings: Settings, store: Path) -> None:
     """Fetch the newest backup, if there is one. Otherwise the controller begins a new store."""
     with tempfile.TemporaryDirectory(dir=str(store.parent)) as scratch:
         packed, plain = Path(scratch) / "packed", Path(scratch) / "plain"
 
-        def fetch():
+        def fetch() -> str:
             return "fetched" if get_object(settings, settings["backup"], packed) else "none"
 
         if until("the backup", fetch) == "none":
@@ -250,15 +285,15 @@ def restore(settings, store):
         say("restored the store from its newest backup")
 
 
-def fetch_secrets(settings, folder):
+def fetch_secrets(settings: Settings, folder: Path) -> None:
     """Write each secret into a file that only the controller can read."""
     for name, arn in sorted(settings["secrets"].items()):
         words = ("secretsmanager", "get-secret-value", "--secret-id", arn)
-        answer = until(f"the secret {arn}", lambda words=words: aws(*words))
+        answer = until(f"the secret {arn}", partial(aws, *words))
         write(settings, folder / name, answer["SecretString"].encode())
 
 
-def make_certificate(settings, folder):
+def make_certificate(settings: Settings, folder: Path) -> None:
     """Make the certificate with which the load balancer reaches this host; it checks none."""
     command = "openssl req -x509 -nodes -days 3650 -subj /CN=controller"
     command += " -newkey ec -pkeyopt ec_paramgen_curve:prime256v1"
@@ -269,12 +304,12 @@ def make_certificate(settings, folder):
         (folder / name).chmod(0o400)
 
 
-def own(settings, path):
+def own(settings: Settings, path: Path) -> None:
     """Give a file to the user of the controller in its container image."""
     os.chown(str(path), settings["user"], settings["user"])
 
 
-def write(settings, path, content):
+def write(settings: Settings, path: Path, content: bytes) -> None:
     """Replace a file of the controller at once."""
     part = path.with_name(path.name + ".part")
     part.touch(mode=0o600)
@@ -284,7 +319,7 @@ def write(settings, path, content):
     part.replace(path)
 
 
-def read_fleet_file(settings):
+def read_fleet_file(settings: Settings) -> bytes | None:
     """Return fleet.yaml from S3, or None if S3 has none."""
     with tempfile.TemporaryDirectory() as scratch:
         target = Path(scratch) / "fleet.yaml"
@@ -293,7 +328,7 @@ def read_fleet_file(settings):
         return target.read_bytes()
 
 
-def prepare(settings):
+def prepare(settings: Settings) -> None:
     """Make everything that the controller needs. Returns when all is there."""
     data, run, volume = Path(settings["data"]), Path(settings["run"]), settings["volume"]
     data.mkdir(parents=True, exist_ok=True)
@@ -317,14 +352,15 @@ def prepare(settings):
     last = data / "fleet.yaml"
     # The last one serves while `terraform destroy` has deleted S3's and stopped at machines that run.
     content = until(
-        "fleet.yaml", lambda: read_fleet_file(settings) or (last.exists() and last.read_bytes())
+        "fleet.yaml",
+        lambda: read_fleet_file(settings) or (last.read_bytes() if last.exists() else None),
     )
     write(settings, run / "fleet.yaml", content)
     write(settings, last, content)
     say("the host is ready")
 
 
-def update(settings):
+def update(settings: Settings) -> None:
     """Replace fleet.yaml if it changed and `check` accepts it, and restart the controller."""
     data, run = Path(settings["data"]), Path(settings["run"])
     content = read_fleet_file(settings)
@@ -340,7 +376,7 @@ def update(settings):
     subprocess.run(settings["restart"], check=True)
 
 
-def backup(settings):
+def backup(settings: Settings) -> None:
     """Copy the store to S3 while the controller writes, and count the copy."""
     store = Path(settings["data"]) / "state.db"
     if not store.exists():
@@ -372,13 +408,13 @@ def backup(settings):
     aws(*words, "--value", "1", "--dimensions", f"Fleet={fleet}")
 
 
-def main(words):
+def main(words: list[str]) -> int:
     """Run a command. Return the exit status."""
     commands = {"prepare": prepare, "update": update, "backup": backup}
     if len(words) != 2 or words[1] not in commands:
         print(__doc__, file=sys.stderr)
         return 2
-    settings = json.loads(SETTINGS.read_text())
+    settings: Settings = json.loads(SETTINGS.read_text())
     os.environ.setdefault("AWS_DEFAULT_REGION", settings["region"])
     try:
         commands[words[1]](settings)
