@@ -38,6 +38,7 @@ from autoscaler.github.client import GitHubClient
 from autoscaler.github.webhook import parse_workflow_job
 from autoscaler.model.identifiers import ProviderName, Seconds
 from autoscaler.model.operators import OperatorName
+from autoscaler.model.wait_objectives import DEFAULT_OBJECTIVES
 from autoscaler.observability.watched import WatchedTelemetry
 from autoscaler.server.admin import AdminEndpoint
 from autoscaler.server.bootstrap import BootstrapEndpoint
@@ -133,6 +134,8 @@ class Parts:
             ),
             health_checks=self._in_use.health_checks,
             parse=parse_workflow_job,
+            wait_objectives=self._in_use.configuration.settings.metrics.wait_objectives
+            or DEFAULT_OBJECTIVES,
             pace=Pace(),
             refuse=log_refused_transition,
             process_tasks=(LoopLag(self._telemetry).run, *sizes, keep_out_of_collections),

@@ -8,10 +8,11 @@ validates combinations of values, on the file as written, so that one wrong key 
 from collections.abc import Mapping
 from typing import Annotated, ClassVar
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
-from autoscaler.config import shapes
+from autoscaler.config import scalars, shapes
 from autoscaler.config.job_container import JobContainer
+from autoscaler.config.scalars import wrong
 from autoscaler.config.shapes import (
     Count,
     Dollars,
@@ -23,6 +24,12 @@ from autoscaler.config.shapes import (
 )
 from autoscaler.config.sku_settings import LaunchOptionSettings, SkuSettings
 from autoscaler.model.identifiers import Seconds
+from autoscaler.model.wait_objectives import (
+    OBJECTIVE_FORM,
+    UnusableObjectiveError,
+    WaitObjective,
+    parse_objective,
+)
 
 
 class App(Section):
@@ -110,11 +117,35 @@ class LimitSettings(Section):
     """The most that all machines may cost in an hour; default: no limit."""
 
 
+def _objective(text: str) -> WaitObjective:
+    try:
+        return parse_objective(text)
+    except UnusableObjectiveError as error:
+        raise wrong(
+            str(error), f"write {OBJECTIVE_FORM}, such as gpu=linux.*gpu:300:0.999"
+        ) from None
+
+
+def _distinct(objectives: tuple[WaitObjective, ...]) -> tuple[WaitObjective, ...]:
+    if len({one.name for one in objectives}) < len(objectives):
+        raise wrong("has one name twice", "give each objective a name of its own")
+    return objectives
+
+
+Objective = Annotated[
+    WaitObjective, *scalars.parsed(_objective, "^[A-Za-z0-9_-]{1,64}=.+:[0-9]+:[0-9.]+$")
+]
+
+
 class MetricsSettings(Section):
     """What /metrics shows beside the series of the whole fleet."""
 
     repositories: Annotated[tuple[shapes.RepositoryName, ...], Field(max_length=50)] = ()
     """Repositories, as `owner/name`, with series of their own: waits, results, run times and costs."""
+    wait_objectives: Annotated[
+        tuple[Objective, ...], Field(max_length=50), AfterValidator(_distinct)
+    ] = ()
+    """How soon jobs start, each as for `autoscaler alerts --objective`. A SKU has the first that matches."""
 
 
 class ProviderSection(Section):

@@ -1,11 +1,12 @@
 """What is wrong with the fleet, for the first lines of the console: each fault with its runbook."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from autoscaler.model.identifiers import Seconds
 from autoscaler.model.operator_holds import HoldKind
-from autoscaler.views.overview import WAIT_OBJECTIVE, Overview, Starts, total
+from autoscaler.model.wait_objectives import objective_of
+from autoscaler.views.overview import Overview, Starts, total
 from autoscaler.views.status import StatusView, Trouble
 from autoscaler.views.times import duration
 from autoscaler.views.waits import in_short
@@ -93,8 +94,6 @@ CAUSE_OF = {
 }
 """A few words for each code."""
 
-MINUTES = f"{WAIT_OBJECTIVE / 60:g}"
-
 
 @dataclass(frozen=True, slots=True)
 class Fault:
@@ -139,7 +138,7 @@ def _troubles(overview: Overview) -> Iterator[Trouble]:
     yield from status.troubles
     named = {trouble.about for trouble in status.troubles}
     yield from _long_waits(status, named)
-    yield from _late_starts(overview.hour, named)
+    yield from _late_starts(overview, named)
 
 
 def _long_waits(status: StatusView, named: set[str]) -> Iterator[Trouble]:
@@ -149,15 +148,21 @@ def _long_waits(status: StatusView, named: set[str]) -> Iterator[Trouble]:
             yield Trouble("job_waits_for_hours", sku.sku, message)
 
 
-def _late_starts(hour: Mapping[str, Starts], named: set[str]) -> Iterator[Trouble]:
-    for sku, starts in sorted(hour.items()):
-        if sku not in named and not starts.meets_target:
+def _late_starts(overview: Overview, named: set[str]) -> Iterator[Trouble]:
+    for sku, starts in sorted(overview.hour.items()):
+        objective = objective_of(overview.objectives, sku)
+        if objective is not None and sku not in named and not starts.meets_target:
             late = "1 job" if starts.late == 1 else f"{starts.late} jobs"
             message = (
-                f"{late} of {starts.started} started later than {MINUTES} minutes "
+                f"{late} of {starts.started} started later than {in_words(objective.seconds)} "
                 "after being queued, in the last hour"
             )
             yield Trouble("jobs_start_late", sku, message)
+
+
+def in_words(seconds: int) -> str:
+    """Return the time of an objective, such as `5 minutes`."""
+    return f"{seconds / 60:g} minutes" if seconds > 60 else f"{seconds} seconds"
 
 
 def verdict(overview: Overview, found: tuple[Fault, ...]) -> str:

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from autoscaler.console.charts import machines_chart, waiting_chart
-from autoscaler.console.faults import MINUTES, faults, objective, verdict
+from autoscaler.console.faults import faults, in_words, objective, verdict
 from autoscaler.console.links import GitHubPages
 from autoscaler.console.rendering import Frame, Templates
 from autoscaler.console.runbooks import read_runbooks
@@ -16,7 +16,7 @@ from autoscaler.views.explanation import Explanation, OptionView
 from autoscaler.views.grid import Grid, RepositoryView
 from autoscaler.views.jobs import JobView
 from autoscaler.views.machines import MachineView
-from autoscaler.views.overview import WAIT_TARGET, Overview
+from autoscaler.views.overview import Overview
 from autoscaler.views.status import SkuView
 from autoscaler.views.timeline import job_stages, machine_stages
 
@@ -91,8 +91,7 @@ class Pages:
             verdict=verdict(overview, found),
             hour=hour,
             day=day,
-            minutes=MINUTES,
-            target=WAIT_TARGET,
+            within=in_words(overview.objectives[0].seconds),
             machines_chart=machines_chart(overview.samples),
             waiting_chart=waiting_chart(overview.samples),
         )

@@ -60,6 +60,7 @@ from autoscaler.model.catalogue import CapacityType, Catalogue
 from autoscaler.model.events import ControllerStarted
 from autoscaler.model.identifiers import InstallationId, ProviderName, SkuName
 from autoscaler.model.installations import Installations
+from autoscaler.model.wait_objectives import DEFAULT_OBJECTIVES, WaitObjective
 from autoscaler.views.cost import Spent
 from autoscaler.views.status import Trouble
 
@@ -110,6 +111,7 @@ class Settings:
     pace: Pace
     refuse: Refuse = raise_unlisted
     process_tasks: Sequence[PeriodicTask] = ()
+    wait_objectives: tuple[WaitObjective, ...] = DEFAULT_OBJECTIVES
 
 
 class Controller:
@@ -135,7 +137,7 @@ class Controller:
         self.meters = UsageMeter(journal, telemetry), RunMeter(journal, telemetry)
         if ports.traces is not None:
             WaitTracer(journal, ports.traces)
-        self.recent_past = RecentPast(journal)
+        self.recent_past = RecentPast(journal, settings.wait_objectives)
         self.effects = Effects(self._crashed)
         self.intake = Intake(ports.store, journal, settings.parse, telemetry)
         self.operator_actions = OperatorActions(journal, ports.lists, providers, self._adopt)

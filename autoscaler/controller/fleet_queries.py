@@ -89,6 +89,7 @@ class FleetAnswers:
             day=past.starts(DAY),
             samples=past.samples(),
             since=past.since,
+            objectives=past.objectives,
         )
 
     def waiting_jobs(self, sku: SkuName | None, limit: int) -> Sequence[JobView]:

@@ -13,8 +13,9 @@ from autoscaler.model.events import Event, JobObserved
 from autoscaler.model.identifiers import Instant, JobId, Seconds, SkuName
 from autoscaler.model.jobs import Job, JobState
 from autoscaler.model.machines import BOOTING_STATES, MachineState
+from autoscaler.model.wait_objectives import WaitObjective, objective_of
 from autoscaler.views.grid import Commit
-from autoscaler.views.overview import WAIT_OBJECTIVE, Sample, Starts
+from autoscaler.views.overview import Sample, Starts
 
 SAMPLE_EVERY: Seconds = 60.0
 SAMPLES = 361
@@ -39,8 +40,10 @@ _ENDING = (MachineState.EXITED, MachineState.TERMINATING)
 class RecentPast:
     """Listens to the journal's history. Each change of records costs O(1); one a minute O(SKUs x states)."""
 
-    def __init__(self, journal: Journal) -> None:
+    def __init__(self, journal: Journal, objectives: tuple[WaitObjective, ...]) -> None:
+        """Starts of SKUs without an objective are not counted."""
         self._journal = journal
+        self.objectives = objectives
         self.since: Instant = journal.now
         self._samples: deque[Sample] = deque(maxlen=SAMPLES)
         self._starts: deque[tuple[Instant, dict[SkuName, list[int]]]] = deque(maxlen=BUCKETS)
@@ -78,7 +81,12 @@ class RecentPast:
                 known = counts.setdefault(sku, [0, 0])
                 known[0] += started
                 known[1] += late
-        return {sku: Starts(*known) for sku, known in counts.items()}
+        found: dict[str, Starts] = {}
+        for name, (started, late) in counts.items():
+            objective = objective_of(self.objectives, name)
+            if objective is not None:
+                found[name] = Starts(started, late, objective.target)
+        return found
 
     def samples(self) -> tuple[Sample, ...]:
         """Return the samples of the last six hours, oldest first, with one of now at the end."""
@@ -120,12 +128,16 @@ class RecentPast:
     def _count_start(self, job: Job, at: Instant) -> None:
         if job.demand is None or job.runner_name is None:
             return
+        sku = job.demand.skus[0]
+        objective = objective_of(self.objectives, sku)
+        if objective is None:
+            return
         begin = at - at % BUCKET
         if not self._starts or self._starts[-1][0] < begin:
             self._starts.append((begin, {}))
-        known = self._starts[-1][1].setdefault(job.demand.skus[0], [0, 0])
+        known = self._starts[-1][1].setdefault(sku, [0, 0])
         known[0] += 1
-        known[1] += (job.started_at or at) - job.queued_at > WAIT_OBJECTIVE
+        known[1] += (job.started_at or at) - job.queued_at > objective.seconds
 
 
 def sample(state: LedgerState, now: Instant) -> Sample:

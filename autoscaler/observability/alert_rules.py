@@ -6,14 +6,18 @@ page in docs/runbooks/.
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
+from autoscaler.model.wait_objectives import DEFAULT_OBJECTIVES, WaitObjective
 from autoscaler.observability.alerting import DAY, HOUR, MINUTE, Alert, span
 from autoscaler.observability.wait_alerts import burn_rate_alerts, recorded_waits
-from autoscaler.observability.wait_objectives import UnusableAlertError, WaitObjective
 
 RUNBOOKS = "docs/runbooks"
+
+
+class UnusableAlertError(ValueError):
+    """A parameter cannot be used. The text says which values can."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +28,7 @@ class AlertParameters:
     is the cost above which to alert; None for no alert. `runbooks` is the URL of a copy of docs/runbooks.
     """
 
-    objectives: tuple[WaitObjective, ...] = field(default_factory=lambda: (WaitObjective(),))
+    objectives: tuple[WaitObjective, ...] = DEFAULT_OBJECTIVES
     dollars_per_hour: float | None = None
     runbooks: str = RUNBOOKS
     scale: float = 1.0

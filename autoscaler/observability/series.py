@@ -7,10 +7,8 @@ from prometheus_client import Gauge
 from autoscaler.model.accounting import RunState, WaitStage
 from autoscaler.model.identifiers import SkuName
 from autoscaler.model.unmatched import Unmatched
+from autoscaler.model.wait_objectives import WAIT_BUCKETS
 from autoscaler.observability.registry import Registry
-
-WAIT_BUCKETS = (5, 10, 20, 30, 60, 90, 120, 300, 600, 1800, 3600, 7200, 21600)
-"""Seconds. A job starts on a ready machine in seconds, on a new one in minutes, without capacity in hours."""
 
 RUN_BUCKETS = (60, 300, 600, 1200, 1800, 3600, 5400, 7200, 10800, 14400, 21600, 43200, 86400)
 """Seconds. A push to PyTorch takes 3 hours at the median."""

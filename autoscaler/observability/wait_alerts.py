@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from autoscaler.model.identifiers import Seconds
+from autoscaler.model.wait_objectives import WaitObjective
 from autoscaler.observability.alerting import DAY, HOUR, MINUTE, Alert, label, quoted, span
-from autoscaler.observability.wait_objectives import WaitObjective
 
 _BURN_RATES = (
     (14.4, HOUR, 5 * MINUTE, "page"),

@@ -4,18 +4,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from autoscaler.model.fleet import Fleet
-from autoscaler.model.identifiers import Instant, Seconds, SkuName
+from autoscaler.model.identifiers import Instant, SkuName
 from autoscaler.model.jobs import Job, JobState
+from autoscaler.model.wait_objectives import WaitObjective
 from autoscaler.views.jobs import JobView, undecided_jobs, view_of
 from autoscaler.views.next_event import NextEvent, next_event
 from autoscaler.views.status import StatusView
 from autoscaler.views.waits import Reasons
-
-WAIT_OBJECTIVE: Seconds = 300.0
-"""How soon a job should start after it was queued: the default objective of `autoscaler alerts`."""
-
-WAIT_TARGET = 0.999
-"""The share of jobs that should start within `WAIT_OBJECTIVE`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,10 +23,14 @@ class OldestJob:
 
 @dataclass(frozen=True, slots=True)
 class Starts:
-    """How many jobs started in a time span, and how many of them later than `WAIT_OBJECTIVE`."""
+    """How many jobs started in a time span, and how many of them later than their objective.
+
+    `target` is the share that should start in time.
+    """
 
     started: int = 0
     late: int = 0
+    target: float = WaitObjective().target
 
     @property
     def in_time(self) -> float | None:
@@ -42,7 +41,7 @@ class Starts:
     def meets_target(self) -> bool:
         """Return True if enough jobs started in time, or none started."""
         share = self.in_time
-        return share is None or share >= WAIT_TARGET
+        return share is None or share >= self.target
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +64,7 @@ class Sample:
 class Overview:
     """The fleet at one moment, and its last hours.
 
+    `objectives` are those of waiting; a SKU without one has no starts.
     `oldest` has an entry for each SKU with a waiting job. `hour` and `day` are the starts of jobs by SKU.
     `since` is when the controller started to count (Unix seconds): a restart forgets what was before.
     """
@@ -75,6 +75,7 @@ class Overview:
     day: Mapping[str, Starts]
     samples: tuple[Sample, ...]
     since: Instant
+    objectives: tuple[WaitObjective, ...]
 
 
 def oldest_jobs(fleet: Fleet, reasons: Reasons) -> dict[str, OldestJob]:
@@ -99,7 +100,12 @@ def oldest_jobs(fleet: Fleet, reasons: Reasons) -> dict[str, OldestJob]:
 
 
 def total(starts: Mapping[str, Starts]) -> Starts:
-    """Return the starts of all SKUs together."""
-    return Starts(
-        sum(one.started for one in starts.values()), sum(one.late for one in starts.values())
-    )
+    """Return the starts of all SKUs together. Their target is the mean, weighted by the starts."""
+    of = [one for one in starts.values() if one.started]
+    started = sum(one.started for one in of)
+    late = sum(one.late for one in of)
+    if not of:
+        return Starts()
+    if len({one.target for one in of}) == 1:
+        return Starts(started, late, of[0].target)
+    return Starts(started, late, sum(one.target * one.started for one in of) / started)

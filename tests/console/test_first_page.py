@@ -14,6 +14,7 @@ from autoscaler.model import events as e
 from autoscaler.model.catalogue import Catalogue, Limits
 from autoscaler.model.failures import FailureClass
 from autoscaler.model.operator_holds import WHOLE_FLEET, HoldKind
+from autoscaler.model.wait_objectives import WaitObjective
 from autoscaler.model.waiting import WaitCode
 from autoscaler.observability.alert_rules import AlertParameters, alert_rules
 from autoscaler.views.overview import Starts
@@ -187,6 +188,17 @@ def test_a_hold_that_an_operator_forgot_hides_no_other_fault() -> None:
     assert verdict(quiet, faults(quiet)) == "all: paused by an operator"
     late = AskedWorld(world, hour={"gpu": Starts(10, 5)}).overview()
     assert [one.code for one in faults(late)] == ["jobs_start_late", "paused"]
+
+
+def test_a_late_start_is_measured_and_reported_by_the_objective_of_its_sku() -> None:
+    objectives = (WaitObjective("fast", "gpu", 30, 0.9), WaitObjective("slow", "cpu", 600, 0.5))
+    hour = {"gpu": Starts(10, 2, 0.9), "cpu": Starts(10, 5, 0.5)}
+    overview = AskedWorld(World(), hour=hour, objectives=objectives).overview()
+    (fault,) = faults(overview)
+    assert (fault.code, fault.sku) == ("jobs_start_late", "gpu")
+    assert fault.message.startswith("2 jobs of 10 started later than 30 seconds after")
+    text = pages().overview(overview, pages().frame("alice", overview.status.at))
+    assert "2 objectives" in text
 
 
 def test_a_reason_to_wait_has_the_runbook_of_its_alert() -> None:

@@ -25,6 +25,7 @@ from autoscaler.model.identifiers import (
 )
 from autoscaler.model.jobs import JobState
 from autoscaler.model.machines import Machine, MachineState
+from autoscaler.model.wait_objectives import DEFAULT_OBJECTIVES, WaitObjective
 from tests.controller.fakes import CrashPoint, RecordingTelemetry, SequentialIds
 from tests.controller.fakes_github import FakeGitHub
 from tests.controller.fakes_lists import FakeLists
@@ -69,6 +70,7 @@ class World:
     readings: FakeReadings = field(default_factory=FakeReadings)
     lists: FakeLists = field(init=False)
     reruns: Reruns = field(default_factory=FakeReruns)
+    wait_objectives: tuple[WaitObjective, ...] = DEFAULT_OBJECTIVES
 
     def __post_init__(self) -> None:
         # An account without spare calls, so that no test of something else gets lists.
@@ -97,6 +99,7 @@ class World:
             health_checks=dict.fromkeys(self.catalogue.skus, HEALTH_CHECK),
             parse=parse,
             pace=pace,
+            wait_objectives=self.wait_objectives,
         )
 
     @property

@@ -8,6 +8,7 @@ import pytest
 from autoscaler.controller.recent_past import BUCKET, DAY, HOUR, SAMPLE_EVERY, SAMPLES
 from autoscaler.model.identifiers import JobId
 from autoscaler.model.jobs import JobState
+from autoscaler.model.wait_objectives import WaitObjective
 from autoscaler.views.grid import Commit
 from autoscaler.views.overview import Starts
 from tests.controller.agents import launched, say
@@ -36,6 +37,22 @@ def test_a_start_is_late_after_the_objective(after: float, late: int) -> None:
         await asyncio.sleep(HOUR + BUCKET)
         assert past.starts(HOUR) == {}
         assert past.starts(DAY) == {"gpu": Starts(1, late)}
+
+    check()
+
+
+@pytest.mark.parametrize(
+    ("skus", "expected"),
+    [("gpu", {"gpu": Starts(1, 0, 0.9)}), ("g", {}), ("cpu.*", {})],
+)
+def test_each_sku_has_its_objective_and_one_without_is_not_counted(
+    skus: str, expected: dict[str, Starts]
+) -> None:
+    @on_virtual_time
+    async def check() -> None:
+        world = World(wait_objectives=(WaitObjective("some", skus, 600, 0.9),))
+        controller = await started(world, 400.0)
+        assert controller.parts.recent_past.starts(HOUR) == expected
 
     check()
 

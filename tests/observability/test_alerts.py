@@ -11,9 +11,11 @@ import yaml
 from typer.testing import CliRunner
 
 from autoscaler.cli import commands
+from autoscaler.model.wait_objectives import WaitObjective
 from autoscaler.model.waiting import WaitCode
 from autoscaler.observability.alert_rules import AlertParameters, alert_rules
-from autoscaler.observability.wait_objectives import WaitObjective
+from tests.command_line import example as example
+from tests.command_line import run as run_command
 from tests.observability.prometheus import promtool
 from tests.observability.test_metrics import everything, exported, make
 
@@ -376,6 +378,30 @@ def test_objectives_and_a_budget_can_be_chosen() -> None:
     page = "https://docs.example/runbooks/CostOverBudget.md"
     assert found["CostOverBudget"]["annotations"]["runbook_url"] == page
     assert 'objective="win"' in found["JobsStartLate"]["expr"]
+
+
+def test_the_objectives_of_a_fleet_are_those_of_its_console(example: Path) -> None:
+    expressions = [
+        [one["expr"] for one in alerts(yaml.safe_load(run_command(*arguments).stdout))]
+        for arguments in (["alerts"], ["alerts", "-c", example])
+    ]
+    assert expressions[0] == expressions[1]
+    with example.open("a") as file:
+        file.write("metrics: {wait_objectives: ['win=windows.*:600:0.99']}\n")
+    for arguments, name in (([], "win"), (["--objective", "x=a:300:0.9"], "x")):
+        result = run_command("alerts", "--config", example, *arguments)
+        assert result.exit_code == 0
+        rules = alerts(yaml.safe_load(result.stdout))
+        assert f'objective="{name}"' in str(rules)
+        assert 'objective="all"' not in str(rules)
+
+
+def test_a_fleet_file_that_cannot_be_used_is_refused(example: Path) -> None:
+    with example.open("a") as file:
+        file.write("metrics: {wait_objectives: [gpu]}\n")
+    result = run_command("alerts", "--config", example)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert "metrics.wait_objectives[0]" in result.stderr
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ from autoscaler.controller.ports.store import StoreError
 from autoscaler.model.changes import HistoryRow
 from autoscaler.model.identifiers import JobId, SkuName
 from autoscaler.model.machines import MachineState
+from autoscaler.model.wait_objectives import DEFAULT_OBJECTIVES, WaitObjective
 from autoscaler.views import grid, jobs, machines
 from autoscaler.views.cost import CostView, Spent, cost
 from autoscaler.views.explanation import (
@@ -30,6 +31,7 @@ class AskedWorld:
     world: World
     rows: dict[str, list[HistoryRow]] = field(default_factory=dict)
     ended: dict[int, jobs.JobView] = field(default_factory=dict)
+    objectives: tuple[WaitObjective, ...] = DEFAULT_OBJECTIVES
     hour: dict[str, Starts] = field(default_factory=dict)
     samples: tuple[Sample, ...] = ()
     observed: tuple[Trouble, ...] = ()
@@ -65,6 +67,7 @@ class AskedWorld:
             self.hour,
             self.samples or (now,),
             self.world.now - 600.0,
+            self.objectives,
         )
 
     def waiting_jobs(self, sku: SkuName | None, limit: int) -> Sequence[jobs.JobView]:

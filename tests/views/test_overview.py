@@ -9,11 +9,12 @@ from autoscaler.model.accounting import MachineUse
 from autoscaler.model.changes import HistoryRow
 from autoscaler.model.identifiers import MachineId
 from autoscaler.model.jobs import JobState
+from autoscaler.model.wait_objectives import DEFAULT_OBJECTIVES, WaitObjective, objective_of
 from autoscaler.model.waiting import WaitCode, WaitReason
-from autoscaler.observability.wait_objectives import WaitObjective
+from autoscaler.observability.alert_rules import AlertParameters
 from autoscaler.views.cost import cost
 from autoscaler.views.grid import MOST_COLUMNS, MOST_COMMITS, Commit, grid, repositories
-from autoscaler.views.overview import WAIT_OBJECTIVE, WAIT_TARGET, Starts, oldest_jobs, total
+from autoscaler.views.overview import Starts, oldest_jobs, total
 from autoscaler.views.timeline import job_stages, machine_stages
 from autoscaler.views.waits import in_short
 from tests.ledger.builders import World
@@ -42,13 +43,29 @@ def test_a_job_that_github_has_to_confirm_is_the_oldest_too() -> None:
 
 
 def test_the_objective_is_that_of_the_alerts() -> None:
-    assert WaitObjective().seconds == WAIT_OBJECTIVE
-    assert WaitObjective().target == WAIT_TARGET
+    assert AlertParameters().objectives == DEFAULT_OBJECTIVES == (WaitObjective(),)
     assert Starts(1000, 1).meets_target
     assert not Starts(1000, 2).meets_target
     assert Starts().meets_target
     assert Starts().in_time is None
     assert total({"a": Starts(3, 1), "b": Starts(1, 0)}) == Starts(4, 1)
+
+
+def test_starts_of_skus_with_different_targets_are_measured_against_their_mean() -> None:
+    starts = {"a": Starts(100, 10, 0.9), "b": Starts(100, 0, 0.99), "c": Starts(0, 0, 0.5)}
+    both = total(starts)
+    assert (both.started, both.late, round(both.target, 9)) == (200, 10, 0.945)
+    assert both.meets_target
+    assert not total(starts | {"b": Starts(100, 2, 0.99)}).meets_target
+    assert total({}) == Starts()
+
+
+def test_a_sku_has_the_first_objective_that_matches_its_whole_name() -> None:
+    gpu, rest = WaitObjective("gpu", "gpu.*", 600, 0.9), WaitObjective("rest", "[a-z]+")
+    assert objective_of((gpu, rest), "gpu.a") == gpu
+    assert objective_of((rest, gpu), "gpu") == rest
+    assert objective_of((gpu, rest), "cpu") == rest
+    assert objective_of((gpu, rest), "cpu.a") is None
 
 
 def row(kind: str, event: str, at: float) -> HistoryRow:
