@@ -22,6 +22,7 @@ from autoscaler.views.jobs import running_jobs, waiting_jobs
 from autoscaler.views.machines import machines
 from autoscaler.views.preview import Demand, demand_of, preview, under
 from autoscaler.views.status import Counts, status
+from benchmarks import sent_fleet
 from benchmarks.crowded_fleet import NOW, Crowd, crowded
 
 TRIES = 7
@@ -38,7 +39,7 @@ def main() -> None:
     print(f"{size[0]:,} machines, {size[1]:,} jobs")
     for name, ask in _questions(ledger).items():
         took = cheapest(ask)
-        print(f"{name:40}{1000 * took:8.2f} ms{took / scan:8.2f} scans")
+        print(f"{name:48}{1000 * took:8.2f} ms{took / scan:8.2f} scans")
 
 
 def cheapest(ask: Callable[[], object]) -> float:
@@ -71,11 +72,21 @@ def _changes(ledger: Ledger) -> dict[str, Callable[[], object]]:
     """Return the costs of a changed fleet.yaml: what runs in a thread, and what holds the event loop."""
     changed = replace(ledger.state.catalogue)
     demand = demand_of(changed, _queued(ledger), frozenset())
+    sent = sent_fleet.largest()
+    of_sent = demand_of(sent, _queued(ledger), frozenset())
     return {
         "plan --against: the jobs, in a thread": lambda: demand_of(
             changed, _queued(ledger), frozenset()
         ),
         "plan --against: in the loop": lambda: _preview(ledger, changed, demand),
+        **{
+            f"  the largest file: {name}, in a thread": ask
+            for name, ask in sent_fleet.steps().items()
+        },
+        "  the largest file: the jobs, in a thread": lambda: demand_of(
+            sent, _queued(ledger), frozenset()
+        ),
+        "  the largest file: in the loop": lambda: _preview(ledger, sent, of_sent),
         "reload: change the catalogue": lambda: ledger.change_catalogue(changed),
     }
 

@@ -37,6 +37,12 @@ Remake = Callable[[Provider], Provider]
 MAX_READY = 20_000
 """Maximum number of ready machines in a file to plan with. The event loop makes the plan."""
 
+MAX_PLANNED_SKUS = 200
+"""Maximum number of SKUs in a file to plan with."""
+
+MAX_OFFERINGS = 3000
+"""Maximum number of offerings in a file to plan with. The planner may look at each of them."""
+
 _log = structlog.get_logger(__name__)
 
 
@@ -110,12 +116,13 @@ class Reloading:
         return await asyncio.shield(self._planning)
 
     async def _plan_against(self, content: bytes) -> PlanAgainst:
-        new = await asyncio.to_thread(self._load, content)
-        _refuse_many_ready(new)
+        new = await asyncio.to_thread(self._load_sent, content)
         changed, refused = await asyncio.to_thread(self._compare, new)
-        reloaded = _as_reloaded(self._in_use.configuration, new)
+        reloaded = await asyncio.to_thread(_as_reloaded, self._in_use.configuration, new)
         remakes = await asyncio.to_thread(self._remakes, reloaded)
-        found = self._catalogue(reloaded, self._remade(remakes))
+        remade = self._remade(remakes)
+        found = await asyncio.to_thread(self._catalogue, reloaded, remade)
+        _refuse_many_offerings(new, found)
         preview = await self._controller.preview(found)
         return PlanAgainst(tuple(shown(changed)), tuple(shown(refused)), preview)
 
@@ -169,6 +176,13 @@ class Reloading:
         except config.ConfigurationError as error:
             raise RefusedConfigurationError([str(one) for one in error.problems]) from None
 
+    def _load_sent(self, content: bytes) -> config.Configuration:
+        """Check a text that is to be planned with. Raises RefusedConfigurationError."""
+        new = self._load(content)
+        _refuse_many_skus(new)
+        _refuse_many_ready(new)
+        return new
+
     def _compare(self, new: config.Configuration) -> tuple[list[KeyPath], list[KeyPath]]:
         """Return the changed keys that can take effect, and those that need a restart."""
         paths = changed_keys(self._in_use.configuration.settings, new.settings)
@@ -204,6 +218,15 @@ class Reloading:
         return catalogue(new, self._controller.catalogue.installations, opened, providers)
 
 
+def _refuse_many_skus(new: config.Configuration) -> None:
+    """Raise RefusedConfigurationError if a plan would have to match jobs with too many SKUs."""
+    count = len(new.settings.skus)
+    if count > MAX_PLANNED_SKUS:
+        what = f"has {count} SKUs, and a plan may have {MAX_PLANNED_SKUS}"
+        fix = "leave out SKUs that have no jobs now"
+        raise RefusedConfigurationError([str(new.document.problem(("skus",), what, fix))])
+
+
 def _refuse_many_ready(new: config.Configuration) -> None:
     """Raise RefusedConfigurationError if a plan could launch too many machines without a job."""
     settings = new.settings
@@ -213,6 +236,18 @@ def _refuse_many_ready(new: config.Configuration) -> None:
     if ready > MAX_READY and (limit is None or limit > MAX_READY):
         what = f"keep up to {ready} machines ready, and a plan may have {MAX_READY}"
         fix = "lower idle.min and the minimums of schedules, or set limits.machines"
+        raise RefusedConfigurationError([str(new.document.problem(("skus",), what, fix))])
+
+
+def _refuse_many_offerings(new: config.Configuration, found: Catalogue) -> None:
+    """Raise RefusedConfigurationError if a plan may have to look at too many offerings."""
+    options = [option for sku in found.skus.values() for option in sku.launch_options]
+    count = sum(len(option.offerings) for option in options)
+    if count > MAX_OFFERINGS:
+        what = (
+            f"have {count} offerings (instance types in zones), and a plan may have {MAX_OFFERINGS}"
+        )
+        fix = "leave out SKUs that have no jobs now, or name fewer instance_types"
         raise RefusedConfigurationError([str(new.document.problem(("skus",), what, fix))])
 
 

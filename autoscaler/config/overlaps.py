@@ -76,10 +76,13 @@ def _access_outside_scopes(document: Document, settings: Settings) -> Iterator[P
         (scope.org or scope.repo or "").partition("/")[0].lower()
         for scope in settings.github.scopes
     }
+    matches: dict[str, bool] = {}
     for name, sku in settings.skus.items():
         for index, glob in enumerate(sku.access.repositories):
             pattern = glob.lower().partition("/")[0]
-            if any(fnmatchcase(owner, pattern) for owner in owners):
+            if pattern not in matches:
+                matches[pattern] = any(fnmatchcase(owner, pattern) for owner in owners)
+            if matches[pattern]:
                 continue
             path = ("skus", name, "access", "repositories", index)
             what = f"{show(glob)} matches nothing in github.scopes"

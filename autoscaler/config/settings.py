@@ -207,4 +207,4 @@ class Settings(Section):
     providers: Annotated[Mapping[shapes.ProviderName, ProviderSettings], Field(min_length=1)]
     """Where the machines run, by a name of your choice."""
     skus: Annotated[Mapping[shapes.SkuName, SkuSettings], Field(min_length=1)]
-    """Kinds of runners by name, at most 1000; the name is a label. The first SKU that serves a job gets it."""
+    """Kinds of runners by name, at most 500; the name is a label. The first SKU that serves a job gets it."""

@@ -154,7 +154,8 @@ class SkuSettings(Section):
     launch_options: Annotated[tuple[LaunchOptionSettings, ...], Field(min_length=1)] = Field(
         alias="on"
     )
-    """The launch options: where its machines may run, tried in order."""
+    """The launch options: where its machines may run, tried in order. At most 20; all SKUs have at most 2000
+    together."""
     os: OperatingSystem = OperatingSystem.LINUX
     """`linux` or `windows`."""
     arch: Architecture = Architecture.X64

@@ -5,6 +5,7 @@ request, and the FleetQueries port answers questions.
 Tokens and requests are never logged. Only a request with a valid token gets a reason.
 """
 
+import asyncio
 import json
 import re
 from collections.abc import Awaitable, Callable
@@ -211,7 +212,8 @@ class AdminEndpoint:
         """Answer what the fleet.yaml in the body would do. It changes nothing, so that any role may ask."""
         async with self._files.read(request) as text:
             content = bytes(text)
-        return json_answer(200, asdict(await self._configuration.plan_against(content)))
+        found = await self._configuration.plan_against(content)
+        return await asyncio.to_thread(lambda: json_answer(200, asdict(found)))
 
     async def _body(self, request: web.Request, keys: set[str]) -> dict[str, object]:
         """Return the JSON object of the body, with no keys but these. An empty body is an empty object."""

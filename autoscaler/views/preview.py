@@ -8,7 +8,7 @@ from typing import Any
 from sortedcontainers import SortedDict, SortedList
 
 from autoscaler.ledger.class_cache import ClassCache
-from autoscaler.model.catalogue import Catalogue
+from autoscaler.model.catalogue import Catalogue, Offering
 from autoscaler.model.demand import DemandClass
 from autoscaler.model.fleet import Fleet
 from autoscaler.model.identifiers import JobId
@@ -71,8 +71,9 @@ class Preview:
 
 @dataclass(slots=True)
 class Demand:
-    """The indexes of queued jobs by the classes of another catalogue: see the fields of `Fleet`."""
+    """The offerings of another catalogue, and the queued jobs by its classes: see the fields of `Fleet`."""
 
+    offerings: dict[str, Offering] = field(default_factory=dict)
     queues: dict[DemandClass, Any] = field(default_factory=dict)
     waiting: Any = field(default_factory=SortedList)
     on_hold: dict[DemandClass, dict[JobId, Job]] = field(default_factory=dict)
@@ -85,9 +86,9 @@ class Demand:
 def demand_of(catalogue: Catalogue, jobs: Sequence[Job], held: frozenset[JobId]) -> Demand:
     """Return the demand of queued jobs under a catalogue. `held` are the jobs on hold.
 
-    O(jobs x log jobs). Reads the jobs only, so that it may run in a thread.
+    O(jobs x log jobs + offerings). Reads the jobs only, so that it may run in a thread.
     """
-    found, classes = Demand(), ClassCache(catalogue)
+    found, classes = Demand(_offerings(catalogue)), ClassCache(catalogue)
     waiting = []
     for job in jobs:
         demand = classes.class_of(job.repository, job.labels)
@@ -112,18 +113,22 @@ def demand_of(catalogue: Catalogue, jobs: Sequence[Job], held: frozenset[JobId])
     return found
 
 
+def _offerings(catalogue: Catalogue) -> dict[str, Offering]:
+    return {
+        offering.key: offering
+        for sku in catalogue.skus.values()
+        for option in sku.launch_options
+        for offering in option.offerings
+    }
+
+
 def under(fleet: Fleet, catalogue: Catalogue, demand: Demand) -> Fleet:
     """Return the fleet with another catalogue and the demand under it."""
     accounts = {one.account for one in demand.queues} - fleet.registrations.keys()
     return replace(
         fleet,
         catalogue=catalogue,
-        offerings={
-            offering.key: offering
-            for sku in catalogue.skus.values()
-            for option in sku.launch_options
-            for offering in option.offerings
-        },
+        offerings=demand.offerings,
         queues=demand.queues,
         waiting=demand.waiting,
         on_hold=demand.on_hold,

@@ -8,7 +8,8 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ParamSpec, TypeVar
+from threading import Thread, current_thread
+from typing import Any, ClassVar, ParamSpec, TypeVar
 
 import aiohttp
 import pytest
@@ -16,7 +17,7 @@ import pytest_asyncio
 from structlog.testing import capture_logs
 
 from autoscaler.app.preflight import load_for_service
-from autoscaler.app.reloading import InUse, Reloading
+from autoscaler.app.reloading import MAX_OFFERINGS, MAX_PLANNED_SKUS, InUse, Reloading
 from autoscaler.app.translation import catalogue, provider_factories
 from autoscaler.config.changed_keys import changed_keys, shown, takes_effect
 from autoscaler.controller.guarded_providers import GuardedProvider
@@ -26,7 +27,7 @@ from autoscaler.controller.ports.configuration_requests import (
     RefusedConfigurationError,
 )
 from autoscaler.controller.ports.provider import ProviderContext, ProviderError
-from autoscaler.model.catalogue import Catalogue
+from autoscaler.model.catalogue import Catalogue, Offering
 from autoscaler.model.identifiers import InstallationId, ProviderName, SkuName
 from autoscaler.model.installations import Installations
 from autoscaler.model.operators import OperatorName
@@ -234,6 +235,30 @@ async def test_a_plan_against_a_file_uses_its_skus_and_changes_nothing(served: S
     assert served.in_use.configuration.settings.skus["gpu"].max_machines == 12
 
 
+class NotedProvider(MemoryProvider):
+    """A provider that notes in which threads its offerings are computed."""
+
+    threads: ClassVar[set[Thread]] = set()
+
+    def offerings(self, sku: SkuName, option: int) -> tuple[Offering, ...]:
+        self.threads.add(current_thread())
+        return super().offerings(sku, option)
+
+    def with_offerings_of(self, other: MemoryProvider) -> MemoryProvider:
+        made = super().with_offerings_of(other)
+        return NotedProvider(made.name, "nowhere", made._offerings, INSTALLATIONS)
+
+
+async def test_a_plan_computes_the_offerings_of_a_sent_file_outside_the_event_loop(
+    served: Served,
+) -> None:
+    for name, provider in served.providers.items():
+        provider.use(NotedProvider(name, "nowhere", {}, INSTALLATIONS))
+    await served.reloading.plan_against(served.write())
+    assert NotedProvider.threads
+    assert current_thread() not in NotedProvider.threads
+
+
 async def test_a_plan_ignores_keys_that_need_a_restart(served: Served) -> None:
     content = served.write(
         ("fleet: ci", "fleet: other"),
@@ -345,6 +370,42 @@ async def test_a_plan_for_absurdly_many_ready_machines_is_refused(served: Served
     assert "skus: keep up to 20001 machines ready, and a plan may have 20000; fix: lower" in problem
     assert served.parts.previewed == []
     await served.reloading.plan_against(served.write(*minimums))
+
+
+async def test_a_plan_for_absurdly_many_skus_is_refused(served: Served) -> None:
+    """The event loop matches jobs with all of them."""
+
+    def with_skus(count: int) -> bytes:
+        sku = "on: [{provider: west, size: n-1}]"
+        lines = "".join(f"  s{number}: {{{sku}}}\n" for number in range(count - 4))
+        return served.write(("  armed:\n", f"{lines}  armed:\n"))
+
+    with pytest.raises(RefusedConfigurationError) as caught:
+        await served.reloading.plan_against(with_skus(MAX_PLANNED_SKUS + 1))
+    (problem,) = caught.value.problems
+    assert "skus: has 201 SKUs, and a plan may have 200; fix: leave out SKUs" in problem
+    assert served.parts.previewed == []
+    await served.reloading.plan_against(with_skus(MAX_PLANNED_SKUS))
+
+
+async def test_a_plan_for_absurdly_many_offerings_is_refused(served: Served) -> None:
+    """The planner may look at each of them. Few lines name very many: a type has one in each zone."""
+
+    def with_options(count: int) -> bytes:
+        on = ", ".join(["{provider: west, size: n-1}"] * 20)
+        lines = "".join(f"  s{number}: {{on: [{on}]}}\n" for number in range(count))
+        return served.write(("  armed:\n", f"{lines}  armed:\n"))
+
+    own, per_sku = 5 * 2, 20 * 2  # of the file's own launch options; in two zones
+    most = (MAX_OFFERINGS - own) // per_sku
+    with pytest.raises(RefusedConfigurationError) as caught:
+        await served.reloading.plan_against(with_options(most + 1))
+    (problem,) = caught.value.problems
+    have = own + (most + 1) * per_sku
+    assert f"skus: have {have} offerings" in problem
+    assert f"and a plan may have {MAX_OFFERINGS}; fix: leave out SKUs" in problem
+    assert served.parts.previewed == []
+    await served.reloading.plan_against(with_options(most))
 
 
 async def test_a_plan_reads_no_file_that_the_sent_one_names(served: Served) -> None:

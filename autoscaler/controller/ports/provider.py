@@ -122,7 +122,8 @@ class Provider(Protocol):
     def offerings(self, sku: SkuName, option: int) -> tuple[Offering, ...]:
         """Return the offerings of a SKU's launch option with their prices, in order of preference.
 
-        `option` is its position in the SKU's `on`. Empty before `open`, and if there are none.
+        `option` is its position in the SKU's `on`. Empty before `open`, and if there are none. May be called
+        in a thread.
         """
 
     def adopt(self, installation: InstallationId) -> None:

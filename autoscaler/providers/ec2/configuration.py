@@ -27,7 +27,7 @@ class Ec2OptionKeys(LaunchOptionSettings):
     """The keys of a launch option on EC2."""
 
     instance_types: Annotated[tuple[shapes.InstanceType, ...], Field(min_length=1)] | None = None
-    """EC2 instance types in order of preference."""
+    """EC2 instance types in order of preference. A SKU has at most 150; all SKUs have at most 5000 together."""
     capacity: Annotated[tuple[CapacityType, ...], Field(min_length=1)] = (CapacityType.ON_DEMAND,)
     """`spot`, `on-demand` or both, in order of preference; or `capacity-block` (EC2)."""
     efa_interfaces: Annotated[int, Field(ge=0, le=64)] = 0

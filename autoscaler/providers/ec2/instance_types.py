@@ -12,7 +12,7 @@ import csv
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, lru_cache
 from importlib.resources import files
 from types import MappingProxyType
 
@@ -169,6 +169,7 @@ def quota_family(name: str) -> str:
     raise InstanceTypeError(f"instance type {name} has no known quota family")
 
 
+@lru_cache(maxsize=4096)
 def quota(name: str, capacity_type: CapacityType) -> str:
     """Return the quota's name, such as `on-demand/G and VT`: spot and on-demand count separately.
 

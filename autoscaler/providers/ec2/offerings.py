@@ -48,27 +48,26 @@ def price_offerings(
     offered: OfferedTypes,
     wanted: tuple[Sequence[str], Sequence[CapacityType], OperatingSystem],
     prices: Prices,
+    target: str = "",
 ) -> tuple[Offering, ...]:
     """Return offerings in the order of capacity types, then instance types, then zones.
 
-    `wanted` is (instance types, capacity types, operating system). Raises InstanceTypeError.
+    `wanted` is (instance types, capacity types, operating system). `target` is that of all offerings. Raises
+    InstanceTypeError.
     """
     types, capacity_types, os = wanted
-    return tuple(
-        Offering(
-            provider=provider,
-            instance_type=name,
-            zone=zone,
-            capacity_type=capacity_type,
-            dollars_per_hour=instance_type(name).dollars_per_hour(os, prices, capacity_type),
-            quota=quota(name, capacity_type),
-            quota_units=instance_type(name).vcpus,
-        )
-        for capacity_type in capacity_types
-        for name in types
-        for zone in zones
-        if zone not in offered or name in offered[zone]
-    )
+    found: list[Offering] = []
+    for capacity_type in capacity_types:
+        for name in types:
+            in_zones = [zone for zone in zones if zone not in offered or name in offered[zone]]
+            if not in_zones:
+                continue
+            known, counts_against = instance_type(name), quota(name, capacity_type)
+            dollars = known.dollars_per_hour(os, prices, capacity_type)
+            for zone in in_zones:
+                where = provider, name, zone, capacity_type
+                found.append(Offering(*where, dollars, counts_against, known.vcpus, target))
+    return tuple(found)
 
 
 def running_cost(

@@ -168,10 +168,9 @@ class Ec2Provider:
         known = self._settings.skus[sku]
         wanted = known.options[option]
         found = self.offerings_of(
-            wanted.instance_types, wanted.capacity_types, known.os, known.arch
+            wanted.instance_types, wanted.capacity_types, known.os, known.arch, wanted.target
         )
-        aimed = (replace(one, target=wanted.target) for one in found)
-        return self._reservations.offerings(wanted, known.os, aimed)
+        return self._reservations.offerings(wanted, known.os, found)
 
     def offerings_of(
         self,
@@ -179,8 +178,9 @@ class Ec2Provider:
         capacity_types: Sequence[CapacityType],
         os: OperatingSystem,
         arch: Architecture,
+        target: str = "",
     ) -> tuple[Offering, ...]:
-        """Return offerings by capacity type, then instance type, then zone.
+        """Return offerings by capacity type, then instance type, then zone, with this target.
 
         Raises InstanceTypeError (a ValueError), naming the type, when it is not known, has no
         price, or is of another architecture.
@@ -191,7 +191,8 @@ class Ec2Provider:
         wanted = (instance_types, capacity_types, os)
         zones = self._resources.zones
         prices = self.prices.listed()
-        found = price_offerings(self.name, zones, self._resources.offered_types, wanted, prices)
+        offered = self._resources.offered_types
+        found = price_offerings(self.name, zones, offered, wanted, prices, target)
         self._log_unsold(instance_types, {one.instance_type for one in found}, zones)
         return found
 
