@@ -49,8 +49,8 @@ LISTINGS_APART: Seconds = 60.0
 
 def on_launch_request_recorded(state: LedgerState, event: LaunchRequestRecorded) -> None:
     """Create the request and its slots. They count against limits at the most expensive offering."""
-    offerings = [state.offerings[key] for key in event.offerings]
-    dollars, quota_usage = most_expensive(offerings)
+    offerings = (state.offering(event.sku, key) for key in event.offerings)
+    dollars, quota_usage = most_expensive([one for one in offerings if one is not None])
     request = LaunchRequest(
         id=event.launch_request,
         sku=event.sku,

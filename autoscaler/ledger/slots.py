@@ -111,7 +111,7 @@ def _offering(
     state: LedgerState, request: LaunchRequest, launched: LaunchedMachine
 ) -> Offering | None:
     for key in request.offerings:
-        offering = state.offerings.get(key)
+        offering = state.offering(request.sku, key)
         if (
             offering is not None
             and offering.instance_type == launched.instance_type

@@ -11,7 +11,7 @@ from typing import Any
 
 from autoscaler.ledger.class_cache import ClassCache
 from autoscaler.ledger.indexes import IndexedRecords
-from autoscaler.model.catalogue import Catalogue, LaunchTokens, Offering
+from autoscaler.model.catalogue import Catalogue, LaunchTokens, Offering, OperatingSystem
 from autoscaler.model.changes import Changes, HistoryRow, Record
 from autoscaler.model.cooldowns import Cooldown
 from autoscaler.model.demand import DemandClass
@@ -59,6 +59,8 @@ class LedgerState(IndexedRecords):
         self._states: dict[int, Any] = {}
         """The states, as `enter` set them, of the records that `changing` is open for."""
         self.offerings: dict[str, Offering] = {}
+        """By `Offering.key`, with the price for the operating system of one of the SKUs that have it."""
+        self._priced: dict[tuple[OperatingSystem, str], Offering] = {}
         self.use_catalogue(catalogue)
         self.started_at: Instant = 0.0
         self.was_away: Seconds = 0.0
@@ -91,12 +93,23 @@ class LedgerState(IndexedRecords):
         self.catalogue = catalogue
         self._all_runners_listed_at = None
         self._classes = ClassCache(catalogue)
-        self.offerings = {
-            offering.key: offering
+        self._priced = {
+            (sku.os, offering.key): offering
             for sku in catalogue.skus.values()
             for option in sku.launch_options
             for offering in option.offerings
         }
+        self.offerings = {key: offering for (_, key), offering in self._priced.items()}
+
+    def offering(self, sku: SkuName, key: str) -> Offering | None:
+        """Return an offering with its price for a SKU's operating system, or None if it is not known.
+
+        Prices differ with the operating system. Cooldowns do not: a refusal of a Linux machine also holds back
+        Windows machines of the type in the zone, which costs them at most the hold.
+        """
+        known = self.catalogue.skus.get(sku)
+        priced = self._priced.get((known.os, key)) if known is not None else None
+        return priced or self.offerings.get(key)
 
     def class_of(self, repository: str, labels: tuple[str, ...]) -> DemandClass | None:
         """Return the class of a job, whatever its run, from a cache."""

@@ -1,9 +1,11 @@
 """Launch requests: machines are bound to the lowest free slots, other slots fail, causes are kept."""
 
+import dataclasses
+
 import pytest
 
 from autoscaler.model import events as e
-from autoscaler.model.catalogue import CapacityType
+from autoscaler.model.catalogue import CapacityType, OperatingSystem, Sku
 from autoscaler.model.cooldowns import Cooldown, offering_key
 from autoscaler.model.failures import FailureClass
 from autoscaler.model.identifiers import LaunchRequestId, ProviderMachineId
@@ -24,10 +26,30 @@ MIXED = catalogue(
 )
 
 
+LINUX = sku("linux", offerings=(offering(dollars=1.0),))
+WINDOWS = dataclasses.replace(
+    sku("windows", offerings=(offering(dollars=1.7),)), os=OperatingSystem.WINDOWS
+)
+"""SKUs that share an offering, which costs more with a Windows licence."""
+
+
 def cooldowns(world: World) -> dict[str, float]:
     """The holds in force, by key, as seconds from now."""
     held = world.state.cooldowns.values()
     return {c.key: c.until - world.now for c in held if c.until > world.now}
+
+
+@pytest.mark.parametrize("skus", [(LINUX, WINDOWS), (WINDOWS, LINUX)])
+@pytest.mark.parametrize(("name", "dollars"), [("linux", 1.0), ("windows", 1.7)])
+def test_a_machine_counts_at_the_price_for_its_own_operating_system(
+    skus: tuple[Sku, ...], name: str, dollars: float
+) -> None:
+    world = World(catalogue(*skus))
+    (slot,) = world.send(1, sku=name)
+    assert world.machine(slot).placement.dollars_per_hour == dollars
+    world.answer("c", "i-1")
+    found = world.machine(slot).placement
+    assert (found.provider_id, found.dollars_per_hour) == ("i-1", dollars)
 
 
 @pytest.mark.case(
