@@ -86,7 +86,13 @@ async def _bake(account: Path) -> int:
         process = start_bake(at, output=None)
         assert isinstance(process.args, list)
         _print(f"$ autoscaler {shlex.join(process.args[_PROGRAM:])}")
-        if await asyncio.to_thread(process.wait) != 0:
+        try:
+            status = await asyncio.to_thread(process.wait)
+        except asyncio.CancelledError:
+            # Ctrl-C reached the command, too. It terminates its machine, and needs the account for that.
+            await asyncio.to_thread(process.wait)
+            raise
+        if status != 0:
             return FAILED
         [made] = at.ec2.images.named("autoscaler/linux-cpu-x64-*")
         kept = KeptImage.of(made, at.host.layers(made))
