@@ -15,7 +15,7 @@ from autoscaler.model.identifiers import Instant, Seconds
 from autoscaler.model.jobs import Job
 from autoscaler.model.labels import covers
 from autoscaler.model.machines import Machine
-from autoscaler.model.runners import PASSED_OVER_AFTER, Runner, RunnerState
+from autoscaler.model.runners import CHECKED_EVERY, PASSED_OVER_AFTER, Runner, RunnerState
 from autoscaler.model.wording import counted
 
 PROBES = Backoff(600.0, 3600.0)
@@ -26,7 +26,6 @@ JOB_ASSIGNED_WITHIN: Seconds = 60.0
 CHECKED_AT_ONCE = 40
 """Maximum number of idle runners (about 250 us each) that one TimePassed event checks."""
 
-_CHECK_AGAIN: Seconds = 60.0
 _LOOK_AT = 100
 """How many of a class's oldest jobs are compared to find the job that a runner did not get."""
 
@@ -85,7 +84,7 @@ def check_idle_runners(state: LedgerState, at: Instant) -> None:
             state.note(runner, at, "silent" if silent else "passed_over")
         else:
             with state.changing(runner):
-                runner.retry_at = at + _CHECK_AGAIN
+                runner.retry_at = at + CHECKED_EVERY
 
 
 def release_holds(state: LedgerState, demand: DemandClass | None, at: Instant) -> None:

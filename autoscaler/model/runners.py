@@ -19,6 +19,9 @@ from autoscaler.model.identifiers import (
 PASSED_OVER_AFTER: Seconds = 180.0
 """GitHub has passed over a runner that was idle for this long while a job with its labels was queued."""
 
+CHECKED_EVERY: Seconds = 60.0
+"""After that, the controller checks an idle runner this often: the job may be younger than the runner."""
+
 MAX_ASSIGNMENTS = 3
 """Maximum number of registrations whose configuration is sent to one machine."""
 

@@ -1,5 +1,6 @@
 """What happens next to a waiting job, and when: as far as the controller can know it."""
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from heapq import nsmallest
@@ -9,7 +10,13 @@ from autoscaler.model.fleet import Fleet
 from autoscaler.model.identifiers import Instant
 from autoscaler.model.jobs import Job
 from autoscaler.model.machines import BOOTING_STATES, Machine, MachineState
-from autoscaler.model.runners import IDLE_STATES, PASSED_OVER_AFTER, Runner
+from autoscaler.model.runners import (
+    CHECKED_EVERY,
+    IDLE_STATES,
+    PASSED_OVER_AFTER,
+    Runner,
+    RunnerState,
+)
 from autoscaler.model.waiting import WaitCode
 from autoscaler.planner.registration import boot_seconds
 from autoscaler.views.waits import Wait
@@ -56,12 +63,26 @@ def _runner_takes_it(fleet: Fleet, job: Job, _wait: Wait) -> NextEvent:
     )
     if oldest is None:
         return NextEvent("GitHub assigns the job to an idle runner")
-    until = (oldest.listening_at or oldest.named_at) + PASSED_OVER_AFTER
+    if oldest.state is RunnerState.NAMED:
+        what = "GitHub answers the controller's request to register a runner"
+        return NextEvent(what, machine=oldest.machine)
+    if oldest.retry_at is None:
+        what = "the machine fetches the registration of its runner"
+        return NextEvent(what, machine=oldest.machine)
+    if oldest.listening_at is None:
+        what = "the machine starts its runner; if not by then, the controller launches another"
+        return NextEvent(what, oldest.retry_at, machine=oldest.machine)
     return NextEvent(
         "GitHub assigns the job to an idle runner; if not by then, the controller asks GitHub about the job",
-        max(until, job.queued_at + PASSED_OVER_AFTER),
+        _first_check(oldest.retry_at, job.queued_at + PASSED_OVER_AFTER),
         machine=oldest.machine,
     )
+
+
+def _first_check(next_check: Instant, since: Instant) -> Instant:
+    """Return when the controller first checks an idle runner at this moment or later."""
+    late = max(0.0, since - next_check)
+    return next_check + math.ceil(late / CHECKED_EVERY) * CHECKED_EVERY
 
 
 def _machine_registers(fleet: Fleet, job: Job, wait: Wait) -> NextEvent:

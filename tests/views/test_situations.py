@@ -136,6 +136,31 @@ async def test_the_controller_asks_about_a_job_that_an_idle_runner_did_not_get(
 
 
 @situation(
+    replace(job(1), cancelled=90.0),
+    job(2, at=120.0),
+    replace(UNASSIGNED, lasts=130.0),
+    Fault(60.0, FaultKind.CUT_OFF, 400.0),
+)
+async def test_a_job_that_came_later_is_asked_about_at_a_later_check(it: Situation) -> None:
+    """Before, the announced time was up to a minute before the check."""
+    await it.at(150.0)
+    event = it.announced(WaitCode.RUNNER_IDLE, 2)
+    await it.comes_true(event, lambda: it.code(2) is not WaitCode.RUNNER_IDLE)
+
+
+@situation(job(), Fault(40.0, FaultKind.GITHUB_5XX, 240.0))
+async def test_a_runner_that_github_did_not_register_yet_has_no_announced_time(
+    it: Situation,
+) -> None:
+    """Before, GitHub was said to assign the job to it, at a moment that had passed."""
+    await it.at(270.0)
+    event = it.announced(WaitCode.RUNNER_IDLE)
+    what = "GitHub answers the controller's request to register a runner"
+    assert (event.what, event.at) == (what, None)
+    assert it.registrations == 0
+
+
+@situation(
     job(),
     UNASSIGNED,
     Fault(60.0, FaultKind.CUT_OFF, 300.0),
