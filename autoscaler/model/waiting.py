@@ -11,7 +11,7 @@ class WaitCode(StrEnum):
 
     A machine or a runner is on its way:
 
-    runner_idle           a runner for the job is idle; GitHub assigns the job
+    runner_idle           a runner for the job registers or is idle; GitHub assigns the job
     machine_ready         a machine is ready; its runner is about to register
     machine_booting       a machine is launching or booting
     launch_planned        a machine is about to be requested

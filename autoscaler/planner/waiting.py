@@ -38,7 +38,7 @@ _BY_KIND = tuple(
     for code, message in (
         (
             WaitCode.RUNNER_IDLE,
-            "a runner for the job is idle; GitHub has not assigned the job yet",
+            "a runner for the job registers or is idle; GitHub has not assigned the job yet",
         ),
         (
             WaitCode.MACHINE_READY,

@@ -282,7 +282,7 @@ def test_only_surplus_registrations_are_deregistered() -> None:
     ((left,),) = world.plan().waiting.values()
     assert (left.count, left.message) == (
         2,
-        "a runner for the job is idle; GitHub has not assigned the job yet",
+        "a runner for the job registers or is idle; GitHub has not assigned the job yet",
     )
 
 

@@ -13,7 +13,7 @@ from autoscaler.model.waiting import WaitCode, Waiting, WaitReason
 from tests.ledger.builders import GPU_CLASS, World
 from tests.planner.fleets import catalogue, sku
 
-READY = "a runner for the job is idle; GitHub has not assigned the job yet"
+READY = "a runner for the job registers or is idle; GitHub has not assigned the job yet"
 MACHINE_READY = (
     "a machine for the job is ready; its runner registers within the registration rate limit"
 )
