@@ -191,7 +191,7 @@ def test_a_hold_that_an_operator_forgot_hides_no_other_fault() -> None:
 
 
 def test_a_late_start_is_measured_and_reported_by_the_objective_of_its_sku() -> None:
-    objectives = (WaitObjective("fast", "gpu", 30, 0.9), WaitObjective("slow", "cpu", 600, 0.5))
+    objectives = (WaitObjective("slow", "cpu", 600, 0.5), WaitObjective("fast", "gpu", 30, 0.9))
     hour = {"gpu": Starts(10, 2, 0.9), "cpu": Starts(10, 5, 0.5)}
     overview = AskedWorld(World(), hour=hour, objectives=objectives).overview()
     (fault,) = faults(overview)

@@ -396,8 +396,10 @@ async def test_releases_that_cannot_be_read_disturb_no_other_request(
     world: World, client: GitHubClient, status: int, body: bytes, error: type[Exception]
 ) -> None:
     world.github.faults.append(Fault("/releases", status=status, body=body, times=100))
-    with pytest.raises(error):
+    with capture_logs() as lines, pytest.raises(error):
         await client.lists.runner_releases("org:acme")
+    # An App that is refused comes last for a minute, at this repository only.
+    assert {line["scope"] for line in lines} <= {"actions/runner"}
     with capture_logs() as lines:
         assert (await client.lists.runners("org:acme")).items == ()
     assert lines == []
