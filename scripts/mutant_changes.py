@@ -17,14 +17,32 @@ from mutmut.mutation.file_mutation import Mutation, create_mutations, deep_repla
 
 ROOT = Path(__file__).parents[1]
 
+PARTS: dict[str, tuple[str, ...]] = {
+    "server_console": ("autoscaler/server/console*.py",),
+    "operators": (
+        "autoscaler/app/reloading.py",
+        "autoscaler/config/operator_tokens.py",
+        "autoscaler/config/changed_keys.py",
+        "autoscaler/controller/hold_reporter.py",
+        "autoscaler/controller/operator_*.py",
+        "autoscaler/controller/reconfiguration.py",
+        "autoscaler/ledger/operator_holds.py",
+        "autoscaler/ledger/reclassify.py",
+        "autoscaler/planner/out_of_service.py",
+        "autoscaler/server/token_file.py",
+    ),
+    "dashboards": ("dashboards/*.py",),
+}
+"""Files that are sampled like a room, under a name of their own."""
+
 
 class Change:
     """One change of one function. `span` is the first and last line of the changed statement."""
 
     def __init__(
-        self, module: libcst.Module, path: str, mutation: Mutation, key: str, line: int
+        self, room: str, module: libcst.Module, path: str, mutation: Mutation, key: str, line: int
     ) -> None:
-        self.room = path.split("/")[1]
+        self.room = room
         self.path = path
         self.key = key
         """Equal for the same change of the same function, wherever the function stands in its file."""
@@ -76,7 +94,7 @@ class Change:
         return [line[0] + line[1:].strip() for line in marked]
 
     def _function(self) -> str:
-        module = self.path.removesuffix(".py").replace("/", ".").partition(".")[2]
+        module = self.path.removesuffix(".py").removeprefix("autoscaler/").replace("/", ".")
         names, body = [], ast.parse(self.source).body
         while found := [
             node
@@ -100,13 +118,19 @@ def _last_line(node: ast.stmt) -> int:
 def draw(room: str, count: int, seed: int, root: Path = ROOT) -> tuple[list[Change], int]:
     """Return `count` changes of the room's functions in random order, and how many there are."""
     every: list[tuple[str, Change]] = []
-    for file in sorted((root / "autoscaler" / room).rglob("*.py")):
-        every += _changes(file, str(file.relative_to(root)), seed)
+    for file in files(room, root):
+        every += _changes(room, file, str(file.relative_to(root)), seed)
     every.sort(key=lambda ranked: ranked[0])
     return [change for _, change in every[:count]], len(every)
 
 
-def _changes(file: Path, path: str, seed: int) -> list[tuple[str, Change]]:
+def files(room: str, root: Path) -> list[Path]:
+    """Return the files of a room, or of a part of PARTS."""
+    globs = PARTS.get(room, (f"autoscaler/{room}/**/*.py",))
+    return sorted(file for glob in globs for file in root.glob(glob))
+
+
+def _changes(room: str, file: Path, path: str, seed: int) -> list[tuple[str, Change]]:
     module, mutations, _, _ = create_mutations(str(file), file.read_text())
     places = MetadataWrapper(module, unsafe_skip_copy=True).resolve(PositionProvider)
     texts: dict[int, str] = {}
@@ -122,7 +146,7 @@ def _changes(file: Path, path: str, seed: int) -> list[tuple[str, Change]]:
         counted[named] = counted.get(named, 0) + 1
         key = _hash(f"{named}\0{counted[named]}")
         line = places[one.original_node].start.line
-        found.append((_hash(f"{seed} {key}"), Change(module, path, one, key, line)))
+        found.append((_hash(f"{seed} {key}"), Change(room, module, path, one, key, line)))
     return found
 
 

@@ -16,15 +16,52 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from mutant_changes import ROOT, Change
+from mutant_changes import PARTS, ROOT, Change, files
 
 WORK = ROOT / ".cache" / "mutants"
 SCRIPTS = Path(__file__).parent
-COPIED = ("autoscaler", "benchmarks", "docs", "examples", "scripts", "tests")
+COPIED = (
+    "autoscaler",
+    "benchmarks",
+    "dashboards",
+    "deploy",
+    "docs",
+    "examples",
+    "scripts",
+    "tests",
+)
 FILES = ("pyproject.toml", "README.md", "Makefile", ".importlinter", "uv.lock")
 ALSO: dict[str, tuple[str, ...]] = {
     "controller": ("tests/server/test_boot_wave.py", "tests/app"),
     "server": ("tests/fuzz/test_found.py",),
+    "console": ("tests/server/test_console.py",),
+    "views": (
+        "tests/controller/test_operator_holds.py",
+        "tests/console/test_first_page.py",
+        "tests/console/test_rendering.py",
+        "tests/controller/test_recent_past.py",
+        "tests/server/test_admin_endpoint.py",
+        "tests/server/test_console.py",
+        "tests/test_operator_queries.py",
+    ),
+    "dashboards": ("tests/dashboards",),
+    "server_console": ("tests/server/test_console.py", "tests/server/test_console_fuzz.py"),
+    "operators": (
+        "tests/app/test_reloading.py",
+        "tests/app/test_endpoints.py",
+        "tests/config/test_credentials.py",
+        "tests/controller/test_operator_holds.py",
+        "tests/controller/test_reconfiguration.py",
+        "tests/ledger/test_operator_holds.py",
+        "tests/ledger/test_operator_requests.py",
+        "tests/ledger/test_reclassify.py",
+        "tests/planner/test_out_of_service.py",
+        "tests/planner/test_rules.py",
+        "tests/server/test_admin_endpoint.py",
+        "tests/server/test_console.py",
+        "tests/server/test_token_file.py",
+        "tests/views/test_preview.py",
+    ),
     "providers": (
         "tests/app",
         "tests/agent/test_user_data.py",
@@ -39,13 +76,14 @@ ALSO: dict[str, tuple[str, ...]] = {
         "tests/config/test_refused_values.py",
     ),
 }
-"""Tests that look at a room besides those of its own folder."""
+"""Tests that look at a room besides those of its own folder, and all tests of a part."""
 SKIPPED_TESTS: dict[str, tuple[str, ...]] = {
     "controller": (
         "tests/controller/test_rule*.py",
         "tests/controller/test_healing.py",
         "tests/providers/test_ec2_hints.py",
     ),
+    "console": ("tests/console/test_browser.py",),
 }
 """Slow files of those tests: they judge no mutant, so one that only they would kill survives."""
 
@@ -292,13 +330,16 @@ def _changed(file: Path, change: Change) -> Iterator[None]:
 
 def suite(room: str) -> list[str]:
     """The tests of a room."""
-    return [f"tests/{room}", *ALSO.get(room, ())]
+    own = () if room in PARTS else (f"tests/{room}",)
+    return [*own, *ALSO.get(room, ())]
 
 
 def digest(room: str, copy: Path) -> str:
     """Return another text once the room or one of its tests changed."""
     found = hashlib.sha256()
-    for part in (f"autoscaler/{room}", *suite(room)):
+    for file in files(room, copy):
+        found.update(file.read_bytes())
+    for part in suite(room):
         path = copy / part
         for file in sorted(path.rglob("*.py")) if path.is_dir() else [path]:
             found.update(file.read_bytes())

@@ -47,7 +47,7 @@ def _coverage() -> coverage.Coverage:
     return coverage.Coverage(
         data_file=None,
         config_file=False,
-        include=[f"{HERE}/autoscaler/*"],
+        include=[f"{HERE}/autoscaler/*", f"{HERE}/dashboards/*"],
         concurrency=["thread"],
     )
 

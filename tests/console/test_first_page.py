@@ -1,6 +1,7 @@
 """The first page of the console answers: is it fine, and if not, why."""
 
 import asyncio
+import dataclasses
 import re
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -8,7 +9,8 @@ from html import unescape
 
 import pytest
 
-from autoscaler.console.faults import CAUSE_OF, RUNBOOK_OF, faults, verdict
+from autoscaler.console.faults import CAUSE_OF, LONG_WAIT, RUNBOOK_OF, faults, verdict
+from autoscaler.console.faults import Fault as ShownFault
 from autoscaler.console.runbooks import read_runbooks
 from autoscaler.model import events as e
 from autoscaler.model.catalogue import Catalogue, Limits
@@ -187,7 +189,32 @@ def test_a_hold_that_an_operator_forgot_hides_no_other_fault() -> None:
     quiet = AskedWorld(world).overview()
     assert verdict(quiet, faults(quiet)) == "all: paused by an operator"
     late = AskedWorld(world, hour={"gpu": Starts(10, 5)}).overview()
-    assert [one.code for one in faults(late)] == ["jobs_start_late", "paused"]
+    assert [(one.code, one.sku) for one in faults(late)] == [
+        ("jobs_start_late", "gpu"),
+        ("paused", ""),
+    ]
+
+
+def test_a_job_that_waits_for_hours_is_a_fault_of_its_sku() -> None:
+    world = World()
+    world.queue(1)
+    overview = AskedWorld(world).overview()
+    (sku,) = overview.status.skus
+
+    def waits(seconds: float) -> tuple[ShownFault, ...]:
+        skus = (dataclasses.replace(sku, oldest=seconds),)
+        return faults(
+            dataclasses.replace(overview, status=dataclasses.replace(overview.status, skus=skus))
+        )
+
+    assert waits(LONG_WAIT) == ()
+    (fault,) = waits(LONG_WAIT + 60.0)
+    assert (fault.code, fault.about, fault.sku) == ("job_waits_for_hours", "gpu", "gpu")
+    assert fault.message.startswith("a job has waited for 2h01m: ")
+
+
+def test_a_fleet_without_jobs_is_fine() -> None:
+    assert verdict(AskedWorld(World()).overview(), ()) == "Fine: no job waits"
 
 
 def test_a_late_start_is_measured_and_reported_by_the_objective_of_its_sku() -> None:

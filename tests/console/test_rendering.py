@@ -45,6 +45,7 @@ def test_the_upper_edge_of_a_chart_is_a_round_number(value: int, top: int) -> No
         ("https://api.github.com", "https://github.com"),
         ("https://api.acme.ghe.com/", "https://acme.ghe.com"),
         ("https://ghe.example.com/api/v3", "https://ghe.example.com"),
+        ("https://ghe.example.com/api/v3/", "https://ghe.example.com"),
         ("http://127.0.0.1:8080", "http://127.0.0.1:8080"),
     ],
 )

@@ -114,6 +114,8 @@ def test_labels_of_no_sku_name_the_nearest_one() -> None:
     found = explain_labels(world.fleet(), "acme/widgets", ["gpuu"])
     assert found.skus == ()
     assert found.unmatched == "no SKU has all of the labels gpuu; the nearest SKU is gpu"
+    several = explain_labels(world.fleet(), "acme/widgets", ["gpuu", "large"])
+    assert several.unmatched.startswith("no SKU has all of the labels gpuu, large")
     assert "no scope" in explain_labels(world.fleet(), "other/repo", ["gpu"]).unmatched
     assert "GitHub's own" in explain_labels(world.fleet(), "acme/w", ["ubuntu-latest"]).unmatched
     served = explain_labels(world.fleet(), "acme/widgets", ["gpu"])
@@ -173,3 +175,6 @@ def test_the_status_shows_open_circuit_breakers_providers_and_machines() -> None
     assert "gpu_count: 7 of 8" in seen.troubles[0].message
     assert seen.dollars_per_hour == 3.5
     assert seen.troubles[4].message.startswith("1 machine: ")
+    assert seen.troubles[5].message == (
+        "3 machines: of another installation of this fleet. See autoscaler unverified"
+    )
