@@ -123,6 +123,11 @@ def left_in(url: str) -> list[str]:
             for t in client(url, "elbv2").describe_target_groups()["TargetGroups"]
         ),
         *(g["logGroupName"] for g in client(url, "logs").describe_log_groups()["logGroups"]),
+        *(
+            a["AliasName"]
+            for a in client(url, "kms").list_aliases()["Aliases"]
+            if _ours(a["AliasName"].removeprefix("alias/"))
+        ),
         *(a["AlarmName"] for a in client(url, "cloudwatch").describe_alarms()["MetricAlarms"]),
     ]
     return [str(one) for one in found]

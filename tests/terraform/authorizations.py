@@ -23,7 +23,6 @@ OWNED = {
 """The kind of resource of each operation that names what exists already, and the parameter with its ID."""
 
 QUEUE_ACTIONS = {"ReceiveMessage": "sqs:ReceiveMessage", "DeleteMessageBatch": "sqs:DeleteMessage"}
-PREFIXES = {"service-quotas": "servicequotas", "pricing": "pricing"}
 
 
 class Recording:
@@ -35,11 +34,9 @@ class Recording:
         self._arn = f"arn:aws:ec2:{ec2.region}:{ec2.account}:"
         # By their text, because most requests are alike.
         self.asked: dict[str, Authorization] = {}
-        self.operations: set[str] = set()
 
     def __call__(self, service: str, operation: str, parameters: Mapping[str, Any]) -> None:
         """Record one request, with the tags that its resources have now."""
-        self.operations.add(operation)
         if service == "ec2":
             found = self._ec2_request(operation, Tree(parameters))
         elif service == "sqs":
@@ -47,7 +44,8 @@ class Recording:
             arn = f"arn:aws:sqs:{self._ec2.region}:{self._ec2.account}:{queue}"
             found = iter([Authorization(QUEUE_ACTIONS[operation], arn)])
         else:
-            found = iter([Authorization(f"{PREFIXES[service]}:{operation}", "*")])
+            # The names that requests are signed for are those of IAM's actions.
+            found = iter([Authorization(f"{service}:{operation}", "*")])
         for one in found:
             self.asked[str(one)] = one
 

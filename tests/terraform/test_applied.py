@@ -32,7 +32,7 @@ from tests.terraform.account import (
     write_variables,
 )
 from tests.terraform.authorizations import Recording, policies_of
-from tests.terraform.policy_evaluation import allows
+from tests.terraform.policy_evaluation import Authorization, allows
 
 LOG = logging.getLogger(__name__)
 SKU = "linux.g4dn"
@@ -154,6 +154,16 @@ async def serve(lab: Laboratory, front: TerraformFront, run: Run) -> None:
     await until(lambda: not lab.ec2.machines_left(), PATIENCE, lab.controller.log_end)
 
 
+async def destroy_with_backups(url: str, run: Run) -> None:
+    """Destroy everything, after the command of docs/terraform.md for a bucket with backups."""
+    await asyncio.to_thread(back_up, url)
+    words = ["-var", "destroy_data=true", "-target=module.controller.aws_s3_bucket.data"]
+    await run("apply to the bucket", "apply", "-auto-approve", *words)
+    await run("destroy", "destroy", "-auto-approve")
+    assert await asyncio.to_thread(last_snapshots, url) == 1
+    assert await asyncio.to_thread(left_in, url) == []
+
+
 def remains(url: str) -> None:
     """All that the machines and the controller need is there after a refused destroy."""
     groups = client(url, "autoscaling").describe_auto_scaling_groups()["AutoScalingGroups"]
@@ -166,12 +176,51 @@ def remains(url: str) -> None:
         "0.0.0.0/0"
     ]
     iam = client(url, "iam")
+    # What image builds need.
+    assert f"{FLEET}-images-us-east-1" in {one["RoleName"] for one in iam.list_roles()["Roles"]}
+    assert images_key(url)["KeyState"] == "Enabled"
     profiles = {p["InstanceProfileName"] for p in iam.list_instance_profiles()["InstanceProfiles"]}
     assert profiles == {f"{FLEET}-controller", f"{FLEET}-runner-us-east-1"}
     role = iam.list_attached_role_policies(RoleName=f"{FLEET}-controller")
     assert [one["PolicyName"] for one in role["AttachedPolicies"]] == [
         f"{FLEET}-controller-us-east-1"
     ]
+
+
+def images_key(url: str) -> dict[str, Any]:
+    """Return the key of the module `images`, as KMS describes it."""
+    kms = client(url, "kms")
+    (alias,) = [
+        one for one in kms.list_aliases()["Aliases"] if one["AliasName"] == f"alias/{FLEET}-images"
+    ]
+    found: dict[str, Any] = kms.describe_key(KeyId=alias["TargetKeyId"])["KeyMetadata"]
+    return found
+
+
+def back_up(url: str) -> None:
+    """Put a backup into the controller's bucket, as the host does."""
+    s3 = client(url, "s3")
+    (bucket,) = [one["Name"] for one in s3.list_buckets()["Buckets"]]
+    s3.put_object(Bucket=bucket, Key="state.db.gz", Body=b"a backup")
+
+
+def last_snapshots(url: str) -> int:
+    """Return the number of snapshots of the controller's volume."""
+    name = {"Name": "tag:Name", "Values": [f"{FLEET}-controller-store"]}
+    return len(client(url, "ec2").describe_snapshots(Filters=[name])["Snapshots"])
+
+
+SESSIONS = [
+    Authorization(action, "*")
+    for action in (
+        "ssm:UpdateInstanceInformation",
+        "ssmmessages:CreateControlChannel",
+        "ssmmessages:CreateDataChannel",
+        "ssmmessages:OpenControlChannel",
+        "ssmmessages:OpenDataChannel",
+    )
+]
+"""What `aws ssm start-session` needs on the host."""
 
 
 @pytest.mark.case(
@@ -190,8 +239,12 @@ async def test_from_an_empty_account_to_a_job_and_back(
         front = front_of(moto.url, lab.ec2)
         await front.start()
         try:
-            github = {"app_id": 1234, "scopes": [{"org": "acme", "runner_group": "gpu"}]}
-            await asyncio.to_thread(write_variables, folder, front.url, SKUS, github=github)
+            more = {
+                "github": {"app_id": 1234, "scopes": [{"org": "acme", "runner_group": "gpu"}]},
+                "builder_arns": [f"arn:aws:iam::{lab.ec2.account}:role/ci"],
+                "destroy_data": False,
+            }
+            await asyncio.to_thread(write_variables, folder, front.url, SKUS, **more)
             run = Run(Terraform(parts, folder, tmp_path, credentials(front.url)))
             await run("init", "init", "-backend=false")
             await run("apply", "apply", "-auto-approve")
@@ -210,6 +263,7 @@ async def test_from_an_empty_account_to_a_job_and_back(
 
             iam = client(front.url, "iam")
             policies = await asyncio.to_thread(policies_of, iam, f"{FLEET}-controller")
+            assert [one for one in SESSIONS if not allows(policies, one)] == []
             profile = f"{FLEET}-runner-us-east-1"
             recording = Recording(
                 lab.ec2, {profile: f"arn:aws:iam::{lab.ec2.account}:role/{profile}"}
@@ -221,10 +275,10 @@ async def test_from_an_empty_account_to_a_job_and_back(
             await serve(lab, front, run)
             await asyncio.to_thread(remains, front.url)
             await lab.controller.terminate()
-            await run("destroy", "destroy", "-auto-approve")
-            assert await asyncio.to_thread(left_in, front.url) == []
+            await destroy_with_backups(front.url, run)
         finally:
             await front.close()
-    wanted = {"CreateFleet", "CreateLaunchTemplate", "DescribeInstances", "DeleteMessageBatch"}
-    assert wanted <= recording.operations
+    wanted = {"ec2:CreateFleet", "ec2:CreateLaunchTemplate", "ec2:DescribeInstances"}
+    wanted |= {"sqs:DeleteMessage", "servicequotas:ListServiceQuotas"}
+    assert wanted <= {one.action for one in recording.asked.values()}
     assert [one for one in recording.asked.values() if not allows(policies, one)] == []

@@ -104,6 +104,25 @@ run "only_port_443_is_open_to_the_internet" {
   }
 }
 
+run "session_manager_may_open_sessions_and_nothing_else" {
+  command = plan
+
+  # "Create a custom IAM role for Session Manager" in the AWS Systems Manager User Guide.
+  assert {
+    condition = toset([
+      for action in flatten([for statement in data.aws_iam_policy_document.host.statement : statement.actions]) :
+      action if startswith(action, "ssm")
+      ]) == toset([
+        "ssm:UpdateInstanceInformation",
+        "ssmmessages:CreateControlChannel",
+        "ssmmessages:CreateDataChannel",
+        "ssmmessages:OpenControlChannel",
+        "ssmmessages:OpenDataChannel",
+    ])
+    error_message = "The host must have what sessions need, and no commands or parameters of Systems Manager."
+  }
+}
+
 run "the_longest_name_fits_the_load_balancer" {
   command = plan
   variables {
