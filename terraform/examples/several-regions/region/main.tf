@@ -3,6 +3,7 @@
 terraform {
   required_version = ">= 1.9"
   required_providers {
+    # tflint-ignore: terraform_unused_required_providers # a module that gets a provider from its caller declares it
     aws = {
       source  = "hashicorp/aws"
       version = "~> 5.100"
