@@ -34,10 +34,14 @@ BACKOFFS: Mapping[FailureClass, Backoff] = {
     FailureClass.CONFIGURATION: Backoff(60.0, 3600.0),
     # AWS brings an instance type to another zone within months, not within minutes.
     FailureClass.UNSUPPORTED: Backoff(6 * 3600.0, 24 * 3600.0),
-    FailureClass.UNKNOWN: Backoff(30.0, 900.0),
+    # Most are outages of the provider or its network, whose end shows only in the next request.
+    FailureClass.UNKNOWN: Backoff(30.0, 60.0),
     # Until EC2 has probably given the faulty host to another customer, or repairs it.
     FailureClass.HEALTH_CHECK: Backoff(600.0, 3600.0),
 }
+
+PROBES = Backoff(30.0, 900.0)
+"""Between machines in a row that did not become ready, or whose runners exited at once: each costs money."""
 
 
 def count_failure(
@@ -201,7 +205,7 @@ def _count(state: LedgerState, key: str, at: Instant, reason: str) -> int:
     failures = _row(known, FailureClass.UNKNOWN) + 1
     hold = 0.0
     if failures >= IN_A_ROW:
-        hold = BACKOFFS[FailureClass.UNKNOWN].delay(failures - IN_A_ROW)
+        hold = PROBES.delay(failures - IN_A_ROW)
     state.set_cooldown(Cooldown(key, at + hold, failures, reason[:300]))
     return failures
 

@@ -27,7 +27,7 @@ HOLDS = {
     FailureClass.CONFIGURATION: [60.0, 120.0, 240.0, 480.0, 960.0, 1920.0, 3600.0, 3600.0],
     FailureClass.UNSUPPORTED: [21600.0, 43200.0, 86400.0, 86400.0],
     FailureClass.HEALTH_CHECK: [600.0, 1200.0, 2400.0, 3600.0, 3600.0],
-    FailureClass.UNKNOWN: [30.0, 60.0, 120.0, 240.0, 480.0, 900.0, 900.0],
+    FailureClass.UNKNOWN: [30.0, 60.0, 60.0, 60.0, 60.0, 60.0, 60.0],
 }
 
 
