@@ -31,7 +31,7 @@ from autoscaler.controller.journal import log_refused_transition
 from autoscaler.controller.loop_lag import LoopLag
 from autoscaler.controller.ports.configuration_requests import RefusedConfigurationError
 from autoscaler.controller.ports.provider import Provider, ProviderContext, ProviderFactory
-from autoscaler.controller.ports.store import SavedState
+from autoscaler.controller.ports.store import SavedState, StoreError
 from autoscaler.controller.reconciler import Pace
 from autoscaler.controller.system import RandomIds, SystemClock
 from autoscaler.github.client import GitHubClient
@@ -162,7 +162,8 @@ class Parts:
         task.add_done_callback(self._reloads.discard)
 
     async def _reload(self) -> None:
-        with suppress(RefusedConfigurationError):
+        # The log has why a file is refused. After a StoreError, the control loop raises one, too.
+        with suppress(RefusedConfigurationError, StoreError):
             await self._reloading.reload(by=OperatorName("SIGHUP"))
 
     async def run(self) -> None:

@@ -5,7 +5,7 @@ one step of the event loop, between two plans.
 """
 
 import asyncio
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -60,8 +60,13 @@ class Reconfigurable(Protocol):
     async def read_providers_again(self) -> None:
         """Read what new SKUs need from the open providers, and use it."""
 
-    def change_catalogue(self, changed: Catalogue) -> int:
-        """Use another catalogue. Return how many jobs have other SKUs since."""
+    async def change_catalogue(
+        self, changed: Catalogue, by: OperatorName, keys: Sequence[str]
+    ) -> int:
+        """Use another catalogue before the first await. Return how many jobs have other SKUs since.
+
+        On return, the history has who (`by`) changed which keys. Raises: StoreError.
+        """
 
     async def preview(self, changed: Catalogue) -> Preview:
         """Return what the planner would do with another catalogue."""
@@ -153,10 +158,12 @@ class Reloading:
         for name, provider in remade.items():
             self._providers[name].use(provider)
         self._use_skus([SkuName(name) for name in new.settings.skus])
-        moved = self._controller.change_catalogue(self._catalogue(new, self._providers))
+        keys = tuple(shown(changed))
+        moved = await self._controller.change_catalogue(
+            self._catalogue(new, self._providers), by, keys
+        )
         for warning in new.warnings:
             _log.warning("configuration", problem=str(warning))
-        keys = tuple(shown(changed))
         _log.warning("configuration_reloaded", by=by, changed=list(keys), jobs=moved)
         await self._controller.read_providers_again()
         done = "no key changed; reread boot scripts and versions_file"

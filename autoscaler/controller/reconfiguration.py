@@ -1,12 +1,14 @@
 """Uses the catalogue of a changed configuration, or shows what it would do."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Awaitable, Callable, Collection, Sequence
 
 from autoscaler.controller.journal import Journal
 from autoscaler.model.catalogue import Catalogue
+from autoscaler.model.events import ConfigurationReloaded
 from autoscaler.model.identifiers import ProviderName
 from autoscaler.model.jobs import JobState
+from autoscaler.model.operators import OperatorName
 from autoscaler.planner.planner import plan
 from autoscaler.views.preview import Preview, demand_of, preview, under
 
@@ -39,10 +41,16 @@ class Reconfiguration:
         """The catalogue in use."""
         return self._journal.ledger.state.catalogue
 
-    def change_catalogue(self, changed: Catalogue) -> int:
-        """Use another catalogue, and wake the planner. Return how many jobs have other SKUs since."""
+    async def change_catalogue(
+        self, changed: Catalogue, by: OperatorName, keys: Sequence[str]
+    ) -> int:
+        """Use another catalogue, and wake the planner. Return how many jobs have other SKUs since.
+
+        It is in use before the first await. On return, the history has who (`by`) changed which keys.
+        Raises: StoreError.
+        """
         moved = self._journal.ledger.change_catalogue(changed)
-        self._journal.changed.set()
+        await self._journal.record(ConfigurationReloaded(self._journal.now, by, tuple(keys)))
         return moved
 
     async def read_providers_again(self) -> None:

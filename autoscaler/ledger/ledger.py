@@ -274,6 +274,7 @@ _HANDLERS: dict[type[e.Event], Callable[[LedgerState, Any], None]] = {
     e.RerunRequested: reruns.on_rerun_requested,
     e.RerunAnswered: reruns.on_rerun_answered,
     e.MachineReleasedByOperator: unverified.on_machine_released_by_operator,
+    e.ConfigurationReloaded: operator_requests.on_configuration_reloaded,
     e.InstallationAdopted: operator_requests.on_installation_adopted,
     e.HeldByOperator: operator_holds.on_held_by_operator,
     e.ResumedByOperator: operator_holds.on_resumed_by_operator,

@@ -1,18 +1,21 @@
-"""Applies operators' requests: to terminate an unverified machine, and to adopt an installation.
+"""Applies operators' requests: to terminate an unverified machine, adopt an installation, and reload.
 
 It also lists unverified machines, and returns the reasons against a request. A released machine becomes due,
 and the planner terminates it.
 """
 
 from collections.abc import Iterable
+from textwrap import shorten
 
 from autoscaler.ledger.state import LedgerState
 from autoscaler.ledger.unverified import adopt
-from autoscaler.model.events import InstallationAdopted
+from autoscaler.model.changes import HistoryRow
+from autoscaler.model.events import ConfigurationReloaded, InstallationAdopted
 from autoscaler.model.identifiers import InstallationId, Instant, RunnerName, Seconds
 from autoscaler.model.jobs import JobState
 from autoscaler.model.launch_requests import LaunchRequestState
 from autoscaler.model.machines import Machine
+from autoscaler.model.operator_holds import ALL, TargetKind
 from autoscaler.model.runners import INSTALLATION_ID, machine_in_any_name, machine_in_name
 from autoscaler.model.unverified import UnverifiedMachine, UnverifiedReason
 from autoscaler.model.wording import counted
@@ -22,6 +25,9 @@ SEEN_WITHIN: Seconds = 900.0
 
 SHOWN = 3
 """Maximum number of names in a refusal."""
+
+MAX_DETAIL = 500
+"""Maximum number of characters that the history keeps of the changed keys of a reload."""
 
 _CONFIRM = "it terminates after its job; if no job needs it: autoscaler terminate {}"
 _ADOPT = (
@@ -51,6 +57,14 @@ def on_installation_adopted(state: LedgerState, event: InstallationAdopted) -> N
                 state.count_use(listed.sku, listed.dollars_per_hour, listed.quota_usage, -1)
                 if listed.provider_id not in state.by_provider_id:  # two providers may show it
                     adopt(state, provider, listed, event.at, UnverifiedReason.ADOPTED_INSTALLATION)
+
+
+def on_configuration_reloaded(state: LedgerState, event: ConfigurationReloaded) -> None:
+    """Note in the fleet's history who reloaded the configuration, and the first of the changed keys."""
+    keys = f"{counted(len(event.changed), 'change')}: {', '.join(event.changed)}"
+    detail = f"by {event.by}; {keys if event.changed else 'no key changed'}"
+    short = shorten(detail, MAX_DETAIL, placeholder=" ...")
+    state.note_row(HistoryRow(event.at, TargetKind.FLEET.value, ALL, "reloaded", short))
 
 
 def unverified(state: LedgerState) -> list[UnverifiedMachine]:

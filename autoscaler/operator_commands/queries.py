@@ -79,14 +79,15 @@ def history(
         str,
         typer.Argument(
             metavar="ID",
-            help="A job's number or page, a machine's ID, its ID at its provider, or a runner's name.",
+            help="A job's number or page, a machine's ID, its ID at its provider, a runner's name, a SKU, "
+            "a provider, an installation, or all (the fleet).",
         ),
     ],
     as_json: Json = False,
     url: Url = None,
     token_file: TokenFile = None,
 ) -> None:
-    """Show what happened to a job or a machine, oldest first."""
+    """Show what happened to a job, a machine or the fleet, oldest first."""
     record = job_number(name) or usable_name(name)
     with connected(config, url, token_file) as client:
         found = client.ask(f"/admin/history/{client.quoted(record)}")

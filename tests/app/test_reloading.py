@@ -3,7 +3,7 @@
 import asyncio
 import shutil
 import signal
-from collections.abc import AsyncIterator, Callable, Collection
+from collections.abc import AsyncIterator, Callable, Collection, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -67,6 +67,8 @@ class Parts:
     catalogue: Catalogue
     opened: Collection[ProviderName] = (ProviderName("east"), ProviderName("west"))
     read_again: int = 0
+    history: list[tuple[OperatorName, tuple[str, ...]]] = field(default_factory=list)
+    """Who changed which keys."""
     previewed: list[Catalogue] = field(default_factory=list)
     answers: asyncio.Event = field(default_factory=asyncio.Event)
     """Cleared: reads and previews wait."""
@@ -80,8 +82,11 @@ class Parts:
         await self.answers.wait()
         self.read_again += 1
 
-    def change_catalogue(self, changed: Catalogue) -> int:
+    async def change_catalogue(
+        self, changed: Catalogue, by: OperatorName, keys: Sequence[str]
+    ) -> int:
         self.catalogue = changed
+        self.history.append((by, tuple(keys)))
         self.changed.set()
         return 3
 
@@ -176,6 +181,7 @@ async def test_changed_skus_and_limits_take_effect_with_their_offerings(served: 
     assert served.parts.read_again == 1
     (line,) = [one for one in lines if one["event"] == "configuration_reloaded"]
     assert (line["by"], line["changed"], line["jobs"]) == ("alice", list(done.changed), 3)
+    assert served.parts.history == [(ALICE, done.changed)]
 
 
 async def test_a_file_that_check_refuses_changes_nothing(served: Served) -> None:
@@ -190,6 +196,7 @@ async def test_a_file_that_check_refuses_changes_nothing(served: Served) -> None
     assert served.in_use.configuration.settings.skus["gpu"].max_machines == 12
     (line,) = [one for one in lines if one["event"] == "configuration_not_reloaded"]
     assert line["problems"] == [problem]
+    assert served.parts.history == []
     served.write(("max_machines: 12", "max_machines: 13"))
     assert (await served.reloading.reload(by=ALICE)).changed == ("skus.gpu.max_machines",)
 
@@ -437,6 +444,11 @@ async def test_a_running_controller_reloads_on_sighup_and_answers_plans(tmp_path
         process.send_signal(signal.SIGHUP)
         reloaded = await logged(process, "configuration_reloaded")
         assert (reloaded["by"], reloaded["changed"]) == ("SIGHUP", ["limits.machines"])
+        (row,) = await _history_of_fleet(address)
+        assert (row["event"], row["detail"]) == (
+            "reloaded",
+            "by SIGHUP; 1 change: limits.machines",
+        )
         (folder / "fleet.yaml").write_text("fleet: [")
         process.send_signal(signal.SIGHUP)
         refused = await logged(process, "configuration_not_reloaded")
@@ -496,6 +508,19 @@ def _folder(parent: Path) -> tuple[Path, str]:
     (folder / "fleet.yaml").write_text(text)
     write_operators(folder)
     return folder, text
+
+
+async def _history_of_fleet(address: str) -> list[dict[str, Any]]:
+    """Return what `autoscaler history all` prints with --json."""
+    headers = {"Authorization": f"Bearer {TOKEN}"}
+    url = f"http://{address}/admin/history/all"
+    async with (
+        aiohttp.ClientSession() as session,
+        session.get(url, headers=headers) as answer,
+    ):
+        assert answer.status == 200
+        rows: list[dict[str, Any]] = (await answer.json())["history"]
+        return rows
 
 
 async def _planned(address: str, content: bytes) -> dict[str, Any]:

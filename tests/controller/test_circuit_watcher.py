@@ -207,7 +207,8 @@ async def test_a_reload_removes_a_sku_while_images_are_read() -> None:
     world.east.latency = 5.0
     checking = asyncio.ensure_future(controller.parts.circuit_watcher.check())
     await asyncio.sleep(1.0)
-    controller.parts.reconfiguration.change_catalogue(catalogue(sku("cpu")))
+    reconfiguration = controller.parts.reconfiguration
+    await reconfiguration.change_catalogue(catalogue(sku("cpu")), ALICE, ("skus.gpu",))
     await checking
     assert world.east.images_read == ["cpu"]
 

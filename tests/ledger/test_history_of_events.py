@@ -16,6 +16,7 @@ from autoscaler.model.failures import FailureClass
 from autoscaler.model.identifiers import InstallationId, JobId, MachineId, RunnerName
 from autoscaler.model.interruptions import NoticeKind, RerunOutcome
 from autoscaler.model.jobs import JobState
+from autoscaler.model.operators import OperatorName
 from tests.ledger.builders import ALICE, START, World, listed
 from tests.ledger.test_history import each, event, reported
 from tests.ledger.test_interruptions import (
@@ -173,6 +174,28 @@ def test_the_history_shows_an_adopted_installation() -> None:
         (1.0, "installation", OLD, "adopted", "by alice; was 0badcafe"),
         (1.0, "machine", "x-i-1", "adopted", "of an adopted installation"),
     ]
+
+
+def test_the_history_of_the_fleet_says_who_reloaded_the_configuration() -> None:
+    world = World()
+    rows = each(
+        world,
+        event(world, e.ConfigurationReloaded, ALICE, ("limits.machines", "skus.gpu.on")),
+        event(world, e.ConfigurationReloaded, OperatorName("SIGHUP"), ()),
+    )
+    assert rows == [
+        (1.0, "fleet", "all", "reloaded", "by alice; 2 changes: limits.machines, skus.gpu.on"),
+        (2.0, "fleet", "all", "reloaded", "by SIGHUP; no key changed"),
+    ]
+
+
+def test_the_history_names_the_first_of_many_changed_keys() -> None:
+    world = World()
+    keys = tuple(f"skus.s{number:03}.idle.timeout" for number in range(200))
+    ((*_, detail),) = each(world, event(world, e.ConfigurationReloaded, ALICE, keys))
+    assert detail.startswith(f"by alice; 200 changes: {keys[0]}, {keys[1]},")
+    assert detail.endswith("timeout, ...")
+    assert 450 < len(detail) <= 500
 
 
 def test_the_history_shows_when_a_runner_got_its_job() -> None:

@@ -46,7 +46,8 @@ class ConfigurationRequests(Protocol):
     async def reload(self, *, by: OperatorName) -> Reloaded:
         """Read fleet.yaml again and apply it. A refused file changes nothing.
 
-        Raises: RefusedConfigurationError.
+        The history has who did it (`by`), durable on return.
+        Raises: RefusedConfigurationError, StoreError.
         """
 
     async def plan_against(self, content: bytes) -> PlanAgainst:

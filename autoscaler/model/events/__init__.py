@@ -37,6 +37,7 @@ from autoscaler.model.events.machines import (
     TerminationRequested,
 )
 from autoscaler.model.events.operator import (
+    ConfigurationReloaded,
     HeldByOperator,
     InstallationAdopted,
     MachineReleasedByOperator,
@@ -57,6 +58,7 @@ from autoscaler.model.events.runners import (
 
 __all__ = [
     "CircuitClosed",
+    "ConfigurationReloaded",
     "ConfigurationSent",
     "ConsoleRead",
     "ControllerStarted",

@@ -1,4 +1,4 @@
-"""What an operator decided: about one machine, what to hold, or that a store is lost."""
+"""What an operator did: to one machine, to the targets of holds, or to the whole fleet."""
 
 from dataclasses import dataclass
 
@@ -40,3 +40,11 @@ class ResumedByOperator(Event):
 
     target: HoldTarget
     by: OperatorName
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigurationReloaded(Event):
+    """A changed fleet.yaml is in force (`autoscaler reload`, SIGHUP). `changed` are the keys as in messages."""
+
+    by: OperatorName
+    changed: tuple[str, ...]
