@@ -68,6 +68,11 @@ variable "zone_id" {
   type        = string
   default     = null
   description = "The Route 53 zone in which the module creates the record of `domain_name`. By default, it creates none."
+
+  validation {
+    condition     = var.zone_id == null || can(regex("^Z[A-Z0-9]+$", var.zone_id))
+    error_message = "zone_id must be the ID of a hosted zone of Route 53, such as \"Z0123456789ABCDEFGHIJ\", not its name."
+  }
 }
 
 variable "webhook_cidrs" {
@@ -110,12 +115,22 @@ variable "ecr_repository_arns" {
   type        = list(string)
   default     = []
   description = "The ECR repositories with `image`, if it is in ECR."
+
+  validation {
+    condition     = alltrue([for one in var.ecr_repository_arns : can(regex("^arn:[^:]+:ecr:[^:]+:[0-9]{12}:repository/[^*?]+$", one))])
+    error_message = "ecr_repository_arns must be ARNs of repositories of ECR, without wildcards, such as \"arn:aws:ecr:us-east-1:123456789012:repository/gpu-runner-autoscaler\"."
+  }
 }
 
 variable "instance_type" {
   type        = string
   default     = "m7i.large"
   description = "The instance type of the host. docs/deploy.md has the memory that the controller needs."
+
+  validation {
+    condition     = can(regex("^[a-z][a-z0-9-]*\\.[a-z0-9-]+$", var.instance_type))
+    error_message = "instance_type must be an instance type, such as \"m7i.large\"."
+  }
 }
 
 variable "architecture" {
@@ -133,6 +148,11 @@ variable "ami_id" {
   type        = string
   default     = null
   description = "The machine image of the host: one of Amazon Linux 2023. By default, the newest one at each start."
+
+  validation {
+    condition     = var.ami_id == null || can(regex("^ami-[0-9a-f]+$", var.ami_id))
+    error_message = "ami_id must be the ID of an image, such as \"ami-0123456789abcdef0\"."
+  }
 }
 
 variable "secret_arns" {
@@ -154,6 +174,11 @@ variable "secret_key_arns" {
   type        = list(string)
   default     = []
   description = "Customer-managed KMS keys of the secrets."
+
+  validation {
+    condition     = alltrue([for one in var.secret_key_arns : can(regex("^arn:[^:]+:kms:[^:]+:[0-9]{12}:key/[^*?]+$", one))])
+    error_message = "secret_key_arns must be ARNs of KMS keys, not of aliases, and without wildcards."
+  }
 }
 
 variable "policy_arns" {
@@ -170,6 +195,11 @@ variable "permissions_boundary_arn" {
   type        = string
   default     = null
   description = "The permissions boundary of the host's role."
+
+  validation {
+    condition     = var.permissions_boundary_arn == null || can(regex("^arn:[^:]+:iam::[^:]*:policy/.+$", var.permissions_boundary_arn))
+    error_message = "permissions_boundary_arn must be the ARN of a managed policy."
+  }
 }
 
 variable "volume_gb" {
@@ -187,6 +217,11 @@ variable "volume_key_arn" {
   type        = string
   default     = null
   description = "A customer-managed KMS key of the volume and the bucket. By default, AWS's keys."
+
+  validation {
+    condition     = var.volume_key_arn == null || can(regex("^arn:[^:]+:kms:[^:]+:[0-9]{12}:key/[^*?]+$", var.volume_key_arn))
+    error_message = "volume_key_arn must be the ARN of a KMS key, not of an alias."
+  }
 }
 
 variable "backup_minutes" {
@@ -221,6 +256,11 @@ variable "log_days" {
   type        = number
   default     = 90
   description = "Days for which CloudWatch keeps the controller's log."
+
+  validation {
+    condition     = contains([1, 3, 5, 7, 14, 30, 60, 90, 120, 150, 180, 365, 400, 545, 731, 1096, 1827, 2192, 2557, 2922, 3288, 3653], var.log_days)
+    error_message = "log_days must be one of the numbers that CloudWatch takes: 1, 3, 5, 7, 14, 30, 60, 90, 120, 150, 180, 365, 400, 545, 731, 1096, 1827, 2192, 2557, 2922, 3288, 3653."
+  }
 }
 
 variable "tags" {

@@ -105,6 +105,11 @@ variable "store" {
   type        = string
   default     = "sqlite:////var/lib/gpu-runner-autoscaler/state.db"
   description = "The store: `store` of fleet.yaml."
+
+  validation {
+    condition     = can(regex("^sqlite:////[^?#[:cntrl:]]*[^/?#[:cntrl:]]$", var.store))
+    error_message = "store must be an SQLite file with its whole path, such as \"sqlite:////var/lib/gpu-runner-autoscaler/state.db\": the host keeps and backs up a file, and PostgreSQL is not implemented yet."
+  }
 }
 
 variable "tags" {

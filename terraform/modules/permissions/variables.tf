@@ -33,6 +33,11 @@ variable "queue_arns" {
   type        = list(string)
   default     = []
   description = "The queue with EC2's events: `interruption_queue` of the provider in fleet.yaml."
+
+  validation {
+    condition     = alltrue([for one in var.queue_arns : can(regex("^arn:[^:]+:sqs:[^:]+:[0-9]{12}:[A-Za-z0-9_-]+(\\.fifo)?$", one))])
+    error_message = "queue_arns must be ARNs of queues of SQS, not their URLs, and without wildcards."
+  }
 }
 
 variable "disk_key_arns" {

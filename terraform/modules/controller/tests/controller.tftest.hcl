@@ -113,11 +113,11 @@ run "session_manager_may_open_sessions_and_nothing_else" {
       for action in flatten([for statement in data.aws_iam_policy_document.host.statement : statement.actions]) :
       action if startswith(action, "ssm")
       ]) == toset([
-        "ssm:UpdateInstanceInformation",
-        "ssmmessages:CreateControlChannel",
-        "ssmmessages:CreateDataChannel",
-        "ssmmessages:OpenControlChannel",
-        "ssmmessages:OpenDataChannel",
+      "ssm:UpdateInstanceInformation",
+      "ssmmessages:CreateControlChannel",
+      "ssmmessages:CreateDataChannel",
+      "ssmmessages:OpenControlChannel",
+      "ssmmessages:OpenDataChannel",
     ])
     error_message = "The host must have what sessions need, and no commands or parameters of Systems Manager."
   }
@@ -141,6 +141,58 @@ run "a_name_that_aws_reserves_for_load_balancers" {
     fleet = "internal-ci"
   }
   expect_failures = [var.fleet]
+}
+
+run "values_that_aws_would_refuse_in_the_middle_of_an_apply" {
+  command = plan
+  variables {
+    zone_id             = "example.com"
+    ecr_repository_arns = ["123456789012.dkr.ecr.us-east-1.amazonaws.com/gpu-runner-autoscaler"]
+    instance_type       = "large"
+    ami_id              = "al2023"
+    log_days            = 100
+
+    permissions_boundary_arn = "boundary"
+  }
+  expect_failures = [var.zone_id, var.ecr_repository_arns, var.instance_type, var.ami_id, var.log_days, var.permissions_boundary_arn]
+}
+
+run "an_alias_is_not_a_key" {
+  command = plan
+  variables {
+    secret_key_arns = ["arn:aws:kms:us-east-1:123456789012:alias/secrets"]
+    volume_key_arn  = "arn:aws:kms:us-east-1:123456789012:alias/disks"
+  }
+  expect_failures = [var.secret_key_arns, var.volume_key_arn]
+}
+
+run "wildcards_are_refused" {
+  command = plan
+  variables {
+    ecr_repository_arns = ["arn:aws:ecr:us-east-1:123456789012:repository/*"]
+    secret_key_arns     = ["arn:aws:kms:us-east-1:123456789012:key/*"]
+  }
+  expect_failures = [var.ecr_repository_arns, var.secret_key_arns]
+}
+
+run "all_that_is_optional" {
+  command = plan
+  variables {
+    zone_id             = "Z0123456789ABCDEFGHIJ"
+    ecr_repository_arns = ["arn:aws:ecr:us-east-1:123456789012:repository/gpu-runner-autoscaler"]
+    instance_type       = "m7i-flex.large"
+    ami_id              = "ami-0123456789abcdef0"
+    log_days            = 30
+    secret_key_arns     = ["arn:aws:kms:us-east-1:123456789012:key/one"]
+    volume_key_arn      = "arn:aws:kms:us-east-1:123456789012:key/two"
+
+    permissions_boundary_arn = "arn:aws:iam::aws:policy/PowerUserAccess"
+  }
+
+  assert {
+    condition     = aws_cloudwatch_log_group.controller.retention_in_days == 30 && length(aws_route53_record.controller) == 1
+    error_message = "Accepted values must be used."
+  }
 }
 
 run "mistakes_are_named_before_anything_is_made" {

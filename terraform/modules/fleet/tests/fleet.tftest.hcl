@@ -54,3 +54,35 @@ run "a_file_that_the_host_does_not_get" {
   }
   expect_failures = [var.skus]
 }
+
+run "a_store_that_is_not_implemented" {
+  command = plan
+  variables {
+    store = "postgresql://fleet@db.example.com/fleet"
+  }
+  expect_failures = [var.store]
+}
+
+run "a_store_in_memory" {
+  command = plan
+  variables {
+    store = "sqlite:///:memory:"
+  }
+  expect_failures = [var.store]
+}
+
+run "a_store_in_a_folder_of_the_container" {
+  command = plan
+  variables {
+    store = "sqlite:///state.db"
+  }
+  expect_failures = [var.store]
+}
+
+run "a_store_that_is_a_folder" {
+  command = plan
+  variables {
+    store = "sqlite:////var/lib/gpu-runner-autoscaler/"
+  }
+  expect_failures = [var.store]
+}

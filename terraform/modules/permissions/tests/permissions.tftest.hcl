@@ -72,11 +72,20 @@ run "a_policy_that_iam_would_refuse" {
   expect_failures = [aws_iam_policy.controller]
 }
 
+run "a_url_is_not_an_arn" {
+  command = plan
+  variables {
+    queue_arns = ["https://sqs.us-gov-west-1.amazonaws.com/123456789012/ci-gpu-interruptions"]
+  }
+  expect_failures = [var.queue_arns]
+}
+
 run "wildcards_are_refused" {
   command = plan
   variables {
     runner_role_names = ["*"]
+    queue_arns        = ["arn:aws:sqs:us-east-1:123456789012:*"]
     disk_key_arns     = ["arn:aws:kms:us-east-1:123456789012:key/*"]
   }
-  expect_failures = [var.runner_role_names, var.disk_key_arns]
+  expect_failures = [var.runner_role_names, var.queue_arns, var.disk_key_arns]
 }
