@@ -9,7 +9,8 @@ import argparse
 import asyncio
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,6 +21,7 @@ from autoscaler.console.assets import read_assets
 from autoscaler.console.links import GitHubPages
 from autoscaler.console.pages import Pages
 from autoscaler.controller.fleet_queries import FleetAnswers
+from autoscaler.controller.ports.fleet_queries import FleetQueries
 from autoscaler.controller.reconciler import Pace
 from autoscaler.model.identifiers import Seconds
 from autoscaler.model.operators import Operator, OperatorName, Role
@@ -85,30 +87,40 @@ async def measure(size: tuple[int, int], loop: TimedLoop) -> None:
 
 async def read_all(queries: FleetAnswers, loop: TimedLoop) -> None:
     """Serve the console of these answers, and read each page."""
+    settings = ServerSettings(listen=Address("127.0.0.1", 0))
+    async with (
+        Serving(settings, NoWebhook(), [console_of(queries)]) as serving,
+        signed_in(f"http://{serving.address}") as http,
+    ):
+        for path in PAGES:
+            found = [await read(http, path, loop) for _ in range(TRIES)]
+            print_line(path, found)
+
+
+def console_of(queries: FleetQueries) -> ConsoleEndpoint:
+    """Return the console of these answers. Its only token is `TOKEN`."""
     assets = read_assets()
     names = {asset.name: asset.address for asset in assets}
     tokens = BearerTokens([(TOKEN.encode(), Operator(OperatorName("reader"), Role.READ))])
-    endpoint = ConsoleEndpoint(
+    return ConsoleEndpoint(
         queries,
         Pages("ci", GitHubPages("https://github.com"), names),
         assets,
         lambda: tokens,
-        WrongTokens(loop.time),
+        WrongTokens(asyncio.get_running_loop().time),
         secure=False,
     )
-    settings = ServerSettings(listen=Address("127.0.0.1", 0))
-    async with (
-        Serving(settings, NoWebhook(), [endpoint]) as serving,
-        aiohttp.ClientSession(
-            f"http://{serving.address}", cookie_jar=aiohttp.CookieJar(unsafe=True)
-        ) as http,
-    ):
-        form, origin = {"token": TOKEN}, {"Origin": f"http://{serving.address}"}
+
+
+@asynccontextmanager
+async def signed_in(url: str) -> AsyncIterator[aiohttp.ClientSession]:
+    """A client of the console at this URL, with the cookie of its session."""
+    jar = aiohttp.CookieJar(unsafe=True)
+    async with aiohttp.ClientSession(url, cookie_jar=jar) as http:
+        form, origin = {"token": TOKEN}, {"Origin": url}
         async with http.post("/sign-in", data=form, headers=origin) as answer:
             answer.raise_for_status()
-        for path in PAGES:
-            found = [await read(http, path, loop) for _ in range(TRIES)]
-            print_line(path, found)
+        yield http
 
 
 async def read(http: aiohttp.ClientSession, path: str, loop: TimedLoop) -> Figures:

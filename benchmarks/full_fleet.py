@@ -14,6 +14,7 @@ from pathlib import Path
 
 from autoscaler.app.collecting import keep_out_of_collections
 from autoscaler.controller.composition import Controller, Ports
+from autoscaler.controller.fleet_queries import FleetAnswers
 from autoscaler.controller.intake import Intake, Parse
 from autoscaler.controller.ports.provider import (
     LaunchAnswer,
@@ -225,6 +226,12 @@ class FullFleet:
         """The controller's intake, while it is at work."""
         assert self._process is not None
         return self._process.ready.intake
+
+    @property
+    def queries(self) -> FleetAnswers:
+        """The answers to operators' questions, while the controller is at work."""
+        assert self._process is not None
+        return self._process.ready.queries
 
     @property
     def turned_at(self) -> Instant | None:

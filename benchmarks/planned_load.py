@@ -1,12 +1,13 @@
 """How soon deliveries are durable while a fleet is planned, without the laboratory on the same cores.
 
-Run: `PYTHONPATH=. python benchmarks/planned_load.py [--machines 3500] [--jobs 10000] [--room 0] [--rate 1000]
-[--seconds 60] [--skus 20] [--scrape-every 0]`. The controller, its store and its webhook endpoint are the
-product's own, in this process. At the start, this number of machines is at work, and this number of jobs waits.
-`--room` more machines may be launched. GitHub and EC2 are in memory (`full_fleet.py`). A second process sends
-deliveries at a steady rate. Half of them queue jobs and half of them end these jobs, so that the controller
-plans all the while. With `--scrape-every SECONDS` a client reads /metrics as often, with the series of
-`scrape_cost.py`. Prints one JSON object.
+Run: `PYTHONPATH=. python benchmarks/planned_load.py [--machines 3500] [--jobs 10000] [--room 0] [--rate
+1000] [--seconds 60] [--skus 20] [--scrape-every 0] [--page-every 0]`. The controller, its store and its
+webhook endpoint are the product's own, in this process. At the start, this number of machines is at work,
+and this number of jobs waits. `--room` more machines may be launched. GitHub and EC2 are in memory
+(`full_fleet.py`). A second process sends deliveries at a steady rate. Half of them queue jobs and half of
+them end these jobs, so that the controller plans all the while. With `--scrape-every SECONDS` a client
+reads /metrics as often, with the series of `scrape_cost.py`. With `--page-every SECONDS` another client,
+which has signed in, reads the first page of the console as often. Prints one JSON object.
 
 `live_fleet.py` measures the same with a whole laboratory beside it: a GitHub, an EC2 and thousands of machines,
 which compete with the controller for the host's cores.
@@ -23,6 +24,7 @@ from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, dataclass
+from http import HTTPStatus
 from pathlib import Path
 
 import aiohttp
@@ -39,6 +41,7 @@ from autoscaler.server.health import HealthEndpoint
 from autoscaler.server.serving import Serving
 from autoscaler.server.settings import Address, ServerSettings
 from autoscaler.server.webhook import WebhookEndpoint
+from benchmarks.console_cost import console_of, signed_in
 from benchmarks.crowded_fleet import EAST, REPOSITORY, Crowd
 from benchmarks.full_fleet import FullFleet
 from benchmarks.open_load import Answers, Stream, send
@@ -60,6 +63,7 @@ class Load:
     seconds: float
     skus: int = 20
     scrape_every: float = 0.0
+    page_every: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +72,8 @@ class Findings:
 
     `*_cpu_us` is the CPU time in microseconds a delivery: of the event loop's thread, of all threads of the
     controller, and of the process that sends. `loop_lag_max_ms` is the longest delay of a timer, and
-    `scrape_max_ms` the longest time of a scrape for its client; 0 if there was none.
+    `scrape_max_ms` the longest time of a scrape for its client; 0 if there was none. `page_max_ms` is the same
+    of the console's first page.
     """
 
     deliveries: int
@@ -82,6 +87,7 @@ class Findings:
     durable_p99_ms: float
     durable_max_ms: float
     scrape_max_ms: float = 0.0
+    page_max_ms: float = 0.0
 
 
 class _Telemetry:
@@ -129,7 +135,8 @@ async def measure(load: Load) -> Findings:
             )
             settings = ServerSettings(Address("127.0.0.1", 0))
             metrics = HealthEndpoint(tuple, tuple, _exposition(load.skus))
-            async with Serving(settings, endpoint, [metrics]) as serving:
+            console = console_of(fleet.queries)
+            async with Serving(settings, endpoint, [metrics, console]) as serving:
                 return await _loaded(load, fleet, f"http://{serving.address}", telemetry)
 
 
@@ -143,20 +150,34 @@ def _exposition(skus: int) -> Callable[[], tuple[bytes, str]]:
 
 async def _scrape(url: str, every: float, took: list[float]) -> None:
     """Read /metrics until cancelled, and add how long each time took."""
-    async with aiohttp.ClientSession() as session:
-        while True:
-            began = time.perf_counter()
-            async with session.get(f"{url}/metrics") as answer:
-                await answer.read()
-            took.append(time.perf_counter() - began)
-            await asyncio.sleep(every)
+    async with aiohttp.ClientSession(url) as client:
+        await _read_often(client, "/metrics", every, took)
+
+
+async def _read_page(url: str, every: float, took: list[float]) -> None:
+    """Sign in, read the console's first page until cancelled, and add how long each time took."""
+    async with signed_in(url) as client:
+        await _read_often(client, "/", every, took)
+
+
+async def _read_often(
+    client: aiohttp.ClientSession, path: str, every: float, took: list[float]
+) -> None:
+    while True:
+        began = time.perf_counter()
+        async with client.get(path, allow_redirects=False) as answer:
+            await answer.read()
+            if answer.status != HTTPStatus.OK:
+                raise RuntimeError(f"{path} was answered {answer.status}")
+        took.append(time.perf_counter() - began)
+        await asyncio.sleep(every)
 
 
 async def _loaded(load: Load, fleet: FullFleet, url: str, telemetry: _Telemetry) -> Findings:
     ahead = fleet.clock.now() - time.time()
     stream = Stream(f"{url}/webhook", SECRET, REPOSITORY, LABEL, load.rate, load.seconds, ahead)
     loop = asyncio.get_running_loop()
-    scrapes = [0.0]
+    scrapes, pages = [0.0], [0.0]
     with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as other:
         await loop.run_in_executor(other, time.time)  # the process has started
         watching = [
@@ -165,6 +186,8 @@ async def _loaded(load: Load, fleet: FullFleet, url: str, telemetry: _Telemetry)
         ]
         if load.scrape_every:
             watching.append(loop.create_task(_scrape(url, load.scrape_every, scrapes)))
+        if load.page_every:
+            watching.append(loop.create_task(_read_page(url, load.page_every, pages)))
         spent = time.thread_time(), time.process_time()
         answers: Answers = await loop.run_in_executor(other, send, stream)
         count = len(answers.waits_ms)
@@ -173,6 +196,8 @@ async def _loaded(load: Load, fleet: FullFleet, url: str, telemetry: _Telemetry)
             for before, now in zip(spent, (time.thread_time(), time.process_time()), strict=True)
         )
         for task in watching:
+            if task.done():
+                task.result()  # raises what ended it
             task.cancel()
     return Findings(
         deliveries=count,
@@ -186,6 +211,7 @@ async def _loaded(load: Load, fleet: FullFleet, url: str, telemetry: _Telemetry)
         durable_p99_ms=answers.quantile(99),
         durable_max_ms=answers.quantile(100),
         scrape_max_ms=round(1000.0 * max(scrapes), 1),
+        page_max_ms=round(1000.0 * max(pages), 1),
     )
 
 
@@ -199,6 +225,7 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=60.0)
     parser.add_argument("--skus", type=int, default=20)
     parser.add_argument("--scrape-every", type=float, default=0.0, help="seconds; 0: never")
+    parser.add_argument("--page-every", type=float, default=0.0, help="seconds; 0: never")
     load = Load(**vars(parser.parse_args()))
     configure_logging(LogLevel.ERROR, LogStyle.CONSOLE)
     with asyncio.Runner(loop_factory=new_event_loop) as runner:

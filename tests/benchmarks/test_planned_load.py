@@ -6,7 +6,16 @@ from benchmarks.planned_load import Load, measure
 
 
 def test_every_delivery_of_the_load_is_accepted_and_counted() -> None:
-    load = Load(machines=30, jobs=60, room=10, rate=20.0, seconds=3.0, skus=3, scrape_every=0.5)
+    load = Load(
+        machines=30,
+        jobs=60,
+        room=10,
+        rate=20.0,
+        seconds=3.0,
+        skus=3,
+        scrape_every=0.5,
+        page_every=0.5,
+    )
     found = asyncio.run(measure(load))
     assert (found.deliveries, found.deliveries_refused) == (60, 0)
     assert 0.0 < found.durable_p50_ms <= found.durable_p99_ms <= found.durable_max_ms
@@ -14,3 +23,4 @@ def test_every_delivery_of_the_load_is_accepted_and_counted() -> None:
     assert found.plans > 0
     assert 0.0 < found.loop_cpu_us < found.controller_cpu_us
     assert found.scrape_max_ms > 0.0
+    assert found.page_max_ms > 0.0
