@@ -14,6 +14,7 @@ from autoscaler.model.catalogue import (
     Architecture,
     CapacityType,
     Catalogue,
+    IdlePolicy,
     LaunchOption,
     Limits,
     Offering,
@@ -59,7 +60,7 @@ class Crowd:
     Of a hundred machines `working` are at work, `listening` have an idle runner, `ready` are ready, and
     the rest boots. `jobs` wait beside those at work, each queued `apart` seconds after the one before.
     With `jobs_a_run` the jobs are of workflow runs, which is how GitHub lists them. A launch request has
-    `a_request` machines of one SKU.
+    `a_request` machines of one SKU. Each SKU keeps `idle_minimum` machines ready.
     """
 
     machines: int
@@ -74,6 +75,7 @@ class Crowd:
     apart: float = 0.0371
     jobs_a_run: int | None = None
     a_request: int = 500
+    idle_minimum: int = 0
     seed: int = 1
 
     def run_of(self, job: int) -> int | None:
@@ -199,6 +201,7 @@ def catalogue(crowd: Crowd) -> Catalogue:
             os=OperatingSystem.LINUX,
             arch=Architecture.X64,
             launch_options=(LaunchOption(EAST, (CapacityType.ON_DEMAND,), offerings),),
+            idle=IdlePolicy(minimum=crowd.idle_minimum),
         )
     return Catalogue(
         fleet="ci",

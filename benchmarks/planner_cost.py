@@ -46,6 +46,9 @@ SMALL: dict[str, Crowd] = {
     "no machine at work: each machine has its job to find": Crowd(
         3_500, 10_000, working=0, listening=20, ready=40
     ),
+    "200 SKUs that share labels, each with a ready minimum": Crowd(
+        3_500, 10_000, skus=200, registration=RegistrationRate(), idle_minimum=1
+    ),
 }
 
 LARGE: dict[str, Crowd] = {

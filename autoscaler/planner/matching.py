@@ -55,13 +55,15 @@ class Matching:
     `matched` counts by class the served jobs, which are its oldest. `used` counts them by pool, `flows` by
     class and pool, `kinds` by class and kind of supply. `machines` counts by account the jobs served by
     machines that have yet to register. `taken` counts by SKU and repository the jobs that count against a
-    share. `moved`: more supply could change which other supply serves a job.
+    share. `unregistrable` counts by SKU the machines that serve jobs beyond what their account can register
+    soon: they stay ready until then. `moved`: more supply could change which other supply serves a job.
     """
 
     matched: Counter[DemandClass] = field(default_factory=Counter)
     used: Counter[Supply] = field(default_factory=Counter)
     machines: Counter[str] = field(default_factory=Counter)
     taken: Counter[tuple[SkuName, str]] = field(default_factory=Counter)
+    unregistrable: Counter[SkuName] = field(default_factory=Counter)
     flows: list[tuple[DemandClass, Supply, int]] = field(default_factory=list)
     kinds: dict[DemandClass, list[int]] = field(default_factory=dict)
     moved: bool = False
@@ -165,11 +167,22 @@ class _Problem:
         if fair or self._unsent:
             # A fair share orders jobs by what is matched so far, so all supply has to be there.
             self._serve(alone, shared, shares, fair)
+        unregistrable = Counter[SkuName]()
         if limited:
             flow.limit(None)
+            unregistrable.subtract(self._used_by_sku())
             self._serve(alone, shared, shares, fair)
+            unregistrable.update(self._used_by_sku())
         self._serve_minimums()
-        return self._result(shares)
+        return self._result(shares, unregistrable)
+
+    def _used_by_sku(self) -> Counter[SkuName]:
+        """Return by SKU how many of its machines serve jobs."""
+        used = Counter[SkuName]()
+        for pool, users in zip(self._pools, self._flow.users, strict=True):
+            if pool.sku is not None:
+                used[pool.sku] += sum(users.values())
+        return used
 
     def _machines_of(self, skus: tuple[SkuName, ...]) -> list[int]:
         return [known[sku] for known in self._of_sku for sku in skus if sku in known]
@@ -227,10 +240,10 @@ class _Problem:
                 if not self._flow.augment(number, missing):
                     break
 
-    def _result(self, shares: Shares) -> Matching:
+    def _result(self, shares: Shares, unregistrable: Counter[SkuName]) -> Matching:
         """Return the result by classes and pools instead of their numbers."""
         demands = self._classes.demands
-        found = Matching(taken=shares.taken, moved=self._flow.moved)
+        found = Matching(taken=shares.taken, unregistrable=unregistrable, moved=self._flow.moved)
         all_classes = [*demands, *(ready_minimum_class(sku) for sku in self._minimum)]
         kinds = [[0] * len(_KINDS) for _ in all_classes]
         for pool, users in zip(self._pools, self._flow.users, strict=True):

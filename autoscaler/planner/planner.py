@@ -101,7 +101,8 @@ def _scale_up_until_matched(
     fleet, total = classes.fleet, ScaleUp()
     while True:
         minimums = {
-            sku: n - matching.matched[ready_minimum_class(sku)] for sku, n in minimum.items()
+            sku: n - matching.matched[ready_minimum_class(sku)] - matching.unregistrable[sku]
+            for sku, n in minimum.items()
         }
         if classes.all_served(matching.matched) and all(n <= 0 for n in minimums.values()):
             total.blocked = {}

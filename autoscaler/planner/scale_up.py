@@ -109,7 +109,7 @@ class _Placer:
         self.result.placed[placement] += count
         self.machines += count
 
-    def place_ready_minimum(self, sku: Sku, missing: int) -> int:
+    def place_several(self, sku: Sku, missing: int) -> int:
         """Place up to `missing` machines of a SKU, as far as there is headroom. Return how many."""
         before = self.machines
         while missing > 0 and (placement := self.place(sku)) is not None:
@@ -137,8 +137,10 @@ def scale_up(
     placer = _Placer(fleet, headroom, result)
     jobs = _JobPlacer(classes, matching, budget, placer)
     jobs.run()
+    for name, count in jobs.takers(minimums).items():
+        placer.place_several(fleet.catalogue.skus[name], count)
     for name, missing in minimums.items():
-        count = placer.place_ready_minimum(fleet.catalogue.skus[name], missing)
+        count = placer.place_several(fleet.catalogue.skus[name], missing)
         if count:
             result.launched[ready_minimum_class(name)] = count
     result.overtaken = jobs.first_refusal is not None and placer.machines > jobs.first_refusal
@@ -160,7 +162,8 @@ class _JobPlacer:
         # Jobs by class that have neither a machine nor a refusal, and those that were refused.
         self._rest = list(self._wanted)
         self._refused = [0] * len(classes.demands)
-        self._left = self._allowed_by_account(matching)
+        self._allowed = {account: budget.allowed(account, matching) for account in classes.accounts}
+        self._left = self._allowed_by_account()
         names = sorted({demand.skus[0] for demand in classes.demands})
         number = {name: n for n, name in enumerate(names)}
         self._skus = [placer.fleet.catalogue.skus[name] for name in names]
@@ -186,6 +189,28 @@ class _JobPlacer:
         self._placer.result.launched.update(
             {demand: wanted - refused for demand, wanted, refused in counts if wanted > refused}
         )
+
+    def takers(self, minimums: Mapping[SkuName, int]) -> Counter[SkuName]:
+        """Return by SKU how many refused jobs will take the machines that its ready minimum misses.
+
+        Each of them would leave the minimum one machine short again.
+        """
+        skus, found, left = (
+            self._placer.fleet.catalogue.skus,
+            Counter[SkuName](),
+            self._allowed.copy(),
+        )
+        counts = list(zip(self._classes.accounts, self._wanted, self._refused, strict=True))
+        for account, wanted, refused in counts:
+            left[account] -= wanted - refused
+        for demand, (account, _, refused) in zip(self._classes.demands, counts, strict=True):
+            count = min(refused, left[account])
+            short = (skus[one] for one in demand.skus if minimums.get(one, 0) > 0)
+            sku = next(filter(self._placer.find, short), None) if count > 0 else None
+            if sku is not None:
+                found[sku.name] += count
+                left[account] -= count
+        return found
 
     def _place_rest(self) -> None:
         """Place machines for all jobs that are left, if no limit can be reached."""
@@ -225,14 +250,14 @@ class _JobPlacer:
                 break
             at = self._place_batch(ages, at + 1)
 
-    def _allowed_by_account(self, matching: Matching) -> dict[str, int]:
+    def _allowed_by_account(self) -> dict[str, int]:
         """Return by account how many machines to request now: 0 if it is better to wait for more."""
         wanted: Counter[str] = Counter()
         for account, count in zip(self._classes.accounts, self._wanted, strict=True):
             wanted[account] += count
         left = {}
         for account, count in wanted.items():
-            allowed = self._budget.allowed(account, matching)
+            allowed = self._allowed[account]
             worth = self._budget.worth_a_request(count, allowed)
             left[account] = allowed if worth else 0
         return left

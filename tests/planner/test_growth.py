@@ -2,6 +2,7 @@
 
 import random
 import sys
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 from types import FrameType
@@ -11,7 +12,7 @@ import pytest
 import autoscaler
 from autoscaler.model.catalogue import IdlePolicy, RegistrationRate
 from autoscaler.model.fleet import Fleet
-from autoscaler.model.plan import Launch
+from autoscaler.model.plan import Launch, Plan
 from autoscaler.planner.classes import classes_of
 from autoscaler.planner.matching import Supply, SupplyKind, match
 from autoscaler.planner.placement import Headroom
@@ -26,8 +27,8 @@ from tests.planner.fleets import apply_plan, catalogue, sku
 CODE = str(Path(autoscaler.__file__).parent)
 
 
-def calls_of(fleet: Fleet) -> int:
-    """Return how many calls of this project's functions a plan of this fleet needs.
+def calls_of(fleet: Fleet, function: str = "") -> int:
+    """Return how many calls of this project's functions, or of one of them, a plan of this fleet needs.
 
     Mutation testing wraps each of these functions in others, which do not count.
     """
@@ -35,7 +36,9 @@ def calls_of(fleet: Fleet) -> int:
 
     def count(frame: FrameType, event: str, _argument: object) -> None:
         nonlocal calls
-        calls += event == "call" and frame.f_code.co_filename.startswith(CODE)
+        code = frame.f_code
+        ours = event == "call" and code.co_filename.startswith(CODE)
+        calls += ours and code.co_name.endswith(function)
 
     before = sys.getprofile()
     sys.setprofile(count)
@@ -78,6 +81,53 @@ def test_planning_for_machines_with_a_waiting_job_costs_few_function_calls() -> 
     assert calls_of(fleet) < 9_000
 
 
+def launched(made: Plan) -> Counter[str]:
+    """Return how many machines a plan launches by SKU."""
+    found = Counter[str]()
+    for intent in made.intents:
+        if isinstance(intent, Launch):
+            found[intent.sku] += intent.count
+    return found
+
+
+@pytest.mark.parametrize("jobs", [400, 4_000])
+def test_jobs_beyond_the_registration_rate_launch_no_machines_through_ready_minimums(
+    jobs: int,
+) -> None:
+    """A machine of a ready minimum stays ready while its job's account can register no runner."""
+    rate = RegistrationRate(burst=30, per_second=0.1)
+    crowd = Crowd(200, jobs, skus=40, registration=rate)
+    without, ledger = crowded(crowd).fleet(NOW), crowded(replace(crowd, idle_minimum=1))
+    made = plan(ledger.fleet(NOW))
+    assert calls_of(ledger.fleet(NOW), "_serve_minimums") <= 3
+    assert launched(made).total() <= launched(plan(without)).total() + 40
+    apply_plan(ledger, made, NOW)
+    assert not launched(plan(ledger.fleet(NOW)))
+
+
+@pytest.mark.parametrize("jobs", [50, 500])
+@pytest.mark.parametrize("most", [0, 1, None])
+def test_jobs_that_take_the_machines_of_ready_minimums_cost_few_matchings(
+    jobs: int, most: int | None
+) -> None:
+    """The first SKU of the jobs is at its limit. The other two SKUs serve the jobs, too."""
+    minimum = IdlePolicy(minimum=1)
+    first = sku("a-full", labels=("shared",), max_machines=0, idle=minimum)
+    second = sku("b-small", labels=("shared",), max_machines=most, idle=minimum)
+    third = sku("c-large", labels=("shared",), idle=minimum)
+    world = World(catalogue(first, second, third))
+    for job in range(1, jobs + 1):
+        world.queue(job, labels=("shared",))
+    fleet = world.ledger.fleet(world.now)
+    made = plan(fleet)
+    # Each job and each minimum within its SKU's limit has one machine.
+    assert launched(made).total() == jobs + (1 if most == 0 else 2 if most is None else 1)
+    assert not any(run.blocked for runs in made.waiting.values() for run in runs)
+    assert calls_of(fleet, "_serve_minimums") <= 4
+    apply_plan(world.ledger, made, world.now)
+    assert not launched(plan(world.ledger.fleet(world.now)))
+
+
 @pytest.mark.parametrize("working", [0, 60, 90])
 @pytest.mark.parametrize("machines", [0, 30, 120])
 def test_after_a_plan_is_carried_out_nothing_more_is_launched(machines: int, working: int) -> None:
@@ -118,12 +168,12 @@ def test_matching_again_after_launches_in_order_of_age_changes_nothing(
     registrable = registrable_machines(fleet, supply.by_pool, ())
     matching = match(fleet, supply.by_pool, {}, registrable, classes)
     budget = RegistrationBudget(fleet, registrable)
-    launched = scale_up(classes, Headroom(fleet), matching, budget, {})
-    assert launched.launched
-    assert not launched.overtaken
+    step = scale_up(classes, Headroom(fleet), matching, budget, {})
+    assert step.launched
+    assert not step.overtaken
     assert not matching.moved
-    matching.add_launched(launched.launched)
-    for placement, count in launched.placed.items():
+    matching.add_launched(step.launched)
+    for placement, count in step.placed.items():
         supply.by_pool[Supply(SupplyKind.UNSENT, sku=placement.sku)] += count
     again = match(fleet, supply.by_pool, {}, registrable, classes)
     assert again.matched == matching.matched
