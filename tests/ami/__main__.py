@@ -6,12 +6,14 @@ is kept in a folder: the disks of which it consists, and what EC2 knows about it
 
 import asyncio
 import json
+import os
 import shlex
 import shutil
 import sys
 import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from tempfile import mkdtemp
 from typing import Annotated
 
 import typer
@@ -31,6 +33,8 @@ Folder = Annotated[
 ]
 ACCOUNT = Path(".cache/account")
 KEPT = "image.json"
+BUILDS = "build-"
+"""The beginning of the names of the builds' folders."""
 FAILED, MISTAKEN = 1, 2
 _PROGRAM = 3
 """The arguments of a child process before those of `autoscaler`: Python, -c and the code."""
@@ -62,15 +66,29 @@ class KeptImage:
 @commands.command(cls=PlainCommand)
 def image(account: Folder = ACCOUNT) -> None:
     """Bake an image for Linux in an empty account: build, test and publish it."""
+    _refuse_without_root("first-image")
     account = account.absolute()
-    shutil.rmtree(account, ignore_errors=True)
-    account.mkdir(parents=True, mode=0o755)
-    raise typer.Exit(asyncio.run(_bake(account)))
+    account.mkdir(parents=True, exist_ok=True, mode=0o755)
+    earlier = list(account.glob(f"{BUILDS}*"))
+    # In a folder of its own, so that a build that fails loses neither the earlier image nor any other file.
+    build = Path(mkdtemp(prefix=BUILDS, dir=account))
+    build.chmod(0o755)
+    kept = None
+    try:
+        kept = asyncio.run(_bake(build))
+        if kept is not None:
+            (account / KEPT).write_text(json.dumps(asdict(kept)))
+    finally:
+        for folder in [build] if kept is None else earlier:
+            shutil.rmtree(folder, ignore_errors=True)
+    if kept is None:
+        raise typer.Exit(FAILED)
 
 
 @commands.command(cls=PlainCommand)
 def job(account: Folder = ACCOUNT) -> None:
     """Start a fleet that uses the image, and run one job on a machine of it."""
+    _refuse_without_root("first-job")
     kept = account.absolute() / KEPT
     if not kept.exists():
         typer.echo(f"{kept} is missing: run make first-image first", err=True)
@@ -79,9 +97,16 @@ def job(account: Folder = ACCOUNT) -> None:
     raise typer.Exit(asyncio.run(_run_job(account.absolute(), found)))
 
 
-async def _bake(account: Path) -> int:
+def _refuse_without_root(target: str) -> None:
+    if os.geteuid() != 0:
+        typer.echo(f"only root can run machines' disks: run sudo make {target}", err=True)
+        raise typer.Exit(MISTAKEN)
+
+
+async def _bake(build: Path) -> KeptImage | None:
+    """Return the published image, or None if the command failed."""
     began = time.monotonic()
-    async with place(account) as at:
+    async with place(build) as at:
         _print_stage("empty account at the laboratory's EC2", time.monotonic() - began)
         process = start_bake(at, output=None)
         assert isinstance(process.args, list)
@@ -93,12 +118,11 @@ async def _bake(account: Path) -> int:
             await asyncio.to_thread(process.wait)
             raise
         if status != 0:
-            return FAILED
+            return None
         [made] = at.ec2.images.named("autoscaler/linux-cpu-x64-*")
         kept = KeptImage.of(made, at.host.layers(made))
-    (account / KEPT).write_text(json.dumps(asdict(kept)))
     _print_stage("whole command", time.monotonic() - began)
-    return 0
+    return kept
 
 
 async def _run_job(account: Path, kept: KeptImage) -> int:

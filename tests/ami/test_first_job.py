@@ -12,6 +12,7 @@ import pytest
 
 from autoscaler.model.machines import ExitReason
 from lab.ec2.lifecycle import BY_ITSELF
+from tests.ami.__main__ import BUILDS
 from tests.ami.account import AMI, Place
 from tests.ami.conftest import Built, make_folder
 from tests.ami.first_job import machine_of, run_first_job
@@ -47,8 +48,12 @@ def test_two_commands_lead_from_an_empty_account_to_a_job_on_an_image_of_this_re
     assert (too_early.returncode, too_early.stdout) == (2, "")
     assert "image.json is missing: run make first-image first" in too_early.stderr
 
+    notes, earlier = account / "notes", account / f"{BUILDS}earlier"
+    earlier.mkdir(parents=True)
+    notes.write_text("of the user")
     baked = run("image", account)
     assert baked.returncode == 0, baked.stdout + baked.stderr
+    assert (notes.exists(), earlier.exists()) == (True, False)
     assert re.search(r"^\$ autoscaler images bake .+ linux-cpu ", baked.stdout, re.MULTILINE)
     assert stages(baked.stdout) == [
         "empty account at the laboratory's EC2",
