@@ -155,7 +155,7 @@ def test_the_build_role_allows_what_builds_need(
 
 
 @pytest.mark.case(
-    "credentials of an image build that were stolen reach no machine and no image of others",
+    "the role of image builds stops, terminates and images no machine of others, and shares nothing",
     topic="EC2's API",
     source="EC2: IAM policies",
 )

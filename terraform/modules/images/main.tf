@@ -114,9 +114,13 @@ data "aws_iam_policy_document" "trust" {
 }
 
 # What Packer's amazon-ebs builder calls with the recipes in ami/, and `autoscaler images publish` and `prune`. Both tag
-# their machines in RunInstances. What images, stops or deletes needs the tag, so that neither machines of a fleet nor
-# images of others are in reach. Packer tags an image and its snapshots after it has made them, so the role can tag any
-# image of the account; and Packer 1.6 does not tag the security group of a build, so the role can open and delete any.
+# their machines in RunInstances. The role can stop, terminate, image and delete only resources with that tag. Four
+# gaps remain, because builds and `prune` need them. An account of its own for builds has none of them:
+# - Packer tags an image and its snapshots after it has made them, so the role can tag any image or snapshot of the
+#   account, and then delete it.
+# - The role can launch a machine from any image that the account may use.
+# - Packer 1.6 does not tag the security group of a build, so the role can open and delete any.
+# - `prune` reads which images launch templates use, and the same call returns their user data.
 data "aws_iam_policy_document" "build" {
   statement {
     sid = "Describe"
