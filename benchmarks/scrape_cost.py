@@ -32,6 +32,9 @@ from benchmarks.crowded_fleet import EAST, NOW, Crowd, crowded
 WEST = ProviderName("west")
 SKUS = 66
 REPOSITORIES = [f"acme/repository-{number}" for number in range(5)]
+IMAGES = ["ami-0123456789abcdef0", "ami-0123456789abcdef1"]
+"""The image of a SKU, and its canary."""
+
 TRIES = 15
 
 USUAL = frozenset(
@@ -169,8 +172,8 @@ def _play_machines(
         telemetry.machine_terminated(sku, reason)
     for left in met(ExitReason):
         telemetry.runner_exited(sku, left)
-    for check in met(HEALTH_CHECKS):
-        telemetry.health_check_failed(sku, check)
+    for check, image in product(met(HEALTH_CHECKS), IMAGES):
+        telemetry.health_check_failed(sku, check, image)
     for notice in met(one for one in NoticeKind if one is not NoticeKind.STATE_CHANGE):
         telemetry.machine_interrupted(sku, notice)
 

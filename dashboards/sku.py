@@ -78,8 +78,8 @@ _MACHINES = Row(
         ),
         Panel(
             "Failed health checks",
-            "Machines that failed their health checks in this time range, by the first failed check.",
-            rises("autoscaler_health_checks_failed_total", _CHOSEN, "sku", "check"),
+            "Machines that failed their health checks in this time range, by image and first failed check.",
+            rises("autoscaler_health_checks_failed_total", _CHOSEN, "sku", "image", "check"),
             style=Style.TABLE,
         ),
         Panel(

@@ -196,7 +196,8 @@ def _report_end(
 
 def _report_health_checks(machine: Machine, row: HistoryRow, telemetry: RecordTelemetry) -> None:
     """Report the failed checks. The row names each with its reason (`HealthChecksRequest.summary`)."""
-    telemetry.health_check_failed(machine.sku, row.detail.partition(":")[0])
+    check = row.detail.partition(":")[0]
+    telemetry.health_check_failed(machine.sku, check, machine.placement.image)
     _log.warning(
         "health_checks_failed",
         code=row.code,

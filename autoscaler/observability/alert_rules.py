@@ -150,10 +150,11 @@ def _launches(parameters: AlertParameters) -> Iterator[Alert]:
     )
     yield Alert(
         "HealthChecksFail",
-        _increased("autoscaler_health_checks_failed_total", "sku, check", half_hour, ">= 3"),
+        _increased("autoscaler_health_checks_failed_total", "sku, check, image", half_hour, ">= 3"),
         0.0,
         "page",
-        "Machines of {{ $labels.sku }} fail their health check {{ $labels.check }}.",
+        "Machines of {{ $labels.sku }} with the image {{ $labels.image }} "
+        "fail their health check {{ $labels.check }}.",
     )
     yield Alert(
         "RunnerVersionRefused",

@@ -17,7 +17,7 @@ from autoscaler.model.machines import ExitReason, TerminationReason
 from autoscaler.model.unmatched import Unmatched
 from autoscaler.observability.call_metrics import CallMetrics, add, observe
 from autoscaler.observability.call_series import CallSeries
-from autoscaler.observability.labels import BoundedLabel
+from autoscaler.observability.labels import IMAGE, BoundedLabel
 from autoscaler.observability.registry import Registry
 from autoscaler.observability.series import Series
 
@@ -33,6 +33,8 @@ CONCLUSIONS = (
     "startup_failure",
 )
 """GitHub's conclusions of a completed job (docs.github.com: REST API, workflow jobs)."""
+
+UNKNOWN_IMAGE = "unknown"
 
 
 class PrometheusTelemetry(CallMetrics):
@@ -61,6 +63,7 @@ class PrometheusTelemetry(CallMetrics):
         self._sku = BoundedLabel(skus)
         self._conclusion = BoundedLabel(CONCLUSIONS)
         self._check = BoundedLabel(HEALTH_CHECKS)
+        self._image = BoundedLabel((UNKNOWN_IMAGE,), extra=32, form=IMAGE)
         self._code = BoundedLabel(Admission)
         self._access = BoundedLabel(OUTSIDE_ACCESS_REASONS)
         self._zone = BoundedLabel(("",), extra=64)
@@ -177,9 +180,14 @@ class PrometheusTelemetry(CallMetrics):
         """See `Telemetry.machine_terminated`."""
         self._series.ended.labels(self._sku.value(sku), reason_code.value).inc()
 
-    def health_check_failed(self, sku: SkuName, check: str) -> None:
+    def health_check_failed(self, sku: SkuName, check: str, image: str) -> None:
         """See `Telemetry.health_check_failed`."""
-        self._series.health_checks.labels(self._sku.value(sku), self._check.value(check)).inc()
+        self._series.health_checks.labels(*self._failed_check(sku, check, image)).inc()
+
+    def _failed_check(self, sku: SkuName, check: str, image: str) -> tuple[str, str, str]:
+        """Return the labels of a machine that failed its health checks."""
+        of_image = self._image.value(image or UNKNOWN_IMAGE)
+        return self._sku.value(sku), self._check.value(check), of_image
 
     def runner_exited(self, sku: SkuName, reason: ExitReason) -> None:
         """See `Telemetry.runner_exited`."""

@@ -128,8 +128,8 @@ class Series:
         )
         self.health_checks = registry.counter(
             "health_checks_failed",
-            "Machines that failed their health checks, by the first check that failed.",
-            ("sku", "check"),
+            "Machines that failed their health checks, by the first check that failed and the image.",
+            ("sku", "check", "image"),
         )
         self.exits = registry.counter(
             "runner_exits",

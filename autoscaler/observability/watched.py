@@ -51,7 +51,7 @@ class WatchedTelemetry(PrometheusTelemetry):
         self._not_stored_at: Instant | None = None
         self._running = 0
         self._lag: Seconds = 0.0
-        self._checks: dict[tuple[str, str], deque[Instant]] = {}
+        self._checks: dict[tuple[str, str, str], deque[Instant]] = {}
         self._refused_at: dict[str, Instant] = {}
         self._deadlines: dict[str, tuple[str, Instant]] = {}
         self._budgets: dict[tuple[str, str, str], tuple[int, int, Instant]] = {}
@@ -89,10 +89,10 @@ class WatchedTelemetry(PrometheusTelemetry):
         super().fleet(counts)
         self._running = sum(counts.jobs_in_progress.values())
 
-    def health_check_failed(self, sku: SkuName, check: str) -> None:
+    def health_check_failed(self, sku: SkuName, check: str, image: str) -> None:
         """See `Telemetry.health_check_failed`."""
-        super().health_check_failed(sku, check)
-        key = self._sku.value(sku), self._check.value(check)
+        super().health_check_failed(sku, check, image)
+        key = self._failed_check(sku, check, image)
         self._checks.setdefault(key, deque(maxlen=FAILED_CHECKS)).append(self._now())
 
     def runner_exited(self, sku: SkuName, reason: ExitReason) -> None:
@@ -154,10 +154,13 @@ class WatchedTelemetry(PrometheusTelemetry):
 
     def _of_machines(self) -> Iterator[Trouble]:
         now = self._now()
-        for (sku, check), times in sorted(self._checks.items()):
+        for (sku, check, image), times in sorted(self._checks.items()):
             if len(times) == FAILED_CHECKS and now - times[0] < WINDOW:
-                message = f"{FAILED_CHECKS} machines or more failed their health check {check}"
-                yield Trouble("health_checks_fail", sku, f"{message} within {duration(WINDOW)}")
+                message = (
+                    f"{FAILED_CHECKS} machines or more of image {image} failed their health check "
+                    f"{check} within {duration(WINDOW)}"
+                )
+                yield Trouble("health_checks_fail", sku, message)
         for sku, at in sorted(self._refused_at.items()):
             if now - at < WINDOW:
                 message = "GitHub refuses the version of actions/runner in its image"

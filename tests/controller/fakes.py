@@ -167,8 +167,8 @@ class RecordingTelemetry:
     def machine_terminated(self, sku: SkuName, reason_code: TerminationReason) -> None:
         self.said.append(("machine_terminated", sku, reason_code))
 
-    def health_check_failed(self, sku: SkuName, check: str) -> None:
-        self.said.append(("health_check_failed", sku, check))
+    def health_check_failed(self, sku: SkuName, check: str, image: str) -> None:
+        self.said.append(("health_check_failed", sku, check, image))
 
     def runner_exited(self, sku: SkuName, reason: ExitReason) -> None:
         self.said.append(("runner_exited", sku, reason))

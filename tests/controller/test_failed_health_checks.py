@@ -37,7 +37,9 @@ async def test_an_operator_reads_which_check_failed() -> None:
     )
     assert machine.placement.zone
     assert machine.placement.instance_type
-    assert ("health_check_failed", "gpu", "gpu_count") in world.telemetry.said
+    image = machine.placement.image
+    assert image
+    assert ("health_check_failed", "gpu", "gpu_count", image) in world.telemetry.said
     rows = await world.store.history("machine", machine.id)
     assert [row.detail for row in rows if row.event == MachineState.FAILED] == [DETAIL]
     with pytest.raises(BootstrapRefusedError):

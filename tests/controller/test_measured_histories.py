@@ -170,7 +170,10 @@ async def test_a_machine_that_fails_its_health_checks_bought_a_failed_launch() -
     assert read("launches_total", **of_one) == 2, "it and its replacement"
     assert read("launch_failures_total", **of_one, reason="health_check") == 1
     assert read("machines_terminated_total", sku="gpu", reason="failed") == 1
-    assert read("health_checks_failed_total", sku="gpu", check="gpu_count") == 1
+    (machine,) = (one for one in played.controller.state.machines.values() if one.failure)
+    failed = {"sku": "gpu", "check": "gpu_count", "image": machine.placement.image}
+    assert failed["image"]
+    assert read("health_checks_failed_total", **failed) == 1
 
 
 @pytest.mark.parametrize(

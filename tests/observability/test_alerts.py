@@ -63,6 +63,11 @@ def gauge(name: str, before: float, during: float, seconds: int, labels: str = "
     return Fault(f"autoscaler_{name}{{{labels}}}", before, during, seconds)
 
 
+def failed_checks(image: str) -> str:
+    labels = f'sku="gpu",check="gpu_count",image="{image}"'
+    return f"autoscaler_health_checks_failed_total{{{labels}}}"
+
+
 FAULTS = {
     "OutOfCapacity": waiting("capacity", 20),
     "LimitReached": waiting("quota", 35),
@@ -72,7 +77,13 @@ FAULTS = {
     "JobWaitsForHours": gauge("oldest_waiting_job_age_seconds", 0, 8000, 10, 'sku="gpu"'),
     "CircuitBreakerOpen": gauge("sku_circuit_open", 0, 1, 35, 'sku="gpu"'),
     "HealthChecksFail": Fault(
-        'autoscaler_health_checks_failed_total{sku="gpu",check="gpu_count"}', 0, 1, 10, counter=True
+        failed_checks("ami-0bad"),
+        0,
+        1,
+        10,
+        counter=True,
+        # Two machines of another image failed, too: these do not fire.
+        constant=((failed_checks("ami-0a"), 2),),
     ),
     "RunnerVersionRefused": Fault(
         'autoscaler_runner_exits_total{sku="gpu",reason="version_deprecated"}',

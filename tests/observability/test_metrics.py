@@ -273,6 +273,23 @@ def test_the_budget_is_shown_by_app_account_and_bucket_where_github_says_it() ->
     assert len(reported) == 1
 
 
+def test_failed_health_checks_are_counted_by_their_image() -> None:
+    telemetry = make()
+    pod = f"registry.example:5000/ci/runner-cuda:12.8@sha256:{'0a' * 32}"
+    for image, label in (
+        ("ami-0a", "ami-0a"),
+        (pod, pod),
+        ("", "unknown"),
+        ("ami 0a", OTHER),
+        ("x" * 501, OTHER),
+    ):
+        telemetry.health_check_failed(GPU, "gpu_count", image)
+        counted = {"sku": GPU, "check": "gpu_count", "image": label}
+        assert value(telemetry, "health_checks_failed_total", **counted)
+    others = {"sku": GPU, "check": "gpu_count", "image": OTHER}
+    assert value(telemetry, "health_checks_failed_total", **others) == 2
+
+
 @pytest.mark.case(
     "no metric of the time in the queue",
     topic="Complaints about other fleets",
@@ -323,7 +340,7 @@ CALLS: dict[str, tuple[object, ...]] = {
     "launches": (GPU, EAST, SPOT, 1),
     "launch_failures": (GPU, EAST, SPOT, FailureClass.CAPACITY, 1),
     "machine_terminated": (GPU, TerminationReason.IDLE),
-    "health_check_failed": (GPU, "gpu_count"),
+    "health_check_failed": (GPU, "gpu_count", "ami-0a"),
     "runner_exited": (GPU, ExitReason.VERSION_DEPRECATED),
     "runner_deadline": (GPU, "2.338.0", 1.8e9),
     "notice": (EAST, "poison"),
@@ -343,7 +360,11 @@ MOST_VALUES |= {
     "reason": len({*FailureClass, *Unmatched, *ExitReason, *TerminationReason, *ACCESS})
 }
 MOST_VALUES |= {"zone": 67, "stage": 8, "use": 6, "cause": 3, "repository": 1, "operation": 50}
-MOST_VALUES |= {"capacity_type": len(CapacityType) + 1, "source": len({*PriceSource, *QuotaSource})}
+MOST_VALUES |= {
+    "image": 34,
+    "capacity_type": len(CapacityType) + 1,
+    "source": len({*PriceSource, *QuotaSource}),
+}
 
 
 def flooded(method: str, places: Collection[int], floods: int = 200) -> PrometheusTelemetry:
@@ -499,7 +520,7 @@ def everything() -> PrometheusTelemetry:
     telemetry.launches(GPU, EAST, SPOT, 1)
     telemetry.launch_failures(GPU, EAST, SPOT, FailureClass.CAPACITY, 1)
     telemetry.machine_terminated(GPU, TerminationReason.IDLE)
-    telemetry.health_check_failed(GPU, "gpu_count")
+    telemetry.health_check_failed(GPU, "gpu_count", "ami-0a")
     telemetry.runner_exited(GPU, ExitReason.EXITED)
     telemetry.machine_interrupted(GPU, NoticeKind.SPOT_INTERRUPTION)
     telemetry.rerun(GPU, RerunOutcome.ACCEPTED)

@@ -12,6 +12,7 @@ from autoscaler.model.machines import ExitReason
 from autoscaler.observability.watched import VERSION_NOTICE, WINDOW, WatchedTelemetry
 
 GPU = SkuName("gpu")
+BAD, GOOD = "ami-0bad", "ami-0a"
 
 
 class Watch:
@@ -49,14 +50,21 @@ def test_webhooks_are_silent_only_while_jobs_run(watch: Watch) -> None:
     assert watch.codes() == []
 
 
-def test_three_machines_that_fail_the_same_check_are_a_fault_of_the_sku(watch: Watch) -> None:
-    for check in ("gpu_count", "gpu_count", "disk"):
-        watch.telemetry.health_check_failed(GPU, check)
+def test_three_machines_of_an_image_that_fail_the_same_check_are_a_fault_of_the_sku(
+    watch: Watch,
+) -> None:
+    for check, image in (
+        ("gpu_count", BAD),
+        ("gpu_count", BAD),
+        ("disk", BAD),
+        ("gpu_count", GOOD),
+    ):
+        watch.telemetry.health_check_failed(GPU, check, image)
     assert watch.codes() == []
-    watch.telemetry.health_check_failed(GPU, "gpu_count")
+    watch.telemetry.health_check_failed(GPU, "gpu_count", BAD)
     (trouble,) = watch.telemetry.troubles()
     assert (trouble.code, trouble.about) == ("health_checks_fail", "gpu")
-    assert "gpu_count" in trouble.message
+    assert f"of image {BAD} failed their health check gpu_count" in trouble.message
     watch.now += WINDOW
     assert watch.codes() == []
 
@@ -134,7 +142,9 @@ def test_the_dollars_are_counted_by_what_they_bought(watch: Watch) -> None:
 
 def test_the_metrics_are_reported_as_well(watch: Watch) -> None:
     watch.telemetry.delivery(DeliveryAnswer.ACCEPTED)
-    watch.telemetry.health_check_failed(GPU, "disk")
+    watch.telemetry.health_check_failed(GPU, "disk", BAD)
     text = watch.telemetry.render().decode()
     assert 'autoscaler_deliveries_total{answer="accepted"} 1.0' in text
-    assert 'autoscaler_health_checks_failed_total{check="disk",sku="gpu"} 1.0' in text
+    assert (
+        'autoscaler_health_checks_failed_total{check="disk",image="ami-0bad",sku="gpu"} 1.0' in text
+    )

@@ -200,8 +200,11 @@ class RecordTelemetry(Protocol):
     def machine_terminated(self, sku: SkuName, reason_code: TerminationReason) -> None:
         """Count a machine that ends, when its end is decided or found."""
 
-    def health_check_failed(self, sku: SkuName, check: str) -> None:
-        """Count a machine that failed its health checks, by the first check that failed."""
+    def health_check_failed(self, sku: SkuName, check: str, image: str) -> None:
+        """Count a machine that failed its health checks, by the first check that failed.
+
+        `image` is the ID of the machine's image at its provider; empty if it is not known.
+        """
 
     def runner_exited(self, sku: SkuName, reason: ExitReason) -> None:
         """Count a machine's report that its runner exited."""

@@ -279,7 +279,8 @@ async def test_a_machine_with_a_gpu_too_few_gets_no_registration(outcome: Outcom
     assert not [one for one in outcome.records.runners if one.machine == machine.id]
     assert machine.progress.ready_at is None
     last = outcome.samples[-1][1]
-    assert last['autoscaler_health_checks_failed_total{check="gpu_count",sku="loses-gpu"}'] == 1
+    labels = f'check="gpu_count",image="{machine.placement.image}",sku="loses-gpu"'
+    assert last[f"autoscaler_health_checks_failed_total{{{labels}}}"] == 1
     [second] = outcome.instances_of("loses-gpu")[1:]
     assert second.id != outcome.misdeeds["loses-gpu"].instance_id
 
