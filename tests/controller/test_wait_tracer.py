@@ -9,7 +9,7 @@ from autoscaler.controller.composition import Ports
 from autoscaler.controller.ports.traces import WaitTrace
 from autoscaler.model.jobs import JobState
 from tests.controller.agents import Agent, launched, queue, say
-from tests.controller.controllers import Controller, World
+from tests.controller.controllers import Controller, World, delivery
 from tests.controller.virtual_time import on_virtual_time
 
 
@@ -101,3 +101,24 @@ async def test_a_job_on_an_unknown_runner_has_one_stage() -> None:
     (trace,) = world.traces.kept
     assert check_stages(trace)[-1] == "other"
     assert (trace.machine, trace.runner) == (None, None)
+
+
+@on_virtual_time
+async def test_the_first_stage_of_a_late_delivery_is_deliver() -> None:
+    world = TracedWorld()
+    controller, (agent,) = await launched(world)
+    await agent.make_ready()
+    await say(controller, 1, JobState.COMPLETED)
+    queued_at = world.clock.now()
+    await world.clock.sleep(5.0)
+    number, now = len(world.store.inbox) + 1, world.clock.now()
+    await controller.intake.accept(delivery(number, 2, JobState.QUEUED, now, queued_at=queued_at))
+    await controller.turn()
+    assigned = await agent.take_assignment()
+    await agent.acknowledge(assigned.runner)
+    await world.clock.sleep(1.0)
+    await say(controller, 2, JobState.IN_PROGRESS, assigned.runner)
+    await controller.turn()
+    (trace,) = world.traces.kept
+    assert check_stages(trace)[0] == "deliver"
+    assert trace.stages[0].ended - trace.queued_at == pytest.approx(5.0)
