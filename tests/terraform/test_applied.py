@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 import time
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -21,8 +22,9 @@ from lab.laboratory import LabFleet, Laboratory
 from lab.terraform.commands import Terraform
 from lab.terraform.front import TerraformFront
 from lab.terraform.parts import Parts
-from tests.lab.system.harness import job, read_records, started, until
+from tests.lab.system.harness import Operator, job, read_records, started, until
 from tests.lab.system.pace import PATIENCE, yielding
+from tests.observability.prometheus import promtool
 from tests.terraform.account import (
     FLEET,
     client,
@@ -32,10 +34,13 @@ from tests.terraform.account import (
     write_variables,
 )
 from tests.terraform.authorizations import Recording, policies_of
+from tests.terraform.host_files import check_host_files
 from tests.terraform.policy_evaluation import Authorization, allows
+from tests.terraform.test_least_privilege import actions_of_the_code
 
 LOG = logging.getLogger(__name__)
 SKU = "linux.g4dn"
+OTHER_ACCOUNT = "210987654321"
 SKUS = {
     SKU: {
         "on": [{"provider": "us-east-1", "instance_types": ["g4dn.xlarge"], "capacity": ["spot"]}],
@@ -132,9 +137,11 @@ def machine_of(lab: Laboratory) -> str:
 async def serve(lab: Laboratory, front: TerraformFront, run: Run) -> None:
     """A job runs, the machine of the next one is interrupted, and destroy refuses until the last one ended."""
     await lab.start_controller()
+    began = time.monotonic()
     (first,) = lab.github.push([job("first", SKU, 60.0)])
     await until(lambda: first.conclusion == "success", PATIENCE, lab.controller.log_end)
     await until(lambda: not lab.ec2.machines_left(), PATIENCE, lab.controller.log_end)
+    LOG.info("job, until its machine is terminated: %.1f s", time.monotonic() - began)
     (second,) = lab.github.push([job("second", SKU, 86_400.0)])
     await until(lambda: started([second]), PATIENCE, lab.controller.log_end)
     await interrupt_through_the_bus(lab, front.url, machine_of(lab))
@@ -150,8 +157,30 @@ async def serve(lab: Laboratory, front: TerraformFront, run: Run) -> None:
     printed = await run("refused destroy", "destroy", "-auto-approve", fails=True)
     assert "DependencyViolation" in printed
     assert machine_of(lab)
-    lab.github.end(lab.github.jobs[-1])
+    await drain(lab)
+
+
+async def drain(lab: Laboratory) -> None:
+    """Drain the provider as docs/terraform.md says: its machine ends, and a queued job gets none."""
+    operator = Operator(lab)
+    status, printed = await operator.says("drain", "provider/us-east-1")
+    assert status == 0, printed
+    running = lab.github.jobs[-1]
+    launched = [one.id for one in lab.ec2.instances]
+    (queued,) = lab.github.push([job("queued", SKU, 60.0)])
+    lab.github.end(running)
     await until(lambda: not lab.ec2.machines_left(), PATIENCE, lab.controller.log_end)
+    # The controller knows the job, and launches nothing for it.
+    waiting = ""
+    for _ in range(100):
+        status, waiting = await operator.says("jobs")
+        assert status == 0, waiting
+        if "paused" in waiting:
+            break
+    else:
+        pytest.fail(waiting)
+    assert [one.id for one in lab.ec2.instances] == launched
+    assert not queued.starts
 
 
 async def destroy_with_backups(url: str, run: Run) -> None:
@@ -204,11 +233,72 @@ def back_up(url: str) -> None:
     s3.put_object(Bucket=bucket, Key="state.db.gz", Body=b"a backup")
 
 
+def prepare_disks_and_images(url: str) -> dict[str, Any]:
+    """Create a key of disks and an image, as their owner does. Return the variables that name them."""
+    key = client(url, "kms").create_key()["KeyMetadata"]["Arn"]
+    image = client(url, "ec2").register_image(Name="shared")["ImageId"]
+    accounts = [OTHER_ACCOUNT]
+    return {
+        "disk_key_arns": {"disks": key},
+        "image_ids": [image],
+        "image_account_ids": accounts,
+    }
+
+
+def check_made(url: str, shared: Mapping[str, Any], folder: Path) -> None:
+    """Check what `apply` made beyond what the lab's run uses. `folder` is a new one."""
+    check_disks_and_images(url, shared)
+    check_host_files(url, folder, backup_minutes=5)
+
+
+def check_scrape_config(entry: str, folder: Path) -> None:
+    """Prometheus accepts the output as an entry of its scrape configuration."""
+    file = folder / "prometheus.yml"
+    file.write_text(f"scrape_configs:\n{entry}")
+    (folder / "metrics-token").write_text("a-token")
+    done = subprocess.run(
+        [promtool(), "check", "config", file], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def check_disks_and_images(url: str, made: Mapping[str, Any]) -> None:
+    """Spot's role may use the key of disks, and the other account may launch from the image."""
+    grants = client(url, "kms").list_grants(KeyId=made["disk_key_arns"]["disks"])["Grants"]
+    role = "role/aws-service-role/spot.amazonaws.com/AWSServiceRoleForEC2Spot"
+    assert [one["GranteePrincipal"].partition(":iam::")[2].partition(":")[2] for one in grants] == [
+        role
+    ]
+    answer = client(url, "ec2").describe_image_attribute(
+        ImageId=made["image_ids"][0], Attribute="launchPermission"
+    )
+    assert answer["LaunchPermissions"] == [{"UserId": OTHER_ACCOUNT}]
+
+
+def check_nothing_shared(url: str, made: Mapping[str, Any]) -> None:
+    """`destroy` has taken back the grant and the launch permission."""
+    assert client(url, "kms").list_grants(KeyId=made["disk_key_arns"]["disks"])["Grants"] == []
+    answer = client(url, "ec2").describe_image_attribute(
+        ImageId=made["image_ids"][0], Attribute="launchPermission"
+    )
+    assert answer["LaunchPermissions"] == []
+
+
 def last_snapshots(url: str) -> int:
     """Return the number of snapshots of the controller's volume."""
     name = {"Name": "tag:Name", "Values": [f"{FLEET}-controller-store"]}
     return len(client(url, "ec2").describe_snapshots(Filters=[name])["Snapshots"])
 
+
+NOT_RECORDED = {
+    "ec2:DeleteLaunchTemplate": "the run leaves its launch template in use",
+    "ec2:DeleteVolume": "no volume outlives its machine",
+    "ec2:DescribeCapacityReservations": "no SKU has a reservation",
+    "ec2:DescribeLaunchTemplates": "the run does not look for unused launch templates",
+    "ec2:GetConsoleOutput": "every machine boots",
+    "ec2:TerminateInstances": "each machine shuts itself down, or is interrupted",
+}
+"""What the controller can call and this run does not call, each with the reason."""
 
 SESSIONS = [
     Authorization(action, "*")
@@ -239,10 +329,12 @@ async def test_from_an_empty_account_to_a_job_and_back(
         front = front_of(moto.url, lab.ec2)
         await front.start()
         try:
+            shared = await asyncio.to_thread(prepare_disks_and_images, front.url)
             more = {
                 "github": {"app_id": 1234, "scopes": [{"org": "acme", "runner_group": "gpu"}]},
                 "builder_arns": [f"arn:aws:iam::{lab.ec2.account}:role/ci"],
                 "destroy_data": False,
+                **shared,
             }
             await asyncio.to_thread(write_variables, folder, front.url, SKUS, **more)
             run = Run(Terraform(parts, folder, tmp_path, credentials(front.url)))
@@ -250,6 +342,7 @@ async def test_from_an_empty_account_to_a_job_and_back(
             await run("apply", "apply", "-auto-approve")
             printed = await run("plan", "plan", "-detailed-exitcode")
             assert "No changes." in printed
+            await asyncio.to_thread(check_made, front.url, shared, tmp_path / "host")
             # The first subnet gets another zone, and with it the host.
             zones = '-var=zones=["us-east-1b", "us-east-1a"]'
             printed = await run("plan of another zone", "plan", "-refresh=false", zones)
@@ -260,6 +353,7 @@ async def test_from_an_empty_account_to_a_job_and_back(
             file = tmp_path / "fleet.yaml"
             file.write_text(outputs["fleet_yaml"])
             assert check(file)[0] == 0, check(file)[1]
+            check_scrape_config(outputs["prometheus_scrape_config"], tmp_path)
 
             iam = client(front.url, "iam")
             policies = await asyncio.to_thread(policies_of, iam, f"{FLEET}-controller")
@@ -276,9 +370,10 @@ async def test_from_an_empty_account_to_a_job_and_back(
             await asyncio.to_thread(remains, front.url)
             await lab.controller.terminate()
             await destroy_with_backups(front.url, run)
+            await asyncio.to_thread(check_nothing_shared, front.url, shared)
         finally:
             await front.close()
-    wanted = {"ec2:CreateFleet", "ec2:CreateLaunchTemplate", "ec2:DescribeInstances"}
-    wanted |= {"sqs:DeleteMessage", "servicequotas:ListServiceQuotas"}
-    assert wanted <= {one.action for one in recording.asked.values()}
+    assert actions_of_the_code() - set(NOT_RECORDED) <= {
+        one.action for one in recording.asked.values()
+    }
     assert [one for one in recording.asked.values() if not allows(policies, one)] == []

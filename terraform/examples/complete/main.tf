@@ -14,6 +14,8 @@ provider "aws" {
   region = var.region
 }
 
+data "aws_caller_identity" "here" {}
+
 locals {
   # Every instance type of every launch option, for the choice of zones.
   instance_types = toset(flatten([for sku in values(var.skus) : [for option in sku.on : option.instance_types]]))
@@ -35,11 +37,12 @@ module "interruptions" {
 }
 
 module "permissions" {
-  source     = "../../modules/permissions"
-  fleet      = var.fleet
-  subnet_ids = module.network.private_subnet_ids
-  queue_arns = [module.interruptions.queue_arn]
-  tags       = var.tags
+  source        = "../../modules/permissions"
+  fleet         = var.fleet
+  subnet_ids    = module.network.private_subnet_ids
+  queue_arns    = [module.interruptions.queue_arn]
+  disk_key_arns = values(var.disk_key_arns)
+  tags          = var.tags
 }
 
 module "controller" {
@@ -67,6 +70,8 @@ module "runner" {
   fleet            = var.fleet
   region           = var.region
   vpc_id           = module.network.vpc_id
+  account_id       = data.aws_caller_identity.here.account_id
+  disk_key_arns    = var.disk_key_arns
   create_spot_role = var.create_spot_role
   tags             = var.tags
 
@@ -111,5 +116,7 @@ module "images" {
   source       = "../../modules/images"
   name         = var.fleet
   builder_arns = var.builder_arns
+  account_ids  = var.image_account_ids
+  image_ids    = var.image_ids
   tags         = var.tags
 }

@@ -102,6 +102,24 @@ variable "builder_arns" {
   description = "Who may build machine images. By default, there is no build role."
 }
 
+variable "image_account_ids" {
+  type        = set(string)
+  default     = []
+  description = "Other accounts that may launch machines from `image_ids`, if there are `builder_arns`."
+}
+
+variable "image_ids" {
+  type        = set(string)
+  default     = []
+  description = "The machine images for `image_account_ids`."
+}
+
+variable "disk_key_arns" {
+  type        = map(string)
+  default     = {}
+  description = "Customer-managed KMS keys of the machines' disks, by a name of your choice. The controller and spot's service-linked role may use them."
+}
+
 variable "tags" {
   type        = map(string)
   default     = {}
