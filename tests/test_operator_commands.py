@@ -331,18 +331,18 @@ def test_a_refused_token_is_reported(controller: Controller) -> None:
     assert "w" * 40 not in result.output
 
 
-def test_a_token_that_was_not_checked_is_reported_with_the_time_to_wait(
-    controller: Controller,
-) -> None:
+def test_too_many_wrong_tokens_are_reported_with_the_time_to_wait(controller: Controller) -> None:
     file = controller.file.parent / "admin-token"
     valid = file.read_text()
     for number in range(MOST):
         file.write_text(f"{number}" * 40)
         assert "refuses the token" in controller.run("unverified").stderr
-    file.write_text(valid)
+    file.write_text("x" * 40)
     result = controller.run("unverified")
     assert result.exit_code == 1
     assert re.search(r"too many wrong tokens .* try again in \d+ s", result.stderr)
+    file.write_text(valid)
+    assert controller.run("unverified").exit_code == 0
 
 
 def test_a_token_that_may_operate_is_sent_before_one_that_may_only_read(

@@ -161,8 +161,8 @@ class OperatorClient:
             )
         if error.code == 429:
             return (
-                "the controller did not check the token: too many wrong tokens came from this "
-                f"address; try again in {error.headers.get('Retry-After', '60')} s"
+                "the controller refuses the token, and too many wrong tokens came from this address; "
+                f"try again in {error.headers.get('Retry-After', '60')} s"
             )
         if error.code == 404:
             return (

@@ -34,7 +34,7 @@ from autoscaler.server.bearer import BearerTokens, bearer_token
 from autoscaler.server.bodies import Bodies, BodyRefusedError
 from autoscaler.server.queries import MalformedRequestError, Queries, UnknownNameError
 from autoscaler.server.refusal_log import RefusalLog
-from autoscaler.server.wrong_tokens import TooManyWrongTokensError, WrongTokens
+from autoscaler.server.wrong_tokens import WrongTokens
 
 MAX_MACHINES = 10_000
 """Maximum number of machines in one answer: about 5 MB."""
@@ -119,15 +119,13 @@ class AdminEndpoint:
 
     def _operator(self, request: web.Request) -> Operator | web.Response:
         """Return who has the request's token, or the refusal of the request."""
-        try:
-            self._wrong_tokens.check(request.remote)
-        except TooManyWrongTokensError as error:
-            return self._refuse(request, 429, "too_many_tokens", error.retry_after)
         token = bearer_token(request.headers.getall("Authorization", []))
         operator = self._tokens().holder_of(token)
         if operator is not None:
             return operator
-        self._wrong_tokens.note(request.remote, token)
+        wait = self._wrong_tokens.note(request.remote, token)
+        if wait > 0.0:
+            return self._refuse(request, 429, "too_many_tokens", wait)
         answer = self._refuse(request, 401, "token")
         answer.headers["WWW-Authenticate"] = "Bearer"
         return answer

@@ -26,7 +26,7 @@ from autoscaler.server.live import Live
 from autoscaler.server.queries import MalformedRequestError, UnknownNameError
 from autoscaler.server.refusal_log import RefusalLog
 from autoscaler.server.sessions import LIFETIME, Sessions
-from autoscaler.server.wrong_tokens import TooManyWrongTokensError, WrongTokens
+from autoscaler.server.wrong_tokens import WrongTokens
 
 _MAX_FORM_BYTES = 8192
 """A token of 1,024 characters takes three times as many bytes in a form, and the wanted path some."""
@@ -148,22 +148,22 @@ class ConsoleEndpoint:
             )
         token, wanted = form.get("token", "").strip(), form.get("next", "/")
         wanted = wanted if _WANTED.fullmatch(wanted) else "/"
-        try:
-            self._wrong_tokens.check(request.remote)
-        except TooManyWrongTokensError as error:
-            return self._not_checked(request, error.retry_after, wanted)
         cookie = self._sessions.open(token)
         if cookie is None:
-            self._wrong_tokens.note(request.remote, token)
+            wait = self._wrong_tokens.note(request.remote, token)
+            if wait > 0.0:
+                return self._too_many_tokens(request, wait, wanted)
             return self._refuse(request, "token", 403, "This token is not valid.", wanted)
         answer = _to(wanted)
         self._set_cookie(answer, cookie, LIFETIME)
         return answer
 
-    def _not_checked(self, request: web.Request, retry_after: Seconds, wanted: str) -> web.Response:
+    def _too_many_tokens(
+        self, request: web.Request, retry_after: Seconds, wanted: str
+    ) -> web.Response:
         seconds = max(1, math.ceil(retry_after))
         problem = (
-            "Too many wrong tokens came from this address, so that this one was not checked. "
+            "This token is not valid, and too many wrong tokens came from this address. "
             f"Try again in {seconds} s."
         )
         answer = self._refuse(request, "too_many_tokens", 429, problem, wanted)

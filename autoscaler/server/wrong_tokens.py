@@ -1,4 +1,9 @@
-"""Bounds how many wrong operators' tokens an address may try, at the sign-in and at /admin together."""
+"""Bounds how many wrong operators' tokens an address may try, at the sign-in and at /admin together.
+
+A valid token is accepted whatever else its address sent: another sender behind the same proxy must not keep an
+operator out. Tokens have at least 128 random bits, so that guesses find none at any rate. Who sends many wrong
+tokens is asked to wait.
+"""
 
 from collections import OrderedDict
 from collections.abc import Callable
@@ -12,18 +17,10 @@ MOST = 10
 """Maximum number of different wrong tokens of one address in a window. A program with an old token has one."""
 
 WINDOW: Seconds = 60.0
-"""How long they count, from the first one on: the longest time that a valid token is not checked."""
+"""How long they count, from the first one on: the longest time that an address is asked to wait."""
 
 MOST_PEERS = 1024
 """Maximum number of addresses, about 1 KB each. A further one replaces the one whose window began first."""
-
-
-class TooManyWrongTokensError(Exception):
-    """No token of this address is checked for `retry_after` seconds."""
-
-    def __init__(self, retry_after: Seconds) -> None:
-        super().__init__(f"retry after {retry_after:.0f} s")
-        self.retry_after = retry_after
 
 
 @dataclass(slots=True)
@@ -42,19 +39,13 @@ class WrongTokens:
         self._most = most
         self._tried: OrderedDict[str, _Tried] = OrderedDict()
 
-    def check(self, host: str | None) -> None:
-        """Raise TooManyWrongTokensError if no further token of this host may be checked now."""
-        tried = self._tried.get(peer_of(host or ""))
-        if tried is None or len(tried.digests) < self._most:
-            return
-        left = tried.since + WINDOW - self._clock()
-        if left > 0.0:
-            raise TooManyWrongTokensError(left)
+    def note(self, host: str | None, token: str) -> Seconds:
+        """Count a wrong token. Return how long the host should wait: 0.0 while it is within the bound.
 
-    def note(self, host: str | None, token: str) -> None:
-        """Count a wrong token. The same one counts once in a window, and an empty one is no guess."""
+        The same token counts once in a window, and an empty one is no guess.
+        """
         if not token:
-            return
+            return 0.0
         peer, now = peer_of(host or ""), self._clock()
         tried = self._tried.get(peer)
         if tried is None or now - tried.since >= WINDOW:
@@ -62,5 +53,7 @@ class WrongTokens:
             tried = self._tried[peer] = _Tried(now)
             if len(self._tried) > MOST_PEERS:
                 self._tried.popitem(last=False)
-        if len(tried.digests) < self._most:
-            tried.digests.add(token_digest(token))
+        if len(tried.digests) >= self._most:
+            return tried.since + WINDOW - now
+        tried.digests.add(token_digest(token))
+        return 0.0
