@@ -1,8 +1,8 @@
 """How soon jobs are to start: the objectives that alerts and the console measure the fleet against. Pure."""
 
 import re
-from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import lru_cache
 
 WAIT_BUCKETS = (5, 10, 20, 30, 60, 90, 120, 300, 600, 1800, 3600, 7200, 21600)
 """Seconds. A job starts on a ready machine in seconds, on a new one in minutes, without capacity in hours."""
@@ -14,14 +14,34 @@ class UnusableObjectiveError(ValueError):
     """An objective cannot be used. The text says which values can."""
 
 
+MAX_PATTERN_LENGTH = 200
+"""Maximum number of characters of a pattern for names of SKUs."""
+
+MAX_CHOICES = 4
+"""Maximum number of groups and `* + ? {}` in one alternative. With each, a failed match takes longer."""
+
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
+
+_PARTS = re.compile(
+    r"(?P<flag>^\(\?i\))"
+    r"|(?P<open>\((?:\?:)?(?!\?))"
+    r"|(?P<group>\)\??)"
+    r"|(?P<or>\|)"
+    r"|(?P<repeated>(?:\[\^?(?:[A-Za-z0-9_.-]|\\[dDwWsS._-])+\]|\\[dDwWsS._-]|[A-Za-z0-9_.-])"
+    r"(?P<repeat>(?:[*+?]|\{[0-9]{1,3}(?:,[0-9]{0,3})?\})\??)?)"
+)
+"""What a pattern may consist of: what RE2 (Prometheus) and Python's `re` read alike, and what names contain.
+
+github.com/google/re2/wiki/Syntax. A repeated group is not among it: it can make `re` try for hours.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class WaitObjective:
     """Of the jobs of the SKUs that match, the share `target` starts within `seconds` after it was queued.
 
-    `name` names the class of SKUs in labels. `skus` is a regular expression for the whole name of a SKU (RE2).
+    `name` names the class of SKUs in labels. `skus` is a regular expression for the whole name of a SKU,
+    of the syntax that `_PARTS` allows: Prometheus reads it as RE2, and the controller with `re`.
     """
 
     name: str = "all"
@@ -47,17 +67,46 @@ def parse_objective(text: str) -> WaitObjective:
     skus, seconds, target = ["", "", "", *rest.rsplit(":", 2)][-3:]
     if _NAME.fullmatch(name) is None or not skus:
         raise UnusableObjectiveError(f"{text!r} is not {OBJECTIVE_FORM}")
+    _check_pattern(skus)
     try:
-        re.compile(skus)
         return WaitObjective(name, skus, int(seconds), float(target))
-    except re.error as error:
-        raise UnusableObjectiveError(f"{skus!r} is no regular expression: {error}") from None
     except UnusableObjectiveError:
         raise
     except ValueError:
         raise UnusableObjectiveError(f"{text!r} is not {OBJECTIVE_FORM}") from None
 
 
-def objective_of(objectives: Iterable[WaitObjective], sku: str) -> WaitObjective | None:
-    """Return the first objective that matches a SKU, or None if there is none."""
+def _check_pattern(skus: str) -> None:
+    """Refuse a pattern unless Prometheus and `re` read it alike, and `re` matches quickly.
+
+    Raises: UnusableObjectiveError.
+    """
+    if len(skus) > MAX_PATTERN_LENGTH:
+        what = f"has {len(skus)} characters, and {MAX_PATTERN_LENGTH} are allowed"
+        raise UnusableObjectiveError(f"the pattern for SKUs {what}")
+    at = depth = choices = 0
+    while at < len(skus):
+        part = _PARTS.match(skus, at)
+        if part is None:
+            raise UnusableObjectiveError(
+                f"{skus!r} cannot be used from {skus[at:]!r} on: write a regular expression of letters, "
+                "digits, _ . - [] | (), \\. \\d \\w, and * + ? {} after one character"
+            )
+        at = part.end()
+        depth += (part["open"] is not None) - (part["group"] is not None)
+        choices += part["open"] is not None or part["repeat"] is not None
+        if part["or"] is not None and depth == 0:
+            choices = 0
+        if choices > MAX_CHOICES:
+            what = f"has more than {MAX_CHOICES} groups and * + ? {{}} in one alternative"
+            raise UnusableObjectiveError(f"{skus!r} {what}")
+    try:
+        re.compile(skus)
+    except re.error as error:
+        raise UnusableObjectiveError(f"{skus!r} is no regular expression: {error}") from None
+
+
+@lru_cache(maxsize=1024)
+def objective_of(objectives: tuple[WaitObjective, ...], sku: str) -> WaitObjective | None:
+    """Return the first objective that matches a SKU, or None if there is none. Matches each SKU once."""
     return next((one for one in objectives if re.fullmatch(one.skus, sku)), None)

@@ -45,8 +45,8 @@ def alert_rules(parameters: AlertParameters) -> dict[str, Any]:
     """Return the content of a rules file of Prometheus."""
     recorded = [
         rule
-        for objective in parameters.objectives
-        for rule in recorded_waits(objective, parameters.scale)
+        for index, objective in enumerate(parameters.objectives)
+        for rule in recorded_waits(objective, parameters.objectives[:index], parameters.scale)
     ]
     burning = [
         _rule(parameters, alert)
@@ -169,8 +169,9 @@ def _launches(parameters: AlertParameters) -> Iterator[Alert]:
         f"{ends} - time() < {7 * DAY * parameters.scale:g}",
         HOUR,
         "ticket",
-        "The time until GitHub gives no jobs to the runner version of {{ $labels.sku }}: "
-        "{{ $value | humanizeDuration }}.",
+        "{{ if gt $value 0.0 }}GitHub will give no more jobs to the runner version of {{ $labels.sku }} in "
+        "{{ $value | humanizeDuration }}{{ else }}GitHub gives no more jobs to the runner version of "
+        "{{ $labels.sku }}{{ end }}.",
     )
 
 

@@ -3,7 +3,7 @@
 `scale` shortens every window, so that a test sees in minutes what takes hours.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from autoscaler.model.identifiers import Seconds
@@ -26,12 +26,18 @@ def _windows() -> list[Seconds]:
     return sorted({window for _, *windows, _ in _BURN_RATES for window in windows})
 
 
-def recorded_waits(objective: WaitObjective, scale: float) -> Iterator[dict[str, Any]]:
-    """Yield rules that record the share of jobs that started too late, by SKU and window."""
+def recorded_waits(
+    objective: WaitObjective, earlier: Sequence[WaitObjective], scale: float
+) -> Iterator[dict[str, Any]]:
+    """Yield rules that record the share of jobs that started too late, by SKU and window.
+
+    A SKU that one of the `earlier` objectives matches has that one.
+    """
     name = "autoscaler_job_queue_duration_seconds"
+    others = (f"sku!~{quoted(one.skus)}" for one in earlier)
+    chosen = ",".join((f"sku=~{quoted(objective.skus)}", *others))
     for window in _windows():
         within = span(window * scale)
-        chosen = f"sku=~{quoted(objective.skus)}"
         late = (
             f'sum by (sku) (rate({name}_bucket{{{chosen},le="{objective.seconds:.1f}"}}[{within}]))'
         )

@@ -48,6 +48,8 @@ def alerts(
         alert_rules,
     )
 
+    if objective and config is not None:
+        raise typer.BadParameter("give --objective or --config, not both", param_hint="--objective")
     try:
         objectives = tuple(map(parse_objective, objective or ())) or _objectives_of(config)
     except UnusableObjectiveError as error:

@@ -33,6 +33,14 @@ VALUES = [
     ),
     (
         "fleet: ci",
+        "fleet: ci\nmetrics: {wait_objectives: ['a=x{99999999999999999999}:300:0.9']}",
+        2,
+        "metrics.wait_objectives[0]",
+        "cannot be used from '{9999",
+        "write NAME=SKUS:SECONDS:TARGET",
+    ),
+    (
+        "fleet: ci",
         "fleet: ci\nmetrics: {wait_objectives: [gpu]}",
         2,
         "metrics.wait_objectives[0]",

@@ -162,6 +162,10 @@ def alerts(rules: dict[str, Any]) -> list[dict[str, Any]]:
 def run(folder: Path, tests: list[dict[str, Any]]) -> None:
     (folder / "rules.yaml").write_text(yaml.safe_dump(alert_rules(PARAMETERS)))
     suite = {"rule_files": ["rules.yaml"], "evaluation_interval": "1s", "tests": tests}
+    promtool_tests(folder, suite)
+
+
+def promtool_tests(folder: Path, suite: dict[str, Any]) -> None:
     (folder / "tests.yaml").write_text(yaml.safe_dump(suite))
     done = subprocess.run(
         [promtool(), "test", "rules", "tests.yaml"],
@@ -283,7 +287,7 @@ def test_a_controller_that_never_got_a_webhook_is_silent(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize(
-    "objective", [r"gpu=linux\.g5\..*:300:0.99", "x=(?:a|b):300:0.9", 'x=a"b:300:0.9']
+    "objective", [r"gpu=linux\.g5\..*:300:0.99", "x=(?:a|b):300:0.9", r"x=[a-z]{2,}\.b:300:0.9"]
 )
 def test_prometheus_accepts_the_rules_of_every_objective(objective: str, tmp_path: Path) -> None:
     result = CliRunner().invoke(commands, ["alerts", "--objective", objective])
@@ -292,6 +296,31 @@ def test_prometheus_accepts_the_rules_of_every_objective(objective: str, tmp_pat
     check = [str(promtool()), "check", "rules", "rules.yaml"]
     done = subprocess.run(check, cwd=tmp_path, capture_output=True, check=False)
     assert done.returncode == 0, done.stderr
+
+
+def test_a_sku_counts_for_the_first_objective_that_matches_it(tmp_path: Path) -> None:
+    objectives = (WaitObjective("gpu", "gpu.*"), WaitObjective("all"))
+    rules = alert_rules(AlertParameters(objectives, scale=SCALE))
+    (tmp_path / "rules.yaml").write_text(yaml.safe_dump(rules))
+    name = "autoscaler_job_queue_duration_seconds"
+    every = [(f"{name}_count", ""), (f"{name}_bucket", ',le="300.0"')]
+    series = [
+        {"series": f'{one}{{sku="{sku}"{le}}}', "values": "0+1x120"}
+        for sku in ("gpu.a", "cpu")
+        for one, le in every
+    ]
+    recorded = "autoscaler:job_wait_late:ratio_3d"
+    samples = [
+        {"labels": f'{recorded}{{objective="{objective}",sku="{sku}"}}', "value": 0}
+        for objective, sku in (("all", "cpu"), ("gpu", "gpu.a"))
+    ]
+    check = {"expr": recorded, "eval_time": "100s", "exp_samples": samples}
+    suite = {
+        "rule_files": ["rules.yaml"],
+        "evaluation_interval": "1s",
+        "tests": [{"interval": "1s", "input_series": series, "promql_expr_test": [check]}],
+    }
+    promtool_tests(tmp_path, suite)
 
 
 def test_two_objectives_of_one_name_are_refused() -> None:
@@ -399,12 +428,13 @@ def test_the_objectives_of_a_fleet_are_those_of_its_console(example: Path) -> No
     assert expressions[0] == expressions[1]
     with example.open("a") as file:
         file.write("metrics: {wait_objectives: ['win=windows.*:600:0.99']}\n")
-    for arguments, name in (([], "win"), (["--objective", "x=a:300:0.9"], "x")):
-        result = run_command("alerts", "--config", example, *arguments)
-        assert result.exit_code == 0
-        rules = alerts(yaml.safe_load(result.stdout))
-        assert f'objective="{name}"' in str(rules)
-        assert 'objective="all"' not in str(rules)
+    result = run_command("alerts", "--config", example)
+    assert result.exit_code == 0
+    rules = alerts(yaml.safe_load(result.stdout))
+    assert 'objective="win"' in str(rules)
+    assert 'objective="all"' not in str(rules)
+    both = run_command("alerts", "--config", "/nope", "--objective", "x=a:300:0.9")
+    assert (both.exit_code, "--config, not both" in both.stderr) == (2, True)
 
 
 def test_a_fleet_file_that_cannot_be_used_is_refused(example: Path) -> None:
@@ -422,6 +452,8 @@ def test_a_fleet_file_that_cannot_be_used_is_refused(example: Path) -> None:
         ("x=a:301:0.9", "use one of 5, 10, 20"),
         ("x=a:300:1", "use a share such as 0.999"),
         ("x=a(:300:0.9", "is no regular expression"),
+        ("x=x{99999999999999999999}:300:0.9", "cannot be used"),
+        ('x=a"b:300:0.9', "cannot be used"),
         ("x=a:soon:0.9", "is not NAME=SKUS:SECONDS:TARGET"),
         ('a"b=a:300:0.9', "is not NAME=SKUS:SECONDS:TARGET"),
     ],
