@@ -73,7 +73,7 @@ class GitHubSettings(Section):
     webhook_secret_file: FilePath
     """A file with one webhook secret per line: the old and the new one during a rotation."""
     scopes: Annotated[tuple[ScopeSettings, ...], Field(min_length=1)]
-    """The organizations and repositories to serve; the first that covers a job gives the runner group."""
+    """The organizations and repositories to serve: at most 100. The first that covers a job gives its group."""
     registrations: Registrations = Registrations()
     """How fast the controller registers runners."""
 

@@ -51,9 +51,8 @@ def check_sizes(document: Document) -> Iterator[Problem]:
     count = _length(scopes) if scopes is not None else 0
     if count > MAX_SCOPES:
         what = f"has {count} scopes, and {MAX_SCOPES} are allowed"
-        yield document.problem(
-            ("github", "scopes"), what, "name organizations instead of repositories"
-        )
+        fix = "name an organization instead of its repositories, or run a second fleet"
+        yield document.problem(("github", "scopes"), what, fix)
     skus = document.root.child("skus")
     entries = list(skus.entries()) if skus else []
     if len(entries) > MAX_SKUS:

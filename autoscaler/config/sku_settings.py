@@ -137,13 +137,13 @@ class AccessSettings(Section):
     """Which jobs may use a SKU."""
 
     repositories: Annotated[tuple[Glob, ...], Field(min_length=1)] = ("*",)
-    """Globs over `owner/name`, case-insensitive."""
+    """Globs over `owner/name`, case-insensitive: at most 500; all SKUs have at most 5000 together."""
     forks: bool = False
     """Whether to serve jobs whose run comes from a fork, such as a pull request's."""
     public_repositories: bool = True
     """Whether to serve jobs of public repositories."""
     branches: Annotated[tuple[shapes.BranchGlob, ...], Field(min_length=1)] = ()
-    """Globs over branches, case-sensitive: only runs on such a branch, no pull request's. Default: any run."""
+    """Globs over branches, case-sensitive: only runs on such a branch, no pull request's. At most 500."""
     contact: shapes.Text | None = None
     """Where to ask for access, such as a URL: the author of a refused job sees it."""
 
@@ -154,8 +154,7 @@ class SkuSettings(Section):
     launch_options: Annotated[tuple[LaunchOptionSettings, ...], Field(min_length=1)] = Field(
         alias="on"
     )
-    """The launch options: where its machines may run, tried in order. At most 20; all SKUs have at most 2000
-    together."""
+    """Where its machines may run, tried in order: at most 20; all SKUs have at most 2000 together."""
     os: OperatingSystem = OperatingSystem.LINUX
     """`linux` or `windows`."""
     arch: Architecture = Architecture.X64
@@ -175,7 +174,7 @@ class SkuSettings(Section):
     tags: Tags = Field(default_factory=dict)
     """Tags of everything that is created for the SKU; of the same key, the provider's do not count (EC2)."""
     labels: tuple[Label, ...] = ()
-    """Labels in addition to the SKU's name."""
+    """Labels in addition to the SKU's name: at most 100; all SKUs have at most 5000 together."""
     unlabelled: bool = False
     """Whether the SKU also serves jobs that have no label of any SKU."""
     max_machines: Count | None = None
