@@ -40,8 +40,8 @@ BACKOFFS: Mapping[FailureClass, Backoff] = {
     FailureClass.HEALTH_CHECK: Backoff(600.0, 3600.0),
 }
 
-PROBES = Backoff(30.0, 900.0)
-"""Between machines in a row that did not become ready, or whose runners exited at once: each costs money."""
+FAILED_MACHINES = Backoff(30.0, 900.0)
+"""Seconds between launches while machines do not get ready or their runners exit at once. Each costs money."""
 
 
 def count_failure(
@@ -205,7 +205,7 @@ def _count(state: LedgerState, key: str, at: Instant, reason: str) -> int:
     failures = _row(known, FailureClass.UNKNOWN) + 1
     hold = 0.0
     if failures >= IN_A_ROW:
-        hold = PROBES.delay(failures - IN_A_ROW)
+        hold = FAILED_MACHINES.delay(failures - IN_A_ROW)
     state.set_cooldown(Cooldown(key, at + hold, failures, reason[:300]))
     return failures
 

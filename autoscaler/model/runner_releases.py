@@ -18,7 +18,7 @@ GRACE: Seconds = 30 * 86_400.0
 """How long after a release GitHub still gives jobs to the versions before it."""
 
 IN_USE_FOR: Seconds = 86_400.0
-"""A version is in use for a day after a machine reported it: a canary may be the newest machine for hours."""
+"""A version counts until one is reported over a day later: a canary may be the newest machine for hours."""
 
 _VERSION = re.compile(r"[0-9]{1,9}(\.[0-9]{1,9}){1,5}", re.ASCII)
 

@@ -167,8 +167,12 @@ class WatchedTelemetry(PrometheusTelemetry):
                 yield Trouble("runner_version_refused", sku, message)
         for sku, (version, at) in sorted(self._deadlines.items()):
             if at - now < VERSION_NOTICE:
-                when = f"in {duration(at - now)}" if at > now else f"since {duration(now - at)} ago"
-                message = f"GitHub gives no jobs to actions/runner {version} of its image, {when}"
+                runner = f"jobs to actions/runner {version} of its image"
+                message = (
+                    f"GitHub will give no more {runner} in {duration(at - now)}"
+                    if at > now
+                    else f"GitHub has given no {runner} for {duration(now - at)}"
+                )
                 yield Trouble("runner_version_expires", sku, message)
 
     def _of_github(self) -> Iterator[Trouble]:

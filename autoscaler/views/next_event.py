@@ -49,7 +49,7 @@ def _when_the_reason_ends(_fleet: Fleet, _job: Job, wait: Wait) -> NextEvent:
     ends = [reason.until for reason in wait.reasons if reason.until is not None]
     if not ends:
         codes = {reason.code for reason in wait.reasons}
-        # The next machine is for the others, even if a limit is the first reason.
+        # Other repositories get the next machine, even if a limit is the first reason.
         code = WaitCode.FAIR_SHARE if WaitCode.FAIR_SHARE in codes else wait.code
         return NextEvent(_UNTIL_THEN.get(code, "an operator has to act on the reason"))
     return NextEvent("the controller tries to launch a machine again", min(ends))

@@ -106,11 +106,11 @@ def test_a_runner_version_near_its_end_is_reported_before_and_after_it(watch: Wa
     def said() -> list[str]:
         return [one.message for one in watch.telemetry.troubles()]
 
-    text = "GitHub gives no jobs to actions/runner 2.338.0 of its image"
+    jobs = "jobs to actions/runner 2.338.0 of its image"
     watch.telemetry.runner_deadline(GPU, "2.338.0", watch.now + 86_400.0)
-    assert said() == [f"{text}, in 1d00h"]
+    assert said() == [f"GitHub will give no more {jobs} in 1d00h"]
     watch.now += 2 * 86_400.0
-    assert said() == [f"{text}, since 1d00h ago"]
+    assert said() == [f"GitHub has given no {jobs} for 1d00h"]
     watch.telemetry.runner_deadline(GPU, "2.339.0", None)
     assert said() == []
 
