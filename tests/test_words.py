@@ -98,7 +98,7 @@ RETIRED = {
 """By retired word or words: the term of docs/glossary.md that replaces it."""
 
 ALLOWED = re.compile(
-    r"menlo_park|client_hello|/grant\b|create-grant|KMS grant"
+    r"menlo_park|client_hello|/grant\b|create-grant|KMS grant|list_grants|\[.Grants.\]"
     r"|(?:Create|Revoke)Grant|Grant(?:IsFor|Operations)\w*"
     r"|deploy/kubernetes/\S* grants|grant the rights in deploy/kubernetes"
 )

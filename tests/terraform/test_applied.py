@@ -264,11 +264,11 @@ def check_scrape_config(entry: str, folder: Path) -> None:
 
 def check_disks_and_images(url: str, made: Mapping[str, Any]) -> None:
     """Spot's role may use the key of disks, and the other account may launch from the image."""
-    grants = client(url, "kms").list_grants(KeyId=made["disk_key_arns"]["disks"])["Grants"]
+    made_for = client(url, "kms").list_grants(KeyId=made["disk_key_arns"]["disks"])["Grants"]
     role = "role/aws-service-role/spot.amazonaws.com/AWSServiceRoleForEC2Spot"
-    assert [one["GranteePrincipal"].partition(":iam::")[2].partition(":")[2] for one in grants] == [
-        role
-    ]
+    assert [
+        one["GranteePrincipal"].partition(":iam::")[2].partition(":")[2] for one in made_for
+    ] == [role]
     answer = client(url, "ec2").describe_image_attribute(
         ImageId=made["image_ids"][0], Attribute="launchPermission"
     )
@@ -276,7 +276,7 @@ def check_disks_and_images(url: str, made: Mapping[str, Any]) -> None:
 
 
 def check_nothing_shared(url: str, made: Mapping[str, Any]) -> None:
-    """`destroy` has taken back the grant and the launch permission."""
+    """`destroy` has taken back the KMS grant and the launch permission."""
     assert client(url, "kms").list_grants(KeyId=made["disk_key_arns"]["disks"])["Grants"] == []
     answer = client(url, "ec2").describe_image_attribute(
         ImageId=made["image_ids"][0], Attribute="launchPermission"
