@@ -1,5 +1,6 @@
 """Implements the `Telemetry` port with Prometheus metrics. Each label has a bounded set of values."""
 
+import math
 from collections.abc import Iterable, Mapping
 
 from prometheus_client import CONTENT_TYPE_LATEST, Gauge
@@ -195,7 +196,7 @@ class PrometheusTelemetry(CallMetrics):
     def runner_deadline(self, sku: SkuName, version: str, at: Instant | None) -> None:  # noqa: ARG002
         """See `Telemetry.runner_deadline`. Without a deadline there is no series: 0 would be a time."""
         name = self._sku.value(sku)
-        if at is None:
+        if at is None or not math.isfinite(at):
             self._series.runner_deadline.remove(name)
         else:
             self._series.runner_deadline.labels(name).set(at)
