@@ -135,6 +135,28 @@ async def test_a_pod_is_gone_as_its_condition_announced(phase: str) -> None:
     assert notice.detail == "EvictionByEvictionAPI: why"
 
 
+@pytest.mark.case(
+    "a pod is evicted while the watch is down: only the answer to the controller's deletion shows the eviction",
+    topic="Kubernetes",
+    source="Kubernetes: Disruptions",
+)
+@pytest.mark.asyncio
+async def test_a_deleted_pod_is_gone_as_the_answer_to_its_deletion_showed() -> None:
+    """Found by seed 11460 of the worlds with clusters: the job was not reported as interrupted."""
+    status = {"phase": "Running", "conditions": [condition("True")]}
+    deleted = make_pod({"phase": "Running"}, deleted=True)
+    deleted["metadata"]["uid"] = "4b3f0a1e-0000-4000-8000-000000000002"
+    evicted = make_pod(status, deleted=True)
+    notices = PodNotices(RemovedPod(), make_settings(), ManualClock())
+    for answer in (evicted, deleted, {"kind": "Status", "status": "Success"}):
+        notices.note_deletion(answer)
+    [notice] = await received(notices)
+    await notices.close()
+    assert notice.kind is NoticeKind.SCHEDULED_CHANGE
+    assert notice.machines == (identity(evicted).machine,)
+    assert notice.detail.startswith("EvictionByEvictionAPI: why")
+
+
 @pytest.mark.asyncio
 async def test_a_condition_that_became_false_announces_nothing() -> None:
     """Kubernetes sets the condition to False if the deletion does not follow (documentation, "Disruptions")."""

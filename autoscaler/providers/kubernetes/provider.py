@@ -206,9 +206,10 @@ class KubernetesProvider:
             return f"{machine} is not a pod's name and UID"
         body = {"preconditions": {"uid": found.uid}}
         try:
-            await self._api.request(
+            pod = await self._api.request(
                 "DELETE", paths.pod(self._settings.namespace, found.name), body=body
             )
+            self.notices.note_deletion(pod)
         except ProviderError as error:
             # Conflict: a pod of this name exists with another UID, so this one does not.
             if error.code not in ("NotFound", "Conflict"):

@@ -93,6 +93,10 @@ class PodWatch:
             if self._version is not None and self._read == before:
                 raise OutcomeUnknownError("the watch ended without an event or a bookmark")
 
+    def note_existing(self, machine: ProviderMachineId) -> None:
+        """Note that a pod existed a moment ago. If the next list lacks it, it has disappeared."""
+        self._known.add(machine)
+
     async def _list(self) -> list[Change]:
         found = await list_pods(self._api, self._settings)
         pods = {identity(pod).machine: pod for pod in found.pods}
