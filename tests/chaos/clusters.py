@@ -74,10 +74,13 @@ class Connection:
     def _read(self, body: Mapping[str, Any], query: Mapping[str, str]) -> list[Any]:
         """Return the objects that the process has read: those of a list, with its last page.
 
-        The provider uses no page of an incomplete list.
+        The provider uses no page of an incomplete list. A list without a label selector has the pods of all
+        owners: it counts what nodes have left, and the provider reads no disruption in it.
         """
         if "items" not in body:
             return [body]
+        if "labelSelector" not in query:
+            return []
         objects = [*self._pages.pop(query.get("continue", ""), ()), *body["items"]]
         following = (body.get("metadata") or {}).get("continue")
         if following:
