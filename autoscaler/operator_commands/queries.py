@@ -87,7 +87,7 @@ def history(
     url: Url = None,
     token_file: TokenFile = None,
 ) -> None:
-    """Show what happened to a job, a machine or the fleet, oldest first."""
+    """Show the history of a job, a machine or the fleet. The oldest row comes first."""
     record = job_number(name) or usable_name(name)
     with connected(config, url, token_file) as client:
         found = client.ask(f"/admin/history/{client.quoted(record)}")
