@@ -6,10 +6,18 @@ import re
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from html import unescape
+from pathlib import Path
 
 import pytest
 
-from autoscaler.console.faults import CAUSE_OF, LONG_WAIT, RUNBOOK_OF, faults, verdict
+from autoscaler.console.faults import (
+    CAUSE_OF,
+    LONG_WAIT,
+    RUNBOOK_OF,
+    cause_of,
+    faults,
+    verdict,
+)
 from autoscaler.console.faults import Fault as ShownFault
 from autoscaler.console.runbooks import read_runbooks
 from autoscaler.model import events as e
@@ -36,6 +44,8 @@ from tests.console.scenes import (
 from tests.console.serving import pages
 from tests.ledger.builders import ALICE, World
 from tests.server.asked_world import AskedWorld
+
+RUNBOOKS = Path(__file__).parents[2] / "docs" / "runbooks"
 
 
 def text_of(scene: Scene, observed: tuple[Trouble, ...] = ()) -> str:
@@ -257,3 +267,12 @@ def test_every_fault_has_words_and_a_runbook_that_exists() -> None:
     assert codes <= RUNBOOK_OF.keys()
     assert set(RUNBOOK_OF.values()) <= read_runbooks().keys()
     assert CAUSE_OF.keys() - {"paused", "drained", "quarantined"} <= RUNBOOK_OF.keys()
+
+
+def test_the_index_of_the_runbooks_has_each_code_with_its_words_and_its_runbook() -> None:
+    text = (RUNBOOKS / "README.md").read_text().partition("\n## By reason code\n")[2]
+    rows = re.findall(r"^\| `(\w+)` \| (.+) \| \[(\w+)\]\((\w+)\.md\) \|$", text, re.MULTILINE)
+    assert rows == [
+        (code, cause_of(code), runbook, runbook) for code, runbook in sorted(RUNBOOK_OF.items())
+    ]
+    assert len(rows) == text.count("\n| `")
