@@ -10,6 +10,7 @@ from autoscaler.config.settings import Settings
 from autoscaler.config.sku_settings import SkuSettings
 from autoscaler.model.identifiers import Seconds
 from autoscaler.model.labels import label_set
+from autoscaler.model.wait_objectives import objective_of
 
 UNTIMED_JOB: Seconds = 6 * 3600.0
 """GitHub's default for `timeout-minutes` (docs.github.com, workflow syntax). A job that sets it may run
@@ -31,6 +32,7 @@ def find_warnings(document: Document, settings: Settings) -> Iterator[Problem]:
     yield from _unlabelled(document, settings)
     yield from _globs_without_match(document, settings)
     yield from _access_outside_scopes(document, settings)
+    yield from _objectives_without_sku(document, settings)
     yield from _minimums(document, settings)
     yield from _short_times(document, settings)
 
@@ -87,6 +89,14 @@ def _access_outside_scopes(document: Document, settings: Settings) -> Iterator[P
             path = ("skus", name, "access", "repositories", index)
             what = f"{show(glob)} matches nothing in github.scopes"
             yield document.problem(path, what, "add a scope, or correct the glob", warning=True)
+
+
+def _objectives_without_sku(document: Document, settings: Settings) -> Iterator[Problem]:
+    for index, objective in enumerate(settings.metrics.wait_objectives):
+        if not any(objective_of((objective,), name) for name in settings.skus):
+            path = ("metrics", "wait_objectives", index)
+            what = f"{show(objective.skus)} matches no SKU"
+            yield document.problem(path, what, "correct it, or remove it", warning=True)
 
 
 def _minimums(document: Document, settings: Settings) -> Iterator[Problem]:

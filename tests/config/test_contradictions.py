@@ -246,6 +246,17 @@ def test_a_scope_without_a_sku_is_a_warning(folder: Folder) -> None:
     assert warning.warning
 
 
+def test_an_objective_that_matches_no_sku_is_a_warning(folder: Folder) -> None:
+    """A SKU's name has to match from its first character to its last."""
+    text = f"{MINIMAL}metrics:\n  wait_objectives:\n"
+    for objective in ("gpu=a|gpu:300:0.99", "prefix=gp:60:0.9", "rest=.*:600:0.9"):
+        text += f"    - {objective}\n"
+    (warning,) = folder.load(text).warnings
+    assert (warning.key, warning.warning) == ("metrics.wait_objectives[1]", True)
+    assert (warning.what, warning.fix) == ('"gp" matches no SKU', "correct it, or remove it")
+    assert warning.line == text.count("\n") - 1
+
+
 @pytest.mark.parametrize("kind", ["ec2", "kubernetes"])
 def test_a_provider_without_its_section_s_values_is_an_error(folder: Folder, kind: str) -> None:
     text = changed(("skus:", f"  empty:\n    {kind}:\nskus:"))
