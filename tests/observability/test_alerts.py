@@ -255,24 +255,60 @@ def test_jobs_that_start_late_fire_by_how_fast_they_use_up_the_budget(
     late: float, severities: list[str], tmp_path: Path
 ) -> None:
     """With a target of 99 %, 1 % may be late: 5 % is 5 times the budget, 8 % 8 times, 50 % 50 times."""
-    steps, jobs = 300, 100
-    rows = (("300.0", (1.0 - late) * jobs), ("+Inf", jobs))
+    checks = [burning(QUIET, []), burning(QUIET + 300, severities)]
+    run(tmp_path, [burn([(0.0, QUIET), (late, 300)], 100, checks)])
+
+
+def test_jobs_that_start_in_time_again_resolve_the_alert_within_its_short_windows(
+    tmp_path: Path,
+) -> None:
+    """The long windows still hold the late starts. The short ones are 5, 30 and 360 s here."""
+    end = QUIET + 300
+    checks = [
+        burning(end, ["page", "page", "ticket"]),
+        burning(end + 10, ["page", "ticket"]),
+        burning(end + 35, ["ticket"]),
+        burning(end + 345, ["ticket"]),
+        burning(end + 360, []),
+        {
+            "expr": 'count(autoscaler:job_wait_late:ratio_3d{sku="gpu.a"} > 0.1)',
+            "eval_time": f"{end + 360}s",
+            "exp_samples": [{"labels": "{}", "value": 1}],
+        },
+    ]
+    run(tmp_path, [burn([(0.0, QUIET), (0.5, 300), (0.0, 400)], 100, checks)])
+
+
+def burn(
+    phases: list[tuple[float, int]], jobs: int, checks: list[dict[str, Any]]
+) -> dict[str, Any]:
+    """Return a test with `jobs` starts a second. Each phase is the share that starts late, and its seconds."""
     name = "autoscaler_job_queue_duration_seconds"
-    series = [
-        {"series": f'{name}_bucket{{sku="gpu.a",le="{le}"}}', "values": f"0+{rate:g}x{steps}"}
-        for le, rate in rows
-    ]
-    series.append({"series": f'{name}_count{{sku="gpu.a"}}', "values": f"0+{jobs}x{steps}"})
-    samples = [
-        {"labels": f'{{severity="{one}"}}', "value": severities.count(one)}
-        for one in sorted(set(severities))
-    ]
-    check = {
-        "expr": 'count by (severity) (ALERTS{alertname="JobsStartLate",alertstate="firing"})',
-        "eval_time": f"{steps}s",
-        "exp_samples": samples,
+    in_time, total = ["0"], 0.0
+    for late, seconds in phases:
+        for _ in range(seconds):
+            total += jobs * (1.0 - late)
+            in_time.append(f"{total:.10g}")
+    every = f"0+{jobs}x{len(in_time) - 1}"
+    rows = {
+        f'{name}_bucket{{sku="gpu.a",le="300.0"}}': " ".join(in_time),
+        f'{name}_bucket{{sku="gpu.a",le="+Inf"}}': every,
+        f'{name}_count{{sku="gpu.a"}}': every,
     }
-    run(tmp_path, [{"interval": "1s", "input_series": series, "promql_expr_test": [check]}])
+    series = [{"series": one, "values": values} for one, values in rows.items()]
+    return {"interval": "1s", "input_series": series, "promql_expr_test": checks}
+
+
+def burning(at: int, severities: list[str]) -> dict[str, Any]:
+    """Return a check that JobsStartLate fires with these severities, and with no others."""
+    return {
+        "expr": 'count by (severity) (ALERTS{alertname="JobsStartLate",alertstate="firing"})',
+        "eval_time": f"{at}s",
+        "exp_samples": [
+            {"labels": f'{{severity="{one}"}}', "value": severities.count(one)}
+            for one in sorted(set(severities))
+        ],
+    }
 
 
 def test_a_controller_that_never_got_a_webhook_is_silent(tmp_path: Path) -> None:
