@@ -1,5 +1,7 @@
 """Builds a machine image with Packer, from a recipe of ami/ and the values of versions.yaml."""
 
+import contextlib
+import os
 import signal
 import subprocess
 from collections.abc import Mapping
@@ -107,7 +109,9 @@ def run_packer(words: list[str]) -> int:
     """Run Packer in this terminal; return its exit status.
 
     SIGINT and SIGTERM reach Packer once, as SIGINT, and it then deletes the build machine. Packer has a session
-    of its own, so that a terminal does not send it another SIGINT.
+    of its own, so that a terminal does not send it another SIGINT. Its process group gets the signal, as a
+    terminal would send it: Packer builds in a child process, and the parent ignores SIGINT (Packer's main.go,
+    `panicwrap.Wrap`).
     Raises BuildError if Packer is not on the PATH.
     """
     process: subprocess.Popen[bytes] | None = None
@@ -116,7 +120,7 @@ def run_packer(words: list[str]) -> int:
     def interrupt(_number: int, _frame: FrameType | None) -> None:
         nonlocal interrupted
         if process is not None and not interrupted:
-            process.send_signal(signal.SIGINT)
+            _interrupt(process)
         interrupted = True
 
     # Before Packer starts, so that no signal ends this program and leaves Packer running.
@@ -124,7 +128,7 @@ def run_packer(words: list[str]) -> int:
     try:
         process = _start_packer(words)
         if interrupted:
-            process.send_signal(signal.SIGINT)
+            _interrupt(process)
         status = process.wait()
     finally:
         for one, handler in before.items():
@@ -132,6 +136,11 @@ def run_packer(words: list[str]) -> int:
     if interrupted:
         raise KeyboardInterrupt
     return status
+
+
+def _interrupt(process: subprocess.Popen[bytes]) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGINT)
 
 
 def _start_packer(words: list[str]) -> subprocess.Popen[bytes]:

@@ -107,5 +107,7 @@ def test_an_interrupted_build_leaves_no_machine(
 ) -> None:
     folder = make_folder(tmp_path_factory, "interrupted")
     output, status, left = asyncio.run(_interrupt(folder))
+    assert "Cancelling build after receiving interrupt" in output
+    assert "image-build: step seal" not in output
     assert "Terminating the source AWS instance" in output
     assert (status != 0, left) == (True, 0)
