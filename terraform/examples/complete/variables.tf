@@ -39,7 +39,7 @@ variable "zone_id" {
 variable "operator_cidrs" {
   type        = list(string)
   default     = []
-  description = "From where operators and Prometheus connect to port 8443."
+  description = "The addresses from which operators and Prometheus connect to port 8443."
 }
 
 variable "image" {
@@ -93,13 +93,13 @@ variable "destroy_data" {
 variable "alarm_actions" {
   type        = list(string)
   default     = []
-  description = "What alarms notify: ARNs of SNS topics."
+  description = "ARNs of the SNS topics that CloudWatch notifies when an alarm starts and ends."
 }
 
 variable "builder_arns" {
   type        = list(string)
   default     = []
-  description = "Who may build machine images. By default, there is no build role."
+  description = "ARNs of the roles and users that may build machine images. By default, there is no build role."
 }
 
 variable "image_account_ids" {
@@ -123,5 +123,5 @@ variable "disk_key_arns" {
 variable "tags" {
   type        = map(string)
   default     = {}
-  description = "Tags of everything that is created."
+  description = "Tags of everything that Terraform creates."
 }

@@ -78,7 +78,7 @@ variable "zone_id" {
 variable "webhook_cidrs" {
   type        = list(string)
   default     = ["0.0.0.0/0"]
-  description = "Who may connect to port 443, which serves /webhook alone. GitHub's addresses are `hooks` of https://api.github.com/meta; they change, and every delivery is signed."
+  description = "The addresses that may connect to port 443, which serves /webhook alone. By default all: GitHub signs each delivery, and its addresses change (`hooks` of https://api.github.com/meta)."
 
   validation {
     condition     = alltrue([for one in var.webhook_cidrs : can(cidrnetmask(one))])
@@ -88,7 +88,7 @@ variable "webhook_cidrs" {
 
 variable "machine_cidrs" {
   type        = list(string)
-  description = "Who may connect to port 8443: the addresses of machines (of their NAT gateways, if the load balancer is not internal), operators and Prometheus."
+  description = "The addresses that may connect to port 8443: those of machines (of their NAT gateways, if the load balancer is not internal), operators and Prometheus."
 
   validation {
     condition     = alltrue([for one in var.machine_cidrs : can(cidrnetmask(one))])
@@ -238,7 +238,7 @@ variable "backup_minutes" {
 variable "backup_days" {
   type        = number
   default     = 7
-  description = "Days for which earlier backups are kept."
+  description = "Days for which S3 keeps earlier backups."
 
   validation {
     condition     = var.backup_days >= 1

@@ -34,7 +34,7 @@ variable "github" {
       repositories = optional(list(string))
     }))
   })
-  description = "The GitHub App and what it serves: `github` of fleet.yaml."
+  description = "The GitHub App and its scopes: `github` of fleet.yaml."
 
   validation {
     condition     = length(var.github.scopes) > 0

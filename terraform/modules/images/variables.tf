@@ -10,7 +10,7 @@ variable "name" {
 
 variable "builder_arns" {
   type        = list(string)
-  description = "Who may build images: ARNs of roles or users that may assume the build role."
+  description = "ARNs of the roles and users that may build images: they may assume the build role."
 
   validation {
     condition     = length(var.builder_arns) > 0 && alltrue([for one in var.builder_arns : can(regex("^arn:[^:]+:iam::[0-9]{12}:(root|(role|user)/[A-Za-z0-9+=,.@_/-]+)$", one))])

@@ -57,7 +57,7 @@ variable "dead_letter_queue_name" {
 variable "alarm_actions" {
   type        = list(string)
   default     = []
-  description = "What an alarm and its end notify: ARNs of SNS topics."
+  description = "ARNs of the SNS topics that CloudWatch notifies when an alarm starts and ends."
 
   validation {
     condition     = alltrue([for one in var.alarm_actions : startswith(one, "arn:")])

@@ -1,6 +1,6 @@
 variable "fleet" {
   type        = string
-  description = "Name of the fleet, as `fleet` of fleet.yaml. The controller may change only what has this tag."
+  description = "Name of the fleet, as `fleet` of fleet.yaml. The controller may change only resources with this tag."
 
   validation {
     condition     = can(regex("^[a-z0-9]([a-z0-9-]{0,30}[a-z0-9])?$", var.fleet))

@@ -10,7 +10,7 @@ variable "fleet" {
 
 variable "region" {
   type        = string
-  description = "The region, for names: IAM's names hold for all regions of an account."
+  description = "The region. It is in the names of roles, because an account has the same roles in all regions."
 
   validation {
     condition     = can(regex("^[a-z]{2,}(-[a-z]+)+-[0-9]$", var.region))
@@ -46,7 +46,7 @@ variable "account_id" {
 variable "egress_cidrs" {
   type        = set(string)
   default     = ["0.0.0.0/0"]
-  description = "Where machines may connect to. They need GitHub and the controller, and jobs usually need the internet."
+  description = "The addresses to which machines may connect. They need GitHub and the controller, and jobs usually need the internet."
 
   validation {
     condition     = alltrue([for one in var.egress_cidrs : can(cidrhost(one, 0))])
@@ -96,7 +96,7 @@ variable "disk_key_arns" {
 variable "create_spot_role" {
   type        = bool
   default     = false
-  description = "Create the service-linked role AWSServiceRoleForEC2Spot. An account has one, which may exist already: `aws iam get-role --role-name AWSServiceRoleForEC2Spot`."
+  description = "Create the service-linked role AWSServiceRoleForEC2Spot. An account has at most one. `aws iam get-role --role-name AWSServiceRoleForEC2Spot` shows whether it exists."
 }
 
 variable "tags" {
