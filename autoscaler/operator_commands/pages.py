@@ -34,6 +34,7 @@ def print_status(seen: Answer, *, every: bool) -> None:
         print_table(
             ("SKU", "waiting", "oldest", "why", "running", "booting", "ready", "machines"),
             [_sku_row(one) for one in busy],
+            long=("SKU", "why"),
         )
     if hidden := len(seen["skus"]) - len(busy):
         which = f"{counted(hidden, 'SKU')} {'has' if hidden == 1 else 'have'}"
@@ -45,7 +46,7 @@ def _print_troubles(troubles: list[Answer]) -> None:
         typer.echo("nothing is wrong")
         return
     rows = [(one["code"], one["about"], one["message"]) for one in troubles]
-    print_table(("code", "where", "what is wrong"), rows)
+    print_table(("code", "where", "what is wrong"), rows, long=("what is wrong",))
 
 
 def _sku_row(one: Answer) -> tuple[object, ...]:
@@ -82,6 +83,7 @@ def print_jobs(jobs: list[Answer], *, running: bool) -> None:
                 )
                 for job in jobs
             ],
+            long=("SKU", "repository", "name"),
         )
         return
     print_table(
@@ -98,6 +100,7 @@ def print_jobs(jobs: list[Answer], *, running: bool) -> None:
             )
             for job in jobs
         ],
+        long=("SKU", "repository", "name"),
     )
 
 
@@ -128,6 +131,7 @@ def print_machines(machines: list[Answer]) -> None:
             )
             for one in machines
         ],
+        long=("SKU", "where", "ID at its provider", "note"),
     )
 
 
@@ -139,6 +143,7 @@ def print_history(rows: list[Answer]) -> None:
             (moment(row["at"]), row["kind"], row["record"], row["event"], _with_code(row))
             for row in rows
         ],
+        long=("detail",),
     )
 
 
@@ -209,19 +214,17 @@ def _next(event: Answer) -> str:
 
 
 def _print_tried(tried: list[Answer]) -> None:
-    print_table(
-        ("SKU", "offering", "$/hour", "now", "until"),
-        [
-            (
-                one["sku"],
-                one["offering"],
-                f"{one['dollars_per_hour']:.3f}",
-                one["held"] or "may be launched",
-                moment(one["until"]),
-            )
-            for one in tried
-        ],
-    )
+    rows = [
+        (
+            one["sku"],
+            one["offering"],
+            f"{one['dollars_per_hour']:.3f}",
+            one["held"] or "may be launched",
+            moment(one["until"]),
+        )
+        for one in tried
+    ]
+    print_table(("SKU", "offering", "$/hour", "now", "until"), rows, long=("SKU", "now"))
 
 
 def _of(count: int, limit: int | None) -> str:
@@ -252,6 +255,7 @@ def print_preview(found: Answer) -> None:
         print_table(
             ("jobs", "SKU", "would wait for", "reason"),
             [(one["count"], one["sku"], one["code"], one["message"]) for one in seen["waiting"]],
+            long=("SKU", "reason"),
         )
     if count := seen["without_sku"]:
         jobs = "1 queued job" if count == 1 else f"{count} queued jobs"
@@ -268,18 +272,16 @@ def _print_launches(launches: list[Answer]) -> None:
     if not launches:
         typer.echo("no machine would be launched")
         return
-    print_table(
-        ("launch", "SKU", "where", "an hour"),
-        [
-            (
-                one["count"],
-                one["sku"],
-                f"{one['provider']} {one['capacity_type']}",
-                f"${one['dollars_per_hour']:,.2f}",
-            )
-            for one in launches
-        ],
-    )
+    rows = [
+        (
+            one["count"],
+            one["sku"],
+            f"{one['provider']} {one['capacity_type']}",
+            f"${one['dollars_per_hour']:,.2f}",
+        )
+        for one in launches
+    ]
+    print_table(("launch", "SKU", "where", "an hour"), rows, long=("SKU",))
 
 
 def _print_terminations(shown: list[Answer], total: int) -> None:
@@ -290,6 +292,7 @@ def _print_terminations(shown: list[Answer], total: int) -> None:
     print_table(
         ("terminate", "SKU", "reason", "why"),
         [(one["machine"], one["sku"], one["reason"], one["why"]) for one in shown],
+        long=("SKU", "why"),
     )
     if total > len(shown):
         typer.echo(f"... and {total - len(shown)} more")
