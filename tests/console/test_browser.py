@@ -122,6 +122,10 @@ async def test_an_open_page_shows_a_change_without_a_reload(shown: Shown) -> Non
         await one.page.get_by_text("Live.").wait_for()
         await one.page.evaluate("window.unchanged = true")
         before = await one.page.locator("footer time").inner_text()
+        heading, news = one.page.get_by_role("heading", level=1), one.page.get_by_role("status")
+        verdict = await heading.inner_text()
+        await one.page.evaluate("document.getElementById('verdict').textContent = 'Fine'")
+        assert await news.inner_text() == ""
         assert clock.stopped_at is not None
         clock.stopped_at += 60.0
         past.changes += 1
@@ -131,6 +135,8 @@ async def test_an_open_page_shows_a_change_without_a_reload(shown: Shown) -> Non
             past.changes += 1
             await asyncio.sleep(0.1)
         assert await one.page.evaluate("window.unchanged")
+        # A screen reader announces the status.
+        assert await news.inner_text() == await heading.inner_text() == verdict
         assert one.complaints == []
 
 

@@ -6,12 +6,18 @@
   const RELOAD_WITHOUT_EVENTS = 15000;
   const live = document.getElementById("live");
   const main = document.getElementById("content");
+  const news = document.getElementById("news");
   let loading = false;
   let stale = false;
 
   function say(text, state) {
     if (live.textContent !== text) live.textContent = text;
     live.className = `live ${state}`;
+  }
+
+  function verdict() {
+    const heading = document.getElementById("verdict");
+    return heading ? heading.textContent : "";
   }
 
   function isInUse() {
@@ -26,12 +32,10 @@
     const open = new Set([...main.querySelectorAll("details[open]")].map((one) => one.id));
     const focused = main.contains(document.activeElement) ? document.activeElement.getAttribute("href") : null;
     const scrolled = [...main.querySelectorAll(".grid-wrap")].map((one) => one.scrollLeft);
-    const heading = main.querySelector("h1");
-    const fresh = next.getElementById("content");
-    const freshHeading = fresh.querySelector("h1");
-    // A heading that did not change stays, so that screen readers do not announce it again.
-    if (heading && freshHeading && heading.isEqualNode(freshHeading)) freshHeading.replaceWith(heading);
-    main.replaceChildren(...fresh.childNodes);
+    const before = verdict();
+    main.replaceChildren(...next.getElementById("content").childNodes);
+    // Screen readers announce a text that appears in a status of the page, and not one in a new element.
+    if (verdict() !== before) news.textContent = verdict();
     for (const one of main.querySelectorAll("details")) one.open = open.has(one.id);
     main.querySelectorAll(".grid-wrap").forEach((one, index) => { one.scrollLeft = scrolled[index] || 0; });
     if (focused) {
