@@ -6,7 +6,6 @@ import logging
 import re
 import shutil
 import subprocess
-import sys
 import time
 from collections.abc import Mapping
 from datetime import UTC, datetime
@@ -34,6 +33,7 @@ from tests.terraform.account import (
     write_variables,
 )
 from tests.terraform.authorizations import Recording, policies_of
+from tests.terraform.fleet_files import check
 from tests.terraform.host_files import check_host_files
 from tests.terraform.policy_evaluation import Authorization, allows
 from tests.terraform.test_least_privilege import actions_of_the_code
@@ -93,13 +93,6 @@ def adapted(produced: str, lab: Laboratory) -> dict[str, Any]:
     for name in ("github-app.pem", "webhook-secret", "admin-token"):
         shutil.copy(lab.folder / name, lab.folder / "secrets" / name)
     return made
-
-
-def check(file: Path) -> tuple[int, str]:
-    """Run `autoscaler check --skip-files`."""
-    command = [sys.executable, "-m", "autoscaler.cli", "check", "--skip-files", str(file)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    return done.returncode, done.stdout + done.stderr
 
 
 async def interrupt_through_the_bus(lab: Laboratory, url: str, instance: str) -> None:

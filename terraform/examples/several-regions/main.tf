@@ -35,6 +35,12 @@ variable "certificate_arn" {
   description = "The ACM certificate of `domain_name`, in us-east-1."
 }
 
+variable "operator_cidrs" {
+  type        = list(string)
+  default     = []
+  description = "The addresses from which operators and Prometheus connect to port 8443."
+}
+
 variable "image" {
   type        = string
   description = "The container image of the controller."
@@ -90,7 +96,7 @@ module "controller" {
   certificate_arn          = var.certificate_arn
   image                    = var.image
   secret_arns              = var.secret_arns
-  machine_cidrs            = concat(module.us_east_1.nat_addresses, module.us_west_2.nat_addresses)
+  machine_cidrs            = concat(module.us_east_1.nat_addresses, module.us_west_2.nat_addresses, var.operator_cidrs)
   policy_arns = {
     us-east-1 = module.us_east_1.policy_arn
     us-west-2 = module.us_west_2.policy_arn

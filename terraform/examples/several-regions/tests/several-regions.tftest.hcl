@@ -102,10 +102,16 @@ variables {
   fleet           = "ci-gpu"
   domain_name     = "fleet.example.com"
   certificate_arn = "arn:aws:acm:us-east-1:123456789012:certificate/1"
+  operator_cidrs  = ["203.0.113.0/24"]
   image           = "registry.example.com/gpu-runner-autoscaler:0.1.0"
   github          = { app_id = 1234, scopes = [{ org = "acme", runner_group = "gpu" }] }
   limits          = { machines = 10 }
-  skus            = { linux = { on = [for region in ["us-east-1", "us-west-2"] : { provider = region, instance_types = ["g5.xlarge"] }] } }
+  skus = {
+    "linux.g5" = {
+      on    = [for region in ["us-east-1", "us-west-2"] : { provider = region, instance_types = ["g5.xlarge"] }]
+      image = { name = "gpu-runner-linux-*", owner = "self" }
+    }
+  }
   secret_arns = {
     github_app_private_key = "arn:aws:secretsmanager:us-east-1:123456789012:secret:app-1"
     webhook_secret         = "arn:aws:secretsmanager:us-east-1:123456789012:secret:hook-1"
