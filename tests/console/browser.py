@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Literal
 
+from axe_playwright_python.async_playwright import Axe
 from playwright.async_api import Browser, BrowserContext, Page, async_playwright
 
 from tests.console.serving import READER, Console
@@ -72,6 +73,15 @@ class Tab:
         both = "[document.documentElement.scrollWidth, document.documentElement.clientWidth]"
         content, window = await self.page.evaluate(both)
         return content, window
+
+    async def inaccessible(self) -> list[str]:
+        """Return what axe-core finds that readers with a disability cannot use: WCAG and best practices."""
+        found = await Axe().run(self.page)
+        return [
+            f"{one['id']}: {one['help']}: {node['html']}"
+            for one in found.response["violations"]
+            for node in one["nodes"]
+        ]
 
 
 @asynccontextmanager

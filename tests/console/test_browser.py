@@ -101,6 +101,33 @@ async def test_every_page_fits_a_phone_and_the_browser_complains_about_none(
         assert one.complaints == []
 
 
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+async def test_axe_finds_no_page_that_a_reader_cannot_use(
+    shown: Shown, scheme: Literal["light", "dark"]
+) -> None:
+    machine = shown.scene.queries.machines(None, None, 1)[0].id
+    waiting = shown.scene.queries.waiting_jobs(None, 1)[0].id
+    async with tab(shown.browser, shown.console, scheme=scheme) as one:
+        await one.page.goto("/")
+        assert await one.inaccessible() == []
+        await sign_in(one)
+        for path in (*PAGES, f"/machines/{machine}", f"/jobs/{waiting}"):
+            await one.page.goto(path)
+            assert await one.inaccessible() == [], path
+
+
+async def test_axe_finds_a_text_without_contrast_and_an_input_without_a_label(shown: Shown) -> None:
+    async with tab(shown.browser, shown.console) as one:
+        await sign_in(one)
+        faint = "<p>Faint</p><input>"
+        await one.page.evaluate(
+            "html => document.getElementById('content').innerHTML = html", faint
+        )
+        await one.page.evaluate("document.querySelector('main p').style.color = '#ddd'")
+        found = {problem.partition(":")[0] for problem in await one.inaccessible()}
+        assert {"color-contrast", "label"} <= found
+
+
 async def test_the_basics_work_without_javascript(shown: Shown) -> None:
     async with tab(shown.browser, shown.console, scripts=False) as one:
         await sign_in(one)
