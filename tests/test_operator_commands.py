@@ -55,7 +55,7 @@ OURS = UnverifiedMachine(
     SkuName("gpu"),
     1_700_000_000.0,
     "2023-11-14",
-    "of a call that is not in the store",
+    "of a launch request that is not in the store",
     "autoscaler terminate x-i-1",
 )
 OTHER = UnverifiedMachine(
@@ -203,7 +203,7 @@ def test_unverified_prints_a_line_for_each_machine_and_exits_with_1(controller: 
     result = controller.run("unverified")
     assert result.exit_code == 1, result.output
     assert result.stdout.splitlines() == [
-        "x-i-1 east i-1 gpu since 2023-11-14 22:13:20Z: of a call that is not in the store; "
+        "x-i-1 east i-1 gpu since 2023-11-14 22:13:20Z: of a launch request that is not in the store; "
         "autoscaler terminate x-i-1",
         "east i-2 gpu?[2J launched 2023-11-13: made by another; adopt",
     ]

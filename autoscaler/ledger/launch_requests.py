@@ -70,7 +70,7 @@ def on_launch_request_recorded(state: LedgerState, event: LaunchRequestRecorded)
     for slot, machine_id in enumerate(event.slots):
         machine = new_slot(request, machine_id, slot, event.at, dollars, quota_usage)
         state.add(machine)
-        state.note(machine, event.at, "requested", f"call {request.id}")
+        state.note(machine, event.at, "requested", f"launch request {request.id}")
 
 
 def on_launch_request_prepared(state: LedgerState, event: LaunchRequestPrepared) -> None:

@@ -52,8 +52,8 @@ def test_the_history_shows_a_launch_from_request_to_ready() -> None:
     fewer = "the provider gave fewer and no reason"
     assert rows == [
         (1.0, "launch_request", "c", "recorded", "2 x gpu"),
-        (1.0, "machine", "c0", "requested", "call c"),
-        (1.0, "machine", "c1", "requested", "call c"),
+        (1.0, "machine", "c0", "requested", "launch request c"),
+        (1.0, "machine", "c1", "requested", "launch request c"),
         (3.0, "launch_request", "c", "sent", "attempt 1"),
         (4.0, "machine", "c0", "launched", "i-1"),
         (4.0, "machine", "c1", "failed", fewer),
