@@ -1,9 +1,12 @@
 """Builds a container image with docker, podman or buildah."""
 
+import os
 import platform as host
+import signal
 import subprocess
 from importlib.metadata import version as installed
 from pathlib import Path
+from typing import Never
 
 from autoscaler.images.load import VersionsFile
 from autoscaler.images.recipes import RECIPES, Build
@@ -66,10 +69,17 @@ def _git(root: Path, *words: str) -> str:
     return done.stdout.strip() if done.returncode == 0 else ""
 
 
-def run(command: list[str]) -> int:
-    """Run the engine in this terminal, and return its exit status. Raises BuildError if it is missing."""
+def run(command: list[str]) -> Never:
+    """Replace this process by the engine, so that the engine gets its signals and gives the exit status.
+
+    As a child of `subprocess.run`, the engine would be killed a quarter of a second after Ctrl-C, and would
+    leave its container behind. Raises BuildError if the engine is missing.
+    """
+    # Python ignores these signals, and the engine would inherit that. It ends like the user's own call.
+    for number in (signal.SIGPIPE, signal.SIGXFSZ):
+        signal.signal(number, signal.SIG_DFL)
     try:
-        return subprocess.run(command, check=False).returncode  # noqa: S603 - as the user chose
+        os.execvp(command[0], command)  # noqa: S606 - as the user chose
     except OSError as error:
         message = (
             f"cannot run {command[0]}: {error.strerror}; install it, or choose another --engine"

@@ -185,7 +185,7 @@ def build(
         if show:
             typer.echo(shlex.join(command))
             return
-        raise typer.Exit(run(command))
+        run(command)
 
 
 DRIVER_BUDGET = 2430

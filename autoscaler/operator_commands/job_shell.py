@@ -58,4 +58,4 @@ def shell(
         if show:
             typer.echo(shlex.join(words))
             return
-        raise typer.Exit(run(words))
+        run(words)

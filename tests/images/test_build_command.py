@@ -4,8 +4,8 @@ import json
 import os
 import platform
 import shlex
+import signal
 import subprocess
-import sys
 from itertools import pairwise
 from pathlib import Path
 
@@ -15,15 +15,11 @@ from typer.testing import CliRunner, Result
 from autoscaler.cli import commands
 from autoscaler.images.load import load_versions
 from autoscaler.images.recipes import RECIPES
+from tests.images.engines import end_of, recording_engine, slow_engine, started
 from tests.images.versions import written
 
 ROOT = Path(__file__).parents[2]
 SHIPPED = ROOT / "autoscaler" / "images" / "versions.yaml"
-ENGINE = """#!{python}
-import json, sys
-json.dump(sys.argv, open({calls!r}, "w"))
-sys.exit(7)
-"""
 
 
 def run(*arguments: str | Path) -> Result:
@@ -104,21 +100,40 @@ def test_a_changed_clone_is_labelled_as_such_and_a_folder_without_git_has_no_rev
 
 @pytest.mark.parametrize("engine", ["docker", "podman", "buildah"])
 def test_the_engine_runs_with_further_options_and_gives_the_exit_status(
-    engine: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    engine: str, tmp_path: Path
 ) -> None:
-    calls = tmp_path / "calls"
-    program = tmp_path / engine
-    program.write_text(ENGINE.format(python=sys.executable, calls=str(calls)))
-    program.chmod(0o755)
-    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
-    tags = ("--tag", "one:1", "--tag", "two:2")
-    result = run("controller", "--root", ROOT, "--engine", engine, *tags, "--", "--push")
-    assert result.exit_code == 7
+    calls = recording_engine(tmp_path, engine, 7)
+    words = [
+        "controller",
+        "--root",
+        str(ROOT),
+        "--engine",
+        engine,
+        "--tag",
+        "one:1",
+        "--tag",
+        "two:2",
+    ]
+    with started(tmp_path, "build", *words, "--", "--push") as process:
+        assert end_of(process) == ("", "", 7)
     command = json.loads(calls.read_text())
-    assert command[0] == str(program)
+    assert command[0] == str(tmp_path / engine)
     assert command[1] == "build"
     assert options(command)["--tag"] == ["one:1", "two:2"]
     assert command[-2:] == ["--push", str(ROOT)]
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("terminal", [True, False], ids=["group", "process"])
+def test_the_engine_cleans_up_after_a_signal(tmp_path: Path, number: int, terminal: bool) -> None:
+    """A terminal sends a signal to the process group; `kill` sends it to one process."""
+    slow_engine(tmp_path, "podman")
+    words = ["controller", "--root", str(ROOT), "--engine", "podman"]
+    with started(tmp_path, "build", *words) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "running\n"
+        (os.killpg if terminal else os.kill)(process.pid, number)
+        assert end_of(process) == ("cleaning up\ncleaned up\n", "", 130)
 
 
 def test_an_engine_that_is_missing_is_named(

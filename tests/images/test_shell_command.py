@@ -3,6 +3,7 @@
 import json
 import os
 import shlex
+import signal
 import subprocess
 import sys
 from itertools import pairwise
@@ -17,16 +18,13 @@ from autoscaler.cli import commands
 from autoscaler.images.devices import amd_devices
 from autoscaler.images.recipes import Engine
 from autoscaler.images.shells import ENVIRONMENT, AmdDevices, accelerator_options
+from tests.images.engines import end_of, recording_engine, slow_engine
+from tests.images.engines import started as running
 
 ROOT = Path(__file__).parents[2]
 PODS = ROOT / "examples" / "kubernetes.yaml"
 MACHINES = ROOT / "examples" / "fleet.yaml"
 AMD, NVIDIA = "linux.rocm.gpu.mi350.dpx.2", "linux.a100.1"
-ENGINE = """#!{python}
-import json, sys
-json.dump(sys.argv, open({calls!r}, "w"))
-sys.exit(5)
-"""
 
 
 def run(*arguments: str | Path) -> Result:
@@ -206,17 +204,22 @@ def test_a_command_that_cannot_start_has_the_exit_status_of_a_shell(
     assert "Traceback" not in done.stderr
 
 
-def test_the_engine_runs_and_gives_the_exit_status(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    calls, program = tmp_path / "calls", tmp_path / "podman"
-    program.write_text(ENGINE.format(python=sys.executable, calls=str(calls)))
-    program.chmod(0o755)
-    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
-    result = run(NVIDIA, "-c", PODS, "--engine", "podman", "--", "nvidia-smi")
-    assert result.exit_code == 5
+def test_the_engine_runs_and_gives_the_exit_status(tmp_path: Path) -> None:
+    calls = recording_engine(tmp_path, "podman", 5)
+    words = [NVIDIA, "-c", str(PODS), "--engine", "podman"]
+    with running(tmp_path, "shell", *words, "--", "nvidia-smi") as process:
+        assert end_of(process) == ("", "", 5)
     expected = printed(NVIDIA, "--engine", "podman", "--", "nvidia-smi")
     assert json.loads(calls.read_text())[1:] == expected[1:]
+
+
+def test_ctrl_c_lets_the_engine_remove_its_container(tmp_path: Path) -> None:
+    slow_engine(tmp_path, "docker")
+    with running(tmp_path, "shell", NVIDIA, "-c", PODS, "--", "nvidia-smi") as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "running\n"
+        os.killpg(process.pid, signal.SIGINT)
+        assert end_of(process) == ("cleaning up\ncleaned up\n", "", 130)
 
 
 @pytest.mark.parametrize(
