@@ -11,9 +11,9 @@ from autoscaler.model.catalogue import Architecture, CapacityType, LaunchOption
 from autoscaler.model.identifiers import SkuName
 from autoscaler.model.plan import Launch
 from autoscaler.providers.kubernetes.answers import offering
-from autoscaler.providers.kubernetes.capacity import free_units
+from autoscaler.providers.kubernetes.capacity import Usage, free_units, known_of
 from autoscaler.providers.kubernetes.quantities import quantity
-from autoscaler.providers.kubernetes.settings import Accelerator
+from autoscaler.providers.kubernetes.settings import Accelerator, KubernetesSettings
 from tests.ledger.builders import World
 from tests.planner.fleets import catalogue, sku
 from tests.providers.kubernetes_pods import OPTION, make_pod, make_settings
@@ -54,12 +54,21 @@ def pod(on: str, units: str, phase: str = "Running") -> dict[str, Any]:
     }
 
 
+def counted(
+    settings: KubernetesSettings, nodes: list[dict[str, Any]], pods: list[dict[str, Any]]
+) -> dict[str, int]:
+    used = Usage(settings)
+    for one in pods:
+        used.add([one])
+    return free_units(settings, [known_of(one) for one in nodes], used)
+
+
 def free(nodes: list[dict[str, Any]], pods: list[dict[str, Any]] | None = None) -> int:
-    return free_units(make_settings(), nodes, pods or [])[KEY]
+    return counted(make_settings(), nodes, pods or [])[KEY]
 
 
 def test_only_accelerators_have_a_number() -> None:
-    assert set(free_units(make_settings(), [], [])) == {KEY}
+    assert set(counted(make_settings(), [], [])) == {KEY}
 
 
 def test_the_usable_nodes_that_the_selector_matches_count() -> None:
@@ -110,7 +119,7 @@ def test_the_pods_of_another_quota_on_the_same_nodes_are_those_of_others() -> No
     """The ledger counts each pod against one quota, and the selectors of two quotas may match the same node."""
     anywhere = replace(OPTION, sku=SkuName("anywhere"), node_selector={})
     settings = make_settings(options={(OPTION.sku, 0): OPTION, (anywhere.sku, 0): anywhere})
-    free_of = free_units(settings, [node("a")], [own("a")])
+    free_of = counted(settings, [node("a")], [own("a")])
     assert free_of == {KEY: 8, "cluster/amd.com/gpu": 6}
 
 
@@ -123,10 +132,10 @@ def test_a_pod_gets_its_accelerators_from_one_node() -> None:
     eight = replace(OPTION, accelerator=Accelerator("amd.com/gpu", 8))
     nodes = [node("a"), node("b"), node("c")]
     taken = [pod("a", "4"), pod("b", "4")]
-    assert free_units(make_settings(options={(OPTION.sku, 0): eight}), nodes, taken) == {KEY: 8}
+    assert counted(make_settings(options={(OPTION.sku, 0): eight}), nodes, taken) == {KEY: 8}
     # A smaller pod can use what is left.
     options = {(OPTION.sku, 0): eight, (SkuName("two"), 0): replace(OPTION, sku=SkuName("two"))}
-    assert free_units(make_settings(options=options), nodes, taken) == {KEY: 16}
+    assert counted(make_settings(options=options), nodes, taken) == {KEY: 16}
 
 
 @pytest.mark.case(
@@ -152,7 +161,7 @@ def test_launch_options_that_share_a_quota_count_the_nodes_of_each(arm_first: bo
     if arm_first:
         options = dict(reversed(options.items()))
     nodes = [node("x64"), node("arm64", "4", labels={"kubernetes.io/arch": "arm64"})]
-    assert free_units(make_settings(options=options), nodes, []) == {KEY: 8 + 4}
+    assert counted(make_settings(options=options), nodes, []) == {KEY: 8 + 4}
 
 
 @pytest.mark.parametrize(
@@ -173,7 +182,7 @@ def test_the_selector_tolerations_and_affinity_of_an_overlay_decide_which_nodes_
     option = replace(OPTION, overlay={"spec": overlay})
     taint = {"key": "team", "value": "ml", "effect": "NoSchedule"}
     nodes = [node("a", labels={"rack": "1"}, taints=[taint])]
-    assert free_units(make_settings(options={(OPTION.sku, 0): option}), nodes, []) == {KEY: units}
+    assert counted(make_settings(options={(OPTION.sku, 0): option}), nodes, []) == {KEY: units}
 
 
 def test_the_planner_launches_no_more_pods_than_fit_and_says_why_the_others_wait() -> None:
@@ -184,7 +193,7 @@ def test_the_planner_launches_no_more_pods_than_fit_and_says_why_the_others_wait
     world.do(e.MachinesListed, settings.name, world.now, True, ())
     world.queue(1, 2, 3, 4, 5)
     nodes, others = [node("a"), node("b", "4")], [pod("a", "3")]
-    free_now = tuple(free_units(settings, nodes, others).items())
+    free_now = tuple(counted(settings, nodes, others).items())
     assert free_now == ((KEY, 8),)
     world.do(e.QuotasRead, settings.name, free_now)
     assert sum(launch.count for launch in world.intents(Launch)) == 4

@@ -128,7 +128,7 @@ async def test_the_watch_follows_the_fleets_pods_from_the_version_of_the_list() 
 async def test_the_quota_is_read_from_all_nodes_and_all_pods() -> None:
     api = RecordingApi([EMPTY, EMPTY])
     await make_provider(api, replace(make_settings(), provisioner=False)).quotas()
-    everything = {"limit": "500"}
+    everything = {"limit": "100"}
     assert api.asked == [
         ("GET", "/api/v1/nodes", everything, None),
         ("GET", "/api/v1/pods", everything, None),

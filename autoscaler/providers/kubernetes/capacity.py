@@ -7,7 +7,7 @@ pods run. This count only keeps the planner from creating pods that would wait.
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from autoscaler.providers.kubernetes.answers import quota_usage
 from autoscaler.providers.kubernetes.manifests import node_selector, tolerations
@@ -17,29 +17,60 @@ from autoscaler.providers.kubernetes.quantities import quantity
 from autoscaler.providers.kubernetes.settings import KubernetesSettings, PodOption
 
 
-class _Used(NamedTuple):
-    """The accelerators that pods on nodes use. `own` are those that the ledger counts against a quota."""
+class Usage:
+    """The accelerators that pods on nodes use, counted in pieces.
 
-    all: Counter[tuple[str, str]]
-    """By node and resource."""
-    own: Counter[tuple[str, str]]
-    """By quota and node."""
+    A cluster may have many times the pods of the fleet, so only the counts are kept.
+    """
+
+    def __init__(self, settings: KubernetesSettings) -> None:
+        self._settings = settings
+        self.all: Counter[tuple[str, str]] = Counter()
+        """By node and resource."""
+        self.own: Counter[tuple[str, str]] = Counter()
+        """Those that the ledger counts against a quota, by quota and node."""
+
+    def add(self, pods: Iterable[Mapping[str, Any]]) -> None:
+        """Count these pods, of any namespace."""
+        for pod in pods:
+            node = pod.get("spec", {}).get("nodeName")
+            if not node or pod.get("status", {}).get("phase") in ("Failed", "Succeeded"):
+                continue
+            for resource, units in _extended(pod["spec"]).items():
+                self.all[(node, resource)] += units
+            # The fleet's other providers of the cluster have namespaces of their own.
+            if (
+                metadata_of(pod, "labels").get(FLEET) == self._settings.fleet
+                and pod["metadata"].get("namespace") == self._settings.namespace
+            ):
+                for key, units in quota_usage(self._settings.name, pod):
+                    self.own[(key, node)] += units
+
+
+def known_of(node: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the part of a node that this module reads. A node also lists its images."""
+    metadata, spec, status = (node.get(key) or {} for key in ("metadata", "spec", "status"))
+    return {
+        "metadata": {"name": metadata["name"], "labels": metadata.get("labels") or {}},
+        "spec": {key: spec[key] for key in ("taints", "unschedulable") if key in spec},
+        "status": {key: status[key] for key in ("allocatable", "conditions") if key in status},
+    }
 
 
 def free_units(
     settings: KubernetesSettings,
-    nodes: Iterable[Mapping[str, Any]],
-    pods: Iterable[Mapping[str, Any]],
+    nodes: Sequence[Mapping[str, Any]],
+    used: Usage,
 ) -> dict[str, int]:
     """Return the accelerators by `Offering.quota_key`, without those that others use.
 
-    `pods` are those of all namespaces. The ledger counts the provider's own pods of this quota, also those on a
-    node that takes no more pods: their accelerators count here, too, so that they take nothing from the other
-    nodes. Launch options with the same selector share a quota, although their architecture or tolerations may
-    differ: a node that one of them fits counts. A pod gets its accelerators from one node, so of each node only
-    a multiple of the smallest pod's accelerators counts. The scheduler refuses a larger pod that fits nowhere.
+    `used` has the pods of all namespaces. The ledger counts the provider's own pods of this quota, also those
+    on a node that takes no more pods: their accelerators count here, too, so that they take nothing from the
+    other nodes. Launch options with the same selector share a quota, although their architecture or tolerations
+    may differ: a node that one of them fits counts. A pod gets its accelerators from one node, so of each node
+    only a multiple of the smallest pod's accelerators counts. The scheduler refuses a larger pod that fits
+    nowhere.
     """
-    nodes, used = list(nodes), _used(settings, pods)
     sharing: dict[str, list[PodOption]] = {}
     for option in settings.options.values():
         if option.accelerator is not None:
@@ -60,24 +91,7 @@ def free_units(
     return found
 
 
-def _used(settings: KubernetesSettings, pods: Iterable[Mapping[str, Any]]) -> _Used:
-    used = _Used(Counter(), Counter())
-    for pod in pods:
-        node = pod.get("spec", {}).get("nodeName")
-        if not node or pod.get("status", {}).get("phase") in ("Failed", "Succeeded"):
-            continue
-        for resource, units in _extended(pod["spec"]).items():
-            used.all[(node, resource)] += units
-        # The fleet's other providers of the cluster have namespaces of their own.
-        if (
-            metadata_of(pod, "labels").get(FLEET) == settings.fleet
-            and pod["metadata"].get("namespace") == settings.namespace
-        ):
-            used.own.update({(key, node): n for key, n in quota_usage(settings.name, pod)})
-    return used
-
-
-def _free(node: Mapping[str, Any], options: Sequence[PodOption], key: str, used: _Used) -> int:
+def _free(node: Mapping[str, Any], options: Sequence[PodOption], key: str, used: Usage) -> int:
     """Return the accelerators of a node that pods of these options can get."""
     [resource] = {one.accelerator.resource for one in options if one.accelerator is not None}
     smallest = min(one.accelerator.count for one in options if one.accelerator is not None)

@@ -19,7 +19,8 @@ from autoscaler.model.identifiers import InstallationId, ProviderName, Seconds, 
 from autoscaler.model.installations import Installations
 from autoscaler.providers.kubernetes import paths
 from autoscaler.providers.kubernetes.api_server import ApiServer
-from autoscaler.providers.kubernetes.capacity import fitting_nodes, free_units
+from autoscaler.providers.kubernetes.capacity import fitting_nodes
+from autoscaler.providers.kubernetes.capacity_reading import read_capacity
 from autoscaler.providers.kubernetes.client import KubernetesApi
 from autoscaler.providers.kubernetes.errors import (
     ADMISSION_DENIED,
@@ -29,7 +30,6 @@ from autoscaler.providers.kubernetes.errors import (
 )
 from autoscaler.providers.kubernetes.file_checks import KEY
 from autoscaler.providers.kubernetes.launching import dry_run
-from autoscaler.providers.kubernetes.listing import list_all
 from autoscaler.providers.kubernetes.manifests import named_pod
 from autoscaler.providers.kubernetes.preflight import sample_order
 from autoscaler.providers.kubernetes.requests import launch_text
@@ -222,8 +222,7 @@ class _Cluster:
         """Return the free capacity, and a warning for each launch option that fits no node."""
         if self._settings.provisioner:
             return [], []
-        nodes = await list_all(self._api, paths.NODES)
-        free = free_units(self._settings, nodes, await list_all(self._api, paths.ALL_PODS))
+        nodes, free = await read_capacity(self._api, self._settings)
         return [
             f"{key}: {units} free, or used by this fleet" for key, units in sorted(free.items())
         ], [*self._without_nodes(nodes)]

@@ -22,15 +22,15 @@ from autoscaler.model.events import ListedMachine
 from autoscaler.model.failures import FailureClass
 from autoscaler.model.identifiers import InstallationId, ProviderMachineId, ProviderName, SkuName
 from autoscaler.providers.kubernetes import paths
-from autoscaler.providers.kubernetes.answers import listed_machine, offering
+from autoscaler.providers.kubernetes.answers import identity, listed_machine, offering
 from autoscaler.providers.kubernetes.api_server import ApiServer
-from autoscaler.providers.kubernetes.capacity import free_units
+from autoscaler.providers.kubernetes.capacity_reading import read_capacity
 from autoscaler.providers.kubernetes.client import KubernetesApi
 from autoscaler.providers.kubernetes.errors import HINTS
 from autoscaler.providers.kubernetes.hook_pods import delete_left_pods
 from autoscaler.providers.kubernetes.identity import verify_token
 from autoscaler.providers.kubernetes.launching import AT_ONCE, launch_pods
-from autoscaler.providers.kubernetes.listing import PAGE, list_all, list_pods
+from autoscaler.providers.kubernetes.listing import PAGE, list_pods
 from autoscaler.providers.kubernetes.logs import pod_logs
 from autoscaler.providers.kubernetes.notices import PodNotices
 from autoscaler.providers.kubernetes.ownership import identity_of
@@ -131,14 +131,18 @@ class KubernetesProvider:
 
     async def machines(self) -> AsyncIterator[tuple[ListedMachine, ...]]:
         """Yield pages of all pods with this fleet's label (see `Provider`)."""
-        found = await list_pods(self._api, self._settings)
-        listed = [
-            listed_machine(self._settings, pod, overdue=self._pending.is_overdue(pod))
-            for pod in found.pods
-        ]
-        self._pending.keep_only({one.provider_id for one in listed})
-        for start in range(0, len(listed), PAGE):
-            yield tuple(listed[start : start + PAGE])
+        pods = (await list_pods(self._api, self._settings)).pods
+        self._pending.keep_only({identity(pod).machine for pod in pods})
+        listed: list[ListedMachine] = []
+        for start in range(0, len(pods), PAGE):
+            page = [
+                listed_machine(self._settings, pod, overdue=self._pending.is_overdue(pod))
+                for pod in pods[start : start + PAGE]
+            ]
+            listed += page
+            yield tuple(page)
+            # Thousands of pods in one step would hold the event loop.
+            await asyncio.sleep(0)
         own = self._settings.installations.all
         self._ended = {
             one.provider_id: one.launch_request
@@ -150,8 +154,7 @@ class KubernetesProvider:
         """Return the accelerators of the nodes, if no provisioner adds nodes (see `Provider`)."""
         if self._settings.provisioner:
             return {}
-        nodes = await list_all(self._api, paths.NODES)
-        return free_units(self._settings, nodes, await list_all(self._api, paths.ALL_PODS))
+        return (await read_capacity(self._api, self._settings)).free
 
     async def delete_unused(self, requests: Sequence[str]) -> tuple[str, ...]:
         """Delete the pods that have ended, after a listing showed them as terminated (see `Provider`).

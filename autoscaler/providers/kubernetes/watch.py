@@ -5,6 +5,7 @@ timeout or with its connection, and goes on from the last version that was read.
 while nothing changes. After 410 the changes since then are unknown, so the pods are listed again.
 """
 
+import asyncio
 import json
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
@@ -16,7 +17,7 @@ from autoscaler.providers.kubernetes import paths
 from autoscaler.providers.kubernetes.answers import identity
 from autoscaler.providers.kubernetes.api_server import ApiServer
 from autoscaler.providers.kubernetes.errors import error_of
-from autoscaler.providers.kubernetes.listing import list_pods
+from autoscaler.providers.kubernetes.listing import PAGE, list_pods
 from autoscaler.providers.kubernetes.ownership import selector
 from autoscaler.providers.kubernetes.settings import KubernetesSettings
 
@@ -79,8 +80,11 @@ class PodWatch:
         """
         while True:
             if self._version is None:
-                for change in await self._list():
+                for number, change in enumerate(await self._list(), 1):
                     yield change
+                    if number % PAGE == 0:
+                        # Thousands of pods in one step would hold the event loop.
+                        await asyncio.sleep(0)
             before = self._read
             try:
                 async with aclosing(self._watch()) as changes:
