@@ -45,6 +45,12 @@ async def test_jobs_wait_for_the_accelerators_that_are_free_and_every_pod_gets_a
 ) -> None:
     fleet = Fleet(place, catalogue_of(place, (pods_option(place),)), {fixed.name: fixed})
     async with fleet.running():
+
+        async def counted() -> bool:
+            return bool(fleet.state.quotas)
+
+        # Before the first count, only the scheduler refuses pods.
+        await until(counted)
         for job in range(JOBS):
             await fleet.report(job, JobState.QUEUED)
         for job in range(JOBS):
