@@ -221,6 +221,15 @@ async def test_a_service_account_that_does_not_exist(fleet: Fleet) -> None:
     assert "create the service account" in problem.fix
 
 
+async def test_a_service_account_of_the_container_hooks_that_does_not_exist(fleet: Fleet) -> None:
+    del fleet.sku["accelerator"]
+    fleet.pod["container_mode"] = {"kubernetes": {"service_account": "absent"}}
+    problem = await fleet.problem()
+    assert problem.key == "skus.gpu.on[0].pod.container_mode.kubernetes.service_account"
+    assert '"absent" not found' in problem.what
+    assert "create the service account" in problem.fix
+
+
 async def test_a_quota_that_is_used_up_is_a_warning(fleet: Fleet, place: Place) -> None:
     await set_quota(place, {f"requests.{GPU}": "0"})
     problem = await fleet.problem()

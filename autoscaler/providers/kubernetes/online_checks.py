@@ -22,6 +22,7 @@ from autoscaler.providers.kubernetes.api_server import ApiServer
 from autoscaler.providers.kubernetes.capacity import fitting_nodes
 from autoscaler.providers.kubernetes.capacity_reading import read_capacity
 from autoscaler.providers.kubernetes.client import KubernetesApi
+from autoscaler.providers.kubernetes.container_modes import ContainerHooks
 from autoscaler.providers.kubernetes.errors import (
     ADMISSION_DENIED,
     EXCEEDED_QUOTA,
@@ -206,7 +207,12 @@ class _Cluster:
             return self._document.problem(option, what, fix)
         if "serviceaccount" in message:
             fix = "create the service account, or correct its name"
-            return self._document.problem((*self._path, "service_account"), what, fix)
+            key = "service_account"
+            if isinstance(self._settings.options[sku, index].container_mode, ContainerHooks):
+                path: KeyPath = (*option, "container_mode", "kubernetes", key)
+            else:
+                path = (*self._path, key)
+            return self._document.problem(path, what, fix)
         if "runtimeclass" in message:
             keys, fix = ("runtime_class",), "write one of kubectl get runtimeclasses, or remove it"
         elif self._settings.options[sku, index].overlay:
