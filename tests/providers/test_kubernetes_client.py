@@ -16,6 +16,7 @@ import pytest_asyncio
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 
+from autoscaler.controller.console_reader import PATIENCE
 from autoscaler.controller.ports.provider import (
     MOST_CONSOLE,
     OutcomeUnknownError,
@@ -27,6 +28,7 @@ from autoscaler.providers.kubernetes.client import ACCEPT, METADATA, KubernetesA
 from autoscaler.providers.kubernetes.credentials import new_client
 from autoscaler.providers.kubernetes.launching import launch_pods
 from autoscaler.providers.kubernetes.listing import list_pods
+from autoscaler.providers.kubernetes.logs import LOGS_WITHIN, pod_logs
 from autoscaler.providers.kubernetes.provider import KubernetesProvider
 from autoscaler.providers.kubernetes.requests import launch_text
 from autoscaler.providers.kubernetes.settings import KubernetesSettings
@@ -508,6 +510,24 @@ async def test_the_console_is_the_state_and_the_end_of_both_logs(
     with pytest.raises(ProviderError):
         await provider.console(machine)
     await provider.close()
+
+
+async def test_the_console_has_the_state_of_a_pod_whose_node_does_not_answer(
+    server: Server, settings: KubernetesSettings
+) -> None:
+    api = KubernetesApi(settings, RememberingTelemetry(), ManualClock())
+    machine = ProviderMachineId(f"{POD['metadata']['name']}.{POD['metadata']['uid']}")
+    lost = {**POD, "status": {"phase": "Failed", "reason": "NodeLost", "message": "gone"}}
+    said = 'Get "https://10.0.0.7:10250/containerLogs/": dial tcp 10.0.0.7:10250: no route to host'
+    server.answers = [body(200, lost), body(500, {"reason": "InternalError", "message": said})]
+    shown = await pod_logs(api, settings, machine)
+    assert shown == f"NodeLost: gone\nthe logs could not be read: InternalError: {said}"
+    # Or it answers too late.
+    server.answers = [body(200, lost), body(200, "late")]
+    shown = await pod_logs(api, settings, machine, within=0.0)
+    assert shown == "NodeLost: gone\nthe logs could not be read within 0 s"
+    assert LOGS_WITHIN < PATIENCE
+    await api.close()
 
 
 async def test_the_console_has_the_log_of_a_docker_daemon_that_does_not_start(
