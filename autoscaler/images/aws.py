@@ -102,7 +102,9 @@ class AwsImages:
             self._ec2.terminate_instances(InstanceIds=[instance])
         except (ClientError, BotoCoreError) as error:
             if _code(error) != _UNKNOWN:
-                raise ImageEc2Error(f"TerminateInstances: {error}") from error
+                raise ImageEc2Error(
+                    f"TerminateInstances: {error}; terminate {instance} yourself"
+                ) from error
 
     def tag(self, image: str, tags: dict[str, str]) -> None:
         """Add tags to an image."""

@@ -20,6 +20,7 @@ def publish(
     from datetime import UTC, datetime
 
     from autoscaler.images.aws import AwsImages
+    from autoscaler.images.interruptions import interruptible_sleep
     from autoscaler.images.smoke_test import ImageEc2Error
     from autoscaler.images.smoke_test import publish as run
 
@@ -27,10 +28,13 @@ def publish(
     began = time.monotonic()
     try:
         ec2 = AwsImages(region, subnet, instance_type)
-        verdict = run(ec2, image, moment, time.monotonic, time.sleep)
+        verdict = run(ec2, image, moment, time.monotonic, interruptible_sleep)
     except ImageEc2Error as error:
         typer.echo(str(error), err=True)
         raise typer.Exit(2) from None
+    except KeyboardInterrupt:
+        typer.echo(f"{image}: the test was interrupted, and no machine of it is left", err=True)
+        raise
     seconds = time.monotonic() - began
     if not verdict.passed:
         typer.echo(f"{image}: failed after {seconds:.0f} s: {verdict.text}", err=True)

@@ -5,6 +5,7 @@ terminates it.
 """
 
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Protocol
@@ -49,6 +50,9 @@ shutdown.exe /s /f /t 0
 </powershell>
 """
 """The test writes its verdict to COM1, the console. Windows refuses a shutdown while one is scheduled."""
+
+Sleeping = Callable[[], AbstractContextManager[Callable[[float], None]]]
+"""Opens a time in which only the function that it gives, a sleep in seconds, may be interrupted."""
 
 USER_DATA: Mapping[str, str] = MappingProxyType({"linux": _LINUX, "windows": _WINDOWS})
 """The user data of the machine that tests an image, by the image's operating system."""
@@ -105,26 +109,32 @@ def read_verdict(console: str) -> Verdict | None:
     return None
 
 
-def try_image(
-    ec2: ImageEc2, image: str, now: Callable[[], float], sleep: Callable[[float], None]
-) -> Verdict:
+def try_image(ec2: ImageEc2, image: str, now: Callable[[], float], sleeping: Sleeping) -> Verdict:
     """Test an image on a machine, and terminate the machine. Raises ImageEc2Error."""
+    user_data = USER_DATA[ec2.platform(image)]
+    with sleeping() as sleep:
+        instance = ec2.launch(image, user_data)
+        try:
+            return _wait_for_verdict(ec2, instance, now, sleep)
+        finally:
+            ec2.terminate(instance)
+
+
+def _wait_for_verdict(
+    ec2: ImageEc2, instance: str, now: Callable[[], float], sleep: Callable[[float], None]
+) -> Verdict:
     began = now()
-    instance = ec2.launch(image, USER_DATA[ec2.platform(image)])
-    try:
-        while now() - began < PATIENCE:
-            # The state first: output that was written before the end is then in the console.
-            state = ec2.state(instance)
-            # EC2 checks the machine's tag before it shows the console; a pending machine may not have it yet.
-            verdict = None if state == "pending" else read_verdict(ec2.console(instance))
-            if verdict is not None:
-                return verdict
-            if state in ("shutting-down", "terminated", "stopped"):
-                return Verdict(False, f"machine {instance} is {state} and printed no verdict")
-            sleep(POLL)
-        return Verdict(False, f"machine {instance} printed no verdict for {PATIENCE:.0f} s")
-    finally:
-        ec2.terminate(instance)
+    while now() - began < PATIENCE:
+        # The state first: output that was written before the end is then in the console.
+        state = ec2.state(instance)
+        # EC2 checks the machine's tag before it shows the console; a pending machine may not have it yet.
+        verdict = None if state == "pending" else read_verdict(ec2.console(instance))
+        if verdict is not None:
+            return verdict
+        if state in ("shutting-down", "terminated", "stopped"):
+            return Verdict(False, f"machine {instance} is {state} and printed no verdict")
+        sleep(POLL)
+    return Verdict(False, f"machine {instance} printed no verdict for {PATIENCE:.0f} s")
 
 
 def publish(
@@ -132,7 +142,7 @@ def publish(
     image: str,
     moment: str,
     now: Callable[[], float],
-    sleep: Callable[[float], None],
+    sleeping: Sleeping,
 ) -> Verdict:
     """Test an image and tag it: as published at `moment` (ISO 8601), or with the reason.
 
@@ -140,7 +150,7 @@ def publish(
 
     Raises ImageEc2Error.
     """
-    verdict = try_image(ec2, image, now, sleep)
+    verdict = try_image(ec2, image, now, sleeping)
     if verdict.passed:
         ec2.tag(image, {PUBLISHED: moment})
         ec2.untag(image, FAILED)

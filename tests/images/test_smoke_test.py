@@ -1,7 +1,12 @@
 """The test of a new image on a machine, with a stand-in for EC2 and virtual time."""
 
+import os
+import signal
+from contextlib import nullcontext
+
 import pytest
 
+from autoscaler.images.interruptions import interruptible_sleep
 from autoscaler.images.smoke_test import (
     FAILED,
     PATIENCE,
@@ -63,7 +68,7 @@ class Machine:
         self.time += seconds
 
     def publish(self) -> Verdict:
-        return publish(self, "ami-1", NOW, self.now, self.sleep)
+        return publish(self, "ami-1", NOW, self.now, lambda: nullcontext(self.sleep))
 
 
 def test_an_image_that_passes_is_published_and_its_machine_terminated() -> None:
@@ -125,3 +130,30 @@ def test_an_image_of_windows_gets_powershell_that_schedules_a_shutdown_first() -
 def test_a_line_that_has_not_ended_is_not_read() -> None:
     assert read_verdict("image-test: failed: the user of") is None
     assert read_verdict("image-test: passed {}\r\n") == Verdict(True, "{}")
+
+
+class InterruptedMachine(Machine):
+    """A machine of a command that gets a signal while it launches the machine, and while it terminates it."""
+
+    def __init__(self, number: signal.Signals) -> None:
+        super().__init__(["boot\n"], ["running"])
+        self.number = number
+
+    def launch(self, image: str, user_data: str) -> str:
+        os.kill(os.getpid(), self.number)
+        return super().launch(image, user_data)
+
+    def terminate(self, instance: str) -> None:
+        os.kill(os.getpid(), self.number)
+        super().terminate(instance)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_no_signal_cuts_off_the_launch_or_the_termination(number: signal.Signals) -> None:
+    """A signal ends the next sleep, and the machine is terminated; a second signal changes nothing."""
+    before = signal.getsignal(number)
+    machine = InterruptedMachine(number)
+    with pytest.raises(KeyboardInterrupt):
+        publish(machine, "ami-1", NOW, machine.now, interruptible_sleep)
+    assert (machine.tags, machine.terminated) == ({}, ["i-1"])
+    assert signal.getsignal(number) is before

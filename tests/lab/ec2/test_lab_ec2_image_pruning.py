@@ -1,6 +1,9 @@
-"""`autoscaler images prune` against the lab's EC2."""
+"""`autoscaler images prune` and `publish` against the lab's EC2."""
 
 import asyncio
+import os
+import signal
+import sys
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -8,7 +11,10 @@ import pytest
 from autoscaler.images.aws import SET, AwsImages
 from autoscaler.images.aws_pruning import RECIPE, AwsPruning
 from autoscaler.images.pruning import choose
+from lab.ec2.instances import Instance
 from tests.lab.ec2.harness import Fixture
+from tests.lab.system.harness import until
+from tests.patience import PATIENCE
 
 
 async def test_only_old_unused_images_of_the_set_are_deleted_with_their_snapshots(
@@ -58,3 +64,31 @@ async def test_the_machine_that_tests_an_image_has_the_tag_of_its_set(
     instance = await asyncio.to_thread(aws.launch, image.id, "")
     (machine,) = [one for one in ec2.lab.instances if one.id == instance]
     assert machine.tags[SET] == "ours"
+
+
+async def test_sigterm_terminates_the_machine_that_tests_an_image(ec2: Fixture) -> None:
+    image = ec2.lab.images.add("autoscaler/new", tags={SET: "ours"})
+    place = ["--region", ec2.lab.region, "--subnet", ec2.network.subnets[0]]
+    words = ["images", "publish", image.id, *place, "--instance-type", "m7i.large"]
+    secrets = {"AWS_ACCESS_KEY_ID": "lab", "AWS_SECRET_ACCESS_KEY": "lab"}
+    process = await asyncio.create_subprocess_exec(
+        sys.executable,
+        "-c",
+        "from autoscaler.cli import main; main()",
+        *words,
+        env={**os.environ, **secrets, "AWS_ENDPOINT_URL": ec2.lab.endpoint_url},
+        stderr=asyncio.subprocess.PIPE,
+    )
+
+    def found() -> list[Instance]:
+        return [one for one in ec2.lab.instances if one.specification.image == image]
+
+    await until(lambda: bool(found()), PATIENCE, lambda: "no machine")
+    process.send_signal(signal.SIGTERM)
+    async with asyncio.timeout(PATIENCE):
+        _, errors = await process.communicate()
+    assert (
+        errors.decode() == f"{image.id}: the test was interrupted, and no machine of it is left\n"
+    )
+    assert (process.returncode, image.tags) == (130, {SET: "ours"})
+    assert [one.state for one in found()] == ["shutting-down"]
