@@ -4,13 +4,15 @@ import contextlib
 import os
 import signal
 import subprocess
-from collections.abc import Mapping
+import sys
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType, MappingProxyType
 
 from autoscaler.config.sku_settings import AcceleratorVendor
 from autoscaler.images.building import BuildError
+from autoscaler.images.interruptions import caught
 from autoscaler.images.load import VersionsFile
 from autoscaler.images.values import read_values
 from autoscaler.model.catalogue import Architecture, OperatingSystem
@@ -106,36 +108,53 @@ def template_values(file: VersionsFile, platform: OperatingSystem, arch: str) ->
 
 
 def run_packer(words: list[str]) -> int:
-    """Run Packer in this terminal; return its exit status.
+    """Run Packer, print its output and return its exit status.
 
-    SIGINT and SIGTERM reach Packer once, as SIGINT, and it then deletes the build machine. Packer has a session
-    of its own, so that a terminal does not send it another SIGINT. Its process group gets the signal, as a
-    terminal would send it: Packer builds in a child process, and the parent ignores SIGINT (Packer's main.go,
-    `panicwrap.Wrap`).
-    Raises BuildError if Packer is not on the PATH.
+    SIGINT, SIGTERM and SIGHUP reach Packer once, as SIGINT, and it then deletes the build machine. Packer has a
+    session of its own, so that a terminal does not send it another SIGINT. Its process group gets the signal,
+    as a terminal would send it: Packer builds in a child process, and the parent ignores SIGINT (Packer's
+    main.go, `panicwrap.Wrap`).
+    Raises BuildError if Packer is not on the PATH, and OSError if stdout could not be written. Packer has then
+    deleted its machine, too: at a broken pipe of its own it would die at once.
     """
     process: subprocess.Popen[bytes] | None = None
     interrupted = False
 
-    def interrupt(_number: int, _frame: FrameType | None) -> None:
+    def interrupt(_number: int = 0, _frame: FrameType | None = None) -> None:
         nonlocal interrupted
         if process is not None and not interrupted:
             _interrupt(process)
         interrupted = True
 
     # Before Packer starts, so that no signal ends this program and leaves Packer running.
-    before = {one: signal.signal(one, interrupt) for one in (signal.SIGINT, signal.SIGTERM)}
-    try:
+    with caught(interrupt):
         process = _start_packer(words)
         if interrupted:
             _interrupt(process)
+        failure = _print_output(process, interrupt)
         status = process.wait()
-    finally:
-        for one, handler in before.items():
-            signal.signal(one, handler)
+    if failure is not None:
+        raise failure
     if interrupted:
         raise KeyboardInterrupt
     return status
+
+
+def _print_output(
+    process: subprocess.Popen[bytes], interrupt: Callable[[], None]
+) -> OSError | None:
+    """Print what Packer prints until it ends. If stdout fails, interrupt Packer and return the error."""
+    failure = None
+    assert process.stdout is not None
+    for line in process.stdout:
+        if failure is None:
+            try:
+                sys.stdout.buffer.write(line)
+                sys.stdout.buffer.flush()
+            except OSError as error:
+                failure = error
+                interrupt()
+    return failure
 
 
 def _interrupt(process: subprocess.Popen[bytes]) -> None:
@@ -148,6 +167,7 @@ def _start_packer(words: list[str]) -> subprocess.Popen[bytes]:
         return subprocess.Popen(  # noqa: S603 - as the user chose
             ["packer", *words],  # noqa: S607 - on the user's PATH
             stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
             start_new_session=True,
         )
     except OSError as error:

@@ -15,6 +15,7 @@ from autoscaler.images.driver import driver_plan
 from autoscaler.images.load import load_versions
 from autoscaler.model.catalogue import Architecture, OperatingSystem
 from tests.images.versions import SUM, changed, written
+from tests.patience import PATIENCE
 
 MAIN = "from autoscaler.cli import main; main()"
 ROOT = Path(__file__).parents[2]
@@ -96,7 +97,7 @@ def test_a_build_for_arm64_reads_the_files_for_arm64() -> None:
     assert "-arm64-server-" in values["source_name"]
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_an_interrupted_build_lets_packer_clean_up_once(tmp_path: Path, number: int) -> None:
     packer = tmp_path / "packer"
     packer.write_text(
@@ -110,6 +111,30 @@ def test_an_interrupted_build_lets_packer_clean_up_once(tmp_path: Path, number: 
     assert process.stdout is not None
     assert any(line == "building\n" for line in process.stdout)
     process.send_signal(number)
-    output, _ = process.communicate()
+    output, _ = process.communicate(timeout=PATIENCE)
     assert output == "cleaned up\n"
     assert process.returncode not in (0, 2)
+
+
+def test_a_reader_of_the_output_that_goes_away_lets_packer_clean_up(tmp_path: Path) -> None:
+    """As in `autoscaler images bake ... | head -1`. Go's programs die of a broken pipe on their own stdout."""
+    packer, cleaned = tmp_path / "packer", tmp_path / "cleaned"
+    packer.write_text(
+        f"#!{sys.executable}\nimport os, pathlib, signal, sys, time\n"
+        "def clean_up(*_):\n"
+        "    os.write(1, b'cleaning up\\n')\n"
+        f"    pathlib.Path({str(cleaned)!r}).touch()\n"
+        "    sys.exit(1)\n"
+        "signal.signal(signal.SIGINT, clean_up)\n"
+        "signal.signal(signal.SIGPIPE, signal.SIG_DFL)\n"
+        "while True: os.write(1, b'building\\n'); time.sleep(0.05)\n"
+    )
+    packer.chmod(0o755)
+    with bake(tmp_path, "linux-cpu") as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        assert any(line == "building\n" for line in process.stdout)
+        process.stdout.close()
+        assert process.wait(timeout=PATIENCE) == 1
+        assert process.stderr.read() == ""
+    assert cleaned.exists()
