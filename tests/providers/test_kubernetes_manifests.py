@@ -287,6 +287,10 @@ TOKEN = {"projected": {"sources": [{"serviceAccountToken": {"path": "t"}}]}}
             "only attest may have the pod's token",
         ),
         (attest(command=["sh"]), "spec.initContainers[attest].command"),
+        (
+            attest(terminationMessagePolicy="File"),
+            "spec.initContainers[attest].terminationMessagePolicy: must stay as it is",
+        ),
         (attest(restartPolicy="Always"), "spec.initContainers[attest].restartPolicy"),
         (attest(volumeMounts=None), "volumeMounts"),
         (

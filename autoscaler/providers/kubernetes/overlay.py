@@ -50,6 +50,8 @@ _ONE_CONTAINER = {
 _PROBES = ("livenessProbe", "startupProbe")
 """They kill their container if they fail, and with it the job."""
 _KEPT_OF_CONTAINERS = ("command", "args", "restartPolicy", "lifecycle", *_PROBES)
+_KEPT_IF_GENERATED = ("terminationMessagePolicy",)
+"""With it, the pod's status says which health checks failed (`faulty_nodes`)."""
 _ACCELERATOR = re.compile(r"nvidia\.com/(gpu|mig-).*|amd\.com/(gpu|[a-z]px_).*")
 """Resources that are accelerators: the plugins of NVIDIA and AMD, whole or in parts (`amd.com/cpx_nps4`)."""
 _KEPT_OF_SPEC = (
@@ -213,7 +215,7 @@ def _own_container_problems(
     if len(found) != 1:
         yield f"{path}: must be there"
         return
-    for key in _KEPT_OF_CONTAINERS:
+    for key in (*_KEPT_OF_CONTAINERS, *(one for one in _KEPT_IF_GENERATED if one in generated)):
         if found[0].get(key) != generated.get(key):
             yield f"{path}.{key}: must stay as it is"
     for variable in _elements(generated, "env"):
