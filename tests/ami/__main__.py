@@ -9,6 +9,8 @@ import json
 import os
 import shlex
 import shutil
+import signal
+import subprocess
 import sys
 import time
 from dataclasses import asdict, dataclass
@@ -35,7 +37,7 @@ ACCOUNT = Path(".cache/account")
 KEPT = "image.json"
 BUILDS = "build-"
 """The beginning of the names of the builds' folders."""
-FAILED, MISTAKEN = 1, 2
+FAILED, MISTAKEN, STOPPED = 1, 2, 130
 _PROGRAM = 3
 """The arguments of a child process before those of `autoscaler`: Python, -c and the code."""
 
@@ -78,6 +80,8 @@ def image(account: Folder = ACCOUNT) -> None:
         kept = asyncio.run(_bake(build))
         if kept is not None:
             (account / KEPT).write_text(json.dumps(asdict(kept)))
+    except asyncio.CancelledError:
+        raise typer.Exit(STOPPED) from None
     finally:
         for folder in [build] if kept is None else earlier:
             shutil.rmtree(folder, ignore_errors=True)
@@ -94,7 +98,11 @@ def job(account: Folder = ACCOUNT) -> None:
         typer.echo(f"{kept} is missing: run make first-image first", err=True)
         raise typer.Exit(MISTAKEN)
     found = KeptImage(**json.loads(kept.read_text()))
-    raise typer.Exit(asyncio.run(_run_job(account.absolute(), found)))
+    try:
+        status = asyncio.run(_run_job(account.absolute(), found))
+    except asyncio.CancelledError:
+        status = STOPPED
+    raise typer.Exit(status)
 
 
 def _refuse_without_root(target: str) -> None:
@@ -103,20 +111,44 @@ def _refuse_without_root(target: str) -> None:
         raise typer.Exit(MISTAKEN)
 
 
+class _Interruption:
+    """Cancels the current task at the first SIGINT, SIGTERM or SIGHUP.
+
+    Later signals do nothing: they would cut off the removal of machines and files.
+    """
+
+    def __init__(self) -> None:
+        self.received = False
+        self.command: subprocess.Popen[str] | None = None
+        """Gets SIGINT instead. It terminates its machine, and needs the account for that."""
+        self._task = asyncio.current_task()
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            loop.add_signal_handler(number, self._receive)
+
+    def _receive(self) -> None:
+        if self.received:
+            return
+        self.received = True
+        _print("Stopped. Removing all machines and files.")
+        if self.command is not None:
+            self.command.send_signal(signal.SIGINT)
+        elif self._task is not None:
+            self._task.cancel()
+
+
 async def _bake(build: Path) -> KeptImage | None:
-    """Return the published image, or None if the command failed."""
+    """Return the published image, or None if the command failed. Raises CancelledError after a signal."""
     began = time.monotonic()
+    interruption = _Interruption()
     async with place(build) as at:
         _print_stage("empty account at the laboratory's EC2", time.monotonic() - began)
-        process = start_bake(at, output=None)
+        process = interruption.command = start_bake(at, output=None)
         assert isinstance(process.args, list)
         _print(f"$ autoscaler {shlex.join(process.args[_PROGRAM:])}")
-        try:
-            status = await asyncio.to_thread(process.wait)
-        except asyncio.CancelledError:
-            # Ctrl-C reached the command, too. It terminates its machine, and needs the account for that.
-            await asyncio.to_thread(process.wait)
-            raise
+        status = await asyncio.to_thread(process.wait)
+        if interruption.received:
+            raise asyncio.CancelledError
         if status != 0:
             return None
         [made] = at.ec2.images.named("autoscaler/linux-cpu-x64-*")
@@ -126,7 +158,9 @@ async def _bake(build: Path) -> KeptImage | None:
 
 
 async def _run_job(account: Path, kept: KeptImage) -> int:
+    """Return the exit status. Raises CancelledError after a signal."""
     began = time.monotonic()
+    _Interruption()
     host = RootHost(account / "machines", [Path(layer) for layer in kept.layers], {}, "")
     async with Laboratory(FLEET, machines=host) as lab:
         host.ec2 = lab.ec2

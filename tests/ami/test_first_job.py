@@ -4,10 +4,12 @@ The machine is the image's disk with systemd, cloud-init, and the agent that the
 """
 
 import re
+import signal
 import subprocess
 import sys
 from pathlib import Path
 
+import psutil
 import pytest
 
 from autoscaler.model.machines import ExitReason
@@ -83,6 +85,33 @@ def test_two_commands_lead_from_an_empty_account_to_a_job_on_an_image_of_this_re
     [name] = set(re.findall(r"autoscaler/linux-cpu-x64-\d{8}-\d{6}", baked.stdout))
     assert f"of the image {name}\n" in served.stdout
     assert "\njob first: success, on i-" in served.stdout
+
+
+def test_a_signal_to_first_image_leaves_no_machine_and_no_file(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
+    """`kill` reaches only the process, and not the command that it runs. People repeat it."""
+    account = make_folder(tmp_path_factory, "stopped") / "account"
+    process = subprocess.Popen(
+        [sys.executable, "-m", "tests.ami", "image", "--account", account],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        cwd=AMI.parent,
+    )
+    assert process.stdout is not None
+    assert any("image-build: step system" in line for line in process.stdout)
+    process.send_signal(signal.SIGTERM)
+    assert any(line.startswith("Stopped. Removing all machines") for line in process.stdout)
+    process.send_signal(signal.SIGTERM)
+    rest, _ = process.communicate(timeout=stretched(PATIENCE))
+    assert "Cancelling build after receiving interrupt" in rest
+    assert "Terminating the source AWS instance" in rest
+    assert "Traceback" not in rest
+    assert process.returncode == 130
+    assert list(account.iterdir()) == []
+    running = [one.info["cmdline"] or () for one in psutil.process_iter(["cmdline"])]
+    assert [one for one in running if any(str(account) in word for word in one)] == []
 
 
 @SESSION
