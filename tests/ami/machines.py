@@ -26,10 +26,14 @@ echo 'ubuntu ALL=(ALL) NOPASSWD: ALL' > /etc/sudoers.d/90-cloud-init-users
 chmod 440 /etc/sudoers.d/90-cloud-init-users
 install -d -m 700 -o ubuntu /home/ubuntu/.ssh
 install -m 600 -o ubuntu /dev/stdin /home/ubuntu/.ssh/authorized_keys <<< '{key}'
+rm -f /etc/ssh/ssh_host_*_key /etc/ssh/ssh_host_*_key.pub
 ssh-keygen -A > /dev/null
+mkdir -p /var/lib/cloud/instances/i-build
+ln -sfn instances/i-build /var/lib/cloud/instance
+echo 'of the build machine' > /var/log/cloud-init.log
 /usr/sbin/sshd -D -e -p {port} -o ListenAddress=127.0.0.1 -o PidFile=none
 """
-"""What cloud-init does at the boot of the build machine."""
+"""What cloud-init does at the boot of the build machine: it also replaces the host keys of the stock image."""
 
 CLOUD_INIT = """\
 datasource_list: [NoCloud]

@@ -87,4 +87,8 @@ def test_nothing_of_the_build_machine_is_left(built: Built) -> None:
     left = {str(one.relative_to(built.disk)) for one in built.disk.rglob("*") if one.is_file()}
     parts = ("authorized_keys", "ssh_host_", "image-build", "controller.json", "var/lib/apt/lists/")
     assert [one for one in left if any(part in one for part in parts)] == []
+    assert not (built.disk / "var/lib/cloud/instance").is_symlink()
+    logs = [one for one in (built.disk / "var/log").rglob("*") if one.is_file()]
+    assert logs
+    assert [one for one in logs if one.stat().st_size] == []
     assert built.read("/etc/machine-id") == ""
