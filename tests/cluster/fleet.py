@@ -132,7 +132,7 @@ class Fleet:
     ) -> None:
         self.places = {one.settings.name: one for one in (place, *others)}
         self.clock = JumpingClock()
-        self.github = FakeGitHub(latency=0.0, now=self.clock.now)
+        self.github = FakeGitHub(latency=0.0, now=self.clock.now, clock_runs=True)
         self.reruns = AcceptedReruns()
         self.origins: dict[int, Origin] = {}
         self.broken_polls = 0

@@ -17,7 +17,11 @@ from autoscaler.model.catalogue import Architecture, OperatingSystem
 from tests.images.versions import SUM, changed, written
 from tests.patience import PATIENCE
 
-MAIN = "from autoscaler.cli import main; main()"
+# Not ignored, as it is in a test run under `nohup`.
+MAIN = (
+    "import signal; signal.signal(signal.SIGHUP, signal.SIG_DFL); "
+    "from autoscaler.cli import main; main()"
+)
 ROOT = Path(__file__).parents[2]
 WORDS = ["--region", "us-east-1", "--subnet", "subnet-0a"]
 

@@ -2,6 +2,7 @@
 
 import os
 import signal
+from collections.abc import Iterator
 from contextlib import nullcontext
 
 import pytest
@@ -148,6 +149,15 @@ class InterruptedMachine(Machine):
         super().terminate(instance)
 
 
+@pytest.fixture
+def hangup() -> Iterator[None]:
+    """SIGHUP is not ignored, as it is in a test run under `nohup`."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    yield
+    signal.signal(signal.SIGHUP, before)
+
+
+@pytest.mark.usefixtures("hangup")
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_no_signal_cuts_off_the_launch_or_the_termination(number: signal.Signals) -> None:
     """A signal ends the next sleep, and the machine is terminated; a second signal changes nothing."""
