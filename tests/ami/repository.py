@@ -5,6 +5,7 @@ import hashlib
 import os
 import ssl
 import subprocess
+import sys
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -12,6 +13,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import Any
 
 
 @dataclass(frozen=True)
@@ -111,6 +113,13 @@ def make_repository(
     (release / "InRelease").write_bytes(signer.clear_sign(text))
 
 
+class _Server(ThreadingHTTPServer):
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Print no traceback if a machine is terminated in the middle of a download."""
+        if not isinstance(sys.exception(), OSError):
+            super().handle_error(request, client_address)
+
+
 class _Quiet(SimpleHTTPRequestHandler):
     def log_message(self, *_: object) -> None:
         """Write nothing."""
@@ -121,7 +130,7 @@ def served(folder: Path, certificate: Path, key: Path) -> Iterator[str]:
     """Serve a folder on loopback over HTTPS, and yield its URL."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(certificate, key)
-    server = ThreadingHTTPServer(("127.0.0.1", 0), partial(_Quiet, directory=str(folder)))
+    server = _Server(("127.0.0.1", 0), partial(_Quiet, directory=str(folder)))
     server.socket = context.wrap_socket(
         server.socket, server_side=True, do_handshake_on_connect=False
     )

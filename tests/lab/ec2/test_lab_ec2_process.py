@@ -31,7 +31,8 @@ async def listens(url: str) -> bool:
     host, _, port = url.removeprefix("http://").rstrip("/").partition(":")
     try:
         _, writer = await asyncio.open_connection(host, int(port))
-    except ConnectionRefusedError:
+    except (ConnectionRefusedError, ConnectionResetError):
+        # Reset: it ended between the connection and the answer.
         return False
     writer.close()
     await writer.wait_closed()
