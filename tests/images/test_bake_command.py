@@ -17,10 +17,10 @@ from autoscaler.model.catalogue import Architecture, OperatingSystem
 from tests.images.versions import SUM, changed, written
 from tests.patience import PATIENCE
 
-# Not ignored, as it is in a test run under `nohup`.
+# Tests that run under `nohup` or in the background of a shell pass on ignored signals.
 MAIN = (
     "import signal; signal.signal(signal.SIGHUP, signal.SIG_DFL); "
-    "from autoscaler.cli import main; main()"
+    "signal.signal(signal.SIGINT, signal.SIG_DFL); from autoscaler.cli import main; main()"
 )
 ROOT = Path(__file__).parents[2]
 WORDS = ["--region", "us-east-1", "--subnet", "subnet-0a"]

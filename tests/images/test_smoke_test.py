@@ -7,7 +7,7 @@ from contextlib import nullcontext
 
 import pytest
 
-from autoscaler.images.interruptions import interruptible_sleep
+from autoscaler.images.interruptions import SIGNALS, interruptible_sleep
 from autoscaler.images.smoke_test import (
     FAILED,
     PATIENCE,
@@ -150,15 +150,16 @@ class InterruptedMachine(Machine):
 
 
 @pytest.fixture
-def hangup() -> Iterator[None]:
-    """SIGHUP is not ignored, as it is in a test run under `nohup`."""
-    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
+def no_signal_ignored() -> Iterator[None]:
+    """No signal is ignored, as some are under `nohup` or in the background of a shell."""
+    before = {one: signal.signal(one, signal.SIG_DFL) for one in SIGNALS}
     yield
-    signal.signal(signal.SIGHUP, before)
+    for one, handler in before.items():
+        signal.signal(one, handler)
 
 
-@pytest.mark.usefixtures("hangup")
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.usefixtures("no_signal_ignored")
+@pytest.mark.parametrize("number", SIGNALS)
 def test_no_signal_cuts_off_the_launch_or_the_termination(number: signal.Signals) -> None:
     """A signal ends the next sleep, and the machine is terminated; a second signal changes nothing."""
     before = signal.getsignal(number)
