@@ -92,21 +92,20 @@ def test_a_signal_to_first_image_leaves_no_machine_and_no_file(
 ) -> None:
     """`kill` reaches only the process, and not the command that it runs. People repeat it."""
     account = make_folder(tmp_path_factory, "stopped") / "account"
-    process = subprocess.Popen(
+    with subprocess.Popen(
         [sys.executable, "-m", "tests.ami", "image", "--account", account],
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
         cwd=AMI.parent,
-    )
-    assert process.stdout is not None
-    assert any("image-build: step system" in line for line in process.stdout)
-    process.send_signal(signal.SIGTERM)
-    assert any(line.startswith("Stopped. Removing all machines") for line in process.stdout)
-    process.send_signal(signal.SIGTERM)
-    # Not `communicate`: it loses the lines that the loop above has already read into Python's buffer.
-    output = process.stdout.read()
-    process.wait(timeout=stretched(PATIENCE))
+    ) as process:
+        assert process.stdout is not None
+        assert any("image-build: step system" in line for line in process.stdout)
+        process.send_signal(signal.SIGTERM)
+        assert any(line.startswith("Stopped. Removing all machines") for line in process.stdout)
+        process.send_signal(signal.SIGTERM)
+        # Not `communicate`: it loses the lines that the loop above has already read into Python's buffer.
+        output = process.stdout.read()
     assert "Cancelling build after receiving interrupt" in output
     assert "Terminating the source AWS instance" in output
     assert "Traceback" not in output
