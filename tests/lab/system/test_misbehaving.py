@@ -177,13 +177,14 @@ async def test_a_misbehaving_machine_is_counted_until_it_is_terminated(
     assert first.id == deed.instance_id
     assert deed.at is not None
     assert first.ended_at is not None
-    seen = outcome.counted(name, deed.at + SEEN_WITHIN, first.ended_at)
+    since = deed.at + SEEN_WITHIN
+    seen = outcome.counted(name, since, first.ended_at)
     for counts in seen:
         assert any(counts[state] for state in (*story.counted, MachineState.TERMINATING)), counts
         assert counts.total() <= story.cap
         if story.replaced is None and not counts[MachineState.TERMINATING]:
             assert counts.total() == 1
-    assert len(seen) >= min(3, (first.ended_at - deed.at) // 200)
+    assert len(seen) >= min(3, (first.ended_at - since) // 200)
 
 
 @pytest.mark.case(
