@@ -2,9 +2,10 @@
 # Runs all parts of `make test`, even after a failure, and prints a summary. Exits with 1 if a part failed.
 #
 # A part is a target of the Makefile. `crowds` runs first and alone, because its thousand machines need the
-# whole host. `laboratory`, `services` and `kills` mostly wait for processes, so other parts run at the same
-# time. `cluster` and `pods` wait until `programs` has ended. The output of background parts is printed when all
-# parts have ended, except that of `programs`: its first run on a host takes 15 minutes.
+# whole host. Then six lines of parts run at the same time, because many parts mostly wait for processes. No line
+# takes much longer than `edges`, the longest part. `cluster` and `pods` wait until `programs` has ended. The
+# output of background parts is printed when all parts have ended, except that of `programs`: its first run on a
+# host takes 15 minutes.
 set -uo pipefail
 cd -- "$(dirname -- "${BASH_SOURCE[0]}")/.." || exit
 
@@ -50,12 +51,12 @@ summarise() {
   return "$failed"
 }
 
-beside=(lint rooms)
-behind=(images laboratory services kills worlds edges types contracts windows terraform programs cluster pods)
+beside=(lint types contracts rooms)
+behind=(images laboratory services kills windows worlds edges terraform programs cluster pods)
 run crowds
 exec 3>&1
 processes=()
-for line in "images terraform" "laboratory kills" worlds "edges types contracts windows"; do
+for line in "images terraform" "laboratory windows kills" worlds edges; do
   # Ctrl-C ends the part, not the shell that records its result.
   (
     trap '' INT
