@@ -86,10 +86,13 @@ def test_a_name_that_no_record_can_have_is_refused_by_its_length(
     [
         (
             ["terminate", "a b"],
-            "MACHINE is the ID of a machine: `autoscaler machines` and `autoscaler unverified` list them",
+            "MACHINE must be a machine's ID: `autoscaler machines` and `autoscaler unverified` list them",
         ),
-        (["adopt", "a/b"], "ID is the ID of an installation: `autoscaler unverified` lists them"),
-        (["close-circuit", "a b"], "SKU is the name of a SKU"),
+        (
+            ["adopt", "a/b"],
+            "ID must be the ID of an installation: `autoscaler unverified` lists them",
+        ),
+        (["close-circuit", "a b"], "SKU must be the name of a SKU"),
     ],
 )
 def test_a_name_with_characters_that_no_record_has_is_refused_by_its_meaning(

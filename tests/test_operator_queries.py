@@ -70,7 +70,7 @@ def test_machines_are_listed(waiting: Controller) -> None:
     assert row.split()[:3] == ["c0", "gpu", "launched"]
     refused = waiting.run("machines", "--state", "asleep")
     assert refused.exit_code == 1
-    assert "state is one of requested" in refused.stderr
+    assert "`state` must be one of requested" in refused.stderr
 
 
 @pytest.mark.parametrize(

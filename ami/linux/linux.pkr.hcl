@@ -14,7 +14,7 @@ variable "image_name" {
 
 variable "image_set" {
   type        = string
-  description = "Whose image it is: `autoscaler images prune` deletes only images of one set."
+  description = "The image set: `autoscaler images prune` deletes only images of one set."
 }
 
 variable "source_name" {

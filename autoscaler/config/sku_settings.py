@@ -172,7 +172,7 @@ class SkuSettings(Section):
     volume: Volume | None = None
     """The performance and encryption of the disks (EC2)."""
     tags: Tags = Field(default_factory=dict)
-    """Tags of everything that is created for the SKU; of the same key, the provider's do not count (EC2)."""
+    """Tags of everything that is created for the SKU, in place of the provider's with the same keys (EC2)."""
     labels: tuple[Label, ...] = ()
     """Labels in addition to the SKU's name: at most 100; all SKUs have at most 5000 together."""
     unlabelled: bool = False

@@ -92,7 +92,7 @@ class OperatorHoldActions:
                     "it has a runner, and powers itself off after the job; inspect it while the job "
                     "runs, or quarantine another machine before it has a runner"
                 )
-            _refuse(RefusalKind.CONTRADICTED, f"machine {machine.id} cannot be kept: {why}")
+            _refuse(RefusalKind.CONTRADICTED, f"machine {machine.id} cannot be quarantined: {why}")
 
     def _resolve(self, text: str, allowed: Collection[TargetKind]) -> HoldTarget:
         """Return the target of this name. Raises OperatorRequestRefusedError."""

@@ -204,7 +204,7 @@ def driver(
         int, typer.Option(min=60, metavar="SECONDS", help="How long the installation may take.")
     ] = DRIVER_BUDGET,
 ) -> None:
-    """Print the plan of a GPU's driver, for the build of an image.
+    """Print the installation plan of a GPU driver, for an image build.
 
     The build gives the plan to the agent: `agent.py install-driver FILE`. If versions.yaml lacks a value,
     prints nothing to stdout, names the value, and exits with 2.

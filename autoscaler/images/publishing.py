@@ -45,7 +45,7 @@ def publish(
 def prune(
     region: Annotated[str, typer.Option(help="The images' region.")],
     image_set: Annotated[
-        str, typer.Option(help="Whose images: the value of their tag autoscaler:image-set.")
+        str, typer.Option(help="The image set: the value of the tag autoscaler:image-set.")
     ],
     keep: Annotated[
         int, typer.Option(min=1, help="How many published images of each recipe stay.")
@@ -59,8 +59,8 @@ def prune(
 ) -> None:
     """List or delete old images of the recipes, with their snapshots.
 
-    Never an image of another set, or one that an instance or a launch template names. Exits with 2 if EC2
-    refuses a call.
+    Never deletes an image of another set, or one that an instance or a launch template names. Exits with 2
+    if EC2 refuses a call.
     """
     from datetime import UTC, datetime, timedelta
 

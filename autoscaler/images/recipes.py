@@ -17,6 +17,13 @@ class Engine(StrEnum):
     BUILDAH = "buildah"
 
 
+class ShellEngine(StrEnum):
+    """A program that runs containers with a terminal. buildah does not."""
+
+    DOCKER = "docker"
+    PODMAN = "podman"
+
+
 @dataclass(frozen=True, slots=True)
 class Recipe:
     """How an image is built.

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from autoscaler.config.job_container import JobContainer
 from autoscaler.config.settings import Settings
 from autoscaler.config.sku_settings import AcceleratorVendor, SkuSettings
-from autoscaler.images.recipes import Engine
+from autoscaler.images.recipes import ShellEngine
 from autoscaler.model.catalogue import Architecture
 
 PLATFORMS = {Architecture.X64: "linux/amd64", Architecture.ARM64: "linux/arm64"}
@@ -83,7 +83,7 @@ def container_of(settings: Settings, name: str) -> JobContainer:
 
 
 def shell_command(
-    engine: Engine,
+    engine: ShellEngine,
     sku: SkuSettings,
     container: JobContainer,
     words: Sequence[str],
@@ -124,7 +124,7 @@ def shell_command(
     ]
 
 
-def accelerator_options(engine: Engine, sku: SkuSettings, devices: AmdDevices) -> list[str]:
+def accelerator_options(engine: ShellEngine, sku: SkuSettings, devices: AmdDevices) -> list[str]:
     """Return the options that give a container as many accelerators as a SKU's machine has."""
     if sku.accelerator is None:
         return []
@@ -132,9 +132,11 @@ def accelerator_options(engine: Engine, sku: SkuSettings, devices: AmdDevices) -
     if sku.accelerator.vendor is AcceleratorVendor.AMD:
         paths = ["/dev/kfd", *devices.render_nodes[:count]]
         groups = (
-            ["keep-groups"] if engine is Engine.PODMAN else [str(one) for one in devices.groups]
+            ["keep-groups"]
+            if engine is ShellEngine.PODMAN
+            else [str(one) for one in devices.groups]
         )
         return [f"--device={one}" for one in paths] + [f"--group-add={one}" for one in groups]
-    if engine is Engine.PODMAN:
+    if engine is ShellEngine.PODMAN:
         return [f"--device=nvidia.com/gpu={number}" for number in range(count)]
     return [f"--gpus={count}"]

@@ -181,7 +181,7 @@ def note_good_boot(state: LedgerState, machine: Machine, at: Instant) -> None:
 
 def note_early_exit(state: LedgerState, machine: Machine, at: Instant, said: str) -> None:
     """Count a runner that exited at once without a job: from the third in a row, its SKU is on hold."""
-    reason = f"their runners exited at once without a job, the last one of {machine.id}: {said}"
+    reason = f"the runner of machine {machine.id} exited without a job: {said}"
     if _count(state, exits_key(machine.sku), at, reason) == IN_A_ROW:
         state.note(machine, at, "circuit_opened", reason)
 

@@ -236,7 +236,7 @@ def _launched(listed: ListedMachine) -> LaunchedMachine:
 
 def _add_surplus(state: LedgerState, event: MachinesListed, listed: ListedMachine) -> None:
     """Create a failed record for a machine that is one too many. The planner terminates it."""
-    why = "beyond its launch request's slots"
+    why = "its launch request has no slot for it"
     machine = new_machine(event.provider, listed, event.at, MachineState.FAILED, why)
     state.add(machine)
     state.note(machine, event.at, "adopted", machine.reason)

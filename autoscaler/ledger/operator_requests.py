@@ -1,4 +1,4 @@
-"""Applies operators' requests: to terminate an unverified machine, adopt an installation, and reload.
+"""Applies operators' requests: to terminate a machine, adopt an installation, and reload.
 
 It also lists unverified machines, and returns the reasons against a request. A released machine becomes due,
 and the planner terminates it.
@@ -145,7 +145,8 @@ def evidence_of_life(
     if not names:
         return None
     shown = ", ".join(sorted(names)[:SHOWN]) + (", ..." if len(names) > SHOWN else "")
-    return f"{counted(len(names), 'runner')} at work may be on it, such as {shown}"
+    which = counted(len(names), "busy or online runner")
+    return f"GitHub shows {which} that may be on it, such as {shown}"
 
 
 def refusal_of_adoption(

@@ -263,4 +263,4 @@ def _dispute(state: LedgerState, job: Job, at: Instant) -> None:
     read = job.read_at is not None and job.read_at >= state.started_at
     if job.state is not JobState.QUEUED or job.demand is None or job.disputed or read:
         return
-    state.dispute(job, at, "the store is older than its machines")
+    state.dispute(job, at, "the store is a restored backup: the job may have run since")

@@ -45,11 +45,11 @@ class UnverifiedReason(StrEnum):
 
 _EXPLANATIONS = {
     UnverifiedReason.UNKNOWN_LAUNCH_REQUEST: "its launch request is not in the store",
-    UnverifiedReason.PRUNED_SLOT: "its slot was pruned from memory",
-    UnverifiedReason.ADOPTED_INSTALLATION: "of an adopted installation",
-    UnverifiedReason.LISTED_AGAIN: "lost, and listed again",
+    UnverifiedReason.PRUNED_SLOT: "the controller has already deleted its record from memory",
+    UnverifiedReason.ADOPTED_INSTALLATION: "it belongs to an adopted installation",
+    UnverifiedReason.LISTED_AGAIN: "two listings did not show it, and a later one did",
     UnverifiedReason.STORE_IS_OLDER: (
-        "the store is older than the machine: it may have been assigned since"
+        "the store is a restored backup: the machine may have been assigned after the backup"
     ),
     UnverifiedReason.NO_RUNNER_LIST_YET: (
         "silent since the controller started, and GitHub has not listed its runners since"

@@ -207,7 +207,7 @@ def _machines() -> Iterator[Alert]:
         " > 5 + 0.1 * sum(autoscaler_jobs_in_progress)",
         HOUR,
         "ticket",
-        "For an hour, machines have been past their assignment and without a job: {{ $value }}.",
+        "For an hour, {{ $value }} more machines are assigned or exited than jobs are in progress.",
     )
     yield Alert(
         "RunnerGroupTooWide",
@@ -233,7 +233,7 @@ def _process(parameters: AlertParameters) -> Iterator[Alert]:
         f"sum(increase({accepted}[{half_hour}])) == 0 and sum(autoscaler_jobs_in_progress) > 0",
         5 * MINUTE,
         "page",
-        "Jobs are running, and GitHub has delivered no webhook for half an hour.",
+        "Jobs are running, and the controller has accepted no webhook for half an hour.",
     )
     yield Alert(
         "GitHubBudgetLow",

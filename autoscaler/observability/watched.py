@@ -147,9 +147,7 @@ class WatchedTelemetry(PrometheusTelemetry):
             yield Trouble("store_fails", "", message)
         silent = now - self._arrived_at
         if silent >= WINDOW and self._running:
-            message = (
-                f"GitHub has delivered no webhook for {duration(silent)}, and jobs are running"
-            )
+            message = f"jobs are running, and no webhook was accepted for {duration(silent)}"
             yield Trouble("webhooks_silent", "", message)
 
     def _of_machines(self) -> Iterator[Trouble]:
@@ -184,7 +182,7 @@ class WatchedTelemetry(PrometheusTelemetry):
                 yield Trouble("github_budget_low", where, message)
         for account, seconds in sorted(self._stale.items()):
             if seconds > STALE_AFTER:
-                message = f"the newest complete lists at GitHub are {duration(seconds)} old"
+                message = f"the oldest data from GitHub's lists is from {duration(seconds)} ago"
                 yield Trouble("github_lists_stale", account, message)
         for (group, reason), wide in sorted(self._wide_groups.items()):
             if wide:

@@ -77,8 +77,9 @@ def terminate(
 ) -> None:
     """Terminate a machine on which no job runs.
 
-    The controller refuses if the machine may be running a job: if it has a runner, or if an unverified
-    machine shows signs of work. The answer gives the reason. --force terminates it, and fails its job.
+    The controller refuses if the machine has a runner, if an unverified machine may be running a job, or if
+    the agent of a booting or ready machine has sent no request since the controller's start. The answer gives
+    the reason. --force terminates the machine, and fails its job.
     """
     with connected(config, url, token_file) as client:
         terminated = client.terminate(machine, force=force)

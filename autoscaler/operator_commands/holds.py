@@ -64,7 +64,7 @@ def quarantine(
     """Keep a machine without a job for inspection.
 
     The machine gets no job. The controller keeps it for the `lifetime` of its SKU, or until `autoscaler
-    terminate` or `autoscaler resume`. A machine with a runner cannot be kept: it powers itself off.
+    terminate` or `autoscaler resume`. A machine with a runner cannot be quarantined: it powers itself off.
     """
     _hold("quarantine", config, machine, url, token_file)
 

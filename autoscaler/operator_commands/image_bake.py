@@ -34,7 +34,7 @@ def bake(
         typer.Option("--instance-type", help="The type of both machines; default: the recipe's."),
     ] = None,
     image_set: Annotated[
-        str, typer.Option(help="Whose image it is, for `autoscaler images prune`.")
+        str, typer.Option(help="The image set, for `autoscaler images prune`.")
     ] = "runner",
     root: Annotated[
         Path, typer.Option(metavar="FOLDER", help="The root of the repository.", file_okay=False)

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from autoscaler.images.commands import usage_errors
-from autoscaler.images.recipes import Engine
+from autoscaler.images.recipes import ShellEngine
 
 
 def shell(
@@ -18,9 +18,9 @@ def shell(
         list[str] | None,
         typer.Argument(metavar="[-- COMMAND...]", help="What to run there; default: bash."),
     ] = None,
-    engine: Annotated[Engine, typer.Option(help="What runs the container: docker or podman.")] = (
-        Engine.DOCKER
-    ),
+    engine: Annotated[
+        ShellEngine, typer.Option(help="The program that runs the container.")
+    ] = ShellEngine.DOCKER,
     without_accelerators: Annotated[
         bool, typer.Option("--without-accelerators", help="Give the container no GPUs.")
     ] = False,
@@ -36,13 +36,11 @@ def shell(
     import sys
 
     from autoscaler.app.preflight import load_for_service
-    from autoscaler.images.building import BuildError, run
+    from autoscaler.images.building import run
     from autoscaler.images.devices import amd_devices
     from autoscaler.images.shells import container_of, shell_command
 
     with usage_errors():
-        if engine is Engine.BUILDAH:
-            raise BuildError("buildah opens no shells; choose --engine docker or podman")
         settings = load_for_service(config, files=False).settings
         container = container_of(settings, sku)
         for name in container.unknown:

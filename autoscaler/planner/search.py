@@ -76,9 +76,8 @@ class Search:
                     self._add(WaitCode.LAUNCH_RATE, rate, self.headroom.next_request_at())
                     return None
         if not self.reasons:
-            self._add(
-                WaitCode.NO_OFFERING, "no provider in launch_options has an offering for it now"
-            )
+            none = "no provider of the SKU's launch options (`on`) has an offering now"
+            self._add(WaitCode.NO_OFFERING, none)
         return None
 
     def _limit_reached(self) -> WaitReason | None:

@@ -170,7 +170,7 @@ class AdminEndpoint:
         machine = request.match_info["machine"]
         if _MACHINE.fullmatch(machine) is None:
             raise MalformedRequestError(
-                "MACHINE is the ID of a machine: `autoscaler machines` and `autoscaler unverified` list them"
+                "MACHINE must be a machine's ID: `autoscaler machines` and `autoscaler unverified` list them"
             )
         body = await self._body(request, {"force"})
         force = _flag(body, "force")
@@ -182,7 +182,7 @@ class AdminEndpoint:
         old, force = body.get("installation"), _flag(body, "force")
         if not isinstance(old, str) or _INSTALLATION.fullmatch(old) is None:
             raise MalformedRequestError(
-                "ID is the ID of an installation: `autoscaler unverified` lists them"
+                "ID must be the ID of an installation: `autoscaler unverified` lists them"
             )
         taken = await self._requests.adopt(old, by=by, force=force)
         return json_answer(200, {"installation": taken})
@@ -190,7 +190,7 @@ class AdminEndpoint:
     async def _circuit(self, request: web.Request, by: OperatorName) -> web.Response:
         sku = request.match_info["sku"]
         if _MACHINE.fullmatch(sku) is None:
-            raise MalformedRequestError("SKU is the name of a SKU")
+            raise MalformedRequestError("SKU must be the name of a SKU")
         await self._body(request, set())
         return json_answer(200, {"sku": await self._requests.close_circuit(sku, by=by)})
 
@@ -198,7 +198,7 @@ class AdminEndpoint:
         target = (await self._body(request, {"target"})).get("target")
         if not isinstance(target, str) or _TARGET.fullmatch(target) is None:
             raise MalformedRequestError(
-                "target is all, or the name of a SKU, a provider or a machine, perhaps after its kind and a /"
+                "`target` must be all or the name of a SKU, provider or machine, perhaps after its kind and a /"
             )
         return json_answer(200, asdict(await self._holds[name](target, by=by)))
 
@@ -222,12 +222,12 @@ class AdminEndpoint:
                 raise MalformedRequestError("the body is not JSON") from error
         if not isinstance(body, dict) or not set(body) <= keys:
             allowed = ", ".join(sorted(keys)) or "none"
-            raise MalformedRequestError(f"the body is a JSON object; keys: {allowed}")
+            raise MalformedRequestError(f"the body must be a JSON object; keys: {allowed}")
         return body
 
 
 def _flag(body: dict[str, object], key: str) -> bool:
     value = body.get(key, False)
     if not isinstance(value, bool):
-        raise MalformedRequestError(f"{key} is true or false")
+        raise MalformedRequestError(f"`{key}` must be true or false")
     return value

@@ -136,7 +136,7 @@ class ConsolePages:
     async def _jobs(self, request: web.Request, operator: Operator) -> str:
         state = request.query.get("state", "waiting")
         if state not in ("waiting", "in_progress"):
-            raise MalformedRequestError("state is waiting or in_progress")
+            raise MalformedRequestError("`state` must be waiting or in_progress")
         sku = chosen_sku(request, self._queries)
         ask = self._queries.waiting_jobs if state == "waiting" else self._queries.running_jobs
         found, frame = ask(sku, MAX_ROWS), self.frame(operator)
@@ -157,7 +157,7 @@ class ConsolePages:
     async def _machines(self, request: web.Request, operator: Operator) -> str:
         text = request.query.get("state") or None
         if text is not None and text not in set(MachineState):
-            raise MalformedRequestError(f"state is one of {', '.join(MachineState)}")
+            raise MalformedRequestError(f"`state` must be one of {', '.join(MachineState)}")
         state = MachineState(text) if text is not None else None
         sku = chosen_sku(request, self._queries)
         found, frame = self._queries.machines(sku, state, MAX_ROWS), self.frame(operator)

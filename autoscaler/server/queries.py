@@ -60,7 +60,7 @@ class Queries:
         _only(request, {"sku", "state", "limit"})
         state = request.query.get("state", "waiting")
         if state not in ("waiting", "in_progress"):
-            raise MalformedRequestError("state is waiting or in_progress")
+            raise MalformedRequestError("`state` must be waiting or in_progress")
         ask = self._queries.waiting_jobs if state == "waiting" else self._queries.running_jobs
         found = ask(chosen_sku(request, self._queries), _limit(request))
         return json_answer(200, {"jobs": [asdict(job) for job in found]})
@@ -69,7 +69,7 @@ class Queries:
         _only(request, {"sku", "state", "limit"})
         state = request.query.get("state")
         if state is not None and state not in set(MachineState):
-            raise MalformedRequestError(f"state is one of {', '.join(MachineState)}")
+            raise MalformedRequestError(f"`state` must be one of {', '.join(MachineState)}")
         chosen = MachineState(state) if state is not None else None
         found = self._queries.machines(chosen_sku(request, self._queries), chosen, _limit(request))
         return json_answer(200, {"machines": [asdict(machine) for machine in found]})
@@ -82,7 +82,7 @@ class Queries:
             return json_answer(200, {"explanation": asdict(found), "history": []})
         job = request.query["job"]
         if not (job.isascii() and job.isdigit() and len(job) <= 20):
-            raise MalformedRequestError("job is the number of a job")
+            raise MalformedRequestError("`job` must be the number of a job")
         explained = self._queries.explain(JobId(int(job)))
         try:
             rows = await self._queries.history(job)
@@ -100,7 +100,8 @@ class Queries:
         name = request.match_info["name"]
         if _NAME.fullmatch(name) is None:
             raise MalformedRequestError(
-                "the name is that of a job, machine, runner or launch request"
+                "ID must be that of a job, machine, runner or launch request, or the name of a SKU, "
+                "provider or installation, or all"
             )
         try:
             rows = await self._queries.history(name)
@@ -115,7 +116,7 @@ def chosen_sku(request: web.Request, queries: FleetQueries) -> SkuName | None:
     if name is None:
         return None
     if _NAME.fullmatch(name) is None:
-        raise MalformedRequestError("sku is the name of a SKU")
+        raise MalformedRequestError("`sku` must be the name of a SKU")
     if not queries.knows_sku(SkuName(name)):
         raise UnknownNameError(f"no SKU is called {name}: `autoscaler status --all` lists them")
     return SkuName(name)
@@ -130,7 +131,7 @@ def _only(request: web.Request, keys: set[str]) -> None:
 def _limit(request: web.Request) -> int:
     text = request.query.get("limit", str(_ROWS))
     if not (text.isascii() and text.isdigit() and len(text) <= 3 and 1 <= int(text) <= MAX_ROWS):
-        raise MalformedRequestError(f"limit is a number from 1 to {MAX_ROWS}")
+        raise MalformedRequestError(f"`limit` must be a number from 1 to {MAX_ROWS}")
     return int(text)
 
 

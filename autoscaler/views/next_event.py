@@ -188,7 +188,7 @@ _UNTIL_THEN = {
     WaitCode.FAIR_SHARE: "a job of the repository ends, or the others have got their machines",
     WaitCode.QUOTA: "a machine under the quota ends, or the provider raises the quota",
     WaitCode.PAUSED: "an operator resumes what is paused",
-    WaitCode.CIRCUIT_OPEN: "the machine that was launched to try becomes ready or fails",
+    WaitCode.CIRCUIT_OPEN: "the probe machine becomes ready, gets a job or fails",
     WaitCode.NO_OFFERING: "the controller can read a provider of the SKU; it tries every minute",
     WaitCode.NOT_PLANNED: "the controller plans, within seconds",
 }

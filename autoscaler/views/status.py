@@ -170,12 +170,12 @@ def _others(counts: Counts) -> Iterator[Trouble]:
         (
             "machines_not_terminating",
             counts.not_terminating,
-            "asked to terminate three times or more",
+            "still exist after three or more requests to terminate them",
         ),
         (
             "machines_unverified",
             counts.unverified,
-            "may be running a job; the store cannot prove it",
+            "may be running a job: the store does not say",
         ),
         ("machines_foreign", counts.foreign, "of another installation of this fleet"),
     ):

@@ -137,7 +137,7 @@ async def test_a_machine_that_may_run_a_job_is_terminated_only_with_force() -> N
         operated.at_work(f"ci-{INSTALLATION}-m-1", **shown)
         refused = await operated.refused("i-1")
         assert refused.kind is RefusalKind.CONTRADICTED
-        assert "x-i-1 may be running a job: 1 runner at work may be on it" in refused.reason
+        assert "x-i-1 may be running a job: GitHub shows 1 busy or online runner" in refused.reason
         assert "--force" in refused.reason
     await operated.controller.turn()
     assert operated.world.east.ended == []

@@ -16,7 +16,7 @@ from typer.testing import CliRunner, Result
 from autoscaler.app.preflight import load_for_service
 from autoscaler.cli import commands
 from autoscaler.images.devices import amd_devices
-from autoscaler.images.recipes import Engine
+from autoscaler.images.recipes import ShellEngine
 from autoscaler.images.shells import ENVIRONMENT, AmdDevices, accelerator_options
 from tests.images.engines import end_of, recording_engine, slow_engine
 from tests.images.engines import started as running
@@ -98,14 +98,16 @@ TWO = [f"--device=/dev/{one}" for one in ("kfd", "dri/renderD128", "dri/renderD1
 @pytest.mark.parametrize(
     ("sku", "engine", "expected"),
     [
-        (AMD, Engine.DOCKER, [*TWO, "--group-add=44", "--group-add=992"]),
-        (AMD, Engine.PODMAN, [*TWO, "--group-add=keep-groups"]),
-        (NVIDIA, Engine.DOCKER, ["--gpus=1"]),
-        (NVIDIA, Engine.PODMAN, ["--device=nvidia.com/gpu=0"]),
-        ("linux.arm64.m7g.4xlarge", Engine.DOCKER, []),
+        (AMD, ShellEngine.DOCKER, [*TWO, "--group-add=44", "--group-add=992"]),
+        (AMD, ShellEngine.PODMAN, [*TWO, "--group-add=keep-groups"]),
+        (NVIDIA, ShellEngine.DOCKER, ["--gpus=1"]),
+        (NVIDIA, ShellEngine.PODMAN, ["--device=nvidia.com/gpu=0"]),
+        ("linux.arm64.m7g.4xlarge", ShellEngine.DOCKER, []),
     ],
 )  # fmt: skip
-def test_as_many_accelerators_as_the_sku_has(sku: str, engine: Engine, expected: list[str]) -> None:
+def test_as_many_accelerators_as_the_sku_has(
+    sku: str, engine: ShellEngine, expected: list[str]
+) -> None:
     found = load_for_service(PODS, files=False).settings.skus[sku]
     assert accelerator_options(engine, found, DEVICES) == expected
     command = printed(sku, "--without-accelerators", "--engine", engine.value)
@@ -225,10 +227,6 @@ def test_ctrl_c_lets_the_engine_remove_its_container(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "error"),
     [
-        (
-            ["linux.g6", "--engine", "buildah"],
-            "buildah opens no shells; choose --engine docker or podman",
-        ),
         (
             ["linux.g6"],
             "fleet.yaml has no SKU 'linux.g6'; name one of linux.g5.4xlarge.nvidia.gpu, ",

@@ -175,7 +175,7 @@ def test_runners_that_exit_at_once_without_a_job_count_as_consecutive_failures()
     assert world.job(1).passed_over == ()
     row = open_circuit(world.state.cooldowns, exits_key(GPU))
     assert row is not None
-    assert "c0: the runner exited with status 1" in row.reason
+    assert "machine c0 exited without a job: the runner exited with status 1" in row.reason
 
 
 @pytest.mark.parametrize(("after", "counted"), [(59.9, 1), (60.0, 0)])

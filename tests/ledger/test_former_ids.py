@@ -119,7 +119,7 @@ def test_a_runner_with_a_former_id_and_no_known_machine_may_be_on_any_unverified
     for installation in (BEFORE, OLD):
         name = RunnerName(f"ci-{installation}-m-1")
         found = evidence_of_life(world.state, orphan, [name], world.now)
-        assert found == f"1 runner at work may be on it, such as {name}"
+        assert found == f"GitHub shows 1 busy or online runner that may be on it, such as {name}"
     assert evidence_of_life(world.state, orphan, [RunnerName("ci-2bad2bad-m-1")], world.now) is None
 
 

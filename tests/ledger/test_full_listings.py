@@ -139,7 +139,10 @@ def test_writing_slots_off_settles_the_launch_request_and_puts_its_option_on_hol
     world.lists(listed("i-1"))
     assert world.states() == {"c0": "launched", "c1": "failed"}
     lost = world.machine("c1")
-    assert (lost.failure, lost.reason) == (FailureClass.UNKNOWN, "no answer, and in no listing")
+    assert (lost.failure, lost.reason) == (
+        FailureClass.UNKNOWN,
+        "no answer, and no listing shows the machine",
+    )
     assert (world.call().state, world.call().settled_at) == (
         LaunchRequestState.SETTLED,
         START + 210,
@@ -217,7 +220,7 @@ def test_a_machine_beyond_its_launch_requests_slots_is_surplus(extra: int) -> No
         surplus = world.machine(f"x-i-{number}")
         assert (surplus.state, surplus.slot, surplus.due) == (MachineState.FAILED, -1, world.now)
         assert (surplus.work.may_run_job, bool(surplus.work.unverified)) == (False, False)
-        assert surplus.reason == "beyond its launch request's slots"
+        assert surplus.reason == "its launch request has no slot for it"
     assert world.fleet().usage.machines == 1 + extra
     assert {end.machine for end in world.intents(Terminate)} == {f"x-i-{n}" for n in range(extra)}
 
@@ -238,5 +241,8 @@ def test_the_history_shows_each_step_of_a_launch_request() -> None:
         ("sent", "attempt 1"),
         ("unknown", "timed out"),
         ("sent", "attempt 2"),
-        ("answered", "1 of 2: the provider gave fewer and no reason"),
+        (
+            "answered",
+            "1 of 2: the provider launched fewer machines and gave no reason",
+        ),
     ]

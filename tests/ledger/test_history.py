@@ -49,7 +49,7 @@ def test_the_history_shows_a_launch_from_request_to_ready() -> None:
         event(world, e.MachineReportedStage, machine, "drivers"),
         event(world, e.HealthChecksReported, machine, True, "8 GPUs"),
     )
-    fewer = "the provider gave fewer and no reason"
+    fewer = "the provider launched fewer machines and gave no reason"
     assert rows == [
         (1.0, "launch_request", "c", "recorded", "2 x gpu"),
         (1.0, "machine", "c0", "requested", "launch request c"),
@@ -124,7 +124,13 @@ def test_the_history_shows_a_launch_request_that_is_never_answered() -> None:
         (1.0, "launch_request", "c", "unknown", "timed out"),
         (2.0, "launch_request", "c", "sent", "attempt 2"),
         (3.0, "launch_request", "c", "unknown", "timed out again"),
-        (64.0, "machine", "c0", "failed", "no answer, and in no listing"),
+        (
+            64.0,
+            "machine",
+            "c0",
+            "failed",
+            "no answer, and no listing shows the machine",
+        ),
         (64.0, "launch_request", "c", "written_off", "1 of 1 slot: timed out again"),
     ]
     assert world.call().settled_at == world.now
@@ -228,11 +234,11 @@ def test_the_history_shows_a_machine_that_is_lost_and_listed_again() -> None:
         (61.0, "runner", name, "done", "its machine is terminated: not listed any more"),
         (61.0, "machine", "c0", "lost", "not listed any more"),
         (61.0, "machine", "c1", "lost", "not listed any more"),
-        (62.0, "machine", "c0", "assigned", "lost, and listed again"),
-        (62.0, "machine", "c1", "failed", "lost, and listed again"),
+        (62.0, "machine", "c0", "assigned", "two listings did not show it, and a later one did"),
+        (62.0, "machine", "c1", "failed", "two listings did not show it, and a later one did"),
     ]
-    assert world.machine(assigned).reason == "lost, and listed again"
-    assert world.machine(booted).reason == "lost, and listed again"
+    assert world.machine(assigned).reason == "two listings did not show it, and a later one did"
+    assert world.machine(booted).reason == "two listings did not show it, and a later one did"
     assert world.machine(assigned).work.last_seen == world.now
 
 
@@ -245,7 +251,7 @@ def test_machines_without_a_launch_request_enter_the_history() -> None:
         lambda: world.lists(world.listed("c0"), listed("i-9"), listed("i-8", call="elsewhere")),
     )
     assert rows == [
-        (1.0, "machine", "x-i-9", "adopted", "beyond its launch request's slots"),
+        (1.0, "machine", "x-i-9", "adopted", "its launch request has no slot for it"),
         (1.0, "machine", "x-i-8", "adopted", "its launch request is not in the store"),
     ]
 

@@ -112,11 +112,17 @@ def test_the_history_shows_an_unverified_machine_that_polls_for_an_assignment() 
         lambda: world.lists(listed("i-c0"), unknown),
         event(world, e.MachineSeen, C0, True),
     )
-    older = "the store is older than the machine: it may have been assigned since"
+    older = "the store is a restored backup: the machine may have been assigned after the backup"
     assert rows == [
         (3601.0, "machine", "x-i-9", "adopted", "its launch request is not in the store"),
         (3601.0, "machine", "c0", "assigned", older),
-        (3601.0, "job", "1", "disputed", "the store is older than its machines"),
+        (
+            3601.0,
+            "job",
+            "1",
+            "disputed",
+            "the store is a restored backup: the job may have run since",
+        ),
         (3603.0, "machine", "c0", "ready", "its agent asks for an assignment"),
     ]
 
@@ -142,7 +148,7 @@ def test_the_history_shows_a_machine_whose_unknown_runner_github_names() -> None
     world.restart(60.0)
     reported(world)
     rows = each(world, lambda: world.starts(1, "ci-0badcafe-c0-1"))
-    older = "the store is older than the machine: it may have been assigned since"
+    older = "the store is a restored backup: the machine may have been assigned after the backup"
     assert (61.0, "machine", "c0", "assigned", older) in rows
     assert world.machine("c0").progress.assigned_at == world.now
 
@@ -172,7 +178,7 @@ def test_the_history_shows_an_adopted_installation() -> None:
     rows = each(world, event(world, e.InstallationAdopted, OLD, ALICE))
     assert rows == [
         (1.0, "installation", OLD, "adopted", "by alice; was 0badcafe"),
-        (1.0, "machine", "x-i-1", "adopted", "of an adopted installation"),
+        (1.0, "machine", "x-i-1", "adopted", "it belongs to an adopted installation"),
     ]
 
 
@@ -296,7 +302,7 @@ def test_the_history_shows_the_circuit_opened_by_the_third_early_exit() -> None:
         world,
         *(event(world, e.MachineExited, MachineId(one), "bye") for one in ("a0", "b0", "c0")),
     )
-    words = "their runners exited at once without a job, the last one of c0: bye"
+    words = "the runner of machine c0 exited without a job: bye"
     assert [row for row in rows if row[3] == "circuit_opened"] == [
         (3.0, "machine", "c0", "circuit_opened", words)
     ]

@@ -305,7 +305,7 @@ def test_an_empty_answer_without_an_error_counts_as_no_capacity() -> None:
         world.state.cooldowns[f"offering:{A}"].reason
         == "Empty: the provider launched no machine and gave no reason"
     )
-    assert world.machine("c0").reason == "the provider gave fewer and no reason"
+    assert world.machine("c0").reason == "the provider launched fewer machines and gave no reason"
 
 
 def test_the_slots_get_the_most_serious_failure_of_the_answer() -> None:

@@ -137,16 +137,20 @@ def test_a_runner_without_a_known_machine_may_be_on_any_unverified_machine() -> 
     others = (f"lab-{OLD}-m-1", "another-0badcafe-m-1", "ci-0badcafe-c0-1")
     assert life(world, ORPHAN, *others) is None
     assert life(world, ORPHAN, "ci-0badcafe-m-1", "ci-0badcafe-n-1") == (
-        "2 runners at work may be on it, such as ci-0badcafe-m-1, ci-0badcafe-n-1"
+        "GitHub shows 2 busy or online runners that may be on it, such as ci-0badcafe-m-1, ci-0badcafe-n-1"
     )
 
 
 def test_at_most_three_of_the_runners_that_may_be_on_the_machine_are_named() -> None:
     world = orphaned()
     names = [f"ci-0badcafe-{one}-1" for one in "dcba"]
-    words = "runners at work may be on it, such as"
-    assert life(world, ORPHAN, *names[1:]) == f"3 {words} {', '.join(sorted(names[1:]))}"
-    assert life(world, ORPHAN, *names) == f"4 {words} {', '.join(sorted(names[1:]))}, ..."
+    words = "busy or online runners that may be on it, such as"
+    assert (
+        life(world, ORPHAN, *names[1:]) == f"GitHub shows 3 {words} {', '.join(sorted(names[1:]))}"
+    )
+    assert (
+        life(world, ORPHAN, *names) == f"GitHub shows 4 {words} {', '.join(sorted(names[1:]))}, ..."
+    )
 
 
 def test_a_job_in_progress_on_a_runner_without_a_known_machine_protects_unverified_machines() -> (
@@ -154,7 +158,10 @@ def test_a_job_in_progress_on_a_runner_without_a_known_machine_protects_unverifi
 ):
     world = orphaned()
     world.starts(1, "ci-0badcafe-m-1")
-    assert life(world, ORPHAN) == "1 runner at work may be on it, such as ci-0badcafe-m-1"
+    assert (
+        life(world, ORPHAN)
+        == "GitHub shows 1 busy or online runner that may be on it, such as ci-0badcafe-m-1"
+    )
     world.completes(1)
     assert life(world, ORPHAN) is None
 

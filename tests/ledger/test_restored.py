@@ -71,7 +71,7 @@ def test_no_machine_is_terminated_that_may_have_been_assigned_since_the_backup(s
         True,
         True,
     )
-    assert "older than the machine" in machine.reason
+    assert "the store is a restored backup" in machine.reason
     world.now += 4 * 3600.0
     assert world.intents(Terminate) == []
     assert ReadRunner(C0) in world.intents(ReadRunner)

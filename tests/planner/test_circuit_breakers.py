@@ -237,7 +237,7 @@ def test_runners_that_are_refused_do_not_launch_without_end() -> None:
     world = World()
     world.queue(1)
     assert serve_badly(world, 6) <= 3 + 30
-    assert "their runners exited at once without a job" in reasons(world)
+    assert "the last one: the runner of machine" in reasons(world)
 
 
 def in_exit_storm(jobs: int) -> World:

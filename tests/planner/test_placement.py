@@ -121,7 +121,7 @@ def test_the_reason_names_each_launch_option_on_hold_once() -> None:
 
 def test_a_job_of_a_sku_without_launch_options_has_a_waiting_reason() -> None:
     world = world_of(dataclasses.replace(sku(), launch_options=()))
-    assert reason(world) == "no provider in launch_options has an offering for it now"
+    assert reason(world) == "no provider of the SKU's launch options (`on`) has an offering now"
 
 
 def test_offerings_keep_their_order() -> None:

@@ -68,7 +68,7 @@ async def test_an_open_circuit_breaker_launches_a_probe_at_the_announced_time(
     await it.comes_true(it.announced(WaitCode.UNKNOWN), lambda: len(it.launches) == 4)
     # Meanwhile the second job waits for what becomes of the probe.
     event = it.announced(WaitCode.CIRCUIT_OPEN, 2)
-    assert event.what == "the machine that was launched to try becomes ready or fails"
+    assert event.what == "the probe machine becomes ready, gets a job or fails"
     probe = it.world.machines.activities[3]
     while not probe.health_checks_passed:
         assert len(it.launches) == 4

@@ -37,7 +37,7 @@ _PULL_REFUSED = re.compile(
 )
 """Answers of registries that another pull does not change: there is no such image, or no right to read it.
 
-A 401 or 403 alone may come from a token service with a bad day, or from a node that could not get credentials.
+A 401 or 403 alone may come from a failing token service, or from a node that could not get credentials.
 """
 
 _HOPELESS: Mapping[str, re.Pattern[str]] = MappingProxyType(

@@ -59,8 +59,8 @@ resource "aws_sqs_queue" "dead_letters" {
   tags                      = var.tags
 }
 
-# The controller deletes what it cannot read after five receptions. Only a controller that dies over a message
-# leaves more, and the message then goes to the dead letters.
+# The controller deletes what it cannot read after five receptions. Only a controller that exits
+# while it reads a message leaves more, and the message then goes to the dead letters.
 resource "aws_sqs_queue" "events" {
   name                       = local.name
   policy                     = data.aws_iam_policy_document.queue[local.name].json

@@ -40,7 +40,7 @@ locals {
       missing     = "notBreaching"
     }
     notices-not-delivered = {
-      description = "EventBridge could not deliver a notice, or the controller died over one."
+      description = "EventBridge could not deliver a notice, or the controller received one 20 times without deleting it."
       namespace   = "AWS/SQS"
       metric      = "ApproximateNumberOfMessagesVisible"
       dimensions  = { QueueName = var.dead_letter_queue_name }

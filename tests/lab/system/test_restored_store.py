@@ -206,7 +206,7 @@ async def _restored(backup: Path, moto: MotoProcess) -> None:
         await lab.start_controller()
         assert ids_of(await operator.unverified()) >= unknown & at_work(lab)
         status, said = await operator.says("terminate", listener.hung[0])
-        assert (status, "at work may be on it" in said) == (1, True), said
+        assert (status, "that may be on it" in said) == (1, True), said
         push(lab, "new", 10, 30.0)
         end(lab, [*long, *later])
         await all_have_ended(lab, lambda: set(listener.hung))

@@ -113,7 +113,7 @@ _HELD_UP = (
     },
     {"reason": "CreateContainerError", "message": "context deadline exceeded"},
 )
-"""A registry without the image, one with a bad day, and a busy node."""
+"""A registry without the image, one that fails for a time, and a busy node."""
 
 
 def _init(pod: Object, stage: Stage, end: End | None, initialized: bool) -> Object:
