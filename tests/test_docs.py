@@ -5,6 +5,8 @@ from enum import StrEnum
 from pathlib import Path
 
 import pytest
+from typer.core import TyperGroup
+from typer.main import get_command
 
 from autoscaler.cli import commands
 from autoscaler.config import load, not_in_force
@@ -24,6 +26,7 @@ ROOT = Path(__file__).parents[1]
 ARCHITECTURE = (ROOT / "docs" / "architecture.md").read_text()
 README = (ROOT / "README.md").read_text()
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
+RUNBOOKS = sorted({*(ROOT / "docs" / "runbooks").glob("*.md")} - {ROOT / "docs/runbooks/README.md"})
 NAMES = [str(path.relative_to(ROOT)) for path in DOCUMENTS]
 
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
@@ -111,6 +114,19 @@ def test_commands_that_are_named_exist(path: Path) -> None:
         if command.callback is not None
     } | {group.name for group in commands.registered_groups}
     assert set(re.findall(r"(?<![-/\w])autoscaler ([a-z]+(?:-[a-z]+)*)", code)) <= known
+
+
+@pytest.mark.parametrize("path", RUNBOOKS, ids=[path.stem for path in RUNBOOKS])
+def test_the_commands_of_a_runbook_are_whole(path: Path) -> None:
+    """On-call copies them: no required option or argument is missing, and every option exists."""
+    for words in (code.split() for code in WORD.findall(prose(path))):
+        if words[0] != "autoscaler":
+            continue
+        command, names = get_command(commands), words[1:]
+        while isinstance(command, TyperGroup):
+            command = command.commands[names.pop(0)]
+        # Raises a UsageError for what the command line would refuse.
+        command.make_context(command.name, names)
 
 
 def test_files_that_are_named_exist() -> None:
