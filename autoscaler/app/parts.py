@@ -170,11 +170,11 @@ class Parts:
         """Run the control loop until a signal or a failure, which is raised."""
         await self._controller.reconciler.run()
         if self._controller.crashes:
-            raise BaseExceptionGroup("an effect failed", self._controller.crashes)
+            raise BaseExceptionGroup("a background task failed", self._controller.crashes)
 
     async def finish(self) -> None:
         """Finish requests in flight, those of machines first, and store the results."""
-        _log.info("finishing", in_flight=len(self._controller.effects))
+        _log.info("shutdown_started", in_flight=len(self._controller.effects))
         self._controller.bootstrap.shut_down()
         await self.serving.stop()
         await self._controller.reconciler.drain(FINISH_WITHIN)

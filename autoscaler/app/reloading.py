@@ -163,7 +163,7 @@ class Reloading:
             self._catalogue(new, self._providers), by, keys
         )
         for warning in new.warnings:
-            _log.warning("configuration", problem=str(warning))
+            _log.warning("configuration_warning", problem=str(warning))
         _log.warning("configuration_reloaded", by=by, changed=list(keys), jobs=moved)
         await self._controller.read_providers_again()
         done = "no key changed; reread boot scripts and versions_file"

@@ -41,9 +41,9 @@ def serve(
     configuration = load_for_service(path, try_store=False, providers=providers)
     configure_logging(LogLevel(log_level), LogStyle(log_format))
     for warning in configuration.warnings:
-        _log.warning("configuration", problem=str(warning))
+        _log.warning("configuration_warning", problem=str(warning))
     for line in config.not_in_force(configuration.settings):
-        _log.warning("not_in_force", key=line)
+        _log.warning("key_ignored", key=line)
     raise_file_limit()
     try:
         with asyncio.Runner(loop_factory=new_event_loop) as runner:

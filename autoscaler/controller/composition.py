@@ -262,7 +262,7 @@ class Controller:
             provider.adopt(installation)
 
     def _crashed(self, error: BaseException) -> None:
-        _log.error("effect_failed", error=failure_of(error), exc_info=error)
+        _log.error("background_task_failed", error=failure_of(error), exc_info=error)
         self.crashes.append(error)
         self.reconciler.stop()
 

@@ -196,7 +196,7 @@ class _AccountSync:
         if isinstance(error, RetryLaterError) and outage:
             until = self._clock.now() + error.retry_after
             self._not_before = max(self._not_before, until)
-            _log.warning("sync_paused", account=self.state.account, error=str(error))
+            _log.warning("sync_delayed", account=self.state.account, error=str(error))
 
     async def _carry_out(self, read: Read, began_at: Instant) -> int:
         """Read a list and record it. Return how many of its answers counted against the rate limit.
@@ -292,9 +292,9 @@ class _AccountSync:
                 )
                 continue
             _log.info(
-                "registration_removed",
+                "registration_deleted",
                 **runner_name_fields(state.catalogue.fleet, runner.name),
-                there=removed,
+                existed=removed,
             )
         # Removing a registration needs two lists; after a start, one list shows the runners at work.
         self.state.set_urgent(scope, registrations.suspects or needs_runner_list(state))

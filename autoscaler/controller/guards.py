@@ -29,5 +29,5 @@ async def guard(
 
 def log_unlisted(error: Exception) -> str:
     """Log an error that the port does not list. Return its text in one line."""
-    _log.error("unlisted_error", error=type(error).__name__, exc_info=error)
+    _log.error("unexpected_error", error=type(error).__name__, exc_info=error)
     return f"{type(error).__name__}: {error}"[:300]

@@ -108,7 +108,7 @@ class NoticeReader:
         if message.poison:
             kind = POISON
             _log.warning(
-                "notice_set_aside",
+                "notice_discarded",
                 provider=name,
                 message=message.id,
                 reason=message.poison,

@@ -76,7 +76,7 @@ class OperatorActions:
                 )
         now = self._journal.now
         await self._journal.record(MachineReleasedByOperator(now, found.id, by, force))
-        _log.warning("machine_released_by_operator", **machine_fields(found), by=by, forced=force)
+        _log.warning("machine_terminated_by_operator", **machine_fields(found), by=by, forced=force)
         return found.id
 
     async def adopt(self, old_id: str, *, by: OperatorName, force: bool = False) -> InstallationId:

@@ -64,7 +64,9 @@ class OperatorHoldActions:
             _log.warning("resumed_by_operator", target=str(found), by=by)
         done = f"{found} was {' and '.join(rows)}, and is in use again" if rows else ""
         following = after_resume(self._journal.fleet(), found)
-        return HoldOutcome(str(found), done or f"{found} was not held", following)
+        return HoldOutcome(
+            str(found), done or f"{found} is not paused, drained or quarantined", following
+        )
 
     async def _hold(self, kind: HoldKind, target: str, by: OperatorName) -> HoldOutcome:
         found = self._resolve(target, _ALLOWED[kind])

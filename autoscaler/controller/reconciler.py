@@ -147,7 +147,7 @@ class Reconciler:
         """Wait up to `patience` seconds for effects, cancel the rest, and commit. Raises StoreError."""
         cancelled = await self._effects.drain(patience)
         if cancelled:
-            _log.warning("effects_cancelled", count=cancelled)
+            _log.warning("requests_cancelled", count=cancelled)
         await self._journal.commit()
 
     def _log_waiting(self) -> None:

@@ -103,7 +103,7 @@ class Api:
         try:
             answer = await self._follow(request, caller)
         except NotSentError as error:
-            outcome = Outcome.BARRED if error.lasting else Outcome.NOT_SENT
+            outcome = Outcome.UNTRUSTED if error.lasting else Outcome.NOT_SENT
             detail = str(error)
         except NoAnswerError as error:
             outcome = Outcome.UNREADABLE if error.outcome == BROKEN else Outcome.UNANSWERED

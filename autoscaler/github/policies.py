@@ -40,16 +40,16 @@ class Outcome(StrEnum):
 
     ANSWERED = "answered"
     UNREADABLE = "unreadable"
-    MISSHAPEN = "misshapen"
+    MALFORMED = "malformed"
     UNANSWERED = "unanswered"
     NOT_SENT = "not sent"
-    BARRED = "barred"
+    UNTRUSTED = "untrusted"
     LIMITED = "limited"
     UNAUTHORISED = "unauthorised"
     FORBIDDEN = "forbidden"
     MOVED = "moved"
     OUTAGE = "outage"
-    FOREIGN = "foreign"
+    NOT_GITHUB = "not github"
     REFUSED = "refused"
 
 
@@ -81,7 +81,7 @@ POLICIES: Mapping[Outcome, Policy] = {
         "2xx with HTML, broken JSON, another charset, or more than 8 MiB",
         *(_A.AGAIN, _A.LATER, _A.LOOK_UP),
     ),
-    Outcome.MISSHAPEN: Policy(
+    Outcome.MALFORMED: Policy(
         "2xx with JSON in another form than documented", *(_A.LATER, _A.LATER, _A.LOOK_UP)
     ),
     Outcome.UNANSWERED: Policy(
@@ -91,7 +91,7 @@ POLICIES: Mapping[Outcome, Policy] = {
     Outcome.NOT_SENT: Policy(
         "no DNS name, no connection or no TLS session", *(_A.AGAIN, _A.LATER, _A.LATER)
     ),
-    Outcome.BARRED: Policy(
+    Outcome.UNTRUSTED: Policy(
         "a certificate that is not trusted; a link away from the API's origin",
         *(_A.OPERATOR, _A.OPERATOR, _A.OPERATOR),
     ),
@@ -106,7 +106,7 @@ POLICIES: Mapping[Outcome, Policy] = {
     ),
     Outcome.MOVED: Policy("3xx", *(_A.FOLLOW, _A.OPERATOR, _A.OPERATOR)),
     Outcome.OUTAGE: Policy("5xx, 408", *(_A.AGAIN, _A.LATER, _A.LOOK_UP)),
-    Outcome.FOREIGN: Policy(
+    Outcome.NOT_GITHUB: Policy(
         "403, 404, 409 or 422 not in GitHub's own format, such as from a proxy",
         *(_A.LATER, _A.LATER, _A.LOOK_UP),
     ),
@@ -133,7 +133,7 @@ def outcome_of(request: Request, answer: Answer) -> Outcome:
     if answer.status == 401:
         return Outcome.UNAUTHORISED
     if answer.status in _SENT_BY_PROXIES_TOO and not answer.genuine:
-        return Outcome.FOREIGN
+        return Outcome.NOT_GITHUB
     return Outcome.FORBIDDEN if answer.status == 403 else Outcome.REFUSED
 
 

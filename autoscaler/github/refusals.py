@@ -50,7 +50,7 @@ def error_for(
 
 def unusable_answer(request: Request, text: str) -> GitHubError:
     """Return the port's error for an answer with other data than the request asked for."""
-    return error_for(request, Outcome.MISSHAPEN, text)
+    return error_for(request, Outcome.MALFORMED, text)
 
 
 def summary_of(outcome: Outcome, answer: Answer) -> str:
@@ -58,7 +58,7 @@ def summary_of(outcome: Outcome, answer: Answer) -> str:
     text = f"{answer.status} {answer.message}".rstrip()
     if outcome is Outcome.MOVED:
         return f"{text}: moved; was the account or the repository renamed?"
-    return f"{text}, and not in GitHub's format" if outcome is Outcome.FOREIGN else text
+    return f"{text}, and not in GitHub's format" if outcome is Outcome.NOT_GITHUB else text
 
 
 def error_of_all(errors: Sequence[GitHubError]) -> GitHubError:

@@ -104,8 +104,8 @@ class LedgerState(IndexedRecords):
     def offering(self, sku: SkuName, key: str) -> Offering | None:
         """Return an offering with its price for a SKU's operating system, or None if it is not known.
 
-        Prices differ with the operating system. Cooldowns do not: a refusal of a Linux machine also holds back
-        Windows machines of the type in the zone, so Windows launches wait at most until the hold ends.
+        Prices differ with the operating system. Cooldowns do not: a refusal of a Linux machine also stops the
+        launches of Windows machines of the type in the zone, at most until the hold ends.
         """
         known = self.catalogue.skus.get(sku)
         priced = self._priced.get((known.os, key)) if known is not None else None

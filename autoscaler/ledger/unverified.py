@@ -196,10 +196,10 @@ def on_machine_released_by_operator(state: LedgerState, event: MachineReleasedBy
     with state.changing(machine):
         machine.termination.reason = TerminationReason.OPERATOR
         machine.due = event.at
-    said = "said that no job needs this machine"
+    said = "ran autoscaler terminate"
     if event.forced:
-        said = "terminated it with --force: it may have been running a job"
-    state.note(machine, event.at, "operator_released", f"{event.by} {said}")
+        said = "ran autoscaler terminate --force: a job may have been running"
+    state.note(machine, event.at, "operator_terminated", f"{event.by} {said}")
 
 
 def _of_same_request(state: LedgerState, machine: Machine) -> list[Machine]:

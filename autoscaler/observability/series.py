@@ -48,7 +48,7 @@ class Series:
             "jobs_completed", "Completed jobs.", ("sku", "conclusion")
         )
         self.refused = registry.counter(
-            "jobs_refused", "Jobs that no SKU with their labels may run.", ("sku", "code")
+            "jobs_refused", "Jobs that no SKU with their labels may run.", ("sku", "reason")
         )
         self.outside_access = registry.counter(
             "jobs_outside_access",

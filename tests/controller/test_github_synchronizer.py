@@ -81,7 +81,7 @@ async def test_during_an_outage_an_account_is_not_read_until_githubs_retry_after
     task = asyncio.create_task(syncing_of(controller, lists).run())
     with capture_logs() as logs:
         await asyncio.sleep(30.0)
-    paused = {(one["account"], one["error"]) for one in logs if one["event"] == "sync_paused"}
+    paused = {(one["account"], one["error"]) for one in logs if one["event"] == "sync_delayed"}
     assert paused == {("acme", "502")}
     asked, newest = lists.asked.total(), lists.asked_of["created org:globex"]
     await asyncio.sleep(240.0)

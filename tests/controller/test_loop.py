@@ -191,7 +191,7 @@ async def test_requests_that_do_not_finish_at_a_stop_are_cancelled_and_resumed_a
     await asyncio.sleep(201.0 + 10.0)
     with capture_logs() as logs:
         await controller.stop()
-    assert [one["count"] for one in logs if one["event"] == "effects_cancelled"] == [1]
+    assert [one["count"] for one in logs if one["event"] == "requests_cancelled"] == [1]
     (call,) = world.store.of_kind(LaunchRequest)
     assert call.state is LaunchRequestState.SENT
     world.east.latency = 0.5

@@ -88,7 +88,7 @@ def attend(controller: Controller) -> tuple[NoticeReader, FakeQueue]:
 
 @pytest.mark.case(
     "a spot interruption of a ready machine: it is replaced and gets no registration, and its "
-    "offering is held back",
+    "offering is on hold",
     topic="EC2's machines",
     source="EC2: spot interruption notices",
 )
@@ -263,7 +263,7 @@ def test_a_malformed_message_is_counted_and_deleted_and_the_others_are_applied()
         with capture_logs() as logs:
             assert await reader.read(EAST) == 3
         (line,) = logs
-        assert (line["event"], line["provider"]) == ("notice_set_aside", EAST)
+        assert (line["event"], line["provider"]) == ("notice_discarded", EAST)
         assert (line["message"], line["reason"], line["excerpt"]) == ("m-1", "no JSON", "{")
         assert queue.settled == ["r-1", "r-2", "r-3"]
         kinds = [word[2] for word in world.telemetry.said if word[0] == "notice"]

@@ -73,7 +73,7 @@ async def test_a_repeated_request_changes_nothing_and_says_so() -> None:
     again = await holds.pause("all", by=ALICE)
     assert again.done.startswith("all is already paused by alice")
     await holds.resume("all", by=ALICE)
-    assert (await holds.resume("all", by=ALICE)).done == "all was not held"
+    assert (await holds.resume("all", by=ALICE)).done == "all is not paused, drained or quarantined"
     assert len(await controller.queries.history("all")) == 2
 
 

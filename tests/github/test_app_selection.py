@@ -102,7 +102,7 @@ async def test_one_app_alone_needs_no_comparison(world: World, client: GitHubCli
         Fault("/rate_limit", 200, {"resources": {"core": 1}}),
         Fault("/rate_limit", 403, NO_ACCESS, times=9),
     ],
-    ids=["500", "misshapen", "403"],
+    ids=["500", "malformed", "403"],
 )
 async def test_an_unreadable_rate_limit_stops_no_registration(
     world: World, two: GitHubClient, fault: Fault
@@ -271,7 +271,7 @@ async def test_an_app_with_a_refused_key_does_not_affect_the_other_app(world: Wo
         Fault(REGISTER, cut=True, done=True),
         Fault(REGISTER, 201, {}, done=True),
     ],
-    ids=["502", "cut", "misshapen"],
+    ids=["502", "cut", "malformed"],
 )
 async def test_a_registration_that_may_have_been_made_is_not_sent_by_another_app(
     world: World, two: GitHubClient, fault: Fault

@@ -33,8 +33,8 @@ FAULTS: list[tuple[Outcome, dict[str, Any]]] = [
     (Outcome.UNREADABLE, {"status": 200, "body": b"<html>", "headers": HTML}),
     (Outcome.UNREADABLE, {"status": 200, "body": b'{"id": 1', "headers": JSON}),
     (Outcome.UNREADABLE, {"status": 200, "body": b" " * (MAX_ANSWER + 1), "headers": JSON}),
-    (Outcome.MISSHAPEN, {"status": 200, "body": {"runner": [], "status": 7}}),
-    (Outcome.MISSHAPEN, {"status": 200, "body": b"[]", "headers": JSON}),
+    (Outcome.MALFORMED, {"status": 200, "body": {"runner": [], "status": 7}}),
+    (Outcome.MALFORMED, {"status": 200, "body": b"[]", "headers": JSON}),
     (Outcome.LIMITED, {"status": 429, "body": NO}),
     (Outcome.LIMITED, {"status": 429, "body": b"<html>", "headers": HTML}),
     (Outcome.LIMITED, {"status": 403, "body": NO, "headers": {"Retry-After": "60"}}),
@@ -47,9 +47,9 @@ FAULTS: list[tuple[Outcome, dict[str, Any]]] = [
     (Outcome.OUTAGE, {"status": 502, "body": b"<html>", "headers": HTML}),
     (Outcome.OUTAGE, {"status": 503, "body": b"", "headers": {"Retry-After": "30"}}),
     (Outcome.OUTAGE, {"status": 408, "body": NO}),
-    (Outcome.FOREIGN, {"status": 404, "body": b"<html>", "headers": HTML}),
-    (Outcome.FOREIGN, {"status": 403, "body": b"<html>", "headers": HTML}),
-    (Outcome.FOREIGN, {"status": 422, "body": b"", "headers": JSON}),
+    (Outcome.NOT_GITHUB, {"status": 404, "body": b"<html>", "headers": HTML}),
+    (Outcome.NOT_GITHUB, {"status": 403, "body": b"<html>", "headers": HTML}),
+    (Outcome.NOT_GITHUB, {"status": 422, "body": b"", "headers": JSON}),
     (Outcome.REFUSED, {"status": 400, "body": NO}),
     (Outcome.REFUSED, {"status": 410, "body": NO}),
     (Outcome.REFUSED, {"status": 451, "body": b"<html>", "headers": HTML}),
@@ -140,12 +140,12 @@ async def test_a_redirect_to_another_host_is_refused_and_not_retried(world: Worl
     async with world.client() as client:
         away = {"Location": "https://evil.example/"}
         world.github.faults = [Fault("/actions/jobs/", 302, b"", away)]
-        with pytest.raises(ERRORS[POLICIES[Outcome.BARRED].read][0], match="origin"):
+        with pytest.raises(ERRORS[POLICIES[Outcome.UNTRUSTED].read][0], match="origin"):
             await client.read_job("acme/widgets", JobId(42), START)
 
 
 def test_every_outcome_is_tested_here() -> None:
-    elsewhere = {Outcome.ANSWERED, Outcome.UNANSWERED, Outcome.NOT_SENT, Outcome.BARRED}
+    elsewhere = {Outcome.ANSWERED, Outcome.UNANSWERED, Outcome.NOT_SENT, Outcome.UNTRUSTED}
     assert {outcome for outcome, _ in FAULTS} == set(Outcome) - elsewhere
 
 

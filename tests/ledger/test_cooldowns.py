@@ -169,7 +169,7 @@ def test_cooldowns_are_stored_once_each_time_they_change() -> None:
 
 
 @pytest.mark.case(
-    "machines of a launch option fail one after the other: the launch option is held back",
+    "machines of a launch option fail one after the other: the launch option is on hold",
     topic="EC2's machines",
     source="GAR#5007",
 )

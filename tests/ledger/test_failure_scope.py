@@ -53,12 +53,12 @@ def reported(
 
 
 @pytest.mark.case(
-    "no capacity: only that type, zone and capacity type is held back, for 3 minutes at first",
+    "no capacity: only that type, zone and capacity type is on hold, for 3 minutes at first",
     topic="EC2's API",
     source="Karpenter pkg/cache",
 )
 @pytest.mark.case(
-    "a quota is exhausted: its whole family is held back, for longer",
+    "a quota is exhausted: its whole family is on hold, for longer",
     topic="EC2's API",
     source="EC2: error codes",
 )
@@ -175,7 +175,7 @@ def test_a_machine_that_ended_before_ready_puts_the_scope_of_its_failure_on_hold
 
 
 @pytest.mark.case(
-    "a spot machine that was up is interrupted: its offering is held back",
+    "a spot machine that was up is interrupted: its offering is on hold",
     topic="EC2's machines",
     source="Karpenter: disruption",
 )

@@ -158,8 +158,8 @@ def test_the_history_shows_an_unverified_machine_that_an_operator_releases() -> 
     world.lists(listed("i-9", call="lost"))
     reported(world)
     rows = each(world, event(world, e.MachineReleasedByOperator, MachineId("x-i-9"), ALICE))
-    words = "alice said that no job needs this machine"
-    assert rows == [(1.0, "machine", "x-i-9", "operator_released", words)]
+    words = "alice ran autoscaler terminate"
+    assert rows == [(1.0, "machine", "x-i-9", "operator_terminated", words)]
 
 
 def test_the_history_says_that_an_operator_forced_a_termination() -> None:
@@ -167,8 +167,8 @@ def test_the_history_says_that_an_operator_forced_a_termination() -> None:
     world.ready()
     reported(world)
     rows = each(world, event(world, e.MachineReleasedByOperator, C0, ALICE, True))
-    words = "alice terminated it with --force: it may have been running a job"
-    assert rows == [(1.0, "machine", "c0", "operator_released", words)]
+    words = "alice ran autoscaler terminate --force: a job may have been running"
+    assert rows == [(1.0, "machine", "c0", "operator_terminated", words)]
 
 
 def test_the_history_shows_an_adopted_installation() -> None:

@@ -91,7 +91,7 @@ def due(world: World) -> list[tuple[int, ...]]:
 
 @pytest.mark.case(
     "a spot interruption of a ready machine: it is replaced and gets no registration, and its "
-    "offering is held back",
+    "offering is on hold",
     topic="EC2's machines",
     source="EC2: spot interruption notices",
 )

@@ -233,7 +233,7 @@ def test_jobs_outside_access_and_runner_groups_that_are_too_wide_are_counted() -
     telemetry.job_refused(GPU, "fork_not_allowed")
     telemetry.job_outside_access(GPU, "fork")
     telemetry.job_outside_access(GPU, "repository")
-    assert value(telemetry, "jobs_refused_total", sku=GPU, code="fork_not_allowed") == 1.0
+    assert value(telemetry, "jobs_refused_total", sku=GPU, reason="fork_not_allowed") == 1.0
     for reason, count in (("fork", 1.0), ("repository", 1.0), ("scope", None), ("branch", None)):
         assert value(telemetry, "jobs_outside_access_total", sku=GPU, reason=reason) == count
     for too_wide in (True, False):
@@ -354,10 +354,10 @@ CALLS: dict[str, tuple[object, ...]] = {
 MOST_VALUES = {"app": 33, "account": 67, "endpoint": 67, "outcome": 74, "resource": 18}
 MOST_VALUES |= {"operation": 50, "answer": 28 + len(DeliveryAnswer), "step": 26, "kind": 6}
 MOST_VALUES |= {"sku": 3, "provider": 2, "conclusion": 10, "state": 20}
-MOST_VALUES |= {"runner_group": 66, "code": len(Admission) + 1, "check": len(HEALTH_CHECKS)}
+MOST_VALUES |= {"runner_group": 66, "check": len(HEALTH_CHECKS)}
 ACCESS = {*OUTSIDE_ACCESS_REASONS, "public_repositories", "outside_access", OTHER}
 MOST_VALUES |= {
-    "reason": len({*FailureClass, *Unmatched, *ExitReason, *TerminationReason, *ACCESS})
+    "reason": len({*FailureClass, *Unmatched, *ExitReason, *TerminationReason, *Admission, *ACCESS})
 }
 MOST_VALUES |= {"zone": 67, "stage": 8, "use": 6, "cause": 3, "repository": 1, "operation": 50}
 MOST_VALUES |= {

@@ -205,8 +205,7 @@ def zone_of(request: str, subnet: str) -> str | None:
 
 
 @pytest.mark.case(
-    "a subnet without free addresses: its zone is held back, and another subnet of the zone is "
-    "used",
+    "a subnet without free addresses: its zone is on hold, and another subnet of the zone is used",
     topic="EC2's API",
     source="Karpenter pkg/errors",
 )

@@ -62,7 +62,7 @@ def health(**changes: Any) -> str:
 
 @pytest.mark.case(
     "a spot interruption of a ready machine: it is replaced and gets no registration, and its "
-    "offering is held back",
+    "offering is on hold",
     topic="EC2's machines",
     source="EC2: spot interruption notices",
 )

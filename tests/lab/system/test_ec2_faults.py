@@ -281,8 +281,7 @@ async def test_without_the_spot_role_on_demand_machines_are_launched(lab: Labora
 
 
 @pytest.mark.case(
-    "a subnet without free addresses: its zone is held back, and another subnet of the zone is "
-    "used",
+    "a subnet without free addresses: its zone is on hold, and another subnet of the zone is used",
     topic="EC2's API",
     source="Karpenter pkg/errors",
 )

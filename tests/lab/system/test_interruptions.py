@@ -112,7 +112,7 @@ async def test_interrupted_machines_are_replaced_and_their_jobs_are_rerun(
         ]
         assert stopped == [ExitReason.STOPPED]
         assert taken.interruption.kind is NoticeKind.SPOT_INTERRUPTION
-        (poison,) = log_lines(lab, "notice_set_aside")
+        (poison,) = log_lines(lab, "notice_discarded")
         assert poison["excerpt"] == "{not an event}"
         await until(lambda: len(lab.ec2.events) == 0, PATIENCE, lab.controller.log_end)
         counted = (

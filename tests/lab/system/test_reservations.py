@@ -78,7 +78,7 @@ async def test_a_reservation_is_filled_before_the_next_launch_option(lab: Labora
 
 
 @pytest.mark.case(
-    "a capacity reservation is full: it is held back, and its instance type and zone are not",
+    "a capacity reservation is full: it is on hold, and its instance type and zone are not",
     topic="EC2's API",
     source="EC2: Capacity Reservations",
 )

@@ -119,7 +119,7 @@ async def test_a_job_without_quota_waits_with_a_reason(lab: Laboratory, pushed: 
 
 
 @pytest.mark.case(
-    "no capacity: only that type, zone and capacity type is held back, for 3 minutes at first",
+    "no capacity: only that type, zone and capacity type is on hold, for 3 minutes at first",
     topic="EC2's API",
     source="Karpenter pkg/cache",
 )
@@ -144,7 +144,7 @@ async def test_a_type_without_capacity_is_replaced_by_the_next(
 
 
 @pytest.mark.case(
-    "a quota is exhausted: its whole family is held back, for longer",
+    "a quota is exhausted: its whole family is on hold, for longer",
     topic="EC2's API",
     source="EC2: error codes",
 )
