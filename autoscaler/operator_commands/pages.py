@@ -123,7 +123,7 @@ def print_machines(machines: list[Answer]) -> None:
                 ),
                 one["provider_id"] or "",
                 one["job"] or "",
-                one["held"]
+                one["operator_hold"]
                 or one["unverified"]
                 or one["interruption"]
                 or one["reason"]
@@ -219,7 +219,7 @@ def _print_tried(tried: list[Answer]) -> None:
             one["sku"],
             one["offering"],
             f"{one['dollars_per_hour']:.3f}",
-            one["held"] or "may be launched",
+            one["on_hold"] or "may be launched",
             moment(one["until"]),
         )
         for one in tried

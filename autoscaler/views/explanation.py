@@ -39,7 +39,7 @@ from autoscaler.views.waits import Reasons
 class OptionView:
     """One offering of a launch option, in order of preference.
 
-    `held` is why it is not used now, in the provider's words, or which operator holds it; empty if a machine
+    `on_hold` is why it is not used now: the provider's words, or which operator paused it; empty if a machine
     may be launched there. `until` is when the hold ends, None if an operator ends it. `failures` is how many
     failures in a row led to it.
     """
@@ -48,7 +48,7 @@ class OptionView:
     option: int
     offering: str
     dollars_per_hour: float
-    held: str
+    on_hold: str
     until: Instant | None
     failures: int
 
@@ -134,7 +134,7 @@ def _offering(fleet: Fleet, sku: SkuName, option: int, offering: Offering) -> Op
         option=option,
         offering=offering.key,
         dollars_per_hour=offering.dollars_per_hour,
-        held=hold.reason if hold is not None else "",
+        on_hold=hold.reason if hold is not None else "",
         until=hold.until if hold is not None and fleet.now < hold.until < NO_END else None,
         failures=hold.failures if hold is not None else 0,
     )

@@ -17,8 +17,8 @@ class MachineView:
 
     `code` is the reason code of `reason`: a TerminationReason, a FailureClass, or empty while neither holds.
     `stage` is the last stage of its boot, `job` the job that GitHub gave its runner. `due` is when the
-    controller acts on the machine even if nothing else happens: a deadline, or a question to GitHub. `held`
-    says which operator drained or quarantined it.
+    controller acts on the machine even if nothing else happens: a deadline, or a question to GitHub.
+    `operator_hold` says which operator drained or quarantined it.
     """
 
     id: str
@@ -44,7 +44,7 @@ class MachineView:
     last_seen: Instant | None
     interruption: str | None
     unverified: str | None
-    held: str | None
+    operator_hold: str | None
     terminations: int
     provider_words: str
 
@@ -79,7 +79,7 @@ def view_of(fleet: Fleet, machine: Machine) -> MachineView:
         unverified=unverified.explanation
         if unverified is not None and machine.is_unverified
         else None,
-        held=_hold(fleet, machine),
+        operator_hold=_hold(fleet, machine),
         terminations=machine.termination.attempts,
         provider_words=machine.provider_words if machine.does_not_terminate else "",
     )

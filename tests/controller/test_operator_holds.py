@@ -112,9 +112,9 @@ async def test_a_quarantined_machine_is_shown_and_kept_until_it_is_terminated() 
     outcome = await holds_of(controller).quarantine(agent.machine, by=ALICE)
     assert "it gets no job" in outcome.next
     await controller.turn()
-    (shown,) = [one for one in controller.queries.machines(None, None, 9) if one.held]
+    (shown,) = [one for one in controller.queries.machines(None, None, 9) if one.operator_hold]
     assert (shown.id, shown.state) == (agent.machine, "ready")
-    assert str(shown.held).startswith("quarantined by alice since ")
+    assert str(shown.operator_hold).startswith("quarantined by alice since ")
     troubles = [(one.code, one.about) for one in controller.queries.status().troubles]
     assert ("quarantined", agent.machine) in troubles
     assert world.east.ended == []

@@ -105,10 +105,10 @@ def test_no_offering_may_be_launched_where_an_operator_holds_it(
     tried = explained(world).tried
     assert tried
     for one in tried:
-        assert one.held.startswith(words)
+        assert one.on_hold.startswith(words)
         assert (one.until, one.failures) == (None, 1)
     world.do(e.ResumedByOperator, target, ALICE)
-    assert {one.held for one in explained(world).tried} == {"Code: words"}
+    assert {one.on_hold for one in explained(world).tried} == {"Code: words"}
 
 
 def test_after_too_many_exits_without_a_job_the_probe_comes_at_the_announced_time() -> None:

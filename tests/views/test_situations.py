@@ -34,7 +34,7 @@ def test_after_a_refused_launch_the_next_one_comes_when_the_hold_ends(
         assert event.what == "the controller tries to launch a machine again"
         assert event.at is not None
         for one in it.explained().tried:
-            assert one.held.startswith(words)
+            assert one.on_hold.startswith(words)
             assert one.until == event.at
         await it.comes_true(event, lambda: len(it.launches) == 2)
 
