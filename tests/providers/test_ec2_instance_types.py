@@ -26,7 +26,7 @@ from autoscaler.providers.ec2.instance_types import (
 )
 from autoscaler.providers.ec2.offerings import (
     price_offerings,
-    quota_holds,
+    quota_usage_of,
     running_cost,
     subnets_with_most_addresses,
 )
@@ -224,8 +224,8 @@ def test_a_subnet_that_was_full_is_used_only_if_its_zone_has_no_other() -> None:
 
 def test_a_machine_of_an_unknown_type_neither_stops_the_list_nor_counts() -> None:
     assert running_cost("z99.huge", LINUX, Prices(), CapacityType.SPOT) == 0.0
-    assert quota_holds(EAST, "z99.huge", CapacityType.SPOT) == ()
-    assert quota_holds(EAST, "g5.xlarge", CapacityType.SPOT) == (("east/spot/G and VT", 4),)
+    assert quota_usage_of(EAST, "z99.huge", CapacityType.SPOT) == ()
+    assert quota_usage_of(EAST, "g5.xlarge", CapacityType.SPOT) == (("east/spot/G and VT", 4),)
 
 
 def test_the_table_of_adapters_agrees_with_ec2s_own_list() -> None:

@@ -13,7 +13,7 @@ from autoscaler.model.wording import counted
 from autoscaler.providers.ec2.errors import NOT_TRIED, ending_meaning, says_unsupported
 from autoscaler.providers.ec2.errors import meaning as error_meaning
 from autoscaler.providers.ec2.instance_types import Prices
-from autoscaler.providers.ec2.offerings import quota_holds, running_cost
+from autoscaler.providers.ec2.offerings import quota_usage_of, running_cost
 from autoscaler.providers.ec2.rows import FleetErrorRow, FleetInstanceRow, InstanceRow
 from autoscaler.providers.ec2.settings import Ec2Settings
 
@@ -143,7 +143,7 @@ def _quota_usage(
 ) -> tuple[tuple[str, int], ...]:
     if row.reservation:
         return ((f"{settings.name}/{row.reservation}", 1),)
-    return quota_holds(settings.name, row.instance_type, capacity_type)
+    return quota_usage_of(settings.name, row.instance_type, capacity_type)
 
 
 def _os(settings: Ec2Settings, row: InstanceRow) -> OperatingSystem:

@@ -84,7 +84,7 @@ def running_cost(
         return 0.0
 
 
-def quota_holds(
+def quota_usage_of(
     provider: ProviderName, name: str, capacity_type: CapacityType
 ) -> tuple[tuple[str, int], ...]:
     """Return the quota usage of an existing machine, as (`Offering.quota_key`, vCPUs)."""
