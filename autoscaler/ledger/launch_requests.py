@@ -184,13 +184,7 @@ def count_full_listing(
     if request.full_listings < LISTINGS_TO_WRITE_OFF and left:
         return
     for machine in left:
-        fail(
-            state,
-            machine,
-            FailureClass.UNKNOWN,
-            at,
-            "no answer, and no listing shows the machine",
-        )
+        fail(state, machine, FailureClass.UNKNOWN, at, "no answer, and no listing shows it")
     if left:
         count_failure(
             state,
@@ -212,10 +206,7 @@ def _worst(event: LaunchRequestAnswered) -> tuple[FailureClass, str]:
         for failure in event.failures:
             if failure.failure is failure_class:
                 return failure_class, f"{failure.code}: {failure.message}"[:300]
-    return (
-        FailureClass.CAPACITY,
-        "the provider launched fewer machines and gave no reason",
-    )
+    return FailureClass.CAPACITY, "the provider launched fewer machines and gave no reason"
 
 
 def _settle(

@@ -141,7 +141,7 @@ def test_writing_slots_off_settles_the_launch_request_and_puts_its_option_on_hol
     lost = world.machine("c1")
     assert (lost.failure, lost.reason) == (
         FailureClass.UNKNOWN,
-        "no answer, and no listing shows the machine",
+        "no answer, and no listing shows it",
     )
     assert (world.call().state, world.call().settled_at) == (
         LaunchRequestState.SETTLED,

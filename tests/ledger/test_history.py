@@ -129,7 +129,7 @@ def test_the_history_shows_a_launch_request_that_is_never_answered() -> None:
             "machine",
             "c0",
             "failed",
-            "no answer, and no listing shows the machine",
+            "no answer, and no listing shows it",
         ),
         (64.0, "launch_request", "c", "written_off", "1 of 1 slot: timed out again"),
     ]
