@@ -27,7 +27,7 @@ from lab.laboratory import LabFleet, Laboratory
 
 LABEL, REPOSITORY = "linux.gpu", "acme/widgets"
 AN_HOUR = 3600.0
-PASSES = "autoscaler_loop_pass_duration_seconds_count"
+PASSES = "autoscaler_reconcile_duration_seconds_count"
 
 
 @dataclass(frozen=True, slots=True)

@@ -202,7 +202,7 @@ def _play_calls(telemetry: PrometheusTelemetry) -> None:
         telemetry.store_write(write, 0.002)
     telemetry.store_size(10**9, 10**7)
     telemetry.delivery_lag(1.0)
-    telemetry.loop_pass(0.01)
+    telemetry.reconciliation(0.01)
 
 
 def _starts(telemetry: PrometheusTelemetry, sku: SkuName, repository: str) -> None:

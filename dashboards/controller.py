@@ -12,9 +12,9 @@ _PROCESS = Row(
             Unit.SECONDS,
         ),
         Panel(
-            "Turns of the control loop",
-            "How long one turn takes: applying events, planning, recording.",
-            quantiles("autoscaler_loop_pass_duration_seconds", ""),
+            "Duration of reconciliations",
+            "How long one reconciliation takes: applying events, planning, recording.",
+            quantiles("autoscaler_reconcile_duration_seconds", ""),
             Unit.SECONDS,
         ),
         Panel(

@@ -123,7 +123,7 @@ class Reconciler:
         state = self._journal.ledger.state
         self._telemetry.fleet(fleet_counts(state, self._clock.now(), self.plan.waiting))
         self.turned_at = self._pacing.now()
-        self._telemetry.loop_pass(self.turned_at - began)
+        self._telemetry.reconciliation(self.turned_at - began)
 
     async def _advance_time(self) -> None:
         """Advance the ledger's time until no expired job is left as demand for the plan."""

@@ -132,9 +132,9 @@ class CallMetrics:
         self._calls.store_bytes.labels("store").set(file)
         self._calls.store_bytes.labels("write_ahead_log").set(write_ahead_log)
 
-    def loop_pass(self, duration: Seconds) -> None:
-        """See `Telemetry.loop_pass`."""
-        observe(self._calls.pass_seconds, duration)
+    def reconciliation(self, duration: Seconds) -> None:
+        """See `Telemetry.reconciliation`."""
+        observe(self._calls.reconcile_seconds, duration)
 
     def event_loop_lag(self, longest: Seconds) -> None:
         """See `Telemetry.event_loop_lag`."""

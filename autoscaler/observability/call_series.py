@@ -113,9 +113,9 @@ class CallSeries:
         self.bootstrap = registry.counter(
             "bootstrap_requests", "Requests from machines' agents.", ("step", "answer")
         )
-        self.pass_seconds = registry.histogram(
-            "loop_pass_duration_seconds",
-            "Duration of a pass of the control loop.",
+        self.reconcile_seconds = registry.histogram(
+            "reconcile_duration_seconds",
+            "Duration of one reconciliation.",
             (),
             PASS_BUCKETS,
         )

@@ -182,7 +182,7 @@ class RecordingTelemetry:
     def rerun(self, sku: SkuName, outcome: RerunOutcome) -> None:
         self.said.append(("rerun", sku, outcome))
 
-    def loop_pass(self, duration: Seconds) -> None:
+    def reconciliation(self, duration: Seconds) -> None:
         self.passes += 1
 
     def fleet(self, counts: FleetCounts) -> None:

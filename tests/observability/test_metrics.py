@@ -58,7 +58,7 @@ def value(telemetry: PrometheusTelemetry, name: str, **labels: str) -> float | N
 
 def test_prometheus_metrics_implement_the_telemetry_port() -> None:
     port: Telemetry = make()
-    port.loop_pass(0.1)
+    port.reconciliation(0.1)
 
 
 def test_known_series_exist_from_the_start_with_zero() -> None:
@@ -180,7 +180,7 @@ def test_everything_that_is_reported_is_counted() -> None:
     telemetry.launch_failures(GPU, EAST, SPOT, FailureClass.CAPACITY, 2)
     telemetry.machine_terminated(GPU, TerminationReason.IDLE)
     telemetry.runner_exited(GPU, ExitReason.VERSION_DEPRECATED)
-    telemetry.loop_pass(0.004)
+    telemetry.reconciliation(0.004)
     telemetry.notice(EAST, "poison")
     telemetry.machine_interrupted(GPU, NoticeKind.SPOT_INTERRUPTION)
     telemetry.rerun(GPU, RerunOutcome.ACCEPTED)
@@ -206,7 +206,7 @@ def test_everything_that_is_reported_is_counted() -> None:
     spot = {"sku": GPU, "kind": "spot_interruption"}
     assert value(telemetry, "machines_interrupted_total", **spot) == 1
     assert value(telemetry, "jobs_interrupted_total", sku=GPU, outcome="accepted") == 1
-    assert value(telemetry, "loop_pass_duration_seconds_count") == 1
+    assert value(telemetry, "reconcile_duration_seconds_count") == 1
 
 
 def test_the_staleness_of_an_accounts_data_is_a_metric() -> None:
@@ -306,7 +306,7 @@ def test_impossible_numbers_neither_raise_nor_change_the_sums() -> None:
     telemetry = make()
     for wrong in (float("nan"), float("inf"), -5.0):
         telemetry.job_started(GPU, "acme/widgets", wrong)
-        telemetry.loop_pass(wrong)
+        telemetry.reconciliation(wrong)
         telemetry.github_call("GET /x", "200", wrong)
     telemetry.launches(GPU, EAST, SPOT, -3)
     telemetry.launch_failures(GPU, EAST, SPOT, FailureClass.HEALTH_CHECK, -1)
@@ -435,7 +435,14 @@ def test_many_values_of_all_labels_at_once_do_not_multiply_the_series(method: st
 
 
 def test_every_method_with_a_label_is_flooded() -> None:
-    unlabelled = {"loop_pass", "fleet", "job_unmatched", "delivery", "delivery_lag", "store_size"}
+    unlabelled = {
+        "reconciliation",
+        "fleet",
+        "job_unmatched",
+        "delivery",
+        "delivery_lag",
+        "store_size",
+    }
     unlabelled |= {"run_time", "run_ended", "offerings_on_hold"}
     public = {name for part in Telemetry.__bases__ for name in vars(part) if name[0] != "_"}
     assert set(CALLS) == public - unlabelled

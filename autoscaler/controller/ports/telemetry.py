@@ -269,11 +269,11 @@ class HoldTelemetry(Protocol):
 class LoopTelemetry(Protocol):
     """Metrics that the control loop reports."""
 
-    def loop_pass(self, duration: Seconds) -> None:
-        """Observe the duration of a turn of the control loop."""
+    def reconciliation(self, duration: Seconds) -> None:
+        """Observe the duration of one reconciliation."""
 
     def fleet(self, counts: FleetCounts) -> None:
-        """Set the gauges of the fleet after a turn of the control loop."""
+        """Set the gauges of the fleet after a reconciliation."""
 
 
 class LagTelemetry(Protocol):

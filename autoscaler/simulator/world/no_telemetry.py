@@ -16,4 +16,4 @@ class NoTelemetry:
     job_waited = job_failed = machine_used = machine_launched = run_time = run_ended = _discard
     offering_refused = _discard
     store_write = store_size = offerings_on_hold = delivery_lag = _discard
-    loop_pass = event_loop_lag = fleet = prices = quotas = _discard
+    reconciliation = event_loop_lag = fleet = prices = quotas = _discard
