@@ -58,8 +58,8 @@ _PROCESS = Row(
         ),
         Panel(
             "Requests of machines",
-            "Requests of booting machines in each second, by answer.",
-            rates("autoscaler_bootstrap_requests_total", "", "step", "answer"),
+            "Requests of booting machines in each second, by outcome.",
+            rates("autoscaler_bootstrap_requests_total", "", "step", "outcome"),
             Unit.EACH_SECOND,
         ),
     ),

@@ -49,8 +49,8 @@ _TRUTH = Row(
     (
         Panel(
             "Deliveries",
-            "Webhook deliveries in each second, by answer.",
-            rates("autoscaler_deliveries_total", "", "answer"),
+            "Webhook deliveries in each second, by outcome.",
+            rates("autoscaler_deliveries_total", "", "outcome"),
             Unit.EACH_SECOND,
         ),
         Panel(

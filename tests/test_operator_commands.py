@@ -82,7 +82,7 @@ class Word:
     def unverified(self) -> Sequence[UnverifiedMachine]:
         return self.shown
 
-    def unlisted(self) -> Sequence[ProviderName]:
+    def providers_not_listed(self) -> Sequence[ProviderName]:
         return self.not_listed
 
     async def terminate(self, machine: str, *, by: OperatorName, force: bool = False) -> MachineId:

@@ -70,7 +70,9 @@ class FleetAnswers:
             unverified=seen.machines_unverified,
             not_terminating=seen.machines_not_terminating,
             foreign=seen.machines_foreign,
-            unlisted=tuple(sorted(set(self._providers) - state.machines_listed_at.keys())),
+            providers_not_listed=tuple(
+                sorted(set(self._providers) - state.machines_listed_at.keys())
+            ),
             observed=tuple(self._observed()),
         )
         return status(self._journal.fleet(), self._last_plan().waiting, counts)

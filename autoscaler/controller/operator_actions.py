@@ -57,8 +57,8 @@ class OperatorActions:
         """See `OperatorRequests.unverified`."""
         return unverified(self._journal.ledger.state)
 
-    def unlisted(self) -> Sequence[ProviderName]:
-        """See `OperatorRequests.unlisted`."""
+    def providers_not_listed(self) -> Sequence[ProviderName]:
+        """See `OperatorRequests.providers_not_listed`."""
         return sorted(set(self._providers) - self._journal.ledger.state.machines_listed_at.keys())
 
     async def terminate(self, machine: str, *, by: OperatorName, force: bool = False) -> MachineId:

@@ -220,7 +220,7 @@ def _machines() -> Iterator[Alert]:
 
 def _process(parameters: AlertParameters) -> Iterator[Alert]:
     half_hour = span(30 * MINUTE * parameters.scale)
-    accepted = 'autoscaler_deliveries_total{answer=~"accepted|duplicate|ignored"}'
+    accepted = 'autoscaler_deliveries_total{outcome=~"accepted|duplicate|ignored"}'
     yield Alert(
         "ControllerGone",
         "absent(autoscaler_build_info)",
@@ -266,7 +266,7 @@ def _process(parameters: AlertParameters) -> Iterator[Alert]:
     )
     yield Alert(
         "StoreFails",
-        f'sum(increase(autoscaler_deliveries_total{{answer=~"store_failed|shed"}}[{half_hour}])) > 0',
+        f'sum(increase(autoscaler_deliveries_total{{outcome=~"store_failed|shed"}}[{half_hour}])) > 0',
         0.0,
         "page",
         "The controller cannot store webhooks, or not fast enough.",

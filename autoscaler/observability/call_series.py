@@ -96,7 +96,7 @@ class CallSeries:
         )
 
     def _make_process(self, registry: Registry) -> None:
-        self.deliveries = registry.counter("deliveries", "Webhook deliveries.", ("answer",))
+        self.deliveries = registry.counter("deliveries", "Webhook deliveries.", ("outcome",))
         self.delivery_lag = registry.histogram(
             "delivery_lag_seconds",
             "Time from the start or end of a job to its first delivery.",
@@ -111,7 +111,7 @@ class CallSeries:
         )
         self.store_bytes = registry.gauge("store_bytes", "Size of the store's files.", ("file",))
         self.bootstrap = registry.counter(
-            "bootstrap_requests", "Requests from machines' agents.", ("step", "answer")
+            "bootstrap_requests", "Requests from machines' agents.", ("step", "outcome")
         )
         self.reconcile_seconds = registry.histogram(
             "reconcile_duration_seconds",

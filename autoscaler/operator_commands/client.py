@@ -68,10 +68,14 @@ class OperatorClient:
         Raises OperatorRequestFailedError.
         """
         reply = self._ask("GET", "/admin/unverified")
-        found, total, unlisted = (reply.get(key) for key in ("unverified", "total", "unlisted"))
-        if not (isinstance(found, list) and isinstance(total, int) and isinstance(unlisted, list)):
+        found, total, not_listed = (
+            reply.get(key) for key in ("unverified", "total", "providers_not_listed")
+        )
+        if not (
+            isinstance(found, list) and isinstance(total, int) and isinstance(not_listed, list)
+        ):
             raise OperatorRequestFailedError(f"{self._url} is not a controller of this version")
-        return found, total, [str(name) for name in unlisted]
+        return found, total, [str(name) for name in not_listed]
 
     def terminate(self, machine: str, *, force: bool) -> str:
         """Terminate a machine; return its id. Raises OperatorRequestFailedError."""

@@ -47,16 +47,16 @@ def unverified(config: Config, url: Url = None, token_file: TokenFile = None) ->
     a provider's machines since its start.
     """
     with connected(config, url, token_file) as client:
-        found, total, unlisted = client.unverified()
+        found, total, not_listed = client.unverified()
     for one in found:
         typer.echo(_line(one))
     if total > len(found):
         typer.echo(f"... and {total - len(found)} more")
-    for name in unlisted:
+    for name in not_listed:
         typer.echo(f"provider {_plain(name)}: {_NOT_LISTED}", err=True)
-    if not total and not unlisted:
+    if not total and not not_listed:
         typer.echo("no unverified machines", err=True)
-    raise typer.Exit(1 if total or unlisted else 0)
+    raise typer.Exit(1 if total or not_listed else 0)
 
 
 def terminate(

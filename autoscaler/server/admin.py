@@ -163,8 +163,10 @@ class AdminEndpoint:
     async def _unverified(self, _: web.Request) -> web.Response:
         found = self._requests.unverified()
         shown = [asdict(one) for one in found[:MAX_MACHINES]]
-        unlisted = list(self._requests.unlisted())
-        return json_answer(200, {"unverified": shown, "total": len(found), "unlisted": unlisted})
+        not_listed = list(self._requests.providers_not_listed())
+        return json_answer(
+            200, {"unverified": shown, "total": len(found), "providers_not_listed": not_listed}
+        )
 
     async def _terminate(self, request: web.Request, by: OperatorName) -> web.Response:
         machine = request.match_info["machine"]

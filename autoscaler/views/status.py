@@ -76,7 +76,7 @@ class Counts:
     unverified: int = 0
     not_terminating: int = 0
     foreign: int = 0
-    unlisted: tuple[str, ...] = ()
+    providers_not_listed: tuple[str, ...] = ()
     observed: tuple["Trouble", ...] = ()
     """Troubles that only the metrics show."""
 
@@ -159,7 +159,7 @@ def _held(fleet: Fleet) -> Iterator[Trouble]:
 
 
 def _others(counts: Counts) -> Iterator[Trouble]:
-    for provider in counts.unlisted:
+    for provider in counts.providers_not_listed:
         yield Trouble(
             "provider_not_listed",
             provider,

@@ -102,17 +102,17 @@ async def test_an_operator_terminates_an_unverified_machine_by_machine_id_or_ins
     source="EC2: request throttling",
 )
 @on_virtual_time
-async def test_a_provider_counts_as_unlisted_until_a_complete_listing_since_the_start() -> None:
+async def test_a_provider_counts_as_not_listed_until_a_complete_listing_since_the_start() -> None:
     operated = await OperatedController().open()
     port: OperatorRequests = operated.operator_actions
-    assert port.unlisted() == []
+    assert port.providers_not_listed() == []
     await operated.controller.kill()
     operated.world.east.list_script.append(OutcomeUnknownError("half a list"))
     await operated.open()
     port = operated.operator_actions
-    assert port.unlisted() == [EAST]
+    assert port.providers_not_listed() == [EAST]
     await operated.controller.poller.list_machines(EAST)
-    assert port.unlisted() == []
+    assert port.providers_not_listed() == []
 
 
 @on_virtual_time

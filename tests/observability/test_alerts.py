@@ -108,7 +108,7 @@ FAULTS = {
         'account="acme",runner_group="gpu",reason="outside_access"',
     ),
     "WebhooksSilent": Fault(
-        'autoscaler_deliveries_total{answer="accepted"}',
+        'autoscaler_deliveries_total{outcome="accepted"}',
         1,
         0,
         40,
@@ -143,7 +143,7 @@ FAULTS = {
     ),
     "ControllerSlow": gauge("event_loop_lag_max_seconds", 0.01, 2.5, 15),
     "StoreFails": Fault(
-        'autoscaler_deliveries_total{answer="store_failed"}', 0, 1, 5, counter=True
+        'autoscaler_deliveries_total{outcome="store_failed"}', 0, 1, 5, counter=True
     ),
     "CostOverBudget": gauge("cost_dollars_per_hour", 90, 200, 35),
 }
@@ -313,9 +313,9 @@ def burning(at: int, severities: list[str]) -> dict[str, Any]:
 
 def test_a_controller_that_never_got_a_webhook_is_silent(tmp_path: Path) -> None:
     fresh = make().render().decode()
-    assert 'autoscaler_deliveries_total{answer="accepted"} 0.0' in fresh
+    assert 'autoscaler_deliveries_total{outcome="accepted"} 0.0' in fresh
     series = [
-        {"series": 'autoscaler_deliveries_total{answer="accepted"}', "values": "0x120"},
+        {"series": 'autoscaler_deliveries_total{outcome="accepted"}', "values": "0x120"},
         {"series": 'autoscaler_jobs_in_progress{sku="gpu"}', "values": "5x120"},
     ]
     checks = [firing("WebhooksSilent", 100, expected=True)]

@@ -69,7 +69,7 @@ def test_known_series_exist_from_the_start_with_zero() -> None:
         assert value(telemetry, "job_queue_duration_seconds_count", sku=sku) == 0
         assert value(telemetry, "sku_circuit_open", sku=sku) == 0
     for answer in DeliveryAnswer:
-        assert value(telemetry, "deliveries_total", answer=answer) == 0
+        assert value(telemetry, "deliveries_total", outcome=answer) == 0
 
 
 def test_prices_are_shown_by_their_source_and_when_they_were_read() -> None:
@@ -192,8 +192,8 @@ def test_everything_that_is_reported_is_counted() -> None:
     assert value(telemetry, "runner_exits_total", sku=GPU, reason="version_deprecated") == 1
     assert value(telemetry, "provider_requests_total", **fleet, outcome=capacity) == 1
     assert value(telemetry, "provider_request_duration_seconds_sum", **fleet) == 1.5
-    assert value(telemetry, "deliveries_total", answer="accepted") == 1
-    assert value(telemetry, "bootstrap_requests_total", step="attest", answer="signature") == 1
+    assert value(telemetry, "deliveries_total", outcome="accepted") == 1
+    assert value(telemetry, "bootstrap_requests_total", step="attest", outcome="signature") == 1
     assert value(telemetry, "job_queue_duration_seconds_bucket", sku=GPU, le="60.0") == 0
     assert value(telemetry, "job_queue_duration_seconds_bucket", sku=GPU, le="90.0") == 1
     assert value(telemetry, "jobs_completed_total", sku=GPU, conclusion="success") == 1
@@ -351,8 +351,8 @@ CALLS: dict[str, tuple[object, ...]] = {
 }
 """One call of each method of the port that has a label which is not of a fixed list."""
 
-MOST_VALUES = {"app": 33, "account": 67, "endpoint": 67, "outcome": 74, "resource": 18}
-MOST_VALUES |= {"operation": 50, "answer": 28 + len(DeliveryAnswer), "step": 26, "kind": 6}
+MOST_VALUES = {"app": 33, "account": 67, "endpoint": 67, "resource": 18}
+MOST_VALUES |= {"outcome": 74 + len(DeliveryAnswer), "operation": 50, "step": 26, "kind": 6}
 MOST_VALUES |= {"sku": 3, "provider": 2, "conclusion": 10, "state": 20}
 MOST_VALUES |= {"runner_group": 66, "check": len(HEALTH_CHECKS)}
 ACCESS = {*OUTSIDE_ACCESS_REASONS, "public_repositories", "outside_access", OTHER}

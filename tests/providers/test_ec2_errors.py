@@ -102,6 +102,6 @@ def test_a_server_error_is_a_refusal_only_for_known_codes() -> None:
 
 def test_labels_for_metrics_are_bounded() -> None:
     assert metric_label("InvalidAMIID.NotFound") == "InvalidAMIID"
-    assert metric_label("SomethingNew") == "unlisted"
+    assert metric_label("SomethingNew") == "other"
     assert metric_label("ReadTimeoutError") == "ReadTimeoutError"
     assert len(MEANINGS) < 130

@@ -114,8 +114,8 @@ async def test_a_refused_request_has_a_failure_class_and_is_sent_once(
     ("reply", "code"),
     [
         (Reply(500, "InternalError", "oh"), "InternalError"),
-        (Reply(503, "SomethingNew", "oh"), "unlisted"),
-        (Reply(502, body="<html>Bad Gateway</html>"), "unlisted"),
+        (Reply(503, "SomethingNew", "oh"), "other"),
+        (Reply(502, body="<html>Bad Gateway</html>"), "other"),
         (Reply(200, body="this is no XML"), "ResponseParserError"),
         (Reply(0), "ConnectionClosedError"),
         (Reply(400, "IdempotentParameterMismatch", "oh"), "IdempotentParameterMismatch"),

@@ -91,7 +91,7 @@ class Word:
     def unverified(self) -> Sequence[UnverifiedMachine]:
         return self.shown
 
-    def unlisted(self) -> Sequence[ProviderName]:
+    def providers_not_listed(self) -> Sequence[ProviderName]:
         return [ProviderName("west")]
 
     async def terminate(self, machine: str, *, by: OperatorName, force: bool = False) -> MachineId:
@@ -197,7 +197,7 @@ async def test_unverified_machines_are_listed_for_a_valid_token(admin: Admin) ->
         status, reported = await admin.ask(
             "GET", "/admin/unverified", headers={"Authorization": f"bearer {token}"}
         )
-        assert (status, reported["total"], reported["unlisted"]) == (200, 1, ["west"])
+        assert (status, reported["total"], reported["providers_not_listed"]) == (200, 1, ["west"])
         (one,) = reported["unverified"]
         assert (one["machine"], one["provider_id"], one["since"]) == ("x-i-1", "i-1", 1000.0)
         assert (one["why"], one["what_to_do"]) == ("why", "what to do")

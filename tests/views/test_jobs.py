@@ -159,7 +159,7 @@ def test_the_status_shows_open_circuit_breakers_providers_and_machines() -> None
         unverified=1,
         not_terminating=2,
         foreign=3,
-        unlisted=("west",),
+        providers_not_listed=("west",),
         observed=(fails,),
     )
     seen = status(world.fleet(), world.plan().waiting, counts)

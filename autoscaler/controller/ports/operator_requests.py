@@ -32,7 +32,7 @@ class OperatorRequests(Protocol):
     def unverified(self) -> Sequence[UnverifiedMachine]:
         """Return the unverified machines, and the machines that do not terminate."""
 
-    def unlisted(self) -> Sequence[ProviderName]:
+    def providers_not_listed(self) -> Sequence[ProviderName]:
         """Return the providers whose machines were not listed completely since the start."""
 
     async def terminate(self, machine: str, *, by: OperatorName, force: bool = False) -> MachineId:

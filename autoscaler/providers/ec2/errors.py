@@ -199,6 +199,6 @@ def outcome_unknown(code: str, status: int) -> bool:
 
 
 def metric_label(code: str) -> str:
-    """Return the code, or `unlisted`, so that the set of label values stays bounded."""
+    """Return the code, or `other`, so that the set of label values stays bounded."""
     part = first_part(code)
-    return part if part in _LABELS else "unlisted"
+    return part if part in _LABELS else "other"

@@ -25,7 +25,7 @@ WEBHOOK_FAILED = "WebhookFailed"
 ADMISSION_DENIED = "AdmissionDenied"
 OTHER_NAME = "CertificateName"
 """The API server's certificate is for other names than the one in the kubeconfig."""
-_UNLISTED = "unlisted"
+_OTHER = "other"
 
 _CLASSES: Mapping[str, FailureClass] = MappingProxyType(
     {
@@ -155,5 +155,5 @@ def _seconds(body: Mapping[str, Any]) -> float | None:
 
 
 def metric_label(code: str) -> str:
-    """Return the code, or `unlisted`, so that the set of label values stays bounded."""
-    return code if code in CODES else _UNLISTED
+    """Return the code, or `other`, so that the set of label values stays bounded."""
+    return code if code in CODES else _OTHER
