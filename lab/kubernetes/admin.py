@@ -31,7 +31,7 @@ class Administrator:
 
     def __init__(self, cluster: Cluster) -> None:
         self.credentials = cluster.credentials
-        self._url = cluster.url
+        self.url = cluster.url
         token = cluster.credentials.tokens["admin"]
         context = ssl.create_default_context(cafile=str(cluster.credentials.ca))
         self._session = aiohttp.ClientSession(
@@ -55,7 +55,7 @@ class Administrator:
         data = None if body is None else json.dumps(body)
         headers = {"Content-Type": content_type} | ({"Impersonate-User": user} if user else {})
         async with self._session.request(
-            method, self._url + path, data=data, headers=headers
+            method, self.url + path, data=data, headers=headers
         ) as answer:
             text = await answer.text()
             if answer.status >= 300:
@@ -67,7 +67,7 @@ class Administrator:
 
         Raises RequestFailedError, aiohttp.ClientError.
         """
-        url = f"{self._url}{path}?watch=1&resourceVersion={version}"
+        url = f"{self.url}{path}?watch=1&resourceVersion={version}"
         async with self._session.get(url, timeout=aiohttp.ClientTimeout(total=None)) as answer:
             if answer.status >= 300:
                 raise RequestFailedError(f"watch {path}: {answer.status}", answer.status)

@@ -1,26 +1,28 @@
 """Has the API server reject requests of a controller with 429: API Priority and Fairness."""
 
 import asyncio
+import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from http import HTTPStatus
 from typing import Any
 
-from lab.kubernetes.admin import RequestFailedError
+import aiohttp
+
 from lab.kubernetes.lab_pods import LabPods
 from lab.kubernetes.namespaces import ACCOUNT
 from tests.patience import PATIENCE
 
 _FLOW_CONTROL = "/apis/flowcontrol.apiserver.k8s.io/v1"
+_PAUSE = 0.02
+"""Seconds between two requests."""
 
 
-def _rejected(pods: LabPods) -> list[tuple[str, dict[str, Any]]]:
-    """A priority level that executes one request at a time, for all requests of the controller.
+def _limits(name: str) -> dict[str, dict[str, Any]]:
+    """Return a priority level that executes one request at a time, for all requests of the controller.
 
     Kubernetes documentation, "API Priority and Fairness": `Reject` queues nothing.
     """
-    name = pods.namespace
-    account = {"name": ACCOUNT, "namespace": name}
     everything = {
         "verbs": ["*"],
         "apiGroups": ["*"],
@@ -34,71 +36,99 @@ def _rejected(pods: LabPods) -> list[tuple[str, dict[str, Any]]]:
         "borrowingLimitPercent": 0,
         "limitResponse": {"type": "Reject"},
     }
-    rule = {
-        "subjects": [{"kind": "ServiceAccount", "serviceAccount": account}],
-        "resourceRules": [everything],
+    account = {
+        "kind": "ServiceAccount",
+        "serviceAccount": {"name": ACCOUNT, "namespace": name},
     }
-    return [
-        (
-            "prioritylevelconfigurations",
-            {"metadata": {"name": name}, "spec": {"type": "Limited", "limited": level}},
-        ),
-        (
-            "flowschemas",
-            {
-                "metadata": {"name": name},
-                "spec": {
-                    "priorityLevelConfiguration": {"name": name},
-                    "matchingPrecedence": 1000,
-                    "rules": [rule],
-                },
-            },
-        ),
-    ]
-
-
-async def reject_requests(pods: LabPods) -> None:
-    """Have the API server reject requests of the controller that arrive together."""
-    for collection, body in _rejected(pods):
-        await pods.admin.create(f"{_FLOW_CONTROL}/{collection}", body)
-    # The API server takes a moment to apply a new limit.
-    async with asyncio.timeout(PATIENCE):
-        while not any(await asyncio.gather(*(is_rejected(pods) for _ in range(20)))):
-            pass
-
-
-async def is_rejected(pods: LabPods) -> bool:
-    """Send a request as the controller's account. Return whether it is rejected."""
-    name = pods.namespace
-    try:
-        await pods.admin.request(
-            "GET", f"/api/v1/namespaces/{name}/pods", user=f"system:serviceaccount:{name}:{ACCOUNT}"
-        )
-    except RequestFailedError as error:
-        return error.status == HTTPStatus.TOO_MANY_REQUESTS
-    return False
+    return {
+        "prioritylevelconfigurations": {"type": "Limited", "limited": level},
+        "flowschemas": {
+            "priorityLevelConfiguration": {"name": name},
+            "matchingPrecedence": 1000,
+            "rules": [{"subjects": [account], "resourceRules": [everything]}],
+        },
+    }
 
 
 @asynccontextmanager
-async def crowded(pods: LabPods) -> AsyncIterator[None]:
-    """Send other requests as the controller's account, so that one is often being answered."""
+async def rejected_requests(pods: LabPods) -> AsyncIterator[None]:
+    """Have the API server reject each request of the controller, until the block ends."""
+    name, made = pods.namespace, []
+    try:
+        for collection, spec in _limits(name).items():
+            await pods.admin.create(
+                f"{_FLOW_CONTROL}/{collection}", {"metadata": {"name": name}, "spec": spec}
+            )
+            made.append(f"{_FLOW_CONTROL}/{collection}/{name}")
+        schema = await pods.admin.request("GET", made[-1])
+        async with _as_controller(pods) as session:
+            # The API server takes a moment to apply a new limit.
+            async with asyncio.timeout(PATIENCE):
+                while await _schema_of_requests(session, name) != schema["metadata"]["uid"]:
+                    await asyncio.sleep(_PAUSE)
+            holding = await _start_holding(session)
+            try:
+                yield
+            finally:
+                holding.cancel()
+                await asyncio.gather(holding, return_exceptions=True)
+    finally:
+        for path in reversed(made):
+            await pods.admin.request("DELETE", path)
+
+
+def _as_controller(pods: LabPods) -> aiohttp.ClientSession:
+    """Return a session whose requests count as the controller's."""
+    credentials = pods.admin.credentials
+    context = ssl.create_default_context(cafile=str(credentials.ca))
+    return aiohttp.ClientSession(
+        pods.admin.url,
+        headers={
+            "Authorization": f"Bearer {credentials.tokens['admin']}",
+            "Content-Type": "application/json",
+            "Impersonate-User": f"system:serviceaccount:{pods.namespace}:{ACCOUNT}",
+        },
+        connector=aiohttp.TCPConnector(ssl=context),
+        timeout=aiohttp.ClientTimeout(total=None),
+    )
+
+
+async def _schema_of_requests(session: aiohttp.ClientSession, namespace: str) -> str | None:
+    """Return the UID of the flow schema that applies to the controller's requests.
+
+    Kubernetes documentation, "Flow Control", names the header.
+    """
+    async with session.get(f"/api/v1/namespaces/{namespace}/pods", params={"limit": "1"}) as answer:
+        return answer.headers.get("X-Kubernetes-PF-FlowSchema-UID")
+
+
+async def _start_holding(session: aiohttp.ClientSession) -> asyncio.Task[None]:
+    """Occupy the only seat of the priority level with a request whose body never ends.
+
+    The API server asks for the body (100 Continue) when it executes the request. Returns the task that sends
+    it. The API server frees the seat once the task is cancelled.
+    """
+    executing = asyncio.Event()
+
+    async def endless() -> AsyncIterator[bytes]:
+        executing.set()
+        await asyncio.Event().wait()
+        yield b""
 
     async def send() -> None:
         while True:
-            await is_rejected(pods)
-            await asyncio.sleep(0.01)
+            async with session.post(
+                "/apis/authentication.k8s.io/v1/tokenreviews", data=endless(), expect100=True
+            ) as answer:
+                # The controller's own request was being executed.
+                assert answer.status == HTTPStatus.TOO_MANY_REQUESTS, await answer.text()
+            await asyncio.sleep(_PAUSE)
 
-    tasks = [asyncio.create_task(send()) for _ in range(3)]
-    try:
-        yield
-    finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-
-
-async def accept_requests(pods: LabPods) -> None:
-    """Have the API server accept the controller's requests again."""
-    for collection, body in reversed(_rejected(pods)):
-        name = body["metadata"]["name"]
-        await pods.admin.request("DELETE", f"{_FLOW_CONTROL}/{collection}/{name}")
+    task = asyncio.create_task(send())
+    waiting = asyncio.create_task(executing.wait())
+    async with asyncio.timeout(PATIENCE):
+        await asyncio.wait({task, waiting}, return_when=asyncio.FIRST_COMPLETED)
+    if task.done():
+        waiting.cancel()
+        await task
+    return task

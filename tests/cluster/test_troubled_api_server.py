@@ -21,7 +21,7 @@ from lab.kubernetes.cluster import Cluster
 from lab.kubernetes.lab_pods import LabNode, LabPod, LabPods
 from lab.kubernetes.namespaces import ACCOUNT
 from lab.laboratory import LabFleet, Laboratory
-from tests.cluster.flow_control import accept_requests, crowded, reject_requests
+from tests.cluster.flow_control import rejected_requests
 from tests.cluster.test_jobs_in_pods import PARTITION, pod_sku, until
 from tests.lab.system.harness import job, read_records, started, unsettled
 from tests.lab.system.pace import yielding
@@ -238,13 +238,10 @@ async def test_lost_answers_double_no_pod(shift: Shift) -> None:
 async def test_throttled_answers_delay_jobs_only(shift: Shift) -> None:
     running = await shift.run(RUNNING)
     rejected = len(shift.audited("create", 429))
-    await reject_requests(shift.pods)
-    waiting = shift.push(ROOM - RUNNING)
-    await shift.end(running[:2])
-    # One request at a time still passes, so those that create the pods could all pass one after the other.
-    async with crowded(shift.pods):
+    async with rejected_requests(shift.pods):
+        waiting = shift.push(ROOM - RUNNING)
+        await shift.end(running[:2])
         await shift.until(lambda: len(shift.audited("create", 429)) > rejected)
-    await accept_requests(shift.pods)
     await shift.until_started(waiting)
     await shift.each_job_ran_once_in_one_pod()
 
