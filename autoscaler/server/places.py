@@ -15,7 +15,7 @@ from enum import IntEnum, auto
 from autoscaler.model.identifiers import Seconds
 
 HEADS_TOGETHER = 32 * 2**20
-"""Maximum bytes of incomplete heads in a listener's memory. Parsed heads take three times as much."""
+"""Maximum bytes of the heads of requests that have not arrived. Parsed heads take three times as much memory."""
 
 _V6_NETWORK = 64
 
@@ -50,7 +50,7 @@ class PlaceLimits:
 class Place:
     """The place of one connection. `close` must close the connection at once.
 
-    `since` is when its head began, and `head_bytes` the number of bytes of an incomplete head.
+    `since` is when its head began, and `head_bytes` the number of bytes of its head, until the body is complete.
     """
 
     peer: str
@@ -129,8 +129,9 @@ class Places:
         for queue in queues:
             queue.remove(place)
         place.stage = stage
-        self._head_bytes -= place.head_bytes
-        place.head_bytes = 0
+        if stage is not Stage.BODY:
+            self._head_bytes -= place.head_bytes
+            place.head_bytes = 0
         if stage is Stage.HEAD:
             place.since = asyncio.get_running_loop().time()
         for queue in queues:
@@ -147,7 +148,7 @@ class Places:
         place.head_bytes += size
         self._head_bytes += size
         while self._head_bytes > self._limits.heads_together:
-            oldest = self._all.oldest(Stage.HEAD)
+            oldest = self._all.oldest(Stage.HEAD, Stage.BODY)
             if oldest is None:
                 return
             self._close(oldest)

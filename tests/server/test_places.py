@@ -96,6 +96,26 @@ async def test_the_bytes_of_all_incomplete_heads_are_bounded() -> None:
 
 
 @on_virtual_time
+async def test_the_head_of_a_request_counts_until_its_body_has_arrived() -> None:
+    tested = PlacesUnderTest(heads_together=100)
+    slow, complete = tested.taken("a"), tested.taken("b")
+    await asyncio.sleep(1)
+    late = tested.taken("c")
+    tested.count_bytes(slow, 50)
+    tested.count_bytes(complete, 50)
+    tested.move(slow, Stage.BODY)
+    tested.move(complete, Stage.BODY)
+    tested.count_bytes(slow, 1_000)  # of a body
+    tested.move(complete, Stage.SERVED)
+    tested.count_bytes(late, 50)
+    assert tested.closed == []
+    tested.count_bytes(late, 1)
+    assert tested.closed == ["a"]
+    tested.count_bytes(late, 49)
+    assert tested.closed == ["a"]
+
+
+@on_virtual_time
 async def test_a_peer_at_its_limit_closes_its_own_connection() -> None:
     tested = PlacesUnderTest()
     tested.taken("other")
