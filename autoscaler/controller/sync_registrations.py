@@ -1,7 +1,7 @@
 """Finds registrations at GitHub that have no machine any more, so that they can be deleted.
 
 A registration must have a name of this installation (or a former id of it). Two lists at least a minute
-apart must show it offline and not busy, and its machine must be provably terminated.
+apart must show it offline and not busy. Its machine must be provably terminated, or lost for five minutes.
 """
 
 from collections.abc import Sequence
@@ -13,6 +13,8 @@ from autoscaler.model.machines import MachineState
 from autoscaler.model.runners import machine_in_name
 
 CONFIRMED_AFTER: Seconds = 60.0
+LOST_FOR: Seconds = 300.0
+"""How long a machine must be lost. If only the lists lack it, its runner is online by then."""
 
 
 class Registrations:
@@ -35,7 +37,7 @@ class Registrations:
         lost = {
             runner.github_id: runner
             for runner in runners
-            if has_lost_its_machine(runner, state, unverified)
+            if has_lost_its_machine(runner, state, unverified, began_at)
         }
         self._since = {number: self._since.get(number, began_at) for number in lost}
         confirmed = [
@@ -49,7 +51,9 @@ class Registrations:
         return confirmed
 
 
-def has_lost_its_machine(runner: RegisteredRunner, state: LedgerState, unverified: bool) -> bool:
+def has_lost_its_machine(
+    runner: RegisteredRunner, state: LedgerState, unverified: bool, now: Instant
+) -> bool:
     """Return True if a registration is of this installation, is idle, and has no machine any more.
 
     `unverified`: there are unverified machines, which may belong to a registration without a record.
@@ -65,7 +69,8 @@ def has_lost_its_machine(runner: RegisteredRunner, state: LedgerState, unverifie
     ):
         # Unknown machine, or its slot was given up: the store may be older than the registration.
         return not unverified
-    return machine.state is MachineState.TERMINATED
+    lost = machine.state is MachineState.LOST and now - machine.since >= LOST_FOR
+    return lost or machine.state is MachineState.TERMINATED
 
 
 def _listed_since(state: LedgerState, moment: Instant) -> bool:

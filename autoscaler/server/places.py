@@ -15,7 +15,7 @@ from enum import IntEnum, auto
 from autoscaler.model.identifiers import Seconds
 
 HEADS_TOGETHER = 32 * 2**20
-"""Maximum bytes of the heads of requests that have not arrived. Parsed heads take three times as much memory."""
+"""Maximum bytes of heads in memory, until their bodies arrive. Parsed heads take three times as much."""
 
 _V6_NETWORK = 64
 
@@ -50,7 +50,7 @@ class PlaceLimits:
 class Place:
     """The place of one connection. `close` must close the connection at once.
 
-    `since` is when its head began, and `head_bytes` the number of bytes of its head, until the body is complete.
+    `since` is when its head began, and `head_bytes` the size of its head, until its body has arrived.
     """
 
     peer: str

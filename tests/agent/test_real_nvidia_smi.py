@@ -1,4 +1,4 @@
-"""What a real nvidia-smi answered about an H100 at full load, and the same answer with one value of a broken GPU.
+"""What a real nvidia-smi answered about an H100 at full load, and that answer with one value of a broken GPU.
 
 samples/nvidia-smi-580.159.04-h100.xml is the answer of `nvidia-smi -q -x`, with other serial numbers.
 """

@@ -65,7 +65,7 @@ async def rejected_requests(pods: LabPods) -> AsyncIterator[None]:
             # The API server takes a moment to apply a new limit.
             async with asyncio.timeout(PATIENCE):
                 while await _schema_of_requests(session, name) != schema["metadata"]["uid"]:
-                    await asyncio.sleep(_PAUSE)
+                    pass
             holding = await _start_holding(session)
             try:
                 yield

@@ -7,13 +7,13 @@ import pytest
 from autoscaler.controller.ports.github import RegisteredRunner
 from autoscaler.controller.sync_registrations import (
     CONFIRMED_AFTER,
+    LOST_FOR,
     Registrations,
     has_lost_its_machine,
 )
-from autoscaler.ledger.ledger import KEPT_FOR
 from autoscaler.model import events as e
 from autoscaler.model.identifiers import InstallationId, MachineId, RunnerName
-from autoscaler.model.machines import DAY, Machine, MachineState
+from autoscaler.model.machines import Machine, MachineState
 from tests.ledger.builders import ALICE, START, World, listed
 
 OURS = "ci-0badcafe-"
@@ -98,7 +98,7 @@ def test_a_runner_that_was_listed_as_busy_or_online_is_kept(online: bool, busy: 
     assert not removed(World(), idle, at_work)
 
 
-def test_the_registration_of_an_existing_machine_is_kept_and_of_a_lost_one_for_a_day() -> None:
+def test_the_registration_of_a_lost_machine_is_removed_after_five_minutes() -> None:
     world = World()
     world.make_ready()
     assert not removed(world, registered(f"{OURS}c0-1"))
@@ -106,10 +106,12 @@ def test_the_registration_of_an_existing_machine_is_kept_and_of_a_lost_one_for_a
         world.after(moment)
         world.lists()
     assert world.machine("c0").state is MachineState.LOST
-    assert not removed(world, registered(f"{OURS}c0-1"))
-    world.after(DAY + KEPT_FOR)
-    assert MachineId("c0") not in world.state.machines
-    assert removed(world, registered(f"{OURS}c0-1"))
+    ours = registered(f"{OURS}c0-1")
+    world.after(LOST_FOR - CONFIRMED_AFTER - 2.0)
+    assert not removed(world, ours), "it may be missing in the lists only"
+    world.after(1.0)
+    assert not removed(world, registered(ours.name, busy=True)), "GitHub waits for its job"
+    assert removed(world, ours)
 
 
 def test_a_registration_of_a_written_off_slot_is_removed_like_an_unknown_one() -> None:
@@ -118,11 +120,11 @@ def test_a_registration_of_a_written_off_slot_is_removed_like_an_unknown_one() -
     world.send(1)
     world.restart(3600.0)
     ours = registered(f"{OURS}c0-1")
-    assert not has_lost_its_machine(ours, world.state, unverified=False), "it may turn up"
+    assert not has_lost_its_machine(ours, world.state, False, world.now), "it may turn up"
     for _ in range(2):
         world.after(61.0).lists()
     assert world.machine("c0").state is MachineState.FAILED
-    assert not has_lost_its_machine(ours, world.state, unverified=True), "it may be another one's"
+    assert not has_lost_its_machine(ours, world.state, True, world.now), "it may be another one's"
     assert not removed(world, registered(ours.name, online=True))
     assert removed(world, ours)
 

@@ -154,7 +154,7 @@ class SimulatedWorld:
             return []
         catalogue = self._setting.catalogue.with_installations(self.store.installations)
         registrations = self.actions.registrations.values()
-        return orphaned(registrations, self.machines.activities, self.store, catalogue)
+        return orphaned(registrations, self.machines.activities, catalogue)
 
     def _schedule_all(self) -> None:
         loop = asyncio.get_running_loop()
