@@ -223,6 +223,7 @@ def attest(**changes: Any) -> dict[str, Any]:
     return {"spec": {"initContainers": [{"name": "attest", **changes}]}}
 
 
+CERTIFICATE = {"projected": {"sources": [{"podCertificate": {"keyType": "ED25519"}}]}}
 TOKEN = {"projected": {"sources": [{"serviceAccountToken": {"path": "t"}}]}}
 
 
@@ -254,6 +255,21 @@ TOKEN = {"projected": {"sources": [{"serviceAccountToken": {"path": "t"}}]}}
         ),
         ({"spec": {"volumes": [{"name": "h", "hostPath": {"path": "/"}}]}}, "hostPath"),
         ({"spec": {"volumes": [{"name": "t", **TOKEN}]}}, "spec.volumes[t]"),
+        ({"spec": {"volumes": [{"name": "t", **CERTIFICATE}]}}, "spec.volumes[t]"),
+        ({"spec": {"resourceClaims": [{"name": "gpu"}]}}, "spec.resourceClaims: is not allowed"),
+        ({"spec": {"ephemeralContainers": [{"name": "d"}]}}, "spec.ephemeralContainers"),
+        (
+            runner(env=[{"name": "RUNNER_AGENT_ROOT", "value": "/x"}]),
+            "spec.containers[runner].env[RUNNER_AGENT_ROOT]: is not allowed",
+        ),
+        (
+            runner(volumeMounts=[{"name": "x", "mountPath": "/run/runner-assignment/"}]),
+            "volumeMounts[/run/runner-assignment/]: must not cover /run/runner-assignment",
+        ),
+        (
+            attest(volumeMounts=[{"name": "x", "mountPath": "/run/runner-identity/token"}]),
+            "volumeMounts[/run/runner-identity/token]: must not cover /run/runner-identity",
+        ),
         ({"spec": {"volumes": [{"emptyDir": {}}]}}, "needs name"),
         ({"spec": {"containers": None}}, "spec.containers[runner]"),
         (runner(command=["sh"]), "spec.containers[runner].command"),

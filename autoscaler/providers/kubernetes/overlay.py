@@ -17,6 +17,7 @@ import re
 from collections.abc import Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from copy import deepcopy
+from pathlib import PurePosixPath
 from types import MappingProxyType
 from typing import Any
 
@@ -27,7 +28,6 @@ _MERGE_KEYS: Mapping[str, str] = MappingProxyType(
     {
         "containers": "name",
         "initContainers": "name",
-        "ephemeralContainers": "name",
         "volumes": "name",
         "env": "name",
         "imagePullSecrets": "name",
@@ -47,6 +47,10 @@ _ONE_CONTAINER = {
     "api-access": ("runner", "the token of the container hooks"),
 }
 """Volumes that no other container may have, except that `attest` has all it needs."""
+_CREDENTIALS = frozenset({"serviceAccountToken", "podCertificate"})
+"""Sources of projected volumes that prove the pod's identity."""
+_ROOT = "RUNNER_AGENT_ROOT"
+"""With it, the agent looks for its files in another folder."""
 _PROBES = ("livenessProbe", "startupProbe")
 """They kill their container if they fail, and with it the job."""
 _KEPT_OF_CONTAINERS = ("command", "args", "restartPolicy", "lifecycle", *_PROBES)
@@ -67,9 +71,12 @@ _FORBIDDEN_IN_SPEC = (
     "shareProcessNamespace",
     "nodeName",
     "activeDeadlineSeconds",
+    "ephemeralContainers",
+    "resourceClaims",
 )
 """Fields that would give a job the host's namespaces or the processes of `attest`, place its pod without the
-scheduler, or end the job while it runs. Pod Security `baseline` forbids the first three, too."""
+scheduler, or end the job while it runs. Pod Security `baseline` forbids the first three, too. A new pod cannot
+have ephemeral containers, and nothing would count the devices of its resource claims."""
 
 
 class OverlayError(ValueError):
@@ -194,14 +201,14 @@ def _volume_problems(own: Mapping[str, Any], spec: Mapping[str, Any]) -> Iterato
         if "hostPath" in volume:
             yield f"spec.volumes[{name}].hostPath: is not allowed"
         if name not in kept and _has_token(volume):
-            yield f"spec.volumes[{name}]: no container of a job may have a service account's token"
+            yield f"spec.volumes[{name}]: no container of a job may have the pod's token or certificate"
 
 
 def _has_token(volume: Mapping[str, Any]) -> bool:
     projected = volume.get("projected")
     sources = projected.get("sources") if isinstance(projected, Mapping) else None
     return any(
-        isinstance(one, Mapping) and "serviceAccountToken" in one
+        isinstance(one, Mapping) and not _CREDENTIALS.isdisjoint(one)
         for one in (sources if isinstance(sources, list) else ())
     )
 
@@ -221,14 +228,30 @@ def _own_container_problems(
     for variable in _elements(generated, "env"):
         if variable not in _elements(found[0], "env"):
             yield f"{path}.env[{variable['name']}]: must stay as it is"
-    mounts = _elements(found[0], "volumeMounts")
-    for mount in _elements(generated, "volumeMounts"):
-        if mount["name"] in _OUR_VOLUMES and mount not in mounts:
-            yield f"{path}.volumeMounts[{mount['mountPath']}]: must stay as it is"
+    if any(variable.get("name") == _ROOT for variable in _elements(found[0], "env")):
+        yield f"{path}.env[{_ROOT}]: is not allowed"
+    yield from _mount_problems(generated, found[0], path)
     limits = _limits(found[0])
     for resource, count in generated["resources"]["limits"].items():
         if "/" in resource and limits.get(resource) != count:
             yield f"{path}.resources.limits.{resource}: must stay {count}; change it in the SKU"
+
+
+def _mount_problems(
+    generated: Mapping[str, Any], container: Mapping[str, Any], path: str
+) -> Iterator[str]:
+    """Yield what removes or covers the mount of a volume that the provider relies on."""
+    mounts = _elements(container, "volumeMounts")
+    for mount in _elements(generated, "volumeMounts"):
+        if mount["name"] not in _OUR_VOLUMES:
+            continue
+        folder = mount["mountPath"]
+        if mount not in mounts:
+            yield f"{path}.volumeMounts[{folder}]: must stay as it is"
+        for one in mounts:
+            where = str(one.get("mountPath"))
+            if one != mount and PurePosixPath(where).is_relative_to(folder):
+                yield f"{path}.volumeMounts[{where}]: must not cover {folder}"
 
 
 def _accelerator_problems(

@@ -95,6 +95,8 @@ class PodWatch:
                 if self._read == before:
                     raise
             if self._version is not None and self._read == before:
+                # Perhaps the API server does not know this version. A list has another one.
+                self._version = None
                 raise OutcomeUnknownError("the watch ended without an event or a bookmark")
 
     def note_existing(self, machine: ProviderMachineId) -> None:
