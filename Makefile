@@ -54,7 +54,7 @@ quick-planner:
 	@$(PYTEST) tests/planner
 
 quick-others:
-	@$(PYTEST) tests/model tests/ledger tests/config tests/test_docs.py tests/test_cases.py tests/test_words.py
+	@$(PYTEST) tests/model tests/ledger tests/views tests/config tests/test_docs.py tests/test_cases.py tests/test_words.py
 
 fresh: ## Run both commands of the README on a fresh Debian (as root; before each release).
 	@scripts/fresh.sh $(ARGS)

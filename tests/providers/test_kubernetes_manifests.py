@@ -47,6 +47,12 @@ def test_accelerators_are_in_limits_only_and_in_both_containers() -> None:
         assert container["resources"]["requests"] == {"cpu": "16", "memory": "64Gi"}
 
 
+def test_the_runner_asks_no_registry_when_a_job_waits_for_it() -> None:
+    attest, runner = spec()["initContainers"][0], spec()["containers"][0]
+    assert runner["image"] == attest["image"]
+    assert (attest.get("imagePullPolicy"), runner["imagePullPolicy"]) == (None, "IfNotPresent")
+
+
 def test_a_pod_runs_once_and_has_no_rights() -> None:
     assert spec()["restartPolicy"] == "Never"
     assert spec()["automountServiceAccountToken"] is False

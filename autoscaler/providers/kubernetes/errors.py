@@ -79,7 +79,8 @@ HINTS: Mapping[str, str] = MappingProxyType(
         "NotInCluster": "outside a cluster, add context or kubeconfig to the provider; in a pod, write "
         "automountServiceAccountToken: true",
         "Unauthorized": "renew the credentials of the kubeconfig's context",
-        FORBIDDEN: "grant the rights in deploy/kubernetes/ to the controller's user or service account",
+        FORBIDDEN: "grant the rights in deploy/kubernetes/ to the controller's user or service account, or "
+        "correct what the admission plugin in the message forbids",
         "NotFound": "create the namespace, or correct it",
         "PodSecurity": "remove what the namespace's Pod Security level forbids, or change the level",
         WEBHOOK_FAILED: "repair the admission webhook that the message names, or its configuration (kubectl "

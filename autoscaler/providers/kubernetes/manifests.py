@@ -94,9 +94,7 @@ def _spec(settings: KubernetesSettings, option: PodOption) -> dict[str, Any]:
         "nodeSelector": node_selector(option),
         "tolerations": tolerations(option),
         "initContainers": [_attest(settings, option)],
-        "containers": [
-            _container(option, RUNNER, settings.programs.run, {WORK_VOLUME: WORK_FOLDER})
-        ],
+        "containers": [_runner(settings, option)],
         "volumes": [
             {"name": IDENTITY_VOLUME, "projected": {"sources": [_token(settings)]}},
             {"name": ASSIGNMENT_VOLUME, "emptyDir": {"medium": "Memory", "sizeLimit": "8Mi"}},
@@ -135,6 +133,15 @@ def _attest(settings: KubernetesSettings, option: PodOption) -> dict[str, Any]:
     mounts = {IDENTITY_VOLUME: IDENTITY_FOLDER}
     made = _container(option, ATTEST, settings.programs.attest, mounts)
     return {**made, "terminationMessagePolicy": "FallbackToLogsOnError"}
+
+
+def _runner(settings: KubernetesSettings, option: PodOption) -> dict[str, Any]:
+    """Return the runner's container. It starts when a job waits, so no registry must be asked then.
+
+    `attest` has the same image, and has pulled it.
+    """
+    made = _container(option, RUNNER, settings.programs.run, {WORK_VOLUME: WORK_FOLDER})
+    return {**made, "imagePullPolicy": "IfNotPresent"}
 
 
 def _container(
