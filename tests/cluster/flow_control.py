@@ -103,10 +103,10 @@ async def _schema_of_requests(session: aiohttp.ClientSession, namespace: str) ->
 
 
 async def _start_holding(session: aiohttp.ClientSession) -> asyncio.Task[None]:
-    """Occupy the only seat of the priority level with a request whose body never ends.
+    """Send a request whose body never ends. Meanwhile the priority level executes no other one.
 
     The API server asks for the body (100 Continue) when it executes the request. Returns the task that sends
-    it. The API server frees the seat once the task is cancelled.
+    it, once that has happened. The request ends when the task is cancelled.
     """
     executing = asyncio.Event()
 
