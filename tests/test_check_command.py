@@ -219,10 +219,10 @@ def test_the_table_of_check_is_not_cut_for_a_pipe(
 def test_check_warns_of_stock_images_once_each(example: Path) -> None:
     edit(
         example,
-        'image: {name: "gpu-runner-windows-*", owner: self}',
+        'image: {name: "autoscaler/windows-gpu-x64-*", owner: self}',
         "image: {name: W, owner: amazon}",
     )
-    edit(example, '{name: "runner-linux-arm64-*", owner: self}', "{name: W, owner: amazon}")
+    edit(example, '{name: "autoscaler/linux-cpu-arm64-*", owner: self}', "{name: W, owner: amazon}")
     result = run("check", "--skip-files", example)
     assert result.exit_code == 0
     (line,) = (line for line in result.stderr.splitlines() if "stock image" in line)

@@ -233,7 +233,7 @@ def test_ctrl_c_lets_the_engine_remove_its_container(tmp_path: Path) -> None:
         ),
         (
             ["windows.g4dn.xlarge"],
-            "windows.g4dn.xlarge runs on machines from the image gpu-runner-windows-* (self): "
+            "windows.g4dn.xlarge runs on machines from the image autoscaler/windows-gpu-x64-* (self): "
             "g4dn.xlarge (on-demand) at us-east-1. It has no container to open a shell in; ",
         ),
     ],
