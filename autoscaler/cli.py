@@ -18,8 +18,8 @@ from autoscaler.operator_commands.usage import PlainGroup
 
 if TYPE_CHECKING:
     from autoscaler.config import Configuration, Problem
-    from autoscaler.config.runner_keys import ImportOptions
-    from autoscaler.model.catalogue import Architecture, OperatingSystem
+    from autoscaler.config.runner_keys import Hardware, ImportOptions
+    from autoscaler.model.catalogue import OperatingSystem
 
 USAGE_ERROR = 2
 """Exit status of a command line or configuration that cannot be used."""
@@ -130,11 +130,16 @@ def import_(
         bool, typer.Option("--whole", help="Write a complete fleet.yaml, not only its SKUs.")
     ] = False,
     linux_ami: Annotated[
-        str, typer.Option(metavar="NAME|OWNER", help="The image for Linux types without an ami.")
-    ] = "gpu-runner-linux-*|self",
+        str | None,
+        typer.Option(
+            metavar="NAME|OWNER",
+            help="The image for Linux types without an ami; default: that of the recipe that fits.",
+        ),
+    ] = None,
     windows_ami: Annotated[
-        str, typer.Option(metavar="NAME|OWNER", help="The image for Windows types without an ami.")
-    ] = "gpu-runner-windows-*|self",
+        str | None,
+        typer.Option(metavar="NAME|OWNER", help="The same for Windows."),
+    ] = None,
     output: Annotated[
         Path | None,
         typer.Option(
@@ -153,7 +158,8 @@ def import_(
     from autoscaler.config.runner_keys import ImportOptions
     from autoscaler.model.catalogue import OperatingSystem
 
-    images = {OperatingSystem.LINUX: linux_ami, OperatingSystem.WINDOWS: windows_ami}
+    given = {OperatingSystem.LINUX: linux_ami, OperatingSystem.WINDOWS: windows_ami}
+    images = {os: image for os, image in given.items() if image is not None}
     options = ImportOptions(prefix, provider, images)
     _import(file, options, output, whole=whole, strict=strict)
 
@@ -237,7 +243,7 @@ def _import(
     from autoscaler.config.importing import import_scale_config, report_lines
 
     try:
-        text, imported = import_scale_config(file, options, _architecture_of, whole=whole)
+        text, imported = import_scale_config(file, options, _hardware_of, whole=whole)
         refused = strict and bool(imported.reported)
         if output is not None and not refused:
             _write_new(output, text)
@@ -260,12 +266,15 @@ def _price_of(instance_type: str, os: "OperatingSystem") -> float:
     return find(instance_type).dollars_per_hour(os)
 
 
-def _architecture_of(instance_type: str, os: "OperatingSystem") -> "Architecture":
-    """Return an instance type's architecture. Raises ValueError if it is unknown or has no price."""
+def _hardware_of(instance_type: str, os: "OperatingSystem") -> "Hardware":
+    """Return what is known of an instance type. Raises ValueError if it is unknown or has no price."""
+    from autoscaler.config.runner_keys import Hardware
+    from autoscaler.images.recipe_images import recipe_image
     from autoscaler.providers.ec2.instance_types import instance_type as find
 
     _price_of(instance_type, os)
-    return find(instance_type).arch
+    found = find(instance_type)
+    return Hardware(found.arch, recipe_image(found.gpu_name, os, found.arch))
 
 
 def _write_new(output: Path, text: str) -> None:

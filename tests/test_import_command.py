@@ -43,6 +43,14 @@ def test_import_writes_a_whole_file_that_check_accepts(tmp_path: Path) -> None:
     assert 'image: {name: "win-*", owner: amazon}' in file.read_text()
 
 
+def test_types_without_an_ami_get_the_images_of_the_recipes() -> None:
+    result = run("import", SCALE_CONFIG)
+    assert [line for line in result.stderr.splitlines() if line.startswith("no ami")] == [
+        "no ami for 3 SKUs: image autoscaler/linux-cpu-x64-*|self",
+        "no ami for 1 SKU: image autoscaler/windows-x64-*|self",
+    ]
+
+
 def test_import_does_not_overwrite_a_file(tmp_path: Path) -> None:
     file = tmp_path / "fleet.yaml"
     file.write_text("mine")

@@ -13,7 +13,7 @@ from autoscaler.config.document import MAX_BYTES, parse
 from autoscaler.config.fleet_text import skus_text, whole_text
 from autoscaler.config.load import read_bounded
 from autoscaler.config.problems import ConfigurationError, Problem, printable, show
-from autoscaler.config.runner_keys import ArchitectureOf, ImportOptions, parse_ami
+from autoscaler.config.runner_keys import HardwareOf, ImportOptions, parse_ami
 from autoscaler.config.runner_types import NAME_SCALE_CONFIG
 from autoscaler.config.scale_config import Imported, import_types
 from autoscaler.config.stock_images import FIX, STOCK_OWNERS, WHAT
@@ -23,7 +23,7 @@ HOLDS_RUNNER = "must contain GitHub's runner, which PyTorch's fleet downloads at
 
 
 def import_scale_config(
-    file: Path, options: ImportOptions, architecture_of: ArchitectureOf, *, whole: bool = False
+    file: Path, options: ImportOptions, hardware_of: HardwareOf, *, whole: bool = False
 ) -> tuple[str, Imported]:
     """Return the `skus` part of a fleet.yaml, or a `whole` one, and the result for each key of `file`.
 
@@ -33,7 +33,7 @@ def import_scale_config(
     _check(options)
     shown = str(file)
     document = parse(read_bounded(file, shown), shown, if_empty=NAME_SCALE_CONFIG)
-    imported = import_types(document, architecture_of, options)
+    imported = import_types(document, hardware_of, options)
     if not imported.skus:
         problems = [
             Problem(shown, one.line, one.key, one.why, "correct it: no type can be imported")

@@ -5,7 +5,7 @@ The results are plain values of fleet.yaml, and only values that fleet.yaml acce
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from autoscaler.config import shapes
 from autoscaler.config.problems import KeyPath, show
@@ -13,8 +13,16 @@ from autoscaler.config.runner_types import EXPERIMENT, LABELS, Given, RunnerType
 from autoscaler.config.values import read
 from autoscaler.model.catalogue import Architecture, OperatingSystem
 
-ArchitectureOf = Callable[[str, OperatingSystem], Architecture]
-"""Returns the architecture of an instance type. Raises ValueError if it cannot be launched."""
+
+class Hardware(NamedTuple):
+    """What is known of an instance type. `image` is that of the recipe for it, as `name|owner`."""
+
+    arch: Architecture
+    image: str
+
+
+HardwareOf = Callable[[str, OperatingSystem], Hardware]
+"""Looks up an instance type. Raises ValueError if it cannot be launched."""
 
 DEFAULT_OWNER = "amazon"
 """The owner of an `ami` without an owner (terraform-aws-github-runner, `findAmiID`)."""
@@ -28,7 +36,8 @@ _NO_MINIMUM = "means the default of PyTorch's fleet; no machine is kept ready"
 class ImportOptions:
     """`prefix` goes before each SKU's name, not before `labels`; `provider` is the EC2 provider's name.
 
-    `images` are for types without an `ami`, as `name|owner` by operating system.
+    `images` are for types without an `ami`, as `name|owner` by operating system. By default they get the image
+    of the recipe that fits.
     """
 
     prefix: str
@@ -55,12 +64,10 @@ class Translation:
     """The default image, if the type names none."""
 
 
-def translate(
-    of_type: RunnerType, architecture_of: ArchitectureOf, options: ImportOptions
-) -> Translation:
+def translate(of_type: RunnerType, hardware_of: HardwareOf, options: ImportOptions) -> Translation:
     """Convert a type into a SKU. Raises UnconvertibleError if a required key is missing or invalid."""
     done = Translation(carried={of_type.path})
-    _machine(of_type, architecture_of, options, done)
+    _machine(of_type, hardware_of, options, done)
     for key, meaning in _MEANINGS.items():
         if key in of_type.keys:
             meaning(of_type, of_type.keys[key], done)
@@ -80,7 +87,7 @@ def parse_ami(text: str) -> dict[str, str]:
 
 def _machine(
     of_type: RunnerType,
-    architecture_of: ArchitectureOf,
+    hardware_of: HardwareOf,
     options: ImportOptions,
     done: Translation,
 ) -> None:
@@ -88,7 +95,7 @@ def _machine(
     kind = _required(of_type, "instance_type", shapes.InstanceType)
     path = of_type.keys["instance_type"].path
     try:
-        arch = architecture_of(kind, os)
+        arch, image = hardware_of(kind, os)
     except ValueError as error:
         raise UnconvertibleError(path, str(error)) from None
     if os is OperatingSystem.WINDOWS and arch is Architecture.ARM64:
@@ -101,7 +108,7 @@ def _machine(
     done.carried |= {path, of_type.keys["os"].path}
     ami = of_type.keys.get("ami")
     if ami is None:
-        done.assumed = options.images[os]
+        done.assumed = options.images.get(os, image)
         done.sku["image"] = parse_ami(done.assumed)
         return
     try:

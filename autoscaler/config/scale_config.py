@@ -13,7 +13,7 @@ from autoscaler.config import shapes
 from autoscaler.config.document import Document
 from autoscaler.config.problems import KeyPath, dotted
 from autoscaler.config.runner_keys import (
-    ArchitectureOf,
+    HardwareOf,
     ImportOptions,
     Translation,
     UnconvertibleError,
@@ -47,11 +47,9 @@ class Imported:
     taken: Mapping[str, int]
 
 
-def import_types(
-    document: Document, architecture_of: ArchitectureOf, options: ImportOptions
-) -> Imported:
+def import_types(document: Document, hardware_of: HardwareOf, options: ImportOptions) -> Imported:
     """Convert every type and variant into a SKU. Raises ConfigurationError if there are none."""
-    importing = _Importing(architecture_of, options)
+    importing = _Importing(hardware_of, options)
     for of_type in runner_types(document, options.prefix):
         importing.take(of_type)
     return importing.account(document)
@@ -60,8 +58,8 @@ def import_types(
 class _Importing:
     """The SKUs so far, and the result for each key."""
 
-    def __init__(self, architecture_of: ArchitectureOf, options: ImportOptions) -> None:
-        self._architecture_of = architecture_of
+    def __init__(self, hardware_of: HardwareOf, options: ImportOptions) -> None:
+        self._hardware_of = hardware_of
         self._options = options
         self._skus: dict[str, dict[str, Any]] = {}
         self._taken: dict[str, KeyPath] = {}
@@ -75,7 +73,7 @@ class _Importing:
         """Convert one type into a SKU, or record why this is not possible."""
         try:
             self._check_label(of_type)
-            done = translate(of_type, self._architecture_of, self._options)
+            done = translate(of_type, self._hardware_of, self._options)
         except UnconvertibleError as error:
             reason = self._reported.setdefault(error.path, str(error))
             # A variant may fail at a key that its type reports already, for another reason.

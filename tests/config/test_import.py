@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from autoscaler.cli import _architecture_of
+from autoscaler.cli import _hardware_of
 from autoscaler.config import ConfigurationError, Settings, load
 from autoscaler.config.document import parse
 from autoscaler.config.importing import import_scale_config, report_lines
@@ -31,7 +31,7 @@ TYPE = 'runner_types."{}".{}'
 def imported(file: Path, prefix: str = "", *, whole: bool = True) -> tuple[str, Imported]:
     """Return the output and the report of a file."""
     options = ImportOptions(prefix, "east", IMAGES)
-    return import_scale_config(file, options, _architecture_of, whole=whole)
+    return import_scale_config(file, options, _hardware_of, whole=whole)
 
 
 def settings_of(text: str, folder: Path) -> Settings:
@@ -403,7 +403,7 @@ def test_a_file_with_too_many_skus_is_refused(tmp_path: Path) -> None:
 )
 def test_invalid_options_of_import_are_refused(options: ImportOptions, file: str) -> None:
     with pytest.raises(ConfigurationError) as caught:
-        import_scale_config(FIXTURE, options, _architecture_of)
+        import_scale_config(FIXTURE, options, _hardware_of)
     (problem,) = caught.value.problems
     assert problem.file == file
     assert problem.fix

@@ -10,7 +10,7 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from autoscaler.cli import _architecture_of
+from autoscaler.cli import _hardware_of
 from autoscaler.config import ConfigurationError, load
 from autoscaler.config.importing import import_scale_config
 from autoscaler.config.problems import dotted
@@ -150,7 +150,7 @@ def imported(source: Path, prefix: str) -> tuple[str, Imported] | list[str]:
     """Return output and report, or, if no type can be a SKU, the keys of the problems."""
     try:
         return import_scale_config(
-            source, ImportOptions(prefix, "east", IMAGES), _architecture_of, whole=True
+            source, ImportOptions(prefix, "east", IMAGES), _hardware_of, whole=True
         )
     except ConfigurationError as error:
         return [one.key for one in error.problems]

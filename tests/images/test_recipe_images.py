@@ -1,0 +1,40 @@
+"""Which recipe makes the image for an instance type."""
+
+import pytest
+
+from autoscaler.images.baking import MACHINE_RECIPES
+from autoscaler.images.recipe_images import recipe_image
+from autoscaler.model.catalogue import OperatingSystem
+from autoscaler.providers.ec2.instance_types import instance_type, instance_types
+
+LINUX, WINDOWS = OperatingSystem.LINUX, OperatingSystem.WINDOWS
+
+
+@pytest.mark.parametrize(
+    ("name", "os", "image"),
+    [
+        ("c7i.large", LINUX, "autoscaler/linux-cpu-x64-*|self"),
+        ("m7g.large", LINUX, "autoscaler/linux-cpu-arm64-*|self"),
+        ("g5.xlarge", LINUX, "autoscaler/linux-gpu-x64-*|self"),
+        ("g5g.xlarge", LINUX, "autoscaler/linux-gpu-arm64-*|self"),
+        ("g4ad.xlarge", LINUX, "autoscaler/linux-rocm-x64-*|self"),
+        ("dl1.24xlarge", LINUX, "autoscaler/linux-cpu-x64-*|self"),
+        ("c7i.large", WINDOWS, "autoscaler/windows-x64-*|self"),
+        ("g5.xlarge", WINDOWS, "autoscaler/windows-gpu-x64-*|self"),
+        ("g4ad.xlarge", WINDOWS, "autoscaler/windows-x64-*|self"),
+    ],
+)
+def test_the_image_has_the_driver_of_the_type(name: str, os: OperatingSystem, image: str) -> None:
+    found = instance_type(name)
+    assert recipe_image(found.gpu_name, os, found.arch) == image
+
+
+def test_each_image_is_that_of_a_recipe_for_the_architecture() -> None:
+    made = {
+        (one.platform, arch, f"autoscaler/{name}-{arch}-*|self")
+        for name, one in MACHINE_RECIPES.items()
+        for arch in one.instance_types
+    }
+    for one in instance_types().values():
+        for os in {platform for platform, arch, _ in made if arch is one.arch}:
+            assert (os, one.arch, recipe_image(one.gpu_name, os, one.arch)) in made
