@@ -79,11 +79,11 @@ lint: setup ## Run Ruff (rules and format), ShellCheck and codespell.
 	@echo '==> codespell'
 	@$(BIN)/codespell
 
-types: setup ## Run mypy in strict mode on the product, the lab, the benchmarks, the tests, the controller's host, and the recipes for Windows.
+types: setup ## Run mypy in strict mode on the product, the lab, the benchmarks, the tests, the controller's host, and the image recipes.
 	@echo '==> mypy'
 	@nice $(BIN)/python -m mypy --no-error-summary
 	@nice $(BIN)/python -m mypy --no-error-summary --strict --config-file= --cache-dir .mypy_cache/host \
-		terraform/modules/controller/host/host.py
+		terraform/modules/controller/host/host.py ami/linux/files/check_gpus.py
 	@cd ami/windows && nice ../../$(BIN)/python -m mypy --no-error-summary --strict --platform win32 \
 		--python-version 3.13 --config-file= --cache-dir ../../.mypy_cache/windows \
 		provision.py library.py steps files/test-image.py

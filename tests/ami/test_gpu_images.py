@@ -36,6 +36,12 @@ def test_a_service_keeps_nvidias_driver_loaded(gpu_images: dict[str, Built]) -> 
     assert "runner-gpu.service" in wanted
 
 
+def test_the_agent_finds_the_health_check_of_nvidias_gpus(gpu_images: dict[str, Built]) -> None:
+    program = gpu_images["linux-gpu"].disk / "opt/runner-agent/health-check"
+    assert program.stat().st_mode & 0o777 == 0o755
+    assert "cuLaunchKernel" in program.read_text()
+
+
 def test_rocm_comes_from_amds_repository_and_jobs_find_it(gpu_images: dict[str, Built]) -> None:
     built = gpu_images["linux-rocm"]
     packages = json.loads(built.read("/opt/runner-agent/image.json"))["packages"]

@@ -9,13 +9,14 @@ from pathlib import Path
 
 import pytest
 
+from autoscaler.agent.image_check import PROGRAM
 from autoscaler.images.load import load_versions
 from autoscaler.providers.kubernetes.container_modes import RUNNER_HOME, WORK_FOLDER
 from autoscaler.providers.kubernetes.settings import RUNNER_USER
 from tests.docker_images.internet import package_repository, runner_archive, served
 from tests.docker_images.workshop import Workshop, certificate
 
-IMAGE = "localhost/runner-cpu:tests"
+IMAGE = "localhost/runner-cuda:tests"
 VERSION = load_versions().versions.runner.version
 
 
@@ -53,8 +54,10 @@ def internet(workshop: Workshop, tmp_path_factory: pytest.TempPathFactory) -> It
 @pytest.fixture(scope="module")
 def image(workshop: Workshop, internet: Internet, tmp_path_factory: pytest.TempPathFactory) -> str:
     folder = tmp_path_factory.mktemp("versions")
-    versions = workshop.versions(folder, "ubuntu", *internet.changes())
-    done = workshop.build("runner-cpu", versions, *internet.options())
+    # As NVIDIA's base images have it.
+    with_cuda = workshop.with_variable("CUDA_VERSION", "12.8.1")
+    versions = with_cuda.versions(folder, "cuda", *internet.changes())
+    done = with_cuda.build("runner-cuda", versions, *internet.options())
     assert done.returncode == 0, done.stdout
     return IMAGE
 
@@ -116,6 +119,12 @@ def test_the_agent_finds_the_runner(workshop: Workshop, made: tuple[str, Path]) 
     assert workshop.buildah("run", made[0], "--", *words) == VERSION
     script = f"mkdir -p {WORK_FOLDER} && test -x {RUNNER_HOME}/run.sh && python3 -V"
     assert workshop.buildah("run", made[0], "--", "sh", "-c", script).startswith("Python 3.")
+
+
+def test_the_agent_finds_the_health_check_of_gpus(
+    workshop: Workshop, made: tuple[str, Path]
+) -> None:
+    assert workshop.buildah("run", made[0], "--", PROGRAM) == "no GPU here"
 
 
 def test_a_wrong_checksum_stops_the_build(

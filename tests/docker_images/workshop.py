@@ -72,6 +72,14 @@ class Workshop:
             check=False,
         )
 
+    def with_variable(self, name: str, value: str) -> "Workshop":
+        """Return a workshop whose base image also has this variable."""
+        base = f"localhost/debian-{name.lower()}:tests"
+        container = self.buildah("from", "--pull-never", self.base)
+        self.buildah("config", "--env", f"{name}={value}", container)
+        self.buildah("commit", "--quiet", "--disable-compression", "--rm", container, base)
+        return Workshop(self.folder, base, self.buildah("images", "--format", "{{.Digest}}", base))
+
     def versions(self, folder: Path, key: str, *changes: tuple[str, str]) -> Path:
         """Write this project's versions.yaml with the base image of the tests, and further changes."""
         base = load_versions().versions.container_images[key]

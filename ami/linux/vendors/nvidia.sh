@@ -8,6 +8,7 @@ DRIVER_UNITS=(runner-gpu.service)
 # set_up_driver FILES
 set_up_driver() {
   install -D -m 644 "$1/runner-gpu.service" /etc/systemd/system/runner-gpu.service
+  install -D -m 755 "$1/check_gpus.py" /opt/runner-agent/health-check
 }
 
 show_driver() {
