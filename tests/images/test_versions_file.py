@@ -5,6 +5,8 @@ from pathlib import Path
 import pytest
 
 from autoscaler.config import ConfigurationError
+from autoscaler.config.values import read
+from autoscaler.images.entries import Reference
 from autoscaler.images.load import load_versions
 from tests.images.versions import SUM, changed, written
 
@@ -123,3 +125,8 @@ def test_the_file_of_this_project_is_read_without_a_path() -> None:
     found = load_versions()
     assert found.document.file.endswith("/autoscaler/images/versions.yaml")
     assert set(found.versions.runner.files) == {"linux-x64", "linux-arm64", "windows-x64"}
+
+
+@pytest.mark.parametrize("name", ["ubuntu:24.04", "localhost:5000/team/my_image:1.2-rc.1"])
+def test_the_name_of_an_image_may_have_a_port_and_an_underscore(name: str) -> None:
+    assert read(Reference, name) == name
