@@ -183,21 +183,6 @@ def test_unfulfillable_capacity_alone_means_no_capacity(given: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("message", "failure"),
-    [
-        (NOT_THERE, FailureClass.UNSUPPORTED),
-        ("The requested configuration is currently not supported.", FailureClass.CAPACITY),
-        ("The boot mode of the image is not supported on g5.xlarge.", FailureClass.CONFIGURATION),
-    ],
-)
-def test_unsupported_is_missing_capacity_only_if_it_may_change_soon(
-    message: str, failure: FailureClass
-) -> None:
-    answer = answered(("Unsupported", message, "g5.xlarge", B))
-    assert [one.failure for one in answer.failures] == [failure]
-
-
-@pytest.mark.parametrize(
     ("code", "message", "unsupported"),
     [
         ("InvalidFleetConfiguration", NOT_THERE, True),

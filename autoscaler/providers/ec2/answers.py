@@ -10,12 +10,8 @@ from autoscaler.model.events import LaunchedMachine, LaunchFailure, ListedMachin
 from autoscaler.model.failures import FailureClass, FailureScope
 from autoscaler.model.identifiers import LaunchRequestId, ProviderMachineId, ProviderName, SkuName
 from autoscaler.model.wording import counted
-from autoscaler.providers.ec2.errors import (
-    NOT_TRIED,
-    ending_meaning,
-    refusal_meaning,
-    says_unsupported,
-)
+from autoscaler.providers.ec2.errors import NOT_TRIED, ending_meaning, says_unsupported
+from autoscaler.providers.ec2.errors import meaning as error_meaning
 from autoscaler.providers.ec2.instance_types import Prices
 from autoscaler.providers.ec2.offerings import quota_usage_of, running_cost
 from autoscaler.providers.ec2.rows import FleetErrorRow, FleetInstanceRow, InstanceRow
@@ -98,7 +94,7 @@ def _tried(errors: list[FleetErrorRow]) -> list[FleetErrorRow]:
 
 
 def _failure(provider: ProviderName, capacity_type: str, row: FleetErrorRow) -> LaunchFailure:
-    meaning = refusal_meaning(row.code, row.message)
+    meaning = error_meaning(row.code)
     if not (row.instance_type and row.zone):
         return LaunchFailure(meaning.failure, row.code, row.message, None, meaning.scope)
     offering = f"{provider}/{row.instance_type}/{row.zone}/{capacity_type}"

@@ -17,7 +17,7 @@ from typing import Any, Protocol
 from autoscaler.controller.ports.provider import OutcomeUnknownError, ProviderError
 from autoscaler.model.failures import FailureClass
 from autoscaler.model.identifiers import Seconds
-from autoscaler.providers.ec2.errors import outcome_unknown, refusal_meaning, unsent_failure_class
+from autoscaler.providers.ec2.errors import meaning, outcome_unknown, unsent_failure_class
 from autoscaler.providers.ec2.settings import Timeouts
 
 THREADS = 16
@@ -196,7 +196,7 @@ def _failure(answer: Mapping[str, Any]) -> Exception:
         return ProviderError(unsent_failure_class(code), code, message)
     if not answer["status"] or outcome_unknown(code, answer["status"]):
         return CallOutcomeUnknownError(code, message)
-    found = refusal_meaning(code, message)
+    found = meaning(code)
     seconds = _seconds(answer["retry_after"])
     return ProviderError(found.failure, code, message, seconds, found.scope)
 

@@ -157,17 +157,6 @@ def ending_meaning(code: str) -> Meaning | None:
     return None if found.failure is FailureClass.UNKNOWN else found
 
 
-def refusal_meaning(code: str, message: str) -> Meaning:
-    """Return the meaning of an answer.
-
-    `Unsupported` is missing capacity if EC2 says "currently not supported", or names a zone. Otherwise the type
-    does not support what the launch asks for, such as the image's boot mode: an operator must fix it.
-    """
-    if code == "Unsupported" and _says_never(message) and not _names_zone(message):
-        return Meaning(FailureClass.CONFIGURATION)
-    return meaning(code)
-
-
 def failure_class(code: str) -> FailureClass:
     """Return the class of a code."""
     return meaning(code).failure
@@ -181,19 +170,13 @@ def says_unsupported(code: str, message: str) -> bool:
     (hashicorp/packer#9946). False for "currently not supported", which may change soon, and for a
     message without a zone, which an operator must fix: neither should put an offering on hold for hours.
     """
-    if not (_says_never(message) and _names_zone(message)):
+    if "not supported" not in message or "currently not supported" in message:
+        return False
+    if "availability zone" not in message.lower():
         return False
     found = meaning(code)
     of_the_offering = code == "Unsupported" or found.failure is FailureClass.CONFIGURATION
     return of_the_offering and found.scope is None
-
-
-def _says_never(message: str) -> bool:
-    return "not supported" in message and "currently not supported" not in message
-
-
-def _names_zone(message: str) -> bool:
-    return "availability zone" in message.lower()
 
 
 def unsent_failure_class(code: str) -> FailureClass:
