@@ -133,12 +133,12 @@ def import_(
         str | None,
         typer.Option(
             metavar="NAME|OWNER",
-            help="The image for Linux types without an ami; default: that of the recipe that fits.",
+            help="The image for Linux types without an ami; default: the recipe's for the type's GPU.",
         ),
     ] = None,
     windows_ami: Annotated[
         str | None,
-        typer.Option(metavar="NAME|OWNER", help="The same for Windows."),
+        typer.Option(metavar="NAME|OWNER", help="The image for Windows types without an ami."),
     ] = None,
     output: Annotated[
         Path | None,

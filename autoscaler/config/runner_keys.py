@@ -15,7 +15,7 @@ from autoscaler.model.catalogue import Architecture, OperatingSystem
 
 
 class Hardware(NamedTuple):
-    """What is known of an instance type. `image` is that of the recipe for it, as `name|owner`."""
+    """An instance type's architecture, and the name of the recipe's image for it, as `name|owner`."""
 
     arch: Architecture
     image: str

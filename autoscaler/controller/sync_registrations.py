@@ -1,7 +1,7 @@
 """Finds registrations at GitHub that have no machine any more, so that they can be deleted.
 
 A registration must have a name of this installation (or a former id of it). Two lists at least a minute
-apart must show it offline and not busy. Its machine must be provably terminated, or lost for five minutes.
+apart must show it offline and not busy. Its machine must be provably terminated, or lost for `LOST_FOR`.
 """
 
 from collections.abc import Sequence
@@ -14,7 +14,8 @@ from autoscaler.model.runners import machine_in_name
 
 CONFIRMED_AFTER: Seconds = 60.0
 LOST_FOR: Seconds = 300.0
-"""How long a machine must be lost. If only the lists lack it, its runner is online by then."""
+"""How long a machine must be lost. If only the provider's lists lack it, its runner has connected by then. A
+runner that connects later cannot, and its machine powers off; it has no job, because GitHub shows it idle."""
 
 
 class Registrations:

@@ -46,7 +46,12 @@ Digest = Annotated[
 ]
 Reference = Annotated[
     str,
-    Matching(r"[a-z0-9][a-z0-9._:/-]*:[\w.-]+", "an image with a tag", "write NAME:TAG", 200),
+    Matching(
+        r"[a-z0-9][a-z0-9.-]*(:\d+/)?[a-z0-9._/-]*:[\w.-]+",
+        "an image with a tag",
+        "write NAME:TAG",
+        200,
+    ),
 ]
 AmiName = Annotated[
     str, Matching(r"[A-Za-z0-9 ()\[\]./'@_-]+", "an AMI's name", "write the name of one AMI", 128)

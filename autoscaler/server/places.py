@@ -50,7 +50,8 @@ class PlaceLimits:
 class Place:
     """The place of one connection. `close` must close the connection at once.
 
-    `since` is when its head began, and `head_bytes` the size of its head, until its body has arrived.
+    `since` is when its head began. `head_bytes` is the number of bytes up to the end of its head, with those of
+    the body that came with them, until the body is complete.
     """
 
     peer: str

@@ -70,8 +70,9 @@ async def rejected_requests(pods: LabPods) -> AsyncIterator[None]:
             try:
                 yield
             finally:
+                ended_early = holding.done()
                 holding.cancel()
-                await asyncio.gather(holding, return_exceptions=True)
+                await asyncio.gather(holding, return_exceptions=not ended_early)
     finally:
         for path in reversed(made):
             await pods.admin.request("DELETE", path)
@@ -106,7 +107,8 @@ async def _start_holding(session: aiohttp.ClientSession) -> asyncio.Task[None]:
     """Send a request whose body never ends. Meanwhile the priority level executes no other one.
 
     The API server asks for the body (100 Continue) when it executes the request. Returns the task that sends
-    it, once that has happened. The request ends when the task is cancelled.
+    it, once that has happened. The request ends when the task is cancelled, or after the ten minutes that the
+    lab's API server gives a request.
     """
     executing = asyncio.Event()
 

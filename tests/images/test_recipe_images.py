@@ -3,7 +3,7 @@
 import pytest
 
 from autoscaler.images.baking import MACHINE_RECIPES
-from autoscaler.images.recipe_images import recipe_image
+from autoscaler.images.recipe_images import AMD, NVIDIA, WITHOUT_DRIVER, recipe_image
 from autoscaler.model.catalogue import OperatingSystem
 from autoscaler.providers.ec2.instance_types import instance_type, instance_types
 
@@ -24,9 +24,13 @@ LINUX, WINDOWS = OperatingSystem.LINUX, OperatingSystem.WINDOWS
         ("g4ad.xlarge", WINDOWS, "autoscaler/windows-x64-*|self"),
     ],
 )
-def test_the_image_has_the_driver_of_the_type(name: str, os: OperatingSystem, image: str) -> None:
+def test_types_get_the_image_of_a_recipe(name: str, os: OperatingSystem, image: str) -> None:
     found = instance_type(name)
     assert recipe_image(found.gpu_name, os, found.arch) == image
+
+
+def test_the_driver_of_each_gpu_in_the_table_is_known() -> None:
+    assert {one.gpu_name for one in instance_types().values()} == NVIDIA | AMD | WITHOUT_DRIVER
 
 
 def test_each_image_is_that_of_a_recipe_for_the_architecture() -> None:

@@ -57,6 +57,11 @@ ERRORS = [
         'container_images.base.reference: "ubuntu" is not an image with a tag; fix: write NAME:TAG',
     ),
     (
+        ("reference: ubuntu:24.04", "reference: ubuntu::24.04"),
+        'container_images.base.reference: "ubuntu::24.04" is not an image with a tag; '
+        "fix: write NAME:TAG",
+    ),
+    (
         (f"digest: sha256:{SUM}", "digest: sha256:abc"),
         'container_images.base.digest: "sha256:abc" is not an image digest; '
         "fix: write sha256: and 64 hexadecimal digits",

@@ -273,6 +273,10 @@ TOKEN = {"projected": {"sources": [{"serviceAccountToken": {"path": "t"}}]}}
             "volumeMounts[/run/runner-assignment/]: must not cover /run/runner-assignment",
         ),
         (
+            runner(volumeMounts=[{"name": "x", "mountPath": "//run/x/../runner-assignment"}]),
+            "must not cover /run/runner-assignment",
+        ),
+        (
             attest(volumeMounts=[{"name": "x", "mountPath": "/run/runner-identity/token"}]),
             "volumeMounts[/run/runner-identity/token]: must not cover /run/runner-identity",
         ),

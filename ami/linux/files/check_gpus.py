@@ -4,8 +4,8 @@
 The health check of images for NVIDIA's GPUs: the agent runs it as the user of the runner, before the machine or
 pod gets a job. Its line says what it computed, or what failed; then the exit status is 1. It needs only the
 driver and Python: the driver compiles the kernel. `nvidia-smi` may show a GPU on which no program runs, for
-example if Fabric Manager is missing. Without a GPU the check passes: whether there have to be GPUs is a check
-of the agent.
+example if Fabric Manager is missing. Without a GPU the check passes: the agent compares the number of GPUs.
+With MIG, CUDA shows a process one MIG device, so only that one is checked.
 
 Source of the functions: CUDA Driver API Reference.
 """
@@ -81,7 +81,7 @@ class Cuda:
 
 
 def expected() -> array.array[int]:
-    """Return the right results. STEPS steps are one with another factor and summand."""
+    """Return the right results. STEPS steps equal one step with another factor and summand."""
     factor, summand = 1, 0
     for _ in range(STEPS):
         factor, summand = factor * FACTOR % 2**32, (summand * FACTOR + SUMMAND) % 2**32
@@ -132,8 +132,10 @@ def main(gpus: str = GPUS) -> int:
     if not glob.glob(gpus):  # noqa: PTH207 - pathlib is slow to import
         print("no GPU here")  # noqa: T201
         return 0
-    # Variables of the image's users must not hide a GPU.
+    # This variable could hide a GPU.
     os.environ.pop("CUDA_VISIBLE_DEVICES", None)
+    # The numbers of nvidia-smi, and no files in the home of the runner.
+    os.environ |= {"CUDA_DEVICE_ORDER": "PCI_BUS_ID", "CUDA_CACHE_DISABLE": "1"}
     try:
         print(check_gpus(ctypes.CDLL("libcuda.so.1")))  # noqa: T201
     except (GpuError, OSError) as error:

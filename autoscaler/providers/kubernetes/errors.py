@@ -80,7 +80,7 @@ HINTS: Mapping[str, str] = MappingProxyType(
         "automountServiceAccountToken: true",
         "Unauthorized": "renew the credentials of the kubeconfig's context",
         FORBIDDEN: "grant the rights in deploy/kubernetes/ to the controller's user or service account, or "
-        "correct what the admission plugin in the message forbids",
+        "change what the admission plugin named in the message rejects",
         "NotFound": "create the namespace, or correct it",
         "PodSecurity": "remove what the namespace's Pod Security level forbids, or change the level",
         WEBHOOK_FAILED: "repair the admission webhook that the message names, or its configuration (kubectl "

@@ -13,6 +13,7 @@ An overlay has the form of a Pod: `metadata` with labels and annotations, and `s
 What the provider relies on stays as it is (`_check`): see docs/kubernetes.md, "The overlay".
 """
 
+import posixpath
 import re
 from collections.abc import Iterator, Mapping
 from collections.abc import Set as AbstractSet
@@ -75,8 +76,9 @@ _FORBIDDEN_IN_SPEC = (
     "resourceClaims",
 )
 """Fields that would give a job the host's namespaces or the processes of `attest`, place its pod without the
-scheduler, or end the job while it runs. Pod Security `baseline` forbids the first three, too. A new pod cannot
-have ephemeral containers, and nothing would count the devices of its resource claims."""
+scheduler, or end the job while it runs. Pod Security `baseline` forbids the first three, too.
+
+A new pod cannot have ephemeral containers. Nothing would count the devices of resource claims."""
 
 
 class OverlayError(ValueError):
@@ -200,11 +202,11 @@ def _volume_problems(own: Mapping[str, Any], spec: Mapping[str, Any]) -> Iterato
     for name, volume in volumes.items():
         if "hostPath" in volume:
             yield f"spec.volumes[{name}].hostPath: is not allowed"
-        if name not in kept and _has_token(volume):
+        if name not in kept and _has_credentials(volume):
             yield f"spec.volumes[{name}]: no container of a job may have the pod's token or certificate"
 
 
-def _has_token(volume: Mapping[str, Any]) -> bool:
+def _has_credentials(volume: Mapping[str, Any]) -> bool:
     projected = volume.get("projected")
     sources = projected.get("sources") if isinstance(projected, Mapping) else None
     return any(
@@ -250,8 +252,13 @@ def _mount_problems(
             yield f"{path}.volumeMounts[{folder}]: must stay as it is"
         for one in mounts:
             where = str(one.get("mountPath"))
-            if one != mount and PurePosixPath(where).is_relative_to(folder):
+            if one != mount and _plain(where).is_relative_to(folder):
                 yield f"{path}.volumeMounts[{where}]: must not cover {folder}"
+
+
+def _plain(path: str) -> PurePosixPath:
+    """Return an absolute path without `..` and without a second slash."""
+    return PurePosixPath(posixpath.normpath("/" + path.lstrip("/")))
 
 
 def _accelerator_problems(

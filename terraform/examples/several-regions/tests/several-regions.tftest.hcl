@@ -109,7 +109,7 @@ variables {
   skus = {
     "linux.g5" = {
       on    = [for region in ["us-east-1", "us-west-2"] : { provider = region, instance_types = ["g5.xlarge"] }]
-      image = { name = "gpu-runner-linux-*", owner = "self" }
+      image = { name = "autoscaler/linux-gpu-x64-*", owner = "self" }
     }
   }
   secret_arns = {
