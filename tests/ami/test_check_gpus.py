@@ -106,8 +106,8 @@ def test_without_a_gpu_it_passes_and_without_the_library_it_fails(
 ) -> None:
     assert program.main(str(tmp_path / "nvidia*")) == 0
     (tmp_path / "nvidia0").touch()
-    assert program.main(str(tmp_path / "nvidia*")) == 1
+    assert program.main(str(tmp_path / "nvidia*"), "libabsent.so.1") == 1
     assert capsys.readouterr().out.splitlines() == [
         "no GPU here",
-        "libcuda.so.1: cannot open shared object file: No such file or directory",
+        "libabsent.so.1: cannot open shared object file: No such file or directory",
     ]

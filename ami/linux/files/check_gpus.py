@@ -127,7 +127,7 @@ def _wrong_results(cuda: Cuda, number: int, right: array.array[int]) -> int:
     return sum(found != wanted for found, wanted in zip(results, right, strict=True))
 
 
-def main(gpus: str = GPUS) -> int:
+def main(gpus: str = GPUS, library: str = "libcuda.so.1") -> int:
     """Return the exit status."""
     if not glob.glob(gpus):  # noqa: PTH207 - pathlib is slow to import
         print("no GPU here")  # noqa: T201
@@ -137,7 +137,7 @@ def main(gpus: str = GPUS) -> int:
     # The numbers of nvidia-smi, and no files in the home of the runner.
     os.environ |= {"CUDA_DEVICE_ORDER": "PCI_BUS_ID", "CUDA_CACHE_DISABLE": "1"}
     try:
-        print(check_gpus(ctypes.CDLL("libcuda.so.1")))  # noqa: T201
+        print(check_gpus(ctypes.CDLL(library)))  # noqa: T201
     except (GpuError, OSError) as error:
         print(error)  # noqa: T201
         return 1
