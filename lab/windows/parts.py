@@ -31,6 +31,9 @@ PROGRAMS = {
 }
 """The lab's programs in the prefix, by the command that each answers. A change makes the prefix again."""
 
+RETRIED = Path(__file__).parent / "programs" / "retried_starts.py"
+"""The end of the machines' Lib/subprocess.py."""
+
 OVERRIDES = f"mscoree,mshtml,winemenubuilder.exe=;{','.join(f'{name}.exe' for name in PROGRAMS)}=n"
 """No .NET, no browser, no menus, and the lab's commands in the place of Wine's, which do nothing."""
 
@@ -79,8 +82,7 @@ def expected(environment: Mapping[str, str] = os.environ) -> Parts:
         command.encode() + (Path(__file__).parent / "programs" / f"{program}.py").read_bytes()
         for command, program in PROGRAMS.items()
     )
-    retried = (Path(__file__).parent / "programs" / "retried_starts.py").read_bytes()
-    made_of = f"{_FORMAT} {JAR_SHA256} ".encode() + version + programs + retried
+    made_of = f"{_FORMAT} {JAR_SHA256} ".encode() + version + programs + RETRIED.read_bytes()
     digest = hashlib.sha256(made_of)
     return Parts(cache(environment) / digest.hexdigest()[:12])
 

@@ -127,6 +127,17 @@ def test_the_agent_finds_the_health_check_of_gpus(
     assert workshop.buildah("run", made[0], "--", PROGRAM) == "no GPU here"
 
 
+def test_an_image_without_cuda_has_no_health_check_of_gpus(
+    workshop: Workshop, internet: Internet, tmp_path: Path
+) -> None:
+    versions = workshop.versions(tmp_path, "ubuntu", *internet.changes())
+    done = workshop.build("runner-cpu", versions, *internet.options())
+    assert done.returncode == 0, done.stdout
+    with workshop.container("localhost/runner-cpu:tests") as (_, files):
+        assert (files / "home/runner/run.sh").exists()
+        assert not (files / PROGRAM.lstrip("/")).exists()
+
+
 def test_a_wrong_checksum_stops_the_build(
     workshop: Workshop, internet: Internet, tmp_path: Path
 ) -> None:
