@@ -19,6 +19,12 @@ from autoscaler.model.identifiers import (
 PASSED_OVER_AFTER: Seconds = 180.0
 """GitHub has passed over a runner that was idle for this long while a job with its labels was queued."""
 
+RELEASED_AFTER: Seconds = 120.0
+"""A machine deletes its runner's registration and powers itself off if no job came for about this long.
+
+It is the agent's timer `NO_JOB`.
+"""
+
 CHECKED_EVERY: Seconds = 60.0
 """After that, the controller checks an idle runner this often: the job may be younger than the runner."""
 

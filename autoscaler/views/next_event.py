@@ -14,6 +14,7 @@ from autoscaler.model.runners import (
     CHECKED_EVERY,
     IDLE_STATES,
     PASSED_OVER_AFTER,
+    RELEASED_AFTER,
     Runner,
     RunnerState,
 )
@@ -72,6 +73,16 @@ def _runner_takes_it(fleet: Fleet, job: Job, _wait: Wait) -> NextEvent:
     if oldest.listening_at is None:
         what = "the machine starts its runner; if not by then, the controller launches another"
         return NextEvent(what, oldest.retry_at, machine=oldest.machine)
+    released_at = oldest.listening_at + RELEASED_AFTER
+    if released_at > fleet.now:
+        return NextEvent(
+            "GitHub assigns the job to an idle runner; if not by then, the machine has its registration "
+            "deleted, and the controller asks GitHub about the job",
+            released_at,
+            is_estimate=True,
+            machine=oldest.machine,
+        )
+    # The machine cannot reach the controller, or may not delete its runner now.
     return NextEvent(
         "GitHub assigns the job to an idle runner; if not by then, the controller asks GitHub about the job",
         _first_check(oldest.retry_at, job.queued_at + PASSED_OVER_AFTER),

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from autoscaler.model.runners import RELEASED_AFTER
 from tests.agent.doubles import (
     ScriptedController,
     ScriptedRunner,
@@ -67,6 +68,7 @@ def test_the_timers_match_the_documentation(agent: ModuleType) -> None:
     names = re.findall(r"^([A-Z_]+) =", block, re.M)
     assert reported == {name: getattr(agent, name) for name in names}
     assert len(names) == 20
+    assert agent.NO_JOB == RELEASED_AFTER
 
 
 def test_an_agent_attests_polls_runs_a_job_and_reports_the_exit(

@@ -10,6 +10,7 @@ import pytest
 
 from autoscaler.model.catalogue import Access, LaunchRate, Limits, Rate, RegistrationRate
 from autoscaler.model.waiting import WaitCode
+from autoscaler.simulator.world.machine import LISTENER_STARTS
 from autoscaler.simulator.world.schedule import Fault, FaultKind, JobArrival
 from autoscaler.simulator.world.virtual_time import EPOCH
 from tests.chaos.fleet import WEST
@@ -125,11 +126,29 @@ async def test_the_budget_of_registrations_allows_a_runner_at_the_announced_time
 UNASSIGNED = Fault(0.0, FaultKind.HANDED_OUT_LATE, 60.0, target=600)
 
 
+@situation(job(), UNASSIGNED)
+async def test_an_idle_runner_leaves_about_when_announced(it: Situation) -> None:
+    """Before, nothing was announced before the controller's own check, a minute later.
+
+    This GitHub assigns the job at the very moment at which the runner is about to leave.
+    """
+    await it.at(100.0)
+    event = it.announced(WaitCode.RUNNER_IDLE)
+    assert event.is_estimate
+    assert "the machine has its registration deleted" in event.what
+    assert event.at is not None
+    await it.at(event.at - EPOCH)
+    assert it.started(1) is None
+    # The agent counts from the start of its listener, which takes some seconds after its acknowledgement.
+    await it.at(event.at - EPOCH + LISTENER_STARTS + PROMPTLY)
+    assert it.started(1) is not None
+
+
 @situation(job(), UNASSIGNED, Fault(60.0, FaultKind.CUT_OFF, 300.0))
-async def test_the_controller_asks_about_a_job_that_an_idle_runner_did_not_get(
+async def test_the_controller_asks_about_a_job_that_the_runner_of_a_silent_machine_did_not_get(
     it: Situation,
 ) -> None:
-    await it.at(100.0)
+    await it.at(200.0)
     event = it.announced(WaitCode.RUNNER_IDLE)
     assert "if not by then, the controller asks GitHub about the job" in event.what
     await it.comes_true(event, lambda: it.code() is not WaitCode.RUNNER_IDLE)
@@ -143,7 +162,7 @@ async def test_the_controller_asks_about_a_job_that_an_idle_runner_did_not_get(
 )
 async def test_a_job_that_came_later_is_asked_about_at_a_later_check(it: Situation) -> None:
     """Before, the announced time was up to a minute before the check."""
-    await it.at(150.0)
+    await it.at(200.0)
     event = it.announced(WaitCode.RUNNER_IDLE, 2)
     await it.comes_true(event, lambda: it.code(2) is not WaitCode.RUNNER_IDLE)
 
