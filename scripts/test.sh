@@ -13,6 +13,8 @@ logs="$(mktemp -d)"
 trap 'rm -rf -- "$logs"' EXIT
 # Ctrl-C ends the running parts, and no other part starts.
 stopped=""
+# What `time` prints: CPU seconds of all children that its shell waited for, so each part has its own shell.
+TIMEFORMAT="%U %S"
 trap 'stopped=1' INT
 
 # run PART ... : runs each part, and prints and saves its output. Background jobs of a shell ignore Ctrl-C
@@ -23,27 +25,32 @@ run() {
   for part in "$@"; do
     [[ -z "$stopped" ]] || return
     began=$SECONDS
-    env --default-signal=INT,QUIT make --no-print-directory "$part" 2>&1 | tee -i "$logs/$part.log"
-    status="${PIPESTATUS[0]}"
+    (
+      trap '' INT
+      time env --default-signal=INT,QUIT make --no-print-directory "$part" 2>&1 | tee -i "$logs/$part.log"
+      exit "${PIPESTATUS[0]}"
+    ) 2> "$logs/$part.cpu"
+    status=$?
     ((status != 130)) || stopped=1
     echo "$status $((SECONDS - began))" > "$logs/$part.result"
   done
 }
 
 summarise() {
-  local part status seconds failed=0
+  local part status seconds cpu failed=0
   printf '\n==> Summary\n'
   for part in "$@"; do
     if [[ ! -f "$logs/$part.result" ]]; then
-      printf '    not run         %s\n' "$part"
+      printf '    not run                         %s\n' "$part"
       failed=1
       continue
     fi
     read -r status seconds < "$logs/$part.result"
+    cpu="$(awk 'END { printf "%.0f", $1 + $2 }' "$logs/$part.cpu")"
     if ((status == 0)); then
-      printf '    passed %5d s  %s\n' "$seconds" "$part"
+      printf '    passed %5d s  %5d s of CPU  %s\n' "$seconds" "$cpu" "$part"
     else
-      printf '    FAILED %5d s  %s\n' "$seconds" "$part"
+      printf '    FAILED %5d s  %5d s of CPU  %s\n' "$seconds" "$cpu" "$part"
       grep -E '^(FAILED|ERROR) ' "$logs/$part.log" | sed 's/^[A-Z]* /             /'
       failed=1
     fi
