@@ -127,7 +127,7 @@ class RootHost:
         if process is not None and instance_id in self._booted:
             with suppress(TimeoutError, ProcessLookupError):
                 # systemd(1): SIGRTMIN+4 starts poweroff.target.
-                os.kill(_first_process(process.pid), signal.SIGRTMIN + 4)
+                os.kill(first_process(process.pid), signal.SIGRTMIN + 4)
                 await asyncio.wait_for(process.wait(), SHUTDOWN)
         await self.kill(instance_id)
 
@@ -146,10 +146,16 @@ class RootHost:
         await asyncio.gather(*self._readers, return_exceptions=True)
 
 
-def _first_process(pid: int) -> int:
-    """Return the first process of a machine: the child of `unshare`, which is the child of machine.sh."""
+def first_process(pid: int) -> int:
+    """Return the first process of a machine: the child of `unshare`, which is the child of machine.sh.
+
+    Raises ProcessLookupError if it does not run yet, or has ended.
+    """
     for _ in range(2):
-        [child] = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+        try:
+            [child] = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+        except (FileNotFoundError, ValueError):
+            raise ProcessLookupError from None
         pid = int(child)
     return pid
 
