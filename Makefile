@@ -126,12 +126,12 @@ edges: setup
 	@nice $(PYTEST) $(EDGES)
 
 windows: setup ## Run the Windows machines of the lab under Wine.
-	@$(BIN)/python -m lab.windows.build
+	@nice $(BIN)/python -m lab.windows.build
 	@echo '==> pytest tests/windows'
 	@$(PYTEST) tests/windows
 
 terraform: setup ## Apply the Terraform modules with the real AWS provider against a simulated AWS.
-	@$(BIN)/python -m lab.terraform.build
+	@nice $(BIN)/python -m lab.terraform.build
 	@echo '==> pytest tests/terraform'
 	@$(PYTEST) tests/terraform
 
