@@ -17,7 +17,7 @@ export PYTHON := $(shell /usr/bin/python3 -c 'import ensurepip; print("/usr/bin/
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo demo-kubernetes first-image first-job test quick quick-planner quick-others fresh coverage check lint types contracts crowds laboratory services kills worlds rooms edges images windows terraform programs cluster pods pytest fuzz chaos chaos-bugs mutants pages dashboards screenshots format clean
+.PHONY: help setup demo demo-kubernetes first-image first-job test quick quick-planner quick-others fresh gpu coverage check lint types contracts crowds laboratory services kills worlds rooms edges images windows terraform programs cluster pods pytest fuzz chaos chaos-bugs mutants pages dashboards screenshots format clean
 
 help: ## List these commands.
 	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/  make \1  \t\2/p' Makefile | expand -t 20
@@ -58,6 +58,9 @@ quick-others:
 
 fresh: ## Run both commands of the README on a fresh Debian (as root; before each release).
 	@scripts/fresh.sh $(ARGS)
+
+gpu: ## Run the agent's checks on this host's NVIDIA GPUs (needs only their driver and Python).
+	@python3 -m unittest -v tests.agent.real_gpu
 
 coverage: setup ## Measure the branch coverage of the pure rooms and controller/; fails if it falls.
 	@echo '==> pytest, with coverage'

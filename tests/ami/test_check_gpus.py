@@ -1,7 +1,6 @@
 """The computation on NVIDIA's GPUs: a healthy GPU passes, and each kind of failure is named.
 
-The driver's library is a stand-in, which computes in Python. The program also ran with the real library, on an
-H100: the kernel computes what `expected` says.
+The driver's library is a stand-in, which computes in Python. `make gpu` runs the program with the real library.
 """
 
 import array
