@@ -26,7 +26,8 @@ class ControllerProcess:
         self, program: Sequence[str], url: str, log: Path, environment: Mapping[str, str]
     ) -> None:
         self.url = url
-        self._command = (sys.executable, *program)
+        # It ends with its laboratory, also if that is killed: its fast clock would keep a processor busy.
+        self._command = ("setpriv", "--pdeathsig", "TERM", sys.executable, *program)
         self._log = log
         # The controller must not use the host's own AWS settings.
         inherited = {k: v for k, v in os.environ.items() if not k.startswith("AWS_")}
