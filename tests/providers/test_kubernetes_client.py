@@ -464,6 +464,22 @@ async def test_a_watch_without_events_is_an_error_so_that_its_reader_pauses(
         await anext(PodWatch(api, settings).changes())
 
 
+@pytest.mark.parametrize(
+    "broken",
+    [events(b"not json\n"), events({"type": "ERROR", "object": {"code": 500}})],
+    ids=["text", "error"],
+)
+async def test_after_an_event_that_cannot_be_read_the_pods_are_listed_again(
+    api: KubernetesApi, server: Server, settings: KubernetesSettings, broken: Answer
+) -> None:
+    server.answers = [pod_list(version="5"), broken, pod_list(POD, version="20")]
+    watch = PodWatch(api, settings)
+    with pytest.raises(OutcomeUnknownError):
+        await anext(watch.changes())
+    assert (await anext(watch.changes())).pod is not None
+    assert server.asked == ["GET pods", "GET pods 5", "GET pods"]
+
+
 async def test_the_watch_gives_each_notice_once(
     server: Server, settings: KubernetesSettings
 ) -> None:

@@ -87,6 +87,37 @@ def test_a_pod_waits_for_its_container_as_long_as_kubelet_pulls_six_times(reason
     assert not pending.is_overdue(pod)
 
 
+@pytest.mark.case(
+    "a node cannot mount a volume or set up the pod network: the status shows no container and no reason",
+    topic="Kubernetes",
+    source="Kubernetes: Pod Lifecycle",
+)
+def test_a_pod_that_its_node_does_not_set_up_is_overdue_like_one_without_its_image() -> None:
+    clock = ManualClock()
+    not_set_up = {"type": "PodReadyToStartContainers", "status": "False"}
+    pod = make_pod({"phase": "Pending", "conditions": [not_set_up]})
+    pod["spec"]["nodeName"] = "node"
+    pending = PendingPods(clock, 900.0)
+    assert not pending.is_overdue(pod)
+    clock.time += START_TIMEOUT - 1.0
+    assert not pending.is_overdue(pod)
+    set_up = {
+        **pod,
+        "status": {"phase": "Pending", "conditions": [not_set_up | {"status": "True"}]},
+    }
+    assert not pending.is_overdue(set_up)
+    assert not pending.is_overdue(pod)
+    clock.time += START_TIMEOUT
+    assert pending.is_overdue(pod)
+    found = listed_machine(make_settings(), pod, overdue=True)
+    assert (found.cannot_start, found.failure) == (True, FailureClass.CONFIGURATION)
+    assert found.reason == (
+        "PodReadyToStartContainers: its node has not mounted its volumes or set up its network yet"
+    )
+    starting = listed_machine(make_settings(), pod)
+    assert (starting.cannot_start, starting.failure, starting.state) == (False, None, "Pending")
+
+
 def test_a_pod_that_runs_is_never_overdue() -> None:
     clock = ManualClock()
     pending, pod = PendingPods(clock, 900.0), make_pod({"phase": "Running"})

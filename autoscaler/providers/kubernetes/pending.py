@@ -1,4 +1,4 @@
-"""Measures how long pods wait for a node, an image or a container, by the controller's clock.
+"""Measures how long pods wait for a node, and for their start there, by the controller's clock.
 
 The API server's clock may differ, so a pod's creation time says nothing. After a restart of the controller the
 wait begins again, so that no pod fails because of the downtime.
@@ -13,7 +13,7 @@ from autoscaler.providers.kubernetes.answers import identity
 from autoscaler.providers.kubernetes.statuses import pod_state
 
 START_TIMEOUT: Seconds = 600.0
-"""How long kubelet may fail to pull an image or to create a container.
+"""How long kubelet may fail to set up the pod, to pull an image or to create a container.
 
 It pulls again after 10, 20, 40, 80 and 160 seconds (Kubernetes documentation, "Images": ImagePullBackOff), and
 creates a container again every 10 seconds (`backOffPeriod` in `pkg/kubelet/kubelet.go`). While it pulls again,
@@ -23,7 +23,7 @@ minutes.
 
 
 class PendingPods:
-    """The pods that wait for a node, an image or a container, and since when this controller knows that."""
+    """The pods that wait for a node, or for their start there, and since when this controller knows that."""
 
     def __init__(self, clock: Clock, timeout: Seconds) -> None:
         """`timeout` is how long a pod may wait for a node."""

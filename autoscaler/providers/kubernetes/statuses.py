@@ -63,6 +63,10 @@ gives UnexpectedAdmissionError, and devices on another NUMA node TopologyAffinit
 
 UNSCHEDULABLE = "Unschedulable"
 
+_SANDBOX = "PodReadyToStartContainers"
+"""The condition is False until the node has mounted the pod's volumes and set up its network. Only events say
+why that fails, and the status shows no container (Kubernetes documentation, "Pod network readiness", 1.29)."""
+
 _CLAIM_COMES = re.compile(
     "waiting for ephemeral volume controller|unbound immediate PersistentVolumeClaims"
 )
@@ -93,8 +97,9 @@ class PodState(NamedTuple):
 
     `terminated`: no container of it runs any more. `leaving`: it was deleted, and its containers stop.
     `disrupted`: it runs or starts, and the cluster has announced its deletion.
-    `unschedulable`: no node has room for it now. `retrying`: kubelet could not pull an image
-    or create a container, and tries again. `refused`: it cannot start until an operator changes something.
+    `unschedulable`: no node has room for it now. `retrying`: kubelet has not set up the pod yet, or could not
+    pull an image or create a container, and tries again. `refused`: it cannot start until an operator changes
+    something.
     """
 
     state: str
@@ -136,6 +141,10 @@ def _pending(status: Mapping[str, Any]) -> PodState:
         found = _waiting(one)
         if found is not None:
             return found
+    if _condition(status, _SANDBOX).get("status") == "False":
+        message = "its node has not mounted its volumes or set up its network yet"
+        finding = Finding(_SANDBOX, message, FailureClass.CONFIGURATION)
+        return PodState("Pending", finding, retrying=True)
     return PodState("Pending")
 
 

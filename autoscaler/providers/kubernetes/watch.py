@@ -125,7 +125,12 @@ class PodWatch:
         try:
             async with self._api.lines(path, query, self._seconds + _MARGIN) as lines:
                 async for line in lines:
-                    event = _event(line)
+                    try:
+                        event = _event(line)
+                    except (ProviderError, OutcomeUnknownError):
+                        # The same could follow this version again. A list has another one.
+                        self._version = None
+                        raise
                     self._read += 1
                     self._version = event.version
                     if event.kind != "BOOKMARK":
