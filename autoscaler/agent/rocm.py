@@ -61,6 +61,13 @@ def read_topology(root: str) -> list[Device]:
     return gpus
 
 
+def refuse_closed_device(path: str) -> None:
+    """Raise NoUsableAnswer if this user may not open the device of all GPUs: rocminfo would say so."""
+    if os.path.exists(path) and not os.access(path, os.R_OK | os.W_OK):
+        group = os.stat(path).st_gid
+        raise NoUsableAnswer(f"the user {os.geteuid()} may not open {path}: its group is {group}")
+
+
 def module_version(root: str) -> str:
     """Return the version of the kernel module below `root`, or an empty string."""
     return _read(root + DRIVER).strip()

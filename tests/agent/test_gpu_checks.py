@@ -1,5 +1,6 @@
 """The health checks of accelerators: what each planted failure is called, and that a healthy machine passes."""
 
+import os
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -592,6 +593,43 @@ def test_without_rocminfo_the_kernel_is_asked(image: Image) -> None:
     assert image.failed({**TWO_MI300X, "count": 1}) == {
         "gpu_model": "GPU 0 (node 1) is gfx90a; wanted: gfx942"
     }
+
+
+@pytest.mark.case(
+    "the group of AMD's device has another number on the node than in the image: no job could use the GPU",
+    topic="Accelerators",
+    source="Linux: drivers/gpu/drm/amd/amdkfd/kfd_topology.c",
+)
+def test_a_device_that_the_user_of_the_pod_may_not_open_fails(
+    agent: ModuleType, open_folder: Path
+) -> None:
+    device = open_folder / "kfd"
+    device.touch(mode=0o000)
+
+    def refusal() -> str:
+        """Return what the check says to another user than root."""
+        ours, theirs = os.pipe()
+        if (child := os.fork()) == 0:
+            if os.geteuid() == 0:
+                os.setgroups([])
+                os.setgid(65534)
+                os.setuid(65534)
+            try:
+                agent.refuse_closed_device(str(device))
+            except agent.NoUsableAnswer as error:
+                os.write(theirs, str(error).encode())
+            os._exit(0)
+        os.close(theirs)
+        os.waitpid(child, 0)
+        with os.fdopen(ours, encoding="utf-8") as file:
+            return file.read()
+
+    said = refusal()
+    assert f" may not open {device}: its group is {device.stat().st_gid}" in said
+    device.chmod(0o666)
+    assert refusal() == ""
+    device.unlink()
+    assert refusal() == ""
 
 
 def test_a_machine_without_amd_gpus_fails(image: Image) -> None:
