@@ -45,7 +45,7 @@ SKUS: dict[str, Any] = {
     "quota": _sku("f2.6xlarge"),
     "configuration": _sku("g5.2xlarge"),
     "average": _sku("g6.xlarge"),
-    "deadline": _sku("g6.2xlarge", deadlines={"boot": "4m"}),
+    "deadline": _sku("g6.2xlarge", deadlines={"boot": "10m"}),
     "circuit": _sku("g4dn.xlarge"),
     "limit": _sku("g4dn.2xlarge", max_machines=1),
     "paused": _sku("c7i.xlarge"),
