@@ -151,18 +151,27 @@ def _reached(
     return {launch_option_key(request.sku, request.option)}
 
 
-def note_failed_boot(state: LedgerState, machine: Machine, at: Instant, reason: str) -> None:
+_NOT_READY = frozenset(
+    {FailureClass.UNKNOWN, FailureClass.BOOT_DEADLINE, FailureClass.HEALTH_CHECK}
+)
+"""Why machines do not become ready. They count as one class: the same image may fail in several ways."""
+
+
+def note_failed_boot(
+    state: LedgerState, machine: Machine, failure: FailureClass, at: Instant, reason: str
+) -> None:
     """Count a machine that did not become ready: from the third in a row, its option is on hold.
 
-    The SKU's circuit breaker opens, too: it launches one probe at a time, as another option may work.
+    `failure` is one of `_NOT_READY`, and the reason code of jobs that wait for this hold. The SKU's circuit
+    breaker opens, too: it launches one probe at a time, as another option may work.
     """
     key = _option_of(state, machine)
     if key is None:
         return
-    _count(state, key, at, reason)
+    _count(state, key, failure, at, reason)
     boots = boots_key(machine.sku)
-    failures = _row(state.cooldowns.get(boots), FailureClass.UNKNOWN) + 1
-    state.set_cooldown(Cooldown(boots, at, failures, reason[:300]))
+    failures = _machines_in_a_row(state.cooldowns.get(boots)) + 1
+    state.set_cooldown(Cooldown(boots, at, failures, reason[:300], failure))
     if failures == IN_A_ROW:
         state.note(machine, at, "circuit_opened", reason)
 
@@ -182,7 +191,8 @@ def note_good_boot(state: LedgerState, machine: Machine, at: Instant) -> None:
 def note_early_exit(state: LedgerState, machine: Machine, at: Instant, said: str) -> None:
     """Count a runner that exited at once without a job: from the third in a row, its SKU is on hold."""
     reason = f"the runner of machine {machine.id} exited without a job: {said}"
-    if _count(state, exits_key(machine.sku), at, reason) == IN_A_ROW:
+    key, failure = exits_key(machine.sku), FailureClass.UNKNOWN
+    if _count(state, key, failure, at, reason) == IN_A_ROW:
         state.note(machine, at, "circuit_opened", reason)
 
 
@@ -197,17 +207,22 @@ def note_job_given(state: LedgerState, machine: Machine, at: Instant) -> None:
     _close_circuit(state, exits_key(machine.sku), machine, at)
 
 
-def _count(state: LedgerState, key: str, at: Instant, reason: str) -> int:
+def _count(state: LedgerState, key: str, failure: FailureClass, at: Instant, reason: str) -> int:
     """Count one more failure in a row and return their number; 0 if `key` is on hold."""
     known = state.cooldowns.get(key)
     if known is not None and known.until > at:
         return 0
-    failures = _row(known, FailureClass.UNKNOWN) + 1
+    failures = _machines_in_a_row(known) + 1
     hold = 0.0
     if failures >= IN_A_ROW:
         hold = FAILED_MACHINES.delay(failures - IN_A_ROW)
-    state.set_cooldown(Cooldown(key, at + hold, failures, reason[:300]))
+    state.set_cooldown(Cooldown(key, at + hold, failures, reason[:300], failure))
     return failures
+
+
+def _machines_in_a_row(known: Cooldown | None) -> int:
+    """Return the number of failed machines in a row, else 0."""
+    return known.failures if known is not None and known.failure in _NOT_READY else 0
 
 
 def _row(known: Cooldown | None, failure: FailureClass) -> int:

@@ -144,7 +144,7 @@ def _ended_by_itself(
     if not early:
         _note_interruption(state, machine, listed, at)
     if early and failure is None:
-        note_failed_boot(state, machine, at, reason)
+        note_failed_boot(state, machine, FailureClass.UNKNOWN, at, reason)
     if early:
         fail(state, machine, failure or FailureClass.UNKNOWN, at, reason)
     if listed.terminated:
@@ -261,7 +261,7 @@ def _gone(state: LedgerState, machine: Machine, at: Instant, reason: str) -> Non
     if machine.state in _NOT_YET_UP:
         with state.changing(machine):
             machine.failure = FailureClass.UNKNOWN
-        note_failed_boot(state, machine, at, reason)
+        note_failed_boot(state, machine, FailureClass.UNKNOWN, at, reason)
     lost = to is MachineState.LOST
     code = TerminationReason.LOST if lost else found_reason(state, machine)
     note_terminated(state, machine, at)

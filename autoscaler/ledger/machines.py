@@ -74,9 +74,10 @@ def on_health_checks(state: LedgerState, event: HealthChecksReported) -> None:
             machine.progress.runner_version = event.runner_version
     unassigned = machine.state is _S.ASSIGNED and not machine.work.may_run_job
     if not event.passed and (machine.state is _S.BOOTED or unassigned):
-        note_failed_boot(state, machine, event.at, f"health checks: {event.detail}")
+        failure, reason = FailureClass.HEALTH_CHECK, f"health checks: {event.detail}"
+        note_failed_boot(state, machine, failure, event.at, reason)
         avoid_host(state, machine, event.at, event.detail)
-        fail(state, machine, FailureClass.HEALTH_CHECK, event.at, event.detail)
+        fail(state, machine, failure, event.at, event.detail)
     elif event.passed and machine.state is _S.BOOTED:
         if machine.progress.ready_at is None:
             _learn_boot_time(state, machine, event.at)
@@ -124,7 +125,7 @@ def on_termination_requested(state: LedgerState, event: TerminationRequested) ->
         with state.changing(machine):
             machine.failure = failure or machine.failure
         if failure is not None and machine.progress.ready_at is None:
-            note_failed_boot(state, machine, event.at, event.reason)
+            note_failed_boot(state, machine, failure, event.at, event.reason)
     with state.changing(machine):
         machine.due = event.at + TERMINATE_AGAIN.delay(machine.termination.attempts)
         machine.termination.attempts += 1

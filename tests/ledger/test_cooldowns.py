@@ -17,6 +17,7 @@ from autoscaler.model.cooldowns import (
 )
 from autoscaler.model.failures import FailureClass
 from autoscaler.model.machines import TerminationReason
+from autoscaler.model.waiting import WaitCode
 from tests.ledger.builders import GPU, World, failure
 from tests.planner.fleets import EAST, catalogue, offering
 
@@ -116,7 +117,9 @@ def test_refused_launch_requests_do_not_count_as_failed_machines() -> None:
         world.now += 60.0 * 2.0**number
     world.launch(1)
     world.do(e.TerminationRequested, "c0", TerminationReason.DEADLINE, "late")
-    assert world.state.cooldowns["option:gpu/0"] == Cooldown("option:gpu/0", world.now, 1, "late")
+    assert world.state.cooldowns["option:gpu/0"] == Cooldown(
+        "option:gpu/0", world.now, 1, "late", FailureClass.BOOT_DEADLINE
+    )
 
 
 @pytest.mark.parametrize(("at_least", "until"), [(0.0, 5.0), (4.0, 5.0), (30.0, 30.0)])
@@ -243,7 +246,28 @@ def test_a_launch_option_on_hold_shows_why_its_last_machine_failed() -> None:
             f"no attestation from {name}",
         )
     (hold,) = (h for h in world.state.cooldowns.values() if h.until > world.now)
-    assert hold == Cooldown("option:gpu/0", world.now + 30.0, 3, "no attestation from e")
+    assert hold == Cooldown(
+        "option:gpu/0", world.now + 30.0, 3, "no attestation from e", FailureClass.BOOT_DEADLINE
+    )
+
+
+@pytest.mark.parametrize("late", [False, True])
+def test_machines_that_fail_in_several_ways_count_together_and_the_last_one_is_the_reason(
+    late: bool,
+) -> None:
+    """Before, the jobs waited for `unknown`, as if the provider had refused the launch."""
+    world = World()
+    world.queue(1)
+    for number in range(3):
+        [machine] = world.launch(1, f"n{number}")
+        if (number == 2) is late:
+            world.do(e.TerminationRequested, machine, TerminationReason.DEADLINE, "late")
+        else:
+            world.boot(machine)
+            world.do(e.HealthChecksReported, machine, False, "no gpu")
+    [waiting] = world.plan().waiting.values()
+    expected = WaitCode.BOOT_DEADLINE if late else WaitCode.HEALTH_CHECK
+    assert [(one.code, one.reasons[0].until) for one in waiting] == [(expected, world.now + 30.0)]
 
 
 def test_a_failures_message_is_bounded() -> None:

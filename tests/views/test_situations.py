@@ -66,7 +66,7 @@ async def test_an_open_circuit_breaker_launches_a_probe_at_the_announced_time(
 ) -> None:
     await it.at(130.0)
     assert {one.failures for one in it.explained().tried} == {3}
-    await it.comes_true(it.announced(WaitCode.UNKNOWN), lambda: len(it.launches) == 4)
+    await it.comes_true(it.announced(WaitCode.HEALTH_CHECK), lambda: len(it.launches) == 4)
     # Meanwhile the second job waits for what becomes of the probe.
     event = it.announced(WaitCode.CIRCUIT_OPEN, 2)
     assert event.what == "the probe machine becomes ready, gets a job or fails"
@@ -127,7 +127,9 @@ UNASSIGNED = Fault(0.0, FaultKind.HANDED_OUT_LATE, 60.0, target=600)
 
 
 @situation(job(), UNASSIGNED)
-async def test_an_idle_runner_leaves_about_when_announced(it: Situation) -> None:
+async def test_github_assigns_the_job_before_the_machine_of_an_idle_runner_gives_up(
+    it: Situation,
+) -> None:
     """Before, nothing was announced before the controller's own check, a minute later.
 
     This GitHub assigns the job at the very moment at which the runner is about to leave.

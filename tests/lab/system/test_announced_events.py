@@ -98,6 +98,12 @@ class Situations:
             pushed, WaitCode.MACHINE_BOOTING, "a machine becomes ready", ready
         )
         assert announced.is_estimate
+        # The average of one boot is that boot.
+        first, second = sorted(self._machines("average"), key=lambda one: one.created_at)
+        assert first.progress.ready_at is not None
+        assert announced.at is not None
+        took = first.progress.ready_at - first.created_at
+        assert announced.at - second.created_at == pytest.approx(took, abs=0.01)
         await self._runs(pushed)
         # The announced machine is the one that ran the job.
         [runner] = [one for one in read_records(self.lab).runners if one.name == pushed.starts[0]]
@@ -117,7 +123,7 @@ class Situations:
 
     async def circuit(self) -> None:
         """Three machines in a row fail their health checks: a probe follows at the announced time."""
-        pushed = await self._is_tried_again("circuit", WaitCode.UNKNOWN)
+        pushed = await self._is_tried_again("circuit", WaitCode.HEALTH_CHECK)
         assert len(self._on_call.launches("circuit")()) == 4
         await self._runs(pushed)
 
@@ -176,15 +182,15 @@ class Situations:
 
         # The controller repeats other errors, such as a 502, at once.
         self.lab.github.inject_faults(
-            AnswerFault("status", READ_RUN, 3, status=404, then=note),
+            AnswerFault("status", READ_RUN, None, status=404, then=note),
             AnswerFault("status", LIST_RUNS, None),
         )
         pushed = self._push("run")
         await until(lambda: bool(reads), PATIENCE, self.lab.controller.log_end)
         words = "the controller asks GitHub for the job's run"
         await self._on_call.comes_true(pushed, WaitCode.RUN_UNKNOWN, words, lambda: reads)
-        await self._runs(pushed)
         self.lab.github.inject_faults()
+        await self._runs(pushed)
 
     async def registration(self) -> None:
         """GitHub refuses registrations: the controller tries again at the announced time."""
