@@ -182,15 +182,17 @@ async def test_a_pod_whose_image_cannot_be_pulled_cannot_start(
 async def test_a_pod_that_its_node_does_not_set_up_cannot_start(place: Place) -> None:
     clock = ManualClock()
     provider = KubernetesProvider(place.settings, RememberingTelemetry(), clock)
-    await place.add_node()
-    machine = await started(place, provider, "setup")
-    status = {"conditions": [{"type": "PodReadyToStartContainers", "status": "False"}]}
-    await place.set_status(name_of(machine), status)
-    assert not (await listed(provider))[machine].cannot_start
-    clock.time += START_TIMEOUT
-    found = (await listed(provider))[machine]
-    assert (found.cannot_start, found.failure) == (True, FailureClass.CONFIGURATION)
-    await provider.close()
+    try:
+        await place.add_node()
+        machine = await started(place, provider, "setup")
+        status = {"conditions": [{"type": "PodReadyToStartContainers", "status": "False"}]}
+        await place.set_status(name_of(machine), status)
+        assert not (await listed(provider))[machine].cannot_start
+        clock.time += START_TIMEOUT
+        found = (await listed(provider))[machine]
+        assert (found.cannot_start, found.failure) == (True, FailureClass.UNKNOWN)
+    finally:
+        await provider.close()
 
 
 @pytest.mark.case(

@@ -110,7 +110,7 @@ def test_a_pod_that_its_node_does_not_set_up_is_overdue_like_one_without_its_ima
     clock.time += START_TIMEOUT
     assert pending.is_overdue(pod)
     found = listed_machine(make_settings(), pod, overdue=True)
-    assert (found.cannot_start, found.failure) == (True, FailureClass.CONFIGURATION)
+    assert (found.cannot_start, found.failure) == (True, FailureClass.UNKNOWN)
     assert found.reason == (
         "PodReadyToStartContainers: its node has not mounted its volumes or set up its network yet"
     )

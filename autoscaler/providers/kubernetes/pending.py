@@ -38,7 +38,7 @@ class PendingPods:
             self._for_node.setdefault(machine, now)
 
     def is_overdue(self, pod: Mapping[str, Any]) -> bool:
-        """Return True if a pod has waited for a node, an image or a container for longer than the timeout."""
+        """Return True if a pod has waited for a node, or for its start there, for longer than the timeout."""
         machine, now = identity(pod).machine, self._clock.now()
         leaving = pod["metadata"].get("deletionTimestamp") is not None
         if leaving or pod["spec"].get("nodeName"):

@@ -143,7 +143,8 @@ def _pending(status: Mapping[str, Any]) -> PodState:
             return found
     if _condition(status, _SANDBOX).get("status") == "False":
         message = "its node has not mounted its volumes or set up its network yet"
-        finding = Finding(_SANDBOX, message, FailureClass.CONFIGURATION)
+        # One node may be the cause. `unknown` puts the launch option on hold for a minute at most.
+        finding = Finding(_SANDBOX, message, FailureClass.UNKNOWN)
         return PodState("Pending", finding, retrying=True)
     return PodState("Pending")
 

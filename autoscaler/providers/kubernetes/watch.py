@@ -128,7 +128,7 @@ class PodWatch:
                     try:
                         event = _event(line)
                     except (ProviderError, OutcomeUnknownError):
-                        # The same could follow this version again. A list has another one.
+                        # The API server could send this error again for this version. A list has a newer one.
                         self._version = None
                         raise
                     self._read += 1
