@@ -25,7 +25,12 @@ from autoscaler.agent.nvidia import (
     without_persistence,
 )
 from autoscaler.agent.programs import NotInstalled, NoUsableAnswer, Output, run_program
-from autoscaler.agent.rocm import module_version, read_rocminfo, read_topology, refuse_closed_device
+from autoscaler.agent.rocm import (
+    module_version,
+    read_rocminfo,
+    read_topology,
+    refuse_closed_devices,
+)
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -109,7 +114,7 @@ def _check_amd(wanted: Wanted, host: Host, clock: Clock) -> list[Check]:
         source = "rocminfo answered"
     except NotInstalled:
         if not WINDOWS:
-            refuse_closed_device(host.root + "/dev/kfd")
+            refuse_closed_devices(host.root)
         driver, gpus = module_version(host.root), read_topology(host.root)
         source = "from the kernel: rocminfo is not installed"
     checks = [Check("gpu_query", True, source), *check_devices(gpus, driver, wanted)]

@@ -61,11 +61,20 @@ def read_topology(root: str) -> list[Device]:
     return gpus
 
 
-def refuse_closed_device(path: str) -> None:
-    """Raise NoUsableAnswer if this user may not open the device of all GPUs: rocminfo would say so."""
-    if os.path.exists(path) and not os.access(path, os.R_OK | os.W_OK):
-        group = os.stat(path).st_gid
-        raise NoUsableAnswer(f"the user {os.geteuid()} may not open {path}: its group is {group}")
+def refuse_closed_devices(root: str) -> None:
+    """Raise NoUsableAnswer if this user may not open a GPU's device below `root`, as a job has to.
+
+    Each GPU has a render node in /dev/dri, and /dev/kfd is that of all. A pod has only those of its GPUs.
+    """
+    folder = root + "/dev/dri"
+    nodes = sorted(os.listdir(folder)) if os.path.isdir(folder) else []
+    render = [f"{folder}/{name}" for name in nodes if name.startswith("renderD")]
+    for path in (root + "/dev/kfd", *render):
+        if os.path.exists(path) and not os.access(path, os.R_OK | os.W_OK):
+            group = os.stat(path).st_gid
+            raise NoUsableAnswer(
+                f"the user {os.geteuid()} may not open {path}: its group is {group}"
+            )
 
 
 def module_version(root: str) -> str:

@@ -21,7 +21,7 @@ from autoscaler.agent.clock import Clock
 from autoscaler.agent.host import Host
 
 PROGRAM = Path(__file__).parents[2] / "ami" / "linux" / "files" / "check_gpus.py"
-NOBODY = 65534
+NOBODY = 65534  # Debian's user and group `nobody`
 
 
 def gpus_of_this_host() -> list[list[str]]:
@@ -50,7 +50,7 @@ def setUpModule() -> None:
 
 
 class HealthChecks(unittest.TestCase):
-    """What `skus.<name>.accelerator` asks for is found, and what it does not ask for is named."""
+    """GPUs as `skus.<name>.accelerator` asks for them pass, and each unmet requirement fails its own check."""
 
     def setUp(self) -> None:
         self.gpus = gpus_of_this_host()
@@ -76,7 +76,7 @@ class HealthChecks(unittest.TestCase):
         assert [one for one in checks if not one.ok] == []
         assert len(checks) >= 10
 
-    def test_each_wrong_wish_is_named(self) -> None:
+    def test_each_unmet_requirement_fails_its_own_check(self) -> None:
         assert self.failed(count=len(self.gpus) + 1) == ["gpu_count"]
         assert self.failed(models=["NVIDIA GeForce 256"]) == ["gpu_model"]
         assert self.failed(memory_gb=self.wanted["memory_gb"] + 8) == ["gpu_memory"]

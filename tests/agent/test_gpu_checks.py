@@ -2,7 +2,7 @@
 
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -600,36 +600,43 @@ def test_without_rocminfo_the_kernel_is_asked(image: Image) -> None:
     topic="Accelerators",
     source="Linux: drivers/gpu/drm/amd/amdkfd/kfd_topology.c",
 )
+@pytest.mark.parametrize("closed", ["dev/kfd", "dev/dri/renderD128"])
 def test_a_device_that_the_user_of_the_pod_may_not_open_fails(
-    agent: ModuleType, open_folder: Path
+    agent: ModuleType, open_folder: Path, monkeypatch: pytest.MonkeyPatch, closed: str
 ) -> None:
-    device = open_folder / "kfd"
-    device.touch(mode=0o000)
+    image = Image(agent, open_folder, monkeypatch)
+    gpu = {"simd_count": 1216, "gfx_target_version": 90402}
+    write_topology(open_folder, [gpu, gpu])
+    (open_folder / "dev/dri").mkdir()
+    for name in ("dev/kfd", "dev/dri/renderD128", "dev/dri/card0"):
+        (open_folder / name).touch()
+        (open_folder / name).chmod(0o000 if name in (closed, "dev/dri/card0") else 0o666)
+    device = open_folder / closed
+    said = as_another_user(lambda: image.failed(TWO_MI300X)["gpu_query"])
+    assert said.endswith(f" may not open {device}: its group is {device.stat().st_gid}")
+    device.chmod(0o666)
+    assert as_another_user(lambda: str(image.failed(TWO_MI300X))) == "{}"
 
-    def refusal() -> str:
-        """Return what the check says to another user than root."""
-        ours, theirs = os.pipe()
-        if (child := os.fork()) == 0:
+
+def as_another_user(answer: Callable[[], str]) -> str:
+    """Return a text that a child of this process finds, which root starts as the user `nobody`."""
+    ours, theirs = os.pipe()
+    if (child := os.fork()) == 0:
+        status = 1
+        try:
             if os.geteuid() == 0:
                 os.setgroups([])
                 os.setgid(65534)
                 os.setuid(65534)
-            try:
-                agent.refuse_closed_device(str(device))
-            except agent.NoUsableAnswer as error:
-                os.write(theirs, str(error).encode())
-            os._exit(0)
-        os.close(theirs)
-        os.waitpid(child, 0)
-        with os.fdopen(ours, encoding="utf-8") as file:
-            return file.read()
-
-    said = refusal()
-    assert f" may not open {device}: its group is {device.stat().st_gid}" in said
-    device.chmod(0o666)
-    assert refusal() == ""
-    device.unlink()
-    assert refusal() == ""
+            os.write(theirs, answer().encode())
+            status = 0
+        finally:
+            os._exit(status)
+    os.close(theirs)
+    with os.fdopen(ours, encoding="utf-8") as file:
+        said = file.read()
+    assert os.waitpid(child, 0)[1] == 0
+    return said
 
 
 def test_a_machine_without_amd_gpus_fails(image: Image) -> None:
