@@ -1,4 +1,4 @@
-# Commands for working on the project; `make help` lists them. All but `clean` and `help` first run
+# Commands for working on the project; `make help` lists them. All but `clean`, `fresh`, `gpu` and `help` first run
 # scripts/bootstrap.sh, which installs what is missing.
 
 BIN := .venv/bin

@@ -26,7 +26,7 @@ class ControllerProcess:
         self, program: Sequence[str], url: str, log: Path, environment: Mapping[str, str]
     ) -> None:
         self.url = url
-        # It ends with its laboratory, also if that is killed: its fast clock would keep a processor busy.
+        # The kernel ends the controller if the laboratory is killed. A fast clock keeps a processor busy.
         self._command = ("setpriv", "--pdeathsig", "TERM", sys.executable, *program)
         self._log = log
         # The controller must not use the host's own AWS settings.

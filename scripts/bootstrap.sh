@@ -51,8 +51,8 @@ packages=()
 "$python" -c 'import ensurepip, venv' 2> /dev/null || packages+=(
   "$("$python" -c 'import sys; print("python%d.%d-venv" % sys.version_info[:2])')"
 )
-# As root, the lab's machines use setpriv to drop privileges.
-((EUID != 0)) || command -v setpriv > /dev/null || packages+=(util-linux)
+# The lab starts the controller with setpriv and, as root, its machines.
+command -v setpriv > /dev/null || packages+=(util-linux)
 if [[ "$purpose" == test ]]; then
   # They build container images, as root only.
   for tool in buildah mmdebstrap; do

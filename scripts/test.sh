@@ -13,7 +13,8 @@ logs="$(mktemp -d)"
 trap 'rm -rf -- "$logs"' EXIT
 # Ctrl-C ends the running parts, and no other part starts.
 stopped=""
-# What `time` prints: CPU seconds of all children that its shell waited for, so each part has its own shell.
+# `time` prints the CPU seconds of the processes that ended in a part. It counts all of a shell's children, so each
+# part runs in a shell of its own. Processes that outlive their parents are not counted.
 TIMEFORMAT="%U %S"
 trap 'stopped=1' INT
 

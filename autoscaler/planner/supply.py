@@ -15,8 +15,8 @@ from autoscaler.planner.matching import Supply, SupplyKind, pool_of
 REPLACED_AFTER: Seconds = 120.0
 """How long an existing machine that cannot start counts as supply, as failed and again as terminating.
 
-Its job gets a machine from the next launch option when it is gone, or after this time: the pod of a lost
-node may never go. It has no registration, so it cannot get the job too.
+The job gets a machine from the next launch option when the old machine is gone, or after this time: the pod
+of a lost node may never go. The old machine has no registration, so the job cannot run on both.
 """
 
 

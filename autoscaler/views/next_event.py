@@ -82,7 +82,7 @@ def _runner_takes_it(fleet: Fleet, job: Job, _wait: Wait) -> NextEvent:
             is_estimate=True,
             machine=oldest.machine,
         )
-    # The machine cannot reach the controller, or may not delete its runner now.
+    # The agent begins to count some seconds later, or cannot have its registration deleted now.
     return NextEvent(
         "GitHub assigns the job to an idle runner; if not by then, the controller asks GitHub about the job",
         _first_check(oldest.retry_at, job.queued_at + PASSED_OVER_AFTER),

@@ -153,9 +153,12 @@ def first_process(pid: int) -> int:
     """
     for _ in range(2):
         try:
-            [child] = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
-        except (FileNotFoundError, ValueError):
+            children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+        except FileNotFoundError:
             raise ProcessLookupError from None
+        if not children:
+            raise ProcessLookupError
+        [child] = children
         pid = int(child)
     return pid
 

@@ -5,24 +5,18 @@ The driver's library is a stand-in, which computes in Python. `make gpu` runs th
 
 import array
 import ctypes
-from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import pytest
 
-PROGRAM = Path(__file__).parents[2] / "ami" / "linux" / "files" / "check_gpus.py"
+from tests.agent.real_gpu import check_gpus
 
 
 @pytest.fixture(scope="module")
 def program() -> ModuleType:
-    spec = spec_from_file_location("check_gpus", PROGRAM)
-    assert spec is not None
-    assert spec.loader is not None
-    module = module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return check_gpus()
 
 
 class Driver:

@@ -35,7 +35,9 @@ async def test_the_controller_gets_sigterm_when_its_laboratory_is_killed(tmp_pat
     def said() -> list[str]:
         return log.read_text().split() if log.exists() else []
 
-    await until(lambda: said() == ["started"], PATIENCE, said)
-    laboratory.kill()
-    await laboratory.wait()
+    try:
+        await until(lambda: said() == ["started"], PATIENCE, said)
+    finally:
+        laboratory.kill()
+        await laboratory.wait()
     await until(lambda: said() == ["started", "SIGTERM"], PATIENCE, said)

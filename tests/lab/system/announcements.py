@@ -70,7 +70,7 @@ class OnCall:
         """Return what is announced to a job that waits for this reason, and when it then happened.
 
         It must happen at the announced time or soon after it, and not before. Until then the same must be
-        announced. An estimate only has to be late enough.
+        announced. An estimate may be too late: the caller compares it with what it is computed from.
         """
         earlier, announced = -1, await self.waits(job, code, words)
         while len(moments()) != earlier:  # else it may have happened after the question
