@@ -6,6 +6,7 @@ import pytest
 
 from autoscaler.model.changes import HistoryRow
 from autoscaler.model.failures import FailureClass
+from autoscaler.views.past import FailedTries, Past, WaitedFor
 from autoscaler.views.times import duration
 from tests.ledger.builders import World, failure
 from tests.planner.fleets import catalogue, sku
@@ -134,6 +135,16 @@ def test_a_finished_job_is_explained(waiting: Controller) -> None:
     assert "on machine r0." in waiting.run("explain", "1").stdout
     world.completes(1, conclusion="success", completed_at=world.now)
     assert "It ended at 2" in waiting.run("explain", "1").stdout
+    why = WaitedFor("capacity", "none in the zone", 1.0, 301.0, 300.0)
+    tries = FailedTries("gpu", "east/g5", "quota", "Limit: of 8", 2, 1.0, 200.0, "c1")
+    waiting.asked.pasts[1] = Past((why,), (tries,))
+    lines = waiting.run("explain", "1").stdout.splitlines()
+    spell = lines[lines.index("What it waited for:") + 2]
+    assert spell.split()[2:] == ["5m00s", "capacity", "none", "in", "the", "zone"]
+    failed = lines[lines.index("Launches of its SKUs that failed while it waited:") + 2]
+    assert failed.split()[2:] == ["2", "gpu", "east/g5", "quota:", "Limit:", "of", "8", "c1"]
+    answer = json.loads(waiting.run("explain", "1", "--json").stdout)
+    assert answer["past"]["failed_launches"][0]["count"] == 2
     waiting.asked.rows["7"] = [HistoryRow(1.0, "job", "7", "completed", "success")]
     said = waiting.run("explain", "7").stdout
     assert said.startswith("The job is over.")

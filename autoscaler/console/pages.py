@@ -17,6 +17,7 @@ from autoscaler.views.grid import Grid, RepositoryView
 from autoscaler.views.jobs import JobView
 from autoscaler.views.machines import MachineView
 from autoscaler.views.overview import Overview
+from autoscaler.views.past import Past
 from autoscaler.views.status import SkuView
 from autoscaler.views.timeline import job_stages, machine_stages
 
@@ -35,11 +36,12 @@ class SkuPage:
 
 @dataclass(frozen=True, slots=True)
 class JobPage:
-    """What the page of a job shows. `explained` is None for a job that is in the store only."""
+    """What the page of a job shows. `job` and `explained` are None if only its history is known."""
 
     id: JobId
     job: JobView | None
     explained: Explanation | None
+    past: Past
     history: Sequence[HistoryRow]
 
 

@@ -9,6 +9,7 @@ from autoscaler.controller.ports.store import Store
 from autoscaler.controller.recent_past import DAY, HOUR, RecentPast
 from autoscaler.controller.signals import fleet_counts
 from autoscaler.ledger.state import LedgerState
+from autoscaler.model import failed_launches
 from autoscaler.model.changes import HistoryRow
 from autoscaler.model.identifiers import JobId, ProviderName, RunnerName, SkuName
 from autoscaler.model.machines import Machine, MachineState
@@ -27,6 +28,7 @@ from autoscaler.views.grid import Grid, RepositoryView
 from autoscaler.views.jobs import JobView
 from autoscaler.views.machines import MachineView
 from autoscaler.views.overview import Overview, oldest_jobs
+from autoscaler.views.past import Past, past_of, waited_until
 from autoscaler.views.status import Counts, StatusView, Trouble, status
 
 KINDS = ("job", "machine", "runner", "launch_request", "sku", "provider", "fleet", "installation")
@@ -148,16 +150,34 @@ class FleetAnswers:
         """See `FleetQueries.changes`."""
         return self._recent_past.changes
 
-    async def ended_job(self, job: JobId) -> JobView | None:
-        """See `FleetQueries.ended_job`."""
+    async def ended(self, job: JobId) -> Explanation | None:
+        """See `FleetQueries.ended`."""
         stored = await self._store.find_job(job)
         if stored is None:
             return None
         fleet = self._journal.fleet()
-        view = jobs.view_of(fleet, self._last_plan().waiting, stored)
-        if view.machine is not None or stored.runner_name is None:
-            return view
-        return replace(view, machine=machine_in_name(fleet.catalogue, stored.runner_name))
+        explained = explain_job(fleet, self._last_plan().waiting, stored)
+        view = explained.job
+        if view is None or view.machine is not None or stored.runner_name is None:
+            return explained
+        machine = machine_in_name(fleet.catalogue, stored.runner_name)
+        return replace(explained, job=replace(view, machine=machine))
+
+    async def past(self, job: JobId) -> Past:
+        """See `FleetQueries.past`."""
+        known = self._journal.ledger.state.jobs.get(job) or await self._store.find_job(job)
+        if known is None or known.demand is None:
+            return Past()
+        now = self._journal.now
+        until = waited_until(known, now)
+        own: list[HistoryRow] = []
+        for kind, record in await self._records(str(job)):
+            own += await self._store.history(kind, record)
+        of_class = await self._store.history("demand", known.demand.text, until=until)
+        failed: list[HistoryRow] = []
+        for sku in known.demand.skus:
+            failed += await self._store.history(failed_launches.KIND, sku, until=until)
+        return past_of(known, own, of_class, failed, now)
 
     async def history(self, name: str) -> Sequence[HistoryRow]:
         """See `FleetQueries.history`."""
@@ -184,10 +204,10 @@ class FleetAnswers:
     async def _records_of_ended(self, name: str) -> list[tuple[str, str]]:
         """Return the runner and the machine of a job that is in the store only."""
         number = _number(name)
-        ended = await self.ended_job(number) if number is not None else None
-        if ended is None:
+        ended = await self.ended(number) if number is not None else None
+        if ended is None or ended.job is None:
             return []
-        found = (("machine", ended.machine), ("runner", ended.runner))
+        found = (("machine", ended.job.machine), ("runner", ended.job.runner))
         return [(kind, record) for kind, record in found if record is not None]
 
 

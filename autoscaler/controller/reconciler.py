@@ -16,6 +16,7 @@ from autoscaler.controller.ports.clock import Clock
 from autoscaler.controller.ports.store import StoreError
 from autoscaler.controller.ports.telemetry import LoopTelemetry
 from autoscaler.controller.signals import fleet_counts
+from autoscaler.controller.wait_recorder import WaitRecorder
 from autoscaler.ledger.jobs import is_any_overdue
 from autoscaler.model.events import TimePassed
 from autoscaler.model.identifiers import Instant, Seconds, SkuName
@@ -68,6 +69,7 @@ class Reconciler:
         pace: Pace,
     ) -> None:
         self._journal = journal
+        self._wait_recorder = WaitRecorder(journal)
         self._intake = intake
         self._executor = executor
         self._poller = poller
@@ -117,6 +119,7 @@ class Reconciler:
         self.plan = plan(self._journal.fleet())
         self._planning_took = self._pacing.now() - planned
         await self._executor.carry_out(self.plan)
+        self._wait_recorder.note(self.plan.waiting)
         await self._journal.commit()
         await self._yield_to_tasks()
         self._log_waiting()

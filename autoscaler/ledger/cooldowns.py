@@ -21,6 +21,7 @@ from autoscaler.model.cooldowns import (
     zone_key,
 )
 from autoscaler.model.events import LaunchFailure, LaunchRequestAnswered
+from autoscaler.model.failed_launches import FailedLaunch, row_of
 from autoscaler.model.failures import FailureClass, FailureScope
 from autoscaler.model.identifiers import Instant, Seconds, SkuName
 from autoscaler.model.launch_requests import LaunchRequest
@@ -124,6 +125,15 @@ def hold_back(
         count_failure(state, key, failure.failure, at, reason, at_least)
 
 
+def note_failed_launch(
+    state: LedgerState, request: LaunchRequest, failure: LaunchFailure, at: Instant
+) -> None:
+    """Add a failure to the history of the SKU's failed launches, with its offering if it names one."""
+    where = request.offering(failure.offering) or f"all offerings at {request.provider}"
+    code, reason = failure.failure, _reason(failure)
+    state.note_row(row_of(FailedLaunch(at, request.sku, request.id, where, code, reason)))
+
+
 def _reason(failure: LaunchFailure) -> str:
     return f"{failure.code}: {failure.message}"[:300]
 
@@ -165,6 +175,9 @@ def note_failed_boot(
     `failure` is one of `_NOT_READY`, and the reason code of jobs that wait for this hold. The SKU's circuit
     breaker opens, too: it launches one probe at a time, as another option may work.
     """
+    where = f"machine {machine.id}"
+    failed = FailedLaunch(at, machine.sku, machine.launch_request, where, failure, reason)
+    state.note_row(row_of(failed))
     key = _option_of(state, machine)
     if key is None:
         return

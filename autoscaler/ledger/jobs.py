@@ -12,8 +12,14 @@ from autoscaler.ledger.runs import note_access, note_outside_scope, note_refusal
 from autoscaler.ledger.state import LedgerState
 from autoscaler.ledger.unverified import shown_at_work
 from autoscaler.model.catalogue import Scope
+from autoscaler.model.changes import HistoryRow
 from autoscaler.model.demand import normalise_labels, scope_of
-from autoscaler.model.events import JobAbandoned, JobObserved, JobReadRequested
+from autoscaler.model.events import (
+    JobAbandoned,
+    JobObserved,
+    JobReadRequested,
+    WaitReasonsChanged,
+)
 from autoscaler.model.identifiers import Instant, Seconds
 from autoscaler.model.jobs import JOB_TRANSITIONS, QUEUED_AT_MOST, Admission, Job, JobState
 from autoscaler.model.runners import Runner
@@ -66,6 +72,16 @@ def on_job_abandoned(state: LedgerState, event: JobAbandoned) -> None:
     job = state.jobs.get(event.id)
     if job is not None and job.state in (JobState.QUEUED, JobState.WAITING):
         _abandon(state, job, event.at, event.reason)
+
+
+def on_wait_reasons_changed(state: LedgerState, event: WaitReasonsChanged) -> None:
+    """Add to the history of a demand class why its jobs have no machine on its way."""
+    said = "; ".join(reason.message for reason in event.reasons)
+    code = event.reasons[0].code if event.reasons else ""
+    row = HistoryRow(
+        event.since, "demand", event.demand.text, "blocked" if code else "served", said[:500], code
+    )
+    state.note_row(row)
 
 
 def expire(state: LedgerState, at: Instant) -> None:

@@ -9,6 +9,7 @@ from autoscaler.ledger.cooldowns import (
     count_failure,
     hold_back,
     hold_back_answered,
+    note_failed_launch,
 )
 from autoscaler.ledger.launch_rate import spend
 from autoscaler.ledger.machine_states import fail, move
@@ -144,11 +145,14 @@ def on_launch_request_answered(state: LedgerState, event: LaunchRequestAnswered)
         fail(state, machine, worst[0], event.at, worst[1])
     at_least = event.retry_after or 0.0
     hold_back_answered(state, request, event, at_least)
+    for failure in dict.fromkeys(event.failures):
+        note_failed_launch(state, request, failure, event.at)
     if not event.launched and not event.failures:
         nothing = LaunchFailure(
             FailureClass.CAPACITY, "Empty", "the provider launched no machine and gave no reason"
         )
         hold_back(state, request, nothing, event.at, at_least)
+        note_failed_launch(state, request, nothing, event.at)
     with state.changing(request):
         request.failure = worst[0] if left else None
         request.reason = worst[1] if left else ""
@@ -186,13 +190,11 @@ def count_full_listing(
     for machine in left:
         fail(state, machine, FailureClass.UNKNOWN, at, "no answer, and no listing shows it")
     if left:
-        count_failure(
-            state,
-            launch_option_key(request.sku, request.option),
-            FailureClass.UNKNOWN,
-            at,
-            request.reason,
-        )
+        unknown = FailureClass.UNKNOWN
+        key = launch_option_key(request.sku, request.option)
+        count_failure(state, key, unknown, at, request.reason)
+        failure = LaunchFailure(unknown, "NoAnswer", request.reason)
+        note_failed_launch(state, request, failure, at)
     detail = f"{len(left)} of {counted(len(request.slots), 'slot')}"
     if left:
         detail = f"{detail}: {request.reason}"

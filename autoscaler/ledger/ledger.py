@@ -240,6 +240,7 @@ _HANDLERS: dict[type[e.Event], Callable[[LedgerState, Any], None]] = {
     e.JobObserved: jobs.on_job_observed,
     e.JobReadRequested: jobs.on_job_read_requested,
     e.JobAbandoned: jobs.on_job_abandoned,
+    e.WaitReasonsChanged: jobs.on_wait_reasons_changed,
     e.RunRead: runs.on_run_read,
     e.RunReadRequested: runs.on_run_read_requested,
     e.RunnersListed: unverified.on_runners_listed,

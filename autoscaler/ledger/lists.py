@@ -8,7 +8,7 @@ from collections import deque
 from itertools import filterfalse
 
 from autoscaler.ledger import foreign
-from autoscaler.ledger.cooldowns import hold_back, note_failed_boot
+from autoscaler.ledger.cooldowns import hold_back, note_failed_boot, note_failed_launch
 from autoscaler.ledger.interruptions import is_unexplained, note_interruption, note_terminated
 from autoscaler.ledger.job_holds import left_idle
 from autoscaler.ledger.launch_requests import count_full_listing
@@ -191,6 +191,7 @@ def _hold_back(state: LedgerState, machine: Machine, listed: ListedMachine, at: 
     offering = f"{machine.provider}/{place.instance_type}/{place.zone}/{place.capacity_type}"
     failure = LaunchFailure(listed.failure, code, message, offering, listed.scope)
     hold_back(state, request, failure, at)
+    note_failed_launch(state, request, failure, at)
 
 
 def _see_unbound(state: LedgerState, event: MachinesListed, listed: ListedMachine) -> None:

@@ -49,6 +49,11 @@ class DemandClass(_Computed):
         return self._hash
 
     @property
+    def text(self) -> str:
+        """Return all parts as one line, which names the class in the history."""
+        return " ".join((self.scope, self.runner_group, *self.labels, "on", *self.skus))
+
+    @property
     def runner_labels(self) -> tuple[str, ...]:
         """Return the labels of the class's runners: exactly those of the jobs.
 

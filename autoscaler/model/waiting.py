@@ -78,6 +78,19 @@ class WaitCode(StrEnum):
     BRANCH_NOT_ALLOWED = "branch_not_allowed"
 
 
+GITHUB_DECIDES = frozenset(
+    {
+        WaitCode.JOB_UNCONFIRMED,
+        WaitCode.NOT_ASSIGNED,
+        WaitCode.RUN_UNKNOWN,
+        WaitCode.FORK_NOT_ALLOWED,
+        WaitCode.PUBLIC_REPOSITORY_NOT_ALLOWED,
+        WaitCode.BRANCH_NOT_ALLOWED,
+    }
+)
+"""The last of these codes: each concerns a job that stands in no line yet."""
+
+
 @dataclass(frozen=True, slots=True)
 class WaitReason:
     """One reason why a job waits, or why a launch option is not used.

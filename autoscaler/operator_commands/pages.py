@@ -6,6 +6,7 @@ from typing import Any
 import typer
 
 from autoscaler.model.wording import counted
+from autoscaler.operator_commands.past import print_past
 from autoscaler.operator_commands.tables import plain, print_table
 from autoscaler.views.times import duration, moment
 
@@ -163,6 +164,7 @@ def print_explanation(found: Answer) -> None:
         if explained["tried"]:
             typer.echo("")
             _print_tried(explained["tried"])
+    print_past(found["past"])
     if found["history"]:
         typer.echo("")
         print_history(found["history"])

@@ -24,6 +24,7 @@ from autoscaler.server.queries import (
     chosen_labels,
     chosen_repository,
     chosen_sku,
+    job_with_past,
 )
 
 T = TypeVar("T")
@@ -144,14 +145,14 @@ class ConsolePages:
 
     async def _job(self, request: web.Request, operator: Operator) -> str:
         job = JobId(int(_segment(request, "job", _JOB)))
-        explained = self._queries.explain(job)
-        known = explained.job if explained is not None else await self._queries.ended_job(job)
+        explained, past = await job_with_past(self._queries, job)
+        known = explained.job if explained is not None else None
         rows = await self._history(str(job))
         if known is None and not rows:
             raise MissingPageError(
                 f"Job {job} is unknown: no scope covers its repository, or its history was deleted."
             )
-        page, frame = JobPage(job, known, explained, rows), self.frame(operator)
+        page, frame = JobPage(job, known, explained, past, rows), self.frame(operator)
         return await self._render(lambda: self._pages.job(page, frame))
 
     async def _machines(self, request: web.Request, operator: Operator) -> str:

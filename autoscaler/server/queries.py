@@ -13,6 +13,8 @@ from autoscaler.controller.ports.fleet_queries import FleetQueries, UnknownRecor
 from autoscaler.model.identifiers import JobId, SkuName
 from autoscaler.model.machines import MachineState
 from autoscaler.server.answers import json_answer
+from autoscaler.views.explanation import Explanation
+from autoscaler.views.past import Past
 
 MAX_ROWS = 250
 """Maximum number of jobs or machines in one answer: it takes 10 ms of the event loop."""
@@ -79,11 +81,12 @@ class Queries:
         if "job" not in request.query:
             repository, labels = chosen_repository(request), chosen_labels(request)
             found = self._queries.explain_labels(repository, labels)
-            return json_answer(200, {"explanation": asdict(found), "history": []})
+            asked = {"explanation": asdict(found), "past": asdict(Past()), "history": []}
+            return json_answer(200, asked)
         job = request.query["job"]
-        if not (job.isascii() and job.isdigit() and len(job) <= 20):
+        if not (job.isascii() and job.isdigit() and len(job) <= 18):
             raise MalformedRequestError("`job` must be the number of a job")
-        explained = self._queries.explain(JobId(int(job)))
+        explained, past = await job_with_past(self._queries, JobId(int(job)))
         try:
             rows = await self._queries.history(job)
         except UnknownRecordError:
@@ -93,7 +96,12 @@ class Queries:
                 f"no job {job} is known: it is of no scope, or its history was deleted"
             )
         said = asdict(explained) if explained is not None else None
-        return json_answer(200, {"explanation": said, "history": [asdict(row) for row in rows]})
+        answer: dict[str, object] = {
+            "explanation": said,
+            "past": asdict(past),
+            "history": [asdict(row) for row in rows],
+        }
+        return json_answer(200, answer)
 
     async def _history(self, request: web.Request) -> web.Response:
         _only(request, set())
@@ -108,6 +116,11 @@ class Queries:
         except UnknownRecordError:
             raise UnknownNameError(f"no history of {name} is kept") from None
         return json_answer(200, {"history": [asdict(row) for row in rows]})
+
+
+async def job_with_past(queries: FleetQueries, job: JobId) -> tuple[Explanation | None, Past]:
+    """Return what is known about a job, from memory or the store, and its past. Raises: StoreError."""
+    return queries.explain(job) or await queries.ended(job), await queries.past(job)
 
 
 def chosen_sku(request: web.Request, queries: FleetQueries) -> SkuName | None:

@@ -4,6 +4,7 @@ It never retries. After a StoreError nothing of the batch is stored, and the cal
 """
 
 import asyncio
+import math
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
@@ -100,11 +101,13 @@ class SqliteStore:
         key = job_key(job)
         return await self._transact(lambda connection: statements.find_job(connection, key))
 
-    async def history(self, kind: str, record: str, limit: int = 1000) -> tuple[HistoryRow, ...]:
-        """See `Store.history`. Returns the newest rows if there are more than `limit`."""
+    async def history(
+        self, kind: str, record: str, limit: int = 1000, until: Instant = math.inf
+    ) -> tuple[HistoryRow, ...]:
+        """See `Store.history`."""
         of = name(kind, "history kind"), name(record, "history record")
         return await self._transact(
-            lambda connection: statements.read_rows_of(connection, *of, limit)
+            lambda connection: statements.read_rows_of(connection, *of, limit, until)
         )
 
     async def prune(self, before: Instant) -> int:

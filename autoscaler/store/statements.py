@@ -153,12 +153,12 @@ def find_job(connection: Connection, job: int) -> Job | None:
 
 
 def read_rows_of(
-    connection: Connection, kind: str, record: str, limit: int
+    connection: Connection, kind: str, record: str, limit: int, until: Instant
 ) -> tuple[HistoryRow, ...]:
-    """Return the newest `limit` history rows of one record, oldest first."""
+    """Return the newest `limit` history rows of one record that are not after `until`, oldest first."""
     newest = (
         select(history)
-        .where(history.c.kind == kind, history.c.record == record)
+        .where(history.c.kind == kind, history.c.record == record, history.c.at <= until)
         .order_by(history.c.seq.desc())
         .limit(limit)
     )

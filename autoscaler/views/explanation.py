@@ -21,7 +21,7 @@ from autoscaler.model.cooldowns import (
 from autoscaler.model.demand import classify, scope_of
 from autoscaler.model.fleet import Fleet
 from autoscaler.model.identifiers import Instant, SkuName
-from autoscaler.model.jobs import Job
+from autoscaler.model.jobs import Job, JobState
 from autoscaler.model.operator_holds import (
     NO_END,
     WHOLE_FLEET,
@@ -71,9 +71,12 @@ class Explanation:
 
 
 def explain_job(fleet: Fleet, reasons: Reasons, job: Job) -> Explanation:
-    """Return why a job waits. O(log jobs + classes + booting machines + offerings of its SKUs)."""
+    """Return why a job waits, or what became of it.
+
+    O(log jobs + classes + booting machines + offerings of its SKUs).
+    """
     view = view_of(fleet, reasons, job)
-    demand = job.demand
+    demand, over = job.demand, job.state is JobState.COMPLETED
     return Explanation(
         labels=job.labels,
         repository=job.repository,
@@ -83,7 +86,7 @@ def explain_job(fleet: Fleet, reasons: Reasons, job: Job) -> Explanation:
         else unmatched(fleet.catalogue, job.repository, job.labels),
         job=view,
         next_event=next_event(fleet, job, view.wait) if view.wait is not None else None,
-        tried=tuple(offerings_of(fleet, demand.skus)) if demand is not None else (),
+        tried=tuple(offerings_of(fleet, demand.skus)) if demand is not None and not over else (),
     )
 
 

@@ -105,8 +105,9 @@ async def test_a_job_that_only_the_store_has_keeps_its_machine_and_history() -> 
     await say(controller, 1, JobState.COMPLETED, runner)
     await controller.intake.apply_waiting()
     del controller.state.jobs[JobId(1)]
-    found = await controller.queries.ended_job(job)
+    found = await controller.queries.ended(job)
     assert found is not None
-    assert (found.machine, found.conclusion) == (machine, "success")
+    assert found.job is not None
+    assert (found.skus, found.job.machine, found.job.conclusion) == (("gpu",), machine, "success")
     kinds = {one.kind for one in await controller.queries.history("1")}
     assert kinds == {"job", "machine", "runner"}

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from autoscaler.model import events as e
+from autoscaler.model import failed_launches
 from autoscaler.model.failures import FailureClass
 from autoscaler.model.identifiers import LaunchRequestId, MachineId
 from autoscaler.model.jobs import JobState
@@ -18,8 +19,8 @@ Row = tuple[float, str, str, str, str]
 
 
 def reported(world: World) -> list[Row]:
-    """Return the new rows: seconds since the start, kind, record, event, detail."""
-    rows = world.ledger.take_changes().history
+    """Return the new rows of records: seconds since the start, kind, record, event, detail."""
+    rows = [row for row in world.ledger.take_changes().history if row.kind != failed_launches.KIND]
     return [(row.at - START, row.kind, row.record, row.event, row.detail) for row in rows]
 
 

@@ -153,7 +153,11 @@ def test_a_launch_that_the_provider_refuses_has_the_code_of_its_failure(
     world.answer("c", "i-1", failures=[failure(known)])
     rows = world.ledger.take_changes().history
     said = [(row.kind, row.event, row.code) for row in rows if row.code]
-    assert said == [("machine", "failed", known), ("launch_request", "answered", known)]
+    assert said == [
+        ("machine", "failed", known),
+        ("failed_launch", "failed", known),
+        ("launch_request", "answered", known),
+    ]
     assert all(row.detail for row in rows if row.code)
 
 

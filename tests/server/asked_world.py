@@ -20,6 +20,7 @@ from autoscaler.views.explanation import (
 )
 from autoscaler.views.machines import MachineView
 from autoscaler.views.overview import Overview, Sample, Starts, oldest_jobs
+from autoscaler.views.past import Past
 from autoscaler.views.status import Counts, StatusView, Trouble, status
 from tests.ledger.builders import World
 
@@ -30,7 +31,8 @@ class AskedWorld:
 
     world: World
     rows: dict[str, list[HistoryRow]] = field(default_factory=dict)
-    ended: dict[int, jobs.JobView] = field(default_factory=dict)
+    stored: dict[int, Explanation] = field(default_factory=dict)
+    pasts: dict[int, Past] = field(default_factory=dict)
     objectives: tuple[WaitObjective, ...] = DEFAULT_OBJECTIVES
     hour: dict[str, Starts] = field(default_factory=dict)
     samples: tuple[Sample, ...] = ()
@@ -110,10 +112,15 @@ class AskedWorld:
     def changes(self) -> int:
         return self.changed
 
-    async def ended_job(self, job: JobId) -> jobs.JobView | None:
+    async def ended(self, job: JobId) -> Explanation | None:
         if self.broken:
             raise StoreError("the disk is full")
-        return self.ended.get(job)
+        return self.stored.get(job)
+
+    async def past(self, job: JobId) -> Past:
+        if self.broken:
+            raise StoreError("the disk is full")
+        return self.pasts.get(job, Past())
 
     async def history(self, name: str) -> Sequence[HistoryRow]:
         if self.broken:

@@ -16,7 +16,7 @@ from autoscaler.console.assets import read_assets
 from autoscaler.model import events as e
 from autoscaler.model.accounting import MachineUse
 from autoscaler.model.changes import HistoryRow
-from autoscaler.model.identifiers import MachineId
+from autoscaler.model.identifiers import JobId, MachineId
 from autoscaler.model.jobs import JobState
 from autoscaler.model.operator_holds import HoldKind, machine_target
 from autoscaler.model.operators import Role
@@ -26,6 +26,7 @@ from autoscaler.server.sessions import LIFETIME, MOST_SESSIONS, Sessions
 from autoscaler.server.settings import Address
 from autoscaler.server.wrong_tokens import MOST, WINDOW, WrongTokens
 from autoscaler.views.grid import Commit
+from autoscaler.views.past import FailedTries, Past, WaitedFor
 from tests.console.serving import OPERATOR, READER, Console, NoWebhook, Tokens, pages, served
 from tests.ledger.builders import ALICE, World
 from tests.planner.fleets import catalogue, sku
@@ -180,9 +181,17 @@ async def test_the_job_page_has_its_stages_reasons_and_links(reader: Reader) -> 
 async def test_a_job_that_is_in_the_store_only_is_shown(reader: Reader) -> None:
     await reader.sign_in()
     known = reader.answers.running_jobs(None, 1)[0]
-    reader.answers.ended[9] = replace(known, id=9, state="completed", conclusion="failure")
+    explained = reader.answers.explain(JobId(known.id))
+    assert explained is not None
+    ended = replace(known, id=9, state="completed", conclusion="failure")
+    reader.answers.stored[9] = replace(explained, job=ended)
+    why = WaitedFor("capacity", "none in the zone", 1.0, 301.0, 300.0)
+    tries = FailedTries("gpu", "east/g5", "quota", "Limit: of 8", 2, 1.0, 200.0, "c1")
+    reader.answers.pasts[9] = Past((why,), (tries,))
     reader.answers.rows["9"] = [HistoryRow(1.0, "job", "9", "completed")]
-    assert "failure" in (await reader.get("/jobs/9"))[1]
+    page = (await reader.get("/jobs/9"))[1]
+    for said in ("failure", "none in the zone", "5m00s", "east/g5", "Limit: of 8", "c1"):
+        assert said in page
 
 
 async def test_the_cookie_is_for_this_host_and_no_script(reader: Reader) -> None:

@@ -61,7 +61,8 @@ def test_a_row_of_history_of_an_earlier_release_has_no_reason_code() -> None:
             "INSERT INTO history (at, kind, record, event, detail) VALUES (1.0, 'job', '7', 'queued', 'read')"
         )
         command.upgrade(_config(connection), "0003")
-        found = read_rows_of(connection, "job", "7", 10)
+        found = read_rows_of(connection, "job", "7", 10, 2.0)
+        assert read_rows_of(connection, "job", "7", 10, 0.5) == ()
     engine.dispose()
     assert found == (HistoryRow(1.0, "job", "7", "queued", "read", ""),)
 

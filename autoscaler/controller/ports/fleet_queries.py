@@ -12,6 +12,7 @@ from autoscaler.views.grid import Grid, RepositoryView
 from autoscaler.views.jobs import JobView
 from autoscaler.views.machines import MachineView
 from autoscaler.views.overview import Overview
+from autoscaler.views.past import Past
 from autoscaler.views.status import StatusView
 
 
@@ -66,8 +67,17 @@ class FleetQueries(Protocol):
     def changes(self) -> int:
         """Return a number that grows with each change of a record."""
 
-    async def ended_job(self, job: JobId) -> JobView | None:
-        """Return a job from the store, or None if it is not kept any more. Raises: StoreError."""
+    async def ended(self, job: JobId) -> Explanation | None:
+        """Return what is known about a job from the store, or None if it is not kept any more.
+
+        Raises: StoreError.
+        """
+
+    async def past(self, job: JobId) -> Past:
+        """Return what a job waited for, and which launches failed meanwhile, as far as the history is kept.
+
+        Raises: StoreError.
+        """
 
     async def history(self, name: str) -> Sequence[HistoryRow]:
         """Return what happened to a record, oldest first.

@@ -5,6 +5,7 @@ returns all of them at the start.
 """
 
 import hashlib
+import math
 from collections.abc import Awaitable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -107,8 +108,10 @@ class Store(Protocol):
     async def find_job(self, job: JobId) -> Job | None:
         """Return a stored job, or None if its row was pruned."""
 
-    async def history(self, kind: str, record: str, limit: int = 1000) -> tuple[HistoryRow, ...]:
-        """Return the history of one record, oldest first."""
+    async def history(
+        self, kind: str, record: str, limit: int = 1000, until: Instant = math.inf
+    ) -> tuple[HistoryRow, ...]:
+        """Return the newest `limit` rows of one record that are not after `until`, oldest first."""
 
     async def prune(self, before: Instant) -> int:
         """Delete records that ended before this moment, with their history. Return the number deleted."""

@@ -12,6 +12,7 @@ from autoscaler.model.events.jobs import (
     JobReadRequested,
     RunRead,
     RunReadRequested,
+    WaitReasonsChanged,
 )
 from autoscaler.model.events.launch_requests import (
     LaunchedMachine,
@@ -105,4 +106,5 @@ __all__ = [
     "TerminationAnswered",
     "TerminationRequested",
     "TimePassed",
+    "WaitReasonsChanged",
 ]

@@ -2,10 +2,12 @@
 
 from dataclasses import dataclass
 
+from autoscaler.model.demand import DemandClass
 from autoscaler.model.events.event import Event
 from autoscaler.model.identifiers import Instant, JobId, RunnerName
 from autoscaler.model.jobs import JobState
 from autoscaler.model.run_origins import RunOrigin
+from autoscaler.model.waiting import WaitReason
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,3 +65,12 @@ class JobAbandoned(Event):
 
     id: JobId
     reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class WaitReasonsChanged(Event):
+    """Since `since`, jobs of this class have no machine on its way for these reasons; empty: all have one."""
+
+    demand: DemandClass
+    since: Instant
+    reasons: tuple[WaitReason, ...]

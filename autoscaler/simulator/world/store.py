@@ -1,6 +1,7 @@
 """A store in memory with latency. It keeps every commit, and can fail."""
 
 import asyncio
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
@@ -213,10 +214,12 @@ class MemoryStore:
         found = self.records.get(("job", str(job)))
         return copied(found) if isinstance(found, Job) else None
 
-    async def history(self, kind: str, record: str, limit: int = 1000) -> tuple[HistoryRow, ...]:
+    async def history(
+        self, kind: str, record: str, limit: int = 1000, until: Instant = math.inf
+    ) -> tuple[HistoryRow, ...]:
         """Return history rows of the commits so far."""
-        rows = [row for commit in self.commits for row in commit.history]
-        return tuple(row for row in rows if (row.kind, row.record) == (kind, record))[:limit]
+        rows = [row for commit in self.commits for row in commit.history if row.at <= until]
+        return tuple(row for row in rows if (row.kind, row.record) == (kind, record))[-limit:]
 
     async def prune(self, before: Instant) -> int:
         """Record the call, and delete nothing."""

@@ -1,0 +1,55 @@
+"""Why the jobs of a class wait, as it enters the history when it changes."""
+
+from autoscaler.controller.ports.provider_errors import ProviderError
+from autoscaler.controller.wait_recorder import LASTING
+from autoscaler.model.failures import FailureClass
+from autoscaler.model.identifiers import JobId
+from autoscaler.model.jobs import JobState
+from tests.controller.agents import queue, say
+from tests.controller.controllers import Controller, World
+from tests.controller.virtual_time import on_virtual_time
+
+
+async def reasons(controller: Controller, world: World) -> list[tuple[str, str]]:
+    job = controller.state.jobs[JobId(1)]
+    assert job.demand is not None
+    return [(row.event, row.code) for row in await world.store.history("demand", job.demand.text)]
+
+
+@on_virtual_time
+async def test_a_reason_is_recorded_once_it_lasts() -> None:
+    world = World()
+    controller = Controller(world)
+    await controller.resume()
+    refused = ProviderError(FailureClass.CAPACITY, "Insufficient", "none in the zone")
+    world.east.launch_script.append(refused)
+    await queue(controller, 1)
+    await controller.turn()
+    assert await reasons(controller, world) == [("served", "")]
+    await controller.turn()
+    await controller.turn(then=LASTING)
+    await controller.turn()
+    assert await reasons(controller, world) == [("served", ""), ("blocked", "capacity")]
+
+
+@on_virtual_time
+async def test_a_finished_job_that_only_the_store_has_says_what_was_tried() -> None:
+    world = World()
+    controller = Controller(world)
+    await controller.resume()
+    refused = ProviderError(FailureClass.CAPACITY, "Insufficient", "none in the zone")
+    world.east.launch_script.append(refused)
+    await queue(controller, 1)
+    await controller.turn()
+    await controller.turn(then=LASTING)
+    await controller.turn()
+    await say(controller, 1, JobState.COMPLETED)
+    await controller.intake.apply_waiting()
+    del controller.state.jobs[JobId(1)]
+    past = await controller.queries.past(JobId(1))
+    assert [one.code for one in past.waited_for] == ["capacity"]
+    (failed,) = past.failed_launches
+    assert (failed.code, failed.message) == ("capacity", "Insufficient: none in the zone")
+    explained = await controller.queries.ended(JobId(1))
+    assert explained is not None
+    assert (explained.skus, explained.tried) == (("gpu",), ())
