@@ -123,7 +123,8 @@ def test_labels_are_explained_for_a_repository(waiting: Controller) -> None:
     good = waiting.run("explain", "gpu", "self-hosted", "--repository", "acme/widgets").stdout
     assert "A job of acme/widgets with the labels gpu, self-hosted runs on: gpu." in good
     bad = waiting.run("explain", "gpuu", "--repository", "acme/widgets").stdout
-    assert "no SKU has all of the labels gpuu; the nearest SKU is gpu." in bad
+    said = "no SKU has all of the labels gpuu; the label gpuu is close to gpu, which exists; "
+    assert f"{said}the nearest SKU is gpu." in bad
     incomplete = waiting.run("explain", "gpu")
     assert incomplete.exit_code == 2
     assert "--repository" in incomplete.stderr

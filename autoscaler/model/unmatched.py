@@ -51,7 +51,22 @@ def nearest_sku(catalogue: Catalogue, labels: Iterable[str]) -> SkuName | None:
     if best is not None and shared[best]:
         return best
     offered = {label: sku.name for sku in catalogue.skus.values() for label in sku.labels}
-    generic = {label for sku in catalogue.skus.values() for label in sku.offered_labels}
-    unknown = max(sorted(wanted - generic), key=len, default="")
-    found = get_close_matches(unknown, offered, n=1, cutoff=_CLOSE)
+    found = get_close_matches(_unknown(catalogue, wanted), offered, n=1, cutoff=_CLOSE)
     return offered[found[0]] if found else None
+
+
+def close_label(catalogue: Catalogue, labels: Iterable[str]) -> tuple[str, str] | None:
+    """Return a label of a job that no SKU has, and the label of a SKU that comes closest to it.
+
+    None if each label is one of a SKU, or if none comes close. Compares one label, as `nearest_sku` does.
+    """
+    unknown = _unknown(catalogue, frozenset(normalise_labels(labels)))
+    known = {label for sku in catalogue.skus.values() for label in sku.offered_labels}
+    found = get_close_matches(unknown, sorted(known), n=1, cutoff=_CLOSE)
+    return (unknown, found[0]) if found else None
+
+
+def _unknown(catalogue: Catalogue, wanted: frozenset[str]) -> str:
+    """Return the longest of these labels that no SKU has, or an empty text."""
+    known = {label for sku in catalogue.skus.values() for label in sku.offered_labels}
+    return max(sorted(wanted - known), key=len, default="")

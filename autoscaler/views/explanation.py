@@ -29,7 +29,7 @@ from autoscaler.model.operator_holds import (
     provider_target,
     sku_target,
 )
-from autoscaler.model.unmatched import Unmatched, nearest_sku, why_unmatched
+from autoscaler.model.unmatched import Unmatched, close_label, nearest_sku, why_unmatched
 from autoscaler.views.jobs import JobView, view_of
 from autoscaler.views.next_event import NextEvent, next_event
 from autoscaler.views.waits import Reasons
@@ -106,7 +106,7 @@ def explain_labels(fleet: Fleet, repository: str, labels: Sequence[str]) -> Expl
 
 
 def unmatched(catalogue: Catalogue, repository: str, labels: Sequence[str]) -> str:
-    """Return why no SKU serves a job, with the SKU that was probably meant."""
+    """Return why no SKU serves a job, with the label and the SKU that were probably meant."""
     if scope_of(catalogue, repository) is None:
         return f"no scope in github.scopes covers {repository}"
     why = why_unmatched(catalogue, repository, labels)
@@ -116,7 +116,9 @@ def unmatched(catalogue: Catalogue, repository: str, labels: Sequence[str]) -> s
         return f"no SKU with these labels admits {repository} (see access)"
     meant = nearest_sku(catalogue, labels)
     hint = f"; the nearest SKU is {meant}" if meant is not None else ""
-    return f"no SKU has all of the labels {', '.join(labels)}{hint}"
+    close = close_label(catalogue, labels)
+    typo = f"; the label {close[0]} is close to {close[1]}, which exists" if close else ""
+    return f"no SKU has all of the labels {', '.join(labels)}{typo}{hint}"
 
 
 def offerings_of(fleet: Fleet, skus: Sequence[SkuName]) -> Iterator[OptionView]:

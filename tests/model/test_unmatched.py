@@ -6,7 +6,7 @@ import pytest
 
 from autoscaler.model.catalogue import Access, Catalogue, Scope
 from autoscaler.model.demand import classify
-from autoscaler.model.unmatched import Unmatched, nearest_sku, why_unmatched
+from autoscaler.model.unmatched import Unmatched, close_label, nearest_sku, why_unmatched
 from tests.planner.fleets import catalogue, sku
 
 LARGE = "linux.g5.4xlarge.nvidia.gpu"
@@ -95,3 +95,22 @@ def test_the_sku_with_the_closest_labels_is_found(
 
 def test_without_skus_no_closest_sku_is_found() -> None:
     assert nearest_sku(replace(fleet(), skus={}), ("gpu",)) is None
+
+
+@pytest.mark.parametrize(
+    ("labels", "close"),
+    [
+        (("linux.g5.4xlrage.nvidia.gpu",), ("linux.g5.4xlrage.nvidia.gpu", LARGE)),
+        (("self-hosted", "linux", "Fats"), ("fats", "fast")),
+        ((LARGE, "a10gg"), ("a10gg", "a10g")),
+        (("self-hostd", LARGE), ("self-hostd", "self-hosted")),
+        ((SMALL,), None),
+        (("a10g", "fast"), None),
+        (("macos-of-ours",), None),
+        ((), None),
+    ],
+)
+def test_a_label_that_is_close_to_an_existing_one_is_named_with_it(
+    labels: tuple[str, ...], close: tuple[str, str] | None
+) -> None:
+    assert close_label(fleet(), labels) == close

@@ -113,7 +113,10 @@ def test_labels_of_no_sku_name_the_nearest_one() -> None:
     world = World()
     found = explain_labels(world.fleet(), "acme/widgets", ["gpuu"])
     assert found.skus == ()
-    assert found.unmatched == "no SKU has all of the labels gpuu; the nearest SKU is gpu"
+    assert found.unmatched == (
+        "no SKU has all of the labels gpuu; the label gpuu is close to gpu, which exists; "
+        "the nearest SKU is gpu"
+    )
     several = explain_labels(world.fleet(), "acme/widgets", ["gpuu", "large"])
     assert several.unmatched.startswith("no SKU has all of the labels gpuu, large")
     assert "no scope" in explain_labels(world.fleet(), "other/repo", ["gpu"]).unmatched
