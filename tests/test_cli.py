@@ -145,6 +145,7 @@ def test_help_imports_only_what_it_needs() -> None:
         "commands = {'autoscaler.operator_commands', 'autoscaler.operator_commands.commands'}\n"
         "commands |= {'autoscaler.operator_commands.job_shell', 'autoscaler.operator_commands.usage'}\n"
         "commands.add('autoscaler.operator_commands.image_bake')\n"
+        "commands.add('autoscaler.operator_commands.json_output')\n"
         "commands |= {'autoscaler.images', 'autoscaler.images.commands', 'autoscaler.images.recipes'}\n"
         "commands |= {'autoscaler.images.publishing', 'autoscaler.operator_commands.queries'}\n"
         "commands |= {f'autoscaler.operator_commands.{name}' for name in ('alerts', 'arguments', 'holds')}\n"

@@ -496,3 +496,31 @@ def test_an_unusable_ca_file_is_reported_with_its_key(tmp_path: Path) -> None:
     result = CliRunner().invoke(commands, ["unverified", "--config", str(file)])
     assert result.exit_code == 2
     assert f"{file}:7: server.tls.ca_file: cannot be used: No such file" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "keys"),
+    [
+        (["unverified"], 1, {"unverified", "total", "providers_not_listed"}),
+        (["terminate", "i-1"], 0, {"machine"}),
+        (["adopt", "01d01d01"], 0, {"installation"}),
+        (["close-circuit", "gpu"], 0, {"sku"}),
+        (["pause", "gpu"], 0, {"target", "done", "next"}),
+        (["drain", "gpu"], 0, {"target", "done", "next"}),
+        (["quarantine", "i-1"], 0, {"target", "done", "next"}),
+        (["resume", "gpu"], 0, {"target", "done", "next"}),
+        (["reload"], 0, {"changed", "done"}),
+    ],
+)
+def test_each_command_prints_the_answer_as_json(
+    controller: Controller, arguments: list[str], status: int, keys: set[str]
+) -> None:
+    result = controller.run(*arguments, "--json")
+    assert (result.exit_code, set(json.loads(result.stdout))) == (status, keys), result.output
+
+
+def test_a_refusal_is_no_json(controller: Controller) -> None:
+    refused = controller.run("terminate", "i-busy", "--json")
+    assert refused.exit_code == 1
+    assert "{" not in refused.stdout
+    assert "it is at work" in refused.stderr

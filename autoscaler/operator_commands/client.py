@@ -62,8 +62,8 @@ class OperatorClient:
             _NoRedirect(), _proxies(), urllib.request.HTTPSHandler(context=_trust(configuration))
         )
 
-    def unverified(self) -> tuple[list[dict[str, Any]], int, list[str]]:
-        """Return the unverified machines, their total number, and the providers not listed yet.
+    def unverified(self) -> dict[str, Any]:
+        """Return `unverified` machines, their `total` number, and the `providers_not_listed` yet.
 
         Raises OperatorRequestFailedError.
         """
@@ -75,23 +75,20 @@ class OperatorClient:
             isinstance(found, list) and isinstance(total, int) and isinstance(not_listed, list)
         ):
             raise OperatorRequestFailedError(f"{self._url} is not a controller of this version")
-        return found, total, [str(name) for name in not_listed]
+        return reply
 
-    def terminate(self, machine: str, *, force: bool) -> str:
-        """Terminate a machine; return its id. Raises OperatorRequestFailedError."""
-        reply = self._ask(
-            "POST", f"/admin/machines/{quote(machine, safe='')}/terminate", {"force": force}
-        )
-        return str(reply.get("machine"))
+    def terminate(self, machine: str, *, force: bool) -> dict[str, Any]:
+        """Terminate a machine; return the answer. Raises OperatorRequestFailedError."""
+        path = f"/admin/machines/{quote(machine, safe='')}/terminate"
+        return self._ask("POST", path, {"force": force})
 
-    def adopt(self, installation: str, *, force: bool) -> str:
-        """Adopt an installation; return its ID. Raises OperatorRequestFailedError."""
-        body = {"installation": installation, "force": force}
-        return str(self._ask("POST", "/admin/adopt", body).get("installation"))
+    def adopt(self, installation: str, *, force: bool) -> dict[str, Any]:
+        """Adopt an installation; return the answer. Raises OperatorRequestFailedError."""
+        return self._ask("POST", "/admin/adopt", {"installation": installation, "force": force})
 
-    def close_circuit(self, sku: str) -> str:
-        """Close a SKU's circuit breaker; return the SKU. Raises OperatorRequestFailedError."""
-        return str(self._ask("POST", f"/admin/circuits/{quote(sku, safe='')}/close", {}).get("sku"))
+    def close_circuit(self, sku: str) -> dict[str, Any]:
+        """Close a SKU's circuit breaker; return the answer. Raises OperatorRequestFailedError."""
+        return self._ask("POST", f"/admin/circuits/{quote(sku, safe='')}/close", {})
 
     def hold(self, request: str, target: str) -> dict[str, Any]:
         """Pause, drain, quarantine or resume a target; return the answer. Raises OperatorRequestFailedError."""

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from autoscaler.operator_commands.arguments import usable_name
+from autoscaler.operator_commands.json_output import Json, print_json
 
 if TYPE_CHECKING:
     from autoscaler.operator_commands.client import OperatorClient
@@ -38,7 +39,9 @@ _NOT_LISTED = (
 )
 
 
-def unverified(config: Config, url: Url = None, token_file: TokenFile = None) -> None:
+def unverified(
+    config: Config, as_json: Json = False, url: Url = None, token_file: TokenFile = None
+) -> None:
     """List unverified machines, on which a job may be running.
 
     The controller cannot prove whether a job runs on these machines. It counts them in its limits and does
@@ -47,16 +50,12 @@ def unverified(config: Config, url: Url = None, token_file: TokenFile = None) ->
     a provider's machines since its start.
     """
     with connected(config, url, token_file) as client:
-        found, total, not_listed = client.unverified()
-    for one in found:
-        typer.echo(_line(one))
-    if total > len(found):
-        typer.echo(f"... and {total - len(found)} more")
-    for name in not_listed:
-        typer.echo(f"provider {_plain(name)}: {_NOT_LISTED}", err=True)
-    if not total and not not_listed:
-        typer.echo("no unverified machines", err=True)
-    raise typer.Exit(1 if total or not_listed else 0)
+        answer = client.unverified()
+    if as_json:
+        print_json(answer)
+    else:
+        _print_unverified(answer)
+    raise typer.Exit(1 if answer["total"] or answer["providers_not_listed"] else 0)
 
 
 def terminate(
@@ -72,6 +71,7 @@ def terminate(
     force: Annotated[
         bool, typer.Option("--force", help="Terminate the machine even if it may be running a job.")
     ] = False,
+    as_json: Json = False,
     url: Url = None,
     token_file: TokenFile = None,
 ) -> None:
@@ -82,8 +82,11 @@ def terminate(
     the reason. --force terminates the machine, and fails its job.
     """
     with connected(config, url, token_file) as client:
-        terminated = client.terminate(machine, force=force)
-        typer.echo(f"machine {_plain(terminated)} is being terminated")
+        answer = client.terminate(machine, force=force)
+    if as_json:
+        print_json(answer)
+    else:
+        typer.echo(f"machine {_plain(str(answer.get('machine')))} is being terminated")
 
 
 def adopt(
@@ -96,6 +99,7 @@ def adopt(
         bool,
         typer.Option("--force", help="Adopt the ID even if this store has machines of its own."),
     ] = False,
+    as_json: Json = False,
     url: Url = None,
     token_file: TokenFile = None,
 ) -> None:
@@ -106,8 +110,12 @@ def adopt(
     ID of a controller that runs.
     """
     with connected(config, url, token_file) as client:
-        adopted = client.adopt(installation, force=force)
-        typer.echo(f"installation {_plain(adopted)} now belongs to this fleet")
+        answer = client.adopt(installation, force=force)
+    if as_json:
+        print_json(answer)
+    else:
+        adopted = _plain(str(answer.get("installation")))
+        typer.echo(f"installation {adopted} now belongs to this fleet")
 
 
 def close_circuit(
@@ -118,6 +126,7 @@ def close_circuit(
             metavar="SKU", callback=usable_name, help="A SKU whose circuit breaker is open."
         ),
     ],
+    as_json: Json = False,
     url: Url = None,
     token_file: TokenFile = None,
 ) -> None:
@@ -127,7 +136,11 @@ def close_circuit(
     circuit breaker opens again.
     """
     with connected(config, url, token_file) as client:
-        typer.echo(f"circuit breaker of {_plain(client.close_circuit(sku))} closed")
+        answer = client.close_circuit(sku)
+    if as_json:
+        print_json(answer)
+    else:
+        typer.echo(f"circuit breaker of {_plain(str(answer.get('sku')))} closed")
 
 
 @contextmanager
@@ -157,6 +170,20 @@ def connected(config: Path, url: str | None, token_file: Path | None) -> "Iterat
     except OperatorRequestFailedError as error:
         typer.echo(_plain(str(error)), err=True)
         raise typer.Exit(1) from None
+
+
+def _print_unverified(answer: dict[str, Any]) -> None:
+    found, total, not_listed = (
+        answer[key] for key in ("unverified", "total", "providers_not_listed")
+    )
+    for one in found:
+        typer.echo(_line(one))
+    if total > len(found):
+        typer.echo(f"... and {total - len(found)} more")
+    for name in not_listed:
+        typer.echo(f"provider {_plain(str(name))}: {_NOT_LISTED}", err=True)
+    if not total and not not_listed:
+        typer.echo("no unverified machines", err=True)
 
 
 def _line(one: dict[str, Any]) -> str:

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from autoscaler.operator_commands.commands import Config, TokenFile, Url, connected
-from autoscaler.operator_commands.queries import Json
+from autoscaler.operator_commands.json_output import Json, print_json
 
 MAX_FILE_BYTES = 2**20
 
@@ -28,7 +28,6 @@ def plan(
     changes nothing, and reads no file that the changed one names.
     """
     from autoscaler.operator_commands import pages
-    from autoscaler.operator_commands.queries import print_json
 
     try:
         with against.open("rb") as file:
@@ -44,7 +43,9 @@ def plan(
         pages.print_preview(found)
 
 
-def reload(config: Config, url: Url = None, token_file: TokenFile = None) -> None:
+def reload(
+    config: Config, as_json: Json = False, url: Url = None, token_file: TokenFile = None
+) -> None:
     """Apply a changed fleet.yaml without a restart.
 
     Does what SIGHUP does: the controller reads its fleet.yaml again. It refuses a file that `check` refuses,
@@ -54,6 +55,9 @@ def reload(config: Config, url: Url = None, token_file: TokenFile = None) -> Non
 
     with connected(config, url, token_file) as client, _problems_of(None):
         found = client.reload()
+    if as_json:
+        print_json(found)
+        return
     for key in found["changed"]:
         typer.echo(f"changed: {plain(key)}")
     typer.echo(plain(found["done"]))

@@ -6,6 +6,7 @@ import typer
 
 from autoscaler.operator_commands.arguments import usable_name
 from autoscaler.operator_commands.commands import Config, TokenFile, Url, connected
+from autoscaler.operator_commands.json_output import Json, print_json
 
 Group = Annotated[
     str,
@@ -41,46 +42,73 @@ Held = Annotated[
 ]
 
 
-def pause(config: Config, target: Group, url: Url = None, token_file: TokenFile = None) -> None:
+def pause(
+    config: Config,
+    target: Group,
+    as_json: Json = False,
+    url: Url = None,
+    token_file: TokenFile = None,
+) -> None:
     """Stop launches of a SKU, at a provider or in the fleet.
 
     They stop until `autoscaler resume`. Jobs wait with the code `paused`. Machines that exist run jobs as
     before.
     """
-    _hold("pause", config, target, url, token_file)
+    _hold("pause", config, target, url, token_file, as_json=as_json)
 
 
-def drain(config: Config, target: Drained, url: Url = None, token_file: TokenFile = None) -> None:
+def drain(
+    config: Config,
+    target: Drained,
+    as_json: Json = False,
+    url: Url = None,
+    token_file: TokenFile = None,
+) -> None:
     """Give machines no further job, and terminate idle ones.
 
     Draining a SKU or a provider does this to each of its machines, and pauses it. No running job is stopped.
     """
-    _hold("drain", config, target, url, token_file)
+    _hold("drain", config, target, url, token_file, as_json=as_json)
 
 
 def quarantine(
-    config: Config, machine: OneMachine, url: Url = None, token_file: TokenFile = None
+    config: Config,
+    machine: OneMachine,
+    as_json: Json = False,
+    url: Url = None,
+    token_file: TokenFile = None,
 ) -> None:
     """Keep a machine without a job for inspection.
 
     The machine gets no job. The controller keeps it for the `lifetime` of its SKU, or until `autoscaler
     terminate` or `autoscaler resume`. A machine with a runner cannot be quarantined: it powers itself off.
     """
-    _hold("quarantine", config, machine, url, token_file)
+    _hold("quarantine", config, machine, url, token_file, as_json=as_json)
 
 
-def resume(config: Config, target: Held, url: Url = None, token_file: TokenFile = None) -> None:
+def resume(
+    config: Config,
+    target: Held,
+    as_json: Json = False,
+    url: Url = None,
+    token_file: TokenFile = None,
+) -> None:
     """End a pause, drain or quarantine.
 
     A machine that is already being terminated does not come back.
     """
-    _hold("resume", config, target, url, token_file)
+    _hold("resume", config, target, url, token_file, as_json=as_json)
 
 
-def _hold(request: str, config: Config, target: str, url: Url, token_file: TokenFile) -> None:
+def _hold(
+    request: str, config: Config, target: str, url: Url, token_file: TokenFile, *, as_json: bool
+) -> None:
     from autoscaler.operator_commands.tables import plain
 
     with connected(config, url, token_file) as client:
         answer = client.hold(request, target)
+    if as_json:
+        print_json(answer)
+        return
     typer.echo(plain(answer.get("done")))
     typer.echo(f"next: {plain(answer.get('next'))}")

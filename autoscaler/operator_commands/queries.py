@@ -1,15 +1,14 @@
 """The commands that ask a running controller: status, jobs, machines, history and explain."""
 
-import json
 from types import ModuleType
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from autoscaler.operator_commands.arguments import job_number, labels_of, usable_name
 from autoscaler.operator_commands.commands import Config, TokenFile, Url, connected
+from autoscaler.operator_commands.json_output import Json, print_json
 
-Json = Annotated[bool, typer.Option("--json", help="Print the controller's answer as JSON.")]
 OfSku = Annotated[str | None, typer.Option("--sku", metavar="SKU", help="Only of this SKU.")]
 Limit = Annotated[int, typer.Option(min=1, max=250, help="Maximum number of rows.")]
 
@@ -139,8 +138,3 @@ def _pages() -> ModuleType:
     from autoscaler.operator_commands import pages
 
     return pages
-
-
-def print_json(answer: dict[str, Any]) -> None:
-    """Print an answer of the controller."""
-    typer.echo(json.dumps(answer, indent=2))
