@@ -52,7 +52,7 @@ _WAITING = Row(
     (
         Panel(
             "Waiting jobs by reason",
-            "Reason codes are explained in docs/operations.md.",
+            "Reason codes are explained in docs/runbooks/reasons.md.",
             (
                 Query(
                     "sum by (sku, reason) (autoscaler_jobs_waiting_by_reason) > 0",

@@ -9,7 +9,7 @@ _JOBS = Row(
     (
         Panel(
             "Waiting jobs by reason",
-            "Reason codes are explained in docs/operations.md.",
+            "Reason codes are explained in docs/runbooks/reasons.md.",
             (
                 Query(
                     f"sum by (reason) (autoscaler_jobs_waiting_by_reason{_CHOSEN}) > 0",

@@ -10,6 +10,7 @@ from typer.main import get_command
 
 from autoscaler.cli import commands
 from autoscaler.config import load, not_in_force
+from autoscaler.console.faults import RUNBOOK_OF
 from autoscaler.model.changes import Record
 from autoscaler.model.deliveries import DeliveryAnswer
 from autoscaler.model.failures import FailureClass
@@ -17,6 +18,7 @@ from autoscaler.model.interruptions import Rerun
 from autoscaler.model.jobs import Job
 from autoscaler.model.launch_requests import LaunchRequest
 from autoscaler.model.machines import Machine, TerminationReason
+from autoscaler.model.operator_holds import HoldKind
 from autoscaler.model.runners import Runner
 from autoscaler.model.transitions import INITIAL_STATES, TRANSITIONS
 from autoscaler.model.waiting import WaitCode
@@ -251,6 +253,7 @@ def test_all_ten_rules_name_existing_tests() -> None:
         )
 
 
+REASONS = (ROOT / "docs" / "runbooks" / "reasons.md").read_text()
 OPERATIONS = (ROOT / "docs" / "operations.md").read_text()
 
 
@@ -263,29 +266,30 @@ def signs() -> set[str]:
     return {word for cell in cells for word in WORD.findall(cell)}
 
 
-def test_operations_explains_every_reason_code_of_a_waiting_job() -> None:
-    text = section(OPERATIONS, "A job waits")
-    codes = {code.value for code in WaitCode}
-    assert codes - set(WORD.findall(text)) == set()
-    in_rows = [word for row in table(OPERATIONS, "A job waits") for word in WORD.findall(row[0])]
-    assert len(in_rows) == len(set(in_rows))
-    assert ANCHOR.findall(text) == [f"wait-{code}" for code in in_rows]
-    assert set(in_rows) <= codes
-
-
 @pytest.mark.parametrize(
-    ("title", "prefix", "codes"),
+    ("words", "codes"),
     [
-        ("A launch fails", "launch", FailureClass),
-        ("A machine ends", "end", TerminationReason),
-        ("A webhook is refused", "delivery", DeliveryAnswer),
+        ("A job waits", set(WaitCode)),
+        ("A launch fails", set(FailureClass)),
+        ("A machine ends", set(TerminationReason)),
+        ("A webhook is answered", set(DeliveryAnswer)),
+        ("An operator's hold", set(HoldKind)),
+        (
+            "A fault of the fleet",
+            set(RUNBOOK_OF) - set(WaitCode) - set(FailureClass) - set(TerminationReason),
+        ),
     ],
 )
-def test_operations_has_one_row_with_an_anchor_for_each_reason_code(
-    title: str, prefix: str, codes: type[StrEnum]
-) -> None:
-    cells = [row[0] for row in table(OPERATIONS, title)]
-    assert cells == [f'<a id="{prefix}-{code}"></a>`{code}`' for code in codes]
+def test_each_reason_code_is_explained_under_its_heading(words: str, codes: set[str]) -> None:
+    sections = REASONS.split("\n## ")[1:]
+    explained = {text.partition("\n")[0] for text in sections if f"\n- **{words}:**" in text}
+    assert explained == {str(code) for code in codes}
+
+
+def test_the_headings_of_the_reason_codes_are_the_codes() -> None:
+    lists = (WaitCode, FailureClass, TerminationReason, DeliveryAnswer, HoldKind, RUNBOOK_OF)
+    headings = HEADING.findall(REASONS)[1:]
+    assert headings == sorted({str(code) for codes in lists for code in codes})
 
 
 @pytest.mark.parametrize("codes", [WaitCode, FailureClass, TerminationReason, DeliveryAnswer])

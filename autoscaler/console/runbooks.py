@@ -10,6 +10,9 @@ from markupsafe import Markup
 _LINK = re.compile(r"\[([^\]]*)\]\((?!https://)[^)\s]*\)")
 """A link to another document of the project, which the console does not serve."""
 
+_CODE = re.compile(r"<h2>([a-z_]+)</h2>")
+"""The heading of a reason code, to which the pages link."""
+
 
 @dataclass(frozen=True, slots=True)
 class Runbook:
@@ -20,7 +23,7 @@ class Runbook:
 
 
 def read_runbooks() -> dict[str, Runbook]:
-    """Return all runbooks by the name of their alert."""
+    """Return all runbooks by the name of their alert, and `reasons` with the reason codes."""
     folder = files("autoscaler.console") / "runbooks"
     names = (file.name for file in folder.iterdir() if file.name.endswith(".md"))
     return {
@@ -34,5 +37,5 @@ def _runbook(text: str) -> Runbook:
     heading, _, rest = text.partition("\n")
     # The page has an h1 of its own, so that `## Look` becomes its h2.
     parser = MarkdownIt("commonmark", {"html": False})
-    html = parser.render(_LINK.sub(r"\1", rest))
+    html = _CODE.sub(r'<h2 id="\1">\1</h2>', parser.render(_LINK.sub(r"\1", rest)))
     return Runbook(heading.removeprefix("# ").strip(), Markup(html))  # noqa: S704 - our own documents
