@@ -31,7 +31,6 @@ from autoscaler.model.identifiers import (
     InstallationId,
     Instant,
     ProviderMachineId,
-    ProviderName,
     RunnerName,
     Seconds,
     SkuName,
@@ -166,15 +165,25 @@ class ListedProvider(Terms):
 class FullFleet:
     """One controller process with a crowd to take over. Made inside the loop that it runs in.
 
-    `parse` reads the bodies of deliveries: by default, those of `deliver`.
+    `parse` reads the bodies of deliveries: by default, those of `deliver`. `repositories` are those with
+    metrics of their own.
     """
 
-    def __init__(self, crowd: Crowd, scale: float, pace: Pace, parse: Parse = parse) -> None:
+    def __init__(
+        self,
+        crowd: Crowd,
+        scale: float,
+        pace: Pace,
+        parse: Parse = parse,
+        repositories: Sequence[str] = (),
+    ) -> None:
         self._crowd = crowd
         self.clock = FastClock(scale, time.monotonic())
         self._pace = pace
         self._parse = parse
         self._ledger: Ledger = crowded(crowd)
+        self.skus = tuple(self._ledger.state.catalogue.skus)
+        self.telemetry = PrometheusTelemetry(self.skus, [EAST], "benchmark", repositories)
         self._jobs = crowd.jobs + crowd.machines + 1
         self.actions = HostedActions(self.clock.now, [REPOSITORY], lambda _: None)
         self._process: ControllerProcess | None = None
@@ -291,13 +300,12 @@ class FullFleet:
         catalogue, clock = self._ledger.state.catalogue, self.clock
         github = CountedGitHub(self.actions, clock.now, CALLS_AN_HOUR, always_counts=False)
         machines = tuple(self._ledger.state.machines.values())
-        providers: list[ProviderName] = [EAST]
         return Ports(
             clock=clock,
             pacing=clock,
             background=clock,
             ids=SequentialIds(),
-            telemetry=PrometheusTelemetry(catalogue.skus, providers, "benchmark"),
+            telemetry=self.telemetry,
             store=store,
             readings=store,
             github=github,

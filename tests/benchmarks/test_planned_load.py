@@ -1,8 +1,9 @@
 """The benchmark of deliveries beside a planned fleet runs a whole controller."""
 
 import asyncio
+from dataclasses import replace
 
-from benchmarks.planned_load import Load, measure
+from benchmarks.planned_load import Load, compared, measure
 
 
 def test_every_delivery_of_the_load_is_accepted_and_counted() -> None:
@@ -24,3 +25,7 @@ def test_every_delivery_of_the_load_is_accepted_and_counted() -> None:
     assert 0.0 < found.loop_cpu_us < found.controller_cpu_us
     assert found.scrape_max_ms > 0.0
     assert found.page_max_ms > 0.0
+    assert found.series > 300
+    assert [wanted for _, _, wanted, _ in compared(found)] == [50.0, 0.0, 200.0, 300.0, 5000.0]
+    over = replace(found, durable_p99_ms=50.1, series=5000)
+    assert [is_ok for *_, is_ok in compared(over)][0::4] == [False, True]
