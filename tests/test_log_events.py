@@ -1,10 +1,10 @@
-"""docs/operations.md explains every warning and error that the controller logs."""
+"""docs/operations.md and the reason codes explain every warning and error that the controller logs."""
 
 import re
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-PAGE = ROOT / "docs" / "operations.md"
+PAGES = (ROOT / "docs" / "operations.md", ROOT / "docs" / "runbooks" / "reasons.md")
 
 LOGGED = re.compile(
     r"\b(?:_log\.(?:warning|error|exception|critical)|_refusals\.note)\(\s*([^\s,)]+)"
@@ -35,8 +35,8 @@ def test_every_event_of_a_warning_or_an_error_is_a_literal() -> None:
     } == {}
 
 
-def test_the_operations_page_names_every_warning_and_error() -> None:
+def test_the_pages_for_operators_name_every_warning_and_error() -> None:
     names = {name.strip('"') for name in events()}
     assert len(names) > 50
-    explained = set(re.findall(r"`([a-z_]+)`", PAGE.read_text()))
+    explained = {word for page in PAGES for word in re.findall(r"`([a-z_]+)`", page.read_text())}
     assert sorted((names | CHOSEN) - explained) == []
