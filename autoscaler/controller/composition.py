@@ -146,7 +146,8 @@ class Controller:
         self.releaser = RegistrationReleaser(journal, ports.github, self.registrar, self.effects)
         self.github_reader = GitHubReader(journal, ports.github)
         self.launcher = Launcher(journal, providers, telemetry)
-        self.terminator = Terminator(journal, providers, ports.pacing)
+        self.console_reader = ConsoleReader(journal, providers, self.effects)
+        self.terminator = Terminator(journal, providers, self.console_reader, ports.pacing)
         self._make_tasks()
         self.bootstrap = BootstrapService(
             journal,
@@ -204,7 +205,6 @@ class Controller:
         )
         self.rerunner = Rerunner(journal, ports.reruns, background)
         self.notice_reader = NoticeReader(journal, notices, telemetry, clock)
-        self.console_reader = ConsoleReader(journal, ports.providers)
         self.circuit_watcher = CircuitWatcher(journal, ports.providers, background)
         self.github_synchronizer = GitHubSynchronizer(
             journal, ports.lists, ports.github, self.intake.load_pruned_job, telemetry, background
@@ -222,7 +222,6 @@ class Controller:
                 self.provider_opener.run,
                 self.rerunner.run,
                 *self.notice_reader.tasks,
-                *self.console_reader.tasks,
                 self.circuit_watcher.run,
                 self.github_synchronizer.run,
                 partial(self.provider_opener.read_daily, self._read_again),

@@ -2,19 +2,21 @@
 
 The output of a machine is read once: when the machine is terminated for a missed deadline, when it stopped by
 itself before it was ready, for an unknown reason, or when a container of a pod does not start. If the output
-cannot be read, the history says so. Nothing waits for the output.
+cannot be read, the history says so. A termination waits a few seconds for the output: the log of a pod is lost
+with the pod.
 """
 
 import asyncio
 import re
-from collections.abc import Mapping, Sequence
-from functools import partial
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 
 import structlog
 
+from autoscaler.controller.effects import Effects
 from autoscaler.controller.journal import Journal
 from autoscaler.controller.log_fields import machine_fields
-from autoscaler.controller.poller import PeriodicTask
 from autoscaler.controller.ports.provider import (
     MOST_CONSOLE,
     OutcomeUnknownError,
@@ -32,6 +34,12 @@ SHOWN = 2000
 
 PATIENCE: Seconds = 10.0
 """Timeout of one read (real seconds), including the wait for EC2's rate limit."""
+
+BEFORE_TERMINATION: Seconds = 10.0
+"""How long a termination waits for the output (real seconds), including the wait for a turn."""
+
+AT_ONCE = 5
+"""Reads of a provider at once, so that one console that does not answer does not stop the others."""
 
 MOST_WAITING = 50
 """Maximum number of a provider's machines waiting for a read. A bad image may cause thousands."""
@@ -52,31 +60,38 @@ _log = structlog.get_logger(__name__)
 
 
 class ConsoleReader:
-    """Reads consoles in one task for each provider, so that a slow provider does not delay the others."""
+    """Reads consoles in the background, of each provider apart: a slow one does not delay the others."""
 
-    def __init__(self, journal: Journal, providers: Mapping[ProviderName, Provider]) -> None:
+    def __init__(
+        self, journal: Journal, providers: Mapping[ProviderName, Provider], effects: Effects
+    ) -> None:
         self._journal = journal
         self._providers = providers
-        self._waiting: dict[ProviderName, asyncio.Queue[MachineId]] = {
-            name: asyncio.Queue(MOST_WAITING) for name in providers
-        }
+        self._effects = effects
+        self._reading: dict[MachineId, asyncio.Event] = {}
+        self._waiting: Counter[ProviderName] = Counter()
+        self._turns = {name: asyncio.Semaphore(AT_ONCE) for name in providers}
         journal.on_history(self._on_history)
 
-    @property
-    def tasks(self) -> list[PeriodicTask]:
-        """One endless task for each provider."""
-        return [partial(self._read_repeatedly, name) for name in self._waiting]
+    async def wait_for(self, machine: MachineId) -> None:
+        """Wait until a machine's console has been read, for `BEFORE_TERMINATION` seconds at most.
 
-    async def _read_repeatedly(self, name: ProviderName) -> None:
-        while True:
-            await self.ask(await self._waiting[name].get())
+        Returns at once if it is not to be read.
+        """
+        reading = self._reading.get(machine)
+        if reading is not None:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(BEFORE_TERMINATION):
+                    await reading.wait()
 
-    async def ask(self, machine_id: MachineId) -> None:
+    async def _read(self, machine: Machine, instance: ProviderMachineId) -> None:
         """Read a machine's console and record its end in the history. Raises StoreError."""
-        machine = self._journal.ledger.state.machines.get(machine_id)
-        if machine is None or machine.placement.provider_id is None:
-            return
-        shown = await self._shown(self._providers[machine.provider], machine.placement.provider_id)
+        try:
+            async with self._turns[machine.provider]:
+                shown = await self._shown(self._providers[machine.provider], instance)
+        finally:
+            self._waiting[machine.provider] -= 1
+            self._reading.pop(machine.id).set()
         _log.warning(
             "machine_not_ready",
             **machine_fields(machine),
@@ -84,7 +99,7 @@ class ConsoleReader:
             reason=machine.reason,
             shown=shown,
         )
-        await self._journal.record(ConsoleRead(self._journal.now, machine_id, shown))
+        await self._journal.record(ConsoleRead(self._journal.now, machine.id, shown))
 
     async def _shown(self, provider: Provider, machine: ProviderMachineId) -> str:
         try:
@@ -97,6 +112,21 @@ class ConsoleReader:
         return readable(written) or "the console output is empty"
 
     def _on_history(self, rows: Sequence[HistoryRow]) -> None:
+        not_read: Counter[ProviderName] = Counter()
+        for machine, instance in self._unexplained(rows):
+            if self._waiting[machine.provider] >= MOST_WAITING:
+                not_read[machine.provider] += 1
+                continue
+            self._waiting[machine.provider] += 1
+            self._reading[machine.id] = asyncio.Event()
+            self._effects.start(self._read(machine, instance))
+        for provider, count in not_read.items():
+            _log.warning("consoles_not_read", provider=provider, machines=count, limit=MOST_WAITING)
+
+    def _unexplained(
+        self, rows: Sequence[HistoryRow]
+    ) -> Iterator[tuple[Machine, ProviderMachineId]]:
+        """Yield the machines of these rows whose console may explain a failure, and is not being read."""
         for row in rows:
             if row.kind != "machine" or row.event not in (
                 MachineState.TERMINATING,
@@ -104,11 +134,13 @@ class ConsoleReader:
             ):
                 continue
             machine = self._journal.ledger.state.machines.get(MachineId(row.record))
-            if machine is None or not _is_unexplained(machine, row.event):
+            if machine is None or machine.id in self._reading:
                 continue
-            waiting = self._waiting.get(machine.provider)
-            if waiting is not None and not waiting.full():
-                waiting.put_nowait(machine.id)
+            instance = machine.placement.provider_id
+            if instance is None or machine.provider not in self._providers:
+                continue
+            if _is_unexplained(machine, row.event):
+                yield machine, instance
 
 
 def readable(written: str) -> str:
@@ -131,8 +163,6 @@ def _is_unexplained(machine: Machine, event: str) -> bool:
 
     A container that ends again and again gives no other reason than its log. A pod without a node has none.
     """
-    if machine.placement.provider_id is None:
-        return False
     if event == MachineState.TERMINATING:
         return machine.termination.reason is TerminationReason.DEADLINE
     if machine.termination.reason is TerminationReason.CANNOT_START:

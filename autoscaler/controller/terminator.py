@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping
 
 import structlog
 
+from autoscaler.controller.console_reader import ConsoleReader
 from autoscaler.controller.journal import Journal
 from autoscaler.controller.log_fields import machine_fields
 from autoscaler.controller.ports.clock import Clock
@@ -22,21 +23,30 @@ class Terminator:
     """Terminates machines and records each refusal. The planner requests a refused termination again."""
 
     def __init__(
-        self, journal: Journal, providers: Mapping[ProviderName, Provider], pacing: Clock
+        self,
+        journal: Journal,
+        providers: Mapping[ProviderName, Provider],
+        console_reader: ConsoleReader,
+        pacing: Clock,
     ) -> None:
         self._journal = journal
         self._providers = providers
+        self._console_reader = console_reader
         self._pacing = pacing
         self._gathered: dict[ProviderName, list[MachineId]] = {}
 
     async def terminate(self, machine: MachineId) -> None:
-        """Terminate a machine, in one batch with others that are requested within `GATHER_FOR`."""
+        """Terminate a machine, in one batch with others that are requested within `GATHER_FOR`.
+
+        First waits for the machine's console output, if it is being read (see `ConsoleReader.wait_for`).
+        """
         provider = self._journal.ledger.state.machines[machine].provider
         if provider not in self._providers:
             error = f"provider {provider} is no longer configured"
             await self._journal.record(TerminationAnswered(self._journal.now, machine, error))
             self._report([machine])
             return
+        await self._console_reader.wait_for(machine)
         gathered = self._gathered.setdefault(provider, [])
         gathered.append(machine)
         if len(gathered) == 1:

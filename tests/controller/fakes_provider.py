@@ -233,6 +233,9 @@ class FakeProvider:
     async def console(self, machine: ProviderMachineId) -> str:
         await self.crash_point.count_call()
         self.consoles_asked.append(machine)
+        if any(machine in request for request in self.ended):
+            # As of a pod that was deleted.
+            raise ProviderError(FailureClass.UNKNOWN, "NotFound", f"{machine} does not exist")
         step = self.console_script.popleft() if self.console_script else ""
         if isinstance(step, ProviderError | OutcomeUnknownError):
             raise step

@@ -1,14 +1,21 @@
-"""The console output of a machine that did not become ready: read once, stored, and never waited for."""
+"""The console output of a machine that did not become ready: read once before its termination, and stored."""
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 
 import pytest
 from structlog.testing import capture_logs
 
-from autoscaler.controller.console_reader import HIDDEN, MOST_WAITING, PATIENCE, SHOWN, readable
+from autoscaler.controller.console_reader import (
+    AT_ONCE,
+    BEFORE_TERMINATION,
+    HIDDEN,
+    MOST_WAITING,
+    PATIENCE,
+    SHOWN,
+    readable,
+)
 from autoscaler.controller.ports.provider import MOST_CONSOLE, OutcomeUnknownError, ProviderError
+from autoscaler.controller.terminator import GATHER_FOR
 from autoscaler.model.failures import FailureClass
 from autoscaler.model.identifiers import MachineId, ProviderMachineId
 from autoscaler.model.machines import Machine, MachineState, TerminationReason
@@ -21,15 +28,9 @@ BOOT_DEADLINE = 15 * 60.0
 HEALTH_CHECK_DEADLINE = 10 * 60.0
 
 
-@asynccontextmanager
-async def asking(controller: Controller) -> AsyncIterator[None]:
-    """Run the console reader, as beside a running loop."""
-    consoles = controller.parts.console_reader
-    tasks = [asyncio.ensure_future(task()) for task in consoles.tasks]
-    yield
-    await asyncio.sleep(PATIENCE * (MOST_WAITING + 1))
-    for task in tasks:
-        task.cancel()
+async def settled(controller: Controller) -> None:
+    """Wait until no read is under way."""
+    assert await controller.effects.drain(PATIENCE * MOST_WAITING) == 0
 
 
 def one_at(controller: Controller, instance: ProviderMachineId) -> Machine:
@@ -57,11 +58,11 @@ def test_the_console_of_a_machine_that_misses_its_boot_deadline_is_kept() -> Non
         world = World()
         controller, (agent,) = await launched(world)
         world.east.console_script.append("[  1.2] Kernel panic - not syncing\r\n")
-        async with asking(controller):
-            await world.clock.sleep(BOOT_DEADLINE)
-            with capture_logs() as logs:
-                await controller.turn()
-                await asyncio.sleep(1.0)
+        await world.clock.sleep(BOOT_DEADLINE)
+        with capture_logs() as logs:
+            await controller.turn()
+            await asyncio.sleep(1.0)
+        await settled(controller)
         machine = one_at(controller, agent.instance.id)
         assert machine.termination.reason is TerminationReason.DEADLINE
         failed = ("launch_failures", "gpu", FailureClass.BOOT_DEADLINE)
@@ -79,12 +80,12 @@ def test_the_console_is_read_once_despite_repeated_terminations() -> None:
     async def scenario() -> None:
         world = World()
         controller, (agent,) = await launched(world)
-        async with asking(controller):
-            world.east.end_script.append(OutcomeUnknownError("reset"))
-            await world.clock.sleep(BOOT_DEADLINE)
-            await controller.turn()
-            await world.clock.sleep(120.0)
-            await controller.turn()
+        world.east.end_script.append(OutcomeUnknownError("reset"))
+        await world.clock.sleep(BOOT_DEADLINE)
+        await controller.turn()
+        await world.clock.sleep(120.0)
+        await controller.turn()
+        await settled(controller)
         assert len(world.east.ended) == 2
         assert world.east.consoles_asked == [agent.instance.id]
 
@@ -97,12 +98,12 @@ def test_the_console_is_read_after_other_missed_deadlines_too(late: str) -> None
     async def scenario() -> None:
         world = World()
         controller, (agent,) = await launched(world)
-        async with asking(controller):
-            await agent.attest()
-            if late == "ready":
-                await agent.health_checks()
-            await world.clock.sleep(HEALTH_CHECK_DEADLINE)
-            await controller.turn()
+        await agent.attest()
+        if late == "ready":
+            await agent.health_checks()
+        await world.clock.sleep(HEALTH_CHECK_DEADLINE)
+        await controller.turn()
+        await settled(controller)
         assert await reported(world, agent.machine) == ["the console output is empty"]
 
     scenario()
@@ -119,11 +120,11 @@ def test_the_console_of_a_machine_that_shuts_down_before_it_is_ready_is_read() -
         world = World()
         controller, (agent,) = await launched(world)
         world.east.console_script.append("no agent on this image")
-        async with asking(controller):
-            agent.instance.leaving = True
-            await controller.poller.list_machines(EAST)
-            agent.instance.terminated = True
-            await controller.poller.list_machines(EAST)
+        agent.instance.leaving = True
+        await controller.poller.list_machines(EAST)
+        agent.instance.terminated = True
+        await controller.poller.list_machines(EAST)
+        await settled(controller)
         machine = one_at(controller, agent.instance.id)
         assert (machine.state, machine.failure) == (MachineState.TERMINATED, FailureClass.UNKNOWN)
         assert await reported(world, machine.id) == ["no agent on this image"]
@@ -143,12 +144,12 @@ def test_the_log_of_a_pod_whose_container_does_not_start_is_read_once() -> None:
         world = World()
         controller, (agent,) = await launched(world)
         world.east.console_script.append("missing entries in /etc/subuid")
-        async with asking(controller):
-            agent.instance.cannot_start = True
-            agent.instance.reason = "CrashLoopBackOff: container dind: back-off 40s"
-            agent.instance.failure = FailureClass.CONFIGURATION
-            await controller.poller.list_machines(EAST)
-            await controller.turn()
+        agent.instance.cannot_start = True
+        agent.instance.reason = "CrashLoopBackOff: container dind: back-off 40s"
+        agent.instance.failure = FailureClass.CONFIGURATION
+        await controller.poller.list_machines(EAST)
+        await controller.turn()
+        await settled(controller)
         machine = one_at(controller, agent.instance.id)
         assert machine.termination.reason is TerminationReason.CANNOT_START
         assert await reported(world, machine.id) == ["missing entries in /etc/subuid"]
@@ -163,24 +164,54 @@ def test_the_console_is_not_read_if_the_machines_failure_has_a_reason(why: str) 
     async def scenario() -> None:
         world = World()
         controller, (agent,) = await launched(world)
-        async with asking(controller):
-            if why == "no node":
-                agent.instance.cannot_start = True
-                agent.instance.reason = "Unschedulable: 0/1 nodes are available"
-                agent.instance.failure = FailureClass.CAPACITY
-            elif why == "quota":
-                agent.instance.terminated = True
-                agent.instance.reason = "Client.VolumeLimitExceeded: words"
-                agent.instance.failure = FailureClass.QUOTA
-            elif why == "health-checks":
-                await agent.attest()
-                await agent.health_checks(passed=False)
-            else:
-                await agent.make_ready()
-                agent.instance.terminated = True
-            await controller.poller.list_machines(EAST)
-            await controller.turn()
+        if why == "no node":
+            agent.instance.cannot_start = True
+            agent.instance.reason = "Unschedulable: 0/1 nodes are available"
+            agent.instance.failure = FailureClass.CAPACITY
+        elif why == "quota":
+            agent.instance.terminated = True
+            agent.instance.reason = "Client.VolumeLimitExceeded: words"
+            agent.instance.failure = FailureClass.QUOTA
+        elif why == "health-checks":
+            await agent.attest()
+            await agent.health_checks(passed=False)
+        else:
+            await agent.make_ready()
+            agent.instance.terminated = True
+        await controller.poller.list_machines(EAST)
+        await controller.turn()
+        await settled(controller)
         assert world.east.consoles_asked == []
+
+    scenario()
+
+
+@pytest.mark.case(
+    "the API server keeps no log of a deleted pod: it is read before the deletion",
+    topic="Kubernetes",
+    source="Kubernetes: Pod Lifecycle",
+)
+@pytest.mark.parametrize("why", ["deadline", "cannot start"])
+def test_a_machine_is_terminated_after_its_console_was_read(why: str) -> None:
+    @on_virtual_time
+    async def scenario() -> None:
+        world = World()
+        controller, (agent,) = await launched(world)
+        world.east.latency = 2.0
+        world.east.console_script.append("no room in the cache")
+        if why == "deadline":
+            await world.clock.sleep(BOOT_DEADLINE)
+        else:
+            agent.instance.cannot_start = True
+            agent.instance.failure = FailureClass.CONFIGURATION
+            await controller.poller.list_machines(EAST)
+        await controller.turn(1.5)
+        assert world.east.ended == []
+        await asyncio.sleep(1.0)
+        assert world.east.ended == [(agent.instance.id,)]
+        assert await reported(world, one_at(controller, agent.instance.id).id) == [
+            "no room in the cache"
+        ]
 
     scenario()
 
@@ -190,19 +221,20 @@ def test_the_console_is_not_read_if_the_machines_failure_has_a_reason(why: str) 
     topic="EC2's machines",
     source="EC2: instance console output",
 )
-def test_an_unreadable_console_is_reported_and_delays_no_termination() -> None:
+def test_an_unreadable_console_is_reported_and_delays_a_termination_for_seconds_only() -> None:
     @on_virtual_time
     async def scenario() -> None:
         world = World()
         controller, agents = await launched(world, 3)
         denied = ProviderError(FailureClass.CONFIGURATION, "UnauthorizedOperation", "not allowed")
         world.east.console_script.extend([3600.0, denied, OutcomeUnknownError("reset")])
-        async with asking(controller):
-            await world.clock.sleep(BOOT_DEADLINE)
-            await controller.turn()
-            assert {m for request in world.east.ended for m in request} == {
-                agent.instance.id for agent in agents
-            }
+        await world.clock.sleep(BOOT_DEADLINE)
+        await controller.turn(1.0)
+        first, second, third = (agent.instance.id for agent in agents)
+        assert {m for request in world.east.ended for m in request} == {second, third}
+        await asyncio.sleep(BEFORE_TERMINATION - 1.0 + GATHER_FOR + 0.1)
+        assert world.east.ended[1:] == [(first,)]
+        await settled(controller)
         said = [
             (await reported(world, machine.id))[0]
             for machine in controller.state.machines.values()
@@ -218,15 +250,49 @@ def test_an_unreadable_console_is_reported_and_delays_no_termination() -> None:
     scenario()
 
 
-def test_the_number_of_waiting_console_reads_is_bounded() -> None:
+@pytest.mark.case(
+    "the nodes of a few pods do not answer: the logs of the others are read before their deletion",
+    topic="Kubernetes",
+    source="Kubernetes: Pod Lifecycle",
+)
+def test_consoles_that_do_not_answer_do_not_stop_the_other_reads() -> None:
+    @on_virtual_time
+    async def scenario() -> None:
+        world = World()
+        controller, _ = await launched(world, 20)
+        world.east.console_script.extend([3600.0] * (AT_ONCE - 1) + ["no room"] * 20)
+        await world.clock.sleep(BOOT_DEADLINE)
+        await controller.turn()
+        await settled(controller)
+        said = [text for one in controller.state.machines for text in await reported(world, one)]
+        assert said.count("no room") == 20 - (AT_ONCE - 1)
+
+    scenario()
+
+
+@pytest.mark.case(
+    "more machines fail at once than consoles are read: the log says how many are not",
+    topic="EC2's machines",
+    source="EC2: GetConsoleOutput",
+)
+def test_the_number_of_waiting_console_reads_is_bounded_and_the_others_are_counted() -> None:
     @on_virtual_time
     async def scenario() -> None:
         world = World()
         controller, _ = await launched(world, MOST_WAITING + 30)
-        async with asking(controller):
-            await world.clock.sleep(BOOT_DEADLINE)
-            await controller.turn()
-        assert MOST_WAITING <= len(world.east.consoles_asked) <= MOST_WAITING + 1
+        world.east.console_script.extend([3600.0] * MOST_WAITING)
+        await world.clock.sleep(BOOT_DEADLINE)
+        with capture_logs() as logs:
+            await controller.turn(1.0)
+        assert sum(map(len, world.east.ended)) == 30
+        (line,) = (one for one in logs if one["event"] == "consoles_not_read")
+        assert (line["provider"], line["machines"], line["limit"]) == (EAST, 30, MOST_WAITING)
+        await asyncio.sleep(BEFORE_TERMINATION)
+        assert sum(map(len, world.east.ended)) == MOST_WAITING + 30
+        await asyncio.sleep(PATIENCE * MOST_WAITING / AT_ONCE)
+        assert len(controller.effects) == 0
+        # A later failure is read again.
+        assert not controller.parts.console_reader._reading
 
     scenario()
 
