@@ -145,13 +145,11 @@ async def test_deliveries_at_once_are_answered_each_for_itself(store: SqliteStor
 async def test_a_delivery_applied_in_the_batch_that_brings_it_is_applied(
     store: SqliteStore,
 ) -> None:
-    await asyncio.gather(
-        store.record_heartbeat(1.0),
-        store.accept(delivery("a")),
-        store.commit([], [], applied=[delivery("a").key]),
-        store.accept(delivery("b")),
-    )
-    assert [d.id for d in (await store.load(0.0)).unapplied] == ["b"]
+    # Both are queued before the writer begins, so that it writes them together.
+    arrived = store.accept(delivery("a"))
+    await store.commit([], [], applied=[delivery("a").key])
+    assert await arrived
+    assert (await store.load(0.0)).unapplied == ()
 
 
 async def test_records_history_and_cooldowns_come_back(path: Path) -> None:
@@ -361,6 +359,13 @@ async def test_prune_comes_to_an_end_with_many_rows_of_one_moment(store: SqliteS
         after = await store._transact(partial(prune_history, before=60.0, after=after))
     assert after is None
     assert await rows_of_history(store) == len(rows)
+
+
+async def test_prune_continues_behind_the_last_row_that_it_read(store: SqliteStore) -> None:
+    rows = [row("job", "1", float(number)) for number in range(LOOK_AT_ONCE + 1)]
+    await store.commit([job(1)], rows)
+    after = await store._transact(partial(prune_history, before=1e6, after=START))
+    assert after == (rows[-2].at, LOOK_AT_ONCE)
 
 
 async def test_the_history_of_a_rerun_is_removed_with_it(store: SqliteStore) -> None:

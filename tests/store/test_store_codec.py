@@ -140,7 +140,7 @@ def test_a_number_that_is_not_finite_is_refused_before_it_is_queued(wrong: float
         dataclasses.replace(runner("r"), since=wrong),
         dataclasses.replace(rerun(1), due=wrong),
     ):
-        with pytest.raises(StoreError, match="cannot be stored"):
+        with pytest.raises(StoreError, match=f"a {type(record).__name__} cannot be stored"):
             record_row(record)
 
 
