@@ -372,6 +372,14 @@ def test_the_agent_runs_a_runner_from_start_to_exit(installed: Any, open_folder:
         assert (open_folder / "jit").stat().st_uid != 0
 
 
+def test_the_listeners_log_is_in_the_runners_folder(agent: ModuleType, open_folder: Path) -> None:
+    runner = agent.LinuxRunner(agent.Host({"runner_directory": str(open_folder)}))
+    (open_folder / "Runner_1.log").write_text("of another folder\n")
+    (open_folder / "_diag").mkdir()
+    (open_folder / "_diag" / "Runner_1.log").write_text("of the listener\n")
+    assert list(runner._log.pieces()) == [b"of the listener\n"]
+
+
 @pytest.mark.case(
     "jobs get the variables in `.env` and `.path` of the image",
     topic="Runner and listener",

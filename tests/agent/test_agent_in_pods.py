@@ -229,7 +229,8 @@ def test_github_has_as_long_to_answer_a_health_check_in_a_lab(
     monkeypatch.setattr(agent, "connect", lambda *_: scripted)
     monkeypatch.setattr(agent, "Clock", lambda _: clock)
 
-    def checked(_checks: object, _skew: object, _host: object, limit: float) -> list[Any]:
+    def checked(_checks: object, skew: object, _host: object, limit: float) -> list[Any]:
+        assert skew == scripted.skew, "how far this clock is from the controller's"
         limits.append(limit)
         return []
 
@@ -263,13 +264,15 @@ def test_the_second_half_supervises_the_runner_and_reports_its_exit(
     scripted.machine = "m-1"
     scripted.resume = lambda _: None  # type: ignore[attr-defined]
     runner.script = {5: {"worker": True}, 300: {"exited": 0, "worker": False}}
-    monkeypatch.setattr(agent, "connect", lambda *_: scripted)
+    connected: list[str] = []
+    monkeypatch.setattr(agent, "connect", lambda path, *_: connected.append(path) or scripted)
     monkeypatch.setattr(agent, "Clock", lambda _: clock)
     monkeypatch.setattr(agent, "PodRunner", lambda _: runner)
     given = {"runner": "fleet-1", "jit_config": "c2VjcmV0"}
     Path(host.state, "assignment.json").write_text(json.dumps(given))
     with pytest.raises(agent.PowerOff, match="the runner exited with status 0"):
         agent.run(host)
+    assert connected == [f"{host.state}/controller.json"], "the file that the first half wrote"
     assert runner.started_with == "c2VjcmV0"
     assert len(scripted.times("heartbeat")) == 4
     assert scripted.bodies["exit"]["reason"] == "exited"

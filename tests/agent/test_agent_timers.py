@@ -608,7 +608,7 @@ def test_a_stop_also_ends_a_listener_that_starts_after_it(stage: Stage) -> None:
 
 
 def test_a_stop_before_any_runner_ends_the_agent_at_once(stage: Stage) -> None:
-    with pytest.raises(stage.module.Stopped):
+    with pytest.raises(stage.module.Stopped, match="the machine is being shut down"):
         stage.agent.stop()
 
 
@@ -617,7 +617,7 @@ def test_a_stop_does_not_wait_for_an_unreachable_controller(stage: Stage) -> Non
     stage.controller.usual["exit"] = stage.module.TryAgain("no answer")
     stage.runner.script = {1: {"exited": 143}}
     stage.agent._stop_by = stage.clock.now() + 30
-    with pytest.raises(stage.module.Stopped):
+    with pytest.raises(stage.module.Stopped, match="the machine is being shut down"):
         stage.agent.live()
     assert len(stage.controller.times("exit")) == 1
 

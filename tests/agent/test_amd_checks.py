@@ -5,6 +5,7 @@ from types import ModuleType
 
 import pytest
 
+from autoscaler.agent import rocm
 from lab.machines import gpus
 from lab.machines.gpus import AmdGpu
 from tests.agent.test_gpu_checks import TWO_MI300X, Image
@@ -136,3 +137,10 @@ def test_an_error_of_amdgpu_in_the_kernels_log_fails(image: Image, line: str, de
     install_amd(image, AmdGpu(), AmdGpu())
     (image.root / "dev" / "kmsg").write_text(f"6,1,0,-;Linux version 6.8\n{line}\n{line}\n")
     assert image.failed(TWO_MI300X) == ({"gpu_kernel_log": detail} if detail else {})
+
+
+def test_a_version_with_other_characters_is_read(agent: ModuleType, tmp_path: Path) -> None:
+    file = Path(f"{tmp_path}{rocm.DRIVER}")
+    file.parent.mkdir(parents=True)
+    file.write_bytes(b"6.14.14\xff\n")
+    assert agent.module_version(str(tmp_path)) == "6.14.14\ufffd"

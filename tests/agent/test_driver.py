@@ -342,6 +342,7 @@ def test_machines_with_nvswitches_get_fabric_manager(agent: ModuleType) -> None:
     assert stages[-1] == "driver_fabric_manager"
     assert machine.fetched[-1] == PLAN["fabric_manager"]["url"]
     folder = "/var/lib/runner-agent/driver"
+    assert "mkdir -p /usr/share/nvidia/nvswitch" in machine.ran
     assert f"cp -a {folder}/systemd/nvidia-fabricmanager.service {SERVICE}" in machine.ran
     assert "systemctl enable --now nvidia-fabricmanager.service" in machine.ran
 

@@ -73,12 +73,18 @@ def test_healthy_nvidia_gpus_pass(image: Image) -> None:
     image.install_nvidia({})
     checks = image.check({**ONE_A10G, "driver_version": "580"})
     assert [check.ok for check in checks.values()] == [True] * len(checks)
+    assert checks["gpu_query"].detail == "nvidia-smi answered"
     assert checks["gpu_driver"].detail == "580.95.05"
     assert checks["gpu_model"].detail == "NVIDIA A10G"
     assert checks["gpu_memory"].detail == "at least 22.5 GiB"
     assert checks["gpu_xid"].detail == "the kernel's log is not readable here"
     assert checks["gpu_errors"].detail == "no uncorrectable error"
     assert checks["gpu_fabric"].detail == "N/A"
+
+
+def test_every_state_of_the_fabric_is_shown(image: Image) -> None:
+    image.install_nvidia(*h100(_5={"fabric/state": "N/A", "fabric/status": "N/A"}))
+    assert image.check(EIGHT_H100)["gpu_fabric"].detail == "Completed, N/A"
 
 
 def test_a_healthy_machine_with_nvswitches_passes(image: Image) -> None:

@@ -492,3 +492,21 @@ def test_a_python_that_the_user_of_the_runner_cannot_run_fails_the_health_check(
     found = machine.agent.check_hooks(machine.host, 60.0)
     assert not found.ok
     assert found.detail.startswith("the user of the runner cannot run Python: ")
+
+
+@pytest.mark.parametrize(
+    ("event", "repository"),
+    [
+        ({}, None),
+        ({"pull_request": 7}, None),
+        ({"pull_request": {}}, ""),
+        ({"pull_request": {"head": "main"}}, ""),
+        ({"pull_request": {"head": {"repo": None}}}, ""),
+        ({"pull_request": {"head": {"repo": {"full_name": 7}}}}, ""),
+        ({"pull_request": {"head": {"repo": {"full_name": "acme/widgets"}}}}, "acme/widgets"),
+    ],
+)
+def test_the_repository_of_a_pull_requests_head_is_read(
+    agent: ModuleType, event: dict[str, Any], repository: str | None
+) -> None:
+    assert agent.head_repository(event) == repository

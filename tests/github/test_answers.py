@@ -7,6 +7,7 @@ import pytest
 
 from autoscaler.controller.ports.github import OperatorError, RetryLaterError
 from autoscaler.github.client import GitHubClient
+from autoscaler.github.refusals import OUTAGE_DELAY
 from autoscaler.github.transport import MAX_ANSWER
 from autoscaler.model.events import JobObserved
 from autoscaler.model.identifiers import JobId, RunnerName
@@ -129,6 +130,17 @@ async def test_a_read_fails_after_three_attempts(asked: World, client: GitHubCli
     assert asked.github.count(GET_JOB) == 3
 
 
+async def test_an_outage_with_a_used_up_limit_lasts_until_its_reset(
+    asked: World, client: GitHubClient
+) -> None:
+    reset = int(START) + 500
+    spent = {"X-RateLimit-Remaining": "0", "X-RateLimit-Reset": str(reset)}
+    asked.github.faults = [Fault(GET_JOB, 503, headers=spent, times=9)]
+    with pytest.raises(RetryLaterError) as caught:
+        await read(client)
+    assert caught.value.retry_after == reset - asked.clock.at
+
+
 async def test_a_connection_that_breaks_at_each_attempt_is_an_outage(
     asked: World, client: GitHubClient
 ) -> None:
@@ -150,6 +162,13 @@ async def test_an_answer_above_the_size_limit_is_not_read(
 ) -> None:
     asked.github.faults = [Fault(GET_JOB, 200, b" " * (MAX_ANSWER + 1), JSON, times=3)]
     with pytest.raises(RetryLaterError, match="more than 8388608 bytes"):
+        await read(client)
+
+
+async def test_a_text_in_place_of_json_is_reported_as_such(asked: World, client: GitHubClient) -> None:
+    text = {"Content-Type": "text/plain"}
+    asked.github.faults = [Fault(GET_JOB, 200, b"it works", text, times=3)]
+    with pytest.raises(RetryLaterError, match="status 200 with a body that is not JSON"):
         await read(client)
 
 
@@ -279,7 +298,12 @@ async def test_redirects_of_a_renamed_repository_are_followed_only_for_reads(
 )
 async def test_the_token_never_goes_to_another_origin(asked: World, client: GitHubClient) -> None:
     await read(client)
-    for place in ("http://127.0.0.1:1/steal", "http://[", "//evil.example/x", "file:///etc"):
+    other_host = asked.url.replace("127.0.0.1", "localhost")
+    assert other_host != asked.url
+    for place in (
+        *("http://127.0.0.1:1/steal", "http://[", "//evil.example/x", "file:///etc"),
+        f"{other_host}/steal",
+    ):
         asked.github.faults = [Fault(GET_JOB, 302, b"", {"Location": place})]
         with pytest.raises(OperatorError, match="foreign_url"):
             await read(client)
@@ -292,8 +316,9 @@ async def test_the_token_never_goes_to_another_origin(asked: World, client: GitH
 async def test_pages_that_link_in_a_circle_are_an_error(asked: World, client: GitHubClient) -> None:
     link = {"Link": f'<{asked.url}/orgs/acme/actions/runners?page=1>; rel="next"'}
     asked.github.faults = [Fault("GET .*/actions/runners", 200, {"runners": []}, link, times=99)]
-    with pytest.raises(RetryLaterError, match="never end"):
+    with pytest.raises(RetryLaterError, match="never end") as caught:
         await client.find_runner("org:acme", RunnerName("r"))
+    assert caught.value.retry_after == OUTAGE_DELAY
     assert asked.github.count("GET .*/actions/runners") == 2
 
 
@@ -323,5 +348,5 @@ async def test_close_can_be_called_twice_and_ends_requests_in_flight(asked: Worl
             await pending
         await client.close()
         asked.github.hold.set()
-        with pytest.raises(RetryLaterError, match="closed"):
+        with pytest.raises(RetryLaterError, match=r"closed: this client is closed"):
             await read(client)

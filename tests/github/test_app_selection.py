@@ -228,8 +228,11 @@ async def test_another_app_takes_over_from_a_failing_one(
     world: World, two: GitHubClient, fault: Fault
 ) -> None:
     world.github.faults = [fault]
-    await register(two, *range(4))
+    with capture_logs() as lines:
+        await register(two, *range(4))
     assert world.github.registered_by == [SECOND] * 4
+    failing = [line for line in lines if line["event"] == "app_failing"]
+    assert all((one["app"], one["scope"]) == ("app 1 on acme", "acme") for one in failing)
     tried = world.github.count("installations/77/access_tokens")
     await register(two, 5)
     assert world.github.count("installations/77/access_tokens") == tried
@@ -395,7 +398,7 @@ async def test_a_group_that_one_app_does_not_see_is_used_by_the_other(
     await register(two, *range(4))
     assert set(world.github.registered_by) == {FIRST + SECOND - blind}
     assert world.github.count("/runner-groups") <= 2
-    with pytest.raises(OperatorError, match="no runner group 'none'"):
+    with pytest.raises(OperatorError, match="no runner group 'none'.* or correct runner_group of the scope"):
         await two.register("org:acme", "none", RunnerName("r9"), ("gpu",))
 
 

@@ -71,6 +71,18 @@ async def test_only_deliveries_that_never_succeeded_are_redelivered_by_their_new
     ]
 
 
+@pytest.mark.parametrize(
+    "answered",
+    [{"status": "OK", "status_code": None}, {"status": None, "status_code": 204}],
+    ids=["status", "status code"],
+)
+async def test_one_sign_of_success_is_enough(
+    world: World, client: GitHubClient, answered: dict[str, Any]
+) -> None:
+    world.github.deliveries["1"] = [entry(1, "a", 100, **answered)]
+    assert (await client.redeliver_failed(START - 3600)).asked == 0
+
+
 async def test_a_recently_requested_redelivery_is_not_repeated(
     world: World, client: GitHubClient
 ) -> None:

@@ -10,6 +10,7 @@ from autoscaler.controller.ports.github_lists import ListedRepository, ListedRun
 from autoscaler.github.client import GitHubClient
 from autoscaler.github.lists import FASTEST
 from autoscaler.github.page_cache import MAX_PAGES
+from autoscaler.github.refusals import OUTAGE_DELAY
 from autoscaler.model.identifiers import RunnerName
 from autoscaler.model.run_origins import RunOrigin
 from tests.github.conftest import World
@@ -196,6 +197,17 @@ async def test_one_failing_app_does_not_hide_the_repositories_of_another(
             await client.lists.repositories("org:acme")
 
 
+async def test_a_list_whose_pages_link_in_a_circle_is_an_error(
+    world: World, client: GitHubClient
+) -> None:
+    link = {"Link": f'<{world.url}/orgs/acme/actions/runners?page=1>; rel="next"'}
+    none = {"total_count": 0, "runners": []}
+    world.github.faults = [Fault("GET .*/actions/runners", 200, none, link, times=9)]
+    with pytest.raises(RetryLaterError, match="never end") as caught:
+        await client.lists.runners("org:acme")
+    assert caught.value.retry_after == OUTAGE_DELAY
+
+
 @pytest.mark.case(
     "a list with more pages than the controller reads does not count as complete",
     topic="GitHub's events",
@@ -219,8 +231,9 @@ async def test_a_list_with_too_many_pages_is_incomplete(
         for n in range(1, count + 1)
     }
     if too_many:
-        with pytest.raises(RetryLaterError, match="more than 200 pages"):
+        with pytest.raises(RetryLaterError, match="more than 200 pages") as caught:
             await client.lists.runners("org:acme")
+        assert caught.value.retry_after == OUTAGE_DELAY
     else:
         assert len((await client.lists.runners("org:acme")).items) == MAX_PAGES
 

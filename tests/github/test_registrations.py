@@ -78,6 +78,15 @@ async def test_registering_a_taken_name_raises_runner_exists(client: GitHubClien
         await client.register("org:acme", "gpu", NAME, LABELS)
 
 
+async def test_a_taken_name_is_recognised_by_its_message_too(
+    world: World, client: GitHubClient
+) -> None:
+    """GitHub documents 409 and 422 for a name that another runner has."""
+    world.github.faults = [Fault(REGISTER, 422, {"message": "Already exists - a runner has it"})]
+    with pytest.raises(RunnerExistsError):
+        await client.register("org:acme", "gpu", NAME, LABELS)
+
+
 @pytest.mark.case(
     "503 answers in bursts",
     topic="GitHub's REST API",

@@ -8,6 +8,7 @@ import pytest_asyncio
 from autoscaler.controller.ports.github import GitHubError, OperatorError, RetryLaterError
 from autoscaler.controller.ports.reruns import RerunAnswer, RerunUnknownError
 from autoscaler.github.client import GitHubClient
+from autoscaler.github.refusals import OUTAGE_DELAY
 from autoscaler.model.identifiers import JobId
 from autoscaler.model.interruptions import RerunOutcome
 from tests.github.conftest import World
@@ -105,6 +106,7 @@ async def test_a_lost_answer_names_the_jobs_that_may_have_been_rerun(
     with pytest.raises(RerunUnknownError) as caught:
         await ask(two, ONE)
     assert caught.value.jobs == (ONE,)
+    assert caught.value.retry_after == OUTAGE_DELAY
     assert world.github.count(AGAIN) == 1
 
 

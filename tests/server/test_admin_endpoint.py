@@ -376,7 +376,8 @@ async def test_a_file_that_is_refused_comes_back_with_its_problems(admin: Admin)
 
 async def test_a_second_plan_at_the_same_time_is_refused(admin: Admin) -> None:
     status, found = await admin.ask("POST", "/admin/plan", data=b"busy")
-    assert (status, found["error"]) == (503, "busy")
+    reason = "the controller makes another plan now: try again in a few seconds"
+    assert (status, found) == (503, {"error": "busy", "reason": reason})
     assert "try again" in found["reason"]
 
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import re
+import threading
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
@@ -21,6 +22,7 @@ from autoscaler.model.jobs import JobState
 from autoscaler.model.operator_holds import HoldKind, machine_target
 from autoscaler.model.operators import Role
 from autoscaler.server.console import ConsoleEndpoint
+from autoscaler.server.console_pages import ConsolePages
 from autoscaler.server.serving import Serving
 from autoscaler.server.sessions import LIFETIME, MOST_SESSIONS, Sessions
 from autoscaler.server.settings import Address
@@ -29,6 +31,7 @@ from autoscaler.views.grid import Commit
 from autoscaler.views.past import FailedTries, Past, WaitedFor
 from tests.console.serving import OPERATOR, READER, Console, NoWebhook, Tokens, pages, served
 from tests.ledger.builders import ALICE, World
+from tests.patience import PATIENCE
 from tests.planner.fleets import catalogue, sku
 from tests.server.asked_world import AskedWorld
 from tests.server.fakes import LOOPBACK
@@ -200,6 +203,7 @@ async def test_the_cookie_is_for_this_host_and_no_script(reader: Reader) -> None
     assert "SameSite=Strict" in set_cookie
     assert f"Max-Age={LIFETIME:.0f}" in set_cookie
     assert "Secure" not in set_cookie
+    assert set_cookie.startswith("autoscaler=")
     assert READER not in set_cookie
     async with reading(busy_world(), secure=True) as over_tls:
         secure = (await over_tls.sign_in()).headers["Set-Cookie"]
@@ -237,6 +241,8 @@ async def test_static_files_are_cached_for_ever_under_their_digest(reader: Reade
         async with reader.http.get(asset.address) as answer:
             assert answer.status == 200
             assert "immutable" in answer.headers["Cache-Control"]
+            # Browsers refuse a script and a style sheet of another type, because of nosniff.
+            assert answer.content_type == asset.content_type
             assert await answer.read() == asset.body
     assert next(one.address for one in assets if one.name == "console.css") in text
 
@@ -322,7 +328,22 @@ async def test_a_sign_in_after_too_many_wrong_tokens_says_so_and_keeps_the_wante
 async def test_a_form_that_is_not_usable_is_refused(
     reader: Reader, body: bytes, status: int
 ) -> None:
-    assert (await reader.post("/sign-in", body)).status == status
+    headers = {"Origin": reader.console.url}
+    async with reader.http.post("/sign-in", data=body, headers=headers) as answer:
+        text = await answer.text()
+    assert answer.status == status
+    assert ("The form is not usable." if status != 403 else "This token is not valid.") in text
+
+
+@pytest.mark.parametrize(
+    ("path", "wanted"),
+    [("/jobs?sku=gpu", "/jobs?sku=gpu"), ("/jobs?sku=(b)", "/"), ("/jobs?sku=" + "x" * 700, "/")],
+)
+async def test_the_form_asks_for_the_page_that_was_opened_if_it_can_be_one(
+    reader: Reader, path: str, wanted: str
+) -> None:
+    _, text = await reader.get(path)
+    assert f'name="next" value="{wanted}"' in text
 
 
 @pytest.mark.parametrize(
@@ -455,8 +476,38 @@ async def test_a_store_that_fails_is_reported_on_the_page(reader: Reader) -> Non
 
 async def test_the_first_page_is_rendered_once_a_second_for_each_reader(reader: Reader) -> None:
     await reader.sign_in()
-    texts = await asyncio.gather(*(reader.get("/") for _ in range(5)))
-    assert len({text for _, text in texts}) == 1
+    content = reader.console.endpoint._content
+    content._first_at = asyncio.get_running_loop().time() + 3600.0
+    _, first = await reader.get("/")
+    reader.answers.world.observe(3, JobState.QUEUED)
+    assert (await reader.get("/"))[1] == first
+    await reader.sign_in(OPERATOR)
+    _, of_another = await reader.get("/")
+    assert "alice" in of_another
+    await reader.sign_in()
+    content._first_at = float("-inf")
+    assert (await reader.get("/"))[1] != first
+
+
+async def test_a_stop_cancels_the_pages_that_are_not_being_rendered() -> None:
+    content = ConsolePages(busy_world(), pages())
+    begun, end = threading.Event(), threading.Event()
+
+    def work() -> None:
+        begun.set()
+        end.wait(PATIENCE)
+
+    running = asyncio.ensure_future(content._render(work))
+    waiting = asyncio.ensure_future(content._render(work))
+    try:
+        assert await asyncio.to_thread(begun.wait, PATIENCE)
+        await content.close(aiohttp.web.Application())
+        for _ in range(10):
+            await asyncio.sleep(0)
+        assert waiting.cancelled()
+    finally:
+        end.set()
+    await running
 
 
 async def test_an_open_page_gets_an_event_when_the_fleet_changed(reader: Reader) -> None:

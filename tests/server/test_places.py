@@ -214,3 +214,9 @@ def test_connections_stay_below_the_descriptor_limit(descriptors: int, alone: bo
     assert settings.webhook_max_connections <= 1_024
     if descriptors == 1_048_576:
         assert settings == ServerSettings(here, here if alone else None)
+
+
+def test_the_webhooks_own_listener_gets_a_quarter_of_few_descriptors() -> None:
+    here = Address("127.0.0.1", 0)
+    settings = ServerSettings(here, here).within(RESERVED_DESCRIPTORS + 400)
+    assert (settings.webhook_max_connections, settings.max_connections) == (100, 300)

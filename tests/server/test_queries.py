@@ -160,7 +160,6 @@ async def test_what_no_record_shows_is_unknown(asked: Asked, path: str) -> None:
         ("/admin/explain?repository=acme/w", "labels are 1 to 32 labels"),
         ("/admin/explain?repository=acme/w&labels=a,,b", "labels are 1 to 32 labels"),
         ("/admin/explain?repository=acme&labels=a", "repository is owner/name"),
-        ("/admin/history/a%20b", "ID must be that of"),
     ],
 )
 async def test_an_unusable_query_is_refused_with_what_is_allowed(
@@ -169,6 +168,15 @@ async def test_an_unusable_query_is_refused_with_what_is_allowed(
     code, found = await asked.ask(path)
     assert (code, found["error"]) == (400, "malformed")
     assert words in str(found["reason"])
+
+
+async def test_a_name_that_can_have_no_history_is_refused_with_what_has_one(asked: Asked) -> None:
+    reason = (
+        "ID must be that of a job, machine, runner or launch request, or the name of a SKU, "
+        "provider or installation, or all"
+    )
+    refused = (400, {"error": "malformed", "reason": reason})
+    assert await asked.ask("/admin/history/a%20b") == refused
 
 
 async def test_a_store_that_fails_is_reported(asked: Asked) -> None:

@@ -267,7 +267,9 @@ async def test_a_delivery_that_could_not_be_stored_is_not_acknowledged(caller: C
     with capture_logs() as logs:
         reply = await caller.deliver(JOB, "d-1")
     assert (reply.status, reply.json) == refused(503, "store_failed")
-    assert [(line["event"], line["delivery"]) for line in logs] == [("delivery_not_stored", "d-1")]
+    assert [(line["event"], line["delivery"], line["reason"]) for line in logs] == [
+        ("delivery_not_stored", "d-1", "disk full")
+    ]
     assert int(reply.headers["Retry-After"]) >= 1
     caller.behind.inbox.broken = False
     assert (await caller.deliver(JOB)).status == 202
