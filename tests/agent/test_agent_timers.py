@@ -522,6 +522,7 @@ def test_no_runner_starts_where_the_marker_cannot_be_written(stage: Stage) -> No
     Path(stage.host.state).mkdir(parents=True)
     Path(stage.host.marker).touch()
     assert stage.live() == "the runner could not be started: FileExistsError"
+    assert stage.controller.bodies["exit"]["reason"] == "not_started"
     assert stage.runner.started_with is None
 
 

@@ -4,6 +4,7 @@ import json
 import os
 import re
 import select
+import signal
 import stat
 import subprocess
 from itertools import product
@@ -510,3 +511,38 @@ def test_the_repository_of_a_pull_requests_head_is_read(
     agent: ModuleType, event: dict[str, Any], repository: str | None
 ) -> None:
     assert agent.head_repository(event) == repository
+
+
+def test_a_job_whose_machine_was_not_launched_for_it_says_so(machine: Machine) -> None:
+    hooks = machine.install({**JOB, "launched_for_it": False})
+    done = machine.run(HOOK, hooks["ACTIONS_RUNNER_HOOK_JOB_STARTED"], {})
+    assert done.stdout.endswith("waited 90 s for a machine; it was there\n")
+
+
+def test_a_job_is_refused_if_its_parameters_are_unreadable(
+    agent: ModuleType,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Nothing says then which jobs the SKU admits."""
+    monkeypatch.setattr(agent, "stop_runner", lambda: None)
+    (tmp_path / "job.json").write_text("{")
+    interrupted = signal.getsignal(signal.SIGINT)
+    try:
+        assert agent.run_hook("job-started", str(tmp_path / "job.json")) == 1
+    finally:
+        signal.signal(signal.SIGINT, interrupted)
+    said, *described, refused = capsys.readouterr().out.splitlines()
+    assert said.startswith(f"{tmp_path}/job.json: ")
+    assert described == ["Machine:  ()", "SKU: ", "Offering: "]
+    assert refused.startswith("::error title=Refused by the runner")
+
+
+def test_on_windows_a_hook_quotes_its_words_for_powershell(
+    agent: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(agent, "WINDOWS", True)
+    script = agent.hook_script("C:\\Py'thon\\python.exe", "agent.py", "job-started", "job.json")
+    call = "& 'C:\\Py''thon\\python.exe' '-I' '-S' 'agent.py' 'job-started' 'job.json'"
+    assert script.startswith(call)

@@ -8,6 +8,7 @@ import pytest
 from autoscaler.controller.ports.github import OperatorError, RetryLaterError
 from autoscaler.github.client import GitHubClient
 from autoscaler.github.refusals import OUTAGE_DELAY
+from autoscaler.github.settings import AppKey, GitHubSettings
 from autoscaler.github.transport import MAX_ANSWER
 from autoscaler.model.events import JobObserved
 from autoscaler.model.identifiers import JobId, RunnerName
@@ -139,6 +140,27 @@ async def test_an_outage_with_a_used_up_limit_lasts_until_its_reset(
     with pytest.raises(RetryLaterError) as caught:
         await read(client)
     assert caught.value.retry_after == reset - asked.clock.at
+
+
+class SettingsOfCloud(GitHubSettings):
+    """Two points a minute for each endpoint: github.com has such a limit, and the stand-in none."""
+
+    @property
+    def points_per_minute(self) -> int | None:
+        """Return the limit."""
+        return 2
+
+
+async def test_the_points_limit_of_an_endpoint_is_kept(asked: World) -> None:
+    settings = SettingsOfCloud(asked.url, (AppKey(1, asked.keys.private_pem),))
+    client = GitHubClient(settings, asked.clock, asked.telemetry)
+    try:
+        for _ in range(2):
+            assert await read(client) is not None
+        with pytest.raises(RetryLaterError, match="the points of this endpoint are spent"):
+            await read(client)
+    finally:
+        await client.close()
 
 
 async def test_a_connection_that_breaks_at_each_attempt_is_an_outage(

@@ -88,6 +88,8 @@ async def test_listed_jobs_are_events_marked_as_read(world: World, client: GitHu
         "queued", "waiting", "waiting", "in_progress", "completed",
     ]  # fmt: skip
     assert all(one.read and one.repository == WIDGETS and one.run_id == 7 for one in listed.items)
+    # Only the jobs of the latest attempt.
+    assert world.github.calls[-1].endswith("/actions/runs/7/jobs?filter=latest&per_page=100")
     unknown = await client.lists.jobs(WIDGETS, 8, START)
     assert (unknown.items, unknown.calls) == ((), 1)
 

@@ -61,6 +61,7 @@ async def test_an_app_without_access_to_the_repository_leaves_the_rerun_to_the_o
         Fault(AGAIN, 201, b"{}"),
     ]
     assert await ask(two, ONE, OTHER) == RerunAnswer((ONE, OTHER), RerunOutcome.ACCEPTED)
+    assert world.github.count(r"GET .*/actions/runs/7/jobs\?filter=latest&per_page=100$") >= 1
     assert await ask(two, ONE) == RerunAnswer((ONE,), RerunOutcome.ACCEPTED)
 
 

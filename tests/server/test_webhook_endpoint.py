@@ -270,6 +270,7 @@ async def test_a_delivery_that_could_not_be_stored_is_not_acknowledged(caller: C
     assert [(line["event"], line["delivery"], line["reason"]) for line in logs] == [
         ("delivery_not_stored", "d-1", "disk full")
     ]
+    assert reply.headers["Content-Type"] == "application/json"
     assert int(reply.headers["Retry-After"]) >= 1
     caller.behind.inbox.broken = False
     assert (await caller.deliver(JOB)).status == 202
