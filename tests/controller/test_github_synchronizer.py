@@ -7,13 +7,20 @@ from dataclasses import replace
 import pytest
 from structlog.testing import capture_logs
 
-from autoscaler.controller.github_synchronizer import AT_ONCE, GitHubSynchronizer
+from autoscaler.controller.github_synchronizer import (
+    AT_ONCE,
+    LISTED_AT_ONCE,
+    PAID_BACK,
+    GitHubSynchronizer,
+    _AccountSync,
+)
 from autoscaler.controller.ports.github import OperatorError, RegisteredRunner, RetryLaterError
 from autoscaler.controller.ports.github_lists import Listing
 from autoscaler.controller.ports.store import StoreError
 from autoscaler.controller.sync_registrations import CONFIRMED_AFTER
+from autoscaler.controller.sync_state import SyncState
 from autoscaler.model.catalogue import Scope
-from autoscaler.model.events import JobObserved
+from autoscaler.model.events import Event, JobObserved, RunnersListed
 from autoscaler.model.identifiers import Instant, JobId, RunnerName, Seconds
 from autoscaler.model.jobs import QUEUED_AT_MOST, JobState
 from tests.controller.controllers import Controller, World, cancelled
@@ -237,3 +244,46 @@ async def test_the_number_of_simultaneous_reads_is_bounded_and_long_lists_are_re
     assert lists.asked["runners"] == 2, "each call that it took leaves it alone for 6 s"
     states = {of for of in lists.asked_of if of.startswith("acme/")}
     assert states == {f"acme/r{n}" for n in range(60)}
+
+
+@on_virtual_time
+async def test_a_long_list_of_runners_is_recorded_in_pieces() -> None:
+    controller, lists = await begin(World())
+    lists.registrations = [
+        RegisteredRunner(number, RunnerName(f"other-{number}"), online=True, busy=False)
+        for number in range(LISTED_AT_ONCE + 1)
+    ]
+    heard: list[RunnersListed] = []
+
+    def hear(event: Event) -> None:
+        if isinstance(event, RunnersListed):
+            heard.append(event)
+
+    controller.journal.on_event(hear)
+    await watch(controller, lists, 600.0)
+    first, second = heard[:2]
+    assert (len(first.at_work), first.more) == (LISTED_AT_ONCE, True)
+    assert (len(second.at_work), second.more) == (1, False)
+    assert first.began_at == second.began_at
+
+
+@on_virtual_time
+async def test_calls_beyond_the_first_are_paid_back_with_a_share_of_the_rate() -> None:
+    controller, lists = await begin(World())
+    state = SyncState("acme", ["org:acme"], controller.journal.now)
+    world = controller.world
+    account = _AccountSync(
+        state,
+        ["org:acme"],
+        controller.journal,
+        lists,
+        world.github,
+        controller.intake.load_pruned_job,
+        world.clock,
+    )
+    account._owed = 100.0
+    now = account._filled_at + 4.0
+    gained = 4.0 * lists.pace("org:acme")
+    account._refill(now)
+    assert account._owed == pytest.approx(100.0 - gained * PAID_BACK)
+    assert account._level == pytest.approx(gained * (1.0 - PAID_BACK))

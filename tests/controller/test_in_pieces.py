@@ -11,7 +11,7 @@ from autoscaler.ledger.jobs import EXPIRED_AT_ONCE
 from autoscaler.model.catalogue import LARGEST_REQUEST, IdlePolicy, Limits
 from autoscaler.model.changes import HistoryRow
 from autoscaler.model.events import MachinesListed, QuotasRead
-from autoscaler.model.identifiers import JobId
+from autoscaler.model.identifiers import JobId, SkuName
 from autoscaler.model.jobs import QUEUED_AT_MOST, Job, JobState
 from autoscaler.model.machines import Machine, MachineState, TerminationReason
 from autoscaler.model.plan import Launch, Plan, Terminate
@@ -282,3 +282,15 @@ async def test_machines_are_terminated_a_hundred_in_a_step() -> None:
         await controller.turn()
     assert 0 < most_in_a_commit(world, MachineState.TERMINATING) <= TERMINATED_AT_ONCE
     assert count(controller, MachineState.LAUNCHED) == 0
+
+
+@on_virtual_time
+async def test_what_counts_for_limits_is_compared_by_sku_and_by_quota() -> None:
+    """A machine of one SKU for a machine of another leaves the numbers of all machines the same."""
+    controller = Controller(World())
+    await controller.resume()
+    counted = controller.executor._counted()
+    controller.state.used_by_sku[SkuName("gpu")] += 1
+    assert controller.executor._counted() != counted
+    controller.state.used_by_sku[SkuName("gpu")] -= 1
+    assert controller.executor._counted() == counted

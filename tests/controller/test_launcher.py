@@ -161,6 +161,8 @@ async def test_a_launch_request_with_an_unknown_outcome_is_repeated_unchanged_an
     controller = await controller_with_jobs(world, 2)
     await controller.turn()
     assert only_call(controller).state is LaunchRequestState.UNKNOWN
+    rows = await world.store.history("launch_request", only_call(controller).id)
+    assert rows[-1].detail == "the connection broke"
     await world.clock.sleep(6.0)
     await controller.turn()
     await world.clock.sleep(11.0)

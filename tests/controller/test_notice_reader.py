@@ -369,10 +369,13 @@ async def test_notices_are_read_again_when_the_provider_asked_for_it() -> None:
     reader, queue = attend(Controller(world))
     queue.script.append(OutcomeUnknownError("503", retry_after=30.0))
     (attend_queue,) = reader.tasks
-    task = asyncio.ensure_future(attend_queue())
-    await asyncio.sleep(60.0)
+    with capture_logs() as logs:
+        task = asyncio.ensure_future(attend_queue())
+        await asyncio.sleep(60.0)
     task.cancel()
     assert queue.asked_at[1] - queue.asked_at[0] == 30.0
+    (line,) = [one for one in logs if one["event"] == "notices_not_read"]
+    assert (line["provider"], line["error"]) == (EAST, "503")
 
 
 def test_a_notices_text_enters_the_machines_history() -> None:

@@ -142,7 +142,10 @@ async def test_a_machine_that_may_run_a_job_is_terminated_only_with_force() -> N
     await operated.controller.turn()
     assert operated.world.east.ended == []
     asked = operated.lists.asked["runners"]
-    await operated.operator_actions.terminate("i-1", by=ALICE, force=True)
+    with capture_logs() as logs:
+        await operated.operator_actions.terminate("i-1", by=ALICE, force=True)
+    (line,) = [one for one in logs if one["event"] == "machine_terminated_by_operator"]
+    assert (line["by"], line["forced"]) == (ALICE, True)
     assert operated.lists.asked["runners"] == asked
     await operated.controller.turn()
     assert operated.world.east.ended == [("i-1",)]

@@ -12,6 +12,7 @@ from tests.controller.agents import Agent, launched, queue
 from tests.controller.controllers import Controller, World
 from tests.controller.virtual_time import on_virtual_time
 from tests.ledger.builders import ALICE
+from tests.planner.fleets import EAST, catalogue, sku
 
 
 def holds_of(controller: Controller) -> HoldRequests:
@@ -129,7 +130,20 @@ async def test_a_machine_with_a_runner_cannot_be_quarantined() -> None:
     await agent.start_runner()
     kind, reason = await refused("quarantine", controller, agent.machine)
     assert kind is RefusalKind.CONTRADICTED
-    assert "it has a runner, and powers itself off after the job" in reason
+    assert reason == (
+        f"machine {agent.machine} cannot be quarantined: it has a runner, and powers itself off after "
+        "the job; inspect it while the job runs, or quarantine another machine before it has a runner"
+    )
+
+
+@on_virtual_time
+async def test_a_name_of_a_sku_and_a_provider_is_refused_with_the_names_of_both() -> None:
+    controller = Controller(World(catalogue(sku(EAST))))
+    await controller.resume()
+    kind, reason = await refused("pause", controller, EAST)
+    assert kind is RefusalKind.CONTRADICTED
+    assert reason == f"{EAST} has several meanings: write sku/{EAST} or provider/{EAST}"
+    assert (await holds_of(controller).pause(f"sku/{EAST}", by=ALICE)).target == f"sku/{EAST}"
 
 
 @on_virtual_time

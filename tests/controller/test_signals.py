@@ -18,6 +18,8 @@ from autoscaler.model.waiting import WaitCode
 from tests.controller.agents import launched, queue, say
 from tests.controller.controllers import Controller, World
 from tests.controller.virtual_time import on_virtual_time
+from tests.ledger.builders import World as Ledger
+from tests.ledger.test_holds import held_jobs, leaves_idle
 from tests.planner.fleets import EAST
 
 
@@ -70,6 +72,16 @@ async def test_disputed_jobs_wait_beside_the_others_of_their_sku() -> None:
     assert fleet_counts(controller.state, controller.journal.now).jobs_waiting == {"gpu": 2}
 
 
+def test_jobs_on_hold_wait_beside_the_others_of_their_sku() -> None:
+    world = Ledger()
+    world.queue(1)
+    for name in ("a", "b"):
+        leaves_idle(world, name)
+    world.queue(2)
+    assert held_jobs(world) == [1]
+    assert fleet_counts(world.state, world.now).jobs_waiting == {"gpu": 2}
+
+
 @on_virtual_time
 async def test_a_clock_that_runs_faster_sleeps_for_less_time() -> None:
     loop = asyncio.get_running_loop()
@@ -119,6 +131,8 @@ async def test_refused_launches_and_ends_of_machines_are_logged_and_counted_by_c
     (ended,) = [line for line in logs if line["event"] == "machine_terminated"]
     assert (ended["machine"], ended["sku"]) == (machine.id, "gpu")
     assert ended["code"] == "powered_off"
+    rows = await world.store.history("machine", machine.id)
+    assert ended["reason"] == next(row.detail for row in rows if row.code == "powered_off")
     assert ("machine_terminated", "gpu", TerminationReason.POWERED_OFF) in world.telemetry.said
     (refused,) = [line for line in logs if line["event"] == "launch_failed"]
     assert (refused["sku"], refused["provider"], refused["code"]) == ("gpu", EAST, "quota")

@@ -1,9 +1,10 @@
 """Why the jobs of a class wait, as it enters the history when it changes."""
 
 from autoscaler.controller.ports.provider_errors import ProviderError
-from autoscaler.controller.wait_recorder import LASTING
+from autoscaler.controller.wait_recorder import LASTING, MOST_CLASSES, WaitRecorder
+from autoscaler.model.demand import DemandClass
 from autoscaler.model.failures import FailureClass
-from autoscaler.model.identifiers import JobId
+from autoscaler.model.identifiers import JobId, SkuName
 from autoscaler.model.jobs import JobState
 from tests.controller.agents import queue, say
 from tests.controller.controllers import Controller, World
@@ -53,3 +54,17 @@ async def test_a_finished_job_that_only_the_store_has_says_what_was_tried() -> N
     explained = await controller.queries.ended(JobId(1))
     assert explained is not None
     assert (explained.skus, explained.tried) == (("gpu",), ())
+
+
+@on_virtual_time
+async def test_classes_without_jobs_are_forgotten_if_there_are_many() -> None:
+    controller = Controller(World())
+    await controller.resume()
+    recorder = WaitRecorder(controller.journal)
+    classes = [
+        DemandClass("org:acme", "Default", (f"label-{number}",), (SkuName("gpu"),))
+        for number in range(MOST_CLASSES + 1)
+    ]
+    recorder.note({demand: () for demand in classes})
+    recorder.note({classes[0]: ()})
+    assert set(recorder._known) == {classes[0]}
