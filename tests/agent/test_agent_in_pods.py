@@ -265,7 +265,12 @@ def test_the_second_half_supervises_the_runner_and_reports_its_exit(
     scripted.resume = lambda _: None  # type: ignore[attr-defined]
     runner.script = {5: {"worker": True}, 300: {"exited": 0, "worker": False}}
     connected: list[str] = []
-    monkeypatch.setattr(agent, "connect", lambda path, *_: connected.append(path) or scripted)
+
+    def connect(path: str, *_: object) -> ScriptedController:
+        connected.append(path)
+        return scripted
+
+    monkeypatch.setattr(agent, "connect", connect)
     monkeypatch.setattr(agent, "Clock", lambda _: clock)
     monkeypatch.setattr(agent, "PodRunner", lambda _: runner)
     given = {"runner": "fleet-1", "jit_config": "c2VjcmV0"}

@@ -151,6 +151,22 @@ async def test_acknowledging_a_registration_that_is_being_replaced_is_refused() 
 
 
 @on_virtual_time
+async def test_a_registration_whose_job_starts_while_it_is_replaced_is_the_machines_only_one() -> (
+    None
+):
+    world = World()
+    controller, agent = await assigned_machine(world)
+    first = await agent.take_assignment()
+    again = asyncio.create_task(refusal(agent.poll()))
+    await asyncio.sleep(0.05)
+    assert world.github.asked[-1] == "delete_runner"
+    await say(controller, 1, JobState.IN_PROGRESS, first.runner)
+    await controller.intake.apply_waiting()
+    assert await again == (409, "second_assignment")
+    assert world.github.registered == [first.runner]
+
+
+@on_virtual_time
 async def test_a_registration_that_could_not_be_replaced_can_be_acknowledged_after_all() -> None:
     world = World()
     controller, agent = await assigned_machine(world)

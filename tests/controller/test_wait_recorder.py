@@ -65,6 +65,6 @@ async def test_classes_without_jobs_are_forgotten_if_there_are_many() -> None:
         DemandClass("org:acme", "Default", (f"label-{number}",), (SkuName("gpu"),))
         for number in range(MOST_CLASSES + 1)
     ]
-    recorder.note({demand: () for demand in classes})
+    recorder.note(dict.fromkeys(classes, ()))
     recorder.note({classes[0]: ()})
     assert set(recorder._known) == {classes[0]}

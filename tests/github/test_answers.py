@@ -187,7 +187,9 @@ async def test_an_answer_above_the_size_limit_is_not_read(
         await read(client)
 
 
-async def test_a_text_in_place_of_json_is_reported_as_such(asked: World, client: GitHubClient) -> None:
+async def test_a_text_in_place_of_json_is_reported_as_such(
+    asked: World, client: GitHubClient
+) -> None:
     text = {"Content-Type": "text/plain"}
     asked.github.faults = [Fault(GET_JOB, 200, b"it works", text, times=3)]
     with pytest.raises(RetryLaterError, match="status 200 with a body that is not JSON"):

@@ -398,7 +398,9 @@ async def test_a_group_that_one_app_does_not_see_is_used_by_the_other(
     await register(two, *range(4))
     assert set(world.github.registered_by) == {FIRST + SECOND - blind}
     assert world.github.count("/runner-groups") <= 2
-    with pytest.raises(OperatorError, match="no runner group 'none'.* or correct runner_group of the scope"):
+    with pytest.raises(
+        OperatorError, match=r"no runner group 'none'.* or correct runner_group of the scope"
+    ):
         await two.register("org:acme", "none", RunnerName("r9"), ("gpu",))
 
 
