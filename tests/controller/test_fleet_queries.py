@@ -1,8 +1,12 @@
 """Questions of operators, answered by a whole controller: from memory, and from the stored history."""
 
+from dataclasses import replace
+
 import pytest
 
+from autoscaler.controller.composition import Ports
 from autoscaler.controller.ports.fleet_queries import FleetQueries, UnknownRecordError
+from autoscaler.model.accounting import MachineUse
 from autoscaler.model.identifiers import JobId, SkuName
 from autoscaler.model.jobs import JobState
 from autoscaler.model.machines import MachineState
@@ -73,3 +77,15 @@ async def test_a_sku_is_known_from_the_catalogue_or_from_a_machine() -> None:
 async def test_labels_are_explained_by_the_catalogue() -> None:
     controller = Controller(World())
     assert controller.queries.explain_labels("acme/widgets", ["gpu"]).skus == ("gpu",)
+
+
+@on_virtual_time
+async def test_the_cost_has_what_was_spent() -> None:
+    class Spending(World):
+        def ports(self) -> Ports:
+            return replace(super().ports(), spent=lambda: {("gpu", MachineUse.FAILED_LAUNCH): 12.5})
+
+    controller = Controller(Spending())
+    await controller.resume()
+    (spent,) = controller.queries.cost().spent
+    assert (spent.sku, spent.dollars) == ("gpu", 12.5)

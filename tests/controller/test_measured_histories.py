@@ -307,6 +307,7 @@ async def test_offerings_on_hold_are_shown_until_their_hold_ends() -> None:
 async def test_the_lag_of_deliveries_and_the_latency_of_the_store_are_observed() -> None:
     played = Played()
     await played.controller.resume()
+    await asyncio.sleep(10.0)
     now = played.world.clock.now()
     first = delivery(1, 1, JobState.QUEUED, now)
     await played.controller.intake.accept(first)

@@ -12,6 +12,8 @@ from autoscaler.model.catalogue import Architecture, CapacityType, OperatingSyst
 from autoscaler.model.failures import FailureClass
 from autoscaler.model.identifiers import InstallationId, LaunchRequestId, ProviderName, SkuName
 from autoscaler.model.installations import Installations
+from autoscaler.providers.ec2.efa import ORDINARY_FIRST_CARD
+from autoscaler.providers.ec2.networking import network
 from autoscaler.providers.ec2.requests import (
     fleet_request,
     machine_tags,
@@ -21,7 +23,7 @@ from autoscaler.providers.ec2.requests import (
     template_of,
 )
 from autoscaler.providers.ec2.rows import ImageRow
-from autoscaler.providers.ec2.settings import Ec2Settings, Ec2Sku, VolumeOptions
+from autoscaler.providers.ec2.settings import Ec2Option, Ec2Settings, Ec2Sku, VolumeOptions
 
 SKU = Ec2Sku(
     name=SkuName("linux.g5"),
@@ -181,6 +183,30 @@ def test_a_template_with_an_interface_names_the_groups_in_it() -> None:
         "AssociatePublicIpAddress": True,
     }
     assert template_data(SETTINGS, SKU, IMAGE)["SecurityGroupIds"] == ["sg-0a"]
+
+
+@pytest.mark.parametrize(
+    ("instance_type", "kinds"),
+    [
+        ("p5.48xlarge", ["efa", "efa", "efa"]),
+        (min(ORDINARY_FIRST_CARD), ["interface", "efa-only", "efa-only", "efa-only"]),
+    ],
+)
+def test_each_network_card_gets_one_interface(instance_type: str, kinds: list[str]) -> None:
+    """Only the first interface has device index 0 (EC2: Elastic Fabric Adapter, network cards)."""
+    option = Ec2Option((instance_type,), (CapacityType.SPOT,), efa_interfaces=3)
+    for settings in (SETTINGS, replace(SETTINGS, public_ip=True)):
+        found = network(settings, option)["NetworkInterfaces"]
+        assert found == [
+            {
+                "DeviceIndex": min(card, 1),
+                "Groups": ["sg-0a"],
+                "DeleteOnTermination": True,
+                "InterfaceType": kind,
+                "NetworkCardIndex": card,
+            }
+            for card, kind in enumerate(kinds)
+        ]
 
 
 def test_the_template_of_a_stored_request_is_found() -> None:

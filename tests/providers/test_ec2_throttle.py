@@ -50,6 +50,16 @@ def test_machine_buckets_have_ec2s_published_sizes() -> None:
     assert resource_bucket("CreateFleet", {"CreateFleet": Rate(9, 9)}) == Rate(9, 9)
 
 
+async def test_each_api_has_a_bucket_of_machines_of_its_own() -> None:
+    clock = ManualClock()
+    throttle = Throttle(clock, {}, {"CreateFleet": Rate(10, 1)})
+    await throttle.admit("TerminateInstances", machines=1000)
+    await throttle.admit("CreateFleet", machines=10)
+    assert clock.slept == []
+    await throttle.admit("CreateFleet", machines=5)
+    assert sum(clock.slept) == 5.0
+
+
 async def test_after_a_burst_one_request_is_sent_for_each_refilled_token() -> None:
     clock = ManualClock()
     throttle = Throttle(clock)

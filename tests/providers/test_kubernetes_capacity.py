@@ -232,6 +232,7 @@ def test_a_node_that_is_used_up_takes_nothing_from_others() -> None:
         ("1.5Ki", "1536"),
         ("2E", "2000000000000000000"),
         ("12e3", "12000"),
+        ("12E3", "12000"),
         ("1e-3", "0.001"),
         ("1Ei", str(2**60)),
         (" +.5Gi ", str(2**29)),
@@ -257,6 +258,10 @@ def test_quantities(text: str, value: str) -> None:
         "٣",
         "1e999999999",
         "1E9999999999",
+        "12e",
+        "1ke3",
+        "12em",
+        "1e3k",
     ],
 )
 def test_malformed_quantities_are_refused(text: str) -> None:

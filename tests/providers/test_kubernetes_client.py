@@ -524,7 +524,7 @@ async def test_the_console_is_the_state_and_the_end_of_both_logs(
     assert len(await provider.console(machine)) == MOST_CONSOLE
     other = {**POD, "metadata": {**POD["metadata"], "uid": "another"}}
     server.answers = [body(200, other)]
-    with pytest.raises(ProviderError):
+    with pytest.raises(ProviderError, match=rf"NotFound: pod {machine} does not exist"):
         await provider.console(machine)
     await provider.close()
 

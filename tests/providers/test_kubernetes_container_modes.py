@@ -19,6 +19,7 @@ from autoscaler.providers.kubernetes.container_modes import (
     DockerInDocker,
 )
 from autoscaler.providers.kubernetes.identity import reviewed_pod
+from autoscaler.providers.kubernetes.job_containers import job_container
 from autoscaler.providers.kubernetes.manifests import pod_template
 from autoscaler.providers.kubernetes.overlay import OverlayError
 from autoscaler.providers.kubernetes.ownership import MAX_NAME, pod_names
@@ -354,3 +355,14 @@ def test_a_pod_of_the_hooks_proves_its_identity_with_its_own_service_account() -
     assert reviewed_pod(hooked, status).uid == "4b3f0a1e"
     with pytest.raises(ProofRefusedError):
         reviewed_pod(make_settings(), status)
+
+
+def test_a_variable_from_a_secret_is_unknown_to_the_controller() -> None:
+    env = [
+        {"name": "MODE", "value": "fast"},
+        {"name": "EMPTY"},
+        {"name": "TOKEN", "valueFrom": {"secretKeyRef": {"name": "s", "key": "token"}}},
+    ]
+    overlay = {"spec": {"containers": [{"name": "runner", "env": env}]}}
+    found = job_container("image", {}, overlay)
+    assert (found.environment, found.unknown) == ({"MODE": "fast", "EMPTY": ""}, ("TOKEN",))

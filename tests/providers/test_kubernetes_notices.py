@@ -113,6 +113,16 @@ async def test_a_removal_alone_shows_why_the_pod_was_deleted() -> None:
     assert shown.reason.startswith("EvictionByEvictionAPI: why")
 
 
+@pytest.mark.asyncio
+async def test_a_removal_without_a_reason_is_the_reason() -> None:
+    removed = RemovedPod(make_pod({"phase": "Running"}), kind="DELETED")
+    notices = PodNotices(removed, make_settings(), ManualClock())
+    [notice] = await received(notices)
+    [shown] = await notices.shown(notice.machines)
+    await notices.close()
+    assert (shown.terminated, shown.reason) == (True, "Removed: the pod was deleted")
+
+
 @pytest.mark.case(
     "a watch breaks between an evicted pod's condition and its deletion",
     topic="Kubernetes",

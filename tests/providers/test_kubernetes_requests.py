@@ -90,6 +90,12 @@ async def test_only_the_pod_with_this_uid_is_deleted_or_annotated() -> None:
     ]
 
 
+async def test_a_machine_that_is_no_pod_cannot_be_protected() -> None:
+    with pytest.raises(ProviderError, match="i-0abc is not a pod") as caught:
+        await protect_pod(RecordingApi([]), "runners", ProviderMachineId("i-0abc"))
+    assert (caught.value.failure, caught.value.code) == (FailureClass.UNKNOWN, "NotFound")
+
+
 async def test_a_token_is_reviewed_for_the_audience_of_this_fleet() -> None:
     settings = make_settings()
     user = {

@@ -29,11 +29,9 @@ def quantity(text: object) -> Decimal:
     words = str(text).strip()
     if not _FORM.fullmatch(words):
         raise ValueError(f"{words!r} is not a quantity")
+    # `12E` is 12 exa. `12e3` and `12E3` have an exponent, which Decimal reads, and no suffix.
     number = words.rstrip("numkKMGTPEi")
     suffix = words[len(number) :]
-    if suffix == "E" or "e" in number.lower():
-        # `12E` is 12 exa, `12e3` is an exponent.
-        number, suffix = (words[:-1], "E") if suffix == "E" else (words, "")
     try:
         found = Decimal(number) * _SUFFIXES[suffix]
     except (DecimalException, KeyError):
