@@ -28,6 +28,17 @@ def test_an_option_on_kubernetes_takes_a_pod_and_no_types(folder: Folder) -> Non
     assert folder.problem(typed).key == 'skus."linux.rocm.gpu.2".on[0].instance_types'
 
 
+def test_a_missing_image_is_one_problem_of_a_sku_with_two_launch_options(folder: Folder) -> None:
+    option = MINIMAL[MINIMAL.index("{provider: east") :].partition("}")[0] + "}"
+    text = changed((option, f"{option}, {option.replace('g5', 'g6')}"))
+    lines = [line for line in text.splitlines() if not line.startswith("    image:")]
+    problem = folder.problem("\n".join(lines) + "\n")
+    assert (problem.key, problem.fix) == (
+        "skus.gpu.image",
+        'add image: {name: "my-image-*", owner: self}',
+    )
+
+
 def test_the_tags_of_a_sku_count_with_those_of_its_provider(folder: Folder) -> None:
     def text(own: int) -> str:
         theirs, ours = (

@@ -3,6 +3,7 @@
 import pytest
 
 from autoscaler.app.preflight import load_for_service
+from autoscaler.providers.kubernetes.overlay_fields import misspelled_fields
 from tests.config.fleet_file import MINIMAL, Folder, pods
 from tests.config.keys import certificate, curve_key, pem
 
@@ -289,6 +290,10 @@ def test_a_misspelled_field_of_an_overlay(
     [problem] = [one for one in found if "is not a field of a Pod" in one.what]
     assert problem.key == f"skus.gpu.on[0].pod.overlay.{key}"
     assert problem.fix == f"did you mean {meant}?"
+
+
+def test_a_list_of_an_overlay_that_is_no_list_has_no_misspelled_fields() -> None:
+    assert list(misspelled_fields({"spec": {"containers": 7, "nodeSelector": ["a"]}})) == []
 
 
 def test_fields_of_a_pod_and_unlike_ones_are_accepted(folder: Folder) -> None:

@@ -223,6 +223,21 @@ def test_a_readers_spot_prices_by_source_are_those_of_a_day(settings: Ec2Setting
     assert reader.price_sources(CapacityType.SPOT)[PriceSource.API] == 0
 
 
+async def test_a_reader_asks_for_the_prices_of_what_is_offered(settings: Ec2Settings) -> None:
+    offered = {
+        CapacityType.SPOT: frozenset({("g5.xlarge", LINUX)}),
+        CapacityType.ON_DEMAND: frozenset({("g6.xlarge", LINUX)}),
+    }
+    api = ScriptedApi(lambda *_: ([], None))
+    reader = Ec2Prices(replace(settings, offered=offered), api, ManualClock())
+    await reader.read_prices(CapacityType.SPOT)
+    await reader.read_prices(CapacityType.ON_DEMAND)
+    (spot, spot_asked), (on_demand, on_demand_asked) = api.calls
+    assert (spot, on_demand) == ("DescribeSpotPriceHistory", "GetProducts")
+    assert "g5.xlarge" in str(spot_asked)
+    assert "g6.xlarge" in str(on_demand_asked)
+
+
 THROTTLED = ProviderError(FailureClass.THROTTLED, "ThrottlingException", "later")
 
 

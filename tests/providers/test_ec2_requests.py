@@ -209,6 +209,26 @@ def test_each_network_card_gets_one_interface(instance_type: str, kinds: list[st
         ]
 
 
+def test_a_reservation_is_the_only_place_of_its_launch_options_machines() -> None:
+    option = Ec2Option(("p5.48xlarge",), (CapacityType.ON_DEMAND,), capacity_reservation="cr-1")
+    assert template_data(SETTINGS, SKU, IMAGE, option)["CapacityReservationSpecification"] == {
+        "CapacityReservationPreference": "capacity-reservations-only",
+        "CapacityReservationTarget": {"CapacityReservationId": "cr-1"},
+    }
+
+
+@pytest.mark.parametrize(
+    ("count", "accepted"), [(0, False), (1, True), (1000, True), (1001, False)]
+)
+def test_a_request_has_as_many_machines_as_ec2_accepts(count: int, accepted: bool) -> None:
+    wanted = order(CapacityType.SPOT, count=count)
+    if accepted:
+        assert f'"TotalTargetCapacity":{count}' in fleet_request(SETTINGS, wanted, "lt-7", SUBNETS)
+        return
+    with pytest.raises(ProviderError, match=f"{count} machines in one request, not 1 to 1000"):
+        fleet_request(SETTINGS, wanted, "lt-7", SUBNETS)
+
+
 def test_the_template_of_a_stored_request_is_found() -> None:
     text = fleet_request(SETTINGS, order(CapacityType.SPOT), "lt-7", SUBNETS)
     assert template_of(text) == "lt-7"

@@ -90,6 +90,16 @@ def test_each_key_of_a_launch_option_is_a_setting(tmp_path: Path) -> None:
     }
 
 
+def test_the_disk_of_a_sku_is_read(tmp_path: Path) -> None:
+    text = TEXT.replace("REGION", "us-east-1").replace("MORE", "quotas: {}")
+    path = tmp_path / "fleet.yaml"
+    path.write_text(f"{text}    disk_gb: 150\n")
+    settings = config.load(path, provider_kinds(), files=False).settings
+    ids = Installations(InstallationId("0badcafe"))
+    (sku,) = ec2_settings(THERE, settings, tmp_path, ids, "0" * 64).skus.values()
+    assert sku.disk_gb == 150
+
+
 def test_prices_and_the_spot_factor_are_read(tmp_path: Path) -> None:
     made = provider_settings(tmp_path, "prices: {g5.xlarge: 2}, spot_price_factor: 0.4")
     assert made.price_list == Prices("us-east-1", {"g5.xlarge": 2.0}, 0.4)

@@ -10,6 +10,9 @@ from autoscaler.providers.kubernetes.ownership import PodIdentity, identity_of
 from tests.providers.kubernetes_pods import make_settings
 
 UID = "4b3f0a1e-0000-4000-8000-000000000001"
+AUDIENCE = "the token is for another audience"
+ACCOUNT = "the token is of another service account"
+UNBOUND = "the token is bound to no pod"
 
 
 def status(**changes: Any) -> dict[str, Any]:
@@ -32,22 +35,28 @@ def test_the_review_names_the_pod() -> None:
 
 
 @pytest.mark.parametrize(
-    ("review", "reason"),
+    ("review", "reason", "detail"),
     [
-        ({}, "signature"),
-        ({"authenticated": False, "error": "expired"}, "signature"),
-        (status() | {"audiences": ["other"]}, "account"),
-        (status() | {"audiences": None}, "account"),
-        (status(username="system:serviceaccount:runners:admin"), "account"),
-        (status(username="system:serviceaccount:other:default"), "account"),
-        (status(username="admin"), "account"),
-        (status(extra={}), "account"),
-        (status(extra={POD_NAME: ["ci-x-0"]}), "account"),
-        (status(extra={POD_NAME: ["a", "b"], POD_UID: [UID]}), "account"),
-        (status(extra={POD_NAME: ["Not/a/name"], POD_UID: [UID]}), "account"),
+        ({}, "signature", ""),
+        ({"authenticated": False, "error": "expired"}, "signature", "expired"),
+        ({"authenticated": False, "error": "x" * 300}, "signature", "x" * 200),
+        (status() | {"audiences": ["other"]}, "account", AUDIENCE),
+        (status() | {"audiences": None}, "account", AUDIENCE),
+        (status(username="system:serviceaccount:runners:admin"), "account", ACCOUNT),
+        (status(username="system:serviceaccount:other:default"), "account", ACCOUNT),
+        (status(username="admin"), "account", ACCOUNT),
+        (status(extra={}), "account", UNBOUND),
+        (status(extra={POD_NAME: ["ci-x-0"]}), "account", UNBOUND),
+        (status(extra={POD_NAME: ["a", "b"], POD_UID: [UID]}), "account", UNBOUND),
+        (
+            status(extra={POD_NAME: ["Not/a/name"], POD_UID: [UID]}),
+            "account",
+            "the token's pod is none of this fleet",
+        ),
     ],
 )
-def test_anything_else_is_refused(review: dict[str, Any], reason: str) -> None:
+def test_anything_else_is_refused(review: dict[str, Any], reason: str, detail: str) -> None:
     with pytest.raises(ProofRefusedError) as refusal:
         reviewed_pod(make_settings(), review)
     assert refusal.value.reason == reason
+    assert str(refusal.value) == (f"{reason}: {detail}" if detail else reason)
