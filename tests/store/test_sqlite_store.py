@@ -374,6 +374,12 @@ async def test_the_history_of_a_rerun_is_removed_with_it(store: SqliteStore) -> 
     assert await store.history("rerun", "1") == ()
 
 
+async def test_the_history_of_a_runner_is_removed_with_it(store: SqliteStore) -> None:
+    await store.commit([runner("r", RunnerState.DONE, 50.0)], [row("runner", "r", 90.0)])
+    assert await store.prune(60.0) == 1
+    assert await store.history("runner", "r") == ()
+
+
 @pytest.mark.parametrize("name", ["", "one", "\u0661", "\u00b2", "9" * 19, "-1", "1.5"])
 async def test_prune_removes_history_with_an_invalid_job_id(store: SqliteStore, name: str) -> None:
     await store.commit([job(1)], [row("job", name, 10.0), row("job", "1", 10.0)])

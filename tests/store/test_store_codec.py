@@ -140,8 +140,10 @@ def test_a_number_that_is_not_finite_is_refused_before_it_is_queued(wrong: float
         dataclasses.replace(runner("r"), since=wrong),
         dataclasses.replace(rerun(1), due=wrong),
     ):
-        with pytest.raises(StoreError, match=f"a {type(record).__name__} cannot be stored"):
+        with pytest.raises(StoreError) as caught:
             record_row(record)
+        name = type(record).__name__
+        assert str(caught.value) == f"a {name} cannot be stored: a number that is not finite"
 
 
 @settings(derandomize=True, deadline=None)

@@ -191,7 +191,8 @@ async def test_an_unusable_file_is_named_and_closed(
 
 
 async def test_a_missing_folder_is_named(tmp_path: Path) -> None:
-    with pytest.raises(StoreError, match="cannot be opened: No such file"):
+    said = "cannot be opened: No such file.*; the folder must exist, have free space, and let this user write"
+    with pytest.raises(StoreError, match=said):
         await SqliteStore.open(tmp_path / "missing" / "state.db")
 
 
