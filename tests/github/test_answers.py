@@ -9,7 +9,7 @@ from autoscaler.controller.ports.github import OperatorError, RetryLaterError
 from autoscaler.github.client import GitHubClient
 from autoscaler.github.refusals import OUTAGE_DELAY
 from autoscaler.github.settings import AppKey, GitHubSettings
-from autoscaler.github.transport import MAX_ANSWER
+from autoscaler.github.transport import MAX_ANSWER, _origin
 from autoscaler.model.events import JobObserved
 from autoscaler.model.identifiers import JobId, RunnerName
 from autoscaler.model.jobs import JobState
@@ -121,6 +121,16 @@ async def test_a_failed_read_is_retried_with_backoff(
     asked.github.faults = [fault]
     assert await read(client) is not None
     assert asked.clock.slept == [1.0, 3.0]
+
+
+@pytest.mark.parametrize(("runner_id", "known"), [(17, 17), (0, None), (None, None)])
+async def test_a_job_has_the_id_of_its_runner(
+    asked: World, client: GitHubClient, runner_id: int | None, known: int | None
+) -> None:
+    asked.github.jobs["acme/widgets", 42] = job(runner_id=runner_id)
+    found = await read(client)
+    assert found is not None
+    assert found.runner_id == known
 
 
 async def test_a_read_fails_after_three_attempts(asked: World, client: GitHubClient) -> None:
@@ -335,6 +345,12 @@ async def test_the_token_never_goes_to_another_origin(asked: World, client: GitH
     asked.github.faults = [Fault("GET .*/actions/runners", 200, {"runners": []}, link)]
     with pytest.raises(OperatorError, match="api_url"):
         await client.find_runner("org:acme", RunnerName("r"))
+
+
+@pytest.mark.parametrize(("scheme", "port"), [("http", 80), ("https", 443)])
+def test_an_origin_without_a_port_has_that_of_its_scheme(scheme: str, port: int) -> None:
+    assert _origin(f"{scheme}://github.example/x") == _origin(f"{scheme}://github.example:{port}/")
+    assert _origin(f"{scheme}://github.example/x") != _origin(f"{scheme}://github.example:1/")
 
 
 async def test_pages_that_link_in_a_circle_are_an_error(asked: World, client: GitHubClient) -> None:

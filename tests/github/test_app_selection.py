@@ -350,6 +350,17 @@ async def test_a_job_is_not_reported_missing_while_another_app_is_on_hold(
         await two.read_job("acme/widgets", JobId(43), START)
 
 
+async def test_an_app_that_may_not_read_a_job_is_reported_with_the_repository(
+    world: World, two: GitHubClient
+) -> None:
+    world.github.jobs["acme/widgets", 42] = JOB
+    world.github.faults = [Fault("/actions/jobs/", 403, NO_ACCESS, by=FIRST, times=99)]
+    with capture_logs() as lines:
+        await two.read_job("acme/widgets", JobId(42), START)
+    (line,) = [line for line in lines if line["event"] == "app_failing"]
+    assert (line["app"], line["scope"]) == ("app 1 on acme", "acme/widgets")
+
+
 async def test_any_app_with_access_looks_up_and_deletes_a_registration(
     world: World, two: GitHubClient
 ) -> None:

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from autoscaler.controller.ports.github import OperatorError, RetryLaterError
+from autoscaler.controller.ports.github import GitHubError, OperatorError, RetryLaterError
 from autoscaler.controller.ports.github_lists import ListedRepository, ListedRun, RunStatus
 from autoscaler.github.client import GitHubClient
 from autoscaler.github.lists import FASTEST
@@ -346,6 +346,19 @@ async def test_the_newest_repositories_of_an_organization_take_one_call(
     assert newest is not None
     assert newest - (found.items[1].created_at or 0.0) == 86_400.0
     assert world.github.count(r"GET /api/v3/orgs/acme/repos") == 1
+    link = {
+        "Link": f'<{world.url}/orgs/acme/repos?page=2>; rel="next"',
+        "Content-Type": "application/json",
+    }
+    world.github.faults = [Fault("/orgs/acme/repos", 200, b"[]", link)]
+    assert (await client.lists.newest_repositories("org:acme")).calls == 1
+
+
+async def test_a_list_that_no_app_can_see_is_named(world: World, client: GitHubClient) -> None:
+    not_found = {"message": "Not Found"}
+    world.github.faults = [Fault("/orgs/acme/actions/runners", 404, not_found, times=9)]
+    with pytest.raises(GitHubError, match=r"/actions/runners: 404 Not Found"):
+        await client.lists.runners("org:acme")
 
 
 def release(tag: str, **changes: Any) -> dict[str, Any]:

@@ -15,14 +15,30 @@ from autoscaler.controller.ports.github import (
 )
 from autoscaler.github.budget import RESERVES
 from autoscaler.github.client import GitHubClient
-from autoscaler.github.exchange import Effect
-from autoscaler.github.policies import POLICIES, Action, Outcome
+from autoscaler.github.exchange import Answer, Effect, Request
+from autoscaler.github.policies import POLICIES, Action, Outcome, outcome_of
 from autoscaler.github.refusals import LimitError, NotAllowedError
 from autoscaler.github.transport import MAX_ANSWER
 from autoscaler.model.identifiers import JobId, RunnerName
 from tests.github.conftest import World
 from tests.github.doubles import START
 from tests.github.faults import Fault
+
+
+@pytest.mark.parametrize(
+    ("status", "outcome"),
+    [
+        (299, Outcome.ANSWERED),
+        (300, Outcome.MOVED),
+        (399, Outcome.MOVED),
+        (400, Outcome.REFUSED),
+        (401, Outcome.UNAUTHORISED),
+    ],
+)
+def test_a_status_has_the_outcome_of_its_class(status: int, outcome: Outcome) -> None:
+    answer = Answer(status, {}, {"message": "no"})
+    assert outcome_of(Request("GET", "/meta"), answer) is outcome
+
 
 DOCUMENT = (Path(__file__).parents[2] / "docs" / "github.md").read_text()
 NO = {"message": "no"}

@@ -7,6 +7,7 @@ import pytest
 
 from autoscaler.controller.ports.github import (
     GitHub,
+    GitHubError,
     OperatorError,
     RegisteredRunner,
     RegistrationOutcomeUnknownError,
@@ -85,6 +86,14 @@ async def test_a_taken_name_is_recognised_by_its_message_too(
     world.github.faults = [Fault(REGISTER, 422, {"message": "Already exists - a runner has it"})]
     with pytest.raises(RunnerExistsError):
         await client.register("org:acme", "gpu", NAME, LABELS)
+
+
+async def test_a_deletion_with_an_unknown_status_is_an_error(
+    world: World, client: GitHubClient
+) -> None:
+    world.github.faults = [Fault("DELETE .*/actions/runners/", 200, {"id": 1})]
+    with pytest.raises(GitHubError, match="200, a status that GitHub does not send here"):
+        await client.delete_runner("org:acme", 1)
 
 
 @pytest.mark.case(

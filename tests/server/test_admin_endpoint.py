@@ -296,7 +296,10 @@ async def test_a_refusal_comes_back_with_its_reason(
 ) -> None:
     admin.word.refusal = OperatorRequestRefusedError(kind, "because")
     reported = {"error": kind.value, "reason": "because"}
-    assert await admin.ask("POST", "/admin/machines/i-1/terminate") == (status, reported)
+    with structlog.testing.capture_logs() as lines:
+        answer = await admin.ask("POST", "/admin/machines/i-1/terminate")
+    assert answer == (status, reported)
+    assert [(line["event"], line["reason"]) for line in lines] == [("admin_refused", "because")]
     assert await admin.ask("POST", "/admin/adopt", {"installation": "a"}) == (status, reported)
     assert await admin.ask("POST", "/admin/circuits/gpu/close") == (status, reported)
 
@@ -317,7 +320,12 @@ async def test_an_operator_request_that_could_not_be_stored_is_not_acknowledged(
     ("path", "data", "words"),
     [
         ("/admin/reload", b'{"force": true}', "keys: none"),
-        ("/admin/pause", b"", "`target` must be"),
+        (
+            "/admin/pause",
+            b"",
+            "`target` must be all or the name of a SKU, provider or machine, perhaps after its kind "
+            "and a /",
+        ),
         ("/admin/drain", b'{"target": 1}', "`target` must be"),
         ("/admin/resume", b'{"target": "a b"}', "`target` must be"),
         ("/admin/quarantine", b'{"target": "a/b/c"}', "`target` must be"),

@@ -2,7 +2,12 @@
 
 import pytest
 
-from autoscaler.server.bearer import bearer_token
+from autoscaler.server.bearer import bearer_token, token_digest
+
+
+def test_a_token_with_any_bytes_has_a_digest() -> None:
+    """aiohttp decodes bytes that are no UTF-8 as surrogates."""
+    assert token_digest("r\udcff") != token_digest("r")
 
 
 @pytest.mark.parametrize(

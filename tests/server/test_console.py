@@ -267,7 +267,14 @@ async def test_a_form_of_another_site_is_refused(
     answer = await reader.post("/sign-in", {"token": READER}, sent)
     assert answer.status == status
     assert ("Set-Cookie" in answer.headers) == (status == 303)
-    assert (await reader.post("/sign-out", {}, sent)).status == status
+    signed_out = await reader.post("/sign-out", {}, sent)
+    assert signed_out.status == status
+    if status == 303:
+        assert "Max-Age=0;" in signed_out.headers["Set-Cookie"]
+        return
+    for path in ("/sign-in", "/sign-out"):
+        async with reader.http.post(path, data={"token": READER}, headers=sent) as refused:
+            assert "The form was sent by another site." in await refused.text()
 
 
 @pytest.mark.parametrize("token", ["", "x" * 40, READER[:-1], READER + "r", "é" * 40, "r" * 1025])
@@ -448,6 +455,10 @@ async def test_what_is_not_known_gets_a_page_that_says_so(
     found, text = await reader.get(path)
     assert found == status
     assert "To the overview" in text
+    if ("%" in path and status == 404) or path == "/jobs/x":
+        assert "There is no page at this address." in text
+    if not path.startswith("/find"):
+        assert ("This address cannot be used" if status == 400 else "Not found") in text
 
 
 @pytest.mark.parametrize(
@@ -505,6 +516,7 @@ async def test_a_stop_cancels_the_pages_that_are_not_being_rendered() -> None:
         for _ in range(10):
             await asyncio.sleep(0)
         assert waiting.cancelled()
+        assert not running.done(), "a stop does not wait for a page"
     finally:
         end.set()
     await running
@@ -515,6 +527,7 @@ async def test_an_open_page_gets_an_event_when_the_fleet_changed(reader: Reader)
     await reader.sign_in()
     async with reader.http.get("/events") as events:
         assert events.headers["Content-Type"] == "text/event-stream"
+        assert events.headers["X-Accel-Buffering"] == "no"
         assert await events.content.readline() == b"retry: 5000\n"
         await events.content.readline()
         reader.answers.changed += 1
@@ -524,6 +537,33 @@ async def test_an_open_page_gets_an_event_when_the_fleet_changed(reader: Reader)
         reader.answers.changed += 1
         rest = await events.content.read()
         assert rest.count(b"event") <= 1
+
+
+async def test_a_page_that_closes_leaves_the_events_of_the_others(reader: Reader) -> None:
+    live = reader.console.endpoint._live
+    live._every = 0.01
+    await reader.sign_in()
+    async with reader.http.get("/events") as other:
+        await other.content.readline()
+        await other.content.readline()
+        async with reader.http.get("/events") as closed:
+            await closed.content.readline()
+            watching = live._task
+        assert watching is not None
+        reader.answers.changed += 1
+        assert await other.content.readline() == b"event: changed\n"
+        # The stream that was closed is noticed at this event, at the latest.
+        reader.answers.changed += 1
+        for _ in range(3):
+            await other.content.readline()
+        assert live._task is watching
+        assert not watching.cancelled()
+
+
+async def test_machines_are_shown_by_their_sku(reader: Reader) -> None:
+    await reader.sign_in()
+    assert 'href="/machines/c0"' in (await reader.get("/machines?sku=gpu"))[1]
+    assert 'href="/machines/c0"' not in (await reader.get("/machines?sku=cpu"))[1]
 
 
 async def test_streams_are_limited_and_end_with_the_server(reader: Reader) -> None:

@@ -103,6 +103,9 @@ async def test_running_jobs_and_machines_are_listed(asked: Asked) -> None:
     _, found = await asked.ask("/admin/machines", {"state": "assigned"})
     assert [(one["id"], one["job"]) for one in found["machines"]] == [("c0", 1)]
     assert await asked.ask("/admin/machines", {"state": "ready"}) == (200, {"machines": []})
+    assert await asked.ask("/admin/machines", {"sku": "cpu"}) == (200, {"machines": []})
+    code, found = await asked.ask("/admin/history/2")
+    assert (code, list(found)) == (200, ["history"])
 
 
 async def test_a_job_is_explained_with_its_history(asked: Asked) -> None:

@@ -78,11 +78,7 @@ def _regions(document: Document) -> Iterator[Problem]:
 
 
 def _platforms(document: Document) -> Iterator[Problem]:
-    checked: set[str] = set()
     for name, sku, _, _ in options_of(document, KEY):
-        if name in checked:
-            continue
-        checked.add(name)
         if text(sku, "os") == "windows" and text(sku, "arch") == "arm64":
             what = "EC2 has no Windows on arm64"
             yield document.problem(("skus", name, "arch"), what, "write x64, or os: linux")
