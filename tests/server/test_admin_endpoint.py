@@ -320,12 +320,6 @@ async def test_an_operator_request_that_could_not_be_stored_is_not_acknowledged(
     ("path", "data", "words"),
     [
         ("/admin/reload", b'{"force": true}', "keys: none"),
-        (
-            "/admin/pause",
-            b"",
-            "`target` must be all or the name of a SKU, provider or machine, perhaps after its kind "
-            "and a /",
-        ),
         ("/admin/drain", b'{"target": 1}', "`target` must be"),
         ("/admin/resume", b'{"target": "a b"}', "`target` must be"),
         ("/admin/quarantine", b'{"target": "a/b/c"}', "`target` must be"),
@@ -355,6 +349,12 @@ async def test_malformed_operator_requests_are_refused_with_what_is_allowed(
     assert (status, refused["error"]) == (400, "malformed")
     assert words in refused["reason"]
     assert admin.word.taken == []
+
+
+async def test_a_missing_target_is_refused_with_the_names_that_can_be_one(admin: Admin) -> None:
+    reason = "`target` must be all or the name of a SKU, provider or machine, perhaps after its kind and a /"
+    answer = await admin.ask("POST", "/admin/pause", data=b"")
+    assert answer == (400, {"error": "malformed", "reason": reason})
 
 
 async def test_a_reload_is_passed_on(admin: Admin) -> None:

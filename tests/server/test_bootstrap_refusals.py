@@ -52,6 +52,7 @@ async def test_a_refusal_is_answered_counted_and_logged(
     assert (reply.status, reply.json) == (status, {"error": reason})
     assert ("Retry-After" in reply.headers) == (status == 429)
     assert counted(caller) == {(step, reason): 1}
+    assert {line["event"] for line in logs} == {"bootstrap_request_refused"}
     (line,) = logs
     assert (line["step"], line["status"], line["reason"]) == (step, status, reason)
     assert line["machine"] == (None if step == "attest" else MACHINE)
