@@ -173,6 +173,13 @@ async def test_the_points_limit_of_an_endpoint_is_kept(asked: World) -> None:
         await client.close()
 
 
+async def test_several_choices_are_no_unreadable_answer(asked: World, client: GitHubClient) -> None:
+    asked.github.faults = [Fault(GET_JOB, 300, b"{}", JSON, times=9)]
+    with pytest.raises(OperatorError, match="300"):
+        await read(client)
+    assert asked.github.count(GET_JOB) == 1
+
+
 async def test_a_connection_that_breaks_at_each_attempt_is_an_outage(
     asked: World, client: GitHubClient
 ) -> None:
