@@ -253,15 +253,15 @@ async def test_a_long_list_of_runners_is_recorded_in_pieces() -> None:
         RegisteredRunner(number, RunnerName(f"other-{number}"), online=True, busy=False)
         for number in range(LISTED_AT_ONCE + 1)
     ]
-    heard: list[RunnersListed] = []
+    received: list[RunnersListed] = []
 
-    def hear(event: Event) -> None:
+    def receive(event: Event) -> None:
         if isinstance(event, RunnersListed):
-            heard.append(event)
+            received.append(event)
 
-    controller.journal.on_event(hear)
+    controller.journal.on_event(receive)
     await watch(controller, lists, 600.0)
-    first, second = heard[:2]
+    first, second = received[:2]
     assert (len(first.at_work), first.more) == (LISTED_AT_ONCE, True)
     assert (len(second.at_work), second.more) == (1, False)
     assert first.began_at == second.began_at
