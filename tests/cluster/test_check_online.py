@@ -188,12 +188,6 @@ async def test_a_namespace_that_does_not_exist(fleet: Fleet, place: Place) -> No
             'unknown field "spec.laterField"',
             "kubectl explain pod",
         ),
-        (
-            {"overlay": {"spec": {"securityContext": {"runAsNonRoot": False}}}},
-            "overlay",
-            "violates PodSecurity",
-            "the overlay",
-        ),
         ({"runtime_class": "absent"}, "runtime_class", 'RuntimeClass "absent"', "kubectl get"),
         (
             {"overlay": {"spec": {"priorityClassName": "absent"}}},
@@ -211,6 +205,19 @@ async def test_a_pod_that_the_api_server_refuses(
     assert problem.key == f"skus.gpu.on[0].pod.{key}"
     assert what in problem.what
     assert fix in problem.fix
+
+
+async def test_a_namespace_that_refuses_the_docker_daemon_is_to_blame_and_not_the_overlay(
+    fleet: Fleet,
+) -> None:
+    fleet.pod |= {
+        "container_mode": {"dind": {"image": "docker:29.7.2-dind-rootless"}},
+        "overlay": {"metadata": {"labels": {"team": "ml"}}},
+    }
+    problem = await fleet.problem()
+    assert problem.key == "skus.gpu.on[0].pod"
+    assert "violates PodSecurity" in problem.what
+    assert "change the level" in problem.fix
 
 
 async def test_a_service_account_that_does_not_exist(fleet: Fleet) -> None:

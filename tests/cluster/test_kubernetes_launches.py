@@ -210,7 +210,6 @@ async def test_a_pod_of_others_with_the_same_name_is_not_adopted(
 @pytest.mark.parametrize(
     ("overlay", "code"),
     [
-        ({"securityContext": {"runAsNonRoot": False}}, "PodSecurity"),
         ({"image": None}, "Invalid"),
         ({"imaginary": 1}, "BadRequest"),
     ],

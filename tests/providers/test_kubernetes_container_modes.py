@@ -248,7 +248,7 @@ def test_the_work_folder_is_the_claim_that_the_hooks_expect() -> None:
         (
             DOCKER,
             {"containers": [{"name": "dind", "securityContext": {"privileged": True}}]},
-            "privileged",
+            "would not end with its runner",
         ),
         (DOCKER, {"initContainers": [{"name": "dind", "restartPolicy": None}]}, "restartPolicy"),
         (

@@ -18,6 +18,7 @@ from autoscaler.providers.kubernetes.overlay import OverlayError, merged
 from autoscaler.providers.kubernetes.programs import pod_programs
 from autoscaler.providers.kubernetes.requests import launch_text, request_of
 from tests.providers.kubernetes_pods import CPU_OPTION, OPTION, SKU, make_order, make_settings
+from tests.providers.pod_security_cases import sidecar
 
 
 def spec(**changes: Any) -> dict[str, Any]:
@@ -176,13 +177,13 @@ def test_containers_volumes_and_variables_merge_by_name() -> None:
             "containers": [
                 {"name": "runner", "env": [{"name": "A", "value": "1"}], "workingDir": "/x"},
             ],
-            "initContainers": [{"name": "sidecar", "image": "proxy:1", "restartPolicy": "Always"}],
+            **sidecar(),
             "volumes": [{"name": "cache", "persistentVolumeClaim": {"claimName": "cache"}}],
         }
     }
     found = merged(template(), overlay)["spec"]
     assert [one["name"] for one in found["containers"]] == ["runner"]
-    assert [one["name"] for one in found["initContainers"]] == ["sidecar", "attest"]
+    assert [one["name"] for one in found["initContainers"]] == ["proxy", "attest"]
     runner = by_name(found["containers"], "runner")
     assert (runner["workingDir"], runner["env"]) == ("/x", [{"name": "A", "value": "1"}])
     assert runner["command"] == ["run"]
@@ -195,20 +196,19 @@ def test_tolerations_are_added_and_other_lists_are_replaced() -> None:
         "spec": {
             "tolerations": [mine],
             "containers": [
-                {"name": "runner", "securityContext": {"capabilities": {"drop": ["X"]}}}
+                {"name": "runner", "securityContext": {"capabilities": {"drop": ["X", "ALL"]}}}
             ],
         }
     }
     found = merged(template(), overlay)["spec"]
     assert found["tolerations"] == [*spec()["tolerations"], mine]
     runner = by_name(found["containers"], "runner")
-    assert runner["securityContext"]["capabilities"]["drop"] == ["X"]
+    assert runner["securityContext"]["capabilities"]["drop"] == ["X", "ALL"]
 
 
 def test_further_init_containers_run_before_attest() -> None:
-    overlay = {"spec": {"initContainers": [{"name": "dind", "image": "docker:dind"}]}}
-    found = merged(template(), overlay)["spec"]["initContainers"]
-    assert [one["name"] for one in found] == ["dind", "attest"]
+    found = merged(template(), {"spec": sidecar()})["spec"]["initContainers"]
+    assert [one["name"] for one in found] == ["proxy", "attest"]
 
 
 def test_merging_changes_neither_the_pod_nor_the_overlay() -> None:
@@ -320,8 +320,8 @@ TOKEN = {"projected": {"sources": [{"serviceAccountToken": {"path": "t"}}]}}
         (attest(restartPolicy="Always"), "spec.initContainers[attest].restartPolicy"),
         (attest(volumeMounts=None), "volumeMounts"),
         (
-            {"spec": {"containers": [{"name": "s", "securityContext": {"privileged": True}}]}},
-            "spec.containers[s].securityContext.privileged",
+            {"spec": sidecar(securityContext={"privileged": True})},
+            "spec.initContainers[proxy].securityContext.privileged",
         ),
         (
             {

@@ -20,6 +20,7 @@ FORBIDDEN = "Forbidden"
 """A 403 of the authorizer, or of an admission plugin that has no code of its own here."""
 NOT_READY = "NotReady"
 """A 403 of an API server that has not read its roles, or other objects that decide, since its start."""
+POD_SECURITY = "PodSecurity"
 UNREACHABLE = "Unreachable"
 WEBHOOK_FAILED = "WebhookFailed"
 ADMISSION_DENIED = "AdmissionDenied"
@@ -30,7 +31,7 @@ _OTHER = "other"
 _CLASSES: Mapping[str, FailureClass] = MappingProxyType(
     {
         EXCEEDED_QUOTA: FailureClass.QUOTA,
-        "PodSecurity": FailureClass.CONFIGURATION,
+        POD_SECURITY: FailureClass.CONFIGURATION,
         ADMISSION_DENIED: FailureClass.CONFIGURATION,
         # Most webhooks come back without an operator, for example after their pod was moved.
         WEBHOOK_FAILED: FailureClass.UNKNOWN,
@@ -82,7 +83,7 @@ HINTS: Mapping[str, str] = MappingProxyType(
         FORBIDDEN: "grant the rights in deploy/kubernetes/ to the controller's user or service account, or "
         "change what the admission plugin named in the message rejects",
         "NotFound": "create the namespace, or correct it",
-        "PodSecurity": "remove what the namespace's Pod Security level forbids, or change the level",
+        POD_SECURITY: "remove what the namespace's Pod Security level forbids, or change the level",
         WEBHOOK_FAILED: "repair the admission webhook that the message names, or its configuration (kubectl "
         "get validatingwebhookconfigurations,mutatingwebhookconfigurations)",
         ADMISSION_DENIED: "correct the pod, or the admission policy that the message names",
@@ -138,7 +139,7 @@ def _meaning(status: int, reason: str, message: str) -> tuple[str, FailureScope 
     if status == 403 and _ANONYMOUS in message:
         return "Unauthorized", None
     if status == 403 and "violates PodSecurity" in message:
-        return "PodSecurity", None
+        return POD_SECURITY, None
     if status == 403 and _NOT_READY in message:
         return NOT_READY, None
     # Admission comes before anything is stored, so these requests had no effect, also with status 500.

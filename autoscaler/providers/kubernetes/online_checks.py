@@ -27,6 +27,7 @@ from autoscaler.providers.kubernetes.errors import (
     ADMISSION_DENIED,
     EXCEEDED_QUOTA,
     HINTS,
+    POD_SECURITY,
     WEBHOOK_FAILED,
 )
 from autoscaler.providers.kubernetes.file_checks import KEY
@@ -203,7 +204,8 @@ class _Cluster:
             what = f"the namespace has no quota left for it now: {error.message}"
             fix = "raise the ResourceQuota, or let the jobs wait"
             return self._document.problem(option, what, fix, warning=True)
-        if error.code in (WEBHOOK_FAILED, ADMISSION_DENIED):
+        if error.code in (WEBHOOK_FAILED, ADMISSION_DENIED, POD_SECURITY):
+            # An overlay that Pod Security `restricted` forbids was refused before.
             return self._document.problem(option, what, fix)
         if "serviceaccount" in message:
             fix = "create the service account, or correct its name"
