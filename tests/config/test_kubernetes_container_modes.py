@@ -62,6 +62,26 @@ def test_check_says_that_a_docker_daemon_is_privileged(folder: Folder) -> None:
     assert 'namespace "runners" must enforce Pod Security privileged' in warning.what
 
 
+def test_check_says_that_a_docker_daemon_weakens_the_namespace_of_other_pods(
+    folder: Folder,
+) -> None:
+    options = f"{DIND}}}\n      - {{provider: cluster, pod: {{image: i}}"
+    first, second = folder.load(pods((POD, options))).warnings
+    assert first.key == f"{MODE}.dind"
+    assert second.key == "providers.cluster.kubernetes.namespace"
+    assert "cannot enforce Pod Security restricted for 1 launch option without dind" in second.what
+    assert "another namespace" in second.fix
+
+
+def test_a_docker_daemon_weakens_no_namespace_of_another_provider(folder: Folder) -> None:
+    section = "{context: c, namespace: runners}"
+    other = f"{section}\n  trusted:\n    kubernetes: {{context: c, namespace: docker}}"
+    options = f"{{image: i}}}}\n      - {{provider: trusted, pod: {DIND}"
+    [warning] = folder.load(pods((section, other), (POD, options))).warnings
+    assert warning.key == "skus.gpu.on[1].pod.container_mode.dind"
+    assert 'namespace "docker" must enforce' in warning.what
+
+
 def test_check_says_what_the_hooks_may_do(folder: Folder) -> None:
     [warning] = folder.load(pods((POD, HOOKS))).warnings
     assert warning.key == f"{MODE}.kubernetes"

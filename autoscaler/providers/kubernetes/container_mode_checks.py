@@ -1,11 +1,13 @@
 """Checks the container modes of pods in fleet.yaml. Reads the file as written."""
 
+from collections import Counter
 from collections.abc import Iterator
 
 from autoscaler.config.checks import text
 from autoscaler.config.document import Document, Node
 from autoscaler.config.problems import KeyPath, Problem, show
 from autoscaler.config.provider_kind import options_of, sections_of
+from autoscaler.model.wording import counted
 from autoscaler.providers.kubernetes.file_checks import KEY
 
 _Option = tuple[KeyPath, Node, Node]
@@ -36,6 +38,7 @@ def warnings(document: Document) -> Iterator[Problem]:
             what = f"gives the runner rights to the pods and Secrets of namespace {namespace}"
             fix = "keep everything else out of this namespace"
             yield document.problem((*path, "container_mode", "kubernetes"), what, fix, warning=True)
+    yield from _weakened_namespaces(document)
 
 
 def _options(document: Document) -> Iterator[_Option]:
@@ -77,3 +80,22 @@ def _namespaces(document: Document) -> Iterator[Problem]:
                 "write container_mode: {kubernetes: ...}, or use a provider with another namespace"
             )
             yield document.problem(path, what, fix)
+
+
+def _weakened_namespaces(document: Document) -> Iterator[Problem]:
+    """Warn of namespaces that must let privileged pods in, and also have pods that need no privilege.
+
+    No job gets more by this: the other pods pass `restricted` (`pod_security`), and their jobs may not create
+    pods. But the namespace no longer stops other tools that create pods there. So it is a warning.
+    """
+    dind: Counter[str] = Counter()
+    others: Counter[str] = Counter()
+    for _, _, option in _options(document):
+        found = dind if option.get("pod", "container_mode", "dind") is not None else others
+        found[text(option, "provider") or ""] += 1
+    for provider in sorted(dind.keys() & others.keys()):
+        options = counted(others[provider], "launch option")
+        what = f"cannot enforce Pod Security restricted for {options} without dind: dind needs privileged"
+        fix = "give the launch options with dind a provider with another namespace"
+        path = ("providers", provider, KEY, "namespace")
+        yield document.problem(path, what, fix, warning=True)
