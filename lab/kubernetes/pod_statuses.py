@@ -1,7 +1,8 @@
 """Makes the status of a pod as kubelet reports it. Pure.
 
-Sources: kubelet's `pkg/kubelet/status/generate.go` (conditions) and `pkg/kubelet/kubelet_pods.go` (`getPhase`,
-`convertToAPIContainerStatuses`), Kubernetes documentation, "Pod Lifecycle".
+Sources: kubelet's `pkg/kubelet/status/generate.go` (conditions), `pkg/kubelet/kubelet_pods.go` (`getPhase`,
+`convertToAPIContainerStatuses`) and `pkg/kubelet/status/status_manager.go` (`mergePodStatus`), Kubernetes
+documentation, "Pod Lifecycle" and "Sidecar Containers".
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -17,11 +18,15 @@ CANNOT_START = 128
 
 @dataclass(slots=True)
 class ContainerState:
-    """What kubelet knows of one container. Times are RFC 3339. `exit_code` is None until it has ended."""
+    """What kubelet knows of one container. Times are RFC 3339. `exit_code` is None until it has ended.
+
+    A `sidecar` is an init container that restarts. It is initialized while it runs.
+    """
 
     name: str
     image: str
     init: bool
+    sidecar: bool = False
     started: str | None = None
     finished: str | None = None
     exit_code: int | None = None
@@ -32,6 +37,16 @@ class ContainerState:
     def succeeded(self) -> bool:
         """True if the container has ended with status 0."""
         return self.exit_code == 0
+
+    @property
+    def runs(self) -> bool:
+        """True if the container has started and has not ended."""
+        return self.started is not None and self.exit_code is None
+
+    @property
+    def ready(self) -> bool:
+        """True if an init container has done its part, or another container runs. No probe is played."""
+        return self.succeeded if self.init and not self.sidecar else self.runs
 
     def end(
         self, exit_code: int, at: str, *, out_of_memory: bool = False, message: str = ""
@@ -50,19 +65,32 @@ def containers_of(pod: Mapping[str, Any]) -> list[ContainerState]:
     """Return the states of a pod's containers before any has started, init containers first."""
     spec = pod["spec"]
     return [
-        ContainerState(one["name"], one["image"], init)
+        ContainerState(
+            one["name"], one["image"], init, init and one.get("restartPolicy") == "Always"
+        )
         for key, init in (("initContainers", True), ("containers", False))
         for one in spec.get(key) or ()
     ]
 
 
+def initialization_failed(containers: Iterable[ContainerState]) -> bool:
+    """Return whether an init container has failed. The end of a sidecar is no failure."""
+    return any(
+        one.init and not one.sidecar and one.exit_code is not None and not one.succeeded
+        for one in containers
+    )
+
+
 def phase_of(containers: Sequence[ContainerState]) -> str:
-    """Return the phase of a pod with `restartPolicy: Never`."""
+    """Return the phase of a pod with `restartPolicy: Never`.
+
+    It is final only when no container runs any more, also no sidecar, whose exit status does not count.
+    """
     main = [one for one in containers if not one.init]
-    if any(one.exit_code is not None and not one.succeeded for one in containers if one.init):
-        return "Failed"
-    if all(one.exit_code is not None for one in main):
-        return "Succeeded" if all(one.succeeded for one in main) else "Failed"
+    failed = initialization_failed(containers)
+    over = failed or all(one.exit_code is not None for one in main)
+    if over and not any(one.runs for one in containers):
+        return "Succeeded" if not failed and all(one.succeeded for one in main) else "Failed"
     return "Running" if any(one.started for one in main) else "Pending"
 
 
@@ -92,9 +120,10 @@ def without_trace(containers: Iterable[ContainerState], at: str) -> None:
 
 
 def _conditions(containers: Sequence[ContainerState], phase: str) -> list[dict[str, str]]:
-    incomplete = [one.name for one in containers if one.init and not one.succeeded]
+    incomplete = [one.name for one in containers if one.init and not one.ready]
     main_started = any(one.started for one in containers if not one.init)
-    unready = [one.name for one in containers if not one.init and not _runs(one)]
+    lasting = [one for one in containers if one.sidecar or not one.init]
+    unready = [one.name for one in lasting if not one.ready]
     initialized = {"type": "Initialized", "status": "True"}
     if phase == "Succeeded":
         initialized["reason"] = "PodCompleted"
@@ -121,20 +150,15 @@ def _false(kind: str, reason: str, names: Sequence[str], word: str) -> dict[str,
     return {"type": kind, "status": "False", "reason": reason, "message": message}
 
 
-def _runs(one: ContainerState) -> bool:
-    return one.started is not None and one.exit_code is None
-
-
 def _shown(one: ContainerState) -> dict[str, Any]:
-    ready = one.succeeded if one.init else _runs(one)
     return {
         "name": one.name,
         "image": one.image,
         "imageID": one.image if one.started else "",
         "containerID": f"lab://{one.name}" if one.started else "",
         "restartCount": 0,
-        "ready": ready,
-        "started": _runs(one),
+        "ready": one.ready,
+        "started": one.runs,
         "state": _state(one),
     }
 

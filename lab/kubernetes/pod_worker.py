@@ -1,7 +1,7 @@
 """Plays what kubelet does with one pod, from its binding to its end."""
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any
@@ -14,7 +14,7 @@ from lab.kubernetes.pod_statuses import (
     CANNOT_START,
     ContainerState,
     containers_of,
-    phase_of,
+    initialization_failed,
     pod_status,
     without_trace,
 )
@@ -28,6 +28,15 @@ _RETRY = 0.5
 
 _NOT_YET = "not yet ready to handle request"
 """From k8s.io/apiserver's admission plugins, such as pkg/admission/plugin/namespace/lifecycle."""
+
+_LEAST_GRACE = 2.0
+"""Seconds from SIGTERM to SIGKILL, even if less of the grace period is left.
+
+`minimumGracePeriodInSeconds` in kubelet's pkg/kubelet/kuberuntime/kuberuntime_container.go."""
+
+
+class SidecarFailedError(Exception):
+    """A sidecar cannot start. Kubelet would try again and again."""
 
 
 class PodWorker:
@@ -45,22 +54,27 @@ class PodWorker:
         self.name: str = pod["metadata"]["name"]
         self._scale = scale
         self._path = "/api/v1/namespaces/{namespace}/pods/{name}".format(**pod["metadata"])
+        self._specs = {one["name"]: one for key in _KEYS for one in pod["spec"].get(key) or ()}
         self._containers = containers_of(pod)
         self._running: dict[str, Container] = {}
         self._started = _now()
         self._stopping: asyncio.Task[None] | None = None
 
     async def run(self) -> None:
-        """Run the init containers one after another, and then the others, unless the pod is deleted."""
+        """Run the init containers one after another, and then the others, unless the pod is deleted.
+
+        A sidecar runs from its turn until the main containers have ended. Raises an ExceptionGroup with
+        SidecarFailedError.
+        """
         await self._make_volumes()
         await self._report()
-        specs = {one["name"]: one for key in _KEYS for one in self._pod["spec"].get(key) or ()}
-        for state in self._containers:
-            if state.init and not self._over:
-                await self._run_container(state, specs[state.name])
-        main = [one for one in self._containers if not one.init]
-        if not self._over:
-            await asyncio.gather(*(self._run_container(one, specs[one.name]) for one in main))
+        async with asyncio.TaskGroup() as sidecars:
+            await self._initialize(sidecars)
+            if not self._over:
+                main = [one for one in self._containers if not one.init]
+                await asyncio.gather(*(self._run_container(one) for one in main))
+            if self._stopping is None:
+                await self._stop(float(self._pod["spec"]["terminationGracePeriodSeconds"]))
         if self._stopping is not None:
             await self._stopping
             without_trace(self._containers, _now())
@@ -87,7 +101,7 @@ class PodWorker:
 
     @property
     def _over(self) -> bool:
-        return self._stopping is not None or phase_of(self._containers) == "Failed"
+        return self._stopping is not None or initialization_failed(self._containers)
 
     async def _make_volumes(self) -> None:
         for volume in self._pod["spec"].get("volumes") or ():
@@ -119,21 +133,43 @@ class PodWorker:
         answer = await self._insist("POST", path, {"spec": wanted})
         return str(answer["status"]["token"]) if answer is not None else ""
 
-    async def _run_container(self, state: ContainerState, spec: Mapping[str, Any]) -> None:
+    async def _initialize(self, sidecars: asyncio.TaskGroup) -> None:
+        """Run the init containers, and start the sidecars among them. Raises SidecarFailedError."""
+        for state in self._containers:
+            if not state.init or self._over:
+                continue
+            if not state.sidecar:
+                await self._run_container(state)
+            elif (container := await self._start(state)) is not None:
+                sidecars.create_task(self._wait_for(state, container))
+            else:
+                raise SidecarFailedError(f"pod {self.name}: sidecar {state.name} cannot start")
+
+    async def _run_container(self, state: ContainerState) -> None:
+        container = await self._start(state)
+        if container is not None:
+            await self._wait_for(state, container)
+
+    async def _start(self, state: ContainerState) -> Container | None:
+        """Start a container. Return None if its command does not exist."""
         try:
-            container = await self._runtime.start(self._pod, spec)
+            container = await self._runtime.start(self._pod, self._specs[state.name])
         except OSError:
             state.end(CANNOT_START, _now())
             await self._report()
-            return
+            return None
         self._running[state.name] = container
         if self._stopping is not None:
             await container.kill()
         state.started = _now()
         await self._report()
+        return container
+
+    async def _wait_for(self, state: ContainerState, container: Container) -> None:
+        """Wait for the end of a container, and report it."""
         status = await container.ended()
         del self._running[state.name]
-        message = self._termination_message(spec) if status else ""
+        message = self._termination_message(self._specs[state.name]) if status else ""
         state.end(status, _now(), out_of_memory=container.out_of_memory, message=message)
         await self._report()
 
@@ -149,14 +185,33 @@ class PodWorker:
         return "".join(lines[-80:]).encode()[-2048:].decode(errors="replace")
 
     async def _stop(self, grace: float) -> None:
-        """Send SIGTERM, and SIGKILL after the grace period."""
-        running = list(self._running.values())
-        for container in running:
-            container.terminate()
-        with suppress(TimeoutError):
-            async with asyncio.timeout(grace / self._scale):
-                await asyncio.gather(*(container.over.wait() for container in running))
+        """Stop the containers: the sidecars after the main ones, and in reverse order. `grace` is in seconds.
+
+        They share the grace period. A regular init container is not waited for
+        (`pkg/kubelet/kuberuntime/kuberuntime_termination_order.go`).
+        """
+        until = asyncio.get_running_loop().time() + grace / self._scale
+        regular = [one.name for one in self._containers if one.init and not one.sidecar]
+        main = [one.name for one in self._containers if not one.init]
+        sidecars = [[one.name] for one in reversed(self._containers) if one.sidecar]
+        await asyncio.gather(
+            self._end_in_turn([regular], until), self._end_in_turn([main, *sidecars], until)
+        )
         await self.kill()
+
+    async def _end_in_turn(self, groups: Iterable[Sequence[str]], until: float) -> None:
+        """Send SIGTERM to each group of containers in turn, and SIGKILL at `until` (time of the event loop)."""
+        now = asyncio.get_running_loop().time
+        for names in groups:
+            running = [self._running[one] for one in names if one in self._running]
+            for container in running:
+                container.terminate()
+            with suppress(TimeoutError):
+                async with asyncio.timeout_at(max(until, now() + _LEAST_GRACE / self._scale)):
+                    await asyncio.gather(*(container.over.wait() for container in running))
+            await asyncio.gather(
+                *(container.kill() for container in running if not container.over.is_set())
+            )
 
     async def _report(self) -> None:
         """Write the pod's status. A pod that does not exist any more needs none."""

@@ -52,12 +52,29 @@ def failing_once(flag: Path) -> dict[str, Any]:
     return {"spec": {"initContainers": [container]}}
 
 
+def with_sidecar() -> dict[str, Any]:
+    """An overlay with a sidecar that never ends by itself."""
+    container = {
+        "name": "proxy",
+        "image": IMAGE,
+        "restartPolicy": "Always",
+        "command": [
+            "sh",
+            "-c",
+            "trap 'exit 0' TERM; echo proxy ready; while :; do sleep 0.05; done",
+        ],
+        "securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}},
+    }
+    return {"spec": {"initContainers": [container]}}
+
+
 SKUS = {
     "rocm.twice": pod_sku(),
     "rocm.evicted": pod_sku(rerun_interrupted=1),
     "rocm.memory": pod_sku(),
     "rocm.secret": pod_sku(),
     "rocm.broken": pod_sku(),
+    "rocm.sidecar": pod_sku(with_sidecar()),
     "rocm.warm": pod_sku(idle={"min": 1}),
 }
 
@@ -279,6 +296,25 @@ async def test_the_log_of_a_pod_that_does_not_start_is_kept(lab: Laboratory) -> 
     await until(lab, lambda: bool(history_of(lab, failed.id, "console")))
     [shown] = history_of(lab, failed.id, "console")
     assert shown == f"{failed.reason}\ncache:\nno room in the cache"
+
+
+@pytest.mark.case(
+    "the overlay adds a sidecar: the pod ends with its runner all the same",
+    topic="Kubernetes",
+    source="Kubernetes: sidecars",
+)
+async def test_a_job_runs_to_its_end_beside_a_sidecar(lab: Laboratory) -> None:
+    [running] = await push(lab, "rocm.sidecar", 86_400.0)
+    [pod] = pods_of(lab, "rocm.sidecar")
+    path = f"/api/v1/namespaces/{of(lab).namespace}/pods/{pod.name}"
+    found = await of(lab).admin.request("GET", path)
+    proxy, attest = found["status"]["initContainerStatuses"]
+    assert (proxy["name"], proxy["started"]) == ("proxy", True)
+    assert attest["state"]["terminated"]["exitCode"] == 0
+    lab.github.end(running)
+    await ended(lab, "rocm.sidecar")
+    assert (running.conclusion, len(running.starts)) == ("success", 1)
+    await exited(lab, "rocm.sidecar", ExitReason.EXITED)
 
 
 async def test_a_ready_pod_shows_as_a_running_init_container(lab: Laboratory) -> None:

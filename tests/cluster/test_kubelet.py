@@ -12,7 +12,7 @@ import pytest_asyncio
 from autoscaler.controller.ports.provider import ProviderError
 from lab.kubernetes.admin import Administrator, accepts_pods
 from lab.kubernetes.containers import Runtime
-from lab.kubernetes.kubelet import Kubelet
+from lab.kubernetes.kubelet import Kubelet, KubeletFailedError
 from tests.cluster.conftest import Place, until
 from tests.cluster.test_kubernetes_watch import new_api
 
@@ -211,6 +211,129 @@ async def test_a_deleted_pod_gets_sigterm_and_then_sigkill(
     assert terminated(last)["exitCode"] == status
     assert last["status"]["phase"] == "Failed"
     await place.admin.gone(place.path(name))
+
+
+NOTES = "$RUNNER_AGENT_ROOT/run/shared/notes"
+
+
+def noting(name: str, *, ignores: bool = False) -> dict[str, Any]:
+    """A sidecar that notes its start and SIGTERM in the shared volume, and then prints all notes.
+
+    If it `ignores` SIGTERM, it goes on.
+    """
+    end = "" if ignores else f"cat {NOTES}; exit 4"
+    handler = f"trap 'echo {name} stops >> {NOTES}; {end}' TERM"
+    script = f"{handler}; echo {name} started >> {NOTES}; while :; do sleep 0.05; done"
+    shared = {"name": "shared", "mountPath": "/run/shared"}
+    return container(name, script, restartPolicy="Always", volumeMounts=[shared])
+
+
+def with_sidecars(made: dict[str, Any], first: dict[str, Any], last: dict[str, Any]) -> None:
+    """Add a sidecar before the init container, and one after it."""
+    made["spec"]["initContainers"] = [first, *made["spec"]["initContainers"], last]
+
+
+def waiting_for(note: str) -> str:
+    """A command that ends when this is noted. The lab's image has no grep."""
+    found = f'case "$(cat {NOTES})" in *"{note}"*) true;; *) false;; esac'
+    return f"until {found}; do sleep 0.05; done"
+
+
+@pytest.mark.case(
+    "sidecars start in their order, and stop after the main containers in reverse order",
+    topic="Kubernetes",
+    source="Kubernetes: sidecars",
+)
+@pytest.mark.parametrize(("status", "phase_at_end"), [(0, "Succeeded"), (3, "Failed")])
+async def test_sidecars_run_as_long_as_the_main_containers(
+    place: Place, kubelet: Kubelet, status: int, phase_at_end: str
+) -> None:
+    name = f"sidecars-{status}"
+    # Whatever the second container waits for would never come if the sidecars kept it from starting.
+    second = f"{waiting_for('late started')}; echo main ends >> {NOTES}; exit {status}"
+    first = f"{waiting_for('early started')}; echo init ends >> {NOTES}"
+    made = pod(place, name, first, second)
+    with_sidecars(made, noting("early"), noting("late"))
+    made = await place.admin.create(f"/api/v1/namespaces/{place.name}/pods", made)
+    found = await phase(place, kubelet, name, "Succeeded", "Failed")
+    assert found["status"]["phase"] == phase_at_end
+    states = {one["name"]: one["state"] for one in found["status"]["initContainerStatuses"]}
+    assert states["first"]["terminated"]["exitCode"] == 0
+    assert [states[one]["terminated"]["exitCode"] for one in ("early", "late")] == [4, 4]
+    notes = kubelet.runtime.log_of(made, "early").splitlines()
+    assert notes == [
+        "early started",
+        "init ends",
+        "late started",
+        "main ends",
+        "late stops",
+        "early stops",
+    ]
+
+
+async def test_a_failed_init_container_ends_the_sidecars_before_it(
+    place: Place, kubelet: Kubelet
+) -> None:
+    made = pod(place, "sidecar-init", f"{waiting_for('early started')}; exit 5", "exit 0")
+    with_sidecars(made, noting("early"), noting("late"))
+    made = await place.admin.create(f"/api/v1/namespaces/{place.name}/pods", made)
+    found = await phase(place, kubelet, "sidecar-init", "Succeeded", "Failed")
+    assert found["status"]["phase"] == "Failed"
+    assert kubelet.runtime.log_of(made, "early") == "early started\nearly stops\n"
+    early, first, late = found["status"]["initContainerStatuses"]
+    assert [one["state"]["terminated"]["exitCode"] for one in (early, first)] == [4, 5]
+    assert "waiting" in late["state"]
+
+
+async def test_a_deleted_pods_sidecars_stop_last_and_are_killed_after_the_grace_period(
+    place: Place, kubelet: Kubelet
+) -> None:
+    script = f"{waiting_for('late started')}; {HANDLES}"
+    made = pod(place, "sidecar-deleted", "exit 0", script, grace=100)
+    with_sidecars(made, noting("early", ignores=True), noting("late"))
+    collection = f"/api/v1/namespaces/{place.name}/pods"
+    made = await place.admin.create(collection, made)
+    await place.admin.until(
+        place.path("sidecar-deleted"), lambda _: "ready" in kubelet.runtime.log_of(made, "second")
+    )
+    found = await phase(place, kubelet, "sidecar-deleted", "Running")
+    assert conditions(found)["Ready"][0] == "True"
+    version = found["metadata"]["resourceVersion"]
+    await place.admin.request("DELETE", place.path("sidecar-deleted"))
+    last: dict[str, Any] = {}
+    async for change in place.admin.watch(collection, version):
+        if change["object"]["metadata"]["name"] == "sidecar-deleted":
+            last = change["object"] if change["type"] == "MODIFIED" else last
+            if change["type"] == "DELETED":
+                break
+    early, _, late = last["status"]["initContainerStatuses"]
+    assert [one["state"]["terminated"]["exitCode"] for one in (early, late)] == [137, 4]
+    assert terminated(last)["exitCode"] == 3
+
+
+async def test_a_sidecar_that_cannot_start_fails_the_lab(
+    admin: Administrator, folder: Path, place: Place
+) -> None:
+    """A real kubelet would start it again and again."""
+    own = folder / "sidecar"
+    own.mkdir()
+    made = pod(place, "no-sidecar", "exit 0", "exit 0")
+    with_sidecars(made, {**noting("early"), "command": ["no-such-command"]}, noting("late"))
+    made["spec"]["nodeSelector"] = {"pool": "sidecar"}
+
+    async def run() -> None:
+        async with Kubelet(admin, Runtime(own, SCALE), SCALE) as other:
+            await other.add_node("sidecar", {"cpu": "1"}, {"pool": "sidecar"})
+            await admin.create(f"/api/v1/namespaces/{place.name}/pods", made)
+
+            async def fails() -> bool:
+                other.check()
+                return False
+
+            await until(fails)
+
+    with pytest.raises(KubeletFailedError, match="pod no-sidecar: sidecar early cannot start"):
+        await run()
 
 
 async def test_a_container_at_its_memory_limit_is_killed(place: Place, kubelet: Kubelet) -> None:
