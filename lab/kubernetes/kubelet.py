@@ -30,7 +30,7 @@ class KubeletFailedError(Exception):
 
 
 class Kubelet:
-    """The kubelets of all nodes that it adds. Use it as an async context manager.
+    """The kubelets of all nodes that it adds. Use it as an async context manager. `logs` serves their logs.
 
     `scale` is lab seconds per real second. The end of the context kills all containers.
     """
@@ -53,11 +53,11 @@ class Kubelet:
         self._seen: frozenset[str] = frozenset()
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._loops: list[asyncio.Task[None]] = []
-        self._logs = KubeletLogs(admin.credentials, runtime, self._pod_of)
+        self.logs = KubeletLogs(admin.credentials, runtime, self._pod_of)
 
     async def __aenter__(self) -> Self:
         """Begin to follow the pods, and to serve their logs."""
-        await self._logs.__aenter__()
+        await self.logs.__aenter__()
         self._loops = [asyncio.create_task(one()) for one in (self._follow, self._renew)]
         return self
 
@@ -70,7 +70,7 @@ class Kubelet:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        await self._logs.__aexit__()
+        await self.logs.__aexit__()
         await self.runtime.close()
         for name in self._nodes:
             with suppress(aiohttp.ClientError, RequestFailedError, TimeoutError):
@@ -196,7 +196,7 @@ class Kubelet:
         status = {
             "conditions": [ready],
             "addresses": [{"type": "InternalIP", "address": "127.0.0.1"}],
-            "daemonEndpoints": {"kubeletEndpoint": {"Port": self._logs.port}},
+            "daemonEndpoints": {"kubeletEndpoint": {"Port": self.logs.port}},
         }
         await self._admin.patch(f"{path}/status", {"status": status})
 

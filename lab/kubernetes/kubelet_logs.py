@@ -4,6 +4,7 @@ Sources: kubelet's `pkg/kubelet/server/server.go` (`getContainerLogs`), `pkg/kub
 (`validateContainerLogStatus`), and k8s.io/cri-client's `pkg/logs/logs.go` (`tailLines` before `limitBytes`).
 """
 
+import asyncio
 import ssl
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -26,12 +27,17 @@ class KubeletLogs:
 
     def __init__(self, credentials: Credentials, runtime: Runtime, find: FindPod) -> None:
         self.port = 0
+        self.silent: set[str] = set()
+        """The names of containers whose log is never sent: their node has lost its network."""
         self._credentials = credentials
         self._runtime = runtime
         self._find = find
         app = web.Application()
         app.router.add_get("/containerLogs/{namespace}/{pod}/{container}", self._answer)
-        self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1)
+        # A request without an answer ends with its client.
+        self._runner = web.AppRunner(
+            app, access_log=None, shutdown_timeout=0.1, handler_cancellation=True
+        )
 
     async def __aenter__(self) -> Self:
         """Listen."""
@@ -50,6 +56,8 @@ class KubeletLogs:
         namespace, name, container = (
             request.match_info[one] for one in ("namespace", "pod", "container")
         )
+        if container in self.silent:
+            await asyncio.Event().wait()
         pod = self._find(namespace, name)
         if pod is None:
             return web.Response(status=404, text=f'pod "{name}" does not exist')

@@ -9,6 +9,7 @@ import pytest_asyncio
 
 from autoscaler.model.failures import FailureClass
 from autoscaler.model.machines import ExitReason, Machine, MachineState
+from autoscaler.providers.kubernetes.logs import LOGS_WITHIN
 from lab.github.records import Job, JobStatus
 from lab.kubernetes.cluster import Cluster
 from lab.kubernetes.lab_pods import LabNode, LabPod, LabPods
@@ -40,11 +41,11 @@ def pod_sku(overlay: Mapping[str, Any] | None = None, **more: Any) -> dict[str, 
     return {**found, "deadlines": _DEADLINES, **more}
 
 
-def failing_once(flag: Path) -> dict[str, Any]:
+def failing_once(flag: Path, name: str) -> dict[str, Any]:
     """An overlay with an init container that fails in the first pod. `flag` is a file that it creates."""
     script = f"set -C; (: > {flag}) || exit 0; echo no room in the cache; exit 3"
     container = {
-        "name": "cache",
+        "name": name,
         "image": IMAGE,
         "command": ["sh", "-c", script],
         "securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}},
@@ -83,11 +84,14 @@ SKUS = {
 async def lab(
     cluster: Cluster, tmp_path_factory: pytest.TempPathFactory
 ) -> AsyncIterator[Laboratory]:
-    flag = tmp_path_factory.mktemp("cache") / "flag"
+    flags = tmp_path_factory.mktemp("flags")
+    failing = {
+        f"rocm.{name}": pod_sku(failing_once(flags / name, name)) for name in ("cache", "silent")
+    }
     fleet = LabFleet(
         "acme",
         ("widgets",),
-        {**SKUS, "rocm.cache": pod_sku(failing_once(flag))},
+        {**SKUS, **failing},
         scale=max(5.0, yielding(30.0)),
         nodes=(LabNode({PARTITION: "16"}),),
     )
@@ -296,6 +300,25 @@ async def test_the_log_of_a_pod_that_does_not_start_is_kept(lab: Laboratory) -> 
     await until(lab, lambda: bool(history_of(lab, failed.id, "console")))
     [shown] = history_of(lab, failed.id, "console")
     assert shown == f"{failed.reason}\ncache:\nno room in the cache"
+
+
+@pytest.mark.case(
+    "the node of a failed pod does not answer the request for its log: the pod is deleted all the same",
+    topic="Kubernetes",
+    source="Kubernetes: Pod Lifecycle",
+)
+async def test_a_log_that_never_comes_delays_a_deletion_for_seconds_only(lab: Laboratory) -> None:
+    of(lab).kubelet.logs.silent.add("silent")
+    [one] = await push(lab, "rocm.silent", 30.0)
+    await ended(lab, "rocm.silent")
+    assert (one.conclusion, len(one.starts)) == ("success", 1)
+    [failed] = [each for each in machines(lab, "rocm.silent") if each.progress.ready_at is None]
+    await until(lab, lambda: bool(history_of(lab, failed.id, "console")))
+    [shown] = history_of(lab, failed.id, "console")
+    assert shown == f"{failed.reason}\nthe logs could not be read within {LOGS_WITHIN:g} s"
+    pod = of(lab).find(str(failed.placement.provider_id))
+    assert pod is not None
+    await until(lab, lambda: pod.phase == "gone")
 
 
 @pytest.mark.case(
