@@ -12,7 +12,7 @@ from autoscaler.controller.ports.telemetry import UnmatchedTelemetry
 from autoscaler.model.changes import HistoryRow
 from autoscaler.model.identifiers import Instant, JobId, Seconds
 from autoscaler.model.jobs import JobState
-from autoscaler.model.unmatched import Unmatched, nearest_sku, why_unmatched
+from autoscaler.model.unmatched import Unmatched, close_label, nearest_sku, why_unmatched
 
 LINES = 20
 """Maximum number of log lines in a window, because every author of a workflow can choose its labels."""
@@ -60,11 +60,15 @@ class UnmatchedJobReporter:
             self._suppressed += 1
             return
         self._logged.add((reason, labels))
+        catalogue = self._journal.ledger.state.catalogue
+        unknown, close = close_label(catalogue, labels) or (None, None)
         _log.warning(
             "job_unmatched",
             job=job,
             repository=repository,
             labels=labels,
             reason=reason,
-            nearest_sku=nearest_sku(self._journal.ledger.state.catalogue, labels),
+            nearest_sku=nearest_sku(catalogue, labels),
+            unknown_label=unknown,
+            close_label=close,
         )

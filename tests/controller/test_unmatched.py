@@ -51,6 +51,8 @@ async def test_a_misspelt_label_is_counted_and_logged_with_the_sku_it_is_near() 
         "labels": ("gpuu", "self-hosted"),
         "reason": "labels",
         "nearest_sku": "gpu",
+        "unknown_label": "gpuu",
+        "close_label": "gpu",
     }
     assert counted(world) == 1
 
