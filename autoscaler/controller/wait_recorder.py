@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from autoscaler.controller.journal import Journal
+from autoscaler.ledger.class_cache import MOST_CLASSES
 from autoscaler.model.demand import DemandClass
 from autoscaler.model.events import WaitReasonsChanged
 from autoscaler.model.identifiers import Instant, Seconds
@@ -15,9 +16,6 @@ from autoscaler.model.waiting import GITHUB_DECIDES, WaitCode, Waiting, WaitReas
 
 LASTING: Seconds = 10.0
 """Reasons that change sooner are not recorded: each try to launch ends a reason for about a second."""
-
-MOST_CLASSES = 10_000
-"""Maximum number of classes in memory. Those without jobs are forgotten beyond it."""
 
 
 @dataclass(slots=True)
@@ -33,25 +31,39 @@ class WaitRecorder:
     def __init__(self, journal: Journal) -> None:
         self._journal = journal
         self._known: dict[DemandClass, _Known] = {}
+        self._settled: set[DemandClass] = set()
+        """Classes without waiting jobs, for which the history says so."""
 
     def note(self, waiting: Mapping[DemandClass, Sequence[Waiting]]) -> None:
-        """Note what changed for at least `LASTING` seconds. O(classes). The next commit makes it durable.
+        """Note what changed for at least `LASTING` seconds. The next commit makes it durable.
 
         The reasons of a class that is new since the start are noted at once, because the store may have
-        older ones.
+        older ones. O(classes with waiting jobs, now and in the last `LASTING` seconds).
         """
         now = self._journal.now
         for demand in [*waiting, *(self._known.keys() - waiting.keys())]:
             reasons = blocking(waiting.get(demand, ()))
             codes = tuple(reason.code for reason in reasons)
-            known = self._known.setdefault(demand, _Known(codes, now))
+            known = self._known.get(demand) or self._begin(demand, codes, now)
             if codes != known.codes:
                 known.codes, known.since = codes, now
             if known.recorded is None or (codes != known.recorded and now - known.since >= LASTING):
                 known.recorded = codes
                 self._journal.note(WaitReasonsChanged(now, demand, known.since, reasons))
-        if len(self._known) > MOST_CLASSES:
-            self._known = {demand: self._known[demand] for demand in waiting}
+            if demand not in waiting and not codes and known.recorded == codes:
+                self._settle(demand)
+
+    def _begin(self, demand: DemandClass, codes: tuple[WaitCode, ...], now: Instant) -> _Known:
+        recorded = () if demand in self._settled else None
+        self._settled.discard(demand)
+        known = self._known[demand] = _Known(codes, now, recorded)
+        return known
+
+    def _settle(self, demand: DemandClass) -> None:
+        del self._known[demand]
+        if len(self._settled) >= MOST_CLASSES:
+            self._settled.clear()
+        self._settled.add(demand)
 
 
 def blocking(runs: Sequence[Waiting]) -> tuple[WaitReason, ...]:

@@ -34,6 +34,22 @@ async def test_a_reason_is_recorded_once_it_lasts() -> None:
 
 
 @on_virtual_time
+async def test_a_class_that_gets_jobs_again_is_not_recorded_again() -> None:
+    world = World()
+    controller = Controller(world)
+    await controller.resume()
+    await queue(controller, 1)
+    await controller.turn()
+    await say(controller, 1, JobState.COMPLETED)
+    await controller.turn(then=LASTING)
+    await controller.turn()
+    await queue(controller, 2)
+    await controller.turn(then=LASTING)
+    await controller.turn()
+    assert await reasons(controller, world) == [("served", "")]
+
+
+@on_virtual_time
 async def test_a_finished_job_that_only_the_store_has_says_what_was_tried() -> None:
     world = World()
     controller = Controller(world)
