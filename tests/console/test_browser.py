@@ -9,7 +9,7 @@ import pytest
 import pytest_asyncio
 from playwright.async_api import Browser
 
-from tests.console.browser import PHONE, Tab, browser, chromium, sign_in, tab
+from tests.console.browser import DESKTOP, PHONE, Tab, browser, chromium, sign_in, tab
 from tests.console.scenes import A10G, CPU, NO_CAPACITY, Scene, pytorch
 from tests.console.serving import Console, served
 
@@ -81,6 +81,27 @@ async def test_an_operator_signs_in_and_reads_why_a_job_waits(shown: Shown) -> N
         assert "the controller tries to launch a machine again" in main
         await one.page.get_by_text("Live.").wait_for()
         assert one.complaints == []
+
+
+@pytest.mark.parametrize(
+    ("size", "last"), [(DESKTOP, ".faults li"), (PHONE, "h1")], ids=["desktop", "phone"]
+)
+async def test_the_first_screen_says_what_is_wrong_without_scrolling(
+    shown: Shown, size: tuple[int, int], last: str
+) -> None:
+    async with tab(shown.browser, shown.console, size) as one:
+        await sign_in(one)
+        box = await one.page.locator(last).first.bounding_box()
+        assert box is not None
+        assert box["y"] + box["height"] <= size[1]
+
+
+async def test_a_reason_code_leads_to_its_section(shown: Shown) -> None:
+    async with tab(shown.browser, shown.console) as one:
+        await sign_in(one)
+        await one.page.locator(".faults").get_by_role("link", name="capacity", exact=True).click()
+        await one.page.locator("h2#capacity").wait_for()
+        assert one.page.url.endswith("/runbooks/reasons#capacity")
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
