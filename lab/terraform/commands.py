@@ -6,9 +6,11 @@ import shutil
 import subprocess
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from types import TracebackType
+from typing import Any, Self
 
 from lab.terraform.parts import Parts
+from lab.terraform.provider import ProviderProcess
 
 SOURCE = Path(__file__).parents[2] / "terraform"
 _PASSED_ON = ("PATH", "HOME", "TMPDIR", "LANG")
@@ -27,7 +29,10 @@ def copied(folder: Path) -> Path:
 
 
 class Terraform:
-    """Terraform in one folder with a configuration. `settings` are further variables of its environment."""
+    """Terraform in one folder with a configuration. `settings` are further variables of its environment.
+
+    After `init`, all commands use one process of the provider, which ends with the context.
+    """
 
     def __init__(
         self, parts: Parts, folder: Path, scratch: Path, settings: Mapping[str, str] | None = None
@@ -46,13 +51,26 @@ class Terraform:
             "NO_PROXY": "127.0.0.1",
             **(settings or {}),
         }
+        self._provider: ProviderProcess | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._provider is not None:
+            self._provider.close()
 
     def start(self, *words: str) -> subprocess.Popen[str]:
         """Start a command and return at once. Its output is that of both streams."""
         return subprocess.Popen(  # noqa: S603 - Terraform
             [self._program, *words],
             cwd=self._folder,
-            env=self._environment,
+            env=self._environment | (self._provider.environment if self._provider else {}),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -75,8 +93,12 @@ class Terraform:
         return printed
 
     def init(self) -> None:
-        """Install the provider and the modules. Blocks. Raises TerraformFailedError."""
+        """Install the modules, install and start the provider. Blocks.
+
+        Call it once, within the context. Raises TerraformFailedError, ProviderFailedError.
+        """
         self.succeed("init", "-backend=false", "-input=false", "-no-color")
+        self._provider = ProviderProcess(self._folder, self._environment)
 
     def outputs(self) -> dict[str, Any]:
         """Return the values of the outputs by name. Blocks. Raises TerraformFailedError."""

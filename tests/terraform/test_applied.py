@@ -330,40 +330,42 @@ async def test_from_an_empty_account_to_a_job_and_back(
                 **shared,
             }
             await asyncio.to_thread(write_variables, folder, front.url, SKUS, **more)
-            run = Run(Terraform(parts, folder, tmp_path, credentials(front.url)))
-            await run("init", "init", "-backend=false")
-            await run("apply", "apply", "-auto-approve")
-            printed = await run("plan", "plan", "-detailed-exitcode")
-            assert "No changes." in printed
-            await asyncio.to_thread(check_made, front.url, shared, tmp_path / "host")
-            # The first subnet gets another zone, and with it the host.
-            zones = '-var=zones=["us-east-1b", "us-east-1a"]'
-            printed = await run("plan of another zone", "plan", "-refresh=false", zones)
-            assert kind_of_replacement(printed, "module.controller.aws_ebs_volume.store") == "+/-"
+            with Terraform(parts, folder, tmp_path, credentials(front.url)) as terraform:
+                run = Run(terraform)
+                await asyncio.to_thread(terraform.init)
+                await run("apply", "apply", "-auto-approve")
+                printed = await run("plan", "plan", "-detailed-exitcode")
+                assert "No changes." in printed
+                await asyncio.to_thread(check_made, front.url, shared, tmp_path / "host")
+                # The first subnet gets another zone, and with it the host.
+                zones = '-var=zones=["us-east-1b", "us-east-1a"]'
+                printed = await run("plan of another zone", "plan", "-refresh=false", zones)
+                assert (
+                    kind_of_replacement(printed, "module.controller.aws_ebs_volume.store") == "+/-"
+                )
 
-            terraform = Terraform(parts, folder, tmp_path, credentials(front.url))
-            outputs = await asyncio.to_thread(terraform.outputs)
-            file = tmp_path / "fleet.yaml"
-            file.write_text(outputs["fleet_yaml"])
-            assert check(file)[0] == 0, check(file)[1]
-            check_scrape_config(outputs["prometheus_scrape_config"], tmp_path)
+                outputs = await asyncio.to_thread(terraform.outputs)
+                file = tmp_path / "fleet.yaml"
+                file.write_text(outputs["fleet_yaml"])
+                assert check(file)[0] == 0, check(file)[1]
+                check_scrape_config(outputs["prometheus_scrape_config"], tmp_path)
 
-            iam = client(front.url, "iam")
-            policies = await asyncio.to_thread(policies_of, iam, f"{FLEET}-controller")
-            assert [one for one in SESSIONS if not allows(policies, one)] == []
-            profile = f"{FLEET}-runner-us-east-1"
-            recording = Recording(
-                lab.ec2, {profile: f"arn:aws:iam::{lab.ec2.account}:role/{profile}"}
-            )
-            lab.ec2.record(recording)
-            (lab.folder / "fleet.yaml").write_text(
-                yaml.safe_dump(adapted(outputs["fleet_yaml"], lab))
-            )
-            await serve(lab, front, run)
-            await asyncio.to_thread(remains, front.url)
-            await lab.controller.terminate()
-            await destroy_with_backups(front.url, run)
-            await asyncio.to_thread(check_nothing_shared, front.url, shared)
+                iam = client(front.url, "iam")
+                policies = await asyncio.to_thread(policies_of, iam, f"{FLEET}-controller")
+                assert [one for one in SESSIONS if not allows(policies, one)] == []
+                profile = f"{FLEET}-runner-us-east-1"
+                recording = Recording(
+                    lab.ec2, {profile: f"arn:aws:iam::{lab.ec2.account}:role/{profile}"}
+                )
+                lab.ec2.record(recording)
+                (lab.folder / "fleet.yaml").write_text(
+                    yaml.safe_dump(adapted(outputs["fleet_yaml"], lab))
+                )
+                await serve(lab, front, run)
+                await asyncio.to_thread(remains, front.url)
+                await lab.controller.terminate()
+                await destroy_with_backups(front.url, run)
+                await asyncio.to_thread(check_nothing_shared, front.url, shared)
         finally:
             await front.close()
     assert actions_of_the_code() - set(NOT_RECORDED) <= {

@@ -36,30 +36,32 @@ def _apply_and_destroy(url: str, account: str, parts: Parts, folder: Path) -> No
     example = copied(folder) / "examples" / "minimal"
     values = {"fleet": FLEET, "region": REGION, "vpc_id": vpc, "subnet_ids": [subnet]}
     (example / "terraform.tfvars.json").write_text(json.dumps(values))
-    terraform = Terraform(parts, example, folder, credentials(url))
-    terraform.init()
-    terraform.succeed("apply", "-auto-approve", "-no-color", "-input=false")
-    assert "No changes." in terraform.succeed("plan", "-detailed-exitcode", "-no-color")
+    with Terraform(parts, example, folder, credentials(url)) as terraform:
+        terraform.init()
+        terraform.succeed("apply", "-auto-approve", "-no-color", "-input=false")
+        assert "No changes." in terraform.succeed("plan", "-detailed-exitcode", "-no-color")
 
-    outputs = terraform.outputs()
-    provider = yaml.safe_load(outputs["provider_yaml"])[REGION]["ec2"]
-    (group,) = ec2.describe_security_groups(GroupIds=provider["security_groups"])["SecurityGroups"]
-    assert (group["VpcId"], provider["subnets"]) == (vpc, [subnet])
-    assert provider["interruption_queue"] in client(url, "sqs").list_queues()["QueueUrls"]
-    iam = client(url, "iam")
-    profile = iam.get_instance_profile(InstanceProfileName=provider["instance_profile"])
-    # As an operator gives the policy to the controller's role.
-    iam.create_role(RoleName="controller", AssumeRolePolicyDocument="{}")
-    iam.attach_role_policy(RoleName="controller", PolicyArn=outputs["policy_arn"])
-    policies = policies_of(iam, "controller")
-    role = profile["InstanceProfile"]["Roles"][0]["Arn"]
-    context = {"iam:PassedToService": "ec2.amazonaws.com"}
-    assert allows(policies, Authorization("iam:PassRole", role, context))
-    for one, allowed in ((subnet, True), ("subnet-0b", False)):
-        arn = f"arn:aws:ec2:{REGION}:{account}:subnet/{one}"
-        assert allows(policies, Authorization("ec2:RunInstances", arn)) is allowed
-    iam.detach_role_policy(RoleName="controller", PolicyArn=outputs["policy_arn"])
-    iam.delete_role(RoleName="controller")
+        outputs = terraform.outputs()
+        provider = yaml.safe_load(outputs["provider_yaml"])[REGION]["ec2"]
+        (group,) = ec2.describe_security_groups(GroupIds=provider["security_groups"])[
+            "SecurityGroups"
+        ]
+        assert (group["VpcId"], provider["subnets"]) == (vpc, [subnet])
+        assert provider["interruption_queue"] in client(url, "sqs").list_queues()["QueueUrls"]
+        iam = client(url, "iam")
+        profile = iam.get_instance_profile(InstanceProfileName=provider["instance_profile"])
+        # As an operator gives the policy to the controller's role.
+        iam.create_role(RoleName="controller", AssumeRolePolicyDocument="{}")
+        iam.attach_role_policy(RoleName="controller", PolicyArn=outputs["policy_arn"])
+        policies = policies_of(iam, "controller")
+        role = profile["InstanceProfile"]["Roles"][0]["Arn"]
+        context = {"iam:PassedToService": "ec2.amazonaws.com"}
+        assert allows(policies, Authorization("iam:PassRole", role, context))
+        for one, allowed in ((subnet, True), ("subnet-0b", False)):
+            arn = f"arn:aws:ec2:{REGION}:{account}:subnet/{one}"
+            assert allows(policies, Authorization("ec2:RunInstances", arn)) is allowed
+        iam.detach_role_policy(RoleName="controller", PolicyArn=outputs["policy_arn"])
+        iam.delete_role(RoleName="controller")
 
-    terraform.succeed("destroy", "-auto-approve", "-no-color", "-input=false")
-    assert left_in(url) == []
+        terraform.succeed("destroy", "-auto-approve", "-no-color", "-input=false")
+        assert left_in(url) == []

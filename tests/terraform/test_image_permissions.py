@@ -88,9 +88,9 @@ def applied(
     }
     (module / "terraform.tfvars.json").write_text(json.dumps(values))
     settings = credentials(moto.url) | {"AWS_REGION": REGION}
-    terraform = Terraform(parts, module, folder, settings)
-    terraform.init()
-    terraform.succeed("apply", "-auto-approve", "-no-color", "-input=false")
+    with Terraform(parts, module, folder, settings) as terraform:
+        terraform.init()
+        terraform.succeed("apply", "-auto-approve", "-no-color", "-input=false")
     role = policies_of(client(moto.url, "iam"), f"gpu-images-{REGION}")
     kms = client(moto.url, "kms")
     key = terraform.outputs()["key_arn"]

@@ -28,10 +28,10 @@ def test_a_module_is_valid_and_passes_its_tests(
     parts: Parts, source: Path, tmp_path: Path, module: str
 ) -> None:
     """`terraform test` validates the module before it runs the tests."""
-    terraform = Terraform(parts, source / "modules" / module, tmp_path)
-    terraform.init()
-    terraform.succeed("validate", "-no-color")
-    assert_all_pass(terraform.succeed("test", "-no-color"))
+    with Terraform(parts, source / "modules" / module, tmp_path) as terraform:
+        terraform.init()
+        terraform.succeed("validate", "-no-color")
+        assert_all_pass(terraform.succeed("test", "-no-color"))
 
 
 def assert_all_pass(printed: str) -> None:
@@ -53,11 +53,11 @@ def test_every_test_of_a_module_has_a_mocked_provider(folder: Path) -> None:
 def test_an_example_is_valid_and_passes_its_tests(
     parts: Parts, source: Path, tmp_path: Path, example: str
 ) -> None:
-    terraform = Terraform(parts, source / "examples" / example, tmp_path)
-    terraform.init()
-    terraform.succeed("validate", "-no-color")
-    if example in TESTED:
-        assert_all_pass(terraform.succeed("test", "-no-color"))
+    with Terraform(parts, source / "examples" / example, tmp_path) as terraform:
+        terraform.init()
+        terraform.succeed("validate", "-no-color")
+        if example in TESTED:
+            assert_all_pass(terraform.succeed("test", "-no-color"))
 
 
 @pytest.mark.parametrize("module", MODULES)

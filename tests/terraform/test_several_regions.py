@@ -28,9 +28,9 @@ ACCOUNT = "123456789012"
 def state(parts: Parts, source: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """The state after the only run of the example's tests."""
     folder = source / "examples" / "several-regions"
-    terraform = Terraform(parts, folder, tmp_path_factory.mktemp("several-regions"))
-    terraform.init()
-    printed = terraform.succeed("test", "-json", "-verbose").splitlines()
+    with Terraform(parts, folder, tmp_path_factory.mktemp("several-regions")) as terraform:
+        terraform.init()
+        printed = terraform.succeed("test", "-json", "-verbose").splitlines()
     (found,) = (one["test_state"] for one in map(json.loads, printed) if "test_state" in one)
     made: dict[str, Any] = found
     return made
