@@ -1,7 +1,8 @@
 """Why the jobs of a class wait, as it enters the history when it changes."""
 
 from autoscaler.controller.ports.provider_errors import ProviderError
-from autoscaler.controller.wait_recorder import LASTING, MOST_CLASSES, WaitRecorder
+from autoscaler.controller.wait_recorder import LASTING, WaitRecorder
+from autoscaler.ledger.class_cache import MOST_CLASSES
 from autoscaler.model.demand import DemandClass
 from autoscaler.model.failures import FailureClass
 from autoscaler.model.identifiers import JobId, SkuName
@@ -79,8 +80,9 @@ async def test_classes_without_jobs_are_forgotten_if_there_are_many() -> None:
     recorder = WaitRecorder(controller.journal)
     classes = [
         DemandClass("org:acme", "Default", (f"label-{number}",), (SkuName("gpu"),))
-        for number in range(MOST_CLASSES + 1)
+        for number in range(MOST_CLASSES + 2)
     ]
     recorder.note(dict.fromkeys(classes, ()))
     recorder.note({classes[0]: ()})
     assert set(recorder._known) == {classes[0]}
+    assert len(recorder._settled) <= MOST_CLASSES
