@@ -59,6 +59,7 @@ class PodWorker:
         self._running: dict[str, Container] = {}
         self._started = _now()
         self._stopping: asyncio.Task[None] | None = None
+        self._reporting = asyncio.Lock()
 
     async def run(self) -> None:
         """Run the init containers one after another, and then the others, unless the pod is deleted.
@@ -215,9 +216,11 @@ class PodWorker:
 
     async def _report(self) -> None:
         """Write the pod's status. A pod that does not exist any more needs none."""
-        status = pod_status(self._containers, self._started, _now())
-        body = {"metadata": {"uid": self._pod["metadata"]["uid"]}, "status": status}
-        await self._insist("PATCH", f"{self._path}/status", body, _STRATEGIC)
+        # One after another: an older status that is sent again must not replace a newer one.
+        async with self._reporting:
+            status = pod_status(self._containers, self._started, _now())
+            body = {"metadata": {"uid": self._pod["metadata"]["uid"]}, "status": status}
+            await self._insist("PATCH", f"{self._path}/status", body, _STRATEGIC)
 
     async def delete(self) -> None:
         """Remove the stopped pod from the API server, as kubelet does at last."""

@@ -288,9 +288,11 @@ async def test_a_failed_init_container_ends_the_sidecars_before_it(
 async def test_a_deleted_pods_sidecars_stop_last_and_are_killed_after_the_grace_period(
     place: Place, kubelet: Kubelet
 ) -> None:
-    script = f"{waiting_for('late started')}; {HANDLES}"
+    handler = f"trap 'echo main stops >> {NOTES}; exit 3' TERM"
+    script = f"{waiting_for('late started')}; {handler}; echo ready; while :; do sleep 0.05; done"
     made = pod(place, "sidecar-deleted", "exit 0", script, grace=100)
-    with_sidecars(made, noting("early", ignores=True), noting("late"))
+    late = {**noting("late"), "terminationMessagePolicy": "FallbackToLogsOnError"}
+    with_sidecars(made, noting("early", ignores=True), late)
     collection = f"/api/v1/namespaces/{place.name}/pods"
     made = await place.admin.create(collection, made)
     await place.admin.until(
@@ -306,8 +308,9 @@ async def test_a_deleted_pods_sidecars_stop_last_and_are_killed_after_the_grace_
             last = change["object"] if change["type"] == "MODIFIED" else last
             if change["type"] == "DELETED":
                 break
-    early, _, late = last["status"]["initContainerStatuses"]
-    assert [one["state"]["terminated"]["exitCode"] for one in (early, late)] == [137, 4]
+    early, _, late = (one["state"] for one in last["status"]["initContainerStatuses"])
+    assert [one["terminated"]["exitCode"] for one in (early, late)] == [137, 4]
+    assert late["terminated"]["message"].splitlines()[-2:] == ["main stops", "late stops"]
     assert terminated(last)["exitCode"] == 3
 
 
