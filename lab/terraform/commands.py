@@ -64,6 +64,7 @@ class Terraform:
     ) -> None:
         if self._provider is not None:
             self._provider.close()
+            self._provider = None
 
     def start(self, *words: str) -> subprocess.Popen[str]:
         """Start a command and return at once. Its output is that of both streams."""

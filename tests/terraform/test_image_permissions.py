@@ -91,9 +91,9 @@ def applied(
     with Terraform(parts, module, folder, settings) as terraform:
         terraform.init()
         terraform.succeed("apply", "-auto-approve", "-no-color", "-input=false")
+        key = terraform.outputs()["key_arn"]
     role = policies_of(client(moto.url, "iam"), f"gpu-images-{REGION}")
     kms = client(moto.url, "kms")
-    key = terraform.outputs()["key_arn"]
     return [*role], json.loads(kms.get_key_policy(KeyId=key, PolicyName="default")["Policy"])
 
 
