@@ -32,7 +32,7 @@ class WaitRecorder:
         self._journal = journal
         self._known: dict[DemandClass, _Known] = {}
         self._settled: set[DemandClass] = set()
-        """Classes without waiting jobs, for which the history says so."""
+        """Classes without waiting jobs whose last row has no reasons. Emptied at `MOST_CLASSES`."""
 
     def note(self, waiting: Mapping[DemandClass, Sequence[Waiting]]) -> None:
         """Note what changed for at least `LASTING` seconds. The next commit makes it durable.

@@ -7,7 +7,7 @@ from autoscaler.model.jobs import Admission
 from autoscaler.model.run_origins import RunOrigin
 
 MOST_CLASSES = 10_000
-"""Maximum number of demand classes in the cache. Anyone who can start jobs chooses their labels."""
+"""Maximum number of demand classes that a cache keeps. Anyone who can start jobs chooses their labels."""
 
 _REFUSALS = {
     "forks": Admission.FORK,

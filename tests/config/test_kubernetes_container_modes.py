@@ -69,7 +69,7 @@ def test_check_says_that_a_docker_daemon_weakens_the_namespace_of_other_pods(
     first, second = folder.load(pods((POD, options))).warnings
     assert first.key == f"{MODE}.dind"
     assert second.key == "providers.cluster.kubernetes.namespace"
-    assert "cannot enforce Pod Security restricted for 1 launch option without dind" in second.what
+    assert "cannot enforce Pod Security restricted for the other 1 launch option" in second.what
     assert "another namespace" in second.fix
 
 

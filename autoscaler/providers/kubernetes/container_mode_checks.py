@@ -95,7 +95,10 @@ def _weakened_namespaces(document: Document) -> Iterator[Problem]:
         found[text(option, "provider") or ""] += 1
     for provider in sorted(dind.keys() & others.keys()):
         options = counted(others[provider], "launch option")
-        what = f"cannot enforce Pod Security restricted for {options} without dind: dind needs privileged"
+        what = (
+            "must allow the privileged pods of dind, so it cannot enforce Pod Security restricted for "
+            f"the other {options}"
+        )
         fix = "give the launch options with dind a provider with another namespace"
         path = ("providers", provider, KEY, "namespace")
         yield document.problem(path, what, fix, warning=True)

@@ -185,4 +185,4 @@ def _host_problems(container: Mapping[str, Any], path: str) -> Iterator[str]:
         for action in ("httpGet", "tcpSocket"):
             if mapping(handler, action).get("host"):
                 key = f"{path}.{name}.{action}.host"
-                yield f"{key}: {_LEVEL} forbids it; remove the key, so that it is the pod"
+                yield f"{key}: {_LEVEL} forbids it; remove the key: kubelet then calls the pod itself"
