@@ -5,19 +5,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from autoscaler.model.fleet import Fleet
-from autoscaler.model.identifiers import Instant, MachineId, Seconds, SkuName
+from autoscaler.model.identifiers import Instant, MachineId, SkuName
 from autoscaler.model.launch_requests import LaunchRequest, LaunchRequestState
 from autoscaler.model.machines import BOOTING_STATES, Machine, MachineState, TerminationReason
 from autoscaler.model.plan import DeregisterRunner
 from autoscaler.model.runners import IDLE_STATES, RunnerState
 from autoscaler.planner.matching import Supply, SupplyKind, pool_of
-
-REPLACED_AFTER: Seconds = 120.0
-"""How long an existing machine that cannot start counts as supply, as failed and again as terminating.
-
-The job gets a machine from the next launch option when the old machine is gone, or after this time: the pod
-of a lost node may never go. The old machine has no registration, so the job cannot run on both.
-"""
 
 
 @dataclass(slots=True)
@@ -69,15 +62,15 @@ def count_deregistration(
 
 
 def _without_a_start(fleet: Fleet, sku: SkuName) -> int:
-    """Return how many machines that cannot start still exist. O(machines that failed lately)."""
-    found = 0
-    for state in (MachineState.FAILED, MachineState.TERMINATING):
-        for machine in reversed(fleet.machines_in(sku, state)):
-            if fleet.now >= machine.since + REPLACED_AFTER:
-                break
-            moves = machine.termination.reason is TerminationReason.CANNOT_START
-            found += moves and machine.occupies
-    return found
+    """Return how many machines that cannot start still exist: their jobs wait until they are gone.
+
+    O(machines of the SKU that failed or terminate).
+    """
+    return sum(
+        machine.occupies and machine.termination.reason is TerminationReason.CANNOT_START
+        for state in (MachineState.FAILED, MachineState.TERMINATING)
+        for machine in fleet.machines_in(sku, state)
+    )
 
 
 def _remove_runner(fleet: Fleet, machine: Machine, supply: FleetSupply) -> None:

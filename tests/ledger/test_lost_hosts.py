@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from autoscaler.ledger.deadlines import SILENCE
+from autoscaler.ledger.deadlines import SILENCE, TERMINATE_AGAIN
 from autoscaler.ledger.reruns import ASK_AGAIN, due_reruns
 from autoscaler.model import events as e
 from autoscaler.model.cooldowns import active_cooldown, offering_key
@@ -13,7 +13,6 @@ from autoscaler.model.identifiers import MachineId
 from autoscaler.model.interruptions import NoticeKind
 from autoscaler.model.machines import ExitReason, MachineState, TerminationReason
 from autoscaler.model.plan import Launch, Terminate
-from autoscaler.planner.supply import REPLACED_AFTER
 from tests.ledger.builders import World
 from tests.ledger.test_interruptions import at_work, fails, notice, opted_in
 
@@ -57,15 +56,18 @@ def test_a_machine_that_cannot_start_is_terminated_before_another_is_launched() 
     assert len(world.intents(Launch)) == 1
 
 
-def test_a_job_does_not_wait_for_a_machine_that_does_not_disappear() -> None:
+def test_a_job_never_has_two_machines_while_one_that_cannot_start_exists() -> None:
     world = World()
     world.queue(1)
     world.launch(1)
     cannot_start(world)
     terminates(world)
-    world.now += REPLACED_AFTER - 1.0
-    assert world.intents(Launch) == []
-    world.now += 1.0
+    for _ in range(3):
+        world.now += TERMINATE_AGAIN.longest
+        [again] = world.intents(Terminate)
+        assert (again.machine, world.intents(Launch)) == ("c0", [])
+        terminates(world)
+    world.lists(world.listed("c0", terminated=True), complete=False)
     assert len(world.intents(Launch)) == 1
 
 
