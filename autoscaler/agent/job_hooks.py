@@ -52,10 +52,12 @@ def install_hooks(host: Host, job: dict[str, Any], agent_file: str | None = None
     return variables
 
 
-def hook_script(python: str, agent: str, hook: str, parameters: str) -> str:
+def hook_script(
+    python: str, agent: str, hook: str, parameters: str, *, windows: bool = WINDOWS
+) -> str:
     """Return the script of a hook: GitHub runs `.ps1` with PowerShell on Windows, `.sh` with bash elsewhere."""
     words = [python, "-I", "-S", agent, hook, parameters]
-    if WINDOWS:
+    if windows:
         quoted = " ".join("'" + word.replace("'", "''") + "'" for word in words)
         return f"& {quoted}\r\nexit $LASTEXITCODE\r\n"
     quoted = " ".join("'" + word.replace("'", "'\\''") + "'" for word in words)

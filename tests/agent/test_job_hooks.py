@@ -4,7 +4,6 @@ import json
 import os
 import re
 import select
-import signal
 import stat
 import subprocess
 from itertools import product
@@ -519,30 +518,25 @@ def test_a_job_whose_machine_was_not_launched_for_it_says_so(machine: Machine) -
     assert done.stdout.endswith("waited 90 s for a machine; it was there\n")
 
 
-def test_a_job_is_refused_if_its_parameters_are_unreadable(
-    agent: ModuleType,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_a_job_is_refused_if_its_parameters_are_unreadable(machine: Machine) -> None:
     """Nothing says then which jobs the SKU admits."""
-    monkeypatch.setattr(agent, "stop_runner", lambda: None)
-    (tmp_path / "job.json").write_text("{")
-    interrupted = signal.getsignal(signal.SIGINT)
-    try:
-        assert agent.run_hook("job-started", str(tmp_path / "job.json")) == 1
-    finally:
-        signal.signal(signal.SIGINT, interrupted)
-    said, *described, refused = capsys.readouterr().out.splitlines()
-    assert said.startswith(f"{tmp_path}/job.json: ")
+    install_runner(machine.runner)
+    hook = Path(machine.install(JOB)["ACTIONS_RUNNER_HOOK_JOB_STARTED"])
+    parameters = hook.parent / "job.json"
+    parameters.write_text("{")
+    done = machine.run("exec ./Runner.Listener", str(hook), {})
+    assert (done.returncode, done.stderr) == (143, "")
+    said, *described, refused, stopped = done.stdout.splitlines()
+    assert said.startswith(f"{parameters}: ")
     assert described == ["Machine:  ()", "SKU: ", "Offering: "]
     assert refused.startswith("::error title=Refused by the runner")
+    assert stopped == "the runner stopped"
 
 
 def test_on_windows_a_hook_quotes_its_words_for_powershell(
-    agent: ModuleType, monkeypatch: pytest.MonkeyPatch
+    agent: ModuleType,
 ) -> None:
-    monkeypatch.setattr(agent, "WINDOWS", True)
-    script = agent.hook_script("C:\\Py'thon\\python.exe", "agent.py", "job-started", "job.json")
+    python = "C:\\Py'thon\\python.exe"
+    script = agent.hook_script(python, "agent.py", "job-started", "job.json", windows=True)
     call = "& 'C:\\Py''thon\\python.exe' '-I' '-S' 'agent.py' 'job-started' 'job.json'"
     assert script.startswith(call)
