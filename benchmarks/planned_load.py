@@ -25,7 +25,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, dataclass
 from http import HTTPStatus
@@ -39,7 +39,7 @@ from autoscaler.controller.reconciler import Pace
 from autoscaler.github.webhook import parse_workflow_job, verify_signature
 from autoscaler.model.deliveries import DeliveryAnswer
 from autoscaler.observability.logs import LogLevel, LogStyle, configure_logging
-from autoscaler.server.health import HealthEndpoint
+from autoscaler.server.health import Exposition, HealthEndpoint
 from autoscaler.server.serving import Serving
 from autoscaler.server.settings import Address, ServerSettings
 from autoscaler.server.webhook import WebhookEndpoint
@@ -147,7 +147,7 @@ async def measure(load: Load) -> Findings:
                 return await _loaded(load, fleet, f"http://{serving.address}", telemetry)
 
 
-def _exposition(fleet: FullFleet) -> Callable[[], tuple[bytes, str]]:
+def _exposition(fleet: FullFleet) -> Exposition:
     """Return what /metrics of a fleet shows, after a busy week of its SKUs."""
     metrics = fleet.telemetry
     play(metrics, fleet.skus)

@@ -26,6 +26,7 @@ from autoscaler.model.jobs import Admission
 from autoscaler.model.machines import ExitReason, TerminationReason
 from autoscaler.observability.metrics import CONCLUSIONS, PrometheusTelemetry
 from autoscaler.planner.planner import plan
+from autoscaler.server.health import in_turns
 from autoscaler.views.holds import offerings_on_hold
 from benchmarks.crowded_fleet import EAST, NOW, Crowd, crowded
 
@@ -66,12 +67,12 @@ def main() -> None:
     skus = tuple(ledger.state.catalogue.skus)
     fleet = ledger.fleet(NOW)
     reasons = plan(fleet).waiting
-    text = telemetry.render()
+    text = b"".join(telemetry.render())
     print(f"{len(skus)} SKUs, 3,500 machines, 10,000 jobs")
     print(f"{'series':44}{series_in(text):8,}")
     print(f"{'size':44}{len(text) / 1024:8,.0f} KiB")
     figures: dict[str, tuple[Callable[[], object], float]] = {
-        "a scrape": (telemetry.render, 1e3),
+        "a scrape": (lambda: b"".join(telemetry.render()), 1e3),
         "counts and gauges of a turn of the loop": (
             lambda: telemetry.fleet(fleet_counts(ledger.state, NOW, reasons)),
             1e3,
@@ -103,7 +104,7 @@ def series_in(text: bytes) -> int:
 
 
 async def _lag(telemetry: PrometheusTelemetry) -> float:
-    """Return the 99th percentile of the delays of timers while a thread renders, in seconds."""
+    """Return the 99th percentile of the delays of timers during scrapes, in seconds."""
     scrapes = asyncio.create_task(_scrape(telemetry))
     loop = asyncio.get_running_loop()
     delays = []
@@ -116,7 +117,7 @@ async def _lag(telemetry: PrometheusTelemetry) -> float:
 
 async def _scrape(telemetry: PrometheusTelemetry) -> None:
     for _ in range(20):
-        await asyncio.to_thread(telemetry.render)
+        await in_turns(telemetry.render())
 
 
 def _cheapest(work: Callable[[], object]) -> float:

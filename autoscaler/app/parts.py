@@ -3,7 +3,7 @@
 import asyncio
 import hashlib
 import signal
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from importlib.metadata import version
 
@@ -231,7 +231,7 @@ class Parts:
             reasons.append("GitHub has not answered yet")
         return sorted(reasons)
 
-    def _metrics(self) -> tuple[bytes, str]:
+    def _metrics(self) -> tuple[Iterable[bytes], str]:
         return self._telemetry.render(), self._telemetry.content_type
 
 

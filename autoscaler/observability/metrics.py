@@ -1,7 +1,7 @@
 """Implements the `Telemetry` port with Prometheus metrics. Each label has a bounded set of values."""
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from prometheus_client import CONTENT_TYPE_LATEST, Gauge
 
@@ -38,7 +38,7 @@ UNKNOWN_IMAGE = "unknown"
 
 
 class PrometheusTelemetry(CallMetrics):
-    """A `Telemetry` with its own registry, for use by one event loop. `render` may run in another thread."""
+    """A `Telemetry` with its own registry, for use by one event loop."""
 
     content_type = CONTENT_TYPE_LATEST
 
@@ -68,8 +68,8 @@ class PrometheusTelemetry(CallMetrics):
         self._access = BoundedLabel(OUTSIDE_ACCESS_REASONS)
         self._zone = BoundedLabel(("",), extra=64)
 
-    def render(self) -> bytes:
-        """Return all metrics in Prometheus' text format. Its media type is `content_type`."""
+    def render(self) -> Iterator[bytes]:
+        """Yield all metrics in Prometheus' text format, in pieces. The media type is `content_type`."""
         return self._registry.render()
 
     def job_started(self, sku: SkuName, repository: str, waited: Seconds) -> None:

@@ -1,7 +1,7 @@
 """Creates metrics in a registry of their own, and renders them."""
 
 import platform
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from prometheus_client import (
     CollectorRegistry,
@@ -28,9 +28,10 @@ class Registry:
         build.info({"version": version, "python": platform.python_version()})
         ProcessCollector(registry=self._registry)
 
-    def render(self) -> bytes:
-        """Return all metrics in Prometheus' text format."""
-        return generate_latest(_WithoutCreated(self._registry))
+    def render(self) -> Iterator[bytes]:
+        """Yield all metrics in Prometheus' text format, one metric at a time."""
+        for metric in self._registry.collect():
+            yield generate_latest(_WithoutCreated(metric))
 
     def gauge(self, name: str, text: str, labels: tuple[str, ...]) -> Gauge:
         """Return a new gauge."""
@@ -50,15 +51,14 @@ class Registry:
 
 
 class _WithoutCreated(Collector):
-    """Removes the `_created` samples, a third of all series, which nothing here uses.
+    """A metric without its `_created` samples, a third of all series, which nothing here uses.
 
     The library can only disable them for the whole process.
     """
 
-    def __init__(self, registry: CollectorRegistry) -> None:
-        self._registry = registry
+    def __init__(self, metric: Metric) -> None:
+        metric.samples = [s for s in metric.samples if not s.name.endswith("_created")]
+        self._metric = metric
 
     def collect(self) -> Iterable[Metric]:
-        for metric in self._registry.collect():
-            metric.samples = [s for s in metric.samples if not s.name.endswith("_created")]
-            yield metric
+        return (self._metric,)

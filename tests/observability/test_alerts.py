@@ -312,7 +312,7 @@ def burning(at: int, severities: list[str]) -> dict[str, Any]:
 
 
 def test_a_controller_that_never_got_a_webhook_is_silent(tmp_path: Path) -> None:
-    fresh = make().render().decode()
+    fresh = b"".join(make().render()).decode()
     assert 'autoscaler_deliveries_total{outcome="accepted"} 0.0' in fresh
     series = [
         {"series": 'autoscaler_deliveries_total{outcome="accepted"}', "values": "0x120"},
@@ -436,7 +436,7 @@ def test_the_metrics_of_every_alert_exist() -> None:
 def test_prometheus_finds_no_fault_with_the_metrics() -> None:
     done = subprocess.run(
         [promtool(), "check", "metrics"],
-        input=everything().render(),
+        input=b"".join(everything().render()),
         capture_output=True,
         check=False,
     )

@@ -44,7 +44,7 @@ def make() -> PrometheusTelemetry:
 
 
 def samples(telemetry: PrometheusTelemetry) -> dict[tuple[str, tuple[tuple[str, str], ...]], float]:
-    text = telemetry.render().decode()
+    text = b"".join(telemetry.render()).decode()
     return {
         (sample.name, tuple(sorted(sample.labels.items()))): sample.value
         for family in text_string_to_metric_families(text)
@@ -482,7 +482,7 @@ def test_metrics_are_not_in_the_default_registry_of_the_library() -> None:
 
 def test_build_and_process_are_shown_and_creation_times_are_not() -> None:
     telemetry = make()
-    assert b'version="1.2.3"' in telemetry.render()
+    assert b'version="1.2.3"' in b"".join(telemetry.render())
     names = {name for name, _ in samples(telemetry)}
     assert {"process_resident_memory_bytes", "process_open_fds"} <= names
     assert not [name for name in names if name.endswith("_created")]
@@ -549,7 +549,7 @@ def everything() -> PrometheusTelemetry:
 def exported() -> dict[str, tuple[str, frozenset[str]]]:
     """Return the type and the labels of every metric."""
     found = {}
-    for family in text_string_to_metric_families(everything().render().decode()):
+    for family in text_string_to_metric_families(b"".join(everything().render()).decode()):
         labels = {label for sample in family.samples for label in sample.labels} - {"le"}
         name = family.name
         if family.type == "counter" and not name.endswith("_total"):

@@ -143,7 +143,7 @@ def test_the_dollars_are_counted_by_what_they_bought(watch: Watch) -> None:
 def test_the_metrics_are_reported_as_well(watch: Watch) -> None:
     watch.telemetry.delivery(DeliveryAnswer.ACCEPTED)
     watch.telemetry.health_check_failed(GPU, "disk", BAD)
-    text = watch.telemetry.render().decode()
+    text = b"".join(watch.telemetry.render()).decode()
     assert 'autoscaler_deliveries_total{outcome="accepted"} 1.0' in text
     assert (
         'autoscaler_health_checks_failed_total{check="disk",image="ami-0bad",sku="gpu"} 1.0' in text

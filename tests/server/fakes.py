@@ -5,7 +5,7 @@ import base64
 import hashlib
 import hmac
 import json
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -119,9 +119,9 @@ class Backstage:
     unready: list[str] = field(default_factory=list)
     metrics: tuple[tuple[bytes, ...], float] = ((), 1.0)
     scrapes: int = 0
-    exposed: bytes = b"up 1\n"
+    exposed: Iterable[bytes] = (b"up", b" 1\n")
 
-    def _exposed(self) -> tuple[bytes, str]:
+    def _exposed(self) -> tuple[Iterable[bytes], str]:
         self.scrapes += 1
         return self.exposed, "text/plain; v=1"
 

@@ -218,7 +218,7 @@ async def test_a_request_refused_before_its_body_frees_its_connection_place(comp
 
 async def test_a_connection_that_does_not_read_its_answer_can_be_closed_for_a_new_one() -> None:
     size = 8_000_000
-    async with running(Backstage(exposed=b"x" * size), FULL) as caller:
+    async with running(Backstage(exposed=[b"x" * size]), FULL) as caller:
         address = caller.serving.address
         scrape = HEALTH.replace(b"healthz", b"metrics")
         unread = [await connect(address, scrape) for _ in range(3)]

@@ -1,8 +1,11 @@
 """/healthz, /readyz and /metrics answer with what the controller reports."""
 
+import asyncio
+from collections.abc import Iterator
+
 import pytest
 
-from autoscaler.server.health import METRICS_AGE
+from autoscaler.server.health import METRICS_AGE, PIECE_BYTES
 from tests.server.fakes import Backstage, Caller, running
 
 TOKEN = "0123456789abcdef" * 2
@@ -37,6 +40,24 @@ async def test_metrics_are_served(caller: Caller) -> None:
     reply = await caller.get("/metrics")
     assert (reply.status, reply.body) == (200, b"up 1\n")
     assert reply.headers["Content-Type"] == "text/plain; v=1"
+
+
+async def test_deliveries_are_answered_while_the_metrics_of_a_large_fleet_are_made() -> None:
+    """Pieces follow until the delivery was answered, a thousand at most."""
+    begun, delivered = asyncio.Event(), asyncio.Event()
+
+    def pieces() -> Iterator[bytes]:
+        begun.set()
+        for _ in range(1000):
+            if not delivered.is_set():
+                yield b"#" * PIECE_BYTES
+
+    async with running(Backstage(exposed=pieces())) as caller:
+        scrape = asyncio.create_task(caller.get("/metrics"))
+        await begun.wait()
+        assert (await caller.deliver(b'{"action": "queued"}')).status == 202
+        delivered.set()
+        assert len((await scrape).body) < 1000 * PIECE_BYTES
 
 
 @pytest.mark.parametrize("path", ["/healthz", "/readyz", "/metrics"])
