@@ -1,7 +1,11 @@
 """Errors in the credentials of a kubeconfig, as `check --online` and `serve` report them."""
 
+import asyncio
+import gc
 import json
+import socket
 import ssl
+import threading
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -157,3 +161,40 @@ def change_cluster(file: Path, changes: dict[str, str]) -> None:
     content = json.loads(file.read_text())
     content["clusters"][0]["cluster"] |= changes
     file.write_text(json.dumps(content))
+
+
+def test_a_watch_leaves_no_connection_to_an_api_server_that_does_not_close_it(
+    tmp_path: Path,
+) -> None:
+    """Python warns of such a connection when the event loop has ended, and a warning fails a test."""
+    (tmp_path / "ca.pem").write_text(certificate(curve_key(), "k.example"))
+    (tmp_path / "key.pem").write_text(pem(curve_key()))
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.load_cert_chain(tmp_path / "ca.pem", tmp_path / "key.pem")
+    ended = threading.Event()
+
+    def serve(listening: socket.socket) -> None:
+        connection, _ = listening.accept()
+        with context.wrap_socket(connection, server_side=True) as secured:
+            secured.recv(65_536)
+            secured.sendall(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\n{}\n\r\n")
+            ended.wait()
+
+    async def watch(settings: KubernetesSettings) -> None:
+        api = KubernetesApi(settings, RememberingTelemetry(), ManualClock())
+        async with api.lines("/pods", {}, 30.0) as lines:
+            assert await anext(lines) == b"{}\n"
+        await api.close()
+
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        server = threading.Thread(target=serve, args=[listening])
+        server.start()
+        address = f"https://127.0.0.1:{listening.getsockname()[1]}"
+        cluster = {"server": address, "certificate-authority": "ca.pem"}
+        write(tmp_path / "k", {"token": "t"}, cluster | {"tls-server-name": "k.example"})
+        try:
+            asyncio.run(watch(make_settings(kubeconfig=tmp_path / "k")))
+            gc.collect()
+        finally:
+            ended.set()
+            server.join()

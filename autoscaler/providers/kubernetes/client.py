@@ -140,7 +140,7 @@ class KubernetesApi:
                     raise _refusal(answer, await answer.read())
                 yield answer
             finally:
-                answer.close()
+                _drop(answer)
 
     async def _accepted(
         self,
@@ -207,6 +207,16 @@ class KubernetesApi:
                     await client.close()
                 del self._retired[:-_RETIRED]
         return await self._connect()
+
+
+def _drop(answer: "ClientResponse") -> None:
+    """Close the connection of an answer that was not read to its end, such as a watch.
+
+    aiohttp alone would wait in the background for the API server to close TLS, also after `close`.
+    """
+    if answer.connection is not None and answer.connection.transport is not None:
+        answer.connection.transport.abort()
+    answer.close()
 
 
 async def _lines(answer: "ClientResponse") -> AsyncIterator[bytes]:
