@@ -105,6 +105,7 @@ def _see_ours(state: LedgerState, listed: ListedMachine, at: Instant) -> None:
             machine.placement.image, machine.placement.launch_time = new
             machine.absent_since = None
     _see_that_it_stays(state, machine, listed)
+    _see_what_it_waits_for(state, machine, listed)
     if listed.terminated or (listed.leaving and state.evidence.proves_unused(machine)):
         _ended_by_itself(state, machine, listed, at)
     elif listed.cannot_start and machine.state in _NOT_YET_UP:
@@ -127,6 +128,14 @@ def _see_that_it_stays(state: LedgerState, machine: Machine, listed: ListedMachi
     if not listed.terminated and said[:500] != machine.termination.provider_state:
         with state.changing(machine):
             machine.termination.provider_state = said[:500]
+
+
+def _see_what_it_waits_for(state: LedgerState, machine: Machine, listed: ListedMachine) -> None:
+    """Store what the provider says of a machine whose agent has not reported yet."""
+    starts = machine.state is MachineState.LAUNCHED and machine.work.last_seen is None
+    if starts and listed.reason[:500] != machine.progress.stage:
+        with state.changing(machine):
+            machine.progress.stage = listed.reason[:500]
 
 
 def _ended_by_itself(

@@ -206,7 +206,7 @@ class Progress:
     """How far a machine came, from its boot to its end. Moments are Unix seconds."""
 
     stage: str = ""
-    """The last stage of the boot that the agent reported."""
+    """The last stage of the boot that the agent reported. Before: what the provider says that it waits for."""
     booted_at: Instant | None = None
     ready_at: Instant | None = None
     assigned_at: Instant | None = None

@@ -121,19 +121,26 @@ def _machine_becomes_ready(fleet: Fleet, job: Job, wait: Wait) -> NextEvent:
     )
     if not expected:
         return NextEvent("a machine becomes ready")
-    at, machine = expected[-1]
+    at, name = expected[-1]
+    machine = fleet.machines[name]
     if at < fleet.now:
-        return _late_machine_becomes_ready(fleet.machines[machine])
-    return NextEvent("a machine becomes ready", at, True, machine)
+        return _late_machine_becomes_ready(machine)
+    return NextEvent(f"a machine becomes ready{_waits_for(machine)}", at, True, name)
 
 
 def _late_machine_becomes_ready(machine: Machine) -> NextEvent:
     """For a machine that boots for longer than the average: what its deadline brings."""
-    what = "a machine becomes ready later than the average"
+    what = f"a machine becomes ready later than the average{_waits_for(machine)}"
     if machine.due is None:  # the provider has not answered yet
         return NextEvent(what, machine=machine.id)
     what += "; if not by then, the controller terminates it and tries another"
     return NextEvent(what, machine.due, machine=machine.id)
+
+
+def _waits_for(machine: Machine) -> str:
+    """Return what the provider says of a machine that has not reported yet, such as a pod without a node."""
+    stage = machine.progress.stage
+    return f" (it waits: {stage})" if stage and machine.work.last_seen is None else ""
 
 
 def _launch_is_sent(fleet: Fleet, _job: Job, _wait: Wait) -> NextEvent:

@@ -9,6 +9,7 @@ import pytest_asyncio
 
 from autoscaler.ledger.cooldowns import BACKOFFS
 from autoscaler.model.failures import FailureClass
+from autoscaler.model.identifiers import JobId
 from autoscaler.model.jobs import JobState
 from autoscaler.model.waiting import WaitCode, WaitReason
 from autoscaler.providers.kubernetes.provider import KubernetesProvider
@@ -104,6 +105,22 @@ async def test_a_job_waits_for_a_node(place: Place, fixed: KubernetesProvider) -
         await place.admin.request("DELETE", taken)
         await place.admin.gone(taken)
         await is_served_at(fleet, reason)
+
+
+async def test_a_job_whose_pod_waits_for_a_provisioner_has_the_words_of_the_scheduler(
+    place: Place, provider: KubernetesProvider
+) -> None:
+    await take_gpu(place, await place.add_node(gpus=1))
+    fleet = fleet_of(place, provider)
+    async with fleet.running():
+        await fleet.report(1, JobState.QUEUED)
+
+        async def explained() -> bool:
+            found = fleet.parts.queries.explain(JobId(1))
+            event = found.next_event if found is not None else None
+            return event is not None and f"Insufficient {GPU}" in event.what
+
+        await until(explained)
 
 
 async def take_gpu(place: Place, node: str) -> str:

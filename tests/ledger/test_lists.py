@@ -199,6 +199,20 @@ def test_a_listing_adds_image_and_launch_time_and_removes_neither() -> None:
     assert world.machine("c0").placement.launch_time == "t9"
 
 
+def test_what_a_machine_waits_for_is_kept_until_its_agent_reports() -> None:
+    world = World()
+    world.launch(1)
+    for reason in ("Unschedulable: 0/1 nodes are available", "x" * 501, "", "Unschedulable"):
+        world.lists(listed("i-c0", reason=reason))
+        assert world.machine("c0").progress.stage == reason[:500]
+    world.boot("c0")
+    assert world.machine("c0").progress.stage == ""
+    world.do(e.MachineReportedStage, MachineId("c0"), "disk")
+    world.lists(listed("i-c0", reason="Unschedulable"))
+    world.boot("c0")
+    assert world.machine("c0").progress.stage == "disk"
+
+
 def test_a_listing_without_changes_stores_nothing() -> None:
     world = World()
     world.launch(1)

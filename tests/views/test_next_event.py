@@ -8,7 +8,7 @@ import pytest
 from autoscaler.model import events as e
 from autoscaler.model.catalogue import Access
 from autoscaler.model.failures import FailureClass
-from autoscaler.model.identifiers import JobId
+from autoscaler.model.identifiers import JobId, MachineId
 from autoscaler.model.jobs import Admission, JobState
 from autoscaler.model.operator_holds import (
     WHOLE_FLEET,
@@ -23,7 +23,7 @@ from autoscaler.model.waiting import WaitCode, WaitReason
 from autoscaler.views.explanation import Explanation, explain_job
 from autoscaler.views.next_event import next_event
 from autoscaler.views.waits import Wait
-from tests.ledger.builders import ALICE, GPU, World, failure
+from tests.ledger.builders import ALICE, GPU, World, failure, listed
 from tests.planner.fleets import EAST, catalogue, sku
 
 FORK = RunOrigin(from_fork=True, public=False, branch=None)
@@ -140,3 +140,24 @@ def test_every_code_has_a_next_event() -> None:
         assert found.what, code
         if code in WITHOUT_TIME:
             assert "an operator has to act" not in found.what, code
+
+
+def test_the_next_event_says_what_the_machine_waits_for() -> None:
+    world = World()
+    world.queue(1)
+    world.launch(1)
+    assert announced(world) == "a machine becomes ready"
+    world.lists(listed("i-c0", reason="Unschedulable: 0/1 nodes are available"))
+    words = "(it waits: Unschedulable: 0/1 nodes are available)"
+    assert announced(world) == f"a machine becomes ready {words}"
+    world.now += 600.0
+    assert announced(world).startswith(f"a machine becomes ready later than the average {words}; ")
+    world.boot("c0")
+    world.do(e.MachineReportedStage, MachineId("c0"), "disk")
+    assert announced(world).startswith("a machine becomes ready later than the average; ")
+
+
+def announced(world: World) -> str:
+    found = explained(world).next_event
+    assert found is not None
+    return found.what
