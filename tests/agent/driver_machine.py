@@ -36,7 +36,7 @@ class FakeMachine:
     """A machine with an image on which everything goes well. See `answers` and `takes` for what does not.
 
     `answers` has a function for the beginning of a command: it returns (status, text). `takes` has the
-    seconds of such a command.
+    seconds of such a command, or of the download of a URL.
     """
 
     def __init__(self, agent: ModuleType, gpus: Sequence[int] = (A10G,), switches: int = 0) -> None:
@@ -86,6 +86,11 @@ class FakeMachine:
 
     def fetch(self, file: Any, path: str, timeout: float) -> None:
         self.fetched.append(file.url)
+        takes = self.takes.get(file.url, 0.0)
+        self.time += min(takes, timeout)
+        if takes > timeout:
+            why = f"{file.url}: not complete after {timeout:.0f} s"
+            raise self.agent.DriverFailure("driver_download", why)
         self.files[path] = ""
 
     def path(self, path: str) -> str:

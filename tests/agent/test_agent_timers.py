@@ -79,6 +79,7 @@ def test_an_agent_attests_polls_runs_a_job_and_reports_the_exit(
     assert stage.live() == "the runner exited with status 0"
     steps = [step for _, step in stage.controller.asked if step != "heartbeat"]
     assert steps == ["attest", "stage", "health-checks", "poll", "acknowledge", "exit"]
+    assert stage.controller.bodies["stage"] == {"stage": "health_checks"}
     assert stage.controller.bodies["acknowledge"] == {"runner": "r-1"}
     assert stage.runner.started_with == "secret"
     assert "runner-agent: runner r-1 started\n" in capsys.readouterr().err
@@ -509,6 +510,13 @@ def test_the_exit_is_reported_for_five_minutes_at_most(stage: Stage) -> None:
     stage.controller.usual["exit"] = stage.module.TryAgain("no answer")
     stage.agent.report_exit(stage.module.ExitCause("exited", "done"))
     assert stage.clock.now() - stage.began == pytest.approx(300, abs=1)
+
+
+def test_an_exit_report_honours_retry_after(stage: Stage) -> None:
+    stage.controller.answers["exit"] = [stage.module.TryAgain("503", 100.0)]
+    stage.agent.report_exit(stage.module.ExitCause("exited", "done"))
+    first, second = stage.controller.times("exit")
+    assert 100 <= second - first <= 125
 
 
 def test_a_refused_exit_report_is_not_repeated(stage: Stage) -> None:

@@ -83,6 +83,22 @@ def test_after_a_reboot_nothing_is_installed(agent: ModuleType) -> None:
     assert stages == ["driver_checks"]
 
 
+@pytest.mark.parametrize(
+    ("changed", "detail"),
+    [
+        ({"rocm": None}, "rocm is missing"),
+        ({"key": None}, "vendor, version, url or sha256 is missing"),
+        ({"budget_s": None}, "budget_s is missing"),
+    ],
+)
+def test_a_plan_with_a_null_installs_nothing(
+    agent: ModuleType, changed: dict[str, Any], detail: str
+) -> None:
+    with pytest.raises(agent.DriverFailure) as refused:
+        agent.read_driver_plan({**PLAN, **changed})
+    assert (refused.value.name, str(refused.value)) == ("driver_plan", detail)
+
+
 def test_newer_versions_of_amd_smi_answer_with_an_object(agent: ModuleType) -> None:
     machine = AmdMachine(agent)
     answer = json.dumps({"gpu_data": json.loads(asics("gfx942", "gfx942"))})

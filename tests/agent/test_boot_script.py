@@ -14,6 +14,7 @@ import pytest
 from autoscaler.model.catalogue import OperatingSystem
 from autoscaler.providers.ec2.boot_script import BOOT_SCRIPT_SECONDS
 from autoscaler.providers.ec2.user_data import render_user_data
+from tests.agent.doubles import VirtualClock
 from tests.powershell import mistakes
 
 URL, SHA = "https://fleet.internal.example:8443", "ab" * 32
@@ -138,6 +139,18 @@ def test_the_detail_has_the_end_of_a_long_log(agent: ModuleType, tmp_path: Path)
     assert detail.endswith("99999 100000 [31mred\ufffd")
     assert len(detail) <= agent.MOST_BOOT_DETAIL + 40
     assert detail.isprintable()
+
+
+def test_a_windows_machine_on_which_powershell_does_not_start_reports_it(
+    agent: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """tests/windows runs scripts that start."""
+    monkeypatch.setattr(agent, "WINDOWS", True)
+    monkeypatch.setattr(agent, "WINDOWS_BOOT_SCRIPT", str(tmp_path / "boot-script"))
+    monkeypatch.setenv("PATH", str(tmp_path))
+    (tmp_path / "boot-script.ps1").write_text("exit 0\r\n")
+    agent.run_boot_script(agent.Host({"root": str(tmp_path)}), VirtualClock())
+    assert checked(agent, tmp_path) == (False, "did not start after 0 s: it printed nothing")
 
 
 def test_shellcheck_accepts_the_user_data_with_a_script(tmp_path: Path) -> None:

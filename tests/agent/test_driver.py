@@ -103,6 +103,23 @@ def test_the_kernel_modules_follow_the_generation_of_the_gpus(
 
 
 @pytest.mark.parametrize(
+    ("installed", "compiler"),
+    [
+        ({"gcc", "gcc-12", "gcc12-gcc"}, "gcc-12"),
+        ({"gcc", "gcc12-gcc"}, "gcc12-gcc"),
+        ({"gcc", "gcc-13"}, "gcc"),
+    ],
+)
+def test_the_kernel_modules_are_built_with_the_compiler_of_the_kernel_if_it_is_there(
+    agent: ModuleType, installed: set[str], compiler: str
+) -> None:
+    machine = FakeMachine(agent)
+    machine.programs = {"apt-get", "make", *installed}
+    assert install(agent, machine)[0].ok
+    assert machine.variables["sh"] == {"CC": compiler}
+
+
+@pytest.mark.parametrize(
     ("gpus", "version", "detail"),
     [
         ((), VERSION, "the machine has no NVIDIA GPU"),
@@ -252,6 +269,16 @@ def test_an_installer_that_hangs_is_ended_within_the_budget(agent: ModuleType) -
     machine.takes["sh "] = 1e9
     name, detail = failure(agent, machine)
     assert (name, detail) == ("driver_build", "sh did not end within 600 s (try 3)")
+    assert 1700 < machine.time <= PLAN["budget_s"]
+
+
+@pytest.mark.parametrize("url", [PLAN["url"], PLAN["fabric_manager"]["url"]])
+def test_a_download_that_hangs_is_ended_within_the_budget(agent: ModuleType, url: str) -> None:
+    machine = FakeMachine(agent, (H100,) * 8, switches=4)
+    machine.takes[url] = 1e9
+    name, detail = failure(agent, machine)
+    assert (name, detail.startswith(f"{url}: not complete after ")) == ("driver_download", True)
+    assert detail.endswith(" s (try 3)")
     assert 1700 < machine.time <= PLAN["budget_s"]
 
 

@@ -1,5 +1,6 @@
 """The driver's installation on a host: its processes, downloads and devices, and the whole on real files."""
 
+import errno
 import hashlib
 import http.server
 import json
@@ -84,6 +85,27 @@ def test_the_log_keeps_what_programs_write_and_only_root_can_read_it(
 def test_a_program_that_the_image_lacks_is_named(agent: ModuleType, machine: Any) -> None:
     with pytest.raises(agent.NotInstalled, match="nvidia-ctk is not installed"):
         machine.run(["nvidia-ctk"], 60.0)
+
+
+def test_a_program_that_does_not_start_is_named(
+    agent: ModuleType, machine: Any, tmp_path: Path
+) -> None:
+    program = tmp_path / "nvidia-smi"
+    program.write_text("no program")
+    program.chmod(0o755)
+    with pytest.raises(agent.NoUsableAnswer) as caught:
+        machine.run([str(program), "-q", "-x"], 60.0)
+    assert str(caught.value) == f"{program} does not start: {os.strerror(errno.ENOEXEC)}"
+
+
+def test_a_log_that_cannot_be_written_is_reported(agent: ModuleType, tmp_path: Path) -> None:
+    (tmp_path / "var").touch()
+    host = agent.Host({"root": str(tmp_path)})
+    stages: list[str] = []
+    found = agent.check_driver({"driver": PLAN}, host, VirtualClock(), stages.append)
+    detail = f"{host.driver_log}: {os.strerror(errno.ENOTDIR)}"
+    assert [tuple(one) for one in found] == [("driver_space", False, detail)]
+    assert stages == []
 
 
 def test_a_file_is_downloaded_once(

@@ -394,6 +394,24 @@ def test_the_check_waits_for_fabric_manager_at_the_boot(image: Image) -> None:
 
 
 @pytest.mark.parametrize(
+    ("values", "absent"),
+    [
+        ({}, "<fabric><state>N/A</state><status>N/A</status></fabric>"),
+        ({"fabric/state": "Completed", "fabric/status": "N/A"}, "<status>N/A</status>"),
+    ],
+)
+def test_a_driver_that_shows_no_fabric_or_no_status_of_it_passes(
+    image: Image, values: dict[str, str], absent: str
+) -> None:
+    """Drivers of earlier branches have fewer elements."""
+    shown = nvidia_gpu(0, values)
+    assert shown.count(absent) == 1
+    image.install("nvidia-smi", nvidia_log([shown.replace(absent, "")]), arguments="-q -x")
+    image.install("nvidia-smi", nvlink_status([0]), arguments="nvlink --status")
+    assert image.failed(ONE_A10G) == {}
+
+
+@pytest.mark.parametrize(
     ("links", "detail"),
     [
         (nvlink_status([0, 1]), "GPU 1: 1 NVLinks are inactive"),

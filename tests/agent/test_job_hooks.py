@@ -494,6 +494,18 @@ def test_a_python_that_the_user_of_the_runner_cannot_run_fails_the_health_check(
     assert found.detail.startswith("the user of the runner cannot run Python: ")
 
 
+def test_a_python_that_fails_for_the_user_of_the_runner_fails_the_health_check(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """For example, its standard library may be below a folder that only root can open."""
+    python = machine.root / "python3"
+    python.write_text("#!/bin/sh\necho 'No module named encodings' >&2\nexit 1\n")
+    python.chmod(0o755)
+    monkeypatch.setattr("sys.executable", str(python))
+    detail = f"the user of the runner cannot run {python}: No module named encodings"
+    assert tuple(machine.agent.check_hooks(machine.host, 60.0)) == ("job_hooks", False, detail)
+
+
 @pytest.mark.parametrize(
     ("event", "repository"),
     [

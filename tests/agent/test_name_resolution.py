@@ -80,6 +80,15 @@ def test_names_that_resolve_pass(agent: ModuleType, tmp_path: Path) -> None:
     assert tuple(agent.check_dns(urls, str(tmp_path))) == ("dns", True, "localhost, 127.0.0.1")
 
 
+def test_a_request_that_fails_does_not_hide_that_the_name_resolves(
+    agent: ModuleType, tmp_path: Path
+) -> None:
+    host = agent.Host({"root": str(tmp_path), "runner_directory": "/nowhere"})
+    closed = {"github": "http://127.0.0.1:1/rate_limit", "broker": "http://127.0.0.1:1/health"}
+    found = {one.name: one.ok for one in agent.run_health_checks(closed, 0.0, host, 1.0)}
+    assert (found["dns"], found["github"], found["broker"]) == (True, False, False)
+
+
 def test_behind_a_proxy_only_its_name_is_needed(
     agent: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
