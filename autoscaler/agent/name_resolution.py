@@ -34,7 +34,7 @@ def check_dns(urls: Iterable[str], root: str) -> Check:
     # A dictionary, because all URLs may need the same proxy.
     for name in dict.fromkeys(name for url in urls if (name := name_to_resolve(url))):
         try:
-            socket.getaddrinfo(name, None, type=socket.SOCK_STREAM)
+            socket.getaddrinfo(name, None)
         # UnicodeError: a label of the name is longer than 63 characters.
         except (OSError, UnicodeError) as error:
             why = error.strerror if isinstance(error, OSError) else "not a valid name"
