@@ -88,9 +88,10 @@ SKIPPED_TESTS: dict[str, tuple[str, ...]] = {
 """Slow files of those tests: they judge no mutant, so one that only they would kill survives."""
 
 WORKERS: dict[str, tuple[str, str]] = {
+    "agent": ("autoscaler/agent/job_hook_programs.py", "machine"),
     "providers": ("autoscaler/providers/ec2/*operations.py", "worker"),
 }
-"""Files that a worker process executes, out of coverage's sight, and the fixture that starts it."""
+"""Files that another process executes, out of coverage's sight, and the fixture of the tests that start it."""
 
 HANGS = 300
 """Real seconds after which a test has failed."""
