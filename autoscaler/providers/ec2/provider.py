@@ -35,7 +35,7 @@ from autoscaler.providers.ec2.account_limits import AccountLimits
 from autoscaler.providers.ec2.answers import launch_answer, listed_machine, refused_override
 from autoscaler.providers.ec2.calls import MeteredApi
 from autoscaler.providers.ec2.canary import sku_for
-from autoscaler.providers.ec2.channel import Api, WorkerChannel
+from autoscaler.providers.ec2.channel import Api
 from autoscaler.providers.ec2.console import read_console
 from autoscaler.providers.ec2.errors import first_part
 from autoscaler.providers.ec2.hints import hint
@@ -75,16 +75,12 @@ class Ec2Provider:
         settings: Ec2Settings,
         telemetry: ProviderTelemetry,
         clock: Clock,
-        api: Api | None = None,
+        api: Api,
     ) -> None:
-        """`api` defaults to a worker process of its own.
-
-        Raises ValueError if an identity certificate cannot be used.
-        """
-        worker = api or WorkerChannel(settings.region, settings.endpoint_url, settings.timeouts)
+        """Raises ValueError if an identity certificate cannot be used."""
         throttle = Throttle(clock, settings.request_buckets, settings.resource_buckets)
         self._settings = settings
-        self._api = MeteredApi(worker, settings.name, telemetry, clock, throttle)
+        self._api = MeteredApi(api, settings.name, telemetry, clock, throttle)
         self._resources = Resources(settings, self._api, clock)
         self._reservations = Reservations(settings, self._api)
         self._unused_resources = UnusedResources(settings, self._api, clock, self._resources)

@@ -106,7 +106,7 @@ class Timeouts:
 class Ec2Settings:
     """One provider in one region and account.
 
-    `endpoint_url` replaces AWS_ENDPOINT_URL and AWS's own; an `account` of None is read from STS.
+    An `account` of None is read from STS.
     `prices` are Linux on-demand dollars an hour by instance type, and replace AWS's and the table's;
     `spot_price_factor` is the spot price as a part of the on-demand price.
     `quotas` are vCPUs by quota name, such as `spot/G and VT`, and replace those of Service Quotas.
@@ -133,7 +133,6 @@ class Ec2Settings:
     identity_certificates: tuple[Path, ...] = ()
     interruption_queue: str | None = None
     account: str | None = None
-    endpoint_url: str | None = None
     prices: Mapping[str, float] = field(default_factory=dict)
     spot_price_factor: float = 1.0
     offered: Mapping[CapacityType, frozenset[tuple[str, OperatingSystem]]] = field(
@@ -142,7 +141,6 @@ class Ec2Settings:
     quotas: Mapping[str, int] = field(default_factory=dict)
     request_buckets: Mapping[str, Rate] = field(default_factory=dict)
     resource_buckets: Mapping[str, Rate] = field(default_factory=dict)
-    timeouts: Timeouts = Timeouts()
 
     def after_adoption(self, taken: InstallationId) -> "Ec2Settings":
         """Return these settings with another installation's id."""
