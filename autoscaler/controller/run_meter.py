@@ -68,7 +68,7 @@ class RunMeter:
             self._telemetry.run_ended(run.repository, max(0.0, at - run.began))
 
     def _add_time(self, run: _Run, at: Instant) -> None:
-        if at > run.since and (run.waiting or run.running):
+        if at > run.since:
             state = RunState.RUNNING if run.running else RunState.WAITING
             self._telemetry.run_time(run.repository, state, at - run.since)
         run.since = max(run.since, at)

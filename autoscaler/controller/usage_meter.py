@@ -118,7 +118,7 @@ class UsageMeter:
             self._use(machine, MachineUse.BOOT, launched_at(self._state, machine), row.at)
         elif row.event in _ENDS and row.code:
             self._ends(machine, row.at)
-        if row.event == MachineState.EXITED or (row.event in _ENDS and row.code):
+        if row.event == MachineState.EXITED or row.event in _ENDS:
             runner = self._runner_of(machine)
             job = self._failed.pop(runner.job, None) if runner and runner.job else None
             if job is not None:
