@@ -277,7 +277,21 @@ def test_a_server_that_this_host_does_not_know_is_no_error(
     monkeypatch.setenv("KUBECONFIG", f"{folder.path / 'absent'}:~no-such-user/config")
     monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
     two = f"{{kubeconfig: k, namespace: n}}\n  other:\n    kubernetes: {second}"
-    folder.load(pods((SECTION, two)))
+    file = folder.path / "fleet.yaml"
+    file.write_text(pods((SECTION, two)))
+    load_for_service(file)
+
+
+def test_a_context_that_this_host_does_not_know_is_not_the_cluster_of_this_pod(
+    folder: Folder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("KUBECONFIG", str(folder.path / "absent"))
+    monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "k.example")
+    monkeypatch.setenv("KUBERNETES_SERVICE_PORT", "443")
+    two = "{namespace: n}\n  other:\n    kubernetes: {context: absent, namespace: n}"
+    file = folder.path / "fleet.yaml"
+    file.write_text(pods((SECTION, two)))
+    load_for_service(file)
 
 
 def test_the_cluster_of_a_context_may_be_in_another_file_of_kubeconfig(

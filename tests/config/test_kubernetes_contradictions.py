@@ -197,6 +197,7 @@ def test_a_machine_image_that_no_pod_uses_is_a_warning(folder: Folder) -> None:
     [warning] = folder.load(pods((SKU, image))).warnings
     assert (warning.key, warning.warning) == ("skus.gpu.image", True)
     assert "pods, which have images of their own" in warning.what
+    assert warning.fix == "remove it"
     with_ec2 = """{image: i}}
       - {provider: east, instance_types: [g5.xlarge]"""
     east = """  east:
