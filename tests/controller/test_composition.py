@@ -11,8 +11,10 @@ from autoscaler.controller.composition import Controller, Ports
 from autoscaler.controller.provider_opener import LISTED_TOGETHER
 from autoscaler.ledger.ledger import KEPT_FOR
 from autoscaler.model.catalogue import OperatingSystem
-from autoscaler.model.identifiers import Seconds
+from autoscaler.model.identifiers import JobId, Seconds
+from autoscaler.model.jobs import QUEUED_AT_MOST, JobState
 from tests.controller.controllers import PACE, World, cancelled
+from tests.controller.fakes_lists import FakeLists
 from tests.controller.test_pricing import G5_SPOT, FakeReader
 from tests.controller.virtual_time import VirtualClock, on_virtual_time
 from tests.planner.fleets import EAST
@@ -76,6 +78,28 @@ async def test_new_spot_prices_are_used_for_costs() -> None:
     assert costs._prices == {
         (EAST, "g5.xlarge", "a", OperatingSystem.LINUX): G5_SPOT.dollars_per_hour
     }
+
+
+@on_virtual_time
+async def test_a_job_that_is_in_the_store_only_is_not_queued_again_by_a_list() -> None:
+    world = World()
+    world.lists = FakeLists(world.clock.now, since=world.clock.now())
+    controller = await resumed(world, world.ports())
+    world.lists.queue("acme/widgets", 7, 1, controller.journal.now)
+    synchronizing = asyncio.create_task(controller.github_synchronizer.run())
+    jobs = controller.journal.ledger.state.jobs
+    await asyncio.sleep(30.0)
+    assert jobs[JobId(1)].state is JobState.QUEUED
+    await cancelled(synchronizing)
+    for waited in (QUEUED_AT_MOST, KEPT_FOR):
+        await asyncio.sleep(waited)
+        await controller.reconciler.turn()
+    assert JobId(1) not in jobs
+    synchronizing = asyncio.create_task(controller.github_synchronizer.run())
+    await asyncio.sleep(60.0)
+    assert not synchronizing.done()
+    await cancelled(synchronizing)
+    assert jobs[JobId(1)].state is JobState.COMPLETED
 
 
 CENTRAL = {"Journal", "Intake", "Executor", "Poller", "Reconciler", "BootstrapService", "Effects"}

@@ -70,6 +70,7 @@ def test_the_console_of_a_machine_that_misses_its_boot_deadline_is_kept() -> Non
         assert await reported(world, machine.id) == ["[  1.2] Kernel panic - not syncing"]
         (line,) = (one for one in logs if one["event"] == "machine_not_ready")
         assert line["shown"] == "[  1.2] Kernel panic - not syncing"
+        assert line["reason"] == machine.reason != ""
         assert line["provider_id"] == agent.instance.id
 
     scenario()

@@ -46,6 +46,11 @@ async def test_the_history_of_a_job_includes_that_of_its_machine() -> None:
     (job,) = queries.running_jobs(None, 10)
     (machine,) = queries.machines(None, MachineState.ASSIGNED, 10)
     assert (job.id, job.machine) == (1, machine.id)
+    assert queries.running_jobs(None, 0) == []
+    assert queries.machine(machine.id) == machine
+    assert queries.machine("unknown") is None
+    (paid,) = queries.cost().skus
+    assert queries.cost().dollars_per_hour == paid.working > 0.0
     rows = await queries.history("1")
     assert {row.kind for row in rows} >= {"job", "machine", "runner"}
     assert [row.at for row in rows] == sorted(row.at for row in rows)

@@ -10,6 +10,7 @@ from autoscaler.model.catalogue import Catalogue, LaunchOption, Limits
 from autoscaler.model.failures import FailureClass
 from autoscaler.model.identifiers import LaunchRequestId, ProviderMachineId, ProviderName, SkuName
 from autoscaler.model.jobs import JobState
+from autoscaler.model.readings import ReadingKind
 from tests.controller.controllers import Controller, World, delivery
 from tests.controller.fakes_provider import FakeProvider, Instance
 from tests.controller.virtual_time import on_virtual_time
@@ -70,7 +71,10 @@ async def launches(world: World, controller: Controller) -> int:
 @on_virtual_time
 async def test_foreign_machines_count_before_their_provider_is_listed(known: Catalogue) -> None:
     world = world_with_theirs(known)
+    began_at = world.clock.now()
     await started(world, EAST, WEST)
+    for reading in world.readings.kept[EAST, ReadingKind.FOREIGN_USAGE]:
+        assert began_at < reading.read_at <= world.clock.now()
     world.east.list_script.append(DOWN)
     again = await started(world, WEST)
     assert await launches(world, again) == 0

@@ -165,6 +165,7 @@ async def test_a_machine_is_kept_while_github_cannot_be_read() -> None:
     refused = await operated.refused("i-1")
     assert refused.kind is RefusalKind.UNREACHABLE
     assert "secondary rate limit" in refused.reason
+    assert "check the machine itself and repeat the command with --force" in refused.reason
     assert [one.machine for one in operated.operator_actions.unverified()] == ["x-i-1"]
 
 

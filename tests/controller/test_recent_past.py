@@ -5,7 +5,7 @@ import itertools
 
 import pytest
 
-from autoscaler.controller.recent_past import BUCKET, DAY, HOUR, SAMPLE_EVERY, SAMPLES
+from autoscaler.controller.recent_past import BUCKET, BUCKETS, DAY, HOUR, SAMPLE_EVERY, SAMPLES
 from autoscaler.model.identifiers import JobId
 from autoscaler.model.jobs import JobState
 from autoscaler.model.wait_objectives import WaitObjective
@@ -39,6 +39,16 @@ def test_a_start_is_late_after_the_objective(after: float, late: int) -> None:
         assert past.starts(DAY) == {"gpu": Starts(1, late)}
 
     check()
+
+
+@on_virtual_time
+async def test_the_starts_of_more_than_a_day_are_dropped() -> None:
+    controller = await started(World(), 60.0)
+    past = controller.parts.recent_past
+    (job,) = controller.state.jobs.values()
+    for bucket in range(1, BUCKETS + 11):
+        past._count_start(job, controller.journal.now + bucket * BUCKET)
+    assert past.starts(2 * DAY)["gpu"].started == BUCKETS
 
 
 @pytest.mark.parametrize(

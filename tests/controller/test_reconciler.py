@@ -14,6 +14,7 @@ from autoscaler.controller.poller import (
 from autoscaler.controller.ports.github import GitHubError, OperatorError, RetryLaterError
 from autoscaler.controller.ports.provider import OutcomeUnknownError, ProviderError
 from autoscaler.controller.ports.store import StoreError
+from autoscaler.model.events import Event, MachinesListed
 from autoscaler.model.failures import FailureClass
 from autoscaler.model.identifiers import (
     Instant,
@@ -379,6 +380,7 @@ async def test_a_long_listing_is_applied_in_pieces_and_other_tasks_run_in_betwee
         listed(f"i-{number}", installation="of others") for number in range(5 * LISTED_AT_ONCE + 1)
     ]
     turns = 0
+    pieces: list[MachinesListed] = []
 
     async def others() -> None:
         nonlocal turns
@@ -386,13 +388,19 @@ async def test_a_long_listing_is_applied_in_pieces_and_other_tasks_run_in_betwee
             turns += 1
             await asyncio.sleep(0)
 
+    def receive(event: Event) -> None:
+        if isinstance(event, MachinesListed):
+            pieces.append(event)
+
     waiting = asyncio.create_task(others())
+    controller.journal.on_event(receive)
     record = controller.poller._record_listing
     shown, last = await record(EAST, controller.journal.now, strangers)
     assert last == (strangers[-1],)
     assert shown == {one.provider_id for one in strangers[:-1]}
     await cancelled(waiting)
     assert turns >= 5
+    assert [(len(one.machines), one.more) for one in pieces] == [(LISTED_AT_ONCE, True)] * 5
     assert len(controller.state.foreign[EAST]) == 5 * LISTED_AT_ONCE
 
 

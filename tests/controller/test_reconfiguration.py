@@ -2,11 +2,14 @@
 
 import asyncio
 
+import pytest
+
 from autoscaler.controller.reconfiguration import Reconfiguration
 from autoscaler.model.identifiers import ProviderName
+from tests.controller.agents import queue
 from tests.controller.controllers import Controller, World
 from tests.controller.virtual_time import on_virtual_time
-from tests.planner.fleets import EAST
+from tests.planner.fleets import EAST, catalogue, sku
 
 WEST = ProviderName("west")
 
@@ -27,3 +30,20 @@ async def test_a_provider_that_opens_during_a_reload_stays_open() -> None:
     opened.add(WEST)
     await reading
     assert used == [{EAST, WEST}]
+
+
+@pytest.mark.parametrize(("renamed", "launched", "without_sku"), [("gpu", 1, 0), ("other", 0, 1)])
+@pytest.mark.asyncio
+async def test_a_preview_plans_for_the_queued_jobs_and_changes_nothing(
+    renamed: str, launched: int, without_sku: int
+) -> None:
+    controller = Controller(World())
+    await controller.resume()
+    await queue(controller, 1)
+    await controller.intake.apply_waiting()
+    used = controller.state.catalogue
+    found = await controller.parts.reconfiguration.preview(catalogue(sku(renamed)))
+    assert [one.count for one in found.launches] == [1] * launched
+    assert found.without_sku == without_sku
+    assert controller.state.catalogue is used
+    assert not controller.state.machines
