@@ -180,17 +180,19 @@ async def test_only_the_newest_spot_price_of_each_zone_is_read() -> None:
         ["g5.xlarge", "a", "Linux/UNIX", "0.5", NOW - 60],
         ["g5.xlarge", "a", "Linux/UNIX (Amazon VPC)", "0.4", NOW - 7200],
         ["g5.xlarge", "b", "Linux/UNIX", "0.6", NOW - 10],
+        ["g5.xlarge", "d", "Linux/UNIX", "10000", NOW],
         ["g5.xlarge", "a", "Windows", "9", NOW],
         ["g6.xlarge", "a", "Linux/UNIX", "9", NOW],
         ["g5.xlarge", "c", "SUSE Linux", "9", NOW],
         ["g5.xlarge", "c", "Linux/UNIX", "nonsense", NOW],
-        ["g5.xlarge", "c", "Linux/UNIX", "1e9", NOW],
+        ["g5.xlarge", "c", "Linux/UNIX", "10000.01", NOW],
         ["g5.xlarge", "c", "Linux/UNIX", "nan", NOW],
     ]
     listing = Listing(DescribeSpotPriceHistory=[rows[:1], [], rows[1:]])
     api = ScriptedApi(listing.answer)
     found = await read_spot(api, [("g5.xlarge", LINUX)], NOW)
-    assert [(one.zone, one.dollars_per_hour) for one in found.prices] == [("a", 0.5), ("b", 0.6)]
+    prices = {one.zone: one.dollars_per_hour for one in found.prices}
+    assert prices == {"a": 0.5, "b": 0.6, "d": 10_000.0}
     _, first = api.calls[0]
     assert first["products"] == ["Linux/UNIX", "Linux/UNIX (Amazon VPC)"]
     assert (first["instance_types"], first["at"]) == (["g5.xlarge"], NOW)

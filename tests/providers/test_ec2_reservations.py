@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ from structlog.testing import capture_logs
 from autoscaler.controller.ports.provider import ProviderError
 from autoscaler.model.catalogue import CapacityType, OperatingSystem
 from autoscaler.model.failures import FailureClass
+from autoscaler.providers.ec2.account_operations import describe_capacity_reservations
 from autoscaler.providers.ec2.answers import listed_machine
 from autoscaler.providers.ec2.provider import Ec2Provider
 from autoscaler.providers.ec2.quotas import used_by_others
@@ -54,6 +56,48 @@ def provider_of(
     api = ScriptedApi(account.answer)
     given = replace(settings, skus={SKU: changed})
     return Ec2Provider(given, RememberingTelemetry(), ManualClock(), api), api
+
+
+class Shown:
+    """The clients of the worker, whose account has this reservation."""
+
+    def __init__(self, reservation: Mapping[str, Any]) -> None:
+        self._reservation = reservation
+
+    @property
+    def ec2(self) -> "Shown":
+        return self
+
+    def describe_capacity_reservations(self, **_: Any) -> dict[str, Any]:
+        return {"CapacityReservations": [self._reservation]}
+
+
+@pytest.mark.parametrize(
+    ("more", "expected"),
+    [
+        ({}, HELD._replace(zone="")),
+        (
+            {
+                "AvailabilityZone": A,
+                "ReservationType": "capacity-block",
+                "EndDate": datetime(2026, 12, 1, tzinfo=UTC),
+            },
+            HELD._replace(zone=A, kind="capacity-block", ends=1_796_083_200.0),
+        ),
+    ],
+)
+def test_keys_of_a_reservation_may_be_missing(
+    more: dict[str, Any], expected: ReservationRow
+) -> None:
+    shown = {
+        "CapacityReservationId": HELD.id,
+        "InstanceType": HELD.instance_type,
+        "InstancePlatform": HELD.platform,
+        "State": HELD.state,
+        "TotalInstanceCount": HELD.machines,
+    }
+    clients: Any = Shown(shown | more)
+    assert describe_capacity_reservations(clients, {"page": None}) == ([expected], None)
 
 
 async def test_only_the_type_and_zone_of_the_reservation_are_requested(

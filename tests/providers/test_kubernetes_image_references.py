@@ -19,6 +19,7 @@ DIGEST = "sha256:" + "0a" * 32
         "[2001:db8::1]:5000/runner",
         "Registry.Example/runner",
         "registry.example/" + "r" * 255 + ":" + "1" * 128,
+        "localhost/" + "r" * 255,
     ],
 )
 def test_an_image_reference(image: str) -> None:
@@ -56,6 +57,7 @@ def test_an_image_reference(image: str) -> None:
         "ghcr.io/",
         "r" * 256,
         "registry.example/" + "r" * 256,
+        "localhost/" + "r" * 256,
     ],
 )
 def test_not_an_image_reference(image: str) -> None:

@@ -15,6 +15,7 @@ from autoscaler.model.identifiers import ProviderMachineId
 from autoscaler.model.interruptions import NoticeKind
 from autoscaler.providers.kubernetes.answers import identity
 from autoscaler.providers.kubernetes.notices import AT_ONCE, PodNotices
+from autoscaler.providers.kubernetes.watch import Change
 from tests.patience import PATIENCE
 from tests.providers.doubles import ManualClock
 from tests.providers.kubernetes_pods import make_pod, make_settings
@@ -208,6 +209,18 @@ async def test_unsettled_notices_follow_new_ones_one_at_a_time() -> None:
     await notices.close()
     names = [identity(pod).machine for pod in pods]
     assert received_machines == [names[:10], names[10:], [names[0]], [names[1]]]
+
+
+@pytest.mark.asyncio
+async def test_the_removal_of_a_pod_that_had_ended_is_not_reported_again() -> None:
+    """A list shows only that it is gone. Its end alone has a reason."""
+    pod = make_pod({"phase": "Failed", "reason": "Evicted"})
+    machine = identity(pod).machine
+    notices = PodNotices(RemovedPod(), make_settings(), ManualClock())
+    ended = notices._notice(Change(machine, pod))
+    assert ended is not None
+    assert (ended.kind, ended.machines) == (NoticeKind.STATE_CHANGE, (machine,))
+    assert notices._notice(Change(machine, None)) is None
 
 
 def condition(status: str, reason: str = "EvictionByEvictionAPI") -> dict[str, str]:

@@ -13,8 +13,9 @@ import pytest
 from autoscaler.controller.ports.provider import LaunchOrder, OutcomeUnknownError, ProviderError
 from autoscaler.model.failures import FailureClass
 from autoscaler.model.identifiers import LaunchRequestId, ProviderMachineId, SkuName
-from autoscaler.providers.kubernetes import ownership
+from autoscaler.providers.kubernetes import ownership, paths
 from autoscaler.providers.kubernetes.container_modes import ContainerHooks
+from autoscaler.providers.kubernetes.errors import FORBIDDEN, NOT_READY
 from autoscaler.providers.kubernetes.hook_pods import delete_left_pods
 from autoscaler.providers.kubernetes.identity import POD_NAME, POD_UID, verify_token
 from autoscaler.providers.kubernetes.launching import dry_run, launch_pods
@@ -40,6 +41,8 @@ class RecordingApi:
 
     answers: list[Any]
     asked: list[tuple[str, str, Mapping[str, str] | None, Any]] = field(default_factory=list)
+    readiness: ProviderError | None = None
+    """The answer of `/readyz`, if it is an error."""
 
     async def request(
         self,
@@ -54,8 +57,17 @@ class RecordingApi:
             raise answer
         return answer
 
-    async def text(self, *_: object, **__: object) -> str:
-        raise NotImplementedError
+    async def text(
+        self,
+        method: str,
+        path: str,
+        query: Mapping[str, str] | None = None,
+        body: Mapping[str, Any] | None = None,
+    ) -> str:
+        assert path == paths.READINESS
+        if self.readiness is not None:
+            raise self.readiness
+        return "ok"
 
     @asynccontextmanager
     async def lines(
@@ -94,6 +106,36 @@ async def test_a_machine_that_is_no_pod_cannot_be_protected() -> None:
     with pytest.raises(ProviderError, match="i-0abc is not a pod") as caught:
         await protect_pod(RecordingApi([]), "runners", ProviderMachineId("i-0abc"))
     assert (caught.value.failure, caught.value.code) == (FailureClass.UNKNOWN, "NotFound")
+
+
+@pytest.mark.parametrize(
+    ("pod", "why"),
+    [
+        (make_pod({"phase": "Running"}, deleted=True), "Deleted: the pod was deleted"),
+        (make_pod({"phase": "Failed", "reason": "Evicted", "message": "disk"}), "Evicted: disk"),
+    ],
+)
+async def test_a_pod_that_ends_cannot_be_protected(pod: dict[str, Any], why: str) -> None:
+    with pytest.raises(ProviderError, match=f"pod {NAME}: .*{why}") as caught:
+        await protect_pod(RecordingApi([pod]), "runners", POD)
+    assert (caught.value.failure, caught.value.code) == (FailureClass.UNKNOWN, "Leaving")
+
+
+@pytest.mark.parametrize("ready", [False, True])
+async def test_a_denial_of_an_api_server_that_is_not_ready_is_no_error_of_the_operator(
+    ready: bool,
+) -> None:
+    denied = ProviderError(FailureClass.CONFIGURATION, FORBIDDEN, "pods is forbidden", None)
+    api = RecordingApi([denied])
+    if not ready:
+        api.readiness = denied
+    with pytest.raises(ProviderError) as caught:
+        await launch_pods(api, launch_text(make_settings(), make_order()))
+    assert (caught.value.code, caught.value.failure) == (
+        (FORBIDDEN, FailureClass.CONFIGURATION) if ready else (NOT_READY, FailureClass.THROTTLED)
+    )
+    explained = "the API server is not ready, and denies what it may allow: pods is forbidden"
+    assert caught.value.message == ("pods is forbidden" if ready else explained)
 
 
 async def test_a_token_is_reviewed_for_the_audience_of_this_fleet() -> None:
