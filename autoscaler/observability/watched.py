@@ -6,12 +6,14 @@ The thresholds are those of `alert_rules`, without the delays after which an ale
 import math
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 
 from autoscaler.controller.ports.telemetry import FleetCounts
 from autoscaler.model.accounting import MachineUse
 from autoscaler.model.deliveries import DeliveryAnswer
 from autoscaler.model.identifiers import Instant, ProviderName, Seconds, SkuName
-from autoscaler.model.machines import ExitReason
+from autoscaler.model.machines import ExitReason, MachineState
+from autoscaler.model.wording import counted
 from autoscaler.observability.alerting import DAY
 from autoscaler.observability.metrics import PrometheusTelemetry
 from autoscaler.views.cost import Spent
@@ -28,8 +30,31 @@ BUDGET_RESETS_AFTER: Seconds = 3600.0
 STALE_AFTER: Seconds = 600.0
 SLOW_FROM: Seconds = 1.0
 
+SLOW_WRITE: Seconds = 0.5
+SLOW_WRITES = 0.01
+"""The share of writes to the store that may be slow."""
+
+WRITES_WITHIN: Seconds = 300.0
+WRITES_STEP: Seconds = 30.0
+
+EXCESS_MACHINES = 5
+EXCESS_SHARE = 0.1
+EXCESS_LASTS: Seconds = 600.0
+"""How long machines may outnumber their jobs: a runner that gets no job is released after five minutes
+(`PASSED_OVER_AFTER`, `RELEASED_AFTER`), and its machine then powers off within two."""
+
 _ARRIVED = frozenset({DeliveryAnswer.ACCEPTED, DeliveryAnswer.DUPLICATE, DeliveryAnswer.IGNORED})
 _NOT_STORED = frozenset({DeliveryAnswer.STORE_FAILED, DeliveryAnswer.SHED})
+_FOR_A_JOB = frozenset({MachineState.ASSIGNED, MachineState.EXITED})
+
+
+@dataclass(slots=True)
+class _Writes:
+    """The writes to the store in some seconds, and how many of them were slow."""
+
+    since: Instant
+    count: int = 0
+    slow: int = 0
 
 
 class WatchedTelemetry(PrometheusTelemetry):
@@ -50,6 +75,9 @@ class WatchedTelemetry(PrometheusTelemetry):
         self._arrived_at = now()
         self._not_stored_at: Instant | None = None
         self._running = 0
+        self._excess = 0
+        self._excess_since: Instant | None = None
+        self._writes: dict[str, deque[_Writes]] = {}
         self._lag: Seconds = 0.0
         self._checks: dict[tuple[str, str, str], deque[Instant]] = {}
         self._refused_at: dict[str, Instant] = {}
@@ -88,6 +116,14 @@ class WatchedTelemetry(PrometheusTelemetry):
         """See `Telemetry.fleet`."""
         super().fleet(counts)
         self._running = sum(counts.jobs_in_progress.values())
+        machines = sum(
+            count for (_, state), count in counts.machines.items() if state in _FOR_A_JOB
+        )
+        self._excess = machines - self._running
+        if self._excess <= EXCESS_MACHINES + EXCESS_SHARE * self._running:
+            self._excess_since = None
+        elif self._excess_since is None:
+            self._excess_since = self._now()
 
     def health_check_failed(self, sku: SkuName, check: str, image: str) -> None:
         """See `Telemetry.health_check_failed`."""
@@ -139,6 +175,17 @@ class WatchedTelemetry(PrometheusTelemetry):
         super().event_loop_lag(longest)
         self._lag = longest
 
+    def store_write(self, operation: str, duration: Seconds) -> None:
+        """See `Telemetry.store_write`."""
+        super().store_write(operation, duration)
+        steps = deque[_Writes](maxlen=int(WRITES_WITHIN / WRITES_STEP))
+        steps = self._writes.setdefault(self._write.value(operation), steps)
+        now = self._now()
+        if not steps or not 0.0 <= now - steps[-1].since < WRITES_STEP:
+            steps.append(_Writes(now))
+        steps[-1].count += 1
+        steps[-1].slow += duration > SLOW_WRITE
+
     def _of_deliveries(self) -> Iterator[Trouble]:
         now = self._now()
         if self._not_stored_at is not None and now - self._not_stored_at < WINDOW:
@@ -172,6 +219,12 @@ class WatchedTelemetry(PrometheusTelemetry):
                     else f"GitHub has given no {runner} for {duration(now - at)}"
                 )
                 yield Trouble("runner_version_expires", sku, message)
+        if self._excess_since is not None and now - self._excess_since >= EXCESS_LASTS:
+            message = (
+                f"for {duration(now - self._excess_since)}, more machines have been assigned or exited than "
+                f"jobs are in progress; now {self._excess:,} more"
+            )
+            yield Trouble("leak_suspected", "", message)
 
     def _of_github(self) -> Iterator[Trouble]:
         now = self._now()
@@ -195,3 +248,13 @@ class WatchedTelemetry(PrometheusTelemetry):
         if self._lag > SLOW_FROM:
             message = f"webhooks and machines waited up to {self._lag:.1f} s for the controller"
             yield Trouble("controller_slow", "", message)
+        now = self._now()
+        for operation, steps in sorted(self._writes.items()):
+            recent = [step for step in steps if now - step.since < WRITES_WITHIN]
+            slow, writes = sum(one.slow for one in recent), sum(one.count for one in recent)
+            if slow > SLOW_WRITES * writes:
+                message = (
+                    f"{slow:,} of {counted(writes, 'write')} to the store ({operation}) took more than "
+                    f"{SLOW_WRITE:g} s in the last {duration(WRITES_WITHIN)}"
+                )
+                yield Trouble("store_slow", "", message)

@@ -40,8 +40,9 @@ class Trouble:
 
     `code` is a reason code of a waiting job, or one of: circuit_open, paused, drained, quarantined,
     provider_not_listed, machines_unverified, machines_not_terminating, machines_foreign; or one that only the
-    metrics show: webhooks_silent, store_fails, health_checks_fail, runner_version_refused,
-    runner_version_expires, github_budget_low, github_lists_stale, runner_group_too_wide, controller_slow.
+    metrics show: webhooks_silent, store_fails, store_slow, health_checks_fail, runner_version_refused,
+    runner_version_expires, leak_suspected, github_budget_low, github_lists_stale, runner_group_too_wide,
+    controller_slow.
     """
 
     code: str

@@ -8,8 +8,20 @@ from autoscaler.controller.ports.telemetry import FleetCounts
 from autoscaler.model.accounting import MachineUse
 from autoscaler.model.deliveries import DeliveryAnswer
 from autoscaler.model.identifiers import ProviderName, SkuName
-from autoscaler.model.machines import ExitReason
-from autoscaler.observability.watched import VERSION_NOTICE, WINDOW, WatchedTelemetry
+from autoscaler.model.machines import ExitReason, MachineState
+from autoscaler.observability.alert_rules import AlertParameters, alert_rules
+from autoscaler.observability.alerting import span
+from autoscaler.observability.watched import (
+    EXCESS_LASTS,
+    EXCESS_MACHINES,
+    EXCESS_SHARE,
+    SLOW_WRITE,
+    SLOW_WRITES,
+    VERSION_NOTICE,
+    WINDOW,
+    WRITES_WITHIN,
+    WatchedTelemetry,
+)
 
 GPU = SkuName("gpu")
 BAD, GOOD = "ami-0bad", "ami-0a"
@@ -124,6 +136,79 @@ def test_a_gauge_is_a_fault_while_it_is_beyond_its_threshold(watch: Watch, name:
     assert watch.codes() == [code]
     set_to(watch.telemetry, False)
     assert watch.codes() == []
+
+
+def fleet(assigned: int, exited: int, running: int) -> FleetCounts:
+    machines = {(GPU, MachineState.ASSIGNED): assigned, (GPU, MachineState.EXITED): exited}
+    return FleetCounts(
+        machines={**machines, (GPU, MachineState.READY): 90}, jobs_in_progress={GPU: running}
+    )
+
+
+def test_machines_that_outnumber_their_jobs_for_long_are_a_suspected_leak(watch: Watch) -> None:
+    # The bound is 5 + 0.1 * 20 machines more than jobs.
+    watch.telemetry.fleet(fleet(20, 7, 20))
+    watch.now += EXCESS_LASTS
+    watch.telemetry.delivery(DeliveryAnswer.ACCEPTED)
+    assert watch.codes() == []
+    watch.telemetry.fleet(fleet(20, 8, 20))
+    watch.now += EXCESS_LASTS - 1.0
+    watch.telemetry.fleet(fleet(25, 9, 20))
+    assert watch.codes() == []
+    watch.now += 1.0
+    (trouble,) = watch.telemetry.troubles()
+    assert (trouble.code, trouble.about) == ("leak_suspected", "")
+    assert trouble.message == (
+        "for 10m00s, more machines have been assigned or exited than jobs are in progress; now 14 more"
+    )
+    watch.telemetry.fleet(fleet(20, 0, 20))
+    watch.telemetry.fleet(fleet(40, 0, 20))
+    assert watch.codes() == []
+
+
+def test_a_store_is_slow_while_more_than_one_of_100_writes_is(watch: Watch) -> None:
+    for _ in range(198):
+        watch.telemetry.store_write("commit", 0.01)
+    watch.telemetry.store_write("accept", 0.5)
+    watch.telemetry.store_write("commit", 0.5)
+    watch.telemetry.store_write("commit", 0.6)
+    watch.telemetry.store_write("commit", 2.0)
+    assert watch.codes() == []
+    watch.telemetry.store_write("commit", 0.6)
+    (trouble,) = watch.telemetry.troubles()
+    assert (trouble.code, trouble.about) == ("store_slow", "")
+    assert trouble.message == (
+        "3 of 202 writes to the store (commit) took more than 0.5 s in the last 5m00s"
+    )
+    watch.now += WRITES_WITHIN - 1.0
+    assert watch.codes() == ["store_slow"]
+    watch.now += 1.0
+    assert watch.codes() == []
+
+
+def test_slow_writes_of_the_last_five_minutes_count_and_earlier_ones_do_not(watch: Watch) -> None:
+    for _ in range(40):
+        watch.telemetry.store_write("commit", 0.6)
+        watch.now += 10.0
+    (trouble,) = watch.telemetry.troubles()
+    slow, _, rest = trouble.message.partition(" of ")
+    assert slow == rest.partition(" writes")[0]
+    assert 27 <= int(slow) <= 30
+    for _ in range(31):
+        watch.now += 10.0
+        watch.telemetry.store_write("commit", 0.1)
+    assert watch.codes() == []
+
+
+def test_the_thresholds_are_those_of_the_alerts() -> None:
+    groups = alert_rules(AlertParameters())["groups"]
+    rules = {rule["alert"]: rule["expr"] for rule in groups[1]["rules"]}
+    jobs = "sum(autoscaler_jobs_in_progress)"
+    assert rules["LeakSuspected"].endswith(f" > {EXCESS_MACHINES} + {EXCESS_SHARE:g} * {jobs}")
+    share, within = f"histogram_quantile({1.0 - SLOW_WRITES:g}, ", f"[{span(WRITES_WITHIN)}]"
+    assert rules["StoreSlow"].startswith(share)
+    assert within in rules["StoreSlow"]
+    assert rules["StoreSlow"].endswith(f" > {SLOW_WRITE:g}")
 
 
 def test_a_budget_without_a_known_limit_is_no_fault(watch: Watch) -> None:
