@@ -96,8 +96,15 @@ _MACHINES = Row(
         ),
         Panel(
             "Circuit breaker",
-            "1 while the SKU launches one machine at a time, because its last machines failed.",
-            (Query(f"max by (sku) (autoscaler_sku_circuit_open{_CHOSEN})", "{{sku}}"),),
+            "1 while the SKU, or its launch options at a provider, launch one machine at a time, because the "
+            "last ones failed.",
+            (
+                Query(f"max by (sku) (autoscaler_sku_circuit_open{_CHOSEN})", "{{sku}}"),
+                Query(
+                    f"max by (sku, provider) (autoscaler_launch_option_circuit_open{_CHOSEN})",
+                    "{{sku}} at {{provider}}",
+                ),
+            ),
         ),
         Panel(
             "Interruptions",

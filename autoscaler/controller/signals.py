@@ -14,7 +14,7 @@ from autoscaler.ledger.state import LedgerState
 from autoscaler.model.accounting import WaitStage
 from autoscaler.model.catalogue import CapacityType
 from autoscaler.model.changes import Changes, HistoryRow
-from autoscaler.model.cooldowns import boots_key, exits_key, open_circuit
+from autoscaler.model.cooldowns import boots_key, exits_key, open_circuit, open_options
 from autoscaler.model.demand import DemandClass
 from autoscaler.model.failures import FailureClass
 from autoscaler.model.identifiers import (
@@ -93,6 +93,11 @@ def fleet_counts(
             0.0, state.dollars_used - state.spot_costs.below_limits(state.catalogue)
         ),
         circuits_open=tuple(sku for sku in state.catalogue.skus if _is_circuit_open(state, sku)),
+        option_circuits_open=tuple(
+            (sku.name, option.provider)
+            for sku in state.catalogue.skus.values()
+            for option, _ in open_options(state.cooldowns, sku)
+        ),
     )
 
 

@@ -14,6 +14,7 @@ from autoscaler.model.cooldowns import (
     exits_key,
     launch_option_key,
     open_circuit,
+    open_options,
     refused_image_key,
 )
 from autoscaler.model.events import CircuitClosed
@@ -76,8 +77,10 @@ def refused_image(state: LedgerState, sku: SkuName) -> str:
 
 
 def open_circuits(state: LedgerState, sku: SkuName) -> list[Cooldown]:
-    """Return the SKU's open circuit breakers: failed boots, and exits without a job."""
-    rows = (open_circuit(state.cooldowns, key) for key in (exits_key(sku), boots_key(sku)))
+    """Return the open circuit breakers of a SKU: exits without a job, failed boots, its launch options."""
+    rows = [open_circuit(state.cooldowns, key) for key in (exits_key(sku), boots_key(sku))]
+    known = state.catalogue.skus.get(sku)
+    rows += [row for _, row in open_options(state.cooldowns, known)] if known is not None else []
     return [row for row in rows if row is not None]
 
 

@@ -1,9 +1,9 @@
 """Cooldowns of what failed, and the keys that name what can be on hold."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from autoscaler.model.catalogue import CapacityType
+from autoscaler.model.catalogue import CapacityType, LaunchOption, Sku
 from autoscaler.model.failures import FailureClass
 from autoscaler.model.identifiers import Instant, ProviderName, SkuName
 
@@ -85,6 +85,15 @@ def open_circuit(cooldowns: Mapping[str, Cooldown], key: str) -> Cooldown | None
     """Return the cooldown of a key whose circuit breaker is open, or None if it is closed."""
     known = cooldowns.get(key)
     return known if known is not None and known.failures >= IN_A_ROW else None
+
+
+def open_options(
+    cooldowns: Mapping[str, Cooldown], sku: Sku
+) -> Iterator[tuple[LaunchOption, Cooldown]]:
+    """Yield the launch options of a SKU whose circuit breaker is open, each with its cooldown."""
+    for index, option in enumerate(sku.launch_options):
+        if (row := open_circuit(cooldowns, launch_option_key(sku.name, index))) is not None:
+            yield option, row
 
 
 def active_cooldown(cooldowns: Mapping[str, Cooldown], key: str, now: Instant) -> Cooldown | None:

@@ -149,6 +149,15 @@ def _launches(parameters: AlertParameters) -> Iterator[Alert]:
         "{{ $labels.sku }} launches one machine at a time, because its last machines failed.",
     )
     yield Alert(
+        "CircuitBreakerOpen",
+        "max by (sku, provider) (autoscaler_launch_option_circuit_open) > 0"
+        " unless on (sku) max by (sku) (autoscaler_sku_circuit_open) > 0",
+        30 * MINUTE,
+        "ticket",
+        "{{ $labels.sku }} launches one machine at a time at {{ $labels.provider }}, "
+        "because the last launches or machines there failed.",
+    )
+    yield Alert(
         "HealthChecksFail",
         _increased("autoscaler_health_checks_failed_total", "sku, check, image", half_hour, ">= 3"),
         0.0,

@@ -233,8 +233,7 @@ class PrometheusTelemetry(CallMetrics):
         for (sku, at), count in counts.runners.items():
             place = (self._series.runners, (self._sku.value(sku), at.value))
             now[place] = now.get(place, 0) + count
-        for sku in counts.circuits_open:
-            now[self._series.circuit_open, (self._sku.value(sku),)] = 1
+        now.update(dict.fromkeys(self._open_circuits(counts), 1))
         # A series begins with its first count: most states of most SKUs are rare.
         now = {key: value for key, value in now.items() if value or key in self._shown}
         for (gauge, labels), value in now.items():
@@ -245,6 +244,13 @@ class PrometheusTelemetry(CallMetrics):
         self._series.unverified.set(counts.machines_unverified)
         self._series.not_terminating.set(counts.machines_not_terminating)
         self._series.dollars.set(counts.dollars_per_hour)
+
+    def _open_circuits(self, counts: FleetCounts) -> Iterator[tuple[Gauge, tuple[str, ...]]]:
+        for sku in counts.circuits_open:
+            yield self._series.circuit_open, (self._sku.value(sku),)
+        for sku, provider in counts.option_circuits_open:
+            option = self._sku.value(sku), self._provider.value(provider)
+            yield self._series.option_circuit_open, option
 
     def use_skus(self, skus: Iterable[SkuName]) -> None:
         """Use these names as label values, too: the configuration has changed."""

@@ -144,6 +144,11 @@ class Series:
         self.circuit_open = registry.gauge(
             "sku_circuit_open", "1 while the circuit breaker of the SKU is open.", ("sku",)
         )
+        self.option_circuit_open = registry.gauge(
+            "launch_option_circuit_open",
+            "1 while the circuit breaker of a launch option of the SKU is open.",
+            ("sku", "provider"),
+        )
         self.interrupted = registry.counter(
             "machines_interrupted",
             "Machines that their provider interrupts, or may interrupt.",

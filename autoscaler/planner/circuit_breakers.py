@@ -6,8 +6,8 @@ A SKU's breaker opens
 - after consecutive runners that exited at once without a job, or a runner whose version GitHub refuses,
   and closes when a runner gets a job.
 
-A launch option's breaker opens after consecutive failures of its own machines. An open breaker does not
-affect machines that were launched before.
+A launch option's breaker opens after consecutive failures of its own launch requests or machines, and closes
+when one of its machines becomes ready. An open breaker does not affect machines that were launched before.
 """
 
 from collections import Counter

@@ -3,7 +3,13 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from autoscaler.model.cooldowns import boots_key, exits_key, open_circuit
+from autoscaler.model.cooldowns import (
+    Cooldown,
+    boots_key,
+    exits_key,
+    open_circuit,
+    open_options,
+)
 from autoscaler.model.fleet import Fleet
 from autoscaler.model.identifiers import Instant, Seconds, SkuName
 from autoscaler.model.machines import BOOTING_STATES, MachineState
@@ -18,7 +24,8 @@ class SkuView:
     """One SKU. `waiting` jobs include `blocked` ones, for which no machine is on its way.
 
     `oldest` is the age of the oldest waiting job in seconds, None if none waits. `reasons` explain the blocked
-    jobs, else the waiting ones; empty if none waits. `circuit` is why the circuit breaker is open, or None.
+    jobs, else the waiting ones; empty if none waits. `circuit` is why the circuit breaker of the SKU or of one
+    of its launch options is open, or None.
     """
 
     sku: str
@@ -100,7 +107,7 @@ def status(fleet: Fleet, reasons: Reasons, counts: Counts) -> StatusView:
         dollars_per_hour=counts.dollars_per_hour,
         dollars_limit=limits.dollars_per_hour,
         skus=skus,
-        troubles=(*_blocked_skus(skus), *counts.observed, *_others(counts), *_held(fleet)),
+        troubles=(*_blocked_skus(fleet, skus), *counts.observed, *_others(counts), *_held(fleet)),
     )
 
 
@@ -118,7 +125,7 @@ def _sku(fleet: Fleet, runs: list[Waiting], counts: Counts, name: SkuName) -> Sk
         ready=fleet.count(name, MachineState.READY),
         machines=fleet.usage.by_sku.get(name, 0),
         max_machines=fleet.catalogue.skus[name].max_machines,
-        circuit=_circuit(fleet, name),
+        circuit=next((f"{of}{row.reason}" for of, row in _circuits(fleet, name)), None),
     )
 
 
@@ -132,20 +139,31 @@ _DECIDED_BY_ACCESS = frozenset(
 """No operator has to act on these jobs: fleet.yaml refuses them."""
 
 
-def _circuit(fleet: Fleet, name: SkuName) -> str | None:
-    rows = (open_circuit(fleet.cooldowns, key) for key in (exits_key(name), boots_key(name)))
-    return next((row.reason for row in rows if row is not None), None)
+def _circuits(fleet: Fleet, name: SkuName) -> Iterator[tuple[str, Cooldown]]:
+    """Yield the open circuit breakers of the SKU, then those of its launch options after the option's name."""
+    for key in (exits_key(name), boots_key(name)):
+        if (row := open_circuit(fleet.cooldowns, key)) is not None:
+            yield "", row
+    for option, row in open_options(fleet.cooldowns, fleet.catalogue.skus[name]):
+        yield f"launch option {option.provider}: ", row
 
 
-def _blocked_skus(skus: tuple[SkuView, ...]) -> Iterator[Trouble]:
+def _is_known(sku: SkuView, of: str, circuit: Cooldown) -> bool:
+    """Return whether the reasons of the SKU's jobs already say why a circuit breaker is open."""
+    return any(
+        reason.code is WaitCode.CIRCUIT_OPEN or (of and circuit.reason in reason.message)
+        for reason in sku.reasons
+    )
+
+
+def _blocked_skus(fleet: Fleet, skus: tuple[SkuView, ...]) -> Iterator[Trouble]:
     """Return a trouble for each SKU with blocked jobs or an open circuit breaker, the most jobs first."""
     for sku in sorted(skus, key=lambda one: (-one.blocked, one.sku)):
         if sku.blocked:
             jobs = "1 job waits" if sku.blocked == 1 else f"{sku.blocked} jobs wait"
             yield Trouble(sku.reasons[0].code.value, sku.sku, f"{jobs}: {in_short(sku.reasons)}")
-        if sku.circuit is not None and WaitCode.CIRCUIT_OPEN not in {
-            reason.code for reason in sku.reasons
-        }:
+        opened = next(_circuits(fleet, SkuName(sku.sku)), None)
+        if opened is not None and not _is_known(sku, *opened):
             yield Trouble(
                 WaitCode.CIRCUIT_OPEN.value, sku.sku, f"circuit breaker open: {sku.circuit}"
             )

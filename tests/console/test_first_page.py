@@ -22,7 +22,9 @@ from autoscaler.console.faults import Fault as ShownFault
 from autoscaler.console.runbooks import read_runbooks
 from autoscaler.model import events as e
 from autoscaler.model.catalogue import Catalogue, Limits
+from autoscaler.model.cooldowns import Cooldown, launch_option_key
 from autoscaler.model.failures import FailureClass
+from autoscaler.model.identifiers import SkuName
 from autoscaler.model.operator_holds import WHOLE_FLEET, HoldKind
 from autoscaler.model.wait_objectives import WaitObjective
 from autoscaler.model.waiting import WaitCode
@@ -223,6 +225,27 @@ def test_a_job_that_waits_for_hours_is_a_fault_of_its_sku() -> None:
     (fault,) = waits(LONG_WAIT + 60.0)
     assert (fault.code, fault.about, fault.sku) == ("job_waits_for_hours", "gpu", "gpu")
     assert fault.message.startswith("a job has waited for 2h01m: ")
+
+
+def test_an_open_breaker_of_a_launch_option_is_a_fault_of_its_sku() -> None:
+    world = World()
+    key = launch_option_key(SkuName("gpu"), 0)
+
+    def shown() -> list[tuple[str, str, str]]:
+        overview = AskedWorld(world).overview()
+        return [(one.code, one.sku, one.message) for one in faults(overview)]
+
+    world.state.set_cooldown(Cooldown(key, world.now, 2, "no gpu"))
+    assert shown() == []
+    world.state.set_cooldown(Cooldown(key, world.now, 3, "no gpu"))
+    message = "circuit breaker open: launch option east: no gpu"
+    assert shown() == [("circuit_open", "gpu", message)]
+    # Jobs that wait for the same failure are one fault, not two.
+    world.queue(1)
+    failure = FailureClass.CONFIGURATION
+    world.state.set_cooldown(Cooldown(key, world.now + 60.0, 3, "Unauthorized: no", failure))
+    (fault,) = shown()
+    assert fault[:2] == ("configuration", "gpu")
 
 
 def test_a_fleet_without_jobs_is_fine() -> None:

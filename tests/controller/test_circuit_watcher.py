@@ -10,7 +10,7 @@ from autoscaler.controller.circuit_watcher import LOOK_EVERY
 from autoscaler.controller.ports.operator_requests import OperatorRequestRefusedError, RefusalKind
 from autoscaler.controller.ports.provider import OutcomeUnknownError
 from autoscaler.ledger.circuits import open_circuits
-from autoscaler.model.cooldowns import exits_key
+from autoscaler.model.cooldowns import Cooldown, exits_key, launch_option_key
 from autoscaler.model.identifiers import JobId, SkuName
 from autoscaler.model.jobs import JobState
 from autoscaler.model.machines import ExitReason
@@ -242,3 +242,14 @@ async def test_an_operator_closes_the_breaker() -> None:
         with pytest.raises(OperatorRequestRefusedError) as refusal:
             await operator_actions.close_circuit(name, by=ALICE)
         assert refusal.value.kind is kind
+
+
+@on_virtual_time
+async def test_an_operator_closes_the_breaker_of_a_launch_option() -> None:
+    world = World()
+    controller, _ = await launched(world)
+    key = launch_option_key(SkuName("gpu"), 0)
+    controller.state.set_cooldown(Cooldown(key, controller.journal.now, 3, "no gpu"))
+    assert [row.key for row in open_circuits(controller.state, SkuName("gpu"))] == [key]
+    assert await controller.operator_actions.close_circuit("gpu", by=ALICE) == "gpu"
+    assert open_circuits(controller.state, SkuName("gpu")) == []

@@ -211,6 +211,46 @@ def test_an_alert_fires_during_its_fault_and_resolves_after_it(name: str, tmp_pa
     run(tmp_path, [{"interval": "1s", "input_series": series, "promql_expr_test": checks}])
 
 
+def test_an_open_breaker_of_a_launch_option_is_a_ticket_unless_the_sku_has_one(
+    tmp_path: Path,
+) -> None:
+    name = 'autoscaler_launch_option_circuit_open{sku="gpu",provider="east"}'
+    option = {"series": name, "values": "0x60 1x40 0x60"}
+    skus = [
+        {"series": f'autoscaler_sku_circuit_open{{sku="{sku}"}}', "values": f"{value}x160"}
+        for sku, value in (("gpu", 0), ("cpu", 1))
+    ]
+    # The SKU cpu has an alert of its own from the 30th second on, as a page.
+    expression = (
+        'count by (sku, severity) (ALERTS{alertname="CircuitBreakerOpen",alertstate="firing"})'
+    )
+    page = {"labels": '{sku="cpu",severity="page"}', "value": 1}
+    ticket = {"labels": '{sku="gpu",severity="ticket"}', "value": 1}
+    checks = [
+        {"expr": expression, "eval_time": f"{at}s", "exp_samples": samples}
+        for at, samples in ((88, [page]), (95, [page, ticket]), (110, [page]))
+    ]
+    both = [
+        {"series": name, "values": "1x100"},
+        {"series": 'autoscaler_sku_circuit_open{sku="gpu"}', "values": "1x100"},
+    ]
+    alone = [
+        {
+            "expr": expression,
+            "eval_time": "99s",
+            "exp_samples": [{"labels": '{sku="gpu",severity="page"}', "value": 1}],
+        }
+    ]
+    tests = [([option, *skus], checks), (both, alone)]
+    run(
+        tmp_path,
+        [
+            {"interval": "1s", "input_series": series, "promql_expr_test": found}
+            for series, found in tests
+        ],
+    )
+
+
 def test_a_runner_version_is_near_its_end_from_seven_days_before_until_it_is_replaced(
     tmp_path: Path,
 ) -> None:

@@ -117,6 +117,7 @@ def test_gauges_show_the_last_fleet_and_return_to_zero() -> None:
             machines_not_terminating=5,
             dollars_per_hour=12.5,
             circuits_open=[GPU],
+            option_circuits_open=[(GPU, EAST), (SkuName("old"), ProviderName("gone"))],
         )
     )
     assert value(telemetry, "jobs_waiting", sku=GPU) == 3
@@ -130,7 +131,10 @@ def test_gauges_show_the_last_fleet_and_return_to_zero() -> None:
     assert value(telemetry, "cost_dollars_per_hour") == 12.5
     assert value(telemetry, "sku_circuit_open", sku=GPU) == 1
     assert value(telemetry, "sku_circuit_open", sku=WINDOWS) == 0
+    assert value(telemetry, "launch_option_circuit_open", sku=GPU, provider=EAST) == 1
+    assert value(telemetry, "launch_option_circuit_open", sku=OTHER, provider=OTHER) == 1
     telemetry.fleet(FleetCounts(jobs_waiting={GPU: 1}))
+    assert value(telemetry, "launch_option_circuit_open", sku=GPU, provider=EAST) == 0
     assert value(telemetry, "sku_circuit_open", sku=GPU) == 0
     assert value(telemetry, "jobs_waiting", sku=GPU) == 1
     assert value(telemetry, "oldest_waiting_job_age_seconds", sku=GPU) == 0
@@ -542,7 +546,9 @@ def everything() -> PrometheusTelemetry:
             machines={(GPU, MachineState.READY): 1},
         )
     )
-    telemetry.fleet(FleetCounts(waiting_reasons={(GPU, WaitCode.QUOTA): 1}))
+    telemetry.fleet(
+        FleetCounts(waiting_reasons={(GPU, WaitCode.QUOTA): 1}, option_circuits_open=[(GPU, EAST)])
+    )
     return telemetry
 
 

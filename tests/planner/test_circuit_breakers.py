@@ -186,6 +186,8 @@ def test_an_option_whose_machines_fail_gets_a_probe_while_another_option_serves(
     (probe,) = start(world, 1)
     assert world.machine(probe).provider == WEST
     becomes_ready(world, probe)
+    counted = fleet_counts(world.state, world.now)
+    assert (counted.circuits_open, counted.option_circuits_open) == ((), ((GPU, EAST),))
     world.after(30)
     counts = {launch.provider: launch.count for launch in world.intents(Launch)}
     assert counts == {EAST: 1, WEST: 8}
@@ -196,6 +198,7 @@ def test_an_option_whose_machines_fail_gets_a_probe_while_another_option_serves(
     becomes_ready(world, first)
     assert {launch.provider: launch.count for launch in world.intents(Launch)} == {EAST: 2}
     assert open_circuit(world.state.cooldowns, launch_option_key(GPU, 0)) is None
+    assert fleet_counts(world.state, world.now).option_circuits_open == ()
 
 
 # --- runners that leave at once -------------------------------------------------------------------

@@ -27,7 +27,7 @@ class FleetCounts:
 
     `waiting_reasons` counts the waiting jobs by reason, those that no SKU admits included.
     `oldest_waiting` is how many seconds the oldest waiting job has been queued. `circuits_open` are the SKUs
-    whose circuit breaker is not closed.
+    whose circuit breaker is not closed, `option_circuits_open` the SKUs and providers of such launch options.
     """
 
     jobs_waiting: Mapping[SkuName, int] = field(default_factory=dict)
@@ -42,6 +42,7 @@ class FleetCounts:
     machines_not_terminating: int = 0
     dollars_per_hour: float = 0.0
     circuits_open: Collection[SkuName] = ()
+    option_circuits_open: Collection[tuple[SkuName, ProviderName]] = ()
 
 
 class GitHubTelemetry(Protocol):
