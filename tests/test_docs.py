@@ -1,6 +1,7 @@
 """The documents are true: links, commands, the first configuration, and tables of the code."""
 
 import re
+from collections.abc import Collection
 from enum import StrEnum
 from pathlib import Path
 
@@ -11,18 +12,21 @@ from typer.main import get_command
 from autoscaler.cli import commands
 from autoscaler.config import load, not_in_force
 from autoscaler.console.faults import RUNBOOK_OF
+from autoscaler.model.access import OUTSIDE_ACCESS_REASONS, Excess
 from autoscaler.model.changes import Record
 from autoscaler.model.deliveries import DeliveryAnswer
 from autoscaler.model.failures import FailureClass
 from autoscaler.model.interruptions import Rerun
-from autoscaler.model.jobs import Job
+from autoscaler.model.jobs import Admission, Job
 from autoscaler.model.launch_requests import LaunchRequest
-from autoscaler.model.machines import Machine, TerminationReason
+from autoscaler.model.machines import ExitReason, Machine, TerminationReason
 from autoscaler.model.operator_holds import HoldKind
 from autoscaler.model.runners import Runner
 from autoscaler.model.transitions import INITIAL_STATES, TRANSITIONS
+from autoscaler.model.unmatched import Unmatched
 from autoscaler.model.waiting import WaitCode
 from autoscaler.providers.registry import provider_kinds
+from tests.observability.test_metrics import exported
 
 ROOT = Path(__file__).parents[1]
 ARCHITECTURE = (ROOT / "docs" / "architecture.md").read_text()
@@ -274,6 +278,10 @@ def signs() -> set[str]:
         ("A machine ends", set(TerminationReason)),
         ("A webhook is answered", set(DeliveryAnswer)),
         ("An operator's hold", set(HoldKind)),
+        ("A job has no SKU", set(Unmatched)),
+        ("A job ran outside `access`", set(OUTSIDE_ACCESS_REASONS)),
+        ("A runner group is too wide", set(Excess)),
+        ("A runner exits", set(ExitReason)),
         (
             "A fault of the fleet",
             set(RUNBOOK_OF) - set(WaitCode) - set(FailureClass) - set(TerminationReason),
@@ -287,9 +295,41 @@ def test_each_reason_code_is_explained_under_its_heading(words: str, codes: set[
 
 
 def test_the_headings_of_the_reason_codes_are_the_codes() -> None:
-    lists = (WaitCode, FailureClass, TerminationReason, DeliveryAnswer, HoldKind, RUNBOOK_OF)
+    lists = (*CODES_OF.values(), DeliveryAnswer, HoldKind, RUNBOOK_OF)
     headings = HEADING.findall(REASONS)[1:]
     assert headings == sorted({str(code) for codes in lists for code in codes})
+
+
+CODES_OF: dict[str, Collection[str]] = {
+    "autoscaler_jobs_waiting_by_reason": WaitCode,
+    "autoscaler_jobs_unmatched_total": Unmatched,
+    "autoscaler_jobs_refused_total": [one for one in Admission if one.is_refusal],
+    "autoscaler_jobs_outside_access_total": OUTSIDE_ACCESS_REASONS,
+    "autoscaler_launch_failures_total": FailureClass,
+    "autoscaler_offerings_refused_total": FailureClass,
+    "autoscaler_offerings_on_hold": FailureClass,
+    "autoscaler_machines_terminated_total": TerminationReason,
+    "autoscaler_runner_exits_total": ExitReason,
+    "autoscaler_runner_group_too_wide": Excess,
+}
+"""By metric with a label `reason` or `code`: the values of the label."""
+
+
+def test_the_reason_codes_of_every_metric_are_explained() -> None:
+    """A new metric with such a label needs its codes here, and so a section for each of them."""
+    labelled = {name for name, (_, labels) in exported().items() if labels & {"reason", "code"}}
+    assert labelled == CODES_OF.keys()
+
+
+def test_each_code_of_a_fault_has_a_meaning_of_its_own() -> None:
+    """A section that only refers to the page of the alert says nothing."""
+    found = re.findall(
+        r"^- \*\*A fault of the fleet:\*\* (.*?)\n\n", REASONS, re.MULTILINE | re.DOTALL
+    )
+    meanings = [" ".join(one.split()).partition(" To do: ")[0] for one in found]
+    assert len(meanings) > 15
+    assert len(set(meanings)) == len(meanings)
+    assert [one for one in meanings if "page of the alert" in one or len(one) < 40] == []
 
 
 @pytest.mark.parametrize("codes", [WaitCode, FailureClass, TerminationReason, DeliveryAnswer])

@@ -49,6 +49,14 @@ from tests.server.asked_world import AskedWorld
 
 RUNBOOKS = Path(__file__).parents[2] / "docs" / "runbooks"
 
+WORDS_OF_CODES = re.findall(
+    r"^## (\w+)\n\nThe console says: (.+)\. (Alert|Runbook): \[(\w+)\]\((\w+)\.md\)\.$"
+    r"(\nNo alert fires for this code alone\.)?",
+    (RUNBOOKS / "reasons.md").read_text(),
+    re.MULTILINE,
+)
+"""Of each code of a fault: its words, `Alert` or `Runbook`, the name and file of its page, a note of no alert."""
+
 
 def text_of(scene: Scene, observed: tuple[Trouble, ...] = ()) -> str:
     """Return the text of the first screen: of everything above the list of SKUs."""
@@ -305,12 +313,49 @@ def test_every_alert_has_a_fault_but_those_that_no_controller_can_show() -> None
 
 
 def test_the_reason_codes_have_their_words_and_their_runbook() -> None:
-    text = (RUNBOOKS / "reasons.md").read_text()
-    found = re.findall(
-        r"^## (\w+)\n\nThe console says: (.+)\. Alert: \[(\w+)\]\((\w+)\.md\)\.$",
-        text,
-        re.MULTILINE,
-    )
-    assert found == [
+    assert [(code, cause, name, page) for code, cause, _, name, page, _ in WORDS_OF_CODES] == [
         (code, cause_of(code), runbook, runbook) for code, runbook in sorted(RUNBOOK_OF.items())
     ]
+
+
+READS = {
+    "circuit_open": "autoscaler_sku_circuit_open",
+    "controller_slow": "autoscaler_event_loop_lag_max_seconds",
+    "github_budget_low": "autoscaler_github_rate_limit_remaining",
+    "github_lists_stale": "autoscaler_github_staleness_seconds",
+    "health_checks_fail": "autoscaler_health_checks_failed_total",
+    "job_waits_for_hours": "autoscaler_oldest_waiting_job_age_seconds",
+    "jobs_start_late": "autoscaler:job_wait_late:ratio",
+    "leak_suspected": 'autoscaler_machines{state=~"assigned|exited"}',
+    "machines_foreign": "autoscaler_machines_foreign",
+    "machines_not_terminating": "autoscaler_machines_not_terminating",
+    "machines_unverified": "autoscaler_machines_unverified",
+    "runner_group_too_wide": "autoscaler_runner_group_too_wide",
+    "runner_version_expires": "autoscaler_runner_version_deadline_timestamp_seconds",
+    "runner_version_refused": 'autoscaler_runner_exits_total{reason="version_deprecated"}',
+    "store_fails": 'autoscaler_deliveries_total{outcome=~"store_failed|shed"}',
+    "store_slow": "autoscaler_store_write_duration_seconds_bucket",
+    "webhooks_silent": 'autoscaler_deliveries_total{outcome=~"accepted|duplicate|ignored"}',
+}
+"""By the code of a fault: what the expression of its alert reads, for codes that are no reason to wait."""
+
+
+def test_a_code_has_an_alert_on_its_page_only_if_a_rule_reads_it() -> None:
+    groups = alert_rules(AlertParameters())["groups"]
+    rules = [rule for group in groups for rule in group["rules"] if "alert" in rule]
+    fires = {
+        (code, rule["alert"])
+        for rule in rules
+        for codes in re.findall(r'jobs_waiting_by_reason{reason=~"([a-z_|]+)"}', rule["expr"])
+        for code in codes.split("|")
+    }
+    fires |= {
+        (code, rule["alert"])
+        for rule in rules
+        for code, what in READS.items()
+        if what in rule["expr"]
+    }
+    said = {(code, name) for code, _, word, name, _, _ in WORDS_OF_CODES if word == "Alert"}
+    assert said == fires
+    alone = {code for code, _, _, _, _, no_alert in WORDS_OF_CODES if no_alert}
+    assert alone == RUNBOOK_OF.keys() - {code for code, _ in fires}
