@@ -17,6 +17,7 @@ from autoscaler.model.changes import HistoryRow
 from autoscaler.model.events import CircuitClosed
 from autoscaler.model.identifiers import MachineId, ProviderName, Seconds, SkuName
 from autoscaler.model.machines import ExitReason, Machine, MachineState
+from autoscaler.model.waiting import WaitCode
 
 LOOK_EVERY: Seconds = 60.0
 """How often the images of SKUs with an open circuit breaker are read."""
@@ -78,7 +79,12 @@ class CircuitWatcher:
             if machine is not None and row.event == MachineState.EXITED:
                 self._report_exit(machine, row.detail)
             elif machine is not None and row.event == "circuit_opened":
-                _log.error("circuit_opened", **machine_fields(machine), reason=row.detail)
+                _log.error(
+                    "circuit_opened",
+                    code=WaitCode.CIRCUIT_OPEN,
+                    **machine_fields(machine),
+                    reason=row.detail,
+                )
                 self._news.wake(_OPENED)
 
     def _report_exit(self, machine: Machine, detail: str) -> None:

@@ -127,7 +127,8 @@ def _report_job(row: HistoryRow, state: LedgerState, telemetry: RecordTelemetry)
         telemetry.job_completed(sku, job.repository, job.conclusion or "unknown")
     elif row.event in _REFUSALS:
         telemetry.job_refused(sku, row.event)
-        _log.warning("job_refused", code=row.event, **job_fields(job), sku=sku)
+        reason = Admission(row.event).message
+        _log.warning("job_refused", code=row.event, **job_fields(job), sku=sku, reason=reason)
 
 
 def _report_start(state: LedgerState, job: Job, waited: Seconds) -> None:

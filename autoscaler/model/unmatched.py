@@ -26,6 +26,17 @@ class Unmatched(StrEnum):
     ACCESS = "access"
     """SKUs have its labels, and none of them admits its repository."""
 
+    @property
+    def message(self) -> str:
+        """Return the reason as a sentence for operators."""
+        return _MESSAGES[self]
+
+
+_MESSAGES = {
+    Unmatched.LABELS: "no SKU has all of the job's labels",
+    Unmatched.ACCESS: "the access of the SKUs with the job's labels does not admit its repository",
+}
+
 
 def why_unmatched(catalogue: Catalogue, repository: str, labels: Iterable[str]) -> Unmatched | None:
     """Return why no SKU serves a job; None if one does, GitHub hosts its runner, or no scope covers it."""

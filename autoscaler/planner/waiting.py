@@ -7,7 +7,6 @@ explain than a queue of two.
 from autoscaler.model.cooldowns import Cooldown, active_cooldown, registration_key
 from autoscaler.model.demand import DemandClass
 from autoscaler.model.fleet import Fleet
-from autoscaler.model.jobs import Admission
 from autoscaler.model.waiting import WaitCode, Waiting, WaitReason
 from autoscaler.model.wording import counted
 from autoscaler.planner.matching import Matching, SupplyKind
@@ -25,13 +24,6 @@ _PASSED_OVER = WaitReason(
 _DISPUTED = WaitReason(WaitCode.JOB_UNCONFIRMED, "asking GitHub for the current state of the job")
 
 _NOT_PLANNED = WaitReason(WaitCode.NOT_PLANNED, "not planned yet")
-
-_UNADMITTED = {
-    Admission.UNREAD: "asking GitHub for the job's run, on which its admission depends",
-    Admission.FORK: "the job's run comes from a fork, and access.forks is false",
-    Admission.PUBLIC_REPOSITORY: "the job's repository is public, and access.public_repositories is false",
-    Admission.BRANCH: "the job's run is on no branch of access.branches",
-}
 
 _BY_KIND = tuple(
     (WaitReason(code, message),)
@@ -79,7 +71,7 @@ def waiting_reasons(
     for demand, count in fleet.disputed.items():
         reasons[demand] = (*reasons.get(demand, ()), Waiting(count, (_DISPUTED,), blocked=True))
     for (demand, admission), count in sorted(fleet.unadmitted.items()):
-        refused = WaitReason(WaitCode(admission.value), _UNADMITTED[admission])
+        refused = WaitReason(WaitCode(admission.value), admission.message)
         reasons[demand] = (*reasons.get(demand, ()), Waiting(count, (refused,), blocked=True))
     return reasons
 

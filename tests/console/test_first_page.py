@@ -55,7 +55,7 @@ WORDS_OF_CODES = re.findall(
     (RUNBOOKS / "reasons.md").read_text(),
     re.MULTILINE,
 )
-"""Of each code of a fault: its words, `Alert` or `Runbook`, the name and file of its page, a note of no alert."""
+"""By code of a fault: its words, `Alert` or `Runbook`, the name and file of its page, a note of no alert."""
 
 
 def text_of(scene: Scene, observed: tuple[Trouble, ...] = ()) -> str:

@@ -137,7 +137,7 @@ async def test_the_first_refusal_opens_the_breaker_and_names_image_and_version()
     with capture_logs() as logs:
         await refuse(controller, agent)
     (line,) = (one for one in logs if one["event"] == "circuit_opened")
-    assert line["sku"] == "gpu"
+    assert (line["sku"], line["code"]) == ("gpu", "circuit_open")
     assert line["reason"].startswith(
         f"GitHub refuses actions/runner 2.320.0 in image {world.east.image_id}: {REFUSED[:60]}"
     )

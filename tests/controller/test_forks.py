@@ -75,8 +75,9 @@ async def test_a_job_of_a_fork_gets_no_machine_is_counted_and_logged() -> None:
     assert world.east.prepared == []
     assert world.telemetry.said.count(("job_refused", "gpu", "fork_not_allowed")) == 1
     refused = [line for line in logs if line["event"] == "job_refused"]
-    assert [(line["code"], line["repository"]) for line in refused] == [
-        ("fork_not_allowed", "acme/widgets")
+    said = "the job's run comes from a fork, and access.forks is false"
+    assert [(line["code"], line["reason"], line["repository"]) for line in refused] == [
+        ("fork_not_allowed", said, "acme/widgets")
     ]
     waits = [(line["sku"], line.get("code")) for line in logs if line["event"] == "jobs_wait"]
     assert waits == [("gpu", "run_unknown"), ("gpu", "fork_not_allowed")]

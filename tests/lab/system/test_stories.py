@@ -166,7 +166,7 @@ async def test_a_repository_without_access_gets_no_machine(lab: Laboratory, push
     assert refused.status is JobStatus.QUEUED
     assert len(_instances(lab, "private")) == 1
     (line,) = log_lines(lab, "job_unmatched")
-    assert (line["reason"], line["nearest_sku"]) == ("access", "private")
+    assert (line["code"], line["nearest_sku"]) == ("access", "private")
     await shows(lab, {'autoscaler_jobs_unmatched_total{reason="access"}': 1}, PATIENCE)
     lab.github.cancel(refused)
 
