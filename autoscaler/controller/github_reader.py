@@ -2,12 +2,17 @@
 
 import asyncio
 
+import structlog
+
 from autoscaler.controller.journal import Journal
 from autoscaler.controller.ports.github import GitHub, GitHubError, RegisteredRunner
 from autoscaler.model.events import RunnerRead, RunRead
 from autoscaler.model.identifiers import JobId, MachineId
 from autoscaler.model.jobs import JobState
 from autoscaler.model.runners import Runner
+from autoscaler.model.waiting import WaitCode
+
+_log = structlog.get_logger(__name__)
 
 RUN_READS_AT_ONCE = 32
 """Maximum number of concurrent reads of runs. It leaves connections for registrations, which come first."""
@@ -44,10 +49,29 @@ class GitHubReader:
                 if run_id not in self._journal.ledger.state.unread:
                     return
                 origin = await self._github.run_origin(repository, run_id)
-        except GitHubError:
+        except GitHubError as error:
+            self._report_unread(repository, run_id, str(error))
             return
-        if origin is not None:
-            await self._journal.record(RunRead(self._journal.now, run_id, origin))
+        if origin is None:
+            answer = "GitHub answers 404, or shows the run without its origin"
+            self._report_unread(repository, run_id, answer)
+            return
+        await self._journal.record(RunRead(self._journal.now, run_id, origin))
+
+    def _report_unread(self, repository: str, run_id: int, error: str) -> None:
+        """Log GitHub's answer after the first, second, fourth, eighth, ... read of a run that failed."""
+        question = self._journal.ledger.state.run_questions.get(run_id)
+        times = question.reads if question is not None else 1
+        if times & (times - 1):
+            return
+        _log.warning(
+            "run_not_read",
+            code=WaitCode.RUN_UNKNOWN,
+            repository=repository,
+            run=run_id,
+            times=times,
+            error=error,
+        )
 
     async def read_runner(self, machine_id: MachineId) -> None:
         """Read the runner of a silent machine and record whether its job is provably over."""

@@ -50,8 +50,8 @@ class Admission(StrEnum):
 
 _MESSAGES = {
     Admission.UNREAD: (
-        "asking GitHub for the job's run: access admits or refuses the job by where the run comes from, and "
-        "GitHub has not shown that yet"
+        "access depends on the job's run, which GitHub has not shown yet; if this stays, run_not_read in "
+        "the log has GitHub's answer"
     ),
     Admission.FORK: "the job's run comes from a fork, and access.forks is false",
     Admission.PUBLIC_REPOSITORY: "the job's repository is public, and access.public_repositories is false",

@@ -100,10 +100,21 @@ def test_without_an_answer_nothing_is_launched(answer: GitHubError | None) -> No
         if answer is not None:
             world.github.script("run_origin", *[answer] * 4)
         controller = await begin(world)
-        await queued(controller, 1)
-        for _ in range(5):
-            await controller.turn(60.0)
+        with capture_logs() as logs:
+            await queued(controller, 1)
+            for _ in range(5):
+                await controller.turn(60.0)
         assert world.github.asked.count("run_origin") == 4
+        lines = [line for line in logs if line["event"] == "run_not_read"]
+        assert [(line["code"], line["run"], line["times"]) for line in lines] == [
+            ("run_unknown", RUN, times) for times in (1, 2, 4)
+        ]
+        said = (
+            "GitHub answers 404, or shows the run without its origin" if answer is None else answer
+        )
+        assert {line["error"] for line in lines} == {str(said)}
+        (waits,) = [line["reason"] for line in logs if line["event"] == "jobs_wait"]
+        assert "run_not_read in the log has GitHub's answer" in waits
         assert world.east.prepared == []
         assert controller.crashes == []
         world.github.forks[RUN] = False
