@@ -1,7 +1,7 @@
 """The documents are true: links, commands, the first configuration, and tables of the code."""
 
 import re
-from collections.abc import Collection
+from collections.abc import Iterable
 from enum import StrEnum
 from pathlib import Path
 
@@ -300,7 +300,7 @@ def test_the_headings_of_the_reason_codes_are_the_codes() -> None:
     assert headings == sorted({str(code) for codes in lists for code in codes})
 
 
-CODES_OF: dict[str, Collection[str]] = {
+CODES_OF: dict[str, Iterable[str]] = {
     "autoscaler_jobs_waiting_by_reason": WaitCode,
     "autoscaler_jobs_unmatched_total": Unmatched,
     "autoscaler_jobs_refused_total": [one for one in Admission if one.is_refusal],
