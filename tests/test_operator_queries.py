@@ -1,11 +1,13 @@
 """`autoscaler status`, `jobs`, `machines`, `history` and `explain`, against an endpoint on loopback."""
 
 import json
+import re
 
 import pytest
 
 from autoscaler.model.changes import HistoryRow
 from autoscaler.model.failures import FailureClass
+from autoscaler.model.jobs import JobState
 from autoscaler.views.past import FailedTries, Past, WaitedFor
 from autoscaler.views.times import duration
 from tests.ledger.builders import World, failure
@@ -72,6 +74,22 @@ def test_machines_are_listed(waiting: Controller) -> None:
     refused = waiting.run("machines", "--state", "asleep")
     assert refused.exit_code == 1
     assert "`state` must be one of requested" in refused.stderr
+
+
+def test_ages_count_by_the_controller_s_clock_and_not_by_this_host_s(waiting: Controller) -> None:
+    world = waiting.asked.world
+    world.now += 3600.0
+    assert waiting.run("jobs").stdout.splitlines()[1].split()[2] == "1h00m"
+    assert waiting.run("machines").stdout.splitlines()[1].split()[3] == "1h00m"
+    assert "It has waited for 1h00m, number 2 of 2" in waiting.run("explain", "2").stdout
+    runner = world.ready("r")
+    world.observe(1, JobState.IN_PROGRESS, runner_name=runner, started_at=world.now)
+    world.now += 60.0
+    assert waiting.run("jobs", "--running").stdout.splitlines()[1].split()[2] == "1m00s"
+    world.queue(3, labels=("cpu",))
+    world.launch(1, "x", "cpu")
+    said = waiting.run("explain", "3").stdout
+    assert re.search(r"Next: a machine becomes ready .*, about .*Z \(in \d+m\d\ds\)\.", said)
 
 
 @pytest.mark.parametrize(

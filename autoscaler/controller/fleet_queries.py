@@ -11,7 +11,7 @@ from autoscaler.controller.signals import fleet_counts
 from autoscaler.ledger.state import LedgerState
 from autoscaler.model import failed_launches
 from autoscaler.model.changes import HistoryRow
-from autoscaler.model.identifiers import JobId, ProviderName, RunnerName, SkuName
+from autoscaler.model.identifiers import Instant, JobId, ProviderName, RunnerName, SkuName
 from autoscaler.model.machines import Machine, MachineState
 from autoscaler.model.plan import Plan
 from autoscaler.model.runners import machine_in_name
@@ -60,6 +60,10 @@ class FleetAnswers:
         self._recent_past = recent_past
         self._observed = observed
         self._spent = spent
+
+    def now(self) -> Instant:
+        """See `FleetQueries.now`."""
+        return self._journal.now
 
     def status(self) -> StatusView:
         """See `FleetQueries.status`."""

@@ -1,6 +1,5 @@
-"""The controller's answers as text for a terminal."""
+"""The controller's answers as text for a terminal. Ages count by the controller's clock, not by this host's."""
 
-import time
 from typing import Any
 
 import typer
@@ -64,12 +63,12 @@ def _sku_row(one: Answer) -> tuple[object, ...]:
     )
 
 
-def print_jobs(jobs: list[Answer], *, running: bool) -> None:
+def print_jobs(found: Answer, *, running: bool) -> None:
     """Print a table of jobs."""
+    jobs, now = found["jobs"], found["at"]
     if not jobs:
         typer.echo("no job is running" if running else "no job waits", err=True)
         return
-    now = time.time()
     if running:
         print_table(
             ("job", "SKU", "for", "machine", "repository", "name"),
@@ -105,12 +104,12 @@ def print_jobs(jobs: list[Answer], *, running: bool) -> None:
     )
 
 
-def print_machines(machines: list[Answer]) -> None:
+def print_machines(found: Answer) -> None:
     """Print a table of machines."""
+    machines, now = found["machines"], found["at"]
     if not machines:
         typer.echo("no machine", err=True)
         return
-    now = time.time()
     print_table(
         ("machine", "SKU", "state", "for", "where", "ID at its provider", "job", "note"),
         [
@@ -159,7 +158,7 @@ def print_explanation(found: Answer) -> None:
     if explained is None:
         typer.echo("The job is over. This is what is kept of it:")
     else:
-        for line in _sentences(explained):
+        for line in _sentences(explained, found["at"]):
             typer.echo(line)
         if explained["tried"]:
             typer.echo("")
@@ -170,7 +169,7 @@ def print_explanation(found: Answer) -> None:
         print_history(found["history"])
 
 
-def _sentences(explained: Answer) -> list[str]:
+def _sentences(explained: Answer, now: float) -> list[str]:
     job, labels = explained["job"], plain(", ".join(explained["labels"]))
     if explained["unmatched"]:
         return [
@@ -186,11 +185,11 @@ def _sentences(explained: Answer) -> list[str]:
     wait = job["wait"]
     if wait is None:
         return [*lines, *_progress(job)]
-    waited = duration(time.time() - job["queued_at"])
+    waited = duration(now - job["queued_at"])
     place = f", number {wait['place']} of {wait['line']} in line" if wait["line"] else ""
     lines.append(f"It has waited for {waited}{place}.")
     lines += [f"Why ({reason['code']}): {plain(reason['message'])}." for reason in wait["reasons"]]
-    return [*lines, _next(explained["next_event"])]
+    return [*lines, _next(explained["next_event"], now)]
 
 
 def _progress(job: Answer) -> list[str]:
@@ -204,13 +203,13 @@ def _progress(job: Answer) -> list[str]:
     return [f"GitHub reports it as {plain(job['state'])}, so it does not need a machine yet."]
 
 
-def _next(event: Answer) -> str:
+def _next(event: Answer, now: float) -> str:
     on = f" (machine {plain(event['machine'])})" if event["machine"] else ""
     what = f"Next: {plain(event['what'])}{on}"
     if event["at"] is None:
         return f"{what}. The time is not known."
     about = "about " if event["is_estimate"] else ""
-    left = event["at"] - time.time()
+    left = event["at"] - now
     when = f"in {duration(left)}" if left > 0 else "now"
     return f"{what}, {about}{moment(event['at'])} ({when})."
 

@@ -49,7 +49,7 @@ def jobs(
     if as_json:
         print_json(found)
     else:
-        _pages().print_jobs(found["jobs"], running=running)
+        _pages().print_jobs(found, running=running)
 
 
 def machines(
@@ -69,7 +69,7 @@ def machines(
     if as_json:
         print_json(found)
     else:
-        _pages().print_machines(found["machines"])
+        _pages().print_machines(found)
 
 
 def history(

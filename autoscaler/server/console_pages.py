@@ -81,7 +81,7 @@ class ConsolePages:
 
     def frame(self, operator: Operator) -> Frame:
         """Return what is around each page of this reader, as of now."""
-        return self._pages.frame(operator.name, self._queries.status().at)
+        return self._pages.frame(operator.name, self._queries.now())
 
     def find(self, text: str) -> str | None:
         """Return the address of the page about a job, SKU, machine or runner, or None."""

@@ -65,7 +65,7 @@ class Queries:
             raise MalformedRequestError("`state` must be waiting or in_progress")
         ask = self._queries.waiting_jobs if state == "waiting" else self._queries.running_jobs
         found = ask(chosen_sku(request, self._queries), _limit(request))
-        return json_answer(200, {"jobs": [asdict(job) for job in found]})
+        return self._answer(jobs=[asdict(job) for job in found])
 
     async def _machines(self, request: web.Request) -> web.Response:
         _only(request, {"sku", "state", "limit"})
@@ -74,15 +74,14 @@ class Queries:
             raise MalformedRequestError(f"`state` must be one of {', '.join(MachineState)}")
         chosen = MachineState(state) if state is not None else None
         found = self._queries.machines(chosen_sku(request, self._queries), chosen, _limit(request))
-        return json_answer(200, {"machines": [asdict(machine) for machine in found]})
+        return self._answer(machines=[asdict(machine) for machine in found])
 
     async def _explain(self, request: web.Request) -> web.Response:
         _only(request, {"job", "labels", "repository"})
         if "job" not in request.query:
             repository, labels = chosen_repository(request), chosen_labels(request)
             found = self._queries.explain_labels(repository, labels)
-            asked = {"explanation": asdict(found), "past": asdict(Past()), "history": []}
-            return json_answer(200, asked)
+            return self._answer(explanation=asdict(found), past=asdict(Past()), history=[])
         job = request.query["job"]
         if not (job.isascii() and job.isdigit() and len(job) <= 18):
             raise MalformedRequestError("`job` must be the number of a job")
@@ -96,12 +95,9 @@ class Queries:
                 f"no job {job} is known: it is of no scope, or its history was deleted"
             )
         said = asdict(explained) if explained is not None else None
-        answer: dict[str, object] = {
-            "explanation": said,
-            "past": asdict(past),
-            "history": [asdict(row) for row in rows],
-        }
-        return json_answer(200, answer)
+        return self._answer(
+            explanation=said, past=asdict(past), history=[asdict(row) for row in rows]
+        )
 
     async def _history(self, request: web.Request) -> web.Response:
         _only(request, set())
@@ -116,6 +112,10 @@ class Queries:
         except UnknownRecordError:
             raise UnknownNameError(f"no history of {name} is kept") from None
         return json_answer(200, {"history": [asdict(row) for row in rows]})
+
+    def _answer(self, **parts: object) -> web.Response:
+        """Return an answer whose reader needs the controller's time: it has ages, or moments to come."""
+        return json_answer(200, {"at": self._queries.now(), **parts})
 
 
 async def job_with_past(queries: FleetQueries, job: JobId) -> tuple[Explanation | None, Past]:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from autoscaler.controller.ports.fleet_queries import UnknownRecordError
 from autoscaler.controller.ports.store import StoreError
 from autoscaler.model.changes import HistoryRow
-from autoscaler.model.identifiers import JobId, SkuName
+from autoscaler.model.identifiers import Instant, JobId, SkuName
 from autoscaler.model.machines import MachineState
 from autoscaler.model.wait_objectives import DEFAULT_OBJECTIVES, WaitObjective
 from autoscaler.views import grid, jobs, machines
@@ -41,6 +41,9 @@ class AskedWorld:
     spent: Spent = field(default_factory=dict)
     changed: int = 0
     broken: bool = False
+
+    def now(self) -> Instant:
+        return self.world.now
 
     def status(self) -> StatusView:
         state = self.world.state

@@ -90,7 +90,7 @@ async def test_waiting_jobs_have_their_reasons(asked: Asked) -> None:
         (1, "machine_booting"),
         (2, "max_machines"),
     ]
-    assert await asked.ask("/admin/jobs", {"sku": "cpu"}) == (200, {"jobs": []})
+    assert await asked.ask("/admin/jobs", {"sku": "cpu"}) == (200, {"at": 1000.0, "jobs": []})
 
 
 async def test_running_jobs_and_machines_are_listed(asked: Asked) -> None:
@@ -102,10 +102,32 @@ async def test_running_jobs_and_machines_are_listed(asked: Asked) -> None:
     assert [(job["id"], job["machine"]) for job in running["jobs"]] == [(1, "c0")]
     _, found = await asked.ask("/admin/machines", {"state": "assigned"})
     assert [(one["id"], one["job"]) for one in found["machines"]] == [("c0", 1)]
-    assert await asked.ask("/admin/machines", {"state": "ready"}) == (200, {"machines": []})
-    assert await asked.ask("/admin/machines", {"sku": "cpu"}) == (200, {"machines": []})
+    assert await asked.ask("/admin/machines", {"state": "ready"}) == (
+        200,
+        {"at": world.now, "machines": []},
+    )
+    assert await asked.ask("/admin/machines", {"sku": "cpu"}) == (
+        200,
+        {"at": world.now, "machines": []},
+    )
     code, found = await asked.ask("/admin/history/2")
     assert (code, list(found)) == (200, ["history"])
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/admin/status",
+        "/admin/jobs",
+        "/admin/machines",
+        "/admin/explain?job=2",
+        "/admin/explain?labels=gpu&repository=acme/widgets",
+    ],
+)
+async def test_answers_with_ages_have_the_controller_s_time(asked: Asked, path: str) -> None:
+    asked.answers.world.now += 3600.0
+    _, found = await asked.ask(path)
+    assert found["at"] == asked.answers.world.now
 
 
 async def test_a_job_is_explained_with_its_history(asked: Asked) -> None:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from autoscaler.model.changes import HistoryRow
-from autoscaler.model.identifiers import JobId, SkuName
+from autoscaler.model.identifiers import Instant, JobId, SkuName
 from autoscaler.model.machines import MachineState
 from autoscaler.views.cost import CostView
 from autoscaler.views.explanation import Explanation, OptionView
@@ -22,6 +22,9 @@ class UnknownRecordError(Exception):
 
 class FleetQueries(Protocol):
     """The questions of an operator. All but those about history answer from memory."""
+
+    def now(self) -> Instant:
+        """Return the controller's time, by which the ages in an answer count."""
 
     def status(self) -> StatusView:
         """Return the state of the fleet as of the last plan."""
