@@ -148,6 +148,22 @@ def test_labels_are_explained_for_a_repository(waiting: Controller) -> None:
     assert "--repository" in incomplete.stderr
 
 
+def test_a_job_that_no_sku_serves_waits_with_the_reason(waiting: Controller) -> None:
+    world = waiting.asked.world
+    world.queue(3, labels=("gpuu",))
+    why = "No machine will be launched for the labels gpuu: no SKU has all of the labels gpuu"
+    (said,) = waiting.run("explain", "3").stdout.splitlines()
+    assert said.startswith(why)
+    wait = json.loads(waiting.run("explain", "3", "--json").stdout)["explanation"]["job"]["wait"]
+    (reason,) = wait["reasons"]
+    assert (wait["blocked"], reason["code"], reason["until"]) == (True, "labels", None)
+    assert reason["message"] in said
+    world.completes(3, labels=("gpuu",), conclusion="success", completed_at=world.now)
+    lines = waiting.run("explain", "3").stdout.splitlines()
+    assert lines[0].startswith(why)
+    assert lines[1].startswith("It ended at 2")
+
+
 def test_a_finished_job_is_explained(waiting: Controller) -> None:
     world = waiting.asked.world
     world.starts(1, world.ready("r"))

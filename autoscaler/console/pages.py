@@ -10,6 +10,7 @@ from autoscaler.console.rendering import Frame, Templates
 from autoscaler.console.runbooks import read_runbooks
 from autoscaler.model.changes import HistoryRow
 from autoscaler.model.identifiers import Instant, JobId
+from autoscaler.model.jobs import JobState
 from autoscaler.model.machines import MachineState
 from autoscaler.views.cost import CostView
 from autoscaler.views.explanation import Explanation, OptionView
@@ -43,6 +44,13 @@ class JobPage:
     explained: Explanation | None
     past: Past
     history: Sequence[HistoryRow]
+
+    @property
+    def gets_no_machine(self) -> bool:
+        """Return True if the job has not started, and no SKU serves it."""
+        if self.explained is None or self.job is None or not self.explained.unmatched:
+            return False
+        return self.job.state in {JobState.WAITING, JobState.QUEUED}
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +118,7 @@ class Pages:
     def job(self, page: JobPage, frame: Frame) -> str:
         """Return the page of a job: why it waits or what became of it, its stages and its history."""
         queued = page.job.queued_at if page.job is not None else page.history[0].at
-        stages = job_stages(page.history, queued)
+        stages = () if page.gets_no_machine else job_stages(page.history, queued)
         return self._templates.render("job", frame, page=page, job=page.job, stages=stages)
 
     def machines(

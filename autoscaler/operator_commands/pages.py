@@ -172,9 +172,11 @@ def print_explanation(found: Answer) -> None:
 def _sentences(explained: Answer, now: float) -> list[str]:
     job, labels = explained["job"], plain(", ".join(explained["labels"]))
     if explained["unmatched"]:
-        return [
+        why = (
             f"No machine will be launched for the labels {labels}: {plain(explained['unmatched'])}."
-        ]
+        )
+        started = job is not None and job["state"] in ("in_progress", "completed")
+        return [why, *(_progress(job) if started else ())]
     skus = plain(", ".join(explained["skus"]))
     if job is None:
         return [

@@ -32,7 +32,7 @@ from autoscaler.model.operator_holds import (
 from autoscaler.model.unmatched import Unmatched, close_label, nearest_sku, why_unmatched
 from autoscaler.views.jobs import JobView, view_of
 from autoscaler.views.next_event import NextEvent, next_event
-from autoscaler.views.waits import Reasons
+from autoscaler.views.waits import Reasons, UnmatchedReason, Wait
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,16 +77,33 @@ def explain_job(fleet: Fleet, reasons: Reasons, job: Job) -> Explanation:
     """
     view = view_of(fleet, reasons, job)
     demand, over = job.demand, job.state is JobState.COMPLETED
+    if demand is None:
+        return _explain_unmatched(fleet.catalogue, job, view)
     return Explanation(
         labels=job.labels,
         repository=job.repository,
-        skus=demand.skus if demand is not None else (),
-        unmatched=""
-        if demand is not None
-        else unmatched(fleet.catalogue, job.repository, job.labels),
+        skus=demand.skus,
+        unmatched="",
         job=view,
         next_event=next_event(fleet, job, view.wait) if view.wait is not None else None,
-        tried=tuple(offerings_of(fleet, demand.skus)) if demand is not None and not over else (),
+        tried=tuple(offerings_of(fleet, demand.skus)) if not over else (),
+    )
+
+
+def _explain_unmatched(catalogue: Catalogue, job: Job, view: JobView) -> Explanation:
+    """Return why no SKU serves a job. If one of this fleet should, its wait has the same reason."""
+    message = unmatched(catalogue, job.repository, job.labels)
+    code = why_unmatched(catalogue, job.repository, job.labels)
+    if code is not None and job.state is JobState.QUEUED:
+        view = replace(view, wait=Wait(0, 0, 0, (UnmatchedReason(code, message),), blocked=True))
+    return Explanation(
+        labels=job.labels,
+        repository=job.repository,
+        skus=(),
+        unmatched=message,
+        job=view,
+        next_event=None,
+        tried=(),
     )
 
 

@@ -199,7 +199,7 @@ def _is_idle(runner: Runner) -> bool:
     return runner.state in IDLE_STATES and not runner.passed_over
 
 
-_UNTIL_THEN = {
+_UNTIL_THEN: dict[str, str] = {
     WaitCode.MAX_MACHINES: "a machine of the SKU ends, or an operator raises max_machines",
     WaitCode.FLEET_MACHINES: "a machine ends, or an operator raises limits.machines",
     WaitCode.FLEET_DOLLARS: "machines end, or an operator raises limits.dollars_per_hour",
@@ -211,7 +211,7 @@ _UNTIL_THEN = {
     WaitCode.NOT_PLANNED: "the controller plans, within seconds",
 }
 
-_BY_CODE: dict[WaitCode, Callable[[Fleet, Job, Wait], NextEvent]] = {
+_BY_CODE: dict[str, Callable[[Fleet, Job, Wait], NextEvent]] = {
     WaitCode.RUNNER_IDLE: _runner_takes_it,
     WaitCode.MACHINE_READY: _machine_registers,
     WaitCode.MACHINE_BOOTING: _machine_becomes_ready,

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from autoscaler.model.demand import DemandClass
 from autoscaler.model.fleet import Fleet
 from autoscaler.model.jobs import Admission, Job, JobState
+from autoscaler.model.unmatched import Unmatched
 from autoscaler.model.waiting import WaitCode, Waiting, WaitReason
 
 Reasons = Mapping[DemandClass, Sequence[Waiting]]
@@ -16,22 +17,31 @@ _NOT_PLANNED = (WaitReason(WaitCode.NOT_PLANNED, "not planned yet"),)
 
 
 @dataclass(frozen=True, slots=True)
+class UnmatchedReason:
+    """Why no SKU serves a job, in the form of a `WaitReason`. It does not end by itself: `until` is None."""
+
+    code: Unmatched
+    message: str
+    until: None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Wait:
     """Why a job waits.
 
     The job is number `place` of the `line` jobs with its labels that want a runner, oldest first. Both are 0
-    for a job that wants none yet: GitHub or `access` decides first. `turn` is its place among the jobs that
-    wait for the same reason.
+    for a job that wants none: GitHub or `access` decides first, or no SKU serves it. `turn` is its place among
+    the jobs that wait for the same reason.
     """
 
     place: int
     line: int
     turn: int
-    reasons: tuple[WaitReason, ...]
+    reasons: tuple[WaitReason | UnmatchedReason, ...]
     blocked: bool
 
     @property
-    def code(self) -> WaitCode:
+    def code(self) -> WaitCode | Unmatched:
         """Return the code of the first reason."""
         return self.reasons[0].code
 
@@ -56,7 +66,7 @@ _ON_HOLD = " is on hold: "
 """Between what is on hold and why, in the messages of `planner.waiting`."""
 
 
-def in_short(reasons: Sequence[WaitReason]) -> str:
+def in_short(reasons: Sequence[WaitReason | UnmatchedReason]) -> str:
     """Return all reasons as one line. What is on hold for the same reason is named together."""
     held: dict[str, list[str]] = {}
     for reason in reasons:

@@ -181,6 +181,27 @@ async def test_the_job_page_has_its_stages_reasons_and_links(reader: Reader) -> 
     assert "raises max_machines" in waiting
 
 
+async def test_the_page_of_a_job_that_no_sku_serves_shows_no_start(reader: Reader) -> None:
+    await reader.sign_in()
+    world = reader.answers.world
+    world.queue(3, labels=("gpuu",))
+    reader.answers.rows["3"] = [HistoryRow(1000.0, "job", "3", "queued", "webhook")]
+    _, page = await reader.get("/jobs/3")
+    assert "No machine will be launched for the labels gpuu." in page
+    assert "close to gpu" in page
+    for words in ("Stages", "decide to launch", "none yet", "Next:"):
+        assert words not in page
+    world.completes(3, labels=("gpuu",), conclusion="success", started_at=1060.0)
+    reader.answers.rows["3"] += [
+        HistoryRow(1060.0, "job", "3", "in_progress"),
+        HistoryRow(1090.0, "job", "3", "completed"),
+    ]
+    _, page = await reader.get("/jobs/3")
+    assert "No machine will be launched" not in page
+    for words in ("success", "Stages", "pick up"):
+        assert words in page
+
+
 async def test_a_job_that_is_in_the_store_only_is_shown(reader: Reader) -> None:
     await reader.sign_in()
     known = reader.answers.running_jobs(None, 1)[0]

@@ -2,18 +2,21 @@
 
 import dataclasses
 
+import pytest
+
 from autoscaler.model import events as e
 from autoscaler.model.catalogue import Access, Limits
 from autoscaler.model.identifiers import MachineId, SkuName
 from autoscaler.model.jobs import JobState
 from autoscaler.model.machines import MachineState
 from autoscaler.model.operator_holds import WHOLE_FLEET, HoldKind
+from autoscaler.model.unmatched import Unmatched
 from autoscaler.model.waiting import WaitCode
 from autoscaler.views.explanation import explain_job, explain_labels
 from autoscaler.views.jobs import running_jobs, waiting_jobs
 from autoscaler.views.machines import machines, named
 from autoscaler.views.status import Counts, Trouble, status
-from autoscaler.views.waits import wait_of
+from autoscaler.views.waits import UnmatchedReason, Wait, wait_of
 from tests.ledger.builders import ALICE, GPU, World
 from tests.planner.fleets import catalogue, sku
 
@@ -132,6 +135,24 @@ def test_a_job_that_no_sku_serves_says_so() -> None:
     found = explain_job(world.fleet(), world.plan().waiting, world.job(1))
     assert "nearest SKU is gpu" in found.unmatched
     assert found.next_event is None
+    assert found.job is not None
+    assert found.job.wait == Wait(
+        0, 0, 0, (UnmatchedReason(Unmatched.LABELS, found.unmatched),), blocked=True
+    )
+
+
+@pytest.mark.parametrize(
+    ("state", "labels"),
+    [(JobState.QUEUED, ("ubuntu-latest",)), (JobState.IN_PROGRESS, ("gpuu",))],
+)
+def test_a_job_that_others_serve_does_not_wait_for_this_fleet(
+    state: JobState, labels: tuple[str, ...]
+) -> None:
+    world = World()
+    world.observe(1, state, labels=labels)
+    found = explain_job(world.fleet(), world.plan().waiting, world.job(1))
+    assert found.job is not None
+    assert (bool(found.unmatched), found.job.wait) == (True, None)
 
 
 def test_the_status_names_the_sku_and_the_reason_of_blocked_jobs() -> None:
