@@ -30,6 +30,8 @@ from autoscaler.model.identifiers import (
 )
 from autoscaler.model.operators import Operator, OperatorName, Role
 from autoscaler.model.unverified import UnverifiedMachine
+from autoscaler.operator_commands.configuration import MAX_FILE_BYTES
+from autoscaler.server import admin
 from autoscaler.server.admin import AdminEndpoint
 from autoscaler.server.bearer import BearerTokens
 from autoscaler.server.serving import Serving
@@ -304,6 +306,21 @@ def test_a_refused_file_is_reported_under_its_own_name(
     missing = controller.run("plan", "--against", str(tmp_path / "none.yaml"))
     assert missing.exit_code == 2
     assert "cannot be read: No such file" in missing.stderr
+
+
+def test_a_file_over_the_limit_is_refused_before_it_is_sent(
+    controller: Controller, tmp_path: Path
+) -> None:
+    assert MAX_FILE_BYTES == admin.MAX_FILE_BYTES
+    large, whole = tmp_path / "large.yaml", tmp_path / "whole.yaml"
+    large.write_bytes(b"#" * (MAX_FILE_BYTES + 1))
+    whole.write_bytes(b"#" * MAX_FILE_BYTES)
+    for path in (large, Path("/dev/urandom")):
+        result = controller.run("plan", "--against", str(path))
+        assert result.exit_code == 2
+        words = "".join(result.stderr.replace("│", " ").split())
+        assert f"{path}:islargerthan1MiB(1048576bytes)" in words
+    assert controller.run("plan", "--against", str(whole)).exit_code == 0
 
 
 def test_close_circuit_calls_the_controller_or_prints_the_refusal(controller: Controller) -> None:

@@ -11,6 +11,7 @@ from autoscaler.operator_commands.commands import Config, TokenFile, Url, connec
 from autoscaler.operator_commands.json_output import Json, print_json
 
 MAX_FILE_BYTES = 2**20
+"""Maximum size of a fleet.yaml that the controller accepts."""
 
 
 def plan(
@@ -29,12 +30,7 @@ def plan(
     """
     from autoscaler.operator_commands import pages
 
-    try:
-        with against.open("rb") as file:
-            content = file.read(MAX_FILE_BYTES + 1)
-    except OSError as error:
-        problem = f"{against}: cannot be read: {error.strerror}"
-        raise typer.BadParameter(problem, param_hint="--against") from None
+    content = _content(against)
     with connected(config, url, token_file) as client, _problems_of(str(against)):
         found = client.plan_against(content)
     if as_json:
@@ -61,6 +57,20 @@ def reload(
     for key in found["changed"]:
         typer.echo(f"changed: {plain(key)}")
     typer.echo(plain(found["done"]))
+
+
+def _content(path: Path) -> bytes:
+    """Return the bytes of a fleet.yaml. Raises BadParameter if it cannot be read or is too large."""
+    try:
+        with path.open("rb") as file:
+            content = file.read(MAX_FILE_BYTES + 1)
+    except OSError as error:
+        problem = f"{path}: cannot be read: {error.strerror}"
+        raise typer.BadParameter(problem, param_hint="--against") from None
+    if len(content) > MAX_FILE_BYTES:
+        problem = f"{path}: is larger than 1 MiB ({MAX_FILE_BYTES} bytes), the most that the controller accepts"
+        raise typer.BadParameter(problem, param_hint="--against")
+    return content
 
 
 @contextmanager
