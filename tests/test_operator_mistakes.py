@@ -48,6 +48,35 @@ def test_an_empty_label_is_refused(waiting: Controller, given: str) -> None:
     assert "a label is empty" in result.stderr
 
 
+@pytest.mark.parametrize(
+    ("given", "which"),
+    [
+        (["[self-hosted, gpu"], "closing"),
+        (["[self-hosted,", "gpu"], "closing"),
+        (["["], "closing"),
+        (["self-hosted, gpu]"], "opening"),
+        (["]"], "opening"),
+    ],
+)
+def test_a_list_of_labels_without_a_bracket_is_refused(
+    waiting: Controller, given: list[str], which: str
+) -> None:
+    result = waiting.run("explain", *given, "--repository", "acme/widgets")
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert f"the list of labels has no {which} bracket" in result.stderr
+
+
+@pytest.mark.parametrize("command", ["explain", "history"])
+@pytest.mark.parametrize("start", ["", "https://github.com/acme/widgets/actions/runs/7/job/"])
+def test_a_number_that_no_job_has_is_refused_in_the_user_s_words(
+    waiting: Controller, command: str, start: str
+) -> None:
+    result = waiting.run(command, start + "9" * 19)
+    assert (result.exit_code, result.stdout) == (2, "")
+    words = " ".join(result.stderr.replace("│", " ").split())
+    assert f"{'9' * 19} is not the number of a job: it has more than 18 digits" in words
+
+
 @pytest.mark.parametrize("command", ["explain", "history"])
 @pytest.mark.parametrize(
     "page",

@@ -8,6 +8,9 @@ import typer
 MAX_NAME = 128
 """Maximum number of characters in a name that the controller accepts."""
 
+_MAX_DIGITS = 18
+"""Maximum number of digits in the number of a job that the controller accepts."""
+
 _JOB_PAGE = re.compile(
     r"https?://[^/]+/[^/]+/[^/]+/actions/runs/\d+(?:/attempts/\d+)?/job/(\d+)(?:[?#].*)?"
 )
@@ -26,10 +29,10 @@ def usable_name(text: str) -> str:
 def job_number(text: str) -> str | None:
     """Return the number of a job that is given by its number or its page. None for other text.
 
-    Raises BadParameter for another page than that of a job.
+    Raises BadParameter for another page than that of a job, and for more digits than a job's number has.
     """
     if text.isascii() and text.isdigit():
-        return text
+        return _checked_digits(text)
     if not text.startswith(("https://", "http://")):
         return None
     if (page := _JOB_PAGE.fullmatch(text)) is None:
@@ -37,16 +40,31 @@ def job_number(text: str) -> str | None:
             f"{text} is not the page of a job. Open the job in its run: its page is "
             "https://github.com/OWNER/REPOSITORY/actions/runs/RUN/job/JOB"
         )
-    return page.group(1)
+    return _checked_digits(page.group(1))
+
+
+def _checked_digits(digits: str) -> str:
+    if len(digits) > _MAX_DIGITS:
+        raise typer.BadParameter(
+            f"{digits} is not the number of a job: it has more than {_MAX_DIGITS} digits"
+        )
+    return digits
 
 
 def labels_of(words: Sequence[str]) -> list[str]:
     """Return the labels in these words, which may be a list of YAML such as `[self-hosted, gpu]`.
 
-    Raises BadParameter for an empty label. A comma separates labels, as in `config.sh --labels` of the runner.
+    Raises BadParameter for an empty label, and for a list that lacks a bracket. A comma separates labels, as in
+    `config.sh --labels` of the runner.
     """
     text = ",".join(word.strip().removesuffix(",") for word in words)
-    if text.startswith("[") and text.endswith("]"):
+    begins, ends = text.startswith("["), text.endswith("]")
+    if begins != ends:
+        raise typer.BadParameter(
+            f"the list of labels has no {'closing' if begins else 'opening'} bracket: "
+            "write '[self-hosted, gpu]', or the labels alone"
+        )
+    if begins:
         text = text[1:-1]
     labels = [label.strip().strip("\"'") for label in text.split(",")]
     if not all(labels):
