@@ -5,8 +5,10 @@ import re
 
 import pytest
 
+from autoscaler.model import events as e
 from autoscaler.model.changes import HistoryRow
 from autoscaler.model.failures import FailureClass
+from autoscaler.model.identifiers import MachineId
 from autoscaler.model.jobs import JobState
 from autoscaler.views.past import FailedTries, Past, WaitedFor
 from autoscaler.views.times import duration
@@ -31,7 +33,7 @@ def test_status_shows_what_is_wrong_before_the_table(waiting: Controller) -> Non
     result = waiting.run("status")
     assert result.exit_code == 0, result.output
     lines = [line.rstrip() for line in result.stdout.splitlines()]
-    assert lines[1] == "2 waiting (1 of them without a machine on its way), 0 running"
+    assert lines[1] == "2 waiting, 1 without a machine on its way; 0 running"
     assert lines[2] == "1 machine, $2.50 an hour"
     wrong = next(n for n, line in enumerate(lines) if line.startswith("max_machines"))
     table = next(n for n, line in enumerate(lines) if line.startswith("SKU "))
@@ -42,7 +44,12 @@ def test_status_shows_what_is_wrong_before_the_table(waiting: Controller) -> Non
 
 
 def test_a_fleet_without_trouble_says_so(controller: Controller) -> None:
-    assert "nothing is wrong" in controller.run("status").stdout
+    lines = controller.run("status").stdout.splitlines()
+    assert (lines[1], lines[4]) == ("0 waiting; 0 running", "nothing is wrong")
+    controller.asked.world.queue(1)
+    controller.asked.world.launch(1)
+    said = controller.run("status").stdout.splitlines()[1]
+    assert said == "1 waiting, all with a machine on its way; 0 running"
 
 
 def test_jobs_are_listed_with_their_place_and_reason(waiting: Controller) -> None:
@@ -71,6 +78,11 @@ def test_running_jobs_show_their_machines(waiting: Controller) -> None:
 def test_machines_are_listed(waiting: Controller) -> None:
     (_, row) = waiting.run("machines", "--state", "launched").stdout.splitlines()
     assert row.split()[:3] == ["c0", "gpu", "launched"]
+    world = waiting.asked.world
+    world.boot("c0")
+    world.do(e.HealthChecksReported, MachineId("c0"), True, "controller, disk")
+    (_, row) = waiting.run("machines", "--state", "ready").stdout.splitlines()
+    assert row.endswith("checks passed: controller, disk")
     refused = waiting.run("machines", "--state", "asleep")
     assert refused.exit_code == 1
     assert "`state` must be one of requested" in refused.stderr

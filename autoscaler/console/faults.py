@@ -81,7 +81,7 @@ CAUSE_OF = {
     "runner_version_refused": "runner version refused",
     "runner_version_expires": "runner version expires",
     "job_unconfirmed": "GitHub does not confirm",
-    "run_unknown": "run not read",
+    "run_unknown": "GitHub does not show the run",
     "github_lists_stale": "GitHub's lists are stale",
     "github_budget_low": "GitHub budget low",
     "webhooks_silent": "webhooks silent",

@@ -84,7 +84,8 @@ def on_health_checks(state: LedgerState, event: HealthChecksReported) -> None:
         if machine.progress.ready_at is None:
             _learn_boot_time(state, machine, event.at)
         note_good_boot(state, machine, event.at)
-        move(state, machine, _S.READY, event.at, event.detail)
+        passed = f"checks passed: {event.detail}" if event.detail else ""
+        move(state, machine, _S.READY, event.at, passed)
         with state.changing(machine):
             machine.progress.ready_at = machine.progress.ready_at or event.at
         see(state, machine, event.at)

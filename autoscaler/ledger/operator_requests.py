@@ -39,8 +39,8 @@ _TERMINATE = (
     "(termination protection, permissions, a host that hangs) and terminate it there"
 )
 _NO_STORES_ID = (
-    "no controller creates such an ID, so it cannot be adopted: terminate its machines at their provider, "
-    "or give this fleet another name"
+    "its ID does not have the form of an installation's ID, so it cannot be adopted; terminate the machine "
+    "at its provider, or give this fleet another name"
 )
 
 
@@ -160,7 +160,10 @@ def refusal_of_adoption(
         return f"{installation} is a former ID of this installation: its machines already belong to this fleet"
     if not _is_a_stores_id(installation):
         # It would be in runner names, whose length GitHub limits, and in filters.
-        return f"an installation's id is 8 of the characters 0 to 9 and a to f: {_NO_STORES_ID}"
+        return (
+            "an installation's ID has 8 of the characters 0 to 9 and a to f, so this one cannot be adopted. "
+            "`autoscaler unverified` lists the machines of other installations with their IDs"
+        )
     every = {one.installation for known in state.foreign.values() for one in known.values()}
     shown = {one for one in every if _is_a_stores_id(one)}
     if installation not in shown:

@@ -15,10 +15,7 @@ Answer = dict[str, Any]
 def print_status(seen: Answer, *, every: bool) -> None:
     """Print the state of the fleet: a summary, what is wrong, and a table of its SKUs."""
     typer.echo(f"{plain(seen['fleet'])} at {moment(seen['at'])}")
-    typer.echo(
-        f"{seen['waiting']} waiting ({seen['blocked']} of them without a machine on its way), "
-        f"{seen['running']} running"
-    )
+    typer.echo(f"{_waiting(seen['waiting'], seen['blocked'])}; {seen['running']} running")
     cost = f"${seen['dollars_per_hour']:,.2f} an hour"
     count, most = seen["machines"], seen["machines_limit"]
     machines = f"{_of(count, most)} machine{'' if (most or count) == 1 else 's'}"
@@ -39,6 +36,12 @@ def print_status(seen: Answer, *, every: bool) -> None:
     if hidden := len(seen["skus"]) - len(busy):
         which = f"{counted(hidden, 'SKU')} {'has' if hidden == 1 else 'have'}"
         typer.echo(f"{which} neither jobs nor machines: --all lists them")
+
+
+def _waiting(count: int, blocked: int) -> str:
+    if blocked:
+        return f"{count} waiting, {blocked} without a machine on its way"
+    return f"{count} waiting, all with a machine on its way" if count else "0 waiting"
 
 
 def _print_troubles(troubles: list[Answer]) -> None:

@@ -145,7 +145,7 @@ class Search:
         hold = launch_hold(self.fleet.operator_holds, target)
         if hold is not None:
             name = "the fleet" if target is WHOLE_FLEET else target.name
-            until = f"autoscaler resume {target} ends this"
+            until = f"`autoscaler resume {target}` ends this"
             self._add(WaitCode.PAUSED, f"{name} is {hold.reason}; {until}")
         return hold is not None
 

@@ -78,6 +78,8 @@ class Queries:
 
     async def _explain(self, request: web.Request) -> web.Response:
         _only(request, {"job", "labels", "repository"})
+        if not request.query:
+            raise MalformedRequestError("`job`, or `labels` and `repository`, must be given")
         if "job" not in request.query:
             repository, labels = chosen_repository(request), chosen_labels(request)
             found = self._queries.explain_labels(repository, labels)
@@ -152,7 +154,7 @@ def chosen_repository(request: web.Request) -> str:
     """Return the repository that a query names. Raises MalformedRequestError."""
     repository = request.query.get("repository", "")
     if _REPOSITORY.fullmatch(repository) is None:
-        raise MalformedRequestError("repository is owner/name; or give job, the number of a job")
+        raise MalformedRequestError("the repository must have the form OWNER/NAME")
     return repository
 
 
@@ -160,5 +162,7 @@ def chosen_labels(request: web.Request) -> list[str]:
     """Return the labels in a query, separated by commas. Raises MalformedRequestError."""
     labels = [label.strip() for label in request.query.get("labels", "").split(",")]
     if not all(labels) or len(labels) > _MAX_LABELS:
-        raise MalformedRequestError(f"labels are 1 to {_MAX_LABELS} labels, separated by commas")
+        raise MalformedRequestError(
+            f"give 1 to {_MAX_LABELS} labels, separated by commas, and none of them empty"
+        )
     return labels

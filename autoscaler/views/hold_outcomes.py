@@ -13,7 +13,7 @@ _WITHOUT_JOB = (*BOOTING_STATES, MachineState.READY)
 
 def after_hold(fleet: Fleet, kind: HoldKind, target: HoldTarget, until: Instant) -> str:
     """Return what follows from a hold that is in force. O(machines) for a provider."""
-    ends = f"autoscaler resume {target} ends this"
+    ends = f"`autoscaler resume {target}` ends this"
     if kind is HoldKind.PAUSED:
         idle = _count(fleet, target, _WITHOUT_JOB)
         jobs = _waiting(fleet, target)
@@ -25,7 +25,7 @@ def after_hold(fleet: Fleet, kind: HoldKind, target: HoldTarget, until: Instant)
         end = datetime.fromtimestamp(until, UTC)
         return (
             f"it gets no job, and the controller keeps it until {end:%Y-%m-%d %H:%M}Z (the lifetime of its "
-            f"SKU) or until autoscaler terminate {target.name}; {ends}"
+            f"SKU) or until `autoscaler terminate {target.name}`; {ends}"
         )
     if target.kind is TargetKind.MACHINE:
         return f"{_after_drain(fleet.machines[MachineId(target.name)])}; {ends}"

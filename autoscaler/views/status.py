@@ -173,7 +173,7 @@ def _held(fleet: Fleet) -> Iterator[Trouble]:
     """Return a trouble for each hold of an operator, as a reminder to resume it."""
     for kind, target, row in sorted(held(fleet.operator_holds), key=lambda one: one[:2]):
         yield Trouble(
-            kind.value, target.name, f"{row.reason}; autoscaler resume {target} ends this"
+            kind.value, target.name, f"{row.reason}; `autoscaler resume {target}` ends this"
         )
 
 

@@ -43,7 +43,7 @@ async def test_a_pause_stops_launches_over_a_restart_until_it_is_resumed() -> No
     assert outcome.done.startswith("sku/gpu is paused by alice since ")
     assert outcome.next == (
         "0 jobs wait now. Jobs wait with the code paused, unless another launch option serves them. "
-        "Machines that boot or are ready still run jobs (0 now). autoscaler resume sku/gpu ends this"
+        "Machines that boot or are ready still run jobs (0 now). `autoscaler resume sku/gpu` ends this"
     )
     (line,) = [one for one in lines if one["event"] == "held_by_operator"]
     assert (line["kind"], line["target"], line["by"]) == ("paused", "sku/gpu", "alice")

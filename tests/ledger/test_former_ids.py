@@ -158,13 +158,14 @@ def test_a_malformed_installation_id_cannot_be_adopted(strange: str) -> None:
     """GitHub refuses the names that a longer ID makes, and `*` in EC2's filters matches everything."""
     world = World()
     world.lists(listed("i-1", installation=strange))
-    words = (
-        "no controller creates such an ID, so it cannot be adopted: terminate its machines at their "
-        "provider, or give this fleet another name"
-    )
     assert refusal_of_adoption(world.state, InstallationId(strange), force=True) == (
-        f"an installation's id is 8 of the characters 0 to 9 and a to f: {words}"
+        "an installation's ID has 8 of the characters 0 to 9 and a to f, so this one cannot be adopted. "
+        "`autoscaler unverified` lists the machines of other installations with their IDs"
     )
     assert "shown are: none" in str(refusal_of_adoption(world.state, OLD, force=True))
     (shown,) = unverified(world.state)
+    words = (
+        "its ID does not have the form of an installation's ID, so it cannot be adopted; terminate the "
+        "machine at its provider, or give this fleet another name"
+    )
     assert (shown.installation, shown.what_to_do) == (strange, words)

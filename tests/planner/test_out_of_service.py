@@ -44,7 +44,7 @@ def test_nothing_is_launched_for_what_is_paused_and_its_jobs_say_so(target: Hold
     (reason,) = run.reasons
     assert (run.blocked, reason.code, reason.until) == (True, WaitCode.PAUSED, None)
     assert "paused by alice since 1970-01-01 00:16Z" in reason.message
-    assert f"autoscaler resume {target} ends this" in reason.message
+    assert f"`autoscaler resume {target}` ends this" in reason.message
     world.do(e.ResumedByOperator, target, ALICE)
     assert len(world.intents(Launch)) == 1
 

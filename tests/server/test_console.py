@@ -478,6 +478,8 @@ async def test_what_is_not_known_gets_a_page_that_says_so(
     assert "To the overview" in text
     if ("%" in path and status == 404) or path == "/jobs/x":
         assert "There is no page at this address." in text
+    if path == "/explain?labels=a&repository=x":
+        assert "the repository must have the form OWNER/NAME" in text
     if not path.startswith("/find"):
         assert ("This address cannot be used" if status == 400 else "Not found") in text
 

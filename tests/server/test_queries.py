@@ -179,12 +179,12 @@ async def test_what_no_record_shows_is_unknown(asked: Asked, path: str) -> None:
         ("/admin/jobs?state=done", "waiting or in_progress"),
         ("/admin/jobs?sku=a%20b", "`sku` must be the name"),
         ("/admin/machines?state=sleeping", "`state` must be one of requested, launched"),
-        ("/admin/explain", "repository is owner/name; or give job"),
+        ("/admin/explain", "`job`, or `labels` and `repository`, must be given"),
         ("/admin/explain?job=x", "`job` must be the number"),
         ("/admin/explain?job=123456789012345678901", "`job` must be the number"),
-        ("/admin/explain?repository=acme/w", "labels are 1 to 32 labels"),
-        ("/admin/explain?repository=acme/w&labels=a,,b", "labels are 1 to 32 labels"),
-        ("/admin/explain?repository=acme&labels=a", "repository is owner/name"),
+        ("/admin/explain?repository=acme/w", "give 1 to 32 labels"),
+        ("/admin/explain?repository=acme/w&labels=a,,b", "and none of them empty"),
+        ("/admin/explain?repository=acme&labels=a", "the repository must have the form OWNER/NAME"),
     ],
 )
 async def test_an_unusable_query_is_refused_with_what_is_allowed(
