@@ -2,7 +2,8 @@
 
 Checks tokens, their roles and the format of requests. The OperatorRequests port decides whether to carry out a
 request, and the FleetQueries port answers questions.
-Tokens and requests are never logged. Only a request with a valid token gets a reason.
+Tokens and bodies are never logged. Only a request with a valid token gets a reason. The log has
+its path and the name of its token.
 """
 
 import asyncio
@@ -46,6 +47,7 @@ MAX_PROBLEMS = 100
 """Maximum number of problems of a fleet.yaml in one answer."""
 
 _MAX_BODY_BYTES = 4096
+_MAX_LOGGED_PATH = 200
 _MACHINE = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,127}")
 _TARGET = re.compile(r"(?:[a-z]{1,16}/)?[A-Za-z0-9][A-Za-z0-9_.-]{0,127}")
 _INSTALLATION = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
@@ -104,7 +106,7 @@ class AdminEndpoint:
         operator = self._operator(request)
         if isinstance(operator, web.Response):
             return operator
-        return await self._answer(question(request))
+        return await self._answer(question(request), request, operator)
 
     async def _act(self, act: _Act, request: web.Request) -> web.Response:
         """Carry out a request of an operator whose role allows it."""
@@ -113,9 +115,9 @@ class AdminEndpoint:
             return operator
         if not operator.may_operate:
             reason = f"token {operator.name} has the role {operator.role}, and this needs operate"
-            self._refusals.note("admin_refused", "role", reason=reason, peer=request.remote)
+            self._note(request, operator, "role", reason)
             return json_answer(403, {"error": "role", "reason": reason})
-        return await self._answer(act(request, operator.name))
+        return await self._answer(act(request, operator.name), request, operator)
 
     def _operator(self, request: web.Request) -> Operator | web.Response:
         """Return who has the request's token, or the refusal of the request."""
@@ -133,10 +135,26 @@ class AdminEndpoint:
     def _refuse(
         self, request: web.Request, status: int, word: str, retry_after: Seconds | None = None
     ) -> web.Response:
-        self._refusals.note("admin_refused", word, reason=word, peer=request.remote)
+        resource = request.match_info.route.resource
+        # A stranger chose the path, so that only the pattern that it matches is logged.
+        route = f"{request.method} {resource.canonical if resource is not None else ''}"
+        self._refusals.note("admin_refused", word, reason=word, route=route, peer=request.remote)
         return error_answer(status, word, retry_after)
 
-    async def _answer(self, answered: Awaitable[web.Response]) -> web.Response:
+    def _note(self, request: web.Request, operator: Operator, kind: str, reason: str) -> None:
+        """Log the refusal of a request with a valid token. Its query and body are not logged."""
+        self._refusals.note(
+            "admin_refused",
+            kind,
+            reason=reason,
+            by=operator.name,
+            route=f"{request.method} {request.rel_url.raw_path}"[:_MAX_LOGGED_PATH],
+            peer=request.remote,
+        )
+
+    async def _answer(
+        self, answered: Awaitable[web.Response], request: web.Request, operator: Operator
+    ) -> web.Response:
         """Return the answer, or the one that explains why there is none."""
         try:
             return await answered
@@ -147,7 +165,7 @@ class AdminEndpoint:
         except BodyRefusedError as error:
             return error_answer(_BODY_STATUS[error.reason], error.reason)
         except OperatorRequestRefusedError as error:
-            self._refusals.note("admin_refused", error.kind, reason=error.reason)
+            self._note(request, operator, error.kind, error.reason)
             return json_answer(
                 _STATUS[error.kind], {"error": error.kind.value, "reason": error.reason}
             )

@@ -287,6 +287,35 @@ async def test_a_token_that_may_only_read_changes_nothing(admin: Admin, path: st
     assert admin.word.taken == []
 
 
+async def test_a_refused_role_is_logged_with_the_name_and_the_route_and_no_secret(
+    admin: Admin,
+) -> None:
+    reads = {"Authorization": f"Bearer {READER}"}
+    with structlog.testing.capture_logs() as lines:
+        body = {"target": "body-words"}
+        await admin.ask("POST", "/admin/pause?key=query-words", body, headers=reads)
+        long = f"/admin/machines/{'a%0A' * 60}/terminate"
+        await admin.ask("POST", long, headers=reads)
+    said, bounded = lines
+    assert (said["by"], said["route"], said["peer"]) == (
+        "console",
+        "POST /admin/pause",
+        "127.0.0.1",
+    )
+    assert (len(bounded["route"]), bounded["route"].isprintable()) == (200, True)
+    assert all(words not in str(lines) for words in ("body-words", "query-words", READER))
+
+
+async def test_a_stranger_s_request_is_logged_with_its_pattern_alone(admin: Admin) -> None:
+    wrong = {"Authorization": "Bearer a-wrong-token"}
+    with structlog.testing.capture_logs() as lines:
+        await admin.ask("POST", "/admin/machines/strange-words/terminate", headers=wrong)
+    (line,) = lines
+    assert line["route"] == "POST /admin/machines/{machine}/terminate"
+    assert "by" not in line
+    assert "strange-words" not in str(line)
+
+
 @pytest.mark.parametrize(
     ("kind", "status"),
     [(RefusalKind.UNKNOWN, 404), (RefusalKind.CONTRADICTED, 409), (RefusalKind.UNREACHABLE, 503)],
@@ -299,7 +328,16 @@ async def test_a_refusal_comes_back_with_its_reason(
     with structlog.testing.capture_logs() as lines:
         answer = await admin.ask("POST", "/admin/machines/i-1/terminate")
     assert answer == (status, reported)
-    assert [(line["event"], line["reason"]) for line in lines] == [("admin_refused", "because")]
+    assert lines == [
+        {
+            "event": "admin_refused",
+            "log_level": "warning",
+            "reason": "because",
+            "by": "alice",
+            "route": "POST /admin/machines/i-1/terminate",
+            "peer": "127.0.0.1",
+        }
+    ]
     assert await admin.ask("POST", "/admin/adopt", {"installation": "a"}) == (status, reported)
     assert await admin.ask("POST", "/admin/circuits/gpu/close") == (status, reported)
 
