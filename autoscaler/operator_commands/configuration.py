@@ -28,7 +28,7 @@ def plan(
     The running controller plans with the changed file: what it would launch, terminate and leave waiting. It
     changes nothing, and reads no file that the changed one names.
     """
-    from autoscaler.operator_commands import pages
+    from autoscaler.operator_commands.preview import print_preview
 
     content = _content(against)
     with connected(config, url, token_file) as client, _problems_of(str(against)):
@@ -36,7 +36,7 @@ def plan(
     if as_json:
         print_json(found)
     else:
-        pages.print_preview(found)
+        print_preview(found)
 
 
 def reload(
