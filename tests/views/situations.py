@@ -14,6 +14,7 @@ from autoscaler.model.catalogue import Catalogue, Limits
 from autoscaler.model.identifiers import Instant, JobId, Seconds, SkuName
 from autoscaler.model.launch_requests import LaunchRequest
 from autoscaler.model.operators import OperatorName
+from autoscaler.model.unmatched import Unmatched
 from autoscaler.model.waiting import WaitCode
 from autoscaler.simulator.world.schedule import REPOSITORY, Fault, JobArrival, Schedule
 from autoscaler.simulator.world.setting import Setting
@@ -73,7 +74,7 @@ class Situation:
         assert found is not None
         return found
 
-    def code(self, number: int = 1) -> WaitCode | None:
+    def code(self, number: int = 1) -> WaitCode | Unmatched | None:
         """Return why a job waits, or None if it does not."""
         view = self.explained(number).job
         assert view is not None
