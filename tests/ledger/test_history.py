@@ -62,7 +62,7 @@ def test_the_history_shows_a_launch_from_request_to_ready() -> None:
         (5.0, "machine", "c0", "booted", ""),
         (5.0, "machine", "c0", "attested", ""),
         (6.0, "machine", "c0", "stage", "drivers"),
-        (7.0, "machine", "c0", "ready", "8 GPUs"),
+        (7.0, "machine", "c0", "ready", "checks passed: 8 GPUs"),
     ]
 
 

@@ -152,7 +152,7 @@ def test_a_machine_becomes_ready_when_its_health_checks_pass() -> None:
     assert (machine.state, machine.progress.ready_at, machine.reason) == (
         MachineState.READY,
         START + 30,
-        "4 checks",
+        "checks passed: 4 checks",
     )
     assert (machine.due, machine.work.last_seen) == (START + 330.0, START + 30)
 
