@@ -24,7 +24,7 @@ from autoscaler.model.machines import (
     TerminationReason,
 )
 from autoscaler.simulator.world.fault_schedule import FaultSchedule
-from autoscaler.simulator.world.instances import Instance, MachineActivity
+from autoscaler.simulator.world.instances import POWERED_OFF, Instance, MachineActivity
 from autoscaler.simulator.world.invariants import (
     LAUNCHED_WITHIN,
     NO_HOLD_LEFT,
@@ -392,6 +392,22 @@ def test_more_machines_than_requested_are_a_violation() -> None:
     assert invariants.violations == [
         "a slot filled twice: launch request c-1 has a machine too many"
     ]
+
+
+@pytest.mark.parametrize("rewound", [False, True])
+def test_a_second_pod_for_a_slot_whose_pod_has_served_is_a_violation(rewound: bool) -> None:
+    """Unless the store was restored: it does not know that the pod has served. Found by cluster seed 100570."""
+    invariants = stored(request(1))
+    first, second = instance(1), instance(2)
+    first.slot = second.slot = "gpus/ci-1-0"
+    invariants.began(first)
+    first.reason = POWERED_OFF
+    invariants.ended(first)
+    if rewound:
+        invariants.rewound()
+    invariants.began(second)
+    said = "a slot filled twice: there is another pod gpus/ci-1-0"
+    assert invariants.violations == ([] if rewound else [said])
 
 
 def test_a_rerun_of_a_job_whose_machine_was_not_reclaimed_is_a_violation() -> None:

@@ -101,6 +101,10 @@ class Invariants:
         if instance.slot and instance.reason == POWERED_OFF:
             self._served.add(instance.slot)
 
+    def rewound(self) -> None:
+        """Forget which pods ended. A restored store does not know it, and its requests may be repeated."""
+        self._served.clear()
+
     def _begin_slot(self, instance: Instance) -> None:
         """Check that a slot has one pod at a time, and none after a pod of it ended by itself."""
         others = [one for one in self._running if one.slot == instance.slot and one is not instance]

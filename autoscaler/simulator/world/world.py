@@ -179,6 +179,7 @@ class SimulatedWorld:
         known = {job.id for job in self.store.of_kind(Job)}
         self.webhooks.rewind(known)
         self.lists.rewind(known)
+        self.invariants.rewound()
         self._unlisted_since_rewound = {*self.providers, *self.clusters}
         self._rewound_at = _now()
 
