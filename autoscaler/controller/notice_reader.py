@@ -24,8 +24,10 @@ from autoscaler.model.interruptions import NoticeKind
 WAIT: Seconds = 20.0
 """Longest wait of one request that SQS allows (real seconds)."""
 
-PAUSES = Backoff(5.0, 300.0)
-"""Pause after a failed read."""
+PAUSES = Backoff(5.0, 30.0)
+"""Pause after a failed read. Short, because AWS warns two minutes before it takes a spot instance (EC2 User
+Guide, "Spot Instance interruption notices"), and because a pod's notice that was not read is only in memory.
+"""
 
 POISON = "poison"
 OTHER = "other"

@@ -357,7 +357,8 @@ def test_a_failing_notice_queue_is_read_with_backoff() -> None:
         task.cancel()
         gaps = [b - a for a, b in zip(queue.asked_at, queue.asked_at[1:], strict=False)]
         assert gaps[:3] == [PAUSES.first, 2 * PAUSES.first, 4 * PAUSES.first]
-        assert max(gaps) == PAUSES.longest
+        # EC2 warns two minutes before it takes a spot instance.
+        assert max(gaps) == PAUSES.longest < 120.0
         assert gaps[-1] == WAIT
 
     scenario()
