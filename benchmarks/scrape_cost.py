@@ -26,7 +26,7 @@ from autoscaler.model.jobs import Admission
 from autoscaler.model.machines import ExitReason, TerminationReason
 from autoscaler.observability.metrics import CONCLUSIONS, PrometheusTelemetry
 from autoscaler.planner.planner import plan
-from autoscaler.server.health import PIECE_PAUSE, joined
+from autoscaler.server.health import joined
 from autoscaler.views.holds import offerings_on_hold
 from benchmarks.crowded_fleet import EAST, NOW, Crowd, crowded
 
@@ -117,7 +117,7 @@ async def _lag(telemetry: PrometheusTelemetry) -> float:
 
 async def _scrape(telemetry: PrometheusTelemetry) -> None:
     for _ in range(20):
-        await asyncio.to_thread(joined, telemetry.render(), lambda: time.sleep(PIECE_PAUSE))
+        await asyncio.to_thread(joined, telemetry.render())
 
 
 def _cheapest(work: Callable[[], object]) -> float:

@@ -45,11 +45,14 @@ script (about_PowerShell_exe)."""
 
 
 def run_boot_script(host: Host, clock: Clock) -> None:
-    """Run the boot script of a Windows machine at its first boot. Write its status and seconds to a file."""
-    if not WINDOWS or os.path.exists(status_file(host)):
-        return
-    script = WINDOWS_BOOT_SCRIPT + ".ps1"
-    if not os.path.exists(script):
+    """Run the boot script of a Windows machine at its first boot."""
+    if WINDOWS:
+        run_once(WINDOWS_BOOT_SCRIPT + ".ps1", host, clock)
+
+
+def run_once(script: str, host: Host, clock: Clock) -> None:
+    """Run a PowerShell script if it is there and has no status yet. Write its status and seconds to a file."""
+    if os.path.exists(status_file(host)) or not os.path.exists(script):
         return
     _write_status(host, INTERRUPTED, 0.0)
     log_line("running the boot script")

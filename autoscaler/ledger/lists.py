@@ -45,6 +45,9 @@ from autoscaler.model.unverified import UnverifiedReason
 ABSENT = "not listed any more"
 ABSENCE_CONFIRMED_AFTER: Seconds = 60.0
 
+_MOST_WORDS = 500
+"""Characters kept of what a provider says of a machine."""
+
 _EXPECTED_TO_LEAVE = frozenset({MachineState.TERMINATING, MachineState.EXITED, MachineState.FAILED})
 _NOT_YET_UP = frozenset({MachineState.LAUNCHED, MachineState.BOOTED})
 
@@ -125,17 +128,17 @@ def _see_that_it_stays(state: LedgerState, machine: Machine, listed: ListedMachi
     ):
         return
     said = f"{listed.state or 'listed'}, {listed.reason}" if listed.reason else listed.state
-    if not listed.terminated and said[:500] != machine.termination.provider_state:
+    if not listed.terminated and said[:_MOST_WORDS] != machine.termination.provider_state:
         with state.changing(machine):
-            machine.termination.provider_state = said[:500]
+            machine.termination.provider_state = said[:_MOST_WORDS]
 
 
 def _see_what_it_waits_for(state: LedgerState, machine: Machine, listed: ListedMachine) -> None:
     """Store what the provider says of a machine whose agent has not reported yet."""
     starts = machine.state is MachineState.LAUNCHED and machine.work.last_seen is None
-    if starts and listed.reason[:500] != machine.progress.stage:
+    if starts and listed.reason[:_MOST_WORDS] != machine.progress.stage:
         with state.changing(machine):
-            machine.progress.stage = listed.reason[:500]
+            machine.progress.stage = listed.reason[:_MOST_WORDS]
 
 
 def _ended_by_itself(

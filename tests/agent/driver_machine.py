@@ -1,8 +1,10 @@
 """A machine without hardware, for tests of the driver's installation: scripted programs, files in memory."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import ModuleType
 from typing import Any
+
+import pytest
 
 from lab.machines.gpus import nvidia_gpu, nvidia_log
 
@@ -123,3 +125,10 @@ class FakeMachine:
 
     def free(self) -> float:
         return float(self.space)
+
+
+def refusal(agent: ModuleType, plan: Mapping[str, Any]) -> tuple[str, str]:
+    """Return the failed check and its detail for a plan that the agent does not accept."""
+    with pytest.raises(agent.DriverFailure) as refused:
+        agent.read_driver_plan(plan)
+    return refused.value.name, str(refused.value)

@@ -10,7 +10,14 @@ from typing import Any
 import pytest
 
 from lab.machines.gpus import AmdGpu, rocminfo
-from tests.agent.driver_machine import HEADER, KERNEL, SHA256, FakeMachine, define_release
+from tests.agent.driver_machine import (
+    HEADER,
+    KERNEL,
+    SHA256,
+    FakeMachine,
+    define_release,
+    refusal,
+)
 
 LOADED = "/sys/module/amdgpu/version"
 PACKAGE = "1:6.16.13.30300300-2327507.24.04"
@@ -94,9 +101,7 @@ def test_after_a_reboot_nothing_is_installed(agent: ModuleType) -> None:
 def test_a_plan_with_a_null_installs_nothing(
     agent: ModuleType, changed: dict[str, Any], detail: str
 ) -> None:
-    with pytest.raises(agent.DriverFailure) as refused:
-        agent.read_driver_plan({**PLAN, **changed})
-    assert (refused.value.name, str(refused.value)) == ("driver_plan", detail)
+    assert refusal(agent, {**PLAN, **changed}) == ("driver_plan", detail)
 
 
 def test_newer_versions_of_amd_smi_answer_with_an_object(agent: ModuleType) -> None:

@@ -141,15 +141,15 @@ def test_the_detail_has_the_end_of_a_long_log(agent: ModuleType, tmp_path: Path)
     assert detail.isprintable()
 
 
-def test_a_windows_machine_on_which_powershell_does_not_start_reports_it(
-    agent: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_a_script_without_powershell_to_run_it_is_reported(
+    agent: ModuleType, tmp_path: Path
 ) -> None:
-    """tests/windows runs scripts that start."""
-    monkeypatch.setattr(agent, "WINDOWS", True)
-    monkeypatch.setattr(agent, "WINDOWS_BOOT_SCRIPT", str(tmp_path / "boot-script"))
-    monkeypatch.setenv("PATH", str(tmp_path))
-    (tmp_path / "boot-script.ps1").write_text("exit 0\r\n")
-    agent.run_boot_script(agent.Host({"root": str(tmp_path)}), VirtualClock())
+    """tests/windows runs scripts that start. This host has no folder `C:\\`, so that this one does not."""
+    for folder in ("etc/runner-agent", "var/log"):
+        (tmp_path / folder).mkdir(parents=True)
+    script = tmp_path / "boot-script.ps1"
+    script.write_text("exit 0\r\n")
+    agent.run_once(str(script), agent.Host({"root": str(tmp_path)}), VirtualClock())
     assert checked(agent, tmp_path) == (False, "did not start after 0 s: it printed nothing")
 
 
