@@ -1,7 +1,7 @@
 """Reads providers' notices from their queues, records them, and then deletes them from the queue.
 
 A message that cannot be parsed is logged, counted and deleted. A message that could not be applied
-is received again, a limited number of times.
+is received again later, and does not delay others: each may say that a provider takes a machine.
 """
 
 from collections.abc import Mapping, Sequence
@@ -25,8 +25,8 @@ WAIT: Seconds = 20.0
 """Longest wait of one request that SQS allows (real seconds)."""
 
 PAUSES = Backoff(5.0, 30.0)
-"""Pause after a failed read. Short, because AWS warns two minutes before it takes a spot instance (EC2 User
-Guide, "Spot Instance interruption notices"), and because a pod's notice that was not read is only in memory.
+"""Pause after a queue could not be read. Short, because AWS warns two minutes before it takes a spot instance
+(EC2 User Guide, "Spot Instance interruption notices").
 """
 
 POISON = "poison"
@@ -90,20 +90,17 @@ class NoticeReader:
             for message, one in zip(messages, notices, strict=True)
             if one is not None and one.kind is NoticeKind.STATE_CHANGE
         }
+        try:
+            await self._read_machines(name, queue, parsed)
+        except (ProviderError, OutcomeUnknownError) as error:
+            # State changes are received again. The other notices are recorded: delete their messages.
+            _log.warning("noticed_machines_not_read", provider=name, error=str(error))
+        else:
+            waiting.clear()
         done = [message.receipt for message in messages if message.receipt not in waiting]
-        if waiting:
-            try:
-                await self._read_machines(name, queue, parsed)
-            except (ProviderError, OutcomeUnknownError):
-                # The other notices are recorded: delete their messages. State changes are received again.
-                await self._settle(queue, done)
-                raise
-        await self._settle(queue, [message.receipt for message in messages])
+        if done:
+            await queue.settle(done)
         return len(messages)
-
-    async def _settle(self, queue: NoticeQueue, receipts: Sequence[str]) -> None:
-        if receipts:
-            await queue.settle(receipts)
 
     def _parsed(self, name: ProviderName, message: Message) -> Notice | None:
         kind = message.notice.kind if message.notice is not None else OTHER

@@ -14,8 +14,9 @@ from autoscaler.model.failures import FailureClass, FailureScope
 from autoscaler.model.identifiers import ProviderMachineId
 from autoscaler.model.interruptions import NoticeKind
 from autoscaler.providers.kubernetes.answers import identity
-from autoscaler.providers.kubernetes.notices import AT_ONCE, PodNotices
+from autoscaler.providers.kubernetes.notices import AGAIN_AFTER, AT_ONCE, PodNotices
 from autoscaler.providers.kubernetes.watch import Change
+from tests.controller.virtual_time import on_virtual_time
 from tests.patience import PATIENCE
 from tests.providers.doubles import ManualClock
 from tests.providers.kubernetes_pods import make_pod, make_settings
@@ -209,6 +210,24 @@ async def test_unsettled_notices_follow_new_ones_one_at_a_time() -> None:
     await notices.close()
     names = [identity(pod).machine for pod in pods]
     assert received_machines == [names[:10], names[10:], [names[0]], [names[1]]]
+
+
+@on_virtual_time
+async def test_an_unsettled_notice_is_received_again_after_a_pause_or_at_once_after_a_success() -> None:
+    """Its reader does not pause: a new notice is more urgent than the failed read of a machine."""
+    pods = [failed_pod(number) for number in range(3)]
+    notices = PodNotices(RemovedPod(*pods), make_settings(), ManualClock())
+    loop, times, received = asyncio.get_running_loop(), [], []
+    for settled in (False, False, True, False):
+        begun = loop.time()
+        found = await notices.receive(20.0)
+        times.append(loop.time() - begun)
+        received.append([one.receipt for one in found])
+        if settled:
+            await notices.settle(received[-1])
+    await notices.close()
+    assert received == [["1", "2", "3"], ["1"], ["2"], ["3"]]
+    assert times == [0.0, AGAIN_AFTER, AGAIN_AFTER, 0.0]
 
 
 @pytest.mark.asyncio

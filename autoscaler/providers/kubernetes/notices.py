@@ -40,6 +40,9 @@ AT_ONCE = 10
 MOST_REMOVED = 5000
 """Ended or removed pods that are remembered, the last ones. Others are missing in two complete lists."""
 
+AGAIN_AFTER: Seconds = 5.0
+"""How long an unsettled message is not received again, if no new one arrives (real seconds)."""
+
 MOST_UNSETTLED = 5000
 """Unsettled messages that are remembered, those received last."""
 
@@ -59,23 +62,28 @@ class PodNotices:
         self._announced: dict[ProviderMachineId, Notice] = {}
         self._background: Background[Notice] = Background(self._notices)
         self._unsettled: dict[str, Message] = {}
+        self._received: tuple[str, ...] = ()
         self._numbers = 0
 
     async def receive(self, wait: Seconds) -> tuple[Message, ...]:
         """Return up to ten new messages, or else one that was not settled (see `NoticeQueue`).
 
-        Waits up to `wait` seconds for the first. An unsettled message is received again at once: its reader
-        pauses after a failure. It comes alone, because one failed read fails the reads of all machines that
-        were received together.
+        Waits up to `wait` seconds for the first. An unsettled message comes alone, because one failed read
+        fails the reads of all machines that were received together.
         """
+        if any(receipt in self._unsettled for receipt in self._received):
+            wait = min(wait, AGAIN_AFTER)
+        elif self._unsettled:
+            wait = 0.0
         found = []
-        for notice in await self._background.take(AT_ONCE, 0.0 if self._unsettled else wait):
+        for notice in await self._background.take(AT_ONCE, wait):
             self._numbers += 1
             found.append(Message(str(self._numbers), str(self._numbers), notice))
         found = found or list(self._unsettled.values())[:1]
         for message in found:
             self._unsettled.pop(message.receipt, None)
             self._unsettled[message.receipt] = message
+        self._received = tuple(message.receipt for message in found)
         while len(self._unsettled) > MOST_UNSETTLED:
             del self._unsettled[next(iter(self._unsettled))]
         return tuple(found)
