@@ -226,8 +226,9 @@ def _launch(ledger: Ledger, sku: Sku, name: str, count: int, at: Instant) -> Non
     keys = tuple(offering.key for offering in option.offerings)
     kind = option.capacity_types[0]
     call = LaunchRequestId(name)
+    token, why = f"token-{name}", "for 1 waiting job"
     ledger.apply(
-        e.LaunchRequestRecorded(at, call, sku.name, EAST, 0, kind, keys, slots, f"token-{name}")
+        e.LaunchRequestRecorded(at, call, sku.name, EAST, 0, kind, keys, slots, token, why)
     )
     ledger.apply(e.LaunchRequestPrepared(at, call, "{}"))
     ledger.apply(e.LaunchRequestSent(at, call))

@@ -159,6 +159,7 @@ class Executor:
                 intent.offerings,
                 slots,
                 self._ids.token(),
+                intent.reason,
             )
         )
         return self._launcher.launch(request)

@@ -67,11 +67,11 @@ def on_launch_request_recorded(state: LedgerState, event: LaunchRequestRecorded)
     )
     state.add(request)
     spend(state, request.provider, event.at, 1, len(request.slots))
-    state.note(request, event.at, "recorded", f"{len(event.slots)} x {event.sku}")
+    state.note(request, event.at, "recorded", f"{len(event.slots)} x {event.sku} {event.reason}")
     for slot, machine_id in enumerate(event.slots):
         machine = new_slot(request, machine_id, slot, event.at, dollars, quota_usage)
         state.add(machine)
-        state.note(machine, event.at, "requested", f"launch request {request.id}")
+        state.note(machine, event.at, "requested", f"launch request {request.id} {event.reason}")
 
 
 def on_launch_request_prepared(state: LedgerState, event: LaunchRequestPrepared) -> None:

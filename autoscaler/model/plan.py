@@ -22,7 +22,7 @@ from autoscaler.model.waiting import Waiting
 class Launch:
     """Send one launch request for `count` machines of `sku`.
 
-    The provider may choose any of `offerings` (keys, in order of preference).
+    The provider may choose any of `offerings` (keys, in order of preference). `reason` is text for operators.
     """
 
     sku: SkuName
@@ -31,6 +31,7 @@ class Launch:
     capacity_type: CapacityType
     offerings: tuple[str, ...]
     count: int
+    reason: str
 
 
 @dataclass(frozen=True, slots=True)

@@ -114,6 +114,7 @@ def _scale_up_until_matched(
         if not step.placed:
             return total, matching
         total.placed.update(step.placed)
+        total.for_minimums.update(step.for_minimums)
         for placement, count in step.placed.items():
             supply.by_pool[pool_of(SupplyKind.UNSENT, placement.sku)] += count
         # Fair shares match jobs in another order than that in which machines are launched for them.

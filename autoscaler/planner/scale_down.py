@@ -60,6 +60,7 @@ class Cutback:
                     launch_request.capacity_type,
                     launch_request.offerings,
                     left,
+                    f"instead of {launch_request.id}, which asked for {counted(self.drop, 'machine')} too many",
                 )
             )
         return found

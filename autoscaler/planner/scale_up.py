@@ -14,6 +14,7 @@ from autoscaler.model.fleet import Fleet
 from autoscaler.model.identifiers import Instant, SkuName
 from autoscaler.model.plan import Launch
 from autoscaler.model.waiting import WaitCode, WaitReason
+from autoscaler.model.wording import counted
 from autoscaler.planner.classes import Classes
 from autoscaler.planner.matching import Matching, ready_minimum_class
 from autoscaler.planner.placement import Headroom, Placement
@@ -30,10 +31,12 @@ _REGISTRATION_RATE = WaitReason(
 class ScaleUp:
     """The result: machines by placement, what they serve by class, and why the others wait.
 
-    `overtaken`: a machine was placed although an older job got none.
+    `for_minimums` has those of `placed` that ready minimums miss. `overtaken`: a machine was placed although an
+    older job got none.
     """
 
     placed: Counter[Placement] = field(default_factory=Counter)
+    for_minimums: Counter[Placement] = field(default_factory=Counter)
     launched: Counter[DemandClass] = field(default_factory=Counter)
     blocked: dict[DemandClass, tuple[WaitReason, ...]] = field(default_factory=dict)
     overtaken: bool = False
@@ -44,8 +47,10 @@ class ScaleUp:
         for placement, count in self.placed.items():
             largest = catalogue.largest_request(placement.provider)
             keys = tuple(offering.key for offering in placement.offerings)
+            jobs = count - self.for_minimums[placement]
             while count > 0:
                 size = min(count, largest)
+                of_jobs = min(size, jobs)
                 requests.append(
                     Launch(
                         placement.sku,
@@ -54,10 +59,18 @@ class ScaleUp:
                         placement.capacity_type,
                         keys,
                         size,
+                        _reason(of_jobs, size - of_jobs),
                     )
                 )
-                count -= size
+                count, jobs = count - size, jobs - of_jobs
         return requests
+
+
+def _reason(jobs: int, minimum: int) -> str:
+    if not jobs:
+        return "for the ready minimum"
+    ready = f" and {minimum} of the ready minimum" if minimum else ""
+    return f"for {counted(jobs, 'waiting job')}{ready}"
 
 
 @dataclass(slots=True)
@@ -139,10 +152,12 @@ def scale_up(
     jobs.run()
     for name, count in jobs.takers(minimums).items():
         placer.place_several(fleet.catalogue.skus[name], count)
+    for_jobs = result.placed.copy()
     for name, missing in minimums.items():
         count = placer.place_several(fleet.catalogue.skus[name], missing)
         if count:
             result.launched[ready_minimum_class(name)] = count
+    result.for_minimums = result.placed - for_jobs
     result.overtaken = jobs.first_refusal is not None and placer.machines > jobs.first_refusal
     return result
 

@@ -30,13 +30,17 @@ STATE = NoticeKind.STATE_CHANGE
 
 @dataclass
 class FakeQueue:
-    """A queue that returns each message until it is deleted. `script` has outcomes to use instead."""
+    """A queue that returns each message until it is deleted. `script` has outcomes to use instead.
+
+    `newer` is a message that arrives while `shown` fails.
+    """
 
     world: World
     store: FakeStore
     waiting: dict[str, Message] = field(default_factory=dict)
     script: deque[Exception] = field(default_factory=deque)
     shows: deque[Exception] = field(default_factory=deque)
+    newer: Message | None = None
     asked_at: list[float] = field(default_factory=list)
     looked_at: list[tuple[ProviderMachineId, ...]] = field(default_factory=list)
     settled: list[str] = field(default_factory=list)
@@ -62,6 +66,9 @@ class FakeQueue:
     async def shown(self, machines: Sequence[ProviderMachineId]) -> tuple[ListedMachine, ...]:
         self.looked_at.append(tuple(machines))
         if self.shows:
+            if self.newer is not None:
+                # Those received are hidden for their visibility timeout.
+                self.waiting = {self.newer.receipt: self.newer}
             raise self.shows.popleft()
         pages = [page async for page in self.world.east.machines()]
         return tuple(one for page in pages for one in page if one.provider_id in machines)
@@ -328,15 +335,11 @@ def test_an_interruption_that_arrives_after_a_failed_description_is_recorded_at_
         reader, queue = attend(controller)
         machine = controller.only_machine()
         assert machine.placement.provider_id is not None
-        changed = said(STATE, machine.placement.provider_id, receipt="state")
-        queue.put(changed)
+        queue.put(said(STATE, machine.placement.provider_id, receipt="state"))
         queue.shows.append(OutcomeUnknownError("no answer"))
         (read_repeatedly,) = reader.tasks
         task = asyncio.ensure_future(read_repeatedly())
-        while not queue.looked_at:
-            await asyncio.sleep(0.0)
-        queue.waiting.clear()  # hidden until its visibility timeout
-        queue.put(said(SPOT, machine.placement.provider_id, receipt="spot"))
+        queue.newer = said(SPOT, machine.placement.provider_id, receipt="spot")
         await asyncio.sleep(1.0)
         task.cancel()
         assert machine.interruption.kind is SPOT

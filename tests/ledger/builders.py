@@ -33,6 +33,9 @@ from autoscaler.planner.planner import plan
 from tests.planner.fleets import EAST, apply_plan, catalogue, launched, next_name
 
 START = 1000.0
+WHY = "for 1 waiting job"
+"""Why the launch requests of `World.record` were made, according to their events."""
+
 ALICE = OperatorName("alice")
 GPU = SkuName("gpu")
 GPU_CLASS = DemandClass("org:acme", "Default", ("gpu",), (GPU,))
@@ -140,6 +143,7 @@ class World:
             self.keys(sku),
             ids,
             f"token-{name}",
+            WHY,
         )
         return ids
 

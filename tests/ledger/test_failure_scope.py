@@ -13,7 +13,7 @@ from autoscaler.model.failures import FailureClass, FailureScope
 from autoscaler.model.interruptions import NoticeKind
 from autoscaler.model.machines import MachineState
 from autoscaler.model.plan import Launch
-from tests.ledger.builders import World, failure, listed
+from tests.ledger.builders import WHY, World, failure, listed
 from tests.planner.fleets import EAST, catalogue, offering, sku
 
 SPOT, ON_DEMAND = CapacityType.SPOT, CapacityType.ON_DEMAND
@@ -140,7 +140,7 @@ def test_a_machine_requested_before_its_offering_failed_does_not_end_the_hold() 
 
 def _call(name: str) -> tuple[object, ...]:
     keys = tuple(one.key for one in BOTH if one.capacity_type is SPOT)
-    return name, "gpu", EAST, 0, SPOT, keys, (f"{name}-0",), f"token-{name}"
+    return name, "gpu", EAST, 0, SPOT, keys, (f"{name}-0",), f"token-{name}", WHY
 
 
 @pytest.mark.parametrize("stage", ["launched", "booted"])

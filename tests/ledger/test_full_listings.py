@@ -11,7 +11,7 @@ from autoscaler.model.identifiers import LaunchRequestId
 from autoscaler.model.launch_requests import LaunchRequestState
 from autoscaler.model.machines import MachineState
 from autoscaler.model.plan import Terminate
-from tests.ledger.builders import START, World, listed
+from tests.ledger.builders import START, WHY, World, listed
 
 
 def unknown(slots: int = 1, *, repeated_after: float | None = None) -> World:
@@ -237,7 +237,7 @@ def test_the_history_shows_each_step_of_a_launch_request() -> None:
         if r.kind == "launch_request"
     ]
     assert rows == [
-        ("recorded", "2 x gpu"),
+        ("recorded", f"2 x gpu {WHY}"),
         ("sent", "attempt 1"),
         ("unknown", "timed out"),
         ("sent", "attempt 2"),

@@ -12,7 +12,7 @@ from autoscaler.model.failures import FailureClass
 from autoscaler.model.identifiers import LaunchRequestId, MachineId
 from autoscaler.model.jobs import JobState
 from autoscaler.model.machines import TerminationReason
-from tests.ledger.builders import START, World, listed
+from tests.ledger.builders import START, WHY, World, listed
 
 NAME = "ci-0badcafe-c0-1"
 Row = tuple[float, str, str, str, str]
@@ -52,9 +52,9 @@ def test_the_history_shows_a_launch_from_request_to_ready() -> None:
     )
     fewer = "the provider launched fewer machines and gave no reason"
     assert rows == [
-        (1.0, "launch_request", "c", "recorded", "2 x gpu"),
-        (1.0, "machine", "c0", "requested", "launch request c"),
-        (1.0, "machine", "c1", "requested", "launch request c"),
+        (1.0, "launch_request", "c", "recorded", f"2 x gpu {WHY}"),
+        (1.0, "machine", "c0", "requested", f"launch request c {WHY}"),
+        (1.0, "machine", "c1", "requested", f"launch request c {WHY}"),
         (3.0, "launch_request", "c", "sent", "attempt 1"),
         (4.0, "machine", "c0", "launched", "i-1"),
         (4.0, "machine", "c1", "failed", fewer),

@@ -124,6 +124,7 @@ def _facts(ledger: Ledger, intent: Intent, now: float, name: str) -> list[e.Even
                     intent.offerings,
                     slots,
                     f"token-{name}",
+                    intent.reason,
                 )
             ]
         case ResendLaunchRequest(call):

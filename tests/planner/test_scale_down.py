@@ -166,6 +166,10 @@ def test_a_machine_is_terminated_once_whatever_the_reasons() -> None:
     assert world.machine("a0").termination.reason is TerminationReason.MAX_AGE
 
 
+def launch(world: World, count: int, reason: str) -> Launch:
+    return Launch(GPU, EAST, 0, CapacityType.ON_DEMAND, world.keys(), count, reason)
+
+
 def cut(world: World) -> list[CancelLaunchRequest | Launch]:
     return [i for i in world.plan().intents if isinstance(i, CancelLaunchRequest | Launch)]
 
@@ -196,7 +200,7 @@ def test_a_launch_request_needed_only_in_part_is_replaced_by_a_smaller_one() -> 
     world.completes(2)
     assert cut(world) == [
         CancelLaunchRequest(LaunchRequestId("c"), "no longer needed: 1 of 3 machines"),
-        Launch(GPU, EAST, 0, CapacityType.ON_DEMAND, world.keys(), 2),
+        launch(world, 2, "instead of c, which asked for 1 machine too many"),
     ]
     world.carry_out()
     assert world.plan().intents == ()
@@ -216,7 +220,7 @@ def test_the_newest_launch_requests_are_reduced_first() -> None:
         CancelLaunchRequest(LaunchRequestId("d"), "no longer needed: 1 of 1 machine"),
         CancelLaunchRequest(LaunchRequestId("b"), "no longer needed: 1 of 1 machine"),
         CancelLaunchRequest(LaunchRequestId("a"), "no longer needed: 1 of 2 machines"),
-        Launch(GPU, EAST, 0, CapacityType.ON_DEMAND, world.keys(), 1),
+        launch(world, 1, "instead of a, which asked for 1 machine too many"),
     ]
 
 

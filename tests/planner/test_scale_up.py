@@ -1,5 +1,7 @@
 """Launches: one machine for each job without supply, then the ready minimum."""
 
+from dataclasses import replace
+
 import pytest
 
 from autoscaler.model import events as e
@@ -205,6 +207,33 @@ def test_the_ready_minimum_is_demand_after_every_job() -> None:
     world.queue(1)
     assert [type(intent) for intent in world.plan().intents] == [Assign, Launch]
     assert counts(world) == {"gpu": 1}
+
+
+@pytest.mark.parametrize(
+    ("jobs", "minimum", "largest", "reasons"),
+    [
+        (3, 0, 9, ["for 3 waiting jobs"]),
+        (0, 2, 9, ["for the ready minimum"]),
+        (1, 2, 9, ["for 1 waiting job and 2 of the ready minimum"]),
+        (
+            3,
+            2,
+            2,
+            [
+                "for 2 waiting jobs",
+                "for 1 waiting job and 1 of the ready minimum",
+                "for the ready minimum",
+            ],
+        ),
+    ],
+)
+def test_a_launch_says_what_its_machines_are_for(
+    jobs: int, minimum: int, largest: int, reasons: list[str]
+) -> None:
+    known = catalogue(sku(idle=IdlePolicy(minimum=minimum)))
+    world = World(replace(known, largest_requests={EAST: largest}))
+    world.queue(*range(1, 1 + jobs))
+    assert [launch.reason for launch in world.intents(Launch)] == reasons
 
 
 def test_booting_machines_count_for_the_minimum() -> None:

@@ -213,7 +213,9 @@ async def test_unsettled_notices_follow_new_ones_one_at_a_time() -> None:
 
 
 @on_virtual_time
-async def test_an_unsettled_notice_is_received_again_after_a_pause_or_at_once_after_a_success() -> None:
+async def test_an_unsettled_notice_is_received_again_after_a_pause_or_at_once_after_a_success() -> (
+    None
+):
     """Its reader does not pause: a new notice is more urgent than the failed read of a machine."""
     pods = [failed_pod(number) for number in range(3)]
     notices = PodNotices(RemovedPod(*pods), make_settings(), ManualClock())

@@ -17,7 +17,10 @@ from autoscaler.model.identifiers import (
 
 @dataclass(frozen=True, slots=True)
 class LaunchRequestRecorded(Event):
-    """The controller decided to send a launch request. Its slots count against limits from now on."""
+    """The controller decided to send a launch request. Its slots count against limits from now on.
+
+    `reason` says for what it launches the machines.
+    """
 
     launch_request: LaunchRequestId
     sku: SkuName
@@ -27,6 +30,7 @@ class LaunchRequestRecorded(Event):
     offerings: tuple[str, ...]
     slots: tuple[MachineId, ...]
     token: str
+    reason: str
 
 
 @dataclass(frozen=True, slots=True)
