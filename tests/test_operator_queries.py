@@ -155,9 +155,37 @@ def test_labels_are_explained_for_a_repository(waiting: Controller) -> None:
     bad = waiting.run("explain", "gpuu", "--repository", "acme/widgets").stdout
     said = "no SKU has all of the labels gpuu; the label gpuu is close to gpu, which exists; "
     assert f"{said}the nearest SKU is gpu." in bad
-    incomplete = waiting.run("explain", "gpu")
-    assert incomplete.exit_code == 2
-    assert "--repository" in incomplete.stderr
+
+
+def test_labels_are_explained_without_a_repository(waiting: Controller) -> None:
+    good, hint, *_ = waiting.run("explain", "gpu").stdout.splitlines()
+    assert good == "A job with the labels gpu runs on: gpu."
+    assert hint.startswith("Give --repository OWNER/NAME to see whether github.scopes and access")
+    (bad,) = waiting.run("explain", "gpuu").stdout.splitlines()
+    assert "the label gpuu is close to gpu" in bad
+
+
+def test_queued_jobs_that_no_sku_serves_are_listed_apart(waiting: Controller) -> None:
+    assert waiting.run("jobs", "--unmatched").stderr == "a SKU serves each queued job\n"
+    assert "no SKU serves" not in waiting.run("status").stdout
+    world = waiting.asked.world
+    world.queue(7, 8, labels=("gpuu", "self-hosted"))
+    said = "no SKU serves 2 queued jobs more (labels 2): `autoscaler jobs --unmatched` lists them"
+    assert waiting.run("status").stdout.splitlines()[2] == said
+    heads, first, second = waiting.run("jobs", "--unmatched").stdout.splitlines()
+    assert heads.split() == ["job", "labels", "waits", "why", "repository", "name"]
+    assert first.split() == ["7", "gpuu,", "self-hosted", "0s", "labels", "acme/widgets"]
+    assert second.split()[0] == "8"
+    assert "gpuu" not in waiting.run("jobs").stdout
+
+
+@pytest.mark.parametrize("other", [["--running"], ["--sku", "gpu"]])
+def test_jobs_without_a_sku_are_not_chosen_by_state_or_sku(
+    waiting: Controller, other: list[str]
+) -> None:
+    refused = waiting.run("jobs", "--unmatched", *other)
+    assert refused.exit_code == 2
+    assert f"cannot be used with {other[0]}" in refused.stderr
 
 
 def test_a_job_that_no_sku_serves_waits_with_the_reason(waiting: Controller) -> None:

@@ -1,18 +1,10 @@
 """What is wrong with the fleet, for the first lines of the console: each fault with its runbook."""
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
-from autoscaler.model.identifiers import Seconds
-from autoscaler.model.operator_holds import HoldKind
-from autoscaler.model.wait_objectives import objective_of
-from autoscaler.views.overview import Overview, Starts, total
-from autoscaler.views.status import StatusView, Trouble
-from autoscaler.views.times import duration
-from autoscaler.views.waits import in_short
-
-LONG_WAIT: Seconds = 7200.0
-"""A job that waits for longer is a fault even if a machine is on its way, as for the alert JobWaitsForHours."""
+from autoscaler.views.overview import Overview
+from autoscaler.views.starts import Starts, total
+from autoscaler.views.status import Trouble
 
 RUNBOOK_OF = {
     "max_machines": "LimitReached",
@@ -112,13 +104,9 @@ class Fault:
 
 
 def faults(overview: Overview) -> tuple[Fault, ...]:
-    """Return what is wrong, in the order of the fleet's status, then long waits and slow starts.
-
-    What an operator decided comes last: it hides no other fault from the headline.
-    """
+    """Return what is wrong, in the order of the fleet's status."""
     names = {sku.sku for sku in overview.status.skus}
-    troubles = sorted(_troubles(overview), key=lambda trouble: trouble.code in set(HoldKind))
-    return tuple(_fault(trouble, names) for trouble in troubles)
+    return tuple(_fault(trouble, names) for trouble in overview.status.troubles)
 
 
 def cause_of(code: str) -> str:
@@ -135,38 +123,6 @@ def _fault(trouble: Trouble, skus: set[str]) -> Fault:
         message=trouble.message,
         runbook=RUNBOOK_OF.get(trouble.code, ""),
     )
-
-
-def _troubles(overview: Overview) -> Iterator[Trouble]:
-    status = overview.status
-    yield from status.troubles
-    named = {trouble.about for trouble in status.troubles}
-    yield from _long_waits(status, named)
-    yield from _late_starts(overview, named)
-
-
-def _long_waits(status: StatusView, named: set[str]) -> Iterator[Trouble]:
-    for sku in status.skus:
-        if sku.sku not in named and sku.waiting and (sku.oldest or 0.0) > LONG_WAIT:
-            message = f"a job has waited for {duration(sku.oldest)}: {in_short(sku.reasons)}"
-            yield Trouble("job_waits_for_hours", sku.sku, message)
-
-
-def _late_starts(overview: Overview, named: set[str]) -> Iterator[Trouble]:
-    for sku, starts in sorted(overview.hour.items()):
-        objective = objective_of(overview.objectives, sku)
-        if objective is not None and sku not in named and not starts.meets_target:
-            late = "1 job" if starts.late == 1 else f"{starts.late} jobs"
-            message = (
-                f"{late} of {starts.started} started later than {in_words(objective.seconds)} "
-                "after being queued, in the last hour"
-            )
-            yield Trouble("jobs_start_late", sku, message)
-
-
-def in_words(seconds: int) -> str:
-    """Return the time of an objective, such as `5 minutes`."""
-    return f"{seconds / 60:g} minutes" if seconds > 60 else f"{seconds} seconds"
 
 
 def verdict(overview: Overview, found: tuple[Fault, ...]) -> str:

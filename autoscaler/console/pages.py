@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from autoscaler.console.charts import machines_chart, waiting_chart
-from autoscaler.console.faults import faults, in_words, objective, verdict
+from autoscaler.console.faults import faults, objective, verdict
 from autoscaler.console.links import GitHubPages
 from autoscaler.console.rendering import Frame, Templates
 from autoscaler.console.runbooks import read_runbooks
@@ -21,6 +21,7 @@ from autoscaler.views.overview import Overview
 from autoscaler.views.past import Past
 from autoscaler.views.status import SkuView
 from autoscaler.views.timeline import job_stages, machine_stages
+from autoscaler.views.times import in_words
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +113,7 @@ class Pages:
         return self._templates.render("sku", frame, page=page, sku=page.sku, faults=found)
 
     def jobs(self, found: Sequence[JobView], state: str, sku: str, frame: Frame) -> str:
-        """Return a list of jobs that wait or run."""
+        """Return a list of jobs that wait, run or match no SKU."""
         return self._templates.render("jobs", frame, jobs=found, state=state, sku=sku)
 
     def job(self, page: JobPage, frame: Frame) -> str:

@@ -15,7 +15,8 @@ from autoscaler.model.jobs import Job, JobState
 from autoscaler.model.machines import BOOTING_STATES, MachineState
 from autoscaler.model.wait_objectives import WaitObjective, objective_of
 from autoscaler.views.grid import Commit
-from autoscaler.views.overview import Sample, Starts
+from autoscaler.views.overview import Sample
+from autoscaler.views.starts import Starts
 
 SAMPLE_EVERY: Seconds = 60.0
 SAMPLES = 361

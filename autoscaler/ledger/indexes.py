@@ -71,6 +71,7 @@ class IndexedRecords:
         self.in_progress: Counter[SkuName] = Counter()
         self.disputed: Counter[DemandClass] = Counter()
         self.unadmitted: Counter[tuple[DemandClass, Admission]] = Counter()
+        self.unserved: Any = SortedDict()
         self.unread: dict[int, dict[JobId, Job]] = {}
         self.deregistering: Counter[SkuName] = Counter()
         self.activity = Activity()
@@ -116,6 +117,8 @@ class IndexedRecords:
         if job.run_id is not None and self._is_unread(job):
             self.unread.setdefault(job.run_id, {})[job.id] = job
         if job.demand is None:
+            if job.state is JobState.QUEUED:
+                self.unserved[job.queued_at, job.id] = job
             return
         self.counters.queue(job)
         self.counters.await_approval(job, 1)
@@ -146,6 +149,7 @@ class IndexedRecords:
         self.expiring.pop((job.expires_at, job.id), None)
         self._unindex_unread(job)
         if job.demand is None:
+            self.unserved.pop((job.queued_at, job.id), None)
             return
         self.counters.await_approval(job, -1)
         if job.state is JobState.IN_PROGRESS:

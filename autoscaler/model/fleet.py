@@ -75,6 +75,8 @@ class Fleet:
     """Number of jobs that the controller must read at GitHub before it launches for them."""
     reads: Mapping[JobId, Instant]
     """Jobs to read at GitHub, and when."""
+    unserved: Ordered[JobId, Job]
+    """Queued jobs that no SKU serves, those for GitHub's own runners included, oldest first."""
     machines: Mapping[MachineId, Machine]
     by_state: Mapping[tuple[SkuName, MachineState], Ordered[MachineId, Machine]]
     """Machines by the moment at which they entered the state."""

@@ -41,7 +41,7 @@ _MESSAGES = {
 def why_unmatched(catalogue: Catalogue, repository: str, labels: Iterable[str]) -> Unmatched | None:
     """Return why no SKU serves a job; None if one does, GitHub hosts its runner, or no scope covers it."""
     wanted = normalise_labels(labels)
-    if SELF_HOSTED not in wanted and any(_HOSTED.fullmatch(label) for label in wanted):
+    if are_hosted(wanted):
         return None
     if scope_of(catalogue, repository) is None:
         return None
@@ -49,6 +49,12 @@ def why_unmatched(catalogue: Catalogue, repository: str, labels: Iterable[str]) 
     if not fitting:
         return Unmatched.LABELS
     return None if any(serves(sku, wanted, repository) for sku in fitting) else Unmatched.ACCESS
+
+
+def are_hosted(labels: Iterable[str]) -> bool:
+    """Return whether GitHub's own runners serve a job with these labels."""
+    wanted = normalise_labels(labels)
+    return SELF_HOSTED not in wanted and any(_HOSTED.fullmatch(label) for label in wanted)
 
 
 def nearest_sku(catalogue: Catalogue, labels: Iterable[str]) -> SkuName | None:

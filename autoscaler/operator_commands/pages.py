@@ -16,6 +16,8 @@ def print_status(seen: Answer, *, every: bool) -> None:
     """Print the state of the fleet: a summary, what is wrong, and a table of its SKUs."""
     typer.echo(f"{plain(seen['fleet'])} at {moment(seen['at'])}")
     typer.echo(f"{_waiting(seen['waiting'], seen['blocked'])}; {seen['running']} running")
+    if seen["unmatched"]:
+        typer.echo(_unmatched(seen["unmatched"]))
     cost = f"${seen['dollars_per_hour']:,.2f} an hour"
     count, most = seen["machines"], seen["machines_limit"]
     machines = f"{_of(count, most)} machine{'' if (most or count) == 1 else 's'}"
@@ -44,6 +46,12 @@ def _waiting(count: int, blocked: int) -> str:
     return f"{count} waiting, all with a machine on its way" if count else "0 waiting"
 
 
+def _unmatched(counts: dict[str, int]) -> str:
+    why = ", ".join(f"{plain(code)} {count}" for code, count in sorted(counts.items()))
+    jobs = counted(sum(counts.values()), "queued job")
+    return f"no SKU serves {jobs} more ({why}): `autoscaler jobs --unmatched` lists them"
+
+
 def _print_troubles(troubles: list[Answer]) -> None:
     if not troubles:
         typer.echo("nothing is wrong")
@@ -66,45 +74,49 @@ def _sku_row(one: Answer) -> tuple[object, ...]:
     )
 
 
-def print_jobs(found: Answer, *, running: bool) -> None:
-    """Print a table of jobs."""
-    jobs, now = found["jobs"], found["at"]
-    if not jobs:
-        typer.echo("no job is running" if running else "no job waits", err=True)
+_TABLE_OF_JOBS: dict[str, tuple[str, tuple[str, ...]]] = {
+    "waiting": ("no job waits", ("job", "SKU", "waits", "place", "why", "repository", "name")),
+    "in_progress": ("no job is running", ("job", "SKU", "for", "machine", "repository", "name")),
+    "unmatched": (
+        "a SKU serves each queued job",
+        ("job", "labels", "waits", "why", "repository", "name"),
+    ),
+}
+"""What to say without jobs, and the columns, by the state of the jobs."""
+
+
+def print_jobs(found: Answer, state: str) -> None:
+    """Print a table of jobs in a state: waiting, in_progress or unmatched."""
+    none, columns = _TABLE_OF_JOBS[state]
+    if not found["jobs"]:
+        typer.echo(none, err=True)
         return
-    if running:
-        print_table(
-            ("job", "SKU", "for", "machine", "repository", "name"),
-            [
-                (
-                    job["id"],
-                    job["sku"],
-                    duration(now - (job["started_at"] or job["queued_at"])),
-                    job["machine"] or "",
-                    job["repository"],
-                    _name(job),
-                )
-                for job in jobs
-            ],
-            long=("SKU", "repository", "name"),
-        )
-        return
-    print_table(
-        ("job", "SKU", "waits", "place", "why", "repository", "name"),
-        [
-            (
-                job["id"],
-                job["sku"],
-                duration(now - job["queued_at"]),
-                _place(job["wait"]),
-                job["wait"]["reasons"][0]["code"] if job["wait"] else "",
-                job["repository"],
-                _name(job),
-            )
-            for job in jobs
-        ],
-        long=("SKU", "repository", "name"),
-    )
+    rows = [[_cell(job, column, found["at"]) for column in columns] for job in found["jobs"]]
+    print_table(columns, rows, long=("SKU", "labels", "repository", "name"))
+
+
+def _cell(job: Answer, column: str, now: float) -> object:
+    wait = job["wait"]
+    match column:
+        case "job":
+            return job["id"]
+        case "SKU":
+            return job["sku"]
+        case "labels":
+            return ", ".join(job["labels"])
+        case "waits":
+            return duration(now - job["queued_at"])
+        case "for":
+            return duration(now - (job["started_at"] or job["queued_at"]))
+        case "place":
+            return _place(wait)
+        case "why":
+            return wait["reasons"][0]["code"] if wait else ""
+        case "machine":
+            return job["machine"] or ""
+        case "name":
+            return _name(job)
+    return job[column]
 
 
 def print_machines(found: Answer) -> None:
@@ -182,9 +194,7 @@ def _sentences(explained: Answer, now: float) -> list[str]:
         return [why, *(_progress(job) if started else ())]
     skus = plain(", ".join(explained["skus"]))
     if job is None:
-        return [
-            f"A job of {plain(explained['repository'])} with the labels {labels} runs on: {skus}."
-        ]
+        return _of_labels(plain(explained["repository"]), labels, skus)
     named = f" ({plain(_name(job))})" if _name(job) else ""
     lines = [f"Job {job['id']} of {plain(job['repository'])}{named} runs on: {skus}."]
     wait = job["wait"]
@@ -195,6 +205,15 @@ def _sentences(explained: Answer, now: float) -> list[str]:
     lines.append(f"It has waited for {waited}{place}.")
     lines += [f"Why ({reason['code']}): {plain(reason['message'])}." for reason in wait["reasons"]]
     return [*lines, _next(explained["next_event"], now)]
+
+
+def _of_labels(repository: str, labels: str, skus: str) -> list[str]:
+    if repository:
+        return [f"A job of {repository} with the labels {labels} runs on: {skus}."]
+    return [
+        f"A job with the labels {labels} runs on: {skus}.",
+        "Give --repository OWNER/NAME to see whether github.scopes and access admit it.",
+    ]
 
 
 def _progress(job: Answer) -> list[str]:

@@ -36,6 +36,9 @@ def jobs(
     running: Annotated[
         bool, typer.Option("--running", help="List jobs in progress instead of waiting jobs.")
     ] = False,
+    unmatched: Annotated[
+        bool, typer.Option("--unmatched", help="List queued jobs that no SKU serves instead.")
+    ] = False,
     sku: OfSku = None,
     limit: Limit = 50,
     as_json: Json = False,
@@ -43,13 +46,16 @@ def jobs(
     token_file: TokenFile = None,
 ) -> None:
     """List waiting jobs with the reason, oldest first."""
-    state = "in_progress" if running else "waiting"
+    if unmatched and (running or sku is not None):
+        other = "--running" if running else "--sku"
+        raise typer.BadParameter(f"cannot be used with {other}", param_hint="--unmatched")
+    state = "unmatched" if unmatched else "in_progress" if running else "waiting"
     with connected(config, url, token_file) as client:
         found = client.ask("/admin/jobs", state=state, sku=sku, limit=limit)
     if as_json:
         print_json(found)
     else:
-        _pages().print_jobs(found, running=running)
+        _pages().print_jobs(found, state)
 
 
 def machines(
@@ -106,7 +112,10 @@ def explain(
     ],
     repository: Annotated[
         str | None,
-        typer.Option(metavar="OWNER/NAME", help="The repository of a job with these labels."),
+        typer.Option(
+            metavar="OWNER/NAME",
+            help="The repository of a job with these labels. Without it, scopes and access do not count.",
+        ),
     ] = None,
     as_json: Json = False,
     url: Url = None,
@@ -119,9 +128,6 @@ def explain(
     """
     job = job_number(what[0]) if len(what) == 1 else None
     labels = labels_of(what) if job is None else []
-    if job is None and repository is None:
-        hint = "is needed with labels: the access of a SKU depends on it"
-        raise typer.BadParameter(hint, param_hint="--repository")
     with connected(config, url, token_file) as client:
         if job is not None:
             found = client.ask("/admin/explain", job=job)

@@ -25,6 +25,7 @@ from autoscaler.server.queries import (
     chosen_repository,
     chosen_sku,
     job_with_past,
+    jobs_in_state,
 )
 
 T = TypeVar("T")
@@ -136,11 +137,9 @@ class ConsolePages:
 
     async def _jobs(self, request: web.Request, operator: Operator) -> str:
         state = request.query.get("state", "waiting")
-        if state not in ("waiting", "in_progress"):
-            raise MalformedRequestError("`state` must be waiting or in_progress")
         sku = chosen_sku(request, self._queries)
-        ask = self._queries.waiting_jobs if state == "waiting" else self._queries.running_jobs
-        found, frame = ask(sku, MAX_ROWS), self.frame(operator)
+        found = jobs_in_state(self._queries, state, sku, MAX_ROWS)
+        frame = self.frame(operator)
         return await self._render(lambda: self._pages.jobs(found, state, sku or "", frame))
 
     async def _job(self, request: web.Request, operator: Operator) -> str:
@@ -176,7 +175,8 @@ class ConsolePages:
         frame = self.frame(operator)
         if not request.query.get("labels"):
             return await self._render(lambda: self._pages.explain(None, frame))
-        found = self._queries.explain_labels(chosen_repository(request), chosen_labels(request))
+        labels, repository = chosen_labels(request), chosen_repository(request)
+        found = self._queries.explain_labels(repository, labels)
         return await self._render(lambda: self._pages.explain(found, frame))
 
     async def _repositories(self, _: web.Request, operator: Operator) -> str:

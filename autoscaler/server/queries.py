@@ -4,7 +4,7 @@ Reads the query of a request, and answers in JSON. `AdminEndpoint` checks tokens
 """
 
 import re
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import asdict
 
 from aiohttp import web
@@ -14,6 +14,7 @@ from autoscaler.model.identifiers import JobId, SkuName
 from autoscaler.model.machines import MachineState
 from autoscaler.server.answers import json_answer
 from autoscaler.views.explanation import Explanation
+from autoscaler.views.jobs import JobView
 from autoscaler.views.past import Past
 
 MAX_ROWS = 250
@@ -61,10 +62,9 @@ class Queries:
     async def _jobs(self, request: web.Request) -> web.Response:
         _only(request, {"sku", "state", "limit"})
         state = request.query.get("state", "waiting")
-        if state not in ("waiting", "in_progress"):
-            raise MalformedRequestError("`state` must be waiting or in_progress")
-        ask = self._queries.waiting_jobs if state == "waiting" else self._queries.running_jobs
-        found = ask(chosen_sku(request, self._queries), _limit(request))
+        found = jobs_in_state(
+            self._queries, state, chosen_sku(request, self._queries), _limit(request)
+        )
         return self._answer(jobs=[asdict(job) for job in found])
 
     async def _machines(self, request: web.Request) -> web.Response:
@@ -79,9 +79,9 @@ class Queries:
     async def _explain(self, request: web.Request) -> web.Response:
         _only(request, {"job", "labels", "repository"})
         if not request.query:
-            raise MalformedRequestError("`job`, or `labels` and `repository`, must be given")
+            raise MalformedRequestError("`job` or `labels` must be given")
         if "job" not in request.query:
-            repository, labels = chosen_repository(request), chosen_labels(request)
+            labels, repository = chosen_labels(request), chosen_repository(request)
             found = self._queries.explain_labels(repository, labels)
             return self._answer(explanation=asdict(found), past=asdict(Past()), history=[])
         job = request.query["job"]
@@ -120,6 +120,24 @@ class Queries:
         return json_answer(200, {"at": self._queries.now(), **parts})
 
 
+def jobs_in_state(
+    queries: FleetQueries, state: str, sku: SkuName | None, limit: int
+) -> Sequence[JobView]:
+    """Return jobs that wait, run, or match no SKU. Raises MalformedRequestError for another state."""
+    match state:
+        case "waiting":
+            return queries.waiting_jobs(sku, limit)
+        case "in_progress":
+            return queries.running_jobs(sku, limit)
+        case "unmatched" if sku is None:
+            return queries.unmatched_jobs(limit)
+        case "unmatched":
+            raise MalformedRequestError(
+                "`sku` must not be given with `state` unmatched: no SKU serves them"
+            )
+    raise MalformedRequestError("`state` must be waiting, in_progress or unmatched")
+
+
 async def job_with_past(queries: FleetQueries, job: JobId) -> tuple[Explanation | None, Past]:
     """Return what is known about a job, from memory or the store, and its past. Raises: StoreError."""
     return queries.explain(job) or await queries.ended(job), await queries.past(job)
@@ -150,9 +168,11 @@ def _limit(request: web.Request) -> int:
     return int(text)
 
 
-def chosen_repository(request: web.Request) -> str:
-    """Return the repository that a query names. Raises MalformedRequestError."""
+def chosen_repository(request: web.Request) -> str | None:
+    """Return the repository that a query names, or None. Raises MalformedRequestError."""
     repository = request.query.get("repository", "")
+    if not repository:
+        return None
     if _REPOSITORY.fullmatch(repository) is None:
         raise MalformedRequestError("the repository must have the form OWNER/NAME")
     return repository

@@ -18,7 +18,7 @@ from autoscaler.model.cooldowns import (
     throttle_key,
     zone_key,
 )
-from autoscaler.model.demand import classify, scope_of
+from autoscaler.model.demand import classify, fits, normalise_labels, scope_of
 from autoscaler.model.fleet import Fleet
 from autoscaler.model.identifiers import Instant, SkuName
 from autoscaler.model.jobs import Job, JobState
@@ -29,10 +29,17 @@ from autoscaler.model.operator_holds import (
     provider_target,
     sku_target,
 )
-from autoscaler.model.unmatched import Unmatched, close_label, nearest_sku, why_unmatched
+from autoscaler.model.unmatched import (
+    Unmatched,
+    are_hosted,
+    close_label,
+    nearest_sku,
+    why_unmatched,
+)
 from autoscaler.views.jobs import JobView, view_of
 from autoscaler.views.next_event import NextEvent, next_event
-from autoscaler.views.waits import Reasons, UnmatchedReason, Wait
+from autoscaler.views.unmatched import with_reason
+from autoscaler.views.waits import Reasons
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +65,7 @@ class Explanation:
     """Why a job waits, or would wait with these labels.
 
     `skus` are those that match, in order of preference. `unmatched` says why none does; empty if one does.
-    `job` and `next_event` are None for a question about labels alone.
+    `job` and `next_event` are None for a question about labels alone. `repository` is empty if it had none.
     """
 
     labels: tuple[str, ...]
@@ -95,7 +102,7 @@ def _explain_unmatched(catalogue: Catalogue, job: Job, view: JobView) -> Explana
     message = unmatched(catalogue, job.repository, job.labels)
     code = why_unmatched(catalogue, job.repository, job.labels)
     if code is not None and job.state is JobState.QUEUED:
-        view = replace(view, wait=Wait(0, 0, 0, (UnmatchedReason(code, message),), blocked=True))
+        view = with_reason(view, code, message)
     return Explanation(
         labels=job.labels,
         repository=job.repository,
@@ -107,15 +114,25 @@ def _explain_unmatched(catalogue: Catalogue, job: Job, view: JobView) -> Explana
     )
 
 
-def explain_labels(fleet: Fleet, repository: str, labels: Sequence[str]) -> Explanation:
-    """Return which SKUs would run a job of `owner/name` with these labels, and where they launch now."""
-    demand = classify(fleet.catalogue, repository, labels)
-    skus = demand.skus if demand is not None else ()
+def explain_labels(fleet: Fleet, repository: str | None, labels: Sequence[str]) -> Explanation:
+    """Return which SKUs would run a job of `owner/name` with these labels, and where they launch now.
+
+    Without a repository, neither the scopes nor the `access` of the SKUs count.
+    """
+    catalogue = fleet.catalogue
+    if repository is None:
+        wanted = normalise_labels(labels)
+        skus = tuple(sku.name for sku in catalogue.skus.values() if fits(sku, wanted))
+        why = unmatched_labels(catalogue, labels)
+    else:
+        demand = classify(catalogue, repository, labels)
+        skus = demand.skus if demand is not None else ()
+        why = unmatched(catalogue, repository, labels)
     return Explanation(
         labels=tuple(labels),
-        repository=repository,
+        repository=repository or "",
         skus=skus,
-        unmatched="" if skus else unmatched(fleet.catalogue, repository, labels),
+        unmatched="" if skus else why,
         job=None,
         next_event=None,
         tried=tuple(offerings_of(fleet, skus)),
@@ -126,11 +143,15 @@ def unmatched(catalogue: Catalogue, repository: str, labels: Sequence[str]) -> s
     """Return why no SKU serves a job, with the label and the SKU that were probably meant."""
     if scope_of(catalogue, repository) is None:
         return f"no scope in github.scopes covers {repository}"
-    why = why_unmatched(catalogue, repository, labels)
-    if why is None:
-        return "GitHub's own runners serve these labels"
-    if why is Unmatched.ACCESS:
+    if why_unmatched(catalogue, repository, labels) is Unmatched.ACCESS:
         return f"no SKU with these labels admits {repository} (see access)"
+    return unmatched_labels(catalogue, labels)
+
+
+def unmatched_labels(catalogue: Catalogue, labels: Sequence[str]) -> str:
+    """Return why no SKU has these labels, with the label and the SKU that were probably meant."""
+    if are_hosted(labels):
+        return "GitHub's own runners serve these labels"
     meant = nearest_sku(catalogue, labels)
     hint = f"; the nearest SKU is {meant}" if meant is not None else ""
     close = close_label(catalogue, labels)

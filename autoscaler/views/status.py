@@ -1,7 +1,7 @@
 """The state of the whole fleet in one look: each SKU, and what is wrong, worst first."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from autoscaler.model.cooldowns import (
     Cooldown,
@@ -14,9 +14,15 @@ from autoscaler.model.fleet import Fleet
 from autoscaler.model.identifiers import Instant, Seconds, SkuName
 from autoscaler.model.machines import BOOTING_STATES, MachineState
 from autoscaler.model.operator_holds import held
+from autoscaler.model.wait_objectives import WaitObjective, objective_of
 from autoscaler.model.waiting import WaitCode, Waiting, WaitReason
 from autoscaler.model.wording import counted
+from autoscaler.views.starts import Starts
+from autoscaler.views.times import duration, in_words
 from autoscaler.views.waits import Reasons, in_short
+
+LONG_WAIT: Seconds = 7200.0
+"""A job that waits for longer is a trouble even with a machine on its way, as in the alert JobWaitsForHours."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,10 +52,10 @@ class Trouble:
     """Something that an operator should look at. `about` is a SKU, a provider or empty.
 
     `code` is a reason code of a waiting job, or one of: circuit_open, paused, drained, quarantined,
-    provider_not_listed, machines_unverified, machines_not_terminating, machines_foreign; or one that only the
-    metrics show: webhooks_silent, store_fails, store_slow, health_checks_fail, runner_version_refused,
-    runner_version_expires, leak_suspected, github_budget_low, github_lists_stale, runner_group_too_wide,
-    controller_slow.
+    provider_not_listed, machines_unverified, machines_not_terminating, machines_foreign, job_waits_for_hours,
+    jobs_start_late; or one that only the metrics show: webhooks_silent, store_fails, store_slow,
+    health_checks_fail, runner_version_refused, runner_version_expires, leak_suspected, github_budget_low,
+    github_lists_stale, runner_group_too_wide, controller_slow.
     """
 
     code: str
@@ -59,12 +65,16 @@ class Trouble:
 
 @dataclass(frozen=True, slots=True)
 class StatusView:
-    """The fleet at one moment (Unix seconds). Limits are None where fleet.yaml sets none."""
+    """The fleet at one moment (Unix seconds). Limits are None where fleet.yaml sets none.
+
+    `unmatched` is the number of queued jobs that no SKU serves, by reason. `waiting` does not include them.
+    """
 
     fleet: str
     at: Instant
     waiting: int
     blocked: int
+    unmatched: Mapping[str, int]
     running: int
     machines: int
     machines_limit: int | None
@@ -87,6 +97,10 @@ class Counts:
     providers_not_listed: tuple[str, ...] = ()
     observed: tuple["Trouble", ...] = ()
     """Troubles that only the metrics show."""
+    unmatched: Mapping[str, int] = field(default_factory=dict)
+    last_hour: Mapping[str, Starts] = field(default_factory=dict)
+    """The starts of the last hour by SKU."""
+    objectives: tuple[WaitObjective, ...] = ()
 
 
 def status(fleet: Fleet, reasons: Reasons, counts: Counts) -> StatusView:
@@ -101,14 +115,28 @@ def status(fleet: Fleet, reasons: Reasons, counts: Counts) -> StatusView:
         at=fleet.now,
         waiting=sum(sku.waiting for sku in skus),
         blocked=sum(sku.blocked for sku in skus),
+        unmatched=counts.unmatched,
         running=sum(counts.running.values()),
         machines=fleet.usage.machines,
         machines_limit=limits.machines,
         dollars_per_hour=counts.dollars_per_hour,
         dollars_limit=limits.dollars_per_hour,
         skus=skus,
-        troubles=(*_blocked_skus(fleet, skus), *counts.observed, *_others(counts), *_held(fleet)),
+        troubles=_troubles(fleet, skus, counts),
     )
+
+
+def _troubles(fleet: Fleet, skus: tuple[SkuView, ...], counts: Counts) -> tuple[Trouble, ...]:
+    """Return what is wrong; long waits and late starts only of SKUs without another trouble.
+
+    What an operator decided comes last: it hides nothing else.
+    """
+    found = [*_blocked_skus(fleet, skus), *counts.observed, *_others(counts)]
+    holds = list(_held(fleet))
+    for more in (_long_waits(skus), _late_starts(counts)):
+        named = {trouble.about for trouble in (*found, *holds)}
+        found += [trouble for trouble in more if trouble.about not in named]
+    return (*found, *holds)
 
 
 def _sku(fleet: Fleet, runs: list[Waiting], counts: Counts, name: SkuName) -> SkuView:
@@ -167,6 +195,26 @@ def _blocked_skus(fleet: Fleet, skus: tuple[SkuView, ...]) -> Iterator[Trouble]:
             yield Trouble(
                 WaitCode.CIRCUIT_OPEN.value, sku.sku, f"circuit breaker open: {sku.circuit}"
             )
+
+
+def _long_waits(skus: tuple[SkuView, ...]) -> Iterator[Trouble]:
+    """Return a trouble for each SKU whose oldest job has waited for more than `LONG_WAIT`."""
+    for sku in skus:
+        if sku.waiting and (sku.oldest or 0.0) > LONG_WAIT:
+            message = f"a job has waited for {duration(sku.oldest)}: {in_short(sku.reasons)}"
+            yield Trouble("job_waits_for_hours", sku.sku, message)
+
+
+def _late_starts(counts: Counts) -> Iterator[Trouble]:
+    """Return a trouble for each SKU that missed its objective in the last hour."""
+    for sku, starts in sorted(counts.last_hour.items()):
+        objective = objective_of(counts.objectives, sku)
+        if objective is not None and not starts.meets_target:
+            message = (
+                f"{counted(starts.late, 'job')} of {starts.started} started later than "
+                f"{in_words(objective.seconds)} after being queued, in the last hour"
+            )
+            yield Trouble("jobs_start_late", sku, message)
 
 
 def _held(fleet: Fleet) -> Iterator[Trouble]:

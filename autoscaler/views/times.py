@@ -21,6 +21,11 @@ def duration(seconds: Seconds | None) -> str:
     return f"{whole // _DAY}d{whole % _DAY // _HOUR:02}h"
 
 
+def in_words(seconds: int) -> str:
+    """Return the time of an objective, such as `5 minutes`."""
+    return f"{seconds / 60:g} minutes" if seconds > 60 else f"{seconds} seconds"
+
+
 def moment(at: Instant | None) -> str:
     """Return a moment (Unix seconds) as `2026-11-24 03:52:00Z`. Empty for None."""
     return f"{datetime.fromtimestamp(at, UTC):%Y-%m-%d %H:%M:%S}Z" if at is not None else ""

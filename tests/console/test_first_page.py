@@ -1,7 +1,6 @@
 """The first page of the console answers: is it fine, and if not, why."""
 
 import asyncio
-import dataclasses
 import re
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -12,7 +11,6 @@ import pytest
 
 from autoscaler.console.faults import (
     CAUSE_OF,
-    LONG_WAIT,
     RUNBOOK_OF,
     cause_of,
     faults,
@@ -29,8 +27,8 @@ from autoscaler.model.operator_holds import WHOLE_FLEET, HoldKind
 from autoscaler.model.wait_objectives import WaitObjective
 from autoscaler.model.waiting import WaitCode
 from autoscaler.observability.alert_rules import AlertParameters, alert_rules
-from autoscaler.views.overview import Starts
-from autoscaler.views.status import Trouble
+from autoscaler.views.starts import Starts
+from autoscaler.views.status import LONG_WAIT, Trouble
 from tests.console.scenes import (
     A10G,
     CPU,
@@ -220,17 +218,14 @@ def test_a_hold_that_an_operator_forgot_hides_no_other_fault() -> None:
 def test_a_job_that_waits_for_hours_is_a_fault_of_its_sku() -> None:
     world = World()
     world.queue(1)
-    overview = AskedWorld(world).overview()
-    (sku,) = overview.status.skus
+    queued = world.now
 
-    def waits(seconds: float) -> tuple[ShownFault, ...]:
-        skus = (dataclasses.replace(sku, oldest=seconds),)
-        return faults(
-            dataclasses.replace(overview, status=dataclasses.replace(overview.status, skus=skus))
-        )
+    def faults_after(seconds: float) -> tuple[ShownFault, ...]:
+        world.now = queued + seconds
+        return faults(AskedWorld(world).overview())
 
-    assert waits(LONG_WAIT) == ()
-    (fault,) = waits(LONG_WAIT + 60.0)
+    assert faults_after(LONG_WAIT) == ()
+    (fault,) = faults_after(LONG_WAIT + 60.0)
     assert (fault.code, fault.about, fault.sku) == ("job_waits_for_hours", "gpu", "gpu")
     assert fault.message.startswith("a job has waited for 2h01m: ")
 

@@ -7,12 +7,15 @@ import pytest
 from autoscaler.controller.composition import Ports
 from autoscaler.controller.ports.fleet_queries import FleetQueries, UnknownRecordError
 from autoscaler.model.accounting import MachineUse
+from autoscaler.model.catalogue import Access
 from autoscaler.model.identifiers import JobId, SkuName
 from autoscaler.model.jobs import JobState
 from autoscaler.model.machines import MachineState
 from tests.controller.agents import launched, queue, say
 from tests.controller.controllers import Controller, World
 from tests.controller.virtual_time import on_virtual_time
+from tests.ledger.builders import ALICE
+from tests.planner.fleets import catalogue, sku
 
 
 @on_virtual_time
@@ -82,6 +85,27 @@ async def test_a_sku_is_known_from_the_catalogue_or_from_a_machine() -> None:
 async def test_labels_are_explained_by_the_catalogue() -> None:
     controller = Controller(World())
     assert controller.queries.explain_labels("acme/widgets", ["gpu"]).skus == ("gpu",)
+
+
+@on_virtual_time
+async def test_jobs_that_no_sku_serves_are_counted_by_the_catalogue_in_force() -> None:
+    controller = Controller(World())
+    await controller.resume()
+    await say(controller, 1, JobState.QUEUED, labels=("cpu",))
+    await say(controller, 2, JobState.QUEUED, labels=("gpuu",))
+    await controller.intake.apply_waiting()
+    queries = controller.queries
+    assert queries.status().unmatched == {"labels": 2}
+    assert [job.id for job in queries.unmatched_jobs(9)] == [1, 2]
+    closed = replace(sku("cpu"), access=Access(repositories=("acme/other",)))
+    await controller.parts.reconfiguration.change_catalogue(
+        catalogue(sku(), closed), ALICE, ("skus.cpu",)
+    )
+    assert queries.status().unmatched == {"access": 1, "labels": 1}
+    await controller.parts.reconfiguration.change_catalogue(
+        catalogue(sku(), sku("cpu")), ALICE, ("skus.cpu",)
+    )
+    assert queries.status().unmatched == {"labels": 1}
 
 
 @on_virtual_time

@@ -42,6 +42,7 @@ PAGES = (
     "/skus/gpu",
     "/jobs",
     "/jobs?state=in_progress",
+    "/jobs?state=unmatched",
     "/jobs?sku=gpu",
     "/jobs/1",
     "/jobs/2",
@@ -200,6 +201,28 @@ async def test_the_page_of_a_job_that_no_sku_serves_shows_no_start(reader: Reade
     assert "No machine will be launched" not in page
     for words in ("success", "Stages", "pick up"):
         assert words in page
+
+
+async def test_queued_jobs_that_no_sku_serves_are_counted_on_the_first_page_and_listed(
+    reader: Reader,
+) -> None:
+    await reader.sign_in()
+    _, none = await reader.get("/jobs?state=unmatched")
+    assert "A SKU serves each queued job." in none
+    reader.answers.world.queue(3, 4, labels=("gpuu", "<b>"))
+    _, first = await reader.get("/")
+    assert '<a href="/jobs?state=unmatched">2 more</a> wait at GitHub' in first
+    assert '<a class="code" href="/runbooks/reasons#labels">labels</a> 2' in first
+    _, waiting = await reader.get("/jobs?state=unmatched")
+    for words in (
+        '<a href="/jobs/3">',
+        "&lt;b&gt;, gpuu",
+        "no SKU has all of the job&#39;s labels",
+    ):
+        assert words in waiting
+    _, page = await reader.get("/explain?labels=gpu&repository=")
+    assert "A job with these labels runs on" in page
+    assert "Give its repository" in page
 
 
 async def test_a_job_that_is_in_the_store_only_is_shown(reader: Reader) -> None:

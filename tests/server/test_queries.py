@@ -160,6 +160,23 @@ async def test_labels_are_explained_for_a_repository(asked: Asked) -> None:
     query = {"labels": "gpu, self-hosted", "repository": "acme/widgets"}
     _, found = await asked.ask("/admin/explain", query)
     assert found["explanation"]["skus"] == ["gpu"]
+    _, found = await asked.ask("/admin/explain", {"labels": "gpu"})
+    assert (found["explanation"]["skus"], found["explanation"]["repository"]) == (["gpu"], "")
+
+
+async def test_queued_jobs_that_no_sku_serves_are_counted_and_listed(asked: Asked) -> None:
+    world = asked.answers.world
+    world.queue(7, labels=("gpuu",))
+    _, seen = await asked.ask("/admin/status")
+    assert (seen["waiting"], seen["unmatched"]) == (2, {"labels": 1})
+    _, found = await asked.ask("/admin/jobs", {"state": "unmatched"})
+    (job,) = found["jobs"]
+    (reason,) = job["wait"]["reasons"]
+    assert (job["id"], job["sku"]) == (7, None)
+    assert (reason["code"], reason["message"]) == (
+        "labels",
+        "no SKU has all of the job's labels",
+    )
 
 
 @pytest.mark.parametrize("path", ["/admin/history/9", "/admin/explain?job=9"])
@@ -176,10 +193,11 @@ async def test_what_no_record_shows_is_unknown(asked: Asked, path: str) -> None:
         ("/admin/jobs?limit=251", "`limit` must be a number from 1 to 250"),
         ("/admin/jobs?limit=000005000000", "`limit` must be a number from 1 to 250"),
         ("/admin/jobs?limit=ten", "`limit` must be a number from 1 to 250"),
-        ("/admin/jobs?state=done", "waiting or in_progress"),
+        ("/admin/jobs?state=done", "waiting, in_progress or unmatched"),
+        ("/admin/jobs?state=unmatched&sku=gpu", "`sku` must not be given with `state` unmatched"),
         ("/admin/jobs?sku=a%20b", "`sku` must be the name"),
         ("/admin/machines?state=sleeping", "`state` must be one of requested, launched"),
-        ("/admin/explain", "`job`, or `labels` and `repository`, must be given"),
+        ("/admin/explain", "`job` or `labels` must be given"),
         ("/admin/explain?job=x", "`job` must be the number"),
         ("/admin/explain?job=123456789012345678901", "`job` must be the number"),
         ("/admin/explain?repository=acme/w", "give 1 to 32 labels"),

@@ -1,6 +1,7 @@
 """Lists of jobs and machines as operators see them, and a job's place in line."""
 
 import dataclasses
+from functools import partial
 
 import pytest
 
@@ -10,12 +11,15 @@ from autoscaler.model.identifiers import MachineId, SkuName
 from autoscaler.model.jobs import JobState
 from autoscaler.model.machines import MachineState
 from autoscaler.model.operator_holds import WHOLE_FLEET, HoldKind
-from autoscaler.model.unmatched import Unmatched
+from autoscaler.model.unmatched import Unmatched, why_unmatched
+from autoscaler.model.wait_objectives import DEFAULT_OBJECTIVES
 from autoscaler.model.waiting import WaitCode
 from autoscaler.views.explanation import explain_job, explain_labels
 from autoscaler.views.jobs import running_jobs, waiting_jobs
 from autoscaler.views.machines import machines, named
-from autoscaler.views.status import Counts, Trouble, status
+from autoscaler.views.starts import Starts
+from autoscaler.views.status import LONG_WAIT, Counts, Trouble, status
+from autoscaler.views.unmatched import unmatched_counts, unmatched_jobs
 from autoscaler.views.waits import UnmatchedReason, Wait, wait_of
 from tests.ledger.builders import ALICE, GPU, World
 from tests.planner.fleets import catalogue, sku
@@ -129,6 +133,37 @@ def test_labels_of_no_sku_name_the_nearest_one() -> None:
     assert [one.offering for one in served.tried] == list(world.keys())
 
 
+def test_labels_of_any_repository_need_neither_a_scope_nor_access() -> None:
+    closed = dataclasses.replace(sku("gpu"), access=Access(repositories=("acme/other",)))
+    world = World(catalogue(closed))
+    assert explain_labels(world.fleet(), "acme/widgets", ["gpu"]).skus == ()
+    found = explain_labels(world.fleet(), None, ["GPU"])
+    assert (found.skus, found.unmatched, found.repository) == (("gpu",), "", "")
+    assert "the nearest SKU is gpu" in explain_labels(world.fleet(), None, ["gpuu"]).unmatched
+    assert "GitHub's own" in explain_labels(world.fleet(), None, ["ubuntu-latest"]).unmatched
+
+
+def test_queued_jobs_that_no_sku_serves_are_listed_with_the_reason_oldest_first() -> None:
+    closed = dataclasses.replace(sku("gpu"), access=Access(repositories=("acme/other",)))
+    world = World(catalogue(closed, sku("cpu")))
+    why = partial(why_unmatched, world.state.catalogue)
+    world.queue(4, labels=("gpu",))
+    world.now -= 1
+    world.queue(5, labels=("gpuu",))
+    world.queue(6, labels=("ubuntu-latest",))
+    world.queue(7, labels=("cpu",))
+    assert unmatched_counts(world.fleet(), why) == {"labels": 1, "access": 1}
+    found = unmatched_jobs(world.fleet(), why, 9)
+    assert [(one.id, one.wait.code) for one in found if one.wait is not None] == [
+        (5, Unmatched.LABELS),
+        (4, Unmatched.ACCESS),
+    ]
+    assert [one.id for one in unmatched_jobs(world.fleet(), why, 1)] == [5]
+    world.observe(5, JobState.IN_PROGRESS, labels=("gpuu",))
+    world.completes(4, labels=("gpu",))
+    assert unmatched_jobs(world.fleet(), why, 9) == []
+
+
 def test_a_job_that_no_sku_serves_says_so() -> None:
     world = World()
     world.queue(1, labels=("gpuu",))
@@ -166,6 +201,34 @@ def test_the_status_names_the_sku_and_the_reason_of_blocked_jobs() -> None:
     ]
     cpu = next(one for one in seen.skus if one.sku == "cpu")
     assert (cpu.waiting, cpu.blocked, cpu.reasons[0].code) == (1, 0, WaitCode.LAUNCH_PLANNED)
+
+
+def test_long_waits_and_late_starts_are_troubles_of_skus_without_others() -> None:
+    world = World(catalogue(sku(max_machines=1), sku("cpu"), sku("arm")))
+    world.queue(1, 2)
+    world.queue(3, labels=("cpu",))
+    late = Starts(started=10, late=1)
+    counts = Counts(
+        running={},
+        oldest=dict.fromkeys(world.catalogue.skus, LONG_WAIT + 60.0),
+        dollars_per_hour=0.0,
+        last_hour={"gpu": late, "cpu": late, "arm": late, "fine": Starts(started=10)},
+        objectives=DEFAULT_OBJECTIVES,
+    )
+    seen = status(world.fleet(), world.plan().waiting, counts)
+    assert [(one.code, one.about, one.message) for one in seen.troubles] == [
+        ("max_machines", "gpu", "1 job waits: max_machines of gpu (1) is reached"),
+        (
+            "job_waits_for_hours",
+            "cpu",
+            "a job has waited for 2h01m: a machine for the job is about to be requested",
+        ),
+        (
+            "jobs_start_late",
+            "arm",
+            "1 job of 10 started later than 5 minutes after being queued, in the last hour",
+        ),
+    ]
 
 
 def test_the_status_shows_open_circuit_breakers_providers_and_machines() -> None:

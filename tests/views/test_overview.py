@@ -14,7 +14,8 @@ from autoscaler.model.waiting import WaitCode, WaitReason
 from autoscaler.observability.alert_rules import AlertParameters
 from autoscaler.views.cost import cost
 from autoscaler.views.grid import MOST_COLUMNS, MOST_COMMITS, Commit, grid, repositories
-from autoscaler.views.overview import Starts, oldest_jobs, total
+from autoscaler.views.overview import oldest_jobs
+from autoscaler.views.starts import Starts, total
 from autoscaler.views.timeline import job_stages, machine_stages
 from autoscaler.views.waits import in_short
 from tests.ledger.builders import World

@@ -38,6 +38,9 @@ class FleetQueries(Protocol):
     def waiting_jobs(self, sku: SkuName | None, limit: int) -> Sequence[JobView]:
         """Return the oldest jobs that wait for a machine."""
 
+    def unmatched_jobs(self, limit: int) -> Sequence[JobView]:
+        """Return the oldest queued jobs that no SKU serves."""
+
     def running_jobs(self, sku: SkuName | None, limit: int) -> Sequence[JobView]:
         """Return jobs in progress."""
 
@@ -55,8 +58,8 @@ class FleetQueries(Protocol):
     def explain(self, job: JobId) -> Explanation | None:
         """Return why a job waits, or what became of it; None if it is not in memory any more."""
 
-    def explain_labels(self, repository: str, labels: Sequence[str]) -> Explanation:
-        """Return which SKUs serve jobs of `owner/name` with these labels."""
+    def explain_labels(self, repository: str | None, labels: Sequence[str]) -> Explanation:
+        """Return which SKUs serve jobs of `owner/name`, or of any repository, with these labels."""
 
     def cost(self) -> CostView:
         """Return what the machines cost now, by SKU."""
