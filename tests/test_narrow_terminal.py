@@ -27,7 +27,8 @@ COLUMNS = 80
 SKU = "lf.c.linux.g6.4xlarge.experimental.nvidia.gpu"
 DEMAND = DemandClass("org:acme", "Default", (SKU,), (SkuName(SKU),))
 MACHINE, INSTANCE = "9f86d081884c7d60", "i-0123456789abcdef0"
-WAITING, RUNNING = 48123456789, 48123456790
+WAITING, RUNNING, UNMATCHED = 48123456789, 48123456790, 48123456791
+LABELS = "lf.linux.g6.4xlarge.experimental.nvidia.gpus, self-hosted"
 REPOSITORY = "acme/integration-testing-of-widgets"
 NAMES = {
     "repository": REPOSITORY,
@@ -56,6 +57,7 @@ def long_names(controller: Controller) -> Controller:
         **NAMES,
     )
     world.observe(WAITING, JobState.QUEUED, (SKU,), **NAMES)
+    world.observe(UNMATCHED, JobState.QUEUED, tuple(LABELS.split(", ")), **NAMES)
     world.send(1, "c", SKU)
     words = "There is no Spot capacity available that matches your request."
     world.answer("c", failures=[failure(FailureClass.CAPACITY, message=words)])
@@ -92,6 +94,7 @@ def on_terminal(controller: Controller, *arguments: str) -> list[str]:
         (("status",), (SKU, "capacity", "1 of 2400")),
         (("jobs",), (str(WAITING), "1/1", "capacity", SKU, REPOSITORY)),
         (("jobs", "--running"), (str(RUNNING), MACHINE, SKU, REPOSITORY)),
+        (("jobs", "--unmatched"), (str(UNMATCHED), "labels", LABELS, REPOSITORY)),
         (("machines",), (MACHINE, str(RUNNING), SKU, INSTANCE)),
         (("history", MACHINE), (MACHINE, "health_checks_reported")),
     ],

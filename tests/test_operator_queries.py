@@ -166,11 +166,11 @@ def test_labels_are_explained_without_a_repository(waiting: Controller) -> None:
 
 
 def test_queued_jobs_that_no_sku_serves_are_listed_apart(waiting: Controller) -> None:
-    assert waiting.run("jobs", "--unmatched").stderr == "a SKU serves each queued job\n"
-    assert "no SKU serves" not in waiting.run("status").stdout
+    assert waiting.run("jobs", "--unmatched").stderr == "no queued job is without a SKU\n"
+    assert "without a SKU" not in waiting.run("status").stdout
     world = waiting.asked.world
     world.queue(7, 8, labels=("gpuu", "self-hosted"))
-    said = "no SKU serves 2 queued jobs more (labels 2): `autoscaler jobs --unmatched` lists them"
+    said = "2 queued jobs without a SKU (labels: 2); see autoscaler jobs --unmatched"
     assert waiting.run("status").stdout.splitlines()[2] == said
     heads, first, second = waiting.run("jobs", "--unmatched").stdout.splitlines()
     assert heads.split() == ["job", "labels", "waits", "why", "repository", "name"]

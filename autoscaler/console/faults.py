@@ -136,7 +136,7 @@ def verdict(overview: Overview, found: tuple[Fault, ...]) -> str:
     if status.waiting:
         jobs = "1 job waits" if status.waiting == 1 else f"{status.waiting:,} jobs wait"
         return f"Fine: {jobs}, and machines are on their way"
-    return "Fine: no job waits"
+    return "Fine: no job waits for a machine"
 
 
 def objective(overview: Overview) -> tuple[Starts, Starts]:

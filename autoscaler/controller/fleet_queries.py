@@ -8,7 +8,6 @@ from autoscaler.controller.ports.fleet_queries import UnknownRecordError
 from autoscaler.controller.ports.store import Store
 from autoscaler.controller.recent_past import DAY, HOUR, RecentPast
 from autoscaler.controller.signals import fleet_counts
-from autoscaler.controller.unmatched import CachedWhy
 from autoscaler.ledger.state import LedgerState
 from autoscaler.model import failed_launches
 from autoscaler.model.changes import HistoryRow
@@ -31,7 +30,7 @@ from autoscaler.views.machines import MachineView
 from autoscaler.views.overview import Overview, oldest_jobs
 from autoscaler.views.past import Past, past_of, waited_until
 from autoscaler.views.status import Counts, StatusView, Trouble, status
-from autoscaler.views.unmatched import unmatched_counts, unmatched_jobs
+from autoscaler.views.unmatched import unmatched_jobs
 
 KINDS = ("job", "machine", "runner", "launch_request", "sku", "provider", "fleet", "installation")
 """Kinds of history (`HistoryRow.kind`) in which a name is looked up."""
@@ -61,7 +60,6 @@ class FleetAnswers:
         self._last_plan = last_plan
         self._recent_past = recent_past
         self._observed = observed
-        self._why_unmatched = CachedWhy()
         self._spent = spent
 
     def now(self) -> Instant:
@@ -70,7 +68,7 @@ class FleetAnswers:
 
     def status(self) -> StatusView:
         """See `FleetQueries.status`."""
-        state, fleet = self._journal.ledger.state, self._journal.fleet()
+        state = self._journal.ledger.state
         seen = fleet_counts(state, self._journal.now)
         counts = Counts(
             running=seen.jobs_in_progress,
@@ -83,11 +81,10 @@ class FleetAnswers:
                 sorted(set(self._providers) - state.machines_listed_at.keys())
             ),
             observed=tuple(self._observed()),
-            unmatched=unmatched_counts(fleet, self._why_unmatched.of(fleet.catalogue)),
             last_hour=self._recent_past.starts(HOUR),
             objectives=self._recent_past.objectives,
         )
-        return status(fleet, self._last_plan().waiting, counts)
+        return status(self._journal.fleet(), self._last_plan().waiting, counts)
 
     def knows_sku(self, sku: SkuName) -> bool:
         """See `FleetQueries.knows_sku`."""
@@ -112,8 +109,7 @@ class FleetAnswers:
 
     def unmatched_jobs(self, limit: int) -> Sequence[JobView]:
         """See `FleetQueries.unmatched_jobs`."""
-        fleet = self._journal.fleet()
-        return unmatched_jobs(fleet, self._why_unmatched.of(fleet.catalogue), limit)
+        return unmatched_jobs(self._journal.fleet(), limit)
 
     def running_jobs(self, sku: SkuName | None, limit: int) -> Sequence[JobView]:
         """See `FleetQueries.running_jobs`."""

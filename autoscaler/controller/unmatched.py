@@ -4,18 +4,15 @@ Such a job waits at GitHub for a day.
 """
 
 from collections.abc import Sequence
-from functools import lru_cache, partial
 
 import structlog
 
 from autoscaler.controller.journal import Journal
 from autoscaler.controller.ports.telemetry import UnmatchedTelemetry
-from autoscaler.model.catalogue import Catalogue
 from autoscaler.model.changes import HistoryRow
 from autoscaler.model.identifiers import Instant, JobId, Seconds
 from autoscaler.model.jobs import JobState
 from autoscaler.model.unmatched import Unmatched, close_label, nearest_sku, why_unmatched
-from autoscaler.views.unmatched import Why
 
 LINES = 20
 """Maximum number of log lines in a window, because every author of a workflow can choose its labels."""
@@ -23,23 +20,7 @@ LINES = 20
 WINDOW: Seconds = 3600.0
 """How long the same labels are logged once."""
 
-RESULTS = 4096
-"""Results that `CachedWhy` keeps."""
-
 _log = structlog.get_logger(__name__)
-
-
-class CachedWhy:
-    """`why_unmatched` with the last results kept: it compares the labels of a job with those of each SKU."""
-
-    def __init__(self) -> None:
-        self._last: tuple[Catalogue, Why] | None = None
-
-    def of(self, catalogue: Catalogue) -> Why:
-        """Return `why_unmatched` for this catalogue."""
-        if self._last is None or self._last[0] is not catalogue:
-            self._last = catalogue, lru_cache(RESULTS)(partial(why_unmatched, catalogue))
-        return self._last[1]
 
 
 class UnmatchedJobReporter:

@@ -1,10 +1,11 @@
-"""The demand classes of jobs, and which SKUs of a class admit a job's run."""
+"""The demand classes of jobs, which SKUs of a class admit a job's run, and why jobs have no class."""
 
 from autoscaler.model.access_rules import depends_on_run, rule_against
 from autoscaler.model.catalogue import Catalogue
 from autoscaler.model.demand import DemandClass, classify
 from autoscaler.model.jobs import Admission
 from autoscaler.model.run_origins import RunOrigin
+from autoscaler.model.unmatched import Unmatched, why_unmatched
 
 MOST_CLASSES = 10_000
 """Maximum number of demand classes that a cache keeps. Anyone who can start jobs chooses their labels."""
@@ -28,13 +29,14 @@ class ClassCache:
         self._catalogue = catalogue
         self._classes: dict[tuple[str, tuple[str, ...]], DemandClass | None] = {}
         self._same: dict[DemandClass, DemandClass] = {}
+        self._unmatched: dict[tuple[str, tuple[str, ...]], Unmatched | None] = {}
         self._restricted = {
             sku.name for sku in catalogue.skus.values() if depends_on_run(sku.access)
         }
 
     def __len__(self) -> int:
         """Return the number of remembered classes, or of remembered jobs without one if that is larger."""
-        return max(len(self._classes), len(self._same))
+        return max(len(self._classes), len(self._same), len(self._unmatched))
 
     def class_of(self, repository: str, labels: tuple[str, ...]) -> DemandClass | None:
         """Return the class of a job with these normalised labels, whatever its run."""
@@ -44,6 +46,14 @@ class ClassCache:
             found = classify(self._catalogue, repository, labels)
             self._classes[key] = None if found is None else self._shared(found)
         return self._classes[key]
+
+    def why_unmatched(self, repository: str, labels: tuple[str, ...]) -> Unmatched | None:
+        """Return why no SKU serves a job with these normalised labels (see `model.unmatched`)."""
+        key = (repository, labels)
+        if key not in self._unmatched:
+            self._make_room()
+            self._unmatched[key] = why_unmatched(self._catalogue, repository, labels)
+        return self._unmatched[key]
 
     def admit(self, demand: DemandClass, origin: RunOrigin | None) -> tuple[DemandClass, Admission]:
         """Return the class of a job of this run, and whether it may use the SKUs of that class.
@@ -70,6 +80,7 @@ class ClassCache:
         if len(self) >= MOST_CLASSES:
             self._classes.clear()
             self._same.clear()
+            self._unmatched.clear()
 
     def _shared(self, demand: DemandClass) -> DemandClass:
         return self._same.setdefault(demand, demand)

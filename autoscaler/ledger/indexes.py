@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 from sortedcontainers import SortedDict, SortedList
 
 from autoscaler.ledger.activity import Activity
+from autoscaler.ledger.class_cache import ClassCache
 from autoscaler.ledger.costs import SpotCosts
 from autoscaler.ledger.counters import Counters
 from autoscaler.model.access_rules import depends_on_run
@@ -29,6 +30,7 @@ from autoscaler.model.jobs import Admission, Job, JobState
 from autoscaler.model.launch_requests import LaunchRequest, LaunchRequestState
 from autoscaler.model.machines import DAY, Machine, MachineState
 from autoscaler.model.runners import IDLE_STATES, Runner, RunnerState
+from autoscaler.model.unmatched import Unmatched
 
 _WITHDRAWABLE = frozenset({RunnerState.NAMED, RunnerState.REGISTERED})
 
@@ -48,6 +50,7 @@ class IndexedRecords:
 
     def __init__(self, catalogue: Catalogue) -> None:
         self.catalogue = catalogue
+        self._classes = ClassCache(catalogue)
         self.jobs: dict[JobId, Job] = {}
         self.launch_requests: dict[LaunchRequestId, LaunchRequest] = {}
         self.machines: dict[MachineId, Machine] = {}
@@ -71,7 +74,7 @@ class IndexedRecords:
         self.in_progress: Counter[SkuName] = Counter()
         self.disputed: Counter[DemandClass] = Counter()
         self.unadmitted: Counter[tuple[DemandClass, Admission]] = Counter()
-        self.unserved: Any = SortedDict()
+        self.unmatched: dict[Unmatched, Any] = {reason: SortedDict() for reason in Unmatched}
         self.unread: dict[int, dict[JobId, Job]] = {}
         self.deregistering: Counter[SkuName] = Counter()
         self.activity = Activity()
@@ -118,7 +121,7 @@ class IndexedRecords:
             self.unread.setdefault(job.run_id, {})[job.id] = job
         if job.demand is None:
             if job.state is JobState.QUEUED:
-                self.unserved[job.queued_at, job.id] = job
+                self._index_unmatched(job)
             return
         self.counters.queue(job)
         self.counters.await_approval(job, 1)
@@ -127,6 +130,15 @@ class IndexedRecords:
             self.counters.running_job(self.catalogue, job, 1)
         elif job.state is JobState.QUEUED:
             self._index_queued(job, job.demand)
+
+    def _index_unmatched(self, job: Job) -> None:
+        reason = self._classes.why_unmatched(job.repository, job.labels)
+        if reason is not None:
+            self.unmatched[reason][job.queued_at, job.id] = job
+
+    def _unindex_unmatched(self, job: Job) -> None:
+        for jobs in self.unmatched.values():
+            jobs.pop((job.queued_at, job.id), None)
 
     def _index_queued(self, job: Job, demand: DemandClass) -> None:
         if job.disputed:
@@ -149,7 +161,7 @@ class IndexedRecords:
         self.expiring.pop((job.expires_at, job.id), None)
         self._unindex_unread(job)
         if job.demand is None:
-            self.unserved.pop((job.queued_at, job.id), None)
+            self._unindex_unmatched(job)
             return
         self.counters.await_approval(job, -1)
         if job.state is JobState.IN_PROGRESS:

@@ -153,7 +153,7 @@ class Ledger:
             queues_by_repository=s.counters.queues_by_repository,
             running=s.counters.running,
             unadmitted=s.unadmitted,
-            unserved=s.unserved,
+            unmatched=s.unmatched,
             unread=s.unread,
             run_questions=s.run_questions,
             waiting=s.waiting,

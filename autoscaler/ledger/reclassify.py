@@ -26,9 +26,15 @@ def use_changed_catalogue(state: LedgerState, catalogue: Catalogue) -> int:
             moves = known[key] = _moves(fresh, shares, job)
         if moves:
             moved.append(job)
-    for job in moved:
+    moving = {job.id for job in moved}
+    unmatched = [job for jobs in state.unmatched.values() for job in jobs.values()]
+    # The reason of a job without a class may change, too.
+    staying = [job for job in unmatched if job.id not in moving]
+    for job in (*moved, *staying):
         state.unindex(job)
     state.use_catalogue(catalogue)
+    for job in staying:
+        state.index(job)
     for job in moved:
         state.admit(job)
         state.index(job)

@@ -26,6 +26,7 @@ from autoscaler.model.launch_requests import LaunchRequest
 from autoscaler.model.machines import Machine, MachineState
 from autoscaler.model.operator_holds import OperatorHolds
 from autoscaler.model.runners import Runner
+from autoscaler.model.unmatched import Unmatched
 
 Id_co = TypeVar("Id_co", covariant=True)
 Value_co = TypeVar("Value_co", covariant=True)
@@ -75,8 +76,8 @@ class Fleet:
     """Number of jobs that the controller must read at GitHub before it launches for them."""
     reads: Mapping[JobId, Instant]
     """Jobs to read at GitHub, and when."""
-    unserved: Ordered[JobId, Job]
-    """Queued jobs that no SKU serves, those for GitHub's own runners included, oldest first."""
+    unmatched: Mapping[Unmatched, Ordered[JobId, Job]]
+    """Queued jobs of configured scopes that no SKU serves, by the reason, oldest first."""
     machines: Mapping[MachineId, Machine]
     by_state: Mapping[tuple[SkuName, MachineState], Ordered[MachineId, Machine]]
     """Machines by the moment at which they entered the state."""

@@ -47,9 +47,9 @@ def _waiting(count: int, blocked: int) -> str:
 
 
 def _unmatched(counts: dict[str, int]) -> str:
-    why = ", ".join(f"{plain(code)} {count}" for code, count in sorted(counts.items()))
+    why = ", ".join(f"{plain(code)}: {count}" for code, count in sorted(counts.items()))
     jobs = counted(sum(counts.values()), "queued job")
-    return f"no SKU serves {jobs} more ({why}): `autoscaler jobs --unmatched` lists them"
+    return f"{jobs} without a SKU ({why}); see autoscaler jobs --unmatched"
 
 
 def _print_troubles(troubles: list[Answer]) -> None:
@@ -78,7 +78,7 @@ _TABLE_OF_JOBS: dict[str, tuple[str, tuple[str, ...]]] = {
     "waiting": ("no job waits", ("job", "SKU", "waits", "place", "why", "repository", "name")),
     "in_progress": ("no job is running", ("job", "SKU", "for", "machine", "repository", "name")),
     "unmatched": (
-        "a SKU serves each queued job",
+        "no queued job is without a SKU",
         ("job", "labels", "waits", "why", "repository", "name"),
     ),
 }

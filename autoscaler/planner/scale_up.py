@@ -69,7 +69,7 @@ class ScaleUp:
 def _reason(jobs: int, minimum: int) -> str:
     if not jobs:
         return "for the ready minimum"
-    ready = f" and {minimum} of the ready minimum" if minimum else ""
+    ready = f" and {counted(minimum, 'machine')} of the ready minimum" if minimum else ""
     return f"for {counted(jobs, 'waiting job')}{ready}"
 
 

@@ -143,6 +143,8 @@ def unmatched(catalogue: Catalogue, repository: str, labels: Sequence[str]) -> s
     """Return why no SKU serves a job, with the label and the SKU that were probably meant."""
     if scope_of(catalogue, repository) is None:
         return f"no scope in github.scopes covers {repository}"
+    if classify(catalogue, repository, labels) is not None:
+        return "no SKU served these labels while the job was queued"
     if why_unmatched(catalogue, repository, labels) is Unmatched.ACCESS:
         return f"no SKU with these labels admits {repository} (see access)"
     return unmatched_labels(catalogue, labels)

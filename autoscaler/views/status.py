@@ -13,12 +13,13 @@ from autoscaler.model.cooldowns import (
 from autoscaler.model.fleet import Fleet
 from autoscaler.model.identifiers import Instant, Seconds, SkuName
 from autoscaler.model.machines import BOOTING_STATES, MachineState
-from autoscaler.model.operator_holds import held
+from autoscaler.model.operator_holds import HoldKind, held
 from autoscaler.model.wait_objectives import WaitObjective, objective_of
 from autoscaler.model.waiting import WaitCode, Waiting, WaitReason
 from autoscaler.model.wording import counted
 from autoscaler.views.starts import Starts
 from autoscaler.views.times import duration, in_words
+from autoscaler.views.unmatched import unmatched_counts
 from autoscaler.views.waits import Reasons, in_short
 
 LONG_WAIT: Seconds = 7200.0
@@ -97,7 +98,6 @@ class Counts:
     providers_not_listed: tuple[str, ...] = ()
     observed: tuple["Trouble", ...] = ()
     """Troubles that only the metrics show."""
-    unmatched: Mapping[str, int] = field(default_factory=dict)
     last_hour: Mapping[str, Starts] = field(default_factory=dict)
     """The starts of the last hour by SKU."""
     objectives: tuple[WaitObjective, ...] = ()
@@ -115,7 +115,7 @@ def status(fleet: Fleet, reasons: Reasons, counts: Counts) -> StatusView:
         at=fleet.now,
         waiting=sum(sku.waiting for sku in skus),
         blocked=sum(sku.blocked for sku in skus),
-        unmatched=counts.unmatched,
+        unmatched=unmatched_counts(fleet),
         running=sum(counts.running.values()),
         machines=fleet.usage.machines,
         machines_limit=limits.machines,
@@ -136,7 +136,11 @@ def _troubles(fleet: Fleet, skus: tuple[SkuView, ...], counts: Counts) -> tuple[
     for more in (_long_waits(skus), _late_starts(counts)):
         named = {trouble.about for trouble in (*found, *holds)}
         found += [trouble for trouble in more if trouble.about not in named]
-    return (*found, *holds)
+    # A job may wait because of a hold, so the first ones have such codes, too.
+    return tuple(sorted((*found, *holds), key=lambda one: one.code in _HOLDS))
+
+
+_HOLDS = frozenset(HoldKind)
 
 
 def _sku(fleet: Fleet, runs: list[Waiting], counts: Counts, name: SkuName) -> SkuView:

@@ -18,6 +18,7 @@ PAGES = (
     f"/skus/{A10G}",
     "/jobs",
     "/jobs?state=in_progress",
+    "/jobs?state=unmatched",
     "/machines",
     f"/explain?labels={CPU}&repository=acme/widgets",
     "/repositories",
@@ -43,6 +44,7 @@ def scene() -> Scene:
         await asyncio.sleep(600)
         scene.refused[A10G] = NO_CAPACITY
         await scene.push()
+        await scene.queue("lf.linux.g5.4xlarge.nvidia.gpus-of-a-name-that-is-as-long-as-it-can-be")
         await asyncio.sleep(300)
 
     return Scene(pytorch()).play(script)

@@ -23,7 +23,7 @@ from autoscaler.model.catalogue import Catalogue, Limits
 from autoscaler.model.cooldowns import Cooldown, launch_option_key
 from autoscaler.model.failures import FailureClass
 from autoscaler.model.identifiers import SkuName
-from autoscaler.model.operator_holds import WHOLE_FLEET, HoldKind
+from autoscaler.model.operator_holds import WHOLE_FLEET, HoldKind, sku_target
 from autoscaler.model.wait_objectives import WaitObjective
 from autoscaler.model.waiting import WaitCode
 from autoscaler.observability.alert_rules import AlertParameters, alert_rules
@@ -43,6 +43,7 @@ from tests.console.scenes import (
 )
 from tests.console.serving import pages
 from tests.ledger.builders import ALICE, World
+from tests.planner.fleets import catalogue, sku
 from tests.server.asked_world import AskedWorld
 
 RUNBOOKS = Path(__file__).parents[2] / "docs" / "runbooks"
@@ -215,6 +216,21 @@ def test_a_hold_that_an_operator_forgot_hides_no_other_fault() -> None:
     ]
 
 
+def test_jobs_of_a_paused_sku_hide_no_fault_of_another_sku() -> None:
+    world = World(catalogue(sku("cpu"), sku(max_machines=1)))
+    world.do(e.HeldByOperator, HoldKind.PAUSED, sku_target(SkuName("cpu")), ALICE)
+    world.queue(1, 2, 3, labels=("cpu",))
+    world.queue(4, 5)
+    overview = AskedWorld(world).overview()
+    found = faults(overview)
+    assert [(one.code, one.about) for one in found] == [
+        ("max_machines", "gpu"),
+        ("paused", "cpu"),
+        ("paused", "cpu"),
+    ]
+    assert verdict(overview, found) == "gpu: limit reached, and 2 more"
+
+
 def test_a_job_that_waits_for_hours_is_a_fault_of_its_sku() -> None:
     world = World()
     world.queue(1)
@@ -252,7 +268,7 @@ def test_an_open_breaker_of_a_launch_option_is_a_fault_of_its_sku() -> None:
 
 
 def test_a_fleet_without_jobs_is_fine() -> None:
-    assert verdict(AskedWorld(World()).overview(), ()) == "Fine: no job waits"
+    assert verdict(AskedWorld(World()).overview(), ()) == "Fine: no job waits for a machine"
 
 
 def test_a_late_start_is_measured_and_reported_by_the_objective_of_its_sku() -> None:

@@ -142,11 +142,19 @@ def test_an_open_launch_request_stays_when_its_machines_are_pruned() -> None:
 def test_drop_removes_a_record_from_every_index() -> None:
     world = World()
     world.queue(1)
+    world.queue(2, labels=("gpuu",))
     name = world.ready()
-    for record in (world.job(1), world.runner(name), world.machine("c0"), world.call()):
+    for record in (
+        world.job(1),
+        world.job(2),
+        world.runner(name),
+        world.machine("c0"),
+        world.call(),
+    ):
         world.state.drop(record)
     state = world.state
     assert (state.jobs, state.runners, state.machines, state.launch_requests) == ({}, {}, {}, {})
+    assert [len(jobs) for jobs in state.unmatched.values()] == [0, 0]
     assert (state.queues, state.idle_runners, state.open_launch_requests, list(state.due)) == (
         {},
         {},

@@ -5,12 +5,13 @@ import dataclasses
 
 from autoscaler.ledger.ledger import Ledger
 from autoscaler.model import events as e
-from autoscaler.model.catalogue import Catalogue
+from autoscaler.model.catalogue import Access, Catalogue
 from autoscaler.model.changes import Record
 from autoscaler.model.jobs import JobState
 from tests.ledger.builders import World
 from tests.planner.fleets import catalogue, sku
 
+CLOSED = dataclasses.replace(sku("new"), access=Access(repositories=("acme/other",)))
 SHARED = dataclasses.replace(sku(max_machines=4), fair_share=0.5)
 
 
@@ -42,6 +43,7 @@ def indexes(ledger: Ledger) -> dict[str, object]:
         },
         "unadmitted": +s.unadmitted,
         "disputed": +s.disputed,
+        "unmatched": {reason: list(jobs) for reason, jobs in s.unmatched.items()},
     }
 
 
@@ -60,6 +62,7 @@ def test_jobs_are_indexed_as_after_a_restart_with_the_changed_catalogue() -> Non
         catalogue(SHARED, sku("cpu")),  # a fair share
         catalogue(sku("gpu", labels=("new",)), sku("cpu")),
         catalogue(sku("cpu")),
+        catalogue(sku(), sku("cpu"), CLOSED),  # labels match now, access does not
     ):
         world = busy()
         world.ledger.change_catalogue(changed)

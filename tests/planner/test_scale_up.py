@@ -214,14 +214,14 @@ def test_the_ready_minimum_is_demand_after_every_job() -> None:
     [
         (3, 0, 9, ["for 3 waiting jobs"]),
         (0, 2, 9, ["for the ready minimum"]),
-        (1, 2, 9, ["for 1 waiting job and 2 of the ready minimum"]),
+        (1, 2, 9, ["for 1 waiting job and 2 machines of the ready minimum"]),
         (
             3,
             2,
             2,
             [
                 "for 2 waiting jobs",
-                "for 1 waiting job and 1 of the ready minimum",
+                "for 1 waiting job and 1 machine of the ready minimum",
                 "for the ready minimum",
             ],
         ),

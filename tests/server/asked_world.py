@@ -2,14 +2,12 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import partial
 
 from autoscaler.controller.ports.fleet_queries import UnknownRecordError
 from autoscaler.controller.ports.store import StoreError
 from autoscaler.model.changes import HistoryRow
 from autoscaler.model.identifiers import Instant, JobId, SkuName
 from autoscaler.model.machines import MachineState
-from autoscaler.model.unmatched import why_unmatched
 from autoscaler.model.wait_objectives import DEFAULT_OBJECTIVES, WaitObjective
 from autoscaler.views import grid, jobs, machines
 from autoscaler.views.cost import CostView, Spent, cost
@@ -25,7 +23,7 @@ from autoscaler.views.overview import Overview, Sample, oldest_jobs
 from autoscaler.views.past import Past
 from autoscaler.views.starts import Starts
 from autoscaler.views.status import Counts, StatusView, Trouble, status
-from autoscaler.views.unmatched import Why, unmatched_counts, unmatched_jobs
+from autoscaler.views.unmatched import unmatched_jobs
 from tests.ledger.builders import World
 
 
@@ -61,7 +59,6 @@ class AskedWorld:
             dollars_per_hour=2.5,
             unverified=state.counters.unverified,
             observed=self.observed,
-            unmatched=unmatched_counts(self.world.fleet(), self._why()),
             last_hour=self.hour,
             objectives=self.objectives,
         )
@@ -86,10 +83,7 @@ class AskedWorld:
         return jobs.waiting_jobs(self.world.fleet(), self.world.plan().waiting, sku, limit)
 
     def unmatched_jobs(self, limit: int) -> Sequence[jobs.JobView]:
-        return unmatched_jobs(self.world.fleet(), self._why(), limit)
-
-    def _why(self) -> Why:
-        return partial(why_unmatched, self.world.state.catalogue)
+        return unmatched_jobs(self.world.fleet(), limit)
 
     def running_jobs(self, sku: SkuName | None, limit: int) -> Sequence[jobs.JobView]:
         return jobs.running_jobs(self.world.fleet(), self.world.plan().waiting, sku, limit)

@@ -208,10 +208,10 @@ async def test_queued_jobs_that_no_sku_serves_are_counted_on_the_first_page_and_
 ) -> None:
     await reader.sign_in()
     _, none = await reader.get("/jobs?state=unmatched")
-    assert "A SKU serves each queued job." in none
+    assert "No queued job is without a SKU." in none
     reader.answers.world.queue(3, 4, labels=("gpuu", "<b>"))
     _, first = await reader.get("/")
-    assert '<a href="/jobs?state=unmatched">2 more</a> wait at GitHub' in first
+    assert '<a href="/jobs?state=unmatched">2 queued jobs without a SKU</a>:' in first
     assert '<a class="code" href="/runbooks/reasons#labels">labels</a> 2' in first
     _, waiting = await reader.get("/jobs?state=unmatched")
     for words in (

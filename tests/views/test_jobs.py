@@ -1,7 +1,6 @@
 """Lists of jobs and machines as operators see them, and a job's place in line."""
 
 import dataclasses
-from functools import partial
 
 import pytest
 
@@ -11,7 +10,7 @@ from autoscaler.model.identifiers import MachineId, SkuName
 from autoscaler.model.jobs import JobState
 from autoscaler.model.machines import MachineState
 from autoscaler.model.operator_holds import WHOLE_FLEET, HoldKind
-from autoscaler.model.unmatched import Unmatched, why_unmatched
+from autoscaler.model.unmatched import Unmatched
 from autoscaler.model.wait_objectives import DEFAULT_OBJECTIVES
 from autoscaler.model.waiting import WaitCode
 from autoscaler.views.explanation import explain_job, explain_labels
@@ -146,22 +145,30 @@ def test_labels_of_any_repository_need_neither_a_scope_nor_access() -> None:
 def test_queued_jobs_that_no_sku_serves_are_listed_with_the_reason_oldest_first() -> None:
     closed = dataclasses.replace(sku("gpu"), access=Access(repositories=("acme/other",)))
     world = World(catalogue(closed, sku("cpu")))
-    why = partial(why_unmatched, world.state.catalogue)
     world.queue(4, labels=("gpu",))
     world.now -= 1
     world.queue(5, labels=("gpuu",))
     world.queue(6, labels=("ubuntu-latest",))
     world.queue(7, labels=("cpu",))
-    assert unmatched_counts(world.fleet(), why) == {"labels": 1, "access": 1}
-    found = unmatched_jobs(world.fleet(), why, 9)
+    assert unmatched_counts(world.fleet()) == {"labels": 1, "access": 1}
+    found = unmatched_jobs(world.fleet(), 9)
     assert [(one.id, one.wait.code) for one in found if one.wait is not None] == [
         (5, Unmatched.LABELS),
         (4, Unmatched.ACCESS),
     ]
-    assert [one.id for one in unmatched_jobs(world.fleet(), why, 1)] == [5]
+    assert [one.id for one in unmatched_jobs(world.fleet(), 1)] == [5]
     world.observe(5, JobState.IN_PROGRESS, labels=("gpuu",))
     world.completes(4, labels=("gpu",))
-    assert unmatched_jobs(world.fleet(), why, 9) == []
+    assert unmatched_jobs(world.fleet(), 9) == []
+
+
+def test_a_job_that_ran_elsewhere_before_its_sku_was_there_says_so() -> None:
+    world = World()
+    world.queue(1, labels=("cpu",))
+    world.completes(1, labels=("cpu",), conclusion="success")
+    world.ledger.change_catalogue(catalogue(sku(), sku("cpu")))
+    found = explain_job(world.fleet(), {}, world.job(1))
+    assert found.unmatched == "no SKU served these labels while the job was queued"
 
 
 def test_a_job_that_no_sku_serves_says_so() -> None:
