@@ -230,6 +230,7 @@ def attest(**changes: Any) -> dict[str, Any]:
 
 
 CERTIFICATE = {"projected": {"sources": [{"podCertificate": {"keyType": "ED25519"}}]}}
+RESTART = {"action": "RestartAllContainers", "exitCodes": {"operator": "In", "values": [1]}}
 TOKEN = {"projected": {"sources": [{"serviceAccountToken": {"path": "t"}}]}}
 
 
@@ -263,6 +264,18 @@ TOKEN = {"projected": {"sources": [{"serviceAccountToken": {"path": "t"}}]}}
         ({"spec": {"volumes": [{"name": "t", **TOKEN}]}}, "spec.volumes[t]"),
         ({"spec": {"volumes": [{"name": "t", **CERTIFICATE}]}}, "spec.volumes[t]"),
         ({"spec": {"resourceClaims": [{"name": "gpu"}]}}, "spec.resourceClaims: is not allowed"),
+        (
+            attest(restartPolicyRules=[RESTART]),
+            "spec.initContainers[attest].restartPolicyRules: is not allowed",
+        ),
+        (
+            runner(restartPolicyRules=[RESTART]),
+            "spec.containers[runner].restartPolicyRules: is not allowed",
+        ),
+        (
+            {"spec": sidecar(restartPolicyRules=[RESTART])},
+            "spec.initContainers[proxy].restartPolicyRules: is not allowed",
+        ),
         ({"spec": {"ephemeralContainers": [{"name": "d"}]}}, "spec.ephemeralContainers"),
         (
             runner(env=[{"name": "RUNNER_AGENT_ROOT", "value": "/x"}]),

@@ -11,12 +11,10 @@ import pytest
 from autoscaler.controller.ports.notices import Message, Notice
 from autoscaler.controller.ports.provider import ProviderError
 from autoscaler.model.failures import FailureClass, FailureScope
-from autoscaler.model.identifiers import ProviderMachineId
 from autoscaler.model.interruptions import NoticeKind
 from autoscaler.providers.kubernetes.answers import identity
-from autoscaler.providers.kubernetes.notices import AGAIN_AFTER, AT_ONCE, PodNotices
+from autoscaler.providers.kubernetes.notices import PodNotices
 from autoscaler.providers.kubernetes.watch import Change
-from tests.controller.virtual_time import on_virtual_time
 from tests.patience import PATIENCE
 from tests.providers.doubles import ManualClock
 from tests.providers.kubernetes_pods import make_pod, make_settings
@@ -182,56 +180,6 @@ async def test_a_condition_that_became_false_announces_nothing() -> None:
     assert (notice.kind, notice.detail) == (NoticeKind.STATE_CHANGE, "does not exist")
 
 
-@pytest.mark.case(
-    "a pod's end is shown by the watch, and the API server fails the read of the pod that follows",
-    topic="Kubernetes",
-    source="Kubernetes: Nodes, and Pod garbage collection",
-)
-@pytest.mark.asyncio
-async def test_a_notice_is_received_again_until_it_is_settled() -> None:
-    """Found by seeds 689 and 692 of the worlds with clusters: the job was not reported as interrupted."""
-    pod = make_pod({"phase": "Failed", "conditions": [condition("True", "DeletionByPodGC")]})
-    notices = PodNotices(RemovedPod(pod), make_settings(), ManualClock())
-    first = await messages(notices)
-    again = await notices.receive(0.0)
-    assert again == first
-    for _ in range(2):
-        await notices.settle([one.receipt for one in again])
-    assert await notices.receive(0.0) == ()
-    await notices.close()
-
-
-@pytest.mark.asyncio
-async def test_unsettled_notices_follow_new_ones_one_at_a_time() -> None:
-    """Machines whose read fails do not delay the notices of others. Found by seed 812 with clusters."""
-    pods = [failed_pod(number) for number in range(AT_ONCE + 2)]
-    notices = PodNotices(RemovedPod(*pods), make_settings(), ManualClock())
-    received_machines = [await machines_of(notices) for _ in range(4)]
-    await notices.close()
-    names = [identity(pod).machine for pod in pods]
-    assert received_machines == [names[:10], names[10:], [names[0]], [names[1]]]
-
-
-@on_virtual_time
-async def test_an_unsettled_notice_is_received_again_after_a_pause_or_at_once_after_a_success() -> (
-    None
-):
-    """Its reader does not pause: a new notice is more urgent than the failed read of a machine."""
-    pods = [failed_pod(number) for number in range(3)]
-    notices = PodNotices(RemovedPod(*pods), make_settings(), ManualClock())
-    loop, times, received = asyncio.get_running_loop(), [], []
-    for settled in (False, False, True, False):
-        begun = loop.time()
-        found = await notices.receive(20.0)
-        times.append(loop.time() - begun)
-        received.append([one.receipt for one in found])
-        if settled:
-            await notices.settle(received[-1])
-    await notices.close()
-    assert received == [["1", "2", "3"], ["1"], ["2"], ["3"]]
-    assert times == [0.0, AGAIN_AFTER, AGAIN_AFTER, 0.0]
-
-
 @pytest.mark.asyncio
 async def test_the_removal_of_a_pod_that_had_ended_is_not_reported_again() -> None:
     """A list shows only that it is gone. Its end alone has a reason."""
@@ -248,12 +196,6 @@ def condition(status: str, reason: str = "EvictionByEvictionAPI") -> dict[str, s
     return {"type": "DisruptionTarget", "status": status, "reason": reason, "message": "why"}
 
 
-def failed_pod(number: int) -> dict[str, Any]:
-    pod = make_pod({"phase": "Failed", "reason": "Evicted"})
-    pod["metadata"] |= {"name": f"ci-{number}", "uid": f"4b3f0a1e-0000-4000-8000-{number:012d}"}
-    return pod
-
-
 async def messages(notices: PodNotices) -> tuple[Message, ...]:
     """The first messages."""
     async with asyncio.timeout(PATIENCE):
@@ -265,8 +207,3 @@ async def messages(notices: PodNotices) -> tuple[Message, ...]:
 async def received(notices: PodNotices) -> list[Notice]:
     """The first notices."""
     return [one.notice for one in await messages(notices) if one.notice is not None]
-
-
-async def machines_of(notices: PodNotices) -> list[ProviderMachineId]:
-    """The machines of the first notices."""
-    return [machine for one in await received(notices) for machine in one.machines]

@@ -47,13 +47,13 @@ class NoticeQueue(Protocol):
     async def receive(self, wait: Seconds) -> tuple[Message, ...]:
         """Return up to ten messages. Waits up to `wait` seconds (20 at most, real time) for the first.
 
-        A message that is not settled is received again later.
+        A queue that keeps messages returns one that is not settled again later.
         """
 
     async def settle(self, receipts: Sequence[str]) -> None:
         """Delete messages of one `receive` from the queue. Idempotent.
 
-        A message that could not be deleted is received again.
+        A message that could not be deleted may be received again.
         """
 
     async def shown(self, machines: Sequence[ProviderMachineId]) -> tuple[ListedMachine, ...]:

@@ -1,7 +1,7 @@
 """Notices about pods, from a watch: evictions, preemptions, node losses, deletions, and ends.
 
-The API server keeps no messages: unsettled ones are kept in memory. After a restart of the controller, or a
-gap in the watch, the list that follows shows the pods as they are.
+The API server keeps no messages, so each is received once. After a restart of the controller, or a gap in the
+watch, the list that follows shows the pods as they are.
 
 A pod is terminated if the watch reported its end or its removal, and the API server does not have it any more.
 A missing pod alone proves nothing. Nor does the report of a removal alone: a watch with a label selector also
@@ -40,12 +40,6 @@ AT_ONCE = 10
 MOST_REMOVED = 5000
 """Ended or removed pods that are remembered, the last ones. Others are missing in two complete lists."""
 
-AGAIN_AFTER: Seconds = 5.0
-"""How long an unsettled message is not received again, if no new one arrives (real seconds)."""
-
-MOST_UNSETTLED = 5000
-"""Unsettled messages that are remembered, those received last."""
-
 
 class PodNotices:
     """Implements `NoticeQueue` for one namespace."""
@@ -61,37 +55,18 @@ class PodNotices:
         self._removed: dict[ProviderMachineId, ListedMachine] = {}
         self._announced: dict[ProviderMachineId, Notice] = {}
         self._background: Background[Notice] = Background(self._notices)
-        self._unsettled: dict[str, Message] = {}
-        self._received: tuple[str, ...] = ()
         self._numbers = 0
 
     async def receive(self, wait: Seconds) -> tuple[Message, ...]:
-        """Return up to ten new messages, or else one that was not settled (see `NoticeQueue`).
-
-        Waits up to `wait` seconds for the first. An unsettled message comes alone, because one failed read
-        fails the reads of all machines that were received together.
-        """
-        if any(receipt in self._unsettled for receipt in self._received):
-            wait = min(wait, AGAIN_AFTER)
-        elif self._unsettled:
-            wait = 0.0
+        """Return up to ten messages. Waits up to `wait` seconds for the first (see `NoticeQueue`)."""
         found = []
         for notice in await self._background.take(AT_ONCE, wait):
             self._numbers += 1
             found.append(Message(str(self._numbers), str(self._numbers), notice))
-        found = found or list(self._unsettled.values())[:1]
-        for message in found:
-            self._unsettled.pop(message.receipt, None)
-            self._unsettled[message.receipt] = message
-        self._received = tuple(message.receipt for message in found)
-        while len(self._unsettled) > MOST_UNSETTLED:
-            del self._unsettled[next(iter(self._unsettled))]
         return tuple(found)
 
     async def settle(self, receipts: Sequence[str]) -> None:
-        """Forget these messages (see `NoticeQueue`)."""
-        for receipt in receipts:
-            self._unsettled.pop(receipt, None)
+        """Do nothing: no message is received again (see `NoticeQueue`)."""
 
     async def shown(self, machines: Sequence[ProviderMachineId]) -> tuple[ListedMachine, ...]:
         """Return these pods as the API server shows them now (see `NoticeQueue`)."""

@@ -210,6 +210,9 @@ def _container_problems(kind: str, container: Mapping[str, Any]) -> Iterator[str
     path = f"spec.{kind}[{name}]"
     if "image" in container and not is_image_reference(container["image"]):
         yield f"{path}.image: {container['image']!r} is not an image reference: {FIX}"
+    if container.get("restartPolicyRules"):
+        # RestartAllContainers would end the job and run the machine again (KEP-5532, on since Kubernetes 1.36).
+        yield f"{path}.restartPolicyRules: is not allowed, because a pod serves once"
     if name == _OURS["initContainers"] and kind == "initContainers":
         return
     for mount in elements(container, "volumeMounts"):
