@@ -351,7 +351,7 @@ async def test_an_interruption_is_recorded_while_the_provider_does_not_answer_ab
     queue.answers_after = 60.0
     tasks = [asyncio.ensure_future(task()) for task in reader.tasks]
     await asyncio.sleep(1.0)
-    queue.put(said(SPOT, machine.placement.provider_id, receipt="spot"))
+    queue.put(said(SPOT, machine.placement.provider_id, receipt="spot", message="other"))
     await asyncio.sleep(WAIT)
     assert (queue.looked_at, queue.settled) == ([(machine.placement.provider_id,)], ["spot"])
     assert machine.interruption.kind is SPOT
