@@ -167,6 +167,25 @@ async def test_a_deleted_pod_is_gone_as_the_answer_to_its_deletion_showed() -> N
     assert notice.detail.startswith("EvictionByEvictionAPI: why")
 
 
+@pytest.mark.case(
+    "a pod is evicted and ends while the watch is down: only the answer to its deletion shows why it ended",
+    topic="Kubernetes",
+    source="Kubernetes: Disruptions",
+)
+@pytest.mark.asyncio
+async def test_a_deleted_pod_has_ended_as_the_answer_to_its_deletion_showed() -> None:
+    """Found by seed 301640 of the worlds with clusters: the job was not reported as interrupted."""
+    evicted = make_pod({"phase": "Failed", "reason": "Evicted", "message": "The node was low"})
+    notices = PodNotices(RemovedPod(), make_settings(), ManualClock())
+    notices.note_deletion(evicted)
+    [notice] = await received(notices)
+    [shown] = await notices.shown(notice.machines)
+    await notices.close()
+    assert (notice.kind, notice.machines) == (NoticeKind.STATE_CHANGE, (identity(evicted).machine,))
+    assert (shown.terminated, shown.failure) == (True, FailureClass.CAPACITY)
+    assert shown.reason == "Evicted: The node was low"
+
+
 @pytest.mark.asyncio
 async def test_a_condition_that_became_false_announces_nothing() -> None:
     """Kubernetes sets the condition to False if the deletion does not follow (documentation, "Disruptions")."""

@@ -80,18 +80,23 @@ class PodNotices:
         return tuple(found)
 
     def note_deletion(self, answer: Mapping[str, Any]) -> None:
-        """Remember the disruption of a pod that was deleted, from the API server's answer.
+        """Remember what the API server's answer shows of a pod that was deleted: its end, or its disruption.
 
         While the watch is down, this answer may be the last that shows it. The notice follows when the watch
         shows that the pod is gone. The answer is the pod (Kubernetes API reference, "Delete a Pod"), or a
         Status, whose `status` is a text.
         """
-        if isinstance(answer.get("status"), Mapping):
-            notice = pod_notice(self._settings, answer, self._clock.now())
-            if notice is not None and notice.kind is not NoticeKind.STATE_CHANGE:
-                machine = identity(answer).machine
-                self._announced[machine] = notice
-                self._watch.note_existing(machine)
+        if not isinstance(answer.get("status"), Mapping):
+            return
+        machine = identity(answer).machine
+        notice = pod_notice(self._settings, answer, self._clock.now())
+        if pod_state(answer).terminated:
+            self._remember(machine, answer)
+        elif notice is not None and notice.kind is not NoticeKind.STATE_CHANGE:
+            self._announced[machine] = notice
+        else:
+            return
+        self._watch.note_existing(machine)
 
     async def close(self) -> None:
         """End the watch. Idempotent."""
