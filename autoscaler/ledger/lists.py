@@ -35,6 +35,7 @@ from autoscaler.model.identifiers import Instant, Seconds
 from autoscaler.model.interruptions import NoticeKind
 from autoscaler.model.machines import (
     REPORTED_FROM_ATTEMPT,
+    ExitReason,
     Machine,
     MachineState,
     TerminationReason,
@@ -170,14 +171,23 @@ def _note_interruption(
 ) -> None:
     """Note that the provider takes a machine back, or took it, if it gives lack of capacity as the reason.
 
-    No notice arrived, or not yet. The machine existed when its agent last sent a request.
+    So does whoever deletes a machine before the controller does. No notice arrived, or not yet. The machine
+    existed when its agent last sent a request.
     """
+    short = listed.failure is FailureClass.CAPACITY
     possible = machine.occupies or is_unexplained(machine)
-    if listed.failure is FailureClass.CAPACITY and possible:
+    if (short and possible) or (listed.deleted and _is_kept(machine)):
         alive_at = machine.work.last_seen or machine.since
-        alone = listed.scope is FailureScope.MACHINE
+        alone = not short or listed.scope is FailureScope.MACHINE
         kind = NoticeKind.SCHEDULED_CHANGE if alone else NoticeKind.SPOT_INTERRUPTION
         note_interruption(state, machine, kind, alive_at, at, listed.reason or "ended")
+
+
+def _is_kept(machine: Machine) -> bool:
+    """Return True if a machine has a runner, or one that was stopped. The controller deletes none of these."""
+    if machine.state is MachineState.EXITED:
+        return machine.work.exit_reason is ExitReason.STOPPED
+    return machine.state is MachineState.ASSIGNED
 
 
 def _cannot_start(state: LedgerState, machine: Machine, listed: ListedMachine, at: Instant) -> None:

@@ -222,6 +222,45 @@ def test_a_disruption_that_only_a_list_showed_explains_why_an_agent_was_stopped(
 
 
 @pytest.mark.case(
+    "a person or a node provisioner deletes a pod without an eviction: its job is rerun",
+    topic="Kubernetes",
+    source="Kubernetes: Pod Lifecycle",
+)
+@pytest.mark.parametrize("gone", [True, False])
+@pytest.mark.parametrize("stopped", [True, False])
+def test_a_deletion_by_others_interrupts_a_job(stopped: bool, gone: bool) -> None:
+    world = World(opted_in())
+    machine = at_work(world)
+    if stopped:
+        world.do(e.MachineExited, MachineId(machine), "stopped", ExitReason.STOPPED)
+    world.lists(replace(world.listed(machine), leaving=True, deleted=True, reason="Deleted"))
+    if gone:
+        world.lists(replace(world.listed(machine, terminated=True), deleted=True, reason="Deleted"))
+    elif not stopped:
+        for _ in range(2):
+            world.now += 61.0
+            world.lists()
+    fails(world)
+    assert [one.job for one in world.state.reruns.values()] == [1]
+    assert world.state.cooldowns == {}, "a deletion says nothing about capacity"
+
+
+@pytest.mark.parametrize("exits", [True, False])
+def test_the_deletion_of_a_machine_by_the_controller_interrupts_nothing(exits: bool) -> None:
+    world = World(opted_in())
+    machine = at_work(world)
+    if exits:
+        world.do(e.MachineExited, MachineId(machine), "left")
+    else:
+        world.do(e.TerminationRequested, MachineId(machine), TerminationReason.OPERATOR, "asked")
+    world.lists(replace(world.listed(machine), leaving=True, deleted=True, reason="Deleted"))
+    world.lists(replace(world.listed(machine, terminated=True), deleted=True, reason="Deleted"))
+    fails(world)
+    assert world.machine(machine).interruption.kind is None
+    assert world.state.reruns == {}
+
+
+@pytest.mark.case(
     "a node dies and the API server answers no read: the controller deletes the silent pod after its job is "
     "over, and only then learns why the pod disappeared",
     topic="Kubernetes",

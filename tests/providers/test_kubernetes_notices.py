@@ -114,6 +114,34 @@ async def test_a_removal_alone_shows_why_the_pod_was_deleted() -> None:
 
 
 @pytest.mark.asyncio
+async def test_a_removed_pod_has_been_confirmed_by_its_node() -> None:
+    pod = make_pod({"phase": "Running"}, deleted=True)
+    pod["spec"] |= {"nodeName": "gpu-7"}
+    notices = PodNotices(RemovedPod(pod, kind="DELETED"), make_settings(), ManualClock())
+    [notice] = await received(notices)
+    [shown] = await notices.shown(notice.machines)
+    await notices.close()
+    assert (shown.terminated, shown.deleted) == (True, True)
+    assert shown.reason == "Deleted: the pod was deleted"
+
+
+@pytest.mark.asyncio
+async def test_the_answer_to_a_deletion_after_the_removal_says_nothing_new() -> None:
+    """The next list would otherwise report the pod as removed once more."""
+    pod = make_pod({"phase": "Failed"})
+    notices = PodNotices(
+        RemovedPod(pod, kind="DELETED", expires=True), make_settings(), ManualClock()
+    )
+    changes = notices._watch.changes()
+    assert notices._notice(await anext(changes)) is not None
+    notices.note_deletion(pod)
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.05):
+            await anext(changes)
+    assert notices._watch.lists == 2
+
+
+@pytest.mark.asyncio
 async def test_a_removal_without_a_reason_is_the_reason() -> None:
     removed = RemovedPod(make_pod({"phase": "Running"}), kind="DELETED")
     notices = PodNotices(removed, make_settings(), ManualClock())

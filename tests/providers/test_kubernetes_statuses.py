@@ -18,6 +18,7 @@ CAPACITY, CONFIGURATION = FailureClass.CAPACITY, FailureClass.CONFIGURATION
 MACHINE = FailureScope.MACHINE
 
 LOW = "The node was low on resource: memory. Threshold quantity: 100Mi, available: 80Mi."
+NOT_ADMITTED = "Pod was rejected: The node had condition: [DiskPressure]. "
 TOO_MUCH = "Pod ephemeral local storage usage exceeds the total limit of containers 10Gi."
 
 
@@ -97,6 +98,8 @@ def test_an_ended_pod_has_the_right_reason(
         (disrupted("EvictionByEvictionAPI"), MACHINE),
         (disrupted("DeletionByTaintManager"), MACHINE),
         (disrupted("DeletionByPodGC"), MACHINE),
+        (disrupted("DeletionByDeviceTaintManager"), MACHINE),
+        (disrupted(""), MACHINE),
         (ended("Evicted", LOW), MACHINE),
         (ended("Terminated"), MACHINE),
         (terminated("ContainerStatusUnknown", 137), MACHINE),
@@ -104,6 +107,7 @@ def test_an_ended_pod_has_the_right_reason(
         (disrupted("PreemptionByScheduler"), None),
         (ended("Preempting") | disrupted("TerminationByKubelet"), None),
         (ended("OutOfpods"), None),
+        (ended("Evicted", NOT_ADMITTED), None),
     ],
 )
 def test_only_a_preemption_or_a_full_node_means_that_capacity_is_short(
@@ -368,10 +372,26 @@ def test_a_gated_pod_is_not_refused() -> None:
 
 def test_a_deleted_pod_leaves_and_an_evicted_one_names_the_eviction() -> None:
     found = listed_machine(make_settings(), make_pod({"phase": "Running"}, deleted=True))
-    assert (found.leaving, found.terminated, found.failure) == (True, False, None)
+    assert (found.leaving, found.deleted) == (True, True)
+    assert (found.terminated, found.failure) == (False, None)
     status = disrupted("EvictionByEvictionAPI", "Running")
     evicted = listed_machine(make_settings(), make_pod(status, deleted=True))
     assert (evicted.leaving, evicted.failure) == (True, CAPACITY)
+
+
+def test_a_pod_that_was_killed_because_somebody_deleted_it_says_so() -> None:
+    found = listed_machine(make_settings(), make_pod(terminated("Error", 143), deleted=True))
+    assert (found.terminated, found.deleted) == (True, True)
+    assert found.reason == "Error: container runner ended with status 143; the pod was deleted"
+
+
+@pytest.mark.parametrize(
+    ("status", "deleted"), [({"phase": "Succeeded"}, True), (terminated("Error", 1), False)]
+)
+def test_a_pod_that_ended_by_itself_was_not_deleted_before(
+    status: dict[str, Any], deleted: bool
+) -> None:
+    assert not listed_machine(make_settings(), make_pod(status, deleted=deleted)).deleted
 
 
 @pytest.mark.case(

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Mapping
+from dataclasses import replace
 from decimal import Decimal
 from typing import Any
 
@@ -28,9 +29,12 @@ from autoscaler.providers.kubernetes.statuses import (
     disrupted_at,
     pod_state,
 )
+from autoscaler.providers.kubernetes.texts import one_line
 
 _NEVER_TRUSTED_PRICE = 1e6
 """Dollars an hour: an annotation cannot say more."""
+
+_REMOVED = "Removed: the pod was deleted"
 
 
 def offering(settings: KubernetesSettings, option: PodOption) -> Offering:
@@ -89,13 +93,35 @@ def listed_machine(
         quota_usage=() if found.terminated else quota_usage(settings.name, pod),
         image=launched.image,
         launch_time=launched.launch_time,
-        reason=finding.text if finding is not None else "",
+        reason=_words(pod, found, finding),
         failure=finding.failure if finding is not None and ends else None,
         scope=finding.scope if finding is not None and ends else None,
         leaving=found.leaving,
+        deleted=found.deleted,
         cannot_start=cannot_start,
         state=found.state,
     )
+
+
+def removed_machine(settings: KubernetesSettings, pod: Mapping[str, Any]) -> ListedMachine:
+    """Return a pod that has ended or was removed, from the last that the API server showed of it."""
+    found = pod_state(pod)
+    return replace(
+        listed_machine(settings, pod),
+        terminated=True,
+        leaving=False,
+        deleted=found.deleted or not found.terminated,
+        cannot_start=False,
+        quota_usage=(),
+        reason=found.finding.text if found.finding is not None else _REMOVED,
+    )
+
+
+def _words(pod: Mapping[str, Any], found: PodState, finding: Finding | None) -> str:
+    """Return why a pod ended, leaves or waits. Only its node's kubelet can end it: a lost node leaves it."""
+    text = finding.text if finding is not None else ""
+    node = one_line((pod.get("spec") or {}).get("nodeName"))
+    return f"{text}; node {node} has not confirmed its end yet" if found.leaving and node else text
 
 
 def _waited(settings: KubernetesSettings, found: PodState) -> Finding:
@@ -142,7 +168,7 @@ def _interruption(finding: Finding | None) -> NoticeKind:
 
 
 def _notice(kind: NoticeKind, pod: Mapping[str, Any], state: PodState, now: Instant) -> Notice:
-    detail = state.finding.text if state.finding is not None else state.state
+    detail = _words(pod, state, state.finding) or state.state
     at = disrupted_at(pod)
     # A job that died with the pod may fail before the notice is read. The cluster's clock may be fast.
     means_at = now if at is None else min(at, now)

@@ -10,7 +10,6 @@ reports a pod as deleted that lost the label (Kubernetes documentation, "API Con
 
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
-from dataclasses import replace
 from typing import Any
 
 from autoscaler.controller.ports.clock import Clock
@@ -25,6 +24,7 @@ from autoscaler.providers.kubernetes.answers import (
     identity,
     listed_machine,
     pod_notice,
+    removed_machine,
 )
 from autoscaler.providers.kubernetes.api_server import ApiServer
 from autoscaler.providers.kubernetes.background import Background
@@ -89,6 +89,9 @@ class PodNotices:
         if not isinstance(answer.get("status"), Mapping):
             return
         machine = identity(answer).machine
+        if machine in self._removed:
+            # The watch was faster.
+            return
         notice = pod_notice(self._settings, answer, self._clock.now())
         if pod_state(answer).terminated:
             self._remember(machine, answer)
@@ -153,14 +156,6 @@ class PodNotices:
         return notice
 
     def _remember(self, machine: ProviderMachineId, pod: Mapping[str, Any]) -> None:
-        last = listed_machine(self._settings, pod)
-        self._removed[machine] = replace(
-            last,
-            terminated=True,
-            leaving=False,
-            cannot_start=False,
-            quota_usage=(),
-            reason=last.reason or "Removed: the pod was deleted",
-        )
+        self._removed[machine] = removed_machine(self._settings, pod)
         if len(self._removed) > MOST_REMOVED:
             del self._removed[next(iter(self._removed))]

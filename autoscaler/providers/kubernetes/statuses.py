@@ -18,22 +18,12 @@ from autoscaler.providers.kubernetes.texts import MAX_TEXT, one_line
 _PREEMPTIONS = frozenset({"PreemptionByScheduler", "Preempting"})
 """Another pod needs the room: capacity is short."""
 
-_DISRUPTIONS = frozenset(
-    {
-        # The condition DisruptionTarget.
-        "DeletionByTaintManager",
-        "EvictionByEvictionAPI",
-        "DeletionByPodGC",
-        "TerminationByKubelet",
-        # The pod's own reason: node pressure, the node's shutdown, a lost node.
-        "Evicted",
-        "NodeShutdown",
-        "Terminated",
-        "Shutdown",
-        "NodeLost",
-    }
-)
-"""Something happens to the pod's node. This says nothing about other nodes."""
+_DISRUPTIONS = frozenset({"Evicted", "NodeShutdown", "Terminated", "Shutdown", "NodeLost"})
+"""The pod's own reason: node pressure, the node's shutdown, a lost node. It says nothing about other nodes."""
+
+_NOT_ADMITTED = "Pod was rejected: "
+"""How the message of a pod begins that kubelet does not admit, such as for `DiskPressure` of the node
+(`rejectPod` in `pkg/kubelet/kubelet.go`)."""
 
 _OF_THE_NODE = "The node "
 """How the message of an eviction for node pressure begins (`pkg/kubelet/eviction/helpers.go`).
@@ -74,6 +64,8 @@ _CLAIM_COMES = re.compile(
 
 OUT_OF_MEMORY = "OOMKilled"
 
+_WAS_DELETED = "the pod was deleted"
+
 
 class Finding(NamedTuple):
     """Why a pod ended or does not start. `failure` is None if it says nothing about the next launch.
@@ -96,6 +88,7 @@ class PodState(NamedTuple):
     """What a pod's status says: `state` for operators, and why it ended, leaves or does not start.
 
     `terminated`: no container of it runs any more. `leaving`: it was deleted, and its containers stop.
+    `deleted`: it was deleted before it ended.
     `disrupted`: it runs or starts, and the cluster has announced its deletion.
     `unschedulable`: no node has room for it now. `retrying`: kubelet has not set up the pod yet, or could not
     pull an image or create a container, and tries again. `refused`: it cannot start until an operator changes
@@ -106,6 +99,7 @@ class PodState(NamedTuple):
     finding: Finding | None = None
     terminated: bool = False
     leaving: bool = False
+    deleted: bool = False
     disrupted: bool = False
     unschedulable: bool = False
     retrying: bool = False
@@ -117,12 +111,16 @@ def pod_state(pod: Mapping[str, Any]) -> PodState:
     status = pod.get("status") or {}
     phase = status.get("phase") or "Pending"
     disrupted = _disruption(status)
+    deleted = bool(pod.get("metadata", {}).get("deletionTimestamp"))
     if phase in ("Failed", "Succeeded"):
-        return PodState(phase, disrupted or _end(pod, status, phase), terminated=True)
-    if pod.get("metadata", {}).get("deletionTimestamp"):
-        node = one_line((pod.get("spec") or {}).get("nodeName"))
+        killed = deleted and phase == "Failed"
+        found = disrupted or _end(pod, status, phase)
+        if killed and disrupted is None:
+            found = found._replace(message=_joined(found.message, _WAS_DELETED))
+        return PodState(phase, found, terminated=True, deleted=killed)
+    if deleted:
         waits = _pending(status).finding if phase == "Pending" else None
-        return PodState("Terminating", _deleted(disrupted, waits, node), leaving=True)
+        return PodState("Terminating", _deleted(disrupted, waits), leaving=True, deleted=True)
     if phase == "Pending" and disrupted is None:
         return _pending(status)
     return PodState(phase, disrupted, disrupted=disrupted is not None)
@@ -159,35 +157,34 @@ def _waiting(container: Mapping[str, Any]) -> PodState | None:
     return PodState(found.code, finding, retrying=found.retrying, refused=found.hopeless)
 
 
-def _deleted(disrupted: Finding | None, waits: Finding | None, node: str) -> Finding:
-    """Return why a pod is deleted, and what it waited for.
+def _deleted(disrupted: Finding | None, waits: Finding | None) -> Finding:
+    """Return why a pod is deleted, and what it waited for."""
+    found = disrupted or Finding("Deleted", _WAS_DELETED)
+    waited = f"it waited: {waits.text}" if waits is not None else ""
+    return found._replace(message=_joined(found.message, waited))
 
-    Only its node's kubelet can end it: a lost node leaves it as it is.
-    """
-    found = disrupted or Finding("Deleted", "the pod was deleted")
-    parts = [found.message]
-    if waits is not None:
-        parts.append(f"it waited: {waits.text}")
-    if node:
-        parts.append(f"node {node} has not confirmed its end yet")
-    return found._replace(message="; ".join(parts))
+
+def _joined(*parts: str) -> str:
+    return "; ".join(part for part in parts if part)
 
 
 def _disruption(status: Mapping[str, Any]) -> Finding | None:
     """Return what took the pod from its node. The pod's own reason is more exact than the condition."""
-    condition = _condition(status, "DisruptionTarget")
-    reasons = [(status.get("reason"), status.get("message"))]
-    if condition.get("status") == "True":
-        reasons.append((condition.get("reason"), condition.get("message")))
-    for reason, message in reasons:
-        code, text = one_line(reason), one_line(message)
-        if code in _PREEMPTIONS:
-            return Finding(code, text, FailureClass.CAPACITY)
-        if code == "Evicted" and not text.startswith(_OF_THE_NODE):
-            return Finding(code, text)
-        if code in _DISRUPTIONS:
-            return Finding(code, text, FailureClass.CAPACITY, FailureScope.MACHINE)
-    return None
+    code, text = one_line(status.get("reason")), one_line(status.get("message"))
+    if code == "Evicted" and not text.startswith(_OF_THE_NODE):
+        # A pod that tolerates the taint of a node under pressure would come back to it at once: see `_NO_ROOM`.
+        return Finding(
+            code, text, FailureClass.CAPACITY if text.startswith(_NOT_ADMITTED) else None
+        )
+    if code not in _PREEMPTIONS | _DISRUPTIONS:
+        condition = _condition(status, "DisruptionTarget")
+        if condition.get("status") != "True":
+            return None
+        # Kubernetes adds reasons, and the condition alone says that the pod did not end by itself.
+        code = one_line(condition.get("reason")) or "DisruptionTarget"
+        text = one_line(condition.get("message"))
+    scope = None if code in _PREEMPTIONS else FailureScope.MACHINE
+    return Finding(code, text, FailureClass.CAPACITY, scope)
 
 
 def disrupted_at(pod: Mapping[str, Any]) -> Instant | None:

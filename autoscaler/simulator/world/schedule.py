@@ -107,7 +107,7 @@ class FaultKind(StrEnum):
 
     # Pods and nodes: every n-th pod, or one running pod (number `target`, modulo their count) and its node.
     IMAGE_PULL = "image_pull"  # the image cannot be pulled
-    POD_REFUSED = "pod_refused"  # by kubelet: no healthy device
+    POD_REFUSED = "pod_refused"  # by kubelet: no healthy device, or a full disk
     POD_STUCK = "pod_stuck"  # SIGTERM has no effect until it is over
     POD_EVICTED = "pod_evicted"  # by kubelet, for lack of disk: it fails, and stays listed
     POD_PREEMPTED = "pod_preempted"  # by a pod of others

@@ -25,11 +25,19 @@ KILLED = End(137, "Error")
 STOPPED = End(143, "Error")
 EVICTED = End(137, "Error", "Evicted", "The node was low on resource: ephemeral-storage.")
 OUT_OF_MEMORY = End(137, "OOMKilled")
-REFUSED = End(
-    reason="UnexpectedAdmissionError",
-    message="Pod was rejected: Allocate failed due to no healthy devices present",
-    never_started=True,
+REFUSALS = (
+    End(
+        reason="UnexpectedAdmissionError",
+        message="Pod was rejected: Allocate failed due to no healthy devices present",
+        never_started=True,
+    ),
+    End(
+        reason="Evicted",
+        message="Pod was rejected: The node had condition: [DiskPressure]. ",
+        never_started=True,
+    ),
 )
+"""How kubelet does not admit a pod, in turn (`rejectPod` in `pkg/kubelet/kubelet.go`)."""
 
 
 class Containers(Protocol):
@@ -70,6 +78,7 @@ class Kubelets:
         self._fault_schedule = fault_schedule
         self._containers = containers
         self._pods: dict[str, _Pod] = {}
+        self._refused = 0
         registry.listeners.append(self._changed)
 
     def bound(self, pod: Object, node: Node) -> None:
@@ -151,7 +160,9 @@ class Kubelets:
 
     def _admit(self, known: _Pod) -> None:
         if self._fault_schedule.hit(FaultKind.POD_REFUSED):
-            self.exit(known.pod, REFUSED, disrupted=True)
+            self._refused += 1
+            refusal = REFUSALS[self._refused % len(REFUSALS)]
+            self.exit(known.pod, refusal, disrupted=True)
             return
         known.stage = Stage.WAITING
         self._report(known)
