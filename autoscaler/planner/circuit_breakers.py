@@ -33,10 +33,12 @@ class CircuitBreakers:
     """The open circuit breakers, and the probes under way, while a plan is being made.
 
     `leaving` are machines that this plan no longer counts as supply. None of them is a probe.
+    `late` are those of them that miss the deadline of their boot or health checks.
     """
 
     fleet: Fleet
     leaving: Collection[MachineId]
+    late: Collection[MachineId] = ()
     placed: Counter[tuple[SkuName, int]] = field(default_factory=Counter)
     _half_open: dict[tuple[SkuName, int], bool] = field(default_factory=dict, init=False)
 
@@ -68,9 +70,13 @@ class CircuitBreakers:
     def option_blocked(self, sku: SkuName, option: int) -> str | None:
         """Return the reason a launch option is unavailable now, or None if it is available."""
         row = open_circuit(self.fleet.cooldowns, launch_option_key(sku, option))
-        if row is None or self._booting(sku, option) <= 0:
+        if row is None:
             return None
-        return f"{row.reason}; a probe is under way"
+        if self._booting(sku, option) > 0:
+            return f"{row.reason}; a probe is under way"
+        booting = self.fleet.booting.get((sku, option), {})
+        # Its termination puts the option on hold.
+        return f"{row.reason}; a probe failed" if any(m in booting for m in self.late) else None
 
     def launches_one_at_a_time(self, sku: SkuName, option: int) -> bool:
         """Return whether a machine launched there may block the next launch."""

@@ -61,10 +61,12 @@ class Headroom:
     """What each limit still allows while a plan is being made.
 
     `leaving` are machines that this plan no longer counts as supply. They count against the limits.
+    `late` are those of them that miss the deadline of their boot or health checks.
     """
 
     fleet: Fleet
     leaving: Collection[MachineId] = ()
+    late: Collection[MachineId] = ()
     circuit_breakers: CircuitBreakers = field(init=False)
     machines: int = field(init=False)
     dollars: float = field(init=False)
@@ -80,7 +82,7 @@ class Headroom:
         self.machines = (machines if machines is not None else _NO_LIMIT) - usage.machines
         self.dollars = (dollars if dollars is not None else _NO_LIMIT) - usage.dollars_per_hour
         self.tokens = dict(self.fleet.launch_tokens)
-        self.circuit_breakers = CircuitBreakers(self.fleet, self.leaving)
+        self.circuit_breakers = CircuitBreakers(self.fleet, self.leaving, self.late)
 
     def in_sku(self, sku: Sku) -> int:
         """Return how many more machines of this SKU its `max_machines` allows."""

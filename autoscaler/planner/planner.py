@@ -26,6 +26,7 @@ from autoscaler.planner.scale_up import ScaleUp, scale_up
 from autoscaler.planner.supply import FleetSupply, count_deregistration, count_supply
 from autoscaler.planner.upkeep import (
     due_machines,
+    late_boots,
     lost_configurations,
     reads_due,
     requests_to_resend,
@@ -60,7 +61,8 @@ def plan(fleet: Fleet) -> Plan:
         classes, supply, minimum, registrable, deregistrations, leaving
     )
     resends = requests_to_resend(fleet, leaving)
-    cutbacks, headroom = cut_back(matching, supply), Headroom(fleet, leaving)
+    headroom = Headroom(fleet, leaving, late_boots(fleet, terminations))
+    cutbacks = cut_back(matching, supply)
     for resend in resends:
         headroom.count_resend(fleet.launch_requests[resend.launch_request].provider)
     for cutback in cutbacks:

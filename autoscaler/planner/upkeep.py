@@ -11,7 +11,7 @@ A machine is terminated only for one of these reasons:
 """
 
 import math
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 
 from autoscaler.model.backoff import Backoff
 from autoscaler.model.catalogue import DEFAULT_LIFETIME
@@ -62,6 +62,12 @@ def due_machines(fleet: Fleet) -> list[Terminate | MarkUnverified | ReadRunner]:
         if intent is not None:
             found.append(intent)
     return found
+
+
+def late_boots(fleet: Fleet, terminations: Iterable[Terminate]) -> set[MachineId]:
+    """Return the machines that are terminated because they did not become ready in time."""
+    late = (one.machine for one in terminations if one.reason_code is TerminationReason.DEADLINE)
+    return {machine for machine in late if fleet.machines[machine].progress.ready_at is None}
 
 
 def _due(fleet: Fleet, machine: Machine) -> Terminate | MarkUnverified | ReadRunner | None:

@@ -8,6 +8,7 @@ from autoscaler.controller.signals import fleet_counts
 from autoscaler.model import events as e
 from autoscaler.model.catalogue import CapacityType, IdlePolicy, LaunchOption, Offering
 from autoscaler.model.cooldowns import boots_key, exits_key, launch_option_key, open_circuit
+from autoscaler.model.failures import FailureClass
 from autoscaler.model.identifiers import MachineId, ProviderName
 from autoscaler.model.jobs import JobState
 from autoscaler.model.machines import ExitReason, MachineState, TerminationReason
@@ -318,6 +319,48 @@ def test_ready_machines_do_not_close_the_circuit_that_only_a_job_closes() -> Non
     world.make_ready(1, "x")
     assert open_circuit(world.state.cooldowns, exits_key(GPU)) is not None
     assert open_circuit(world.state.cooldowns, boots_key(GPU)) is None
+
+
+@pytest.mark.case(
+    "the machines of a SKU never boot: after each probe that misses its deadline, the next one waits for the "
+    "growing hold",
+    topic="EC2's machines",
+    source="Karpenter: disruption; GAR#5007",
+)
+@pytest.mark.parametrize("boots", [True, False])
+def test_a_probe_that_misses_its_deadline_is_not_replaced_before_the_hold(boots: bool) -> None:
+    world = in_storm()
+    deadlines = world.catalogue.skus[GPU].deadlines
+    for hold in (60, 120, 240):
+        (probe,) = start(world, 1)
+        if boots:
+            world.boot(probe)
+        world.after(int(deadlines.health_checks if boots else deadlines.boot))
+        made = world.plan()
+        assert [type(intent).__name__ for intent in made.intents] == ["Terminate"]
+        apply_plan(world.ledger, made, world.now, f"late-{hold}-")
+        world.lists(world.listed(probe, terminated=True), complete=False)
+        assert launched(world) == 0
+        world.after(hold - 1)
+        assert launched(world) == 0
+        code = FailureClass.HEALTH_CHECK if boots else FailureClass.BOOT_DEADLINE
+        assert {run.code for run in world.plan().waiting[GPU_CLASS]} == {code}
+        world.after(1)
+        assert launched(world) == 1
+
+
+def test_a_late_machine_is_replaced_at_once_by_another_launch_option() -> None:
+    world = World(catalogue(TWO_OPTIONS))
+    for name in "abc":
+        fails(world, world.launch(1, name)[0])
+    world.queue(1)
+    world.after(30)
+    start(world, 1)
+    world.after(int(world.catalogue.skus[GPU].deadlines.boot))
+    made = world.plan()
+    assert [one.offerings for one in made.intents if isinstance(one, Launch)] == [(POD.key,)]
+    apply_plan(world.ledger, made, world.now, "late-")
+    assert world.plan().intents == ()
 
 
 def test_a_ready_probe_that_the_plan_terminates_no_longer_counts_as_a_probe() -> None:
