@@ -8,11 +8,11 @@ from autoscaler.controller.signals import fleet_counts
 from autoscaler.model import events as e
 from autoscaler.model.catalogue import CapacityType, IdlePolicy, LaunchOption, Offering
 from autoscaler.model.cooldowns import boots_key, exits_key, launch_option_key, open_circuit
-from autoscaler.model.failures import FailureClass
 from autoscaler.model.identifiers import MachineId, ProviderName
 from autoscaler.model.jobs import JobState
 from autoscaler.model.machines import ExitReason, MachineState, TerminationReason
 from autoscaler.model.plan import Launch
+from autoscaler.model.waiting import WaitCode
 from autoscaler.planner.circuit_breakers import CircuitBreakers
 from tests.ledger.builders import GPU, GPU_CLASS, World
 from tests.planner.fleets import EAST, apply_plan, catalogue, sku
@@ -343,7 +343,7 @@ def test_a_probe_that_misses_its_deadline_is_not_replaced_before_the_hold(boots:
         assert launched(world) == 0
         world.after(hold - 1)
         assert launched(world) == 0
-        code = FailureClass.HEALTH_CHECK if boots else FailureClass.BOOT_DEADLINE
+        code = WaitCode.HEALTH_CHECK if boots else WaitCode.BOOT_DEADLINE
         assert {run.code for run in world.plan().waiting[GPU_CLASS]} == {code}
         world.after(1)
         assert launched(world) == 1
