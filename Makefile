@@ -17,7 +17,7 @@ export PYTHON := $(shell /usr/bin/python3 -c 'import ensurepip; print("/usr/bin/
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo demo-kubernetes first-image first-job test quick quick-planner quick-others fresh gpu coverage check lint types contracts crowds laboratory services kills worlds rooms edges images windows terraform programs cluster pods pytest fuzz chaos chaos-bugs mutants pages dashboards screenshots format clean
+.PHONY: help setup demo demo-kubernetes first-image first-job test quick quick-planner quick-others fresh gpu coverage check lint types contracts crowds laboratory services kills worlds rooms edges project images windows terraform programs cluster pods pytest fuzz chaos chaos-bugs mutants pages dashboards screenshots format clean
 
 help: ## List these commands.
 	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/  make \1  \t\2/p' Makefile | expand -t 20
@@ -101,7 +101,8 @@ crowds: setup
 
 # Folders and files that take half of the time of the tests outside tests/lab and tests/chaos. A process of
 # its own runs them, so that both cores are used to the end.
-EDGES := tests/agent tests/ami tests/app tests/benchmarks tests/console tests/providers tests/server tests/store $(wildcard tests/test_*.py)
+EDGES := tests/agent tests/app tests/benchmarks tests/console tests/providers tests/server tests/store
+PROJECT := tests/ami $(wildcard tests/test_*.py)
 
 # The tests of the laboratory mostly wait for processes. The others compute, so they run under `nice`.
 laboratory: setup
@@ -122,11 +123,15 @@ worlds: setup
 
 rooms: setup
 	@echo '==> pytest without the edges, and the folders of the other parts'
-	@nice $(PYTEST) --ignore=tests/lab --ignore=tests/chaos --ignore=tests/cluster --ignore=tests/docker_images --ignore=tests/terraform --ignore=tests/windows $(EDGES:%=--ignore=%) tests
+	@nice $(PYTEST) --ignore=tests/lab --ignore=tests/chaos --ignore=tests/cluster --ignore=tests/docker_images --ignore=tests/terraform --ignore=tests/windows $(EDGES:%=--ignore=%) $(PROJECT:%=--ignore=%) tests
 
 edges: setup
 	@echo '==> pytest, the edges'
 	@nice $(PYTEST) $(EDGES)
+
+project: setup
+	@echo '==> pytest, machine images and the project itself'
+	@nice $(PYTEST) $(PROJECT)
 
 windows: setup ## Run the Windows machines of the lab under Wine.
 	@nice $(BIN)/python -m lab.windows.build

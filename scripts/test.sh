@@ -2,8 +2,8 @@
 # Runs all parts of `make test`, even after a failure, and prints a summary. Exits with 1 if a part failed.
 #
 # A part is a target of the Makefile. `crowds` runs first and alone, because its thousand machines need the
-# whole host. Then six lines of parts run at the same time, because many parts mostly wait for processes. No line
-# takes much longer than `edges`, the longest part. `cluster` and `pods` wait until `programs` has ended. The
+# whole host. Then seven lines of parts run at the same time, because many parts mostly wait for processes. No line
+# takes much longer than the others. `cluster` and `pods` wait until `programs` has ended. The
 # output of background parts is printed when all parts have ended, except that of `programs`: its first run on a
 # host takes 15 minutes.
 set -uo pipefail
@@ -60,11 +60,11 @@ summarise() {
 }
 
 beside=(lint types contracts rooms)
-behind=(images laboratory services kills windows worlds edges terraform programs cluster pods)
+behind=(images laboratory services kills windows worlds edges project terraform programs cluster pods)
 run crowds
 exec 3>&1
 processes=()
-for line in "images terraform" "laboratory windows kills" worlds edges; do
+for line in "images terraform" "laboratory windows kills" worlds edges project; do
   # Ctrl-C ends the part, not the shell that records its result.
   (
     trap '' INT

@@ -14,7 +14,7 @@ import pytest
 from tests.patience import PATIENCE
 
 SCRIPT = Path(__file__).parents[1] / "scripts" / "test.sh"
-LINES = ["images", "laboratory", "worlds", "edges", "programs"]
+LINES = ["images", "laboratory", "worlds", "edges", "project", "programs"]
 """Each part starts after the parts before it in its line."""
 
 PARTS = [
@@ -30,6 +30,7 @@ PARTS = [
     "windows",
     "worlds",
     "edges",
+    "project",
     "terraform",
     "programs",
     "cluster",
