@@ -9,11 +9,18 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from autoscaler.model.identifiers import Seconds
 from autoscaler.model.wait_objectives import DEFAULT_OBJECTIVES, WaitObjective
 from autoscaler.observability.alerting import DAY, HOUR, MINUTE, Alert, span
 from autoscaler.observability.wait_alerts import burn_rate_alerts, recorded_waits
 
 RUNBOOKS = "docs/runbooks"
+
+STARTS = "autoscaler_job_queue_duration_seconds_count"
+"""The counter of jobs that started, as the controller learned it from a webhook or from GitHub's lists."""
+
+WEBHOOK_LATE_BY: Seconds = 5 * MINUTE
+"""How long after the start of a job its webhook may be accepted."""
 
 
 class UnusableAlertError(ValueError):
@@ -239,10 +246,12 @@ def _process(parameters: AlertParameters) -> Iterator[Alert]:
     )
     yield Alert(
         "WebhooksSilent",
-        f"sum(increase({accepted}[{half_hour}])) == 0 and sum(autoscaler_jobs_in_progress) > 0",
-        5 * MINUTE,
+        # GitHub sends a webhook when a job starts. The last operand needs half an hour of data.
+        f"sum(increase({accepted}[{half_hour}])) == 0 and sum(increase({STARTS}[{half_hour}])) > 0 "
+        f"and sum({accepted} offset {half_hour})",
+        WEBHOOK_LATE_BY,
         "page",
-        "Jobs are running, and the controller has accepted no webhook for half an hour.",
+        "Jobs have started, and the controller has accepted no webhook for half an hour.",
     )
     yield Alert(
         "GitHubBudgetLow",

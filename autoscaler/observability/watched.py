@@ -14,6 +14,7 @@ from autoscaler.model.deliveries import DeliveryAnswer
 from autoscaler.model.identifiers import Instant, ProviderName, Seconds, SkuName
 from autoscaler.model.machines import ExitReason, MachineState
 from autoscaler.model.wording import counted
+from autoscaler.observability.alert_rules import WEBHOOK_LATE_BY
 from autoscaler.observability.alerting import DAY
 from autoscaler.observability.metrics import PrometheusTelemetry
 from autoscaler.views.cost import Spent
@@ -21,7 +22,7 @@ from autoscaler.views.status import Trouble
 from autoscaler.views.times import duration
 
 WINDOW: Seconds = 1800.0
-"""How long a failure counts, and how long webhooks may be silent while jobs run."""
+"""How long a failure counts, and how long webhooks may be silent although a job started."""
 
 FAILED_CHECKS = 3
 VERSION_NOTICE: Seconds = 7 * DAY
@@ -74,7 +75,8 @@ class WatchedTelemetry(PrometheusTelemetry):
         self._now = now
         self._arrived_at = now()
         self._not_stored_at: Instant | None = None
-        self._running = 0
+        self._missed_at: Instant | None = None
+        """When the first job since the last webhook started."""
         self._excess = 0
         self._excess_since: Instant | None = None
         self._writes: dict[str, deque[_Writes]] = {}
@@ -108,19 +110,26 @@ class WatchedTelemetry(PrometheusTelemetry):
         """See `Telemetry.delivery`."""
         super().delivery(answer)
         if answer in _ARRIVED:
-            self._arrived_at = self._now()
+            self._arrived_at, self._missed_at = self._now(), None
         elif answer in _NOT_STORED:
             self._not_stored_at = self._now()
+
+    def job_started(self, sku: SkuName, repository: str, waited: Seconds) -> None:
+        """See `Telemetry.job_started`."""
+        super().job_started(sku, repository, waited)
+        # A webhook that was accepted a moment ago may have reported this start.
+        if self._missed_at is None and self._now() - self._arrived_at >= WEBHOOK_LATE_BY:
+            self._missed_at = self._now()
 
     def fleet(self, counts: FleetCounts) -> None:
         """See `Telemetry.fleet`."""
         super().fleet(counts)
-        self._running = sum(counts.jobs_in_progress.values())
+        running = sum(counts.jobs_in_progress.values())
         machines = sum(
             count for (_, state), count in counts.machines.items() if state in _FOR_A_JOB
         )
-        self._excess = machines - self._running
-        if self._excess <= EXCESS_MACHINES + EXCESS_SHARE * self._running:
+        self._excess = machines - running
+        if self._excess <= EXCESS_MACHINES + EXCESS_SHARE * running:
             self._excess_since = None
         elif self._excess_since is None:
             self._excess_since = self._now()
@@ -193,8 +202,11 @@ class WatchedTelemetry(PrometheusTelemetry):
             message = f"a webhook could not be stored {ago} ago; GitHub got 503 for it"
             yield Trouble("store_fails", "", message)
         silent = now - self._arrived_at
-        if silent >= WINDOW and self._running:
-            message = f"jobs are running, and no webhook was accepted for {duration(silent)}"
+        if self._missed_at is None or silent < WINDOW:
+            return
+        if (missed := now - self._missed_at) >= WEBHOOK_LATE_BY:
+            since, ago = duration(silent), duration(missed)
+            message = f"a job started {ago} ago, and no webhook was accepted for {since}"
             yield Trouble("webhooks_silent", "", message)
 
     def _of_machines(self) -> Iterator[Trouble]:

@@ -9,7 +9,7 @@ from autoscaler.model.accounting import MachineUse
 from autoscaler.model.deliveries import DeliveryAnswer
 from autoscaler.model.identifiers import ProviderName, SkuName
 from autoscaler.model.machines import ExitReason, MachineState
-from autoscaler.observability.alert_rules import AlertParameters, alert_rules
+from autoscaler.observability.alert_rules import WEBHOOK_LATE_BY, AlertParameters, alert_rules
 from autoscaler.observability.alerting import span
 from autoscaler.observability.watched import (
     EXCESS_LASTS,
@@ -49,16 +49,38 @@ def test_a_quiet_controller_has_no_faults(watch: Watch) -> None:
     assert watch.codes() == []
 
 
-def test_webhooks_are_silent_only_while_jobs_run(watch: Watch) -> None:
-    watch.telemetry.fleet(FleetCounts(jobs_in_progress={GPU: 1}))
-    watch.now += WINDOW - 1.0
+def test_webhooks_are_silent_if_a_job_started_without_one(watch: Watch) -> None:
+    watch.now += WINDOW - WEBHOOK_LATE_BY
+    watch.telemetry.job_started(GPU, "acme/widgets", 60.0)
+    watch.now += WEBHOOK_LATE_BY - 1.0
     assert watch.codes() == []
     watch.now += 1.0
     (trouble,) = watch.telemetry.troubles()
-    assert (trouble.code, "30m00s" in trouble.message) == ("webhooks_silent", True)
+    assert trouble.code == "webhooks_silent"
+    assert trouble.message == "a job started 5m00s ago, and no webhook was accepted for 30m00s"
+    # More starts, and a test of GitHub's, change nothing. The next webhook ends the fault.
+    watch.telemetry.job_started(GPU, "acme/widgets", 60.0)
     watch.telemetry.delivery(DeliveryAnswer.PING)
     assert watch.codes() == ["webhooks_silent"]
     watch.telemetry.delivery(DeliveryAnswer.DUPLICATE)
+    watch.now += 10 * WINDOW
+    assert watch.codes() == []
+
+
+def test_webhooks_are_not_silent_while_one_job_runs_for_hours(watch: Watch) -> None:
+    watch.telemetry.delivery(DeliveryAnswer.ACCEPTED)
+    watch.now += 1.0
+    watch.telemetry.job_started(GPU, "acme/widgets", 60.0)
+    watch.telemetry.fleet(FleetCounts(jobs_in_progress={GPU: 1}))
+    watch.now += 4 * WINDOW
+    watch.telemetry.fleet(FleetCounts(jobs_in_progress={GPU: 1}))
+    assert watch.codes() == []
+    # A list shows the next start before its webhook arrives.
+    watch.telemetry.job_started(GPU, "acme/widgets", 60.0)
+    watch.now += WEBHOOK_LATE_BY - 1.0
+    assert watch.codes() == []
+    watch.telemetry.delivery(DeliveryAnswer.ACCEPTED)
+    watch.now += 4 * WINDOW
     assert watch.codes() == []
 
 
