@@ -11,7 +11,7 @@ from typing import Any
 
 from autoscaler.model.identifiers import Seconds
 from autoscaler.model.wait_objectives import DEFAULT_OBJECTIVES, WaitObjective
-from autoscaler.observability.alerting import DAY, HOUR, MINUTE, Alert, span
+from autoscaler.observability.alerting import DAY, HOUR, MINUTE, Alert, increased, span
 from autoscaler.observability.wait_alerts import burn_rate_alerts, recorded_waits
 
 RUNBOOKS = "docs/runbooks"
@@ -123,13 +123,6 @@ def _waits() -> Iterator[Alert]:
         "Jobs of {{ $labels.sku }} wait, because its machines cannot be launched: {{ $labels.reason }}.",
     )
     yield Alert(
-        "MachinesNotReady",
-        waiting.format("boot_deadline|health_check"),
-        15 * MINUTE,
-        "page",
-        "Jobs of {{ $labels.sku }} wait, because its last machines did not become ready: {{ $labels.reason }}.",
-    )
-    yield Alert(
         "RegistrationsRefused",
         waiting.format("registration_on_hold|not_assigned"),
         10 * MINUTE,
@@ -147,6 +140,7 @@ def _waits() -> Iterator[Alert]:
 
 def _launches(parameters: AlertParameters) -> Iterator[Alert]:
     half_hour = span(30 * MINUTE * parameters.scale)
+    yield _machines_not_ready(parameters)
     refused = 'autoscaler_runner_exits_total{reason="version_deprecated"}'
     yield Alert(
         "CircuitBreakerOpen",
@@ -166,7 +160,7 @@ def _launches(parameters: AlertParameters) -> Iterator[Alert]:
     )
     yield Alert(
         "HealthChecksFail",
-        _increased("autoscaler_health_checks_failed_total", "sku, check, image", half_hour, ">= 3"),
+        increased("autoscaler_health_checks_failed_total", "sku, check, image", half_hour, ">= 3"),
         0.0,
         "page",
         "Machines of {{ $labels.sku }} with the image {{ $labels.image }} "
@@ -174,7 +168,7 @@ def _launches(parameters: AlertParameters) -> Iterator[Alert]:
     )
     yield Alert(
         "RunnerVersionRefused",
-        _increased(refused, "sku", half_hour, "> 0"),
+        increased(refused, "sku", half_hour, "> 0"),
         0.0,
         "page",
         "GitHub refuses the version of actions/runner in the image of {{ $labels.sku }}.",
@@ -191,14 +185,22 @@ def _launches(parameters: AlertParameters) -> Iterator[Alert]:
     )
 
 
-def _increased(counter: str, by: str, span: str, bound: str) -> str:
-    """Return a comparison of a counter's increase.
+def _machines_not_ready(parameters: AlertParameters) -> Alert:
+    """Return the alert for jobs whose machines fail one after the other.
 
-    A series of a counter begins at its first event, and `increase` does not see the step from nothing to one.
+    Such a job waits for a booting machine most of the time, and for the end of a hold in between. The failed
+    machines are therefore counted: with the longest hold and the boot deadline of Windows, two in 46 minutes.
     """
-    return (
-        f"sum by ({by}) (increase({counter}[{span}])) {bound} or "
-        f"sum by ({by}) ({counter} unless {counter} offset {span}) {bound}"
+    failed = 'autoscaler_launch_failures_total{reason=~"boot_deadline|health_check"}'
+    return Alert(
+        "MachinesNotReady",
+        f"({increased(failed, 'sku', span(2 * HOUR * parameters.scale), '>= 2')}) "
+        "and on (sku) sum by (sku) (autoscaler_jobs_waiting) > 0 "
+        f"unless on (sku) sum by (sku) (increase({STARTS}[{span(15 * MINUTE * parameters.scale)}])) > 0",
+        15 * MINUTE,
+        "page",
+        'Jobs of {{ $labels.sku }} wait, and {{ printf "%.0f" $value }} of its machines did not become ready '
+        "in the last two hours.",
     )
 
 

@@ -41,3 +41,14 @@ def span(seconds: Seconds) -> str:
     if seconds and seconds % MINUTE == 0:
         return label(seconds)
     return f"{max(0, round(seconds))}s"
+
+
+def increased(counter: str, by: str, window: str, bound: str) -> str:
+    """Return a comparison of a counter's increase.
+
+    A series of a counter begins at its first event, and `increase` does not see the step from nothing to one.
+    """
+    return (
+        f"sum by ({by}) (increase({counter}[{window}])) {bound} or "
+        f"sum by ({by}) ({counter} unless {counter} offset {window}) {bound}"
+    )

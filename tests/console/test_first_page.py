@@ -329,11 +329,15 @@ def test_the_reason_codes_have_their_words_and_their_runbook() -> None:
     ]
 
 
+FAILED_MACHINES = 'autoscaler_launch_failures_total{reason=~"boot_deadline|health_check"}'
+
 READS = {
+    "boot_deadline": FAILED_MACHINES,
     "circuit_open": "autoscaler_sku_circuit_open",
     "controller_slow": "autoscaler_event_loop_lag_max_seconds",
     "github_budget_low": "autoscaler_github_rate_limit_remaining",
     "github_lists_stale": "autoscaler_github_staleness_seconds",
+    "health_check": FAILED_MACHINES,
     "health_checks_fail": "autoscaler_health_checks_failed_total",
     "job_waits_for_hours": "autoscaler_oldest_waiting_job_age_seconds",
     "jobs_start_late": "autoscaler:job_wait_late:ratio",

@@ -3,6 +3,7 @@
 import re
 import subprocess
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,8 @@ import yaml
 from typer.testing import CliRunner
 
 from autoscaler.cli import commands
+from autoscaler.ledger.cooldowns import FAILED_MACHINES
+from autoscaler.model.identifiers import Seconds
 from autoscaler.model.wait_objectives import WaitObjective
 from autoscaler.model.waiting import WaitCode
 from autoscaler.observability.alert_rules import AlertParameters, alert_rules
@@ -69,13 +72,25 @@ def failed_checks(image: str) -> str:
     return f"autoscaler_health_checks_failed_total{{{labels}}}"
 
 
+def failed_machines(reason: str) -> str:
+    labels = f'sku="gpu",provider="east",capacity_type="spot",reason="{reason}"'
+    return f"autoscaler_launch_failures_total{{{labels}}}"
+
+
 STARTED = 'autoscaler_job_queue_duration_seconds_count{sku="gpu"}'
 
 FAULTS = {
     "OutOfCapacity": waiting("capacity", 20),
     "LimitReached": waiting("quota", 35),
     "LaunchesRefused": waiting("configuration", 15),
-    "MachinesNotReady": waiting("boot_deadline", 20),
+    "MachinesNotReady": Fault(
+        'autoscaler_jobs_waiting{sku="gpu"}',
+        0,
+        3,
+        20,
+        constant=((STARTED, 7),),
+        rising=((failed_machines("boot_deadline"), 0.1),),
+    ),
     "RegistrationsRefused": waiting("registration_on_hold", 15),
     "JobWaitsForHours": gauge("oldest_waiting_job_age_seconds", 0, 8000, 10, 'sku="gpu"'),
     "CircuitBreakerOpen": gauge("sku_circuit_open", 0, 1, 35, 'sku="gpu"'),
@@ -212,6 +227,67 @@ def test_an_alert_fires_during_its_fault_and_resolves_after_it(name: str, tmp_pa
         firing(name, end + recovery - 1, expected=False),
     ]
     run(tmp_path, [{"interval": "1s", "input_series": series, "promql_expr_test": checks}])
+
+
+def failures_of_a_dead_image(boot: Seconds, count: int) -> list[Seconds]:
+    """Return when the machines of one job fail. After the third, a hold comes before each launch."""
+    times, now = [], 0.0
+    for failed in range(count):
+        now += boot
+        times.append(now)
+        now += FAILED_MACHINES.delay(failed - 2) if failed >= 2 else 0.0
+    return times
+
+
+def not_ready(
+    failures: Iterable[Seconds],
+    reasons: tuple[str, ...],
+    starts: list[int],
+    checks: dict[int, bool],
+) -> dict[str, Any]:
+    """Return a test with a job that always waits. Times are in minutes, but `failures` are in seconds."""
+    failed = [round(at * SCALE) for at in failures]
+    steps = range(max(checks) + 1)
+    series = [
+        {"series": 'autoscaler_jobs_waiting{sku="gpu"}', "values": f"1x{len(steps)}"},
+        {"series": STARTED, "values": " ".join(str(sum(at <= t for at in starts)) for t in steps)},
+    ]
+    for index, reason in enumerate(reasons):
+        # A series begins with its first failure.
+        counts = [sum(at <= t for at in failed[index :: len(reasons)]) for t in steps]
+        values = " ".join(str(count) if count else "_" for count in counts)
+        series.append({"series": failed_machines(reason), "values": values})
+    found = [firing("MachinesNotReady", at, expected) for at, expected in checks.items()]
+    return {"interval": "1s", "input_series": series, "promql_expr_test": found}
+
+
+@pytest.mark.parametrize("reasons", [("boot_deadline",), ("boot_deadline", "health_check")])
+@pytest.mark.parametrize("boot", [180.0, 900.0, 1800.0])
+def test_machines_of_a_dead_image_are_not_ready_until_a_job_starts(
+    boot: Seconds, reasons: tuple[str, ...], tmp_path: Path
+) -> None:
+    """The alert fires within the hour from the second failure on, and does not resolve between failures."""
+    times = failures_of_a_dead_image(boot, 12)
+    second, end = round(times[1] * SCALE), round(times[-1] * SCALE)
+    checks = {second: False, second + 14: False}
+    checks |= dict.fromkeys(range(second + 16, end), True)
+    checks |= {end + 2: False, end + 14: False}
+    run(tmp_path, [not_ready(times, reasons, [end + 1], checks)])
+
+
+def test_machines_that_fail_now_and_then_are_no_page(tmp_path: Path) -> None:
+    quiet = dict.fromkeys(range(300), False)
+    run(
+        tmp_path,
+        [
+            # One machine failed, and its job waits for capacity.
+            not_ready([600.0], ("boot_deadline",), [], quiet),
+            # Half of the machines fail, and the others start a job every 20 minutes.
+            not_ready(range(600, 18_000, 1200), ("health_check",), list(range(0, 300, 20)), quiet),
+            # A busy SKU: two machines failed, and two hours later its jobs wait for a limit.
+            not_ready([600.0, 660.0], ("health_check",), list(range(0, 131, 10)), quiet),
+        ],
+    )
 
 
 def test_an_open_breaker_of_a_launch_option_is_a_ticket_unless_the_sku_has_one(
@@ -452,6 +528,8 @@ WITHOUT_ALERT = {
     "paused": "an operator paused it",
     "fair_share": "other repositories' jobs get the machines",
     "circuit_open": "CircuitBreakerOpen has it by its own metric",
+    "boot_deadline": "MachinesNotReady counts the failed machines",
+    "health_check": "MachinesNotReady counts the failed machines",
     "job_unconfirmed": "the controller asks GitHub again",
     "run_unknown": "the controller asks GitHub again",
     "fork_not_allowed": "fleet.yaml refuses the job",
