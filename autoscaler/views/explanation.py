@@ -186,13 +186,11 @@ def _offering(fleet: Fleet, sku: SkuName, option: int, offering: Offering) -> Op
 
 
 def _hold(fleet: Fleet, sku: SkuName, option: int, offering: Offering) -> Cooldown | None:
-    """Return an operator's hold on an offering, else an open circuit breaker, else the hold that ends last."""
+    """Return an operator's hold on an offering, else the circuit breaker or hold that ends last."""
     for target in (WHOLE_FLEET, sku_target(sku), provider_target(offering.provider)):
         if (held := launch_hold(fleet.operator_holds, target)) is not None:
             return replace(held, reason=f"{target} is {held.reason}")
-    for key in (exits_key(sku), boots_key(sku), launch_option_key(sku, option)):
-        if (opened := open_circuit(fleet.cooldowns, key)) is not None:
-            return opened
+    circuits = (exits_key(sku), boots_key(sku), launch_option_key(sku, option))
     keys = (
         throttle_key(offering.provider),
         launch_option_key(sku, option),
@@ -202,7 +200,8 @@ def _hold(fleet: Fleet, sku: SkuName, option: int, offering: Offering) -> Cooldo
         sku_offering_key(sku, offering.key),
         quota_key(offering.quota_key),
     )
-    holds = [active_cooldown(fleet.cooldowns, key, fleet.now) for key in keys]
-    return max(
-        (hold for hold in holds if hold is not None), key=lambda one: one.until, default=None
+    rows = (
+        *(open_circuit(fleet.cooldowns, key) for key in circuits),
+        *(active_cooldown(fleet.cooldowns, key, fleet.now) for key in keys),
     )
+    return max((row for row in rows if row is not None), key=lambda row: row.until, default=None)

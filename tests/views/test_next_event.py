@@ -111,6 +111,28 @@ def test_no_offering_may_be_launched_where_an_operator_holds_it(
     assert {one.on_hold for one in explained(world).tried} == {"Code: words"}
 
 
+def test_an_offering_behind_an_open_circuit_breaker_has_the_end_of_its_hold() -> None:
+    world = World()
+    world.queue(1)
+    for name in ("a", "b", "c"):
+        world.launch(1, name)
+        world.boot(f"{name}0")
+        world.do(e.HealthChecksReported, MachineId(f"{name}0"), False, "gpu_count: 7 of 8")
+    hardware, circuit = explained(world).tried
+    # The type of the first machine is on hold for longer than the launch option: its host may be faulty.
+    assert (hardware.on_hold, hardware.until) == (
+        "hardware of a0: gpu_count: 7 of 8",
+        world.now + 600.0,
+    )
+    assert circuit.on_hold == "health checks: gpu_count: 7 of 8"
+    assert (circuit.failures, circuit.until) == (3, world.now + 30.0)
+    # After it, a probe may be launched, and the breaker is still open.
+    world.after(30.0)
+    _, circuit = explained(world).tried
+    assert circuit.on_hold == "health checks: gpu_count: 7 of 8"
+    assert (circuit.failures, circuit.until) == (3, None)
+
+
 def test_after_too_many_exits_without_a_job_the_probe_comes_at_the_announced_time() -> None:
     world = World()
     world.queue(1)
