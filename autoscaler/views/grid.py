@@ -102,7 +102,10 @@ def _cell(job: Job | None) -> Cell | None:
 
 @dataclass(frozen=True, slots=True)
 class RepositoryView:
-    """How many jobs of a repository the controller knows, by what they do."""
+    """How many jobs of a repository have a SKU, by what they do.
+
+    As in the fleet's status, jobs without a SKU and jobs that wait for an approval do not count.
+    """
 
     repository: str
     waiting: int
@@ -118,11 +121,12 @@ def repositories(jobs: Iterable[Job]) -> list[RepositoryView]:
         key = job.repository.lower()
         names.setdefault(key, job.repository)
         known = counts.setdefault(key, [0, 0, 0])
-        known[_PLACE.get(job.state, 0)] += 1
+        if job.demand is not None and job.state in _PLACE:
+            known[_PLACE[job.state]] += 1
     views = (RepositoryView(names[key], *known) for key, known in counts.items())
     return sorted(
         views, key=lambda one: (-one.waiting - one.running, -one.ended, one.repository.lower())
     )
 
 
-_PLACE = {JobState.IN_PROGRESS: 1, JobState.COMPLETED: 2}
+_PLACE = {JobState.QUEUED: 0, JobState.IN_PROGRESS: 1, JobState.COMPLETED: 2}

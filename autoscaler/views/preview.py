@@ -56,8 +56,9 @@ class WaitingView:
 class Preview:
     """What the planner would do with the changed catalogue, as far as the rates allow it in one plan.
 
-    `without_sku` is the number of queued jobs that no SKU would serve. Costs are US dollars an hour at the
-    prices that count against the limits: before, and after the launches and terminations.
+    `without_sku` is the number of queued jobs that no SKU would serve. As in `StatusView.unmatched`, jobs of
+    GitHub's own runners and of other scopes do not count. Costs are US dollars an hour at the prices that count
+    against the limits: before, and after the launches and terminations.
     """
 
     launches: tuple[LaunchView, ...]
@@ -93,7 +94,7 @@ def demand_of(catalogue: Catalogue, jobs: Sequence[Job], held: frozenset[JobId])
     for job in jobs:
         demand = classes.class_of(job.repository, job.labels)
         if demand is None:
-            found.without_sku += 1
+            found.without_sku += classes.why_unmatched(job.repository, job.labels) is not None
             continue
         demand, admission = classes.admit(demand, job.origin)
         if job.disputed:

@@ -20,6 +20,7 @@ from autoscaler.views.timeline import job_stages, machine_stages
 from autoscaler.views.waits import in_short
 from tests.ledger.builders import World
 from tests.planner.fleets import catalogue, sku
+from tests.server.asked_world import AskedWorld
 
 
 def test_each_sku_has_its_oldest_job_with_what_happens_next() -> None:
@@ -140,6 +141,22 @@ def test_the_grid_has_the_newest_attempt_of_each_job_by_commit() -> None:
         ("acme/widgets", 2, 0, 1),
         ("acme/other", 1, 0, 0),
     ]
+
+
+def test_a_repository_counts_the_jobs_that_the_status_counts() -> None:
+    world = World()
+    world.queue(1)
+    world.ready("c")
+    world.starts(2, "runner")
+    world.queue(3, labels=("ubuntu-latest",))
+    world.queue(4, labels=("gpuu",))
+    world.observe(5, JobState.WAITING)
+    world.completes(6)
+    world.completes(7, labels=("ubuntu-latest",))
+    (seen,) = repositories(world.state.jobs.values())
+    assert (seen.waiting, seen.running, seen.ended) == (1, 1, 1)
+    shown = AskedWorld(world).status()
+    assert (shown.waiting, shown.running) == (seen.waiting, seen.running)
 
 
 def test_the_grid_is_bounded_and_says_what_is_missing() -> None:
