@@ -59,14 +59,13 @@ class OperatorHoldActions:
         found = self._resolve(target, frozenset(TargetKind))
         holds = self._journal.ledger.state.operator_holds
         rows = [row.reason for _, one, row in held(holds) if one == found]
-        if rows:
-            await self._journal.record(ResumedByOperator(self._journal.now, found, by))
-            _log.warning("resumed_by_operator", target=str(found), by=by)
-        done = f"{found} was {' and '.join(rows)}, and is in use again" if rows else ""
-        following = after_resume(self._journal.fleet(), found)
-        return HoldOutcome(
-            str(found), done or f"{found} is not paused, drained or quarantined", following
-        )
+        if not rows:
+            done = f"{found} is not paused, drained or quarantined"
+            return HoldOutcome(str(found), done, "nothing has changed")
+        await self._journal.record(ResumedByOperator(self._journal.now, found, by))
+        _log.warning("resumed_by_operator", target=str(found), by=by)
+        done = f"{found} was {' and '.join(rows)}, until now"
+        return HoldOutcome(str(found), done, after_resume(self._journal.fleet(), found))
 
     async def _hold(self, kind: HoldKind, target: str, by: OperatorName) -> HoldOutcome:
         found = self._resolve(target, _ALLOWED[kind])

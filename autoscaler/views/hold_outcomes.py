@@ -39,10 +39,15 @@ def after_hold(fleet: Fleet, kind: HoldKind, target: HoldTarget, until: Instant)
 
 
 def after_resume(fleet: Fleet, target: HoldTarget) -> str:
-    """Return what follows after the holds of a target ended."""
+    """Return what follows after the holds of a target ended. Others may still apply."""
     if target.kind is TargetKind.MACHINE:
-        return "the controller uses it as before"
-    return f"the controller launches machines for the jobs at once; {_waiting(fleet, target)}"
+        machine = fleet.machines[MachineId(target.name)]
+        ends = machine.state is MachineState.TERMINATING or not machine.occupies
+        return f"it is {machine.state} already" if ends else "the controller uses it as before"
+    return (
+        "launches are allowed again, unless another hold, a limit or a failure stops them. "
+        f"{_waiting(fleet, target)}; `autoscaler explain JOB|LABEL` says what a job waits for"
+    )
 
 
 def _after_drain(machine: Machine) -> str:
@@ -61,7 +66,7 @@ def _waiting(fleet: Fleet, target: HoldTarget) -> str:
         for demand, queue in fleet.queues.items()
         if any(_concerns(fleet, target, name) for name in demand.skus)
     )
-    return f"{counted(count, 'job')} wait{'s' if count == 1 else ''}"
+    return f"{counted(count, 'job') if count else 'no job'} wait{'' if count > 1 else 's'}"
 
 
 def _concerns(fleet: Fleet, target: HoldTarget, name: str) -> bool:

@@ -42,7 +42,7 @@ async def test_a_pause_stops_launches_over_a_restart_until_it_is_resumed() -> No
     assert outcome.target == "sku/gpu"
     assert outcome.done.startswith("sku/gpu is paused by alice since ")
     assert outcome.next == (
-        "0 jobs wait now. Jobs wait with the code paused, unless another launch option serves them. "
+        "no job waits now. Jobs wait with the code paused, unless another launch option serves them. "
         "Machines that boot or are ready still run jobs (0 now). `autoscaler resume sku/gpu` ends this"
     )
     (line,) = [one for one in lines if one["event"] == "held_by_operator"]
@@ -54,8 +54,11 @@ async def test_a_pause_stops_launches_over_a_restart_until_it_is_resumed() -> No
     await controller.turn()
     assert world.east.sent == []
     outcome = await holds_of(controller).resume("sku/gpu", by=ALICE)
-    assert "is in use again" in outcome.done
-    assert "1 job waits" in outcome.next
+    assert outcome.done.startswith("sku/gpu was paused by alice since ")
+    assert outcome.next == (
+        "launches are allowed again, unless another hold, a limit or a failure stops them. "
+        "1 job waits; `autoscaler explain JOB|LABEL` says what a job waits for"
+    )
     await controller.turn()
     assert len(world.east.sent) == 1
     rows = await controller.queries.history("gpu")
@@ -73,8 +76,10 @@ async def test_a_repeated_request_changes_nothing_and_says_so() -> None:
     await holds.pause("all", by=ALICE)
     again = await holds.pause("all", by=ALICE)
     assert again.done.startswith("all is already paused by alice")
-    await holds.resume("all", by=ALICE)
-    assert (await holds.resume("all", by=ALICE)).done == "all is not paused, drained or quarantined"
+    assert "no job waits; " in (await holds.resume("all", by=ALICE)).next
+    resumed = await holds.resume("all", by=ALICE)
+    assert resumed.done == "all is not paused, drained or quarantined"
+    assert resumed.next == "nothing has changed"
     assert len(await controller.queries.history("all")) == 2
 
 
@@ -87,6 +92,9 @@ async def test_a_drained_machine_without_a_job_is_terminated() -> None:
     assert outcome.next.startswith("it has no job, and is terminated now")
     await controller.turn()
     assert world.east.ended == [(agent.instance.id,)]
+    assert (await holds_of(controller).resume(agent.machine, by=ALICE)).next == (
+        "it is terminating already"
+    )
     kind, reason = await refused("drain", controller, agent.machine)
     assert (kind, "already" in reason) == (RefusalKind.CONTRADICTED, True)
 
