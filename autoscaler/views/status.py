@@ -127,18 +127,43 @@ def status(fleet: Fleet, reasons: Reasons, counts: Counts) -> StatusView:
 
 
 def _troubles(fleet: Fleet, skus: tuple[SkuView, ...], counts: Counts) -> tuple[Trouble, ...]:
-    """Return what is wrong; long waits and late starts only of SKUs without another trouble.
+    """Return what is wrong, pages first; long waits and late starts only of SKUs without another trouble.
 
     What an operator decided comes last: it hides nothing else.
     """
     found = [*_blocked_skus(fleet, skus), *counts.observed, *_others(counts)]
-    holds = list(_held(fleet))
+    options, holds = list(_option_circuits(fleet, skus)), list(_held(fleet))
     for more in (_long_waits(skus), _late_starts(counts)):
-        named = {trouble.about for trouble in (*found, *holds)}
+        named = {trouble.about for trouble in (*found, *options, *holds)}
         found += [trouble for trouble in more if trouble.about not in named]
+    pages = [trouble for trouble in found if trouble.code in PAGES]
+    tickets = [*options, *(trouble for trouble in found if trouble.code not in PAGES), *holds]
     # A job may wait because of a hold, so the first ones have such codes, too.
-    return tuple(sorted((*found, *holds), key=lambda one: one.code in _HOLDS))
+    return (*pages, *sorted(tickets, key=lambda one: one.code in _HOLDS))
 
+
+PAGES = frozenset(
+    {
+        "boot_deadline",
+        "capacity",
+        "circuit_open",
+        "configuration",
+        "health_check",
+        "health_checks_fail",
+        "job_waits_for_hours",
+        "jobs_start_late",
+        "no_offering",
+        "not_assigned",
+        "provider_not_listed",
+        "registration_on_hold",
+        "runner_version_refused",
+        "store_fails",
+        "unknown",
+        "unsupported",
+        "webhooks_silent",
+    }
+)
+"""The codes whose alert is a page. The others are tickets, and so is the circuit breaker of a launch option."""
 
 _HOLDS = frozenset(HoldKind)
 
@@ -189,16 +214,26 @@ def _is_known(sku: SkuView, of: str, circuit: Cooldown) -> bool:
 
 
 def _blocked_skus(fleet: Fleet, skus: tuple[SkuView, ...]) -> Iterator[Trouble]:
-    """Return a trouble for each SKU with blocked jobs or an open circuit breaker, the most jobs first."""
+    """Return a trouble for each SKU with blocked jobs or its own open breaker, the most jobs first."""
     for sku in sorted(skus, key=lambda one: (-one.blocked, one.sku)):
         if sku.blocked:
             jobs = "1 job waits" if sku.blocked == 1 else f"{sku.blocked} jobs wait"
             yield Trouble(sku.reasons[0].code.value, sku.sku, f"{jobs}: {in_short(sku.reasons)}")
         opened = next(_circuits(fleet, SkuName(sku.sku)), None)
-        if opened is not None and not _is_known(sku, *opened):
-            yield Trouble(
-                WaitCode.CIRCUIT_OPEN.value, sku.sku, f"circuit breaker open: {sku.circuit}"
-            )
+        if opened is not None and not opened[0] and not _is_known(sku, *opened):
+            yield _circuit_open(sku)
+
+
+def _option_circuits(fleet: Fleet, skus: tuple[SkuView, ...]) -> Iterator[Trouble]:
+    """Return a trouble for each SKU with an open circuit breaker of a launch option only."""
+    for sku in sorted(skus, key=lambda one: (-one.blocked, one.sku)):
+        opened = next(_circuits(fleet, SkuName(sku.sku)), None)
+        if opened is not None and opened[0] and not _is_known(sku, *opened):
+            yield _circuit_open(sku)
+
+
+def _circuit_open(sku: SkuView) -> Trouble:
+    return Trouble(WaitCode.CIRCUIT_OPEN.value, sku.sku, f"circuit breaker open: {sku.circuit}")
 
 
 def _long_waits(skus: tuple[SkuView, ...]) -> Iterator[Trouble]:

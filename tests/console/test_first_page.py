@@ -28,7 +28,7 @@ from autoscaler.model.wait_objectives import WaitObjective
 from autoscaler.model.waiting import WaitCode
 from autoscaler.observability.alert_rules import AlertParameters, alert_rules
 from autoscaler.views.starts import Starts
-from autoscaler.views.status import LONG_WAIT, Trouble
+from autoscaler.views.status import LONG_WAIT, PAGES, Trouble
 from tests.console.scenes import (
     A10G,
     CPU,
@@ -265,6 +265,39 @@ def test_an_open_breaker_of_a_launch_option_is_a_fault_of_its_sku() -> None:
     world.state.set_cooldown(Cooldown(key, world.now + 60.0, 3, "Unauthorized: no", failure))
     (fault,) = shown()
     assert fault[:2] == ("configuration", "gpu")
+
+
+def test_the_faults_that_are_pages_come_before_those_that_are_tickets() -> None:
+    world = World(catalogue(sku("cpu"), sku(max_machines=1)))
+    world.queue(1, 2)
+    world.carry_out()
+    key = launch_option_key(SkuName("cpu"), 0)
+    world.state.set_cooldown(Cooldown(key, world.now, 3, "no cpu"))
+    observed = (
+        Trouble("github_budget_low", "", "few requests are left"),
+        Trouble("runner_version_refused", "cpu", "GitHub refuses the version"),
+        Trouble("store_fails", "", "the store fails"),
+    )
+    overview = AskedWorld(world, observed=observed).overview()
+    found = faults(overview)
+    assert [(one.code, one.about) for one in found] == [
+        ("runner_version_refused", "cpu"),
+        ("store_fails", ""),
+        ("circuit_open", "cpu"),
+        ("max_machines", "gpu"),
+        ("github_budget_low", ""),
+    ]
+    assert verdict(overview, found) == "cpu: runner version refused, and 4 more"
+
+
+def test_a_fault_is_a_page_if_its_alert_is_one() -> None:
+    pages = {
+        rule["alert"]
+        for group in alert_rules(AlertParameters())["groups"]
+        for rule in group["rules"]
+        if rule.get("labels", {}).get("severity") == "page"
+    }
+    assert {code for code, alert in RUNBOOK_OF.items() if alert in pages} == PAGES
 
 
 def test_a_fleet_without_jobs_is_fine() -> None:

@@ -224,7 +224,6 @@ def test_long_waits_and_late_starts_are_troubles_of_skus_without_others() -> Non
     )
     seen = status(world.fleet(), world.plan().waiting, counts)
     assert [(one.code, one.about, one.message) for one in seen.troubles] == [
-        ("max_machines", "gpu", "1 job waits: max_machines of gpu (1) is reached"),
         (
             "job_waits_for_hours",
             "cpu",
@@ -235,6 +234,7 @@ def test_long_waits_and_late_starts_are_troubles_of_skus_without_others() -> Non
             "arm",
             "1 job of 10 started later than 5 minutes after being queued, in the last hour",
         ),
+        ("max_machines", "gpu", "1 job waits: max_machines of gpu (1) is reached"),
     ]
 
 
