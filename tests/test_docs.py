@@ -19,7 +19,7 @@ from autoscaler.model.failures import FailureClass
 from autoscaler.model.interruptions import Rerun
 from autoscaler.model.jobs import Admission, Job
 from autoscaler.model.launch_requests import LaunchRequest
-from autoscaler.model.machines import ExitReason, Machine, TerminationReason
+from autoscaler.model.machines import ExitReason, Machine, MachineState, TerminationReason
 from autoscaler.model.operator_holds import HoldKind
 from autoscaler.model.runners import Runner
 from autoscaler.model.transitions import INITIAL_STATES, TRANSITIONS
@@ -133,6 +133,13 @@ def test_the_commands_of_a_runbook_are_whole(path: Path) -> None:
             command = command.commands[names.pop(0)]
         # Raises a UsageError for what the command line would refuse.
         command.make_context(command.name, names)
+
+
+@pytest.mark.parametrize("path", RUNBOOKS, ids=[path.stem for path in RUNBOOKS])
+def test_a_runbook_lists_machines_only_by_states_that_last(path: Path) -> None:
+    """The plan after a failure terminates the machine, so a list of failed machines is empty."""
+    lasting = set(MachineState) - {MachineState.FAILED}
+    assert set(re.findall(r"--state (\w+)", prose(path))) <= lasting
 
 
 def test_files_that_are_named_exist() -> None:
