@@ -89,8 +89,14 @@ class WatchedTelemetry(PrometheusTelemetry):
         self._wide_groups: dict[tuple[str, str], bool] = {}
         self._spent: dict[tuple[str, MachineUse], float] = {}
 
+    def render(self) -> Iterator[bytes]:
+        """See `PrometheusTelemetry.render`."""
+        self._drop_reset_budgets()
+        return super().render()
+
     def troubles(self) -> tuple[Trouble, ...]:
         """Return what is wrong now, the most urgent first."""
+        self._drop_reset_budgets()
         return (*self._of_deliveries(), *self._of_machines(), *self._of_github(), *self._of_loop())
 
     def spent(self) -> Spent:
@@ -195,6 +201,15 @@ class WatchedTelemetry(PrometheusTelemetry):
         steps[-1].count += 1
         steps[-1].slow += duration > SLOW_WRITE
 
+    def _drop_reset_budgets(self) -> None:
+        """Remove the series of buckets that GitHub has reset since their last answer."""
+        now = self._now()
+        for bucket, (_, _, at) in tuple(self._budgets.items()):
+            if now - at >= BUDGET_RESETS_AFTER:
+                del self._budgets[bucket]
+                self._calls.github_remaining.remove(*bucket)
+                self._calls.github_limit.remove(*bucket)
+
     def _of_deliveries(self) -> Iterator[Trouble]:
         now = self._now()
         if self._not_stored_at is not None and now - self._not_stored_at < WINDOW:
@@ -239,9 +254,8 @@ class WatchedTelemetry(PrometheusTelemetry):
             yield Trouble("leak_suspected", "", message)
 
     def _of_github(self) -> Iterator[Trouble]:
-        now = self._now()
-        for (app, account, resource), (remaining, limit, at) in sorted(self._budgets.items()):
-            if remaining < LOW_BUDGET * limit and now - at < BUDGET_RESETS_AFTER:
+        for (app, account, resource), (remaining, limit, _) in sorted(self._budgets.items()):
+            if remaining < LOW_BUDGET * limit:
                 where = f"App {app}{f', {account}' if account else ''}"
                 message = f"{remaining:,} of {limit:,} requests ({resource}) are left this hour"
                 yield Trouble("github_budget_low", where, message)

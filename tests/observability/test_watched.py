@@ -12,6 +12,7 @@ from autoscaler.model.machines import ExitReason, MachineState
 from autoscaler.observability.alert_rules import WEBHOOK_LATE_BY, AlertParameters, alert_rules
 from autoscaler.observability.alerting import span
 from autoscaler.observability.watched import (
+    BUDGET_RESETS_AFTER,
     EXCESS_LASTS,
     EXCESS_MACHINES,
     EXCESS_SHARE,
@@ -237,6 +238,27 @@ def test_a_budget_without_a_known_limit_is_no_fault(watch: Watch) -> None:
     watch.telemetry.github_budget(1, "acme", "core", 0, None)
     watch.telemetry.github_budget(1, "acme", "core", None, 5000)
     assert watch.codes() == []
+
+
+def test_a_budget_without_an_answer_for_an_hour_has_no_series_until_the_next_one(
+    watch: Watch,
+) -> None:
+    def shown() -> list[str]:
+        text = b"".join(watch.telemetry.render()).decode()
+        return [line for line in text.splitlines() if line.startswith("autoscaler_github_rate_")]
+
+    labels = '{account="acme",app="1",resource="core"}'
+    low = [f"autoscaler_github_rate_limit_remaining{labels} 99.0"]
+    size = [f"autoscaler_github_rate_limit{labels} 5000.0"]
+    watch.telemetry.github_budget(1, "acme", "core", 99, 5000)
+    watch.now += BUDGET_RESETS_AFTER - 1.0
+    assert shown() == low + size
+    assert watch.codes() == ["github_budget_low"]
+    watch.now += 1.0
+    assert shown() == []
+    assert watch.codes() == []
+    watch.telemetry.github_budget(1, "acme", "core", 99, 5000)
+    assert shown() == low + size
 
 
 def test_the_dollars_are_counted_by_what_they_bought(watch: Watch) -> None:
