@@ -26,6 +26,16 @@ def test_a_sku_that_left_fleet_yaml_is_known_while_it_has_machines(waiting: Cont
     assert waiting.run("machines", "--sku", "gpu").stdout.splitlines()[1].startswith("c0 ")
 
 
+def test_a_state_that_no_machine_has_is_an_invalid_command_line(waiting: Controller) -> None:
+    result = waiting.run("machines", "--state", "failedd")
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert result.stderr.endswith(
+        "Error: Invalid value for '--state': 'failedd' is not one of 'requested', 'launched', 'booted', "
+        "'ready', 'assigned', 'exited', 'terminating', 'terminated', 'failed', 'lost'.\n"
+    )
+    assert waiting.run("machines", "--state", "failed").exit_code == 0
+
+
 @pytest.mark.parametrize(
     "given",
     [

@@ -26,6 +26,17 @@ def usable_name(text: str) -> str:
     return text
 
 
+def machine_state(text: str | None) -> str | None:
+    """Return the state of a machine, None if none is given. Raises BadParameter if no machine has it."""
+    from autoscaler.model.machines import MachineState  # `--help` does not need it
+
+    if text is not None and text not in set(MachineState):
+        raise typer.BadParameter(
+            f"{text!r} is not one of {', '.join(map(repr, map(str, MachineState)))}."
+        )
+    return text
+
+
 def job_number(text: str) -> str | None:
     """Return the number of a job that is given by its number or its page. None for other text.
 

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from autoscaler.operator_commands.arguments import job_number, labels_of, usable_name
+from autoscaler.operator_commands.arguments import job_number, labels_of, machine_state, usable_name
 from autoscaler.operator_commands.commands import Config, TokenFile, Url, connected
 from autoscaler.operator_commands.json_output import Json, print_json
 
@@ -62,7 +62,10 @@ def machines(
     config: Config,
     sku: OfSku = None,
     state: Annotated[
-        str | None, typer.Option(metavar="STATE", help="Only in this state, such as ready.")
+        str | None,
+        typer.Option(
+            metavar="STATE", callback=machine_state, help="Only in this state, such as ready."
+        ),
     ] = None,
     limit: Limit = 50,
     as_json: Json = False,
