@@ -136,13 +136,14 @@ def test_what_was_tried_has_the_provider_s_words_and_the_time(waiting: Controlle
     world = World(now=waiting.asked.world.now)
     world.queue(5)
     world.send(1)
-    world.answer("c", failures=[failure(FailureClass.CAPACITY)])
+    world.answer("c", failures=[failure(FailureClass.CAPACITY, message="No room in the zone.")])
     waiting.asked.world = world
     said = waiting.run("explain", "5").stdout
-    assert "Why (capacity): " in said
+    (why, *_) = [line for line in said.splitlines() if line.startswith("Why (capacity): ")]
+    assert why.endswith(": Code: No room in the zone.")
     assert "Next: the controller tries to launch a machine again, 2" in said
     row = next(line for line in said.splitlines() if line.startswith("gpu"))
-    assert "Code: words" in row
+    assert "Code: No room in the zone." in row
     assert row.rstrip().endswith("Z")
 
 

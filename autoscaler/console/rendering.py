@@ -12,6 +12,7 @@ from markupsafe import Markup
 from autoscaler.console.faults import cause_of
 from autoscaler.console.links import GitHubPages
 from autoscaler.model.identifiers import Instant
+from autoscaler.model.wording import sentence
 from autoscaler.views.times import duration, moment
 from autoscaler.views.waits import in_short
 
@@ -52,6 +53,7 @@ class Templates:
             cause=cause_of,
             words=_words,
             in_short=in_short,
+            sentence=sentence,
         )
         self._environment.globals.update(github=github, assets=assets, time=_time)
 

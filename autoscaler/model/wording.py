@@ -1,4 +1,4 @@
-"""How a count is written in a message for people."""
+"""How a count and a sentence are written in a message for people."""
 
 
 def counted(count: int, noun: str) -> str:
@@ -6,3 +6,8 @@ def counted(count: int, noun: str) -> str:
     if count == 1:
         return f"1 {noun}"
     return f"{count} {noun[:-1]}ies" if noun.endswith("y") else f"{count} {noun}s"
+
+
+def sentence(text: str) -> str:
+    """Return a text with one full stop. A provider's words may end with one, and ours do not."""
+    return text if text.endswith((".", "!", "?")) else f"{text}."

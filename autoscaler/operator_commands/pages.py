@@ -4,7 +4,7 @@ from typing import Any
 
 import typer
 
-from autoscaler.model.wording import counted
+from autoscaler.model.wording import counted, sentence
 from autoscaler.operator_commands.past import print_past
 from autoscaler.operator_commands.tables import plain, print_table
 from autoscaler.views.times import duration, moment
@@ -203,7 +203,10 @@ def _sentences(explained: Answer, now: float) -> list[str]:
     waited = duration(now - job["queued_at"])
     place = f", number {wait['place']} of {wait['line']} in line" if wait["line"] else ""
     lines.append(f"It has waited for {waited}{place}.")
-    lines += [f"Why ({reason['code']}): {plain(reason['message'])}." for reason in wait["reasons"]]
+    lines += [
+        f"Why ({reason['code']}): {sentence(plain(reason['message']))}"
+        for reason in wait["reasons"]
+    ]
     return [*lines, _next(explained["next_event"], now)]
 
 

@@ -267,6 +267,13 @@ def test_an_open_breaker_of_a_launch_option_is_a_fault_of_its_sku() -> None:
     assert fault[:2] == ("configuration", "gpu")
 
 
+def test_a_fault_in_the_words_of_a_provider_has_one_full_stop() -> None:
+    observed = (Trouble("store_fails", "", "The disk is full."), Trouble("store_slow", "", "slow"))
+    overview = AskedWorld(World(), observed=observed).overview()
+    html = pages().overview(overview, pages().frame("alice", overview.status.at))
+    assert re.findall(r'<p class="why">(.*)</p>', html) == ["The disk is full.", "slow."]
+
+
 def test_the_faults_that_are_pages_come_before_those_that_are_tickets() -> None:
     world = World(catalogue(sku("cpu"), sku(max_machines=1)))
     world.queue(1, 2)
