@@ -171,8 +171,8 @@ def _note_interruption(
 ) -> None:
     """Note that the provider takes a machine back, or took it, if it gives lack of capacity as the reason.
 
-    So does whoever deletes a machine before the controller does. No notice arrived, or not yet. The machine
-    existed when its agent last sent a request.
+    Another client that deletes the machine takes it, too. No notice arrived, or not yet. The machine existed
+    when its agent last sent a request.
     """
     short = listed.failure is FailureClass.CAPACITY
     possible = machine.occupies or is_unexplained(machine)

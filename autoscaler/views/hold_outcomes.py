@@ -45,8 +45,8 @@ def after_resume(fleet: Fleet, target: HoldTarget) -> str:
         ends = machine.state is MachineState.TERMINATING or not machine.occupies
         return f"it is {machine.state} already" if ends else "the controller uses it as before"
     return (
-        "launches are allowed again, unless another hold, a limit or a failure stops them. "
-        f"{_waiting(fleet, target)}; `autoscaler explain JOB|LABEL` says what a job waits for"
+        "launches are allowed again, unless another hold, a limit or a failure stops them; "
+        f"{_waiting(fleet, target)}. `autoscaler explain JOB|LABEL` says what a job waits for"
     )
 
 

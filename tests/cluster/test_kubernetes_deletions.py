@@ -41,7 +41,7 @@ def name_of(machine: Machine) -> str:
     topic="Kubernetes",
     source="Kubernetes: Pod Lifecycle",
 )
-async def test_a_job_whose_pod_somebody_deleted_is_rerun(
+async def test_a_job_whose_pod_another_client_deleted_is_rerun(
     place: Place, provider: KubernetesProvider
 ) -> None:
     await place.add_node()

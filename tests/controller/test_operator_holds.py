@@ -56,8 +56,8 @@ async def test_a_pause_stops_launches_over_a_restart_until_it_is_resumed() -> No
     outcome = await holds_of(controller).resume("sku/gpu", by=ALICE)
     assert outcome.done.startswith("sku/gpu was paused by alice since ")
     assert outcome.next == (
-        "launches are allowed again, unless another hold, a limit or a failure stops them. "
-        "1 job waits; `autoscaler explain JOB|LABEL` says what a job waits for"
+        "launches are allowed again, unless another hold, a limit or a failure stops them; "
+        "1 job waits. `autoscaler explain JOB|LABEL` says what a job waits for"
     )
     await controller.turn()
     assert len(world.east.sent) == 1
@@ -76,7 +76,7 @@ async def test_a_repeated_request_changes_nothing_and_says_so() -> None:
     await holds.pause("all", by=ALICE)
     again = await holds.pause("all", by=ALICE)
     assert again.done.startswith("all is already paused by alice")
-    assert "no job waits; " in (await holds.resume("all", by=ALICE)).next
+    assert "no job waits. " in (await holds.resume("all", by=ALICE)).next
     resumed = await holds.resume("all", by=ALICE)
     assert resumed.done == "all is not paused, drained or quarantined"
     assert resumed.next == "nothing has changed"

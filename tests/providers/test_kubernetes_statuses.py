@@ -379,7 +379,7 @@ def test_a_deleted_pod_leaves_and_an_evicted_one_names_the_eviction() -> None:
     assert (evicted.leaving, evicted.failure) == (True, CAPACITY)
 
 
-def test_a_pod_that_was_killed_because_somebody_deleted_it_says_so() -> None:
+def test_a_pod_that_was_killed_because_a_client_deleted_it_says_so() -> None:
     found = listed_machine(make_settings(), make_pod(terminated("Error", 143), deleted=True))
     assert (found.terminated, found.deleted) == (True, True)
     assert found.reason == "Error: container runner ended with status 143; the pod was deleted"
