@@ -226,6 +226,9 @@ def _count(state: LedgerState, key: str, failure: FailureClass, at: Instant, rea
     if known is not None and known.until > at:
         return 0
     failures = _machines_in_a_row(known) + 1
+    if open_circuit(state.cooldowns, key) is not None:
+        # It stays open if failures of another class opened it.
+        failures = max(failures, IN_A_ROW)
     hold = 0.0
     if failures >= IN_A_ROW:
         hold = FAILED_MACHINES.delay(failures - IN_A_ROW)

@@ -8,13 +8,14 @@ from autoscaler.controller.signals import fleet_counts
 from autoscaler.model import events as e
 from autoscaler.model.catalogue import CapacityType, IdlePolicy, LaunchOption, Offering
 from autoscaler.model.cooldowns import boots_key, exits_key, launch_option_key, open_circuit
+from autoscaler.model.failures import FailureClass
 from autoscaler.model.identifiers import MachineId, ProviderName
 from autoscaler.model.jobs import JobState
 from autoscaler.model.machines import ExitReason, MachineState, TerminationReason
 from autoscaler.model.plan import Launch
 from autoscaler.model.waiting import WaitCode
 from autoscaler.planner.circuit_breakers import CircuitBreakers
-from tests.ledger.builders import GPU, GPU_CLASS, World
+from tests.ledger.builders import GPU, GPU_CLASS, World, failure
 from tests.planner.fleets import EAST, apply_plan, catalogue, sku
 
 WEST = ProviderName("west")
@@ -347,6 +348,23 @@ def test_a_probe_that_misses_its_deadline_is_not_replaced_before_the_hold(boots:
         assert {run.code for run in world.plan().waiting[GPU_CLASS]} == {code}
         world.after(1)
         assert launched(world) == 1
+
+
+@pytest.mark.parametrize("opened_by", [FailureClass.CONFIGURATION, FailureClass.UNKNOWN])
+def test_a_late_probe_keeps_the_breaker_open_that_refused_launches_opened(
+    opened_by: FailureClass,
+) -> None:
+    world = World()
+    for name in "abc":
+        world.send(1, name)
+        world.answer(name, failures=[failure(opened_by)])
+        world.after(3600)
+    world.queue(*range(1, 11))
+    start(world, 1)
+    world.after(int(world.catalogue.skus[GPU].deadlines.boot))
+    apply_plan(world.ledger, world.plan(), world.now, "late-")
+    assert world.plan().intents == ()
+    assert open_circuit(world.state.cooldowns, launch_option_key(GPU, 0)) is not None
 
 
 def test_a_late_machine_is_replaced_at_once_by_another_launch_option() -> None:
