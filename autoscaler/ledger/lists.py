@@ -169,25 +169,28 @@ def _ended_by_itself(
 def _note_interruption(
     state: LedgerState, machine: Machine, listed: ListedMachine, at: Instant
 ) -> None:
-    """Note that the provider takes a machine back, or took it, if it gives lack of capacity as the reason.
+    """Note that the provider takes a machine back, or took it, for lack of capacity.
 
-    Another client that deletes the machine takes it, too. No notice arrived, or not yet. The machine existed
-    when its agent last sent a request.
+    A deletion by another client counts as an interruption, too. No notice arrived, or not yet. The machine
+    existed when its agent last sent a request.
     """
     short = listed.failure is FailureClass.CAPACITY
     possible = machine.occupies or is_unexplained(machine)
-    if (short and possible) or (listed.deleted and _is_kept(machine)):
+    if (short and possible) or (listed.deleted and _controller_asked_for_no_end(machine)):
         alive_at = machine.work.last_seen or machine.since
         alone = not short or listed.scope is FailureScope.MACHINE
         kind = NoticeKind.SCHEDULED_CHANGE if alone else NoticeKind.SPOT_INTERRUPTION
         note_interruption(state, machine, kind, alive_at, at, listed.reason or "ended")
 
 
-def _is_kept(machine: Machine) -> bool:
-    """Return True if a machine has a runner, or one that was stopped. The controller deletes none of these."""
+def _controller_asked_for_no_end(machine: Machine) -> bool:
+    """Return True if a machine had a runner, and the controller has not asked for its end.
+
+    The controller moves a machine to `terminating` before it deletes it.
+    """
     if machine.state is MachineState.EXITED:
         return machine.work.exit_reason is ExitReason.STOPPED
-    return machine.state is MachineState.ASSIGNED
+    return machine.state in (MachineState.ASSIGNED, MachineState.LOST)
 
 
 def _cannot_start(state: LedgerState, machine: Machine, listed: ListedMachine, at: Instant) -> None:

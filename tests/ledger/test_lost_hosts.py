@@ -245,6 +245,19 @@ def test_a_deletion_by_others_interrupts_a_job(stopped: bool, gone: bool) -> Non
     assert world.state.cooldowns == {}, "a deletion says nothing about capacity"
 
 
+def test_a_deletion_by_others_that_shows_after_the_machine_is_lost_interrupts_its_job() -> None:
+    world = World(opted_in())
+    machine = at_work(world)
+    for _ in range(2):
+        world.now += 61.0
+        world.lists()
+    assert world.machine(machine).state is MachineState.LOST
+    fails(world)
+    gone = replace(world.listed(machine, terminated=True), deleted=True, reason="Deleted")
+    world.lists(gone, complete=False)
+    assert [one.job for one in world.state.reruns.values()] == [1]
+
+
 @pytest.mark.parametrize("exits", [True, False])
 def test_the_deletion_of_a_machine_by_the_controller_interrupts_nothing(exits: bool) -> None:
     world = World(opted_in())

@@ -125,6 +125,23 @@ async def test_a_removed_pod_has_been_confirmed_by_its_node() -> None:
     assert shown.reason == "Deleted: the pod was deleted"
 
 
+@pytest.mark.parametrize("ended", [True, False])
+@pytest.mark.asyncio
+async def test_only_a_pod_that_was_deleted_before_its_end_was_killed_by_the_deletion(
+    ended: bool,
+) -> None:
+    """A janitor may remove a pod whose job was killed at its memory limit: that job is not rerun."""
+    notices = PodNotices(RemovedPod(), make_settings(), ManualClock())
+    failed = make_pod({"phase": "Failed"})
+    machine = identity(failed).machine
+    if ended:
+        assert notices._notice(Change(machine, failed)) is not None
+    removed = make_pod({"phase": "Failed"}, deleted=True)
+    assert notices._notice(Change(machine, None, removed)) is not None
+    [shown] = await notices.shown([machine])
+    assert shown.deleted is not ended
+
+
 @pytest.mark.asyncio
 async def test_the_answer_to_a_deletion_after_the_removal_says_nothing_new() -> None:
     """The next list would otherwise report the pod as removed once more."""

@@ -42,7 +42,7 @@ class ListedMachine:
     leaving: bool = False
     """Whether the machine shuts down."""
     deleted: bool = False
-    """Whether a client, perhaps this controller, deleted the machine before it ended. Only pods have it."""
+    """Whether a client, perhaps this controller, deleted the machine before it ended. Only pods have it set."""
     cannot_start: bool = False
     """Whether the machine cannot start: no host takes it, or its image cannot be read.
 

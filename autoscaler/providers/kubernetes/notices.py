@@ -10,6 +10,7 @@ reports a pod as deleted that lost the label (Kubernetes documentation, "API Con
 
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
+from dataclasses import replace
 from typing import Any
 
 from autoscaler.controller.ports.clock import Clock
@@ -156,6 +157,8 @@ class PodNotices:
         return notice
 
     def _remember(self, machine: ProviderMachineId, pod: Mapping[str, Any]) -> None:
-        self._removed[machine] = removed_machine(self._settings, pod)
+        known, found = self._removed.get(machine), removed_machine(self._settings, pod)
+        # A pod that has ended may be deleted later: the first sight shows whether it was deleted before.
+        self._removed[machine] = found if known is None else replace(found, deleted=known.deleted)
         if len(self._removed) > MOST_REMOVED:
             del self._removed[next(iter(self._removed))]
