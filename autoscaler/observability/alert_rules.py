@@ -188,14 +188,17 @@ def _launches(parameters: AlertParameters) -> Iterator[Alert]:
 def _machines_not_ready(parameters: AlertParameters) -> Alert:
     """Return the alert for jobs whose machines fail one after the other.
 
-    Such a job waits for a booting machine most of the time, and for the end of a hold in between. The failed
-    machines are therefore counted: with the longest hold and the boot deadline of Windows, two in 46 minutes.
+    Such a job waits for a booting machine most of the time, and for the end of a hold in between. So the failed
+    machines are counted: with the longest hold and the boot deadline of Windows, two in 46 minutes. Jobs that
+    wait for something else, such as a limit or an operator, do not count.
     """
     failed = 'autoscaler_launch_failures_total{reason=~"boot_deadline|health_check"}'
+    codes = "boot_deadline|health_check|circuit_open|machine_booting"
+    waiting = f'autoscaler_jobs_waiting_by_reason{{reason=~"{codes}"}}'
     return Alert(
         "MachinesNotReady",
         f"({increased(failed, 'sku', span(2 * HOUR * parameters.scale), '>= 2')}) "
-        "and on (sku) sum by (sku) (autoscaler_jobs_waiting) > 0 "
+        f"and on (sku) sum by (sku) ({waiting}) > 0 "
         f"unless on (sku) sum by (sku) (increase({STARTS}[{span(15 * MINUTE * parameters.scale)}])) > 0",
         15 * MINUTE,
         "page",

@@ -49,6 +49,6 @@ def increased(counter: str, by: str, window: str, bound: str) -> str:
     A series of a counter begins at its first event, and `increase` does not see the step from nothing to one.
     """
     return (
-        f"sum by ({by}) (increase({counter}[{window}])) {bound} or "
-        f"sum by ({by}) ({counter} unless {counter} offset {window}) {bound}"
+        f"sum by ({by}) ({counter} unless {counter} offset {window} "
+        f"or increase({counter}[{window}])) {bound}"
     )

@@ -129,12 +129,13 @@ def status(fleet: Fleet, reasons: Reasons, counts: Counts) -> StatusView:
 def _troubles(fleet: Fleet, skus: tuple[SkuView, ...], counts: Counts) -> tuple[Trouble, ...]:
     """Return what is wrong, pages first; long waits and late starts only of SKUs without another trouble.
 
-    What an operator decided comes last: it hides nothing else.
+    What an operator decided comes last: it hides nothing else. The circuit breaker of one launch option hides
+    neither, because the SKU has other options.
     """
     found = [*_blocked_skus(fleet, skus), *counts.observed, *_others(counts)]
     options, holds = list(_option_circuits(fleet, skus)), list(_held(fleet))
     for more in (_long_waits(skus), _late_starts(counts)):
-        named = {trouble.about for trouble in (*found, *options, *holds)}
+        named = {trouble.about for trouble in (*found, *holds)}
         found += [trouble for trouble in more if trouble.about not in named]
     pages = [trouble for trouble in found if trouble.code in PAGES]
     tickets = [*options, *(trouble for trouble in found if trouble.code not in PAGES), *holds]

@@ -84,7 +84,7 @@ FAULTS = {
     "LimitReached": waiting("quota", 35),
     "LaunchesRefused": waiting("configuration", 15),
     "MachinesNotReady": Fault(
-        'autoscaler_jobs_waiting{sku="gpu"}',
+        'autoscaler_jobs_waiting_by_reason{sku="gpu",reason="boot_deadline"}',
         0,
         3,
         20,
@@ -244,12 +244,13 @@ def not_ready(
     reasons: tuple[str, ...],
     starts: list[int],
     checks: dict[int, bool],
+    code: str = "machine_booting",
 ) -> dict[str, Any]:
-    """Return a test with a job that always waits. Times are in minutes, but `failures` are in seconds."""
+    """Return a test with a job that always waits, with this code. `failures` are in seconds, others minutes."""
     failed = [round(at * SCALE) for at in failures]
     steps = range(max(checks) + 1)
     series = [
-        {"series": 'autoscaler_jobs_waiting{sku="gpu"}', "values": f"1x{len(steps)}"},
+        {"series": waiting_for(code), "values": f"1x{len(steps)}"},
         {"series": STARTED, "values": " ".join(str(sum(at <= t for at in starts)) for t in steps)},
     ]
     for index, reason in enumerate(reasons):
@@ -259,6 +260,19 @@ def not_ready(
         series.append({"series": failed_machines(reason), "values": values})
     found = [firing("MachinesNotReady", at, expected) for at, expected in checks.items()]
     return {"interval": "1s", "input_series": series, "promql_expr_test": found}
+
+
+def waiting_for(code: str) -> str:
+    return f'autoscaler_jobs_waiting_by_reason{{sku="gpu",reason="{code}"}}'
+
+
+def test_two_failures_count_although_one_of_them_begins_a_series(tmp_path: Path) -> None:
+    """A machine fails for the second time with one reason, and the next for the first time with another."""
+    boots, checks = [60.0, 9000.0], 9600.0
+    second = round(checks * SCALE)
+    series = [boots[0], checks, boots[1]]
+    reasons = ("boot_deadline", "health_check")
+    run(tmp_path, [not_ready(series, reasons, [], {second - 2: False, second + 17: True})])
 
 
 @pytest.mark.parametrize("reasons", [("boot_deadline",), ("boot_deadline", "health_check")])
@@ -286,6 +300,9 @@ def test_machines_that_fail_now_and_then_are_no_page(tmp_path: Path) -> None:
             not_ready(range(600, 18_000, 1200), ("health_check",), list(range(0, 300, 20)), quiet),
             # A busy SKU: two machines failed, and two hours later its jobs wait for a limit.
             not_ready([600.0, 660.0], ("health_check",), list(range(0, 131, 10)), quiet),
+            # Machines failed a while ago, and the jobs wait for a limit or an operator.
+            not_ready([600.0, 660.0], ("health_check",), [], quiet, "max_machines"),
+            not_ready([600.0, 660.0], ("health_check",), [], quiet, "paused"),
         ],
     )
 
@@ -528,8 +545,6 @@ WITHOUT_ALERT = {
     "paused": "an operator paused it",
     "fair_share": "other repositories' jobs get the machines",
     "circuit_open": "CircuitBreakerOpen has it by its own metric",
-    "boot_deadline": "MachinesNotReady counts the failed machines",
-    "health_check": "MachinesNotReady counts the failed machines",
     "job_unconfirmed": "the controller asks GitHub again",
     "run_unknown": "the controller asks GitHub again",
     "fork_not_allowed": "fleet.yaml refuses the job",
