@@ -42,8 +42,11 @@ def after_resume(fleet: Fleet, target: HoldTarget) -> str:
     """Return what follows after the holds of a target ended. Others may still apply."""
     if target.kind is TargetKind.MACHINE:
         machine = fleet.machines[MachineId(target.name)]
-        ends = machine.state is MachineState.TERMINATING or not machine.occupies
-        return f"it is {machine.state} already" if ends else "the controller uses it as before"
+        if machine.state is MachineState.TERMINATING or not machine.occupies:
+            return f"it is {machine.state} already"
+        if machine.state in (MachineState.FAILED, MachineState.EXITED):
+            return f"it is {machine.state}, and is terminated"
+        return "the controller uses it as before"
     return (
         "launches are allowed again, unless another hold, a limit or a failure stops them; "
         f"{_waiting(fleet, target)}. `autoscaler explain JOB|LABEL` says what a job waits for"

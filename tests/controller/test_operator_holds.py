@@ -169,6 +169,20 @@ async def test_a_machine_that_was_never_launched_cannot_be_drained() -> None:
     assert reason == f"machine {machine.id} is failed already"
 
 
+@on_virtual_time
+async def test_after_its_quarantine_a_failed_machine_is_terminated() -> None:
+    world = World()
+    controller, (agent,) = await launched(world, 1)
+    await agent.attest()
+    await holds_of(controller).quarantine(agent.machine, by=ALICE)
+    await agent.health_checks(passed=False, detail="gpu_count: 7 of 8")
+    assert controller.state.machines[agent.machine].state is MachineState.FAILED
+    resumed = await holds_of(controller).resume(agent.machine, by=ALICE)
+    assert resumed.next == "it is failed, and is terminated"
+    await controller.turn()
+    assert world.east.ended == [(agent.instance.id,)]
+
+
 @pytest.mark.parametrize(
     ("request_name", "target", "kind"),
     [
