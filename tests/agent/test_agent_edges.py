@@ -646,18 +646,41 @@ class Scripted(http.server.BaseHTTPRequestHandler):
         """Log nothing."""
 
 
-@pytest.fixture
-def server() -> Iterator[Any]:
+@contextlib.contextmanager
+def serving(context: ssl.SSLContext | None = None) -> Iterator[Any]:
+    """A scripted server. TLS is there from the start: a socket that is replaced later may end its thread."""
     made = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Scripted)
     made.daemon_threads = True
     made.answers = {}  # type: ignore[attr-defined]
     made.asked = []  # type: ignore[attr-defined]
+    if context is not None:
+        made.socket = context.wrap_socket(
+            made.socket, server_side=True, do_handshake_on_connect=False
+        )
     thread = threading.Thread(target=made.serve_forever, kwargs={"poll_interval": 0.01})
     thread.start()
     yield made
     made.shutdown()
     thread.join()
     made.server_close()
+
+
+@pytest.fixture
+def server() -> Iterator[Any]:
+    with serving() as made:
+        yield made
+
+
+@pytest.fixture
+def https_server(tmp_path: Path) -> Iterator[Any]:
+    """A scripted server with TLS. `certificate` is its own, in PEM."""
+    certificate, key = make_certificate("127.0.0.1")
+    (tmp_path / "both.pem").write_bytes(certificate + key)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(tmp_path / "both.pem")
+    with serving(context) as made:
+        made.certificate = certificate.decode()
+        yield made
 
 
 def url_of(server: Any, scheme: str = "http") -> str:
@@ -898,20 +921,13 @@ def test_the_agent_reads_the_metadata_service_with_a_token(agent: ModuleType, se
 
 
 def test_only_the_configured_certificate_authority_is_trusted(
-    agent: ModuleType, server: Any, tmp_path: Path
+    agent: ModuleType, https_server: Any
 ) -> None:
-    certificate, key = make_certificate("127.0.0.1")
     other, _ = make_certificate("127.0.0.1")
     elsewhere, _ = make_certificate("127.0.0.2")
-    (tmp_path / "both.pem").write_bytes(certificate + key)
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(tmp_path / "both.pem")
-    server.socket = context.wrap_socket(
-        server.socket, server_side=True, do_handshake_on_connect=False
-    )
-    server.answers = {"/": (200, {}, b"greeting")}
-    url = url_of(server, "https")
-    link = agent.Link(url, certificate.decode())
+    https_server.answers = {"/": (200, {}, b"greeting")}
+    url = url_of(https_server, "https")
+    link = agent.Link(url, https_server.certificate)
     assert link.ask("GET", "/", {}).body == b"greeting"
     link.close()
     for authority in (other.decode(), elsewhere.decode(), None):
@@ -997,15 +1013,9 @@ class Tunnel(socketserver.StreamRequestHandler):
     source="GitHub: proxies of self-hosted runners",
 )
 def test_https_goes_through_the_proxy_and_plain_http_does_not(
-    agent: ModuleType, server: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    agent: ModuleType, https_server: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    certificate, key = make_certificate("127.0.0.1")
-    (tmp_path / "both.pem").write_bytes(certificate + key)
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(tmp_path / "both.pem")
-    server.socket = context.wrap_socket(
-        server.socket, server_side=True, do_handshake_on_connect=False
-    )
+    server = https_server
     server.answers = {"/": (200, {"Connection": "close"}, b"greeting")}
     with socketserver.ThreadingTCPServer(("127.0.0.1", 0), Tunnel) as proxy:
         proxy.behind, proxy.asked = server.server_address, []  # type: ignore[attr-defined]
@@ -1013,7 +1023,7 @@ def test_https_goes_through_the_proxy_and_plain_http_does_not(
         thread.start()
         monkeypatch.setenv("HTTPS_PROXY", f"http://user:pass@127.0.0.1:{proxy.server_address[1]}")
         monkeypatch.setenv("NO_PROXY", "")
-        link = agent.Link(url_of(server, "https"), certificate.decode())
+        link = agent.Link(url_of(server, "https"), server.certificate)
         try:
             assert link.ask("GET", "/", {}).body == b"greeting"
             with pytest.raises(agent.TryAgain):
