@@ -64,7 +64,7 @@ behind=(images laboratory services kills windows worlds edges project terraform 
 run crowds
 exec 3>&1
 processes=()
-for line in "images terraform" "laboratory windows kills" worlds edges project; do
+for line in "images terraform kills" "laboratory windows" worlds edges project; do
   # Ctrl-C ends the part, not the shell that records its result.
   (
     trap '' INT
