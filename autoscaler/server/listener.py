@@ -15,13 +15,13 @@ from autoscaler.model.identifiers import Seconds
 from autoscaler.server.answers import json_errors
 from autoscaler.server.certificate import Certificate, CertificateError
 from autoscaler.server.connection import Connection, serve_in_place, without_server_header
+from autoscaler.server.kept_sockets import KeptSockets, Place
 from autoscaler.server.places import PlaceLimits, Places
 from autoscaler.server.refusal_log import RefusalLog
 from autoscaler.server.settings import Address, TlsFiles
 
 _TLS_SHUTDOWN: Seconds = 2.0
 _LINGERING: Seconds = 2.0
-_BACKLOG = 1_024
 _ACCEPTED_AT_ONCE = 64
 _PAUSE: Seconds = 1.0
 _OUT_OF_RESOURCES = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
@@ -57,12 +57,19 @@ class Listener:
     """An aiohttp application on one address. Accepts connections itself, to limit them by peer."""
 
     def __init__(
-        self, app: web.Application, address: Address, tls: TlsFiles | None, bounds: Bounds
+        self,
+        app: web.Application,
+        place: Place,
+        tls: TlsFiles | None,
+        bounds: Bounds,
+        kept: KeptSockets,
     ) -> None:
         app.on_response_prepare.append(without_server_header)
-        self._wanted = address
+        self.place = place
+        self._wanted = place[1]
         self._tls = tls
         self._bounds = bounds
+        self._kept = kept
         self._runner = web.AppRunner(
             app, access_log=None, handler_cancellation=True, shutdown_timeout=bounds.shutdown
         )
@@ -93,12 +100,16 @@ class Listener:
         server = self._server()
         server.request_handler = serve_in_place(json_errors(server.request_handler))
         try:
-            self._sockets = await _listen(self._wanted)
+            self._sockets = await self._kept.listen(self.place)
         except OSError as error:
             await self._runner.cleanup()
             raise ListenError(f"cannot listen on {self._wanted}: {error.strerror}") from error
         for listening in self._sockets:
             self._resume(listening)
+
+    def keep_listening(self) -> None:
+        """Have the sockets stay open after `stop`, for the next listener at this place."""
+        self._kept.keep(self.place, self._sockets)
 
     async def stop(self) -> None:
         """Stop accepting, let unfinished requests end, and close. Idempotent."""
@@ -189,32 +200,6 @@ class Listener:
         server = self._runner.server
         assert isinstance(server, web.Server)
         return server
-
-
-async def _listen(address: Address) -> list[socket.socket]:
-    """Return a listening socket for each address of the host.
-
-    Raises: OSError.
-    """
-    found = await asyncio.get_running_loop().getaddrinfo(
-        address.host, address.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-    )
-    sockets: list[socket.socket] = []
-    try:
-        for family, kind, protocol, _, name in dict.fromkeys(found):
-            listening = socket.socket(family, kind, protocol)
-            sockets.append(listening)
-            listening.setblocking(False)
-            listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            if family == socket.AF_INET6:
-                listening.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
-            listening.bind(name)
-            listening.listen(_BACKLOG)
-    except OSError:
-        for listening in sockets:
-            listening.close()
-        raise
-    return sockets
 
 
 class _WithoutRequestBytes(logging.Filter):

@@ -11,6 +11,7 @@ from typing import Protocol, Self
 from aiohttp import web
 
 from autoscaler.model.identifiers import Seconds
+from autoscaler.server.kept_sockets import KeptSockets
 from autoscaler.server.listener import Bounds, Listener
 from autoscaler.server.settings import Address, ServerSettings
 
@@ -26,24 +27,35 @@ class Serving:
     """Both listeners, as an async context manager, or with `start` and `stop`."""
 
     def __init__(
-        self, settings: ServerSettings, webhook: Endpoint, others: Sequence[Endpoint]
+        self,
+        settings: ServerSettings,
+        webhook: Endpoint,
+        others: Sequence[Endpoint],
+        kept: KeptSockets | None = None,
     ) -> None:
+        """`kept` has the sockets of the server that this one continues, if there is one."""
+        kept = kept if kept is not None else KeptSockets()
+        self._kept = kept
         together = settings.webhook_listen is None
         main = [webhook, *others] if together else list(others)
         self._main = Listener(
             _application(main, settings.shutdown),
-            settings.listen,
+            ("listen", settings.listen),
             settings.tls,
             _bounds(settings, settings.max_connections),
+            kept,
         )
         self._webhook = self._main
         if settings.webhook_listen is not None:
             self._webhook = Listener(
                 _application([webhook], settings.shutdown),
-                settings.webhook_listen,
+                ("webhook_listen", settings.webhook_listen),
                 settings.webhook_tls,
                 _bounds(settings, settings.webhook_max_connections),
+                kept,
             )
+
+        self._listeners = list(dict.fromkeys([self._main, self._webhook]))
 
     @property
     def address(self) -> Address:
@@ -60,6 +72,7 @@ class Serving:
 
         Raises: ListenError. Then no address is bound.
         """
+        self._kept.keep_only([one.place for one in self._listeners])
         await self._main.start()
         if self._webhook is not self._main:
             try:
@@ -68,9 +81,14 @@ class Serving:
                 await self._main.stop()
                 raise
 
+    def keep_listening(self) -> None:
+        """Have the addresses stay bound after `stop`, for the server that continues this one."""
+        for listener in self._listeners:
+            listener.keep_listening()
+
     async def stop(self) -> None:
         """Stop listening, answer unfinished requests (long polls at once), and close. Idempotent."""
-        await asyncio.gather(self._main.stop(), self._webhook.stop())
+        await asyncio.gather(*(one.stop() for one in self._listeners))
 
     async def __aenter__(self) -> Self:
         """Start."""
