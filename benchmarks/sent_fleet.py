@@ -7,8 +7,8 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
+from autoscaler.app.planned_file import MAX_OFFERINGS, MAX_PLANNED_SKUS
 from autoscaler.app.preflight import load_for_service
-from autoscaler.app.reloading import MAX_OFFERINGS, MAX_PLANNED_SKUS
 from autoscaler.app.translation import catalogue, provider_factories
 from autoscaler.config import Configuration
 from autoscaler.controller.ports.provider import Provider, ProviderContext

@@ -281,7 +281,7 @@ def test_plan_prints_launches_terminations_waiting_jobs_and_cost(
     lines = [" ".join(line.split()) for line in result.stdout.splitlines()]
     assert lines[:2] == [
         "changed: limits.machines",
-        "needs a restart, so this plan ignores it: store",
+        "a reload restarts the controller for it, so this plan ignores it: store",
     ]
     assert "2 gpu east spot $3.00" in lines
     assert "c0 gpu idle idle for 60 s" in lines

@@ -2,7 +2,6 @@
 
 import asyncio
 import hashlib
-import signal
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from importlib.metadata import version
@@ -14,7 +13,8 @@ from autoscaler.app.agent_file import build_agent
 from autoscaler.app.collecting import keep_out_of_collections
 from autoscaler.app.endpoints import console_endpoint, token_file, webhook_endpoint
 from autoscaler.app.host import file_limit, keep_agent_beside
-from autoscaler.app.reloading import InUse, Reloading
+from autoscaler.app.reloading import Change, InUse, Reloading
+from autoscaler.app.signals import Signals
 from autoscaler.app.store_size import StoreSize
 from autoscaler.app.tracing import open_traces
 from autoscaler.app.translation import (
@@ -43,6 +43,7 @@ from autoscaler.observability.watched import WatchedTelemetry
 from autoscaler.server.admin import AdminEndpoint
 from autoscaler.server.bootstrap import BootstrapEndpoint
 from autoscaler.server.health import HealthEndpoint
+from autoscaler.server.kept_sockets import KeptSockets
 from autoscaler.server.serving import Endpoint, Serving
 from autoscaler.server.wrong_tokens import WrongTokens
 from autoscaler.store.opening import OpenedStore
@@ -71,8 +72,12 @@ class Parts:
         saved: SavedState,
         factories: Mapping[ProviderName, ProviderFactory],
         registered: tuple[str, ...],
+        kept: KeptSockets,
     ) -> None:
-        """`registered` are the lines of the registry of providers."""
+        """`registered` are the lines of the registry of providers.
+
+        `kept` has the listening sockets, if the controller starts again within its process.
+        """
         self._in_use = InUse(configuration, health_check_parameters(configuration))
         self._clock = clock
         self._pacing = SystemClock()
@@ -103,9 +108,10 @@ class Parts:
             context,
             self._controller.reconfiguration,
             self._telemetry.use_skus,
+            self._controller.reconciler.stop,
             registered,
         )
-        self.serving = self._make_serving(agent)
+        self.serving = self._make_serving(agent, kept)
 
     def _ports(self, store: OpenedStore) -> Ports:
         return Ports(
@@ -145,15 +151,22 @@ class Parts:
         """Continue from the records of the earlier process. Raises StoreError."""
         await self._controller.resume(saved)
 
-    def stop_on_signals(self) -> None:
+    def heed(self, signals: Signals) -> None:
         """Make SIGTERM and SIGINT end `run`, and SIGHUP reload the configuration.
 
         If SIGTERM or SIGINT comes before `run` is called, `run` returns at once.
         """
-        loop = asyncio.get_running_loop()
-        for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, self._controller.reconciler.stop)
-        loop.add_signal_handler(signal.SIGHUP, self._reload_on_signal)
+        signals.use(self._controller.reconciler.stop, self._reload_on_signal)
+
+    @property
+    def change(self) -> Change | None:
+        """After `finish`: with what the controller starts again; None if it does not."""
+        return self._reloading.change
+
+    async def note_reload(self, change: Change) -> None:
+        """Record the change with which the controller was started. Raises StoreError."""
+        await self._controller.reconfiguration.note_reload(change.by, change.keys)
+        _log.warning("configuration_reloaded", by=change.by, changed=list(change.keys))
 
     def _reload_on_signal(self) -> None:
         """Begin to reload the configuration. The log has the outcome."""
@@ -176,12 +189,14 @@ class Parts:
         """Finish requests in flight, those of machines first, and store the results."""
         _log.info("shutdown_started", in_flight=len(self._controller.effects))
         self._controller.bootstrap.shut_down()
+        if self._reloading.restarts:
+            self.serving.keep_listening()
         await self.serving.stop()
         await self._controller.reconciler.drain(FINISH_WITHIN)
         if self._traces is not None:
             await asyncio.to_thread(self._traces.close)
 
-    def _make_serving(self, agent: bytes) -> Serving:
+    def _make_serving(self, agent: bytes, kept: KeptSockets) -> Serving:
         webhook = webhook_endpoint(
             self._in_use.configuration, self._controller.intake, self._clock, self._telemetry
         )
@@ -213,7 +228,7 @@ class Parts:
         if allowed != settings:
             most = allowed.max_connections
             _log.warning("connections_limited", files=file_limit(), connections=most)
-        return Serving(allowed, webhook, others)
+        return Serving(allowed, webhook, others, kept)
 
     def _unhealthy(self) -> list[str]:
         turned_at = self._controller.reconciler.turned_at

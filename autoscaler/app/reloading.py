@@ -1,7 +1,8 @@
 """Applies a changed fleet.yaml, and previews what one would do.
 
-Reading and checking run in a thread, because a large file takes a second. What the controller uses changes in
-one step of the event loop, between two plans.
+Reading and checking run in a thread, because a large file takes a second. A running controller uses changed
+SKUs and limits from one step of the event loop on, between two plans. For a change of other keys, it starts
+again within its process.
 """
 
 import asyncio
@@ -12,9 +13,21 @@ from typing import Any, Protocol
 import structlog
 
 from autoscaler import config
+from autoscaler.app.planned_file import (
+    as_reloaded,
+    refuse_many_offerings,
+    refuse_many_ready,
+    refuse_many_skus,
+)
 from autoscaler.app.preflight import load_for_service
 from autoscaler.app.translation import catalogue, health_check_parameters, provider_factories
-from autoscaler.config.changed_keys import RESTART_FIX, changed_keys, shown, takes_effect
+from autoscaler.config.changed_keys import (
+    changed_keys,
+    is_applied_live,
+    is_identity,
+    moved_provider,
+    shown,
+)
 from autoscaler.config.problems import KeyPath
 from autoscaler.controller.guarded_providers import GuardedProvider
 from autoscaler.controller.ports.configuration_requests import (
@@ -33,15 +46,6 @@ from autoscaler.views.preview import Preview
 
 Remake = Callable[[Provider], Provider]
 """Makes a provider with other SKUs from a running one: see `ProviderFactory.remake`."""
-
-MAX_READY = 20_000
-"""Maximum number of ready machines in a file to plan with. The event loop makes the plan."""
-
-MAX_PLANNED_SKUS = 200
-"""Maximum number of SKUs in a file to plan with."""
-
-MAX_OFFERINGS = 3000
-"""Maximum number of offerings in a file to plan with. The planner may look at each of them."""
 
 _log = structlog.get_logger(__name__)
 
@@ -71,6 +75,9 @@ class Reconfigurable(Protocol):
     async def preview(self, changed: Catalogue) -> Preview:
         """Return what the planner would do with another catalogue."""
 
+    def machines_at(self, provider: ProviderName | None) -> int:
+        """Return how many machines a provider has, or all providers (None), with those that launch."""
+
 
 @dataclass(slots=True)
 class InUse:
@@ -78,6 +85,20 @@ class InUse:
 
     configuration: config.Configuration
     health_checks: dict[SkuName, dict[str, Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """The configuration with which the controller starts again, and who changed which keys (`paths`)."""
+
+    configuration: config.Configuration
+    by: OperatorName
+    paths: tuple[KeyPath, ...]
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """The changed keys, as messages name them."""
+        return tuple(shown(self.paths))
 
 
 class Reloading:
@@ -90,10 +111,16 @@ class Reloading:
         context: ProviderContext,
         controller: Reconfigurable,
         use_skus: Callable[[Iterable[SkuName]], None],
+        stop: Callable[[], None],
         registered: tuple[str, ...],
     ) -> None:
-        """`use_skus` gets the names of all SKUs, for metrics. `registered` are lines of the registry."""
+        """`use_skus` gets the names of all SKUs, for metrics. `registered` are lines of the registry.
+
+        `stop` has the controller stop, to start again with the configuration of `change`.
+        """
         self._use_skus = use_skus
+        self._stop = stop
+        self._change: Change | None = None
         self._in_use = in_use
         self._providers = providers
         self._context = context
@@ -102,6 +129,24 @@ class Reloading:
         self._one_reload_at_a_time = asyncio.Lock()
         self._reloads: set[asyncio.Task[Reloaded]] = set()
         self._planning: asyncio.Task[PlanAgainst] | None = None
+
+    @property
+    def restarts(self) -> bool:
+        """Whether the controller was stopped to start again."""
+        return self._change is not None
+
+    @property
+    def change(self) -> Change | None:
+        """With what the stopped controller starts again; None if it does not.
+
+        Read it when no request is in flight any more. If a machine was launched since the reload that the
+        changed configuration would lose, it starts again with the configuration that it had.
+        """
+        change = self._change
+        if change is not None and (problems := self._losses(change)):
+            log_refusal(change.by, problems)
+            return Change(self._in_use.configuration, change.by, ())
+        return change
 
     async def reload(self, *, by: OperatorName) -> Reloaded:
         """See `ConfigurationRequests.reload`. If the caller is cancelled, the reload goes on."""
@@ -122,34 +167,36 @@ class Reloading:
 
     async def _plan_against(self, content: bytes) -> PlanAgainst:
         new = await asyncio.to_thread(self._load_sent, content)
-        changed, refused = await asyncio.to_thread(self._compare, new)
-        reloaded = await asyncio.to_thread(_as_reloaded, self._in_use.configuration, new)
+        paths = await asyncio.to_thread(self._changed, new)
+        reloaded = await asyncio.to_thread(as_reloaded, self._in_use.configuration, new)
         remakes = await asyncio.to_thread(self._remakes, reloaded)
         remade = self._remade(remakes)
         found = await asyncio.to_thread(self._catalogue, reloaded, remade)
-        _refuse_many_offerings(new, found)
+        refuse_many_offerings(new, found)
         preview = await self._controller.preview(found)
-        return PlanAgainst(tuple(shown(changed)), tuple(shown(refused)), preview)
+        live = [path for path in paths if is_applied_live(path)]
+        others = [path for path in paths if not is_applied_live(path)]
+        return PlanAgainst(tuple(shown(live)), tuple(shown(others)), preview)
 
     async def _reload_alone(self, by: OperatorName) -> Reloaded:
         async with self._one_reload_at_a_time:
             try:
                 return await self._reload(by)
             except RefusedConfigurationError as error:
-                _log.error("configuration_not_reloaded", by=by, problems=list(error.problems))
+                log_refusal(by, error.problems)
                 raise
 
     async def _reload(self, by: OperatorName) -> Reloaded:
-        new = await asyncio.to_thread(self._load, None)
-        changed, refused = await asyncio.to_thread(self._compare, new)
-        if refused:
-            problems = (
-                new.document.problem(path, "cannot change while the controller runs", RESTART_FIX)
-                for path in refused
+        if self._change is not None:
+            raise RefusedConfigurationError(
+                ["the controller starts again for another change; reload again"]
             )
-            raise RefusedConfigurationError([str(one) for one in sorted(problems)])
+        new = await asyncio.to_thread(self._load, None)
+        paths = await asyncio.to_thread(self._changed, new)
         health_checks = await asyncio.to_thread(_health_checks, new)
         remakes = await asyncio.to_thread(self._remakes, new)
+        if not all(is_applied_live(path) for path in paths):
+            return self._start_again(Change(new, by, tuple(paths)))
         # From here to the change of the catalogue nothing else runs.
         remade = self._remade(remakes)
         self._in_use.configuration = new
@@ -158,7 +205,7 @@ class Reloading:
         for name, provider in remade.items():
             self._providers[name].use(provider)
         self._use_skus([SkuName(name) for name in new.settings.skus])
-        keys = tuple(shown(changed))
+        keys = tuple(shown(paths))
         moved = await self._controller.change_catalogue(
             self._catalogue(new, self._providers), by, keys
         )
@@ -173,6 +220,31 @@ class Reloading:
             )
         return Reloaded(keys, done)
 
+    def _start_again(self, change: Change) -> Reloaded:
+        """Stop the controller, which then starts with the change. Raises RefusedConfigurationError."""
+        if problems := self._losses(change):
+            raise RefusedConfigurationError(problems)
+        self._change = change
+        _log.warning("controller_restarts", by=change.by, changed=list(change.keys))
+        self._stop()
+        what = counted(len(change.keys), "change")
+        done = f"the controller starts again within its process to use {what}"
+        return Reloaded(change.keys, done)
+
+    def _losses(self, change: Change) -> list[str]:
+        """Return each changed key with which the controller would not find machines that exist."""
+        before, problems = self._in_use.configuration.settings, []
+        for path in change.paths:
+            moved = moved_provider(path, before)
+            if moved is None and not is_identity(path):
+                continue
+            if count := self._controller.machines_at(moved):
+                where = "the fleet" if moved is None else f"provider {moved}"
+                what = f"cannot change while {where} has {counted(count, 'machine')}"
+                fix = "drain it and reload when it has none, or undo the change"
+                problems.append(change.configuration.document.problem(path, what, fix))
+        return [str(one) for one in sorted(problems)]
+
     def _load(self, content: bytes | None) -> config.Configuration:
         """Check fleet.yaml, or this text in its place. Raises RefusedConfigurationError."""
         path, files = self._in_use.configuration.path, content is None
@@ -186,15 +258,12 @@ class Reloading:
     def _load_sent(self, content: bytes) -> config.Configuration:
         """Check a text that is to be planned with. Raises RefusedConfigurationError."""
         new = self._load(content)
-        _refuse_many_skus(new)
-        _refuse_many_ready(new)
+        refuse_many_skus(new)
+        refuse_many_ready(new)
         return new
 
-    def _compare(self, new: config.Configuration) -> tuple[list[KeyPath], list[KeyPath]]:
-        """Return the changed keys that can take effect, and those that need a restart."""
-        paths = changed_keys(self._in_use.configuration.settings, new.settings)
-        changed = [path for path in paths if takes_effect(path)]
-        return changed, [path for path in paths if not takes_effect(path)]
+    def _changed(self, new: config.Configuration) -> list[KeyPath]:
+        return changed_keys(self._in_use.configuration.settings, new.settings)
 
     def _remakes(self, new: config.Configuration) -> dict[ProviderName, Remake]:
         """Return what makes each provider with the SKUs of a configuration.
@@ -225,37 +294,9 @@ class Reloading:
         return catalogue(new, self._controller.catalogue.installations, opened, providers)
 
 
-def _refuse_many_skus(new: config.Configuration) -> None:
-    """Raise RefusedConfigurationError if a plan would have to match jobs with too many SKUs."""
-    count = len(new.settings.skus)
-    if count > MAX_PLANNED_SKUS:
-        what = f"has {count} SKUs, and a plan may have {MAX_PLANNED_SKUS}"
-        fix = "leave out SKUs that have no jobs now"
-        raise RefusedConfigurationError([str(new.document.problem(("skus",), what, fix))])
-
-
-def _refuse_many_ready(new: config.Configuration) -> None:
-    """Raise RefusedConfigurationError if a plan could launch too many machines without a job."""
-    settings = new.settings
-    idle = (sku.idle for sku in settings.skus.values())
-    ready = sum(max([one.minimum, *(entry.minimum for entry in one.schedule)]) for one in idle)
-    limit = settings.limits.machines
-    if ready > MAX_READY and (limit is None or limit > MAX_READY):
-        what = f"keep up to {ready} machines ready, and a plan may have {MAX_READY}"
-        fix = "lower idle.min and the minimums of schedules, or set limits.machines"
-        raise RefusedConfigurationError([str(new.document.problem(("skus",), what, fix))])
-
-
-def _refuse_many_offerings(new: config.Configuration, found: Catalogue) -> None:
-    """Raise RefusedConfigurationError if a plan may have to look at too many offerings."""
-    options = [option for sku in found.skus.values() for option in sku.launch_options]
-    count = sum(len(option.offerings) for option in options)
-    if count > MAX_OFFERINGS:
-        what = (
-            f"have {count} offerings (instance types in zones), and a plan may have {MAX_OFFERINGS}"
-        )
-        fix = "leave out SKUs that have no jobs now, or name fewer instance_types"
-        raise RefusedConfigurationError([str(new.document.problem(("skus",), what, fix))])
+def log_refusal(by: OperatorName, problems: Sequence[str]) -> None:
+    """Log why a changed file is not in use."""
+    _log.error("configuration_not_reloaded", by=by, problems=list(problems))
 
 
 def _health_checks(new: config.Configuration) -> dict[SkuName, dict[str, Any]]:
@@ -264,26 +305,3 @@ def _health_checks(new: config.Configuration) -> dict[SkuName, dict[str, Any]]:
         return health_check_parameters(new)
     except config.ConfigurationError as error:
         raise RefusedConfigurationError([str(one) for one in error.problems]) from None
-
-
-def _as_reloaded(in_use: config.Configuration, new: config.Configuration) -> config.Configuration:
-    """Return the configuration in use with the keys of a sent one that a reload would apply.
-
-    No file that the sent one names is read. Raises RefusedConfigurationError.
-    """
-    before, sent = in_use.settings, new.settings
-    for name in before.providers.keys() & sent.providers.keys():
-        if before.providers[name].kind != sent.providers[name].kind:
-            what = "is of another kind than the running provider"
-            problem = new.document.problem(("providers", name), what, RESTART_FIX)
-            raise RefusedConfigurationError([str(problem)])
-    skus = {
-        name: sku.model_copy(update={"boot_script_file": None}) for name, sku in sent.skus.items()
-    }
-    github = before.github.model_copy(update={"registrations": sent.github.registrations})
-    # A SKU may name a provider that only the sent file has. Nothing is launched there.
-    providers = {**sent.providers, **before.providers}
-    changed = before.model_copy(
-        update={"skus": skus, "limits": sent.limits, "github": github, "providers": providers}
-    )
-    return config.Configuration(in_use.path, changed, new.warnings, new.document)

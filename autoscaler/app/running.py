@@ -1,4 +1,4 @@
-"""Creates, starts and stops every part of a controller, in that order."""
+"""Creates, starts and stops every part of a controller, in that order, and again if a reload needs it."""
 
 import asyncio
 from contextlib import AsyncExitStack
@@ -10,6 +10,8 @@ from autoscaler import config
 from autoscaler.app.host import new_event_loop, raise_file_limit
 from autoscaler.app.parts import Parts, UnusableProviderError
 from autoscaler.app.preflight import load_for_service
+from autoscaler.app.reloading import log_refusal
+from autoscaler.app.signals import Signals
 from autoscaler.app.translation import provider_factories
 from autoscaler.controller.ports.store import StoreError
 from autoscaler.controller.reconciler import failure_of
@@ -17,9 +19,13 @@ from autoscaler.controller.system import SystemClock
 from autoscaler.ledger.ledger import KEPT_FOR
 from autoscaler.observability.logs import LogLevel, LogStyle, configure_logging
 from autoscaler.providers.registry import PROVIDERS, provider_kinds
+from autoscaler.server.kept_sockets import KeptSockets
 from autoscaler.server.listener import ListenError
 from autoscaler.server.token_file import UnusableTokensError
 from autoscaler.store.opening import open_store
+
+CANNOT_START = (StoreError, ListenError, UnusableProviderError, UnusableTokensError)
+"""Why a controller cannot start with a valid configuration."""
 
 _log = structlog.get_logger(__name__)
 
@@ -40,15 +46,11 @@ def serve(
     # A full disk is not an error of fleet.yaml: opening the store reports it in the log.
     configuration = load_for_service(path, try_store=False, providers=providers)
     configure_logging(LogLevel(log_level), LogStyle(log_format))
-    for warning in configuration.warnings:
-        _log.warning("configuration_warning", problem=str(warning))
-    for line in config.not_in_force(configuration.settings):
-        _log.warning("key_ignored", key=line)
     raise_file_limit()
     try:
         with asyncio.Runner(loop_factory=new_event_loop) as runner:
             runner.run(_serve(configuration, clock or SystemClock(), providers))
-    except (StoreError, ListenError, UnusableProviderError, UnusableTokensError) as error:
+    except CANNOT_START as error:
         _log.error("stopped", reason=str(error))
         return 1
     except BaseExceptionGroup as group:
@@ -60,23 +62,64 @@ def serve(
 async def _serve(
     configuration: config.Configuration, clock: SystemClock, providers: tuple[str, ...]
 ) -> None:
+    """Serve until a signal. A reload can start the controller again, with its changed configuration."""
+    signals, kept = Signals(), KeptSockets()
+    earlier, change = configuration, None
+    try:
+        while True:
+            async with AsyncExitStack() as stack:
+                try:
+                    parts = await _start(stack, configuration, clock, providers, signals, kept)
+                except (*CANNOT_START, config.ConfigurationError) as error:
+                    if change is None:
+                        raise
+                    log_refusal(change.by, [f"the controller cannot start with it: {error}"])
+                    configuration, change = earlier, None
+                    continue
+                kept.keep_only(())
+                if change is not None and change.paths:
+                    await parts.note_reload(change)
+                await parts.run()
+            change = parts.change
+            if signals.stopped or change is None:
+                return
+            earlier, configuration = configuration, change.configuration
+    finally:
+        kept.keep_only(())
+
+
+async def _start(
+    stack: AsyncExitStack,
+    configuration: config.Configuration,
+    clock: SystemClock,
+    providers: tuple[str, ...],
+    signals: Signals,
+    kept: KeptSockets,
+) -> Parts:
+    """Create all parts, resume and serve. `stack` then stops them.
+
+    Raises one of CANNOT_START, or ConfigurationError.
+    """
+    for warning in configuration.warnings:
+        _log.warning("configuration_warning", problem=str(warning))
+    for line in config.not_in_force(configuration.settings):
+        _log.warning("key_ignored", key=line)
     file = configuration.sqlite_file()
     url = configuration.settings.store if file is None else f"sqlite:///{file.resolve()}"
-    async with AsyncExitStack() as stack:
-        factories = provider_factories(configuration, provider_kinds(providers))
-        for factory in factories.values():
-            stack.push_async_callback(factory.close)
-            await factory.start()  # SDKs are imported while the store is opened
-        store = await open_store(url)
-        stack.push_async_callback(store.close)
-        saved = await store.load(clock.now() - KEPT_FOR)
-        parts = Parts(configuration, clock, store, saved, factories, providers)
-        stack.push_async_callback(parts.github.close)
-        for provider in parts.providers.values():
-            stack.push_async_callback(provider.close)
-        await parts.resume(saved)
-        parts.stop_on_signals()
-        await stack.enter_async_context(parts.serving)
-        stack.push_async_callback(parts.finish)
-        _log.info("serving", fleet=configuration.settings.fleet, on=str(parts.serving.address))
-        await parts.run()
+    factories = provider_factories(configuration, provider_kinds(providers))
+    for factory in factories.values():
+        stack.push_async_callback(factory.close)
+        await factory.start()  # SDKs are imported while the store is opened
+    store = await open_store(url)
+    stack.push_async_callback(store.close)
+    saved = await store.load(clock.now() - KEPT_FOR)
+    parts = Parts(configuration, clock, store, saved, factories, providers, kept)
+    stack.push_async_callback(parts.github.close)
+    for provider in parts.providers.values():
+        stack.push_async_callback(provider.close)
+    await parts.resume(saved)
+    parts.heed(signals)
+    await stack.enter_async_context(parts.serving)
+    stack.push_async_callback(parts.finish)
+    _log.info("serving", fleet=configuration.settings.fleet, on=str(parts.serving.address))
+    return parts

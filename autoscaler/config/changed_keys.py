@@ -1,15 +1,17 @@
-"""Compares two configurations: which keys differ, and which of them take effect without a restart."""
+"""Compares two configurations: which keys differ, and what a change of each one takes."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from autoscaler.config.problems import KeyPath, dotted
 from autoscaler.config.settings import Settings
+from autoscaler.model.identifiers import ProviderName
 
-RELOADABLE: tuple[KeyPath, ...] = (("limits",), ("skus",), ("github", "registrations"))
-"""The keys whose changes a reload applies."""
+APPLIED_LIVE: tuple[KeyPath, ...] = (("limits",), ("skus",), ("github", "registrations"))
+"""The keys whose changes a running controller uses. For the others, a reload restarts it."""
 
-RESTART_FIX = "restart the controller to change it, or undo the change"
+IDENTITY: tuple[KeyPath, ...] = (("fleet",), ("store",), ("github", "api_url"))
+"""The keys by which the controller finds its machines and what it knows of their jobs."""
 
 
 def changed_keys(before: Settings, after: Settings) -> list[KeyPath]:
@@ -17,9 +19,28 @@ def changed_keys(before: Settings, after: Settings) -> list[KeyPath]:
     return list(_differences((), _plain(before), _plain(after)))
 
 
-def takes_effect(path: KeyPath) -> bool:
-    """Return True if a reload applies a change of this key."""
-    return any(path[: len(prefix)] == prefix for prefix in RELOADABLE)
+def is_applied_live(path: KeyPath) -> bool:
+    """Return True if a running controller can use a change of this key."""
+    return any(path[: len(prefix)] == prefix for prefix in APPLIED_LIVE)
+
+
+def is_identity(path: KeyPath) -> bool:
+    """Return True if a change of this key loses every existing machine."""
+    return path in IDENTITY
+
+
+def moved_provider(path: KeyPath, before: Settings) -> ProviderName | None:
+    """Return the provider whose existing machines a change of this key loses, or None.
+
+    That is a provider which is removed, of another kind, or at another place.
+    """
+    if path[0] != "providers" or path[1] not in before.providers:
+        return None
+    name = str(path[1])
+    is_section_kept = len(path) > len(("providers", name, "kind"))
+    if is_section_kept and path[3] not in before.providers[name].section.place:
+        return None
+    return ProviderName(name)
 
 
 def shown(paths: Sequence[KeyPath]) -> list[str]:

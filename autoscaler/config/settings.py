@@ -153,6 +153,8 @@ class ProviderSection(Section):
 
     title: ClassVar[str]
     """What messages call this kind of provider."""
+    place: ClassVar[frozenset[str]] = frozenset()
+    """The keys that say where the machines are. With other values, the existing ones are not found."""
 
     def describe(self, option: LaunchOptionSettings) -> str:
         """Return a launch option at this provider in a few words, for the summary."""

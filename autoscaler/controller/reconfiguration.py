@@ -50,8 +50,17 @@ class Reconfiguration:
         Raises: StoreError.
         """
         moved = self._journal.ledger.change_catalogue(changed)
-        await self._journal.record(ConfigurationReloaded(self._journal.now, by, tuple(keys)))
+        await self.note_reload(by, keys)
         return moved
+
+    async def note_reload(self, by: OperatorName, keys: Sequence[str]) -> None:
+        """Record in the history who (`by`) changed which keys. Raises StoreError."""
+        await self._journal.record(ConfigurationReloaded(self._journal.now, by, tuple(keys)))
+
+    def machines_at(self, provider: ProviderName | None) -> int:
+        """Return how many machines a provider has, or all providers (None), with those that launch."""
+        machines = self._journal.ledger.state.machines.values()
+        return sum(one.occupies and provider in (None, one.provider) for one in machines)
 
     async def read_providers_again(self) -> None:
         """Read what new SKUs need from the open providers, and use it."""

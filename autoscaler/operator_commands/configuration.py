@@ -42,10 +42,10 @@ def plan(
 def reload(
     config: Config, as_json: Json = False, url: Url = None, token_file: TokenFile = None
 ) -> None:
-    """Apply a changed fleet.yaml without a restart.
+    """Apply a changed fleet.yaml.
 
-    Does what SIGHUP does: the controller reads its fleet.yaml again. It refuses a file that `check` refuses,
-    and changes of keys that need a restart.
+    Does what SIGHUP does: the controller reads its fleet.yaml again, and refuses a file that `check` refuses.
+    It uses changed SKUs and limits at once. For other keys, it starts again within its process.
     """
     from autoscaler.operator_commands.tables import plain
 

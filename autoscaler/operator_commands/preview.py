@@ -15,9 +15,11 @@ def print_preview(found: Answer) -> None:
     for key in found["changed"]:
         typer.echo(f"changed: {plain(key)}")
     for key in found["needs_restart"]:
-        typer.echo(f"needs a restart, so this plan ignores it: {plain(key)}")
+        typer.echo(
+            f"a reload restarts the controller for it, so this plan ignores it: {plain(key)}"
+        )
     if not found["changed"]:
-        typer.echo("nothing that a reload can change has changed")
+        typer.echo("nothing has changed that this plan shows")
     _print_launches(seen["launches"])
     _print_terminations(seen["terminations"], seen["terminated"])
     if seen["waiting"]:

@@ -1,43 +1,29 @@
-"""A changed fleet.yaml: applied without a restart, refused with its problems, or only planned."""
+"""A changed fleet.yaml: used by the running controller, or refused with its problems."""
 
 import asyncio
 import shutil
 import signal
-from collections.abc import AsyncIterator, Callable, Collection, Sequence
+from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass, field
 from pathlib import Path
-from threading import Thread, current_thread
-from typing import Any, ClassVar, ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
 import aiohttp
 import pytest
-import pytest_asyncio
 from structlog.testing import capture_logs
 
 from autoscaler.app.preflight import load_for_service
-from autoscaler.app.reloading import MAX_OFFERINGS, MAX_PLANNED_SKUS, InUse, Reloading
-from autoscaler.app.translation import catalogue, provider_factories
-from autoscaler.config.changed_keys import changed_keys, shown, takes_effect
-from autoscaler.controller.guarded_providers import GuardedProvider
+from autoscaler.config.changed_keys import changed_keys, is_applied_live, shown
 from autoscaler.controller.ports.configuration_requests import (
-    ConfigurationRequests,
-    PlanInProgressError,
     RefusedConfigurationError,
 )
-from autoscaler.controller.ports.provider import ProviderContext, ProviderError
-from autoscaler.model.catalogue import Catalogue, Offering
+from autoscaler.controller.ports.provider import ProviderError
 from autoscaler.model.identifiers import InstallationId, ProviderName, SkuName
-from autoscaler.model.installations import Installations
-from autoscaler.model.operators import OperatorName
-from autoscaler.providers.registry import provider_kinds
-from autoscaler.views.preview import Preview
+from tests.app.reloads import ALICE, Served
 from tests.app.served_process import TOKEN, logged, serving, write_operators
 from tests.app.test_running import ROOT
 from tests.config.fleet_file import Folder
-from tests.controller.fakes import RecordingTelemetry
-from tests.controller.virtual_time import VirtualClock
 from tests.patience import PATIENCE
 from tests.providers.memory import REGISTERED
 from tests.providers.memory.fleet import TEXT
@@ -46,7 +32,6 @@ from tests.providers.memory.provider import MemoryProvider
 P = ParamSpec("P")
 T = TypeVar("T")
 
-INSTALLATIONS = Installations(InstallationId("0badcafe"))
 VERSIONS = ROOT / "autoscaler" / "images" / "versions.yaml"
 INSTALLING = (
     ("limits:", "versions_file: versions.yaml\nlimits:"),
@@ -56,85 +41,6 @@ INSTALLING = (
     ),
 )
 """Changes of fleet.yaml, after which a SKU installs a driver of its own versions_file."""
-NOTHING = Preview((), (), 0, (), 0, 1.0, 1.0)
-ALICE = OperatorName("alice")
-
-
-@dataclass
-class Parts:
-    """The parts of a controller that a reload changes."""
-
-    catalogue: Catalogue
-    opened: Collection[ProviderName] = (ProviderName("east"), ProviderName("west"))
-    read_again: int = 0
-    history: list[tuple[OperatorName, tuple[str, ...]]] = field(default_factory=list)
-    """Who changed which keys."""
-    previewed: list[Catalogue] = field(default_factory=list)
-    answers: asyncio.Event = field(default_factory=asyncio.Event)
-    """Cleared: reads and previews wait."""
-    asked: asyncio.Event = field(default_factory=asyncio.Event)
-    changed: asyncio.Event = field(default_factory=asyncio.Event)
-
-    def __post_init__(self) -> None:
-        self.answers.set()
-
-    async def read_providers_again(self) -> None:
-        await self.answers.wait()
-        self.read_again += 1
-
-    async def change_catalogue(
-        self, changed: Catalogue, by: OperatorName, keys: Sequence[str]
-    ) -> int:
-        self.catalogue = changed
-        self.history.append((by, tuple(keys)))
-        self.changed.set()
-        return 3
-
-    async def preview(self, changed: Catalogue) -> Preview:
-        self.previewed.append(changed)
-        self.asked.set()
-        await self.answers.wait()
-        return NOTHING
-
-
-@dataclass
-class Served:
-    """A configuration in use, and what reloads it."""
-
-    file: Path
-    in_use: InUse
-    parts: Parts
-    reloading: Reloading
-    skus: set[SkuName]
-    providers: dict[ProviderName, GuardedProvider]
-
-    def write(self, *changes: tuple[str, str]) -> bytes:
-        """Write fleet.yaml with these changes, and return its text."""
-        text = TEXT
-        for before, after in changes:
-            assert before in text
-            text = text.replace(before, after)
-        self.file.write_text(text)
-        return text.encode()
-
-
-@pytest_asyncio.fixture
-async def served(tmp_path: Path) -> AsyncIterator[Served]:
-    file = Folder(tmp_path).path / "fleet.yaml"
-    file.write_text(TEXT)
-    configuration = load_for_service(file, try_store=False, providers=REGISTERED)
-    context = ProviderContext(INSTALLATIONS, "0" * 64, RecordingTelemetry(), VirtualClock())
-    providers = {
-        name: GuardedProvider(factory.make(context))
-        for name, factory in provider_factories(configuration, provider_kinds(REGISTERED)).items()
-    }
-    parts = Parts(catalogue(configuration, INSTALLATIONS, list(providers), providers))
-    in_use, skus = InUse(configuration, {}), set[SkuName]()
-    port: ConfigurationRequests = Reloading(
-        in_use, providers, context, parts, skus.update, REGISTERED
-    )
-    assert isinstance(port, Reloading)
-    yield Served(file, in_use, parts, port, skus, providers)
 
 
 class Steps(ThreadPoolExecutor):
@@ -201,106 +107,10 @@ async def test_a_file_that_check_refuses_changes_nothing(served: Served) -> None
     assert (await served.reloading.reload(by=ALICE)).changed == ("skus.gpu.max_machines",)
 
 
-@pytest.mark.parametrize(
-    ("before", "after", "key"),
-    [
-        ("fleet: ci", "fleet: other", "fleet"),
-        ("{org: acme}", "{org: acme, runner_group: gpu}", "github.scopes"),
-        ("127.0.0.1:0", "127.0.0.1:9", "server.listen"),
-        ("state.db", "other.db", "store"),
-        ("room: {G: 120}", "room: {G: 130}", "providers.east.memory.room.G"),
-    ],
-)
-async def test_a_key_that_needs_a_restart_is_refused_by_its_name(
-    served: Served, before: str, after: str, key: str
-) -> None:
-    served.write((before, after), ("machines: 20", "machines: 30"))
-    with pytest.raises(RefusedConfigurationError) as caught:
-        await served.reloading.reload(by=ALICE)
-    (problem,) = caught.value.problems
-    assert f"{key}: cannot change while the controller runs; fix: restart" in problem
-    assert served.parts.catalogue.limits.machines == 20
-
-
 async def test_without_a_change_the_files_are_read_again(served: Served) -> None:
     done = await served.reloading.reload(by=ALICE)
     assert done.changed == ()
     assert done.done == "no key changed; reread boot scripts and versions_file"
-
-
-async def test_a_plan_against_a_file_uses_its_skus_and_changes_nothing(served: Served) -> None:
-    content = served.write(("max_machines: 12", "max_machines: 1"), ("state.db", "other.db"))
-    served.write()
-    before = served.parts.catalogue
-    found = await served.reloading.plan_against(content)
-    assert (found.changed, found.needs_restart) == (("skus.gpu.max_machines",), ("store",))
-    assert found.preview == NOTHING
-    (seen,) = served.parts.previewed
-    assert seen.skus[SkuName("gpu")].max_machines == 1
-    assert seen.skus[SkuName("gpu")].launch_options[0].offerings
-    assert served.parts.catalogue is before
-    assert served.in_use.configuration.settings.skus["gpu"].max_machines == 12
-
-
-class NotedProvider(MemoryProvider):
-    """A provider that notes in which threads its offerings are computed."""
-
-    threads: ClassVar[set[Thread]] = set()
-
-    def offerings(self, sku: SkuName, option: int) -> tuple[Offering, ...]:
-        self.threads.add(current_thread())
-        return super().offerings(sku, option)
-
-    def with_offerings_of(self, other: MemoryProvider) -> MemoryProvider:
-        made = super().with_offerings_of(other)
-        return NotedProvider(made.name, "nowhere", made._offerings, INSTALLATIONS)
-
-
-async def test_a_plan_computes_the_offerings_of_a_sent_file_outside_the_event_loop(
-    served: Served,
-) -> None:
-    for name, provider in served.providers.items():
-        provider.use(NotedProvider(name, "nowhere", {}, INSTALLATIONS))
-    await served.reloading.plan_against(served.write())
-    assert NotedProvider.threads
-    assert current_thread() not in NotedProvider.threads
-
-
-async def test_a_plan_ignores_keys_that_need_a_restart(served: Served) -> None:
-    content = served.write(
-        ("fleet: ci", "fleet: other"),
-        ("{org: acme}", "{org: other}"),
-        ("room: {G: 120}", "room: {G: 130}"),
-        ("  armed:\n", "  new:\n    on: [{provider: north, size: n-1}]\n  armed:\n"),
-        ("providers:\n", "providers:\n  north: {memory: {cloud: cloud-north, room: {G: 1}}}\n"),
-        ("machines: 20", "machines: 30"),
-    )
-    before = served.parts.catalogue
-    found = await served.reloading.plan_against(content)
-    assert found.changed == ("limits.machines", "skus.new")
-    assert "providers.north" in found.needs_restart
-    (seen,) = served.parts.previewed
-    assert (seen.fleet, seen.scopes, seen.limits.machines) == ("ci", before.scopes, 30)
-    assert {name: seen.limits.quotas[name] for name in before.limits.quotas} == before.limits.quotas
-    assert seen.skus[SkuName("new")].launch_options[0].offerings == ()
-
-
-async def test_one_plan_is_made_at_a_time_even_if_its_caller_left(served: Served) -> None:
-    served.parts.answers.clear()
-    content = served.write()
-    asking = asyncio.create_task(served.reloading.plan_against(content))
-    async with asyncio.timeout(PATIENCE):
-        await served.parts.asked.wait()
-    asking.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await asking
-    with pytest.raises(PlanInProgressError):
-        async with asyncio.timeout(0.0):  # refused at once, without waiting for the first plan
-            await served.reloading.plan_against(content)
-    served.parts.answers.set()
-    await asyncio.sleep(0.0)  # the first plan ends
-    assert (await served.reloading.plan_against(content)).preview == NOTHING
-    assert len(served.parts.previewed) == 2
 
 
 async def test_a_reload_does_not_wait_for_a_plan(served: Served) -> None:
@@ -367,65 +177,6 @@ async def test_a_versions_file_that_vanishes_during_a_reload_is_a_problem(served
     assert served.parts.read_again == 0
 
 
-async def test_a_plan_for_absurdly_many_ready_machines_is_refused(served: Served) -> None:
-    """The event loop would plan for seconds, and any token may send a file."""
-    minimums = ("max_machines: 12", "max_machines: 30000"), ("90m, min: 1}", "90m, min: 20001}")
-    content = served.write(("machines: 20,", "machines: 20001,"), *minimums)
-    with pytest.raises(RefusedConfigurationError) as caught:
-        await served.reloading.plan_against(content)
-    (problem,) = caught.value.problems
-    assert "skus: keep up to 20001 machines ready, and a plan may have 20000; fix: lower" in problem
-    assert served.parts.previewed == []
-    await served.reloading.plan_against(served.write(*minimums))
-
-
-async def test_a_plan_for_absurdly_many_skus_is_refused(served: Served) -> None:
-    """The event loop matches jobs with all of them."""
-
-    def with_skus(count: int) -> bytes:
-        sku = "on: [{provider: west, size: n-1}]"
-        lines = "".join(f"  s{number}: {{{sku}}}\n" for number in range(count - 4))
-        return served.write(("  armed:\n", f"{lines}  armed:\n"))
-
-    with pytest.raises(RefusedConfigurationError) as caught:
-        await served.reloading.plan_against(with_skus(MAX_PLANNED_SKUS + 1))
-    (problem,) = caught.value.problems
-    assert "skus: has 201 SKUs, and a plan may have 200; fix: leave out SKUs" in problem
-    assert served.parts.previewed == []
-    await served.reloading.plan_against(with_skus(MAX_PLANNED_SKUS))
-
-
-async def test_a_plan_for_absurdly_many_offerings_is_refused(served: Served) -> None:
-    """The planner may look at each of them. Few lines name very many: a type has one in each zone."""
-
-    def with_options(count: int) -> bytes:
-        on = ", ".join(["{provider: west, size: n-1}"] * 20)
-        lines = "".join(f"  s{number}: {{on: [{on}]}}\n" for number in range(count))
-        return served.write(("  armed:\n", f"{lines}  armed:\n"))
-
-    own, per_sku = 5 * 2, 20 * 2  # of the file's own launch options; in two zones
-    most = (MAX_OFFERINGS - own) // per_sku
-    with pytest.raises(RefusedConfigurationError) as caught:
-        await served.reloading.plan_against(with_options(most + 1))
-    (problem,) = caught.value.problems
-    have = own + (most + 1) * per_sku
-    assert f"skus: have {have} offerings" in problem
-    assert f"and a plan may have {MAX_OFFERINGS}; fix: leave out SKUs" in problem
-    assert served.parts.previewed == []
-    await served.reloading.plan_against(with_options(most))
-
-
-async def test_a_plan_reads_no_file_that_the_sent_one_names(served: Served) -> None:
-    outside = "  webhook_secret_file: /nowhere/secret"
-    content = served.write(("  webhook_secret_file: secret", outside))
-    assert (await served.reloading.plan_against(content)).needs_restart == (
-        "github.webhook_secret_file",
-    )
-    with pytest.raises(RefusedConfigurationError) as caught:
-        await served.reloading.plan_against(b"fleet: 1")
-    assert all(line.startswith("fleet.yaml:") for line in caught.value.problems)
-
-
 def test_keys_that_differ_are_named_as_in_messages(served: Served) -> None:
     settings = served.in_use.configuration.settings
     assert changed_keys(settings, settings) == []
@@ -433,7 +184,7 @@ def test_keys_that_differ_are_named_as_in_messages(served: Served) -> None:
     other = load_for_service(served.file, try_store=False, providers=REGISTERED).settings
     paths = changed_keys(settings, other)
     assert shown(paths) == ["providers.east.memory.room.G", "skus.gpu.idle.schedule"]
-    assert [takes_effect(path) for path in paths] == [False, True]
+    assert [is_applied_live(path) for path in paths] == [False, True]
 
 
 async def test_a_running_controller_reloads_on_sighup_and_answers_plans(tmp_path: Path) -> None:

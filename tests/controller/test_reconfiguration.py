@@ -6,6 +6,7 @@ import pytest
 
 from autoscaler.controller.reconfiguration import Reconfiguration
 from autoscaler.model.identifiers import ProviderName
+from autoscaler.model.machines import MachineState
 from tests.controller.agents import queue
 from tests.controller.controllers import Controller, World
 from tests.controller.virtual_time import on_virtual_time
@@ -47,3 +48,18 @@ async def test_a_preview_plans_for_the_queued_jobs_and_changes_nothing(
     assert found.without_sku == without_sku
     assert controller.state.catalogue is used
     assert not controller.state.machines
+
+
+@on_virtual_time
+async def test_a_machine_counts_from_its_launch_request_on() -> None:
+    """A change that loses machines must not be used between the request and the provider's answer."""
+    world = World()
+    controller = Controller(world)
+    await controller.resume()
+    count = controller.parts.reconfiguration.machines_at
+    assert (count(EAST), count(None)) == (0, 0)
+    await queue(controller, 1)
+    await controller.turn(then=0.0)
+    (machine,) = controller.state.machines.values()
+    assert machine.state is MachineState.REQUESTED
+    assert (count(EAST), count(WEST), count(None)) == (1, 0, 1)

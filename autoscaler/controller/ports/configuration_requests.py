@@ -10,7 +10,7 @@ from autoscaler.views.preview import Preview
 
 @dataclass(frozen=True, slots=True)
 class Reloaded:
-    """What a reload did. `changed` are the keys that took effect."""
+    """What a reload did. `changed` are the keys with another value; `done` says when they are in force."""
 
     changed: tuple[str, ...]
     done: str
@@ -18,9 +18,9 @@ class Reloaded:
 
 @dataclass(frozen=True, slots=True)
 class PlanAgainst:
-    """What a changed configuration would do. `changed` are its keys that a reload would apply.
+    """What a changed configuration would do. `changed` are its keys that a running controller can use.
 
-    `needs_restart` are those that it would refuse: the preview does not have their effects.
+    For the keys `needs_restart`, a reload restarts it. The preview does not have their effects.
     """
 
     changed: tuple[str, ...]
@@ -46,7 +46,7 @@ class ConfigurationRequests(Protocol):
     async def reload(self, *, by: OperatorName) -> Reloaded:
         """Read fleet.yaml again and apply it. A refused file changes nothing.
 
-        The history has who did it (`by`), durable on return.
+        The history has who did it (`by`): on return, or if the controller restarts for it, after that.
         Raises: RefusedConfigurationError, StoreError.
         """
 

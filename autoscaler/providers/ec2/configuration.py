@@ -51,6 +51,7 @@ class Ec2Section(ProviderSection):
     """Machines on EC2, in one region."""
 
     title = "EC2"
+    place = frozenset({"region", "account"})
 
     region: Region
     """The AWS region."""

@@ -114,6 +114,7 @@ class KubernetesSection(ProviderSection):
     """Pods in one namespace of one cluster."""
 
     title = "Kubernetes"
+    place = frozenset({"context", "kubeconfig", "namespace"})
 
     context: Text | None = None
     """The kubeconfig context; default: the current one. Without both keys: the controller's own cluster."""

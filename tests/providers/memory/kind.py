@@ -34,6 +34,7 @@ class MemorySection(ProviderSection):
     """Machines of a cloud in memory."""
 
     title = "Memory"
+    place = frozenset({"cloud"})
 
     cloud: Name
     """Which cloud: a key of `CLOUDS`."""

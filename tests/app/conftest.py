@@ -1,0 +1,43 @@
+"""The fixture of tests that reload a configuration."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest_asyncio
+
+from autoscaler.app.preflight import load_for_service
+from autoscaler.app.reloading import InUse, Reloading
+from autoscaler.app.translation import catalogue, provider_factories
+from autoscaler.controller.guarded_providers import GuardedProvider
+from autoscaler.controller.ports.configuration_requests import (
+    ConfigurationRequests,
+)
+from autoscaler.controller.ports.provider import ProviderContext
+from autoscaler.model.identifiers import SkuName
+from autoscaler.providers.registry import provider_kinds
+from tests.app.reloads import INSTALLATIONS, Parts, Served
+from tests.config.fleet_file import Folder
+from tests.controller.fakes import RecordingTelemetry
+from tests.controller.virtual_time import VirtualClock
+from tests.providers.memory import REGISTERED
+from tests.providers.memory.fleet import TEXT
+
+
+@pytest_asyncio.fixture
+async def served(tmp_path: Path) -> AsyncIterator[Served]:
+    file = Folder(tmp_path).path / "fleet.yaml"
+    file.write_text(TEXT)
+    configuration = load_for_service(file, try_store=False, providers=REGISTERED)
+    context = ProviderContext(INSTALLATIONS, "0" * 64, RecordingTelemetry(), VirtualClock())
+    providers = {
+        name: GuardedProvider(factory.make(context))
+        for name, factory in provider_factories(configuration, provider_kinds(REGISTERED)).items()
+    }
+    parts = Parts(catalogue(configuration, INSTALLATIONS, list(providers), providers))
+    in_use, skus, stopped = InUse(configuration, {}), set[SkuName](), asyncio.Event()
+    port: ConfigurationRequests = Reloading(
+        in_use, providers, context, parts, skus.update, stopped.set, REGISTERED
+    )
+    assert isinstance(port, Reloading)
+    yield Served(file, in_use, parts, port, skus, providers, stopped)

@@ -1,0 +1,85 @@
+"""What a reload changes, and fleet.yaml with it."""
+
+import asyncio
+from collections import Counter
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from autoscaler.app.reloading import InUse, Reloading
+from autoscaler.controller.guarded_providers import GuardedProvider
+from autoscaler.model.catalogue import Catalogue
+from autoscaler.model.identifiers import InstallationId, ProviderName, SkuName
+from autoscaler.model.installations import Installations
+from autoscaler.model.operators import OperatorName
+from autoscaler.views.preview import Preview
+from tests.providers.memory.fleet import TEXT
+
+INSTALLATIONS = Installations(InstallationId("0badcafe"))
+NOTHING = Preview((), (), 0, (), 0, 1.0, 1.0)
+ALICE = OperatorName("alice")
+
+
+@dataclass
+class Parts:
+    """The parts of a controller that a reload changes."""
+
+    catalogue: Catalogue
+    opened: Collection[ProviderName] = (ProviderName("east"), ProviderName("west"))
+    read_again: int = 0
+    history: list[tuple[OperatorName, tuple[str, ...]]] = field(default_factory=list)
+    """Who changed which keys."""
+    machines: Counter[ProviderName] = field(default_factory=Counter)
+    """The machines that exist, by provider."""
+    previewed: list[Catalogue] = field(default_factory=list)
+    answers: asyncio.Event = field(default_factory=asyncio.Event)
+    """Cleared: reads and previews wait."""
+    asked: asyncio.Event = field(default_factory=asyncio.Event)
+    changed: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def __post_init__(self) -> None:
+        self.answers.set()
+
+    async def read_providers_again(self) -> None:
+        await self.answers.wait()
+        self.read_again += 1
+
+    async def change_catalogue(
+        self, changed: Catalogue, by: OperatorName, keys: Sequence[str]
+    ) -> int:
+        self.catalogue = changed
+        self.history.append((by, tuple(keys)))
+        self.changed.set()
+        return 3
+
+    def machines_at(self, provider: ProviderName | None) -> int:
+        return self.machines.total() if provider is None else self.machines[provider]
+
+    async def preview(self, changed: Catalogue) -> Preview:
+        self.previewed.append(changed)
+        self.asked.set()
+        await self.answers.wait()
+        return NOTHING
+
+
+@dataclass
+class Served:
+    """A configuration in use, and what reloads it."""
+
+    file: Path
+    in_use: InUse
+    parts: Parts
+    reloading: Reloading
+    skus: set[SkuName]
+    providers: dict[ProviderName, GuardedProvider]
+    stopped: asyncio.Event
+    """Set when the controller was stopped, to start again."""
+
+    def write(self, *changes: tuple[str, str]) -> bytes:
+        """Write fleet.yaml with these changes, and return its text."""
+        text = TEXT
+        for before, after in changes:
+            assert before in text
+            text = text.replace(before, after)
+        self.file.write_text(text)
+        return text.encode()
