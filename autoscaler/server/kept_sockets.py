@@ -9,8 +9,11 @@ from collections.abc import Collection, Sequence
 
 from autoscaler.server.settings import Address
 
-_BACKLOG = 1_024
-"""Connections that wait for `accept`; the kernel allows `net.core.somaxconn` at most."""
+_BACKLOG = 4_096
+"""Connections that wait for `accept`: the machines of a large fleet connect at once after a start.
+
+The kernel allows `net.core.somaxconn`, which is 4,096 by default (Linux, tcp(7) and listen(2)).
+"""
 
 
 Place = tuple[str, Address]
