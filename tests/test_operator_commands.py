@@ -40,7 +40,7 @@ from autoscaler.server.wrong_tokens import MOST, WrongTokens
 from tests.config.fleet_file import Folder, changed
 from tests.ledger.builders import World
 from tests.server.asked_world import AskedWorld
-from tests.server.test_admin_endpoint import PREVIEW
+from tests.server.test_admin_endpoint import PREVIEW, REFUSED
 
 TOKEN, READER = "0123456789abcdef" * 4, "r" * 40
 TOKENS = BearerTokens(
@@ -127,7 +127,7 @@ class Word:
     async def plan_against(self, content: bytes) -> PlanAgainst:
         if b"bad" in content:
             raise RefusedConfigurationError(["fleet.yaml:1: skus: is bad; fix: mend it"])
-        return PlanAgainst(("limits.machines",), ("store",), PREVIEW)
+        return PlanAgainst(("limits.machines",), ("store",), REFUSED, PREVIEW)
 
 
 class Elsewhere:
@@ -279,9 +279,10 @@ def test_plan_prints_launches_terminations_waiting_jobs_and_cost(
     result = controller.run("plan", "--against", str(changed_file))
     assert result.exit_code == 0, result.output
     lines = [" ".join(line.split()) for line in result.stdout.splitlines()]
-    assert lines[:2] == [
+    assert lines[:3] == [
         "changed: limits.machines",
-        "a reload restarts the controller for it, so this plan ignores it: store",
+        "not in this plan (a reload restarts the controller): store",
+        f"a reload would refuse this now: {changed_file}{REFUSED[0].removeprefix('fleet.yaml')}",
     ]
     assert "2 gpu east spot $3.00" in lines
     assert "c0 gpu idle idle for 60 s" in lines

@@ -16,7 +16,6 @@ from autoscaler.app.host import file_limit, keep_agent_beside
 from autoscaler.app.reloading import Change, InUse, Reloading
 from autoscaler.app.signals import Signals
 from autoscaler.app.store_size import StoreSize
-from autoscaler.app.tracing import open_traces
 from autoscaler.app.translation import (
     catalogue,
     github_settings,
@@ -29,9 +28,13 @@ from autoscaler.controller.guarded_github import GuardedGitHub, GuardedGitHubLis
 from autoscaler.controller.guarded_providers import GuardedProvider
 from autoscaler.controller.journal import log_refused_transition
 from autoscaler.controller.loop_lag import LoopLag
-from autoscaler.controller.ports.configuration_requests import RefusedConfigurationError
+from autoscaler.controller.ports.configuration_requests import (
+    ControllerStopsError,
+    RefusedConfigurationError,
+)
 from autoscaler.controller.ports.provider import Provider, ProviderContext, ProviderFactory
 from autoscaler.controller.ports.store import SavedState, StoreError
+from autoscaler.controller.ports.traces import TraceTelemetry
 from autoscaler.controller.reconciler import Pace
 from autoscaler.controller.system import RandomIds, SystemClock
 from autoscaler.github.client import GitHubClient
@@ -72,6 +75,7 @@ class Parts:
         saved: SavedState,
         factories: Mapping[ProviderName, ProviderFactory],
         registered: tuple[str, ...],
+        traces: TraceTelemetry | None,
         kept: KeptSockets,
     ) -> None:
         """`registered` are the lines of the registry of providers.
@@ -91,7 +95,7 @@ class Parts:
         )
         agent = build_agent()
         agent_sha256 = hashlib.sha256(agent).hexdigest()
-        self._traces = open_traces(configuration.settings.fleet)
+        self._traces = traces
         self._client = GitHubClient(
             github_settings(configuration), clock, self._telemetry, token_clock=self._pacing
         )
@@ -108,7 +112,7 @@ class Parts:
             context,
             self._controller.reconfiguration,
             self._telemetry.use_skus,
-            self._controller.reconciler.stop,
+            self._controller.reconciler,
             registered,
         )
         self.serving = self._make_serving(agent, kept)
@@ -156,28 +160,38 @@ class Parts:
 
         If SIGTERM or SIGINT comes before `run` is called, `run` returns at once.
         """
-        signals.use(self._controller.reconciler.stop, self._reload_on_signal)
+
+        def reload() -> None:
+            if self._controller.reconciler.stopping:
+                signals.reload_later()
+                return
+            task = asyncio.get_running_loop().create_task(self._reload(signals))
+            self._reloads.add(task)
+            task.add_done_callback(self._reloads.discard)
+
+        signals.use(self._controller.reconciler.stop, reload)
 
     @property
-    def change(self) -> Change | None:
-        """After `finish`: with what the controller starts again; None if it does not."""
-        return self._reloading.change
+    def restarts(self) -> bool:
+        """Whether a reload stopped the controller, so that it starts again."""
+        return self._reloading.restarts
+
+    def decide(self) -> Change | None:
+        """After `finish`, return the change to start again with: see `Reloading.decide`."""
+        return self._reloading.decide()
 
     async def note_reload(self, change: Change) -> None:
         """Record the change with which the controller was started. Raises StoreError."""
         await self._controller.reconfiguration.note_reload(change.by, change.keys)
         _log.warning("configuration_reloaded", by=change.by, changed=list(change.keys))
 
-    def _reload_on_signal(self) -> None:
-        """Begin to reload the configuration. The log has the outcome."""
-        task = asyncio.get_running_loop().create_task(self._reload())
-        self._reloads.add(task)
-        task.add_done_callback(self._reloads.discard)
-
-    async def _reload(self) -> None:
+    async def _reload(self, signals: Signals) -> None:
         # The log has why a file is refused. After a StoreError, the control loop raises one, too.
         with suppress(RefusedConfigurationError, StoreError):
-            await self._reloading.reload(by=OperatorName("SIGHUP"))
+            try:
+                await self._reloading.reload(by=OperatorName("SIGHUP"))
+            except ControllerStopsError:
+                signals.reload_later()
 
     async def run(self) -> None:
         """Run the control loop until a signal or a failure, which is raised."""
@@ -193,8 +207,6 @@ class Parts:
             self.serving.keep_listening()
         await self.serving.stop()
         await self._controller.reconciler.drain(FINISH_WITHIN)
-        if self._traces is not None:
-            await asyncio.to_thread(self._traces.close)
 
     def _make_serving(self, agent: bytes, kept: KeptSockets) -> Serving:
         webhook = webhook_endpoint(

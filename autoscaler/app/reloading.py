@@ -31,6 +31,7 @@ from autoscaler.config.changed_keys import (
 from autoscaler.config.problems import KeyPath
 from autoscaler.controller.guarded_providers import GuardedProvider
 from autoscaler.controller.ports.configuration_requests import (
+    ControllerStopsError,
     PlanAgainst,
     PlanInProgressError,
     RefusedConfigurationError,
@@ -79,6 +80,17 @@ class Reconfigurable(Protocol):
         """Return how many machines a provider has, or all providers (None), with those that launch."""
 
 
+class Loop(Protocol):
+    """The part of a controller that stops it."""
+
+    @property
+    def stopping(self) -> bool:
+        """Whether `stop` was called."""
+
+    def stop(self) -> None:
+        """Have the controller stop."""
+
+
 @dataclass(slots=True)
 class InUse:
     """What the parts of the process read of the configuration while it runs."""
@@ -111,15 +123,12 @@ class Reloading:
         context: ProviderContext,
         controller: Reconfigurable,
         use_skus: Callable[[Iterable[SkuName]], None],
-        stop: Callable[[], None],
+        loop: Loop,
         registered: tuple[str, ...],
     ) -> None:
-        """`use_skus` gets the names of all SKUs, for metrics. `registered` are lines of the registry.
-
-        `stop` has the controller stop, to start again with the configuration of `change`.
-        """
+        """`use_skus` gets the names of all SKUs, for metrics. `registered` are lines of the registry."""
         self._use_skus = use_skus
-        self._stop = stop
+        self._loop = loop
         self._change: Change | None = None
         self._in_use = in_use
         self._providers = providers
@@ -132,20 +141,19 @@ class Reloading:
 
     @property
     def restarts(self) -> bool:
-        """Whether the controller was stopped to start again."""
+        """Whether a reload stopped the controller, so that it starts again."""
         return self._change is not None
 
-    @property
-    def change(self) -> Change | None:
-        """With what the stopped controller starts again; None if it does not.
+    def decide(self) -> Change | None:
+        """Return the change to start again with, or None to start with the same configuration.
 
-        Read it when no request is in flight any more. If a machine was launched since the reload that the
-        changed configuration would lose, it starts again with the configuration that it had.
+        Call it when no request is in flight any more: a machine may have been launched since the reload that
+        the change would lose.
         """
         change = self._change
-        if change is not None and (problems := self._losses(change)):
+        if change is not None and (problems := self._losses(change.configuration, change.paths)):
             log_refusal(change.by, problems)
-            return Change(self._in_use.configuration, change.by, ())
+            return None
         return change
 
     async def reload(self, *, by: OperatorName) -> Reloaded:
@@ -176,7 +184,8 @@ class Reloading:
         preview = await self._controller.preview(found)
         live = [path for path in paths if is_applied_live(path)]
         others = [path for path in paths if not is_applied_live(path)]
-        return PlanAgainst(tuple(shown(live)), tuple(shown(others)), preview)
+        refused = tuple(self._losses(new, others))
+        return PlanAgainst(tuple(shown(live)), tuple(shown(others)), refused, preview)
 
     async def _reload_alone(self, by: OperatorName) -> Reloaded:
         async with self._one_reload_at_a_time:
@@ -187,12 +196,11 @@ class Reloading:
                 raise
 
     async def _reload(self, by: OperatorName) -> Reloaded:
-        if self._change is not None:
-            raise RefusedConfigurationError(
-                ["the controller starts again for another change; reload again"]
-            )
+        if self._loop.stopping:
+            raise ControllerStopsError
         new = await asyncio.to_thread(self._load, None)
         paths = await asyncio.to_thread(self._changed, new)
+        # A controller that starts again makes these anew: here they find more problems before it stops.
         health_checks = await asyncio.to_thread(_health_checks, new)
         remakes = await asyncio.to_thread(self._remakes, new)
         if not all(is_applied_live(path) for path in paths):
@@ -221,20 +229,25 @@ class Reloading:
         return Reloaded(keys, done)
 
     def _start_again(self, change: Change) -> Reloaded:
-        """Stop the controller, which then starts with the change. Raises RefusedConfigurationError."""
-        if problems := self._losses(change):
+        """Stop the controller, which then starts with the change.
+
+        Raises RefusedConfigurationError, ControllerStopsError.
+        """
+        if self._loop.stopping:
+            raise ControllerStopsError
+        if problems := self._losses(change.configuration, change.paths):
             raise RefusedConfigurationError(problems)
         self._change = change
         _log.warning("controller_restarts", by=change.by, changed=list(change.keys))
-        self._stop()
+        self._loop.stop()
         what = counted(len(change.keys), "change")
         done = f"the controller starts again within its process to use {what}"
         return Reloaded(change.keys, done)
 
-    def _losses(self, change: Change) -> list[str]:
+    def _losses(self, new: config.Configuration, paths: Iterable[KeyPath]) -> list[str]:
         """Return each changed key with which the controller would not find machines that exist."""
         before, problems = self._in_use.configuration.settings, []
-        for path in change.paths:
+        for path in paths:
             moved = moved_provider(path, before)
             if moved is None and not is_identity(path):
                 continue
@@ -242,7 +255,7 @@ class Reloading:
                 where = "the fleet" if moved is None else f"provider {moved}"
                 what = f"cannot change while {where} has {counted(count, 'machine')}"
                 fix = "drain it and reload when it has none, or undo the change"
-                problems.append(change.configuration.document.problem(path, what, fix))
+                problems.append(new.document.problem(path, what, fix))
         return [str(one) for one in sorted(problems)]
 
     def _load(self, content: bytes | None) -> config.Configuration:

@@ -12,6 +12,7 @@ from autoscaler.app.parts import Parts, UnusableProviderError
 from autoscaler.app.preflight import load_for_service
 from autoscaler.app.reloading import log_refusal
 from autoscaler.app.signals import Signals
+from autoscaler.app.tracing import open_traces
 from autoscaler.app.translation import provider_factories
 from autoscaler.controller.ports.store import StoreError
 from autoscaler.controller.reconciler import failure_of
@@ -69,21 +70,25 @@ async def _serve(
         while True:
             async with AsyncExitStack() as stack:
                 try:
-                    parts = await _start(stack, configuration, clock, providers, signals, kept)
-                except (*CANNOT_START, config.ConfigurationError) as error:
+                    parts = await _start(stack, configuration, clock, providers, kept)
+                except Exception as error:
                     if change is None:
                         raise
-                    log_refusal(change.by, [f"the controller cannot start with it: {error}"])
+                    expected = isinstance(error, (*CANNOT_START, config.ConfigurationError))
+                    why = str(error) if expected else failure_of(error)
+                    log_refusal(change.by, [f"the controller cannot start with it: {why}"])
                     configuration, change = earlier, None
                     continue
                 kept.keep_only(())
-                if change is not None and change.paths:
+                if change is not None:
                     await parts.note_reload(change)
+                parts.heed(signals)
                 await parts.run()
-            change = parts.change
-            if signals.stopped or change is None:
+            if signals.stopped or not parts.restarts:
                 return
-            earlier, configuration = configuration, change.configuration
+            change, earlier = parts.decide(), configuration
+            if change is not None:
+                configuration = change.configuration
     finally:
         kept.keep_only(())
 
@@ -93,12 +98,11 @@ async def _start(
     configuration: config.Configuration,
     clock: SystemClock,
     providers: tuple[str, ...],
-    signals: Signals,
     kept: KeptSockets,
 ) -> Parts:
     """Create all parts, resume and serve. `stack` then stops them.
 
-    Raises one of CANNOT_START, or ConfigurationError.
+    Raises one of CANNOT_START, or ConfigurationError if a file that the configuration names is unusable now.
     """
     for warning in configuration.warnings:
         _log.warning("configuration_warning", problem=str(warning))
@@ -113,12 +117,14 @@ async def _start(
     store = await open_store(url)
     stack.push_async_callback(store.close)
     saved = await store.load(clock.now() - KEPT_FOR)
-    parts = Parts(configuration, clock, store, saved, factories, providers, kept)
+    traces = open_traces(configuration.settings.fleet)
+    if traces is not None:
+        stack.push_async_callback(asyncio.to_thread, traces.close)
+    parts = Parts(configuration, clock, store, saved, factories, providers, traces, kept)
     stack.push_async_callback(parts.github.close)
     for provider in parts.providers.values():
         stack.push_async_callback(provider.close)
     await parts.resume(saved)
-    parts.heed(signals)
     await stack.enter_async_context(parts.serving)
     stack.push_async_callback(parts.finish)
     _log.info("serving", fleet=configuration.settings.fleet, on=str(parts.serving.address))

@@ -6,23 +6,40 @@ from collections.abc import Callable
 
 
 class Signals:
-    """Stops the controller that runs, or one that is about to run because it starts again."""
+    """Passes signals on to the controller that runs, and remembers them until one runs."""
 
     def __init__(self) -> None:
+        """Receive signals from now on, in the running event loop."""
         self.stopped = False
         """Whether SIGTERM or SIGINT has come."""
-        self._stop: Callable[[], None] = lambda: None
-
-    def use(self, stop: Callable[[], None], reload: Callable[[], None]) -> None:
-        """Call `stop` and `reload` for signals from now on. If the process is to stop already: at once."""
-        self._stop = stop
+        self._reload_wanted = False
+        self._stop: Callable[[], None] | None = None
+        self._reload: Callable[[], None] | None = None
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._note_stop)
-        loop.add_signal_handler(signal.SIGHUP, reload)
+        loop.add_signal_handler(signal.SIGHUP, self._note_reload)
+
+    def use(self, stop: Callable[[], None], reload: Callable[[], None]) -> None:
+        """Call `stop` and `reload` for signals from now on, and at once for those that came before."""
+        self._stop, self._reload = stop, reload
         if self.stopped:
             stop()
+        elif self._reload_wanted:
+            self._reload_wanted = False
+            reload()
+
+    def reload_later(self) -> None:
+        """Remember a SIGHUP for the controller that runs next."""
+        self._reload_wanted = True
 
     def _note_stop(self) -> None:
         self.stopped = True
-        self._stop()
+        if self._stop is not None:
+            self._stop()
+
+    def _note_reload(self) -> None:
+        if self._reload is None:
+            self.reload_later()
+        else:
+            self._reload()

@@ -85,6 +85,11 @@ class Reconciler:
         self._planning_took: Seconds = 0.0
         self.turned_at: Instant | None = None
 
+    @property
+    def stopping(self) -> bool:
+        """Whether `stop` was called."""
+        return self._stopping.is_set()
+
     def stop(self) -> None:
         """Ask the loop to finish the current pass and return."""
         self._stopping.set()

@@ -33,6 +33,7 @@ def plan(
     content = _content(against)
     with connected(config, url, token_file) as client, _problems_of(str(against)):
         found = client.plan_against(content)
+        found["refused"] = [_renamed(line, str(against)) for line in found["refused"]]
     if as_json:
         print_json(found)
     else:
@@ -76,7 +77,6 @@ def _content(path: Path) -> bytes:
 @contextmanager
 def _problems_of(name: str | None) -> Iterator[None]:
     """Print the problems of a refused file, under the name that it has on this host. Exits with 2."""
-    from autoscaler.config.load import SENT
     from autoscaler.operator_commands.client import ConfigurationRefusedError
     from autoscaler.operator_commands.tables import plain
 
@@ -84,8 +84,12 @@ def _problems_of(name: str | None) -> Iterator[None]:
         yield
     except ConfigurationRefusedError as error:
         for line in error.problems:
-            shown = line
-            if name is not None and line.startswith(SENT):
-                shown = name + line.removeprefix(SENT)
-            typer.echo(plain(shown), err=True)
+            typer.echo(plain(line if name is None else _renamed(line, name)), err=True)
         raise typer.Exit(2) from None
+
+
+def _renamed(line: str, name: str) -> str:
+    """Return a problem of the sent file, under the name that it has on this host."""
+    from autoscaler.config.load import SENT
+
+    return name + line.removeprefix(SENT) if line.startswith(SENT) else line

@@ -15,11 +15,11 @@ def print_preview(found: Answer) -> None:
     for key in found["changed"]:
         typer.echo(f"changed: {plain(key)}")
     for key in found["needs_restart"]:
-        typer.echo(
-            f"a reload restarts the controller for it, so this plan ignores it: {plain(key)}"
-        )
+        typer.echo(f"not in this plan (a reload restarts the controller): {plain(key)}")
+    for problem in found["refused"]:
+        typer.echo(f"a reload would refuse this now: {plain(problem)}")
     if not found["changed"]:
-        typer.echo("nothing has changed that this plan shows")
+        typer.echo("no changed key affects this plan")
     _print_launches(seen["launches"])
     _print_terminations(seen["terminations"], seen["terminated"])
     if seen["waiting"]:

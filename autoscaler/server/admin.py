@@ -17,6 +17,7 @@ from aiohttp import web
 
 from autoscaler.controller.ports.configuration_requests import (
     ConfigurationRequests,
+    ControllerStopsError,
     PlanInProgressError,
     RefusedConfigurationError,
 )
@@ -174,6 +175,9 @@ class AdminEndpoint:
             return json_answer(422, {"error": "configuration", "problems": problems})
         except PlanInProgressError:
             reason = "the controller makes another plan now: try again in a few seconds"
+            return json_answer(503, {"error": "busy", "reason": reason})
+        except ControllerStopsError:
+            reason = "the controller stops or starts again now: reload again once it runs"
             return json_answer(503, {"error": "busy", "reason": reason})
         except StoreError:
             return error_answer(503, "store")

@@ -88,7 +88,7 @@ class Listener:
         return Address(host, port)
 
     async def start(self) -> None:
-        """Bind and listen.
+        """Bind the address. Connections wait until `accept`.
 
         Raises: ListenError.
         """
@@ -104,6 +104,9 @@ class Listener:
         except OSError as error:
             await self._runner.cleanup()
             raise ListenError(f"cannot listen on {self._wanted}: {error.strerror}") from error
+
+    def accept(self) -> None:
+        """Accept connections, also those that wait already."""
         for listening in self._sockets:
             self._resume(listening)
 

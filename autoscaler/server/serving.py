@@ -73,13 +73,14 @@ class Serving:
         Raises: ListenError. Then no address is bound.
         """
         self._kept.keep_only([one.place for one in self._listeners])
-        await self._main.start()
-        if self._webhook is not self._main:
-            try:
-                await self._webhook.start()
-            except BaseException:
-                await self._main.stop()
-                raise
+        try:
+            for listener in self._listeners:
+                await listener.start()
+        except BaseException:
+            await self.stop()
+            raise
+        for listener in self._listeners:
+            listener.accept()
 
     def keep_listening(self) -> None:
         """Have the addresses stay bound after `stop`, for the server that continues this one."""

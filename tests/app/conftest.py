@@ -1,6 +1,5 @@
 """The fixture of tests that reload a configuration."""
 
-import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -16,7 +15,7 @@ from autoscaler.controller.ports.configuration_requests import (
 from autoscaler.controller.ports.provider import ProviderContext
 from autoscaler.model.identifiers import SkuName
 from autoscaler.providers.registry import provider_kinds
-from tests.app.reloads import INSTALLATIONS, Parts, Served
+from tests.app.reloads import INSTALLATIONS, Loop, Parts, Served
 from tests.config.fleet_file import Folder
 from tests.controller.fakes import RecordingTelemetry
 from tests.controller.virtual_time import VirtualClock
@@ -35,9 +34,9 @@ async def served(tmp_path: Path) -> AsyncIterator[Served]:
         for name, factory in provider_factories(configuration, provider_kinds(REGISTERED)).items()
     }
     parts = Parts(catalogue(configuration, INSTALLATIONS, list(providers), providers))
-    in_use, skus, stopped = InUse(configuration, {}), set[SkuName](), asyncio.Event()
+    in_use, skus, loop = InUse(configuration, {}), set[SkuName](), Loop()
     port: ConfigurationRequests = Reloading(
-        in_use, providers, context, parts, skus.update, stopped.set, REGISTERED
+        in_use, providers, context, parts, skus.update, loop, REGISTERED
     )
     assert isinstance(port, Reloading)
-    yield Served(file, in_use, parts, port, skus, providers, stopped)
+    yield Served(file, in_use, parts, port, skus, providers, loop)

@@ -2,9 +2,11 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import ParamSpec, TypeVar
 
 from autoscaler.app.reloading import InUse, Reloading
 from autoscaler.controller.guarded_providers import GuardedProvider
@@ -14,6 +16,9 @@ from autoscaler.model.installations import Installations
 from autoscaler.model.operators import OperatorName
 from autoscaler.views.preview import Preview
 from tests.providers.memory.fleet import TEXT
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 INSTALLATIONS = Installations(InstallationId("0badcafe"))
 NOTHING = Preview((), (), 0, (), 0, 1.0, 1.0)
@@ -63,6 +68,16 @@ class Parts:
 
 
 @dataclass
+class Loop:
+    """What stops the controller."""
+
+    stopping: bool = False
+
+    def stop(self) -> None:
+        self.stopping = True
+
+
+@dataclass
 class Served:
     """A configuration in use, and what reloads it."""
 
@@ -72,8 +87,7 @@ class Served:
     reloading: Reloading
     skus: set[SkuName]
     providers: dict[ProviderName, GuardedProvider]
-    stopped: asyncio.Event
-    """Set when the controller was stopped, to start again."""
+    loop: Loop
 
     def write(self, *changes: tuple[str, str]) -> bytes:
         """Write fleet.yaml with these changes, and return its text."""
@@ -83,3 +97,28 @@ class Served:
             text = text.replace(before, after)
         self.file.write_text(text)
         return text.encode()
+
+
+class Steps(ThreadPoolExecutor):
+    """Runs what a reload leaves to a thread, and calls a function in the loop before the reload goes on."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, then: Callable[[], None]) -> None:
+        super().__init__(max_workers=1)
+        self._loop, self._then = loop, then
+
+    def submit(self, step: Callable[P, T], /, *args: P.args, **named: P.kwargs) -> Future[T]:
+        """Begin a step (see `Executor.submit`)."""
+
+        def run() -> T:
+            try:
+                return step(*args, **named)
+            finally:
+                self._loop.call_soon_threadsafe(self._then)
+
+        return super().submit(run)
+
+
+def between_steps(then: Callable[[], None]) -> None:
+    """Call a function between the steps of the next reload."""
+    loop = asyncio.get_running_loop()
+    loop.set_default_executor(Steps(loop, then))

@@ -24,6 +24,7 @@ async def test_a_plan_against_a_file_uses_its_skus_and_changes_nothing(served: S
     before = served.parts.catalogue
     found = await served.reloading.plan_against(content)
     assert (found.changed, found.needs_restart) == (("skus.gpu.max_machines",), ("store",))
+    assert found.refused == ()
     assert found.preview == NOTHING
     (seen,) = served.parts.previewed
     assert seen.skus[SkuName("gpu")].max_machines == 1
@@ -150,3 +151,11 @@ async def test_a_plan_reads_no_file_that_the_sent_one_names(served: Served) -> N
     with pytest.raises(RefusedConfigurationError) as caught:
         await served.reloading.plan_against(b"fleet: 1")
     assert all(line.startswith("fleet.yaml:") for line in caught.value.problems)
+
+
+async def test_a_plan_says_what_a_reload_would_refuse_now(served: Served) -> None:
+    served.parts.machines.update(east=2)
+    content = served.write(("cloud-east", "cloud-north"))
+    (problem,) = (await served.reloading.plan_against(content)).refused
+    key = "providers.east.memory.cloud"
+    assert f"{key}: cannot change while provider east has 2 machines; fix: drain it" in problem

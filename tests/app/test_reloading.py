@@ -3,11 +3,9 @@
 import asyncio
 import shutil
 import signal
-from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, ParamSpec, TypeVar
+from typing import Any
 
 import aiohttp
 import pytest
@@ -20,7 +18,7 @@ from autoscaler.controller.ports.configuration_requests import (
 )
 from autoscaler.controller.ports.provider import ProviderError
 from autoscaler.model.identifiers import InstallationId, ProviderName, SkuName
-from tests.app.reloads import ALICE, Served
+from tests.app.reloads import ALICE, Served, between_steps
 from tests.app.served_process import TOKEN, logged, serving, write_operators
 from tests.app.test_running import ROOT
 from tests.config.fleet_file import Folder
@@ -28,9 +26,6 @@ from tests.patience import PATIENCE
 from tests.providers.memory import REGISTERED
 from tests.providers.memory.fleet import TEXT
 from tests.providers.memory.provider import MemoryProvider
-
-P = ParamSpec("P")
-T = TypeVar("T")
 
 VERSIONS = ROOT / "autoscaler" / "images" / "versions.yaml"
 INSTALLING = (
@@ -41,31 +36,6 @@ INSTALLING = (
     ),
 )
 """Changes of fleet.yaml, after which a SKU installs a driver of its own versions_file."""
-
-
-class Steps(ThreadPoolExecutor):
-    """Runs what a reload leaves to a thread, and calls a function in the loop before the reload goes on."""
-
-    def __init__(self, loop: asyncio.AbstractEventLoop, then: Callable[[], None]) -> None:
-        super().__init__(max_workers=1)
-        self._loop, self._then = loop, then
-
-    def submit(self, step: Callable[P, T], /, *args: P.args, **named: P.kwargs) -> Future[T]:
-        """Begin a step (see `Executor.submit`)."""
-
-        def run() -> T:
-            try:
-                return step(*args, **named)
-            finally:
-                self._loop.call_soon_threadsafe(self._then)
-
-        return super().submit(run)
-
-
-def between_steps(then: Callable[[], None]) -> None:
-    """Call a function between the steps of the next reload."""
-    loop = asyncio.get_running_loop()
-    loop.set_default_executor(Steps(loop, then))
 
 
 async def test_changed_skus_and_limits_take_effect_with_their_offerings(served: Served) -> None:

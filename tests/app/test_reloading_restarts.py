@@ -4,9 +4,10 @@ import pytest
 from structlog.testing import capture_logs
 
 from autoscaler.controller.ports.configuration_requests import (
+    ControllerStopsError,
     RefusedConfigurationError,
 )
-from tests.app.reloads import ALICE, Served
+from tests.app.reloads import ALICE, Served, between_steps
 
 NORTH = "  north: {memory: {cloud: cloud-north}}\n  west:"
 MOVES = (
@@ -49,27 +50,34 @@ async def test_for_another_key_the_controller_starts_again(
     (line,) = lines
     assert (line["event"], line["by"]) == ("controller_restarts", "alice")
     assert line["changed"] == list(done.changed)
-    assert served.stopped.is_set()
+    assert served.loop.stopping
     # Until then, it uses none of the changes.
     assert served.parts.catalogue.limits.machines == 20
     assert served.in_use.configuration.settings.limits.machines == 20
-    change = served.reloading.change
+    change = served.reloading.decide()
     assert change is not None
     assert (change.by, change.keys) == (ALICE, done.changed)
     assert change.configuration.settings.limits.machines == 30
 
 
-async def test_a_stopped_controller_refuses_further_reloads(served: Served) -> None:
-    """Its SKUs would be those of two files, and the later one would not be in use after the start."""
-    served.write(("{org: acme}", "{org: acme, runner_group: gpu}"))
-    await served.reloading.reload(by=ALICE)
-    served.write(("machines: 20", "machines: 30"))
-    with pytest.raises(RefusedConfigurationError, match="starts again for another change; reload"):
+@pytest.mark.parametrize("group", ["{org: acme}", "{org: acme, runner_group: gpu}"])
+async def test_a_controller_that_stops_takes_no_reload(served: Served, group: str) -> None:
+    """Otherwise an operator would read that a file is in force, or that the controller starts again."""
+    served.write(("{org: acme}", group), ("machines: 20", "machines: 30"))
+    served.loop.stop()
+    with capture_logs() as lines, pytest.raises(ControllerStopsError):
         await served.reloading.reload(by=ALICE)
+    assert lines == []
     assert served.parts.catalogue.limits.machines == 20
-    change = served.reloading.change
-    assert change is not None
-    assert change.keys == ("github.scopes",)
+    assert not served.reloading.restarts
+
+
+async def test_a_controller_that_stops_meanwhile_does_not_start_again(served: Served) -> None:
+    served.write(("{org: acme}", "{org: acme, runner_group: gpu}"))
+    between_steps(served.loop.stop)
+    with pytest.raises(ControllerStopsError):
+        await served.reloading.reload(by=ALICE)
+    assert not served.reloading.restarts
 
 
 @pytest.mark.parametrize(("before", "after", "key", "why"), MOVES)
@@ -83,11 +91,11 @@ async def test_a_change_that_loses_machines_is_refused_while_there_are_any(
     (problem,) = caught.value.problems
     fix = "drain it and reload when it has none, or undo the change"
     assert problem.endswith(f"{key}: cannot change while {why}; fix: {fix}")
-    assert not served.stopped.is_set()
+    assert not served.loop.stopping
     assert served.parts.catalogue.limits.machines == 20
     served.parts.machines.clear()
     assert key in (await served.reloading.reload(by=ALICE)).changed
-    assert served.stopped.is_set()
+    assert served.loop.stopping
 
 
 async def test_a_provider_with_machines_is_not_removed(served: Served) -> None:
@@ -100,7 +108,7 @@ async def test_a_provider_with_machines_is_not_removed(served: Served) -> None:
     assert "providers.east: cannot change while provider east has 1 machine; fix: drain" in problem
     served.parts.machines.update(east=-1)
     await served.reloading.reload(by=ALICE)
-    assert served.stopped.is_set()
+    assert served.loop.stopping
 
 
 async def test_a_machine_launched_before_the_stop_keeps_the_earlier_configuration(
@@ -111,9 +119,8 @@ async def test_a_machine_launched_before_the_stop_keeps_the_earlier_configuratio
     await served.reloading.reload(by=ALICE)
     served.parts.machines.update(east=1)
     with capture_logs() as lines:
-        change = served.reloading.change
-    assert change is not None
-    assert (change.configuration, change.keys) == (served.in_use.configuration, ())
+        assert served.reloading.decide() is None
+    assert served.reloading.restarts
     (line,) = lines
     assert (line["event"], line["by"]) == ("configuration_not_reloaded", "alice")
     assert "provider east has 1 machine" in line["problems"][0]

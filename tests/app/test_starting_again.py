@@ -3,15 +3,19 @@
 import asyncio
 import signal
 import socket
+import sys
 from pathlib import Path
 
 import aiohttp
 import pytest
 
+from autoscaler.config.settings import Settings
+from autoscaler.model.identifiers import ProviderName
 from tests.app.served_process import logged, serving, write_operators
 from tests.config.fleet_file import Folder
 from tests.providers.memory import REGISTERED
 from tests.providers.memory.fleet import TEXT
+from tests.providers.memory.kind import MemoryFactory, MemoryKind
 
 NOWHERE = "scopes: [{org: acme}]\n  api_url: http://127.0.0.1:9"
 GROUP = ("{org: acme}", "{org: acme, runner_group: gpu}")
@@ -112,6 +116,57 @@ async def test_it_can_listen_at_another_host_with_the_same_port(fleet: Fleet) ->
             process.send_signal(signal.SIGHUP)
             assert (await logged(process, "serving"))["on"] == f"{host}:{port}"
             await logged(process, "configuration_reloaded")
+
+
+async def test_a_second_sighup_is_remembered_while_the_controller_starts_again(
+    fleet: Fleet,
+) -> None:
+    async with serving(fleet.path, REGISTERED[-1]) as process:
+        await logged(process, "serving")
+        fleet.write(GROUP)
+        process.send_signal(signal.SIGHUP)
+        await logged(process, "controller_restarts")
+        fleet.write(GROUP, ("machines: 20", "machines: 30"))
+        process.send_signal(signal.SIGHUP)
+        changed = [(await logged(process, "configuration_reloaded"))["changed"] for _ in range(2)]
+        assert changed == [["github.scopes"], ["limits.machines"]]
+
+
+class WaitingFactory(MemoryFactory):
+    """Prints a line before it starts, and then waits until there is no file `wait`."""
+
+    async def start(self) -> None:
+        sys.stdout.write('{"event": "factory_starts"}\n')
+        while Path("wait").exists():  # noqa: ASYNC110, ASYNC240 - another process removes it
+            await asyncio.sleep(0.01)
+
+
+class WaitingKind(MemoryKind):
+    """The kind of these providers."""
+
+    def factory(self, name: ProviderName, settings: Settings, folder: Path) -> MemoryFactory:
+        del folder
+        return WaitingFactory(name, settings)
+
+
+async def test_a_sighup_during_a_start_that_fails_is_not_lost(fleet: Fleet) -> None:
+    """An operator corrects the file as soon as the log has the reason."""
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        kind = f"{__name__}:WaitingKind"
+        async with serving(fleet.path, kind) as process:
+            await logged(process, "serving")
+            (fleet.path / "wait").touch()
+            fleet.write(("127.0.0.1:0", f"127.0.0.1:{taken.getsockname()[1]}"))
+            process.send_signal(signal.SIGHUP)
+            await logged(process, "factory_starts")
+            fleet.write(GROUP)
+            process.send_signal(signal.SIGHUP)
+            (fleet.path / "wait").unlink()
+            await logged(process, "configuration_not_reloaded")
+            reloaded = await logged(process, "configuration_reloaded")
+            assert reloaded["changed"] == ["github.scopes"]
 
 
 async def test_sigterm_during_the_start_ends_the_process(fleet: Fleet) -> None:

@@ -16,6 +16,7 @@ import structlog
 
 from autoscaler.controller.ports.configuration_requests import (
     ConfigurationRequests,
+    ControllerStopsError,
     PlanAgainst,
     PlanInProgressError,
     RefusedConfigurationError,
@@ -56,6 +57,7 @@ TOKENS = BearerTokens(
         (READER, "console", Role.READ),
     )
 )
+REFUSED = ("fleet.yaml:9: store: cannot change while the fleet has 2 machines; fix: drain it",)
 PREVIEW = Preview(
     (LaunchView("gpu", "east", "spot", 2, 3.0),),
     (TerminationView("c0", "gpu", "idle", "idle for 60 s", 1.5),),
@@ -132,7 +134,7 @@ class Word:
         if b"busy" in content:
             raise PlanInProgressError
         self.sent = content
-        return PlanAgainst(("limits.machines",), ("store",), PREVIEW)
+        return PlanAgainst(("limits.machines",), ("store",), REFUSED, PREVIEW)
 
     def _take(self, what: str, by: OperatorName, force: bool) -> None:
         if self.refusal is not None:
@@ -425,6 +427,13 @@ async def test_a_second_plan_at_the_same_time_is_refused(admin: Admin) -> None:
     reason = "the controller makes another plan now: try again in a few seconds"
     assert (status, found) == (503, {"error": "busy", "reason": reason})
     assert "try again" in found["reason"]
+
+
+async def test_a_controller_that_stops_takes_no_reload(admin: Admin) -> None:
+    admin.word.refusal = ControllerStopsError()
+    status, found = await admin.ask("POST", "/admin/reload", {})
+    reason = "the controller stops or starts again now: reload again once it runs"
+    assert (status, found) == (503, {"error": "busy", "reason": reason})
 
 
 async def test_a_file_is_bounded(admin: Admin) -> None:

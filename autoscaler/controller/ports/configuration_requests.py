@@ -20,11 +20,13 @@ class Reloaded:
 class PlanAgainst:
     """What a changed configuration would do. `changed` are its keys that a running controller can use.
 
-    For the keys `needs_restart`, a reload restarts it. The preview does not have their effects.
+    `needs_restart` are the keys for which a reload restarts the controller, and which the preview ignores.
+    `refused` has the problems for which a reload would refuse the file now.
     """
 
     changed: tuple[str, ...]
     needs_restart: tuple[str, ...]
+    refused: tuple[str, ...]
     preview: Preview
 
 
@@ -40,6 +42,10 @@ class PlanInProgressError(Exception):
     """The controller already makes a plan for a changed configuration, and makes one at a time."""
 
 
+class ControllerStopsError(Exception):
+    """The controller stops, or starts again, and takes no reload before it runs again."""
+
+
 class ConfigurationRequests(Protocol):
     """The requests about the configuration of a running controller."""
 
@@ -47,7 +53,7 @@ class ConfigurationRequests(Protocol):
         """Read fleet.yaml again and apply it. A refused file changes nothing.
 
         The history has who did it (`by`): on return, or if the controller restarts for it, after that.
-        Raises: RefusedConfigurationError, StoreError.
+        Raises: RefusedConfigurationError, ControllerStopsError, StoreError.
         """
 
     async def plan_against(self, content: bytes) -> PlanAgainst:
