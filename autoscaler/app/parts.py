@@ -176,6 +176,11 @@ class Parts:
         """Whether a reload stopped the controller, so that it starts again."""
         return self._reloading.restarts
 
+    @property
+    def configuration(self) -> config.Configuration:
+        """The configuration in use, with what reloads have changed."""
+        return self._in_use.configuration
+
     def decide(self) -> Change | None:
         """After `finish`, return the change to start again with: see `Reloading.decide`."""
         return self._reloading.decide()

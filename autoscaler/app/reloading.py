@@ -217,8 +217,7 @@ class Reloading:
         moved = await self._controller.change_catalogue(
             self._catalogue(new, self._providers), by, keys
         )
-        for warning in new.warnings:
-            _log.warning("configuration_warning", problem=str(warning))
+        log_warnings(new)
         _log.warning("configuration_reloaded", by=by, changed=list(keys), jobs=moved)
         await self._controller.read_providers_again()
         done = "no key changed; reread boot scripts and versions_file"
@@ -307,9 +306,19 @@ class Reloading:
         return catalogue(new, self._controller.catalogue.installations, opened, providers)
 
 
-def log_refusal(by: OperatorName, problems: Sequence[str]) -> None:
-    """Log why a changed file is not in use."""
-    _log.error("configuration_not_reloaded", by=by, problems=list(problems))
+def log_refusal(
+    by: OperatorName, problems: Sequence[str], unexpected: Exception | None = None
+) -> None:
+    """Log why a changed file is not in use, with the traceback of an unexpected error."""
+    _log.error("configuration_not_reloaded", by=by, problems=list(problems), exc_info=unexpected)
+
+
+def log_warnings(configuration: config.Configuration) -> None:
+    """Log what is not wrong in a configuration that is used now, but may not be meant."""
+    for warning in configuration.warnings:
+        _log.warning("configuration_warning", problem=str(warning))
+    for line in config.not_in_force(configuration.settings):
+        _log.warning("key_ignored", key=line)
 
 
 def _health_checks(new: config.Configuration) -> dict[SkuName, dict[str, Any]]:

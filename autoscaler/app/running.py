@@ -10,7 +10,7 @@ from autoscaler import config
 from autoscaler.app.host import new_event_loop, raise_file_limit
 from autoscaler.app.parts import Parts, UnusableProviderError
 from autoscaler.app.preflight import load_for_service
-from autoscaler.app.reloading import log_refusal
+from autoscaler.app.reloading import Change, log_refusal, log_warnings
 from autoscaler.app.signals import Signals
 from autoscaler.app.tracing import open_traces
 from autoscaler.app.translation import provider_factories
@@ -64,7 +64,9 @@ async def _serve(
     configuration: config.Configuration, clock: SystemClock, providers: tuple[str, ...]
 ) -> None:
     """Serve until a signal. A reload can start the controller again, with its changed configuration."""
-    signals, kept = Signals(), KeptSockets()
+    process = asyncio.current_task()
+    assert process is not None
+    signals, kept = Signals(process), KeptSockets()
     earlier, change = configuration, None
     try:
         while True:
@@ -74,23 +76,31 @@ async def _serve(
                 except Exception as error:
                     if change is None:
                         raise
-                    expected = isinstance(error, (*CANNOT_START, config.ConfigurationError))
-                    why = str(error) if expected else failure_of(error)
-                    log_refusal(change.by, [f"the controller cannot start with it: {why}"])
+                    _log_failed_start(change, error)
                     configuration, change = earlier, None
                     continue
-                kept.keep_only(())
+                kept.close()
                 if change is not None:
                     await parts.note_reload(change)
                 parts.heed(signals)
                 await parts.run()
             if signals.stopped or not parts.restarts:
                 return
-            change, earlier = parts.decide(), configuration
-            if change is not None:
-                configuration = change.configuration
+            signals.use_none()
+            change, earlier = parts.decide(), parts.configuration
+            configuration = earlier if change is None else change.configuration
+    except asyncio.CancelledError:
+        if not signals.stopped:
+            raise
     finally:
-        kept.keep_only(())
+        kept.close()
+
+
+def _log_failed_start(change: Change, error: Exception) -> None:
+    expected = isinstance(error, (*CANNOT_START, config.ConfigurationError))
+    why = str(error) if expected else failure_of(error)
+    problem = f"the controller cannot start with it: {why}"
+    log_refusal(change.by, [problem], unexpected=None if expected else error)
 
 
 async def _start(
@@ -104,10 +114,7 @@ async def _start(
 
     Raises one of CANNOT_START, or ConfigurationError if a file that the configuration names is unusable now.
     """
-    for warning in configuration.warnings:
-        _log.warning("configuration_warning", problem=str(warning))
-    for line in config.not_in_force(configuration.settings):
-        _log.warning("key_ignored", key=line)
+    log_warnings(configuration)
     file = configuration.sqlite_file()
     url = configuration.settings.store if file is None else f"sqlite:///{file.resolve()}"
     factories = provider_factories(configuration, provider_kinds(providers))

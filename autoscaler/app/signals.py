@@ -6,10 +6,11 @@ from collections.abc import Callable
 
 
 class Signals:
-    """Passes signals on to the controller that runs, and remembers them until one runs."""
+    """Passes signals on to the controller that runs. Until one runs, it remembers SIGHUP."""
 
-    def __init__(self) -> None:
-        """Receive signals from now on, in the running event loop."""
+    def __init__(self, process: asyncio.Task[None]) -> None:
+        """Receive signals from now on. `process` is cancelled if it is to stop while no controller runs."""
+        self._process = process
         self.stopped = False
         """Whether SIGTERM or SIGINT has come."""
         self._reload_wanted = False
@@ -29,6 +30,10 @@ class Signals:
             self._reload_wanted = False
             reload()
 
+    def use_none(self) -> None:
+        """Call nothing until a controller runs."""
+        self._stop = self._reload = None
+
     def reload_later(self) -> None:
         """Remember a SIGHUP for the controller that runs next."""
         self._reload_wanted = True
@@ -37,6 +42,8 @@ class Signals:
         self.stopped = True
         if self._stop is not None:
             self._stop()
+        else:
+            self._process.cancel()
 
     def _note_reload(self) -> None:
         if self._reload is None:

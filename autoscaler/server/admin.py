@@ -177,7 +177,7 @@ class AdminEndpoint:
             reason = "the controller makes another plan now: try again in a few seconds"
             return json_answer(503, {"error": "busy", "reason": reason})
         except ControllerStopsError:
-            reason = "the controller stops or starts again now: reload again once it runs"
+            reason = "the controller stops, or starts again: reload again once it runs"
             return json_answer(503, {"error": "busy", "reason": reason})
         except StoreError:
             return error_answer(503, "store")

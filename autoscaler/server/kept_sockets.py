@@ -39,10 +39,18 @@ class KeptSockets:
         self._close(self._kept.pop(place, ()))
         self._kept[place] = [one.dup() for one in sockets]
 
-    def keep_only(self, places: Collection[Place]) -> None:
-        """Close what is kept for other places: no socket can be bound to a port that another one has."""
+    def make_room(self, places: Collection[Place]) -> None:
+        """Close what has a port that one of these places needs: no other socket can be bound to it."""
+        ports = {address.port for _, address in set(places) - self._kept.keys()}
         for place in self._kept.keys() - set(places):
-            self._close(self._kept.pop(place))
+            if self._kept[place][0].getsockname()[1] in ports:
+                self._close(self._kept.pop(place))
+
+    def close(self) -> None:
+        """Close what is kept."""
+        for sockets in self._kept.values():
+            self._close(sockets)
+        self._kept.clear()
 
     @staticmethod
     def _close(sockets: Sequence[socket.socket]) -> None:

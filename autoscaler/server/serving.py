@@ -72,7 +72,7 @@ class Serving:
 
         Raises: ListenError. Then no address is bound.
         """
-        self._kept.keep_only([one.place for one in self._listeners])
+        self._kept.make_room([one.place for one in self._listeners])
         try:
             for listener in self._listeners:
                 await listener.start()

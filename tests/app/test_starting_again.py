@@ -81,9 +81,10 @@ async def test_a_file_with_which_it_cannot_start_is_refused_and_the_earlier_one_
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
-        used = f"127.0.0.1:{taken.getsockname()[1]}"
+        started, used = asyncio.Event(), f"127.0.0.1:{taken.getsockname()[1]}"
         async with serving(fleet.path, REGISTERED[-1]) as process:
-            await logged(process, "serving")
+            address = (await logged(process, "serving"))["on"]
+            asking = asyncio.create_task(_asked_until(started, address))
             fleet.write(("127.0.0.1:0", used), GROUP)
             process.send_signal(signal.SIGHUP)
             refused = await logged(process, "configuration_not_reloaded")
@@ -94,16 +95,37 @@ async def test_a_file_with_which_it_cannot_start_is_refused_and_the_earlier_one_
                     "Address already in use"
                 ],
             )
-            address = (await logged(process, "serving"))["on"]
+            assert (await logged(process, "serving"))["on"] == address
             async with (
                 aiohttp.ClientSession() as session,
                 session.get(f"http://{address}/healthz") as answer,
             ):
                 assert answer.status == 200
+            started.set()
+            assert await asking == []
             fleet.write(GROUP)
             process.send_signal(signal.SIGHUP)
             reloaded = await logged(process, "configuration_reloaded")
             assert reloaded["changed"] == ["github.scopes"]
+
+
+async def test_the_earlier_configuration_has_what_a_reload_changed(fleet: Fleet) -> None:
+    """Otherwise a SKU that was added would be gone, and its ready machines terminate."""
+    added = ("machines: 20", "machines: 30")
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        async with serving(fleet.path, REGISTERED[-1]) as process:
+            await logged(process, "serving")
+            fleet.write(added)
+            process.send_signal(signal.SIGHUP)
+            await logged(process, "configuration_reloaded")
+            fleet.write(added, ("127.0.0.1:0", f"127.0.0.1:{taken.getsockname()[1]}"))
+            process.send_signal(signal.SIGHUP)
+            await logged(process, "configuration_not_reloaded")
+            fleet.write(added)
+            process.send_signal(signal.SIGHUP)
+            assert (await logged(process, "configuration_reloaded"))["changed"] == []
 
 
 async def test_it_can_listen_at_another_host_with_the_same_port(fleet: Fleet) -> None:
@@ -167,6 +189,26 @@ async def test_a_sighup_during_a_start_that_fails_is_not_lost(fleet: Fleet) -> N
             await logged(process, "configuration_not_reloaded")
             reloaded = await logged(process, "configuration_reloaded")
             assert reloaded["changed"] == ["github.scopes"]
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("again", [False, True])
+async def test_a_start_that_hangs_can_be_ended(
+    fleet: Fleet, number: signal.Signals, again: bool
+) -> None:
+    waiting = fleet.path / "wait"
+    if not again:
+        waiting.touch()
+    async with serving(fleet.path, f"{__name__}:WaitingKind") as process:
+        if again:
+            await logged(process, "serving")
+            waiting.touch()
+            fleet.write(GROUP)
+            process.send_signal(signal.SIGHUP)
+        await logged(process, "factory_starts")
+        process.send_signal(number)
+        assert await process.wait() == 0
+    assert waiting.exists()
 
 
 async def test_sigterm_during_the_start_ends_the_process(fleet: Fleet) -> None:

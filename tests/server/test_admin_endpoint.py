@@ -432,7 +432,7 @@ async def test_a_second_plan_at_the_same_time_is_refused(admin: Admin) -> None:
 async def test_a_controller_that_stops_takes_no_reload(admin: Admin) -> None:
     admin.word.refusal = ControllerStopsError()
     status, found = await admin.ask("POST", "/admin/reload", {})
-    reason = "the controller stops or starts again now: reload again once it runs"
+    reason = "the controller stops, or starts again: reload again once it runs"
     assert (status, found) == (503, {"error": "busy", "reason": reason})
 
 
