@@ -69,11 +69,14 @@ class Situations:
         self._operator = Operator(lab)
 
     async def capacity(self) -> None:
-        """EC2 has no capacity for the type in any zone, for a while."""
-        for zone in ZONES:
-            pool = Pool("g5.xlarge", zone, CapacityType.ON_DEMAND)
-            self.lab.ec2.faults.set_capacity(pool, 0, seconds=120.0)
-        await self._runs(await self._is_tried_again("capacity", WaitCode.CAPACITY))
+        """EC2 has no capacity for the type in any zone, until the controller tries again."""
+        pools = [Pool("g5.xlarge", zone, CapacityType.ON_DEMAND) for zone in ZONES]
+        for pool in pools:
+            self.lab.ec2.faults.set_capacity(pool, 0)
+        pushed = await self._is_tried_again("capacity", WaitCode.CAPACITY)
+        for pool in pools:
+            self.lab.ec2.faults.set_capacity(pool, None)
+        await self._runs(pushed)
 
     async def quota(self) -> None:
         """The account's quota of vCPUs is used up."""
