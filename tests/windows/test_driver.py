@@ -124,7 +124,7 @@ async def test_an_installer_that_hangs_is_ended_within_the_budget(
     make_host: Hosts, parts: Parts
 ) -> None:
     """One try has 600 seconds, and all together have the budget."""
-    # Three times faster than the other tests, because a try takes long. The other programs must end in time, too.
+    # Only three times faster than the others, although a try is long: other programs have to end in time.
     world = DriverWorld(yielding(3 * SCALE), parts, budget_s=900)
     lab = await live(world, make_host, installer="hangs 0")
     [(name, detail)] = [(name, text) for name, (ok, text) in world.checks.items() if not ok]
