@@ -200,6 +200,7 @@ class Crowd:
         """Everything disappears, also the records of the machines."""
 
         async def nothing_left() -> bool:
+            await self.end_again()
             state = self.fleet.state
             if not any(one.occupies for one in state.machines.values()):
                 # Records of interrupted machines stay in memory for a day.
@@ -208,16 +209,19 @@ class Crowd:
 
         await until(nothing_left, PAUSE)
 
-    async def all_ended(self) -> bool:
-        """Return True if the provider lists no pod that runs.
+    async def end_again(self) -> None:
+        """Write the end of pods whose job succeeded again, if they run.
 
-        On a busy host, kwok may write the start of a pod late, over its end. No kubelet does, so the end of a
-        pod whose job succeeded is then written again.
+        On a busy host, kwok may write the start of a pod late, over its end. No kubelet does.
         """
         pods = await self.place.pods()
         present = self.finished & pods.keys()
         undone = [name for name in present if pods[name]["status"]["phase"] != "Succeeded"]
         await at_once(self.place.set_status(name, {"phase": "Succeeded"}) for name in undone)
+
+    async def all_ended(self) -> bool:
+        """Return True if the provider lists no pod that runs."""
+        await self.end_again()
         return all(one.terminated for one in (await listed(self.provider)).values())
 
 
