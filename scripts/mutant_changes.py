@@ -20,6 +20,7 @@ ROOT = Path(__file__).parents[1]
 PARTS: dict[str, tuple[str, ...]] = {
     "server_console": ("autoscaler/server/console*.py",),
     "operators": (
+        "autoscaler/app/changes.py",
         "autoscaler/app/planned_file.py",
         "autoscaler/app/reloading.py",
         "autoscaler/config/operator_tokens.py",

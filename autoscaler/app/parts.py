@@ -10,10 +10,11 @@ import structlog
 
 from autoscaler import config
 from autoscaler.app.agent_file import build_agent
+from autoscaler.app.changes import Change
 from autoscaler.app.collecting import keep_out_of_collections
 from autoscaler.app.endpoints import console_endpoint, token_file, webhook_endpoint
 from autoscaler.app.host import file_limit, keep_agent_beside
-from autoscaler.app.reloading import Change, InUse, Reloading
+from autoscaler.app.reloading import InUse, Reloading
 from autoscaler.app.signals import Signals
 from autoscaler.app.store_size import StoreSize
 from autoscaler.app.translation import (

@@ -13,6 +13,7 @@ from typing import Any, Protocol
 import structlog
 
 from autoscaler import config
+from autoscaler.app.changes import Change, log_refusal, log_warnings, lost_machines
 from autoscaler.app.planned_file import (
     as_reloaded,
     refuse_many_offerings,
@@ -21,13 +22,7 @@ from autoscaler.app.planned_file import (
 )
 from autoscaler.app.preflight import load_for_service
 from autoscaler.app.translation import catalogue, health_check_parameters, provider_factories
-from autoscaler.config.changed_keys import (
-    changed_keys,
-    is_applied_live,
-    is_identity,
-    moved_provider,
-    shown,
-)
+from autoscaler.config.changed_keys import changed_keys, is_applied_live, shown
 from autoscaler.config.problems import KeyPath
 from autoscaler.controller.guarded_providers import GuardedProvider
 from autoscaler.controller.ports.configuration_requests import (
@@ -97,20 +92,6 @@ class InUse:
 
     configuration: config.Configuration
     health_checks: dict[SkuName, dict[str, Any]]
-
-
-@dataclass(frozen=True, slots=True)
-class Change:
-    """The configuration with which the controller starts again, and who changed which keys (`paths`)."""
-
-    configuration: config.Configuration
-    by: OperatorName
-    paths: tuple[KeyPath, ...]
-
-    @property
-    def keys(self) -> tuple[str, ...]:
-        """The changed keys, as messages name them."""
-        return tuple(shown(self.paths))
 
 
 class Reloading:
@@ -244,18 +225,8 @@ class Reloading:
         return Reloaded(change.keys, done)
 
     def _losses(self, new: config.Configuration, paths: Iterable[KeyPath]) -> list[str]:
-        """Return each changed key with which the controller would not find machines that exist."""
-        before, problems = self._in_use.configuration.settings, []
-        for path in paths:
-            moved = moved_provider(path, before)
-            if moved is None and not is_identity(path):
-                continue
-            if count := self._controller.machines_at(moved):
-                where = "the fleet" if moved is None else f"provider {moved}"
-                what = f"cannot change while {where} has {counted(count, 'machine')}"
-                fix = "drain it and reload when it has none, or undo the change"
-                problems.append(new.document.problem(path, what, fix))
-        return [str(one) for one in sorted(problems)]
+        before, machines_at = self._in_use.configuration.settings, self._controller.machines_at
+        return lost_machines(before, new, paths, machines_at)
 
     def _load(self, content: bytes | None) -> config.Configuration:
         """Check fleet.yaml, or this text in its place. Raises RefusedConfigurationError."""
@@ -304,21 +275,6 @@ class Reloading:
     ) -> Catalogue:
         opened = [name for name in self._controller.opened if name in providers]
         return catalogue(new, self._controller.catalogue.installations, opened, providers)
-
-
-def log_refusal(
-    by: OperatorName, problems: Sequence[str], unexpected: Exception | None = None
-) -> None:
-    """Log why a changed file is not in use, with the traceback of an unexpected error."""
-    _log.error("configuration_not_reloaded", by=by, problems=list(problems), exc_info=unexpected)
-
-
-def log_warnings(configuration: config.Configuration) -> None:
-    """Log what is not wrong in a configuration that is used now, but may not be meant."""
-    for warning in configuration.warnings:
-        _log.warning("configuration_warning", problem=str(warning))
-    for line in config.not_in_force(configuration.settings):
-        _log.warning("key_ignored", key=line)
 
 
 def _health_checks(new: config.Configuration) -> dict[SkuName, dict[str, Any]]:

@@ -7,10 +7,10 @@ from pathlib import Path
 import structlog
 
 from autoscaler import config
+from autoscaler.app.changes import Change, log_refusal, log_warnings
 from autoscaler.app.host import new_event_loop, raise_file_limit
 from autoscaler.app.parts import Parts, UnusableProviderError
 from autoscaler.app.preflight import load_for_service
-from autoscaler.app.reloading import Change, log_refusal, log_warnings
 from autoscaler.app.signals import Signals
 from autoscaler.app.tracing import open_traces
 from autoscaler.app.translation import provider_factories
@@ -73,7 +73,7 @@ async def _serve(
             async with AsyncExitStack() as stack:
                 try:
                     parts = await _start(stack, configuration, clock, providers, kept)
-                except Exception as error:
+                except Exception as error:  # any: the earlier configuration could be started with
                     if change is None:
                         raise
                     _log_failed_start(change, error)
