@@ -2,8 +2,8 @@
 # scripts/bootstrap.sh, which installs what is missing.
 
 BIN := .venv/bin
-PYTEST := $(BIN)/python -m pytest -q -p no:cacheprovider
 ARGS ?=
+PARTS ?=
 SEEDS ?= 1000
 KEEP ?=
 
@@ -17,13 +17,16 @@ export PYTHON := $(shell /usr/bin/python3 -c 'import ensurepip; print("/usr/bin/
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo demo-kubernetes first-image first-job test quick quick-planner quick-others fresh gpu coverage check lint types contracts crowds laboratory services kills worlds rooms edges project images windows terraform programs cluster pods pytest fuzz chaos chaos-bugs mutants pages dashboards screenshots format clean
+.PHONY: help setup setup-systems demo demo-kubernetes first-image first-job test test-systems test-all fresh gpu coverage check lint types all-types contracts programs pytest fuzz chaos chaos-bugs mutants pages dashboards screenshots format clean
 
 help: ## List these commands.
 	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/  make \1  \t\2/p' Makefile | expand -t 20
 
-setup: ## Set up .venv and the Debian packages that the tests need.
+setup: ## Set up .venv.
 	@scripts/bootstrap.sh
+
+setup-systems:
+	@scripts/bootstrap.sh systems
 
 demo: ## Replay one push against a simulated GitHub and EC2 on this host. KEEP=1 stays up, with the console.
 	@echo '==> demo'
@@ -35,26 +38,23 @@ demo-kubernetes: ## Replay the push with its ROCm jobs in pods of a real Kuberne
 	@scripts/bootstrap.sh demo
 	@$(BIN)/python -m lab --kubernetes $(if $(KEEP),--stay) $(ARGS)
 
-first-image: setup ## Bake a machine image in an empty account of the lab's EC2 (as root). Prints its stages.
+first-image: setup-systems ## Bake a machine image in an empty account of the lab's EC2 (as root). Prints its stages.
 	@echo '==> first-image'
 	@$(BIN)/python -m tests.ami image $(ARGS)
 
-first-job: setup ## Run a job on a machine with the image of `make first-image` (as root). Prints its stages.
+first-job: setup-systems ## Run a job on a machine with the image of `make first-image` (as root). Prints its stages.
 	@echo '==> first-job'
 	@$(BIN)/python -m tests.ami job $(ARGS)
 
-test: setup ## Run all checks: lint, types, import contracts, tests. A summary names what failed.
-	@scripts/test.sh
+test: setup ## Run what needs only Python packages: lint, types, contracts, tests. PARTS='core lint' runs some parts.
+	@$(BIN)/python -m tests.suites everyone $(PARTS)
 
-quick: setup ## Run the tests of the pure packages and the configuration, in less than a minute.
-	@echo '==> pytest, the pure packages'
-	@$(MAKE) --no-print-directory -j2 quick-planner quick-others
+test-systems: setup-systems ## As root, run the rest: Kubernetes, Terraform, Windows, images, browser. PARTS=cluster runs one part.
+	@$(BIN)/python -m tests.suites systems $(PARTS)
 
-quick-planner:
-	@$(PYTEST) tests/planner
-
-quick-others:
-	@$(PYTEST) tests/model tests/ledger tests/views tests/config tests/test_docs.py tests/test_cases.py tests/test_words.py
+test-all: ## Run both suites, as root.
+	@$(MAKE) --no-print-directory test
+	@$(MAKE) --no-print-directory test-systems
 
 fresh: ## Run both commands of the README on a fresh Debian (as root; before each release).
 	@scripts/fresh.sh $(ARGS)
@@ -82,8 +82,13 @@ lint: setup ## Run Ruff (rules and format), ShellCheck and codespell.
 	@echo '==> codespell'
 	@$(BIN)/codespell
 
-types: setup ## Run mypy in strict mode on the product, the lab, the benchmarks, the tests, the controller's host, and the image recipes.
-	@echo '==> mypy'
+# Types of the product alone are a part of `make test`, and the others of `make test-systems`.
+types: setup ## Run mypy in strict mode on the product.
+	@echo '==> mypy, the product'
+	@nice $(BIN)/python -m mypy --no-error-summary -p autoscaler
+
+all-types: setup ## Run mypy in strict mode on tests, lab, benchmarks and the recipes of machine images, too.
+	@echo '==> mypy, everything'
 	@nice $(BIN)/python -m mypy --no-error-summary
 	@nice $(BIN)/python -m mypy --no-error-summary --strict --config-file= --cache-dir .mypy_cache/host \
 		terraform/modules/controller/host/host.py ami/linux/files/check_gpus.py
@@ -95,72 +100,8 @@ contracts: setup ## Check which packages import which others.
 	@echo '==> import contracts'
 	@$(BIN)/lint-imports --no-logo
 
-crowds: setup
-	@echo '==> pytest -m whole_host'
-	@$(PYTEST) -m whole_host tests/lab
-
-# Folders and files that take half of the time of the tests outside tests/lab and tests/chaos. A process of
-# its own runs them, so that both cores are used to the end.
-EDGES := tests/agent tests/app tests/benchmarks tests/console tests/providers tests/server tests/store
-PROJECT := tests/ami $(wildcard tests/test_*.py)
-
-# The tests of the laboratory mostly wait for processes. The others compute, so they run under `nice`.
-laboratory: setup
-	@echo '==> pytest tests/lab/system without test_kill_points.py'
-	@$(PYTEST) -m 'not whole_host' --ignore=tests/lab/system/test_kill_points.py tests/lab/system
-
-services: setup
-	@echo '==> pytest tests/lab without tests/lab/system'
-	@$(PYTEST) --ignore=tests/lab/system tests/lab
-
-kills: setup
-	@echo '==> pytest tests/lab/system/test_kill_points.py'
-	@$(PYTEST) tests/lab/system/test_kill_points.py
-
-worlds: setup
-	@echo '==> pytest tests/chaos'
-	@nice $(PYTEST) tests/chaos
-
-rooms: setup
-	@echo '==> pytest without the edges, and the folders of the other parts'
-	@nice $(PYTEST) --ignore=tests/lab --ignore=tests/chaos --ignore=tests/cluster --ignore=tests/docker_images --ignore=tests/terraform --ignore=tests/windows $(EDGES:%=--ignore=%) $(PROJECT:%=--ignore=%) tests
-
-edges: setup
-	@echo '==> pytest, the edges'
-	@nice $(PYTEST) $(EDGES)
-
-project: setup
-	@echo '==> pytest, machine images and the project itself'
-	@nice $(PYTEST) $(PROJECT)
-
-windows: setup ## Run the Windows machines of the lab under Wine.
-	@nice $(BIN)/python -m lab.windows.build
-	@echo '==> pytest tests/windows'
-	@$(PYTEST) tests/windows
-
-terraform: setup ## Apply the Terraform modules with the real AWS provider against a simulated AWS.
-	@nice $(BIN)/python -m lab.terraform.build
-	@echo '==> pytest tests/terraform'
-	@$(PYTEST) tests/terraform
-
-images: setup ## Build container images from their Dockerfiles and run them (as root).
-	@echo '==> pytest tests/docker_images'
-	@nice $(PYTEST) tests/docker_images
-
-programs: setup ## Build the Kubernetes cluster and Helm for the tests: once for all clones on a host, 15 minutes.
+programs: setup-systems ## Build the Kubernetes cluster and Helm for the tests: once for all clones on a host, 15 minutes.
 	@nice $(BIN)/python -m lab.kubernetes.build
-
-# Those tests of the cluster that run `autoscaler serve`, or kill the API server. They take half of the time, and
-# get a cluster of their own. Like those of the laboratory, they mostly wait for processes.
-PODS := $(addprefix tests/cluster/test_,demo_kubernetes.py jobs_in_pods.py restarted_api_server.py troubled_api_server.py)
-
-cluster: programs
-	@echo '==> pytest tests/cluster without jobs in pods'
-	@nice $(PYTEST) $(PODS:%=--ignore=%) tests/cluster
-
-pods: programs
-	@echo '==> pytest, jobs in pods'
-	@$(PYTEST) $(PODS)
 
 pytest: setup ## Run all tests; ARGS='-k name' selects some.
 	@echo '==> pytest'
@@ -186,7 +127,7 @@ pages: setup ## Write the tables of docs/cases.md and of the Terraform modules, 
 dashboards: setup ## Write the Grafana dashboards of deploy/grafana.
 	@$(BIN)/python -m dashboards
 
-screenshots: setup ## Write the screenshots of docs/console, in a headless Chromium.
+screenshots: setup-systems ## Write the screenshots of docs/console, in a headless Chromium.
 	@$(BIN)/python -m tests.console.screenshots
 
 format: setup ## Format the code and apply ruff's automatic fixes.

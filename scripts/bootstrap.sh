@@ -1,9 +1,11 @@
 #!/usr/bin/env bash
-# Installs what the commands need: Debian packages, uv, and the Python packages of uv.lock into .venv. Does
-# nothing if everything is installed. As root it installs missing Debian packages; otherwise it prints their
-# names and stops. It never changes uv.lock and never installs into the system's Python.
+# Installs what the commands need: uv, the Python packages of uv.lock into .venv, and Debian packages: for the demo
+# and the tests only python3-venv. Does nothing if everything is installed. As root it installs missing Debian
+# packages; otherwise it prints their names and stops. It never changes uv.lock and never installs into the system's
+# Python.
 #
-#   scripts/bootstrap.sh [demo|test]     demo leaves out the tools and files that only tests use; default: test
+#   scripts/bootstrap.sh [demo|test|systems]     what the command needs: make demo, make test (the default) or
+#                                                make test-systems
 set -euo pipefail
 cd -- "$(dirname -- "${BASH_SOURCE[0]}")/.."
 
@@ -19,7 +21,7 @@ fail() {
   exit 1
 }
 
-[[ "$purpose" == demo || "$purpose" == test ]] || fail "usage: scripts/bootstrap.sh [demo|test]"
+[[ "$purpose" =~ ^(demo|test|systems)$ ]] || fail "usage: scripts/bootstrap.sh [demo|test|systems]"
 
 new_enough() {
   "$1" -c 'import sys; sys.exit(sys.version_info < (3, 11))' > /dev/null 2>&1
@@ -53,13 +55,10 @@ packages=()
 )
 # The lab starts the controller with setpriv and, as root, its machines.
 command -v setpriv > /dev/null || packages+=(util-linux)
-if [[ "$purpose" == test ]]; then
-  # They build container images, as root only.
-  for tool in buildah mmdebstrap; do
-    ((EUID != 0)) || command -v "$tool" > /dev/null || packages+=("$tool")
-  done
-  # Tests download as an image's build does, sign packages, check signatures, plant bugs, and trace system calls.
-  for tool in curl gpg gpg-agent openssl patch strace; do
+if [[ "$purpose" == systems ]]; then
+  # Tests build machine images and container images. They download as an image's build does, sign packages, check
+  # signatures, plant bugs, and trace system calls.
+  for tool in buildah mmdebstrap packer curl gpg gpg-agent openssl patch strace; do
     command -v "$tool" > /dev/null || packages+=("$tool")
   done
   # They run Windows machines under Wine, which needs x64 for the programs of Windows on x64.
@@ -68,15 +67,13 @@ if [[ "$purpose" == test ]]; then
   [[ -n "${CHROMIUM:-}" ]] || command -v chromium > /dev/null || packages+=(chromium)
   # Playwright drives it, with a Node.js that needs this library.
   [[ "$(/sbin/ldconfig -p 2> /dev/null)" == *libatomic.so.1* ]] || packages+=(libatomic1)
-  # They build machine images.
-  command -v packer > /dev/null || packages+=(packer)
 fi
 ((${#packages[@]} == 0)) || install_packages "${packages[@]}"
 
 # Downloads the files that some tests compare with, if they are missing. Without them those tests print
 # what they need.
 bring_packages() {
-  [[ "$purpose" == demo ]] || .venv/bin/python scripts/npm_packages.py || true
+  [[ "$purpose" != systems ]] || .venv/bin/python scripts/npm_packages.py || true
 }
 
 lock="$(cat pyproject.toml uv.lock scripts/bootstrap.sh | sha256sum)"

@@ -1,12 +1,14 @@
 #!/usr/bin/env bash
-# Runs `make demo` and `make test` on a fresh Debian. It creates a root file system with mmdebstrap, which has
-# Debian's required packages, python3, make, git and ca-certificates, and clones HEAD into it.
+# Runs the commands of the README on a fresh Debian: `make demo` and `make test` as root, then `make test` as an
+# ordinary user, with a /tmp of 3 GiB. It creates a root file system with mmdebstrap, which has Debian's required
+# packages, python3, make, git and ca-certificates, and clones HEAD into it. About ten minutes.
 #
-#   scripts/fresh.sh [COMMAND ...]     runs these commands instead of `make demo` and `make test`
+#   scripts/fresh.sh [all]             all: also `make test-systems`, which takes an hour with empty caches
+#   scripts/fresh.sh COMMAND ...       runs these commands as root
 #
-# Needs root and about 10 GB in TMPDIR. The fresh Debian uses the host's network and its settings for apt, pip,
-# uv, npm, proxies and certificates. Of the host it gets only Terraform and the mirror with Terraform's AWS
-# provider, if they are there: Debian has neither, and their makers' sites may be out of reach.
+# Needs root and about 5 GB in TMPDIR, 15 GB for `all`. The fresh Debian uses the host's network and its settings for
+# apt, pip, uv, npm, proxies and certificates. For `all` it also gets the host's Terraform and the mirror with
+# Terraform's AWS provider, if they are there: Debian has neither, and their makers' sites may be out of reach.
 # DEBIAN=trixie selects another release.
 set -euo pipefail
 cd -- "$(dirname -- "${BASH_SOURCE[0]}")/.."
@@ -31,7 +33,11 @@ if ! command -v mmdebstrap > /dev/null; then
   DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends mmdebstrap \
     < /dev/null > /dev/null
 fi
-(($# > 0)) || set -- 'make demo' 'make test'
+all=""
+if [[ "$*" == all || $# == 0 ]]; then
+  all="$*"
+  set -- 'make demo' 'make test' 'as ordinary user: make test' ${all:+'make test-systems'}
+fi
 [[ -z "$(git status --porcelain)" ]] || say "Uncommitted changes are omitted"
 
 scratch="$(mktemp -d)"
@@ -100,19 +106,34 @@ take_terraform() {
   done < <(python3 -m lab.terraform.parts)
 }
 
+# A command as an ordinary user runs in a clone of this user's own.
+ORDINARY='as ordinary user: '
+add_user() {
+  chroot "$root" useradd --create-home ordinary
+  git clone --quiet --depth 1 "file://$PWD" "$root/home/ordinary/a project"
+  chroot "$root" chown -R ordinary: /home/ordinary
+}
+
 # The command runs in the background, so that a signal interrupts `wait`. Background jobs ignore SIGINT, which
 # tests send; `env` restores it. The inner bash is PID 1 of a namespace, so its exit ends every process in it.
 # It does not `exec` the command, because PID 1 must reap orphans. The root is a mount point, because buildah
 # changes how mounts propagate below `/`.
 in_root() {
+  local command="cd /root/project && $1" size=3g
+  # The images of `make test-systems` are larger.
+  [[ "$1" != *test-systems* ]] || size=0
+  if [[ "$1" == "$ORDINARY"* ]]; then
+    command="cd '/home/ordinary/a project' && exec runuser -u ordinary -- env HOME=/home/ordinary ${1#"$ORDINARY"}"
+  fi
   # shellcheck disable=SC2016
   unshare --mount --pid --fork --kill-child --propagation private bash -c '
     mount --bind "$0" "$0"
     mount -t proc proc "$0/proc"
     mount --rbind /dev "$0/dev"
     mount --rbind /sys "$0/sys"
-    chroot "$0" env -i --default-signal=INT,QUIT "${@:2}" bash -c "cd /root/project && $1"
-    exit $?' "$root" "$1" "${environment[@]}" < /dev/null &
+    [[ "$2" == 0 ]] || mount -t tmpfs -o "size=$2,mode=1777" tmpfs "$0/tmp"
+    chroot "$0" env -i --default-signal=INT,QUIT "${@:3}" bash -c "$1"
+    exit $?' "$root" "$command" "$size" "${environment[@]}" < /dev/null &
   running=$!
   local status=0
   wait "$running" || status=$?
@@ -122,9 +143,10 @@ in_root() {
 
 make_root
 take_settings
-take_terraform
+[[ -z "$all" ]] || take_terraform
 say "Cloning $(git log -1 --format='%h, %s')"
 git clone --quiet --depth 1 "file://$PWD" "$root/root/project"
+[[ "$*" != *"$ORDINARY"* ]] || add_user
 failed=()
 for command in "$@"; do
   say "$command"

@@ -29,7 +29,7 @@ def scratch(tmp_path: Path) -> Path:
 @pytest.fixture
 def fresh(tmp_path: Path, scratch: Path) -> Iterator[subprocess.Popen[str]]:
     """The script in a process group of its own; `rm` waits until the test lets it go on."""
-    assert os.geteuid() == 0, "makes a root for Debian as root only; run: sudo make project"
+    assert os.geteuid() == 0, "makes a root for Debian as root only; run: sudo make test-systems"
     programs = tmp_path / "programs"
     programs.mkdir()
     for name, text in (("mmdebstrap", MMDEBSTRAP), ("rm", RM)):

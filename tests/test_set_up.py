@@ -17,8 +17,17 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 TOOLS = ("bash", "cat", "dirname", "env", "grep", "ln", "mkdir", "rm", "setpriv", "sha256sum", "sh")
-ROOT_ONLY = ("buildah", "mmdebstrap") if os.geteuid() == 0 else ()
-TESTS_ONLY = (*ROOT_ONLY, "curl", "gpg", "gpg-agent", "openssl", "patch", "strace")
+SYSTEMS_ONLY = (
+    "buildah",
+    "mmdebstrap",
+    "packer",
+    "curl",
+    "gpg",
+    "gpg-agent",
+    "openssl",
+    "patch",
+    "strace",
+)
 WINE = ("wine", "wine64") if platform.machine() == "x86_64" else ()
 UV = """#!/bin/sh
 [ "$1" = --version ] && echo "uv 0.13.8 (stand-in)" && exit
@@ -88,7 +97,7 @@ def checkout(tmp_path: Path) -> Checkout:
 def complete(checkout: Checkout) -> Checkout:
     """Return a checkout in which nothing is missing."""
     checkout.offer("python3", Path(sys.executable).resolve())
-    for tool in (*TESTS_ONLY, *WINE[:1], "chromium", "packer"):
+    for tool in (*SYSTEMS_ONLY, *WINE[:1], "chromium"):
         checkout.offer(tool, checkout.programs / "sh")
     return checkout
 
@@ -101,32 +110,35 @@ def test_without_python_set_up_prints_what_it_needs(checkout: Checkout) -> None:
 
 def test_set_up_names_packages_that_it_cannot_install(checkout: Checkout) -> None:
     checkout.offer("python3", Path(sys.executable).resolve())
-    done = checkout.set_up()
+    done = checkout.set_up("systems")
     assert done.returncode == 1
     assert done.stderr.strip().endswith(
-        " ".join(["apt-get install", *TESTS_ONLY, *WINE, "chromium", "packer"])
+        " ".join(["apt-get install", *SYSTEMS_ONLY, *WINE, "chromium"])
     )
     assert checkout.calls() == []
 
 
-def test_the_demo_installs_nothing_that_only_tests_use(checkout: Checkout) -> None:
+@pytest.mark.parametrize("purpose", ["demo", "test"])
+def test_only_the_systems_need_other_programs(checkout: Checkout, purpose: str) -> None:
     checkout.offer("python3", Path(sys.executable).resolve())
-    done = checkout.set_up("demo")
+    done = checkout.set_up(purpose)
     assert (done.returncode, done.stderr) == (0, "")
     assert checkout.calls() == ["venv", "sync"]
 
 
-def test_set_up_for_tests_after_a_demo_adds_the_missing_packages(complete: Checkout) -> None:
+def test_set_up_for_the_systems_after_a_demo_adds_the_missing_packages(
+    complete: Checkout,
+) -> None:
     complete.set_up("demo")
     complete.calls()
-    assert complete.set_up("test").returncode == 0
+    assert complete.set_up("systems").returncode == 0
     assert complete.calls() == ["packages"]
 
 
 def test_an_unknown_purpose_is_refused(complete: Checkout) -> None:
     done = complete.set_up("tests")
     assert (done.returncode, done.stdout) == (1, "")
-    assert done.stderr == "error: usage: scripts/bootstrap.sh [demo|test]\n"
+    assert done.stderr == "error: usage: scripts/bootstrap.sh [demo|test|systems]\n"
 
 
 def test_root_installs_what_is_missing(checkout: Checkout, tmp_path: Path) -> None:
@@ -134,16 +146,12 @@ def test_root_installs_what_is_missing(checkout: Checkout, tmp_path: Path) -> No
     apt_get = checkout.programs / "apt-get"
     apt_get.write_text(APT_GET.format(calls=tmp_path / "apt"))
     apt_get.chmod(0o755)
-    done = checkout.set_up()
+    done = checkout.set_up("systems")
     if os.geteuid() == 0:
         installed = (tmp_path / "apt").read_text().splitlines()[-1].split()
         assert (done.returncode, installed[0]) == (0, "install")
-        assert installed[-2 - len(TESTS_ONLY + WINE) :] == [
-            *TESTS_ONLY,
-            *WINE,
-            "chromium",
-            "packer",
-        ]
+        wanted = [*SYSTEMS_ONLY, *WINE, "chromium"]
+        assert installed[-len(wanted) :] == wanted
     else:
         assert (done.returncode, (tmp_path / "apt").exists()) == (1, False)
 
@@ -151,10 +159,10 @@ def test_root_installs_what_is_missing(checkout: Checkout, tmp_path: Path) -> No
 def test_set_up_runs_only_once(complete: Checkout) -> None:
     first = complete.set_up()
     assert (first.returncode, first.stderr) == (0, "")
-    assert complete.calls() == ["venv", "sync", "packages"]
+    assert complete.calls() == ["venv", "sync"]
     again = complete.set_up()
     assert (again.returncode, again.stdout, again.stderr) == (0, "", "")
-    assert complete.calls() == ["packages"]
+    assert complete.calls() == []
 
 
 def test_another_lock_is_installed_into_the_same_environment(complete: Checkout) -> None:
@@ -163,7 +171,7 @@ def test_another_lock_is_installed_into_the_same_environment(complete: Checkout)
     with (complete.folder / "uv.lock").open("a") as lock:
         lock.write("# changed\n")
     assert complete.set_up().returncode == 0
-    assert complete.calls() == ["sync", "packages"]
+    assert complete.calls() == ["sync"]
 
 
 def test_a_moved_checkout_is_set_up_again(complete: Checkout, tmp_path: Path) -> None:
@@ -171,7 +179,7 @@ def test_a_moved_checkout_is_set_up_again(complete: Checkout, tmp_path: Path) ->
     complete.calls()
     moved = Checkout(complete.folder.rename(tmp_path / "elsewhere"), complete.programs)
     assert moved.set_up().returncode == 0
-    assert moved.calls() == ["venv", "sync", "packages"]
+    assert moved.calls() == ["venv", "sync"]
 
 
 def test_an_environment_without_its_python_is_created_again(complete: Checkout) -> None:
@@ -179,16 +187,16 @@ def test_an_environment_without_its_python_is_created_again(complete: Checkout) 
     complete.calls()
     (complete.folder / ".venv" / "bin" / "python").unlink()
     assert complete.set_up().returncode == 0
-    assert complete.calls() == ["venv", "sync", "packages"]
+    assert complete.calls() == ["venv", "sync"]
 
 
 def test_missing_packages_do_not_stop_set_up_and_only_they_are_retried(
     complete: Checkout,
 ) -> None:
     (complete.folder / "offline").touch()
-    assert complete.set_up().returncode == 0
+    assert complete.set_up("systems").returncode == 0
     assert complete.calls() == ["venv", "sync", "packages"]
-    again = complete.set_up()
+    again = complete.set_up("systems")
     assert (again.returncode, again.stdout, again.stderr) == (0, "", "")
     assert complete.calls() == ["packages"]
 

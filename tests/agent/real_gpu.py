@@ -1,7 +1,7 @@
 """The agent's health checks, and the computation of the images for NVIDIA, on the GPUs of this host.
 
 Run: `make gpu`, on a machine with a healthy NVIDIA GPU, its driver and Python 3.10. It needs nothing else, and
-`make test` leaves it out.
+The suites leave it out.
 """
 
 import ctypes

@@ -34,7 +34,7 @@ def base_root() -> Path:
     """
     if os.geteuid() != 0:
         raise RuntimeError(
-            "only root can mount the disks of built machines; run: sudo make project windows"
+            "only root can mount the disks of built machines; run: sudo make test-systems"
         )
     digest = hashlib.sha256(" ".join((RELEASE, *PACKAGES)).encode()).hexdigest()[:16]
     folder = cache().parent / "machine-roots"

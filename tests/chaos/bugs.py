@@ -33,12 +33,12 @@ WITHIN = 150
 """Number of seeds within which every bug is found."""
 
 IN_TESTS = (*range(60), *range(60, WITHIN, LISTS_EVERY))
-"""Seeds that `make test` plays: it finds every bug with these. After the first sixty, only those in which the
+"""Seeds that `make test-systems` plays: they find every bug. After the first sixty, only those in which the
 controller reads GitHub's lists: their worlds have the faults that no other world has."""
 
 IN_TESTS_OF_CLUSTERS = (0, 2, 8, 12, 13, 30)
-"""Seeds whose worlds with Kubernetes clusters `make test` plays. They have all kinds of faults of clusters, and
-find the bugs of that provider."""
+"""Seeds whose worlds with Kubernetes clusters `make test-systems` plays. They have all kinds of faults of
+clusters, and find the bugs of that provider."""
 
 _OF_CLUSTERS = "autoscaler/providers/kubernetes/"
 _COPIED = ("autoscaler", "tests/chaos")

@@ -69,6 +69,18 @@ def test_every_second_world_with_clusters_has_ec2_too_and_all_kinds_of_fault() -
         assert len({fault.kind for fault in schedule.faults} & set(OF_CLUSTERS)) >= 5
 
 
+@pytest.mark.parametrize(("seeds", "clusters"), [(range(7), False), (range(3), True)])
+def test_ten_worlds_full_of_faults_lose_no_job_and_leak_no_machine(
+    seeds: range, clusters: bool
+) -> None:
+    figures = Figures()
+    campaign(seeds, figures, processes=1, clusters=clusters)
+    assert [(outcome.seed, outcome.violations) for outcome in figures.bad] == []
+    assert figures.seeds == len(seeds)
+    assert figures.jobs > 50 * len(seeds)
+
+
+@pytest.mark.systems
 @pytest.mark.case(
     "all of these faults at once, in any order, with kills between any two steps",
     topic="EC2's machines",
@@ -82,6 +94,7 @@ def test_under_all_faults_no_job_is_lost_and_no_machine_leaks() -> None:
     assert set(figures.seeds_with) == set(FaultKind) - set(OF_CLUSTERS)
 
 
+@pytest.mark.systems
 @pytest.mark.case(
     "evictions, lost and dead nodes, image pull errors, full nodes, an API server that throttles, breaks "
     "watches and forgets versions: all at once, and no job is lost and no pod doubled",

@@ -15,7 +15,9 @@ PROGRAMS = ("buildah", "mmdebstrap")
 
 @pytest.fixture(scope="session")
 def workshop() -> Iterator[Workshop]:
-    assert os.geteuid() == 0, "images are built as root only; run: sudo make images"
+    assert os.geteuid() == 0, (
+        "images are built as root only; run: sudo make test-systems PARTS=images"
+    )
     mounts = subprocess.run(["unshare", "--mount", "true"], capture_output=True, check=False)
     assert mounts.returncode == 0, "this container may not mount file systems, which buildah needs"
     missing = [one for one in PROGRAMS if shutil.which(one) is None]

@@ -23,7 +23,7 @@ Hosts = Callable[..., WindowsHost]
 
 @pytest.fixture(scope="session", autouse=True)
 def parts() -> Parts:
-    """The parts that `make windows` brings. Wine runs x64 programs on x64 only."""
+    """The parts that `make test-systems PARTS=windows` brings. Wine runs x64 programs on x64 only."""
     if platform.machine() != "x86_64":
         pytest.skip("Wine runs Windows programs for x64 on x64 only")
     return find()
