@@ -159,6 +159,7 @@ def test_pci_devices_are_read_from_sysfs(agent: ModuleType, machine: Any, tmp_pa
     assert not agent.has_nvswitch([gpu])
 
 
+@pytest.mark.systems
 def test_an_image_build_installs_a_driver_with_the_agents_own_file(
     publisher: str, tmp_path: Path
 ) -> None:

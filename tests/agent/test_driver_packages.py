@@ -125,6 +125,7 @@ def install(agent: ModuleType, distribution: Distribution) -> Any:
     return install
 
 
+@pytest.mark.systems
 def test_the_headers_of_the_running_kernel_are_installed(
     distribution: Distribution, install: Any
 ) -> None:
@@ -138,6 +139,7 @@ def test_the_headers_of_the_running_kernel_are_installed(
     assert f"Setting up {HEADERS}" in log
 
 
+@pytest.mark.systems
 def test_a_package_that_the_mirror_does_not_have_is_named(
     distribution: Distribution, install: Any
 ) -> None:
@@ -149,6 +151,7 @@ def test_a_package_that_the_mirror_does_not_have_is_named(
     assert "404" in str(failure)
 
 
+@pytest.mark.systems
 def test_headers_that_no_mirror_lists_are_named(distribution: Distribution, install: Any) -> None:
     """A stock image is older than the mirror, which keeps the headers of the newest kernel only."""
     distribution.publish("gcc", {})
@@ -158,6 +161,7 @@ def test_headers_that_no_mirror_lists_are_named(distribution: Distribution, inst
     assert str(failure) == f"E: Unable to locate package {HEADERS}"
 
 
+@pytest.mark.systems
 def test_a_lock_that_another_program_keeps_is_named(
     distribution: Distribution, install: Any
 ) -> None:
@@ -170,6 +174,7 @@ def test_a_lock_that_another_program_keeps_is_named(
     assert str(os.getpid()) in str(failure)
 
 
+@pytest.mark.systems
 def test_a_package_that_was_half_installed_is_finished_first(
     distribution: Distribution, install: Any
 ) -> None:
@@ -185,6 +190,7 @@ def test_a_package_that_was_half_installed_is_finished_first(
     assert "half-configured" not in distribution.status.read_text()
 
 
+@pytest.mark.systems
 def test_a_package_that_cannot_be_finished_is_named(
     distribution: Distribution, install: Any
 ) -> None:

@@ -111,6 +111,7 @@ def planted(agent: ModuleType, open_folder: Path, monkeypatch: pytest.MonkeyPatc
     return made
 
 
+@pytest.mark.systems
 def test_without_a_failure_the_machine_gets_its_assignment(planted: Planted) -> None:
     assert planted.live() == {}
     assert planted.assigned
@@ -193,6 +194,7 @@ def kernel_logged(message: str, name: str) -> Callable[[Planted], None]:
 RAS = "1 new uncorrectable hardware errors detected in umc block"
 
 
+@pytest.mark.systems
 @pytest.mark.parametrize(
     ("plant", "name", "detail"),
     [

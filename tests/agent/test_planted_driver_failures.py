@@ -134,6 +134,7 @@ def planted(
     server.server_close()
 
 
+@pytest.mark.systems
 def test_without_a_failure_the_machine_gets_its_assignment(planted: Planted) -> None:
     assert planted.live() == {}
     assert planted.assigned
@@ -192,6 +193,7 @@ def installer_hangs(planted: Planted) -> None:
     planted.clock.patience = 0.2
 
 
+@pytest.mark.systems
 @pytest.mark.parametrize(
     ("plant", "name", "detail"),
     [

@@ -69,6 +69,7 @@ ENVIRONMENT = {
 }
 
 
+@pytest.mark.systems
 async def test_a_changed_section_of_a_provider_is_used_after_a_start_within_the_process(
     folder: Path,
 ) -> None:
@@ -91,6 +92,7 @@ async def test_a_changed_section_of_a_provider_is_used_after_a_start_within_the_
         assert await process.wait() == 0
 
 
+@pytest.mark.systems
 async def test_autoscaler_reload_says_that_the_controller_starts_again(folder: Path) -> None:
     file = folder / "fleet.yaml"
     async with serving(folder, environment=ENVIRONMENT) as process:

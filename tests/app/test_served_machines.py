@@ -159,6 +159,7 @@ async def served_fleet(parent: Path, text: str = FLEET) -> AsyncIterator[Fleet]:
         await github.close()
 
 
+@pytest.mark.systems
 async def test_a_poll_that_waits_across_a_reload_gets_its_assignment(tmp_path: Path) -> None:
     warm = f"{FLEET}    idle: {{min: 1}}\n"
     async with served_fleet(tmp_path, warm) as fleet:
@@ -176,6 +177,7 @@ async def test_a_poll_that_waits_across_a_reload_gets_its_assignment(tmp_path: P
         assert (await poll)["state"] == "assigned"
 
 
+@pytest.mark.systems
 async def test_a_served_controller_exports_the_trace_of_a_job(
     tmp_path: Path, receiver: Receiver
 ) -> None:

@@ -75,6 +75,7 @@ async def test_no_connection_is_refused_while_the_controller_starts_again(fleet:
         assert await asking == []
 
 
+@pytest.mark.systems
 async def test_a_file_with_which_it_cannot_start_is_refused_and_the_earlier_one_used(
     fleet: Fleet,
 ) -> None:
@@ -109,6 +110,7 @@ async def test_a_file_with_which_it_cannot_start_is_refused_and_the_earlier_one_
             assert reloaded["changed"] == ["github.scopes"]
 
 
+@pytest.mark.systems
 async def test_the_earlier_configuration_has_what_a_reload_changed(fleet: Fleet) -> None:
     """Otherwise a SKU that was added would be gone, and its ready machines terminate."""
     added = ("machines: 20", "machines: 30")
@@ -128,6 +130,7 @@ async def test_the_earlier_configuration_has_what_a_reload_changed(fleet: Fleet)
             assert (await logged(process, "configuration_reloaded"))["changed"] == []
 
 
+@pytest.mark.systems
 async def test_it_can_listen_at_another_host_with_the_same_port(fleet: Fleet) -> None:
     """The kernel refuses a second socket with the port, if one of them is for all hosts."""
     async with serving(fleet.path, REGISTERED[-1]) as process:
@@ -140,6 +143,7 @@ async def test_it_can_listen_at_another_host_with_the_same_port(fleet: Fleet) ->
             await logged(process, "configuration_reloaded")
 
 
+@pytest.mark.systems
 async def test_a_second_sighup_is_remembered_while_the_controller_starts_again(
     fleet: Fleet,
 ) -> None:
@@ -171,6 +175,7 @@ class WaitingKind(MemoryKind):
         return WaitingFactory(name, settings)
 
 
+@pytest.mark.systems
 async def test_a_sighup_during_a_start_that_fails_is_not_lost(fleet: Fleet) -> None:
     """An operator corrects the file as soon as the log has the reason."""
     with socket.socket() as taken:
@@ -191,6 +196,7 @@ async def test_a_sighup_during_a_start_that_fails_is_not_lost(fleet: Fleet) -> N
             assert reloaded["changed"] == ["github.scopes"]
 
 
+@pytest.mark.systems
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 @pytest.mark.parametrize("again", [False, True])
 async def test_a_start_that_hangs_can_be_ended(
@@ -211,6 +217,7 @@ async def test_a_start_that_hangs_can_be_ended(
     assert waiting.exists()
 
 
+@pytest.mark.systems
 async def test_sigterm_during_the_start_ends_the_process(fleet: Fleet) -> None:
     async with serving(fleet.path, REGISTERED[-1]) as process:
         await logged(process, "serving")

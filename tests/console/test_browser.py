@@ -62,6 +62,7 @@ async def fits(one: Tab) -> bool:
     return content <= window
 
 
+@pytest.mark.systems
 async def test_an_operator_signs_in_and_reads_why_a_job_waits(shown: Shown) -> None:
     async with tab(shown.browser, shown.console) as one:
         await one.page.goto("/")
@@ -85,6 +86,7 @@ async def test_an_operator_signs_in_and_reads_why_a_job_waits(shown: Shown) -> N
         assert one.complaints == []
 
 
+@pytest.mark.systems
 @pytest.mark.parametrize(
     ("size", "last"), [(DESKTOP, ".faults li"), (PHONE, "h1")], ids=["desktop", "phone"]
 )
@@ -98,6 +100,7 @@ async def test_the_first_screen_says_what_is_wrong_without_scrolling(
         assert box["y"] + box["height"] <= size[1]
 
 
+@pytest.mark.systems
 async def test_a_reason_code_leads_to_its_section(shown: Shown) -> None:
     async with tab(shown.browser, shown.console) as one:
         await sign_in(one)
@@ -106,6 +109,7 @@ async def test_a_reason_code_leads_to_its_section(shown: Shown) -> None:
         assert one.page.url.endswith("/runbooks/reasons#capacity")
 
 
+@pytest.mark.systems
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 async def test_every_page_fits_a_phone_and_the_browser_complains_about_none(
     shown: Shown, scheme: Literal["light", "dark"]
@@ -124,6 +128,7 @@ async def test_every_page_fits_a_phone_and_the_browser_complains_about_none(
         assert one.complaints == []
 
 
+@pytest.mark.systems
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 async def test_axe_finds_no_page_that_a_reader_cannot_use(
     shown: Shown, scheme: Literal["light", "dark"]
@@ -139,6 +144,7 @@ async def test_axe_finds_no_page_that_a_reader_cannot_use(
             assert await one.inaccessible() == [], path
 
 
+@pytest.mark.systems
 async def test_axe_finds_a_text_without_contrast_and_an_input_without_a_label(shown: Shown) -> None:
     async with tab(shown.browser, shown.console) as one:
         await sign_in(one)
@@ -151,6 +157,7 @@ async def test_axe_finds_a_text_without_contrast_and_an_input_without_a_label(sh
         assert {"color-contrast", "label"} <= found
 
 
+@pytest.mark.systems
 async def test_the_basics_work_without_javascript(shown: Shown) -> None:
     async with tab(shown.browser, shown.console, scripts=False) as one:
         await sign_in(one)
@@ -164,6 +171,7 @@ async def test_the_basics_work_without_javascript(shown: Shown) -> None:
         assert one.complaints == []
 
 
+@pytest.mark.systems
 async def test_an_open_page_shows_a_change_without_a_reload(shown: Shown) -> None:
     shown.console.endpoint._live._every = 0.05
     clock, past = shown.scene.world.standing, shown.scene.controller.parts.recent_past
@@ -190,6 +198,7 @@ async def test_an_open_page_shows_a_change_without_a_reload(shown: Shown) -> Non
         assert one.complaints == []
 
 
+@pytest.mark.systems
 async def test_a_page_whose_session_ended_asks_for_the_token(shown: Shown) -> None:
     async with tab(shown.browser, shown.console) as one:
         await sign_in(one, "/cost")

@@ -56,6 +56,7 @@ def labels_of_samples() -> dict[str, frozenset[str]]:
     return found
 
 
+@pytest.mark.systems
 def test_prometheus_parses_every_query(tmp_path: Path) -> None:
     rules = [
         {"record": f"query:{number}", "expr": expression(query)}

@@ -203,6 +203,7 @@ def firing(name: str, at: int, expected: bool) -> dict[str, Any]:
     }
 
 
+@pytest.mark.systems
 @pytest.mark.parametrize("name", ["HealthChecksFail", "RunnerVersionRefused"])
 def test_an_alert_on_a_counter_sees_the_first_events_of_a_series(name: str, tmp_path: Path) -> None:
     """The series begins at its first event, between two scrapes with several."""
@@ -212,6 +213,7 @@ def test_an_alert_on_a_counter_sees_the_first_events_of_a_series(name: str, tmp_
     run(tmp_path, [{"interval": "1s", "input_series": series, "promql_expr_test": checks}])
 
 
+@pytest.mark.systems
 @pytest.mark.parametrize("name", FAULTS)
 def test_an_alert_fires_during_its_fault_and_resolves_after_it(name: str, tmp_path: Path) -> None:
     fault, recovery = FAULTS[name], 60
@@ -266,6 +268,7 @@ def waiting_for(code: str) -> str:
     return f'autoscaler_jobs_waiting_by_reason{{sku="gpu",reason="{code}"}}'
 
 
+@pytest.mark.systems
 def test_two_failures_count_although_one_of_them_begins_a_series(tmp_path: Path) -> None:
     """A machine fails for the second time with one reason, and the next for the first time with another."""
     boots, checks = [60.0, 9000.0], 9600.0
@@ -275,6 +278,7 @@ def test_two_failures_count_although_one_of_them_begins_a_series(tmp_path: Path)
     run(tmp_path, [not_ready(series, reasons, [], {second - 2: False, second + 17: True})])
 
 
+@pytest.mark.systems
 @pytest.mark.parametrize("reasons", [("boot_deadline",), ("boot_deadline", "health_check")])
 @pytest.mark.parametrize("boot", [180.0, 900.0, 1800.0])
 def test_machines_of_a_dead_image_are_not_ready_until_a_job_starts(
@@ -289,6 +293,7 @@ def test_machines_of_a_dead_image_are_not_ready_until_a_job_starts(
     run(tmp_path, [not_ready(times, reasons, [end + 1], checks)])
 
 
+@pytest.mark.systems
 def test_machines_that_fail_now_and_then_are_no_page(tmp_path: Path) -> None:
     quiet = dict.fromkeys(range(300), False)
     run(
@@ -307,6 +312,7 @@ def test_machines_that_fail_now_and_then_are_no_page(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.systems
 def test_an_open_breaker_of_a_launch_option_is_a_ticket_unless_the_sku_has_one(
     tmp_path: Path,
 ) -> None:
@@ -347,6 +353,7 @@ def test_an_open_breaker_of_a_launch_option_is_a_ticket_unless_the_sku_has_one(
     )
 
 
+@pytest.mark.systems
 def test_a_runner_version_is_near_its_end_from_seven_days_before_until_it_is_replaced(
     tmp_path: Path,
 ) -> None:
@@ -372,6 +379,7 @@ def test_a_runner_version_is_near_its_end_from_seven_days_before_until_it_is_rep
     )
 
 
+@pytest.mark.systems
 def test_a_controller_without_metrics_is_gone(tmp_path: Path) -> None:
     present = {"series": "autoscaler_build_info", "values": f"{'1 ' * 60}{'_ ' * 400}{'1 ' * 60}"}
     checks = [
@@ -383,6 +391,7 @@ def test_a_controller_without_metrics_is_gone(tmp_path: Path) -> None:
     run(tmp_path, [{"interval": "1s", "input_series": [present], "promql_expr_test": checks}])
 
 
+@pytest.mark.systems
 @pytest.mark.parametrize(
     ("late", "severities"),
     [(0.0, []), (0.05, ["ticket"]), (0.08, ["page", "ticket"]), (0.5, ["page", "page", "ticket"])],
@@ -395,6 +404,7 @@ def test_jobs_that_start_late_fire_by_how_fast_they_use_up_the_budget(
     run(tmp_path, [burn([(0.0, QUIET), (late, 300)], 100, checks)])
 
 
+@pytest.mark.systems
 def test_jobs_that_start_in_time_again_resolve_the_alert_within_its_short_windows(
     tmp_path: Path,
 ) -> None:
@@ -447,6 +457,7 @@ def burning(at: int, severities: list[str]) -> dict[str, Any]:
     }
 
 
+@pytest.mark.systems
 def test_a_controller_that_never_got_a_webhook_is_silent(tmp_path: Path) -> None:
     fresh = b"".join(make().render()).decode()
     assert 'autoscaler_deliveries_total{outcome="accepted"} 0.0' in fresh
@@ -459,6 +470,7 @@ def test_a_controller_that_never_got_a_webhook_is_silent(tmp_path: Path) -> None
     run(tmp_path, [{"interval": "1s", "input_series": series, "promql_expr_test": checks}])
 
 
+@pytest.mark.systems
 def test_webhooks_are_silent_only_if_a_job_started_without_one(tmp_path: Path) -> None:
     """The controller learns of a start within seconds: Prometheus may see it one scrape after its webhook."""
     webhook = {"series": 'autoscaler_deliveries_total{outcome="accepted"}', "values": "0x59 1x300"}
@@ -480,6 +492,7 @@ def test_webhooks_are_silent_only_if_a_job_started_without_one(tmp_path: Path) -
     run(tmp_path, tests)
 
 
+@pytest.mark.systems
 @pytest.mark.parametrize(
     "objective", [r"gpu=linux\.g5\..*:300:0.99", "x=(?:a|b):300:0.9", r"x=[a-z]{2,}\.b:300:0.9"]
 )
@@ -492,6 +505,7 @@ def test_prometheus_accepts_the_rules_of_every_objective(objective: str, tmp_pat
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.systems
 def test_a_sku_counts_for_the_first_objective_that_matches_it(tmp_path: Path) -> None:
     objectives = (WaitObjective("gpu", "gpu.*"), WaitObjective("all"))
     rules = alert_rules(AlertParameters(objectives, scale=SCALE))
@@ -591,6 +605,7 @@ def test_the_metrics_of_every_alert_exist() -> None:
         assert bare <= known, alert["alert"]
 
 
+@pytest.mark.systems
 def test_prometheus_finds_no_fault_with_the_metrics() -> None:
     done = subprocess.run(
         [promtool(), "check", "metrics"],

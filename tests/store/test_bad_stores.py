@@ -118,6 +118,7 @@ def served_where_room_is_short(
     return Served(fleet, disk.folder / "state.db"), wrapper
 
 
+@pytest.mark.systems
 @pytest.mark.case(
     "the disk fills up: the controller ends, reports it, and keeps what it acknowledged",
     topic="EC2's machines",
@@ -160,6 +161,7 @@ async def fill(path: Path) -> None:
     await store.close()
 
 
+@pytest.mark.systems
 @pytest.mark.case(
     "the disk fills up: the controller ends, reports it, and keeps what it acknowledged",
     topic="EC2's machines",
@@ -182,6 +184,7 @@ async def test_a_full_disk_is_named_at_the_start_and_the_store_is_kept(
     assert await served.kept() == JOBS
 
 
+@pytest.mark.systems
 @pytest.mark.case(
     "a store that is not writable is refused and not changed",
     topic="EC2's machines",
@@ -220,6 +223,7 @@ def _cut_off(good: bytes) -> bytes:
 DAMAGED = "the file is damaged: keep a copy, then restore a backup"
 
 
+@pytest.mark.systems
 @pytest.mark.case(
     "a damaged store is refused by name and not changed, whichever page is damaged",
     topic="EC2's machines",

@@ -32,6 +32,7 @@ def strace() -> str:
     return found
 
 
+@pytest.mark.systems
 @pytest.mark.case(
     "power fails after a delivery, or a duplicate of one, was acknowledged: it was synced before "
     "the answer",
