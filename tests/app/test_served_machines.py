@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import aiohttp
+import pytest
 
 from autoscaler.config.settings import Settings
 from autoscaler.controller.ports.provider import ProvenIdentity, Provider, ProviderContext
