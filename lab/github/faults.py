@@ -111,8 +111,8 @@ def _instead(fault: AnswerFault) -> web.Response:
 
 
 def _changed(response: web.Response, fault: AnswerFault) -> web.Response:
-    """Change an answer with JSON; another one gets only the headers."""
-    if response.content_type == "application/json" and isinstance(response.body, bytes):
+    """Change the JSON of a success; another answer gets only the headers."""
+    if response.status < 300 and isinstance(response.body, bytes) and response.body:
         response.body = json.dumps(fault.change(json.loads(response.body))).encode()
     for name, value in fault.headers.items():
         response.headers.popall(name, None)

@@ -132,7 +132,7 @@ class AnswerFault:
     |---|---|
     | status | `status` with GitHub's JSON, and `retry_after` (seconds) if given |
     | answer | `status` with `headers` and `body`: bytes as they are, other values as JSON |
-    | changed | GitHub's answer: `change` is applied to its JSON, and `headers` are set; None removes one |
+    | changed | GitHub's answer: `change` applied to the JSON of a success, and `headers`; None removes one |
     | html, html_as_json | `status` with a page, as HTML or with the content type of JSON |
     | stall | nothing, for as long as the caller waits |
     | dropped | the connection closed without an answer |

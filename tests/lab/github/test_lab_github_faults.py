@@ -248,6 +248,9 @@ async def test_githubs_own_answer_can_be_changed(client: Client) -> None:
     assert "etag" not in listed.headers
     assert listed.headers["x-more"] == "1"
     assert "etag" in (await client.ask("GET", RUNNERS)).headers
+    client.lab.inject_faults(AnswerFault("changed", change=lambda shown: {}))
+    missing = await client.ask("GET", f"{RUNNERS}/99")
+    assert (missing.status, missing.json["message"]) == (404, "Not Found")
 
 
 async def test_a_fault_can_hit_some_requests_or_one_installation_alone(client: Client) -> None:
