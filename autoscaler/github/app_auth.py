@@ -6,6 +6,7 @@ Lifetimes: docs.github.com "Generating a JSON Web Token (JWT) for a GitHub App" 
 most, `iat` 60 s back against clock drift) and "installation access token" (1 hour).
 """
 
+from functools import lru_cache
 from typing import Annotated
 
 import jwt
@@ -138,6 +139,8 @@ class Installation:
         return self._token
 
 
+# OpenSSL tests the primes of a key each time: 60 ms of CPU.
+@lru_cache(maxsize=16)
 def _load(key: AppKey) -> RSAPrivateKey:
     invalid = ValueError(
         f"App {key.id}: the key is not an unencrypted RSA private key in PEM format"

@@ -25,12 +25,12 @@ from autoscaler.model.identifiers import Instant, Seconds
 PER_PAGE = 100
 """Items; GitHub's maximum."""
 
-PAGE, ITEM, JOB = 800, 200, 620
+PAGE, ITEM, JOB = 800, 200, 760
 """Bytes in memory, measured: of a page without its items, of a run or another item, and of a running
-job with its names. A completed run takes 100."""
+job with its names and commit. A completed run takes 100."""
 
 MAX_BYTES = 2 * MOST_REPOSITORIES * (PAGE + PER_PAGE * ITEM) + 60_000 * JOB
-"""245 MB: the newest runs of all watched repositories, for two Apps, and 60,000 jobs. The least
+"""254 MB: the newest runs of all watched repositories, for two Apps, and 60,000 jobs. The least
 recently used pages are dropped first. Repositories are read in turn, so a smaller cache would drop
 most pages before their next use."""
 

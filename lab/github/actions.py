@@ -11,8 +11,8 @@ from functools import partial
 
 from autoscaler.controller.ports.clock import Clock
 from lab.github.matching import Matching
-from lab.github.records import Job, JobStatus, Run, Runner, RunnerGroup
-from lab.github.runners import Runners, RunnerScope
+from lab.github.records import Job, JobStatus, Run, Runner
+from lab.github.runners import Runners
 from lab.github.settings import JobSpec, Patience
 from lab.github.timers import Timers
 from lab.github.workflows import Workflows
@@ -110,12 +110,6 @@ class Actions:
         return True
 
     # What the REST API does.
-
-    def register(
-        self, scope: RunnerScope, group: RunnerGroup, name: str, labels: Sequence[str]
-    ) -> Runner:
-        """Register an ephemeral runner. Raises NameTakenError."""
-        return self.runners.add(scope, group, name, labels)
 
     def delete(self, runner: Runner) -> None:
         """Remove a registration. Raises RunnerBusyError while it has a job."""

@@ -15,7 +15,6 @@ from lab.github.gateway import (
     Gateway,
     NotFoundError,
     RefusedError,
-    page_of,
     whole_number,
 )
 from lab.github.records import Organization
@@ -51,7 +50,7 @@ class AppRoutes:
         ]
 
     async def _installations(self, request: web.Request, caller: Caller) -> web.Response:
-        page = page_of(request)
+        page = self._gateway.page_of(request)
         found = self._directory.installations_of(caller.app_id)
         shapes = [self._shape(installation) for installation in page.cut(found)]
         headers = self._gateway.page_links(request, page, len(found))
@@ -83,7 +82,9 @@ class AppRoutes:
     def _answer(self, caller: Caller, organization: Organization | None) -> web.Response:
         if organization is None:
             raise NotFoundError
-        installation = self._directory.installations[caller.app_id, organization.login]
+        installation = self._directory.installations.get((caller.app_id, organization.login))
+        if installation is None:
+            raise NotFoundError
         return web.json_response(self._shape(installation))
 
     def _shape(self, installation: Installation) -> dict[str, object]:
@@ -110,7 +111,7 @@ class DeliveryRoutes:
         ]
 
     async def _list(self, request: web.Request, caller: Caller) -> web.Response:
-        size = page_of(request).size
+        size = self._gateway.page_of(request).size
         before = self._cursor(request.query.get("cursor"))
         status = request.query.get("status")
         if status not in {None, "success", "failure"}:

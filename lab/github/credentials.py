@@ -7,6 +7,7 @@ import secrets
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
+from aiohttp import web
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.padding import PKCS1v15
 from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
@@ -103,6 +104,24 @@ class Credentials:
             self._tokens.pop(token, None)
             raise CredentialsRefusedError("Bad credentials")
         return Caller(found[0].app_id, found[0])
+
+    def holder(self, request: web.Request) -> int | None:
+        """Return the ID of the installation whose token a request has, valid or expired, or None."""
+        token = request.headers.get("Authorization", "").rpartition(" ")[2]
+        found = self._tokens.get(token)
+        return found[0].id if found is not None else None
+
+    def revoke(self, installation: Installation | None) -> None:
+        """Revoke the tokens of an installation, or of all."""
+        self._tokens = {
+            token: found
+            for token, found in self._tokens.items()
+            if installation not in {None, found[0]}
+        }
+
+    def forget_app(self, app_id: int) -> None:
+        """Refuse an App's JWTs from now on."""
+        self._keys.pop(app_id, None)
 
     def _verified(self, jwt: str) -> dict[str, object]:
         """Return the claims after checking algorithm, issuer and signature."""

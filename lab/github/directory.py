@@ -4,6 +4,7 @@ Look-ups ignore case, as GitHub does.
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from lab.github.credentials import Installation
 from lab.github.records import Organization, Repository, RunnerGroup
@@ -16,10 +17,6 @@ _FIRST_INSTALLATION = 51_000_001
 
 def _organization(settings: LabOrganization, index: int) -> Organization:
     number = _FIRST_ORGANIZATION + index
-    groups = {1: _group(settings, LabRunnerGroup(DEFAULT_GROUP), 1)}
-    for group in settings.runner_groups:
-        group_id = len(groups) + 1 + 100 * index
-        groups[group_id] = _group(settings, group, group_id)
     public = frozenset(name.lower() for name in settings.public)
     repositories_by_name = {
         name.lower(): Repository(
@@ -31,7 +28,16 @@ def _organization(settings: LabOrganization, index: int) -> Organization:
         )
         for place, name in enumerate(settings.repositories)
     }
+    groups = _groups(settings, index)
     return Organization(number, settings.login, groups, repositories_by_name)
+
+
+def _groups(settings: LabOrganization, index: int) -> dict[int, RunnerGroup]:
+    groups = {1: _group(settings, LabRunnerGroup(DEFAULT_GROUP), 1)}
+    for group in settings.runner_groups:
+        number = group.id if group.id is not None else len(groups) + 1 + 100 * index
+        groups[number] = _group(settings, group, number)
+    return groups
 
 
 def _group(settings: LabOrganization, group: LabRunnerGroup, number: int) -> RunnerGroup:
@@ -48,21 +54,43 @@ def _group(settings: LabOrganization, group: LabRunnerGroup, number: int) -> Run
 
 
 class Directory:
-    """All organizations and Apps. Every App is installed on every organization."""
+    """All organizations, and the installations of Apps on them, by App ID and login."""
 
     def __init__(self, apps: Sequence[LabApp], organizations: Sequence[LabOrganization]) -> None:
+        self._settings = {one.login.lower(): (n, one) for n, one in enumerate(organizations)}
         self.organizations: dict[str, Organization] = {
             settings.login.lower(): _organization(settings, index)
             for index, settings in enumerate(organizations)
         }
         self.installations: dict[tuple[int, str], Installation] = {}
         self._by_id: dict[int, Installation] = {}
+        self._installed = 0
         for app in apps:
-            for organization in self.organizations.values():
-                number = _FIRST_INSTALLATION + len(self._by_id)
-                installation = Installation(number, app.id, organization.login)
-                self.installations[app.id, organization.login] = installation
-                self._by_id[number] = installation
+            for login in self.organizations:
+                if app.organizations is None or login in map(str.lower, app.organizations):
+                    self.install(app.id, login)
+
+    def install(self, app_id: int, login: str, number: int | None = None) -> None:
+        """Install an App on an organization, with this installation ID or a new one."""
+        organization = self.organizations[login.lower()]
+        if number is None:
+            number = _FIRST_INSTALLATION + self._installed
+        self._installed += 1
+        installation = Installation(number, app_id, organization.login)
+        self.installations[app_id, organization.login] = self._by_id[number] = installation
+
+    def uninstall(self, app_id: int, login: str) -> Installation:
+        """Remove and return an App's installation. Raises KeyError if there is none."""
+        removed = self.installations.pop((app_id, self.organizations[login.lower()].login))
+        return self._by_id.pop(removed.id)
+
+    def replace_groups(self, login: str, groups: Sequence[LabRunnerGroup]) -> None:
+        """Replace an organization's runner groups, except the default one."""
+        index, settings = self._settings[login.lower()]
+        found = _groups(replace(settings, runner_groups=tuple(groups)), index)
+        organization = self.organizations[login.lower()]
+        organization.groups.clear()
+        organization.groups.update(found)
 
     def installation(self, number: int) -> Installation | None:
         """Return the installation with this ID, or None."""

@@ -51,7 +51,9 @@ class Events:
         head = b'{"action":"%b","workflow_job":' % action.encode()
         repository = job.run.repository
         for webhook in webhooks:
-            installation = self._installations[webhook.app_id, repository.owner]
+            installation = self._installations.get((webhook.app_id, repository.owner))
+            if installation is None:
+                continue
             parts = (head, what, self._tail(installation, job))
             webhook.deliver("workflow_job", action, parts, (installation.id, repository.id))
 

@@ -4,12 +4,15 @@ A fault's `done` says whether GitHub carries out the request nevertheless.
 """
 
 import asyncio
+import json
 import random
+import re
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 
 from aiohttp import web
 
+from lab.github.credentials import Credentials
 from lab.github.settings import AnswerFault
 
 UNANSWERED = 0
@@ -28,7 +31,8 @@ Serve = Callable[[web.Request], Awaitable[web.Response]]
 class AnswerFaults:
     """The active faults. `met` counts applied faults by kind. `seed` decides which requests a share hits."""
 
-    def __init__(self, faults: Sequence[AnswerFault], seed: int) -> None:
+    def __init__(self, faults: Sequence[AnswerFault], seed: int, credentials: Credentials) -> None:
+        self._credentials = credentials
         self.met: Counter[str] = Counter()
         self._random = random.Random(f"{seed} answers")  # noqa: S311 - faults
         self._left: list[tuple[AnswerFault, float]] = []
@@ -42,18 +46,22 @@ class AnswerFaults:
         self, name: str, request: web.Request, handle: Serve
     ) -> tuple[web.StreamResponse, int]:
         """Return the answer to a request of the route `name`, and the status to count it under."""
-        fault = self._take(name)
+        fault = self._take(name, request)
         if fault is None:
             response = await handle(request)
             return response, response.status
         self.met[fault.kind] += 1
-        if fault.kind in {"cut", "garbled"}:
+        if fault.kind in {"cut", "garbled", "changed"}:
             response = await handle(request)
             fault.then()
+            if fault.kind == "changed":
+                return _changed(response, fault), response.status
             return await _halved(request, response, fault)
         if fault.done:
             await handle(request)
         fault.then()
+        if fault.until is not None:
+            await fault.until.wait()
         if fault.kind == "stall":
             # Ends when the caller disconnects, which cancels this, or the server closes.
             await asyncio.Event().wait()
@@ -61,9 +69,9 @@ class AnswerFaults:
             return _hung_up(request), UNANSWERED
         return _instead(fault), fault.status
 
-    def _take(self, name: str) -> AnswerFault | None:
+    def _take(self, name: str, request: web.Request) -> AnswerFault | None:
         for index, (fault, left) in enumerate(self._left):
-            if fault.route not in {None, name} or self._random.random() >= fault.share:
+            if not self._fits(fault, name, request) or self._random.random() >= fault.share:
                 continue
             if left <= 1:
                 del self._left[index]
@@ -72,9 +80,23 @@ class AnswerFaults:
             return fault
         return None
 
+    def _fits(self, fault: AnswerFault, name: str, request: web.Request) -> bool:
+        if fault.route not in {None, name}:
+            return False
+        if fault.request is not None and not re.search(
+            fault.request, f"{request.method} {request.rel_url}"
+        ):
+            return False
+        return fault.by is None or fault.by == self._credentials.holder(request)
+
 
 def _instead(fault: AnswerFault) -> web.Response:
-    """Return the answer of a proxy in front of GitHub."""
+    """Return an answer in place of GitHub's."""
+    if fault.kind == "answer":
+        sent = {name: value for name, value in fault.headers.items() if value is not None}
+        if isinstance(fault.body, bytes):
+            return web.Response(body=fault.body, status=fault.status, headers=sent)
+        return web.json_response(fault.body, status=fault.status, headers=sent)
     headers = {} if fault.retry_after is None else {"retry-after": str(fault.retry_after)}
     if fault.kind == "html":
         return web.Response(
@@ -86,6 +108,17 @@ def _instead(fault: AnswerFault) -> web.Response:
         )
     message = _MESSAGES.get(fault.status, "Server Error")
     return web.json_response({"message": message}, status=fault.status, headers=headers)
+
+
+def _changed(response: web.Response, fault: AnswerFault) -> web.Response:
+    """Change the JSON of a success; another answer gets only the headers."""
+    if response.status < 300 and isinstance(response.body, bytes) and response.body:
+        response.body = json.dumps(fault.change(json.loads(response.body))).encode()
+    for name, value in fault.headers.items():
+        response.headers.popall(name, None)
+        if value is not None:
+            response.headers[name] = value
+    return response
 
 
 async def _halved(

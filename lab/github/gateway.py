@@ -25,6 +25,10 @@ from lab.github.settings import ENTERPRISE_VERSION, LabGitHubOptions
 CORE = "core"
 REGISTRATION = "actions_runner_registration"
 DOCUMENTATION = "https://docs.github.com/rest"
+_NO_USER_AGENT = (
+    "Request forbidden by administrative rules. "
+    "Please make sure your request has a User-Agent header."
+)
 _WRITES = frozenset({"POST", "PUT", "PATCH", "DELETE"})
 
 Handle = Callable[[web.Request, Caller], Awaitable[web.Response]]
@@ -82,14 +86,8 @@ def whole_number(text: str | None, otherwise: int) -> int:
     return int(text)
 
 
-def page_of(request: web.Request) -> Page:
-    """Return the page that `page` and `per_page` (default 30, at most 100) ask for."""
-    size = whole_number(request.query.get("per_page"), 30)
-    number = whole_number(request.query.get("page"), 1)
-    return Page(max(number, 1), min(max(size, 1), 100))
-
-
 ANONYMOUS_AN_HOUR = 60
+LONGEST_PAGE = 100
 
 
 class Gateway:
@@ -97,7 +95,8 @@ class Gateway:
 
     `anonymous` counts the requests without credentials. GitHub allows 60 of them an hour for one IP address
     ("Rate limits for the REST API"); /rate_limit is free. `origin` is the server's URL; the API's URL also has
-    the base path.
+    the base path. No page of a list is longer than `longest_page`. Without `filters_names`, the parameter
+    `name` of a list of runners is ignored.
     """
 
     def __init__(
@@ -114,6 +113,8 @@ class Gateway:
         self.faults = faults
         self.calls: Counter[tuple[str, int]] = Counter()
         self.anonymous = 0
+        self.longest_page = LONGEST_PAGE
+        self.filters_names = True
         self._credentials = credentials
         self._clock = clock
         self._latency = options.latency
@@ -139,6 +140,12 @@ class Gateway:
                 return self._refusal(refused)
 
         return self._counted(method, path, serve)
+
+    def page_of(self, request: web.Request) -> Page:
+        """Return the page that `page` and `per_page` (default 30) ask for."""
+        size = whole_number(request.query.get("per_page"), 30)
+        number = whole_number(request.query.get("page"), 1)
+        return Page(max(number, 1), min(max(size, 1), self.longest_page))
 
     def paged(
         self, request: web.Request, page: Page, total: int, body: Mapping[str, Any]
@@ -218,6 +225,8 @@ class Gateway:
 
         async def serve(request: web.Request) -> web.StreamResponse:
             await asyncio.sleep(self._latency)
+            if "User-Agent" not in request.headers:
+                return self._refusal(RefusedError(403, _NO_USER_AGENT))
             response, status = await self.faults.serve(name, request, handle)
             if self.base_path:
                 response.headers.setdefault("X-GitHub-Enterprise-Version", ENTERPRISE_VERSION)

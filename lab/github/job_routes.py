@@ -17,7 +17,6 @@ from lab.github.gateway import (
     Gateway,
     NotFoundError,
     RefusedError,
-    page_of,
     whole_number,
 )
 from lab.github.job_shapes import job_shape, run_shape, run_status, visible
@@ -92,7 +91,7 @@ class JobRoutes:
             raise RefusedError(403, "Resource not accessible by integration")
         organization = self._directory.organizations[caller.installation.organization.lower()]
         found = list(organization.repositories.values())
-        page = page_of(request)
+        page = self._gateway.page_of(request)
         body = {
             "repository_selection": "all",
             "repositories": [self._shapes.repository(one) for one in page.cut(found)],
@@ -110,7 +109,7 @@ class JobRoutes:
         if query.get("sort") == "created":
             # GitHub's order by creation is descending unless the request says otherwise.
             found.sort(key=lambda one: one.created_at, reverse=query.get("direction") != "asc")
-        page = page_of(request)
+        page = self._gateway.page_of(request)
         shapes = [self._shapes.repository(one) for one in page.cut(found)]
         headers = self._gateway.page_links(request, page, len(found))
         return web.json_response(shapes, headers=headers)
@@ -127,7 +126,7 @@ class JobRoutes:
         run = self._workflows.runs.get(whole_number(request.match_info["run_id"], 0))
         if run is None or run.repository is not repository:
             raise NotFoundError
-        page = page_of(request)
+        page = self._gateway.page_of(request)
         jobs = visible(run, every_attempt=request.query.get("filter") == "all")
         shapes = [job_shape(self._shapes, job) for job in page.cut(jobs)]
         return self._gateway.paged(request, page, len(jobs), {"jobs": shapes})
@@ -146,7 +145,7 @@ class JobRoutes:
         if status is not None:
             runs = [run for run in runs if status in run_status(run)]
         runs.reverse()
-        page = page_of(request)
+        page = self._gateway.page_of(request)
         shapes = [run_shape(self._shapes, run) for run in page.cut(runs)]
         return self._gateway.paged(request, page, len(runs), {"workflow_runs": shapes})
 

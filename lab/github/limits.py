@@ -103,6 +103,13 @@ class RateLimits:
         bucket.roll(now)
         return bucket
 
+    def leave_over(self, caller: str, resource: str, remaining: int, now: float) -> None:
+        """Spend a caller's bucket, so that this much is left. Raises RuntimeError without limits."""
+        bucket = self.hourly(caller, resource, now)
+        if bucket is None:
+            raise RuntimeError("this GitHub has no limits")
+        bucket.used = bucket.limit - remaining
+
     def charge(
         self, caller: str, endpoint: str, resource: str, now: float, *, write: bool
     ) -> LimitHit | None:

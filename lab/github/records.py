@@ -144,6 +144,7 @@ class Job:
 @dataclass(slots=True, eq=False)
 class Runner:
     """One registration. `job` is the job that it was given. `spent` is True once it has had its one job.
+    `installation` is the ID of the installation that registered it.
 
     `poll` is its open long poll. It is answered with a job, or with None if there is none.
     """
@@ -155,6 +156,7 @@ class Runner:
     labels: tuple[str, ...]
     kind: RunnerClass
     token: str = field(repr=False)
+    installation: int
     seen_at: float = 0.0
     connected: bool = False
     spent: bool = False

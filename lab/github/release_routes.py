@@ -8,7 +8,7 @@ from typing import Any
 from aiohttp import web
 
 from lab.github.credentials import Caller
-from lab.github.gateway import Gateway, NotFoundError, page_of
+from lab.github.gateway import Gateway, NotFoundError
 from lab.github.shapes import RUNNER_VERSION, Shapes, timestamp
 
 _PUBLISHER = 44036562
@@ -44,7 +44,7 @@ class ReleaseRoutes:
         where = request.match_info
         if (where["owner"].lower(), where["repo"].lower()) != ("actions", "runner"):
             raise NotFoundError
-        page = page_of(request)
+        page = self._gateway.page_of(request)
         numbered = list(enumerate(self._releases.published, _FIRST_RELEASE))
         found = [self._shape(number, *one) for number, one in page.cut(numbered[::-1])]
         headers = self._gateway.page_links(request, page, len(numbered))

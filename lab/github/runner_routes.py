@@ -21,7 +21,6 @@ from lab.github.gateway import (
     Page,
     RefusedError,
     json_object,
-    page_of,
     whole_number,
 )
 from lab.github.records import Runner
@@ -75,7 +74,7 @@ class RunnerRoutes:
 
     async def _groups(self, request: web.Request, caller: Caller) -> web.Response:
         organization = self._scope(request, caller).organization
-        page = page_of(request)
+        page = self._gateway.page_of(request)
         groups = list(organization.groups.values())
         shapes = [self._shapes.runner_group(organization.login, one) for one in page.cut(groups)]
         return self._gateway.paged(request, page, len(groups), {"runner_groups": shapes})
@@ -85,7 +84,7 @@ class RunnerRoutes:
         group = organization.groups.get(whole_number(request.match_info["runner_group_id"], 0))
         if group is None:
             raise NotFoundError
-        page = page_of(request)
+        page = self._gateway.page_of(request)
         names = group.repositories or ()
         found = [organization.repositories[name] for name in sorted(names)]
         shapes = [self._shapes.repository(one) for one in page.cut(found)]
@@ -93,6 +92,7 @@ class RunnerRoutes:
 
     async def _register(self, request: web.Request, caller: Caller) -> web.Response:
         scope = self._scope(request, caller)
+        assert caller.installation is not None
         body = await json_object(request)
         name, group_id, labels = _name(body), _group_id(body), _labels(body)
         group = scope.organization.groups.get(group_id)
@@ -101,7 +101,7 @@ class RunnerRoutes:
         if not self._actions.runners.taken(scope, name):
             self._gateway.charge_registration(caller, scope.organization.login.lower())
         try:
-            fresh = self._actions.register(scope, group, name, labels)
+            fresh = self._actions.runners.add(scope, group, name, labels, caller.installation.id)
         except NameTakenError:
             message = f"Already exists - A runner with the name {name} already exists."
             raise RefusedError(409, message) from None
@@ -119,7 +119,7 @@ class RunnerRoutes:
 
     async def _list(self, request: web.Request, caller: Caller) -> web.Response:
         scope = self._scope(request, caller)
-        page = page_of(request)
+        page = self._gateway.page_of(request)
         now = self._clock.now()
         until, total, shapes = self._kept.get(request.path_qs, (0.0, 0, []))
         if until <= now:
@@ -134,7 +134,7 @@ class RunnerRoutes:
         self, scope: RunnerScope, page: Page, name: str | None
     ) -> tuple[int, list[dict[str, Any]]]:
         """Return the number of runners, and those of this page."""
-        if name is None:
+        if name is None or not self._gateway.filters_names:
             runners = self._actions.runners.of_scope(scope)
         else:
             named = self._actions.runners.named(scope, name)

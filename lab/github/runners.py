@@ -50,6 +50,24 @@ class RunnerScope:
         return self.organization.login.lower()
 
 
+@dataclass(frozen=True, slots=True)
+class RegisteredRunnerView:
+    """A registration that exists. `job` is the ID of the runner's job, or None.
+
+    `installation` is the ID of the installation that registered it.
+    """
+
+    id: int
+    name: str
+    scope: str
+    group: str
+    group_id: int
+    labels: tuple[str, ...]
+    online: bool
+    job: int | None
+    installation: int
+
+
 class Runners:
     """All registrations. Removes those that are offline or idle for too long."""
 
@@ -72,6 +90,7 @@ class Runners:
         group: RunnerGroup,
         name: str,
         labels: Sequence[str],
+        installation: int,
     ) -> Runner:
         """Register a runner, offline until it connects. Raises NameTakenError."""
         key = (scope.key, name.casefold())
@@ -95,12 +114,30 @@ class Runners:
                 group.workflows,
             ),
             token=secrets.token_hex(20),
+            installation=installation,
             seen_at=now,
         )
         self.by_id[runner.id] = self._by_name[key] = runner
         self._of_scope.setdefault(scope.key, {})[runner.id] = runner
         self._timers.at(now + self._patience.removal, partial(self._remove_if_away, runner))
         return runner
+
+    def views(self) -> list[RegisteredRunnerView]:
+        """Return the registrations that exist now, oldest first."""
+        return [
+            RegisteredRunnerView(
+                id=runner.id,
+                name=runner.name,
+                scope=runner.scope,
+                group=runner.group.name,
+                group_id=runner.group.id,
+                labels=runner.labels,
+                online=self.online(runner),
+                job=runner.job.id if runner.job is not None else None,
+                installation=runner.installation,
+            )
+            for runner in self.by_id.values()
+        ]
 
     def connect(self, runner: Runner) -> None:
         """Mark a runner as online: its listener has started. Raises RunnerGoneError."""

@@ -6,12 +6,13 @@ import socket
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 from aiohttp import web
+from aiohttp.typedefs import Middleware
 
 from autoscaler.controller.ports.clock import Clock
 from lab.github.actions import Actions
+from lab.github.administration import Administration
 from lab.github.app_routes import AppRoutes, DeliveryRoutes
 from lab.github.credentials import Credentials
 from lab.github.deliveries import Delivery
@@ -27,6 +28,7 @@ from lab.github.records import Job, Run
 from lab.github.release_routes import ReleaseRoutes, RunnerReleases
 from lab.github.rerun_routes import RerunRoutes
 from lab.github.runner_routes import RunnerRoutes
+from lab.github.runners import RegisteredRunnerView
 from lab.github.settings import (
     AnswerFault,
     DeliveryFaults,
@@ -34,7 +36,6 @@ from lab.github.settings import (
     LabApp,
     LabGitHubOptions,
     LabOrganization,
-    Limits,
 )
 from lab.github.shapes import Shapes
 from lab.github.timers import Timers
@@ -44,19 +45,6 @@ from lab.github.workflows import Workflows
 _BACKLOG = 4096
 _SHUTDOWN = 1.0
 _FIRST_HOOK = 400_000_001
-
-
-@dataclass(frozen=True, slots=True)
-class RegisteredRunnerView:
-    """A registration that exists. `job` is the ID of the runner's job, or None."""
-
-    id: int
-    name: str
-    scope: str
-    group: str
-    labels: tuple[str, ...]
-    online: bool
-    job: int | None
 
 
 def _free_port() -> socket.socket:
@@ -70,7 +58,8 @@ class LabGitHub:
     """A GitHub for the given Apps and organizations, on a free port of loopback.
 
     `clock` gives lab time (`options.scale` lab seconds per real second). `wall` gives the Unix time by which
-    JWTs and tokens are checked: the time with which the client's App signs.
+    JWTs and tokens are checked: the time with which the client's App signs. `middlewares` see every request
+    first.
     """
 
     def __init__(
@@ -80,6 +69,7 @@ class LabGitHub:
         clock: Clock,
         options: LabGitHubOptions | None = None,
         wall: Callable[[], float] = time.time,
+        middlewares: Sequence[Middleware] = (),
     ) -> None:
         self._options = options if options is not None else LabGitHubOptions()
         self._clock = clock
@@ -107,15 +97,21 @@ class LabGitHub:
             self._actions, self._options.scale, self._options.oldest_runner
         )
         self._limits = RateLimits(self._options.limits)
-        self._faults = AnswerFaults(self._options.answer_faults, self._options.seed)
+        self._faults = AnswerFaults(
+            self._options.answer_faults, self._options.seed, self._credentials
+        )
         self._gateway = Gateway(self._credentials, self._limits, clock, self._faults, self._options)
+        self.administration = Administration(
+            self._directory, self._credentials, self._gateway, self._webhooks, clock
+        )
+        self._middlewares = middlewares
         self._server: web.AppRunner | None = None
         self._timing: asyncio.Task[None] | None = None
         self.api_url = ""
 
     async def start(self) -> None:
         """Listen, and send a ping to each webhook that is set."""
-        application = web.Application(client_max_size=1 << 20)
+        application = web.Application(client_max_size=1 << 20, middlewares=self._middlewares)
         self._server = web.AppRunner(
             application, access_log=None, handler_cancellation=True, shutdown_timeout=_SHUTDOWN
         )
@@ -157,11 +153,6 @@ class LabGitHub:
             raise RuntimeError("this GitHub has not been started")
         return self._actions.push(jobs)
 
-    def create_repository(self, full_name: str) -> None:
-        """Create a repository now. Raises ValueError for an unknown owner or a name that exists."""
-        owner, _, name = full_name.partition("/")
-        self._directory.create_repository(owner, name, self._clock.now())
-
     def release_runner(self, tag: str, at: float) -> None:
         """Publish a release of actions/runner with a tag such as `v2.339.0`, at this lab time."""
         self._releases.publish(tag, at)
@@ -195,10 +186,6 @@ class LabGitHub:
             if app_id in {None, webhook.app_id}:
                 webhook.url = url
                 self._events.ping(webhook, self._clock.now())
-
-    def limit(self, limits: Limits | None) -> None:
-        """Replace the limits and fill all buckets; None removes the limits."""
-        self._limits.set(limits)
 
     def disturb(self, faults: DeliveryFaults) -> None:
         """Set the shares of deliveries that are lost, repeated and delayed."""
@@ -263,19 +250,7 @@ class LabGitHub:
     @property
     def runners(self) -> list[RegisteredRunnerView]:
         """The registrations that exist now."""
-        found = self._actions.runners
-        return [
-            RegisteredRunnerView(
-                id=runner.id,
-                name=runner.name,
-                scope=runner.scope,
-                group=runner.group.name,
-                labels=runner.labels,
-                online=found.online(runner),
-                job=runner.job.id if runner.job is not None else None,
-            )
-            for runner in found.by_id.values()
-        ]
+        return self._actions.runners.views()
 
     @property
     def deliveries(self) -> Counter[str]:

@@ -3,10 +3,11 @@
 Frozen values. Durations are lab seconds unless a name says otherwise.
 """
 
+import asyncio
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Literal
+from typing import Any, Literal
 
 DEFAULT_GROUP = "Default"
 ENTERPRISE_VERSION = "3.19.0"
@@ -25,7 +26,7 @@ Oddity = Literal[
 
 @dataclass(frozen=True, slots=True)
 class LabApp:
-    """A GitHub App, installed on every organization of the lab.
+    """A GitHub App. It is installed on the `organizations` with these logins; None means all.
 
     `public_key` is PEM. If `webhook_url` is None, GitHub delivers nothing until a URL is set.
     """
@@ -34,6 +35,7 @@ class LabApp:
     public_key: bytes
     webhook_secret: str = field(repr=False)
     webhook_url: str | None = None
+    organizations: tuple[str, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,13 +44,15 @@ class LabRunnerGroup:
 
     Public repositories get its runners only if the group allows them. With `workflows`
     (`owner/name/.github/workflows/ci.yml@branch`) only jobs of these workflows get them. Source:
-    docs.github.com, "Managing access to self-hosted runners using groups".
+    docs.github.com, "Managing access to self-hosted runners using groups". The lab chooses an `id` of
+    None.
     """
 
     name: str
     repositories: tuple[str, ...] | None = None
     allows_public_repositories: bool = False
     workflows: tuple[str, ...] | None = None
+    id: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,25 +131,37 @@ class AnswerFault:
     | kind | the caller gets |
     |---|---|
     | status | `status` with GitHub's JSON, and `retry_after` (seconds) if given |
+    | answer | `status` with `headers` and `body`: bytes as they are, other values as JSON |
+    | changed | GitHub's answer: `change` applied to the JSON of a success, and `headers`; None removes one |
     | html, html_as_json | `status` with a page, as HTML or with the content type of JSON |
     | stall | nothing, for as long as the caller waits |
     | dropped | the connection closed without an answer |
     | cut, garbled | half of a body: shorter than its Content-Length, or with a matching one |
 
-    `route` is a route as `LabGitHub.calls` names it, None for all. The fault hits the next `times` requests
-    (None: all, until other faults are set), or this `share` (0 to 1) of them. `done`: GitHub carries the
-    request out nevertheless; with cut and garbled it always does. `then` is called when the fault hits: before
-    the request is carried out, or after it if `done`.
+    `route` is a route as `LabGitHub.calls` names it, None for all. `request` is a pattern that is searched in
+    `METHOD /path?query`. `by` is an installation ID: the fault hits only requests with its tokens. The fault
+    hits the next `times` requests (None: all, until other faults are set), or this `share` (0 to 1) of them.
+    `done`: GitHub carries the request out nevertheless; with cut, garbled and changed it always does. `then` is
+    called when the fault hits: before the request is carried out, or after it if `done`. The caller gets
+    nothing until `until` is set.
     """
 
-    kind: Literal["status", "html", "html_as_json", "stall", "dropped", "cut", "garbled"]
+    kind: Literal[
+        "status", "answer", "changed", "html", "html_as_json", "stall", "dropped", "cut", "garbled"
+    ]
     route: str | None = None
+    request: str | None = None
+    by: int | None = None
     times: int | None = 1
     share: float = 1.0
     status: int = 502
     retry_after: int | None = None
+    headers: Mapping[str, str | None] = field(default_factory=dict)
+    body: object = b""
+    change: Callable[[Any], Any] = lambda shown: shown
     done: bool = False
     then: Callable[[], None] = lambda: None
+    until: asyncio.Event | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,8 +1,10 @@
-"""A small GitHub on loopback and a client of it."""
+"""The lab's GitHub on a clock that only tests advance, and a client of it."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from typing import Any
 
 import pytest
 import pytest_asyncio
@@ -16,8 +18,18 @@ from cryptography.hazmat.primitives.serialization import (
 
 from autoscaler.github.client import GitHubClient
 from autoscaler.github.settings import AppKey, GitHubSettings
+from autoscaler.model.identifiers import Instant, Seconds
+from lab.github.administration import Administration
+from lab.github.server import LabGitHub
+from lab.github.settings import (
+    JobSpec,
+    LabApp,
+    LabGitHubOptions,
+    LabOrganization,
+    LabRunnerGroup,
+)
 from tests.github.doubles import ManualClock, RememberingTelemetry
-from tests.github.standin import StandIn
+from tests.github.traffic import Traffic
 
 
 @dataclass(frozen=True)
@@ -46,13 +58,24 @@ def telemetry() -> RememberingTelemetry:
 
 @dataclass
 class World:
-    """The small GitHub, its URL, and the keys and clock for a client."""
+    """The lab's GitHub, the requests that arrive there, and the keys and clock for a client."""
 
-    github: StandIn
+    github: LabGitHub
+    traffic: Traffic
     url: str
     clock: ManualClock
     telemetry: RememberingTelemetry
     keys: KeyPair
+
+    @property
+    def administration(self) -> Administration:
+        """What owners and operators change."""
+        return self.github.administration
+
+    @property
+    def registered_by(self) -> list[int]:
+        """The installations that registered the runners, in order."""
+        return [runner.installation for runner in self.github.runners]
 
     @asynccontextmanager
     async def client(
@@ -67,15 +90,47 @@ class World:
             await client.close()
 
 
+class LabClock:
+    """The manual clock without timers: the lab's own deadlines are days away, and no test reaches them."""
+
+    def __init__(self, clock: ManualClock) -> None:
+        self._clock = clock
+
+    def now(self) -> Instant:
+        return self._clock.at
+
+    async def sleep(self, seconds: Seconds) -> None:
+        await asyncio.Event().wait()
+
+
+def job_spec(name: str = "test", repository: str = "acme/widgets", **more: Any) -> JobSpec:
+    """Return a job of a minute with the label `gpu`."""
+    return JobSpec(name, repository, **{"labels": ("gpu",), "seconds": 60.0, **more})
+
+
+ORGANIZATIONS = (
+    LabOrganization("acme", ("widgets", "lab", "old"), (LabRunnerGroup("gpu", id=5),)),
+    LabOrganization("umbrella", ("lab",)),
+)
+# An Enterprise Server, which has a path and no limits. Deliveries stay pending until a test ends them.
+OPTIONS = LabGitHubOptions(base_path="/api/v3", delivery_concurrency=0)
+
+
 @pytest_asyncio.fixture
 async def world(
     keys: KeyPair, clock: ManualClock, telemetry: RememberingTelemetry
 ) -> AsyncIterator[World]:
-    github = StandIn(clock, {"1": keys.public_pem, "2": keys.public_pem})
-    github.installed = {("1", "acme"): 77}
-    github.groups = {"acme": [(1, "Default"), (5, "gpu")]}
-    async with github.serving() as url:
-        yield World(github, url, clock, telemetry, keys)
+    apps = [LabApp(number, keys.public_pem, "secret", organizations=()) for number in (1, 2)]
+    traffic = Traffic()
+    github = LabGitHub(
+        apps, ORGANIZATIONS, LabClock(clock), OPTIONS, clock.now, middlewares=[traffic.watch]
+    )
+    github.administration.install(1, "acme", 77)
+    await github.start()
+    try:
+        yield World(github, traffic, github.api_url, clock, telemetry, keys)
+    finally:
+        await github.close()
 
 
 @pytest_asyncio.fixture

@@ -1,30 +1,36 @@
-"""Faults of the small GitHub."""
+"""The lab's faults of answers, in a short form."""
 
-import re
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
 from typing import Any
 
+from lab.github.settings import AnswerFault
 
-@dataclass
-class Fault:
-    """What to answer instead, for the next `times` requests that match `METHOD path-pattern`.
 
-    `done` does the real work first; `cut` then closes the connection, `hang` never answers.
-    `by` has it happen to one installation alone.
-    """
+def fault(
+    request: str,
+    status: int = 500,
+    body: object = b"{}",
+    headers: Mapping[str, str] | None = None,
+    **more: Any,
+) -> AnswerFault:
+    """Return a fault that answers a request that matches `METHOD path-pattern` like this."""
+    return AnswerFault(
+        "answer", request=request, status=status, body=body, headers=headers or {}, **more
+    )
 
-    match: str
-    status: int = 500
-    body: bytes | dict[str, Any] = b"{}"
-    headers: dict[str, str] = field(default_factory=dict)
-    times: int = 1
-    done: bool = False
-    cut: bool = False
-    hang: bool = False
-    by: int | None = None
 
-    def fits(self, call: str, holder: str) -> bool:
-        """Return True if the fault applies to this request."""
-        if not self.times or re.search(self.match, call) is None:
-            return False
-        return self.by is None or holder == str(self.by)
+def cut(request: str, **more: Any) -> AnswerFault:
+    """Return a fault that closes the connection without an answer."""
+    return AnswerFault("dropped", request=request, **more)
+
+
+def hang(request: str, **more: Any) -> AnswerFault:
+    """Return a fault that never answers."""
+    return AnswerFault("stall", request=request, **more)
+
+
+def changed(
+    request: str, change: Callable[[Any], Any] = lambda shown: shown, **more: Any
+) -> AnswerFault:
+    """Return a fault that applies a function to the JSON of each of GitHub's answers."""
+    return AnswerFault("changed", request=request, change=change, **{"times": None, **more})

@@ -1,5 +1,6 @@
 """Which failed deliveries are redelivered, and after which time again."""
 
+from collections.abc import Mapping
 from itertools import pairwise
 from typing import Any
 
@@ -18,31 +19,45 @@ from autoscaler.github.deliveries import (
     FailedDelivery,
     failed_deliveries,
 )
+from lab.github.deliveries import FIRST_DELIVERY, Delivery
+from lab.github.settings import AnswerFault
 from tests.github.conftest import World
 from tests.github.doubles import START
-from tests.github.faults import Fault
-from tests.github.standin import timestamp
+from tests.github.faults import changed, cut, fault
 
 STEADY = settings(derandomize=True, deadline=None)
 ATTEMPT = "POST .*/attempts"
 
 
-def entry(number: int, guid: str, age: float, **changes: Any) -> dict[str, Any]:
-    """Return a failed attempt that is `age` seconds old."""
-    return {
-        "id": number,
-        "guid": guid,
-        "delivered_at": timestamp(START - age),
-        "redelivery": False,
-        "duration": 0.3,
-        "status": "Invalid HTTP Response: 502",
-        "status_code": 502,
-        "event": "workflow_job",
-        "action": "queued",
-    } | changes
+IDS = FIRST_DELIVERY - 1
+"""The first delivery has the next ID."""
 
 
-OK = {"status": "OK", "status_code": 200}
+def log(
+    world: World, guid: str, age: float, app: int = 1, *, redelivery: bool = False, **end: Any
+) -> Delivery:
+    """Log an attempt that began `age` seconds before START and failed, or ended as `end` says."""
+    at = START - age
+    made = world.administration.log_delivery(app, guid, at, redelivery=redelivery)
+    ended(made, **end)
+    return made
+
+
+def ended(
+    attempt: Delivery, status: str = "Invalid HTTP Response: 502", status_code: int = 502
+) -> None:
+    attempt.status, attempt.status_code = status, status_code
+
+
+def listed_with(changes: Mapping[str, Any]) -> AnswerFault:
+    """Return a fault that changes each delivery of a list."""
+    return changed("/deliveries", lambda shown: [{**one, **changes} for one in shown])
+
+
+PENDING: dict[str, Any] = {"status": "pending", "status_code": 0}
+OK: dict[str, Any] = {"status": "OK", "status_code": 200}
+IGNORED = fault(ATTEMPT, 202, {}, times=None)
+"""GitHub accepts a request to redeliver and does nothing."""
 
 
 @pytest.mark.case(
@@ -54,20 +69,18 @@ OK = {"status": "OK", "status_code": 200}
 async def test_only_deliveries_that_never_succeeded_are_redelivered_by_their_newest_attempt(
     world: World, client: GitHubClient
 ) -> None:
-    world.github.deliveries["1"] = [
-        entry(1, "fails twice", 500),
-        entry(2, "arrives", 400, **OK),
-        entry(3, "arrives later", 300),
-        entry(4, "fails twice", 250, redelivery=True),
-        entry(5, "arrives later", 200, redelivery=True, **OK),
-        entry(6, "fails", 100, status="timed out", status_code=0),
-        entry(7, "accepted", 90, status="Accepted", status_code=202),
-        entry(8, "under way", 1, status="pending", status_code=0),
-    ]
+    log(world, "fails twice", 500)
+    log(world, "arrives", 400, **OK)
+    log(world, "arrives later", 300)
+    log(world, "fails twice", 250, redelivery=True)
+    log(world, "arrives later", 200, redelivery=True, **OK)
+    log(world, "fails", 100, status="timed out", status_code=0)
+    log(world, "accepted", 90, status="Accepted", status_code=202)
+    log(world, "under way", 1, **PENDING)
     assert (await client.redeliver_failed(START - 3600)).asked == 2
-    assert [call for call in world.github.calls if call.startswith("POST")] == [
-        "POST /api/v3/app/hook/deliveries/4/attempts",
-        "POST /api/v3/app/hook/deliveries/6/attempts",
+    assert [call for call in world.traffic.calls if call.startswith("POST")] == [
+        f"POST /api/v3/app/hook/deliveries/{IDS + 4}/attempts",
+        f"POST /api/v3/app/hook/deliveries/{IDS + 6}/attempts",
     ]
 
 
@@ -79,18 +92,23 @@ async def test_only_deliveries_that_never_succeeded_are_redelivered_by_their_new
 async def test_one_sign_of_success_is_enough(
     world: World, client: GitHubClient, answered: dict[str, Any]
 ) -> None:
-    world.github.deliveries["1"] = [entry(1, "a", 100, **answered)]
+    log(world, "a", 100)
+    world.github.inject_faults(listed_with(answered))
     assert (await client.redeliver_failed(START - 3600)).asked == 0
 
 
 async def test_a_recently_requested_redelivery_is_not_repeated(
     world: World, client: GitHubClient
 ) -> None:
-    world.github.deliveries["1"] = [entry(1, "a", 100)]
-    assert [(await client.redeliver_failed(START - 3600)).asked for _ in range(3)] == [1, 0, 0]
+    log(world, "a", 100)
+    assert (await client.redeliver_failed(START - 3600)).asked == 1
+    ended(world.github.delivery_log(1)[-1])
+    assert [(await client.redeliver_failed(START - 3600)).asked for _ in range(2)] == [0, 0]
     world.clock.at += 61
     assert (await client.redeliver_failed(START - 3600)).asked == 1
-    world.github.deliveries["1"].append(entry(2, "a", -62, redelivery=True, **OK))
+    again = world.github.delivery_log(1)
+    assert [(one.redelivery, one.message.guid) for one in again[1:]] == [(True, "a")] * 2
+    ended(again[-1], **OK)
     world.clock.at += 3600
     assert (await client.redeliver_failed(START - 3600)).asked == 0
 
@@ -104,8 +122,7 @@ async def test_a_recently_requested_redelivery_is_not_repeated(
 async def test_a_failing_delivery_is_redelivered_with_backoff(
     world: World, client: GitHubClient
 ) -> None:
-    again = entry(1, "a", 0)
-    world.github.deliveries["1"] = [again]
+    log(world, "a", 0)
     asked_at, since = [], START - 10
     for _ in range(3 * 180):
         reported = await client.redeliver_failed(since)
@@ -113,15 +130,13 @@ async def test_a_failing_delivery_is_redelivered_with_backoff(
         since = max(START - 10, reported.arrived_until)
         if reported.asked:
             asked_at.append(world.clock.at - START)
-            number = len(world.github.deliveries["1"]) + 1
-            again = entry(number, "a", START - world.clock.at - 5, redelivery=True)
-            world.github.deliveries["1"].append(again)
-        again["status"] = "pending" if world.clock.at - START < asked_at[-1] + 20 else "failed"
+        elif world.clock.at - START == asked_at[-1] + 20:
+            ended(world.github.delivery_log(1)[-1])
         world.clock.at += 20
     gaps = [after - before for before, after in pairwise(asked_at)]
     assert gaps == [60, 120, 240, 480, *[900] * len(gaps[4:])]
     assert len(gaps) > 10
-    assert since == START + asked_at[-1] + 5, "a process that starts anew looks there"
+    assert since == START + asked_at[-1], "a process that starts anew looks there"
 
 
 @pytest.mark.case(
@@ -133,15 +148,17 @@ async def test_a_failing_delivery_is_redelivered_with_backoff(
 async def test_a_long_failing_delivery_does_not_extend_the_listed_window(
     world: World, client: GitHubClient
 ) -> None:
-    world.github.page_size = 10
-    arrived = [entry(n, f"g{n}", 1000 - n, **OK) for n in range(2, 200)]
-    world.github.deliveries["1"] = [entry(1, "fails", 1000), *arrived]
+    world.administration.shape_lists(10)
+    world.github.inject_faults(IGNORED)
+    log(world, "fails", 1000)
+    for n in range(2, 200):
+        log(world, f"g{n}", 1000 - n, **OK)
     since = START - 3600
     for _ in range(9):
         since = (await client.redeliver_failed(since)).arrived_until
         world.clock.at += 20
     assert since == START - 1000
-    assert world.github.count("GET .*/deliveries") == 20 + 8
+    assert world.traffic.count("GET .*/deliveries") == 20 + 8
 
 
 @pytest.mark.case(
@@ -152,17 +169,16 @@ async def test_a_long_failing_delivery_does_not_extend_the_listed_window(
 async def test_a_delivery_that_stays_pending_is_redelivered_without_a_longer_search(
     world: World, client: GitHubClient
 ) -> None:
-    world.github.page_size = 10
-    deliveries = world.github.deliveries["1"] = [
-        entry(1, "stuck", 0, status="pending", status_code=0)
-    ]
+    world.administration.shape_lists(10)
+    world.github.inject_faults(IGNORED)
+    log(world, "stuck", 0, **PENDING)
     since, asked_at, listed = START - 3600, [], []
     for n in range(2, 62):
-        deliveries.append(entry(n, f"g{n}", START - world.clock.at, **OK))
-        before = world.github.count("GET .*/deliveries")
+        log(world, f"g{n}", START - world.clock.at, **OK)
+        before = world.traffic.count("GET .*/deliveries")
         reported = await client.redeliver_failed(since)
         since = reported.arrived_until
-        listed.append(world.github.count("GET .*/deliveries") - before)
+        listed.append(world.traffic.count("GET .*/deliveries") - before)
         if reported.asked:
             asked_at.append(world.clock.at - START)
         world.clock.at += 20
@@ -172,61 +188,72 @@ async def test_a_delivery_that_stays_pending_is_redelivered_without_a_longer_sea
 
 
 async def test_pages_are_read_until_the_requested_time(world: World, client: GitHubClient) -> None:
-    world.github.page_size = 10
-    world.github.deliveries["1"] = [entry(n, f"g{n}", 1000 - n) for n in range(1, 100)]
+    world.administration.shape_lists(10)
+    for n in range(1, 100):
+        log(world, f"g{n}", 1000 - n)
     assert (await client.redeliver_failed(START - (1000 - 75) + OVERLAP)).asked == 25
-    assert world.github.count("GET .*/deliveries") == 3
+    assert world.traffic.count("GET .*/deliveries") == 3
 
 
 async def test_many_failed_deliveries_are_redelivered_over_several_passes(
     world: World, client: GitHubClient
 ) -> None:
     total = MAX_REPEATS * 2 + 7
-    world.github.deliveries["1"] = [entry(n, f"g{n}", 1000 - n) for n in range(1, total + 1)]
+    for n in range(1, total + 1):
+        log(world, f"g{n}", 1000 - n)
     asked = [(await client.redeliver_failed(START - 3600)).asked]
     # The caller's search starts later now: the client remembers the remaining deliveries.
     asked += [(await client.redeliver_failed(START)).asked for _ in range(3)]
     assert asked == [MAX_REPEATS, MAX_REPEATS, 7, 0]
-    posts = [call for call in world.github.calls if call.startswith("POST")]
+    posts = [call for call in world.traffic.calls if call.startswith("POST")]
     assert len(set(posts)) == total
 
 
 async def test_one_delivery_that_github_refuses_to_redeliver_does_not_stop_the_others(
     world: World, client: GitHubClient
 ) -> None:
-    world.github.deliveries["1"] = [entry(1, "too old", 200), entry(2, "b", 100)]
-    world.github.faults = [Fault("deliveries/1/attempts", 422, {"message": "Too old"}, times=99)]
+    log(world, "too old", 200)
+    log(world, "b", 100)
+    refused = f"deliveries/{IDS + 1}/attempts"
+    world.github.inject_faults(fault(refused, 422, {"message": "Too old"}, times=99))
     assert (await client.redeliver_failed(START - 3600)).asked == 1
-    world.github.deliveries["1"].append(entry(3, "b", -1, **OK))
+    ended(world.github.delivery_log(1)[-1], **OK)
     world.clock.at += 3600
     assert (await client.redeliver_failed(START - 3600)).asked == 0
-    assert world.github.count("deliveries/1/attempts") == 1
+    assert world.traffic.count(refused) == 1
 
 
 async def test_a_rate_limit_stops_the_pass_and_the_rest_is_redelivered_later(
     world: World, client: GitHubClient
 ) -> None:
-    world.github.deliveries["1"] = [entry(n, f"g{n}", 100 - n) for n in range(1, 6)]
-    world.github.faults = [Fault("deliveries/3/attempts", 429, {}, {"Retry-After": "60"})]
+    for n in range(1, 6):
+        log(world, f"g{n}", 100 - n)
+    world.github.inject_faults(
+        fault(f"deliveries/{IDS + 3}/attempts", 429, {}, {"Retry-After": "60"})
+    )
     with pytest.raises(RetryLaterError):
         await client.redeliver_failed(START - 3600)
-    assert world.github.count(ATTEMPT) == 3
-    world.github.deliveries["1"] += [entry(n + 5, f"g{n}", -1, **OK) for n in (1, 2)]
+    assert world.traffic.count(ATTEMPT) == 3
+    for again in world.github.delivery_log(1)[5:]:
+        ended(again, **OK)
     world.clock.at += 60
     assert (await client.redeliver_failed(START)).asked == 3
-    posts = [call.split("/")[-2] for call in world.github.calls if call.startswith("POST")]
-    assert posts == ["1", "2", "3", "3", "4", "5"]
+    posts = [
+        int(call.split("/")[-2]) - IDS for call in world.traffic.calls if call.startswith("POST")
+    ]
+    assert posts == [1, 2, 3, 3, 4, 5]
 
 
 async def test_a_redelivery_request_without_an_answer_is_not_sent_twice(
     world: World, client: GitHubClient
 ) -> None:
-    world.github.deliveries["1"] = [entry(1, "a", 100)]
-    world.github.faults = [Fault(ATTEMPT, cut=True, done=True)]
+    log(world, "a", 100)
+    world.github.inject_faults(cut(ATTEMPT, done=True))
     with pytest.raises(RetryLaterError):
         await client.redeliver_failed(START - 3600)
+    ended(world.github.delivery_log(1)[1])
     assert (await client.redeliver_failed(START - 3600)).asked == 0
-    assert world.github.count(ATTEMPT) == 1
+    assert world.traffic.count(ATTEMPT) == 1
 
 
 @pytest.mark.case(
@@ -235,21 +262,23 @@ async def test_a_redelivery_request_without_an_answer_is_not_sent_twice(
     source="GitHub: failed deliveries",
 )
 async def test_a_failure_of_one_apps_deliveries_does_not_affect_the_other_app(world: World) -> None:
-    world.github.deliveries = {"1": [entry(1, "a", 10)], "2": [entry(2, "b", 10)]}
+    log(world, "a", 10)
+    log(world, "b", 10, app=2)
+    world.github.inject_faults(IGNORED)
     async with world.client(apps=(1, 2)) as client:
         assert (await client.redeliver_failed(START - 3600)).asked == 2
-        world.github.apps.pop("1")
+        world.administration.delete_app(1)
         world.clock.at += 400
         with capture_logs() as logs:
             reported = await client.redeliver_failed(START - 3600)
         assert reported == Redelivered(1, START - 3600)
         (line,) = [line for line in logs if line["event"] == "redelivery_failed"]
         assert (line["app"], "401" in line["error"]) == (1, True)
-        world.github.apps.pop("2")
+        world.administration.delete_app(2)
         with capture_logs() as logs, pytest.raises(OperatorError):
             await client.redeliver_failed(START - 3600)
         assert [line["app"] for line in logs if line["event"] == "redelivery_failed"] == [1, 2]
-    assert world.github.count("deliveries/2/attempts") == 2
+    assert world.traffic.count(ATTEMPT) == 3, "one of the first App, two of the second"
 
 
 async def test_a_delivery_that_github_lists_late_is_found_in_the_next_pass(
@@ -259,15 +288,17 @@ async def test_a_delivery_that_github_lists_late_is_found_in_the_next_pass(
     since = (await client.redeliver_failed(START - 3600)).arrived_until
     assert since == START
     world.clock.at += 20
-    world.github.deliveries["1"] = [entry(1, "older", OVERLAP + 1), entry(2, "late", OVERLAP)]
+    log(world, "older", OVERLAP + 1)
+    log(world, "late", OVERLAP)
+    world.github.inject_faults(IGNORED)
     assert (await client.redeliver_failed(since)).asked == 1
     async with world.client() as anew:
         assert (await anew.redeliver_failed(since)).asked == 1
-    assert world.github.count("deliveries/2/attempts") == 2
+    assert world.traffic.count(f"deliveries/{IDS + 2}/attempts") == 2
 
 
 async def test_while_an_app_is_refused_the_search_starts_at_the_same_time(world: World) -> None:
-    world.github.apps.pop("1")
+    world.administration.delete_app(1)
     since, windows = START - 3600, []
     async with world.client(apps=(1, 2)) as client:
         for _ in range(10):
@@ -278,11 +309,12 @@ async def test_while_an_app_is_refused_the_search_starts_at_the_same_time(world:
 
 
 async def test_a_malformed_list_of_deliveries_raises(world: World, client: GitHubClient) -> None:
+    log(world, "a", 10)
     for changes in ({"delivered_at": "then"}, {"guid": None}, {"id": "1"}):
-        world.github.deliveries["1"] = [entry(1, "a", 10) | changes]
+        world.github.inject_faults(listed_with(changes))
         with pytest.raises(RetryLaterError):
             await client.redeliver_failed(START - 3600)
-    assert world.github.count(ATTEMPT) == 0
+    assert world.traffic.count(ATTEMPT) == 0
 
 
 tries = st.lists(

@@ -1,5 +1,6 @@
 """Lists of repositories, runs, jobs and runners, and requests with an ETag."""
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -13,39 +14,33 @@ from autoscaler.github.page_cache import MAX_PAGES
 from autoscaler.github.refusals import OUTAGE_DELAY
 from autoscaler.model.identifiers import RunnerName
 from autoscaler.model.run_origins import RunOrigin
-from tests.github.conftest import World
+from lab.github.records import Job
+from lab.github.settings import Patience
+from tests.github.conftest import World, job_spec
 from tests.github.doubles import START
-from tests.github.faults import Fault
+from tests.github.faults import changed, fault
+from tests.github.runners import LabRunner
 
 WIDGETS = "acme/widgets"
 
 
-def run(number: int, status: str = "in_progress", attempt: int = 1) -> dict[str, Any]:
-    return {
-        "id": number,
-        "status": status,
-        "run_attempt": attempt,
-        "updated_at": "2026-11-01T10:00:00Z",
-    }
+def push(world: World, run: int, *names: str) -> list[Job]:
+    """Queue jobs of a run."""
+    return world.github.push([job_spec(name, run_id=run) for name in names or ("test",)])
 
 
-def job(number: int, status: str = "queued") -> dict[str, Any]:
-    return {
-        "id": number,
-        "run_id": 7,
-        "status": status,
-        "labels": ["gpu"],
-        "created_at": "2026-11-01T10:00:00Z",
-    }
+def each(key: str, changes: Callable[[int], dict[str, Any]]) -> Callable[[Any], Any]:
+    """Return a function that changes the items of a list by their index."""
+    return lambda page: page | {key: [one | changes(n) for n, one in enumerate(page[key])]}
 
 
 async def test_the_newest_runs_are_one_page_and_runs_of_a_state_are_all_pages(
     world: World, client: GitHubClient
 ) -> None:
-    world.github.page_size = 2
-    world.github.lists.runs[WIDGETS] = [
-        run(n, "queued" if n < 4 else "completed") for n in range(1, 8)
-    ]
+    world.administration.shape_lists(2)
+    for number in range(1, 8):
+        for job in push(world, number)[: number > 3]:
+            world.github.cancel(job)
     newest = await client.lists.newest_runs(WIDGETS)
     assert [one.id for one in newest.items] == [7, 6]
     assert newest.calls == 1
@@ -60,10 +55,18 @@ async def test_a_run_is_marked_by_its_state_and_its_attempt(
     world: World, client: GitHubClient
 ) -> None:
     marks = set()
-    for shown in (run(1), run(1, "queued"), run(1, "queued", 2)):
-        world.github.lists.runs[WIDGETS] = [shown]
+
+    async def note() -> None:
         (listed,) = (await client.lists.run(WIDGETS, 1)).items
         marks.add(listed.mark)
+
+    one, other = push(world, 1, "one", "other")
+    await note()
+    world.github.cancel(one)
+    await note()
+    world.github.cancel(other)
+    world.github.rerun_failed(one.run)
+    await note()
     assert len(marks) == 3
     assert (await client.lists.run(WIDGETS, 2)).items == ()
 
@@ -72,9 +75,12 @@ async def test_completed_runs_share_one_mark_until_one_is_rerun(
     world: World, client: GitHubClient
 ) -> None:
     """Most kept runs are completed, and separate marks would double the memory."""
-    later = {"updated_at": "2026-11-01T11:00:00Z"}
-    over = [run(1, "completed"), run(2, "completed") | later, run(3, "completed", 2)]
-    world.github.lists.runs[WIDGETS] = over
+    for number in (1, 2, 3):
+        for job in push(world, number):
+            world.github.cancel(job)
+        world.clock.at += 3600
+    for job in world.github.rerun_failed(world.github.jobs[-1].run):
+        world.github.cancel(job)
     third, second, first = [one.mark for one in (await client.lists.newest_runs(WIDGETS)).items]
     assert first is second
     assert third != first
@@ -82,14 +88,16 @@ async def test_completed_runs_share_one_mark_until_one_is_rerun(
 
 async def test_listed_jobs_are_events_marked_as_read(world: World, client: GitHubClient) -> None:
     states = ["queued", "pending", "waiting", "in_progress", "completed", "thinking"]
-    world.github.lists.jobs[WIDGETS, 7] = [job(n, state) for n, state in enumerate(states, 1)]
+    push(world, 7, *states)
+    said = each("jobs", lambda n: {"status": states[n]})
+    world.github.inject_faults(changed("/runs/7/jobs", said))
     listed = await client.lists.jobs(WIDGETS, 7, START)
     assert [one.state.value for one in listed.items] == [
         "queued", "waiting", "waiting", "in_progress", "completed",
     ]  # fmt: skip
     assert all(one.read and one.repository == WIDGETS and one.run_id == 7 for one in listed.items)
     # Only the jobs of the latest attempt.
-    assert world.github.calls[-1].endswith("/actions/runs/7/jobs?filter=latest&per_page=100")
+    assert world.traffic.calls[-1].endswith("/actions/runs/7/jobs?filter=latest&per_page=100")
     unknown = await client.lists.jobs(WIDGETS, 8, START)
     assert (unknown.items, unknown.calls) == ((), 1)
 
@@ -115,21 +123,27 @@ async def test_one_malformed_job_does_not_hide_the_others(
     world: World, client: GitHubClient, bad: dict[str, Any]
 ) -> None:
     """Anyone can write any `runs-on`; the list of that run must not be requested for ever."""
-    world.github.lists.jobs[WIDGETS, 7] = [job(1), {**job(2), **bad}, job(3)]
+    first, _, third = push(world, 7, "one", "two", "three")
+    world.github.inject_faults(
+        changed("/runs/7/jobs", each("jobs", lambda n: bad if n == 1 else {}))
+    )
     with capture_logs() as lines:
         listed = await client.lists.jobs(WIDGETS, 7, START)
-    assert [one.id for one in listed.items] == [1, 3]
+    assert [one.id for one in listed.items] == [first.id, third.id]
     found = [(line["event"], line["repository"], line["run"], line["jobs"]) for line in lines]
     assert found == [("jobs_unreadable", WIDGETS, 7, 1)]
 
 
 async def test_registrations_are_listed_by_scope(world: World, client: GitHubClient) -> None:
-    world.github.page_size = 2
-    runners = {
-        n: {"id": n, "name": f"r{n}", "status": "online" if n == 1 else "offline", "busy": n == 2}
-        for n in (1, 2, 3)
-    }
-    world.github.runners["acme"] = runners
+    world.administration.shape_lists(2)
+    first, second, _ = [
+        LabRunner((await client.register("org:acme", "gpu", RunnerName(name), ("gpu",))).jit_config)
+        for name in ("r1", "r2", "r3")
+    ]
+    push(world, 7)
+    await second.start()
+    world.clock.at += Patience().presence + 1  # it is silent
+    await first.connect()
     listed = await client.lists.runners("org:acme")
     assert [(one.name, one.online, one.busy) for one in listed.items] == [
         ("r1", True, False),
@@ -142,21 +156,18 @@ async def test_registrations_are_listed_by_scope(world: World, client: GitHubCli
 async def test_repositories_are_those_of_the_installation_without_archived_ones(
     world: World, client: GitHubClient
 ) -> None:
-    world.github.lists.repositories = [
+    said: list[dict[str, Any]] = [
         {"full_name": "acme/widgets", "pushed_at": "2026-11-01T10:00:00Z", "archived": False},
         {"full_name": "acme/old", "pushed_at": None, "archived": True},
         {"full_name": "acme/new", "pushed_at": None, "archived": False},
     ]
+    world.github.inject_faults(changed("/repositories", each("repositories", lambda n: said[n])))
     listed = await client.lists.repositories("org:acme")
     assert [one.name for one in listed.items] == ["acme/widgets", "acme/new"]
     assert listed.items[0].pushed_at == 1793527200.0
     alone = await client.lists.repositories("repo:acme/widgets")
     assert list(alone.items) == [ListedRepository("acme/widgets")]
     assert alone.calls == 0
-
-
-def repository(number: int, pushed_at: str | None = "2026-11-01T10:00:00Z") -> dict[str, Any]:
-    return {"full_name": f"acme/w{number}", "pushed_at": pushed_at, "archived": False}
 
 
 @pytest.mark.case(
@@ -183,18 +194,17 @@ def repository(number: int, pushed_at: str | None = "2026-11-01T10:00:00Z") -> d
 async def test_one_failing_app_does_not_hide_the_repositories_of_another(
     world: World, route: str, status: int, body: dict[str, Any]
 ) -> None:
-    world.github.installed = {("1", "acme"): 77, ("2", "acme"): 78}
-    world.github.lists.repositories = [repository(1)]
+    world.administration.install(2, "acme", 78)
     by = None if "tokens" in route else 78
-    world.github.faults.append(Fault(route, status, body, times=100, by=by))
+    world.github.inject_faults(fault(route, status, body, times=100, by=by))
     async with world.client(apps=(1, 2)) as client:
         listed = await client.lists.repositories("org:acme")
-        assert [one.name for one in listed.items] == ["acme/w1"]
+        assert [one.name for one in listed.items] == ["acme/widgets", "acme/lab", "acme/old"]
         assert (listed.calls, listed.whole) == (1, False)
-        world.github.faults.clear()
+        world.github.inject_faults()
         world.clock.at += 3600.0
         assert (await client.lists.repositories("org:acme")).whole
-        world.github.faults.append(Fault("installation/repositories", status, body, times=100))
+        world.github.inject_faults(fault("installation/repositories", status, body, times=100))
         with pytest.raises((OperatorError, RetryLaterError)):
             await client.lists.repositories("org:acme")
 
@@ -204,7 +214,7 @@ async def test_a_list_whose_pages_link_in_a_circle_is_an_error(
 ) -> None:
     link = {"Link": f'<{world.url}/orgs/acme/actions/runners?page=1>; rel="next"'}
     none = {"total_count": 0, "runners": []}
-    world.github.faults = [Fault("GET .*/actions/runners", 200, none, link, times=9)]
+    world.github.inject_faults(fault("GET .*/actions/runners", 200, none, link, times=9))
     with pytest.raises(RetryLaterError, match="never end") as caught:
         await client.lists.runners("org:acme")
     assert caught.value.retry_after == OUTAGE_DELAY
@@ -220,18 +230,26 @@ async def test_a_list_with_too_many_pages_is_incomplete(
     world: World, client: GitHubClient, too_many: bool
 ) -> None:
     """An incomplete list of runners would show that the other runners are not busy."""
-    world.github.page_size = 1
+    world.administration.shape_lists(1)
     count = MAX_PAGES + too_many
-    world.github.lists.repositories = [repository(n) for n in range(count)]
+    for number in range(count - 3):
+        world.administration.create_repository(f"acme/w{number}")
     with capture_logs() as lines:
         listed = await client.lists.repositories("org:acme")
     assert (len(listed.items), listed.whole) == (MAX_PAGES, not too_many)
     reported = [(line["event"], line["app"], line["scope"], line["shown"]) for line in lines]
     assert reported == [("repositories_cut", "app 1 on acme", "org:acme", MAX_PAGES)] * too_many
-    world.github.runners["acme"] = {
-        n: {"id": n, "name": f"r{n}", "status": "online", "busy": False}
+    url = f"{world.url}/orgs/acme/actions/runners?page="
+    pages = [
+        fault(
+            "GET .*/actions/runners",
+            200,
+            {"runners": [{"id": n, "name": f"r{n}", "status": "online", "busy": False}]},
+            {"Link": f'<{url}{n + 1}>; rel="next"'} if n < count else {},
+        )
         for n in range(1, count + 1)
-    }
+    ]
+    world.github.inject_faults(*pages)
     if too_many:
         with pytest.raises(RetryLaterError, match="more than 200 pages") as caught:
             await client.lists.runners("org:acme")
@@ -244,13 +262,14 @@ async def test_a_list_with_too_many_pages_is_incomplete(
 async def test_an_invalid_push_time_makes_the_list_an_error(
     world: World, client: GitHubClient, pushed_at: str
 ) -> None:
-    world.github.lists.repositories = [repository(1, pushed_at)]
+    said = each("repositories", lambda _: {"pushed_at": pushed_at})
+    world.github.inject_faults(changed("/repositories", said))
     with pytest.raises(RetryLaterError):
         await client.lists.repositories("org:acme")
 
 
 async def test_a_malformed_list_raises_retry_later(world: World, client: GitHubClient) -> None:
-    world.github.faults.append(Fault("/runs", status=200, body={"workflow_runs": [{"id": -1}]}))
+    world.github.inject_faults(fault("/runs", status=200, body={"workflow_runs": [{"id": -1}]}))
     with pytest.raises(RetryLaterError):
         await client.lists.newest_runs(WIDGETS)
     assert ListedRun(1, RunStatus(False), "") not in (await client.lists.newest_runs(WIDGETS)).items
@@ -269,18 +288,18 @@ async def test_the_pace_of_lists_is_what_is_left_of_the_hourly_limit_above_the_r
         "x-ratelimit-resource": "core",
     }
     body: dict[str, Any] = {"workflow_runs": []}
-    world.github.faults.append(Fault("/runs", status=200, body=body, headers=limits))
+    world.github.inject_faults(fault("/runs", status=200, body=body, headers=limits))
     await client.lists.newest_runs(WIDGETS)
     assert client.lists.pace("org:acme") == pytest.approx(3600 / 1800)
     limits["x-ratelimit-remaining"] = "1000"
-    world.github.faults.append(Fault("/runs", status=200, body=body, headers=limits))
+    world.github.inject_faults(fault("/runs", status=200, body=body, headers=limits))
     await client.lists.newest_runs(WIDGETS)
     assert client.lists.pace("org:acme") == 0.0
-    calls = len(world.github.calls)
+    calls = len(world.traffic.calls)
     with pytest.raises(RetryLaterError):
         await client.lists.newest_runs(WIDGETS)
     assert await client.find_runner("org:acme", RunnerName("unknown")) is None
-    assert len(world.github.calls) == calls + 1
+    assert len(world.traffic.calls) == calls + 1
 
 
 OWN = {"id": 1, "private": True}
@@ -312,8 +331,14 @@ async def test_a_run_shows_where_it_comes_from(
 ) -> None:
     """The run of a deleted fork has no head repository. `...` is a key that an answer lacks."""
     usual = {"event": "push", "head_branch": "main", "repository": OWN, "head_repository": OWN}
-    shown = {key: value for key, value in {**usual, **said}.items() if value is not ...}
-    world.github.lists.runs[WIDGETS] = [{"id": 7, "status": "queued", "run_attempt": 1, **shown}]
+
+    def say(run: dict[str, Any]) -> dict[str, Any]:
+        if "workflow_runs" in run:
+            return run | {"workflow_runs": [say(one) for one in run["workflow_runs"]]}
+        return {key: value for key, value in {**run, **usual, **said}.items() if value is not ...}
+
+    push(world, 7)
+    world.github.inject_faults(changed("/runs", say))
     assert await client.run_origin(WIDGETS, 7) == origin
     (listed,) = (await client.lists.newest_runs(WIDGETS)).items
     assert listed.origin == origin
@@ -322,7 +347,7 @@ async def test_a_run_shows_where_it_comes_from(
 
 async def test_an_answer_about_another_run_is_an_error(world: World, client: GitHubClient) -> None:
     answer = {"id": 8, "repository": {"id": 1}, "head_repository": {"id": 1}}
-    world.github.faults = [Fault("actions/runs/7", 200, answer)]
+    world.github.inject_faults(fault("actions/runs/7", 200, answer))
     with pytest.raises(RetryLaterError, match="another run"):
         await client.run_origin(WIDGETS, 7)
 
@@ -330,33 +355,33 @@ async def test_an_answer_about_another_run_is_an_error(world: World, client: Git
 async def test_the_newest_repositories_of_an_organization_take_one_call(
     world: World, client: GitHubClient
 ) -> None:
-    world.github.lists.repositories = [
-        {
-            "full_name": f"acme/r{n:02}",
-            "created_at": f"2026-01-{n + 1:02}T00:00:00Z",
-            "pushed_at": None,
-            "archived": n == 30,
-        }
-        for n in range(31)
-    ]
+    for number in range(31):
+        world.clock.at += 86_400.0
+        world.administration.create_repository(f"acme/r{number:02}")
+    world.github.inject_faults(
+        changed(
+            "/orgs/acme/repos",
+            lambda page: [one | {"archived": one["name"] == "r30"} for one in page],
+        )
+    )
     found = await client.lists.newest_repositories("org:acme")
     assert found.calls == 1
     assert [one.name for one in found.items] == [f"acme/r{n:02}" for n in range(29, 0, -1)]
     newest = found.items[0].created_at
     assert newest is not None
     assert newest - (found.items[1].created_at or 0.0) == 86_400.0
-    assert world.github.count(r"GET /api/v3/orgs/acme/repos") == 1
+    assert world.traffic.count(r"GET /api/v3/orgs/acme/repos") == 1
     link = {
         "Link": f'<{world.url}/orgs/acme/repos?page=2>; rel="next"',
         "Content-Type": "application/json",
     }
-    world.github.faults = [Fault("/orgs/acme/repos", 200, b"[]", link)]
+    world.github.inject_faults(fault("/orgs/acme/repos", 200, b"[]", link))
     assert (await client.lists.newest_repositories("org:acme")).calls == 1
 
 
 async def test_a_list_that_no_app_can_see_is_named(world: World, client: GitHubClient) -> None:
     not_found = {"message": "Not Found"}
-    world.github.faults = [Fault("/orgs/acme/actions/runners", 404, not_found, times=9)]
+    world.github.inject_faults(fault("/orgs/acme/actions/runners", 404, not_found, times=9))
     with pytest.raises(GitHubError, match=r"/actions/runners: 404 Not Found"):
         await client.lists.runners("org:acme")
 
@@ -373,8 +398,8 @@ def release(tag: str, **changes: Any) -> dict[str, Any]:
 async def test_releases_of_the_runner_are_read_in_one_call_for_any_kind_of_scope(
     world: World, client: GitHubClient
 ) -> None:
-    world.github.lists.releases = [release(f"v2.{300 - n}.0") for n in range(12)]
-    world.github.lists.etags = True
+    for number in range(289, 301):
+        world.github.release_runner(f"v2.{number}.0", 1793527200.0)
     listed = await client.lists.runner_releases("org:acme")
     assert [one.version for one in listed.items] == [(2, 300 - n, 0) for n in range(10)]
     assert (listed.items[0].published_at, listed.calls) == (1793527200.0, 1)
@@ -405,7 +430,8 @@ async def test_releases_of_the_runner_are_read_in_one_call_for_any_kind_of_scope
 async def test_a_release_that_is_no_published_version_is_omitted(
     world: World, client: GitHubClient, bad: Any
 ) -> None:
-    world.github.lists.releases = [bad, release("v2.338.0")]
+    said = [bad, release("v2.338.0")]
+    world.github.inject_faults(changed("/releases", lambda _: said))
     listed = await client.lists.runner_releases("org:acme")
     assert [one.version for one in listed.items] == [(2, 338, 0)]
 
@@ -423,7 +449,7 @@ async def test_a_release_that_is_no_published_version_is_omitted(
 async def test_releases_that_cannot_be_read_disturb_no_other_request(
     world: World, client: GitHubClient, status: int, body: bytes, error: type[Exception]
 ) -> None:
-    world.github.faults.append(Fault("/releases", status=status, body=body, times=100))
+    world.github.inject_faults(fault("/releases", status=status, body=body, times=100))
     with capture_logs() as lines, pytest.raises(error):
         await client.lists.runner_releases("org:acme")
     # An App that is refused comes last for a minute, at this repository only.

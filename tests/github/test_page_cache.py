@@ -30,10 +30,17 @@ from autoscaler.github.request_queue import RequestQueue
 from autoscaler.github.settings import AppKey, GitHubSettings
 from autoscaler.github.transport import Transport
 from autoscaler.model.jobs import JobState
-from tests.github.conftest import World
+from tests.github.conftest import World, job_spec
 from tests.github.doubles import START
-from tests.github.faults import Fault
-from tests.github.test_lists import WIDGETS, job, run
+from tests.github.faults import fault
+from tests.github.test_lists import WIDGETS
+
+
+def push(world: World, run: int, jobs: int, repository: str = WIDGETS) -> list[int]:
+    """Queue more jobs of a run and return their IDs."""
+    first = len(world.github.jobs)
+    specs = [job_spec(f"{first + n}", repository, run_id=run) for n in range(jobs)]
+    return [job.id for job in world.github.push(specs)]
 
 
 @asynccontextmanager
@@ -61,15 +68,14 @@ async def lists_that_keep(world: World, most: int) -> AsyncIterator[Lists]:
     source="GitHub: rate limits",
 )
 async def test_an_unchanged_page_costs_no_budget(world: World, client: GitHubClient) -> None:
-    world.github.page_size = 2
-    world.github.lists.etags = True
-    world.github.lists.jobs[WIDGETS, 7] = [job(n) for n in range(1, 6)]
+    world.administration.shape_lists(2)
+    jobs = push(world, 7, 5)
     first = await client.lists.jobs(WIDGETS, 7, START)
     again = await client.lists.jobs(WIDGETS, 7, START + 60)
-    assert [one.id for one in again.items] == [one.id for one in first.items] == [1, 2, 3, 4, 5]
+    assert [one.id for one in again.items] == [one.id for one in first.items] == jobs
     assert (first.calls, again.calls) == (3, 0)
     assert {one.at for one in again.items} == {START + 60}
-    world.github.lists.jobs[WIDGETS, 7][4]["status"] = "completed"
+    world.github.cancel(world.github.jobs[4])
     changed = await client.lists.jobs(WIDGETS, 7, START + 120)
     assert changed.calls == 1
     assert [one.state for one in changed.items] == [JobState.QUEUED] * 4 + [JobState.COMPLETED]
@@ -77,27 +83,24 @@ async def test_an_unchanged_page_costs_no_budget(world: World, client: GitHubCli
 
 async def test_each_app_has_etags_of_its_own(world: World) -> None:
     """An ETag belongs to one App: another App may see other repositories."""
-    world.github.installed["2", "acme"] = 78
-    world.github.lists.etags = True
-    world.github.lists.repositories = [{"full_name": "acme/widgets"}]
+    world.administration.install(2, "acme", 78)
     async with world.client(apps=(1, 2)) as client:
         first = await client.lists.repositories("org:acme")
-        assert (first.calls, world.github.lists.conditional) == (2, 0)
-        world.github.lists.repositories = [{"full_name": "acme/gadgets"}]
+        assert (first.calls, world.traffic.conditional) == (2, 0)
+        world.administration.create_repository("acme/gadgets")
         second = await client.lists.repositories("org:acme")
-        assert (second.calls, world.github.lists.conditional) == (2, 2)
+        assert (second.calls, world.traffic.conditional) == (2, 2)
         third = await client.lists.repositories("org:acme")
-        assert (third.calls, world.github.lists.conditional) == (0, 4)
-        assert [one.name for one in third.items] == ["acme/gadgets"]
+        assert (third.calls, world.traffic.conditional) == (0, 4)
+        assert [one.name for one in third.items][-1] == "acme/gadgets"
 
 
 async def test_pages_that_were_not_read_for_an_hour_are_dropped(
     world: World, client: GitHubClient
 ) -> None:
     """There are many completed runs, and their jobs are never listed again."""
-    world.github.lists.etags = True
     for number in (7, 8, 9):
-        world.github.lists.jobs[WIDGETS, number] = [job(number)]
+        push(world, number, 1)
         await client.lists.jobs(WIDGETS, number, START)
     world.clock.at += MAX_AGE - 1.0
     assert (await client.lists.jobs(WIDGETS, 8, START)).calls == 0
@@ -108,7 +111,7 @@ async def test_pages_that_were_not_read_for_an_hour_are_dropped(
 
 
 async def test_an_unexpected_304_is_an_error(world: World, client: GitHubClient) -> None:
-    world.github.faults.append(Fault("/runs", status=304, body=b""))
+    world.github.inject_faults(fault("/runs", status=304, body=b""))
     with pytest.raises(OperatorError):
         await client.lists.newest_runs(WIDGETS)
 
@@ -118,19 +121,17 @@ async def test_an_unusable_etag_is_not_sent_back(
     world: World, client: GitHubClient, etag: str
 ) -> None:
     body = {"total_count": 0, "workflow_runs": []}
-    fault = Fault("/runs", status=200, body=body, headers={"ETag": etag} if etag else {}, times=1)
-    world.github.faults.append(fault)
-    world.github.lists.etags = True
-    world.github.lists.runs[WIDGETS] = [run(1)]
+    headers = {"ETag": etag} if etag else {}
+    world.github.inject_faults(fault("/runs", 200, body, headers))
+    push(world, 1, 1)
     assert (await client.lists.newest_runs(WIDGETS)).items == ()
     assert (await client.lists.newest_runs(WIDGETS)).calls == 1
-    assert world.github.lists.conditional == 0
+    assert world.traffic.conditional == 0
 
 
 async def test_the_page_cache_is_bounded_and_drops_the_oldest_page_first(world: World) -> None:
-    world.github.lists.etags = True
     for number in (7, 8, 9):
-        world.github.lists.jobs[WIDGETS, number] = [job(n) for n in range(1, 4)]
+        push(world, number, 3)
     async with lists_that_keep(world, 2 * (PAGE + 3 * JOB)) as lists:
 
         async def calls(*runs: int) -> list[int]:
@@ -138,7 +139,7 @@ async def test_the_page_cache_is_bounded_and_drops_the_oldest_page_first(world: 
 
         assert await calls(7, 8, 8, 7, 9, 7, 9) == [1, 1, 0, 0, 1, 0, 0]
         assert await calls(8) == [1], "three of three jobs are more than two"
-        world.github.lists.jobs[WIDGETS, 7] = [job(n) for n in range(1, 30)]
+        push(world, 7, 26)
         assert await calls(7, 7) == [1, 1], "too long to be kept"
 
 
@@ -146,11 +147,11 @@ async def test_the_page_cache_holds_all_repositories_that_are_read(world: World)
     """Pages are read in turn, so with one page too many every page would be dropped before its next read."""
     a_repository = PAGE + PER_PAGE * ITEM
     assert 2 * MOST_REPOSITORIES * a_repository <= MAX_BYTES
-    world.github.page_size = PER_PAGE
-    world.github.lists.etags = True
     names = [f"acme/r{number}" for number in range(5)]
-    for name in names:
-        world.github.lists.runs[name] = [run(n) for n in range(1, PER_PAGE + 1)]
+    for number, name in enumerate(names):
+        world.administration.create_repository(name)
+        for run in range(PER_PAGE):
+            push(world, 1 + run + PER_PAGE * number, 1, name)
     async with lists_that_keep(world, len(names) * a_repository) as lists:
         for calls in (len(names), 0, 0):
             assert sum([(await lists.newest_runs(name)).calls for name in names]) == calls
@@ -159,43 +160,54 @@ async def test_the_page_cache_holds_all_repositories_that_are_read(world: World)
 async def test_the_page_cache_takes_at_most_a_quarter_of_a_gigabyte(
     world: World, client: GitHubClient
 ) -> None:
-    """A job in progress, with its names and times, is the largest item."""
-    shown = {
+    """A job in progress, with its names, times and commit, is the largest item."""
+    when, sha = "2026-11-01T10:05:00Z", "929f8209d40f77f4abc622a499c93a83babdbe64"
+    job = {
+        "run_id": 7,
+        "status": "in_progress",
+        "labels": ["gpu"],
+        "created_at": when,
         "name": "linux-cuda / test (default, 1, 5)",
         "workflow_name": "trunk",
         "runner_name": "ci-0badcafe-00000000000000aa-1",
         "runner_id": 4_321,
-        "started_at": "2026-11-01T10:05:00Z",
+        "started_at": when,
+        "head_sha": sha,
+        "head_branch": "main",
     }
-    count = 300
-    world.github.page_size = PER_PAGE
-    of_run = [job(n, "in_progress") | shown for n in range(10**10, 10**10 + count)]
-    world.github.lists.jobs[WIDGETS, 7] = of_run
-    world.github.lists.runs[WIDGETS] = [
-        run(n, status)
-        for status in ("in_progress", "completed")
-        for n in range(10**10, 10**10 + count)
-    ]
+    shown = {"run_attempt": 1, "updated_at": when, "event": "push", "head_branch": "main"}
+    run = shown | {"repository": {"id": 1, "private": True}, "head_repository": {"id": 1}}
 
-    async def taken(ask: Callable[[], Awaitable[Listing[Any]]]) -> float:
+    async def taken(
+        ask: Callable[[], Awaitable[Listing[Any]]], key: str, item: dict[str, Any]
+    ) -> float:
         """Return the bytes that the cache needs for each item of a list."""
+        items = [item | {"id": number} for number in range(10**10, 10**10 + PER_PAGE)]
         left = []
-        for etags in (False, False, True):  # the first rounds also allocate other objects
-            world.github.lists.etags = etags
+        for etag in ({}, {}, {"ETag": '"1"'}):  # the first round also allocates other objects
+            world.github.inject_faults(fault("/runs", 200, {key: items}, etag))
             gc.collect()
             tracemalloc.start()
             try:
-                assert len((await ask()).items) == count
+                assert len((await ask()).items) == PER_PAGE
                 gc.collect()
                 left.append(tracemalloc.get_traced_memory()[0])
             finally:
                 tracemalloc.stop()
-        return (left[2] - left[1]) / count
+        return (left[2] - left[1]) / PER_PAGE
 
     page = PAGE / PER_PAGE
-    of_jobs = await taken(lambda: client.lists.jobs(WIDGETS, 7, START))
-    at_work = await taken(lambda: client.lists.runs(WIDGETS, "in_progress"))
-    over = await taken(lambda: client.lists.runs(WIDGETS, "completed"))
+    of_jobs = await taken(lambda: client.lists.jobs(WIDGETS, 7, START), "jobs", job)
+    at_work = await taken(
+        lambda: client.lists.runs(WIDGETS, "in_progress"),
+        "workflow_runs",
+        run | {"status": "in_progress"},
+    )
+    over = await taken(
+        lambda: client.lists.runs(WIDGETS, "completed"),
+        "workflow_runs",
+        run | {"status": "completed"},
+    )
     assert 0.5 * JOB < of_jobs <= JOB + page
     assert 0.5 * ITEM < at_work <= ITEM + page
     assert over <= 0.5 * ITEM + page

@@ -22,7 +22,7 @@ from autoscaler.github.transport import MAX_ANSWER
 from autoscaler.model.identifiers import JobId, RunnerName
 from tests.github.conftest import World
 from tests.github.doubles import START
-from tests.github.faults import Fault
+from tests.github.faults import fault, hang
 
 
 @pytest.mark.parametrize(
@@ -110,14 +110,15 @@ async def test_each_outcome_leads_to_the_action_of_its_policy(world: World, effe
             if effect is Effect.WRITE and details["status"] == 200:
                 continue  # a change that was carried out needs no body
             world.clock.at += 10_000  # all holds are over
-            world.github.calls.clear()
-            world.github.faults = [Fault(pattern, times=99, **details)]
+            world.traffic.calls.clear()
+            moved_to = fault("/elsewhere", 410, NO)
+            world.github.inject_faults(fault(pattern, times=99, **details), moved_to)
             action = POLICIES[outcome].action(effect)
             expected, times = ERRORS[action]
             with pytest.raises(expected):
                 await ask(client)
-            assert world.github.count(pattern) == times, f"{outcome} {details}"
-            assert world.github.count("/elsewhere") == (action is Action.FOLLOW)
+            assert world.traffic.count(pattern) == times, f"{outcome} {details}"
+            assert world.traffic.count("/elsewhere") == (action is Action.FOLLOW)
 
 
 @pytest.mark.case(
@@ -132,30 +133,30 @@ async def test_a_timeout_leads_to_the_action_of_its_policy(world: World, effect:
         await client.register("org:acme", "gpu", RunnerName("before"), ("gpu",))
     async with world.client(patience=0.5) as client:
         await client.find_runner("org:acme", RunnerName("r"))
-        world.github.calls.clear()
-        world.github.faults = [Fault(pattern, hang=True, times=99)]
+        world.traffic.calls.clear()
+        world.github.inject_faults(hang(pattern, times=99))
         expected, times = ERRORS[POLICIES[Outcome.UNANSWERED].action(effect)]
         with pytest.raises(expected, match="timeout"):
             await ask(client)
-        assert world.github.count(pattern) == times
+        assert world.traffic.count(pattern) == times
 
 
 async def test_a_request_that_was_never_sent_may_always_be_repeated(world: World) -> None:
     for effect, (pattern, ask) in ASKING.items():
         async with world.client() as client:
             await client.register("org:acme", "gpu", RunnerName(f"{effect}"), ("gpu",))
-            world.github.calls.clear()
+            world.traffic.calls.clear()
             await client.close()
             action = POLICIES[Outcome.NOT_SENT].action(effect)
             with pytest.raises(ERRORS[action][0], match="closed"):
                 await ask(client)
-            assert world.github.count(pattern) == 0
+            assert world.traffic.count(pattern) == 0
 
 
 async def test_a_redirect_to_another_host_is_refused_and_not_retried(world: World) -> None:
     async with world.client() as client:
         away = {"Location": "https://evil.example/"}
-        world.github.faults = [Fault("/actions/jobs/", 302, b"", away)]
+        world.github.inject_faults(fault("/actions/jobs/", 302, b"", away))
         with pytest.raises(ERRORS[POLICIES[Outcome.UNTRUSTED].read][0], match="origin"):
             await client.read_job("acme/widgets", JobId(42), START)
 

@@ -1,6 +1,7 @@
 """Creating, looking up and deleting registrations, and what goes wrong with them."""
 
 import asyncio
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -18,11 +19,14 @@ from autoscaler.controller.ports.github import (
 from autoscaler.github.client import GitHubClient
 from autoscaler.model.access import RunnerGroup
 from autoscaler.model.identifiers import RunnerName
-from tests.github.conftest import World
-from tests.github.faults import Fault
+from lab.github.settings import AnswerFault, LabRunnerGroup
+from tests.github.conftest import World, job_spec
+from tests.github.faults import changed, cut, fault, hang
+from tests.github.runners import LabRunner
 
 NAME = RunnerName("ci-gpu-0a1b-2c3d-1")
 REGISTER = "generate-jitconfig"
+WORKFLOW = "acme/widgets/.github/workflows/ci.yml@main"
 LABELS = ("self-hosted", "gpu")
 
 
@@ -35,20 +39,21 @@ async def test_a_runner_is_registered_with_its_groups_id_and_exactly_its_labels(
     world: World, client: GitHubClient
 ) -> None:
     registered = await client.register("org:acme", "GPU", NAME, LABELS)
-    assert (registered.github_id, registered.jit_config) == (1, "JIT-SECRET-1")
-    assert "JIT" not in repr(registered)
-    assert world.github.registered == [
-        {"place": "acme", "name": NAME, "runner_group_id": 5, "labels": ["self-hosted", "gpu"]}
-    ]
+    assert registered.github_id == 1
+    assert LabRunner(registered.jit_config).config["runner_id"] == 1
+    assert registered.jit_config not in repr(registered)
+    (runner,) = world.github.runners
+    assert (runner.scope, runner.name, runner.group_id) == ("acme", NAME, 5)
+    assert runner.labels == ("self-hosted", "gpu")
 
 
 async def test_a_repositorys_runner_is_registered_there_in_its_only_group(
     world: World, client: GitHubClient
 ) -> None:
     await client.register("repo:acme/widgets", "Default", NAME, LABELS)
-    assert world.github.registered[0]["place"] == "acme/widgets"
-    assert world.github.registered[0]["runner_group_id"] == 1
-    assert world.github.count("runner-groups") == 0
+    (runner,) = world.github.runners
+    assert (runner.scope, runner.group_id) == ("acme/widgets", 1)
+    assert world.traffic.count("runner-groups") == 0
     with pytest.raises(OperatorError, match="no runner group"):
         await client.register("repo:acme/widgets", "gpu", NAME, LABELS)
 
@@ -64,8 +69,8 @@ async def test_a_hundred_registrations_at_once_need_three_more_calls(
     await asyncio.gather(
         *(client.register("org:acme", "gpu", RunnerName(f"r{n}"), LABELS) for n in range(100))
     )
-    assert len(world.github.registered) == 100
-    assert len(world.github.calls) == 103
+    assert len(world.github.runners) == 100
+    assert len(world.traffic.calls) == 103
 
 
 @pytest.mark.case(
@@ -83,7 +88,9 @@ async def test_a_taken_name_is_recognised_by_its_message_too(
     world: World, client: GitHubClient
 ) -> None:
     """GitHub documents 409 and 422 for a name that another runner has."""
-    world.github.faults = [Fault(REGISTER, 422, {"message": "Already exists - a runner has it"})]
+    world.github.inject_faults(
+        fault(REGISTER, 422, {"message": "Already exists - a runner has it"})
+    )
     with pytest.raises(RunnerExistsError):
         await client.register("org:acme", "gpu", NAME, LABELS)
 
@@ -91,7 +98,7 @@ async def test_a_taken_name_is_recognised_by_its_message_too(
 async def test_a_deletion_with_an_unknown_status_is_an_error(
     world: World, client: GitHubClient
 ) -> None:
-    world.github.faults = [Fault("DELETE .*/actions/runners/", 200, {"id": 1})]
+    world.github.inject_faults(fault("DELETE .*/actions/runners/", 200, {"id": 1}))
     with pytest.raises(GitHubError, match="200, a status that GitHub does not send here"):
         await client.delete_runner("org:acme", 1)
 
@@ -104,40 +111,40 @@ async def test_a_deletion_with_an_unknown_status_is_an_error(
 @pytest.mark.parametrize(
     "fault",
     [
-        Fault(REGISTER, 500),
-        Fault(REGISTER, 502, b"<html>Unicorn!</html>", {"Content-Type": "text/html"}),
-        Fault(REGISTER, 503, b"<html>", {"Content-Type": "application/json"}, done=True),
-        Fault(REGISTER, 520, b"", done=True),
-        Fault(REGISTER, 408),
-        Fault(REGISTER, 201, b"<html>", {"Content-Type": "application/json"}, done=True),
-        Fault(REGISTER, 201, b"<html>", {"Content-Type": "text/html"}, done=True),
-        Fault(REGISTER, 201, {"runner": {"id": 1}}, done=True),
-        Fault(REGISTER, 201, {"runner": {"id": "1"}, "encoded_jit_config": "x"}, done=True),
-        Fault(REGISTER, 200, b"{}", {"Content-Type": "application/json; charset=no-such"}),
-        Fault(REGISTER, 200, b"[" * 100_000, {"Content-Type": "application/json"}),
-        Fault(REGISTER, 409, b"<html>", {"Content-Type": "text/html"}),
-        Fault(REGISTER, 404, b"not here", {"Content-Type": "text/plain"}),
-        Fault(REGISTER, cut=True, done=True),
-        Fault(REGISTER, cut=True),
+        fault(REGISTER, 500),
+        fault(REGISTER, 502, b"<html>Unicorn!</html>", {"Content-Type": "text/html"}),
+        fault(REGISTER, 503, b"<html>", {"Content-Type": "application/json"}, done=True),
+        fault(REGISTER, 520, b"", done=True),
+        fault(REGISTER, 408),
+        fault(REGISTER, 201, b"<html>", {"Content-Type": "application/json"}, done=True),
+        fault(REGISTER, 201, b"<html>", {"Content-Type": "text/html"}, done=True),
+        fault(REGISTER, 201, {"runner": {"id": 1}}, done=True),
+        fault(REGISTER, 201, {"runner": {"id": "1"}, "encoded_jit_config": "x"}, done=True),
+        fault(REGISTER, 200, b"{}", {"Content-Type": "application/json; charset=no-such"}),
+        fault(REGISTER, 200, b"[" * 100_000, {"Content-Type": "application/json"}),
+        fault(REGISTER, 409, b"<html>", {"Content-Type": "text/html"}),
+        fault(REGISTER, 404, b"not here", {"Content-Type": "text/plain"}),
+        cut(REGISTER, status=500, done=True),
+        cut(REGISTER, status=500),
     ],
-    ids=lambda fault: f"{fault.status}-cut={fault.cut}-done={fault.done}",
+    ids=lambda fault: f"{fault.status}-cut={fault.kind == 'dropped'}-done={fault.done}",
 )
 async def test_a_registration_without_a_usable_answer_is_unknown_and_is_not_repeated(
-    world: World, client: GitHubClient, fault: Fault
+    world: World, client: GitHubClient, fault: AnswerFault
 ) -> None:
-    world.github.faults = [fault]
+    world.github.inject_faults(fault)
     with pytest.raises(RegistrationOutcomeUnknownError):
         await client.register("org:acme", "gpu", NAME, LABELS)
-    assert world.github.count(REGISTER) == 1
+    assert world.traffic.count(REGISTER) == 1
     assert world.clock.slept == []
 
 
 async def test_a_registration_that_times_out_is_unknown(world: World) -> None:
-    world.github.faults = [Fault(REGISTER, hang=True, done=True)]
+    world.github.inject_faults(hang(REGISTER, done=True))
     async with world.client(patience=0.3) as client:
         with pytest.raises(RegistrationOutcomeUnknownError, match="timeout"):
             await client.register("org:acme", "gpu", NAME, LABELS)
-        assert world.github.count(REGISTER) == 1
+        assert world.traffic.count(REGISTER) == 1
         found = await client.find_runner("org:acme", NAME)
     assert found == RegisteredRunner(1, NAME, online=False, busy=False)
 
@@ -147,8 +154,8 @@ async def test_a_runner_is_read_by_its_id_and_none_is_a_404(
     world: World, client: GitHubClient, scope: str
 ) -> None:
     registered = await client.register(scope, "Default", NAME, LABELS)
-    (runners,) = world.github.runners.values()
-    runners[registered.github_id].update(status="online", busy=True)
+    world.github.push([job_spec()])
+    await LabRunner(registered.jit_config).start()
     found = await client.read_runner(scope, registered.github_id)
     assert found == RegisteredRunner(registered.github_id, NAME, online=True, busy=True)
     assert await client.read_runner(scope, registered.github_id + 1) is None
@@ -165,17 +172,19 @@ async def test_a_404_for_an_app_without_permission_proves_nothing(
     world: World, client: GitHubClient, status: int
 ) -> None:
     refusal = {"message": "Not Found", "documentation_url": "https://docs.github.com/rest"}
-    world.github.faults = [Fault(r"actions/runners\?", status, refusal, times=9)]
+    world.github.inject_faults(fault(r"actions/runners\?", status, refusal, times=9))
     with pytest.raises(OperatorError):
         await client.read_runner("org:acme", 7)
-    assert world.github.count(r"actions/runners/7") == 1
+    assert world.traffic.count(r"actions/runners/7") == 1
 
 
 async def test_an_answer_about_another_runner_is_an_error(
     world: World, client: GitHubClient
 ) -> None:
     await client.register("org:acme", "gpu", NAME, LABELS)
-    world.github.runners["acme"][1]["id"] = 2
+    world.github.inject_faults(
+        changed("GET .*/actions/runners/1$", lambda shown: shown | {"id": 2})
+    )
     with pytest.raises(RetryLaterError, match="another runner"):
         await client.read_runner("org:acme", 1)
 
@@ -183,10 +192,10 @@ async def test_an_answer_about_another_runner_is_an_error(
 async def test_a_registration_that_was_not_sent_may_be_repeated(world: World) -> None:
     async with world.client() as client:
         await client.find_runner("org:acme", NAME)
-        world.github.faults = [Fault("runner-groups", 503, times=9)]
+        world.github.inject_faults(fault("runner-groups", 503, times=9))
         with pytest.raises(RetryLaterError):
             await client.register("org:acme", "gpu", NAME, LABELS)
-    assert world.github.count(REGISTER) == 0
+    assert world.traffic.count(REGISTER) == 0
 
 
 @pytest.mark.case(
@@ -200,7 +209,7 @@ async def test_a_refused_registration_raises_operator_error(
     world: World, client: GitHubClient, status: int
 ) -> None:
     refusal = {"message": "Resource not accessible by integration"}
-    world.github.faults = [Fault(REGISTER, status, refusal)]
+    world.github.inject_faults(fault(REGISTER, status, refusal))
     with pytest.raises(OperatorError, match="Resource not accessible"):
         await client.register("org:acme", "gpu", NAME, LABELS)
 
@@ -215,12 +224,12 @@ async def test_after_a_refused_registration_the_runner_groups_are_read_again(
     world: World, client: GitHubClient
 ) -> None:
     await client.register("org:acme", "gpu", NAME, LABELS)
-    world.github.groups["acme"] = [(1, "Default"), (9, "gpu")]
-    world.github.faults = [Fault(REGISTER, 422, {"message": "Invalid runner group"})]
+    world.administration.replace_groups("acme", LabRunnerGroup("gpu", id=9))
+    world.github.inject_faults(fault(REGISTER, 422, {"message": "Invalid runner group"}))
     with pytest.raises(OperatorError):
         await client.register("org:acme", "gpu", RunnerName("r2"), LABELS)
     await client.register("org:acme", "gpu", RunnerName("r2"), LABELS)
-    assert world.github.registered[-1]["runner_group_id"] == 9
+    assert world.github.runners[-1].group_id == 9
 
 
 async def test_a_new_group_is_found_and_a_missing_one_is_not_looked_for_each_time(
@@ -230,21 +239,24 @@ async def test_a_new_group_is_found_and_a_missing_one_is_not_looked_for_each_tim
         with pytest.raises(OperatorError, match="no runner group 'new'"):
             await client.register("org:acme", "new", NAME, LABELS)
         world.clock.at += 10
-    assert world.github.count("runner-groups") == 1
-    world.github.groups["acme"].append((6, "new"))
+    assert world.traffic.count("runner-groups") == 1
+    world.administration.replace_groups(
+        "acme", LabRunnerGroup("gpu", id=5), LabRunnerGroup("new", id=6)
+    )
     world.clock.at += 11
     await client.register("org:acme", "new", NAME, LABELS)
     await client.register("org:acme", "gpu", RunnerName("r2"), LABELS)
-    assert [registered["runner_group_id"] for registered in world.github.registered] == [6, 5]
-    assert world.github.count("runner-groups") == 2
+    assert [runner.group_id for runner in world.github.runners] == [6, 5]
+    assert world.traffic.count("runner-groups") == 2
 
 
 async def test_groups_come_in_pages(world: World, client: GitHubClient) -> None:
-    world.github.groups["acme"] = [(n, f"group-{n}") for n in range(1, 8)]
-    world.github.page_size = 3
+    groups = [LabRunnerGroup(f"group-{n}", id=n) for n in range(2, 8)]
+    world.administration.replace_groups("acme", *groups)
+    world.administration.shape_lists(3)
     await client.register("org:acme", "group-7", NAME, LABELS)
-    assert world.github.registered[0]["runner_group_id"] == 7
-    assert world.github.count("runner-groups") == 3
+    assert world.github.runners[0].group_id == 7
+    assert world.traffic.count("runner-groups") == 3
 
 
 @pytest.mark.case(
@@ -255,11 +267,12 @@ async def test_groups_come_in_pages(world: World, client: GitHubClient) -> None:
 async def test_a_runner_is_found_by_its_exact_name_on_any_page(
     world: World, client: GitHubClient
 ) -> None:
-    world.github.page_size = 2
+    world.administration.shape_lists(2, filters_names=False)
     for n in range(5):
         await client.register("org:acme", "gpu", RunnerName(f"x-r{n}"), LABELS)
-    await client.register("org:acme", "gpu", RunnerName("x-r"), LABELS)
-    world.github.runners["acme"][6] |= {"status": "online", "busy": True}
+    registered = await client.register("org:acme", "gpu", RunnerName("x-r"), LABELS)
+    world.github.push([job_spec()])
+    await LabRunner(registered.jit_config).start()
     found = await client.find_runner("org:acme", RunnerName("x-r"))
     assert found == RegisteredRunner(6, RunnerName("x-r"), online=True, busy=True)
     assert await client.find_runner("org:acme", RunnerName("x-")) is None
@@ -274,31 +287,31 @@ async def test_deleting_a_runner_succeeds_finds_none_or_finds_it_busy(
     world: World, client: GitHubClient
 ) -> None:
     registered = await client.register("org:acme", "gpu", NAME, LABELS)
-    world.github.runners["acme"][registered.github_id]["busy"] = True
+    world.github.push([job_spec()])
+    await LabRunner(registered.jit_config).start()
     with pytest.raises(RunnerBusyError, match="still running a job"):
         await client.delete_runner("org:acme", registered.github_id)
-    world.github.runners["acme"][registered.github_id]["busy"] = False
-    assert await client.delete_runner("org:acme", registered.github_id) is True
-    assert await client.delete_runner("org:acme", registered.github_id) is False
+    idle = await client.register("org:acme", "gpu", RunnerName("idle"), LABELS)
+    assert await client.delete_runner("org:acme", idle.github_id) is True
+    assert await client.delete_runner("org:acme", idle.github_id) is False
 
 
 @pytest.mark.parametrize(
     "fault",
     [
-        Fault("DELETE", 502),
-        Fault("DELETE", 404, b"<html>no such page</html>", {"Content-Type": "text/html"}),
-        Fault("DELETE", 422, b""),
-        Fault("DELETE", 200, b"<html>who are you?</html>", {"Content-Type": "text/html"}),
-        Fault("DELETE", cut=True),
+        fault("DELETE", 502),
+        fault("DELETE", 404, b"<html>no such page</html>", {"Content-Type": "text/html"}),
+        fault("DELETE", 422, b""),
+        fault("DELETE", 200, b"<html>who are you?</html>", {"Content-Type": "text/html"}),
+        cut("DELETE"),
     ],
     ids=["502", "proxy's 404", "empty 422", "proxy's 200", "cut"],
 )
 async def test_a_delete_with_an_answer_that_is_not_githubs_is_retried_later(
-    world: World, client: GitHubClient, fault: Fault
+    world: World, client: GitHubClient, fault: AnswerFault
 ) -> None:
     await client.register("org:acme", "gpu", NAME, LABELS)
-    fault.times = 9
-    world.github.faults = [fault]
+    world.github.inject_faults(replace(fault, times=9))
     with pytest.raises(RetryLaterError):
         await client.delete_runner("org:acme", 1)
 
@@ -309,7 +322,7 @@ async def test_a_malformed_scope_causes_no_request(
 ) -> None:
     with pytest.raises(OperatorError, match="is not a "):
         await client.delete_runner(scope, 1)
-    assert world.github.calls == []
+    assert world.traffic.calls == []
 
 
 async def test_every_call_is_counted_by_route_and_outcome(
@@ -317,7 +330,7 @@ async def test_every_call_is_counted_by_route_and_outcome(
 ) -> None:
     # aiohttp repeats a GET itself if a kept-alive connection breaks, so the fault happens twice.
     ask = "GET .*/actions/runners"
-    world.github.faults = [Fault(ask, 503), Fault(ask, cut=True, times=2)]
+    world.github.inject_faults(fault(ask, 503), cut(ask, times=2))
     await client.register("org:acme", "gpu", NAME, LABELS)
     await client.find_runner("org:acme", NAME)
     await client.delete_runner("org:acme", 1)
@@ -338,15 +351,13 @@ async def test_every_call_is_counted_by_route_and_outcome(
 async def test_a_runner_group_is_read_with_its_selected_repositories(
     world: World, client: GitHubClient
 ) -> None:
-    world.github.groups["acme"] = [(1, "Default"), (5, "GPU")]
-    world.github.shown_groups[1] = {"visibility": "all", "allows_public_repositories": True}
-    world.github.shown_groups[5] = {"visibility": "selected", "restricted_to_workflows": True}
-    world.github.chosen[5] = ["acme/widgets", "acme/gadgets", "acme/r3"]
-    world.github.page_size = 2
+    gpu = LabRunnerGroup("GPU", ("widgets", "lab", "old"), workflows=(WORKFLOW,), id=5)
+    public = LabRunnerGroup("open", allows_public_repositories=True)
+    world.administration.replace_groups("acme", gpu, public)
+    world.administration.shape_lists(2)
     found = await client.runner_group("org:acme", "gpu")
-    chosen = ("acme/widgets", "acme/gadgets", "acme/r3")
+    chosen = ("acme/lab", "acme/old", "acme/widgets")
     assert found == RunnerGroup("selected", False, True, chosen)
-    default = await client.runner_group("org:acme", "default")
-    assert default == RunnerGroup("all", True, False)
+    assert await client.runner_group("org:acme", "Open") == RunnerGroup("all", True, False)
     with pytest.raises(OperatorError, match="no runner group"):
         await client.runner_group("org:acme", "none")

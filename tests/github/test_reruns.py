@@ -11,34 +11,37 @@ from autoscaler.github.client import GitHubClient
 from autoscaler.github.refusals import OUTAGE_DELAY
 from autoscaler.model.identifiers import JobId
 from autoscaler.model.interruptions import RerunOutcome
-from tests.github.conftest import World
-from tests.github.faults import Fault
+from lab.github.settings import AnswerFault
+from lab.github.workflows import FIRST_JOB
+from tests.github.conftest import World, job_spec
+from tests.github.faults import changed, cut, fault
 
 WIDGETS = "acme/widgets"
-ONE, OTHER, BAD = JobId(1), JobId(2), JobId(3)
+ONE, OTHER = JobId(FIRST_JOB), JobId(FIRST_JOB + 1)
 FIRST, SECOND = 77, 78
 NOT_FOUND = {"message": "Not Found"}
-AGAIN = "POST .*/actions/jobs/1/rerun"
+AGAIN = f"POST .*/actions/jobs/{ONE}/rerun"
 ALL_AGAIN = "POST .*/actions/runs/7/rerun-failed-jobs"
 
 
 @pytest_asyncio.fixture
 async def two(world: World) -> AsyncIterator[GitHubClient]:
     """A client of two Apps, and a run with two failed jobs."""
-    world.github.installed = {("1", "acme"): FIRST, ("2", "acme"): SECOND}
-    show(world, status="completed")
-    world.github.lists.jobs[WIDGETS, 7] = [failed(ONE), failed(OTHER)]
+    world.administration.install(2, "acme", SECOND)
+    fail(world, "one", "other")
     async with world.client((1, 2)) as client:
         yield client
 
 
 def show(world: World, status: str, attempt: int = 1) -> None:
-    run = {"id": 7, "status": status, "run_attempt": attempt, "updated_at": None}
-    world.github.lists.runs[WIDGETS] = [run]
+    said = {"status": status, "run_attempt": attempt}
+    world.github.inject_faults(changed("GET .*/actions/runs/7$", lambda shown: shown | said))
 
 
-def failed(job: JobId) -> dict[str, object]:
-    return {"id": job, "run_id": 7, "status": "completed", "conclusion": "failure", "labels": []}
+def fail(world: World, *names: str) -> None:
+    """Let jobs with these names fail in the run."""
+    for job in world.github.push([job_spec(name, WIDGETS, run_id=7) for name in names]):
+        world.github.cancel(job)
 
 
 async def ask(client: GitHubClient, *jobs: JobId, attempt: int = 1) -> RerunAnswer:
@@ -55,21 +58,23 @@ async def test_an_app_without_access_to_the_repository_leaves_the_rerun_to_the_o
     world: World, two: GitHubClient, blind: int
 ) -> None:
     """A repository that one App cannot see may still exist."""
-    world.github.faults = [
-        Fault("/actions/", 404, NOT_FOUND, by=blind, times=99),
-        Fault(ALL_AGAIN, 201, b"{}"),
-        Fault(AGAIN, 201, b"{}"),
-    ]
+    world.github.inject_faults(fault("/actions/", 404, NOT_FOUND, by=blind, times=99))
     assert await ask(two, ONE, OTHER) == RerunAnswer((ONE, OTHER), RerunOutcome.ACCEPTED)
-    assert world.github.count(r"GET .*/actions/runs/7/jobs\?filter=latest&per_page=100$") >= 1
-    assert await ask(two, ONE) == RerunAnswer((ONE,), RerunOutcome.ACCEPTED)
+    assert world.traffic.count(r"GET .*/actions/runs/7/jobs\?filter=latest&per_page=100$") >= 1
+    again = world.github.jobs[2:]
+    assert [job.spec.name for job in again] == ["one", "other"]
+    for job in again:
+        world.github.cancel(job)
+    alone = JobId(again[0].id)
+    assert await ask(two, alone, attempt=2) == RerunAnswer((alone,), RerunOutcome.ACCEPTED)
+    assert [job.spec.name for job in world.github.jobs[4:]] == ["one"]
 
 
 @pytest.mark.parametrize("status", [404, 410, 422])
 async def test_a_job_that_no_app_can_run_again_is_refused(
     world: World, two: GitHubClient, status: int
 ) -> None:
-    world.github.faults = [Fault(AGAIN, status, {"message": "too old"}, times=9)]
+    world.github.inject_faults(fault(AGAIN, status, {"message": "too old"}, times=9))
     answer = await ask(two, ONE)
     assert (answer.jobs, answer.outcome) == ((ONE,), RerunOutcome.REFUSED)
     assert answer.detail.endswith(f"{status} too old")
@@ -78,7 +83,7 @@ async def test_a_job_that_no_app_can_run_again_is_refused(
 async def test_a_refusal_without_a_message_is_described_by_its_status(
     world: World, two: GitHubClient
 ) -> None:
-    world.github.faults = [Fault(AGAIN, 422, {"message": ""})]
+    world.github.inject_faults(fault(AGAIN, 422, {"message": ""}))
     assert await ask(two, ONE) == RerunAnswer((ONE,), RerunOutcome.REFUSED, "422")
 
 
@@ -90,42 +95,42 @@ async def test_a_refusal_without_a_message_is_described_by_its_status(
 @pytest.mark.parametrize(
     "fault",
     [
-        Fault(AGAIN, 502, b"<html>"),
-        Fault(AGAIN, 200, b"<html>"),
-        Fault(AGAIN, 404, b"<html>"),
-        Fault(AGAIN, cut=True),
+        fault(AGAIN, 502, b"<html>"),
+        fault(AGAIN, 200, b"<html>"),
+        fault(AGAIN, 404, b"<html>"),
+        cut(AGAIN),
     ],
     ids=["502", "html", "proxy", "cut"],
 )
 async def test_a_lost_answer_names_the_jobs_that_may_have_been_rerun(
-    world: World, two: GitHubClient, fault: Fault
+    world: World, two: GitHubClient, fault: AnswerFault
 ) -> None:
-    world.github.lists.jobs[WIDGETS, 7].append(failed(BAD))
-    world.github.faults = [fault]
+    fail(world, "bad")
+    world.github.inject_faults(fault)
     apart = RerunAnswer((ONE, OTHER), None, "other jobs of the run failed too", apart=True)
     assert await ask(two, ONE, OTHER) == apart, "of three that failed two are ours"
-    assert world.github.count("POST .*/rerun") == 0
+    assert world.traffic.count("POST .*/rerun") == 0
     with pytest.raises(RerunUnknownError) as caught:
         await ask(two, ONE)
     assert caught.value.jobs == (ONE,)
     assert caught.value.retry_after == OUTAGE_DELAY
-    assert world.github.count(AGAIN) == 1
+    assert world.traffic.count(AGAIN) == 1
 
 
 @pytest.mark.parametrize(
     ("fault", "error"),
     [
-        (Fault("GET .*/actions/runs/7$", 502, b"<html>", times=9), RetryLaterError),
-        (Fault("GET .*/actions/runs/7/jobs", 502, b"<html>", times=9), RetryLaterError),
-        (Fault(ALL_AGAIN, 429, {}, {"Retry-After": "40"}, times=2), RetryLaterError),
-        (Fault(ALL_AGAIN, 403, {"message": "no permission"}, times=2), OperatorError),
+        (fault("GET .*/actions/runs/7$", 502, b"<html>", times=9), RetryLaterError),
+        (fault("GET .*/actions/runs/7/jobs", 502, b"<html>", times=9), RetryLaterError),
+        (fault(ALL_AGAIN, 429, {}, {"Retry-After": "40"}, times=2), RetryLaterError),
+        (fault(ALL_AGAIN, 403, {"message": "no permission"}, times=2), OperatorError),
     ],
     ids=["run", "jobs", "limit", "permission"],
 )
 async def test_a_rerun_that_did_not_happen_has_no_unknown_outcome(
-    world: World, two: GitHubClient, fault: Fault, error: type[GitHubError]
+    world: World, two: GitHubClient, fault: AnswerFault, error: type[GitHubError]
 ) -> None:
-    world.github.faults = [fault]
+    world.github.inject_faults(fault)
     with pytest.raises(error) as caught:
         await ask(two, ONE, OTHER)
     assert not isinstance(caught.value, RerunUnknownError)
@@ -146,11 +151,11 @@ async def test_no_rerun_is_requested_before_the_attempt_is_completed(
     show(world, status, attempt)
     answer = await ask(two, ONE, attempt=2)
     assert (answer.jobs, answer.outcome) == ((ONE,), None)
-    assert world.github.count("POST .*/rerun") == 0
+    assert world.traffic.count("POST .*/rerun") == 0
 
 
 async def test_a_newer_attempt_supersedes_the_rerun(world: World, two: GitHubClient) -> None:
     show(world, "in_progress", 3)
     reported = "the run is at attempt 3"
     assert await ask(two, ONE) == RerunAnswer((ONE,), RerunOutcome.SUPERSEDED, reported)
-    assert world.github.count("POST .*/rerun") == 0
+    assert world.traffic.count("POST .*/rerun") == 0

@@ -37,7 +37,7 @@ async def test_used_up_points_of_one_app_do_not_limit_the_others(world: World) -
     transport = Transport(settings, world.clock, world.telemetry)
     api = Api(transport, queue, world.clock, world.telemetry)
     apps = [App(AppKey(number, world.keys.private_pem), world.clock) for number in (1, 2)]
-    world.github.installed["2", "acme"] = SECOND
+    world.administration.install(2, "acme", SECOND)
     both = [
         Installation(app, "acme", number, api, world.clock)
         for app, number in zip(apps, (FIRST, SECOND), strict=True)
@@ -54,11 +54,11 @@ async def test_used_up_points_of_one_app_do_not_limit_the_others(world: World) -
         body = {"name": f"r{number}", "runner_group_id": 1, "labels": ["gpu"]}
         asked = replace(request, body=body)
         await selection.run(both, Target("acme"), asked, partial(api.ask, asked))
-    assert Counter(world.github.registered_by) == {FIRST: 4, SECOND: 4}
+    assert Counter(world.registered_by) == {FIRST: 4, SECOND: 4}
     with pytest.raises(RetryLaterError, match="points of this endpoint are spent") as caught:
         await selection.run(both, Target("acme"), request, partial(api.ask, request))
     assert 59.0 <= caught.value.retry_after <= 60.0
-    assert world.github.count(REGISTER) == 8
+    assert world.traffic.count(REGISTER) == 8
     await selection.close()
     await transport.close()
 
@@ -69,31 +69,31 @@ async def test_used_up_points_of_one_app_do_not_limit_the_others(world: World) -
     source="GitHub: using the REST API",
 )
 async def test_requests_that_wait_for_a_connection_go_by_importance(world: World) -> None:
-    world.github.runners["acme"] = {5: {"id": 5, "name": "old", "status": "offline", "busy": False}}
     async with world.client(concurrency=1) as client:
         await client.register("org:acme", "gpu", RunnerName("r1"), ("gpu",))
         await client.redeliver_failed(START)
-        world.github.calls.clear()
-        world.github.hold = asyncio.Event()
+        old = await client.register("org:acme", "gpu", RunnerName("old"), ("gpu",))
+        world.traffic.calls.clear()
+        world.traffic.hold = asyncio.Event()
         jobs = [client.read_job("acme/widgets", JobId(number), START) for number in (1, 2)]
         waiting = [
             asyncio.create_task(work)
             for work in (
                 jobs[0],
                 client.redeliver_failed(START),
-                client.delete_runner("org:acme", 5),
+                client.delete_runner("org:acme", old.github_id),
                 jobs[1],
                 client.register("org:acme", "gpu", RunnerName("r2"), ("gpu",)),
             )
         ]
-        await world.github.until_under_way(1)
-        world.github.hold.set()
+        await world.traffic.until_under_way(1)
+        world.traffic.hold.set()
         await asyncio.gather(*waiting)
-    paths = [call.split("?")[0].rpartition("/api/v3/")[2] for call in world.github.calls]
+    paths = [call.split("?")[0].rpartition("/api/v3/")[2] for call in world.traffic.calls]
     assert paths == [
         "repos/acme/widgets/actions/jobs/1",
         "orgs/acme/actions/runners/generate-jitconfig",
         "repos/acme/widgets/actions/jobs/2",
-        "orgs/acme/actions/runners/5",
+        "orgs/acme/actions/runners/2",
         "app/hook/deliveries",
     ]

@@ -72,7 +72,7 @@ class World:
             acme = self.directory.organizations["acme"]
             scope = RunnerScope(acme, None)
             name = f"r{len(self.runners)}"
-            self.runners.append(self.actions.register(scope, acme.groups[1], name, first))
+            self.runners.append(self.actions.runners.add(scope, acme.groups[1], name, first, 1))
             self.actions.connect(self.runners[-1])
         elif what == "advance" and isinstance(first, float):
             await self.clock.advance(first)

@@ -102,7 +102,7 @@ async def _runners(client: Recorder) -> None:
             "GET", f"/orgs/acme/actions/runner-groups/{number}/repositories?per_page=1"
         )
     await client.ask("GET", "/orgs/globex/actions/runners")
-    client.lab.create_repository("acme/new")
+    client.lab.administration.create_repository("acme/new")
     await client.ask("GET", "/orgs/acme/repos?sort=created&direction=desc&per_page=1")
     for tag in ("v2.339.0", "v2.340.0"):
         client.lab.release_runner(tag, client.lab._clock.now())
@@ -175,7 +175,7 @@ async def _itself(client: Recorder) -> None:
     await client.call("GET", "/", None)
     await client.call("GET", "/meta", None)
     await client.ask("GET", "/rate_limit")
-    client.lab.limit(Limits(points_per_minute=2, registrations_per_hour=1))
+    client.lab.administration.limit(Limits(points_per_minute=2, registrations_per_hour=1))
     await client.ask("GET", "/rate_limit")
     for name in ("x", "y"):
         await client.register(name)

@@ -211,3 +211,67 @@ async def test_every_call_takes_at_least_the_latency(make: Make) -> None:
     began = asyncio.get_running_loop().time()
     await client.token()
     assert asyncio.get_running_loop().time() - began >= 0.05
+
+
+async def test_a_request_without_a_user_agent_is_refused(client: Client) -> None:
+    headers = {"Authorization": f"Bearer {await client.token()}"}
+    url = client.lab.api_url + RUNNERS
+    async with client.session.get(url, headers=headers, skip_auto_headers=["User-Agent"]) as answer:
+        assert answer.status == 403
+        assert "administrative rules" in (await answer.json())["message"]
+
+
+async def test_an_answer_can_be_given_word_for_word(client: Client) -> None:
+    await client.token()
+    client.lab.inject_faults(
+        AnswerFault("answer", status=201, body=b"<html>", headers={"Content-Type": "text/html"}),
+        AnswerFault("answer", status=422, body={"message": "no"}),
+    )
+    first = await client.register("a")
+    assert (first.status, first.headers["content-type"]) == (201, "text/html")
+    second = await client.register("a")
+    assert (second.status, second.json) == (422, {"message": "no"})
+    assert _names(client) == []
+
+
+async def test_githubs_own_answer_can_be_changed(client: Client) -> None:
+    await client.register("a")
+    client.lab.inject_faults(
+        AnswerFault(
+            "changed",
+            change=lambda shown: {**shown, "runners": []},
+            headers={"ETag": None, "X-More": "1"},
+        )
+    )
+    listed = await client.ask("GET", RUNNERS)
+    assert listed.json == {"total_count": 1, "runners": []}
+    assert "etag" not in listed.headers
+    assert listed.headers["x-more"] == "1"
+    assert "etag" in (await client.ask("GET", RUNNERS)).headers
+    client.lab.inject_faults(AnswerFault("changed", change=lambda shown: {}))
+    missing = await client.ask("GET", f"{RUNNERS}/99")
+    assert (missing.status, missing.json["message"]) == (404, "Not Found")
+
+
+async def test_a_fault_can_hit_some_requests_or_one_installation_alone(client: Client) -> None:
+    await client.token()
+    number = (await client.as_app("GET", "/orgs/globex/installation")).json["id"]
+    client.lab.inject_faults(
+        AnswerFault("status", request=r"GET .*/runners\?name=b$"),
+        AnswerFault("status", status=503, by=number),
+    )
+    asked = [RUNNERS, f"{RUNNERS}?name=a", f"{RUNNERS}?name=b"]
+    assert [(await client.ask("GET", path)).status for path in asked] == [200, 200, 502]
+    other = "/orgs/globex/actions/runners"
+    assert [(await client.ask("GET", other, org="globex")).status for _ in (1, 2)] == [503, 200]
+
+
+async def test_an_answer_can_wait_for_an_event(client: Client) -> None:
+    await client.token()
+    go = asyncio.Event()
+    client.lab.inject_faults(AnswerFault("answer", status=201, body={}, done=True, until=go))
+    asked = asyncio.create_task(client.register("a"))
+    await until(lambda: _names(client) == ["a"])
+    assert not asked.done()
+    go.set()
+    assert (await asked).json == {}

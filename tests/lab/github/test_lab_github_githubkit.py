@@ -158,7 +158,7 @@ async def test_limits_are_read_and_met(acme: Installation, client: Client) -> No
     with pytest.raises(RequestFailed) as lifted:
         await acme.rest.rate_limit.async_get()
     assert lifted.value.response.status_code == 404
-    client.lab.limit(Limits(points_per_minute=4, registrations_per_hour=7))
+    client.lab.administration.limit(Limits(points_per_minute=4, registrations_per_hour=7))
     limits = (await acme.rest.rate_limit.async_get()).parsed_data.resources
     assert limits.core.limit == 5000
     assert limits.actions_runner_registration

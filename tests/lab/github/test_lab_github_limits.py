@@ -22,7 +22,7 @@ RUNNERS = "/orgs/acme/actions/runners"
 async def test_the_hourly_limit_is_counted_shown_and_renewed(make: Make, clock: HandClock) -> None:
     client = await make(limits=Limits(requests_per_hour=3))
     await client.token("globex")
-    client.lab.limit(Limits(requests_per_hour=3))
+    client.lab.administration.limit(Limits(requests_per_hour=3))
     for remaining in (2, 1, 0):
         answer = await client.ask("GET", RUNNERS)
         assert answer.status == 200
@@ -94,9 +94,9 @@ async def test_limits_can_be_switched_off_and_on(make: Make) -> None:
     free = await client.ask("GET", RUNNERS)
     assert "x-ratelimit-limit" not in free.headers
     assert (await client.ask("GET", "/rate_limit")).status == 404
-    client.lab.limit(Limits(requests_per_hour=1))
+    client.lab.administration.limit(Limits(requests_per_hour=1))
     assert [(await client.ask("GET", RUNNERS)).status for _ in range(2)] == [200, 403]
-    client.lab.limit(None)
+    client.lab.administration.limit(None)
     assert (await client.ask("GET", RUNNERS)).status == 200
 
 

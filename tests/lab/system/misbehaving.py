@@ -13,7 +13,7 @@ from autoscaler.model.failures import FailureClass
 from autoscaler.model.machines import Machine, MachineState, TerminationReason
 from lab.ec2.instances import Instance
 from lab.github.records import Job as PushedJob
-from lab.github.server import RegisteredRunnerView
+from lab.github.runners import RegisteredRunnerView
 from lab.laboratory import LabFleet, Laboratory
 from lab.machines.misbehaving_host import Misdeed
 from lab.machines.misbehaviour import Misbehaviour
