@@ -224,6 +224,7 @@ def _route(exchange: Exchange) -> str:
     return description().route(exchange.method, exchange.path)
 
 
+@pytest.mark.systems
 def test_every_route_is_tested_and_exists_at_github(
     recorded: tuple[list[Exchange], set[str]],
 ) -> None:
@@ -234,6 +235,7 @@ def test_every_route_is_tested_and_exists_at_github(
     assert len(exchanges) > 70
 
 
+@pytest.mark.systems
 @pytest.mark.case(
     "the controller's requests and the lab's answers conform to GitHub's OpenAPI description",
     topic="GitHub's REST API",
@@ -256,6 +258,7 @@ def test_every_answer_matches_githubs_description(
     assert excused == set(KNOWN), "an exception that is none any more"
 
 
+@pytest.mark.systems
 def test_no_answer_has_a_key_that_github_does_not_know(
     recorded: tuple[list[Exchange], set[str]],
 ) -> None:
@@ -272,6 +275,7 @@ def test_no_answer_has_a_key_that_github_does_not_know(
     assert met == set(UNNAMED), "an exception that is none any more"
 
 
+@pytest.mark.systems
 def test_undescribed_statuses_are_those_of_any_endpoint(
     recorded: tuple[list[Exchange], set[str]],
 ) -> None:
@@ -286,6 +290,7 @@ def test_undescribed_statuses_are_those_of_any_endpoint(
     assert met == set(ANYWHERE), "an exception that is none any more"
 
 
+@pytest.mark.systems
 def test_the_lab_accepts_described_requests_and_refuses_others(
     recorded: tuple[list[Exchange], set[str]],
 ) -> None:
@@ -300,6 +305,7 @@ def test_the_lab_accepts_described_requests_and_refuses_others(
     assert refused >= 4
 
 
+@pytest.mark.systems
 def test_the_check_finds_a_wrong_answer(recorded: tuple[list[Exchange], set[str]]) -> None:
     registered = next(one for one in recorded[0] if one.method == "POST" and one.status == 201)
     listed = next(one for one in recorded[0] if "name=a" in one.path and one.status == 200)

@@ -73,6 +73,7 @@ async def speak(key: Key) -> AsyncIterator[Speak]:
         yield start
 
 
+@pytest.mark.systems
 @pytest.mark.case(
     "the controller's requests and the lab's answers conform to GitHub's OpenAPI description",
     topic="GitHub's REST API",

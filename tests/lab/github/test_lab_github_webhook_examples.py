@@ -84,6 +84,7 @@ async def _reported(make: Make, listener: Listener, clock: HandClock) -> list[di
     return listener.events()
 
 
+@pytest.mark.systems
 @pytest.mark.case(
     "`queued` with the name and id of a runner",
     topic="GitHub's events",
@@ -116,6 +117,7 @@ def test_every_signed_example_is_parsed(
         assert seen.runner_name == (said["runner_name"] if started else None)
 
 
+@pytest.mark.systems
 @pytest.mark.case(
     "an action or event that the controller does not use",
     topic="GitHub's events",
@@ -133,6 +135,7 @@ def test_other_events_of_github_give_no_job_or_are_refused(
             assert seen is None, name
 
 
+@pytest.mark.systems
 async def test_the_labs_webhook_events_follow_githubs_schema(
     make: Make, listener: Listener, clock: HandClock, schema: dict[str, Any]
 ) -> None:
@@ -154,6 +157,7 @@ async def test_the_labs_webhook_events_follow_githubs_schema(
     assert _faults(schema, "workflow_job$queued", broken)
 
 
+@pytest.mark.systems
 @pytest.mark.case(
     "GitHub's own examples of `workflow_job`",
     topic="GitHub's events",
@@ -179,6 +183,7 @@ async def test_the_labs_events_have_the_form_of_githubs_examples(
             assert kinds & theirs[path] or "NoneType" in kinds | theirs[path], path
 
 
+@pytest.mark.systems
 async def test_a_ping_matches_githubs_schema(make: Make, listener: Listener) -> None:
     client = await make(listener.url)
     await client.lab.delivered()

@@ -21,6 +21,7 @@ def test_the_crowds_timers_are_those_of_the_agent() -> None:
         assert getattr(crowd_machine, name) == getattr(limits, name)
 
 
+@pytest.mark.systems
 async def test_the_crowd_runs_hundreds_of_machines(user_data: UserData) -> None:
     async with running(World(scale=20, jobs=[0.05] * 300)) as world:
         host = CrowdHost(world.scale)

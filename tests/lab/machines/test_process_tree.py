@@ -12,7 +12,7 @@ LARGE = "import os, time; held = b'x' * 200_000_000; os.write(1, b'begun\\n'); t
 def test_no_process_of_a_session_runs_when_it_was_ended() -> None:
     """A killed process holds its files open until the kernel has freed its memory."""
     first = subprocess.Popen(
-        ["sh", "-c", f'{sys.executable} -c "{LARGE}" & exec {sys.executable} -c "{LARGE}"'],
+        ["sh", "-c", f'"$0" -c "{LARGE}" & exec "$0" -c "{LARGE}"', sys.executable],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         start_new_session=True,
