@@ -5,6 +5,8 @@ import gc
 import pytest
 from hypothesis import Phase, settings
 
+pytest_plugins = ("tests.watchdog.plugin",)
+
 # For `make mutants`: any failing example is enough, and finding the smallest one takes minutes.
 settings.register_profile(
     "mutants", settings.get_profile("ci"), phases=(Phase.explicit, Phase.generate)
