@@ -18,7 +18,16 @@ from typing import Any
 import pytest
 
 from tests.patience import PATIENCE
-from tests.watchdog.children import adopt_orphans, children, describe, end, strays
+from tests.watchdog.children import (
+    adopt_orphans,
+    children,
+    command,
+    describe,
+    end,
+    is_running,
+    strays,
+)
+from tests.watchdog.report import ended_processes
 from tests.watchdog.watch import Phase, WaitedTooLongError, Watch
 
 _RUN = pytest.StashKey["Run"]()
@@ -33,8 +42,8 @@ class Run:
         self.limit = float(config.getini("wait_limit"))
         self.grace = float(config.getini("wait_grace"))
         self._outside = children()
-        self.shared: dict[int, str] = {}
-        """The scope of the fixture that started a process, for fixtures that tests share."""
+        self.shared: dict[int, tuple[str, str]] = {}
+        """The scope of the fixture and the command of a process, for fixtures that tests share."""
         # Pytest captures the file descriptor 2 later.
         self.watch = Watch(self.grace, os.dup(2), self._kept)
 
@@ -64,7 +73,7 @@ class Run:
         described = describe(found)
         end(found, self.grace)
         present = children()
-        self.shared = {pid: scope for pid, scope in self.shared.items() if pid in present}
+        self.shared = {pid: one for pid, one in self.shared.items() if pid in present}
         return described
 
     def _kept(self) -> frozenset[int]:
@@ -74,7 +83,9 @@ class Run:
         scopes = () if following is None else ("session",)
         if following is not None and following.path == item.path:
             scopes += _SHARING
-        return self._outside.union(pid for pid, one in self.shared.items() if one in scopes)
+        return self._outside.union(
+            pid for pid, (scope, _) in self.shared.items() if scope in scopes
+        )
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -107,8 +118,8 @@ def pytest_fixture_setup(
     try:
         return (yield)
     finally:
-        for pid in children() - before:
-            request.config.stash[_RUN].shared.setdefault(pid, fixturedef.scope)
+        for pid in filter(is_running, children() - before):
+            request.config.stash[_RUN].shared.setdefault(pid, (fixturedef.scope, command(pid)))
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
@@ -159,6 +170,22 @@ def _failing(run: Run, phase: Phase) -> Generator[None, Any, Any]:
     if phase.report:
         pytest.fail(phase.report + failure, pytrace=False)
     return result
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Say in the report of a failed test which programs had ended: the test may have waited for one."""
+    report = yield
+    if report.failed:
+        ended = ended_processes()
+        for pid, (scope, words) in item.config.stash[_RUN].shared.items():
+            if pid not in ended and not is_running(pid):
+                ended[pid] = f"Process {pid} of a fixture of the {scope} has ended: {words}"
+        if ended:
+            report.sections.append((f"Ended programs, {call.when}", "\n".join(ended.values())))
+    return report
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)

@@ -1,8 +1,10 @@
 """Describes what a test waits for: its threads, tasks and processes."""
 
 import asyncio
+import contextlib
 import gc
 import linecache
+import os
 import sys
 import sysconfig
 import threading
@@ -99,8 +101,28 @@ def _processes(roots: Collection[int], frames: list[FrameType]) -> Iterator[str]
         )
     for pid, one in known.items():
         if not is_running(pid):
-            yield f"Process {pid} had ended with status {one.returncode}: {_words(one.args)}"
+            yield _ended(one)
             yield from _indented(_received(one, frames))
+
+
+def ended_processes() -> dict[int, str]:
+    """Describe the processes that this process started and that ended with an error or by a signal."""
+    ended = (one for one in popen_objects() if not is_running(one.pid))
+    return {one.pid: _ended(one) for one in ended if _status(one) != 0}
+
+
+def _ended(process: Any) -> str:
+    return f"Process {process.pid} had ended with status {_status(process)}: {_words(process.args)}"
+
+
+def _status(process: Any) -> int | None:
+    """Return the exit status, and let the owner of the process still take it."""
+    if process.returncode is None:
+        with contextlib.suppress(ChildProcessError):
+            found = os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+            if found is not None:
+                return found.si_status if found.si_code == os.CLD_EXITED else -found.si_status
+    return None if process.returncode is None else int(process.returncode)
 
 
 def _words(arguments: Any) -> str:
