@@ -92,6 +92,24 @@ def test_shared_again(shared: subprocess.Popen[bytes]) -> None:
     assert shared.poll() is None
 
 
+@pytest.fixture(scope="module")
+def late() -> Iterator[list[subprocess.Popen[bytes]]]:
+    """Processes that a test starts and the end of the file ends."""
+    started: list[subprocess.Popen[bytes]] = []
+    yield started
+    for process in started:
+        process.kill()
+        process.wait()
+
+
+def test_late(late: list[subprocess.Popen[bytes]]) -> None:
+    late.append(subprocess.Popen(SLEEPER))
+
+
+def test_late_again(late: list[subprocess.Popen[bytes]]) -> None:
+    assert late[0].poll() is None
+
+
 @pytest.mark.wait_limit(seconds=1000, reason="it takes longer than the other tests' limit")
 def test_marked() -> None:
     time.sleep(0.8)

@@ -7,10 +7,11 @@ still does not end within `wait_grace` seconds, the plugin writes the report to 
 status 3.
 """
 
+import inspect
 import os
 import sys
 import time
-from collections.abc import Collection, Generator
+from collections.abc import Callable, Collection, Generator
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -32,7 +33,8 @@ from tests.watchdog.watch import Phase, WaitedTooLongError, Watch
 
 _RUN = pytest.StashKey["Run"]()
 _BEFORE = pytest.StashKey[frozenset[int]]()
-_SHARING = ("module", "class", "package")
+_WIDEST = ("session", "package", "module", "class")
+"""The scopes of fixtures that tests share, the widest first."""
 
 
 class Run:
@@ -63,6 +65,21 @@ class Run:
         marker = item.get_closest_marker("wait_limit")
         return self.limit if marker is None else float(marker.kwargs["seconds"])
 
+    def share(self, item: pytest.Item) -> None:
+        """Attribute what a test started to a fixture that it shares, which may have started it later."""
+        info = getattr(item, "_fixtureinfo", None)
+        found = {
+            one.scope
+            for defined in ([] if info is None else info.name2fixturedefs.values())
+            for one in defined
+            # Those of plugins have no place. Only a generator ends what it started.
+            if one.baseid and _is_generator(one.func)
+        }
+        for scope in _WIDEST:
+            if scope in found:
+                for pid in children().difference(item.stash[_BEFORE]):
+                    self.shared.setdefault(pid, (scope, command(pid)))
+
     def left(self, spared: Collection[int], patience: float) -> str:
         """Describe the processes that were left and do not end in `patience` seconds, and kill them."""
         found, until = strays(spared), time.monotonic() + patience
@@ -82,7 +99,7 @@ class Run:
     def _kept_after(self, item: pytest.Item, following: pytest.Item | None) -> frozenset[int]:
         scopes = () if following is None else ("session",)
         if following is not None and following.path == item.path:
-            scopes += _SHARING
+            scopes = _WIDEST
         return self._outside.union(
             pid for pid, (scope, _) in self.shared.items() if scope in scopes
         )
@@ -144,9 +161,15 @@ def pytest_runtest_teardown(
     except BaseException:
         run.left(phase.spared(), 0.0)
         raise
+    run.share(item)
     if left := run.left(phase.spared(), run.grace):
         pytest.fail(f"{item.nodeid} left processes, which are killed now:\n{left}", pytrace=False)
     return result
+
+
+def _is_generator(function: Callable[..., Any]) -> bool:
+    plain = inspect.unwrap(function)
+    return inspect.isgeneratorfunction(plain) or inspect.isasyncgenfunction(plain)
 
 
 def _within_limit(item: pytest.Item, name: str) -> Generator[None, Any, Any]:

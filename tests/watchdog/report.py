@@ -108,7 +108,7 @@ def _processes(roots: Collection[int], frames: list[FrameType]) -> Iterator[str]
 def ended_processes() -> dict[int, str]:
     """Describe the processes that this process started and that ended with an error or by a signal."""
     ended = (one for one in popen_objects() if not is_running(one.pid))
-    return {one.pid: _ended(one) for one in ended if _status(one) != 0}
+    return {one.pid: _ended(one) for one in ended if _status(one) not in (0, None)}
 
 
 def _ended(process: Any) -> str:
