@@ -13,8 +13,6 @@ from autoscaler.providers.ec2.channel import WorkerChannel
 from lab.ec2.moto import MotoClient, MotoProcess
 from tests.console.browser import browser
 
-pytestmark = pytest.mark.wait_limit(seconds=20, reason="two imports of boto3 take seconds")
-
 
 @asynccontextmanager
 async def killed_meanwhile(pid: int) -> AsyncIterator[None]:
@@ -67,6 +65,7 @@ async def test_moto(moto: MotoProcess) -> None:
         await client.close()
 
 
+@pytest.mark.wait_limit(seconds=1, reason="the test exceeds it")
 async def test_program_of_the_tests() -> None:
     """Its reader waits for a line that another process with the same pipe keeps from ending."""
     script = "sleep 1000 & echo last words; exec sleep 1000"

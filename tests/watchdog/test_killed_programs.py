@@ -38,7 +38,7 @@ def printed(tmp_path_factory: pytest.TempPathFactory) -> str:
         ),
         (
             "test_program_of_the_tests",
-            ["waited for more than 20 s", "await process.stdout.readline()", "sleep 1000"],
+            ["waited for more than 1 s", "await process.stdout.readline()", "sleep 1000"],
         ),
     ],
 )
