@@ -75,10 +75,11 @@ class Run:
             # Those of plugins have no place. Only a generator ends what it started.
             if one.baseid and _is_generator(one.func)
         }
-        for scope in _WIDEST:
-            if scope in found:
-                for pid in children().difference(item.stash[_BEFORE]):
-                    self.shared.setdefault(pid, (scope, command(pid)))
+        before = item.stash[_BEFORE]
+        widest = next((scope for scope in _WIDEST if scope in found), None)
+        if widest is not None:
+            for pid in children() - before:
+                self.shared.setdefault(pid, (widest, command(pid)))
 
     def left(self, spared: Collection[int], patience: float) -> str:
         """Describe the processes that were left and do not end in `patience` seconds, and kill them."""
@@ -97,7 +98,7 @@ class Run:
         return self._outside.union(self.shared)
 
     def _kept_after(self, item: pytest.Item, following: pytest.Item | None) -> frozenset[int]:
-        scopes = () if following is None else ("session",)
+        scopes: tuple[str, ...] = () if following is None else ("session",)
         if following is not None and following.path == item.path:
             scopes = _WIDEST
         return self._outside.union(
@@ -174,7 +175,8 @@ def _is_generator(function: Callable[..., Any]) -> bool:
 
 def _within_limit(item: pytest.Item, name: str) -> Generator[None, Any, Any]:
     run = item.config.stash[_RUN]
-    phase = run.begin(f"{item.nodeid} [{name}]", item.stash[_BEFORE], run.limit_of(item))
+    before = item.stash[_BEFORE]
+    phase = run.begin(f"{item.nodeid} [{name}]", before, run.limit_of(item))
     return (yield from _failing(run, phase))
 
 
