@@ -114,17 +114,38 @@ def test_a_thread_that_outlives_the_session_ends_the_process(tmp_path: Path) -> 
     assert (status, "1 passed" in printed) == (3, True)
 
 
+WITHSTANDS = """
+import time, pytest
+@pytest.mark.wait_limit(seconds=0.2)
+def test_it():
+    while True:
+        try:
+            time.sleep(1000)
+        except BaseException:
+            pass
+"""
+
+
 def test_a_test_that_withstands_the_interruption_ends_the_process(tmp_path: Path) -> None:
     file = tmp_path / "test_it.py"
-    file.write_text(
-        "import time, pytest\n@pytest.mark.wait_limit(seconds=0.2)\ndef test_it():\n"
-        "    while True:\n        try:\n            time.sleep(1000)\n"
-        "        except BaseException:\n            pass\n"
-    )
+    file.write_text(WITHSTANDS)
     status, printed = run(tmp_path, file)
     assert "test_it [call] waited for more than 0.2 s" in printed
     assert "in test_it: time.sleep(1000)" in printed
     assert status == 3
+
+
+def test_it_also_ends_if_its_output_has_no_reader(tmp_path: Path) -> None:
+    file = tmp_path / "test_it.py"
+    file.write_text(WITHSTANDS)
+    options = ["-p", "tests.watchdog.plugin", "-o", "wait_grace=1", str(file)]
+    command = [sys.executable, "-m", "pytest", "-c", str(ROOT / "pyproject.toml"), *options]
+    with subprocess.Popen(
+        command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+    ) as process:
+        assert process.stdout is not None
+        process.stdout.close()
+        assert process.wait(PATIENCE) == 3
 
 
 def test_an_orphan_that_ended_does_not_stay_a_zombie() -> None:

@@ -85,11 +85,16 @@ class Watch:
         """Make a phase end: kill, then interrupt several times, then exit."""
         owned = children().difference(phase.spared())
         if not phase.report:
-            phase.report = write_report(phase.name, phase.limit, owned)
+            phase.report = f"{phase.name} waited for more than {phase.limit:g} s"
+            # Without a report, the phase must end, too: objects of the test may not be readable.
+            with contextlib.suppress(Exception):
+                phase.report = write_report(phase.name, phase.limit, owned)
             phase.interrupted = phase.spent
         kill(owned)
         if phase.last or phase.spent > phase.limit + self._grace:
-            os.write(self._stderr, f"\n{phase.report}\npytest is ended.\n".encode())
+            # The reader of stderr may have ended.
+            with contextlib.suppress(OSError):
+                os.write(self._stderr, f"\n{phase.report}\npytest is ended.\n".encode())
             os._exit(_STATUS)
         if phase.spent > phase.interrupted + self._grace / 5:
             phase.interrupted = phase.spent
