@@ -8,6 +8,8 @@ from hypothesis import Phase, settings
 
 from tests.suites.parts import SYSTEMS
 
+pytest_plugins = ("tests.watchdog.plugin",)
+
 TESTS = Path(__file__).parent
 
 # For `make mutants`: any failing example is enough, and finding the smallest one takes minutes.

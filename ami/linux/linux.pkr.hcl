@@ -154,7 +154,9 @@ source "amazon-ebs" "linux" {
     delete_on_termination = true
   }
 
-  communicator                          = "ssh"
+  communicator = "ssh"
+  # A machine that is gone without a word: Packer asks for a sign of life every 5 s, and fails without any for so long.
+  ssh_read_write_timeout                = "5m"
   ssh_username                          = var.ssh_username
   ssh_interface                         = var.ssh_interface
   ssh_host                              = var.ssh_host

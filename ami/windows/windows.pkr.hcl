@@ -191,6 +191,8 @@ source "amazon-ebs" "windows" {
   communicator   = "ssh"
   # Windows' own scp ends with an error after it has written a file (hashicorp/packer-plugin-amazon#305).
   ssh_file_transfer_method = "sftp"
+  # A machine that is gone without a word: Packer asks for a sign of life every 5 s, and fails without any for so long.
+  ssh_read_write_timeout = "5m"
   # The first boot of Windows takes minutes.
   ssh_timeout                           = "30m"
   ssh_username                          = var.ssh_username

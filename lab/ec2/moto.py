@@ -4,6 +4,7 @@ import asyncio
 import os
 import subprocess
 import sys
+import threading
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -12,8 +13,11 @@ from urllib.parse import urlencode
 import aiohttp
 
 from lab.ec2.query import read_xml
+from lab.ending import end
 
 API_VERSION = "2016-11-15"
+_START_PATIENCE = 300.0
+"""Seconds until a moto that does not listen is killed."""
 
 
 class MotoAnswer(NamedTuple):
@@ -44,8 +48,11 @@ class MotoProcess:
             # Seeded images are the front's own; moto's stock images cost a second to load.
             env=os.environ | {"PYTHONPATH": path, "MOTO_EC2_LOAD_DEFAULT_AMIS": "false"},
         )
-        stdout = self._process.stdout
-        port = stdout.readline().strip() if stdout is not None else b""
+        assert self._process.stdout is not None
+        timer = threading.Timer(_START_PATIENCE, self._process.kill)
+        timer.start()
+        port = self._process.stdout.readline().strip()
+        timer.cancel()
         if not port.isdigit():
             self.close()
             raise RuntimeError("moto did not start: run `make setup`, which installs it into .venv")
@@ -54,9 +61,8 @@ class MotoProcess:
     def close(self) -> None:
         """Stop moto and wait for its exit. Blocks. Idempotent."""
         process, self._process = self._process, None
-        if process is None:
-            return
-        process.communicate()
+        if process is not None:
+            end(process)
 
 
 class MotoClient:

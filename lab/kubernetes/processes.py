@@ -4,6 +4,8 @@ import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
+from lab.ending import end
+
 GUARD = Path(__file__).with_name("guard.sh")
 
 
@@ -41,4 +43,4 @@ class RunningProgram:
         """End the program at once, and wait until it has ended. Idempotent."""
         process, self._process = self._process, None
         if process is not None:
-            process.communicate()
+            end(process)

@@ -13,6 +13,9 @@ from lab.terraform.parts import Parts
 from lab.terraform.provider import ProviderProcess
 
 SOURCE = Path(__file__).parents[2] / "terraform"
+LONGEST = 1800.0
+"""Seconds that a command may take. On a busy host, the largest module takes minutes."""
+
 _PASSED_ON = ("PATH", "HOME", "TMPDIR", "LANG")
 
 
@@ -79,9 +82,20 @@ class Terraform:
         )
 
     def run(self, *words: str) -> tuple[int, str]:
-        """Run a command. Return its exit status and its output. Blocks."""
+        """Run a command. Return its exit status and its output. Blocks.
+
+        Raises TerraformFailedError if it does not end in half an hour.
+        """
         with self.start(*words) as process:
-            printed, _ = process.communicate()
+            try:
+                printed, _ = process.communicate(timeout=LONGEST)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                printed, _ = process.communicate()
+                command = " ".join(words)
+                raise TerraformFailedError(
+                    f"terraform {command} did not end in {LONGEST:g} s:\n{printed}"
+                ) from None
         return process.returncode, printed
 
     def succeed(self, *words: str) -> str:

@@ -3,6 +3,7 @@
 Wine gives its processes sessions and parents of their own. They all inherit WINEPREFIX, also Wine's server.
 """
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -10,6 +11,9 @@ import time
 from pathlib import Path
 
 from lab.windows.parts import wine_environment
+
+_PATIENCE = 300.0
+"""Seconds that Wine's server has to end."""
 
 
 def processes(prefix: Path) -> set[int]:
@@ -40,16 +44,21 @@ def end_processes(prefix: Path) -> None:
 
 
 def shut_down(prefix: Path) -> None:
-    """End all processes of this prefix, after Wine's server has written the registry to the prefix."""
+    """End all processes of this prefix, after Wine's server has written the registry to the prefix.
+
+    A server that does not end in five minutes is killed.
+    """
     for option in ("-k", "-w"):
-        subprocess.run(  # noqa: S603 - Wine's own command
-            ["wineserver", option],  # noqa: S607
-            check=False,
-            env=wine_environment(prefix),
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-        )
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            subprocess.run(  # noqa: S603 - Wine's own command
+                ["wineserver", option],  # noqa: S607
+                check=False,
+                env=wine_environment(prefix),
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                timeout=_PATIENCE,
+            )
     end_processes(prefix)
 
 

@@ -1,14 +1,15 @@
 """An account at the laboratory's EC2, with a stock image, and the commands that use it."""
 
+import asyncio
 import json
 import os
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import yaml
 from cryptography.hazmat.primitives import serialization
@@ -24,10 +25,13 @@ from tests.ami.distribution import DEBS, make_runner
 from tests.ami.machines import RootHost
 from tests.ami.repository import Signer, make_repository, served, sha256
 from tests.ami.stock import stock_image
+from tests.watchdog.children import kill
 
 AMI = Path(__file__).parents[2] / "ami"
 VERSION = "2.338.0"
 RECIPES = ("linux-cpu", "linux-gpu", "linux-rocm")
+_Place = TypeVar("_Place")
+_Baked = TypeVar("_Baked")
 
 
 @dataclass(frozen=True)
@@ -186,3 +190,23 @@ def start_bake(
     for key, value in given.items():
         words += ["-var", f"{key}={json.dumps(value) if isinstance(value, list) else value}"]
     return start_autoscaler(at, *words, output=output)
+
+
+async def printed_by(process: subprocess.Popen[str]) -> tuple[str, str]:
+    """Return what a command wrote to stdout and stderr. Kill it and its Packer if the test ends before."""
+    try:
+        return await asyncio.to_thread(process.communicate)
+    except asyncio.CancelledError:
+        kill([process.pid])
+        raise
+
+
+async def bake_all(
+    bake: Callable[[_Place, str], Coroutine[None, None, _Baked]],
+    account: _Place,
+    recipes: Sequence[str],
+) -> dict[str, _Baked]:
+    """Return the images by recipe, built at the same time. A build that fails ends the others."""
+    async with asyncio.TaskGroup() as group:
+        builds = {one: group.create_task(bake(account, one)) for one in recipes}
+    return {one: build.result() for one, build in builds.items()}

@@ -1,6 +1,5 @@
 """One build of the image for Linux, of which all tests of its content read the result."""
 
-import asyncio
 import time
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
@@ -12,7 +11,7 @@ import pytest_asyncio
 from autoscaler.images.smoke_test import PUBLISHED
 from lab.ec2.images import Image
 from lab.ec2.instances import Instance
-from tests.ami.account import RECIPES, Place, place, start_bake
+from tests.ami.account import RECIPES, Place, bake_all, place, printed_by, start_bake
 
 
 def make_folder(factory: pytest.TempPathFactory, name: str) -> Path:
@@ -50,7 +49,7 @@ async def bake(account: Place, recipe: str) -> Built:
     """Build the image of a recipe with Packer, on a machine of the lab."""
     began = time.monotonic()
     process = start_bake(account, recipe)
-    printed, error = await asyncio.to_thread(process.communicate)
+    printed, error = await printed_by(process)
     output = printed + error
     assert process.returncode == 0, output
     [image] = account.ec2.images.named(f"autoscaler/{recipe}-x64-*")
@@ -74,8 +73,7 @@ async def built(account: Place) -> Built:
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
 async def gpu_images(account: Place) -> dict[str, Built]:
     """The images with a driver, by recipe, built at the same time."""
-    images = await asyncio.gather(*(bake(account, one) for one in RECIPES[1:]))
-    return dict(zip(RECIPES[1:], images, strict=True))
+    return await bake_all(bake, account, RECIPES[1:])
 
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")

@@ -61,6 +61,13 @@ def test_the_command_gives_each_template_values_that_it_has(platform: OperatingS
     assert set(TEMPLATE_VALUES[platform]) <= declared
 
 
+@pytest.mark.parametrize("platform", OperatingSystem)
+def test_packer_gives_up_a_machine_that_is_silent(platform: OperatingSystem) -> None:
+    """Packer 1.6.6 waits without a limit otherwise: a build whose processes were stopped did not end."""
+    text = next((AMI / platform).glob("*.pkr.hcl")).read_text()
+    assert re.search(r'^ +ssh_read_write_timeout += "5m"$', text, re.MULTILINE)
+
+
 def test_packer_names_a_value_that_is_missing(tmp_path: Path) -> None:
     status, output = validate(tmp_path, "linux", runner_sha256=None)
     assert status == 1

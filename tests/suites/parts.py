@@ -83,7 +83,7 @@ _EDGES = (
     "benchmarks",
 )
 _MACHINES = ("agent", "app")
-_PROJECT = ("suites", "test_*.py")
+_PROJECT = ("suites", "watchdog", "test_*.py")
 _WORLDS = ("chaos", "fuzz")
 _PODS = tuple(
     f"cluster/test_{name}.py"

@@ -1,6 +1,5 @@
 """`autoscaler images bake windows` and `windows-gpu`: real Packer, a real sshd, and the recipes under Wine."""
 
-import asyncio
 import json
 import shutil
 import tempfile
@@ -18,7 +17,7 @@ from lab.laboratory import LabFleet, Laboratory
 from lab.ports import free_ports
 from lab.windows.disk import WindowsDisk
 from lab.windows.parts import Parts
-from tests.ami.account import Account, key_pair, start_bake
+from tests.ami.account import Account, bake_all, key_pair, printed_by, start_bake
 from tests.ami.repository import sha256
 from tests.lab.system.harness import SKU_TAG, at_rest, job
 from tests.lab.system.pace import PATIENCE
@@ -103,7 +102,7 @@ async def account(folder: Path, parts: Parts) -> AsyncIterator[WindowsAccount]:
 async def bake(account: WindowsAccount, recipe: str) -> Baked:
     """Build, test and publish an image."""
     process = start_bake(account, recipe)
-    printed, error = await asyncio.to_thread(process.communicate)
+    printed, error = await printed_by(process)
     logs = [account.host.log(one.id) for one in account.ec2.instances]
     assert process.returncode == 0, "\n".join([printed, error, *logs])
     [image] = account.ec2.images.named(f"autoscaler/{recipe}-x64-*")
@@ -113,8 +112,7 @@ async def bake(account: WindowsAccount, recipe: str) -> Baked:
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def images(account: WindowsAccount) -> dict[str, Baked]:
     """The images by recipe, built at the same time."""
-    made = await asyncio.gather(*(bake(account, one) for one in RECIPES))
-    return dict(zip(RECIPES, made, strict=True))
+    return await bake_all(bake, account, RECIPES)
 
 
 @SESSION
