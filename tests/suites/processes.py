@@ -56,7 +56,7 @@ class _Running:
     log: Path
     began: float
     printed: int = 0
-    heard: float = 0.0
+    printed_at: float = 0.0
     why: str = ""
 
 
@@ -122,7 +122,7 @@ class Runner:
                 start_new_session=True,
             )
         now = time.monotonic()
-        self._running[process.pid] = _Running(part, process, log, now, heard=now)
+        self._running[process.pid] = _Running(part, process, log, now, printed_at=now)
 
     def _reap(self) -> Iterator[Ended]:
         """Yield the parts that have ended since the last call. Reaps orphans of parts, too."""
@@ -140,8 +140,8 @@ class Runner:
         for one in self._running.values():
             printed = one.log.stat().st_size
             if printed != one.printed:
-                one.printed, one.heard = printed, now
-            elif now - one.heard > self.silence and not one.why:
+                one.printed, one.printed_at = printed, now
+            elif now - one.printed_at > self.silence and not one.why:
                 processes = _words(one.process.pid)
                 one.why = f"it printed nothing for {self.silence:.0f} s; its processes: {processes}"
                 _kill(_tree(one.process.pid))
