@@ -1,7 +1,6 @@
 """The health checks of accelerators: what each planted failure is called, and that a healthy machine passes."""
 
 import os
-import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import ModuleType
@@ -12,6 +11,7 @@ import pytest
 from lab.machines import gpus
 from lab.machines.gpus import AmdGpu, nvidia_gpu, nvidia_log, nvlink_status
 from tests.agent.doubles import VirtualClock
+from tests.python_programs import first_line
 
 EIGHT_H100 = {"vendor": "nvidia", "count": 8, "models": ["NVIDIA H100 80GB HBM3"]}
 ONE_A10G = {"vendor": "nvidia", "count": 1, "models": ["NVIDIA L4", "nvidia a10g"], "memory_gb": 22}
@@ -32,9 +32,7 @@ class Image:
     def install(self, name: str, text: str, *, arguments: str = "", status: int = 0) -> None:
         """Add an answer of a program to these arguments, or to all if there are none."""
         program = self.root / "bin" / name
-        written = (
-            program.read_text() if program.exists() else f"#!{sys.executable} -ISs\nimport sys\n"
-        )
+        written = program.read_text() if program.exists() else f"{first_line('-ISs')}import sys\n"
         condition = f"sys.argv[1:] == {arguments.split()!r}" if arguments else "True"
         written += f"if {condition}:\n    sys.stdout.write({text!r})\n    sys.exit({status})\n"
         program.write_text(written)
@@ -153,7 +151,7 @@ def test_a_missing_nvidia_smi_fails(image: Image) -> None:
 )
 def test_a_nvidia_smi_that_hangs_fails(image: Image, agent: ModuleType) -> None:
     program = image.root / "bin" / "nvidia-smi"
-    program.write_text(f"#!{sys.executable} -ISs\nimport time\ntime.sleep(5)\n")
+    program.write_text(f"{first_line('-ISs')}import time\ntime.sleep(5)\n")
     program.chmod(0o755)
     asked: list[float] = []
 

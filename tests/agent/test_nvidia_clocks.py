@@ -1,6 +1,5 @@
 """NVIDIA's slowdowns and persistence mode: what fails a machine's health checks, and what does not."""
 
-import sys
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -9,6 +8,7 @@ import pytest
 
 from lab.machines.gpus import nvidia_gpu, nvidia_log
 from tests.agent.test_gpu_checks import ONE_A10G, Image
+from tests.python_programs import first_line
 
 PLACE = "GPU 0 (00000000:17:00.0): "
 ENABLED = "Enabled persistence mode for GPU 00000000:17:00.0.\nAll done.\n"
@@ -72,7 +72,7 @@ def install_without_persistence(image: Image, answer: str, *, works: bool) -> No
     mode = image.root / "mode"
     program = image.root / "bin" / "nvidia-smi"
     program.write_text(
-        f"#!{sys.executable} -ISs\nimport os, sys\n"
+        f"{first_line('-ISs')}import os, sys\n"
         f"if sys.argv[1:] == ['-pm', '1']:\n"
         f"    open({str(mode)!r}, 'a').write('asked ')\n    sys.stdout.write({answer!r})\n"
         f"elif sys.argv[1:] == ['-q', '-x']:\n"

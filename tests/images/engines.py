@@ -9,17 +9,16 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from tests.patience import PATIENCE
+from tests.python_programs import first_line
 
 MAIN = "from autoscaler.cli import main; main()"
 
-_RECORDS = """#!{python}
-import json, sys
+_RECORDS = """import json, sys
 json.dump(sys.argv, open({calls!r}, "w"))
 sys.exit({status})
 """
 
-_CLEANS_UP = """#!{python}
-import os, signal, sys, time
+_CLEANS_UP = """import os, signal, sys, time
 def clean_up(number, frame):
     os.write(1, b"cleaning up\\n")
     time.sleep(1)  # longer than subprocess.run lets a program live after Ctrl-C
@@ -36,17 +35,17 @@ while True:
 def recording_engine(folder: Path, name: str, status: int) -> Path:
     """Create an engine that writes its arguments to a file, and exits with a status. Return the file."""
     calls = folder / "calls"
-    _create(folder / name, _RECORDS.format(python=sys.executable, calls=str(calls), status=status))
+    _create(folder / name, _RECORDS.format(calls=str(calls), status=status))
     return calls
 
 
 def slow_engine(folder: Path, name: str) -> None:
     """Create an engine that runs until a signal, and takes a second to clean up."""
-    _create(folder / name, _CLEANS_UP.format(python=sys.executable))
+    _create(folder / name, _CLEANS_UP)
 
 
 def _create(program: Path, text: str) -> None:
-    program.write_text(text)
+    program.write_text(first_line() + text)
     program.chmod(0o755)
 
 

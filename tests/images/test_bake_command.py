@@ -16,6 +16,7 @@ from autoscaler.images.load import load_versions
 from autoscaler.model.catalogue import Architecture, OperatingSystem
 from tests.images.versions import SUM, changed, written
 from tests.patience import PATIENCE
+from tests.python_programs import first_line
 
 # Tests that run under `nohup` or in the background of a shell pass on ignored signals.
 MAIN = (
@@ -106,7 +107,7 @@ def test_an_interrupted_build_lets_packer_clean_up_once(tmp_path: Path, number: 
     packer = tmp_path / "packer"
     packer.write_text(
         # Not `print`, which refuses to run inside a signal handler that interrupted it.
-        f"#!{sys.executable}\nimport os, signal, sys\n"
+        f"{first_line()}import os, signal, sys\n"
         "signal.signal(signal.SIGINT, lambda *_: (os.write(1, b'cleaned up\\n'), sys.exit(1)))\n"
         "os.write(1, b'building\\n')\nwhile True: signal.pause()\n"
     )
@@ -124,7 +125,7 @@ def test_a_reader_of_the_output_that_goes_away_lets_packer_clean_up(tmp_path: Pa
     """As in `autoscaler images bake ... | head -1`. Go's programs die of a broken pipe on their own stdout."""
     packer, cleaned = tmp_path / "packer", tmp_path / "cleaned"
     packer.write_text(
-        f"#!{sys.executable}\nimport os, pathlib, signal, sys, time\n"
+        f"{first_line()}import os, pathlib, signal, sys, time\n"
         "def clean_up(*_):\n"
         "    os.write(1, b'cleaning up\\n')\n"
         f"    pathlib.Path({str(cleaned)!r}).touch()\n"

@@ -1,0 +1,11 @@
+"""The first line of a program in Python that a test writes."""
+
+import sys
+
+
+def first_line(options: str = "") -> str:
+    """Return a line that starts this Python, also if its path has a space, which `#!` allows in no path.
+
+    A shell runs the second line. Python reads it as a string.
+    """
+    return f"""#!/bin/sh\n"exec" "{sys.executable}" {options and f'"{options}" '}"$0" "$@"\n"""
