@@ -40,7 +40,7 @@ from autoscaler.simulator.world.virtual_time import EPOCH
 from tests.cluster.conftest import SKU, Place, until
 from tests.controller.controllers import PACE, parse
 from tests.controller.fakes import RecordingTelemetry, SequentialIds
-from tests.controller.fakes_github import FakeGitHub
+from tests.controller.fakes_github import ScriptedGitHub
 from tests.controller.fakes_lists import FakeLists
 from tests.controller.fakes_readings import FakeReadings
 from tests.controller.fakes_store import FakeStore
@@ -132,7 +132,7 @@ class Fleet:
     ) -> None:
         self.places = {one.settings.name: one for one in (place, *others)}
         self.clock = JumpingClock()
-        self.github = FakeGitHub(latency=0.0, now=self.clock.now, clock_runs=True)
+        self.github = ScriptedGitHub(latency=0.0, now=self.clock.now, clock_runs=True)
         self.reruns = AcceptedReruns()
         self.origins: dict[int, Origin] = {}
         self.broken_polls = 0
@@ -206,8 +206,8 @@ class Fleet:
     async def ends(self, job: int, conclusion: str) -> None:
         """GitHub ends a job, which failed or succeeded, and deletes its runner's registration."""
         now, runner = self.clock.now(), self.state.jobs[JobId(job)].runner_name
-        if runner is not None:
-            self.github.registrations.pop(runner, None)
+        if runner in self.github.registrations:
+            self.github.remove(runner)
         await self._record(
             job,
             JobState.COMPLETED,
@@ -231,7 +231,7 @@ class Fleet:
             read=True,
             **more,
         )
-        self.github.jobs[JobId(job)] = observed
+        self.github.show(observed)
         await self.parts.journal.record(observed)
 
     # --- agents ---------------------------------------------------------------------------------
@@ -257,7 +257,7 @@ class Fleet:
         bootstrap, nonce = self.parts.bootstrap, nonce_of(machine)
         answer = await self._assigned(machine)
         await bootstrap.acknowledge(machine.id, nonce, answer.runner)
-        self.github.registrations[answer.runner].online = True
+        self.github.connect(answer.runner)
         return answer.runner
 
     async def _assigned(self, machine: Machine) -> Assigned:
@@ -280,7 +280,7 @@ class Fleet:
 
     async def starts(self, job: int, runner: RunnerName) -> None:
         """GitHub gives a runner a job."""
-        self.github.registrations[runner].busy = True
+        self.github.occupy(runner)
         await self.report(job, JobState.IN_PROGRESS, runner)
 
     async def exits(self, machine: Machine) -> None:

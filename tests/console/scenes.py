@@ -177,17 +177,18 @@ class Scene:
         self, job: int, state: JobState, runner: RunnerName | None, labels: tuple[str, ...]
     ) -> None:
         """Deliver a webhook about a job, and let GitHub show the same when it is asked."""
-        known = self.world.github.jobs.get(JobId(job))
+        known = self.world.github.actions.jobs.get(JobId(job))
         queued_at = known.queued_at if known is not None else self.now
-        self.world.github.jobs[JobId(job)] = JobObserved(
-            self.now,
-            JobId(job),
-            state,
-            "acme/widgets",
-            labels,
-            queued_at,
-            runner_name=runner,
-            read=True,
+        self.world.github.show(
+            JobObserved(
+                self.now,
+                JobId(job),
+                state,
+                "acme/widgets",
+                labels,
+                queued_at,
+                runner_name=runner,
+            )
         )
         await say(self.controller, job, state, runner, labels)
 
@@ -234,16 +235,17 @@ class Scene:
         while not isinstance(assigned := await agent.poll(50.0), Assigned):
             pass
         await agent.acknowledge(assigned.runner)
-        registration = self.world.github.registrations[assigned.runner]
-        registration.online = True
+        (label,) = self.world.github.registrations[assigned.runner].labels
+        self.world.github.connect(assigned.runner)
         await asyncio.sleep(2.0)
         if how.exits_at_once:
             await agent.exit("cannot connect", ExitReason.EXITED)
             return
-        job = self._take(registration.labels[0])
+        job = self._take(label)
         if job is not None:
-            await self._work(job, assigned.runner, registration.labels, how.work)
-        self.world.github.registrations.pop(assigned.runner, None)
+            await self._work(job, assigned.runner, (label,), how.work)
+        if assigned.runner in self.world.github.registrations:
+            self.world.github.remove(assigned.runner)
         await agent.exit()
 
     async def _work(

@@ -61,7 +61,7 @@ class Agent:
         await self.controller.turn()
         assigned = await self.take_assignment()
         await self.acknowledge(assigned.runner)
-        self.controller.world.github.registrations[assigned.runner].online = True
+        self.controller.world.github.connect(assigned.runner)
         return assigned
 
     async def exit(

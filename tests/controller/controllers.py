@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 from autoscaler.controller import composition
 from autoscaler.controller.composition import Ports, Settings
+from autoscaler.controller.intake import Parse
 from autoscaler.controller.ports.reruns import RerunAnswer, Reruns
 from autoscaler.controller.ports.store import Delivery
 from autoscaler.controller.reconciler import Pace
@@ -26,8 +27,9 @@ from autoscaler.model.identifiers import (
 from autoscaler.model.jobs import JobState
 from autoscaler.model.machines import Machine, MachineState
 from autoscaler.model.wait_objectives import DEFAULT_OBJECTIVES, WaitObjective
+from autoscaler.simulator.world.process import ProcessGoneError
 from tests.controller.fakes import CrashPoint, RecordingTelemetry, SequentialIds
-from tests.controller.fakes_github import FakeGitHub
+from tests.controller.fakes_github import ScriptedGitHub
 from tests.controller.fakes_lists import FakeLists
 from tests.controller.fakes_provider import FakeProvider
 from tests.controller.fakes_readings import FakeReadings
@@ -39,10 +41,6 @@ T = TypeVar("T")
 
 PACE = Pace(batch_idle=0.035, batch_max=1.0, tick=2.0)
 HEALTH_CHECK = {"disk_gb": 10}
-
-
-class ProcessGoneError(Exception):
-    """The controller process ended before it answered."""
 
 
 class FakeReruns:
@@ -60,7 +58,7 @@ class World:
 
     catalogue: Catalogue = field(default_factory=catalogue)
     store: FakeStore = field(default_factory=FakeStore)
-    github: FakeGitHub = field(default_factory=FakeGitHub)
+    github: ScriptedGitHub = field(default_factory=ScriptedGitHub)
     providers: dict[ProviderName, FakeProvider] = field(
         default_factory=lambda: {EAST: FakeProvider()}
     )
@@ -71,6 +69,7 @@ class World:
     lists: FakeLists = field(init=False)
     reruns: Reruns = field(default_factory=FakeReruns)
     wait_objectives: tuple[WaitObjective, ...] = DEFAULT_OBJECTIVES
+    parse: Parse = field(default_factory=lambda: parse)
 
     def __post_init__(self) -> None:
         # An account without spare calls, so that no test of something else gets lists.
@@ -97,7 +96,7 @@ class World:
         return Settings(
             catalogue=lambda installations, _: self.catalogue.with_installations(installations),
             health_checks=dict.fromkeys(self.catalogue.skus, HEALTH_CHECK),
-            parse=parse,
+            parse=self.parse,
             pace=pace,
             wait_objectives=self.wait_objectives,
         )
@@ -255,6 +254,7 @@ def parse(body: bytes, received_at: Instant) -> JobObserved | None:
         said.get("repository", "acme/widgets"),
         tuple(said["labels"]),
         said["queued_at"],
+        run_id=said.get("run"),
         runner_name=said["runner"],
         started_at=said.get("started_at", received_at if begun else None),
         completed_at=said.get("completed_at", received_at if ended else None),

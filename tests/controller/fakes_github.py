@@ -1,43 +1,32 @@
-"""GitHub in memory: registrations by name, scripted answers, and a job for every idle runner."""
+"""The simulator's GitHub with scripted errors, and a record of the requests that it got."""
 
-import asyncio
 from collections import defaultdict, deque
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
-from typing import Protocol, TypeVar
+from dataclasses import dataclass
+from typing import TypeVar
 
-from autoscaler.controller.ports.github import (
-    GitHubError,
-    NewRegistration,
-    OperatorError,
-    Redelivered,
-    RegisteredRunner,
-    RunnerBusyError,
-    RunnerExistsError,
-)
+from autoscaler.controller.ports.github import GitHubError, Redelivered
+from autoscaler.controller.ports.store import Delivery
 from autoscaler.model.access import RunnerGroup
 from autoscaler.model.events import JobObserved
 from autoscaler.model.identifiers import Instant, JobId, RunnerName, Seconds
-from autoscaler.model.run_origins import RunOrigin
-from tests.controller.fakes import CrashPoint
+from autoscaler.model.jobs import JobState
+from autoscaler.simulator.world.actions import Actions
+from autoscaler.simulator.world.fault_schedule import FaultSchedule
+from autoscaler.simulator.world.github import DEFAULT_GROUP, LATENCY, SimulatedGitHub, secret_of
+from autoscaler.simulator.world.jobs import Registration, SimulatedJob
+from autoscaler.simulator.world.process import ProcessGoneError
+from autoscaler.simulator.world.schedule import Fault, JobArrival
+from autoscaler.simulator.world.webhooks import JobSnapshot, Webhooks
+from tests.controller.virtual_time import VirtualClock
 
 T = TypeVar("T")
 
 NARROW = RunnerGroup(
     "selected", allows_public_repositories=False, restricted_to_workflows=False, repositories=()
 )
-
-
-@dataclass
-class Registration:
-    """One runner as GitHub knows it."""
-
-    id: int
-    scope: str
-    name: RunnerName
-    labels: tuple[str, ...]
-    online: bool = False
-    busy: bool = False
+FOR_EVER: Seconds = 1e9
+CLOCK = VirtualClock()
 
 
 @dataclass(frozen=True)
@@ -47,135 +36,143 @@ class AnswerLost:
     error: GitHubError
 
 
-class _Redeliver(Protocol):
-    def __call__(self, since: Instant) -> Awaitable[int]: ...
+class ScriptedGitHub(SimulatedGitHub):
+    """`scripts` are consumed from the left, by method; with an empty one a request succeeds.
 
-
-@dataclass
-class FakeGitHub:
-    """`scripts` are consumed from the left, by method; an empty one is a good day.
-
-    `forks` are the runs that come from one, or of which GitHub does not say. `hides_runners`: lists
-    of runners are empty, as a wrong answer of GitHub's is. `clock_runs`: `now` passes between a request
-    and its arrival here, so only a stopped clock dates a request exactly.
+    `deliver` gets the webhooks once `report` sends them; most tests deliver webhooks of their own.
+    `clock_runs`: `now` passes between a request and its arrival here, so only a stopped clock dates a
+    request exactly.
     """
 
-    latency: Seconds = 0.2
-    crash_point: CrashPoint = field(default_factory=CrashPoint)
-    registrations: dict[RunnerName, Registration] = field(default_factory=dict)
-    registered: list[RunnerName] = field(default_factory=list)
-    deleted: list[RunnerName] = field(default_factory=list)
-    secrets: dict[RunnerName, str] = field(default_factory=dict)
-    asked: list[str] = field(default_factory=list)
-    jobs: dict[JobId, JobObserved | None] = field(default_factory=dict)
-    since: list[Instant] = field(default_factory=list)
-    on_register: Callable[[RunnerName], None] = lambda _: None
-    groups: dict[str, RunnerGroup] = field(default_factory=lambda: {"Default": NARROW})
-    hides_runners: bool = False
-    forks: dict[int, bool | None] = field(default_factory=dict)
-    on_delete: Callable[[int], None] = lambda _: None
-    redeliver: _Redeliver | None = None
-    now: Callable[[], Instant] = lambda: 0.0
-    clock_runs: bool = False
-    scripts: dict[str, deque[GitHubError | AnswerLost | None]] = field(
-        default_factory=lambda: defaultdict(deque)
-    )
+    def __init__(
+        self,
+        faults: tuple[Fault, ...] = (),
+        *,
+        latency: Seconds = LATENCY,
+        now: Callable[[], Instant] = CLOCK.now,
+        clock_runs: bool = False,
+    ) -> None:
+        self.now, self.latency, self.clock_runs = now, latency, clock_runs
+        self.asked: list[str] = []
+        self.since: list[Instant] = []
+        self.scripts: dict[str, deque[GitHubError | AnswerLost | None]] = defaultdict(deque)
+        self.on_register: Callable[[RunnerName], None] = lambda _: None
+        self.on_delete: Callable[[int], None] = lambda _: None
+        self.report: Callable[[JobSnapshot], None] = lambda _: None
+        self.deliver: Callable[[Delivery], Awaitable[object]] = _no_controller
+        self.redelivered: int | None = None
+        self.fault_schedule = schedule = FaultSchedule(faults, 0.0)
+        self.webhooks = Webhooks(schedule, self._moment, lambda sent: self.deliver(sent))
+        self.actions = Actions(schedule, self._moment, lambda change: self.report(change))
+        super().__init__(
+            self.actions,
+            self.webhooks,
+            schedule,
+            lambda name: self.on_register(name),
+            self._moment,
+        )
+        self.groups[DEFAULT_GROUP] = NARROW
 
     def script(self, method: str, *steps: GitHubError | AnswerLost | None) -> None:
         """Set the outcomes of the next calls of a method. None means success."""
         self.scripts[method].extend(steps)
 
-    async def register(
-        self, scope: str, runner_group: str, name: RunnerName, labels: tuple[str, ...]
-    ) -> NewRegistration:
-        def make() -> NewRegistration:
-            if name in self.registrations:
-                raise RunnerExistsError(f"409 {name}")
-            self.registered.append(name)
-            made = Registration(len(self.registered), scope, name, labels)
-            self.registrations[name] = made
-            self.secrets[name] = f"SECRET-JIT-{made.id}"
-            return NewRegistration(made.id, self.secrets[name])
+    @property
+    def registrations(self) -> dict[RunnerName, Registration]:
+        """The registrations that exist."""
+        every = self.actions.registrations.items()
+        return {name: one for name, one in every if one.deleted_at is None}
 
-        self.on_register(name)
-        return await self._answer("register", make)
+    @property
+    def registered(self) -> list[RunnerName]:
+        """The names of all registrations that were ever made, in order."""
+        return [one.name for one in self.actions.registered]
 
-    async def find_runner(self, scope: str, name: RunnerName) -> RegisteredRunner | None:
-        def find() -> RegisteredRunner | None:
-            found = self.registrations.get(name)
-            if found is None or found.scope != scope or self.hides_runners:
-                return None
-            return RegisteredRunner(found.id, name, found.online, found.busy)
+    @property
+    def secrets(self) -> dict[RunnerName, str]:
+        """The JIT configurations by runner."""
+        return {one.name: secret_of(one) for one in self.actions.registered}
 
-        return await self._answer("find_runner", find)
+    def connect(self, name: RunnerName) -> None:
+        """Connect a runner's listener."""
+        self.actions.listen(self.registrations[name])
 
-    async def read_runner(self, scope: str, github_id: int) -> RegisteredRunner | None:
-        def read() -> RegisteredRunner | None:
-            found = next((r for r in self.registrations.values() if r.id == github_id), None)
-            if found is None or found.scope != scope:
-                return None
-            return RegisteredRunner(found.id, found.name, found.online, found.busy)
+    def disconnect(self, name: RunnerName) -> None:
+        """Disconnect a runner's listener."""
+        self.registrations[name].offline_at = self.now()
 
-        return await self._answer("read_runner", read)
+    def remove(self, name: RunnerName) -> None:
+        """Delete a registration, as GitHub does after a job or a day."""
+        self.actions.delete(self.registrations[name])
+
+    def occupy(self, name: RunnerName) -> SimulatedJob:
+        """Run a job on a runner. Return the job."""
+        arrival = JobArrival(0.0, 10_000 + len(self.actions.jobs), ("gpu",), FOR_EVER)
+        job = SimulatedJob(arrival, JobState.QUEUED, self.now())
+        self.actions.start(job, self.registrations[name])
+        return job
+
+    def queue_run(self, run: int, *, fork: bool = False) -> None:
+        """Queue the job of a run."""
+        self.actions.queue(JobArrival(0.0, run, ("gpu",), FOR_EVER, fork=fork))
+
+    def show(self, seen: JobObserved) -> None:
+        """Let reads of a job show it like this from now on."""
+        arrival = JobArrival(0.0, seen.id, seen.labels, FOR_EVER, repository=seen.repository)
+        job = SimulatedJob(arrival, seen.state, seen.queued_at)
+        job = self.actions.jobs.setdefault(seen.id, job)
+        job.snapshots.append((self.now(), _snapshot(seen)))
 
     async def delete_runner(self, scope: str, github_id: int) -> bool:
-        def delete() -> bool:
-            for found in tuple(self.registrations.values()):
-                if found.id == github_id and found.scope == scope:
-                    if found.busy:
-                        raise RunnerBusyError("422 is running a job")
-                    del self.registrations[found.name]
-                    self.deleted.append(found.name)
-                    return True
-            return False
-
         self.on_delete(github_id)
-        return await self._answer("delete_runner", delete)
+        return await super().delete_runner(scope, github_id)
 
     async def read_job(self, repository: str, job: JobId, now: Instant) -> JobObserved | None:
         asked_now = now <= self.now() if self.clock_runs else now == self.now()
         assert asked_now, "the time of the request dates the answer"
-
-        def read() -> JobObserved | None:
-            found = self.jobs.get(job)
-            return found if found is not None and found.repository == repository else None
-
-        return await self._answer("read_job", read)
-
-    async def run_origin(self, repository: str, run_id: int) -> RunOrigin | None:
-        def read() -> RunOrigin | None:
-            fork = self.forks.get(run_id, False)
-            return None if fork is None else RunOrigin(fork, False, None if fork else "main")
-
-        return await self._answer("run_origin", read)
-
-    async def runner_group(self, scope: str, name: str) -> RunnerGroup:
-        def find() -> RunnerGroup:
-            if name not in self.groups:
-                raise OperatorError(f"there is no runner group {name}")
-            return self.groups[name]
-
-        return await self._answer("runner_group", find)
+        return await super().read_job(repository, job, now)
 
     async def redeliver_failed(self, since: Instant) -> Redelivered:
         self.since.append(since)
-        count = await self._answer("redeliver_failed", lambda: 0)
-        asked = count if self.redeliver is None else await self.redeliver(since)
-        return Redelivered(asked, since if asked else self.now())
+        answer = await super().redeliver_failed(since)
+        return answer if self.redelivered is None else Redelivered(self.redelivered, since)
 
-    async def close(self) -> None:
-        """Do nothing: this fake holds no connection."""
+    def _moment(self) -> Instant:
+        return self.now()
 
-    async def _answer(self, method: str, carry_out: Callable[[], T]) -> T:
+    async def _answer(self, method: str, carry_out: Callable[[], T], lost: GitHubError) -> T:
         self.asked.append(method)
-        await self.crash_point.count_call()
-        await asyncio.sleep(self.latency / 2)
-        step = self.scripts[method].popleft() if self.scripts[method] else None
-        if isinstance(step, GitHubError):
-            raise step
-        answer = carry_out()
-        await asyncio.sleep(self.latency / 2)
-        await self.crash_point.count_call()
+        step: GitHubError | AnswerLost | None = None
+
+        def follow_script() -> T:
+            nonlocal step
+            step = self.scripts[method].popleft() if self.scripts[method] else None
+            if isinstance(step, GitHubError):
+                raise step
+            return carry_out()
+
+        answer = await super()._answer(method, follow_script, lost)
         if isinstance(step, AnswerLost):
             raise step.error
         return answer
+
+
+def _snapshot(seen: JobObserved) -> JobSnapshot:
+    return JobSnapshot(
+        seen.id,
+        seen.run_id or seen.id,
+        seen.run_attempt,
+        seen.state,
+        seen.repository,
+        seen.labels,
+        seen.queued_at,
+        seen.runner_name,
+        seen.runner_id,
+        seen.started_at,
+        seen.completed_at,
+        seen.conclusion,
+    )
+
+
+async def _no_controller(delivery: Delivery) -> None:
+    raise ProcessGoneError

@@ -1,53 +1,36 @@
-"""Machines, and a GitHub with jobs, that continue while controllers start and stop.
+"""The simulator's machines and GitHub around one controller process after another, with scripted failures.
 
-Agents call the bootstrap service as docs/bootstrap.md describes. GitHub gives jobs to idle runners, and sends
-webhooks about them. Deliveries fail while no controller runs. Nothing here belongs to a controller's process.
+A world of the simulator plays faults at times of a schedule. Here a test sets the outcome of each request,
+and the call at which each process is killed.
 """
 
 import asyncio
-from collections.abc import Callable, Coroutine, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any, TypeVar
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 
-from autoscaler.controller.ports.bootstrap import (
-    Assigned,
-    BootstrapRefusedError,
-    NotKnownYetError,
-)
-from autoscaler.controller.ports.store import Delivery, StoreError
-from autoscaler.model.events import RunnersListed
-from autoscaler.model.identifiers import Instant, JobId, MachineId, RunnerName, Seconds
+from autoscaler.controller.ports.store import Delivery
+from autoscaler.model.failures import FailureClass
+from autoscaler.model.identifiers import JobId, ProviderMachineId, Seconds
 from autoscaler.model.jobs import JobState
-from autoscaler.model.launch_requests import LaunchRequest
-from autoscaler.model.runners import Runner
-from tests.controller.controllers import Controller, ProcessGoneError, World, delivery, parse
-from tests.controller.fakes_github import Registration
-from tests.controller.fakes_provider import Instance, proof_of
-from tests.controller.virtual_time import OWNER
+from autoscaler.simulator.world.instances import Instance
+from autoscaler.simulator.world.invariants import Invariants
+from autoscaler.simulator.world.jobs import SimulatedJob
+from autoscaler.simulator.world.lists import SimulatedLists
+from autoscaler.simulator.world.machine import Surroundings
+from autoscaler.simulator.world.machines import Machines
+from autoscaler.simulator.world.process import ControllerProcess, ProcessGoneError
+from autoscaler.simulator.world.schedule import JobArrival
+from autoscaler.simulator.world.webhooks import parse
+from tests.controller.controllers import PACE, World
+from tests.controller.fakes_provider import Instance as Launched
 from tests.planner.fleets import EAST
-
-T = TypeVar("T")
 
 BOOT: Seconds = 20.0
 WORK: Seconds = 60.0
-PATIENCE: Seconds = 900.0
-UNUSED: Seconds = 120.0
 DOWN: Seconds = 5.0
-LISTED_EVERY: Seconds = 60.0
-
-
-class PoweredOffError(Exception):
-    """The machine powered off."""
-
-
-@dataclass
-class Work:
-    """A job at GitHub. `ran_on` has the runners that ran it."""
-
-    id: int
-    queued_at: Instant
-    state: JobState = JobState.QUEUED
-    ran_on: list[RunnerName] = field(default_factory=list)
+LISTS_PER_SECOND = 0.1
+"""Lists find what the webhooks of a fleet that never ran cannot. More of them only take longer to simulate."""
 
 
 class LivingWorld:
@@ -55,18 +38,28 @@ class LivingWorld:
 
     def __init__(self, world: World) -> None:
         self.world = world
-        self.controller: Controller | None = None
+        self.process: ControllerProcess | None = None
         self.crashes: list[BaseException] = []
-        self.work: dict[int, Work] = {}
-        self.failed: list[Delivery] = []
-        self.recorded_late: list[str] = []
-        self._deliveries = 0
-        self._tasks: set[asyncio.Task[None]] = set()
-        self._finished: dict[RunnerName, asyncio.Event] = {}
-        world.east.on_instance = self._switch_on
-        world.east.on_launch = self._check_call
-        world.github.on_register = self._check_name
-        world.github.redeliver = self._redeliver
+        self.invariants = Invariants(world.catalogue, world.store)
+        self._github = world.github
+        surroundings = Surroundings(
+            self._current,
+            self._github.actions,
+            self._github.fault_schedule,
+            self.invariants,
+            world.clock.now,
+        )
+        boot: dict[str, Seconds] = dict.fromkeys(world.catalogue.skus, BOOT)
+        self._machines = Machines(surroundings, {EAST: _Host(world)}, {}, boot)
+        world.parse = parse
+        self._lists = SimulatedLists(
+            self._github.actions, self._github.fault_schedule, world.clock.now, LISTS_PER_SECOND
+        )
+        world.store.on_commit = self.invariants.recorded
+        world.east.on_launch = self._check_launch
+        self._github.on_register = self.invariants.registering
+        self._github.report = self._github.webhooks.send
+        self._github.deliver = self._deliver
 
     # --- controllers --------------------------------------------------------------------------
 
@@ -77,234 +70,111 @@ class LivingWorld:
         """
         async with asyncio.timeout(limit):
             for length in crash_points:
-                self.controller = controller = Controller(self.world, length)
-                controller.start()
-                while not controller.crash_point.reached.is_set() and not self.quiet:
+                crash_point = self.world.crash_point(length)
+                ports = replace(self.world.ports(), lists=self._lists)
+                settings = self.world.settings(PACE)
+                self.process = process = ControllerProcess(ports, settings, crash_point)
+                process.start()
+                while not crash_point.reached.is_set() and not self.quiet:
                     await asyncio.sleep(1.0)
-                    self._look_for_crashes(controller)
-                    self._list_runners(controller)
-                if not controller.crash_point.reached.is_set():
-                    await controller.stop()
-                    self._look_for_crashes(controller)
+                    self._look_for_crashes(process)
+                if not crash_point.reached.is_set():
+                    await process.stop()
+                    self._look_for_crashes(process)
                     break
-                await controller.kill()
+                await process.kill()
                 await asyncio.sleep(DOWN)
-        for task in tuple(self._tasks):
-            task.cancel()
+        self._github.webhooks.stop()
+        self._machines.stop()
 
     @property
-    def process(self) -> Controller:
-        """Return the current or last controller. Raises ProcessGoneError before the first one."""
-        if self.controller is None:
-            raise ProcessGoneError
-        return self.controller
+    def jobs(self) -> dict[JobId, SimulatedJob]:
+        """The jobs at GitHub."""
+        return self._github.actions.jobs
 
     @property
     def quiet(self) -> bool:
         """Return True if every job is completed and no machine, registration or launch request is left."""
-        if self.controller is None or not self.controller.resumed or self.failed:
+        if self.process is None or self.process.controller is None:
             return False
-        state = self.controller.state
+        state = self.process.controller.journal.ledger.state
         return (
-            all(work.state is JobState.COMPLETED for work in self.work.values())
+            self._github.webhooks.settled
+            and all(job.state is JobState.COMPLETED for job in self.jobs.values())
             and not self.world.east.running
-            and not self.world.github.registrations
+            and not self._github.registrations
             and not state.open_launch_requests
             and not state.machines_used
             and not any(j.state is not JobState.COMPLETED for j in state.jobs.values())
         )
 
-    def _list_runners(self, controller: Controller) -> None:
-        """Apply GitHub's list of runners, as often as a controller reads it after a start."""
-        now, state = self.world.clock.now(), controller.state
-        if controller.resumed and now - state.evidence.runners_listed_at >= LISTED_EVERY:
-            at_work = tuple(r.name for r in self.world.github.registrations.values() if r.online)
-            for scope in state.catalogue.scopes:
-                controller.journal.note(RunnersListed(now, scope.key, now, at_work))
+    def _current(self) -> ControllerProcess:
+        if self.process is None:
+            raise ProcessGoneError
+        return self.process
 
-    def _look_for_crashes(self, controller: Controller) -> None:
-        self.crashes.extend(e for e in controller.crashes if e not in self.crashes)
-        running = controller.running
-        if running is not None and running.done() and not controller.crash_point.reached.is_set():
+    def _look_for_crashes(self, process: ControllerProcess) -> None:
+        self.crashes.extend(e for e in process.crashes if e not in self.crashes)
+        running = process.running
+        if running is not None and running.done() and not process.crash_point.reached.is_set():
             running.result()
 
-    # --- jobs ---------------------------------------------------------------------------------
+    def _check_launch(self, request: str) -> None:
+        self.invariants.launching(request, json.loads(request), new=0)
+
+    # --- GitHub -------------------------------------------------------------------------------
 
     def queue(self, job: int) -> None:
         """Queue a job, as after a push."""
-        self.work[job] = Work(job, self.world.clock.now())
-        self._send(self.work[job])
-        self._give_out()
+        self._github.actions.queue(JobArrival(0.0, job, ("gpu",), WORK))
 
     def cancel(self, job: int) -> None:
         """Cancel a job that has not started."""
-        work = self.work[job]
-        if work.state is JobState.QUEUED:
-            work.state = JobState.COMPLETED
-            self._send(work)
+        found = self.jobs[JobId(job)]
+        if found.state is JobState.QUEUED:
+            self._github.actions.complete(found, "cancelled")
 
-    def _give_out(self) -> None:
-        for registration in tuple(self.world.github.registrations.values()):
-            waiting = [w for w in self.work.values() if w.state is JobState.QUEUED]
-            if registration.online and not registration.busy and waiting:
-                self._spawn(self._do(waiting[0], registration))
+    async def _deliver(self, delivery: Delivery) -> None:
+        process = self._current()
+        await process.serve(process.ready.intake.accept(delivery))
 
-    async def _do(self, work: Work, registration: Registration) -> None:
-        if work.state is not JobState.QUEUED or registration.busy:
-            return
-        registration.busy, work.state = True, JobState.IN_PROGRESS
-        work.ran_on.append(registration.name)
-        self._send(work)
-        await asyncio.sleep(WORK)
-        work.state = JobState.COMPLETED
-        self.world.github.registrations.pop(registration.name, None)
-        self._send(work)
-        self._finished[registration.name].set()
 
-    def _send(self, work: Work) -> None:
-        self._deliveries += 1
-        now = self.world.clock.now()
-        runner = work.ran_on[-1] if work.ran_on else None
-        reported = delivery(
-            self._deliveries, work.id, work.state, now, queued_at=work.queued_at, runner=runner
+class _Host:
+    """A provider of tests, as the simulator's machines need it."""
+
+    def __init__(self, world: World) -> None:
+        self.running: dict[ProviderMachineId, Instance] = {}
+        self.on_launch: Callable[[Instance], None] = lambda _: None
+        self.on_end: Callable[[Instance], None] = lambda _: None
+        self._world = world
+        self._offerings = {
+            offering.key: offering
+            for sku in world.catalogue.skus.values()
+            for option in sku.launch_options
+            for offering in option.offerings
+        }
+        world.east.on_instance = self._launched
+        world.east.on_end = self._ended
+
+    def shut_down(
+        self, instance: Instance, reason: str, failure: FailureClass | None = None
+    ) -> None:
+        """End a machine."""
+        instance.reason, instance.failure = reason, failure
+        self._world.east.shut_down(instance.id)
+
+    def _launched(self, launched: Launched) -> None:
+        instance = self.running[launched.id] = Instance(
+            launched.id,
+            launched.call,
+            launched.sku,
+            self._offerings[launched.offering],
+            launched.installation,
+            self._world.clock.now(),
         )
-        event = parse(reported.body, now)
-        assert event is not None
-        self.world.github.jobs[JobId(work.id)] = replace(event, read=True)
-        self._spawn(self._deliver(reported))
+        self.on_launch(instance)
 
-    async def _deliver(self, reported: Delivery) -> None:
-        try:
-            await self.process.serve(self.process.intake.accept(reported))
-        except (ProcessGoneError, StoreError):
-            self.failed.append(reported)
-
-    async def _redeliver(self, since: Instant) -> int:
-        again, self.failed = self.failed, []
-        for reported in again:
-            self._spawn(self._deliver(reported))
-        return len(again)
-
-    # --- recorded first, then sent ------------------------------------------------------------
-
-    def _check_call(self, request: str) -> None:
-        if not any(call.body == request for call in self.world.store.of_kind(LaunchRequest)):
-            self.recorded_late.append(request)
-
-    def _check_name(self, name: RunnerName) -> None:
-        if not isinstance(self.world.store.records.get(("runner", name)), Runner):
-            self.recorded_late.append(name)
-
-    # --- machines -----------------------------------------------------------------------------
-
-    def _switch_on(self, instance: Instance) -> None:
-        self._spawn(_Machine(self, instance).life())
-
-    def listen(self, name: RunnerName) -> asyncio.Event:
-        """Put a runner online. Return the event that is set when its job is over."""
-        registration = self.world.github.registrations.get(name)
-        if registration is None:
-            raise PoweredOffError("GitHub refuses the registration")
-        registration.online = True
-        self._finished[name] = asyncio.Event()
-        self._give_out()
-        return self._finished[name]
-
-    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
-        token = OWNER.set(None)
-        try:
-            task = asyncio.get_running_loop().create_task(work)
-        finally:
-            OWNER.reset(token)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-
-
-class _Machine:
-    """One machine with its agent."""
-
-    def __init__(self, living: LivingWorld, instance: Instance) -> None:
-        self._living = living
-        self._instance = instance
-        self._id = MachineId("")
-        self._nonce = f"SECRET-NONCE-{instance.id}"
-        self._answered_at = living.world.clock.now()
-
-    async def life(self) -> None:
-        """Run the machine from power-on to power-off."""
-        await asyncio.sleep(BOOT)
-        try:
-            while True:
-                try:
-                    await self._serve()
-                except BootstrapRefusedError as refused:
-                    if refused.status in (403, 410, 426):
-                        raise PoweredOffError(refused.reason) from refused
-                    await self._pause(5.0)
-        except PoweredOffError:
-            self._living.world.east.shut_down(self._instance.id)
-
-    async def _serve(self) -> None:
-        proof = proof_of(self._instance)
-        answer = await self._ask(lambda c: c.bootstrap.attest(EAST, proof, self._nonce, 1, "1.0"))
-        self._id = answer.machine
-        await self._ask(
-            lambda c: c.bootstrap.health_checks(self._id, self._nonce, True, "disk: ok")
-        )
-        while True:
-            assigned = await self._ask(lambda c: c.bootstrap.poll(self._id, self._nonce, 50.0))
-            if isinstance(assigned, Assigned):
-                await self._run(assigned)
-
-    async def _run(self, assigned: Assigned) -> None:
-        if assigned.jit_config != self._living.world.github.secrets[assigned.runner]:
-            raise PoweredOffError("another runner's configuration")
-        name = assigned.runner
-        await self._ask(lambda c: c.bootstrap.acknowledge(self._id, self._nonce, name))
-        finished = self._living.listen(name)
-        while not finished.is_set():
-            try:
-                async with asyncio.timeout(UNUSED):
-                    await finished.wait()
-            except TimeoutError:
-                if await self._left_unused(name):
-                    break
-        await self._report()
-        raise PoweredOffError("its runner has left")
-
-    async def _left_unused(self, name: RunnerName) -> bool:
-        await self._ask(lambda c: c.bootstrap.heartbeat(self._id, self._nonce))
-        registration = self._living.world.github.registrations.get(name)
-        if registration is None or registration.busy:
-            return registration is None
-        if not await self._ask(lambda c: c.bootstrap.may_release(self._id, self._nonce)):
-            return False
-        status = await self._ask(lambda c: c.bootstrap.release(self._id, self._nonce))
-        return status in (204, 404)
-
-    async def _report(self) -> None:
-        try:
-            async with asyncio.timeout(300.0):
-                await self._ask(lambda c: c.bootstrap.exited(self._id, self._nonce, "runner left"))
-        except TimeoutError:
-            return
-
-    async def _ask(self, request: Callable[[Controller], Coroutine[Any, Any, T]]) -> T:
-        while True:
-            wait = 2.0
-            try:
-                controller = self._living.process
-                answer = await controller.serve(request(controller))
-            except (ProcessGoneError, StoreError):
-                pass
-            except NotKnownYetError as later:
-                wait = later.retry_after
-            else:
-                self._answered_at = self._living.world.clock.now()
-                return answer
-            await self._pause(wait)
-
-    async def _pause(self, seconds: Seconds) -> None:
-        if self._living.world.clock.now() - self._answered_at > PATIENCE:
-            raise PoweredOffError("no controller answers")
-        await asyncio.sleep(seconds)
+    def _ended(self, machine: ProviderMachineId) -> None:
+        instance = self.running.pop(machine)
+        instance.ended_at = self._world.clock.now()
+        self.on_end(instance)

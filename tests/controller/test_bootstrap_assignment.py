@@ -208,9 +208,9 @@ async def test_a_registration_with_a_job_is_not_replaced_and_the_machine_gets_no
     world = World()
     _, agent = await assigned_machine(world)
     assigned = await agent.take_assignment()
-    world.github.registrations[assigned.runner].busy = True
+    job = world.github.occupy(assigned.runner)
     assert await refusal(agent.poll()) == (410, "ended")
-    world.github.registrations[assigned.runner].busy = False
+    world.github.actions.complete(job, "success")
     assert await refusal(agent.poll()) == (410, "ended"), "closed is closed"
     assert world.github.registered == [assigned.runner]
     assert world.github.deleted == []

@@ -11,7 +11,7 @@ from autoscaler.controller.ports.operator_requests import OperatorRequestRefused
 from autoscaler.controller.ports.provider import OutcomeUnknownError
 from autoscaler.ledger.circuits import open_circuits
 from autoscaler.model.cooldowns import Cooldown, exits_key, launch_option_key
-from autoscaler.model.identifiers import JobId, SkuName
+from autoscaler.model.identifiers import SkuName
 from autoscaler.model.jobs import JobState
 from autoscaler.model.machines import ExitReason
 from tests.controller.agents import Agent, launched, say
@@ -107,7 +107,7 @@ async def refused(world: World, jobs: int = 4) -> tuple[Controller, list[Agent]]
     """GitHub refuses the first runner of a burst. The other runners of its image have not connected yet."""
     controller, agents = await launched(world, jobs)
     for job in range(1, jobs + 1):
-        world.github.jobs[JobId(job)] = answer(world, job, JobState.QUEUED)
+        world.github.show(answer(world, job, JobState.QUEUED))
     await refuse(controller, agents[0])
     return controller, agents
 

@@ -45,6 +45,7 @@ async def begin(world: World) -> Controller:
 @on_virtual_time
 async def test_jobs_of_one_run_share_one_read_and_wait_for_it() -> None:
     world = World(closed())
+    world.github.queue_run(RUN)
     controller = await begin(world)
     await queued(controller, 1, 2, 3)
     assert world.east.prepared == []
@@ -66,7 +67,7 @@ async def test_jobs_of_one_run_share_one_read_and_wait_for_it() -> None:
 @on_virtual_time
 async def test_a_job_of_a_fork_gets_no_machine_is_counted_and_logged() -> None:
     world = World(closed())
-    world.github.forks[RUN] = True
+    world.github.queue_run(RUN, fork=True)
     controller = await begin(world)
     with capture_logs() as logs:
         await queued(controller, 1)
@@ -96,7 +97,6 @@ def test_without_an_answer_nothing_is_launched(answer: GitHubError | None) -> No
     @on_virtual_time
     async def scenario() -> None:
         world = World(closed())
-        world.github.forks[RUN] = None
         if answer is not None:
             world.github.script("run_origin", *[answer] * 4)
         controller = await begin(world)
@@ -117,7 +117,7 @@ def test_without_an_answer_nothing_is_launched(answer: GitHubError | None) -> No
         assert "run_not_read in the log has GitHub's answer" in waits
         assert world.east.prepared == []
         assert controller.crashes == []
-        world.github.forks[RUN] = False
+        world.github.queue_run(RUN)
         await controller.turn(300.0)
         await controller.turn()
         assert len(world.east.running) == 1
@@ -131,7 +131,7 @@ async def test_a_queued_read_of_a_run_that_becomes_known_is_not_sent() -> None:
     controller = await begin(world)
     now = controller.journal.now
     for job in range(1, 3 * RUN_READS_AT_ONCE):
-        world.github.forks[job] = False
+        world.github.queue_run(job)
         controller.journal.note(
             JobObserved(now, JobId(job), JobState.QUEUED, "acme/widgets", ("gpu",), now, run_id=job)
         )
@@ -163,6 +163,7 @@ def test_a_list_of_runs_shows_the_fork_without_another_call(fork: bool) -> None:
 @on_virtual_time
 async def test_a_job_outside_the_access_of_its_sku_is_counted_and_logged() -> None:
     world = World(closed())
+    world.github.queue_run(RUN)
     controller = await begin(world)
     await queued(controller, 1)
     for _ in range(3):

@@ -15,9 +15,10 @@ from autoscaler.model.events import JobObserved, RunnerClosed
 from autoscaler.model.identifiers import JobId, RunnerName
 from autoscaler.model.jobs import JobState
 from autoscaler.model.machines import MachineState, TerminationReason
+from autoscaler.simulator.world.schedule import Fault, FaultKind
 from tests.controller.agents import Agent, launched, queue, say
 from tests.controller.controllers import Controller, World, delivery, parse
-from tests.controller.fakes_github import FakeGitHub
+from tests.controller.fakes_github import FOR_EVER, ScriptedGitHub
 from tests.controller.virtual_time import on_virtual_time
 
 QUARTER = 15 * 60.0
@@ -31,17 +32,22 @@ def answer(world: World, job: int, state: JobState) -> JobObserved:
     return replace(event, read=True)
 
 
+def hiding_runners() -> ScriptedGitHub:
+    """Return a GitHub whose lists are empty, and that shows jobs as they were first."""
+    return ScriptedGitHub((Fault(0.0, FaultKind.WRONG_ANSWERS, FOR_EVER),))
+
+
 async def silent(world: World, *, named: bool) -> tuple[Controller, Agent]:
     """Return a machine whose runner listens or, with `named`, runs a job, and whose agent became silent."""
     controller, (agent,) = await launched(world)
     assigned = await agent.start_runner()
     if named:
         await say(controller, 1, JobState.IN_PROGRESS, assigned.runner)
-        world.github.jobs[JobId(1)] = answer(world, 1, JobState.IN_PROGRESS)
+        world.github.show(answer(world, 1, JobState.IN_PROGRESS))
     else:
         # Another runner got its job, and it got no other.
         await say(controller, 1, JobState.COMPLETED)
-        world.github.registrations[assigned.runner].online = False
+        world.github.disconnect(assigned.runner)
     await controller.turn()
     return controller, agent
 
@@ -57,7 +63,7 @@ def test_two_reads_a_quarter_of_an_hour_apart_end_a_silent_machine(named: bool) 
     async def scenario() -> None:
         world = World()
         controller, agent = await silent(world, named=named)
-        world.github.jobs[JobId(1)] = answer(world, 1, JobState.COMPLETED)
+        world.github.show(answer(world, 1, JobState.COMPLETED))
         await wait(controller, QUARTER - 30.0)
         assert not {"read_job", "find_runner"} & set(world.github.asked)
         await wait(controller, 30.0)
@@ -77,29 +83,32 @@ def test_two_reads_a_quarter_of_an_hour_apart_end_a_silent_machine(named: bool) 
 def test_a_silent_machine_that_may_run_a_job_is_kept(what: str) -> None:
     @on_virtual_time
     async def scenario() -> None:
-        world = World()
-        controller, _ = await silent(world, named=what in ("in_progress", "not shown", "forgotten"))
-        (registration,) = world.github.registrations.values()
-        registration.online = what in ("online", "hidden")
-        registration.busy = what in ("busy", "hidden")
         # Every list of runners is empty: only a read by id finds the runner.
-        world.github.hides_runners = what in ("hidden", "no id")
+        world = World(github=hiding_runners() if what in ("hidden", "no id") else ScriptedGitHub())
+        controller, _ = await silent(world, named=what in ("in_progress", "not shown", "forgotten"))
+        (registered,) = world.github.registrations
+        if what in ("online", "hidden"):
+            world.github.connect(registered)
+        else:
+            world.github.disconnect(registered)
+        if what in ("busy", "hidden"):
+            world.github.occupy(registered)
         if what == "no id":
             name = controller.only_machine().work.runner
             assert name is not None
             controller.state.runners[name].github_id = None
         if what == "not shown":
             # 404: the App may have lost sight of the repository while the job goes on.
-            world.github.jobs[JobId(1)] = None
+            del world.github.actions.jobs[JobId(1)]
         if what == "over":
             # Its registration may exist, and GitHub refused to delete it.
-            registration.busy = True
+            world.github.occupy(registered)
             name = controller.only_machine().work.runner
             assert name is not None
             controller.journal.note(RunnerClosed(world.clock.now(), name, "busy"))
         if what == "forgotten":
             # The job was abandoned, started late, and left memory.
-            registration.busy = True
+            world.github.occupy(registered)
             controller.state.drop(controller.state.jobs[JobId(1)])
         for _ in range(20):
             await wait(controller, QUARTER / 2)
@@ -134,15 +143,16 @@ def test_a_runner_in_no_list_is_absent_only_if_github_answers_404_for_its_id(
 
     @on_virtual_time
     async def scenario() -> None:
-        world = World()
+        world = World(github=hiding_runners())
         controller, (agent,) = await launched(world)
         assigned = await agent.start_runner()
-        world.github.jobs[JobId(1)] = answer(world, 1, JobState.QUEUED)
-        registration = world.github.registrations[assigned.runner]
-        registration.online, registration.busy = online, busy
-        world.github.hides_runners = True
+        world.github.show(answer(world, 1, JobState.QUEUED))
+        if not online:
+            world.github.disconnect(assigned.runner)
+        if busy:
+            world.github.occupy(assigned.runner)
         if gone:
-            del world.github.registrations[assigned.runner]
+            world.github.remove(assigned.runner)
         for _ in range(8):
             await wait(controller, QUARTER / 2)
         assert world.github.asked.count("read_runner") >= 2
@@ -191,7 +201,7 @@ async def test_a_disputed_job_is_read_and_nothing_is_launched_for_it_meanwhile()
     await queue(controller, 1)
     await queue(controller, 1, JobState.WAITING)
     world.github.script("read_job", RetryLaterError("503", 1.0))
-    world.github.jobs[JobId(1)] = answer(world, 1, JobState.QUEUED)
+    world.github.show(answer(world, 1, JobState.QUEUED))
     await controller.turn()
     assert controller.state.jobs[JobId(1)].disputed
     await controller.turn()
@@ -226,9 +236,9 @@ async def lingers(world: World, *, registered: bool, online: bool = False) -> Co
     await controller.turn()
     await say(controller, 1, JobState.COMPLETED, assigned.runner)
     if not registered:
-        del world.github.registrations[assigned.runner]
-    else:
-        world.github.registrations[assigned.runner].online = online
+        world.github.remove(assigned.runner)
+    elif not online:
+        world.github.disconnect(assigned.runner)
     for _ in range(40):
         await wait(controller, 60.0)
         if world.east.ended:
@@ -266,7 +276,7 @@ async def test_the_registration_is_read_while_the_completed_job_is_still_in_memo
     await controller.turn()
     await say(controller, 1, JobState.COMPLETED, assigned.runner)
     await controller.turn()
-    del world.github.registrations[assigned.runner]
+    world.github.remove(assigned.runner)
     world.github.asked.clear()
     await GitHubReader(controller.journal, world.github).read_runner(agent.machine)
     assert JobId(1) in controller.state.jobs
@@ -286,7 +296,7 @@ def test_a_machine_with_a_registration_is_kept_while_it_sends_heartbeats(online:
     scenario()
 
 
-class TwoMinds(FakeGitHub):
+class TwoMinds(ScriptedGitHub):
     """A GitHub whose list shows a runner online while a read by id shows it offline."""
 
     async def find_runner(self, scope: str, name: RunnerName) -> RegisteredRunner | None:

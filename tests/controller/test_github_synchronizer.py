@@ -24,7 +24,6 @@ from autoscaler.model.events import Event, JobObserved, RunnersListed
 from autoscaler.model.identifiers import Instant, JobId, RunnerName, Seconds
 from autoscaler.model.jobs import QUEUED_AT_MOST, JobState
 from tests.controller.controllers import Controller, World, cancelled
-from tests.controller.fakes_github import Registration
 from tests.controller.fakes_lists import FakeLists
 from tests.controller.virtual_time import on_virtual_time
 from tests.planner.fleets import EAST, catalogue
@@ -157,7 +156,7 @@ async def test_a_job_missing_from_the_list_of_its_run_is_read_by_itself() -> Non
     lists.queue("acme/widgets", 7, 2, controller.journal.now)
     await watch(controller, lists, 30.0)
     seen = lists.active["acme/widgets"][7].jobs.pop(JobId(1))
-    world.github.jobs[JobId(1)] = replace(seen, state=JobState.COMPLETED)
+    world.github.show(replace(seen, state=JobState.COMPLETED))
     await asyncio.sleep(120.0)
     await watch(controller, lists, 60.0)
     assert controller.state.jobs[JobId(1)].state is JobState.COMPLETED
@@ -192,8 +191,10 @@ def test_a_registration_without_a_machine_is_removed_unless_github_refuses(busy:
     async def lists_and_full_listings() -> None:
         world = World()
         controller, lists = await begin(world)
-        lists.registrations = [RegisteredRunner(5, OURS, online=False, busy=False)]
-        world.github.registrations[OURS] = Registration(5, "org:acme", OURS, ("gpu",), busy=busy)
+        registered = world.github.actions.register("org:acme", OURS, ("gpu",))
+        lists.registrations = [RegisteredRunner(registered.id, OURS, online=False, busy=False)]
+        if busy:
+            world.github.occupy(OURS)
         task = asyncio.create_task(syncing_of(controller, lists).run())
         await asyncio.sleep(CONFIRMED_AFTER / 2)
         await controller.poller.list_machines(EAST)

@@ -34,7 +34,7 @@ from autoscaler.model.identifiers import (
     RunnerName,
     SkuName,
 )
-from tests.controller.fakes_github import FakeGitHub
+from tests.controller.fakes_github import ScriptedGitHub
 from tests.controller.fakes_lists import FakeLists
 from tests.controller.fakes_provider import FakeProvider
 
@@ -94,10 +94,10 @@ LISTED = ListedMachine(
 )
 
 
-class BrokenGitHub(FakeGitHub):
+class BrokenGitHub(ScriptedGitHub):
     """Every call raises an error that no port lists."""
 
-    async def _answer(self, method: str, carry_out: object) -> NoReturn:
+    async def _answer(self, method: str, carry_out: object, lost: object) -> NoReturn:
         raise KeyError(method)
 
 
@@ -192,7 +192,7 @@ async def test_errors_of_the_port_pass_the_guard_unchanged() -> None:
     with pytest.raises(ProviderError) as caught:
         await GuardedProvider(broken).launch("{}")
     assert caught.value is broken.error
-    github = FakeGitHub()
+    github = ScriptedGitHub()
     github.script("register", OperatorError("403"))
     with pytest.raises(OperatorError):
         await GuardedGitHub(github).register("org:acme", "g", RunnerName("r"), ("gpu",))

@@ -17,7 +17,6 @@ from autoscaler.controller.ports.store import StoreError
 from autoscaler.model.events import Event, MachinesListed
 from autoscaler.model.failures import FailureClass
 from autoscaler.model.identifiers import (
-    Instant,
     LaunchRequestId,
     ProviderMachineId,
     ProviderName,
@@ -237,11 +236,7 @@ async def test_failed_deliveries_are_searched_from_the_time_until_which_all_had_
 async def test_a_missing_delivery_is_still_searched_for_after_a_restart() -> None:
     world = World()
     now = world.clock.now()
-
-    async def never_arrives(since: Instant) -> int:
-        return 1
-
-    world.github.redeliver = never_arrives
+    world.github.redelivered = 1  # and it never arrives
     world.store.arrived_until = now - 7200.0
     controller = await controller_of(world)
     await watch(controller, 90.0)
@@ -308,11 +303,7 @@ async def test_while_one_of_several_apps_fails_the_search_starts_at_the_same_tim
     """GitHub then returns the time of the request: the search must not start earlier each time."""
     world = World()
     world.store.arrived_until = began_at = world.clock.now() - 7200.0
-
-    async def one_app_is_refused(since: Instant) -> int:
-        return 1
-
-    world.github.redeliver = one_app_is_refused
+    world.github.redelivered = 1
     controller = await controller_of(world)
     await watch(controller, 10 * REDELIVER_EVERY)
     assert world.github.since == [began_at] * 10

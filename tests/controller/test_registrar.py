@@ -20,7 +20,7 @@ from autoscaler.model.machines import MachineState
 from autoscaler.model.runners import Runner, RunnerState
 from tests.controller.agents import Agent, launched, say
 from tests.controller.controllers import Controller, World
-from tests.controller.fakes_github import AnswerLost, Registration
+from tests.controller.fakes_github import AnswerLost
 from tests.controller.virtual_time import EPOCH, on_virtual_time
 from tests.planner.fleets import EAST
 
@@ -45,7 +45,7 @@ async def test_a_runner_name_is_stored_before_it_is_registered_with_the_jobs_lab
     world.github.on_register = look
     await controller.turn()
     assert stored == world.github.registered
-    assert world.github.registrations[stored[0]].labels == ("gpu",)
+    assert world.github.registrations[stored[0]].labels == {"gpu"}
     assert controller.crashes == []
 
 
@@ -71,7 +71,7 @@ def test_a_registration_without_its_jit_configuration_is_deleted_and_another_is_
         controller, agent = await ready(world)
         if isinstance(error, RunnerExistsError):
             name = RunnerName(f"ci-0badcafe-{agent.machine}-1")
-            world.github.registrations[name] = Registration(77, "org:acme", name, ("gpu",))
+            world.github.actions.register("org:acme", name, ("gpu",))
         world.github.script("register", error)
         await controller.turn()
         assert controller.only_machine().state is MachineState.READY

@@ -128,7 +128,8 @@ def test_a_refused_deregistration_is_reported_and_changes_nothing(
 async def test_a_registration_that_does_not_exist_counts_as_deleted() -> None:
     world = World()
     controller, agent = await idle(world)
-    world.github.registrations.clear()
+    for name in world.github.registrations:
+        world.github.remove(name)
     assert await release(agent) == 404
     assert state_of_runner(controller) is RunnerState.DONE
 

@@ -15,6 +15,7 @@ from autoscaler.controller.ports.github import (
 )
 from autoscaler.controller.ports.provider import OutcomeUnknownError, ProviderError
 from autoscaler.model.failures import FailureClass
+from autoscaler.model.identifiers import JobId
 from autoscaler.model.launch_requests import REPEAT_WINDOW, LaunchRequest
 from autoscaler.model.machines import Machine
 from tests.controller.controllers import World
@@ -45,12 +46,12 @@ async def live(
 def check(living: LivingWorld) -> None:
     world = living.world
     assert living.crashes == []
-    assert living.recorded_late == [], "sent before it was stored"
+    assert living.invariants.violations == [], "for example sent before it was stored"
     assert world.east.violations == []
     _check_requests(world)
     _check_slots(world)
-    for work in living.work.values():
-        assert len(work.ran_on) <= 1, "a job that ran twice"
+    for job in living.jobs.values():
+        assert job.starts <= 1, "a job that ran twice"
     assert world.east.running == []
     assert world.github.registrations == {}
     assert not any(m.occupies for m in world.store.of_kind(Machine))
@@ -84,10 +85,10 @@ def _check_slots(world: World) -> None:
 def test_a_job_runs_once_and_its_machine_and_registration_are_removed() -> None:
     living = run(live(World(), 1, []))
     check(living)
-    assert len(living.work[1].ran_on) == 1
+    assert living.jobs[JobId(1)].starts == 1
     assert len(living.world.east.instances) == 1
-    assert living.controller is not None
-    assert 30 < living.controller.crash_point.calls < LAST_CUT
+    assert living.process is not None
+    assert 30 < living.process.crash_point.calls < LAST_CUT
 
 
 @pytest.mark.case(
@@ -100,7 +101,7 @@ def test_a_crash_at_any_point_launches_nothing_twice_and_leaks_nothing(cuts: ran
     for cut in cuts:
         living = run(live(World(), 1, [cut]))
         check(living)
-        assert len(living.work[1].ran_on) == 1, cut
+        assert living.jobs[JobId(1)].starts == 1, cut
         assert len(living.world.east.instances) == 1, f"launched again after a crash at {cut}"
 
 
@@ -155,5 +156,5 @@ def test_the_controller_recovers_from_any_combination_of_failures(
 
     living = run(scenario())
     check(living)
-    for work in living.work.values():
-        assert len(work.ran_on) == (0 if work.id in cancelled else 1)
+    for job in living.jobs.values():
+        assert job.starts == (0 if job.id in cancelled else 1)

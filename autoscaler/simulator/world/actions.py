@@ -23,7 +23,10 @@ PICKED_UP_WITHIN: Seconds = 60.0
 
 
 class Actions:
-    """All jobs and runners. `report` is called with each change of a job."""
+    """All jobs and runners. `report` is called with each change of a job.
+
+    `registrations` has the last one of each name, and `registered` has all of them in order.
+    """
 
     def __init__(
         self,
@@ -33,6 +36,7 @@ class Actions:
     ) -> None:
         self.jobs: dict[JobId, SimulatedJob] = {}
         self.registrations: dict[RunnerName, Registration] = {}
+        self.registered: list[Registration] = []
         self.queued: dict[JobId, SimulatedJob] = {}
         self.latest: dict[int, SimulatedJob] = {}
         self.repositories: dict[str, Instant] = {}
@@ -66,18 +70,19 @@ class Actions:
     def register(self, scope: str, name: RunnerName, labels: tuple[str, ...]) -> Registration:
         """Register an offline runner. The name must be free."""
         made = Registration(
-            len(self.registrations) + 1,
+            len(self.registered) + 1,
             scope,
             name,
             label_set(labels),
             self._now(),
         )
         self.registrations[name] = made
+        self.registered.append(made)
         return made
 
     def listen(self, registration: Registration) -> None:
-        """Connect the runner's listener, and give it a job if there is one."""
-        registration.online_at = self._now()
+        """Connect the runner's listener, perhaps again, and give it a job if there is one."""
+        registration.online_at, registration.offline_at = self._now(), None
         self.assign_jobs()
 
     def suspend(self, registration: Registration) -> None:
@@ -94,7 +99,7 @@ class Actions:
         if job is None or job.state is not JobState.QUEUED:
             self.assign_jobs()
         elif registration.idle:
-            self._start(job, registration)
+            self.start(job, registration)
         else:
             self._enqueue(job)
 
@@ -112,7 +117,7 @@ class Actions:
             if job.timer is not None:
                 job.timer.cancel()
             job.timer = asyncio.get_running_loop().call_later(
-                LOCK_LASTS, self._complete, job, "failure"
+                LOCK_LASTS, self.complete, job, "failure"
             )
 
     def assign_jobs(self) -> None:
@@ -121,7 +126,7 @@ class Actions:
             now = self._now()
             fitting = [job for job in self._fitting_jobs(registration) if job.held_until <= now]
             if fitting:
-                self._start(self._choose(fitting), registration)
+                self.start(self._choose(fitting), registration)
 
     def _fitting_jobs(self, registration: Registration) -> list[SimulatedJob]:
         return [job for job in self.queued.values() if covers(registration.labels, job.labels)]
@@ -167,7 +172,8 @@ class Actions:
             self._report_state(job)
             self._enqueue(job)
 
-    def _start(self, job: SimulatedJob, registration: Registration) -> None:
+    def start(self, job: SimulatedJob, registration: Registration) -> None:
+        """Run a job on a runner for as long as it works."""
         self.queued.pop(job.id, None)
         now = self._now()
         job.state, job.runner, job.started_at = JobState.IN_PROGRESS, registration, now
@@ -175,14 +181,15 @@ class Actions:
         registration.job, registration.busy_at = job, now
         self._report_state(job)
         job.timer = asyncio.get_running_loop().call_later(
-            job.arrival.works, self._complete, job, "success"
+            job.arrival.works, self.complete, job, "success"
         )
 
     def _cancel(self, job: SimulatedJob) -> None:
         if job.state is not JobState.COMPLETED and not job.killed:
-            self._complete(job, "cancelled")
+            self.complete(job, "cancelled")
 
-    def _complete(self, job: SimulatedJob, conclusion: str) -> None:
+    def complete(self, job: SimulatedJob, conclusion: str) -> None:
+        """Complete a job. GitHub deletes its runner's registration."""
         self.queued.pop(job.id, None)
         if job.timer is not None:
             job.timer.cancel()

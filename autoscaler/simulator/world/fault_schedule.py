@@ -16,7 +16,6 @@ class FaultSchedule:
     def __init__(self, faults: tuple[Fault, ...], began_at: float) -> None:
         self.hits: Counter[FaultKind] = Counter()
         self._began_at = began_at
-        self._loop = asyncio.get_running_loop()
         self._faults: dict[FaultKind, list[Fault]] = {}
         self._asked: Counter[Fault] = Counter()
         for fault in sorted(faults, key=lambda fault: fault.at):
@@ -25,7 +24,7 @@ class FaultSchedule:
     @property
     def time(self) -> float:
         """Return the seconds since the world began."""
-        return self._loop.time() - self._began_at
+        return asyncio.get_running_loop().time() - self._began_at
 
     def active(self, kind: FaultKind) -> Fault | None:
         """Return the active fault of this kind, or None."""

@@ -22,7 +22,6 @@ from autoscaler.model.run_origins import RunOrigin
 from autoscaler.simulator.world.actions import Actions
 from autoscaler.simulator.world.crash_point import CrashPoint
 from autoscaler.simulator.world.fault_schedule import FaultSchedule
-from autoscaler.simulator.world.invariants import Invariants
 from autoscaler.simulator.world.jobs import Registration
 from autoscaler.simulator.world.schedule import FaultKind
 from autoscaler.simulator.world.webhooks import Webhooks
@@ -30,31 +29,42 @@ from autoscaler.simulator.world.webhooks import Webhooks
 T = TypeVar("T")
 LATENCY: Seconds = 0.2
 SECONDARY_WAIT: Seconds = 60.0
+DEFAULT_GROUP = "Default"
+OPEN_GROUP = RunnerGroup("all", allows_public_repositories=False, restricted_to_workflows=False)
+"""A group that admits all private repositories of its organization."""
 
 
 class SimulatedGitHub:
-    """Implements the GitHub port. `crash_point` is that of the running controller process."""
+    """Implements the GitHub port. `crash_point` is that of the running controller process.
+
+    `registering` is called with the name of each runner that a request registers. `deleted` are the runners
+    that requests deleted, in order. An organization has the runner groups `groups`, by name.
+    """
+
+    latency: Seconds = LATENCY
 
     def __init__(
         self,
         actions: Actions,
         webhooks: Webhooks,
         fault_schedule: FaultSchedule,
-        invariants: Invariants,
+        registering: Callable[[RunnerName], None],
         now: Callable[[], Instant],
     ) -> None:
         self.crash_point = CrashPoint()
+        self.deleted: list[RunnerName] = []
+        self.groups: dict[str, RunnerGroup] = {DEFAULT_GROUP: OPEN_GROUP}
         self._actions = actions
         self._webhooks = webhooks
         self._fault_schedule = fault_schedule
-        self._invariants = invariants
+        self._registering = registering
         self._now = now
 
     async def register(
         self, scope: str, runner_group: str, name: RunnerName, labels: tuple[str, ...]
     ) -> NewRegistration:
         """Register a runner. It is offline until its machine's listener starts."""
-        del runner_group  # this world has one group
+        del runner_group  # which repositories a group admits has no effect here
 
         def carry_out() -> NewRegistration:
             if self._fault_schedule.hit(FaultKind.REGISTRATION_REFUSED):
@@ -65,9 +75,9 @@ class SimulatedGitHub:
             made = self._actions.register(scope, name, labels)
             return NewRegistration(made.id, secret_of(made))
 
-        self._invariants.registering(name)
+        self._registering(name)
         return await self._answer(
-            carry_out, RegistrationOutcomeUnknownError("the connection broke")
+            "register", carry_out, RegistrationOutcomeUnknownError("the connection broke")
         )
 
     async def find_runner(self, scope: str, name: RunnerName) -> RegisteredRunner | None:
@@ -85,7 +95,7 @@ class SimulatedGitHub:
                 busy = False
             return RegisteredRunner(found.id, name, found.online_by(then), busy)
 
-        return await self._answer(carry_out, _later())
+        return await self._answer("find_runner", carry_out, _later())
 
     async def read_runner(self, scope: str, github_id: int) -> RegisteredRunner | None:
         """Return the runner as it is now. Reads by ID are never out of date."""
@@ -96,7 +106,7 @@ class SimulatedGitHub:
                 return None
             return RegisteredRunner(found.id, found.name, found.online_by(now), found.busy_by(now))
 
-        return await self._answer(carry_out, _later())
+        return await self._answer("read_runner", carry_out, _later())
 
     async def delete_runner(self, scope: str, github_id: int) -> bool:
         """Delete a registration. GitHub refuses if the runner has a job, unless a fault hits."""
@@ -111,9 +121,10 @@ class SimulatedGitHub:
             if not busy and self._fault_schedule.hit(FaultKind.DELETE_SAYS_BUSY):
                 raise RunnerBusyError("422 is still running a job")
             self._actions.delete(found)
+            self.deleted.append(found.name)
             return True
 
-        return await self._answer(carry_out, _later())
+        return await self._answer("delete_runner", carry_out, _later())
 
     async def read_job(self, repository: str, job: JobId, now: Instant) -> JobObserved | None:
         """Return a job as GitHub shows it, which may be out of date."""
@@ -127,7 +138,7 @@ class SimulatedGitHub:
             wrong = self._fault_schedule.hit(FaultKind.WRONG_ANSWERS)
             return found.snapshot_at(then if wrong is None else 0.0).to_event(now, read=True)
 
-        return await self._answer(carry_out, _later())
+        return await self._answer("read_job", carry_out, _later())
 
     async def run_origin(self, repository: str, run_id: int) -> RunOrigin | None:
         """Return where a run comes from."""
@@ -137,17 +148,24 @@ class SimulatedGitHub:
             shown = found is not None and found.arrival.repository == repository
             return found.arrival.origin if found is not None and shown else None
 
-        return await self._answer(carry_out, _later())
+        return await self._answer("run_origin", carry_out, _later())
 
     async def runner_group(self, scope: str, name: str) -> RunnerGroup:
-        """Return the only group, which admits all repositories of the organization."""
-        del scope, name
-        group = RunnerGroup("all", allows_public_repositories=False, restricted_to_workflows=False)
-        return await self._answer(lambda: group, _later())
+        """Return a runner group of the organization."""
+        del scope
+
+        def carry_out() -> RunnerGroup:
+            if name not in self.groups:
+                raise OperatorError(f"there is no runner group {name}")
+            return self.groups[name]
+
+        return await self._answer("runner_group", carry_out, _later())
 
     async def redeliver_failed(self, since: Instant) -> Redelivered:
         """Send failed deliveries again."""
-        return await self._answer(lambda: self._webhooks.redeliver(since), _later())
+        return await self._answer(
+            "redeliver_failed", lambda: self._webhooks.redeliver(since), _later()
+        )
 
     async def close(self) -> None:
         """Do nothing: there is no connection."""
@@ -156,16 +174,18 @@ class SimulatedGitHub:
         every = self._actions.registrations.values()
         return next((r for r in every if (r.scope, r.id) == (scope, github_id)), None)
 
-    async def _answer(self, carry_out: Callable[[], T], lost: GitHubError) -> T:
+    async def _answer(self, method: str, carry_out: Callable[[], T], lost: GitHubError) -> T:
+        """Answer a request. Raises `lost` if it is lost, or its answer. Subclasses use `method`."""
+        del method
         crash_point, fault_schedule = self.crash_point, self._fault_schedule
         await crash_point.count_call()
-        await asyncio.sleep(LATENCY / 2)
+        await asyncio.sleep(self.latency / 2)
         if fault_schedule.hit(FaultKind.SECONDARY_LIMIT):
             raise RetryLaterError("403 secondary rate limit", SECONDARY_WAIT)
         if fault_schedule.hit(FaultKind.GITHUB_5XX):
             raise lost
         answer = carry_out()
-        await asyncio.sleep(LATENCY / 2)
+        await asyncio.sleep(self.latency / 2)
         await crash_point.count_call()
         if fault_schedule.hit(FaultKind.GITHUB_SWALLOWED):
             raise lost

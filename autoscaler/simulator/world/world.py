@@ -79,7 +79,7 @@ class SimulatedWorld:
         self.webhooks = Webhooks(self.fault_schedule, _now, self.supervisor.deliver)
         self.actions = Actions(self.fault_schedule, _now, self.webhooks.send)
         self.github = SimulatedGitHub(
-            self.actions, self.webhooks, self.fault_schedule, self.invariants, _now
+            self.actions, self.webhooks, self.fault_schedule, self.invariants.registering, _now
         )
         pace = PER_SECOND if schedule.lists else USED_UP
         self.lists = SimulatedLists(self.actions, self.fault_schedule, _now, pace)
