@@ -6,27 +6,24 @@ import weakref
 
 from autoscaler.app.collecting import COLLECT_EVERY, FREEZE_EVERY, keep_out_of_collections
 from autoscaler.model.catalogue import RegistrationRate
-from autoscaler.simulator.world.virtual_time import run
 from benchmarks.virtual_fleet import LABEL, REPOSITORIES, Setting, VirtualFleet
+from tests.controller.virtual_time import on_virtual_time
 
 TURNS = RegistrationRate(50, 5.0)
 
 
-def test_full_garbage_collections_scan_only_new_objects() -> None:
-    async def story() -> tuple[int, int, int]:
-        freezing = asyncio.get_running_loop().create_task(keep_out_of_collections())
-        await asyncio.sleep(1.0)
-        frozen = gc.get_freeze_count()
-        kept = [[number] for number in range(1000)]
-        await asyncio.sleep(FREEZE_EVERY)
-        with_kept = gc.get_freeze_count() - frozen
-        del kept
-        freed = frozen + with_kept - gc.get_freeze_count()
-        freezing.cancel()
-        await asyncio.wait({freezing})
-        return frozen, with_kept, freed
-
-    frozen, with_kept, freed = run(story())
+@on_virtual_time
+async def test_full_garbage_collections_scan_only_new_objects() -> None:
+    freezing = asyncio.get_running_loop().create_task(keep_out_of_collections())
+    await asyncio.sleep(1.0)
+    frozen = gc.get_freeze_count()
+    kept = [[number] for number in range(1000)]
+    await asyncio.sleep(FREEZE_EVERY)
+    with_kept = gc.get_freeze_count() - frozen
+    del kept
+    freed = frozen + with_kept - gc.get_freeze_count()
+    freezing.cancel()
+    await asyncio.wait({freezing})
     assert frozen > 10_000
     assert with_kept >= 1000
     assert freed >= 1000, "reference counting frees what is frozen"
@@ -38,56 +35,53 @@ class Knot:
         self.myself = self
 
 
-def test_new_objects_cause_no_full_collection_and_young_cycles_are_freed() -> None:
+@on_virtual_time
+async def test_new_objects_cause_no_full_collection_and_young_cycles_are_freed() -> None:
     full: list[float] = []
 
     def on_collection(phase: str, info: dict[str, int]) -> None:
         if phase == "start" and info["generation"] == 2:
             full.append(asyncio.get_running_loop().time())
 
-    async def story() -> tuple[int, bool]:
-        freezing = asyncio.get_running_loop().create_task(keep_out_of_collections())
-        await asyncio.sleep(1.0)
-        gc.callbacks.append(on_collection)
-        try:
-            known = weakref.ref(Knot())
-            kept = [[number] for number in range(300_000)]
-            return len(full), known() is None and len(kept) > 0
-        finally:
-            gc.callbacks.remove(on_collection)
-            freezing.cancel()
-            await asyncio.wait({freezing})
-
     before = gc.get_threshold()
-    assert run(story()) == (0, True)
+    freezing = asyncio.get_running_loop().create_task(keep_out_of_collections())
+    await asyncio.sleep(1.0)
+    gc.callbacks.append(on_collection)
+    try:
+        known = weakref.ref(Knot())
+        kept = [[number] for number in range(300_000)]
+        assert (full, known(), len(kept)) == ([], None, 300_000)
+    finally:
+        gc.callbacks.remove(on_collection)
+        freezing.cancel()
+        await asyncio.wait({freezing})
     assert gc.get_threshold() == before
 
 
-def test_a_frozen_cycle_is_freed_within_the_hour() -> None:
-    async def story() -> tuple[bool, bool]:
-        freezing = asyncio.get_running_loop().create_task(keep_out_of_collections())
-        await asyncio.sleep(1.0)
-        knot = Knot()
-        known = weakref.ref(knot)
-        await asyncio.sleep(FREEZE_EVERY)
-        del knot
-        gc.collect()
-        frozen = known() is not None
-        await asyncio.sleep(COLLECT_EVERY)
-        freezing.cancel()
-        await asyncio.wait({freezing})
-        return frozen, known() is None
+@on_virtual_time
+async def test_a_frozen_cycle_is_freed_within_the_hour() -> None:
+    freezing = asyncio.get_running_loop().create_task(keep_out_of_collections())
+    await asyncio.sleep(1.0)
+    knot = Knot()
+    known = weakref.ref(knot)
+    await asyncio.sleep(FREEZE_EVERY)
+    del knot
+    gc.collect()
+    frozen = known() is not None
+    await asyncio.sleep(COLLECT_EVERY)
+    freezing.cancel()
+    await asyncio.wait({freezing})
+    assert frozen
+    assert known() is None
 
-    assert run(story()) == (True, True)
 
-
-def test_jobs_and_machines_leave_no_cycles() -> None:
+@on_virtual_time
+async def test_jobs_and_machines_leave_no_cycles() -> None:
     """A frozen object that is in a cycle when it is dropped would never be freed."""
-
-    async def story() -> int:
-        fleet = VirtualFleet(
-            Setting(15_000, REPOSITORIES, 0.1, False, machines_boot=True, registrations=TURNS)
-        )
+    fleet = VirtualFleet(
+        Setting(15_000, REPOSITORIES, 0.1, False, machines_boot=True, registrations=TURNS)
+    )
+    try:
         async with fleet.at_work():
             for count in (5, 20):
                 gc.collect()
@@ -97,9 +91,6 @@ def test_jobs_and_machines_leave_no_cycles() -> None:
                     fleet.actions.queue(REPOSITORIES[number % 4], run_id, LABEL, works=60.0)
                 await asyncio.sleep(1500.0)
             assert not fleet.machines, "all jobs have run"
-            return gc.collect()
-
-    try:
-        assert run(story()) == 0
+            assert gc.collect() == 0
     finally:
         gc.enable()

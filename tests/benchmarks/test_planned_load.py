@@ -1,12 +1,11 @@
 """The benchmark of deliveries beside a planned fleet runs a whole controller."""
 
-import asyncio
 from dataclasses import replace
 
 from benchmarks.planned_load import Load, compared, measure
 
 
-def test_every_delivery_of_the_load_is_accepted_and_counted() -> None:
+async def test_every_delivery_of_the_load_is_accepted_and_counted() -> None:
     load = Load(
         machines=30,
         jobs=60,
@@ -17,7 +16,7 @@ def test_every_delivery_of_the_load_is_accepted_and_counted() -> None:
         scrape_every=0.5,
         page_every=0.5,
     )
-    found = asyncio.run(measure(load))
+    found = await measure(load)
     assert (found.deliveries, found.deliveries_refused) == (60, 0)
     assert 0.0 < found.durable_p50_ms <= found.durable_p99_ms <= found.durable_max_ms
     # How many more depends on how busy the host is.

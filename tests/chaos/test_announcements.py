@@ -5,11 +5,12 @@ import asyncio
 from autoscaler.controller.composition import Controller
 from autoscaler.model.jobs import JobState
 from autoscaler.simulator.world.process import ProcessGoneError
-from autoscaler.simulator.world.virtual_time import run, unowned
+from autoscaler.simulator.world.virtual_time import unowned
 from autoscaler.simulator.world.world import SimulatedWorld
 from tests.chaos.cluster_fleets import SETTINGS
 from tests.chaos.mix import schedule_of
 from tests.chaos.trial import PATIENCE
+from tests.controller.virtual_time import on_virtual_time
 
 SEED = 4
 """With an outage of GitHub while runners register."""
@@ -29,26 +30,24 @@ def passed(controller: Controller, tick: float) -> list[str]:
     return found
 
 
-def test_no_announced_moment_has_passed() -> None:
-    async def scenario() -> None:
-        schedule = schedule_of(SEED)
-        setting = SETTINGS[schedule.fleet]
-        world, found, asked = SimulatedWorld(setting, schedule), list[str](), 0
+@on_virtual_time
+async def test_no_announced_moment_has_passed() -> None:
+    schedule = schedule_of(SEED)
+    setting = SETTINGS[schedule.fleet]
+    world, found, asked = SimulatedWorld(setting, schedule), list[str](), 0
 
-        async def ask() -> None:
-            nonlocal asked
-            while True:
-                await asyncio.sleep(ASKED_EVERY)
-                try:
-                    found.extend(passed(world.supervisor.current().ready, setting.pace.tick))
-                except ProcessGoneError:
-                    continue
-                asked += 1
+    async def ask() -> None:
+        nonlocal asked
+        while True:
+            await asyncio.sleep(ASKED_EVERY)
+            try:
+                found.extend(passed(world.supervisor.current().ready, setting.pace.tick))
+            except ProcessGoneError:
+                continue
+            asked += 1
 
-        asking = unowned(ask())
-        await world.run(PATIENCE)
-        asking.cancel()
-        assert found == []
-        assert asked > 100
-
-    run(scenario())
+    asking = unowned(ask())
+    await world.run(PATIENCE)
+    asking.cancel()
+    assert found == []
+    assert asked > 100

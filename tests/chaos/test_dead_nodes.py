@@ -10,7 +10,7 @@ from autoscaler.simulator.world.cluster.nodes import Node
 from autoscaler.simulator.world.cluster.registry import Object, Registry
 from autoscaler.simulator.world.cluster.statuses import End
 from autoscaler.simulator.world.fault_schedule import FaultSchedule
-from autoscaler.simulator.world.virtual_time import run
+from tests.controller.virtual_time import on_virtual_time
 
 
 class Containers:
@@ -30,15 +30,14 @@ class Containers:
 
 
 @pytest.mark.parametrize("alive", [True, False])
-def test_a_pod_that_is_bound_to_a_dead_node_does_not_run(alive: bool) -> None:
-    async def scenario() -> tuple[list[str], bool]:
-        registry, containers = Registry(lambda: 0.0), Containers()
-        kubelets = Kubelets(registry, FaultSchedule((), 0.0), containers)
-        made: Any = {"metadata": {"name": "p", "namespace": "n"}, "spec": {"containers": []}}
-        pod = registry.create(made)
-        node = Node("n-1", {}, {"pods": 1}, alive=alive)
-        kubelets.bound(pod, node)
-        await asyncio.sleep(60.0)
-        return containers.events, kubelets.runs(pod)
-
-    assert run(scenario()) == ((["started"], True) if alive else (["taken"], False))
+@on_virtual_time
+async def test_a_pod_that_is_bound_to_a_dead_node_does_not_run(alive: bool) -> None:
+    registry, containers = Registry(lambda: 0.0), Containers()
+    kubelets = Kubelets(registry, FaultSchedule((), 0.0), containers)
+    made: Any = {"metadata": {"name": "p", "namespace": "n"}, "spec": {"containers": []}}
+    pod = registry.create(made)
+    node = Node("n-1", {}, {"pods": 1}, alive=alive)
+    kubelets.bound(pod, node)
+    await asyncio.sleep(60.0)
+    assert containers.events == ["started" if alive else "taken"]
+    assert kubelets.runs(pod) is alive

@@ -34,9 +34,9 @@ from autoscaler.simulator.world.invariants import (
 from autoscaler.simulator.world.jobs import Registration, SimulatedJob
 from autoscaler.simulator.world.schedule import Fault, FaultKind, Fleet, JobArrival, Schedule
 from autoscaler.simulator.world.store import INSTALLATION, MemoryStore
-from autoscaler.simulator.world.virtual_time import run
 from tests.chaos.fleet import CATALOGUE, EAST, WEST
 from tests.chaos.trial import play
+from tests.controller.virtual_time import on_virtual_time
 
 CPU = SkuName("cpu")
 OFFERING = CATALOGUE.skus[CPU].launch_options[0].offerings[0]
@@ -365,21 +365,19 @@ def test_an_operator_waits_for_the_end_of_an_incident_at_github() -> None:
     assert play(schedule).violations == ()
 
 
-def test_a_fault_hits_every_nth_call_while_it_lasts() -> None:
-    async def scenario() -> None:
-        fault_schedule = FaultSchedule((Fault(10.0, FaultKind.THROTTLED, 20.0, every=3),), 0.0)
-        assert fault_schedule.hit(FaultKind.THROTTLED) is None
-        await asyncio.sleep(15.0)
-        calm = [fault_schedule.calm_for]
-        hit = [fault_schedule.hit(FaultKind.THROTTLED) is not None for _ in range(6)]
-        assert hit == [False, False, True, False, False, True]
-        await asyncio.sleep(35.0)
-        assert fault_schedule.hit(FaultKind.THROTTLED) is None
-        calm.append(fault_schedule.calm_for)
-        assert calm == [None, 20.0]
-        assert fault_schedule.hits == {FaultKind.THROTTLED: 2}
-
-    run(scenario())
+@on_virtual_time
+async def test_a_fault_hits_every_nth_call_while_it_lasts() -> None:
+    fault_schedule = FaultSchedule((Fault(10.0, FaultKind.THROTTLED, 20.0, every=3),), 0.0)
+    assert fault_schedule.hit(FaultKind.THROTTLED) is None
+    await asyncio.sleep(15.0)
+    calm = [fault_schedule.calm_for]
+    hit = [fault_schedule.hit(FaultKind.THROTTLED) is not None for _ in range(6)]
+    assert hit == [False, False, True, False, False, True]
+    await asyncio.sleep(35.0)
+    assert fault_schedule.hit(FaultKind.THROTTLED) is None
+    calm.append(fault_schedule.calm_for)
+    assert calm == [None, 20.0]
+    assert fault_schedule.hits == {FaultKind.THROTTLED: 2}
 
 
 def test_more_machines_than_requested_are_a_violation() -> None:

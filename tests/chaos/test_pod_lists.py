@@ -18,9 +18,10 @@ from autoscaler.simulator.world.pod_lists import STORED_WITHIN
 from autoscaler.simulator.world.pods import NOTICED_AFTER, SimulatedCluster
 from autoscaler.simulator.world.schedule import Fault, FaultKind, Fleet, Schedule
 from autoscaler.simulator.world.store import MemoryStore
-from autoscaler.simulator.world.virtual_time import EPOCH, run
+from autoscaler.simulator.world.virtual_time import EPOCH
 from autoscaler.simulator.world.world import SimulatedWorld
 from tests.chaos.cluster_fleets import ELASTIC, GPUS, SETTINGS
+from tests.controller.virtual_time import on_virtual_time
 
 REQUEST = LaunchRequestId("c-1")
 SETTING = SETTINGS[Fleet.KUBERNETES]
@@ -90,119 +91,104 @@ class Lists:
         (MachineState.TERMINATED, False),
     ],
 )
-def test_a_pod_that_a_list_showed_as_ended_counts_no_more(
+@on_virtual_time
+async def test_a_pod_that_a_list_showed_as_ended_counts_no_more(
     state: MachineState, violates: bool
 ) -> None:
-    async def scenario() -> None:
-        lists = Lists(GPUS)
-        (pod,) = await lists.launch("gpu", 1)
-        await asyncio.sleep(30.0)
-        lists.cluster.shut_down(pod, POWERED_OFF)
-        await lists.store_as(state, [pod])
-        assert STORED_WITHIN < 30.0
-        found = await lists.list_for(30.0)
-        assert found == [f"{pod.id} has ended, was listed, and still counts as {state}"] * violates
-
-    run(scenario())
+    lists = Lists(GPUS)
+    (pod,) = await lists.launch("gpu", 1)
+    await asyncio.sleep(30.0)
+    lists.cluster.shut_down(pod, POWERED_OFF)
+    await lists.store_as(state, [pod])
+    assert STORED_WITHIN < 30.0
+    found = await lists.list_for(30.0)
+    assert found == [f"{pod.id} has ended, was listed, and still counts as {state}"] * violates
 
 
 @pytest.mark.parametrize(
     ("state", "violates"), [(MachineState.LAUNCHED, True), (MachineState.TERMINATING, False)]
 )
-def test_a_pod_waits_for_a_node_until_its_timeout(state: MachineState, violates: bool) -> None:
+@on_virtual_time
+async def test_a_pod_waits_for_a_node_until_its_timeout(
+    state: MachineState, violates: bool
+) -> None:
     """One node has room for four pods, and the provisioner adds no other one for three thousand seconds."""
-
-    async def scenario() -> None:
-        lists = Lists(ELASTIC, Fault(0.0, FaultKind.NO_NEW_NODES, 3000.0))
-        pods = await lists.launch("cpu", 5)
-        await lists.store_as(state, pods)
-        assert await lists.list_for(870.0) == []
-        found = await lists.list_for(90.0)
-        assert found == [f"{pods[4].id} waits for a node for too long"] * violates
-
-    run(scenario())
+    lists = Lists(ELASTIC, Fault(0.0, FaultKind.NO_NEW_NODES, 3000.0))
+    pods = await lists.launch("cpu", 5)
+    await lists.store_as(state, pods)
+    assert await lists.list_for(870.0) == []
+    found = await lists.list_for(90.0)
+    assert found == [f"{pods[4].id} waits for a node for too long"] * violates
 
 
-def test_without_a_provisioner_the_second_list_of_a_waiting_pod_ends_its_wait() -> None:
+@on_virtual_time
+async def test_without_a_provisioner_the_second_list_of_a_waiting_pod_ends_its_wait() -> None:
     """The first list may show a pod whose launch request has no answer yet."""
-
-    async def scenario() -> None:
-        lists = Lists(GPUS)
-        pods = await lists.launch("big", 4)
-        await lists.store_as(MachineState.LAUNCHED, pods)
-        assert await lists.list_for(30.0) == []
-        assert await lists.list_for(30.0) == [f"{pods[3].id} waits for a node for too long"]
-
-    run(scenario())
+    lists = Lists(GPUS)
+    pods = await lists.launch("big", 4)
+    await lists.store_as(MachineState.LAUNCHED, pods)
+    assert await lists.list_for(30.0) == []
+    assert await lists.list_for(30.0) == [f"{pods[3].id} waits for a node for too long"]
 
 
 @pytest.mark.parametrize("state", [MachineState.TERMINATED, MachineState.LOST])
-def test_a_machine_that_runs_is_not_recorded_as_ended(state: MachineState) -> None:
-    async def scenario() -> None:
-        lists = Lists(GPUS)
-        (pod,) = await lists.launch("gpu", 1)
-        await lists.store_as(MachineState.TERMINATING, [pod])
-        assert lists.invariants.violations == []
-        await lists.store_as(state, [pod])
-        assert lists.invariants.violations == [f"{pod.id} runs, and was recorded as ended"]
-
-    run(scenario())
+@on_virtual_time
+async def test_a_machine_that_runs_is_not_recorded_as_ended(state: MachineState) -> None:
+    lists = Lists(GPUS)
+    (pod,) = await lists.launch("gpu", 1)
+    await lists.store_as(MachineState.TERMINATING, [pod])
+    assert lists.invariants.violations == []
+    await lists.store_as(state, [pod])
+    assert lists.invariants.violations == [f"{pod.id} runs, and was recorded as ended"]
 
 
-def test_a_jump_of_the_clock_excuses_the_loss_of_earlier_machines_for_a_minute() -> None:
+@on_virtual_time
+async def test_a_jump_of_the_clock_excuses_the_loss_of_earlier_machines_for_a_minute() -> None:
     """Found by seed 2515: a list was 45 seconds out of date, and the clock jumped by ten minutes."""
-
-    async def scenario() -> tuple[list[bool], list[bool], list[str]]:
-        world = SimulatedWorld(SETTINGS[Fleet.EC2], Schedule(0, (), ()))
-        fault = Fault(0.0, FaultKind.CLOCK_JUMP, 600.0, target=-568)
-        world._begin(fault)
-        await asyncio.sleep(599.0)
-        before = world._stranger(next(iter(world.providers)), 1)
-        await asyncio.sleep(2.0)
-        after = world._stranger(next(iter(world.providers)), 2)
-        soon = [world._aged_by_clock(one) for one in (before, after)]
-        lists = Lists(GPUS)
-        (pod,) = await lists.launch("gpu", 1)
-        lists.invariants.aged_by_clock = lambda one: one is pod
-        await lists.store_as(MachineState.LOST, [pod])
-        await asyncio.sleep(60.0)
-        late = [world._aged_by_clock(one) for one in (before, after)]
-        return soon, late, lists.invariants.violations
-
-    assert run(scenario()) == ([True, False], [False, False], [])
+    world = SimulatedWorld(SETTINGS[Fleet.EC2], Schedule(0, (), ()))
+    fault = Fault(0.0, FaultKind.CLOCK_JUMP, 600.0, target=-568)
+    world._begin(fault)
+    await asyncio.sleep(599.0)
+    before = world._stranger(next(iter(world.providers)), 1)
+    await asyncio.sleep(2.0)
+    after = world._stranger(next(iter(world.providers)), 2)
+    soon = [world._aged_by_clock(one) for one in (before, after)]
+    lists = Lists(GPUS)
+    (pod,) = await lists.launch("gpu", 1)
+    lists.invariants.aged_by_clock = lambda one: one is pod
+    await lists.store_as(MachineState.LOST, [pod])
+    await asyncio.sleep(60.0)
+    late = [world._aged_by_clock(one) for one in (before, after)]
+    assert (soon, late) == ([True, False], [False, False])
+    assert lists.invariants.violations == []
 
 
 @pytest.mark.parametrize("complete", [True, False])
-def test_a_process_has_read_a_pod_only_if_its_list_was_complete(complete: bool) -> None:
+@on_virtual_time
+async def test_a_process_has_read_a_pod_only_if_its_list_was_complete(complete: bool) -> None:
     """Found by seed 245: every list of a cluster expired while a pod was about to be deleted."""
-
-    async def scenario() -> tuple[bool, bool]:
-        short, expired = FaultKind.SHORT_PAGES, FaultKind.LIST_EXPIRED
-        kinds = (short,) if complete else (short, expired)
-        lists = Lists(GPUS, *(Fault(0.0, kind, 900.0) for kind in kinds))
-        evicted, *_ = await lists.launch("gpu", 4)
-        await asyncio.sleep(30.0)
-        lists.cluster.shut_down(evicted, "", FailureClass.CAPACITY)
-        failed = False
-        try:
-            async for _ in lists.provider.machines():
-                pass
-        except ProviderError:
-            failed = True
-        await asyncio.sleep(2 * NOTICED_AFTER)
-        return failed, evicted.id in lists.cluster.noticed
-
-    assert run(scenario()) == (not complete, complete)
+    short, expired = FaultKind.SHORT_PAGES, FaultKind.LIST_EXPIRED
+    kinds = (short,) if complete else (short, expired)
+    lists = Lists(GPUS, *(Fault(0.0, kind, 900.0) for kind in kinds))
+    evicted, *_ = await lists.launch("gpu", 4)
+    await asyncio.sleep(30.0)
+    lists.cluster.shut_down(evicted, "", FailureClass.CAPACITY)
+    failed = False
+    try:
+        async for _ in lists.provider.machines():
+            pass
+    except ProviderError:
+        failed = True
+    await asyncio.sleep(2 * NOTICED_AFTER)
+    assert (failed, evicted.id in lists.cluster.noticed) == (not complete, complete)
 
 
 @pytest.mark.parametrize("state", [MachineState.TERMINATED, MachineState.LOST])
-def test_a_machine_that_ended_is_recorded_as_such(state: MachineState) -> None:
-    async def scenario() -> None:
-        lists = Lists(GPUS)
-        (pod,) = await lists.launch("gpu", 1)
-        await asyncio.sleep(30.0)
-        lists.cluster.shut_down(pod, POWERED_OFF)
-        await lists.store_as(state, [pod])
-        assert lists.invariants.violations == []
-
-    run(scenario())
+@on_virtual_time
+async def test_a_machine_that_ended_is_recorded_as_such(state: MachineState) -> None:
+    lists = Lists(GPUS)
+    (pod,) = await lists.launch("gpu", 1)
+    await asyncio.sleep(30.0)
+    lists.cluster.shut_down(pod, POWERED_OFF)
+    await lists.store_as(state, [pod])
+    assert lists.invariants.violations == []

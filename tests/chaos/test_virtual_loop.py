@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from autoscaler.simulator.world.virtual_time import CANCELLED_KEPT, OUTSIDE_EVERY, VirtualLoop
+from tests.controller.virtual_time import on_virtual_time
 
 SEEDS = 8
 
@@ -76,53 +77,42 @@ def test_calls_come_in_the_order_of_asyncios_loop(seed: int) -> None:
     assert called == _calls(_AsyncioLoop, seed)
 
 
-def test_an_error_of_a_call_goes_to_the_exception_handler() -> None:
+@on_virtual_time
+async def test_an_error_of_a_call_goes_to_the_exception_handler() -> None:
     reported: list[BaseException] = []
-
-    async def program() -> None:
-        loop = asyncio.get_running_loop()
-        loop.set_exception_handler(lambda _, context: reported.append(context["exception"]))
-        loop.call_soon(int, "no number")
-        await asyncio.sleep(1.0)
-
-    with asyncio.Runner(loop_factory=VirtualLoop) as runner:
-        runner.run(program())
+    loop = asyncio.get_running_loop()
+    loop.set_exception_handler(lambda _, context: reported.append(context["exception"]))
+    loop.call_soon(int, "no number")
+    await asyncio.sleep(1.0)
     assert [type(error) for error in reported] == [ValueError]
 
 
-def test_a_cancelled_call_is_not_made() -> None:
+@on_virtual_time
+async def test_a_cancelled_call_is_not_made() -> None:
     called: list[str] = []
-
-    async def program() -> None:
-        loop = asyncio.get_running_loop()
-        for handle in (
-            loop.call_soon(called.append, "soon"),
-            loop.call_later(1.0, called.append, "later"),
-        ):
-            assert not handle.cancelled()
-            handle.cancel()
-            assert handle.cancelled()
-        await asyncio.sleep(2.0)
-
-    with asyncio.Runner(loop_factory=VirtualLoop) as runner:
-        runner.run(program())
+    loop = asyncio.get_running_loop()
+    for handle in (
+        loop.call_soon(called.append, "soon"),
+        loop.call_later(1.0, called.append, "later"),
+    ):
+        assert not handle.cancelled()
+        handle.cancel()
+        assert handle.cancelled()
+    await asyncio.sleep(2.0)
     assert called == []
 
 
-def test_a_file_descriptor_is_read_while_the_time_jumps() -> None:
-    async def program() -> bytes:
-        loop, (near, far) = asyncio.get_running_loop(), socket.socketpair()
-        with near, far:
-            read: list[bytes] = []
-            loop.add_reader(near, lambda: read.append(near.recv(10)))
-            far.send(b"sent")
-            for _ in range(2 * OUTSIDE_EVERY):
-                await asyncio.sleep(1.0)
-            loop.remove_reader(near)
-            return b"".join(read)
-
-    with asyncio.Runner(loop_factory=VirtualLoop) as runner:
-        assert runner.run(program()) == b"sent"
+@on_virtual_time
+async def test_a_file_descriptor_is_read_while_the_time_jumps() -> None:
+    loop, (near, far) = asyncio.get_running_loop(), socket.socketpair()
+    with near, far:
+        read: list[bytes] = []
+        loop.add_reader(near, lambda: read.append(near.recv(10)))
+        far.send(b"sent")
+        for _ in range(2 * OUTSIDE_EVERY):
+            await asyncio.sleep(1.0)
+        loop.remove_reader(near)
+    assert b"".join(read) == b"sent"
 
 
 def test_a_loop_without_any_timer_is_an_error() -> None:

@@ -19,6 +19,7 @@ from autoscaler.simulator.world.world import (
 from tests.chaos.fleet import CATALOGUE, SETTING, WEST
 from tests.chaos.mix import schedule_of
 from tests.chaos.trial import PATIENCE, final_violations
+from tests.controller.virtual_time import on_virtual_time
 
 
 def played(*happenings: Fault | JobArrival, lists: bool = False) -> SimulatedWorld:
@@ -212,7 +213,8 @@ def test_lists_and_an_operator_resolve_a_restored_or_lost_store(kind: FaultKind,
     assert resolved > 0
 
 
-def test_an_interrupted_job_is_rerun_unless_its_label_opts_out() -> None:
+@on_virtual_time
+async def test_an_interrupted_job_is_rerun_unless_its_label_opts_out() -> None:
     """A run's attempts; the second job carries the label that opts out."""
     jobs = (
         JobArrival(5.0, 1, ("gpu",), 900.0),
@@ -222,17 +224,13 @@ def test_an_interrupted_job_is_rerun_unless_its_label_opts_out() -> None:
         Fault(300.0, FaultKind.INTERRUPTED, 120.0),
         Fault(3300.0, FaultKind.INTERRUPTED, 120.0),
     )
-
-    async def scenario() -> dict[int, list[str | None]]:
-        world = SimulatedWorld(SETTING, Schedule(0, jobs, faults))
-        await world.run(PATIENCE)
-        assert (*world.invariants.violations, *final_violations(world)) == ()
-        ended: dict[int, list[str | None]] = {}
-        for job in world.actions.jobs.values():
-            ended.setdefault(job.run, []).append(job.conclusion)
-        return ended
-
-    assert run(scenario()) == {1: ["failure", "success"], 2: ["failure"]}
+    world = SimulatedWorld(SETTING, Schedule(0, jobs, faults))
+    await world.run(PATIENCE)
+    assert (*world.invariants.violations, *final_violations(world)) == ()
+    ended: dict[int, list[str | None]] = {}
+    for job in world.actions.jobs.values():
+        ended.setdefault(job.run, []).append(job.conclusion)
+    assert ended == {1: ["failure", "success"], 2: ["failure"]}
 
 
 @pytest.mark.parametrize("kind", [FaultKind.INTERRUPTED, FaultKind.RETIRED, FaultKind.TAKEN])
@@ -251,30 +249,28 @@ def test_a_reclaimed_machine_shuts_down_first_and_its_agent_reports_it(kind: Fau
     assert instance.listed(instance.stopping_at).leaving
 
 
-def test_a_list_of_an_earlier_moment_hides_only_what_was_launched_after_it() -> None:
+@on_virtual_time
+async def test_a_list_of_an_earlier_moment_hides_only_what_was_launched_after_it() -> None:
     """Found by seed 2050: the list after a restore was 43 seconds out of date."""
     old_list = Fault(0.0, FaultKind.EVENTUAL, 3000.0, target=43)
     offering = CATALOGUE.skus[SkuName("cpu")].launch_options[0].offerings[0]
-
-    async def scenario() -> tuple[list[bool], list[bool]]:
-        world = SimulatedWorld(SETTING, Schedule(0, (), (old_list,)))
-        world._begin(old_list)
-        world._rewound()
-        moment = world._rewound_at
-        machines = [
-            Instance(
-                ProviderMachineId(f"i-{n}"),
-                LaunchRequestId("c-1"),
-                SkuName("cpu"),
-                offering,
-                "o",
-                at,
-            )
-            for n, at in enumerate((moment - 60.0, moment - 20.0, moment + 1.0))
-        ]
-        before = [world._hidden(machine) for machine in machines]
-        _ = [page async for page in world.providers[offering.provider].machines()]
-        world._unlisted_since_rewound.clear()
-        return before, [world._hidden(machine) for machine in machines]
-
-    assert run(scenario()) == ([True, True, False], [False, True, False])
+    world = SimulatedWorld(SETTING, Schedule(0, (), (old_list,)))
+    world._begin(old_list)
+    world._rewound()
+    moment = world._rewound_at
+    machines = [
+        Instance(
+            ProviderMachineId(f"i-{n}"),
+            LaunchRequestId("c-1"),
+            SkuName("cpu"),
+            offering,
+            "o",
+            at,
+        )
+        for n, at in enumerate((moment - 60.0, moment - 20.0, moment + 1.0))
+    ]
+    before = [world._hidden(machine) for machine in machines]
+    _ = [page async for page in world.providers[offering.provider].machines()]
+    world._unlisted_since_rewound.clear()
+    after = [world._hidden(machine) for machine in machines]
+    assert (before, after) == ([True, True, False], [False, True, False])

@@ -86,30 +86,26 @@ async def test_a_repeated_exit_report_is_answered_and_changes_nothing() -> None:
 
 
 @pytest.mark.parametrize("step", ["acknowledge", "exit"])
-def test_a_repeated_report_waits_until_the_first_is_stored(step: str) -> None:
+@on_virtual_time
+async def test_a_repeated_report_waits_until_the_first_is_stored(step: str) -> None:
     """A 2xx answer means durable, also for a repeated request."""
+    world = World()
+    controller, agent = await assigned_machine(world)
+    assigned = await agent.take_assignment()
+    if step == "exit":
+        await agent.acknowledge(assigned.runner)
+    world.store.latency = 5.0
+    began = world.clock.now()
 
-    @on_virtual_time
-    async def scenario() -> None:
-        world = World()
-        controller, agent = await assigned_machine(world)
-        assigned = await agent.take_assignment()
-        if step == "exit":
-            await agent.acknowledge(assigned.runner)
-        world.store.latency = 5.0
-        began = world.clock.now()
+    async def ask() -> None:
+        await (agent.acknowledge(assigned.runner) if step == "acknowledge" else agent.exit())
 
-        async def ask() -> None:
-            await (agent.acknowledge(assigned.runner) if step == "acknowledge" else agent.exit())
-
-        first = asyncio.create_task(ask())
-        await asyncio.sleep(1.0)
-        await ask()
-        assert world.clock.now() - began >= 5.0
-        assert first.done()
-        assert controller.crashes == []
-
-    scenario()
+    first = asyncio.create_task(ask())
+    await asyncio.sleep(1.0)
+    await ask()
+    assert world.clock.now() - began >= 5.0
+    assert first.done()
+    assert controller.crashes == []
 
 
 @on_virtual_time

@@ -48,14 +48,11 @@ STRANGER = Instance(
         ("region", 403),
     ],
 )
-def test_an_invalid_proof_is_refused(reason: str, status: int) -> None:
-    @on_virtual_time
-    async def scenario() -> None:
-        controller, (agent,) = await launched(World())
-        assert await refusal(agent.attest(f"refused:{reason}".encode())) == (status, reason)
-        assert controller.only_machine().state is MachineState.LAUNCHED
-
-    scenario()
+@on_virtual_time
+async def test_an_invalid_proof_is_refused(reason: str, status: int) -> None:
+    controller, (agent,) = await launched(World())
+    assert await refusal(agent.attest(f"refused:{reason}".encode())) == (status, reason)
+    assert controller.only_machine().state is MachineState.LAUNCHED
 
 
 @pytest.mark.parametrize(
@@ -67,24 +64,21 @@ def test_an_invalid_proof_is_refused(reason: str, status: int) -> None:
     ],
     ids=["unreachable", "throttled", "hanging"],
 )
-def test_a_proof_that_cannot_be_checked_now_is_checked_again(
+@on_virtual_time
+async def test_a_proof_that_cannot_be_checked_now_is_checked_again(
     step: OutcomeUnknownError | ProviderError | float,
 ) -> None:
-    @on_virtual_time
-    async def scenario() -> None:
-        controller, (agent,) = await launched(World())
-        controller.world.east.verify_script.append(step)
-        asked_at = controller.world.clock.now()
-        with pytest.raises(NotKnownYetError), capture_logs() as logs:
-            await agent.attest()
-        assert controller.world.clock.now() - asked_at <= ANSWERED_WITHIN
-        assert [line["event"] for line in logs] == ["proof_not_checked"]
-        assert logs[0]["error"]
-        assert controller.only_machine().state is MachineState.LAUNCHED
+    controller, (agent,) = await launched(World())
+    controller.world.east.verify_script.append(step)
+    asked_at = controller.world.clock.now()
+    with pytest.raises(NotKnownYetError), capture_logs() as logs:
         await agent.attest()
-        assert controller.only_machine().state is MachineState.BOOTED
-
-    scenario()
+    assert controller.world.clock.now() - asked_at <= ANSWERED_WITHIN
+    assert [line["event"] for line in logs] == ["proof_not_checked"]
+    assert logs[0]["error"]
+    assert controller.only_machine().state is MachineState.LAUNCHED
+    await agent.attest()
+    assert controller.only_machine().state is MachineState.BOOTED
 
 
 @on_virtual_time
@@ -194,29 +188,26 @@ async def test_a_stale_launch_time_is_refused() -> None:
         ("soon", False),
     ],
 )
-def test_the_proven_launch_time_may_differ_by_five_minutes_and_that_is_logged(
+@on_virtual_time
+async def test_the_proven_launch_time_may_differ_by_five_minutes_and_that_is_logged(
     proven: str, fits: bool
 ) -> None:
-    @on_virtual_time
-    async def scenario() -> None:
-        controller, (agent,) = await launched(World())
-        controller.only_machine().placement.launch_time = "2026-11-22T04:00:00Z"
-        proof = proof_of(agent.instance, launch_time=proven)
-        with capture_logs() as logs:
-            if fits:
-                await agent.attest(proof)
-            else:
-                assert await refusal(agent.attest(proof)) == (403, "launch_time")
-        seconds = [one["proven_later_by_seconds"] for one in logs if "differs" in one["event"]]
-        differ = {
-            "2026-11-22T04:05:00Z": [300.0],
-            "2026-11-22T03:55:00Z": [-300.0],
-            "2026-11-22T04:05:01Z": [301.0],
-            "2026-11-22T03:54:59Z": [-301.0],
-        }
-        assert seconds == differ.get(proven, [])
-
-    scenario()
+    controller, (agent,) = await launched(World())
+    controller.only_machine().placement.launch_time = "2026-11-22T04:00:00Z"
+    proof = proof_of(agent.instance, launch_time=proven)
+    with capture_logs() as logs:
+        if fits:
+            await agent.attest(proof)
+        else:
+            assert await refusal(agent.attest(proof)) == (403, "launch_time")
+    seconds = [one["proven_later_by_seconds"] for one in logs if "differs" in one["event"]]
+    differ = {
+        "2026-11-22T04:05:00Z": [300.0],
+        "2026-11-22T03:55:00Z": [-300.0],
+        "2026-11-22T04:05:01Z": [301.0],
+        "2026-11-22T03:54:59Z": [-301.0],
+    }
+    assert seconds == differ.get(proven, [])
 
 
 @on_virtual_time
@@ -476,66 +467,60 @@ STAGES = ["launched", "booted", "ready"]
 )
 @pytest.mark.parametrize("own_nonce", [False, True], ids=["made up", "its machine's"])
 @pytest.mark.parametrize("stage", STAGES)
-def test_after_a_restore_a_job_cannot_attest_for_its_machine(stage: str, own_nonce: bool) -> None:
+@on_virtual_time
+async def test_after_a_restore_a_job_cannot_attest_for_its_machine(
+    stage: str, own_nonce: bool
+) -> None:
     """A job with root can read the machine's proof of identity."""
-
-    @on_virtual_time
-    async def scenario() -> None:
-        controller, agent, at_work = await restored(stage)
-        world = controller.world
-        job = agent if own_nonce else Agent(controller, agent.instance, "SECRET-NONCE-OF-THE-JOB")
-        known = controller.only_machine().nonce_hash
-        for _ in range(20):
-            with pytest.raises(NotKnownYetError):
-                await job.attest()
-            await world.clock.sleep(10.0)
-        assert controller.take_list_requests() == [], "no provider's list says who works"
-        listed_at_github(controller, at_work)
-        assert await refusal(job.attest()) == (409, "assigned")
-        await queue(controller, 2)
-        await controller.turn()
-        assert world.github.registered == [at_work]
-        assert controller.only_machine(MachineState.ASSIGNED).nonce_hash == known
-
-    scenario()
+    controller, agent, at_work = await restored(stage)
+    world = controller.world
+    job = agent if own_nonce else Agent(controller, agent.instance, "SECRET-NONCE-OF-THE-JOB")
+    known = controller.only_machine().nonce_hash
+    for _ in range(20):
+        with pytest.raises(NotKnownYetError):
+            await job.attest()
+        await world.clock.sleep(10.0)
+    assert controller.take_list_requests() == [], "no provider's list says who works"
+    listed_at_github(controller, at_work)
+    assert await refusal(job.attest()) == (409, "assigned")
+    await queue(controller, 2)
+    await controller.turn()
+    assert world.github.registered == [at_work]
+    assert controller.only_machine(MachineState.ASSIGNED).nonce_hash == known
 
 
 @pytest.mark.parametrize("queued_first", [False, True], ids=["job after the list", "job before"])
 @pytest.mark.parametrize("stage", ["booted", "ready"])
-def test_after_a_restore_a_job_that_polls_gets_no_second_registration(
+@on_virtual_time
+async def test_after_a_restore_a_job_that_polls_gets_no_second_registration(
     stage: str, queued_first: bool
 ) -> None:
     """A job with root can read the agent's nonce too, and poll like an idle agent."""
-
-    @on_virtual_time
-    async def scenario() -> None:
-        controller, agent, at_work = await restored(stage)
-        world = controller.world
-        agent.machine = controller.only_machine().id
-        await agent.health_checks()
-        if queued_first:
-            await queue(controller, 2)
-        for _ in range(20):
-            await controller.turn()
-            with pytest.raises(NotKnownYetError):
-                await agent.poll(1.0)
-            await world.clock.sleep(5.0)
-        later = RunnerName(f"{at_work[:-1]}7")  # of a registration that the backup does not have
-        listed_at_github(controller, later)
-        if not queued_first:
-            await queue(controller, 2)
+    controller, agent, at_work = await restored(stage)
+    world = controller.world
+    agent.machine = controller.only_machine().id
+    await agent.health_checks()
+    if queued_first:
+        await queue(controller, 2)
+    for _ in range(20):
         await controller.turn()
-        for _ in range(3):
-            assert await refusal(agent.poll(1.0)) == (409, "not_ready")
-            await controller.turn()
-        machine = controller.only_machine(MachineState.ASSIGNED)
-        assert (bool(machine.work.unverified), machine.work.may_run_job, machine.work.runner) == (
-            True,
-            True,
-            None,
-        )
-
-    scenario()
+        with pytest.raises(NotKnownYetError):
+            await agent.poll(1.0)
+        await world.clock.sleep(5.0)
+    later = RunnerName(f"{at_work[:-1]}7")  # of a registration that the backup does not have
+    listed_at_github(controller, later)
+    if not queued_first:
+        await queue(controller, 2)
+    await controller.turn()
+    for _ in range(3):
+        assert await refusal(agent.poll(1.0)) == (409, "not_ready")
+        await controller.turn()
+    machine = controller.only_machine(MachineState.ASSIGNED)
+    assert (bool(machine.work.unverified), machine.work.may_run_job, machine.work.runner) == (
+        True,
+        True,
+        None,
+    )
 
 
 @on_virtual_time
@@ -562,27 +547,23 @@ async def test_after_a_short_downtime_an_idle_machine_is_assigned_before_any_lis
     source="EC2: instance identity documents",
 )
 @pytest.mark.parametrize("stage", STAGES)
-def test_a_nonce_from_before_the_start_is_never_replaced(stage: str) -> None:
+@on_virtual_time
+async def test_a_nonce_from_before_the_start_is_never_replaced(stage: str) -> None:
     """GitHub's list may be wrong once, so only the agent's own nonce is accepted."""
-
-    @on_virtual_time
-    async def scenario() -> None:
-        controller, agent, _ = await restored(stage)
-        await controller.world.clock.sleep(60.0)
-        listed_at_github(controller)
-        job = Agent(controller, agent.instance, "SECRET-NONCE-OF-THE-JOB")
-        if stage == "launched":
-            await job.attest()  # the store has no nonce
-            assert await refusal(agent.attest()) == (401, "nonce")
-            return
-        known = controller.only_machine().nonce_hash
-        for _ in range(3):
-            assert await refusal(job.attest()) == (401, "nonce")
-        await agent.attest()
+    controller, agent, _ = await restored(stage)
+    await controller.world.clock.sleep(60.0)
+    listed_at_github(controller)
+    job = Agent(controller, agent.instance, "SECRET-NONCE-OF-THE-JOB")
+    if stage == "launched":
+        await job.attest()  # the store has no nonce
+        assert await refusal(agent.attest()) == (401, "nonce")
+        return
+    known = controller.only_machine().nonce_hash
+    for _ in range(3):
         assert await refusal(job.attest()) == (401, "nonce")
-        assert controller.only_machine().nonce_hash == known
-
-    scenario()
+    await agent.attest()
+    assert await refusal(job.attest()) == (401, "nonce")
+    assert controller.only_machine().nonce_hash == known
 
 
 @on_virtual_time

@@ -120,22 +120,21 @@ async def test_a_poll_cancelled_while_its_assignment_is_written_uses_up_that_reg
 
 
 @pytest.mark.parametrize("after", [0.05, 0.15, 0.201, 0.21, 0.3])
-def test_a_poll_cancelled_while_a_registration_is_replaced_loses_nothing(after: float) -> None:
-    @on_virtual_time
-    async def scenario() -> None:
-        world = World()
-        controller, agent = await assigned_machine(world)
-        first = await agent.take_assignment()
-        poll = asyncio.create_task(agent.poll())
-        await asyncio.sleep(after)
-        await cancelled(poll)
-        await asyncio.sleep(5.0)
-        assigned = await agent.take_assignment()
-        assert assigned.runner != first.runner
-        assert set(world.github.registrations) == {assigned.runner}
-        assert controller.crashes == []
-
-    scenario()
+@on_virtual_time
+async def test_a_poll_cancelled_while_a_registration_is_replaced_loses_nothing(
+    after: float,
+) -> None:
+    world = World()
+    controller, agent = await assigned_machine(world)
+    first = await agent.take_assignment()
+    poll = asyncio.create_task(agent.poll())
+    await asyncio.sleep(after)
+    await cancelled(poll)
+    await asyncio.sleep(5.0)
+    assigned = await agent.take_assignment()
+    assert assigned.runner != first.runner
+    assert set(world.github.registrations) == {assigned.runner}
+    assert controller.crashes == []
 
 
 @on_virtual_time

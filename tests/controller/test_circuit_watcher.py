@@ -63,22 +63,19 @@ async def test_an_operator_reads_why_a_runner_left_without_a_job() -> None:
 
 
 @pytest.mark.parametrize("why", ["unused", "ended", "after a job"])
-def test_expected_runner_exits_are_counted_and_not_logged(why: str) -> None:
-    @on_virtual_time
-    async def scenario() -> None:
-        world = World()
-        controller, (agent,) = await launched(world)
-        assigned = await agent.start_runner()
-        if why == "after a job":
-            await say(controller, 1, JobState.IN_PROGRESS, assigned.runner)
-            await controller.turn()
-        reason = ExitReason.EXITED if why == "after a job" else ExitReason(why)
-        with capture_logs() as logs:
-            await agent.exit("it left", reason)
-        assert not [one for one in logs if one["event"] == "runner_exited_without_job"]
-        assert ("runner_exited", "gpu", reason) in world.telemetry.said
-
-    scenario()
+@on_virtual_time
+async def test_expected_runner_exits_are_counted_and_not_logged(why: str) -> None:
+    world = World()
+    controller, (agent,) = await launched(world)
+    assigned = await agent.start_runner()
+    if why == "after a job":
+        await say(controller, 1, JobState.IN_PROGRESS, assigned.runner)
+        await controller.turn()
+    reason = ExitReason.EXITED if why == "after a job" else ExitReason(why)
+    with capture_logs() as logs:
+        await agent.exit("it left", reason)
+    assert not [one for one in logs if one["event"] == "runner_exited_without_job"]
+    assert ("runner_exited", "gpu", reason) in world.telemetry.said
 
 
 @pytest.mark.case(
@@ -176,25 +173,22 @@ async def test_four_jobs_cost_four_machines_until_the_image_is_replaced() -> Non
 
 
 @pytest.mark.parametrize("trouble", [None, OutcomeUnknownError("reset")])
-def test_while_the_image_is_the_same_or_not_known_the_breaker_stays_open(
+@on_virtual_time
+async def test_while_the_image_is_the_same_or_not_known_the_breaker_stays_open(
     trouble: OutcomeUnknownError | None,
 ) -> None:
-    @on_virtual_time
-    async def scenario() -> None:
-        world = World()
-        controller, _ = await refused(world, jobs=1)
-        world.east.image_script.append(trouble)
-        if trouble is not None:
-            world.east.image_id = "ami-newer"
-        with capture_logs() as logs:
-            await controller.parts.circuit_watcher.check()
-        said = [(one["event"], one["sku"], one["provider"], one["error"]) for one in logs]
-        assert said == ([("image_not_read", "gpu", "east", "reset")] if trouble else [])
-        await controller.turn()
-        assert world.east.images_read == ["gpu"]
-        assert len(world.east.sent) == 1
-
-    scenario()
+    world = World()
+    controller, _ = await refused(world, jobs=1)
+    world.east.image_script.append(trouble)
+    if trouble is not None:
+        world.east.image_id = "ami-newer"
+    with capture_logs() as logs:
+        await controller.parts.circuit_watcher.check()
+    said = [(one["event"], one["sku"], one["provider"], one["error"]) for one in logs]
+    assert said == ([("image_not_read", "gpu", "east", "reset")] if trouble else [])
+    await controller.turn()
+    assert world.east.images_read == ["gpu"]
+    assert len(world.east.sent) == 1
 
 
 @on_virtual_time

@@ -49,20 +49,16 @@ async def test_an_error_of_the_provider_opener_ends_the_loop() -> None:
 @pytest.mark.parametrize(
     ("before", "absence"), [(400.0, 400.0), (0.4, 0.4), (-30.0, 0.0), (None, 0.0)]
 )
-def test_the_downtime_is_the_time_since_the_last_heartbeat(
+@on_virtual_time
+async def test_the_downtime_is_the_time_since_the_last_heartbeat(
     before: float | None, absence: float
 ) -> None:
     """A host's clock may be set back, and the first start has no heartbeat."""
-
-    @on_virtual_time
-    async def scenario() -> None:
-        world = World()
-        if before is not None:
-            world.store.heartbeat = world.clock.now() - before
-        controller = await resumed(world, world.ports())
-        assert controller.journal.ledger.state.was_away == pytest.approx(absence)
-
-    scenario()
+    world = World()
+    if before is not None:
+        world.store.heartbeat = world.clock.now() - before
+    controller = await resumed(world, world.ports())
+    assert controller.journal.ledger.state.was_away == pytest.approx(absence)
 
 
 @on_virtual_time

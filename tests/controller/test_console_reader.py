@@ -52,62 +52,53 @@ async def reported(world: World, machine: MachineId) -> list[str]:
     topic="EC2's machines",
     source="EC2: GetConsoleOutput",
 )
-def test_the_console_of_a_machine_that_misses_its_boot_deadline_is_kept() -> None:
-    @on_virtual_time
-    async def scenario() -> None:
-        world = World()
-        controller, (agent,) = await launched(world)
-        world.east.console_script.append("[  1.2] Kernel panic - not syncing\r\n")
-        await world.clock.sleep(BOOT_DEADLINE)
-        with capture_logs() as logs:
-            await controller.turn()
-            await asyncio.sleep(1.0)
-        await settled(controller)
-        machine = one_at(controller, agent.instance.id)
-        assert machine.termination.reason is TerminationReason.DEADLINE
-        failed = ("launch_failures", "gpu", FailureClass.BOOT_DEADLINE)
-        assert world.telemetry.said.count(failed) == 1
-        assert await reported(world, machine.id) == ["[  1.2] Kernel panic - not syncing"]
-        (line,) = (one for one in logs if one["event"] == "machine_not_ready")
-        assert line["shown"] == "[  1.2] Kernel panic - not syncing"
-        assert line["reason"] == machine.reason != ""
-        assert line["provider_id"] == agent.instance.id
-
-    scenario()
-
-
-def test_the_console_is_read_once_despite_repeated_terminations() -> None:
-    @on_virtual_time
-    async def scenario() -> None:
-        world = World()
-        controller, (agent,) = await launched(world)
-        world.east.end_script.append(OutcomeUnknownError("reset"))
-        await world.clock.sleep(BOOT_DEADLINE)
+@on_virtual_time
+async def test_the_console_of_a_machine_that_misses_its_boot_deadline_is_kept() -> None:
+    world = World()
+    controller, (agent,) = await launched(world)
+    world.east.console_script.append("[  1.2] Kernel panic - not syncing\r\n")
+    await world.clock.sleep(BOOT_DEADLINE)
+    with capture_logs() as logs:
         await controller.turn()
-        await world.clock.sleep(120.0)
-        await controller.turn()
-        await settled(controller)
-        assert len(world.east.ended) == 2
-        assert world.east.consoles_asked == [agent.instance.id]
+        await asyncio.sleep(1.0)
+    await settled(controller)
+    machine = one_at(controller, agent.instance.id)
+    assert machine.termination.reason is TerminationReason.DEADLINE
+    failed = ("launch_failures", "gpu", FailureClass.BOOT_DEADLINE)
+    assert world.telemetry.said.count(failed) == 1
+    assert await reported(world, machine.id) == ["[  1.2] Kernel panic - not syncing"]
+    (line,) = (one for one in logs if one["event"] == "machine_not_ready")
+    assert line["shown"] == "[  1.2] Kernel panic - not syncing"
+    assert line["reason"] == machine.reason != ""
+    assert line["provider_id"] == agent.instance.id
 
-    scenario()
+
+@on_virtual_time
+async def test_the_console_is_read_once_despite_repeated_terminations() -> None:
+    world = World()
+    controller, (agent,) = await launched(world)
+    world.east.end_script.append(OutcomeUnknownError("reset"))
+    await world.clock.sleep(BOOT_DEADLINE)
+    await controller.turn()
+    await world.clock.sleep(120.0)
+    await controller.turn()
+    await settled(controller)
+    assert len(world.east.ended) == 2
+    assert world.east.consoles_asked == [agent.instance.id]
 
 
 @pytest.mark.parametrize("late", ["health-checks", "ready"])
-def test_the_console_is_read_after_other_missed_deadlines_too(late: str) -> None:
-    @on_virtual_time
-    async def scenario() -> None:
-        world = World()
-        controller, (agent,) = await launched(world)
-        await agent.attest()
-        if late == "ready":
-            await agent.health_checks()
-        await world.clock.sleep(HEALTH_CHECK_DEADLINE)
-        await controller.turn()
-        await settled(controller)
-        assert await reported(world, agent.machine) == ["the console output is empty"]
-
-    scenario()
+@on_virtual_time
+async def test_the_console_is_read_after_other_missed_deadlines_too(late: str) -> None:
+    world = World()
+    controller, (agent,) = await launched(world)
+    await agent.attest()
+    if late == "ready":
+        await agent.health_checks()
+    await world.clock.sleep(HEALTH_CHECK_DEADLINE)
+    await controller.turn()
+    await settled(controller)
+    assert await reported(world, agent.machine) == ["the console output is empty"]
 
 
 @pytest.mark.case(
@@ -115,23 +106,20 @@ def test_the_console_is_read_after_other_missed_deadlines_too(late: str) -> None
     topic="EC2's machines",
     source="EC2: GetConsoleOutput",
 )
-def test_the_console_of_a_machine_that_shuts_down_before_it_is_ready_is_read() -> None:
-    @on_virtual_time
-    async def scenario() -> None:
-        world = World()
-        controller, (agent,) = await launched(world)
-        world.east.console_script.append("no agent on this image")
-        agent.instance.leaving = True
-        await controller.poller.list_machines(EAST)
-        agent.instance.terminated = True
-        await controller.poller.list_machines(EAST)
-        await settled(controller)
-        machine = one_at(controller, agent.instance.id)
-        assert (machine.state, machine.failure) == (MachineState.TERMINATED, FailureClass.UNKNOWN)
-        assert await reported(world, machine.id) == ["no agent on this image"]
-        assert len(world.east.consoles_asked) == 1
-
-    scenario()
+@on_virtual_time
+async def test_the_console_of_a_machine_that_shuts_down_before_it_is_ready_is_read() -> None:
+    world = World()
+    controller, (agent,) = await launched(world)
+    world.east.console_script.append("no agent on this image")
+    agent.instance.leaving = True
+    await controller.poller.list_machines(EAST)
+    agent.instance.terminated = True
+    await controller.poller.list_machines(EAST)
+    await settled(controller)
+    machine = one_at(controller, agent.instance.id)
+    assert (machine.state, machine.failure) == (MachineState.TERMINATED, FailureClass.UNKNOWN)
+    assert await reported(world, machine.id) == ["no agent on this image"]
+    assert len(world.east.consoles_asked) == 1
 
 
 @pytest.mark.case(
@@ -139,52 +127,46 @@ def test_the_console_of_a_machine_that_shuts_down_before_it_is_ready_is_read() -
     topic="Kubernetes",
     source="Kubernetes: Pod Lifecycle",
 )
-def test_the_log_of_a_pod_whose_container_does_not_start_is_read_once() -> None:
-    @on_virtual_time
-    async def scenario() -> None:
-        world = World()
-        controller, (agent,) = await launched(world)
-        world.east.console_script.append("missing entries in /etc/subuid")
-        agent.instance.cannot_start = True
-        agent.instance.reason = "CrashLoopBackOff: container dind: back-off 40s"
-        agent.instance.failure = FailureClass.CONFIGURATION
-        await controller.poller.list_machines(EAST)
-        await controller.turn()
-        await settled(controller)
-        machine = one_at(controller, agent.instance.id)
-        assert machine.termination.reason is TerminationReason.CANNOT_START
-        assert await reported(world, machine.id) == ["missing entries in /etc/subuid"]
-        assert len(world.east.consoles_asked) == 1
-
-    scenario()
+@on_virtual_time
+async def test_the_log_of_a_pod_whose_container_does_not_start_is_read_once() -> None:
+    world = World()
+    controller, (agent,) = await launched(world)
+    world.east.console_script.append("missing entries in /etc/subuid")
+    agent.instance.cannot_start = True
+    agent.instance.reason = "CrashLoopBackOff: container dind: back-off 40s"
+    agent.instance.failure = FailureClass.CONFIGURATION
+    await controller.poller.list_machines(EAST)
+    await controller.turn()
+    await settled(controller)
+    machine = one_at(controller, agent.instance.id)
+    assert machine.termination.reason is TerminationReason.CANNOT_START
+    assert await reported(world, machine.id) == ["missing entries in /etc/subuid"]
+    assert len(world.east.consoles_asked) == 1
 
 
 @pytest.mark.parametrize("why", ["no node", "quota", "health-checks", "idle"])
-def test_the_console_is_not_read_if_the_machines_failure_has_a_reason(why: str) -> None:
-    @on_virtual_time
-    async def scenario() -> None:
-        world = World()
-        controller, (agent,) = await launched(world)
-        if why == "no node":
-            agent.instance.cannot_start = True
-            agent.instance.reason = "Unschedulable: 0/1 nodes are available"
-            agent.instance.failure = FailureClass.CAPACITY
-        elif why == "quota":
-            agent.instance.terminated = True
-            agent.instance.reason = "Client.VolumeLimitExceeded: words"
-            agent.instance.failure = FailureClass.QUOTA
-        elif why == "health-checks":
-            await agent.attest()
-            await agent.health_checks(passed=False)
-        else:
-            await agent.make_ready()
-            agent.instance.terminated = True
-        await controller.poller.list_machines(EAST)
-        await controller.turn()
-        await settled(controller)
-        assert world.east.consoles_asked == []
-
-    scenario()
+@on_virtual_time
+async def test_the_console_is_not_read_if_the_machines_failure_has_a_reason(why: str) -> None:
+    world = World()
+    controller, (agent,) = await launched(world)
+    if why == "no node":
+        agent.instance.cannot_start = True
+        agent.instance.reason = "Unschedulable: 0/1 nodes are available"
+        agent.instance.failure = FailureClass.CAPACITY
+    elif why == "quota":
+        agent.instance.terminated = True
+        agent.instance.reason = "Client.VolumeLimitExceeded: words"
+        agent.instance.failure = FailureClass.QUOTA
+    elif why == "health-checks":
+        await agent.attest()
+        await agent.health_checks(passed=False)
+    else:
+        await agent.make_ready()
+        agent.instance.terminated = True
+    await controller.poller.list_machines(EAST)
+    await controller.turn()
+    await settled(controller)
+    assert world.east.consoles_asked == []
 
 
 @pytest.mark.case(
@@ -193,28 +175,25 @@ def test_the_console_is_not_read_if_the_machines_failure_has_a_reason(why: str) 
     source="Kubernetes: Pod Lifecycle",
 )
 @pytest.mark.parametrize("why", ["deadline", "cannot start"])
-def test_a_machine_is_terminated_after_its_console_was_read(why: str) -> None:
-    @on_virtual_time
-    async def scenario() -> None:
-        world = World()
-        controller, (agent,) = await launched(world)
-        world.east.latency = 2.0
-        world.east.console_script.append("no room in the cache")
-        if why == "deadline":
-            await world.clock.sleep(BOOT_DEADLINE)
-        else:
-            agent.instance.cannot_start = True
-            agent.instance.failure = FailureClass.CONFIGURATION
-            await controller.poller.list_machines(EAST)
-        await controller.turn(1.5)
-        assert world.east.ended == []
-        await asyncio.sleep(1.0)
-        assert world.east.ended == [(agent.instance.id,)]
-        assert await reported(world, one_at(controller, agent.instance.id).id) == [
-            "no room in the cache"
-        ]
-
-    scenario()
+@on_virtual_time
+async def test_a_machine_is_terminated_after_its_console_was_read(why: str) -> None:
+    world = World()
+    controller, (agent,) = await launched(world)
+    world.east.latency = 2.0
+    world.east.console_script.append("no room in the cache")
+    if why == "deadline":
+        await world.clock.sleep(BOOT_DEADLINE)
+    else:
+        agent.instance.cannot_start = True
+        agent.instance.failure = FailureClass.CONFIGURATION
+        await controller.poller.list_machines(EAST)
+    await controller.turn(1.5)
+    assert world.east.ended == []
+    await asyncio.sleep(1.0)
+    assert world.east.ended == [(agent.instance.id,)]
+    assert await reported(world, one_at(controller, agent.instance.id).id) == [
+        "no room in the cache"
+    ]
 
 
 @pytest.mark.case(
@@ -222,33 +201,32 @@ def test_a_machine_is_terminated_after_its_console_was_read(why: str) -> None:
     topic="EC2's machines",
     source="EC2: instance console output",
 )
-def test_an_unreadable_console_is_reported_and_delays_a_termination_for_seconds_only() -> None:
-    @on_virtual_time
-    async def scenario() -> None:
-        world = World()
-        controller, agents = await launched(world, 3)
-        denied = ProviderError(FailureClass.CONFIGURATION, "UnauthorizedOperation", "not allowed")
-        world.east.console_script.extend([3600.0, denied, OutcomeUnknownError("reset")])
-        await world.clock.sleep(BOOT_DEADLINE)
-        await controller.turn(1.0)
-        first, second, third = (agent.instance.id for agent in agents)
-        assert {m for request in world.east.ended for m in request} == {second, third}
-        await asyncio.sleep(BEFORE_TERMINATION - 1.0 + GATHER_FOR + 0.1)
-        assert world.east.ended[1:] == [(first,)]
-        await settled(controller)
-        said = [
-            (await reported(world, machine.id))[0]
-            for machine in controller.state.machines.values()
-            if machine.termination.reason is TerminationReason.DEADLINE
-        ]
-        assert sorted(said) == [
-            "the console output could not be read within 10 s",
-            "the console output could not be read: UnauthorizedOperation: not allowed",
-            "the console output could not be read: reset",
-        ]
-        assert controller.crashes == []
-
-    scenario()
+@on_virtual_time
+async def test_an_unreadable_console_is_reported_and_delays_a_termination_for_seconds_only() -> (
+    None
+):
+    world = World()
+    controller, agents = await launched(world, 3)
+    denied = ProviderError(FailureClass.CONFIGURATION, "UnauthorizedOperation", "not allowed")
+    world.east.console_script.extend([3600.0, denied, OutcomeUnknownError("reset")])
+    await world.clock.sleep(BOOT_DEADLINE)
+    await controller.turn(1.0)
+    first, second, third = (agent.instance.id for agent in agents)
+    assert {m for request in world.east.ended for m in request} == {second, third}
+    await asyncio.sleep(BEFORE_TERMINATION - 1.0 + GATHER_FOR + 0.1)
+    assert world.east.ended[1:] == [(first,)]
+    await settled(controller)
+    said = [
+        (await reported(world, machine.id))[0]
+        for machine in controller.state.machines.values()
+        if machine.termination.reason is TerminationReason.DEADLINE
+    ]
+    assert sorted(said) == [
+        "the console output could not be read within 10 s",
+        "the console output could not be read: UnauthorizedOperation: not allowed",
+        "the console output could not be read: reset",
+    ]
+    assert controller.crashes == []
 
 
 @pytest.mark.case(
@@ -256,19 +234,16 @@ def test_an_unreadable_console_is_reported_and_delays_a_termination_for_seconds_
     topic="Kubernetes",
     source="Kubernetes: Pod Lifecycle",
 )
-def test_consoles_that_do_not_answer_do_not_stop_the_other_reads() -> None:
-    @on_virtual_time
-    async def scenario() -> None:
-        world = World()
-        controller, _ = await launched(world, 20)
-        world.east.console_script.extend([3600.0] * (AT_ONCE - 1) + ["no room"] * 20)
-        await world.clock.sleep(BOOT_DEADLINE)
-        await controller.turn()
-        await settled(controller)
-        said = [text for one in controller.state.machines for text in await reported(world, one)]
-        assert said.count("no room") == 20 - (AT_ONCE - 1)
-
-    scenario()
+@on_virtual_time
+async def test_consoles_that_do_not_answer_do_not_stop_the_other_reads() -> None:
+    world = World()
+    controller, _ = await launched(world, 20)
+    world.east.console_script.extend([3600.0] * (AT_ONCE - 1) + ["no room"] * 20)
+    await world.clock.sleep(BOOT_DEADLINE)
+    await controller.turn()
+    await settled(controller)
+    said = [text for one in controller.state.machines for text in await reported(world, one)]
+    assert said.count("no room") == 20 - (AT_ONCE - 1)
 
 
 @pytest.mark.case(
@@ -276,26 +251,23 @@ def test_consoles_that_do_not_answer_do_not_stop_the_other_reads() -> None:
     topic="EC2's machines",
     source="EC2: GetConsoleOutput",
 )
-def test_the_number_of_waiting_console_reads_is_bounded_and_the_others_are_counted() -> None:
-    @on_virtual_time
-    async def scenario() -> None:
-        world = World()
-        controller, _ = await launched(world, MOST_WAITING + 30)
-        world.east.console_script.extend([3600.0] * MOST_WAITING)
-        await world.clock.sleep(BOOT_DEADLINE)
-        with capture_logs() as logs:
-            await controller.turn(1.0)
-        assert sum(map(len, world.east.ended)) == 30
-        (line,) = (one for one in logs if one["event"] == "consoles_not_read")
-        assert (line["provider"], line["machines"], line["limit"]) == (EAST, 30, MOST_WAITING)
-        await asyncio.sleep(BEFORE_TERMINATION)
-        assert sum(map(len, world.east.ended)) == MOST_WAITING + 30
-        await asyncio.sleep(PATIENCE * MOST_WAITING / AT_ONCE)
-        assert len(controller.effects) == 0
-        # A later failure is read again.
-        assert not controller.parts.console_reader._reading
-
-    scenario()
+@on_virtual_time
+async def test_the_number_of_waiting_console_reads_is_bounded_and_the_others_are_counted() -> None:
+    world = World()
+    controller, _ = await launched(world, MOST_WAITING + 30)
+    world.east.console_script.extend([3600.0] * MOST_WAITING)
+    await world.clock.sleep(BOOT_DEADLINE)
+    with capture_logs() as logs:
+        await controller.turn(1.0)
+    assert sum(map(len, world.east.ended)) == 30
+    (line,) = (one for one in logs if one["event"] == "consoles_not_read")
+    assert (line["provider"], line["machines"], line["limit"]) == (EAST, 30, MOST_WAITING)
+    await asyncio.sleep(BEFORE_TERMINATION)
+    assert sum(map(len, world.east.ended)) == MOST_WAITING + 30
+    await asyncio.sleep(PATIENCE * MOST_WAITING / AT_ONCE)
+    assert len(controller.effects) == 0
+    # A later failure is read again.
+    assert not controller.parts.console_reader._reading
 
 
 JIT = "eyIucnVubmVyIjoi" + "QUJD" * 100 + "=="

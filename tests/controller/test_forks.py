@@ -91,38 +91,33 @@ async def test_a_job_of_a_fork_gets_no_machine_is_counted_and_logged() -> None:
     source="GitHub: secure use; GitHub: get a workflow run",
 )
 @pytest.mark.parametrize("answer", [RetryLaterError("503", 1.0), OperatorError("403"), None])
-def test_without_an_answer_nothing_is_launched(answer: GitHubError | None) -> None:
+@on_virtual_time
+async def test_without_an_answer_nothing_is_launched(answer: GitHubError | None) -> None:
     """After an outage, a missing permission or a 404 the job waits."""
 
-    @on_virtual_time
-    async def scenario() -> None:
-        world = World(closed())
-        if answer is not None:
-            world.github.script("run_origin", *[answer] * 4)
-        controller = await begin(world)
-        with capture_logs() as logs:
-            await queued(controller, 1)
-            for _ in range(5):
-                await controller.turn(60.0)
-        assert world.github.asked.count("run_origin") == 4
-        lines = [line for line in logs if line["event"] == "run_not_read"]
-        assert [(line["code"], line["run"], line["times"]) for line in lines] == [
-            ("run_unknown", RUN, times) for times in (1, 2, 4)
-        ]
-        said = (
-            "GitHub answers 404, or shows the run without its origin" if answer is None else answer
-        )
-        assert {line["error"] for line in lines} == {str(said)}
-        (waits,) = [line["reason"] for line in logs if line["event"] == "jobs_wait"]
-        assert "run_not_read in the log has GitHub's answer" in waits
-        assert world.east.prepared == []
-        assert controller.crashes == []
-        world.github.queue_run(RUN)
-        await controller.turn(300.0)
-        await controller.turn()
-        assert len(world.east.running) == 1
-
-    scenario()
+    world = World(closed())
+    if answer is not None:
+        world.github.script("run_origin", *[answer] * 4)
+    controller = await begin(world)
+    with capture_logs() as logs:
+        await queued(controller, 1)
+        for _ in range(5):
+            await controller.turn(60.0)
+    assert world.github.asked.count("run_origin") == 4
+    lines = [line for line in logs if line["event"] == "run_not_read"]
+    assert [(line["code"], line["run"], line["times"]) for line in lines] == [
+        ("run_unknown", RUN, times) for times in (1, 2, 4)
+    ]
+    said = "GitHub answers 404, or shows the run without its origin" if answer is None else answer
+    assert {line["error"] for line in lines} == {str(said)}
+    (waits,) = [line["reason"] for line in logs if line["event"] == "jobs_wait"]
+    assert "run_not_read in the log has GitHub's answer" in waits
+    assert world.east.prepared == []
+    assert controller.crashes == []
+    world.github.queue_run(RUN)
+    await controller.turn(300.0)
+    await controller.turn()
+    assert len(world.east.running) == 1
 
 
 @on_virtual_time
@@ -144,20 +139,17 @@ async def test_a_queued_read_of_a_run_that_becomes_known_is_not_sent() -> None:
 
 
 @pytest.mark.parametrize("fork", [False, True])
-def test_a_list_of_runs_shows_the_fork_without_another_call(fork: bool) -> None:
-    @on_virtual_time
-    async def scenario() -> None:
-        world = World(closed())
-        controller = await begin(world)
-        lists = FakeLists(world.clock.now, since=world.clock.now())
-        lists.queue("acme/widgets", RUN, 1, controller.journal.now)
-        lists.active["acme/widgets"][RUN].fork = fork
-        await watch(controller, lists, 10.0)
-        await controller.turn()
-        assert len(world.east.running) == (not fork)
-        assert world.github.asked.count("run_origin") == 0
-
-    scenario()
+@on_virtual_time
+async def test_a_list_of_runs_shows_the_fork_without_another_call(fork: bool) -> None:
+    world = World(closed())
+    controller = await begin(world)
+    lists = FakeLists(world.clock.now, since=world.clock.now())
+    lists.queue("acme/widgets", RUN, 1, controller.journal.now)
+    lists.active["acme/widgets"][RUN].fork = fork
+    await watch(controller, lists, 10.0)
+    await controller.turn()
+    assert len(world.east.running) == (not fork)
+    assert world.github.asked.count("run_origin") == 0
 
 
 @on_virtual_time

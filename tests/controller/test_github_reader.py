@@ -58,66 +58,60 @@ async def wait(controller: Controller, seconds: float) -> None:
 
 
 @pytest.mark.parametrize("named", [True, False])
-def test_two_reads_a_quarter_of_an_hour_apart_end_a_silent_machine(named: bool) -> None:
-    @on_virtual_time
-    async def scenario() -> None:
-        world = World()
-        controller, agent = await silent(world, named=named)
-        world.github.show(answer(world, 1, JobState.COMPLETED))
-        await wait(controller, QUARTER - 30.0)
-        assert not {"read_job", "find_runner"} & set(world.github.asked)
-        await wait(controller, 30.0)
-        await wait(controller, QUARTER - 30.0)
-        assert world.east.ended == [], "one read is no proof"
-        await wait(controller, 30.0)
-        await wait(controller, 1.0)
-        assert world.east.ended == [(agent.instance.id,)]
-        assert controller.only_machine().termination.reason is TerminationReason.SILENT_AND_FINISHED
-
-    scenario()
+@on_virtual_time
+async def test_two_reads_a_quarter_of_an_hour_apart_end_a_silent_machine(named: bool) -> None:
+    world = World()
+    controller, agent = await silent(world, named=named)
+    world.github.show(answer(world, 1, JobState.COMPLETED))
+    await wait(controller, QUARTER - 30.0)
+    assert not {"read_job", "find_runner"} & set(world.github.asked)
+    await wait(controller, 30.0)
+    await wait(controller, QUARTER - 30.0)
+    assert world.east.ended == [], "one read is no proof"
+    await wait(controller, 30.0)
+    await wait(controller, 1.0)
+    assert world.east.ended == [(agent.instance.id,)]
+    assert controller.only_machine().termination.reason is TerminationReason.SILENT_AND_FINISHED
 
 
 @pytest.mark.parametrize(
     "what", ["in_progress", "not shown", "online", "busy", "forgotten", "over", "hidden", "no id"]
 )
-def test_a_silent_machine_that_may_run_a_job_is_kept(what: str) -> None:
-    @on_virtual_time
-    async def scenario() -> None:
-        # Every list of runners is empty: only a read by id finds the runner.
-        world = World(github=hiding_runners() if what in ("hidden", "no id") else ScriptedGitHub())
-        controller, _ = await silent(world, named=what in ("in_progress", "not shown", "forgotten"))
-        (registered,) = world.github.registrations
-        if what in ("online", "hidden"):
-            world.github.connect(registered)
-        else:
-            world.github.disconnect(registered)
-        if what in ("busy", "hidden"):
-            world.github.occupy(registered)
-        if what == "no id":
-            name = controller.only_machine().work.runner
-            assert name is not None
-            controller.state.runners[name].github_id = None
-        if what == "not shown":
-            # 404: the App may have lost sight of the repository while the job goes on.
-            del world.github.actions.jobs[JobId(1)]
-        if what == "over":
-            # Its registration may exist, and GitHub refused to delete it.
-            world.github.occupy(registered)
-            name = controller.only_machine().work.runner
-            assert name is not None
-            controller.journal.note(RunnerClosed(world.clock.now(), name, "busy"))
-        if what == "forgotten":
-            # The job was abandoned, started late, and left memory.
-            world.github.occupy(registered)
-            controller.state.drop(controller.state.jobs[JobId(1)])
-        for _ in range(20):
-            await wait(controller, QUARTER / 2)
-        assert controller.crashes == []
-        assert world.east.ended == []
-        assert controller.only_machine().state is MachineState.ASSIGNED
-        assert {"read_job", "find_runner"} & set(world.github.asked)
-
-    scenario()
+@on_virtual_time
+async def test_a_silent_machine_that_may_run_a_job_is_kept(what: str) -> None:
+    # Every list of runners is empty: only a read by id finds the runner.
+    world = World(github=hiding_runners() if what in ("hidden", "no id") else ScriptedGitHub())
+    controller, _ = await silent(world, named=what in ("in_progress", "not shown", "forgotten"))
+    (registered,) = world.github.registrations
+    if what in ("online", "hidden"):
+        world.github.connect(registered)
+    else:
+        world.github.disconnect(registered)
+    if what in ("busy", "hidden"):
+        world.github.occupy(registered)
+    if what == "no id":
+        name = controller.only_machine().work.runner
+        assert name is not None
+        controller.state.runners[name].github_id = None
+    if what == "not shown":
+        # 404: the App may have lost sight of the repository while the job goes on.
+        del world.github.actions.jobs[JobId(1)]
+    if what == "over":
+        # Its registration may exist, and GitHub refused to delete it.
+        world.github.occupy(registered)
+        name = controller.only_machine().work.runner
+        assert name is not None
+        controller.journal.note(RunnerClosed(world.clock.now(), name, "busy"))
+    if what == "forgotten":
+        # The job was abandoned, started late, and left memory.
+        world.github.occupy(registered)
+        controller.state.drop(controller.state.jobs[JobId(1)])
+    for _ in range(20):
+        await wait(controller, QUARTER / 2)
+    assert controller.crashes == []
+    assert world.east.ended == []
+    assert controller.only_machine().state is MachineState.ASSIGNED
+    assert {"read_job", "find_runner"} & set(world.github.asked)
 
 
 @pytest.mark.case(
@@ -136,46 +130,40 @@ def test_a_silent_machine_that_may_run_a_job_is_kept(what: str) -> None:
     ],
     ids=["online", "busy", "contradicted", "404"],
 )
-def test_a_runner_in_no_list_is_absent_only_if_github_answers_404_for_its_id(
+@on_virtual_time
+async def test_a_runner_in_no_list_is_absent_only_if_github_answers_404_for_its_id(
     online: bool, busy: bool, gone: bool, ended: bool
 ) -> None:
     """Several wrong answers of GitHub at once: no run and no runner is listed, and the job is `queued`."""
 
-    @on_virtual_time
-    async def scenario() -> None:
-        world = World(github=hiding_runners())
-        controller, (agent,) = await launched(world)
-        assigned = await agent.start_runner()
-        world.github.show(answer(world, 1, JobState.QUEUED))
-        if not online:
-            world.github.disconnect(assigned.runner)
-        if busy:
-            world.github.occupy(assigned.runner)
-        if gone:
-            world.github.remove(assigned.runner)
-        for _ in range(8):
-            await wait(controller, QUARTER / 2)
-        assert world.github.asked.count("read_runner") >= 2
-        # Machines launched for the job meanwhile never attest, so the controller terminates them.
-        assert any(agent.instance.id in call for call in world.east.ended) is ended
-
-    scenario()
+    world = World(github=hiding_runners())
+    controller, (agent,) = await launched(world)
+    assigned = await agent.start_runner()
+    world.github.show(answer(world, 1, JobState.QUEUED))
+    if not online:
+        world.github.disconnect(assigned.runner)
+    if busy:
+        world.github.occupy(assigned.runner)
+    if gone:
+        world.github.remove(assigned.runner)
+    for _ in range(8):
+        await wait(controller, QUARTER / 2)
+    assert world.github.asked.count("read_runner") >= 2
+    # Machines launched for the job meanwhile never attest, so the controller terminates them.
+    assert any(agent.instance.id in call for call in world.east.ended) is ended
 
 
 @pytest.mark.parametrize("error", [RetryLaterError("503", 1.0), OperatorError("401")])
 @pytest.mark.parametrize("method", ["find_runner", "read_runner"])
-def test_a_read_without_an_answer_proves_nothing(method: str, error: GitHubError) -> None:
-    @on_virtual_time
-    async def scenario() -> None:
-        world = World()
-        controller, _ = await silent(world, named=False)
-        world.github.script(method, *[error] * 20)
-        for _ in range(10):
-            await wait(controller, QUARTER)
-        assert world.east.ended == []
-        assert controller.crashes == []
-
-    scenario()
+@on_virtual_time
+async def test_a_read_without_an_answer_proves_nothing(method: str, error: GitHubError) -> None:
+    world = World()
+    controller, _ = await silent(world, named=False)
+    world.github.script(method, *[error] * 20)
+    for _ in range(10):
+        await wait(controller, QUARTER)
+    assert world.east.ended == []
+    assert controller.crashes == []
 
 
 @on_virtual_time
@@ -285,15 +273,14 @@ async def test_the_registration_is_read_while_the_completed_job_is_still_in_memo
 
 
 @pytest.mark.parametrize("online", [False, True])
-def test_a_machine_with_a_registration_is_kept_while_it_sends_heartbeats(online: bool) -> None:
-    @on_virtual_time
-    async def scenario() -> None:
-        world = World()
-        await lingers(world, registered=True, online=online)
-        assert world.east.ended == []
-        assert world.github.asked.count("read_runner") >= 2
-
-    scenario()
+@on_virtual_time
+async def test_a_machine_with_a_registration_is_kept_while_it_sends_heartbeats(
+    online: bool,
+) -> None:
+    world = World()
+    await lingers(world, registered=True, online=online)
+    assert world.east.ended == []
+    assert world.github.asked.count("read_runner") >= 2
 
 
 class TwoMinds(ScriptedGitHub):

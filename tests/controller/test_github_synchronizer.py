@@ -186,26 +186,25 @@ async def test_a_queued_job_of_a_completed_run_that_lists_do_not_show_is_abandon
     source="actions/runner#3669",
 )
 @pytest.mark.parametrize("busy", [False, True])
-def test_a_registration_without_a_machine_is_removed_unless_github_refuses(busy: bool) -> None:
-    @on_virtual_time
-    async def lists_and_full_listings() -> None:
-        world = World()
-        controller, lists = await begin(world)
-        registered = world.github.actions.register("org:acme", OURS, ("gpu",))
-        lists.registrations = [RegisteredRunner(registered.id, OURS, online=False, busy=False)]
-        if busy:
-            world.github.occupy(OURS)
-        task = asyncio.create_task(syncing_of(controller, lists).run())
-        await asyncio.sleep(CONFIRMED_AFTER / 2)
-        await controller.poller.list_machines(EAST)
-        assert world.github.deleted == []
-        await asyncio.sleep(CONFIRMED_AFTER)
-        assert not task.done()
-        await cancelled(task)
-        assert world.github.asked.count("delete_runner") == 1
-        assert (OURS in world.github.registrations) is busy
-
-    lists_and_full_listings()
+@on_virtual_time
+async def test_a_registration_without_a_machine_is_removed_unless_github_refuses(
+    busy: bool,
+) -> None:
+    world = World()
+    controller, lists = await begin(world)
+    registered = world.github.actions.register("org:acme", OURS, ("gpu",))
+    lists.registrations = [RegisteredRunner(registered.id, OURS, online=False, busy=False)]
+    if busy:
+        world.github.occupy(OURS)
+    task = asyncio.create_task(syncing_of(controller, lists).run())
+    await asyncio.sleep(CONFIRMED_AFTER / 2)
+    await controller.poller.list_machines(EAST)
+    assert world.github.deleted == []
+    await asyncio.sleep(CONFIRMED_AFTER)
+    assert not task.done()
+    await cancelled(task)
+    assert world.github.asked.count("delete_runner") == 1
+    assert (OURS in world.github.registrations) is busy
 
 
 class ManyPages(FakeLists):

@@ -17,7 +17,7 @@ from benchmarks.steady_fleet import Steady, steady
 from benchmarks.virtual_fleet import LABEL, REPOSITORIES, Setting, VirtualFleet
 from tests.controller.agents import queue
 from tests.controller.controllers import Controller, World
-from tests.controller.virtual_time import on_virtual_time, run
+from tests.controller.virtual_time import on_virtual_time
 
 SECONDS = 600.0
 FOR_LISTS = 1.0 - RESERVES[Importance.SYNC]
@@ -29,10 +29,11 @@ FOR_LISTS = 1.0 - RESERVES[Importance.SYNC]
     source="ARC#2788; ubicloud#1042; kent8192/reinhardt-web#4253",
 )
 @pytest.mark.parametrize(("limit", "runs"), [(5_000, 9), (15_000, 75)])
-def test_without_webhooks_a_machine_is_requested_for_each_job_within_a_minute(
+@on_virtual_time
+async def test_without_webhooks_a_machine_is_requested_for_each_job_within_a_minute(
     limit: int, runs: int
 ) -> None:
-    found = run(heal(Load(limit, runs, seconds=SECONDS)))
+    found = await heal(Load(limit, runs, seconds=SECONDS))
     assert found.all_jobs.jobs == 150
     assert found.all_jobs.longest <= 60.0
     assert found.staleness <= 60.0
@@ -45,10 +46,11 @@ def test_without_webhooks_a_machine_is_requested_for_each_job_within_a_minute(
     source="GitHub: failed deliveries",
 )
 @pytest.mark.parametrize(("limit", "runs"), [(5_000, 9), (15_000, 75)])
-def test_with_a_fifth_of_the_webhooks_lost_nearly_every_job_is_found_within_a_minute(
+@on_virtual_time
+async def test_with_a_fifth_of_the_webhooks_lost_nearly_every_job_is_found_within_a_minute(
     limit: int, runs: int
 ) -> None:
-    found = run(heal(Load(limit, runs, lost=0.2, every=3.0, seconds=SECONDS)))
+    found = await heal(Load(limit, runs, lost=0.2, every=3.0, seconds=SECONDS))
     assert found.all_jobs.jobs == 200
     assert found.all_jobs.p50 <= 3.0
     assert found.all_jobs.p99 <= 60.0
@@ -60,10 +62,11 @@ def test_with_a_fifth_of_the_webhooks_lost_nearly_every_job_is_found_within_a_mi
     source="GitHub: rate limits",
 )
 @pytest.mark.parametrize(("limit", "runs", "longest"), [(15_000, 300, 180.0), (5_000, 75, 300.0)])
-def test_if_calls_are_scarce_new_runs_are_read_first_and_the_rest_in_turn(
+@on_virtual_time
+async def test_if_calls_are_scarce_new_runs_are_read_first_and_the_rest_in_turn(
     limit: int, runs: int, longest: float
 ) -> None:
-    found = run(heal(Load(limit, runs, seconds=SECONDS)))
+    found = await heal(Load(limit, runs, seconds=SECONDS))
     assert found.in_new_runs.jobs > 30
     assert found.in_new_runs.longest <= 60.0
     assert 60.0 < found.all_jobs.longest <= longest
@@ -71,9 +74,10 @@ def test_if_calls_are_scarce_new_runs_are_read_first_and_the_rest_in_turn(
     assert found.most_in_an_hour <= limit * FOR_LISTS
 
 
-def test_a_busy_fleet_needs_little_more_than_one_registration_call_for_each_job() -> None:
+@on_virtual_time
+async def test_a_busy_fleet_needs_little_more_than_one_registration_call_for_each_job() -> None:
     load = Steady(5_000, jobs_an_hour=600.0, works=200.0, warm_up=1200.0, seconds=1800.0)
-    found = run(steady(load))
+    found = await steady(load)
     assert found.jobs > 200
     assert found.calls["register"] == pytest.approx(found.jobs, rel=0.2)
     assert set(found.calls) <= {

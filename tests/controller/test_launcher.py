@@ -81,28 +81,27 @@ async def test_a_partial_answer_fills_slots_and_fails_the_rest() -> None:
 @pytest.mark.parametrize(
     "failure", [f for f in FailureClass if f not in ("boot_deadline", "health_check")]
 )
-def test_a_refusal_of_any_class_fails_the_slots_and_causes_a_hold(failure: FailureClass) -> None:
-    @on_virtual_time
-    async def scenario() -> None:
-        world = World()
-        world.east.launch_script.append(ProviderError(failure, "Code", "why", retry_after=45.0))
-        controller = await controller_with_jobs(world, 2)
-        await controller.turn()
-        assert only_call(controller).state is LaunchRequestState.SETTLED
-        assert only_call(controller).failure is failure
-        assert states(controller) == [MachineState.FAILED] * 2
-        assert {m.failure for m in controller.state.machines.values()} == {failure}
-        assert ("launch_failures", "gpu", failure) in world.telemetry.said
-        await controller.turn()
-        assert len(world.east.sent) == 1, "held back"
-        (waits,) = controller.loop.plan.waiting.values()
-        assert "Code: why" in waits[0].message
-        await world.clock.sleep(max(3600.0, BACKOFFS[failure].first))
-        await controller.turn()
-        assert len(world.east.sent) == 2
-        assert len(world.east.running) == 2
-
-    scenario()
+@on_virtual_time
+async def test_a_refusal_of_any_class_fails_the_slots_and_causes_a_hold(
+    failure: FailureClass,
+) -> None:
+    world = World()
+    world.east.launch_script.append(ProviderError(failure, "Code", "why", retry_after=45.0))
+    controller = await controller_with_jobs(world, 2)
+    await controller.turn()
+    assert only_call(controller).state is LaunchRequestState.SETTLED
+    assert only_call(controller).failure is failure
+    assert states(controller) == [MachineState.FAILED] * 2
+    assert {m.failure for m in controller.state.machines.values()} == {failure}
+    assert ("launch_failures", "gpu", failure) in world.telemetry.said
+    await controller.turn()
+    assert len(world.east.sent) == 1, "held back"
+    (waits,) = controller.loop.plan.waiting.values()
+    assert "Code: why" in waits[0].message
+    await world.clock.sleep(max(3600.0, BACKOFFS[failure].first))
+    await controller.turn()
+    assert len(world.east.sent) == 2
+    assert len(world.east.running) == 2
 
 
 @on_virtual_time
@@ -121,29 +120,26 @@ async def test_a_refusal_holds_back_what_the_provider_says_that_it_concerns() ->
 
 
 @pytest.mark.parametrize("error", ["refused", "unknown"])
-def test_a_launch_request_that_cannot_be_prepared_is_never_sent(error: str) -> None:
-    @on_virtual_time
-    async def scenario() -> None:
-        world = World()
-        world.east.prepare_script.append(
-            ProviderError(FailureClass.CONFIGURATION, "NoImage", "no image fits")
-            if error == "refused"
-            else OutcomeUnknownError("time-out")
-        )
-        controller = await controller_with_jobs(world, 1)
-        await controller.turn()
-        assert world.east.sent == []
-        assert only_call(controller).state is LaunchRequestState.SETTLED
-        assert states(controller) == [MachineState.FAILED]
-        (machine,) = controller.state.machines.values()
-        assert machine.reason == (
-            "NoImage: no image fits" if error == "refused" else "PrepareFailed: time-out"
-        )
-        await world.clock.sleep(120.0)
-        await controller.turn()
-        assert len(world.east.running) == 1
-
-    scenario()
+@on_virtual_time
+async def test_a_launch_request_that_cannot_be_prepared_is_never_sent(error: str) -> None:
+    world = World()
+    world.east.prepare_script.append(
+        ProviderError(FailureClass.CONFIGURATION, "NoImage", "no image fits")
+        if error == "refused"
+        else OutcomeUnknownError("time-out")
+    )
+    controller = await controller_with_jobs(world, 1)
+    await controller.turn()
+    assert world.east.sent == []
+    assert only_call(controller).state is LaunchRequestState.SETTLED
+    assert states(controller) == [MachineState.FAILED]
+    (machine,) = controller.state.machines.values()
+    assert machine.reason == (
+        "NoImage: no image fits" if error == "refused" else "PrepareFailed: time-out"
+    )
+    await world.clock.sleep(120.0)
+    await controller.turn()
+    assert len(world.east.running) == 1
 
 
 @pytest.mark.case(
@@ -220,23 +216,20 @@ async def test_a_refused_repeat_does_not_settle_the_first_request() -> None:
     ids=["unknown", "refused", "partly refused"],
 )
 @pytest.mark.parametrize("repeated", [False, True])
-def test_no_launch_request_is_sent_before_the_time_that_the_provider_named(
+@on_virtual_time
+async def test_no_launch_request_is_sent_before_the_time_that_the_provider_named(
     answer: ProviderError | OutcomeUnknownError | Partly, repeated: bool
 ) -> None:
-    @on_virtual_time
-    async def scenario() -> None:
-        world = World()
-        world.east.launch_script.extend([*([OutcomeUnknownError("reset")] * repeated), answer])
-        controller = await controller_with_jobs(world, 2)
-        while world.east.launch_script:
-            await controller.turn()
-        refused_at = world.east.sent[-1].at
-        while world.clock.now() < refused_at + 200.0:
-            await controller.turn()
-        assert world.east.sent[1 + repeated].at >= refused_at + 90.0
-        assert len(world.east.running) == 2
-
-    scenario()
+    world = World()
+    world.east.launch_script.extend([*([OutcomeUnknownError("reset")] * repeated), answer])
+    controller = await controller_with_jobs(world, 2)
+    while world.east.launch_script:
+        await controller.turn()
+    refused_at = world.east.sent[-1].at
+    while world.clock.now() < refused_at + 200.0:
+        await controller.turn()
+    assert world.east.sent[1 + repeated].at >= refused_at + 90.0
+    assert len(world.east.running) == 2
 
 
 B_ZONE = "east/g5.xlarge/b/on-demand"

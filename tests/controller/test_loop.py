@@ -203,27 +203,24 @@ async def test_requests_that_do_not_finish_at_a_stop_are_cancelled_and_resumed_a
 
 
 @pytest.mark.parametrize("where", ["turn", "watching", "effect"])
-def test_a_store_error_ends_the_loop(where: str) -> None:
-    @on_virtual_time
-    async def scenario() -> None:
-        world = World()
-        if where == "effect":
-            world.east.latency = 5.05
-        controller = await started(world)
-        assert controller.running is not None
-        if where == "turn":
-            await queue(controller, 1)
-        if where == "effect":
-            await queue(controller, 1)
-            await asyncio.sleep(5.0)  # the next write is that of the prepared launch request
-        world.store.failure = StoreError("disk full")
-        with pytest.raises(StoreError) as failed:
-            await asyncio.wait_for(controller.running, 60.0)
-        assert failure_of(failed.value) == "the store failed: disk full"
-        assert bool(controller.crashes) is (where == "effect")
-        assert world.east.sent == []
-
-    scenario()
+@on_virtual_time
+async def test_a_store_error_ends_the_loop(where: str) -> None:
+    world = World()
+    if where == "effect":
+        world.east.latency = 5.05
+    controller = await started(world)
+    assert controller.running is not None
+    if where == "turn":
+        await queue(controller, 1)
+    if where == "effect":
+        await queue(controller, 1)
+        await asyncio.sleep(5.0)  # the next write is that of the prepared launch request
+    world.store.failure = StoreError("disk full")
+    with pytest.raises(StoreError) as failed:
+        await asyncio.wait_for(controller.running, 60.0)
+    assert failure_of(failed.value) == "the store failed: disk full"
+    assert bool(controller.crashes) is (where == "effect")
+    assert world.east.sent == []
 
 
 @on_virtual_time
@@ -349,33 +346,30 @@ async def test_a_registration_whose_jit_configuration_was_lost_in_a_restart_is_r
     source="ARC#3450",
 )
 @pytest.mark.parametrize(("away", "kept_for"), [(1800.0, 900.0 + 1800.0), (86400.0, 2700.0)])
-def test_the_controllers_downtime_extends_a_deadline_to_at_most_three_times_its_length(
+@on_virtual_time
+async def test_the_controllers_downtime_extends_a_deadline_to_at_most_three_times_its_length(
     away: float, kept_for: float
 ) -> None:
-    @on_virtual_time
-    async def scenario() -> None:
-        world = World()
-        controller = await started(world)
-        await queue(controller, 1)
-        await asyncio.sleep(10.0)
-        (instance,) = world.east.running
-        launched_at = controller.only_machine().since
-        await controller.kill()
-        await asyncio.sleep(away)
-        successor = await started(world)
-        # Listings have five minutes to show a job on the machine, and GitHub shows none.
-        ends_at = max(launched_at + kept_for, world.clock.now() + 300.0)
-        await asyncio.sleep(SHOWN_AT_GITHUB_WITHIN + 1.0)
-        now = world.clock.now()
-        await successor.journal.record(RunnersListed(now, "org:acme", now, ()))
-        await asyncio.sleep(max(0.0, ends_at - world.clock.now() - 30.0))
-        if ends_at > world.clock.now():
-            assert world.east.ended == []
-        await asyncio.sleep(75.0)
-        assert world.east.ended[0] == (instance.id,)
-        await successor.stop()
-
-    scenario()
+    world = World()
+    controller = await started(world)
+    await queue(controller, 1)
+    await asyncio.sleep(10.0)
+    (instance,) = world.east.running
+    launched_at = controller.only_machine().since
+    await controller.kill()
+    await asyncio.sleep(away)
+    successor = await started(world)
+    # Listings have five minutes to show a job on the machine, and GitHub shows none.
+    ends_at = max(launched_at + kept_for, world.clock.now() + 300.0)
+    await asyncio.sleep(SHOWN_AT_GITHUB_WITHIN + 1.0)
+    now = world.clock.now()
+    await successor.journal.record(RunnersListed(now, "org:acme", now, ()))
+    await asyncio.sleep(max(0.0, ends_at - world.clock.now() - 30.0))
+    if ends_at > world.clock.now():
+        assert world.east.ended == []
+    await asyncio.sleep(75.0)
+    assert world.east.ended[0] == (instance.id,)
+    await successor.stop()
 
 
 @on_virtual_time

@@ -187,25 +187,22 @@ async def test_a_machine_that_fails_its_health_checks_bought_a_failed_launch() -
     ],
 )
 @pytest.mark.parametrize("exits_first", [False, True])
-def test_a_failed_job_is_counted_once_by_its_cause(
+@on_virtual_time
+async def test_a_failed_job_is_counted_once_by_its_cause(
     conclusion: str, reason: ExitReason, cause: str | None, exits_first: bool
 ) -> None:
-    @on_virtual_time
-    async def play() -> None:
-        played = Played()
-        agent, runner = await played.starts_job()
-        if exits_first:
-            await played.ends(agent, reason)
-        await played.say(JobState.COMPLETED, runner=runner, conclusion=conclusion)
-        if not exits_first:
-            await played.ends(agent, reason)
-        counted = {
-            known: played.world.read("jobs_failed_total", sku="gpu", cause=known)
-            for known in ("code", "infrastructure")
-        }
-        assert counted == {known: 1.0 if known == cause else None for known in counted}
-
-    play()
+    played = Played()
+    agent, runner = await played.starts_job()
+    if exits_first:
+        await played.ends(agent, reason)
+    await played.say(JobState.COMPLETED, runner=runner, conclusion=conclusion)
+    if not exits_first:
+        await played.ends(agent, reason)
+    counted = {
+        known: played.world.read("jobs_failed_total", sku="gpu", cause=known)
+        for known in ("code", "infrastructure")
+    }
+    assert counted == {known: 1.0 if known == cause else None for known in counted}
 
 
 @on_virtual_time

@@ -114,31 +114,28 @@ def attend(controller: Controller) -> tuple[NoticeReader, FakeQueue]:
     topic="EC2's machines",
     source="EC2: spot interruption notices",
 )
-def test_an_interruption_notice_is_stored_and_then_replaces_a_ready_machine() -> None:
-    @on_virtual_time
-    async def scenario() -> None:
-        world = World()
-        controller, _ = await ready(world)
-        reader, queue = attend(controller)
-        machine = controller.only_machine()
-        assert machine.placement.provider_id is not None
-        queue.put(said(SPOT, machine.placement.provider_id))
-        before = len(world.store.commits)
-        assert await reader.read(EAST) == 1
-        assert queue.settled == ["r"]
-        assert queue.commits_when_settled == [before + 1]
-        assert world.store.machine(machine.id).interruption.kind is SPOT
-        await controller.turn()
-        terminated = controller.state.machines[machine.id].termination
-        assert terminated.reason is TerminationReason.INTERRUPTED
-        assert world.telemetry.said.count(("notice", EAST, SPOT)) == 1
-        assert world.telemetry.said.count(("machine_interrupted", "gpu", SPOT)) == 1
-        assert (
-            world.telemetry.said.count(("machine_terminated", "gpu", TerminationReason.INTERRUPTED))
-            == 1
-        )
-
-    scenario()
+@on_virtual_time
+async def test_an_interruption_notice_is_stored_and_then_replaces_a_ready_machine() -> None:
+    world = World()
+    controller, _ = await ready(world)
+    reader, queue = attend(controller)
+    machine = controller.only_machine()
+    assert machine.placement.provider_id is not None
+    queue.put(said(SPOT, machine.placement.provider_id))
+    before = len(world.store.commits)
+    assert await reader.read(EAST) == 1
+    assert queue.settled == ["r"]
+    assert queue.commits_when_settled == [before + 1]
+    assert world.store.machine(machine.id).interruption.kind is SPOT
+    await controller.turn()
+    terminated = controller.state.machines[machine.id].termination
+    assert terminated.reason is TerminationReason.INTERRUPTED
+    assert world.telemetry.said.count(("notice", EAST, SPOT)) == 1
+    assert world.telemetry.said.count(("machine_interrupted", "gpu", SPOT)) == 1
+    assert (
+        world.telemetry.said.count(("machine_terminated", "gpu", TerminationReason.INTERRUPTED))
+        == 1
+    )
 
 
 @pytest.mark.case(
@@ -146,46 +143,41 @@ def test_an_interruption_notice_is_stored_and_then_replaces_a_ready_machine() ->
     topic="EC2's machines",
     source="EC2: EventBridge",
 )
-def test_after_a_state_change_notice_the_machine_is_described_and_recorded_as_terminated() -> None:
-    @on_virtual_time
-    async def scenario() -> None:
-        world = World()
-        controller, _ = await launched(world)
-        reader, queue = attend(controller)
-        machine = controller.only_machine()
-        assert machine.placement.provider_id is not None
-        world.east.shut_down(machine.placement.provider_id)
-        stranger = ProviderMachineId("i-of-others")
-        queue.put(said(STATE, machine.placement.provider_id, stranger))
-        await read_all(reader)
-        assert queue.looked_at == [(machine.placement.provider_id,)]
-        assert controller.state.machines[machine.id].state is MachineState.TERMINATED
-        assert world.store.machine(machine.id).state is MachineState.TERMINATED
+@on_virtual_time
+async def test_after_a_state_change_notice_the_machine_is_described_and_recorded_as_terminated() -> (
+    None
+):
+    world = World()
+    controller, _ = await launched(world)
+    reader, queue = attend(controller)
+    machine = controller.only_machine()
+    assert machine.placement.provider_id is not None
+    world.east.shut_down(machine.placement.provider_id)
+    stranger = ProviderMachineId("i-of-others")
+    queue.put(said(STATE, machine.placement.provider_id, stranger))
+    await read_all(reader)
+    assert queue.looked_at == [(machine.placement.provider_id,)]
+    assert controller.state.machines[machine.id].state is MachineState.TERMINATED
+    assert world.store.machine(machine.id).state is MachineState.TERMINATED
 
-    scenario()
 
-
-def test_a_state_change_of_a_lost_machine_shows_why_it_was_lost() -> None:
+@on_virtual_time
+async def test_a_state_change_of_a_lost_machine_shows_why_it_was_lost() -> None:
     """Two lists may pass before a watch shows the end of a pod."""
-
-    @on_virtual_time
-    async def scenario() -> None:
-        world = World()
-        controller, agent = await ready(world)
-        reader, queue = attend(controller)
-        machine, instance = controller.only_machine(), agent.instance
-        lost = MachinesListed(world.clock.now(), EAST, world.clock.now(), True, ())
-        await controller.journal.record(lost)
-        later = world.clock.now() + ABSENCE_CONFIRMED_AFTER
-        await controller.journal.record(replace(lost, at=later, began_at=later))
-        assert machine.state is MachineState.LOST
-        instance.terminated, instance.failure = True, FailureClass.CAPACITY
-        queue.put(said(STATE, instance.id))
-        await read_all(reader)
-        assert queue.looked_at == [(instance.id,)]
-        assert machine.interruption.kind is SPOT
-
-    scenario()
+    world = World()
+    controller, agent = await ready(world)
+    reader, queue = attend(controller)
+    machine, instance = controller.only_machine(), agent.instance
+    lost = MachinesListed(world.clock.now(), EAST, world.clock.now(), True, ())
+    await controller.journal.record(lost)
+    later = world.clock.now() + ABSENCE_CONFIRMED_AFTER
+    await controller.journal.record(replace(lost, at=later, began_at=later))
+    assert machine.state is MachineState.LOST
+    instance.terminated, instance.failure = True, FailureClass.CAPACITY
+    queue.put(said(STATE, instance.id))
+    await read_all(reader)
+    assert queue.looked_at == [(instance.id,)]
+    assert machine.interruption.kind is SPOT
 
 
 @pytest.mark.case(
@@ -194,32 +186,28 @@ def test_a_state_change_of_a_lost_machine_shows_why_it_was_lost() -> None:
     topic="EC2's machines",
     source="EC2: StateReason",
 )
-def test_after_a_state_change_notice_the_description_gives_the_failure_class() -> None:
+@on_virtual_time
+async def test_after_a_state_change_notice_the_description_gives_the_failure_class() -> None:
     """The first notice says `shutting-down`, and the reason of the shutdown must not be lost."""
-
-    @on_virtual_time
-    async def scenario() -> None:
-        world = World()
-        controller, (agent,) = await launched(world)
-        reader, queue = attend(controller)
-        instance = agent.instance
-        instance.leaving, instance.failure = True, FailureClass.QUOTA
-        instance.reason = "Client.VolumeLimitExceeded: words"
-        queue.put(said(STATE, instance.id))
-        await read_all(reader)
-        await controller.turn()
-        (machine,) = (
-            m for m in controller.state.machines.values() if m.launch_request == instance.call
-        )
-        assert (machine.state, machine.failure) == (MachineState.TERMINATING, FailureClass.QUOTA)
-        assert (machine.reason, world.east.ended) == (instance.reason, [])
-        instance.terminated = True
-        queue.put(said(STATE, instance.id))
-        await read_all(reader)
-        assert (machine.state, machine.failure) == (MachineState.TERMINATED, FailureClass.QUOTA)
-        assert world.telemetry.said.count(("launch_failures", "gpu", FailureClass.QUOTA)) == 1
-
-    scenario()
+    world = World()
+    controller, (agent,) = await launched(world)
+    reader, queue = attend(controller)
+    instance = agent.instance
+    instance.leaving, instance.failure = True, FailureClass.QUOTA
+    instance.reason = "Client.VolumeLimitExceeded: words"
+    queue.put(said(STATE, instance.id))
+    await read_all(reader)
+    await controller.turn()
+    (machine,) = (
+        m for m in controller.state.machines.values() if m.launch_request == instance.call
+    )
+    assert (machine.state, machine.failure) == (MachineState.TERMINATING, FailureClass.QUOTA)
+    assert (machine.reason, world.east.ended) == (instance.reason, [])
+    instance.terminated = True
+    queue.put(said(STATE, instance.id))
+    await read_all(reader)
+    assert (machine.state, machine.failure) == (MachineState.TERMINATED, FailureClass.QUOTA)
+    assert world.telemetry.said.count(("launch_failures", "gpu", FailureClass.QUOTA)) == 1
 
 
 @pytest.mark.case(
@@ -227,19 +215,16 @@ def test_after_a_state_change_notice_the_description_gives_the_failure_class() -
     topic="EC2's machines",
     source="EC2: EventBridge",
 )
-def test_a_forged_state_change_ends_no_ready_machine() -> None:
-    @on_virtual_time
-    async def scenario() -> None:
-        world = World()
-        controller, agent = await ready(world)
-        reader, queue = attend(controller)
-        queue.put(said(STATE, agent.instance.id))
-        await read_all(reader)
-        await controller.turn()
-        assert world.east.ended == []
-        assert controller.only_machine().state is MachineState.ASSIGNED
-
-    scenario()
+@on_virtual_time
+async def test_a_forged_state_change_ends_no_ready_machine() -> None:
+    world = World()
+    controller, agent = await ready(world)
+    reader, queue = attend(controller)
+    queue.put(said(STATE, agent.instance.id))
+    await read_all(reader)
+    await controller.turn()
+    assert world.east.ended == []
+    assert controller.only_machine().state is MachineState.ASSIGNED
 
 
 @pytest.mark.case(
@@ -247,22 +232,19 @@ def test_a_forged_state_change_ends_no_ready_machine() -> None:
     topic="EC2's machines",
     source="EC2: EventBridge",
 )
-def test_a_false_state_change_ends_no_assigned_machine() -> None:
-    @on_virtual_time
-    async def scenario() -> None:
-        world = World()
-        controller, (agent,) = await launched(world)
-        await agent.start_runner()
-        reader, queue = attend(controller)
-        machine = controller.only_machine()
-        assert machine.placement.provider_id is not None
-        queue.put(said(STATE, machine.placement.provider_id))
-        await read_all(reader)
-        await controller.turn()
-        assert machine.state is MachineState.ASSIGNED
-        assert world.east.ended == []
-
-    scenario()
+@on_virtual_time
+async def test_a_false_state_change_ends_no_assigned_machine() -> None:
+    world = World()
+    controller, (agent,) = await launched(world)
+    await agent.start_runner()
+    reader, queue = attend(controller)
+    machine = controller.only_machine()
+    assert machine.placement.provider_id is not None
+    queue.put(said(STATE, machine.placement.provider_id))
+    await read_all(reader)
+    await controller.turn()
+    assert machine.state is MachineState.ASSIGNED
+    assert world.east.ended == []
 
 
 @pytest.mark.case(
@@ -270,29 +252,26 @@ def test_a_false_state_change_ends_no_assigned_machine() -> None:
     topic="EC2's machines",
     source="Karpenter pkg/controllers/interruption",
 )
-def test_a_malformed_message_is_counted_and_deleted_and_the_others_are_applied() -> None:
-    @on_virtual_time
-    async def scenario() -> None:
-        world = World()
-        controller, _ = await ready(world)
-        reader, queue = attend(controller)
-        machine = controller.only_machine()
-        assert machine.placement.provider_id is not None
-        poison = Message("m-1", "r-1", poison="no JSON", excerpt="{")
-        queue.put(
-            poison, Message("m-2", "r-2"), said(SPOT, machine.placement.provider_id, receipt="r-3")
-        )
-        with capture_logs() as logs:
-            assert await reader.read(EAST) == 3
-        (line,) = logs
-        assert (line["event"], line["provider"]) == ("notice_discarded", EAST)
-        assert (line["message"], line["reason"], line["excerpt"]) == ("m-1", "no JSON", "{")
-        assert queue.settled == ["r-1", "r-2", "r-3"]
-        kinds = [word[2] for word in world.telemetry.said if word[0] == "notice"]
-        assert kinds == ["poison", "other", SPOT]
-        assert machine.interruption.kind is SPOT
-
-    scenario()
+@on_virtual_time
+async def test_a_malformed_message_is_counted_and_deleted_and_the_others_are_applied() -> None:
+    world = World()
+    controller, _ = await ready(world)
+    reader, queue = attend(controller)
+    machine = controller.only_machine()
+    assert machine.placement.provider_id is not None
+    poison = Message("m-1", "r-1", poison="no JSON", excerpt="{")
+    queue.put(
+        poison, Message("m-2", "r-2"), said(SPOT, machine.placement.provider_id, receipt="r-3")
+    )
+    with capture_logs() as logs:
+        assert await reader.read(EAST) == 3
+    (line,) = logs
+    assert (line["event"], line["provider"]) == ("notice_discarded", EAST)
+    assert (line["message"], line["reason"], line["excerpt"]) == ("m-1", "no JSON", "{")
+    assert queue.settled == ["r-1", "r-2", "r-3"]
+    kinds = [word[2] for word in world.telemetry.said if word[0] == "notice"]
+    assert kinds == ["poison", "other", SPOT]
+    assert machine.interruption.kind is SPOT
 
 
 @pytest.mark.case(
@@ -300,41 +279,35 @@ def test_a_malformed_message_is_counted_and_deleted_and_the_others_are_applied()
     topic="EC2's machines",
     source="SQS: at-least-once delivery",
 )
-def test_a_notice_that_could_not_be_checked_stays_in_the_queue() -> None:
-    @on_virtual_time
-    async def scenario() -> None:
-        world = World()
-        controller, _ = await launched(world)
-        reader, queue = attend(controller)
-        machine = controller.only_machine()
-        assert machine.placement.provider_id is not None
-        queue.put(said(STATE, machine.placement.provider_id))
-        queue.shows.append(OutcomeUnknownError("no answer"))
-        with pytest.raises(OutcomeUnknownError):
-            await read_all(reader)
-        assert queue.settled == []
-        await reader.read_machines(EAST)
-        assert queue.settled == ["r"]
-
-    scenario()
+@on_virtual_time
+async def test_a_notice_that_could_not_be_checked_stays_in_the_queue() -> None:
+    world = World()
+    controller, _ = await launched(world)
+    reader, queue = attend(controller)
+    machine = controller.only_machine()
+    assert machine.placement.provider_id is not None
+    queue.put(said(STATE, machine.placement.provider_id))
+    queue.shows.append(OutcomeUnknownError("no answer"))
+    with pytest.raises(OutcomeUnknownError):
+        await read_all(reader)
+    assert queue.settled == []
+    await reader.read_machines(EAST)
+    assert queue.settled == ["r"]
 
 
-def test_an_interruption_is_applied_although_describing_another_machine_fails() -> None:
-    @on_virtual_time
-    async def scenario() -> None:
-        world = World()
-        controller, _ = await ready(world)
-        reader, queue = attend(controller)
-        machine = controller.only_machine()
-        assert machine.placement.provider_id is not None
-        queue.put(said(STATE, machine.placement.provider_id, receipt="state"))
-        spot = said(SPOT, machine.placement.provider_id, receipt="spot", message="other")
-        queue.put(spot)
-        await reader.read(EAST)
-        assert machine.interruption.kind is SPOT
-        assert queue.settled == ["spot"]
-
-    scenario()
+@on_virtual_time
+async def test_an_interruption_is_applied_although_describing_another_machine_fails() -> None:
+    world = World()
+    controller, _ = await ready(world)
+    reader, queue = attend(controller)
+    machine = controller.only_machine()
+    assert machine.placement.provider_id is not None
+    queue.put(said(STATE, machine.placement.provider_id, receipt="state"))
+    spot = said(SPOT, machine.placement.provider_id, receipt="spot", message="other")
+    queue.put(spot)
+    await reader.read(EAST)
+    assert machine.interruption.kind is SPOT
+    assert queue.settled == ["spot"]
 
 
 @on_virtual_time
@@ -429,21 +402,18 @@ async def test_only_the_last_state_changes_are_kept() -> None:
     topic="EC2's machines",
     source="SQS: at-least-once delivery",
 )
-def test_a_notice_that_is_not_stored_stays_in_the_queue() -> None:
-    @on_virtual_time
-    async def scenario() -> None:
-        world = World()
-        controller, _ = await ready(world)
-        reader, queue = attend(controller)
-        machine = controller.only_machine()
-        assert machine.placement.provider_id is not None
-        queue.put(said(SPOT, machine.placement.provider_id))
-        world.store.failure = StoreError("disk full")
-        with pytest.raises(StoreError):
-            await read_all(reader)
-        assert queue.settled == []
-
-    scenario()
+@on_virtual_time
+async def test_a_notice_that_is_not_stored_stays_in_the_queue() -> None:
+    world = World()
+    controller, _ = await ready(world)
+    reader, queue = attend(controller)
+    machine = controller.only_machine()
+    assert machine.placement.provider_id is not None
+    queue.put(said(SPOT, machine.placement.provider_id))
+    world.store.failure = StoreError("disk full")
+    with pytest.raises(StoreError):
+        await read_all(reader)
+    assert queue.settled == []
 
 
 @pytest.mark.case(
@@ -451,25 +421,22 @@ def test_a_notice_that_is_not_stored_stays_in_the_queue() -> None:
     topic="EC2's machines",
     source="Karpenter pkg/controllers/interruption",
 )
-def test_a_failing_notice_queue_is_read_with_backoff() -> None:
-    @on_virtual_time
-    async def scenario() -> None:
-        world = World()
-        controller = Controller(world)
-        reader, queue = attend(controller)
-        refused = ProviderError(FailureClass.CONFIGURATION, "AccessDenied", "words")
-        queue.script.extend([refused] * 8)
-        attend_queue, _ = reader.tasks
-        task = asyncio.ensure_future(attend_queue())
-        await asyncio.sleep(2000.0)
-        task.cancel()
-        gaps = [b - a for a, b in zip(queue.asked_at, queue.asked_at[1:], strict=False)]
-        assert gaps[:3] == [PAUSES.first, 2 * PAUSES.first, 4 * PAUSES.first]
-        # EC2 warns two minutes before it takes a spot instance.
-        assert max(gaps) == PAUSES.longest < 120.0
-        assert gaps[-1] == WAIT
-
-    scenario()
+@on_virtual_time
+async def test_a_failing_notice_queue_is_read_with_backoff() -> None:
+    world = World()
+    controller = Controller(world)
+    reader, queue = attend(controller)
+    refused = ProviderError(FailureClass.CONFIGURATION, "AccessDenied", "words")
+    queue.script.extend([refused] * 8)
+    attend_queue, _ = reader.tasks
+    task = asyncio.ensure_future(attend_queue())
+    await asyncio.sleep(2000.0)
+    task.cancel()
+    gaps = [b - a for a, b in zip(queue.asked_at, queue.asked_at[1:], strict=False)]
+    assert gaps[:3] == [PAUSES.first, 2 * PAUSES.first, 4 * PAUSES.first]
+    # EC2 warns two minutes before it takes a spot instance.
+    assert max(gaps) == PAUSES.longest < 120.0
+    assert gaps[-1] == WAIT
 
 
 @on_virtual_time
@@ -487,21 +454,18 @@ async def test_notices_are_read_again_when_the_provider_asked_for_it() -> None:
     assert (line["provider"], line["error"]) == (EAST, "503")
 
 
-def test_a_notices_text_enters_the_machines_history() -> None:
-    @on_virtual_time
-    async def scenario() -> None:
-        world = World()
-        controller, _ = await ready(world)
-        reader, queue = attend(controller)
-        machine = controller.only_machine()
-        assert machine.placement.provider_id is not None
-        message = said(SPOT, machine.placement.provider_id)
-        assert message.notice is not None
-        queue.put(replace(message, notice=replace(message.notice, detail="to terminate")))
-        await read_all(reader)
-        rows = await world.store.history("machine", machine.id)
-        assert [row.detail for row in rows if row.event == "interrupted"] == [
-            "spot_interruption: to terminate"
-        ]
-
-    scenario()
+@on_virtual_time
+async def test_a_notices_text_enters_the_machines_history() -> None:
+    world = World()
+    controller, _ = await ready(world)
+    reader, queue = attend(controller)
+    machine = controller.only_machine()
+    assert machine.placement.provider_id is not None
+    message = said(SPOT, machine.placement.provider_id)
+    assert message.notice is not None
+    queue.put(replace(message, notice=replace(message.notice, detail="to terminate")))
+    await read_all(reader)
+    rows = await world.store.history("machine", machine.id)
+    assert [row.detail for row in rows if row.event == "interrupted"] == [
+        "spot_interruption: to terminate"
+    ]

@@ -193,17 +193,14 @@ async def test_after_its_quarantine_a_failed_machine_is_terminated() -> None:
         ("resume", "provider/gpu", RefusalKind.UNKNOWN),
     ],
 )
-def test_a_target_that_a_request_does_not_fit_is_refused(
+@on_virtual_time
+async def test_a_target_that_a_request_does_not_fit_is_refused(
     request_name: str, target: str, kind: RefusalKind
 ) -> None:
-    @on_virtual_time
-    async def scenario() -> None:
-        controller, _ = await launched(World())
-        found, reason = await refused(request_name, controller, target)
-        assert (found, f" is called {target}: " in reason) == (kind, True)
-        assert controller.state.operator_holds == {}
-
-    scenario()
+    controller, _ = await launched(World())
+    found, reason = await refused(request_name, controller, target)
+    assert (found, f" is called {target}: " in reason) == (kind, True)
+    assert controller.state.operator_holds == {}
 
 
 @on_virtual_time

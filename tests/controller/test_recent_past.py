@@ -28,17 +28,14 @@ async def started(world: World, after: float) -> Controller:
 
 
 @pytest.mark.parametrize(("after", "late"), [(299.0, 0), (301.0, 1)])
-def test_a_start_is_late_after_the_objective(after: float, late: int) -> None:
-    @on_virtual_time
-    async def check() -> None:
-        controller = await started(World(), after)
-        past = controller.parts.recent_past
-        assert past.starts(HOUR) == past.starts(DAY) == {"gpu": Starts(1, late)}
-        await asyncio.sleep(HOUR + BUCKET)
-        assert past.starts(HOUR) == {}
-        assert past.starts(DAY) == {"gpu": Starts(1, late)}
-
-    check()
+@on_virtual_time
+async def test_a_start_is_late_after_the_objective(after: float, late: int) -> None:
+    controller = await started(World(), after)
+    past = controller.parts.recent_past
+    assert past.starts(HOUR) == past.starts(DAY) == {"gpu": Starts(1, late)}
+    await asyncio.sleep(HOUR + BUCKET)
+    assert past.starts(HOUR) == {}
+    assert past.starts(DAY) == {"gpu": Starts(1, late)}
 
 
 @on_virtual_time
@@ -55,16 +52,13 @@ async def test_the_starts_of_more_than_a_day_are_dropped() -> None:
     ("skus", "expected"),
     [("gpu", {"gpu": Starts(1, 0, 0.9)}), ("g", {}), ("cpu.*", {})],
 )
-def test_each_sku_has_its_objective_and_one_without_is_not_counted(
+@on_virtual_time
+async def test_each_sku_has_its_objective_and_one_without_is_not_counted(
     skus: str, expected: dict[str, Starts]
 ) -> None:
-    @on_virtual_time
-    async def check() -> None:
-        world = World(wait_objectives=(WaitObjective("some", skus, 600, 0.9),))
-        controller = await started(world, 400.0)
-        assert controller.parts.recent_past.starts(HOUR) == expected
-
-    check()
+    world = World(wait_objectives=(WaitObjective("some", skus, 600, 0.9),))
+    controller = await started(world, 400.0)
+    assert controller.parts.recent_past.starts(HOUR) == expected
 
 
 @on_virtual_time

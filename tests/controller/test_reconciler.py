@@ -313,32 +313,29 @@ async def test_while_one_of_several_apps_fails_the_search_starts_at_the_same_tim
 @pytest.mark.parametrize(
     ("error", "pause"), [(RetryLaterError("429", 300.0), 300.0), (OperatorError("401"), 60.0)]
 )
-def test_after_an_error_of_github_the_search_for_deliveries_repeats_the_same_time(
+@on_virtual_time
+async def test_after_an_error_of_github_the_search_for_deliveries_repeats_the_same_time(
     error: GitHubError, pause: float
 ) -> None:
-    @on_virtual_time
-    async def scenario() -> None:
-        world = World()
-        world.github.script("redeliver_failed", error)
-        controller = await controller_of(world)
-        await watch(controller, pause - 5.0)
-        assert len(world.github.since) == 1
-        assert not controller.poller.github_answered
+    world = World()
+    world.github.script("redeliver_failed", error)
+    controller = await controller_of(world)
+    await watch(controller, pause - 5.0)
+    assert len(world.github.since) == 1
+    assert not controller.poller.github_answered
 
-        world = World()
-        world.github.script("redeliver_failed", error)
-        controller = await controller_of(world)
-        with capture_logs() as logs:
-            await watch(controller, pause + 5.0)
-        assert [line for line in logs if line["event"] == "redelivery_failed"] == [], (
-            "GitHub's client has logged it"
-        )
-        assert len(world.github.since) == 2
-        assert world.github.since[0] == world.github.since[1]
-        assert controller.poller.github_answered
-        assert world.east.lists >= 2, "lists go on"
-
-    scenario()
+    world = World()
+    world.github.script("redeliver_failed", error)
+    controller = await controller_of(world)
+    with capture_logs() as logs:
+        await watch(controller, pause + 5.0)
+    assert [line for line in logs if line["event"] == "redelivery_failed"] == [], (
+        "GitHub's client has logged it"
+    )
+    assert len(world.github.since) == 2
+    assert world.github.since[0] == world.github.since[1]
+    assert controller.poller.github_answered
+    assert world.east.lists >= 2, "lists go on"
 
 
 @on_virtual_time

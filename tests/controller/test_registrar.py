@@ -62,27 +62,24 @@ async def test_a_runner_name_is_stored_before_it_is_registered_with_the_jobs_lab
         AnswerLost(RegistrationOutcomeUnknownError("reset")),
     ],
 )
-def test_a_registration_without_its_jit_configuration_is_deleted_and_another_is_created(
+@on_virtual_time
+async def test_a_registration_without_its_jit_configuration_is_deleted_and_another_is_created(
     error: GitHubError | AnswerLost,
 ) -> None:
-    @on_virtual_time
-    async def scenario() -> None:
-        world = World()
-        controller, agent = await ready(world)
-        if isinstance(error, RunnerExistsError):
-            name = RunnerName(f"ci-0badcafe-{agent.machine}-1")
-            world.github.actions.register("org:acme", name, ("gpu",))
-        world.github.script("register", error)
-        await controller.turn()
-        assert controller.only_machine().state is MachineState.READY
-        assert world.github.registrations == {}
-        assert world.github.asked[:2] == ["register", "find_runner"]
-        await controller.turn()
-        assigned = await agent.take_assignment()
-        assert assigned.runner.endswith("-2")
-        assert set(world.github.registrations) == {assigned.runner}
-
-    scenario()
+    world = World()
+    controller, agent = await ready(world)
+    if isinstance(error, RunnerExistsError):
+        name = RunnerName(f"ci-0badcafe-{agent.machine}-1")
+        world.github.actions.register("org:acme", name, ("gpu",))
+    world.github.script("register", error)
+    await controller.turn()
+    assert controller.only_machine().state is MachineState.READY
+    assert world.github.registrations == {}
+    assert world.github.asked[:2] == ["register", "find_runner"]
+    await controller.turn()
+    assigned = await agent.take_assignment()
+    assert assigned.runner.endswith("-2")
+    assert set(world.github.registrations) == {assigned.runner}
 
 
 @pytest.mark.case(
@@ -108,26 +105,23 @@ async def test_after_an_unknown_outcome_the_name_is_looked_up_first() -> None:
 @pytest.mark.parametrize(
     ("error", "pause"), [(RetryLaterError("429", 40.0), 40.0), (OperatorError("403"), 60.0)]
 )
-def test_a_failed_registration_returns_the_machine_to_ready_and_puts_the_scope_on_hold(
+@on_virtual_time
+async def test_a_failed_registration_returns_the_machine_to_ready_and_puts_the_scope_on_hold(
     error: GitHubError, pause: float
 ) -> None:
-    @on_virtual_time
-    async def scenario() -> None:
-        world = World()
-        controller, agent = await ready(world)
-        world.github.script("register", error)
+    world = World()
+    controller, agent = await ready(world)
+    world.github.script("register", error)
+    await controller.turn()
+    assert controller.only_machine().state is MachineState.READY
+    for _ in range(5):
         await controller.turn()
-        assert controller.only_machine().state is MachineState.READY
-        for _ in range(5):
-            await controller.turn()
-        assert world.github.asked == ["register"]
-        await world.clock.sleep(pause)
-        poll = asyncio.create_task(agent.poll())
-        await controller.turn()
-        assert isinstance(await poll, Assigned)
-        assert world.github.asked == ["register", "register"]
-
-    scenario()
+    assert world.github.asked == ["register"]
+    await world.clock.sleep(pause)
+    poll = asyncio.create_task(agent.poll())
+    await controller.turn()
+    assert isinstance(await poll, Assigned)
+    assert world.github.asked == ["register", "register"]
 
 
 @on_virtual_time

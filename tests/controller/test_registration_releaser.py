@@ -104,19 +104,16 @@ async def test_a_busy_runner_is_refused_without_a_request_to_github() -> None:
         (OperatorError("403"), 503),
     ],
 )
-def test_a_refused_deregistration_is_reported_and_changes_nothing(
+@on_virtual_time
+async def test_a_refused_deregistration_is_reported_and_changes_nothing(
     error: GitHubError, status: int
 ) -> None:
-    @on_virtual_time
-    async def scenario() -> None:
-        world = World()
-        controller, agent = await idle(world)
-        world.github.script("delete_runner", error)
-        assert await release(agent) == status
-        assert state_of_runner(controller) is RunnerState.LISTENING
-        assert len(world.github.registrations) == 1
-
-    scenario()
+    world = World()
+    controller, agent = await idle(world)
+    world.github.script("delete_runner", error)
+    assert await release(agent) == status
+    assert state_of_runner(controller) is RunnerState.LISTENING
+    assert len(world.github.registrations) == 1
 
 
 @pytest.mark.case(
@@ -189,26 +186,23 @@ async def flood(agent: Agent, seconds: float) -> list[int]:
     ("error", "status"),
     [(RunnerBusyError("422"), 422), (RetryLaterError("502", 1.0), 503), (None, 404)],
 )
-def test_repeated_release_requests_cause_one_delete_a_minute(
+@on_virtual_time
+async def test_repeated_release_requests_cause_one_delete_a_minute(
     error: GitHubError | None, status: int
 ) -> None:
-    @on_virtual_time
-    async def scenario() -> None:
-        world = World()
-        controller, agent = await idle(world)
-        world.github.script("delete_runner", *[error] * 3000)
-        commits = len(world.store.commits)
-        answers = await flood(agent, 10.0)
-        assert world.github.asked.count("delete_runner") == 1
-        assert answers.count(status) >= len(answers) - 10
-        assert len(world.store.commits) - commits <= 1
-        assert await may_release(agent) is (status == 404)
-        await world.clock.sleep(60.0)
-        await flood(agent, 5.0)
-        assert world.github.asked.count("delete_runner") == 2
-        assert controller.crashes == []
-
-    scenario()
+    world = World()
+    controller, agent = await idle(world)
+    world.github.script("delete_runner", *[error] * 3000)
+    commits = len(world.store.commits)
+    answers = await flood(agent, 10.0)
+    assert world.github.asked.count("delete_runner") == 1
+    assert answers.count(status) >= len(answers) - 10
+    assert len(world.store.commits) - commits <= 1
+    assert await may_release(agent) is (status == 404)
+    await world.clock.sleep(60.0)
+    await flood(agent, 5.0)
+    assert world.github.asked.count("delete_runner") == 2
+    assert controller.crashes == []
 
 
 @on_virtual_time

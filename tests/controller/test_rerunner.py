@@ -96,47 +96,38 @@ async def ask_when_due(world: World, rerunner: Rerunner) -> None:
     topic="EC2's machines",
     source="GitHub: re-run a job",
 )
-def test_a_rerun_is_requested_until_the_run_is_complete_and_github_accepts() -> None:
-    @on_virtual_time
-    async def scenario() -> None:
-        world, _, reruns, rerunner = await killed()
-        reruns.script.extend([NOT_YET, OperatorError("403"), NOT_YET, ACCEPTED])
-        for _ in range(5):
-            await ask_when_due(world, rerunner)
-        assert reruns.asked == [("acme/widgets", 7, 1, (JOB,))] * 4
-        assert reruns.durable == [1, 2, 3, 4], "recorded first, then sent"
-        gaps = [b - a for a, b in zip(reruns.asked_at, reruns.asked_at[1:], strict=False)]
-        assert gaps == pytest.approx([ASK_AGAIN.first * 2**n for n in range(3)])
-        assert outcome(world) is RerunOutcome.ACCEPTED
-        assert ("rerun", "gpu", RerunOutcome.ACCEPTED) in world.telemetry.said
-
-    scenario()
+@on_virtual_time
+async def test_a_rerun_is_requested_until_the_run_is_complete_and_github_accepts() -> None:
+    world, _, reruns, rerunner = await killed()
+    reruns.script.extend([NOT_YET, OperatorError("403"), NOT_YET, ACCEPTED])
+    for _ in range(5):
+        await ask_when_due(world, rerunner)
+    assert reruns.asked == [("acme/widgets", 7, 1, (JOB,))] * 4
+    assert reruns.durable == [1, 2, 3, 4], "recorded first, then sent"
+    gaps = [b - a for a, b in zip(reruns.asked_at, reruns.asked_at[1:], strict=False)]
+    assert gaps == pytest.approx([ASK_AGAIN.first * 2**n for n in range(3)])
+    assert outcome(world) is RerunOutcome.ACCEPTED
+    assert ("rerun", "gpu", RerunOutcome.ACCEPTED) in world.telemetry.said
 
 
-def test_a_refused_request_is_logged_with_its_run_and_githubs_answer() -> None:
-    @on_virtual_time
-    async def scenario() -> None:
-        _, _, reruns, rerunner = await killed()
-        reruns.script.append(OperatorError("403: Resource not accessible by integration"))
-        with capture_logs() as logs:
-            await rerunner.ask_for_due()
-        (line,) = [one for one in logs if one["event"] == "rerun_failed"]
-        assert (line["repository"], line["run"]) == ("acme/widgets", 7)
-        assert line["error"] == "403: Resource not accessible by integration"
-
-    scenario()
-
-
-def test_no_rerun_is_requested_before_it_is_due() -> None:
-    @on_virtual_time
-    async def scenario() -> None:
-        _, _, reruns, rerunner = await killed()
-        reruns.script.append(NOT_YET)
+@on_virtual_time
+async def test_a_refused_request_is_logged_with_its_run_and_githubs_answer() -> None:
+    _, _, reruns, rerunner = await killed()
+    reruns.script.append(OperatorError("403: Resource not accessible by integration"))
+    with capture_logs() as logs:
         await rerunner.ask_for_due()
-        await rerunner.ask_for_due()
-        assert len(reruns.asked) == 1
+    (line,) = [one for one in logs if one["event"] == "rerun_failed"]
+    assert (line["repository"], line["run"]) == ("acme/widgets", 7)
+    assert line["error"] == "403: Resource not accessible by integration"
 
-    scenario()
+
+@on_virtual_time
+async def test_no_rerun_is_requested_before_it_is_due() -> None:
+    _, _, reruns, rerunner = await killed()
+    reruns.script.append(NOT_YET)
+    await rerunner.ask_for_due()
+    await rerunner.ask_for_due()
+    assert len(reruns.asked) == 1
 
 
 @pytest.mark.case(
@@ -144,18 +135,15 @@ def test_no_rerun_is_requested_before_it_is_due() -> None:
     topic="EC2's machines",
     source="GitHub: re-run a job",
 )
-def test_a_rerun_whose_answer_was_lost_happens_once() -> None:
-    @on_virtual_time
-    async def scenario() -> None:
-        world, _, reruns, rerunner = await killed()
-        superseded = RerunAnswer((JOB,), RerunOutcome.SUPERSEDED, "attempt 2")
-        reruns.script.extend([RerunUnknownError("it broke", 30.0, (JOB,)), superseded])
-        for _ in range(3):
-            await ask_when_due(world, rerunner)
-        assert len(reruns.asked) == 2
-        assert outcome(world) is RerunOutcome.ACCEPTED
-
-    scenario()
+@on_virtual_time
+async def test_a_rerun_whose_answer_was_lost_happens_once() -> None:
+    world, _, reruns, rerunner = await killed()
+    superseded = RerunAnswer((JOB,), RerunOutcome.SUPERSEDED, "attempt 2")
+    reruns.script.extend([RerunUnknownError("it broke", 30.0, (JOB,)), superseded])
+    for _ in range(3):
+        await ask_when_due(world, rerunner)
+    assert len(reruns.asked) == 2
+    assert outcome(world) is RerunOutcome.ACCEPTED
 
 
 @pytest.mark.case(
@@ -163,24 +151,20 @@ def test_a_rerun_whose_answer_was_lost_happens_once() -> None:
     topic="EC2's machines",
     source="GitHub: re-run a job",
 )
-def test_beside_other_failed_jobs_each_killed_job_is_rerun_alone() -> None:
+@on_virtual_time
+async def test_beside_other_failed_jobs_each_killed_job_is_rerun_alone() -> None:
     """After a crash the store shows which of the jobs may have been rerun."""
-
-    @on_virtual_time
-    async def scenario() -> None:
-        world, controller, reruns, rerunner = await killed()
-        both = (JOB, JobId(2))
-        controller.state.add(replace(controller.state.reruns[JOB], job=both[1]), stored=True)
-        apart = RerunAnswer(both, None, "others failed too", apart=True)
-        reruns.script.extend([apart, ACCEPTED])
-        await rerunner.ask_for_due()
-        assert [jobs for *_, jobs in reruns.asked] == [both, (JOB,)]
-        found = {rerun.job: rerun for rerun in world.store.of_kind(Rerun)}
-        assert found[JOB].outcome is RerunOutcome.ACCEPTED
-        other = found[both[1]]
-        assert (other.outcome, other.run_attempt, other.unanswered) == (None, 2, 0)
-
-    scenario()
+    world, controller, reruns, rerunner = await killed()
+    both = (JOB, JobId(2))
+    controller.state.add(replace(controller.state.reruns[JOB], job=both[1]), stored=True)
+    apart = RerunAnswer(both, None, "others failed too", apart=True)
+    reruns.script.extend([apart, ACCEPTED])
+    await rerunner.ask_for_due()
+    assert [jobs for *_, jobs in reruns.asked] == [both, (JOB,)]
+    found = {rerun.job: rerun for rerun in world.store.of_kind(Rerun)}
+    assert found[JOB].outcome is RerunOutcome.ACCEPTED
+    other = found[both[1]]
+    assert (other.outcome, other.run_attempt, other.unanswered) == (None, 2, 0)
 
 
 @pytest.mark.case(
@@ -189,21 +173,18 @@ def test_beside_other_failed_jobs_each_killed_job_is_rerun_alone() -> None:
     source="GitHub: re-run a job",
 )
 @pytest.mark.parametrize("error", [RetryLaterError("502", 30.0), OperatorError("403")])
-def test_a_rerun_request_that_was_never_sent_does_not_take_over_another_attempt(
+@on_virtual_time
+async def test_a_rerun_request_that_was_never_sent_does_not_take_over_another_attempt(
     error: GitHubError,
 ) -> None:
-    @on_virtual_time
-    async def scenario() -> None:
-        world, _, reruns, rerunner = await killed()
-        superseded = RerunAnswer((JOB,), RerunOutcome.SUPERSEDED, "attempt 2")
-        reruns.script.extend([error, superseded])
+    world, _, reruns, rerunner = await killed()
+    superseded = RerunAnswer((JOB,), RerunOutcome.SUPERSEDED, "attempt 2")
+    reruns.script.extend([error, superseded])
+    await ask_when_due(world, rerunner)
+    assert world.store.of_kind(Rerun)[0].reason == str(error)
+    for _ in range(2):
         await ask_when_due(world, rerunner)
-        assert world.store.of_kind(Rerun)[0].reason == str(error)
-        for _ in range(2):
-            await ask_when_due(world, rerunner)
-        assert outcome(world) is RerunOutcome.SUPERSEDED
-
-    scenario()
+    assert outcome(world) is RerunOutcome.SUPERSEDED
 
 
 @pytest.mark.case(
@@ -211,29 +192,23 @@ def test_a_rerun_request_that_was_never_sent_does_not_take_over_another_attempt(
     topic="EC2's machines",
     source="GitHub: re-run a job",
 )
-def test_due_reruns_survive_a_restart() -> None:
-    @on_virtual_time
-    async def scenario() -> None:
-        world, controller, _, _ = await killed()
-        await controller.kill()
-        reruns = world.reruns = FakeReruns(world, deque([ACCEPTED]))
-        again = Controller(world)
-        await again.resume()
-        await again.parts.rerunner.ask_for_due()
-        assert reruns.asked == [("acme/widgets", 7, 1, (JOB,))]
-        assert outcome(world) is RerunOutcome.ACCEPTED
-
-    scenario()
+@on_virtual_time
+async def test_due_reruns_survive_a_restart() -> None:
+    world, controller, _, _ = await killed()
+    await controller.kill()
+    reruns = world.reruns = FakeReruns(world, deque([ACCEPTED]))
+    again = Controller(world)
+    await again.resume()
+    await again.parts.rerunner.ask_for_due()
+    assert reruns.asked == [("acme/widgets", 7, 1, (JOB,))]
+    assert outcome(world) is RerunOutcome.ACCEPTED
 
 
-def test_jobs_rerun_together_are_not_rerun_alone_too() -> None:
-    @on_virtual_time
-    async def scenario() -> None:
-        _, controller, reruns, rerunner = await killed()
-        both = (JOB, JobId(2))
-        controller.state.add(replace(controller.state.reruns[JOB], job=both[1]), stored=True)
-        reruns.script.append(RerunAnswer(both, RerunOutcome.ACCEPTED))
-        await rerunner.ask_for_due()
-        assert [jobs for *_, jobs in reruns.asked] == [both]
-
-    scenario()
+@on_virtual_time
+async def test_jobs_rerun_together_are_not_rerun_alone_too() -> None:
+    _, controller, reruns, rerunner = await killed()
+    both = (JOB, JobId(2))
+    controller.state.add(replace(controller.state.reruns[JOB], job=both[1]), stored=True)
+    reruns.script.append(RerunAnswer(both, RerunOutcome.ACCEPTED))
+    await rerunner.ask_for_due()
+    assert [jobs for *_, jobs in reruns.asked] == [both]

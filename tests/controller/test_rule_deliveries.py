@@ -19,7 +19,7 @@ from autoscaler.model.jobs import Job, JobState
 from autoscaler.server.completion import Completion
 from tests.controller.agents import queue, say
 from tests.controller.controllers import Controller, World, delivery, parse
-from tests.controller.virtual_time import EPOCH, on_virtual_time, run
+from tests.controller.virtual_time import EPOCH, on_virtual_time
 
 DETERMINED = settings(derandomize=True, deadline=None, max_examples=60, database=None)
 Q, W, P, C = JobState.QUEUED, JobState.WAITING, JobState.IN_PROGRESS, JobState.COMPLETED
@@ -90,21 +90,18 @@ async def applied(deliveries: list[Delivery], restarts: frozenset[int] = frozens
 )
 @DETERMINED
 @given(lives=st.lists(st.sampled_from(LIVES), min_size=1, max_size=4), data=st.data())
-def test_repeated_and_reordered_deliveries_give_the_same_ledger(
+@on_virtual_time
+async def test_repeated_and_reordered_deliveries_give_the_same_ledger(
     lives: list[tuple[JobState, ...]], data: st.DataObject
 ) -> None:
     made = words(lives)
     again = data.draw(st.lists(st.sampled_from(made), max_size=6))
     mixed = data.draw(st.permutations([*made, *again]))
     restarts = data.draw(st.frozensets(st.integers(0, len(mixed)), max_size=3))
-
-    async def scenario() -> None:
-        want, have = await applied(made), await applied(mixed, restarts)
-        assert shown(have) == shown(want)
-        started = [r for c in have.world.store.commits for r in c.history if r.event == P]
-        assert len({row.record for row in started}) == len(started), "applied twice"
-
-    run(scenario())
+    want, have = await applied(made), await applied(mixed, restarts)
+    assert shown(have) == shown(want)
+    started = [r for c in have.world.store.commits for r in c.history if r.event == P]
+    assert len({row.record for row in started}) == len(started), "applied twice"
 
 
 @pytest.mark.case(
@@ -120,26 +117,23 @@ def test_repeated_and_reordered_deliveries_give_the_same_ledger(
     ),
     data=st.data(),
 )
-def test_lost_deliveries_that_are_read_later_lead_to_the_same_ledger(
+@on_virtual_time
+async def test_lost_deliveries_that_are_read_later_lead_to_the_same_ledger(
     lives: list[tuple[JobState, ...]], data: st.DataObject
 ) -> None:
     made = words(lives)
     first = [made[sum(map(len, lives[:n]))] for n in range(len(lives))]
     rest = [d for d in made if d not in first]
     lost = data.draw(st.lists(st.sampled_from(rest), unique=True)) if rest else []
-
-    async def scenario() -> None:
-        want = await applied(made)
-        have = await applied([d for d in made if d not in lost])
-        for missing in made:
-            last = parse(missing.body, EPOCH)
-            assert last is not None
-            have.world.github.show(last)
-        for job in tuple(have.state.jobs):
-            await have.github_reader.read_job(job)
-        assert shown(have) == shown(want)
-
-    run(scenario())
+    want = await applied(made)
+    have = await applied([d for d in made if d not in lost])
+    for missing in made:
+        last = parse(missing.body, EPOCH)
+        assert last is not None
+        have.world.github.show(last)
+    for job in tuple(have.state.jobs):
+        await have.github_reader.read_job(job)
+    assert shown(have) == shown(want)
 
 
 @on_virtual_time

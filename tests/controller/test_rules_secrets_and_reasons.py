@@ -156,26 +156,24 @@ CROWDED = catalogue(
     ),
     launches=st.lists(launch_steps, max_size=4),
 )
-def test_every_job_that_waits_has_a_reason(
+@on_virtual_time
+async def test_every_job_that_waits_has_a_reason(
     steps: list[tuple[str, int, tuple[str, ...]]],
     launches: list[ProviderError | OutcomeUnknownError | Partly | Lost | None],
 ) -> None:
-    async def scenario() -> None:
-        world = World(catalogue=CROWDED)
-        world.east.launch_script.extend(launches)
-        controller = Controller(world)
-        await controller.resume()
-        for what, job, labels in steps:
-            await _step(controller, what, job, labels)
-            await controller.turn(then=0.0)
-            _check_reasons(controller)
-            await asyncio.sleep(5.0)
-        assert controller.crashes == []
-        for _, *values in world.telemetry.said:
-            assert set(values) <= LABEL_VALUES
-        await controller.kill()
-
-    run(scenario())
+    world = World(catalogue=CROWDED)
+    world.east.launch_script.extend(launches)
+    controller = Controller(world)
+    await controller.resume()
+    for what, job, labels in steps:
+        await _step(controller, what, job, labels)
+        await controller.turn(then=0.0)
+        _check_reasons(controller)
+        await asyncio.sleep(5.0)
+    assert controller.crashes == []
+    for _, *values in world.telemetry.said:
+        assert set(values) <= LABEL_VALUES
+    await controller.kill()
 
 
 async def _step(controller: Controller, what: str, job: int, labels: tuple[str, ...]) -> None:

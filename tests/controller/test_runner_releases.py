@@ -141,31 +141,28 @@ ERRORS = [
 
 
 @pytest.mark.parametrize("error", ERRORS, ids=["403", "404", "502", "shape"])
-def test_a_list_that_cannot_be_read_is_logged_once_and_read_again_hourly(
+@on_virtual_time
+async def test_a_list_that_cannot_be_read_is_logged_once_and_read_again_hourly(
     error: GitHubError,
 ) -> None:
-    @on_virtual_time
-    async def scenario() -> None:
-        world = World()
-        ends = release(world, NEWER, DAY)
-        controller, _ = await with_machine(world)
-        world.lists.broken["releases org:acme"] = error
-        with capture_logs() as logs:
-            async with watching(controller):
-                assert shown(world) == (VERSION, None)
-                await asyncio.sleep(2 * EVERY)
-                assert shown(world) == (VERSION, None)
-                del world.lists.broken["releases org:acme"]
-                await asyncio.sleep(EVERY)
-                assert shown(world) == (VERSION, ends)
-                # The last list stays in use.
-                world.lists.broken["releases org:acme"] = error
-                await asyncio.sleep(EVERY)
-                assert shown(world) == (VERSION, ends)
-        found = [(line["event"], line["error"]) for line in logs]
-        assert found == [("runner_releases_not_read", str(error))] * 2
-
-    scenario()
+    world = World()
+    ends = release(world, NEWER, DAY)
+    controller, _ = await with_machine(world)
+    world.lists.broken["releases org:acme"] = error
+    with capture_logs() as logs:
+        async with watching(controller):
+            assert shown(world) == (VERSION, None)
+            await asyncio.sleep(2 * EVERY)
+            assert shown(world) == (VERSION, None)
+            del world.lists.broken["releases org:acme"]
+            await asyncio.sleep(EVERY)
+            assert shown(world) == (VERSION, ends)
+            # The last list stays in use.
+            world.lists.broken["releases org:acme"] = error
+            await asyncio.sleep(EVERY)
+            assert shown(world) == (VERSION, ends)
+    found = [(line["event"], line["error"]) for line in logs]
+    assert found == [("runner_releases_not_read", str(error))] * 2
 
 
 @on_virtual_time

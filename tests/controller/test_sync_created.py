@@ -19,31 +19,27 @@ from tests.controller.virtual_time import on_virtual_time
 @pytest.mark.parametrize("created", [1.0, 100.0, 250.0, 299.0])
 @pytest.mark.parametrize("queued", [0.0, 15.0, 200.0])
 @pytest.mark.parametrize("limit", [5_000, 15_000])
-def test_a_job_of_a_new_repository_without_a_webhook_gets_a_machine_within_a_minute(
+@on_virtual_time
+async def test_a_job_of_a_new_repository_without_a_webhook_gets_a_machine_within_a_minute(
     created: float, queued: float, limit: int
 ) -> None:
     """Lists of all repositories are read every 300 s and do not show newer repositories."""
-
-    @on_virtual_time
-    async def scenario() -> None:
-        world = World()
-        controller, lists = await begin(world)
-        lists.limit = limit
-        lists.queue("acme/old", 1, 1, controller.journal.now)
-        task = asyncio.create_task(syncing_of(controller, lists).run())
-        await asyncio.sleep(created)
-        lists.created["acme/new"] = world.clock.now()
-        await asyncio.sleep(queued)
-        queued_at = world.clock.now()
-        lists.queue("acme/new", 2, 2, queued_at)
-        await asyncio.sleep(59.0)
-        assert JobId(2) in controller.state.jobs
-        await controller.turn(0.5)
-        assert sum(order.count for order in world.east.prepared) == 2
-        assert world.clock.now() - queued_at <= 60.0
-        await cancelled(task)
-
-    scenario()
+    world = World()
+    controller, lists = await begin(world)
+    lists.limit = limit
+    lists.queue("acme/old", 1, 1, controller.journal.now)
+    task = asyncio.create_task(syncing_of(controller, lists).run())
+    await asyncio.sleep(created)
+    lists.created["acme/new"] = world.clock.now()
+    await asyncio.sleep(queued)
+    queued_at = world.clock.now()
+    lists.queue("acme/new", 2, 2, queued_at)
+    await asyncio.sleep(59.0)
+    assert JobId(2) in controller.state.jobs
+    await controller.turn(0.5)
+    assert sum(order.count for order in world.east.prepared) == 2
+    assert world.clock.now() - queued_at <= 60.0
+    await cancelled(task)
 
 
 @on_virtual_time

@@ -43,29 +43,26 @@ async def with_runs(count: int) -> tuple[Controller, FakeLists]:
     ],
     ids=["permission lost", "outage"],
 )
-def test_while_nothing_can_be_read_staleness_grows_and_reads_back_off(
+@on_virtual_time
+async def test_while_nothing_can_be_read_staleness_grows_and_reads_back_off(
     error: GitHubError, most: int
 ) -> None:
-    @on_virtual_time
-    async def an_hour() -> None:
-        controller, lists = await with_runs(8)
-        reported = controller.world.telemetry.staleness
-        task = asyncio.create_task(syncing_of(controller, lists).run())
-        await asyncio.sleep(60.0)
-        assert reported["acme"] <= 60.0
-        lists.broken = defaultdict(lambda: error)
-        before = lists.asked.total()
-        await asyncio.sleep(HOUR)
-        assert reported["acme"] >= HOUR
-        assert lists.asked.total() - before <= most
-        lists.broken = {}
-        await asyncio.sleep(900.0)
-        reported.clear()
-        await asyncio.sleep(60.0)
-        assert reported["acme"] <= 60.0, "and all is well again"
-        await cancelled(task)
-
-    an_hour()
+    controller, lists = await with_runs(8)
+    reported = controller.world.telemetry.staleness
+    task = asyncio.create_task(syncing_of(controller, lists).run())
+    await asyncio.sleep(60.0)
+    assert reported["acme"] <= 60.0
+    lists.broken = defaultdict(lambda: error)
+    before = lists.asked.total()
+    await asyncio.sleep(HOUR)
+    assert reported["acme"] >= HOUR
+    assert lists.asked.total() - before <= most
+    lists.broken = {}
+    await asyncio.sleep(900.0)
+    reported.clear()
+    await asyncio.sleep(60.0)
+    assert reported["acme"] <= 60.0, "and all is well again"
+    await cancelled(task)
 
 
 @pytest.mark.case(
@@ -155,23 +152,19 @@ async def test_repositories_beyond_the_limit_are_counted_and_reported() -> None:
     source="GitHub: best practices for the REST API",
 )
 @pytest.mark.parametrize("of", ["org:acme", "acme/r1"], ids=["repositories", "runs and jobs"])
-def test_a_failed_first_read_delays_the_lists_by_at_most_a_minute(of: str) -> None:
+@on_virtual_time
+async def test_a_failed_first_read_delays_the_lists_by_at_most_a_minute(of: str) -> None:
     """Before the first read nothing is known, so there is nothing else to read."""
-
-    @on_virtual_time
-    async def a_minute() -> None:
-        controller, lists = await begin(World())
-        lists.queue("acme/r1", 1, 1, controller.journal.now)
-        lists.broken[of] = RetryLaterError("502", 1.0)
-        task = asyncio.create_task(syncing_of(controller, lists).run())
-        await asyncio.sleep(5.0)
-        assert lists.failed[of] >= 1
-        lists.broken.clear()
-        await asyncio.sleep(15.0)
-        assert JobId(1) in controller.state.jobs
-        await cancelled(task)
-
-    a_minute()
+    controller, lists = await begin(World())
+    lists.queue("acme/r1", 1, 1, controller.journal.now)
+    lists.broken[of] = RetryLaterError("502", 1.0)
+    task = asyncio.create_task(syncing_of(controller, lists).run())
+    await asyncio.sleep(5.0)
+    assert lists.failed[of] >= 1
+    lists.broken.clear()
+    await asyncio.sleep(15.0)
+    assert JobId(1) in controller.state.jobs
+    await cancelled(task)
 
 
 class _FirstJobsFail(FakeLists):
@@ -271,24 +264,21 @@ class _LongLists(FakeLists):
     source="GitHub: rate limits",
 )
 @pytest.mark.parametrize("limit", [15_000, 5_000])
-def test_a_list_of_many_pages_does_not_stop_other_reads(limit: int) -> None:
-    @on_virtual_time
-    async def an_hour() -> None:
-        controller, _ = await begin(World())
-        lists = _LongLists(controller.world.clock.now, limit, since=controller.world.clock.now())
-        for n in range(limit // 500):
-            lists.queue(f"acme/r{n % 3}", n, n, controller.journal.now)
-        reported = controller.world.telemetry.staleness
-        task = asyncio.create_task(syncing_of(controller, lists).run())
-        await asyncio.sleep(300.0)
-        reported.clear()
-        await asyncio.sleep(HOUR - 300.0)
-        assert reported["acme"] <= 60.0
-        assert lists.asked["repositories"] == 3
-        assert 600 < lists.used <= limit * 0.8
-        await cancelled(task)
-
-    an_hour()
+@on_virtual_time
+async def test_a_list_of_many_pages_does_not_stop_other_reads(limit: int) -> None:
+    controller, _ = await begin(World())
+    lists = _LongLists(controller.world.clock.now, limit, since=controller.world.clock.now())
+    for n in range(limit // 500):
+        lists.queue(f"acme/r{n % 3}", n, n, controller.journal.now)
+    reported = controller.world.telemetry.staleness
+    task = asyncio.create_task(syncing_of(controller, lists).run())
+    await asyncio.sleep(300.0)
+    reported.clear()
+    await asyncio.sleep(HOUR - 300.0)
+    assert reported["acme"] <= 60.0
+    assert lists.asked["repositories"] == 3
+    assert 600 < lists.used <= limit * 0.8
+    await cancelled(task)
 
 
 @on_virtual_time
@@ -329,16 +319,13 @@ async def test_a_list_of_many_pages_uses_the_budget_of_other_reads() -> None:
 
 
 @pytest.mark.parametrize(("free", "share"), [(False, 1.0), (True, 3.0)])
-def test_a_304_answer_does_not_use_the_budget(free: bool, share: float) -> None:
-    @on_virtual_time
-    async def ten_minutes() -> None:
-        controller, lists = await with_runs(40)
-        lists.free, lists.steady = free, 0.5
-        task = asyncio.create_task(syncing_of(controller, lists).run())
-        await asyncio.sleep(300.0)
-        await cancelled(task)
-        asked = lists.asked.total()
-        assert asked >= 300.0 * 0.5 * share - 15.0
-        assert free or asked <= 165
-
-    ten_minutes()
+@on_virtual_time
+async def test_a_304_answer_does_not_use_the_budget(free: bool, share: float) -> None:
+    controller, lists = await with_runs(40)
+    lists.free, lists.steady = free, 0.5
+    task = asyncio.create_task(syncing_of(controller, lists).run())
+    await asyncio.sleep(300.0)
+    await cancelled(task)
+    asked = lists.asked.total()
+    assert asked >= 300.0 * 0.5 * share - 15.0
+    assert free or asked <= 165

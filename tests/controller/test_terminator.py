@@ -99,25 +99,22 @@ async def test_no_machine_is_terminated_before_its_termination_is_stored() -> No
 
 
 @pytest.mark.parametrize("answered", [True, False], ids=["answered", "answer lost"])
-def test_a_machine_terminated_while_its_runner_is_registered_leaves_no_registration(
+@on_virtual_time
+async def test_a_machine_terminated_while_its_runner_is_registered_leaves_no_registration(
     answered: bool,
 ) -> None:
-    @on_virtual_time
-    async def scenario() -> None:
-        world = World()
-        controller, (agent,) = await launched(world)
-        await agent.make_ready()
-        world.github.latency = 700.0
-        if not answered:
-            world.github.script("register", AnswerLost(RegistrationOutcomeUnknownError("reset")))
-        await controller.turn(then=600.0)
-        await controller.turn(then=2000.0)
-        assert world.east.ended == [(agent.instance.id,)]
-        assert len(world.github.registered) == 1
-        assert world.github.registrations == {}
-        assert controller.crashes == []
-
-    scenario()
+    world = World()
+    controller, (agent,) = await launched(world)
+    await agent.make_ready()
+    world.github.latency = 700.0
+    if not answered:
+        world.github.script("register", AnswerLost(RegistrationOutcomeUnknownError("reset")))
+    await controller.turn(then=600.0)
+    await controller.turn(then=2000.0)
+    assert world.east.ended == [(agent.instance.id,)]
+    assert len(world.github.registered) == 1
+    assert world.github.registrations == {}
+    assert controller.crashes == []
 
 
 @pytest.mark.case(
@@ -126,49 +123,46 @@ def test_a_machine_terminated_while_its_runner_is_registered_leaves_no_registrat
     source="EC2: TerminateInstances",
 )
 @pytest.mark.parametrize("refused", [True, False])
-def test_a_machine_that_does_not_terminate_is_reported_from_the_third_request_on(
+@on_virtual_time
+async def test_a_machine_that_does_not_terminate_is_reported_from_the_third_request_on(
     refused: bool,
 ) -> None:
-    @on_virtual_time
-    async def scenario() -> None:
-        world = World()
-        controller, (agent,) = await surplus(world, 1)
-        instance = agent.instance.id
-        world.east.stuck.add(instance)
-        if refused:
-            world.east.end_script.extend([{instance: "OperationNotPermitted: protected"}] * 5)
-        reported: list[MutableMapping[str, Any]] = []
-        with capture_logs() as logs:
-            for expected in (0, 0, 1, 2, 3):
-                await controller.turn()
-                await controller.poller.list_machines(EAST)
-                reported = [one for one in logs if one["event"] == "machine_not_terminated"]
-                assert len(reported) == expected
-                await controller.turn()
-                assert world.telemetry.counts.machines_not_terminating == min(expected, 1)
-                assert len(unverified(controller.state)) == min(expected, 1)
-                await world.clock.sleep(600.0)
-        words = "OperationNotPermitted: protected" if refused else "running"
-        operator_actions = controller.operator_actions
-        with pytest.raises(
-            OperatorRequestRefusedError, match=f"east does not terminate it: {words}"
-        ) as caught:
-            await operator_actions.terminate(agent.machine, by=ALICE)
-        assert caught.value.kind is RefusalKind.CONTRADICTED
-        assert reported[-1] == {
-            "event": "machine_not_terminated",
-            "log_level": "warning",
-            "machine": agent.machine,
-            "launch_request": "0000000000000001",
-            "provider": EAST,
-            "provider_id": instance,
-            "sku": "gpu",
-            "attempts": 5,
-            "provider_says": words,
-        }
-        assert len(world.east.ended) == 5
-
-    scenario()
+    world = World()
+    controller, (agent,) = await surplus(world, 1)
+    instance = agent.instance.id
+    world.east.stuck.add(instance)
+    if refused:
+        world.east.end_script.extend([{instance: "OperationNotPermitted: protected"}] * 5)
+    reported: list[MutableMapping[str, Any]] = []
+    with capture_logs() as logs:
+        for expected in (0, 0, 1, 2, 3):
+            await controller.turn()
+            await controller.poller.list_machines(EAST)
+            reported = [one for one in logs if one["event"] == "machine_not_terminated"]
+            assert len(reported) == expected
+            await controller.turn()
+            assert world.telemetry.counts.machines_not_terminating == min(expected, 1)
+            assert len(unverified(controller.state)) == min(expected, 1)
+            await world.clock.sleep(600.0)
+    words = "OperationNotPermitted: protected" if refused else "running"
+    operator_actions = controller.operator_actions
+    with pytest.raises(
+        OperatorRequestRefusedError, match=f"east does not terminate it: {words}"
+    ) as caught:
+        await operator_actions.terminate(agent.machine, by=ALICE)
+    assert caught.value.kind is RefusalKind.CONTRADICTED
+    assert reported[-1] == {
+        "event": "machine_not_terminated",
+        "log_level": "warning",
+        "machine": agent.machine,
+        "launch_request": "0000000000000001",
+        "provider": EAST,
+        "provider_id": instance,
+        "sku": "gpu",
+        "attempts": 5,
+        "provider_says": words,
+    }
+    assert len(world.east.ended) == 5
 
 
 @pytest.mark.case(
@@ -177,33 +171,30 @@ def test_a_machine_that_does_not_terminate_is_reported_from_the_third_request_on
     source="GARM#854",
 )
 @pytest.mark.parametrize("how", ["one", "all", "unknown"])
-def test_a_refused_termination_is_repeated(how: str) -> None:
-    @on_virtual_time
-    async def scenario() -> None:
-        world = World()
-        controller, (one, other) = await surplus(world, 2)
-        world.east.end_script.append(
-            {
-                "one": {one.instance.id: "termination protection"},
-                "all": ProviderError(FailureClass.THROTTLED, "RequestLimitExceeded", "later"),
-                "unknown": OutcomeUnknownError("reset"),
-            }[how]  # type: ignore[arg-type]
-        )
-        await controller.turn()
-        assert controller.state.machines[one.machine].state is MachineState.TERMINATING
-        refused = await world.store.history("machine", one.machine)
-        assert "termination_refused" in [row.event for row in refused]
-        await controller.poller.list_machines(EAST)
-        await controller.turn()
-        assert len(world.east.ended) == 1, "not at once"
-        await world.clock.sleep(120.0)
-        await controller.turn()
-        assert len(world.east.ended) == 2
-        assert one.instance.id in world.east.ended[1]
-        assert (other.instance.id in world.east.ended[1]) is (how != "one")
-        assert world.east.running == []
-
-    scenario()
+@on_virtual_time
+async def test_a_refused_termination_is_repeated(how: str) -> None:
+    world = World()
+    controller, (one, other) = await surplus(world, 2)
+    world.east.end_script.append(
+        {
+            "one": {one.instance.id: "termination protection"},
+            "all": ProviderError(FailureClass.THROTTLED, "RequestLimitExceeded", "later"),
+            "unknown": OutcomeUnknownError("reset"),
+        }[how]  # type: ignore[arg-type]
+    )
+    await controller.turn()
+    assert controller.state.machines[one.machine].state is MachineState.TERMINATING
+    refused = await world.store.history("machine", one.machine)
+    assert "termination_refused" in [row.event for row in refused]
+    await controller.poller.list_machines(EAST)
+    await controller.turn()
+    assert len(world.east.ended) == 1, "not at once"
+    await world.clock.sleep(120.0)
+    await controller.turn()
+    assert len(world.east.ended) == 2
+    assert one.instance.id in world.east.ended[1]
+    assert (other.instance.id in world.east.ended[1]) is (how != "one")
+    assert world.east.running == []
 
 
 @on_virtual_time
