@@ -66,7 +66,7 @@ if [[ "$purpose" == systems ]]; then
   # They open the console in a browser.
   [[ -n "${CHROMIUM:-}" ]] || command -v chromium > /dev/null || packages+=(chromium)
   # Playwright drives it, with a Node.js that needs this library.
-  [[ "$(/sbin/ldconfig -p 2> /dev/null)" == *libatomic.so.1* ]] || packages+=(libatomic1)
+  [[ "$(PATH="$PATH:/sbin" ldconfig -p 2> /dev/null)" == *libatomic.so.1* ]] || packages+=(libatomic1)
 fi
 ((${#packages[@]} == 0)) || install_packages "${packages[@]}"
 

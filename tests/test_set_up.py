@@ -86,6 +86,9 @@ def checkout(tmp_path: Path) -> Checkout:
     uv.parent.mkdir(parents=True)
     uv.write_text(UV.format(python=Path(sys.executable).resolve()))
     uv.chmod(0o755)
+    ldconfig = made.programs / "ldconfig"
+    ldconfig.write_text("#!/bin/sh\necho libatomic.so.1\n")
+    ldconfig.chmod(0o755)
     for tool in TOOLS:
         found = shutil.which(tool)
         assert found is not None, tool
