@@ -137,13 +137,19 @@ def test_a_test_that_withstands_the_interruption_ends_the_process(tmp_path: Path
 
 def test_it_also_ends_if_its_output_has_no_reader(tmp_path: Path) -> None:
     file = tmp_path / "test_it.py"
-    file.write_text(WITHSTANDS)
-    options = ["-p", "tests.watchdog.plugin", "-o", "wait_grace=1", str(file)]
+    file.write_text(
+        WITHSTANDS.replace(
+            "    while", f"    open({str(tmp_path / 'on')!r}, 'w').close()\n    while"
+        )
+    )
+    options = ["-q", "-p", "tests.watchdog.plugin", "-o", "wait_grace=1", str(file)]
     command = [sys.executable, "-m", "pytest", "-c", str(ROOT / "pyproject.toml"), *options]
     with subprocess.Popen(
         command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
     ) as process:
         assert process.stdout is not None
+        while not (tmp_path / "on").exists():
+            time.sleep(0.01)
         process.stdout.close()
         assert process.wait(PATIENCE) == 3
 
