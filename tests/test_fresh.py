@@ -64,6 +64,7 @@ def read_until(process: subprocess.Popen[str], line: str) -> None:
     raise AssertionError("".join(seen))
 
 
+@pytest.mark.systems
 def test_ctrl_c_ends_the_script_and_removes_its_files(
     fresh: subprocess.Popen[str], scratch: Path, tmp_path: Path
 ) -> None:

@@ -45,6 +45,7 @@ def replays() -> dict[str, subprocess.CompletedProcess[str]]:
         return dict(zip(names(), pool.map(replay, names()), strict=True))
 
 
+@pytest.mark.systems
 @pytest.mark.parametrize("name", names())
 def test_a_planted_bug_is_found_by_a_shrunken_schedule(
     name: str, replays: dict[str, subprocess.CompletedProcess[str]]
@@ -62,6 +63,7 @@ def test_a_planted_bug_is_found_by_a_shrunken_schedule(
     assert "no violation" not in done.stdout
 
 
+@pytest.mark.systems
 def test_the_search_finds_a_planted_bug_and_shrinks_its_schedule() -> None:
     found = hunt("sent_before_stored", tries=8)
     assert found.found, found.output

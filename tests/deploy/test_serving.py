@@ -18,7 +18,7 @@ from tests.deploy.manifests import ROOT, container, container_ports, fleet, moun
 from tests.deploy.pod_files import free_ports, write_certificate, write_fleet, write_secrets
 from tests.patience import PATIENCE
 
-pytestmark = pytest.mark.asyncio(loop_scope="module")
+pytestmark = [pytest.mark.systems, pytest.mark.asyncio(loop_scope="module")]
 
 AUTOSCALER = Path(sys.executable).parent / "autoscaler"
 CHANGES = "open,openat,creat,mkdir,mkdirat,rename,renameat,renameat2,unlink,unlinkat,link,symlink"
