@@ -33,21 +33,6 @@ ROOT = Path(__file__).parents[1]
 FILE = ROOT / "tests" / "mutants.yaml"
 WHOLE = {"ledger": 0.9, "planner": 0.9}  # the share of mutants that tests kill, at least
 SAMPLED = 0.85
-TESTS: dict[str, tuple[str, ...]] = {
-    "console": ("tests/console", "tests/server/test_console.py"),
-    "controller": ("tests/controller", "tests/server/test_boot_wave.py", "tests/app"),
-    "providers": ("tests/providers", "tests/app", "tests/agent/test_user_data.py", "tests/config"),
-    "server": ("tests/server", "tests/fuzz/test_found.py"),
-    "views": ("tests/views", "tests/controller", "tests/console", "tests/server/test_console.py"),
-}
-"""Tests of a room that are not only those of its own folder."""
-SLOW = (
-    "tests/controller/test_rule*.py",
-    "tests/controller/test_healing.py",
-    "tests/providers/test_ec2_hints.py",
-    "tests/console/test_browser.py",
-)
-"""Tests that a sample leaves out, so a mutant that only they kill survives."""
 
 # A test failed, or pytest itself broke; out of time or memory; not judged, or interrupted.
 _RESULTS = dict.fromkeys((1, 3), "killed")
@@ -229,13 +214,14 @@ def prepare(room: str, root: Path = ROOT) -> Path:
     work = root / ".cache" / "mutants" / room
     work.mkdir(parents=True, exist_ok=True)
     text = (root / "pyproject.toml").read_text()
-    own = tomllib.loads(text)["tool"]["mutmut"]
+    tool = tomllib.loads(text)["tool"]
+    own, samples = tool["mutmut"], tool["mutmut_samples"]
     for name in ("autoscaler", "tests", *own["also_copy"]):
         (work / name).unlink(missing_ok=True)
         (work / name).symlink_to(root / name)
     own["only_mutate"] = [f"autoscaler/{room}/*"]
-    own["pytest_add_cli_args"] += [f"--ignore-glob=*/{pattern}" for pattern in SLOW]
-    own["pytest_add_cli_args_test_selection"] = list(TESTS.get(room, (f"tests/{room}",)))
+    own["pytest_add_cli_args"] += samples["pytest_add_cli_args"]
+    own["pytest_add_cli_args_test_selection"] = samples["tests"].get(room, [f"tests/{room}"])
     lines = "".join(f"{key} = {json.dumps(value)}\n" for key, value in own.items())
     section = re.compile(r"(?<=^\[tool\.mutmut\]\n).*?(?=^\[)", re.MULTILINE | re.DOTALL)
     (work / "pyproject.toml").write_text(section.sub(lambda _: f"{lines}\n", text))

@@ -324,9 +324,12 @@ def test_a_room_is_sampled_with_a_configuration_of_its_own(tmp_path: Path) -> No
 
 
 def test_the_files_that_the_configuration_names_exist() -> None:
-    also_copied = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["mutmut"][
-        "also_copy"
+    tool = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]
+    samples = tool["mutmut_samples"]
+    named = [
+        *tool["mutmut"]["also_copy"],
+        *(test for own in samples["tests"].values() for test in own),
     ]
-    tests = [test for tests in SCRIPT["TESTS"].values() for test in tests]
-    assert [name for name in (*also_copied, *tests) if not (ROOT / name).exists()] == []
-    assert [pattern for pattern in SCRIPT["SLOW"] if not list(ROOT.glob(pattern))] == []
+    assert [name for name in named if not (ROOT / name).exists()] == []
+    ignored = [one.removeprefix("--ignore-glob=*/") for one in samples["pytest_add_cli_args"]]
+    assert [pattern for pattern in ignored if not list(ROOT.glob(pattern))] == []
