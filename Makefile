@@ -116,12 +116,11 @@ chaos: setup ## Simulate SEEDS=1000 fleets with faults; ARGS='--replay FILE' rep
 chaos-bugs: setup ## Plant known bugs one by one and check that each is found; ARGS=no_dedupe for one.
 	@$(BIN)/python -m tests.chaos.bugs $(ARGS)
 
-mutants: setup ## Run mutation tests on planner/ and ledger/ (an hour); ARGS=planner.shares for one.
+mutants: setup ## Run mutation tests on planner/ and ledger/ (hours); ARGS=planner.shares for one.
 	@$(BIN)/python scripts/mutants.py $(ARGS)
 
-pages: setup ## Write the tables of docs/cases.md and of the Terraform modules, and the list of docs/mutants.md.
+pages: setup ## Write the tables of docs/cases.md and of the Terraform modules.
 	@$(BIN)/python -m tests.cases
-	@$(BIN)/python scripts/mutant_survivors.py
 	@$(BIN)/python scripts/module_docs.py
 
 dashboards: setup ## Write the Grafana dashboards of deploy/grafana.
@@ -135,5 +134,5 @@ format: setup ## Format the code and apply ruff's automatic fixes.
 	@$(BIN)/ruff format --quiet .
 
 clean: ## Remove .venv, caches and everything else that the commands created.
-	@rm -rf .venv .cache .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	@rm -rf .venv .cache .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache mutants
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,24 +1,22 @@
-"""What is made of mutation testing's results, and the list of survivors in docs/mutants.yaml."""
+"""Samples of mutants, what is made of mutmut's results, and the accepted survivors in tests/mutants.yaml."""
 
 import ast
 import json
 import runpy
-import sys
+import tomllib
 from collections import Counter
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 ROOT = Path(__file__).parents[1]
-sys.path.insert(0, str(ROOT / "scripts"))
-try:
-    SCRIPT: dict[str, Any] = runpy.run_path(str(ROOT / "scripts" / "mutants.py"))
-    LIST: dict[str, Any] = vars(sys.modules.pop("mutant_survivors"))
-finally:
-    sys.path.remove(str(ROOT / "scripts"))
-Mutant, verdict = SCRIPT["Mutant"], SCRIPT["verdict"]
-Survivor, change, listed = LIST["Survivor"], LIST["change"], LIST["listed"]
+SCRIPT: dict[str, Any] = runpy.run_path(str(ROOT / "scripts" / "mutants.py"))
+Mutant, Survivor, verdict = SCRIPT["Mutant"], SCRIPT["Survivor"], SCRIPT["verdict"]
+LISTED: list[dict[str, Any]] = yaml.safe_load(SCRIPT["FILE"].read_text())
+GOALS = {"ledger": 0.9, "planner": 0.9}
 
 LESS = Mutant("planner.assignments.assignments", ("if a < b:",), ("if a <= b:",))
 MORE = Mutant("planner.assignments.assignments", ("if a < b:",), ("if a > b:",))
@@ -43,23 +41,6 @@ def known(*mutants: Any) -> Counter[Any]:
     return Counter(mutant.survivor for mutant in mutants)
 
 
-def test_the_copy_contains_every_module_that_its_tests_import(tmp_path: Path) -> None:
-    """Otherwise, `make mutants` ends before the first mutant."""
-    SCRIPT["prepare"](tmp_path / "work")
-    work = tmp_path / "work"
-    imported = {
-        node.module
-        for path in work.glob("tests/**/*.py")
-        for node in ast.walk(ast.parse(path.read_text()))
-        if isinstance(node, ast.ImportFrom) and node.module
-    }
-    ours = {name for name in imported if name.partition(".")[0] in ("tests", "lab", "autoscaler")}
-    assert {"tests.ledger.builders", "autoscaler.model.plan"} <= ours
-    files = {name: work / name.replace(".", "/") for name in ours}
-    absent = [n for n, at in files.items() if not (at.is_dir() or at.with_suffix(".py").exists())]
-    assert absent == []
-
-
 GENERATED = """
 def x_f__mutmut_orig(a):
     b = (
@@ -80,12 +61,19 @@ def x_f__mutmut_2(a):
     return b
 
 
+def x_f__mutmut_3(a):
+    return a
+
+
 class C:
-    def xǁCǁg__mutmut_orig(self):
+    async def xǁCǁg__mutmut_orig(self, n=1):
         return 1
 
-    def xǁCǁg__mutmut_1(self):
+    async def xǁCǁg__mutmut_1(self, n=1):
         return 2
+
+    async def xǁCǁg__mutmut_2(self, n=2):
+        return 1
 """
 
 
@@ -110,47 +98,20 @@ class C:
     ],
 )
 def test_only_the_changed_part_of_a_line_is_shown(before: str, after: str, expected: str) -> None:
+    change = SCRIPT["change"]
     assert change((before,), (after,)) == expected
     assert change(("first", *before.split(), "last"), ("first", after, "last")) == expected
 
 
 def test_survivors_are_listed_by_function_and_change() -> None:
     also = Survivor("planner.supply.FleetSupply.take", "1 -> 2")
-    assert listed(ENTRIES) == known(LESS, MORE, GONE) + Counter([also])
-
-
-@pytest.mark.parametrize(
-    ("reason", "changes", "error"),
-    [
-        ("They are the same.", ["what"], "planner.a.b: not a change such as `16 -> 17`: 'what'"),
-        (" ", ["1 -> 2"], "no reason: "),
-    ],
-)
-def test_a_list_that_cannot_be_read_is_an_error(
-    reason: str, changes: list[str], error: str
-) -> None:
-    with pytest.raises(ValueError, match=error):
-        listed([{"reason": reason, "changes": {"planner.a.b": changes}}])
-
-
-def test_the_page_lists_the_survivors_with_their_reasons() -> None:
-    assert LIST["written"](f"# Mutants\n\n{LIST['BEGIN']}old", ENTRIES) == (
-        f"# Mutants\n\n{LIST['BEGIN']}\n### Equal\n\nThey are the same, for a is never b.\n\n"
-        "- `planner.assignments.assignments`: `< -> <=`, `< -> >`\n"
-        "- `planner.supply.FleetSupply.take`: `x = 1 y = 2 -> (nothing)`\n\n"
-        "So are these.\n\n- `planner.supply.FleetSupply.take`: `1 -> 2`\n"
-    )
-
-
-def test_the_mutants_page_matches_the_list() -> None:
-    page = LIST["PAGE"].read_text()
-    assert LIST["written"](page, LIST["entries"]()) == page, "run `make pages`"
+    assert SCRIPT["accepted"](ENTRIES) == known(LESS, MORE, GONE) + Counter([also])
 
 
 def test_a_complete_list_of_survivors_passes() -> None:
     killed = {Mutant("planner.assignments.f", (str(n),), ()): "killed" for n in range(9)}
     results = {**killed, LESS: "survived", OTHER: "timeout"}
-    assert verdict(results, known(LESS), ["ledger", "planner"]) == []
+    assert verdict(results, known(LESS), GOALS, whole=True) == []
 
 
 @pytest.mark.parametrize(
@@ -176,42 +137,72 @@ def test_a_complete_list_of_survivors_passes() -> None:
     ],
 )
 def test_a_wrong_list_of_survivors_fails(expected: list[Any], wrong: str) -> None:
-    (found,) = verdict({LESS: "survived", MORE: "killed"}, known(*expected), [])
+    (found,) = verdict({LESS: "survived", MORE: "killed"}, known(*expected), {}, whole=True)
     assert found == wrong
 
 
 def test_of_two_changes_that_read_alike_both_are_listed_if_both_survive() -> None:
     survived, killed = {LESS: "survived", ALIKE: "survived"}, {LESS: "survived", ALIKE: "killed"}
-    assert verdict(survived, known(LESS, ALIKE), []) == []
-    assert len(verdict(survived, known(LESS), [])) == 2
-    assert verdict(killed, known(LESS), []) == []
-    (found,) = verdict(killed, known(LESS, ALIKE), [])
+    assert verdict(survived, known(LESS, ALIKE), {}, whole=True) == []
+    assert len(verdict(survived, known(LESS), {}, whole=True)) == 2
+    assert verdict(killed, known(LESS), {}, whole=True) == []
+    (found,) = verdict(killed, known(LESS, ALIKE), {}, whole=True)
     assert found.startswith("killed and yet in mutants.yaml")
 
 
 def test_listed_survivors_of_modules_that_were_not_run_are_ignored() -> None:
-    assert verdict({MORE: "killed"}, known(GONE, OTHER), []) == []
+    assert verdict({MORE: "killed"}, known(GONE, OTHER), {}, whole=True) == []
 
 
 def test_each_room_needs_nine_of_ten_killed() -> None:
     eight = {Mutant("planner.assignments.f", (str(n),), ()): "killed" for n in range(8)}
     results = {**eight, LESS: "survived", OTHER: "killed"}
-    wrong = verdict(results, known(LESS), ["ledger", "planner"])
+    wrong = verdict(results, known(LESS), GOALS, whole=True)
     assert wrong == ["planner: 88.9% killed, 90% wanted"]
+
+
+def test_a_sample_fails_for_a_new_survivor_only() -> None:
+    results = {LESS: "survived", MORE: "killed"}
+    assert verdict(results, known(LESS, MORE, GONE), {}, whole=False) == []
+    (found,) = verdict(results, known(MORE), {"planner": 0.5}, whole=False)
+    assert found.startswith("survived and is not in mutants.yaml")
+    assert verdict(results, known(LESS), {"planner": 0.6}, whole=False) == [
+        "planner: 50.0% killed, 60% wanted"
+    ]
 
 
 def test_results_are_read_from_mutmuts_files(tmp_path: Path) -> None:
     folder = tmp_path / "mutants" / "autoscaler" / "planner"
     folder.mkdir(parents=True)
     (folder / "assignments.py").write_text(GENERATED)
-    codes = {"x_f__mutmut_1": 0, "x_f__mutmut_2": 1, "xǁCǁg__mutmut_1": 36}
+    codes = {
+        "x_f__mutmut_1": 0,
+        "x_f__mutmut_2": 1,
+        "x_f__mutmut_3": None,
+        "xǁCǁg__mutmut_1": 36,
+        "xǁCǁg__mutmut_2": 33,
+    }
     keys = {f"autoscaler.planner.assignments.{name}": code for name, code in codes.items()}
     (folder / "assignments.py.meta").write_text(json.dumps({"exit_code_by_key": keys}))
-    assert SCRIPT["read_results"](tmp_path) == {
-        Mutant("planner.assignments.f", ("a + 1",), ("a - 1",)): "survived",
+    read_results, added = (
+        SCRIPT["read_results"],
+        Mutant("planner.assignments.f", ("a + 1",), ("a - 1",)),
+    )
+    untested = (
+        ("async def xǁCǁg__mutmut_2(self, n=1):",),
+        ("async def xǁCǁg__mutmut_2(self, n=2):",),
+    )
+    assert read_results(tmp_path) == {
+        added: "survived",
         Mutant("planner.assignments.f", ("b = (", "a + 1", ")"), ("b = None",)): "killed",
         Mutant("planner.assignments.C.g", ("return 1",), ("return 2",)): "timeout",
+        Mutant("planner.assignments.C.g", *untested): "survived",
     }
+    asked = [
+        "autoscaler.planner.assignments.x_f__mutmut_1",
+        "autoscaler.planner.other.x_f__mutmut_1",
+    ]
+    assert read_results(tmp_path, asked) == {added: "survived"}
 
 
 def lines_of(function: str) -> list[str]:
@@ -234,11 +225,31 @@ def lines_of(function: str) -> list[str]:
     return source.splitlines()[node.lineno - 1 : node.end_lineno]
 
 
+def changes_of(function: Iterable[str], survivor: Any) -> bool:
+    """Return True if a function with these lines has what the survivor changes."""
+    tokens = SCRIPT["tokens"]
+    words = " ".join(tokens(function))
+    before, arrow, _ = survivor.change.rpartition(" -> ")
+    parts = [" ".join(tokens([part])) for part in before.split("…")]
+    return bool(arrow and any(parts)) and all(f" {part} " in f" {words} " for part in parts if part)
+
+
 def test_every_survivor_that_is_listed_is_a_change_of_today_s_code() -> None:
-    survivors = listed(LIST["entries"]())
+    survivors = SCRIPT["accepted"](LISTED)
     assert len(survivors) > 50
     for survivor in survivors:
-        assert LIST["changes_of"](lines_of(survivor.function), survivor), str(survivor)
+        assert changes_of(lines_of(survivor.function), survivor), str(survivor)
+
+
+def test_every_listed_survivor_has_a_reason() -> None:
+    assert [entry for entry in LISTED if not entry["reason"].strip()] == []
+
+
+def test_a_function_that_does_not_exist_is_reported() -> None:
+    assert lines_of("planner.shares.Shares.take")
+    for function in ("planner.shares.Shares.gone", "planner.gone.take", "gone.shares.take"):
+        with pytest.raises(LookupError):
+            lines_of(function)
 
 
 @pytest.mark.parametrize(
@@ -256,4 +267,69 @@ def test_every_survivor_that_is_listed_is_a_change_of_today_s_code() -> None:
 )
 def test_a_listed_change_that_its_function_lacks_is_reported(text: str, possible: bool) -> None:
     lines = ["def of(n):", "    return min(", "        n, 16", "    ) if n is not None else 0"]
-    assert LIST["changes_of"](lines, Survivor("planner.a.of", text)) is possible
+    assert changes_of(lines, Survivor("planner.a.of", text)) is possible
+
+
+CODE = """
+def double(a):
+    return a + a
+
+
+def unused(a):
+    return a * 3
+
+
+class Counter:
+    async def more(self, step=1):
+        return len(range(1)) + step
+"""
+
+
+def project(folder: Path, code: str = CODE) -> Path:
+    (folder / "autoscaler/room/inner").mkdir(parents=True)
+    (folder / "autoscaler/room/code.py").write_text(code)
+    (folder / "autoscaler/room/inner/deep.py").write_text(code)
+    (folder / "pyproject.toml").write_text((ROOT / "pyproject.toml").read_text())
+    return folder
+
+
+def test_a_sample_depends_on_the_seed_and_the_functions_only(tmp_path: Path) -> None:
+    draw = SCRIPT["draw"]
+    folder = project(tmp_path / "one")
+    before = draw("room", 1000, 1, folder)
+    assert "autoscaler.room.inner.deep.xǁCounterǁmore__mutmut_1" in before
+    assert draw("room", 3, 1, folder) == before[:3]
+    other = draw("room", 1000, 2, folder)
+    assert (other != before, sorted(other)) == (True, sorted(before))
+
+    edited = CODE.replace("a * 3", "a * 3 + 1").replace("def double", "LINE = 1\n\n\ndef double")
+    after = draw("room", 1000, 1, project(tmp_path / "two", edited))
+    assert len(after) > len(before)
+    assert [name for name in after if "unused" not in name] == [
+        name for name in before if "unused" not in name
+    ]
+
+
+def test_a_room_is_sampled_with_a_configuration_of_its_own(tmp_path: Path) -> None:
+    folder = project(tmp_path)
+    SCRIPT["prepare"]("room", folder)
+    work = SCRIPT["prepare"]("room", folder)
+    assert (work / "autoscaler/room/code.py").read_text() == CODE
+    before, after = (tomllib.loads((x / "pyproject.toml").read_text()) for x in (folder, work))
+    own = after["tool"].pop("mutmut")
+    assert own["only_mutate"] == ["autoscaler/room/*"]
+    assert own["pytest_add_cli_args_test_selection"] == ["tests/room"]
+    assert own["source_paths"] == before["tool"].pop("mutmut")["source_paths"]
+    assert after == before
+
+
+def test_the_files_that_the_configuration_names_exist() -> None:
+    tool = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]
+    samples = tool["mutmut_samples"]
+    named = [
+        *tool["mutmut"]["also_copy"],
+        *(test for own in samples["tests"].values() for test in own),
+    ]
+    assert [name for name in named if not (ROOT / name).exists()] == []
+    ignored = [one.removeprefix("--ignore-glob=") for one in samples["pytest_add_cli_args"]]
+    assert [pattern for pattern in ignored if not list(ROOT.glob(pattern))] == []
