@@ -85,11 +85,11 @@ async def _fail(folder: Path) -> tuple[str, list[str], int]:
         return done.stdout + done.stderr, made, len(at.ec2.machines_left())
 
 
-def test_a_step_that_fails_ends_the_build_without_an_image_and_a_machine(
+async def test_a_step_that_fails_ends_the_build_without_an_image_and_a_machine(
     tmp_path_factory: pytest.TempPathFactory,
 ) -> None:
     folder = make_folder(tmp_path_factory, "failing")
-    output, made, left = asyncio.run(_fail(folder))
+    output, made, left = await _fail(folder)
     assert "/runner.tar.gz has the SHA-256 " in output
     assert "image-build: error: step runner failed in 'apply' (status 1)" in output
     assert (made, left) == ([], 0)
@@ -109,11 +109,11 @@ async def _interrupt(folder: Path) -> tuple[str, int, int]:
         return output, process.returncode, len(at.ec2.machines_left())
 
 
-def test_an_interrupted_build_leaves_no_machine(
+async def test_an_interrupted_build_leaves_no_machine(
     tmp_path_factory: pytest.TempPathFactory,
 ) -> None:
     folder = make_folder(tmp_path_factory, "interrupted")
-    output, status, left = asyncio.run(_interrupt(folder))
+    output, status, left = await _interrupt(folder)
     assert "Cancelling build after receiving interrupt" in output
     assert "image-build: step seal" not in output
     assert "Terminating the source AWS instance" in output
