@@ -105,7 +105,9 @@ def job_sees():
 before = job_sees()
 assert live_in_pod(sys.argv[1], '/absent/host.json') == 1
 after = job_sees()
-runner = subprocess.Popen(['cat'], stdin=subprocess.PIPE)
+runner = subprocess.Popen(['cat'], stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0)
+runner.stdin.write(b'x')
+assert runner.stdout.read(1) == b'x'  # Its start, which makes it dumpable, is over.
 agent = runner.pid
 print(json.dumps([before, after, job_sees()]))
 runner.stdin.close()
