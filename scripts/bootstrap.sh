@@ -81,7 +81,8 @@ bring_packages() {
 
 lock="$(cat pyproject.toml uv.lock scripts/bootstrap.sh | sha256sum)"
 known="$(cat "$STAMP" 2> /dev/null || true)"
-if new_enough .venv/bin/python && [[ "$known" == "$lock $PWD" ]]; then
+# A .venv for the tests has all that the demo needs.
+if new_enough .venv/bin/python && [[ "$known" == "$purpose $lock $PWD" || "$known" == "test $lock $PWD" ]]; then
   bring_packages
   exit 0
 fi
@@ -101,7 +102,9 @@ fi
 
 say "Installing the packages of uv.lock into .venv"
 unset VIRTUAL_ENV UV_PROJECT_ENVIRONMENT
-"$UV_HOME/bin/uv" sync --frozen --quiet --no-python-downloads < /dev/null
-printf '%s\n' "$lock $PWD" > "$STAMP"
+groups=()
+[[ "$purpose" == test ]] || groups=(--no-default-groups --group demo --inexact)
+"$UV_HOME/bin/uv" sync --frozen --quiet --no-python-downloads "${groups[@]}" < /dev/null
+printf '%s\n' "$purpose $lock $PWD" > "$STAMP"
 bring_packages
 say "Set up in ${SECONDS} s"

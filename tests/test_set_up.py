@@ -118,9 +118,14 @@ def test_the_demo_installs_nothing_that_only_tests_use(checkout: Checkout) -> No
 
 def test_set_up_for_tests_after_a_demo_adds_the_missing_packages(complete: Checkout) -> None:
     complete.set_up("demo")
+    assert "--group demo" in (complete.folder / "calls").read_text()
     complete.calls()
     assert complete.set_up("test").returncode == 0
-    assert complete.calls() == ["packages"]
+    assert "demo" not in (complete.folder / "calls").read_text()
+    assert complete.calls() == ["sync", "packages"]
+    # A demo after that has all that it needs.
+    assert complete.set_up("demo").returncode == 0
+    assert complete.calls() == []
 
 
 def test_an_unknown_purpose_is_refused(complete: Checkout) -> None:
