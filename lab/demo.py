@@ -31,6 +31,7 @@ from lab.report import (
     print_report,
 )
 from lab.verdict import Fault, verdict, violations
+from lab.waiting import explain_oldest
 from lab.watch import Ending, Patience, Watch
 
 DEFAULT_SCALE = 80.0
@@ -228,16 +229,18 @@ class _Demo:
 
     async def _conclude(self, lab: Laboratory, ending: Ending, why: str) -> int:
         console, metrics = self._console, await lab.controller.metrics()
+        # Only a controller that is still up can explain.
+        explanation = await explain_oldest(lab) if ending is not Ending.FINISHED else ""
         status = await lab.controller.terminate()
         found = violations(lab, ending, why, status)
         passed, lines = verdict(found, self._options.fault)
         _write_counts(lab, metrics)
-        if not passed:
-            self._print_log(lab)
         console.print()
         report = make_report(lab, self._push, self._price_of, await self._steps(lab.folder))
         print_report(console, report)
         print_not_replayed(console, self._push)
+        if not passed:
+            self._print_reasons(lab, ending, explanation)
         for line in lines:
             console.print(line, style="green" if passed else "red", soft_wrap=True)
         return 0 if passed else FAILED
@@ -275,10 +278,26 @@ class _Demo:
             )
         self._console.print("\n".join(lines), end="\n\n")
 
-    def _print_log(self, lab: Laboratory) -> None:
-        self._console.print("The last lines of the controller's log:")
-        for line in lab.controller.log_end(_LOG_LINES).splitlines():
-            self._console.print(f"  {line[:_LOG_WIDTH]}", soft_wrap=True, style="dim")
+    def _print_reasons(self, lab: Laboratory, ending: Ending, explanation: str) -> None:
+        """Print why the demo failed: what the controller explained, or the end of its log if it has exited."""
+        if ending is Ending.CONTROLLER_ENDED:
+            self._print_lines(
+                "The last lines of the controller's log:", lab.controller.log_end(_LOG_LINES)
+            )
+        elif explanation:
+            self._print_lines(
+                "What `autoscaler explain` says of the job that waits longest:", explanation
+            )
+        keep = self._options.keep
+        where = "--keep FOLDER keeps" if keep is None else f"{keep} has"
+        self._console.print(
+            f"{where} the controller's log, configuration and store.", soft_wrap=True
+        )
+
+    def _print_lines(self, title: str, text: str) -> None:
+        self._console.print(f"\n{title}")
+        for line in text.splitlines():
+            self._console.print(f"  {line[:_LOG_WIDTH]}".rstrip(), soft_wrap=True)
         self._console.print()
 
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from autoscaler.model.machines import MachineState
+from lab.first_steps import FirstSteps
 from lab.github.records import Job, JobStatus
 from lab.laboratory import Laboratory
 
@@ -64,13 +65,15 @@ class SkuProgress:
 class Progress:
     """The progress of a replay: lab `seconds` since the push, and `machines` that exist at EC2 now.
 
-    `pods` that have not ended are None if the lab has no cluster.
+    `pods` that have not ended are None if the lab has no cluster. `steps` are lines of `FirstSteps`, since the
+    progress before.
     """
 
     seconds: float
     machines: int
     skus: Mapping[str, SkuProgress]
     pods: int | None = None
+    steps: tuple[str, ...] = ()
 
     @property
     def total(self) -> SkuProgress:
@@ -93,6 +96,7 @@ class Watch:
         self._lab = lab
         self._patience = patience.at(lab.fleet.scale)
         self._shortest = shortest
+        self._steps = FirstSteps(lab)
         self._began = lab.clock.now()
         self._jobs: list[JobStatus] = []
         self._jobs_moved = self._began
@@ -110,6 +114,7 @@ class Watch:
             machines=self._lab.ec2.instances.alive,
             pods=None if self._lab.pods is None else self._lab.pods.alive,
             skus={sku: _sku_progress(sku, jobs, metrics) for sku, jobs in by_sku.items()},
+            steps=tuple(self._steps.new(metrics)),
         )
 
     def ending(self) -> Ending | None:
