@@ -48,8 +48,8 @@ class FirstSteps:
             yield "queued", sku, f"GitHub queues {counted(count, 'job')} for {sku}"
         for job in jobs:
             if job.status is JobStatus.IN_PROGRESS:
-                seconds = job.spec.seconds / self._lab.fleet.scale
-                line = f"GitHub starts a job on {_sku(job)}, for {seconds:.0f} real seconds"
+                seconds = round(job.spec.seconds / self._lab.fleet.scale)
+                line = f"GitHub starts a job on {_sku(job)}, for {counted(seconds, 'real second')}"
                 yield "started", _sku(job), line
             if job.status is JobStatus.COMPLETED:
                 yield "completed", _sku(job), f"A job on {_sku(job)} ends: {job.conclusion}"

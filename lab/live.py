@@ -133,8 +133,9 @@ class _Lines:
 
 
 def _print_steps(console: Console, progress: Progress) -> None:
-    for step in progress.steps:
-        console.print(f"{clock(progress.seconds):>7}  {step}", soft_wrap=True)
+    lines = [f"{clock(progress.seconds):>7}  {step}" for step in progress.steps]
+    if lines:
+        console.print("\n".join(lines), soft_wrap=True)
 
 
 def _words(row: SkuProgress) -> str:

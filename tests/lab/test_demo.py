@@ -25,6 +25,7 @@ from rich.console import Console
 
 from autoscaler.model.catalogue import OperatingSystem
 from autoscaler.model.runners import Runner
+from lab import host_check
 from lab.demo import DemoOptions, main
 from lab.machine_steps import read_steps
 from lab.verdict import Fault
@@ -223,6 +224,28 @@ def test_the_demo_prints_each_stage_from_the_start(replays: dict[str, Replay]) -
     assert output.index("starting EC2") < output.index("lab time, all: ")
 
 
+def test_the_demo_shows_the_first_time_that_a_sku_takes_each_step(
+    replays: dict[str, Replay],
+) -> None:
+    steps = re.findall(r"^ +\d+:\d\d  (.*)$", replays[GREEN].output, re.MULTILINE)
+    assert [step for step in steps if "cpu.small" in step] == [
+        "GitHub queues 2 jobs for cpu.small",
+        "The controller launches 2 machines for cpu.small (m7g.large)",
+        "A machine of cpu.small is ready; the controller registers its runner",
+        "GitHub starts a job on cpu.small, for 1 real second",
+        "A job on cpu.small ends: success",
+        "EC2 terminates a machine of cpu.small",
+    ]
+    assert {step for step in steps if "launches" in step} == {
+        f"The controller launches {words}"
+        for words in (
+            "2 machines for cpu.small (m7g.large)",
+            "2 machines for gpu.large (g5.xlarge)",
+            "1 machine for win.large (c5d.4xlarge)",
+        )
+    }
+
+
 def test_a_planted_lost_job_is_reported(replays: dict[str, Replay]) -> None:
     found = replays[LOST]
     assert found.status == 0, found.output
@@ -256,9 +279,15 @@ def test_the_demo_fails_on_an_error_without_a_planted_fault(replays: dict[str, R
     found = replays[HASTY]
     assert found.status == 1
     assert found.lines("FAILED: ")[0].startswith("FAILED: gave up: for ")
-    assert "The last lines of the controller's log:" in found.output
-    assert '"event": "serving"' in found.output
-    assert found.output.splitlines()[-1].startswith("FAILED: ")
+    # The last lines are the controller's own reasons, and no log.
+    reasons, _, end = found.output.partition(
+        "What `autoscaler explain` says of the job that waits longest:\n"
+    )[2].partition("the controller's log, configuration and store.\n")
+    assert re.match(r"  Job 40000000001 of acme/widgets \(.*cpu\.small 1\) runs on:", reasons)
+    assert reasons.rstrip().endswith(str(found.kept) + " has")
+    assert '"event"' not in found.output
+    assert {line.partition(" ")[0] for line in end.splitlines()} == {"FAILED:"}
+    assert '"event": "serving"' in (found.kept / "controller.log").read_text()
     assert_nothing_behind(found.folder)
 
 
@@ -320,6 +349,18 @@ def test_an_invalid_push_file_is_reported(tmp_path: Path) -> None:
     assert status == 2
     assert output.startswith(f"error: {file}: ")
     assert "gpu.huge" in output
+
+
+def test_a_host_without_enough_memory_is_reported_before_the_start(
+    push: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(host_check, "BASE_MB", 10**9)
+    status, output = demo(DemoOptions(push=push))
+    assert status == 2
+    assert re.fullmatch(
+        r"error: the demo with 3 machines needs 1000000060 MiB of memory, and \d+ MiB are free\n",
+        output,
+    )
 
 
 def test_an_instance_type_without_a_price_is_reported(push: Path) -> None:
