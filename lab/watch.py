@@ -32,20 +32,24 @@ class Patience:
 
     `stuck`: while no job runs and no job changes its state. `left`: while all jobs have ended and
     nothing more is removed. `overdue`: for the whole replay, on top of three times its shortest
-    possible duration. `real_floor`: the minimum of each limit, in real seconds.
+    possible duration. `real_floor`: the minimum of the first two limits in real seconds, and a tenth of
+    that of `overdue`.
     """
 
     stuck: float = 900.0
     left: float = 600.0
     overdue: float = 7200.0
-    real_floor: float = 30.0
-    """With a load of 22 on two cores, the first jobs started 13 s after the push."""
+    real_floor: float = 90.0
+    """With a load of 30 on two cores, no job of the second phase started in the first 50 s."""
 
     def at(self, scale: float) -> "Patience":
         """Return these limits with the floor applied, for a lab of this scale."""
         floor = self.real_floor * scale
         return Patience(
-            max(self.stuck, floor), max(self.left, floor), max(self.overdue, floor), self.real_floor
+            max(self.stuck, floor),
+            max(self.left, floor),
+            max(self.overdue, 10 * floor),
+            self.real_floor,
         )
 
 

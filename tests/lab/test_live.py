@@ -159,6 +159,6 @@ def test_the_result_of_the_example_fits_a_screen_of_80_by_24() -> None:
 
 def test_the_time_limit_is_at_least_what_a_machine_needs() -> None:
     slow = Patience(stuck=900, left=600, overdue=7200, real_floor=12).at(10)
-    assert (slow.stuck, slow.left, slow.overdue) == (900, 600, 7200)
+    assert (slow.stuck, slow.left, slow.overdue) == (900, 600, 7200)  # 90 s and 12 minutes
     fast = Patience(stuck=900, left=600, overdue=7200, real_floor=12).at(1000)
-    assert (fast.stuck, fast.left, fast.overdue) == (12_000, 12_000, 12_000)
+    assert (fast.stuck, fast.left, fast.overdue) == (12_000, 12_000, 120_000)
