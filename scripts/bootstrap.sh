@@ -87,6 +87,14 @@ if new_enough .venv/bin/python && [[ "$known" == "$purpose $lock $PWD" || "$know
   exit 0
 fi
 
+# Measured: 430 MiB for the demo, 850 MiB for the tests.
+needed=1000
+[[ "$purpose" == test ]] || needed=500
+free="$(df -m --output=avail . 2> /dev/null || true)"
+free="${free##*[!0-9]}"
+[[ -d .venv || -z "$free" ]] || ((free >= needed)) \
+  || fail "the packages need $needed MiB of disk in $PWD, and $free MiB are free"
+
 if ! "$UV_HOME/bin/uv" --version 2> /dev/null | grep -qF "uv $UV_VERSION "; then
   say "Installing uv $UV_VERSION"
   rm -rf "$UV_HOME"

@@ -116,6 +116,28 @@ def test_the_demo_installs_nothing_that_only_tests_use(checkout: Checkout) -> No
     assert checkout.calls() == ["venv", "sync"]
 
 
+def offer_disk(checkout: Checkout, free_mb: int) -> None:
+    program = checkout.programs / "df"
+    program.write_text(f"#!/bin/sh\necho Avail\necho ' {free_mb}'\n")
+    program.chmod(0o755)
+
+
+@pytest.mark.parametrize(("purpose", "needed"), [("demo", 500), ("test", 1000)])
+def test_packages_that_the_disk_has_no_room_for_are_not_installed(
+    complete: Checkout, purpose: str, needed: int
+) -> None:
+    offer_disk(complete, needed - 1)
+    done = complete.set_up(purpose)
+    assert done.returncode == 1
+    assert done.stderr == (
+        f"error: the packages need {needed} MiB of disk in {complete.folder}, "
+        f"and {needed - 1} MiB are free\n"
+    )
+    assert complete.calls() == []
+    offer_disk(complete, needed)
+    assert complete.set_up(purpose).returncode == 0
+
+
 def test_set_up_for_tests_after_a_demo_adds_the_missing_packages(complete: Checkout) -> None:
     complete.set_up("demo")
     assert "--group demo" in (complete.folder / "calls").read_text()
