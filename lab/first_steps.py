@@ -65,8 +65,8 @@ class FirstSteps:
             count = counted(len(types), "machine")
             yield "launched", sku, f"The controller launches {count} for {sku} ({types[0]})"
         pods = Counter(pod.sku for pod in self._lab.pods or ())
-        for sku, count in pods.items():
-            yield "launched", sku, f"The controller creates {counted(count, 'pod')} for {sku}"
+        for sku, made in pods.items():
+            yield "launched", sku, f"The controller creates {counted(made, 'pod')} for {sku}"
 
     def _of_registrations(self) -> Iterator[tuple[str, str, str]]:
         for runner in self._lab.github.runners:
