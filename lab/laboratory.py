@@ -204,6 +204,7 @@ class Laboratory:
                 scale=fleet.scale,
                 limits=fleet.limits,
                 latency=fleet.github_latency,
+                patience=fleet.github_patience,
                 faults=fleet.faults,
                 lose_jobs=fleet.lose_jobs,
                 pick="arbitrary" if fleet.pick == "arbitrary" else "fifo",

@@ -6,11 +6,18 @@ from collections.abc import Mapping
 from typing import Any
 
 from lab.fleet import LabFleet
+from lab.github.settings import Patience
 from lab.kubernetes.lab_pods import PROVIDER, LabNode
 from lab.push import NODE_ACCELERATORS, Push, PushPods
 
 _DEADLINE = 120.0
 """Minimum deadline for each stage before a job, in real seconds: machines boot at this host's speed."""
+
+
+_SILENCE = 60.0
+"""Minimum silence of a runner in real seconds until GitHub fails its job or gives it to another runner.
+
+With a load of 35 on two cores, healthy runners were silent for more than 7 s."""
 
 
 def lab_fleet(push: Push, scale: float) -> LabFleet:
@@ -36,6 +43,7 @@ def lab_fleet(push: Push, scale: float) -> LabFleet:
         }
         | {label: _on_pods(pods, deadlines) for label, pods in push.pods.items()},
         scale=scale,
+        github_patience=Patience(real_floor=_SILENCE),
         nodes=_nodes(push),
     )
 
