@@ -22,7 +22,8 @@ class LabFleet:
 
     A SKU without `image` gets an image of its own.
 
-    `scale` is lab seconds per real second. `most_machines` is the maximum number of machines at once.
+    `scale` is lab seconds per real second. `machine_scale` is the same for the timers of the machines' agents;
+    `None` for the same value. `most_machines` is the maximum number of machines at once.
     `limits` are GitHub's rate limits, `None` for none. `registrations` is that section of fleet.yaml.
     `github_latency` is the minimum duration of a call to GitHub, in real seconds.
     `github_patience` is how long GitHub waits for runners and jobs.
@@ -40,6 +41,7 @@ class LabFleet:
     repositories: tuple[str, ...]
     skus: Mapping[str, Mapping[str, Any]]
     scale: float = 60.0
+    machine_scale: float | None = None
     most_machines: int = MOST_PROCESSES
     limits: Limits | None = None
     github_latency: float = 0.0

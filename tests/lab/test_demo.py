@@ -165,15 +165,20 @@ def test_the_demo_passes_if_every_job_runs_once(replays: dict[str, Replay]) -> N
 def test_the_demo_prints_its_table_and_summary(replays: dict[str, Replay]) -> None:
     output = replays[GREEN].output
     rows = {line.split()[0]: line.split() for line in output.splitlines() if "$" in line}
-    assert {name: (row[1], row[2]) for name, row in rows.items() if name != "Cost:"} == {
-        "cpu.small": ("2", "2"),
-        "gpu.large": ("2", "2"),
-        "win.large": ("1", "1"),
-        "all": ("5", "5"),
-    }
+    table = {name: (int(row[1]), int(row[2])) for name, row in rows.items() if name != "Cost:"}
+    jobs = {"cpu.small": 2, "gpu.large": 2, "win.large": 1, "all": 5}
+    assert {name: row[0] for name, row in table.items()} == jobs
+    # On a busy host, machines that answer too late are replaced.
+    assert all(machines >= jobs[name] for name, (_, machines) in table.items())
+    launched = table["all"][1]
+    assert launched == sum(machines for _, machines in table.values()) - launched
     # At least two machines, each for three minutes at one dollar an hour.
     assert float(rows["gpu.large"][-1].removeprefix("$")) >= 0.10
-    assert re.search(r"^Machines: 5 launched, [1-5] at the peak, 0 left\.$", output, re.MULTILINE)
+    found = re.search(
+        r"^Machines: (\d+) launched, \d+ at the peak, 0 left\.$", output, re.MULTILINE
+    )
+    assert found is not None
+    assert int(found[1]) == launched
     # Each name is registered once. A busy host may need more than five registrations.
     runners = kept_runners(replays[GREEN].kept)
     assert sum(runner.job is not None for runner in runners) == 5
@@ -182,12 +187,12 @@ def test_the_demo_prints_its_table_and_summary(replays: dict[str, Replay]) -> No
     assert f"GitHub {jit} 201 {len(runners)}" in calls
     assert any(re.fullmatch(r"EC2 DescribeInstances \d+", line) for line in calls)
     metrics = (replays[GREEN].kept / "metrics.txt").read_text()
-    launches = re.search(
+    counter = re.search(
         r'^autoscaler_launches_total\{.*"gpu\.large"\} (\d+)$', metrics, re.MULTILINE
     )
-    assert launches is not None, metrics
+    assert counter is not None, metrics
     # Slots that EC2 did not fill count too.
-    assert int(launches[1]) >= 2
+    assert int(counter[1]) >= 2
     assert "Not replayed, because they do not run on EC2: 4 (macOS)." in output
 
 
@@ -206,9 +211,9 @@ def test_the_demo_shows_the_controllers_part_of_the_wait(
     rows = {line.split()[0]: line.split() for line in output.splitlines() if "$" in line}
     for name in ("cpu.small", "gpu.large", "win.large", "all"):
         _, most_added, _, most_waited = rows[name][3:7]
-        minutes, seconds = most_waited.split(":")
+        hours, minutes, seconds = (0, *map(int, most_waited.split(":")))[-3:]
         added = float(most_added.removesuffix("s"))
-        assert 0.0 < added <= (60 * int(minutes) + int(seconds) + 1) / SCALE + 0.05
+        assert 0.0 < added <= (3600 * hours + 60 * minutes + seconds + 1) / SCALE + 0.05
     assert f"each real second counts as {SCALE:g}." in output
 
 
@@ -265,8 +270,7 @@ def test_a_planted_leaked_machine_is_reported(replays: dict[str, Replay]) -> Non
     assert gave_up.endswith("every job ended, but nothing that is left was removed for 50 minutes")
     assert re.fullmatch(r"Noticed: left: machine i-[0-9a-f]{17} \(cpu\.small, running\)", machine)
     assert re.fullmatch(r"Noticed: left: volume vol-[0-9a-f]{17}", volume)
-    assert "Machines: 5 launched" in found.output
-    assert "1 left." in found.output
+    assert re.search(r"^Machines: \d+ launched, .* 1 left\.$", found.output, re.MULTILINE)
     last = "PASSED: the machine that the lab's EC2 did not terminate was noticed, as expected."
     assert found.output.splitlines()[-1] == last
     assert_nothing_behind(found.folder)

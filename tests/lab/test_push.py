@@ -178,4 +178,9 @@ def test_a_replay_gives_runners_and_machines_real_time_on_a_busy_host() -> None:
     fleet = lab_fleet(read_example(), 80.0)
     waits = fleet.github_patience.at(80.0)
     assert (waits.start, waits.lock, waits.presence) == (60 * 80.0, 60 * 80.0, 60 * 80.0)
+    # 60 s until an agent starts, and 45 s without an answer.
+    assert fleet.machine_scale == 20.0
+    assert lab_fleet(read_example(), 10.0).machine_scale == 10.0
+    # A heartbeat every 60 machine seconds must stay below the 15 lab minutes of a silent machine.
+    assert lab_fleet(read_example(), 1000.0).machine_scale == 250.0
     assert {sku["deadlines"]["boot"] for sku in fleet.skus.values()} == {"9600s"}
