@@ -6,8 +6,8 @@ demo removes every process and file that it created, even after an error or Ctrl
 
 import asyncio
 import os
-import shutil
 import signal
+import tempfile
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from contextlib import AsyncExitStack
@@ -17,6 +17,9 @@ from pathlib import Path
 from rich.console import Console
 
 from autoscaler.model.wording import counted
+from lab.fleet import MOST_PROCESSES
+from lab.host_check import HostTooSmallError, check_host
+from lab.kept_files import keep_files, write_counts
 from lab.kubernetes.processes import ProgramFailedError
 from lab.kubernetes.programs import ProgramMissingError
 from lab.laboratory import Laboratory
@@ -31,6 +34,7 @@ from lab.report import (
     print_report,
 )
 from lab.verdict import Fault, verdict, violations
+from lab.waiting import explain_oldest, print_reasons
 from lab.watch import Ending, Patience, Watch
 
 DEFAULT_SCALE = 80.0
@@ -43,9 +47,6 @@ StepsOf = Callable[[Path], Awaitable[Mapping[str, Steps]]]
 """Reads the steps of each runner from the store of a stopped controller. May raise any Exception."""
 
 _TICK = 0.25
-_LOG_LINES = 15
-_LOG_WIDTH = 400
-_KEPT = ("controller.log", "fleet.yaml", "state.db", "state.db-wal", "metrics.txt", "calls.txt")
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,8 +93,8 @@ def main(
 
     0: every job ran exactly once and succeeded, no machine, volume, pod or registration is left, and
     the controller exited with status 0; or the demo reported the planted fault and no other error.
-    1: anything else went wrong. 2: the push file or the `keep` folder cannot be used. 128 plus the
-    signal's number (130 for Ctrl-C): a signal stopped the demo.
+    1: anything else went wrong. 2: the push file or the `keep` folder cannot be used, or this host lacks
+    something that the demo needs. 128 plus the signal's number (130 for Ctrl-C): a signal stopped the demo.
     """
     chosen = options or DemoOptions()
     out = console or Console(highlight=False, markup=False, emoji=False)
@@ -104,7 +105,8 @@ def main(
             price_of(sku.instance_type, sku.os)
         if chosen.keep is not None:
             chosen.keep.mkdir(parents=True, exist_ok=True)
-    except (PushError, ValueError, OSError) as error:
+        check_host(Path(tempfile.gettempdir()), min(push.most_at_once, MOST_PROCESSES))
+    except (PushError, ValueError, OSError, HostTooSmallError) as error:
         out.print(f"error: {error}", style="red", soft_wrap=True)
         return UNUSABLE
     # As root, machines run as another user, which must be able to enter the lab's folders.
@@ -173,7 +175,7 @@ class _Demo:
         try:
             await stack.enter_async_context(lab)
             if self._options.keep is not None:
-                stack.callback(_keep, lab.folder, self._options.keep)
+                stack.callback(keep_files, lab.folder, self._options.keep)
             self._list_prices(lab)
             await lab.start_controller()
         except (
@@ -228,16 +230,19 @@ class _Demo:
 
     async def _conclude(self, lab: Laboratory, ending: Ending, why: str) -> int:
         console, metrics = self._console, await lab.controller.metrics()
+        # Only a controller that is still up can explain.
+        explanation = await explain_oldest(lab) if ending is not Ending.FINISHED else ""
         status = await lab.controller.terminate()
         found = violations(lab, ending, why, status)
         passed, lines = verdict(found, self._options.fault)
-        _write_counts(lab, metrics)
-        if not passed:
-            self._print_log(lab)
+        write_counts(lab, metrics)
         console.print()
         report = make_report(lab, self._push, self._price_of, await self._steps(lab.folder))
         print_report(console, report)
         print_not_replayed(console, self._push)
+        if not passed:
+            log = lab.controller.log_end() if ending is Ending.CONTROLLER_ENDED else ""
+            print_reasons(console, log, explanation, self._options.keep)
         for line in lines:
             console.print(line, style="green" if passed else "red", soft_wrap=True)
         return 0 if passed else FAILED
@@ -274,27 +279,3 @@ class _Demo:
                 "scheduler and controllers\nare the real programs, and its kubelets are simulated."
             )
         self._console.print("\n".join(lines), end="\n\n")
-
-    def _print_log(self, lab: Laboratory) -> None:
-        self._console.print("The last lines of the controller's log:")
-        for line in lab.controller.log_end(_LOG_LINES).splitlines():
-            self._console.print(f"  {line[:_LOG_WIDTH]}", soft_wrap=True, style="dim")
-        self._console.print()
-
-
-def _write_counts(lab: Laboratory, metrics: Mapping[str, float]) -> None:
-    """Write the last scraped metrics, and how often each API call was made, for `keep`."""
-    scraped = "".join(f"{name} {value:g}\n" for name, value in metrics.items())
-    (lab.folder / "metrics.txt").write_text(scraped)
-    lines = [f"EC2 {name} {count}" for name, count in sorted(lab.ec2.calls.items())]
-    github = sorted(lab.github.calls.items())
-    lines += [f"GitHub {name} {status} {count}" for (name, status), count in github]
-    pods = sorted(lab.pods.calls().items()) if lab.pods is not None else []
-    lines += [f"Kubernetes {name} {count}" for name, count in pods]
-    (lab.folder / "calls.txt").write_text("\n".join(lines) + "\n")
-
-
-def _keep(lab: Path, folder: Path) -> None:
-    for name in _KEPT:
-        if (lab / name).exists():
-            shutil.copyfile(lab / name, folder / name)

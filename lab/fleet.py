@@ -6,7 +6,7 @@ from typing import Any
 
 from lab.ec2.seeding import Network
 from lab.ec2.service import LabEc2
-from lab.github.settings import DeliveryFaults, Limits
+from lab.github.settings import DeliveryFaults, Limits, Patience
 from lab.kubernetes.lab_pods import LabNode
 from lab.machines.interception import RequestListener
 from lab.machines.misbehaviour import Misbehaviour
@@ -22,9 +22,11 @@ class LabFleet:
 
     A SKU without `image` gets an image of its own.
 
-    `scale` is lab seconds per real second. `most_machines` is the maximum number of machines at once.
+    `scale` is lab seconds per real second. `machine_scale` is the same for the timers of the machines' agents;
+    `None` for the same value. `most_machines` is the maximum number of machines at once.
     `limits` are GitHub's rate limits, `None` for none. `registrations` is that section of fleet.yaml.
     `github_latency` is the minimum duration of a call to GitHub, in real seconds.
+    `github_patience` is how long GitHub waits for runners and jobs.
     `group_repositories` are the short names of the repositories that may use the runner group, `None`
     for all. `public` are those of public repositories; the runner group then admits them.
     `misbehaving` is what the first machines of a SKU do wrong; it needs real agents.
@@ -39,9 +41,11 @@ class LabFleet:
     repositories: tuple[str, ...]
     skus: Mapping[str, Mapping[str, Any]]
     scale: float = 60.0
+    machine_scale: float | None = None
     most_machines: int = MOST_PROCESSES
     limits: Limits | None = None
     github_latency: float = 0.0
+    github_patience: Patience = field(default_factory=Patience)
     faults: DeliveryFaults = field(default_factory=DeliveryFaults)
     registrations: Mapping[str, float] = field(
         default_factory=lambda: {"burst": 100_000, "per_second": 100_000.0}

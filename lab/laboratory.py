@@ -176,7 +176,8 @@ class Laboratory:
             return CrowdHost(self.fleet.scale)
         folder = self.folder / "machines"
         folder.mkdir(mode=0o755)
-        host: RebootingHost = ProcessHost(folder, build_agent(), self.fleet.scale)
+        scale = self.fleet.machine_scale or self.fleet.scale
+        host: RebootingHost = ProcessHost(folder, build_agent(), scale)
         if self.fleet.wine:
             host = PlatformHost(host, self._windows_host())
         if not self.fleet.misbehaving:
@@ -204,6 +205,7 @@ class Laboratory:
                 scale=fleet.scale,
                 limits=fleet.limits,
                 latency=fleet.github_latency,
+                patience=fleet.github_patience,
                 faults=fleet.faults,
                 lose_jobs=fleet.lose_jobs,
                 pick="arbitrary" if fleet.pick == "arbitrary" else "fifo",

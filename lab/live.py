@@ -15,6 +15,9 @@ from lab.watch import Progress, SkuProgress
 PLAIN_EVERY = 5.0
 """Real seconds between two reports in plain text."""
 
+UNCHANGED_EVERY = 20.0
+"""Real seconds between two reports that are the same, to show that the replay goes on."""
+
 _COLUMNS = ("waiting", "booting", "ready", "running")
 
 
@@ -49,6 +52,7 @@ def clock(seconds: float) -> str:
 class _Terminal:
     def __init__(self, console: Console) -> None:
         self._began = time.monotonic()
+        self._console = console
         self._live = Live(console=console, auto_refresh=False)
 
     def __enter__(self) -> Self:
@@ -64,6 +68,8 @@ class _Terminal:
         self._live.__exit__(kind, error, trace)
 
     def show(self, progress: Progress, *, last: bool) -> None:  # noqa: ARG002 - shows every update
+        # Above the table, which stays below.
+        _print_steps(self._console, progress)
         real = time.monotonic() - self._began
         head = Text(
             f"{clock(progress.seconds)} of lab time in {real:.0f} s; "
@@ -87,12 +93,13 @@ class _Terminal:
 
 
 class _Lines:
-    """Prints every few seconds: a line for all SKUs, and a line for each SKU that has changed."""
+    """Prints each step at once, and every few seconds the progress of all SKUs and of each that changed."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
         self._next = time.monotonic()
         self._shown: dict[str, str] = {}
+        self._words, self._repeat = "", self._next
 
     def __enter__(self) -> Self:
         return self
@@ -106,10 +113,14 @@ class _Lines:
         return None
 
     def show(self, progress: Progress, *, last: bool) -> None:
+        _print_steps(self._console, progress)
         if time.monotonic() < self._next and not last:
             return
         self._next = time.monotonic() + PLAIN_EVERY
         words = _words(progress.total) + _left(progress)
+        if words == self._words and time.monotonic() < self._repeat and not last:
+            return
+        self._words, self._repeat = words, time.monotonic() + UNCHANGED_EVERY
         self._print(f"{clock(progress.seconds)} lab time, all: {words}")
         for sku, row in progress.skus.items():
             words = _words(row)
@@ -119,6 +130,12 @@ class _Lines:
 
     def _print(self, line: str) -> None:
         self._console.print(line, soft_wrap=True)
+
+
+def _print_steps(console: Console, progress: Progress) -> None:
+    lines = [f"{clock(progress.seconds):>7}  {step}" for step in progress.steps]
+    if lines:
+        console.print("\n".join(lines), soft_wrap=True)
 
 
 def _words(row: SkuProgress) -> str:

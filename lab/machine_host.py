@@ -21,6 +21,9 @@ from typing import Protocol
 RUNNER_VERSION = "2.338.0"
 """The version of actions/runner in an image that does not name another."""
 
+FREE_GB = 100.0
+"""The free space of a disk in GiB, where nothing else says it."""
+
 
 @dataclass(frozen=True, slots=True)
 class LabMachine:
@@ -28,6 +31,7 @@ class LabMachine:
 
     `platform` is linux or windows. The host awaits `powered_off` once, when the machine has powered
     itself off; EC2 then terminates it. `runner_version` is the version of actions/runner in its image.
+    `free_gb` is the free space of its disk in GiB, with the image on it.
     """
 
     instance_id: str
@@ -38,6 +42,7 @@ class LabMachine:
     powered_off: Callable[[], Awaitable[None]]
     sku: str = ""
     runner_version: str = RUNNER_VERSION
+    free_gb: float = FREE_GB
 
 
 class MachineHost(Protocol):

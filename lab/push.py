@@ -163,6 +163,11 @@ class Push(_Section):
         """The shortest possible duration: the sum of the longest jobs of all phases."""
         return sum(max(jobs.minutes for jobs in phase.jobs) for phase in self.phases)
 
+    @property
+    def most_at_once(self) -> int:
+        """The number of jobs of the largest phase."""
+        return max(sum(jobs.count for jobs in phase.jobs) for phase in self.phases)
+
     def job_specs(self) -> list[JobSpec]:
         """Return the jobs. A job's name is `PHASE / LABEL NUMBER`; its only label is the SKU's name."""
         specs: list[JobSpec] = []

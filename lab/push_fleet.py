@@ -6,11 +6,24 @@ from collections.abc import Mapping
 from typing import Any
 
 from lab.fleet import LabFleet
+from lab.github.settings import Patience
 from lab.kubernetes.lab_pods import PROVIDER, LabNode
 from lab.push import NODE_ACCELERATORS, Push, PushPods
 
 _DEADLINE = 120.0
 """Minimum deadline for each stage before a job, in real seconds: machines boot at this host's speed."""
+
+
+_MACHINE_SCALE = 20.0
+"""Seconds of a machine per real second, of which its agent counts its timers.
+
+A machine powers off if its agent does not start within 20 minutes, or gets no answer for 15.
+On a busy host, 15 and 11 real seconds are too short for that."""
+
+_SILENCE = 60.0
+"""Minimum silence of a runner in real seconds until GitHub fails its job or gives it to another runner.
+
+With a load of 35 on two cores, healthy runners were silent for more than 7 s."""
 
 
 def lab_fleet(push: Push, scale: float) -> LabFleet:
@@ -36,6 +49,8 @@ def lab_fleet(push: Push, scale: float) -> LabFleet:
         }
         | {label: _on_pods(pods, deadlines) for label, pods in push.pods.items()},
         scale=scale,
+        machine_scale=max(min(scale, _MACHINE_SCALE), scale / 4),
+        github_patience=Patience(real_floor=_SILENCE),
         nodes=_nodes(push),
     )
 

@@ -7,6 +7,7 @@ left. With a planted fault, the demo must find that fault and nothing else wrong
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import Enum
+from itertools import groupby
 
 from autoscaler.model.wording import counted
 from lab.github.records import Job, JobStatus
@@ -63,9 +64,12 @@ def _jobs(lab: Laboratory) -> Iterator[Violation]:
     """Yield each job that did not run exactly once and succeed."""
     jobs = lab.github.jobs
     blocked = [job for job in jobs if job.status is JobStatus.BLOCKED]
-    for job in jobs:
-        if job.status is not JobStatus.BLOCKED and not _is_right(job):
-            yield Violation(_words(job), job.lost)
+    wrong = (job for job in jobs if job.status is not JobStatus.BLOCKED and not _is_right(job))
+    # A fleet that cannot launch fails all jobs in the same way: one line for each SKU.
+    for _, group in groupby(wrong, lambda job: (job.spec.labels, _outcome(job), job.lost)):
+        first, *others = group
+        more = f" and {len(others)} more like it" if others else ""
+        yield Violation(f"job {first.spec.name}{more}: {_outcome(first)}", first.lost)
     if blocked:
         never = counted(len(blocked), "job")
         what = f"never queued: {never}, because jobs that they need did not end"
@@ -95,7 +99,7 @@ def _is_right(job: Job) -> bool:
     return len(job.starts) == 1 and job.conclusion == "success"
 
 
-def _words(job: Job) -> str:
+def _outcome(job: Job) -> str:
     state = job.conclusion or job.status.value.replace("_", " ")
     lost = ", lost by the lab" if job.lost else ""
-    return f"job {job.spec.name}: started {counted(len(job.starts), 'time')}, {state}{lost}"
+    return f"started {counted(len(job.starts), 'time')}, {state}{lost}"

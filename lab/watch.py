@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from autoscaler.model.machines import MachineState
+from lab.first_steps import FirstSteps
 from lab.github.records import Job, JobStatus
 from lab.laboratory import Laboratory
 
@@ -31,20 +32,24 @@ class Patience:
 
     `stuck`: while no job runs and no job changes its state. `left`: while all jobs have ended and
     nothing more is removed. `overdue`: for the whole replay, on top of three times its shortest
-    possible duration. `real_floor`: the minimum of each limit, in real seconds.
+    possible duration. `real_floor`: the minimum of the first two limits in real seconds, and a tenth of
+    that of `overdue`.
     """
 
     stuck: float = 900.0
     left: float = 600.0
     overdue: float = 7200.0
-    real_floor: float = 30.0
-    """With a load of 22 on two cores, the first jobs started 13 s after the push."""
+    real_floor: float = 90.0
+    """With a load of 30 on two cores, no job of the second phase started in the first 50 s."""
 
     def at(self, scale: float) -> "Patience":
         """Return these limits with the floor applied, for a lab of this scale."""
         floor = self.real_floor * scale
         return Patience(
-            max(self.stuck, floor), max(self.left, floor), max(self.overdue, floor), self.real_floor
+            max(self.stuck, floor),
+            max(self.left, floor),
+            max(self.overdue, 10 * floor),
+            self.real_floor,
         )
 
 
@@ -64,13 +69,15 @@ class SkuProgress:
 class Progress:
     """The progress of a replay: lab `seconds` since the push, and `machines` that exist at EC2 now.
 
-    `pods` that have not ended are None if the lab has no cluster.
+    `pods` that have not ended are None if the lab has no cluster. `steps` are lines of `FirstSteps`, since the
+    progress before.
     """
 
     seconds: float
     machines: int
     skus: Mapping[str, SkuProgress]
     pods: int | None = None
+    steps: tuple[str, ...] = ()
 
     @property
     def total(self) -> SkuProgress:
@@ -93,6 +100,7 @@ class Watch:
         self._lab = lab
         self._patience = patience.at(lab.fleet.scale)
         self._shortest = shortest
+        self._steps = FirstSteps(lab)
         self._began = lab.clock.now()
         self._jobs: list[JobStatus] = []
         self._jobs_moved = self._began
@@ -110,6 +118,7 @@ class Watch:
             machines=self._lab.ec2.instances.alive,
             pods=None if self._lab.pods is None else self._lab.pods.alive,
             skus={sku: _sku_progress(sku, jobs, metrics) for sku, jobs in by_sku.items()},
+            steps=tuple(self._steps.new(metrics)),
         )
 
     def ending(self) -> Ending | None:

@@ -129,13 +129,41 @@ def test_only_the_systems_need_other_programs(checkout: Checkout, purpose: str) 
     assert checkout.calls() == ["venv", "sync"]
 
 
+def offer_disk(checkout: Checkout, free_mb: int) -> None:
+    program = checkout.programs / "df"
+    program.write_text(f"#!/bin/sh\necho Avail\necho ' {free_mb}'\n")
+    program.chmod(0o755)
+
+
+@pytest.mark.parametrize(("purpose", "needed"), [("demo", 500), ("test", 1000)])
+def test_packages_that_the_disk_has_no_room_for_are_not_installed(
+    complete: Checkout, purpose: str, needed: int
+) -> None:
+    offer_disk(complete, needed - 1)
+    done = complete.set_up(purpose)
+    assert done.returncode == 1
+    assert done.stderr == (
+        f"error: the packages need {needed} MiB of disk in {complete.folder}, "
+        f"and {needed - 1} MiB are free\n"
+    )
+    assert complete.calls() == []
+    offer_disk(complete, needed)
+    assert complete.set_up(purpose).returncode == 0
+
+
 def test_set_up_for_the_systems_after_a_demo_adds_the_missing_packages(
     complete: Checkout,
 ) -> None:
     complete.set_up("demo")
+    assert "--group demo" in (complete.folder / "calls").read_text()
     complete.calls()
     assert complete.set_up("systems").returncode == 0
-    assert complete.calls() == ["packages"]
+    assert "demo" not in (complete.folder / "calls").read_text()
+    assert complete.calls() == ["sync", "packages"]
+    # Tests and a demo after that have all that they need.
+    assert complete.set_up("test").returncode == 0
+    assert complete.set_up("demo").returncode == 0
+    assert complete.calls() == []
 
 
 def test_an_unknown_purpose_is_refused(complete: Checkout) -> None:

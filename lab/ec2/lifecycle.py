@@ -23,6 +23,12 @@ BY_ITSELF = ("Client.InstanceInitiatedShutdown", "Instance initiated shutdown")
 RUNNER_TAG = "lab:runner-version"
 """The tag of an image with its version of actions/runner."""
 
+FILES_TAG = "lab:files-gb"
+"""The tag of an image with the GiB that its files take on the disk of a machine."""
+
+FILES_GB = 4.0
+"""What they take without that tag, in GiB."""
+
 
 @dataclass(slots=True)
 class Delays:
@@ -144,15 +150,18 @@ class Lifecycle:
         await self._host.boot(self._machine(instance))
 
     def _machine(self, instance: Instance) -> LabMachine:
+        image = instance.specification.image
+        files_gb = float(image.tags.get(FILES_TAG, FILES_GB))
         return LabMachine(
             instance_id=instance.id,
             instance_type=instance.instance_type,
-            platform=instance.specification.image.platform,
+            platform=image.platform,
             user_data=decoded(instance.specification.user_data).decode(errors="replace"),
             metadata_url=f"{self.metadata_root}/{instance.id}",
             powered_off=lambda: self.powered_off(instance),
             sku=instance.tags.get("autoscaler:sku", ""),
-            runner_version=instance.specification.image.tags.get(RUNNER_TAG, RUNNER_VERSION),
+            runner_version=image.tags.get(RUNNER_TAG, RUNNER_VERSION),
+            free_gb=max(0.0, instance.specification.disk.gb - files_gb),
         )
 
     def _end(

@@ -18,8 +18,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from lab.machine_host import FREE_GB
 from lab.machines.gpus import install_amd, install_nvidia
-from lab.machines.image import UNPRIVILEGED, Image, check_reachable
+from lab.machines.image import UNPRIVILEGED, Image, check_reachable, set_free_space
 from lab.machines.process import without_privileges
 from lab.machines.process_tree import end_sessions
 
@@ -89,6 +90,8 @@ class Runtime:
         self._containers: list[Container] = []
         self.broken_gpus = 0
         """The number of containers to come that do not find their accelerators."""
+        self.free_gb = FREE_GB
+        """The free GiB that containers to come find on the disk of their node."""
 
     async def close(self) -> None:
         """Kill all containers, and remove all files."""
@@ -169,6 +172,7 @@ class Runtime:
             )
         )
         host_file.chmod(0o644)
+        set_free_space(root, self.free_gb)
         limits = (spec.get("resources") or {}).get("limits") or {}
         vendors = {resource: resource.partition(".com/")[0] for resource in limits}
         if self.broken_gpus > 0 and not {"nvidia", "amd"}.isdisjoint(vendors.values()):

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from importlib.resources import as_file, files
 from pathlib import Path
 
-from lab.machine_host import RUNNER_VERSION
+from lab.machine_host import FREE_GB, RUNNER_VERSION
+from lab.machines import machine_python
 from lab.machines.gpus import gpus_of, install_nvidia
 
 _COMMANDS = ("shutdown", "systemctl", "nvidia-smi", "rocminfo")
@@ -81,7 +82,7 @@ class Image:
             if found is None:
                 raise RuntimeError(f"the lab's machines need {tool}")
             (self.bin / tool).symlink_to(found)
-        (self.bin / "python3").symlink_to(python)
+        self._install_python(python)
 
     def make_disk(
         self,
@@ -89,6 +90,7 @@ class Image:
         metadata_url: str,
         runner_version: str = RUNNER_VERSION,
         instance_type: str = "",
+        free_gb: float = FREE_GB,
     ) -> Disk:
         """Create the disk of one machine. Its GPUs are those of the instance type."""
         disk = Disk(root)
@@ -99,6 +101,7 @@ class Image:
         if self._baked:
             (root / "opt" / "runner-agent" / "agent.py").symlink_to(self.agent)
         self.install_runner(disk.runner, runner_version)
+        set_free_space(root, free_gb)
         install_nvidia(root, *gpus_of(instance_type))
         os.mkfifo(disk.power, 0o600)
         disk.host_file.touch(0o600)
@@ -116,6 +119,14 @@ class Image:
             account = pwd.getpwnam(UNPRIVILEGED)
             os.chown(folder, account.pw_uid, account.pw_gid)
 
+    def _install_python(self, python: Path) -> None:
+        """Install the machines' Python. A `#!` line cannot have a path with a blank, hence the link."""
+        (self._programs / "python").symlink_to(python)
+        program = self.bin / "python3"
+        source = Path(machine_python.__file__).read_text(encoding="utf-8")
+        program.write_text(f"#!{self._programs / 'python'} -IS\n{source}", encoding="utf-8")
+        program.chmod(0o755)
+
     def _host(self, disk: Disk, metadata_url: str) -> dict[str, object]:
         shutdown = str(self.bin / "shutdown")
         return {
@@ -127,6 +138,13 @@ class Image:
             "runner_user": UNPRIVILEGED if os.geteuid() == 0 else None,
             "runner_directory": str(disk.runner),
         }
+
+
+def set_free_space(root: Path, free_gb: float) -> None:
+    """Set the free space that the programs of a machine or container find on its disk, in GiB."""
+    file = root / machine_python.FILE
+    file.write_text(str(int(free_gb * 2**30)), encoding="ascii")
+    file.chmod(0o644)
 
 
 def check_reachable(folder: Path) -> None:

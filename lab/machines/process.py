@@ -100,6 +100,7 @@ class ProcessHost:
             machine.metadata_url,
             machine.runner_version,
             machine.instance_type,
+            machine.free_gb,
         )
         arguments = self._first_boot(machine, disk)
         # Both ends: a pipe without a writer would be at its end after the first message.

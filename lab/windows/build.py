@@ -19,6 +19,7 @@ from pathlib import Path
 
 from lab.windows.launcher import LAUNCHER, launcher
 from lab.windows.parts import (
+    DISKS,
     JAR,
     JAR_SHA256,
     PROGRAMS,
@@ -98,6 +99,9 @@ def _install_python(jar: Path, folder: Path) -> None:
     with (folder / "Lib" / "subprocess.py").open("ab") as module:
         module.write(RETRIED.read_bytes())
         module.write(b"\n\n_winapi.CreateProcess = retried(_winapi.CreateProcess)\n")
+    with (folder / "Lib" / "shutil.py").open("ab") as module:
+        module.write(DISKS.read_bytes())
+        module.write(b"\n\ndisk_usage = lab_disk_usage(disk_usage, _ntuple_diskusage)\n")
     for name in RENAMED:
         (folder / f"{name}.exe").write_bytes((folder / "python.exe").read_bytes())
 

@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from lab.machine_host import LabMachine
+from lab.machines.image import set_free_space
 from lab.machines.settings import controller_settings
 from lab.windows.launcher import launcher
 from lab.windows.parts import Parts
@@ -114,6 +115,7 @@ def write_user_data(disk: WindowsDisk, agent: bytes, machine: LabMachine, scale:
     host = {"metadata": machine.metadata_url, "time_scale": scale}
     disk.write(f"{BASE}\\host.json", json.dumps(host))
     disk.write(f"{BASE}\\agent.py", agent)
+    set_free_space(disk.path("C:\\"), machine.free_gb)
     booted = read_user_data(machine.user_data)
     for path, content in booted.files.items():
         disk.write(path, content)

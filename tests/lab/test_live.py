@@ -1,6 +1,8 @@
 """How progress is shown on a terminal of 80 columns and in plain text."""
 
+import re
 from collections import Counter
+from dataclasses import replace
 from io import StringIO
 
 import pytest
@@ -54,6 +56,37 @@ def test_plain_text_prints_changes_at_once_and_unchanged_rows_only_once() -> Non
         "  windows.4xlarge.nonephemeral: 3 waiting, 2 booting, 1 ready, 0/10 done",
         "1:02 lab time, all: 10/70 done",
         "  windows.4xlarge.nonephemeral: 10/10 done",
+    ]
+
+
+@pytest.mark.parametrize("terminal", [False, True])
+def test_a_step_is_printed_at_once(terminal: bool) -> None:
+    out = StringIO()
+    console = Console(file=out, force_terminal=terminal, width=80, color_system=None)
+    with screen(console) as shown:
+        shown.show(progress(60.0), last=False)
+        shown.show(replace(progress(61.0), steps=("A job ends", "Another ends")), last=False)
+    # Without the codes that move the cursor to the table's first line.
+    lines = re.sub(r"\x1b\[\d*[A-Z]", "", out.getvalue()).splitlines()
+    assert [line for line in lines if line.endswith(" ends")] == [
+        "   1:01  A job ends",
+        "   1:01  Another ends",
+    ]
+
+
+def test_plain_text_repeats_unchanged_progress_seldom_and_always_at_the_end(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    now = [0.0]
+    monkeypatch.setattr("time.monotonic", lambda: now[0])
+    out = StringIO()
+    with screen(Console(file=out, width=80)) as shown:
+        for now[0] in range(31):
+            shown.show(progress(now[0]), last=now[0] == 30)
+    assert [line.partition(" ")[0] for line in out.getvalue().splitlines()] == [
+        "0:00",
+        "0:20",
+        "0:30",
     ]
 
 
@@ -126,6 +159,6 @@ def test_the_result_of_the_example_fits_a_screen_of_80_by_24() -> None:
 
 def test_the_time_limit_is_at_least_what_a_machine_needs() -> None:
     slow = Patience(stuck=900, left=600, overdue=7200, real_floor=12).at(10)
-    assert (slow.stuck, slow.left, slow.overdue) == (900, 600, 7200)
+    assert (slow.stuck, slow.left, slow.overdue) == (900, 600, 7200)  # 90 s and 12 minutes
     fast = Patience(stuck=900, left=600, overdue=7200, real_floor=12).at(1000)
-    assert (fast.stuck, fast.left, fast.overdue) == (12_000, 12_000, 12_000)
+    assert (fast.stuck, fast.left, fast.overdue) == (12_000, 12_000, 120_000)

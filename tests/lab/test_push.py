@@ -11,6 +11,7 @@ import yaml
 from autoscaler.model.catalogue import Architecture, OperatingSystem
 from autoscaler.providers.ec2.instance_types import instance_type
 from lab.push import MOST_BYTES, PushError, read_example, read_push
+from lab.push_fleet import lab_fleet
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "trunk_push.yaml"
 
@@ -171,3 +172,15 @@ def test_a_file_that_is_not_a_push_is_refused(tmp_path: Path, text: str, message
 def test_a_missing_push_file_is_reported(tmp_path: Path) -> None:
     with pytest.raises(PushError, match="cannot be read: No such file"):
         read_push(tmp_path / "push.yaml")
+
+
+def test_a_replay_gives_runners_and_machines_real_time_on_a_busy_host() -> None:
+    fleet = lab_fleet(read_example(), 80.0)
+    waits = fleet.github_patience.at(80.0)
+    assert (waits.start, waits.lock, waits.presence) == (60 * 80.0, 60 * 80.0, 60 * 80.0)
+    # 60 s until an agent starts, and 45 s without an answer.
+    assert fleet.machine_scale == 20.0
+    assert lab_fleet(read_example(), 10.0).machine_scale == 10.0
+    # A heartbeat every 60 machine seconds must stay below the 15 lab minutes of a silent machine.
+    assert lab_fleet(read_example(), 1000.0).machine_scale == 250.0
+    assert {sku["deadlines"]["boot"] for sku in fleet.skus.values()} == {"9600s"}

@@ -1,8 +1,16 @@
 """Whether a replay passed: the demo must report a planted fault, and any other error fails it."""
 
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, cast
+
 import pytest
 
-from lab.verdict import PASSED, Fault, Violation, verdict
+from lab.github.records import JobStatus
+from lab.verdict import PASSED, Fault, Violation, verdict, violations
+from lab.watch import Ending
+
+if TYPE_CHECKING:
+    from lab.laboratory import Laboratory
 
 LOST = Violation("job build 1: started 0 times, queued, lost by the lab", planted=True)
 OTHER = Violation("job build 2: started 2 times, success")
@@ -31,3 +39,30 @@ def test_any_other_error_fails_a_replay_with_a_planted_fault() -> None:
 
 def test_a_job_that_is_lost_without_a_fault_planted_is_a_failure() -> None:
     assert verdict([LOST], None) == (False, [f"FAILED: {LOST.text}"])
+
+
+def test_jobs_that_fail_in_the_same_way_share_a_line() -> None:
+    def job(label: str, number: int, starts: int) -> SimpleNamespace:
+        spec = SimpleNamespace(name=f"test / {label} {number}", labels=(label,))
+        queued = JobStatus.QUEUED
+        return SimpleNamespace(
+            spec=spec, status=queued, conclusion=None, starts=["r"] * starts, lost=False
+        )
+
+    jobs = [
+        job("gpu", 1, 0),
+        job("gpu", 2, 0),
+        job("gpu", 3, 0),
+        job("gpu", 4, 2),
+        job("cpu", 1, 2),
+    ]
+    github = SimpleNamespace(jobs=jobs, unfinished=True)
+    lab = cast(
+        "Laboratory", SimpleNamespace(github=github, ec2=SimpleNamespace(machines_left=list))
+    )
+    assert [one.text for one in violations(lab, Ending.STUCK, "it is stuck", 0)] == [
+        "gave up: it is stuck",
+        "job test / gpu 1 and 2 more like it: started 0 times, queued",
+        "job test / gpu 4: started 2 times, queued",
+        "job test / cpu 1: started 2 times, queued",
+    ]

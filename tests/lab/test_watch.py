@@ -52,6 +52,8 @@ def test_a_replay_in_which_no_job_changes_is_aborted() -> None:
     watch = Watch(cast("Laboratory", lab), Patience(), 600.0)
     assert watch.ending() is None
     lab.there = ["machine i-1 (gpu, running)"]
-    lab.time += 2401.0
+    lab.time += 90.0 * 80.0
+    assert watch.ending() is None
+    lab.time += 1.0
     assert watch.ending() is Ending.STUCK
-    assert "for 40 minutes no job ran" in watch.why(Ending.STUCK)
+    assert "for 120 minutes no job ran" in watch.why(Ending.STUCK)

@@ -4,6 +4,7 @@ The machine has no host file for the commands of Windows, the paths or the task,
 """
 
 import asyncio
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -42,7 +43,8 @@ async def test_a_windows_machine_runs_one_job_and_powers_off(make_host: Hosts) -
     job = {"machine": "m-1", "sku": "größe-1", "access": {"repositories": ["*"], "forks": True}}
     async with running(World(yielding(SCALE), jobs=[0.5], job=job)) as world:
         host = make_host(world.scale)
-        await host.boot(world.machine("i-1", user_data(world), "windows"))
+        machine = world.machine("i-1", user_data(world), "windows")
+        await host.boot(replace(machine, free_gb=123_456.0))
         await until(lambda: bool(world.off))
         assert world.steps("i-1", "heartbeat") == BEFORE + JOB
         assert host.commands("i-1") == [(CANCEL, 0), (RUN_TASK, 0), (POWER_OFF, 0)]
@@ -54,7 +56,7 @@ async def test_a_windows_machine_runs_one_job_and_powers_off(make_host: Hosts) -
         assert not disk.path(f"{BASE}\\handover\\jit").exists()
         shown = disk.path(f"{RUNNER}\\_diag\\hooks.log").read_text("utf-8")
         assert "SKU: größe-1" in shown
-        assert "GiB free after the job" in shown
+        assert "Disk: 123456.0 GiB free after the job" in shown
         for script in ("launch", "job-started", "job-completed"):
             assert mistakes(disk.path(f"{BASE}\\handover\\{script}.ps1").read_text("utf-8")) == []
         assert processes(disk.prefix) == set()

@@ -7,6 +7,7 @@ import pytest
 from botocore.exceptions import ClientError
 
 from lab.ec2.instances import InstanceState
+from lab.ec2.lifecycle import FILES_GB, FILES_TAG
 from tests.lab.ec2.harness import LISTED, PENDING, SHUTTING_DOWN, Fixture, launched
 
 
@@ -47,6 +48,17 @@ async def test_windows_images_boot_windows_machines(ec2: Fixture) -> None:
     assert ec2.host.machines[name].user_data == "<powershell></powershell>"
     (machine,) = await ec2.described(InstanceIds=[name])
     assert (machine["Platform"], machine["RootDeviceName"]) == ("windows", "/dev/sda1")
+
+
+async def test_a_machine_has_the_disk_of_its_launch_less_the_files_of_its_image(
+    ec2: Fixture,
+) -> None:
+    full = ec2.lab.images.add("runner-full", snapshot_gb=30, tags={FILES_TAG: "29.5"})
+    (plain,) = await ec2.running()
+    await ec2.make_template(ImageId=full.id)
+    (filled,) = await ec2.running()
+    assert ec2.host.machines[plain].free_gb == 30 - FILES_GB
+    assert ec2.host.machines[filled].free_gb == 0.5
 
 
 async def test_a_terminated_instance_shuts_down_and_stays_listed_for_a_while(ec2: Fixture) -> None:

@@ -289,3 +289,23 @@ def test_a_folder_closed_to_others_is_refused_for_root(tmp_path: Path) -> None:
             ProcessHost(closed, AGENT)
     else:
         ProcessHost(closed, AGENT)
+
+
+@pytest.mark.parametrize(("free_gb", "passes"), [(1_000_001, True), (999_999, False)])
+async def test_a_machine_has_the_free_disk_space_that_the_lab_gives_it_on_any_host(
+    process_host: MakeHost, user_data: UserData, open_folder: Path, free_gb: float, passes: bool
+) -> None:
+    """The agent's own check finds it, and so does its job hook, which the runner's user runs."""
+    job = {"machine": "m-1", "access": {"repositories": ["*"], "forks": True}}
+    world = World(50, jobs=[1], job=job, parameters={"disk_gb": 1_000_000})
+    async with running(world):
+        machine = world.machine("i-1", user_data(world))
+        await process_host(world.scale).boot(replace(machine, free_gb=free_gb))
+        await until(lambda: bool(world.off))
+        if passes:
+            assert world.wrong == []
+            hooks = (open_folder / "i-1" / "opt/actions-runner/_diag/hooks.log").read_text()
+            assert "Disk: 1000001.0 GiB free after the job" in hooks
+        else:
+            (wrong,) = world.wrong
+            assert "'ok': False, 'detail': '999999.0 GiB free, 1e+06 wanted'" in wrong
