@@ -359,7 +359,7 @@ def test_a_host_without_enough_memory_is_reported_before_the_start(
     status, output = demo(DemoOptions(push=push))
     assert status == 2
     assert re.fullmatch(
-        r"error: the demo with 3 machines needs 1000000060 MiB of memory, and \d+ MiB are free\n",
+        r"error: the demo with 3 machines needs 1000000075 MiB of memory, and \d+ MiB are free\n",
         output,
     )
 

@@ -41,7 +41,7 @@ def test_a_host_that_does_not_say_what_it_has_is_not_refused(tmp_path: Path) -> 
 
 def test_too_little_memory_is_said_with_both_figures(root: Path) -> None:
     write(root / "proc/meminfo", "MemAvailable: 1048576 kB\n")
-    expected = "the demo with 48 machines needs 1560 MiB of memory, and 1024 MiB are free"
+    expected = "the demo with 48 machines needs 1800 MiB of memory, and 1024 MiB are free"
     with pytest.raises(HostTooSmallError, match=f"^{expected}$"):
         check_host(root, 48, root)
     check_host(root, 3, root)
