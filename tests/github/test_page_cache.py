@@ -4,6 +4,8 @@ import gc
 import tracemalloc
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from functools import partial
+from statistics import median
 from typing import Any
 
 import pytest
@@ -179,9 +181,15 @@ async def test_the_page_cache_takes_at_most_a_quarter_of_a_gigabyte(
     run = shown | {"repository": {"id": 1, "private": True}, "head_repository": {"id": 1}}
 
     async def taken(
+        ask: Callable[[str], Awaitable[Listing[Any]]], key: str, item: dict[str, Any]
+    ) -> float:
+        """Return the bytes that the cache needs for each item of a list: the median of three lists."""
+        names = [WIDGETS, "acme/gadgets", "acme/gizmos"]
+        return median([await of_one(partial(ask, name), key, item) for name in names])
+
+    async def of_one(
         ask: Callable[[], Awaitable[Listing[Any]]], key: str, item: dict[str, Any]
     ) -> float:
-        """Return the bytes that the cache needs for each item of a list."""
         items = [item | {"id": number} for number in range(10**10, 10**10 + PER_PAGE)]
         left = []
         for etag in ({}, {}, {"ETag": '"1"'}):  # the first round also allocates other objects
@@ -197,14 +205,14 @@ async def test_the_page_cache_takes_at_most_a_quarter_of_a_gigabyte(
         return (left[2] - left[1]) / PER_PAGE
 
     page = PAGE / PER_PAGE
-    of_jobs = await taken(lambda: client.lists.jobs(WIDGETS, 7, START), "jobs", job)
+    of_jobs = await taken(lambda name: client.lists.jobs(name, 7, START), "jobs", job)
     at_work = await taken(
-        lambda: client.lists.runs(WIDGETS, "in_progress"),
+        lambda name: client.lists.runs(name, "in_progress"),
         "workflow_runs",
         run | {"status": "in_progress"},
     )
     over = await taken(
-        lambda: client.lists.runs(WIDGETS, "completed"),
+        lambda name: client.lists.runs(name, "completed"),
         "workflow_runs",
         run | {"status": "completed"},
     )

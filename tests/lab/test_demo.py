@@ -154,6 +154,7 @@ def assert_nothing_behind(folder: Path) -> None:
     ] == []
 
 
+@pytest.mark.systems
 def test_the_demo_passes_if_every_job_runs_once(replays: dict[str, Replay]) -> None:
     status, output, kept, folder = replays[GREEN]
     assert status == 0, output
@@ -162,6 +163,7 @@ def test_the_demo_passes_if_every_job_runs_once(replays: dict[str, Replay]) -> N
     assert_nothing_behind(folder)
 
 
+@pytest.mark.systems
 def test_the_demo_prints_its_table_and_summary(replays: dict[str, Replay]) -> None:
     output = replays[GREEN].output
     rows = {line.split()[0]: line.split() for line in output.splitlines() if "$" in line}
@@ -196,6 +198,7 @@ def test_the_demo_prints_its_table_and_summary(replays: dict[str, Replay]) -> No
     assert "Not replayed, because they do not run on EC2: 4 (macOS)." in output
 
 
+@pytest.mark.systems
 def test_the_controller_reads_the_prices_of_all_instance_types(replays: dict[str, Replay]) -> None:
     kept = replays[GREEN].kept
     metrics = (kept / "metrics.txt").read_text().splitlines()
@@ -203,6 +206,7 @@ def test_the_controller_reads_the_prices_of_all_instance_types(replays: dict[str
     assert "prices_not_read" not in (kept / "controller.log").read_text()
 
 
+@pytest.mark.systems
 def test_the_demo_shows_the_controllers_part_of_the_wait(
     replays: dict[str, Replay],
 ) -> None:
@@ -217,6 +221,7 @@ def test_the_demo_shows_the_controllers_part_of_the_wait(
     assert f"each real second counts as {SCALE:g}." in output
 
 
+@pytest.mark.systems
 def test_the_demo_prints_each_stage_from_the_start(replays: dict[str, Replay]) -> None:
     output = replays[GREEN].output
     stages = re.findall(r"^ +\d+\.\d s  (\w+ \w+ ?\w*)", output, re.MULTILINE)
@@ -229,6 +234,7 @@ def test_the_demo_prints_each_stage_from_the_start(replays: dict[str, Replay]) -
     assert output.index("starting EC2") < output.index("lab time, all: ")
 
 
+@pytest.mark.systems
 def test_the_demo_shows_the_first_time_that_a_sku_takes_each_step(
     replays: dict[str, Replay],
 ) -> None:
@@ -248,6 +254,7 @@ def test_the_demo_shows_the_first_time_that_a_sku_takes_each_step(
     assert sorted(launched) == ["cpu.small", "gpu.large", "win.large"]
 
 
+@pytest.mark.systems
 def test_a_planted_lost_job_is_reported(replays: dict[str, Replay]) -> None:
     found = replays[LOST]
     assert found.status == 0, found.output
@@ -263,6 +270,7 @@ def test_a_planted_lost_job_is_reported(replays: dict[str, Replay]) -> None:
     assert_nothing_behind(found.folder)
 
 
+@pytest.mark.systems
 def test_a_planted_leaked_machine_is_reported(replays: dict[str, Replay]) -> None:
     found = replays[LEAKED]
     assert found.status == 0, found.output
@@ -276,6 +284,7 @@ def test_a_planted_leaked_machine_is_reported(replays: dict[str, Replay]) -> Non
     assert_nothing_behind(found.folder)
 
 
+@pytest.mark.systems
 def test_the_demo_fails_on_an_error_without_a_planted_fault(replays: dict[str, Replay]) -> None:
     found = replays[HASTY]
     assert found.status == 1
@@ -313,6 +322,7 @@ def read_until(process: subprocess.Popen[str], words: str) -> str:
     return seen
 
 
+@pytest.mark.systems
 def test_ctrl_c_removes_all_files_and_processes(folder: Path, push: Path) -> None:
     process = start(push, folder)
     before = read_until(process, "lab time, all: 2 ")
@@ -324,6 +334,7 @@ def test_ctrl_c_removes_all_files_and_processes(folder: Path, push: Path) -> Non
     assert_nothing_behind(folder)
 
 
+@pytest.mark.systems
 def test_the_demo_prints_the_consoles_address_and_can_stay_up_with_it(
     folder: Path, push: Path
 ) -> None:
