@@ -47,6 +47,7 @@ def run(suite: Suite, parts: Sequence[Part], logs: Path, silence: float = SILENC
 def select(parts: Sequence[Part], names: Sequence[str]) -> list[Part]:
     """Return the parts with these names, or all. Raises ValueError for a name that no part has."""
     known = [part.name for part in parts]
+    names = [*names, *(part.after for part in parts if part.name in names and part.after)]
     for name in names:
         if name not in known:
             message = f"there is no part {name!r}; the parts are: {', '.join(known)}"

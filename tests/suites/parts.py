@@ -20,7 +20,7 @@ class Suite(StrEnum):
 class Part:
     """One command of a suite: `words`, or pytest with `options` for the tests in `paths`.
 
-    `after` names the part that brings what this part needs: without it, this part does not start.
+    `after` names the part that builds what this part needs, and runs before it.
     `alone`: no other part runs beside it. `nice`: it computes, while the parts beside it mostly wait.
     """
 
@@ -48,6 +48,11 @@ class Part:
 
 def _make(target: str, name: str = "", alone: bool = False) -> Part:
     return Part(name or target, ("make", "--no-print-directory", target), alone=alone)
+
+
+def _build(name: str, module: str) -> Part:
+    """Return a part that builds what other tests need, once for all clones on a host."""
+    return Part(name, (sys.executable, "-m", module), nice=True)
 
 
 def _everyone(name: str, *folders: str) -> Part:
@@ -110,15 +115,17 @@ PARTS: dict[Suite, tuple[Part, ...]] = {
     Suite.SYSTEMS: (
         # A thousand machines at once need both cores for themselves.
         Part("crowds", paths=("tests/lab",), options=("-m", "whole_host"), alone=True),
-        _make("programs"),
-        _systems("terraform", "terraform"),
+        _build("kubernetes-programs", "lab.kubernetes.build"),
+        _build("windows-programs", "lab.windows.build"),
+        _build("terraform-programs", "lab.terraform.build"),
+        _systems("terraform", "terraform", after="terraform-programs"),
         _systems("laboratory", "lab/system", leave=("lab/system/test_kill_points.py",)),
-        _systems("windows", "windows"),
+        _systems("windows", "windows", after="windows-programs"),
         _systems("images", "docker_images", "ami"),
         _systems("seeds", *_WORLDS, nice=True),
         _systems("kills", "lab/system/test_kill_points.py"),
-        _systems("cluster", "cluster", leave=_PODS, after="programs", nice=True),
-        _systems("pods", *_PODS, after="programs"),
+        _systems("cluster", "cluster", leave=_PODS, after="kubernetes-programs", nice=True),
+        _systems("pods", *_PODS, after="kubernetes-programs"),
         _systems("services", "lab", leave=("lab/system",)),
         _systems(
             "rooms", *_CORE, *_CONTROLLER, *_EDGES, *_MACHINES, *_PROJECT, "providers", nice=True

@@ -47,4 +47,9 @@ def is_of_systems(file: str) -> bool:
 def test_a_part_that_does_not_exist_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["everyone", "cor"]) == 2
     assert "there is no part 'cor'; the parts are: contracts, lint, " in capsys.readouterr().err
+
+
+def test_a_part_is_selected_with_the_part_that_it_needs() -> None:
     assert [part.name for part in select(PARTS[Suite.EVERYONE], ["core"])] == ["core"]
+    found = [part.name for part in select(PARTS[Suite.SYSTEMS], ["cluster"])]
+    assert found == ["kubernetes-programs", "cluster"]

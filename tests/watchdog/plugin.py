@@ -142,12 +142,14 @@ def pytest_fixture_setup(
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> Generator[None, Any, Any]:
+    __tracebackhide__ = True
     item.stash[_BEFORE] = children()
     return (yield from _within_limit(item, "setup"))
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, Any]:
+    __tracebackhide__ = True
     return (yield from _within_limit(item, "call"))
 
 
@@ -174,6 +176,7 @@ def _is_generator(function: Callable[..., Any]) -> bool:
 
 
 def _within_limit(item: pytest.Item, name: str) -> Generator[None, Any, Any]:
+    __tracebackhide__ = True
     run = item.config.stash[_RUN]
     before = item.stash[_BEFORE]
     phase = run.begin(f"{item.nodeid} [{name}]", before, run.limit_of(item))
@@ -182,6 +185,7 @@ def _within_limit(item: pytest.Item, name: str) -> Generator[None, Any, Any]:
 
 def _failing(run: Run, phase: Phase) -> Generator[None, Any, Any]:
     """Fail with the phase's report if it has one."""
+    __tracebackhide__ = True
     result, failure = None, ""
     try:
         result = yield
