@@ -53,11 +53,11 @@ async def test_windows_images_boot_windows_machines(ec2: Fixture) -> None:
 async def test_a_machine_has_the_disk_of_its_launch_less_the_files_of_its_image(
     ec2: Fixture,
 ) -> None:
-    full = ec2.lab.images.add("runner-full", snapshot_gb=30, tags={FILES_TAG: "29.5"})
+    full = ec2.lab.images.add("runner-full", snapshot_gb=30, tags={FILES_TAG: "99.5"})
     (plain,) = await ec2.running()
     await ec2.make_template(ImageId=full.id)
     (filled,) = await ec2.running()
-    assert ec2.host.machines[plain].free_gb == 30 - FILES_GB
+    assert ec2.host.machines[plain].free_gb == 100 - FILES_GB
     assert ec2.host.machines[filled].free_gb == 0.5
 
 
