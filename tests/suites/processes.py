@@ -119,7 +119,8 @@ class Runner:
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,
-                start_new_session=True,
+                # A session of its own would make `nice` useless: Linux shares processors among sessions first.
+                process_group=0,
             )
         now = time.monotonic()
         self._running[process.pid] = _Running(part, process, log, now, printed_at=now)
