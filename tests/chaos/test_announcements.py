@@ -2,6 +2,8 @@
 
 import asyncio
 
+import pytest
+
 from autoscaler.controller.composition import Controller
 from autoscaler.model.jobs import JobState
 from autoscaler.simulator.world.process import ProcessGoneError
@@ -11,6 +13,8 @@ from tests.chaos.cluster_fleets import SETTINGS
 from tests.chaos.mix import schedule_of
 from tests.chaos.trial import PATIENCE
 from tests.controller.virtual_time import on_virtual_time
+
+pytestmark = pytest.mark.systems
 
 SEED = 4
 """With an outage of GitHub while runners register."""

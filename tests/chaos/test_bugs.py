@@ -25,6 +25,8 @@ from tests.chaos.bugs import (
 from tests.chaos.mix import schedule_of
 from tests.chaos.trial import play
 
+pytestmark = pytest.mark.systems
+
 AGAIN = "the mix has changed: python -m tests.chaos.bugs --keep finds schedules anew"
 
 
@@ -45,7 +47,6 @@ def replays() -> dict[str, subprocess.CompletedProcess[str]]:
         return dict(zip(names(), pool.map(replay, names()), strict=True))
 
 
-@pytest.mark.systems
 @pytest.mark.parametrize("name", names())
 def test_a_planted_bug_is_found_by_a_shrunken_schedule(
     name: str, replays: dict[str, subprocess.CompletedProcess[str]]
@@ -63,7 +64,6 @@ def test_a_planted_bug_is_found_by_a_shrunken_schedule(
     assert "no violation" not in done.stdout
 
 
-@pytest.mark.systems
 def test_the_search_finds_a_planted_bug_and_shrinks_its_schedule() -> None:
     found = hunt("sent_before_stored", tries=8)
     assert found.found, found.output

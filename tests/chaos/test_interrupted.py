@@ -14,6 +14,8 @@ import pytest
 from tests.chaos.bugs import ROOT
 from tests.patience import PATIENCE
 
+pytestmark = pytest.mark.systems
+
 LONG = PATIENCE
 
 

@@ -20,6 +20,8 @@ from tests.chaos.trial import play
 from tests.providers.memory.fleet import loaded, opened_catalogue, providers
 from tests.providers.memory.provider import CLOUDS, MemoryProvider
 
+pytestmark = pytest.mark.systems
+
 ARM = SkuName("arm")
 
 

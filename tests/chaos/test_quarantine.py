@@ -11,6 +11,8 @@ from autoscaler.simulator.world.jobs import SimulatedJob
 from autoscaler.simulator.world.schedule import Fault, FaultKind
 from tests.views.situations import OPERATOR, Situation, job, one_sku, situation
 
+pytestmark = pytest.mark.systems
+
 REGISTERS_AT = 45.885
 """When the runner of the first machine is named: 40 seconds after the machine was requested."""
 

@@ -109,6 +109,7 @@ def test_under_all_faults_of_clusters_no_job_is_lost_and_no_pod_is_left() -> Non
     assert set(figures.seeds_with) >= set(OF_CLUSTERS)
 
 
+@pytest.mark.systems
 def test_after_ctrl_c_the_figures_are_those_of_the_seeds_played() -> None:
     def press(_: Outcome) -> None:
         raise KeyboardInterrupt

@@ -8,6 +8,8 @@ from tests.chaos.mix import schedule_of
 from tests.chaos.shrink import shrink
 from tests.chaos.trial import play
 
+pytestmark = pytest.mark.systems
+
 NO_SCHEDULES = [
     "{}",
     "[]",

@@ -21,6 +21,8 @@ from tests.chaos.mix import schedule_of
 from tests.chaos.trial import PATIENCE, final_violations
 from tests.controller.virtual_time import on_virtual_time
 
+pytestmark = pytest.mark.systems
+
 
 def played(*happenings: Fault | JobArrival, lists: bool = False) -> SimulatedWorld:
     """Return the world after its end. Fails if there is a violation."""

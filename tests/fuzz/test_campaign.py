@@ -18,6 +18,8 @@ from tests.fuzz.mutations import mutated, mutated_text
 from tests.fuzz.target import CHUNK, Finding, Tried
 from tests.patience import PATIENCE
 
+pytestmark = pytest.mark.systems
+
 ROOT = Path(__file__).parents[2]
 
 

@@ -18,6 +18,8 @@ from tests.images.versions import SUM, changed, written
 from tests.patience import PATIENCE
 from tests.python_programs import first_line
 
+pytestmark = pytest.mark.systems
+
 # Tests that run under `nohup` or in the background of a shell pass on ignored signals.
 MAIN = (
     "import signal; signal.signal(signal.SIGHUP, signal.SIG_DFL); "

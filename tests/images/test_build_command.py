@@ -18,6 +18,8 @@ from autoscaler.images.recipes import RECIPES
 from tests.images.engines import end_of, recording_engine, slow_engine, started
 from tests.images.versions import written
 
+pytestmark = pytest.mark.systems
+
 ROOT = Path(__file__).parents[2]
 SHIPPED = ROOT / "autoscaler" / "images" / "versions.yaml"
 

@@ -21,6 +21,8 @@ from autoscaler.images.shells import ENVIRONMENT, AmdDevices, accelerator_option
 from tests.images.engines import end_of, recording_engine, slow_engine
 from tests.images.engines import started as running
 
+pytestmark = pytest.mark.systems
+
 ROOT = Path(__file__).parents[2]
 PODS = ROOT / "examples" / "kubernetes.yaml"
 MACHINES = ROOT / "examples" / "fleet.yaml"

@@ -16,6 +16,8 @@ from tests.patience import PATIENCE
 from tests.server.test_console import PAGES, busy_world
 from tests.server.test_server_fuzz import header_values, mutated
 
+pytestmark = pytest.mark.systems
+
 EXAMPLES = settings(
     max_examples=200,
     deadline=None,

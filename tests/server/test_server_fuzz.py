@@ -21,6 +21,8 @@ from tests.patience import PATIENCE
 from tests.server.doubles import MACHINE, NONCE
 from tests.server.fakes import ASSIGNMENT, ATTESTATION, STEPS, Backstage, delivery_headers
 
+pytestmark = pytest.mark.systems
+
 EXAMPLES = settings(
     max_examples=300,
     deadline=None,

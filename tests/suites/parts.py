@@ -5,7 +5,18 @@ from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
-SYSTEMS = ("ami", "cluster", "docker_images", "lab/system", "terraform", "windows")
+SYSTEMS = (
+    "ami",
+    "benchmarks",
+    "cluster",
+    "docker_images",
+    "lab/ec2",
+    "lab/machines",
+    "lab/system",
+    "terraform",
+    "watchdog",
+    "windows",
+)
 """The folders of tests/ whose tests all have the marker `systems`. Other tests carry it themselves."""
 
 
