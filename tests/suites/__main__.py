@@ -17,8 +17,6 @@ from tests.suites.processes import SILENCE, Ended, Runner, prepare
 from tests.suites.results import Tests, failed_tests, last_lines, read_tests, slowest
 
 LOGS = Path(".cache/tests")
-MOST_TRIED_AGAIN = 10
-"""If more tests of a part fail, they have one cause, and a second try would only take time."""
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -118,9 +116,7 @@ class _Run:
         parts = [
             replace(part, after="")
             for part in self.parts
-            if part.name in self.ended
-            and self.ended[part.name].status != 0
-            and 0 < len(failed[part.name]) <= MOST_TRIED_AGAIN
+            if part.name in self.ended and self.ended[part.name].status != 0 and failed[part.name]
         ]
 
         def show(ended: Ended) -> None:
