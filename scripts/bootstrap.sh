@@ -29,11 +29,15 @@ new_enough() {
 
 find_python() {
   local candidate
-  for candidate in ${PYTHON:+"$PYTHON"} python3.11 python3 python3.12 python3.13 python3.14; do
-    if new_enough "$candidate"; then
-      command -v "$candidate"
-      return
-    fi
+  local needed
+  # One that can create .venv first: Debian's has no ensurepip without the package python3-venv.
+  for needed in 'ensurepip, venv' sys; do
+    for candidate in ${PYTHON:+"$PYTHON"} python3.11 python3 python3.12 python3.13 python3.14; do
+      if new_enough "$candidate" && "$candidate" -c "import $needed" 2> /dev/null; then
+        command -v "$candidate"
+        return
+      fi
+    done
   done
   fail "Python 3.11 or newer is needed and none was found; on Debian 12: apt-get install python3"
 }
@@ -77,11 +81,12 @@ bring_packages() {
 }
 
 lock="$(cat pyproject.toml uv.lock scripts/bootstrap.sh | sha256sum)"
+here="$python $PWD"
 known="$(cat "$STAMP" 2> /dev/null || true)"
 # Both suites need the same Python packages, and the demo needs some of them.
 wanted=all
 [[ "$purpose" != demo ]] || wanted=demo
-if new_enough .venv/bin/python && [[ "$known" == "$wanted $lock $PWD" || "$known" == "all $lock $PWD" ]]; then
+if new_enough .venv/bin/python && [[ "$known" == "$wanted $lock $here" || "$known" == "all $lock $here" ]]; then
   bring_packages
   exit 0
 fi
@@ -101,8 +106,8 @@ if ! "$UV_HOME/bin/uv" --version 2> /dev/null | grep -qF "uv $UV_VERSION "; then
   "$UV_HOME/bin/python" -m pip install --quiet --disable-pip-version-check "uv==$UV_VERSION"
 fi
 
-# Programs in .venv contain its path, so a moved or copied .venv is created again.
-if ! new_enough .venv/bin/python || [[ -n "$known" && "$known" != *" $PWD" ]]; then
+# Programs in .venv contain its path, so a moved or copied .venv is created again, and so is one of another PYTHON.
+if ! new_enough .venv/bin/python || [[ -n "$known" && "$known" != *" $here" ]]; then
   rm -rf .venv
 fi
 [[ -d .venv ]] || "$UV_HOME/bin/uv" venv --quiet --no-managed-python --python "$python" .venv
@@ -112,6 +117,6 @@ unset VIRTUAL_ENV UV_PROJECT_ENVIRONMENT
 groups=()
 [[ "$wanted" == all ]] || groups=(--no-default-groups --group demo --inexact)
 "$UV_HOME/bin/uv" sync --frozen --quiet --no-python-downloads "${groups[@]}" < /dev/null
-printf '%s\n' "$wanted $lock $PWD" > "$STAMP"
+printf '%s\n' "$wanted $lock $here" > "$STAMP"
 bring_packages
 say "Set up in ${SECONDS} s"

@@ -64,8 +64,15 @@ class _Run:
     unsteady: set[str] = field(default_factory=set)
 
     def run(self) -> int:
-        shutil.rmtree(self.logs, ignore_errors=True)
-        self.logs.mkdir(parents=True)
+        try:
+            if self.logs.exists():
+                shutil.rmtree(self.logs)
+            self.logs.mkdir(parents=True)
+        except PermissionError as error:
+            sys.stderr.write(
+                f"error: {error.filename} belongs to another user; run: sudo make clean\n"
+            )
+            return 2
         at_once = AT_ONCE[self.suite] * max(2, len(os.sched_getaffinity(0)))
         _say(f"==> {len(self.parts)} parts, {at_once} at once. Their output: {self.logs}")
         runner = Runner(self._command, self.logs, at_once, self.silence)
@@ -116,7 +123,8 @@ class _Run:
         parts = [
             replace(part, after="")
             for part in self.parts
-            if part.name in self.ended and self.ended[part.name].status != 0 and failed[part.name]
+            # With another status, pytest did not run all tests of the part.
+            if part.name in self.ended and self.ended[part.name].status == 1 and failed[part.name]
         ]
 
         def show(ended: Ended) -> None:
@@ -125,7 +133,7 @@ class _Run:
             _say(f"==> {ended.part.name}, second try of {', '.join(failed[ended.part.name])}:")
             _say(last_lines(again / f"{ended.part.name}.log", 20))
 
-        runner = Runner(self._command_of_failed, again, 1)
+        runner = Runner(self._command_of_failed, again, 1, self.silence)
         runner.run(parts, show)
         return runner
 

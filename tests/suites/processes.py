@@ -17,8 +17,8 @@ import psutil
 from tests.suites.parts import Part
 
 SILENCE = 1800.0
-"""Maximum of real seconds in which a part prints nothing. A test has its own limit, which is lower; the
-compilers of a build print nothing for minutes."""
+"""Maximum of real seconds in which a part prints nothing. A phase of a test ends after 25 minutes at most
+(tests/watchdog), and the compilers of a build print nothing for minutes."""
 
 _GRACE = 30.0
 """Seconds that a part has to end after SIGINT, in which pytest stops the servers of its fixtures."""
@@ -96,7 +96,8 @@ class Runner:
                     self._end_silent()
                     time.sleep(_LOOK_EVERY)
             finally:
-                for ended in self._end_all():
+                # A list: all processes are ended even if `each` fails, as with a closed stdout.
+                for ended in list(self._end_all()):
                     each(ended)
 
     def _next(self, waiting: list[Part], passed: set[str], names: set[str]) -> Part | None:
@@ -127,8 +128,11 @@ class Runner:
 
     def _reap(self) -> Iterator[Ended]:
         """Yield the parts that have ended since the last call. Reaps orphans of parts, too."""
-        while self._running:
-            pid, status, usage = os.wait4(-1, os.WNOHANG)
+        while True:
+            try:
+                pid, status, usage = os.wait4(-1, os.WNOHANG)
+            except ChildProcessError:
+                return
             if pid == 0:
                 return
             if (one := self._running.pop(pid, None)) is not None:
@@ -161,9 +165,6 @@ class Runner:
         while (left := psutil.Process().children(recursive=True)) and time.monotonic() < until:
             _kill(left)
             yield from self._reap()
-            with contextlib.suppress(ChildProcessError):
-                while os.waitpid(-1, os.WNOHANG)[0]:
-                    pass
 
     @contextlib.contextmanager
     def _signals(self) -> Iterator[None]:
@@ -172,7 +173,9 @@ class Runner:
         def note(number: int, _frame: FrameType | None) -> None:
             self.stopped_by = self.stopped_by or number
 
-        numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+        numbers = [signal.SIGINT, signal.SIGTERM]
+        if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # as under nohup
+            numbers.append(signal.SIGHUP)
         before = {number: signal.signal(number, note) for number in numbers}
         try:
             yield

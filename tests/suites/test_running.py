@@ -199,3 +199,23 @@ def test_a_failed_test_of_the_systems_has_a_second_try(
     if result == "UNSTEADY":
         assert "1 failed, 1 passed" in output.partition("==> UNSTEADY")[2]
         assert "1 passed" in output.partition("==> UNSTEADY")[2]
+
+
+def test_a_part_that_pytest_could_not_read_has_no_second_try(runner: Runner) -> None:
+    """Its second try would run the one file that failed, and none of the others."""
+    test, tries = runner.folder / "test_import.py", runner.folder / "tries"
+    test.write_text(
+        f"from pathlib import Path\ntries = Path({str(tries)!r})\n"
+        "assert tries.exists() or tries.touch()\n\ndef test_it(): pass\n"
+    )
+    part = f"Part('broken', paths=({str(test)!r},), options=('--rootdir', {str(runner.folder)!r}))"
+    status, output = runner.finish(part, suite="systems")
+    assert (status, summary(output)) == (1, {"broken": "FAILED"})
+
+
+def test_a_closed_stdout_leaves_no_process(runner: Runner) -> None:
+    started = runner.start(shell("first", "true"), shell("second", "setsid sleep 1000"))
+    assert started.stdout is not None
+    started.stdout.close()
+    assert started.wait(PATIENCE) != 0
+    assert runner.left() == []
