@@ -150,8 +150,6 @@ class AnswerFault:
         "status", "answer", "changed", "html", "html_as_json", "stall", "dropped", "cut", "garbled"
     ]
     route: str | None = None
-    request: str | None = None
-    by: int | None = None
     times: int | None = 1
     share: float = 1.0
     status: int = 502
@@ -162,6 +160,8 @@ class AnswerFault:
     done: bool = False
     then: Callable[[], None] = lambda: None
     until: asyncio.Event | None = None
+    request: str | None = None
+    by: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

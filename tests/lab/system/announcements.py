@@ -54,10 +54,11 @@ class OnCall:
     async def waits(self, job: PushedJob, code: WaitCode, words: str = "") -> Announced:
         """Return what is announced once the job waits for this reason and the event has these words.
 
-        Raises AssertionError if it does not for `PATIENCE` s of a quiet host.
+        Raises AssertionError if the job ends before, or for `PATIENCE` s of a quiet host does not wait.
         """
         deadline = time.monotonic() + stretched(PATIENCE)
         while True:
+            assert job.conclusion is None, f"{job.spec.name} ended before it waited for {code}"
             said = await self.announced(job)
             if said is not None and said.code is code and words in said.what:
                 return said

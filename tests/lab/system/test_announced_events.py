@@ -1,6 +1,6 @@
 """Twelve causes of a wait, in a laboratory: what `autoscaler explain` announces next comes true.
 
-All situations but the last two happen at once, each with a SKU of its own. Times are lab seconds, and lower
+All situations but the last three happen at once, each with a SKU of its own. Times are lab seconds, and lower
 bounds are those that were announced. Upper bounds count questions, because a busy host delays these like
 everything else.
 """
@@ -251,14 +251,13 @@ AT_ONCE = (
     "configuration",
     "average",
     "deadline",
-    "circuit",
     "limit",
     "paused",
     "run",
 )
 """The first loses the next job that is queued."""
-ALONE = ("registration", "throttled")
-"""Their faults concern all SKUs."""
+ALONE = ("circuit", "registration", "throttled")
+"""The holds of the first are short. The faults of the others concern all SKUs."""
 
 Outcomes = Mapping[str, BaseException | None]
 
