@@ -23,6 +23,8 @@ from tests.planner.fleets import catalogue, sku
 from tests.test_operator_commands import Controller
 from tests.test_operator_commands import controller as controller
 
+pytestmark = pytest.mark.systems
+
 COLUMNS = 80
 SKU = "lf.c.linux.g6.4xlarge.experimental.nvidia.gpu"
 DEMAND = DemandClass("org:acme", "Default", (SKU,), (SkuName(SKU),))

@@ -10,6 +10,8 @@ import pytest
 from tests.command_line import SCALE_CONFIG
 from tests.command_line import example as example
 
+pytestmark = pytest.mark.systems
+
 
 @pytest.mark.case(
     "the reader of the output has gone away",

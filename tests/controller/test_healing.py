@@ -19,6 +19,8 @@ from tests.controller.agents import queue
 from tests.controller.controllers import Controller, World
 from tests.controller.virtual_time import on_virtual_time
 
+pytestmark = pytest.mark.systems
+
 SECONDS = 600.0
 FOR_LISTS = 1.0 - RESERVES[Importance.SYNC]
 

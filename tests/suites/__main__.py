@@ -73,7 +73,7 @@ class _Run:
                 f"error: {error.filename} belongs to another user; run: sudo make clean\n"
             )
             return 2
-        at_once = AT_ONCE[self.suite] * max(2, len(os.sched_getaffinity(0)))
+        at_once = int(AT_ONCE[self.suite] * max(2, len(os.sched_getaffinity(0))))
         _say(f"==> {len(self.parts)} parts, {at_once} at once. Their output: {self.logs}")
         runner = Runner(self._command, self.logs, at_once, self.silence)
         runner.run(self.parts, self._show)

@@ -146,6 +146,6 @@ PARTS: dict[Suite, tuple[Part, ...]] = {
 }
 """Parts start in this order, as soon as the runner has room for one more."""
 
-AT_ONCE: dict[Suite, int] = {Suite.EVERYONE: 1, Suite.SYSTEMS: 2}
-"""Parts at once for each core. The parts of the systems mostly wait for other programs. More of them would
-delay the laboratory's machines, whose clocks are faster than real time."""
+AT_ONCE: dict[Suite, float] = {Suite.EVERYONE: 1.5, Suite.SYSTEMS: 2}
+"""Parts at once for each core. Parts wait for other programs now and then, those of the systems mostly. More of
+these would delay the laboratory's machines, whose clocks are faster than real time."""
