@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Runs the commands of the README on a fresh Debian, `make demo` and `make test`, as root and as an ordinary user, with
 # a /tmp of 3 GiB. It creates a root file system with mmdebstrap, which has Debian's required
-# packages, python3, make, git and ca-certificates, and clones HEAD into it. About fifteen minutes.
+# packages, python3, make, git and ca-certificates, and clones HEAD into it. About twenty minutes.
 #
 #   scripts/fresh.sh [all]             all: also `make test-systems`, which takes an hour with empty caches
 #   scripts/fresh.sh COMMAND ...       runs these commands as root
