@@ -81,7 +81,8 @@ bring_packages() {
 }
 
 lock="$(cat pyproject.toml uv.lock scripts/bootstrap.sh | sha256sum)"
-here="$python $PWD"
+# The program itself: /usr/bin/python3 and /usr/bin/python3.11 are the same.
+here="$("$python" -c 'import os, sys; print(os.path.realpath(sys.executable))') $PWD"
 known="$(cat "$STAMP" 2> /dev/null || true)"
 # Both suites need the same Python packages, and the demo needs some of them.
 wanted=all

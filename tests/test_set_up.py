@@ -196,6 +196,14 @@ def test_set_up_runs_only_once(complete: Checkout) -> None:
     assert complete.calls() == []
 
 
+def test_another_name_of_the_same_python_changes_nothing(complete: Checkout) -> None:
+    complete.set_up()
+    complete.calls()
+    complete.offer("python3.11", Path(sys.executable).resolve())
+    assert complete.set_up().returncode == 0
+    assert complete.calls() == []
+
+
 def test_another_lock_is_installed_into_the_same_environment(complete: Checkout) -> None:
     complete.set_up()
     complete.calls()
