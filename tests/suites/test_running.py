@@ -148,14 +148,19 @@ def test_a_part_that_runs_alone_has_no_other_beside_it(runner: Runner) -> None:
 def test_a_signal_ends_all_parts_starts_no_other_and_leaves_no_process(
     runner: Runner, number: signal.Signals
 ) -> None:
-    """One part has a child in a session of its own, which ignores all signals that a part may get."""
+    """One part has a child in a session of its own, which ignores all signals that a part may get.
+
+    The third part may start as soon as no other runs.
+    """
     fifo = runner.folder / "ready"
     os.mkfifo(fifo)
     deaf = (
         f"setsid bash -c 'trap \"\" INT TERM HUP; echo > {fifo}; while :; do sleep 1; done' & wait"
     )
     started = runner.start(
-        shell("deaf", deaf), shell("sleeping", "exec sleep 1000"), shell("third", "true")
+        shell("deaf", deaf),
+        shell("sleeping", "exec sleep 1000"),
+        shell("third", "true", ", alone=True"),
     )
     with fifo.open():
         os.kill(started.pid, number)
