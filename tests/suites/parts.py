@@ -139,7 +139,10 @@ PARTS: dict[Suite, tuple[Part, ...]] = {
         _systems("pods", *_PODS, after="kubernetes-programs"),
         _systems("services", "lab", leave=("lab/system",)),
         _systems(
-            "rooms", *_CORE, *_CONTROLLER, *_EDGES, *_MACHINES, *_PROJECT, "providers", nice=True
+            "rooms",
+            *(*_CORE, *_CONTROLLER, *_EDGES, *_MACHINES, *_PROJECT, "providers"),
+            after="kubernetes-programs",
+            nice=True,
         ),
         _make("all-types"),
     ),

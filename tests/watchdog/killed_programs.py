@@ -11,6 +11,8 @@ import pytest
 
 from autoscaler.providers.ec2.channel import WorkerChannel
 from lab.ec2.moto import MotoClient, MotoProcess
+from lab.kubernetes.admin import Administrator
+from lab.kubernetes.cluster import Cluster
 from tests.console.browser import browser
 
 
@@ -30,10 +32,24 @@ def moto() -> Iterator[MotoProcess]:
     process.close()
 
 
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    made = Cluster(tmp_path_factory.mktemp("cluster"))
+    try:
+        made.start()
+        yield made
+    finally:
+        made.close()
+
+
 def child_with(words: str) -> int:
-    """Return the first process below this one whose command has these words."""
-    below = psutil.Process().children(recursive=True)
-    return next(one.pid for one in below if words in " ".join(one.cmdline()))
+    """Return the first process below this one whose command has these words, but for the shell of a guard."""
+    for one in psutil.Process().children(recursive=True):
+        # None is the command of a process that has ended.
+        command = " ".join(one.as_dict(["cmdline"])["cmdline"] or ())
+        if words in command and "guard.sh" not in command:
+            return one.pid
+    raise AssertionError(f"no process has {words!r} in its command")
 
 
 async def test_worker(moto: MotoProcess, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -63,6 +79,15 @@ async def test_moto(moto: MotoProcess) -> None:
             await client.ask("DescribeInstances")
     finally:
         await client.close()
+
+
+async def test_api_server(cluster: Cluster) -> None:
+    administrator = Administrator(cluster)
+    try:
+        async with killed_meanwhile(child_with("kube-apiserver --")):
+            await administrator.request("GET", "/api/v1/nodes")
+    finally:
+        await administrator.close()
 
 
 @pytest.mark.wait_limit(seconds=1, reason="the test exceeds it")

@@ -37,6 +37,10 @@ def printed(tmp_path_factory: pytest.TempPathFactory) -> str:
             ],
         ),
         (
+            "test_api_server",
+            ["in request", "had ended with status ", "guard.sh ", "kube-apiserver "],
+        ),
+        (
             "test_program_of_the_tests",
             ["waited for more than 1 s", "await process.stdout.readline()", "sleep 1000"],
         ),
@@ -50,4 +54,4 @@ def test_the_failure_names_the_program(printed: str, name: str, expected: list[s
 
 
 def test_nothing_else_fails(printed: str) -> None:
-    assert "4 failed in " in printed
+    assert "5 failed in " in printed
