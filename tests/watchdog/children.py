@@ -2,21 +2,27 @@
 
 import contextlib
 import ctypes
-import gc
+import functools
 import os
 import subprocess
 import sys
 import time
-from collections.abc import Collection, Iterator
+import weakref
+from collections.abc import Collection
 from multiprocessing import popen_fork
 from pathlib import Path
-from typing import TypeVar
+from typing import Any
 
 import psutil
 
 _TASKS = Path("/proc/self/task")
 _PR_SET_CHILD_SUBREAPER = 36
-_T = TypeVar("_T")
+
+Started = subprocess.Popen[bytes] | popen_fork.Popen
+"""An object that waits for a process; asyncio has a `subprocess.Popen` of each of its processes, too."""
+
+_started: dict[int, "weakref.ref[Started]"] = {}
+_held: list[Started] = []
 
 
 def adopt_orphans() -> None:
@@ -106,20 +112,44 @@ class Reaper:
                 os.waitpid(pid, os.WNOHANG)
 
 
+def note_started() -> None:
+    """Note from now on which processes an object of this process waits for.
+
+    `gc.get_objects()` would know, too, but a thread must not call it: it makes a `tuple()` that another thread
+    computes fail with a SystemError before Python 3.14 (python/cpython#39117, #127758).
+    """
+    for kind in (subprocess.Popen, popen_fork.Popen):
+        kind.__init__ = _noting(kind.__init__)  # type: ignore[method-assign]
+
+
+def _noting(original: Any) -> Any:
+    @functools.wraps(original)
+    def begin(self: Any, *arguments: Any, **named: Any) -> None:
+        original(self, *arguments, **named)
+        _started[self.pid] = weakref.ref(self)
+        _held.append(self)
+
+    return begin
+
+
+def forget_ended() -> None:
+    """Let go of the objects of processes. Until then the statuses of the processes can be told."""
+    _held.clear()
+    for pid, one in list(_started.items()):
+        if one() is None:
+            _started.pop(pid, None)
+
+
 def started(pids: Collection[int]) -> set[int]:
     """Return those of these children that an object of this process waits for."""
-    found = {one.pid for one in popen_objects()}
-    found |= {one.pid for one in _instances(popen_fork.Popen)}
-    return found & set(pids)
+    found = {pid: _started[pid]() for pid in pids if pid in _started}
+    return {pid for pid, one in found.items() if one is not None and one.returncode is None}
 
 
 def popen_objects() -> list["subprocess.Popen[bytes]"]:
-    """Return all `Popen` objects with a process; asyncio has one of each of its processes, too."""
-    return [one for one in _instances(subprocess.Popen) if hasattr(one, "pid")]
-
-
-def _instances(kind: type[_T]) -> Iterator[_T]:
-    return (one for one in gc.get_objects() if issubclass(type(one), kind))
+    """Return the `Popen` objects of this test, and those that something still refers to."""
+    found = (one() for one in list(_started.values()))
+    return [one for one in found if isinstance(one, subprocess.Popen)]
 
 
 def _state(pid: int) -> str:

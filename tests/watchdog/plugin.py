@@ -25,13 +25,16 @@ from tests.watchdog.children import (
     command,
     describe,
     end,
+    forget_ended,
     is_running,
+    note_started,
     strays,
 )
 from tests.watchdog.report import ended_processes
 from tests.watchdog.watch import Phase, WaitedTooLongError, Watch
 
 _RUN = pytest.StashKey["Run"]()
+_ENDED = pytest.StashKey[dict[int, str]]()
 _BEFORE = pytest.StashKey[frozenset[int]]()
 _WIDEST = ("session", "package", "module", "class")
 """The scopes of fixtures that tests share, the widest first."""
@@ -113,6 +116,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     adopt_orphans()
+    note_started()
     config.stash[_RUN] = Run(config)
     config.stash[_RUN].begin("the collection")
 
@@ -151,6 +155,19 @@ def pytest_runtest_setup(item: pytest.Item) -> Generator[None, Any, Any]:
 def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, Any]:
     __tracebackhide__ = True
     return (yield from _within_limit(item, "call"))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Generator[None, Any, Any]:
+    """Note which programs have ended: asyncio drops its object of a process soon after that has ended."""
+    __tracebackhide__ = True
+    try:
+        return (yield)
+    except BaseException:
+        pyfuncitem.stash[_ENDED] = ended_processes()
+        raise
+    finally:
+        forget_ended()
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
@@ -208,7 +225,7 @@ def pytest_runtest_makereport(
     """Say in the report of a failed test which programs had ended: the test may have waited for one."""
     report = yield
     if report.failed:
-        ended = ended_processes()
+        ended = item.stash.get(_ENDED, {}) | ended_processes()
         for pid, (scope, words) in item.config.stash[_RUN].shared.items():
             if pid not in ended and not is_running(pid):
                 ended[pid] = f"Process {pid} of a fixture of the {scope} has ended: {words}"

@@ -114,6 +114,30 @@ def test_a_thread_that_outlives_the_session_ends_the_process(tmp_path: Path) -> 
     assert (status, "1 passed" in printed) == (3, True)
 
 
+REAPED = """
+import subprocess, sys, threading, time
+from tests.watchdog.children import children
+callers = []
+sys.addaudithook(
+    lambda event, _: callers.append(threading.current_thread().name)
+    if event == "gc.get_objects" else None
+)
+def test_it():
+    subprocess.run(["sh", "-c", "sleep 0.1 &"], check=True)
+    while children():
+        time.sleep(0.01)
+    assert callers == []
+"""
+
+
+def test_an_orphan_is_reaped_without_a_look_at_all_objects(tmp_path: Path) -> None:
+    """Such a look from a thread makes a `tuple()` that another thread computes fail."""
+    file = tmp_path / "test_it.py"
+    file.write_text(REAPED)
+    status, printed = run(tmp_path, file)
+    assert status == 0, printed
+
+
 WITHSTANDS = """
 import time, pytest
 @pytest.mark.wait_limit(seconds=0.2)
