@@ -275,8 +275,10 @@ async def outcomes(moto: MotoProcess) -> AsyncIterator[Outcomes]:
             plays = (getattr(situations, one)() for one in names)
             ended = await asyncio.gather(*plays, return_exceptions=True)
             found.update(zip(names, ended, strict=True))
-        await at_rest(lab, PATIENCE)
-        assert lab.wrong_jobs() == []
+        # What failed may leave a job that never ends.
+        if not any(found.values()):
+            await at_rest(lab, PATIENCE)
+            assert lab.wrong_jobs() == []
         yield found
 
 
