@@ -26,7 +26,7 @@ MAX_TEXT = 1024
 MAX_DURATION = 365 * 24 * 3600.0
 
 DURATION = r"^(?=[0-9])(?:[0-9]{1,6}d)?(?:[0-9]{1,6}h)?(?:[0-9]{1,6}m)?(?:[0-9]{1,9}s)?$"
-_PARTS = re.compile(r"([0-9]+)([dhms])")
+_PARTS = re.compile(r"([0-9]{1,9})([dhms])")
 _UNIT = {"d": 86400.0, "h": 3600.0, "m": 60.0, "s": 1.0}
 _HOST = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]{0,251}[A-Za-z0-9])?")
 _PUBLIC_URL = re.compile(r"https?://[A-Za-z0-9.\-\[\]:]+(/[A-Za-z0-9._~/\-]*)?")

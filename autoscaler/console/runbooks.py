@@ -7,7 +7,7 @@ from importlib.resources import files
 from markdown_it import MarkdownIt
 from markupsafe import Markup
 
-_LINK = re.compile(r"\[([^\]]*)\]\((?!https://)[^)\s]*\)")
+_LINK = re.compile(r"\[([^\[\]]*+)\]\((?!https://)[^()\s]*+\)")
 """A link to another document of the project, which the console does not serve."""
 
 _CODE = re.compile(r"<h2>([a-z_]+)</h2>")

@@ -50,7 +50,7 @@ _ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|[@-Z\\-_])")
 _CREDENTIALS = re.compile(
     r"-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(?:-----END [A-Z ]*PRIVATE KEY-----|\Z)"
     # A JIT configuration, a token, a key, or a line of one. Words and UUIDs are shorter.
-    r"|[A-Za-z0-9+/_\-]{40,}={0,2}",
+    r"|(?<![A-Za-z0-9+/_\-])[A-Za-z0-9+/_\-]{40,}+={0,2}",
     re.ASCII | re.DOTALL,
 )
 _HARMLESS = re.compile(r"/[a-z0-9/_\-]*|[+/_\-]*", re.ASCII)

@@ -31,26 +31,39 @@ _SECRET_KEYS = (
     "jwt",
 )
 
-_ESCAPED = r"\\?\\/|\\?\\u00[0-9A-Fa-f]{2}|%[0-9A-Fa-f]{2}"
+_ESCAPED = r"\\?\\(?:/|u00[0-9A-Fa-f]{2})|%[0-9A-Fa-f]{2}"
 """Escapes of base64 characters in JSON and in URLs (RFC 8259, 7; RFC 3986, 2.1)."""
 
 _BROKEN = r"[\r\n]|\\[nr]"
 """A line break in base64, also as JSON and logs write it."""
 
+_LETTER = r"[A-Za-z0-9+/_\-]"
+_NOT_IN_ESCAPE = r"(?<!\\(?=\\?(?:/|u00[0-9A-Fa-f]{2})|[nr]))(?<!%(?=[0-9A-Fa-f]{2}))"
+"""Matches where no escape or break has begun just before."""
+
+_LINED = f"(?:{_LETTER}|{_ESCAPED}|{_BROKEN})"
+
+# The patterns read each character a few times at most, whatever the text (tests/test_patterns.py): what has no
+# bound is tried only where its run of characters starts, and gives back nothing that it took.
+_JIT_CONFIGURATION = re.compile(
+    # base64 of {".runner": ...} or of any other JSON object, on any number of lines. Only the first place of a
+    # run that looks like its start can have enough characters after it.
+    rf"(?<!{_LETTER})(?<![\r\n]){_NOT_IN_ESCAPE}"
+    rf"(?>{_LINED}*?(?:\b|(?<=\\[nrt]))ey[IJ]){_LINED}{{97,}}+=*+",
+    re.ASCII,
+)
 _SECRET_TEXTS = re.compile(
-    r"\bgh[a-z]_[A-Za-z0-9_.\-]{10,}"
-    r"|\bgithub_pat_\w{10,}"
-    r"|\beyJ[\w\-]{8,}\.[\w\-]{8,}\.[\w\-]*"
-    # A JIT configuration: base64 of {".runner": ...} or of any other JSON object.
-    r"|(?:\b|(?<=\\[nrt]))ey[IJ](?:[A-Za-z0-9+/_\-]|" + _ESCAPED + "|" + _BROKEN + r"){97,}=*"
-    r"|\b(?:[A-Za-z0-9+/_\-]|" + _ESCAPED + r"){300,}=*"
+    r"\bgh[a-z]_[A-Za-z0-9_.\-]{10,}+"
+    r"|\bgithub_pat_\w{10,}+"
+    r"|(?<![\w\-])(?=[\w\-]*?\beyJ[\w\-]{8})[\w\-]++\.[\w\-]{8,}+\.[\w\-]*+"
+    rf"|(?<!{_LETTER}){_NOT_IN_ESCAPE}(?:{_LETTER}|{_ESCAPED}){{300,}}+=*+"
     # Any value that an error message quotes next to the name, whatever its length.
-    r"|(?<=jit_config)[\\\"' ]{0,6}[:=][\\\"' ]{0,6}[^\\\"',}\s]+"
-    r"|(?<=--jitconfig)[=\s]+\S+"
+    r"|(?<=jit_config)[\\\"' ]{0,6}[:=][\\\"' ]{0,6}[^\\\"',}\s]++"
+    r"|(?<=--jitconfig)[=\s]++\S++"
     r"|\b[0-9A-Fa-f]{64}\b"
     r"|-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(?:-----END [A-Z ]*PRIVATE KEY-----|\Z)"
-    r"|\b(?i:bearer)\s+[^\s'\",]+"
-    r"|(?<=://)[^/\s:@]+:[^/\s@]+(?=@)",
+    r"|\b(?i:bearer)\s++[^\s'\",]++"
+    r"|(?<=://)[^/\s:@]++:[^/\s@]++(?=@)",
     re.ASCII | re.DOTALL,
 )
 
@@ -70,7 +83,7 @@ def redact_text(text: str) -> str:
     """Return the text without credentials, and without its middle if it is too long."""
     if len(text) > 2 * TEXT_LIMIT:
         text = text[:TEXT_LIMIT] + text[-TEXT_LIMIT:]
-    text = _SECRET_TEXTS.sub(REDACTED, text)
+    text = _SECRET_TEXTS.sub(REDACTED, _JIT_CONFIGURATION.sub(REDACTED, text))
     if len(text) > TEXT_LIMIT:
         half = TEXT_LIMIT // 2
         text = f"{text[:half]} [...] {text[-half:]}"

@@ -161,7 +161,7 @@ class BootstrapEndpoint:
     ) -> web.Response:
         """Answer a request of any step but the attestation.
 
-        Reads the body only if ID and nonce have the right format.
+        Reads the body only if the nonce is the machine's: a stranger costs no more than a look at the headers.
         """
         step = self._steps[name]
         if not _MACHINE.fullmatch(machine):
@@ -173,6 +173,7 @@ class BootstrapEndpoint:
             bearer = _BEARER.fullmatch(authorization)
             if bearer is None:
                 raise BootstrapRefusedError(401, "nonce")
+            self._bootstrap.authenticate(MachineId(machine), bearer[1])
             body = await _body(read, step.shape)
             act = step.act(MachineId(machine), bearer[1], body)
             # A poll ends with its connection. Other requests are carried out after a disconnect, too.

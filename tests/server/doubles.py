@@ -116,6 +116,9 @@ class ScriptedBootstrap:
             raise self.error
         self.said.append(words)
 
+    def authenticate(self, machine: MachineId, nonce: str) -> None:
+        self._known(machine, nonce)
+
     def _known(self, machine: MachineId, nonce: str) -> None:
         if (machine, nonce) != (MACHINE, NONCE):
             raise BootstrapRefusedError(401, "nonce")

@@ -184,6 +184,15 @@ async def test_an_exit_report_has_a_known_reason_and_no_jit_configuration(
     assert caller.behind.bootstrap.said == [("exited", kept, reason)]
 
 
+async def test_nothing_of_a_stranger_s_body_is_read(caller: Caller) -> None:
+    answer = await caller.post(
+        f"/bootstrap/machines/{MACHINE}/exit",
+        data=b"{",
+        headers={"Authorization": f"Bearer {'0' * 64}"},
+    )
+    assert (answer.status, answer.json) == (401, {"error": "nonce"})
+
+
 async def test_attestations_are_checked_a_few_at_a_time() -> None:
     behind = Backstage(bootstrap_limits=BootstrapLimits(attestations=2, queued=0))
     async with running(behind) as caller:

@@ -133,7 +133,7 @@ def _noting(original: Any) -> Any:
 
 
 def forget_ended() -> None:
-    """Let go of the objects of processes. Until then the statuses of the processes can be told."""
+    """Forget the objects of processes. Until then a report can name the status of each process."""
     _held.clear()
     for pid, one in list(_started.items()):
         if one() is None:

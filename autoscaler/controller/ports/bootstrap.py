@@ -80,6 +80,9 @@ class Bootstrap(Protocol):
         `checked` is called once the proof is valid; the rest is waiting, which costs little.
         """
 
+    def authenticate(self, machine: MachineId, nonce: str) -> None:
+        """Check the nonce alone, before anything else of a request is read."""
+
     async def stage(self, machine: MachineId, nonce: str, stage: str) -> None:
         """Report a stage of the boot."""
 

@@ -6,7 +6,7 @@ Source: Kubernetes API reference, "Quantity".
 import re
 from decimal import Decimal, DecimalException
 
-_FORM = re.compile(r"[+-]?[0-9.]+[eEinumkKMGTP]*[-+]?[0-9]*")
+_FORM = re.compile(r"[+-]?[0-9.]++[eEinumkKMGTP]*+[-+]?[0-9]*+")
 """What the API server reads (apimachinery, `pkg/api/resource/quantity.go`). It ignores spaces around it."""
 
 _SUFFIXES = {
