@@ -197,10 +197,7 @@ class GitHubClient:
             raise unusable_answer(
                 request, f"an unknown status {read.status!r}, or another job's data"
             )
-        try:
-            return observe(read, state, Source(repository, now, read=True))
-        except (ValueError, OverflowError):
-            raise unusable_answer(request, "an invalid timestamp") from None
+        return observe(read, state, Source(repository, now, read=True))
 
     async def run_origin(self, repository: str, run_id: int) -> RunOrigin | None:
         """Return where a run comes from; None for 404. Raises the port's errors."""

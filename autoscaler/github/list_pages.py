@@ -128,9 +128,8 @@ def _jobs(page: _JobPage, source: Source, run_id: int) -> tuple[JobObserved, ...
 
 def _observed(jobs: Iterable[object], source: Source) -> Iterator[JobObserved]:
     for data in jobs:
-        # Anyone can write labels, and GitHub may introduce new states. One job whose labels, state or
-        # timestamps cannot be read must not hide the other jobs.
-        with suppress(ValueError, OverflowError):
+        # GitHub may introduce new states. One job that cannot be read must not hide the other jobs.
+        with suppress(ValueError):
             job = read_job(data)
             state = JOB_STATES.get(job.status or "")
             if state is not None:

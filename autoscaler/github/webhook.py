@@ -1,13 +1,14 @@
 """Verifies the signature of a webhook body (HMAC-SHA256), and parses its job. Pure."""
 
 import hmac
+import json
 import re
 from collections.abc import Sequence
 from typing import Annotated
 
 import msgspec
 
-from autoscaler.github.jobs import Source, WorkflowJob, observe, repository_name
+from autoscaler.github.jobs import Source, WorkflowJob, observe, read_job, repository_name
 from autoscaler.model.events import JobObserved
 from autoscaler.model.identifiers import Instant
 from autoscaler.model.jobs import JobState
@@ -23,21 +24,17 @@ class MalformedPayloadError(ValueError):
     """A body that is not a workflow_job event. The text has the place and kind, and no values."""
 
 
-class _Action(msgspec.Struct):
-    action: Annotated[str, msgspec.Meta(max_length=100)]
-
-
 class _Repository(msgspec.Struct):
     full_name: str
 
 
-class _Event(_Action):
+class _Event(msgspec.Struct):
+    action: Annotated[str, msgspec.Meta(max_length=100)]
     workflow_job: WorkflowJob
     repository: _Repository
 
 
 _EVENT = msgspec.json.Decoder(_Event)
-_ACTION = msgspec.json.Decoder(_Action)
 
 
 def verify_signature(body: bytes, header: str | None, secrets: Sequence[bytes]) -> bool:
@@ -69,9 +66,10 @@ def parse_workflow_job(body: bytes, received_at: Instant) -> JobObserved | None:
     try:
         event = _EVENT.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        if _action_of(body) not in _STATES:
+        found = _read_odd(body, _where(error))
+        if found is None:
             return None
-        raise MalformedPayloadError(_where(error)) from None
+        event = found
     state = _STATES.get(event.action)
     if state is None:
         return None
@@ -80,18 +78,29 @@ def parse_workflow_job(body: bytes, received_at: Instant) -> JobObserved | None:
     try:
         repository = repository_name(event.repository.full_name)
     except ValueError:
-        raise MalformedPayloadError("repository.full_name: not owner/name") from None
-    try:
-        return observe(event.workflow_job, state, Source(repository, received_at, read=False))
-    except (ValueError, OverflowError):
-        raise MalformedPayloadError("a timestamp of workflow_job: not ISO 8601") from None
+        raise MalformedPayloadError(
+            f"repository.full_name: not owner/name (job {event.workflow_job.id})"
+        ) from None
+    return observe(event.workflow_job, state, Source(repository, received_at, read=False))
 
 
-def _action_of(body: bytes) -> str:
+def _read_odd(body: bytes, where: str) -> _Event | None:
+    """Return the event of a body with odd fields, or None for an unknown action.
+
+    Raises MalformedPayloadError, with `where` and the repository if there is one, if it identifies no job.
+    """
     try:
-        return _ACTION.decode(body).action
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise MalformedPayloadError(_where(error)) from None
+        data = json.loads(body.decode())
+        action = msgspec.convert(data["action"], str)
+        if action not in _STATES:
+            return None
+        repository = _Repository(repository_name(data["repository"]["full_name"]))
+    except (ValueError, TypeError, KeyError, RecursionError):
+        raise MalformedPayloadError(where) from None
+    try:
+        return _Event(action, read_job(data["workflow_job"]), repository)
+    except (ValueError, KeyError):
+        raise MalformedPayloadError(f"{where} (repository {repository.full_name})") from None
 
 
 def _where(error: Exception) -> str:

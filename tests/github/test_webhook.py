@@ -233,28 +233,76 @@ def test_an_unknown_action_gives_no_event(body: bytes) -> None:
         event(id=True),
         event(id=0),
         event(id=2**63),
-        event(run_id=2**63),
-        event(labels="missing"),
-        event(labels=None),
-        event(labels="gpu"),
-        event(labels=[1]),
-        event(labels=["a"] * 101),
-        event(labels=["a" * 257]),
-        event(labels=["a\x00"]),
-        event(created_at="yesterday"),
-        event(created_at=1_800_000_000),
-        event("in_progress", runner_name="r" * 257),
-        event(run_attempt=-1),
         event().replace(b"acme/widgets", b"acme"),
         event().replace(b"acme/widgets", b"acme/.."),
         event().replace(b"acme/widgets", b"acme/w?x=1"),
         event().replace(b"acme/widgets", b"acme/w/x"),
-        event().replace(b"GPU", b"\\ud800"),
     ],
 )
-def test_a_payload_that_is_no_workflow_job_event_is_malformed(body: bytes) -> None:
+def test_a_payload_that_identifies_no_job_is_malformed(body: bytes) -> None:
     with pytest.raises(MalformedPayloadError):
         parse_workflow_job(body, RECEIVED)
+
+
+@pytest.mark.case(
+    "`runs-on: >` leaves a newline at the end of a label",
+    topic="GitHub's events",
+    source="GitHub: choosing runners",
+)
+@pytest.mark.parametrize(
+    ("labels", "shown"),
+    [
+        (["gpu\n"], ("gpu\u240a",)),
+        (["a\x00\x7f"], ("a\u2400\u2421",)),
+        (["a" * 257], ("a" * 255 + "\u2026",)),
+        (["a"] * 101, ("a",) * 99 + ("(and 2 more)",)),
+        ([1, "gpu"], ("(no text)", "gpu")),
+        ("gpu", ()),
+        (None, ()),
+    ],
+)
+def test_odd_labels_discard_no_job(labels: object, shown: tuple[str, ...]) -> None:
+    """No SKU can have what is shown: a label is visible ASCII, without spaces."""
+    found = parse_workflow_job(event(labels=labels), RECEIVED)
+    assert found is not None
+    assert found.labels == shown
+
+
+def test_a_lone_surrogate_discards_no_job() -> None:
+    found = parse_workflow_job(event().replace(b"GPU", b"\\ud800"), RECEIVED)
+    assert found is not None
+    assert "\ufffd" in found.labels
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        {"run_id": 2**63},
+        {"run_id": "7"},
+        {"run_attempt": -1},
+        {"status": 7},
+        {"name": ["x"]},
+        {"head_sha": {}},
+        {"created_at": "yesterday"},
+        {"created_at": 1_800_000_000},
+        {"started_at": "0000-00-00T00:00:00Z"},
+        {"workflow_name": "\x00" * 5000},
+    ],
+)
+def test_an_odd_field_discards_no_job(odd: dict[str, Any]) -> None:
+    """What cannot be read is as if GitHub had left it out."""
+    left_out = parse_workflow_job(event(**dict.fromkeys(odd)), RECEIVED)
+    found = parse_workflow_job(event(**odd), RECEIVED)
+    assert found is not None
+    assert left_out is not None
+    if "workflow_name" not in odd:
+        assert found == left_out
+
+
+def test_a_runner_s_odd_name_still_says_that_the_job_ran() -> None:
+    found = parse_workflow_job(event("in_progress", runner_name="r" * 257), RECEIVED)
+    assert found is not None
+    assert found.runner_name == "r" * 255 + "\u2026"
 
 
 @pytest.mark.parametrize(
@@ -263,8 +311,10 @@ def test_a_payload_that_is_no_workflow_job_event_is_malformed(body: bytes) -> No
         (b" " * (MAX_BODY + 1), "body: more than 1048576 bytes"),
         (event().replace(b"GPU", b"\xff"), "body: not UTF-8"),
         (b'{"action":"queued","x":' + b'{"x":' * 5000, "body: nested too deeply"),
-        (event(created_at="yesterday"), "a timestamp of workflow_job: not ISO 8601"),
-        (event().replace(b"acme/widgets", b"acme"), "repository.full_name: not owner/name"),
+        (
+            event().replace(b"acme/widgets", b"acme"),
+            "repository.full_name: not owner/name (job 29679449)",
+        ),
     ],
 )
 def test_a_refusal_names_its_reason(body: bytes, reason: str) -> None:
@@ -276,7 +326,9 @@ def test_a_refusal_names_its_reason(body: bytes, reason: str) -> None:
 def test_a_refusal_repeats_no_value_of_the_body() -> None:
     with pytest.raises(MalformedPayloadError) as caught:
         parse_workflow_job(event(id="hunter2"), RECEIVED)
-    assert str(caught.value) == "Expected `int`, got `str` - at `$.workflow_job.id`"
+    assert str(caught.value) == (
+        "Expected `int`, got `str` - at `$.workflow_job.id` (repository acme/widgets)"
+    )
     assert caught.value.__suppress_context__
 
 

@@ -108,8 +108,6 @@ MALFORMED = {
     "not UTF-8": BODY.replace(b"linux-gpu", b"\xff\xfe"),
     "UTF-16": json.dumps(JOB).encode("utf-16"),
     "a byte order mark": b"\xef\xbb\xbf" + BODY,
-    "a lone surrogate": BODY.replace(b'"gpu"', b'"\\ud800"'),
-    "a control character in a label": BODY.replace(b'"gpu"', b'"g\\u0000pu"'),
     "deeply nested lists": b"[" * DEEP + b"]" * DEEP,
     "deeply nested objects": b'{"action":"queued","x":' + b'{"x":' * DEEP + b"1" + b"}" * DEEP,
     "deep in a field that is read": BODY.replace(b'["self-hosted"', b"[" * DEEP + b'"self-hosted"'),
@@ -118,8 +116,6 @@ MALFORMED = {
     "a number of 4,000 digits": BODY.replace(b"29679449", b"9" * 4_000),
     "an id that is no number": BODY.replace(b"29679449", b"NaN"),
     "a path as repository": BODY.replace(b"acme/widgets", b"acme/../../secrets"),
-    "a thousand labels": BODY.replace(b'"gpu"', b'"gpu",' * 999 + b'"gpu"'),
-    "no time": BODY.replace(b"2027-01-15T07:59:30Z", b"2027-99-99T07:59:30Z"),
     "a job missing": b'{"action": "queued", "repository": {"full_name": "acme/widgets"}}',
 }
 
