@@ -1,8 +1,8 @@
 """Finds webhook deliveries that failed, and asks GitHub to redeliver them.
 
-GitHub does not redeliver by itself. A delivery (one guid) has failed if GitHub lists no successful
-attempt. The controller asks for redelivery at once, then after 1, 2, 4, 8, 15, 15 ... minutes while
-the delivery keeps failing.
+GitHub does not redeliver by itself. A delivery (one guid) of an event that the controller uses has failed if
+GitHub lists neither a successful attempt nor a final answer. The controller asks for redelivery at once, then
+after 1, 2, 4, 8, 15, 15 ... minutes while the delivery keeps failing.
 
 Fields: docs.github.com REST "App webhooks": newest first, in cursor pages; each redelivery is a new
 entry with the same guid.
@@ -36,6 +36,12 @@ OVERLAP: Seconds = 30.0
 """Seconds of the list that each run reads again. GitHub may list an attempt only once it has an
 outcome: after 10 s at most, after 30 s on an Enterprise Server."""
 
+_USED = frozenset({"workflow_job", None})
+"""The events to ask for. None: GitHub did not say."""
+
+_FINAL = frozenset({400, 413})
+"""The controller's answers that another attempt would get, too: it cannot read the body (server/webhook.py)."""
+
 _AGAIN = Backoff(60.0, 900.0)
 
 
@@ -45,6 +51,7 @@ class _ListedDelivery(Received):
     delivered_at: str
     status: str | None = None
     status_code: int | None = None
+    event: str | None = None
 
 
 class _DeliveryPage(RootModel[list[_ListedDelivery]]):
@@ -53,12 +60,15 @@ class _DeliveryPage(RootModel[list[_ListedDelivery]]):
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """One attempt to deliver. `pending`: GitHub may still report its outcome."""
+    """One attempt to deliver. `pending`: GitHub may still report its outcome.
+
+    `over`: it succeeded, or no further attempt is of use.
+    """
 
     id: int
     guid: str
     at: Instant
-    succeeded: bool
+    over: bool
     pending: bool = False
 
 
@@ -89,7 +99,7 @@ def failed_deliveries(
     for attempt in attempts:
         listed.setdefault(attempt.guid, []).append(attempt)
     for guid, of_delivery in listed.items():
-        if any(attempt.succeeded or attempt.pending for attempt in of_delivery):
+        if any(attempt.over or attempt.pending for attempt in of_delivery):
             arrived.add(guid)
             continue
         newest = max(of_delivery, key=lambda attempt: (attempt.at, attempt.id))
@@ -189,6 +199,6 @@ def _attempt(listed: _ListedDelivery, now: Instant) -> Attempt:
         id=listed.id,
         guid=listed.guid,
         at=at,
-        succeeded=200 <= code < 300 or status == "ok",
+        over=200 <= code < 300 or status == "ok" or code in _FINAL or listed.event not in _USED,
         pending=status == "pending" and now - at < PENDING_FOR,
     )

@@ -1,7 +1,7 @@
 """Converts a workflow job from a webhook or a REST answer into a `JobObserved`. Pure.
 
 Uses each of GitHub's fields only in the states in which it is reliable. Anyone can write `runs-on`, so an
-odd field does not discard a job: what cannot be read is left out, and what is too long or invisible is changed.
+odd field does not discard a job: what cannot be read counts as missing, and long or invisible text is changed.
 
 Fields: octokit/webhooks `workflow_job` schemas; docs.github.com "workflow jobs".
 """

@@ -36,7 +36,8 @@ StoreError when awaited.
 """
 
 _DELIVERY_ID = re.compile(r"[0-9A-Za-z][0-9A-Za-z-]{0,63}")
-_EVENT = re.compile(r"[a-z][a-z_]{0,63}")
+_EVENT = re.compile(r"[a-z][a-z0-9_]{0,63}")
+_NEEDED: Final = frozenset({"ping", "workflow_job"})
 _MAX_SIGNATURE = 128
 _JSON = "application/json"
 _MALFORMED_HEADERS = "X-GitHub-Delivery or X-GitHub-Event is missing, given twice or malformed"
@@ -148,6 +149,9 @@ class WebhookEndpoint:
         return _answer(answer)
 
     async def _receive(self, request: web.Request) -> DeliveryAnswer:
+        event = _only(request.headers, "X-GitHub-Event")
+        if _EVENT.fullmatch(event) and event not in _NEEDED:
+            return DeliveryAnswer.IGNORED  # whatever its body, which may have 25 MB
         # Measured in real time, not by the controller's clock, since GitHub's timeout is real time.
         if self._completion.longest > self._limits.oldest_pending:
             return self._refuse(DeliveryAnswer.SHED, request.remote)
@@ -166,8 +170,10 @@ class WebhookEndpoint:
         event = _only(headers, "X-GitHub-Event")
         if not (_DELIVERY_ID.fullmatch(delivery) and _EVENT.fullmatch(event)):
             return self._refuse(DeliveryAnswer.MALFORMED, peer, reason=_MALFORMED_HEADERS)
-        if event != "workflow_job":
-            return DeliveryAnswer.PING if event == "ping" else DeliveryAnswer.IGNORED
+        if event not in _NEEDED:
+            return DeliveryAnswer.IGNORED
+        if event == "ping":
+            return DeliveryAnswer.PING
         return await self._process_job(Delivery(delivery, event, self._clock.now(), body), peer)
 
     async def _process_job(self, delivery: Delivery, peer: str | None) -> DeliveryAnswer:

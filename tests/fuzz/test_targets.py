@@ -231,6 +231,9 @@ class BelievesAnyNonce(BootstrapService):
 
 
 class AcceptsAnyExit(BootstrapService):
+    def authenticate(self, machine: MachineId, nonce: str) -> None:
+        """Accept any."""
+
     async def exited(
         self,
         machine: MachineId,
@@ -266,6 +269,9 @@ class AcknowledgesForOthers(BootstrapService):
 
 
 class CrashesOnStrangers(BootstrapService):
+    def authenticate(self, machine: MachineId, nonce: str) -> None:
+        """Accept any."""
+
     async def heartbeat(self, machine: MachineId, nonce: str) -> None:
         del nonce  # the record is looked up before a check whether there is one
         await super().heartbeat(self._journal.ledger.state.machines[machine].id, "")

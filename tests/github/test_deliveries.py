@@ -97,6 +97,35 @@ async def test_one_sign_of_success_is_enough(
     assert (await client.redeliver_failed(START - 3600)).asked == 0
 
 
+@pytest.mark.case(
+    "the App also subscribes to `push`, and its deliveries fail: they are not asked for again",
+    topic="GitHub's events",
+    source="GitHub: failed deliveries",
+)
+@pytest.mark.parametrize(
+    ("listed", "asked"),
+    [
+        ({"event": "push"}, 0),
+        ({"event": "projects_v2_item"}, 0),
+        ({"event": "workflow_run"}, 0),
+        ({"event": "ping"}, 0),
+        ({"event": None}, 1),
+        ({"status_code": 400}, 0),
+        ({"status_code": 413}, 0),
+        ({"status_code": 401}, 1),
+        ({"status_code": 404}, 1),
+        ({"status_code": 408}, 1),
+        ({"status_code": 503}, 1),
+    ],
+)
+async def test_what_another_attempt_would_not_change_is_not_redelivered(
+    world: World, client: GitHubClient, listed: dict[str, Any], asked: int
+) -> None:
+    log(world, "a", 100)
+    world.github.inject_faults(listed_with({"status": "failed", **listed}))
+    assert (await client.redeliver_failed(START - 3600)).asked == asked
+
+
 async def test_a_recently_requested_redelivery_is_not_repeated(
     world: World, client: GitHubClient
 ) -> None:
@@ -323,7 +352,7 @@ tries = st.lists(
         id=st.integers(1, 1000),
         guid=st.sampled_from("abcd"),
         at=st.floats(START, START + 100),
-        succeeded=st.booleans(),
+        over=st.booleans(),
         pending=st.booleans(),
     )
 )
@@ -331,12 +360,12 @@ tries = st.lists(
 
 @STEADY
 @given(tries, st.sets(st.sampled_from("abef")))
-def test_a_delivery_failed_if_no_attempt_succeeded_or_is_pending(
+def test_a_delivery_failed_if_no_attempt_is_over_or_pending(
     listed: list[Attempt], left: set[str]
 ) -> None:
     before = {guid: FailedDelivery(guid, 1, START) for guid in left}
     failed = failed_deliveries(listed, before)
-    home = {attempt.guid for attempt in listed if attempt.succeeded or attempt.pending}
+    home = {attempt.guid for attempt in listed if attempt.over or attempt.pending}
     assert set(failed) == ({attempt.guid for attempt in listed} | left) - home
     assert failed == failed_deliveries(reversed(listed), before)
     for guid, delivery in failed.items():

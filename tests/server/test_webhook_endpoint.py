@@ -3,6 +3,7 @@
 import asyncio
 import hashlib
 import hmac
+import io
 import json
 from collections.abc import AsyncIterator
 
@@ -55,7 +56,8 @@ async def test_a_repeated_delivery_is_stored_once(caller: Caller) -> None:
 
 
 @pytest.mark.parametrize(
-    ("event", "status", "word"), [("ping", 200, "ping"), ("workflow_run", 202, "ignored")]
+    ("event", "status", "word"),
+    [("ping", 200, "ping"), ("workflow_run", 202, "ignored"), ("projects_v2_item", 202, "ignored")],
 )
 async def test_other_events_are_answered_and_not_stored(
     caller: Caller, event: str, status: int, word: str
@@ -64,6 +66,13 @@ async def test_other_events_are_answered_and_not_stored(
     assert (reply.status, reply.json) == (status, {"result": word})
     assert counted(caller) == {word: 1}
     assert caller.behind.inbox.asked == 0
+
+
+async def test_the_body_of_another_event_is_not_read(caller: Caller) -> None:
+    """It may have 25 MB."""
+    headers = {"X-GitHub-Event": "push", "Content-Type": "application/json"}
+    reply = await caller.post("/webhook", data=io.BytesIO(b"x" * 2**21), headers=headers)
+    assert (reply.status, reply.json) == (202, {"result": "ignored"})
 
 
 async def test_a_delivery_with_an_unknown_action_is_ignored(caller: Caller) -> None:
