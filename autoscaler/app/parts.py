@@ -98,7 +98,11 @@ class Parts:
         agent_sha256 = hashlib.sha256(agent).hexdigest()
         self._traces = traces
         self._client = GitHubClient(
-            github_settings(configuration), clock, self._telemetry, token_clock=self._pacing
+            github_settings(configuration),
+            clock,
+            self._telemetry,
+            token_clock=self._pacing,
+            wall=self._pacing.wall,
         )
         self.github = GuardedGitHub(self._client)
         context = ProviderContext(saved.installations, agent_sha256, self._telemetry, clock)

@@ -6,26 +6,61 @@ The controller reads the system's time and randomness only here.
 import asyncio
 import secrets
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from autoscaler.model.identifiers import Instant, LaunchRequestId, MachineId, Seconds
+
+_FOLLOWED: Seconds = 1.0
+"""A difference to the wall clock up to this one is followed at once: the host's clock is being adjusted."""
+
+_BELIEVED_AFTER: Seconds = 300.0
+"""A wall clock that is ahead for so long is right: the host was suspended, or its clock was behind before."""
+
+_CATCHES_UP = 0.5
+"""How fast time passes while the wall clock is behind."""
 
 
 @dataclass(slots=True)
 class SystemClock:
     """The system's clock, which never goes back, optionally `scale` times as fast since `epoch`.
 
-    Processes given the same `epoch` (Unix seconds) and `scale` agree on the time.
+    Time passes as the monotonic clock says. If the wall clock is set back, time passes at half its speed
+    until both agree; a wall clock that is ahead for a short time changes nothing.
+
+    Processes given the same `epoch` (Unix seconds) and `scale` agree on the time. `unscaled` and `monotonic`
+    are the host's clocks, in seconds.
     """
 
     scale: float = 1.0
     epoch: Instant = 0.0
-    _latest: Instant = field(default=0.0, init=False)
+    unscaled: Callable[[], Instant] = time.time
+    monotonic: Callable[[], Seconds] = time.monotonic
+    _latest: Instant | None = field(default=None, init=False)
+    _read_at: Seconds = field(default=0.0, init=False)
+    _ahead_since: Seconds | None = field(default=None, init=False)
+
+    def wall(self) -> Instant:
+        """Return the Unix seconds of the wall clock, for what others compare with theirs. It may go back."""
+        return self.epoch + (self.unscaled() - self.epoch) * self.scale
 
     def now(self) -> Instant:
         """Return the Unix seconds of this clock."""
-        self._latest = max(self._latest, self.epoch + (time.time() - self.epoch) * self.scale)
+        wall, at = self.wall(), self.monotonic()
+        self._latest = wall if self._latest is None else self._next(self._latest, wall, at)
+        self._read_at = at
         return self._latest
+
+    def _next(self, latest: Instant, wall: Instant, at: Seconds) -> Instant:
+        passed = (at - self._read_at) * self.scale
+        ahead = wall - latest - passed
+        if ahead > _FOLLOWED * self.scale:
+            self._ahead_since = at if self._ahead_since is None else self._ahead_since
+            return wall if at - self._ahead_since >= _BELIEVED_AFTER else latest + passed
+        self._ahead_since = None
+        if ahead < -_FOLLOWED * self.scale:
+            return latest + passed * _CATCHES_UP
+        return max(latest, wall)
 
     async def sleep(self, seconds: Seconds) -> None:
         """Sleep for `seconds` of this clock's time."""

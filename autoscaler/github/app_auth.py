@@ -6,6 +6,7 @@ Lifetimes: docs.github.com "Generating a JSON Web Token (JWT) for a GitHub App" 
 most, `iat` 60 s back against clock drift) and "installation access token" (1 hour).
 """
 
+from collections.abc import Callable
 from functools import lru_cache
 from typing import Annotated
 
@@ -41,15 +42,18 @@ class _TokenAnswer(Received):
 class App:
     """One GitHub App. Loads its key once (28 ms) and reuses each JWT for six minutes.
 
+    `wall` is the clock that GitHub compares with its own (Unix seconds); it may be set back.
+
     Raises ValueError if the key is not an unencrypted RSA private key in PEM format.
     """
 
-    def __init__(self, key: AppKey, clock: Clock) -> None:
+    def __init__(self, key: AppKey, wall: Callable[[], Instant]) -> None:
         self.app_id = key.id
         self.account = ""
         self._key = _load(key)
-        self._clock = clock
+        self._wall = wall
         self._token = ""
+        self._signed_at: Instant = 0.0
         self._renew_at: Instant = 0.0
 
     @property
@@ -59,14 +63,15 @@ class App:
 
     async def token(self) -> str:
         """Return a JWT that is valid for two more minutes or longer."""
-        now = self._clock.now()
-        if now >= self._renew_at:
+        now = self._wall()
+        if not self._signed_at <= now < self._renew_at:
             claims = {
                 "iat": int(now - _DRIFT),
                 "exp": int(now + _JWT_LIFETIME),
                 "iss": str(self.app_id),
             }
             self._token = jwt.encode(claims, self._key, algorithm="RS256")
+            self._signed_at = now
             self._renew_at = now + _JWT_LIFETIME - _JWT_MARGIN
         return self._token
 

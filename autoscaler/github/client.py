@@ -3,6 +3,7 @@
 Sends a request for a registration only once, because a repeat could register two runners.
 """
 
+from collections.abc import Callable
 from contextlib import aclosing
 from dataclasses import replace
 from typing import Annotated
@@ -63,7 +64,8 @@ class GitHubClient:
 
     `lists` reads lists within the same limits, and `reruns` re-runs jobs. `token_clock` is the clock
     for the lifetime of JWTs and tokens, if it differs from `clock`: the lab's time runs faster, and
-    its tokens expire in real time. Raises ValueError if a private key cannot be used.
+    its tokens expire in real time. `wall` is the clock that signs JWTs, if it is not that one: GitHub
+    compares it with its own. Raises ValueError if a private key cannot be used.
     """
 
     def __init__(
@@ -72,6 +74,7 @@ class GitHubClient:
         clock: Clock,
         telemetry: GitHubTelemetry,
         token_clock: Clock | None = None,
+        wall: Callable[[], Instant] | None = None,
     ) -> None:
         tokens = token_clock or clock
         self._clock = clock
@@ -79,7 +82,7 @@ class GitHubClient:
         budget = Budget(settings.points_per_minute)
         queue = RequestQueue(budget, clock, settings.concurrency)
         self._api = Api(self._transport, queue, clock, telemetry)
-        apps = [App(key, tokens) for key in settings.apps]
+        apps = [App(key, wall or tokens.now) for key in settings.apps]
         self._installations = Installations(apps, self._api, tokens)
         self._apps = AppSelection(self._api, budget, clock)
         self._groups = RunnerGroups(self._api, clock)

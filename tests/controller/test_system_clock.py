@@ -1,6 +1,7 @@
 """The clock of the system, which the laboratory lets run faster."""
 
 import time
+from random import Random
 
 import pytest
 
@@ -15,3 +16,63 @@ def test_a_clock_runs_so_many_times_as_fast_since_its_epoch(scale: float) -> Non
     now = clock.now()
     after = time.time()
     assert epoch + (before - epoch) * scale <= now <= epoch + (after - epoch) * scale
+
+
+class Host:
+    """The two clocks of a host. `set` moves the wall clock alone."""
+
+    def __init__(self, scale: float) -> None:
+        self.wall = 1_800_000_000.0
+        self.up = 50.0
+        self.clock = SystemClock(scale, self.wall, lambda: self.wall, lambda: self.up)
+        self.began = self.clock.now()
+
+    def pass_time(self, seconds: float, step: float = 1.0) -> float:
+        """Let real time pass, with a look at the clock each second. Return what the clock says passed."""
+        before = self.clock.now()
+        for _ in range(round(seconds / step)):
+            self.wall += step
+            self.up += step
+            self.clock.now()
+        return self.clock.now() - before
+
+
+@pytest.mark.parametrize("scale", [1.0, 60.0])
+@pytest.mark.parametrize("wrong_by", [-86_400.0, -600.0, -2.0, 2.0, 600.0, 86_400.0])
+def test_time_passes_while_the_wall_clock_is_wrong_for_a_while(
+    scale: float, wrong_by: float
+) -> None:
+    host = Host(scale)
+    host.wall += wrong_by
+    passed = host.pass_time(60.0) / scale
+    host.wall -= wrong_by
+    passed += host.pass_time(600.0) / scale
+    assert 0.9 * 660.0 <= passed <= 660.0
+    assert abs(host.clock.now() - host.clock.wall()) <= scale
+
+
+@pytest.mark.parametrize("scale", [1.0, 60.0])
+def test_a_wall_clock_that_stays_ahead_is_right(scale: float) -> None:
+    """Such as after the host was suspended: its monotonic clock stands still meanwhile."""
+    host = Host(scale)
+    host.wall += 3600.0
+    host.pass_time(301.0)
+    assert host.clock.now() == host.clock.wall()
+
+
+def test_time_goes_on_at_half_its_speed_until_a_clock_that_was_set_back_is_reached() -> None:
+    host = Host(1.0)
+    host.wall -= 600.0
+    assert host.pass_time(600.0) == 300.0
+    assert host.pass_time(600.0) == 300.0
+    assert host.pass_time(60.0) >= 59.0
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_time_never_goes_back_and_never_stands_still(seed: int) -> None:
+    random = Random(seed)
+    host = Host(1.0)
+    for _ in range(50):
+        host.wall += random.choice([0.0, 0.5, -0.5, 600.0, -600.0, random.uniform(-1e5, 1e5)])
+        seconds = random.randrange(2, 400)
+        assert host.pass_time(seconds) >= 0.4 * seconds

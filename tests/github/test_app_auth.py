@@ -3,6 +3,7 @@
 import asyncio
 from typing import Any
 
+import jwt
 import pytest
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
@@ -22,12 +23,23 @@ ANY_NAME = RunnerName("r")
 async def test_a_jwt_is_reused_for_minutes_and_renewed_before_it_expires(
     keys: KeyPair, clock: ManualClock
 ) -> None:
-    app = App(AppKey(1, keys.private_pem), clock)
+    app = App(AppKey(1, keys.private_pem), clock.now)
     first = await app.token()
     clock.at += 359
     assert await app.token() == first
     clock.at += 1
     assert await app.token() != first
+
+
+async def test_a_jwt_of_a_wrong_time_is_not_used_once_the_clock_is_set_back(keys: KeyPair) -> None:
+    wall = ManualClock()
+    app = App(AppKey(1, keys.private_pem), wall.now)
+    wall.at += 600
+    wrong = await app.token()
+    wall.at -= 600
+    claims = jwt.decode(await app.token(), options={"verify_signature": False})
+    assert await app.token() != wrong
+    assert claims["iat"] <= wall.at
 
 
 @pytest.mark.case(
@@ -149,7 +161,7 @@ def test_a_key_that_cannot_sign_is_refused_without_showing_it() -> None:
         with pytest.raises(
             ValueError, match=r"^App 7: the key is not an unencrypted RSA"
         ) as caught:
-            App(AppKey(7, pem), ManualClock())
+            App(AppKey(7, pem), ManualClock().now)
         assert caught.value.__cause__ is None
 
 

@@ -53,7 +53,7 @@ async def lists_that_keep(world: World, most: int) -> AsyncIterator[Lists]:
     transport = Transport(settings, clock, world.telemetry)
     queue = RequestQueue(budget, clock, settings.concurrency)
     api = Api(transport, queue, clock, world.telemetry)
-    installations = Installations([App(key, clock) for key in settings.apps], api, clock)
+    installations = Installations([App(key, clock.now) for key in settings.apps], api, clock)
     selection = AppSelection(api, budget, clock)
     pages = PageCache(api, transport.url_of, clock, most)
     try:

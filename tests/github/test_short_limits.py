@@ -36,7 +36,7 @@ async def test_used_up_points_of_one_app_do_not_limit_the_others(world: World) -
     settings = GitHubSettings(world.url, (AppKey(1, "unused"),))
     transport = Transport(settings, world.clock, world.telemetry)
     api = Api(transport, queue, world.clock, world.telemetry)
-    apps = [App(AppKey(number, world.keys.private_pem), world.clock) for number in (1, 2)]
+    apps = [App(AppKey(number, world.keys.private_pem), world.clock.now) for number in (1, 2)]
     world.administration.install(2, "acme", SECOND)
     both = [
         Installation(app, "acme", number, api, world.clock)

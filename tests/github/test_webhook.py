@@ -291,7 +291,8 @@ def test_a_lone_surrogate_discards_no_job() -> None:
 )
 def test_an_odd_field_discards_no_job(odd: dict[str, Any]) -> None:
     """What cannot be read counts as missing."""
-    without = parse_workflow_job(event(**dict.fromkeys(odd)), RECEIVED)
+    missing: dict[str, Any] = dict.fromkeys(odd)
+    without = parse_workflow_job(event(**missing), RECEIVED)
     found = parse_workflow_job(event(**odd), RECEIVED)
     assert found is not None
     assert without is not None
