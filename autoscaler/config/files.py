@@ -17,6 +17,7 @@ from autoscaler.config.checks import text
 from autoscaler.config.document import Document
 from autoscaler.config.problems import KeyPath, Problem, show, unreadable_fix
 from autoscaler.config.provider_kind import ProviderKind
+from autoscaler.config.regular_files import open_regular
 from autoscaler.config.shapes import FilePath
 from autoscaler.config.values import valid
 
@@ -113,7 +114,7 @@ def _read_error(folder: Path, name: str) -> tuple[str, str] | None:
             return "does not exist", fix
         if not file.is_file():
             return "is not a file", "name a file"
-        file.open("rb").close()
+        open_regular(file).close()
     except OSError as error:
         return f"cannot be read: {error.strerror}", unreadable_fix(error)
     return None
@@ -155,7 +156,7 @@ def _store_error(file: Path) -> tuple[str, str] | None:
             return None
         if not file.is_file():
             return "is not a file", another
-        with file.open("rb") as opened:
+        with open_regular(file) as opened:
             first = opened.read(len(_SQLITE_MAGIC))
     except OSError as error:
         return f"cannot be read: {error.strerror}", unreadable_fix(error)

@@ -20,6 +20,7 @@ from autoscaler.config.overlaps import find_warnings
 from autoscaler.config.placeholders import check_placeholders
 from autoscaler.config.problems import ConfigurationError, Problem, unreadable_fix
 from autoscaler.config.provider_kind import ProviderKind
+from autoscaler.config.regular_files import open_regular
 from autoscaler.config.scalars import write_duration
 from autoscaler.config.settings import Settings
 from autoscaler.config.shadowed import check_shadowed
@@ -113,7 +114,7 @@ def load(
 def read_bounded(path: Path, shown: str, maximum: int = MAX_BYTES) -> bytes:
     """Return a file's content, at most one byte more than `maximum`. Raises ConfigurationError."""
     try:
-        with path.open("rb") as file:
+        with open_regular(path) as file:
             return file.read(maximum + 1)
     except OSError as error:
         what = f"cannot be read: {error.strerror}"

@@ -11,6 +11,7 @@ from cryptography.hazmat.primitives.asymmetric.types import PrivateKeyTypes
 from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
 from autoscaler.config.problems import unreadable_fix
+from autoscaler.config.regular_files import open_regular
 
 MAX_PEM_BYTES = 1024 * 1024
 
@@ -34,7 +35,7 @@ class PemError(ValueError):
 def read_pem(file: Path) -> bytes:
     """Return a file's content. Raises PemError if it is unreadable or too large."""
     try:
-        with file.open("rb") as opened:
+        with open_regular(file) as opened:
             content = opened.read(MAX_PEM_BYTES + 1)
     except OSError as error:
         raise PemError(f"cannot be read: {error.strerror}", unreadable_fix(error)) from None

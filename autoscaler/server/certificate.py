@@ -7,6 +7,7 @@ import ssl
 
 import structlog
 
+from autoscaler.config.regular_files import open_regular
 from autoscaler.server.file_stamp import FileStamp, file_stamp
 from autoscaler.server.settings import TlsFiles
 
@@ -57,6 +58,8 @@ def _read(files: TlsFiles) -> ssl.SSLContext:
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.set_alpn_protocols(["http/1.1"])
     try:
+        for file in (files.certificate, files.key):
+            open_regular(file).close()  # OpenSSL would wait for a FIFO
         context.load_cert_chain(files.certificate, files.key, password=_no_password)
     except (OSError, ValueError) as error:
         raise CertificateError(

@@ -218,7 +218,7 @@ async def test_a_renewed_certificate_is_used_for_the_next_connection(tmp_path: P
         ]
 
 
-@pytest.mark.parametrize("how", ["cut", "foreign key", "missing", "unreadable"])
+@pytest.mark.parametrize("how", ["cut", "foreign key", "missing", "unreadable", "fifo"])
 async def test_a_bad_renewal_is_logged_once_and_the_old_certificate_stays(
     tmp_path: Path, how: str
 ) -> None:
@@ -232,6 +232,9 @@ async def test_a_bad_renewal_is_logged_once_and_the_old_certificate_stays(
             files.key.write_bytes(make_certificate(tmp_path / "other").key.read_bytes())
         elif how == "missing":
             files.certificate.unlink()
+        elif how == "fifo":
+            files.key.unlink()
+            os.mkfifo(files.key)
         else:
             files.key.unlink()
             files.key.mkdir()
@@ -243,6 +246,8 @@ async def test_a_bad_renewal_is_logged_once_and_the_old_certificate_stays(
         assert str(files.certificate) in reported["error"]
         if how == "unreadable":
             files.key.rmdir()
+        if how == "fifo":
+            files.key.unlink()
         make_certificate(tmp_path)
         assert await shown_by(caller.serving.address) == der(files)
 

@@ -18,6 +18,7 @@ from typing import Any
 from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric import rsa
 
+from autoscaler.config.regular_files import read_regular
 from autoscaler.controller.ports.provider import ProofRefusedError, ProvenIdentity
 from autoscaler.model.identifiers import ProviderMachineId
 from autoscaler.providers.ec2.cms import MIN_KEY_BITS, signed_content
@@ -70,7 +71,7 @@ def pinned_certificates(region: str, extra: Iterable[Path] = ()) -> tuple[x509.C
         found += load_certificates(own.read_bytes(), own.name)
     for path in extra:
         try:
-            found += load_certificates(path.read_bytes(), str(path))
+            found += load_certificates(read_regular(path), str(path))
         except OSError as error:
             raise ValueError(f"{path}: {error.strerror}") from None
     return tuple(found)

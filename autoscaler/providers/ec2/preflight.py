@@ -13,6 +13,7 @@ from autoscaler.config.files import named_file
 from autoscaler.config.pem import PemError, read_pem
 from autoscaler.config.problems import KeyPath, Problem, nearest, show
 from autoscaler.config.provider_kind import options_of, sections_of
+from autoscaler.config.regular_files import open_regular
 from autoscaler.config.values import valid
 from autoscaler.model.catalogue import OperatingSystem
 from autoscaler.providers.ec2.boot_script import boot_script_problem, boot_script_room
@@ -122,7 +123,7 @@ def _boot_scripts(document: Document, folder: Path) -> Iterator[Problem]:
 
 def _read_script(file: Path) -> str:
     """Return the text of a script, or enough of it to be too long. Raises UnicodeDecodeError."""
-    with file.open("rb") as opened:
+    with open_regular(file) as opened:
         return opened.read(MOST_READ).decode()
 
 

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+from autoscaler.config.regular_files import read_regular
 from autoscaler.config.settings import Settings
 from autoscaler.config.sku_settings import Image, SkuSettings, Volume
 from autoscaler.model.catalogue import CapacityType, OperatingSystem, Rate
@@ -82,7 +83,7 @@ def _skus(
 ) -> Iterator[tuple[SkuName, Ec2Sku]]:
     server = settings.server
     ca_file = server.tls.ca_file if server.tls is not None else None
-    ca_pem = (folder / ca_file).read_text() if ca_file is not None else None
+    ca_pem = read_regular(folder / ca_file).decode() if ca_file is not None else None
     for name, sku in settings.skus.items():
         options = _options(sku, provider)
         if sku.image is None or not options:
@@ -131,7 +132,7 @@ def _boot_script(sku: SkuSettings, folder: Path) -> str | None:
     if sku.boot_script_file is None:
         return None
     # Not read_text: its universal newlines would hide the line ends of Windows.
-    return (folder / sku.boot_script_file).read_bytes().decode()
+    return read_regular(folder / sku.boot_script_file).decode()
 
 
 def _volume(given: Volume | None) -> VolumeOptions:

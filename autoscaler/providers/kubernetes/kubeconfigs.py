@@ -10,6 +10,7 @@ import yaml
 
 from autoscaler.config.document import MAX_BYTES
 from autoscaler.config.problems import listed, nearest, printable, show, unreadable_fix
+from autoscaler.config.regular_files import open_regular
 
 _FIX = "name a kubeconfig, such as kubectl config view --raw prints"
 _CREDENTIALS = (
@@ -142,7 +143,7 @@ def _by_name(contents: Iterable[Mapping[str, Any]], kind: str) -> dict[str, Mapp
 def _read(file: Path, shown: str) -> Mapping[str, Any] | None:
     """Return the content of a kubeconfig, or None if there is no such file. Raises KubeconfigError."""
     try:
-        with file.open("rb") as opened:
+        with open_regular(file) as opened:
             content = yaml.safe_load(opened.read(MAX_BYTES))
     except FileNotFoundError:
         return None

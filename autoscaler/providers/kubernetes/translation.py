@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import MappingProxyType
 
+from autoscaler.config.regular_files import read_regular
 from autoscaler.config.settings import Settings
 from autoscaler.config.sku_settings import Accelerator as AcceleratorSettings
 from autoscaler.config.sku_settings import AcceleratorVendor, SkuSettings
@@ -51,7 +52,7 @@ def kubernetes_settings(
     section = kubernetes_section(settings, name)
     server = settings.server
     ca_file = server.tls.ca_file if server.tls is not None else None
-    ca_pem = (folder / ca_file).read_text() if ca_file is not None else None
+    ca_pem = read_regular(folder / ca_file).decode() if ca_file is not None else None
     return KubernetesSettings(
         name=name,
         fleet=settings.fleet,

@@ -1,0 +1,31 @@
+"""Opens files that the controller reads, some of them again while it serves."""
+
+import errno
+import os
+import stat
+from pathlib import Path
+from typing import BinaryIO
+
+
+def open_regular(path: Path) -> BinaryIO:
+    """Open a regular file for reading. Raises OSError, also for any other kind of file.
+
+    The opening and the reading of a FIFO wait for a writer (fifo(7)): one would stop the controller.
+    """
+    return open(path, "rb", opener=_open)
+
+
+def read_regular(path: Path) -> bytes:
+    """Return the content of a regular file. Raises OSError, also for any other kind of file."""
+    with open_regular(path) as file:
+        return file.read()
+
+
+def _open(path: str, flags: int) -> int:
+    descriptor = os.open(path, flags | os.O_NONBLOCK)
+    mode = os.fstat(descriptor).st_mode
+    # Python itself refuses a folder.
+    if stat.S_ISREG(mode) or stat.S_ISDIR(mode):
+        return descriptor
+    os.close(descriptor)
+    raise OSError(errno.EINVAL, "Not a regular file", path)
