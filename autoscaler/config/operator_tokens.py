@@ -25,7 +25,10 @@ TOKENS_FIX = (
     "openssl rand -hex 32"
 )
 
-_NAME = re.compile(rb"[A-Za-z0-9][A-Za-z0-9_.@-]{0,63}")
+LONGEST_NAME = SHORTEST_TOKEN - 1
+"""Characters of a name: a line that was cut off after its name contains no token."""
+
+_NAME = re.compile(rb"[A-Za-z0-9][A-Za-z0-9_.@-]{0,%d}" % (LONGEST_NAME - 1))
 _TOKEN = re.compile(rb"[!-~]{%d,1024}" % SHORTEST_TOKEN)
 _NAMED = 3
 
@@ -77,7 +80,7 @@ def _parse_line(number: int, words: list[bytes]) -> OperatorToken:
         return OperatorToken(Operator(UNNAMED, Role.OPERATE), SecretBytes(token))
     name, role = named
     if _NAME.fullmatch(name) is None:
-        what = f"has a name in line {number} that is not 1 to 64 letters, digits or any of _.@-"
+        what = f"has a name in line {number} that is not 1 to {LONGEST_NAME} letters, digits or any of _.@-"
         raise UnusableTokenFileError(what)
     if role not in (b"read", b"operate"):
         raise UnusableTokenFileError(

@@ -13,3 +13,8 @@ def file_stamp(file: Path) -> FileStamp:
     except OSError:
         return None
     return found.st_ino, found.st_size, found.st_mtime_ns
+
+
+def is_empty(stamp: FileStamp) -> bool:
+    """Return True for a file that is missing or has no byte."""
+    return stamp is None or stamp[1] == 0

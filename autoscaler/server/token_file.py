@@ -1,6 +1,7 @@
 """The tokens of operators. Reads their file again when it changes.
 
-If the new file cannot be used, logs an error and keeps the earlier tokens in use.
+If the new file cannot be used, logs an error and keeps the earlier tokens in use. Without a file, or with an
+empty one, no token is valid: that revokes all.
 """
 
 from collections.abc import Callable, Iterable
@@ -10,7 +11,7 @@ import structlog
 
 from autoscaler.model.operators import Operator
 from autoscaler.server.bearer import BearerTokens
-from autoscaler.server.file_stamp import file_stamp
+from autoscaler.server.file_stamp import file_stamp, is_empty
 
 _log = structlog.get_logger(__name__)
 
@@ -42,7 +43,7 @@ class TokenFile:
             # Set before the file is read, so that one bad version is logged once.
             self._stamp = stamp
             try:
-                found = list(self._read())
+                found = [] if is_empty(stamp) else list(self._read())
             except UnusableTokensError as error:
                 _log.error("admin_tokens_not_reloaded", error=str(error))
             else:

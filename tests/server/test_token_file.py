@@ -57,8 +57,8 @@ def test_a_file_that_is_replaced_by_a_rename_is_read_again(file: Path) -> None:
     assert tokens.tokens().holder_of(NEW) is not None
 
 
-@pytest.mark.parametrize("content", ["bad", None])
-def test_the_earlier_tokens_stay_in_use_while_the_file_cannot_be_used(
+@pytest.mark.parametrize("content", ["", None])
+def test_no_token_is_valid_without_a_file_or_with_an_empty_one(
     file: Path, content: str | None
 ) -> None:
     tokens = opened(file)
@@ -66,6 +66,16 @@ def test_the_earlier_tokens_stay_in_use_while_the_file_cannot_be_used(
         file.unlink()
     else:
         file.write_text(content)
+    with structlog.testing.capture_logs() as lines:
+        assert all(tokens.tokens().holder_of(OLD) is None for _ in range(3))
+    assert [(line["event"], line["operators"]) for line in lines] == [("admin_tokens_reloaded", [])]
+    file.write_text(OLD)
+    assert tokens.tokens().holder_of(OLD) is not None
+
+
+def test_the_earlier_tokens_stay_in_use_while_the_file_cannot_be_used(file: Path) -> None:
+    tokens = opened(file)
+    file.write_text("bad")
     with structlog.testing.capture_logs() as lines:
         assert all(tokens.tokens().holder_of(OLD) is not None for _ in range(3))
     assert [(line["event"], line["error"]) for line in lines] == [
