@@ -8,6 +8,7 @@ from enum import StrEnum
 from autoscaler.model.catalogue import Catalogue
 from autoscaler.model.demand import fits, normalise_labels, scope_of, serves
 from autoscaler.model.identifiers import SkuName
+from autoscaler.model.labels import covers
 
 SELF_HOSTED = "self-hosted"
 
@@ -23,6 +24,8 @@ class Unmatched(StrEnum):
 
     LABELS = "labels"
     """No SKU has all of its labels."""
+    NAMES_NO_SKU = "names_no_sku"
+    """SKUs have all of its labels, and none of the labels selects one, such as `self-hosted, linux, x64`."""
     ACCESS = "access"
     """SKUs have its labels, and none of them admits its repository."""
 
@@ -34,6 +37,7 @@ class Unmatched(StrEnum):
 
 _MESSAGES = {
     Unmatched.LABELS: "no SKU has all of the job's labels",
+    Unmatched.NAMES_NO_SKU: "SKUs have all of the job's labels, but the labels name no SKU",
     Unmatched.ACCESS: "the access of the SKUs with the job's labels does not admit its repository",
 }
 
@@ -47,8 +51,16 @@ def why_unmatched(catalogue: Catalogue, repository: str, labels: Iterable[str]) 
         return None
     fitting = [sku for sku in catalogue.skus.values() if fits(sku, wanted)]
     if not fitting:
-        return Unmatched.LABELS
+        return Unmatched.NAMES_NO_SKU if are_all_known(catalogue, wanted) else Unmatched.LABELS
     return None if any(serves(sku, wanted, repository) for sku in fitting) else Unmatched.ACCESS
+
+
+def are_all_known(catalogue: Catalogue, labels: Iterable[str]) -> bool:
+    """Return whether a SKU has all of these labels, of which there is at least one."""
+    wanted = normalise_labels(labels)
+    return bool(wanted) and any(
+        covers(sku.offered_labels, wanted) for sku in catalogue.skus.values()
+    )
 
 
 def are_hosted(labels: Iterable[str]) -> bool:

@@ -31,6 +31,7 @@ from autoscaler.model.operator_holds import (
 )
 from autoscaler.model.unmatched import (
     Unmatched,
+    are_all_known,
     are_hosted,
     close_label,
     nearest_sku,
@@ -154,6 +155,10 @@ def unmatched_labels(catalogue: Catalogue, labels: Sequence[str]) -> str:
     """Return why no SKU has these labels, with the label and the SKU that were probably meant."""
     if are_hosted(labels):
         return "GitHub's own runners serve these labels"
+    if are_all_known(catalogue, labels):
+        return (
+            f"the labels {', '.join(labels)} name no SKU; add one, or set unlabelled: true for one"
+        )
     meant = nearest_sku(catalogue, labels)
     hint = f"; the nearest SKU is {meant}" if meant is not None else ""
     close = close_label(catalogue, labels)

@@ -125,6 +125,10 @@ def test_labels_of_no_sku_name_the_nearest_one() -> None:
     )
     several = explain_labels(world.fleet(), "acme/widgets", ["gpuu", "large"])
     assert several.unmatched.startswith("no SKU has all of the labels gpuu, large")
+    default = explain_labels(world.fleet(), "acme/widgets", ["self-hosted", "linux", "x64"])
+    assert default.unmatched == (
+        "the labels self-hosted, linux, x64 name no SKU; add one, or set unlabelled: true for one"
+    )
     assert "no scope" in explain_labels(world.fleet(), "other/repo", ["gpu"]).unmatched
     assert "GitHub's own" in explain_labels(world.fleet(), "acme/w", ["ubuntu-latest"]).unmatched
     served = explain_labels(world.fleet(), "acme/widgets", ["gpu"])
