@@ -101,6 +101,7 @@ def ec2_section(ec2: LabEc2, network: Network) -> dict[str, Any]:
         "security_groups": [network.security_group],
         "identity_certificates": ["identity.pem"],
         "interruption_queue": ec2.queue_url,
+        "rebalance_recommendations": True,
     }
     return {"ec2": section}
 

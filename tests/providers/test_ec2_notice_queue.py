@@ -20,7 +20,7 @@ from autoscaler.providers.ec2.throttle import Throttle
 from tests.patience import PATIENCE
 from tests.providers.conftest import REGION
 from tests.providers.doubles import ManualClock, RememberingTelemetry, ScriptedApi
-from tests.providers.test_ec2_notices import ID, POISON, event, spot
+from tests.providers.test_ec2_notices import ID, POISON, REBALANCE, event, spot
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -46,6 +46,30 @@ def queue_at(
     clock = ManualClock()
     metered = MeteredApi(api, settings.name, telemetry, clock, Throttle(clock))
     return Ec2NoticeQueue(settings, metered, url)
+
+
+@pytest.mark.case(
+    "a rebalance recommendation, of which an interruption seldom follows",
+    topic="EC2's machines",
+    source="EC2: rebalance recommendations",
+)
+@pytest.mark.parametrize("wanted", [False, True])
+async def test_a_rebalance_recommendation_counts_only_if_the_provider_says_so(
+    sqs: Any,
+    straight: WorkerChannel,
+    settings: Ec2Settings,
+    telemetry: RememberingTelemetry,
+    wanted: bool,
+) -> None:
+    url = sqs.create_queue(QueueName=f"rebalance-{wanted}")["QueueUrl"]
+    for body in (event(REBALANCE, {"instance-id": ID}), spot()):
+        sqs.send_message(QueueUrl=url, MessageBody=body)
+    wanting = replace(settings, rebalance_recommendations=wanted)
+    received = await queue_at(url, straight, wanting, telemetry).receive(1)
+    kinds = [one.notice.kind for one in received if one.notice is not None]
+    assert [one.poison for one in received] == ["", ""]
+    assert (NoticeKind.REBALANCE_RECOMMENDATION in kinds) is wanted
+    assert NoticeKind.SPOT_INTERRUPTION in kinds
 
 
 async def test_messages_are_read_parsed_and_deleted(

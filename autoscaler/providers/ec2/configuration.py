@@ -69,6 +69,8 @@ class Ec2Section(ProviderSection):
     """PEM files with further certificates that sign instance identity documents, beside AWS's own."""
     interruption_queue: shapes.SecureUrl | None = None
     """The URL of the SQS queue with EventBridge's events; without it there are no interruption notices."""
+    rebalance_recommendations: bool = False
+    """Whether a rebalance recommendation counts as a spot interruption: EC2 sends it early, or for nothing."""
     account: Account | None = None
     """The account of the machines; default: that of the credentials."""
     prices: Mapping[shapes.InstanceType, Dollars] = Field(default_factory=dict)

@@ -11,6 +11,7 @@ from autoscaler.controller.ports.provider import ProviderError
 from autoscaler.model.events import ListedMachine
 from autoscaler.model.failures import FailureClass
 from autoscaler.model.identifiers import ProviderMachineId, Seconds
+from autoscaler.model.interruptions import NoticeKind
 from autoscaler.providers.ec2.answers import listed_machine
 from autoscaler.providers.ec2.calls import MeteredApi
 from autoscaler.providers.ec2.instance_types import Prices
@@ -47,7 +48,7 @@ class Ec2NoticeQueue:
         """See `NoticeQueue`."""
         arguments = {"url": self._url, "wait": int(min(max(wait, 0), 20)), "most": AT_ONCE}
         rows = await self._api.call("ReceiveMessage", arguments)
-        return tuple(_message(MessageRow(*row)) for row in rows)
+        return tuple(self._message(MessageRow(*row)) for row in rows)
 
     async def settle(self, receipts: Sequence[str]) -> None:
         """See `NoticeQueue`."""
@@ -76,13 +77,15 @@ class Ec2NoticeQueue:
             if not page:
                 return tuple(found)
 
-
-def _message(row: MessageRow) -> Message:
-    excerpt = "".join(c if c.isprintable() else " " for c in row.body[:_EXCERPT])
-    if row.receives > MOST_RECEIVES:
-        poison = f"received {row.receives} times"
-        return Message(row.id, row.receipt, poison=poison, excerpt=excerpt)
-    try:
-        return Message(row.id, row.receipt, parse_notice(row.body))
-    except PoisonError as error:
-        return Message(row.id, row.receipt, poison=str(error), excerpt=excerpt)
+    def _message(self, row: MessageRow) -> Message:
+        excerpt = "".join(c if c.isprintable() else " " for c in row.body[:_EXCERPT])
+        if row.receives > MOST_RECEIVES:
+            poison = f"received {row.receives} times"
+            return Message(row.id, row.receipt, poison=poison, excerpt=excerpt)
+        try:
+            notice = parse_notice(row.body)
+        except PoisonError as error:
+            return Message(row.id, row.receipt, poison=str(error), excerpt=excerpt)
+        if notice is not None and notice.kind is NoticeKind.REBALANCE_RECOMMENDATION:
+            notice = notice if self._settings.rebalance_recommendations else None
+        return Message(row.id, row.receipt, notice)

@@ -117,7 +117,8 @@ class Ec2Settings:
     `tags` are the operator's, for everything that is created.
     `installations` has the id for tags, and the former ids, whose unused resources are deleted too.
     `identity_certificates` are PEM files with certificates that are trusted besides AWS's own;
-    `interruption_queue` is the URL of the SQS queue with EventBridge's events.
+    `interruption_queue` is the URL of the SQS queue with EventBridge's events. Without
+    `rebalance_recommendations`, those events are ignored.
     """
 
     name: ProviderName
@@ -132,6 +133,7 @@ class Ec2Settings:
     tags: Mapping[str, str] = field(default_factory=dict)
     identity_certificates: tuple[Path, ...] = ()
     interruption_queue: str | None = None
+    rebalance_recommendations: bool = False
     account: str | None = None
     prices: Mapping[str, float] = field(default_factory=dict)
     spot_price_factor: float = 1.0

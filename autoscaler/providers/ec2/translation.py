@@ -51,6 +51,7 @@ def ec2_settings(
         tags=ec2.tags,
         identity_certificates=tuple(folder / file for file in ec2.identity_certificates),
         interruption_queue=ec2.interruption_queue,
+        rebalance_recommendations=ec2.rebalance_recommendations,
         account=ec2.account,
         prices=ec2.prices,
         spot_price_factor=ec2.spot_price_factor,

@@ -61,15 +61,16 @@ variable "limits" {
 
 variable "providers_ec2" {
   type = map(object({
-    region             = string
-    subnets            = list(string)
-    security_groups    = list(string)
-    instance_profile   = optional(string)
-    interruption_queue = optional(string)
-    public_ip          = optional(bool)
-    tags               = optional(map(string))
-    spot_price_factor  = optional(number)
-    quotas             = optional(map(number))
+    region                    = string
+    subnets                   = list(string)
+    security_groups           = list(string)
+    instance_profile          = optional(string)
+    interruption_queue        = optional(string)
+    rebalance_recommendations = optional(bool)
+    public_ip                 = optional(bool)
+    tags                      = optional(map(string))
+    spot_price_factor         = optional(number)
+    quotas                    = optional(map(number))
   }))
   description = "The regions by name of the provider: the keys of `ec2` in fleet.yaml."
 
