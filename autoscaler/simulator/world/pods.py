@@ -63,10 +63,9 @@ class ClusterPlan:
 
 @dataclass(eq=False, slots=True)
 class Pod(Instance):
-    """A pod of the fleet. Its agent starts with its init container."""
+    """A pod of the fleet. Its agent starts with its container."""
 
     pod: Object = field(default_factory=dict)
-    kubelets: Kubelets | None = None
     begun: asyncio.Event = field(default_factory=asyncio.Event)
     has_assignment: bool = False
 
@@ -75,14 +74,12 @@ class Pod(Instance):
         return token_of(self.pod)
 
     async def started(self) -> None:
-        """Return when the init container starts."""
+        """Return when the container starts."""
         await self.begun.wait()
 
     def assigned(self) -> None:
-        """End the init container: the runner's container starts."""
+        """Note that the agent starts its runner: the container then ends with status 0."""
         self.has_assignment = True
-        if self.kubelets is not None:
-            self.kubelets.assigned(self.pod)
 
 
 class SimulatedCluster:
@@ -184,7 +181,7 @@ class SimulatedCluster:
         self._kubelets.exit(instance.pod, End() if instance.has_assignment else End(1, "Error"))
 
     def start(self, pod: Object) -> None:
-        """Start the init container (see `Containers`)."""
+        """Start the container (see `Containers`)."""
         instance = self._by_uid.get(pod["metadata"]["uid"])
         if instance is not None:
             instance.begun.set()
@@ -224,7 +221,7 @@ class SimulatedCluster:
         machine, launch_request, sku, offering, installation = meaning
         instance = Pod(machine, launch_request, sku, offering, installation, self._now())
         instance.slot = f"{self.name}/{pod['metadata']['name']}"
-        instance.pod, instance.kubelets = pod, self._kubelets
+        instance.pod = pod
         self._by_uid[pod["metadata"]["uid"]] = self.instances[machine] = instance
         self.running[machine] = instance
         self.on_launch(instance)

@@ -44,7 +44,7 @@ class Containers(Protocol):
     """The containers of pods, which kubelets start and stop."""
 
     def start(self, pod: Object) -> None:
-        """Start the init container."""
+        """Start the container of a pod."""
 
     def stop(self, pod: Object) -> None:
         """Send SIGTERM to the containers."""
@@ -60,7 +60,6 @@ class _Pod:
     pod: Object
     node: Node
     stage: Stage = Stage.BOUND
-    initialized: bool = False
     stopping: bool = False
     removing: bool = False
     disrupted: bool = False
@@ -90,13 +89,6 @@ class Kubelets:
             self._end(known, KILLED)
             return
         self._later(SEEN_AFTER, known, self._admit)
-
-    def assigned(self, pod: Object) -> None:
-        """The init container has succeeded, and the other container runs."""
-        known = self._known(pod)
-        if known is not None:
-            known.initialized, known.stage = True, Stage.RUNNING
-            self._report(known)
 
     def exit(self, pod: Object, end: End, disrupted: bool = False) -> None:
         """End a pod's containers."""
@@ -175,7 +167,7 @@ class Kubelets:
             self._report(known)
             self._later(PULL_AGAIN, known, self._pulled)
             return
-        known.stage = Stage.INIT
+        known.stage = Stage.RUNNING
         self._report(known)
         self._containers.start(known.pod)
 
@@ -194,7 +186,7 @@ class Kubelets:
         current = self._registry.current(known.pod)
         if current is None or not (known.node.connected and known.node.alive):
             return
-        status = kubelet_status(current, known.stage, known.end, known.initialized)
+        status = kubelet_status(current, known.stage, known.end)
         if known.end is EVICTED:
             moment = self._registry.moment
             status["conditions"] = with_disruption(status, "TerminationByKubelet", moment)
