@@ -307,6 +307,31 @@ def test_a_sidecar_that_ends_again_and_again_keeps_the_pod_from_starting() -> No
 
 
 @pytest.mark.parametrize(
+    ("status", "refused"),
+    [
+        (ended("UnexpectedAdmissionError"), True),
+        (ended("UnexpectedAdmissionError", "Pod was rejected: Allocate failed"), True),
+        (ended("OutOfnvidia.com/gpu"), True),
+        (ended("NodeAffinity"), True),
+        (ended("Evicted", NOT_ADMITTED), True),
+        (ended("Another", "Pod was rejected: for a reason of a later kubelet"), True),
+        (ended("Evicted", LOW), False),
+        (ended("Preempting"), False),
+        (ended("UnexpectedAdmissionError") | disrupted("PreemptionByScheduler"), False),
+        (terminated("Unknown", 255), False),
+        (terminated("Error", 1), False),
+        ({"phase": "Succeeded"}, False),
+        ({"phase": "Running"}, False),
+    ],
+)
+@pytest.mark.parametrize("deleted", [True, False])
+def test_a_pod_that_kubelet_refuses_is_shown_as_not_admitted(
+    status: dict[str, Any], refused: bool, deleted: bool
+) -> None:
+    assert listed_machine(make_settings(), make_pod(status, deleted)).not_admitted is refused
+
+
+@pytest.mark.parametrize(
     ("limits", "words"),
     [
         ({"memory": "64Gi"}, "at its memory limit of 64Gi"),
