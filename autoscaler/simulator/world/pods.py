@@ -16,7 +16,7 @@ from autoscaler.model.identifiers import (
 )
 from autoscaler.simulator.world.cluster.api_server import Admission, ApiServer
 from autoscaler.simulator.world.cluster.control_plane import ControlPlane
-from autoscaler.simulator.world.cluster.kubelet import EVICTED, Kubelets
+from autoscaler.simulator.world.cluster.kubelet import EVICTED, LOST, NO_DEVICES, Kubelets
 from autoscaler.simulator.world.cluster.kubelet import OUT_OF_MEMORY as KILLED_FOR_MEMORY
 from autoscaler.simulator.world.cluster.nodes import ENDED, Node, NodePool
 from autoscaler.simulator.world.cluster.registry import Object, Registry
@@ -164,7 +164,7 @@ class SimulatedCluster:
         """Note that a process with this crash point got these pods from the API server."""
         for pod in pods if self._disrupted else ():
             instance = self._disrupted.get(pod.get("metadata", {}).get("uid", ""))
-            if instance is not None and _is_disrupted(pod):
+            if instance is not None and is_disrupted(pod):
                 asyncio.get_running_loop().call_later(
                     NOTICED_AFTER, self._noticed, instance.id, crash_point
                 )
@@ -212,7 +212,7 @@ class SimulatedCluster:
                 self._launch(pod, meaning)
             return
         known.pod = last
-        if _is_disrupted(last):
+        if is_disrupted(last):
             self._disrupted[uid] = known
         if pod is None and not self._kubelets.runs(last):
             self._end(known, known.reason or "deleted before it ran")
@@ -251,6 +251,12 @@ class SimulatedCluster:
             self.noticed.add(machine)
 
 
-def _is_disrupted(pod: Object) -> bool:
-    conditions = pod["status"].get("conditions") or ()
-    return any(one["type"] == "DisruptionTarget" for one in conditions)
+def is_disrupted(pod: Object) -> bool:
+    """Return whether a pod's status shows that the cluster ended it."""
+    status = pod["status"]
+    states = [one["state"].get("terminated") or {} for one in status.get("containerStatuses") or ()]
+    if any(one.get("reason") == LOST.container_reason for one in states):
+        return True
+    if status.get("reason") == NO_DEVICES.reason:
+        return True
+    return any(one["type"] == "DisruptionTarget" for one in status.get("conditions") or ())

@@ -234,7 +234,7 @@ class ApiServer:
         )
 
     def _log(self, pod: Object) -> Answer:
-        if "containerStatuses" not in pod["status"]:
+        if not pod["status"].get("containerStatuses"):
             return _status(400, "BadRequest", "container is waiting to start: ContainerCreating")
         return Answer(200, {}, text=self._admission.log(pod))
 

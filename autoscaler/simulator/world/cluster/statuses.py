@@ -30,13 +30,16 @@ class Stage(Enum):
 
 @dataclass(frozen=True, slots=True)
 class End:
-    """How a pod's containers ended. `reason` and `message` are the pod's own, if kubelet gives any."""
+    """How a pod's containers ended. `reason` and `message` are the pod's own, if kubelet gives any.
+
+    `refused`: kubelet did not admit the pod, or not again.
+    """
 
     exit_code: int = 0
     container_reason: str = "Completed"
     reason: str = ""
     message: str = ""
-    never_started: bool = False
+    refused: bool = False
 
 
 def with_condition(
@@ -66,9 +69,12 @@ def kubelet_status(pod: Object, stage: Stage, end: End | None) -> dict[str, Any]
     """Return what kubelet writes about a pod. It keeps the conditions of others."""
     if stage is Stage.BOUND:
         return {}
-    if end is not None and end.never_started:
-        # Kubelet refuses the pod: it writes neither containers nor conditions.
-        return {"phase": "Failed", "reason": end.reason, "message": end.message}
+    if end is not None and end.refused:
+        # Kubelet refuses the pod: it keeps neither its own conditions nor the containers of a pod that has run.
+        status = pod["status"]
+        others = [one for one in status.get("conditions") or () if one["type"] not in _OWN]
+        left = {"conditions": others, "containerStatuses": []} if "conditions" in status else {}
+        return {"phase": "Failed", "reason": end.reason, "message": end.message, **left}
     ready = "True" if stage is Stage.RUNNING else "False"
     conditions = [one for one in pod["status"].get("conditions") or () if one["type"] not in _OWN]
     conditions += [
