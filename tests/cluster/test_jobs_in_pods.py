@@ -76,6 +76,7 @@ SKUS = {
     "rocm.secret": pod_sku(),
     "rocm.broken": pod_sku(),
     "rocm.sidecar": pod_sku(with_sidecar()),
+    "rocm.restarted": pod_sku(rerun_interrupted=1),
     "rocm.warm": pod_sku(idle={"min": 1}),
 }
 
@@ -344,6 +345,33 @@ async def test_a_ready_pod_is_running(lab: Laboratory) -> None:
     found = await of(lab).admin.request("GET", path)
     assert found["status"]["phase"] == "Running"
     assert "initContainers" not in found["spec"]
+
+
+@pytest.mark.case(
+    "kubelet and then its node start again: a running job goes on, and is then interrupted and re-run",
+    topic="Kubernetes",
+    source="kubernetes/kubernetes#138446; kubernetes/kubernetes#125579",
+)
+async def test_a_job_survives_its_kubelet_and_is_run_again_after_its_node(lab: Laboratory) -> None:
+    [first] = await push(lab, "rocm.restarted", 86_400.0)
+    [pod] = pods_of(lab, "rocm.restarted")
+    await of(lab).kubelet.restart()
+    path = f"/api/v1/namespaces/{of(lab).namespace}/pods/{pod.name}"
+    assert (await of(lab).admin.request("GET", path))["status"]["phase"] == "Running"
+    assert pod.name in of(lab).kubelet.pods()
+    await of(lab).kubelet.restart(with_nodes=True)
+
+    def tries() -> list[Job]:
+        return [one for one in lab.github.jobs if one.spec.name == "rocm.restarted-0"]
+
+    await until(lab, lambda: len(tries()) == 2 and bool(tries()[1].starts))
+    assert (first.conclusion, len(pods_of(lab, "rocm.restarted"))) == ("failure", 2)
+    lab.github.end(tries()[1])
+    await ended(lab, "rocm.restarted")
+    [refused] = [
+        one for one in machines(lab, "rocm.restarted") if one.placement.provider_id == pod.id
+    ]
+    assert refused.reason.startswith("UnexpectedAdmissionError: Pod was rejected: ")
 
 
 async def test_the_pods_that_have_ended_are_deleted(lab: Laboratory) -> None:
