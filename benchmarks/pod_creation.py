@@ -28,7 +28,6 @@ from autoscaler.providers.kubernetes.settings import (
     Accelerator,
     KubernetesSettings,
     PodOption,
-    PodPrograms,
 )
 from lab.kubernetes.admin import Administrator
 from lab.kubernetes.cluster import Cluster
@@ -71,7 +70,7 @@ def make_settings(cluster: Cluster) -> KubernetesSettings:
         installations=Installations(InstallationId("f00dface")),
         namespace=NAMESPACE,
         options={(SKU, 0): option},
-        programs=PodPrograms(("attest",), ("run",)),
+        command=("agent",),
         context="benchmark",
         kubeconfig=cluster.kubeconfig("benchmark", token),
     )

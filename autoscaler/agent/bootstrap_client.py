@@ -9,7 +9,7 @@ import json
 import os
 import time
 
-from autoscaler.agent.actions import AttestAgain, BadSettings, PowerOff, TryAgain
+from autoscaler.agent.actions import AttestAgain, PowerOff, TryAgain
 from autoscaler.agent.clock import Clock
 from autoscaler.agent.http_client import Answer, Link
 from autoscaler.agent.limits import MOST_BODY
@@ -31,8 +31,7 @@ class Controller:
     """The client of the bootstrap protocol. Converts each answer into the agent's next action.
 
     `answered_at` is when the controller last answered a request of this machine as docs/bootstrap.md
-    expects. Only this object has the nonce. In a pod, the agent's second half continues with the
-    `session` of the first.
+    expects. Only this object has the nonce.
     """
 
     def __init__(self, link: Link, provider: str, proof: Callable[[], str], clock: Clock) -> None:
@@ -44,17 +43,6 @@ class Controller:
         self.machine: str | None = None
         self.skew: float | None = None
         self.answered_at = clock.now()
-
-    def session(self) -> dict[str, Any]:
-        """Return the machine's ID and nonce, which authenticate the requests after the attestation."""
-        return {"machine": self.machine, "nonce": self._nonce}
-
-    def resume(self, session: dict[str, Any]) -> None:
-        """Continue with the session of another process of this machine. Raises BadSettings."""
-        machine, nonce = session.get("machine"), session.get("nonce")
-        if not is_name(machine) or not is_name(nonce):
-            raise BadSettings("no session")
-        self.machine, self._nonce = machine, nonce
 
     def attest(self) -> dict[str, Any]:
         """Attest; return the parameters of the health checks.

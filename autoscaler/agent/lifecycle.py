@@ -7,7 +7,14 @@ import subprocess
 import threading
 import time
 
-from autoscaler.agent.actions import AttestAgain, BadSettings, PowerOff, Stopped, TryAgain
+from autoscaler.agent.actions import (
+    AttestAgain,
+    BadSettings,
+    ChecksFailed,
+    PowerOff,
+    Stopped,
+    TryAgain,
+)
 from autoscaler.agent.boot_script import check_boot_script
 from autoscaler.agent.bootstrap_client import Assignment, Controller
 from autoscaler.agent.clock import Backoff, Clock, uniform
@@ -135,7 +142,7 @@ class Agent:
         failed = [check.name for check in checks if not check.ok]
         self._controller.report("health-checks", {"passed": not failed, "checks": found})
         if failed:
-            raise PowerOff(f"the health checks failed: {', '.join(failed)}")
+            raise ChecksFailed(f"the health checks failed: {', '.join(failed)}")
 
     def _report_stage(self, stage: str) -> None:
         """Report a stage of the driver's installation, which continues without an answer. Raises PowerOff."""

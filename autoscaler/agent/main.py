@@ -11,9 +11,9 @@ the defaults of `Host`. The file `controller.json` beside it ({"controller": URL
 "ca": PEM or null}) names the controller. Both must belong to root, or to the agent's own user, and
 must not be writable by others.
 
-In a pod, the agent runs once in each container: as `agent.py attest`, and then as `agent.py run`
-(see `pod`). GitHub's runner starts it as `agent.py job-started FILE` and `agent.py job-completed FILE`
-(see `job_hooks`). The build of an image runs `agent.py install-driver FILE` (see `driver`).
+In a pod, it runs as `agent.py pod` (see `pod`). GitHub's runner starts it as `agent.py job-started FILE` and
+`agent.py job-completed FILE` (see `job_hooks`). The build of an image runs `agent.py install-driver FILE`
+(see `driver`).
 """
 
 from __future__ import annotations
@@ -75,8 +75,8 @@ def main() -> int:
     host = Host({})
     try:
         words = sys.argv[1:]
-        if words and words[0] in ("attest", "run"):
-            return live_in_pod(words[0], host_file(words[1:]))
+        if words and words[0] == "pod":
+            return live_in_pod(host_file(words[1:]))
         if len(words) == 2 and words[0] in HOOK_VARIABLES:
             return run_hook(*words)
         if words and words[0] == "install-driver":

@@ -1,23 +1,19 @@
-"""The agent's two halves in a pod, one in each container.
+"""The agent in a pod, as the first process of the container `runner`.
 
-`attest`, in the init container of this name, proves the pod's identity, runs the health checks, waits for an
-assignment, and writes it to the volume in memory. `run`, in the container `runner`, reads and deletes it, and
-supervises the runner. The end of the pod is the end of the machine, so nothing powers it off.
-
-Kubelet starts `runner` only if `attest` exits with status 0 (Kubernetes documentation, "Init Containers").
+It has the whole life of a machine: the attestation, the health checks, the wait for an assignment, the runner.
+Only this container has the pod's accelerators. Kubelet may kill a pod whose init container had devices, too,
+when it starts again (kubernetes/kubernetes#138446). The end of the pod is the end of the machine, so nothing
+powers it off.
 """
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 
-from autoscaler.agent.actions import BadSettings, PowerOff, Stopped
-from autoscaler.agent.bootstrap_client import Assignment, Controller
+from autoscaler.agent.actions import BadSettings, ChecksFailed, PowerOff, Stopped
 from autoscaler.agent.clock import Clock
 from autoscaler.agent.controller_file import connect
-from autoscaler.agent.exit_reasons import ExitCause
 from autoscaler.agent.host import Host, read_trusted, refuse_second_boot
 from autoscaler.agent.identity import token_proof
 from autoscaler.agent.inspection import refuse_inspection
@@ -27,32 +23,30 @@ from autoscaler.agent.linux_runner import LinuxRunner
 from autoscaler.agent.listener_log import Signs
 
 # The provider mounts these folders (manifests.py); a test compares the paths.
-ASSIGNMENT_FOLDER = "/run/runner-assignment"
+AGENT_FOLDER = "/run/runner-agent"
 IDENTITY_TOKEN = "/run/runner-identity/token"  # noqa: S105 - a path
 
 # GitHub's image actions/actions-runner has the runner here (actions/runner, images/Dockerfile).
 POD_RUNNER_DIRECTORY = "/home/runner"
 
+CHECKS_FAILED_STATUS = 90
+"""Exit status after failed health checks. The provider relies on it (faulty_nodes.py): a job can write the
+container's termination message, but it never runs in a container that ends with this status."""
 
-def live_in_pod(half: str, host_path: str) -> int:
-    """Run one half, `attest` or `run`, and return the container's exit status."""
+
+def live_in_pod(host_path: str) -> int:
+    """Run the agent, and return the container's exit status: 0 after the runner's end, whatever its job did."""
     refuse_inspection()
     try:
-        host = pod_host(host_path)
-        if half == "attest":
-            attest(host)
-        else:
-            run(host)
+        return live(pod_host(host_path))
     except Stopped as reason:
         log_line(f"stopped: {reason}")
-        return 1
-    except PowerOff as reason:
+    except ChecksFailed as reason:
         log_line(f"ending: {reason}")
-        return 1 if half == "attest" else 0
-    except BadSettings as reason:
+        return CHECKS_FAILED_STATUS
+    except (PowerOff, BadSettings) as reason:
         log_line(f"ending: {reason}")
-        return 1
-    return 0
+    return 1
 
 
 def pod_host(path: str) -> Host:
@@ -61,13 +55,13 @@ def pod_host(path: str) -> Host:
     Raises BadSettings.
     """
     host = Host({"runner_directory": POD_RUNNER_DIRECTORY, **(read_trusted(path) or {})})
-    host.state = host.root + ASSIGNMENT_FOLDER
+    host.state = host.root + AGENT_FOLDER
     host.hooks = os.path.join(host.state, "hooks")
     return host
 
 
-def attest(host: Host) -> None:
-    """Get an assignment and write it for the second half. Raises PowerOff, BadSettings."""
+def live(host: Host) -> int:
+    """Run the agent to the end of its runner; return 0. Raises PowerOff, BadSettings before the runner."""
     refuse_second_boot(host)
     clock = Clock(host.time_scale)
     controller = connect(
@@ -75,64 +69,16 @@ def attest(host: Host) -> None:
         lambda: token_proof(host.root + IDENTITY_TOKEN),
         clock,
     )
-    agent = Agent(host, clock, controller)
+    agent = Agent(host, clock, controller, PodRunner)
     signal.signal(signal.SIGTERM, agent.stop)
     assignment = agent.wait_for_assignment()
     try:
-        write_assignment(host, controller, assignment)
-    except OSError as error:
-        detail = f"the assignment could not be written: {error.strerror}"
-        agent.report_exit(ExitCause("not_started", detail))
-        raise PowerOff(detail) from error
-    log_line(f"runner {assignment.runner} assigned")
-
-
-def run(host: Host) -> None:
-    """Run the runner that the first half was assigned. Ends by raising PowerOff or BadSettings."""
-    clock = Clock(host.time_scale)
-    controller = connect(os.path.join(host.state, "controller.json"), no_proof, clock)
-    agent = Agent(host, clock, controller, PodRunner)
-    signal.signal(signal.SIGTERM, agent.stop)
-    agent.run(take_assignment(host, controller))
-
-
-def write_assignment(host: Host, controller: Controller, assignment: Assignment) -> None:
-    """Write the assignment and the session to the volume in memory. Raises OSError."""
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
-    descriptor = os.open(assignment_file(host), flags, 0o600)
-    with os.fdopen(descriptor, "w", encoding="ascii") as file:
-        json.dump({**controller.session(), **assignment._asdict()}, file)
-
-
-def take_assignment(host: Host, controller: Controller) -> Assignment:
-    """Return the assignment, and delete its file before any job can read it. Raises BadSettings.
-
-    Gives the session to `controller`.
-    """
-    path = assignment_file(host)
-    values = read_trusted(path)
-    if values is None:
-        raise BadSettings(f"{path}: absent")
-    try:
-        os.unlink(path)
-    except OSError as error:
-        raise BadSettings(f"{path}: {error.strerror}") from error
-    runner, jit_config = values.get("runner"), values.get("jit_config")
-    if not isinstance(runner, str) or not isinstance(jit_config, str):
-        raise BadSettings(f"{path}: not an assignment")
-    controller.resume(values)
-    job = values.get("job")
-    return Assignment(runner, jit_config, job if isinstance(job, dict) else {})
-
-
-def assignment_file(host: Host) -> str:
-    """Return the path of the assignment."""
-    return os.path.join(host.state, "assignment.json")
-
-
-def no_proof() -> str:
-    """Raise PowerOff: the second half has no proof of identity, and never attests."""
-    raise PowerOff("the runner's container has no proof of the pod's identity")
+        agent.run(assignment)
+    except Stopped:
+        raise
+    except PowerOff as reason:
+        log_line(f"ending: {reason}")
+    return 0
 
 
 class PodRunner(LinuxRunner):

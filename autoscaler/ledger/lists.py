@@ -5,6 +5,7 @@ machine is terminated or lost only after two complete listings, a minute apart, 
 """
 
 from collections import deque
+from dataclasses import replace
 from itertools import filterfalse
 
 from autoscaler.ledger import foreign
@@ -99,6 +100,9 @@ def _believe_absence(state: LedgerState, event: MachinesListed) -> None:
 
 def _see_ours(state: LedgerState, listed: ListedMachine, at: Instant) -> None:
     machine = state.machines[state.by_provider_id[listed.provider_id]]
+    if listed.not_admitted and machine.work.last_seen is not None:
+        # Its host had room for it: the fault is this machine's alone.
+        listed = replace(listed, failure=FailureClass.CAPACITY, scope=FailureScope.MACHINE)
     was_absent = machine.absent_since is not None
     new = (
         listed.image or machine.placement.image,

@@ -115,6 +115,11 @@ class Kubelet:
             if worker.name == name:
                 await worker.kill(out_of_memory=True)
 
+    async def restart(self, *, with_nodes: bool = False) -> None:
+        """Admit all pods again, as a kubelet does that starts. With the nodes, all containers end before."""
+        for worker in list(self._workers.values()):
+            await worker.admit_again(node_restarted=with_nodes)
+
     async def _follow(self) -> None:
         """List and watch the pods, from the beginning after each failure."""
         while True:

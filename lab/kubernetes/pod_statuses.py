@@ -112,6 +112,26 @@ def pod_status(
     }
 
 
+def has_devices(spec: Mapping[str, Any]) -> bool:
+    """Return whether a container has resources of a device plugin: their names have a domain."""
+    limits = (spec.get("resources") or {}).get("limits") or {}
+    return any("/" in name for name in limits)
+
+
+def rejection() -> dict[str, Any]:
+    """Return the status of a pod that kubelet refuses when it starts again.
+
+    `rejectPod` in kubelet's pkg/kubelet/kubelet.go keeps nothing of the status before: None removes it.
+    """
+    return {
+        "phase": "Failed",
+        "reason": "UnexpectedAdmissionError",
+        "message": "Pod was rejected: Allocate failed due to no healthy devices present",
+        "initContainerStatuses": None,
+        "containerStatuses": None,
+    }
+
+
 def without_trace(containers: Iterable[ContainerState], at: str) -> None:
     """Mark main containers that never ran as ended, as kubelet does when it has stopped their pod."""
     for one in containers:

@@ -14,8 +14,10 @@ from lab.kubernetes.pod_statuses import (
     CANNOT_START,
     ContainerState,
     containers_of,
+    has_devices,
     initialization_failed,
     pod_status,
+    rejection,
     without_trace,
 )
 
@@ -59,6 +61,7 @@ class PodWorker:
         self._running: dict[str, Container] = {}
         self._started = _now()
         self._stopping: asyncio.Task[None] | None = None
+        self._rejected = False
         self._reporting = asyncio.Lock()
 
     async def run(self) -> None:
@@ -100,9 +103,22 @@ class PodWorker:
         for container in list(self._running.values()):
             await container.kill(out_of_memory=out_of_memory)
 
+    async def admit_again(self, *, node_restarted: bool) -> None:
+        """Do what a kubelet does with the pod when it starts again, or after its node has, with its containers.
+
+        It spares the devices of containers that run. It allocates all others anew, and refuses the pod, because
+        the device plugin has not registered yet (kubernetes/kubernetes#138446, #125579).
+        """
+        spared = [] if node_restarted else [*self._running]
+        again = [spec for name, spec in self._specs.items() if name not in spared]
+        self._rejected = any(map(has_devices, again))
+        if self._rejected or node_restarted:
+            await self.kill()
+
     @property
     def _over(self) -> bool:
-        return self._stopping is not None or initialization_failed(self._containers)
+        stopped = self._stopping is not None or self._rejected
+        return stopped or initialization_failed(self._containers)
 
     async def _make_volumes(self) -> None:
         for volume in self._pod["spec"].get("volumes") or ():
@@ -160,7 +176,7 @@ class PodWorker:
             await self._report()
             return None
         self._running[state.name] = container
-        if self._stopping is not None:
+        if self._stopping is not None or self._rejected:
             await container.kill()
         state.started = _now()
         await self._report()
@@ -219,6 +235,8 @@ class PodWorker:
         # One after another: an older status that is sent again must not replace a newer one.
         async with self._reporting:
             status = pod_status(self._containers, self._started, _now())
+            if self._rejected:
+                status = rejection()
             body = {"metadata": {"uid": self._pod["metadata"]["uid"]}, "status": status}
             await self._insist("PATCH", f"{self._path}/status", body, _STRATEGIC)
 

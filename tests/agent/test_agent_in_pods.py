@@ -1,11 +1,12 @@
-"""The agent's two halves in a pod: what one passes to the other, and how each ends."""
+"""The agent in a pod: how it lives there, and how it ends."""
 
 import base64
 import json
 import os
-import stat
+import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -14,14 +15,12 @@ import pytest
 
 from autoscaler.app.agent_file import build_agent
 from autoscaler.providers.kubernetes import container_modes, manifests
-from autoscaler.providers.kubernetes.programs import pod_programs
+from autoscaler.providers.kubernetes.faulty_nodes import node_failed
+from autoscaler.providers.kubernetes.pod_command import pod_command
 from tests.agent.doubles import ScriptedController, ScriptedRunner, VirtualClock
-from tests.agent.test_agent_protocol import WELCOME, RecordedLink
-from tests.agent.test_agent_protocol import controller as recorded_controller
 
 SHA = "ab" * 32
 URL = "https://fleet.internal.example:8443"
-CONTROLLER = {"controller": "http://127.0.0.1:9", "provider": "cluster", "ca": None}
 
 # Becomes the parent of orphans (prctl(2), PR_SET_CHILD_SUBREAPER = 36), as a container's first process is.
 ORPHANS = """\
@@ -103,7 +102,7 @@ def succeeds(look):
 def job_sees():
     return [name for name, look in LOOKS.items() if succeeds(look)]
 before = job_sees()
-assert live_in_pod(sys.argv[1], '/absent/host.json') == 1
+assert live_in_pod('/absent/host.json') == 1
 after = job_sees()
 runner = subprocess.Popen(['cat'], stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0)
 runner.stdin.write(b'x')
@@ -117,20 +116,29 @@ runner.stdin.close()
 @pytest.fixture
 def host(agent: ModuleType, tmp_path: Path) -> Any:
     """The settings of a pod whose volumes are in a folder."""
-    for folder in (manifests.ASSIGNMENT_FOLDER, manifests.IDENTITY_FOLDER):
+    for folder in (manifests.AGENT_FOLDER, manifests.IDENTITY_FOLDER):
         (tmp_path / folder.strip("/")).mkdir(parents=True)
     path = tmp_path / "host.json"
     path.write_text(json.dumps({"root": str(tmp_path)}))
     return agent.pod_host(str(path))
 
 
-def run_half(agent_file: Path, host: Any, half: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-I", "-S", agent_file, half, "--host-file", f"{host.root}/host.json"],
-        check=False,
-        capture_output=True,
-        text=True,
-    )
+@pytest.fixture
+def scripted(
+    agent: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[tuple[ScriptedController, ScriptedRunner]]:
+    """The controller, which assigns a runner at once, and this runner."""
+    clock = VirtualClock()
+    controller, runner = ScriptedController(agent, clock), ScriptedRunner(agent, clock)
+    controller.answers["poll"] = [agent.Assignment("fleet-1", "c2VjcmV0", {})]
+    monkeypatch.setattr(agent, "connect", lambda *_: controller)
+    monkeypatch.setattr(agent, "Clock", lambda _: clock)
+    monkeypatch.setattr(agent, "PodRunner", lambda _: runner)
+    monkeypatch.setattr(agent, "run_health_checks", lambda *_: [])
+    monkeypatch.setattr(agent, "refuse_inspection", lambda: None)
+    before = signal.getsignal(signal.SIGTERM)
+    yield controller, runner
+    signal.signal(signal.SIGTERM, before)
 
 
 @pytest.fixture
@@ -141,82 +149,17 @@ def agent_file(tmp_path: Path) -> Path:
 
 
 def test_the_agent_uses_the_folders_that_the_provider_mounts(agent: ModuleType) -> None:
-    assert agent.ASSIGNMENT_FOLDER == manifests.ASSIGNMENT_FOLDER
+    assert agent.AGENT_FOLDER == manifests.AGENT_FOLDER
     assert f"{manifests.IDENTITY_FOLDER}/token" == agent.IDENTITY_TOKEN
     assert f"{agent.POD_RUNNER_DIRECTORY}/_work" == container_modes.WORK_FOLDER
 
 
 def test_a_pods_settings_come_from_the_images_host_file(agent: ModuleType, tmp_path: Path) -> None:
     found = agent.pod_host(str(tmp_path / "absent.json"))
-    assert (found.runner_directory, found.state) == ("/home/runner", "/run/runner-assignment")
+    assert (found.runner_directory, found.state) == ("/home/runner", "/run/runner-agent")
     path = tmp_path / "host.json"
     path.write_text('{"runner_directory": "/opt/runner"}')
     assert agent.pod_host(str(path)).runner_directory == "/opt/runner"
-
-
-def test_the_second_half_continues_the_session_of_the_first(agent: ModuleType, host: Any) -> None:
-    link = RecordedLink(agent, WELCOME, (204, None))
-    first = recorded_controller(agent, link)
-    first.attest()
-    given = agent.Assignment("fleet-1", "c2VjcmV0", {})
-    agent.write_assignment(host, first, given)
-    second = recorded_controller(agent, link)
-    assert agent.take_assignment(host, second) == given
-    second.report("heartbeat", {})
-    (_, _, _, attested, _), (_, path, headers, _, _) = link.asked
-    assert path == "/bootstrap/machines/m-1/heartbeat"
-    assert headers["Authorization"] == f"Bearer {attested['nonce']}"
-
-
-@pytest.mark.case(
-    "the job's container gets the JIT configuration in a file in memory, which is deleted before "
-    "the job starts",
-    topic="Kubernetes",
-    source="Kubernetes: emptyDir, medium Memory",
-)
-def test_an_assignment_is_read_by_its_owner_once(agent: ModuleType, host: Any) -> None:
-    first = recorded_controller(agent, RecordedLink(agent, WELCOME))
-    first.attest()
-    agent.write_assignment(host, first, agent.Assignment("fleet-1", "c2VjcmV0", {}))
-    [file] = Path(host.state).iterdir()
-    assert stat.S_IMODE(file.stat().st_mode) == 0o600
-    agent.take_assignment(host, first)
-    assert list(Path(host.state).iterdir()) == []
-    with pytest.raises(agent.BadSettings, match="absent"):
-        agent.take_assignment(host, first)
-
-
-@pytest.mark.parametrize(
-    "values",
-    [
-        {},
-        {"runner": "fleet-1", "jit_config": None},
-        {"runner": "fleet-1", "jit_config": "x", "machine": "../..", "nonce": "ab"},
-        {"runner": "fleet-1", "jit_config": "x", "machine": "m-1"},
-    ],
-)
-def test_a_broken_assignment_starts_no_runner(
-    agent: ModuleType, host: Any, values: dict[str, Any]
-) -> None:
-    Path(host.state, "assignment.json").write_text(json.dumps(values))
-    with pytest.raises(agent.BadSettings):
-        agent.take_assignment(host, recorded_controller(agent, RecordedLink(agent)))
-
-
-def test_an_assignment_that_cannot_be_written_is_reported(
-    agent: ModuleType, host: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    Path(host.state, "assignment.json").mkdir()
-    clock = VirtualClock()
-    scripted = ScriptedController(agent, clock)
-    scripted.answers["poll"] = [agent.Assignment("fleet-1", "c2VjcmV0", {})]
-    scripted.session = lambda: {"machine": "m-1", "nonce": "ab"}  # type: ignore[attr-defined]
-    monkeypatch.setattr(agent, "connect", lambda *_: scripted)
-    monkeypatch.setattr(agent, "Clock", lambda _: clock)
-    monkeypatch.setattr(agent, "run_health_checks", lambda *_: [])
-    with pytest.raises(agent.PowerOff, match="could not be written"):
-        agent.attest(host)
-    assert scripted.bodies["exit"]["reason"] == "not_started"
 
 
 def test_github_has_as_long_to_answer_a_health_check_in_a_lab(
@@ -226,18 +169,17 @@ def test_github_has_as_long_to_answer_a_health_check_in_a_lab(
     limits: list[float] = []
     assert clock.network(10.0) < agent.GITHUB_TIMEOUT
     scripted = ScriptedController(agent, clock)
-    scripted.answers["poll"] = [agent.Assignment("fleet-1", "c2VjcmV0", {})]
-    scripted.session = lambda: {"machine": "m-1", "nonce": "ab"}  # type: ignore[attr-defined]
     monkeypatch.setattr(agent, "connect", lambda *_: scripted)
     monkeypatch.setattr(agent, "Clock", lambda _: clock)
 
     def checked(_checks: object, skew: object, _host: object, limit: float) -> list[Any]:
         assert skew == scripted.skew, "how far this clock is from the controller's"
         limits.append(limit)
-        return []
+        return [agent.Check("github", False, "no answer")]
 
     monkeypatch.setattr(agent, "run_health_checks", checked)
-    agent.attest(host)
+    with pytest.raises(agent.ChecksFailed, match="the health checks failed: github"):
+        agent.live(host)
     assert limits == [10.0]
 
 
@@ -253,57 +195,98 @@ def test_each_proof_is_the_token_that_kubelet_wrote_last(agent: ModuleType, host
         agent.token_proof(path)
 
 
-def test_the_runners_container_has_no_proof(agent: ModuleType) -> None:
-    with pytest.raises(agent.PowerOff, match="no proof of the pod's identity"):
-        agent.no_proof()
-
-
-def test_the_second_half_supervises_the_runner_and_reports_its_exit(
-    agent: ModuleType, host: Any, monkeypatch: pytest.MonkeyPatch
+def test_one_process_attests_and_supervises_the_runner(
+    agent: ModuleType, host: Any, scripted: tuple[ScriptedController, ScriptedRunner]
 ) -> None:
-    clock = VirtualClock()
-    scripted, runner = ScriptedController(agent, clock), ScriptedRunner(agent, clock)
-    scripted.machine = "m-1"
-    scripted.resume = lambda _: None  # type: ignore[attr-defined]
+    controller, runner = scripted
     runner.script = {5: {"worker": True}, 300: {"exited": 0, "worker": False}}
-    connected: list[str] = []
-
-    def connect(path: str, *_: object) -> ScriptedController:
-        connected.append(path)
-        return scripted
-
-    monkeypatch.setattr(agent, "connect", connect)
-    monkeypatch.setattr(agent, "Clock", lambda _: clock)
-    monkeypatch.setattr(agent, "PodRunner", lambda _: runner)
-    given = {"runner": "fleet-1", "jit_config": "c2VjcmV0"}
-    Path(host.state, "assignment.json").write_text(json.dumps(given))
-    with pytest.raises(agent.PowerOff, match="the runner exited with status 0"):
-        agent.run(host)
-    assert connected == [f"{host.state}/controller.json"], "the file that the first half wrote"
+    assert agent.live_in_pod(f"{host.root}/host.json") == 0
+    assert controller.bodies["health-checks"]["passed"] is True
     assert runner.started_with == "c2VjcmV0"
-    assert len(scripted.times("heartbeat")) == 4
-    assert scripted.bodies["exit"]["reason"] == "exited"
+    assert Path(host.marker).exists()
+    assert controller.bodies["exit"]["reason"] == "exited"
 
 
 @pytest.mark.case(
-    "the container runtime creates a pod's sandbox again, and its init containers run a second time",
+    "no file has the JIT configuration: the agent starts the runner itself",
+    topic="Kubernetes",
+    source="docs/adr/0024",
+)
+def test_the_jit_configuration_is_in_no_file_of_the_pod(
+    agent: ModuleType, host: Any, scripted: tuple[ScriptedController, ScriptedRunner]
+) -> None:
+    _, runner = scripted
+    runner.script = {5: {"exited": 0}}
+    assert agent.live_in_pod(f"{host.root}/host.json") == 0
+    files = [path for path in Path(host.root).rglob("*") if path.is_file()]
+    assert {path.name for path in files} == {"host.json", "started"}
+    assert not any(b"c2VjcmV0" in path.read_bytes() for path in files)
+
+
+def test_the_provider_knows_failed_health_checks_by_the_exit_status(
+    agent: ModuleType,
+    host: Any,
+    scripted: tuple[ScriptedController, ScriptedRunner],
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    failed = [agent.Check("gpu_errors", False, "uncorrectable")]
+    monkeypatch.setattr(agent, "run_health_checks", lambda *_: failed)
+    status = agent.live_in_pod(f"{host.root}/host.json")
+    ended = {"exitCode": status, "message": capfd.readouterr().err}
+    shown = [{"name": "runner", "state": {"terminated": ended}}]
+    assert node_failed({"status": {"containerStatuses": shown}})
+    _, runner = scripted
+    assert runner.started_with is None
+
+
+@pytest.mark.parametrize("refusal", ["PowerOff", "Stopped", "BadSettings"])
+def test_an_agent_that_gets_no_assignment_fails(
+    agent: ModuleType,
+    host: Any,
+    scripted: tuple[ScriptedController, ScriptedRunner],
+    refusal: str,
+) -> None:
+    controller, runner = scripted
+    controller.answers["poll"] = [getattr(agent, refusal)("410 ended")]
+    assert agent.live_in_pod(f"{host.root}/host.json") == 1
+    assert runner.started_with is None
+
+
+def test_a_runner_that_is_stopped_fails(
+    agent: ModuleType,
+    host: Any,
+    scripted: tuple[ScriptedController, ScriptedRunner],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    controller, runner = scripted
+    runner.script = {5: {"worker": True}}
+    read = runner.read_signs
+
+    def stopped(wait: float) -> Any:
+        signal.raise_signal(signal.SIGTERM)
+        return read(wait)
+
+    monkeypatch.setattr(runner, "read_signs", stopped)
+    assert agent.live_in_pod(f"{host.root}/host.json") == 1
+    assert controller.bodies["exit"]["reason"] == "stopped"
+
+
+@pytest.mark.case(
+    "the container runtime creates a pod's sandbox again, and its containers run a second time",
     topic="Kubernetes",
     source="Kubernetes: Init Containers",
 )
-def test_a_pod_whose_runner_was_started_attests_no_more(
-    agent: ModuleType, agent_file: Path, host: Any
-) -> None:
+def test_a_pod_whose_runner_was_started_attests_no_more(agent_file: Path, host: Any) -> None:
     Path(host.marker).touch()
-    done = run_half(agent_file, host, "attest")
+    done = subprocess.run(
+        [sys.executable, "-I", "-S", agent_file, "pod", "--host-file", f"{host.root}/host.json"],
+        check=False,
+        capture_output=True,
+        text=True,
+    )
     assert (done.returncode, done.stdout) == (1, "")
     assert "a runner was started on this machine before" in done.stderr
-
-
-def test_a_runners_container_without_an_assignment_fails(agent_file: Path, host: Any) -> None:
-    Path(host.state, "controller.json").write_text(json.dumps(CONTROLLER))
-    done = run_half(agent_file, host, "run")
-    assert (done.returncode, done.stdout) == (1, "")
-    assert "assignment.json: absent" in done.stderr
 
 
 @pytest.mark.case(
@@ -328,10 +311,9 @@ def test_reaping_orphans_does_not_lose_the_exit_status_of_the_runner(open_folder
     topic="Hostile input",
     source="prctl(2); ptrace(2)",
 )
-@pytest.mark.parametrize("half", ["attest", "run"])
-def test_a_job_can_neither_read_nor_trace_the_agent(half: str) -> None:
+def test_a_job_can_neither_read_nor_trace_the_agent() -> None:
     done = subprocess.run(
-        [sys.executable, "-c", INSPECTION, half], check=True, capture_output=True, text=True
+        [sys.executable, "-c", INSPECTION], check=True, capture_output=True, text=True
     )
     before, after, of_the_runner = json.loads(done.stdout)
     # Some hosts refuse ptrace anyway (Yama).
@@ -341,12 +323,12 @@ def test_a_job_can_neither_read_nor_trace_the_agent(half: str) -> None:
     assert set(of_the_runner) >= {"environ", "mem", "maps", "fd", "root"}, "jobs may use debuggers"
 
 
-# --- the commands of the containers ---------------------------------------------------------------
+# --- the command of the container -----------------------------------------------------------------
 
 
-def test_the_commands_name_the_agent_by_its_hash_and_contain_no_variable() -> None:
-    programs = pod_programs(URL + "/", "cluster", SHA, "-----BEGIN CERTIFICATE-----$(A)")
-    *_, script, controller = programs.attest
+def test_the_command_names_the_agent_by_its_hash_and_contains_no_variable() -> None:
+    command = pod_command(URL + "/", "cluster", SHA, "-----BEGIN CERTIFICATE-----$(A)")
+    *_, script, controller = command
     assert script.count(SHA) == 2
     assert json.loads(controller) == {
         "controller": URL,
@@ -354,9 +336,7 @@ def test_the_commands_name_the_agent_by_its_hash_and_contain_no_variable() -> No
         "ca": "-----BEGIN CERTIFICATE-----$(A)",
     }
     # Kubernetes would replace $(NAME), and would turn $$ into $.
-    assert not any(
-        mark in part for part in (*programs.attest, *programs.run) for mark in ("$(", "$$")
-    )
+    assert not any(mark in part for part in command for mark in ("$(", "$$"))
 
 
 @pytest.mark.parametrize(
@@ -373,12 +353,12 @@ def test_values_that_cannot_be_part_of_a_command_are_refused(
     values: tuple[str, ...], said: str
 ) -> None:
     with pytest.raises(ValueError, match=said):
-        pod_programs(*values)
+        pod_command(*values)
 
 
 def test_a_pod_that_is_deleted_while_it_fetches_the_agent_ends_at_once(tmp_path: Path) -> None:
     """Its command is the container's first process, which gets no SIGTERM that it does not handle."""
-    _, *arguments = pod_programs("http://127.0.0.1:9", "cluster", SHA).attest
+    _, *arguments = pod_command("http://127.0.0.1:9", "cluster", SHA)
     process = subprocess.Popen(
         [sys.executable, *arguments],
         env=os.environ | {"RUNNER_AGENT_ROOT": str(tmp_path)},

@@ -23,7 +23,6 @@ from autoscaler.providers.kubernetes.settings import (
     Accelerator,
     KubernetesSettings,
     PodOption,
-    PodPrograms,
 )
 from autoscaler.simulator.world.cluster.nodes import NodePool
 from autoscaler.simulator.world.cluster.registry import Object
@@ -115,7 +114,7 @@ def _settings(name: ProviderName, placed: Mapping[str, tuple[Placed, ...]]) -> K
             for index, option in enumerate(options)
             if option == name
         },
-        programs=PodPrograms(("attest",), ("run",)),
+        command=("agent",),
         provisioner=name == ELASTIC,
     )
 

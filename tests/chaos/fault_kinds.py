@@ -16,6 +16,8 @@ OWN_GENERATOR = (
     K.END_IGNORED,
     K.WRONG_ANSWERS,
     K.OPERATOR_HOLDS,
+    K.KUBELET_RESTARTED,
+    K.NODE_RESTARTED,
 )
 """Kinds with a random generator of their own. A new kind here changes no other fault or job of a seed,
 and so keeps the stored schedules of the planted bugs valid."""
@@ -75,6 +77,8 @@ OF_CLUSTERS = (
     K.NODE_DIED,
     K.NODES_TAKEN,
     K.NO_NEW_NODES,
+    K.KUBELET_RESTARTED,
+    K.NODE_RESTARTED,
 )
 """The kinds that only worlds with clusters have."""
 
@@ -165,6 +169,8 @@ RANGES: Mapping[FaultKind, Ranges] = {
     K.NODE_DRAINED: Ranges(times=(1, 3), lasts=(60, 1200), every=(1,), target=(0, 50)),
     K.NODE_LOST: Ranges(times=(1, 3), lasts=(60, 1500), every=(1,), target=(0, 50)),
     K.NODE_DIED: Ranges(times=(1, 3), lasts=(60, 1500), every=(1,), target=(0, 50)),
+    K.KUBELET_RESTARTED: Ranges(times=(2, 6), lasts=(0, 0), every=(1,), target=(0, 50)),
+    K.NODE_RESTARTED: Ranges(times=(1, 3), lasts=(20, 400), every=(1,), target=(0, 50)),
     K.NODES_TAKEN: Ranges(times=(1, 3), every=(1,), target=(0, 5)),
     K.NO_NEW_NODES: Ranges(every=(1,)),
 }

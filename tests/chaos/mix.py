@@ -59,7 +59,8 @@ def schedule_of(seed: int, clusters: bool = False) -> Schedule:
     if lists:
         kinds.append(NEED_LISTS[seed // LISTS_EVERY % len(NEED_LISTS)])
     faults = [fault for kind in kinds for fault in _faults(random, kind)]
-    apart = [k for k in OWN_GENERATOR if (lists or k not in HEALED_BY_LISTS) and k not in absent]
+    absent = (*absent, *(() if lists else HEALED_BY_LISTS), *(() if clusters else OF_CLUSTERS))
+    apart = [k for k in OWN_GENERATOR if k not in absent]
     faults += [fault for kind in apart for fault in _with_own_generator(seed, kind)]
     if clusters:
         faults += _of_clusters(Random(f"{seed} clusters"))
@@ -83,7 +84,8 @@ def schedule_of(seed: int, clusters: bool = False) -> Schedule:
 
 def _of_clusters(random: Random) -> list[Fault]:
     """Return the faults of API servers, pods and nodes."""
-    kinds = random.sample(OF_CLUSTERS, random.randint(*KINDS_OF_CLUSTERS))
+    drawn = [k for k in OF_CLUSTERS if k not in OWN_GENERATOR]
+    kinds = random.sample(drawn, random.randint(*KINDS_OF_CLUSTERS))
     faults = [fault for kind in kinds for fault in _faults(random, kind)]
     # Only a list in more than one page can expire.
     paged = [replace(one, kind=K.SHORT_PAGES) for one in faults if one.kind is K.LIST_EXPIRED]

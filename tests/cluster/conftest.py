@@ -22,7 +22,6 @@ from autoscaler.providers.kubernetes.settings import (
     Accelerator,
     KubernetesSettings,
     PodOption,
-    PodPrograms,
 )
 from lab.kubernetes.admin import Administrator, accepts_pods
 from lab.kubernetes.cluster import Cluster
@@ -152,7 +151,7 @@ async def new_place(cluster: Cluster, admin: Administrator) -> Place:
         installations=Installations(InstallationId("f00dface")),
         namespace=name,
         options={(SKU, 0): option},
-        programs=PodPrograms(("attest",), ("run",)),
+        command=("agent",),
         context=name,
         kubeconfig=cluster.kubeconfig(name, token),
         timeout=PATIENCE,

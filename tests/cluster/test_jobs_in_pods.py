@@ -76,6 +76,7 @@ SKUS = {
     "rocm.secret": pod_sku(),
     "rocm.broken": pod_sku(),
     "rocm.sidecar": pod_sku(with_sidecar()),
+    "rocm.restarted": pod_sku(rerun_interrupted=1),
     "rocm.warm": pod_sku(idle={"min": 1}),
 }
 
@@ -182,22 +183,20 @@ async def test_each_job_runs_once_in_a_pod_of_its_own(lab: Laboratory) -> None:
 
 
 @pytest.mark.case(
-    "the job's container gets the JIT configuration in a file in memory, which is deleted before "
-    "the job starts",
+    "the JIT configuration is in no file of the pod and in no Secret: the agent gives it to its runner",
     topic="Kubernetes",
-    source="Kubernetes: emptyDir, medium Memory",
+    source="docs/adr/0024",
 )
-async def test_the_jobs_container_finds_neither_token_nor_assignment(lab: Laboratory) -> None:
+async def test_the_jobs_container_finds_no_jit_configuration_in_a_file(lab: Laboratory) -> None:
     [running] = await push(lab, "rocm.secret", 86_400.0)
     [pod] = pods_of(lab, "rocm.secret")
     namespace = f"/api/v1/namespaces/{of(lab).namespace}"
     found = await of(lab).admin.request("GET", f"{namespace}/pods/{pod.name}")
     folder = of(lab).kubelet.runtime.folder_of(found)
-    attest, runner = folder / "containers" / "attest", folder / "containers" / "runner"
-    assert (attest / "run/runner-identity/token").is_file()
-    assert not (runner / "run/runner-identity").exists()
-    shared = {file.name for file in (runner / "run/runner-assignment").iterdir()}
-    assert shared == {"agent.py", "controller.json", "hooks", "started"}
+    runner = folder / "containers" / "runner"
+    assert (runner / "run/runner-identity/token").is_file()
+    files = {file.name for file in (runner / "run/runner-agent").iterdir()}
+    assert files == {"agent.py", "controller.json", "hooks", "started"}
     assert "jit" not in str(found["spec"]).lower()
     assert (await of(lab).admin.request("GET", f"{namespace}/secrets"))["items"] == []
     lab.github.end(running)
@@ -331,22 +330,48 @@ async def test_a_job_runs_to_its_end_beside_a_sidecar(lab: Laboratory) -> None:
     [pod] = pods_of(lab, "rocm.sidecar")
     path = f"/api/v1/namespaces/{of(lab).namespace}/pods/{pod.name}"
     found = await of(lab).admin.request("GET", path)
-    proxy, attest = found["status"]["initContainerStatuses"]
+    [proxy] = found["status"]["initContainerStatuses"]
     assert (proxy["name"], proxy["started"]) == ("proxy", True)
-    assert attest["state"]["terminated"]["exitCode"] == 0
     lab.github.end(running)
     await ended(lab, "rocm.sidecar")
     assert (running.conclusion, len(running.starts)) == ("success", 1)
     await exited(lab, "rocm.sidecar", ExitReason.EXITED)
 
 
-async def test_a_ready_pod_shows_as_a_running_init_container(lab: Laboratory) -> None:
+async def test_a_ready_pod_is_running(lab: Laboratory) -> None:
     await until(lab, lambda: bool(ready_machines(lab)))
     name = str(ready_machines(lab)[0].placement.provider_id).partition(".")[0]
     path = f"/api/v1/namespaces/{of(lab).namespace}/pods/{name}"
     found = await of(lab).admin.request("GET", path)
-    assert found["status"]["phase"] == "Pending"
-    assert "running" in found["status"]["initContainerStatuses"][0]["state"]
+    assert found["status"]["phase"] == "Running"
+    assert "initContainers" not in found["spec"]
+
+
+@pytest.mark.case(
+    "kubelet and then its node start again: a running job goes on, and is then interrupted and re-run",
+    topic="Kubernetes",
+    source="kubernetes/kubernetes#138446; kubernetes/kubernetes#125579",
+)
+async def test_a_job_survives_its_kubelet_and_is_run_again_after_its_node(lab: Laboratory) -> None:
+    [first] = await push(lab, "rocm.restarted", 86_400.0)
+    [pod] = pods_of(lab, "rocm.restarted")
+    await of(lab).kubelet.restart()
+    path = f"/api/v1/namespaces/{of(lab).namespace}/pods/{pod.name}"
+    assert (await of(lab).admin.request("GET", path))["status"]["phase"] == "Running"
+    assert pod.name in of(lab).kubelet.pods()
+    await of(lab).kubelet.restart(with_nodes=True)
+
+    def tries() -> list[Job]:
+        return [one for one in lab.github.jobs if one.spec.name == "rocm.restarted-0"]
+
+    await until(lab, lambda: len(tries()) == 2 and bool(tries()[1].starts))
+    assert (first.conclusion, len(pods_of(lab, "rocm.restarted"))) == ("failure", 2)
+    lab.github.end(tries()[1])
+    await ended(lab, "rocm.restarted")
+    [refused] = [
+        one for one in machines(lab, "rocm.restarted") if one.placement.provider_id == pod.id
+    ]
+    assert refused.reason.startswith("UnexpectedAdmissionError: Pod was rejected: ")
 
 
 async def test_the_pods_that_have_ended_are_deleted(lab: Laboratory) -> None:

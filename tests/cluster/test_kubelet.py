@@ -35,7 +35,9 @@ def folder() -> Iterator[Path]:
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
 async def kubelet(admin: Administrator, folder: Path) -> AsyncIterator[Kubelet]:
     async with Kubelet(admin, Runtime(folder, SCALE), SCALE) as made:
-        await made.add_node("processes", {"cpu": "64"}, {"pool": "processes"})
+        await made.add_node(
+            "processes", {"cpu": "64", "example.com/nic": "8"}, {"pool": "processes"}
+        )
         yield made
 
 
@@ -237,6 +239,40 @@ def waiting_for(note: str) -> str:
     """A command that ends when this is noted. The lab's image has no grep."""
     found = f'case "$(cat {NOTES})" in *"{note}"*) true;; *) false;; esac'
     return f"until {found}; do sleep 0.05; done"
+
+
+DEVICE = {"resources": {"limits": {"example.com/nic": "1"}}}
+REFUSED = ("Failed", "UnexpectedAdmissionError")
+
+
+@pytest.mark.case(
+    "kubelet starts again: it kills pods whose init container had devices of a device plugin",
+    topic="Kubernetes",
+    source="kubernetes/kubernetes#138446",
+)
+@pytest.mark.parametrize(
+    ("where", "with_nodes", "expected"),
+    [
+        ("initContainers", False, REFUSED),
+        ("containers", False, ("Running", None)),
+        ("containers", True, REFUSED),
+    ],
+)
+async def test_a_restart_spares_the_devices_of_running_containers_only(
+    place: Place, kubelet: Kubelet, where: str, with_nodes: bool, expected: tuple[str, str | None]
+) -> None:
+    name = f"restarted-{where.lower()}-{with_nodes}".lower()
+    made = pod(place, name, "exit 0", IGNORES)
+    for one in made["spec"][where]:
+        one |= DEVICE
+    await place.admin.create(f"/api/v1/namespaces/{place.name}/pods", made)
+    await phase(place, kubelet, name, "Running")
+    await kubelet.restart(with_nodes=with_nodes)
+    found = await phase(place, kubelet, name, expected[0])
+    assert (found["status"]["phase"], found["status"].get("reason")) == expected
+    assert ("containerStatuses" in found["status"]) is (expected != REFUSED)
+    await place.admin.request("DELETE", place.path(name), {"gracePeriodSeconds": 0})
+    await place.admin.gone(place.path(name))
 
 
 @pytest.mark.case(

@@ -172,8 +172,9 @@ async def test_a_pod_whose_image_cannot_be_pulled_cannot_start(
     machine = await started(place, provider, "image")
     said = 'ErrImagePull: failed to resolve reference "runner:1": runner:1: not found'
     state = {"waiting": {"reason": "ImagePullBackOff", "message": said}}
-    container: dict[str, Any] = {"name": "attest", "image": "x", "imageID": "", "restartCount": 0}
-    status = {"initContainerStatuses": [{**container, "ready": False, "state": state}]}
+    container: dict[str, Any] = {"name": "runner", "image": "x", "imageID": "", "restartCount": 0}
+    waiting = [{**container, "ready": False, "state": state}]
+    status = {"phase": "Pending", "containerStatuses": waiting}
     await place.set_status(name_of(machine), status)
     found = (await listed(provider))[machine]
     assert (found.cannot_start, found.failure) == (True, FailureClass.CONFIGURATION)
@@ -185,7 +186,8 @@ async def test_a_pod_that_its_node_does_not_set_up_cannot_start(place: Place) ->
     try:
         await place.add_node()
         machine = await started(place, provider, "setup")
-        status = {"conditions": [{"type": "PodReadyToStartContainers", "status": "False"}]}
+        not_set_up = [{"type": "PodReadyToStartContainers", "status": "False"}]
+        status = {"phase": "Pending", "conditions": not_set_up}
         await place.set_status(name_of(machine), status)
         assert not (await listed(provider))[machine].cannot_start
         clock.time += START_TIMEOUT

@@ -10,6 +10,7 @@ import pytest
 from autoscaler.controller.ports.provider import ProviderError
 from autoscaler.model.events import ListedMachine
 from autoscaler.model.failures import FailureClass, FailureScope
+from autoscaler.providers.kubernetes.faulty_nodes import CHECKS_FAILED_STATUS
 from autoscaler.providers.kubernetes.launching import dry_run
 from autoscaler.providers.kubernetes.manifests import named_pod, pod_template
 from autoscaler.providers.kubernetes.provider import KubernetesProvider
@@ -40,14 +41,14 @@ async def test_a_pod_passes_restricted_pod_security_and_starts_on_a_node(
     await provider.launch(request)
     [name] = names_of(request)
     pod = await place.admin.until(
-        place.path(name), lambda found: found["status"].get("initContainerStatuses")
+        place.path(name), lambda found: found["status"].get("containerStatuses")
     )
     assert pod["spec"]["nodeName"] == node
-    assert list(pod["status"]["initContainerStatuses"][0]["state"]) == ["running"]
-    assert (await states(provider))[name].state == "Pending"
+    assert list(pod["status"]["containerStatuses"][0]["state"]) == ["running"]
+    assert (await states(provider))[name].state == "Running"
     # What the API server adds to a pod by itself must not break what the manifest promises.
     mounted = [one["name"] for one in pod["spec"]["containers"][0]["volumeMounts"]]
-    assert mounted == ["assignment", "work"]
+    assert mounted == ["agent", "identity", "work"]
 
 
 async def test_the_scheduler_says_why_a_pod_waits_until_it_has_waited_too_long(
@@ -376,13 +377,13 @@ async def test_the_scheduler_prefers_other_nodes_than_a_faulty_one(
     pod = await place.admin.until(place.path(name), lambda found: found["spec"].get("nodeName"))
     faulty = pod["spec"]["nodeName"]
     message = "runner-agent: ending: the health checks failed: gpu_errors\n"
-    ended = {"exitCode": 1, "reason": "Error", "message": message}
-    status = {"name": "attest", "image": "i", "imageID": "", "ready": False, "restartCount": 0}
+    ended = {"exitCode": CHECKS_FAILED_STATUS, "reason": "Error", "message": message}
+    status = {"name": "runner", "image": "i", "imageID": "", "ready": False, "restartCount": 0}
     await place.set_status(
         name,
         {
             "phase": "Failed",
-            "initContainerStatuses": [{**status, "state": {"terminated": ended}}],
+            "containerStatuses": [{**status, "state": {"terminated": ended}}],
         },
     )
 

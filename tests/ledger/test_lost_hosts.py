@@ -14,7 +14,7 @@ from autoscaler.model.interruptions import NoticeKind
 from autoscaler.model.machines import ExitReason, MachineState, TerminationReason
 from autoscaler.model.plan import Launch, Terminate
 from tests.ledger.builders import World
-from tests.ledger.test_interruptions import at_work, fails, notice, opted_in
+from tests.ledger.test_interruptions import at_work, due, fails, notice, opted_in
 
 CAPACITY, CONFIGURATION = FailureClass.CAPACITY, FailureClass.CONFIGURATION
 SOLD = offering_key("east/g5.xlarge/a/on-demand")
@@ -121,6 +121,54 @@ def test_the_loss_of_one_host_puts_nothing_on_hold(ready: bool) -> None:
     assert world.state.cooldowns == {}
     # The listening runner may have run the job, so the job is read at GitHub first.
     assert len(world.intents(Launch)) == (0 if ready else 1)
+
+
+def refused(world: World, machine: str = "c0") -> e.ListedMachine:
+    """A list shows a pod that kubelet did not admit, with the class of one that has not run."""
+    shown = replace(world.listed(machine, terminated=True), not_admitted=True)
+    return replace(shown, reason="UnexpectedAdmissionError: no device", failure=CAPACITY)
+
+
+@pytest.mark.case(
+    "kubelet or a node starts again and refuses a pod that has run: its job is interrupted, and nothing is put "
+    "on hold",
+    topic="Kubernetes",
+    source="kubernetes/kubernetes#138446; kubernetes/kubernetes#125579",
+)
+@pytest.mark.parametrize("failure", [CAPACITY, None])
+@pytest.mark.parametrize("ready", [True, False])
+def test_a_refusal_of_a_machine_that_has_run_is_the_fault_of_one_machine(
+    ready: bool, failure: FailureClass | None
+) -> None:
+    world = World()
+    world.queue(1)
+    if ready:
+        world.ready()
+    else:
+        world.launch(1)
+        world.boot("c0")
+    world.lists(replace(refused(world), failure=failure), complete=False)
+    machine = world.machine("c0")
+    assert machine.state is MachineState.TERMINATED
+    kind = NoticeKind.SCHEDULED_CHANGE if ready else None
+    assert machine.interruption.kind is kind
+    assert world.state.cooldowns == {}
+
+
+def test_a_refusal_of_a_machine_that_has_not_run_is_a_lack_of_capacity() -> None:
+    world = World()
+    world.queue(1)
+    world.launch(1)
+    world.lists(refused(world), complete=False)
+    assert active_cooldown(world.state.cooldowns, SOLD, world.now) is not None
+
+
+def test_the_job_of_a_machine_that_its_host_refuses_is_rerun() -> None:
+    world = World(opted_in())
+    machine = at_work(world)
+    world.lists(refused(world, machine), complete=False)
+    fails(world.after(600.0))
+    assert due(world.after(ASK_AGAIN.first)) == [(1,)]
 
 
 def silent(world: World, machine: str) -> None:

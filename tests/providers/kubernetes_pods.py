@@ -13,7 +13,6 @@ from autoscaler.providers.kubernetes.settings import (
     Accelerator,
     KubernetesSettings,
     PodOption,
-    PodPrograms,
 )
 
 SKU = SkuName("linux.rocm.gpu.2")
@@ -41,7 +40,7 @@ def make_settings(**changes: Any) -> KubernetesSettings:
         installations=Installations(InstallationId("f00dface")),
         namespace="runners",
         options={(SKU, 0): OPTION, (CPU_SKU, 0): CPU_OPTION},
-        programs=PodPrograms(("attest",), ("run",)),
+        command=("agent",),
     )
     return replace(settings, **changes)
 

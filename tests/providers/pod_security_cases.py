@@ -69,11 +69,9 @@ FORBIDDEN = (
         "spec.containers[runner].securityContext.allowPrivilegeEscalation: ",
         runner(securityContext=None),
     ),
+    Forbidden("spec.containers[runner].securityContext.runAsNonRoot: ", {"securityContext": None}),
     Forbidden(
-        "spec.initContainers[attest].securityContext.runAsNonRoot: ", {"securityContext": None}
-    ),
-    Forbidden(
-        "spec.initContainers[attest].securityContext.seccompProfile: ",
+        "spec.containers[runner].securityContext.seccompProfile: ",
         {"securityContext": {"seccompProfile": None}},
     ),
     Forbidden(
@@ -125,7 +123,6 @@ ALLOWED: tuple[dict[str, Any], ...] = (
     ),
     {
         "securityContext": None,
-        "initContainers": [{"name": "attest", "securityContext": OF_POD}],
         "containers": [{"name": "runner", "securityContext": OF_POD}],
     },
     {

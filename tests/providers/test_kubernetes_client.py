@@ -506,21 +506,22 @@ async def test_the_watch_gives_each_notice_once(
     await provider.close()
 
 
-async def test_the_console_is_the_state_and_the_end_of_both_logs(
+async def test_the_console_is_the_state_and_the_end_of_all_logs(
     server: Server, settings: KubernetesSettings
 ) -> None:
     provider = KubernetesProvider(settings, RememberingTelemetry(), ManualClock())
     machine = ProviderMachineId(f"{POD['metadata']['name']}.{POD['metadata']['uid']}")
     ended = {**POD, "status": {"phase": "Failed", "reason": "Evicted", "message": "disk"}}
     waiting = body(400, {"reason": "BadRequest", "message": "waiting to start"})
-    server.answers = [body(200, ended), body(200, "health check failed\n"), waiting]
+    ended["spec"] = {**POD["spec"], "initContainers": [{"name": "cache"}]}
+    server.answers = [body(200, ended), waiting, body(200, "health check failed\n")]
     shown = await provider.console(machine)
-    assert shown == "Evicted: disk\nattest:\nhealth check failed\n"
-    assert [one.query.get("container") for one in server.requests] == [None, "attest", "runner"]
+    assert shown == "Evicted: disk\nrunner:\nhealth check failed\n"
+    assert [one.query.get("container") for one in server.requests] == [None, "cache", "runner"]
     assert {(one.query["tailLines"], one.query["limitBytes"]) for one in server.requests[1:]} == {
         ("128", "2097152")
     }
-    server.answers = [body(200, POD), waiting, body(200, "x" * 3 * MOST_CONSOLE)]
+    server.answers = [body(200, POD), body(200, "x" * 3 * MOST_CONSOLE)]
     assert len(await provider.console(machine)) == MOST_CONSOLE
     other = {**POD, "metadata": {**POD["metadata"], "uid": "another"}}
     server.answers = [body(200, other)]
@@ -552,15 +553,15 @@ async def test_the_console_has_the_log_of_a_docker_daemon_that_does_not_start(
 ) -> None:
     provider = KubernetesProvider(settings, RememberingTelemetry(), ManualClock())
     pod = make_pod({"phase": "Pending"})
-    pod["spec"]["initContainers"] = [{"name": "dind-files"}, {"name": "dind"}, {"name": "attest"}]
+    pod["spec"]["initContainers"] = [{"name": "dind-files"}, {"name": "dind"}]
     waiting = body(400, {"reason": "BadRequest", "message": "waiting to start"})
     log = body(200, "missing necessary entries in /etc/subuid\n")
-    server.answers = [body(200, pod), body(200, ""), log, waiting, waiting]
+    server.answers = [body(200, pod), body(200, ""), log, waiting]
     machine = ProviderMachineId(f"{pod['metadata']['name']}.{pod['metadata']['uid']}")
     shown = await provider.console(machine)
     assert "dind:\nmissing necessary entries in /etc/subuid" in shown
     asked = [one.query.get("container") for one in server.requests]
-    assert asked == [None, "dind-files", "dind", "attest", "runner"]
+    assert asked == [None, "dind-files", "dind", "runner"]
     await provider.close()
 
 

@@ -56,17 +56,15 @@ def mounts(found: Mapping[str, Any]) -> dict[str, str]:
 
 
 @MODES
-def test_a_container_mode_changes_nothing_of_the_container_that_attests(
+def test_with_a_container_mode_only_the_runner_has_the_proof_and_the_agents_files(
     mode: ContainerMode,
 ) -> None:
     spec = spec_of(mode)
-    assert container(spec, "attest") == container(spec_of(None), "attest")
-    assert spec["initContainers"][-1]["name"] == "attest"
     for kind in ("initContainers", "containers"):
         for one in spec[kind]:
             volumes = set(mounts(one).values())
-            assert ("identity" in volumes) == (one["name"] == "attest")
-            assert ("assignment" in volumes) == (one["name"] in {"attest", "runner"})
+            assert ("identity" in volumes) == (one["name"] == "runner")
+            assert ("agent" in volumes) == (one["name"] == "runner")
 
 
 @MODES
@@ -97,7 +95,7 @@ def test_the_daemon_cannot_change_the_list_of_its_users() -> None:
 
 def test_the_docker_daemon_is_a_sidecar_that_answers_before_the_pod_attests() -> None:
     spec = spec_of(DOCKER)
-    assert [one["name"] for one in spec["initContainers"]] == ["dind-files", "dind", "attest"]
+    assert [one["name"] for one in spec["initContainers"]] == ["dind-files", "dind"]
     daemon = container(spec, "dind")
     assert daemon["image"] == DOCKER.image
     assert daemon["restartPolicy"] == "Always"
@@ -128,7 +126,7 @@ def test_only_the_daemon_is_privileged_and_it_runs_as_the_user_of_the_runner() -
     }
     del others["dind"]
     restricted = {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
-    assert others == dict.fromkeys(("dind-files", "attest", "runner"), restricted)
+    assert others == dict.fromkeys(("dind-files", "runner"), restricted)
 
 
 @pytest.mark.case(
@@ -164,6 +162,15 @@ def test_the_daemon_gets_no_accelerator_of_its_own() -> None:
     spec = spec_of(DOCKER)
     for name in ("dind", "dind-files"):
         assert "amd.com/gpu" not in container(spec, name)["resources"]["limits"]
+
+
+def test_no_init_container_that_ends_gets_devices_of_the_sku() -> None:
+    resources = {"cpu": "2", "vpc.amazonaws.com/efa": "1"}
+    option = replace(OPTION, container_mode=DOCKER, resources=resources)
+    spec = pod_template(make_settings(), option, make_order())["spec"]
+    plain = {"cpu": "2"}
+    assert container(spec, "dind-files")["resources"] == {"requests": plain, "limits": plain}
+    assert container(spec, "runner")["resources"]["limits"].items() >= resources.items()
 
 
 @pytest.mark.parametrize(("mode", "hooks"), [(HOOKED, HOOKS_WITHOUT_VOLUME), (SHARED, HOOKS)])

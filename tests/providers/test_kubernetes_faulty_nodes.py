@@ -27,12 +27,12 @@ PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
 
 
 def failed_pod(
-    failed: str = "gpu_errors", node: str = "node-1", container: str = "attest", status: int = 1
+    failed: str = "gpu_errors", node: str = "node-1", container: str = "runner", status: int = 90
 ) -> dict[str, Any]:
     """Return a pod whose container ended with the agent's log line about these checks."""
     ended = {"exitCode": status, "reason": "Error", "message": LOG.format(failed)}
     containers = [{"name": container, "state": {"terminated": ended}}]
-    pod = make_pod({"phase": "Failed", "initContainerStatuses": containers})
+    pod = make_pod({"phase": "Failed", "containerStatuses": containers})
     pod["spec"] = {**pod["spec"], "nodeName": node}
     return pod
 
@@ -56,6 +56,7 @@ def avoided(text: str) -> list[str]:
         (failed_pod("gpu_model, image"), False),
         (failed_pod("github"), False),
         (failed_pod(status=0), False),
+        (failed_pod(status=1), False),
         (failed_pod(container="dind"), False),
         (failed_pod(node=""), False),
         (make_pod(), False),
@@ -72,7 +73,7 @@ def test_only_failed_checks_of_the_node_are_remembered(
 
 def test_the_last_line_of_the_log_counts() -> None:
     pod = failed_pod("gpu_errors")
-    ended = pod["status"]["initContainerStatuses"][0]["state"]["terminated"]
+    ended = pod["status"]["containerStatuses"][0]["state"]["terminated"]
     ended["message"] += LOG.format("disk")
     nodes = FaultyNodes(ManualClock())
     nodes.note(pod)
@@ -143,8 +144,6 @@ async def test_the_next_pods_avoid_the_node_that_the_watch_showed(kind: str) -> 
 
 
 def test_the_end_of_the_agents_log_is_in_the_pods_status() -> None:
-    [attest] = json.loads(launch_text(make_settings(), make_order()))["pod"]["spec"][
-        "initContainers"
-    ]
-    assert attest["name"] == "attest"
-    assert attest["terminationMessagePolicy"] == "FallbackToLogsOnError"
+    pod = json.loads(launch_text(make_settings(), make_order()))["pod"]
+    [runner] = pod["spec"]["containers"]
+    assert runner["terminationMessagePolicy"] == "FallbackToLogsOnError"

@@ -1,11 +1,8 @@
 """The pods of the Kubernetes provider: what is in them, and which overlays are refused."""
 
 import json
-import os
-import subprocess
 from copy import deepcopy
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,7 +12,6 @@ from autoscaler.model.catalogue import Architecture
 from autoscaler.model.failures import FailureClass
 from autoscaler.providers.kubernetes.manifests import pod_template
 from autoscaler.providers.kubernetes.overlay import OverlayError, merged
-from autoscaler.providers.kubernetes.programs import pod_programs
 from autoscaler.providers.kubernetes.requests import launch_text, request_of
 from tests.providers.kubernetes_pods import CPU_OPTION, OPTION, SKU, make_order, make_settings
 from tests.providers.pod_security_cases import sidecar
@@ -38,20 +34,18 @@ def mounts(container: dict[str, Any]) -> set[str]:
     return {one["name"] for one in container["volumeMounts"]}
 
 
-def test_accelerators_are_in_limits_only_and_in_both_containers() -> None:
-    for container in (*spec()["initContainers"], *spec()["containers"]):
-        assert container["resources"]["limits"] == {
-            "cpu": "16",
-            "memory": "64Gi",
-            "amd.com/gpu": "2",
-        }
-        assert container["resources"]["requests"] == {"cpu": "16", "memory": "64Gi"}
-
-
-def test_the_runner_asks_no_registry_when_a_job_waits_for_it() -> None:
-    attest, runner = spec()["initContainers"][0], spec()["containers"][0]
-    assert runner["image"] == attest["image"]
-    assert (attest.get("imagePullPolicy"), runner["imagePullPolicy"]) == (None, "IfNotPresent")
+@pytest.mark.case(
+    "kubelet starts again: it kills pods whose init container had devices of a device plugin",
+    topic="Kubernetes",
+    source="kubernetes/kubernetes#138446",
+)
+def test_one_container_has_the_accelerators_and_no_init_container_has_any() -> None:
+    assert spec()["initContainers"] == []
+    [runner] = spec()["containers"]
+    assert runner["resources"] == {
+        "limits": {"cpu": "16", "memory": "64Gi", "amd.com/gpu": "2"},
+        "requests": {"cpu": "16", "memory": "64Gi"},
+    }
 
 
 def test_a_pod_runs_once_and_has_no_rights() -> None:
@@ -65,29 +59,8 @@ def test_a_pod_runs_once_and_has_no_rights() -> None:
     }
 
 
-def test_a_shell_starts_the_second_half_of_the_agent_that_the_first_fetched(tmp_path: Path) -> None:
-    folder = tmp_path / "run" / "runner-assignment"
-    folder.mkdir(parents=True)
-    (folder / "agent.py").write_text("import sys; print(sys.argv[1:])")
-    programs = pod_programs("https://fleet.internal.example", "cluster", "ab" * 32)
-    done = subprocess.run(
-        programs.run,
-        check=True,
-        capture_output=True,
-        text=True,
-        env={**os.environ, "RUNNER_AGENT_ROOT": str(tmp_path)},
-    )
-    host_file = f"{tmp_path}/etc/runner-agent/host.json"
-    assert done.stdout == f"{['run', '--host-file', host_file]}\n"
-
-
-def test_only_the_init_container_has_the_token_and_it_is_for_this_fleet_only() -> None:
-    attest, runner = (
-        by_name(spec()["initContainers"], "attest"),
-        by_name(spec()["containers"], "runner"),
-    )
-    assert "identity" in mounts(attest)
-    assert "identity" not in mounts(runner)
+def test_the_token_is_for_this_fleet_only() -> None:
+    assert "identity" in mounts(by_name(spec()["containers"], "runner"))
     volume = by_name(spec()["volumes"], "identity")
     assert volume["projected"]["sources"] == [
         {
@@ -100,13 +73,9 @@ def test_only_the_init_container_has_the_token_and_it_is_for_this_fleet_only() -
     ]
 
 
-def test_the_assignment_passes_through_memory() -> None:
-    assert by_name(spec()["volumes"], "assignment")["emptyDir"]["medium"] == "Memory"
-    attest, runner = (
-        by_name(spec()["initContainers"], "attest"),
-        by_name(spec()["containers"], "runner"),
-    )
-    assert "assignment" in mounts(attest) & mounts(runner)
+def test_the_agents_files_are_in_memory_and_no_secret_of_the_cluster_is_used() -> None:
+    assert by_name(spec()["volumes"], "agent")["emptyDir"]["medium"] == "Memory"
+    assert "agent" in mounts(by_name(spec()["containers"], "runner"))
     assert not any("secret" in volume for volume in spec()["volumes"])
 
 
@@ -183,11 +152,11 @@ def test_containers_volumes_and_variables_merge_by_name() -> None:
     }
     found = merged(template(), overlay)["spec"]
     assert [one["name"] for one in found["containers"]] == ["runner"]
-    assert [one["name"] for one in found["initContainers"]] == ["proxy", "attest"]
+    assert [one["name"] for one in found["initContainers"]] == ["proxy"]
     runner = by_name(found["containers"], "runner")
     assert (runner["workingDir"], runner["env"]) == ("/x", [{"name": "A", "value": "1"}])
-    assert runner["command"] == ["run"]
-    assert {one["name"] for one in found["volumes"]} == {"identity", "assignment", "work", "cache"}
+    assert runner["command"] == ["agent"]
+    assert {one["name"] for one in found["volumes"]} == {"identity", "agent", "work", "cache"}
 
 
 def test_tolerations_are_added_and_other_lists_are_replaced() -> None:
@@ -206,11 +175,6 @@ def test_tolerations_are_added_and_other_lists_are_replaced() -> None:
     assert runner["securityContext"]["capabilities"]["drop"] == ["X", "ALL"]
 
 
-def test_further_init_containers_run_before_attest() -> None:
-    found = merged(template(), {"spec": sidecar()})["spec"]["initContainers"]
-    assert [one["name"] for one in found] == ["proxy", "attest"]
-
-
 def test_merging_changes_neither_the_pod_nor_the_overlay() -> None:
     pod, overlay = (
         template(),
@@ -225,8 +189,9 @@ def runner(**changes: Any) -> dict[str, Any]:
     return {"spec": {"containers": [{"name": "runner", **changes}]}}
 
 
-def attest(**changes: Any) -> dict[str, Any]:
-    return {"spec": {"initContainers": [{"name": "attest", **changes}]}}
+def prepare(**changes: Any) -> dict[str, Any]:
+    """An overlay with an init container that ends."""
+    return {"spec": sidecar(name="prepare", restartPolicy=None, **changes)}
 
 
 CERTIFICATE = {"projected": {"sources": [{"podCertificate": {"keyType": "ED25519"}}]}}
@@ -257,16 +222,16 @@ TOKEN = {"projected": {"sources": [{"serviceAccountToken": {"path": "t"}}]}}
         ({"spec": {"nodeSelector": None}}, "spec.nodeSelector"),
         ({"spec": {"volumes": [{"name": "identity", "emptyDir": {}}]}}, "spec.volumes[identity]"),
         (
-            {"spec": {"volumes": [{"name": "assignment", "emptyDir": {"medium": ""}}]}},
-            "spec.volumes[assignment]",
+            {"spec": {"volumes": [{"name": "agent", "emptyDir": {"medium": ""}}]}},
+            "spec.volumes[agent]",
         ),
         ({"spec": {"volumes": [{"name": "h", "hostPath": {"path": "/"}}]}}, "hostPath"),
         ({"spec": {"volumes": [{"name": "t", **TOKEN}]}}, "spec.volumes[t]"),
         ({"spec": {"volumes": [{"name": "t", **CERTIFICATE}]}}, "spec.volumes[t]"),
         ({"spec": {"resourceClaims": [{"name": "gpu"}]}}, "spec.resourceClaims: is not allowed"),
         (
-            attest(restartPolicyRules=[RESTART]),
-            "spec.initContainers[attest].restartPolicyRules: is not allowed",
+            prepare(restartPolicyRules=[RESTART]),
+            "spec.initContainers[prepare].restartPolicyRules: is not allowed",
         ),
         (
             runner(restartPolicyRules=[RESTART]),
@@ -282,15 +247,15 @@ TOKEN = {"projected": {"sources": [{"serviceAccountToken": {"path": "t"}}]}}
             "spec.containers[runner].env[RUNNER_AGENT_ROOT]: is not allowed",
         ),
         (
-            runner(volumeMounts=[{"name": "x", "mountPath": "/run/runner-assignment/"}]),
-            "volumeMounts[/run/runner-assignment/]: must not cover /run/runner-assignment",
+            runner(volumeMounts=[{"name": "x", "mountPath": "/run/runner-agent/"}]),
+            "volumeMounts[/run/runner-agent/]: must not cover /run/runner-agent",
         ),
         (
-            runner(volumeMounts=[{"name": "x", "mountPath": "//run/x/../runner-assignment"}]),
-            "must not cover /run/runner-assignment",
+            runner(volumeMounts=[{"name": "x", "mountPath": "//run/x/../runner-agent"}]),
+            "must not cover /run/runner-agent",
         ),
         (
-            attest(volumeMounts=[{"name": "x", "mountPath": "/run/runner-identity/token"}]),
+            runner(volumeMounts=[{"name": "x", "mountPath": "/run/runner-identity/token"}]),
             "volumeMounts[/run/runner-identity/token]: must not cover /run/runner-identity",
         ),
         ({"spec": {"volumes": [{"emptyDir": {}}]}}, "needs name"),
@@ -322,16 +287,27 @@ TOKEN = {"projected": {"sources": [{"serviceAccountToken": {"path": "t"}}]}}
         (runner(startupProbe={"exec": {"command": ["true"]}}), "startupProbe: must stay as it is"),
         (runner(securityContext={"privileged": True}), "privileged"),
         (
-            runner(volumeMounts=[{"name": "identity", "mountPath": "/steal"}]),
-            "only attest may have the pod's token",
+            {"spec": sidecar(volumeMounts=[{"name": "identity", "mountPath": "/steal"}])},
+            "only runner may have the pod's token",
         ),
-        (attest(command=["sh"]), "spec.initContainers[attest].command"),
         (
-            attest(terminationMessagePolicy="File"),
-            "spec.initContainers[attest].terminationMessagePolicy: must stay as it is",
+            prepare(volumeMounts=[{"name": "identity", "mountPath": "/steal"}]),
+            "only runner may have the pod's token",
         ),
-        (attest(restartPolicy="Always"), "spec.initContainers[attest].restartPolicy"),
-        (attest(volumeMounts=None), "volumeMounts"),
+        (
+            prepare(resources={"limits": {"vpc.amazonaws.com/efa": "1"}}),
+            "spec.initContainers[prepare].resources.limits.vpc.amazonaws.com/efa: a restart of kubelet",
+        ),
+        (
+            prepare(resources={"requests": {"example.com/nic": 1}}),
+            "spec.initContainers[prepare].resources.requests.example.com/nic: a restart of kubelet",
+        ),
+        (
+            runner(terminationMessagePolicy="File"),
+            "spec.containers[runner].terminationMessagePolicy: must stay as it is",
+        ),
+        (runner(restartPolicy="Always"), "spec.containers[runner].restartPolicy"),
+        (runner(volumeMounts=None), "volumeMounts"),
         (
             {"spec": sidecar(securityContext={"privileged": True})},
             "spec.initContainers[proxy].securityContext.privileged",
@@ -340,11 +316,11 @@ TOKEN = {"projected": {"sources": [{"serviceAccountToken": {"path": "t"}}]}}
             {
                 "spec": {
                     "containers": [
-                        {"name": "s", "volumeMounts": [{"name": "assignment", "mountPath": "/a"}]}
+                        {"name": "s", "volumeMounts": [{"name": "agent", "mountPath": "/a"}]}
                     ]
                 }
             },
-            "only runner may have the assignment",
+            "only runner may have the agent's files",
         ),
         (
             {"spec": {"containers": [{"name": "s", "image": "proxy:1"}]}},
@@ -368,6 +344,12 @@ def test_an_overlay_that_breaks_a_rule_is_refused(overlay: dict[str, Any], named
     with pytest.raises(OverlayError) as error:
         merged(template(), overlay)
     assert named in str(error.value)
+
+
+def test_a_sidecar_may_have_devices_that_no_accelerator_is() -> None:
+    device = {"resources": {"limits": {"vpc.amazonaws.com/efa": "1"}}}
+    found = merged(template(), {"spec": sidecar(**device)})["spec"]
+    assert found["initContainers"][0]["resources"] == device["resources"]
 
 
 def test_pods_without_accelerators_need_no_toleration() -> None:

@@ -72,13 +72,13 @@ def test_a_pod_waits_for_its_container_as_long_as_kubelet_pulls_six_times(reason
     clock.time += 800.0
     pod["spec"]["nodeName"] = "node"
     state = {"waiting": {"reason": reason, "message": "i/o timeout"}}
-    failing = [{"name": "attest", "state": state}]
-    pod["status"] = {"phase": "Pending", "initContainerStatuses": failing}
+    failing = [{"name": "runner", "state": state}]
+    pod["status"] = {"phase": "Pending", "containerStatuses": failing}
     # The wait for the node does not count.
     assert not pending.is_overdue(pod)
     clock.time += START_TIMEOUT - 1.0
     assert not pending.is_overdue(pod)
-    pulled = {**pod, "status": {"phase": "Pending", "initContainerStatuses": []}}
+    pulled = {**pod, "status": {"phase": "Pending", "containerStatuses": []}}
     assert not pending.is_overdue(pulled)
     assert not pending.is_overdue(pod)
     clock.time += START_TIMEOUT

@@ -31,9 +31,9 @@ def terminated(reason: str, status: int, kind: str = "containerStatuses") -> dic
     return {"phase": "Failed", kind: [{"name": "runner", "state": state}]}
 
 
-def waiting(reason: str, kind: str = "initContainerStatuses") -> dict[str, Any]:
+def waiting(reason: str, kind: str = "containerStatuses") -> dict[str, Any]:
     state = {"waiting": {"reason": reason, "message": "not found"}}
-    return {"phase": "Pending", kind: [{"name": "attest", "state": state}]}
+    return {"phase": "Pending", kind: [{"name": "runner", "state": state}]}
 
 
 def disrupted(reason: str, phase: str = "Failed") -> dict[str, Any]:
@@ -131,15 +131,15 @@ def test_a_pod_that_exceeds_its_own_limit_is_not_interrupted() -> None:
 def held_up(reason: str, said: str) -> dict[str, Any]:
     """A pod whose first container waits for this reason."""
     state = {"waiting": {"reason": reason, "message": said}}
-    containers = [{"name": "attest", "state": state}]
-    return make_pod({"phase": "Pending", "initContainerStatuses": containers})
+    containers = [{"name": "runner", "state": state}]
+    return make_pod({"phase": "Pending", "containerStatuses": containers})
 
 
 HOPELESS = [
     ("InvalidImageName", 'Failed to apply default image tag "A:b": invalid reference format'),
     (
         "CreateContainerConfigError",
-        'container has runAsNonRoot and image will run as root (pod: "p_runners(u)", container: attest)',
+        'container has runAsNonRoot and image will run as root (pod: "p_runners(u)", container: runner)',
     ),
     (
         "CreateContainerConfigError",
@@ -159,7 +159,7 @@ RETRIED = [
     ("CreateContainerError", "context deadline exceeded"),
     (
         "CreateContainerError",
-        'failed to reserve container name "attest_p_runners_u_0": name is reserved for "5d"',
+        'failed to reserve container name "runner_p_runners_u_0": name is reserved for "5d"',
     ),
     (
         "CreateContainerConfigError",
@@ -180,7 +180,7 @@ def test_a_pod_that_kubelet_can_never_start_has_a_reason_of_configuration(
     found = listed_machine(make_settings(), held_up(reason, said))
     assert (found.leaving, found.terminated) == (False, False)
     assert (found.cannot_start, found.failure) == (True, CONFIGURATION)
-    assert found.reason == f"{reason}: container attest: {said}"
+    assert found.reason == f"{reason}: container runner: {said}"
 
 
 @pytest.mark.case(
@@ -197,7 +197,7 @@ def test_a_pod_is_kept_while_kubelet_may_start_its_container(reason: str, said: 
     assert pod_notice(make_settings(), pod, 0.0) is None
     overdue = listed_machine(make_settings(), pod, overdue=True)
     assert (overdue.cannot_start, overdue.failure) == (True, CONFIGURATION)
-    assert overdue.reason == found.reason == f"{reason}: container attest: {said}"
+    assert overdue.reason == found.reason == f"{reason}: container runner: {said}"
 
 
 IMAGE = "ghcr.io/acme/runner:9"
@@ -252,7 +252,7 @@ def test_an_error_that_repeats_a_long_image_name_keeps_its_cause() -> None:
     assert len(error) > 500
     found = listed_machine(make_settings(), back_off(error, image))
     assert found.cannot_start
-    assert found.reason.startswith("ImagePullBackOff: container attest: Back-off pulling image ")
+    assert found.reason.startswith("ImagePullBackOff: container runner: Back-off pulling image ")
     assert found.reason.endswith(f"{image}: not found")
     assert len(found.reason) <= 500
 
@@ -275,7 +275,7 @@ def test_a_pod_is_kept_while_another_pull_may_succeed(error: str) -> None:
 
 
 def crashing(restarts: int) -> dict[str, Any]:
-    """A pod whose Docker daemon ends again and again, before `attest` starts."""
+    """A pod whose Docker daemon ends again and again, before the agent starts."""
     message = "back-off 40s restarting failed container=dind"
     dind = {
         "name": "dind",
@@ -283,8 +283,10 @@ def crashing(restarts: int) -> dict[str, Any]:
         "state": {"waiting": {"reason": "CrashLoopBackOff", "message": message}},
         "lastState": {"terminated": {"exitCode": 1, "reason": "Error"}},
     }
-    attest = {"name": "attest", "state": {"waiting": {"reason": "PodInitializing"}}}
-    return make_pod({"phase": "Pending", "initContainerStatuses": [dind, attest]})
+    runner = {"name": "runner", "state": {"waiting": {"reason": "PodInitializing"}}}
+    return make_pod(
+        {"phase": "Pending", "initContainerStatuses": [dind], "containerStatuses": [runner]}
+    )
 
 
 @pytest.mark.case(
@@ -302,6 +304,31 @@ def test_a_sidecar_that_ends_again_and_again_keeps_the_pod_from_starting() -> No
         "CrashLoopBackOff: container dind: back-off 40s restarting failed container=dind; "
         "it ended with status 1"
     )
+
+
+@pytest.mark.parametrize(
+    ("status", "refused"),
+    [
+        (ended("UnexpectedAdmissionError"), True),
+        (ended("UnexpectedAdmissionError", "Pod was rejected: Allocate failed"), True),
+        (ended("OutOfnvidia.com/gpu"), True),
+        (ended("NodeAffinity"), True),
+        (ended("Evicted", NOT_ADMITTED), True),
+        (ended("Another", "Pod was rejected: for a reason of a later kubelet"), True),
+        (ended("Evicted", LOW), False),
+        (ended("Preempting"), False),
+        (ended("UnexpectedAdmissionError") | disrupted("PreemptionByScheduler"), False),
+        (terminated("Unknown", 255), False),
+        (terminated("Error", 1), False),
+        ({"phase": "Succeeded"}, False),
+        ({"phase": "Running"}, False),
+    ],
+)
+@pytest.mark.parametrize("deleted", [True, False])
+def test_a_pod_that_kubelet_refuses_is_shown_as_not_admitted(
+    status: dict[str, Any], refused: bool, deleted: bool
+) -> None:
+    assert listed_machine(make_settings(), make_pod(status, deleted)).not_admitted is refused
 
 
 @pytest.mark.parametrize(

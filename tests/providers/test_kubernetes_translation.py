@@ -88,8 +88,7 @@ async def test_the_factory_makes_the_provider_of_the_example(folder: Folder) -> 
     pod = json.loads(await provider.prepare(order))["pod"]
     assert pod["metadata"]["namespace"] == "runners"
     assert pod["spec"]["containers"][0]["image"] == "runner-rocm:7.2"
-    [attest] = pod["spec"]["initContainers"]
-    controller = json.loads(attest["command"][-1])
+    controller = json.loads(pod["spec"]["containers"][0]["command"][-1])
     assert controller["controller"] == "https://fleet.internal.example:8443"
     assert controller["provider"] == "gpu-cluster"
     assert controller["ca"] == (folder.path / "ca.pem").read_text()

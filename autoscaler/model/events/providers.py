@@ -48,6 +48,11 @@ class ListedMachine:
 
     It stays until the controller terminates it. `reason` and `failure` say why.
     """
+    not_admitted: bool = False
+    """Whether the machine ended because its host refused it. `reason` says why.
+
+    Kubelet may refuse a pod that has run, when it starts again. Only pods have it set.
+    """
     state: str = ""
     """The provider's name of the machine's state."""
 

@@ -99,6 +99,7 @@ def listed_machine(
         leaving=found.leaving,
         deleted=found.deleted,
         cannot_start=cannot_start,
+        not_admitted=found.not_admitted,
         state=found.state,
     )
 

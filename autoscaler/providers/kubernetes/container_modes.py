@@ -81,7 +81,7 @@ def add_container_mode(
 ) -> dict[str, Any]:
     """Return a pod's spec with what a container mode needs.
 
-    `image` is that of the runner, and `resources` those of an init container without accelerators.
+    `image` is that of the runner, and `resources` those of an init container without devices.
     """
     if isinstance(mode, DockerInDocker):
         return _with_docker(spec, mode, image, resources)
@@ -101,7 +101,6 @@ def _with_docker(
         "initContainers": [
             _files(image, user, resources),
             _daemon(mode, user, [host], [socket]),
-            *spec["initContainers"],
         ],
         "containers": [_with(one, env=[host], mounts=[socket]) for one in spec["containers"]],
         "volumes": [*spec["volumes"], *({"name": name, "emptyDir": {}} for name in volumes)],
@@ -145,7 +144,7 @@ def _daemon(
         "resources": {"requests": resources, "limits": resources},
         # Without `runAsGroup`, a user that the image does not know has the group 0.
         "securityContext": {"privileged": True, "runAsUser": user, "runAsGroup": user},
-        # `attest` starts when the daemon answers: a machine that is ready can run containers.
+        # The agent starts when the daemon answers: a machine that is ready can run containers.
         "startupProbe": {
             "exec": {"command": ["docker", "info"]},
             "periodSeconds": 2,

@@ -13,7 +13,7 @@ from autoscaler.controller.ports.clock import Clock
 from autoscaler.model.failures import HARDWARE_CHECKS
 from autoscaler.model.identifiers import Instant, Seconds, SkuName
 from autoscaler.providers.kubernetes import ownership
-from autoscaler.providers.kubernetes.manifests import ATTEST
+from autoscaler.providers.kubernetes.manifests import RUNNER
 from autoscaler.providers.kubernetes.ownership import metadata_of
 
 AVOIDED: Seconds = 3600.0
@@ -27,6 +27,10 @@ OF_THE_NODE = HARDWARE_CHECKS | {"gpu_query", "gpu_driver"}
 
 _FAILED = re.compile(r"the health checks failed: ([a-z_, ]+)")
 """What the agent logs before it ends (`agent/lifecycle.py`)."""
+
+CHECKS_FAILED_STATUS = 90
+"""The agent's exit status after failed health checks (`agent/pod.py`). No job has run in such a container, so
+no job has written its termination message."""
 
 
 class FaultyNodes:
@@ -58,9 +62,9 @@ class FaultyNodes:
 
 def node_failed(pod: Mapping[str, Any]) -> bool:
     """Return whether the agent of this pod ended with a failed check of the node."""
-    for one in (pod.get("status") or {}).get("initContainerStatuses") or ():
+    for one in (pod.get("status") or {}).get("containerStatuses") or ():
         ended = (one.get("state") or {}).get("terminated") or {}
-        if one.get("name") == ATTEST and ended.get("exitCode") != 0:
+        if one.get("name") == RUNNER and ended.get("exitCode") == CHECKS_FAILED_STATUS:
             found = _FAILED.findall(str(ended.get("message") or ""))
             return bool(found) and not OF_THE_NODE.isdisjoint(found[-1].strip().split(", "))
     return False

@@ -1,9 +1,8 @@
 """Makes the Pod of a launch request. Pure.
 
-The pod has two containers. The init container `attest` has the token that proves the pod's identity, and a
-volume in memory for the assignment. The container `runner` has this volume, but not the token. Both have the
-pod's accelerators, so that the health checks see the devices; Kubernetes counts them once, because an init
-container ends before the others start (Kubernetes documentation, "Init Containers": resource sharing).
+The pod has one container, `runner`, with the pod's accelerators, the token that proves the pod's identity, and
+a volume in memory for the agent's files. No init container has accelerators: kubelet, started again, would
+allocate those of a container that has ended anew, and kill the pod (kubernetes/kubernetes#138446 and #124345).
 
 Sources: Kubernetes documentation, "Schedule GPUs" (GPUs stand in `limits`), "Pod Security Standards"
 (`restricted`), "Projected Volumes" (service account tokens with an audience).
@@ -23,13 +22,12 @@ from autoscaler.providers.kubernetes.container_modes import (
 from autoscaler.providers.kubernetes.overlay import merged
 from autoscaler.providers.kubernetes.settings import KubernetesSettings, PodOption
 
-ATTEST = "attest"
 RUNNER = "runner"
 IDENTITY_VOLUME = "identity"
-ASSIGNMENT_VOLUME = "assignment"
+AGENT_VOLUME = "agent"
 
 IDENTITY_FOLDER = "/run/runner-identity"
-ASSIGNMENT_FOLDER = "/run/runner-assignment"
+AGENT_FOLDER = "/run/runner-agent"
 
 TOKEN_SECONDS = 3600
 """How long an identity token is valid. Kubelet replaces it before; 600 is the minimum."""
@@ -93,11 +91,11 @@ def _spec(settings: KubernetesSettings, option: PodOption) -> dict[str, Any]:
         },
         "nodeSelector": node_selector(option),
         "tolerations": tolerations(option),
-        "initContainers": [_attest(settings, option)],
+        "initContainers": [],
         "containers": [_runner(settings, option)],
         "volumes": [
             {"name": IDENTITY_VOLUME, "projected": {"sources": [_token(settings)]}},
-            {"name": ASSIGNMENT_VOLUME, "emptyDir": {"medium": "Memory", "sizeLimit": "8Mi"}},
+            {"name": AGENT_VOLUME, "emptyDir": {"medium": "Memory", "sizeLimit": "8Mi"}},
             {"name": WORK_VOLUME, "emptyDir": {}},
         ],
     }
@@ -114,7 +112,9 @@ def _spec(settings: KubernetesSettings, option: PodOption) -> dict[str, Any]:
     if option.runtime_class is not None:
         spec["runtimeClassName"] = option.runtime_class
     if option.container_mode is not None:
-        resources = {"requests": dict(option.resources), "limits": dict(option.resources)}
+        # A resource of a device plugin has a domain.
+        plain = {name: amount for name, amount in option.resources.items() if "/" not in name}
+        resources = {"requests": plain, "limits": plain}
         spec = add_container_mode(spec, option.container_mode, option.image, resources)
     return spec
 
@@ -128,35 +128,23 @@ def _token(settings: KubernetesSettings) -> dict[str, Any]:
     return {"serviceAccountToken": token}
 
 
-def _attest(settings: KubernetesSettings, option: PodOption) -> dict[str, Any]:
-    """Return the init container. Its last log line says in the pod's status why it failed."""
-    mounts = {IDENTITY_VOLUME: IDENTITY_FOLDER}
-    made = _container(option, ATTEST, settings.programs.attest, mounts)
-    return {**made, "terminationMessagePolicy": "FallbackToLogsOnError"}
-
-
 def _runner(settings: KubernetesSettings, option: PodOption) -> dict[str, Any]:
-    """Return the runner's container. It starts when a job waits, so no registry must be asked then.
-
-    `attest` has the same image, and has pulled it.
-    """
-    made = _container(option, RUNNER, settings.programs.run, {WORK_VOLUME: WORK_FOLDER})
-    return {**made, "imagePullPolicy": "IfNotPresent"}
-
-
-def _container(
-    option: PodOption, name: str, command: tuple[str, ...], mounts: Mapping[str, str]
-) -> dict[str, Any]:
-    folders = {ASSIGNMENT_VOLUME: ASSIGNMENT_FOLDER, **mounts}
+    """Return the container. The agent's last log line says in the pod's status why it ended early."""
+    folders = {
+        AGENT_VOLUME: AGENT_FOLDER,
+        IDENTITY_VOLUME: IDENTITY_FOLDER,
+        WORK_VOLUME: WORK_FOLDER,
+    }
     return {
-        "name": name,
+        "name": RUNNER,
         "image": option.image,
-        "command": list(command),
+        "command": list(settings.command),
         "resources": _resources(option),
         "securityContext": {
             "allowPrivilegeEscalation": False,
             "capabilities": {"drop": ["ALL"]},
         },
+        "terminationMessagePolicy": "FallbackToLogsOnError",
         "volumeMounts": [
             {"name": volume, "mountPath": folder, "readOnly": volume == IDENTITY_VOLUME}
             for volume, folder in folders.items()

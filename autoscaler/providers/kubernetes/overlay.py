@@ -8,7 +8,7 @@ An overlay has the form of a Pod: `metadata` with labels and annotations, and `s
   reference, `patchStrategy`).
 - Tolerations are added to those of the pod.
 - Any other list replaces the pod's one.
-- Init containers of an overlay run before `attest`, so that they do not delay an assigned job.
+- Init containers of an overlay run before the agent, so that they do not delay an assigned job.
 
 What the provider relies on stays as it is (`overlay_rules`), and no container gets more than Pod Security
 `restricted` allows (`pod_security`): see docs/kubernetes.md, "The overlay".
@@ -19,7 +19,7 @@ from copy import deepcopy
 from types import MappingProxyType
 from typing import Any
 
-from autoscaler.providers.kubernetes.overlay_rules import ATTEST, rule_problems
+from autoscaler.providers.kubernetes.overlay_rules import rule_problems
 from autoscaler.providers.kubernetes.pod_security import pod_security_problems
 
 _MERGE_KEYS: Mapping[str, str] = MappingProxyType(
@@ -51,10 +51,6 @@ def merged(pod: Mapping[str, Any], overlay: Mapping[str, Any]) -> dict[str, Any]
         if not isinstance(overlay[key], Mapping):
             raise OverlayError(f"{key}: must be a mapping")
     result: dict[str, Any] = _merge(deepcopy(dict(pod)), overlay, "")
-    containers = result.get("spec", {}).get("initContainers")
-    if isinstance(containers, list):
-        # Sorting is stable: the order of the others stays.
-        containers.sort(key=lambda one: one.get("name") == ATTEST)
     for problem in (
         *rule_problems(pod, overlay, result),
         *pod_security_problems(pod, result),

@@ -14,15 +14,13 @@ from autoscaler.providers.kubernetes.ownership import DO_NOT_DISRUPT, PREFIX
 from autoscaler.providers.kubernetes.pod_fields import CONTAINER_LISTS, elements, mapping
 
 _METADATA = frozenset({"labels", "annotations"})
-ATTEST = "attest"
-_OURS = {"initContainers": ATTEST, "containers": "runner"}
-_OUR_VOLUMES = ("identity", "assignment", "api-access")
-_ONE_CONTAINER = {
-    "identity": ("attest", "the pod's token"),
-    "assignment": ("runner", "the assignment"),
-    "api-access": ("runner", "the token of the container hooks"),
+_RUNNER = "runner"
+_OUR_VOLUMES = {
+    "identity": "the pod's token",
+    "agent": "the agent's files",
+    "api-access": "the token of the container hooks",
 }
-"""Volumes that no other container may have, except that `attest` has all it needs."""
+"""Volumes that only the container `runner` may have."""
 _CREDENTIALS = frozenset({"serviceAccountToken", "podCertificate"})
 """Sources of projected volumes that prove the pod's identity."""
 _ROOT = "RUNNER_AGENT_ROOT"
@@ -50,7 +48,7 @@ _FORBIDDEN_IN_SPEC = (
     "ephemeralContainers",
     "resourceClaims",
 )
-"""Fields that would give a job the host's namespaces or the processes of `attest`, place its pod without the
+"""Fields that would give a job the host's namespaces or the processes of the agent, place its pod without the
 scheduler, or end the job while it runs. Pod Security `baseline` forbids the first three, too.
 
 A new pod cannot have ephemeral containers. Nothing would count the devices of resource claims."""
@@ -66,13 +64,13 @@ def rule_problems(
     spec = result["spec"]
     yield from _spec_problems(pod["spec"], spec)
     yield from _volume_problems(pod["spec"], spec)
-    for kind, name in _OURS.items():
-        yield from _own_container_problems(pod["spec"], spec, kind, name)
+    yield from _runner_problems(pod["spec"], spec)
     for kind in CONTAINER_LISTS:
         yield from _accelerator_problems(pod["spec"], spec, kind)
         yield from _sidecar_problems(pod["spec"], spec, kind)
         for container in elements(spec, kind):
             yield from _container_problems(kind, container)
+    yield from _device_problems(spec)
     yield from _further_container_problems(pod["spec"], spec)
 
 
@@ -122,12 +120,10 @@ def _has_credentials(volume: Mapping[str, Any]) -> bool:
     return any(not _CREDENTIALS.isdisjoint(one) for one in sources)
 
 
-def _own_container_problems(
-    own: Mapping[str, Any], spec: Mapping[str, Any], kind: str, name: str
-) -> Iterator[str]:
-    generated = next(one for one in own[kind] if one["name"] == name)
-    found = [one for one in elements(spec, kind) if one.get("name") == name]
-    path = f"spec.{kind}[{name}]"
+def _runner_problems(own: Mapping[str, Any], spec: Mapping[str, Any]) -> Iterator[str]:
+    generated = next(one for one in own["containers"] if one["name"] == _RUNNER)
+    found = [one for one in elements(spec, "containers") if one.get("name") == _RUNNER]
+    path = f"spec.containers[{_RUNNER}]"
     if len(found) != 1:
         yield f"{path}: must be there"
         return
@@ -181,12 +177,31 @@ def _accelerator_problems(
                 yield f"{path}: nothing would count it; write it as the SKU's accelerator"
 
 
+def _device_problems(spec: Mapping[str, Any]) -> Iterator[str]:
+    """Yield devices of init containers that end.
+
+    Kubelet, started again, allocates them anew, and kills the pod if a device is in use or its plugin has not
+    registered yet: it spares only the containers that run (kubernetes/kubernetes#138446).
+    """
+    for container in elements(spec, "initContainers"):
+        if container.get("restartPolicy") == "Always":
+            continue
+        resources = mapping(container, "resources")
+        for kind in ("limits", "requests"):
+            for resource in mapping(resources, kind):
+                if "/" in str(resource):
+                    path = (
+                        f"spec.initContainers[{container.get('name')}].resources.{kind}.{resource}"
+                    )
+                    yield f"{path}: a restart of kubelet would kill the pod; give it to {_RUNNER} or a sidecar"
+
+
 def _limits(container: Mapping[str, Any]) -> Mapping[str, Any]:
     return mapping(mapping(container, "resources"), "limits")
 
 
 def _sidecar_problems(own: Mapping[str, Any], spec: Mapping[str, Any], kind: str) -> Iterator[str]:
-    """Yield what would keep `attest` from starting: a sidecar that does not restart is an init container."""
+    """Yield what would keep the agent from starting: a sidecar that does not restart is an init container."""
     found = {one.get("name"): one for one in elements(spec, kind)}
     for container in elements(own, kind):
         policy = container.get("restartPolicy")
@@ -213,9 +228,8 @@ def _container_problems(kind: str, container: Mapping[str, Any]) -> Iterator[str
     if container.get("restartPolicyRules"):
         # RestartAllContainers would end the job and run the machine again (KEP-5532, on since Kubernetes 1.36).
         yield f"{path}.restartPolicyRules: is not allowed, because a pod serves once"
-    if name == _OURS["initContainers"] and kind == "initContainers":
+    if name == _RUNNER and kind == "containers":
         return
     for mount in elements(container, "volumeMounts"):
-        owner, what = _ONE_CONTAINER.get(str(mount.get("name")), (name, ""))
-        if name != owner or (owner == "attest" and kind == "containers"):
-            yield f"{path}.volumeMounts: only {owner} may have {what}"
+        if (what := _OUR_VOLUMES.get(str(mount.get("name")))) is not None:
+            yield f"{path}.volumeMounts: only {_RUNNER} may have {what}"

@@ -35,12 +35,12 @@ from autoscaler.providers.kubernetes.kubeconfigs import (
 from autoscaler.providers.kubernetes.manifests import pod_template
 from autoscaler.providers.kubernetes.overlay import OverlayError
 from autoscaler.providers.kubernetes.overlay_fields import misspelled_fields
-from autoscaler.providers.kubernetes.programs import pod_programs
-from autoscaler.providers.kubernetes.settings import KubernetesSettings, PodOption, PodPrograms
+from autoscaler.providers.kubernetes.pod_command import pod_command
+from autoscaler.providers.kubernetes.settings import KubernetesSettings, PodOption
 from autoscaler.providers.kubernetes.translation import accelerator_of, container_mode_of
 
 _ANY_SHA256 = "0" * 64
-_NO_PROGRAMS = PodPrograms(("attest",), ("run",))
+_NO_COMMAND = ("agent",)
 
 
 def preflight(document: Document, folder: Path, *, files: bool) -> Iterator[Problem]:
@@ -86,7 +86,7 @@ def _overlays(document: Document) -> Iterator[Problem]:
             installations=Installations(InstallationId("check")),
             namespace="check",
             options={},
-            programs=_NO_PROGRAMS,
+            command=_NO_COMMAND,
         )
         path = ("skus", name, "on", index, "pod", "overlay")
         try:
@@ -159,7 +159,7 @@ def _authority(document: Document, folder: Path) -> Iterator[Problem]:
     if ca_pem is None or url is None or not names:
         return
     try:
-        pod_programs(url, names[0], _ANY_SHA256, ca_pem)
+        pod_command(url, names[0], _ANY_SHA256, ca_pem)
     except ValueError as error:
         path = ("server", "tls", "ca_file")
         file = valid(document.root, shapes.FilePath, *path)

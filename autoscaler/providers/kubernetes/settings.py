@@ -68,18 +68,6 @@ class PodOption:
 
 
 @dataclass(frozen=True, slots=True)
-class PodPrograms:
-    """What the two containers of a pod run.
-
-    `attest` proves the pod's identity, runs the health checks and waits for an assignment. `run` runs the
-    runner with this assignment.
-    """
-
-    attest: tuple[str, ...]
-    run: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
 class KubernetesSettings:
     """The settings of one provider: one namespace of one cluster.
 
@@ -87,7 +75,7 @@ class KubernetesSettings:
     provider uses the service account of the pod that the controller runs in: the token and the certificate
     authority in `service_account_folder`. `options` are by SKU and by position in the SKU's `on`.
     `provisioner` says that nodes can be added, as by Karpenter: a pod that fits on no node then waits for one,
-    for `pending_timeout` seconds. `timeout` is in seconds, for each request.
+    for `pending_timeout` seconds. `command` runs the agent in a pod. `timeout` is in seconds, for each request.
     """
 
     name: ProviderName
@@ -95,7 +83,7 @@ class KubernetesSettings:
     installations: Installations
     namespace: str
     options: Mapping[tuple[SkuName, int], PodOption]
-    programs: PodPrograms
+    command: tuple[str, ...]
     context: str | None = None
     kubeconfig: Path | None = None
     service_account: str = "default"

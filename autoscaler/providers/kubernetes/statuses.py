@@ -92,7 +92,7 @@ class PodState(NamedTuple):
     `disrupted`: it runs or starts, and the cluster has announced its deletion.
     `unschedulable`: no node has room for it now. `retrying`: kubelet has not set up the pod yet, or could not
     pull an image or create a container, and tries again. `refused`: it cannot start until an operator changes
-    something.
+    something. `not_admitted`: it ended because kubelet refused it, perhaps after it had run.
     """
 
     state: str
@@ -104,6 +104,7 @@ class PodState(NamedTuple):
     unschedulable: bool = False
     retrying: bool = False
     refused: bool = False
+    not_admitted: bool = False
 
 
 def pod_state(pod: Mapping[str, Any]) -> PodState:
@@ -117,7 +118,8 @@ def pod_state(pod: Mapping[str, Any]) -> PodState:
         found = disrupted or _end(pod, status, phase)
         if killed and disrupted is None:
             found = found._replace(message=_joined(found.message, _WAS_DELETED))
-        return PodState(phase, found, terminated=True, deleted=killed)
+        refused = phase == "Failed" and _is_not_admitted(found)
+        return PodState(phase, found, terminated=True, deleted=killed, not_admitted=refused)
     if deleted:
         waits = _pending(status).finding if phase == "Pending" else None
         return PodState("Terminating", _deleted(disrupted, waits), leaving=True, deleted=True)
@@ -202,6 +204,15 @@ def _sidecars(pod: Mapping[str, Any]) -> frozenset[str]:
     return frozenset(
         one_line(one.get("name")) for one in found if one.get("restartPolicy") == "Always"
     )
+
+
+def _is_not_admitted(found: Finding) -> bool:
+    """Return whether kubelet refused the pod. It admits all pods of its node again when it starts.
+
+    `rejectPod` keeps nothing of the pod's last status, so a pod that has run looks like one that has not.
+    """
+    text = found.message.startswith(_NOT_ADMITTED)
+    return text or found.code in _NO_ROOM or found.code.startswith("OutOf")
 
 
 def _end(pod: Mapping[str, Any], status: Mapping[str, Any], phase: str) -> Finding:

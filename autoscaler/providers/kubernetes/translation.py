@@ -22,7 +22,7 @@ from autoscaler.providers.kubernetes.container_modes import (
     ContainerMode,
     DockerInDocker,
 )
-from autoscaler.providers.kubernetes.programs import pod_programs
+from autoscaler.providers.kubernetes.pod_command import pod_command
 from autoscaler.providers.kubernetes.settings import Accelerator, KubernetesSettings, PodOption
 
 VENDOR_RESOURCES: Mapping[AcceleratorVendor, str] = MappingProxyType(
@@ -59,7 +59,7 @@ def kubernetes_settings(
         installations=installations,
         namespace=section.namespace,
         options=pod_options(settings, name),
-        programs=pod_programs(server.public_url, name, agent_sha256, ca_pem),
+        command=pod_command(server.public_url, name, agent_sha256, ca_pem),
         context=section.context,
         kubeconfig=folder / section.kubeconfig if section.kubeconfig is not None else None,
         service_account=section.service_account,

@@ -16,7 +16,7 @@ from autoscaler.model.identifiers import (
 )
 from autoscaler.simulator.world.cluster.api_server import Admission, ApiServer
 from autoscaler.simulator.world.cluster.control_plane import ControlPlane
-from autoscaler.simulator.world.cluster.kubelet import EVICTED, Kubelets
+from autoscaler.simulator.world.cluster.kubelet import EVICTED, LOST, NO_DEVICES, Kubelets
 from autoscaler.simulator.world.cluster.kubelet import OUT_OF_MEMORY as KILLED_FOR_MEMORY
 from autoscaler.simulator.world.cluster.nodes import ENDED, Node, NodePool
 from autoscaler.simulator.world.cluster.registry import Object, Registry
@@ -63,10 +63,9 @@ class ClusterPlan:
 
 @dataclass(eq=False, slots=True)
 class Pod(Instance):
-    """A pod of the fleet. Its agent starts with its init container."""
+    """A pod of the fleet. Its agent starts with its container."""
 
     pod: Object = field(default_factory=dict)
-    kubelets: Kubelets | None = None
     begun: asyncio.Event = field(default_factory=asyncio.Event)
     has_assignment: bool = False
 
@@ -75,14 +74,12 @@ class Pod(Instance):
         return token_of(self.pod)
 
     async def started(self) -> None:
-        """Return when the init container starts."""
+        """Return when the container starts."""
         await self.begun.wait()
 
     def assigned(self) -> None:
-        """End the init container: the runner's container starts."""
+        """Note that the agent starts its runner: the container then ends with status 0."""
         self.has_assignment = True
-        if self.kubelets is not None:
-            self.kubelets.assigned(self.pod)
 
 
 class SimulatedCluster:
@@ -167,7 +164,7 @@ class SimulatedCluster:
         """Note that a process with this crash point got these pods from the API server."""
         for pod in pods if self._disrupted else ():
             instance = self._disrupted.get(pod.get("metadata", {}).get("uid", ""))
-            if instance is not None and _is_disrupted(pod):
+            if instance is not None and is_disrupted(pod):
                 asyncio.get_running_loop().call_later(
                     NOTICED_AFTER, self._noticed, instance.id, crash_point
                 )
@@ -184,7 +181,7 @@ class SimulatedCluster:
         self._kubelets.exit(instance.pod, End() if instance.has_assignment else End(1, "Error"))
 
     def start(self, pod: Object) -> None:
-        """Start the init container (see `Containers`)."""
+        """Start the container (see `Containers`)."""
         instance = self._by_uid.get(pod["metadata"]["uid"])
         if instance is not None:
             instance.begun.set()
@@ -215,7 +212,7 @@ class SimulatedCluster:
                 self._launch(pod, meaning)
             return
         known.pod = last
-        if _is_disrupted(last):
+        if is_disrupted(last):
             self._disrupted[uid] = known
         if pod is None and not self._kubelets.runs(last):
             self._end(known, known.reason or "deleted before it ran")
@@ -224,7 +221,7 @@ class SimulatedCluster:
         machine, launch_request, sku, offering, installation = meaning
         instance = Pod(machine, launch_request, sku, offering, installation, self._now())
         instance.slot = f"{self.name}/{pod['metadata']['name']}"
-        instance.pod, instance.kubelets = pod, self._kubelets
+        instance.pod = pod
         self._by_uid[pod["metadata"]["uid"]] = self.instances[machine] = instance
         self.running[machine] = instance
         self.on_launch(instance)
@@ -254,6 +251,12 @@ class SimulatedCluster:
             self.noticed.add(machine)
 
 
-def _is_disrupted(pod: Object) -> bool:
-    conditions = pod["status"].get("conditions") or ()
-    return any(one["type"] == "DisruptionTarget" for one in conditions)
+def is_disrupted(pod: Object) -> bool:
+    """Return whether a pod's status shows that the cluster ended it."""
+    status = pod["status"]
+    states = [one["state"].get("terminated") or {} for one in status.get("containerStatuses") or ()]
+    if any(one.get("reason") == LOST.container_reason for one in states):
+        return True
+    if status.get("reason") == NO_DEVICES.reason:
+        return True
+    return any(one["type"] == "DisruptionTarget" for one in status.get("conditions") or ())

@@ -115,6 +115,8 @@ class FaultKind(StrEnum):
     NODE_DRAINED = "node_drained"  # all its pods are evicted, and no pod is placed there
     NODE_LOST = "node_lost"  # its kubelet does not reach the API server, and its pods go on
     NODE_DIED = "node_died"  # with its pods. Its Node object is deleted when the fault ends
+    KUBELET_RESTARTED = "kubelet_restarted"  # it admits all pods of its node again
+    NODE_RESTARTED = "node_restarted"  # its containers end. It is back when the fault ends
     NODES_TAKEN = "nodes_taken"  # pods of others fill a pool of nodes
     NO_NEW_NODES = "no_new_nodes"  # the provisioner cannot add nodes
 

@@ -11,7 +11,7 @@ POD = {
     "spec": {
         "initContainers": [
             {"name": "proxy", "image": "i", "restartPolicy": "Always"},
-            {"name": "attest", "image": "i"},
+            {"name": "fetch", "image": "i"},
         ],
         "containers": [{"name": "runner", "image": "i"}],
     }
@@ -35,14 +35,14 @@ def states(**exits: int | None) -> list[ContainerState]:
     [
         ({}, "Pending"),
         ({"proxy": None}, "Pending"),
-        ({"proxy": None, "attest": 1}, "Pending"),
-        ({"proxy": 0, "attest": 1}, "Failed"),
-        ({"proxy": None, "attest": 0}, "Pending"),
-        ({"proxy": None, "attest": 0, "runner": None}, "Running"),
-        ({"proxy": None, "attest": 0, "runner": 0}, "Running"),
-        ({"proxy": 137, "attest": 0, "runner": None}, "Running"),
-        ({"proxy": 137, "attest": 0, "runner": 0}, "Succeeded"),
-        ({"proxy": 0, "attest": 0, "runner": 1}, "Failed"),
+        ({"proxy": None, "fetch": 1}, "Pending"),
+        ({"proxy": 0, "fetch": 1}, "Failed"),
+        ({"proxy": None, "fetch": 0}, "Pending"),
+        ({"proxy": None, "fetch": 0, "runner": None}, "Running"),
+        ({"proxy": None, "fetch": 0, "runner": 0}, "Running"),
+        ({"proxy": 137, "fetch": 0, "runner": None}, "Running"),
+        ({"proxy": 137, "fetch": 0, "runner": 0}, "Succeeded"),
+        ({"proxy": 0, "fetch": 0, "runner": 1}, "Failed"),
     ],
     ids=str,
 )
@@ -58,14 +58,14 @@ def conditions(status: dict[str, Any]) -> dict[str, tuple[str, str]]:
 
 def test_a_running_sidecar_is_initialized_and_ready() -> None:
     status = pod_status(states(proxy=None), AT, AT)
-    proxy, attest = status["initContainerStatuses"]
+    proxy, fetch = status["initContainerStatuses"]
     assert (proxy["started"], proxy["ready"]) == (True, True)
-    assert (attest["started"], attest["ready"]) == (False, False)
-    message = "containers with incomplete status: [attest]"
+    assert (fetch["started"], fetch["ready"]) == (False, False)
+    message = "containers with incomplete status: [fetch]"
     assert conditions(status)["Initialized"] == ("False", message)
 
 
 def test_a_pod_whose_sidecar_has_ended_is_not_ready() -> None:
-    status = pod_status(states(proxy=1, attest=0, runner=None), AT, AT)
+    status = pod_status(states(proxy=1, fetch=0, runner=None), AT, AT)
     assert conditions(status)["Initialized"] == ("True", "")
     assert conditions(status)["Ready"] == ("False", "containers with unready status: [proxy]")

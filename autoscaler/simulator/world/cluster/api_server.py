@@ -234,8 +234,8 @@ class ApiServer:
         )
 
     def _log(self, pod: Object) -> Answer:
-        if "initContainerStatuses" not in pod["status"]:
-            return _status(400, "BadRequest", "container is waiting to start: PodInitializing")
+        if not pod["status"].get("containerStatuses"):
+            return _status(400, "BadRequest", "container is waiting to start: ContainerCreating")
         return Answer(200, {}, text=self._admission.log(pod))
 
     def _reviewed(self, body: Object) -> Answer:

@@ -38,6 +38,8 @@ OF_CLUSTERS = frozenset(
         FaultKind.NODE_DRAINED,
         FaultKind.NODE_LOST,
         FaultKind.NODE_DIED,
+        FaultKind.KUBELET_RESTARTED,
+        FaultKind.NODE_RESTARTED,
         FaultKind.NODES_TAKEN,
     }
 )
@@ -100,8 +102,15 @@ class ControlPlane:
             case FaultKind.NODE_LOST:
                 self._lose(node)
                 self._later(fault.lasts, lambda: self._reconnect(node))
+            case FaultKind.KUBELET_RESTARTED:
+                self._kubelets.restarted(node)
+            case FaultKind.NODE_RESTARTED:
+                node.alive, node.restarting = False, True
+                self._lose(node)
+                self._kubelets.node_restarts(node)
+                self._later(fault.lasts, lambda: self._restarted(node))
             case FaultKind.NODE_DIED:
-                node.alive = False
+                node.alive = node.restarting = False
                 self._lose(node)
                 self._kubelets.node_died(node)
                 self._later(fault.lasts, lambda: self._replace(node))
@@ -141,6 +150,11 @@ class ControlPlane:
             node.connected = node.ready = True
             self._kubelets.connected_again(node)
             self._scheduler.schedule_soon()
+
+    def _restarted(self, node: Node) -> None:
+        if node.restarting:
+            node.alive, node.restarting = True, False
+            self._reconnect(node)
 
     def _replace(self, node: Node) -> None:
         """Delete a dead node. The garbage collection of pods then deletes its pods by force."""

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from autoscaler.model.identifiers import Seconds
-from autoscaler.simulator.world.cluster.nodes import Node
+from autoscaler.simulator.world.cluster.nodes import Node, devices
 from autoscaler.simulator.world.cluster.registry import Object, Registry
 from autoscaler.simulator.world.cluster.statuses import End, Stage, kubelet_status, with_disruption
 from autoscaler.simulator.world.fault_schedule import FaultSchedule
@@ -29,22 +29,29 @@ REFUSALS = (
     End(
         reason="UnexpectedAdmissionError",
         message="Pod was rejected: Allocate failed due to no healthy devices present",
-        never_started=True,
+        refused=True,
     ),
     End(
         reason="Evicted",
         message="Pod was rejected: The node had condition: [DiskPressure]. ",
-        never_started=True,
+        refused=True,
     ),
 )
 """How kubelet does not admit a pod, in turn (`rejectPod` in `pkg/kubelet/kubelet.go`)."""
+
+NO_DEVICES = REFUSALS[0]
+"""How kubelet, started again, refuses a pod whose devices it allocates anew, before their plugin has registered
+(kubernetes/kubernetes#125579, #138446)."""
+
+LOST = End(255, "Unknown")
+"""How containerd shows a container that ended with its node (`internal/cri/server/restart.go`)."""
 
 
 class Containers(Protocol):
     """The containers of pods, which kubelets start and stop."""
 
     def start(self, pod: Object) -> None:
-        """Start the init container."""
+        """Start the container of a pod."""
 
     def stop(self, pod: Object) -> None:
         """Send SIGTERM to the containers."""
@@ -60,7 +67,6 @@ class _Pod:
     pod: Object
     node: Node
     stage: Stage = Stage.BOUND
-    initialized: bool = False
     stopping: bool = False
     removing: bool = False
     disrupted: bool = False
@@ -78,25 +84,20 @@ class Kubelets:
         self._fault_schedule = fault_schedule
         self._containers = containers
         self._pods: dict[str, _Pod] = {}
-        self._refused = 0
+        self._refused = self._restarts = 0
         registry.listeners.append(self._changed)
 
     def bound(self, pod: Object, node: Node) -> None:
         """Begin to start a pod."""
         known = self._pods[pod["metadata"]["uid"]] = _Pod(pod, node)
+        if node.restarting:
+            return
         if not node.alive:
             # The scheduler uses a dead node until it is marked as not ready. Nothing starts there.
             known.disrupted = True
             self._end(known, KILLED)
             return
         self._later(SEEN_AFTER, known, self._admit)
-
-    def assigned(self, pod: Object) -> None:
-        """The init container has succeeded, and the other container runs."""
-        known = self._known(pod)
-        if known is not None:
-            known.initialized, known.stage = True, Stage.RUNNING
-            self._report(known)
 
     def exit(self, pod: Object, end: End, disrupted: bool = False) -> None:
         """End a pod's containers."""
@@ -117,11 +118,42 @@ class Kubelets:
             known.disrupted = True
             self._end(known, KILLED)
 
+    def restarted(self, node: Node) -> None:
+        """Admit the pods of a node again, as a kubelet does that starts.
+
+        It spares the devices of containers that run (`isContainerAlreadyRunning` in
+        `pkg/kubelet/cm/devicemanager/manager.go`), and allocates all others anew.
+        """
+        for known in self._on(node):
+            if node.alive and known.end is None and _allocates_again(known):
+                known.disrupted = True
+                self._end(known, NO_DEVICES)
+
+    def node_restarts(self, node: Node) -> None:
+        """End the containers of a node. Its kubelet reports it when the node is back.
+
+        Every second pod with devices is refused then, because it comes before its device plugin.
+        """
+        for known in self._on(node):
+            if known.end is None and known.stage is Stage.RUNNING:
+                known.disrupted = True
+                self._restarts += _has_devices(known.pod, "containers")
+                refused = _has_devices(known.pod, "containers") and self._restarts % 2
+                self._end(known, NO_DEVICES if refused else LOST)
+            elif known.end is None:
+                _stop_timers(known)
+                known.stage = Stage.BOUND
+
     def connected_again(self, node: Node) -> None:
-        """Report what happened on a node while it was disconnected, and stop what was deleted."""
+        """Report what happened on a node while it was disconnected, and stop what was deleted.
+
+        Begins to start the pods that were bound to a node while it restarted.
+        """
         for known in self._on(node):
             self._report(known)
             self._look(known)
+            if known.stage is Stage.BOUND and not known.timers and not known.stopping:
+                self._later(SEEN_AFTER, known, self._admit)
 
     def runs(self, pod: Object) -> bool:
         """Return whether a pod's containers may run."""
@@ -175,15 +207,14 @@ class Kubelets:
             self._report(known)
             self._later(PULL_AGAIN, known, self._pulled)
             return
-        known.stage = Stage.INIT
+        known.stage = Stage.RUNNING
         self._report(known)
         self._containers.start(known.pod)
 
     def _end(self, known: _Pod, end: End) -> None:
         if known.end is not None:
             return
-        for timer in known.timers:
-            timer.cancel()
+        _stop_timers(known)
         known.end, known.stage = end, Stage.ENDED
         self._containers.ended(known.pod, end, known.disrupted)
         self._report(known)
@@ -194,7 +225,7 @@ class Kubelets:
         current = self._registry.current(known.pod)
         if current is None or not (known.node.connected and known.node.alive):
             return
-        status = kubelet_status(current, known.stage, known.end, known.initialized)
+        status = kubelet_status(current, known.stage, known.end)
         if known.end is EVICTED:
             moment = self._registry.moment
             status["conditions"] = with_disruption(status, "TerminationByKubelet", moment)
@@ -211,3 +242,19 @@ class Kubelets:
     def _later(self, seconds: Seconds, known: _Pod, step: Callable[[_Pod], None]) -> None:
         loop = asyncio.get_running_loop()
         known.timers.append(loop.call_later(seconds, step, known))
+
+
+def _allocates_again(known: _Pod) -> bool:
+    """Return whether a container of a pod has devices and does not run: it waits, or has ended."""
+    waits = known.stage is not Stage.RUNNING and _has_devices(known.pod, "containers")
+    return waits or _has_devices(known.pod, "initContainers")
+
+
+def _has_devices(pod: Object, kind: str) -> bool:
+    return any(devices(one) for one in pod["spec"].get(kind) or ())
+
+
+def _stop_timers(known: _Pod) -> None:
+    for timer in known.timers:
+        timer.cancel()
+    known.timers.clear()

@@ -19,7 +19,8 @@ Usage = dict[str, Counter[str]]
 class Node:
     """A node. `connected`: its kubelet reaches the API server. `alive`: its containers run.
 
-    `ready` is what the node controller has written. `added`: a provisioner launched it.
+    `restarting`: it is not alive, and will be. `ready` is what the node controller has written. `added`: a
+    provisioner launched it.
     """
 
     name: str
@@ -28,6 +29,7 @@ class Node:
     taints: tuple[Mapping[str, str], ...] = ()
     connected: bool = True
     alive: bool = True
+    restarting: bool = False
     ready: bool = True
     cordoned: bool = False
     added: bool = False
@@ -69,12 +71,17 @@ class NodePool:
         return Node(name, labels, self.allocatable, self.taints, added=added)
 
 
+def devices(container: Object) -> dict[str, int]:
+    """Return the extended resources of a container."""
+    limits = (container.get("resources") or {}).get("limits") or {}
+    return {name: int(units) for name, units in limits.items() if "/" in name}
+
+
 def wants(pod: Object) -> Counter[str]:
     """Return what a pod needs of a node: extended resources, and one of its `pods`."""
     found = Counter({"pods": 1})
     for container in pod["spec"]["containers"]:
-        limits = (container.get("resources") or {}).get("limits") or {}
-        found.update({name: int(units) for name, units in limits.items() if "/" in name})
+        found.update(devices(container))
     return found
 
 

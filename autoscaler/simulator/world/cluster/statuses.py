@@ -5,7 +5,7 @@ Sources: Kubernetes documentation, "Pod Lifecycle" (phases, container states, co
 `pkg/kubelet/images/types.go` and `pkg/kubelet/lifecycle/predicate.go`.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Any
@@ -23,22 +23,23 @@ class Stage(Enum):
     """The image is being pulled."""
     BACK_OFF = auto()
     """The image could not be pulled, twice, or the container could not be created."""
-    INIT = auto()
-    """The init container runs."""
     RUNNING = auto()
-    """The other container runs."""
+    """The container runs."""
     ENDED = auto()
 
 
 @dataclass(frozen=True, slots=True)
 class End:
-    """How a pod's containers ended. `reason` and `message` are the pod's own, if kubelet gives any."""
+    """How a pod's containers ended. `reason` and `message` are the pod's own, if kubelet gives any.
+
+    `refused`: kubelet did not admit the pod, or not again.
+    """
 
     exit_code: int = 0
     container_reason: str = "Completed"
     reason: str = ""
     message: str = ""
-    never_started: bool = False
+    refused: bool = False
 
 
 def with_condition(
@@ -64,27 +65,30 @@ def unschedulable(message: str) -> dict[str, str]:
     return {"status": "False", "reason": "Unschedulable", "message": message}
 
 
-def kubelet_status(pod: Object, stage: Stage, end: End | None, initialized: bool) -> dict[str, Any]:
+def kubelet_status(pod: Object, stage: Stage, end: End | None) -> dict[str, Any]:
     """Return what kubelet writes about a pod. It keeps the conditions of others."""
     if stage is Stage.BOUND:
         return {}
-    if end is not None and end.never_started:
-        # Kubelet refuses the pod: it writes neither containers nor conditions.
-        return {"phase": "Failed", "reason": end.reason, "message": end.message}
+    if end is not None and end.refused:
+        # Kubelet refuses the pod: it keeps neither its own conditions nor the containers of a pod that has run.
+        status = pod["status"]
+        others = [one for one in status.get("conditions") or () if one["type"] not in _OWN]
+        left = {"conditions": others, "containerStatuses": []} if "conditions" in status else {}
+        return {"phase": "Failed", "reason": end.reason, "message": end.message, **left}
     ready = "True" if stage is Stage.RUNNING else "False"
     conditions = [one for one in pod["status"].get("conditions") or () if one["type"] not in _OWN]
     conditions += [
-        {"type": "Initialized", "status": "True" if initialized else "False"},
+        {"type": "Initialized", "status": "True"},
         {"type": "Ready", "status": ready},
         {"type": "ContainersReady", "status": ready},
     ]
     found: dict[str, Any] = {
         "phase": _phase(stage, end),
         "conditions": conditions,
-        "initContainerStatuses": _statuses(
-            pod, "initContainers", _init(pod, stage, end, initialized)
-        ),
-        "containerStatuses": _statuses(pod, "containers", _main(stage, end, initialized)),
+        "containerStatuses": [
+            {"name": one["name"], "state": _state(pod, stage, end)}
+            for one in pod["spec"]["containers"]
+        ],
     }
     if end is not None and end.reason:
         found |= {"reason": end.reason, "message": end.message}
@@ -116,23 +120,11 @@ _HELD_UP = (
 """A registry without the image, one that fails for a time, and a busy node."""
 
 
-def _init(pod: Object, stage: Stage, end: End | None, initialized: bool) -> Object:
-    if initialized:
-        return {"terminated": {"exitCode": 0, "reason": "Completed"}}
+def _state(pod: Object, stage: Stage, end: End | None) -> Object:
     if end is not None:
         return {"terminated": {"exitCode": end.exit_code, "reason": end.container_reason}}
     if stage is Stage.BACK_OFF:
         # A pod keeps its reason, so that kubelet's report is the same each time.
         return {"waiting": _HELD_UP[crc32(pod["metadata"]["uid"].encode()) % len(_HELD_UP)]}
-    return {"running": {}} if stage is Stage.INIT else {"waiting": {"reason": "PodInitializing"}}
-
-
-def _main(stage: Stage, end: End | None, initialized: bool) -> Object:
-    if end is not None and initialized:
-        return {"terminated": {"exitCode": end.exit_code, "reason": end.container_reason}}
-    return {"running": {}} if stage is Stage.RUNNING else {"waiting": {"reason": "PodInitializing"}}
-
-
-def _statuses(pod: Object, kind: str, state: Object) -> list[Object]:
-    containers: Iterable[Object] = pod["spec"].get(kind) or ()
-    return [{"name": one["name"], "state": state} for one in containers]
+    running = stage is Stage.RUNNING
+    return {"running": {}} if running else {"waiting": {"reason": "ContainerCreating"}}

@@ -1,16 +1,14 @@
-"""Makes the commands of a pod's two containers. Pure.
+"""Makes the command of a pod's container. Pure.
 
-`attest` fetches the agent from the controller, as the user data does on EC2, and runs its first half. So a pod
-runs the agent of the controller that launched it, whatever image it has: GitHub's own image needs no change.
-`runner` runs the second half of the same file. The commands contain no secret.
+It fetches the agent from the controller, as the user data does on EC2, and runs it. So a pod runs the agent of
+the controller that launched it, whatever image it has: GitHub's own image needs no change. The command contains
+no secret.
 
-Both find their folders below `RUNNER_AGENT_ROOT`, which only the laboratory sets.
+It finds its folders below `RUNNER_AGENT_ROOT`, which only the laboratory sets.
 """
 
 import json
 import re
-
-from autoscaler.providers.kubernetes.settings import PodPrograms
 
 MAX_CA_BYTES = 64 * 1024
 """Linux allows 128 KiB for one argument (execve(2), MAX_ARG_STRLEN)."""
@@ -19,13 +17,13 @@ _URL = re.compile(r"https?://[A-Za-z0-9.\-\[\]:]+(/[A-Za-z0-9._~/\-]*)?\Z")
 _SHA256 = re.compile(r"[0-9a-f]{64}\Z")
 
 # A container's first process ignores SIGTERM unless it handles it (pid_namespaces(7)).
-# The 900 seconds are the agent's PATIENCE. After them the init container fails, and with it the pod.
+# The 900 seconds are the agent's PATIENCE. After them the container fails, and with it the pod.
 _FETCH = """\
 import hashlib, http.client, json, os, random, signal, ssl, sys, time, urllib.request
 signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
 os.umask(0o077)
 root = os.environ.get('RUNNER_AGENT_ROOT', '')
-folder = root + '/run/runner-assignment/'
+folder = root + '/run/runner-agent/'
 controller = json.loads(sys.argv[1])
 url = controller['controller'] + '/bootstrap/agent.py?sha256=@SHA256@'
 context = ssl.create_default_context(cadata=controller['ca'])
@@ -49,19 +47,14 @@ with open(folder + 'controller.json', 'w') as file:
     json.dump(controller, file)
 host = root + '/etc/runner-agent/host.json'
 agent = folder + 'agent.py'
-os.execv(sys.executable, ['python3', '-I', '-S', agent, 'attest', '--host-file', host])
+os.execv(sys.executable, ['python3', '-I', '-S', agent, 'pod', '--host-file', host])
 """
 
-_RUN = (
-    'exec python3 -I -S "${RUNNER_AGENT_ROOT:-}/run/runner-assignment/agent.py" run'
-    ' --host-file "${RUNNER_AGENT_ROOT:-}/etc/runner-agent/host.json"'
-)
 
-
-def pod_programs(
+def pod_command(
     controller_url: str, provider: str, agent_sha256: str, ca_pem: str | None = None
-) -> PodPrograms:
-    """Return the commands that run the agent.
+) -> tuple[str, ...]:
+    """Return the command that runs the agent.
 
     `controller_url` is the controller's URL without a query, `provider` the provider's name in the
     configuration, `agent_sha256` the hash (hex) of the agent to fetch, `ca_pem` the CA certificates for the
@@ -79,7 +72,4 @@ def pod_programs(
     controller = json.dumps({"controller": url, "provider": provider, "ca": ca_pem})
     # Kubernetes replaces $(NAME) in commands (API reference, Container.command).
     fetch = _FETCH.replace("@SHA256@", agent_sha256)
-    return PodPrograms(
-        ("python3", "-I", "-S", "-c", fetch, controller.replace("$", "\\u0024")),
-        ("/bin/sh", "-c", _RUN),
-    )
+    return ("python3", "-I", "-S", "-c", fetch, controller.replace("$", "\\u0024"))
