@@ -21,6 +21,7 @@ from autoscaler.agent.journal import log_line
 from autoscaler.agent.lifecycle import Agent
 from autoscaler.agent.linux_runner import LinuxRunner
 from autoscaler.agent.listener_log import Signs
+from autoscaler.agent.node_driver import with_node_driver
 
 # The provider mounts these folders (manifests.py); a test compares the paths.
 AGENT_FOLDER = "/run/runner-agent"
@@ -38,7 +39,9 @@ def live_in_pod(host_path: str) -> int:
     """Run the agent, and return the container's exit status: 0 after the runner's end, whatever its job did."""
     refuse_inspection()
     try:
-        return live(pod_host(host_path))
+        host = pod_host(host_path)
+        os.environ.update(with_node_driver(os.environ, host.root))
+        return live(host)
     except Stopped as reason:
         log_line(f"stopped: {reason}")
     except ChecksFailed as reason:

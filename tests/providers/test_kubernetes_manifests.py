@@ -154,9 +154,11 @@ def test_containers_volumes_and_variables_merge_by_name() -> None:
     assert [one["name"] for one in found["containers"]] == ["runner"]
     assert [one["name"] for one in found["initContainers"]] == ["proxy"]
     runner = by_name(found["containers"], "runner")
-    assert (runner["workingDir"], runner["env"]) == ("/x", [{"name": "A", "value": "1"}])
+    assert runner["workingDir"] == "/x"
+    assert by_name(runner["env"], "A") == {"name": "A", "value": "1"}
     assert runner["command"] == ["agent"]
-    assert {one["name"] for one in found["volumes"]} == {"identity", "agent", "work", "cache"}
+    volumes = [one["name"] for one in found["volumes"]]
+    assert volumes == ["identity", "agent", "work", "shared-memory", "cache"]
 
 
 def test_tolerations_are_added_and_other_lists_are_replaced() -> None:

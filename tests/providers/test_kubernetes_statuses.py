@@ -19,6 +19,7 @@ MACHINE = FailureScope.MACHINE
 
 LOW = "The node was low on resource: memory. Threshold quantity: 100Mi, available: 80Mi."
 NOT_ADMITTED = "Pod was rejected: The node had condition: [DiskPressure]. "
+SHUTS_DOWN = "Pod was rejected as the node is shutting down."
 TOO_MUCH = "Pod ephemeral local storage usage exceeds the total limit of containers 10Gi."
 
 
@@ -64,6 +65,16 @@ def unscheduled(reason: str = "Unschedulable") -> dict[str, Any]:
         (ended("TopologyAffinityError"), CAPACITY, "TopologyAffinityError"),
         (ended("SMTAlignmentError"), CAPACITY, "SMTAlignmentError"),
         (ended("TaintToleration"), CAPACITY, "TaintToleration"),
+        (ended("ReasonOfNextYear", NOT_ADMITTED), CAPACITY, "ReasonOfNextYear"),
+        (
+            ended("PodFeatureUnsupported", f"Pod was rejected: {LOW}"),
+            CAPACITY,
+            "PodFeatureUnsupported",
+        ),
+        (ended("DeadlineExceeded", "  Pod was rejected:\n no"), CAPACITY, "DeadlineExceeded"),
+        (ended("", NOT_ADMITTED), CAPACITY, "Rejected"),
+        (ended("", SHUTS_DOWN), CAPACITY, "Rejected"),
+        (ended("NodeShutdown", SHUTS_DOWN), CAPACITY, "NodeShutdown"),
         (terminated("ContainerStatusUnknown", 137), CAPACITY, "ContainerStatusUnknown"),
         (terminated("Unknown", 255), CAPACITY, "Unknown"),
         (ended("DeadlineExceeded"), None, "DeadlineExceeded"),

@@ -21,6 +21,8 @@ from autoscaler.providers.kubernetes.container_modes import (
 )
 from autoscaler.providers.kubernetes.overlay import merged
 from autoscaler.providers.kubernetes.settings import KubernetesSettings, PodOption
+from autoscaler.providers.kubernetes.shared_memory import bytes_of_docker, with_shared_memory
+from autoscaler.providers.kubernetes.visible_gpus import without_other_gpus
 
 RUNNER = "runner"
 IDENTITY_VOLUME = "identity"
@@ -65,7 +67,9 @@ def pod_template(
         },
         "spec": _spec(settings, option),
     }
-    return merged(generated, option.overlay)
+    pod = merged(generated, option.overlay, option.accelerator)
+    pod = with_shared_memory(pod, option.shared_memory)
+    return without_other_gpus(pod, option.accelerator)
 
 
 def named_pod(template: Mapping[str, Any], name: str, slot: int) -> dict[str, Any]:
@@ -115,7 +119,8 @@ def _spec(settings: KubernetesSettings, option: PodOption) -> dict[str, Any]:
         # A resource of a device plugin has a domain.
         plain = {name: amount for name, amount in option.resources.items() if "/" not in name}
         resources = {"requests": plain, "limits": plain}
-        spec = add_container_mode(spec, option.container_mode, option.image, resources)
+        shared = bytes_of_docker(option)
+        spec = add_container_mode(spec, option.container_mode, option.image, resources, shared)
     return spec
 
 

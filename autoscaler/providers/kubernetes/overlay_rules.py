@@ -3,15 +3,18 @@
 See docs/kubernetes.md, "The overlay".
 """
 
-import posixpath
 import re
 from collections.abc import Iterator, Mapping
-from pathlib import PurePosixPath
 from typing import Any
 
 from autoscaler.providers.kubernetes.image_references import FIX, is_image_reference
 from autoscaler.providers.kubernetes.ownership import DO_NOT_DISRUPT, PREFIX
-from autoscaler.providers.kubernetes.pod_fields import CONTAINER_LISTS, elements, mapping
+from autoscaler.providers.kubernetes.pod_fields import (
+    CONTAINER_LISTS,
+    elements,
+    mapping,
+    plain_path,
+)
 
 _METADATA = frozenset({"labels", "annotations"})
 _RUNNER = "runner"
@@ -155,13 +158,8 @@ def _mount_problems(
             yield f"{path}.volumeMounts[{folder}]: must stay as it is"
         for one in mounts:
             where = str(one.get("mountPath"))
-            if one != mount and _plain(where).is_relative_to(folder):
+            if one != mount and plain_path(where).is_relative_to(folder):
                 yield f"{path}.volumeMounts[{where}]: must not cover {folder}"
-
-
-def _plain(path: str) -> PurePosixPath:
-    """Return an absolute path without `..` and without a second slash."""
-    return PurePosixPath(posixpath.normpath("/" + path.lstrip("/")))
 
 
 def _accelerator_problems(
@@ -232,4 +230,5 @@ def _container_problems(kind: str, container: Mapping[str, Any]) -> Iterator[str
         return
     for mount in elements(container, "volumeMounts"):
         if (what := _OUR_VOLUMES.get(str(mount.get("name")))) is not None:
-            yield f"{path}.volumeMounts: only {_RUNNER} may have {what}"
+            where = f"{path}.volumeMounts[{mount.get('mountPath')}]"
+            yield f"{where}: only {_RUNNER} may have {what}"

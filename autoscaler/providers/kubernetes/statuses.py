@@ -21,9 +21,9 @@ _PREEMPTIONS = frozenset({"PreemptionByScheduler", "Preempting"})
 _DISRUPTIONS = frozenset({"Evicted", "NodeShutdown", "Terminated", "Shutdown", "NodeLost"})
 """The pod's own reason: node pressure, the node's shutdown, a lost node. It says nothing about other nodes."""
 
-_NOT_ADMITTED = "Pod was rejected: "
-"""How the message of a pod begins that kubelet does not admit, such as for `DiskPressure` of the node
-(`rejectPod` in `pkg/kubelet/kubelet.go`)."""
+_NOT_ADMITTED = "Pod was rejected"
+"""How the message of a pod begins that kubelet does not admit, whatever its reason (`rejectPod` in
+`pkg/kubelet/kubelet.go`; "as the node is shutting down" in `nodeshutdown/nodeshutdown_manager.go`)."""
 
 _OF_THE_NODE = "The node "
 """How the message of an eviction for node pressure begins (`pkg/kubelet/eviction/helpers.go`).
@@ -218,10 +218,11 @@ def _is_not_admitted(found: Finding) -> bool:
 def _end(pod: Mapping[str, Any], status: Mapping[str, Any], phase: str) -> Finding:
     """Return why a pod ended that nothing disrupted."""
     code, sidecars = one_line(status.get("reason")), _sidecars(pod)
-    if code in _NO_ROOM or code.startswith("OutOf"):
-        return Finding(code, one_line(status.get("message")), FailureClass.CAPACITY)
+    message = one_line(status.get("message"))
+    if code in _NO_ROOM or code.startswith("OutOf") or message.startswith(_NOT_ADMITTED):
+        return Finding(code or "Rejected", message, FailureClass.CAPACITY)
     if code:
-        return Finding(code, one_line(status.get("message")))
+        return Finding(code, message)
     for one in _containers(status):
         name, ended = one_line(one.get("name")), _state(one).get("terminated") or {}
         if name in sidecars:
