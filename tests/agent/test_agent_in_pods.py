@@ -208,9 +208,9 @@ def test_one_process_attests_and_supervises_the_runner(
 
 
 @pytest.mark.case(
-    "no file has the JIT configuration: the agent starts the runner itself",
+    "the JIT configuration is in no file of the pod and in no Secret: the agent gives it to its runner",
     topic="Kubernetes",
-    source="docs/adr/0024",
+    source="Kubernetes: emptyDir, medium Memory",
 )
 def test_the_jit_configuration_is_in_no_file_of_the_pod(
     agent: ModuleType, host: Any, scripted: tuple[ScriptedController, ScriptedRunner]

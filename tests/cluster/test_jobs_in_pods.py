@@ -185,7 +185,7 @@ async def test_each_job_runs_once_in_a_pod_of_its_own(lab: Laboratory) -> None:
 @pytest.mark.case(
     "the JIT configuration is in no file of the pod and in no Secret: the agent gives it to its runner",
     topic="Kubernetes",
-    source="docs/adr/0024",
+    source="Kubernetes: emptyDir, medium Memory",
 )
 async def test_the_jobs_container_finds_no_jit_configuration_in_a_file(lab: Laboratory) -> None:
     [running] = await push(lab, "rocm.secret", 86_400.0)
