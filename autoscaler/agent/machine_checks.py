@@ -22,7 +22,8 @@ def check_machine(
     `skew`: how far the clock is off, in seconds.
     """
     checks = run_health_checks(health_checks, skew, host, GITHUB_TIMEOUT)
-    checks += check_accelerators(health_checks, host, clock)
+    if host.has_accelerators:
+        checks += check_accelerators(health_checks, host, clock)
     if all(check.ok for check in checks):
         checks += check_image(host, clock)
     return checks

@@ -30,6 +30,10 @@ from autoscaler.agent.listener_log import Signs
 ASSIGNMENT_FOLDER = "/run/runner-assignment"
 IDENTITY_TOKEN = "/run/runner-identity/token"  # noqa: S105 - a path
 
+# The provider sets this variable if the job's own pod has the accelerators and checks them (job_pods.py).
+ACCELERATORS = "RUNNER_AGENT_ACCELERATORS"
+IN_JOB_POD = "in-job-pod"
+
 # GitHub's image actions/actions-runner has the runner here (actions/runner, images/Dockerfile).
 POD_RUNNER_DIRECTORY = "/home/runner"
 
@@ -63,6 +67,7 @@ def pod_host(path: str) -> Host:
     host = Host({"runner_directory": POD_RUNNER_DIRECTORY, **(read_trusted(path) or {})})
     host.state = host.root + ASSIGNMENT_FOLDER
     host.hooks = os.path.join(host.state, "hooks")
+    host.has_accelerators = os.environ.get(ACCELERATORS) != IN_JOB_POD
     return host
 
 

@@ -94,6 +94,20 @@ SKU, POD, SECTION = "    on:\n", "{image: i}", "{context: c, namespace: runners}
         ),
         (
             POD,
+            "{image: i, container_mode: {dind: {image: d, resources: {nvidia.com/gpu: '1'}}}}",
+            'skus.gpu.on[0].pod.container_mode.dind.resources."nvidia.com/gpu"',
+            "accelerators are not part of resources",
+            "write accelerator: {vendor: ..., count: ...} in the SKU",
+        ),
+        (
+            POD,
+            "{image: i, container_mode: {kubernetes: {service_account: h, resources: {amd.com/gpu: '1'}}}}",
+            'skus.gpu.on[0].pod.container_mode.kubernetes.resources."amd.com/gpu"',
+            "accelerators are not part of resources",
+            "write accelerator: {vendor: ..., count: ...} in the SKU",
+        ),
+        (
+            POD,
             "{image: i, resources: {amd.com/cpx_nps4: '1'}}",
             'skus.gpu.on[0].pod.resources."amd.com/cpx_nps4"',
             "accelerators are not part of resources",

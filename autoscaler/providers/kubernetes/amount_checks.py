@@ -6,7 +6,7 @@ from autoscaler.config.document import Document, Node
 from autoscaler.config.problems import KeyPath, Problem
 from autoscaler.config.provider_kind import options_of
 from autoscaler.providers.kubernetes.amounts import STORAGE, Wrong, wrong_amount, wrong_resource
-from autoscaler.providers.kubernetes.file_checks import KEY
+from autoscaler.providers.kubernetes.file_checks import KEY, RESOURCES
 from autoscaler.providers.kubernetes.quantities import quantity
 
 _VOLUME = ("container_mode", "kubernetes", "work_volume", "size")
@@ -19,7 +19,7 @@ def contradictions(document: Document) -> Iterator[Problem]:
         if pod is None:
             continue
         path: KeyPath = ("skus", name, "on", index, "pod")
-        for keys in (("resources",), ("container_mode", "dind", "resources")):
+        for keys in RESOURCES:
             yield from _resources(document, (*path, *keys), pod.get(*keys), typed=True)
         yield from _size(document, (*path, *_VOLUME), pod.get(*_VOLUME))
         yield from _overlay(document, (*path, "overlay", "spec"), pod.get("overlay", "spec"))

@@ -20,6 +20,7 @@ from autoscaler.providers.kubernetes.container_modes import (
     WORK_VOLUME,
     add_container_mode,
 )
+from autoscaler.providers.kubernetes.job_pods import with_template, with_template_file
 from autoscaler.providers.kubernetes.overlay import merged
 from autoscaler.providers.kubernetes.settings import KubernetesSettings, PodOption
 
@@ -67,7 +68,8 @@ def pod_template(
         },
         "spec": _spec(settings, option),
     }
-    return merged(generated, option.overlay)
+    own = with_template_file(generated, settings, option)
+    return with_template(merged(own, option.overlay), option)
 
 
 def named_pod(template: Mapping[str, Any], name: str, slot: int) -> dict[str, Any]:
@@ -167,8 +169,8 @@ def _container(
 def _resources(option: PodOption) -> dict[str, dict[str, str]]:
     limits = dict(option.resources)
     requests = dict(option.resources)
-    if option.accelerator is not None:
-        limits[option.accelerator.resource] = str(option.accelerator.count)
+    if option.runner_accelerator is not None:
+        limits[option.runner_accelerator.resource] = str(option.runner_accelerator.count)
     return {"requests": requests, "limits": limits}
 
 

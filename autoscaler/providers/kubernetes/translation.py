@@ -22,7 +22,12 @@ from autoscaler.providers.kubernetes.container_modes import (
     DockerInDocker,
 )
 from autoscaler.providers.kubernetes.programs import pod_programs
-from autoscaler.providers.kubernetes.settings import Accelerator, KubernetesSettings, PodOption
+from autoscaler.providers.kubernetes.settings import (
+    Accelerator,
+    AcceleratorCheck,
+    KubernetesSettings,
+    PodOption,
+)
 
 VENDOR_RESOURCES: Mapping[AcceleratorVendor, str] = MappingProxyType(
     {AcceleratorVendor.NVIDIA: "nvidia.com/gpu", AcceleratorVendor.AMD: "amd.com/gpu"}
@@ -109,6 +114,7 @@ def _option(name: SkuName, sku: SkuSettings, option: KubernetesOptionKeys, shape
         runtime_class=pod.runtime_class,
         topology_spread=pod.topology_spread,
         container_mode=container_mode_of(pod.container_mode),
+        accelerator_check=_check_of(sku.accelerator),
         dollars_per_hour=option.price,
         overlay=pod.overlay,
     )
@@ -121,6 +127,13 @@ def accelerator_of(wanted: AcceleratorSettings | None, pod: Pod) -> Accelerator 
     return Accelerator(pod.accelerator_resource or VENDOR_RESOURCES[wanted.vendor], wanted.count)
 
 
+def _check_of(wanted: AcceleratorSettings | None) -> AcceleratorCheck | None:
+    if wanted is None:
+        return None
+    models, memory, driver = wanted.models, wanted.memory_gb, wanted.driver_version
+    return AcceleratorCheck(wanted.vendor, models or (), memory or 0, driver or "")
+
+
 def container_mode_of(keys: ContainerModeKeys | None) -> ContainerMode | None:
     """Return the mode. The checks of the file refuse two modes."""
     if keys is None:
@@ -129,10 +142,11 @@ def container_mode_of(keys: ContainerModeKeys | None) -> ContainerMode | None:
         return DockerInDocker(keys.dind.image, keys.dind.resources)
     if keys.kubernetes is None:
         return None
-    account, volume = keys.kubernetes.service_account, keys.kubernetes.work_volume
+    mode, volume = keys.kubernetes, keys.kubernetes.work_volume
     if volume is None:
-        return ContainerHooks(account)
-    return ContainerHooks(account, volume.size, volume.storage_class)
+        return ContainerHooks(mode.service_account, resources=mode.resources)
+    size, kind = volume.size, volume.storage_class
+    return ContainerHooks(mode.service_account, size, kind, mode.resources)
 
 
 def _toleration(found: Toleration) -> dict[str, str]:
