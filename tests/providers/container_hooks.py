@@ -39,7 +39,11 @@ def job_pod(
     """The pod of a job with `container: IMAGE`, and with services by name."""
     found = _template(runner_pod)
     containers = [_container("job", image, found)]
-    containers += [_container(name, one, found) for name, one in (services or {}).items()]
+    for name, one in (services or {}).items():
+        service = _container(name, one, found)
+        # All containers share one list, to which the merge adds (`CONTAINER_VOLUMES`).
+        service["volumeMounts"] = containers[0]["volumeMounts"]
+        containers.append(service)
     mounts = [{"name": name, "mountPath": f"/mnt/{name}"} for name in _VOLUMES]
     init = {
         "name": "fs-init",

@@ -41,7 +41,7 @@ def requested(found: Mapping[str, Any]) -> dict[str, str | None]:
 @pytest.mark.case(
     "a job with `container:` has no GPU: the hooks give its pod no resources",
     topic="Kubernetes",
-    source="actions/actions-runner-controller#1730",
+    source="ARC#1730",
 )
 def test_the_jobs_container_alone_requests_the_accelerators() -> None:
     runner = runner_pod()
@@ -71,7 +71,9 @@ def test_the_hooks_keep_what_they_need_of_the_jobs_pod() -> None:
 
 
 def test_the_jobs_pod_goes_where_the_runners_pod_may_be() -> None:
-    affinity = {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": []}}
+    affinity: dict[str, Any] = {
+        "nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": []}
+    }
     added = {"key": "team", "operator": "Exists"}
     overlay = {
         "spec": {"affinity": affinity, "tolerations": [added], "nodeSelector": {"zone": "a"}}
@@ -107,7 +109,7 @@ def test_a_step_with_an_image_of_its_own_requests_the_accelerators_again() -> No
     assert requested(step_pod(runner_pod())) == {"job": "2"}
 
 
-def test_the_agent_is_told_that_another_pod_has_the_accelerators() -> None:
+def test_the_agent_looks_for_no_accelerators_that_another_pod_has() -> None:
     marker = {"name": "RUNNER_AGENT_ACCELERATORS", "value": "in-job-pod"}
     spec = runner_pod()["spec"]
     assert all(marker in one["env"] for one in [*spec["initContainers"], *spec["containers"]])
