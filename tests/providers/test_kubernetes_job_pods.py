@@ -112,7 +112,9 @@ def test_a_step_with_an_image_of_its_own_requests_the_accelerators_again() -> No
 def test_the_agent_looks_for_no_accelerators_that_another_pod_has() -> None:
     marker = {"name": "RUNNER_AGENT_ACCELERATORS", "value": "in-job-pod"}
     spec = runner_pod()["spec"]
-    assert all(marker in one["env"] for one in [*spec["initContainers"], *spec["containers"]])
+    assert all(
+        marker in one["env"] for one in [*spec.get("initContainers", ()), *spec["containers"]]
+    )
     for option in (OPTION, replace(HOOKED, accelerator=None)):
         assert "RUNNER_AGENT_ACCELERATORS" not in str(runner_pod(option))
 

@@ -76,7 +76,7 @@ def _accelerators(document: Document) -> Iterator[Problem]:
         has_accelerator = sku.child("accelerator") is not None
         if has_accelerator and pod.get("container_mode", "dind") is not None:
             what = (
-                "gives the containers of jobs no accelerators: its images have no container toolkit, "
+                "gives the containers of jobs no accelerators: nothing configures a rootless daemon for them, "
                 "and its privileged container could use those of other pods, too"
             )
             fix = "use container_mode: {kubernetes: ...}, or make the job's image that of the pod"

@@ -21,6 +21,7 @@ from autoscaler.providers.kubernetes.container_modes import (
     API_ACCESS_VOLUME,
     ContainerHooks,
 )
+from autoscaler.providers.kubernetes.pod_fields import CONTAINER_LISTS
 from autoscaler.providers.kubernetes.settings import KubernetesSettings, PodOption
 
 TEMPLATE = f"{ownership.PREFIX}job-pod"
@@ -63,8 +64,10 @@ def with_template_file(
         **pod,
         "spec": {
             **spec,
-            "initContainers": [_with_env(one, env) for one in spec["initContainers"]],
-            "containers": [_with_env(one, env) for one in spec["containers"]],
+            **{
+                kind: [_with_env(one, env) for one in spec.get(kind, ())]
+                for kind in CONTAINER_LISTS
+            },
             "volumes": [_with_file(one) for one in spec["volumes"]],
         },
     }
