@@ -54,7 +54,8 @@ class Host:
     `root` is a prefix of the agent's own paths. `power_off` and `disarm` (which cancels the shutdown
     that the user data scheduled) are argument lists. `time_scale` is seconds of this machine per
     real second. `runner_user` None runs the runner as the agent's own user, which must not be root.
-    `hooks` is the folder of the job hooks.
+    `hooks` is the folder of the job hooks. `has_accelerators` is False if a job runs in a pod of its own, which
+    has the SKU's accelerators.
     """
 
     def __init__(self, values: dict[str, Any]) -> None:
@@ -75,6 +76,7 @@ class Host:
         windows = "C:\\ProgramData\\runner-agent"
         self.state = windows + "\\state" if WINDOWS else self.root + "/var/lib/runner-agent"
         self.hooks = windows + "\\handover" if WINDOWS else self.root + "/run/runner-agent"
+        self.has_accelerators = True
 
     @property
     def marker(self) -> str:

@@ -27,6 +27,10 @@ from autoscaler.agent.node_driver import with_node_driver
 AGENT_FOLDER = "/run/runner-agent"
 IDENTITY_TOKEN = "/run/runner-identity/token"  # noqa: S105 - a path
 
+# The provider sets this variable if the job's own pod has the accelerators and checks them (job_pods.py).
+ACCELERATORS = "RUNNER_AGENT_ACCELERATORS"
+IN_JOB_POD = "in-job-pod"
+
 # GitHub's image actions/actions-runner has the runner here (actions/runner, images/Dockerfile).
 POD_RUNNER_DIRECTORY = "/home/runner"
 
@@ -60,6 +64,7 @@ def pod_host(path: str) -> Host:
     host = Host({"runner_directory": POD_RUNNER_DIRECTORY, **(read_trusted(path) or {})})
     host.state = host.root + AGENT_FOLDER
     host.hooks = os.path.join(host.state, "hooks")
+    host.has_accelerators = os.environ.get(ACCELERATORS) != IN_JOB_POD
     return host
 
 

@@ -162,6 +162,23 @@ def test_a_pods_settings_come_from_the_images_host_file(agent: ModuleType, tmp_p
     assert agent.pod_host(str(path)).runner_directory == "/opt/runner"
 
 
+@pytest.mark.parametrize(("value", "checked"), [("in-job-pod", False), ("", True), (None, True)])
+def test_accelerators_of_the_jobs_own_pod_are_not_looked_for_here(
+    agent: ModuleType,
+    host: Any,
+    monkeypatch: pytest.MonkeyPatch,
+    value: str | None,
+    checked: bool,
+) -> None:
+    if value is not None:
+        monkeypatch.setenv("RUNNER_AGENT_ACCELERATORS", value)
+    monkeypatch.setenv("PATH", host.root)
+    found = agent.pod_host(f"{host.root}/host.json")
+    parameters = {"accelerator": {"vendor": "nvidia", "count": 1}}
+    checks = agent.check_machine(parameters, None, found, agent.Clock(1.0))
+    assert ("gpu_query" in {one.name for one in checks}) is checked
+
+
 def test_github_has_as_long_to_answer_a_health_check_in_a_lab(
     agent: ModuleType, host: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

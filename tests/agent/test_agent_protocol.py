@@ -134,6 +134,7 @@ def test_the_default_settings_of_an_ec2_machine(agent: ModuleType) -> None:
         "runner_task": "actions-runner",
         "state": "/var/lib/runner-agent",
         "hooks": "/run/runner-agent",
+        "has_accelerators": True,
     }
     assert agent.Host({}).marker == "/var/lib/runner-agent/started"
 
@@ -169,6 +170,7 @@ def test_a_host_file_overrides_the_default_settings(agent: ModuleType) -> None:
         "time_scale": 80.0,
         "state": "/r/var/lib/runner-agent",
         "hooks": "/r/run/runner-agent",
+        "has_accelerators": True,
     }
 
 

@@ -210,6 +210,7 @@ async def test_a_pod_that_the_api_server_refuses(
 async def test_a_namespace_that_refuses_the_docker_daemon_is_to_blame_and_not_the_overlay(
     fleet: Fleet,
 ) -> None:
+    del fleet.sku["accelerator"]
     fleet.pod |= {
         "container_mode": {"dind": {"image": "docker:29.7.2-dind-rootless"}},
         "overlay": {"metadata": {"labels": {"team": "ml"}}},
@@ -229,7 +230,6 @@ async def test_a_service_account_that_does_not_exist(fleet: Fleet) -> None:
 
 
 async def test_a_service_account_of_the_container_hooks_that_does_not_exist(fleet: Fleet) -> None:
-    del fleet.sku["accelerator"]
     fleet.pod["container_mode"] = {"kubernetes": {"service_account": "absent"}}
     problem = await fleet.problem()
     assert problem.key == "skus.gpu.on[0].pod.container_mode.kubernetes.service_account"

@@ -1,7 +1,7 @@
 """Container modes of pods: what the API server, its controllers and its rights say of them."""
 
 import ssl
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import Any
@@ -13,6 +13,7 @@ import yaml
 
 from autoscaler.controller.ports.provider import ProofRefusedError, ProviderError
 from autoscaler.providers.kubernetes import ownership
+from autoscaler.providers.kubernetes.capacity_reading import read_capacity
 from autoscaler.providers.kubernetes.container_modes import (
     ContainerHooks,
     ContainerMode,
@@ -21,11 +22,13 @@ from autoscaler.providers.kubernetes.container_modes import (
 from autoscaler.providers.kubernetes.launching import dry_run
 from autoscaler.providers.kubernetes.manifests import named_pod, pod_template
 from autoscaler.providers.kubernetes.provider import KubernetesProvider
+from autoscaler.providers.kubernetes.settings import Accelerator, AcceleratorCheck
 from lab.kubernetes.admin import RequestFailedError
 from lab.kubernetes.namespaces import rights_in_force
 from tests.cluster.admission import enforce
-from tests.cluster.conftest import SKU, Place, names_of
+from tests.cluster.conftest import GPU, SKU, Place, names_of
 from tests.deploy.manifests import COMPONENTS
+from tests.providers import container_hooks
 from tests.providers.contract import listed
 from tests.providers.doubles import ManualClock, RememberingTelemetry
 
@@ -38,9 +41,17 @@ REVIEWS = "/apis/authorization.k8s.io/v1/selfsubjectrulesreviews"
 
 
 @asynccontextmanager
-async def opened(place: Place, mode: ContainerMode) -> AsyncIterator[KubernetesProvider]:
-    option = replace(place.settings.options[(SKU, 0)], container_mode=mode, accelerator=None)
+async def opened(
+    place: Place, mode: ContainerMode, accelerator: Accelerator | None = None
+) -> AsyncIterator[KubernetesProvider]:
+    option = replace(
+        place.settings.options[(SKU, 0)],
+        container_mode=mode,
+        accelerator=accelerator,
+        accelerator_check=AcceleratorCheck("nvidia"),
+    )
     settings = replace(place.settings, options={(SKU, 0): option})
+    settings = replace(settings, provisioner=accelerator is None)
     provider = KubernetesProvider(settings, RememberingTelemetry(), ManualClock())
     try:
         yield provider
@@ -227,3 +238,53 @@ async def test_the_pod_of_a_job_is_deleted_when_its_runner_is_gone(
     await place.admin.gone(place.path(f"{names[0]}-workflow"))
     left = {name for name in await place.pods() if name.endswith("-workflow")}
     assert left == {f"{name}-workflow" for name in names[1:]}
+
+
+@pytest.mark.case(
+    "a job with `container:` gets its GPU in a pod of GitHub's container hooks, and nothing holds it twice",
+    topic="Kubernetes",
+    source="actions/runner-container-hooks#46",
+)
+async def test_the_pod_of_a_job_gets_the_accelerators_that_its_runner_does_not_hold(
+    place: Place, hooked: KubernetesProvider
+) -> None:
+    node = await place.add_node(gpus=2)
+    await enforce(place, "baseline")
+    resources = {"cpu": "1", "memory": "1Gi"}
+    mode = ContainerHooks(ACCOUNT, resources=resources)
+    async with opened(place, mode, Accelerator(GPU, 2)) as provider:
+        request = await provider.prepare(place.make_order(2, "0123456789abcdef"))
+        runners = (await provider.launch(request)).launched
+        first, second = names_of(request)
+        # Both runners fit beside each other, because neither has a GPU.
+        for name in (first, second):
+            runner = await place.admin.until(place.path(name), is_on(node))
+            assert GPU not in str([one["resources"] for one in containers_of(runner)])
+            job = container_hooks.job_pod(runner)
+            pods = f"/api/v1/namespaces/{place.name}/pods?fieldValidation=Strict"
+            await place.admin.create(pods, job)
+            if name == first:
+                await place.admin.until(place.path(f"{first}-workflow"), is_on(node))
+        waits = await place.admin.until(place.path(f"{second}-workflow"), is_unschedulable)
+        assert f"Insufficient {GPU}" in str(waits["status"]["conditions"])
+        # The ledger counts two for each runner. The job that waits holds nothing.
+        [usage] = {one.quota_usage for one in (await listed(provider)).values()}
+        [(quota, units)] = usage
+        assert units == 2
+        assert (await read_capacity(provider._api, provider._settings)).free[quota] == 2
+        await place.admin.request("DELETE", f"{place.path(first)}-workflow?gracePeriodSeconds=0")
+        await place.admin.until(place.path(f"{second}-workflow"), is_on(node))
+        await provider.terminate([one.provider_id for one in runners])
+
+
+def containers_of(pod: Any) -> list[Any]:
+    return [*pod["spec"].get("initContainers", ()), *pod["spec"]["containers"]]
+
+
+def is_on(node: str) -> Callable[[Any], bool]:
+    return lambda pod: pod["spec"].get("nodeName") == node
+
+
+def is_unschedulable(pod: Any) -> bool:
+    conditions = pod["status"].get("conditions", ())
+    return any(one.get("reason") == "Unschedulable" for one in conditions)

@@ -33,9 +33,11 @@ def test_an_amount_that_cannot_be_meant(
     resources = f"{{'{resource}': '{value}'}}"
     overlay = f"{{spec: {{containers: [{{name: runner, resources: {{limits: {resources}}}}}]}}}}"
     dind = f"{{image: i, container_mode: {{dind: {{image: d, resources: {resources}}}}}}}"
+    hooks = dind.replace("dind: {image: d,", "kubernetes: {service_account: h,")
     for pod, key in (
         (f"{{image: i, resources: {resources}}}", "resources"),
         (dind, "container_mode.dind.resources"),
+        (hooks, "container_mode.kubernetes.resources"),
         (f"{{image: i, overlay: {overlay}}}", "overlay.spec.containers[0].resources.limits"),
     ):
         problem = folder.problem(pods((POD, pod)))

@@ -9,6 +9,8 @@ from tests.config.test_kubernetes_contradictions import POD, SKU
 
 DIND = "{image: i, container_mode: {dind: {image: d}}}"
 HOOKS = "{image: i, container_mode: {kubernetes: {service_account: hooks}}}"
+SHARED = HOOKS.replace("hooks}", "hooks, work_volume: {size: 9Gi}}")
+GPU = (SKU, f"    accelerator: {{vendor: amd, count: 1}}\n{SKU}")
 MODE = "skus.gpu.on[0].pod.container_mode"
 
 
@@ -33,10 +35,22 @@ def folder(tmp_path: Path) -> Folder:
             "write one of them",
         ),
         (
-            [(POD, HOOKS), (SKU, f"    accelerator: {{vendor: amd, count: 1}}\n{SKU}")],
-            f"{MODE}.kubernetes",
-            "which do not have the accelerators of the runner's pod",
-            "use dind",
+            [(POD, DIND), GPU],
+            f"{MODE}.dind",
+            "gives the containers of jobs no accelerators",
+            "use container_mode: {kubernetes: ...}",
+        ),
+        (
+            [(POD, SHARED), GPU],
+            f"{MODE}.kubernetes.work_volume",
+            "where nothing keeps the job's accelerators free",
+            "remove it",
+        ),
+        (
+            [(POD, SHARED.replace("hooks,", "hooks, resources: {cpu: '2'},"))],
+            f"{MODE}.kubernetes.work_volume",
+            "where nothing keeps the job's resources free",
+            "remove it",
         ),
         (
             [(POD, f"{HOOKS}}}\n      - {{provider: cluster, pod: {{image: i}}")],
@@ -45,7 +59,7 @@ def folder(tmp_path: Path) -> Folder:
             "use a provider with another namespace",
         ),
     ],
-    ids=["neither", "both", "accelerator", "mixed"],
+    ids=["neither", "both", "accelerator", "volume", "resources", "mixed"],
 )
 def test_each_message_names_the_key_and_a_fix(
     folder: Folder, changes: list[tuple[str, str]], key: str, what: str, fix: str
@@ -86,6 +100,12 @@ def test_check_says_what_the_hooks_may_do(folder: Folder) -> None:
     [warning] = folder.load(pods((POD, HOOKS))).warnings
     assert warning.key == f"{MODE}.kubernetes"
     assert 'rights to the pods and Secrets of namespace "runners"' in warning.what
+
+
+def test_check_says_when_the_accelerators_of_a_job_are_checked(folder: Folder) -> None:
+    first, second = folder.load(pods((POD, HOOKS), GPU)).warnings
+    assert first.key == second.key == f"{MODE}.kubernetes"
+    assert "checks the accelerators after the runner got a job" in second.what
 
 
 def test_an_overlay_is_checked_with_the_containers_of_the_mode(folder: Folder) -> None:

@@ -94,6 +94,20 @@ SKU, POD, SECTION = "    on:\n", "{image: i}", "{context: c, namespace: runners}
         ),
         (
             POD,
+            "{image: i, container_mode: {dind: {image: d, resources: {nvidia.com/gpu: '1'}}}}",
+            'skus.gpu.on[0].pod.container_mode.dind.resources."nvidia.com/gpu"',
+            "accelerators are not part of resources",
+            "write accelerator: {vendor: ..., count: ...} in the SKU",
+        ),
+        (
+            POD,
+            "{image: i, container_mode: {kubernetes: {service_account: h, resources: {amd.com/gpu: '1'}}}}",
+            'skus.gpu.on[0].pod.container_mode.kubernetes.resources."amd.com/gpu"',
+            "accelerators are not part of resources",
+            "write accelerator: {vendor: ..., count: ...} in the SKU",
+        ),
+        (
+            POD,
             "{image: i, resources: {amd.com/cpx_nps4: '1'}}",
             'skus.gpu.on[0].pod.resources."amd.com/cpx_nps4"',
             "accelerators are not part of resources",
@@ -303,6 +317,10 @@ FAULTY = """\
             {name: h,
               hostPath: {path: /}},
             {emptyDir: {}}],
+          initContainers: [
+            {name: proxy, restartPolicy: Always, image: i,
+              volumeMounts: [
+                {name: identity, mountPath: /a}]}],
           containers: [
             {name: runner,
               command: [sh],
@@ -310,7 +328,6 @@ FAULTY = """\
                 {name: A},
                 {name: RUNNER_AGENT_ROOT}],
               volumeMounts: [
-                {name: identity, mountPath: /a},
                 {name: h, mountPath: /run/runner-agent/x}]},
             {name: runner,
               resources: {limits: {
@@ -344,7 +361,7 @@ def test_every_fault_of_an_overlay_is_reported_at_its_own_line(folder: Folder, i
         ("volumes: [", "each element needs name"),
         ("command: [sh],", "must stay as it is"),
         ("{name: RUNNER_AGENT_ROOT}],", "is not allowed"),
-        ("{name: identity, mountPath: /a},", "only runner may have the pod's token"),
+        ("{name: identity, mountPath: /a}]}],", "only runner may have the pod's token"),
         (
             "{name: h, mountPath: /run/runner-agent/x}]},",
             "must not cover /run/runner-agent",

@@ -33,8 +33,10 @@ SHARED = ContainerHooks("container-hooks", storage="20Gi", storage_class="fast")
 MODES = pytest.mark.parametrize("mode", [DOCKER, HOOKED, SHARED], ids=["dind", "copied", "shared"])
 
 
-def spec_of(mode: ContainerMode | None, overlay: Mapping[str, Any] | None = None) -> dict[str, Any]:
-    option = replace(OPTION, container_mode=mode, overlay=overlay or {})
+def spec_of(
+    mode: ContainerMode | None, overlay: Mapping[str, Any] | None = None, **changes: Any
+) -> dict[str, Any]:
+    option = replace(OPTION, container_mode=mode, overlay=overlay or {}, **changes)
     spec: dict[str, Any] = pod_template(make_settings(), option, make_order())["spec"]
     return spec
 
@@ -59,7 +61,7 @@ def mounts(found: Mapping[str, Any]) -> dict[str, str]:
 def test_with_a_container_mode_only_the_runner_has_the_proof_and_the_agents_files(
     mode: ContainerMode,
 ) -> None:
-    spec = spec_of(mode)
+    spec = spec_of(mode, accelerator=None)
     for kind in ("initContainers", "containers"):
         for one in spec[kind]:
             volumes = set(mounts(one).values())

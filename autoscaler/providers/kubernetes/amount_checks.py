@@ -6,7 +6,7 @@ from autoscaler.config.document import Document, Node
 from autoscaler.config.problems import KeyPath, Problem
 from autoscaler.config.provider_kind import options_of
 from autoscaler.providers.kubernetes.amounts import STORAGE, Wrong, wrong_amount, wrong_resource
-from autoscaler.providers.kubernetes.file_checks import KEY
+from autoscaler.providers.kubernetes.file_checks import KEY, RESOURCES
 from autoscaler.providers.kubernetes.quantities import quantity
 
 _SHARED: KeyPath = ("shared_memory",)
@@ -20,7 +20,7 @@ def contradictions(document: Document) -> Iterator[Problem]:
         if pod is None:
             continue
         path: KeyPath = ("skus", name, "on", index, "pod")
-        for keys in (("resources",), ("container_mode", "dind", "resources")):
+        for keys in RESOURCES:
             yield from _resources(document, (*path, *keys), pod.get(*keys), typed=True)
         for key in (_SHARED, _VOLUME):
             yield from _size(document, (*path, *key), pod.get(*key))

@@ -178,9 +178,11 @@ def _notice(kind: NoticeKind, pod: Mapping[str, Any], state: PodState, now: Inst
 
 def quota_usage(provider: ProviderName, pod: Mapping[str, Any]) -> tuple[tuple[str, int], ...]:
     """Return what a pod counts against, as (`Offering.quota_key`, units)."""
-    quota = metadata_of(pod, "annotations").get(ownership.QUOTA) or PODS
+    annotations = metadata_of(pod, "annotations")
+    quota = annotations.get(ownership.QUOTA) or PODS
     used = accelerators(pod).get(quota.partition("{")[0], 0)
-    return ((f"{provider}/{quota}", max(used, 1)),)
+    of_job = math.ceil(_units(annotations.get(ownership.QUOTA_UNITS, "0")))
+    return ((f"{provider}/{quota}", max(used, of_job, 1)),)
 
 
 def accelerators(pod: Mapping[str, Any]) -> dict[str, int]:

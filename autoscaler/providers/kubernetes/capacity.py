@@ -9,10 +9,16 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from autoscaler.providers.kubernetes.answers import quota_usage
 from autoscaler.providers.kubernetes.manifests import node_selector, tolerations
 from autoscaler.providers.kubernetes.node_affinity import admits
-from autoscaler.providers.kubernetes.ownership import FLEET, metadata_of
+from autoscaler.providers.kubernetes.ownership import (
+    FLEET,
+    JOB_POD_END,
+    QUOTA,
+    RUNNER_POD,
+    metadata_of,
+    own_runner_pod,
+)
 from autoscaler.providers.kubernetes.quantities import quantity
 from autoscaler.providers.kubernetes.settings import KubernetesSettings, PodOption
 
@@ -28,7 +34,7 @@ class Usage:
         self.all: Counter[tuple[str, str]] = Counter()
         """By node and resource."""
         self.own: Counter[tuple[str, str]] = Counter()
-        """Those that the ledger counts against a quota, by quota and node."""
+        """Those that the ledger counts against a quota, by quota and the node that has them."""
 
     def add(self, pods: Iterable[Mapping[str, Any]]) -> None:
         """Count these pods, of any namespace."""
@@ -36,15 +42,27 @@ class Usage:
             node = pod.get("spec", {}).get("nodeName")
             if not node or pod.get("status", {}).get("phase") in ("Failed", "Succeeded"):
                 continue
-            for resource, units in _extended(pod["spec"]).items():
+            extended = _extended(pod["spec"])
+            for resource, units in extended.items():
                 self.all[(node, resource)] += units
-            # The fleet's other providers of the cluster have namespaces of their own.
-            if (
-                metadata_of(pod, "labels").get(FLEET) == self._settings.fleet
-                and pod["metadata"].get("namespace") == self._settings.namespace
-            ):
-                for key, units in quota_usage(self._settings.name, pod):
-                    self.own[(key, node)] += units
+            quota = metadata_of(pod, "annotations").get(QUOTA)
+            if quota and self._is_counted(pod):
+                resource = quota.partition("{")[0]
+                self.own[(f"{self._settings.name}/{quota}", node)] += extended[resource]
+
+    def _is_counted(self, pod: Mapping[str, Any]) -> bool:
+        """Return whether the ledger counts the pod's accelerators: it is a runner's pod, or that of its job.
+
+        A step in a container of its own has a further pod, which the ledger does not know of.
+        """
+        metadata, labels = pod["metadata"], metadata_of(pod, "labels")
+        # The fleet's other providers of the cluster have namespaces of their own.
+        if metadata.get("namespace") != self._settings.namespace:
+            return False
+        of_job = metadata["name"].endswith(JOB_POD_END) and own_runner_pod(
+            self._settings.fleet, labels.get(RUNNER_POD, "")
+        )
+        return of_job or labels.get(FLEET) == self._settings.fleet
 
 
 def known_of(node: Mapping[str, Any]) -> dict[str, Any]:

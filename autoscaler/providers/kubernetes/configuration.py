@@ -67,6 +67,8 @@ class KubernetesMode(Section):
     """The service account with the rights of the hooks. Only the runner's container gets its token."""
     work_volume: WorkVolume | None = None
     """A volume for the work folder; default: the hooks copy the folder to the job's pod."""
+    resources: Mapping[QualifiedName, Quantity] = Field(default_factory=dict)
+    """Requests and limits of the job's container, besides the SKU's accelerators; default: none."""
 
 
 class ContainerModeKeys(Section):

@@ -28,7 +28,7 @@ def contradictions(document: Document) -> Iterator[Problem]:
 def warnings(document: Document) -> Iterator[Problem]:
     """Return what a job can do in each container mode."""
     namespaces = {name: text(section, "namespace") for name, section in sections_of(document, KEY)}
-    for path, _, option in _options(document):
+    for path, sku, option in _options(document):
         namespace = show(namespaces[text(option, "provider") or ""] or "")
         if option.get("pod", "container_mode", "dind") is not None:
             what = f"is a privileged container: namespace {namespace} must enforce Pod Security privileged"
@@ -38,6 +38,12 @@ def warnings(document: Document) -> Iterator[Problem]:
             what = f"gives the runner rights to the pods and Secrets of namespace {namespace}"
             fix = "keep everything else out of this namespace"
             yield document.problem((*path, "container_mode", "kubernetes"), what, fix, warning=True)
+            if sku.child("accelerator") is not None:
+                what = "checks the accelerators after the runner got a job: a faulty one fails this job"
+                fix = "where one image serves all jobs, make it that of the pod, without container_mode"
+                yield document.problem(
+                    (*path, "container_mode", "kubernetes"), what, fix, warning=True
+                )
     yield from _weakened_namespaces(document)
 
 
@@ -58,11 +64,36 @@ def _has_hooks(pod: Node) -> bool:
 
 
 def _accelerators(document: Document) -> Iterator[Problem]:
+    """Check that the containers of jobs can have what they are to have.
+
+    A rootless daemon needs the NVIDIA Container Toolkit beside it, either with device descriptions (CDI) in its
+    own namespaces (moby/moby#47676) or with `no-cgroups` (NVIDIA/nvidia-container-toolkit#85). The images
+    `docker:dind-rootless` are Alpine Linux without it (docker-library/docker, `29/dind-rootless/Dockerfile`).
+    With a volume, the hooks put the job's pod on the node of the runner's pod, past the scheduler
+    (actions/runner-container-hooks 0.7.0, `createPod`).
+    """
     for path, sku, pod in _pods(document):
-        if _has_hooks(pod) and sku.child("accelerator") is not None:
-            what = "runs jobs in other pods, which do not have the accelerators of the runner's pod"
-            fix = "use dind, or make the job's image that of the pod, or remove accelerator"
-            yield document.problem((*path, "container_mode", "kubernetes"), what, fix)
+        has_accelerator = sku.child("accelerator") is not None
+        if has_accelerator and pod.get("container_mode", "dind") is not None:
+            what = (
+                "gives the containers of jobs no accelerators: nothing configures a rootless daemon for them, "
+                "and its privileged container could use those of other pods, too"
+            )
+            fix = "use container_mode: {kubernetes: ...}, or make the job's image that of the pod"
+            yield document.problem((*path, "container_mode", "dind"), what, fix)
+        mode = pod.get("container_mode", "kubernetes")
+        if mode is None or mode.child("work_volume") is None:
+            continue
+        if has_accelerator or mode.child("resources") is not None:
+            what = (
+                "puts the job's pod on the node of the runner's pod, where nothing keeps the job's "
+                + ("accelerators" if has_accelerator else "resources")
+                + " free"
+            )
+            fix = "remove it: the hooks then copy the work folder, and the scheduler finds a node"
+            yield document.problem(
+                (*path, "container_mode", "kubernetes", "work_volume"), what, fix
+            )
 
 
 def _namespaces(document: Document) -> Iterator[Problem]:

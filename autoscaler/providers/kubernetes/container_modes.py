@@ -68,12 +68,14 @@ class ContainerHooks:
 
     `service_account` has the rights of deploy/kubernetes/components/container-hooks. `storage` is the size of
     the volume that the runner shares with the job's pod (None: the hooks copy the work folder), and
-    `storage_class` its class (None: the cluster's default).
+    `storage_class` its class (None: the cluster's default). `resources` are quantities by resource: both
+    requests and limits of the job's container.
     """
 
     service_account: str
     storage: str | None = None
     storage_class: str | None = None
+    resources: Mapping[str, str] = field(default_factory=dict)
 
 
 ContainerMode = DockerInDocker | ContainerHooks

@@ -16,6 +16,12 @@ KEY = "kubernetes"
 _ACCELERATORS = ("nvidia.com/", "amd.com/")
 """The beginnings of the resources of device plugins that `accelerator` stands for."""
 
+RESOURCES: tuple[tuple[str, ...], ...] = (
+    ("resources",),
+    *(("container_mode", mode, "resources") for mode in ("dind", "kubernetes")),
+)
+"""The keys below `pod` with amounts of resources."""
+
 _NODES = {arch.value: label for arch, label in ARCHITECTURES.items()}
 """The label `kubernetes.io/arch` of the nodes for a SKU's `arch`."""
 
@@ -115,14 +121,15 @@ def _accelerators(document: Document) -> Iterator[Problem]:
     """Check that accelerators are in `accelerator`, and nowhere else."""
     for name, sku, index, option in options_of(document, KEY):
         path = ("skus", name, "on", index, "pod")
-        resources = option.get("pod", "resources")
-        for key, _ in resources.entries() if resources else ():
-            if key.startswith(_ACCELERATORS):
-                what = "accelerators are not part of resources"
-                fix = "write accelerator: {vendor: ..., count: ...} in the SKU"
-                if key not in ("nvidia.com/gpu", "amd.com/gpu"):
-                    fix += f", and accelerator_resource: {key} in the pod"
-                yield document.problem((*path, "resources", key), what, fix)
+        for keys in RESOURCES:
+            resources = option.get("pod", *keys)
+            for key, _ in resources.entries() if resources else ():
+                if key.startswith(_ACCELERATORS):
+                    what = "accelerators are not part of resources"
+                    fix = "write accelerator: {vendor: ..., count: ...} in the SKU"
+                    if key not in ("nvidia.com/gpu", "amd.com/gpu"):
+                        fix += f", and accelerator_resource: {key} in the pod"
+                    yield document.problem((*path, *keys, key), what, fix)
         if option.get("pod", "accelerator_resource") and sku.child("accelerator") is None:
             what = "names the resource of accelerators, and the SKU has none"
             fix = "add accelerator: {vendor: ..., count: ...} to the SKU, or remove it"

@@ -5,7 +5,6 @@ requests of CPU and memory. GitHub's ARC also finds it by its label (`EphemeralR
 """
 
 import asyncio
-import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -15,11 +14,8 @@ from autoscaler.providers.kubernetes.api_server import ApiServer
 from autoscaler.providers.kubernetes.container_modes import ContainerHooks
 from autoscaler.providers.kubernetes.launching import AT_ONCE
 from autoscaler.providers.kubernetes.listing import list_pods, pages
+from autoscaler.providers.kubernetes.ownership import RUNNER_POD, own_runner_pod
 from autoscaler.providers.kubernetes.settings import KubernetesSettings
-
-RUNNER_POD = "runner-pod"
-"""The label with which the hooks name the runner's pod (actions/runner-container-hooks,
-`RunnerInstanceLabel`)."""
 
 
 async def delete_left_pods(api: ApiServer, settings: KubernetesSettings) -> None:
@@ -39,11 +35,10 @@ async def delete_left_pods(api: ApiServer, settings: KubernetesSettings) -> None
     if not found:
         return
     present = {pod["metadata"]["name"] for pod in (await list_pods(api, settings)).pods}
-    own = re.compile(rf"{re.escape(settings.fleet)}-[0-9a-f]+-[0-9]+")
     left = [
         pod
         for pod in found
-        if own.fullmatch(pod["metadata"]["labels"][RUNNER_POD])
+        if own_runner_pod(settings.fleet, pod["metadata"]["labels"][RUNNER_POD])
         and pod["metadata"]["labels"][RUNNER_POD] not in present
     ]
     for start in range(0, len(left), AT_ONCE):

@@ -19,6 +19,7 @@ from autoscaler.providers.kubernetes.container_modes import (
     WORK_VOLUME,
     add_container_mode,
 )
+from autoscaler.providers.kubernetes.job_pods import with_template, with_template_file
 from autoscaler.providers.kubernetes.overlay import merged
 from autoscaler.providers.kubernetes.settings import KubernetesSettings, PodOption
 from autoscaler.providers.kubernetes.shared_memory import bytes_of_docker, with_shared_memory
@@ -67,9 +68,10 @@ def pod_template(
         },
         "spec": _spec(settings, option),
     }
-    pod = merged(generated, option.overlay, option.accelerator)
-    pod = with_shared_memory(pod, option.shared_memory)
-    return without_other_gpus(pod, option.accelerator)
+    accelerator = option.runner_accelerator
+    own = with_template_file(generated, settings, option)
+    pod = with_template(merged(own, option.overlay, accelerator), option)
+    return without_other_gpus(with_shared_memory(pod, option.shared_memory), accelerator)
 
 
 def named_pod(template: Mapping[str, Any], name: str, slot: int) -> dict[str, Any]:
@@ -160,8 +162,8 @@ def _runner(settings: KubernetesSettings, option: PodOption) -> dict[str, Any]:
 def _resources(option: PodOption) -> dict[str, dict[str, str]]:
     limits = dict(option.resources)
     requests = dict(option.resources)
-    if option.accelerator is not None:
-        limits[option.accelerator.resource] = str(option.accelerator.count)
+    if option.runner_accelerator is not None:
+        limits[option.runner_accelerator.resource] = str(option.runner_accelerator.count)
     return {"requests": requests, "limits": limits}
 
 

@@ -26,8 +26,8 @@ _OUR_VOLUMES = {
 """Volumes that only the container `runner` may have."""
 _CREDENTIALS = frozenset({"serviceAccountToken", "podCertificate"})
 """Sources of projected volumes that prove the pod's identity."""
-_ROOT = "RUNNER_AGENT_ROOT"
-"""With it, the agent looks for its files in another folder."""
+_OF_THE_AGENT = ("RUNNER_AGENT_ROOT", "RUNNER_AGENT_ACCELERATORS")
+"""With the first, the agent looks for its files elsewhere. With the second, it checks no accelerators."""
 _PROBES = ("livenessProbe", "startupProbe")
 """They kill their container if they fail, and with it the job."""
 _KEPT_OF_CONTAINERS = ("command", "args", "restartPolicy", "lifecycle", *_PROBES)
@@ -136,8 +136,11 @@ def _runner_problems(own: Mapping[str, Any], spec: Mapping[str, Any]) -> Iterato
     for variable in elements(generated, "env"):
         if variable not in elements(found[0], "env"):
             yield f"{path}.env[{variable['name']}]: must stay as it is"
-    if any(variable.get("name") == _ROOT for variable in elements(found[0], "env")):
-        yield f"{path}.env[{_ROOT}]: is not allowed"
+    own_names = {variable["name"] for variable in elements(generated, "env")}
+    names = {one.get("name") for one in elements(found[0], "env")} - own_names
+    for name in _OF_THE_AGENT:
+        if name in names:
+            yield f"{path}.env[{name}]: is not allowed"
     yield from _mount_problems(generated, found[0], path)
     limits = _limits(found[0])
     for resource, count in generated["resources"]["limits"].items():

@@ -18,6 +18,15 @@ SKU = f"{PREFIX}sku"
 SHAPE = f"{PREFIX}shape"
 QUOTA = f"{PREFIX}quota"
 PRICE = f"{PREFIX}dollars-per-hour"
+QUOTA_UNITS = f"{PREFIX}quota-units"
+"""The accelerators that count against the quota of a pod whose job has them in a pod of its own."""
+
+RUNNER_POD = "runner-pod"
+"""The label with which GitHub's hooks name the runner's pod (actions/runner-container-hooks,
+`RunnerInstanceLabel`)."""
+
+JOB_POD_END = "-workflow"
+"""The end of the name of a job's pod (actions/runner-container-hooks, `getJobPodName`)."""
 
 DO_NOT_DISRUPT = "karpenter.sh/do-not-disrupt"
 """Keeps Karpenter from disrupting and draining the pod's node, until the pod has ended.
@@ -60,6 +69,11 @@ def pod_names(fleet: str, request: LaunchRequestId, count: int) -> tuple[str, ..
         if len(name) > MAX_NAME or not re.fullmatch(r"[a-z0-9]([a-z0-9-]*[a-z0-9])?", name):
             raise ValueError(f"{name} is no name for a pod")
     return names
+
+
+def own_runner_pod(fleet: str, name: str) -> bool:
+    """Return whether this is the name of a runner's pod of the fleet."""
+    return re.fullmatch(rf"{re.escape(fleet)}-[0-9a-f]+-[0-9]+", name) is not None
 
 
 def selector(fleet: str) -> str:

@@ -32,6 +32,19 @@ class Accelerator:
 
 
 @dataclass(frozen=True, slots=True)
+class AcceleratorCheck:
+    """What the check in a job's own pod compares the accelerators with, as the agent does elsewhere.
+
+    `vendor` is `nvidia` or `amd`, `memory_gb` in GiB. Empty values and 0: any will do.
+    """
+
+    vendor: str
+    models: tuple[str, ...] = ()
+    memory_gb: int = 0
+    driver_version: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class PodOption:
     """The pods of one launch option of a SKU.
 
@@ -40,8 +53,8 @@ class PodOption:
     `shared_memory` is the size of /dev/shm, as a quantity (None: half of the memory limit).
     `topology_spread` are labels of nodes over whose values the fleet's pods are spread if possible.
     `do_not_disrupt` keeps Karpenter from disrupting the node of a pod that may run a job.
-    `container_mode` is how its jobs run containers (None: not at all). `dollars_per_hour` counts against the
-    fleet's limits.
+    `container_mode` is how its jobs run containers (None: not at all). `accelerator_check` is used where the
+    job's own pod has the accelerators. `dollars_per_hour` counts against the fleet's limits.
     """
 
     sku: SkuName
@@ -57,6 +70,7 @@ class PodOption:
     topology_spread: tuple[str, ...] = ()
     do_not_disrupt: bool = True
     container_mode: ContainerMode | None = None
+    accelerator_check: AcceleratorCheck | None = None
     dollars_per_hour: float = 0.0
     overlay: Mapping[str, Any] = field(default_factory=dict)
 
@@ -69,6 +83,11 @@ class PodOption:
         resource = self.accelerator.resource if self.accelerator is not None else PODS
         labels = ",".join(f"{key}={value}" for key, value in sorted(self.node_selector.items()))
         return f"{resource}{{{labels}}}" if labels else resource
+
+    @property
+    def runner_accelerator(self) -> Accelerator | None:
+        """Return the accelerators of the runner's pod: none if the job's own pod has them."""
+        return None if isinstance(self.container_mode, ContainerHooks) else self.accelerator
 
 
 @dataclass(frozen=True, slots=True)

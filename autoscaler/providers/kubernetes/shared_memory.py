@@ -61,6 +61,13 @@ def bytes_of_docker(option: PodOption) -> int | None:
     return bytes_of(option.shared_memory, own.get("memory", option.resources.get("memory")))
 
 
+def memory_volume(shared_memory: str | None, memory: object) -> dict[str, Any]:
+    """Return the volume for a configured size, or for a container with this memory limit."""
+    size = bytes_of(shared_memory, memory)
+    source = {"medium": "Memory"} | ({} if size is None else {"sizeLimit": _written(size)})
+    return {"name": VOLUME, "emptyDir": source}
+
+
 def with_shared_memory(pod: Mapping[str, Any], shared_memory: str | None) -> dict[str, Any]:
     """Return a pod with /dev/shm in its runner, unless an overlay mounted something there.
 
@@ -75,9 +82,7 @@ def with_shared_memory(pod: Mapping[str, Any], shared_memory: str | None) -> dic
     containers = [mounting if one is runner else one for one in spec["containers"]]
     volumes = list(spec["volumes"])
     if all(one.get("name") != VOLUME for one in volumes):
-        size = bytes_of(shared_memory, _memory(spec, runner))
-        source = {"medium": "Memory"} | ({} if size is None else {"sizeLimit": _written(size)})
-        volumes.append({"name": VOLUME, "emptyDir": source})
+        volumes.append(memory_volume(shared_memory, _memory(spec, runner)))
     return {**pod, "spec": {**spec, "containers": containers, "volumes": volumes}}
 
 

@@ -23,7 +23,12 @@ from autoscaler.providers.kubernetes.container_modes import (
     DockerInDocker,
 )
 from autoscaler.providers.kubernetes.pod_command import pod_command
-from autoscaler.providers.kubernetes.settings import Accelerator, KubernetesSettings, PodOption
+from autoscaler.providers.kubernetes.settings import (
+    Accelerator,
+    AcceleratorCheck,
+    KubernetesSettings,
+    PodOption,
+)
 
 VENDOR_RESOURCES: Mapping[AcceleratorVendor, str] = MappingProxyType(
     {AcceleratorVendor.NVIDIA: "nvidia.com/gpu", AcceleratorVendor.AMD: "amd.com/gpu"}
@@ -112,6 +117,7 @@ def _option(name: SkuName, sku: SkuSettings, option: KubernetesOptionKeys, shape
         topology_spread=pod.topology_spread,
         do_not_disrupt=pod.do_not_disrupt,
         container_mode=container_mode_of(pod.container_mode),
+        accelerator_check=_check_of(sku.accelerator),
         dollars_per_hour=option.price,
         overlay=pod.overlay,
     )
@@ -124,6 +130,13 @@ def accelerator_of(wanted: AcceleratorSettings | None, pod: Pod) -> Accelerator 
     return Accelerator(pod.accelerator_resource or VENDOR_RESOURCES[wanted.vendor], wanted.count)
 
 
+def _check_of(wanted: AcceleratorSettings | None) -> AcceleratorCheck | None:
+    if wanted is None:
+        return None
+    models, memory, driver = wanted.models, wanted.memory_gb, wanted.driver_version
+    return AcceleratorCheck(wanted.vendor, models or (), memory or 0, driver or "")
+
+
 def container_mode_of(keys: ContainerModeKeys | None) -> ContainerMode | None:
     """Return the mode. The checks of the file refuse two modes."""
     if keys is None:
@@ -132,10 +145,11 @@ def container_mode_of(keys: ContainerModeKeys | None) -> ContainerMode | None:
         return DockerInDocker(keys.dind.image, keys.dind.resources)
     if keys.kubernetes is None:
         return None
-    account, volume = keys.kubernetes.service_account, keys.kubernetes.work_volume
+    mode, volume = keys.kubernetes, keys.kubernetes.work_volume
     if volume is None:
-        return ContainerHooks(account)
-    return ContainerHooks(account, volume.size, volume.storage_class)
+        return ContainerHooks(mode.service_account, resources=mode.resources)
+    size, kind = volume.size, volume.storage_class
+    return ContainerHooks(mode.service_account, size, kind, mode.resources)
 
 
 def _toleration(found: Toleration) -> dict[str, str]:
