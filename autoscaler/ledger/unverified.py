@@ -23,6 +23,7 @@ from autoscaler.model.events import (
     MachineReleasedByOperator,
     RunnersListed,
 )
+from autoscaler.model.evidence import SHOWN_AT_GITHUB_WITHIN
 from autoscaler.model.identifiers import Instant, MachineId, ProviderName, RunnerName, Seconds
 from autoscaler.model.jobs import Job, JobState
 from autoscaler.model.machines import (
@@ -149,6 +150,12 @@ def needs_runner_list(state: LedgerState) -> bool:
         or (one.state is MachineState.REQUESTED and one.created_at < evidence.started_at)
         for one in state.machines.values()
     )
+
+
+def awaits_runner_list(state: LedgerState, now: Instant) -> bool:
+    """Return True if a listing of runners that begins now verifies a machine, or may find its runner."""
+    old_enough = now >= state.started_at + SHOWN_AT_GITHUB_WITHIN
+    return old_enough and needs_runner_list(state)
 
 
 # --- the planner, the agent, an operator ------------------------------------------------------------
