@@ -229,7 +229,7 @@ def _mark(state: LedgerState, machine: Machine, at: Instant, why: UnverifiedReas
         with state.changing(machine):
             work.unverified, machine.reason = why, why.explanation
         return
-    if work.agent_seen or not _may_have_other_runner(state, machine):
+    if state.evidence.proves_record_of(machine) or not _may_have_other_runner(state, machine):
         return
     if assigned:
         close_its_runner(state, machine, at, why.explanation)

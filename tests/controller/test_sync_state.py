@@ -200,7 +200,7 @@ def test_queued_jobs_of_a_completed_run_are_not_added(sync: SyncWithLedger) -> N
 @pytest.mark.case(
     "a run is re-run and its webhooks are lost, and only the list of its jobs shows the new attempt",
     topic="GitHub's events",
-    source="GitHub: Re-running workflows and jobs",
+    source="ARC#4315",
 )
 @pytest.mark.parametrize("shown", [QUEUED, WAITING, STARTED])
 def test_a_job_of_a_newer_attempt_is_added_although_its_run_was_listed_as_completed(
