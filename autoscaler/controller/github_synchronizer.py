@@ -19,9 +19,16 @@ from autoscaler.controller.ports.github import GitHub, GitHubError, RetryLaterEr
 from autoscaler.controller.ports.github_lists import GitHubLists, ListedRun
 from autoscaler.controller.ports.telemetry import SyncTelemetry
 from autoscaler.controller.sync_registrations import Registrations
-from autoscaler.controller.sync_schedule import BY_STATUS, Kind, Read, next_reads, staleness
+from autoscaler.controller.sync_schedule import (
+    BY_STATUS,
+    Kind,
+    Read,
+    due_runner_lists,
+    next_reads,
+    staleness,
+)
 from autoscaler.controller.sync_state import SyncState, event_if_new, run_origins
-from autoscaler.ledger.unverified import needs_runner_list
+from autoscaler.ledger.unverified import awaits_runner_list, needs_runner_list
 from autoscaler.model.events import JobObserved, RunnersListed
 from autoscaler.model.identifiers import Instant, Seconds
 
@@ -124,6 +131,8 @@ class _AccountSync:
         self._under_way: set[Read] = set()
         self._level, self._owed, self._filled_at = 0.0, 0.0, clock.now()
         self._ledger_at: Instant = 0.0
+        self._awaits_runners = False
+        """Whether lists of runners are read without calls to spare, because nothing else verifies a machine."""
         self._failures = 0
         self._not_before: Instant = 0.0
         self._listed_at: dict[str, Instant] = {}
@@ -141,12 +150,16 @@ class _AccountSync:
         if now - self._ledger_at >= LEDGER_EVERY:
             self._ledger_at = now
             self.state.add_known(self._journal.ledger.state, now)
+            self._awaits_runners = awaits_runner_list(self._journal.ledger.state, now)
         if now < self._not_before:
             return
-        most = min(AT_ONCE - len(self._under_way), int(self._level))
-        if most <= 0:
-            return
-        for read in next_reads(self.state.known(), now, most, self._under_way):
+        known, reads = self.state.known(), []
+        if self._awaits_runners:
+            reads = due_runner_lists(known, now, self._under_way)
+        most = min(AT_ONCE - len(self._under_way), int(self._level)) - len(reads)
+        if most > 0:
+            reads += next_reads(known, now, most, self._under_way | set(reads))
+        for read in reads:
             self._under_way.add(read)
             self._level -= 1.0
             readings.create_task(self._read(read))

@@ -19,7 +19,7 @@ from autoscaler.controller.ports.telemetry import NoticeTelemetry
 from autoscaler.controller.wakeups import Wakeups
 from autoscaler.ledger.interruptions import is_unexplained
 from autoscaler.model.backoff import Backoff
-from autoscaler.model.events import MachineNoticed, MachinesListed
+from autoscaler.model.events import Event, MachineNoticed, MachinesListed
 from autoscaler.model.identifiers import ProviderMachineId, ProviderName, Seconds
 from autoscaler.model.interruptions import NoticeKind
 
@@ -108,12 +108,16 @@ class NoticeReader:
         if not messages:
             return 0
         notices = [self._parsed(name, message) for message in messages]
-        events = [
-            MachineNoticed(self._journal.now, name, machine, one.kind, one.means_at, one.detail)
+        now = self._journal.now
+        events: list[Event] = [
+            MachineNoticed(now, name, machine, one.kind, one.means_at, one.detail)
             for one in notices
             if one is not None
             for machine in one.machines
         ]
+        ended = tuple(one.ended for one in notices if one is not None and one.ended is not None)
+        if ended:
+            events.append(MachinesListed(now, name, now, False, ended))
         # Durable before the message is deleted, so that a crash in between loses no notice.
         await self._journal.record(*events)
         changes = {
@@ -168,7 +172,9 @@ class NoticeReader:
 
     def _changed(self, message: Message) -> list[ProviderMachineId]:
         """Return the machines of a notice that must be read."""
-        machines = message.notice.machines if message.notice is not None else ()
+        if message.notice is None or message.notice.ended is not None:
+            return []
+        machines = message.notice.machines
         return [machine for machine in machines if self._needs_reading(machine)]
 
     def _needs_reading(self, provider_id: ProviderMachineId) -> bool:

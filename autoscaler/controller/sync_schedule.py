@@ -154,6 +154,13 @@ def next_reads(
     return [read for _, _, read in heapq.nlargest(max(0, most), due)]
 
 
+def due_runner_lists(known: Known, now: Instant, under_way: AbstractSet[Read]) -> list[Read]:
+    """Return the lists of runners that are due if they are read every `RUNNERS_SOON`, and not under way."""
+    reads = [Read(Kind.RUNNERS, scope) for scope in known.scopes]
+    late = [read for read in reads if _lateness(known, read, now, RUNNERS_SOON) >= 1.0]
+    return [read for read in late if read not in under_way]
+
+
 def staleness(known: Known, now: Instant) -> Seconds:
     """Return the age in seconds of the oldest read of an active repository's runs or an active run's jobs.
 

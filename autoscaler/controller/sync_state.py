@@ -39,9 +39,13 @@ RunKey = tuple[str, int]
 
 @dataclass(slots=True)
 class _Run(KnownRun):
-    """A run that is not completed, or completed recently. `open_jobs` are the ledger's open jobs of it."""
+    """A run that is not completed, or completed recently. `open_jobs` are the ledger's open jobs of it.
+
+    `attempt` is the latest one of which a job is known.
+    """
 
     mark: str = ""
+    attempt: int = 0
     completed_since: Instant | None = None
     open_jobs: frozenset[JobId] = _NO_JOBS
     seen_queued_at: dict[JobId, Instant] = field(default_factory=dict)
@@ -107,15 +111,18 @@ class SyncState:
         for known in activity.repositories.values():
             self.note_activity(self._name(known.name), known.updated_at, state)
         open_jobs: dict[RunKey, frozenset[JobId]] = {}
+        attempts: dict[RunKey, int] = {}
         for (repository, number), jobs in activity.runs.items():
             name = self._names.get(repository) or activity.repositories[repository].name
             # A copy: the ledger replaces its own with each change of a job.
             open_jobs[name, number] = frozenset(jobs)
+            attempts[name, number] = max(job.run_attempt for job in jobs.values())
         for key in open_jobs:
             if key not in self._runs and len(self._runs) < MOST_RUNS:
                 self._runs[key] = _Run(now, now)
         for key, run in self._runs.items():
             run.open_jobs = open_jobs.get(key, _NO_JOBS)
+            run.attempt = max(run.attempt, attempts.get(key, 0))
         self._asked = {job: at for job, at in self._asked.items() if now - at < ASK_AGAIN}
 
     def listed_repositories(
@@ -184,6 +191,10 @@ class SyncState:
             return Findings()
         run.changed = False
         events: list[Event] = []
+        if any(one.run_attempt > run.attempt and one.state in _OPEN for one in listed):
+            # The list of runs is older: it showed the end of the attempt before.
+            run.completed_since = None
+        run.attempt = max([run.attempt, *(one.run_attempt for one in listed)])
         for seen in listed:
             if run.completed_since is not None and seen.state in _NOT_STARTED:
                 events += self._abandoned_job(run, seen, now)

@@ -136,7 +136,9 @@ def on_launch_request_answered(state: LedgerState, event: LaunchRequestAnswered)
         spend(state, request.provider, event.at, -1, -len(request.slots))
     slots = deque(free_slots(state, request) or written_off_slots(state, request))
     for launched in event.launched:
-        bind(state, request, launched, event.at, slots)
+        machine = bind(state, request, launched, event.at, slots)
+        if machine is not None and launched.created and machine.created_at < state.started_at:
+            state.created_since_start.add(machine.id)
     if event.more:
         return
     left = free_slots(state, request)

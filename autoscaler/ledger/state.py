@@ -21,6 +21,7 @@ from autoscaler.model.identifiers import (
     InstallationId,
     Instant,
     JobId,
+    MachineId,
     ProviderMachineId,
     ProviderName,
     RunnerName,
@@ -75,6 +76,7 @@ class LedgerState(IndexedRecords):
         self.boot_seconds: dict[SkuName, Seconds] = {}
         self.quotas: dict[str, int] = {}
         self.machines_listed_at: dict[ProviderName, Instant] = {}
+        self.created_since_start: set[MachineId] = set()
         self.runners_listed_at: dict[str, Instant] = {}
         self._all_runners_listed_at: Instant | None = None
         """When the oldest of the scopes' listings of runners began; None if that changed since."""
@@ -132,7 +134,12 @@ class LedgerState(IndexedRecords):
         if self._all_runners_listed_at is None:
             begun = (self.runners_listed_at.get(scope.key, 0.0) for scope in self.catalogue.scopes)
             self._all_runners_listed_at = min(begun, default=0.0)
-        return StartEvidence(self.started_at, self._all_runners_listed_at, self.machines_listed_at)
+        return StartEvidence(
+            self.started_at,
+            self._all_runners_listed_at,
+            self.machines_listed_at,
+            self.created_since_start,
+        )
 
     def note_runners_listed(self, scope: str, began_at: Instant) -> None:
         """Note when the newest complete listing of a scope's runners began."""

@@ -23,6 +23,7 @@ from autoscaler.model.events import (
     MachineReleasedByOperator,
     RunnersListed,
 )
+from autoscaler.model.evidence import SHOWN_AT_GITHUB_WITHIN
 from autoscaler.model.identifiers import Instant, MachineId, ProviderName, RunnerName, Seconds
 from autoscaler.model.jobs import Job, JobState
 from autoscaler.model.machines import (
@@ -151,6 +152,12 @@ def needs_runner_list(state: LedgerState) -> bool:
     )
 
 
+def awaits_runner_list(state: LedgerState, now: Instant) -> bool:
+    """Return True if a listing of runners that begins now verifies a machine, or may find its runner."""
+    old_enough = now >= state.started_at + SHOWN_AT_GITHUB_WITHIN
+    return old_enough and needs_runner_list(state)
+
+
 # --- the planner, the agent, an operator ------------------------------------------------------------
 
 
@@ -222,7 +229,7 @@ def _mark(state: LedgerState, machine: Machine, at: Instant, why: UnverifiedReas
         with state.changing(machine):
             work.unverified, machine.reason = why, why.explanation
         return
-    if work.agent_seen or not _may_have_other_runner(state, machine):
+    if state.evidence.proves_record_of(machine) or not _may_have_other_runner(state, machine):
         return
     if assigned:
         close_its_runner(state, machine, at, why.explanation)

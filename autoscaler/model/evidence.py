@@ -5,9 +5,10 @@ module has the rules of that evidence, and how long to wait for it.
 """
 
 from collections.abc import Mapping
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 
-from autoscaler.model.identifiers import Instant, ProviderName, Seconds
+from autoscaler.model.identifiers import Instant, MachineId, ProviderName, Seconds
 from autoscaler.model.machines import Machine
 
 SHOWN_AT_GITHUB_WITHIN: Seconds = 60.0
@@ -31,19 +32,22 @@ class StartEvidence:
     """When the controller started, and when the oldest listing of runners of all scopes began.
 
     `runners_listed_at` is 0.0 until each scope was listed. `machines_listed_at` has the providers of which a
-    complete listing began since the start.
+    complete listing began since the start. `created_since_start` has machines of earlier launch requests that
+    the provider created since then, as its answer showed.
     """
 
     started_at: Instant
     runners_listed_at: Instant = 0.0
     machines_listed_at: Mapping[ProviderName, Instant] = field(default_factory=dict)
+    created_since_start: AbstractSet[MachineId] = frozenset()
 
     def proves_record_of(self, machine: Machine) -> bool:
         """Return True if no assignment of the machine can be missing in its record.
 
-        It was created since the start, or its agent has attested or polled since then.
+        It was requested or created since the start, or its agent has attested or polled since then.
         """
-        return machine.work.agent_seen or machine.created_at >= self.started_at
+        created = machine.created_at >= self.started_at or machine.id in self.created_since_start
+        return machine.work.agent_seen or created
 
     def proves_unused(self, machine: Machine) -> bool:
         """Return True if the machine certainly never got a JIT configuration."""

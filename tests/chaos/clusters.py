@@ -35,7 +35,6 @@ class Connection:
     def __init__(self, cluster: SimulatedCluster) -> None:
         self._cluster = cluster
         self._crash_point = cluster.crash_point
-        self._pages: dict[str, list[Any]] = {}
 
     async def request(
         self,
@@ -46,7 +45,7 @@ class Connection:
     ) -> Any:
         """Return the answer to a request."""
         answer = await self._answer(method, path, query, body)
-        self._cluster.shown(self._read(answer.body, query or {}), self._crash_point)
+        self._cluster.shown(answer.body.get("items") or [answer.body], self._crash_point)
         return answer.body
 
     async def text(
@@ -70,23 +69,6 @@ class Connection:
 
     async def close(self) -> None:
         """Do nothing: nothing is open."""
-
-    def _read(self, body: Mapping[str, Any], query: Mapping[str, str]) -> list[Any]:
-        """Return the objects that the process has read: those of a list, with its last page.
-
-        The provider uses no page of an incomplete list. A list without a label selector has the pods of all
-        owners: it counts what nodes have left, and the provider reads no disruption in it.
-        """
-        if "items" not in body:
-            return [body]
-        if "labelSelector" not in query:
-            return []
-        objects = [*self._pages.pop(query.get("continue", ""), ()), *body["items"]]
-        following = (body.get("metadata") or {}).get("continue")
-        if following:
-            self._pages[following] = objects
-            return []
-        return objects
 
     async def _seen(self, lines: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
         async for line in lines:

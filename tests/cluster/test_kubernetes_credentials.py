@@ -229,10 +229,10 @@ async def test_a_credential_plugin_that_never_ends_stops_no_later_request(
 async def test_refused_credentials_leave_few_connections(place: Place, tmp_path: Path) -> None:
     """With a plugin whose token is valid for 15 minutes, each renewal would leave a client."""
     settings = with_user(place, tmp_path / "config", {"token": "an expired token"})
-    provider = KubernetesProvider(settings, RememberingTelemetry(), ManualClock())
+    api = KubernetesApi(settings, RememberingTelemetry(), ManualClock())
+    provider = KubernetesProvider(settings, RememberingTelemetry(), ManualClock(), api)
     for _ in range(6):
         with pytest.raises(ProviderError, match="Unauthorized"):
             await provider.open()
-    assert isinstance(provider._api, KubernetesApi)
-    assert len(provider._api._retired) == 2
+    assert len(api._retired) == 2
     await provider.close()

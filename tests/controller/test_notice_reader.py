@@ -162,6 +162,26 @@ async def test_after_a_state_change_notice_the_machine_is_described_and_recorded
 
 
 @on_virtual_time
+async def test_an_end_that_a_notice_shows_is_recorded_without_another_read() -> None:
+    """A crash, or an API server that does not answer, cannot lose it any more."""
+    world = World()
+    controller, _ = await launched(world)
+    reader, queue = attend(controller)
+    machine = controller.only_machine()
+    assert machine.placement.provider_id is not None
+    world.east.shut_down(machine.placement.provider_id)
+    ended = [one async for page in world.east.machines() for one in page]
+    message = said(STATE, machine.placement.provider_id)
+    assert message.notice is not None
+    queue.put(replace(message, notice=replace(message.notice, ended=ended[0])))
+    await reader.read(EAST)
+    assert world.store.machine(machine.id).state is MachineState.TERMINATED
+    assert queue.settled == ["r"]
+    await reader.read_machines(EAST)
+    assert queue.looked_at == []
+
+
+@on_virtual_time
 async def test_a_state_change_of_a_lost_machine_shows_why_it_was_lost() -> None:
     """Two lists may pass before a watch shows the end of a pod."""
     world = World()

@@ -197,6 +197,25 @@ def test_queued_jobs_of_a_completed_run_are_not_added(sync: SyncWithLedger) -> N
     assert JobId(2) not in sync.ledger.state.jobs
 
 
+@pytest.mark.case(
+    "a run is re-run and its webhooks are lost, and only the list of its jobs shows the new attempt",
+    topic="GitHub's events",
+    source="ARC#4315",
+)
+@pytest.mark.parametrize("shown", [QUEUED, WAITING, STARTED])
+def test_a_job_of_a_newer_attempt_is_added_although_its_run_was_listed_as_completed(
+    sync: SyncWithLedger, shown: JobState
+) -> None:
+    """Found by seed 800145 of the worlds with clusters: the list of runs was older than that of the jobs."""
+    sync.apply(reported(1))
+    sync.sync_state.listed_runs(WIDGETS, [OVER], NOW)
+    again = replace(listed(2, shown), run_attempt=2)
+    assert sync.read(replace(listed(1, ENDED), run_attempt=1), again)[1:] == (again,)
+    sync.sync_state.listed_runs(WIDGETS, [OVER], NOW + ABANDONED_AFTER)
+    assert sync.state(2) is shown
+    assert KEY in sync.sync_state.known().runs
+
+
 def test_abandoning_a_job_that_has_started_changes_nothing(sync: SyncWithLedger) -> None:
     sync.apply(reported(1, STARTED))
     sync.ledger.apply(JobAbandoned(NOW, JobId(1), "too late"))

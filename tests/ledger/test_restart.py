@@ -1,20 +1,22 @@
 """A restart: requests are continued or cancelled, and what must be read again."""
 
 import dataclasses
+from dataclasses import replace
 
 import pytest
 
 from autoscaler.ledger.ledger import Ledger
 from autoscaler.model import events as e
 from autoscaler.model.catalogue import LaunchRate, LaunchTokens, Rate, RegistrationRate
-from autoscaler.model.identifiers import JobId, MachineId
+from autoscaler.model.failures import FailureClass
+from autoscaler.model.identifiers import JobId, LaunchRequestId, MachineId
 from autoscaler.model.jobs import JobState
 from autoscaler.model.launch_requests import LaunchRequestState
 from autoscaler.model.machines import MachineState, TerminationReason
 from autoscaler.model.plan import Assign, DeregisterRunner, Launch, Terminate
 from autoscaler.model.runners import RunnerState
 from tests.ledger.builders import GPU, GPU_CLASS, START, World
-from tests.planner.fleets import EAST, catalogue, sku
+from tests.planner.fleets import EAST, catalogue, launched, sku
 
 
 def test_recorded_launch_requests_that_were_not_sent_are_cancelled() -> None:
@@ -37,6 +39,33 @@ def test_launch_requests_in_flight_get_an_unknown_outcome() -> None:
     assert world.states() == {"c0": "requested"}
     world.restart(10.0)
     assert world.call().state is LaunchRequestState.UNKNOWN
+
+
+@pytest.mark.case(
+    "the API server refuses a pod, the controller restarts, and the repeated request creates the pod",
+    topic="Kubernetes",
+    source="Kubernetes: API Concepts",
+)
+@pytest.mark.parametrize("created", [True, False])
+def test_a_machine_that_a_repeated_request_created_got_no_job_from_an_earlier_process(
+    created: bool,
+) -> None:
+    """Found by seed 74 of the worlds with clusters: a pod without a node stayed for half an hour.
+
+    A pod that exists already may have a job, if the store is a restored backup.
+    """
+    world = World()
+    world.send(1)
+    world.restart(10.0)
+    world.do(e.LaunchRequestSent, LaunchRequestId("c"))
+    answer = (replace(launched("i-c0"), created=created),)
+    world.do(e.LaunchRequestAnswered, LaunchRequestId("c"), answer, ())
+    assert world.state.evidence.proves_unused(world.machine("c0")) is created
+    shown = replace(world.listed("c0"), cannot_start=True, failure=FailureClass.CAPACITY)
+    world.lists(shown, complete=False)
+    assert (world.machine("c0").state is MachineState.FAILED) is created
+    world.restart(10.0)
+    assert not world.state.evidence.proves_record_of(world.machine("c0"))
 
 
 def test_ready_machines_are_not_assigned_until_their_agent_polls() -> None:

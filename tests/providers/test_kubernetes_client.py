@@ -222,6 +222,15 @@ async def test_a_repeat_of_a_partly_unknown_launch_adopts_the_created_pods(
     [found] = (await launch_pods(api, text)).launched
     assert found.provider_id == f"ci-0123456789abcdef-0.{POD['metadata']['uid']}"
     assert server.asked == ["POST pods", "POST pods", "GET ci-0123456789abcdef-0"]
+    assert not found.created
+
+
+async def test_a_repeat_says_which_pods_it_created_itself(
+    api: KubernetesApi, server: Server, settings: KubernetesSettings
+) -> None:
+    server.answers = [body(201, POD)]
+    [found] = (await launch_pods(api, launch_text(settings, make_order(1)))).launched
+    assert found.created
 
 
 async def test_a_pod_that_disappears_while_it_is_adopted_leaves_the_outcome_open(

@@ -12,8 +12,10 @@ from autoscaler.controller.ports.notices import Message, Notice
 from autoscaler.controller.ports.provider import ProviderError
 from autoscaler.model.failures import FailureClass, FailureScope
 from autoscaler.model.interruptions import NoticeKind
+from autoscaler.providers.kubernetes import ownership
 from autoscaler.providers.kubernetes.answers import identity
 from autoscaler.providers.kubernetes.notices import PodNotices
+from autoscaler.providers.kubernetes.observed_api import ObservedApi
 from autoscaler.providers.kubernetes.watch import Change
 from tests.patience import PATIENCE
 from tests.providers.doubles import ManualClock
@@ -81,6 +83,23 @@ class RemovedPod:
 
     async def close(self) -> None:
         """Do nothing: nothing is open."""
+
+
+class Answering(RemovedPod):
+    """An API server with one answer to all requests."""
+
+    def __init__(self, found: dict[str, Any]) -> None:
+        super().__init__()
+        self._found = found
+
+    async def request(
+        self,
+        method: str,
+        path: str,
+        query: Mapping[str, str] | None = None,
+        body: Mapping[str, Any] | None = None,
+    ) -> Any:
+        return self._found
 
 
 @pytest.mark.case(
@@ -151,7 +170,7 @@ async def test_the_answer_to_a_deletion_after_the_removal_says_nothing_new() -> 
     )
     changes = notices._watch.changes()
     assert notices._notice(await anext(changes)) is not None
-    notices.note_deletion(pod)
+    await answer(notices, pod)
     with pytest.raises(TimeoutError):
         async with asyncio.timeout(0.05):
             await anext(changes)
@@ -203,13 +222,14 @@ async def test_a_deleted_pod_is_gone_as_the_answer_to_its_deletion_showed() -> N
     deleted["metadata"]["uid"] = "4b3f0a1e-0000-4000-8000-000000000002"
     evicted = make_pod(status, deleted=True)
     notices = PodNotices(RemovedPod(), make_settings(), ManualClock())
-    for answer in (evicted, deleted, {"kind": "Status", "status": "Success"}):
-        notices.note_deletion(answer)
-    [notice] = await received(notices)
+    for shown in (evicted, deleted, {"kind": "Status", "status": "Success"}):
+        await answer(notices, shown)
+    notice, other = await received(notices)
     await notices.close()
     assert notice.kind is NoticeKind.SCHEDULED_CHANGE
     assert notice.machines == (identity(evicted).machine,)
     assert notice.detail.startswith("EvictionByEvictionAPI: why")
+    assert (other.kind, other.machines) == (NoticeKind.STATE_CHANGE, (identity(deleted).machine,))
 
 
 @pytest.mark.case(
@@ -222,13 +242,76 @@ async def test_a_deleted_pod_has_ended_as_the_answer_to_its_deletion_showed() ->
     """Found by seed 301640 of the worlds with clusters: the job was not reported as interrupted."""
     evicted = make_pod({"phase": "Failed", "reason": "Evicted", "message": "The node was low"})
     notices = PodNotices(RemovedPod(), make_settings(), ManualClock())
-    notices.note_deletion(evicted)
+    await answer(notices, evicted)
     [notice] = await received(notices)
-    [shown] = await notices.shown(notice.machines)
     await notices.close()
     assert (notice.kind, notice.machines) == (NoticeKind.STATE_CHANGE, (identity(evicted).machine,))
-    assert (shown.terminated, shown.failure) == (True, FailureClass.CAPACITY)
-    assert shown.reason == "Evicted: The node was low"
+    assert notice.ended is not None
+    assert (notice.ended.terminated, notice.ended.failure) == (True, FailureClass.CAPACITY)
+    assert notice.ended.reason == "Evicted: The node was low"
+
+
+@pytest.mark.case(
+    "a pod is evicted while the watch is down: only one page of a list that expires then shows it",
+    topic="Kubernetes",
+    source="Kubernetes: API Concepts",
+)
+@pytest.mark.parametrize("announced", [True, False])
+@pytest.mark.asyncio
+async def test_a_pod_in_any_answer_is_seen(announced: bool) -> None:
+    """As the answer to a read, to a change and to a deletion, and in a list, whatever it was for."""
+    condition_ = condition("True")
+    shown = make_pod({"phase": "Running", "conditions": [condition_]}, deleted=True)
+    if announced:
+        shown = make_pod({"phase": "Running", "conditions": [condition_]})
+    page: dict[str, Any] = {"items": [shown], "metadata": {"continue": "x"}}
+    for found in (shown, page):
+        notices = PodNotices(RemovedPod(), make_settings(), ManualClock())
+        await answer(notices, found)
+        [notice] = await received(notices)
+        await notices.close()
+        assert notice.kind is NoticeKind.SCHEDULED_CHANGE
+        assert notice.machines == (identity(shown).machine,)
+
+
+@pytest.mark.asyncio
+async def test_pods_of_other_fleets_and_namespaces_are_not_seen() -> None:
+    notices = PodNotices(RemovedPod(make_pod({"phase": "Failed"})), make_settings(), ManualClock())
+    foreign, elsewhere, started = (make_pod({"phase": "Failed"}) for _ in range(3))
+    foreign["metadata"]["labels"] = {ownership.FLEET: "another"}
+    elsewhere["metadata"]["namespace"] = "another"
+    del started["status"]
+    others: list[dict[str, Any]] = [foreign, elsewhere, started, {"items": []}, {"kind": "Status"}]
+    for found in others:
+        await answer(notices, found)
+    assert not notices._removed
+    await notices.close()
+
+
+@pytest.mark.asyncio
+async def test_an_older_answer_revokes_no_disruption() -> None:
+    notices = PodNotices(RemovedPod(), make_settings(), ManualClock())
+    await answer(notices, make_pod({"phase": "Running", "conditions": [condition("True")]}))
+    await answer(notices, make_pod({"phase": "Running"}))
+    [notice] = await received(notices)
+    await notices.close()
+    assert notice.kind is NoticeKind.SCHEDULED_CHANGE
+
+
+@pytest.mark.asyncio
+async def test_an_end_after_a_deletion_by_the_controller_is_reported_too() -> None:
+    """Both are state changes. The second one need not be read."""
+    leaving, gone = make_pod({"phase": "Running"}, deleted=True), make_pod({"phase": "Succeeded"})
+    machine = identity(gone).machine
+    notices = PodNotices(RemovedPod(), make_settings(), ManualClock())
+    found = [notices._notice(Change(machine, pod)) for pod in (leaving, leaving, gone, gone)]
+    assert [one is not None and one.ended is not None for one in found] == [
+        False,
+        False,
+        True,
+        False,
+    ]
+    assert [one is not None for one in found] == [True, False, True, False]
 
 
 @pytest.mark.asyncio
@@ -254,6 +337,12 @@ async def test_the_removal_of_a_pod_that_had_ended_is_not_reported_again() -> No
     assert ended is not None
     assert (ended.kind, ended.machines) == (NoticeKind.STATE_CHANGE, (machine,))
     assert notices._notice(Change(machine, None)) is None
+
+
+async def answer(notices: PodNotices, found: dict[str, Any]) -> None:
+    """The API server answers a request of any part of the provider."""
+
+    await ObservedApi(Answering(found), make_settings(), notices._see).request("GET", "any")
 
 
 def condition(status: str, reason: str = "EvictionByEvictionAPI") -> dict[str, str]:

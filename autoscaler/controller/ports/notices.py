@@ -17,13 +17,15 @@ from autoscaler.model.interruptions import NoticeKind
 class Notice:
     """One parsed notice. `means_at` is when the provider acts, or acted.
 
-    `detail` is bounded, printable text.
+    `detail` is bounded, printable text. `ended` is set if the provider has shown the end of the only machine,
+    which need not be read then.
     """
 
     kind: NoticeKind
     machines: tuple[ProviderMachineId, ...]
     means_at: Instant
     detail: str = ""
+    ended: ListedMachine | None = None
 
 
 @dataclass(frozen=True, slots=True)

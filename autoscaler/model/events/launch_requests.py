@@ -1,6 +1,6 @@
 """The life of one launch request, from the decision to the provider's answer."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from autoscaler.model.catalogue import CapacityType
 from autoscaler.model.events.event import Event
@@ -50,7 +50,10 @@ class LaunchRequestSent(Event):
 
 @dataclass(frozen=True, slots=True)
 class LaunchedMachine:
-    """One machine in a provider's answer. `launch_time` is the provider's text, or empty."""
+    """One machine in a provider's answer. `launch_time` is the provider's text, or empty.
+
+    `created`: the answer shows that this request created the machine, and no earlier one of the same content.
+    """
 
     provider_id: ProviderMachineId
     instance_type: str
@@ -58,6 +61,7 @@ class LaunchedMachine:
     capacity_type: CapacityType
     image: str = ""
     launch_time: str = ""
+    created: bool = field(default=False, compare=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -40,6 +40,12 @@ class Background(Generic[T]):
             await task
         return found
 
+    def put(self, item: T) -> None:
+        """Add an item that did not come from the iterator. Drops it if too many wait."""
+        if not self._items.full():
+            self._items.put_nowait(item)
+            self._arrived.set()
+
     async def close(self) -> None:
         """End the task. Idempotent."""
         task, self._task = self._task, None

@@ -7,6 +7,7 @@ the pods that exist, and they are adopted. So a repeat creates only what is miss
 import asyncio
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from autoscaler.controller.ports.provider import (
@@ -134,13 +135,13 @@ async def _create(
 ) -> LaunchedMachine | ProviderError | OutcomeUnknownError:
     """Return the created or adopted machine, or the error."""
     try:
-        return launched_machine(await create_pod(api, pod))
+        return await _create_or_adopt(api, pod)
     except (ProviderError, OutcomeUnknownError) as error:
         return error
 
 
-async def create_pod(api: ApiServer, pod: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the created pod with its UID, or the one that an earlier request created.
+async def _create_or_adopt(api: ApiServer, pod: Mapping[str, Any]) -> LaunchedMachine:
+    """Return the created pod, or the one that an earlier request created, as a machine.
 
     Raises ProviderError, OutcomeUnknownError.
     """
@@ -153,14 +154,15 @@ async def create_pod(api: ApiServer, pod: Mapping[str, Any]) -> Mapping[str, Any
             raise
     else:
         # The answer has only the metadata.
-        return {**pod, "metadata": created["metadata"]}
+        machine = launched_machine({**pod, "metadata": created["metadata"]})
+        return replace(machine, created=True)
     found = await _existing(api, namespace, metadata["name"])
     ours = metadata_of(found, "labels")
     if any(ours.get(key) != value for key, value in metadata["labels"].items()):
         text = f"pod {metadata['name']} exists and is not of launch request "
         text += metadata["labels"][ownership.LAUNCH_REQUEST]
         raise ProviderError(FailureClass.CONFIGURATION, "AlreadyExists", text)
-    return found
+    return launched_machine(found)
 
 
 async def _existing(api: ApiServer, namespace: str, name: str) -> Mapping[str, Any]:

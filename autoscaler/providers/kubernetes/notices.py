@@ -1,11 +1,12 @@
-"""Notices about pods, from a watch: evictions, preemptions, node losses, deletions, and ends.
+"""Notices about pods, from all answers of the API server: evictions, preemptions, lost nodes, deletions, ends.
 
-The API server keeps no messages, so each is received once. After a restart of the controller, or a gap in the
-watch, the list that follows shows the pods as they are.
+The API server keeps no messages, so each is received once. Any answer may be the last that shows why a pod
+ends: a watch breaks, a list expires after its first page, a deletion removes the pod. So what an answer shows
+of a pod becomes a notice, whatever was asked for.
 
-A pod is terminated if the watch reported its end or its removal, and the API server does not have it any more.
-A missing pod alone proves nothing. Nor does the report of a removal alone: a watch with a label selector also
-reports a pod as deleted that lost the label (Kubernetes documentation, "API Concepts").
+An end that an answer shows is recorded as it is. A missing pod alone proves nothing. Nor does the report of a
+removal alone: a watch with a label selector also reports a pod as deleted that lost the label (Kubernetes
+documentation, "API Concepts"). So a pod that was removed before its end is read again.
 """
 
 from collections.abc import AsyncGenerator, Mapping, Sequence
@@ -30,9 +31,10 @@ from autoscaler.providers.kubernetes.answers import (
 from autoscaler.providers.kubernetes.api_server import ApiServer
 from autoscaler.providers.kubernetes.background import Background
 from autoscaler.providers.kubernetes.faulty_nodes import FaultyNodes
+from autoscaler.providers.kubernetes.observed_api import ObservedApi
 from autoscaler.providers.kubernetes.ownership import identity_of
 from autoscaler.providers.kubernetes.settings import KubernetesSettings
-from autoscaler.providers.kubernetes.statuses import pod_state
+from autoscaler.providers.kubernetes.statuses import is_disruption_revoked, pod_state
 from autoscaler.providers.kubernetes.watch import Change, PodWatch
 
 AT_ONCE = 10
@@ -46,12 +48,13 @@ class PodNotices:
     """Implements `NoticeQueue` for one namespace."""
 
     def __init__(self, api: ApiServer, settings: KubernetesSettings, clock: Clock) -> None:
-        self._api = api
+        self.api: ApiServer = ObservedApi(api, settings, self._see)
+        """The API server. All requests about pods go through this object, so that no answer is overlooked."""
         self._settings = settings
         self._clock = clock
         self.faulty_nodes = FaultyNodes(clock)
         """The nodes on which the hardware of a pod failed its health checks."""
-        self._watch = PodWatch(api, settings)
+        self._watch = PodWatch(self.api, settings)
         self._said: dict[ProviderMachineId, NoticeKind] = {}
         self._removed: dict[ProviderMachineId, ListedMachine] = {}
         self._announced: dict[ProviderMachineId, Notice] = {}
@@ -80,28 +83,6 @@ class PodNotices:
                 found.append(self._removed[machine])
         return tuple(found)
 
-    def note_deletion(self, answer: Mapping[str, Any]) -> None:
-        """Remember what the API server's answer shows of a pod that was deleted: its end, or its disruption.
-
-        While the watch is down, this answer may be the last that shows it. The notice follows when the watch
-        shows that the pod is gone. The answer is the pod (Kubernetes API reference, "Delete a Pod"), or a
-        Status, whose `status` is a text.
-        """
-        if not isinstance(answer.get("status"), Mapping):
-            return
-        machine = identity(answer).machine
-        if machine in self._removed:
-            # The watch was faster.
-            return
-        notice = pod_notice(self._settings, answer, self._clock.now())
-        if pod_state(answer).terminated:
-            self._remember(machine, answer)
-        elif notice is not None and notice.kind is not NoticeKind.STATE_CHANGE:
-            self._announced[machine] = notice
-        else:
-            return
-        self._watch.note_existing(machine)
-
     async def close(self) -> None:
         """End the watch. Idempotent."""
         await self._background.close()
@@ -111,12 +92,24 @@ class PodNotices:
         if known is None:
             return None
         try:
-            pod = await self._api.request("GET", paths.pod(self._settings.namespace, known.name))
+            pod = await self.api.request("GET", paths.pod(self._settings.namespace, known.name))
         except ProviderError as error:
             if error.code == "NotFound":
                 return None
             raise
         return pod if identity(pod) == known else None
+
+    def _see(self, pod: Mapping[str, Any]) -> None:
+        """Pass on what an answer shows of a pod, if it is new. An older answer may come after the removal."""
+        machine = identity(pod).machine
+        if machine in self._removed:
+            return
+        notice = self._notice(Change(machine, pod))
+        if notice is not None:
+            self._background.put(notice)
+        if notice is not None or machine in self._announced:
+            # If the next list lacks the pod, the pod has disappeared.
+            self._watch.note_existing(machine)
 
     async def _notices(self) -> AsyncGenerator[Notice, None]:
         async with aclosing(self._watch.changes()) as changes:
@@ -139,22 +132,30 @@ class PodNotices:
             elif said is None and announced is not None:
                 # The watch broke between the announcement and the deletion.
                 return announced
-            return Notice(
+            notice = Notice(
                 NoticeKind.STATE_CHANGE, (change.machine,), self._clock.now(), "does not exist"
             )
-        if pod_state(change.pod).terminated:
-            # The garbage collection of a lost node's pods removes them right after it has written why.
-            self._remember(change.machine, change.pod)
+            ended = change.removed is not None and pod_state(change.removed).terminated
+            return replace(notice, ended=self._removed[change.machine]) if ended else notice
         announced = disruption_notice(change.pod, self._clock.now())
         if announced is not None:
             self._announced[change.machine] = announced
-        else:
+        elif is_disruption_revoked(change.pod):
             self._announced.pop(change.machine, None)
-        notice = pod_notice(self._settings, change.pod, self._clock.now())
-        if notice is None or self._said.get(change.machine) is notice.kind:
+        found = pod_notice(self._settings, change.pod, self._clock.now())
+        ended = pod_state(change.pod).terminated
+        new_end = ended and change.machine not in self._removed
+        if ended:
+            # The garbage collection of a lost node's pods removes them right after it has written why.
+            self._remember(change.machine, change.pod)
+        else:
+            # It was not removed: it had lost its label.
+            self._removed.pop(change.machine, None)
+        known = found is not None and self._said.get(change.machine) is found.kind
+        if found is None or (known and not new_end):
             return None
-        self._said[change.machine] = notice.kind
-        return notice
+        self._said[change.machine] = found.kind
+        return replace(found, ended=self._removed[change.machine]) if ended else found
 
     def _remember(self, machine: ProviderMachineId, pod: Mapping[str, Any]) -> None:
         known, found = self._removed.get(machine), removed_machine(self._settings, pod)

@@ -60,8 +60,9 @@ class KubernetesProvider:
     ) -> None:
         """Connects to `api` with the first request; by default, to the API server of the settings."""
         self._settings = settings
-        self._api = api if api is not None else KubernetesApi(settings, telemetry, clock)
-        self.notices = PodNotices(self._api, settings, clock)
+        connection = api if api is not None else KubernetesApi(settings, telemetry, clock)
+        self.notices = PodNotices(connection, settings, clock)
+        self._api = self.notices.api
         self._pending = PendingPods(clock, settings.pending_timeout)
         self._opened = False
         self._ended: dict[ProviderMachineId, str] = {}
@@ -210,10 +211,9 @@ class KubernetesProvider:
             return f"{machine} is not a pod's name and UID"
         body = {"preconditions": {"uid": found.uid}}
         try:
-            pod = await self._api.request(
+            await self._api.request(
                 "DELETE", paths.pod(self._settings.namespace, found.name), body=body
             )
-            self.notices.note_deletion(pod)
         except ProviderError as error:
             # Conflict: a pod of this name exists with another UID, so this one does not.
             if error.code not in ("NotFound", "Conflict"):

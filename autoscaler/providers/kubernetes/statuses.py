@@ -198,6 +198,14 @@ def disrupted_at(pod: Mapping[str, Any]) -> Instant | None:
         return None
 
 
+def is_disruption_revoked(pod: Mapping[str, Any]) -> bool:
+    """Return True if the cluster has set the condition DisruptionTarget to False: the pod is not deleted.
+
+    An answer without the condition may be older than one with it.
+    """
+    return _condition(pod.get("status") or {}, "DisruptionTarget").get("status") == "False"
+
+
 def _sidecars(pod: Mapping[str, Any]) -> frozenset[str]:
     """Return the init containers that run as long as the others: their exit status says nothing of the pod."""
     found = (pod.get("spec") or {}).get("initContainers") or ()
