@@ -16,9 +16,13 @@ OWN_GENERATOR = (
     K.END_IGNORED,
     K.WRONG_ANSWERS,
     K.OPERATOR_HOLDS,
+    K.NODE_FAULTY,
 )
 """Kinds with a random generator of their own. A new kind here changes no other fault or job of a seed,
 and so keeps the stored schedules of the planted bugs valid."""
+
+NEED_CLUSTERS = (K.NODE_FAULTY,)
+"""The kinds of `OWN_GENERATOR` that only worlds with clusters have."""
 
 HEALED_BY_LISTS = (K.WRONG_ANSWERS,)
 """The kinds of `OWN_GENERATOR` that only lists repair. Only seeds with lists have them."""
@@ -166,5 +170,6 @@ RANGES: Mapping[FaultKind, Ranges] = {
     K.NODE_LOST: Ranges(times=(1, 3), lasts=(60, 1500), every=(1,), target=(0, 50)),
     K.NODE_DIED: Ranges(times=(1, 3), lasts=(60, 1500), every=(1,), target=(0, 50)),
     K.NODES_TAKEN: Ranges(times=(1, 3), every=(1,), target=(0, 5)),
+    K.NODE_FAULTY: Ranges(times=(1, 3), lasts=(300, 5000), every=(1,), target=(0, 99)),
     K.NO_NEW_NODES: Ranges(every=(1,)),
 }

@@ -14,6 +14,7 @@ from autoscaler.simulator.world.schedule import (
 )
 from tests.chaos.fault_kinds import (
     HEALED_BY_LISTS,
+    NEED_CLUSTERS,
     NEED_LISTS,
     OF_CLUSTERS,
     OF_EC2,
@@ -53,13 +54,15 @@ def schedule_of(seed: int, clusters: bool = False) -> Schedule:
     random = Random(seed)
     lists = seed % LISTS_EVERY == 0
     fleet = (Fleet.KUBERNETES, Fleet.BOTH)[seed % 2] if clusters else Fleet.EC2
-    absent = OF_EC2 if fleet is Fleet.KUBERNETES else ()
+    absent: tuple[FaultKind, ...] = OF_EC2 if fleet is Fleet.KUBERNETES else ()
     drawn = [k for k in FaultKind if k not in (*NEED_LISTS, *OWN_GENERATOR, *OF_CLUSTERS, *absent)]
     kinds = random.sample(drawn, random.randint(*KINDS))
     if lists:
         kinds.append(NEED_LISTS[seed // LISTS_EVERY % len(NEED_LISTS)])
     faults = [fault for kind in kinds for fault in _faults(random, kind)]
-    apart = [k for k in OWN_GENERATOR if (lists or k not in HEALED_BY_LISTS) and k not in absent]
+    absent += () if lists else HEALED_BY_LISTS
+    absent += () if clusters else NEED_CLUSTERS
+    apart = [k for k in OWN_GENERATOR if k not in absent]
     faults += [fault for kind in apart for fault in _with_own_generator(seed, kind)]
     if clusters:
         faults += _of_clusters(Random(f"{seed} clusters"))

@@ -16,7 +16,8 @@ from autoscaler.model.cooldowns import (
 from autoscaler.model.failures import FailureClass, FailureScope
 from autoscaler.model.identifiers import MachineId, SkuName
 from autoscaler.model.plan import Launch
-from tests.ledger.builders import EAST, GPU, World
+from tests.ledger.builders import GPU, World
+from tests.planner.fleets import EAST
 
 CAPACITY, CONFIGURATION = FailureClass.CAPACITY, FailureClass.CONFIGURATION
 OPTION = launch_option_key(GPU, 0)

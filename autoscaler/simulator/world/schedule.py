@@ -115,6 +115,9 @@ class FaultKind(StrEnum):
     NODE_DRAINED = "node_drained"  # all its pods are evicted, and no pod is placed there
     NODE_LOST = "node_lost"  # its kubelet does not reach the API server, and its pods go on
     NODE_DIED = "node_died"  # with its pods. Its Node object is deleted when the fault ends
+    NODE_FAULTY = (
+        "node_faulty"  # one node fails its next pods: `target` chooses it and one of four ways
+    )
     NODES_TAKEN = "nodes_taken"  # pods of others fill a pool of nodes
     NO_NEW_NODES = "no_new_nodes"  # the provisioner cannot add nodes
 

@@ -23,6 +23,8 @@ class Stage(Enum):
     """The image is being pulled."""
     BACK_OFF = auto()
     """The image could not be pulled, twice, or the container could not be created."""
+    NOT_CREATED = auto()
+    """The container cannot be created, because of the node."""
     INIT = auto()
     """The init container runs."""
     RUNNING = auto()
@@ -36,6 +38,7 @@ class End:
 
     exit_code: int = 0
     container_reason: str = "Completed"
+    container_message: str = ""
     reason: str = ""
     message: str = ""
     never_started: bool = False
@@ -120,7 +123,9 @@ def _init(pod: Object, stage: Stage, end: End | None, initialized: bool) -> Obje
     if initialized:
         return {"terminated": {"exitCode": 0, "reason": "Completed"}}
     if end is not None:
-        return {"terminated": {"exitCode": end.exit_code, "reason": end.container_reason}}
+        return _terminated(end)
+    if stage is Stage.NOT_CREATED:
+        return {"waiting": {"reason": "CreateContainerError", "message": "no such device: nvidia0"}}
     if stage is Stage.BACK_OFF:
         # A pod keeps its reason, so that kubelet's report is the same each time.
         return {"waiting": _HELD_UP[crc32(pod["metadata"]["uid"].encode()) % len(_HELD_UP)]}
@@ -129,8 +134,13 @@ def _init(pod: Object, stage: Stage, end: End | None, initialized: bool) -> Obje
 
 def _main(stage: Stage, end: End | None, initialized: bool) -> Object:
     if end is not None and initialized:
-        return {"terminated": {"exitCode": end.exit_code, "reason": end.container_reason}}
+        return _terminated(end)
     return {"running": {}} if stage is Stage.RUNNING else {"waiting": {"reason": "PodInitializing"}}
+
+
+def _terminated(end: End) -> Object:
+    said = {"message": end.container_message} if end.container_message else {}
+    return {"terminated": {"exitCode": end.exit_code, "reason": end.container_reason, **said}}
 
 
 def _statuses(pod: Object, kind: str, state: Object) -> list[Object]:
