@@ -69,7 +69,7 @@ def jobs(count: int, at: Seconds = 10.0, first: int = 1) -> list[JobArrival]:
     "one of three nodes refuses pods, cannot create or start a container, or fails the checks: eight jobs "
     "start within five minutes, and no pod follows the first four on that node",
     topic="Kubernetes",
-    source="k8s-device-plugin#1223, #1431",
+    source="NVIDIA/k8s-device-plugin#1223; NVIDIA/k8s-device-plugin#1431",
 )
 @pytest.mark.parametrize("fault", NodeFault)
 def test_jobs_start_on_the_other_nodes(fault: NodeFault) -> None:
@@ -86,7 +86,7 @@ def test_jobs_start_on_the_other_nodes(fault: NodeFault) -> None:
 @pytest.mark.case(
     "an administrator deletes the faulty node: the next job starts as soon as without a fault",
     topic="Kubernetes",
-    source="k8s-device-plugin#231",
+    source="NVIDIA/k8s-device-plugin#231",
 )
 @pytest.mark.parametrize("fault", NodeFault)
 def test_after_the_faulty_node_was_deleted_a_job_starts_as_without_a_fault(

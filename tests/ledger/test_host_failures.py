@@ -59,7 +59,7 @@ def held(world: World, key: str) -> bool:
 @pytest.mark.case(
     "one node of a cluster is faulty: it alone is avoided, and its SKU is launched on the others at once",
     topic="Kubernetes",
-    source="k8s-device-plugin#1223",
+    source="NVIDIA/k8s-device-plugin#1223",
 )
 @pytest.mark.parametrize("failure", [CAPACITY, CONFIGURATION, FailureClass.UNKNOWN, None])
 def test_a_failure_on_one_host_counts_against_that_host_alone(failure: FailureClass | None) -> None:

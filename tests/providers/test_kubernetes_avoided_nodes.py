@@ -36,7 +36,7 @@ def affinity(
 @pytest.mark.case(
     "Karpenter ignores a pod that requires another `kubernetes.io/hostname`, so that no node would be added",
     topic="Kubernetes",
-    source="karpenter#3214",
+    source="kubernetes-sigs/karpenter#3214",
 )
 @pytest.mark.parametrize(
     ("work", "provisioner", "strictly"),

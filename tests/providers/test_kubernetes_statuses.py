@@ -214,7 +214,7 @@ MISMATCH = (
     "a node has another driver than its libraries, a full disk, a broken container runtime or a GPU that fails "
     "its checks: the failure counts against that node first",
     topic="Kubernetes",
-    source="k8s-device-plugin#1431",
+    source="NVIDIA/k8s-device-plugin#1431",
 )
 @pytest.mark.parametrize(
     ("reason", "message", "scope"),

@@ -22,7 +22,7 @@ MAX_TOKEN = 16 * 1024
 POD_NAME = "authentication.kubernetes.io/pod-name"
 POD_UID = "authentication.kubernetes.io/pod-uid"
 NODE_NAME = "authentication.kubernetes.io/node-name"
-"""Since Kubernetes 1.30 (KEP-4193, feature gate ServiceAccountTokenPodNodeInfo). Before, a listing has it."""
+"""Since Kubernetes 1.30 (KEP-4193: ServiceAccountTokenPodNodeInfo). Before, a listing has it."""
 
 _TOKEN = re.compile(rb"[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+")
 
