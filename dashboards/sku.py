@@ -107,6 +107,16 @@ _MACHINES = Row(
             ),
         ),
         Panel(
+            "Avoided nodes",
+            "Nodes that the SKU avoids, because its machines failed on them.",
+            (
+                Query(
+                    f"max by (sku, provider, node) (autoscaler_node_avoided{_CHOSEN})",
+                    "{{node}} of {{provider}}: {{sku}}",
+                ),
+            ),
+        ),
+        Panel(
             "Interruptions",
             "Machines that their provider interrupted, or may interrupt, in this time range.",
             rises("autoscaler_machines_interrupted_total", _CHOSEN, "sku", "kind"),

@@ -23,9 +23,5 @@ class Stopped(PowerOff):
     """The machine is being shut down, by its provider or by a person."""
 
 
-class ChecksFailed(PowerOff):
-    """The health checks failed, so this machine gets no runner."""
-
-
 class BadSettings(Exception):  # noqa: N818
     """The host file, the controller file or the image cannot be used."""

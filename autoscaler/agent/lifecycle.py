@@ -10,7 +10,6 @@ import time
 from autoscaler.agent.actions import (
     AttestAgain,
     BadSettings,
-    ChecksFailed,
     PowerOff,
     Stopped,
     TryAgain,
@@ -142,7 +141,7 @@ class Agent:
         failed = [check.name for check in checks if not check.ok]
         self._controller.report("health-checks", {"passed": not failed, "checks": found})
         if failed:
-            raise ChecksFailed(f"the health checks failed: {', '.join(failed)}")
+            raise PowerOff(f"the health checks failed: {', '.join(failed)}")
 
     def _report_stage(self, stage: str) -> None:
         """Report a stage of the driver's installation, which continues without an answer. Raises PowerOff."""

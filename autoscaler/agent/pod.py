@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import signal
 
-from autoscaler.agent.actions import BadSettings, ChecksFailed, PowerOff, Stopped
+from autoscaler.agent.actions import BadSettings, PowerOff, Stopped
 from autoscaler.agent.clock import Clock
 from autoscaler.agent.controller_file import connect
 from autoscaler.agent.host import Host, read_trusted, refuse_second_boot
@@ -34,10 +34,6 @@ IN_JOB_POD = "in-job-pod"
 # GitHub's image actions/actions-runner has the runner here (actions/runner, images/Dockerfile).
 POD_RUNNER_DIRECTORY = "/home/runner"
 
-CHECKS_FAILED_STATUS = 90
-"""Exit status after failed health checks. The provider relies on it (faulty_nodes.py): a job can write the
-container's termination message, but it never runs in a container that ends with this status."""
-
 
 def live_in_pod(host_path: str) -> int:
     """Run the agent, and return the container's exit status: 0 after the runner's end, whatever its job did."""
@@ -48,9 +44,6 @@ def live_in_pod(host_path: str) -> int:
         return live(host)
     except Stopped as reason:
         log_line(f"stopped: {reason}")
-    except ChecksFailed as reason:
-        log_line(f"ending: {reason}")
-        return CHECKS_FAILED_STATUS
     except (PowerOff, BadSettings) as reason:
         log_line(f"ending: {reason}")
     return 1

@@ -42,6 +42,7 @@ RUNBOOK_OF = {
     "machines_unverified": "MachinesUnverified",
     "machines_foreign": "MachinesUnverified",
     "machines_not_terminating": "MachinesDoNotTerminate",
+    "node_avoided": "NodeAvoided",
     "job_waits_for_hours": "JobWaitsForHours",
     "jobs_start_late": "JobsStartLate",
 }
@@ -85,6 +86,7 @@ CAUSE_OF = {
     "machines_unverified": "unverified machines",
     "machines_foreign": "machines of another installation",
     "machines_not_terminating": "machines do not terminate",
+    "node_avoided": "faulty node avoided",
     "job_waits_for_hours": "waits for hours",
     "jobs_start_late": "jobs start late",
 }

@@ -72,8 +72,8 @@ class Attestations:
 
     async def machine_of(
         self, provider: str, proof: bytes, nonce_hash: str, checked: Callable[[], None]
-    ) -> Machine:
-        """Return the machine that proves its identity. Calls `checked` once the proof is valid.
+    ) -> tuple[Machine, ProvenIdentity]:
+        """Return the machine that proves its identity, and this identity. Calls `checked` once it is valid.
 
         Raises BootstrapRefusedError, NotKnownYetError.
         """
@@ -87,7 +87,7 @@ class Attestations:
         checked()
         machine = await self._identified(name, identity)
         self._check_records(machine, nonce_hash)
-        return machine
+        return machine, identity
 
     async def _verify(self, provider: ProviderName, proof: bytes) -> ProvenIdentity:
         """Return the proven identity. A proof that cannot be checked now is checked again later."""

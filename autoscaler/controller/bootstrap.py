@@ -96,8 +96,12 @@ class BootstrapService:
         if protocol not in PROTOCOLS:
             raise BootstrapRefusedError(426, "protocol")
         nonce_hash = hash_of(nonce)
-        machine = await self._attestations.machine_of(provider, proof, nonce_hash, checked)
-        await self._journal.record(e.MachineAttested(self._journal.now, machine.id, nonce_hash))
+        machine, identity = await self._attestations.machine_of(
+            provider, proof, nonce_hash, checked
+        )
+        await self._journal.record(
+            e.MachineAttested(self._journal.now, machine.id, nonce_hash, identity.host)
+        )
         return AttestationAnswer(machine.id, machine.sku, self._health_checks.get(machine.sku, {}))
 
     def authenticate(self, machine: MachineId, nonce: str) -> None:

@@ -12,6 +12,7 @@ from autoscaler.controller.ports.provider import (
 )
 from autoscaler.controller.ports.telemetry import LaunchTelemetry
 from autoscaler.ledger.circuits import refused_image
+from autoscaler.ledger.host_failures import hosts_to_avoid, others_work
 from autoscaler.model.events import (
     LaunchFailure,
     LaunchOutcomeUnknown,
@@ -42,7 +43,8 @@ class Launcher:
 
     async def launch(self, request_id: LaunchRequestId) -> None:
         """Prepare and send a recorded launch request, unless it is cancelled meanwhile."""
-        request = self._journal.ledger.state.launch_requests[request_id]
+        state = self._journal.ledger.state
+        request = state.launch_requests[request_id]
         order = LaunchOrder(
             request.id,
             request.sku,
@@ -51,7 +53,9 @@ class Launcher:
             request.offerings,
             len(request.slots),
             request.token,
-            refused_image(self._journal.ledger.state, request.sku),
+            refused_image(state, request.sku),
+            hosts_to_avoid(state, request.sku, request.provider, self._journal.now),
+            others_work(state, request.sku, request.provider),
         )
         try:
             body = await self._providers[request.provider].prepare(order)

@@ -14,7 +14,13 @@ from autoscaler.ledger.state import LedgerState
 from autoscaler.model.accounting import WaitStage
 from autoscaler.model.catalogue import CapacityType
 from autoscaler.model.changes import Changes, HistoryRow
-from autoscaler.model.cooldowns import boots_key, exits_key, open_circuit, open_options
+from autoscaler.model.cooldowns import (
+    avoided_hosts,
+    boots_key,
+    exits_key,
+    open_circuit,
+    open_options,
+)
 from autoscaler.model.demand import DemandClass
 from autoscaler.model.failures import FailureClass
 from autoscaler.model.identifiers import (
@@ -59,7 +65,10 @@ def fleet_counts(
     now: Instant,
     reasons: Mapping[DemandClass, Sequence[Waiting]] = MappingProxyType({}),
 ) -> FleetCounts:
-    """Return the fleet's gauges. O(classes + SKUs x states). `reasons` are those of the last plan."""
+    """Return the fleet's gauges. `reasons` are those of the last plan.
+
+    O(classes + cooldowns + SKUs x states).
+    """
     by_reason: Counter[tuple[SkuName, WaitCode]] = Counter()
     for demand, runs in reasons.items():
         for run in runs:
@@ -97,6 +106,9 @@ def fleet_counts(
             (sku.name, option.provider)
             for sku in state.catalogue.skus.values()
             for option, _ in open_options(state.cooldowns, sku)
+        ),
+        nodes_avoided=tuple(
+            (one.sku, one.provider, one.host) for one in avoided_hosts(state.cooldowns, now)
         ),
     )
 

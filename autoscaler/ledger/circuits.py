@@ -3,7 +3,7 @@
 The planner launches nothing while a breaker is open, and one machine at a time after that.
 """
 
-from autoscaler.ledger.cooldowns import end_hold
+from autoscaler.ledger.failure_counts import end_hold
 from autoscaler.ledger.state import LedgerState
 from autoscaler.model.backoff import Backoff
 from autoscaler.model.changes import HistoryRow

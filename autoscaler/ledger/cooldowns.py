@@ -1,8 +1,9 @@
 """Puts what failed on hold, for longer with each failure in a row."""
 
-from collections.abc import Mapping
 from dataclasses import replace
 
+from autoscaler.ledger.failure_counts import count_failure, end_hold
+from autoscaler.ledger.host_failures import is_of_host, note_ready
 from autoscaler.ledger.state import LedgerState
 from autoscaler.model.backoff import Backoff
 from autoscaler.model.catalogue import CapacityType, Offering
@@ -27,48 +28,8 @@ from autoscaler.model.identifiers import Instant, Seconds, SkuName
 from autoscaler.model.launch_requests import LaunchRequest
 from autoscaler.model.machines import Machine
 
-BACKOFFS: Mapping[FailureClass, Backoff] = {
-    # Karpenter caches an offering without capacity for 3 minutes; a quota deserves a longer hold.
-    FailureClass.CAPACITY: Backoff(180.0, 1800.0),
-    FailureClass.QUOTA: Backoff(600.0, 3600.0),
-    FailureClass.THROTTLED: Backoff(5.0, 60.0),
-    FailureClass.CONFIGURATION: Backoff(60.0, 3600.0),
-    # AWS brings an instance type to another zone within months, not within minutes.
-    FailureClass.UNSUPPORTED: Backoff(6 * 3600.0, 24 * 3600.0),
-    # Most are outages of the provider or its network, whose end shows only in the next request.
-    FailureClass.UNKNOWN: Backoff(30.0, 60.0),
-    # Until EC2 has probably given the faulty host to another customer, or repairs it.
-    FailureClass.HEALTH_CHECK: Backoff(600.0, 3600.0),
-}
-
 FAILED_MACHINES = Backoff(30.0, 900.0)
 """Seconds between launches while machines do not get ready or their runners exit at once. Each costs money."""
-
-
-def count_failure(
-    state: LedgerState,
-    key: str,
-    failure: FailureClass,
-    at: Instant,
-    reason: str,
-    at_least: Seconds = 0.0,
-) -> None:
-    """Put `key` on hold for at least `at_least` seconds.
-
-    Failures of requests that were in flight at the same time count once. Failures are counted per
-    class, so that throttling does not cause a long hold for one configuration error. Of two holds of
-    different classes, the later end counts.
-    """
-    known = state.cooldowns.get(key)
-    row = _row(known, failure)
-    in_force = known.until if known is not None and known.until > at else at
-    if row and in_force > at:
-        failures, hold = row, 0.0
-    else:
-        failures, hold = row + 1, BACKOFFS[failure].delay(row)
-    until = at + max(hold, at_least)
-    if until > in_force:
-        state.set_cooldown(Cooldown(key, until, failures, reason, failure))
 
 
 _MAY_BE_OF_ONE_OVERRIDE = frozenset({FailureClass.CONFIGURATION, FailureClass.UNKNOWN})
@@ -168,18 +129,25 @@ _NOT_READY = frozenset(
 
 
 def note_failed_boot(
-    state: LedgerState, machine: Machine, failure: FailureClass, at: Instant, reason: str
+    state: LedgerState,
+    machine: Machine,
+    failure: FailureClass,
+    at: Instant,
+    reason: str,
+    *,
+    of_host: bool = True,
 ) -> None:
     """Count a machine that did not become ready: from the third in a row, its option is on hold.
 
-    `failure` is one of `_NOT_READY`, and the reason code of jobs that wait for this hold. The SKU's circuit
-    breaker opens, too: it launches one probe at a time, as another option may work.
+    With `of_host`, the machine's host counts first. `failure` is one of `_NOT_READY`, and the reason code of
+    jobs that wait for this hold. The SKU's circuit breaker opens, too: it launches one probe at a time, as
+    another option may work.
     """
     where = f"machine {machine.id}"
     failed = FailedLaunch(at, machine.sku, machine.launch_request, where, failure, reason)
     state.note_row(row_of(failed))
     key = _option_of(state, machine)
-    if key is None:
+    if key is None or (of_host and is_of_host(state, machine, failure, at, reason)):
         return
     _count(state, key, failure, at, reason)
     boots = boots_key(machine.sku)
@@ -190,7 +158,8 @@ def note_failed_boot(
 
 
 def note_good_boot(state: LedgerState, machine: Machine, at: Instant) -> None:
-    """Count a machine that became ready: end the holds of its option, SKU, zone and capacity type."""
+    """Count a machine that became ready: end the holds of its host, option, SKU, zone and capacity type."""
+    note_ready(state, machine, at)
     key = _option_of(state, machine)
     if key is not None:
         end_hold(state, key, at)
@@ -241,11 +210,6 @@ def _machines_in_a_row(known: Cooldown | None) -> int:
     return known.failures if known is not None and known.failure in _NOT_READY else 0
 
 
-def _row(known: Cooldown | None, failure: FailureClass) -> int:
-    """Return the number of failures in a row, if they are of this class, else 0."""
-    return known.failures if known is not None and known.failure is failure else 0
-
-
 def _close_circuit(state: LedgerState, key: str, machine: Machine, at: Instant) -> None:
     if open_circuit(state.cooldowns, key) is not None:
         state.note(machine, at, "circuit_closed")
@@ -255,13 +219,6 @@ def _close_circuit(state: LedgerState, key: str, machine: Machine, at: Instant) 
 def _option_of(state: LedgerState, machine: Machine) -> str | None:
     request = state.launch_requests.get(machine.launch_request)
     return launch_option_key(request.sku, request.option) if request is not None else None
-
-
-def end_hold(state: LedgerState, key: str, at: Instant) -> None:
-    """End the hold of a key. The next failure counts as the first one."""
-    known = state.cooldowns.get(key)
-    if known is not None and known.failures:
-        state.set_cooldown(Cooldown(key, at, 0, ""))
 
 
 def end_offering_holds(

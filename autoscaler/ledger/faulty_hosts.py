@@ -6,7 +6,7 @@ machine that was just terminated. A launch of another type, or in another zone, 
 
 from collections.abc import Iterator
 
-from autoscaler.ledger.cooldowns import count_failure
+from autoscaler.ledger.failure_counts import count_failure
 from autoscaler.ledger.state import LedgerState
 from autoscaler.model.catalogue import Offering, Sku
 from autoscaler.model.cooldowns import active_cooldown, offering_key, sku_offering_key
@@ -19,11 +19,11 @@ def avoid_host(state: LedgerState, machine: Machine, at: Instant, detail: str) -
     """Put the machine's type in its zone on hold for its SKU, if a check of its hardware failed.
 
     `detail` has the failed checks. If no other offering of the SKU is available, nothing is put on hold: one
-    faulty host must not stop a SKU. Nodes of a cluster have no zone here: the cluster's own tools taint them.
+    faulty host must not stop a SKU. A pod names its node: `host_failures` counts against that one.
     """
     sku, place = state.catalogue.skus.get(machine.sku), machine.placement
     failed = {part.partition(":")[0] for part in detail.split("; ")}
-    if sku is None or not place.zone or failed.isdisjoint(HARDWARE_CHECKS):
+    if sku is None or not place.zone or place.host or failed.isdisjoint(HARDWARE_CHECKS):
         return
     here: list[Offering] = []
     elsewhere: list[Offering] = []

@@ -4,8 +4,8 @@ An unused machine with a notice is due for termination, and its offering is put 
 which jobs are rerun.
 """
 
-from autoscaler.ledger.cooldowns import count_failure
 from autoscaler.ledger.deadlines import due, is_silent
+from autoscaler.ledger.failure_counts import count_failure
 from autoscaler.ledger.reruns import update_rerun
 from autoscaler.ledger.state import LedgerState
 from autoscaler.model.cooldowns import offering_key

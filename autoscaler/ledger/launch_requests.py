@@ -5,12 +5,8 @@ An answer binds its machines to the lowest free slots. The other slots fail and 
 
 from collections import deque
 
-from autoscaler.ledger.cooldowns import (
-    count_failure,
-    hold_back,
-    hold_back_answered,
-    note_failed_launch,
-)
+from autoscaler.ledger.cooldowns import hold_back, hold_back_answered, note_failed_launch
+from autoscaler.ledger.failure_counts import count_failure
 from autoscaler.ledger.launch_rate import spend
 from autoscaler.ledger.machine_states import fail, move
 from autoscaler.ledger.slots import bind, free_slots, most_expensive, new_slot, written_off_slots

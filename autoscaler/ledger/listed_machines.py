@@ -27,6 +27,7 @@ def new_machine(
             capacity_type=listed.capacity_type,
             image=listed.image,
             launch_time=listed.launch_time,
+            host=listed.host,
         ),
         reason=why,
         due=at,

@@ -10,6 +10,7 @@ from itertools import filterfalse
 
 from autoscaler.ledger import foreign
 from autoscaler.ledger.cooldowns import hold_back, note_failed_boot, note_failed_launch
+from autoscaler.ledger.host_failures import is_of_host
 from autoscaler.ledger.interruptions import is_unexplained, note_interruption, note_terminated
 from autoscaler.ledger.job_holds import left_idle
 from autoscaler.ledger.launch_requests import count_full_listing
@@ -51,6 +52,7 @@ _MOST_WORDS = 500
 """Characters kept of what a provider says of a machine."""
 
 _EXPECTED_TO_LEAVE = frozenset({MachineState.TERMINATING, MachineState.EXITED, MachineState.FAILED})
+_OF_ONE_HOST = (FailureScope.MACHINE, FailureScope.HOST)
 _NOT_YET_UP = frozenset({MachineState.LAUNCHED, MachineState.BOOTED})
 
 
@@ -104,13 +106,15 @@ def _see_ours(state: LedgerState, listed: ListedMachine, at: Instant) -> None:
         # Its host had room for it: the fault is this machine's alone.
         listed = replace(listed, failure=FailureClass.CAPACITY, scope=FailureScope.MACHINE)
     was_absent = machine.absent_since is not None
+    place = machine.placement
     new = (
-        listed.image or machine.placement.image,
-        listed.launch_time or machine.placement.launch_time,
+        listed.image or place.image,
+        listed.launch_time or place.launch_time,
+        listed.host or place.host,
     )
-    if new != (machine.placement.image, machine.placement.launch_time) or was_absent:
+    if new != (place.image, place.launch_time, place.host) or was_absent:
         with state.changing(machine):
-            machine.placement.image, machine.placement.launch_time = new
+            place.image, place.launch_time, place.host = new
             machine.absent_since = None
     _see_that_it_stays(state, machine, listed)
     _see_what_it_waits_for(state, machine, listed)
@@ -161,7 +165,8 @@ def _ended_by_itself(
     if not early:
         _note_interruption(state, machine, listed, at)
     if early and failure is None:
-        note_failed_boot(state, machine, FailureClass.UNKNOWN, at, reason)
+        of_host = listed.scope is FailureScope.HOST
+        note_failed_boot(state, machine, FailureClass.UNKNOWN, at, reason, of_host=of_host)
     if early:
         fail(state, machine, failure or FailureClass.UNKNOWN, at, reason)
     if listed.terminated:
@@ -182,7 +187,7 @@ def _note_interruption(
     possible = machine.occupies or is_unexplained(machine)
     if (short and possible) or (listed.deleted and _controller_asked_for_no_end(machine)):
         alive_at = machine.work.last_seen or machine.since
-        alone = not short or listed.scope is FailureScope.MACHINE
+        alone = not short or listed.scope in _OF_ONE_HOST
         kind = NoticeKind.SCHEDULED_CHANGE if alone else NoticeKind.SPOT_INTERRUPTION
         note_interruption(state, machine, kind, alive_at, at, listed.reason or "ended")
 
@@ -211,7 +216,7 @@ def _cannot_start(state: LedgerState, machine: Machine, listed: ListedMachine, a
 
 
 def _hold_back(state: LedgerState, machine: Machine, listed: ListedMachine, at: Instant) -> None:
-    """Put on hold what the provider's reason concerns, if it has a class."""
+    """Put on hold what the provider's reason concerns, if it has a class. A host that fails counts first."""
     request = state.launch_requests.get(machine.launch_request)
     if request is None or listed.failure is None:
         return
@@ -219,7 +224,13 @@ def _hold_back(state: LedgerState, machine: Machine, listed: ListedMachine, at: 
     place = machine.placement
     offering = f"{machine.provider}/{place.instance_type}/{place.zone}/{place.capacity_type}"
     failure = LaunchFailure(listed.failure, code, message, offering, listed.scope)
-    hold_back(state, request, failure, at)
+    of_host = listed.scope is FailureScope.HOST and (
+        # A machine that was ready has shown that its host works. It ended for a reason of its own.
+        machine.state not in _NOT_YET_UP
+        or is_of_host(state, machine, listed.failure, at, listed.reason)
+    )
+    if not of_host:
+        hold_back(state, request, failure, at)
     note_failed_launch(state, request, failure, at)
 
 
@@ -250,6 +261,8 @@ def _see_ended_unbound(state: LedgerState, listed: ListedMachine, at: Instant) -
         return
     machine = bind(state, request, _launched(listed), at, deque(free_slots(state, request)))
     if machine is not None:
+        with state.changing(machine):
+            machine.placement.host = listed.host
         _ended_by_itself(state, machine, listed, at)
 
 
@@ -291,7 +304,7 @@ def _gone(state: LedgerState, machine: Machine, at: Instant, reason: str) -> Non
     if machine.state in _NOT_YET_UP:
         with state.changing(machine):
             machine.failure = FailureClass.UNKNOWN
-        note_failed_boot(state, machine, FailureClass.UNKNOWN, at, reason)
+        note_failed_boot(state, machine, FailureClass.UNKNOWN, at, reason, of_host=False)
     lost = to is MachineState.LOST
     code = TerminationReason.LOST if lost else found_reason(state, machine)
     note_terminated(state, machine, at)

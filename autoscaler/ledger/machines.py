@@ -50,6 +50,7 @@ def on_attestation(state: LedgerState, event: MachineAttested) -> None:
         move(state, machine, _S.BOOTED, event.at)
     with state.changing(machine):
         machine.nonce_hash = event.nonce_hash
+        machine.placement.host = event.host or machine.placement.host
         if machine.work.last_seen is None:
             machine.progress.stage = ""  # what the machine waited for until now
         machine.progress.booted_at = machine.progress.booted_at or event.at

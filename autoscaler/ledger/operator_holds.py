@@ -2,8 +2,8 @@
 
 from datetime import UTC, datetime
 
-from autoscaler.ledger.cooldowns import end_hold
 from autoscaler.ledger.deadlines import due
+from autoscaler.ledger.failure_counts import end_hold
 from autoscaler.ledger.state import LedgerState
 from autoscaler.model.catalogue import DEFAULT_LIFETIME
 from autoscaler.model.changes import HistoryRow

@@ -1,7 +1,8 @@
 """Applies events of registrations: from the assignment to the end of the registration."""
 
-from autoscaler.ledger.cooldowns import count_failure, end_hold, note_job_given
+from autoscaler.ledger.cooldowns import note_job_given
 from autoscaler.ledger.deadlines import due
+from autoscaler.ledger.failure_counts import count_failure, end_hold
 from autoscaler.ledger.machine_states import move, see
 from autoscaler.ledger.state import LedgerState
 from autoscaler.model.cooldowns import registration_key

@@ -71,6 +71,38 @@ def exits_key(sku: SkuName) -> str:
     return f"exits:{sku}"
 
 
+def host_key(sku: SkuName, provider: ProviderName, host: str) -> str:
+    """Return the key of one host, which the machines of a SKU avoid."""
+    return f"{_HOST}{sku}/{provider}/{host}"
+
+
+def suspect_host_key(sku: SkuName, provider: ProviderName) -> str:
+    """Return the key that stores the last host that failed since a machine became ready. It holds nothing."""
+    return f"suspect_host:{sku}/{provider}"
+
+
+@dataclass(frozen=True, slots=True)
+class AvoidedHost:
+    """A host that the machines of a SKU avoid, and why (`row`)."""
+
+    sku: SkuName
+    provider: ProviderName
+    host: str
+    row: Cooldown
+
+
+def avoided_hosts(cooldowns: Mapping[str, Cooldown], now: Instant) -> Iterator[AvoidedHost]:
+    """Yield the hosts that are avoided now. O(cooldowns)."""
+    for key, row in cooldowns.items():
+        if key.startswith(_HOST) and row.failures and row.until > now:
+            # The names of providers and hosts have no slash.
+            sku, provider, host = key.removeprefix(_HOST).rsplit("/", 2)
+            yield AvoidedHost(SkuName(sku), ProviderName(provider), host, row)
+
+
+_HOST = "host:"
+
+
 def refused_image_key(sku: SkuName) -> str:
     """Return the key that stores the SKU's image that GitHub refused last. It puts nothing on hold."""
     return f"refused_image:{sku}"

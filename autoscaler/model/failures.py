@@ -91,9 +91,11 @@ class FailureScope(StrEnum):
     capacity_type  the capacity type, for example because the account may not use spot instances
     provider       all launches at the provider, because of a limit of the whole account
     machine        the machine alone, for example because its host is drained or broke
+    host           the machine's host first: the launch option only if a second host fails in the same way
     """
 
     ZONE = "zone"
     CAPACITY_TYPE = "capacity_type"
     PROVIDER = "provider"
     MACHINE = "machine"
+    HOST = "host"

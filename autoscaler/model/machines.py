@@ -199,6 +199,8 @@ class Placement:
     capacity_type: str = ""
     image: str = ""
     launch_time: str = ""
+    host: str = ""
+    """The node of a pod; empty before it has one, and for machines of other providers."""
 
 
 @dataclass(slots=True)

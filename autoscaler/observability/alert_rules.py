@@ -159,6 +159,14 @@ def _launches(parameters: AlertParameters) -> Iterator[Alert]:
         "because the last launches or machines there failed.",
     )
     yield Alert(
+        "NodeAvoided",
+        "max by (sku, provider, node) (autoscaler_node_avoided) > 0",
+        5 * MINUTE,
+        "ticket",
+        "{{ $labels.sku }} avoids the node {{ $labels.node }} of {{ $labels.provider }}, "
+        "because its machines failed there.",
+    )
+    yield Alert(
         "HealthChecksFail",
         increased("autoscaler_health_checks_failed_total", "sku, check, image", half_hour, ">= 3"),
         0.0,

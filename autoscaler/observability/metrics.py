@@ -37,6 +37,10 @@ CONCLUSIONS = (
 UNKNOWN_IMAGE = "unknown"
 
 
+MOST_NODES = 50
+"""Avoided nodes that have series."""
+
+
 class PrometheusTelemetry(CallMetrics):
     """A `Telemetry` with its own registry, for use by one event loop."""
 
@@ -58,6 +62,7 @@ class PrometheusTelemetry(CallMetrics):
         super().__init__(CallSeries(self._registry, providers), BoundedLabel(providers))
         self._series = Series(self._registry, skus)
         self._shown = self._series.shown
+        self._avoided: set[tuple[str, str, str]] = set()
         self._holds: dict[tuple[str, str, str], int] = {}
         self._repositories = {name.lower(): name for name in repositories}
         self._sku = BoundedLabel(skus)
@@ -240,10 +245,23 @@ class PrometheusTelemetry(CallMetrics):
             if self._shown.get((gauge, labels)) != value:
                 gauge.labels(*labels).set(value)
         self._shown = now
+        self._show_avoided(counts)
         self._series.foreign.set(counts.machines_foreign)
         self._series.unverified.set(counts.machines_unverified)
         self._series.not_terminating.set(counts.machines_not_terminating)
         self._series.dollars.set(counts.dollars_per_hour)
+
+    def _show_avoided(self, counts: FleetCounts) -> None:
+        """Show the nodes that are avoided, and only these: nodes come and go, so old series are removed."""
+        now = {
+            (self._sku.value(sku), self._provider.value(provider), node)
+            for sku, provider, node in sorted(counts.nodes_avoided)[:MOST_NODES]
+        }
+        for gone in self._avoided - now:
+            self._series.node_avoided.remove(*gone)
+        for new in now - self._avoided:
+            self._series.node_avoided.labels(*new).set(1)
+        self._avoided = now
 
     def _open_circuits(self, counts: FleetCounts) -> Iterator[tuple[Gauge, tuple[str, ...]]]:
         for sku in counts.circuits_open:

@@ -149,6 +149,11 @@ class Series:
             "1 while the circuit breaker of a launch option of the SKU is open.",
             ("sku", "provider"),
         )
+        self.node_avoided = registry.gauge(
+            "node_avoided",
+            "1 while the SKU avoids this node, because machines failed on it.",
+            ("sku", "provider", "node"),
+        )
         self.interrupted = registry.counter(
             "machines_interrupted",
             "Machines that their provider interrupts, or may interrupt.",

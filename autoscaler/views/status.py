@@ -4,14 +4,16 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from autoscaler.model.cooldowns import (
+    AvoidedHost,
     Cooldown,
+    avoided_hosts,
     boots_key,
     exits_key,
     open_circuit,
     open_options,
 )
 from autoscaler.model.fleet import Fleet
-from autoscaler.model.identifiers import Instant, Seconds, SkuName
+from autoscaler.model.identifiers import Instant, ProviderName, Seconds, SkuName
 from autoscaler.model.machines import BOOTING_STATES, MachineState
 from autoscaler.model.operator_holds import HoldKind, held
 from autoscaler.model.wait_objectives import WaitObjective, objective_of
@@ -54,7 +56,7 @@ class Trouble:
 
     `code` is a reason code of a waiting job, or one of: circuit_open, paused, drained, quarantined,
     provider_not_listed, machines_unverified, machines_not_terminating, machines_foreign, job_waits_for_hours,
-    jobs_start_late; or one that only the metrics show: webhooks_silent, store_fails, store_slow,
+    jobs_start_late, node_avoided; or one that only the metrics show: webhooks_silent, store_fails, store_slow,
     health_checks_fail, runner_version_refused, runner_version_expires, leak_suspected, github_budget_low,
     github_lists_stale, runner_group_too_wide, controller_slow.
     """
@@ -130,7 +132,7 @@ def _troubles(fleet: Fleet, skus: tuple[SkuView, ...], counts: Counts) -> tuple[
     """Return what is wrong, pages first; long waits and late starts only of SKUs without another trouble.
 
     What an operator decided comes last: it hides nothing else. The circuit breaker of one launch option hides
-    neither, because the SKU has other options.
+    neither, because the SKU has other options. Nor does a node that is avoided: there are others.
     """
     found = [*_blocked_skus(fleet, skus), *counts.observed, *_others(counts)]
     options, holds = list(_option_circuits(fleet, skus)), list(_held(fleet))
@@ -138,7 +140,8 @@ def _troubles(fleet: Fleet, skus: tuple[SkuView, ...], counts: Counts) -> tuple[
         named = {trouble.about for trouble in (*found, *holds)}
         found += [trouble for trouble in more if trouble.about not in named]
     pages = [trouble for trouble in found if trouble.code in PAGES]
-    tickets = [*options, *(trouble for trouble in found if trouble.code not in PAGES), *holds]
+    tickets = [trouble for trouble in found if trouble.code not in PAGES]
+    tickets = [*options, *_avoided_nodes(fleet), *tickets, *holds]
     # A job may wait because of a hold, so the first ones have such codes, too.
     return (*pages, *sorted(tickets, key=lambda one: one.code in _HOLDS))
 
@@ -231,6 +234,30 @@ def _option_circuits(fleet: Fleet, skus: tuple[SkuView, ...]) -> Iterator[Troubl
         opened = next(_circuits(fleet, SkuName(sku.sku)), None)
         if opened is not None and opened[0] and not _is_known(sku, *opened):
             yield _circuit_open(sku)
+
+
+def _avoided_nodes(fleet: Fleet) -> Iterator[Trouble]:
+    """Return a trouble for each SKU that avoids nodes of a provider, with the nodes that failed first."""
+    found: dict[tuple[SkuName, ProviderName], list[AvoidedHost]] = {}
+    for one in avoided_hosts(fleet.cooldowns, fleet.now):
+        found.setdefault((one.sku, one.provider), []).append(one)
+    for (sku, provider), nodes in sorted(found.items()):
+        named = [f"{one.host} ({_shortened(one.row.reason)})" for one in nodes[:_MOST_NODES]]
+        more = [f"{len(nodes) - _MOST_NODES} more"] if len(nodes) > _MOST_NODES else []
+        said = f"{counted(len(nodes), 'node')} of {provider} avoided: {', '.join([*named, *more])}"
+        yield Trouble("node_avoided", sku, said)
+
+
+def _shortened(text: str) -> str:
+    """Return the begin of a text."""
+    return text if len(text) <= _MOST_WORDS else f"{text[: _MOST_WORDS - 3]}..."
+
+
+_MOST_NODES = 3
+"""Nodes that one message names. `autoscaler_node_avoided` has the others."""
+
+_MOST_WORDS = 150
+"""Characters of a node's failure in a message."""
 
 
 def _circuit_open(sku: SkuView) -> Trouble:

@@ -14,9 +14,10 @@ from typing import Any
 import pytest
 
 from autoscaler.app.agent_file import build_agent
+from autoscaler.model.failures import FailureScope
 from autoscaler.providers.kubernetes import container_modes, manifests
-from autoscaler.providers.kubernetes.faulty_nodes import node_failed
 from autoscaler.providers.kubernetes.pod_command import pod_command
+from autoscaler.providers.kubernetes.statuses import pod_state
 from tests.agent.doubles import ScriptedController, ScriptedRunner, VirtualClock
 
 SHA = "ab" * 32
@@ -195,7 +196,7 @@ def test_github_has_as_long_to_answer_a_health_check_in_a_lab(
         return [agent.Check("github", False, "no answer")]
 
     monkeypatch.setattr(agent, "run_health_checks", checked)
-    with pytest.raises(agent.ChecksFailed, match="the health checks failed: github"):
+    with pytest.raises(agent.PowerOff, match="the health checks failed: github"):
         agent.live(host)
     assert limits == [10.0]
 
@@ -252,7 +253,9 @@ def test_the_provider_knows_failed_health_checks_by_the_exit_status(
     status = agent.live_in_pod(f"{host.root}/host.json")
     ended = {"exitCode": status, "message": capfd.readouterr().err}
     shown = [{"name": "runner", "state": {"terminated": ended}}]
-    assert node_failed({"status": {"containerStatuses": shown}})
+    found = pod_state({"status": {"phase": "Failed", "containerStatuses": shown}}).finding
+    assert found is not None
+    assert found.scope is FailureScope.HOST
     _, runner = scripted
     assert runner.started_with is None
 

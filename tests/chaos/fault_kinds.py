@@ -18,6 +18,7 @@ OWN_GENERATOR = (
     K.OPERATOR_HOLDS,
     K.KUBELET_RESTARTED,
     K.NODE_RESTARTED,
+    K.NODE_FAULTY,
 )
 """Kinds with a random generator of their own. A new kind here changes no other fault or job of a seed,
 and so keeps the stored schedules of the planted bugs valid."""
@@ -79,6 +80,7 @@ OF_CLUSTERS = (
     K.NO_NEW_NODES,
     K.KUBELET_RESTARTED,
     K.NODE_RESTARTED,
+    K.NODE_FAULTY,
 )
 """The kinds that only worlds with clusters have."""
 
@@ -172,5 +174,6 @@ RANGES: Mapping[FaultKind, Ranges] = {
     K.KUBELET_RESTARTED: Ranges(times=(2, 6), lasts=(0, 0), every=(1,), target=(0, 50)),
     K.NODE_RESTARTED: Ranges(times=(1, 3), lasts=(20, 400), every=(1,), target=(0, 50)),
     K.NODES_TAKEN: Ranges(times=(1, 3), every=(1,), target=(0, 5)),
+    K.NODE_FAULTY: Ranges(times=(1, 3), lasts=(300, 5000), every=(1,), target=(0, 99)),
     K.NO_NEW_NODES: Ranges(every=(1,)),
 }

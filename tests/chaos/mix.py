@@ -53,7 +53,7 @@ def schedule_of(seed: int, clusters: bool = False) -> Schedule:
     random = Random(seed)
     lists = seed % LISTS_EVERY == 0
     fleet = (Fleet.KUBERNETES, Fleet.BOTH)[seed % 2] if clusters else Fleet.EC2
-    absent = OF_EC2 if fleet is Fleet.KUBERNETES else ()
+    absent: tuple[FaultKind, ...] = OF_EC2 if fleet is Fleet.KUBERNETES else ()
     drawn = [k for k in FaultKind if k not in (*NEED_LISTS, *OWN_GENERATOR, *OF_CLUSTERS, *absent)]
     kinds = random.sample(drawn, random.randint(*KINDS))
     if lists:

@@ -19,7 +19,7 @@ class Containers:
     def __init__(self) -> None:
         self.events: list[str] = []
 
-    def start(self, pod: Object) -> None:
+    def start(self, pod: Object, checks_pass: bool) -> None:
         self.events.append("started")
 
     def stop(self, pod: Object) -> None:

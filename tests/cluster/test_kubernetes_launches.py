@@ -10,7 +10,6 @@ import pytest
 from autoscaler.controller.ports.provider import ProviderError
 from autoscaler.model.events import ListedMachine
 from autoscaler.model.failures import FailureClass, FailureScope
-from autoscaler.providers.kubernetes.faulty_nodes import CHECKS_FAILED_STATUS
 from autoscaler.providers.kubernetes.launching import dry_run
 from autoscaler.providers.kubernetes.manifests import named_pod, pod_template
 from autoscaler.providers.kubernetes.provider import KubernetesProvider
@@ -366,38 +365,36 @@ async def test_new_credentials_are_read_when_the_old_ones_are_refused(
     assert telemetry.calls == [("ListPods", "Unauthorized"), ("ListPods", "ok")]
 
 
-async def test_the_scheduler_prefers_other_nodes_than_a_faulty_one(
+async def test_the_scheduler_keeps_pods_off_a_faulty_node(
     place: Place, provider: KubernetesProvider
 ) -> None:
-    """Without the preference, the scheduler spreads four pods over both nodes. A fifth has no other node."""
-    nodes = {await place.add_node(gpus=4), await place.add_node(gpus=4)}
-    request = await provider.prepare(place.make_order(1, "faulty"))
-    await provider.launch(request)
-    [name] = names_of(request)
-    pod = await place.admin.until(place.path(name), lambda found: found["spec"].get("nodeName"))
-    faulty = pod["spec"]["nodeName"]
-    message = "runner-agent: ending: the health checks failed: gpu_errors\n"
-    ended = {"exitCode": CHECKS_FAILED_STATUS, "reason": "Error", "message": message}
-    status = {"name": "runner", "image": "i", "imageID": "", "ready": False, "restartCount": 0}
-    await place.set_status(
-        name,
-        {
-            "phase": "Failed",
-            "containerStatuses": [{**status, "state": {"terminated": ended}}],
-        },
+    """Otherwise, the scheduler spreads four pods over both nodes. A fifth has no other node.
+
+    A preference lets it run on the faulty one, and a requirement lets it wait.
+    """
+    faulty, healthy = await place.add_node(gpus=4), await place.add_node(gpus=4)
+
+    async def launched(count: int, name: str, *, work: bool = False) -> list[str]:
+        order = replace(place.make_order(count, name), avoided_hosts=(faulty,), others_work=work)
+        request = await provider.prepare(order)
+        assert len((await provider.launch(request)).launched) == count
+        return names_of(request)
+
+    names = await launched(4, "elsewhere")
+    assert {await node_of(place, name) for name in names} == {healthy}
+    fixed = KubernetesProvider(
+        replace(place.settings, provisioner=False), RememberingTelemetry(), ManualClock()
     )
-
-    async def noticed() -> bool:
-        await provider.notices.receive(1.0)
-        return provider.notices.faulty_nodes.of(SKU) == (faulty,)
-
-    await until(noticed)
-    second = await provider.prepare(place.make_order(4, "elsewhere"))
-    assert len((await provider.launch(second)).launched) == 4
-    assert {await node_of(place, name) for name in names_of(second)} == nodes - {faulty}
-    third = await provider.prepare(place.make_order(1, "nowhere-else"))
-    await provider.launch(third)
-    assert await node_of(place, names_of(third)[0]) == faulty
+    order = replace(place.make_order(1, "waits"), avoided_hosts=(faulty,), others_work=True)
+    await fixed.launch(await fixed.prepare(order))
+    [waits] = names_of(await fixed.prepare(order))
+    pod = await place.admin.until(
+        place.path(waits), lambda found: bool((found.get("status") or {}).get("conditions"))
+    )
+    assert "nodeName" not in pod["spec"]
+    await fixed.close()
+    [anywhere] = await launched(1, "nowhere-else", work=True)
+    assert await node_of(place, anywhere) == faulty
 
 
 async def node_of(place: Place, name: str) -> str:

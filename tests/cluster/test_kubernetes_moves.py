@@ -8,7 +8,7 @@ import pytest
 import pytest_asyncio
 
 from autoscaler.controller.ports.provider import ProviderError
-from autoscaler.ledger.cooldowns import BACKOFFS
+from autoscaler.ledger.failure_counts import BACKOFFS
 from autoscaler.model.catalogue import CapacityType, LaunchOption
 from autoscaler.model.failures import FailureClass
 from autoscaler.model.jobs import JobState

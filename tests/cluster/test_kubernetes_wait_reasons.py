@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from autoscaler.ledger.cooldowns import BACKOFFS
+from autoscaler.ledger.failure_counts import BACKOFFS
 from autoscaler.model.failures import FailureClass
 from autoscaler.model.identifiers import JobId
 from autoscaler.model.jobs import JobState

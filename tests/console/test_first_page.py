@@ -405,6 +405,7 @@ READS = {
     "machines_foreign": "autoscaler_machines_foreign",
     "machines_not_terminating": "autoscaler_machines_not_terminating",
     "machines_unverified": "autoscaler_machines_unverified",
+    "node_avoided": "autoscaler_node_avoided",
     "runner_group_too_wide": "autoscaler_runner_group_too_wide",
     "runner_version_expires": "autoscaler_runner_version_deadline_timestamp_seconds",
     "runner_version_refused": 'autoscaler_runner_exits_total{reason="version_deprecated"}',

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from autoscaler.controller.ports.provider import OutcomeUnknownError, ProviderError
-from autoscaler.ledger.cooldowns import BACKOFFS
+from autoscaler.ledger.failure_counts import BACKOFFS
 from autoscaler.model.catalogue import CapacityType
 from autoscaler.model.cooldowns import capacity_type_key
 from autoscaler.model.events import LaunchFailure

@@ -2,7 +2,8 @@
 
 import pytest
 
-from autoscaler.ledger.cooldowns import count_failure, end_hold, end_offering_holds
+from autoscaler.ledger.cooldowns import end_offering_holds
+from autoscaler.ledger.failure_counts import count_failure, end_hold
 from autoscaler.ledger.state import LedgerState
 from autoscaler.model import events as e
 from autoscaler.model.catalogue import CapacityType

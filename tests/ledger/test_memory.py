@@ -14,6 +14,7 @@ from autoscaler.model.failures import FailureClass
 from autoscaler.model.identifiers import JobId, LaunchRequestId, MachineId, SkuName
 from autoscaler.model.jobs import JobState
 from autoscaler.model.machines import MachineState
+from autoscaler.model.unmatched import Unmatched
 from tests.ledger.builders import GPU, GPU_CLASS, START, WHY, World, failure, listed
 from tests.planner.fleets import EAST, catalogue, sku
 
@@ -154,7 +155,7 @@ def test_drop_removes_a_record_from_every_index() -> None:
         world.state.drop(record)
     state = world.state
     assert (state.jobs, state.runners, state.machines, state.launch_requests) == ({}, {}, {}, {})
-    assert [len(jobs) for jobs in state.unmatched.values()] == [0, 0]
+    assert [len(jobs) for jobs in state.unmatched.values()] == [0] * len(Unmatched)
     assert (state.queues, state.idle_runners, state.open_launch_requests, list(state.due)) == (
         {},
         {},

@@ -94,6 +94,7 @@ FAULTS = {
     "RegistrationsRefused": waiting("registration_on_hold", 15),
     "JobWaitsForHours": gauge("oldest_waiting_job_age_seconds", 0, 8000, 10, 'sku="gpu"'),
     "CircuitBreakerOpen": gauge("sku_circuit_open", 0, 1, 35, 'sku="gpu"'),
+    "NodeAvoided": gauge("node_avoided", 0, 1, 10, 'sku="gpu",provider="cluster",node="gpu-1"'),
     "HealthChecksFail": Fault(
         failed_checks("ami-0bad"),
         0,

@@ -26,7 +26,7 @@ from autoscaler.model.runners import RunnerState
 from autoscaler.model.unmatched import Unmatched
 from autoscaler.model.waiting import WaitCode
 from autoscaler.observability.labels import OTHER, BoundedLabel
-from autoscaler.observability.metrics import PrometheusTelemetry
+from autoscaler.observability.metrics import MOST_NODES, PrometheusTelemetry
 
 GPU = SkuName("linux.gpu")
 WINDOWS = SkuName("windows.gpu")
@@ -143,6 +143,18 @@ def test_gauges_show_the_last_fleet_and_return_to_zero() -> None:
     assert value(telemetry, "machines_foreign") == 0
     assert value(telemetry, "machines_unverified") == 0
     assert value(telemetry, "machines_not_terminating") == 0
+
+
+def test_a_series_names_each_avoided_node_and_disappears_with_the_avoidance() -> None:
+    telemetry = make()
+    nodes = [(GPU, EAST, f"node-{number:03}") for number in range(MOST_NODES + 10)]
+    telemetry.fleet(FleetCounts(nodes_avoided=nodes))
+    assert value(telemetry, "node_avoided", sku=GPU, provider=EAST, node="node-007") == 1
+    assert b"".join(telemetry.render()).decode().count("\nautoscaler_node_avoided{") == MOST_NODES
+    telemetry.fleet(FleetCounts(nodes_avoided=nodes[7:8]))
+    assert value(telemetry, "node_avoided", sku=GPU, provider=EAST, node="node-007") == 1
+    telemetry.fleet(FleetCounts())
+    assert b"".join(telemetry.render()).decode().count("\nautoscaler_node_avoided{") == 0
 
 
 def test_waiting_jobs_are_counted_by_reason_and_return_to_zero() -> None:
@@ -547,7 +559,11 @@ def everything() -> PrometheusTelemetry:
         )
     )
     telemetry.fleet(
-        FleetCounts(waiting_reasons={(GPU, WaitCode.QUOTA): 1}, option_circuits_open=[(GPU, EAST)])
+        FleetCounts(
+            waiting_reasons={(GPU, WaitCode.QUOTA): 1},
+            option_circuits_open=[(GPU, EAST)],
+            nodes_avoided=[(GPU, EAST, "gpu-1")],
+        )
     )
     return telemetry
 

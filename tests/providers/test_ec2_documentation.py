@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from autoscaler.ledger.cooldowns import BACKOFFS
+from autoscaler.ledger.failure_counts import BACKOFFS
 from autoscaler.model.failures import FailureClass
 from autoscaler.providers.ec2.errors import MEANINGS, Meaning
 from autoscaler.providers.ec2.notices import PARSERS

@@ -5,7 +5,13 @@ from typing import Any
 import pytest
 
 from autoscaler.controller.ports.provider import ProofRefusedError
-from autoscaler.providers.kubernetes.identity import POD_NAME, POD_UID, reviewed_pod
+from autoscaler.providers.kubernetes.identity import (
+    NODE_NAME,
+    POD_NAME,
+    POD_UID,
+    reviewed_node,
+    reviewed_pod,
+)
 from autoscaler.providers.kubernetes.ownership import PodIdentity, identity_of
 from tests.providers.kubernetes_pods import make_settings
 
@@ -60,3 +66,13 @@ def test_anything_else_is_refused(review: dict[str, Any], reason: str, detail: s
         reviewed_pod(make_settings(), review)
     assert refusal.value.reason == reason
     assert str(refusal.value) == (f"{reason}: {detail}" if detail else reason)
+
+
+@pytest.mark.parametrize(
+    ("nodes", "host"), [(["gpu-1"], "gpu-1"), ([], ""), (None, ""), (["a", "b"], "")]
+)
+def test_the_review_names_the_node_since_kubernetes_1_30(
+    nodes: list[str] | None, host: str
+) -> None:
+    assert reviewed_node(status(extra={POD_NAME: ["ci-x-0"], NODE_NAME: nodes})) == host
+    assert reviewed_node({}) == ""

@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from autoscaler.model.failures import FailureClass
+from autoscaler.model.failures import FailureClass, FailureScope
 from autoscaler.providers.kubernetes.answers import identity, listed_machine
-from autoscaler.providers.kubernetes.pending import START_TIMEOUT, PendingPods
+from autoscaler.providers.kubernetes.pending import SET_UP_TIMEOUT, START_TIMEOUT, PendingPods
 from tests.providers.doubles import ManualClock
 from tests.providers.kubernetes_pods import make_pod, make_settings
 
@@ -64,8 +64,13 @@ def test_a_pod_with_a_node_and_a_deleted_pod_wait_for_none() -> None:
     assert not pending.is_overdue(deleted)
 
 
-@pytest.mark.parametrize("reason", ["ErrImagePull", "CreateContainerError"])
-def test_a_pod_waits_for_its_container_as_long_as_kubelet_pulls_six_times(reason: str) -> None:
+@pytest.mark.parametrize(
+    ("reason", "timeout"),
+    [("ErrImagePull", SET_UP_TIMEOUT), ("CreateContainerError", START_TIMEOUT)],
+)
+def test_a_pod_waits_for_its_container_while_kubelet_tries_again(
+    reason: str, timeout: float
+) -> None:
     clock = ManualClock()
     pending, pod = PendingPods(clock, 900.0), pending_pod()
     pending.created([identity(pod).machine])
@@ -76,12 +81,12 @@ def test_a_pod_waits_for_its_container_as_long_as_kubelet_pulls_six_times(reason
     pod["status"] = {"phase": "Pending", "containerStatuses": failing}
     # The wait for the node does not count.
     assert not pending.is_overdue(pod)
-    clock.time += START_TIMEOUT - 1.0
+    clock.time += timeout - 1.0
     assert not pending.is_overdue(pod)
     pulled = {**pod, "status": {"phase": "Pending", "containerStatuses": []}}
     assert not pending.is_overdue(pulled)
     assert not pending.is_overdue(pod)
-    clock.time += START_TIMEOUT
+    clock.time += timeout
     assert pending.is_overdue(pod)
     pending.keep_only([])
     assert not pending.is_overdue(pod)
@@ -99,23 +104,50 @@ def test_a_pod_that_its_node_does_not_set_up_is_overdue_like_one_without_its_ima
     pod["spec"]["nodeName"] = "node"
     pending = PendingPods(clock, 900.0)
     assert not pending.is_overdue(pod)
-    clock.time += START_TIMEOUT - 1.0
+    clock.time += SET_UP_TIMEOUT - 1.0
     assert not pending.is_overdue(pod)
     set_up = {
         **pod,
-        "status": {"phase": "Pending", "conditions": [not_set_up | {"status": "True"}]},
+        "status": {"phase": "Running", "conditions": [not_set_up | {"status": "True"}]},
     }
     assert not pending.is_overdue(set_up)
     assert not pending.is_overdue(pod)
-    clock.time += START_TIMEOUT
+    clock.time += SET_UP_TIMEOUT
     assert pending.is_overdue(pod)
     found = listed_machine(make_settings(), pod, overdue=True)
     assert (found.cannot_start, found.failure) == (True, FailureClass.UNKNOWN)
     assert found.reason == (
         "PodReadyToStartContainers: its node has not mounted its volumes or set up its network yet"
     )
+    assert found.scope is FailureScope.HOST
     starting = listed_machine(make_settings(), pod)
     assert (starting.cannot_start, starting.failure, starting.state) == (False, None, "Pending")
+
+
+def test_a_slow_pull_does_not_count_as_a_container_that_fails_to_be_created() -> None:
+    clock = ManualClock()
+    pending, pod = PendingPods(clock, 900.0), pending_pod()
+    pod["spec"]["nodeName"] = "node"
+    for reason in ("ErrImagePull", "CreateContainerError"):
+        state = {"waiting": {"reason": reason, "message": "i/o timeout"}}
+        failing = [{"name": "attest", "state": state}]
+        pod["status"] = {"phase": "Pending", "initContainerStatuses": failing}
+        assert not pending.is_overdue(pod)
+        clock.time += START_TIMEOUT
+    assert pending.is_overdue(pod)
+
+
+def test_a_pod_whose_kubelet_reports_nothing_is_overdue_and_counts_against_its_node() -> None:
+    clock = ManualClock()
+    bound = {"type": "PodScheduled", "status": "True"}
+    pod = make_pod({"phase": "Pending", "conditions": [bound]})
+    pod["spec"]["nodeName"] = "node"
+    pending = PendingPods(clock, 900.0)
+    assert not pending.is_overdue(pod)
+    clock.time += SET_UP_TIMEOUT
+    assert pending.is_overdue(pod)
+    found = listed_machine(make_settings(), pod, overdue=True)
+    assert (found.cannot_start, found.scope, found.host) == (True, FailureScope.HOST, "node")
 
 
 def test_a_pod_that_runs_is_never_overdue() -> None:
@@ -124,7 +156,7 @@ def test_a_pod_that_runs_is_never_overdue() -> None:
     pod["spec"]["nodeName"] = "node"
     for _ in range(3):
         assert not pending.is_overdue(pod)
-        clock.time += START_TIMEOUT
+        clock.time += SET_UP_TIMEOUT
 
 
 def test_pods_that_no_list_shows_are_dropped() -> None:

@@ -15,7 +15,7 @@ from autoscaler.providers.kubernetes.answers import (
 from tests.providers.kubernetes_pods import CPU_OPTION, OPTION, make_pod, make_settings
 
 CAPACITY, CONFIGURATION = FailureClass.CAPACITY, FailureClass.CONFIGURATION
-MACHINE = FailureScope.MACHINE
+MACHINE, HOST = FailureScope.MACHINE, FailureScope.HOST
 
 LOW = "The node was low on resource: memory. Threshold quantity: 100Mi, available: 80Mi."
 NOT_ADMITTED = "Pod was rejected: The node had condition: [DiskPressure]. "
@@ -117,11 +117,13 @@ def test_an_ended_pod_has_the_right_reason(
         (terminated("Unknown", 255), MACHINE),
         (disrupted("PreemptionByScheduler"), None),
         (ended("Preempting") | disrupted("TerminationByKubelet"), None),
-        (ended("OutOfpods"), None),
-        (ended("Evicted", NOT_ADMITTED), None),
+        (ended("OutOfpods"), HOST),
+        (ended("UnexpectedAdmissionError"), HOST),
+        (ended("TopologyAffinityError"), HOST),
+        (ended("Evicted", NOT_ADMITTED), HOST),
     ],
 )
-def test_only_a_preemption_or_a_full_node_means_that_capacity_is_short(
+def test_only_a_preemption_means_that_capacity_is_short(
     status: dict[str, Any], scope: FailureScope | None
 ) -> None:
     found = listed_machine(make_settings(), make_pod(status))
@@ -209,6 +211,57 @@ def test_a_pod_is_kept_while_kubelet_may_start_its_container(reason: str, said: 
     overdue = listed_machine(make_settings(), pod, overdue=True)
     assert (overdue.cannot_start, overdue.failure) == (True, CONFIGURATION)
     assert overdue.reason == found.reason == f"{reason}: container runner: {said}"
+    assert overdue.scope is (None if said == 'secret "license" not found' else HOST)
+
+
+LOG = "runner-agent: attested\nrunner-agent: ending: the health checks failed: gpu_query, disk\n"
+MISMATCH = (
+    "failed to create containerd task: OCI runtime create failed: nvidia-container-cli: "
+    "initialization error: nvml error: driver/library version mismatch: unknown"
+)
+
+
+@pytest.mark.case(
+    "a node has another driver than its libraries, a full disk, a broken container runtime or a GPU that fails "
+    "its checks: the failure counts against that node first",
+    topic="Kubernetes",
+    source="NVIDIA/k8s-device-plugin#1431",
+)
+@pytest.mark.parametrize(
+    ("reason", "message", "scope"),
+    [
+        ("StartError", MISMATCH, HOST),
+        ("ContainerCannotRun", "no space left on device", HOST),
+        ("StartError", 'exec: "python3": executable file not found in $PATH: unknown', None),
+        ("Error", LOG, HOST),
+        ("Error", "runner-agent: ending: the controller refused", None),
+        ("OOMKilled", "", None),
+    ],
+)
+def test_a_container_that_its_node_fails_counts_against_the_node(
+    reason: str, message: str, scope: FailureScope | None
+) -> None:
+    state = {"terminated": {"reason": reason, "exitCode": 128, "message": message}}
+    pod = make_pod({"phase": "Failed", "containerStatuses": [{"name": "runner", "state": state}]})
+    pod["spec"]["nodeName"] = "gpu-1"
+    found = listed_machine(make_settings(), pod)
+    assert (found.scope, found.host) == (scope, "gpu-1")
+    if message is LOG:
+        assert found.reason.endswith("the health checks failed: gpu_query, disk")
+
+
+@pytest.mark.parametrize(
+    ("error", "scope"),
+    [
+        ("failed to extract layer sha256:5d: no space left on device", HOST),
+        ("mkdir /var/lib/containerd/tmpmounts: read-only file system", HOST),
+        ("503 Service Unavailable", None),
+    ],
+)
+def test_a_pull_that_fails_on_the_nodes_disk_counts_against_the_node(
+    error: str, scope: FailureScope | None
+) -> None:
+    assert listed_machine(make_settings(), back_off(error), overdue=True).scope is scope
 
 
 IMAGE = "ghcr.io/acme/runner:9"

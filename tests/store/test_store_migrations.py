@@ -19,7 +19,7 @@ from autoscaler.store.sqlite_file import SqliteFile
 from autoscaler.store.statements import load
 from autoscaler.store.tables import metadata
 
-NEWEST = "0003"
+NEWEST = "0004"
 
 
 def shape(connection: Connection) -> dict[str, tuple[object, ...]]:

@@ -4,6 +4,7 @@ import dataclasses
 
 import pytest
 
+from autoscaler.controller.signals import fleet_counts
 from autoscaler.model import events as e
 from autoscaler.model.catalogue import Access, Limits
 from autoscaler.model.identifiers import MachineId, SkuName
@@ -240,6 +241,30 @@ def test_long_waits_and_late_starts_are_troubles_of_skus_without_others() -> Non
         ),
         ("max_machines", "gpu", "1 job waits: max_machines of gpu (1) is reached"),
     ]
+
+
+def test_the_status_names_the_nodes_that_a_sku_avoids() -> None:
+    world = World()
+    for number in range(5):
+        (machine,) = world.launch(1, f"c{number}-")
+        world.do(e.MachineAttested, machine, "nonce", f"node-{number}")
+        world.now += 1.0
+        said = "gpu_query: no answer" if number else "gpu_errors: " + "x" * 300
+        world.do(e.HealthChecksReported, machine, False, said)
+    seen = status(world.fleet(), world.plan().waiting, Counts({}, {}, 0.0))
+    [found] = [one for one in seen.troubles if one.code == "node_avoided"]
+    assert found.about == GPU
+    assert found.message.startswith("5 nodes of east avoided: node-0 (health checks: gpu_errors: x")
+    assert found.message.endswith(
+        "...), node-1 (health checks: gpu_query: no answer), "
+        "node-2 (health checks: gpu_query: no answer), 2 more"
+    )
+    assert {one for _, _, one in fleet_counts(world.state, world.now).nodes_avoided} == {
+        f"node-{number}" for number in range(5)
+    }
+    world.now += 3600.0
+    later = status(world.fleet(), world.plan().waiting, Counts({}, {}, 0.0))
+    assert "node_avoided" not in {one.code for one in later.troubles}
 
 
 def test_the_status_shows_open_circuit_breakers_providers_and_machines() -> None:

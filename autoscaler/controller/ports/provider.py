@@ -37,7 +37,8 @@ class LaunchOrder:
     """What to launch. `offerings` are `Offering.key`s in the order of preference.
 
     No machine is launched from a canary's image that is `refused_image`: GitHub refuses the version of its
-    runner.
+    runner. Machines of the SKU failed on the `avoided_hosts`. `others_work`: one became ready on another host
+    since then.
     """
 
     launch_request: LaunchRequestId
@@ -48,6 +49,8 @@ class LaunchOrder:
     count: int
     token: str
     refused_image: str = ""
+    avoided_hosts: tuple[str, ...] = ()
+    others_work: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,13 +69,14 @@ class LaunchAnswer:
 class ProvenIdentity:
     """The content of a valid proof: enough to find the launched machine and to compare it.
 
-    `image` and `launch_time` are empty if this kind of proof does not contain them. The controller
-    then does not compare them.
+    `image`, `launch_time` and `host` are empty if this kind of proof does not contain them. The controller
+    then does not compare the first two, and learns the host from a listing.
     """
 
     provider_id: ProviderMachineId
     image: str = ""
     launch_time: str = ""
+    host: str = ""
 
 
 class Provider(Protocol):

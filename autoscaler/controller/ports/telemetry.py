@@ -28,6 +28,7 @@ class FleetCounts:
     `waiting_reasons` counts the waiting jobs by reason, those that no SKU admits included.
     `oldest_waiting` is how many seconds the oldest waiting job has been queued. `circuits_open` are the SKUs
     whose circuit breaker is not closed, `option_circuits_open` the SKUs and providers of such launch options.
+    `nodes_avoided` has the SKU, the provider and the name of each node that a SKU avoids.
     """
 
     jobs_waiting: Mapping[SkuName, int] = field(default_factory=dict)
@@ -43,6 +44,7 @@ class FleetCounts:
     dollars_per_hour: float = 0.0
     circuits_open: Collection[SkuName] = ()
     option_circuits_open: Collection[tuple[SkuName, ProviderName]] = ()
+    nodes_avoided: Collection[tuple[SkuName, ProviderName, str]] = ()
 
 
 class GitHubTelemetry(Protocol):

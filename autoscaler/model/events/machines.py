@@ -12,10 +12,14 @@ from autoscaler.model.machines import ExitReason, TerminationReason
 
 @dataclass(frozen=True, slots=True)
 class MachineAttested(Event):
-    """A machine proved its identity. Its further requests are authenticated with a nonce."""
+    """A machine proved its identity. Its further requests are authenticated with a nonce.
+
+    `host` is the node of a pod, or empty if its proof does not name it.
+    """
 
     machine: MachineId
     nonce_hash: str
+    host: str = ""
 
 
 @dataclass(frozen=True, slots=True)

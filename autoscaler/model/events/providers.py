@@ -55,6 +55,8 @@ class ListedMachine:
     """
     state: str = ""
     """The provider's name of the machine's state."""
+    host: str = ""
+    """The node of a pod, if it has one."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -101,6 +101,7 @@ def listed_machine(
         cannot_start=cannot_start,
         not_admitted=found.not_admitted,
         state=found.state,
+        host=one_line((pod.get("spec") or {}).get("nodeName")),
     )
 
 
@@ -164,7 +165,7 @@ def _interruption(finding: Finding | None) -> NoticeKind:
     """An eviction or the loss of a node is a change of one host: other nodes may have room."""
     if finding is None or finding.failure is not FailureClass.CAPACITY:
         return NoticeKind.STATE_CHANGE
-    alone = finding.scope is FailureScope.MACHINE
+    alone = finding.scope in (FailureScope.MACHINE, FailureScope.HOST)
     return NoticeKind.SCHEDULED_CHANGE if alone else NoticeKind.SPOT_INTERRUPTION
 
 

@@ -74,6 +74,28 @@ _RETRIED = frozenset(
 )
 """Failed steps that kubelet repeats. Another pod, or a person, may bring an image that is never pulled."""
 
+_PULLS = ("ErrImage", "Image", "Registry", "Signature")
+"""How the codes of steps before the image is there begin."""
+
+_OF_NODE = frozenset(
+    {
+        "ErrImageNeverPull",
+        "ImageInspectError",
+        "PreCreateHookError",
+        "CreateContainerError",
+        "PreStartHookError",
+        "RunContainerError",
+    }
+)
+"""Those whose cause is on the node: its container runtime, its devices, the images that it has."""
+
+_NODE_FAILS = re.compile(
+    "no space left on device|read-only file system|input/output error|stale (?:NFS )?file handle|"
+    "failed to (?:prepare|create) subPath|failed to sync (?:configmap|secret) cache|"
+    "failed to extract layer|failed to register layer"
+)
+"""Texts of pulls and of configuration errors whose cause is on the node: its disk, its mounts, its kubelet."""
+
 _CRASH_LOOP = "CrashLoopBackOff"
 
 _RESTARTS = 3
@@ -82,12 +104,22 @@ _RESTARTS = 3
 
 
 class ContainerWait(NamedTuple):
-    """Why a container does not start. `hopeless`: no repetition of kubelet's can start it."""
+    """Why a container does not start. `hopeless`: no repetition of kubelet's can start it.
+
+    `of_node`: its node may be the cause, so that another node could start it. `creating`: the image is there.
+    """
 
     code: str
     message: str
     retrying: bool = False
     hopeless: bool = False
+    of_node: bool = False
+    creating: bool = False
+
+
+def is_hopeless(code: str, said: str) -> bool:
+    """Return True if no repetition of kubelet's can start a container after this error."""
+    return code in _HOPELESS and _HOPELESS[code].search(said) is not None
 
 
 def container_wait(container: Mapping[str, Any]) -> ContainerWait | None:
@@ -96,10 +128,12 @@ def container_wait(container: Mapping[str, Any]) -> ContainerWait | None:
     code = one_line(waiting.get("reason"))
     said = " ".join(str(waiting.get("message") or "")[:_MOST_READ].split())
     message = without_middle(said, _MOST_SHOWN)
-    if code in _HOPELESS and _HOPELESS[code].search(said):
+    if is_hopeless(code, said):
         return ContainerWait(code, message, hopeless=True)
     if code in _RETRIED:
-        return ContainerWait(code, message, retrying=True)
+        of_node = code in _OF_NODE or _NODE_FAILS.search(said) is not None
+        creating = not code.startswith(_PULLS)
+        return ContainerWait(code, message, retrying=True, of_node=of_node, creating=creating)
     if code == _CRASH_LOOP:
         last = (container.get("lastState") or {}).get("terminated") or {}
         message += f"; it ended with status {last.get('exitCode')}"

@@ -21,6 +21,8 @@ MAX_TOKEN = 16 * 1024
 
 POD_NAME = "authentication.kubernetes.io/pod-name"
 POD_UID = "authentication.kubernetes.io/pod-uid"
+NODE_NAME = "authentication.kubernetes.io/node-name"
+"""Since Kubernetes 1.30 (KEP-4193: ServiceAccountTokenPodNodeInfo). Before, a listing has it."""
 
 _TOKEN = re.compile(rb"[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+")
 
@@ -40,7 +42,14 @@ async def verify_token(
         "spec": {"token": proof.decode(), "audiences": [settings.audience]},
     }
     answer = await api.request("POST", paths.TOKEN_REVIEWS, body=review)
-    return ProvenIdentity(reviewed_pod(settings, answer.get("status") or {}).machine)
+    status = answer.get("status") or {}
+    return ProvenIdentity(reviewed_pod(settings, status).machine, host=reviewed_node(status))
+
+
+def reviewed_node(status: Mapping[str, Any]) -> str:
+    """Return the name of the node in a TokenReview's status, or an empty text."""
+    nodes = list(((status.get("user") or {}).get("extra") or {}).get(NODE_NAME) or [])
+    return str(nodes[0]) if len(nodes) == 1 else ""
 
 
 def reviewed_pod(settings: KubernetesSettings, status: Mapping[str, Any]) -> PodIdentity:

@@ -30,7 +30,6 @@ from autoscaler.providers.kubernetes.answers import (
 )
 from autoscaler.providers.kubernetes.api_server import ApiServer
 from autoscaler.providers.kubernetes.background import Background
-from autoscaler.providers.kubernetes.faulty_nodes import FaultyNodes
 from autoscaler.providers.kubernetes.observed_api import ObservedApi
 from autoscaler.providers.kubernetes.ownership import identity_of
 from autoscaler.providers.kubernetes.settings import KubernetesSettings
@@ -52,8 +51,6 @@ class PodNotices:
         """The API server. All requests about pods go through this object, so that no answer is overlooked."""
         self._settings = settings
         self._clock = clock
-        self.faulty_nodes = FaultyNodes(clock)
-        """The nodes on which the hardware of a pod failed its health checks."""
         self._watch = PodWatch(self.api, settings)
         self._said: dict[ProviderMachineId, NoticeKind] = {}
         self._removed: dict[ProviderMachineId, ListedMachine] = {}
@@ -120,7 +117,6 @@ class PodNotices:
 
     def _notice(self, change: Change) -> Notice | None:
         """Return what a change means, or None if it means nothing new."""
-        self.faulty_nodes.note(change.pod or change.removed or {})
         if change.pod is None:
             said = self._said.pop(change.machine, None)
             announced = self._announced.pop(change.machine, None)

@@ -19,6 +19,7 @@ from autoscaler.model.identifiers import InstallationId, ProviderName, Seconds, 
 from autoscaler.model.installations import Installations
 from autoscaler.providers.kubernetes import paths
 from autoscaler.providers.kubernetes.api_server import ApiServer
+from autoscaler.providers.kubernetes.avoided_nodes import LEAST_KARPENTER
 from autoscaler.providers.kubernetes.capacity import fitting_nodes
 from autoscaler.providers.kubernetes.capacity_reading import read_capacity
 from autoscaler.providers.kubernetes.client import KubernetesApi
@@ -227,9 +228,15 @@ class _Cluster:
         return self._document.problem((*option, *keys), what, fix)
 
     async def _capacity(self) -> tuple[list[str], list[Problem]]:
-        """Return the free capacity, and a warning for each launch option that fits no node."""
+        """Return the free capacity, and a warning for each launch option that fits no node.
+
+        With a provisioner: the version of Karpenter that it must have.
+        """
         if self._settings.provisioner:
-            return [], []
+            note = f"provisioner: true needs Karpenter {LEAST_KARPENTER} or later, if Karpenter adds nodes"
+            return [
+                f"{self._settings.name}: {note} (earlier ones ignore pods that avoid a faulty node)"
+            ], []
         nodes, free = await read_capacity(self._api, self._settings)
         return [
             f"{key}: {units} free, or used by this fleet" for key, units in sorted(free.items())

@@ -32,7 +32,7 @@ _PROBES = ("livenessProbe", "startupProbe")
 """They kill their container if they fail, and with it the job."""
 _KEPT_OF_CONTAINERS = ("command", "args", "restartPolicy", "lifecycle", *_PROBES)
 _KEPT_IF_GENERATED = ("terminationMessagePolicy",)
-"""With it, the pod's status says which health checks failed (`faulty_nodes`)."""
+"""With it, the pod's status says which health checks failed (`statuses`)."""
 _ACCELERATOR = re.compile(r"nvidia\.com/(gpu|mig-).*|amd\.com/(gpu|[a-z]px_).*")
 """Resources that are accelerators: the plugins of NVIDIA and AMD, whole or in parts (`amd.com/cpx_nps4`)."""
 _KEPT_OF_SPEC = (

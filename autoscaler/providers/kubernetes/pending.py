@@ -12,14 +12,17 @@ from autoscaler.model.identifiers import Instant, ProviderMachineId, Seconds
 from autoscaler.providers.kubernetes.answers import identity
 from autoscaler.providers.kubernetes.statuses import pod_state
 
-START_TIMEOUT: Seconds = 600.0
-"""How long kubelet may fail to set up the pod, to pull an image or to create a container.
+SET_UP_TIMEOUT: Seconds = 600.0
+"""How long kubelet may fail to set up the pod or to pull an image.
 
-It pulls again after 10, 20, 40, 80 and 160 seconds (Kubernetes documentation, "Images": ImagePullBackOff), and
-creates a container again every 10 seconds (`backOffPeriod` in `pkg/kubelet/kubelet.go`). While it pulls again,
-the status still has the last failure (`pkg/kubelet/reason_cache.go`), and an image with CUDA or ROCm takes
-minutes.
+It pulls again after 10, 20, 40, 80 and 160 seconds (Kubernetes documentation, "Images": ImagePullBackOff).
+While it pulls again, the status still has the last failure (`pkg/kubelet/reason_cache.go`), and an image with
+CUDA or ROCm takes minutes.
 """
+
+START_TIMEOUT: Seconds = 120.0
+"""How long kubelet may fail to create or to start a container. It tries again every 10 seconds (`backOffPeriod`
+in `pkg/kubelet/kubelet.go`)."""
 
 
 class PendingPods:
@@ -29,7 +32,7 @@ class PendingPods:
         """`timeout` is how long a pod may wait for a node."""
         self._clock, self._timeout = clock, timeout
         self._for_node: dict[ProviderMachineId, Instant] = {}
-        self._for_start: dict[ProviderMachineId, Instant] = {}
+        self._for_start: dict[ProviderMachineId, tuple[Seconds, Instant]] = {}
 
     def created(self, machines: Iterable[ProviderMachineId]) -> None:
         """Count the wait of these pods for a node from now on, unless it is counted already."""
@@ -46,10 +49,14 @@ class PendingPods:
         else:
             self.created((machine,))
             return now - self._for_node[machine] >= self._timeout
-        if leaving or not pod_state(pod).retrying:
+        state = pod_state(pod)
+        if leaving or not state.retrying:
             self._for_start.pop(machine, None)
             return False
-        return now - self._for_start.setdefault(machine, now) >= START_TIMEOUT
+        allowed = START_TIMEOUT if state.creating else SET_UP_TIMEOUT
+        if self._for_start.get(machine, (0.0, now))[0] != allowed:
+            self._for_start[machine] = allowed, now
+        return now - self._for_start[machine][1] >= allowed
 
     def keep_only(self, machines: Collection[ProviderMachineId]) -> None:
         """Drop all pods but these, which a complete list has shown."""

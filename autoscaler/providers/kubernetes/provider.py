@@ -102,7 +102,7 @@ class KubernetesProvider:
 
     async def prepare(self, order: LaunchOrder) -> str:
         """Return the pods to create as canonical JSON (see `Provider`)."""
-        return launch_text(self._settings, order, self.notices.faulty_nodes.of(order.sku))
+        return launch_text(self._settings, order)
 
     async def launch(self, request: str) -> LaunchAnswer:
         """Create the pods of a stored request (see `Provider`)."""

@@ -1,28 +1,27 @@
 """The stored text of a launch request: the pods to create. Pure."""
 
 import json
-from collections.abc import Sequence
 
 from autoscaler.controller.ports.provider import LaunchOrder, ProviderError
 from autoscaler.model.failures import FailureClass
 from autoscaler.providers.kubernetes import ownership
-from autoscaler.providers.kubernetes.faulty_nodes import avoiding
+from autoscaler.providers.kubernetes.avoided_nodes import avoiding
 from autoscaler.providers.kubernetes.manifests import pod_template
 from autoscaler.providers.kubernetes.overlay import OverlayError
 from autoscaler.providers.kubernetes.ownership import pod_names
 from autoscaler.providers.kubernetes.settings import KubernetesSettings, PodOption
 
 
-def launch_text(
-    settings: KubernetesSettings, order: LaunchOrder, avoided: Sequence[str] = ()
-) -> str:
+def launch_text(settings: KubernetesSettings, order: LaunchOrder) -> str:
     """Return the exact pods of a launch order as canonical JSON: their common part, and their names.
 
-    The pods prefer other nodes than the avoided ones. Raises ProviderError.
+    Raises ProviderError.
     """
     option = option_of(settings, order)
+    # Nodes that do not exist yet count as others, so a preference is enough for a provisioner.
+    strictly = order.others_work and not settings.provisioner
     try:
-        template = avoiding(pod_template(settings, option, order), avoided)
+        template = avoiding(pod_template(settings, option, order), order.avoided_hosts, strictly)
         names = pod_names(settings.fleet, order.launch_request, order.count)
     except OverlayError as error:
         raise ProviderError(FailureClass.CONFIGURATION, "Overlay", str(error)) from error

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from autoscaler.model.failures import FailureClass, FailureScope
 from autoscaler.model.identifiers import Instant
-from autoscaler.providers.kubernetes.container_waits import container_wait
+from autoscaler.providers.kubernetes.container_waits import container_wait, is_hopeless
 from autoscaler.providers.kubernetes.texts import MAX_TEXT, one_line
 
 _PREEMPTIONS = frozenset({"PreemptionByScheduler", "Preempting"})
@@ -62,6 +62,10 @@ _CLAIM_COMES = re.compile(
 )
 """What the scheduler says of a pod whose claim is being created or bound (kubernetes/kubernetes#104525)."""
 
+_FAILED_CHECKS = re.compile(r"the health checks failed: [a-z_, ]{1,200}")
+"""What the agent logs before it ends (`agent/lifecycle.py`). Kubelet copies the end of the log into the status
+of the failed container (Kubernetes documentation, "Determine the Reason for Pod Failure")."""
+
 OUT_OF_MEMORY = "OOMKilled"
 
 _WAS_DELETED = "the pod was deleted"
@@ -70,7 +74,7 @@ _WAS_DELETED = "the pod was deleted"
 class Finding(NamedTuple):
     """Why a pod ended or does not start. `failure` is None if it says nothing about the next launch.
 
-    `scope` is `machine` if it says nothing about other nodes.
+    `scope` is `machine` if it says nothing about other nodes, and `host` if its node may be faulty.
     """
 
     code: str
@@ -91,8 +95,9 @@ class PodState(NamedTuple):
     `deleted`: it was deleted before it ended.
     `disrupted`: it runs or starts, and the cluster has announced its deletion.
     `unschedulable`: no node has room for it now. `retrying`: kubelet has not set up the pod yet, or could not
-    pull an image or create a container, and tries again. `refused`: it cannot start until an operator changes
-    something. `not_admitted`: it ended because kubelet refused it, perhaps after it had run.
+    pull an image or create a container, and tries again. `creating`: it tries to create or start a container
+    whose image it has. `refused`: it cannot start until an operator changes something. `not_admitted`: it ended
+    because kubelet refused it, perhaps after it had run.
     """
 
     state: str
@@ -103,6 +108,7 @@ class PodState(NamedTuple):
     disrupted: bool = False
     unschedulable: bool = False
     retrying: bool = False
+    creating: bool = False
     refused: bool = False
     not_admitted: bool = False
 
@@ -143,8 +149,11 @@ def _pending(status: Mapping[str, Any]) -> PodState:
             return found
     if _condition(status, _SANDBOX).get("status") == "False":
         message = "its node has not mounted its volumes or set up its network yet"
-        # One node may be the cause. `unknown` puts the launch option on hold for a minute at most.
-        finding = Finding(_SANDBOX, message, FailureClass.UNKNOWN)
+        finding = Finding(_SANDBOX, message, FailureClass.UNKNOWN, FailureScope.HOST)
+        return PodState("Pending", finding, retrying=True)
+    if scheduled.get("status") == "True" and not any(_containers(status)):
+        message = "the kubelet of its node has not reported its containers yet"
+        finding = Finding("NotStarted", message, FailureClass.UNKNOWN, FailureScope.HOST)
         return PodState("Pending", finding, retrying=True)
     return PodState("Pending")
 
@@ -155,8 +164,15 @@ def _waiting(container: Mapping[str, Any]) -> PodState | None:
     if found is None:
         return None
     message = f"container {one_line(container.get('name'))}: {found.message}"
-    finding = Finding(found.code, message, FailureClass.CONFIGURATION)
-    return PodState(found.code, finding, retrying=found.retrying, refused=found.hopeless)
+    scope = FailureScope.HOST if found.of_node else None
+    finding = Finding(found.code, message, FailureClass.CONFIGURATION, scope)
+    return PodState(
+        found.code,
+        finding,
+        retrying=found.retrying,
+        creating=found.creating,
+        refused=found.hopeless,
+    )
 
 
 def _deleted(disrupted: Finding | None, waits: Finding | None) -> Finding:
@@ -175,9 +191,9 @@ def _disruption(status: Mapping[str, Any]) -> Finding | None:
     code, text = one_line(status.get("reason")), one_line(status.get("message"))
     if code == "Evicted" and not text.startswith(_OF_THE_NODE):
         # A pod that tolerates the taint of a node under pressure would come back to it at once: see `_NO_ROOM`.
-        return Finding(
-            code, text, FailureClass.CAPACITY if text.startswith(_NOT_ADMITTED) else None
-        )
+        if text.startswith(_NOT_ADMITTED):
+            return Finding(code, text, FailureClass.CAPACITY, FailureScope.HOST)
+        return Finding(code, text)
     if code not in _PREEMPTIONS | _DISRUPTIONS:
         condition = _condition(status, "DisruptionTarget")
         if condition.get("status") != "True":
@@ -228,7 +244,7 @@ def _end(pod: Mapping[str, Any], status: Mapping[str, Any], phase: str) -> Findi
     code, sidecars = one_line(status.get("reason")), _sidecars(pod)
     message = one_line(status.get("message"))
     if code in _NO_ROOM or code.startswith("OutOf") or message.startswith(_NOT_ADMITTED):
-        return Finding(code or "Rejected", message, FailureClass.CAPACITY)
+        return Finding(code or "Rejected", message, FailureClass.CAPACITY, FailureScope.HOST)
     if code:
         return Finding(code, message)
     for one in _containers(status):
@@ -237,8 +253,10 @@ def _end(pod: Mapping[str, Any], status: Mapping[str, Any], phase: str) -> Findi
             continue
         reason, exit_code = one_line(ended.get("reason")), ended.get("exitCode")
         if reason in ("StartError", "ContainerCannotRun"):
-            message = f"container {name}: {one_line(ended.get('message'))}"
-            return Finding(reason, message, FailureClass.CONFIGURATION)
+            said = one_line(ended.get("message"))
+            scope = None if is_hopeless("RunContainerError", said) else FailureScope.HOST
+            message = f"container {name}: {said}"
+            return Finding(reason, message, FailureClass.CONFIGURATION, scope)
         if reason in _LOST_CONTAINERS:
             message = f"the node lost container {name}"
             return Finding(reason, message, FailureClass.CAPACITY, FailureScope.MACHINE)
@@ -246,7 +264,11 @@ def _end(pod: Mapping[str, Any], status: Mapping[str, Any], phase: str) -> Findi
             message = f"container {name} ended with status {exit_code}"
             if reason == OUT_OF_MEMORY:
                 message += f", {_memory(pod, name)}"
-            return Finding(reason or "Error", message)
+            failed = _FAILED_CHECKS.search(str(ended.get("message") or ""))
+            if failed:
+                message += f", {failed.group()}"
+            scope = FailureScope.HOST if failed else None
+            return Finding(reason or "Error", message, None, scope)
     return Finding(phase, "")
 
 

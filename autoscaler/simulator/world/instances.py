@@ -38,7 +38,7 @@ class Instance:
     From `stopping_at` on, its provider shows it as shutting down, and its operating system stops.
     A pod's `slot` is its name: at most one pod of each name runs.
     `termination_requests` counts the requests to terminate it. Until `ignores_until`, these requests and
-    its own power-off have no effect.
+    its own power-off have no effect. `host_passes_checks`: its host passes the agent's health checks.
     """
 
     id: ProviderMachineId
@@ -55,6 +55,7 @@ class Instance:
     slot: str = ""
     termination_requests: int = 0
     ignores_until: Instant = 0.0
+    host_passes_checks: bool = True
     _listed: dict[str, ListedMachine] = field(default_factory=dict)
 
     @property

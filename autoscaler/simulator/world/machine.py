@@ -116,7 +116,7 @@ class SimulatedMachine:
         )
         answer = await self._ask(lambda d: d.attest(provider, proof, self._nonce, 1, "1.0"))
         activity.machine = self._id = answer.machine
-        passes = self._boot_plan.health_checks_pass
+        passes = self._boot_plan.health_checks_pass and activity.instance.host_passes_checks
         await asyncio.sleep(HEALTH_CHECKS_TAKE)
         activity.health_checks_passed = passes
         await self._ask(

@@ -122,6 +122,10 @@ class SimulatedCluster:
             self.registry, nodes, pools, self.api, self._kubelets, scheduler, fault_schedule
         )
 
+    def remove_node(self, name: str) -> None:
+        """Delete a node with its pods. No other node replaces it."""
+        self._control.remove_node(name)
+
     def add_strangers(self, count: int) -> None:
         """Create pods of another installation."""
         for number in range(count):
@@ -180,10 +184,11 @@ class SimulatedCluster:
         instance.reason = reason
         self._kubelets.exit(instance.pod, End() if instance.has_assignment else End(1, "Error"))
 
-    def start(self, pod: Object) -> None:
+    def start(self, pod: Object, checks_pass: bool) -> None:
         """Start the container (see `Containers`)."""
         instance = self._by_uid.get(pod["metadata"]["uid"])
         if instance is not None:
+            instance.host_passes_checks = checks_pass
             instance.begun.set()
 
     def stop(self, pod: Object) -> None:

@@ -117,6 +117,9 @@ class FaultKind(StrEnum):
     NODE_DIED = "node_died"  # with its pods. Its Node object is deleted when the fault ends
     KUBELET_RESTARTED = "kubelet_restarted"  # it admits all pods of its node again
     NODE_RESTARTED = "node_restarted"  # its containers end. It is back when the fault ends
+    NODE_FAULTY = (
+        "node_faulty"  # one node fails its next pods: `target` chooses it and one of four ways
+    )
     NODES_TAKEN = "nodes_taken"  # pods of others fill a pool of nodes
     NO_NEW_NODES = "no_new_nodes"  # the provisioner cannot add nodes
 

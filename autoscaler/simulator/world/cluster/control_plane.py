@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from autoscaler.model.identifiers import Seconds
 from autoscaler.simulator.world.cluster.api_server import ApiServer
 from autoscaler.simulator.world.cluster.kubelet import EVICTED, OUT_OF_MEMORY, Kubelets
-from autoscaler.simulator.world.cluster.nodes import ENDED, Node, NodePool
+from autoscaler.simulator.world.cluster.nodes import ENDED, Node, NodeFault, NodePool
 from autoscaler.simulator.world.cluster.registry import Object, Registry
 from autoscaler.simulator.world.cluster.scheduler import Scheduler
 from autoscaler.simulator.world.cluster.statuses import with_condition, with_disruption
@@ -41,6 +41,7 @@ OF_CLUSTERS = frozenset(
         FaultKind.KUBELET_RESTARTED,
         FaultKind.NODE_RESTARTED,
         FaultKind.NODES_TAKEN,
+        FaultKind.NODE_FAULTY,
     }
 )
 """The faults that a cluster begins at one moment. Its other parts ask the fault schedule."""
@@ -73,6 +74,8 @@ class ControlPlane:
         bound = [pod for pod in own if self._kubelets.runs(pod)]
         if fault.kind is FaultKind.NODES_TAKEN:
             self._take_nodes(fault)
+        elif fault.kind is FaultKind.NODE_FAULTY and self._nodes:
+            self._break_node(fault)
         elif fault.kind is FaultKind.WATCH_EXPIRED:
             self._registry.drop_history()
         elif fault.kind is FaultKind.API_DOWN:
@@ -114,6 +117,17 @@ class ControlPlane:
                 self._lose(node)
                 self._kubelets.node_died(node)
                 self._later(fault.lasts, lambda: self._replace(node))
+
+    def _break_node(self, fault: Fault) -> None:
+        """Let a node fail its next pods in one way, until the fault is over."""
+        nodes, ways = list(self._nodes.values()), list(NodeFault)
+        node = nodes[fault.target // len(ways) % len(nodes)]
+        node.fault = ways[fault.target % len(ways)]
+        self._later(fault.lasts, lambda: setattr(node, "fault", None))
+
+    def remove_node(self, name: str) -> None:
+        """Delete a node, as an administrator does. No other node replaces it."""
+        self._collect_pods_of(self._nodes.pop(name))
 
     def _delete(self, pod: Object, reason: str) -> None:
         """Delete a pod as a disruption: first the condition, then the deletion."""
@@ -157,9 +171,15 @@ class ControlPlane:
             self._reconnect(node)
 
     def _replace(self, node: Node) -> None:
-        """Delete a dead node. The garbage collection of pods then deletes its pods by force."""
+        """Delete a dead node."""
         if self._nodes.pop(node.name, None) is None:
             return
+        self._collect_pods_of(node)
+        if not node.added:
+            self._scheduler.add_node(next(pool for pool in self._pools if pool.has(node)))
+
+    def _collect_pods_of(self, node: Node) -> None:
+        """Delete the pods of a node that does not exist any more by force, as the garbage collection does."""
         for pod in self._on(node):
             if pod["status"]["phase"] not in ENDED:
                 moment = self._registry.moment
@@ -167,8 +187,6 @@ class ControlPlane:
                 status = {"phase": "Failed", "conditions": conditions}
                 pod = self._registry.change(pod, status=status)
             self._registry.remove(pod)
-        if not node.added:
-            self._scheduler.add_node(next(pool for pool in self._pools if pool.has(node)))
 
     def _uncordon(self, node: Node) -> None:
         node.cordoned = False

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from autoscaler.model.identifiers import Seconds
-from autoscaler.simulator.world.cluster.nodes import Node, devices
+from autoscaler.simulator.world.cluster.nodes import Node, NodeFault, devices
 from autoscaler.simulator.world.cluster.registry import Object, Registry
 from autoscaler.simulator.world.cluster.statuses import End, Stage, kubelet_status, with_disruption
 from autoscaler.simulator.world.fault_schedule import FaultSchedule
@@ -18,12 +18,15 @@ from autoscaler.simulator.world.schedule import FaultKind
 SEEN_AFTER: Seconds = 0.5
 PULL: Seconds = 5.0
 PULL_AGAIN: Seconds = 60.0
+CREATE_AGAIN: Seconds = 10.0
 STOPS_AFTER: Seconds = 3.0
 """Between SIGTERM and the end of the containers. The pod's grace period is longer."""
 
 KILLED = End(137, "Error")
 STOPPED = End(143, "Error")
-EVICTED = End(137, "Error", "Evicted", "The node was low on resource: ephemeral-storage.")
+EVICTED = End(
+    137, "Error", reason="Evicted", message="The node was low on resource: ephemeral-storage."
+)
 OUT_OF_MEMORY = End(137, "OOMKilled")
 REFUSALS = (
     End(
@@ -47,11 +50,19 @@ LOST = End(255, "Unknown")
 """How containerd shows a container that ended with its node (`internal/cri/server/restart.go`)."""
 
 
+START_FAILED = End(
+    128,
+    "StartError",
+    "failed to create containerd task: OCI runtime create failed: nvidia-container-cli: initialization error: "
+    "nvml error: driver/library version mismatch: unknown",
+)
+
+
 class Containers(Protocol):
     """The containers of pods, which kubelets start and stop."""
 
-    def start(self, pod: Object) -> None:
-        """Start the container of a pod."""
+    def start(self, pod: Object, checks_pass: bool) -> None:
+        """Start the container of a pod. `checks_pass`: the node passes the agent's health checks."""
 
     def stop(self, pod: Object) -> None:
         """Send SIGTERM to the containers."""
@@ -191,6 +202,9 @@ class Kubelets:
             self._later(max(STOPS_AFTER, left), known, lambda one: self._end(one, STOPPED))
 
     def _admit(self, known: _Pod) -> None:
+        if known.node.fault is NodeFault.REFUSES:
+            self.exit(known.pod, REFUSALS[0], disrupted=True)
+            return
         if self._fault_schedule.hit(FaultKind.POD_REFUSED):
             self._refused += 1
             refusal = REFUSALS[self._refused % len(REFUSALS)]
@@ -207,9 +221,19 @@ class Kubelets:
             self._report(known)
             self._later(PULL_AGAIN, known, self._pulled)
             return
-        known.stage = Stage.RUNNING
+        self._create(known)
+
+    def _create(self, known: _Pod) -> None:
+        fault = known.node.fault
+        if fault is NodeFault.START_FAILS:
+            self.exit(known.pod, START_FAILED, disrupted=True)
+            return
+        known.stage = Stage.NOT_CREATED if fault is NodeFault.CREATE_FAILS else Stage.RUNNING
         self._report(known)
-        self._containers.start(known.pod)
+        if known.stage is Stage.NOT_CREATED:
+            self._later(CREATE_AGAIN, known, self._create)
+        else:
+            self._containers.start(known.pod, fault is not NodeFault.CHECKS_FAIL)
 
     def _end(self, known: _Pod, end: End) -> None:
         if known.end is not None:

@@ -1,18 +1,34 @@
 """The nodes of a cluster, and which pods fit on them: the scheduler's filters, as far as pods here need them.
 
-Sources: Kubernetes documentation, "Kubernetes Scheduler", "Taints and Tolerations", "Nodes" (heartbeats).
+Sources: Kubernetes documentation, "Kubernetes Scheduler", "Assigning Pods to Nodes" (node affinity), "Taints
+and Tolerations", "Nodes" (heartbeats).
 """
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from enum import StrEnum
 
 from autoscaler.simulator.world.cluster.registry import Object
 
+HOSTNAME = "kubernetes.io/hostname"
 UNREACHABLE = "node.kubernetes.io/unreachable"
 ENDED = ("Succeeded", "Failed")
 Usage = dict[str, Counter[str]]
 """What pods use, by node and resource."""
+
+
+class NodeFault(StrEnum):
+    """How a faulty node fails each pod."""
+
+    REFUSES = "refuses"
+    """Kubelet does not admit the pod: a device plugin has no healthy device."""
+    START_FAILS = "start_fails"
+    """The container cannot be started: the driver differs from its libraries."""
+    CREATE_FAILS = "create_fails"
+    """The container cannot be created, and kubelet tries again."""
+    CHECKS_FAIL = "checks_fail"
+    """The agent's health checks fail."""
 
 
 @dataclass(eq=False, slots=True)
@@ -20,7 +36,7 @@ class Node:
     """A node. `connected`: its kubelet reaches the API server. `alive`: its containers run.
 
     `restarting`: it is not alive, and will be. `ready` is what the node controller has written. `added`: a
-    provisioner launched it.
+    provisioner launched it. `fault`: how it fails its next pods.
     """
 
     name: str
@@ -33,6 +49,7 @@ class Node:
     ready: bool = True
     cordoned: bool = False
     added: bool = False
+    fault: NodeFault | None = None
     watched: bool = False
     """Whether its provisioner will look whether it is empty."""
 
@@ -68,6 +85,7 @@ class NodePool:
         """Return a new node of the pool."""
         name = f"{self.name}-{number}"
         labels = {"kubernetes.io/os": "linux", "kubernetes.io/arch": "amd64", **self.labels}
+        labels[HOSTNAME] = name
         return Node(name, labels, self.allocatable, self.taints, added=added)
 
 
@@ -103,6 +121,7 @@ def may_host(node: Node, pod: Object) -> bool:
         node.ready
         and not node.cordoned
         and all(node.labels.get(key) == value for key, value in selector.items())
+        and is_required(node, pod)
         and all(_tolerated(taint, spec.get("tolerations") or ()) for taint in node.taints)
     )
 
@@ -112,6 +131,31 @@ def has_room(node: Node, pod: Object, taken: Usage) -> bool:
     there = taken.get(node.name, Counter())
     return all(
         there[name] + units <= node.allocatable.get(name, 0) for name, units in wants(pod).items()
+    )
+
+
+def is_required(node: Node, pod: Object) -> bool:
+    """Return whether a node matches a term of the pod's required node affinity, if it has one."""
+    required = _node_affinity(pod).get("requiredDuringSchedulingIgnoredDuringExecution")
+    return required is None or any(_matches(term, node) for term in required["nodeSelectorTerms"])
+
+
+def score(node: Node, pod: Object) -> int:
+    """Return the sum of the weights of the preferred terms that a node matches."""
+    preferred = _node_affinity(pod).get("preferredDuringSchedulingIgnoredDuringExecution") or ()
+    return sum(int(one["weight"]) for one in preferred if _matches(one["preference"], node))
+
+
+def _node_affinity(pod: Object) -> Object:
+    found: Object = (pod["spec"].get("affinity") or {}).get("nodeAffinity") or {}
+    return found
+
+
+def _matches(term: Object, node: Node) -> bool:
+    """Return whether a node's labels match all expressions of a term: In and NotIn, as pods here have."""
+    return all(
+        (node.labels.get(one["key"]) in one["values"]) is (one["operator"] == "In")
+        for one in term["matchExpressions"]
     )
 
 

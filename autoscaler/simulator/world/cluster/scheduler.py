@@ -20,6 +20,7 @@ from autoscaler.simulator.world.cluster.nodes import (
     Usage,
     has_room,
     may_host,
+    score,
     used,
     wants,
 )
@@ -95,7 +96,8 @@ class Scheduler:
     def _bound(self, pod: Object, taken: Usage) -> bool:
         """Bind a pod, or write why it waits."""
         hosts = [node for node in self._nodes.values() if may_host(node, pod)]
-        node = next((one for one in hosts if has_room(one, pod, taken)), None)
+        free = [node for node in hosts if has_room(node, pod, taken)]
+        node = max(free, key=lambda one: score(one, pod), default=None)
         if node is None:
             total = f"0/{len(self._nodes)} nodes are available"
             self._write(pod, unschedulable(f"{total}: {len(hosts)} Insufficient resources."))

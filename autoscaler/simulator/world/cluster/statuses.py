@@ -23,6 +23,8 @@ class Stage(Enum):
     """The image is being pulled."""
     BACK_OFF = auto()
     """The image could not be pulled, twice, or the container could not be created."""
+    NOT_CREATED = auto()
+    """The container cannot be created, because of the node."""
     RUNNING = auto()
     """The container runs."""
     ENDED = auto()
@@ -37,6 +39,7 @@ class End:
 
     exit_code: int = 0
     container_reason: str = "Completed"
+    container_message: str = ""
     reason: str = ""
     message: str = ""
     refused: bool = False
@@ -122,9 +125,16 @@ _HELD_UP = (
 
 def _state(pod: Object, stage: Stage, end: End | None) -> Object:
     if end is not None:
-        return {"terminated": {"exitCode": end.exit_code, "reason": end.container_reason}}
+        return _terminated(end)
+    if stage is Stage.NOT_CREATED:
+        return {"waiting": {"reason": "CreateContainerError", "message": "no such device: nvidia0"}}
     if stage is Stage.BACK_OFF:
         # A pod keeps its reason, so that kubelet's report is the same each time.
         return {"waiting": _HELD_UP[crc32(pod["metadata"]["uid"].encode()) % len(_HELD_UP)]}
     running = stage is Stage.RUNNING
     return {"running": {}} if running else {"waiting": {"reason": "ContainerCreating"}}
+
+
+def _terminated(end: End) -> Object:
+    said = {"message": end.container_message} if end.container_message else {}
+    return {"terminated": {"exitCode": end.exit_code, "reason": end.container_reason, **said}}

@@ -30,6 +30,8 @@ def review(spec: Object, pods: Iterable[Object]) -> dict[str, Any]:
     metadata = pod["metadata"]
     account = f"{metadata['namespace']}:{pod['spec'].get('serviceAccountName', 'default')}"
     extra = {f"{_PREFIX}pod-name": [metadata["name"]], f"{_PREFIX}pod-uid": [metadata["uid"]]}
+    # A kubelet asks for the token, so the pod has a node.
+    extra[f"{_PREFIX}node-name"] = [pod["spec"]["nodeName"]]
     user = {"username": f"system:serviceaccount:{account}", "extra": extra}
     return {"authenticated": True, "audiences": audiences, "user": user}
 
