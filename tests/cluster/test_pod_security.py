@@ -19,7 +19,7 @@ def with_overlay(place: Place, overlay: dict[str, Any]) -> tuple[dict[str, Any],
     """The pod with an overlay that is not checked, and what the check says about it."""
     option = place.settings.options[(SKU, 0)]
     template = pod_template(place.settings, option, place.make_order(1, "security"))
-    merged = _merge(deepcopy(template), overlay, "")
+    merged = _merge(deepcopy(template), overlay, "", [])
     return named_pod(merged, "security", 0), list(pod_security_problems(template, merged))
 
 

@@ -92,5 +92,5 @@ def test_an_overlay_is_checked_with_the_containers_of_the_mode(folder: Folder) -
     overlay = "overlay: {spec: {initContainers: [{name: dind, restartPolicy: null}]}}"
     text = pods((POD, DIND.replace("{image: i", f"{{image: i, {overlay}")))
     [problem] = folder.refused(text)
-    assert problem.key == "skus.gpu.on[0].pod.overlay"
+    assert problem.key == "skus.gpu.on[0].pod.overlay.spec.initContainers[0].restartPolicy"
     assert "spec.initContainers[dind].restartPolicy: must stay 'Always'" in problem.what

@@ -241,30 +241,117 @@ def test_two_namespaces_of_a_cluster_and_one_namespace_of_two_clusters_are_accep
 
 
 @pytest.mark.parametrize(
-    ("overlay", "what"),
+    ("overlay", "key", "what"),
     [
-        ("{spec: {hostNetwork: true}}", "spec.hostNetwork: is not allowed"),
-        ("{spec: {restartPolicy: Always}}", "spec.restartPolicy: must stay 'Never'"),
+        ("{spec: {hostNetwork: true}}", "spec.hostNetwork", "spec.hostNetwork: is not allowed"),
+        (
+            "{spec: {restartPolicy: Always}}",
+            "spec.restartPolicy",
+            "spec.restartPolicy: must stay 'Never'",
+        ),
         (
             "{spec: {containers: [{name: runner, command: [sh]}]}}",
+            "spec.containers[0].command",
             "spec.containers[runner].command: must stay as it is",
         ),
         (
             "{spec: {containers: [{name: runner, resources: {limits: {amd.com/gpu: 1}}}]}}",
+            'spec.containers[0].resources.limits."amd.com/gpu"',
             "spec.containers[runner].resources.limits.amd.com/gpu: must stay 2",
         ),
-        ("{metadata: {labels: {gpu-runner-autoscaler/fleet: x}}}", "the autoscaler relies on it"),
-        ("{kind: Job}", "kind: an overlay has metadata and spec only"),
+        (
+            "{metadata: {labels: {gpu-runner-autoscaler/fleet: x}}}",
+            'metadata.labels."gpu-runner-autoscaler/fleet"',
+            "the autoscaler relies on it",
+        ),
+        ("{kind: Job}", "kind", "kind: an overlay has metadata and spec only"),
+        # What is not in the overlay has the place of what is.
+        (
+            "{spec: {containers: [{name: runner, resources: {limits: null}}]}}",
+            "spec.containers[0].resources.limits",
+            "spec.containers[runner].resources.limits.amd.com/gpu: must stay 2",
+        ),
+        ("{spec: {nodeSelector: null}}", "spec.nodeSelector", "spec.nodeSelector.kubernetes.io/os"),
+        ("{spec: {containers: {name: runner}}}", "spec.containers", "must be a list"),
     ],
 )
 def test_an_overlay_that_breaks_a_rule_is_found_without_the_cluster(
-    folder: Folder, overlay: str, what: str
+    folder: Folder, overlay: str, key: str, what: str
 ) -> None:
     pod = f"{{image: i, overlay: {overlay}}}}}\n    accelerator: {{vendor: amd, count: 2"
-    [problem] = folder.refused(pods((POD, pod)))
-    assert problem.key == "skus.gpu.on[0].pod.overlay"
+    problem = folder.refused(pods((POD, pod)))[-1]
+    assert problem.key == f"skus.gpu.on[0].pod.overlay.{key}"
     assert what in problem.what
     assert problem.fix == "correct the overlay"
+
+
+FAULTY = """\
+{image: %s, overlay: {
+        kind: Job,
+        metadata: {
+          name: x,
+          labels: {a: b,
+            gpu-runner-autoscaler/fleet: x},
+          annotations: {
+            karpenter.sh/do-not-disrupt: "false"}},
+        spec: {
+          hostNetwork: true,
+          tolerations: all,
+          securityContext: {
+            runAsUser: 0},
+          volumes: [
+            {name: h,
+              hostPath: {path: /}},
+            {emptyDir: {}}],
+          containers: [
+            {name: runner,
+              command: [sh],
+              env: [
+                {name: A},
+                {name: RUNNER_AGENT_ROOT}],
+              volumeMounts: [
+                {name: identity, mountPath: /a},
+                {name: h, mountPath: /run/runner-assignment/x}]},
+            {name: runner,
+              resources: {limits: {
+                nvidia.com/gpu: 1}}},
+            {name: second}]}}}"""
+
+
+@pytest.mark.parametrize("image", ["i", "https://not.an/image"])
+def test_every_fault_of_an_overlay_is_reported_at_its_own_line(folder: Folder, image: str) -> None:
+    text = pods((POD, FAULTY % image))
+    lines = text.splitlines()
+    found = [one for one in folder.refused(text) if one.fix == "correct the overlay"]
+    assert {(lines[one.line - 1].strip(), one.what.rpartition(": ")[2]) for one in found} >= {
+        ("kind: Job,", "an overlay has metadata and spec only"),
+        ("name: x,", "only labels and annotations can be added"),
+        ("gpu-runner-autoscaler/fleet: x},", "the autoscaler relies on it"),
+        (
+            'karpenter.sh/do-not-disrupt: "false"}},',
+            "the autoscaler sets it when a job may run",
+        ),
+        ("hostNetwork: true,", "is not allowed"),
+        ("tolerations: all,", "must be a list"),
+        (
+            "runAsUser: 0},",
+            "Pod Security restricted forbids 0 (root); write the number of another user",
+        ),
+        (
+            "hostPath: {path: /}},",
+            "Pod Security restricted forbids this type of volume; use a persistentVolumeClaim",
+        ),
+        ("volumes: [", "each element needs name"),
+        ("command: [sh],", "must stay as it is"),
+        ("{name: RUNNER_AGENT_ROOT}],", "is not allowed"),
+        ("{name: identity, mountPath: /a},", "only attest may have the pod's token"),
+        (
+            "{name: h, mountPath: /run/runner-assignment/x}]},",
+            "must not cover /run/runner-assignment",
+        ),
+        ("nvidia.com/gpu: 1}}},", "nothing would count it; write it as the SKU's accelerator"),
+    }
+    assert any("spec.containers[second]: the pod would not end" in one.what for one in found)
 
 
 @pytest.mark.parametrize(
@@ -332,8 +419,9 @@ def test_a_malformed_image_reference_of_an_overlay(
     folder: Folder, image: str, kind: str, name: str
 ) -> None:
     overlay = f"{{spec: {{{kind}: [{{name: {name}, image: {image}}}]}}}}"
-    [problem] = folder.refused(pods((POD, f"{{image: i, overlay: {overlay}}}")))
-    assert problem.key == "skus.gpu.on[0].pod.overlay"
+    found = folder.refused(pods((POD, f"{{image: i, overlay: {overlay}}}")))
+    [problem] = [one for one in found if one.key.endswith("image")]
+    assert problem.key == f"skus.gpu.on[0].pod.overlay.spec.{kind}[0].image"
     assert f"spec.{kind}[{name}].image: " in problem.what
     assert "is not an image reference" in problem.what
     assert problem.fix == "correct the overlay"

@@ -3,7 +3,7 @@
 An overlay has the form of a Pod: `metadata` with labels and annotations, and `spec`.
 
 - Mappings are merged key by key. `null` removes a key.
-- Lists of `_MERGE_KEYS` are merged element by element: an element with the same key is merged into the
+- Lists of `MERGE_KEYS` are merged element by element: an element with the same key is merged into the
   pod's one, another one is added. These are the merge keys of Kubernetes' strategic merge patch (API
   reference, `patchStrategy`).
 - Tolerations are added to those of the pod.
@@ -14,85 +14,83 @@ What the provider relies on stays as it is (`overlay_rules`), and no container g
 `restricted` allows (`pod_security`): see docs/kubernetes.md, "The overlay".
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from copy import deepcopy
-from types import MappingProxyType
 from typing import Any
 
+from autoscaler.providers.kubernetes.overlay_paths import MERGE_KEYS
 from autoscaler.providers.kubernetes.overlay_rules import ATTEST, rule_problems
 from autoscaler.providers.kubernetes.pod_security import pod_security_problems
 
-_MERGE_KEYS: Mapping[str, str] = MappingProxyType(
-    {
-        "containers": "name",
-        "initContainers": "name",
-        "volumes": "name",
-        "env": "name",
-        "imagePullSecrets": "name",
-        "volumeMounts": "mountPath",
-        "volumeDevices": "devicePath",
-        "ports": "containerPort",
-        "hostAliases": "ip",
-    }
-)
 _ADDED = frozenset({"tolerations"})
 
 
 class OverlayError(ValueError):
-    """An overlay breaks a rule. The message names the key, and says why."""
+    """An overlay breaks rules. Each of the `problems` begins with the pod's key, and says why."""
+
+    def __init__(self, problems: Iterable[str]) -> None:
+        self.problems = tuple(dict.fromkeys(problems))
+        super().__init__("; ".join(self.problems))
 
 
 def merged(pod: Mapping[str, Any], overlay: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the pod with the overlay merged into it. Raises OverlayError."""
-    unknown = sorted(set(overlay) - {"metadata", "spec"})
-    if unknown:
-        raise OverlayError(f"{unknown[0]}: an overlay has metadata and spec only")
-    for key in overlay:
-        if not isinstance(overlay[key], Mapping):
-            raise OverlayError(f"{key}: must be a mapping")
-    result: dict[str, Any] = _merge(deepcopy(dict(pod)), overlay, "")
-    containers = result.get("spec", {}).get("initContainers")
+    """Return the pod with the overlay merged into it. Raises OverlayError with all problems."""
+    problems: list[str] = []
+    usable: dict[str, Any] = {}
+    for key, value in overlay.items():
+        if key not in ("metadata", "spec"):
+            problems.append(f"{key}: an overlay has metadata and spec only")
+        elif not isinstance(value, Mapping):
+            problems.append(f"{key}: must be a mapping")
+        else:
+            usable[key] = value
+    result: dict[str, Any] = _merge(deepcopy(dict(pod)), usable, "", problems)
+    containers = result["spec"].get("initContainers")
     if isinstance(containers, list):
         # Sorting is stable: the order of the others stays.
         containers.sort(key=lambda one: one.get("name") == ATTEST)
-    for problem in (
-        *rule_problems(pod, overlay, result),
-        *pod_security_problems(pod, result),
-    ):
-        raise OverlayError(problem)
+    problems += rule_problems(pod, usable, result)
+    problems += pod_security_problems(pod, result)
+    if problems:
+        raise OverlayError(problems)
     return result
 
 
-def _merge(value: Any, overlay: Any, path: str) -> Any:
+def _merge(value: Any, overlay: Any, path: str, problems: list[str]) -> Any:
+    """Return the merged value. What cannot be merged stays as it is in the pod, and is a problem."""
     if isinstance(overlay, Mapping) and isinstance(value, Mapping):
         found = dict(value)
         for key, new in overlay.items():
             if new is None:
                 found.pop(key, None)
             else:
-                found[key] = _merge(found.get(key), new, f"{path}.{key}" if path else str(key))
+                below = f"{path}.{key}" if path else str(key)
+                found[key] = _merge(found.get(key), new, below, problems)
         return found
     if isinstance(overlay, list) and isinstance(value, list):
         name = path.rpartition(".")[2].partition("[")[0]
         if name in _ADDED:
             return [*value, *overlay]
-        if name in _MERGE_KEYS:
-            return _merge_lists(value, overlay, _MERGE_KEYS[name], path)
-    if isinstance(value, Mapping) and not isinstance(overlay, Mapping):
-        raise OverlayError(f"{path}: must be a mapping")
-    if isinstance(value, list) and not isinstance(overlay, list):
-        raise OverlayError(f"{path}: must be a list")
+        if name in MERGE_KEYS:
+            return _merge_lists(value, overlay, MERGE_KEYS[name], path, problems)
+    for kind, word in ((Mapping, "mapping"), (list, "list")):
+        if isinstance(value, kind) and not isinstance(overlay, kind):
+            problems.append(f"{path}: must be a {word}")
+            return value
     return deepcopy(overlay)
 
 
-def _merge_lists(value: list[Any], overlay: list[Any], key: str, path: str) -> list[Any]:
+def _merge_lists(
+    value: list[Any], overlay: list[Any], key: str, path: str, problems: list[str]
+) -> list[Any]:
     found = list(value)
     for new in overlay:
         if not isinstance(new, Mapping) or not isinstance(new.get(key), str | int):
-            raise OverlayError(f"{path}: each element needs {key}")
+            problems.append(f"{path}: each element needs {key}")
+            continue
         for index, old in enumerate(found):
             if isinstance(old, Mapping) and old.get(key) == new[key]:
-                found[index] = _merge(old, new, f"{path}[{new[key]}]")
+                found[index] = _merge(old, new, f"{path}[{new[key]}]", problems)
                 break
         else:
             found.append(deepcopy(dict(new)))

@@ -218,4 +218,5 @@ def _container_problems(kind: str, container: Mapping[str, Any]) -> Iterator[str
     for mount in elements(container, "volumeMounts"):
         owner, what = _ONE_CONTAINER.get(str(mount.get("name")), (name, ""))
         if name != owner or (owner == "attest" and kind == "containers"):
-            yield f"{path}.volumeMounts: only {owner} may have {what}"
+            where = f"{path}.volumeMounts[{mount.get('mountPath')}]"
+            yield f"{where}: only {owner} may have {what}"

@@ -5,9 +5,11 @@ files that fleet.yaml names must be there: those in the usual places of kubectl 
 not be that of the controller.
 """
 
+import contextlib
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from autoscaler.config import shapes
 from autoscaler.config.certificates import authority
@@ -17,7 +19,7 @@ from autoscaler.config.files import named_file
 from autoscaler.config.problems import Problem, show
 from autoscaler.config.provider_kind import options_of, sections_of
 from autoscaler.config.sku_settings import Accelerator
-from autoscaler.config.values import valid
+from autoscaler.config.values import read, valid
 from autoscaler.controller.ports.provider import LaunchOrder
 from autoscaler.model.catalogue import CapacityType
 from autoscaler.model.identifiers import InstallationId, LaunchRequestId, ProviderName, SkuName
@@ -35,11 +37,14 @@ from autoscaler.providers.kubernetes.kubeconfigs import (
 from autoscaler.providers.kubernetes.manifests import pod_template
 from autoscaler.providers.kubernetes.overlay import OverlayError
 from autoscaler.providers.kubernetes.overlay_fields import misspelled_fields
+from autoscaler.providers.kubernetes.overlay_paths import overlay_path
 from autoscaler.providers.kubernetes.programs import pod_programs
 from autoscaler.providers.kubernetes.settings import KubernetesSettings, PodOption, PodPrograms
 from autoscaler.providers.kubernetes.translation import accelerator_of, container_mode_of
 
 _ANY_SHA256 = "0" * 64
+_OF_OVERLAYS = ("accelerator_resource", "container_mode", "overlay")
+"""The keys of a pod without which its overlay cannot be checked."""
 _NO_PROGRAMS = PodPrograms(("attest",), ("run",))
 
 
@@ -66,7 +71,7 @@ def sample_order(sku: SkuName, option: int) -> LaunchOrder:
 
 def _overlays(document: Document) -> Iterator[Problem]:
     for name, sku, index, option in options_of(document, KEY):
-        pod = valid(option, Pod, "pod")
+        pod = _readable_pod(option.child("pod"))
         if pod is None:
             continue
         wanted = valid(sku, Accelerator, "accelerator")
@@ -92,10 +97,28 @@ def _overlays(document: Document) -> Iterator[Problem]:
         try:
             pod_template(settings, own, sample_order(SkuName(name), index))
         except OverlayError as error:
-            yield document.problem(path, str(error), "correct the overlay")
+            for problem in error.problems:
+                place = overlay_path(pod.overlay, problem.partition(": ")[0])
+                yield document.problem((*path, *place), problem, "correct the overlay")
         for key, meant in misspelled_fields(pod.overlay) if pod.overlay else ():
             what = f"{show(key[-1])} is not a field of a Pod there"
             yield document.problem((*path, *key), what, f"did you mean {meant}?")
+
+
+def _readable_pod(node: Node | None) -> Pod | None:
+    """Return a pod without its wrong keys, which `check` reports itself, or None if an overlay needs one."""
+    keys = node.plain() if node is not None else None
+    if not isinstance(keys, dict):
+        return None
+    kept: dict[str, Any] = {"image": "image"}
+    for key, value in keys.items():
+        with contextlib.suppress(ValueError):
+            read(Pod, {**kept, key: value})
+            kept[key] = value
+    if any(key in keys and key not in kept for key in _OF_OVERLAYS):
+        return None
+    pod: Pod = read(Pod, kept)
+    return pod
 
 
 def _kubeconfigs(document: Document, folder: Path) -> Iterator[Problem]:
