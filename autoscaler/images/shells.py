@@ -98,6 +98,8 @@ def shell_command(
     limits = [] if container.cpus is None else ["--cpus", f"{container.cpus:g}"]
     if container.memory is not None:
         limits += ["--memory", f"{container.memory}b"]
+    if container.shared_memory is not None:
+        limits += ["--shm-size", f"{container.shared_memory}b"]
     given = [word for one in container.environment.items() for word in ("--env", "=".join(one))]
     return [
         engine.value,

@@ -54,6 +54,56 @@ def test_a_work_volume_needs_a_size(folder: Folder, size: str, what: str) -> Non
     assert what in problem.what
 
 
+@pytest.mark.parametrize(
+    ("size", "what"),
+    [("64m", "is 0.064 bytes"), ("0", "is only 0 bytes"), ("8GB", "is not a quantity")],
+)
+def test_shared_memory_needs_a_size(folder: Folder, size: str, what: str) -> None:
+    problem = folder.problem(pods((POD, f"{{image: i, shared_memory: '{size}'}}")))
+    assert problem.key == f"{OF_POD}.shared_memory"
+    assert what in problem.what
+
+
+OF_VOLUME = "overlay.spec.volumes[0].emptyDir.sizeLimit"
+OWN = "volumes: [{name: s, emptyDir: {medium: Memory, sizeLimit: 9Gi}}]"
+AT_SHM = "volumeMounts: [{name: s, mountPath: /dev/shm}]"
+
+
+@pytest.mark.parametrize(
+    ("pod", "key", "container"),
+    [
+        ("shared_memory: 9Gi", "shared_memory", "runner"),
+        (
+            "shared_memory: 5Gi, overlay: {spec: {containers: "
+            "[{name: runner, resources: {limits: {memory: 4Gi}}}]}}",
+            "shared_memory",
+            "runner",
+        ),
+        (
+            f"overlay: {{spec: {{{OWN}, containers: [{{name: runner, {AT_SHM}}}]}}}}",
+            OF_VOLUME,
+            "runner",
+        ),
+        (
+            f"overlay: {{spec: {{{OWN.replace('name: s', 'name: shared-memory')}}}}}",
+            OF_VOLUME,
+            "runner",
+        ),
+        (
+            "shared_memory: 7Gi, container_mode: {dind: {image: d, resources: {memory: 6Gi}}}",
+            "shared_memory",
+            "dind",
+        ),
+    ],
+)
+def test_shared_memory_is_not_larger_than_the_memory_that_it_is_part_of(
+    folder: Folder, pod: str, key: str, container: str
+) -> None:
+    [problem] = folder.refused(pods((POD, f"{{image: i, resources: {{memory: 8Gi}}, {pod}}}")))
+    assert problem.key == f"{OF_POD}.{key}"
+    assert f"is more than the memory limit of container {container}, " in problem.what
+
+
 @pytest.mark.parametrize("value", ["5GB", "[1]", "true"])
 def test_a_malformed_amount_of_an_overlay(folder: Folder, value: str) -> None:
     overlay = f"{{spec: {{initContainers: [{{name: fetch, resources: {{requests: {{cpu: {value}}}}}}}]}}}}"

@@ -59,6 +59,7 @@ def test_the_container_has_the_image_user_and_limits_of_the_pod() -> None:
     assert options["--user"] == "1001"
     assert options["--cpus"] == "12"
     assert options["--memory"] == f"{128 * 2**30}b"
+    assert options["--shm-size"] == f"{64 * 2**30}b"
     assert {"--cap-drop=ALL", "--security-opt=no-new-privileges", "--gpus=1"} <= set(command)
     assert options["--entrypoint"] == "python3"
     image = "registry.example/runner-cuda:12.8"
@@ -71,7 +72,9 @@ def test_quantities_of_kubernetes_become_numbers(tmp_path: Path) -> None:
     options = dict(pairwise(printed(NVIDIA, file=file)))
     assert (options["--cpus"], options["--memory"]) == ("1.5", "2000000000b")
     file = changed(tmp_path, NVIDIA, resources={})
-    assert not {"--cpus", "--memory"} & set(printed(NVIDIA, file=file))
+    assert not {"--cpus", "--memory", "--shm-size"} & set(printed(NVIDIA, file=file))
+    file = changed(tmp_path, NVIDIA, resources={}, shared_memory="8Gi")
+    assert dict(pairwise(printed(NVIDIA, file=file)))["--shm-size"] == f"{8 * 2**30}b"
 
 
 def test_the_variables_of_the_overlay_are_set_and_those_of_the_cluster_are_named(

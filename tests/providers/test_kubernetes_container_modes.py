@@ -111,7 +111,11 @@ def test_the_runner_and_the_daemon_have_the_same_socket_and_the_same_folders() -
     host = {"name": "DOCKER_HOST", "value": "unix:///run/user/1001/docker.sock"}
     assert host in daemon["env"]
     assert host in runner["env"]
-    assert daemon["args"] == ["dockerd", "--host=unix:///run/user/1001/docker.sock"]
+    assert daemon["args"] == [
+        "dockerd",
+        "--host=unix:///run/user/1001/docker.sock",
+        f"--default-shm-size={4 * 2**30}",
+    ]
     for path in ("/run/user/1001", "/home/runner/_work"):
         assert mounts(daemon)[path] == mounts(runner)[path]
     assert mounts(daemon)["/home/runner/externals"] == "dind-externals"

@@ -187,7 +187,8 @@ def test_containers_volumes_and_variables_merge_by_name() -> None:
     runner = by_name(found["containers"], "runner")
     assert (runner["workingDir"], runner["env"]) == ("/x", [{"name": "A", "value": "1"}])
     assert runner["command"] == ["run"]
-    assert {one["name"] for one in found["volumes"]} == {"identity", "assignment", "work", "cache"}
+    volumes = [one["name"] for one in found["volumes"]]
+    assert volumes == ["identity", "assignment", "work", "shared-memory", "cache"]
 
 
 def test_tolerations_are_added_and_other_lists_are_replaced() -> None:

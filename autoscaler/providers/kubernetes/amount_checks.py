@@ -9,7 +9,8 @@ from autoscaler.providers.kubernetes.amounts import STORAGE, Wrong, wrong_amount
 from autoscaler.providers.kubernetes.file_checks import KEY
 from autoscaler.providers.kubernetes.quantities import quantity
 
-_VOLUME = ("container_mode", "kubernetes", "work_volume", "size")
+_SHARED: KeyPath = ("shared_memory",)
+_VOLUME: KeyPath = ("container_mode", "kubernetes", "work_volume", "size")
 
 
 def contradictions(document: Document) -> Iterator[Problem]:
@@ -21,7 +22,8 @@ def contradictions(document: Document) -> Iterator[Problem]:
         path: KeyPath = ("skus", name, "on", index, "pod")
         for keys in (("resources",), ("container_mode", "dind", "resources")):
             yield from _resources(document, (*path, *keys), pod.get(*keys), typed=True)
-        yield from _size(document, (*path, *_VOLUME), pod.get(*_VOLUME))
+        for key in (_SHARED, _VOLUME):
+            yield from _size(document, (*path, *key), pod.get(*key))
         yield from _overlay(document, (*path, "overlay", "spec"), pod.get("overlay", "spec"))
 
 

@@ -93,6 +93,8 @@ class Pod(Section):
     """Taints of nodes that the pod tolerates, besides the usual one of its accelerators."""
     runtime_class: ObjectName | None = None
     """The runtime class, where accelerators need one; default: the node's default runtime."""
+    shared_memory: Quantity | None = None
+    """The size of `/dev/shm`, which is part of the pod's memory; default: half of it."""
     topology_spread: tuple[QualifiedName, ...] = ()
     """Node labels over whose values to spread the fleet's pods if possible: `topology.kubernetes.io/zone`."""
     container_mode: ContainerModeKeys | None = None
@@ -142,4 +144,6 @@ class KubernetesSection(ProviderSection):
         """Return the runner's container of the pod."""
         assert isinstance(option, KubernetesOptionKeys)
         pod = option.pod
-        return None if pod is None else job_container(pod.image, pod.resources, pod.overlay)
+        if pod is None:
+            return None
+        return job_container(pod.image, pod.resources, pod.overlay, pod.shared_memory)

@@ -33,6 +33,9 @@ HOOKS_WITHOUT_VOLUME = f"{RUNNER_HOME}/k8s-novolume/index.js"
 
 TOKEN_SECONDS = 3600
 
+SIZE_OF_DOCKER = "--default-shm-size="
+"""The option of `dockerd` for the size of /dev/shm in its containers, in bytes (moby, `installConfigFlags`)."""
+
 _EXTERNALS = f"{RUNNER_HOME}/externals"
 _DATA_FOLDER = "/var/lib/dind"
 # The daemon needs these lines for its user. A job's container gets Node.js from the runner's `externals`, which
@@ -77,20 +80,30 @@ ContainerMode = DockerInDocker | ContainerHooks
 
 
 def add_container_mode(
-    spec: Mapping[str, Any], mode: ContainerMode, image: str, resources: Mapping[str, Any]
+    spec: Mapping[str, Any],
+    mode: ContainerMode,
+    image: str,
+    resources: Mapping[str, Any],
+    shared_memory: int | None = None,
 ) -> dict[str, Any]:
     """Return a pod's spec with what a container mode needs.
 
     `image` is that of the runner, and `resources` those of an init container without accelerators.
+    `shared_memory` is the size of /dev/shm in Docker's containers, in bytes (None: Docker's default).
     """
     if isinstance(mode, DockerInDocker):
-        return _with_docker(spec, mode, image, resources)
+        return _with_docker(spec, mode, image, resources, shared_memory)
     return _with_hooks(spec, mode, image)
 
 
 def _with_docker(
-    spec: Mapping[str, Any], mode: DockerInDocker, image: str, resources: Mapping[str, Any]
+    spec: Mapping[str, Any],
+    mode: DockerInDocker,
+    image: str,
+    resources: Mapping[str, Any],
+    shared_memory: int | None,
 ) -> dict[str, Any]:
+    size = [] if shared_memory is None else [f"{SIZE_OF_DOCKER}{shared_memory}"]
     user = spec["securityContext"]["runAsUser"]
     socket_folder = f"/run/user/{user}"
     host = {"name": "DOCKER_HOST", "value": f"unix://{socket_folder}/docker.sock"}
@@ -100,7 +113,7 @@ def _with_docker(
         **spec,
         "initContainers": [
             _files(image, user, resources),
-            _daemon(mode, user, [host], [socket]),
+            _daemon(mode, user, [host], [socket], size),
             *spec["initContainers"],
         ],
         "containers": [_with(one, env=[host], mounts=[socket]) for one in spec["containers"]],
@@ -124,7 +137,11 @@ def _files(image: str, user: int, resources: Mapping[str, Any]) -> dict[str, Any
 
 
 def _daemon(
-    mode: DockerInDocker, user: int, env: list[dict[str, str]], mounts: list[dict[str, str]]
+    mode: DockerInDocker,
+    user: int,
+    env: list[dict[str, str]],
+    mounts: list[dict[str, str]],
+    words: list[str],
 ) -> dict[str, Any]:
     resources = dict(mode.resources)
     etc = [
@@ -136,7 +153,7 @@ def _daemon(
         "image": mode.image,
         "restartPolicy": "Always",
         # Without arguments, the image's entry point also listens on a TCP port.
-        "args": ["dockerd", f"--host={env[0]['value']}"],
+        "args": ["dockerd", f"--host={env[0]['value']}", *words],
         "env": [
             *env,
             {"name": "HOME", "value": _DATA_FOLDER},

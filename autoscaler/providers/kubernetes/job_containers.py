@@ -6,12 +6,16 @@ from typing import Any
 from autoscaler.config.job_container import JobContainer
 from autoscaler.providers.kubernetes.quantities import quantity
 from autoscaler.providers.kubernetes.settings import RUNNER_USER
+from autoscaler.providers.kubernetes.shared_memory import bytes_of
 
 RUNNER = "runner"
 
 
 def job_container(
-    image: str, resources: Mapping[str, str], overlay: Mapping[str, Any]
+    image: str,
+    resources: Mapping[str, str],
+    overlay: Mapping[str, Any],
+    shared_memory: str | None = None,
 ) -> JobContainer:
     """Return the container of a pod's jobs, with the image and the variables of its overlay."""
     found = overlay.get("spec", {}).get("containers", ())
@@ -23,6 +27,7 @@ def job_container(
         user=RUNNER_USER,
         cpus=None if cpu is None else float(quantity(cpu)),
         memory=None if memory is None else int(quantity(memory)),
+        shared_memory=bytes_of(shared_memory, memory),
         environment={
             one["name"]: str(one.get("value", "")) for one in entries if "valueFrom" not in one
         },

@@ -22,6 +22,7 @@ from autoscaler.providers.kubernetes.container_modes import (
 )
 from autoscaler.providers.kubernetes.overlay import merged
 from autoscaler.providers.kubernetes.settings import KubernetesSettings, PodOption
+from autoscaler.providers.kubernetes.shared_memory import bytes_of_docker, with_shared_memory
 
 ATTEST = "attest"
 RUNNER = "runner"
@@ -67,7 +68,7 @@ def pod_template(
         },
         "spec": _spec(settings, option),
     }
-    return merged(generated, option.overlay)
+    return with_shared_memory(merged(generated, option.overlay), option.shared_memory)
 
 
 def named_pod(template: Mapping[str, Any], name: str, slot: int) -> dict[str, Any]:
@@ -115,7 +116,8 @@ def _spec(settings: KubernetesSettings, option: PodOption) -> dict[str, Any]:
         spec["runtimeClassName"] = option.runtime_class
     if option.container_mode is not None:
         resources = {"requests": dict(option.resources), "limits": dict(option.resources)}
-        spec = add_container_mode(spec, option.container_mode, option.image, resources)
+        shared = bytes_of_docker(option)
+        spec = add_container_mode(spec, option.container_mode, option.image, resources, shared)
     return spec
 
 

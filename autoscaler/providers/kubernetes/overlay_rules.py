@@ -3,15 +3,18 @@
 See docs/kubernetes.md, "The overlay".
 """
 
-import posixpath
 import re
 from collections.abc import Iterator, Mapping
-from pathlib import PurePosixPath
 from typing import Any
 
 from autoscaler.providers.kubernetes.image_references import FIX, is_image_reference
 from autoscaler.providers.kubernetes.ownership import DO_NOT_DISRUPT, PREFIX
-from autoscaler.providers.kubernetes.pod_fields import CONTAINER_LISTS, elements, mapping
+from autoscaler.providers.kubernetes.pod_fields import (
+    CONTAINER_LISTS,
+    elements,
+    mapping,
+    plain_path,
+)
 
 _METADATA = frozenset({"labels", "annotations"})
 ATTEST = "attest"
@@ -159,13 +162,8 @@ def _mount_problems(
             yield f"{path}.volumeMounts[{folder}]: must stay as it is"
         for one in mounts:
             where = str(one.get("mountPath"))
-            if one != mount and _plain(where).is_relative_to(folder):
+            if one != mount and plain_path(where).is_relative_to(folder):
                 yield f"{path}.volumeMounts[{where}]: must not cover {folder}"
-
-
-def _plain(path: str) -> PurePosixPath:
-    """Return an absolute path without `..` and without a second slash."""
-    return PurePosixPath(posixpath.normpath("/" + path.lstrip("/")))
 
 
 def _accelerator_problems(

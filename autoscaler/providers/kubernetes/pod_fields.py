@@ -1,6 +1,8 @@
 """Reads fields of a pod that an operator wrote: they may be absent, or have another type. Pure."""
 
+import posixpath
 from collections.abc import Mapping
+from pathlib import PurePosixPath
 from typing import Any
 
 CONTAINER_LISTS = ("initContainers", "containers")
@@ -19,3 +21,8 @@ def mapping(value: Mapping[str, Any], key: str) -> Mapping[str, Any]:
     """Return the mapping of a field, or an empty one."""
     found = value.get(key)
     return found if isinstance(found, Mapping) else {}
+
+
+def plain_path(path: str) -> PurePosixPath:
+    """Return an absolute path without `..` and without a second slash."""
+    return PurePosixPath(posixpath.normpath("/" + path.lstrip("/")))

@@ -7,7 +7,7 @@ not be that of the controller.
 
 import contextlib
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,7 @@ from autoscaler.config.certificates import authority
 from autoscaler.config.checks import text
 from autoscaler.config.document import Document, Node
 from autoscaler.config.files import named_file
-from autoscaler.config.problems import Problem, show
+from autoscaler.config.problems import KeyPath, Problem, show
 from autoscaler.config.provider_kind import options_of, sections_of
 from autoscaler.config.sku_settings import Accelerator
 from autoscaler.config.values import read, valid
@@ -40,6 +40,7 @@ from autoscaler.providers.kubernetes.overlay_fields import misspelled_fields
 from autoscaler.providers.kubernetes.overlay_paths import overlay_path
 from autoscaler.providers.kubernetes.programs import pod_programs
 from autoscaler.providers.kubernetes.settings import KubernetesSettings, PodOption, PodPrograms
+from autoscaler.providers.kubernetes.shared_memory import FOLDER, too_large
 from autoscaler.providers.kubernetes.translation import accelerator_of, container_mode_of
 
 _ANY_SHA256 = "0" * 64
@@ -80,6 +81,7 @@ def _overlays(document: Document) -> Iterator[Problem]:
             shape=name,
             image=pod.image,
             resources=pod.resources,
+            shared_memory=pod.shared_memory,
             accelerator=accelerator_of(wanted, pod),
             node_selector=pod.node_selector,
             container_mode=container_mode_of(pod.container_mode),
@@ -95,14 +97,31 @@ def _overlays(document: Document) -> Iterator[Problem]:
         )
         path = ("skus", name, "on", index, "pod", "overlay")
         try:
-            pod_template(settings, own, sample_order(SkuName(name), index))
+            template = pod_template(settings, own, sample_order(SkuName(name), index))
         except OverlayError as error:
             for problem in error.problems:
                 place = overlay_path(pod.overlay, problem.partition(": ")[0])
                 yield document.problem((*path, *place), problem, "correct the overlay")
+        else:
+            yield from _shared_memory(document, path[:-1], pod, template)
         for key, meant in misspelled_fields(pod.overlay) if pod.overlay else ():
             what = f"{show(key[-1])} is not a field of a Pod there"
             yield document.problem((*path, *key), what, f"did you mean {meant}?")
+
+
+def _shared_memory(
+    document: Document, path: KeyPath, pod: Pod, template: Mapping[str, Any]
+) -> Iterator[Problem]:
+    """Check that /dev/shm is no larger than the memory of the containers that use it."""
+    for one in too_large(template):
+        what = (
+            f"{one.size} for {FOLDER} is more than the memory limit of container {one.container}, "
+        )
+        what += f"{one.memory}: its files count against this limit"
+        place = overlay_path(pod.overlay, f"spec.volumes[{one.volume}].emptyDir.sizeLimit")
+        # Without a size in the overlay, it is the key's: the default is never too large.
+        key = ("overlay", *place) if place[-1:] == ("sizeLimit",) else ("shared_memory",)
+        yield document.problem((*path, *key), what, f"write at most {one.memory}, or more memory")
 
 
 def _readable_pod(node: Node | None) -> Pod | None:

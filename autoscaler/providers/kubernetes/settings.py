@@ -37,6 +37,7 @@ class PodOption:
 
     `shape` names them in offerings, like an instance type. `resources` are quantities by resource, such as
     `cpu: "14"`: both requests and limits. `overlay` is merged into the pod at last (see `overlay`).
+    `shared_memory` is the size of /dev/shm, as a quantity (None: half of the memory limit).
     `topology_spread` are labels of nodes over whose values the fleet's pods are spread if possible.
     `container_mode` is how its jobs run containers (None: not at all). `dollars_per_hour` counts against the
     fleet's limits.
@@ -51,6 +52,7 @@ class PodOption:
     node_selector: Mapping[str, str] = field(default_factory=dict)
     tolerations: tuple[Mapping[str, Any], ...] = ()
     runtime_class: str | None = None
+    shared_memory: str | None = None
     topology_spread: tuple[str, ...] = ()
     container_mode: ContainerMode | None = None
     dollars_per_hour: float = 0.0

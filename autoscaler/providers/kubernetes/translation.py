@@ -107,6 +107,7 @@ def _option(name: SkuName, sku: SkuSettings, option: KubernetesOptionKeys, shape
         node_selector=pod.node_selector,
         tolerations=tuple(_toleration(one) for one in pod.tolerations),
         runtime_class=pod.runtime_class,
+        shared_memory=pod.shared_memory,
         topology_spread=pod.topology_spread,
         container_mode=container_mode_of(pod.container_mode),
         dollars_per_hour=option.price,
