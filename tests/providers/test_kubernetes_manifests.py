@@ -185,7 +185,8 @@ def test_containers_volumes_and_variables_merge_by_name() -> None:
     assert [one["name"] for one in found["containers"]] == ["runner"]
     assert [one["name"] for one in found["initContainers"]] == ["proxy", "attest"]
     runner = by_name(found["containers"], "runner")
-    assert (runner["workingDir"], runner["env"]) == ("/x", [{"name": "A", "value": "1"}])
+    assert runner["workingDir"] == "/x"
+    assert by_name(runner["env"], "A") == {"name": "A", "value": "1"}
     assert runner["command"] == ["run"]
     volumes = [one["name"] for one in found["volumes"]]
     assert volumes == ["identity", "assignment", "work", "shared-memory", "cache"]

@@ -33,7 +33,7 @@ def runner(**fields: Any) -> dict[str, Any]:
 
 
 @pytest.mark.case(
-    "a job fills /dev/shm, as NCCL and DataLoader do: it has half of the pod's memory there, not 64 MiB",
+    "a job fills its shared memory, as NCCL and DataLoader do: it has half of the memory there, not 64 MiB",
     topic="Kubernetes",
     source="pytorch/ci-infra#490",
 )

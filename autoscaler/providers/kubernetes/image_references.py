@@ -32,6 +32,16 @@ def is_image_reference(text: object) -> bool:
     return found is not None and len(_without_registry(found["name"])) <= MAX_NAME
 
 
+def words_of_image(reference: str) -> str:
+    """Return the name and the tag of an image's reference, without its registry and its digest."""
+    return _without_registry(reference.partition("@")[0])
+
+
+def registry_of(reference: str) -> str:
+    """Return the registry of an image's reference, or nothing if it names none."""
+    return reference.removesuffix(_without_registry(reference)).removesuffix("/")
+
+
 def _without_registry(name: str) -> str:
     """Return the name. Its first part is a registry if it cannot be a part of a name, or is `localhost`."""
     first, _, rest = name.partition("/")

@@ -9,7 +9,12 @@ from autoscaler.config.problems import KeyPath, Problem
 from autoscaler.config.provider_kind import OnlineCheck, ProviderKind
 from autoscaler.config.settings import Settings
 from autoscaler.model.identifiers import ProviderName
-from autoscaler.providers.kubernetes import amount_checks, container_mode_checks, file_checks
+from autoscaler.providers.kubernetes import (
+    amount_checks,
+    container_mode_checks,
+    file_checks,
+    gpu_images,
+)
 from autoscaler.providers.kubernetes.configuration import KubernetesOptionKeys, KubernetesSection
 from autoscaler.providers.kubernetes.file_checks import KEY
 
@@ -44,9 +49,10 @@ class KubernetesKind(ProviderKind):
         yield from amount_checks.contradictions(document)
 
     def warnings(self, document: Document, settings: Settings) -> Iterator[Problem]:
-        """Return unused machine images, pods without a price, and what container modes give to jobs."""
+        """Return unused machine images, pods without a price or GPUs, and what container modes give to jobs."""
         yield from file_checks.warnings(document, settings)
         yield from container_mode_checks.warnings(document)
+        yield from gpu_images.warnings(document)
 
     def preflight(self, document: Document, folder: Path, *, files: bool) -> Iterator[Problem]:
         """Return overlays that break a rule, unknown contexts, and files that cannot be used."""

@@ -23,6 +23,7 @@ from autoscaler.providers.kubernetes.container_modes import (
 from autoscaler.providers.kubernetes.overlay import merged
 from autoscaler.providers.kubernetes.settings import KubernetesSettings, PodOption
 from autoscaler.providers.kubernetes.shared_memory import bytes_of_docker, with_shared_memory
+from autoscaler.providers.kubernetes.visible_gpus import without_other_gpus
 
 ATTEST = "attest"
 RUNNER = "runner"
@@ -68,7 +69,9 @@ def pod_template(
         },
         "spec": _spec(settings, option),
     }
-    return with_shared_memory(merged(generated, option.overlay), option.shared_memory)
+    pod = merged(generated, option.overlay, option.accelerator)
+    pod = with_shared_memory(pod, option.shared_memory)
+    return without_other_gpus(pod, option.accelerator)
 
 
 def named_pod(template: Mapping[str, Any], name: str, slot: int) -> dict[str, Any]:

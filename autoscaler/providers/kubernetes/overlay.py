@@ -21,6 +21,8 @@ from typing import Any
 from autoscaler.providers.kubernetes.overlay_paths import MERGE_KEYS
 from autoscaler.providers.kubernetes.overlay_rules import ATTEST, rule_problems
 from autoscaler.providers.kubernetes.pod_security import pod_security_problems
+from autoscaler.providers.kubernetes.settings import Accelerator
+from autoscaler.providers.kubernetes.visible_gpus import visible_gpu_problems
 
 _ADDED = frozenset({"tolerations"})
 
@@ -33,8 +35,13 @@ class OverlayError(ValueError):
         super().__init__("; ".join(self.problems))
 
 
-def merged(pod: Mapping[str, Any], overlay: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the pod with the overlay merged into it. Raises OverlayError with all problems."""
+def merged(
+    pod: Mapping[str, Any], overlay: Mapping[str, Any], accelerator: Accelerator | None = None
+) -> dict[str, Any]:
+    """Return the pod with the overlay merged into it. Raises OverlayError with all problems.
+
+    `accelerator` is what the generated containers request.
+    """
     problems: list[str] = []
     usable: dict[str, Any] = {}
     for key, value in overlay.items():
@@ -51,6 +58,7 @@ def merged(pod: Mapping[str, Any], overlay: Mapping[str, Any]) -> dict[str, Any]
         containers.sort(key=lambda one: one.get("name") == ATTEST)
     problems += rule_problems(pod, usable, result)
     problems += pod_security_problems(pod, result)
+    problems += visible_gpu_problems(result, accelerator)
     if problems:
         raise OverlayError(problems)
     return result
