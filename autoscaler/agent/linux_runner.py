@@ -13,6 +13,7 @@ from autoscaler.agent.host import Host
 from autoscaler.agent.limits import MOST_BODY, MOST_LOG_AT_ONCE
 from autoscaler.agent.linux_processes import descendants, process_name
 from autoscaler.agent.listener_log import Lines, LogReader, SignReader, Signs
+from autoscaler.agent.node_driver import with_node_driver
 from autoscaler.agent.runner_installation import runner_account, runner_program, search_path
 
 TYPE_CHECKING = False
@@ -53,7 +54,8 @@ class LinuxRunner:
         self._process = subprocess.Popen(  # noqa: S603 - a fixed program of the image
             ["/bin/sh", "-c", UNSPARED, runner_program(self._host)],
             cwd=self._host.runner_directory,
-            env=environment,
+            # The image's `.path` replaces PATH.
+            env=with_node_driver(environment, self._host.root),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,

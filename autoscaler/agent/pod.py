@@ -25,6 +25,7 @@ from autoscaler.agent.journal import log_line
 from autoscaler.agent.lifecycle import Agent
 from autoscaler.agent.linux_runner import LinuxRunner
 from autoscaler.agent.listener_log import Signs
+from autoscaler.agent.node_driver import with_node_driver
 
 # The provider mounts these folders (manifests.py); a test compares the paths.
 ASSIGNMENT_FOLDER = "/run/runner-assignment"
@@ -39,6 +40,7 @@ def live_in_pod(half: str, host_path: str) -> int:
     refuse_inspection()
     try:
         host = pod_host(host_path)
+        os.environ.update(with_node_driver(os.environ, host.root))
         if half == "attest":
             attest(host)
         else:
