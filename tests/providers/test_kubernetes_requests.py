@@ -102,6 +102,54 @@ async def test_only_the_pod_with_this_uid_is_deleted_or_annotated() -> None:
     ]
 
 
+@pytest.mark.case(
+    "Karpenter does not drain an interrupted spot node with a protected pod: a launch option can do without",
+    topic="Kubernetes",
+    source="aws/karpenter-provider-aws#8276",
+)
+async def test_a_launch_option_may_leave_its_pods_to_karpenter() -> None:
+    running = make_pod({"phase": "Running"})
+    machine = ProviderMachineId(f"{NAME}.{running['metadata']['uid']}")
+    annotations = {"karpenter.sh/do-not-disrupt": "true"}
+    patch = {"metadata": {"uid": running["metadata"]["uid"], "annotations": annotations}}
+    spot = replace(OPTION, do_not_disrupt=False)
+    other = replace(OPTION, shape="another")
+    get, patched = ("GET", None), ("PATCH", patch)
+    cases = [
+        ([spot], [get]),
+        ([other, spot], [get]),
+        ([OPTION, replace(other, do_not_disrupt=False)], [get, patched]),
+        ([replace(other, do_not_disrupt=False)], [get, patched]),
+        ([OPTION, other], [patched]),
+    ]
+    for options, expected in cases:
+        api = RecordingApi([running] * 2)
+        settings = make_settings(options={(SKU, at): one for at, one in enumerate(options)})
+        provider = KubernetesProvider(settings, RememberingTelemetry(), ManualClock(), api)
+        await provider.protect(machine)
+        assert [(method, body) for method, _, _, body in api.asked] == expected
+        assert {path for _, path, _, _ in api.asked} == {f"{PODS}/{NAME}"}
+
+
+@pytest.mark.parametrize(
+    ("pod", "machine", "code"),
+    [
+        (make_pod({"phase": "Running"}, deleted=True), None, "Leaving"),
+        (make_pod({"phase": "Failed", "reason": "Evicted", "message": "disk"}), None, "Leaving"),
+        (make_pod({"phase": "Running"}), f"{NAME}.another-uid", "NotFound"),
+    ],
+)
+async def test_a_pod_without_protection_must_be_there_too(
+    pod: dict[str, Any], machine: str | None, code: str
+) -> None:
+    asked = ProviderMachineId(machine or f"{NAME}.{pod['metadata']['uid']}")
+    with pytest.raises(ProviderError) as caught:
+        await protect_pod(
+            RecordingApi([pod]), "runners", asked, [replace(OPTION, do_not_disrupt=False)]
+        )
+    assert caught.value.code == code
+
+
 async def test_a_machine_that_is_no_pod_cannot_be_protected() -> None:
     with pytest.raises(ProviderError, match="i-0abc is not a pod") as caught:
         await protect_pod(RecordingApi([]), "runners", ProviderMachineId("i-0abc"))

@@ -97,6 +97,8 @@ class Pod(Section):
     """The size of `/dev/shm`, which is part of the pod's memory; default: half of it."""
     topology_spread: tuple[QualifiedName, ...] = ()
     """Node labels over whose values to spread the fleet's pods if possible: `topology.kubernetes.io/zone`."""
+    do_not_disrupt: bool = True
+    """Whether Karpenter leaves the node of a job alone. It then does not drain an interrupted spot node."""
     container_mode: ContainerModeKeys | None = None
     """How jobs run containers; default: they cannot."""
     overlay: Mapping[str, Any] = Field(default_factory=dict)

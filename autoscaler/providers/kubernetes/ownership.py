@@ -22,7 +22,9 @@ PRICE = f"{PREFIX}dollars-per-hour"
 DO_NOT_DISRUPT = "karpenter.sh/do-not-disrupt"
 """Keeps Karpenter from disrupting and draining the pod's node, until the pod has ended.
 
-Karpenter, "Disruption": pod-level controls; `IsDisruptable`, `IsEvictable` in `pkg/utils/pod/scheduling.go`."""
+Since Karpenter 1, also before a spot interruption: the pod is not evicted, and ends with its node
+(aws/karpenter-provider-aws#8276). Karpenter, "Disruption": pod-level controls; `IsDisruptable`, `IsEvictable`
+in `pkg/utils/pod/scheduling.go`."""
 
 MAX_NAME = 63
 """A pod's name is also its host name (RFC 1123 label)."""

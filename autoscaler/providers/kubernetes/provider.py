@@ -186,7 +186,8 @@ class KubernetesProvider:
 
     async def protect(self, machine: ProviderMachineId) -> None:
         """Annotate a pod, so that Karpenter does not disrupt its node until it has ended (see `Provider`)."""
-        await protect_pod(self._api, self._settings.namespace, machine)
+        settings = self._settings
+        await protect_pod(self._api, settings.namespace, machine, settings.options.values())
 
     async def close(self) -> None:
         """End the watch and release the connections. Idempotent."""

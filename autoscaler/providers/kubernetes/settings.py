@@ -39,6 +39,7 @@ class PodOption:
     `cpu: "14"`: both requests and limits. `overlay` is merged into the pod at last (see `overlay`).
     `shared_memory` is the size of /dev/shm, as a quantity (None: half of the memory limit).
     `topology_spread` are labels of nodes over whose values the fleet's pods are spread if possible.
+    `do_not_disrupt` keeps Karpenter from disrupting the node of a pod that may run a job.
     `container_mode` is how its jobs run containers (None: not at all). `dollars_per_hour` counts against the
     fleet's limits.
     """
@@ -54,6 +55,7 @@ class PodOption:
     runtime_class: str | None = None
     shared_memory: str | None = None
     topology_spread: tuple[str, ...] = ()
+    do_not_disrupt: bool = True
     container_mode: ContainerMode | None = None
     dollars_per_hour: float = 0.0
     overlay: Mapping[str, Any] = field(default_factory=dict)

@@ -109,6 +109,7 @@ def _option(name: SkuName, sku: SkuSettings, option: KubernetesOptionKeys, shape
         runtime_class=pod.runtime_class,
         shared_memory=pod.shared_memory,
         topology_spread=pod.topology_spread,
+        do_not_disrupt=pod.do_not_disrupt,
         container_mode=container_mode_of(pod.container_mode),
         dollars_per_hour=option.price,
         overlay=pod.overlay,
