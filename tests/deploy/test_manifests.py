@@ -1,6 +1,7 @@
 """The manifests fit the product and one another: ports, files, limits, times, rights."""
 
 import re
+from ipaddress import ip_address, ip_network
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import yaml
 from autoscaler.app.parts import FINISH_WITHIN
 from autoscaler.app.preflight import load_for_service
 from autoscaler.providers.kubernetes.configuration import KubernetesSection
+from autoscaler.providers.kubernetes.hook_pods import RUNNER_POD
 from autoscaler.providers.kubernetes.ownership import FLEET
 from autoscaler.server.listener import _TLS_SHUTDOWN
 from autoscaler.server.settings import Address, ServerSettings
@@ -376,6 +378,86 @@ def test_runner_pods_reach_the_bootstrap_port_and_the_controller_the_api_server(
     assert peer["namespaceSelector"]["matchLabels"] == {"kubernetes.io/metadata.name": "runners"}
     assert peer["podSelector"]["matchExpressions"] == [{"key": FLEET, "operator": "Exists"}]
     assert [port["port"] for port in policy["egress"][0]["ports"]] == [443, 6443]
+
+
+def egress_of(label: str) -> Body:
+    """The policy for the pods of the namespace `runners` that have a label."""
+    [policy] = [
+        one["spec"]
+        for one in build(BASE, PODS)
+        if one["kind"] == "NetworkPolicy"
+        and one["metadata"]["namespace"] == "runners"
+        and one["spec"]["podSelector"]
+        == {"matchExpressions": [{"key": label, "operator": "Exists"}]}
+    ]
+    assert isinstance(policy, dict)
+    return policy
+
+
+def reaches(policy: Body, address: str, port: int, protocol: str = "TCP") -> bool:
+    """Whether a policy lets its pods connect to an address outside the cluster."""
+    wanted = ip_address(address)
+
+    def matches(peer: Body) -> bool:
+        block = peer.get("ipBlock", {"cidr": "255.255.255.255/32"})
+        return wanted in ip_network(block["cidr"]) and not any(
+            wanted in ip_network(one) for one in block.get("except", [])
+        )
+
+    return any(
+        any(map(matches, rule["to"]))
+        and ("ports" not in rule or {"protocol": protocol, "port": port} in rule["ports"])
+        for rule in policy["egress"]
+    )
+
+
+@pytest.mark.case(
+    "a job asks the cloud's metadata service for the credentials of its node: the shipped policy keeps it out",
+    topic="Kubernetes",
+    source="EKS: best practices for IAM",
+)
+@pytest.mark.parametrize("label", [FLEET, RUNNER_POD])
+def test_jobs_reach_everything_but_the_credentials_of_their_node(label: str) -> None:
+    policy = egress_of(label)
+    assert policy["policyTypes"] == ["Egress"]
+    for address in ("169.254.169.254", "169.254.170.2", "169.254.170.23"):
+        assert not reaches(policy, address, 80)
+    for address in ("fd00:ec2::254", "fd00:ec2::23", "fe80::1"):
+        assert not reaches(policy, address, 80)
+    assert not reaches(policy, "169.254.20.10", 80)
+    assert reaches(policy, "169.254.20.10", 53, "UDP")
+    for address in ("140.82.112.3", "10.0.0.1", "2606:50c0:8000::153", "fd12::1"):
+        assert reaches(policy, address, 443)
+        assert reaches(policy, address, 8443)
+    assert {"namespaceSelector": {}} in policy["egress"][0]["to"]
+
+
+def test_the_document_shows_the_rules_to_add() -> None:
+    """Kubernetes and Cilium would refuse nothing of them, and each opens one port."""
+    text = (KUBERNETES.parents[1] / "docs" / "kubernetes.md").read_text()
+    section = text.partition("## The metadata service")[2].partition("\n## ")[0]
+    bodies = [yaml.safe_load(one) for one in re.findall(r"```yaml\n(.*?)```", section, re.DOTALL)]
+    by_kind = {one["kind"]: one for one in bodies}
+    assert by_kind.keys() == {"NetworkPolicy", "CiliumNetworkPolicy"}
+    policy = by_kind["NetworkPolicy"]["spec"]
+    for address in ("169.254.170.23", "fd00:ec2::23"):
+        assert reaches(policy, address, 80)
+        assert not reaches(policy, address, 443)
+    assert not reaches(policy, "169.254.169.254", 80)
+    rules = by_kind["CiliumNetworkPolicy"]["spec"]["egress"]
+    entities = {
+        (entity, one["port"])
+        for rule in rules
+        for entity in rule["toEntities"]
+        for ports in rule["toPorts"]
+        for one in ports["ports"]
+    }
+    assert entities == {
+        ("host", "53"),
+        ("host", "80"),
+        ("kube-apiserver", "443"),
+        ("kube-apiserver", "6443"),
+    }
 
 
 def test_a_change_of_fleet_yaml_restarts_the_controller() -> None:

@@ -19,3 +19,22 @@ app.kubernetes.io/name: {{ .Release.Name }}
 {{- define "subjects" -}}
 - {kind: ServiceAccount, name: {{ .Release.Name }}, namespace: {{ .Release.Namespace }}}
 {{- end }}
+
+{{/* What runner pods and the pods of their jobs reach: everything except link-local addresses. */}}
+{{- define "runner-egress" -}}
+policyTypes: [Egress]
+egress:
+- to:
+  - namespaceSelector: {}  # with Cilium, an ipBlock matches no pods
+  - ipBlock:
+      cidr: 0.0.0.0/0
+      except: [169.254.0.0/16]
+  - ipBlock:
+      cidr: "::/0"
+      except: ["fd00:ec2::254/128", "fd00:ec2::23/128", "fe80::/10"]
+- to:
+  - ipBlock: {cidr: 169.254.20.10/32}  # NodeLocal DNSCache
+  ports:
+  - {protocol: UDP, port: 53}
+  - {protocol: TCP, port: 53}
+{{- end }}
