@@ -55,6 +55,8 @@ class DriverFailure(Exception):  # noqa: N818 - it becomes a failed check
         self.name = name
         self.lasting = lasting
         """Whether another try would fail in the same way."""
+        self.modules_work = False
+        """Whether the driver answered before, so that the modules stay loaded for another try."""
 
 
 def read_driver_plan(parameters: dict[str, Any]) -> DriverPlan | AmdPlan:

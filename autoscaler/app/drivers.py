@@ -30,7 +30,8 @@ def driver_parameters(configuration: config.Configuration, name: str) -> dict[st
     file = load_versions(configuration.file(named) if named is not None else None)
     deadline = config.sku(configuration.settings, name, ()).deadlines.health_checks
     try:
-        plan = driver_plan(file, sku.os, sku.arch, sku.accelerator.vendor)
+        image = configuration.settings.driver_test_image
+        plan = driver_plan(file, sku.os, sku.arch, sku.accelerator.vendor, image)
     except NotBuiltError:
         return {}  # `not_in_force` lists the SKU
     return {"driver": {**plan, "budget_s": BUDGET * deadline}}

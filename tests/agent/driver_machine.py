@@ -24,7 +24,7 @@ PLAN: dict[str, Any] = {
     "toolkit": {
         "version": "1.20.0",
         "key": {"url": "https://nvidia.github.io/libnvidia-container/gpgkey", "sha256": SHA256},
-        "image": "ubuntu:24.04@sha256:" + SHA256,
+        "image": "public.ecr.aws/docker/library/ubuntu:24.04@sha256:" + SHA256,
     },
     "budget_s": 2430,
 }
@@ -55,6 +55,7 @@ class FakeMachine:
         self.log = nvidia_log([nvidia_gpu(n) for n, _ in enumerate(gpus)], VERSION)
         self.answers: dict[str, Callable[[], tuple[int, str]]] = {}
         self.takes: dict[str, float] = {}
+        self.container_images: set[str] = set()
 
     def now(self) -> float:
         return self.time
@@ -74,6 +75,8 @@ class FakeMachine:
         for begin, answer in self.answers.items():
             if command.startswith(begin):
                 return self.agent.Output(*answer())
+        if command.startswith("docker image inspect ") and argv[-1] not in self.container_images:
+            return self.agent.Output(1, f"[]\nError: No such image: {argv[-1]}\n")
         return self.agent.Output(0, self._usual(command))
 
     def _usual(self, command: str) -> str:
@@ -84,6 +87,8 @@ class FakeMachine:
             self.files[LOADED] = VERSION + "\n"
         if "nvidia-container-toolkit" in command:
             self.programs.add("nvidia-ctk")
+        if command.startswith("docker pull "):
+            self.container_images.add(command.split()[-1])
         return self.log if command.endswith("nvidia-smi -q -x") else ""
 
     def fetch(self, file: Any, path: str, timeout: float) -> None:

@@ -36,6 +36,21 @@ def test_machines_are_sent_the_plan_of_the_operators_own_versions_file(tmp_path:
     assert not_in_force(configuration.settings) == []
 
 
+def test_the_toolkit_is_tested_with_the_image_of_fleet_yaml(tmp_path: Path) -> None:
+    image = f"registry.corp:5000/base/Ubuntu:24.04@sha256:{SUM}".lower()
+    [checks] = health_check_parameters(
+        load(tmp_path, f"driver_test_image: {image}\n{INSTALL}{NVIDIA}")
+    ).values()
+    assert checks["driver"]["toolkit"]["image"] == image
+
+
+@pytest.mark.parametrize("image", ["https://registry/ubuntu", "Ubuntu", "--privileged", "a b"])
+def test_a_malformed_image_of_the_test_is_refused(tmp_path: Path, image: str) -> None:
+    [problem] = problems(tmp_path, f'driver_test_image: "{image}"\n{INSTALL}{NVIDIA}')
+    assert problem.startswith("driver_test_image: ")
+    assert problem.endswith("is not an image reference")
+
+
 def test_the_budget_ends_before_the_deadline_of_the_health_checks(tmp_path: Path) -> None:
     text = INSTALL + NVIDIA + "    deadlines: {health_checks: 20m}\n"
     [checks] = health_check_parameters(load(tmp_path, text)).values()
