@@ -81,7 +81,7 @@ def _problems(
             yield document.problem(("skus", name, "driver"), what, fix)
         return
     if vendor is AcceleratorVendor.AMD:
-        return  # machines report the module's version, and versions.yaml has the release (30.30.3)
+        return  # machines report the module's version, and versions.yaml has the release (31.50)
     wanted = valid(sku, shapes.DriverVersion, "accelerator", "driver_version")
     if wanted is not None and f"{plan['version']}.".find(f"{wanted}.") != 0:
         what = f"is {show(wanted)}, and {file.document.file} installs {plan['version']}"

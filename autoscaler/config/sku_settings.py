@@ -57,7 +57,7 @@ class Accelerator(Section):
     memory_gb: shapes.Gibibytes | None = None
     """The least memory of each accelerator, in GiB as the driver reports it (an A10G has 22); default: any."""
     driver_version: shapes.DriverVersion | None = None
-    """The driver's version (AMD: the kernel module's, as `"6.16.13"`) or its beginning, in quotes: `"580"`
+    """The driver's version (AMD: the kernel module's, as `"7.1.3"`) or its beginning, in quotes: `"580"`
     accepts every 580.x; default: any."""
 
 

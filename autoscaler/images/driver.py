@@ -68,10 +68,11 @@ def driver_plan(
 
 
 def _amd_plan(file: VersionsFile) -> dict[str, Any]:
-    places = {"version": f"{_AMD}.version", "rocm": "programs.rocm.version"}
+    places = {name: f"{_AMD}.{name}" for name in ("version", "newest_kernel")}
+    places["rocm"] = "programs.rocm.version"
     found = read_values(file, {**places, **_file(_AMD, "repository-key")})
-    key = {"url": found["url"], "sha256": found["sha256"]}
-    return {"vendor": "amd", "version": found["version"], "rocm": found["rocm"], "key": key}
+    key = {name: found.pop(name) for name in ("url", "sha256")}
+    return {"vendor": "amd", **found, "key": key}
 
 
 def _refuse_licensed(file: VersionsFile, entry: str, place: str, url: str) -> None:

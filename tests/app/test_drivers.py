@@ -92,13 +92,13 @@ def test_an_accelerator_that_wants_another_driver_is_an_error(tmp_path: Path) ->
 
 
 def test_the_driver_version_of_amd_is_that_of_its_kernel_module(tmp_path: Path) -> None:
-    wanted = 'accelerator: {vendor: amd, count: 1, driver_version: "6.16.13"}'
+    wanted = 'accelerator: {vendor: amd, count: 1, driver_version: "7.1.3"}'
     text = INSTALL.replace("versions_file: own.yaml\n", "")
     configuration = load(tmp_path, f"{text}    {wanted}\n".replace("g5.xlarge", "g4ad.xlarge"))
     [checks] = health_check_parameters(configuration).values()
     assert (checks["driver"]["version"], checks["accelerator"]["driver_version"]) == (
-        "30.30.3",
-        "6.16.13",
+        "31.50",
+        "7.1.3",
     )
 
 

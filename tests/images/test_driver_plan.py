@@ -172,7 +172,8 @@ def test_what_the_agent_cannot_install_has_no_plan(
 
 def test_the_plan_of_amd_has_both_versions_and_the_key_of_the_repositories() -> None:
     plan = driver_plan(load_versions(None), LINUX, X64, AcceleratorVendor.AMD)
-    assert (plan["version"], plan["rocm"]) == ("30.30.3", "7.2.4")
+    assert (plan["version"], plan["rocm"]) == ("31.50", "7.2.4")
+    assert plan["newest_kernel"] == "7.1"
     assert plan["key"]["url"] == "https://repo.radeon.com/rocm/rocm.gpg.key"
 
 
