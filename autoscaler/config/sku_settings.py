@@ -34,6 +34,7 @@ class Driver(StrEnum):
 
     PREINSTALLED = "preinstalled"
     INSTALL = "install"
+    NONE = "none"
 
 
 class LaunchOptionSettings(Section):
@@ -160,11 +161,12 @@ class SkuSettings(Section):
     arch: Architecture = Architecture.X64
     """`x64` or `arm64`."""
     accelerator: Accelerator | None = None
-    """The accelerators that the machine must have."""
+    """The accelerators that the machine must have; default on EC2: the GPUs of NVIDIA or AMD of its type."""
     image: Image | None = None
     """The machine image; required on EC2."""
     driver: Driver = Driver.PREINSTALLED
-    """`preinstalled`, or `install`: the agent installs the driver on a stock Linux image at boot."""
+    """`preinstalled`; `install`: the agent installs the driver on a stock image at boot; `none`: the image
+    has no driver, and GPUs are not checked."""
     disk_gb: shapes.Gibibytes | None = None
     """The size of the root disk in GiB, at least the image's own; default: the image's own."""
     boot_script_file: shapes.FilePath | None = None
