@@ -2,7 +2,7 @@
 
     python scripts/instance_types.py SOURCE.csv > autoscaler/providers/ec2/data/instance_types.csv
 
-SOURCE has the columns instance_type, vcpu, memory_mib, arch, gpu_count, gpu_name and
+SOURCE has the columns instance_type, vcpu, memory_mib, arch, gpu_count, gpu_maker, gpu_name and
 linux_on_demand_usd_per_hour_us_east_1, among others. Types without a known size are omitted:
 nothing can be counted for them. It never asks AWS.
 """
@@ -18,6 +18,7 @@ HEADER = (
     "memory_mib",
     "arch",
     "gpu_count",
+    "gpu_maker",
     "gpu_name",
     "linux_usd_per_hour",
 )
@@ -33,6 +34,7 @@ def table(rows: Iterable[Mapping[str, str]]) -> list[tuple[str, ...]]:
             row["memory_mib"],
             ARCHITECTURES[row["arch"]],
             row["gpu_count"] or "0",
+            row["gpu_maker"],
             row["gpu_name"],
             row["linux_on_demand_usd_per_hour_us_east_1"],
         )

@@ -79,6 +79,8 @@ def install_driver(
             if lasting or number == TRIES or machine.now() >= end:
                 return _failed(error, number)
             log_line(f"driver, try {number}: {error}")
+            if isinstance(error, DriverFailure) and error.modules_work:
+                continue
             # The try may have used up its own time.
             new_try(plan, machine, report, min(end, machine.now() + GPU_ANSWER)).reset()
         else:

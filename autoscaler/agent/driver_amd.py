@@ -10,7 +10,7 @@ import re
 
 from autoscaler.agent.amd_smi import read_gpus
 from autoscaler.agent.driver_packages import Packages
-from autoscaler.agent.driver_plan import AmdPlan, DriverFailure, amd_gpus
+from autoscaler.agent.driver_plan import AmdPlan, DriverFailure, amd_gpus, kernel_version
 from autoscaler.agent.driver_steps import DriverSteps
 from autoscaler.agent.limits import GPU_ANSWER
 from autoscaler.agent.programs import NoUsableAnswer
@@ -60,8 +60,21 @@ class AmdTry:
             why = f"the image already has amdgpu {loaded}: use driver: preinstalled"
             raise DriverFailure("driver_present", why, lasting=True)
         if not loaded:
+            self._check_kernel()
             self._steps.check_room(AMD_FREE_GIB)
         return suite
+
+    def _check_kernel(self) -> None:
+        """Check that the driver builds for the running kernel. Raises DriverFailure.
+
+        The kernel on which a release of the driver is based is the newest that it supports
+        (ROCm/legacy-rocm-build#6193).
+        """
+        kernel, newest = self._machine.kernel(), self._plan.newest_kernel
+        if newest and kernel_version(kernel) > kernel_version(newest):
+            why = f"amdgpu {self._plan.version} builds for kernels up to {newest}, and this is {kernel}: "
+            why += "take a newer amdgpu-driver in versions.yaml, or an image with an older kernel"
+            raise DriverFailure("driver_build", why, lasting=True)
 
     def install(self, kind: str) -> str:
         """Install the driver and ROCm's runtime for this release of Ubuntu. Raises DriverFailure."""
@@ -91,11 +104,16 @@ class AmdTry:
         return self._machine.read(DRIVER).strip()
 
     def _release(self) -> str:
-        """Return the release of the package amdgpu-dkms, 30.30.3 for 1:6.16.13.30300300-2327507.22.04."""
+        """Return the release of the package amdgpu-dkms, as AMD's repository names it.
+
+        30.30.3 for 1:6.16.13.30300300-2327507.22.04, and 31.50 for 1:7.1.3.31500000-2390945.24.04.
+        """
         argv = ["dpkg-query", "-W", "-f", "${Version}", "amdgpu-dkms"]
         found = self._steps.run("driver_present", argv, GPU_ANSWER, check=False)
         digits = re.search(r"\.(\d\d)(\d\d)(\d\d)\d\d-", found.text)
-        return ".".join(str(int(part)) for part in digits.groups()) if digits else ""
+        if digits is None:
+            return ""
+        return ".".join(str(int(part)) for part in digits.groups()).removesuffix(".0")
 
     def _rocm(self) -> str:
         """Return the version of ROCm, 7.2.4 for 7.2.4-93, or nothing."""

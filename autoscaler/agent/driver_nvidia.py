@@ -12,9 +12,10 @@ from autoscaler.agent.driver_plan import (
     nvidia_gpus,
 )
 from autoscaler.agent.driver_steps import DriverSteps
-from autoscaler.agent.limits import GPU_ANSWER
+from autoscaler.agent.journal import log_line
+from autoscaler.agent.limits import FABRIC_MANAGER_START, GPU_ANSWER, IMAGE_PULL
 from autoscaler.agent.nvidia import NvidiaLog, read_nvidia_smi
-from autoscaler.agent.programs import NoUsableAnswer
+from autoscaler.agent.programs import NoUsableAnswer, last_line
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -41,6 +42,9 @@ FABRIC_MANAGER_FILES = (
 )
 """Where the files of Fabric Manager's archive belong. The archive's own script expects them in one folder, and
 knows only Debian and Ubuntu (Azure/aks-gpu, fm_run_package_installer.sh)."""
+
+FABRIC_MANAGER_PAUSE = 10.0
+"""Seconds between two starts of Fabric Manager."""
 
 
 class NvidiaTry:
@@ -80,13 +84,29 @@ class NvidiaTry:
             self._build(kind)
             self._load()
         gpus = self._ask()
+        installed = f"NVIDIA {self._plan.version}, {kind} modules"
+        try:
+            return installed + self._set_up(gpus)
+        except DriverFailure as failure:
+            # Other modules would not help, and Fabric Manager fails again seconds after they are loaded.
+            failure.modules_work = True
+            raise
+
+    def _set_up(self, gpus: int) -> str:
+        """Set up what uses the loaded driver. Return what was not tested. Raises DriverFailure."""
         if has_nvswitch(self._machine.devices()):
+            self._install_fabric_manager()
             self._start_fabric_manager()
         # It only costs time if this fails, and the health checks report it.
         self._steps.run("driver_query", ["nvidia-smi", "-pm", "1"], GPU_ANSWER, check=False)
-        if self._plan.toolkit is not None and self._machine.find("docker"):
-            self._install_toolkit(gpus)
-        return f"NVIDIA {self._plan.version}, {kind} modules"
+        if self._plan.toolkit is None or not self._machine.find("docker"):
+            return ""
+        self._install_toolkit()
+        if why := self._pull():
+            log_line(f"driver: warning: the container toolkit is not tested: {why}")
+            return f"; warning: the container toolkit is not tested: {why}"
+        self._test_toolkit(gpus)
+        return ""
 
     def reset(self) -> None:
         """Unload the driver and reset the GPUs, before another try."""
@@ -126,29 +146,48 @@ class NvidiaTry:
             raise DriverFailure("driver_query", "nvidia-smi shows no GPU with a name")
         return len(log.gpus)
 
-    def _start_fabric_manager(self) -> None:
+    def _install_fabric_manager(self) -> None:
         machine, plan, name = self._machine, self._plan, "driver_fabric_manager"
         self._steps.report(name)
-        service = FABRIC_MANAGER_FILES[-1][1]
-        if not machine.exists(service):
-            archive = f"{DRIVER_FOLDER}/fabricmanager.tar.xz"
-            machine.fetch(plan.fabric_manager, archive, self._steps.left())
-            unpacked = machine.path(DRIVER_FOLDER)
-            to = ["-C", unpacked, "--strip-components=1"]
-            self._steps.run(name, ["tar", "-xf", machine.path(archive), *to], self._steps.left())
-            target = machine.path("/usr/share/nvidia/nvswitch")
-            self._steps.run(name, ["mkdir", "-p", target], GPU_ANSWER)
-            for part, place in FABRIC_MANAGER_FILES:
-                copy = ["cp", "-a", f"{unpacked}/{part}", machine.path(place)]
-                self._steps.run(name, copy, GPU_ANSWER)
-            self._steps.run(name, ["ldconfig"], GPU_ANSWER)
-            self._steps.run(name, ["systemctl", "daemon-reload"], GPU_ANSWER)
-        unit = "nvidia-fabricmanager.service"
-        self._steps.run(name, ["systemctl", "enable", "--now", unit], GPU_ANSWER)
-        self._steps.run(name, ["systemctl", "is-active", unit], GPU_ANSWER)
+        if machine.exists(FABRIC_MANAGER_FILES[-1][1]):
+            return
+        archive = f"{DRIVER_FOLDER}/fabricmanager.tar.xz"
+        machine.fetch(plan.fabric_manager, archive, self._steps.left())
+        unpacked = machine.path(DRIVER_FOLDER)
+        to = ["-C", unpacked, "--strip-components=1"]
+        self._steps.run(name, ["tar", "-xf", machine.path(archive), *to], self._steps.left())
+        target = machine.path("/usr/share/nvidia/nvswitch")
+        self._steps.run(name, ["mkdir", "-p", target], GPU_ANSWER)
+        for part, place in FABRIC_MANAGER_FILES:
+            copy = ["cp", "-a", f"{unpacked}/{part}", machine.path(place)]
+            self._steps.run(name, copy, GPU_ANSWER)
+        self._steps.run(name, ["ldconfig"], GPU_ANSWER)
+        self._steps.run(name, ["systemctl", "daemon-reload"], GPU_ANSWER)
 
-    def _install_toolkit(self, gpus: int) -> None:
-        """Install the container toolkit, and test it: a container must see as many GPUs as the machine."""
+    def _start_fabric_manager(self) -> None:
+        """Start Fabric Manager until it runs. Raises DriverFailure after FABRIC_MANAGER_START seconds.
+
+        Seconds after the modules were loaded, the part of the fabric that is in the GPUs is not ready. Fabric
+        Manager then waits for 30 s, and exits with an error; a later start succeeds (pytorch/ci-infra#552).
+        """
+        name, unit = "driver_fabric_manager", "nvidia-fabricmanager.service"
+        until = self._machine.now() + FABRIC_MANAGER_START
+        self._steps.run(name, ["systemctl", "enable", unit], GPU_ANSWER)
+        while True:
+            try:
+                self._steps.run(name, ["systemctl", "start", unit], GPU_ANSWER)
+                self._steps.run(name, ["systemctl", "is-active", unit], GPU_ANSWER)
+            except DriverFailure as failure:
+                now = self._machine.now()
+                failure.lasting = now + FABRIC_MANAGER_PAUSE > until
+                if failure.lasting or now + FABRIC_MANAGER_PAUSE > self._steps.end:
+                    raise
+                log_line(f"driver: Fabric Manager is started again: {failure}")
+                self._machine.sleep(FABRIC_MANAGER_PAUSE)
+            else:
+                return
+
+    def _install_toolkit(self) -> None:
         toolkit, name = self._plan.toolkit, "driver_toolkit"
         self._steps.report(name)
         if not self._machine.find("nvidia-ctk"):
@@ -156,8 +195,28 @@ class NvidiaTry:
         configure = ["nvidia-ctk", "runtime", "configure", "--runtime=docker"]
         self._steps.run(name, configure, GPU_ANSWER)
         self._steps.run(name, ["systemctl", "restart", "docker"], GPU_ANSWER)
-        run = ["docker", "run", "--rm", "--gpus", "all", toolkit.image, "nvidia-smi", "-q", "-x"]
-        shown = len(self._nvidia_log(name, run).gpus)
+
+    def _pull(self) -> str:
+        """Pull the image of the test unless it is there. Return why there is none, or nothing.
+
+        The machine is not at fault if a registry refuses: Docker Hub, for example, counts the anonymous pulls
+        of all machines behind a NAT gateway together.
+        """
+        image, name = self._plan.toolkit.image, "driver_toolkit"
+        present = ["docker", "image", "inspect", "--format", "{{.Id}}", image]
+        if self._steps.run(name, present, GPU_ANSWER, check=False).status == 0:
+            return ""
+        try:
+            pulled = self._steps.run(name, ["docker", "pull", "-q", image], IMAGE_PULL, check=False)
+        except DriverFailure as failure:
+            return f"{image}: {failure}"
+        return "" if pulled.status == 0 else f"{image}: {last_line(pulled.text)}"
+
+    def _test_toolkit(self, gpus: int) -> None:
+        """Test the container toolkit: a container must see as many GPUs as the machine."""
+        name = "driver_toolkit"
+        run = ["docker", "run", "--rm", "--gpus", "all", self._plan.toolkit.image]
+        shown = len(self._nvidia_log(name, [*run, "nvidia-smi", "-q", "-x"]).gpus)
         if shown != gpus:
             why = f"a container sees {shown} GPUs, and the machine has {gpus}"
             raise DriverFailure(name, why)

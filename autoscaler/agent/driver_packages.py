@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
-from autoscaler.agent.driver_plan import AmdPlan, DriverFailure, Toolkit, error_line
+from autoscaler.agent.driver_plan import (
+    AmdPlan,
+    DriverFailure,
+    Toolkit,
+    error_line,
+    kernel_version,
+)
 from autoscaler.agent.limits import LOCK_WAIT
 from autoscaler.agent.programs import NotInstalled, NoUsableAnswer, Output, last_line
 
@@ -39,6 +45,8 @@ TOOLKIT_PACKAGES = (
 AMD_KEYRING = "/etc/apt/keyrings/rocm.asc"
 AMD_LIST = "/etc/apt/sources.list.d/runner-agent-amd.list"
 AMD_PIN = "/etc/apt/preferences.d/runner-agent-amd"
+ONE_MODULES_PACKAGE = (7, 0)
+"""The first version of Ubuntu's kernels that need no linux-modules-extra."""
 ROCM_PACKAGES = ("rocm-hip-runtime", "rocminfo", "amd-smi-lib")
 
 
@@ -85,8 +93,16 @@ class Packages:
     def install_amdgpu(self, plan: AmdPlan, suite: str) -> None:
         """Install amdgpu-dkms, which builds the module for the running kernel. Raises DriverFailure."""
         self._write_amd_sources(plan, suite)
-        # The module needs others of the kernel, which Ubuntu has in this package (AMD's "Prerequisites").
-        self._install([f"linux-modules-extra-{self._machine.kernel()}", "amdgpu-dkms"])
+        self._refresh()
+        kernel = self._machine.kernel()
+        # The module needs others of the kernel, which Ubuntu has in this package (AMD's "Prerequisites"). Most
+        # kernels since 7.0 have all modules in linux-modules (ROCm/gpu-operator#631).
+        extra = f"linux-modules-extra-{kernel}"
+        before = () < kernel_version(kernel) < ONE_MODULES_PACKAGE
+        if before or self._output(["apt-cache", "show", extra]).status == 0:
+            self._get([extra, "amdgpu-dkms"])
+        else:
+            self._get(["amdgpu-dkms"])
 
     def install_rocm(self, plan: AmdPlan, suite: str) -> None:
         """Install what runs HIP programs, and ROCm's tools. Raises DriverFailure."""
@@ -110,10 +126,17 @@ class Packages:
         if self._manager == "dnf":
             self._run(["dnf", "-y", "install", *names])
             return
+        self._refresh()
+        self._get(names)
+
+    def _refresh(self) -> None:
+        """Let APT read the lists of packages. Raises DriverFailure."""
         # A package that an earlier boot, or an earlier try, left half installed blocks all others.
         self._run(["dpkg", "--configure", "-a"])
         self._run([*APT_GET, "--fix-broken", "install"])
         self._run([*APT_GET, "update"])
+
+    def _get(self, names: Sequence[str]) -> None:
         self._run([*APT_GET, "--no-install-recommends", "install", *names])
 
     def _run(self, argv: Sequence[str]) -> None:

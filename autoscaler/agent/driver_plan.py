@@ -40,8 +40,11 @@ DriverPlan = collections.namedtuple(
 )
 """What the controller wants installed. `budget`: seconds of the machine for everything."""
 
-AmdPlan = collections.namedtuple("AmdPlan", ("vendor", "version", "rocm", "key", "budget"))
-"""The release of AMD's kernel driver, that of ROCm, and the key of AMD's repositories."""
+AmdPlan = collections.namedtuple(
+    "AmdPlan", ("vendor", "version", "rocm", "key", "newest_kernel", "budget")
+)
+"""The release of AMD's kernel driver, that of ROCm, the key of AMD's repositories, and the newest kernel for
+which the driver builds, as "7.1", or nothing if the controller does not say."""
 
 PciDevice = collections.namedtuple("PciDevice", ("address", "vendor", "device", "kind"))
 """A PCI device: its address, and its vendor, device and class (3 bytes) as numbers."""
@@ -55,6 +58,8 @@ class DriverFailure(Exception):  # noqa: N818 - it becomes a failed check
         self.name = name
         self.lasting = lasting
         """Whether another try would fail in the same way."""
+        self.modules_work = False
+        """Whether the driver answered before, so that the modules stay loaded for another try."""
 
 
 def read_driver_plan(parameters: dict[str, Any]) -> DriverPlan | AmdPlan:
@@ -71,7 +76,10 @@ def read_driver_plan(parameters: dict[str, Any]) -> DriverPlan | AmdPlan:
     if isinstance(budget, bool) or not isinstance(budget, (int, float)):
         raise DriverFailure("driver_plan", "budget_s is missing")
     if vendor == "amd":
-        return AmdPlan(vendor, version, rocm, file, float(budget))
+        kernel = parameters.get("newest_kernel")
+        return AmdPlan(
+            vendor, version, rocm, file, kernel if isinstance(kernel, str) else "", float(budget)
+        )
     toolkit = parameters.get("toolkit")
     return DriverPlan(
         vendor,
@@ -141,6 +149,12 @@ def header_release(text: str) -> str:
     """Return the kernel release of `include/generated/utsrelease.h`, or nothing."""
     found = re.search(r'#define\s+UTS_RELEASE\s+"([^"]+)"', text)
     return found.group(1) if found else ""
+
+
+def kernel_version(release: str) -> tuple[int, ...]:
+    """Return (7, 0) for the kernel release 7.0.0-1014-aws, and for 7.0; nothing for a text without numbers."""
+    found = re.match(r"(\d+)\.(\d+)", release)
+    return (int(found.group(1)), int(found.group(2))) if found else ()
 
 
 def kernel_compiler(text: str) -> str:

@@ -30,7 +30,8 @@ def driver_parameters(configuration: config.Configuration, name: str) -> dict[st
     file = load_versions(configuration.file(named) if named is not None else None)
     deadline = config.sku(configuration.settings, name, ()).deadlines.health_checks
     try:
-        plan = driver_plan(file, sku.os, sku.arch, sku.accelerator.vendor)
+        image = configuration.settings.driver_test_image
+        plan = driver_plan(file, sku.os, sku.arch, sku.accelerator.vendor, image)
     except NotBuiltError:
         return {}  # `not_in_force` lists the SKU
     return {"driver": {**plan, "budget_s": BUDGET * deadline}}
@@ -80,7 +81,7 @@ def _problems(
             yield document.problem(("skus", name, "driver"), what, fix)
         return
     if vendor is AcceleratorVendor.AMD:
-        return  # machines report the module's version, and versions.yaml has the release (30.30.3)
+        return  # machines report the module's version, and versions.yaml has the release (31.50)
     wanted = valid(sku, shapes.DriverVersion, "accelerator", "driver_version")
     if wanted is not None and f"{plan['version']}.".find(f"{wanted}.") != 0:
         what = f"is {show(wanted)}, and {file.document.file} installs {plan['version']}"

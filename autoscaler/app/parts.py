@@ -44,6 +44,7 @@ from autoscaler.model.identifiers import ProviderName, Seconds
 from autoscaler.model.operators import OperatorName
 from autoscaler.model.wait_objectives import DEFAULT_OBJECTIVES
 from autoscaler.observability.watched import WatchedTelemetry
+from autoscaler.providers.registry import provider_kinds
 from autoscaler.server.admin import AdminEndpoint
 from autoscaler.server.bootstrap import BootstrapEndpoint
 from autoscaler.server.health import HealthEndpoint
@@ -83,7 +84,8 @@ class Parts:
 
         `kept` has the listening sockets, if the controller starts again within its process.
         """
-        self._in_use = InUse(configuration, health_check_parameters(configuration))
+        kinds = provider_kinds(registered)
+        self._in_use = InUse(configuration, health_check_parameters(configuration, kinds))
         self._clock = clock
         self._pacing = SystemClock()
         self._reloads: set[asyncio.Task[None]] = set()

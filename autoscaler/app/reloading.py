@@ -8,7 +8,7 @@ again within its process.
 import asyncio
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol
 
 import structlog
 
@@ -25,6 +25,7 @@ from autoscaler.app.translation import catalogue, health_check_parameters, provi
 from autoscaler.config.changed_keys import changed_keys, is_applied_live, shown
 from autoscaler.config.problems import KeyPath
 from autoscaler.controller.guarded_providers import GuardedProvider
+from autoscaler.controller.ports.bootstrap import HealthChecks
 from autoscaler.controller.ports.configuration_requests import (
     ControllerStopsError,
     PlanAgainst,
@@ -91,7 +92,7 @@ class InUse:
     """What the parts of the process read of the configuration while it runs."""
 
     configuration: config.Configuration
-    health_checks: dict[SkuName, dict[str, Any]]
+    health_checks: dict[SkuName, HealthChecks]
 
 
 class Reloading:
@@ -182,7 +183,7 @@ class Reloading:
         new = await asyncio.to_thread(self._load, None)
         paths = await asyncio.to_thread(self._changed, new)
         # A controller that starts again makes these anew: here they find more problems before it stops.
-        health_checks = await asyncio.to_thread(_health_checks, new)
+        health_checks = await asyncio.to_thread(self._health_checks, new)
         remakes = await asyncio.to_thread(self._remakes, new)
         if not all(is_applied_live(path) for path in paths):
             return self._start_again(Change(new, by, tuple(paths)))
@@ -248,6 +249,13 @@ class Reloading:
     def _changed(self, new: config.Configuration) -> list[KeyPath]:
         return changed_keys(self._in_use.configuration.settings, new.settings)
 
+    def _health_checks(self, new: config.Configuration) -> dict[SkuName, HealthChecks]:
+        """Return the parameters of each SKU's health checks. Raises RefusedConfigurationError."""
+        try:
+            return health_check_parameters(new, provider_kinds(self._registered))
+        except config.ConfigurationError as error:
+            raise RefusedConfigurationError([str(one) for one in error.problems]) from None
+
     def _remakes(self, new: config.Configuration) -> dict[ProviderName, Remake]:
         """Return what makes each provider with the SKUs of a configuration.
 
@@ -275,11 +283,3 @@ class Reloading:
     ) -> Catalogue:
         opened = [name for name in self._controller.opened if name in providers]
         return catalogue(new, self._controller.catalogue.installations, opened, providers)
-
-
-def _health_checks(new: config.Configuration) -> dict[SkuName, dict[str, Any]]:
-    """Return the parameters of each SKU's health checks. Raises RefusedConfigurationError."""
-    try:
-        return health_check_parameters(new)
-    except config.ConfigurationError as error:
-        raise RefusedConfigurationError([str(one) for one in error.problems]) from None

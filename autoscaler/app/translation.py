@@ -10,7 +10,8 @@ from urllib.parse import urlsplit
 from autoscaler import config
 from autoscaler.app.drivers import driver_parameters
 from autoscaler.config.provider_kind import ProviderKind
-from autoscaler.config.sku_settings import SkuSettings
+from autoscaler.config.sku_settings import Accelerator, Driver, SkuSettings
+from autoscaler.controller.ports.bootstrap import HealthChecks
 from autoscaler.controller.ports.provider import Provider, ProviderFactory
 from autoscaler.github.settings import AppKey, GitHubSettings
 from autoscaler.model.catalogue import (
@@ -94,8 +95,17 @@ def label_values(settings: config.Settings) -> tuple[list[SkuName], list[Provide
     return skus, [ProviderName(name) for name in settings.providers]
 
 
-def health_check_parameters(configuration: config.Configuration) -> dict[SkuName, dict[str, Any]]:
+def health_check_parameters(
+    configuration: config.Configuration, kinds: Sequence[ProviderKind]
+) -> dict[SkuName, HealthChecks]:
     """Return the parameters of each SKU's health checks: see docs/bootstrap.md. Raises ConfigurationError."""
+    return {
+        name: HealthChecks(parameters, _default_accelerators(configuration.settings, name, kinds))
+        for name, parameters in _parameters(configuration).items()
+    }
+
+
+def _parameters(configuration: config.Configuration) -> dict[SkuName, dict[str, Any]]:
     settings = configuration.settings
     return {
         SkuName(name): {
@@ -106,7 +116,7 @@ def health_check_parameters(configuration: config.Configuration) -> dict[SkuName
             # requests without a token per hour and address.
             "github": settings.github.api_url.rstrip("/") + "/rate_limit",
             **_broker(settings.github.api_url),
-            **_accelerator(sku),
+            **({} if sku.accelerator is None else {"accelerator": _plain(sku.accelerator)}),
             **driver_parameters(configuration, name),
         }
         for name, sku in settings.skus.items()
@@ -124,11 +134,27 @@ def _broker(api_url: str) -> dict[str, Any]:
     return {"broker": BROKER} if is_public else {}
 
 
-def _accelerator(sku: SkuSettings) -> dict[str, Any]:
-    wanted = sku.accelerator
-    return (
-        {} if wanted is None else {"accelerator": wanted.model_dump(mode="json", exclude_none=True)}
-    )
+def _plain(accelerator: Accelerator) -> dict[str, Any]:
+    return accelerator.model_dump(mode="json", exclude_none=True)
+
+
+def _default_accelerators(
+    settings: config.Settings, name: SkuName, kinds: Sequence[ProviderKind]
+) -> dict[tuple[ProviderName, str], dict[str, Any]]:
+    """Return what machines of a SKU without `accelerator` must have, by provider and instance type.
+
+    The launch options of a SKU may have types with different numbers of GPUs.
+    """
+    sku = settings.skus[name]
+    if sku.accelerator is not None or sku.driver is Driver.NONE:
+        return {}
+    return {
+        (ProviderName(option.provider), instance_type): _plain(accelerator)
+        for option in sku.launch_options
+        for kind in kinds
+        if kind.key == settings.providers[option.provider].kind
+        for instance_type, accelerator in kind.accelerators(sku, option).items()
+    }
 
 
 def _options(

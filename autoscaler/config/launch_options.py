@@ -68,6 +68,9 @@ def _accelerator(document: Document, path: KeyPath, sku: Node) -> Iterator[Probl
     if text(sku, "driver") == "install" and sku.child("accelerator") is None:
         what = "installs nothing without an accelerator"
         yield document.problem((*path, "driver"), what, "add accelerator, or remove driver")
+    if text(sku, "driver") == "none" and sku.child("accelerator") is not None:
+        what = "contradicts accelerator, which the health checks ask the driver for"
+        yield document.problem((*path, "driver"), what, "remove one of them")
     models = sku.get("accelerator", "models")
     for index, node in models.items() if models else ():
         name = node.value

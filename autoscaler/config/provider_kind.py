@@ -4,7 +4,7 @@ Each kind is an instance of a subclass, in the folder of its provider. `provider
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,7 +12,7 @@ from autoscaler.config.checks import text
 from autoscaler.config.document import Document, Node
 from autoscaler.config.problems import KeyPath, Problem
 from autoscaler.config.settings import ProviderSection, Settings
-from autoscaler.config.sku_settings import LaunchOptionSettings
+from autoscaler.config.sku_settings import Accelerator, LaunchOptionSettings, SkuSettings
 from autoscaler.controller.ports.provider import ProviderFactory
 from autoscaler.model.identifiers import ProviderName
 
@@ -70,6 +70,16 @@ class ProviderKind(ABC):
         """Return why the file cannot be served, without network requests. `files`: read its files, too."""
         del document, folder, files
         return iter(())
+
+    def accelerators(
+        self, sku: SkuSettings, option: LaunchOptionSettings
+    ) -> Mapping[str, Accelerator]:
+        """Return the accelerators of each instance type of a launch option, as far as the agent can check them.
+
+        Machines of a SKU without `accelerator` must have these. By default, none are known.
+        """
+        del sku, option
+        return {}
 
     async def check_online(
         self, document: Document, settings: Settings, folder: Path

@@ -206,6 +206,8 @@ class Settings(Section):
     """What /metrics shows beside the series of the whole fleet."""
     versions_file: FilePath | None = None
     """A versions.yaml of your own, for `driver: install`; default: the one of this installation."""
+    driver_test_image: shapes.ContainerImage | None = None
+    """The image with which `driver: install` tests NVIDIA's toolkit; default: Ubuntu from Amazon ECR Public."""
     providers: Annotated[Mapping[shapes.ProviderName, ProviderSettings], Field(min_length=1)]
     """Where the machines run, by a name of your choice."""
     skus: Annotated[Mapping[shapes.SkuName, SkuSettings], Field(min_length=1)]

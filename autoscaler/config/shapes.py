@@ -95,6 +95,15 @@ KmsKey = Annotated[
         maximum=2048,
     ),
 ]
+ContainerImage = Annotated[
+    str,
+    Matching(
+        r"[a-z0-9][a-z0-9.-]*(:[0-9]+)?(/[a-z0-9._-]+)*(:\w[\w.-]{0,127})?(@sha256:[0-9a-f]{64})?",
+        "an image reference",
+        "write [REGISTRY/]NAME[:TAG][@DIGEST]",
+        maximum=512,
+    ),
+]
 PublicUrl = Annotated[str, AfterValidator(scalars.parse_public_url)]
 SecureUrl = Annotated[str, AfterValidator(scalars.parse_secure_url)]
 StoreUrl = Annotated[str, AfterValidator(scalars.parse_store)]

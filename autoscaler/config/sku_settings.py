@@ -34,6 +34,7 @@ class Driver(StrEnum):
 
     PREINSTALLED = "preinstalled"
     INSTALL = "install"
+    NONE = "none"
 
 
 class LaunchOptionSettings(Section):
@@ -57,7 +58,7 @@ class Accelerator(Section):
     memory_gb: shapes.Gibibytes | None = None
     """The least memory of each accelerator, in GiB as the driver reports it (an A10G has 22); default: any."""
     driver_version: shapes.DriverVersion | None = None
-    """The driver's version (AMD: the kernel module's, as `"6.16.13"`) or its beginning, in quotes: `"580"`
+    """The driver's version (AMD: the kernel module's, as `"7.1.3"`) or its beginning, in quotes: `"580"`
     accepts every 580.x; default: any."""
 
 
@@ -160,11 +161,12 @@ class SkuSettings(Section):
     arch: Architecture = Architecture.X64
     """`x64` or `arm64`."""
     accelerator: Accelerator | None = None
-    """The accelerators that the machine must have."""
+    """The accelerators that the machine must have; default on EC2: the GPUs of NVIDIA or AMD of its type."""
     image: Image | None = None
     """The machine image; required on EC2."""
     driver: Driver = Driver.PREINSTALLED
-    """`preinstalled`, or `install`: the agent installs the driver on a stock Linux image at boot."""
+    """`preinstalled`; `install`: the agent installs the driver on a stock image at boot; `none`: the image
+    has no driver, and GPUs are not checked."""
     disk_gb: shapes.Gibibytes | None = None
     """The size of the root disk in GiB, at least the image's own; default: the image's own."""
     boot_script_file: shapes.FilePath | None = None

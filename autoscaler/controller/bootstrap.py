@@ -7,7 +7,6 @@ registers runners; this module sends each one's configuration to its machine.
 import asyncio
 import hmac
 from collections.abc import Awaitable, Callable, Container, Mapping
-from typing import Any
 
 import structlog
 
@@ -25,6 +24,7 @@ from autoscaler.controller.ports.bootstrap import (
     Assigned,
     AttestationAnswer,
     BootstrapRefusedError,
+    HealthChecks,
     NotKnownYetError,
     StayReady,
 )
@@ -68,7 +68,7 @@ class BootstrapService:
         registrar: Registrar,
         releaser: RegistrationReleaser,
         providers: Mapping[ProviderName, Provider],
-        health_checks: Mapping[SkuName, dict[str, Any]],
+        health_checks: Mapping[SkuName, HealthChecks],
         list_now: Callable[[ProviderName, Seconds], Awaitable[None]],
         opened: Container[ProviderName] | None = None,
     ) -> None:
@@ -102,7 +102,8 @@ class BootstrapService:
         await self._journal.record(
             e.MachineAttested(self._journal.now, machine.id, nonce_hash, identity.host)
         )
-        return AttestationAnswer(machine.id, machine.sku, self._health_checks.get(machine.sku, {}))
+        health_checks = self._health_checks.get(machine.sku, HealthChecks())
+        return AttestationAnswer(machine.id, machine.sku, health_checks.of(machine))
 
     def authenticate(self, machine: MachineId, nonce: str) -> None:
         """Check the nonce alone, also that of a machine that has ended."""

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import structlog
 
@@ -29,6 +29,7 @@ from autoscaler.controller.notice_reader import NoticeReader
 from autoscaler.controller.operator_actions import OperatorActions
 from autoscaler.controller.operator_holds import OperatorHoldActions
 from autoscaler.controller.poller import PeriodicTask, Poller
+from autoscaler.controller.ports.bootstrap import HealthChecks
 from autoscaler.controller.ports.clock import Clock, Ids
 from autoscaler.controller.ports.github import GitHub
 from autoscaler.controller.ports.github_lists import GitHubLists
@@ -106,7 +107,7 @@ class Settings:
     """
 
     catalogue: Callable[[Installations, Collection[ProviderName]], Catalogue]
-    health_checks: Mapping[SkuName, dict[str, Any]]
+    health_checks: Mapping[SkuName, HealthChecks]
     parse: Parse
     pace: Pace
     refuse: Refuse = raise_unlisted

@@ -16,6 +16,11 @@ _TOOLKIT = "programs.nvidia-container-toolkit"
 
 _AMD = "programs.amdgpu-driver"
 
+_ECR_PUBLIC = "public.ecr.aws/docker/library"
+"""Where Amazon ECR Public has Docker's official images, with the same digests. It limits the data of anonymous
+pulls (500 GB a month, "Amazon ECR Public service quotas"). Docker Hub limits the number of pulls for each IPv4
+address ("Docker Hub usage and limits"): for all machines behind a NAT gateway together."""
+
 _LICENSED = re.compile("grid|vgpu|gaming", re.IGNORECASE)
 """In the addresses of NVIDIA's other drivers on EC2 (EC2 User Guide, "NVIDIA drivers": the buckets
 ec2-linux-nvidia-drivers/grid-... and nvidia-gaming)."""
@@ -30,8 +35,11 @@ def driver_plan(
     platform: OperatingSystem,
     architecture: Architecture,
     vendor: AcceleratorVendor,
+    test_image: str | None = None,
 ) -> dict[str, Any]:
     """Return the plan, as docs/bootstrap.md describes it, without its time budget.
+
+    `test_image`: the container image for the test of NVIDIA's toolkit; default: the file's Ubuntu.
 
     Raises ConfigurationError for a value that is null or missing and for a driver that is not NVIDIA's
     data-center driver, and NotBuiltError.
@@ -55,15 +63,16 @@ def driver_plan(
         "vendor": vendor.value,
         **found,
         "fabric_manager": _fabric_manager(file, place, found["version"]),
-        "toolkit": _toolkit(file),
+        "toolkit": _toolkit(file, test_image),
     }
 
 
 def _amd_plan(file: VersionsFile) -> dict[str, Any]:
-    places = {"version": f"{_AMD}.version", "rocm": "programs.rocm.version"}
+    places = {name: f"{_AMD}.{name}" for name in ("version", "newest_kernel")}
+    places["rocm"] = "programs.rocm.version"
     found = read_values(file, {**places, **_file(_AMD, "repository-key")})
-    key = {"url": found["url"], "sha256": found["sha256"]}
-    return {"vendor": "amd", "version": found["version"], "rocm": found["rocm"], "key": key}
+    key = {name: found.pop(name) for name in ("url", "sha256")}
+    return {"vendor": "amd", **found, "key": key}
 
 
 def _refuse_licensed(file: VersionsFile, entry: str, place: str, url: str) -> None:
@@ -93,7 +102,7 @@ def _fabric_manager(file: VersionsFile, place: str, version: str) -> dict[str, s
     return {"url": found["url"], "sha256": found["sha256"]}
 
 
-def _toolkit(file: VersionsFile) -> dict[str, Any] | None:
+def _toolkit(file: VersionsFile, test_image: str | None) -> dict[str, Any] | None:
     """Return the container toolkit, or None if the file does not have the entry."""
     if "nvidia-container-toolkit" not in file.versions.programs:
         return None
@@ -106,7 +115,10 @@ def _toolkit(file: VersionsFile) -> dict[str, Any] | None:
         },
     )
     key = {"url": found["url"], "sha256": found["sha256"]}
-    return {"version": found["version"], "key": key, "image": found["image"]}
+    image = found["image"]
+    if "/" not in image:  # the short name of one of Docker's official images
+        image = f"{_ECR_PUBLIC}/{image}"
+    return {"version": found["version"], "key": key, "image": test_image or image}
 
 
 def _file(entry: str, name: str) -> dict[str, str]:

@@ -96,6 +96,8 @@ class Release(Read):
     branch: Version = ""
     released: Date | None = None
     end_of_life: EndOfLife | None = None
+    newest_kernel: Version = ""
+    """Of a driver: the newest kernel, as MAJOR.MINOR, for which its source builds."""
     files: Mapping[EntryName, File] = Field(default_factory=dict)
 
     @model_validator(mode="after")

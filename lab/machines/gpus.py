@@ -74,19 +74,20 @@ NVIDIA_MODELS = {
 """Product names and memory, by the names of the GPUs of EC2's instance types."""
 
 
-def gpus_of(name: str) -> tuple[int, str]:
-    """Return how many of which NVIDIA GPU an instance type has. Types of other GPUs have none in the lab."""
-    known = instance_types().get(name)
-    if known is None or known.gpu_name not in NVIDIA_MODELS:
-        return 0, "a10g"
-    return known.gpu_count, known.gpu_name
+def install_gpus_of(root: Path, instance_type: str) -> None:
+    """Install the GPUs of an instance type in a machine: NVIDIA's and AMD's, if any."""
+    known = instance_types().get(instance_type)
+    if known is not None and known.gpu_maker == "nvidia":
+        install_nvidia(root, known.gpu_count, known.gpu_name)
+    elif known is not None and known.gpu_maker == "amd":
+        install_amd(root, known.gpu_count)
 
 
 def install_nvidia(root: Path, count: int, name: str = "a10g") -> None:
     """Install so many healthy GPUs in a machine or container, if any."""
     if count:
         folder = _folder(root)
-        model, memory = NVIDIA_MODELS[name]
+        model, memory = NVIDIA_MODELS.get(name, (f"NVIDIA {name.upper()}", "23028 MiB"))
         values = {"product_name": model, "fb_memory_usage/total": memory}
         (folder / "head.xml").write_text(nvidia_head(count=count))
         for number in range(count):

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from lab.machine_host import FREE_GB, RUNNER_VERSION
 from lab.machines import machine_python
-from lab.machines.gpus import gpus_of, install_nvidia
+from lab.machines.gpus import install_gpus_of
 
 _COMMANDS = ("shutdown", "systemctl", "nvidia-smi", "rocminfo")
 _TOOLS = (
@@ -102,7 +102,7 @@ class Image:
             (root / "opt" / "runner-agent" / "agent.py").symlink_to(self.agent)
         self.install_runner(disk.runner, runner_version)
         set_free_space(root, free_gb)
-        install_nvidia(root, *gpus_of(instance_type))
+        install_gpus_of(root, instance_type)
         os.mkfifo(disk.power, 0o600)
         disk.host_file.touch(0o600)
         disk.host_file.write_text(json.dumps(self._host(disk, metadata_url)), encoding="utf-8")

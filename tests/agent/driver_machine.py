@@ -24,7 +24,7 @@ PLAN: dict[str, Any] = {
     "toolkit": {
         "version": "1.20.0",
         "key": {"url": "https://nvidia.github.io/libnvidia-container/gpgkey", "sha256": SHA256},
-        "image": "ubuntu:24.04@sha256:" + SHA256,
+        "image": "public.ecr.aws/docker/library/ubuntu:24.04@sha256:" + SHA256,
     },
     "budget_s": 2430,
 }
@@ -37,6 +37,7 @@ def define_release(release: str) -> str:
 class FakeMachine:
     """A machine with an image on which everything goes well. See `answers` and `takes` for what does not.
 
+    `release` is that of its kernel, and `packages` has those that only some archives have.
     `answers` has a function for the beginning of a command: it returns (status, text). `takes` has the
     seconds of such a command, or of the download of a URL.
     """
@@ -52,9 +53,12 @@ class FakeMachine:
         self.programs = {"apt-get", "gcc", "gcc-12", "make"}
         self.space = 40.0
         self.gpus = gpus
+        self.release = KERNEL
+        self.packages: set[str] = set()
         self.log = nvidia_log([nvidia_gpu(n) for n, _ in enumerate(gpus)], VERSION)
         self.answers: dict[str, Callable[[], tuple[int, str]]] = {}
         self.takes: dict[str, float] = {}
+        self.container_images: set[str] = set()
 
     def now(self) -> float:
         return self.time
@@ -74,16 +78,23 @@ class FakeMachine:
         for begin, answer in self.answers.items():
             if command.startswith(begin):
                 return self.agent.Output(*answer())
+        if command.startswith("apt-cache show ") and argv[-1] not in self.packages:
+            return self.agent.Output(100, f"E: Unable to locate package {argv[-1]}\n")
+        if command.startswith("docker image inspect ") and argv[-1] not in self.container_images:
+            return self.agent.Output(1, f"[]\nError: No such image: {argv[-1]}\n")
         return self.agent.Output(0, self._usual(command))
 
     def _usual(self, command: str) -> str:
         if "linux-headers" in command or "kernel-devel" in command:
-            self.files[HEADER] = define_release(KERNEL)
+            header = HEADER.replace(KERNEL, self.release)
+            self.files[header] = define_release(self.release)
             self.programs |= {"gcc", "make"}
         if command == "modprobe nvidia":
             self.files[LOADED] = VERSION + "\n"
         if "nvidia-container-toolkit" in command:
             self.programs.add("nvidia-ctk")
+        if command.startswith("docker pull "):
+            self.container_images.add(command.split()[-1])
         return self.log if command.endswith("nvidia-smi -q -x") else ""
 
     def fetch(self, file: Any, path: str, timeout: float) -> None:
@@ -121,7 +132,7 @@ class FakeMachine:
         ] * self.switches
 
     def kernel(self) -> str:
-        return KERNEL
+        return self.release
 
     def free(self) -> float:
         return float(self.space)

@@ -28,6 +28,7 @@ PLAN: dict[str, Any] = {
     "vendor": "amd",
     "version": "30.30.3",
     "rocm": "7.2.4",
+    "newest_kernel": "6.17",
     "key": {"url": "https://repo.radeon.com/rocm/rocm.gpg.key", "sha256": SHA256},
     "budget_s": 2430,
 }
@@ -60,9 +61,9 @@ class AmdMachine(FakeMachine):
         return [self.agent.PciDevice(f"0000:0{n}:00.0", *gpu) for n in (1, 2)]
 
 
-def install(agent: ModuleType, machine: Any) -> tuple[Any, list[str]]:
+def install(agent: ModuleType, machine: Any, plan: dict[str, Any] = PLAN) -> tuple[Any, list[str]]:
     stages: list[str] = []
-    return agent.install_driver(agent.read_driver_plan(PLAN), machine, stages.append), stages
+    return agent.install_driver(agent.read_driver_plan(plan), machine, stages.append), stages
 
 
 def test_a_stock_machine_gets_the_module_and_the_runtime(agent: ModuleType) -> None:
@@ -80,6 +81,92 @@ def test_a_stock_machine_gets_the_module_and_the_runtime(agent: ModuleType) -> N
     )
     assert any(c.endswith(f"linux-modules-extra-{KERNEL} amdgpu-dkms") for c in machine.ran)
     assert any(c.endswith("rocm-hip-runtime rocminfo amd-smi-lib") for c in machine.ran)
+
+
+@pytest.mark.case(
+    "Ubuntu's kernels since 7.0 have no linux-modules-extra: AMD's driver is installed without it",
+    topic="Accelerators",
+    source="ROCm/gpu-operator#631",
+)
+@pytest.mark.parametrize(
+    ("kernel", "packages", "asked"),
+    [
+        ("6.8.0-1021-aws", (), True),
+        ("6.17.0-1007-aws", (), True),
+        ("7.0.0-1014-aws", (), False),
+        ("7.0.0-38-generic", (), False),
+        ("7.0.0-1014-nvidia", ("linux-modules-extra-7.0.0-1014-nvidia",), True),
+        ("7.1.0-1003-aws", (), False),
+        ("10.0.0-1-aws", (), False),
+    ],
+)
+def test_the_kernels_extra_modules_are_installed_where_there_are_any(
+    agent: ModuleType, kernel: str, packages: tuple[str, ...], asked: bool
+) -> None:
+    machine = AmdMachine(agent)
+    machine.release, machine.packages = kernel, set(packages)
+    check, _ = install(agent, machine, {**PLAN, "newest_kernel": "10.0"})
+    assert check.ok, check
+    [got] = [one for one in machine.ran if " install " in one and one.endswith("amdgpu-dkms")]
+    assert (f"linux-modules-extra-{kernel}" in got) == asked
+    assert machine.ran[machine.ran.index(got) - 1].endswith(("update", kernel))
+
+
+@pytest.mark.case(
+    "AMD's driver does not build for a newer kernel: that is said before anything is installed",
+    topic="Accelerators",
+    source="ROCm/legacy-rocm-build#6193",
+)
+@pytest.mark.parametrize(
+    ("kernel", "newest", "builds"),
+    [
+        ("7.0.0-1014-aws", "6.17", False),
+        ("6.18.7-061807-generic", "6.17", False),
+        ("6.17.0-1007-aws", "6.17", True),
+        ("6.9.0-1-aws", "6.17", True),
+        ("7.0.0-1014-aws", "7.1", True),
+        ("7.10.0-1-aws", "7.1", False),
+        ("7.0.0-1014-aws", None, True),
+    ],
+)
+def test_a_kernel_that_is_too_new_is_named_before_the_build(
+    agent: ModuleType, kernel: str, newest: str | None, builds: bool
+) -> None:
+    machine = AmdMachine(agent)
+    machine.release = kernel
+    check, _ = install(agent, machine, {**PLAN, "newest_kernel": newest})
+    assert check.ok == builds
+    if not builds:
+        assert (check.name, machine.ran) == ("driver_build", [])
+        assert check.detail == (
+            f"amdgpu 30.30.3 builds for kernels up to {newest}, and this is {kernel}: "
+            "take a newer amdgpu-driver in versions.yaml, or an image with an older kernel"
+        )
+
+
+def test_a_driver_that_is_loaded_was_built_for_the_kernel(agent: ModuleType) -> None:
+    machine = AmdMachine(agent)
+    machine.release = "7.0.0-1014-aws"
+    machine.files |= {LOADED: "6.16.13\n", ROCM: "7.2.4-93\n"}
+    assert install(agent, machine)[0].ok
+
+
+@pytest.mark.parametrize(
+    ("version", "package"),
+    [
+        ("30.30", "1:6.16.13.30300000-2278356.24.04"),
+        ("31.40.1", "1:6.19.14.31400100-2370000.24.04"),
+        ("31.50", "1:7.1.3.31500000-2390945.24.04"),
+    ],
+)
+def test_the_package_has_the_release_of_amds_repository(
+    agent: ModuleType, version: str, package: str
+) -> None:
+    machine = AmdMachine(agent)
+    machine.answers["dpkg-query"] = lambda: (0, package)
+    check, _ = install(agent, machine, {**PLAN, "version": version})
+    assert check.ok, check
+    assert check.detail.startswith(f"amdgpu {version}, ")
 
 
 def test_after_a_reboot_nothing_is_installed(agent: ModuleType) -> None:

@@ -372,7 +372,10 @@ def test_machines_with_nvswitches_get_fabric_manager(agent: ModuleType) -> None:
     folder = "/var/lib/runner-agent/driver"
     assert "mkdir -p /usr/share/nvidia/nvswitch" in machine.ran
     assert f"cp -a {folder}/systemd/nvidia-fabricmanager.service {SERVICE}" in machine.ran
-    assert "systemctl enable --now nvidia-fabricmanager.service" in machine.ran
+    assert machine.ran[-4:-1] == [
+        f"systemctl {verb} nvidia-fabricmanager.service"
+        for verb in ("enable", "start", "is-active")
+    ]
 
 
 def test_fabric_manager_without_a_checksum_is_refused_on_machines_with_nvswitches_only(
@@ -387,13 +390,61 @@ def test_fabric_manager_without_a_checksum_is_refused_on_machines_with_nvswitche
     assert check.ok
 
 
-def test_a_fabric_manager_that_does_not_run_is_named(agent: ModuleType) -> None:
+NOT_READY = (1, "Job for nvidia-fabricmanager.service failed because the control process exited\n")
+
+
+@pytest.mark.case(
+    "Fabric Manager fails seconds after the modules were loaded: it is started again, and they stay loaded",
+    topic="Accelerators",
+    source="pytorch/ci-infra#552",
+)
+@pytest.mark.parametrize("failures", [1, 3, 7])
+@pytest.mark.parametrize("command", ["systemctl start nvidia", "systemctl is-active nvidia"])
+def test_fabric_manager_is_started_until_it_runs(
+    agent: ModuleType, failures: int, command: str
+) -> None:
     machine = FakeMachine(agent, (H100,) * 8, switches=4)
-    machine.files[SERVICE] = ""
-    machine.answers["systemctl is-active"] = lambda: (3, "failed\n")
-    detail = "systemctl exited with 3: failed (try 3)"
-    assert failure(agent, machine) == ("driver_fabric_manager", detail)
+    machine.takes["systemctl start"] = 31.0
+    answers = [NOT_READY] * failures
+    machine.answers[command] = lambda: answers.pop() if answers else (0, "")
+    check, stages = install(agent, machine)
+    assert check.ok
+    assert "try 1," in check.detail
+    starts = [c for c in machine.ran if c == "systemctl start nvidia-fabricmanager.service"]
+    assert len(starts) == failures + 1
+    assert "driver_reset" not in stages
+    assert not [c for c in machine.ran if c.startswith("modprobe -r")]
+
+
+@pytest.mark.parametrize("takes", [1.0, 31.0, 1e9])
+def test_a_fabric_manager_that_never_runs_is_named_after_its_own_limit(
+    agent: ModuleType, takes: float
+) -> None:
+    """Also one that hangs. No other try loads the modules again, because it fails after that, too."""
+    machine = FakeMachine(agent, (H100,) * 8, switches=4)
+    machine.files |= {SERVICE: "", LOADED: VERSION + "\n"}
+    machine.takes["systemctl start"] = takes
+    machine.answers["systemctl start"] = lambda: NOT_READY
+    check, stages = install(agent, machine)
+    assert (check.name, check.ok) == ("driver_fabric_manager", False)
+    assert "(try" not in check.detail
+    assert "driver_reset" not in stages
+    limit = agent.FABRIC_MANAGER_START
+    assert limit - 10 - min(takes, 120) <= machine.time <= limit + 130
     assert PLAN["fabric_manager"]["url"] not in machine.fetched
+
+
+def test_fabric_manager_gets_its_time_although_the_build_used_up_that_of_the_try(
+    agent: ModuleType,
+) -> None:
+    machine = FakeMachine(agent, (H100,) * 8, switches=4)
+    machine.takes["sh "] = 570.0
+    machine.answers["systemctl start"] = lambda: NOT_READY if machine.time < 700 else (0, "")
+    check, stages = install(agent, machine)
+    assert check.ok
+    assert "try 2," in check.detail
+    assert "driver_reset" not in stages
+    assert machine.ran.count("modprobe nvidia") == 1
 
 
 def test_the_toolkit_is_tested_in_a_container(agent: ModuleType) -> None:
@@ -408,10 +459,12 @@ def test_the_toolkit_is_tested_in_a_container(agent: ModuleType) -> None:
         "https://nvidia.github.io/libnvidia-container/stable/deb/$(ARCH) /\n"
     )
     image = PLAN["toolkit"]["image"]
-    assert machine.ran[-4].endswith(" libnvidia-container1=1.20.0-1")
-    assert machine.ran[-3:] == [
+    assert machine.ran[-6].endswith(" libnvidia-container1=1.20.0-1")
+    assert machine.ran[-5:] == [
         "nvidia-ctk runtime configure --runtime=docker",
         "systemctl restart docker",
+        f"docker image inspect --format {{{{.Id}}}} {image}",
+        f"docker pull -q {image}",
         f"docker run --rm --gpus all {image} nvidia-smi -q -x",
     ]
 
@@ -444,6 +497,57 @@ def test_a_broken_toolkit_is_named(agent: ModuleType, answer: tuple[int, str], d
     machine.programs |= {"docker", "nvidia-ctk"}
     machine.answers["docker run"] = lambda: answer
     assert failure(agent, machine) == ("driver_toolkit", detail + " (try 3)")
+
+
+@pytest.mark.case(
+    "a registry refuses the image of the toolkit's test: a warning, and the machine is used",
+    topic="Accelerators",
+    source="docker/docs#22134",
+)
+@pytest.mark.parametrize(
+    ("takes", "answer", "why"),
+    [
+        (1.0, (1, "Error response from daemon: toomanyrequests: You have reached your "
+         "unauthenticated pull rate limit."), "toomanyrequests"),
+        (1.0, (1, "Error response from daemon: Get https://registry: dial tcp: no such host"),
+         "no such host"),
+        (1.0, (1, ""), "no output"),
+        (1e9, (0, ""), "docker did not end within 120 s"),
+    ],
+)  # fmt: skip
+def test_an_image_that_cannot_be_pulled_is_a_warning(
+    agent: ModuleType, takes: float, answer: tuple[int, str], why: str
+) -> None:
+    machine = FakeMachine(agent)
+    machine.programs |= {"docker", "nvidia-ctk"}
+    machine.takes["docker pull"] = takes
+    machine.answers["docker pull"] = lambda: answer
+    check, stages = install(agent, machine)
+    assert check.ok
+    assert "warning: the container toolkit is not tested: " in check.detail
+    assert why in check.detail
+    assert "try 1," in check.detail
+    assert "driver_reset" not in stages
+    assert not [command for command in machine.ran if command.startswith("docker run")]
+
+
+def test_an_image_that_is_there_is_not_pulled(agent: ModuleType) -> None:
+    machine = FakeMachine(agent)
+    machine.programs |= {"docker", "nvidia-ctk"}
+    machine.container_images.add(PLAN["toolkit"]["image"])
+    check, _ = install(agent, machine)
+    assert check.ok
+    assert not [command for command in machine.ran if command.startswith("docker pull")]
+    assert machine.ran[-1].startswith("docker run --rm --gpus all")
+
+
+def test_a_broken_toolkit_leaves_the_modules_loaded(agent: ModuleType) -> None:
+    machine = FakeMachine(agent, (H100,) * 8, switches=4)
+    machine.programs |= {"docker", "nvidia-ctk"}
+    machine.answers["docker run"] = lambda: (125, "docker: could not select device driver")
+    check, stages = install(agent, machine)
+    assert (check.name, check.ok) == ("driver_toolkit", False)
+    assert "driver_reset" not in stages
 
 
 def test_a_plan_without_toolkit_leaves_containers_alone(agent: ModuleType) -> None:

@@ -56,7 +56,11 @@ class Planted:
         self.show(PAIR)
         sha256 = hashlib.sha256(KEY).hexdigest()
         url = "http://127.0.0.1:1/rocm/rocm.gpg.key"
-        self.plan: dict[str, Any] = {**PLAN, "key": {"url": url, "sha256": sha256}}
+        self.plan: dict[str, Any] = {
+            **PLAN,
+            "newest_kernel": ".".join(KERNEL.split(".")[:2]),
+            "key": {"url": url, "sha256": sha256},
+        }
 
     def write(self, path: str, text: str) -> None:
         (self.root / path).parent.mkdir(parents=True, exist_ok=True)

@@ -185,7 +185,9 @@ def fabric_manager_absent(planted: Planted) -> None:
 
 
 def toolkit_broken(planted: Planted) -> None:
-    planted.program("docker", "echo could not select device driver; exit 125")
+    planted.program(
+        "docker", "[ $1 = image ] || { echo could not select device driver; exit 125; }"
+    )
 
 
 def installer_hangs(planted: Planted) -> None:

@@ -14,10 +14,11 @@ from tests.ami.repository import Deb, Signer, make_repository, sha256
 
 SHIPPED = Path(__file__).parents[2] / "autoscaler" / "images" / "versions.yaml"
 
-NVIDIA, TOOLKIT, AMD, ROCM = "580.178.04", "1.20.0", "30.30.3", "7.2.4"
+NVIDIA, TOOLKIT, AMD, ROCM = "580.178.04", "1.20.0", "31.50", "7.2.4"
 """The versions of versions.yaml."""
 
-AMD_MODULE = "6.16.13"
+AMD_MODULE = "7.1.3.31500000"
+"""What the module of release 31.50 reports: the package's version without its build (ROCm/gpu-operator#609)."""
 ARCHITECTURE = "gfx1011"
 
 DEVICES = {
@@ -127,7 +128,7 @@ def publish(folder: Path, signer: Signer) -> None:
     (folder / "rocm").mkdir()
     (folder / "rocm/rocm.gpg.key").write_bytes(signer.public)
     builds = f"{BUILD}\necho {AMD_MODULE} > $folder/amdgpu.ko"
-    dkms = Deb("amdgpu-dkms", {}, f"1:{AMD_MODULE}.30300300-2327507.24.04", builds)
+    dkms = Deb("amdgpu-dkms", {}, f"1:{AMD_MODULE}-2390945.24.04", builds)
     origin = "repo.radeon.com"
     make_repository(folder / f"amdgpu/{AMD}/ubuntu", [dkms], signer, "noble", origin)
     parts = {
@@ -149,4 +150,6 @@ def versions(folder: Path, url: str) -> str:
     ):
         file = {"url": f"{url}/{path}", "sha256": sha256(folder / path)}
         content["programs"][entry]["files"][name] = file
+    kernel = ".".join(KERNEL.split(".")[:2])
+    content["programs"]["amdgpu-driver"]["newest_kernel"] = kernel
     return json.dumps(content, default=str)

@@ -86,6 +86,24 @@ def test_the_agent_installs_the_driver_of_the_plan(tmp_path: Path, recipe: str) 
     assert (tmp_path / "versions").read_text() == f"driver\t{plan['version']}\n"
 
 
+@pytest.mark.parametrize(
+    ("version", "package", "loaded"),
+    [
+        ("30.30", "1:6.16.13.30300000-2278356.24.04", "6.16.13"),
+        ("31.40.1", "1:6.19.14.31400100-2370000.24.04", "6.19.14.31400100"),
+        ("31.50", "1:7.1.3.31500000-2390945.24.04", "7.1.3.31500000"),
+        ("31.60", "1:7.1.9.31600000-2403767.26.04", "7.1.9"),
+    ],
+)
+def test_the_forms_of_amds_versions(
+    tmp_path: Path, version: str, package: str, loaded: str
+) -> None:
+    """In AMD's repository, of the package, and of the loaded module (ROCm/gpu-operator#609)."""
+    step = Step(tmp_path, loaded=loaded, dpkg_query=package)
+    assert step.run("linux-rocm", {"vendor": "amd", "version": version}) == (0, "")
+    assert (tmp_path / "versions").read_text() == f"driver\t{version}\n"
+
+
 def test_the_service_of_nvidias_driver_starts_at_boot(tmp_path: Path) -> None:
     Step(tmp_path).run("linux-gpu", PLANS["linux-gpu"])
     assert "enable runner-gpu.service" in (tmp_path / "services").read_text().splitlines()
@@ -100,6 +118,11 @@ def test_the_service_of_nvidias_driver_starts_at_boot(tmp_path: Path) -> None:
         ("linux-rocm", {"status": 1}, "the driver was not installed"),
         ("linux-rocm", {"loaded": ""}, "driver 'amdgpu is not loaded, of package 1:6.16"),
         ("linux-rocm", {"loaded": "6.12.12"}, "driver 'amdgpu 6.12.12, of package 1:6.16.13"),
+        (
+            "linux-rocm",
+            {"loaded": "6.16.13.30300200"},
+            "driver 'amdgpu 6.16.13.30300200, of package 1:6.16.13.30300300",
+        ),
         (
             "linux-rocm",
             {"dpkg_query": "1:6.16.13.30300200-2301.24.04"},

@@ -47,7 +47,7 @@ def test_rocm_comes_from_amds_repository_and_jobs_find_it(gpu_images: dict[str, 
     packages = json.loads(built.read("/opt/runner-agent/image.json"))["packages"]
     # The distribution has version 99.0.
     assert packages["rocminfo"] == packages["amd-smi-lib"] == "1.0.70204-93~24.04"
-    assert packages["amdgpu-dkms"] == f"1:{gpus.AMD_MODULE}.30300300-2327507.24.04"
+    assert packages["amdgpu-dkms"] == f"1:{gpus.AMD_MODULE}-2390945.24.04"
     assert built.read("/opt/actions-runner/.path").endswith(":/opt/rocm/bin\n")
     assert built.read("/etc/ld.so.conf.d/rocm.conf") == "/opt/rocm/lib\n"
     assert 'KERNEL=="kfd", MODE="0666"' in built.read("/etc/udev/rules.d/70-amdgpu.rules")

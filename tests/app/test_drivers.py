@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from autoscaler.app.preflight import load_for_service
-from autoscaler.app.translation import health_check_parameters
 from autoscaler.config import Configuration, ConfigurationError, not_in_force
+from tests.app.test_translation import checks_of
 from tests.config.fleet_file import MINIMAL, Folder
 from tests.images.test_driver_plan import FULL, RUN, WINDOWS_EXE
 from tests.images.versions import SUM
@@ -30,27 +30,40 @@ def problems(folder: Path, text: str, versions: str = FULL) -> list[str]:
 
 def test_machines_are_sent_the_plan_of_the_operators_own_versions_file(tmp_path: Path) -> None:
     configuration = load(tmp_path, INSTALL + NVIDIA)
-    [checks] = health_check_parameters(configuration).values()
+    checks = checks_of(configuration)
     assert (checks["driver"]["url"], checks["driver"]["sha256"]) == (RUN, SUM)
     assert checks["driver"]["budget_s"] == 0.9 * 45 * 60
     assert not_in_force(configuration.settings) == []
 
 
+def test_the_toolkit_is_tested_with_the_image_of_fleet_yaml(tmp_path: Path) -> None:
+    image = f"registry.corp:5000/base/Ubuntu:24.04@sha256:{SUM}".lower()
+    checks = checks_of(load(tmp_path, f"driver_test_image: {image}\n{INSTALL}{NVIDIA}"))
+    assert checks["driver"]["toolkit"]["image"] == image
+
+
+@pytest.mark.parametrize("image", ["https://registry/ubuntu", "Ubuntu", "--privileged", "a b"])
+def test_a_malformed_image_of_the_test_is_refused(tmp_path: Path, image: str) -> None:
+    [problem] = problems(tmp_path, f'driver_test_image: "{image}"\n{INSTALL}{NVIDIA}')
+    assert problem.startswith("driver_test_image: ")
+    assert problem.endswith("is not an image reference")
+
+
 def test_the_budget_ends_before_the_deadline_of_the_health_checks(tmp_path: Path) -> None:
     text = INSTALL + NVIDIA + "    deadlines: {health_checks: 20m}\n"
-    [checks] = health_check_parameters(load(tmp_path, text)).values()
+    checks = checks_of(load(tmp_path, text))
     assert checks["driver"]["budget_s"] == 1080
 
 
 def test_a_preinstalled_driver_sends_nothing(tmp_path: Path) -> None:
     configuration = load(tmp_path, INSTALL.replace("install\n", "preinstalled\n") + NVIDIA)
-    [checks] = health_check_parameters(configuration).values()
+    checks = checks_of(configuration)
     assert "driver" not in checks
 
 
 def test_machines_with_windows_are_sent_the_installer_for_windows(tmp_path: Path) -> None:
     configuration = load(tmp_path, INSTALL + NVIDIA + "    os: windows\n")
-    [checks] = health_check_parameters(configuration).values()
+    checks = checks_of(configuration)
     assert (checks["driver"]["version"], checks["driver"]["url"]) == ("582.78", WINDOWS_EXE)
     assert not_in_force(configuration.settings) == []
 
@@ -77,13 +90,13 @@ def test_an_accelerator_that_wants_another_driver_is_an_error(tmp_path: Path) ->
 
 
 def test_the_driver_version_of_amd_is_that_of_its_kernel_module(tmp_path: Path) -> None:
-    wanted = 'accelerator: {vendor: amd, count: 1, driver_version: "6.16.13"}'
+    wanted = 'accelerator: {vendor: amd, count: 1, driver_version: "7.1.3"}'
     text = INSTALL.replace("versions_file: own.yaml\n", "")
     configuration = load(tmp_path, f"{text}    {wanted}\n".replace("g5.xlarge", "g4ad.xlarge"))
-    [checks] = health_check_parameters(configuration).values()
+    checks = checks_of(configuration)
     assert (checks["driver"]["version"], checks["accelerator"]["driver_version"]) == (
-        "30.30.3",
-        "6.16.13",
+        "31.50",
+        "7.1.3",
     )
 
 

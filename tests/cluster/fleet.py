@@ -14,6 +14,7 @@ from autoscaler.controller.composition import Ports, Settings
 from autoscaler.controller.ports.bootstrap import (
     Assigned,
     BootstrapRefusedError,
+    HealthChecks,
     NotKnownYetError,
 )
 from autoscaler.controller.ports.provider import Provider
@@ -154,7 +155,7 @@ class Fleet:
             ports,
             Settings(
                 catalogue=lambda installations, _: _with(catalogue, installations),
-                health_checks={name: {} for name in catalogue.skus},
+                health_checks={name: HealthChecks() for name in catalogue.skus},
                 parse=parse,
                 pace=PACE,
             ),

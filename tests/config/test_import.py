@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from autoscaler.app.translation import health_check_parameters
 from autoscaler.cli import _hardware_of
 from autoscaler.config import ConfigurationError, Settings, load
 from autoscaler.config.document import parse
@@ -503,3 +504,31 @@ def test_the_skus_can_be_inserted_into_another_file(tmp_path: Path) -> None:
     assert whole.endswith(part)
     expected: Mapping[str, Any] = settings_of(whole, tmp_path).skus
     assert settings_of(whole.removesuffix(part) + part, tmp_path).skus == expected
+
+
+def test_machines_of_imported_gpu_types_must_have_their_gpus(tmp_path: Path) -> None:
+    """PyTorch's format has no key for them."""
+    lines = {
+        "linux.g5": ("g5.12xlarge", "linux"),
+        "linux.p4d": ("p4d.24xlarge", "linux"),
+        "windows.g4dn": ("g4dn.xlarge", "windows"),
+        "linux.c5": ("c5.large", "linux"),
+    }
+    text = "runner_types:\n" + "".join(
+        f"  {label}: {{instance_type: {name}, os: {os}, is_ephemeral: true, disk_size: 200}}\n"
+        for label, (name, os) in lines.items()
+    )
+    (tmp_path / "scale-config.yml").write_text(text)
+    skus, _ = imported(tmp_path / "scale-config.yml")
+    Folder(tmp_path)
+    (tmp_path / "fleet.yaml").write_text(filled(skus))
+    configuration = load(tmp_path / "fleet.yaml", provider_kinds(), files=False)
+    found = health_check_parameters(configuration, provider_kinds())
+    counts = {
+        name: [one["count"] for one in checks.accelerators.values()]
+        for name, checks in found.items()
+    }
+    assert counts == {"linux.g5": [4], "linux.p4d": [8], "windows.g4dn": [1], "linux.c5": []}
+    assert {one["vendor"] for checks in found.values() for one in checks.accelerators.values()} == {
+        "nvidia"
+    }

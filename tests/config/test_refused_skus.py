@@ -60,7 +60,13 @@ KEYS = [
     ("lifetime: 0s", "lifetime", "is 0", "longer than 0s"),
     ("lifetime: 9999d", "lifetime", "longer than 365d", "shorter"),
     ("deadlines: {boot: soon}", "deadlines.boot", "not a duration", "90s"),
-    ("driver: maybe", "driver", "preinstalled or install", "write"),
+    ("driver: maybe", "driver", "preinstalled, install or none", "write"),
+    (
+        "accelerator: {vendor: nvidia, count: 1}\ndriver: none",
+        "driver",
+        "contradicts accelerator",
+        "remove one of them",
+    ),
     ("accelerator: {vendor: intel, count: 1}", "accelerator.vendor", "nvidia or amd", "write"),
     (
         "accelerator: {vendor: nvidia, count: 1, models: [gfx942]}",

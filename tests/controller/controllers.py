@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 from autoscaler.controller import composition
 from autoscaler.controller.composition import Ports, Settings
 from autoscaler.controller.intake import Parse
+from autoscaler.controller.ports.bootstrap import HealthChecks
 from autoscaler.controller.ports.reruns import RerunAnswer, Reruns
 from autoscaler.controller.ports.store import Delivery
 from autoscaler.controller.reconciler import Pace
@@ -95,7 +96,7 @@ class World:
         """Return the settings of a controller. All offerings of the catalogue are available from the start."""
         return Settings(
             catalogue=lambda installations, _: self.catalogue.with_installations(installations),
-            health_checks=dict.fromkeys(self.catalogue.skus, HEALTH_CHECK),
+            health_checks=dict.fromkeys(self.catalogue.skus, HealthChecks(HEALTH_CHECK)),
             parse=self.parse,
             pace=pace,
             wait_objectives=self.wait_objectives,

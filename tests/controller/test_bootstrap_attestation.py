@@ -7,7 +7,12 @@ import pytest
 from structlog.testing import capture_logs
 
 from autoscaler.controller.attestation import ANSWERED_WITHIN, AWAITING_AT_ONCE, LISTED_WITHIN
-from autoscaler.controller.ports.bootstrap import Assigned, NotKnownYetError, StayReady
+from autoscaler.controller.ports.bootstrap import (
+    Assigned,
+    HealthChecks,
+    NotKnownYetError,
+    StayReady,
+)
 from autoscaler.controller.ports.provider import OutcomeUnknownError, ProviderError
 from autoscaler.model.events import RunnersListed
 from autoscaler.model.failures import FailureClass
@@ -113,6 +118,11 @@ async def test_the_answer_to_an_attestation_has_the_machine_id_and_the_health_ch
     machine = controller.only_machine()
     assert (answer.machine, answer.sku, answer.health_checks) == (machine.id, "gpu", HEALTH_CHECK)
     assert machine.state is MachineState.BOOTED
+    own = {"vendor": "nvidia", "count": 1}
+    defaults = {(EAST, "g5.xlarge"): own, (EAST, "g5.12xlarge"): {"vendor": "nvidia", "count": 4}}
+    controller.bootstrap._health_checks = {machine.sku: HealthChecks(HEALTH_CHECK, defaults)}
+    again = await controller.bootstrap.attest(EAST, proof_of(agent.instance), agent.nonce, 1, "1.0")
+    assert again.health_checks == {**HEALTH_CHECK, "accelerator": own}
     controller.bootstrap._health_checks = {}
     again = await controller.bootstrap.attest(EAST, proof_of(agent.instance), agent.nonce, 1, "1.0")
     assert again.health_checks == {}

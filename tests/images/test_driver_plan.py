@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from typer.testing import CliRunner
@@ -80,9 +81,17 @@ def test_the_plan_has_every_version_and_checksum_of_the_file(tmp_path: Path) -> 
         "toolkit": {
             "version": "1.20.0",
             "key": {"url": "https://nvidia.github.io/libnvidia-container/gpgkey", "sha256": SUM},
-            "image": f"ubuntu:24.04@sha256:{SUM}",
+            "image": f"public.ecr.aws/docker/library/ubuntu:24.04@sha256:{SUM}",
         },
     }
+
+
+@pytest.mark.parametrize("image", ["registry.corp:5000/ubuntu:24.04", "quay.io/acme/ubuntu:24.04"])
+def test_the_image_of_the_toolkits_test_comes_from_the_registry_of_the_file(
+    tmp_path: Path, image: str
+) -> None:
+    plan: Any = plan_of(tmp_path, FULL.replace("reference: ubuntu:24.04", f"reference: {image}"))
+    assert plan["toolkit"]["image"] == f"{image}@sha256:{SUM}"
 
 
 def test_windows_has_an_entry_of_its_own_and_gets_neither_fabric_manager_nor_toolkit(
@@ -163,7 +172,8 @@ def test_what_the_agent_cannot_install_has_no_plan(
 
 def test_the_plan_of_amd_has_both_versions_and_the_key_of_the_repositories() -> None:
     plan = driver_plan(load_versions(None), LINUX, X64, AcceleratorVendor.AMD)
-    assert (plan["version"], plan["rocm"]) == ("30.30.3", "7.2.4")
+    assert (plan["version"], plan["rocm"]) == ("31.50", "7.2.4")
+    assert plan["newest_kernel"] == "7.1"
     assert plan["key"]["url"] == "https://repo.radeon.com/rocm/rocm.gpg.key"
 
 

@@ -39,7 +39,7 @@ EAST = ProviderName("east")
 def test_the_table_has_the_usual_gpu_instance_types() -> None:
     one = instance_type("g5.4xlarge")
     assert (one.vcpus, one.memory_mib, one.arch) == (16, 65536, Architecture.X64)
-    assert (one.gpu_count, one.gpu_name) == (1, "a10g")
+    assert (one.gpu_count, one.gpu_maker, one.gpu_name) == (1, "nvidia", "a10g")
     assert instance_type("m7g.4xlarge").arch is Architecture.ARM64
     assert len(instance_types()) > 1300
     assert PRICES_DATED == "2026-07-20"
@@ -241,14 +241,30 @@ def test_the_table_of_adapters_agrees_with_ec2s_own_list() -> None:
     assert efa_interfaces().keys() <= instance_types().keys()
 
 
+def test_the_gpus_of_the_table_are_those_that_ec2_describes() -> None:
+    """moto brings an answer of DescribeInstanceTypes."""
+    (root,) = find_spec("moto").submodule_search_locations  # type: ignore[union-attr,misc]
+    packed = Path(root, "ec2/resources/instance_types.json.gz").read_bytes()
+    compared = 0
+    for name, described in json.loads(gzip.decompress(packed)).items():
+        known = instance_types().get(name)
+        if known is None:
+            continue
+        gpus = described.get("GpuInfo", {}).get("Gpus", [])
+        found = {(one["Manufacturer"].lower(), one["Count"]) for one in gpus} or {("", 0)}
+        assert {(known.gpu_maker, known.gpu_count)} == found, name
+        compared += bool(gpus)
+    assert compared > 50
+
+
 def test_the_script_writes_the_table_in_its_own_format(tmp_path: Path) -> None:
     source = tmp_path / "source.csv"
     source.write_text(
-        "instance_type,vcpu,memory_mib,arch,gpu_count,gpu_name,"
+        "instance_type,vcpu,memory_mib,arch,gpu_count,gpu_maker,gpu_name,"
         "linux_on_demand_usd_per_hour_us_east_1\n"
-        "z9.large,2,4096,arm64,,,0.5\n"
-        "g5.xlarge,4,16384,amd64,1,a10g,1.006\n"
-        "g2.2xlarge,,,,,,0.65\n"
+        "z9.large,2,4096,arm64,,,,0.5\n"
+        "g5.xlarge,4,16384,amd64,1,nvidia,a10g,1.006\n"
+        "g2.2xlarge,,,,,,,0.65\n"
     )
     script = Path(__file__).parents[2] / "scripts" / "instance_types.py"
     command = [sys.executable, str(script), str(source)]
@@ -258,8 +274,8 @@ def test_the_script_writes_the_table_in_its_own_format(tmp_path: Path) -> None:
     header = table.read_text(encoding="utf-8").splitlines()[0].split(",")
     assert rows == [
         header,
-        ["g5.xlarge", "4", "16384", "x64", "1", "a10g", "1.006"],
-        ["z9.large", "2", "4096", "arm64", "0", "", "0.5"],
+        ["g5.xlarge", "4", "16384", "x64", "1", "nvidia", "a10g", "1.006"],
+        ["z9.large", "2", "4096", "arm64", "0", "", "", "0.5"],
     ]
 
 

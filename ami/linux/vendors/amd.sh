@@ -18,12 +18,14 @@ set_up_driver() {
 
 # Prints the release, such as 30.30.3, if the module of amdgpu-dkms is loaded and ROCm's tools show a GPU. Otherwise
 # prints what is wrong. Release 30.30.3 has the package version 1:6.16.13.30300300-2327507.24.04, whose module says
-# 6.16.13.
+# 6.16.13. Release 31.50 has 1:7.1.3.31500000-2390945.24.04, whose module says 7.1.3 or, since 31.40,
+# 7.1.3.31500000 (ROCm/gpu-operator#609).
 show_driver() {
-  local package loaded agents asics form='^([0-9]+:)?([0-9.]+)\.([0-9]{2})([0-9]{2})([0-9]{2})[0-9]{2}-'
+  local package loaded agents asics whole release form='^([0-9]+:)?([0-9.]+)\.([0-9]{2})([0-9]{2})([0-9]{2})[0-9]{2}-'
   package="$(dpkg-query -W -f '${Version}' amdgpu-dkms)" || return 0
   loaded="$(cat "$MODULE/version" 2> /dev/null)" || loaded="is not loaded"
-  if [[ ! "$package" =~ $form || "$loaded" != "${BASH_REMATCH[2]}" ]]; then
+  whole="${package#*:}"
+  if [[ ! "$package" =~ $form || ("$loaded" != "${BASH_REMATCH[2]}" && "$loaded" != "${whole%%-*}") ]]; then
     printf 'amdgpu %s, of package %s\n' "$loaded" "$package"
     return 0
   fi
@@ -36,6 +38,7 @@ show_driver() {
     printf 'amd-smi shows no GPU\n'
   else
     [[ "$package" =~ $form ]]
-    printf '%d.%d.%d\n' "$((10#${BASH_REMATCH[3]}))" "$((10#${BASH_REMATCH[4]}))" "$((10#${BASH_REMATCH[5]}))"
+    release="$((10#${BASH_REMATCH[3]})).$((10#${BASH_REMATCH[4]})).$((10#${BASH_REMATCH[5]}))"
+    printf '%s\n' "${release%.0}"
   fi
 }

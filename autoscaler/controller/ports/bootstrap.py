@@ -1,11 +1,11 @@
 """The requests that a machine can send to the controller, without HTTP (see docs/bootstrap.md)."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from autoscaler.model.identifiers import MachineId, RunnerName, Seconds
-from autoscaler.model.machines import ExitReason
+from autoscaler.model.identifiers import MachineId, ProviderName, RunnerName, Seconds
+from autoscaler.model.machines import ExitReason, Machine
 
 
 class BootstrapRefusedError(Exception):
@@ -27,6 +27,23 @@ class NotKnownYetError(Exception):
     def __init__(self, retry_after: Seconds) -> None:
         super().__init__(f"retry after {retry_after:g} s")
         self.retry_after = retry_after
+
+
+@dataclass(frozen=True, slots=True)
+class HealthChecks:
+    """The parameters of the health checks of a SKU's machines: see docs/bootstrap.md.
+
+    `accelerators` has the value of `accelerator` by provider and instance type, for a SKU that does not name
+    its own.
+    """
+
+    parameters: dict[str, Any] = field(default_factory=dict)
+    accelerators: Mapping[tuple[ProviderName, str], dict[str, Any]] = field(default_factory=dict)
+
+    def of(self, machine: Machine) -> dict[str, Any]:
+        """Return the parameters of a machine."""
+        own = self.accelerators.get((machine.provider, machine.placement.instance_type))
+        return self.parameters if own is None else {**self.parameters, "accelerator": own}
 
 
 @dataclass(frozen=True, slots=True)

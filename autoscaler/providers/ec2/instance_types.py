@@ -60,13 +60,19 @@ class Prices:
 
 @dataclass(frozen=True, slots=True)
 class InstanceType:
-    """One row of the table. `linux_dollars_per_hour` is None if AWS publishes no price."""
+    """One row of the table. `linux_dollars_per_hour` is None if AWS publishes no price.
+
+    The GPUs are those of `GpuInfo` (EC2 API, DescribeInstanceTypes): also AMD's and Habana's, but no chips of
+    `NeuronInfo` (Inferentia, Trainium), FPGAs or media accelerators. A type that has a part of a GPU has
+    `gpu_count` 0.
+    """
 
     name: str
     vcpus: int
     memory_mib: int
     arch: Architecture
     gpu_count: int
+    gpu_maker: str
     gpu_name: str
     linux_dollars_per_hour: float | None
 
@@ -137,6 +143,7 @@ def _parse(row: Mapping[str, str]) -> InstanceType:
         memory_mib=int(row["memory_mib"]),
         arch=Architecture(row["arch"]),
         gpu_count=int(row["gpu_count"]),
+        gpu_maker=row["gpu_maker"],
         gpu_name=row["gpu_name"],
         linux_dollars_per_hour=float(price) if price else None,
     )

@@ -1,6 +1,6 @@
 """The kind `ec2` of providers."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -8,10 +8,12 @@ from autoscaler.config.document import Document, Node
 from autoscaler.config.problems import KeyPath, Problem
 from autoscaler.config.provider_kind import ProviderKind
 from autoscaler.config.settings import Settings
+from autoscaler.config.sku_settings import Accelerator, LaunchOptionSettings, SkuSettings
 from autoscaler.model.identifiers import ProviderName
 from autoscaler.providers.ec2 import file_checks
 from autoscaler.providers.ec2.configuration import Ec2OptionKeys, Ec2Section
 from autoscaler.providers.ec2.file_checks import KEY
+from autoscaler.providers.ec2.gpus import gpus_of
 
 if TYPE_CHECKING:
     from autoscaler.providers.ec2.factory import Ec2Factory
@@ -47,6 +49,14 @@ class Ec2Kind(ProviderKind):
         from autoscaler.providers.ec2.preflight import preflight
 
         yield from preflight(document, folder, files=files)
+
+    def accelerators(
+        self, sku: SkuSettings, option: LaunchOptionSettings
+    ) -> Mapping[str, Accelerator]:
+        """Return NVIDIA's and AMD's GPUs of each instance type."""
+        types = option.instance_types if isinstance(option, Ec2OptionKeys) else ()
+        found = ((name, gpus_of(name, sku.os)) for name in types or ())
+        return {name: gpus for name, gpus in found if gpus is not None}
 
     def warnings(self, document: Document, settings: Settings) -> Iterator[Problem]:
         """Return warnings about interruption queues."""

@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 
 from autoscaler.controller.composition import Controller, Ports, Settings
 from autoscaler.controller.intake import Parse
+from autoscaler.controller.ports.bootstrap import HealthChecks
 from autoscaler.controller.reconciler import Pace
 from autoscaler.ledger.ledger import KEPT_FOR
 from autoscaler.ledger.state import LedgerState
@@ -43,7 +44,7 @@ def settings(catalogue: Catalogue, parse: Parse, pace: Pace) -> Settings:
         }
         return replace(catalogue, skus=skus).with_installations(installations)
 
-    health_checks = {sku: {"disk_gb": 10} for sku in catalogue.skus}
+    health_checks = dict.fromkeys(catalogue.skus, HealthChecks({"disk_gb": 10}))
     return Settings(catalogue=for_sale, health_checks=health_checks, parse=parse, pace=pace)
 
 

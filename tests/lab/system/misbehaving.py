@@ -99,6 +99,13 @@ STORIES = {
         failure=FailureClass.HEALTH_CHECK,
         sku={**LONG, **FOUR_GPUS},
     ),
+    # Its SKU names no accelerator: the number is that of EC2's instance type.
+    "loses-gpu-of-its-type": Story(
+        _M.LOSES_GPU, 0.0, TerminationReason.FAILED, _states(_S.LAUNCHED, _S.BOOTED, _S.FAILED),
+        cap=2,
+        failure=FailureClass.HEALTH_CHECK,
+        sku={**LONG, **ec2_sku("g4dn.12xlarge")},
+    ),
     "hangs-idle": Story(_M.HANGS_IDLE, 120.0, TerminationReason.POWERED_OFF, LEAVING),
     "no-worker": Story(_M.NO_WORKER, 720.0, TerminationReason.POWERED_OFF, LEAVING, cap=2, replaced=180.0),
     "hangs-at-work": Story(

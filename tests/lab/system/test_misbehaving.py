@@ -274,16 +274,19 @@ async def test_the_console_text_of_a_failed_boot_is_in_the_history(
     topic="Accelerators",
     source="NVIDIA/NVSentinel#155; JosephKJ/OWOD#81",
 )
-async def test_a_machine_with_a_gpu_too_few_gets_no_registration(outcome: Outcome) -> None:
-    machine = outcome.machine("loses-gpu")
+@pytest.mark.parametrize("name", ["loses-gpu", "loses-gpu-of-its-type"])
+async def test_a_machine_with_a_gpu_too_few_gets_no_registration(
+    outcome: Outcome, name: str
+) -> None:
+    machine = outcome.machine(name)
     assert outcome.failures[machine.id] == ["gpu_count: 3 found, and 4 wanted"]
     assert not [one for one in outcome.records.runners if one.machine == machine.id]
     assert machine.progress.ready_at is None
     last = outcome.samples[-1][1]
-    labels = f'check="gpu_count",image="{machine.placement.image}",sku="loses-gpu"'
+    labels = f'check="gpu_count",image="{machine.placement.image}",sku="{name}"'
     assert last[f"autoscaler_health_checks_failed_total{{{labels}}}"] == 1
-    [second] = outcome.instances_of("loses-gpu")[1:]
-    assert second.id != outcome.misdeeds["loses-gpu"].instance_id
+    [second] = outcome.instances_of(name)[1:]
+    assert second.id != outcome.misdeeds[name].instance_id
 
 
 @pytest.mark.case(
