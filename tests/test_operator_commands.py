@@ -316,11 +316,14 @@ def test_a_file_over_the_limit_is_refused_before_it_is_sent(
     large, whole = tmp_path / "large.yaml", tmp_path / "whole.yaml"
     large.write_bytes(b"#" * (MAX_FILE_BYTES + 1))
     whole.write_bytes(b"#" * MAX_FILE_BYTES)
-    for path in (large, Path("/dev/urandom")):
+    for path, why in (
+        (large, "islargerthan1MiB(1048576bytes)"),
+        (Path("/dev/urandom"), "cannotberead:Notaregularfile"),
+    ):
         result = controller.run("plan", "--against", str(path))
         assert result.exit_code == 2
         words = "".join(result.stderr.replace("│", " ").split())
-        assert f"{path}:islargerthan1MiB(1048576bytes)" in words
+        assert f"{path}:{why}" in words
     assert controller.run("plan", "--against", str(whole)).exit_code == 0
 
 

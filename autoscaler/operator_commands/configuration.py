@@ -7,7 +7,6 @@ from typing import Annotated
 
 import typer
 
-from autoscaler.config.regular_files import open_regular
 from autoscaler.operator_commands.commands import Config, TokenFile, Url, connected
 from autoscaler.operator_commands.json_output import Json, print_json
 
@@ -63,6 +62,8 @@ def reload(
 
 def _content(path: Path) -> bytes:
     """Return the bytes of a fleet.yaml. Raises BadParameter if it cannot be read or is too large."""
+    from autoscaler.config.regular_files import open_regular
+
     try:
         with open_regular(path) as file:
             content = file.read(MAX_FILE_BYTES + 1)
