@@ -48,6 +48,8 @@ class ListedMachine:
 
     It stays until the controller terminates it. `reason` and `failure` say why.
     """
+    assigned: bool = False
+    """Whether the provider shows that a controller wanted to send it a JIT configuration. Only pods do."""
     state: str = ""
     """The provider's name of the machine's state."""
 

@@ -99,6 +99,7 @@ def listed_machine(
         leaving=found.leaving,
         deleted=found.deleted,
         cannot_start=cannot_start,
+        assigned=ownership.ASSIGNED in annotations,
         state=found.state,
     )
 

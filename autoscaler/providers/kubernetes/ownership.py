@@ -19,6 +19,9 @@ SHAPE = f"{PREFIX}shape"
 QUOTA = f"{PREFIX}quota"
 PRICE = f"{PREFIX}dollars-per-hour"
 
+ASSIGNED = f"{PREFIX}assigned"
+"""Set before the pod gets a JIT configuration, so that the cluster itself shows that it may run a job."""
+
 DO_NOT_DISRUPT = "karpenter.sh/do-not-disrupt"
 """Keeps Karpenter from disrupting and draining the pod's node, until the pod has ended.
 

@@ -10,15 +10,16 @@ from autoscaler.providers.kubernetes.statuses import pod_state
 
 
 async def protect_pod(api: ApiServer, namespace: str, machine: ProviderMachineId) -> None:
-    """Set the annotation `karpenter.sh/do-not-disrupt` on this pod, and on no other one of its name.
+    """Set the annotations `assigned` and `karpenter.sh/do-not-disrupt` on this pod, and on no later one.
 
-    It stays: Karpenter ignores it on a pod that has ended. The API server refuses a patch whose UID is not that
-    of the pod. Raises ProviderError, also if the pod was deleted or has ended; OutcomeUnknownError.
+    They stay: Karpenter ignores pods that have ended. The API server refuses a patch whose UID is not that of
+    the pod. Raises ProviderError, also if the pod was deleted or has ended; OutcomeUnknownError.
     """
     known = identity_of(machine)
     if known is None:
         raise ProviderError(FailureClass.UNKNOWN, "NotFound", f"{machine} is not a pod")
-    change = {"metadata": {"uid": known.uid, "annotations": {ownership.DO_NOT_DISRUPT: "true"}}}
+    annotations = {ownership.ASSIGNED: "true", ownership.DO_NOT_DISRUPT: "true"}
+    change = {"metadata": {"uid": known.uid, "annotations": annotations}}
     pod = await api.request("PATCH", paths.pod(namespace, known.name), body=change)
     state = pod_state(pod)
     if state.leaving or state.terminated:
