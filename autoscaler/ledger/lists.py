@@ -24,7 +24,12 @@ from autoscaler.ledger.machine_states import (
 )
 from autoscaler.ledger.slots import bind, free_slots
 from autoscaler.ledger.state import LedgerState
-from autoscaler.ledger.unverified import adopt, check_age_of_store, listed_again
+from autoscaler.ledger.unverified import (
+    adopt,
+    check_age_of_store,
+    listed_again,
+    shown_as_assigned,
+)
 from autoscaler.model.events import (
     LaunchedMachine,
     LaunchFailure,
@@ -116,6 +121,8 @@ def _see_ours(state: LedgerState, listed: ListedMachine, at: Instant) -> None:
         with state.changing(machine):
             place.image, place.launch_time, place.host = new
             machine.absent_since = None
+    if listed.assigned:
+        shown_as_assigned(state, machine, at)
     _see_that_it_stays(state, machine, listed)
     _see_what_it_waits_for(state, machine, listed)
     if listed.terminated or (listed.leaving and state.evidence.proves_unused(machine)):
@@ -241,7 +248,10 @@ def _see_unbound(state: LedgerState, event: MachinesListed, listed: ListedMachin
         unknown = UnverifiedReason.UNKNOWN_LAUNCH_REQUEST
         adopt(state, event.provider, listed, event.at, unknown)
         return
-    if bind(state, request, _launched(listed), event.at) is None:
+    machine = bind(state, request, _launched(listed), event.at)
+    if machine is not None and listed.assigned:
+        shown_as_assigned(state, machine, event.at)
+    if machine is None:
         # The machine may be of a slot that was pruned from memory, and may run a job.
         if all(slot in state.machines for slot in request.slots):
             _add_surplus(state, event, listed)

@@ -98,6 +98,15 @@ def check_age_of_store(state: LedgerState, at: Instant) -> None:
             _dispute(state, job, at)
 
 
+def shown_as_assigned(state: LedgerState, machine: Machine, at: Instant) -> None:
+    """Mark a machine as unverified that its provider shows as assigned, if the store has no registration of it.
+
+    The store is a restored backup then. GitHub's listings may lack the runner during an incident.
+    """
+    if not machine.work.tries:
+        _mark(state, machine, at, UnverifiedReason.STORE_IS_OLDER)
+
+
 # --- GitHub -----------------------------------------------------------------------------------------
 
 

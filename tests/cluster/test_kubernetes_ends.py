@@ -271,6 +271,10 @@ async def test_only_this_pod_is_protected_and_none_that_is_being_deleted(
     await provider.protect(machine)
     annotations = (await place.pod(name_of(machine)))["metadata"]["annotations"]
     assert annotations[DO_NOT_DISRUPT] == "true"
+    [shown] = [
+        one async for page in provider.machines() for one in page if one.provider_id == machine
+    ]
+    assert shown.assigned
     with pytest.raises(ProviderError) as error:
         await provider.protect(ProviderMachineId(f"{name_of(machine)}.another-uid"))
     assert error.value.code == "Invalid"

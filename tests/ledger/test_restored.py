@@ -77,6 +77,48 @@ def test_no_machine_is_terminated_that_may_have_been_assigned_since_the_backup(s
     assert ReadRunner(C0) in world.intents(ReadRunner)
 
 
+@pytest.mark.case(
+    "a restored store knows every pod, GitHub's lists lack the runners at work, and the agents are silent",
+    topic="Kubernetes",
+    source="SQLite: backup",
+)
+@pytest.mark.parametrize("stage", BEFORE_READY)
+def test_a_machine_that_its_provider_shows_as_assigned_is_kept(stage: str) -> None:
+    """Found by seed 820150 of the worlds with clusters: machines at work were terminated."""
+    world = at(stage)
+    world.restart(AWAY)
+    shown = dataclasses.replace(world.listed("c0"), assigned=True)
+    for _ in range(2):
+        world.lists(shown)
+        world.github_lists()
+        world.after(61.0)
+    world.after(4 * 3600.0)
+    assert world.machine("c0").work.unverified is UnverifiedReason.STORE_IS_OLDER
+    assert world.intents(Terminate) == []
+
+
+def test_a_pod_without_an_answer_that_a_list_shows_as_assigned_is_kept() -> None:
+    world = World()
+    world.send(1)
+    world.restart(AWAY)
+    world.lists(dataclasses.replace(listed("i-c0"), assigned=True))
+    assert world.machine("c0").work.unverified is UnverifiedReason.STORE_IS_OLDER
+
+
+def test_an_assigned_machine_is_verified_if_the_store_had_its_registration_or_its_agent_polls() -> (
+    None
+):
+    world = at("ready")
+    world.do(e.MachineSeen, C0, True)
+    world.lists(dataclasses.replace(world.listed("c0"), assigned=True))
+    assert world.machine("c0").state is MachineState.READY
+    name = world.register("c0")
+    world.do(e.RunnerDeregistered, name, "no job needs it")
+    world.restart(AWAY)
+    world.lists(dataclasses.replace(world.listed("c0"), assigned=True))
+    assert world.machine("c0").state is MachineState.READY
+
+
 @pytest.mark.parametrize("stage", BEFORE_READY)
 def test_a_store_that_knows_every_listed_machine_is_trusted(stage: str) -> None:
     world = restored(at(stage))

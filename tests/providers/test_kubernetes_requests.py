@@ -95,7 +95,7 @@ async def test_only_the_pod_with_this_uid_is_deleted_or_annotated() -> None:
     api = RecordingApi([{}, make_pod({"phase": "Running"})])
     await make_provider(api).terminate([POD])
     await protect_pod(api, "runners", POD)
-    annotations = {"karpenter.sh/do-not-disrupt": "true"}
+    annotations = {"gpu-runner-autoscaler/assigned": "true", "karpenter.sh/do-not-disrupt": "true"}
     assert api.asked == [
         ("DELETE", f"{PODS}/{NAME}", None, {"preconditions": {"uid": UID}}),
         ("PATCH", f"{PODS}/{NAME}", None, {"metadata": {"uid": UID, "annotations": annotations}}),

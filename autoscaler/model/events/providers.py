@@ -53,6 +53,8 @@ class ListedMachine:
 
     Kubelet may refuse a pod that has run, when it starts again. Only pods have it set.
     """
+    assigned: bool = False
+    """Whether the provider shows that a controller wanted to send it a JIT configuration. Only pods do."""
     state: str = ""
     """The provider's name of the machine's state."""
     host: str = ""

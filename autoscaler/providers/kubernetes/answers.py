@@ -100,6 +100,7 @@ def listed_machine(
         deleted=found.deleted,
         cannot_start=cannot_start,
         not_admitted=found.not_admitted,
+        assigned=ownership.ASSIGNED in annotations,
         state=found.state,
         host=one_line((pod.get("spec") or {}).get("nodeName")),
     )

@@ -32,7 +32,8 @@ class ObservedApi:
     ) -> Any:
         """Return the JSON of the answer to one request (see `ApiServer`)."""
         answer = await self._api.request(method, path, query, body)
-        for found in answer.get("items") or (answer,):
+        shown = answer if isinstance(answer, Mapping) else {}
+        for found in shown.get("items") or (shown,):
             if self._is_pod_of_fleet(found):
                 self._see(found)
         return answer

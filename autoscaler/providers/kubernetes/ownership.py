@@ -28,6 +28,9 @@ RUNNER_POD = "runner-pod"
 JOB_POD_END = "-workflow"
 """The end of the name of a job's pod (actions/runner-container-hooks, `getJobPodName`)."""
 
+ASSIGNED = f"{PREFIX}assigned"
+"""Set before the pod gets a JIT configuration, so that the cluster itself shows that it may run a job."""
+
 DO_NOT_DISRUPT = "karpenter.sh/do-not-disrupt"
 """Keeps Karpenter from disrupting and draining the pod's node, until the pod has ended.
 

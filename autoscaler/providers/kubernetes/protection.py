@@ -19,26 +19,28 @@ async def protect_pod(
     machine: ProviderMachineId,
     options: Collection[PodOption] = (),
 ) -> None:
-    """Set the annotation `karpenter.sh/do-not-disrupt` on this pod, and on no other one of its name.
+    """Set the annotations `assigned` and `karpenter.sh/do-not-disrupt` on this pod, and on no later one.
 
-    It stays: Karpenter ignores it on a pod that has ended. The API server refuses a patch whose UID is not that
-    of the pod. Pods of those `options` that have no `do_not_disrupt` get no annotation. Raises ProviderError,
+    They stay: Karpenter ignores pods that have ended. The API server refuses a patch whose UID is not that of
+    the pod. Pods of those `options` that have no `do_not_disrupt` get only the first. Raises ProviderError,
     also if the pod was deleted or has ended; OutcomeUnknownError.
     """
     known = identity_of(machine)
     if known is None:
         raise ProviderError(FailureClass.UNKNOWN, "NotFound", f"{machine} is not a pod")
     path = paths.pod(namespace, known.name)
-    pod: Mapping[str, Any] | None = None
-    if not all(one.do_not_disrupt for one in options):
-        pod = await api.request("GET", path)
-        if pod["metadata"].get("uid") != known.uid:
-            raise ProviderError(
-                FailureClass.UNKNOWN, "NotFound", f"{machine} does not exist any more"
-            )
-    if pod is None or _is_protected(pod, options):
-        change = {"metadata": {"uid": known.uid, "annotations": {ownership.DO_NOT_DISRUPT: "true"}}}
-        pod = await api.request("PATCH", path, body=change)
+
+    async def annotate(*names: str) -> Mapping[str, Any]:
+        change = {"metadata": {"uid": known.uid, "annotations": dict.fromkeys(names, "true")}}
+        return await api.request("PATCH", path, body=change)
+
+    if all(one.do_not_disrupt for one in options):
+        pod = await annotate(ownership.ASSIGNED, ownership.DO_NOT_DISRUPT)
+    else:
+        # Only the answer shows the option of the pod.
+        pod = await annotate(ownership.ASSIGNED)
+        if _is_protected(pod, options):
+            pod = await annotate(ownership.DO_NOT_DISRUPT)
     state = pod_state(pod)
     if state.leaving or state.terminated:
         text = state.finding.text if state.finding is not None else state.state
