@@ -389,7 +389,7 @@ async def test_the_scheduler_keeps_pods_off_a_faulty_node(
     await fixed.launch(await fixed.prepare(order))
     [waits] = names_of(await fixed.prepare(order))
     pod = await place.admin.until(
-        place.path(waits), lambda found: (found.get("status") or {}).get("conditions")
+        place.path(waits), lambda found: bool((found.get("status") or {}).get("conditions"))
     )
     assert "nodeName" not in pod["spec"]
     await fixed.close()
