@@ -55,7 +55,7 @@ def note_ready(state: LedgerState, machine: Machine, at: Instant) -> None:
     """Note that a machine became ready: its host is not avoided any more, and some host works."""
     if machine.placement.host:
         end_hold(state, host_key(machine.sku, machine.provider, machine.placement.host), at)
-        end_hold(state, suspect_host_key(machine.sku, machine.provider), at)
+    end_hold(state, suspect_host_key(machine.sku, machine.provider), at)
 
 
 def hosts_to_avoid(

@@ -92,7 +92,8 @@ async def test_the_command_prints_the_answers(fleet: Fleet) -> None:
     fleet.write()
     status, out, errors = await run()
     assert (status, errors) == (0, "")
-    assert out.endswith("cluster: the API server accepts the pods of 1 launch option\n")
+    assert "\ncluster: the API server accepts the pods of 1 launch option\n" in out
+    assert "\ncluster: provisioner: true needs Karpenter 1.5 or later" in out
     fleet.pod["overlay"] = {"spec": {"laterField": {}}}
     fleet.write()
     status, out, errors = await run()

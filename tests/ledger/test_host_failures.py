@@ -150,6 +150,16 @@ def test_a_machine_that_becomes_ready_ends_the_avoidance_of_its_host() -> None:
     assert found.row.failures == 1
 
 
+def test_a_ready_machine_whose_host_is_not_known_shows_that_some_host_works() -> None:
+    """Before Kubernetes 1.30, only a listing names the node."""
+    world = World()
+    (first,) = on_host(world, "node-1", "c")
+    fails(world, first)
+    world.make_ready(1, "d")
+    assert others_work(world.state, GPU, EAST)
+    assert avoided(world) == ("node-1",)
+
+
 def test_an_avoided_host_that_gets_a_machine_although_others_work_means_that_they_are_full() -> (
     None
 ):

@@ -120,6 +120,7 @@ def test_an_ended_pod_has_the_right_reason(
         (ended("OutOfpods"), HOST),
         (ended("UnexpectedAdmissionError"), HOST),
         (ended("TopologyAffinityError"), HOST),
+        (ended("ANewReason", "Pod was rejected: no such device"), HOST),
         (ended("Evicted", NOT_ADMITTED), HOST),
     ],
 )
@@ -234,7 +235,7 @@ MISMATCH = (
         ("ContainerCannotRun", "no space left on device", HOST),
         ("StartError", 'exec: "python3": executable file not found in $PATH: unknown', None),
         ("Error", LOG, HOST),
-        ("Error", "runner-agent: ending: the controller refused", None),
+        ("Error", "runner-agent: ending: the controller does not answer", HOST),
         ("OOMKilled", "", None),
     ],
 )
@@ -363,7 +364,7 @@ def test_a_sidecar_that_ends_again_and_again_keeps_the_pod_from_starting() -> No
     once = listed_machine(make_settings(), crashing(restarts=1))
     assert (once.cannot_start, once.failure, once.state) == (False, None, "CrashLoopBackOff")
     found = listed_machine(make_settings(), crashing(restarts=3))
-    assert (found.cannot_start, found.failure) == (True, CONFIGURATION)
+    assert (found.cannot_start, found.failure, found.scope) == (True, CONFIGURATION, HOST)
     assert found.reason == (
         "CrashLoopBackOff: container dind: back-off 40s restarting failed container=dind; "
         "it ended with status 1"
@@ -396,20 +397,21 @@ def test_a_pod_that_kubelet_refuses_is_shown_as_not_admitted(
 
 
 @pytest.mark.parametrize(
-    ("limits", "words"),
+    ("limits", "words", "scope"),
     [
-        ({"memory": "64Gi"}, "at its memory limit of 64Gi"),
-        ({}, "without a memory limit of its own: its node had no memory left"),
+        ({"memory": "64Gi"}, "at its memory limit of 64Gi", None),
+        ({}, "without a memory limit of its own: its node had no memory left", HOST),
     ],
 )
 def test_a_container_that_was_killed_for_its_memory_names_the_limit(
-    limits: dict[str, str], words: str
+    limits: dict[str, str], words: str, scope: FailureScope | None
 ) -> None:
     pod = make_pod(terminated("OOMKilled", 137))
     [runner] = pod["spec"]["containers"]
     runner["resources"]["limits"] = limits
     found = listed_machine(make_settings(), pod)
     assert found.reason == f"OOMKilled: container runner ended with status 137, {words}"
+    assert found.scope is scope
 
 
 @pytest.mark.parametrize(

@@ -138,5 +138,5 @@ def container_wait(container: Mapping[str, Any]) -> ContainerWait | None:
         last = (container.get("lastState") or {}).get("terminated") or {}
         message += f"; it ended with status {last.get('exitCode')}"
         hopeless = int(container.get("restartCount") or 0) >= _RESTARTS
-        return ContainerWait(code, message, hopeless=hopeless)
+        return ContainerWait(code, message, hopeless=hopeless, of_node=True)
     return None

@@ -67,6 +67,7 @@ _FAILED_CHECKS = re.compile(r"the health checks failed: [a-z_, ]{1,200}")
 of the failed container (Kubernetes documentation, "Determine the Reason for Pod Failure")."""
 
 OUT_OF_MEMORY = "OOMKilled"
+_NO_MEMORY_LEFT = ", without a memory limit of its own: its node had no memory left"
 
 _WAS_DELETED = "the pod was deleted"
 
@@ -262,24 +263,25 @@ def _end(pod: Mapping[str, Any], status: Mapping[str, Any], phase: str) -> Findi
             return Finding(reason, message, FailureClass.CAPACITY, FailureScope.MACHINE)
         if reason == OUT_OF_MEMORY or exit_code not in (0, None):
             message = f"container {name} ended with status {exit_code}"
+            scope: FailureScope | None = FailureScope.HOST
             if reason == OUT_OF_MEMORY:
-                message += f", {_memory(pod, name)}"
-            failed = _FAILED_CHECKS.search(str(ended.get("message") or ""))
-            if failed:
+                limit = _memory_limit(pod, name)
+                message += f", at its memory limit of {limit}" if limit else _NO_MEMORY_LEFT
+                scope = None if limit else scope
+            elif failed := _FAILED_CHECKS.search(str(ended.get("message") or "")):
                 message += f", {failed.group()}"
-            scope = FailureScope.HOST if failed else None
             return Finding(reason or "Error", message, None, scope)
     return Finding(phase, "")
 
 
-def _memory(pod: Mapping[str, Any], name: str) -> str:
-    """Return what limited the memory of a container that the kernel killed."""
+def _memory_limit(pod: Mapping[str, Any], name: str) -> str:
+    """Return the memory limit of a container, or an empty text if it has none."""
     spec = pod.get("spec") or {}
     for one in (*(spec.get("initContainers") or ()), *(spec.get("containers") or ())):
         limit = ((one.get("resources") or {}).get("limits") or {}).get("memory")
         if one.get("name") == name and limit:
-            return f"at its memory limit of {one_line(limit)}"
-    return "without a memory limit of its own: its node had no memory left"
+            return one_line(limit)
+    return ""
 
 
 def _containers(status: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
