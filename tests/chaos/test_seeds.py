@@ -9,7 +9,7 @@ from autoscaler.simulator.world.invariants import NO_HOLD_LEFT
 from autoscaler.simulator.world.schedule import FaultKind, Fleet
 from tests.chaos.bugs import IN_TESTS, IN_TESTS_OF_CLUSTERS, WITHIN
 from tests.chaos.campaign import Figures, campaign
-from tests.chaos.fault_kinds import NEED_CLUSTERS, OF_CLUSTERS, OF_EC2, RANGES
+from tests.chaos.fault_kinds import OF_CLUSTERS, OF_EC2, RANGES
 from tests.chaos.fleet import CATALOGUE
 from tests.chaos.mix import FIRST_BACKUP, LASTS, schedule_of
 from tests.chaos.trial import Outcome
@@ -55,7 +55,7 @@ def test_jobs_run_from_a_backup_to_its_restore_up_to_an_hour_later() -> None:
 
 def test_the_mix_has_every_kind_of_fault() -> None:
     drawn = {fault.kind for seed in SEEDS for fault in schedule_of(seed).faults}
-    assert drawn == set(FaultKind) - {*OF_CLUSTERS, *NEED_CLUSTERS}
+    assert drawn == set(FaultKind) - set(OF_CLUSTERS)
     assert set(RANGES) == set(FaultKind)
 
 
@@ -91,7 +91,7 @@ def test_under_all_faults_no_job_is_lost_and_no_machine_leaks() -> None:
     campaign(IN_TESTS, figures)
     assert [(outcome.seed, outcome.violations) for outcome in figures.bad] == []
     assert figures.seeds == len(IN_TESTS)
-    assert set(figures.seeds_with) == set(FaultKind) - {*OF_CLUSTERS, *NEED_CLUSTERS}
+    assert set(figures.seeds_with) == set(FaultKind) - set(OF_CLUSTERS)
 
 
 @pytest.mark.systems
@@ -106,7 +106,7 @@ def test_under_all_faults_of_clusters_no_job_is_lost_and_no_pod_is_left() -> Non
     campaign(IN_TESTS_OF_CLUSTERS, figures, clusters=True)
     assert [(outcome.seed, outcome.violations) for outcome in figures.bad] == []
     assert figures.seeds == len(IN_TESTS_OF_CLUSTERS)
-    assert set(figures.seeds_with) >= {*OF_CLUSTERS, *NEED_CLUSTERS}
+    assert set(figures.seeds_with) >= set(OF_CLUSTERS)
 
 
 @pytest.mark.systems

@@ -244,7 +244,12 @@ async def _refused(operated: OperatedController, installation: str) -> str:
 async def test_a_machine_that_the_planner_marks_unverified_is_listed_once_that_is_recorded() -> (
     None
 ):
-    controller, _ = await launched(World())
-    machine = controller.only_machine().id
+    before, _ = await launched(World())
+    machine = before.only_machine().id
+    await before.kill()
+    # Only a machine from before the start can be unverified.
+    await before.world.clock.sleep(1.0)
+    controller = Controller(before.world)
+    await controller.resume()
     await controller.executor.carry_out(Plan((MarkUnverified(machine),)))
     assert controller.world.store.machine(machine).is_unverified

@@ -30,6 +30,7 @@ from tests.providers.kubernetes_pods import OPTION, SKU, make_order, make_pod, m
 PODS = "/api/v1/namespaces/runners/pods"
 UID = "4b3f0a1e"
 NAME = "ci-0123456789abcdef-0"
+KEPT = "karpenter.sh/do-not-disrupt"
 POD = ProviderMachineId(f"{NAME}.{UID}")
 EMPTY: dict[str, Any] = {"metadata": {"resourceVersion": "5"}, "items": []}
 GONE = ProviderError(FailureClass.UNKNOWN, "NotFound", "no such pod")
@@ -110,44 +111,48 @@ async def test_only_the_pod_with_this_uid_is_deleted_or_annotated() -> None:
 async def test_a_launch_option_may_leave_its_pods_to_karpenter() -> None:
     running = make_pod({"phase": "Running"})
     machine = ProviderMachineId(f"{NAME}.{running['metadata']['uid']}")
-    annotations = {"karpenter.sh/do-not-disrupt": "true"}
-    patch = {"metadata": {"uid": running["metadata"]["uid"], "annotations": annotations}}
+    uid, mark = running["metadata"]["uid"], "gpu-runner-autoscaler/assigned"
+
+    def patch(*names: str) -> dict[str, Any]:
+        return {"metadata": {"uid": uid, "annotations": dict.fromkeys(names, "true")}}
+
     spot = replace(OPTION, do_not_disrupt=False)
     other = replace(OPTION, shape="another")
-    get, patched = ("GET", None), ("PATCH", patch)
+    both, marked, kept = patch(mark, KEPT), patch(mark), patch(KEPT)
     cases = [
-        ([spot], [get]),
-        ([other, spot], [get]),
-        ([OPTION, replace(other, do_not_disrupt=False)], [get, patched]),
-        ([replace(other, do_not_disrupt=False)], [get, patched]),
-        ([OPTION, other], [patched]),
+        ([spot], [marked]),
+        ([other, spot], [marked]),
+        ([OPTION, replace(other, do_not_disrupt=False)], [marked, kept]),
+        ([replace(other, do_not_disrupt=False)], [marked, kept]),
+        ([OPTION, other], [both]),
     ]
     for options, expected in cases:
         api = RecordingApi([running] * 2)
         settings = make_settings(options={(SKU, at): one for at, one in enumerate(options)})
         provider = KubernetesProvider(settings, RememberingTelemetry(), ManualClock(), api)
         await provider.protect(machine)
-        assert [(method, body) for method, _, _, body in api.asked] == expected
+        assert [(method, body) for method, _, _, body in api.asked] == [
+            ("PATCH", body) for body in expected
+        ]
         assert {path for _, path, _, _ in api.asked} == {f"{PODS}/{NAME}"}
 
 
 @pytest.mark.parametrize(
-    ("pod", "machine", "code"),
+    "pod",
     [
-        (make_pod({"phase": "Running"}, deleted=True), None, "Leaving"),
-        (make_pod({"phase": "Failed", "reason": "Evicted", "message": "disk"}), None, "Leaving"),
-        (make_pod({"phase": "Running"}), f"{NAME}.another-uid", "NotFound"),
+        make_pod({"phase": "Running"}, deleted=True),
+        make_pod({"phase": "Failed", "reason": "Evicted", "message": "disk"}),
     ],
 )
 async def test_a_pod_without_protection_must_be_there_too(
-    pod: dict[str, Any], machine: str | None, code: str
+    pod: dict[str, Any],
 ) -> None:
-    asked = ProviderMachineId(machine or f"{NAME}.{pod['metadata']['uid']}")
+    asked = ProviderMachineId(f"{NAME}.{pod['metadata']['uid']}")
     with pytest.raises(ProviderError) as caught:
         await protect_pod(
             RecordingApi([pod]), "runners", asked, [replace(OPTION, do_not_disrupt=False)]
         )
-    assert caught.value.code == code
+    assert caught.value.code == "Leaving"
 
 
 async def test_a_machine_that_is_no_pod_cannot_be_protected() -> None:

@@ -32,7 +32,8 @@ async def protect_pod(
 
     async def annotate(*names: str) -> Mapping[str, Any]:
         change = {"metadata": {"uid": known.uid, "annotations": dict.fromkeys(names, "true")}}
-        return await api.request("PATCH", path, body=change)
+        pod: Mapping[str, Any] = await api.request("PATCH", path, body=change)
+        return pod
 
     if all(one.do_not_disrupt for one in options):
         pod = await annotate(ownership.ASSIGNED, ownership.DO_NOT_DISRUPT)

@@ -255,9 +255,10 @@ def _end(pod: Mapping[str, Any], status: Mapping[str, Any], phase: str) -> Findi
         reason, exit_code = one_line(ended.get("reason")), ended.get("exitCode")
         if reason in ("StartError", "ContainerCannotRun"):
             said = one_line(ended.get("message"))
-            scope = None if is_hopeless("RunContainerError", said) else FailureScope.HOST
             message = f"container {name}: {said}"
-            return Finding(reason, message, FailureClass.CONFIGURATION, scope)
+            of_image = is_hopeless("RunContainerError", said)
+            where = None if of_image else FailureScope.HOST
+            return Finding(reason, message, FailureClass.CONFIGURATION, where)
         if reason in _LOST_CONTAINERS:
             message = f"the node lost container {name}"
             return Finding(reason, message, FailureClass.CAPACITY, FailureScope.MACHINE)
