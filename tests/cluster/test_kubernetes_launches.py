@@ -47,7 +47,7 @@ async def test_a_pod_passes_restricted_pod_security_and_starts_on_a_node(
     assert (await states(provider))[name].state == "Running"
     # What the API server adds to a pod by itself must not break what the manifest promises.
     mounted = [one["name"] for one in pod["spec"]["containers"][0]["volumeMounts"]]
-    assert mounted == ["agent", "identity", "work"]
+    assert mounted == ["agent", "identity", "work", "shared-memory"]
 
 
 async def test_the_scheduler_says_why_a_pod_waits_until_it_has_waited_too_long(
