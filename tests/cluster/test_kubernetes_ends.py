@@ -14,7 +14,7 @@ from autoscaler.model.failures import FailureClass
 from autoscaler.model.identifiers import ProviderMachineId
 from autoscaler.model.interruptions import NoticeKind
 from autoscaler.providers.kubernetes.ownership import DO_NOT_DISRUPT, FLEET
-from autoscaler.providers.kubernetes.pending import START_TIMEOUT
+from autoscaler.providers.kubernetes.pending import SET_UP_TIMEOUT
 from autoscaler.providers.kubernetes.provider import KubernetesProvider
 from tests.cluster.admission import add_priority_class
 from tests.cluster.conftest import SKU, Place, listening, names_of
@@ -188,7 +188,7 @@ async def test_a_pod_that_its_node_does_not_set_up_cannot_start(place: Place) ->
         status = {"conditions": [{"type": "PodReadyToStartContainers", "status": "False"}]}
         await place.set_status(name_of(machine), status)
         assert not (await listed(provider))[machine].cannot_start
-        clock.time += START_TIMEOUT
+        clock.time += SET_UP_TIMEOUT
         found = (await listed(provider))[machine]
         assert (found.cannot_start, found.failure) == (True, FailureClass.UNKNOWN)
     finally:
