@@ -19,6 +19,20 @@ async def refused(provider: KubernetesProvider, token: bytes) -> str:
     return refusal.value.reason
 
 
+async def test_a_pods_token_names_its_node(place: Place, provider: KubernetesProvider) -> None:
+    text = await provider.prepare(place.make_order(1, "host"))
+    [machine] = (await provider.launch(text)).launched
+    [name] = names_of(text)
+    token = await place.pod_token(name, place.settings.audience)
+    assert (await provider.verify(token)).host == ""
+    node = await place.add_node()
+    await place.admin.until(place.path(name), lambda pod: bool(pod["spec"].get("nodeName")))
+    token = await place.pod_token(name, place.settings.audience)
+    assert (await provider.verify(token)).host == node
+    assert [one.host async for page in provider.machines() for one in page] == [node]
+    await provider.terminate([machine.provider_id])
+
+
 async def test_a_pods_own_token_proves_the_pod_as_long_as_it_exists(
     place: Place, provider: KubernetesProvider
 ) -> None:

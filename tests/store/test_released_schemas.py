@@ -11,9 +11,11 @@ from sqlalchemy import Connection, NullPool, create_engine
 from autoscaler.model.changes import HistoryRow
 from autoscaler.model.identifiers import JobId
 from autoscaler.model.jobs import Admission, Job, JobState
+from autoscaler.model.machines import Machine
 from autoscaler.store.codec import CorruptRecordError, decode, encode
 from autoscaler.store.schema import _config
 from autoscaler.store.statements import read_rows_of
+from tests.store.records import machine
 from tests.store.test_store_migrations import shape
 
 SCHEMA_DIGESTS = {
@@ -66,6 +68,23 @@ def test_a_row_of_history_of_an_earlier_release_has_no_reason_code() -> None:
         assert read_rows_of(connection, "job", "7", 10, 0.5) == ()
     engine.dispose()
     assert found == (HistoryRow(1.0, "job", "7", "queued", "read", ""),)
+
+
+def test_a_machine_of_an_earlier_release_is_read_again_without_a_host() -> None:
+    """Its reason may have any text, also that of a record."""
+    made = replace(machine("m1"), reason='"placement":{"host":"x"}')
+    before = json.loads(encode(made))
+    del before["placement"]["host"]
+    engine = create_engine("sqlite://", poolclass=NullPool)
+    with engine.begin() as connection:
+        command.upgrade(_config(connection), "0003")
+        insert = "INSERT INTO machines (id, state, launch_request, record) VALUES ('m1', 'ready', 'c0', ?)"
+        connection.exec_driver_sql(insert, (json.dumps(before, separators=(",", ":")),))
+        command.upgrade(_config(connection), "0004")
+        found = str(connection.exec_driver_sql("SELECT record FROM machines").scalar_one())
+    engine.dispose()
+    assert decode(Machine, found) == made
+    assert made.placement.host == ""
 
 
 def record_of(connection: Connection) -> str:

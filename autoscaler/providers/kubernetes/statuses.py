@@ -67,7 +67,6 @@ _FAILED_CHECKS = re.compile(r"the health checks failed: [a-z_, ]{1,200}")
 of the failed container (Kubernetes documentation, "Determine the Reason for Pod Failure")."""
 
 OUT_OF_MEMORY = "OOMKilled"
-_NO_MEMORY_LEFT = ", without a memory limit of its own: its node had no memory left"
 
 _WAS_DELETED = "the pod was deleted"
 
@@ -250,29 +249,33 @@ def _end(pod: Mapping[str, Any], status: Mapping[str, Any], phase: str) -> Findi
         return Finding(code, message)
     for one in _containers(status):
         name, ended = one_line(one.get("name")), _state(one).get("terminated") or {}
-        if name in sidecars:
-            continue
-        reason, exit_code = one_line(ended.get("reason")), ended.get("exitCode")
-        if reason in ("StartError", "ContainerCannotRun"):
-            said = one_line(ended.get("message"))
-            message = f"container {name}: {said}"
-            of_image = is_hopeless("RunContainerError", said)
-            where = None if of_image else FailureScope.HOST
-            return Finding(reason, message, FailureClass.CONFIGURATION, where)
-        if reason in _LOST_CONTAINERS:
-            message = f"the node lost container {name}"
-            return Finding(reason, message, FailureClass.CAPACITY, FailureScope.MACHINE)
-        if reason == OUT_OF_MEMORY or exit_code not in (0, None):
-            message = f"container {name} ended with status {exit_code}"
-            scope: FailureScope | None = FailureScope.HOST
-            if reason == OUT_OF_MEMORY:
-                limit = _memory_limit(pod, name)
-                message += f", at its memory limit of {limit}" if limit else _NO_MEMORY_LEFT
-                scope = None if limit else scope
-            elif failed := _FAILED_CHECKS.search(str(ended.get("message") or "")):
-                message += f", {failed.group()}"
-            return Finding(reason or "Error", message, None, scope)
+        if name not in sidecars and (found := _container_end(pod, name, ended)) is not None:
+            return found
     return Finding(phase, "")
+
+
+def _container_end(pod: Mapping[str, Any], name: str, ended: Mapping[str, Any]) -> Finding | None:
+    """Return why a container ended, or None if it succeeded. Before the pod is ready, its node counts first."""
+    reason, exit_code = one_line(ended.get("reason")), ended.get("exitCode")
+    said = str(ended.get("message") or "")
+    if reason in ("StartError", "ContainerCannotRun"):
+        scope = None if is_hopeless("RunContainerError", said) else FailureScope.HOST
+        message = f"container {name}: {one_line(said)}"
+        return Finding(reason, message, FailureClass.CONFIGURATION, scope)
+    if reason in _LOST_CONTAINERS:
+        message = f"the node lost container {name}"
+        return Finding(reason, message, FailureClass.CAPACITY, FailureScope.MACHINE)
+    message = f"container {name} ended with status {exit_code}"
+    if reason == OUT_OF_MEMORY and (limit := _memory_limit(pod, name)):
+        # The job, or the agent, needs more memory than the pod has.
+        return Finding(reason, f"{message}, at its memory limit of {limit}")
+    if reason == OUT_OF_MEMORY:
+        message += ", without a memory limit of its own: its node had no memory left"
+    elif exit_code in (0, None):
+        return None
+    elif failed := _FAILED_CHECKS.search(said):
+        message += f", {failed.group()}"
+    return Finding(reason or "Error", message, None, FailureScope.HOST)
 
 
 def _memory_limit(pod: Mapping[str, Any], name: str) -> str:
