@@ -200,8 +200,8 @@ class Provider(Protocol):
         """Ask the provider not to interrupt a machine by choice, because it may run a job from now on.
 
         The controller calls this before it gives a machine its registration, and gives none after an
-        error. Idempotent. Raises ProviderError (also for a machine that is going away),
-        OutcomeUnknownError.
+        error. A listing may show it afterwards (`ListedMachine.assigned`). Idempotent. Raises
+        ProviderError (also for a machine that is going away), OutcomeUnknownError.
         """
 
     async def close(self) -> None:
