@@ -14,7 +14,7 @@ def machine_fields(machine: Machine) -> dict[str, object]:
         "sku": machine.sku,
         "provider": machine.provider,
         "provider_id": machine.placement.provider_id,
-    }
+    } | ({"host": machine.placement.host} if machine.placement.host else {})
 
 
 def runner_name_fields(fleet: str, name: RunnerName) -> dict[str, object]:

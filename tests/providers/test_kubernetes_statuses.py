@@ -252,17 +252,23 @@ def test_a_container_that_its_node_fails_counts_against_the_node(
 
 
 @pytest.mark.parametrize(
-    ("error", "scope"),
+    ("reason", "said", "scope"),
     [
-        ("failed to extract layer sha256:5d: no space left on device", HOST),
-        ("mkdir /var/lib/containerd/tmpmounts: read-only file system", HOST),
-        ("503 Service Unavailable", None),
+        ("ErrImagePull", "failed to extract layer: no space left on device", HOST),
+        ("ErrImagePull", "dial tcp: lookup ghcr.io on 10.96.0.10:53: no such host", HOST),
+        ("ErrImagePull", "tls: failed to verify certificate: x509: unknown authority", HOST),
+        ("ImagePullBackOff", "429 Too Many Requests: toomanyrequests", HOST),
+        ("ImagePullBackOff", "authorization failed: no basic auth credentials", HOST),
+        ("CreateContainerConfigError", "failed to prepare subPath for volumeMount", HOST),
+        ("CreateContainerConfigError", 'configmap "c" not found', None),
+        ("CreateContainerConfigError", "couldn't find key k in Secret runners/s", None),
+        ("SignatureValidationFailed", "no valid signature", None),
     ],
 )
-def test_a_pull_that_fails_on_the_nodes_disk_counts_against_the_node(
-    error: str, scope: FailureScope | None
+def test_what_another_node_may_do_counts_against_the_node(
+    reason: str, said: str, scope: FailureScope | None
 ) -> None:
-    assert listed_machine(make_settings(), back_off(error), overdue=True).scope is scope
+    assert listed_machine(make_settings(), held_up(reason, said), overdue=True).scope is scope
 
 
 IMAGE = "ghcr.io/acme/runner:9"

@@ -77,24 +77,17 @@ _RETRIED = frozenset(
 _PULLS = ("ErrImage", "Image", "Registry", "Signature")
 """How the codes of steps before the image is there begin."""
 
-_OF_NODE = frozenset(
-    {
-        "ErrImageNeverPull",
-        "ImageInspectError",
-        "PreCreateHookError",
-        "CreateContainerError",
-        "PreStartHookError",
-        "RunContainerError",
-    }
-)
-"""Those whose cause is on the node: its container runtime, its devices, the images that it has."""
+_OF_ALL_NODES = frozenset({"CreateContainerConfigError", "SignatureValidationFailed"})
+"""Those whose cause is usually the same on each node: a missing Secret, an image without a signature.
+
+Other nodes may have another way to the registry, credentials of their own, or the image already.
+"""
 
 _NODE_FAILS = re.compile(
     "no space left on device|read-only file system|input/output error|stale (?:NFS )?file handle|"
-    "failed to (?:prepare|create) subPath|failed to sync (?:configmap|secret) cache|"
-    "failed to extract layer|failed to register layer"
+    "failed to (?:prepare|create) subPath|failed to sync (?:configmap|secret) cache"
 )
-"""Texts of pulls and of configuration errors whose cause is on the node: its disk, its mounts, its kubelet."""
+"""Texts of these whose cause is on the node: its disk, its mounts, its kubelet."""
 
 _CRASH_LOOP = "CrashLoopBackOff"
 
@@ -131,7 +124,7 @@ def container_wait(container: Mapping[str, Any]) -> ContainerWait | None:
     if is_hopeless(code, said):
         return ContainerWait(code, message, hopeless=True)
     if code in _RETRIED:
-        of_node = code in _OF_NODE or _NODE_FAILS.search(said) is not None
+        of_node = code not in _OF_ALL_NODES or _NODE_FAILS.search(said) is not None
         creating = not code.startswith(_PULLS)
         return ContainerWait(code, message, retrying=True, of_node=of_node, creating=creating)
     if code == _CRASH_LOOP:
