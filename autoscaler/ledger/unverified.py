@@ -238,7 +238,8 @@ def _mark(state: LedgerState, machine: Machine, at: Instant, why: UnverifiedReas
         with state.changing(machine):
             work.unverified, machine.reason = why, why.explanation
         return
-    if state.evidence.proves_record_of(machine) or not _may_have_other_runner(state, machine):
+    proven = work.agent_seen or machine.id in state.created_since_start
+    if proven or not _may_have_other_runner(state, machine):
         return
     if assigned:
         close_its_runner(state, machine, at, why.explanation)
