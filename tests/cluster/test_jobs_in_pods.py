@@ -264,6 +264,14 @@ async def test_a_pod_without_its_gpu_gets_no_job(lab: Laboratory) -> None:
     await until(lab, lambda: bool(ready_machines(lab)))
     of(lab).kubelet.runtime.broken_gpus = 1
     [one] = await push(lab, "rocm.broken", 30.0)
+    await until(lab, lambda: len(pods_of(lab, "rocm.broken")) == 2)
+    path = f"/api/v1/namespaces/{of(lab).namespace}/pods/{pods_of(lab, 'rocm.broken')[1].name}"
+    affinity = (await of(lab).admin.request("GET", path))["spec"]["affinity"]["nodeAffinity"]
+    # It is only a preference: there is no other node.
+    [preferred] = affinity["preferredDuringSchedulingIgnoredDuringExecution"]
+    [avoided] = preferred["preference"]["matchExpressions"]
+    assert avoided["key"] == "kubernetes.io/hostname"
+    assert (avoided["operator"], avoided["values"]) == ("NotIn", [f"{of(lab).namespace}-0"])
     await ended(lab, "rocm.broken")
     assert (one.conclusion, len(one.starts)) == ("success", 1)
     broken = [each for each in machines(lab, "rocm.broken") if each.progress.ready_at is None]
@@ -272,17 +280,6 @@ async def test_a_pod_without_its_gpu_gets_no_job(lab: Laboratory) -> None:
     assert broken[0].work.runner is None
     reason = "gpu_query: rocminfo exited with 1: ROCk module is NOT loaded, possibly no GPU devices"
     assert history_of(lab, broken[0].id, MachineState.FAILED) == [reason]
-    # The watch has shown the end of the agent's log in the status of its pod.
-    lab.github.push([job("rocm.broken-again", "rocm.broken", 30.0)])
-    await until(lab, lambda: len(pods_of(lab, "rocm.broken")) == 3)
-    path = f"/api/v1/namespaces/{of(lab).namespace}/pods/{pods_of(lab, 'rocm.broken')[2].name}"
-    affinity = (await of(lab).admin.request("GET", path))["spec"]["affinity"]["nodeAffinity"]
-    [preferred] = affinity["preferredDuringSchedulingIgnoredDuringExecution"]
-    [avoided] = preferred["preference"]["matchFields"]
-    assert avoided["operator"] == "NotIn"
-    assert avoided["values"] == [f"{of(lab).namespace}-0"]
-    # It is only a preference: there is no other node.
-    await ended(lab, "rocm.broken")
 
 
 @pytest.mark.case(
