@@ -55,7 +55,7 @@ class Launcher:
             request.token,
             refused_image(state, request.sku),
             hosts_to_avoid(state, request.sku, request.provider, self._journal.now),
-            others_work(state, request.sku, request.provider),
+            others_work(state, request.sku, request.provider, self._journal.now),
         )
         try:
             body = await self._providers[request.provider].prepare(order)

@@ -17,7 +17,7 @@ from autoscaler.model.cooldowns import (
 )
 from autoscaler.model.failures import FailureClass
 from autoscaler.model.identifiers import Instant, ProviderName, SkuName
-from autoscaler.model.machines import Machine
+from autoscaler.model.machines import Machine, MachineState
 
 AVOIDED = Backoff(600.0, 3600.0)
 """How long a host is avoided: as long as the type in the zone of an EC2 machine whose hardware failed."""
@@ -43,12 +43,13 @@ def is_of_host(
     avoided_until = known.until if known is not None and failures else 0.0
     if failures and machine.created_at < avoided_until - AVOIDED.delay(failures - 1):
         return True  # The machine was launched before the failure that was counted last.
+    elsewhere = others_work(state, machine.sku, machine.provider, at)
     _avoid(state, machine, failures, failure, at, reason)
     if machine.created_at >= avoided_until:
         return suspect is None or suspect.reason == host or suspect.failure is not failure
-    if suspect is None:
+    if elsewhere:
         _hold_full(state, machine, at)
-    return suspect is None
+    return elsewhere
 
 
 def note_ready(state: LedgerState, machine: Machine, at: Instant) -> None:
@@ -62,18 +63,32 @@ def hosts_to_avoid(
     state: LedgerState, sku: SkuName, provider: ProviderName, now: Instant
 ) -> tuple[str, ...]:
     """Return the hosts that a launch request of a SKU avoids now, sorted. O(cooldowns)."""
-    found = [
-        one
-        for one in avoided_hosts(state.cooldowns, now)
-        if (one.sku, one.provider) == (sku, provider)
-    ]
-    found.sort(key=lambda one: (-one.row.until, one.host))
-    return tuple(sorted(one.host for one in found[:MOST_HOSTS]))
+    until = _avoided(state, sku, provider, now)
+    return tuple(sorted(sorted(until, key=lambda host: (-until[host], host))[:MOST_HOSTS]))
 
 
-def others_work(state: LedgerState, sku: SkuName, provider: ProviderName) -> bool:
-    """Return True if a machine of the SKU became ready since the last host failed."""
-    return _suspect(state, sku, provider) is None
+def others_work(state: LedgerState, sku: SkuName, provider: ProviderName, now: Instant) -> bool:
+    """Return True if hosts work that are not avoided: a machine is ready or at work there.
+
+    True, too, if a machine became ready since the last host failed. O(machines of the SKU).
+    """
+    if _suspect(state, sku, provider) is None:
+        return True
+    hosts = {
+        machine.placement.host
+        for at_work in (MachineState.READY, MachineState.ASSIGNED)
+        for machine in state.by_state.get((sku, at_work), {}).values()
+        if machine.provider == provider and machine.placement.host
+    }
+    return not hosts.issubset(_avoided(state, sku, provider, now))
+
+
+def _avoided(
+    state: LedgerState, sku: SkuName, provider: ProviderName, now: Instant
+) -> dict[str, Instant]:
+    """Return the hosts that the SKU avoids now, each with the moment when this ends."""
+    found = avoided_hosts(state.cooldowns, now)
+    return {one.host: one.row.until for one in found if (one.sku, one.provider) == (sku, provider)}
 
 
 def _suspect(state: LedgerState, sku: SkuName, provider: ProviderName) -> Cooldown | None:

@@ -110,6 +110,20 @@ def test_after_the_faulty_node_was_deleted_a_job_starts_as_without_a_fault(
     assert last_wait(broken=True) <= last_wait(broken=False) + 30.0
 
 
+@pytest.mark.parametrize("fault", NodeFault)
+def test_jobs_without_room_elsewhere_wait_and_burn_no_pods(fault: NodeFault) -> None:
+    """Twelve jobs: the third four go to the faulty node once, and then wait for room on the others."""
+
+    async def scenario() -> None:
+        it = Cluster(*jobs(12))
+        it.nodes[FAULTY].fault = fault
+        await it.play()
+        assert sum(wait is not None and wait <= STARTED_WITHIN for wait in it.waits) == 8
+        assert len(it.on_faulty) <= 8
+
+    run(scenario())
+
+
 def test_a_fault_that_every_node_has_holds_the_launch_option() -> None:
     """The image has another driver: without a hold, pods would be launched without end."""
 

@@ -117,10 +117,10 @@ def test_a_second_host_counts_alone_if_it_fails_otherwise_or_others_became_ready
     (second,) = on_host(world, "node-2", "d")
     (third,) = on_host(world, "node-3", "x")
     fails(world, first)
-    assert not others_work(world.state, GPU, EAST)
+    assert not others_work(world.state, GPU, EAST, world.now)
     if meanwhile == "ready elsewhere":
         becomes_ready(world, third)
-        assert others_work(world.state, GPU, EAST)
+        assert others_work(world.state, GPU, EAST, world.now)
     fails(world, second, CONFIGURATION if meanwhile == "ready elsewhere" else CAPACITY, after=1.0)
     assert not held(world, OPTION)
     assert not held(world, SOLD)
@@ -156,7 +156,7 @@ def test_a_ready_machine_whose_host_is_not_known_shows_that_some_host_works() ->
     (first,) = on_host(world, "node-1", "c")
     fails(world, first)
     world.make_ready(1, "d")
-    assert others_work(world.state, GPU, EAST)
+    assert others_work(world.state, GPU, EAST, world.now)
     assert avoided(world) == ("node-1",)
 
 
@@ -173,7 +173,21 @@ def test_an_avoided_host_that_gets_a_machine_although_others_work_means_that_the
     assert not held(world, OPTION)
     assert world.state.cooldowns[SOLD].failure is CAPACITY
     assert held(world, SOLD)
-    assert not others_work(world.state, GPU, EAST)
+
+
+def test_a_machine_at_work_shows_that_its_host_works_however_long_ago_it_became_ready() -> None:
+    """The other nodes are full of long jobs: the faulty one must not put the launch option on hold."""
+    world = World()
+    (other,) = on_host(world, "node-2", "o")
+    becomes_ready(world, other)
+    world.assignment(other)
+    for name in ("c", "d", "x"):
+        world.now += 1.0
+        (machine,) = on_host(world, "node-1", name)
+        fails(world, machine)
+        assert not held(world, OPTION)
+        assert others_work(world.state, GPU, EAST, world.now)
+    assert held(world, SOLD)
 
 
 def test_an_avoided_host_that_gets_a_machine_is_the_only_one_unless_others_work() -> None:

@@ -37,8 +37,7 @@ class LaunchOrder:
     """What to launch. `offerings` are `Offering.key`s in the order of preference.
 
     No machine is launched from a canary's image that is `refused_image`: GitHub refuses the version of its
-    runner. Machines of the SKU failed on the `avoided_hosts`. `others_work`: one became ready on another host
-    since then.
+    runner. Machines of the SKU failed on the `avoided_hosts`. `others_work`: machines of it work on others.
     """
 
     launch_request: LaunchRequestId
