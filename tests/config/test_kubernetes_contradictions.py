@@ -425,6 +425,17 @@ def test_a_field_of_an_overlay_that_has_another_type_in_a_pod(
     assert what in problem.what
 
 
+@pytest.mark.parametrize("kind", ["containers", "initContainers"])
+def test_a_mount_of_an_overlay_needs_its_volume(folder: Folder, kind: str) -> None:
+    name = "runner" if kind == "containers" else "fetch"
+    mounts = "[{name: dshm, mountPath: /dev/shm}, {name: work, mountPath: /w}]"
+    spec = f"{{{kind}: [{{name: {name}, volumeMounts: {mounts}}}]}}"
+    found = folder.refused(pods((POD, f"{{image: i, overlay: {{spec: {spec}}}}}")))
+    [problem] = [one for one in found if "has no volume" in one.what]
+    assert problem.key == f"skus.gpu.on[0].pod.overlay.spec.{kind}[0].volumeMounts[0]"
+    assert "the pod has no volume 'dshm'" in problem.what
+
+
 def test_quantities_and_removed_fields_of_an_overlay_have_the_right_type() -> None:
     volume = {"name": "v", "emptyDir": {"sizeLimit": 1024}}
     limits = {"resources": {"limits": {"cpu": 4}}, "name": "runner", "env": None}
