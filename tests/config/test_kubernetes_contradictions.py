@@ -3,7 +3,7 @@
 import pytest
 
 from autoscaler.app.preflight import load_for_service
-from autoscaler.providers.kubernetes.overlay_fields import misspelled_fields
+from autoscaler.providers.kubernetes.overlay_fields import wrong_fields
 from tests.config.fleet_file import MINIMAL, Folder, pods
 from tests.config.keys import certificate, curve_key, pem
 
@@ -397,8 +397,50 @@ def test_a_misspelled_field_of_an_overlay(
     assert problem.fix == f"did you mean {meant}?"
 
 
-def test_a_list_of_an_overlay_that_is_no_list_has_no_misspelled_fields() -> None:
-    assert list(misspelled_fields({"spec": {"containers": 7, "nodeSelector": ["a"]}})) == []
+@pytest.mark.parametrize(
+    ("spec", "key", "what"),
+    [
+        ("{containers: [{name: runner, env: {A: b}}]}", "containers[0].env", "must be a list"),
+        (
+            "{containers: [{name: runner, env: [{name: A, value: 1}]}]}",
+            "containers[0].env[0].value",
+            "1 is not text",
+        ),
+        ("{tolerations: {key: a}}", "tolerations", "must be a list"),
+        (
+            "{securityContext: {runAsUser: '9'}}",
+            "securityContext.runAsUser",
+            "must be a whole number",
+        ),
+        ("{affinity: []}", "affinity", "must be a mapping"),
+        ("{hostUsers: 'false'}", "hostUsers", "must be true or false"),
+        ("{containers: [{name: runner, image: {a: b}}]}", "containers[0].image", "not an image"),
+    ],
+)
+def test_a_field_of_an_overlay_that_has_another_type_in_a_pod(
+    folder: Folder, spec: str, key: str, what: str
+) -> None:
+    found = folder.refused(pods((POD, f"{{image: i, overlay: {{spec: {spec}}}}}")))
+    [problem] = [one for one in found if one.key == f"skus.gpu.on[0].pod.overlay.spec.{key}"]
+    assert what in problem.what
+
+
+@pytest.mark.parametrize("kind", ["containers", "initContainers"])
+def test_a_mount_of_an_overlay_needs_its_volume(folder: Folder, kind: str) -> None:
+    name = "runner" if kind == "containers" else "fetch"
+    mounts = "[{name: dshm, mountPath: /dev/shm}, {name: work, mountPath: /w}]"
+    spec = f"{{{kind}: [{{name: {name}, volumeMounts: {mounts}}}]}}"
+    found = folder.refused(pods((POD, f"{{image: i, overlay: {{spec: {spec}}}}}")))
+    [problem] = [one for one in found if "has no volume" in one.what]
+    assert problem.key == f"skus.gpu.on[0].pod.overlay.spec.{kind}[0].volumeMounts[0]"
+    assert "the pod has no volume 'dshm'" in problem.what
+
+
+def test_quantities_and_removed_fields_of_an_overlay_have_the_right_type() -> None:
+    volume = {"name": "v", "emptyDir": {"sizeLimit": 1024}}
+    limits = {"resources": {"limits": {"cpu": 4}}, "name": "runner", "env": None}
+    spec = {"volumes": [volume], "containers": [limits], "nodeSelector": {"a": "b"}}
+    assert list(wrong_fields({"spec": spec})) == []
 
 
 def test_fields_of_a_pod_and_unlike_ones_are_accepted(folder: Folder) -> None:

@@ -147,10 +147,12 @@ def test_kubernetes_offerings_need_no_ec2_request(folder: Folder) -> None:
     assert validate_offerings(folder.load(text).document, refusal, ["P"]) == ()
 
 
-def gpu_problems(folder: Folder, instance_types: str, count: int) -> list[tuple[str, str]]:
+def gpu_problems(
+    folder: Folder, instance_types: str, count: int, vendor: str = "nvidia"
+) -> list[tuple[str, str]]:
     """The problems of a SKU with so many accelerators on these types."""
     text = changed(("[g5.xlarge]", f"[{instance_types}]"))
-    text += f"    accelerator: {{vendor: nvidia, count: {count}}}\n"
+    text += f"    accelerator: {{vendor: {vendor}, count: {count}}}\n"
     found = offering_problems(folder.load(text).document)
     return [(problem.key, problem.what) for problem in found]
 
@@ -170,6 +172,15 @@ def test_instance_types_with_another_number_of_gpus_are_refused(folder: Folder) 
         ("skus.gpu.on[0].instance_types[0]", "g5.xlarge has 1 GPU, and accelerator.count is 4")
     ]
     assert gpu_problems(folder, "g6f.xlarge", 1) == [], "a part of a GPU"
+
+
+def test_instance_types_with_gpus_of_another_vendor_are_refused(folder: Folder) -> None:
+    found = gpu_problems(folder, "g4ad.xlarge, g5.xlarge, m7i.large", 1, "amd")
+    place = "skus.gpu.on[0].instance_types"
+    assert found == [
+        (f"{place}[1]", "g5.xlarge has GPUs of nvidia, and accelerator.vendor is amd"),
+        (f"{place}[2]", "m7i.large has no GPU, and accelerator.count is 1"),
+    ]
 
 
 @pytest.mark.parametrize(

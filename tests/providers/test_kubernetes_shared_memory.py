@@ -87,10 +87,10 @@ def test_an_overlay_may_define_the_volume() -> None:
 
 
 def test_a_mount_below_it_or_in_a_sidecar_replaces_nothing() -> None:
-    mounts = [{"name": "own", "mountPath": "/dev/shm/cache"}]
+    mounts = [{"name": "work", "mountPath": "/dev/shm/cache"}]
     pod = pod_of(overlay=runner(volumeMounts=mounts))
     assert mounted(pod)["name"] == VOLUME
-    pod = pod_of(overlay={"spec": sidecar(volumeMounts=[{"name": "own", "mountPath": FOLDER}])})
+    pod = pod_of(overlay={"spec": sidecar(volumeMounts=[{"name": "work", "mountPath": FOLDER}])})
     assert mounted(pod)["name"] == VOLUME
 
 

@@ -111,10 +111,10 @@ def test_an_ended_pod_has_the_right_reason(
         (disrupted("DeletionByPodGC"), MACHINE),
         (disrupted("DeletionByDeviceTaintManager"), MACHINE),
         (disrupted(""), MACHINE),
-        (ended("Evicted", LOW), MACHINE),
         (ended("Terminated"), MACHINE),
-        (terminated("ContainerStatusUnknown", 137), MACHINE),
-        (terminated("Unknown", 255), MACHINE),
+        (ended("Evicted", LOW), HOST),
+        (terminated("ContainerStatusUnknown", 137), HOST),
+        (terminated("Unknown", 255), HOST),
         (disrupted("PreemptionByScheduler"), None),
         (ended("Preempting") | disrupted("TerminationByKubelet"), None),
         (ended("OutOfpods"), HOST),
@@ -122,6 +122,8 @@ def test_an_ended_pod_has_the_right_reason(
         (ended("TopologyAffinityError"), HOST),
         (ended("ANewReason", "Pod was rejected: no such device"), HOST),
         (ended("Evicted", NOT_ADMITTED), HOST),
+        (ended("NodeShutdown", SHUTS_DOWN), HOST),
+        (ended("NodeShutdown", f"Pod was rejected: {SHUTS_DOWN}"), HOST),
     ],
 )
 def test_only_a_preemption_means_that_capacity_is_short(
@@ -194,6 +196,8 @@ def test_a_pod_that_kubelet_can_never_start_has_a_reason_of_configuration(
     found = listed_machine(make_settings(), held_up(reason, said))
     assert (found.leaving, found.terminated) == (False, False)
     assert (found.cannot_start, found.failure) == (True, CONFIGURATION)
+    of_all_nodes = reason in ("InvalidImageName", "CreateContainerConfigError")
+    assert found.scope is (None if of_all_nodes else HOST)
     assert found.reason == f"{reason}: container runner: {said}"
 
 
@@ -233,7 +237,7 @@ MISMATCH = (
     [
         ("StartError", MISMATCH, HOST),
         ("ContainerCannotRun", "no space left on device", HOST),
-        ("StartError", 'exec: "python3": executable file not found in $PATH: unknown', None),
+        ("StartError", 'exec: "python3": executable file not found in $PATH: unknown', HOST),
         ("Error", LOG, HOST),
         ("Error", "runner-agent: ending: the controller does not answer", HOST),
         ("OOMKilled", "", None),
@@ -314,6 +318,7 @@ def back_off(error: str, image: str = IMAGE) -> dict[str, Any]:
 def test_a_pod_cannot_start_if_the_registry_has_no_image_for_it(error: str) -> None:
     found = listed_machine(make_settings(), back_off(error))
     assert (found.cannot_start, found.failure) == (True, CONFIGURATION)
+    assert found.scope is HOST, "another node may have other credentials or another mirror"
     assert found.reason.endswith(error[-100:])
 
 

@@ -11,6 +11,7 @@ from autoscaler.config import shapes
 from autoscaler.config.document import Document, Node
 from autoscaler.config.problems import KeyPath, Problem, listed, nearest, show
 from autoscaler.config.provider_kind import options_of, sections_of
+from autoscaler.config.sku_settings import AcceleratorVendor
 from autoscaler.config.values import valid
 from autoscaler.model.catalogue import Architecture, OperatingSystem
 from autoscaler.model.wording import counted
@@ -118,22 +119,25 @@ def _types(document: Document, check: TypeCheck) -> Iterator[Problem]:
 
 
 def _accelerators(document: Document) -> Iterator[Problem]:
-    """Check that each instance type has as many GPUs as its SKU's machines must have."""
+    """Check that each instance type has the GPUs that its SKU's machines must have."""
     for name, sku, index, option in options_of(document, KEY):
         count = valid(sku, shapes.Positive, "accelerator", "count")
-        for position, node in _named_types(option) if count is not None else ():
+        vendor = valid(sku, AcceleratorVendor, "accelerator", "vendor")
+        for position, node in _named_types(option):
             found = instance_types.instance_types().get(str(node.value))
             # The table counts none for the types that have a part of a GPU, such as g6f.
-            if (
-                found is None
-                or found.gpu_count == count
-                or (found.gpu_name and not found.gpu_count)
-            ):
+            if found is None or (found.gpu_name and not found.gpu_count):
                 continue
             path: KeyPath = ("skus", name, "on", index, "instance_types", position)
-            gpus = counted(found.gpu_count, "GPU") if found.gpu_count else "no GPU"
-            what = f"{found.name} has {gpus}, and accelerator.count is {count}"
-            yield document.problem(path, what, "name another type, or correct accelerator.count")
+            if count not in (None, found.gpu_count):
+                gpus = counted(found.gpu_count, "GPU") if found.gpu_count else "no GPU"
+                what = f"{found.name} has {gpus}, and accelerator.count is {count}"
+                fix = "name another type, or correct accelerator.count"
+                yield document.problem(path, what, fix)
+            if found.gpu_count and vendor not in (None, found.gpu_maker):
+                what = f"{found.name} has GPUs of {found.gpu_maker}, and accelerator.vendor is {vendor}"
+                fix = "name another type, or correct accelerator.vendor"
+                yield document.problem(path, what, fix)
 
 
 def _named_types(option: Node) -> Iterator[tuple[int, Node]]:

@@ -77,17 +77,20 @@ _RETRIED = frozenset(
 _PULLS = ("ErrImage", "Image", "Registry", "Signature")
 """How the codes of steps before the image is there begin."""
 
-_OF_ALL_NODES = frozenset({"CreateContainerConfigError", "SignatureValidationFailed"})
-"""Those whose cause is usually the same on each node: a missing Secret, an image without a signature.
+_OF_ALL_NODES = frozenset(
+    {"InvalidImageName", "CreateContainerConfigError", "SignatureValidationFailed"}
+)
+"""Reasons whose cause is usually the same on each node: a missing Secret, an image without a signature.
 
-Other nodes may have another way to the registry, credentials of their own, or the image already.
+Other nodes may have another way to the registry, credentials of their own, an undamaged image, or another
+architecture.
 """
 
 _NODE_FAILS = re.compile(
     "no space left on device|read-only file system|input/output error|stale (?:NFS )?file handle|"
     "failed to (?:prepare|create) subPath|failed to sync (?:configmap|secret) cache"
 )
-"""Texts of these whose cause is on the node: its disk, its mounts, its kubelet."""
+"""Texts with these reasons whose cause is on the node: its disk, its mounts, its kubelet."""
 
 _CRASH_LOOP = "CrashLoopBackOff"
 
@@ -110,21 +113,16 @@ class ContainerWait(NamedTuple):
     creating: bool = False
 
 
-def is_hopeless(code: str, said: str) -> bool:
-    """Return True if no repetition of kubelet's can start a container after this error."""
-    return code in _HOPELESS and _HOPELESS[code].search(said) is not None
-
-
 def container_wait(container: Mapping[str, Any]) -> ContainerWait | None:
     """Return why a container of a pod's status does not start, or None if nothing keeps it from starting."""
     waiting = (container.get("state") or {}).get("waiting") or {}
     code = one_line(waiting.get("reason"))
     said = " ".join(str(waiting.get("message") or "")[:_MOST_READ].split())
     message = without_middle(said, _MOST_SHOWN)
-    if is_hopeless(code, said):
-        return ContainerWait(code, message, hopeless=True)
+    of_node = code not in _OF_ALL_NODES or _NODE_FAILS.search(said) is not None
+    if code in _HOPELESS and _HOPELESS[code].search(said):
+        return ContainerWait(code, message, hopeless=True, of_node=of_node)
     if code in _RETRIED:
-        of_node = code not in _OF_ALL_NODES or _NODE_FAILS.search(said) is not None
         creating = not code.startswith(_PULLS)
         return ContainerWait(code, message, retrying=True, of_node=of_node, creating=creating)
     if code == _CRASH_LOOP:

@@ -15,6 +15,7 @@ from autoscaler.providers.kubernetes.pod_fields import (
     mapping,
     plain_path,
 )
+from autoscaler.providers.kubernetes.shared_memory import VOLUME
 
 _METADATA = frozenset({"labels", "annotations"})
 _RUNNER = "runner"
@@ -73,6 +74,7 @@ def rule_problems(
         yield from _sidecar_problems(pod["spec"], spec, kind)
         for container in elements(spec, kind):
             yield from _container_problems(kind, container)
+            yield from _missing_volume_problems(spec, kind, container)
     yield from _device_problems(spec)
     yield from _further_container_problems(pod["spec"], spec)
 
@@ -116,6 +118,17 @@ def _volume_problems(own: Mapping[str, Any], spec: Mapping[str, Any]) -> Iterato
     for name, volume in volumes.items():
         if name not in kept and _has_credentials(volume):
             yield f"spec.volumes[{name}]: no container of a job may have the pod's token or certificate"
+
+
+def _missing_volume_problems(
+    spec: Mapping[str, Any], kind: str, container: Mapping[str, Any]
+) -> Iterator[str]:
+    """Yield the mounts of volumes that the pod does not have. /dev/shm is added after the overlay."""
+    names = {one.get("name") for one in elements(spec, "volumes")} | {VOLUME}
+    for mount in elements(container, "volumeMounts"):
+        if (name := mount.get("name")) not in names:
+            path = f"spec.{kind}[{container.get('name')}].volumeMounts[{mount.get('mountPath')}]"
+            yield f"{path}: the pod has no volume {name!r}"
 
 
 def _has_credentials(volume: Mapping[str, Any]) -> bool:

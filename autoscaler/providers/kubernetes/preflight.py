@@ -36,7 +36,7 @@ from autoscaler.providers.kubernetes.kubeconfigs import (
 )
 from autoscaler.providers.kubernetes.manifests import pod_template
 from autoscaler.providers.kubernetes.overlay import OverlayError
-from autoscaler.providers.kubernetes.overlay_fields import misspelled_fields
+from autoscaler.providers.kubernetes.overlay_fields import wrong_fields
 from autoscaler.providers.kubernetes.overlay_paths import overlay_path
 from autoscaler.providers.kubernetes.pod_command import pod_command
 from autoscaler.providers.kubernetes.settings import KubernetesSettings, PodOption
@@ -96,17 +96,19 @@ def _overlays(document: Document) -> Iterator[Problem]:
             command=_NO_COMMAND,
         )
         path = ("skus", name, "on", index, "pod", "overlay")
+        reported: set[KeyPath] = set()
         try:
             template = pod_template(settings, own, sample_order(SkuName(name), index))
         except OverlayError as error:
             for problem in error.problems:
                 place = overlay_path(pod.overlay, problem.partition(": ")[0])
+                reported.add(place)
                 yield document.problem((*path, *place), problem, "correct the overlay")
         else:
             yield from _shared_memory(document, path[:-1], pod, template)
-        for key, meant in misspelled_fields(pod.overlay) if pod.overlay else ():
-            what = f"{show(key[-1])} is not a field of a Pod there"
-            yield document.problem((*path, *key), what, f"did you mean {meant}?")
+        for wrong in wrong_fields(pod.overlay) if pod.overlay else ():
+            if wrong.misspelled or wrong.path not in reported:
+                yield document.problem((*path, *wrong.path), wrong.what, wrong.fix)
 
 
 def _shared_memory(

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from autoscaler.model.failures import FailureClass, FailureScope
 from autoscaler.model.identifiers import Instant
-from autoscaler.providers.kubernetes.container_waits import container_wait, is_hopeless
+from autoscaler.providers.kubernetes.container_waits import container_wait
 from autoscaler.providers.kubernetes.texts import MAX_TEXT, one_line
 
 _PREEMPTIONS = frozenset({"PreemptionByScheduler", "Preempting"})
@@ -189,10 +189,10 @@ def _joined(*parts: str) -> str:
 def _disruption(status: Mapping[str, Any]) -> Finding | None:
     """Return what took the pod from its node. The pod's own reason is more exact than the condition."""
     code, text = one_line(status.get("reason")), one_line(status.get("message"))
+    if code in _DISRUPTIONS and text.startswith(_NOT_ADMITTED):
+        # A pod that tolerates the taint of this node would come back to it at once: see `_NO_ROOM`.
+        return Finding(code, text, FailureClass.CAPACITY, FailureScope.HOST)
     if code == "Evicted" and not text.startswith(_OF_THE_NODE):
-        # A pod that tolerates the taint of a node under pressure would come back to it at once: see `_NO_ROOM`.
-        if text.startswith(_NOT_ADMITTED):
-            return Finding(code, text, FailureClass.CAPACITY, FailureScope.HOST)
         return Finding(code, text)
     if code not in _PREEMPTIONS | _DISRUPTIONS:
         condition = _condition(status, "DisruptionTarget")
@@ -201,7 +201,9 @@ def _disruption(status: Mapping[str, Any]) -> Finding | None:
         # Kubernetes adds reasons, and the condition alone says that the pod did not end by itself.
         code = one_line(condition.get("reason")) or "DisruptionTarget"
         text = one_line(condition.get("message"))
-    scope = None if code in _PREEMPTIONS else FailureScope.MACHINE
+    if code in _PREEMPTIONS:
+        return Finding(code, text, FailureClass.CAPACITY)
+    scope = FailureScope.HOST if code == "Evicted" else FailureScope.MACHINE
     return Finding(code, text, FailureClass.CAPACITY, scope)
 
 
@@ -259,12 +261,11 @@ def _container_end(pod: Mapping[str, Any], name: str, ended: Mapping[str, Any]) 
     reason, exit_code = one_line(ended.get("reason")), ended.get("exitCode")
     said = str(ended.get("message") or "")
     if reason in ("StartError", "ContainerCannotRun"):
-        scope = None if is_hopeless("RunContainerError", said) else FailureScope.HOST
         message = f"container {name}: {one_line(said)}"
-        return Finding(reason, message, FailureClass.CONFIGURATION, scope)
+        return Finding(reason, message, FailureClass.CONFIGURATION, FailureScope.HOST)
     if reason in _LOST_CONTAINERS:
         message = f"the node lost container {name}"
-        return Finding(reason, message, FailureClass.CAPACITY, FailureScope.MACHINE)
+        return Finding(reason, message, FailureClass.CAPACITY, FailureScope.HOST)
     message = f"container {name} ended with status {exit_code}"
     if reason == OUT_OF_MEMORY and (limit := _memory_limit(pod, name)):
         # The job, or the agent, needs more memory than the pod has.

@@ -19,6 +19,8 @@ SEEN_AFTER: Seconds = 0.5
 PULL: Seconds = 5.0
 PULL_AGAIN: Seconds = 60.0
 CREATE_AGAIN: Seconds = 10.0
+TAKEN_AFTER: Seconds = 5.0
+"""Between the start of a container and its loss or eviction on a node with this fault."""
 STOPS_AFTER: Seconds = 3.0
 """Between SIGTERM and the end of the containers. The pod's grace period is longer."""
 
@@ -46,6 +48,10 @@ NO_DEVICES = REFUSALS[0]
 """How kubelet, started again, refuses a pod whose devices it allocates anew, before their plugin has registered
 (kubernetes/kubernetes#125579, #138446)."""
 
+SHUTTING_DOWN = End(
+    reason="NodeShutdown", message="Pod was rejected as the node is shutting down.", refused=True
+)
+
 LOST = End(255, "Unknown")
 """How containerd shows a container that ended with its node (`internal/cri/server/restart.go`)."""
 
@@ -56,6 +62,10 @@ START_FAILED = End(
     "failed to create containerd task: OCI runtime create failed: nvidia-container-cli: initialization error: "
     "nvml error: driver/library version mismatch: unknown",
 )
+
+_REFUSED = {NodeFault.REFUSES: NO_DEVICES, NodeFault.SHUTS_DOWN: SHUTTING_DOWN}
+_TAKEN = {NodeFault.LOSES: LOST, NodeFault.EVICTS: EVICTED}
+"""How the pods of a faulty node end: before they are admitted, and after their start."""
 
 
 class Containers(Protocol):
@@ -202,8 +212,8 @@ class Kubelets:
             self._later(max(STOPS_AFTER, left), known, lambda one: self._end(one, STOPPED))
 
     def _admit(self, known: _Pod) -> None:
-        if known.node.fault is NodeFault.REFUSES:
-            self.exit(known.pod, REFUSALS[0], disrupted=True)
+        if known.node.fault in _REFUSED:
+            self.exit(known.pod, _REFUSED[known.node.fault], disrupted=True)
             return
         if self._fault_schedule.hit(FaultKind.POD_REFUSED):
             self._refused += 1
@@ -215,6 +225,11 @@ class Kubelets:
         self._later(PULL, known, self._pulled)
 
     def _pulled(self, known: _Pod) -> None:
+        if known.node.fault is NodeFault.PULL_DENIED:
+            known.stage = Stage.DENIED
+            self._report(known)
+            self._later(PULL_AGAIN, known, self._pulled)
+            return
         failing = known.stage is Stage.BACK_OFF or self._fault_schedule.hit(FaultKind.IMAGE_PULL)
         if failing and self._fault_schedule.active(FaultKind.IMAGE_PULL):
             known.stage = Stage.BACK_OFF
@@ -232,6 +247,9 @@ class Kubelets:
         self._report(known)
         if known.stage is Stage.NOT_CREATED:
             self._later(CREATE_AGAIN, known, self._create)
+        elif fault in _TAKEN:
+            end = _TAKEN[fault]
+            self._later(TAKEN_AFTER, known, lambda one: self.exit(one.pod, end, disrupted=True))
         else:
             self._containers.start(known.pod, fault is not NodeFault.CHECKS_FAIL)
 

@@ -29,6 +29,14 @@ class NodeFault(StrEnum):
     """The container cannot be created, and kubelet tries again."""
     CHECKS_FAIL = "checks_fail"
     """The agent's health checks fail."""
+    PULL_DENIED = "pull_denied"
+    """The registry refuses the node's credentials."""
+    SHUTS_DOWN = "shuts_down"
+    """Kubelet does not admit the pod, because the node shuts down, and goes on doing so."""
+    LOSES = "loses"
+    """The container runtime loses the container soon after its start."""
+    EVICTS = "evicts"
+    """Kubelet evicts the pod soon after its start, because the node is low on disk."""
 
 
 @dataclass(eq=False, slots=True)

@@ -23,6 +23,8 @@ class Stage(Enum):
     """The image is being pulled."""
     BACK_OFF = auto()
     """The image could not be pulled, twice, or the container could not be created."""
+    DENIED = auto()
+    """The registry refuses the image to this node."""
     NOT_CREATED = auto()
     """The container cannot be created, because of the node."""
     RUNNING = auto()
@@ -107,6 +109,13 @@ def _phase(stage: Stage, end: End | None) -> str:
     return "Running" if stage is Stage.RUNNING else "Pending"
 
 
+_DENIED = {
+    "reason": "ImagePullBackOff",
+    "message": 'Back-off pulling image "runner:1": ErrImagePull: failed to resolve reference "runner:1": '
+    "pull access denied, repository does not exist or may require authorization: server message: "
+    "insufficient_scope: authorization failed",
+}
+
 _HELD_UP = (
     {
         "reason": "ImagePullBackOff",
@@ -128,6 +137,8 @@ def _state(pod: Object, stage: Stage, end: End | None) -> Object:
         return _terminated(end)
     if stage is Stage.NOT_CREATED:
         return {"waiting": {"reason": "CreateContainerError", "message": "no such device: nvidia0"}}
+    if stage is Stage.DENIED:
+        return {"waiting": _DENIED}
     if stage is Stage.BACK_OFF:
         # A pod keeps its reason, so that kubelet's report is the same each time.
         return {"waiting": _HELD_UP[crc32(pod["metadata"]["uid"].encode()) % len(_HELD_UP)]}
