@@ -17,7 +17,7 @@ from tests.agent.test_agent_edges import close_pipes, see
 NVIDIA_SMI = """\
 #!/bin/sh
 case ":$LD_LIBRARY_PATH:" in *:{lib}:*) ;; *) echo "libnvidia-ml.so: not found"; exit 12;; esac
-cat {sample}
+cat '{sample}'
 """
 
 VARIABLES = """\
