@@ -7,13 +7,10 @@ import asyncio
 from collections.abc import Awaitable
 from typing import Any, TypeVar
 
-import structlog
-
 from autoscaler.model.identifiers import Seconds
+from autoscaler.server.refusal_log import RefusalLog
 
 T = TypeVar("T")
-
-_log = structlog.get_logger(__name__)
 
 
 class Completion:
@@ -22,6 +19,7 @@ class Completion:
     def __init__(self) -> None:
         self._running: dict[asyncio.Future[Any], asyncio.Future[None]] = {}
         self._moved = 0.0
+        self._failures = RefusalLog()
 
     async def is_stuck(self, longest: Seconds, recheck: Seconds) -> bool:
         """Return True if work is running and none has ended for more than `longest` seconds.
@@ -50,7 +48,7 @@ class Completion:
         try:
             await ended
         except asyncio.CancelledError:
-            task.add_done_callback(_note_failure)
+            task.add_done_callback(self._note_failure)
             raise
         return task.result()
 
@@ -73,8 +71,8 @@ class Completion:
         if not ended.done():
             ended.set_result(None)
 
-
-def _note_failure(task: asyncio.Future[Any]) -> None:
-    """Log an error that no caller will receive."""
-    if not task.cancelled() and (error := task.exception()) is not None:
-        _log.warning("request_failed_after_disconnect", error=type(error).__name__)
+    def _note_failure(self, task: asyncio.Future[Any]) -> None:
+        """Log an error that no caller will receive. Strangers can cause some: a wrong proof of identity."""
+        if not task.cancelled() and (error := task.exception()) is not None:
+            name = type(error).__name__
+            self._failures.note("request_failed_after_disconnect", name, error=name)
