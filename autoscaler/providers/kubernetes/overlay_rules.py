@@ -33,6 +33,11 @@ _PROBES = ("livenessProbe", "startupProbe")
 _KEPT_OF_CONTAINERS = ("command", "args", "restartPolicy", "lifecycle", *_PROBES)
 _KEPT_IF_GENERATED = ("terminationMessagePolicy",)
 """With it, the pod's status says which health checks failed (`statuses`)."""
+_KEPT_OF_GENERATED = ("command", "args", "lifecycle", "ports", "envFrom")
+"""Fields with which the privileged daemon of `dind` could listen on the network, or run something else."""
+_OF_THE_DAEMON = ("DOCKER", "ROOTLESSKIT")
+"""Beginnings of variables that the daemon's entry point reads: `DOCKERD_ROOTLESS_ROOTLESSKIT_FLAGS` publishes
+its ports (moby, contrib/dockerd-rootless.sh)."""
 _ACCELERATOR = re.compile(r"nvidia\.com/(gpu|mig-).*|amd\.com/(gpu|[a-z]px_).*")
 """Resources that are accelerators: the plugins of NVIDIA and AMD, whole or in parts (`amd.com/cpx_nps4`)."""
 _KEPT_OF_SPEC = (
@@ -68,6 +73,7 @@ def rule_problems(
     yield from _spec_problems(pod["spec"], spec)
     yield from _volume_problems(pod["spec"], spec)
     yield from _runner_problems(pod["spec"], spec)
+    yield from _generated_problems(pod["spec"], spec)
     for kind in CONTAINER_LISTS:
         yield from _accelerator_problems(pod["spec"], spec, kind)
         yield from _sidecar_problems(pod["spec"], spec, kind)
@@ -146,6 +152,25 @@ def _runner_problems(own: Mapping[str, Any], spec: Mapping[str, Any]) -> Iterato
     for resource, count in generated["resources"]["limits"].items():
         if "/" in resource and limits.get(resource) != count:
             yield f"{path}.resources.limits.{resource}: must stay {count}; change it in the SKU"
+
+
+def _generated_problems(own: Mapping[str, Any], spec: Mapping[str, Any]) -> Iterator[str]:
+    """Yield what would change the generated init containers: the daemon of `dind`, and its files."""
+    found = {one.get("name"): one for one in elements(spec, "initContainers")}
+    for generated in elements(own, "initContainers"):
+        container = found.get(generated["name"], {})
+        path = f"spec.initContainers[{generated['name']}]"
+        for key in _KEPT_OF_GENERATED:
+            if container.get(key) != generated.get(key):
+                yield f"{path}.{key}: must stay as it is"
+        variables = elements(container, "env")
+        for variable in elements(generated, "env"):
+            if variable not in variables:
+                yield f"{path}.env[{variable['name']}]: must stay as it is"
+        for variable in variables:
+            name = str(variable.get("name"))
+            if variable not in elements(generated, "env") and name.startswith(_OF_THE_DAEMON):
+                yield f"{path}.env[{name}]: is not allowed"
 
 
 def _mount_problems(
