@@ -95,7 +95,7 @@ def test_annotations_may_name_an_apparmor_profile(value: str) -> None:
 @pytest.mark.case(
     "an overlay opens the privileged Docker daemon to the network",
     topic="Kubernetes",
-    source="CWE-668",
+    source="Kubernetes: Pod Security Standards",
 )
 @pytest.mark.parametrize("name", ["dind", "dind-files"])
 @pytest.mark.parametrize(
@@ -103,6 +103,11 @@ def test_annotations_may_name_an_apparmor_profile(value: str) -> None:
     [
         ({"args": ["dockerd", "--host=tcp://0.0.0.0:2375"]}, "args"),
         ({"args": None}, "args"),
+        ({"args": ["--debug"]}, "args"),
+        ({"args": ["dockerd", "-H", "tcp://0.0.0.0:2375"]}, "args"),
+        ({"args": ["dockerd", "-DH:2375"]}, "args"),
+        ({"args": ["dockerd", "--host", "0.0.0.0:2375"]}, "args"),
+        ({"args": ["dockerd", "--config-file=/etc/a.json"]}, "args"),
         ({"command": ["dockerd", "--host=tcp://0.0.0.0:2375"]}, "command"),
         ({"ports": [{"containerPort": 2375}]}, "ports"),
         ({"envFrom": [{"configMapRef": {"name": "a"}}]}, "envFrom"),
@@ -130,7 +135,8 @@ def test_an_overlay_may_not_open_the_docker_daemon_to_the_network(
 def test_the_docker_daemon_may_use_a_proxy_and_a_mirror() -> None:
     mount = {"name": "mirror", "mountPath": "/var/lib/dind/.config/docker"}
     proxy = {"name": "HTTPS_PROXY", "value": "http://proxy:3128"}
-    daemon = {"name": "dind", "env": [proxy], "volumeMounts": [mount]}
+    args = ["dockerd", "--registry-mirror=https://mirror.example", "--debug", "-D"]
+    daemon = {"name": "dind", "args": args, "env": [proxy], "volumeMounts": [mount]}
     volume = {"name": "mirror", "configMap": {"name": "mirror"}}
     overlay = {"spec": {"initContainers": [daemon], "volumes": [volume]}}
     assert refusal(overlay, container_mode=DOCKER) == ""

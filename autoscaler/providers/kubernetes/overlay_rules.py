@@ -33,8 +33,10 @@ _PROBES = ("livenessProbe", "startupProbe")
 _KEPT_OF_CONTAINERS = ("command", "args", "restartPolicy", "lifecycle", *_PROBES)
 _KEPT_IF_GENERATED = ("terminationMessagePolicy",)
 """With it, the pod's status says which health checks failed (`statuses`)."""
-_KEPT_OF_GENERATED = ("command", "args", "lifecycle", "ports", "envFrom")
+_KEPT_OF_GENERATED = ("command", "lifecycle", "ports", "envFrom")
 """Fields with which the privileged daemon of `dind` could listen on the network, or run something else."""
+_LISTENING = re.compile(r"--(host|config-file|metrics-addr).*|-[^-]*H.*|.*tcp://.*", re.DOTALL)
+"""Options of `dockerd` that name an address, or a file that may name one (docs.docker.com, "dockerd")."""
 _OF_THE_DAEMON = ("DOCKER", "ROOTLESSKIT")
 """Beginnings of variables that the daemon's entry point reads: `DOCKERD_ROOTLESS_ROOTLESSKIT_FLAGS` publishes
 its ports (moby, contrib/dockerd-rootless.sh)."""
@@ -163,6 +165,8 @@ def _generated_problems(own: Mapping[str, Any], spec: Mapping[str, Any]) -> Iter
         for key in _KEPT_OF_GENERATED:
             if container.get(key) != generated.get(key):
                 yield f"{path}.{key}: must stay as it is"
+        if not _is_closed(container.get("args"), generated.get("args")):
+            yield f"{path}.args: must begin with dockerd and name no further address or file"
         variables = elements(container, "env")
         for variable in elements(generated, "env"):
             if variable not in variables:
@@ -171,6 +175,19 @@ def _generated_problems(own: Mapping[str, Any], spec: Mapping[str, Any]) -> Iter
             name = str(variable.get("name"))
             if variable not in elements(generated, "env") and name.startswith(_OF_THE_DAEMON):
                 yield f"{path}.env[{name}]: is not allowed"
+
+
+def _is_closed(args: object, generated: object) -> bool:
+    """Return whether a daemon with these arguments listens on its socket alone.
+
+    Without `dockerd` in front, the image's entry point adds a TCP port.
+    """
+    if args == generated:
+        return True
+    if not isinstance(args, list) or not isinstance(generated, list):
+        return False
+    words = [str(word) for word in args if word not in generated]
+    return args[:1] == generated[:1] and not any(map(_LISTENING.fullmatch, words))
 
 
 def _mount_problems(
