@@ -35,7 +35,7 @@ _KEPT_IF_GENERATED = ("terminationMessagePolicy",)
 """With it, the pod's status says which health checks failed (`statuses`)."""
 _KEPT_OF_GENERATED = ("command", "lifecycle", "ports", "envFrom")
 """Fields with which the privileged daemon of `dind` could listen on the network, or run something else."""
-_LISTENING = re.compile(r"--(host|config-file|metrics-addr).*|-[^-]*H.*|.*tcp://.*", re.DOTALL)
+_LISTENING = ("--host", "--config-file", "--metrics-addr")
 """Options of `dockerd` that name an address, or a file that may name one (docs.docker.com, "dockerd")."""
 _OF_THE_DAEMON = ("DOCKER", "ROOTLESSKIT")
 """Beginnings of variables that the daemon's entry point reads: `DOCKERD_ROOTLESS_ROOTLESSKIT_FLAGS` publishes
@@ -187,7 +187,13 @@ def _is_closed(args: object, generated: object) -> bool:
     if not isinstance(args, list) or not isinstance(generated, list):
         return False
     words = [str(word) for word in args if word not in generated]
-    return args[:1] == generated[:1] and not any(map(_LISTENING.fullmatch, words))
+    return args[:1] == generated[:1] and not any(map(_names_an_address, words))
+
+
+def _names_an_address(word: str) -> bool:
+    """Return whether an argument of `dockerd` has an address. `-DH` is `-D` and `-H`."""
+    short = word.startswith("-") and not word.startswith("--")
+    return word.startswith(_LISTENING) or "tcp://" in word or (short and "H" in word)
 
 
 def _mount_problems(
