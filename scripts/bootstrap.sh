@@ -104,7 +104,7 @@ if ! "$UV_HOME/bin/uv" --version 2> /dev/null | grep -qF "uv $UV_VERSION "; then
   say "Installing uv $UV_VERSION"
   rm -rf "$UV_HOME"
   "$python" -m venv "$UV_HOME"
-  "$UV_HOME/bin/python" -m pip install --quiet --disable-pip-version-check "uv==$UV_VERSION"
+  "$UV_HOME/bin/python" -m pip install --quiet --disable-pip-version-check --require-hashes -r scripts/uv.txt
 fi
 
 # Programs in .venv contain its path, so a moved or copied .venv is created again, and so is one of another PYTHON.

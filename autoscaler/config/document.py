@@ -12,7 +12,7 @@ from typing import Any
 
 import yaml
 
-from autoscaler.config.problems import ConfigurationError, KeyPath, Problem, dotted, show
+from autoscaler.config.problems import ConfigurationError, KeyPath, Problem, dotted
 
 MAX_BYTES = 1024 * 1024
 MAX_DEPTH = 32
@@ -191,14 +191,14 @@ class _Builder:
     def _alias(self, anchor: str | None, line: int) -> None:
         target = self._anchors.get(anchor or "")
         if target is None:
-            what = f"the alias {show(anchor)} has no anchor above it"
+            what = "an alias has no anchor above it"
             raise _unreadable(self.file, line, what, "write the value out")
         self._add(Node(line, target.value, target.size, target.height), line)
 
     def _scalar(self, event: yaml.ScalarEvent, line: int) -> None:
         if event.tag not in _TEXT_TAGS:
             raise _unreadable(
-                self.file, line, f"the tag {show(event.tag)} is not supported", "remove the tag"
+                self.file, line, "has a tag, which is not supported", "remove the tag"
             )
         opened = self._open[-1] if self._open else None
         if opened and isinstance(opened.node.value, dict) and opened.key is None:
@@ -219,7 +219,7 @@ class _Builder:
     def _start(self, event: yaml.CollectionStartEvent, line: int) -> None:
         if event.tag is not None:
             raise _unreadable(
-                self.file, line, f"the tag {show(event.tag)} is not supported", "remove the tag"
+                self.file, line, "has a tag, which is not supported", "remove the tag"
             )
         opened = self._open[-1] if self._open else None
         if opened and isinstance(opened.node.value, dict) and opened.key is None:

@@ -5,6 +5,7 @@ need more data.
 """
 
 import json
+import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,7 +19,7 @@ from autoscaler.config.files import SQLITE, check_files, empty_store, exposed_se
 from autoscaler.config.launch_options import check_skus
 from autoscaler.config.overlaps import find_warnings
 from autoscaler.config.placeholders import check_placeholders
-from autoscaler.config.problems import ConfigurationError, Problem, unreadable_fix
+from autoscaler.config.problems import ConfigurationError, Problem, listed, unreadable_fix
 from autoscaler.config.provider_kind import ProviderKind
 from autoscaler.config.regular_files import open_regular
 from autoscaler.config.scalars import write_duration
@@ -51,6 +52,8 @@ class Configuration:
 SENT = "fleet.yaml"
 """What messages call a text that is no file of this host."""
 
+_KEY = re.compile("[a-z][a-z_]{0,31}")
+
 DocumentCheck = Callable[[Document], Iterable[Problem]]
 """A further check of the file as written, by a caller with more data."""
 
@@ -77,11 +80,12 @@ def load(
     """
     name = str(path) if content is None else SENT
     document = parse(read_bounded(path, name) if content is None else content, name)
+    structure = settings_type(kinds)
+    _refuse_other_file(document, structure)
     if too_many := list(check_sizes(document)):
         raise ConfigurationError([*document.problems, *too_many])
     problems = list(document.problems)
     settings: Settings | None = None
-    structure = settings_type(kinds)
     try:
         # As JSON, because pydantic's strict mode converts lists to tuples and text to enums only there.
         settings = structure.model_validate_json(json.dumps(document.root.plain()))
@@ -109,6 +113,20 @@ def load(
     if problems or settings is None:
         raise ConfigurationError(problems, warnings)
     return Configuration(path, settings, tuple(warnings), document)
+
+
+def _refuse_other_file(document: Document, structure: type[Settings]) -> None:
+    """Raise ConfigurationError, which quotes nothing, for a text that does not look like a fleet.yaml.
+
+    It may be a file of secrets, to which a link leads or whose name was given by mistake.
+    """
+    known = list(structure.model_fields)
+    keys = [name for name, _ in document.root.entries()]
+    readable = any(key in known for key in keys) or all(map(_KEY.fullmatch, keys))
+    if not readable or isinstance(document.root.value, str):
+        what = "is no fleet.yaml: it has none of its keys"
+        fix = f"name another file, or begin with the keys {listed(known)}"
+        raise ConfigurationError([Problem(document.file, 1, "", what, fix)])
 
 
 def read_bounded(path: Path, shown: str, maximum: int = MAX_BYTES) -> bytes:

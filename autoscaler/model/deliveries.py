@@ -20,7 +20,8 @@ class DeliveryAnswer(StrEnum):
     unsupported_type  the body is not plain JSON
     too_large         the body is too large
     too_slow          the body did not arrive in time
-    shed              the controller has more deliveries than its store can write in time
+    shed              the deliveries that are being read fill the memory for them
+    store_stalled     deliveries wait for the store, and it has ended no write for some seconds
     store_failed      the store did not write the delivery
     failed            a bug
 
@@ -37,6 +38,7 @@ class DeliveryAnswer(StrEnum):
     TOO_LARGE = "too_large"
     TOO_SLOW = "too_slow"
     SHED = "shed"
+    STORE_STALLED = "store_stalled"
     STORE_FAILED = "store_failed"
     FAILED = "failed"
     ABORTED = "aborted"

@@ -295,9 +295,10 @@ def _process(parameters: AlertParameters) -> Iterator[Alert]:
         "ticket",
         "One of 100 writes to the store takes {{ $value | humanizeDuration }} ({{ $labels.operation }}).",
     )
+    not_stored = 'autoscaler_deliveries_total{outcome=~"store_failed|store_stalled|shed"}'
     yield Alert(
         "StoreFails",
-        f'sum(increase(autoscaler_deliveries_total{{outcome=~"store_failed|shed"}}[{half_hour}])) > 0',
+        f"sum(increase({not_stored}[{half_hour}])) > 0",
         0.0,
         "page",
         "The controller cannot store webhooks, or not fast enough.",

@@ -45,7 +45,12 @@ EXCESS_LASTS: Seconds = 600.0
 (`PASSED_OVER_AFTER`, `RELEASED_AFTER`), and its machine then powers off within two."""
 
 _ARRIVED = frozenset({DeliveryAnswer.ACCEPTED, DeliveryAnswer.DUPLICATE, DeliveryAnswer.IGNORED})
-_NOT_STORED = frozenset({DeliveryAnswer.STORE_FAILED, DeliveryAnswer.SHED})
+_NOT_STORED = {
+    DeliveryAnswer.STORE_FAILED: "the store failed",
+    DeliveryAnswer.STORE_STALLED: "the store ended no write for some seconds",
+    DeliveryAnswer.SHED: "too many webhooks arrived at once",
+}
+"""Why a webhook with this outcome was not stored."""
 _FOR_A_JOB = frozenset({MachineState.ASSIGNED, MachineState.EXITED})
 
 
@@ -74,7 +79,7 @@ class WatchedTelemetry(PrometheusTelemetry):
         super().__init__(skus, providers, version, repositories)
         self._now = now
         self._arrived_at = now()
-        self._not_stored_at: Instant | None = None
+        self._not_stored: tuple[Instant, DeliveryAnswer] | None = None
         self._missed_at: Instant | None = None
         """When the first job since the last webhook started."""
         self._excess = 0
@@ -118,7 +123,7 @@ class WatchedTelemetry(PrometheusTelemetry):
         if answer in _ARRIVED:
             self._arrived_at, self._missed_at = self._now(), None
         elif answer in _NOT_STORED:
-            self._not_stored_at = self._now()
+            self._not_stored = self._now(), answer
 
     def job_started(self, sku: SkuName, repository: str, waited: Seconds) -> None:
         """See `Telemetry.job_started`."""
@@ -212,9 +217,10 @@ class WatchedTelemetry(PrometheusTelemetry):
 
     def _of_deliveries(self) -> Iterator[Trouble]:
         now = self._now()
-        if self._not_stored_at is not None and now - self._not_stored_at < WINDOW:
-            ago = duration(now - self._not_stored_at)
-            message = f"a webhook could not be stored {ago} ago; GitHub got 503 for it"
+        if self._not_stored is not None and now - self._not_stored[0] < WINDOW:
+            ago, answer = duration(now - self._not_stored[0]), self._not_stored[1]
+            why = f"{_NOT_STORED[answer]} ({answer})"
+            message = f"a webhook was not stored {ago} ago, because {why}; GitHub got 503 for it"
             yield Trouble("store_fails", "", message)
         silent = now - self._arrived_at
         if self._missed_at is None or silent < WINDOW:

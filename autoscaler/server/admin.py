@@ -44,6 +44,9 @@ MAX_MACHINES = 10_000
 MAX_FILE_BYTES = 2**20
 """Maximum size of a fleet.yaml."""
 
+PLAN_TIMEOUT: Seconds = 60.0
+"""How long a request for a plan is kept waiting. Plans take a few seconds at most."""
+
 MAX_PROBLEMS = 100
 """Maximum number of problems of a fleet.yaml in one answer."""
 
@@ -70,6 +73,7 @@ class AdminEndpoint:
         configuration: ConfigurationRequests,
         tokens: Callable[[], BearerTokens[Operator]],
         wrong_tokens: WrongTokens,
+        plan_timeout: Seconds = PLAN_TIMEOUT,
     ) -> None:
         self._requests = requests
         self._holds = {
@@ -82,6 +86,7 @@ class AdminEndpoint:
         self._tokens = tokens
         self._wrong_tokens = wrong_tokens
         self._configuration = configuration
+        self._plan_timeout = plan_timeout
         self._bodies = Bodies(_MAX_BODY_BYTES)
         self._files = Bodies(MAX_FILE_BYTES)
         self._refusals = RefusalLog()
@@ -176,6 +181,8 @@ class AdminEndpoint:
         except PlanInProgressError:
             reason = "the controller makes another plan now: try again in a few seconds"
             return json_answer(503, {"error": "busy", "reason": reason})
+        except TimeoutError:
+            return json_answer(503, {"error": "busy", "reason": "the plan takes too long"})
         except ControllerStopsError:
             reason = "the controller stops, or starts again: reload again once it runs"
             return json_answer(503, {"error": "busy", "reason": reason})
@@ -234,7 +241,8 @@ class AdminEndpoint:
         """Answer what the fleet.yaml in the body would do. It changes nothing, so that any role may ask."""
         async with self._files.read(request) as text:
             content = bytes(text)
-        found = await self._configuration.plan_against(content)
+        async with asyncio.timeout(self._plan_timeout):
+            found = await self._configuration.plan_against(content)
         return await asyncio.to_thread(lambda: json_answer(200, asdict(found)))
 
     async def _body(self, request: web.Request, keys: set[str]) -> dict[str, object]:

@@ -89,8 +89,8 @@ class Connection(web.RequestHandler):
         beside, self._received = self._received - body, 0
         return beside <= _MAX_BYTES_BESIDE_BODY
 
-    def answer(self, *, stays: bool) -> None:
-        """Record that an answer is about to be written, and whether the connection then stays open.
+    def answer(self, size: int, *, stays: bool) -> None:
+        """Record that an answer of `size` bytes is about to be written, and whether the connection then stays.
 
         A peer has as much time to read the answer as to send a head.
         """
@@ -98,11 +98,15 @@ class Connection(web.RequestHandler):
         if not stays:
             self.close()
         self.at(Stage.IDLE if stays else Stage.HEAD)
+        self._places.count_answer(self.place, size)
 
     def pause_writing(self) -> None:
         """Start the time limit of a head, because the peer does not read."""
         super().pause_writing()
         self.at(Stage.HEAD)
+        if self.made is not None:
+            waiting = self.made.get_write_buffer_size()
+            self._places.count_answer(self.place, max(0, waiting - self.place.unread))
 
     def resume_writing(self) -> None:
         """Stop the time limit, because the peer reads again."""
@@ -144,6 +148,12 @@ async def without_server_header(_: web.BaseRequest, answer: web.StreamResponse) 
     answer.headers.pop(hdrs.SERVER, None)
 
 
+def _size(answer: web.StreamResponse) -> int:
+    """Return the bytes of an answer's body, or 0 if it is sent in pieces."""
+    body = answer.body if isinstance(answer, web.Response) else None
+    return len(body) if isinstance(body, bytes | bytearray) else 0
+
+
 def serve_in_place(handler: Handler) -> Handler:
     """Return a handler that records on the connection how far its request has come.
 
@@ -159,15 +169,15 @@ def serve_in_place(handler: Handler) -> Handler:
         else:
             connection.at(Stage.BODY)
             request.content.on_eof(connection.read_body)
-        stays = False
+        stays, size = False, 0
         try:
             answer = await handler(request)
             kept = connection.may_stay(request.content.total_bytes)
             if request.method != hdrs.METH_POST or answer.status not in _KEEPS_ALIVE or not kept:
                 answer.force_close()
-            stays = answer.keep_alive is not False
+            stays, size = answer.keep_alive is not False, _size(answer)
             return answer
         finally:
-            connection.answer(stays=stays)
+            connection.answer(size, stays=stays)
 
     return handle

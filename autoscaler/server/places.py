@@ -17,6 +17,9 @@ from autoscaler.model.identifiers import Seconds
 HEADS_TOGETHER = 32 * 2**20
 """Maximum bytes of heads in memory, until their bodies arrive. Parsed heads take three times as much."""
 
+ANSWERS_TOGETHER = 64 * 2**20
+"""Maximum bytes of answers that peers may not have read. TLS takes half as much again."""
+
 _V6_NETWORK = 64
 
 
@@ -39,6 +42,7 @@ class PlaceLimits:
     connections: int
     head: Seconds
     heads_together: int = HEADS_TOGETHER
+    answers_together: int = ANSWERS_TOGETHER
 
     @property
     def of_one_peer(self) -> int:
@@ -51,7 +55,8 @@ class Place:
     """The place of one connection. `close` must close the connection at once.
 
     `since` is when its head began. `head_bytes` is the number of bytes up to the end of its head, with those of
-    the body that came with them, until the body is complete.
+    the body that came with them, until the body is complete. `unread` is the number of bytes of its answers
+    since the peer last began a request.
     """
 
     peer: str
@@ -59,13 +64,19 @@ class Place:
     stage: Stage = Stage.HEAD
     since: float = 0.0
     head_bytes: int = 0
+    unread: int = 0
 
 
 @dataclass(slots=True)
 class _Queues:
-    """The places of connections by stage. In each stage, in the order in which they entered it."""
+    """The places of connections by stage. In each stage, in the order in which they entered it.
+
+    `answered` are those with unread bytes, `unread` in all.
+    """
 
     places: int = 0
+    unread: int = 0
+    answered: dict[Place, None] = field(default_factory=dict)
     of: dict[Stage, dict[Place, None]] = field(
         default_factory=lambda: {stage: {} for stage in Stage if stage is not Stage.SERVED}
     )
@@ -143,6 +154,7 @@ class Places:
     def count_bytes(self, place: Place, size: int) -> None:
         """Record that `size` bytes arrived."""
         if place.stage is Stage.IDLE:
+            self._forget_answers(place)
             self.move(place, Stage.HEAD)
         if place.stage is not Stage.HEAD or place not in self._taken:
             return
@@ -154,11 +166,35 @@ class Places:
                 return
             self._close(oldest)
 
+    def count_answer(self, place: Place, size: int) -> None:
+        """Record that `size` bytes of an answer are about to be written.
+
+        If there are too many unread bytes, closes the oldest connections of the peer that has most of them. An
+        honest peer reads within some round trips, so that its connections are not the oldest.
+        """
+        if place not in self._taken or not size:
+            return
+        place.unread += size
+        for queue in (self._all, self._peers[place.peer]):
+            queue.unread += size
+            queue.answered[place] = None
+        while self._all.unread > self._limits.answers_together:
+            most = max(self._peers.values(), key=lambda peer: peer.unread)
+            self._close(next(iter(most.answered)))
+
+    def _forget_answers(self, place: Place) -> None:
+        if place.unread:
+            for queue in (self._all, self._peers[place.peer]):
+                queue.unread -= place.unread
+                del queue.answered[place]
+            place.unread = 0
+
     def leave(self, place: Place) -> None:
         """Free the place. Idempotent."""
         if place not in self._taken:
             return
         self.move(place, Stage.SERVED)
+        self._forget_answers(place)
         self._taken.remove(place)
         peer = self._peers[place.peer]
         peer.places -= 1

@@ -53,6 +53,7 @@ ANSWERS: Final = {
     DeliveryAnswer.TOO_LARGE: 413,
     DeliveryAnswer.UNSUPPORTED_TYPE: 415,
     DeliveryAnswer.SHED: 503,
+    DeliveryAnswer.STORE_STALLED: 503,
     DeliveryAnswer.STORE_FAILED: 503,
 }
 """The HTTP statuses of the outcomes that have an answer."""
@@ -63,7 +64,8 @@ MESSAGES: Final = {
     DeliveryAnswer.TOO_SLOW: "The body did not arrive in time.",
     DeliveryAnswer.TOO_LARGE: "The body is larger than the controller accepts.",
     DeliveryAnswer.UNSUPPORTED_TYPE: "The webhook's content type must be application/json, uncompressed.",
-    DeliveryAnswer.SHED: "The controller cannot store more deliveries in time. It will ask for a redelivery.",
+    DeliveryAnswer.SHED: "Too many deliveries arrive at once. The controller will ask for a redelivery.",
+    DeliveryAnswer.STORE_STALLED: "The store ends no write. The controller will ask for a redelivery.",
     DeliveryAnswer.STORE_FAILED: "The store failed. The controller will ask for a redelivery.",
 }
 """What GitHub's list of recent deliveries shows for a refused one. It contains nothing of the request."""
@@ -96,14 +98,15 @@ class WebhookLimits:
     """Limits of the webhook endpoint.
 
     `body` is the maximum number of bytes of a delivery (workflow_job: 12 to 25 KB; GitHub sends up to
-    25 MB). New deliveries are shed (503) while the oldest unstored one is older than `oldest_pending`:
-    GitHub gives up after 10 s, so that later work is wasted. Their number is not limited, because one
-    commit stores any number.
+    25 MB). New deliveries are refused (503) while deliveries wait for the store and it has ended no write for
+    `store_stalled` and then `recheck` seconds: GitHub gives up after 10 s. How long a delivery waits on a busy
+    host does not count, and neither does their number, because one commit stores any number.
     """
 
     body: int = MEBIBYTE
     body_timeout: Seconds = 10.0
-    oldest_pending: Seconds = 5.0
+    store_stalled: Seconds = 5.0
+    recheck: Seconds = 1.0
 
 
 class WebhookEndpoint:
@@ -152,9 +155,6 @@ class WebhookEndpoint:
         event = _only(request.headers, "X-GitHub-Event")
         if _EVENT.fullmatch(event) and event not in _NEEDED:
             return DeliveryAnswer.IGNORED  # whatever its body, which may have 25 MB
-        # Measured in real time, not by the controller's clock, since GitHub's timeout is real time.
-        if self._completion.longest > self._limits.oldest_pending:
-            return self._refuse(DeliveryAnswer.SHED, request.remote)
         if not _is_json(request.headers):
             return self._refuse(DeliveryAnswer.UNSUPPORTED_TYPE, request.remote)
         async with self._bodies.read(request) as body:
@@ -177,6 +177,9 @@ class WebhookEndpoint:
         return await self._process_job(Delivery(delivery, event, self._clock.now(), body), peer)
 
     async def _process_job(self, delivery: Delivery, peer: str | None) -> DeliveryAnswer:
+        # Measured in real time, not by the controller's clock, since GitHub's timeout is real time.
+        if await self._completion.is_stuck(self._limits.store_stalled, self._limits.recheck):
+            return self._refuse(DeliveryAnswer.STORE_STALLED, peer, delivery=delivery.id)
         try:
             accepting = self._accept(delivery)
         except (ValueError, RecursionError) as error:

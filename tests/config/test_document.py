@@ -58,6 +58,32 @@ def test_an_unreadable_yaml_file_is_refused(content: bytes, line: int, what: str
     assert problem.fix
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "PASSWORD",
+        "root:PASSWORD:1:2\nabc\n",
+        "root:PASSWORD:1:2:::\n",
+        "PASSWORD: 1",
+        "a: *PASSWORD",
+        "a: !PASSWORD b",
+        "- !PASSWORD b",
+        "@PASSWORD",
+        "'PASSWORD",
+        "a: [PASSWORD",
+        "-----BEGIN KEY-----\nPASSWORD\n-----END KEY-----\n",
+    ],
+)
+def test_a_link_to_a_file_of_secrets_shows_nothing_of_it(folder: Folder, text: str) -> None:
+    elsewhere = folder.path / "elsewhere"
+    elsewhere.write_text(text)
+    (folder.path / "fleet.yaml").unlink(missing_ok=True)
+    (folder.path / "fleet.yaml").symlink_to(elsewhere)
+    with pytest.raises(ConfigurationError) as raised:
+        load(folder.path / "fleet.yaml", provider_kinds())
+    assert "PASSWORD" not in str(raised.value)
+
+
 def test_a_file_whose_root_is_not_a_mapping_is_refused(folder: Folder) -> None:
     problem = folder.problem("- a\n- b\n")
     assert (problem.line, problem.key) == (1, "")

@@ -42,7 +42,11 @@ def test_the_image_has_the_uv_of_the_other_commands() -> None:
     bootstrap = (ROOT / "scripts" / "bootstrap.sh").read_text()
     found = re.search(r"^UV_VERSION=(\S+)$", bootstrap, re.MULTILINE)
     assert found is not None
-    assert f"uv=={found[1]}" in TEXT
+    wanted = (ROOT / "scripts" / "uv.txt").read_text()
+    assert re.findall(r"^[a-z].*", wanted, re.MULTILINE) == [f"uv=={found[1]} \\"]
+    for text in (bootstrap, TEXT):
+        (installing,) = [line for line in text.splitlines() if "pip install" in line]
+        assert re.search(r"--require-hashes -r \S*/uv\.txt$", installing)
 
 
 def test_only_the_packages_of_the_lock_file_are_installed() -> None:

@@ -114,6 +114,23 @@ def test_faults_of_half_an_hour_end(watch: Watch) -> None:
     assert watch.codes() == []
 
 
+@pytest.mark.parametrize(
+    ("answer", "why"),
+    [
+        (DeliveryAnswer.STORE_FAILED, "the store failed (store_failed)"),
+        (DeliveryAnswer.STORE_STALLED, "ended no write for some seconds (store_stalled)"),
+        (DeliveryAnswer.SHED, "too many webhooks arrived at once (shed)"),
+    ],
+)
+def test_the_fault_says_why_a_webhook_was_not_stored(
+    answer: DeliveryAnswer, why: str, watch: Watch
+) -> None:
+    watch.telemetry.delivery(answer)
+    (trouble,) = watch.telemetry.troubles()
+    assert trouble.code == "store_fails"
+    assert why in trouble.message
+
+
 SET: dict[str, tuple[Callable[[WatchedTelemetry, bool], None], str]] = {
     "budget": (
         lambda one, bad: one.github_budget(1, "acme", "core", 499 if bad else 500, 5000),

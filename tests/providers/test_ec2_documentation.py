@@ -23,7 +23,7 @@ BLOCKS = re.findall(r"```json\n(.*?)```", TEXT, re.DOTALL)
 READING = ("Describe", "List", "Get")
 
 WITHOUT_TAGS = {"LaunchFrom", "LaunchInto", "GiveMachinesTheirRole", "ReadNotices", "UseKeyOfDisks"}
-WITHOUT_TAGS |= {"LetMachinesUseKeyOfDisks"}
+WITHOUT_TAGS |= {"LetMachinesUseKeyOfDisks", "ConnectWithinSubnets"}
 FOR_DISKS = {"kms:DescribeKey", "kms:ReEncrypt*", "kms:Decrypt", "kms:GenerateDataKey*"}
 """The KMS actions that encrypted disks need (policy of github-aws-runners/terraform-aws-github-runner)."""
 

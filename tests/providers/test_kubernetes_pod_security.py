@@ -92,6 +92,56 @@ def test_annotations_may_name_an_apparmor_profile(value: str) -> None:
     assert refusal({"metadata": {"annotations": {APPARMOR: value, "note": "unconfined"}}}) == ""
 
 
+@pytest.mark.case(
+    "an overlay opens the privileged Docker daemon to the network",
+    topic="Kubernetes",
+    source="Kubernetes: Pod Security Standards",
+)
+@pytest.mark.parametrize("name", ["dind", "dind-files"])
+@pytest.mark.parametrize(
+    ("change", "key"),
+    [
+        ({"args": ["dockerd", "--host=tcp://0.0.0.0:2375"]}, "args"),
+        ({"args": None}, "args"),
+        ({"args": ["--debug"]}, "args"),
+        ({"args": ["dockerd", "-H", "tcp://0.0.0.0:2375"]}, "args"),
+        ({"args": ["dockerd", "-DH:2375"]}, "args"),
+        ({"args": ["dockerd", "--host", "0.0.0.0:2375"]}, "args"),
+        ({"args": ["dockerd", "--config-file=/etc/a.json"]}, "args"),
+        ({"command": ["dockerd", "--host=tcp://0.0.0.0:2375"]}, "command"),
+        ({"ports": [{"containerPort": 2375}]}, "ports"),
+        ({"envFrom": [{"configMapRef": {"name": "a"}}]}, "envFrom"),
+        ({"lifecycle": {"postStart": {"exec": {"command": ["dockerd"]}}}}, "lifecycle"),
+        (
+            {"env": [{"name": "DOCKER_HOST", "value": "tcp://0.0.0.0:2375"}]},
+            "env[DOCKER_HOST]",
+        ),
+        (
+            {"env": [{"name": "DOCKERD_ROOTLESS_ROOTLESSKIT_FLAGS", "value": "-p 2375:2375"}]},
+            "env[DOCKERD_ROOTLESS_ROOTLESSKIT_FLAGS]",
+        ),
+    ],
+    ids=str,
+)
+def test_an_overlay_may_not_open_the_docker_daemon_to_the_network(
+    change: dict[str, Any], key: str, name: str
+) -> None:
+    if change == {"args": None} and name == "dind-files":
+        change, key = {"command": None}, "command"
+    overlay = {"spec": {"initContainers": [{"name": name, **change}]}}
+    assert f"spec.initContainers[{name}].{key}: " in refusal(overlay, container_mode=DOCKER)
+
+
+def test_the_docker_daemon_may_use_a_proxy_and_a_mirror() -> None:
+    mount = {"name": "mirror", "mountPath": "/var/lib/dind/.config/docker"}
+    proxy = {"name": "HTTPS_PROXY", "value": "http://proxy:3128"}
+    args = ["dockerd", "--registry-mirror=https://mirror.example", "--debug", "-D"]
+    daemon = {"name": "dind", "args": args, "env": [proxy], "volumeMounts": [mount]}
+    volume = {"name": "mirror", "configMap": {"name": "mirror"}}
+    overlay = {"spec": {"initContainers": [daemon], "volumes": [volume]}}
+    assert refusal(overlay, container_mode=DOCKER) == ""
+
+
 def dind(**security: Any) -> dict[str, Any]:
     return {"spec": {"initContainers": [{"name": "dind", "securityContext": security}]}}
 
@@ -140,7 +190,7 @@ def test_the_docker_daemon_may_have_what_a_privileged_container_has(
 def test_the_docker_daemon_is_no_exception_for_anything_else(
     overlay: dict[str, Any], key: str
 ) -> None:
-    assert refusal(overlay, container_mode=DOCKER).startswith(f"{key}: ")
+    assert f"{key}: " in refusal(overlay, container_mode=DOCKER)
 
 
 def test_only_the_generated_docker_daemon_may_be_privileged() -> None:

@@ -38,7 +38,7 @@ from autoscaler.model.identifiers import (
 )
 from autoscaler.model.operators import Operator, OperatorName, Role
 from autoscaler.model.unverified import UnverifiedMachine
-from autoscaler.server.admin import MAX_FILE_BYTES, MAX_MACHINES, AdminEndpoint
+from autoscaler.server.admin import MAX_FILE_BYTES, MAX_MACHINES, PLAN_TIMEOUT, AdminEndpoint
 from autoscaler.server.bearer import BearerTokens
 from autoscaler.server.refusal_log import LINES
 from autoscaler.server.serving import Serving
@@ -133,6 +133,8 @@ class Word:
             raise RefusedConfigurationError(["fleet.yaml:1: skus: is bad; fix: mend it"])
         if b"busy" in content:
             raise PlanInProgressError
+        if b"endless" in content:
+            await asyncio.Event().wait()
         self.sent = content
         return PlanAgainst(("limits.machines",), ("store",), REFUSED, PREVIEW)
 
@@ -160,12 +162,14 @@ class Admin:
 
 
 @asynccontextmanager
-async def administered(word: Word) -> AsyncIterator[Admin]:
+async def administered(word: Word, plan_timeout: float = PLAN_TIMEOUT) -> AsyncIterator[Admin]:
     port: OperatorRequests = word
     holds: HoldRequests = word
     configuration: ConfigurationRequests = word
     tried = WrongTokens(asyncio.get_running_loop().time)
-    endpoint = AdminEndpoint(port, holds, AskedWorld(World()), configuration, lambda: TOKENS, tried)
+    endpoint = AdminEndpoint(
+        port, holds, AskedWorld(World()), configuration, lambda: TOKENS, tried, plan_timeout
+    )
     async with (
         Serving(LOOPBACK, endpoint, []) as serving,
         aiohttp.ClientSession(f"http://{serving.address}") as session,
@@ -427,6 +431,12 @@ async def test_a_second_plan_at_the_same_time_is_refused(admin: Admin) -> None:
     reason = "the controller makes another plan now: try again in a few seconds"
     assert (status, found) == (503, {"error": "busy", "reason": reason})
     assert "try again" in found["reason"]
+
+
+async def test_a_plan_that_takes_too_long_is_answered() -> None:
+    async with administered(Word(), plan_timeout=0.01) as admin:
+        status, found = await admin.ask("POST", "/admin/plan", data=b"endless")
+    assert (status, found) == (503, {"error": "busy", "reason": "the plan takes too long"})
 
 
 async def test_a_controller_that_stops_takes_no_reload(admin: Admin) -> None:

@@ -6,6 +6,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from autoscaler.server.completion import Completion
+from autoscaler.server.refusal_log import LINES, WINDOW
 from tests.controller.virtual_time import on_virtual_time
 
 
@@ -44,6 +45,19 @@ async def test_work_continues_after_its_caller_disconnects_and_its_error_is_logg
         ("request_failed_after_disconnect", "LookupError")
     ]
     assert not completion._running
+
+
+@on_virtual_time
+async def test_many_disconnects_write_few_log_lines() -> None:
+    completion = Completion()
+    with capture_logs() as logs:
+        for _ in range(LINES + 100):
+            caller = asyncio.create_task(completion.run(fails()))
+            await asyncio.sleep(0.1)
+            caller.cancel()
+        await asyncio.sleep(WINDOW)
+    assert len(logs) == LINES + 1
+    assert logs[-1]["suppressed"] == 100
 
 
 @on_virtual_time

@@ -5,7 +5,7 @@ import gc
 import json
 import ssl
 from collections import Counter
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
@@ -15,6 +15,7 @@ import pytest
 import uvloop
 from structlog.testing import capture_logs
 
+from autoscaler.server.places import ANSWERS_TOGETHER
 from autoscaler.server.refusal_log import LINES
 from autoscaler.server.settings import Address, ServerSettings, TlsFiles
 from tests.patience import PATIENCE
@@ -229,6 +230,53 @@ async def test_a_connection_that_does_not_read_its_answer_can_be_closed_for_a_ne
             assert (await caller.get("/healthz")).status == 200
             with suppress(ConnectionResetError):
                 assert len(await unread[0][0].read()) < size
+
+
+async def strangers_who_read_no_answer(files: TlsFiles | None) -> None:
+    """Of the peer that leaves most unread, the oldest connections are closed, and nobody else's."""
+    size = 16_000_000  # more than the buffers of the kernel hold
+    fitting = ANSWERS_TOGETHER // size
+    tls, context = replace(FULL, max_connections=100, tls=files), None
+    if files is not None:
+        context = ssl.create_default_context(cafile=str(files.certificate))
+    scrape = HEALTH.replace(b"healthz", b"metrics")
+    async with Backstage(exposed=[b"x" * size]).serving(tls) as serving:
+        pairs: list[Pair] = []
+        async with held(pairs):
+            for source in ("127.0.0.2", *["127.0.0.1"] * (fitting + 3)):
+                host, port = serving.address.host, serving.address.port
+                pair = await asyncio.open_connection(
+                    host, port, ssl=context, local_addr=(source, 0)
+                )
+                pairs.append(pair)
+                pair[1].write(scrape)
+                assert b" 200 " in await pair[0].readline()
+            async with asyncio.timeout(PATIENCE):
+                assert len(await pairs[0][0].read()) > size
+                cut_off = [await _is_cut_off(pair, size) for pair in pairs[1:]]
+            assert cut_off == [True] * 4 + [False] * (fitting - 1)
+
+
+async def _is_cut_off(pair: Pair, size: int) -> bool:
+    try:
+        return len(await pair[0].read()) < size
+    except (ConnectionResetError, ssl.SSLError):
+        return True
+
+
+@pytest.mark.parametrize("loop", [uvloop.new_event_loop, asyncio.SelectorEventLoop])
+@pytest.mark.parametrize("with_tls", [True, False])
+@pytest.mark.case(
+    "connections that read no answer fill the memory",
+    topic="Hostile input",
+    source="CWE-400",
+)
+def test_unread_answers_are_bounded_over_all_connections(
+    loop: Callable[[], asyncio.AbstractEventLoop], with_tls: bool, tmp_path: Path
+) -> None:
+    files = make_certificate(tmp_path) if with_tls else None
+    with asyncio.Runner(loop_factory=loop) as runner:
+        runner.run(strangers_who_read_no_answer(files))
 
 
 @pytest.mark.case(

@@ -96,6 +96,37 @@ async def test_the_bytes_of_all_incomplete_heads_are_bounded() -> None:
 
 
 @on_virtual_time
+async def test_the_peer_with_most_unread_bytes_loses_its_oldest_connections() -> None:
+    tested = PlacesUnderTest(connections=100, answers_together=1000)
+    honest = tested.taken("honest", "10.0.0.1")
+    tested.places.count_answer(honest, 300)
+    for number in range(3):
+        tested.places.count_answer(tested.taken(f"evil {number}", "10.0.0.2"), 200)
+    assert tested.closed == []
+    tested.places.count_answer(tested.taken("evil 3", "10.0.0.2"), 200)
+    assert tested.closed == ["evil 0"]
+    tested.places.count_answer(tested.taken("other", "10.0.0.3"), 200)
+    assert tested.closed == ["evil 0", "evil 1"]
+
+
+@on_virtual_time
+async def test_the_bytes_of_an_answer_count_until_the_next_request_or_the_end() -> None:
+    tested = PlacesUnderTest(connections=100, answers_together=1000)
+    kept, left = tested.taken("kept"), tested.taken("left")
+    for place in (kept, left):
+        tested.move(place, Stage.SERVED, Stage.IDLE)
+        tested.places.count_answer(place, 500)
+    tested.count_bytes(kept, 1)
+    tested.places.leave(left)
+    tested.places.count_answer(left, 500)
+    tested.move(kept, Stage.SERVED, Stage.IDLE)
+    tested.places.count_answer(kept, 1000)
+    assert tested.closed == []
+    tested.places.count_answer(tested.taken("more"), 1)
+    assert tested.closed == ["kept"]
+
+
+@on_virtual_time
 async def test_the_head_of_a_request_counts_until_its_body_has_arrived() -> None:
     tested = PlacesUnderTest(heads_together=100)
     slow, complete = tested.taken("a"), tested.taken("b")

@@ -297,7 +297,7 @@ async def test_no_answer_before_the_delivery_is_durable(caller: Caller) -> None:
 
 
 async def test_many_waiting_deliveries_are_all_accepted() -> None:
-    behind = Backstage(webhook_limits=WebhookLimits(oldest_pending=PATIENCE))
+    behind = Backstage(webhook_limits=WebhookLimits(store_stalled=PATIENCE))
     async with running(behind) as caller:
         behind.inbox.open.clear()
         waiting = [asyncio.create_task(caller.deliver(JOB, str(n))) for n in range(50)]
@@ -312,20 +312,20 @@ async def test_many_waiting_deliveries_are_all_accepted() -> None:
     topic="GitHub's events",
     source="GitHub: respond within 10 seconds",
 )
-async def test_deliveries_are_refused_if_the_oldest_waits_too_long() -> None:
+async def test_deliveries_are_refused_while_the_store_ends_no_write() -> None:
     """With a limit of zero, a waiting delivery is too old as soon as the next one arrives."""
-    behind = Backstage(webhook_limits=WebhookLimits(oldest_pending=0.0))
+    behind = Backstage(webhook_limits=WebhookLimits(store_stalled=0.0, recheck=0.0))
     async with running(behind) as caller:
         behind.inbox.open.clear()
         waiting = asyncio.create_task(caller.deliver(JOB, "early"))
         await until(lambda: behind.inbox.asked == 1)
         shed = await caller.deliver(JOB, "late")
-        assert (shed.status, shed.json) == refused(503, "shed")
+        assert (shed.status, shed.json) == refused(503, "store_stalled")
         assert int(shed.headers["Retry-After"]) >= 1
         behind.inbox.open.set()
         assert (await waiting).status == 202
         assert (await caller.deliver(JOB, "late")).status == 202
-        assert counted(caller) == {"accepted": 2, "shed": 1}
+        assert counted(caller) == {"accepted": 2, "store_stalled": 1}
 
 
 async def test_a_delivery_is_stored_although_github_disconnects(caller: Caller) -> None:

@@ -8,6 +8,7 @@ import asyncio
 import os
 import signal
 import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -15,6 +16,7 @@ import pytest
 
 from autoscaler.controller.ports.store import Delivery, StoreError
 from autoscaler.store.sqlite import SqliteStore
+from autoscaler.store.sqlite_file import SqliteFile
 from tests.patience import PATIENCE
 from tests.store.served import Served
 
@@ -260,11 +262,30 @@ async def test_a_damaged_file_is_named_and_opens_again_once_repaired(
     assert await served.kept() == JOBS
 
 
-async def _kept_or_refusal(served: Served) -> set[int] | str:
-    try:
-        return await served.kept()
-    except StoreError as error:
-        return str(error)
+def _page_of(byte: bytes) -> Callable[[bytes], bytes]:
+    return lambda page: byte * len(page)
+
+
+def _rotated(page: bytes) -> bytes:
+    """The same bytes at other places, as of another sector."""
+    return page[512:] + page[:512]
+
+
+def _half_written(page: bytes) -> bytes:
+    return page[: PAGE // 2] + bytes(PAGE - PAGE // 2)
+
+
+def _leave_as_after_a_crash(path: Path) -> None:
+    """Fill the store, and leave some of it in the write-ahead log."""
+    asyncio.run(fill(path))
+    crashing = (
+        "import os, sqlite3, sys\n"
+        "driver = sqlite3.connect(sys.argv[1])\n"
+        "driver.execute('INSERT INTO meta VALUES (1, 2)')\n"
+        "driver.commit()\n"
+        "os._exit(0)\n"
+    )
+    subprocess.run([sys.executable, "-c", crashing, str(path)], check=True)
 
 
 @pytest.mark.case(
@@ -272,20 +293,57 @@ async def _kept_or_refusal(served: Served) -> set[int] | str:
     topic="EC2's machines",
     source="SQLite: how to corrupt",
 )
-@pytest.mark.parametrize("garbage", [b"\xa5", b"\x00"], ids=["noise", "zeros"])
-async def test_a_damaged_page_is_reported_or_loses_no_delivery(
-    garbage: bytes, tmp_path: Path
+@pytest.mark.parametrize(
+    "damage",
+    [_page_of(b"\xa5"), _page_of(b"\x00"), _rotated, _half_written],
+    ids=["noise", "zeros", "rotated", "half"],
+)
+@pytest.mark.parametrize("crashed", [False, True])
+def test_a_store_with_a_damaged_page_is_refused_and_not_changed(
+    crashed: bool, damage: Callable[[bytes], bytes], tmp_path: Path
 ) -> None:
-    """For each damaged page, the controller names the file, or every delivery is still there."""
-    served = Served(tmp_path / "fleet", tmp_path / "state.db")
-    await fill(served.store)
-    good = served.store.read_bytes()
-    seen = 0
+    path, log = tmp_path / "state.db", tmp_path / "state.db-wal"
+    if crashed:
+        _leave_as_after_a_crash(path)
+    else:
+        asyncio.run(fill(path))
+    good, frames = path.read_bytes(), log.read_bytes() if crashed else b""
+    in_log = _pages_of(frames)
     for start in range(0, len(good), PAGE):
-        served.store.write_bytes(good[:start] + garbage * PAGE + good[start + PAGE :])
-        kept = await _kept_or_refusal(served)
-        seen += isinstance(kept, str)
-        assert str(served.store) in kept if isinstance(kept, str) else kept == JOBS
-        for left in ("-wal", "-shm"):
-            served.store.with_name(served.store.name + left).unlink(missing_ok=True)
-    assert seen >= 5
+        page = good[start : start + PAGE]
+        if damage(page) == page or start // PAGE + 1 in in_log:
+            continue
+        bad = good[:start] + damage(page) + good[start + PAGE :]
+        path.write_bytes(bad)
+        if crashed:
+            log.write_bytes(frames)
+        with pytest.raises(StoreError, match=r"the file is (damaged|not a SQLite)") as raised:
+            SqliteFile(path)
+        assert str(raised.value).startswith(f"{path}: ")
+        assert path.read_bytes() == bad
+        assert not crashed or log.read_bytes() == frames
+
+
+def _pages_of(log: bytes) -> set[int]:
+    """Return the pages that a write-ahead log replaces (sqlite.org/fileformat2.html#the_write_ahead_log)."""
+    frames = range(32, len(log), 24 + PAGE)
+    return {int.from_bytes(log[at : at + 4]) for at in frames}
+
+
+def test_a_store_whose_creation_was_interrupted_opens(tmp_path: Path) -> None:
+    """A journal of an unfinished transaction is applied, not taken for damage."""
+    path = tmp_path / "state.db"
+    crashing = (
+        "import os, sqlite3, sys\n"
+        "driver = sqlite3.connect(sys.argv[1], isolation_level=None)\n"
+        "driver.execute('PRAGMA cache_size = 1')\n"
+        "driver.execute('CREATE TABLE some (value)')\n"
+        "driver.execute('DROP TABLE some')\n"
+        "driver.execute('BEGIN')\n"
+        "driver.execute('CREATE TABLE other (value)')\n"
+        "driver.executemany('INSERT INTO other VALUES (?)', [('x' * 4000,)] * 50)\n"
+        "os._exit(0)\n"
+    )
+    subprocess.run([sys.executable, "-c", crashing, str(path)], check=True)
+    assert path.with_name("state.db-journal").exists()
+    SqliteFile(path).close()

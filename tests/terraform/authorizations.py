@@ -83,7 +83,7 @@ class Recording:
         both = ["CreateFleet", "RunInstances"]
         yield from self._made("CreateFleet", said, ["fleet"], ["CreateFleet"])
         yield from self._made("CreateFleet", said, ["instance", "volume"], both)
-        used = {"network-interface/*", "spot-instances-request/*"}
+        used = {"spot-instances-request/*"}
         for config in said.structures("LaunchTemplateConfigs"):
             wanted = config.structure("LaunchTemplateSpecification")
             template = self._ec2.templates.find(wanted)
@@ -91,7 +91,12 @@ class Recording:
             for action in both:
                 yield self._one(action, f"launch-template/{template.id}", "aws:ResourceTag", tags)
             data = template.data
-            used |= {f"subnet/{one.text('SubnetId')}" for one in config.structures("Overrides")}
+            subnets = {f"subnet/{one.text('SubnetId')}" for one in config.structures("Overrides")}
+            used |= subnets
+            for subnet in sorted(subnets):
+                where = {"ec2:Subnet": self._arn + subnet}
+                interface = self._arn + "network-interface/*"
+                yield from (Authorization(f"ec2:{action}", interface, where) for action in both)
             groups = {*data.security_groups, *(g for i in data.interfaces for g in i.groups)}
             used |= {f"security-group/{one}" for one in groups}
             for image in filter(None, [self._ec2.images.find(data.image)]):

@@ -83,13 +83,16 @@ def _holds(
     if operator == "Null":
         return wanted == [str(found is None).lower()]
     every, _, single = operator.rpartition(":")
+    optional, single = single.endswith("IfExists"), single.removesuffix("IfExists")
     if single not in _OPERATORS or every not in ("", "ForAllValues"):
         raise ValueError(f"unknown condition operator {operator}")
     if every:
         # It also holds for a key without values, and for one that the request does not have.
         values = (found,) if isinstance(found, str) else found or ()
         return all(any(_OPERATORS[single](one, what) for what in wanted) for one in values)
-    # A condition on a key that the request does not have is false, and so is one that expects a single value.
+    if optional and found is None:
+        return True
+    # Otherwise a condition on a missing key is false, and so is one that expects a single value.
     return isinstance(found, str) and any(_OPERATORS[single](found, one) for one in wanted)
 
 

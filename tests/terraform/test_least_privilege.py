@@ -124,6 +124,10 @@ def queue(action: str, name: str) -> Authorization:
     return Authorization(f"sqs:{action}", f"arn:aws:sqs:{REGION}:{ACCOUNT}:{name}")
 
 
+def subnet(name: str) -> dict[str, str]:
+    return {"ec2:Subnet": f"arn:aws:ec2:{REGION}:{ACCOUNT}:subnet/{name}"}
+
+
 FOR_DISKS = {"kms_GrantIsForAWSResource": "true"}
 INSIDE = {
     "terminate a machine of the fleet": ec2("TerminateInstances", "instance/i-1", **OURS),
@@ -131,6 +135,10 @@ INSIDE = {
     "launch by a template of the fleet": ec2("CreateFleet", "launch-template/lt-1", **OURS),
     "launch from any image": ec2("RunInstances", "image/ami-1"),
     "launch into a subnet of the fleet": ec2("RunInstances", "subnet/subnet-0a"),
+    "connect a machine in a subnet of the fleet": ec2(
+        "RunInstances", "network-interface/*", **subnet("subnet-0a")
+    ),
+    "make a fleet, where EC2 names no subnet": ec2("CreateFleet", "network-interface/*"),
     "tag a machine in the launch": ec2(
         "CreateTags", "instance/i-1", **MADE, **{"ec2:CreateAction": "CreateFleet"}
     ),
@@ -162,6 +170,9 @@ OUTSIDE = {
     "make a disk without the tag": ec2("RunInstances", "volume/*"),
     "make a fleet without the tag": ec2("CreateFleet", "fleet/*"),
     "launch into another team's subnet": ec2("RunInstances", "subnet/subnet-0b"),
+    "use an interface in another team's subnet": ec2(
+        "RunInstances", "network-interface/eni-1", **subnet("subnet-0b")
+    ),
     "launch by another team's template": ec2("CreateFleet", "launch-template/lt-1", **THEIRS),
     "make a template without the tag": ec2("CreateLaunchTemplate", "launch-template/*"),
     "delete another team's template": ec2("DeleteLaunchTemplate", "launch-template/lt-1", **THEIRS),

@@ -50,9 +50,12 @@ def test_actions_ignore_case_and_resources_do_not(elements: dict[str, Any], allo
         ({"StringLike": {"aws:ResourceTag/Team": "*"}}, True),
         ({"StringEquals": {"aws:ResourceTag/Team": "a", "ec2:CreateAction": "x"}}, False),
         ({"Bool": {"aws:SecureTransport": "true"}}, False),
+        ({"StringEqualsIfExists": {"aws:ResourceTag/Team": "b"}}, False),
+        ({"StringEqualsIfExists": {"aws:ResourceTag/Team": "a"}}, True),
+        ({"StringEqualsIfExists": {"aws:ResourceTag/team": "b"}}, True),
     ],
 )
-def test_every_condition_must_hold_and_a_missing_key_never_does(
+def test_every_condition_must_hold_and_a_missing_key_does_not(
     condition: dict[str, Any], allowed: bool
 ) -> None:
     assert allows([policy(Condition=condition)], READ) is allowed

@@ -34,6 +34,13 @@ _PROBES = ("livenessProbe", "startupProbe")
 _KEPT_OF_CONTAINERS = ("command", "args", "restartPolicy", "lifecycle", *_PROBES)
 _KEPT_IF_GENERATED = ("terminationMessagePolicy",)
 """With it, the pod's status says which health checks failed (`statuses`)."""
+_KEPT_OF_GENERATED = ("command", "lifecycle", "ports", "envFrom")
+"""Fields with which the privileged daemon of `dind` could listen on the network, or run something else."""
+_LISTENING = ("--host", "--config-file", "--metrics-addr")
+"""Options of `dockerd` that name an address, or a file that may name one (docs.docker.com, "dockerd")."""
+_OF_THE_DAEMON = ("DOCKER", "ROOTLESSKIT")
+"""Beginnings of variables that the daemon's entry point reads: `DOCKERD_ROOTLESS_ROOTLESSKIT_FLAGS` publishes
+its ports (moby, contrib/dockerd-rootless.sh)."""
 _ACCELERATOR = re.compile(r"nvidia\.com/(gpu|mig-).*|amd\.com/(gpu|[a-z]px_).*")
 """Resources that are accelerators: the plugins of NVIDIA and AMD, whole or in parts (`amd.com/cpx_nps4`)."""
 _KEPT_OF_SPEC = (
@@ -69,6 +76,7 @@ def rule_problems(
     yield from _spec_problems(pod["spec"], spec)
     yield from _volume_problems(pod["spec"], spec)
     yield from _runner_problems(pod["spec"], spec)
+    yield from _generated_problems(pod["spec"], spec)
     for kind in CONTAINER_LISTS:
         yield from _accelerator_problems(pod["spec"], spec, kind)
         yield from _sidecar_problems(pod["spec"], spec, kind)
@@ -159,6 +167,46 @@ def _runner_problems(own: Mapping[str, Any], spec: Mapping[str, Any]) -> Iterato
     for resource, count in generated["resources"]["limits"].items():
         if "/" in resource and limits.get(resource) != count:
             yield f"{path}.resources.limits.{resource}: must stay {count}; change it in the SKU"
+
+
+def _generated_problems(own: Mapping[str, Any], spec: Mapping[str, Any]) -> Iterator[str]:
+    """Yield what would change the generated init containers: the daemon of `dind`, and its files."""
+    found = {one.get("name"): one for one in elements(spec, "initContainers")}
+    for generated in elements(own, "initContainers"):
+        container = found.get(generated["name"], {})
+        path = f"spec.initContainers[{generated['name']}]"
+        for key in _KEPT_OF_GENERATED:
+            if container.get(key) != generated.get(key):
+                yield f"{path}.{key}: must stay as it is"
+        if not _is_closed(container.get("args"), generated.get("args")):
+            yield f"{path}.args: must begin with dockerd and name no further address or file"
+        variables = elements(container, "env")
+        for variable in elements(generated, "env"):
+            if variable not in variables:
+                yield f"{path}.env[{variable['name']}]: must stay as it is"
+        for variable in variables:
+            name = str(variable.get("name"))
+            if variable not in elements(generated, "env") and name.startswith(_OF_THE_DAEMON):
+                yield f"{path}.env[{name}]: is not allowed"
+
+
+def _is_closed(args: object, generated: object) -> bool:
+    """Return whether a daemon with these arguments listens on its socket alone.
+
+    Without `dockerd` in front, the image's entry point adds a TCP port.
+    """
+    if args == generated:
+        return True
+    if not isinstance(args, list) or not isinstance(generated, list):
+        return False
+    words = [str(word) for word in args if word not in generated]
+    return args[:1] == generated[:1] and not any(map(_names_an_address, words))
+
+
+def _names_an_address(word: str) -> bool:
+    """Return whether an argument of `dockerd` has an address. `-DH` is `-D` and `-H`."""
+    short = word.startswith("-") and not word.startswith("--")
+    return word.startswith(_LISTENING) or "tcp://" in word or (short and "H" in word)
 
 
 def _mount_problems(

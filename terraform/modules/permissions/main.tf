@@ -10,6 +10,7 @@ locals {
   account   = data.aws_caller_identity.here.account_id
   region    = data.aws_region.here.name
   place     = "${local.region}:${local.account}"
+  subnets   = [for subnet in var.subnet_ids : "arn:${local.partition}:ec2:${local.place}:subnet/${subnet}"]
   roles     = var.runner_role_names == null ? ["${var.fleet}-runner-${local.region}"] : var.runner_role_names
 
   statements = jsondecode(templatefile("${path.module}/policy.json.tftpl", {
@@ -26,17 +27,26 @@ locals {
 
   # Resources by Sid. A statement without resources is left out.
   resources = {
-    LaunchInto               = [for subnet in var.subnet_ids : "arn:${local.partition}:ec2:${local.place}:subnet/${subnet}"]
+    LaunchInto               = local.subnets
     GiveMachinesTheirRole    = [for role in local.roles : "arn:${local.partition}:iam::${local.account}:role/${role}"]
     ReadNotices              = var.queue_arns
     UseKeyOfDisks            = var.disk_key_arns
     LetMachinesUseKeyOfDisks = var.disk_key_arns
   }
 
+  # Conditions by Sid, with the lists of their values.
+  conditions = {
+    ConnectWithinSubnets = { ArnEqualsIfExists = { "ec2:Subnet" = local.subnets } }
+  }
+
   policy = jsonencode({
     Version = "2012-10-17"
     Statement = [
-      for statement in local.statements : merge(statement, try({ Resource = local.resources[statement.Sid] }, {}))
+      for statement in local.statements : merge(
+        statement,
+        try({ Resource = local.resources[statement.Sid] }, {}),
+        try({ Condition = local.conditions[statement.Sid] }, {}),
+      )
       if try(length(local.resources[statement.Sid]) > 0, true)
     ]
   })

@@ -29,7 +29,7 @@ run "without_a_role_a_queue_and_a_key_there_is_no_statement_for_them" {
 
   assert {
     condition = [for one in jsondecode(aws_iam_policy.controller.policy).Statement : one.Sid] == [
-      "Describe", "LaunchFrom", "LaunchInto", "LaunchByOwnTemplates", "MakeTagged", "TagWhatIsMade", "TerminateAndDeleteOwn", "ReadConsolesOfOwn",
+      "Describe", "LaunchFrom", "LaunchInto", "ConnectWithinSubnets", "LaunchByOwnTemplates", "MakeTagged", "TagWhatIsMade", "TerminateAndDeleteOwn", "ReadConsolesOfOwn",
     ]
     error_message = "Statements without resources must be left out."
   }
@@ -57,6 +57,16 @@ run "resources_are_exact" {
       LetMachinesUseKeyOfDisks = ["arn:aws-us-gov:kms:us-gov-west-1:210987654321:key/one"]
     }
     error_message = "The policy must name exactly the given resources."
+  }
+  assert {
+    condition = [
+      for one in jsondecode(aws_iam_policy.controller.policy).Statement : one.Condition
+      if one.Sid == "ConnectWithinSubnets"
+      ] == [{ ArnEqualsIfExists = { "ec2:Subnet" = [
+        "arn:aws-us-gov:ec2:us-gov-west-1:123456789012:subnet/subnet-0a",
+        "arn:aws-us-gov:ec2:us-gov-west-1:123456789012:subnet/subnet-0b",
+    ] } }]
+    error_message = "Network interfaces must be in exactly the given subnets."
   }
   assert {
     condition     = !strcontains(aws_iam_policy.controller.policy, "arn:aws:") && !strcontains(aws_iam_policy.controller.policy, "us-east-1")
