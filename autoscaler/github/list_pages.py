@@ -20,7 +20,7 @@ from autoscaler.github.jobs import (
     observe,
     read_job,
 )
-from autoscaler.github.page_cache import JOB, PageFormat
+from autoscaler.github.page_cache import ITEM, JOB, PageFormat
 from autoscaler.github.received import Received
 from autoscaler.github.runs import WorkflowRun
 from autoscaler.github.timestamps import instant_of
@@ -109,9 +109,24 @@ NEWEST = PageFormat(
     ),
 )
 RUNS = PageFormat(_RunPage, lambda page: tuple(run.listed() for run in page.workflow_runs))
+RUNS_WITH_TIMES = PageFormat(
+    _RunPage,
+    lambda page: tuple((run.listed(), run.created_at) for run in page.workflow_runs),
+    2 * ITEM,
+)
 RUN = PageFormat(WorkflowRun, lambda run: (run.listed(),))
 RELEASES = PageFormat(_ReleasePage, lambda page: tuple(_releases(page)))
 RUNNERS = PageFormat(RunnerPage, lambda page: tuple(one.registered() for one in page.runners))
+
+
+def oldest_time(times: Iterable[str | None]) -> str:
+    """Return the earliest of GitHub's timestamps, as GitHub wrote it; an empty text if none is readable."""
+    read: list[tuple[float, str]] = []
+    for text in times:
+        with suppress(ValueError, OverflowError):
+            if (at := instant_of(text)) is not None:
+                read.append((at, text or ""))
+    return min(read, default=(0.0, ""))[1]
 
 
 def jobs_format(source: Source, run_id: int) -> PageFormat[_JobPage, JobObserved]:

@@ -51,6 +51,51 @@ async def test_the_newest_runs_are_one_page_and_runs_of_a_state_are_all_pages(
     assert all(one.completed for one in newest.items)
 
 
+@pytest.mark.case(
+    "GitHub shows 1,000 runs of a state and no more: all queued runs are seen",
+    topic="GitHub's REST API",
+    source="GitHub: query results",
+)
+async def test_all_runs_of_a_state_are_read_although_github_ends_its_list(
+    world: World, client: GitHubClient
+) -> None:
+    world.administration.shape_lists(
+        2
+    )  # the lab's GitHub then ends its filtered lists after 20 runs
+    for number in range(1, 51):
+        push(world, number)
+        world.clock.at += number % 3  # several runs have the same second
+    queued = await client.lists.runs(WIDGETS, "queued")
+    assert [one.id for one in queued.items] == list(range(50, 0, -1))
+    again = await client.lists.runs(WIDGETS, "queued")
+    assert (again.items, again.calls) == (queued.items, 0)
+
+
+async def test_a_list_that_ends_exactly_where_github_would_cut_it_is_whole(
+    world: World, client: GitHubClient
+) -> None:
+    world.administration.shape_lists(2)
+    for number in range(1, 21):
+        push(world, number)
+        world.clock.at += 5
+    queued = await client.lists.runs(WIDGETS, "queued")
+    assert [one.id for one in queued.items] == list(range(20, 0, -1))
+    assert queued.calls == 11
+
+
+@pytest.mark.parametrize("changes", [{}, {"created_at": None}, {"created_at": "yesterday"}])
+async def test_more_runs_than_github_shows_of_one_second_are_an_error_and_no_part_of_a_list(
+    world: World, client: GitHubClient, changes: dict[str, Any]
+) -> None:
+    world.administration.shape_lists(2)
+    for number in range(1, 51):
+        push(world, number)
+    said = each("workflow_runs", lambda _: changes)
+    world.github.inject_faults(changed("/actions/runs", said))
+    with pytest.raises(RetryLaterError, match="runs of one second, or without a time"):
+        await client.lists.runs(WIDGETS, "queued")
+
+
 async def test_a_run_is_marked_by_its_state_and_its_attempt(
     world: World, client: GitHubClient
 ) -> None:
