@@ -3,7 +3,7 @@
 All requests have the lowest importance, so they fail first if GitHub's limits do not allow all.
 
 Routes: docs.github.com REST "Apps: installations", "Workflow runs", "Workflow jobs",
-"Self-hosted runners", "Releases".
+"Self-hosted runners".
 """
 
 from dataclasses import replace
@@ -20,8 +20,8 @@ from autoscaler.github.exchange import Importance, Request
 from autoscaler.github.installations import Installations
 from autoscaler.github.jobs import Source
 from autoscaler.github.list_pages import (
+    DEPRECATION,
     NEWEST,
-    RELEASES,
     REPOSITORIES,
     RUN,
     RUNNERS,
@@ -44,7 +44,6 @@ from autoscaler.github.refusals import OUTAGE_DELAY, NotShownError, error_of_all
 from autoscaler.github.targets import Target, target_of_repository, target_of_scope
 from autoscaler.model.events import JobObserved
 from autoscaler.model.identifiers import Instant
-from autoscaler.model.runner_releases import RunnerRelease
 
 FASTEST = 10.0
 """Requests per second for lists, at most; the rate if GitHub has no hourly limit."""
@@ -56,9 +55,6 @@ ASSUMED_LIMIT = 5_000
 """Requests an hour, assumed until an answer reports the limit: GitHub's smallest."""
 
 _RUNNER = Target("actions", "runner")
-
-_RELEASES_SHOWN = 10
-"""Releases that are read: those of about a year. Each has some 30 KB, for its files and its notes."""
 
 _log = structlog.get_logger(__name__)
 
@@ -196,15 +192,17 @@ class Lists:
         )
         return await self._read(target, request, RUNNERS)
 
-    async def runner_releases(self, scope: str) -> Listing[RunnerRelease]:
-        """See `GitHubLists`. Any token may read the releases of a public repository."""
+    async def runner_version_end(self, scope: str, version: str) -> Instant | None:
+        """See `GitHubLists`. Source: github.blog, changelog of 2026-09-03."""
+        target = target_of_scope(scope)
         request = _list_request(
-            f"{_RUNNER.route}/releases{{?per_page}}",
-            {**_RUNNER.variables, "per_page": _RELEASES_SHOWN},
+            f"{target.route}/actions/runners/deprecations/{{version}}",
+            {**target.variables, "version": version},
         )
-        candidates = await self._candidates(target_of_scope(scope))
+        candidates = await self._candidates(target)
         # An App that is refused here is not tried later at the scope because of it.
-        return await self._read_as(candidates, _RUNNER, request, RELEASES, most=1)
+        listed = await self._read_as(candidates, _RUNNER, request, DEPRECATION, most=1)
+        return min(listed.items, default=None)
 
     def pace(self, scope: str) -> float:
         """See `GitHubLists`."""

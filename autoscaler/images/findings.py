@@ -7,11 +7,10 @@ from datetime import date, timedelta
 from autoscaler.config.problems import KeyPath
 from autoscaler.config.shapes import Section
 from autoscaler.images.entries import EndOfLife, File, Read, Runner, Versions, numbers
-from autoscaler.model.runner_releases import GRACE
 
 OLDEST_RUNNER = "2.329.0"
 """The oldest runner that GitHub registers (github.blog, changelog of 2026-02-05 and 2026-06-12)."""
-RUNNER_GRACE = timedelta(seconds=GRACE)
+RUNNER_GRACE = timedelta(days=30)
 """GitHub gives a runner no jobs this long after the next release (GitHub, self-hosted runners reference)."""
 RUNNER_NOTICE = timedelta(days=14)
 """How long before the end of that time `check` warns: two weekly builds of images."""

@@ -435,54 +435,37 @@ async def test_a_list_that_no_app_can_see_is_named(world: World, client: GitHubC
         await client.lists.runners("org:acme")
 
 
-def release(tag: str, **changes: Any) -> dict[str, Any]:
-    return {
-        "tag_name": tag,
-        "published_at": "2026-11-01T10:00:00Z",
-        "draft": False,
-        "prerelease": False,
-    } | changes
+@pytest.mark.parametrize("scope", ["org:acme", "repo:acme/widgets"])
+@pytest.mark.parametrize(
+    ("runtime", "changes", "end"),
+    [
+        (1793527200.0, {}, 1793527200.0),
+        (None, {}, None),
+        (1793527200.0, {"registration_deprecates_at": "2026-10-01T00:00:00Z"}, 1790812800.0),
+        (None, {"registration_deprecates_at": "2026-10-01T00:00:00Z"}, 1790812800.0),
+        (1793527200.0, {"registration_deprecates_at": None}, 1793527200.0),
+        (1793527200.0, {"runtime_deprecates_at": "0001-01-01T00:00:00Z"}, None),
+    ],
+)
+async def test_the_end_of_a_runner_version_is_the_earlier_of_githubs_times(
+    world: World,
+    client: GitHubClient,
+    scope: str,
+    runtime: float | None,
+    changes: dict[str, Any],
+    end: float | None,
+) -> None:
+    world.github.end_runner_version("2.338.0", runtime)
+    world.github.inject_faults(changed("/deprecations/", lambda shown: shown | changes))
+    assert await client.lists.runner_version_end(scope, "2.338.0") == end
 
 
-async def test_releases_of_the_runner_are_read_in_one_call_for_any_kind_of_scope(
+async def test_an_unknown_runner_version_is_an_error_and_not_one_without_an_end(
     world: World, client: GitHubClient
 ) -> None:
-    for number in range(289, 301):
-        world.github.release_runner(f"v2.{number}.0", 1793527200.0)
-    listed = await client.lists.runner_releases("org:acme")
-    assert [one.version for one in listed.items] == [(2, 300 - n, 0) for n in range(10)]
-    assert (listed.items[0].published_at, listed.calls) == (1793527200.0, 1)
-    again = await client.lists.runner_releases("repo:acme/widgets")
-    assert (again.items, again.calls) == (listed.items, 0)
-
-
-@pytest.mark.parametrize(
-    "bad",
-    [
-        release("latest"),
-        release("v2.338"[:2]),
-        release("v2.338.0-rc1"),
-        release("v2." + "9" * 30),
-        release("v2.400.0", draft=True),
-        release("v2.400.0", prerelease=True),
-        release("v2.400.0", published_at=None),
-        release("v2.400.0", published_at="yesterday"),
-        release("v2.400.0", published_at="0001-01-01T00:00:00Z"),
-        release("v2.400.0", published_at=7),
-        {"tag_name": "v2.400.0"},
-        {"tag_name": None},
-        None,
-        [],
-    ],
-    ids=str,
-)
-async def test_a_release_that_is_no_published_version_is_omitted(
-    world: World, client: GitHubClient, bad: Any
-) -> None:
-    said = [bad, release("v2.338.0")]
-    world.github.inject_faults(changed("/releases", lambda _: said))
-    listed = await client.lists.runner_releases("org:acme")
-    assert [one.version for one in listed.items] == [(2, 338, 0)]
+    """A GitHub Enterprise Server without the route gives the same answer."""
+    with pytest.raises(OperatorError, match="404 Not Found"):
+        await client.lists.runner_version_end("org:acme", "2.1.0")
 
 
 @pytest.mark.parametrize(
@@ -492,15 +475,16 @@ async def test_a_release_that_is_no_published_version_is_omitted(
         (404, b'{"message": "Not Found"}', OperatorError),
         (502, b"<html>", RetryLaterError),
         (200, b'{"message": "a dictionary"}', RetryLaterError),
+        (200, b'{"runner_version": "2", "runtime_deprecates_at": "yesterday"}', RetryLaterError),
         (200, b"<html>", RetryLaterError),
     ],
 )
-async def test_releases_that_cannot_be_read_disturb_no_other_request(
+async def test_a_runner_version_that_cannot_be_read_disturbs_no_other_request(
     world: World, client: GitHubClient, status: int, body: bytes, error: type[Exception]
 ) -> None:
-    world.github.inject_faults(fault("/releases", status=status, body=body, times=100))
+    world.github.inject_faults(fault("/deprecations/", status=status, body=body, times=100))
     with capture_logs() as lines, pytest.raises(error):
-        await client.lists.runner_releases("org:acme")
+        await client.lists.runner_version_end("org:acme", "2.338.0")
     # An App that is refused comes last for a minute, at this repository only.
     assert {line["scope"] for line in lines} <= {"actions/runner"}
     with capture_logs() as lines:

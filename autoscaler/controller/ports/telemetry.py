@@ -86,7 +86,7 @@ class RunnerVersionTelemetry(Protocol):
     def runner_deadline(self, sku: SkuName, version: str, at: Instant | None) -> None:
         """Set when GitHub stops giving jobs to the runner version of a SKU's machines.
 
-        None if no release is newer, or if the releases or the version are unknown.
+        None if GitHub has not decided it, or if it or the version is unknown.
         """
 
 
