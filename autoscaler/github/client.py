@@ -78,7 +78,7 @@ class GitHubClient:
     ) -> None:
         tokens = token_clock or clock
         self._clock = clock
-        self._transport = Transport(settings, clock, telemetry)
+        self._transport = Transport(settings, clock, telemetry, wall or tokens.now)
         budget = Budget(settings.points_per_minute)
         queue = RequestQueue(budget, clock, settings.concurrency)
         self._api = Api(self._transport, queue, clock, telemetry)

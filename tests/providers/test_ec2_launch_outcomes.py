@@ -193,7 +193,7 @@ async def test_a_deleted_template_or_image_is_looked_up_again(
     topic="EC2's API",
     source="EC2: launch templates",
 )
-async def test_a_new_template_that_somebody_deleted_is_created_again_at_once(
+async def test_a_new_template_that_an_operator_deleted_is_created_again_at_once(
     provider: Ec2Provider, make_order: MakeOrder, client: Any
 ) -> None:
     request = await provider.prepare(make_order(1, "t"))

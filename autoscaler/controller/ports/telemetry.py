@@ -53,6 +53,9 @@ class GitHubTelemetry(Protocol):
     def github_call(self, endpoint: str, outcome: str, duration: Seconds) -> None:
         """Count a request to GitHub. `endpoint` is a route template, `outcome` the status or an error word."""
 
+    def github_clock(self, ahead: Seconds) -> None:
+        """Set by how many seconds this host's clock is ahead of GitHub's; negative if it is behind."""
+
     def github_budget(
         self, app: int, account: str, resource: str, remaining: int | None, limit: int | None
     ) -> None:
